@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The argument block of every kernel, shared by host and device: all numbers
+ * that may change from call to call without a rebuild. */
+#if defined(__OPENCL_VERSION__) || defined(__OPENCL_C_VERSION__)
+typedef ulong arg_u64;
+typedef uint arg_u32;
+typedef float arg_f32;
+#else
+typedef cl_ulong arg_u64;
+typedef cl_uint arg_u32;
+typedef cl_float arg_f32;
+#endif
+
+/* Where element [window, head, row, column] of a tensor lies, in elements:
+ * offset + window * strides.window + ... A stride of 0 broadcasts. */
+typedef struct tensor_layout {
+    arg_u64 offset;
+    arg_u64 window;
+    arg_u64 head;
+    arg_u32 row;
+    arg_u32 column;
+} tensor_layout;
+
+/* Set in forward_args.flags. */
+#define ARG_WIDE_ACCESS 1u    /* q, k, v, o allow aligned vector access */
+#define ARG_WRITE_LSE 2u      /* the buffer lse is given */
+#define ARG_LOGIT_SCALE 4u    /* the buffer logit_scale is given */
+#define ARG_WINDOW_BOUNDED 8u /* sliding: blocks further back are hidden */
+
+/* A unit is one block of query rows of one head of one window; units are
+ * numbered with the row block running fastest, then the head. A launch
+ * computes units [first_unit, first_unit + units) counted from
+ * first_window, so that a long call can be cut into several launches. */
+typedef struct forward_args {
+    tensor_layout q, k, v, o;
+    tensor_layout bias;                       /* row = query, column = key */
+    tensor_layout mask;                       /* window = mask number */
+    tensor_layout query_regions, key_regions; /* row = token */
+    tensor_layout lse;
+    arg_u64 logit_scale_offset;
+    arg_u64 first_window;
+    arg_u64 mask_windows;
+    arg_u32 first_unit;
+    arg_u32 units;
+    arg_u32 row_blocks; /* per window-head */
+    arg_u32 block_rows; /* query rows of a unit, at most BLOCK_ROWS */
+    arg_u32 heads;
+    arg_u32 heads_per_kv_head;
+    arg_u32 queries;
+    arg_u32 keys;
+    arg_u32 flags;
+    arg_f32 scale;
+    arg_f32 region_value; /* added between tokens of different regions */
+    /* Sliding variant: token 0..first_block-1 is block 0, every later block
+     * has `block` tokens; a query sees `window` blocks and the sink. */
+    arg_u32 block;
+    arg_u32 first_block;
+    arg_u32 window;
+    arg_u32 sink;
+    arg_u32 query_offset;
+} forward_args;

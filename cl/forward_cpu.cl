@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Forward pass for CPUs: one work-item per unit, no local memory, no barrier.
+ *
+ *                      keys, LANES at a time
+ *                    +-----+-----+-----+-----+
+ *      query row     |  s  |  s  |  s  |  s  |   TILE_ROWS x TILE_VECS sums
+ *      query row     |  s  |  s  |  s  |  s  |   over the channels c:
+ *                    +-----+-----+-----+-----+   s += q[row][c] * K^T[c][keys]
+ *
+ * A work-item transposes K once, so that a vector holds one channel of
+ * neighbouring keys, and walks its query rows in tiles: logits, softmax, P V
+ * with vectors of channels. Where the keys exceed BLOCK_KEYS it walks blocks
+ * of keys and the softmax streams (Milakov and Gimelshein 2018).
+ *
+ *   LANES        vector length: 4, 8 or 16
+ *   TILE_ROWS    query rows of a register tile
+ *   TILE_VECS    key vectors of a register tile
+ *   OUT_VECS     channel vectors of an output tile
+ * and BLOCK_KEYS must be a multiple of LANES * TILE_VECS. */
+#ifndef LANES
+#define LANES 16
+#endif
+#ifndef TILE_ROWS
+#define TILE_ROWS 7
+#endif
+#ifndef TILE_VECS
+#define TILE_VECS 4
+#endif
+#ifndef OUT_VECS
+#define OUT_VECS 2
+#endif
+#define KEY_VECS (BLOCK_KEYS / LANES)
+#define CHANNEL_VECS ((HEAD_DIM + LANES - 1) / LANES)
+#define CHANNEL_TAIL (HEAD_DIM % LANES)
+#define OUT_PASSES ((CHANNEL_VECS + OUT_VECS - 1) / OUT_VECS)
+#define V_VECS (OUT_PASSES * OUT_VECS)
+
+DEFINE_VECTOR_ACCESS(LANES)
+typedef JOIN(float, LANES) vec;
+typedef JOIN(int, LANES) ivec;
+
+#if LANES == 16
+#define LANE_NUMBERS                                                          \
+    ((ivec)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+#define ZIP(a, b)                                                             \
+    ((vec)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3,    \
+           (a).s4, (b).s4, (a).s5, (b).s5, (a).s6, (b).s6, (a).s7, (b).s7))
+#define FOLD4(f, x) f(f((x).lo.lo, (x).lo.hi), f((x).hi.lo, (x).hi.hi))
+#elif LANES == 8
+#define LANE_NUMBERS ((ivec)(0, 1, 2, 3, 4, 5, 6, 7))
+#define ZIP(a, b)                                                             \
+    ((vec)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3))
+#define FOLD4(f, x) f((x).lo, (x).hi)
+#else
+#define LANE_NUMBERS ((ivec)(0, 1, 2, 3))
+#define ZIP(a, b) ((vec)((a).s0, (b).s0, (a).s1, (b).s1))
+#define FOLD4(f, x) (x)
+#endif
+#define ADD(a, b) ((a) + (b))
+
+float lanes_max(vec x)
+{
+    const float4 y = FOLD4(fmax, x);
+    return fmax(fmax(y.x, y.y), fmax(y.z, y.w));
+}
+
+float lanes_sum(vec x)
+{
+    const float4 y = FOLD4(ADD, x);
+    return (y.x + y.y) + (y.z + y.w);
+}
+
+/* 2^x for x <= 0 or NaN; 0 where the result is no normal number. The integer
+ * next to x goes into the exponent bits; for the rest, in [-1/2, 1/2], a
+ * polynomial with minimal relative error (fitted for this file, 1.3 ulp). */
+vec exp2_nonpositive(vec x)
+{
+    const vec shifted = x + 12582912.0f; /* 1.5 * 2^23: rounds to integer */
+    const vec rest = x - (shifted - 12582912.0f);
+    vec p = fma((vec)(1.53533620e-04f), rest, (vec)(1.33988750e-03f));
+    p = fma(p, rest, (vec)(9.61843692e-03f));
+    p = fma(p, rest, (vec)(5.55033237e-02f));
+    p = fma(p, rest, (vec)(2.40226477e-01f));
+    p = fma(p, rest, (vec)(6.93147182e-01f));
+    p = fma(p, rest, (vec)(1.0f));
+    const ivec bits =
+        JOIN(as_int, LANES)(p) + (JOIN(as_int, LANES)(shifted) << 23);
+    return select(JOIN(as_float, LANES)(bits), (vec)(0.0f),
+                  isless(x, (vec)(-126.0f)));
+}
+
+/* Rows <-> columns of a LANES x LANES block, by perfect shuffles. */
+void transpose(vec *t)
+{
+    UNROLL_FOR (int width = 1; width < LANES; width *= 2) {
+        vec s[LANES];
+        UNROLL_FOR (int i = 0; i < LANES / 2; i++) {
+            const vec a = t[i], b = t[i + LANES / 2];
+            s[2 * i] = ZIP(a.lo, b.lo);
+            s[2 * i + 1] = ZIP(a.hi, b.hi);
+        }
+        UNROLL_FOR (int i = 0; i < LANES; i++)
+            t[i] = s[i];
+    }
+}
+
+/* LANES elements `stride` apart, of which the first `count` exist; zeros
+ * stand for the others. Callers pass a constant count. */
+#define DEFINE_LANE_LOAD(suffix, type)                                        \
+    vec JOIN(load_lanes, suffix)(__global const type *p, uint stride,         \
+                                 int count)                                   \
+    {                                                                         \
+        if (stride == 1 && count == LANES)                                    \
+            return JOIN(JOIN(load, LANES), suffix)(p);                        \
+        float x[LANES];                                                       \
+        UNROLL_FOR (int i = 0; i < LANES; i++)                                \
+            x[i] =                                                            \
+                i < count ? JOIN(load, suffix)(p, (ulong)i * stride) : 0.0f;  \
+        return JOIN(vload, LANES)(0, x);                                      \
+    }
+DEFINE_LANE_LOAD(_f32, float)
+#if DTYPE == 1
+DEFINE_LANE_LOAD(_fp16, half)
+#elif DTYPE == 2
+DEFINE_LANE_LOAD(_bf16, ushort)
+#endif
+
+/* Vector `cv` of the channels of one row. */
+vec load_channels(__global const storage *row, uint stride, int cv)
+{
+    row += (ulong)(cv * LANES) * stride;
+    if (CHANNEL_TAIL == 0 || cv < HEAD_DIM / LANES)
+        return JOIN(load_lanes, SUFFIX)(row, stride, LANES);
+    return JOIN(load_lanes, SUFFIX)(row, stride, CHANNEL_TAIL);
+}
+
+void store_channels(vec x, __global storage *row, uint stride, int cv)
+{
+    row += (ulong)(cv * LANES) * stride;
+    const int count = min(LANES, HEAD_DIM - cv * LANES);
+    if (stride == 1 && count == LANES) {
+        STORE_VECTOR(LANES)(x, row);
+        return;
+    }
+    float y[LANES];
+    JOIN(vstore, LANES)(x, 0, y);
+    for (int i = 0; i < count; i++)
+        STORE(y[i], row, (ulong)i * stride);
+}
+
+/* A block of keys, ready for the register tiles. */
+typedef struct key_block {
+    uint first; /* key */
+    int count;
+    int mixed; /* some row of the unit does not see all of it */
+    vec transposed[HEAD_DIM][KEY_VECS];
+    vec values[BLOCK_KEYS][V_VECS];
+#if VARIANT == COSINE
+    vec inverse_norm[KEY_VECS];
+#endif
+#if MASK == 3
+    ivec region[KEY_VECS];
+#endif
+} key_block;
+
+/* A tile of query rows. Rows past the unit's last repeat it, unstored. */
+typedef struct row_tile {
+    uint row[TILE_ROWS];
+    int count;
+    float q[TILE_ROWS][CHANNEL_VECS * LANES];
+    float q_scale[TILE_ROWS];
+    vec p[TILE_ROWS][KEY_VECS]; /* logits, then their exponentials */
+    float max[TILE_ROWS];
+    float sum[TILE_ROWS];
+    float keep[TILE_ROWS]; /* factor of what earlier blocks summed */
+} row_tile;
+
+void load_keys(key_block *keys, const forward_args *args,
+               __global const storage *k)
+{
+    for (int jv = 0; jv < KEY_VECS; jv++) {
+        vec squares = (vec)(0.0f);
+        for (int cv = 0; cv < CHANNEL_VECS; cv++) {
+            vec t[LANES];
+            for (int i = 0; i < LANES; i++) {
+                const int j = jv * LANES + i;
+                t[i] = (vec)(0.0f);
+                if (j < keys->count)
+                    t[i] = load_channels(
+                        k + element(&args->k, keys->first + j, 0),
+                        args->k.column, cv);
+            }
+            transpose(t);
+            for (int i = 0; i < LANES; i++) {
+                const int c = cv * LANES + i;
+                if (c < HEAD_DIM)
+                    keys->transposed[c][jv] = t[i];
+                squares = fma(t[i], t[i], squares);
+            }
+        }
+#if VARIANT == COSINE
+        keys->inverse_norm[jv] =
+            1.0f / fmax(sqrt(squares), (vec)(NORM_EPSILON));
+#endif
+    }
+}
+
+void load_values(key_block *keys, const forward_args *args,
+                 __global const storage *v)
+{
+    for (int j = 0; j < keys->count; j++)
+        UNROLL_FOR (int cv = 0; cv < V_VECS; cv++) {
+            keys->values[j][cv] = (vec)(0.0f);
+            if (cv < CHANNEL_VECS)
+                keys->values[j][cv] =
+                    load_channels(v + element(&args->v, keys->first + j, 0),
+                                  args->v.column, cv);
+        }
+}
+
+#if MASK == 3
+void load_regions(key_block *keys, const forward_args *args,
+                  const logit_terms *terms)
+{
+    for (int jv = 0; jv < KEY_VECS; jv++) {
+        int x[LANES];
+        for (int i = 0; i < LANES; i++) {
+            const uint j = min(jv * LANES + i, keys->count - 1);
+            x[i] = terms->key_regions[element(&args->key_regions,
+                                              keys->first + j, 0)];
+        }
+        keys->region[jv] = JOIN(vload, LANES)(0, x);
+    }
+}
+#endif
+
+void load_rows(row_tile *tile, const forward_args *args,
+               __global const storage *q, uint row, uint row_end, float scale)
+{
+    tile->count = (int)min(row_end - row, (uint)TILE_ROWS);
+    for (int r = 0; r < TILE_ROWS; r++) {
+        tile->row[r] = min(row + r, row_end - 1);
+        vec squares = (vec)(0.0f);
+        for (int cv = 0; cv < CHANNEL_VECS; cv++) {
+            const vec x = load_channels(q + element(&args->q, tile->row[r], 0),
+                                        args->q.column, cv);
+            JOIN(vstore, LANES)(x, cv, tile->q[r]);
+            squares = fma(x, x, squares);
+        }
+        tile->q_scale[r] = scale;
+#if VARIANT == COSINE
+        tile->q_scale[r] *= inverse_norm(lanes_sum(squares));
+#endif
+    }
+}
+
+#if BIAS || (MASK && MASK != 3)
+#define DEFINE_TERM_LOAD(name, suffix, type)                                  \
+    vec name(__global const type *p, const tensor_layout *layout, uint row,   \
+             uint key)                                                        \
+    {                                                                         \
+        p += element(layout, row, key);                                       \
+        if (NK % LANES == 0 || key + LANES <= NK)                             \
+            return JOIN(load_lanes, suffix)(p, layout->column, LANES);        \
+        return JOIN(load_lanes, suffix)(p, layout->column, NK % LANES);       \
+    }
+#if BIAS
+DEFINE_TERM_LOAD(load_bias, BIAS_SUFFIX, bias_storage)
+#endif
+#if MASK && MASK != 3
+DEFINE_TERM_LOAD(load_mask, MASK_SUFFIX, mask_storage)
+#endif
+#endif
+
+/* Logits of the tile for key vectors jv .. jv + TILE_VECS. */
+void compute_logits(row_tile *tile, const key_block *keys, int jv,
+                    const forward_args *args, const logit_terms *terms)
+{
+    vec acc[TILE_ROWS][TILE_VECS];
+    UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
+        UNROLL_FOR (int t = 0; t < TILE_VECS; t++)
+            acc[r][t] = (vec)(0.0f);
+    NO_UNROLL_FOR (int c = 0; c < HEAD_DIM; c++)
+        UNROLL_FOR (int t = 0; t < TILE_VECS; t++) {
+            const vec x = keys->transposed[c][jv + t];
+            UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
+                acc[r][t] = fma((vec)(tile->q[r][c]), x, acc[r][t]);
+        }
+    UNROLL_FOR (int t = 0; t < TILE_VECS; t++) {
+        const int j = (jv + t) * LANES;
+        UNROLL_FOR (int r = 0; r < TILE_ROWS; r++) {
+            vec x = acc[r][t] * tile->q_scale[r];
+#if VARIANT == COSINE
+            x *= keys->inverse_norm[jv + t];
+#endif
+            if (j < keys->count) {
+#if BIAS
+                x += load_bias(terms->bias, &args->bias, tile->row[r],
+                               keys->first + j);
+#endif
+#if MASK == 3
+                const int region = terms->query_regions[element(
+                    &args->query_regions, tile->row[r], 0)];
+                x = select(x, x + args->region_value,
+                           keys->region[jv + t] != region);
+#elif MASK
+                x += load_mask(terms->mask, &args->mask, tile->row[r],
+                               keys->first + j);
+#endif
+            }
+            if (j + LANES > keys->count)
+                x = select((vec)(-INFINITY), x,
+                           LANE_NUMBERS < keys->count - j);
+#if VARIANT == SLIDING
+            if (keys->mixed) {
+                const span seen = visible_span(args, tile->row[r]);
+                const ivec at = LANE_NUMBERS + (int)(keys->first + j);
+                x = select((vec)(-INFINITY), x,
+                           at < (int)seen.high &&
+                               (at >= (int)seen.low || at < (int)args->sink));
+            }
+#endif
+            tile->p[r][jv + t] = x;
+        }
+    }
+}
+
+/* Turns logits into exponentials and sums them. earlier_max and earlier_sum
+ * are what the rows had before this block of keys. */
+void exponentiate(row_tile *tile, const float *earlier_max,
+                  const float *earlier_sum)
+{
+    for (int r = 0; r < TILE_ROWS; r++) {
+        vec maxima = tile->p[r][0];
+        for (int jv = 1; jv < KEY_VECS; jv++)
+            maxima = fmax(maxima, tile->p[r][jv]);
+        tile->max[r] = fmax(lanes_max(maxima), earlier_max[r]);
+        /* a row that has seen nothing has no maximum to subtract */
+        const float base = tile->max[r] == -INFINITY ? 0.0f : tile->max[r];
+        vec sums = (vec)(0.0f);
+        for (int jv = 0; jv < KEY_VECS; jv++) {
+            const vec p = exp2_nonpositive((tile->p[r][jv] - base) * LOG2E);
+            tile->p[r][jv] = p;
+            sums += p;
+        }
+        tile->keep[r] = exp2((earlier_max[r] - base) * LOG2E);
+        tile->sum[r] = tile->keep[r] * earlier_sum[r] + lanes_sum(sums);
+    }
+}
+
+/* sums[row][..] += P V for channel vectors cv .. cv + OUT_VECS. */
+void multiply_values(vec sums[TILE_ROWS][V_VECS], const row_tile *tile,
+                     const key_block *keys, int cv, const forward_args *args)
+{
+#if VARIANT == SLIDING
+    /* A value must not reach a row that does not see it, not even as
+     * 0 * NaN. */
+    if (keys->mixed) {
+        for (int r = 0; r < TILE_ROWS; r++) {
+            const span seen = visible_span(args, tile->row[r]);
+            for (int j = 0; j < keys->count; j++)
+                if (sees(args, seen, keys->first + j))
+                    for (int t = 0; t < OUT_VECS; t++)
+                        sums[r][cv + t] =
+                            fma((vec)(((const float *)tile->p[r])[j]),
+                                keys->values[j][cv + t], sums[r][cv + t]);
+        }
+        return;
+    }
+#endif
+    vec acc[TILE_ROWS][OUT_VECS];
+    UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
+        UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
+            acc[r][t] = sums[r][cv + t];
+    NO_UNROLL_FOR (int j = 0; j < keys->count; j++)
+        UNROLL_FOR (int r = 0; r < TILE_ROWS; r++) {
+            const vec p = (vec)(((const float *)tile->p[r])[j]);
+            UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
+                acc[r][t] = fma(p, keys->values[j][cv + t], acc[r][t]);
+        }
+    UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
+        UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
+            sums[r][cv + t] = acc[r][t];
+}
+
+void store_row(const vec *out, float max, float sum, const forward_args *args,
+               __global storage *o, __global float *lse, uint row)
+{
+    const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+    for (int cv = 0; cv < CHANNEL_VECS; cv++)
+        store_channels(out[cv] * inverse, o + element(&args->o, row, 0),
+                       args->o.column, cv);
+    if ((args->flags & ARG_WRITE_LSE) != 0)
+        lse[element(&args->lse, row, 0)] = max + log(sum);
+}
+
+#if VARIANT != SLIDING
+/* Asks for rows row .. row + TILE_ROWS of a tensor. */
+void prefetch_rows(__global const storage *p, const tensor_layout *layout,
+                   uint row, uint rows)
+{
+    for (uint r = row; r < min(row + TILE_ROWS, rows); r++)
+        for (uint c = 0; c < HEAD_DIM; c += 64 / sizeof(storage)) {
+            __global const storage *line = p + element(layout, r, c);
+#if defined(__x86_64__) || defined(__aarch64__)
+            /* compiled for the processor itself; PoCL's prefetch is empty */
+            __builtin_prefetch((const void *)(size_t)line);
+#else
+            prefetch(line, (size_t)1);
+#endif
+        }
+}
+
+/* Asks, tile by tile, for what the next unit will read: the processor's own
+ * prefetcher loses track at each new tensor and page. */
+void prefetch_next(const forward_args *args, uint index,
+                   __global const storage *q, __global const storage *k,
+                   __global const storage *v, uint row)
+{
+    const unit u = find_unit(args, index);
+    const uint kv_head = u.head / args->heads_per_kv_head;
+    prefetch_rows(q + plane(&args->q, u.window, u.head), &args->q, row, NQ);
+    prefetch_rows(k + plane(&args->k, u.window, kv_head), &args->k, row, NK);
+    prefetch_rows(v + plane(&args->v, u.window, kv_head), &args->v, row, NK);
+}
+#endif
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
+forward_cpu(FORWARD_PARAMETERS)
+{
+    const uint index = get_global_id(0);
+    const unit u = find_unit(&args, index);
+    const uint kv_head = u.head / args.heads_per_kv_head;
+    const uint row_end = min(u.row + args.block_rows, (uint)NQ);
+    DECLARE_TERMS(terms, args, u)
+    __global const storage *unit_q = q + plane(&args.q, u.window, u.head);
+    __global const storage *unit_k = k + plane(&args.k, u.window, kv_head);
+    __global const storage *unit_v = v + plane(&args.v, u.window, kv_head);
+    o += plane(&args.o, u.window, u.head);
+    lse += plane(&args.lse, u.window, u.head);
+#if VARIANT == COSINE
+    const float scale = cosine_scale(&args, logit_scale, u.head);
+#else
+    const float scale = args.scale;
+#endif
+    key_block keys;
+    row_tile tile;
+#if STREAMING
+    vec out[BLOCK_ROWS][V_VECS];
+    float out_max[BLOCK_ROWS], out_sum[BLOCK_ROWS];
+    for (int r = 0; r < BLOCK_ROWS; r++) {
+        out_max[r] = -INFINITY;
+        out_sum[r] = 0.0f;
+        for (int cv = 0; cv < V_VECS; cv++)
+            out[r][cv] = (vec)(0.0f);
+    }
+#endif
+
+    const key_walk walk = walk_keys(&args, u.row, row_end);
+    for (uint b = 0; b < walk.blocks; b++) {
+        const key_range range = walk_block(&args, &walk, b);
+        keys.first = range.first;
+        keys.count = (int)range.count;
+        keys.mixed = range.mixed;
+        load_keys(&keys, &args, unit_k);
+        load_values(&keys, &args, unit_v);
+#if MASK == 3
+        load_regions(&keys, &args, &terms);
+#endif
+        for (uint row = u.row; row < row_end; row += TILE_ROWS) {
+#if VARIANT != SLIDING
+            if (args.row_blocks == 1 && index + 1 < args.units)
+                prefetch_next(&args, index + 1, q, k, v, row);
+#endif
+            load_rows(&tile, &args, unit_q, row, row_end, scale);
+            for (int jv = 0; jv < KEY_VECS; jv += TILE_VECS)
+                compute_logits(&tile, &keys, jv, &args, &terms);
+
+            float earlier_max[TILE_ROWS], earlier_sum[TILE_ROWS];
+            vec sums[TILE_ROWS][V_VECS];
+            for (int r = 0; r < TILE_ROWS; r++) {
+#if STREAMING
+                earlier_max[r] = out_max[tile.row[r] - u.row];
+                earlier_sum[r] = out_sum[tile.row[r] - u.row];
+#else
+                earlier_max[r] = -INFINITY;
+                earlier_sum[r] = 0.0f;
+#endif
+            }
+            exponentiate(&tile, earlier_max, earlier_sum);
+            for (int r = 0; r < TILE_ROWS; r++)
+                for (int cv = 0; cv < V_VECS; cv++)
+#if STREAMING
+                    sums[r][cv] = out[tile.row[r] - u.row][cv] * tile.keep[r];
+#else
+                    sums[r][cv] = (vec)(0.0f);
+#endif
+            for (int cv = 0; cv < V_VECS; cv += OUT_VECS)
+                multiply_values(sums, &tile, &keys, cv, &args);
+            for (int r = 0; r < tile.count; r++) {
+#if STREAMING
+                for (int cv = 0; cv < V_VECS; cv++)
+                    out[row + r - u.row][cv] = sums[r][cv];
+                out_max[row + r - u.row] = tile.max[r];
+                out_sum[row + r - u.row] = tile.sum[r];
+#else
+                store_row(sums[r], tile.max[r], tile.sum[r], &args, o, lse,
+                          row + r);
+#endif
+            }
+        }
+    }
+#if STREAMING
+    for (uint row = u.row; row < row_end; row++)
+        store_row(out[row - u.row], out_max[row - u.row], out_sum[row - u.row],
+                  &args, o, lse, row);
+#endif
+}

@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Forward pass for any GPU: a team of work-items computes one unit with the
+ * attention matrix of its query rows in local memory. No matrix units, no
+ * sub-groups.
+ *
+ *        STAGE_KEYS         BLOCK_KEYS                 STAGE_DIMS
+ *       +----------+      +------------+              +----------+
+ *   K^T |          |      |     S      | BLOCK_ROWS   |    O     |
+ *       +----------+      +------------+              +----------+
+ *    Q  x staged K   ->   softmax in place  ->  P  x  staged V
+ *
+ *   1. S = Q K^T in register tiles of SCORE_ROWS x SCORE_COLS, the terms
+ *      added; K comes through local memory STAGE_KEYS keys and STAGE_DIMS
+ *      channels at a time
+ *   2. softmax, ROW_ITEMS work-items to a row
+ *   3. O = P V in register tiles of OUT_ROWS x 4 channels
+ *
+ * Where S has room for all keys (BLOCK_KEYS >= NK) this is done once; where
+ * the whole matrix has room too, BLOCK_ROWS is NQ. Else blocks of keys follow
+ * each other and the softmax streams (Milakov and Gimelshein 2018).
+ *
+ * Local arrays are made of float4 ("quads"); the pitch of their rows is an odd
+ * number of quads, so that neighbouring rows lie in different banks.
+ *
+ *   TEAM, TEAMS   work-items of a team, teams of a work-group
+ *   STAGE_KEYS    a multiple of 4, or all BLOCK_KEYS
+ *   STAGE_DIMS    a multiple of 4
+ *   ROW_ITEMS     a power of two; above 1, TEAM >= BLOCK_ROWS * ROW_ITEMS
+ *   OUT_ROWS      so large that a team covers BLOCK_ROWS x STAGE_DIMS */
+#ifndef TEAM
+#define TEAM 64
+#endif
+#ifndef TEAMS
+#define TEAMS 1
+#endif
+#ifndef STAGE_KEYS
+#define STAGE_KEYS 49
+#endif
+#ifndef STAGE_DIMS
+#define STAGE_DIMS 32
+#endif
+#ifndef SCORE_ROWS
+#define SCORE_ROWS 7
+#endif
+#ifndef SCORE_COLS
+#define SCORE_COLS 7
+#endif
+#ifndef OUT_ROWS
+#define OUT_ROWS 7
+#endif
+#ifndef ROW_ITEMS
+#define ROW_ITEMS 1
+#endif
+
+#define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
+#define LARGER(a, b) ((a) > (b) ? (a) : (b))
+
+#define STAGE_QUADS (STAGE_DIMS / 4)
+#define DIM_STAGES CEIL_DIV(HEAD_DIM, STAGE_DIMS)
+#define KEY_STAGES CEIL_DIV(BLOCK_KEYS, STAGE_KEYS)
+#define ROW_TILES CEIL_DIV(BLOCK_ROWS, SCORE_ROWS)
+#define COL_TILES CEIL_DIV(STAGE_KEYS, SCORE_COLS)
+#define OUT_TILES CEIL_DIV(BLOCK_ROWS, OUT_ROWS)
+#define Q_ROWS (ROW_TILES * SCORE_ROWS)
+#define VALUE_ROWS (CEIL_DIV(STAGE_KEYS, 4) * 4)
+#define KV_ROWS LARGER(COL_TILES *SCORE_COLS, VALUE_ROWS)
+#define DIM_PITCH (STAGE_QUADS | 1)
+#define SCORE_PITCH (CEIL_DIV(BLOCK_KEYS, 4) | 1)
+#define ROWS_AT_ONCE (TEAM / ROW_ITEMS)
+#if STREAMING
+#define KEPT_STAGES DIM_STAGES
+#else
+#define KEPT_STAGES 1
+#endif
+
+/* Elements of an aligned access of at most 16 bytes; 0: no such access. */
+#if DTYPE != 0 && HEAD_DIM % 8 == 0 && STAGE_DIMS % 8 == 0
+#define WIDE 8
+#elif HEAD_DIM % 4 == 0
+#define WIDE 4
+#else
+#define WIDE 0
+#endif
+
+#if DTYPE == 0
+float4 load4_aligned(__global const storage *p)
+{
+    return *(__global const float4 *)p;
+}
+void store4_aligned(float4 x, __global storage *p)
+{
+    *(__global float4 *)p = x;
+}
+#elif DTYPE == 1
+float4 load4_aligned(__global const storage *p) { return vloada_half4(0, p); }
+float8 load8_aligned(__global const storage *p) { return vloada_half8(0, p); }
+void store4_aligned(float4 x, __global storage *p)
+{
+    vstorea_half4_rte(x, 0, p);
+}
+#else
+float4 load4_aligned(__global const storage *p)
+{
+    return as_float4(convert_uint4(*(__global const ushort4 *)p) << 16u);
+}
+float8 load8_aligned(__global const storage *p)
+{
+    return as_float8(convert_uint8(*(__global const ushort8 *)p) << 16u);
+}
+void store4_aligned(float4 x, __global storage *p)
+{
+    const uint4 bits = as_uint4(x);
+    const uint4 rounded = bits + 0x7fffu + ((bits >> 16u) & 1u);
+    *(__global ushort4 *)p =
+        convert_ushort4(select(rounded, bits | 0x400000u, isnan(x)) >> 16u);
+}
+#endif
+
+/* Copies rows first .. first + count of a plane, STAGE_DIMS channels from
+ * `channel` on, to local memory as fp32; zeros fill `rows` rows. */
+void stage(__local float4 *tile, __global const storage *plane,
+           const tensor_layout *layout, uint first, int count, int rows,
+           int channel, int lane, int wide)
+{
+#if WIDE
+    if (wide) {
+        for (int i = lane; i < rows * (STAGE_DIMS / WIDE); i += TEAM) {
+            const int r = i / (STAGE_DIMS / WIDE);
+            const int c = i % (STAGE_DIMS / WIDE) * WIDE;
+            const int exists = r < count && channel + c < HEAD_DIM;
+            __local float4 *to = tile + r * DIM_PITCH + c / 4;
+            __global const storage *from =
+                plane + (ulong)(first + r) * layout->row + (channel + c);
+#if WIDE == 8
+            const float8 x = exists ? load8_aligned(from) : (float8)(0.0f);
+            to[0] = x.lo;
+            to[1] = x.hi;
+#else
+            to[0] = exists ? load4_aligned(from) : (float4)(0.0f);
+#endif
+        }
+        return;
+    }
+#endif
+    __local float *scalars = (__local float *)tile;
+    for (int i = lane; i < rows * STAGE_DIMS; i += TEAM) {
+        const int r = i / STAGE_DIMS;
+        const int c = i % STAGE_DIMS;
+        scalars[r * DIM_PITCH * 4 + c] =
+            r < count && channel + c < HEAD_DIM
+                ? LOAD(plane, element(layout, first + r, channel + c))
+                : 0.0f;
+    }
+}
+
+/* The terms of one logit. */
+float terms_at(const logit_terms *terms, const forward_args *args, uint row,
+               uint key)
+{
+    float x = 0.0f;
+#if BIAS
+    x += JOIN(load, BIAS_SUFFIX)(terms->bias, element(&args->bias, row, key));
+#endif
+#if MASK == 3
+    const uchar here =
+        terms->query_regions[element(&args->query_regions, row, 0)];
+    const uchar there =
+        terms->key_regions[element(&args->key_regions, key, 0)];
+    x += here != there ? args->region_value : 0.0f;
+#elif MASK
+    x += JOIN(load, MASK_SUFFIX)(terms->mask, element(&args->mask, row, key));
+#endif
+    return x;
+}
+
+/* What a team shares in local memory. */
+typedef struct team_memory {
+    __local float4 *q;       /* [Q_ROWS][DIM_PITCH] */
+    __local float4 *kv;      /* [KV_ROWS][DIM_PITCH] */
+    __local float4 *scores;  /* [BLOCK_ROWS][SCORE_PITCH] */
+    __local float *row_max;  /* [BLOCK_ROWS] */
+    __local float *row_sum;  /* [BLOCK_ROWS][ROW_ITEMS], partial sums */
+    __local float *part_max; /* [BLOCK_ROWS][ROW_ITEMS] */
+    __local float *row_keep; /* [BLOCK_ROWS], factor of earlier sums */
+    __local float *q_factor; /* [BLOCK_ROWS] */
+    __local float *k_factor; /* [BLOCK_KEYS] */
+} team_memory;
+
+/* Adds the squares of staged rows; after the last channels the sum becomes
+ * factor / norm. */
+void accumulate_norms(__local float *norms, __local const float4 *tile,
+                      int rows, float factor, int channel, int lane)
+{
+#if VARIANT == COSINE
+    for (int r = lane; r < rows; r += TEAM) {
+        float4 squares = (float4)(0.0f);
+        for (int c = 0; c < STAGE_QUADS; c++) {
+            const float4 x = tile[r * DIM_PITCH + c];
+            squares = fma(x, x, squares);
+        }
+        float sum = (squares.x + squares.y) + (squares.z + squares.w);
+        if (channel > 0)
+            sum += norms[r];
+        norms[r] =
+            channel + STAGE_DIMS < HEAD_DIM ? sum : factor * inverse_norm(sum);
+    }
+#endif
+}
+
+/* Finishes a logit whose dot product is complete. */
+float finish_logit(float x, const team_memory *memory,
+                   const forward_args *args, const logit_terms *terms,
+                   uint first_row, int row, key_range range, int key)
+{
+#if VARIANT == COSINE
+    x *= memory->q_factor[row] * memory->k_factor[key];
+#else
+    x *= args->scale;
+#endif
+#if BIAS || MASK
+    x += terms_at(terms, args, first_row + row, range.first + key);
+#endif
+#if VARIANT == SLIDING
+    if (range.mixed &&
+        !sees(args, visible_span(args, first_row + row), range.first + key))
+        x = -INFINITY;
+#endif
+    return x;
+}
+
+/* scores[.., key .. key + STAGE_KEYS) += q kv^T over the staged channels. */
+void multiply_keys(const team_memory *memory, const forward_args *args,
+                   const logit_terms *terms, uint first_row, int row_count,
+                   key_range range, int key, int channel, int lane)
+{
+    for (int t = lane; t < ROW_TILES * COL_TILES; t += TEAM) {
+        const int row = t / COL_TILES;
+        const int col = t % COL_TILES;
+        float acc[SCORE_ROWS][SCORE_COLS];
+        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+            UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+                acc[i][j] = 0.0f;
+        NO_UNROLL_FOR (int c = 0; c < STAGE_QUADS; c++) {
+            float4 x[SCORE_ROWS];
+            UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+                x[i] = memory->q[(row + ROW_TILES * i) * DIM_PITCH + c];
+            UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
+                const float4 y =
+                    memory->kv[(col + COL_TILES * j) * DIM_PITCH + c];
+                UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+                    acc[i][j] = fma(x[i].x, y.x, acc[i][j]);
+                    acc[i][j] = fma(x[i].y, y.y, acc[i][j]);
+                    acc[i][j] = fma(x[i].z, y.z, acc[i][j]);
+                    acc[i][j] = fma(x[i].w, y.w, acc[i][j]);
+                }
+            }
+        }
+        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+            UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
+                const int r = row + ROW_TILES * i;
+                const int staged = col + COL_TILES * j;
+                const int at = key + staged;
+                if (r < row_count && staged < STAGE_KEYS &&
+                    at < (int)range.count) {
+                    __local float *score = (__local float *)memory->scores +
+                                           r * SCORE_PITCH * 4 + at;
+                    float x = acc[i][j];
+                    if (channel > 0)
+                        x += *score;
+                    if (channel + STAGE_DIMS >= HEAD_DIM)
+                        x = finish_logit(x, memory, args, terms, first_row, r,
+                                         range, at);
+                    *score = x;
+                }
+            }
+    }
+}
+
+/* Turns the logits of the rows into exponentials and sums them. Holds
+ * barriers; the caller's next barrier publishes the result. */
+void exponentiate(const team_memory *memory, int row_count, int count,
+                  int lane)
+{
+    const int part = lane % ROW_ITEMS;
+    const int quads = CEIL_DIV(count, 4);
+    for (int pass = 0; pass < CEIL_DIV(BLOCK_ROWS, ROWS_AT_ONCE); pass++) {
+        const int r = pass * ROWS_AT_ONCE + lane / ROW_ITEMS;
+        const int works = r < row_count;
+        __local float4 *line = memory->scores + r * SCORE_PITCH;
+        float top = -INFINITY;
+        if (works)
+            for (int c = part; c < quads; c += ROW_ITEMS) {
+                float4 x = line[c];
+                const int rest = count - c * 4;
+                if (rest < 4) { /* no logits behind the last key */
+                    x.w = -INFINITY;
+                    x.z = rest < 3 ? -INFINITY : x.z;
+                    x.y = rest < 2 ? -INFINITY : x.y;
+                    line[c] = x;
+                }
+                top = fmax(top, fmax(fmax(x.x, x.y), fmax(x.z, x.w)));
+            }
+#if ROW_ITEMS > 1
+        if (works)
+            memory->part_max[r * ROW_ITEMS + part] = top;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (works)
+            for (int i = 0; i < ROW_ITEMS; i++)
+                top = fmax(top, memory->part_max[r * ROW_ITEMS + i]);
+#endif
+        const float earlier =
+            STREAMING && works ? memory->row_max[r] : -INFINITY;
+        top = fmax(top, earlier);
+#if STREAMING && ROW_ITEMS > 1
+        barrier(CLK_LOCAL_MEM_FENCE); /* all have read row_max */
+#endif
+        if (works) {
+            /* a row that has seen nothing has no maximum to subtract */
+            const float base = top == -INFINITY ? 0.0f : top;
+            const float keep = exp2((earlier - base) * LOG2E);
+            float4 sums = (float4)(0.0f);
+            for (int c = part; c < quads; c += ROW_ITEMS) {
+                const float4 p = exp2((line[c] - base) * LOG2E);
+                line[c] = p;
+                sums += p;
+            }
+            __local float *row_sum = memory->row_sum + r * ROW_ITEMS + part;
+            const float sum = (sums.x + sums.y) + (sums.z + sums.w);
+            *row_sum = STREAMING ? fma(keep, *row_sum, sum) : sum;
+            if (part == 0) {
+                memory->row_max[r] = top;
+                memory->row_keep[r] = keep;
+            }
+        }
+    }
+}
+
+/* out[i] += P V over `count` staged keys for rows out_row + OUT_TILES * i and
+ * one quad of channels. Constant `mixed`: leave out what a row does not see,
+ * since even 0 * NaN must not reach it. */
+void multiply_values(float4 *out, const team_memory *memory, int out_row,
+                     int out_quad, int row_count, int key, int count,
+                     const forward_args *args, uint first_row, uint first_key,
+                     const int mixed)
+{
+    for (int c = 0; c < CEIL_DIV(count, 4); c++) {
+        float4 y[4];
+        UNROLL_FOR (int j = 0; j < 4; j++)
+            y[j] = memory->kv[(c * 4 + j) * DIM_PITCH + out_quad];
+        UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
+            const int r = min(out_row + OUT_TILES * i, row_count - 1);
+            const float4 p = memory->scores[r * SCORE_PITCH + key / 4 + c];
+            float4 x[4] = {y[0], y[1], y[2], y[3]};
+#if VARIANT == SLIDING
+            if (mixed) {
+                const span seen = visible_span(args, first_row + r);
+                UNROLL_FOR (int j = 0; j < 4; j++)
+                    if (!sees(args, seen, first_key + key + c * 4 + j))
+                        x[j] = (float4)(0.0f);
+            }
+#endif
+            out[i] = fma((float4)(p.x), x[0], out[i]);
+            out[i] = fma((float4)(p.y), x[1], out[i]);
+            out[i] = fma((float4)(p.z), x[2], out[i]);
+            out[i] = fma((float4)(p.w), x[3], out[i]);
+        }
+    }
+}
+
+float total(const team_memory *memory, int row)
+{
+    float sum = 0.0f;
+    for (int i = 0; i < ROW_ITEMS; i++)
+        sum += memory->row_sum[row * ROW_ITEMS + i];
+    return sum;
+}
+
+/* Stores this work-item's tile of O for channels channel .. channel + 3. */
+void store_out(const float4 *out, const team_memory *memory,
+               const forward_args *args, __global storage *o, uint first_row,
+               int out_row, int row_count, int channel, int wide)
+{
+    UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
+        const int r = out_row + OUT_TILES * i;
+        if (r < row_count && channel < HEAD_DIM) {
+            const float sum = total(memory, r);
+            const float4 x = out[i] * (sum == 0.0f ? 0.0f : 1.0f / sum);
+            __global storage *to =
+                o + element(&args->o, first_row + r, channel);
+#if WIDE
+            if (wide) {
+                store4_aligned(x, to);
+                continue;
+            }
+#endif
+            const ulong step = args->o.column;
+            STORE(x.x, to, 0);
+            if (channel + 1 < HEAD_DIM)
+                STORE(x.y, to, step);
+            if (channel + 2 < HEAD_DIM)
+                STORE(x.z, to, 2 * step);
+            if (channel + 3 < HEAD_DIM)
+                STORE(x.w, to, 3 * step);
+        }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1))) void
+forward_local(FORWARD_PARAMETERS)
+{
+    __local float4 q_tiles[TEAMS][Q_ROWS * DIM_PITCH];
+    __local float4 kv_tiles[TEAMS][KV_ROWS * DIM_PITCH];
+    __local float4 score_tiles[TEAMS][BLOCK_ROWS * SCORE_PITCH];
+    __local float row_maxima[TEAMS][BLOCK_ROWS];
+    __local float row_sums[TEAMS][BLOCK_ROWS * ROW_ITEMS];
+    __local float row_keeps[TEAMS][BLOCK_ROWS];
+#if ROW_ITEMS > 1
+    __local float part_maxima[TEAMS][BLOCK_ROWS * ROW_ITEMS];
+#endif
+#if VARIANT == COSINE
+    __local float q_factors[TEAMS][BLOCK_ROWS];
+    __local float k_factors[TEAMS][BLOCK_KEYS];
+#endif
+    const int team = (int)get_local_id(0) / TEAM;
+    const int lane = (int)get_local_id(0) % TEAM;
+    const team_memory memory = {
+        .q = q_tiles[team],
+        .kv = kv_tiles[team],
+        .scores = score_tiles[team],
+        .row_max = row_maxima[team],
+        .row_sum = row_sums[team],
+        .row_keep = row_keeps[team],
+#if ROW_ITEMS > 1
+        .part_max = part_maxima[team],
+#endif
+#if VARIANT == COSINE
+        .q_factor = q_factors[team],
+        .k_factor = k_factors[team],
+#endif
+    };
+
+    /* A team past the last unit computes that one again, unstored. */
+    const uint index = (uint)get_group_id(0) * TEAMS + team;
+    const unit u = find_unit(&args, min(index, args.units - 1));
+    const uint kv_head = u.head / args.heads_per_kv_head;
+    const uint row_end = min(u.row + args.block_rows, (uint)NQ);
+    const int row_count = (int)(row_end - u.row);
+    const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
+    DECLARE_TERMS(terms, args, u)
+    q += plane(&args.q, u.window, u.head);
+    k += plane(&args.k, u.window, kv_head);
+    v += plane(&args.v, u.window, kv_head);
+    o += plane(&args.o, u.window, u.head);
+#if VARIANT == COSINE
+    const float scale = cosine_scale(&args, logit_scale, u.head);
+#endif
+
+    /* This work-item's tile of O, if it owns one. */
+    const int out_row = lane / STAGE_QUADS;
+    const int out_quad = lane % STAGE_QUADS;
+    const int owns = out_row < OUT_TILES;
+    const int stores = owns && index < args.units;
+    float4 out[KEPT_STAGES][OUT_ROWS];
+#if STREAMING
+    UNROLL_FOR (int d = 0; d < KEPT_STAGES; d++)
+        UNROLL_FOR (int i = 0; i < OUT_ROWS; i++)
+            out[d][i] = (float4)(0.0f);
+    for (int r = lane; r < BLOCK_ROWS * ROW_ITEMS; r += TEAM) {
+        memory.row_sum[r] = 0.0f;
+        if (r < BLOCK_ROWS)
+            memory.row_max[r] = -INFINITY;
+    }
+#endif
+
+    const key_walk walk = walk_keys(&args, u.row, row_end);
+    for (uint b = 0; b < walk.blocks; b++) {
+        const key_range range = walk_block(&args, &walk, b);
+        const int count = (int)range.count;
+
+        /* 1. logits */
+        for (int channel = 0; channel < HEAD_DIM; channel += STAGE_DIMS)
+            for (int key = 0; key < BLOCK_KEYS; key += STAGE_KEYS) {
+                const int new_q = key == 0 && (DIM_STAGES > 1 || b == 0);
+                if (new_q)
+                    stage(memory.q, q, &args.q, u.row, row_count, Q_ROWS,
+                          channel, lane, wide);
+                stage(memory.kv, k, &args.k, range.first + key, count - key,
+                      COL_TILES * SCORE_COLS, channel, lane, wide);
+                barrier(CLK_LOCAL_MEM_FENCE);
+#if VARIANT == COSINE
+                if (new_q)
+                    accumulate_norms(memory.q_factor, memory.q, BLOCK_ROWS,
+                                     scale, channel, lane);
+                accumulate_norms(memory.k_factor + key, memory.kv,
+                                 min(STAGE_KEYS, BLOCK_KEYS - key), 1.0f,
+                                 channel, lane);
+                barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+                multiply_keys(&memory, &args, &terms, u.row, row_count, range,
+                              key, channel, lane);
+                barrier(CLK_LOCAL_MEM_FENCE);
+            }
+
+        /* 2. softmax; the first values travel meanwhile */
+        stage(memory.kv, v, &args.v, range.first, count, VALUE_ROWS, 0, lane,
+              wide);
+        exponentiate(&memory, row_count, count, lane);
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        /* 3. O */
+        UNROLL_FOR (int d = 0; d < DIM_STAGES; d++) {
+            float4 *sums = out[STREAMING ? d : 0];
+            UNROLL_FOR (int i = 0; i < OUT_ROWS; i++)
+                sums[i] =
+                    STREAMING
+                        ? sums[i] *
+                              memory.row_keep[min(out_row + OUT_TILES * i,
+                                                  row_count - 1)]
+                        : (float4)(0.0f);
+            for (int key = 0; key < BLOCK_KEYS; key += STAGE_KEYS) {
+                if (d > 0 || key > 0) {
+                    barrier(CLK_LOCAL_MEM_FENCE);
+                    stage(memory.kv, v, &args.v, range.first + key,
+                          count - key, VALUE_ROWS, d * STAGE_DIMS, lane, wide);
+                    barrier(CLK_LOCAL_MEM_FENCE);
+                }
+                const int staged = owns ? min(count - key, STAGE_KEYS) : 0;
+                if (range.mixed)
+                    multiply_values(sums, &memory, out_row, out_quad,
+                                    row_count, key, staged, &args, u.row,
+                                    range.first, 1);
+                else
+                    multiply_values(sums, &memory, out_row, out_quad,
+                                    row_count, key, staged, &args, u.row,
+                                    range.first, 0);
+            }
+            if (!STREAMING && stores)
+                store_out(sums, &memory, &args, o, u.row, out_row, row_count,
+                          d * STAGE_DIMS + out_quad * 4, wide);
+        }
+        if (b + 1 < walk.blocks)
+            barrier(CLK_LOCAL_MEM_FENCE);
+    }
+
+#if STREAMING
+    barrier(CLK_LOCAL_MEM_FENCE);
+    UNROLL_FOR (int d = 0; d < DIM_STAGES; d++)
+        if (stores)
+            store_out(out[d], &memory, &args, o, u.row, out_row, row_count,
+                      d * STAGE_DIMS + out_quad * 4, wide);
+#endif
+    if ((args.flags & ARG_WRITE_LSE) != 0 && index < args.units)
+        for (int r = lane; r < row_count; r += TEAM)
+            lse[plane(&args.lse, u.window, u.head) +
+                element(&args.lse, u.row + r, 0)] =
+                memory.row_max[r] + log(total(&memory, r));
+}

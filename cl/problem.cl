@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What every kernel knows of the problem: which unit of work it computes,
+ * which keys a query sees, and what is added to a logit.
+ *
+ *   VARIANT 0: dot      S = scale Q K^T + bias + mask
+ *   VARIANT 1: cosine   S = s_h q^ k^T + bias + mask, q^ = q / |q|
+ *   VARIANT 2: sliding  S = scale Q K^T over the visible blocks
+ *   HEAD_DIM            channels of a head
+ *   NQ, NK              queries and keys of a window (sliding: arguments)
+ *   BIAS 0: none, 1: in the storage type, 2: fp32
+ *   MASK 0: none, 1: additive in the storage type, 2: additive in fp32,
+ *        3: region numbers
+ *   BLOCK_ROWS          query rows of a unit at most
+ *   BLOCK_KEYS          keys that a softmax step takes at once; where they
+ *                       are not all, the softmax streams */
+#define DOT 0
+#define COSINE 1
+#define SLIDING 2
+#ifndef VARIANT
+#define VARIANT DOT
+#endif
+#ifndef HEAD_DIM
+#define HEAD_DIM 32
+#endif
+#ifndef BIAS
+#define BIAS 2
+#endif
+#ifndef MASK
+#define MASK 3
+#endif
+#if VARIANT == SLIDING
+#define NQ args.queries
+#define NK args.keys
+#else
+#ifndef NQ
+#define NQ 49
+#endif
+#ifndef NK
+#define NK 49
+#endif
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 49
+#endif
+#ifndef BLOCK_KEYS
+#define BLOCK_KEYS 64
+#endif
+#if VARIANT == SLIDING
+#define STREAMING 1
+#else
+#define STREAMING (NK > BLOCK_KEYS)
+#endif
+
+#define LOG2E 1.44269504088896341f
+/* ln 100, the largest logit scale of Swin V2 (Liu et al. 2022, section 3.2) */
+#define MAX_LOGIT_SCALE 4.6051702f
+#define NORM_EPSILON 1e-12f
+
+#if BIAS == 1
+typedef storage bias_storage;
+#define BIAS_SUFFIX SUFFIX
+#else
+typedef float bias_storage;
+#define BIAS_SUFFIX _f32
+#endif
+#if MASK == 1
+typedef storage mask_storage;
+#define MASK_SUFFIX SUFFIX
+#else
+typedef float mask_storage;
+#define MASK_SUFFIX _f32
+#endif
+
+#if BIAS
+#define BIAS_PARAMETER __global const bias_storage *bias,
+#else
+#define BIAS_PARAMETER
+#endif
+#if MASK == 3
+#define MASK_PARAMETERS                                                       \
+    __global const uchar *query_regions, __global const uchar *key_regions,
+#elif MASK
+#define MASK_PARAMETERS __global const mask_storage *mask,
+#else
+#define MASK_PARAMETERS
+#endif
+#if VARIANT == COSINE
+#define LOGIT_SCALE_PARAMETER __global const float *logit_scale,
+#else
+#define LOGIT_SCALE_PARAMETER
+#endif
+
+/* The parameters of every forward kernel, in the order that the host sets. */
+#define FORWARD_PARAMETERS                                                    \
+    const forward_args args, __global const storage *q,                       \
+        __global const storage *k, __global const storage *v,                 \
+        BIAS_PARAMETER MASK_PARAMETERS LOGIT_SCALE_PARAMETER __global         \
+            storage *o,                                                       \
+        __global float *lse
+
+typedef struct unit {
+    ulong window;
+    uint head;
+    uint row; /* first query row */
+} unit;
+
+unit find_unit(const forward_args *args, uint index)
+{
+    const uint in_launch = args->first_unit + index;
+    const uint window_head = in_launch / args->row_blocks;
+    unit u;
+    u.row = (in_launch - window_head * args->row_blocks) * args->block_rows;
+    u.window = args->first_window + window_head / args->heads;
+    u.head = window_head % args->heads;
+    return u;
+}
+
+/* Offset of element [window, head, 0, 0]. */
+ulong plane(const tensor_layout *layout, ulong window, uint head)
+{
+    return layout->offset + window * layout->window + head * layout->head;
+}
+
+ulong element(const tensor_layout *layout, uint row, uint column)
+{
+    return (ulong)row * layout->row + (ulong)column * layout->column;
+}
+
+#if VARIANT == SLIDING
+/* Keys [low, high) are what a query sees next to the sink. */
+typedef struct span {
+    uint low, high;
+} span;
+
+ulong block_start(const forward_args *args, ulong block)
+{
+    return block == 0 ? 0
+                      : args->first_block + (block - 1) * (ulong)args->block;
+}
+
+span visible_span(const forward_args *args, uint row)
+{
+    const uint position = row + args->query_offset;
+    const ulong block = position < args->first_block
+                            ? 0
+                            : 1 + (position - args->first_block) / args->block;
+    const ulong first =
+        (args->flags & ARG_WINDOW_BOUNDED) != 0 && block >= args->window
+            ? block - args->window + 1
+            : 0;
+    const ulong keys = args->keys;
+    span s;
+    s.high = (uint)min(block_start(args, block + 1), keys);
+    s.low = (uint)min(block_start(args, first), (ulong)s.high);
+    return s;
+}
+
+int sees(const forward_args *args, span s, uint key)
+{
+    return key < s.high && (key >= s.low || key < args->sink);
+}
+#endif
+
+/* The walk over the keys that rows [row, row_end) see: first the sink, as far
+ * as it lies before the window, then the window. */
+typedef struct key_walk {
+    uint blocks;
+#if VARIANT == SLIDING
+    uint sink_end, sink_blocks;
+    span first_row, last_row;
+#endif
+} key_walk;
+
+/* Keys [first, first + count); mixed: some row does not see all of them. */
+typedef struct key_range {
+    uint first, count;
+    int mixed;
+} key_range;
+
+key_walk walk_keys(const forward_args *args, uint row, uint row_end)
+{
+    key_walk walk;
+#if VARIANT == SLIDING
+    walk.first_row = visible_span(args, row);
+    walk.last_row = visible_span(args, row_end - 1);
+    walk.sink_end = min(args->sink, walk.first_row.low);
+    walk.sink_blocks = (walk.sink_end + BLOCK_KEYS - 1) / BLOCK_KEYS;
+    walk.blocks = walk.sink_blocks +
+                  (walk.last_row.high - walk.first_row.low + BLOCK_KEYS - 1) /
+                      BLOCK_KEYS;
+#else
+    walk.blocks = (NK + BLOCK_KEYS - 1) / BLOCK_KEYS;
+#endif
+    return walk;
+}
+
+key_range walk_block(const forward_args *args, const key_walk *walk, uint b)
+{
+    key_range range;
+#if VARIANT == SLIDING
+    const int in_sink = b < walk->sink_blocks;
+    range.first =
+        in_sink ? b * BLOCK_KEYS
+                : walk->first_row.low + (b - walk->sink_blocks) * BLOCK_KEYS;
+    const uint end = min(range.first + BLOCK_KEYS,
+                         in_sink ? walk->sink_end : walk->last_row.high);
+    range.count = end - range.first;
+    range.mixed = end > walk->first_row.high ||
+                  (range.first < walk->last_row.low && end > args->sink);
+#else
+    range.first = b * BLOCK_KEYS;
+    range.count = min(NK - range.first, (uint)BLOCK_KEYS);
+    range.mixed = 0;
+#endif
+    return range;
+}
+
+#if VARIANT == COSINE
+float cosine_scale(const forward_args *args, __global const float *logit_scale,
+                   uint head)
+{
+    if ((args->flags & ARG_LOGIT_SCALE) == 0)
+        return args->scale;
+    const float x = logit_scale[args->logit_scale_offset + head];
+    return x > MAX_LOGIT_SCALE ? 100.0f : exp(x);
+}
+
+float inverse_norm(float sum_of_squares)
+{
+    return 1.0f / fmax(sqrt(sum_of_squares), NORM_EPSILON);
+}
+#endif
+
+/* What is added to the logits of one window-head. */
+typedef struct logit_terms {
+#if BIAS
+    __global const bias_storage *bias;
+#endif
+#if MASK == 3
+    __global const uchar *query_regions, *key_regions;
+#elif MASK
+    __global const mask_storage *mask;
+#endif
+    int unused; /* a struct needs a member */
+} logit_terms;
+
+#if BIAS
+#define SET_BIAS(t, args, u)                                                  \
+    (t).bias = bias + plane(&(args).bias, 0, (u).head);
+#else
+#define SET_BIAS(t, args, u)
+#endif
+#if MASK == 3
+#define SET_MASK(t, args, u)                                                  \
+    const ulong mask_window = (u).window % (args).mask_windows;               \
+    (t).query_regions =                                                       \
+        query_regions + plane(&(args).query_regions, mask_window, 0);         \
+    (t).key_regions = key_regions + plane(&(args).key_regions, mask_window, 0);
+#elif MASK
+#define SET_MASK(t, args, u)                                                  \
+    (t).mask = mask + plane(&(args).mask, (u).window % (args).mask_windows, 0);
+#else
+#define SET_MASK(t, args, u)
+#endif
+/* Declares `name`: the terms of unit u, from the kernel's parameters. */
+#define DECLARE_TERMS(name, args, u)                                          \
+    logit_terms name = {.unused = 0};                                         \
+    SET_BIAS(name, args, u)                                                   \
+    SET_MASK(name, args, u)

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reading and writing the three storage types. Everything is computed in
+ * fp32; this file is the only one that knows how a tensor stores a number.
+ *
+ *   DTYPE 0: fp32 = float
+ *   DTYPE 1: fp16 = half, through vload_half and vstore_half, which OpenCL
+ *            1.2 has without an extension
+ *   DTYPE 2: bf16 = ushort holding the upper half of an fp32
+ *
+ * load and store with the suffix of a type move one element, load4 and store4
+ * (and so on) that many neighbours, aligned to one element only. Stores round
+ * to nearest even and keep a NaN a NaN. */
+#ifndef DTYPE
+#define DTYPE 0
+#endif
+
+#define UNROLL_FOR _Pragma("unroll") for
+#define NO_UNROLL_FOR _Pragma("nounroll") for
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+
+float load_f32(__global const float *p, ulong i) { return p[i]; }
+#define DEFINE_VECTOR_LOAD_F32(n)                                             \
+    JOIN(float, n) JOIN(JOIN(load, n), _f32)(__global const float *p)         \
+    {                                                                         \
+        return JOIN(vload, n)(0, p);                                          \
+    }
+
+#if DTYPE == 0
+typedef float storage;
+#define SUFFIX _f32
+void store_f32(float x, __global float *p, ulong i) { p[i] = x; }
+#define DEFINE_VECTOR_ACCESS(n)                                               \
+    DEFINE_VECTOR_LOAD_F32(n)                                                 \
+    void JOIN(JOIN(store, n), _f32)(JOIN(float, n) x, __global float *p)      \
+    {                                                                         \
+        JOIN(vstore, n)(x, 0, p);                                             \
+    }
+
+#elif DTYPE == 1
+typedef half storage;
+#define SUFFIX _fp16
+float load_fp16(__global const half *p, ulong i) { return vload_half(i, p); }
+void store_fp16(float x, __global half *p, ulong i)
+{
+    vstore_half_rte(x, i, p);
+}
+#define DEFINE_VECTOR_ACCESS(n)                                               \
+    DEFINE_VECTOR_LOAD_F32(n)                                                 \
+    JOIN(float, n) JOIN(JOIN(load, n), _fp16)(__global const half *p)         \
+    {                                                                         \
+        return JOIN(vload_half, n)(0, p);                                     \
+    }                                                                         \
+    void JOIN(JOIN(store, n), _fp16)(JOIN(float, n) x, __global half * p)     \
+    {                                                                         \
+        JOIN(JOIN(vstore_half, n), _rte)(x, 0, p);                            \
+    }
+
+#else
+typedef ushort storage;
+#define SUFFIX _bf16
+float load_bf16(__global const ushort *p, ulong i)
+{
+    return as_float((uint)p[i] << 16);
+}
+void store_bf16(float x, __global ushort *p, ulong i)
+{
+    const uint bits = as_uint(x);
+    const uint rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+    p[i] = (ushort)((isnan(x) ? bits | 0x400000u : rounded) >> 16);
+}
+#define DEFINE_VECTOR_ACCESS(n)                                               \
+    DEFINE_VECTOR_LOAD_F32(n)                                                 \
+    JOIN(float, n) JOIN(JOIN(load, n), _bf16)(__global const ushort *p)       \
+    {                                                                         \
+        return JOIN(as_float, n)(JOIN(convert_uint, n)(JOIN(vload, n)(0, p))  \
+                                 << 16u);                                     \
+    }                                                                         \
+    void JOIN(JOIN(store, n), _bf16)(JOIN(float, n) x, __global ushort * p)   \
+    {                                                                         \
+        const JOIN(uint, n) bits = JOIN(as_uint, n)(x);                       \
+        const JOIN(uint, n) rounded = bits + 0x7fffu + ((bits >> 16u) & 1u);  \
+        const JOIN(uint, n) quiet = bits | 0x400000u;                         \
+        JOIN(vstore, n)                                                       \
+        (JOIN(convert_ushort, n)(select(rounded, quiet, isnan(x)) >> 16u), 0, \
+         p);                                                                  \
+    }
+#endif
+
+#define LOAD JOIN(load, SUFFIX)
+#define STORE JOIN(store, SUFFIX)
+#define LOAD_VECTOR(n) JOIN(JOIN(load, n), SUFFIX)
+#define STORE_VECTOR(n) JOIN(JOIN(store, n), SUFFIX)

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The public entry points: argument checks, lifetimes, and the loop that plans
+ * again where a kernel does not build. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "launch.h"
+#include "os.h"
+#include "plan.h"
+#include "session.h"
+#include "status.h"
+
+struct winattn_plan {
+    wa_problem problem;
+    wa_plan plan;
+    wa_session *session;
+    wa_lock *lock; /* held from the first clSetKernelArg to the last enqueue */
+    cl_kernel kernel;
+};
+
+int winattn_version(void) { return WINATTN_VERSION; }
+
+/* A kernel that built can still be one that the device cannot run. */
+static winattn_status check_kernel(const wa_plan *plan,
+                                   const wa_session *session, cl_kernel kernel)
+{
+    size_t size = 0;
+    const cl_int error = clGetKernelWorkGroupInfo(
+        kernel, wa_session_device_id(session), CL_KERNEL_WORK_GROUP_SIZE,
+        sizeof size, &size, NULL);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
+    if (size < plan->work_group &&
+        wa_session_device(session)->reports_kernel_sizes)
+        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
+                       "the kernel built for work-groups of %llu, not %u",
+                       (unsigned long long)size, plan->work_group);
+    return WINATTN_SUCCESS;
+}
+
+/* Plans, builds and checks; a tier that fails is excluded and the next one
+ * planned. */
+static winattn_status choose_kernel(winattn_plan *plan)
+{
+    wa_exclusions exclusions;
+    memset(&exclusions, 0, sizeof exclusions);
+    winattn_status failure = WINATTN_SUCCESS;
+    for (;;) {
+        winattn_status status =
+            wa_plan_make(&plan->problem, wa_session_device(plan->session),
+                         &exclusions, &plan->plan);
+        if (status != WINATTN_SUCCESS)
+            return failure != WINATTN_SUCCESS ? failure : status;
+        const char *extra = plan->problem.build_options;
+        const size_t size = sizeof plan->plan.defines + strlen(extra) + 32;
+        char *options = malloc(size);
+        if (!options)
+            return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+        snprintf(options, size, "-cl-std=CL1.2 %s %s", plan->plan.defines,
+                 extra);
+        status = wa_session_kernel(plan->session, plan->plan.kernel, options,
+                                   &plan->kernel);
+        free(options);
+        if (status == WINATTN_SUCCESS)
+            status = check_kernel(&plan->plan, plan->session, plan->kernel);
+        if (status == WINATTN_SUCCESS) {
+            wa_forget_failure();
+            return status;
+        }
+        if (plan->kernel) {
+            clReleaseKernel(plan->kernel);
+            plan->kernel = NULL;
+        }
+        /* the first failure is the best tier's */
+        if (failure == WINATTN_SUCCESS)
+            failure = status;
+        snprintf(exclusions.reason[plan->plan.tier], WA_REASON_SIZE, "%.200s",
+                 winattn_last_reason());
+    }
+}
+
+winattn_status winattn_plan_create(cl_context context, cl_device_id device,
+                                   const winattn_desc *desc,
+                                   winattn_plan **result)
+{
+    wa_forget_failure();
+    if (!result)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    *result = NULL;
+    winattn_plan *plan = calloc(1, sizeof *plan);
+    if (!plan)
+        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+    winattn_status status = wa_problem_read(desc, &plan->problem);
+    if (status == WINATTN_SUCCESS)
+        status = wa_session_acquire(context, device, &plan->session);
+    if (status == WINATTN_SUCCESS && !(plan->lock = wa_lock_create()))
+        status = wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+    if (status == WINATTN_SUCCESS)
+        status = choose_kernel(plan);
+    if (status != WINATTN_SUCCESS) {
+        winattn_plan_destroy(plan);
+        return status;
+    }
+    plan->problem.build_options = NULL; /* the caller's memory */
+    *result = plan;
+    return WINATTN_SUCCESS;
+}
+
+void winattn_plan_destroy(winattn_plan *plan)
+{
+    if (!plan)
+        return;
+    if (plan->kernel)
+        clReleaseKernel(plan->kernel);
+    if (plan->lock)
+        wa_lock_destroy(plan->lock);
+    if (plan->session)
+        wa_session_release(plan->session);
+    free(plan);
+}
+
+winattn_status winattn_plan_workspace_size(const winattn_plan *plan,
+                                           size_t *size)
+{
+    wa_forget_failure();
+    if (!plan || !size)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
+                       plan ? "size" : "plan");
+    *size = (size_t)plan->plan.workspace_bytes;
+    return WINATTN_SUCCESS;
+}
+
+winattn_status winattn_plan_describe(const winattn_plan *plan, size_t size,
+                                     char *text, size_t *needed)
+{
+    wa_forget_failure();
+    if (!plan)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    if (!text && size != 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "text is NULL, but size is not 0");
+    char all[4096];
+    wa_plan_describe(&plan->plan, wa_session_device(plan->session), all,
+                     sizeof all);
+    if (size != 0)
+        snprintf(text, size, "%s", all);
+    if (needed)
+        *needed = strlen(all) + 1;
+    return WINATTN_SUCCESS;
+}
+
+/* Copies the caller's struct, whatever its version, to *own. */
+static winattn_status read_forward(const winattn_forward *forward,
+                                   winattn_forward *own)
+{
+    memset(own, 0, sizeof *own);
+    if (!forward)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "forward is NULL");
+    if (forward->struct_size < sizeof *own)
+        return wa_fail(
+            WINATTN_INVALID_ARGUMENT,
+            "forward.struct_size is %llu, not sizeof(winattn_forward)",
+            (unsigned long long)forward->struct_size);
+    for (size_t i = sizeof *own; i < forward->struct_size; i++)
+        if (((const unsigned char *)forward)[i] != 0)
+            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                           "forward sets a field that this version of the "
+                           "library does not know");
+    memcpy(own, forward, sizeof *own);
+    return WINATTN_SUCCESS;
+}
+
+winattn_status
+winattn_enqueue_forward(const winattn_plan *plan, cl_command_queue queue,
+                        const winattn_forward *forward, cl_uint wait_count,
+                        const cl_event *wait_list, cl_event *event)
+{
+    winattn_forward own;
+    wa_forget_failure();
+    if (!plan)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_TRY(read_forward(forward, &own));
+    if ((wait_count == 0) != (wait_list == NULL))
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "wait_count and wait_list contradict each other");
+    const cl_context context = wa_session_context(plan->session);
+    WA_TRY(
+        wa_check_queue(queue, context, wa_session_device_id(plan->session)));
+    if (plan->problem.windows == 0) {
+        if (!event)
+            return WINATTN_SUCCESS;
+        const cl_int error =
+            clEnqueueMarkerWithWaitList(queue, wait_count, wait_list, event);
+        return error == CL_SUCCESS
+                   ? WINATTN_SUCCESS
+                   : wa_fail_cl(error, "clEnqueueMarkerWithWaitList");
+    }
+    const wa_buffers buffers = {
+        .tensor = {[WA_Q] = own.q,
+                   [WA_K] = own.k,
+                   [WA_V] = own.v,
+                   [WA_BIAS] = own.bias,
+                   [WA_MASK] = own.mask,
+                   [WA_QUERY_REGIONS] = own.query_regions,
+                   [WA_KEY_REGIONS] = own.key_regions,
+                   [WA_LOGIT_SCALE] = own.logit_scale,
+                   [WA_O] = own.o,
+                   [WA_LSE] = own.lse},
+        .workspace = own.workspace};
+    WA_TRY(wa_check_buffers(&plan->problem, &plan->plan, context, &buffers));
+    wa_lock_take(plan->lock);
+    const winattn_status status =
+        wa_launch_forward(&plan->problem, &plan->plan, plan->kernel, queue,
+                          &buffers, wait_count, wait_list, event);
+    wa_lock_release(plan->lock);
+    return status;
+}

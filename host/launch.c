@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From checked buffers to enqueued kernels. */
+#include "launch.h"
+
+#include <string.h>
+
+#include "../cl/args.h"
+#include "status.h"
+
+/* The same size on host and device, whatever the compiler. */
+typedef char args_have_no_padding[sizeof(forward_args) == 376 ? 1 : -1];
+
+static winattn_status check_memory(const char *name, const winattn_tensor *at,
+                                   cl_context context, bool output,
+                                   uint32_t element_size, uint64_t bytes)
+{
+    cl_mem_object_type type = 0;
+    cl_mem_flags flags = 0;
+    cl_context owner = NULL;
+    size_t size = 0;
+    cl_int error =
+        clGetMemObjectInfo(at->buffer, CL_MEM_TYPE, sizeof type, &type, NULL);
+    if (error == CL_SUCCESS)
+        error = clGetMemObjectInfo(at->buffer, CL_MEM_FLAGS, sizeof flags,
+                                   &flags, NULL);
+    if (error == CL_SUCCESS)
+        error = clGetMemObjectInfo(at->buffer, CL_MEM_CONTEXT, sizeof owner,
+                                   &owner, NULL);
+    if (error == CL_SUCCESS)
+        error = clGetMemObjectInfo(at->buffer, CL_MEM_SIZE, sizeof size, &size,
+                                   NULL);
+    if (error != CL_SUCCESS)
+        return wa_fail(WINATTN_INVALID_BUFFER, "%s is no memory object", name);
+    if (type != CL_MEM_OBJECT_BUFFER)
+        return wa_fail(WINATTN_INVALID_BUFFER, "%s is no buffer", name);
+    if (owner != context)
+        return wa_fail(WINATTN_INVALID_BUFFER,
+                       "%s belongs to another context than the plan", name);
+    if (!output && (flags & CL_MEM_WRITE_ONLY) != 0)
+        return wa_fail(WINATTN_INVALID_BUFFER,
+                       "%s is read, but its buffer is write-only", name);
+    if (output && (flags & CL_MEM_READ_ONLY) != 0)
+        return wa_fail(WINATTN_INVALID_BUFFER,
+                       "%s is written, but its buffer is read-only", name);
+    if (at->offset % element_size != 0)
+        return wa_fail(WINATTN_INVALID_LAYOUT,
+                       "the offset of %s, %llu, is no multiple of %u", name,
+                       (unsigned long long)at->offset, element_size);
+    if (at->offset > size || bytes > size - at->offset)
+        return wa_fail(WINATTN_BUFFER_TOO_SMALL,
+                       "%s needs %llu bytes from offset %llu on, but its "
+                       "buffer has %llu",
+                       name, (unsigned long long)bytes,
+                       (unsigned long long)at->offset,
+                       (unsigned long long)size);
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_check_buffers(const wa_problem *problem, const wa_plan *plan,
+                                cl_context context, const wa_buffers *buffers)
+{
+    for (wa_tensor_id id = 0; id < WA_TENSORS; id++) {
+        const wa_tensor *tensor = &problem->tensor[id];
+        const winattn_tensor *at = &buffers->tensor[id];
+        const char *name = wa_tensor_name(id);
+        if (!at->buffer) {
+            if (tensor->used && !wa_tensor_is_optional(id))
+                return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL", name);
+            continue;
+        }
+        if (!tensor->used)
+            return wa_fail(WINATTN_INVALID_ARGUMENT,
+                           "%s is given, but the plan does not use it", name);
+        WA_TRY(check_memory(name, at, context, wa_tensor_is_output(id),
+                            tensor->element_size,
+                            tensor->span * tensor->element_size));
+    }
+    if (plan->workspace_bytes == 0)
+        return WINATTN_SUCCESS;
+    if (!buffers->workspace.buffer)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "workspace is NULL");
+    const winattn_status status =
+        check_memory("workspace", &buffers->workspace, context, true, 16,
+                     plan->workspace_bytes);
+    return status == WINATTN_BUFFER_TOO_SMALL ? WINATTN_WORKSPACE_TOO_SMALL
+                                              : status;
+}
+
+winattn_status wa_check_queue(cl_command_queue queue, cl_context context,
+                              cl_device_id device)
+{
+    cl_context queue_context = NULL;
+    cl_device_id queue_device = NULL;
+    if (!queue)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "queue is NULL");
+    cl_int error = clGetCommandQueueInfo(
+        queue, CL_QUEUE_CONTEXT, sizeof queue_context, &queue_context, NULL);
+    if (error == CL_SUCCESS)
+        error = clGetCommandQueueInfo(
+            queue, CL_QUEUE_DEVICE, sizeof queue_device, &queue_device, NULL);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clGetCommandQueueInfo");
+    if (queue_context != context)
+        return wa_fail(WINATTN_INVALID_QUEUE,
+                       "the queue belongs to another context than the plan");
+    if (queue_device != device)
+        return wa_fail(WINATTN_INVALID_QUEUE,
+                       "the queue belongs to another device than the plan");
+    return WINATTN_SUCCESS;
+}
+
+static tensor_layout layout_of(const wa_problem *problem,
+                               const wa_buffers *buffers, wa_tensor_id id)
+{
+    const wa_tensor *tensor = &problem->tensor[id];
+    tensor_layout layout;
+    memset(&layout, 0, sizeof layout);
+    if (!tensor->used)
+        return layout;
+    layout.offset = buffers->tensor[id].offset / tensor->element_size;
+    layout.window = tensor->stride[WA_WINDOW];
+    layout.head = tensor->stride[WA_HEAD];
+    layout.row = (cl_uint)tensor->stride[WA_ROW];
+    layout.column = (cl_uint)tensor->stride[WA_COLUMN];
+    return layout;
+}
+
+/* Do q, k, v and o have neighbouring channels and, where the kernel wants
+ * aligned vectors, rows that start on a multiple of them? */
+static bool allows_wide_access(const wa_problem *problem, const wa_plan *plan,
+                               const wa_buffers *buffers)
+{
+    static const wa_tensor_id ids[] = {WA_Q, WA_K, WA_V, WA_O};
+    if (plan->access_elements == 0)
+        return false;
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        const wa_tensor *tensor = &problem->tensor[ids[i]];
+        if (tensor->extent[WA_COLUMN] > 1 && tensor->stride[WA_COLUMN] != 1)
+            return false;
+        if (plan->access_bytes == 0)
+            continue;
+        uint64_t all = buffers->tensor[ids[i]].offset;
+        for (int axis = WA_WINDOW; axis <= WA_ROW; axis++)
+            all |= tensor->stride[axis] * tensor->element_size;
+        if (all % plan->access_bytes != 0)
+            return false;
+    }
+    return true;
+}
+
+static forward_args make_args(const wa_problem *problem, const wa_plan *plan,
+                              const wa_buffers *buffers)
+{
+    forward_args args;
+    memset(&args, 0, sizeof args);
+    args.q = layout_of(problem, buffers, WA_Q);
+    args.k = layout_of(problem, buffers, WA_K);
+    args.v = layout_of(problem, buffers, WA_V);
+    args.o = layout_of(problem, buffers, WA_O);
+    args.bias = layout_of(problem, buffers, WA_BIAS);
+    args.mask = layout_of(problem, buffers, WA_MASK);
+    args.query_regions = layout_of(problem, buffers, WA_QUERY_REGIONS);
+    args.key_regions = layout_of(problem, buffers, WA_KEY_REGIONS);
+    args.lse = layout_of(problem, buffers, WA_LSE);
+    args.logit_scale_offset =
+        layout_of(problem, buffers, WA_LOGIT_SCALE).offset;
+    args.mask_windows = problem->mask_windows;
+    args.row_blocks = plan->row_blocks;
+    args.block_rows = plan->block_rows;
+    args.heads = problem->heads;
+    args.heads_per_kv_head = problem->heads / problem->kv_heads;
+    args.queries = problem->queries;
+    args.keys = problem->keys;
+    args.scale = problem->scale;
+    args.region_value = problem->region_value;
+    args.block = problem->block;
+    args.first_block = problem->first_block;
+    args.window = problem->window_blocks;
+    args.sink = problem->sink;
+    args.query_offset = problem->query_offset;
+    if (allows_wide_access(problem, plan, buffers))
+        args.flags |= ARG_WIDE_ACCESS;
+    if (buffers->tensor[WA_LSE].buffer)
+        args.flags |= ARG_WRITE_LSE;
+    if (buffers->tensor[WA_LOGIT_SCALE].buffer)
+        args.flags |= ARG_LOGIT_SCALE;
+    if (problem->window_blocks != 0)
+        args.flags |= ARG_WINDOW_BOUNDED;
+    return args;
+}
+
+/* Sets the buffers, in the order of FORWARD_PARAMETERS in cl/problem.cl. */
+static winattn_status set_buffers(const wa_problem *problem, cl_kernel kernel,
+                                  const wa_buffers *buffers)
+{
+    cl_uint index = 1; /* 0 is forward_args */
+    for (wa_tensor_id id = 0; id < WA_TENSORS; id++) {
+        if (!problem->tensor[id].used)
+            continue;
+        const cl_mem buffer = buffers->tensor[id].buffer;
+        const cl_int error = clSetKernelArg(kernel, index++, sizeof buffer,
+                                            buffer ? &buffer : NULL);
+        if (error != CL_SUCCESS)
+            return wa_fail_cl(error, "clSetKernelArg");
+    }
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_launch_forward(const wa_problem *problem,
+                                 const wa_plan *plan, cl_kernel kernel,
+                                 cl_command_queue queue,
+                                 const wa_buffers *buffers, cl_uint wait_count,
+                                 const cl_event *wait_list, cl_event *event)
+{
+    const uint32_t per_window = plan->row_blocks * problem->heads;
+    const uint64_t per_launch = plan->units_per_launch;
+    forward_args args = make_args(problem, plan, buffers);
+    cl_event previous = NULL;
+    uint64_t window = 0; /* where the next launch starts */
+    uint32_t unit = 0;
+    WA_TRY(set_buffers(problem, kernel, buffers));
+    while (window < problem->windows) {
+        const uint64_t windows_left = problem->windows - window;
+        /* Units left, if that is fewer than a launch takes. */
+        const uint64_t left = windows_left > per_launch / per_window + 1
+                                  ? per_launch
+                                  : windows_left * per_window - unit;
+        const uint64_t units = left < per_launch ? left : per_launch;
+        const size_t groups = (size_t)((units + plan->units_per_group - 1) /
+                                       plan->units_per_group);
+        const size_t local = plan->work_group;
+        const size_t global = groups * local;
+        cl_event done = NULL;
+        const uint64_t next = unit + units;
+        const bool last = window + next / per_window >= problem->windows;
+
+        args.first_window = window;
+        args.first_unit = unit;
+        args.units = (cl_uint)units;
+        cl_int error = clSetKernelArg(kernel, 0, sizeof args, &args);
+        const char *function = "clSetKernelArg";
+        if (error == CL_SUCCESS) {
+            function = "clEnqueueNDRangeKernel";
+            error = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global,
+                                           &local, previous ? 1 : wait_count,
+                                           previous ? &previous : wait_list,
+                                           last && !event ? NULL : &done);
+        }
+        if (previous)
+            clReleaseEvent(previous);
+        if (error != CL_SUCCESS)
+            return wa_fail_cl(error, function);
+        previous = done;
+        window += next / per_window;
+        unit = (uint32_t)(next % per_window);
+    }
+    if (event)
+        *event = previous;
+    return WINATTN_SUCCESS;
+}

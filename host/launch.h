@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Checks the buffers of a call, sets kernel arguments and enqueues. */
+#ifndef WINATTN_LAUNCH_H
+#define WINATTN_LAUNCH_H
+
+#include "plan.h"
+
+/* The tensors of one call, by wa_tensor_id; buffer NULL where absent. */
+typedef struct wa_buffers {
+    winattn_tensor tensor[WA_TENSORS];
+    winattn_tensor workspace;
+} wa_buffers;
+
+/* Every tensor present, readable or writable, of the context, aligned to its
+ * elements and inside its buffer; enough workspace. */
+winattn_status wa_check_buffers(const wa_problem *problem, const wa_plan *plan,
+                                cl_context context, const wa_buffers *buffers);
+
+winattn_status wa_check_queue(cl_command_queue queue, cl_context context,
+                              cl_device_id device);
+
+/* Enqueues all launches of a forward pass. The kernel must not be used by
+ * another thread meanwhile. */
+winattn_status wa_launch_forward(const wa_problem *problem,
+                                 const wa_plan *plan, cl_kernel kernel,
+                                 cl_command_queue queue,
+                                 const wa_buffers *buffers, cl_uint wait_count,
+                                 const cl_event *wait_list, cl_event *event);
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Chooses the tier and makes what is common to all kernels: the -D list and
+ * the size of a launch. */
+#include "plan.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "status.h"
+
+typedef bool planner(const wa_problem *problem, const wa_device *device,
+                     wa_plan *plan);
+
+static const struct {
+    const char *name;
+    planner *make;
+} tiers[WA_TIERS] = {
+    [WINATTN_TIER_AUTO] = {"auto", NULL},
+    [WINATTN_TIER_CPU] = {"cpu", wa_plan_cpu},
+    [WINATTN_TIER_LOCAL] = {"local", wa_plan_local},
+};
+
+/* Best first. */
+static const winattn_tier cpu_order[] = {WINATTN_TIER_CPU, WINATTN_TIER_LOCAL};
+static const winattn_tier gpu_order[] = {WINATTN_TIER_LOCAL, WINATTN_TIER_CPU};
+#define ORDER_LENGTH (sizeof cpu_order / sizeof *cpu_order)
+
+const char *wa_tier_name(winattn_tier tier) { return tiers[tier].name; }
+
+uint32_t wa_ceil_div(uint32_t a, uint32_t b) { return a / b + (a % b != 0); }
+
+void wa_append(char *text, size_t size, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text + used, size - used, format, values);
+    va_end(values);
+}
+
+/* The one place that makes the -D list. Window count, strides, offsets, scale
+ * and, for the sliding variant, token counts are kernel arguments and must
+ * not appear here. */
+static void write_defines(const wa_problem *problem, wa_plan *plan)
+{
+    const struct {
+        const char *name;
+        uint32_t value;
+        bool used;
+    } defines[] = {
+        {"VARIANT", problem->variant, true},
+        {"DTYPE", problem->dtype, true},
+        {"HEAD_DIM", problem->head_dim, true},
+        {"NQ", problem->queries, problem->variant != WINATTN_SLIDING},
+        {"NK", problem->keys, problem->variant != WINATTN_SLIDING},
+        {"BIAS",
+         problem->bias == WINATTN_BIAS_NONE         ? 0
+         : problem->bias_dtype == WINATTN_TERM_SAME ? 1u
+                                                    : 2u,
+         true},
+        {"MASK",
+         problem->mask == WINATTN_MASK_NONE         ? 0
+         : problem->mask == WINATTN_MASK_REGIONS    ? 3u
+         : problem->mask_dtype == WINATTN_TERM_SAME ? 1u
+                                                    : 2u,
+         true},
+        {"BLOCK_ROWS", plan->block_rows, true},
+        {"BLOCK_KEYS", plan->block_keys, true},
+    };
+    plan->defines[0] = 0;
+    for (size_t i = 0; i < sizeof defines / sizeof *defines; i++)
+        if (defines[i].used)
+            wa_append(plan->defines, sizeof plan->defines, "-D%s=%u ",
+                      defines[i].name, defines[i].value);
+    if (plan->tier == WINATTN_TIER_CPU) {
+        const wa_cpu_shape *s = &plan->shape.cpu;
+        wa_append(plan->defines, sizeof plan->defines,
+                  "-DLANES=%u -DTILE_ROWS=%u -DTILE_VECS=%u -DOUT_VECS=%u",
+                  s->lanes, s->tile_rows, s->tile_vecs, s->out_vecs);
+    } else {
+        const wa_local_shape *s = &plan->shape.local;
+        wa_append(plan->defines, sizeof plan->defines,
+                  "-DTEAM=%u -DTEAMS=%u -DSTAGE_KEYS=%u -DSTAGE_DIMS=%u "
+                  "-DSCORE_ROWS=%u -DSCORE_COLS=%u -DOUT_ROWS=%u "
+                  "-DROW_ITEMS=%u",
+                  s->team, s->teams, s->stage_keys, s->stage_dims,
+                  s->score_rows, s->score_cols, s->out_rows, s->row_items);
+    }
+}
+
+/* A desktop GPU resets a kernel after about two seconds, and it must draw in
+ * between: aim at a tenth of a second on a device that reaches a twentieth of
+ * its fp32 peak, assuming 16 FMA lanes per compute unit where nothing better
+ * is known. A launch also stays below 2^31 work-items. */
+static uint32_t units_per_launch(const wa_problem *problem,
+                                 const wa_device *device, const wa_plan *plan)
+{
+    const double lanes = device->is_cpu                       ? 16.0
+                         : device->vendor == WA_VENDOR_NVIDIA ? 128.0
+                         : device->vendor == WA_VENDOR_AMD    ? 64.0
+                                                              : 16.0;
+    const double clock = (device->clock_mhz ? device->clock_mhz : 500) * 1e6;
+    const double rate = device->compute_units * lanes * 2.0 * clock / 20.0;
+    const double unit = wa_problem_row_operations(problem) * plan->block_rows;
+    const double by_time = 0.1 * rate / unit;
+    const double by_items =
+        2147483647.0 / plan->work_group * plan->units_per_group / 2.0;
+    double most = by_time < by_items ? by_time : by_items;
+    /* enough for every compute unit to be busy */
+    const double least = 4.0 * device->compute_units * plan->units_per_group;
+    most = most > least ? most : least;
+    return most < 1e9 ? (uint32_t)most : 1000000000u;
+}
+
+winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
+                            const wa_exclusions *exclusions, wa_plan *plan)
+{
+    const winattn_tier *order = device->is_cpu ? cpu_order : gpu_order;
+    memset(plan, 0, sizeof *plan);
+    if (!device->compiles)
+        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
+                       "%s has no compiler for OpenCL C", device->name);
+    if (!device->has_int64)
+        return wa_fail(WINATTN_UNSUPPORTED_DEVICE, "%s has no 64-bit integers",
+                       device->name);
+    if (device->opencl < 102)
+        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
+                       "%s has an OpenCL below 1.2", device->name);
+
+    for (size_t i = 0; i < ORDER_LENGTH; i++) {
+        const winattn_tier tier = order[i];
+        char *refusal = plan->refusals[tier];
+        if (problem->tier != WINATTN_TIER_AUTO && problem->tier != tier)
+            snprintf(refusal, WA_REASON_SIZE, "the caller demands tier %s",
+                     wa_tier_name(problem->tier));
+        else if (exclusions->reason[tier][0])
+            snprintf(refusal, WA_REASON_SIZE, "%s", exclusions->reason[tier]);
+        else if (tiers[tier].make(problem, device, plan))
+            plan->tier = tier;
+        if (plan->tier == WINATTN_TIER_AUTO)
+            continue;
+
+        plan->streaming = problem->variant == WINATTN_SLIDING ||
+                          problem->keys > plan->block_keys;
+        plan->row_blocks = wa_ceil_div(problem->queries, plan->block_rows);
+        if ((uint64_t)plan->row_blocks * problem->heads > 1u << 30)
+            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                           "heads x queries / %u is above 2^30",
+                           plan->block_rows);
+        plan->units_per_launch = units_per_launch(problem, device, plan);
+        write_defines(problem, plan);
+        return WINATTN_SUCCESS;
+    }
+    const winattn_tier wanted =
+        problem->tier != WINATTN_TIER_AUTO ? problem->tier : order[0];
+    return wa_fail(problem->tier != WINATTN_TIER_AUTO
+                       ? WINATTN_UNSUPPORTED_PROBLEM
+                       : WINATTN_UNSUPPORTED_DEVICE,
+                   "no kernel fits %s; tier %s: %s", device->name,
+                   wa_tier_name(wanted), plan->refusals[wanted]);
+}
+
+void wa_plan_describe(const wa_plan *plan, const wa_device *device, char *text,
+                      size_t size)
+{
+    text[0] = 0;
+    wa_append(text, size, "device: %s (%s, driver %s)\n", device->name,
+              device->platform, device->driver);
+    wa_append(text, size, "tier: %s\nkernel: %s\n", wa_tier_name(plan->tier),
+              plan->kernel);
+    wa_append(text, size, "tile: %u queries x %u keys%s\n", plan->block_rows,
+              plan->block_keys, plan->streaming ? ", streaming" : "");
+    wa_append(text, size, "work-group size: %u\nlocal bytes: %u\n",
+              plan->work_group, plan->local_bytes);
+    wa_append(text, size, "workspace bytes: %llu\n",
+              (unsigned long long)plan->workspace_bytes);
+    wa_append(text, size, "reason: %s\n", plan->reason);
+    for (size_t i = 0; i < WA_TIERS; i++)
+        if (plan->refusals[i][0])
+            wa_append(text, size, "tier %s not taken: %s\n",
+                      wa_tier_name((winattn_tier)i), plan->refusals[i]);
+    wa_append(text, size, "defines: %s\n", plan->defines);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Problem x device -> kernel, defines, sizes. Pure: no OpenCL calls, so that
+ * devices nobody here owns can be planned for in a test. */
+#ifndef WINATTN_PLAN_H
+#define WINATTN_PLAN_H
+
+#include "device.h"
+#include "problem.h"
+
+#define WA_DEFINES_SIZE 768
+#define WA_REASON_SIZE 256
+#define WA_TIERS (WINATTN_TIER_LOCAL + 1) /* index: winattn_tier */
+
+/* Shapes of the kernels; the names are those of the -D options and are
+ * explained at the head of cl/forward_*.cl. */
+typedef struct wa_cpu_shape {
+    uint32_t lanes, tile_rows, tile_vecs, out_vecs;
+} wa_cpu_shape;
+
+typedef struct wa_local_shape {
+    uint32_t team, teams, stage_keys, stage_dims, score_rows, score_cols,
+        out_rows, row_items;
+} wa_local_shape;
+
+typedef struct wa_plan {
+    winattn_tier tier;
+    const char *kernel;  /* function name; the file is <kernel>.cl */
+    uint32_t block_rows; /* query rows of a unit of work */
+    uint32_t block_keys; /* keys that one softmax step takes */
+    bool streaming;
+    union {
+        wa_cpu_shape cpu;
+        wa_local_shape local;
+    } shape;
+    uint32_t units_per_group;
+    uint32_t work_group;
+    uint32_t local_bytes;
+    uint32_t row_blocks;       /* units of a window-head */
+    uint32_t units_per_launch; /* at most */
+    uint32_t access_elements;  /* of a vector access; 0: element by element */
+    uint32_t access_bytes;     /* its alignment; 0: that of an element */
+    uint64_t workspace_bytes;
+    char defines[WA_DEFINES_SIZE];
+    char reason[WA_REASON_SIZE];
+    char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
+} wa_plan;
+
+/* Tiers that must not be taken, with the reason: what an earlier attempt to
+ * build them taught. Zeroed at first. */
+typedef struct wa_exclusions {
+    char reason[WA_TIERS][WA_REASON_SIZE];
+} wa_exclusions;
+
+winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
+                            const wa_exclusions *exclusions, wa_plan *plan);
+
+const char *wa_tier_name(winattn_tier tier);
+
+/* The lines of winattn_plan_describe. */
+void wa_plan_describe(const wa_plan *plan, const wa_device *device, char *text,
+                      size_t size);
+
+/* One kernel kind each: fill plan's shape, sizes and reason, or leave in
+ * plan->refusals why not. (plan_cpu.c, plan_local.c) */
+bool wa_plan_cpu(const wa_problem *problem, const wa_device *device,
+                 wa_plan *plan);
+bool wa_plan_local(const wa_problem *problem, const wa_device *device,
+                   wa_plan *plan);
+
+/* Fills plan->local_bytes and the rest from a shape that is already set;
+ * false, with a refusal, if the kernel or the device does not allow it. */
+bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
+                         wa_plan *plan);
+
+/* Helpers of the planners. */
+uint32_t wa_ceil_div(uint32_t a, uint32_t b);
+/* Appends to a text of the given size; cuts what does not fit. */
+void wa_append(char *text, size_t size, const char *format, ...);
+
+#endif

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reads and checks a descriptor. */
+#include "problem.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "status.h"
+
+#define MAX_TOKENS 0x7fffffffu
+#define MAX_HEAD_DIM 256u
+#define MAX_HEADS 65536u
+/* Strides of rows and columns are 32-bit kernel arguments. */
+#define MAX_INNER_STRIDE UINT32_MAX
+
+static const struct {
+    const char *name;
+    bool output;
+    bool optional;
+} traits[WA_TENSORS] = {
+    [WA_Q] = {"q", false, false},
+    [WA_K] = {"k", false, false},
+    [WA_V] = {"v", false, false},
+    [WA_BIAS] = {"bias", false, false},
+    [WA_MASK] = {"mask", false, false},
+    [WA_QUERY_REGIONS] = {"query_regions", false, false},
+    [WA_KEY_REGIONS] = {"key_regions", false, false},
+    [WA_LOGIT_SCALE] = {"logit_scale", false, true},
+    [WA_O] = {"o", true, false},
+    [WA_LSE] = {"lse", true, true},
+};
+
+static const char *const axis_names[WA_AXES] = {"window", "head", "row",
+                                                "column"};
+
+const char *wa_tensor_name(wa_tensor_id id) { return traits[id].name; }
+bool wa_tensor_is_output(wa_tensor_id id) { return traits[id].output; }
+bool wa_tensor_is_optional(wa_tensor_id id) { return traits[id].optional; }
+
+/* a * b + c into *result; false if it does not fit 63 bits. */
+static bool multiply_add(uint64_t a, uint64_t b, uint64_t c, uint64_t *result)
+{
+    const uint64_t limit = INT64_MAX;
+    if (c > limit || (a != 0 && b > (limit - c) / a))
+        return false;
+    *result = a * b + c;
+    return true;
+}
+
+static winattn_status fill_contiguous(wa_tensor *tensor, const char *name)
+{
+    uint64_t stride = 1;
+    for (int axis = WA_AXES - 1; axis >= 0; axis--) {
+        tensor->stride[axis] = tensor->extent[axis] > 1 ? stride : 0;
+        if (!multiply_add(stride, tensor->extent[axis], 0, &stride))
+            return wa_fail(WINATTN_INVALID_ARGUMENT,
+                           "%s has more than 2^63 elements", name);
+    }
+    return WINATTN_SUCCESS;
+}
+
+/* Every stride must exceed what the smaller ones span together. */
+static bool overlaps_itself(const wa_tensor *tensor)
+{
+    uint64_t reached = 0; /* offset of the last element so far */
+    bool taken[WA_AXES] = {false};
+    for (int round = 0; round < WA_AXES; round++) {
+        int least = -1;
+        for (int axis = 0; axis < WA_AXES; axis++)
+            if (!taken[axis] && tensor->extent[axis] > 1 &&
+                tensor->stride[axis] != 0 &&
+                (least < 0 || tensor->stride[axis] < tensor->stride[least]))
+                least = axis;
+        if (least < 0)
+            break;
+        taken[least] = true;
+        if (tensor->stride[least] <= reached)
+            return true;
+        /* cannot overflow: the span was computed before */
+        reached += tensor->stride[least] * (tensor->extent[least] - 1);
+    }
+    return false;
+}
+
+/* Shape and strides of one tensor. An extent of 0 means that the tensor has
+ * no such axis. */
+static winattn_status read_tensor(wa_problem *problem, wa_tensor_id id,
+                                  uint32_t element_size,
+                                  const uint64_t extent[WA_AXES],
+                                  const winattn_strides *strides)
+{
+    wa_tensor *tensor = &problem->tensor[id];
+    const char *name = traits[id].name;
+    const uint64_t given[WA_AXES] = {strides->window, strides->head,
+                                     strides->row, strides->column};
+    bool contiguous = true;
+    tensor->used = true;
+    tensor->element_size = element_size;
+    for (int axis = 0; axis < WA_AXES; axis++) {
+        const bool exists =
+            extent[axis] != 0 ||
+            (axis == WA_WINDOW && id != WA_BIAS && id != WA_LOGIT_SCALE);
+        if (!exists && given[axis] != 0)
+            return wa_fail(WINATTN_INVALID_LAYOUT,
+                           "%s has no axis %s, yet its stride is %llu", name,
+                           axis_names[axis], (unsigned long long)given[axis]);
+        tensor->extent[axis] = exists ? extent[axis] : 1;
+        tensor->stride[axis] = tensor->extent[axis] > 1 ? given[axis] : 0;
+        contiguous = contiguous && given[axis] == 0;
+    }
+    if (contiguous)
+        WA_TRY(fill_contiguous(tensor, name));
+
+    tensor->span = 1;
+    for (int axis = 0; axis < WA_AXES; axis++) {
+        const uint64_t count = tensor->extent[axis];
+        if (count == 0) {
+            tensor->span = 0;
+            return WINATTN_SUCCESS;
+        }
+        if (!multiply_add(tensor->stride[axis], count - 1, tensor->span,
+                          &tensor->span))
+            return wa_fail(WINATTN_INVALID_LAYOUT,
+                           "the strides of %s reach past 2^63 elements", name);
+        if (traits[id].output && count > 1 && tensor->stride[axis] == 0)
+            return wa_fail(WINATTN_INVALID_LAYOUT,
+                           "%s is an output, so its stride of axis %s must "
+                           "not be 0",
+                           name, axis_names[axis]);
+        if (axis >= WA_ROW && tensor->stride[axis] > MAX_INNER_STRIDE)
+            return wa_fail(WINATTN_INVALID_LAYOUT,
+                           "the stride of axis %s of %s is above 2^32",
+                           axis_names[axis], name);
+    }
+    if (overlaps_itself(tensor))
+        return wa_fail(WINATTN_INVALID_LAYOUT,
+                       "the strides of %s let elements overlap", name);
+    if (tensor->span > UINT64_MAX / 2 / element_size)
+        return wa_fail(WINATTN_INVALID_LAYOUT, "%s spans more than 2^63 bytes",
+                       name);
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status check_count(const char *name, uint64_t value,
+                                  uint64_t most)
+{
+    if (value == 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is 0", name);
+    if (value > most)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s is %llu, above %llu",
+                       name, (unsigned long long)value,
+                       (unsigned long long)most);
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status check_enum(const char *name, int value, int last)
+{
+    if (value < 0 || value > last)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is %d, not 0 to %d", name,
+                       value, last);
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status read_sizes(const winattn_desc *desc, wa_problem *problem)
+{
+    WA_TRY(check_enum("variant", (int)desc->variant, WINATTN_SLIDING));
+    WA_TRY(check_enum("dtype", (int)desc->dtype, WINATTN_BF16));
+    WA_TRY(check_enum("tier", (int)desc->tier, WINATTN_TIER_LOCAL));
+    WA_TRY(check_enum("bias", (int)desc->bias, WINATTN_BIAS_FULL));
+    WA_TRY(check_enum("bias_dtype", (int)desc->bias_dtype, WINATTN_TERM_FP32));
+    WA_TRY(check_enum("mask", (int)desc->mask, WINATTN_MASK_REGIONS));
+    WA_TRY(check_enum("mask_dtype", (int)desc->mask_dtype, WINATTN_TERM_FP32));
+    WA_TRY(check_count("heads", desc->heads, MAX_HEADS));
+    WA_TRY(check_count("queries", desc->queries, MAX_TOKENS));
+    WA_TRY(check_count("keys", desc->keys, MAX_TOKENS));
+    WA_TRY(check_count("head_dim", desc->head_dim, MAX_HEAD_DIM));
+    if (desc->windows > INT64_MAX)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "windows is above 2^63");
+    if (desc->kv_heads != 0 &&
+        (desc->kv_heads > desc->heads || desc->heads % desc->kv_heads != 0))
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "kv_heads, %u, does not divide heads, %u",
+                       desc->kv_heads, desc->heads);
+    if (!isfinite(desc->scale))
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "scale is not finite");
+
+    problem->variant = desc->variant;
+    problem->dtype = desc->dtype;
+    problem->tier = desc->tier;
+    problem->windows = desc->windows;
+    problem->heads = desc->heads;
+    problem->kv_heads = desc->kv_heads ? desc->kv_heads : desc->heads;
+    problem->queries = desc->queries;
+    problem->keys = desc->keys;
+    problem->head_dim = desc->head_dim;
+    problem->scale = desc->scale != 0.0f
+                         ? desc->scale
+                         : (float)(1.0 / sqrt((double)desc->head_dim));
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status read_terms(const winattn_desc *desc, wa_problem *problem)
+{
+    if (desc->variant == WINATTN_SLIDING &&
+        (desc->bias != WINATTN_BIAS_NONE || desc->mask != WINATTN_MASK_NONE))
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "the sliding variant takes no bias and no mask");
+    if (desc->mask == WINATTN_MASK_NONE && desc->mask_windows != 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "mask_windows is set, but there is no mask");
+    if (desc->mask != WINATTN_MASK_NONE &&
+        (desc->mask_windows == 0 || desc->mask_windows > INT64_MAX))
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "a mask needs mask_windows from 1 to 2^63");
+    if (desc->has_region_value && desc->mask != WINATTN_MASK_REGIONS)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "region_value is set, but the mask has no regions");
+    if (desc->has_region_value &&
+        (isnan(desc->region_value) || desc->region_value == INFINITY))
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "region_value is NaN or +infinity");
+    problem->bias = desc->bias;
+    problem->bias_dtype = desc->bias_dtype;
+    problem->mask = desc->mask;
+    problem->mask_dtype = desc->mask_dtype;
+    problem->mask_windows = desc->mask_windows ? desc->mask_windows : 1;
+    problem->region_value =
+        desc->has_region_value ? desc->region_value : -100.0f;
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status read_sliding(const winattn_desc *desc,
+                                   wa_problem *problem)
+{
+    if (desc->variant != WINATTN_SLIDING) {
+        if (desc->block || desc->first_block || desc->window_blocks ||
+            desc->sink || desc->sink_in_window || desc->query_offset)
+            return wa_fail(WINATTN_INVALID_ARGUMENT,
+                           "block, first_block, window_blocks, sink, "
+                           "sink_in_window and query_offset are for the "
+                           "sliding variant");
+        return WINATTN_SUCCESS;
+    }
+    WA_TRY(check_count("block", desc->block, MAX_TOKENS));
+    if (desc->first_block > MAX_TOKENS || desc->sink > MAX_TOKENS ||
+        desc->window_blocks > MAX_TOKENS)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "first_block, window_blocks or sink is above 2^31");
+    if ((uint64_t)desc->query_offset + desc->queries > MAX_TOKENS)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "query_offset + queries is above 2^31");
+    problem->block = desc->block;
+    problem->first_block = desc->first_block ? desc->first_block : desc->block;
+    problem->window_blocks = desc->window_blocks;
+    problem->sink = desc->sink;
+    problem->query_offset = desc->query_offset;
+    if (desc->sink_in_window && desc->sink != 0 && desc->window_blocks != 0) {
+        const uint32_t last = desc->sink - 1;
+        const uint32_t touched =
+            last < problem->first_block
+                ? 1
+                : 2 + (last - problem->first_block) / problem->block;
+        if (touched >= desc->window_blocks)
+            return wa_fail(WINATTN_INVALID_ARGUMENT,
+                           "the sink touches %u blocks, which leaves nothing "
+                           "of a window of %u",
+                           touched, desc->window_blocks);
+        problem->window_blocks = desc->window_blocks - touched;
+    }
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status read_tensors(const winattn_desc *desc,
+                                   wa_problem *problem)
+{
+    const uint32_t size = problem->dtype == WINATTN_FP32 ? 4 : 2;
+    const uint32_t bias_size =
+        desc->bias_dtype == WINATTN_TERM_FP32 ? 4 : size;
+    const uint32_t mask_size =
+        desc->mask_dtype == WINATTN_TERM_FP32 ? 4 : size;
+    const uint64_t windows = problem->windows, heads = problem->heads;
+    const uint64_t kv_heads = problem->kv_heads, dim = problem->head_dim;
+    const uint64_t queries = problem->queries, keys = problem->keys;
+    const uint64_t masks = problem->mask_windows;
+    const winattn_strides contiguous = {0, 0, 0, 0};
+#define READ(id, size, strides, ...)                                          \
+    WA_TRY(read_tensor(problem, id, size,                                     \
+                       (const uint64_t[WA_AXES]){__VA_ARGS__}, strides))
+    READ(WA_Q, size, &desc->q, windows, heads, queries, dim);
+    READ(WA_K, size, &desc->k, windows, kv_heads, keys, dim);
+    READ(WA_V, size, &desc->v, windows, kv_heads, keys, dim);
+    READ(WA_O, size, &desc->o, windows, heads, queries, dim);
+    READ(WA_LSE, 4, &desc->lse, windows, heads, queries, 0);
+    if (desc->bias != WINATTN_BIAS_NONE)
+        READ(WA_BIAS, bias_size, &desc->bias_strides, 0, heads, queries, keys);
+    if (desc->mask == WINATTN_MASK_ADDITIVE)
+        READ(WA_MASK, mask_size, &desc->mask_strides, masks, 0, queries, keys);
+    if (desc->mask == WINATTN_MASK_REGIONS) {
+        READ(WA_QUERY_REGIONS, 1, &desc->query_region_strides, masks, 0,
+             queries, 0);
+        READ(WA_KEY_REGIONS, 1, &desc->key_region_strides, masks, 0, keys, 0);
+    }
+    if (desc->variant == WINATTN_COSINE)
+        READ(WA_LOGIT_SCALE, 4, &contiguous, 0, heads, 0, 0);
+#undef READ
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_problem_read(const winattn_desc *desc, wa_problem *problem)
+{
+    winattn_desc own;
+    memset(&own, 0, sizeof own);
+    memset(problem, 0, sizeof *problem);
+    if (!desc)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "desc is NULL");
+    if (desc->struct_size < offsetof(winattn_desc, build_options))
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "desc.struct_size is %llu, not sizeof(winattn_desc)",
+                       (unsigned long long)desc->struct_size);
+    /* A newer program may pass a longer struct; what this library does not
+     * know must then be zero. */
+    for (size_t i = sizeof own; i < desc->struct_size; i++)
+        if (((const unsigned char *)desc)[i] != 0)
+            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                           "desc sets a field that this version of the "
+                           "library does not know");
+    memcpy(&own, desc,
+           desc->struct_size < sizeof own ? desc->struct_size : sizeof own);
+
+    WA_TRY(read_sizes(&own, problem));
+    WA_TRY(read_terms(&own, problem));
+    WA_TRY(read_sliding(&own, problem));
+    WA_TRY(read_tensors(&own, problem));
+    problem->build_options = own.build_options ? own.build_options : "";
+    return WINATTN_SUCCESS;
+}
+
+double wa_problem_row_operations(const wa_problem *problem)
+{
+    double keys = problem->keys;
+    if (problem->variant == WINATTN_SLIDING && problem->window_blocks != 0) {
+        const double seen =
+            (double)problem->window_blocks * problem->block + problem->sink;
+        keys = seen < keys ? seen : keys;
+    }
+    return 4.0 * keys * problem->head_dim;
+}
+
+double wa_problem_operations(const wa_problem *problem)
+{
+    return wa_problem_row_operations(problem) * (double)problem->windows *
+           problem->heads * problem->queries;
+}

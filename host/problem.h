@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A validated problem: what the caller's descriptor means, with every default
+ * filled in and every size checked. No OpenCL calls. */
+#ifndef WINATTN_PROBLEM_H
+#define WINATTN_PROBLEM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "winattn.h"
+
+typedef enum wa_tensor_id {
+    WA_Q,
+    WA_K,
+    WA_V,
+    WA_BIAS,
+    WA_MASK,
+    WA_QUERY_REGIONS,
+    WA_KEY_REGIONS,
+    WA_LOGIT_SCALE,
+    WA_O,
+    WA_LSE,
+    WA_TENSORS
+} wa_tensor_id;
+
+/* Axes, in the order of contiguous memory. */
+enum { WA_WINDOW, WA_HEAD, WA_ROW, WA_COLUMN, WA_AXES };
+
+typedef struct wa_tensor {
+    bool used;
+    uint32_t element_size; /* bytes */
+    uint64_t extent[WA_AXES];
+    uint64_t stride[WA_AXES]; /* elements; 0 on axes of extent 1 */
+    uint64_t span; /* elements from the first to the last, both counted */
+} wa_tensor;
+
+typedef struct wa_problem {
+    winattn_variant variant;
+    winattn_dtype dtype;
+    winattn_tier tier;
+    uint64_t windows;
+    uint32_t heads, kv_heads, queries, keys, head_dim;
+    float scale;
+    winattn_bias bias;
+    winattn_term_dtype bias_dtype;
+    winattn_mask mask;
+    winattn_term_dtype mask_dtype;
+    uint64_t mask_windows; /* 1 without a mask */
+    float region_value;
+    /* Sliding; window_blocks 0 means all. A sink inside the window has been
+     * turned into a shorter window. */
+    uint32_t block, first_block, window_blocks, sink, query_offset;
+    wa_tensor tensor[WA_TENSORS];
+    const char *build_options; /* the caller's string, "" for none */
+} wa_problem;
+
+/* "q", "query_regions" and so on. */
+const char *wa_tensor_name(wa_tensor_id id);
+bool wa_tensor_is_output(wa_tensor_id id);
+/* May a call leave it out although the problem uses it? */
+bool wa_tensor_is_optional(wa_tensor_id id);
+
+/* Fills *problem or says why not. build_options is not copied. */
+winattn_status wa_problem_read(const winattn_desc *desc, wa_problem *problem);
+
+/* Multiply-adds times two of Q K^T and P V, for one query row of one head at
+ * most, and for all of the problem. */
+double wa_problem_row_operations(const wa_problem *problem);
+double wa_problem_operations(const wa_problem *problem);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Assembles and builds kernel sources. */
+#include "program.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sources.h"
+#include "status.h"
+
+static void keep_log(cl_program program, cl_device_id device)
+{
+    size_t size = 0;
+    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL,
+                              &size) != CL_SUCCESS)
+        return;
+    char *log = malloc(size + 1);
+    if (!log)
+        return;
+    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log,
+                              NULL) == CL_SUCCESS) {
+        log[size] = 0;
+        wa_keep_build_log(log);
+    }
+    free(log);
+}
+
+winattn_status wa_build_program(cl_context context, cl_device_id device,
+                                cl_uint count, const char *const *sources,
+                                const char *options, cl_program *result)
+{
+    cl_int error;
+    /* older OpenCL headers lack the const */
+    cl_program program = clCreateProgramWithSource(
+        context, count, (const char **)(size_t)sources, NULL, &error);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clCreateProgramWithSource");
+    error = clBuildProgram(program, 1, &device, options, NULL, NULL);
+    if (error != CL_SUCCESS) {
+        keep_log(program, device);
+        clReleaseProgram(program);
+        return wa_fail_cl(error, "clBuildProgram");
+    }
+    *result = program;
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_build_kernel_program(cl_context context, cl_device_id device,
+                                       const char *name, const char *options,
+                                       cl_program *program)
+{
+    char file[64];
+    snprintf(file, sizeof file, "%s.cl", name);
+    const char *const sources[] = {wa_source("args.h"),
+                                   wa_source("storage.cl"),
+                                   wa_source("problem.cl"), wa_source(file)};
+    return wa_build_program(context, device, 4, sources, options, program);
+}

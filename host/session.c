@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Keeps what plans share. */
+#include "session.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os.h"
+#include "probe.h"
+#include "program.h"
+#include "status.h"
+
+typedef struct built_program {
+    char *key; /* kernel name and options */
+    cl_program program;
+    struct built_program *next;
+} built_program;
+
+struct wa_session {
+    cl_context context;
+    cl_device_id device_id;
+    wa_device device;
+    unsigned users;
+    wa_lock *lock; /* held while programs are looked up or built */
+    built_program *programs;
+    struct wa_session *next;
+};
+
+/* Guarded by the global lock. */
+static wa_session *sessions;
+static unsigned programs_built;
+
+cl_context wa_session_context(const wa_session *session)
+{
+    return session->context;
+}
+
+cl_device_id wa_session_device_id(const wa_session *session)
+{
+    return session->device_id;
+}
+
+const wa_device *wa_session_device(const wa_session *session)
+{
+    return &session->device;
+}
+
+unsigned wa_programs_built(void)
+{
+    wa_global_lock_take();
+    const unsigned count = programs_built;
+    wa_global_lock_release();
+    return count;
+}
+
+static winattn_status check_context(cl_context context, cl_device_id device)
+{
+    size_t bytes = 0;
+    bool found = false;
+    if (!context)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "context is NULL");
+    if (!device)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "device is NULL");
+    cl_int error =
+        clGetContextInfo(context, CL_CONTEXT_DEVICES, 0, NULL, &bytes);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clGetContextInfo");
+    cl_device_id *devices = malloc(bytes + 1);
+    if (!devices)
+        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+    error =
+        clGetContextInfo(context, CL_CONTEXT_DEVICES, bytes, devices, NULL);
+    for (size_t i = 0; error == CL_SUCCESS && i < bytes / sizeof *devices; i++)
+        found = found || devices[i] == device;
+    free(devices);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clGetContextInfo");
+    if (!found)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "device is not one of the context's");
+    return WINATTN_SUCCESS;
+}
+
+static void session_free(wa_session *session)
+{
+    while (session->programs) {
+        built_program *entry = session->programs;
+        session->programs = entry->next;
+        clReleaseProgram(entry->program);
+        free(entry->key);
+        free(entry);
+    }
+    wa_lock_destroy(session->lock);
+    clReleaseContext(session->context);
+    free(session);
+}
+
+static winattn_status session_new(cl_context context, cl_device_id device,
+                                  wa_session **result)
+{
+    wa_session *session = calloc(1, sizeof *session);
+    if (!session)
+        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+    session->lock = wa_lock_create();
+    if (!session->lock) {
+        free(session);
+        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+    }
+    const cl_int error = clRetainContext(context);
+    if (error != CL_SUCCESS) {
+        wa_lock_destroy(session->lock);
+        free(session);
+        return wa_fail_cl(error, "clRetainContext");
+    }
+    session->context = context;
+    session->device_id = device;
+    session->users = 1;
+    const winattn_status status = wa_device_query(device, &session->device);
+    if (status != WINATTN_SUCCESS) {
+        session_free(session);
+        return status;
+    }
+    wa_probe_device(context, device, &session->device);
+    *result = session;
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_session_acquire(cl_context context, cl_device_id device,
+                                  wa_session **result)
+{
+    winattn_status status = check_context(context, device);
+    if (status != WINATTN_SUCCESS)
+        return status;
+    wa_global_lock_take();
+    wa_session *session = sessions;
+    while (session &&
+           (session->context != context || session->device_id != device))
+        session = session->next;
+    if (session) {
+        session->users++;
+    } else {
+        status = session_new(context, device, &session);
+        if (status == WINATTN_SUCCESS) {
+            session->next = sessions;
+            sessions = session;
+        }
+    }
+    wa_global_lock_release();
+    *result = session;
+    return status;
+}
+
+void wa_session_release(wa_session *session)
+{
+    bool last = false;
+    wa_global_lock_take();
+    if (--session->users == 0) {
+        wa_session **link = &sessions;
+        while (*link != session)
+            link = &(*link)->next;
+        *link = session->next;
+        last = true;
+    }
+    wa_global_lock_release();
+    if (last)
+        session_free(session);
+}
+
+/* Call with the session's lock held. */
+static winattn_status find_or_build(wa_session *session, const char *name,
+                                    const char *options, cl_program *program)
+{
+    winattn_status status;
+    const size_t size = strlen(name) + strlen(options) + 2;
+    char *key = malloc(size);
+    built_program *entry = malloc(sizeof *entry);
+    if (!key || !entry) {
+        status = wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+        goto cleanup;
+    }
+    snprintf(key, size, "%s %s", name, options);
+    for (built_program *p = session->programs; p; p = p->next)
+        if (strcmp(p->key, key) == 0) {
+            *program = p->program;
+            status = WINATTN_SUCCESS;
+            goto cleanup;
+        }
+
+    status = wa_build_kernel_program(session->context, session->device_id,
+                                     name, options, program);
+    if (status != WINATTN_SUCCESS)
+        goto cleanup;
+    entry->key = key;
+    entry->program = *program;
+    entry->next = session->programs;
+    session->programs = entry;
+    wa_global_lock_take();
+    programs_built++;
+    wa_global_lock_release();
+    return WINATTN_SUCCESS;
+
+cleanup:
+    free(entry);
+    free(key);
+    return status;
+}
+
+winattn_status wa_session_kernel(wa_session *session, const char *name,
+                                 const char *options, cl_kernel *kernel)
+{
+    cl_program program = NULL;
+    wa_lock_take(session->lock);
+    winattn_status status = find_or_build(session, name, options, &program);
+    if (status == WINATTN_SUCCESS) {
+        cl_int error;
+        *kernel = clCreateKernel(program, name, &error);
+        if (error != CL_SUCCESS)
+            status = wa_fail_cl(error, "clCreateKernel");
+    }
+    wa_lock_release(session->lock);
+    return status;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Sessions: what all plans of one context and device share. A session knows
+ * the device, and keeps each program it builds until its last plan goes. */
+#ifndef WINATTN_SESSION_H
+#define WINATTN_SESSION_H
+
+#include "device.h"
+
+typedef struct wa_session wa_session;
+
+/* Finds or makes the session and counts one more user. Retains the context.
+ * Fails if the device is not of the context. */
+winattn_status wa_session_acquire(cl_context context, cl_device_id device,
+                                  wa_session **session);
+void wa_session_release(wa_session *session);
+
+cl_context wa_session_context(const wa_session *session);
+cl_device_id wa_session_device_id(const wa_session *session);
+const wa_device *wa_session_device(const wa_session *session);
+
+/* A new kernel object of function `name` in cl/<name>.cl, from a program
+ * built with these options at most once per session. */
+winattn_status wa_session_kernel(wa_session *session, const char *name,
+                                 const char *options, cl_kernel *kernel);
+
+/* How many programs sessions have built since the start; for tests. */
+unsigned wa_programs_built(void);
+
+#endif

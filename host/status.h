@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * How a call fails: a status, one line that says why, and a build log. Both
+ * texts belong to the calling thread. */
+#ifndef WINATTN_STATUS_H
+#define WINATTN_STATUS_H
+
+#include "winattn.h"
+
+#if defined(__GNUC__)
+#define WA_PRINTF(text, values) __attribute__((format(printf, text, values)))
+#else
+#define WA_PRINTF(text, values)
+#endif
+
+/* Passes a failure of `call` up. */
+#define WA_TRY(call)                                                          \
+    do {                                                                      \
+        const winattn_status wa_try_status = (call);                          \
+        if (wa_try_status != WINATTN_SUCCESS)                                 \
+            return wa_try_status;                                             \
+    } while (0)
+
+/* Keeps the reason and returns the status. */
+winattn_status wa_fail(winattn_status status, const char *format, ...)
+    WA_PRINTF(2, 3);
+
+/* For an OpenCL call that failed. */
+winattn_status wa_fail_cl(cl_int error, const char *function);
+
+void wa_keep_build_log(const char *log);
+
+/* Every public call starts with this. */
+void wa_forget_failure(void);
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * winattn: windowed attention on every OpenCL device.
+ *
+ * The library computes softmax(logits) V inside windows, with the attention
+ * matrix of a window kept on the chip:
+ *
+ *   dot      S = scale Q K^T + bias + mask           Swin Transformer, Liu et
+ *                                                    al. 2021, section 3.2
+ *   cosine   S = s Q^ K^T + bias + mask, with rows   Swin Transformer V2, Liu
+ *            Q^, K^ of length 1 and s learned        et al. 2022, section 3.2
+ *            per head
+ *   sliding  S = scale Q K^T over the blocks that    block-causal attention
+ *            a query's block may see                 with a window of blocks
+ *
+ * Use: fill a winattn_desc, create a plan for one context and device, then
+ * enqueue the plan as often as wanted with buffers of the caller's.
+ *
+ *   winattn_desc desc = {0};
+ *   desc.struct_size = sizeof desc;
+ *   desc.windows = 64;      // 8 x 8 windows of one 56 x 56 map
+ *   desc.heads = 3;
+ *   desc.queries = desc.keys = 49;
+ *   desc.head_dim = 32;
+ *   winattn_plan *plan;
+ *   if (winattn_plan_create(context, device, &desc, &plan) != 0)
+ *       puts(winattn_last_reason());
+ *
+ * The caller owns context, queues, buffers and workspace. The library never
+ * prints, aborts or exits. Memory objects are cl_mem buffers; shared virtual
+ * memory and unified shared memory are not supported.
+ *
+ * Threads: every function may be called from any thread at any time, with one
+ * exception: winattn_plan_destroy must not run beside another call on that
+ * plan. One workspace serves one call in flight. */
+#ifndef WINATTN_H
+#define WINATTN_H
+
+#ifdef __APPLE__
+#include <OpenCL/cl.h>
+#else
+#include <CL/cl.h>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WINATTN_VERSION_MAJOR 0
+#define WINATTN_VERSION_MINOR 1
+#define WINATTN_VERSION_PATCH 0
+#define WINATTN_VERSION                                                       \
+    (WINATTN_VERSION_MAJOR * 10000 + WINATTN_VERSION_MINOR * 100 +            \
+     WINATTN_VERSION_PATCH)
+
+/* WINATTN_STATIC is defined by the CMake target of the static library. */
+#if defined(WINATTN_STATIC)
+#define WINATTN_API
+#elif defined(_WIN32) && defined(WINATTN_BUILDING)
+#define WINATTN_API __declspec(dllexport)
+#elif defined(_WIN32)
+#define WINATTN_API __declspec(dllimport)
+#elif defined(__GNUC__)
+#define WINATTN_API __attribute__((visibility("default")))
+#else
+#define WINATTN_API
+#endif
+
+/* WINATTN_VERSION of the library that runs, which may be newer than the
+ * header. */
+WINATTN_API int winattn_version(void);
+
+/* ---- Status ------------------------------------------------------------ */
+
+/* 0 is success. OpenCL's own error codes pass through; winattn's own codes
+ * start at -3000 and never change their number. */
+typedef cl_int winattn_status;
+
+/* X(name, number, cause) */
+#define WINATTN_STATUS_LIST(X)                                                \
+    X(WINATTN_INVALID_ARGUMENT, -3000,                                        \
+      "an argument is NULL, out of range or contradicts another")             \
+    X(WINATTN_INVALID_LAYOUT, -3001,                                          \
+      "strides overlap or overflow, or an offset splits an element")          \
+    X(WINATTN_INVALID_BUFFER, -3002,                                          \
+      "a memory object is no buffer, of another context, or not accessible")  \
+    X(WINATTN_BUFFER_TOO_SMALL, -3003, "a tensor runs past its buffer")       \
+    X(WINATTN_INVALID_QUEUE, -3004,                                           \
+      "a queue belongs to another context or device than the plan")           \
+    X(WINATTN_UNSUPPORTED_PROBLEM, -3010,                                     \
+      "the library does not compute this combination")                        \
+    X(WINATTN_UNSUPPORTED_DEVICE, -3020,                                      \
+      "the device lacks what every kernel needs")                             \
+    X(WINATTN_WORKSPACE_TOO_SMALL, -3030,                                     \
+      "the workspace is smaller than winattn_plan_workspace_size says")
+
+enum {
+    WINATTN_SUCCESS = 0,
+#define WINATTN_STATUS_ENTRY_(name, number, cause) name = number,
+    WINATTN_STATUS_LIST(WINATTN_STATUS_ENTRY_)
+#undef WINATTN_STATUS_ENTRY_
+};
+
+/* The name of a status, such as "WINATTN_INVALID_LAYOUT" or
+ * "CL_OUT_OF_RESOURCES", and its cause in one line. Never NULL. */
+WINATTN_API const char *winattn_status_name(winattn_status status);
+WINATTN_API const char *winattn_status_message(winattn_status status);
+
+/* Why the calling thread's last failed call failed: the first reason found,
+ * with names and numbers, in one line. Never NULL; "" before any failure.
+ * Valid until the thread's next call of this library. */
+WINATTN_API const char *winattn_last_reason(void);
+
+/* The compiler's output when the calling thread's last failed call failed
+ * because a kernel did not build, else "". At most the first 16 KiB. Valid
+ * until the thread's next call of this library. */
+WINATTN_API const char *winattn_last_build_log(void);
+
+/* ---- Problem ----------------------------------------------------------- */
+
+typedef enum winattn_variant {
+    WINATTN_DOT = 0,
+    WINATTN_COSINE = 1,
+    WINATTN_SLIDING = 2
+} winattn_variant;
+
+/* How q, k, v and o are stored. Sums, softmax and logarithms are fp32. */
+typedef enum winattn_dtype {
+    WINATTN_FP32 = 0,
+    WINATTN_FP16 = 1,
+    WINATTN_BF16 = 2
+} winattn_dtype;
+
+/* How bias or mask are stored. */
+typedef enum winattn_term_dtype {
+    WINATTN_TERM_SAME = 0, /* like q, k, v and o */
+    WINATTN_TERM_FP32 = 1
+} winattn_term_dtype;
+
+typedef enum winattn_bias {
+    WINATTN_BIAS_NONE = 0,
+    WINATTN_BIAS_FULL = 1 /* [heads, queries, keys] */
+} winattn_bias;
+
+typedef enum winattn_mask {
+    WINATTN_MASK_NONE = 0,
+    /* [mask_windows, queries, keys], added to the logits. Any number is
+     * legal, -INFINITY too: a query that sees no key gives o = 0 and
+     * lse = -INFINITY. */
+    WINATTN_MASK_ADDITIVE = 1,
+    /* Region numbers, cl_uchar [mask_windows, queries] and [mask_windows,
+     * keys]; region_value is added where they differ. */
+    WINATTN_MASK_REGIONS = 2
+} winattn_mask;
+
+/* The kinds of kernels. AUTO takes the best that the device builds; the
+ * others demand one and fail where it is not possible. */
+typedef enum winattn_tier {
+    WINATTN_TIER_AUTO = 0,
+    WINATTN_TIER_CPU = 1,  /* one work-item per window-head, vectors */
+    WINATTN_TIER_LOCAL = 2 /* attention matrix in local memory, fp32 FMA */
+} winattn_tier;
+
+/* Where element [window, head, row, column] of a tensor lies: at window *
+ * strides.window + head * strides.head + ..., in elements. All strides 0
+ * means contiguous, in the order of the tensor's axes. Else a stride of 0
+ * broadcasts an input along that axis; an output must not be broadcast.
+ * Strides of axes that a tensor lacks must be 0. The strides of an axis of
+ * extent 1 do not matter. row and column must be below 2^32. */
+typedef struct winattn_strides {
+    cl_ulong window;
+    cl_ulong head;
+    cl_ulong row;    /* token, query */
+    cl_ulong column; /* channel, key */
+} winattn_strides;
+
+/* What a plan computes. Set struct_size, zero the rest, then fill in: zero is
+ * the default of every field that does not say otherwise. */
+typedef struct winattn_desc {
+    size_t struct_size; /* sizeof(winattn_desc) */
+
+    winattn_variant variant;
+    winattn_dtype dtype;
+    winattn_tier tier;
+
+    /* Windows of all images of the batch; for the sliding variant the batch.
+     * 0 is legal: enqueueing then does nothing. */
+    cl_ulong windows;
+    cl_uint heads;    /* required */
+    cl_uint kv_heads; /* 0: like heads; else a divisor of heads, and query
+                         head h reads key head h / (heads / kv_heads) */
+    cl_uint queries;  /* Nq, tokens of a window; required; below 2^31 */
+    cl_uint keys;     /* Nk, required; below 2^31 */
+    cl_uint head_dim; /* D, 1 to 256, required */
+
+    /* Factor of Q K^T; may be negative. 0 means 1 / sqrt(head_dim). The
+     * cosine variant uses it where no logit_scale is given. */
+    cl_float scale;
+
+    /* q and o: [windows, heads, queries, head_dim]
+     * k and v: [windows, kv_heads, keys, head_dim]
+     * lse:     [windows, heads, queries], fp32, no column */
+    winattn_strides q, k, v, o, lse;
+
+    winattn_bias bias; /* not for the sliding variant */
+    winattn_term_dtype bias_dtype;
+    winattn_strides bias_strides; /* head, row = query, column = key */
+
+    winattn_mask mask; /* not for the sliding variant */
+    winattn_term_dtype mask_dtype;
+    /* nW; window w takes mask w mod nW, and windows need not be a multiple
+     * of it. Required with a mask. */
+    cl_ulong mask_windows;
+    winattn_strides mask_strides; /* window = mask number, row, column */
+    winattn_strides query_region_strides; /* window = mask number, row */
+    winattn_strides key_region_strides;   /* window = mask number, row */
+    /* Added between different regions: -100, as the Swin models do, unless
+     * has_region_value is set. */
+    cl_bool has_region_value;
+    cl_float region_value;
+
+    /* Sliding variant only. Keys and queries lie on one line of tokens,
+     * query i at token i + query_offset. Tokens 0 .. first_block - 1 are
+     * block 0, each later block has `block` tokens, the last may be shorter.
+     * With b(x) the block of token x, query i sees key j if
+     *   b(j) <= b(i + query_offset)  and
+     *   (b(j) > b(i + query_offset) - window_blocks  or  j < sink). */
+    cl_uint block;         /* tokens; required */
+    cl_uint first_block;   /* tokens of block 0; 0: like block */
+    cl_uint window_blocks; /* 0: all earlier blocks */
+    cl_uint sink;          /* tokens that stay visible, 0: none */
+    /* The blocks that the sink touches count among window_blocks, so that a
+     * query never sees more than window_blocks blocks. Unset, the sink comes
+     * on top of the window. */
+    cl_bool sink_in_window;
+    cl_uint query_offset; /* tokens before the first query, as in a cache of
+                             keys; queries + query_offset below 2^31 */
+
+    /* Appended to the options of every kernel build, NULL for none. For
+     * diagnosis (-cl-nv-verbose, for instance). */
+    const char *build_options;
+} winattn_desc;
+
+/* ---- Plan -------------------------------------------------------------- */
+
+typedef struct winattn_plan winattn_plan;
+
+/* Checks the problem, chooses kernels for the device and builds them, which
+ * can take seconds the first time; kernels are kept per context and device as
+ * long as any plan for these two lives. On success *plan is the new plan,
+ * else NULL. The plan retains the context. */
+WINATTN_API winattn_status winattn_plan_create(cl_context context,
+                                               cl_device_id device,
+                                               const winattn_desc *desc,
+                                               winattn_plan **plan);
+
+/* Destroys a plan; calls that were enqueued complete all the same. NULL is
+ * fine. */
+WINATTN_API void winattn_plan_destroy(winattn_plan *plan);
+
+/* Bytes of workspace that one forward call needs: a device buffer of the
+ * caller's, of any content, written by the call. The forward kernels of this
+ * version need none, so *size is 0 and forward.workspace may be NULL; code
+ * that asks stays right with later kernels. */
+WINATTN_API winattn_status
+winattn_plan_workspace_size(const winattn_plan *plan, size_t *size);
+
+/* Lines "name: value" that say which kernel the plan took and why: tier,
+ * kernel, tile, work-group size, local bytes, workspace, the reason of the
+ * choice, and for each better tier why it was not taken. Writes at most `size`
+ * bytes with the final 0 to `text`, which may be NULL if size is 0; *needed,
+ * unless NULL, becomes the size that holds all. */
+WINATTN_API winattn_status winattn_plan_describe(const winattn_plan *plan,
+                                                 size_t size, char *text,
+                                                 size_t *needed);
+
+/* ---- Forward ----------------------------------------------------------- */
+
+/* A tensor's place: the buffer, and the offset in bytes of its element
+ * [0, 0, 0, 0], a multiple of the element size. */
+typedef struct winattn_tensor {
+    cl_mem buffer;
+    cl_ulong offset;
+} winattn_tensor;
+
+/* Tensors may lie interleaved in one buffer. An output that shares an element
+ * with an input or another output is not supported and not detected. A tensor
+ * that the plan's descriptor does not name must have buffer NULL. */
+typedef struct winattn_forward {
+    size_t struct_size; /* sizeof(winattn_forward) */
+
+    /* Inputs; buffers that kernels may read. */
+    winattn_tensor q, k, v;       /* required */
+    winattn_tensor bias;          /* required with WINATTN_BIAS_FULL */
+    winattn_tensor mask;          /* required with WINATTN_MASK_ADDITIVE */
+    winattn_tensor query_regions; /* these two with WINATTN_MASK_REGIONS */
+    winattn_tensor key_regions;
+    /* Cosine variant, fp32 [heads]: s = exp(min(logit_scale, ln 100)). NULL:
+     * s is the descriptor's scale. */
+    winattn_tensor logit_scale;
+
+    /* Outputs; buffers that kernels may write. */
+    winattn_tensor o;   /* required */
+    winattn_tensor lse; /* natural logarithm of the softmax's denominator,
+                           log(sum over keys of exp(S)); NULL if not wanted */
+
+    winattn_tensor workspace; /* NULL where the needed size is 0 */
+} winattn_forward;
+
+/* Enqueues O = softmax(S) V. Returns at once and allocates no device memory.
+ * Everything is checked first: on winattn's own error codes nothing was
+ * enqueued and nothing will be written. The kernels wait for the wait_count
+ * events of wait_list, and *event, unless event is NULL, completes after all
+ * of them. Queues may be in-order or out-of-order. */
+WINATTN_API winattn_status
+winattn_enqueue_forward(const winattn_plan *plan, cl_command_queue queue,
+                        const winattn_forward *forward, cl_uint wait_count,
+                        const cl_event *wait_list, cl_event *event);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The text form of a case, and its descriptor. */
+#include "cases.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const variants[] = {"dot", "cosine", "sliding", NULL};
+static const char *const dtypes[] = {"fp32", "fp16", "bf16", NULL};
+static const char *const tiers[] = {"auto", "cpu", "local", NULL};
+static const char *const terms[] = {"none", "same", "fp32", "regions", NULL};
+static const char *const layouts[] = {"contiguous",  "tokens",    "packed",
+                                      "interleaved", "padded",    "aligned",
+                                      "strided",     "broadcast", NULL};
+static const char *const datas[] = {"normal", "tiny", "huge", "masked",
+                                    "lowest", "nan",  "zero", NULL};
+
+typedef struct field {
+    const char *name;
+    size_t offset;
+    const char *const *names; /* of an enum's values */
+    bool is_double;
+} field;
+
+#define INT(name)                                                             \
+    {                                                                         \
+#name, offsetof(test_case, name), NULL, false                         \
+    }
+#define DOUBLE(name)                                                          \
+    {                                                                         \
+#name, offsetof(test_case, name), NULL, true                          \
+    }
+#define ENUM(name, names)                                                     \
+    {                                                                         \
+#name, offsetof(test_case, name), names, false                        \
+    }
+static const field fields[] = {
+    ENUM(variant, variants),
+    ENUM(dtype, dtypes),
+    ENUM(tier, tiers),
+    INT(windows),
+    INT(heads),
+    INT(kv_heads),
+    INT(queries),
+    INT(keys),
+    INT(dim),
+    ENUM(bias, terms),
+    ENUM(mask, terms),
+    INT(mask_windows),
+    ENUM(layout, layouts),
+    ENUM(data, datas),
+    INT(lse),
+    DOUBLE(scale),
+    DOUBLE(logit_scale),
+    DOUBLE(region_value),
+    INT(block),
+    INT(first_block),
+    INT(window_blocks),
+    INT(sink),
+    INT(sink_in_window),
+    INT(query_offset),
+    INT(seed),
+};
+#define FIELDS (sizeof fields / sizeof *fields)
+
+static int *int_of(test_case *c, const field *f)
+{
+    return (int *)(void *)((char *)c + f->offset);
+}
+
+static double *double_of(test_case *c, const field *f)
+{
+    return (double *)(void *)((char *)c + f->offset);
+}
+
+test_case case_default(void)
+{
+    const test_case c = {.windows = 2,
+                         .heads = 2,
+                         .kv_heads = 2,
+                         .queries = 49,
+                         .keys = 49,
+                         .dim = 32,
+                         .lse = 1,
+                         .logit_scale = NAN,
+                         .region_value = NAN,
+                         .seed = 1};
+    return c;
+}
+
+static bool parse_value(const field *f, const char *value, test_case *c)
+{
+    char *end;
+    if (f->names) {
+        for (int i = 0; f->names[i]; i++)
+            if (strcmp(f->names[i], value) == 0) {
+                *int_of(c, f) = i;
+                return true;
+            }
+        return false;
+    }
+    if (f->is_double)
+        *double_of(c, f) = strtod(value, &end);
+    else
+        *int_of(c, f) = (int)strtol(value, &end, 10);
+    return *value != 0 && *end == 0;
+}
+
+bool case_parse(const char *text, test_case *c, char bad[64])
+{
+    char word[64];
+    int length;
+    while (sscanf(text, " %63s%n", word, &length) == 1) {
+        char *equals = strchr(word, '=');
+        bool known = false;
+        text += length;
+        if (equals) {
+            *equals = 0;
+            for (size_t i = 0; i < FIELDS; i++)
+                if (strcmp(fields[i].name, word) == 0)
+                    known = parse_value(&fields[i], equals + 1, c);
+            *equals = '=';
+        }
+        if (!known) {
+            if (bad)
+                snprintf(bad, 64, "%s", word);
+            return false;
+        }
+    }
+    return true;
+}
+
+void case_print(const test_case *c, char *text, size_t size)
+{
+    test_case own = *c, standard = case_default();
+    size_t used = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < FIELDS && used < size; i++) {
+        const field *f = &fields[i];
+        const char *space = used ? " " : "";
+        int length = 0;
+        if (f->is_double) {
+            const double x = *double_of(&own, f);
+            if (memcmp(&x, double_of(&standard, f), sizeof x) != 0)
+                length = snprintf(text + used, size - used, "%s%s=%.9g", space,
+                                  f->name, x);
+        } else {
+            const int x = *int_of(&own, f);
+            if (x == *int_of(&standard, f))
+                continue;
+            if (f->names)
+                length = snprintf(text + used, size - used, "%s%s=%s", space,
+                                  f->name, f->names[x]);
+            else
+                length = snprintf(text + used, size - used, "%s%s=%d", space,
+                                  f->name, x);
+        }
+        used += (size_t)length;
+    }
+}
+
+winattn_desc case_desc(const test_case *c)
+{
+    winattn_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.struct_size = sizeof desc;
+    desc.variant = (winattn_variant)c->variant;
+    desc.dtype = (winattn_dtype)c->dtype;
+    desc.tier = (winattn_tier)c->tier;
+    desc.windows = (cl_ulong)c->windows;
+    desc.heads = (cl_uint)c->heads;
+    desc.kv_heads = (cl_uint)c->kv_heads;
+    desc.queries = (cl_uint)c->queries;
+    desc.keys = (cl_uint)c->keys;
+    desc.head_dim = (cl_uint)c->dim;
+    desc.scale = (cl_float)c->scale;
+    if (c->bias != TERM_NONE) {
+        desc.bias = WINATTN_BIAS_FULL;
+        desc.bias_dtype =
+            c->bias == TERM_FP32 ? WINATTN_TERM_FP32 : WINATTN_TERM_SAME;
+    }
+    if (c->mask == TERM_REGIONS) {
+        desc.mask = WINATTN_MASK_REGIONS;
+        desc.has_region_value = !isnan(c->region_value);
+        desc.region_value =
+            desc.has_region_value ? (cl_float)c->region_value : 0.0f;
+    } else if (c->mask != TERM_NONE) {
+        desc.mask = WINATTN_MASK_ADDITIVE;
+        desc.mask_dtype =
+            c->mask == TERM_FP32 ? WINATTN_TERM_FP32 : WINATTN_TERM_SAME;
+    }
+    if (c->mask != TERM_NONE)
+        desc.mask_windows = (cl_ulong)c->mask_windows;
+    desc.block = (cl_uint)c->block;
+    desc.first_block = (cl_uint)c->first_block;
+    desc.window_blocks = (cl_uint)c->window_blocks;
+    desc.sink = (cl_uint)c->sink;
+    desc.sink_in_window = c->sink_in_window ? CL_TRUE : CL_FALSE;
+    desc.query_offset = (cl_uint)c->query_offset;
+    return desc;
+}
+
+random_state random_seeded(unsigned long long seed)
+{
+    random_state r = {seed * 0x9e3779b97f4a7c15ull + 0x2545f4914f6cdd1dull};
+    for (int i = 0; i < 4; i++)
+        random_bits(&r);
+    return r;
+}
+
+/* A linear congruential generator whose upper bits are returned (constants
+ * from Knuth, MMIX). */
+unsigned random_bits(random_state *r)
+{
+    r->state = r->state * 6364136223846793005ull + 1442695040888963407ull;
+    return (unsigned)(r->state >> 33) ^ (unsigned)(r->state >> 60);
+}
+
+int random_int(random_state *r, int low, int high)
+{
+    return low + (int)(random_bits(r) % (unsigned)(high - low + 1));
+}
+
+double random_unit(random_state *r)
+{
+    return (random_bits(r) & 0x7fffffffu) / 2147483648.0;
+}
+
+double random_normal(random_state *r)
+{
+    double sum = -6.0;
+    for (int i = 0; i < 12; i++)
+        sum += random_unit(r);
+    return sum;
+}

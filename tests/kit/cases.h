@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One struct drives tests and bench: what is computed, on which data and in
+ * which memory layout. Its text form replays a failure. */
+#ifndef KIT_CASES_H
+#define KIT_CASES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "winattn.h"
+
+typedef enum case_layout {
+    LAYOUT_CONTIGUOUS,  /* [windows, heads, tokens, dim] */
+    LAYOUT_TOKENS,      /* [windows, tokens, heads, dim] */
+    LAYOUT_PACKED,      /* q, k, v in one buffer [windows, tokens, 3, ..] */
+    LAYOUT_INTERLEAVED, /* q, k, v, o in one buffer [windows, tokens, 4, ..] */
+    LAYOUT_PADDED,      /* gaps behind rows, heads, windows; odd offsets */
+    LAYOUT_ALIGNED,     /* gaps and offsets that keep 16-byte alignment */
+    LAYOUT_STRIDED,     /* channels, keys and queries two elements apart */
+    LAYOUT_BROADCAST    /* one k and v for all windows, one bias for all
+                           heads, one mask row for all queries */
+} case_layout;
+
+typedef enum case_data {
+    DATA_NORMAL,
+    DATA_TINY,   /* q and k about 1e-4 */
+    DATA_HUGE,   /* q and k about 1e4 */
+    DATA_MASKED, /* rows that see nothing, scattered -infinity */
+    DATA_LOWEST, /* rows of the lowest finite number */
+    DATA_NAN,    /* NaN in one row of q, one of k, one of v, one of bias */
+    DATA_ZERO    /* some rows of q and k are zero */
+} case_data;
+
+typedef enum case_term {
+    TERM_NONE,
+    TERM_SAME,
+    TERM_FP32,
+    TERM_REGIONS
+} case_term;
+
+typedef struct test_case {
+    int variant, dtype, tier; /* winattn_variant, _dtype, _tier */
+    int windows, heads, kv_heads, queries, keys, dim;
+    int bias; /* case_term without regions */
+    int mask; /* case_term */
+    int mask_windows;
+    int layout, data;
+    int lse;
+    double scale;        /* 0: the default */
+    double logit_scale;  /* of head 0, a little more for each further; NaN:
+                            no such tensor */
+    double region_value; /* NaN: the default */
+    int block, first_block, window_blocks, sink, sink_in_window, query_offset;
+    int seed;
+} test_case;
+
+/* Everything at its default: dot, fp32, 2 windows, 2 heads, 49 x 49 x 32. */
+test_case case_default(void);
+
+/* "variant=cosine dtype=fp16 windows=3 ..."; fields not named keep what *c
+ * has. False, with the word that is wrong in *bad, unless bad is NULL. */
+bool case_parse(const char *text, test_case *c, char bad[64]);
+
+/* The fields that differ from case_default. */
+void case_print(const test_case *c, char *text, size_t size);
+
+/* The descriptor; strides are filled in by data.c. */
+winattn_desc case_desc(const test_case *c);
+
+/* 2^64 states, good enough for test data. */
+typedef struct random_state {
+    unsigned long long state;
+} random_state;
+random_state random_seeded(unsigned long long seed);
+unsigned random_bits(random_state *r);
+int random_int(random_state *r, int low, int high); /* both included */
+double random_unit(random_state *r);                /* [0, 1) */
+double random_normal(random_state *r);
+
+#endif

@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Values, storage types and memory layouts of a case. */
+#include "data.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GUARD 256 /* bytes before and behind every buffer's tensors */
+#define GUARD_BYTE 0xa5
+#define POISON_BYTE 0xff /* NaN in every floating-point type */
+
+size_t kind_size(storage_kind kind)
+{
+    return kind == KIND_FP32 ? 4 : kind == KIND_U8 ? 1 : 2;
+}
+
+/* ---- Storage types ---- */
+
+/* x rounded to `digits` binary digits, at most so fine as 2^lowest. */
+static double round_binary(double x, int digits, int lowest)
+{
+    int exponent;
+    if (x == 0 || !isfinite(x))
+        return x;
+    frexp(x, &exponent);
+    int unit = exponent - digits;
+    unit = unit < lowest ? lowest : unit;
+    return ldexp(nearbyint(ldexp(x, -unit)), unit);
+}
+
+double kind_round(storage_kind kind, double x)
+{
+    double y = x;
+    if (kind == KIND_FP32)
+        return (float)x;
+    if (kind == KIND_U8)
+        return x;
+    if (kind == KIND_FP16) {
+        y = round_binary(x, 11, -24);
+        return fabs(y) > 65504 ? copysign(INFINITY, y) : y;
+    }
+    y = round_binary(x, 8, -133);
+    return fabs(y) > 3.3895313892515355e38 ? copysign(INFINITY, y) : y;
+}
+
+void kind_write(storage_kind kind, double x, void *to)
+{
+    const float single = (float)kind_round(kind, x);
+    uint32_t bits;
+    memcpy(&bits, &single, 4);
+    if (kind == KIND_FP32) {
+        memcpy(to, &bits, 4);
+    } else if (kind == KIND_U8) {
+        *(unsigned char *)to = (unsigned char)x;
+    } else if (kind == KIND_BF16) {
+        const uint16_t half =
+            isnan(x) ? (uint16_t)0x7fc0 : (uint16_t)(bits >> 16);
+        memcpy(to, &half, 2);
+    } else {
+        const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+        const double size = fabs((double)single);
+        uint16_t half;
+        if (isnan(x))
+            half = 0x7e00;
+        else if (isinf(size))
+            half = 0x7c00;
+        else if (size < 0x1p-14)
+            half = (uint16_t)(size * 0x1p24);
+        else
+            half = (uint16_t)(((bits >> 13) & 0x3ff) |
+                              ((((bits >> 23) & 0xff) - 112) << 10));
+        half |= sign;
+        memcpy(to, &half, 2);
+    }
+}
+
+double kind_read(storage_kind kind, const void *from)
+{
+    uint16_t half;
+    float single;
+    if (kind == KIND_U8)
+        return *(const unsigned char *)from;
+    if (kind == KIND_FP32) {
+        memcpy(&single, from, 4);
+        return single;
+    }
+    memcpy(&half, from, 2);
+    if (kind == KIND_BF16) {
+        const uint32_t bits = (uint32_t)half << 16;
+        memcpy(&single, &bits, 4);
+        return single;
+    }
+    const int exponent = half >> 10 & 31, fraction = half & 0x3ff;
+    double x = exponent == 31  ? (fraction ? NAN : INFINITY)
+               : exponent == 0 ? ldexp(fraction, -24)
+                               : ldexp(fraction + 1024, exponent - 25);
+    return half & 0x8000 ? -x : x;
+}
+
+/* ---- Shapes and layouts ---- */
+
+static void describe_tensors(case_buffers *d)
+{
+    const test_case *c = &d->c;
+    const storage_kind kind = c->dtype == WINATTN_FP32   ? KIND_FP32
+                              : c->dtype == WINATTN_FP16 ? KIND_FP16
+                                                         : KIND_BF16;
+    const size_t windows = (size_t)c->windows, heads = (size_t)c->heads;
+    const size_t kv_heads = (size_t)c->kv_heads, dim = (size_t)c->dim;
+    const size_t queries = (size_t)c->queries, keys = (size_t)c->keys;
+    const size_t masks = (size_t)c->mask_windows;
+    const struct {
+        int used;
+        storage_kind kind;
+        size_t extent[4];
+    } all[TENSORS] = {
+        [T_Q] = {1, kind, {windows, heads, queries, dim}},
+        [T_K] = {1, kind, {windows, kv_heads, keys, dim}},
+        [T_V] = {1, kind, {windows, kv_heads, keys, dim}},
+        [T_BIAS] = {c->bias != TERM_NONE,
+                    c->bias == TERM_FP32 ? KIND_FP32 : kind,
+                    {1, heads, queries, keys}},
+        [T_MASK] = {c->mask == TERM_SAME || c->mask == TERM_FP32,
+                    c->mask == TERM_FP32 ? KIND_FP32 : kind,
+                    {masks, 1, queries, keys}},
+        [T_QUERY_REGIONS] = {c->mask == TERM_REGIONS,
+                             KIND_U8,
+                             {masks, 1, queries, 1}},
+        [T_KEY_REGIONS] = {c->mask == TERM_REGIONS,
+                           KIND_U8,
+                           {masks, 1, keys, 1}},
+        [T_LOGIT_SCALE] = {c->variant == WINATTN_COSINE &&
+                               !isnan(c->logit_scale),
+                           KIND_FP32,
+                           {1, heads, 1, 1}},
+        [T_O] = {1, kind, {windows, heads, queries, dim}},
+        [T_LSE] = {c->lse, KIND_FP32, {windows, heads, queries, 1}},
+    };
+    for (int id = 0; id < TENSORS; id++) {
+        tensor_data *t = &d->tensor[id];
+        t->used = all[id].used;
+        t->is_output = id == T_O || id == T_LSE;
+        t->kind = all[id].kind;
+        memcpy(t->extent, all[id].extent, sizeof t->extent);
+    }
+}
+
+/* Strides for axes nested in the given order, outermost first, each axis
+ * followed by a gap of `gap[axis]` elements. */
+static void nest(tensor_data *t, const int order[4], const size_t gap[4])
+{
+    size_t stride = 1;
+    for (int i = 3; i >= 0; i--) {
+        const int axis = order[i];
+        stride *= axis == 3 && gap[3] ? gap[3] + 1 : 1;
+        t->stride[axis] = stride;
+        stride *= t->extent[axis] ? t->extent[axis] : 1;
+        stride += axis == 3 ? gap[2] : axis == 2 ? gap[1] : gap[0];
+    }
+}
+
+/* [windows, tokens, parts, heads, dim], part `part` of it. */
+static void pack(tensor_data *t, size_t parts, size_t part)
+{
+    const size_t row = t->extent[1] * t->extent[3];
+    t->stride[3] = 1;
+    t->stride[1] = t->extent[3];
+    t->stride[2] = parts * row;
+    t->stride[0] = parts * row * t->extent[2];
+    t->offset += part * row * kind_size(t->kind);
+}
+
+static size_t span_bytes(const tensor_data *t)
+{
+    size_t last = 0;
+    for (int axis = 0; axis < 4; axis++) {
+        if (t->extent[axis] == 0)
+            return 0;
+        last += (t->extent[axis] - 1) * t->stride[axis];
+    }
+    return (last + 1) * kind_size(t->kind);
+}
+
+static void place_tensors(case_buffers *d)
+{
+    static const int heads_first[4] = {0, 1, 2, 3};
+    static const int tokens_first[4] = {0, 2, 1, 3};
+    static const size_t none[4] = {0, 0, 0, 0};
+    /* behind a row, a head, a window; between columns */
+    static const size_t padded[4] = {7, 5, 3, 0};
+    static const size_t aligned[4] = {16, 8, 8, 0};
+    static const size_t strided[4] = {0, 0, 0, 1};
+    const int layout = d->c.layout;
+    const int shared = layout == LAYOUT_PACKED        ? 3
+                       : layout == LAYOUT_INTERLEAVED ? 4
+                                                      : 0;
+    d->buffers = 0;
+    for (int id = 0; id < TENSORS; id++) {
+        tensor_data *t = &d->tensor[id];
+        const int part = id == T_O ? 3 : id;
+        if (!t->used)
+            continue;
+        const int packs = (id <= T_V || id == T_O) && part < shared;
+        t->buffer = packs && part > 0 ? 0 : d->buffers++;
+        t->offset = GUARD;
+        nest(t, layout == LAYOUT_TOKENS ? tokens_first : heads_first,
+             layout == LAYOUT_PADDED    ? padded
+             : layout == LAYOUT_ALIGNED ? aligned
+             : layout == LAYOUT_STRIDED ? strided
+                                        : none);
+        if (layout == LAYOUT_PADDED)
+            t->offset += kind_size(t->kind) * (size_t)(id + 1);
+        if (packs)
+            pack(t, (size_t)shared, (size_t)part);
+        if (layout == LAYOUT_BROADCAST) {
+            if (id == T_K || id == T_V)
+                t->stride[0] = 0;
+            if (id == T_BIAS)
+                t->stride[1] = 0;
+            if (id == T_MASK)
+                t->stride[2] = 0;
+        }
+        if (id == T_LOGIT_SCALE) /* takes no strides */
+            nest(t, heads_first, none);
+        const size_t end = t->offset + span_bytes(t) + GUARD;
+        buffer_image *image = &d->buffer[t->buffer];
+        image->size = end > image->size ? end : image->size;
+    }
+}
+
+size_t data_at(const tensor_data *t, size_t window, size_t head, size_t row,
+               size_t column)
+{
+    return t->offset +
+           kind_size(t->kind) * (window * t->stride[0] + head * t->stride[1] +
+                                 row * t->stride[2] + column * t->stride[3]);
+}
+
+/* ---- Values ---- */
+
+static size_t index_of(const tensor_data *t, size_t window, size_t head,
+                       size_t row, size_t column)
+{
+    return ((window * t->extent[1] + head) * t->extent[2] + row) *
+               t->extent[3] +
+           column;
+}
+
+static double draw(const test_case *c, int id, const tensor_data *t,
+                   random_state *r, size_t head)
+{
+    const double x = random_normal(r);
+    switch (id) {
+    case T_Q:
+    case T_K:
+        return c->data == DATA_TINY   ? x * 1e-4
+               : c->data == DATA_HUGE ? x * 1e4
+                                      : x;
+    case T_MASK:
+        if (c->data == DATA_MASKED && random_int(r, 0, 3) == 0)
+            return -INFINITY;
+        return random_int(r, 0, 3) == 0 ? -100.0 : 0.0;
+    case T_QUERY_REGIONS:
+    case T_KEY_REGIONS:
+        return random_int(r, 0, 2);
+    case T_LOGIT_SCALE:
+        return c->logit_scale + 0.01 * (double)head;
+    default:
+        (void)t;
+        return x;
+    }
+}
+
+/* What a data kind puts into whole rows. */
+static void mark_rows(case_buffers *d)
+{
+    const test_case *c = &d->c;
+    tensor_data *t = d->tensor;
+    random_state r = random_seeded((unsigned long long)c->seed + 77);
+    tensor_data *mask = &t[T_MASK];
+    if ((c->data == DATA_MASKED || c->data == DATA_LOWEST) && mask->used)
+        for (size_t w = 0; w < mask->extent[0]; w++)
+            for (size_t i = 0; i < mask->extent[2]; i++) {
+                const double lowest = mask->kind == KIND_FP32 ? -FLT_MAX
+                                      : mask->kind == KIND_FP16
+                                          ? -65504.0
+                                          : -3.3895313892515355e38;
+                if (random_int(&r, 0, 4) == 0)
+                    for (size_t j = 0; j < mask->extent[3]; j++)
+                        mask->value[index_of(mask, w, 0, i, j)] =
+                            c->data == DATA_MASKED ? -INFINITY : lowest;
+            }
+    if (c->windows == 0)
+        return;
+    const size_t last = (size_t)c->windows - 1;
+    if (c->data == DATA_NAN) {
+        /* q and bias spoil a row, k and v what sees them */
+        t[T_Q].value[index_of(&t[T_Q], 0, 0, t[T_Q].extent[2] / 2, 0)] = NAN;
+        t[T_K].value[index_of(&t[T_K], last, 0, t[T_K].extent[2] - 1, 0)] =
+            NAN;
+        t[T_V].value[index_of(&t[T_V], last, t[T_V].extent[1] - 1, 0,
+                              t[T_V].extent[3] - 1)] = NAN;
+        if (t[T_BIAS].used)
+            t[T_BIAS].value[index_of(&t[T_BIAS], 0, 0, 0,
+                                     t[T_BIAS].extent[3] / 2)] = NAN;
+    }
+    if (c->data == DATA_ZERO)
+        for (int id = T_Q; id <= T_K; id++)
+            for (size_t h = 0; h < t[id].extent[1]; h++)
+                for (size_t x = 0; x < t[id].extent[3]; x++)
+                    t[id].value[index_of(&t[id], last, h, t[id].extent[2] / 3,
+                                         x)] = 0;
+}
+
+static int fill_values(case_buffers *d)
+{
+    random_state r = random_seeded((unsigned long long)d->c.seed);
+    for (int id = 0; id < TENSORS; id++) {
+        tensor_data *t = &d->tensor[id];
+        if (!t->used || t->is_output)
+            continue;
+        const size_t count =
+            t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
+        t->value = malloc(sizeof(double) * (count ? count : 1));
+        if (!t->value)
+            return 0;
+        for (size_t i = 0; i < count; i++)
+            t->value[i] =
+                draw(&d->c, id, t, &r,
+                     i / (t->extent[2] * t->extent[3]) % t->extent[1]);
+    }
+    mark_rows(d);
+    return 1;
+}
+
+/* Rounds every value, copies it to its image and, where it is broadcast, to
+ * the values of all that share it. */
+static void write_images(case_buffers *d)
+{
+    for (int id = 0; id < TENSORS; id++) {
+        tensor_data *t = &d->tensor[id];
+        for (size_t w = 0; t->used && w < t->extent[0]; w++)
+            for (size_t h = 0; h < t->extent[1]; h++)
+                for (size_t i = 0; i < t->extent[2]; i++)
+                    for (size_t j = 0; j < t->extent[3]; j++) {
+                        unsigned char *at = d->buffer[t->buffer].bytes +
+                                            data_at(t, w, h, i, j);
+                        if (t->is_output) {
+                            memset(at, POISON_BYTE, kind_size(t->kind));
+                            continue;
+                        }
+                        double *x = &t->value[index_of(t, w, h, i, j)];
+                        const double first = t->value[index_of(
+                            t, t->stride[0] ? w : 0, t->stride[1] ? h : 0,
+                            t->stride[2] ? i : 0, t->stride[3] ? j : 0)];
+                        *x = kind_round(t->kind, first);
+                        kind_write(t->kind, *x, at);
+                    }
+    }
+}
+
+case_buffers *data_make(const test_case *c)
+{
+    case_buffers *d = calloc(1, sizeof *d);
+    if (!d)
+        return NULL;
+    d->c = *c;
+    describe_tensors(d);
+    place_tensors(d);
+    int complete = fill_values(d);
+    for (int i = 0; i < d->buffers; i++) {
+        d->buffer[i].bytes = malloc(d->buffer[i].size);
+        if (!d->buffer[i].bytes)
+            complete = 0;
+        else
+            memset(d->buffer[i].bytes, GUARD_BYTE, d->buffer[i].size);
+    }
+    if (!complete) {
+        data_free(d);
+        return NULL;
+    }
+    write_images(d);
+    return d;
+}
+
+void data_free(case_buffers *d)
+{
+    if (!d)
+        return;
+    for (int id = 0; id < TENSORS; id++)
+        free(d->tensor[id].value);
+    for (int i = 0; i < d->buffers; i++)
+        free(d->buffer[i].bytes);
+    free(d);
+}
+
+static winattn_strides strides_of(const tensor_data *t)
+{
+    winattn_strides s = {0, 0, 0, 0};
+    if (!t->used)
+        return s;
+    s.window = t->extent[0] > 1 ? t->stride[0] : 0;
+    s.head = t->extent[1] > 1 ? t->stride[1] : 0;
+    s.row = t->extent[2] > 1 ? t->stride[2] : 0;
+    s.column = t->extent[3] > 1 ? t->stride[3] : 0;
+    return s;
+}
+
+winattn_desc data_desc(const case_buffers *d)
+{
+    winattn_desc desc = case_desc(&d->c);
+    if (d->c.layout == LAYOUT_CONTIGUOUS)
+        return desc;
+    desc.q = strides_of(&d->tensor[T_Q]);
+    desc.k = strides_of(&d->tensor[T_K]);
+    desc.v = strides_of(&d->tensor[T_V]);
+    desc.o = strides_of(&d->tensor[T_O]);
+    desc.lse = strides_of(&d->tensor[T_LSE]);
+    desc.bias_strides = strides_of(&d->tensor[T_BIAS]);
+    desc.mask_strides = strides_of(&d->tensor[T_MASK]);
+    desc.query_region_strides = strides_of(&d->tensor[T_QUERY_REGIONS]);
+    desc.key_region_strides = strides_of(&d->tensor[T_KEY_REGIONS]);
+    return desc;
+}
+
+static const double *plane_of(const tensor_data *t, size_t window, size_t head)
+{
+    return t->used ? t->value + index_of(t, window, head, 0, 0) : NULL;
+}
+
+void data_oracle(const case_buffers *d, size_t window, size_t head, double *o,
+                 double *o_size, double *lse, double *lse_size,
+                 double *largest_logit)
+{
+    const test_case *c = &d->c;
+    const tensor_data *t = d->tensor;
+    const size_t kv_head = head / (size_t)(c->heads / c->kv_heads);
+    const size_t mask_window =
+        c->mask == TERM_NONE ? 0 : window % (size_t)c->mask_windows;
+    unsigned char *regions[2] = {NULL, NULL};
+    for (int i = 0; c->mask == TERM_REGIONS && i < 2; i++) {
+        const tensor_data *region = &t[T_QUERY_REGIONS + i];
+        regions[i] = malloc(region->extent[2]);
+        for (size_t j = 0; j < region->extent[2]; j++)
+            regions[i][j] =
+                (unsigned char)
+                    region->value[index_of(region, mask_window, 0, j, 0)];
+    }
+    float logit_scale = 0;
+    if (t[T_LOGIT_SCALE].used)
+        logit_scale = (float)t[T_LOGIT_SCALE].value[head];
+    const oracle_problem p = {
+        .queries = (size_t)c->queries,
+        .keys = (size_t)c->keys,
+        .dim = (size_t)c->dim,
+        .q = plane_of(&t[T_Q], window, head),
+        .k = plane_of(&t[T_K], window, kv_head),
+        .v = plane_of(&t[T_V], window, kv_head),
+        .bias = plane_of(&t[T_BIAS], 0, head),
+        .mask = plane_of(&t[T_MASK], mask_window, 0),
+        .query_region = regions[0],
+        .key_region = regions[1],
+        .region_value =
+            isnan(c->region_value) ? -100.0 : (float)c->region_value,
+        .scale = c->scale != 0 ? (float)c->scale : 1.0 / sqrt(c->dim),
+        .cosine = c->variant == WINATTN_COSINE,
+        .logit_scale = t[T_LOGIT_SCALE].used ? &logit_scale : NULL,
+        .sliding = c->variant == WINATTN_SLIDING,
+        .block = (size_t)c->block,
+        .first_block = (size_t)c->first_block,
+        .window_blocks = (size_t)c->window_blocks,
+        .sink = (size_t)c->sink,
+        .query_offset = (size_t)c->query_offset,
+        .sink_in_window = c->sink_in_window != 0,
+    };
+    oracle_forward(&p, o, o_size, lse, lse_size, largest_logit);
+    free(regions[0]);
+    free(regions[1]);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The data of a case: seeded values in double precision, exactly as the
+ * storage type holds them, and their images in memory with guard bands and
+ * poison around every element. */
+#ifndef KIT_DATA_H
+#define KIT_DATA_H
+
+#include <stdint.h>
+
+#include "cases.h"
+#include "oracle.h"
+
+typedef enum tensor_id {
+    T_Q,
+    T_K,
+    T_V,
+    T_BIAS,
+    T_MASK,
+    T_QUERY_REGIONS,
+    T_KEY_REGIONS,
+    T_LOGIT_SCALE,
+    T_O,
+    T_LSE,
+    TENSORS
+} tensor_id;
+
+/* How an element is stored. */
+typedef enum storage_kind {
+    KIND_FP32,
+    KIND_FP16,
+    KIND_BF16,
+    KIND_U8
+} storage_kind;
+size_t kind_size(storage_kind kind);
+/* Nearest value of the kind, ties to even. */
+double kind_round(storage_kind kind, double x);
+void kind_write(storage_kind kind, double x, void *to);
+double kind_read(storage_kind kind, const void *from);
+
+typedef struct tensor_data {
+    int used;
+    int is_output;
+    storage_kind kind;
+    size_t extent[4]; /* window, head, row, column; 1 where there is no axis */
+    size_t stride[4]; /* elements; 0: broadcast */
+    size_t offset;    /* bytes into its buffer */
+    int buffer;       /* index */
+    double *value;    /* [product of extents], NULL for outputs */
+} tensor_data;
+
+typedef struct buffer_image {
+    size_t size;
+    unsigned char *bytes;
+} buffer_image;
+
+typedef struct case_buffers {
+    test_case c;
+    tensor_data tensor[TENSORS];
+    int buffers;
+    buffer_image buffer[TENSORS];
+} case_buffers;
+
+/* NULL: out of memory. */
+case_buffers *data_make(const test_case *c);
+void data_free(case_buffers *d);
+
+/* case_desc with the strides of the layout. */
+winattn_desc data_desc(const case_buffers *d);
+
+/* Byte offset of an element of a tensor in its buffer. */
+size_t data_at(const tensor_data *t, size_t window, size_t head, size_t row,
+               size_t column);
+
+/* What the oracle says of one window-head; arrays as in oracle_forward. */
+void data_oracle(const case_buffers *d, size_t window, size_t head, double *o,
+                 double *o_size, double *lse, double *lse_size,
+                 double *largest_logit);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Runs a case on a device and holds the result against the oracle. */
+#ifndef KIT_RUN_H
+#define KIT_RUN_H
+
+#include "data.h"
+
+/* The device that the environment variable WINATTN_TEST_DEVICE names by a
+ * part of "platform / device" (case does not matter), else the first that is
+ * PoCL's, else the first of all. */
+typedef struct test_device {
+    cl_platform_id platform;
+    cl_device_id id;
+    cl_context context;
+    cl_command_queue queue;
+    cl_command_queue unordered; /* NULL where the device has none */
+    char name[256];             /* "platform / device" */
+} test_device;
+
+/* False, with a reason, if there is none. */
+bool device_open(test_device *device, char reason[256]);
+void device_close(test_device *device);
+/* All devices of all platforms; at most `most`. */
+int device_list(cl_device_id *ids, char (*names)[256], int most);
+
+typedef struct case_result {
+    /* Largest error as a fraction of what is allowed; above 1 fails. */
+    double o_error, lse_error;
+    /* The same as a fraction of the tensor's norm, whatever is allowed. */
+    double o_relative;
+    char failure[512]; /* "" if the case passed */
+} case_result;
+
+/* Creates the plan, runs it once on `queue` and checks o, lse, guard bands,
+ * gaps and inputs. sampled: at most so many window-heads are compared, 0 for
+ * all. True if it passed. */
+bool case_run(const test_device *device, cl_command_queue queue,
+              const test_case *c, int sampled, case_result *result);
+
+/* Parts of case_run, for tests that need the buffers themselves. */
+typedef struct device_buffers {
+    cl_mem mem[TENSORS];
+} device_buffers;
+bool buffers_create(const test_device *device, const case_buffers *d,
+                    device_buffers *b);
+void buffers_release(device_buffers *b);
+winattn_forward buffers_forward(const case_buffers *d,
+                                const device_buffers *b);
+/* Reads every buffer back and checks everything. */
+bool buffers_check(cl_command_queue queue, const case_buffers *d,
+                   const device_buffers *b, int sampled, case_result *result);
+
+/* The promise of the README, by winattn_dtype. */
+double promised_error(int dtype);
+
+#endif
