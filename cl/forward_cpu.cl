@@ -58,13 +58,13 @@ typedef JOIN(int, LANES) ivec;
 #endif
 #define ADD(a, b) ((a) + (b))
 
-float lanes_max(vec x)
+INLINE float lanes_max(vec x)
 {
     const float4 y = FOLD4(fmax, x);
     return fmax(fmax(y.x, y.y), fmax(y.z, y.w));
 }
 
-float lanes_sum(vec x)
+INLINE float lanes_sum(vec x)
 {
     const float4 y = FOLD4(ADD, x);
     return (y.x + y.y) + (y.z + y.w);
@@ -73,7 +73,7 @@ float lanes_sum(vec x)
 /* 2^x for x <= 0 or NaN; 0 where the result is no normal number. The integer
  * next to x goes into the exponent bits; for the rest, in [-1/2, 1/2], a
  * polynomial with minimal relative error (fitted for this file, 1.3 ulp). */
-vec exp2_nonpositive(vec x)
+INLINE vec exp2_nonpositive(vec x)
 {
     const vec shifted = x + 12582912.0f; /* 1.5 * 2^23: rounds to integer */
     const vec rest = x - (shifted - 12582912.0f);
@@ -90,7 +90,7 @@ vec exp2_nonpositive(vec x)
 }
 
 /* Rows <-> columns of a LANES x LANES block, by perfect shuffles. */
-void transpose(vec *t)
+INLINE void transpose(vec *t)
 {
     UNROLL_FOR (int width = 1; width < LANES; width *= 2) {
         vec s[LANES];
@@ -107,8 +107,8 @@ void transpose(vec *t)
 /* LANES elements `stride` apart, of which the first `count` exist; zeros
  * stand for the others. Callers pass a constant count. */
 #define DEFINE_LANE_LOAD(suffix, type)                                        \
-    vec JOIN(load_lanes, suffix)(__global const type *p, uint stride,         \
-                                 int count)                                   \
+    INLINE vec JOIN(load_lanes, suffix)(__global const type *p, uint stride,  \
+                                        int count)                            \
     {                                                                         \
         if (stride == 1 && count == LANES)                                    \
             return JOIN(JOIN(load, LANES), suffix)(p);                        \
@@ -126,7 +126,7 @@ DEFINE_LANE_LOAD(_bf16, ushort)
 #endif
 
 /* Vector `cv` of the channels of one row. */
-vec load_channels(__global const storage *row, uint stride, int cv)
+INLINE vec load_channels(__global const storage *row, uint stride, int cv)
 {
     row += (ulong)(cv * LANES) * stride;
     if (CHANNEL_TAIL == 0 || cv < HEAD_DIM / LANES)
@@ -134,7 +134,7 @@ vec load_channels(__global const storage *row, uint stride, int cv)
     return JOIN(load_lanes, SUFFIX)(row, stride, CHANNEL_TAIL);
 }
 
-void store_channels(vec x, __global storage *row, uint stride, int cv)
+INLINE void store_channels(vec x, __global storage *row, uint stride, int cv)
 {
     row += (ulong)(cv * LANES) * stride;
     const int count = min(LANES, HEAD_DIM - cv * LANES);
@@ -175,8 +175,8 @@ typedef struct row_tile {
     float keep[TILE_ROWS]; /* factor of what earlier blocks summed */
 } row_tile;
 
-void load_keys(key_block *keys, const forward_args *args,
-               __global const storage *k)
+INLINE void load_keys(key_block *keys, const forward_args *args,
+                      __global const storage *k)
 {
     for (int jv = 0; jv < KEY_VECS; jv++) {
         vec squares = (vec)(0.0f);
@@ -205,8 +205,8 @@ void load_keys(key_block *keys, const forward_args *args,
     }
 }
 
-void load_values(key_block *keys, const forward_args *args,
-                 __global const storage *v)
+INLINE void load_values(key_block *keys, const forward_args *args,
+                        __global const storage *v)
 {
     for (int j = 0; j < keys->count; j++)
         UNROLL_FOR (int cv = 0; cv < V_VECS; cv++) {
@@ -219,8 +219,8 @@ void load_values(key_block *keys, const forward_args *args,
 }
 
 #if MASK == 3
-void load_regions(key_block *keys, const forward_args *args,
-                  const logit_terms *terms)
+INLINE void load_regions(key_block *keys, const forward_args *args,
+                         const logit_terms *terms)
 {
     for (int jv = 0; jv < KEY_VECS; jv++) {
         int x[LANES];
@@ -234,8 +234,9 @@ void load_regions(key_block *keys, const forward_args *args,
 }
 #endif
 
-void load_rows(row_tile *tile, const forward_args *args,
-               __global const storage *q, uint row, uint row_end, float scale)
+INLINE void load_rows(row_tile *tile, const forward_args *args,
+                      __global const storage *q, uint row, uint row_end,
+                      float scale)
 {
     tile->count = (int)min(row_end - row, (uint)TILE_ROWS);
     for (int r = 0; r < TILE_ROWS; r++) {
@@ -256,13 +257,13 @@ void load_rows(row_tile *tile, const forward_args *args,
 
 #if BIAS || (MASK && MASK != 3)
 #define DEFINE_TERM_LOAD(name, suffix, type)                                  \
-    vec name(__global const type *p, const tensor_layout *layout, uint row,   \
-             uint key)                                                        \
+    INLINE vec name(__global const type *p, const tensor_layout *layout,      \
+                    uint row, uint key)                                       \
     {                                                                         \
         p += element(layout, row, key);                                       \
         if (NK % LANES == 0 || key + LANES <= NK)                             \
-            return JOIN(load_lanes, suffix)(p, layout->column, LANES);        \
-        return JOIN(load_lanes, suffix)(p, layout->column, NK % LANES);       \
+            return JOIN(load_lanes, suffix)(p, TERM_STEP(*layout), LANES);    \
+        return JOIN(load_lanes, suffix)(p, TERM_STEP(*layout), NK % LANES);   \
     }
 #if BIAS
 DEFINE_TERM_LOAD(load_bias, BIAS_SUFFIX, bias_storage)
@@ -273,8 +274,8 @@ DEFINE_TERM_LOAD(load_mask, MASK_SUFFIX, mask_storage)
 #endif
 
 /* Logits of the tile for key vectors jv .. jv + TILE_VECS. */
-void compute_logits(row_tile *tile, const key_block *keys, int jv,
-                    const forward_args *args, const logit_terms *terms)
+INLINE void compute_logits(row_tile *tile, const key_block *keys, int jv,
+                           const forward_args *args, const logit_terms *terms)
 {
     vec acc[TILE_ROWS][TILE_VECS];
     UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
@@ -327,8 +328,8 @@ void compute_logits(row_tile *tile, const key_block *keys, int jv,
 
 /* Turns logits into exponentials and sums them. earlier_max and earlier_sum
  * are what the rows had before this block of keys. */
-void exponentiate(row_tile *tile, const float *earlier_max,
-                  const float *earlier_sum)
+INLINE void exponentiate(row_tile *tile, const float *earlier_max,
+                         const float *earlier_sum)
 {
     for (int r = 0; r < TILE_ROWS; r++) {
         vec maxima = tile->p[r][0];
@@ -349,8 +350,9 @@ void exponentiate(row_tile *tile, const float *earlier_max,
 }
 
 /* sums[row][..] += P V for channel vectors cv .. cv + OUT_VECS. */
-void multiply_values(vec sums[TILE_ROWS][V_VECS], const row_tile *tile,
-                     const key_block *keys, int cv, const forward_args *args)
+INLINE void multiply_values(vec sums[TILE_ROWS][V_VECS], const row_tile *tile,
+                            const key_block *keys, int cv,
+                            const forward_args *args)
 {
 #if VARIANT == SLIDING
     /* A value must not reach a row that does not see it, not even as
@@ -383,8 +385,9 @@ void multiply_values(vec sums[TILE_ROWS][V_VECS], const row_tile *tile,
             sums[r][cv + t] = acc[r][t];
 }
 
-void store_row(const vec *out, float max, float sum, const forward_args *args,
-               __global storage *o, __global float *lse, uint row)
+INLINE void store_row(const vec *out, float max, float sum,
+                      const forward_args *args, __global storage *o,
+                      __global float *lse, uint row)
 {
     const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
     for (int cv = 0; cv < CHANNEL_VECS; cv++)
@@ -396,8 +399,8 @@ void store_row(const vec *out, float max, float sum, const forward_args *args,
 
 #if VARIANT != SLIDING
 /* Asks for rows row .. row + TILE_ROWS of a tensor. */
-void prefetch_rows(__global const storage *p, const tensor_layout *layout,
-                   uint row, uint rows)
+INLINE void prefetch_rows(__global const storage *p,
+                          const tensor_layout *layout, uint row, uint rows)
 {
     for (uint r = row; r < min(row + TILE_ROWS, rows); r++)
         for (uint c = 0; c < HEAD_DIM; c += 64 / sizeof(storage)) {
@@ -413,9 +416,9 @@ void prefetch_rows(__global const storage *p, const tensor_layout *layout,
 
 /* Asks, tile by tile, for what the next unit will read: the processor's own
  * prefetcher loses track at each new tensor and page. */
-void prefetch_next(const forward_args *args, uint index,
-                   __global const storage *q, __global const storage *k,
-                   __global const storage *v, uint row)
+INLINE void prefetch_next(const forward_args *args, uint index,
+                          __global const storage *q, __global const storage *k,
+                          __global const storage *v, uint row)
 {
     const unit u = find_unit(args, index);
     const uint kv_head = u.head / args->heads_per_kv_head;

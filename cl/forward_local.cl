@@ -19,12 +19,16 @@
  * the whole matrix has room too, BLOCK_ROWS is NQ. Else blocks of keys follow
  * each other and the softmax streams (Milakov and Gimelshein 2018).
  *
+ * Loops over a team's work make the same number of rounds for every work-item:
+ * PoCL 3.1 miscompiled loops from lane to n in steps of TEAM.
+ *
  * Local arrays are made of float4 ("quads"); the pitch of their rows is an odd
  * number of quads, so that neighbouring rows lie in different banks.
  *
  *   TEAM, TEAMS   work-items of a team, teams of a work-group
  *   STAGE_KEYS    a multiple of 4, or all BLOCK_KEYS
  *   STAGE_DIMS    a multiple of 4
+ *   HALVES_FROM_BITS  1: vloada_half would load one half at a time
  *   ROW_ITEMS     a power of two; above 1, TEAM >= BLOCK_ROWS * ROW_ITEMS
  *   OUT_ROWS      so large that a team covers BLOCK_ROWS x STAGE_DIMS */
 #ifndef TEAM
@@ -48,6 +52,9 @@
 #ifndef OUT_ROWS
 #define OUT_ROWS 7
 #endif
+#ifndef HALVES_FROM_BITS
+#define HALVES_FROM_BITS 0
+#endif
 #ifndef ROW_ITEMS
 #define ROW_ITEMS 1
 #endif
@@ -62,15 +69,44 @@
 #define COL_TILES CEIL_DIV(STAGE_KEYS, SCORE_COLS)
 #define OUT_TILES CEIL_DIV(BLOCK_ROWS, OUT_ROWS)
 #define Q_ROWS (ROW_TILES * SCORE_ROWS)
+/* rows of the score matrix, for whole tiles of both kinds */
+#define ALL_ROWS LARGER(Q_ROWS, OUT_TILES *OUT_ROWS)
 #define VALUE_ROWS (CEIL_DIV(STAGE_KEYS, 4) * 4)
 #define KV_ROWS LARGER(COL_TILES *SCORE_COLS, VALUE_ROWS)
 #define DIM_PITCH (STAGE_QUADS | 1)
 #define SCORE_PITCH (CEIL_DIV(BLOCK_KEYS, 4) | 1)
 #define ROWS_AT_ONCE (TEAM / ROW_ITEMS)
+/* Sums may start at the terms, so that these are on their way while the first
+ * products are made; a cosine is scaled before its terms are added. */
+#define TERMS_FIRST (VARIANT == DOT && DIM_STAGES == 1)
+#if VARIANT != SLIDING
+#define FULL_ROWS (BLOCK_ROWS % SCORE_ROWS == 0 && NQ % BLOCK_ROWS == 0)
+#define FULL_COLS                                                             \
+    (STAGE_KEYS % SCORE_COLS == 0 && BLOCK_KEYS % STAGE_KEYS == 0 &&          \
+     NK % BLOCK_KEYS == 0)
+#else
+#define FULL_ROWS 0
+#define FULL_COLS 0
+#endif
+/* Entry i, j of a score tile, counted from its first. Columns past a stage are
+ * not stored. */
+#define SCORE_AT(i, j) (ROW_TILES * (i)*SCORE_PITCH * 4 + COL_TILES * (j))
+#define STAGE_FITS(i, j)                                                      \
+    ((COL_TILES * SCORE_COLS == STAGE_KEYS ||                                 \
+      col + COL_TILES * (j) < STAGE_KEYS) &&                                  \
+     (BLOCK_KEYS % STAGE_KEYS == 0 ||                                         \
+      key + col + COL_TILES * (j) < BLOCK_KEYS))
 #if STREAMING
 #define KEPT_STAGES DIM_STAGES
 #else
 #define KEPT_STAGES 1
+#endif
+
+/* The cosine variant scales a finished dot product, the others q. */
+#if VARIANT == COSINE
+#define Q_FACTOR 1.0f
+#else
+#define Q_FACTOR args.scale
 #endif
 
 /* Elements of an aligned access of at most 16 bytes; 0: no such access. */
@@ -83,31 +119,54 @@
 #endif
 
 #if DTYPE == 0
-float4 load4_aligned(__global const storage *p)
+INLINE float4 load4_aligned(__global const storage *p)
 {
     return *(__global const float4 *)p;
 }
-void store4_aligned(float4 x, __global storage *p)
+INLINE void store4_aligned(float4 x, __global storage *p)
 {
     *(__global float4 *)p = x;
 }
+#elif DTYPE == 1 && HALVES_FROM_BITS
+INLINE float4 load4_aligned(__global const storage *p)
+{
+    const ushort4 bits = *(__global const ushort4 *)p;
+    return vload_half4(0, (const half *)&bits);
+}
+INLINE float8 load8_aligned(__global const storage *p)
+{
+    const ushort8 bits = *(__global const ushort8 *)p;
+    return vload_half8(0, (const half *)&bits);
+}
+INLINE void store4_aligned(float4 x, __global storage *p)
+{
+    ushort4 bits;
+    vstore_half4_rte(x, 0, (half *)&bits);
+    *(__global ushort4 *)p = bits;
+}
 #elif DTYPE == 1
-float4 load4_aligned(__global const storage *p) { return vloada_half4(0, p); }
-float8 load8_aligned(__global const storage *p) { return vloada_half8(0, p); }
-void store4_aligned(float4 x, __global storage *p)
+INLINE float4 load4_aligned(__global const storage *p)
+{
+    return vloada_half4(0, p);
+}
+INLINE float8 load8_aligned(__global const storage *p)
+{
+    return vloada_half8(0, p);
+}
+INLINE void store4_aligned(float4 x, __global storage *p)
 {
     vstorea_half4_rte(x, 0, p);
 }
 #else
-float4 load4_aligned(__global const storage *p)
+INLINE float4 load4_aligned(__global const storage *p)
 {
     return as_float4(convert_uint4(*(__global const ushort4 *)p) << 16u);
 }
-float8 load8_aligned(__global const storage *p)
+INLINE float8 load8_aligned(__global const storage *p)
 {
     return as_float8(convert_uint8(*(__global const ushort8 *)p) << 16u);
 }
-void store4_aligned(float4 x, __global storage *p)
+INLINE void store4_aligned(float4 x, __global storage *p)
 {
     const uint4 bits = as_uint4(x);
     const uint4 rounded = bits + 0x7fffu + ((bits >> 16u) & 1u);
@@ -117,67 +176,61 @@ void store4_aligned(float4 x, __global storage *p)
 #endif
 
 /* Copies rows first .. first + count of a plane, STAGE_DIMS channels from
- * `channel` on, to local memory as fp32; zeros fill `rows` rows. */
-void stage(__local float4 *tile, __global const storage *plane,
-           const tensor_layout *layout, uint first, int count, int rows,
-           int channel, int lane, int wide)
+ * `channel` on, to local memory as fp32 times `factor`; zeros fill `rows`
+ * rows. */
+INLINE void stage(__local float4 *tile, __global const storage *plane,
+                  const tensor_layout *layout, uint first, int count, int rows,
+                  int channel, float factor, int lane, int wide)
 {
 #if WIDE
     if (wide) {
-        for (int i = lane; i < rows * (STAGE_DIMS / WIDE); i += TEAM) {
-            const int r = i / (STAGE_DIMS / WIDE);
-            const int c = i % (STAGE_DIMS / WIDE) * WIDE;
-            const int exists = r < count && channel + c < HEAD_DIM;
-            __local float4 *to = tile + r * DIM_PITCH + c / 4;
-            __global const storage *from =
-                plane + (ulong)(first + r) * layout->row + (channel + c);
+        /* a work-item keeps its columns and steps down the rows */
+        const int across = STAGE_DIMS / WIDE;
+        const int down = TEAM / across;
+        const int first_row = lane / across;
+        const int c = lane % across * WIDE;
+        __local float4 *to = tile + first_row * DIM_PITCH + c / 4;
+        __global const storage *from =
+            plane + (ulong)(first + first_row) * layout->row + (channel + c);
+        const ulong step = (ulong)down * layout->row;
+        const int exists = channel + c < HEAD_DIM ? count : 0;
+        for (int done = 0; done < rows; done += down) {
+            const int r = done + first_row;
+            if (first_row < down && r < rows) {
 #if WIDE == 8
-            const float8 x = exists ? load8_aligned(from) : (float8)(0.0f);
-            to[0] = x.lo;
-            to[1] = x.hi;
+                const float8 x =
+                    r < exists ? load8_aligned(from) : (float8)(0.0f);
+                to[0] = x.lo * factor;
+                to[1] = x.hi * factor;
 #else
-            to[0] = exists ? load4_aligned(from) : (float4)(0.0f);
+                const float4 x =
+                    r < exists ? load4_aligned(from) : (float4)(0.0f);
+                to[0] = x * factor;
 #endif
+            }
+            to += down * DIM_PITCH;
+            from += step;
         }
         return;
     }
 #endif
     __local float *scalars = (__local float *)tile;
-    for (int i = lane; i < rows * STAGE_DIMS; i += TEAM) {
-        const int r = i / STAGE_DIMS;
-        const int c = i % STAGE_DIMS;
-        scalars[r * DIM_PITCH * 4 + c] =
-            r < count && channel + c < HEAD_DIM
-                ? LOAD(plane, element(layout, first + r, channel + c))
-                : 0.0f;
+    for (int done = 0; done < rows * STAGE_DIMS; done += TEAM) {
+        const int r = (done + lane) / STAGE_DIMS;
+        const int c = (done + lane) % STAGE_DIMS;
+        float x = 0.0f;
+        if (r < count && channel + c < HEAD_DIM)
+            x = LOAD(plane, element(layout, first + r, channel + c)) * factor;
+        if (r < rows)
+            scalars[r * DIM_PITCH * 4 + c] = x;
     }
-}
-
-/* The terms of one logit. */
-float terms_at(const logit_terms *terms, const forward_args *args, uint row,
-               uint key)
-{
-    float x = 0.0f;
-#if BIAS
-    x += JOIN(load, BIAS_SUFFIX)(terms->bias, element(&args->bias, row, key));
-#endif
-#if MASK == 3
-    const uchar here =
-        terms->query_regions[element(&args->query_regions, row, 0)];
-    const uchar there =
-        terms->key_regions[element(&args->key_regions, key, 0)];
-    x += here != there ? args->region_value : 0.0f;
-#elif MASK
-    x += JOIN(load, MASK_SUFFIX)(terms->mask, element(&args->mask, row, key));
-#endif
-    return x;
 }
 
 /* What a team shares in local memory. */
 typedef struct team_memory {
     __local float4 *q;       /* [Q_ROWS][DIM_PITCH] */
     __local float4 *kv;      /* [KV_ROWS][DIM_PITCH] */
-    __local float4 *scores;  /* [BLOCK_ROWS][SCORE_PITCH] */
+    __local float4 *scores;  /* [ALL_ROWS][SCORE_PITCH] */
     __local float *row_max;  /* [BLOCK_ROWS] */
     __local float *row_sum;  /* [BLOCK_ROWS][ROW_ITEMS], partial sums */
     __local float *part_max; /* [BLOCK_ROWS][ROW_ITEMS] */
@@ -188,11 +241,14 @@ typedef struct team_memory {
 
 /* Adds the squares of staged rows; after the last channels the sum becomes
  * factor / norm. */
-void accumulate_norms(__local float *norms, __local const float4 *tile,
-                      int rows, float factor, int channel, int lane)
+INLINE void accumulate_norms(__local float *norms, __local const float4 *tile,
+                             int rows, float factor, int channel, int lane)
 {
 #if VARIANT == COSINE
-    for (int r = lane; r < rows; r += TEAM) {
+    for (int done = 0; done < rows; done += TEAM) {
+        const int r = done + lane;
+        if (r >= rows)
+            continue;
         float4 squares = (float4)(0.0f);
         for (int c = 0; c < STAGE_QUADS; c++) {
             const float4 x = tile[r * DIM_PITCH + c];
@@ -207,39 +263,73 @@ void accumulate_norms(__local float *norms, __local const float4 *tile,
 #endif
 }
 
-/* Finishes a logit whose dot product is complete. */
-float finish_logit(float x, const team_memory *memory,
-                   const forward_args *args, const logit_terms *terms,
-                   uint first_row, int row, key_range range, int key)
+/* sums[i][j] += the terms of rows[i], keys[j]. */
+INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
+                      const forward_args *args, const logit_terms *terms,
+                      const int *rows, const int *keys)
 {
-#if VARIANT == COSINE
-    x *= memory->q_factor[row] * memory->k_factor[key];
-#else
-    x *= args->scale;
+#if BIAS
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+        __global const bias_storage *bias =
+            terms->bias + rows[i] * (int)args->bias.row;
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            sums[i][j] += JOIN(load, BIAS_SUFFIX)(
+                bias, keys[j] * (int)TERM_STEP(args->bias));
+    }
 #endif
-#if BIAS || MASK
-    x += terms_at(terms, args, first_row + row, range.first + key);
+#if MASK == 3
+    uchar here[SCORE_ROWS], there[SCORE_COLS];
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        here[i] = terms->query_regions[rows[i] * (int)args->query_regions.row];
+    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+        there[j] = terms->key_regions[keys[j] * (int)args->key_regions.row];
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            if (here[i] != there[j])
+                sums[i][j] += args->region_value;
+#elif MASK
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+        __global const mask_storage *mask =
+            terms->mask + rows[i] * (int)args->mask.row;
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            sums[i][j] += JOIN(load, MASK_SUFFIX)(
+                mask, keys[j] * (int)TERM_STEP(args->mask));
+    }
 #endif
-#if VARIANT == SLIDING
-    if (range.mixed &&
-        !sees(args, visible_span(args, first_row + row), range.first + key))
-        x = -INFINITY;
-#endif
-    return x;
 }
 
 /* scores[.., key .. key + STAGE_KEYS) += q kv^T over the staged channels. */
-void multiply_keys(const team_memory *memory, const forward_args *args,
-                   const logit_terms *terms, uint first_row, int row_count,
-                   key_range range, int key, int channel, int lane)
+INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
+                          const logit_terms *terms, uint first_row,
+                          int row_count, key_range range, int key, int channel,
+                          int lane)
 {
-    for (int t = lane; t < ROW_TILES * COL_TILES; t += TEAM) {
+    for (int first = 0; first < ROW_TILES * COL_TILES; first += TEAM) {
+        const int t = first + lane;
+        if (t >= ROW_TILES * COL_TILES)
+            continue;
         const int row = t / COL_TILES;
         const int col = t % COL_TILES;
+        __local float *scores = (__local float *)memory->scores +
+                                row * SCORE_PITCH * 4 + key + col;
         float acc[SCORE_ROWS][SCORE_COLS];
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
             UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
                 acc[i][j] = 0.0f;
+
+        /* Rows and keys past the last take the last one's terms. */
+        int rows[SCORE_ROWS], keys[SCORE_COLS];
+        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+            rows[i] = FULL_ROWS ? (int)first_row + row + ROW_TILES * i
+                                : (int)first_row +
+                                      min(row + ROW_TILES * i, row_count - 1);
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            keys[j] = FULL_COLS
+                          ? (int)range.first + key + col + COL_TILES * j
+                          : (int)range.first + min(key + col + COL_TILES * j,
+                                                   (int)range.count - 1);
+        if (TERMS_FIRST)
+            add_terms(acc, args, terms, rows, keys);
         NO_UNROLL_FOR (int c = 0; c < STAGE_QUADS; c++) {
             float4 x[SCORE_ROWS];
             UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
@@ -255,57 +345,69 @@ void multiply_keys(const team_memory *memory, const forward_args *args,
                 }
             }
         }
-        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-            UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
-                const int r = row + ROW_TILES * i;
-                const int staged = col + COL_TILES * j;
-                const int at = key + staged;
-                if (r < row_count && staged < STAGE_KEYS &&
-                    at < (int)range.count) {
-                    __local float *score = (__local float *)memory->scores +
-                                           r * SCORE_PITCH * 4 + at;
-                    float x = acc[i][j];
-                    if (channel > 0)
-                        x += *score;
-                    if (channel + STAGE_DIMS >= HEAD_DIM)
-                        x = finish_logit(x, memory, args, terms, first_row, r,
-                                         range, at);
-                    *score = x;
+        if (DIM_STAGES > 1 && channel > 0)
+            UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+                UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+                    if (STAGE_FITS(i, j))
+                        acc[i][j] += scores[SCORE_AT(i, j)];
+        if (channel + STAGE_DIMS >= HEAD_DIM) {
+#if VARIANT == COSINE
+            UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+                UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+                    acc[i][j] *= memory->q_factor[rows[i] - first_row] *
+                                 memory->k_factor[keys[j] - range.first];
+#endif
+            if (!TERMS_FIRST)
+                add_terms(acc, args, terms, rows, keys);
+#if VARIANT == SLIDING
+            if (range.mixed)
+                UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+                    const span seen = visible_span(args, rows[i]);
+                    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+                        if (!sees(args, seen, keys[j]))
+                            acc[i][j] = -INFINITY;
                 }
-            }
+#endif
+        }
+        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+            UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+                if (STAGE_FITS(i, j))
+                    scores[SCORE_AT(i, j)] = acc[i][j];
     }
 }
 
 /* Turns the logits of the rows into exponentials and sums them. Holds
  * barriers; the caller's next barrier publishes the result. */
-void exponentiate(const team_memory *memory, int row_count, int count,
-                  int lane)
+INLINE void exponentiate(const team_memory *memory, int row_count, int count,
+                         int lane)
 {
     const int part = lane % ROW_ITEMS;
     const int quads = CEIL_DIV(count, 4);
-    for (int pass = 0; pass < CEIL_DIV(BLOCK_ROWS, ROWS_AT_ONCE); pass++) {
-        const int r = pass * ROWS_AT_ONCE + lane / ROW_ITEMS;
+    for (int done = 0; done < BLOCK_ROWS; done += ROWS_AT_ONCE) {
+        const int r = done + lane / ROW_ITEMS;
         const int works = r < row_count;
         __local float4 *line = memory->scores + r * SCORE_PITCH;
         float top = -INFINITY;
-        if (works)
-            for (int c = part; c < quads; c += ROW_ITEMS) {
-                float4 x = line[c];
-                const int rest = count - c * 4;
-                if (rest < 4) { /* no logits behind the last key */
-                    x.w = -INFINITY;
-                    x.z = rest < 3 ? -INFINITY : x.z;
-                    x.y = rest < 2 ? -INFINITY : x.y;
-                    line[c] = x;
-                }
-                top = fmax(top, fmax(fmax(x.x, x.y), fmax(x.z, x.w)));
+        for (int first = 0; first < quads; first += ROW_ITEMS) {
+            const int c = first + part;
+            if (!works || c >= quads)
+                continue;
+            float4 x = line[c];
+            const int rest = count - c * 4;
+            if (rest < 4) { /* no logits behind the last key */
+                x.w = -INFINITY;
+                x.z = rest < 3 ? -INFINITY : x.z;
+                x.y = rest < 2 ? -INFINITY : x.y;
+                line[c] = x;
             }
+            top = fmax(top, fmax(fmax(x.x, x.y), fmax(x.z, x.w)));
+        }
 #if ROW_ITEMS > 1
         if (works)
             memory->part_max[r * ROW_ITEMS + part] = top;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (works)
-            for (int i = 0; i < ROW_ITEMS; i++)
+        for (int i = 0; i < ROW_ITEMS; i++)
+            if (works)
                 top = fmax(top, memory->part_max[r * ROW_ITEMS + i]);
 #endif
         const float earlier =
@@ -314,45 +416,50 @@ void exponentiate(const team_memory *memory, int row_count, int count,
 #if STREAMING && ROW_ITEMS > 1
         barrier(CLK_LOCAL_MEM_FENCE); /* all have read row_max */
 #endif
-        if (works) {
-            /* a row that has seen nothing has no maximum to subtract */
-            const float base = top == -INFINITY ? 0.0f : top;
-            const float keep = exp2((earlier - base) * LOG2E);
-            float4 sums = (float4)(0.0f);
-            for (int c = part; c < quads; c += ROW_ITEMS) {
-                const float4 p = exp2((line[c] - base) * LOG2E);
-                line[c] = p;
-                sums += p;
-            }
-            __local float *row_sum = memory->row_sum + r * ROW_ITEMS + part;
-            const float sum = (sums.x + sums.y) + (sums.z + sums.w);
-            *row_sum = STREAMING ? fma(keep, *row_sum, sum) : sum;
-            if (part == 0) {
-                memory->row_max[r] = top;
-                memory->row_keep[r] = keep;
-            }
+        /* a row that has seen nothing has no maximum to subtract */
+        const float base = top == -INFINITY ? 0.0f : top;
+        const float keep = exp2((earlier - base) * LOG2E);
+        float4 sums = (float4)(0.0f);
+        for (int first = 0; first < quads; first += ROW_ITEMS) {
+            const int c = first + part;
+            if (!works || c >= quads)
+                continue;
+            const float4 p = exp2((line[c] - base) * LOG2E);
+            line[c] = p;
+            sums += p;
+        }
+        if (!works)
+            continue;
+        __local float *row_sum = memory->row_sum + r * ROW_ITEMS + part;
+        const float sum = (sums.x + sums.y) + (sums.z + sums.w);
+        *row_sum = STREAMING ? fma(keep, *row_sum, sum) : sum;
+        if (part == 0) {
+            memory->row_max[r] = top;
+            memory->row_keep[r] = keep;
         }
     }
 }
 
-/* out[i] += P V over `count` staged keys for rows out_row + OUT_TILES * i and
+/* out[i] += P V over `count` staged keys, for rows out_row + OUT_TILES * i and
  * one quad of channels. Constant `mixed`: leave out what a row does not see,
  * since even 0 * NaN must not reach it. */
-void multiply_values(float4 *out, const team_memory *memory, int out_row,
-                     int out_quad, int row_count, int key, int count,
-                     const forward_args *args, uint first_row, uint first_key,
-                     const int mixed)
+INLINE void multiply_values(float4 *out, const team_memory *memory,
+                            int out_row, int out_quad, int row_count, int key,
+                            int count, const forward_args *args,
+                            uint first_row, uint first_key, const int mixed)
 {
+    __local const float4 *line =
+        memory->scores + out_row * SCORE_PITCH + key / 4;
     for (int c = 0; c < CEIL_DIV(count, 4); c++) {
         float4 y[4];
         UNROLL_FOR (int j = 0; j < 4; j++)
             y[j] = memory->kv[(c * 4 + j) * DIM_PITCH + out_quad];
         UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
-            const int r = min(out_row + OUT_TILES * i, row_count - 1);
-            const float4 p = memory->scores[r * SCORE_PITCH + key / 4 + c];
+            const float4 p = line[OUT_TILES * i * SCORE_PITCH + c];
             float4 x[4] = {y[0], y[1], y[2], y[3]};
 #if VARIANT == SLIDING
             if (mixed) {
+                const int r = min(out_row + OUT_TILES * i, row_count - 1);
                 const span seen = visible_span(args, first_row + r);
                 UNROLL_FOR (int j = 0; j < 4; j++)
                     if (!sees(args, seen, first_key + key + c * 4 + j))
@@ -367,7 +474,7 @@ void multiply_values(float4 *out, const team_memory *memory, int out_row,
     }
 }
 
-float total(const team_memory *memory, int row)
+INLINE float total(const team_memory *memory, int row)
 {
     float sum = 0.0f;
     for (int i = 0; i < ROW_ITEMS; i++)
@@ -375,33 +482,29 @@ float total(const team_memory *memory, int row)
     return sum;
 }
 
-/* Stores this work-item's tile of O for channels channel .. channel + 3. */
-void store_out(const float4 *out, const team_memory *memory,
-               const forward_args *args, __global storage *o, uint first_row,
-               int out_row, int row_count, int channel, int wide)
+/* Stores this work-item's tile of O: channels channel .. channel + 3. */
+INLINE void store_out(const float4 *out, const team_memory *memory,
+                      const forward_args *args, __global storage *o,
+                      uint first_row, int out_row, int row_count, int channel,
+                      int wide)
 {
     UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
         const int r = out_row + OUT_TILES * i;
-        if (r < row_count && channel < HEAD_DIM) {
-            const float sum = total(memory, r);
-            const float4 x = out[i] * (sum == 0.0f ? 0.0f : 1.0f / sum);
-            __global storage *to =
-                o + element(&args->o, first_row + r, channel);
+        if (r >= row_count || channel >= HEAD_DIM)
+            continue;
+        const float sum = total(memory, r);
+        const float4 x = out[i] * (sum == 0.0f ? 0.0f : 1.0f / sum);
+        __global storage *to = o + element(&args->o, first_row + r, channel);
 #if WIDE
-            if (wide) {
-                store4_aligned(x, to);
-                continue;
-            }
-#endif
-            const ulong step = args->o.column;
-            STORE(x.x, to, 0);
-            if (channel + 1 < HEAD_DIM)
-                STORE(x.y, to, step);
-            if (channel + 2 < HEAD_DIM)
-                STORE(x.z, to, 2 * step);
-            if (channel + 3 < HEAD_DIM)
-                STORE(x.w, to, 3 * step);
+        if (wide) {
+            store4_aligned(x, to);
+            continue;
         }
+#endif
+        const float parts[4] = {x.x, x.y, x.z, x.w};
+        UNROLL_FOR (int part = 0; part < 4; part++)
+            if (channel + part < HEAD_DIM)
+                STORE(parts[part], to, (ulong)part * args->o.column);
     }
 }
 
@@ -410,7 +513,7 @@ forward_local(FORWARD_PARAMETERS)
 {
     __local float4 q_tiles[TEAMS][Q_ROWS * DIM_PITCH];
     __local float4 kv_tiles[TEAMS][KV_ROWS * DIM_PITCH];
-    __local float4 score_tiles[TEAMS][BLOCK_ROWS * SCORE_PITCH];
+    __local float4 score_tiles[TEAMS][ALL_ROWS * SCORE_PITCH];
     __local float row_maxima[TEAMS][BLOCK_ROWS];
     __local float row_sums[TEAMS][BLOCK_ROWS * ROW_ITEMS];
     __local float row_keeps[TEAMS][BLOCK_ROWS];
@@ -465,8 +568,10 @@ forward_local(FORWARD_PARAMETERS)
     UNROLL_FOR (int d = 0; d < KEPT_STAGES; d++)
         UNROLL_FOR (int i = 0; i < OUT_ROWS; i++)
             out[d][i] = (float4)(0.0f);
-    for (int r = lane; r < BLOCK_ROWS * ROW_ITEMS; r += TEAM) {
-        memory.row_sum[r] = 0.0f;
+    for (int done = 0; done < BLOCK_ROWS * ROW_ITEMS; done += TEAM) {
+        const int r = done + lane;
+        if (r < BLOCK_ROWS * ROW_ITEMS)
+            memory.row_sum[r] = 0.0f;
         if (r < BLOCK_ROWS)
             memory.row_max[r] = -INFINITY;
     }
@@ -483,9 +588,9 @@ forward_local(FORWARD_PARAMETERS)
                 const int new_q = key == 0 && (DIM_STAGES > 1 || b == 0);
                 if (new_q)
                     stage(memory.q, q, &args.q, u.row, row_count, Q_ROWS,
-                          channel, lane, wide);
+                          channel, Q_FACTOR, lane, wide);
                 stage(memory.kv, k, &args.k, range.first + key, count - key,
-                      COL_TILES * SCORE_COLS, channel, lane, wide);
+                      COL_TILES * SCORE_COLS, channel, 1.0f, lane, wide);
                 barrier(CLK_LOCAL_MEM_FENCE);
 #if VARIANT == COSINE
                 if (new_q)
@@ -502,29 +607,30 @@ forward_local(FORWARD_PARAMETERS)
             }
 
         /* 2. softmax; the first values travel meanwhile */
-        stage(memory.kv, v, &args.v, range.first, count, VALUE_ROWS, 0, lane,
-              wide);
+        stage(memory.kv, v, &args.v, range.first, count, VALUE_ROWS, 0, 1.0f,
+              lane, wide);
         exponentiate(&memory, row_count, count, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
 
         /* 3. O */
         UNROLL_FOR (int d = 0; d < DIM_STAGES; d++) {
             float4 *sums = out[STREAMING ? d : 0];
-            UNROLL_FOR (int i = 0; i < OUT_ROWS; i++)
+            UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
+                const int r = min(out_row + OUT_TILES * i, row_count - 1);
                 sums[i] =
-                    STREAMING
-                        ? sums[i] *
-                              memory.row_keep[min(out_row + OUT_TILES * i,
-                                                  row_count - 1)]
-                        : (float4)(0.0f);
+                    STREAMING ? sums[i] * memory.row_keep[r] : (float4)(0.0f);
+            }
             for (int key = 0; key < BLOCK_KEYS; key += STAGE_KEYS) {
                 if (d > 0 || key > 0) {
                     barrier(CLK_LOCAL_MEM_FENCE);
                     stage(memory.kv, v, &args.v, range.first + key,
-                          count - key, VALUE_ROWS, d * STAGE_DIMS, lane, wide);
+                          count - key, VALUE_ROWS, d * STAGE_DIMS, 1.0f, lane,
+                          wide);
                     barrier(CLK_LOCAL_MEM_FENCE);
                 }
-                const int staged = owns ? min(count - key, STAGE_KEYS) : 0;
+                const int staged = min(count - key, STAGE_KEYS);
+                if (!owns)
+                    continue;
                 if (range.mixed)
                     multiply_values(sums, &memory, out_row, out_quad,
                                     row_count, key, staged, &args, u.row,
@@ -550,8 +656,11 @@ forward_local(FORWARD_PARAMETERS)
                       d * STAGE_DIMS + out_quad * 4, wide);
 #endif
     if ((args.flags & ARG_WRITE_LSE) != 0 && index < args.units)
-        for (int r = lane; r < row_count; r += TEAM)
-            lse[plane(&args.lse, u.window, u.head) +
-                element(&args.lse, u.row + r, 0)] =
-                memory.row_max[r] + log(total(&memory, r));
+        for (int done = 0; done < row_count; done += TEAM) {
+            const int r = done + lane;
+            if (r < row_count)
+                lse[plane(&args.lse, u.window, u.head) +
+                    element(&args.lse, u.row + r, 0)] =
+                    memory.row_max[r] + log(total(&memory, r));
+        }
 }

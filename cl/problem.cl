@@ -10,6 +10,8 @@
  *   BIAS 0: none, 1: in the storage type, 2: fp32
  *   MASK 0: none, 1: additive in the storage type, 2: additive in fp32,
  *        3: region numbers
+ *   ADJACENT_KEYS 1: in bias and mask, neighbouring keys are neighbours in
+ *               memory; 0: their strides say where they are
  *   BLOCK_ROWS          query rows of a unit at most
  *   BLOCK_KEYS          keys that a softmax step takes at once; where they
  *                       are not all, the softmax streams */
@@ -27,6 +29,9 @@
 #endif
 #ifndef MASK
 #define MASK 3
+#endif
+#ifndef ADJACENT_KEYS
+#define ADJACENT_KEYS 1
 #endif
 #if VARIANT == SLIDING
 #define NQ args.queries
@@ -71,6 +76,13 @@ typedef float mask_storage;
 #define MASK_SUFFIX _f32
 #endif
 
+/* The distance of neighbouring keys in bias or mask. */
+#if ADJACENT_KEYS
+#define TERM_STEP(layout) 1u
+#else
+#define TERM_STEP(layout) ((layout).column)
+#endif
+
 #if BIAS
 #define BIAS_PARAMETER __global const bias_storage *bias,
 #else
@@ -104,7 +116,7 @@ typedef struct unit {
     uint row; /* first query row */
 } unit;
 
-unit find_unit(const forward_args *args, uint index)
+INLINE unit find_unit(const forward_args *args, uint index)
 {
     const uint in_launch = args->first_unit + index;
     const uint window_head = in_launch / args->row_blocks;
@@ -116,12 +128,12 @@ unit find_unit(const forward_args *args, uint index)
 }
 
 /* Offset of element [window, head, 0, 0]. */
-ulong plane(const tensor_layout *layout, ulong window, uint head)
+INLINE ulong plane(const tensor_layout *layout, ulong window, uint head)
 {
     return layout->offset + window * layout->window + head * layout->head;
 }
 
-ulong element(const tensor_layout *layout, uint row, uint column)
+INLINE ulong element(const tensor_layout *layout, uint row, uint column)
 {
     return (ulong)row * layout->row + (ulong)column * layout->column;
 }
@@ -132,13 +144,13 @@ typedef struct span {
     uint low, high;
 } span;
 
-ulong block_start(const forward_args *args, ulong block)
+INLINE ulong block_start(const forward_args *args, ulong block)
 {
     return block == 0 ? 0
                       : args->first_block + (block - 1) * (ulong)args->block;
 }
 
-span visible_span(const forward_args *args, uint row)
+INLINE span visible_span(const forward_args *args, uint row)
 {
     const uint position = row + args->query_offset;
     const ulong block = position < args->first_block
@@ -155,7 +167,7 @@ span visible_span(const forward_args *args, uint row)
     return s;
 }
 
-int sees(const forward_args *args, span s, uint key)
+INLINE int sees(const forward_args *args, span s, uint key)
 {
     return key < s.high && (key >= s.low || key < args->sink);
 }
@@ -177,7 +189,7 @@ typedef struct key_range {
     int mixed;
 } key_range;
 
-key_walk walk_keys(const forward_args *args, uint row, uint row_end)
+INLINE key_walk walk_keys(const forward_args *args, uint row, uint row_end)
 {
     key_walk walk;
 #if VARIANT == SLIDING
@@ -194,7 +206,8 @@ key_walk walk_keys(const forward_args *args, uint row, uint row_end)
     return walk;
 }
 
-key_range walk_block(const forward_args *args, const key_walk *walk, uint b)
+INLINE key_range walk_block(const forward_args *args, const key_walk *walk,
+                            uint b)
 {
     key_range range;
 #if VARIANT == SLIDING
@@ -216,8 +229,8 @@ key_range walk_block(const forward_args *args, const key_walk *walk, uint b)
 }
 
 #if VARIANT == COSINE
-float cosine_scale(const forward_args *args, __global const float *logit_scale,
-                   uint head)
+INLINE float cosine_scale(const forward_args *args,
+                          __global const float *logit_scale, uint head)
 {
     if ((args->flags & ARG_LOGIT_SCALE) == 0)
         return args->scale;
@@ -225,7 +238,7 @@ float cosine_scale(const forward_args *args, __global const float *logit_scale,
     return x > MAX_LOGIT_SCALE ? 100.0f : exp(x);
 }
 
-float inverse_norm(float sum_of_squares)
+INLINE float inverse_norm(float sum_of_squares)
 {
     return 1.0f / fmax(sqrt(sum_of_squares), NORM_EPSILON);
 }

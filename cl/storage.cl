@@ -14,14 +14,19 @@
 #define DTYPE 0
 #endif
 
+/* Kernels must not call: an argument whose address is passed to a function
+ * that is not inlined lands in slow private memory. */
+#ifndef INLINE
+#define INLINE static inline __attribute__((always_inline))
+#endif
 #define UNROLL_FOR _Pragma("unroll") for
 #define NO_UNROLL_FOR _Pragma("nounroll") for
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
-float load_f32(__global const float *p, ulong i) { return p[i]; }
+INLINE float load_f32(__global const float *p, ulong i) { return p[i]; }
 #define DEFINE_VECTOR_LOAD_F32(n)                                             \
-    JOIN(float, n) JOIN(JOIN(load, n), _f32)(__global const float *p)         \
+    INLINE JOIN(float, n) JOIN(JOIN(load, n), _f32)(__global const float *p)  \
     {                                                                         \
         return JOIN(vload, n)(0, p);                                          \
     }
@@ -29,10 +34,11 @@ float load_f32(__global const float *p, ulong i) { return p[i]; }
 #if DTYPE == 0
 typedef float storage;
 #define SUFFIX _f32
-void store_f32(float x, __global float *p, ulong i) { p[i] = x; }
+INLINE void store_f32(float x, __global float *p, ulong i) { p[i] = x; }
 #define DEFINE_VECTOR_ACCESS(n)                                               \
     DEFINE_VECTOR_LOAD_F32(n)                                                 \
-    void JOIN(JOIN(store, n), _f32)(JOIN(float, n) x, __global float *p)      \
+    INLINE void JOIN(JOIN(store, n), _f32)(JOIN(float, n) x,                  \
+                                           __global float *p)                 \
     {                                                                         \
         JOIN(vstore, n)(x, 0, p);                                             \
     }
@@ -40,18 +46,22 @@ void store_f32(float x, __global float *p, ulong i) { p[i] = x; }
 #elif DTYPE == 1
 typedef half storage;
 #define SUFFIX _fp16
-float load_fp16(__global const half *p, ulong i) { return vload_half(i, p); }
-void store_fp16(float x, __global half *p, ulong i)
+INLINE float load_fp16(__global const half *p, ulong i)
+{
+    return vload_half(i, p);
+}
+INLINE void store_fp16(float x, __global half *p, ulong i)
 {
     vstore_half_rte(x, i, p);
 }
 #define DEFINE_VECTOR_ACCESS(n)                                               \
     DEFINE_VECTOR_LOAD_F32(n)                                                 \
-    JOIN(float, n) JOIN(JOIN(load, n), _fp16)(__global const half *p)         \
+    INLINE JOIN(float, n) JOIN(JOIN(load, n), _fp16)(__global const half *p)  \
     {                                                                         \
         return JOIN(vload_half, n)(0, p);                                     \
     }                                                                         \
-    void JOIN(JOIN(store, n), _fp16)(JOIN(float, n) x, __global half * p)     \
+    INLINE void JOIN(JOIN(store, n), _fp16)(JOIN(float, n) x,                 \
+                                            __global half * p)                \
     {                                                                         \
         JOIN(JOIN(vstore_half, n), _rte)(x, 0, p);                            \
     }
@@ -59,11 +69,11 @@ void store_fp16(float x, __global half *p, ulong i)
 #else
 typedef ushort storage;
 #define SUFFIX _bf16
-float load_bf16(__global const ushort *p, ulong i)
+INLINE float load_bf16(__global const ushort *p, ulong i)
 {
     return as_float((uint)p[i] << 16);
 }
-void store_bf16(float x, __global ushort *p, ulong i)
+INLINE void store_bf16(float x, __global ushort *p, ulong i)
 {
     const uint bits = as_uint(x);
     const uint rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
@@ -71,12 +81,14 @@ void store_bf16(float x, __global ushort *p, ulong i)
 }
 #define DEFINE_VECTOR_ACCESS(n)                                               \
     DEFINE_VECTOR_LOAD_F32(n)                                                 \
-    JOIN(float, n) JOIN(JOIN(load, n), _bf16)(__global const ushort *p)       \
+    INLINE JOIN(float, n)                                                     \
+        JOIN(JOIN(load, n), _bf16)(__global const ushort *p)                  \
     {                                                                         \
         return JOIN(as_float, n)(JOIN(convert_uint, n)(JOIN(vload, n)(0, p))  \
                                  << 16u);                                     \
     }                                                                         \
-    void JOIN(JOIN(store, n), _bf16)(JOIN(float, n) x, __global ushort * p)   \
+    INLINE void JOIN(JOIN(store, n), _bf16)(JOIN(float, n) x,                 \
+                                            __global ushort * p)              \
     {                                                                         \
         const JOIN(uint, n) bits = JOIN(as_uint, n)(x);                       \
         const JOIN(uint, n) rounded = bits + 0x7fffu + ((bits >> 16u) & 1u);  \

@@ -48,19 +48,21 @@ static winattn_status choose_kernel(winattn_plan *plan)
     wa_exclusions exclusions;
     memset(&exclusions, 0, sizeof exclusions);
     winattn_status failure = WINATTN_SUCCESS;
+    const char *first_reason = "";
     for (;;) {
         winattn_status status =
             wa_plan_make(&plan->problem, wa_session_device(plan->session),
                          &exclusions, &plan->plan);
+        if (status != WINATTN_SUCCESS && failure != WINATTN_SUCCESS)
+            return wa_fail(failure, "%s", first_reason);
         if (status != WINATTN_SUCCESS)
-            return failure != WINATTN_SUCCESS ? failure : status;
+            return status;
         const char *extra = plan->problem.build_options;
         const size_t size = sizeof plan->plan.defines + strlen(extra) + 32;
         char *options = malloc(size);
         if (!options)
             return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
-        snprintf(options, size, "-cl-std=CL1.2 %s %s", plan->plan.defines,
-                 extra);
+        snprintf(options, size, "%s %s", plan->plan.defines, extra);
         status = wa_session_kernel(plan->session, plan->plan.kernel, options,
                                    &plan->kernel);
         free(options);
@@ -75,10 +77,12 @@ static winattn_status choose_kernel(winattn_plan *plan)
             plan->kernel = NULL;
         }
         /* the first failure is the best tier's */
-        if (failure == WINATTN_SUCCESS)
+        char *reason = exclusions.reason[plan->plan.tier];
+        snprintf(reason, WA_REASON_SIZE, "%.200s", winattn_last_reason());
+        if (failure == WINATTN_SUCCESS) {
             failure = status;
-        snprintf(exclusions.reason[plan->plan.tier], WA_REASON_SIZE, "%.200s",
-                 winattn_last_reason());
+            first_reason = reason;
+        }
     }
 }
 

@@ -121,19 +121,30 @@ static void query_platform(cl_device_id id, char *text, size_t size)
     free(all);
 }
 
-/* Registers that a work-item can use before the compiler spills or too few
- * work-items stay resident. Read off the vendors' compilers: NVIDIA has 255,
- * AMD 256 (512 with accumulation registers), Intel 128 per SIMD16 lane on the
- * parts with large register files and 64 elsewhere, Arm and Qualcomm 64. */
-static uint32_t registers_of(wa_vendor vendor)
+/* Registers that a work-item can use without spilling, and registers of a
+ * compute unit (of 32 bits). NVIDIA: 255 of 65,536. AMD: 256, of 65,536 on
+ * RDNA and more on CDNA. Intel: 128 registers of 32 bytes to a thread, so 64
+ * for each of 16 lanes, of 131,072 in an Xe core. Others are taken to be
+ * small. */
+static void set_registers(wa_device *device)
 {
-    switch (vendor) {
+    switch (device->vendor) {
     case WA_VENDOR_NVIDIA:
-        return 168;
+        device->registers = 200;
+        device->register_words = 65536;
+        break;
     case WA_VENDOR_AMD:
-        return 128;
+        device->registers = 120;
+        device->register_words = 65536;
+        break;
+    case WA_VENDOR_INTEL:
+        device->registers = 64;
+        device->register_words = 131072;
+        break;
     default:
-        return 64;
+        device->registers = 64;
+        device->register_words = 32768;
+        break;
     }
 }
 
@@ -192,6 +203,8 @@ winattn_status wa_device_query(cl_device_id id, wa_device *device)
         (type & CL_DEVICE_TYPE_CPU) != 0 && (type & CL_DEVICE_TYPE_GPU) == 0;
     if (device->is_cpu)
         device->vendor = WA_VENDOR_OTHER;
+    /* seen in the PTX of driver 580 */
+    device->splits_half_vectors = device->vendor == WA_VENDOR_NVIDIA;
     /* rusticl 22.3 says 32 for kernels that run with 64 and more */
     device->reports_kernel_sizes = strcmp(device->platform, "rusticl") != 0;
 
@@ -224,7 +237,7 @@ winattn_status wa_device_query(cl_device_id id, wa_device *device)
     device->vector_lanes =
         query_uint(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 1);
     device->wave = wave_of(id, device->vendor);
-    device->registers = registers_of(device->vendor);
+    set_registers(device);
     if (device->vendor == WA_VENDOR_NVIDIA)
         device->compute_capability =
             query_uint(id, NV_COMPUTE_CAPABILITY_MAJOR, 0) * 10 +

@@ -37,10 +37,12 @@ typedef struct wa_device {
     /* 32-bit registers of a work-item that a kernel can use without spilling
      * and without emptying the compute unit */
     uint32_t registers;
+    uint32_t register_words;     /* of a compute unit, 32 bits each */
     uint32_t local_bytes;        /* that a kernel can declare */
     uint32_t local_capacity;     /* that the work-groups of a unit share */
     bool local_is_global;        /* local memory is ordinary memory */
     uint32_t compute_capability; /* NVIDIA: 90 is 9.0; else 0 */
+    bool splits_half_vectors;    /* vloada_half8 loads one half at a time */
     bool reports_kernel_sizes;   /* CL_KERNEL_WORK_GROUP_SIZE is right */
 } wa_device;
 

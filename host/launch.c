@@ -135,7 +135,7 @@ static bool allows_wide_access(const wa_problem *problem, const wa_plan *plan,
         return false;
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         const wa_tensor *tensor = &problem->tensor[ids[i]];
-        if (tensor->extent[WA_COLUMN] > 1 && tensor->stride[WA_COLUMN] != 1)
+        if (!wa_tensor_is_adjacent(tensor))
             return false;
         if (plan->access_bytes == 0)
             continue;

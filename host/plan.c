@@ -41,7 +41,7 @@ void wa_append(char *text, size_t size, const char *format, ...)
 
 /* The one place that makes the -D list. Window count, strides, offsets, scale
  * and, for the sliding variant, token counts are kernel arguments and must
- * not appear here. */
+ * not appear here, so that another batch size compiles nothing. */
 static void write_defines(const wa_problem *problem, wa_plan *plan)
 {
     const struct {
@@ -65,6 +65,10 @@ static void write_defines(const wa_problem *problem, wa_plan *plan)
          : problem->mask_dtype == WINATTN_TERM_SAME ? 1u
                                                     : 2u,
          true},
+        {"ADJACENT_KEYS",
+         wa_tensor_is_adjacent(&problem->tensor[WA_BIAS]) &&
+             wa_tensor_is_adjacent(&problem->tensor[WA_MASK]),
+         true},
         {"BLOCK_ROWS", plan->block_rows, true},
         {"BLOCK_KEYS", plan->block_keys, true},
     };
@@ -83,9 +87,10 @@ static void write_defines(const wa_problem *problem, wa_plan *plan)
         wa_append(plan->defines, sizeof plan->defines,
                   "-DTEAM=%u -DTEAMS=%u -DSTAGE_KEYS=%u -DSTAGE_DIMS=%u "
                   "-DSCORE_ROWS=%u -DSCORE_COLS=%u -DOUT_ROWS=%u "
-                  "-DROW_ITEMS=%u",
+                  "-DROW_ITEMS=%u -DHALVES_FROM_BITS=%u",
                   s->team, s->teams, s->stage_keys, s->stage_dims,
-                  s->score_rows, s->score_cols, s->out_rows, s->row_items);
+                  s->score_rows, s->score_cols, s->out_rows, s->row_items,
+                  (uint32_t)plan->halves_from_bits);
     }
 }
 
@@ -113,6 +118,22 @@ static uint32_t units_per_launch(const wa_problem *problem,
     return most < 1e9 ? (uint32_t)most : 1000000000u;
 }
 
+winattn_status wa_plan_finish(const wa_problem *problem,
+                              const wa_device *device, wa_plan *plan)
+{
+    plan->streaming = problem->variant == WINATTN_SLIDING ||
+                      problem->keys > plan->block_keys;
+    plan->row_blocks = wa_ceil_div(problem->queries, plan->block_rows);
+    if ((uint64_t)plan->row_blocks * problem->heads > 1u << 30)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "heads x queries / %u is above 2^30", plan->block_rows);
+    plan->units_per_launch = units_per_launch(problem, device, plan);
+    plan->halves_from_bits =
+        device->splits_half_vectors && problem->dtype == WINATTN_FP16;
+    write_defines(problem, plan);
+    return WINATTN_SUCCESS;
+}
+
 winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
                             const wa_exclusions *exclusions, wa_plan *plan)
 {
@@ -138,19 +159,8 @@ winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
             snprintf(refusal, WA_REASON_SIZE, "%s", exclusions->reason[tier]);
         else if (tiers[tier].make(problem, device, plan))
             plan->tier = tier;
-        if (plan->tier == WINATTN_TIER_AUTO)
-            continue;
-
-        plan->streaming = problem->variant == WINATTN_SLIDING ||
-                          problem->keys > plan->block_keys;
-        plan->row_blocks = wa_ceil_div(problem->queries, plan->block_rows);
-        if ((uint64_t)plan->row_blocks * problem->heads > 1u << 30)
-            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                           "heads x queries / %u is above 2^30",
-                           plan->block_rows);
-        plan->units_per_launch = units_per_launch(problem, device, plan);
-        write_defines(problem, plan);
-        return WINATTN_SUCCESS;
+        if (plan->tier != WINATTN_TIER_AUTO)
+            return wa_plan_finish(problem, device, plan);
     }
     const winattn_tier wanted =
         problem->tier != WINATTN_TIER_AUTO ? problem->tier : order[0];

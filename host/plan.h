@@ -18,8 +18,8 @@ typedef struct wa_cpu_shape {
 } wa_cpu_shape;
 
 typedef struct wa_local_shape {
-    uint32_t team, teams, stage_keys, stage_dims, score_rows, score_cols,
-        out_rows, row_items;
+    uint32_t block_rows, block_keys, team, teams, stage_keys, stage_dims,
+        score_rows, score_cols, out_rows, row_items;
 } wa_local_shape;
 
 typedef struct wa_plan {
@@ -40,6 +40,7 @@ typedef struct wa_plan {
     uint32_t access_elements;  /* of a vector access; 0: element by element */
     uint32_t access_bytes;     /* its alignment; 0: that of an element */
     uint64_t workspace_bytes;
+    bool halves_from_bits; /* works around wa_device.splits_half_vectors */
     char defines[WA_DEFINES_SIZE];
     char reason[WA_REASON_SIZE];
     char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
@@ -67,10 +68,22 @@ bool wa_plan_cpu(const wa_problem *problem, const wa_device *device,
 bool wa_plan_local(const wa_problem *problem, const wa_device *device,
                    wa_plan *plan);
 
-/* Fills plan->local_bytes and the rest from a shape that is already set;
- * false, with a refusal, if the kernel or the device does not allow it. */
+/* Takes one shape of cl/forward_local.cl; false, with a refusal, if the kernel
+ * or the device does not allow it. */
 bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
-                         wa_plan *plan);
+                         const wa_local_shape *shape, wa_plan *plan);
+
+/* Calls visit for every legal shape whose softmax takes block_keys keys at a
+ * time, with the time that the model expects, in cycles for each logit. */
+typedef void wa_shape_visitor(void *data, const wa_local_shape *shape,
+                              double cost);
+void wa_visit_local_shapes(const wa_problem *problem, const wa_device *device,
+                           uint32_t block_keys, wa_shape_visitor *visit,
+                           void *data);
+
+/* Fills in what follows from tier and shape: defines, launch sizes. */
+winattn_status wa_plan_finish(const wa_problem *problem,
+                              const wa_device *device, wa_plan *plan);
 
 /* Helpers of the planners. */
 uint32_t wa_ceil_div(uint32_t a, uint32_t b);

@@ -1,261 +1,358 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Shapes for cl/forward_local.cl: every legal shape is scored with a small
- * model of a compute unit, unless tuning.c knows better. */
+ * Shapes for cl/forward_local.cl. Every legal shape is scored with a small
+ * model of a compute unit, and the cheapest wins.
+ *
+ * The model: a compute unit issues four instructions of 32 work-items a
+ * cycle, and local memory moves 128 bytes a cycle, whoever else reads the same
+ * address. The busier of the two sets the pace; what work-items wait for is
+ * divided by the teams that are resident to work meanwhile. Its constants were
+ * fitted to 500 shapes of nine problems on an H200 (bench/tune.c): the shape
+ * it chose took 1.00 to 1.15 of the best one's time, 1.4 in the sliding
+ * variant. Where that was measured and matters, tuning.c has the better shape.
+ */
 #include <stdio.h>
 #include <string.h>
 
 #include "plan.h"
+#include "tuning.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* Alignment between the kernel's local arrays. */
 #define LOCAL_SLACK 128u
+/* Cycles from the start of a staging to the end of its barrier. */
+#define STAGE_WAIT 2000.0
+/* What teams of one work-group cost each other by sharing barriers. */
+#define TEAMS_COST 0.04
+/* Query rows of a unit at most; of the sliding variant always. */
+#define MOST_ROWS 128u
+#define SLIDING_ROWS 64u
 
-/* As the kernel declares them, in the same order. */
-static uint64_t local_bytes(const wa_problem *problem, const wa_plan *plan)
+/* ---- What a shape follows to ---- */
+
+typedef struct tiling {
+    uint32_t dim_stages, key_stages;
+    uint32_t row_tiles, col_tiles; /* score tiles of a stage */
+    uint32_t out_across, out_tiles;
+    uint32_t q_rows, kv_rows, score_rows;
+    uint32_t key_quads;
+    bool streaming;
+} tiling;
+
+static tiling tiling_of(const wa_problem *problem, const wa_local_shape *s)
 {
-    const wa_local_shape *s = &plan->shape.local;
-    const uint64_t rows = plan->block_rows, keys = plan->block_keys;
+    tiling t;
+    t.dim_stages = wa_ceil_div(problem->head_dim, s->stage_dims);
+    t.key_stages = wa_ceil_div(s->block_keys, s->stage_keys);
+    t.row_tiles = wa_ceil_div(s->block_rows, s->score_rows);
+    t.col_tiles = wa_ceil_div(s->stage_keys, s->score_cols);
+    t.out_across = s->stage_dims / 4;
+    t.out_tiles = wa_ceil_div(s->block_rows, s->out_rows);
+    t.q_rows = t.row_tiles * s->score_rows;
+    t.kv_rows =
+        MAX(t.col_tiles * s->score_cols, wa_ceil_div(s->stage_keys, 4) * 4);
+    t.score_rows = MAX(t.q_rows, t.out_tiles * s->out_rows);
+    t.key_quads = wa_ceil_div(s->block_keys, 4);
+    t.streaming =
+        problem->variant == WINATTN_SLIDING || problem->keys > s->block_keys;
+    return t;
+}
+
+/* As the kernel declares its arrays, in the same order. */
+static uint64_t local_bytes(const wa_problem *problem, const wa_local_shape *s,
+                            const tiling *t)
+{
     const uint64_t pitch = (s->stage_dims / 4) | 1;
-    const uint64_t q_rows =
-        (uint64_t)wa_ceil_div(plan->block_rows, s->score_rows) * s->score_rows;
-    const uint64_t key_rows =
-        (uint64_t)wa_ceil_div(s->stage_keys, s->score_cols) * s->score_cols;
-    const uint64_t value_rows = (uint64_t)wa_ceil_div(s->stage_keys, 4) * 4;
-    const uint64_t quads = q_rows * pitch + MAX(key_rows, value_rows) * pitch +
-                           rows * (((keys + 3) / 4) | 1);
-    uint64_t floats = rows + rows * s->row_items + rows;
+    const uint64_t quads = (t->q_rows + t->kv_rows) * pitch +
+                           (uint64_t)t->score_rows * (t->key_quads | 1);
+    uint64_t floats =
+        2 * (uint64_t)s->block_rows + (uint64_t)s->block_rows * s->row_items;
     if (s->row_items > 1)
-        floats += rows * s->row_items;
+        floats += (uint64_t)s->block_rows * s->row_items;
     if (problem->variant == WINATTN_COSINE)
-        floats += rows + keys;
+        floats += s->block_rows + s->block_keys;
     return s->teams * (quads * 16 + floats * 4);
 }
 
-static bool refuse(wa_plan *plan, const char *why)
+/* Registers of a work-item: the larger of its two tiles, and what addresses
+ * need. Where sums of o live through the score tiles it needs both, and
+ * compilers were seen to take half as much again. */
+static uint32_t registers_of(const wa_local_shape *s, const tiling *t)
 {
-    snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE, "%s", why);
-    return false;
-}
-
-/* Estimate of what a register tile needs next to its sums. */
-static uint32_t registers_of(const wa_problem *problem, const wa_plan *plan)
-{
-    const wa_local_shape *s = &plan->shape.local;
-    const uint32_t kept =
-        plan->block_keys < problem->keys || problem->variant == WINATTN_SLIDING
-            ? wa_ceil_div(problem->head_dim, s->stage_dims)
-            : 1;
+    const uint32_t kept = t->streaming ? t->dim_stages : 1;
     const uint32_t out = s->out_rows * 4 * kept;
     const uint32_t scores =
         s->score_rows * s->score_cols + 4 * s->score_rows + 4;
-    const bool streaming = kept > 1 || problem->variant == WINATTN_SLIDING;
-    /* streaming sums live through the score tiles */
-    const uint32_t tiles = streaming ? scores + out : MAX(scores, out + 20);
-    return tiles + 24;
+    return 24 +
+           (t->streaming ? scores + out + out / 2 : MAX(scores, out + 20));
+}
+
+/* NULL if kernel and device allow the shape, else why not. */
+static const char *refusal(const wa_problem *problem, const wa_device *device,
+                           const wa_local_shape *s)
+{
+    if (s->block_rows == 0 || s->block_keys == 0 || s->team == 0 ||
+        s->teams == 0 || s->stage_keys == 0 || s->stage_dims == 0 ||
+        s->score_rows == 0 || s->score_cols == 0 || s->out_rows == 0 ||
+        s->row_items == 0)
+        return "a size of the shape is 0";
+    if (s->stage_keys > s->block_keys || s->stage_dims % 4 != 0 ||
+        (s->stage_keys % 4 != 0 && s->stage_keys != s->block_keys))
+        return "a stage is no whole number of quads";
+    if ((s->row_items & (s->row_items - 1)) != 0 ||
+        s->team % s->row_items != 0)
+        return "row_items does not divide a team";
+    const tiling t = tiling_of(problem, s);
+    if (t.out_tiles * t.out_across > s->team)
+        return "a team does not cover its rows of o";
+    if (s->stage_dims / 4 > s->team)
+        return "a team does not cover a row";
+    if (s->teams > 1 && problem->variant == WINATTN_SLIDING)
+        return "teams of a work-group would walk different keys";
+    if (s->team * s->teams > device->max_work_group)
+        return "work-groups of the device are too small";
+    if (local_bytes(problem, s, &t) + LOCAL_SLACK > device->local_bytes)
+        return "local memory of the device is too small";
+    return NULL;
 }
 
 bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
-                         wa_plan *plan)
+                         const wa_local_shape *shape, wa_plan *plan)
 {
-    const wa_local_shape *s = &plan->shape.local;
-    const bool whole_keys = s->stage_keys == plan->block_keys;
-    if (s->team == 0 || s->teams == 0 || s->stage_keys == 0 ||
-        s->stage_dims == 0 || s->score_rows == 0 || s->score_cols == 0 ||
-        s->out_rows == 0 || s->row_items == 0 || plan->block_rows == 0 ||
-        plan->block_keys == 0)
-        return refuse(plan, "a size of the shape is 0");
-    if (s->stage_dims % 4 != 0 || (s->stage_keys % 4 != 0 && !whole_keys) ||
-        s->stage_keys > plan->block_keys)
-        return refuse(plan, "a stage does not divide into quads");
-    if ((s->row_items & (s->row_items - 1)) != 0 || s->row_items > s->team ||
-        s->team % s->row_items != 0)
-        return refuse(plan, "row_items does not divide a team");
-    if (wa_ceil_div(plan->block_rows, s->out_rows) * (s->stage_dims / 4) >
-        s->team)
-        return refuse(plan, "a team does not cover its rows of o");
-    if (s->teams > 1 && problem->variant == WINATTN_SLIDING)
-        return refuse(plan, "teams of one group would walk different keys");
-    if (s->team * s->teams > device->max_work_group)
-        return refuse(plan, "work-groups of the device are too small");
-    const uint64_t bytes = local_bytes(problem, plan);
-    if (bytes + LOCAL_SLACK > device->local_bytes)
-        return refuse(plan, "local memory is too small");
+    const char *why = refusal(problem, device, shape);
+    if (why) {
+        snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE, "%s",
+                 why);
+        return false;
+    }
+    const tiling t = tiling_of(problem, shape);
+    const bool half = problem->dtype != WINATTN_FP32;
+    plan->tier = WINATTN_TIER_LOCAL;
     plan->kernel = "forward_local";
-    plan->local_bytes = (uint32_t)bytes;
-    plan->units_per_group = s->teams;
-    plan->work_group = s->team * s->teams;
+    plan->shape.local = *shape;
+    plan->block_rows = shape->block_rows;
+    plan->block_keys = shape->block_keys;
+    plan->local_bytes = (uint32_t)local_bytes(problem, shape, &t);
+    plan->units_per_group = shape->teams;
+    plan->work_group = shape->team * shape->teams;
     /* the kernel's WIDE */
-    plan->access_elements = problem->dtype != WINATTN_FP32 &&
-                                    problem->head_dim % 8 == 0 &&
-                                    s->stage_dims % 8 == 0
-                                ? 8
-                            : problem->head_dim % 4 == 0 ? 4
-                                                         : 0;
-    plan->access_bytes =
-        plan->access_elements * (problem->dtype == WINATTN_FP32 ? 4 : 2);
+    plan->access_elements =
+        half && problem->head_dim % 8 == 0 && shape->stage_dims % 8 == 0 ? 8
+        : problem->head_dim % 4 == 0                                     ? 4
+                                                                         : 0;
+    plan->access_bytes = plan->access_elements * (half ? 2 : 4);
+    plan->refusals[WINATTN_TIER_LOCAL][0] = 0;
     return true;
 }
 
-/* Waves that `items` work-items of a team of `team` take, in rounds. */
+/* ---- The model ---- */
+
+/* Waves that a team needs for `items` pieces of work, one to a work-item. */
 static double waves(uint32_t items, uint32_t team, uint32_t wave)
 {
-    const uint32_t rounds = items / team;
-    return (double)rounds * wa_ceil_div(team, wave) +
+    return (double)(items / team) * wa_ceil_div(team, wave) +
            wa_ceil_div(items % team, wave);
 }
 
-/* Cycles of a compute unit per query row. Costs of one instruction of a wave:
- * an FMA a quarter cycle, a quad from or to local memory four cycles where
- * each work-item takes another one, two where neighbours share it. */
-static double shape_cost(const wa_problem *problem, const wa_device *device,
-                         const wa_plan *plan)
+/* Cycles of a compute unit for each logit. */
+static double cost_of(const wa_problem *problem, const wa_device *device,
+                      const wa_local_shape *s)
 {
-    const wa_local_shape *s = &plan->shape.local;
-    const uint32_t wave = MIN(device->wave ? device->wave : 16, s->team);
-    const double fma = 0.25 * wave / 32.0, quad = 3.0 * wave / 32.0;
-    const uint32_t dim_stages = wa_ceil_div(problem->head_dim, s->stage_dims);
-    const uint32_t key_stages = wa_ceil_div(plan->block_keys, s->stage_keys);
-    const double stage_quads = s->stage_dims / 4;
-    const uint32_t row_tiles = wa_ceil_div(plan->block_rows, s->score_rows);
-    const uint32_t col_tiles = wa_ceil_div(s->stage_keys, s->score_cols);
-    const uint32_t out_tiles =
-        wa_ceil_div(plan->block_rows, s->out_rows) * (s->stage_dims / 4);
-    const double key_quads = wa_ceil_div(plan->block_keys, 4);
+    const tiling t = tiling_of(problem, s);
+    const uint32_t wave = MIN(MAX(device->wave, 1), s->team);
+    const double stages = (double)t.dim_stages * t.key_stages;
+    const double dim_quads = s->stage_dims / 4;
+    const bool cosine = problem->variant == WINATTN_COSINE;
+    const double terms = (problem->bias != WINATTN_BIAS_NONE ? 1.0 : 0.0) +
+                         (problem->mask == WINATTN_MASK_ADDITIVE  ? 1.0
+                          : problem->mask == WINATTN_MASK_REGIONS ? 0.3
+                                                                  : 0.0);
+    /* waves of each kind of work, and quads to or from local memory */
+    const double score_waves = waves(t.row_tiles * t.col_tiles, s->team, wave);
+    const double score_quads =
+        score_waves * stages * dim_quads * (s->score_rows + s->score_cols);
+    const double logits =
+        score_waves * t.key_stages * s->score_rows * s->score_cols;
+    const double out_waves =
+        wa_ceil_div(t.out_tiles * t.out_across, wave) * (double)t.dim_stages;
+    const double out_quads = out_waves * t.key_quads * (4.0 + s->out_rows);
+    const double row_quads =
+        waves(s->block_rows * s->row_items, s->team, wave) *
+        wa_ceil_div(t.key_quads, s->row_items);
+    const double staged_rows =
+        (t.streaming ? 0.0 : t.q_rows) +
+        (t.col_tiles * s->score_cols + wa_ceil_div(s->stage_keys, 4) * 4.0) *
+            t.key_stages;
+    const double staged = staged_rows * t.dim_stages * dim_quads / wave;
+    const double stored = out_waves * s->out_rows;
+    double norms = 0.0;
+    if (cosine)
+        norms = (double)(s->block_rows + s->block_keys) * dim_quads / wave *
+                t.dim_stages;
 
-    const double score_waves =
-        waves(row_tiles * col_tiles, s->team, wave) * key_stages;
-    const double sums = s->score_rows * s->score_cols;
-    double cycles = score_waves * dim_stages *
-                    (stage_quads * ((s->score_rows + s->score_cols) * quad +
-                                    4.0 * sums * fma) +
-                     sums * 2.0);
-    cycles +=
-        wa_ceil_div(out_tiles, wave) * (double)dim_stages *
-        (key_quads * ((4.0 + s->out_rows) * quad + 16.0 * s->out_rows * fma) +
-         s->out_rows * 8.0);
-    cycles += waves(plan->block_rows * s->row_items, s->team, wave) *
-              wa_ceil_div((uint32_t)key_quads, s->row_items) *
-              (4.0 * quad + 24.0 * fma);
-    const double staged =
-        (plan->block_rows + 2.0 * plan->block_keys) * problem->head_dim / 4.0;
-    cycles += staged / wave * (2.0 * quad + 8.0 * fma);
+    const double fma = score_waves * stages * dim_quads * 4.0 * s->score_rows *
+                           s->score_cols +
+                       out_waves * t.key_quads * 16.0 * s->out_rows;
+    const double moved = 4.0 * (score_quads + out_quads + staged + stored +
+                                norms + 3.0 * row_quads) +
+                         logits * (1.5 + 2.5 * terms);
+    const double issued =
+        0.25 * (fma + 1.1 * (score_quads + out_quads) +
+                logits * (2.0 + 3.0 * terms) + 26.0 * row_quads +
+                12.0 * (staged + stored) + 150.0 * wa_ceil_div(s->team, wave));
+    const double per_wave = wave / 32.0;
+    const double busy = MAX(moved, issued) * per_wave;
 
-    /* What a team waits for: memory, barriers, chains of dependent steps. */
-    const double phases = 2.0 + 2.0 * dim_stages * key_stages;
-    const double wait = phases * 700.0 + cycles / wa_ceil_div(s->team, wave);
-    const double by_memory =
-        (double)device->local_capacity / (plan->local_bytes + 1024);
-    const double by_items = 2048.0 / plan->work_group;
-    double resident = MIN(MIN(by_memory, by_items), 16.0);
-    resident = MAX((double)(uint32_t)resident, 1.0) * s->teams;
-    const double time = MAX(cycles, wait / resident) + 0.25 * wait / resident;
-    return time / plan->block_rows /
-           (plan->block_keys < problem->keys ? (double)plan->block_keys
-                                             : problem->keys);
+    const double by_memory = (double)device->local_capacity /
+                             ((double)local_bytes(problem, s, &t) + 1024.0);
+    const double by_registers =
+        (double)device->register_words /
+        ((registers_of(s, &t) + 40.0) * s->team * s->teams);
+    const double by_items = 2048.0 / (s->team * s->teams);
+    const double groups =
+        (uint32_t)MIN(MIN(by_memory, by_registers), MIN(by_items, 16.0));
+    const double resident = MAX(groups, 1.0) * s->teams;
+    const double phases =
+        (t.streaming ? 1.0 : 2.0) + stages * (cosine ? 3.0 : 2.0);
+    const double alone = (4.0 * issued + moved) * per_wave;
+    const double wait =
+        phases * STAGE_WAIT + alone / wa_ceil_div(s->team, wave);
+    double log2_teams = 0.0;
+    for (uint32_t n = s->teams; n > 1; n /= 2)
+        log2_teams += 1.0;
+    return (busy + wait / resident) * (1.0 + TEAMS_COST * log2_teams) /
+           ((double)s->block_rows * s->block_keys);
 }
+
+/* ---- The search ---- */
+
+typedef struct search {
+    const wa_problem *problem;
+    const wa_device *device;
+    wa_shape_visitor *visit;
+    void *data;
+} search;
 
 static const struct {
     uint32_t rows, cols;
-} score_tiles[] = {{8, 8}, {7, 7}, {6, 6}, {4, 8}, {4, 4}, {2, 4}, {1, 4}};
+} score_tiles[] = {{8, 8}, {7, 7}, {6, 6}, {4, 8}, {4, 7},
+                   {4, 6}, {4, 4}, {2, 8}, {2, 4}, {1, 4}};
 #define SCORE_TILES (sizeof score_tiles / sizeof *score_tiles)
 
-static void consider(const wa_problem *problem, const wa_device *device,
-                     const wa_plan *candidate, double *best_cost,
-                     wa_plan *best)
+static void visit_teams(const search *find, wa_local_shape s)
 {
-    wa_plan plan = *candidate;
-    wa_local_shape *s = &plan.shape.local;
-    for (s->team = 32; s->team <= MIN(device->max_work_group, 256);
-         s->team += 32) {
-        const uint32_t across = s->stage_dims / 4;
-        const uint32_t down = s->team / across;
+    const uint32_t most = MIN(find->device->max_work_group, 256);
+    for (s.team = 32; s.team <= most; s.team += 32) {
+        const uint32_t down = s.team / (s.stage_dims / 4);
         if (down == 0)
             continue;
-        s->out_rows = wa_ceil_div(plan.block_rows, down);
-        s->row_items = 1;
-        while (s->row_items * 2 * plan.block_rows <= s->team &&
-               s->team % (s->row_items * 2) == 0)
-            s->row_items *= 2;
-        if (s->out_rows > 16 ||
-            registers_of(problem, &plan) > device->registers)
+        s.out_rows = wa_ceil_div(s.block_rows, down);
+        s.row_items = 1;
+        while (s.row_items * 2 * s.block_rows <= s.team &&
+               s.team % (s.row_items * 2) == 0)
+            s.row_items *= 2;
+        const tiling t = tiling_of(find->problem, &s);
+        if (s.out_rows > 16 || registers_of(&s, &t) > find->device->registers)
             continue;
-        for (s->teams = 1; s->teams <= 8; s->teams *= 2) {
-            if (!wa_plan_local_shape(problem, device, &plan))
+        for (s.teams = 1; s.teams * s.team <= most; s.teams *= 2)
+            if (!refusal(find->problem, find->device, &s))
+                find->visit(find->data, &s,
+                            cost_of(find->problem, find->device, &s));
+    }
+}
+
+/* Channels of a stage: all, or halves of them down to 16; keys likewise. */
+static void visit_stages(const search *find, wa_local_shape s)
+{
+    const uint32_t quads = wa_ceil_div(find->problem->head_dim, 4);
+    for (uint32_t parts = 1; parts == 1 || quads / parts >= 4; parts *= 2) {
+        s.stage_dims = wa_ceil_div(quads, parts) * 4;
+        for (uint32_t split = 1; split <= 8; split *= 2) {
+            s.stage_keys = wa_ceil_div(s.block_keys, split);
+            if (split > 1)
+                s.stage_keys = wa_ceil_div(s.stage_keys, 4) * 4;
+            if (split > 1 && s.stage_keys < 16)
                 break;
-            const double cost = shape_cost(problem, device, &plan);
-            if (*best_cost == 0 || cost < *best_cost) {
-                *best_cost = cost;
-                *best = plan;
-            }
+            visit_teams(find, s);
         }
     }
 }
 
-/* All shapes whose softmax takes `block_keys` keys at once. */
-static void search(const wa_problem *problem, const wa_device *device,
-                   uint32_t block_keys, uint32_t most_rows, double *best_cost,
-                   wa_plan *best)
+void wa_visit_local_shapes(const wa_problem *problem, const wa_device *device,
+                           uint32_t block_keys, wa_shape_visitor *visit,
+                           void *data)
 {
-    wa_plan plan = *best;
-    wa_local_shape *s = &plan.shape.local;
-    const uint32_t all_dims = wa_ceil_div(problem->head_dim, 4) * 4;
-    plan.block_keys = block_keys;
-    for (uint32_t split = 1; split <= most_rows; split++) {
-        plan.block_rows = wa_ceil_div(most_rows, split);
-        if (split > 1 && plan.block_rows == wa_ceil_div(most_rows, split - 1))
+    const search find = {problem, device, visit, data};
+    const uint32_t all =
+        problem->variant == WINATTN_SLIDING ? SLIDING_ROWS : problem->queries;
+    const uint32_t least = MIN(all, 8);
+    wa_local_shape s;
+    memset(&s, 0, sizeof s);
+    s.block_keys = block_keys;
+    for (uint32_t split = wa_ceil_div(all, MOST_ROWS);
+         wa_ceil_div(all, split) >= least; split++) {
+        if (s.block_rows == wa_ceil_div(all, split))
             continue;
-        for (size_t t = 0; t < SCORE_TILES; t++) {
-            s->score_rows = score_tiles[t].rows;
-            s->score_cols = score_tiles[t].cols;
-            for (uint32_t dims = all_dims; dims >= 8 || dims == all_dims;
-                 dims /= 2) {
-                s->stage_dims = wa_ceil_div(dims, 4) * 4;
-                for (uint32_t parts = 1; parts <= block_keys; parts *= 2) {
-                    s->stage_keys =
-                        parts == 1
-                            ? block_keys
-                            : wa_ceil_div(wa_ceil_div(block_keys, parts), 4) *
-                                  4;
-                    if (parts > 1 && s->stage_keys < 16)
-                        break;
-                    consider(problem, device, &plan, best_cost, best);
-                }
-                if (dims < 8)
-                    break;
-            }
+        s.block_rows = wa_ceil_div(all, split);
+        for (size_t i = 0; i < SCORE_TILES; i++) {
+            s.score_rows = score_tiles[i].rows;
+            s.score_cols = score_tiles[i].cols;
+            visit_stages(&find, s);
         }
+        if (s.block_rows == 1)
+            break;
+    }
+}
+
+typedef struct best_shape {
+    double cost; /* 0: none yet */
+    wa_local_shape shape;
+} best_shape;
+
+static void keep_best(void *data, const wa_local_shape *shape, double cost)
+{
+    best_shape *best = data;
+    if (best->cost == 0 || cost < best->cost) {
+        best->cost = cost;
+        best->shape = *shape;
     }
 }
 
 bool wa_plan_local(const wa_problem *problem, const wa_device *device,
                    wa_plan *plan)
 {
-    const bool sliding = problem->variant == WINATTN_SLIDING;
-    /* Token counts of the sliding variant change from call to call. */
-    const uint32_t most_rows = sliding ? 64 : MIN(problem->queries, 128);
-    double cost = 0;
-    if (device->max_work_group < 32)
-        return refuse(plan, "work-groups of the device are below 32");
-    if (!sliding)
-        search(problem, device, problem->keys, most_rows, &cost, plan);
-    const char *kept = "whole attention matrix";
-    if (cost != 0 && plan->block_rows < problem->queries)
-        kept = "whole rows of the attention matrix";
-    if (cost == 0) {
+    const wa_local_shape *tuned = wa_tuned_local_shape(problem, device);
+    if (tuned && wa_plan_local_shape(problem, device, tuned, plan)) {
+        snprintf(plan->reason, sizeof plan->reason,
+                 "measured best on devices of this kind");
+        return true;
+    }
+    best_shape best;
+    memset(&best, 0, sizeof best);
+    if (problem->variant != WINATTN_SLIDING)
+        wa_visit_local_shapes(problem, device, problem->keys, keep_best,
+                              &best);
+    const char *kept = best.shape.block_rows < problem->queries
+                           ? "whole rows of the attention matrix"
+                           : "whole attention matrix";
+    if (best.cost == 0) {
         kept = "streaming softmax";
         for (uint32_t keys = 128; keys >= 16; keys /= 2)
-            search(problem, device, keys, most_rows, &cost, plan);
+            wa_visit_local_shapes(problem, device, keys, keep_best, &best);
     }
-    if (cost == 0)
-        return refuse(plan, "no shape fits local memory, registers and "
-                            "work-group size");
-    plan->refusals[WINATTN_TIER_LOCAL][0] = 0;
+    if (best.cost == 0) {
+        snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE,
+                 "no shape fits %u bytes of local memory, %u registers and "
+                 "work-groups of %u",
+                 device->local_bytes, device->registers,
+                 device->max_work_group);
+        return false;
+    }
     snprintf(plan->reason, sizeof plan->reason,
              "%s in local memory; modelled best of the shapes within %u "
              "bytes, %u registers and work-groups of %u",
              kept, device->local_bytes, device->registers,
              device->max_work_group);
-    return true;
+    return wa_plan_local_shape(problem, device, &best.shape, plan);
 }

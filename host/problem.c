@@ -38,6 +38,12 @@ const char *wa_tensor_name(wa_tensor_id id) { return traits[id].name; }
 bool wa_tensor_is_output(wa_tensor_id id) { return traits[id].output; }
 bool wa_tensor_is_optional(wa_tensor_id id) { return traits[id].optional; }
 
+bool wa_tensor_is_adjacent(const wa_tensor *tensor)
+{
+    return !tensor->used || tensor->extent[WA_COLUMN] <= 1 ||
+           tensor->stride[WA_COLUMN] == 1;
+}
+
 /* a * b + c into *result; false if it does not fit 63 bits. */
 static bool multiply_add(uint64_t a, uint64_t b, uint64_t c, uint64_t *result)
 {
@@ -133,6 +139,13 @@ static winattn_status read_tensor(wa_problem *problem, wa_tensor_id id,
                            "the stride of axis %s of %s is above 2^32",
                            axis_names[axis], name);
     }
+    /* Kernels address the terms inside a plane with 32 bits. */
+    if (id >= WA_BIAS && id <= WA_KEY_REGIONS &&
+        (tensor->extent[WA_ROW] - 1) * tensor->stride[WA_ROW] +
+                (tensor->extent[WA_COLUMN] - 1) * tensor->stride[WA_COLUMN] >
+            INT32_MAX)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "a plane of %s spans more than 2^31 elements", name);
     if (overlaps_itself(tensor))
         return wa_fail(WINATTN_INVALID_LAYOUT,
                        "the strides of %s let elements overlap", name);

@@ -60,6 +60,10 @@ bool wa_tensor_is_output(wa_tensor_id id);
 /* May a call leave it out although the problem uses it? */
 bool wa_tensor_is_optional(wa_tensor_id id);
 
+/* Are neighbours on the last axis neighbours in memory? True for a tensor that
+ * is not used. */
+bool wa_tensor_is_adjacent(const wa_tensor *tensor);
+
 /* Fills *problem or says why not. build_options is not copied. */
 winattn_status wa_problem_read(const winattn_desc *desc, wa_problem *problem);
 

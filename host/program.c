@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "sources.h"
 #include "status.h"
@@ -49,10 +50,22 @@ winattn_status wa_build_kernel_program(cl_context context, cl_device_id device,
                                        const char *name, const char *options,
                                        cl_program *program)
 {
+    /* Subnormal fp32 numbers may become 0, which makes exponentials cheaper.
+     * Options that let the compiler forget infinities and NaNs must not come
+     * here: masks are made of them. */
+    static const char standard[] = "-cl-std=CL1.2 -cl-denorms-are-zero ";
+    const size_t size = sizeof standard + strlen(options);
+    char *all = malloc(size);
+    if (!all)
+        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+    snprintf(all, size, "%s%s", standard, options);
     char file[64];
     snprintf(file, sizeof file, "%s.cl", name);
     const char *const sources[] = {wa_source("args.h"),
                                    wa_source("storage.cl"),
                                    wa_source("problem.cl"), wa_source(file)};
-    return wa_build_program(context, device, 4, sources, options, program);
+    const winattn_status status =
+        wa_build_program(context, device, 4, sources, all, program);
+    free(all);
+    return status;
 }

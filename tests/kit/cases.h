@@ -58,7 +58,8 @@ typedef struct test_case {
 test_case case_default(void);
 
 /* "variant=cosine dtype=fp16 windows=3 ..."; fields not named keep what *c
- * has. False, with the word that is wrong in *bad, unless bad is NULL. */
+ * has, but kv_heads follows heads and keys follows queries. False, with the
+ * word that is wrong in *bad, unless bad is NULL. */
 bool case_parse(const char *text, test_case *c, char bad[64]);
 
 /* The fields that differ from case_default. */

@@ -411,6 +411,7 @@ static winattn_strides strides_of(const tensor_data *t)
 winattn_desc data_desc(const case_buffers *d)
 {
     winattn_desc desc = case_desc(&d->c);
+    desc.build_options = getenv("WINATTN_TEST_BUILD_OPTIONS");
     if (d->c.layout == LAYOUT_CONTIGUOUS)
         return desc;
     desc.q = strides_of(&d->tensor[T_Q]);

@@ -22,6 +22,14 @@ bool oracle_sees(const oracle_problem *p, size_t query, size_t key)
            (p->window_blocks == 0 || there + window > here || key < p->sink);
 }
 
+size_t oracle_seen(const oracle_problem *p, size_t query)
+{
+    size_t seen = 0;
+    for (size_t j = 0; j < p->keys; j++)
+        seen += oracle_sees(p, query, j);
+    return seen;
+}
+
 static double norm(const double *x, size_t n)
 {
     double sum = 0;

@@ -33,4 +33,7 @@ void oracle_forward(const oracle_problem *p, double *o, double *o_size,
 /* What visibility rule of the sliding variant says. */
 bool oracle_sees(const oracle_problem *p, size_t query, size_t key);
 
+/* How many keys a query sees under that rule. */
+size_t oracle_seen(const oracle_problem *p, size_t query);
+
 #endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Times, and the two ceilings that a device's times are held against. */
+#ifndef BENCH_MEASURE_H
+#define BENCH_MEASURE_H
+
+#include <stdbool.h>
+
+#include "winattn.h"
+
+typedef struct bench_device {
+    cl_device_id id;
+    cl_context context;
+    cl_command_queue queue;
+    char platform[128];
+    char name[128];
+    char driver[128];
+    bool is_cpu;
+    cl_uint vector_lanes;
+    cl_ulong memory_bytes;
+    cl_ulong largest_buffer;
+    double copy_bandwidth; /* bytes read + written per second */
+    double fma_rate;       /* fp32 operations per second, an FMA counts 2 */
+} bench_device;
+
+bool bench_device_open(cl_device_id id, bench_device *device);
+void bench_device_close(bench_device *device);
+
+/* Fills in copy_bandwidth and fma_rate; 0 where a measurement failed. */
+void measure_ceilings(bench_device *device);
+
+double now_seconds(void);
+
+/* Enqueues the round-th call of what is timed. */
+typedef winattn_status bench_enqueue(void *data, unsigned round);
+
+/* Median time of one call over batches of pipelined calls that together take
+ * about `budget` seconds; negative if a call failed. */
+double measure_calls(const bench_device *device, bench_enqueue *enqueue,
+                     void *data, double budget);
+
+#endif

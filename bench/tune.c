@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Times the shapes of the tier `local` that the model of plan_local.c likes
+ * best, to check the model and to find rows for tuning.c. A tool of the
+ * library's developers: it calls the rooms behind the public interface.
+ *
+ *   winattn-tune DEVICE COUNT [SHAPE ...] 'CASE' [[SHAPE ...] 'CASE' ...]
+ *
+ * times COUNT shapes of the search for each case. A SHAPE is ten numbers,
+ * block_rows:block_keys:team:teams:stage_keys:stage_dims:score_rows:
+ * score_cols:out_rows:row_items; once some are given, cases that
+ * follow try just these, until the word `search`. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kit/run.h"
+#include "launch.h"
+#include "session.h"
+#include "workload.h"
+
+typedef struct candidate {
+    wa_local_shape shape;
+    double cost;
+} candidate;
+
+typedef struct candidates {
+    candidate *all;
+    size_t count, room;
+} candidates;
+
+static void collect(void *data, const wa_local_shape *shape, double cost)
+{
+    candidates *c = data;
+    if (c->count == c->room) {
+        const size_t room = c->room ? 2 * c->room : 1024;
+        candidate *all = realloc(c->all, room * sizeof *all);
+        if (!all)
+            return;
+        c->all = all;
+        c->room = room;
+    }
+    c->all[c->count].shape = *shape;
+    c->all[c->count++].cost = cost;
+}
+
+static int by_cost(const void *a, const void *b)
+{
+    const double x = ((const candidate *)a)->cost;
+    const double y = ((const candidate *)b)->cost;
+    return (x > y) - (x < y);
+}
+
+typedef struct timed {
+    const workload *w;
+    const wa_problem *problem;
+    const wa_plan *plan;
+    cl_kernel kernel;
+} timed;
+
+static winattn_status enqueue(void *data, unsigned round)
+{
+    const timed *t = data;
+    const winattn_forward f = workload_forward(t->w, round);
+    const wa_buffers buffers = {
+        .tensor = {[WA_Q] = f.q,
+                   [WA_K] = f.k,
+                   [WA_V] = f.v,
+                   [WA_BIAS] = f.bias,
+                   [WA_MASK] = f.mask,
+                   [WA_QUERY_REGIONS] = f.query_regions,
+                   [WA_KEY_REGIONS] = f.key_regions,
+                   [WA_LOGIT_SCALE] = f.logit_scale,
+                   [WA_O] = f.o}};
+    return wa_launch_forward(t->problem, t->plan, t->kernel,
+                             t->w->device->queue, &buffers, 0, NULL, NULL);
+}
+
+/* Keeps shapes that differ enough from better ones to be worth a build. */
+static size_t thin_out(candidates *c, size_t wanted)
+{
+    size_t kept = 0;
+    const size_t step = c->count > wanted * 8 ? c->count / (wanted * 8) : 1;
+    /* half of them the model's best, half spread over the rest */
+    for (size_t i = 0; i < c->count && kept < wanted;
+         i += kept < wanted / 2 ? 1 : step * 2)
+        c->all[kept++] = c->all[i];
+    return kept;
+}
+
+static bool parse_shape(const char *text, wa_local_shape *s)
+{
+    return sscanf(text, "%u:%u:%u:%u:%u:%u:%u:%u:%u:%u", &s->block_rows,
+                  &s->block_keys, &s->team, &s->teams, &s->stage_keys,
+                  &s->stage_dims, &s->score_rows, &s->score_cols, &s->out_rows,
+                  &s->row_items) == 10;
+}
+
+static void tune(const bench_device *device, wa_session *session,
+                 const test_case *c, size_t wanted, const candidates *demanded)
+{
+    workload w;
+    wa_problem problem;
+    candidates found = {NULL, 0, 0};
+    const wa_device *capabilities = wa_session_device(session);
+    char text[256];
+    case_print(c, text, sizeof text);
+    if (!workload_create(device, c, &w)) {
+        printf("%s: out of memory\n", text);
+        return;
+    }
+    if (wa_problem_read(&w.desc, &problem) != WINATTN_SUCCESS) {
+        printf("%s: %s\n", text, winattn_last_reason());
+        workload_release(&w);
+        return;
+    }
+    for (size_t i = 0; i < demanded->count; i++)
+        collect(&found, &demanded->all[i].shape, 0.0);
+    if (demanded->count == 0 && c->variant != WINATTN_SLIDING)
+        wa_visit_local_shapes(&problem, capabilities, problem.keys, collect,
+                              &found);
+    if (c->variant == WINATTN_SLIDING || found.count == 0)
+        for (uint32_t keys = 32; keys <= 128; keys *= 2)
+            wa_visit_local_shapes(&problem, capabilities, keys, collect,
+                                  &found);
+    qsort(found.all, found.count, sizeof *found.all, by_cost);
+    printf("%s: %zu shapes, operations %.3g, bytes %.3g\n", text, found.count,
+           workload_operations(c), workload_bytes(c));
+    if (demanded->count == 0)
+        found.count = thin_out(&found, wanted);
+    for (size_t i = 0; i < found.count; i++) {
+        const wa_local_shape *s = &found.all[i].shape;
+        wa_plan made, *plan = &made;
+        timed t = {&w, &problem, plan, NULL};
+        memset(plan, 0, sizeof *plan);
+        if (!wa_plan_local_shape(&problem, capabilities, s, plan) ||
+            wa_plan_finish(&problem, capabilities, plan) != WINATTN_SUCCESS)
+            continue;
+        char options[2048];
+        const char *extra = getenv("WINATTN_TUNE_OPTIONS");
+        snprintf(options, sizeof options, "%s %s", plan->defines,
+                 extra ? extra : "");
+        const double start = now_seconds();
+        if (wa_session_kernel(session, plan->kernel, options, &t.kernel) !=
+            WINATTN_SUCCESS) {
+            printf("  does not build: %s\n", plan->defines);
+            continue;
+        }
+        const double built = now_seconds() - start;
+        const double time = measure_calls(device, enqueue, &t, 0.05);
+        printf("  %6.1f us copy %.3f fma %.3f err %.1e cost %6.3f "
+               "%u:%u:%u:%u:%u:%u:%u:%u:%u:%u local %u build %.1f s\n",
+               time * 1e6, workload_bytes(c) / time / device->copy_bandwidth,
+               workload_operations(c) / time / device->fma_rate,
+               workload_error(&w, 3), found.all[i].cost, s->block_rows,
+               s->block_keys, s->team, s->teams, s->stage_keys, s->stage_dims,
+               s->score_rows, s->score_cols, s->out_rows, s->row_items,
+               plan->local_bytes, built);
+        {
+            cl_program pr;
+            static char log[65536];
+            log[0] = 0;
+            clGetKernelInfo(t.kernel, CL_KERNEL_PROGRAM, sizeof pr, &pr, NULL);
+            clGetProgramBuildInfo(pr, device->id, CL_PROGRAM_BUILD_LOG,
+                                  sizeof log, log, NULL);
+            char *u = strstr(log, "Used ");
+            if (u) {
+                char *e = strchr(u, '\n');
+                if (e)
+                    *e = 0;
+                printf("      %s\n", u);
+            }
+            const char *dump = getenv("WINATTN_TUNE_DUMP");
+            if (dump) {
+                size_t n;
+                unsigned char *b;
+                clGetProgramInfo(pr, CL_PROGRAM_BINARY_SIZES, sizeof n, &n,
+                                 NULL);
+                b = malloc(n);
+                clGetProgramInfo(pr, CL_PROGRAM_BINARIES, sizeof b, &b, NULL);
+                FILE *f = fopen(dump, "wb");
+                if (f) {
+                    fwrite(b, 1, n, f);
+                    fclose(f);
+                }
+                free(b);
+            }
+        }
+        fflush(stdout);
+        clReleaseKernel(t.kernel);
+    }
+    free(found.all);
+    workload_release(&w);
+}
+
+int main(int count, char **texts)
+{
+    cl_device_id ids[64];
+    char names[64][256];
+    if (count < 4) {
+        fprintf(stderr, "usage: %s DEVICE COUNT 'CASE' ...\n", texts[0]);
+        return 2;
+    }
+    const int devices = device_list(ids, names, 64);
+    int chosen = 0;
+    while (chosen < devices && !strstr(names[chosen], texts[1]))
+        chosen++;
+    bench_device device;
+    if (chosen == devices || !bench_device_open(ids[chosen], &device)) {
+        fprintf(stderr, "no device %s\n", texts[1]);
+        return 2;
+    }
+    measure_ceilings(&device);
+    printf("%s: copy %.1f GB/s, fma %.1f GFLOP/s\n", names[chosen],
+           device.copy_bandwidth * 1e-9, device.fma_rate * 1e-9);
+    wa_session *session;
+    if (wa_session_acquire(device.context, device.id, &session) !=
+        WINATTN_SUCCESS) {
+        fprintf(stderr, "%s\n", winattn_last_reason());
+        return 2;
+    }
+    candidates demanded = {NULL, 0, 0};
+    bool after_case = false;
+    for (int i = 3; i < count; i++) {
+        wa_local_shape shape;
+        if (parse_shape(texts[i], &shape)) {
+            if (after_case)
+                demanded.count = 0;
+            after_case = false;
+            collect(&demanded, &shape, 0.0);
+            continue;
+        }
+        if (strcmp(texts[i], "search") == 0) {
+            demanded.count = 0;
+            continue;
+        }
+        after_case = true;
+        test_case c = case_default();
+        char bad[64];
+        c.tier = WINATTN_TIER_LOCAL;
+        c.lse = 0;
+        if (case_parse(texts[i], &c, bad))
+            tune(&device, session, &c, (size_t)atoi(texts[2]), &demanded);
+        else
+            fprintf(stderr, "unknown: %s\n", bad);
+    }
+    free(demanded.all);
+    wa_session_release(session);
+    bench_device_close(&device);
+    return 0;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The table of measured shapes. A row is worth having where it beats the model
+ * by 3% or more; winattn-tune finds it, and the comment says on what device.
+ */
+#include "tuning.h"
+
+#include <stddef.h>
+
+typedef struct tuned_row {
+    wa_vendor vendor;
+    uint32_t least_capability; /* NVIDIA: 80 is 8.0 */
+    bool sliding;
+    uint32_t queries, keys; /* 0: any, as in the sliding variant */
+    uint32_t head_dim;
+    wa_local_shape shape;
+} tuned_row;
+
+/* Sorted by vendor, capability (highest first), then size. Measured on one
+ * H200, driver 580.159.04, November 2026; other devices from compute
+ * capability 8.0 on share its compute units' balance of arithmetic and local
+ * memory. */
+static const tuned_row rows[] = {
+    {WA_VENDOR_NVIDIA,
+     80,
+     false,
+     49,
+     49,
+     32,
+     {.block_rows = 49,
+      .block_keys = 49,
+      .team = 64,
+      .teams = 1,
+      .stage_keys = 49,
+      .stage_dims = 32,
+      .score_rows = 7,
+      .score_cols = 7,
+      .out_rows = 7,
+      .row_items = 1}},
+    {WA_VENDOR_NVIDIA,
+     80,
+     false,
+     64,
+     64,
+     64,
+     {.block_rows = 64,
+      .block_keys = 64,
+      .team = 128,
+      .teams = 1,
+      .stage_keys = 64,
+      .stage_dims = 64,
+      .score_rows = 4,
+      .score_cols = 8,
+      .out_rows = 8,
+      .row_items = 2}},
+    {WA_VENDOR_NVIDIA,
+     80,
+     false,
+     196,
+     196,
+     32,
+     {.block_rows = 98,
+      .block_keys = 196,
+      .team = 128,
+      .teams = 1,
+      .stage_keys = 100,
+      .stage_dims = 32,
+      .score_rows = 7,
+      .score_cols = 7,
+      .out_rows = 7,
+      .row_items = 1}},
+    {WA_VENDOR_NVIDIA,
+     80,
+     false,
+     256,
+     256,
+     32,
+     {.block_rows = 64,
+      .block_keys = 256,
+      .team = 128,
+      .teams = 1,
+      .stage_keys = 256,
+      .stage_dims = 32,
+      .score_rows = 8,
+      .score_cols = 8,
+      .out_rows = 4,
+      .row_items = 2}},
+    {WA_VENDOR_NVIDIA,
+     80,
+     true,
+     0,
+     0,
+     64,
+     {.block_rows = 64,
+      .block_keys = 128,
+      .team = 128,
+      .teams = 1,
+      .stage_keys = 128,
+      .stage_dims = 64,
+      .score_rows = 8,
+      .score_cols = 8,
+      .out_rows = 8,
+      .row_items = 2}},
+};
+
+const wa_local_shape *wa_tuned_local_shape(const wa_problem *problem,
+                                           const wa_device *device)
+{
+    const bool sliding = problem->variant == WINATTN_SLIDING;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const tuned_row *row = &rows[i];
+        if (row->vendor == device->vendor &&
+            row->least_capability <= device->compute_capability &&
+            row->sliding == sliding && row->head_dim == problem->head_dim &&
+            (row->queries == 0 || row->queries == problem->queries) &&
+            (row->keys == 0 || row->keys == problem->keys))
+            return &row->shape;
+    }
+    return NULL;
+}

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the golden vectors that the oracle is checked against.
+
+    python3 make_golden.py OUTPUT_FOLDER
+
+Everything is computed by PyTorch and torchvision in double precision. Their
+versions go to OUTPUT_FOLDER/versions.txt. The vectors in this folder were made
+with the versions named there.
+"""
+import math
+import pathlib
+import sys
+
+import numpy
+import torch
+import torch.nn.functional as F
+import torchvision
+from torchvision.models.swin_transformer import shifted_window_attention
+
+out = pathlib.Path(sys.argv[1])
+out.mkdir(parents=True, exist_ok=True)
+torch.set_default_dtype(torch.float64)
+
+
+def save(case, name, tensor):
+    array = tensor.detach().cpu().numpy()
+    numpy.save(out / f"{case}_{name}.npy", numpy.ascontiguousarray(array))
+
+
+def windows_of(image, window, shift):
+    """[B, H, W, C] -> [B * windows, tokens, C], after the cyclic shift."""
+    b, h, w, c = image.shape
+    x = torch.roll(image, (-shift[0], -shift[1]), (1, 2))
+    x = x.view(b, h // window[0], window[0], w // window[1], window[1], c)
+    return x.permute(0, 1, 3, 2, 4, 5).reshape(-1, window[0] * window[1], c)
+
+
+def regions_of(size, window, shift):
+    """Region numbers [windows, tokens] of a shifted map (Swin, figure 4)."""
+    def bands(n, win, s):
+        i = torch.arange(n)
+        return torch.where(i < n - win, 0, torch.where(i < n - s, 1, 2))
+    rows = bands(size[0], window[0], shift[0])
+    columns = bands(size[1], window[1], shift[1])
+    ids = (3 * rows[:, None] + columns[None, :])[None, :, :, None]
+    return windows_of(ids, window, (0, 0))[..., 0].to(torch.uint8)
+
+
+def swin(case, cosine, seed):
+    """torchvision's window attention, with an identity projection so that its
+    output is the attention's; height and width of the map differ."""
+    torch.manual_seed(seed)
+    size, window, shift, heads, dim = (14, 21), (7, 7), (3, 3), 2, 8
+    channels = heads * dim
+    tokens = window[0] * window[1]
+    x = torch.randn(2, *size, channels)
+    weight = torch.randn(3 * channels, channels) / math.sqrt(channels)
+    bias = torch.randn(3 * channels)
+    position_bias = torch.randn(1, heads, tokens, tokens)
+    logit_scale = None
+    if cosine:
+        # below, at and above the clamp to ln 100 would need three heads; two
+        # heads take one below and one above
+        logit_scale = torch.tensor([2.3, 5.0]).view(heads, 1, 1)
+    result = shifted_window_attention(
+        x, weight, torch.eye(channels), position_bias, list(window), heads,
+        list(shift), qkv_bias=bias.clone(), proj_bias=torch.zeros(channels),
+        logit_scale=logit_scale, training=False)
+    if cosine:  # torchvision drops the bias of the keys
+        bias = bias.clone()
+        bias[channels:2 * channels] = 0
+    qkv = windows_of(F.linear(x, weight, bias), window, shift)
+    qkv = qkv.view(-1, tokens, 3, heads, dim).permute(2, 0, 3, 1, 4)
+    o = windows_of(result, window, shift).view(-1, tokens, heads, dim)
+    for name, tensor in zip("qkv", qkv):
+        save(case, name, tensor)
+    save(case, "bias", position_bias[0])
+    save(case, "regions", regions_of(size, window, shift))
+    save(case, "o", o.permute(0, 2, 1, 3))
+    if cosine:
+        save(case, "logit_scale", logit_scale.view(heads).float())
+
+
+def sliding(case, queries, keys, block, window, offset, seed, scale):
+    """Plain attention under a block-causal mask."""
+    torch.manual_seed(seed)
+    heads, dim = 2, 16
+    q = torch.randn(1, heads, queries, dim)
+    k = torch.randn(1, heads, keys, dim)
+    v = torch.randn(1, heads, keys, dim)
+    here = (torch.arange(queries) + offset)[:, None] // block
+    there = torch.arange(keys)[None, :] // block
+    seen = (there <= here) & (there > here - window)
+    o = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=scale)
+    logits = scale * q @ k.transpose(-1, -2)
+    lse = torch.logsumexp(logits.masked_fill(~seen, -math.inf), -1)
+    for name, tensor in (("q", q), ("k", k), ("v", v), ("o", o),
+                         ("lse", lse)):
+        save(case, name, tensor)
+    save(case, "shape", torch.tensor([block, window, offset], dtype=torch.int64))
+    save(case, "scale", torch.tensor([scale]))
+
+
+swin("swin_v1", False, 1)
+swin("swin_v2", True, 2)
+sliding("sliding", 75, 75, 16, 2, 0, 3, 0.3)
+sliding("sliding_cache", 20, 75, 16, 3, 55, 4, 0.25)
+(out / "versions.txt").write_text(
+    f"torch {torch.__version__}\ntorchvision {torchvision.__version__}\n"
+    f"numpy {numpy.__version__}\n")
