@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kit/run.h"
+#include "kit/planned.h"
 #include "launch.h"
 #include "session.h"
 #include "workload.h"
@@ -62,16 +62,7 @@ static winattn_status enqueue(void *data, unsigned round)
 {
     const timed *t = data;
     const winattn_forward f = workload_forward(t->w, round);
-    const wa_buffers buffers = {
-        .tensor = {[WA_Q] = f.q,
-                   [WA_K] = f.k,
-                   [WA_V] = f.v,
-                   [WA_BIAS] = f.bias,
-                   [WA_MASK] = f.mask,
-                   [WA_QUERY_REGIONS] = f.query_regions,
-                   [WA_KEY_REGIONS] = f.key_regions,
-                   [WA_LOGIT_SCALE] = f.logit_scale,
-                   [WA_O] = f.o}};
+    const wa_buffers buffers = planned_buffers(&f);
     return wa_launch_forward(t->problem, t->plan, t->kernel,
                              t->w->device->queue, &buffers, 0, NULL, NULL);
 }
@@ -86,14 +77,6 @@ static size_t thin_out(candidates *c, size_t wanted)
          i += kept < wanted / 2 ? 1 : step * 2)
         c->all[kept++] = c->all[i];
     return kept;
-}
-
-static bool parse_shape(const char *text, wa_local_shape *s)
-{
-    return sscanf(text, "%u:%u:%u:%u:%u:%u:%u:%u:%u:%u", &s->block_rows,
-                  &s->block_keys, &s->team, &s->teams, &s->stage_keys,
-                  &s->stage_dims, &s->score_rows, &s->score_cols, &s->out_rows,
-                  &s->row_items) == 10;
 }
 
 static void tune(const bench_device *device, wa_session *session,
@@ -136,56 +119,21 @@ static void tune(const bench_device *device, wa_session *session,
         if (!wa_plan_local_shape(&problem, capabilities, s, plan) ||
             wa_plan_finish(&problem, capabilities, plan) != WINATTN_SUCCESS)
             continue;
-        char options[2048];
-        const char *extra = getenv("WINATTN_TUNE_OPTIONS");
-        snprintf(options, sizeof options, "%s %s", plan->defines,
-                 extra ? extra : "");
         const double start = now_seconds();
-        if (wa_session_kernel(session, plan->kernel, options, &t.kernel) !=
-            WINATTN_SUCCESS) {
+        if (wa_session_kernel(session, plan->kernel, plan->defines,
+                              &t.kernel) != WINATTN_SUCCESS) {
             printf("  does not build: %s\n", plan->defines);
             continue;
         }
         const double built = now_seconds() - start;
         const double time = measure_calls(device, enqueue, &t, 0.05);
-        printf("  %6.1f us copy %.3f fma %.3f err %.1e cost %6.3f "
-               "%u:%u:%u:%u:%u:%u:%u:%u:%u:%u local %u build %.1f s\n",
+        shape_print(s, text, sizeof text);
+        printf("  %7.1f us copy %.3f fma %.3f err %.1e cost %6.3f %s local %u "
+               "build %.1f s\n",
                time * 1e6, workload_bytes(c) / time / device->copy_bandwidth,
                workload_operations(c) / time / device->fma_rate,
-               workload_error(&w, 3), found.all[i].cost, s->block_rows,
-               s->block_keys, s->team, s->teams, s->stage_keys, s->stage_dims,
-               s->score_rows, s->score_cols, s->out_rows, s->row_items,
+               workload_error(&w, 3), found.all[i].cost, text,
                plan->local_bytes, built);
-        {
-            cl_program pr;
-            static char log[65536];
-            log[0] = 0;
-            clGetKernelInfo(t.kernel, CL_KERNEL_PROGRAM, sizeof pr, &pr, NULL);
-            clGetProgramBuildInfo(pr, device->id, CL_PROGRAM_BUILD_LOG,
-                                  sizeof log, log, NULL);
-            char *u = strstr(log, "Used ");
-            if (u) {
-                char *e = strchr(u, '\n');
-                if (e)
-                    *e = 0;
-                printf("      %s\n", u);
-            }
-            const char *dump = getenv("WINATTN_TUNE_DUMP");
-            if (dump) {
-                size_t n;
-                unsigned char *b;
-                clGetProgramInfo(pr, CL_PROGRAM_BINARY_SIZES, sizeof n, &n,
-                                 NULL);
-                b = malloc(n);
-                clGetProgramInfo(pr, CL_PROGRAM_BINARIES, sizeof b, &b, NULL);
-                FILE *f = fopen(dump, "wb");
-                if (f) {
-                    fwrite(b, 1, n, f);
-                    fclose(f);
-                }
-                free(b);
-            }
-        }
         fflush(stdout);
         clReleaseKernel(t.kernel);
     }
@@ -223,7 +171,7 @@ int main(int count, char **texts)
     bool after_case = false;
     for (int i = 3; i < count; i++) {
         wa_local_shape shape;
-        if (parse_shape(texts[i], &shape)) {
+        if (shape_parse(texts[i], &shape)) {
             if (after_case)
                 demanded.count = 0;
             after_case = false;

@@ -136,16 +136,16 @@ INLINE vec load_channels(__global const storage *row, uint stride, int cv)
 
 INLINE void store_channels(vec x, __global storage *row, uint stride, int cv)
 {
-    row += (ulong)(cv * LANES) * stride;
     const int count = min(LANES, HEAD_DIM - cv * LANES);
+    row += (ulong)(cv * LANES) * stride;
     if (stride == 1 && count == LANES) {
         STORE_VECTOR(LANES)(x, row);
-        return;
+    } else {
+        float y[LANES];
+        JOIN(vstore, LANES)(x, 0, y);
+        for (int i = 0; i < count; i++)
+            STORE(y[i], row, (ulong)i * stride);
     }
-    float y[LANES];
-    JOIN(vstore, LANES)(x, 0, y);
-    for (int i = 0; i < count; i++)
-        STORE(y[i], row, (ulong)i * stride);
 }
 
 /* A block of keys, ready for the register tiles. */
@@ -169,7 +169,7 @@ typedef struct row_tile {
     int count;
     float q[TILE_ROWS][CHANNEL_VECS * LANES];
     float q_scale[TILE_ROWS];
-    vec p[TILE_ROWS][KEY_VECS]; /* logits, then their exponentials */
+    float p[TILE_ROWS][BLOCK_KEYS]; /* logits, then their exponentials */
     float max[TILE_ROWS];
     float sum[TILE_ROWS];
     float keep[TILE_ROWS]; /* factor of what earlier blocks summed */
@@ -321,7 +321,7 @@ INLINE void compute_logits(row_tile *tile, const key_block *keys, int jv,
                                (at >= (int)seen.low || at < (int)args->sink));
             }
 #endif
-            tile->p[r][jv + t] = x;
+            JOIN(vstore, LANES)(x, jv + t, tile->p[r]);
         }
     }
 }
@@ -332,16 +332,17 @@ INLINE void exponentiate(row_tile *tile, const float *earlier_max,
                          const float *earlier_sum)
 {
     for (int r = 0; r < TILE_ROWS; r++) {
-        vec maxima = tile->p[r][0];
+        vec maxima = JOIN(vload, LANES)(0, tile->p[r]);
         for (int jv = 1; jv < KEY_VECS; jv++)
-            maxima = fmax(maxima, tile->p[r][jv]);
+            maxima = fmax(maxima, JOIN(vload, LANES)(jv, tile->p[r]));
         tile->max[r] = fmax(lanes_max(maxima), earlier_max[r]);
         /* a row that has seen nothing has no maximum to subtract */
         const float base = tile->max[r] == -INFINITY ? 0.0f : tile->max[r];
         vec sums = (vec)(0.0f);
         for (int jv = 0; jv < KEY_VECS; jv++) {
-            const vec p = exp2_nonpositive((tile->p[r][jv] - base) * LOG2E);
-            tile->p[r][jv] = p;
+            const vec x = JOIN(vload, LANES)(jv, tile->p[r]) - base;
+            const vec p = exp2_nonpositive(x * LOG2E);
+            JOIN(vstore, LANES)(p, jv, tile->p[r]);
             sums += p;
         }
         tile->keep[r] = exp2((earlier_max[r] - base) * LOG2E);
@@ -364,8 +365,8 @@ INLINE void multiply_values(vec sums[TILE_ROWS][V_VECS], const row_tile *tile,
                 if (sees(args, seen, keys->first + j))
                     for (int t = 0; t < OUT_VECS; t++)
                         sums[r][cv + t] =
-                            fma((vec)(((const float *)tile->p[r])[j]),
-                                keys->values[j][cv + t], sums[r][cv + t]);
+                            fma((vec)(tile->p[r][j]), keys->values[j][cv + t],
+                                sums[r][cv + t]);
         }
         return;
     }
@@ -376,7 +377,7 @@ INLINE void multiply_values(vec sums[TILE_ROWS][V_VECS], const row_tile *tile,
             acc[r][t] = sums[r][cv + t];
     NO_UNROLL_FOR (int j = 0; j < keys->count; j++)
         UNROLL_FOR (int r = 0; r < TILE_ROWS; r++) {
-            const vec p = (vec)(((const float *)tile->p[r])[j]);
+            const vec p = (vec)(tile->p[r][j]);
             UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
                 acc[r][t] = fma(p, keys->values[j][cv + t], acc[r][t]);
         }
@@ -409,7 +410,7 @@ INLINE void prefetch_rows(__global const storage *p,
             /* compiled for the processor itself; PoCL's prefetch is empty */
             __builtin_prefetch((const void *)(size_t)line);
 #else
-            prefetch(line, (size_t)1);
+            prefetch((__global const uchar *)line, (size_t)64);
 #endif
         }
 }

@@ -203,6 +203,12 @@ winattn_status wa_device_query(cl_device_id id, wa_device *device)
         (type & CL_DEVICE_TYPE_CPU) != 0 && (type & CL_DEVICE_TYPE_GPU) == 0;
     if (device->is_cpu)
         device->vendor = WA_VENDOR_OTHER;
+    /* PoCL 3.1 gives wrong results and overwrites memory in some kernels that
+     * have barriers and arrays of a work-item; not with -cl-opt-disable, and
+     * the same kernels are right on Oclgrind, rusticl, Intel's runtime and
+     * NVIDIA's driver. */
+    device->miscompiles_barriers =
+        strcmp(device->platform, "Portable Computing Language") == 0;
     /* seen in the PTX of driver 580 */
     device->splits_half_vectors = device->vendor == WA_VENDOR_NVIDIA;
     /* rusticl 22.3 says 32 for kernels that run with 64 and more */

@@ -91,6 +91,8 @@ static void write_defines(const wa_problem *problem, wa_plan *plan)
                   s->team, s->teams, s->stage_keys, s->stage_dims,
                   s->score_rows, s->score_cols, s->out_rows, s->row_items,
                   (uint32_t)plan->halves_from_bits);
+        if (plan->unoptimized)
+            wa_append(plan->defines, sizeof plan->defines, " -cl-opt-disable");
     }
 }
 
@@ -128,6 +130,8 @@ winattn_status wa_plan_finish(const wa_problem *problem,
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                        "heads x queries / %u is above 2^30", plan->block_rows);
     plan->units_per_launch = units_per_launch(problem, device, plan);
+    plan->unoptimized =
+        device->miscompiles_barriers && plan->tier == WINATTN_TIER_LOCAL;
     plan->halves_from_bits =
         device->splits_half_vectors && problem->dtype == WINATTN_FP16;
     write_defines(problem, plan);

@@ -40,8 +40,9 @@ typedef struct wa_plan {
     uint32_t access_elements;  /* of a vector access; 0: element by element */
     uint32_t access_bytes;     /* its alignment; 0: that of an element */
     uint64_t workspace_bytes;
-    bool halves_from_bits; /* works around wa_device.splits_half_vectors */
-    char defines[WA_DEFINES_SIZE];
+    /* answers to wa_device.splits_half_vectors and miscompiles_barriers */
+    bool halves_from_bits, unoptimized;
+    char defines[WA_DEFINES_SIZE]; /* and other build options */
     char reason[WA_REASON_SIZE];
     char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
 } wa_plan;

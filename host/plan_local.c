@@ -25,6 +25,8 @@
 #define STAGE_WAIT 2000.0
 /* What teams of one work-group cost each other by sharing barriers. */
 #define TEAMS_COST 0.04
+/* The streaming kernel unrolls its stages of channels. */
+#define MOST_KEPT_STAGES 4u
 /* Query rows of a unit at most; of the sliding variant always. */
 #define MOST_ROWS 128u
 #define SLIDING_ROWS 64u
@@ -66,8 +68,9 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_local_shape *s,
     const uint64_t pitch = (s->stage_dims / 4) | 1;
     const uint64_t quads = (t->q_rows + t->kv_rows) * pitch +
                            (uint64_t)t->score_rows * (t->key_quads | 1);
-    uint64_t floats =
-        2 * (uint64_t)s->block_rows + (uint64_t)s->block_rows * s->row_items;
+    uint64_t floats = s->block_rows + (uint64_t)s->block_rows * s->row_items;
+    if (t->streaming)
+        floats += s->block_rows;
     if (s->row_items > 1)
         floats += (uint64_t)s->block_rows * s->row_items;
     if (problem->variant == WINATTN_COSINE)
@@ -108,6 +111,8 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "a team does not cover its rows of o";
     if (s->stage_dims / 4 > s->team)
         return "a team does not cover a row";
+    if (t.streaming && t.dim_stages > MOST_KEPT_STAGES)
+        return "a streaming softmax would keep too many stages of channels";
     if (s->teams > 1 && problem->variant == WINATTN_SLIDING)
         return "teams of a work-group would walk different keys";
     if (s->team * s->teams > device->max_work_group)
@@ -243,7 +248,8 @@ static const struct {
 static void visit_teams(const search *find, wa_local_shape s)
 {
     const uint32_t most = MIN(find->device->max_work_group, 256);
-    for (s.team = 32; s.team <= most; s.team += 32) {
+    const uint32_t step = MAX(find->device->wave, 32);
+    for (s.team = step; s.team <= most; s.team += step) {
         const uint32_t down = s.team / (s.stage_dims / 4);
         if (down == 0)
             continue;

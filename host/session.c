@@ -55,6 +55,17 @@ unsigned wa_programs_built(void)
     return count;
 }
 
+/* The device that a sub-device is part of, NULL for a whole one. */
+static cl_device_id parent_of(cl_device_id device)
+{
+    cl_device_id parent = NULL;
+    clGetDeviceInfo(device, CL_DEVICE_PARENT_DEVICE, sizeof parent, &parent,
+                    NULL);
+    return parent;
+}
+
+/* PoCL lists the whole device in a context made of its parts, so a device
+ * also belongs where its parent does. */
 static winattn_status check_context(cl_context context, cl_device_id device)
 {
     size_t bytes = 0;
@@ -72,8 +83,10 @@ static winattn_status check_context(cl_context context, cl_device_id device)
         return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
     error =
         clGetContextInfo(context, CL_CONTEXT_DEVICES, bytes, devices, NULL);
-    for (size_t i = 0; error == CL_SUCCESS && i < bytes / sizeof *devices; i++)
-        found = found || devices[i] == device;
+    for (cl_device_id part = device; error == CL_SUCCESS && part && !found;
+         part = parent_of(part))
+        for (size_t i = 0; i < bytes / sizeof *devices; i++)
+            found = found || devices[i] == part;
     free(devices);
     if (error != CL_SUCCESS)
         return wa_fail_cl(error, "clGetContextInfo");

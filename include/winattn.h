@@ -164,8 +164,12 @@ typedef enum winattn_tier {
  * strides.window + head * strides.head + ..., in elements. All strides 0
  * means contiguous, in the order of the tensor's axes. Else a stride of 0
  * broadcasts an input along that axis; an output must not be broadcast.
- * Strides of axes that a tensor lacks must be 0. The strides of an axis of
- * extent 1 do not matter. row and column must be below 2^32. */
+ * Strides of axes that a tensor lacks must be 0. The stride of an axis of
+ * extent 1 does not matter, except that one other than 0 tells a broadcast
+ * along the other axes from a contiguous tensor. Sorted by size, each stride
+ * must exceed what the smaller ones span, or the tensor overlaps within itself
+ * and is refused. row and column must be below 2^32, and a plane [queries,
+ * keys] of bias or mask must span less than 2^31 elements. */
 typedef struct winattn_strides {
     cl_ulong window;
     cl_ulong head;

@@ -210,7 +210,7 @@ winattn_desc case_desc(const test_case *c)
     desc.first_block = (cl_uint)c->first_block;
     desc.window_blocks = (cl_uint)c->window_blocks;
     desc.sink = (cl_uint)c->sink;
-    desc.sink_in_window = c->sink_in_window ? CL_TRUE : CL_FALSE;
+    desc.sink_in_window = (cl_bool)(c->sink_in_window != 0);
     desc.query_offset = (cl_uint)c->query_offset;
     return desc;
 }

@@ -396,15 +396,20 @@ void data_free(case_buffers *d)
     free(d);
 }
 
-static winattn_strides strides_of(const tensor_data *t)
+/* Strides of the axes that the tensor has, also where their extent is 1: all
+ * strides 0 would mean contiguous. */
+static winattn_strides strides_of(const case_buffers *d, tensor_id id)
 {
+    const tensor_data *t = &d->tensor[id];
+    const bool regions = id == T_QUERY_REGIONS || id == T_KEY_REGIONS;
+    const bool has_head = id != T_MASK && !regions;
     winattn_strides s = {0, 0, 0, 0};
     if (!t->used)
         return s;
-    s.window = t->extent[0] > 1 ? t->stride[0] : 0;
-    s.head = t->extent[1] > 1 ? t->stride[1] : 0;
-    s.row = t->extent[2] > 1 ? t->stride[2] : 0;
-    s.column = t->extent[3] > 1 ? t->stride[3] : 0;
+    s.window = id != T_BIAS ? t->stride[0] : 0;
+    s.head = has_head ? t->stride[1] : 0;
+    s.row = t->stride[2];
+    s.column = id != T_LSE && !regions ? t->stride[3] : 0;
     return s;
 }
 
@@ -414,15 +419,15 @@ winattn_desc data_desc(const case_buffers *d)
     desc.build_options = getenv("WINATTN_TEST_BUILD_OPTIONS");
     if (d->c.layout == LAYOUT_CONTIGUOUS)
         return desc;
-    desc.q = strides_of(&d->tensor[T_Q]);
-    desc.k = strides_of(&d->tensor[T_K]);
-    desc.v = strides_of(&d->tensor[T_V]);
-    desc.o = strides_of(&d->tensor[T_O]);
-    desc.lse = strides_of(&d->tensor[T_LSE]);
-    desc.bias_strides = strides_of(&d->tensor[T_BIAS]);
-    desc.mask_strides = strides_of(&d->tensor[T_MASK]);
-    desc.query_region_strides = strides_of(&d->tensor[T_QUERY_REGIONS]);
-    desc.key_region_strides = strides_of(&d->tensor[T_KEY_REGIONS]);
+    desc.q = strides_of(d, T_Q);
+    desc.k = strides_of(d, T_K);
+    desc.v = strides_of(d, T_V);
+    desc.o = strides_of(d, T_O);
+    desc.lse = strides_of(d, T_LSE);
+    desc.bias_strides = strides_of(d, T_BIAS);
+    desc.mask_strides = strides_of(d, T_MASK);
+    desc.query_region_strides = strides_of(d, T_QUERY_REGIONS);
+    desc.key_region_strides = strides_of(d, T_KEY_REGIONS);
     return desc;
 }
 

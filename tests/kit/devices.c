@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The table of made-up devices. */
+#include "devices.h"
+
+#define KIB 1024u
+#define COMMON                                                                \
+    .has_int64 = true, .compiles = true, .opencl = 300, .address_bits = 64,   \
+    .max_parameter_bytes = 1024, .vector_lanes = 1,                           \
+    .reports_kernel_sizes = true
+#define NVIDIA                                                                \
+    COMMON, .vendor = WA_VENDOR_NVIDIA, .max_work_group = 1024, .wave = 32,   \
+            .registers = 200, .register_words = 65536,                        \
+            .splits_half_vectors = true
+#define AMD                                                                   \
+    COMMON, .vendor = WA_VENDOR_AMD, .max_work_group = 256, .registers = 120, \
+            .local_bytes = 64 * KIB, .local_capacity = 64 * KIB
+#define INTEL                                                                 \
+    COMMON, .vendor = WA_VENDOR_INTEL, .wave = 16, .registers = 64,           \
+            .register_words = 131072
+#define CPU                                                                   \
+    .is_cpu = true, .has_int64 = true, .compiles = true, .opencl = 300,       \
+    .address_bits = 64, .max_parameter_bytes = 1024, .registers = 64,         \
+    .register_words = 32768, .local_is_global = true
+
+const wa_device made_up_devices[] = {
+    {NVIDIA, .name = "RTX 3060", .compute_capability = 86, .compute_units = 28,
+     .clock_mhz = 1777, .local_bytes = 99 * KIB, .local_capacity = 100 * KIB},
+    {NVIDIA, .name = "RTX 4090", .compute_capability = 89,
+     .compute_units = 128, .clock_mhz = 2520, .local_bytes = 99 * KIB,
+     .local_capacity = 100 * KIB},
+    {NVIDIA, .name = "H200", .compute_capability = 90, .compute_units = 132,
+     .clock_mhz = 1980, .local_bytes = 227 * KIB, .local_capacity = 228 * KIB},
+    {AMD, .name = "RX 6800 (gfx1030)", .compute_units = 30, .clock_mhz = 2105,
+     .wave = 32, .register_words = 65536},
+    {AMD, .name = "RX 7900 XTX (gfx1100)", .compute_units = 48,
+     .clock_mhz = 2500, .wave = 32, .register_words = 65536},
+    {AMD, .name = "MI210 (gfx90a)", .compute_units = 104, .clock_mhz = 1700,
+     .wave = 64, .register_words = 65536},
+    {AMD, .name = "MI300X (gfx942)", .compute_units = 304, .clock_mhz = 2100,
+     .wave = 64, .register_words = 65536},
+    {INTEL, .name = "Arc A770", .compute_units = 512, .clock_mhz = 2400,
+     .max_work_group = 1024, .local_bytes = 64 * KIB,
+     .local_capacity = 64 * KIB},
+    {INTEL, .name = "Iris Xe", .compute_units = 96, .clock_mhz = 1350,
+     .max_work_group = 512, .local_bytes = 64 * KIB,
+     .local_capacity = 64 * KIB},
+    {INTEL, .name = "Max 1100 (PVC)", .compute_units = 448, .clock_mhz = 1550,
+     .max_work_group = 1024, .local_bytes = 128 * KIB,
+     .local_capacity = 128 * KIB},
+    {COMMON, .name = "Mali-G78", .vendor = WA_VENDOR_ARM, .compute_units = 24,
+     .clock_mhz = 848, .max_work_group = 256, .wave = 16, .registers = 64,
+     .register_words = 32768, .local_bytes = 32 * KIB,
+     .local_capacity = 32 * KIB, .local_is_global = true},
+    {COMMON, .name = "Adreno 740", .vendor = WA_VENDOR_QUALCOMM,
+     .compute_units = 6, .clock_mhz = 680, .max_work_group = 1024, .wave = 64,
+     .registers = 64, .register_words = 32768, .local_bytes = 32 * KIB,
+     .local_capacity = 32 * KIB},
+    {CPU, .name = "PoCL", .platform = "Portable Computing Language",
+     .compute_units = 8, .clock_mhz = 3000, .max_work_group = 4096, .wave = 8,
+     .vector_lanes = 16, .local_bytes = 1024 * KIB,
+     .local_capacity = 1024 * KIB, .reports_kernel_sizes = true,
+     .miscompiles_barriers = true},
+    {CPU, .name = "llvmpipe", .platform = "rusticl", .compute_units = 8,
+     .max_work_group = 1024, .wave = 32, .vector_lanes = 4,
+     .local_bytes = 32 * KIB, .local_capacity = 32 * KIB},
+};
+const size_t made_up_count = sizeof made_up_devices / sizeof *made_up_devices;

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Devices that nobody here owns, as wa_device_query and the probes would
+ * describe them; from the vendors' documents and public clinfo reports. */
+#ifndef KIT_DEVICES_H
+#define KIT_DEVICES_H
+
+#include <stddef.h>
+
+#include "device.h"
+
+extern const wa_device made_up_devices[];
+extern const size_t made_up_count;
+
+#endif

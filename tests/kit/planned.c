@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * plan -> program -> launch, by hand. */
+#include "planned.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "launch.h"
+#include "session.h"
+#include "status.h"
+
+bool shape_parse(const char *text, wa_local_shape *s)
+{
+    return sscanf(text, "%u:%u:%u:%u:%u:%u:%u:%u:%u:%u", &s->block_rows,
+                  &s->block_keys, &s->team, &s->teams, &s->stage_keys,
+                  &s->stage_dims, &s->score_rows, &s->score_cols, &s->out_rows,
+                  &s->row_items) == 10;
+}
+
+void shape_print(const wa_local_shape *s, char *text, size_t size)
+{
+    snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u:%u:%u:%u", s->block_rows,
+             s->block_keys, s->team, s->teams, s->stage_keys, s->stage_dims,
+             s->score_rows, s->score_cols, s->out_rows, s->row_items);
+}
+
+wa_buffers planned_buffers(const winattn_forward *f)
+{
+    const wa_buffers buffers = {
+        .tensor = {[WA_Q] = f->q,
+                   [WA_K] = f->k,
+                   [WA_V] = f->v,
+                   [WA_BIAS] = f->bias,
+                   [WA_MASK] = f->mask,
+                   [WA_QUERY_REGIONS] = f->query_regions,
+                   [WA_KEY_REGIONS] = f->key_regions,
+                   [WA_LOGIT_SCALE] = f->logit_scale,
+                   [WA_O] = f->o,
+                   [WA_LSE] = f->lse}};
+    return buffers;
+}
+
+static winattn_status make_plan(const wa_problem *problem,
+                                const wa_device *device,
+                                const demanded_plan *demand, wa_plan *plan)
+{
+    static const wa_exclusions none;
+    if (!demand->shape) {
+        WA_TRY(wa_plan_make(problem, device, &none, plan));
+    } else {
+        memset(plan, 0, sizeof *plan);
+        if (!wa_plan_local_shape(problem, device, demand->shape, plan))
+            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s",
+                           plan->refusals[WINATTN_TIER_LOCAL]);
+        WA_TRY(wa_plan_finish(problem, device, plan));
+    }
+    if (demand->units_per_launch)
+        plan->units_per_launch = demand->units_per_launch;
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status launch(const test_device *device, cl_command_queue queue,
+                             const case_buffers *data, const device_buffers *b,
+                             const demanded_plan *demand, wa_session *session,
+                             cl_event *event)
+{
+    const winattn_desc desc = data_desc(data);
+    const winattn_forward forward = buffers_forward(data, b);
+    const wa_buffers buffers = planned_buffers(&forward);
+    wa_problem problem;
+    wa_plan plan;
+    cl_kernel kernel;
+    cl_int error;
+    char options[WA_DEFINES_SIZE + 256];
+    WA_TRY(wa_problem_read(&desc, &problem));
+    WA_TRY(make_plan(&problem, wa_session_device(session), demand, &plan));
+    snprintf(options, sizeof options, "%s %s", plan.defines,
+             problem.build_options);
+    WA_TRY(wa_session_kernel(session, plan.kernel, options, &kernel));
+    cl_event gate = clCreateUserEvent(device->context, &error);
+    winattn_status status = error;
+    if (status == CL_SUCCESS) {
+        status = wa_launch_forward(&problem, &plan, kernel, queue, &buffers, 1,
+                                   &gate, event);
+        clSetUserEventStatus(gate, CL_COMPLETE);
+        clReleaseEvent(gate);
+    }
+    clReleaseKernel(kernel);
+    return status;
+}
+
+bool planned_run(const test_device *device, cl_command_queue queue,
+                 const test_case *c, const demanded_plan *demand,
+                 case_result *result)
+{
+    bool passed = false;
+    cl_event event = NULL;
+    wa_session *session = NULL;
+    device_buffers b;
+    memset(result, 0, sizeof *result);
+    memset(&b, 0, sizeof b);
+    case_buffers *data = data_make(c);
+    if (!data || !buffers_create(device, data, &b)) {
+        snprintf(result->failure, sizeof result->failure, "out of memory");
+        goto cleanup;
+    }
+    winattn_status status =
+        wa_session_acquire(device->context, device->id, &session);
+    if (status == WINATTN_SUCCESS)
+        status = launch(device, queue, data, &b, demand, session, &event);
+    if (status == WINATTN_SUCCESS)
+        status = clWaitForEvents(1, &event);
+    if (status == WINATTN_SUCCESS)
+        passed = buffers_check(device->queue, data, &b, 0, result);
+    else
+        snprintf(result->failure, sizeof result->failure, "%s: %s\n%.200s",
+                 winattn_status_name(status), winattn_last_reason(),
+                 winattn_last_build_log());
+cleanup:
+    if (event)
+        clReleaseEvent(event);
+    if (session)
+        wa_session_release(session);
+    buffers_release(&b);
+    data_free(data);
+    return passed;
+}

@@ -1,0 +1,800 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The public calls on a device: lifetimes, refusals that write nothing,
+ * events, threads, launches cut into pieces. */
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kit/planned.h"
+#include "launch.h"
+#include "session.h"
+#include "status.h"
+
+static test_device device;
+
+static test_case parsed(const char *text)
+{
+    test_case c = case_default();
+    assert_true(case_parse(text, &c, NULL));
+    return c;
+}
+
+/* A case with plan and buffers, ready to enqueue. */
+typedef struct fixture {
+    case_buffers *data;
+    device_buffers buffers;
+    winattn_desc desc;
+    winattn_plan *plan;
+    winattn_forward forward;
+} fixture;
+
+static fixture set_up(const char *text)
+{
+    fixture f;
+    const test_case c = parsed(text);
+    f.data = data_make(&c);
+    assert_non_null(f.data);
+    assert_true(buffers_create(&device, f.data, &f.buffers));
+    f.desc = data_desc(f.data);
+    if (winattn_plan_create(device.context, device.id, &f.desc, &f.plan) !=
+        WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+    f.forward = buffers_forward(f.data, &f.buffers);
+    return f;
+}
+
+static void tear_down(fixture *f)
+{
+    winattn_plan_destroy(f->plan);
+    buffers_release(&f->buffers);
+    data_free(f->data);
+}
+
+static void assert_correct(const fixture *f)
+{
+    case_result result;
+    memset(&result, 0, sizeof result);
+    if (!buffers_check(device.queue, f->data, &f->buffers, 0, &result))
+        fail_msg("%s", result.failure);
+}
+
+/* Not a byte of any buffer differs from what it held before. */
+static void assert_nothing_written(const fixture *f)
+{
+    assert_int_equal(clFinish(device.queue), CL_SUCCESS);
+    for (int i = 0; i < f->data->buffers; i++) {
+        const buffer_image *image = &f->data->buffer[i];
+        unsigned char *bytes = malloc(image->size);
+        assert_non_null(bytes);
+        assert_int_equal(clEnqueueReadBuffer(device.queue, f->buffers.mem[i],
+                                             CL_TRUE, 0, image->size, bytes, 0,
+                                             NULL, NULL),
+                         CL_SUCCESS);
+        assert_memory_equal(bytes, image->bytes, image->size);
+        free(bytes);
+    }
+}
+
+static void assert_status(winattn_status got, winattn_status wanted,
+                          const char *culprit)
+{
+    if (got != wanted || !strstr(winattn_last_reason(), culprit))
+        fail_msg("%s \"%s\" instead of %s and \"%s\"",
+                 winattn_status_name(got), winattn_last_reason(),
+                 winattn_status_name(wanted), culprit);
+}
+
+/* Another device and context than the one under test; NULL if there is none.
+ */
+static cl_context other_context(cl_device_id *id)
+{
+    cl_device_id ids[64];
+    char names[64][256];
+    cl_int error;
+    const int count = device_list(ids, names, 64);
+    for (int i = 0; i < count; i++)
+        if (ids[i] != device.id) {
+            *id = ids[i];
+            cl_context context =
+                clCreateContext(NULL, 1, id, NULL, NULL, &error);
+            if (error == CL_SUCCESS)
+                return context;
+        }
+    return NULL;
+}
+
+/* ---- Plans ---- */
+
+static void create_refuses(void **state)
+{
+    (void)state;
+    const test_case c = parsed("");
+    winattn_desc desc = case_desc(&c);
+    winattn_plan *plan = (winattn_plan *)&desc;
+    assert_status(winattn_plan_create(NULL, device.id, &desc, &plan),
+                  WINATTN_INVALID_ARGUMENT, "context");
+    assert_null(plan);
+    assert_status(winattn_plan_create(device.context, NULL, &desc, &plan),
+                  WINATTN_INVALID_ARGUMENT, "device");
+    assert_status(winattn_plan_create(device.context, device.id, NULL, &plan),
+                  WINATTN_INVALID_ARGUMENT, "desc");
+    assert_status(winattn_plan_create(device.context, device.id, &desc, NULL),
+                  WINATTN_INVALID_ARGUMENT, "plan");
+    desc.head_dim = 1000;
+    assert_status(winattn_plan_create(device.context, device.id, &desc, &plan),
+                  WINATTN_UNSUPPORTED_PROBLEM, "head_dim");
+    assert_null(plan);
+    winattn_plan_destroy(NULL);
+}
+
+static void create_refuses_foreign_device(void **state)
+{
+    (void)state;
+    const test_case c = parsed("");
+    const winattn_desc desc = case_desc(&c);
+    winattn_plan *plan;
+    cl_device_id id;
+    cl_context context = other_context(&id);
+    if (!context)
+        skip();
+    assert_status(winattn_plan_create(device.context, id, &desc, &plan),
+                  WINATTN_INVALID_ARGUMENT, "device");
+    clReleaseContext(context);
+}
+
+static void describes(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "device: ",          "tier: ",        "kernel: ",          "tile: ",
+        "work-group size: ", "local bytes: ", "workspace bytes: ", "reason: "};
+    fixture f = set_up("tier=local");
+    char text[4096], cut[20];
+    size_t needed = 0, size = 99;
+    assert_int_equal(winattn_plan_describe(f.plan, 0, NULL, &needed),
+                     WINATTN_SUCCESS);
+    assert_true(needed > 100 && needed <= sizeof text);
+    assert_int_equal(winattn_plan_describe(f.plan, needed, text, NULL),
+                     WINATTN_SUCCESS);
+    assert_int_equal(strlen(text) + 1, needed);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        if (!strstr(text, lines[i]))
+            fail_msg("no \"%s\" in\n%s", lines[i], text);
+    assert_non_null(strstr(text, "tier: local"));
+    /* why the other tier was not taken */
+    assert_non_null(strstr(text, "tier cpu not taken: "));
+    memset(cut, 'x', sizeof cut);
+    assert_int_equal(winattn_plan_describe(f.plan, 10, cut, &needed),
+                     WINATTN_SUCCESS);
+    assert_int_equal(strlen(cut), 9);
+    assert_int_equal(cut[10], 'x');
+    assert_int_equal(needed, strlen(text) + 1);
+    assert_status(winattn_plan_describe(f.plan, 5, NULL, NULL),
+                  WINATTN_INVALID_ARGUMENT, "text");
+    assert_status(winattn_plan_describe(NULL, 0, NULL, NULL),
+                  WINATTN_INVALID_ARGUMENT, "plan");
+    assert_int_equal(winattn_plan_workspace_size(f.plan, &size),
+                     WINATTN_SUCCESS);
+    assert_int_equal(size, 0);
+    assert_status(winattn_plan_workspace_size(f.plan, NULL),
+                  WINATTN_INVALID_ARGUMENT, "size");
+    assert_status(winattn_plan_workspace_size(NULL, &size),
+                  WINATTN_INVALID_ARGUMENT, "plan");
+    tear_down(&f);
+}
+
+static void local_bytes_are_right(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "tier=local", "tier=local variant=cosine queries=100 dim=80",
+        "tier=local variant=sliding block=20 dim=64"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const test_case c = parsed(cases[i]);
+        const winattn_desc desc = case_desc(&c);
+        static const wa_exclusions none;
+        wa_problem problem;
+        wa_session *session;
+        wa_plan plan;
+        cl_kernel kernel;
+        cl_ulong bytes = 0;
+        assert_int_equal(wa_problem_read(&desc, &problem), WINATTN_SUCCESS);
+        assert_int_equal(
+            wa_session_acquire(device.context, device.id, &session),
+            WINATTN_SUCCESS);
+        const wa_device *capabilities = wa_session_device(session);
+        assert_int_equal(wa_plan_make(&problem, capabilities, &none, &plan),
+                         WINATTN_SUCCESS);
+        assert_int_equal(
+            wa_session_kernel(session, plan.kernel, plan.defines, &kernel),
+            WINATTN_SUCCESS);
+        clGetKernelWorkGroupInfo(kernel, device.id, CL_KERNEL_LOCAL_MEM_SIZE,
+                                 sizeof bytes, &bytes, NULL);
+        /* arrays are aligned; rusticl counts them twice */
+        if (capabilities->reports_kernel_sizes && bytes != 0)
+            assert_in_range(bytes, plan.local_bytes, plan.local_bytes + 512u);
+        clReleaseKernel(kernel);
+        wa_session_release(session);
+    }
+}
+
+static void programs_are_shared(void **state)
+{
+    (void)state;
+    const test_case c = parsed("queries=17 dim=20");
+    winattn_desc desc = case_desc(&c);
+    winattn_plan *plans[3];
+    const unsigned before = wa_programs_built();
+    for (int i = 0; i < 3; i++) {
+        desc.windows = (cl_ulong)(10 * i + 1);
+        desc.scale = 1.0f + (float)i;
+        assert_int_equal(
+            winattn_plan_create(device.context, device.id, &desc, &plans[i]),
+            WINATTN_SUCCESS);
+    }
+    assert_int_equal(wa_programs_built(), before + 1);
+    for (int i = 0; i < 3; i++)
+        winattn_plan_destroy(plans[i]);
+    /* gone with the last plan */
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &desc, &plans[0]),
+        WINATTN_SUCCESS);
+    assert_int_equal(wa_programs_built(), before + 2);
+    winattn_plan_destroy(plans[0]);
+}
+
+static void build_failure(void **state)
+{
+    (void)state;
+    const test_case c = parsed("queries=9");
+    winattn_desc desc = case_desc(&c);
+    winattn_plan *plan;
+    desc.build_options = "-Dforward_args=int";
+    assert_status(winattn_plan_create(device.context, device.id, &desc, &plan),
+                  CL_BUILD_PROGRAM_FAILURE, "clBuildProgram");
+    assert_null(plan);
+    assert_true(strlen(winattn_last_build_log()) > 10);
+    /* the next call that works forgets it */
+    desc.build_options = NULL;
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &desc, &plan),
+        WINATTN_SUCCESS);
+    assert_string_equal(winattn_last_build_log(), "");
+    assert_string_equal(winattn_last_reason(), "");
+    winattn_plan_destroy(plan);
+}
+
+/* The best tier does not build: the next one is taken, and says why. */
+static void falls_back(void **state)
+{
+    (void)state;
+    fixture f = set_up("queries=9");
+    char text[4096];
+    winattn_plan *plan;
+    winattn_plan_describe(f.plan, sizeof text, text, NULL);
+    const bool cpu_first = strstr(text, "tier: cpu") != NULL;
+    f.desc.build_options = cpu_first ? "-Drow_tile=int" : "-Dteam_memory=int";
+    if (winattn_plan_create(device.context, device.id, &f.desc, &plan) !=
+        WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+    winattn_plan_describe(plan, sizeof text, text, NULL);
+    assert_non_null(strstr(text, cpu_first ? "tier: local" : "tier: cpu"));
+    assert_non_null(strstr(text, "CL_BUILD_PROGRAM_FAILURE"));
+    assert_int_equal(
+        winattn_enqueue_forward(plan, device.queue, &f.forward, 0, NULL, NULL),
+        WINATTN_SUCCESS);
+    assert_correct(&f);
+    winattn_plan_destroy(plan);
+    tear_down(&f);
+}
+
+/* ---- Enqueueing ---- */
+
+static void enqueue_refuses(void **state)
+{
+    (void)state;
+    fixture f = set_up("bias=same mask=regions mask_windows=2 dtype=fp16");
+    winattn_forward good = f.forward, bad;
+#define REFUSE(change, status, culprit)                                       \
+    bad = good;                                                               \
+    change;                                                                   \
+    assert_status(                                                            \
+        winattn_enqueue_forward(f.plan, device.queue, &bad, 0, NULL, NULL),   \
+        status, culprit)
+    assert_status(
+        winattn_enqueue_forward(NULL, device.queue, &good, 0, NULL, NULL),
+        WINATTN_INVALID_ARGUMENT, "plan");
+    assert_status(winattn_enqueue_forward(f.plan, NULL, &good, 0, NULL, NULL),
+                  WINATTN_INVALID_ARGUMENT, "queue");
+    assert_status(
+        winattn_enqueue_forward(f.plan, device.queue, NULL, 0, NULL, NULL),
+        WINATTN_INVALID_ARGUMENT, "forward");
+    assert_status(
+        winattn_enqueue_forward(f.plan, device.queue, &good, 1, NULL, NULL),
+        WINATTN_INVALID_ARGUMENT, "wait_list");
+    REFUSE(bad.struct_size = 8, WINATTN_INVALID_ARGUMENT, "struct_size");
+    REFUSE(bad.q.buffer = NULL, WINATTN_INVALID_ARGUMENT, "q is NULL");
+    REFUSE(bad.k.buffer = NULL, WINATTN_INVALID_ARGUMENT, "k is NULL");
+    REFUSE(bad.v.buffer = NULL, WINATTN_INVALID_ARGUMENT, "v is NULL");
+    REFUSE(bad.o.buffer = NULL, WINATTN_INVALID_ARGUMENT, "o is NULL");
+    REFUSE(bad.bias.buffer = NULL, WINATTN_INVALID_ARGUMENT, "bias is NULL");
+    REFUSE(bad.query_regions.buffer = NULL, WINATTN_INVALID_ARGUMENT,
+           "query_regions is NULL");
+    REFUSE(bad.key_regions.buffer = NULL, WINATTN_INVALID_ARGUMENT,
+           "key_regions is NULL");
+    REFUSE(bad.mask = good.bias, WINATTN_INVALID_ARGUMENT,
+           "mask is given, but");
+    REFUSE(bad.logit_scale = good.bias, WINATTN_INVALID_ARGUMENT,
+           "logit_scale is given, but");
+    REFUSE(bad.q.offset += 1, WINATTN_INVALID_LAYOUT, "the offset of q");
+    REFUSE(bad.lse.offset += 2, WINATTN_INVALID_LAYOUT, "the offset of lse");
+    REFUSE(bad.v.offset = (cl_ulong)1 << 40, WINATTN_BUFFER_TOO_SMALL, "v");
+    REFUSE(bad.k.offset = UINT64_MAX - 1, WINATTN_BUFFER_TOO_SMALL, "k");
+    REFUSE(bad.o.offset += 258, WINATTN_BUFFER_TOO_SMALL, "o needs");
+    REFUSE(bad.key_regions.offset += 257, WINATTN_BUFFER_TOO_SMALL,
+           "key_regions");
+#undef REFUSE
+    assert_nothing_written(&f);
+    /* and the same call, unspoilt, works; 256 bytes follow each tensor */
+    good.o.offset += 0;
+    assert_int_equal(
+        winattn_enqueue_forward(f.plan, device.queue, &good, 0, NULL, NULL),
+        WINATTN_SUCCESS);
+    assert_correct(&f);
+    tear_down(&f);
+}
+
+/* Exactly as large as the tensor is large enough; one element less is not. */
+static void exact_buffers(void **state)
+{
+    (void)state;
+    const test_case c = parsed("windows=2 heads=1 queries=5 keys=7 dim=3");
+    const winattn_desc desc = case_desc(&c);
+    const size_t q_bytes = 2 * 5 * 3 * 4, k_bytes = 2 * 7 * 3 * 4;
+    const size_t bytes[4] = {q_bytes, k_bytes, k_bytes, q_bytes};
+    winattn_plan *plan;
+    cl_int error;
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &desc, &plan),
+        WINATTN_SUCCESS);
+    for (int small = -1; small < 4; small++) {
+        winattn_forward f;
+        cl_mem mem[4];
+        winattn_tensor *tensors[4] = {&f.q, &f.k, &f.v, &f.o};
+        memset(&f, 0, sizeof f);
+        f.struct_size = sizeof f;
+        for (int i = 0; i < 4; i++) {
+            mem[i] =
+                clCreateBuffer(device.context, CL_MEM_READ_WRITE,
+                               bytes[i] - (i == small ? 4 : 0), NULL, &error);
+            assert_int_equal(error, CL_SUCCESS);
+            tensors[i]->buffer = mem[i];
+        }
+        assert_int_equal(
+            winattn_enqueue_forward(plan, device.queue, &f, 0, NULL, NULL),
+            small < 0 ? WINATTN_SUCCESS : WINATTN_BUFFER_TOO_SMALL);
+        clFinish(device.queue);
+        for (int i = 0; i < 4; i++)
+            clReleaseMemObject(mem[i]);
+    }
+    winattn_plan_destroy(plan);
+}
+
+static void buffer_kinds(void **state)
+{
+    (void)state;
+    fixture f = set_up("");
+    winattn_forward bad;
+    cl_int error;
+    const size_t size = f.data->buffer[0].size;
+    cl_mem read_only =
+        clCreateBuffer(device.context, CL_MEM_READ_ONLY, size, NULL, &error);
+    cl_mem write_only =
+        clCreateBuffer(device.context, CL_MEM_WRITE_ONLY, size, NULL, &error);
+    bad = f.forward;
+    bad.o.buffer = read_only;
+    assert_status(
+        winattn_enqueue_forward(f.plan, device.queue, &bad, 0, NULL, NULL),
+        WINATTN_INVALID_BUFFER, "o is written");
+    bad = f.forward;
+    bad.k.buffer = write_only;
+    assert_status(
+        winattn_enqueue_forward(f.plan, device.queue, &bad, 0, NULL, NULL),
+        WINATTN_INVALID_BUFFER, "k is read");
+    clReleaseMemObject(read_only);
+    clReleaseMemObject(write_only);
+
+    cl_bool images = CL_FALSE;
+    clGetDeviceInfo(device.id, CL_DEVICE_IMAGE_SUPPORT, sizeof images, &images,
+                    NULL);
+    if (images) {
+        const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
+        cl_image_desc shape;
+        memset(&shape, 0, sizeof shape);
+        shape.image_type = CL_MEM_OBJECT_IMAGE2D;
+        shape.image_width = shape.image_height = 64;
+        cl_mem image = clCreateImage(device.context, CL_MEM_READ_WRITE,
+                                     &format, &shape, NULL, &error);
+        assert_int_equal(error, CL_SUCCESS);
+        bad = f.forward;
+        bad.v.buffer = image;
+        assert_status(
+            winattn_enqueue_forward(f.plan, device.queue, &bad, 0, NULL, NULL),
+            WINATTN_INVALID_BUFFER, "v is no buffer");
+        clReleaseMemObject(image);
+    }
+
+    /* another context on the same device */
+    cl_context context =
+        clCreateContext(NULL, 1, &device.id, NULL, NULL, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    cl_mem foreign =
+        clCreateBuffer(context, CL_MEM_READ_WRITE, size, NULL, &error);
+    cl_command_queue queue =
+        clCreateCommandQueue(context, device.id, 0, &error);
+    bad = f.forward;
+    bad.q.buffer = foreign;
+    assert_status(
+        winattn_enqueue_forward(f.plan, device.queue, &bad, 0, NULL, NULL),
+        WINATTN_INVALID_BUFFER, "q belongs to another context");
+    assert_status(
+        winattn_enqueue_forward(f.plan, queue, &f.forward, 0, NULL, NULL),
+        WINATTN_INVALID_QUEUE, "context");
+    clReleaseCommandQueue(queue);
+    clReleaseMemObject(foreign);
+    clReleaseContext(context);
+    assert_nothing_written(&f);
+    tear_down(&f);
+}
+
+/* A queue of the right context and the wrong device. */
+static void queue_of_other_device(void **state)
+{
+    (void)state;
+    cl_device_id parts[2], both[2];
+    cl_uint count = 0;
+    cl_int error;
+    const cl_device_partition_property one_each[] = {
+        CL_DEVICE_PARTITION_EQUALLY, 1, 0};
+    if (clCreateSubDevices(device.id, one_each, 2, parts, &count) !=
+            CL_SUCCESS ||
+        count < 2)
+        skip();
+    both[0] = parts[0];
+    both[1] = parts[1];
+    cl_context context = clCreateContext(NULL, 2, both, NULL, NULL, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    cl_command_queue queue = clCreateCommandQueue(context, both[1], 0, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    const test_case c = parsed("");
+    const winattn_desc desc = case_desc(&c);
+    winattn_plan *plan;
+    winattn_forward f;
+    memset(&f, 0, sizeof f);
+    f.struct_size = sizeof f;
+    assert_int_equal(winattn_plan_create(context, both[0], &desc, &plan),
+                     WINATTN_SUCCESS);
+    assert_status(winattn_enqueue_forward(plan, queue, &f, 0, NULL, NULL),
+                  WINATTN_INVALID_QUEUE, "device");
+    winattn_plan_destroy(plan);
+    clReleaseCommandQueue(queue);
+    clReleaseContext(context);
+    clReleaseDevice(parts[0]);
+    clReleaseDevice(parts[1]);
+}
+
+/* The check of plans that need workspace, which no forward kernel does. */
+static void workspace_check(void **state)
+{
+    (void)state;
+    fixture f = set_up("");
+    const test_case c = f.data->c;
+    const winattn_desc desc = case_desc(&c);
+    wa_problem problem;
+    wa_plan plan;
+    wa_buffers buffers;
+    cl_int error;
+    memset(&plan, 0, sizeof plan);
+    memset(&buffers, 0, sizeof buffers);
+    plan.workspace_bytes = 1024;
+    assert_int_equal(wa_problem_read(&desc, &problem), WINATTN_SUCCESS);
+    buffers.tensor[WA_Q] = f.forward.q;
+    buffers.tensor[WA_K] = f.forward.k;
+    buffers.tensor[WA_V] = f.forward.v;
+    buffers.tensor[WA_O] = f.forward.o;
+    assert_status(wa_check_buffers(&problem, &plan, device.context, &buffers),
+                  WINATTN_INVALID_ARGUMENT, "workspace is NULL");
+    buffers.workspace.buffer =
+        clCreateBuffer(device.context, CL_MEM_READ_WRITE, 1024, NULL, &error);
+    assert_int_equal(
+        wa_check_buffers(&problem, &plan, device.context, &buffers),
+        WINATTN_SUCCESS);
+    buffers.workspace.offset = 16;
+    assert_status(wa_check_buffers(&problem, &plan, device.context, &buffers),
+                  WINATTN_WORKSPACE_TOO_SMALL, "workspace needs 1024 bytes");
+    clReleaseMemObject(buffers.workspace.buffer);
+    tear_down(&f);
+}
+
+static void no_windows(void **state)
+{
+    (void)state;
+    const test_case c = parsed("windows=0");
+    const winattn_desc desc = case_desc(&c);
+    winattn_plan *plan;
+    winattn_forward f;
+    cl_event event = NULL, gate;
+    cl_int error, done = CL_QUEUED;
+    memset(&f, 0, sizeof f);
+    f.struct_size = sizeof f; /* no buffers at all */
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &desc, &plan),
+        WINATTN_SUCCESS);
+    assert_int_equal(
+        winattn_enqueue_forward(plan, device.queue, &f, 0, NULL, NULL),
+        WINATTN_SUCCESS);
+    /* its event still waits for what it was told to wait for */
+    gate = clCreateUserEvent(device.context, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    assert_int_equal(
+        winattn_enqueue_forward(plan, device.queue, &f, 1, &gate, &event),
+        WINATTN_SUCCESS);
+    clFlush(device.queue);
+    clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof done,
+                   &done, NULL);
+    assert_int_not_equal(done, CL_COMPLETE);
+    clSetUserEventStatus(gate, CL_COMPLETE);
+    assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
+    clReleaseEvent(event);
+    clReleaseEvent(gate);
+    winattn_plan_destroy(plan);
+}
+
+/* A plan may go while its call is on the way. */
+static void destroy_early(void **state)
+{
+    (void)state;
+    fixture f = set_up("windows=20 heads=3");
+    assert_int_equal(winattn_enqueue_forward(f.plan, device.queue, &f.forward,
+                                             0, NULL, NULL),
+                     WINATTN_SUCCESS);
+    winattn_plan_destroy(f.plan);
+    f.plan = NULL;
+    assert_correct(&f);
+    tear_down(&f);
+}
+
+/* A forward pass in launches of so many units. */
+static void run_in_pieces(const char *text, uint32_t units,
+                          cl_command_queue queue)
+{
+    const test_case c = parsed(text);
+    const demanded_plan demand = {NULL, units};
+    case_result result;
+    if (!planned_run(&device, queue, &c, &demand, &result))
+        fail_msg("%s in launches of %u: %s", text, units, result.failure);
+}
+
+static void pieces(void **state)
+{
+    (void)state;
+    static const char *const tiers[] = {"cpu", "local"};
+    for (int t = 0; t < 2; t++)
+        for (uint32_t units = 1; units < 40; units = units * 2 + 1) {
+            char text[128];
+            /* the mask follows the caller's window index */
+            snprintf(text, sizeof text,
+                     "tier=%s windows=5 heads=3 queries=20 bias=same "
+                     "mask=same mask_windows=3",
+                     tiers[t]);
+            run_in_pieces(text, units, device.queue);
+            if (device.unordered)
+                run_in_pieces(text, units, device.unordered);
+            snprintf(text, sizeof text,
+                     "tier=%s variant=sliding windows=2 queries=300 block=50 "
+                     "window_blocks=2",
+                     tiers[t]);
+            run_in_pieces(text, units, device.queue);
+        }
+}
+
+static void unordered_queue(void **state)
+{
+    (void)state;
+    if (!device.unordered)
+        skip();
+    fixture f = set_up("windows=9 mask=same mask_windows=2");
+    cl_int error;
+    cl_event event = NULL;
+    cl_event gate = clCreateUserEvent(device.context, &error);
+    assert_int_equal(winattn_enqueue_forward(f.plan, device.unordered,
+                                             &f.forward, 1, &gate, &event),
+                     WINATTN_SUCCESS);
+    clFlush(device.unordered);
+    assert_nothing_written(&f); /* it waits */
+    clSetUserEventStatus(gate, CL_COMPLETE);
+    assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
+    assert_correct(&f);
+    clReleaseEvent(event);
+    clReleaseEvent(gate);
+    tear_down(&f);
+}
+
+/* ---- Threads ---- */
+
+typedef struct worker {
+    pthread_t thread;
+    const winattn_plan *plan;
+    int seed;
+    const char *failure; /* NULL: none */
+    char text[512];
+} worker;
+
+/* Its own buffers and queue, the plan shared; no cmocka in here. */
+static void *use_plan(void *argument)
+{
+    worker *w = argument;
+    test_case c = case_default();
+    cl_int error;
+    case_parse("windows=6 heads=2 queries=30 keys=30 bias=same", &c, NULL);
+    cl_command_queue queue =
+        clCreateCommandQueue(device.context, device.id, 0, &error);
+    for (int round = 0; round < 25 && !w->failure; round++) {
+        device_buffers b;
+        case_result result;
+        c.seed = w->seed + round;
+        case_buffers *data = data_make(&c);
+        if (!data || !buffers_create(&device, data, &b)) {
+            w->failure = "out of memory";
+            break;
+        }
+        const winattn_forward f = buffers_forward(data, &b);
+        memset(&result, 0, sizeof result);
+        if (winattn_enqueue_forward(w->plan, queue, &f, 0, NULL, NULL) !=
+            WINATTN_SUCCESS)
+            w->failure = "enqueue failed";
+        else if (!buffers_check(queue, data, &b, 0, &result)) {
+            memcpy(w->text, result.failure, sizeof w->text);
+            w->failure = w->text;
+        }
+        buffers_release(&b);
+        data_free(data);
+    }
+    clReleaseCommandQueue(queue);
+    return NULL;
+}
+
+static void *make_plans(void *argument)
+{
+    worker *w = argument;
+    for (int round = 0; round < 6 && !w->failure; round++) {
+        test_case c = case_default();
+        winattn_plan *plan;
+        c.queries = c.keys = 3 + round % 3;
+        c.dim = 4;
+        const winattn_desc desc = case_desc(&c);
+        if (winattn_plan_create(device.context, device.id, &desc, &plan) !=
+            WINATTN_SUCCESS)
+            w->failure = "creation failed";
+        else
+            winattn_plan_destroy(plan);
+        /* reasons belong to threads */
+        c.dim = 300 + w->seed;
+        const winattn_desc wrong = case_desc(&c);
+        char number[16];
+        snprintf(number, sizeof number, "%d", 300 + w->seed);
+        if (winattn_plan_create(device.context, device.id, &wrong, &plan) ==
+                WINATTN_SUCCESS ||
+            !strstr(winattn_last_reason(), number))
+            w->failure = "another thread's reason";
+    }
+    return NULL;
+}
+
+static void run_threads(void *(*work)(void *), const winattn_plan *plan)
+{
+    worker workers[4];
+    memset(workers, 0, sizeof workers);
+    for (int i = 0; i < 4; i++) {
+        workers[i].plan = plan;
+        workers[i].seed = 100 * i;
+        assert_int_equal(
+            pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < 4; i++)
+        pthread_join(workers[i].thread, NULL);
+    for (int i = 0; i < 4; i++)
+        if (workers[i].failure)
+            fail_msg("thread %d: %s", i, workers[i].failure);
+}
+
+static void threads_share_a_plan(void **state)
+{
+    (void)state;
+    static const char *const tiers[] = {"cpu", "local"};
+    for (int t = 0; t < 2; t++) {
+        char text[128];
+        snprintf(text, sizeof text,
+                 "tier=%s windows=6 heads=2 queries=30 keys=30 bias=same",
+                 tiers[t]);
+        fixture f = set_up(text);
+        run_threads(use_plan, f.plan);
+        tear_down(&f);
+    }
+}
+
+static void threads_make_plans(void **state)
+{
+    (void)state;
+    run_threads(make_plans, NULL);
+}
+
+/* The same call twice gives the same bits. */
+static void repeatable(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "tier=cpu windows=30 bias=same", "tier=local windows=30 bias=same",
+        "tier=local variant=sliding queries=400 block=50"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fixture f = set_up(cases[i]);
+        const int o = f.data->tensor[T_O].buffer;
+        const size_t size = f.data->buffer[o].size;
+        unsigned char *first = malloc(size), *again = malloc(size);
+        for (int round = 0; round < 5; round++) {
+            assert_int_equal(winattn_enqueue_forward(f.plan, device.queue,
+                                                     &f.forward, 0, NULL,
+                                                     NULL),
+                             WINATTN_SUCCESS);
+            clEnqueueReadBuffer(device.queue, f.buffers.mem[o], CL_TRUE, 0,
+                                size, round ? again : first, 0, NULL, NULL);
+            if (round)
+                assert_memory_equal(again, first, size);
+        }
+        free(first);
+        free(again);
+        tear_down(&f);
+    }
+}
+
+int main(void)
+{
+    char reason[256];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(create_refuses),
+        cmocka_unit_test(create_refuses_foreign_device),
+        cmocka_unit_test(describes),
+        cmocka_unit_test(local_bytes_are_right),
+        cmocka_unit_test(programs_are_shared),
+        cmocka_unit_test(build_failure),
+        cmocka_unit_test(falls_back),
+        cmocka_unit_test(enqueue_refuses),
+        cmocka_unit_test(exact_buffers),
+        cmocka_unit_test(buffer_kinds),
+        cmocka_unit_test(queue_of_other_device),
+        cmocka_unit_test(workspace_check),
+        cmocka_unit_test(no_windows),
+        cmocka_unit_test(destroy_early),
+        cmocka_unit_test(pieces),
+        cmocka_unit_test(unordered_queue),
+        cmocka_unit_test(threads_share_a_plan),
+        cmocka_unit_test(threads_make_plans),
+        cmocka_unit_test(repeatable),
+    };
+    if (!device_open(&device, reason)) {
+        fprintf(stderr, "%s\n", reason);
+        return 1;
+    }
+    printf("device: %s\n", device.name);
+    const int failures = cmocka_run_group_tests(tests, NULL, NULL);
+    device_close(&device);
+    return failures;
+}

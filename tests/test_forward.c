@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The forward pass against the oracle: a table of cases for every tier and
+ * dtype, the shapes that people run, and seeded random cases. A failure prints
+ * the case; `check 'CASE'` replays it.
+ *
+ *   test_forward table TIER
+ *   test_forward workloads TIER
+ *   test_forward random TIER FIRST_SEED COUNT */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kit/run.h"
+#include "kit/workloads.h"
+
+static const char *const table[] = {
+    /* odd sizes */
+    "queries=1 keys=1 dim=1",
+    "queries=3 keys=3 dim=3",
+    "queries=10 keys=10 dim=10 bias=same",
+    "queries=24 keys=30 dim=24 bias=fp32",
+    "queries=30 keys=24 dim=30 mask=same mask_windows=2",
+    "queries=49 keys=49 dim=49 bias=same mask=regions mask_windows=2",
+    "queries=80 keys=80 dim=80",
+    "queries=100 keys=1 dim=100",
+    "queries=1 keys=100 dim=10 bias=fp32",
+    "queries=64 keys=256 dim=32 bias=same",
+    "windows=1 heads=1 queries=256 dim=256",
+    "windows=1 heads=1 queries=576 dim=32 bias=fp32",
+    "windows=1 heads=1 queries=17 keys=900 dim=64 mask=fp32 mask_windows=1",
+    /* options */
+    "scale=-1.5 bias=same",
+    "scale=0.01 lse=0",
+    "heads=6 kv_heads=2 bias=fp32",
+    "heads=5 kv_heads=1 variant=cosine logit_scale=1",
+    "windows=7 bias=same mask=same mask_windows=3",
+    "windows=7 bias=fp32 mask=fp32 mask_windows=3",
+    "windows=7 bias=fp32 mask=regions mask_windows=7",
+    "mask=regions mask_windows=1 region_value=0",
+    "mask=regions mask_windows=1 region_value=-inf",
+    "mask=regions mask_windows=1 region_value=2.5",
+    "windows=40000 heads=1 queries=4 dim=4 bias=same mask=regions "
+    "mask_windows=999",
+    /* what rows hold */
+    "mask=same mask_windows=2 data=masked",
+    "bias=same mask=fp32 mask_windows=2 data=masked",
+    "variant=cosine logit_scale=2 mask=same mask_windows=1 data=masked",
+    "mask=fp32 mask_windows=2 data=lowest bias=fp32",
+    "mask=same mask_windows=2 data=lowest",
+    "windows=3 bias=fp32 data=nan",
+    "windows=3 variant=cosine logit_scale=1 bias=same data=nan",
+    /* cosine */
+    "variant=cosine",
+    "variant=cosine logit_scale=2.3 bias=same mask=regions mask_windows=2",
+    "variant=cosine logit_scale=4.60517",
+    "variant=cosine logit_scale=4.6051702 bias=fp32",
+    "variant=cosine logit_scale=7 bias=fp32",
+    "variant=cosine logit_scale=-3 dim=10",
+    "variant=cosine scale=9 queries=30 keys=64 dim=100",
+    "variant=cosine logit_scale=3 data=tiny",
+    "variant=cosine logit_scale=3 data=huge",
+    "variant=cosine logit_scale=3 data=zero",
+    "variant=cosine logit_scale=1 windows=1 heads=1 queries=300 dim=200",
+    /* layouts */
+    "layout=tokens bias=same mask=same mask_windows=2",
+    "layout=packed bias=fp32",
+    "layout=packed variant=cosine logit_scale=1 dim=24",
+    "layout=interleaved",
+    "layout=interleaved variant=sliding queries=70 block=16 dim=64",
+    "layout=padded bias=same mask=same mask_windows=2",
+    "layout=padded bias=fp32 mask=regions mask_windows=2 dim=10",
+    "layout=aligned bias=fp32",
+    "layout=strided bias=same mask=same mask_windows=2 queries=20 keys=30",
+    "layout=strided bias=fp32 mask=regions mask_windows=2 dim=30",
+    "layout=broadcast bias=same mask=same mask_windows=2 windows=3",
+    /* sliding */
+    "variant=sliding queries=100 block=16",
+    "variant=sliding queries=200 block=64 window_blocks=2 dim=64",
+    "variant=sliding queries=100 keys=300 block=30 first_block=7 "
+    "window_blocks=3 sink=20 query_offset=200",
+    "variant=sliding queries=100 keys=300 block=30 first_block=7 "
+    "window_blocks=4 sink=20 sink_in_window=1 query_offset=150",
+    "variant=sliding queries=70 block=1 window_blocks=10 sink=3 dim=128",
+    "variant=sliding queries=300 block=100 heads=4 kv_heads=2",
+    "variant=sliding queries=300 keys=100 block=20 window_blocks=2",
+    "variant=sliding queries=150 keys=20 block=40 first_block=100",
+    "variant=sliding queries=5 keys=700 block=13 window_blocks=50 "
+    "query_offset=690 dim=30",
+    "variant=sliding queries=300 block=100 data=nan window_blocks=1",
+    "variant=sliding queries=300 block=7 data=nan window_blocks=2 dim=80",
+    "variant=sliding queries=65 block=9 data=nan sink=4 window_blocks=1",
+    "variant=sliding queries=40 block=8 layout=strided dim=20",
+    "variant=sliding windows=1 heads=1 queries=90 block=32 dim=256",
+    "variant=sliding windows=1 heads=1 queries=90 block=32 dim=200 "
+    "layout=padded",
+};
+#define ROWS (sizeof table / sizeof *table)
+
+static test_device device;
+static const char *part;
+static int tier, first_seed, seed_count;
+
+static void run(const test_case *c)
+{
+    char text[512];
+    case_result result;
+    if (case_run(&device, device.queue, c, 300, &result))
+        return;
+    case_print(c, text, sizeof text);
+    fail_msg("check '%s'\n%s", text, result.failure);
+}
+
+static void run_table(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ROWS; i++)
+        for (int dtype = 0; dtype <= WINATTN_BF16; dtype++) {
+            test_case c = case_default();
+            char bad[64];
+            if (!case_parse(table[i], &c, bad))
+                fail_msg("%s in \"%s\"", bad, table[i]);
+            c.tier = tier;
+            c.dtype = dtype;
+            c.seed = (int)i + 1;
+            run(&c);
+        }
+}
+
+/* A few windows each, and the sliding ones shorter. */
+static void run_workloads(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < workload_count; i++) {
+        test_case c = case_default();
+        assert_true(case_parse(workload_rows[i].text, &c, NULL));
+        c.tier = tier;
+        c.dtype = (int)i % 3;
+        c.windows = c.windows > 3 ? 3 : c.windows;
+        c.heads = c.kv_heads = 1;
+        if (c.mask_windows > 2)
+            c.mask_windows = 2;
+        if (c.variant == WINATTN_SLIDING) {
+            const int shrink = 64;
+            c.queries = c.queries / shrink + 1;
+            c.keys = c.keys / shrink + 1;
+            c.query_offset /= shrink;
+            c.block = c.block / shrink + 1;
+        }
+        run(&c);
+    }
+}
+
+static int one_of(random_state *r, const int *list, int count)
+{
+    return list[random_int(r, 0, count - 1)];
+}
+
+static test_case random_case(int seed)
+{
+    static const int sizes[] = {1, 3, 10, 24, 30, 49, 64, 80, 100, 144, 256};
+    static const int dims[] = {1, 3, 8, 10, 16, 24, 30, 32, 49, 64, 80, 128};
+    random_state r = random_seeded((unsigned long long)seed);
+    test_case c = case_default();
+    c.seed = seed;
+    c.tier = tier;
+    c.variant = random_int(&r, 0, 2);
+    c.dtype = random_int(&r, 0, 2);
+    c.windows = random_int(&r, 1, 5);
+    c.kv_heads = random_int(&r, 1, 3);
+    c.heads = c.kv_heads * random_int(&r, 1, 3);
+    c.queries =
+        random_int(&r, 0, 1) ? one_of(&r, sizes, 11) : random_int(&r, 1, 200);
+    c.keys = random_int(&r, 0, 2) ? c.queries : random_int(&r, 1, 300);
+    c.dim =
+        random_int(&r, 0, 2) ? one_of(&r, dims, 12) : random_int(&r, 1, 256);
+    c.layout = random_int(&r, 0, LAYOUT_BROADCAST);
+    c.lse = random_int(&r, 0, 3) != 0;
+    c.scale = random_int(&r, 0, 1) ? 0.0 : random_normal(&r);
+    if (c.variant == WINATTN_SLIDING) {
+        c.block = random_int(&r, 1, 90);
+        c.first_block = random_int(&r, 0, 1) ? random_int(&r, 1, 90) : 0;
+        c.window_blocks = random_int(&r, 0, 4);
+        c.query_offset = random_int(&r, 0, 1) ? random_int(&r, 0, 200) : 0;
+        c.sink = random_int(&r, 0, 1) ? random_int(&r, 1, 60) : 0;
+        /* the sink touches at most 61 blocks */
+        if (c.sink && random_int(&r, 0, 2) == 0) {
+            c.sink_in_window = 1;
+            c.window_blocks = 62 + random_int(&r, 0, 3);
+        }
+        c.data = random_int(&r, 0, 3) ? DATA_NORMAL : DATA_NAN;
+    } else {
+        c.bias = random_int(&r, TERM_NONE, TERM_FP32);
+        c.mask = random_int(&r, TERM_NONE, TERM_REGIONS);
+        c.mask_windows =
+            c.mask == TERM_NONE ? 0 : random_int(&r, 1, c.windows + 1);
+        if (c.mask == TERM_REGIONS && random_int(&r, 0, 1))
+            c.region_value = random_normal(&r) * 10;
+        if (c.variant == WINATTN_COSINE) {
+            static const int kinds[] = {DATA_NORMAL, DATA_TINY, DATA_HUGE,
+                                        DATA_ZERO};
+            if (random_int(&r, 0, 2))
+                c.logit_scale = random_normal(&r) * 2 + 3;
+            c.data = one_of(&r, kinds, 4);
+        }
+        if (c.mask == TERM_SAME || c.mask == TERM_FP32)
+            c.data = random_int(&r, 0, 1) ? DATA_MASKED : DATA_LOWEST;
+    }
+    /* a packed buffer holds as many keys as queries, a broadcast one NaN
+     * would spread further than the oracle's rule for sliding windows says */
+    if (c.layout == LAYOUT_PACKED || c.layout == LAYOUT_INTERLEAVED) {
+        c.keys = c.queries;
+        c.kv_heads = c.heads;
+    }
+    return c;
+}
+
+static void run_random(void **state)
+{
+    (void)state;
+    for (int seed = first_seed; seed < first_seed + seed_count; seed++) {
+        const test_case c = random_case(seed);
+        run(&c);
+    }
+}
+
+/* A failing case must be replayed by what it prints. */
+static void text_form(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed <= 200; seed++) {
+        const test_case c = random_case(seed);
+        test_case again = case_default();
+        char text[512], text_again[512];
+        case_print(&c, text, sizeof text);
+        assert_true(case_parse(text, &again, NULL));
+        case_print(&again, text_again, sizeof text_again);
+        assert_string_equal(text, text_again);
+        assert_int_equal(again.kv_heads, c.kv_heads);
+        assert_int_equal(again.keys, c.keys);
+    }
+}
+
+int main(int count, char **arguments)
+{
+    char reason[256];
+    part = count > 1 ? arguments[1] : "table";
+    tier = count > 2 && strcmp(arguments[2], "local") == 0 ? WINATTN_TIER_LOCAL
+                                                           : WINATTN_TIER_CPU;
+    first_seed = count > 3 ? atoi(arguments[3]) : 1;
+    seed_count = count > 4 ? atoi(arguments[4]) : 50;
+    if (!device_open(&device, reason)) {
+        fprintf(stderr, "%s\n", reason);
+        return 1;
+    }
+    printf("device: %s\n", device.name);
+    const struct CMUnitTest table_tests[] = {cmocka_unit_test(run_table),
+                                             cmocka_unit_test(text_form)};
+    const struct CMUnitTest workload_tests[] = {
+        cmocka_unit_test(run_workloads)};
+    const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
+    int failures;
+    if (strcmp(part, "random") == 0)
+        failures = cmocka_run_group_tests(random_tests, NULL, NULL);
+    else if (strcmp(part, "workloads") == 0)
+        failures = cmocka_run_group_tests(workload_tests, NULL, NULL);
+    else
+        failures = cmocka_run_group_tests(table_tests, NULL, NULL);
+    device_close(&device);
+    return failures;
+}

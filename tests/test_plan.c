@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Planning for devices that nobody here owns: the choices are legal, stand
+ * in a table, and do not depend on what must not compile anew. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kit/cases.h"
+#include "kit/devices.h"
+#include "kit/workloads.h"
+#include "plan.h"
+#include "status.h"
+
+static wa_problem problem_of(const char *text)
+{
+    test_case c = case_default();
+    wa_problem p;
+    char bad[64];
+    if (!case_parse(text, &c, bad))
+        fail_msg("%s in \"%s\"", bad, text);
+    const winattn_desc d = case_desc(&c);
+    if (wa_problem_read(&d, &p) != WINATTN_SUCCESS)
+        fail_msg("%s: %s", text, winattn_last_reason());
+    return p;
+}
+
+static wa_plan plan_of(const wa_problem *p, const wa_device *device)
+{
+    static const wa_exclusions none;
+    wa_plan plan;
+    if (wa_plan_make(p, device, &none, &plan) != WINATTN_SUCCESS)
+        fail_msg("%s: %s", device->name, winattn_last_reason());
+    return plan;
+}
+
+/* ---- Expected choices ---- */
+
+static const struct {
+    const char *device, *problem, *tier;
+    uint32_t work_group, local_bytes, block_rows;
+} expected[] = {
+#include "expected_plans.inc"
+};
+
+static void table(void **state)
+{
+    (void)state;
+    size_t seen = 0;
+    for (size_t i = 0; i < made_up_count; i++)
+        for (size_t j = 0; j < sizeof expected / sizeof *expected; j++) {
+            if (strcmp(expected[j].device, made_up_devices[i].name) != 0)
+                continue;
+            const wa_problem p = problem_of(expected[j].problem);
+            const wa_plan plan = plan_of(&p, &made_up_devices[i]);
+            seen++;
+            if (strcmp(wa_tier_name(plan.tier), expected[j].tier) != 0 ||
+                plan.work_group != expected[j].work_group ||
+                plan.local_bytes != expected[j].local_bytes ||
+                plan.block_rows != expected[j].block_rows)
+                fail_msg("%s, %s: now %s %u %u %u\n%s", expected[j].device,
+                         expected[j].problem, wa_tier_name(plan.tier),
+                         plan.work_group, plan.local_bytes, plan.block_rows,
+                         plan.defines);
+        }
+    assert_int_equal(seen, sizeof expected / sizeof *expected);
+    /* every device stands in the table */
+    assert_true(seen >= 3 * made_up_count);
+}
+
+/* ---- Legality ---- */
+
+static bool power_of_two(uint32_t x) { return x != 0 && (x & (x - 1)) == 0; }
+
+/* What the kernels rely on, written down a second time. */
+static void assert_legal(const wa_problem *p, const wa_device *device,
+                         const wa_plan *plan, const char *what)
+{
+    const char *broken = NULL;
+#define REQUIRE(condition)                                                    \
+    if (!(condition))                                                         \
+    broken = #condition
+    REQUIRE(plan->work_group >= 1);
+    REQUIRE(plan->work_group <= device->max_work_group);
+    REQUIRE(plan->local_bytes <= device->local_bytes);
+    REQUIRE(plan->block_rows >= 1);
+    REQUIRE(plan->row_blocks * (uint64_t)plan->block_rows >= p->queries);
+    REQUIRE((plan->row_blocks - 1) * (uint64_t)plan->block_rows < p->queries);
+    REQUIRE(plan->units_per_launch >= 1);
+    REQUIRE(plan->reason[0] != 0);
+    REQUIRE(strlen(plan->defines) + 1 < sizeof plan->defines);
+    REQUIRE(plan->refusals[plan->tier][0] == 0);
+    if (plan->tier == WINATTN_TIER_CPU) {
+        const wa_cpu_shape *s = &plan->shape.cpu;
+        REQUIRE(s->lanes == 4 || s->lanes == 8 || s->lanes == 16);
+        REQUIRE(plan->block_keys % (s->lanes * s->tile_vecs) == 0);
+        REQUIRE(s->out_vecs >= 1 && s->tile_rows >= 1);
+        REQUIRE(plan->work_group == 1 && plan->local_bytes == 0);
+    } else {
+        const wa_local_shape *s = &plan->shape.local;
+        REQUIRE(s->team * s->teams == plan->work_group);
+        REQUIRE(s->stage_dims % 4 == 0);
+        REQUIRE(s->stage_keys % 4 == 0 || s->stage_keys == plan->block_keys);
+        REQUIRE(s->stage_keys <= plan->block_keys);
+        REQUIRE(power_of_two(s->row_items) && s->team % s->row_items == 0);
+        REQUIRE(wa_ceil_div(plan->block_rows, s->out_rows) *
+                    (s->stage_dims / 4) <=
+                s->team);
+        REQUIRE(s->teams == 1 || p->variant != WINATTN_SLIDING);
+        REQUIRE(plan->local_bytes > plan->block_rows * plan->block_keys * 4);
+    }
+#undef REQUIRE
+    if (broken)
+        fail_msg("%s on %s: not %s\n%s", what, device->name, broken,
+                 plan->defines);
+}
+
+static void workloads(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < made_up_count; i++)
+        for (size_t w = 0; w < workload_count; w++)
+            for (int dtype = 0; dtype <= WINATTN_BF16; dtype++)
+                for (int tier = 0; tier <= WINATTN_TIER_LOCAL; tier++) {
+                    wa_problem p = problem_of(workload_rows[w].text);
+                    p.dtype = (winattn_dtype)dtype;
+                    p.tier = (winattn_tier)tier;
+                    const wa_plan plan = plan_of(&p, &made_up_devices[i]);
+                    assert_legal(&p, &made_up_devices[i], &plan,
+                                 workload_rows[w].name);
+                    if (tier != WINATTN_TIER_AUTO)
+                        assert_int_equal(plan.tier, tier);
+                    else
+                        assert_int_equal(plan.tier, made_up_devices[i].is_cpu
+                                                        ? WINATTN_TIER_CPU
+                                                        : WINATTN_TIER_LOCAL);
+                }
+}
+
+static void random_problems(void **state)
+{
+    (void)state;
+    random_state r = random_seeded(1);
+    for (int round = 0; round < 100; round++) {
+        test_case c = case_default();
+        c.variant = random_int(&r, 0, 2);
+        c.dtype = random_int(&r, 0, 2);
+        c.queries = random_int(&r, 1, round % 2 ? 64 : 1000);
+        c.keys = random_int(&r, 1, round % 2 ? 64 : 1000);
+        c.dim = random_int(&r, 1, 256);
+        c.heads = c.kv_heads = random_int(&r, 1, 32);
+        if (c.variant == WINATTN_SLIDING)
+            c.block = random_int(&r, 1, 100);
+        else
+            c.bias = random_int(&r, 0, 2);
+        const winattn_desc d = case_desc(&c);
+        wa_problem p;
+        assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+        char text[256];
+        case_print(&c, text, sizeof text);
+        for (size_t i = 0; i < made_up_count; i++)
+            for (int tier = 0; tier <= WINATTN_TIER_LOCAL; tier++) {
+                p.tier = (winattn_tier)tier;
+                const wa_plan plan = plan_of(&p, &made_up_devices[i]);
+                assert_legal(&p, &made_up_devices[i], &plan, text);
+            }
+    }
+}
+
+/* ---- Purity ---- */
+
+/* Another batch, another view of the same tensors, another scale: nothing
+ * compiles. */
+static void same_program(void **state)
+{
+    (void)state;
+    static const char *const changes[] = {
+        "windows=1",      "windows=100000",  "scale=-3",
+        "mask_windows=7", "region_value=-5", "layout=packed",
+    };
+    for (size_t i = 0; i < made_up_count; i++) {
+        const wa_device *device = &made_up_devices[i];
+        const wa_problem p =
+            problem_of("bias=fp32 mask=regions mask_windows=3");
+        const wa_plan plan = plan_of(&p, device);
+        for (size_t j = 0; j < sizeof changes / sizeof *changes; j++) {
+            char text[128];
+            snprintf(text, sizeof text,
+                     "bias=fp32 mask=regions mask_windows=3 %s", changes[j]);
+            const wa_problem other = problem_of(text);
+            assert_string_equal(plan_of(&other, device).defines, plan.defines);
+        }
+        /* a cache of keys grows from call to call */
+        const wa_problem short_cache = problem_of(
+            "variant=sliding block=16 queries=16 keys=32 query_offset=16");
+        const wa_problem long_cache = problem_of(
+            "variant=sliding block=16 queries=48 keys=9000 query_offset=800 "
+            "window_blocks=3 sink=4");
+        assert_string_equal(plan_of(&short_cache, device).defines,
+                            plan_of(&long_cache, device).defines);
+    }
+}
+
+static void exclusions(void **state)
+{
+    (void)state;
+    const wa_device *h200 = &made_up_devices[2];
+    wa_exclusions without;
+    wa_plan plan;
+    wa_problem p = problem_of("");
+    memset(&without, 0, sizeof without);
+    strcpy(without.reason[WINATTN_TIER_LOCAL], "did not build");
+    assert_int_equal(wa_plan_make(&p, h200, &without, &plan), WINATTN_SUCCESS);
+    assert_int_equal(plan.tier, WINATTN_TIER_CPU);
+    assert_string_equal(plan.refusals[WINATTN_TIER_LOCAL], "did not build");
+    strcpy(without.reason[WINATTN_TIER_CPU], "neither");
+    assert_int_equal(wa_plan_make(&p, h200, &without, &plan),
+                     WINATTN_UNSUPPORTED_DEVICE);
+    assert_non_null(strstr(winattn_last_reason(), "did not build"));
+    p.tier = WINATTN_TIER_CPU;
+    assert_int_equal(wa_plan_make(&p, h200, &without, &plan),
+                     WINATTN_UNSUPPORTED_PROBLEM);
+    assert_non_null(strstr(winattn_last_reason(), "neither"));
+}
+
+static void poor_devices(void **state)
+{
+    (void)state;
+    static const wa_exclusions none;
+    wa_plan plan;
+    wa_problem p = problem_of("");
+    wa_device device = made_up_devices[10];
+    device.has_int64 = false;
+    assert_int_equal(wa_plan_make(&p, &device, &none, &plan),
+                     WINATTN_UNSUPPORTED_DEVICE);
+    assert_non_null(strstr(winattn_last_reason(), "64-bit"));
+    device = made_up_devices[10];
+    device.compiles = false;
+    assert_int_equal(wa_plan_make(&p, &device, &none, &plan),
+                     WINATTN_UNSUPPORTED_DEVICE);
+    device = made_up_devices[10];
+    device.opencl = 101;
+    assert_int_equal(wa_plan_make(&p, &device, &none, &plan),
+                     WINATTN_UNSUPPORTED_DEVICE);
+    /* 1 KiB of local memory, the least of an embedded profile */
+    device = made_up_devices[10];
+    device.local_bytes = device.local_capacity = 1024;
+    assert_int_equal(wa_plan_make(&p, &device, &none, &plan), WINATTN_SUCCESS);
+    assert_int_equal(plan.tier, WINATTN_TIER_CPU);
+    assert_non_null(strstr(plan.refusals[WINATTN_TIER_LOCAL], "1024"));
+}
+
+/* A launch lasts at most about a fifth of a second at a tenth of what these
+ * devices were seen or said to reach, and a slow one is still busy. */
+static void launches(void **state)
+{
+    (void)state;
+    const wa_problem p = problem_of(
+        "variant=sliding windows=1 heads=24 kv_heads=8 queries=48600 dim=128 "
+        "block=12150 window_blocks=4");
+    for (size_t i = 0; i < made_up_count; i++) {
+        const wa_device *device = &made_up_devices[i];
+        const wa_plan plan = plan_of(&p, device);
+        const double operations = wa_problem_row_operations(&p) *
+                                  plan.block_rows * plan.units_per_launch;
+        const double peak = device->compute_units * 256.0 *
+                            (device->clock_mhz ? device->clock_mhz : 500) *
+                            1e6;
+        assert_true(operations < 0.2 * peak ||
+                    plan.units_per_launch <=
+                        4 * device->compute_units * plan.units_per_group);
+    }
+}
+
+int main(int count, char **arguments)
+{
+    if (count == 2 && strcmp(arguments[1], "--print") == 0) {
+        /* makes expected_plans.inc */
+        static const char *const problems[] = {
+            "bias=fp32 mask=regions mask_windows=4",
+            "variant=cosine queries=256 bias=same dtype=fp16",
+            "queries=144 dtype=bf16",
+            "variant=sliding dim=64 block=256 queries=4096",
+        };
+        for (size_t i = 0; i < made_up_count; i++)
+            for (size_t j = 0; j < sizeof problems / sizeof *problems; j++) {
+                const wa_problem p = problem_of(problems[j]);
+                const wa_plan plan = plan_of(&p, &made_up_devices[i]);
+                printf("{\"%s\", \"%s\", \"%s\", %u, %u, %u},\n",
+                       made_up_devices[i].name, problems[j],
+                       wa_tier_name(plan.tier), plan.work_group,
+                       plan.local_bytes, plan.block_rows);
+            }
+        return 0;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table),           cmocka_unit_test(workloads),
+        cmocka_unit_test(random_problems), cmocka_unit_test(same_program),
+        cmocka_unit_test(exclusions),      cmocka_unit_test(poor_devices),
+        cmocka_unit_test(launches),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Every way the tier `local` can cut a problem: several stages of keys and
+ * channels, several work-items to a row, several teams to a work-group, blocks
+ * of keys that stream, sizes that divide nothing. What a planner would choose
+ * on this device does not matter here.
+ *
+ *   test_shapes fixed          the table
+ *   test_shapes small          its small cases, for slow simulators
+ *   test_shapes random SEED N  N random shapes */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kit/planned.h"
+
+static const struct {
+    const char *text, *shape;
+    int small; /* quick enough for a simulator */
+} table[] = {
+    /* whole matrix, one stage */
+    {"queries=12 dim=8 bias=fp32", "12:12:32:1:12:8:4:4:1:2", 1},
+    /* tiles that divide neither rows nor keys */
+    {"queries=13 keys=11 dim=6 bias=same mask=same mask_windows=2",
+     "13:11:32:1:11:8:4:8:1:2", 1},
+    /* stages of keys, the last one shorter */
+    {"queries=10 keys=22 dim=8 mask=regions mask_windows=1",
+     "10:22:32:1:8:8:2:4:1:2", 1},
+    /* stages of channels, the last one shorter */
+    {"queries=9 keys=9 dim=20 bias=fp32", "9:9:32:1:9:8:4:4:1:2", 1},
+    /* both, for the cosine variant */
+    {"variant=cosine logit_scale=1 queries=9 keys=14 dim=20 bias=fp32",
+     "9:14:32:1:8:8:4:4:1:2", 1},
+    /* teams, of which the last has no unit */
+    {"windows=3 heads=1 queries=8 dim=8", "8:8:32:2:8:8:2:4:1:4", 1},
+    {"windows=3 heads=1 variant=cosine queries=8 dim=8",
+     "4:8:32:4:8:8:2:4:1:8", 1},
+    /* rows in blocks, work-items of a row in eights */
+    {"queries=14 keys=18 dim=4", "4:18:32:1:18:4:2:2:1:8", 1},
+    /* streaming */
+    {"queries=9 keys=20 dim=8 bias=same", "5:8:32:1:8:8:4:4:1:4", 1},
+    {"queries=9 keys=20 dim=12 bias=same", "5:8:32:1:4:8:4:4:1:4", 1},
+    {"variant=sliding queries=20 block=6 window_blocks=2 dim=8",
+     "8:8:32:1:8:8:4:4:1:4", 1},
+    {"variant=sliding queries=20 block=3 sink=2 window_blocks=2 dim=10 "
+     "data=nan",
+     "8:8:32:1:4:4:4:4:1:4", 1},
+    /* several work-items' rows in turn */
+    {"queries=40 keys=16 dim=8", "40:16:32:1:16:8:8:4:5:1", 0},
+    {"queries=100 keys=50 dim=8 bias=fp32", "100:50:64:1:50:8:7:7:4:1", 0},
+    /* shapes that GPUs get */
+    {"queries=49 bias=fp32 mask=regions mask_windows=1",
+     "49:49:64:1:49:32:7:7:7:1", 0},
+    {"queries=64 dim=64 bias=fp32", "64:64:128:1:64:64:4:8:8:2", 0},
+    {"queries=196 windows=1 heads=1", "98:196:128:1:100:32:7:7:7:1", 0},
+    {"variant=cosine logit_scale=2 queries=256 windows=1 heads=1",
+     "64:256:128:1:256:32:8:8:4:2", 0},
+    {"variant=sliding queries=200 block=64 window_blocks=2 dim=64",
+     "64:128:128:1:128:64:8:8:8:2", 0},
+    {"variant=sliding queries=200 block=64 dim=200 windows=1",
+     "16:64:128:1:32:100:4:8:4:8", 0},
+    {"queries=144 windows=1", "48:144:96:1:144:32:6:6:4:2", 0},
+};
+#define ROWS (sizeof table / sizeof *table)
+
+static test_device device;
+static bool small_only;
+static int first_seed, shape_count;
+
+static void run(const test_case *c, const wa_local_shape *shape)
+{
+    const demanded_plan demand = {shape, 0};
+    case_result result;
+    char text[512], shape_text[128];
+    if (planned_run(&device, device.queue, c, &demand, &result))
+        return;
+    case_print(c, text, sizeof text);
+    shape_print(shape, shape_text, sizeof shape_text);
+    fail_msg("{\"%s\", \"%s\"}\n%s", text, shape_text, result.failure);
+}
+
+static void run_table(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ROWS; i++) {
+        test_case c = case_default();
+        wa_local_shape shape;
+        if (small_only && !table[i].small)
+            continue;
+        assert_true(case_parse(table[i].text, &c, NULL));
+        assert_true(shape_parse(table[i].shape, &shape));
+        c.tier = WINATTN_TIER_LOCAL;
+        c.seed = (int)i + 1;
+        c.dtype = (int)i % 3;
+        run(&c, &shape);
+    }
+}
+
+static uint32_t between(random_state *r, uint32_t low, uint32_t high)
+{
+    return (uint32_t)random_int(r, (int)low, (int)high);
+}
+
+/* A random shape that fits a random case; tries until one is legal. */
+static void random_shape(random_state *r, test_case *c, wa_local_shape *s)
+{
+    static const uint32_t tiles[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    for (;;) {
+        wa_device roomy;
+        wa_problem problem;
+        wa_plan plan;
+        *c = case_default();
+        c->tier = WINATTN_TIER_LOCAL;
+        c->variant = random_int(r, 0, 2);
+        c->dtype = random_int(r, 0, 2);
+        c->windows = random_int(r, 1, 3);
+        c->heads = c->kv_heads = random_int(r, 1, 2);
+        c->queries = random_int(r, 1, 70);
+        c->keys = random_int(r, 1, 70);
+        c->dim = random_int(r, 1, 70);
+        c->layout = random_int(r, 0, 2) ? LAYOUT_CONTIGUOUS : LAYOUT_STRIDED;
+        if (c->variant == WINATTN_SLIDING) {
+            c->block = random_int(r, 1, 40);
+            c->window_blocks = random_int(r, 0, 2);
+            c->sink = random_int(r, 0, 1) ? random_int(r, 1, 30) : 0;
+            c->query_offset = random_int(r, 0, 20);
+        } else {
+            c->bias = random_int(r, TERM_NONE, TERM_FP32);
+            c->mask = random_int(r, TERM_NONE, TERM_REGIONS);
+            c->mask_windows = c->mask ? random_int(r, 1, 3) : 0;
+        }
+        memset(s, 0, sizeof *s);
+        s->block_rows = between(r, 1, (uint32_t)c->queries);
+        s->block_keys = random_int(r, 0, 1) && c->variant != WINATTN_SLIDING
+                            ? (uint32_t)c->keys
+                            : 4 * between(r, 1, 12);
+        s->team = 32 * between(r, 1, 4);
+        s->teams = random_int(r, 0, 2) ? 1 : between(r, 2, 3);
+        s->stage_keys =
+            random_int(r, 0, 1) ? s->block_keys : 4 * between(r, 1, 12);
+        s->stage_dims = 4 * between(r, 1, ((uint32_t)c->dim + 3) / 4);
+        s->score_rows = tiles[random_int(r, 0, 7)];
+        s->score_cols = tiles[random_int(r, 0, 7)];
+        s->out_rows = between(r, 1, 12);
+        s->row_items = 1u << random_int(r, 0, 4);
+        memset(&roomy, 0, sizeof roomy);
+        roomy.max_work_group = 256;
+        roomy.local_bytes = 30 * 1024;
+        memset(&plan, 0, sizeof plan);
+        const winattn_desc desc = case_desc(c);
+        if (wa_problem_read(&desc, &problem) == WINATTN_SUCCESS &&
+            wa_plan_local_shape(&problem, &roomy, s, &plan))
+            return;
+    }
+}
+
+static void run_random(void **state)
+{
+    (void)state;
+    for (int i = 0; i < shape_count; i++) {
+        random_state r = random_seeded((unsigned long long)(first_seed + i));
+        test_case c;
+        wa_local_shape shape;
+        random_shape(&r, &c, &shape);
+        c.seed = first_seed + i;
+        if (getenv("WINATTN_TEST_VERBOSE")) {
+            char text[512], shape_text[128];
+            case_print(&c, text, sizeof text);
+            shape_print(&shape, shape_text, sizeof shape_text);
+            printf("%d {\"%s\", \"%s\"}\n", first_seed + i, text, shape_text);
+            fflush(stdout);
+        }
+        run(&c, &shape);
+    }
+}
+
+int main(int count, char **arguments)
+{
+    char reason[256];
+    const char *part = count > 1 ? arguments[1] : "fixed";
+    small_only = strcmp(part, "small") == 0;
+    first_seed = count > 2 ? atoi(arguments[2]) : 1;
+    shape_count = count > 3 ? atoi(arguments[3]) : 50;
+    if (!device_open(&device, reason)) {
+        fprintf(stderr, "%s\n", reason);
+        return 1;
+    }
+    printf("device: %s\n", device.name);
+    const struct CMUnitTest fixed_tests[] = {cmocka_unit_test(run_table)};
+    const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
+    const int failures = strcmp(part, "random") == 0
+                             ? cmocka_run_group_tests(random_tests, NULL, NULL)
+                             : cmocka_run_group_tests(fixed_tests, NULL, NULL);
+    device_close(&device);
+    return failures;
+}
