@@ -45,6 +45,9 @@ typedef struct wa_device {
     bool miscompiles_barriers; /* optimised kernels with barriers are wrong */
     bool splits_half_vectors;  /* vloada_half8 loads one half at a time */
     bool reports_kernel_sizes; /* CL_KERNEL_WORK_GROUP_SIZE is right */
+    /* rounds after which a work-item's loops end early, all loops counted
+     * together; 0: no such limit */
+    uint32_t loop_limit;
 } wa_device;
 
 /* Queries only; launches nothing and builds nothing. */

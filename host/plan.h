@@ -87,6 +87,9 @@ winattn_status wa_plan_finish(const wa_problem *problem,
                               const wa_device *device, wa_plan *plan);
 
 /* Helpers of the planners. */
+/* Blocks of keys that a unit walks at most. */
+double wa_plan_key_blocks(const wa_problem *problem, uint32_t block_rows,
+                          uint32_t block_keys);
 uint32_t wa_ceil_div(uint32_t a, uint32_t b);
 /* Appends to a text of the given size; cuts what does not fit. */
 void wa_append(char *text, size_t size, const char *format, ...);

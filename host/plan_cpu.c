@@ -32,6 +32,37 @@ static double tile_cost(uint32_t rows, uint32_t vecs, uint32_t all_rows,
     return cycles * wa_ceil_div(all_rows, rows) * wa_ceil_div(all_vecs, vecs);
 }
 
+/* Rounds of all loops of a unit, for compilers that unroll none. */
+static double rounds_of(const wa_problem *problem, const wa_plan *plan)
+{
+    const wa_cpu_shape *s = &plan->shape.cpu;
+    const double lanes = s->lanes, rows = s->tile_rows, vecs = s->tile_vecs;
+    const double keys = plan->block_keys, key_vecs = keys / lanes;
+    const double channel_vecs = wa_ceil_div(problem->head_dim, s->lanes);
+    const double passes = wa_ceil_div((uint32_t)channel_vecs, s->out_vecs);
+    const double out_vecs = s->out_vecs, value_vecs = passes * out_vecs;
+    const double row_loads = 1.0 + channel_vecs * (1.0 + lanes);
+
+    const double load_keys =
+        key_vecs * (1.0 + channel_vecs * (1.0 + lanes * (3.0 + lanes) +
+                                          6.0 * lanes)) + /* transpose */
+        keys * (1.0 + value_vecs * (1.0 + lanes)) +
+        key_vecs * (1.0 + lanes);
+    const double logits = key_vecs / vecs *
+                          (rows * (1.0 + vecs) +
+                           problem->head_dim * (1.0 + vecs * (1.0 + rows)) +
+                           vecs * (1.0 + rows * (1.0 + 2.0 * lanes)));
+    const double values = passes * (2.0 * rows * (1.0 + out_vecs) +
+                                    keys * (1.0 + rows * (1.0 + out_vecs)));
+    const double tile = 5.0 * rows * row_loads + logits +
+                        rows * (1.0 + 2.0 * key_vecs) + values +
+                        3.0 * rows * (1.0 + value_vecs);
+    return wa_plan_key_blocks(problem, plan->block_rows, plan->block_keys) *
+               (load_keys +
+                wa_ceil_div(plan->block_rows, s->tile_rows) * tile) +
+           plan->block_rows * (row_loads + value_vecs);
+}
+
 bool wa_plan_cpu(const wa_problem *problem, const wa_device *device,
                  wa_plan *plan)
 {
@@ -67,6 +98,18 @@ bool wa_plan_cpu(const wa_problem *problem, const wa_device *device,
         wa_ceil_div(vecs, shape->tile_vecs) * shape->tile_vecs * shape->lanes;
     const uint32_t passes = wa_ceil_div(channel_vecs * shape->tile_rows, sums);
     shape->out_vecs = wa_ceil_div(channel_vecs, passes);
+
+    if (device->loop_limit) {
+        while (rounds_of(problem, plan) > device->loop_limit &&
+               plan->block_rows > shape->tile_rows)
+            plan->block_rows = wa_ceil_div(plan->block_rows, 2);
+        if (rounds_of(problem, plan) > device->loop_limit) {
+            snprintf(plan->refusals[WINATTN_TIER_CPU], WA_REASON_SIZE,
+                     "the device ends a work-item's loops after %u rounds",
+                     device->loop_limit);
+            return false;
+        }
+    }
 
     plan->kernel = "forward_cpu";
     plan->units_per_group = 1;

@@ -91,6 +91,39 @@ static uint32_t registers_of(const wa_local_shape *s, const tiling *t)
            (t->streaming ? scores + out + out / 2 : MAX(scores, out + 20));
 }
 
+/* Rounds of all loops of a work-item, for compilers that unroll none. */
+static double rounds_of(const wa_problem *problem, const wa_local_shape *s,
+                        const tiling *t)
+{
+    const double rows = s->score_rows, cols = s->score_cols;
+    const double out_rows = s->out_rows;
+    const double stages = (double)t->dim_stages * t->key_stages;
+    const double staging =
+        stages * s->stage_dims / s->team * (t->q_rows + 2.0 * t->kv_rows) +
+        5.0 * stages;
+    const double logits =
+        stages * wa_ceil_div(t->row_tiles * t->col_tiles, s->team) *
+        (7.0 * rows * (1.0 + cols) +
+         s->stage_dims / 4.0 * (1.0 + rows + cols * (1.0 + rows)));
+    double norms = 0.0;
+    if (problem->variant == WINATTN_COSINE)
+        norms = stages * (s->stage_dims / 4.0 + 1.0) *
+                (wa_ceil_div(s->block_rows, s->team) +
+                 wa_ceil_div(s->stage_keys, s->team));
+    const double softmax =
+        wa_ceil_div(s->block_rows, s->team / s->row_items) *
+        (1.0 + s->row_items + 2.0 * wa_ceil_div(t->key_quads, s->row_items));
+    const double values =
+        t->dim_stages *
+        (out_rows +
+         t->key_quads *
+             (5.0 +
+              out_rows * (problem->variant == WINATTN_SLIDING ? 5.0 : 1.0)));
+    return wa_plan_key_blocks(problem, s->block_rows, s->block_keys) *
+               (staging + logits + norms + softmax + values) +
+           2.0 * t->dim_stages * out_rows * (5.0 + s->row_items);
+}
+
 /* NULL if kernel and device allow the shape, else why not. */
 static const char *refusal(const wa_problem *problem, const wa_device *device,
                            const wa_local_shape *s)
@@ -119,6 +152,8 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "work-groups of the device are too small";
     if (local_bytes(problem, s, &t) + LOCAL_SLACK > device->local_bytes)
         return "local memory of the device is too small";
+    if (device->loop_limit && rounds_of(problem, s, &t) > device->loop_limit)
+        return "the device ends a work-item's loops too early";
     return NULL;
 }
 
@@ -350,9 +385,11 @@ bool wa_plan_local(const wa_problem *problem, const wa_device *device,
     if (best.cost == 0) {
         snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE,
                  "no shape fits %u bytes of local memory, %u registers and "
-                 "work-groups of %u",
+                 "work-groups of %u%s",
                  device->local_bytes, device->registers,
-                 device->max_work_group);
+                 device->max_work_group,
+                 device->loop_limit ? " on a device that ends long loops early"
+                                    : "");
         return false;
     }
     snprintf(plan->reason, sizeof plan->reason,

@@ -349,15 +349,18 @@ winattn_status wa_problem_read(const winattn_desc *desc, wa_problem *problem)
     return WINATTN_SUCCESS;
 }
 
+uint32_t wa_problem_seen_keys(const wa_problem *problem)
+{
+    if (problem->variant != WINATTN_SLIDING || problem->window_blocks == 0)
+        return problem->keys;
+    const uint64_t seen =
+        (uint64_t)problem->window_blocks * problem->block + problem->sink;
+    return seen < problem->keys ? (uint32_t)seen : problem->keys;
+}
+
 double wa_problem_row_operations(const wa_problem *problem)
 {
-    double keys = problem->keys;
-    if (problem->variant == WINATTN_SLIDING && problem->window_blocks != 0) {
-        const double seen =
-            (double)problem->window_blocks * problem->block + problem->sink;
-        keys = seen < keys ? seen : keys;
-    }
-    return 4.0 * keys * problem->head_dim;
+    return 4.0 * wa_problem_seen_keys(problem) * problem->head_dim;
 }
 
 double wa_problem_operations(const wa_problem *problem)

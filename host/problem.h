@@ -67,6 +67,9 @@ bool wa_tensor_is_adjacent(const wa_tensor *tensor);
 /* Fills *problem or says why not. build_options is not copied. */
 winattn_status wa_problem_read(const winattn_desc *desc, wa_problem *problem);
 
+/* Keys that one query row sees at most. */
+uint32_t wa_problem_seen_keys(const wa_problem *problem);
+
 /* Multiply-adds times two of Q K^T and P V, for one query row of one head at
  * most, and for all of the problem. */
 double wa_problem_row_operations(const wa_problem *problem);

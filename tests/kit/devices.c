@@ -62,6 +62,6 @@ const wa_device made_up_devices[] = {
      .miscompiles_barriers = true},
     {CPU, .name = "llvmpipe", .platform = "rusticl", .compute_units = 8,
      .max_work_group = 1024, .wave = 32, .vector_lanes = 4,
-     .local_bytes = 32 * KIB, .local_capacity = 32 * KIB},
+     .local_bytes = 32 * KIB, .local_capacity = 32 * KIB, .loop_limit = 65535},
 };
 const size_t made_up_count = sizeof made_up_devices / sizeof *made_up_devices;

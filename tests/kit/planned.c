@@ -108,6 +108,7 @@ bool planned_run(const test_device *device, cl_command_queue queue,
         wa_session_acquire(device->context, device->id, &session);
     if (status == WINATTN_SUCCESS)
         status = launch(device, queue, data, &b, demand, session, &event);
+    result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
     if (status == WINATTN_SUCCESS)
         status = clWaitForEvents(1, &event);
     if (status == WINATTN_SUCCESS)

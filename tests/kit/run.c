@@ -342,6 +342,7 @@ bool case_run(const test_device *device, cl_command_queue queue,
     const winattn_desc desc = data_desc(d);
     winattn_status status =
         winattn_plan_create(device->context, device->id, &desc, &plan);
+    result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
     if (status == WINATTN_SUCCESS) {
         const winattn_forward f = buffers_forward(d, &b);
         status = winattn_enqueue_forward(plan, queue, &f, 0, NULL, &event);

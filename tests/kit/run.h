@@ -29,6 +29,9 @@ typedef struct case_result {
     /* The same as a fraction of the tensor's norm, whatever is allowed. */
     double o_relative;
     char failure[512]; /* "" if the case passed */
+    /* The case failed because the device has no kernel of the demanded tier
+     * for it. */
+    bool refused;
 } case_result;
 
 /* Creates the plan, runs it once on `queue` and checks o, lse, guard bands,
