@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 199309L
 #include "measure.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,28 +79,36 @@ static double batch(const bench_device *device, bench_enqueue *enqueue,
 double measure_calls(const bench_device *device, bench_enqueue *enqueue,
                      void *data, double budget)
 {
+    const double start = now_seconds();
     unsigned round = 0, calls = 1;
     double times[BATCHES];
-    double once = batch(device, enqueue, data, 1, &round); /* warms up */
+    int batches = 0;
+    if (batch(device, enqueue, data, 1, &round) < 0) /* warms up */
+        return -1;
     const double share = budget / (BATCHES + 1);
     for (;;) {
         const double t = batch(device, enqueue, data, calls, &round);
-        if (once < 0 || t < 0)
+        if (t < 0)
             return -1;
         if (t * calls > share / 4 || calls >= MOST_CALLS) {
-            calls = (unsigned)(share / t);
+            calls = (unsigned)fmin(share / t, MOST_CALLS);
+            times[0] = t;
             break;
         }
         calls *= 4;
     }
-    calls = calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : calls;
-    for (int i = 0; i < BATCHES; i++) {
-        times[i] = batch(device, enqueue, data, calls, &round);
-        if (times[i] < 0)
+    calls = calls < 1 ? 1 : calls;
+    /* a call that alone takes the budget is not repeated */
+    while (batches < BATCHES &&
+           (batches == 0 || now_seconds() - start < budget)) {
+        if (batches == 0 && now_seconds() - start > budget)
+            return times[0];
+        times[batches] = batch(device, enqueue, data, calls, &round);
+        if (times[batches++] < 0)
             return -1;
     }
-    qsort(times, BATCHES, sizeof *times, ascending);
-    return times[BATCHES / 2];
+    qsort(times, (size_t)batches, sizeof *times, ascending);
+    return times[batches / 2];
 }
 
 /* ---- Ceilings ---- */
@@ -110,7 +119,7 @@ static const char *const ceiling_source =
     "    to[get_global_id(0)] = from[get_global_id(0)];\n"
     "}\n"
     /* twelve chains that do not wait for each other */
-    "#define STEP(x) x = fma(x, a, b);\n"
+    "#define STEP(x) x = FMA(x, a, b);\n"
     "#define ALL STEP(c0) STEP(c1) STEP(c2) STEP(c3) STEP(c4) STEP(c5) \\\n"
     "    STEP(c6) STEP(c7) STEP(c8) STEP(c9) STEP(c10) STEP(c11)\n"
     "__kernel void multiply_add(__global VEC *to, float s, int rounds)\n"
@@ -158,10 +167,15 @@ static cl_kernel build_ceiling(const bench_device *device, const char *name,
         clCreateProgramWithSource(device->context, 1, &source, NULL, &error);
     if (error != CL_SUCCESS)
         return NULL;
+    cl_device_fp_config fp32 = 0;
+    clGetDeviceInfo(device->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof fp32, &fp32,
+                    NULL);
+    const char *fma = fp32 & CL_FP_FMA ? "fma" : "mad";
     if (lanes > 1)
-        snprintf(options, sizeof options, "-DVEC=float%u", lanes);
+        snprintf(options, sizeof options, "-DFMA=%s -DVEC=float%u", fma,
+                 lanes);
     else
-        snprintf(options, sizeof options, "-DVEC=float");
+        snprintf(options, sizeof options, "-DFMA=%s -DVEC=float", fma);
     if (clBuildProgram(program, 1, &device->id, options, NULL, NULL) ==
         CL_SUCCESS)
         kernel = clCreateKernel(program, name, &error);
@@ -223,13 +237,19 @@ static double fma_rate(const bench_device *device)
         ceiling c = {.device = device};
         c.group = device->is_cpu ? 1 : 128;
         c.items = device->is_cpu ? units * 16 : units * 2048 * 8;
-        const cl_int rounds = device->is_cpu ? 20000 : 400;
+        cl_int rounds = device->is_cpu ? 20000 : 400;
         c.to = clCreateBuffer(device->context, CL_MEM_READ_WRITE,
                               c.items * 4 * widths[i], NULL, &error);
         c.kernel = build_ceiling(device, "multiply_add", widths[i]);
         if (c.to && c.kernel) {
             clSetKernelArg(c.kernel, 0, sizeof c.to, &c.to);
             clSetKernelArg(c.kernel, 1, sizeof s, &s);
+            /* a slow device gets fewer rounds */
+            for (cl_int tried = 1; tried < rounds; tried *= 4) {
+                clSetKernelArg(c.kernel, 2, sizeof tried, &tried);
+                if (measure_calls(device, enqueue_ceiling, &c, 0.0) > 0.01)
+                    rounds = tried;
+            }
             clSetKernelArg(c.kernel, 2, sizeof rounds, &rounds);
             const double t = measure_calls(device, enqueue_ceiling, &c, 0.3);
             const double rate = t > 0 ? 2.0 * FMA_PER_ROUND * rounds *

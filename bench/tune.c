@@ -88,7 +88,7 @@ static void tune(const bench_device *device, wa_session *session,
     const wa_device *capabilities = wa_session_device(session);
     char text[256];
     case_print(c, text, sizeof text);
-    if (!workload_create(device, c, &w)) {
+    if (!workload_create(device, c, MOST_SETS, &w)) {
         printf("%s: out of memory\n", text);
         return;
     }

@@ -61,7 +61,7 @@ static cl_mem new_buffer(const bench_device *device, tensor_id id,
     return mem;
 }
 
-bool workload_create(const bench_device *device, const test_case *c,
+bool workload_create(const bench_device *device, const test_case *c, int calls,
                      workload *w)
 {
     const storage_kind kind = kind_of(c);
@@ -76,6 +76,7 @@ bool workload_create(const bench_device *device, const test_case *c,
     double sets = ceil(ROTATED_BYTES / set_bytes) + 1;
     const double fitting = (double)device->memory_bytes * 0.6 / set_bytes;
     sets = sets > fitting ? fitting : sets;
+    sets = sets > calls ? calls : sets;
     w->sets = sets < 1 ? 1 : sets > MOST_SETS ? MOST_SETS : (int)sets;
     for (int i = 0; i < w->sets; i++) {
         const unsigned seed = (unsigned)(c->seed + 8 * i);

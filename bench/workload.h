@@ -18,8 +18,9 @@ typedef struct workload {
     cl_mem bias, mask, query_regions, key_regions, logit_scale;
 } workload;
 
-/* False if memory does not suffice. */
-bool workload_create(const bench_device *device, const test_case *c,
+/* For about so many calls: fewer need fewer buffers. False if memory does not
+ * suffice. */
+bool workload_create(const bench_device *device, const test_case *c, int calls,
                      workload *w);
 void workload_release(workload *w);
 winattn_forward workload_forward(const workload *w, unsigned round);

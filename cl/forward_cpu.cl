@@ -77,12 +77,12 @@ INLINE vec exp2_nonpositive(vec x)
 {
     const vec shifted = x + 12582912.0f; /* 1.5 * 2^23: rounds to integer */
     const vec rest = x - (shifted - 12582912.0f);
-    vec p = fma((vec)(1.53533620e-04f), rest, (vec)(1.33988750e-03f));
-    p = fma(p, rest, (vec)(9.61843692e-03f));
-    p = fma(p, rest, (vec)(5.55033237e-02f));
-    p = fma(p, rest, (vec)(2.40226477e-01f));
-    p = fma(p, rest, (vec)(6.93147182e-01f));
-    p = fma(p, rest, (vec)(1.0f));
+    vec p = FMA((vec)(1.53533620e-04f), rest, (vec)(1.33988750e-03f));
+    p = FMA(p, rest, (vec)(9.61843692e-03f));
+    p = FMA(p, rest, (vec)(5.55033237e-02f));
+    p = FMA(p, rest, (vec)(2.40226477e-01f));
+    p = FMA(p, rest, (vec)(6.93147182e-01f));
+    p = FMA(p, rest, (vec)(1.0f));
     const ivec bits =
         JOIN(as_int, LANES)(p) + (JOIN(as_int, LANES)(shifted) << 23);
     return select(JOIN(as_float, LANES)(bits), (vec)(0.0f),
@@ -195,7 +195,7 @@ INLINE void load_keys(key_block *keys, const forward_args *args,
                 const int c = cv * LANES + i;
                 if (c < HEAD_DIM)
                     keys->transposed[c][jv] = t[i];
-                squares = fma(t[i], t[i], squares);
+                squares = FMA(t[i], t[i], squares);
             }
         }
 #if VARIANT == COSINE
@@ -246,7 +246,7 @@ INLINE void load_rows(row_tile *tile, const forward_args *args,
             const vec x = load_channels(q + element(&args->q, tile->row[r], 0),
                                         args->q.column, cv);
             JOIN(vstore, LANES)(x, cv, tile->q[r]);
-            squares = fma(x, x, squares);
+            squares = FMA(x, x, squares);
         }
         tile->q_scale[r] = scale;
 #if VARIANT == COSINE
@@ -285,7 +285,7 @@ INLINE void compute_logits(row_tile *tile, const key_block *keys, int jv,
         UNROLL_FOR (int t = 0; t < TILE_VECS; t++) {
             const vec x = keys->transposed[c][jv + t];
             UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
-                acc[r][t] = fma((vec)(tile->q[r][c]), x, acc[r][t]);
+                acc[r][t] = FMA((vec)(tile->q[r][c]), x, acc[r][t]);
         }
     UNROLL_FOR (int t = 0; t < TILE_VECS; t++) {
         const int j = (jv + t) * LANES;
@@ -365,7 +365,7 @@ INLINE void multiply_values(vec sums[TILE_ROWS][V_VECS], const row_tile *tile,
                 if (sees(args, seen, keys->first + j))
                     for (int t = 0; t < OUT_VECS; t++)
                         sums[r][cv + t] =
-                            fma((vec)(tile->p[r][j]), keys->values[j][cv + t],
+                            FMA((vec)(tile->p[r][j]), keys->values[j][cv + t],
                                 sums[r][cv + t]);
         }
         return;
@@ -379,7 +379,7 @@ INLINE void multiply_values(vec sums[TILE_ROWS][V_VECS], const row_tile *tile,
         UNROLL_FOR (int r = 0; r < TILE_ROWS; r++) {
             const vec p = (vec)(tile->p[r][j]);
             UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
-                acc[r][t] = fma(p, keys->values[j][cv + t], acc[r][t]);
+                acc[r][t] = FMA(p, keys->values[j][cv + t], acc[r][t]);
         }
     UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
         UNROLL_FOR (int t = 0; t < OUT_VECS; t++)

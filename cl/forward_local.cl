@@ -255,7 +255,7 @@ INLINE void accumulate_norms(__local float *norms, __local const float4 *tile,
         float4 squares = (float4)(0.0f);
         for (int c = 0; c < STAGE_QUADS; c++) {
             const float4 x = tile[r * DIM_PITCH + c];
-            squares = fma(x, x, squares);
+            squares = FMA(x, x, squares);
         }
         float sum = (squares.x + squares.y) + (squares.z + squares.w);
         if (channel > 0)
@@ -341,10 +341,10 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
                 const float4 y =
                     memory->kv[(col + COL_TILES * j) * DIM_PITCH + c];
                 UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-                    acc[i][j] = fma(x[i].x, y.x, acc[i][j]);
-                    acc[i][j] = fma(x[i].y, y.y, acc[i][j]);
-                    acc[i][j] = fma(x[i].z, y.z, acc[i][j]);
-                    acc[i][j] = fma(x[i].w, y.w, acc[i][j]);
+                    acc[i][j] = FMA(x[i].x, y.x, acc[i][j]);
+                    acc[i][j] = FMA(x[i].y, y.y, acc[i][j]);
+                    acc[i][j] = FMA(x[i].z, y.z, acc[i][j]);
+                    acc[i][j] = FMA(x[i].w, y.w, acc[i][j]);
                 }
             }
         }
@@ -434,7 +434,7 @@ INLINE void exponentiate(const team_memory *memory, int row_count, int count,
         if (works) {
             __local float *row_sum = memory->row_sum + r * ROW_ITEMS + part;
             const float sum = (sums.x + sums.y) + (sums.z + sums.w);
-            *row_sum = STREAMING ? fma(keep, *row_sum, sum) : sum;
+            *row_sum = STREAMING ? FMA(keep, *row_sum, sum) : sum;
         }
         if (works && part == 0) {
             memory->row_max[r] = top;
@@ -471,10 +471,10 @@ INLINE void multiply_values(float4 *out, const team_memory *memory,
                         x[j] = (float4)(0.0f);
             }
 #endif
-            out[i] = fma((float4)(p.x), x[0], out[i]);
-            out[i] = fma((float4)(p.y), x[1], out[i]);
-            out[i] = fma((float4)(p.z), x[2], out[i]);
-            out[i] = fma((float4)(p.w), x[3], out[i]);
+            out[i] = FMA((float4)(p.x), x[0], out[i]);
+            out[i] = FMA((float4)(p.y), x[1], out[i]);
+            out[i] = FMA((float4)(p.z), x[2], out[i]);
+            out[i] = FMA((float4)(p.w), x[3], out[i]);
         }
     }
 }

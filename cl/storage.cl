@@ -19,6 +19,17 @@
 #ifndef INLINE
 #define INLINE static inline __attribute__((always_inline))
 #endif
+/* a * b + c. A device without the instruction would compute fma in software,
+ * a hundred times slower. */
+#ifndef HAS_FMA
+#define HAS_FMA 1
+#endif
+#if HAS_FMA
+#define FMA(a, b, c) fma(a, b, c)
+#else
+#define FMA(a, b, c) mad(a, b, c)
+#endif
+
 #define UNROLL_FOR _Pragma("unroll") for
 #define NO_UNROLL_FOR _Pragma("nounroll") for
 #define JOIN_(a, b) a##b

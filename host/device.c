@@ -214,6 +214,10 @@ winattn_status wa_device_query(cl_device_id id, wa_device *device)
     /* rusticl 22.3 says 32 for kernels that run with 64 and more */
     device->reports_kernel_sizes = strcmp(device->platform, "rusticl") != 0;
 
+    cl_device_fp_config fp32 = 0;
+    clGetDeviceInfo(id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof fp32, &fp32, NULL);
+    device->has_fma = (fp32 & CL_FP_FMA) != 0;
+
     query_text(id, CL_DEVICE_VERSION, text, sizeof text);
     unsigned major = 1, minor = 0;
     if (sscanf(text, "OpenCL %u.%u", &major, &minor) == 2)

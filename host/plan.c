@@ -54,7 +54,8 @@ void wa_append(char *text, size_t size, const char *format, ...)
 /* The one place that makes the -D list. Window count, strides, offsets, scale
  * and, for the sliding variant, token counts are kernel arguments and must
  * not appear here, so that another batch size compiles nothing. */
-static void write_defines(const wa_problem *problem, wa_plan *plan)
+static void write_defines(const wa_problem *problem, const wa_device *device,
+                          wa_plan *plan)
 {
     const struct {
         const char *name;
@@ -83,6 +84,7 @@ static void write_defines(const wa_problem *problem, wa_plan *plan)
          true},
         {"BLOCK_ROWS", plan->block_rows, true},
         {"BLOCK_KEYS", plan->block_keys, true},
+        {"HAS_FMA", device->has_fma, true},
     };
     plan->defines[0] = 0;
     for (size_t i = 0; i < sizeof defines / sizeof *defines; i++)
@@ -146,7 +148,7 @@ winattn_status wa_plan_finish(const wa_problem *problem,
         device->miscompiles_barriers && plan->tier == WINATTN_TIER_LOCAL;
     plan->halves_from_bits =
         device->splits_half_vectors && problem->dtype == WINATTN_FP16;
-    write_defines(problem, plan);
+    write_defines(problem, device, plan);
     return WINATTN_SUCCESS;
 }
 

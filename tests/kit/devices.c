@@ -5,7 +5,7 @@
 #define KIB 1024u
 #define COMMON                                                                \
     .has_int64 = true, .compiles = true, .opencl = 300, .address_bits = 64,   \
-    .max_parameter_bytes = 1024, .vector_lanes = 1,                           \
+    .max_parameter_bytes = 1024, .vector_lanes = 1, .has_fma = true,          \
     .reports_kernel_sizes = true
 #define NVIDIA                                                                \
     COMMON, .vendor = WA_VENDOR_NVIDIA, .max_work_group = 1024, .wave = 32,   \
@@ -59,7 +59,7 @@ const wa_device made_up_devices[] = {
      .compute_units = 8, .clock_mhz = 3000, .max_work_group = 4096, .wave = 8,
      .vector_lanes = 16, .local_bytes = 1024 * KIB,
      .local_capacity = 1024 * KIB, .reports_kernel_sizes = true,
-     .miscompiles_barriers = true},
+     .miscompiles_barriers = true, .has_fma = true},
     {CPU, .name = "llvmpipe", .platform = "rusticl", .compute_units = 8,
      .max_work_group = 1024, .wave = 32, .vector_lanes = 4,
      .local_bytes = 32 * KIB, .local_capacity = 32 * KIB, .loop_limit = 65535},
