@@ -5,12 +5,15 @@
 #include "plan.h"
 
 /* K^T and V of a block of keys should stay in a core's second-level cache,
- * and on the stack of a runtime's worker thread. */
+ * and on the stack of a runtime's worker thread; a GPU sets aside as much
+ * memory for every work-item that it could run at once. */
 #define BLOCK_BYTES (256u * 1024u)
+#define GPU_BLOCK_BYTES (32u * 1024u)
 /* Rows of a unit. Each unit transposes its keys once, so few rows cost time
  * (64 rows: 3%), and many leave cores idle at the end. */
 #define WINDOW_ROWS 576u
 #define SLIDING_ROWS 96u
+#define GPU_ROWS 32u
 
 /* Vector registers that can hold sums: AVX-512 has 32 registers, AVX2 and SSE
  * 16; two or more hold operands. */
@@ -73,14 +76,18 @@ bool wa_plan_cpu(const wa_problem *problem, const wa_device *device,
                                                : 4;
     const uint32_t channel_vecs = wa_ceil_div(problem->head_dim, shape->lanes);
     const uint32_t key_bytes = 8 * channel_vecs * shape->lanes;
-    uint32_t block_keys = BLOCK_BYTES / key_bytes / 64 * 64;
+    const uint32_t block_bytes =
+        device->is_cpu ? BLOCK_BYTES : GPU_BLOCK_BYTES;
+    uint32_t block_keys = block_bytes / key_bytes / 16 * 16;
     if (sliding)
         block_keys = block_keys < 256 ? block_keys : 256;
     else if (problem->keys < block_keys)
         block_keys = problem->keys;
-    plan->block_rows = sliding                          ? SLIDING_ROWS
-                       : problem->queries < WINDOW_ROWS ? problem->queries
-                                                        : WINDOW_ROWS;
+    const uint32_t most_rows = !device->is_cpu ? GPU_ROWS
+                               : sliding       ? SLIDING_ROWS
+                                               : WINDOW_ROWS;
+    plan->block_rows =
+        sliding || problem->queries > most_rows ? most_rows : problem->queries;
 
     const uint32_t sums = sums_in_registers(shape->lanes);
     const uint32_t vecs = wa_ceil_div(block_keys, shape->lanes);

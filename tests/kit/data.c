@@ -50,20 +50,22 @@ void kind_write(storage_kind kind, double x, void *to)
     const float single = (float)kind_round(kind, x);
     uint32_t bits;
     memcpy(&bits, &single, 4);
+    /* all bits of a NaN set: arithmetic on its bits would show */
+    if (isnan(x))
+        bits = 0x7fffffff;
     if (kind == KIND_FP32) {
         memcpy(to, &bits, 4);
     } else if (kind == KIND_U8) {
         *(unsigned char *)to = (unsigned char)x;
     } else if (kind == KIND_BF16) {
-        const uint16_t half =
-            isnan(x) ? (uint16_t)0x7fc0 : (uint16_t)(bits >> 16);
+        const uint16_t half = (uint16_t)(bits >> 16);
         memcpy(to, &half, 2);
     } else {
         const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
         const double size = fabs((double)single);
         uint16_t half;
         if (isnan(x))
-            half = 0x7e00;
+            half = 0x7fff;
         else if (isinf(size))
             half = 0x7c00;
         else if (size < 0x1p-14)
