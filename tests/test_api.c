@@ -156,8 +156,14 @@ static void describes(void **state)
     static const char *const lines[] = {
         "device: ",          "tier: ",        "kernel: ",          "tile: ",
         "work-group size: ", "local bytes: ", "workspace bytes: ", "reason: "};
-    fixture f = set_up("tier=local");
     char text[4096], cut[20];
+    /* which tier is the device's best? The other one is demanded. */
+    fixture f = set_up("");
+    assert_int_equal(winattn_plan_describe(f.plan, sizeof text, text, NULL),
+                     WINATTN_SUCCESS);
+    const bool cpu_first = strstr(text, "tier: cpu") != NULL;
+    tear_down(&f);
+    f = set_up(cpu_first ? "tier=local" : "tier=cpu");
     size_t needed = 0, size = 99;
     assert_int_equal(winattn_plan_describe(f.plan, 0, NULL, &needed),
                      WINATTN_SUCCESS);
@@ -168,9 +174,10 @@ static void describes(void **state)
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         if (!strstr(text, lines[i]))
             fail_msg("no \"%s\" in\n%s", lines[i], text);
-    assert_non_null(strstr(text, "tier: local"));
-    /* why the other tier was not taken */
-    assert_non_null(strstr(text, "tier cpu not taken: "));
+    assert_non_null(strstr(text, cpu_first ? "tier: local" : "tier: cpu"));
+    assert_non_null(strstr(text, cpu_first ? "tier cpu not taken: the caller"
+                                           : "tier local not taken: the "
+                                             "caller"));
     memset(cut, 'x', sizeof cut);
     assert_int_equal(winattn_plan_describe(f.plan, 10, cut, &needed),
                      WINATTN_SUCCESS);
@@ -464,7 +471,12 @@ static void queue_of_other_device(void **state)
     cl_int error;
     const cl_device_partition_property one_each[] = {
         CL_DEVICE_PARTITION_EQUALLY, 1, 0};
-    if (clCreateSubDevices(device.id, one_each, 2, parts, &count) !=
+    cl_uint most_parts = 0;
+    clGetDeviceInfo(device.id, CL_DEVICE_PARTITION_MAX_SUB_DEVICES,
+                    sizeof most_parts, &most_parts, NULL);
+    /* rusticl 22.3 lacks the function itself */
+    if (most_parts < 2 ||
+        clCreateSubDevices(device.id, one_each, 2, parts, &count) !=
             CL_SUCCESS ||
         count < 2)
         skip();
@@ -572,6 +584,12 @@ static void destroy_early(void **state)
     tear_down(&f);
 }
 
+/* PoCL runs every tier; other devices may refuse one. */
+static bool may_refuse(void)
+{
+    return !strstr(device.name, "Portable Computing Language");
+}
+
 /* A forward pass in launches of so many units. */
 static void run_in_pieces(const char *text, uint32_t units,
                           cl_command_queue queue)
@@ -579,7 +597,8 @@ static void run_in_pieces(const char *text, uint32_t units,
     const test_case c = parsed(text);
     const demanded_plan demand = {NULL, units};
     case_result result;
-    if (!planned_run(&device, queue, &c, &demand, &result))
+    if (!planned_run(&device, queue, &c, &demand, &result) &&
+        !(result.refused && may_refuse()))
         fail_msg("%s in launches of %u: %s", text, units, result.failure);
 }
 

@@ -109,6 +109,7 @@ bool planned_run(const test_device *device, cl_command_queue queue,
     if (status == WINATTN_SUCCESS)
         status = launch(device, queue, data, &b, demand, session, &event);
     result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
+    result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
     if (status == WINATTN_SUCCESS)
         status = clWaitForEvents(1, &event);
     if (status == WINATTN_SUCCESS)
