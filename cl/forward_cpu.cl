@@ -346,8 +346,11 @@ INLINE void exponentiate(row_tile *tile, const float *earlier_max,
             JOIN(vstore, LANES)(p, jv, tile->p[r]);
             sums += p;
         }
+        tile->sum[r] = lanes_sum(sums);
+#if STREAMING
         tile->keep[r] = exp2((earlier_max[r] - base) * LOG2E);
-        tile->sum[r] = tile->keep[r] * earlier_sum[r] + lanes_sum(sums);
+        tile->sum[r] += tile->keep[r] * earlier_sum[r];
+#endif
     }
 }
 
