@@ -100,6 +100,53 @@ def sliding(case, queries, keys, block, window, offset, seed, scale):
     save(case, "scale", torch.tensor([scale]))
 
 
+def gradients(case, variant, seed):
+    """PyTorch's autograd through the formulas of the papers, with a gradient
+    for the logarithm of the softmax's denominator as well."""
+    torch.manual_seed(seed)
+    windows, masks, heads, dim, scale = 3, 2, 2, 6, 0.7
+    tokens, block, window = (27, 8, 2) if variant == "sliding" else (10, 0, 0)
+    leaves = {name: torch.randn(windows, heads, tokens, dim)
+              for name in ("q", "k", "v")}
+    if variant != "sliding":
+        leaves["bias"] = torch.randn(heads, tokens, tokens)
+        regions = torch.randint(0, 2, (masks, tokens))
+        save(case, "regions", regions.to(torch.uint8))
+    if variant == "cosine":  # one below and one above the clamp
+        leaves["logit_scale"] = torch.tensor([2.25, 5.0])
+    for leaf in leaves.values():
+        leaf.requires_grad_()
+    q, k = leaves["q"], leaves["k"]
+    factor = scale
+    if variant == "cosine":
+        q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+        factor = leaves["logit_scale"].clamp(max=math.log(100)).exp()
+        factor = factor[:, None, None]
+    logits = factor * (q @ k.transpose(-1, -2))
+    if variant == "sliding":
+        here = torch.arange(tokens) // block
+        seen = (here[None, :] <= here[:, None]) & (
+            here[None, :] > here[:, None] - window)
+        logits = logits.masked_fill(~seen, -math.inf)
+        save(case, "shape", torch.tensor([block, window], dtype=torch.int64))
+    else:
+        other = (regions[:, :, None] != regions[:, None, :])[:, None]
+        mask = torch.where(other, -2.5, 0.0)
+        logits = logits + leaves["bias"] + mask[torch.arange(windows) % masks]
+    o = torch.softmax(logits, -1) @ leaves["v"]
+    lse = torch.logsumexp(logits, -1)
+    d_o, d_lse = torch.randn_like(o), torch.randn_like(lse)
+    torch.autograd.backward([o, lse], [d_o, d_lse])
+    save(case, "d_o", d_o)
+    save(case, "d_lse", d_lse)
+    for name, leaf in leaves.items():
+        save(case, name, leaf.float() if name == "logit_scale" else leaf)
+        save(case, "d" + name, leaf.grad)
+
+
+gradients("gradients_dot", "dot", 5)
+gradients("gradients_cosine", "cosine", 6)
+gradients("gradients_sliding", "sliding", 7)
 swin("swin_v1", False, 1)
 swin("swin_v2", True, 2)
 sliding("sliding", 75, 75, 16, 2, 0, 3, 0.3)

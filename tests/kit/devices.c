@@ -23,6 +23,11 @@
     .register_words = 32768, .local_is_global = true
 
 const wa_device made_up_devices[] = {
+    {NVIDIA, .name = "RTX 2080 Ti", .compute_capability = 75,
+     .compute_units = 68, .clock_mhz = 1545, .local_bytes = 64 * KIB,
+     .local_capacity = 64 * KIB},
+    {NVIDIA, .name = "A100", .compute_capability = 80, .compute_units = 108,
+     .clock_mhz = 1410, .local_bytes = 163 * KIB, .local_capacity = 164 * KIB},
     {NVIDIA, .name = "RTX 3060", .compute_capability = 86, .compute_units = 28,
      .clock_mhz = 1777, .local_bytes = 99 * KIB, .local_capacity = 100 * KIB},
     {NVIDIA, .name = "RTX 4090", .compute_capability = 89,
@@ -34,6 +39,8 @@ const wa_device made_up_devices[] = {
      .wave = 32, .register_words = 65536},
     {AMD, .name = "RX 7900 XTX (gfx1100)", .compute_units = 48,
      .clock_mhz = 2500, .wave = 32, .register_words = 65536},
+    {AMD, .name = "RX 9070 XT (gfx1201)", .compute_units = 32,
+     .clock_mhz = 2970, .wave = 32, .register_words = 65536},
     {AMD, .name = "MI210 (gfx90a)", .compute_units = 104, .clock_mhz = 1700,
      .wave = 64, .register_words = 65536},
     {AMD, .name = "MI300X (gfx942)", .compute_units = 304, .clock_mhz = 2100,
@@ -41,8 +48,11 @@ const wa_device made_up_devices[] = {
     {INTEL, .name = "Arc A770", .compute_units = 512, .clock_mhz = 2400,
      .max_work_group = 1024, .local_bytes = 64 * KIB,
      .local_capacity = 64 * KIB},
-    {INTEL, .name = "Iris Xe", .compute_units = 96, .clock_mhz = 1350,
+    {INTEL, .name = "Iris Xe (TGL)", .compute_units = 96, .clock_mhz = 1350,
      .max_work_group = 512, .local_bytes = 64 * KIB,
+     .local_capacity = 64 * KIB},
+    {INTEL, .name = "Iris Xe (ADL-P)", .compute_units = 96,
+     .clock_mhz = 1400, .max_work_group = 512, .local_bytes = 64 * KIB,
      .local_capacity = 64 * KIB},
     {INTEL, .name = "Max 1100 (PVC)", .compute_units = 448, .clock_mhz = 1550,
      .max_work_group = 1024, .local_bytes = 128 * KIB,

@@ -47,55 +47,75 @@ static double factor(const oracle_problem *p)
     return x > 4.6051702f ? 100.0 : exp((double)x);
 }
 
+/* Logits of query i, and the largest finite sum of the absolute values that
+ * one is made of. */
+static double logits(const oracle_problem *p, size_t i, double *s)
+{
+    const double f = factor(p);
+    const double *q = p->q + i * p->dim;
+    const double q_norm = p->cosine ? norm(q, p->dim) : 1.0;
+    double size = 0;
+    for (size_t j = 0; j < p->keys; j++) {
+        const double *k = p->k + j * p->dim;
+        const size_t at = i * p->keys + j;
+        double dot = 0, dot_size = 0;
+        if (p->sliding && !oracle_sees(p, i, j)) {
+            s[j] = -INFINITY;
+            continue;
+        }
+        for (size_t c = 0; c < p->dim; c++) {
+            dot += q[c] * k[c];
+            dot_size += fabs(q[c] * k[c]);
+        }
+        if (p->cosine) {
+            const double k_norm = norm(k, p->dim);
+            dot /= q_norm * k_norm;
+            dot_size /= q_norm * k_norm;
+        }
+        s[j] = f * dot;
+        dot_size *= fabs(f);
+        if (p->bias) {
+            s[j] += p->bias[at];
+            dot_size += fabs(p->bias[at]);
+        }
+        if (p->mask)
+            s[j] += p->mask[at];
+        if (p->query_region && p->query_region[i] != p->key_region[j])
+            s[j] += p->region_value;
+        if (isfinite(s[j]))
+            size = fmax(size, dot_size);
+    }
+    return size;
+}
+
+/* Turns logits into exponentials relative to their maximum, which is returned
+ * with their sum. */
+static double exponentials(const oracle_problem *p, double *s, double *sum)
+{
+    double top = -INFINITY;
+    for (size_t j = 0; j < p->keys; j++)
+        if (isnan(s[j]) || s[j] > top) /* once NaN, top stays NaN */
+            top = s[j];
+    *sum = 0;
+    for (size_t j = 0; j < p->keys; j++) {
+        s[j] = top == -INFINITY ? 0 : exp(s[j] - top);
+        *sum += s[j];
+    }
+    return top;
+}
+
 void oracle_forward(const oracle_problem *p, double *o, double *o_size,
                     double *lse, double *lse_size, double *largest_logit)
 {
     double *s = malloc(sizeof *s * p->keys);
-    const double f = factor(p);
     *largest_logit = 0;
     for (size_t i = 0; i < p->queries; i++) {
-        const double *q = p->q + i * p->dim;
-        const double q_norm = p->cosine ? norm(q, p->dim) : 1.0;
-        double top = -INFINITY, size = 0;
-        for (size_t j = 0; j < p->keys; j++) {
-            const double *k = p->k + j * p->dim;
-            const size_t at = i * p->keys + j;
-            double dot = 0, dot_size = 0;
-            if (p->sliding && !oracle_sees(p, i, j)) {
-                s[j] = -INFINITY;
-                continue;
-            }
-            for (size_t c = 0; c < p->dim; c++) {
-                dot += q[c] * k[c];
-                dot_size += fabs(q[c] * k[c]);
-            }
-            if (p->cosine) {
-                const double k_norm = norm(k, p->dim);
-                dot /= q_norm * k_norm;
-                dot_size /= q_norm * k_norm;
-            }
-            s[j] = f * dot;
-            dot_size *= fabs(f);
-            if (p->bias) {
-                s[j] += p->bias[at];
-                dot_size += fabs(p->bias[at]);
-            }
-            if (p->mask)
-                s[j] += p->mask[at];
-            if (p->query_region && p->query_region[i] != p->key_region[j])
-                s[j] += p->region_value;
-            if (isfinite(s[j])) {
-                size = fmax(size, dot_size);
+        const double size = logits(p, i, s);
+        double sum;
+        for (size_t j = 0; j < p->keys; j++)
+            if (isfinite(s[j]))
                 *largest_logit = fmax(*largest_logit, fabs(s[j]));
-            }
-            if (isnan(s[j]) || s[j] > top) /* once NaN, top stays NaN */
-                top = s[j];
-        }
-        double sum = 0;
-        for (size_t j = 0; j < p->keys; j++) {
-            s[j] = top == -INFINITY ? 0 : exp(s[j] - top);
-            sum += s[j];
-        }
+        const double top = exponentials(p, s, &sum);
         lse[i] = top == -INFINITY ? -INFINITY : top + log(sum);
         lse_size[i] = fmax(size, fabs(lse[i]));
         for (size_t c = 0; c < p->dim; c++) {
@@ -113,4 +133,102 @@ void oracle_forward(const oracle_problem *p, double *o, double *o_size,
         }
     }
     free(s);
+}
+
+/* Gradient of x / max(|x|, 1e-12) taken back to x, and its size. */
+static void unnormalise(const double *x, size_t dim, double *dx,
+                        double *dx_size)
+{
+    const double length = norm(x, dim);
+    double along = 0, along_size = 0;
+    for (size_t c = 0; c < dim; c++) {
+        along += x[c] / length * dx[c];
+        along_size += fabs(x[c]) / length * dx_size[c];
+    }
+    const bool clamped = length <= 1e-12;
+    for (size_t c = 0; c < dim; c++) {
+        const double unit = x[c] / length;
+        dx[c] = (dx[c] - (clamped ? 0 : unit * along)) / length;
+        dx_size[c] =
+            (dx_size[c] + (clamped ? 0 : fabs(unit) * along_size)) / length;
+    }
+}
+
+static void clear(double *a, double *b, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        a[i] = b[i] = 0;
+}
+
+void oracle_backward(const oracle_problem *p, const double *d_o,
+                     const double *d_lse, oracle_gradients *g)
+{
+    const size_t dim = p->dim, keys = p->keys;
+    const double f = factor(p);
+    double *s = malloc(sizeof *s * keys), *dp = malloc(sizeof *dp * keys);
+    double *dp_size = malloc(sizeof *dp_size * keys);
+    clear(g->dq, g->dq_size, p->queries * dim);
+    clear(g->dk, g->dk_size, keys * dim);
+    clear(g->dv, g->dv_size, keys * dim);
+    clear(g->dbias, g->dbias_size, p->queries * keys);
+    g->d_logit_scale = g->d_logit_scale_size = 0;
+    for (size_t i = 0; i < p->queries; i++) {
+        const double *q = p->q + i * dim, *into = d_o + i * dim;
+        const double q_norm = p->cosine ? norm(q, dim) : 1.0;
+        const double flow = d_lse ? d_lse[i] : 0;
+        double sum, delta = 0, delta_size = 0;
+        logits(p, i, s);
+        if (exponentials(p, s, &sum) == -INFINITY)
+            continue; /* sees nothing */
+        for (size_t j = 0; j < keys; j++) {
+            if (p->sliding && !oracle_sees(p, i, j))
+                continue;
+            s[j] /= sum;
+            dp[j] = dp_size[j] = 0;
+            for (size_t c = 0; c < dim; c++) {
+                const double x = into[c] * p->v[j * dim + c];
+                dp[j] += x;
+                dp_size[j] += fabs(x);
+                g->dv[j * dim + c] += s[j] * into[c];
+                g->dv_size[j * dim + c] += s[j] * fabs(into[c]);
+            }
+            delta += s[j] * dp[j];
+            delta_size += s[j] * dp_size[j];
+        }
+        for (size_t j = 0; j < keys; j++) {
+            if (p->sliding && !oracle_sees(p, i, j))
+                continue;
+            const double *k = p->k + j * dim;
+            const double k_norm = p->cosine ? norm(k, dim) : 1.0;
+            const double ds = s[j] * (dp[j] - delta + flow);
+            const double ds_size =
+                s[j] * (dp_size[j] + delta_size + fabs(flow));
+            double dot = 0;
+            g->dbias[i * keys + j] = ds;
+            g->dbias_size[i * keys + j] = ds_size;
+            for (size_t c = 0; c < dim; c++) {
+                dot += q[c] / q_norm * (k[c] / k_norm);
+                g->dq[i * dim + c] += f * ds * k[c] / k_norm;
+                g->dq_size[i * dim + c] += fabs(f * ds_size * k[c] / k_norm);
+                g->dk[j * dim + c] += f * ds * q[c] / q_norm;
+                g->dk_size[j * dim + c] += fabs(f * ds_size * q[c] / q_norm);
+            }
+            g->d_logit_scale += ds * f * dot;
+            g->d_logit_scale_size += ds_size * fabs(f * dot);
+        }
+    }
+    if (p->cosine) {
+        for (size_t i = 0; i < p->queries; i++)
+            unnormalise(p->q + i * dim, dim, g->dq + i * dim,
+                        g->dq_size + i * dim);
+        for (size_t j = 0; j < keys; j++)
+            unnormalise(p->k + j * dim, dim, g->dk + j * dim,
+                        g->dk_size + j * dim);
+    }
+    /* behind the clamp the scale stands still */
+    if (!p->logit_scale || *p->logit_scale > 4.6051702f)
+        g->d_logit_scale = g->d_logit_scale_size = 0;
+    free(s);
+    free(dp);
+    free(dp_size);
 }

@@ -30,6 +30,20 @@ typedef struct oracle_problem {
 void oracle_forward(const oracle_problem *p, double *o, double *o_size,
                     double *lse, double *lse_size, double *largest_logit);
 
+/* Gradients of one window-head, and against what their errors are measured:
+ * the same sums over absolute values. Arrays as in oracle_problem; dbias
+ * [queries][keys] is dS. All must be given. */
+typedef struct oracle_gradients {
+    double *dq, *dk, *dv, *dbias;
+    double *dq_size, *dk_size, *dv_size, *dbias_size;
+    double d_logit_scale, d_logit_scale_size;
+} oracle_gradients;
+
+/* d_o [queries][dim] and d_lse [queries], which may be NULL, are what flows
+ * back into o and lse. */
+void oracle_backward(const oracle_problem *p, const double *d_o,
+                     const double *d_lse, oracle_gradients *g);
+
 /* What visibility rule of the sliding variant says. */
 bool oracle_sees(const oracle_problem *p, size_t query, size_t key);
 
