@@ -85,9 +85,9 @@ INLINE vec exp2_nonpositive(vec x)
     p = FMA(p, rest, (vec)(1.0f));
     const ivec bits =
         JOIN(as_int, LANES)(p) + (JOIN(as_int, LANES)(shifted) << 23);
-    /* the bits of a NaN mean nothing any more, but `rest` is still one */
-    return select(FMA(rest, (vec)(0.0f), JOIN(as_float, LANES)(bits)),
-                  (vec)(0.0f), isless(x, (vec)(-126.0f)));
+    const vec y = select(JOIN(as_float, LANES)(bits), (vec)(0.0f),
+                         isless(x, (vec)(-126.0f)));
+    return select(y, x, isnan(x)); /* its bits mean nothing any more */
 }
 
 /* Rows <-> columns of a LANES x LANES block, by perfect shuffles. */

@@ -302,7 +302,8 @@ static void mark_rows(case_buffers *d)
         t[T_Q].value[index_of(&t[T_Q], 0, 0, t[T_Q].extent[2] / 2, 0)] = NAN;
         t[T_K].value[index_of(&t[T_K], last, 0, t[T_K].extent[2] - 1, 0)] =
             NAN;
-        t[T_V].value[index_of(&t[T_V], last, t[T_V].extent[1] - 1, 0,
+        t[T_V].value[index_of(&t[T_V], last, t[T_V].extent[1] - 1,
+                              t[T_V].extent[2] / 2,
                               t[T_V].extent[3] - 1)] = NAN;
         if (t[T_BIAS].used)
             t[T_BIAS].value[index_of(&t[T_BIAS], 0, 0, 0,
