@@ -12,6 +12,7 @@
 #include "plan.h"
 #include "session.h"
 #include "status.h"
+#include "trial.h"
 
 struct winattn_plan {
     wa_problem problem;
@@ -19,6 +20,7 @@ struct winattn_plan {
     wa_session *session;
     wa_lock *lock; /* held from the first clSetKernelArg to the last enqueue */
     cl_kernel kernel;
+    const char *origin; /* of the kernel's program */
 };
 
 int winattn_version(void) { return WINATTN_VERSION; }
@@ -39,6 +41,19 @@ static winattn_status check_kernel(const wa_plan *plan,
                        "the kernel built for work-groups of %llu, not %u",
                        (unsigned long long)size, plan->work_group);
     return WINATTN_SUCCESS;
+}
+
+/* Lets the binary of a new program be kept, once it is complete. */
+static void keep_binary(winattn_plan *plan)
+{
+    wa_program_set *set = wa_session_programs(plan->session);
+    plan->origin = wa_program_set_origin(set, plan->kernel);
+    if (!wa_program_set_keeps(set, plan->kernel))
+        return;
+    wa_trial_forward(wa_session_context(plan->session),
+                     wa_session_device_id(plan->session), &plan->problem,
+                     &plan->plan, plan->kernel);
+    wa_program_set_keep(set, plan->kernel);
 }
 
 /* Plans, builds and checks; a tier that fails is excluded and the next one
@@ -69,6 +84,7 @@ static winattn_status choose_kernel(winattn_plan *plan)
         if (status == WINATTN_SUCCESS)
             status = check_kernel(&plan->plan, plan->session, plan->kernel);
         if (status == WINATTN_SUCCESS) {
+            keep_binary(plan);
             wa_forget_failure();
             return status;
         }
@@ -149,6 +165,7 @@ winattn_status winattn_plan_describe(const winattn_plan *plan, size_t size,
     char all[4096];
     wa_plan_describe(&plan->plan, wa_session_device(plan->session), all,
                      sizeof all);
+    wa_append(all, sizeof all, "program: %s\n", plan->origin);
     if (size != 0)
         snprintf(text, size, "%s", all);
     if (needed)
