@@ -1,383 +1,386 @@
 /* SPDX-License-Identifier: Apache-2.0
  * winattn-bench: compares the OpenCL devices of this machine on windowed
- * attention. See usage(). */
+ * attention. Here is the run; options.c has what it can be told. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kit/run.h"
 #include "kit/workloads.h"
-#include "report.h"
-#include "workload.h"
+#include "options.h"
+#include "plot.h"
+#include "process.h"
+#include "row.h"
+#include "startup.h"
+#include "table.h"
+#include "unfused.h"
 
 #define MOST_DEVICES 64
-#define MOST_CASES 64
-#define SAMPLES 6
 /* What is assumed of a kernel before the device has shown something. */
 #define FIRST_GUESS 0.03
-/* Calls that a measurement makes at least, with those that warm up. */
-#define LEAST_CALLS 9.0
-/* Share of a row's time that calls take; builds and data take the rest. */
-#define TIMED_SHARE 0.4
+/* Seconds that timed calls get at most and at least. */
+#define MOST_TIMED 2.0
+#define LEAST_TIMED 0.15
+/* What is assumed of the time for builds, data and checks. */
+#define FIRST_OVERHEAD 0.5
 
-/* Those that a default run measures. */
-static const char *const common_cases[] = {
-    "swin-t-224-s1-b64", "swin-b-384-s1-b16", "swinv2-t-w8-b64",
-    "swinv2-b-w16-b32",  "swinir-720p",       "hat-ocab",
-    "fwa1-bench",        "swba-narrow",
-};
-static const char *const dtype_names[] = {"fp32", "fp16", "bf16"};
-static const char *const tier_names[] = {"auto", "cpu", "local"};
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
-typedef struct bench_case {
-    char name[64];
-    test_case c;
-} bench_case;
-
-typedef struct options {
-    const char *device; /* part of "platform / device"; NULL: all */
-    double seconds;     /* of the whole run */
-    bool dtype[3];
-    int tier;
-    bool shrinks;
-    const char *csv, *json;
-    bench_case cases[MOST_CASES];
-    size_t case_count;
-} options;
-
-static void usage(FILE *to)
-{
-    fputs(
-        "winattn-bench [OPTION ...]\n"
-        "  --list               devices and cases, then end\n"
-        "  --device TEXT        devices whose \"platform / name\" holds TEXT\n"
-        "  --case NAME          a case of the list, or `all`; repeatable\n"
-        "  --case 'FIELD=VALUE ...'  a case of your own, for instance\n"
-        "                       'windows=64 heads=3 queries=49 dim=32'\n"
-        "  --dtype TYPE         fp32, fp16 or bf16; repeatable\n"
-        "  --tier TIER          cpu or local instead of the plan's choice\n"
-        "  --seconds N          of the whole run, 150 by default; large\n"
-        "                       cases are shrunk to fit, and named so\n"
-        "  --whole              shrink nothing\n"
-        "  --csv FILE, --json FILE\n",
-        to);
-}
-
-/* ---- Options ---- */
-
-static bool add_case(options *o, const char *name, const char *text)
-{
-    char bad[64];
-    if (o->case_count == MOST_CASES) {
-        fprintf(stderr, "more than %d cases\n", MOST_CASES);
-        return false;
-    }
-    bench_case *b = &o->cases[o->case_count++];
-    b->c = case_default();
-    b->c.lse = 0;
-    snprintf(b->name, sizeof b->name, "%s", name);
-    if (case_parse(text, &b->c, bad))
-        return true;
-    fprintf(stderr, "unknown: %s\n", bad);
-    return false;
-}
-
-static bool add_named(options *o, const char *name)
-{
-    const bool all = strcmp(name, "all") == 0;
-    bool found = false;
-    if (strchr(name, '='))
-        return add_case(o, "own", name);
-    for (size_t i = 0; i < workload_count; i++)
-        if (all || strcmp(workload_rows[i].name, name) == 0) {
-            found = true;
-            if (!add_case(o, workload_rows[i].name, workload_rows[i].text))
-                return false;
-        }
-    if (!found)
-        fprintf(stderr, "no case %s; see --list\n", name);
-    return found;
-}
-
-static bool choose(const char *const *names, size_t count, const char *name,
-                   int *index)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(names[i], name) == 0) {
-            *index = (int)i;
-            return true;
-        }
-    fprintf(stderr, "unknown: %s\n", name);
-    return false;
-}
-
-static void list(void)
-{
-    cl_device_id ids[MOST_DEVICES];
-    char names[MOST_DEVICES][256];
-    const int count = device_list(ids, names, MOST_DEVICES);
-    for (int i = 0; i < count; i++)
-        printf("%s\n", names[i]);
-    for (size_t i = 0; i < workload_count; i++)
-        printf("%-20s %s\n", workload_rows[i].name, workload_rows[i].text);
-}
-
-/* 0: go on; 1: all is done; 2: wrong options. */
-static int read_options(int count, char **texts, options *o)
-{
-    int dtype;
-    bool any_dtype = false;
-    memset(o, 0, sizeof *o);
-    o->seconds = 150;
-    o->shrinks = true;
-    for (int i = 1; i < count; i++) {
-        const char *name = texts[i];
-        bool good = true;
-        if (strcmp(name, "--help") == 0) {
-            usage(stdout);
-            return 1;
-        }
-        if (strcmp(name, "--list") == 0) {
-            list();
-            return 1;
-        }
-        if (strcmp(name, "--whole") == 0) {
-            o->shrinks = false;
-            continue;
-        }
-        const char *value = i + 1 < count ? texts[++i] : NULL;
-        if (!value) {
-            usage(stderr);
-            return 2;
-        }
-        if (strcmp(name, "--device") == 0) {
-            o->device = value;
-        } else if (strcmp(name, "--case") == 0) {
-            good = add_named(o, value);
-        } else if (strcmp(name, "--dtype") == 0) {
-            good = choose(dtype_names, COUNT(dtype_names), value, &dtype);
-            if (good)
-                o->dtype[dtype] = any_dtype = true;
-        } else if (strcmp(name, "--tier") == 0) {
-            good = choose(tier_names, COUNT(tier_names), value, &o->tier);
-        } else if (strcmp(name, "--seconds") == 0) {
-            o->seconds = atof(value);
-        } else if (strcmp(name, "--csv") == 0) {
-            o->csv = value;
-        } else if (strcmp(name, "--json") == 0) {
-            o->json = value;
-        } else {
-            usage(stderr);
-            return 2;
-        }
-        if (!good)
-            return 2;
-    }
-    const bool any_case = o->case_count > 0;
-    for (size_t i = 0; !any_case && i < COUNT(common_cases); i++)
-        if (!add_named(o, common_cases[i]))
-            return 2;
-    for (int i = 0; !any_dtype && i < 3; i++)
-        o->dtype[i] = true;
-    return 0;
-}
-
-/* ---- Measuring one row ---- */
-
-typedef struct call {
-    const workload *w;
-    const winattn_plan *plan;
-} call;
-
-static winattn_status enqueue_call(void *data, unsigned round)
-{
-    const call *c = data;
-    const winattn_forward f = workload_forward(c->w, round);
-    return winattn_enqueue_forward(c->plan, c->w->device->queue, &f, 0, NULL,
-                                   NULL);
-}
-
-/* The least time that the device could need. */
-static double floor_seconds(const bench_device *device, const test_case *c)
-{
-    return fmax(workload_bytes(c) / device->copy_bandwidth,
-                workload_operations(c) / device->fma_rate);
-}
-
-/* Fewer windows, or fewer tokens and as many blocks of them, until the calls
- * of a measurement fit into `seconds`. */
-static void shrink(const bench_device *device, double efficiency,
-                   double seconds, bench_case *b)
-{
-    test_case *c = &b->c;
-    char mark[24] = "";
-    for (;;) {
-        const double expected = floor_seconds(device, c) / efficiency;
-        if (expected * LEAST_CALLS <= seconds)
-            break;
-        if (c->windows > 1) {
-            c->windows = (c->windows + 1) / 2;
-            if (c->mask_windows > c->windows)
-                c->mask_windows = c->windows;
-            snprintf(mark, sizeof mark, ":w%d", c->windows);
-        } else if (c->variant == WINATTN_SLIDING && c->queries >= 128) {
-            c->queries /= 2;
-            c->keys /= 2;
-            c->query_offset /= 2;
-            c->block = (c->block + 1) / 2;
-            snprintf(mark, sizeof mark, ":t%d", c->queries);
-        } else if (c->heads > 1 && c->heads == c->kv_heads) {
-            c->heads = c->kv_heads = (c->heads + 1) / 2;
-            snprintf(mark, sizeof mark, ":h%d", c->heads);
-        } else {
-            break;
-        }
-    }
-    strncat(b->name, mark, sizeof b->name - strlen(b->name) - 1);
-}
-
-static void plan_tier(const winattn_plan *plan, char tier[16])
-{
-    char text[2048] = "";
-    winattn_plan_describe(plan, sizeof text, text, NULL);
-    const char *line = strstr(text, "tier: ");
-    if (line)
-        sscanf(line, "tier: %15s", tier);
-}
-
-/* `seconds` is what building, filling buffers and timing may take together. */
-static void measure_row(const bench_device *device, const bench_case *b,
-                        double seconds, double efficiency, report_row *row)
-{
-    workload w;
-    winattn_plan *plan = NULL;
-    const double expected = floor_seconds(device, &b->c) / efficiency;
-    const double calls = ceil(TIMED_SHARE * seconds / expected) + LEAST_CALLS;
-    snprintf(row->name, sizeof row->name, "%s", b->name);
-    case_print(&b->c, row->text, sizeof row->text);
-    row->dtype = dtype_names[b->c.dtype];
-    row->pass = "forward";
-    row->bytes = workload_bytes(&b->c);
-    row->operations = workload_operations(&b->c);
-    row->error = NAN;
-    const winattn_desc desc = case_desc(&b->c);
-    winattn_status status =
-        winattn_plan_create(device->context, device->id, &desc, &plan);
-    if (status != WINATTN_SUCCESS) {
-        snprintf(row->failure, sizeof row->failure, "%s: %.200s",
-                 winattn_status_name(status), winattn_last_reason());
-        return;
-    }
-    plan_tier(plan, row->tier);
-    if (!workload_create(device, &b->c, (int)fmin(calls, 1e6), &w)) {
-        snprintf(row->failure, sizeof row->failure,
-                 "the device's memory does not suffice");
-    } else {
-        call c = {&w, plan};
-        row->seconds =
-            measure_calls(device, enqueue_call, &c, TIMED_SHARE * seconds);
-        if (row->seconds > 0)
-            row->error = workload_error(&w, SAMPLES);
-        else
-            snprintf(row->failure, sizeof row->failure,
-                     "a call failed: %.200s", winattn_last_reason());
-        workload_release(&w);
-    }
-    winattn_plan_destroy(plan);
-}
-
-/* ---- The run ---- */
-
+/* A unit of work is a row, a comparison with unfused kernels or the starts of
+ * a row. */
 typedef struct run_state {
     const options *o;
     report *r;
+    char program[1024];
     double start;
-    size_t rows_left;
+    double device_end;             /* when the present device's part is over */
+    size_t units_done, units_left; /* of the present device */
+    size_t units_later;            /* of those to come */
+    bool shows_progress;
 } run_state;
+
+typedef struct device_state {
+    bench_device device;
+    char name[256]; /* "platform / device" */
+    size_t index;   /* in the report */
+    double efficiency;
+    bool taught; /* efficiency is no longer a guess */
+    /* seconds of a row and of a comparison that were not timed calls */
+    double row_overhead, unfused_overhead;
+} device_state;
+
+/* ---- Time ---- */
 
 static double seconds_left(const run_state *run)
 {
     return run->o->seconds - (now_seconds() - run->start);
 }
 
-static void progress(const run_state *run, const char *what)
+/* Of the present device's time; what it does not need the next one gets. */
+static double device_left(const run_state *run)
 {
-    fprintf(stderr, "\r%-48.48s %3zu to go, about %3.0f s \r", what,
-            run->rows_left, fmax(seconds_left(run), 0));
+    return run->device_end - now_seconds();
+}
+
+/* A machine that is busy with other work gets little done. */
+static bool time_is_over(const run_state *run)
+{
+    return run->o->shrinks && seconds_left(run) < -0.1 * run->o->seconds;
+}
+
+static double share_of(const run_state *run)
+{
+    const double units = run->units_left > 0 ? (double)run->units_left : 1;
+    return fmax(device_left(run) / units, 0);
+}
+
+/* What timed calls of a unit may take that needs `overhead` besides. */
+static double timed_share(const run_state *run, double overhead)
+{
+    return fmax(fmin(share_of(run) - overhead, MOST_TIMED), LEAST_TIMED);
+}
+
+/* `overhead` follows what is seen. */
+static void follow(double *overhead, double start, double timed)
+{
+    const double seen = fmax(now_seconds() - start - timed, 0);
+    *overhead = 0.5 * (*overhead + seen);
+}
+
+static void progress(const run_state *run, const char *name, const char *what)
+{
+    if (!run->shows_progress)
+        return;
+    const double passed = now_seconds() - run->start;
+    const size_t units = run->units_left + run->units_later;
+    double left = fmax(seconds_left(run), 0);
+    if (run->units_done > 0)
+        left = fmin(left, passed / (double)run->units_done * (double)units);
+    fprintf(stderr, "\r%-30.30s %-12.12s %3zu to go, about %3.0f s \r", name,
+            what, units, left);
     fflush(stderr);
 }
 
-static void clear_progress(void) { fprintf(stderr, "\r%76s\r", ""); }
-
-static void bench_one_device(run_state *run, bench_device *device)
+static void clear_progress(const run_state *run)
 {
-    const size_t index = run->r->device_count - 1;
-    double efficiency = FIRST_GUESS;
-    report_print_heading();
-    for (size_t i = 0; i < run->o->case_count; i++)
-        for (int dtype = 0; dtype < 3; dtype++) {
-            if (!run->o->dtype[dtype])
-                continue;
-            bench_case b = run->o->cases[i];
-            const double share =
-                fmin(seconds_left(run) / (double)run->rows_left, 5.0);
-            b.c.dtype = dtype;
-            b.c.tier = run->o->tier;
-            progress(run, b.name);
-            if (run->o->shrinks && floor_seconds(device, &b.c) > 0)
-                shrink(device, efficiency, TIMED_SHARE * fmax(share, 0.25),
-                       &b);
-            report_row *row = report_add_row(run->r);
-            if (!row)
-                return;
-            row->device = index;
-            measure_row(device, &b, fmax(share, 0.25), efficiency, row);
-            run->rows_left--;
-            clear_progress();
-            report_print_row(run->r, row);
-            if (!row->failure[0])
-                efficiency = fmax(0.5 * report_of_ceiling(run->r, row) +
-                                      0.5 * efficiency,
-                                  1e-4);
+    if (run->shows_progress)
+        fprintf(stderr, "\r%76s\r", "");
+}
+
+static void finish_unit(run_state *run)
+{
+    run->units_done++;
+    if (run->units_left > 0)
+        run->units_left--;
+}
+
+static size_t units_of_case(const options *o, size_t number)
+{
+    size_t rows = 0;
+    for (int dtype = 0; dtype < 3; dtype++)
+        rows += options_take_dtype(o, &o->cases.all[number], dtype);
+    const size_t starts = o->startup == STARTUP_ALL                    ? rows
+                          : o->startup == STARTUP_FIRST && number == 0 ? 1
+                                                                       : 0;
+    return rows + o->unfused + starts;
+}
+
+static size_t units_of_device(const options *o)
+{
+    size_t units = 0;
+    for (size_t i = 0; i < o->cases.count; i++)
+        units += units_of_case(o, i);
+    return units;
+}
+
+/* ---- One row ---- */
+
+static void write_command(const device_state *d, const test_case *c,
+                          report_row *row)
+{
+    const char *words[] = {"winattn-bench", "--device",
+                           d->name,         "--whole",
+                           "--dtype",       option_dtypes[c->dtype],
+                           "--tier",        option_tiers[c->tier],
+                           "--case",        row->text};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        process_append_word(row->command, sizeof row->command, words[i]);
+}
+
+/* Shrinks to the time that there is, and measures. Types after the first keep
+ * its shape unless they are far slower. */
+static void measure(const run_state *run, device_state *d,
+                    const bench_case *whole, bool is_first, bench_case *b,
+                    report_row *row)
+{
+    const double start = now_seconds();
+    const double timed = timed_share(run, d->row_overhead);
+    if (run->o->shrinks)
+        row_shrink(&d->device, d->efficiency, is_first ? timed : 3 * timed,
+                   whole, b);
+    const size_t device = row->device;
+    memset(row, 0, sizeof *row);
+    row->device = device;
+    row_measure(&d->device, &b->c, timed, d->efficiency, row);
+    follow(&d->row_overhead, start, timed);
+    snprintf(row->name, sizeof row->name, "%s", b->name);
+}
+
+static void leave_out(const bench_case *b, report_row *row)
+{
+    snprintf(row->name, sizeof row->name, "%s", b->name);
+    snprintf(row->dtype, sizeof row->dtype, "%s", option_dtypes[b->c.dtype]);
+    snprintf(row->pass, sizeof row->pass, "forward");
+    case_print(&b->c, row->text, sizeof row->text);
+    snprintf(row->failure, sizeof row->failure, "no time was left");
+    row->error = NAN;
+}
+
+static void learn(device_state *d, const report *r, const report_row *row)
+{
+    const double seen = report_of_ceiling(r, row);
+    if (row->seconds > 0)
+        d->efficiency =
+            fmax(d->taught ? 0.5 * (seen + d->efficiency) : seen, 1e-4);
+    d->taught = d->taught || row->seconds > 0;
+}
+
+/* The products are the same for all types, and so is a time that another row
+ * of the same shape has. */
+static void compare(run_state *run, device_state *d, const bench_case *b,
+                    report_row *row)
+{
+    const report *r = run->r;
+    unfused_result result;
+    for (size_t i = 0; i + 1 < r->row_count; i++) {
+        const report_row *other = &r->rows[i];
+        if (other->device == d->index && strcmp(other->name, row->name) == 0 &&
+            strcmp(other->whole, row->whole) == 0 &&
+            (other->unfused > 0 || other->unfused_note[0])) {
+            row->unfused = other->unfused;
+            row->unfused_part = other->unfused_part;
+            row->unfused_error = other->unfused_error;
+            memcpy(row->unfused_note, other->unfused_note,
+                   sizeof row->unfused_note);
+            return;
         }
+    }
+    if (device_left(run) > 0 || !run->o->shrinks) {
+        progress(run, b->name, "unfused");
+        const double start = now_seconds();
+        const double timed = timed_share(run, d->unfused_overhead);
+        unfused_measure(&d->device, &b->c, timed, &result);
+        follow(&d->unfused_overhead, start, timed);
+        row->unfused = result.seconds;
+        row->unfused_part = result.part;
+        row->unfused_error = result.error;
+        memcpy(row->unfused_note, result.note, sizeof row->unfused_note);
+    } else {
+        snprintf(row->unfused_note, sizeof row->unfused_note,
+                 "no time was left");
+    }
+    finish_unit(run);
 }
 
-static size_t rows_of(const options *o)
+static void time_starts(run_state *run, const device_state *d,
+                        const bench_case *b, report_row *row)
 {
-    return o->case_count * (size_t)(o->dtype[0] + o->dtype[1] + o->dtype[2]);
+    double most = fmin(fmax(6 * share_of(run), 20), device_left(run) / 2);
+    if (!run->o->shrinks)
+        most = 180;
+    progress(run, b->name, "first result");
+    if (most > 1 && !startup_measure(run->program, d->name, &b->c, most,
+                                     &row->cold, &row->warm))
+        row->cold = row->warm = 0;
+    finish_unit(run);
 }
 
-static bool bench_device_of(run_state *run, cl_device_id id, const char *name)
+/* ---- The run ---- */
+
+static bool bench_case_of(run_state *run, device_state *d, size_t number)
 {
-    bench_device device;
-    progress(run, name);
+    const options *o = run->o;
+    const bench_case *whole = &o->cases.all[number];
+    bench_case b = *whole;
+    bool is_first = true;
+    for (int dtype = 0; dtype < 3; dtype++) {
+        if (!options_take_dtype(o, whole, dtype))
+            continue;
+        report_row *row = report_add_row(run->r);
+        if (!row)
+            return false;
+        row->device = d->index;
+        b.c.dtype = dtype;
+        b.c.tier = options_tier(o, whole);
+        progress(run, b.name, option_dtypes[dtype]);
+        if (time_is_over(run))
+            leave_out(&b, row);
+        else
+            measure(run, d, whole, is_first, &b, row);
+        const bool guessed = !d->taught;
+        learn(d, run->r, row);
+        /* a guess may have shrunk it too far */
+        if (guessed && d->taught && o->shrinks &&
+            strcmp(b.name, whole->name) != 0) {
+            b = *whole;
+            b.c.dtype = dtype;
+            b.c.tier = options_tier(o, whole);
+            measure(run, d, whole, true, &b, row);
+        }
+        test_case common = whole->c;
+        common.dtype = WINATTN_FP32;
+        common.tier = WINATTN_TIER_AUTO;
+        case_print(&common, row->whole, sizeof row->whole);
+        write_command(d, &b.c, row);
+        finish_unit(run);
+        if (o->unfused && row->seconds > 0)
+            compare(run, d, &b, row);
+        if (row->seconds > 0 &&
+            (o->startup == STARTUP_ALL ||
+             (o->startup == STARTUP_FIRST && number == 0 && is_first)))
+            time_starts(run, d, &b, row);
+        is_first = false;
+        clear_progress(run);
+        table_print_row(run->r, row);
+        if (o->replay)
+            printf("    %s\n", row->command);
+    }
+    return true;
+}
+
+static void bench_device_of(run_state *run, device_state *d)
+{
+    table_print_heading();
+    for (size_t i = 0; i < run->o->cases.count; i++) {
+        const size_t left = run->units_left - units_of_case(run->o, i);
+        if (!bench_case_of(run, d, i))
+            break;
+        run->units_left = left;
+    }
+    table_print_notes(run->r, d->index);
+}
+
+/* A machine that was busy at first, or became it, has lower ceilings than it
+ * should: the larger of two measurements counts. */
+static void measure_again(const run_state *run, device_state *d,
+                          report_device *entry)
+{
+    bench_device *device = &d->device;
+    const double copy = entry->copy_bandwidth, fma = entry->fma_rate;
+    progress(run, d->name, "ceilings");
+    measure_ceilings(device);
+    clear_progress(run);
+    entry->copy_bandwidth = fmax(copy, device->copy_bandwidth);
+    entry->fma_rate = fmax(fma, device->fma_rate);
+    if (entry->copy_bandwidth > 1.05 * copy || entry->fma_rate > 1.05 * fma)
+        printf("  ceilings once more: copy %.1f GB/s, multiply-add %.1f "
+               "GFLOP/s; the comparison takes the larger\n",
+               device->copy_bandwidth * 1e-9, device->fma_rate * 1e-9);
+}
+
+static bool open_and_bench(run_state *run, cl_device_id id, const char *name)
+{
+    device_state d;
+    memset(&d, 0, sizeof d);
+    progress(run, name, "ceilings");
     report_device *entry = report_add_device(run->r);
     if (!entry)
         return false;
-    const bool opened = bench_device_open(id, &device);
+    const bool opened = bench_device_open(id, &d.device);
     if (opened)
-        measure_ceilings(&device);
-    clear_progress();
-    snprintf(entry->platform, sizeof entry->platform, "%s", device.platform);
-    snprintf(entry->name, sizeof entry->name, "%s", device.name);
-    snprintf(entry->driver, sizeof entry->driver, "%s", device.driver);
-    entry->copy_bandwidth = device.copy_bandwidth;
-    entry->fma_rate = device.fma_rate;
-    report_print_device(entry);
+        measure_ceilings(&d.device);
+    clear_progress(run);
+    snprintf(d.name, sizeof d.name, "%.255s", name);
+    d.index = run->r->device_count - 1;
+    d.efficiency = FIRST_GUESS;
+    d.row_overhead = d.unfused_overhead = FIRST_OVERHEAD;
+    snprintf(entry->platform, sizeof entry->platform, "%s", d.device.platform);
+    snprintf(entry->name, sizeof entry->name, "%s", d.device.name);
+    snprintf(entry->driver, sizeof entry->driver, "%s", d.device.driver);
+    report_date(entry->date);
+    entry->copy_bandwidth = d.device.copy_bandwidth;
+    entry->fma_rate = d.device.fma_rate;
+    table_print_device(entry);
     const bool usable =
         opened && entry->copy_bandwidth > 0 && entry->fma_rate > 0;
-    if (usable)
-        bench_one_device(run, &device);
-    else
+    if (usable) {
+        bench_device_of(run, &d);
+        measure_again(run, &d, entry);
+    } else {
         printf("  skipped: its ceilings could not be measured\n");
-    bench_device_close(&device);
+    }
+    unfused_forget();
+    bench_device_close(&d.device);
     return usable;
 }
 
+static bool bench_all(const options *o, const cl_device_id *ids,
+                      char (*names)[256], size_t count, const char *argument_0,
+                      report *r)
+{
+    run_state run = {.o = o, .r = r, .start = now_seconds()};
+    char date[32];
+    bool good = true;
+    run.shows_progress = process_on_terminal();
+    process_own_path(argument_0, run.program, sizeof run.program);
+    report_date(date);
+    printf("winattn-bench %d.%d.%d, %s, at most about %.0f s\n",
+           WINATTN_VERSION_MAJOR, WINATTN_VERSION_MINOR, WINATTN_VERSION_PATCH,
+           date, o->seconds);
+    table_print_legend();
+    for (size_t i = 0; i < count; i++) {
+        const double left = fmax(seconds_left(&run), 0);
+        run.device_end = now_seconds() + left / (double)(count - i);
+        run.units_left = units_of_device(o);
+        run.units_later = run.units_left * (count - i - 1);
+        good = open_and_bench(&run, ids[i], names[i]) && good;
+    }
+    return good;
+}
+
+/* ---- What is asked for ---- */
+
 static bool write_files(const options *o, const report *r)
 {
+    char reason[REPORT_REASON_SIZE];
     bool good = true;
     if (o->csv && !report_write_csv(r, o->csv)) {
         fprintf(stderr, "cannot write %s\n", o->csv);
@@ -387,43 +390,101 @@ static bool write_files(const options *o, const report *r)
         fprintf(stderr, "cannot write %s\n", o->json);
         good = false;
     }
+    if (o->plot && !plot_write(r, o->plot, reason)) {
+        fprintf(stderr, "%s\n", reason);
+        good = false;
+    }
     return good;
+}
+
+static bool merge(const options *o)
+{
+    char reason[REPORT_REASON_SIZE];
+    report r;
+    bool good = true;
+    report_start(&r);
+    for (size_t i = 0; i < o->merge_count; i++)
+        if (!report_read_json(&r, o->merge[i], reason)) {
+            fprintf(stderr, "%s\n", reason);
+            good = false;
+        }
+    if (good) {
+        table_print_comparison(&r);
+        good = write_files(o, &r);
+    }
+    report_free(&r);
+    return good;
+}
+
+static void list(char (*names)[256], size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        printf("%s\n", names[i]);
+    for (size_t i = 0; i < workload_count; i++)
+        printf("%-20s %s\n", workload_rows[i].name, workload_rows[i].text);
+}
+
+static bool print_first_result(const options *o, cl_device_id id)
+{
+    test_case c = o->cases.all[0].c;
+    for (int dtype = 0; dtype < 3; dtype++)
+        if (o->dtype[dtype])
+            c.dtype = dtype;
+    c.tier = options_tier(o, &o->cases.all[0]);
+    process_end_after((unsigned)o->seconds + 1);
+    if (!startup_first_result(id, &c))
+        return false;
+    printf("%s\n", STARTUP_LINE);
+    fflush(stdout);
+    return true;
+}
+
+static int run_options(const options *o, const char *argument_0)
+{
+    cl_device_id ids[MOST_DEVICES];
+    char names[MOST_DEVICES][256];
+    char reason[REPORT_REASON_SIZE];
+    if (o->plot && !plot_possible(o->plot, reason)) {
+        fprintf(stderr, "%s\n", reason);
+        return 2;
+    }
+    if (o->merge_count > 0)
+        return merge(o) ? 0 : 1;
+    const int found = device_list(ids, names, MOST_DEVICES);
+    size_t chosen = 0;
+    for (int i = 0; i < found; i++)
+        if (options_take_device(o, names[i])) {
+            ids[chosen] = ids[i];
+            memmove(names[chosen++], names[i], sizeof names[i]);
+        }
+    if (o->lists) {
+        list(names, chosen);
+        return 0;
+    }
+    if (chosen == 0) {
+        fprintf(stderr, "no OpenCL device%s%s among %d\n",
+                o->device_count ? " named like " : "",
+                o->device_count ? o->device[0] : "", found);
+        return 2;
+    }
+    if (o->first_result)
+        return print_first_result(o, ids[0]) ? 0 : 1;
+    report r;
+    report_start(&r);
+    bool good = bench_all(o, ids, names, chosen, argument_0, &r);
+    table_print_comparison(&r);
+    good = write_files(o, &r) && good;
+    report_free(&r);
+    return good ? 0 : 1;
 }
 
 int main(int count, char **texts)
 {
-    static options o;
-    cl_device_id ids[MOST_DEVICES];
-    char names[MOST_DEVICES][256];
-    const int wrong = read_options(count, texts, &o);
-    if (wrong)
-        return wrong == 1 ? 0 : 2;
-    int device_count = device_list(ids, names, MOST_DEVICES);
-    int chosen = 0;
-    for (int i = 0; i < device_count; i++)
-        if (!o.device || strstr(names[i], o.device)) {
-            ids[chosen] = ids[i];
-            memmove(names[chosen++], names[i], sizeof names[i]);
-        }
-    if (chosen == 0) {
-        fprintf(stderr, "no OpenCL device%s%s among %d\n",
-                o.device ? " named like " : "", o.device ? o.device : "",
-                device_count);
-        return 2;
-    }
-    report r;
-    report_start(&r);
-    run_state run = {&o, &r, now_seconds(), rows_of(&o) * (size_t)chosen};
-    printf("winattn-bench %d.%d.%d, %s, at most about %.0f s\n",
-           WINATTN_VERSION_MAJOR, WINATTN_VERSION_MINOR, WINATTN_VERSION_PATCH,
-           r.date, o.seconds);
-    bool good = true;
-    for (int i = 0; i < chosen; i++) {
-        run.rows_left = rows_of(&o) * (size_t)(chosen - i);
-        good = bench_device_of(&run, ids[i], names[i]) && good;
-    }
-    report_print_comparison(&r);
-    good = write_files(&o, &r) && good;
-    report_free(&r);
-    return good ? 0 : 1;
+    options o;
+    const options_result result = options_read(count, texts, &o);
+    const int code = result == OPTIONS_GOOD   ? run_options(&o, texts[0])
+                     : result == OPTIONS_HELP ? 0
+                                              : 2;
+    options_free(&o);
+    return code;
 }

@@ -41,6 +41,9 @@ bool bench_device_open(cl_device_id id, bench_device *device)
     clGetDeviceInfo(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
                     sizeof device->largest_buffer, &device->largest_buffer,
                     NULL);
+    clGetDeviceInfo(id, CL_DEVICE_MAX_WORK_GROUP_SIZE,
+                    sizeof device->largest_group, &device->largest_group,
+                    NULL);
     device->is_cpu = (type & CL_DEVICE_TYPE_CPU) != 0;
     device->context = clCreateContext(NULL, 1, &id, NULL, NULL, &error);
     if (error != CL_SUCCESS)

@@ -18,6 +18,7 @@ typedef struct bench_device {
     cl_uint vector_lanes;
     cl_ulong memory_bytes;
     cl_ulong largest_buffer;
+    size_t largest_group;  /* work-items */
     double copy_bandwidth; /* bytes read + written per second */
     double fma_rate;       /* fp32 operations per second, an FMA counts 2 */
 } bench_device;

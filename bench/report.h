@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a bench run found, and its forms: table, comparison, CSV, JSON. */
+ * What a bench run found. report.c holds it, table.c prints it, the others
+ * write it to files and read it back. */
 #ifndef BENCH_REPORT_H
 #define BENCH_REPORT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Of the JSON form; files of another number are not read. */
+#define REPORT_FORMAT 1
+#define REPORT_REASON_SIZE 512
+
 typedef struct report_device {
     char platform[128];
     char name[128];
     char driver[128];
+    char date[32];         /* of its run, UTC, ISO 8601 */
+    char source[128];      /* the file that a merged device came from, or "" */
     double copy_bandwidth; /* bytes read + written per second */
     double fma_rate;       /* fp32 operations per second */
 } report_device;
@@ -17,19 +24,28 @@ typedef struct report_device {
 typedef struct report_row {
     size_t device;     /* index */
     char name[64];     /* of the workload, with ":w64" where shrunk */
+    char whole[256];   /* the case before it was shrunk */
     char text[256];    /* the case, as the option --case takes it */
-    const char *dtype; /* "fp32", "fp16", "bf16" */
-    const char *pass;  /* "forward" */
+    char dtype[8];     /* "fp32", "fp16", "bf16" */
+    char pass[16];     /* "forward" */
     char tier[16];     /* "" where the plan failed */
-    double seconds;    /* of one call */
+    double seconds;    /* of one call; 0 where it failed */
     double bytes;      /* that the call must move at least */
     double operations; /* an FMA counts 2 */
     double error;      /* relative, on sampled windows; NaN: unknown */
+    /* The same with one kernel after the other, see unfused.h. */
+    double unfused;         /* seconds of one call; 0: not measured */
+    double unfused_part;    /* of the windows that was timed */
+    double unfused_error;   /* as above */
+    char unfused_note[160]; /* why it was not measured */
+    /* Seconds from the program's start to its first result, with empty and
+     * with filled caches; 0: not measured. */
+    double cold, warm;
     char failure[256]; /* "" if there are times */
+    char command[640]; /* that measures this row again */
 } report_row;
 
 typedef struct report {
-    char date[32]; /* UTC, ISO 8601 */
     size_t device_count, row_count;
     report_device *devices;
     report_row *rows;
@@ -41,20 +57,35 @@ void report_free(report *r);
  * move them. */
 report_device *report_add_device(report *r);
 report_row *report_add_row(report *r);
+/* The present time as report_device.date has it. */
+void report_date(char date[32]);
 
 /* Fractions of the row's device's ceilings; 0 where unknown. */
 double report_of_copy(const report *r, const report_row *row);
 double report_of_fma(const report *r, const report_row *row);
 /* The larger of both: 1 is what no kernel on this device can exceed. */
 double report_of_ceiling(const report *r, const report_row *row);
+/* How many times as fast as the unfused kernels; 0 where unknown. */
+double report_speed_up(const report_row *row);
 
-void report_print_device(const report_device *device);
-void report_print_heading(void);
-void report_print_row(const report *r, const report_row *row);
-/* Cases against devices. */
-void report_print_comparison(const report *r);
+/* Shrunk workloads stand under the name of the whole one: the length of the
+ * name without its ":w64". */
+size_t report_base_length(const char *name);
+/* Rows that stand on one line of a comparison. */
+bool report_same_case(const report_row *a, const report_row *b);
+/* Is it the first row of its case? */
+bool report_first_of_case(const report *r, size_t row);
+/* The row of a device for the same case; NULL: none. */
+const report_row *report_find_row(const report *r, const report_row *like,
+                                  size_t device);
+
 /* False if the file could not be written. */
 bool report_write_csv(const report *r, const char *path);
 bool report_write_json(const report *r, const char *path);
+
+/* Appends what a JSON file holds. False, with the reason and with *r as it
+ * was, if the file is damaged or of another format. (report_read.c) */
+bool report_read_json(report *r, const char *path,
+                      char reason[REPORT_REASON_SIZE]);
 
 #endif

@@ -32,8 +32,10 @@ static double random_value(tensor_id id, random_state *r)
     return random_normal(r);
 }
 
+/* Elements of a kind, with values that `rounding` can hold, too. */
 static cl_mem new_buffer(const bench_device *device, tensor_id id,
-                         storage_kind kind, size_t count, unsigned seed)
+                         storage_kind kind, storage_kind rounding,
+                         size_t count, unsigned seed)
 {
     cl_int error;
     const size_t size = kind_size(kind);
@@ -45,7 +47,8 @@ static cl_mem new_buffer(const bench_device *device, tensor_id id,
     unsigned char *pattern = malloc(period * size);
     random_state r = random_seeded(seed);
     for (size_t i = 0; pattern && i < period; i++)
-        kind_write(kind, random_value(id, &r), pattern + i * size);
+        kind_write(kind, kind_round(rounding, random_value(id, &r)),
+                   pattern + i * size);
     for (size_t at = 0; pattern && at < count && error == CL_SUCCESS;
          at += period) {
         const size_t part = count - at < period ? count - at : period;
@@ -61,10 +64,12 @@ static cl_mem new_buffer(const bench_device *device, tensor_id id,
     return mem;
 }
 
-bool workload_create(const bench_device *device, const test_case *c, int calls,
-                     workload *w)
+static bool create(const bench_device *device, const test_case *c, int calls,
+                   storage_kind rounding, workload *w)
 {
     const storage_kind kind = kind_of(c);
+    const storage_kind bias_kind = c->bias == TERM_FP32 ? KIND_FP32 : kind;
+    const storage_kind mask_kind = c->mask == TERM_FP32 ? KIND_FP32 : kind;
     const size_t q_count = product(c->windows, c->heads, c->queries, c->dim);
     const size_t k_count = product(c->windows, c->kv_heads, c->keys, c->dim);
     const double set_bytes = workload_bytes(c);
@@ -80,41 +85,55 @@ bool workload_create(const bench_device *device, const test_case *c, int calls,
     w->sets = sets < 1 ? 1 : sets > MOST_SETS ? MOST_SETS : (int)sets;
     for (int i = 0; i < w->sets; i++) {
         const unsigned seed = (unsigned)(c->seed + 8 * i);
-        w->q[i] = new_buffer(device, T_Q, kind, q_count, seed + 1);
-        w->k[i] = new_buffer(device, T_K, kind, k_count, seed + 2);
-        w->v[i] = new_buffer(device, T_V, kind, k_count, seed + 3);
-        w->o[i] = new_buffer(device, T_O, kind, q_count, seed + 4);
+        w->q[i] = new_buffer(device, T_Q, kind, rounding, q_count, seed + 1);
+        w->k[i] = new_buffer(device, T_K, kind, rounding, k_count, seed + 2);
+        w->v[i] = new_buffer(device, T_V, kind, rounding, k_count, seed + 3);
+        w->o[i] = new_buffer(device, T_O, kind, rounding, q_count, seed + 4);
         if (!w->q[i] || !w->k[i] || !w->v[i] || !w->o[i])
             goto failed;
     }
     const size_t plane = (size_t)c->queries * (size_t)c->keys;
     if (c->bias != TERM_NONE &&
-        !(w->bias = new_buffer(device, T_BIAS,
-                               c->bias == TERM_FP32 ? KIND_FP32 : kind,
+        !(w->bias = new_buffer(device, T_BIAS, bias_kind,
+                               c->bias == TERM_FP32 ? KIND_FP32 : rounding,
                                (size_t)c->heads * plane, 5)))
         goto failed;
     if ((c->mask == TERM_SAME || c->mask == TERM_FP32) &&
-        !(w->mask = new_buffer(device, T_MASK,
-                               c->mask == TERM_FP32 ? KIND_FP32 : kind,
+        !(w->mask = new_buffer(device, T_MASK, mask_kind,
+                               c->mask == TERM_FP32 ? KIND_FP32 : rounding,
                                (size_t)c->mask_windows * plane, 6)))
         goto failed;
     if (c->mask == TERM_REGIONS) {
         const size_t masks = (size_t)c->mask_windows;
         w->query_regions = new_buffer(device, T_QUERY_REGIONS, KIND_U8,
-                                      masks * (size_t)c->queries, 7);
-        w->key_regions = new_buffer(device, T_KEY_REGIONS, KIND_U8,
+                                      KIND_U8, masks * (size_t)c->queries, 7);
+        w->key_regions = new_buffer(device, T_KEY_REGIONS, KIND_U8, KIND_U8,
                                     masks * (size_t)c->keys, 7);
         if (!w->query_regions || !w->key_regions)
             goto failed;
     }
     if (c->variant == WINATTN_COSINE &&
         !(w->logit_scale = new_buffer(device, T_LOGIT_SCALE, KIND_FP32,
-                                      (size_t)c->heads, 8)))
+                                      KIND_FP32, (size_t)c->heads, 8)))
         goto failed;
     return true;
 failed:
     workload_release(w);
     return false;
+}
+
+bool workload_create(const bench_device *device, const test_case *c, int calls,
+                     workload *w)
+{
+    return create(device, c, calls, kind_of(c), w);
+}
+
+bool workload_create_widened(const bench_device *device, const test_case *c,
+                             int calls, workload *w)
+{
+    test_case widened = *c;
+    widened.dtype = WINATTN_FP32;
+    return create(device, &widened, calls, kind_of(c), w);
 }
 
 void workload_release(workload *w)
@@ -183,9 +202,15 @@ double workload_operations(const test_case *c)
     double seen = (double)c->queries * c->keys;
     if (c->variant == WINATTN_SLIDING) {
         const oracle_problem p = oracle_of(c);
+        const int first = c->first_block ? c->first_block : c->block;
+        double same = 0; /* for all queries of a block */
         seen = 0;
-        for (int i = 0; i < c->queries; i++)
-            seen += (double)oracle_seen(&p, (size_t)i);
+        for (int i = 0; i < c->queries; i++) {
+            const int behind = i + c->query_offset - first;
+            if (i == 0 || (behind >= 0 && behind % c->block == 0))
+                same = (double)oracle_seen(&p, (size_t)i);
+            seen += same;
+        }
     }
     return 4.0 * c->dim * seen * c->windows * c->heads;
 }
@@ -289,7 +314,12 @@ static double sample_error(const workload *w, size_t window, size_t head)
 
 double workload_error(const workload *w, int samples)
 {
-    const size_t all = (size_t)w->c.windows * (size_t)w->c.heads;
+    return workload_error_within(w, (size_t)w->c.windows * (size_t)w->c.heads,
+                                 samples);
+}
+
+double workload_error_within(const workload *w, size_t all, int samples)
+{
     double worst = 0;
     for (int i = 0; i < samples; i++) {
         const size_t at =

@@ -22,6 +22,9 @@ typedef struct workload {
  * suffice. */
 bool workload_create(const bench_device *device, const test_case *c, int calls,
                      workload *w);
+/* The same numbers, converted to fp32. */
+bool workload_create_widened(const bench_device *device, const test_case *c,
+                             int calls, workload *w);
 void workload_release(workload *w);
 winattn_forward workload_forward(const workload *w, unsigned round);
 
@@ -33,5 +36,7 @@ double workload_operations(const test_case *c);
 /* Largest relative error of o in the first set over sampled window-heads
  * (one block of rows each), NaN if results could not be read. */
 double workload_error(const workload *w, int samples);
+/* The same over the first `all` window-heads. */
+double workload_error_within(const workload *w, size_t all, int samples);
 
 #endif

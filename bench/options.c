@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reads the command line. */
+#include "options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* Those that a default run measures. */
+static const char *const common_cases[] = {
+    "swin-t-224-s1-b64", "swin-b-384-s1-b16", "swinv2-t-w8-b64",
+    "swinv2-b-w16-b32",  "swinir-720p",       "hat-ocab",
+    "fwa1-bench",        "swba-narrow",
+};
+const char *const option_dtypes[3] = {"fp32", "fp16", "bf16"};
+const char *const option_tiers[3] = {"auto", "cpu", "local"};
+static const char *const startups[] = {"none", "first", "all"};
+
+static void usage(FILE *to)
+{
+    fputs(
+        "winattn-bench [OPTION ...] compares the OpenCL devices of a machine\n"
+        "\n"
+        "  --list               shows devices and cases\n"
+        "  --device TEXT        devices whose \"platform / name\" holds TEXT\n"
+        "  --case NAME          a case of the list, or `all`\n"
+        "  --case 'FIELD=VALUE ...'  a case of your own, for instance\n"
+        "                       'windows=64 heads=3 queries=49 dim=32'\n"
+        "  --cases FILE         cases of a CSV file (see bench/caselist.h)\n"
+        "  --dtype TYPE         fp32, fp16 or bf16\n"
+        "  --pass PASS          forward\n"
+        "  --tier TIER          cpu or local instead of the plan's choice\n"
+        "  --seconds N          of the whole run, 150 by default; large\n"
+        "                       cases are shrunk to fit, and named so\n"
+        "  --whole              shrinks nothing\n"
+        "  --no-unfused         no comparison with CLBlast\n"
+        "  --startup WHICH      rows whose time from program start to first\n"
+        "                       result is taken: none, first (of each\n"
+        "                       device, the default) or all\n"
+        "  --replay             prints the command that repeats each row\n"
+        "  --csv FILE, --json FILE, --plot FILE.png, --plot FILE.svg\n"
+        "  --merge FILE ...     measures nothing; joins JSON files of "
+        "several\n"
+        "                       machines into one table, and into the files\n"
+        "                       of --csv, --json and --plot\n"
+        "\n"
+        "--device, --case, --cases, --dtype may stand several times.\n",
+        to);
+}
+
+static bool choose(const char *const *names, size_t count, const char *name,
+                   int *index)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0) {
+            *index = (int)i;
+            return true;
+        }
+    fprintf(stderr, "unknown: %s\n", name);
+    return false;
+}
+
+static bool keep(const char **texts, size_t *count, const char *text)
+{
+    if (*count == MOST_TEXTS) {
+        fprintf(stderr, "more than %d are too many: %s\n", MOST_TEXTS, text);
+        return false;
+    }
+    texts[(*count)++] = text;
+    return true;
+}
+
+static bool add_cases(options *o, const char *value, bool is_file)
+{
+    char reason[CASELIST_REASON_SIZE];
+    const bool good = is_file ? caselist_add_file(&o->cases, value, reason)
+                      : strchr(value, '=')
+                          ? caselist_add_text(&o->cases, NULL, value, reason)
+                          : caselist_add_named(&o->cases, value, reason);
+    if (!good)
+        fprintf(stderr, "%s\n", reason);
+    return good;
+}
+
+static bool choose_pass(const char *name)
+{
+    if (strcmp(name, "forward") == 0)
+        return true;
+    if (strcmp(name, "backward") == 0)
+        fprintf(stderr, "winattn %d.%d.%d computes the forward pass only\n",
+                WINATTN_VERSION_MAJOR, WINATTN_VERSION_MINOR,
+                WINATTN_VERSION_PATCH);
+    else
+        fprintf(stderr, "unknown: %s\n", name);
+    return false;
+}
+
+static bool read_seconds(const char *value, double *seconds)
+{
+    char *end;
+    *seconds = strtod(value, &end);
+    if (end != value && *end == 0 && *seconds > 0)
+        return true;
+    fprintf(stderr, "no number of seconds: %s\n", value);
+    return false;
+}
+
+/* Options without a value. */
+static bool read_flag(const char *name, options *o)
+{
+    const struct {
+        const char *name;
+        bool *flag;
+        bool value;
+    } flags[] = {
+        {"--list", &o->lists, true},
+        {"--whole", &o->shrinks, false},
+        {"--no-unfused", &o->unfused, false},
+        {"--replay", &o->replay, true},
+        {"--first-result", &o->first_result, true},
+    };
+    for (size_t i = 0; i < COUNT(flags); i++)
+        if (strcmp(flags[i].name, name) == 0) {
+            *flags[i].flag = flags[i].value;
+            return true;
+        }
+    return false;
+}
+
+static bool read_value(const char *name, const char *value, options *o)
+{
+    int index;
+    if (strcmp(name, "--device") == 0)
+        return keep(o->device, &o->device_count, value);
+    if (strcmp(name, "--case") == 0)
+        return add_cases(o, value, false);
+    if (strcmp(name, "--cases") == 0)
+        return add_cases(o, value, true);
+    if (strcmp(name, "--pass") == 0)
+        return choose_pass(value);
+    if (strcmp(name, "--tier") == 0)
+        return choose(option_tiers, COUNT(option_tiers), value, &o->tier);
+    if (strcmp(name, "--seconds") == 0)
+        return read_seconds(value, &o->seconds);
+    if (strcmp(name, "--merge") == 0)
+        return keep(o->merge, &o->merge_count, value);
+    if (strcmp(name, "--dtype") == 0) {
+        if (!choose(option_dtypes, COUNT(option_dtypes), value, &index))
+            return false;
+        o->dtype[index] = o->any_dtype = true;
+        return true;
+    }
+    if (strcmp(name, "--startup") == 0) {
+        if (!choose(startups, COUNT(startups), value, &index))
+            return false;
+        o->startup = (startup_rows)index;
+        return true;
+    }
+    const char **file = strcmp(name, "--csv") == 0    ? &o->csv
+                        : strcmp(name, "--json") == 0 ? &o->json
+                        : strcmp(name, "--plot") == 0 ? &o->plot
+                                                      : NULL;
+    if (file)
+        *file = value;
+    else
+        usage(stderr);
+    return file != NULL;
+}
+
+options_result options_read(int count, char **texts, options *o)
+{
+    memset(o, 0, sizeof *o);
+    o->seconds = 150;
+    o->shrinks = true;
+    o->unfused = true;
+    o->startup = STARTUP_FIRST;
+    for (int i = 1; i < count; i++) {
+        const char *name = texts[i];
+        if (strcmp(name, "--help") == 0) {
+            usage(stdout);
+            return OPTIONS_HELP;
+        }
+        if (read_flag(name, o))
+            continue;
+        /* a file after those of --merge */
+        if (name[0] != '-' && o->merge_count > 0) {
+            if (!keep(o->merge, &o->merge_count, name))
+                return OPTIONS_WRONG;
+            continue;
+        }
+        if (i + 1 == count) {
+            usage(stderr);
+            return OPTIONS_WRONG;
+        }
+        if (!read_value(name, texts[++i], o))
+            return OPTIONS_WRONG;
+    }
+    const bool any_case = o->cases.count > 0;
+    for (size_t i = 0; !any_case && i < COUNT(common_cases); i++)
+        if (!add_cases(o, common_cases[i], false))
+            return OPTIONS_WRONG;
+    return OPTIONS_GOOD;
+}
+
+void options_free(options *o) { caselist_free(&o->cases); }
+
+bool options_take_device(const options *o, const char *name)
+{
+    for (size_t i = 0; i < o->device_count; i++)
+        if (strstr(name, o->device[i]))
+            return true;
+    return o->device_count == 0;
+}
+
+bool options_take_dtype(const options *o, const bench_case *b, int dtype)
+{
+    if (o->any_dtype)
+        return o->dtype[dtype];
+    return !b->names_dtype || b->c.dtype == dtype;
+}
+
+int options_tier(const options *o, const bench_case *b)
+{
+    return o->tier == WINATTN_TIER_AUTO && b->names_tier ? b->c.tier : o->tier;
+}

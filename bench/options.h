@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The command line of winattn-bench. */
+#ifndef BENCH_OPTIONS_H
+#define BENCH_OPTIONS_H
+
+#include "caselist.h"
+
+#define MOST_TEXTS 64
+
+/* Which rows get the times from program start to first result. */
+typedef enum startup_rows {
+    STARTUP_NONE,
+    STARTUP_FIRST,
+    STARTUP_ALL
+} startup_rows;
+
+typedef struct options {
+    /* parts of "platform / device"; none: all */
+    const char *device[MOST_TEXTS];
+    size_t device_count;
+    caselist cases;
+    bool dtype[3], any_dtype; /* winattn_dtype; any: the user chose */
+    int tier;                 /* winattn_tier */
+    double seconds;           /* of the whole run */
+    bool shrinks;
+    bool unfused;
+    startup_rows startup;
+    bool replay; /* print each row's command */
+    const char *csv, *json, *plot;
+    const char *merge[MOST_TEXTS];
+    size_t merge_count;
+    bool lists;        /* only show what there is */
+    bool first_result; /* be the process that startup.c times */
+} options;
+
+extern const char *const option_dtypes[3]; /* index: winattn_dtype */
+extern const char *const option_tiers[3];  /* index: winattn_tier */
+
+typedef enum options_result {
+    OPTIONS_GOOD,
+    OPTIONS_HELP, /* was asked for and printed */
+    OPTIONS_WRONG /* was said on stderr */
+} options_result;
+
+options_result options_read(int count, char **texts, options *o);
+void options_free(options *o);
+
+/* Is "platform / device" one of those chosen? */
+bool options_take_device(const options *o, const char *name);
+/* Is a case to be measured in this type? */
+bool options_take_dtype(const options *o, const bench_case *b, int dtype);
+int options_tier(const options *o, const bench_case *b);
+
+#endif

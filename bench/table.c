@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Prints reports. */
+#include "table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DEVICES_A_LINE 3
+
+/* Three digits and a unit, in 8 columns. */
+static const char *time_text(double seconds, char text[16])
+{
+    const double us = seconds * 1e6;
+    if (!(seconds > 0))
+        snprintf(text, 16, "-   ");
+    else if (us < 999.5)
+        snprintf(text, 16, "%5.*f us",
+                 us < 9.995   ? 2
+                 : us < 99.95 ? 1
+                              : 0,
+                 us);
+    else if (us < 999.5e3)
+        snprintf(text, 16, "%5.*f ms",
+                 us < 9995    ? 2
+                 : us < 99950 ? 1
+                              : 0,
+                 us * 1e-3);
+    else
+        snprintf(text, 16, "%5.*f s ", seconds < 99.95 ? 2 : 0, seconds);
+    return text;
+}
+
+/* "12.3x", or "-" where unknown. */
+static const char *factor_text(double factor, char text[16])
+{
+    if (factor > 0)
+        snprintf(text, 16, "%.*fx",
+                 factor < 9.995   ? 2
+                 : factor < 99.95 ? 1
+                                  : 0,
+                 factor);
+    else
+        snprintf(text, 16, "-");
+    return text;
+}
+
+void table_print_device(const report_device *device)
+{
+    printf("\n%s / %s, driver %s\n", device->platform, device->name,
+           device->driver);
+    printf("  ceilings: copy %.1f GB/s, multiply-add %.1f GFLOP/s (fp32)\n",
+           device->copy_bandwidth * 1e-9, device->fma_rate * 1e-9);
+}
+
+void table_print_heading(void)
+{
+    printf("  %-26s %-5s %-6s %8s %7s %7s %8s  %9s %8s %8s %8s\n", "case",
+           "dtype", "tier", "time", "of copy", "of fma", "error", "unfused",
+           "speed-up", "cold", "warm");
+}
+
+void table_print_row(const report *r, const report_row *row)
+{
+    char time[16], unfused[16], factor[16], cold[16], warm[16];
+    if (row->failure[0])
+        printf("  %-26s %-5s %s\n", row->name, row->dtype, row->failure);
+    else
+        printf("  %-26s %-5s %-6s %8s %6.1f%% %6.1f%% %8.1e %c%9s %8s %8s "
+               "%8s\n",
+               row->name, row->dtype, row->tier, time_text(row->seconds, time),
+               100 * report_of_copy(r, row), 100 * report_of_fma(r, row),
+               row->error,
+               row->unfused > 0 && row->unfused_part < 1 ? '~' : ' ',
+               time_text(row->unfused, unfused),
+               factor_text(report_speed_up(row), factor),
+               time_text(row->cold, cold), time_text(row->warm, warm));
+    fflush(stdout);
+}
+
+void table_print_notes(const report *r, size_t device)
+{
+    for (size_t i = 0; i < r->row_count; i++) {
+        const report_row *row = &r->rows[i];
+        bool new = row->device == device && row->unfused_note[0];
+        for (size_t j = 0; j < i && new; j++)
+            new = r->rows[j].device != device ||
+                  strcmp(r->rows[j].unfused_note, row->unfused_note) != 0;
+        if (new)
+            printf("  no unfused time for %.*s%s: %s\n",
+                   (int)report_base_length(row->name), row->name,
+                   r->row_count > 1 ? " and so on" : "", row->unfused_note);
+    }
+}
+
+void table_print_legend(void)
+{
+    fputs(
+        "  of copy, of fma: of the device's own copy bandwidth and fp32 "
+        "multiply-add rate\n"
+        "  error: against double precision, on sampled windows\n"
+        "  unfused: CLBlast product, softmax, CLBlast product; fp16 and bf16: "
+        "the fp32 products on\n"
+        "    copies converted outside the timing; sliding: all of S, with "
+        "the unseen hidden;\n    ~: timed on a part of the windows\n"
+        "  cold, warm: from program start to first result, caches empty and "
+        "filled\n",
+        stdout);
+}
+
+/* ---- Comparison ---- */
+
+static void print_devices(const report *r)
+{
+    for (size_t d = 0; d < r->device_count; d++) {
+        const report_device *device = &r->devices[d];
+        printf("  [%zu] %s / %s", d + 1, device->platform, device->name);
+        if (device->source[0])
+            printf(", %s of %s", device->source, device->date);
+        printf("\n      copy %.1f GB/s, multiply-add %.1f GFLOP/s",
+               device->copy_bandwidth * 1e-9, device->fma_rate * 1e-9);
+        /* of the first case that has it */
+        for (size_t i = 0; i < r->row_count; i++) {
+            const report_row *row = &r->rows[i];
+            if (row->device != d || !(row->cold > 0) || !(row->warm > 0))
+                continue;
+            printf(", first result after %.2f s cold, %.2f s warm", row->cold,
+                   row->warm);
+            break;
+        }
+        printf("\n");
+    }
+}
+
+/* The columns of the devices from `first` up to `end`. */
+static void print_columns(const report *r, size_t first, size_t end)
+{
+    printf("\n  %-20s %-5s", "case", "dtype");
+    for (size_t d = first; d < end; d++)
+        printf("  [%zu] GFLOP/s ceiling speed-up", d + 1);
+    printf("\n");
+    for (size_t i = 0; i < r->row_count; i++) {
+        const report_row *row = &r->rows[i];
+        char factor[16];
+        if (!report_first_of_case(r, i))
+            continue;
+        printf("  %-20.*s %-5s", (int)report_base_length(row->name), row->name,
+               row->dtype);
+        for (size_t d = first; d < end; d++) {
+            const report_row *cell = report_find_row(r, row, d);
+            if (cell && cell->seconds > 0)
+                printf("  %11.1f %6.1f%% %8s",
+                       cell->operations / cell->seconds * 1e-9,
+                       100 * report_of_ceiling(r, cell),
+                       factor_text(report_speed_up(cell), factor));
+            else
+                printf("  %11s %7s %8s", "-", "-", "-");
+        }
+        printf("\n");
+    }
+}
+
+void table_print_comparison(const report *r)
+{
+    printf("\nComparison: useful GFLOP/s, the fraction of the device's own "
+           "ceiling that binds\n(copy bandwidth or multiply-add rate, of "
+           "the same run), and speed-up over unfused\n\n");
+    print_devices(r);
+    for (size_t d = 0; d < r->device_count; d += DEVICES_A_LINE)
+        print_columns(r, d,
+                      d + DEVICES_A_LINE < r->device_count ? d + DEVICES_A_LINE
+                                                           : r->device_count);
+}

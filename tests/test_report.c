@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The bench's reports and lists of cases: written and read again, joined,
+ * refused where they are damaged. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "caselist.h"
+#include "kit/workloads.h"
+#include "process.h"
+#include "report.h"
+
+#define SCRATCH "test_report.scratch"
+
+static void write_scratch(const char *text, size_t length)
+{
+    FILE *file = fopen(SCRATCH, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, length, file), length);
+    assert_int_equal(fclose(file), 0);
+}
+
+static size_t read_scratch(char *text, size_t size)
+{
+    FILE *file = fopen(SCRATCH, "rb");
+    assert_non_null(file);
+    const size_t length = fread(text, 1, size - 1, file);
+    fclose(file);
+    text[length] = 0;
+    return length;
+}
+
+/* Two devices, a row each; the second failed. */
+static report example(void)
+{
+    report r;
+    report_start(&r);
+    for (int i = 0; i < 2; i++) {
+        report_device *device = report_add_device(&r);
+        report_row *row = report_add_row(&r);
+        assert_non_null(device);
+        assert_non_null(row);
+        snprintf(device->platform, sizeof device->platform, "Platform %d", i);
+        snprintf(device->name, sizeof device->name, "a \"name\" \\ %d", i);
+        snprintf(device->driver, sizeof device->driver, "1.2, 3");
+        report_date(device->date);
+        device->copy_bandwidth = 1e10;
+        device->fma_rate = 2e11;
+        row->device = (size_t)i;
+        snprintf(row->name, sizeof row->name, i ? "case" : "case:w%d", 4);
+        snprintf(row->whole, sizeof row->whole, "windows=8");
+        snprintf(row->text, sizeof row->text, "windows=4");
+        snprintf(row->dtype, sizeof row->dtype, "fp16");
+        snprintf(row->pass, sizeof row->pass, "forward");
+        row->bytes = 1e6;
+        row->operations = 4e8;
+        row->error = NAN;
+        if (i == 1) {
+            snprintf(row->failure, sizeof row->failure, "did not");
+            continue;
+        }
+        snprintf(row->tier, sizeof row->tier, "cpu");
+        snprintf(row->command, sizeof row->command,
+                 "winattn-bench --case 'x'");
+        row->seconds = 0.01;
+        row->error = 1e-7;
+        row->unfused = 0.05;
+        row->unfused_part = 0.5;
+        row->cold = 2;
+        row->warm = 0.25;
+    }
+    return r;
+}
+
+static void test_fractions(void **state)
+{
+    report r = example();
+    (void)state;
+    assert_float_equal(report_of_copy(&r, &r.rows[0]), 0.01, 1e-9);
+    assert_float_equal(report_of_fma(&r, &r.rows[0]), 0.2, 1e-9);
+    assert_float_equal(report_of_ceiling(&r, &r.rows[0]), 0.2, 1e-9);
+    assert_float_equal(report_speed_up(&r.rows[0]), 5, 1e-9);
+    assert_float_equal(report_of_ceiling(&r, &r.rows[1]), 0, 0);
+    assert_float_equal(report_speed_up(&r.rows[1]), 0, 0);
+    /* shrunk or not, they stand on one line */
+    assert_true(report_first_of_case(&r, 0));
+    assert_false(report_first_of_case(&r, 1));
+    assert_ptr_equal(report_find_row(&r, &r.rows[0], 1), &r.rows[1]);
+    /* own1 of another machine is another case */
+    snprintf(r.rows[1].whole, sizeof r.rows[1].whole, "windows=9");
+    assert_true(report_first_of_case(&r, 1));
+    report_free(&r);
+}
+
+static void test_csv(void **state)
+{
+    report r = example();
+    char text[8192];
+    (void)state;
+    assert_true(report_write_csv(&r, SCRATCH));
+    read_scratch(text, sizeof text);
+    size_t lines = 0;
+    for (const char *p = text; *p; p++)
+        lines += *p == '\n';
+    assert_int_equal(lines, 3);
+    assert_non_null(strstr(text, "\"a \"\"name\"\" \\ 0\""));
+    assert_non_null(strstr(text, ",0.05,0.5,0,5,2,0.25,"));
+    assert_false(report_write_csv(&r, "no such folder/file"));
+    report_free(&r);
+}
+
+#ifdef BENCH_HAS_CJSON
+
+static void test_round_trip(void **state)
+{
+    report r = example(), joined;
+    char reason[REPORT_REASON_SIZE];
+    (void)state;
+    report_start(&joined);
+    assert_true(report_write_json(&r, SCRATCH));
+    for (int i = 0; i < 2; i++)
+        if (!report_read_json(&joined, SCRATCH, reason))
+            fail_msg("%s", reason);
+    assert_int_equal(joined.device_count, 4);
+    assert_int_equal(joined.row_count, 4);
+    for (size_t i = 0; i < 4; i++) {
+        const report_row *a = &r.rows[i % 2], *b = &joined.rows[i];
+        assert_int_equal(b->device, i);
+        assert_string_equal(joined.devices[i].source, SCRATCH);
+        assert_string_equal(joined.devices[i].name, r.devices[i % 2].name);
+        assert_string_equal(a->name, b->name);
+        assert_string_equal(a->text, b->text);
+        assert_string_equal(a->command, b->command);
+        assert_string_equal(a->failure, b->failure);
+        assert_float_equal(a->seconds, b->seconds, 1e-12);
+        assert_float_equal(a->unfused, b->unfused, 1e-12);
+        assert_float_equal(a->warm, b->warm, 1e-12);
+        assert_true(isnan(a->error) ? isnan(b->error) : a->error == b->error);
+    }
+    /* what was merged can be merged again */
+    assert_true(report_write_json(&joined, SCRATCH));
+    report again;
+    report_start(&again);
+    assert_true(report_read_json(&again, SCRATCH, reason));
+    assert_int_equal(again.row_count, 4);
+    report_free(&again);
+    report_free(&joined);
+    report_free(&r);
+}
+
+static void refuses(const char *text, size_t length, const char *expected)
+{
+    report r = example();
+    char reason[REPORT_REASON_SIZE] = "";
+    write_scratch(text, length);
+    assert_false(report_read_json(&r, SCRATCH, reason));
+    if (!strstr(reason, expected))
+        fail_msg("\"%s\" does not say \"%s\"", reason, expected);
+    assert_int_equal(r.device_count, 2);
+    assert_int_equal(r.row_count, 2);
+    report_free(&r);
+}
+
+/* The example with one place changed. */
+static void refuses_changed(const char *from, const char *to,
+                            const char *expected)
+{
+    char text[8192], changed[8192];
+    report r = example();
+    assert_true(report_write_json(&r, SCRATCH));
+    report_free(&r);
+    read_scratch(text, sizeof text);
+    const char *at = strstr(text, from);
+    assert_non_null(at);
+    snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, to,
+             at + strlen(from));
+    refuses(changed, strlen(changed), expected);
+}
+
+static void test_refusals(void **state)
+{
+    report r;
+    char reason[REPORT_REASON_SIZE], long_text[400];
+    (void)state;
+    report_start(&r);
+    assert_false(report_read_json(&r, "no such file", reason));
+    assert_non_null(strstr(reason, "cannot be opened"));
+    refuses("", 0, "damaged");
+    refuses("device,seconds\n", 15, "damaged");
+    refuses("[]", 2, "no report");
+    refuses("{\"devices\": [], \"rows\": []}", 27, "no report");
+    refuses_changed("\"format\": 1", "\"format\": 2", "format 2");
+    refuses_changed("\"rows\": [", "\"rows\": 3, \"x\": [", "no rows");
+    refuses_changed("\"device\": 1", "\"device\": 2", "not there");
+    refuses_changed("\"device\": 1", "\"device\": 0.5", "not there");
+    refuses_changed("\"seconds\": 0.01", "\"seconds\": -1", "seconds");
+    refuses_changed("\"seconds\": 0.01", "\"seconds\": 0", "neither");
+    refuses_changed("\"seconds\": 0.01", "\"seconds\": 1e999", "seconds");
+    refuses_changed("\"fma_rate\": ", "\"rate\": ", "fma_rate");
+    refuses_changed("Platform 0", "\\u001b[2J", "control characters");
+    memset(long_text, 'x', sizeof long_text - 1);
+    long_text[sizeof long_text - 1] = 0;
+    refuses_changed("Platform 0", long_text, "too long");
+    report_free(&r);
+}
+
+/* Wherever a file ends or a byte is wrong, it is refused or read whole. */
+static void test_damage(void **state)
+{
+    char text[8192], reason[REPORT_REASON_SIZE];
+    report r = example();
+    (void)state;
+    assert_true(report_write_json(&r, SCRATCH));
+    const size_t length = read_scratch(text, sizeof text);
+    for (size_t i = 0; i + 2 < length; i++)
+        refuses(text, i, "");
+    random_state random = random_seeded(7);
+    for (int i = 0; i < 2000; i++) {
+        const size_t at = (size_t)random_int(&random, 0, (int)length - 1);
+        const char kept = text[at];
+        text[at] = (char)random_int(&random, 0, 255);
+        write_scratch(text, length);
+        report damaged;
+        report_start(&damaged);
+        if (report_read_json(&damaged, SCRATCH, reason))
+            assert_int_equal(damaged.row_count, 2);
+        else
+            assert_int_equal(damaged.row_count, 0);
+        report_free(&damaged);
+        text[at] = kept;
+    }
+    report_free(&r);
+}
+
+#endif
+
+/* ---- Cases ---- */
+
+/* The rows of ../shared/workloads.csv as files have them. */
+static void test_case_file(void **state)
+{
+    static const char text[] =
+        "# windows, then slide rows\n"
+        "name,scores,windows,heads,nq,nk,head_dim,mask_windows,notes\n"
+        "swin-t-224-s1-b64,dot,4096,3,49,49,32,64,shift 3\n"
+        "\n"
+        "hat-ocab,dot,64,6,256,576,30,1,\"queries, keys differ\"\r\n"
+        "swinv2-t-w8-b64,cosine,4096,3,64,64,32,64,\n"
+        "fwa2-bench,cosine,256,6,256,256,32,16,random masks\n"
+        "name,scores,batch,heads,kv_heads,queries,keys,q_offset,block,"
+        "window_blocks,head_dim,notes\n"
+        "self-forcing-decode,slide,1,12,12,4680,32760,28080,4680,7,128,new\n"
+        "magi-like,slide,1,24,8,48600,48600,0,12150,4,128,grouped-query\n";
+    caselist list = {0}, table = {0};
+    char reason[CASELIST_REASON_SIZE];
+    (void)state;
+    write_scratch(text, sizeof text - 1);
+    if (!caselist_add_file(&list, SCRATCH, reason))
+        fail_msg("%s", reason);
+    assert_int_equal(list.count, 6);
+    for (size_t i = 0; i < list.count; i++) {
+        char mine[256], theirs[256];
+        assert_true(caselist_add_named(&table, list.all[i].name, reason));
+        case_print(&list.all[i].c, mine, sizeof mine);
+        case_print(&table.all[i].c, theirs, sizeof theirs);
+        assert_string_equal(mine, theirs);
+    }
+    caselist_free(&list);
+    caselist_free(&table);
+}
+
+static void test_wrong_cases(void **state)
+{
+    static const struct {
+        const char *text, *expected;
+    } files[] = {
+        {"a,dot,1,1,4,4,4,1\n", "line 1: no line before it"},
+        {"name,windows\nx,none\n", "line 2: unknown: windows=none"},
+        {"name,windows,colour\nx,1,red\n", "unknown: colour=red"},
+        {"name,windows\nx,\"1\n", "open quote"},
+        {"name,windows\nx,0\n", "must be positive"},
+        {"name,heads,kv_heads\nx,4,3\n", "no divisor"},
+        {"name,scores\nx,slide\n", "needs block"},
+        {"name,layout\nx,packed\n", "no choice of layout"},
+        {"name,windows\n", "no cases"},
+    };
+    caselist list = {0};
+    char reason[CASELIST_REASON_SIZE];
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        write_scratch(files[i].text, strlen(files[i].text));
+        assert_false(caselist_add_file(&list, SCRATCH, reason));
+        if (!strstr(reason, files[i].expected))
+            fail_msg("\"%s\" does not say \"%s\"", reason, files[i].expected);
+    }
+    assert_false(caselist_add_file(&list, "no such file", reason));
+    assert_false(caselist_add_named(&list, "no such case", reason));
+    assert_int_equal(list.count, 0);
+    assert_true(caselist_add_text(&list, NULL, "windows=3", reason));
+    assert_true(caselist_add_text(&list, NULL, "dtype=fp16", reason));
+    assert_string_equal(list.all[1].name, "own2");
+    assert_true(list.all[1].names_dtype && !list.all[0].names_dtype);
+    assert_true(caselist_add_named(&list, "all", reason));
+    assert_int_equal(list.count, workload_count + 2);
+    caselist_free(&list);
+}
+
+static void test_words(void **state)
+{
+    char command[64] = "";
+    (void)state;
+    assert_true(process_append_word(command, sizeof command, "a-b/c.d=e"));
+    assert_true(process_append_word(command, sizeof command, "it's $x"));
+    assert_true(process_append_word(command, sizeof command, ""));
+    assert_string_equal(command, "a-b/c.d=e 'it'\\''s $x' ''");
+    assert_false(process_append_word(command, 24, "more than fits"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fractions),  cmocka_unit_test(test_csv),
+#ifdef BENCH_HAS_CJSON
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_damage),
+#endif
+        cmocka_unit_test(test_case_file),  cmocka_unit_test(test_wrong_cases),
+        cmocka_unit_test(test_words),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    remove(SCRATCH);
+    return failed;
+}
