@@ -30,7 +30,9 @@
  *   STAGE_DIMS    a multiple of 4
  *   HALVES_FROM_BITS  1: vloada_half would load one half at a time
  *   ROW_ITEMS     a power of two; above 1, TEAM >= BLOCK_ROWS * ROW_ITEMS
- *   OUT_ROWS      so large that a team covers BLOCK_ROWS x STAGE_DIMS */
+ *   OUT_ROWS      so large that a team covers BLOCK_ROWS x STAGE_DIMS
+ *   SUB_GROUP     Intel: work-items of a hardware thread, which share its
+ *                 registers; 0: the compiler's choice */
 #ifndef TEAM
 #define TEAM 64
 #endif
@@ -57,6 +59,9 @@
 #endif
 #ifndef ROW_ITEMS
 #define ROW_ITEMS 1
+#endif
+#ifndef SUB_GROUP
+#define SUB_GROUP 0
 #endif
 
 #define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
@@ -103,6 +108,18 @@
 #else
 #define KEPT_STAGES 1
 #define STAGE_FOR for
+#endif
+
+/* Always 0, but Intel's compiler cannot know. It unrolls loops of a known
+ * number of rounds although it is told not to (ocloc 22.43 forgets that of
+ * loops with calls), moves what a round needs out of the loops around it, and
+ * runs out of registers. */
+#if SUB_GROUP
+#define SUB_GROUP_SIZE __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
+#define UNKNOWN_ZERO ((int)(args.flags >> 16))
+#else
+#define SUB_GROUP_SIZE
+#define UNKNOWN_ZERO 0
 #endif
 
 /* The cosine variant scales a finished dot product, the others q. */
@@ -513,7 +530,8 @@ INLINE void store_out(const float4 *out, const team_memory *memory,
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1))) void
+__kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
+SUB_GROUP_SIZE void
 forward_local(FORWARD_PARAMETERS)
 {
     __local float4 q_tiles[TEAMS][Q_ROWS * DIM_PITCH];
@@ -531,7 +549,11 @@ forward_local(FORWARD_PARAMETERS)
     __local float q_factors[TEAMS][BLOCK_ROWS];
     __local float k_factors[TEAMS][BLOCK_KEYS];
 #endif
+#if SUB_GROUP && TEAMS == 1
+    const int team = 0; /* so that addresses are constants */
+#else
     const int team = (int)get_local_id(0) / TEAM;
+#endif
     const int lane = (int)get_local_id(0) % TEAM;
     const team_memory memory = {
         .q = q_tiles[team],
@@ -558,6 +580,7 @@ forward_local(FORWARD_PARAMETERS)
     const uint row_end = min(u.row + args.block_rows, (uint)NQ);
     const int row_count = (int)(row_end - u.row);
     const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
+    const int zero = UNKNOWN_ZERO;
     DECLARE_TERMS(terms, args, u)
     q += plane(&args.q, u.window, u.head);
     k += plane(&args.k, u.window, kv_head);
@@ -592,32 +615,33 @@ forward_local(FORWARD_PARAMETERS)
         const int count = (int)range.count;
 
         /* 1. logits */
-        for (int channel = 0; channel < HEAD_DIM; channel += STAGE_DIMS)
-            for (int key = 0; key < BLOCK_KEYS; key += STAGE_KEYS) {
+        for (int channel = 0; channel < HEAD_DIM + zero; channel += STAGE_DIMS)
+            for (int key = 0; key < BLOCK_KEYS + zero; key += STAGE_KEYS) {
+                const int me = lane + (zero & (key + 1));
                 const int new_q = key == 0 && (DIM_STAGES > 1 || b == 0);
                 if (new_q)
-                    stage(memory.q, q, &args.q, u.row, row_count, Q_ROWS,
-                          channel, Q_FACTOR, lane, wide);
+                    stage(memory.q, q, &args.q, u.row, row_count,
+                          Q_ROWS + zero, channel, Q_FACTOR, me, wide);
                 stage(memory.kv, k, &args.k, range.first + key, count - key,
-                      COL_TILES * SCORE_COLS, channel, 1.0f, lane, wide);
+                      COL_TILES * SCORE_COLS + zero, channel, 1.0f, me, wide);
                 barrier(CLK_LOCAL_MEM_FENCE);
 #if VARIANT == COSINE
                 if (new_q)
                     accumulate_norms(memory.q_factor, memory.q, BLOCK_ROWS,
-                                     scale, channel, lane);
+                                     scale, channel, me);
                 accumulate_norms(memory.k_factor + key, memory.kv,
                                  min(STAGE_KEYS, BLOCK_KEYS - key), 1.0f,
-                                 channel, lane);
+                                 channel, me);
                 barrier(CLK_LOCAL_MEM_FENCE);
 #endif
                 multiply_keys(&memory, &args, &terms, u.row, row_count, range,
-                              key, channel, lane);
+                              key, channel, me);
                 barrier(CLK_LOCAL_MEM_FENCE);
             }
 
         /* 2. softmax; the first values travel meanwhile */
-        stage(memory.kv, v, &args.v, range.first, count, VALUE_ROWS, 0, 1.0f,
-              lane, wide);
+        stage(memory.kv, v, &args.v, range.first, count, VALUE_ROWS + zero, 0,
+              1.0f, lane, wide);
         exponentiate(&memory, row_count, count, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -629,12 +653,12 @@ forward_local(FORWARD_PARAMETERS)
                 sums[i] =
                     STREAMING ? sums[i] * memory.row_keep[r] : (float4)(0.0f);
             }
-            for (int key = 0; key < BLOCK_KEYS; key += STAGE_KEYS) {
+            for (int key = 0; key < BLOCK_KEYS + zero; key += STAGE_KEYS) {
                 if (d > 0 || key > 0) {
                     barrier(CLK_LOCAL_MEM_FENCE);
                     stage(memory.kv, v, &args.v, range.first + key,
-                          count - key, VALUE_ROWS, d * STAGE_DIMS, 1.0f, lane,
-                          wide);
+                          count - key, VALUE_ROWS + zero, d * STAGE_DIMS, 1.0f,
+                          lane, wide);
                     barrier(CLK_LOCAL_MEM_FENCE);
                 }
                 const int staged = min(count - key, STAGE_KEYS);

@@ -16,6 +16,7 @@
 #define NV_COMPUTE_CAPABILITY_MINOR 0x4001
 #define NV_WARP_SIZE 0x4003
 #define AMD_WAVEFRONT_WIDTH 0x4043
+#define INTEL_SUB_GROUP_SIZES 0x4108
 #define PREFERRED_WORK_GROUP_SIZE_MULTIPLE 0x1067 /* OpenCL 3.0 */
 
 static const struct {
@@ -123,9 +124,10 @@ static void query_platform(cl_device_id id, char *text, size_t size)
 
 /* Registers that a work-item can use without spilling, and registers of a
  * compute unit (of 32 bits). NVIDIA: 255 of 65,536. AMD: 256, of 65,536 on
- * RDNA and more on CDNA. Intel: 128 registers of 32 bytes to a thread, so 64
- * for each of 16 lanes, of 131,072 in an Xe core. Others are taken to be
- * small. */
+ * RDNA and more on CDNA. Intel: a thread has 128 vector registers, each of as
+ * many words as the smallest sub-group has lanes (8 before Xe-HPC and Xe2, 16
+ * since), but arguments lie in them too and ocloc 22.43 wastes many; 131,072
+ * words in an Xe core. Others are taken to be small. */
 static void set_registers(wa_device *device)
 {
     switch (device->vendor) {
@@ -138,7 +140,7 @@ static void set_registers(wa_device *device)
         device->register_words = 65536;
         break;
     case WA_VENDOR_INTEL:
-        device->registers = 64;
+        device->registers = device->sub_group ? 80 : 64;
         device->register_words = 131072;
         break;
     default:
@@ -146,6 +148,22 @@ static void set_registers(wa_device *device)
         device->register_words = 32768;
         break;
     }
+}
+
+/* The smallest that kernels may demand, which leaves a work-item the most
+ * registers. */
+static uint32_t sub_group_of(cl_device_id id, wa_vendor vendor)
+{
+    size_t sizes[16] = {0}, smallest = 0;
+    if (vendor != WA_VENDOR_INTEL ||
+        !has_extension(id, "cl_intel_required_subgroup_size") ||
+        clGetDeviceInfo(id, INTEL_SUB_GROUP_SIZES, sizeof sizes, sizes,
+                        NULL) != CL_SUCCESS)
+        return 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i] != 0 && (smallest == 0 || sizes[i] < smallest))
+            smallest = sizes[i];
+    return (uint32_t)smallest;
 }
 
 static uint32_t wave_of(cl_device_id id, wa_vendor vendor)
@@ -246,7 +264,9 @@ winattn_status wa_device_query(cl_device_id id, wa_device *device)
     device->local_bytes = query_ulong(id, CL_DEVICE_LOCAL_MEM_SIZE);
     device->vector_lanes =
         query_uint(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 1);
-    device->wave = wave_of(id, device->vendor);
+    device->sub_group = sub_group_of(id, device->vendor);
+    device->wave =
+        device->sub_group ? device->sub_group : wave_of(id, device->vendor);
     set_registers(device);
     if (device->vendor == WA_VENDOR_NVIDIA)
         device->compute_capability =

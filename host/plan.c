@@ -105,6 +105,9 @@ static void write_defines(const wa_problem *problem, const wa_device *device,
                   s->team, s->teams, s->stage_keys, s->stage_dims,
                   s->score_rows, s->score_cols, s->out_rows, s->row_items,
                   (uint32_t)plan->halves_from_bits);
+        if (device->sub_group)
+            wa_append(plan->defines, sizeof plan->defines, " -DSUB_GROUP=%u",
+                      device->sub_group);
         if (plan->unoptimized)
             wa_append(plan->defines, sizeof plan->defines, " -cl-opt-disable");
     }

@@ -80,13 +80,20 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_local_shape *s,
 
 /* Registers of a work-item: the larger of its two tiles, and what addresses
  * need. Where sums of o live through the score tiles it needs both, and
- * compilers were seen to take half as much again. */
-static uint32_t registers_of(const wa_local_shape *s, const tiling *t)
+ * compilers were seen to take half as much again. Intel's keeps the places of
+ * terms that are not added first. */
+static uint32_t registers_of(const wa_problem *problem,
+                             const wa_device *device, const wa_local_shape *s,
+                             const tiling *t)
 {
+    const bool terms_first =
+        problem->variant == WINATTN_DOT && t->dim_stages == 1;
     const uint32_t kept = t->streaming ? t->dim_stages : 1;
     const uint32_t out = s->out_rows * 4 * kept;
+    const uint32_t places =
+        device->sub_group && !terms_first ? s->score_rows + s->score_cols : 0;
     const uint32_t scores =
-        s->score_rows * s->score_cols + 4 * s->score_rows + 4;
+        s->score_rows * s->score_cols + 4 * s->score_rows + 4 + places;
     return 24 +
            (t->streaming ? scores + out + out / 2 : MAX(scores, out + 20));
 }
@@ -148,6 +155,11 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "a streaming softmax would keep too many stages of channels";
     if (s->teams > 1 && problem->variant == WINATTN_SLIDING)
         return "teams of a work-group would walk different keys";
+    /* seen with ocloc 22.43, see cl/forward_local.cl */
+    if (device->sub_group && t.streaming && t.dim_stages > 1)
+        return "Intel's compiler would keep sums in private memory";
+    if (device->sub_group && s->teams > 1)
+        return "Intel's compiler would spill the addresses of teams";
     if (s->team * s->teams > device->max_work_group)
         return "work-groups of the device are too small";
     if (local_bytes(problem, s, &t) + LOCAL_SLACK > device->local_bytes)
@@ -248,7 +260,7 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
                              ((double)local_bytes(problem, s, &t) + 1024.0);
     const double by_registers =
         (double)device->register_words /
-        ((registers_of(s, &t) + 40.0) * s->team * s->teams);
+        ((registers_of(problem, device, s, &t) + 40.0) * s->team * s->teams);
     const double by_items = 2048.0 / (s->team * s->teams);
     const double groups =
         (uint32_t)MIN(MIN(by_memory, by_registers), MIN(by_items, 16.0));
@@ -294,7 +306,8 @@ static void visit_teams(const search *find, wa_local_shape s)
                s.team % (s.row_items * 2) == 0)
             s.row_items *= 2;
         const tiling t = tiling_of(find->problem, &s);
-        if (s.out_rows > 16 || registers_of(&s, &t) > find->device->registers)
+        if (s.out_rows > 16 || registers_of(find->problem, find->device, &s,
+                                            &t) > find->device->registers)
             continue;
         for (s.teams = 1; s.teams * s.team <= most; s.teams *= 2)
             if (!refusal(find->problem, find->device, &s))

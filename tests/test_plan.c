@@ -228,7 +228,7 @@ static void same_program(void **state)
 static void exclusions(void **state)
 {
     (void)state;
-    const wa_device *h200 = &made_up_devices[2];
+    const wa_device *h200 = made_up_device("H200");
     wa_exclusions without;
     wa_plan plan;
     wa_problem p = problem_of("");
@@ -253,21 +253,22 @@ static void poor_devices(void **state)
     static const wa_exclusions none;
     wa_plan plan;
     wa_problem p = problem_of("");
-    wa_device device = made_up_devices[10];
+    const wa_device *mali = made_up_device("Mali-G78");
+    wa_device device = *mali;
     device.has_int64 = false;
     assert_int_equal(wa_plan_make(&p, &device, &none, &plan),
                      WINATTN_UNSUPPORTED_DEVICE);
     assert_non_null(strstr(winattn_last_reason(), "64-bit"));
-    device = made_up_devices[10];
+    device = *mali;
     device.compiles = false;
     assert_int_equal(wa_plan_make(&p, &device, &none, &plan),
                      WINATTN_UNSUPPORTED_DEVICE);
-    device = made_up_devices[10];
+    device = *mali;
     device.opencl = 101;
     assert_int_equal(wa_plan_make(&p, &device, &none, &plan),
                      WINATTN_UNSUPPORTED_DEVICE);
     /* 1 KiB of local memory, the least of an embedded profile */
-    device = made_up_devices[10];
+    device = *mali;
     device.local_bytes = device.local_capacity = 1024;
     assert_int_equal(wa_plan_make(&p, &device, &none, &plan), WINATTN_SUCCESS);
     assert_int_equal(plan.tier, WINATTN_TIER_CPU);

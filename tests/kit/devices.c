@@ -2,6 +2,8 @@
  * The table of made-up devices. */
 #include "devices.h"
 
+#include <string.h>
+
 #define KIB 1024u
 #define COMMON                                                                \
     .has_int64 = true, .compiles = true, .opencl = 300, .address_bits = 64,   \
@@ -15,7 +17,7 @@
     COMMON, .vendor = WA_VENDOR_AMD, .max_work_group = 256, .registers = 120, \
             .local_bytes = 64 * KIB, .local_capacity = 64 * KIB
 #define INTEL                                                                 \
-    COMMON, .vendor = WA_VENDOR_INTEL, .wave = 16, .registers = 64,           \
+    COMMON, .vendor = WA_VENDOR_INTEL, .registers = 80,                       \
             .register_words = 131072
 #define CPU                                                                   \
     .is_cpu = true, .has_int64 = true, .compiles = true, .opencl = 300,       \
@@ -45,18 +47,18 @@ const wa_device made_up_devices[] = {
      .wave = 64, .register_words = 65536},
     {AMD, .name = "MI300X (gfx942)", .compute_units = 304, .clock_mhz = 2100,
      .wave = 64, .register_words = 65536},
-    {INTEL, .name = "Arc A770", .compute_units = 512, .clock_mhz = 2400,
-     .max_work_group = 1024, .local_bytes = 64 * KIB,
-     .local_capacity = 64 * KIB},
-    {INTEL, .name = "Iris Xe (TGL)", .compute_units = 96, .clock_mhz = 1350,
-     .max_work_group = 512, .local_bytes = 64 * KIB,
-     .local_capacity = 64 * KIB},
-    {INTEL, .name = "Iris Xe (ADL-P)", .compute_units = 96,
-     .clock_mhz = 1400, .max_work_group = 512, .local_bytes = 64 * KIB,
-     .local_capacity = 64 * KIB},
-    {INTEL, .name = "Max 1100 (PVC)", .compute_units = 448, .clock_mhz = 1550,
-     .max_work_group = 1024, .local_bytes = 128 * KIB,
-     .local_capacity = 128 * KIB},
+    {INTEL, .name = "Arc A770", .wave = 8, .sub_group = 8,
+     .compute_units = 512, .clock_mhz = 2400, .max_work_group = 1024,
+     .local_bytes = 64 * KIB, .local_capacity = 64 * KIB},
+    {INTEL, .name = "Iris Xe (TGL)", .wave = 8, .sub_group = 8,
+     .compute_units = 96, .clock_mhz = 1350, .max_work_group = 512,
+     .local_bytes = 64 * KIB, .local_capacity = 64 * KIB},
+    {INTEL, .name = "Iris Xe (ADL-P)", .wave = 8, .sub_group = 8,
+     .compute_units = 96, .clock_mhz = 1400, .max_work_group = 512,
+     .local_bytes = 64 * KIB, .local_capacity = 64 * KIB},
+    {INTEL, .name = "Max 1100 (PVC)", .wave = 16, .sub_group = 16,
+     .compute_units = 448, .clock_mhz = 1550, .max_work_group = 1024,
+     .local_bytes = 128 * KIB, .local_capacity = 128 * KIB},
     {COMMON, .name = "Mali-G78", .vendor = WA_VENDOR_ARM, .compute_units = 24,
      .clock_mhz = 848, .max_work_group = 256, .wave = 16, .registers = 64,
      .register_words = 32768, .local_bytes = 32 * KIB,
@@ -75,3 +77,11 @@ const wa_device made_up_devices[] = {
      .local_bytes = 32 * KIB, .local_capacity = 32 * KIB, .loop_limit = 65535},
 };
 const size_t made_up_count = sizeof made_up_devices / sizeof *made_up_devices;
+
+const wa_device *made_up_device(const char *name)
+{
+    for (size_t i = 0; i < made_up_count; i++)
+        if (strcmp(made_up_devices[i].name, name) == 0)
+            return &made_up_devices[i];
+    return NULL;
+}

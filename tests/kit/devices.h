@@ -11,4 +11,7 @@
 extern const wa_device made_up_devices[];
 extern const size_t made_up_count;
 
+/* NULL if there is none of that name. */
+const wa_device *made_up_device(const char *name);
+
 #endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Prints what tests/offline/run compiles: for each target, kernel, workload
+ * and dtype one line with tabs between
+ *
+ *   compiler, target, kernel file, workload, dtype, work-group size, local
+ *   bytes of the plan, local bytes of the device, build options
+ *
+ * in the configuration that the planner chooses for a made-up device of that
+ * kind. Without the argument `all`, a workload takes turns with the dtypes:
+ * each target gets each workload, and each workload gets all dtypes.
+ *
+ *   offline_plans [all] */
+#include <stdio.h>
+#include <string.h>
+
+#include "kit/cases.h"
+#include "kit/devices.h"
+#include "kit/workloads.h"
+#include "plan.h"
+#include "status.h"
+
+static const struct {
+    const char *compiler, *name; /* of the target */
+    const char *device;          /* made-up */
+} targets[] = {
+    {"amd", "gfx90a", "MI210 (gfx90a)"},
+    {"amd", "gfx942", "MI300X (gfx942)"},
+    {"amd", "gfx1030", "RX 6800 (gfx1030)"},
+    {"amd", "gfx1100", "RX 7900 XTX (gfx1100)"},
+    {"amd", "gfx1201", "RX 9070 XT (gfx1201)"},
+    {"intel", "tgllp", "Iris Xe (TGL)"},
+    {"intel", "adlp", "Iris Xe (ADL-P)"},
+    {"intel", "dg2", "Arc A770"},
+    {"intel", "pvc", "Max 1100 (PVC)"},
+    {"nvidia", "sm_75", "RTX 2080 Ti"},
+    {"nvidia", "sm_80", "A100"},
+    {"nvidia", "sm_90", "H200"},
+};
+#define TARGETS (sizeof targets / sizeof *targets)
+
+/* A pass of the tier for GPUs: how to plan it. */
+typedef winattn_status pass(const wa_problem *problem, const wa_device *device,
+                            wa_plan *plan);
+
+static winattn_status forward(const wa_problem *problem,
+                              const wa_device *device, wa_plan *plan)
+{
+    static const wa_exclusions none;
+    return wa_plan_make(problem, device, &none, plan);
+}
+
+static pass *const passes[] = {forward};
+#define PASSES (sizeof passes / sizeof *passes)
+
+int main(int count, char **arguments)
+{
+    static const char *const dtypes[] = {"fp32", "fp16", "bf16"};
+    const bool all = count > 1 && strcmp(arguments[1], "all") == 0;
+    for (size_t i = 0; i < TARGETS * workload_count * PASSES * 3; i++) {
+        const size_t t = i / (workload_count * PASSES * 3);
+        const size_t w = i / (PASSES * 3) % workload_count;
+        const size_t p = i / 3 % PASSES;
+        const size_t dtype = i % 3;
+        const wa_device *device = made_up_device(targets[t].device);
+        test_case c = case_default();
+        wa_problem problem;
+        wa_plan plan;
+        if (!all && dtype != (w + t) % 3)
+            continue;
+        if (!device || !case_parse(workload_rows[w].text, &c, NULL)) {
+            fprintf(stderr, "bad table: %s, %s\n", targets[t].device,
+                    workload_rows[w].name);
+            return 1;
+        }
+        c.dtype = (int)dtype;
+        c.tier = WINATTN_TIER_LOCAL;
+        const winattn_desc desc = case_desc(&c);
+        if (wa_problem_read(&desc, &problem) != WINATTN_SUCCESS ||
+            passes[p](&problem, device, &plan) != WINATTN_SUCCESS) {
+            fprintf(stderr, "%s, %s: %s\n", targets[t].name,
+                    workload_rows[w].name, winattn_last_reason());
+            return 1;
+        }
+        printf("%s\t%s\t%s\t%s\t%s\t%u\t%u\t%u\t%s\n", targets[t].compiler,
+               targets[t].name, plan.kernel, workload_rows[w].name,
+               dtypes[dtype], plan.work_group, plan.local_bytes,
+               device->local_bytes, plan.defines);
+    }
+    return 0;
+}
