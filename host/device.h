@@ -42,7 +42,7 @@ typedef struct wa_device {
     uint32_t local_capacity;     /* that the work-groups of a unit share */
     bool local_is_global;        /* local memory is ordinary memory */
     uint32_t compute_capability; /* NVIDIA: 90 is 9.0; else 0 */
-    bool has_fma;              /* in hardware, fp32 */
+    bool has_fma;                /* in hardware, fp32 */
     bool miscompiles_barriers; /* optimised kernels with barriers are wrong */
     bool splits_half_vectors;  /* vloada_half8 loads one half at a time */
     bool reports_kernel_sizes; /* CL_KERNEL_WORK_GROUP_SIZE is right */

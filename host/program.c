@@ -2,6 +2,7 @@
  * Assembles and builds kernel sources. */
 #include "program.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,12 @@ winattn_status wa_build_program(cl_context context, cl_device_id device,
     return WINATTN_SUCCESS;
 }
 
+/* Kernels of the tier cpu share a file. */
+static bool is_for_cpu(const char *name)
+{
+    return strstr(name, "_cpu") != NULL;
+}
+
 winattn_status wa_build_kernel_program(cl_context context, cl_device_id device,
                                        const char *name, const char *options,
                                        cl_program *program)
@@ -61,11 +68,11 @@ winattn_status wa_build_kernel_program(cl_context context, cl_device_id device,
     snprintf(all, size, "%s%s", standard, options);
     char file[64];
     snprintf(file, sizeof file, "%s.cl", name);
-    const char *const sources[] = {wa_source("args.h"),
-                                   wa_source("storage.cl"),
-                                   wa_source("problem.cl"), wa_source(file)};
+    const char *const sources[] = {
+        wa_source("args.h"), wa_source("storage.cl"), wa_source("problem.cl"),
+        is_for_cpu(name) ? wa_source("cpu.cl") : "\n", wa_source(file)};
     const winattn_status status =
-        wa_build_program(context, device, 4, sources, all, program);
+        wa_build_program(context, device, 5, sources, all, program);
     free(all);
     return status;
 }
