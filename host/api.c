@@ -12,13 +12,15 @@
 #include "plan_backward.h"
 #include "session.h"
 #include "status.h"
+#include "trial.h"
 
 struct winattn_plan {
     wa_problem problem;
     wa_plan plan;
     wa_session *session;
     wa_lock *lock; /* held from the first clSetKernelArg to the last enqueue */
-    cl_kernel kernel; /* NULL without a forward pass */
+    cl_kernel kernel;   /* NULL without a forward pass */
+    const char *origin; /* of the kernel's program */
     wa_backward_plan backward;
     wa_backward_kernels backward_kernels;
 };
@@ -41,6 +43,19 @@ static winattn_status check_kernel(const wa_plan *plan,
                        "the kernel built for work-groups of %llu, not %u",
                        (unsigned long long)size, plan->work_group);
     return WINATTN_SUCCESS;
+}
+
+/* Lets the binary of a new program be kept, once it is complete. */
+static void keep_binary(winattn_plan *plan)
+{
+    wa_program_set *set = wa_session_programs(plan->session);
+    plan->origin = wa_program_set_origin(set, plan->kernel);
+    if (!wa_program_set_keeps(set, plan->kernel))
+        return;
+    wa_trial_forward(wa_session_context(plan->session),
+                     wa_session_device_id(plan->session), &plan->problem,
+                     &plan->plan, plan->kernel);
+    wa_program_set_keep(set, plan->kernel);
 }
 
 /* Builds a kernel with a plan's options and the caller's. */
@@ -80,6 +95,7 @@ static winattn_status choose_kernel(winattn_plan *plan)
         if (status == WINATTN_SUCCESS)
             status = check_kernel(&plan->plan, plan->session, plan->kernel);
         if (status == WINATTN_SUCCESS) {
+            keep_binary(plan);
             wa_forget_failure();
             return status;
         }
@@ -101,6 +117,7 @@ static winattn_status prepare_backward(winattn_plan *plan)
 {
     wa_backward_plan *backward = &plan->backward;
     wa_backward_kernels *kernels = &plan->backward_kernels;
+    wa_program_set *set = wa_session_programs(plan->session);
     WA_TRY(wa_backward_plan_make(&plan->problem,
                                  wa_session_device(plan->session), backward));
     if (!backward->whole)
@@ -108,7 +125,19 @@ static winattn_status prepare_backward(winattn_plan *plan)
                      &kernels->rows));
     WA_TRY(
         build(plan, "backward_keys_cpu", backward->defines, &kernels->keys));
-    return build(plan, "sum_partials", "", &kernels->sum);
+    WA_TRY(build(plan, "sum_partials", "", &kernels->sum));
+    if (!plan->origin)
+        plan->origin = wa_program_set_origin(set, kernels->keys);
+    if (!wa_program_set_keeps(set, kernels->keys))
+        return WINATTN_SUCCESS;
+    wa_trial_backward(wa_session_context(plan->session),
+                      wa_session_device_id(plan->session), &plan->problem,
+                      backward, kernels);
+    if (kernels->rows)
+        wa_program_set_keep(set, kernels->rows);
+    wa_program_set_keep(set, kernels->keys);
+    wa_program_set_keep(set, kernels->sum);
+    return WINATTN_SUCCESS;
 }
 
 winattn_status winattn_plan_create(cl_context context, cl_device_id device,
@@ -186,6 +215,7 @@ winattn_status winattn_plan_describe(const winattn_plan *plan, size_t size,
                          sizeof all);
     if (plan->problem.passes[WA_BACKWARD])
         wa_backward_plan_describe(&plan->backward, all, sizeof all);
+    wa_append(all, sizeof all, "program: %s\n", plan->origin);
     if (size != 0)
         snprintf(text, size, "%s", all);
     if (needed)

@@ -19,8 +19,8 @@ typedef struct kernel_chain {
     cl_event last; /* NULL: none enqueued yet */
 } kernel_chain;
 
-static winattn_status append(kernel_chain *chain, cl_kernel kernel, uint64_t items,
-                             size_t group)
+static winattn_status append(kernel_chain *chain, cl_kernel kernel,
+                             uint64_t items, size_t group)
 {
     const size_t global = (size_t)((items + group - 1) / group * group);
     cl_event done = NULL;

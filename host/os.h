@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What C11 leaves to the operating system: locks. os.c is the only file that
- * calls it. */
+ * What C11 leaves to the operating system: locks, environment, files. os.c is
+ * the only file that calls it. Paths are UTF-8, with '/' everywhere. */
 #ifndef WINATTN_OS_H
 #define WINATTN_OS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #if defined(_MSC_VER)
 #define WA_THREAD_LOCAL __declspec(thread)
@@ -17,8 +21,44 @@ void wa_lock_destroy(wa_lock *lock);
 void wa_lock_take(wa_lock *lock);
 void wa_lock_release(wa_lock *lock);
 
-/* The one lock that exists from the start of the program. */
+/* Two locks exist from the start of the program. The cache's may be taken
+ * while the other is held, not the other way round. */
 void wa_global_lock_take(void);
 void wa_global_lock_release(void);
+void wa_cache_lock_take(void);
+void wa_cache_lock_release(void);
+
+/* False if the variable is not set, or longer than `size` allows. */
+bool wa_environment(const char *name, char *value, size_t size);
+
+/* The folder for what the user's programs could make again; false if there is
+ * none. It need not exist. */
+bool wa_user_cache_folder(char *path, size_t size);
+
+/* Is it a folder that belongs to the user, and that not everybody can write
+ * to? */
+bool wa_folder_is_own(const char *path);
+
+/* Makes the folder, and those above it, for the user alone. True if it is
+ * there, the user's own, and takes files. */
+bool wa_folder_make(const char *path);
+
+/* All bytes of a file, to be freed; false if there are more than `most`. */
+bool wa_file_read(const char *path, size_t most, unsigned char **bytes,
+                  size_t *size);
+
+/* Readers see the old content or the new one, never a part, also if several
+ * processes write. The name of the file that is written first starts with
+ * WA_TEMPORARY. */
+#define WA_TEMPORARY "winattn-tmp-"
+bool wa_file_replace(const char *folder, const char *name,
+                     const unsigned char *bytes, size_t size);
+
+void wa_file_remove(const char *folder, const char *name);
+
+/* Calls visit for every file of a folder. */
+typedef void wa_file_visitor(void *data, const char *name, uint64_t bytes,
+                             double age_seconds);
+void wa_folder_visit(const char *path, wa_file_visitor *visit, void *data);
 
 #endif

@@ -9,6 +9,19 @@
 #include "program.h"
 #include "status.h"
 
+static bool build(cl_context context, cl_device_id id, const char *source,
+                  const char *options, cl_program *program)
+{
+    wa_recipe recipe;
+    if (wa_recipe_of_text(id, "probe", source, options, &recipe) !=
+        WINATTN_SUCCESS)
+        return false;
+    const winattn_status status =
+        wa_obtain_program(context, id, &recipe, program);
+    wa_recipe_free(&recipe);
+    return status == WINATTN_SUCCESS;
+}
+
 static bool declares_local(cl_context context, cl_device_id id, uint32_t bytes)
 {
     static const char *const source =
@@ -25,8 +38,7 @@ static bool declares_local(cl_context context, cl_device_id id, uint32_t bytes)
     cl_program program;
     cl_int error;
     snprintf(options, sizeof options, "-cl-std=CL1.2 -DBYTES=%u", bytes);
-    if (wa_build_program(context, id, 1, &source, options, &program) !=
-        WINATTN_SUCCESS)
+    if (!build(context, id, source, options, &program))
         return false;
     const cl_kernel kernel = clCreateKernel(program, "probe", &error);
     if (error == CL_SUCCESS)
@@ -50,8 +62,7 @@ static uint32_t rounds_that_run(cl_context context, cl_device_id id,
     cl_program program;
     cl_kernel kernel = NULL;
     cl_command_queue queue = NULL;
-    if (wa_build_program(context, id, 1, &source, "", &program) !=
-        WINATTN_SUCCESS)
+    if (!build(context, id, source, "", &program))
         return 0;
     const cl_mem x =
         clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,

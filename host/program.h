@@ -1,19 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Building kernels from source. */
+ * Programs: from source, from the driver's binaries, and back to them. */
 #ifndef WINATTN_PROGRAM_H
 #define WINATTN_PROGRAM_H
 
+#include <stdbool.h>
+
 #include "winattn.h"
 
-/* Builds any source. On CL_BUILD_PROGRAM_FAILURE the compiler's output is
+#define WA_RECIPE_TEXTS 5
+
+/* What a program is made of. */
+typedef struct wa_recipe {
+    const char *text[WA_RECIPE_TEXTS];
+    cl_uint texts;
+    char *options;
+    /* Lines "what: value" that tell this program from every other one: the
+     * library, the device and its driver, the text's hash, the options. */
+    char *key;
+} wa_recipe;
+
+/* Of cl/<name>.cl with the files that every kernel needs. */
+winattn_status wa_recipe_of_kernel(cl_device_id device, const char *name,
+                                   const char *options, wa_recipe *recipe);
+/* Of any text; the name is for the key. */
+winattn_status wa_recipe_of_text(cl_device_id device, const char *name,
+                                 const char *text, const char *options,
+                                 wa_recipe *recipe);
+void wa_recipe_free(wa_recipe *recipe);
+
+/* Could this library have made the key for this device? */
+winattn_status wa_check_key(cl_device_id device, const char *key);
+
+/* Builds from source. On CL_BUILD_PROGRAM_FAILURE the compiler's output is
  * kept for winattn_last_build_log. */
 winattn_status wa_build_program(cl_context context, cl_device_id device,
-                                cl_uint count, const char *const *sources,
-                                const char *options, cl_program *program);
+                                const wa_recipe *recipe, cl_program *program);
 
-/* Builds cl/<name>.cl with the files that every kernel needs. */
-winattn_status wa_build_kernel_program(cl_context context, cl_device_id device,
-                                       const char *name, const char *options,
-                                       cl_program *program);
+/* From a binary; NULL if the driver refuses it. */
+cl_program wa_load_program(cl_context context, cl_device_id device,
+                           const wa_recipe *recipe,
+                           const unsigned char *binary, size_t size);
+
+/* The same from the cache's binary. */
+cl_program wa_load_cached_program(cl_context context, cl_device_id device,
+                                  const wa_recipe *recipe);
+
+/* The program's binary for the device, to be freed. False if the driver gives
+ * none. */
+bool wa_program_binary(cl_program program, cl_device_id device,
+                       unsigned char **binary, size_t *size);
+
+/* From the cache, else from source and into the cache; for programs that need
+ * no launch to be complete. */
+winattn_status wa_obtain_program(cl_context context, cl_device_id device,
+                                 const wa_recipe *recipe, cl_program *program);
 
 #endif

@@ -3,34 +3,23 @@
 #include "session.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "os.h"
 #include "probe.h"
-#include "program.h"
 #include "status.h"
-
-typedef struct built_program {
-    char *key; /* kernel name and options */
-    cl_program program;
-    struct built_program *next;
-} built_program;
 
 struct wa_session {
     cl_context context;
     cl_device_id device_id;
     wa_device device;
     unsigned users;
-    wa_lock *lock; /* held while programs are looked up or built */
-    built_program *programs;
+    wa_program_set *programs;
     struct wa_session *next;
 };
 
 /* Guarded by the global lock. */
 static wa_session *sessions;
-static unsigned programs_built;
 
 cl_context wa_session_context(const wa_session *session)
 {
@@ -47,12 +36,15 @@ const wa_device *wa_session_device(const wa_session *session)
     return &session->device;
 }
 
-unsigned wa_programs_built(void)
+wa_program_set *wa_session_programs(const wa_session *session)
 {
-    wa_global_lock_take();
-    const unsigned count = programs_built;
-    wa_global_lock_release();
-    return count;
+    return session->programs;
+}
+
+winattn_status wa_session_kernel(const wa_session *session, const char *name,
+                                 const char *options, cl_kernel *kernel)
+{
+    return wa_program_set_kernel(session->programs, name, options, kernel);
 }
 
 /* The device that a sub-device is part of, NULL for a whole one. */
@@ -98,14 +90,7 @@ static winattn_status check_context(cl_context context, cl_device_id device)
 
 static void session_free(wa_session *session)
 {
-    while (session->programs) {
-        built_program *entry = session->programs;
-        session->programs = entry->next;
-        clReleaseProgram(entry->program);
-        free(entry->key);
-        free(entry);
-    }
-    wa_lock_destroy(session->lock);
+    wa_program_set_destroy(session->programs);
     clReleaseContext(session->context);
     free(session);
 }
@@ -116,21 +101,19 @@ static winattn_status session_new(cl_context context, cl_device_id device,
     wa_session *session = calloc(1, sizeof *session);
     if (!session)
         return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
-    session->lock = wa_lock_create();
-    if (!session->lock) {
-        free(session);
-        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
-    }
     const cl_int error = clRetainContext(context);
     if (error != CL_SUCCESS) {
-        wa_lock_destroy(session->lock);
         free(session);
         return wa_fail_cl(error, "clRetainContext");
     }
     session->context = context;
     session->device_id = device;
     session->users = 1;
-    const winattn_status status = wa_device_query(device, &session->device);
+    session->programs = wa_program_set_create(context, device);
+    const winattn_status status =
+        session->programs
+            ? wa_device_query(device, &session->device)
+            : wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
     if (status != WINATTN_SUCCESS) {
         session_free(session);
         return status;
@@ -179,59 +162,4 @@ void wa_session_release(wa_session *session)
     wa_global_lock_release();
     if (last)
         session_free(session);
-}
-
-/* Call with the session's lock held. */
-static winattn_status find_or_build(wa_session *session, const char *name,
-                                    const char *options, cl_program *program)
-{
-    winattn_status status;
-    const size_t size = strlen(name) + strlen(options) + 2;
-    char *key = malloc(size);
-    built_program *entry = malloc(sizeof *entry);
-    if (!key || !entry) {
-        status = wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
-        goto cleanup;
-    }
-    snprintf(key, size, "%s %s", name, options);
-    for (built_program *p = session->programs; p; p = p->next)
-        if (strcmp(p->key, key) == 0) {
-            *program = p->program;
-            status = WINATTN_SUCCESS;
-            goto cleanup;
-        }
-
-    status = wa_build_kernel_program(session->context, session->device_id,
-                                     name, options, program);
-    if (status != WINATTN_SUCCESS)
-        goto cleanup;
-    entry->key = key;
-    entry->program = *program;
-    entry->next = session->programs;
-    session->programs = entry;
-    wa_global_lock_take();
-    programs_built++;
-    wa_global_lock_release();
-    return WINATTN_SUCCESS;
-
-cleanup:
-    free(entry);
-    free(key);
-    return status;
-}
-
-winattn_status wa_session_kernel(wa_session *session, const char *name,
-                                 const char *options, cl_kernel *kernel)
-{
-    cl_program program = NULL;
-    wa_lock_take(session->lock);
-    winattn_status status = find_or_build(session, name, options, &program);
-    if (status == WINATTN_SUCCESS) {
-        cl_int error;
-        *kernel = clCreateKernel(program, name, &error);
-        if (error != CL_SUCCESS)
-            status = wa_fail_cl(error, "clCreateKernel");
-    }
-    wa_lock_release(session->lock);
-    return status;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Sessions: what all plans of one context and device share. A session knows
- * the device, and keeps each program it builds until its last plan goes. */
+ * the device and has its programs. */
 #ifndef WINATTN_SESSION_H
 #define WINATTN_SESSION_H
 
 #include "device.h"
+#include "program_set.h"
 
 typedef struct wa_session wa_session;
 
@@ -18,12 +19,10 @@ cl_context wa_session_context(const wa_session *session);
 cl_device_id wa_session_device_id(const wa_session *session);
 const wa_device *wa_session_device(const wa_session *session);
 
-/* A new kernel object of function `name` in cl/<name>.cl, from a program
- * built with these options at most once per session. */
-winattn_status wa_session_kernel(wa_session *session, const char *name,
-                                 const char *options, cl_kernel *kernel);
+wa_program_set *wa_session_programs(const wa_session *session);
 
-/* How many programs sessions have built since the start; for tests. */
-unsigned wa_programs_built(void);
+/* See wa_program_set_kernel. */
+winattn_status wa_session_kernel(const wa_session *session, const char *name,
+                                 const char *options, cl_kernel *kernel);
 
 #endif

@@ -91,7 +91,9 @@ typedef cl_int winattn_status;
     X(WINATTN_UNSUPPORTED_DEVICE, -3020,                                      \
       "the device lacks what every kernel needs")                             \
     X(WINATTN_WORKSPACE_TOO_SMALL, -3030,                                     \
-      "the workspace is smaller than winattn_plan_workspace_size says")
+      "the workspace is smaller than winattn_plan_workspace_size says")       \
+    X(WINATTN_INVALID_BLOB, -3040,                                            \
+      "compiled kernels are damaged, or of another version or device")
 
 enum {
     WINATTN_SUCCESS = 0,
@@ -262,8 +264,8 @@ typedef struct winattn_desc {
 typedef struct winattn_plan winattn_plan;
 
 /* Checks the problem, chooses kernels for the device and builds them, which
- * can take seconds the first time; kernels are kept per context and device as
- * long as any plan for these two lives. On success *plan is the new plan,
+ * can take seconds the first time; see "Compiled kernels" below. Plans of one
+ * context and device share their kernels. On success *plan is the new plan,
  * else NULL. The plan retains the context. */
 WINATTN_API winattn_status winattn_plan_create(cl_context context,
                                                cl_device_id device,
@@ -290,12 +292,69 @@ winattn_plan_workspace_size(const winattn_plan *plan, size_t *size);
 
 /* Lines "name: value" that say which kernel the plan took and why: tier,
  * kernel, tile, work-group size, local bytes, workspace, the reason of the
- * choice, and for each better tier why it was not taken. Writes at most `size`
- * bytes with the final 0 to `text`, which may be NULL if size is 0; *needed,
- * unless NULL, becomes the size that holds all. */
+ * choice, for each better tier why it was not taken, and where the program
+ * came from. Writes at most `size` bytes with the final 0 to `text`, which may
+ * be NULL if size is 0; *needed, unless NULL, becomes the size that holds all.
+ */
 WINATTN_API winattn_status winattn_plan_describe(const winattn_plan *plan,
                                                  size_t size, char *text,
                                                  size_t *needed);
+
+/* ---- Compiled kernels --------------------------------------------------- */
+
+/* Compiled kernels are kept in three places, so that they need not be compiled
+ * again. None of them can make a plan fail: what is damaged, of another
+ * version, device or driver, or refused by the driver is compiled anew.
+ *
+ *   memory      as long as a plan or a winattn_programs of the same context
+ *               and device lives
+ *   the cache   files in a folder of the user's, at most 256 MiB together; two
+ *               processes may use it at once
+ *   blobs       bytes that an application stores or ships itself
+ *
+ * The cache and an existing winattn_programs make a new kernel run once, on
+ * zeros of its own, in winattn_plan_create: some runtimes finish compiling
+ * only then.
+ *
+ * A compiled kernel is machine code. Checksums find accidents, not intent:
+ * import only what you would also load as a library. */
+
+/* Where the cache is, for plans that are created from now on, by all threads.
+ * NULL, as at the start: where the environment variable WINATTN_CACHE_DIR
+ * says, else a folder winattn in $XDG_CACHE_HOME or ~/.cache; on Windows in
+ * %LOCALAPPDATA%, on macOS in ~/Library/Caches. "": no cache. Else a folder in
+ * UTF-8, which is made if it is missing; one that is not the user's own or
+ * that everybody can write to is not used. WINATTN_CACHE=0 in the environment
+ * means no cache, whatever was set here. */
+WINATTN_API winattn_status winattn_set_cache_dir(const char *folder);
+
+/* The kernels of one context and device. */
+typedef struct winattn_programs winattn_programs;
+
+/* Keeps the kernels that are there and come to be, until it is destroyed; make
+ * it before the plans. Retains the context. On failure *programs is NULL. */
+WINATTN_API winattn_status winattn_programs_create(
+    cl_context context, cl_device_id device, winattn_programs **programs);
+
+/* Plans live on. NULL is fine. */
+WINATTN_API void winattn_programs_destroy(winattn_programs *programs);
+
+/* Takes the kernels of a blob, which later plans then need not compile. The
+ * bytes are copied. All or nothing: WINATTN_INVALID_BLOB, with the reason, if
+ * the blob is damaged, or if it was made by another version of the library or
+ * for another device, driver or platform version; plans can be created all the
+ * same, and a new blob exported. */
+WINATTN_API winattn_status winattn_programs_import(winattn_programs *programs,
+                                                   size_t size,
+                                                   const void *blob);
+
+/* Writes all kernels that plans use or used, and those that were imported, to
+ * `blob`, if that is not NULL and `size` is enough, else fails with
+ * WINATTN_INVALID_ARGUMENT; *needed, unless NULL, becomes the size that holds
+ * all, in either case. A plan that another thread creates between two calls
+ * makes the blob larger. Kernels whose driver gives no binary are left out. */
+WINATTN_API winattn_status winattn_programs_export(
+    const winattn_programs *programs, size_t size, void *blob, size_t *needed);
 
 /* ---- Forward ----------------------------------------------------------- */
 

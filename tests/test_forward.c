@@ -98,6 +98,7 @@ static const char *const table[] = {
     "variant=sliding queries=300 block=100 data=nan window_blocks=1",
     "variant=sliding queries=300 block=7 data=nan window_blocks=2 dim=80",
     "variant=sliding queries=65 block=9 data=nan sink=4 window_blocks=1",
+    "variant=sliding queries=65 block=1 data=nan window_blocks=20",
     "variant=sliding queries=40 block=8 layout=strided dim=20",
     "variant=sliding windows=1 heads=1 queries=90 block=32 dim=256",
     "variant=sliding windows=1 heads=1 queries=90 block=32 dim=200 "

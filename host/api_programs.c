@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The public entry points for compiled kernels. */
+#include <stdlib.h>
+
+#include "cache.h"
+#include "session.h"
+#include "status.h"
+
+struct winattn_programs {
+    wa_session *session;
+};
+
+winattn_status winattn_set_cache_dir(const char *folder)
+{
+    wa_forget_failure();
+    return wa_cache_set_folder(folder);
+}
+
+winattn_status winattn_programs_create(cl_context context, cl_device_id device,
+                                       winattn_programs **result)
+{
+    wa_forget_failure();
+    if (!result)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "programs is NULL");
+    *result = NULL;
+    winattn_programs *programs = calloc(1, sizeof *programs);
+    if (!programs)
+        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+    const winattn_status status =
+        wa_session_acquire(context, device, &programs->session);
+    if (status != WINATTN_SUCCESS) {
+        free(programs);
+        return status;
+    }
+    wa_program_set_add_exporter(wa_session_programs(programs->session));
+    *result = programs;
+    return WINATTN_SUCCESS;
+}
+
+void winattn_programs_destroy(winattn_programs *programs)
+{
+    if (!programs)
+        return;
+    wa_program_set_remove_exporter(wa_session_programs(programs->session));
+    wa_session_release(programs->session);
+    free(programs);
+}
+
+winattn_status winattn_programs_import(winattn_programs *programs, size_t size,
+                                       const void *blob)
+{
+    wa_forget_failure();
+    if (!programs || !blob)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
+                       programs ? "blob" : "programs");
+    return wa_program_set_import(wa_session_programs(programs->session), size,
+                                 blob);
+}
+
+winattn_status winattn_programs_export(const winattn_programs *programs,
+                                       size_t size, void *blob, size_t *needed)
+{
+    wa_forget_failure();
+    if (!programs)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "programs is NULL");
+    if (!blob && size != 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "blob is NULL, but size is not 0");
+    return wa_program_set_export(wa_session_programs(programs->session), size,
+                                 blob, needed);
+}

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the library shows to the linker, and what it asks of it.
+#   cmake -DNM=nm -DSHARED=libwinattn.so -DSTATIC=libwinattn.a -P symbols.cmake
+# Either library may be left out.
+function(read_symbols result)
+    execute_process(COMMAND ${NM} ${ARGN} OUTPUT_VARIABLE text
+        RESULT_VARIABLE status)
+    if(NOT status EQUAL 0 OR text STREQUAL "")
+        message(FATAL_ERROR "${NM} ${ARGN} says nothing")
+    endif()
+    string(REPLACE "\n" ";" lines "${text}")
+    set(${result} "${lines}" PARENT_SCOPE)
+endfunction()
+
+# Defined names that do not start as they should.
+function(check_names library allowed required)
+    set(strangers "")
+    set(found OFF)
+    foreach(line IN LISTS ARGN)
+        if(line MATCHES "^[0-9a-f]+ [A-Z] (.*)$")
+            set(name ${CMAKE_MATCH_1})
+            if(name STREQUAL required)
+                set(found ON)
+            endif()
+            if(NOT name MATCHES "^(${allowed})")
+                list(APPEND strangers ${name})
+            endif()
+        endif()
+    endforeach()
+    if(strangers OR NOT found)
+        message(SEND_ERROR "${library} exports ${strangers}, and "
+            "${required}: ${found}")
+    endif()
+endfunction()
+
+if(SHARED)
+    read_symbols(lines -D --defined-only ${SHARED})
+    check_names(${SHARED} "winattn_" winattn_plan_create ${lines})
+endif()
+
+if(STATIC)
+    read_symbols(lines -g --defined-only ${STATIC})
+    check_names(${STATIC} "winattn_|wa_" winattn_plan_create ${lines})
+
+    # The host code is C11: next to OpenCL it calls these, whatever name a C
+    # library or compiler gives them. Only os.c asks more.
+    set(c11 calloc exp fclose ferror fflush floor fopen fread free fseek ftell
+        fwrite getenv log malloc memcmp memcpy memmove memset qsort
+        realloc remove rename snprintf sqrt sscanf strchr strcmp strlen
+        strncmp strstr strtol strtoul strtoull vsnprintf)
+    string(REPLACE ";" "|" c11 "${c11}")
+    set(compilers "_GLOBAL_OFFSET_TABLE_|__tls_get_addr|__stack_chk_fail")
+    read_symbols(lines -u ${STATIC})
+    set(strangers "")
+    set(os_calls 0)
+    foreach(line IN LISTS lines)
+        if(line MATCHES "([^/ ]+)\\.(o|obj):$")
+            set(object ${CMAKE_MATCH_1})
+        elseif(line MATCHES "^ +U (.+)$")
+            set(name ${CMAKE_MATCH_1})
+            if(object MATCHES "^os(\\.c)?$")
+                math(EXPR os_calls "${os_calls} + 1")
+            elseif(NOT name MATCHES "^(cl[A-Z]|winattn_|wa_)" AND NOT
+                    name MATCHES "^(__(isoc99_|isoc23_)?)?(${c11})(_chk)?$"
+                    AND NOT name MATCHES "^(${compilers})$")
+                list(APPEND strangers "${object}: ${name}")
+            endif()
+        endif()
+    endforeach()
+    if(strangers OR os_calls EQUAL 0)
+        message(SEND_ERROR "no C11 functions: ${strangers}; os.c asks for "
+            "${os_calls} symbols")
+    endif()
+endif()
