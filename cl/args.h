@@ -26,6 +26,19 @@ typedef struct tensor_layout {
 #define ARG_WRITE_LSE 2u      /* the buffer lse is given */
 #define ARG_LOGIT_SCALE 4u    /* the buffer logit_scale is given */
 #define ARG_WINDOW_BOUNDED 8u /* sliding: blocks further back are hidden */
+/* backward: these buffers are given */
+#define ARG_D_LSE 16u
+#define ARG_DQ 32u
+#define ARG_DK 64u
+#define ARG_DV 128u
+#define ARG_DBIAS 256u
+#define ARG_D_LOGIT_SCALE 512u
+/* backward: add to what the buffers hold */
+#define ARG_ADD_DQ 1024u
+#define ARG_ADD_DK 2048u
+#define ARG_ADD_DV 4096u
+#define ARG_ADD_SUMS 8192u /* of sum_partials */
+#define ARG_FIRST_LAUNCH 16384u /* partial sums start at 0 */
 
 /* A unit is one block of query rows of one head of one window; units are
  * numbered with the row block running fastest, then the head. A launch
@@ -59,3 +72,30 @@ typedef struct forward_args {
     arg_u32 sink;
     arg_u32 query_offset;
 } forward_args;
+
+/* Backward pass. Windows are dealt to `slots` in turn: slot s computes windows
+ * s, s + slots, ... and keeps one partial sum of what is summed over windows.
+ * The workspace holds, as fp32: statistics of the rows of a launch's windows,
+ * [window - first_window][head][query] [lse, delta, q^ . dq^]; from
+ * bias_partials on [slot][head][query][key]; from scale_partials on
+ * [slot][head]. */
+typedef struct backward_args {
+    forward_args forward; /* o and lse are not used */
+    tensor_layout d_o, d_lse, dq, dk, dv;
+    arg_u64 workspace;      /* all three in elements of the buffer */
+    arg_u64 bias_partials;
+    arg_u64 scale_partials;
+    arg_u64 windows; /* of the launch */
+    arg_u32 slots;
+    arg_u32 key_blocks; /* of a window */
+} backward_args;
+
+/* One sum over windows: the partials [slots][heads][rows][columns] go to
+ * `to`, fp32. */
+typedef struct sum_args {
+    tensor_layout to;
+    arg_u64 partials; /* in elements of the workspace */
+    arg_u32 slots, heads, rows, columns;
+    arg_u32 flags;
+    arg_u32 padding;
+} sum_args;

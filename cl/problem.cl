@@ -110,6 +110,15 @@ typedef float mask_storage;
             storage *o,                                                       \
         __global float *lse
 
+/* The same for the backward pass. Outputs that are not wanted are NULL. */
+#define BACKWARD_PARAMETERS                                                   \
+    const backward_args args, __global const storage *q,                      \
+        __global const storage *k, __global const storage *v,                 \
+        BIAS_PARAMETER MASK_PARAMETERS LOGIT_SCALE_PARAMETER                  \
+            __global const storage *d_o,                                      \
+        __global const float *d_lse, __global storage *dq,                    \
+        __global storage *dk, __global storage *dv, __global float *workspace
+
 typedef struct unit {
     ulong window;
     uint head;

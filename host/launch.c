@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "../cl/args.h"
 #include "status.h"
 
 /* The same size on host and device, whatever the compiler. */
@@ -56,32 +55,35 @@ static winattn_status check_memory(const char *name, const winattn_tensor *at,
     return WINATTN_SUCCESS;
 }
 
-winattn_status wa_check_buffers(const wa_problem *problem, const wa_plan *plan,
-                                cl_context context, const wa_buffers *buffers)
+winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
+                                uint64_t workspace_bytes, cl_context context,
+                                const wa_buffers *buffers)
 {
     for (wa_tensor_id id = 0; id < WA_TENSORS; id++) {
         const wa_tensor *tensor = &problem->tensor[id];
         const winattn_tensor *at = &buffers->tensor[id];
         const char *name = wa_tensor_name(id);
+        const wa_role role = wa_tensor_role(id, pass);
+        if (role == WA_ABSENT)
+            continue;
         if (!at->buffer) {
-            if (tensor->used && !wa_tensor_is_optional(id))
+            if (tensor->used && (role == WA_INPUT || role == WA_OUTPUT))
                 return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL", name);
             continue;
         }
         if (!tensor->used)
             return wa_fail(WINATTN_INVALID_ARGUMENT,
                            "%s is given, but the plan does not use it", name);
-        WA_TRY(check_memory(name, at, context, wa_tensor_is_output(id),
+        WA_TRY(check_memory(name, at, context, role >= WA_OUTPUT,
                             tensor->element_size,
                             tensor->span * tensor->element_size));
     }
-    if (plan->workspace_bytes == 0)
+    if (workspace_bytes == 0)
         return WINATTN_SUCCESS;
     if (!buffers->workspace.buffer)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "workspace is NULL");
-    const winattn_status status =
-        check_memory("workspace", &buffers->workspace, context, true, 16,
-                     plan->workspace_bytes);
+    const winattn_status status = check_memory(
+        "workspace", &buffers->workspace, context, true, 16, workspace_bytes);
     return status == WINATTN_BUFFER_TOO_SMALL ? WINATTN_WORKSPACE_TOO_SMALL
                                               : status;
 }
@@ -109,8 +111,8 @@ winattn_status wa_check_queue(cl_command_queue queue, cl_context context,
     return WINATTN_SUCCESS;
 }
 
-static tensor_layout layout_of(const wa_problem *problem,
-                               const wa_buffers *buffers, wa_tensor_id id)
+tensor_layout wa_layout_of(const wa_problem *problem,
+                           const wa_buffers *buffers, wa_tensor_id id)
 {
     const wa_tensor *tensor = &problem->tensor[id];
     tensor_layout layout;
@@ -148,25 +150,23 @@ static bool allows_wide_access(const wa_problem *problem, const wa_plan *plan,
     return true;
 }
 
-static forward_args make_args(const wa_problem *problem, const wa_plan *plan,
-                              const wa_buffers *buffers)
+forward_args wa_forward_args(const wa_problem *problem,
+                             const wa_buffers *buffers)
 {
     forward_args args;
     memset(&args, 0, sizeof args);
-    args.q = layout_of(problem, buffers, WA_Q);
-    args.k = layout_of(problem, buffers, WA_K);
-    args.v = layout_of(problem, buffers, WA_V);
-    args.o = layout_of(problem, buffers, WA_O);
-    args.bias = layout_of(problem, buffers, WA_BIAS);
-    args.mask = layout_of(problem, buffers, WA_MASK);
-    args.query_regions = layout_of(problem, buffers, WA_QUERY_REGIONS);
-    args.key_regions = layout_of(problem, buffers, WA_KEY_REGIONS);
-    args.lse = layout_of(problem, buffers, WA_LSE);
+    args.q = wa_layout_of(problem, buffers, WA_Q);
+    args.k = wa_layout_of(problem, buffers, WA_K);
+    args.v = wa_layout_of(problem, buffers, WA_V);
+    args.o = wa_layout_of(problem, buffers, WA_O);
+    args.bias = wa_layout_of(problem, buffers, WA_BIAS);
+    args.mask = wa_layout_of(problem, buffers, WA_MASK);
+    args.query_regions = wa_layout_of(problem, buffers, WA_QUERY_REGIONS);
+    args.key_regions = wa_layout_of(problem, buffers, WA_KEY_REGIONS);
+    args.lse = wa_layout_of(problem, buffers, WA_LSE);
     args.logit_scale_offset =
-        layout_of(problem, buffers, WA_LOGIT_SCALE).offset;
+        wa_layout_of(problem, buffers, WA_LOGIT_SCALE).offset;
     args.mask_windows = problem->mask_windows;
-    args.row_blocks = plan->row_blocks;
-    args.block_rows = plan->block_rows;
     args.heads = problem->heads;
     args.heads_per_kv_head = problem->heads / problem->kv_heads;
     args.queries = problem->queries;
@@ -178,10 +178,6 @@ static forward_args make_args(const wa_problem *problem, const wa_plan *plan,
     args.window = problem->window_blocks;
     args.sink = problem->sink;
     args.query_offset = problem->query_offset;
-    if (allows_wide_access(problem, plan, buffers))
-        args.flags |= ARG_WIDE_ACCESS;
-    if (buffers->tensor[WA_LSE].buffer)
-        args.flags |= ARG_WRITE_LSE;
     if (buffers->tensor[WA_LOGIT_SCALE].buffer)
         args.flags |= ARG_LOGIT_SCALE;
     if (problem->window_blocks != 0)
@@ -194,7 +190,7 @@ static winattn_status set_buffers(const wa_problem *problem, cl_kernel kernel,
                                   const wa_buffers *buffers)
 {
     cl_uint index = 1; /* 0 is forward_args */
-    for (wa_tensor_id id = 0; id < WA_TENSORS; id++) {
+    for (wa_tensor_id id = 0; id < WA_FORWARD_TENSORS; id++) {
         if (!problem->tensor[id].used)
             continue;
         const cl_mem buffer = buffers->tensor[id].buffer;
@@ -214,7 +210,13 @@ winattn_status wa_launch_forward(const wa_problem *problem,
 {
     const uint32_t per_window = plan->row_blocks * problem->heads;
     const uint64_t per_launch = plan->units_per_launch;
-    forward_args args = make_args(problem, plan, buffers);
+    forward_args args = wa_forward_args(problem, buffers);
+    args.row_blocks = plan->row_blocks;
+    args.block_rows = plan->block_rows;
+    if (allows_wide_access(problem, plan, buffers))
+        args.flags |= ARG_WIDE_ACCESS;
+    if (buffers->tensor[WA_LSE].buffer)
+        args.flags |= ARG_WRITE_LSE;
     cl_event previous = NULL;
     uint64_t window = 0; /* where the next launch starts */
     uint32_t unit = 0;

@@ -5,6 +5,8 @@
 
 #include "plan.h"
 
+#include "../cl/args.h"
+
 /* The tensors of one call, by wa_tensor_id; buffer NULL where absent. */
 typedef struct wa_buffers {
     winattn_tensor tensor[WA_TENSORS];
@@ -13,8 +15,9 @@ typedef struct wa_buffers {
 
 /* Every tensor present, readable or writable, of the context, aligned to its
  * elements and inside its buffer; enough workspace. */
-winattn_status wa_check_buffers(const wa_problem *problem, const wa_plan *plan,
-                                cl_context context, const wa_buffers *buffers);
+winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
+                                uint64_t workspace_bytes, cl_context context,
+                                const wa_buffers *buffers);
 
 winattn_status wa_check_queue(cl_command_queue queue, cl_context context,
                               cl_device_id device);
@@ -26,5 +29,12 @@ winattn_status wa_launch_forward(const wa_problem *problem,
                                  cl_command_queue queue,
                                  const wa_buffers *buffers, cl_uint wait_count,
                                  const cl_event *wait_list, cl_event *event);
+
+/* For the launchers of other passes: where a tensor lies (zeros where the
+ * problem lacks it), and the arguments that say nothing of a plan. */
+tensor_layout wa_layout_of(const wa_problem *problem,
+                           const wa_buffers *buffers, wa_tensor_id id);
+forward_args wa_forward_args(const wa_problem *problem,
+                             const wa_buffers *buffers);
 
 #endif

@@ -51,11 +51,13 @@ void wa_append(char *text, size_t size, const char *format, ...)
     va_end(values);
 }
 
-/* The one place that makes the -D list. Window count, strides, offsets, scale
- * and, for the sliding variant, token counts are kernel arguments and must
- * not appear here, so that another batch size compiles nothing. */
-static void write_defines(const wa_problem *problem, const wa_device *device,
-                          wa_plan *plan)
+/* The one place that turns a problem into -D options. Window count, strides,
+ * offsets, scale and, for the sliding variant, token counts are kernel
+ * arguments and must not appear here, so that another batch size compiles
+ * nothing. */
+void wa_append_problem(const wa_problem *problem, const wa_device *device,
+                       uint32_t block_rows, uint32_t block_keys, char *text,
+                       size_t size)
 {
     const struct {
         const char *name;
@@ -82,20 +84,32 @@ static void write_defines(const wa_problem *problem, const wa_device *device,
          wa_tensor_is_adjacent(&problem->tensor[WA_BIAS]) &&
              wa_tensor_is_adjacent(&problem->tensor[WA_MASK]),
          true},
-        {"BLOCK_ROWS", plan->block_rows, true},
-        {"BLOCK_KEYS", plan->block_keys, true},
+        {"BLOCK_ROWS", block_rows, true},
+        {"BLOCK_KEYS", block_keys, true},
         {"HAS_FMA", device->has_fma, true},
     };
-    plan->defines[0] = 0;
     for (size_t i = 0; i < sizeof defines / sizeof *defines; i++)
         if (defines[i].used)
-            wa_append(plan->defines, sizeof plan->defines, "-D%s=%u ",
-                      defines[i].name, defines[i].value);
+            wa_append(text, size, "-D%s=%u ", defines[i].name,
+                      defines[i].value);
+}
+
+void wa_append_cpu_shape(const wa_cpu_shape *shape, char *text, size_t size)
+{
+    wa_append(
+        text, size, "-DLANES=%u -DTILE_ROWS=%u -DTILE_VECS=%u -DOUT_VECS=%u",
+        shape->lanes, shape->tile_rows, shape->tile_vecs, shape->out_vecs);
+}
+
+static void write_defines(const wa_problem *problem, const wa_device *device,
+                          wa_plan *plan)
+{
+    plan->defines[0] = 0;
+    wa_append_problem(problem, device, plan->block_rows, plan->block_keys,
+                      plan->defines, sizeof plan->defines);
     if (plan->tier == WINATTN_TIER_CPU) {
-        const wa_cpu_shape *s = &plan->shape.cpu;
-        wa_append(plan->defines, sizeof plan->defines,
-                  "-DLANES=%u -DTILE_ROWS=%u -DTILE_VECS=%u -DOUT_VECS=%u",
-                  s->lanes, s->tile_rows, s->tile_vecs, s->out_vecs);
+        wa_append_cpu_shape(&plan->shape.cpu, plan->defines,
+                            sizeof plan->defines);
     } else {
         const wa_local_shape *s = &plan->shape.local;
         wa_append(plan->defines, sizeof plan->defines,
@@ -117,8 +131,7 @@ static void write_defines(const wa_problem *problem, const wa_device *device,
  * between: aim at a tenth of a second on a device that reaches a twentieth of
  * its fp32 peak, assuming 16 FMA lanes per compute unit where nothing better
  * is known. A launch also stays below 2^31 work-items. */
-static uint32_t units_per_launch(const wa_problem *problem,
-                                 const wa_device *device, const wa_plan *plan)
+double wa_launch_operations(const wa_device *device)
 {
     const double lanes = device->is_cpu                       ? 16.0
                          : device->vendor == WA_VENDOR_NVIDIA ? 128.0
@@ -126,8 +139,14 @@ static uint32_t units_per_launch(const wa_problem *problem,
                                                               : 16.0;
     const double clock = (device->clock_mhz ? device->clock_mhz : 500) * 1e6;
     const double rate = device->compute_units * lanes * 2.0 * clock / 20.0;
+    return 0.1 * rate;
+}
+
+static uint32_t units_per_launch(const wa_problem *problem,
+                                 const wa_device *device, const wa_plan *plan)
+{
     const double unit = wa_problem_row_operations(problem) * plan->block_rows;
-    const double by_time = 0.1 * rate / unit;
+    const double by_time = wa_launch_operations(device) / unit;
     const double by_items =
         2147483647.0 / plan->work_group * plan->units_per_group / 2.0;
     double most = by_time < by_items ? by_time : by_items;

@@ -86,6 +86,20 @@ void wa_visit_local_shapes(const wa_problem *problem, const wa_device *device,
 winattn_status wa_plan_finish(const wa_problem *problem,
                               const wa_device *device, wa_plan *plan);
 
+/* Operations that one launch should have at most. */
+double wa_launch_operations(const wa_device *device);
+
+/* Append -D options to a text of the given size. */
+void wa_append_problem(const wa_problem *problem, const wa_device *device,
+                       uint32_t block_rows, uint32_t block_keys, char *text,
+                       size_t size);
+void wa_append_cpu_shape(const wa_cpu_shape *shape, char *text, size_t size);
+
+/* Lanes, and the tile that suits `rows` queries and `keys` keys best.
+ * (plan_cpu.c) */
+void wa_choose_cpu_shape(const wa_problem *problem, const wa_device *device,
+                         uint32_t rows, uint32_t keys, wa_cpu_shape *shape);
+
 /* Helpers of the planners. */
 /* Blocks of keys that a unit walks at most. */
 double wa_plan_key_blocks(const wa_problem *problem, uint32_t block_rows,

@@ -67,16 +67,40 @@ static double rounds_of(const wa_problem *problem, const wa_plan *plan)
            plan->block_rows * (row_loads + value_vecs);
 }
 
+static uint32_t lanes_of(const wa_device *device)
+{
+    return device->vector_lanes >= 16 ? 16 : device->vector_lanes >= 8 ? 8 : 4;
+}
+
+void wa_choose_cpu_shape(const wa_problem *problem, const wa_device *device,
+                         uint32_t rows, uint32_t keys, wa_cpu_shape *shape)
+{
+    shape->lanes = lanes_of(device);
+    const uint32_t channel_vecs = wa_ceil_div(problem->head_dim, shape->lanes);
+    const uint32_t sums = sums_in_registers(shape->lanes);
+    const uint32_t vecs = wa_ceil_div(keys, shape->lanes);
+    double best = 0;
+    for (uint32_t r = 1; r <= 12; r++)
+        for (uint32_t t = 1; t <= 8 && r * t <= sums; t++) {
+            const double cost = tile_cost(r, t, rows, vecs);
+            if (best == 0 || cost < best) {
+                best = cost;
+                shape->tile_rows = r;
+                shape->tile_vecs = t;
+            }
+        }
+    const uint32_t passes = wa_ceil_div(channel_vecs * shape->tile_rows, sums);
+    shape->out_vecs = wa_ceil_div(channel_vecs, passes);
+}
+
 bool wa_plan_cpu(const wa_problem *problem, const wa_device *device,
                  wa_plan *plan)
 {
     const bool sliding = problem->variant == WINATTN_SLIDING;
     wa_cpu_shape *shape = &plan->shape.cpu;
-    shape->lanes = device->vector_lanes >= 16  ? 16
-                   : device->vector_lanes >= 8 ? 8
-                                               : 4;
-    const uint32_t channel_vecs = wa_ceil_div(problem->head_dim, shape->lanes);
-    const uint32_t key_bytes = 8 * channel_vecs * shape->lanes;
+    const uint32_t lanes = lanes_of(device);
+    const uint32_t channel_vecs = wa_ceil_div(problem->head_dim, lanes);
+    const uint32_t key_bytes = 8 * channel_vecs * lanes;
     const uint32_t block_bytes =
         device->is_cpu ? BLOCK_BYTES : GPU_BLOCK_BYTES;
     uint32_t block_keys = block_bytes / key_bytes / 16 * 16;
@@ -90,23 +114,9 @@ bool wa_plan_cpu(const wa_problem *problem, const wa_device *device,
     plan->block_rows =
         sliding || problem->queries > most_rows ? most_rows : problem->queries;
 
-    const uint32_t sums = sums_in_registers(shape->lanes);
-    const uint32_t vecs = wa_ceil_div(block_keys, shape->lanes);
-    double best = 0;
-    for (uint32_t r = 1; r <= 12; r++)
-        for (uint32_t t = 1; t <= 8 && r * t <= sums; t++) {
-            const double cost = tile_cost(r, t, plan->block_rows, vecs);
-            if (best == 0 || cost < best) {
-                best = cost;
-                shape->tile_rows = r;
-                shape->tile_vecs = t;
-            }
-        }
-    plan->block_keys =
-        wa_ceil_div(vecs, shape->tile_vecs) * shape->tile_vecs * shape->lanes;
-    const uint32_t passes = wa_ceil_div(channel_vecs * shape->tile_rows, sums);
-    shape->out_vecs = wa_ceil_div(channel_vecs, passes);
-
+    wa_choose_cpu_shape(problem, device, plan->block_rows, block_keys, shape);
+    const uint32_t tile_keys = shape->tile_vecs * lanes;
+    plan->block_keys = wa_ceil_div(block_keys, tile_keys) * tile_keys;
     if (device->loop_limit) {
         while (rounds_of(problem, plan) > device->loop_limit &&
                plan->block_rows > shape->tile_rows)

@@ -16,27 +16,49 @@
 
 static const struct {
     const char *name;
-    bool output;
-    bool optional;
+    wa_role role[WA_PASSES]; /* forward, backward */
 } traits[WA_TENSORS] = {
-    [WA_Q] = {"q", false, false},
-    [WA_K] = {"k", false, false},
-    [WA_V] = {"v", false, false},
-    [WA_BIAS] = {"bias", false, false},
-    [WA_MASK] = {"mask", false, false},
-    [WA_QUERY_REGIONS] = {"query_regions", false, false},
-    [WA_KEY_REGIONS] = {"key_regions", false, false},
-    [WA_LOGIT_SCALE] = {"logit_scale", false, true},
-    [WA_O] = {"o", true, false},
-    [WA_LSE] = {"lse", true, true},
+    [WA_Q] = {"q", {WA_INPUT, WA_INPUT}},
+    [WA_K] = {"k", {WA_INPUT, WA_INPUT}},
+    [WA_V] = {"v", {WA_INPUT, WA_INPUT}},
+    [WA_BIAS] = {"bias", {WA_INPUT, WA_INPUT}},
+    [WA_MASK] = {"mask", {WA_INPUT, WA_INPUT}},
+    [WA_QUERY_REGIONS] = {"query_regions", {WA_INPUT, WA_INPUT}},
+    [WA_KEY_REGIONS] = {"key_regions", {WA_INPUT, WA_INPUT}},
+    [WA_LOGIT_SCALE] = {"logit_scale", {WA_OPTIONAL_INPUT, WA_OPTIONAL_INPUT}},
+    [WA_O] = {"o", {WA_OUTPUT, WA_OPTIONAL_INPUT}},
+    [WA_LSE] = {"lse", {WA_OPTIONAL_OUTPUT, WA_OPTIONAL_INPUT}},
+    [WA_D_O] = {"d_o", {WA_ABSENT, WA_INPUT}},
+    [WA_D_LSE] = {"d_lse", {WA_ABSENT, WA_OPTIONAL_INPUT}},
+    [WA_DQ] = {"dq", {WA_ABSENT, WA_OPTIONAL_OUTPUT}},
+    [WA_DK] = {"dk", {WA_ABSENT, WA_OPTIONAL_OUTPUT}},
+    [WA_DV] = {"dv", {WA_ABSENT, WA_OPTIONAL_OUTPUT}},
+    [WA_DBIAS] = {"dbias", {WA_ABSENT, WA_OPTIONAL_OUTPUT}},
+    [WA_D_LOGIT_SCALE] = {"d_logit_scale", {WA_ABSENT, WA_OPTIONAL_OUTPUT}},
 };
 
 static const char *const axis_names[WA_AXES] = {"window", "head", "row",
                                                 "column"};
 
 const char *wa_tensor_name(wa_tensor_id id) { return traits[id].name; }
-bool wa_tensor_is_output(wa_tensor_id id) { return traits[id].output; }
-bool wa_tensor_is_optional(wa_tensor_id id) { return traits[id].optional; }
+
+wa_role wa_tensor_role(wa_tensor_id id, wa_pass pass)
+{
+    return traits[id].role[pass];
+}
+
+static bool is_output(wa_tensor_id id)
+{
+    return traits[id].role[WA_FORWARD] >= WA_OUTPUT ||
+           traits[id].role[WA_BACKWARD] >= WA_OUTPUT;
+}
+
+/* Summed over windows, so without that axis. */
+static bool lacks_windows(wa_tensor_id id)
+{
+    return id == WA_BIAS || id == WA_LOGIT_SCALE || id == WA_DBIAS ||
+           id == WA_D_LOGIT_SCALE;
+}
 
 bool wa_tensor_is_adjacent(const wa_tensor *tensor)
 {
@@ -105,8 +127,7 @@ static winattn_status read_tensor(wa_problem *problem, wa_tensor_id id,
     tensor->element_size = element_size;
     for (int axis = 0; axis < WA_AXES; axis++) {
         const bool exists =
-            extent[axis] != 0 ||
-            (axis == WA_WINDOW && id != WA_BIAS && id != WA_LOGIT_SCALE);
+            extent[axis] != 0 || (axis == WA_WINDOW && !lacks_windows(id));
         if (!exists && given[axis] != 0)
             return wa_fail(WINATTN_INVALID_LAYOUT,
                            "%s has no axis %s, yet its stride is %llu", name,
@@ -129,7 +150,7 @@ static winattn_status read_tensor(wa_problem *problem, wa_tensor_id id,
                           &tensor->span))
             return wa_fail(WINATTN_INVALID_LAYOUT,
                            "the strides of %s reach past 2^63 elements", name);
-        if (traits[id].output && count > 1 && tensor->stride[axis] == 0)
+        if (is_output(id) && count > 1 && tensor->stride[axis] == 0)
             return wa_fail(WINATTN_INVALID_LAYOUT,
                            "%s is an output, so its stride of axis %s must "
                            "not be 0",
@@ -140,7 +161,7 @@ static winattn_status read_tensor(wa_problem *problem, wa_tensor_id id,
                            axis_names[axis], name);
     }
     /* Kernels address the terms inside a plane with 32 bits. */
-    if (id >= WA_BIAS && id <= WA_KEY_REGIONS &&
+    if (((id >= WA_BIAS && id <= WA_KEY_REGIONS) || id == WA_DBIAS) &&
         (tensor->extent[WA_ROW] - 1) * tensor->stride[WA_ROW] +
                 (tensor->extent[WA_COLUMN] - 1) * tensor->stride[WA_COLUMN] >
             INT32_MAX)
@@ -198,6 +219,13 @@ static winattn_status read_sizes(const winattn_desc *desc, wa_problem *problem)
     if (!isfinite(desc->scale))
         return wa_fail(WINATTN_INVALID_ARGUMENT, "scale is not finite");
 
+    if ((desc->passes &
+         ~(cl_bitfield)(WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD)) != 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "passes has a bit that is no WINATTN_PASS_");
+    problem->passes[WA_FORWARD] =
+        desc->passes == 0 || (desc->passes & WINATTN_PASS_FORWARD) != 0;
+    problem->passes[WA_BACKWARD] = (desc->passes & WINATTN_PASS_BACKWARD) != 0;
     problem->variant = desc->variant;
     problem->dtype = desc->dtype;
     problem->tier = desc->tier;
@@ -316,6 +344,17 @@ static winattn_status read_tensors(const winattn_desc *desc,
     }
     if (desc->variant == WINATTN_COSINE)
         READ(WA_LOGIT_SCALE, 4, &contiguous, 0, heads, 0, 0);
+    if (!problem->passes[WA_BACKWARD])
+        return WINATTN_SUCCESS;
+    READ(WA_D_O, size, &desc->d_o, windows, heads, queries, dim);
+    READ(WA_D_LSE, 4, &desc->d_lse, windows, heads, queries, 0);
+    READ(WA_DQ, size, &desc->dq, windows, heads, queries, dim);
+    READ(WA_DK, size, &desc->dk, windows, kv_heads, keys, dim);
+    READ(WA_DV, size, &desc->dv, windows, kv_heads, keys, dim);
+    if (desc->bias != WINATTN_BIAS_NONE)
+        READ(WA_DBIAS, 4, &desc->dbias_strides, 0, heads, queries, keys);
+    if (desc->variant == WINATTN_COSINE)
+        READ(WA_D_LOGIT_SCALE, 4, &contiguous, 0, heads, 0, 0);
 #undef READ
     return WINATTN_SUCCESS;
 }

@@ -20,8 +20,27 @@ typedef enum wa_tensor_id {
     WA_LOGIT_SCALE,
     WA_O,
     WA_LSE,
+    WA_FORWARD_TENSORS, /* those before are the forward pass's */
+    WA_D_O = WA_FORWARD_TENSORS,
+    WA_D_LSE,
+    WA_DQ,
+    WA_DK,
+    WA_DV,
+    WA_DBIAS,
+    WA_D_LOGIT_SCALE,
     WA_TENSORS
 } wa_tensor_id;
+
+typedef enum wa_pass { WA_FORWARD, WA_BACKWARD, WA_PASSES } wa_pass;
+
+/* What a pass does with a tensor. */
+typedef enum wa_role {
+    WA_ABSENT,
+    WA_INPUT,
+    WA_OPTIONAL_INPUT,
+    WA_OUTPUT,
+    WA_OPTIONAL_OUTPUT
+} wa_role;
 
 /* Axes, in the order of contiguous memory. */
 enum { WA_WINDOW, WA_HEAD, WA_ROW, WA_COLUMN, WA_AXES };
@@ -51,14 +70,13 @@ typedef struct wa_problem {
      * turned into a shorter window. */
     uint32_t block, first_block, window_blocks, sink, query_offset;
     wa_tensor tensor[WA_TENSORS];
+    bool passes[WA_PASSES];
     const char *build_options; /* the caller's string, "" for none */
 } wa_problem;
 
 /* "q", "query_regions" and so on. */
 const char *wa_tensor_name(wa_tensor_id id);
-bool wa_tensor_is_output(wa_tensor_id id);
-/* May a call leave it out although the problem uses it? */
-bool wa_tensor_is_optional(wa_tensor_id id);
+wa_role wa_tensor_role(wa_tensor_id id, wa_pass pass);
 
 /* Are neighbours on the last axis neighbours in memory? True for a tensor that
  * is not used. */

@@ -6,33 +6,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "launch.h"
-
 #define ELEMENT_BYTES 4u /* of the largest type */
 #define SPARE_BYTES 1024u
 
 /* One window of one head. All rows of an input are the same row, so that its
  * buffer is small whatever the problem's size. */
-static void shrink(const wa_problem *problem, const wa_plan *plan,
-                   wa_problem *small, wa_plan *small_plan)
+static wa_problem shrink(const wa_problem *problem)
 {
-    *small = *problem;
-    *small_plan = *plan;
-    small->windows = 1;
-    small->heads = small->kv_heads = 1;
-    small_plan->row_blocks = 1;
+    wa_problem small = *problem;
+    small.windows = 1;
+    small.heads = small.kv_heads = 1;
     if (problem->variant == WINATTN_SLIDING) {
         /* there the numbers of tokens are arguments */
-        small->queries = small->keys = 1;
-        small->query_offset = 0;
-        small->sink = 0;
+        small.queries = small.keys = 1;
+        small.query_offset = 0;
+        small.sink = 0;
     }
     for (wa_tensor_id id = 0; id < WA_TENSORS; id++) {
-        wa_tensor *tensor = &small->tensor[id];
+        wa_tensor *tensor = &small.tensor[id];
         memset(tensor->stride, 0, sizeof tensor->stride);
         tensor->stride[WA_COLUMN] = 1;
     }
-    small->tensor[WA_O].stride[WA_ROW] = problem->head_dim;
+    small.tensor[WA_O].stride[WA_ROW] = problem->head_dim;
+    return small;
+}
+
+/* Bytes of a row of any tensor, at least. */
+static size_t row_bytes(const wa_problem *problem)
+{
+    size_t row = problem->head_dim;
+    row = problem->queries > row ? problem->queries : row;
+    row = problem->keys > row ? problem->keys : row;
+    return row * ELEMENT_BYTES + SPARE_BYTES;
 }
 
 static cl_mem make_buffer(cl_context context, size_t size)
@@ -52,32 +57,66 @@ void wa_trial_forward(cl_context context, cl_device_id device,
                       const wa_problem *problem, const wa_plan *plan,
                       cl_kernel kernel)
 {
-    wa_problem small;
-    wa_plan small_plan;
+    wa_problem small = shrink(problem);
+    wa_plan small_plan = *plan;
     wa_buffers buffers;
     cl_int error;
     if (plan->workspace_bytes != 0)
         return;
-    shrink(problem, plan, &small, &small_plan);
-    size_t row = small.head_dim;
-    row = small.queries > row ? small.queries : row;
-    row = small.keys > row ? small.keys : row;
+    small_plan.row_blocks = 1;
     const size_t rows = plan->block_rows;
     const cl_command_queue queue =
         clCreateCommandQueue(context, device, 0, &error);
-    const cl_mem in = make_buffer(context, row * ELEMENT_BYTES + SPARE_BYTES);
+    const cl_mem in = make_buffer(context, row_bytes(&small));
     const cl_mem out = make_buffer(
         context, rows * small.head_dim * ELEMENT_BYTES + SPARE_BYTES);
     memset(&buffers, 0, sizeof buffers);
-    for (wa_tensor_id id = 0; id < WA_TENSORS; id++)
-        if (small.tensor[id].used && !wa_tensor_is_optional(id))
-            buffers.tensor[id].buffer = wa_tensor_is_output(id) ? out : in;
+    for (wa_tensor_id id = 0; id < WA_TENSORS; id++) {
+        const wa_role role = wa_tensor_role(id, WA_FORWARD);
+        if (small.tensor[id].used && (role == WA_INPUT || role == WA_OUTPUT))
+            buffers.tensor[id].buffer = role == WA_OUTPUT ? out : in;
+    }
     if (error == CL_SUCCESS && in && out &&
         wa_launch_forward(&small, &small_plan, kernel, queue, &buffers, 0,
                           NULL, NULL) == WINATTN_SUCCESS)
         clFinish(queue);
     if (out)
         clReleaseMemObject(out);
+    if (in)
+        clReleaseMemObject(in);
+    if (error == CL_SUCCESS)
+        clReleaseCommandQueue(queue);
+}
+
+void wa_trial_backward(cl_context context, cl_device_id device,
+                       const wa_problem *problem, const wa_backward_plan *plan,
+                       const wa_backward_kernels *kernels)
+{
+    wa_problem small = shrink(problem);
+    wa_backward_plan small_plan = *plan;
+    wa_buffers buffers;
+    cl_int error;
+    /* no output is wanted, so only statistics are written */
+    small_plan.row_blocks = small_plan.key_blocks = 1;
+    small_plan.slots = 1;
+    small_plan.windows_per_launch = 1;
+    const cl_command_queue queue =
+        clCreateCommandQueue(context, device, 0, &error);
+    const cl_mem in = make_buffer(context, row_bytes(&small));
+    const cl_mem workspace = make_buffer(
+        context, (size_t)small.queries * 3 * ELEMENT_BYTES + SPARE_BYTES);
+    memset(&buffers, 0, sizeof buffers);
+    for (wa_tensor_id id = 0; id < WA_TENSORS; id++)
+        if (small.tensor[id].used &&
+            wa_tensor_role(id, WA_BACKWARD) == WA_INPUT)
+            buffers.tensor[id].buffer = in;
+    buffers.workspace.buffer = workspace;
+    if (error == CL_SUCCESS && in && workspace &&
+        wa_launch_backward(&small, &small_plan, kernels, queue, &buffers, 0, 0,
+                           NULL, NULL) == WINATTN_SUCCESS)
+        clFinish(queue);
+    if (workspace)
+        clReleaseMemObject(workspace);
     if (in)
         clReleaseMemObject(in);
     if (error == CL_SUCCESS)

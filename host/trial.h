@@ -5,11 +5,16 @@
 #ifndef WINATTN_TRIAL_H
 #define WINATTN_TRIAL_H
 
-#include "plan.h"
+#include "launch_backward.h"
 
 /* Waits for the launch, and forgets what fails. */
 void wa_trial_forward(cl_context context, cl_device_id device,
                       const wa_problem *problem, const wa_plan *plan,
                       cl_kernel kernel);
+
+/* The same for the kernels of the backward pass. */
+void wa_trial_backward(cl_context context, cl_device_id device,
+                       const wa_problem *problem, const wa_backward_plan *plan,
+                       const wa_backward_kernels *kernels);
 
 #endif

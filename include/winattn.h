@@ -162,6 +162,10 @@ typedef enum winattn_tier {
     WINATTN_TIER_LOCAL = 2 /* attention matrix in local memory, fp32 FMA */
 } winattn_tier;
 
+/* The passes of winattn_desc.passes. */
+#define WINATTN_PASS_FORWARD 1u
+#define WINATTN_PASS_BACKWARD 2u
+
 /* Where element [window, head, row, column] of a tensor lies: at window *
  * strides.window + head * strides.head + ..., in elements. All strides 0
  * means contiguous, in the order of the tensor's axes. Else a stride of 0
@@ -241,6 +245,15 @@ typedef struct winattn_desc {
     cl_uint query_offset; /* tokens before the first query, as in a cache of
                              keys; queries + query_offset below 2^31 */
 
+    /* What the plan can enqueue: WINATTN_PASS_..., or-ed. 0: the forward pass
+     * only. */
+    cl_bitfield passes;
+
+    /* Backward pass; shapes of the tensors that they belong to:
+     * d_o like o, d_lse like lse, dq like q, dk like k, dv like v; dbias
+     * [heads, queries, keys] in fp32: head, row = query, column = key. */
+    winattn_strides d_o, d_lse, dq, dk, dv, dbias_strides;
+
     /* Appended to the options of every kernel build, NULL for none. For
      * diagnosis (-cl-nv-verbose, for instance). */
     const char *build_options;
@@ -263,10 +276,17 @@ WINATTN_API winattn_status winattn_plan_create(cl_context context,
  * fine. */
 WINATTN_API void winattn_plan_destroy(winattn_plan *plan);
 
-/* Bytes of workspace that one forward call needs: a device buffer of the
- * caller's, of any content, written by the call. The forward kernels of this
- * version need none, so *size is 0 and forward.workspace may be NULL; code
- * that asks stays right with later kernels. */
+/* Bytes of workspace that any one call of this plan needs: a device buffer of
+ * the caller's, of any content, written by the call. The forward kernels of
+ * this version need none, so *size is 0 and forward.workspace may be NULL;
+ * code that asks stays right with later kernels. A backward call needs, in
+ * fp32,
+ *     slots * heads * (queries * keys with a bias + 1 with the cosine variant)
+ *     + launched * heads * queries * 3 where a window does not fit one kernel
+ * numbers, rounded up to 16 bytes each: `slots` partial sums, so many that the
+ * device is busy, but at most 16 MiB of them (or one); `launched` windows of
+ * one launch, at most 16 MiB (or one window). It does not grow with windows
+ * beyond that. */
 WINATTN_API winattn_status
 winattn_plan_workspace_size(const winattn_plan *plan, size_t *size);
 
@@ -378,6 +398,56 @@ WINATTN_API winattn_status
 winattn_enqueue_forward(const winattn_plan *plan, cl_command_queue queue,
                         const winattn_forward *forward, cl_uint wait_count,
                         const cl_event *wait_list, cl_event *event);
+
+/* ---- Backward ---------------------------------------------------------- */
+
+/* Outputs of the backward pass, for winattn_backward.accumulate. */
+#define WINATTN_DQ 1u
+#define WINATTN_DK 2u
+#define WINATTN_DV 4u
+#define WINATTN_DBIAS 8u
+#define WINATTN_D_LOGIT_SCALE 16u
+
+/* Gradients of a loss: given its derivatives with respect to o (and lse),
+ * those with respect to q, k, v, bias and logit_scale. With P = softmax(S),
+ * dP = dO V^T, delta_i = sum_j P_ij dP_ij and dS = P (dP - delta + dLSE)
+ * (Dao et al. 2022, appendix B.2):
+ *     dV = P^T dO, dQ = scale dS K, dK = scale dS^T Q, dBias = sum dS
+ * summed over the query heads that share a key head, and for dBias over
+ * windows. The cosine variant differentiates its normalisation too; its
+ * d_logit_scale is 0 where logit_scale > ln 100. A query that sees nothing has
+ * zero gradients. The bits of all results are the same in every run. */
+typedef struct winattn_backward {
+    size_t struct_size; /* sizeof(winattn_backward) */
+
+    /* Inputs, as in winattn_forward. */
+    winattn_tensor q, k, v, bias, mask, query_regions, key_regions;
+    winattn_tensor logit_scale;
+    /* What the forward pass returned; NULL: computed again. The kernels of
+     * this version always do that. */
+    winattn_tensor o, lse;
+    winattn_tensor d_o;   /* required */
+    winattn_tensor d_lse; /* NULL: 0 */
+
+    /* Outputs; NULL where not wanted, which saves their work. */
+    winattn_tensor dq, dk, dv;    /* in the dtype of q, k, v */
+    winattn_tensor dbias;         /* fp32; needs a bias */
+    winattn_tensor d_logit_scale; /* fp32 [heads]; needs logit_scale */
+
+    /* WINATTN_DQ and so on, or-ed: these outputs are added to what their
+     * buffers hold, the others overwritten. With windows = 0, dbias and
+     * d_logit_scale that are overwritten become 0. */
+    cl_bitfield accumulate;
+
+    winattn_tensor workspace; /* NULL where the needed size is 0 */
+} winattn_backward;
+
+/* Enqueues the backward pass. Needs a plan with WINATTN_PASS_BACKWARD. Else
+ * like winattn_enqueue_forward. */
+WINATTN_API winattn_status
+winattn_enqueue_backward(const winattn_plan *plan, cl_command_queue queue,
+                         const winattn_backward *backward, cl_uint wait_count,
+                         const cl_event *wait_list, cl_event *event);
 
 #ifdef __cplusplus
 }

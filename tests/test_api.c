@@ -522,16 +522,18 @@ static void workspace_check(void **state)
     buffers.tensor[WA_K] = f.forward.k;
     buffers.tensor[WA_V] = f.forward.v;
     buffers.tensor[WA_O] = f.forward.o;
-    assert_status(wa_check_buffers(&problem, &plan, device.context, &buffers),
-                  WINATTN_INVALID_ARGUMENT, "workspace is NULL");
+    assert_status(
+        wa_check_buffers(&problem, WA_FORWARD, 1024, device.context, &buffers),
+        WINATTN_INVALID_ARGUMENT, "workspace is NULL");
     buffers.workspace.buffer =
         clCreateBuffer(device.context, CL_MEM_READ_WRITE, 1024, NULL, &error);
     assert_int_equal(
-        wa_check_buffers(&problem, &plan, device.context, &buffers),
+        wa_check_buffers(&problem, WA_FORWARD, 1024, device.context, &buffers),
         WINATTN_SUCCESS);
     buffers.workspace.offset = 16;
-    assert_status(wa_check_buffers(&problem, &plan, device.context, &buffers),
-                  WINATTN_WORKSPACE_TOO_SMALL, "workspace needs 1024 bytes");
+    assert_status(
+        wa_check_buffers(&problem, WA_FORWARD, 1024, device.context, &buffers),
+        WINATTN_WORKSPACE_TOO_SMALL, "workspace needs 1024 bytes");
     clReleaseMemObject(buffers.workspace.buffer);
     tear_down(&f);
 }

@@ -17,6 +17,8 @@ static const char *const layouts[] = {"contiguous",  "tokens",    "packed",
 static const char *const datas[] = {"normal", "tiny", "huge", "masked",
                                     "lowest", "nan",  "zero", NULL};
 
+static const char *const passes[] = {"forward", "backward", NULL};
+
 typedef struct field {
     const char *name;
     size_t offset;
@@ -40,6 +42,10 @@ static const field fields[] = {
     ENUM(variant, variants),
     ENUM(dtype, dtypes),
     ENUM(tier, tiers),
+    ENUM(pass, passes),
+    INT(outputs),
+    INT(accumulate),
+    INT(d_lse),
     INT(windows),
     INT(heads),
     INT(kv_heads),
@@ -84,6 +90,7 @@ test_case case_default(void)
                          .keys = 49,
                          .dim = 32,
                          .lse = 1,
+                         .outputs = 31,
                          .logit_scale = NAN,
                          .region_value = NAN,
                          .seed = 1};
@@ -189,6 +196,8 @@ winattn_desc case_desc(const test_case *c)
     desc.keys = (cl_uint)c->keys;
     desc.head_dim = (cl_uint)c->dim;
     desc.scale = (cl_float)c->scale;
+    if (c->pass == PASS_BACKWARD)
+        desc.passes = WINATTN_PASS_BACKWARD;
     if (c->bias != TERM_NONE) {
         desc.bias = WINATTN_BIAS_FULL;
         desc.bias_dtype =

@@ -38,8 +38,14 @@ typedef enum case_term {
     TERM_REGIONS
 } case_term;
 
+typedef enum case_pass { PASS_FORWARD, PASS_BACKWARD } case_pass;
+
 typedef struct test_case {
     int variant, dtype, tier; /* winattn_variant, _dtype, _tier */
+    int pass;                 /* case_pass */
+    /* backward: WINATTN_DQ and so on, or-ed */
+    int outputs, accumulate;
+    int d_lse; /* backward: is it given? */
     int windows, heads, kv_heads, queries, keys, dim;
     int bias; /* case_term without regions */
     int mask; /* case_term */
@@ -67,6 +73,10 @@ void case_print(const test_case *c, char *text, size_t size);
 
 /* The descriptor; strides are filled in by data.c. */
 winattn_desc case_desc(const test_case *c);
+
+/* The same for the same seed, everywhere. */
+test_case case_random(int seed, int tier);
+test_case case_random_backward(int seed);
 
 /* 2^64 states, good enough for test data. */
 typedef struct random_state {

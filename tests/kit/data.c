@@ -113,6 +113,8 @@ static void describe_tensors(case_buffers *d)
     const size_t kv_heads = (size_t)c->kv_heads, dim = (size_t)c->dim;
     const size_t queries = (size_t)c->queries, keys = (size_t)c->keys;
     const size_t masks = (size_t)c->mask_windows;
+    const bool back = c->pass == PASS_BACKWARD;
+    const int wanted = back ? c->outputs : 0;
     const struct {
         int used;
         storage_kind kind;
@@ -137,13 +139,34 @@ static void describe_tensors(case_buffers *d)
                                !isnan(c->logit_scale),
                            KIND_FP32,
                            {1, heads, 1, 1}},
-        [T_O] = {1, kind, {windows, heads, queries, dim}},
-        [T_LSE] = {c->lse, KIND_FP32, {windows, heads, queries, 1}},
+        [T_O] = {!back, kind, {windows, heads, queries, dim}},
+        [T_LSE] = {!back && c->lse, KIND_FP32, {windows, heads, queries, 1}},
+        [T_D_O] = {back, kind, {windows, heads, queries, dim}},
+        [T_D_LSE] = {back && c->d_lse,
+                     KIND_FP32,
+                     {windows, heads, queries, 1}},
+        [T_DQ] = {(wanted & WINATTN_DQ) != 0,
+                  kind,
+                  {windows, heads, queries, dim}},
+        [T_DK] = {(wanted & WINATTN_DK) != 0,
+                  kind,
+                  {windows, kv_heads, keys, dim}},
+        [T_DV] = {(wanted & WINATTN_DV) != 0,
+                  kind,
+                  {windows, kv_heads, keys, dim}},
+        [T_DBIAS] = {(wanted & WINATTN_DBIAS) != 0 && c->bias != TERM_NONE,
+                     KIND_FP32,
+                     {1, heads, queries, keys}},
+        [T_D_LOGIT_SCALE] = {(wanted & WINATTN_D_LOGIT_SCALE) != 0 &&
+                                 c->variant == WINATTN_COSINE &&
+                                 !isnan(c->logit_scale),
+                             KIND_FP32,
+                             {1, heads, 1, 1}},
     };
     for (int id = 0; id < TENSORS; id++) {
         tensor_data *t = &d->tensor[id];
         t->used = all[id].used;
-        t->is_output = id == T_O || id == T_LSE;
+        t->is_output = id == T_O || id == T_LSE || id >= T_DQ;
         t->kind = all[id].kind;
         memcpy(t->extent, all[id].extent, sizeof t->extent);
     }
@@ -201,11 +224,16 @@ static void place_tensors(case_buffers *d)
     d->buffers = 0;
     for (int id = 0; id < TENSORS; id++) {
         tensor_data *t = &d->tensor[id];
-        const int part = id == T_O ? 3 : id;
+        /* q, k, v (and o) share a buffer, dq, dk, dv another */
+        const int first = id >= T_DQ ? T_DQ : T_Q;
+        const int part = id == T_O ? 3 : id - first;
+        const bool complete = (d->c.outputs & 7) == 7;
         if (!t->used)
             continue;
-        const int packs = (id <= T_V || id == T_O) && part < shared;
-        t->buffer = packs && part > 0 ? 0 : d->buffers++;
+        const int packs = (id <= T_V || id == T_O ||
+                           (id >= T_DQ && id <= T_DV && complete)) &&
+                          part < shared;
+        t->buffer = packs && part > 0 ? d->tensor[first].buffer : d->buffers++;
         t->offset = GUARD;
         nest(t, layout == LAYOUT_TOKENS ? tokens_first : heads_first,
              layout == LAYOUT_PADDED    ? padded
@@ -224,7 +252,7 @@ static void place_tensors(case_buffers *d)
             if (id == T_MASK)
                 t->stride[2] = 0;
         }
-        if (id == T_LOGIT_SCALE) /* takes no strides */
+        if (id == T_LOGIT_SCALE || id == T_D_LOGIT_SCALE) /* no strides */
             nest(t, heads_first, none);
         const size_t end = t->offset + span_bytes(t) + GUARD;
         buffer_image *image = &d->buffer[t->buffer];
@@ -322,7 +350,8 @@ static int fill_values(case_buffers *d)
     random_state r = random_seeded((unsigned long long)d->c.seed);
     for (int id = 0; id < TENSORS; id++) {
         tensor_data *t = &d->tensor[id];
-        if (!t->used || t->is_output)
+        const bool added = id >= T_DQ && (d->c.accumulate >> (id - T_DQ)) & 1;
+        if (!t->used || (t->is_output && !added))
             continue;
         const size_t count =
             t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
@@ -350,7 +379,7 @@ static void write_images(case_buffers *d)
                     for (size_t j = 0; j < t->extent[3]; j++) {
                         unsigned char *at = d->buffer[t->buffer].bytes +
                                             data_at(t, w, h, i, j);
-                        if (t->is_output) {
+                        if (!t->value) {
                             memset(at, POISON_BYTE, kind_size(t->kind));
                             continue;
                         }
@@ -409,10 +438,11 @@ static winattn_strides strides_of(const case_buffers *d, tensor_id id)
     winattn_strides s = {0, 0, 0, 0};
     if (!t->used)
         return s;
-    s.window = id != T_BIAS ? t->stride[0] : 0;
+    const bool has_column = id != T_LSE && id != T_D_LSE && !regions;
+    s.window = id != T_BIAS && id != T_DBIAS ? t->stride[0] : 0;
     s.head = has_head ? t->stride[1] : 0;
     s.row = t->stride[2];
-    s.column = id != T_LSE && !regions ? t->stride[3] : 0;
+    s.column = has_column ? t->stride[3] : 0;
     return s;
 }
 
@@ -431,6 +461,12 @@ winattn_desc data_desc(const case_buffers *d)
     desc.mask_strides = strides_of(d, T_MASK);
     desc.query_region_strides = strides_of(d, T_QUERY_REGIONS);
     desc.key_region_strides = strides_of(d, T_KEY_REGIONS);
+    desc.d_o = strides_of(d, T_D_O);
+    desc.d_lse = strides_of(d, T_D_LSE);
+    desc.dq = strides_of(d, T_DQ);
+    desc.dk = strides_of(d, T_DK);
+    desc.dv = strides_of(d, T_DV);
+    desc.dbias_strides = strides_of(d, T_DBIAS);
     return desc;
 }
 
@@ -439,27 +475,31 @@ static const double *plane_of(const tensor_data *t, size_t window, size_t head)
     return t->used ? t->value + index_of(t, window, head, 0, 0) : NULL;
 }
 
-void data_oracle(const case_buffers *d, size_t window, size_t head, double *o,
-                 double *o_size, double *lse, double *lse_size,
-                 double *largest_logit)
+double data_value(const tensor_data *t, size_t window, size_t head, size_t row,
+                  size_t column)
+{
+    return t->value ? t->value[index_of(t, window, head, row, column)] : 0;
+}
+
+void data_view_open(const case_buffers *d, size_t window, size_t head,
+                    data_view *view)
 {
     const test_case *c = &d->c;
     const tensor_data *t = d->tensor;
     const size_t kv_head = head / (size_t)(c->heads / c->kv_heads);
     const size_t mask_window =
         c->mask == TERM_NONE ? 0 : window % (size_t)c->mask_windows;
-    unsigned char *regions[2] = {NULL, NULL};
+    memset(view, 0, sizeof *view);
     for (int i = 0; c->mask == TERM_REGIONS && i < 2; i++) {
         const tensor_data *region = &t[T_QUERY_REGIONS + i];
-        regions[i] = malloc(region->extent[2]);
+        view->regions[i] = malloc(region->extent[2]);
         for (size_t j = 0; j < region->extent[2]; j++)
-            regions[i][j] =
+            view->regions[i][j] =
                 (unsigned char)
                     region->value[index_of(region, mask_window, 0, j, 0)];
     }
-    float logit_scale = 0;
     if (t[T_LOGIT_SCALE].used)
-        logit_scale = (float)t[T_LOGIT_SCALE].value[head];
+        view->logit_scale = (float)t[T_LOGIT_SCALE].value[head];
     const oracle_problem p = {
         .queries = (size_t)c->queries,
         .keys = (size_t)c->keys,
@@ -469,13 +509,13 @@ void data_oracle(const case_buffers *d, size_t window, size_t head, double *o,
         .v = plane_of(&t[T_V], window, kv_head),
         .bias = plane_of(&t[T_BIAS], 0, head),
         .mask = plane_of(&t[T_MASK], mask_window, 0),
-        .query_region = regions[0],
-        .key_region = regions[1],
+        .query_region = view->regions[0],
+        .key_region = view->regions[1],
         .region_value =
             isnan(c->region_value) ? -100.0 : (float)c->region_value,
         .scale = c->scale != 0 ? (float)c->scale : 1.0 / sqrt(c->dim),
         .cosine = c->variant == WINATTN_COSINE,
-        .logit_scale = t[T_LOGIT_SCALE].used ? &logit_scale : NULL,
+        .logit_scale = t[T_LOGIT_SCALE].used ? &view->logit_scale : NULL,
         .sliding = c->variant == WINATTN_SLIDING,
         .block = (size_t)c->block,
         .first_block = (size_t)c->first_block,
@@ -484,7 +524,21 @@ void data_oracle(const case_buffers *d, size_t window, size_t head, double *o,
         .query_offset = (size_t)c->query_offset,
         .sink_in_window = c->sink_in_window != 0,
     };
-    oracle_forward(&p, o, o_size, lse, lse_size, largest_logit);
-    free(regions[0]);
-    free(regions[1]);
+    view->problem = p;
+}
+
+void data_view_close(data_view *view)
+{
+    free(view->regions[0]);
+    free(view->regions[1]);
+}
+
+void data_oracle(const case_buffers *d, size_t window, size_t head, double *o,
+                 double *o_size, double *lse, double *lse_size,
+                 double *largest_logit)
+{
+    data_view view;
+    data_view_open(d, window, head, &view);
+    oracle_forward(&view.problem, o, o_size, lse, lse_size, largest_logit);
+    data_view_close(&view);
 }

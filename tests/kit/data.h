@@ -21,6 +21,13 @@ typedef enum tensor_id {
     T_LOGIT_SCALE,
     T_O,
     T_LSE,
+    T_D_O,
+    T_D_LSE,
+    T_DQ,
+    T_DK,
+    T_DV,
+    T_DBIAS,
+    T_D_LOGIT_SCALE,
     TENSORS
 } tensor_id;
 
@@ -45,7 +52,8 @@ typedef struct tensor_data {
     size_t stride[4]; /* elements; 0: broadcast */
     size_t offset;    /* bytes into its buffer */
     int buffer;       /* index */
-    double *value;    /* [product of extents], NULL for outputs */
+    double *value;    /* [product of extents]; of an output, what is added to,
+                         NULL if it is overwritten */
 } tensor_data;
 
 typedef struct buffer_image {
@@ -70,6 +78,20 @@ winattn_desc data_desc(const case_buffers *d);
 /* Byte offset of an element of a tensor in its buffer. */
 size_t data_at(const tensor_data *t, size_t window, size_t head, size_t row,
                size_t column);
+
+/* The oracle's problem of one window-head. */
+typedef struct data_view {
+    oracle_problem problem;
+    unsigned char *regions[2];
+    float logit_scale;
+} data_view;
+void data_view_open(const case_buffers *d, size_t window, size_t head,
+                    data_view *view);
+void data_view_close(data_view *view);
+
+/* Value of an input, or of an output before the call (0 if overwritten). */
+double data_value(const tensor_data *t, size_t window, size_t head, size_t row,
+                  size_t column);
 
 /* What the oracle says of one window-head; arrays as in oracle_forward. */
 void data_oracle(const case_buffers *d, size_t window, size_t head, double *o,

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "launch.h"
+#include "launch_backward.h"
 #include "session.h"
 #include "status.h"
 
@@ -123,6 +123,105 @@ cleanup:
         clReleaseEvent(event);
     if (session)
         wa_session_release(session);
+    buffers_release(&b);
+    data_free(data);
+    return passed;
+}
+
+static winattn_status
+launch_backward(const test_device *device, cl_command_queue queue,
+                const case_buffers *data, const device_buffers *b,
+                unsigned windows, wa_session *session, cl_mem *workspace)
+{
+    const winattn_desc desc = data_desc(data);
+    const winattn_backward call = buffers_backward(data, b);
+    wa_problem problem;
+    wa_backward_plan plan;
+    wa_backward_kernels kernels = {NULL, NULL, NULL};
+    cl_event event = NULL;
+    cl_int error;
+    WA_TRY(wa_problem_read(&desc, &problem));
+    WA_TRY(wa_backward_plan_make(&problem, wa_session_device(session), &plan));
+    /* the workspace was planned for at least as much */
+    if (plan.windows_per_launch > windows)
+        plan.windows_per_launch = windows;
+    if (plan.slots > windows / 2 + 1)
+        plan.slots = windows / 2 + 1;
+    *workspace =
+        clCreateBuffer(device->context, CL_MEM_READ_WRITE,
+                       (size_t)plan.workspace_bytes + 16, NULL, &error);
+    if (error != CL_SUCCESS)
+        return error;
+    const wa_buffers buffers = {
+        .tensor = {[WA_Q] = call.q,
+                   [WA_K] = call.k,
+                   [WA_V] = call.v,
+                   [WA_BIAS] = call.bias,
+                   [WA_MASK] = call.mask,
+                   [WA_QUERY_REGIONS] = call.query_regions,
+                   [WA_KEY_REGIONS] = call.key_regions,
+                   [WA_LOGIT_SCALE] = call.logit_scale,
+                   [WA_D_O] = call.d_o,
+                   [WA_D_LSE] = call.d_lse,
+                   [WA_DQ] = call.dq,
+                   [WA_DK] = call.dk,
+                   [WA_DV] = call.dv,
+                   [WA_DBIAS] = call.dbias,
+                   [WA_D_LOGIT_SCALE] = call.d_logit_scale},
+        .workspace = {*workspace, 16}};
+    winattn_status status = WINATTN_SUCCESS;
+    if (!plan.whole)
+        status = wa_session_kernel(session, "backward_rows_cpu", plan.defines,
+                                   &kernels.rows);
+    if (status == WINATTN_SUCCESS)
+        status = wa_session_kernel(session, "backward_keys_cpu", plan.defines,
+                                   &kernels.keys);
+    if (status == WINATTN_SUCCESS)
+        status = wa_session_kernel(session, "sum_partials", "", &kernels.sum);
+    if (status == WINATTN_SUCCESS)
+        status = wa_launch_backward(&problem, &plan, &kernels, queue, &buffers,
+                                    call.accumulate, 0, NULL, &event);
+    if (status == WINATTN_SUCCESS)
+        status = clWaitForEvents(1, &event);
+    if (event)
+        clReleaseEvent(event);
+    const cl_kernel all[] = {kernels.rows, kernels.keys, kernels.sum};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i])
+            clReleaseKernel(all[i]);
+    return status;
+}
+
+bool planned_backward(const test_device *device, cl_command_queue queue,
+                      const test_case *c, unsigned windows,
+                      case_result *result)
+{
+    bool passed = false;
+    wa_session *session = NULL;
+    cl_mem workspace = NULL;
+    device_buffers b;
+    memset(result, 0, sizeof *result);
+    memset(&b, 0, sizeof b);
+    case_buffers *data = data_make(c);
+    if (!data || !buffers_create(device, data, &b)) {
+        snprintf(result->failure, sizeof result->failure, "out of memory");
+        goto cleanup;
+    }
+    winattn_status status =
+        wa_session_acquire(device->context, device->id, &session);
+    if (status == WINATTN_SUCCESS)
+        status = launch_backward(device, queue, data, &b, windows, session,
+                                 &workspace);
+    if (status == WINATTN_SUCCESS)
+        passed = buffers_check(device->queue, data, &b, 0, result);
+    else
+        snprintf(result->failure, sizeof result->failure, "%s: %s",
+                 winattn_status_name(status), winattn_last_reason());
+cleanup:
+    if (session)
+        wa_session_release(session);
+    if (workspace)
+        clReleaseMemObject(workspace);
     buffers_release(&b);
     data_free(data);
     return passed;

@@ -21,6 +21,12 @@ bool planned_run(const test_device *device, cl_command_queue queue,
                  const test_case *c, const demanded_plan *demand,
                  case_result *result);
 
+/* The same for a backward pass in launches of `windows` windows, with slots
+ * for half of them. */
+bool planned_backward(const test_device *device, cl_command_queue queue,
+                      const test_case *c, unsigned windows,
+                      case_result *result);
+
 /* "rows:keys:team:teams:stage_keys:stage_dims:score_rows:score_cols:
  * out_rows:row_items" */
 bool shape_parse(const char *text, wa_local_shape *shape);

@@ -2,6 +2,8 @@
  * Device selection, and a case from buffers to verdict. */
 #include "run.h"
 
+#include "verdict.h"
+
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -158,6 +160,31 @@ winattn_forward buffers_forward(const case_buffers *d, const device_buffers *b)
     return f;
 }
 
+winattn_backward buffers_backward(const case_buffers *d,
+                                  const device_buffers *b)
+{
+    winattn_backward back;
+    memset(&back, 0, sizeof back);
+    back.struct_size = sizeof back;
+    back.q = place_of(d, b, T_Q);
+    back.k = place_of(d, b, T_K);
+    back.v = place_of(d, b, T_V);
+    back.bias = place_of(d, b, T_BIAS);
+    back.mask = place_of(d, b, T_MASK);
+    back.query_regions = place_of(d, b, T_QUERY_REGIONS);
+    back.key_regions = place_of(d, b, T_KEY_REGIONS);
+    back.logit_scale = place_of(d, b, T_LOGIT_SCALE);
+    back.d_o = place_of(d, b, T_D_O);
+    back.d_lse = place_of(d, b, T_D_LSE);
+    back.dq = place_of(d, b, T_DQ);
+    back.dk = place_of(d, b, T_DK);
+    back.dv = place_of(d, b, T_DV);
+    back.dbias = place_of(d, b, T_DBIAS);
+    back.d_logit_scale = place_of(d, b, T_D_LOGIT_SCALE);
+    back.accumulate = (cl_bitfield)(d->c.accumulate & d->c.outputs);
+    return back;
+}
+
 /* ---- Verdict ---- */
 
 double promised_error(int dtype)
@@ -166,14 +193,7 @@ double promised_error(int dtype)
     return promised[dtype];
 }
 
-/* ||got - want|| over tolerance * max(||want||, ||size|| * size_share). Where
- * `want` is no finite number, `got` must be the same. */
-typedef struct distance {
-    double error2, want2, size2;
-    const char *mismatch;
-} distance;
-
-static void measure(distance *d, double got, double want, double size)
+void measure(distance *d, double got, double want, double size)
 {
     if (isnan(want) || isinf(want)) {
         if (isnan(want) ? !isnan(got) : got != want)
@@ -192,7 +212,7 @@ static void measure(distance *d, double got, double want, double size)
     d->size2 += size * size;
 }
 
-static double share(const distance *d, double tolerance, double size_share)
+double share(const distance *d, double tolerance, double size_share)
 {
     const double allowed =
         tolerance * fmax(sqrt(d->want2), sqrt(d->size2) * size_share);
@@ -252,6 +272,19 @@ static bool check_window_head(const case_buffers *d,
     return false;
 }
 
+static const char *output_name(int id)
+{
+    static const char *const names[TENSORS] = {[T_O] = "o",
+                                               [T_LSE] = "lse",
+                                               [T_DQ] = "dq",
+                                               [T_DK] = "dk",
+                                               [T_DV] = "dv",
+                                               [T_DBIAS] = "dbias",
+                                               [T_D_LOGIT_SCALE] =
+                                                   "d_logit_scale"};
+    return names[id] ? names[id] : "";
+}
+
 /* Bytes that are no element of an output must be as before the call. */
 static bool check_untouched(const case_buffers *d,
                             unsigned char *const bytes[TENSORS],
@@ -263,11 +296,11 @@ static bool check_untouched(const case_buffers *d,
         const char *names = "";
         if (!owned)
             return false;
-        for (int id = T_O; id <= T_LSE; id++) {
+        for (int id = T_O; id < TENSORS; id++) {
             const tensor_data *t = &d->tensor[id];
-            if (!t->used || t->buffer != i)
+            if (!t->used || !t->is_output || t->buffer != i)
                 continue;
-            names = id == T_O ? "o" : "lse";
+            names = output_name(id);
             for (size_t w = 0; w < t->extent[0]; w++)
                 for (size_t h = 0; h < t->extent[1]; h++)
                     for (size_t r = 0; r < t->extent[2]; r++)
@@ -311,6 +344,10 @@ bool buffers_check(cl_command_queue queue, const case_buffers *d,
         snprintf(result->failure, sizeof result->failure,
                  "results could not be read");
     passed = passed && check_untouched(d, bytes, result);
+    if (c->pass == PASS_BACKWARD) {
+        passed = passed && check_gradients(d, bytes, result);
+        goto cleanup;
+    }
 
     const long all = (long)c->windows * c->heads;
     const long step = sampled && sampled < all ? all / sampled : 1;
@@ -320,10 +357,37 @@ bool buffers_check(cl_command_queue queue, const case_buffers *d,
     if (passed && step > 1)
         passed = check_window_head(d, bytes, (size_t)c->windows - 1,
                                    (size_t)c->heads - 1, scratch, result);
+cleanup:
     for (int i = 0; i < d->buffers; i++)
         free(bytes[i]);
     free(scratch);
     return passed;
+}
+
+/* With a workspace full of NaN. */
+static winattn_status
+run_backward(const test_device *device, cl_command_queue queue,
+             const winattn_plan *plan, const case_buffers *d,
+             const device_buffers *b, cl_mem *workspace, cl_event *event)
+{
+    winattn_backward back = buffers_backward(d, b);
+    size_t size = 0;
+    cl_int error = winattn_plan_workspace_size(plan, &size);
+    if (error == CL_SUCCESS && size != 0) {
+        const cl_uint poison = 0x7fffffff;
+        *workspace = clCreateBuffer(device->context, CL_MEM_READ_WRITE, size,
+                                    NULL, &error);
+        if (error == CL_SUCCESS)
+            error = clEnqueueFillBuffer(device->queue, *workspace, &poison,
+                                        sizeof poison, 0, size / 4 * 4, 0,
+                                        NULL, NULL);
+        if (error == CL_SUCCESS)
+            error = clFinish(device->queue);
+        back.workspace.buffer = *workspace;
+    }
+    if (error != CL_SUCCESS)
+        return error;
+    return winattn_enqueue_backward(plan, queue, &back, 0, NULL, event);
 }
 
 bool case_run(const test_device *device, cl_command_queue queue,
@@ -332,6 +396,7 @@ bool case_run(const test_device *device, cl_command_queue queue,
     bool passed = false;
     winattn_plan *plan = NULL;
     cl_event event = NULL;
+    cl_mem workspace = NULL;
     device_buffers b;
     memset(result, 0, sizeof *result);
     memset(&b, 0, sizeof b);
@@ -344,9 +409,11 @@ bool case_run(const test_device *device, cl_command_queue queue,
     winattn_status status =
         winattn_plan_create(device->context, device->id, &desc, &plan);
     result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
-    if (status == WINATTN_SUCCESS) {
+    if (status == WINATTN_SUCCESS && c->pass == PASS_FORWARD) {
         const winattn_forward f = buffers_forward(d, &b);
         status = winattn_enqueue_forward(plan, queue, &f, 0, NULL, &event);
+    } else if (status == WINATTN_SUCCESS) {
+        status = run_backward(device, queue, plan, d, &b, &workspace, &event);
     }
     if (status == WINATTN_SUCCESS) {
         const cl_int error = clWaitForEvents(1, &event);
@@ -365,6 +432,8 @@ bool case_run(const test_device *device, cl_command_queue queue,
 cleanup:
     if (event)
         clReleaseEvent(event);
+    if (workspace)
+        clReleaseMemObject(workspace);
     winattn_plan_destroy(plan);
     buffers_release(&b);
     data_free(d);

@@ -49,6 +49,8 @@ bool buffers_create(const test_device *device, const case_buffers *d,
 void buffers_release(device_buffers *b);
 winattn_forward buffers_forward(const case_buffers *d,
                                 const device_buffers *b);
+winattn_backward buffers_backward(const case_buffers *d,
+                                  const device_buffers *b);
 /* Reads every buffer back and checks everything. */
 bool buffers_check(cl_command_queue queue, const case_buffers *d,
                    const device_buffers *b, int sampled, case_result *result);

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Backward pass for CPUs: dK, dV and what is summed over windows. One
+ * work-item per (slot, key head, block of keys): it walks its slot's windows,
+ * and in each all query heads and rows that see its keys.
+ *
+ *   WHOLE 1: the block holds all keys of a window, so that a row's softmax is
+ *            known here, and dQ is made here too
+ *         0: backward_rows_cpu.cl has left each row's statistics
+ *
+ * With P and dP at hand:
+ *   dS = P (dP - delta + d_lse),  dV += P^T dO,  dK += scale dS^T Q,
+ *   dBias += dS */
+#ifndef WHOLE
+#define WHOLE 1
+#endif
+
+/* sums[key][..] += the sum over the tile's rows of weights[row][key] factor
+ * rows[row][..]. */
+INLINE void add_outer(vec sums[BLOCK_KEYS][V_VECS],
+                      const float weights[TILE_ROWS][BLOCK_KEYS],
+                      const float rows[TILE_ROWS][CHANNELS],
+                      const float factor[TILE_ROWS], int count)
+{
+    for (int cv = 0; cv < V_VECS; cv += OUT_VECS) {
+        vec x[TILE_ROWS][OUT_VECS];
+        UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
+            UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
+                x[r][t] = JOIN(vload, LANES)(cv + t, rows[r]) * factor[r];
+        NO_UNROLL_FOR (int j = 0; j < count; j++)
+            UNROLL_FOR (int t = 0; t < OUT_VECS; t++) {
+                vec acc = sums[j][cv + t];
+                UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
+                    acc = FMA((vec)(weights[r][j]), x[r][t], acc);
+                sums[j][cv + t] = acc;
+            }
+    }
+}
+
+/* Adds a row to a partial sum, or just clears it. */
+INLINE void add_partial(__global float *to, const float *x, int count)
+{
+    int j = 0;
+    for (; j + LANES <= count; j += LANES)
+        JOIN(vstore, LANES)
+    (JOIN(vload, LANES)(0, to + j) + JOIN(vload, LANES)(0, x + j), 0, to + j);
+    for (; j < count; j++)
+        to[j] += x[j];
+}
+
+/* Turns the tile's logits into P, and dP into dS. */
+INLINE void differentiate_softmax(row_tile *tile, gradient_tile *g,
+                                  const backward_args *args,
+                                  __global const float *d_lse,
+                                  __global const float *statistics)
+{
+#if WHOLE
+    float earlier_max[TILE_ROWS], earlier_sum[TILE_ROWS];
+    for (int r = 0; r < TILE_ROWS; r++) {
+        earlier_max[r] = -INFINITY;
+        earlier_sum[r] = 0.0f;
+    }
+    exponentiate(tile, earlier_max, earlier_sum);
+#endif
+    for (int r = 0; r < TILE_ROWS; r++) {
+        /* repeated rows must not count twice */
+        const int exists = r < tile->count;
+#if WHOLE
+        const float factor =
+            exists && tile->sum[r] != 0.0f ? 1.0f / tile->sum[r] : 0.0f;
+        vec sums = (vec)(0.0f);
+        for (int jv = 0; jv < KEY_VECS; jv++) {
+            const vec p = JOIN(vload, LANES)(jv, tile->p[r]) * factor;
+            const vec pdp = p * JOIN(vload, LANES)(jv, g->ds[r]);
+            JOIN(vstore, LANES)(p, jv, tile->p[r]);
+            sums += select(pdp, (vec)(0.0f), p == 0.0f);
+        }
+        float delta = lanes_sum(sums);
+        if ((args->forward.flags & ARG_D_LSE) != 0)
+            delta -= d_lse[element(&args->d_lse, tile->row[r], 0)];
+#else
+        const float lse = statistics[tile->row[r] * 3];
+        const float delta = statistics[tile->row[r] * 3 + 1];
+        const float base = lse == -INFINITY ? 0.0f : lse;
+        for (int jv = 0; jv < KEY_VECS; jv++) {
+            const vec x = JOIN(vload, LANES)(jv, tile->p[r]) - base;
+            const vec p = exp2_nonpositive(x * LOG2E);
+            JOIN(vstore, LANES)(exists ? p : (vec)(0.0f), jv, tile->p[r]);
+        }
+#endif
+        for (int jv = 0; jv < KEY_VECS; jv++) {
+            const vec p = JOIN(vload, LANES)(jv, tile->p[r]);
+            const vec ds = p * (JOIN(vload, LANES)(jv, g->ds[r]) - delta);
+            JOIN(vstore, LANES)
+            (select(ds, (vec)(0.0f), p == 0.0f), jv, g->ds[r]);
+        }
+    }
+}
+
+#if WHOLE
+/* dQ of the tile; returns the sum of q^ . dq^ over its rows. */
+INLINE float compute_dq(const row_tile *tile, gradient_tile *g,
+                        const key_block *keys,
+                        const vec natural_k[BLOCK_KEYS][V_VECS],
+                        const backward_args *args, __global storage *dq,
+                        float scale)
+{
+    float along = 0.0f;
+    vec sums[TILE_ROWS][V_VECS];
+    for (int r = 0; r < TILE_ROWS; r++)
+        for (int cv = 0; cv < V_VECS; cv++)
+            sums[r][cv] = (vec)(0.0f);
+#if VARIANT == COSINE
+    float weights[TILE_ROWS][BLOCK_KEYS];
+    for (int r = 0; r < TILE_ROWS; r++)
+        for (int jv = 0; jv < KEY_VECS; jv++)
+            JOIN(vstore, LANES)
+    (JOIN(vload, LANES)(jv, g->ds[r]) * keys->inverse_norm[jv], jv,
+     weights[r]);
+    for (int cv = 0; cv < V_VECS; cv += OUT_VECS)
+        multiply_natural(sums, weights, natural_k, keys->count, cv);
+#else
+    for (int cv = 0; cv < V_VECS; cv += OUT_VECS)
+        multiply_natural(sums, g->ds, natural_k, keys->count, cv);
+#endif
+    for (int r = 0; r < tile->count; r++) {
+        for (int cv = 0; cv < V_VECS; cv++)
+            sums[r][cv] *= scale;
+#if VARIANT == COSINE
+        vec x[V_VECS], squares = (vec)(0.0f);
+        for (int cv = 0; cv < V_VECS; cv++) {
+            x[cv] = JOIN(vload, LANES)(cv, tile->q[r]);
+            squares = FMA(x[cv], x[cv], squares);
+        }
+        along += take_back_norm(sums[r], x, inverse_norm(lanes_sum(squares)));
+#endif
+        if ((args->forward.flags & ARG_DQ) != 0)
+            store_gradient(sums[r], dq, &args->dq, tile->row[r],
+                           (args->forward.flags & ARG_ADD_DQ) != 0);
+    }
+    return along;
+}
+#endif
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
+backward_keys_cpu(BACKWARD_PARAMETERS)
+{
+    const forward_args *forward = &args.forward;
+    const uint flags = forward->flags;
+    const uint queries = forward->queries;
+    const uint group = forward->heads_per_kv_head;
+    const uint index = get_global_id(0);
+    const uint key_block_index = index % args.key_blocks;
+    const uint kv_head = index / args.key_blocks % (forward->heads / group);
+    const uint slot = index / args.key_blocks / (forward->heads / group);
+    key_block keys;
+    vec transposed_v[HEAD_DIM][KEY_VECS];
+    vec sums_k[BLOCK_KEYS][V_VECS], sums_v[BLOCK_KEYS][V_VECS];
+#if WHOLE
+    vec natural_k[BLOCK_KEYS][V_VECS];
+#endif
+    row_tile tile;
+    gradient_tile g;
+    keys.first = key_block_index * BLOCK_KEYS;
+    keys.count = (int)min(forward->keys - keys.first, (uint)BLOCK_KEYS);
+    keys.mixed = VARIANT == SLIDING;
+
+    __global float *scale_partials =
+        workspace + args.scale_partials + (ulong)slot * forward->heads;
+    __global float *bias_partials =
+        workspace + args.bias_partials +
+        (ulong)slot * forward->heads * queries * forward->keys + keys.first;
+    if ((flags & ARG_FIRST_LAUNCH) != 0)
+        for (uint head = kv_head * group; head < (kv_head + 1) * group;
+             head++) {
+            if ((flags & ARG_D_LOGIT_SCALE) != 0 && key_block_index == 0)
+                scale_partials[head] = 0.0f;
+            for (uint row = 0; (flags & ARG_DBIAS) != 0 && row < queries;
+                 row++)
+                for (int j = 0; j < keys.count; j++)
+                    bias_partials[((ulong)head * queries + row) *
+                                      forward->keys +
+                                  j] = 0.0f;
+        }
+
+    for (ulong w = slot; w < args.windows; w += args.slots) {
+        unit u;
+        u.window = forward->first_window + w;
+        __global const storage *unit_k =
+            k + plane(&forward->k, u.window, kv_head);
+        load_keys(&keys, forward, unit_k);
+        load_transposed(transposed_v, 0,
+                        v + plane(&forward->v, u.window, kv_head), &forward->v,
+                        keys.first, keys.count);
+#if WHOLE
+        load_natural(natural_k, unit_k, &forward->k, keys.first, keys.count);
+#endif
+        for (int j = 0; j < keys.count; j++)
+            for (int cv = 0; cv < V_VECS; cv++)
+                sums_k[j][cv] = sums_v[j][cv] = (vec)(0.0f);
+
+        for (u.head = kv_head * group; u.head < (kv_head + 1) * group;
+             u.head++) {
+            DECLARE_TERMS(terms, *forward, u)
+#if MASK == 3
+            load_regions(&keys, forward, &terms);
+#endif
+            __global const storage *unit_q =
+                q + plane(&forward->q, u.window, u.head);
+            __global const storage *unit_d_o =
+                d_o + plane(&args.d_o, u.window, u.head);
+            __global const float *unit_d_lse =
+                d_lse + plane(&args.d_lse, u.window, u.head);
+            __global const float *statistics =
+                workspace + args.workspace +
+                (w * forward->heads + u.head) * queries * 3;
+#if VARIANT == COSINE
+            const float scale = cosine_scale(forward, logit_scale, u.head);
+#else
+            const float scale = forward->scale;
+#endif
+            float along = 0.0f;
+            for (uint row = 0; row < queries; row += TILE_ROWS) {
+#if VARIANT == SLIDING
+                const uint last = min(row + TILE_ROWS, queries) - 1;
+                if (visible_span(forward, last).high <= keys.first)
+                    continue;
+                if (visible_span(forward, row).low >=
+                        keys.first + keys.count &&
+                    keys.first >= forward->sink)
+                    break;
+#endif
+                load_rows(&tile, forward, unit_q, row, queries, scale);
+                for (int r = 0; r < TILE_ROWS; r++)
+                    load_row(g.d_o[r], unit_d_o, &args.d_o, tile.row[r]);
+                for (int jv = 0; jv < KEY_VECS; jv += TILE_VECS)
+                    compute_logits(&tile, &keys, jv, forward, &terms);
+                multiply_d_o(&g, transposed_v);
+                differentiate_softmax(&tile, &g, &args, unit_d_lse,
+                                      statistics);
+#if WHOLE
+                along +=
+                    compute_dq(&tile, &g, &keys, natural_k, &args,
+                               dq + plane(&args.dq, u.window, u.head), scale);
+#endif
+                for (int r = 0; (flags & ARG_DBIAS) != 0 && r < tile.count;
+                     r++)
+                    add_partial(bias_partials +
+                                    ((ulong)u.head * queries + row + r) *
+                                        forward->keys,
+                                g.ds[r], keys.count);
+                float one[TILE_ROWS];
+                for (int r = 0; r < TILE_ROWS; r++)
+                    one[r] = 1.0f;
+                if ((flags & ARG_DV) != 0)
+                    add_outer(sums_v, tile.p, g.d_o, one, keys.count);
+                if ((flags & ARG_DK) != 0)
+                    add_outer(sums_k, g.ds, tile.q, tile.q_scale, keys.count);
+            }
+#if VARIANT == COSINE
+            if ((flags & ARG_D_LOGIT_SCALE) != 0 && key_block_index == 0) {
+#if !WHOLE
+                for (uint row = 0; row < queries; row++)
+                    along += statistics[row * 3 + 2];
+#endif
+                /* behind the clamp the scale stands still */
+                if (!(logit_scale[forward->logit_scale_offset + u.head] >
+                      MAX_LOGIT_SCALE))
+                    scale_partials[u.head] += along;
+            }
+#endif
+        }
+
+        for (int j = 0; j < keys.count; j++) {
+            if ((flags & ARG_DV) != 0)
+                store_gradient(
+                    sums_v[j], dv + plane(&args.dv, u.window, kv_head),
+                    &args.dv, keys.first + j, (flags & ARG_ADD_DV) != 0);
+            if ((flags & ARG_DK) == 0)
+                continue;
+#if VARIANT == COSINE
+            float x[CHANNELS];
+            vec x_vecs[V_VECS];
+            const float squares =
+                lanes_sum(load_row(x, unit_k, &forward->k, keys.first + j));
+            for (int cv = 0; cv < V_VECS; cv++)
+                x_vecs[cv] = JOIN(vload, LANES)(cv, x);
+            take_back_norm(sums_k[j], x_vecs, inverse_norm(squares));
+#endif
+            store_gradient(sums_k[j], dk + plane(&args.dk, u.window, kv_head),
+                           &args.dk, keys.first + j,
+                           (flags & ARG_ADD_DK) != 0);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Backward pass for CPUs where a window's keys are too many to be kept, first
+ * kernel: dQ, and what the second kernel (backward_keys_cpu.cl) has to know of
+ * each row. One work-item per block of query rows.
+ *
+ * With P normalised at the end only, one walk over the keys yields
+ *     sum P,  delta = sum P dP,  A = sum P dP K,  B = sum P K
+ * and dQ = scale (A - (delta - d_lse) B). */
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
+backward_rows_cpu(BACKWARD_PARAMETERS)
+{
+    const forward_args *forward = &args.forward;
+    const unit u = find_unit(forward, get_global_id(0));
+    const uint kv_head = u.head / forward->heads_per_kv_head;
+    const uint row_end =
+        min(u.row + forward->block_rows, (uint)forward->queries);
+    DECLARE_TERMS(terms, *forward, u)
+    __global const storage *unit_q = q + plane(&forward->q, u.window, u.head);
+    __global const storage *unit_k = k + plane(&forward->k, u.window, kv_head);
+    __global const storage *unit_v = v + plane(&forward->v, u.window, kv_head);
+    d_o += plane(&args.d_o, u.window, u.head);
+    workspace +=
+        args.workspace +
+        ((u.window - forward->first_window) * forward->heads + u.head) *
+            forward->queries * 3;
+#if VARIANT == COSINE
+    const float scale = cosine_scale(forward, logit_scale, u.head);
+#else
+    const float scale = forward->scale;
+#endif
+    key_block keys;
+    vec natural_k[BLOCK_KEYS][V_VECS], transposed_v[HEAD_DIM][KEY_VECS];
+    row_tile tile;
+    gradient_tile g;
+    vec a[BLOCK_ROWS][V_VECS], b[BLOCK_ROWS][V_VECS];
+    float row_max[BLOCK_ROWS], row_sum[BLOCK_ROWS], row_delta[BLOCK_ROWS];
+    for (int r = 0; r < BLOCK_ROWS; r++) {
+        row_max[r] = -INFINITY;
+        row_sum[r] = row_delta[r] = 0.0f;
+        for (int cv = 0; cv < V_VECS; cv++)
+            a[r][cv] = b[r][cv] = (vec)(0.0f);
+    }
+
+    const key_walk walk = walk_keys(forward, u.row, row_end);
+    for (uint block = 0; block < walk.blocks; block++) {
+        const key_range range = walk_block(forward, &walk, block);
+        keys.first = range.first;
+        keys.count = (int)range.count;
+        keys.mixed = range.mixed;
+        load_keys(&keys, forward, unit_k);
+        load_natural(natural_k, unit_k, &forward->k, keys.first, keys.count);
+        load_transposed(transposed_v, 0, unit_v, &forward->v, keys.first,
+                        keys.count);
+#if MASK == 3
+        load_regions(&keys, forward, &terms);
+#endif
+        for (uint row = u.row; row < row_end; row += TILE_ROWS) {
+            float earlier_max[TILE_ROWS], earlier_sum[TILE_ROWS];
+            load_rows(&tile, forward, unit_q, row, row_end, scale);
+            for (int r = 0; r < TILE_ROWS; r++) {
+                load_row(g.d_o[r], d_o, &args.d_o, tile.row[r]);
+                earlier_max[r] = row_max[tile.row[r] - u.row];
+                earlier_sum[r] = row_sum[tile.row[r] - u.row];
+            }
+            for (int jv = 0; jv < KEY_VECS; jv += TILE_VECS)
+                compute_logits(&tile, &keys, jv, forward, &terms);
+            exponentiate(&tile, earlier_max, earlier_sum);
+            multiply_d_o(&g, transposed_v);
+
+            /* P dP and P, both ready for the product with K */
+            for (int r = 0; r < TILE_ROWS; r++) {
+                vec delta = (vec)(0.0f);
+                for (int jv = 0; jv < KEY_VECS; jv++) {
+                    vec p = JOIN(vload, LANES)(jv, tile.p[r]);
+                    vec pdp = p * JOIN(vload, LANES)(jv, g.ds[r]);
+                    /* nothing comes from a key that is not seen */
+                    pdp = select(pdp, (vec)(0.0f), p == 0.0f);
+                    delta += pdp;
+#if VARIANT == COSINE
+                    pdp *= keys.inverse_norm[jv];
+                    p *= keys.inverse_norm[jv];
+#endif
+                    JOIN(vstore, LANES)(pdp, jv, g.ds[r]);
+                    JOIN(vstore, LANES)(p, jv, tile.p[r]);
+                }
+                g.delta[r] = lanes_sum(delta);
+            }
+            vec sums_a[TILE_ROWS][V_VECS], sums_b[TILE_ROWS][V_VECS];
+            for (int r = 0; r < TILE_ROWS; r++)
+                for (int cv = 0; cv < V_VECS; cv++) {
+                    const uint at = tile.row[r] - u.row;
+                    sums_a[r][cv] = a[at][cv] * tile.keep[r];
+                    sums_b[r][cv] = b[at][cv] * tile.keep[r];
+                }
+            for (int cv = 0; cv < V_VECS; cv += OUT_VECS) {
+                multiply_natural(sums_a, g.ds, natural_k, keys.count, cv);
+                multiply_natural(sums_b, tile.p, natural_k, keys.count, cv);
+            }
+            for (int r = 0; r < tile.count; r++) {
+                const uint at = row + r - u.row;
+                for (int cv = 0; cv < V_VECS; cv++) {
+                    a[at][cv] = sums_a[r][cv];
+                    b[at][cv] = sums_b[r][cv];
+                }
+                row_max[at] = tile.max[r];
+                row_sum[at] = tile.sum[r];
+                row_delta[at] = FMA(row_delta[at], tile.keep[r], g.delta[r]);
+            }
+        }
+    }
+
+    for (uint row = u.row; row < row_end; row++) {
+        const uint at = row - u.row;
+        const float inverse = row_sum[at] == 0.0f ? 0.0f : 1.0f / row_sum[at];
+        float delta = row_delta[at] * inverse;
+        if ((forward->flags & ARG_D_LSE) != 0)
+            delta -= d_lse[plane(&args.d_lse, u.window, u.head) +
+                           element(&args.d_lse, row, 0)];
+        vec d[V_VECS];
+        for (int cv = 0; cv < V_VECS; cv++)
+            d[cv] = (a[at][cv] - b[at][cv] * delta) * (inverse * scale);
+        float along = 0.0f;
+#if VARIANT == COSINE
+        float x[CHANNELS];
+        vec x_vecs[V_VECS];
+        const float squares = lanes_sum(load_row(x, unit_q, &forward->q, row));
+        for (int cv = 0; cv < V_VECS; cv++)
+            x_vecs[cv] = JOIN(vload, LANES)(cv, x);
+        along = take_back_norm(d, x_vecs, inverse_norm(squares));
+#endif
+        if ((forward->flags & ARG_DQ) != 0)
+            store_gradient(d, dq + plane(&args.dq, u.window, u.head), &args.dq,
+                           row, (forward->flags & ARG_ADD_DQ) != 0);
+        workspace[row * 3] = row_max[at] + log(row_sum[at]);
+        workspace[row * 3 + 1] = delta;
+        workspace[row * 3 + 2] = along;
+    }
+}

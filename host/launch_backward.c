@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The kernels of the backward pass, one after the other. */
+#include "launch_backward.h"
+
+#include <string.h>
+
+#include "status.h"
+
+/* The same size on host and device, whatever the compiler. */
+typedef char
+    backward_args_have_no_padding[sizeof(backward_args) == 576 ? 1 : -1];
+typedef char sum_args_have_no_padding[sizeof(sum_args) == 64 ? 1 : -1];
+
+/* Kernels that wait for each other. */
+typedef struct kernel_chain {
+    cl_command_queue queue;
+    cl_uint wait_count;
+    const cl_event *wait_list;
+    cl_event last; /* NULL: none enqueued yet */
+} kernel_chain;
+
+static winattn_status append(kernel_chain *chain, cl_kernel kernel,
+                             uint64_t items, size_t group)
+{
+    const size_t global = (size_t)((items + group - 1) / group * group);
+    cl_event done = NULL;
+    const cl_int error = clEnqueueNDRangeKernel(
+        chain->queue, kernel, 1, NULL, &global, &group,
+        chain->last ? 1 : chain->wait_count,
+        chain->last ? &chain->last : chain->wait_list, &done);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clEnqueueNDRangeKernel");
+    if (chain->last)
+        clReleaseEvent(chain->last);
+    chain->last = done;
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status set_arg(cl_kernel kernel, cl_uint index, size_t size,
+                              const void *value)
+{
+    const cl_int error = clSetKernelArg(kernel, index, size, value);
+    return error == CL_SUCCESS ? WINATTN_SUCCESS
+                               : wa_fail_cl(error, "clSetKernelArg");
+}
+
+/* In the order of BACKWARD_PARAMETERS in cl/problem.cl; 0 is the arguments'
+ * place. */
+static winattn_status set_buffers(const wa_problem *problem, cl_kernel kernel,
+                                  const wa_buffers *buffers)
+{
+    static const wa_tensor_id order[] = {
+        WA_Q,           WA_K,           WA_V,
+        WA_BIAS,        WA_MASK,        WA_QUERY_REGIONS,
+        WA_KEY_REGIONS, WA_LOGIT_SCALE, WA_D_O,
+        WA_D_LSE,       WA_DQ,          WA_DK,
+        WA_DV};
+    cl_uint index = 1;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        if (!problem->tensor[order[i]].used)
+            continue;
+        const cl_mem buffer = buffers->tensor[order[i]].buffer;
+        WA_TRY(
+            set_arg(kernel, index++, sizeof buffer, buffer ? &buffer : NULL));
+    }
+    const cl_mem workspace = buffers->workspace.buffer;
+    return set_arg(kernel, index, sizeof workspace,
+                   workspace ? &workspace : NULL);
+}
+
+static cl_uint flags_of(const wa_problem *problem, const wa_buffers *buffers,
+                        cl_bitfield accumulate)
+{
+    static const struct {
+        wa_tensor_id id;
+        cl_uint given;
+        cl_bitfield output;
+        cl_uint adds;
+    } all[] = {
+        {WA_D_LSE, ARG_D_LSE, 0, 0},
+        {WA_DQ, ARG_DQ, WINATTN_DQ, ARG_ADD_DQ},
+        {WA_DK, ARG_DK, WINATTN_DK, ARG_ADD_DK},
+        {WA_DV, ARG_DV, WINATTN_DV, ARG_ADD_DV},
+        {WA_DBIAS, ARG_DBIAS, 0, 0},
+        {WA_D_LOGIT_SCALE, ARG_D_LOGIT_SCALE, 0, 0},
+    };
+    cl_uint flags = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (problem->tensor[all[i].id].used &&
+            buffers->tensor[all[i].id].buffer) {
+            flags |= all[i].given;
+            if ((accumulate & all[i].output) != 0)
+                flags |= all[i].adds;
+        }
+    return flags;
+}
+
+static backward_args make_args(const wa_problem *problem,
+                               const wa_backward_plan *plan,
+                               const wa_buffers *buffers,
+                               cl_bitfield accumulate)
+{
+    backward_args args;
+    memset(&args, 0, sizeof args);
+    args.forward = wa_forward_args(problem, buffers);
+    args.forward.flags |= flags_of(problem, buffers, accumulate);
+    args.forward.row_blocks = plan->row_blocks;
+    args.forward.block_rows = plan->block_rows;
+    args.d_o = wa_layout_of(problem, buffers, WA_D_O);
+    args.d_lse = wa_layout_of(problem, buffers, WA_D_LSE);
+    args.dq = wa_layout_of(problem, buffers, WA_DQ);
+    args.dk = wa_layout_of(problem, buffers, WA_DK);
+    args.dv = wa_layout_of(problem, buffers, WA_DV);
+    args.workspace = buffers->workspace.offset / 4;
+    args.bias_partials = args.workspace + plan->statistics_bytes / 4;
+    args.scale_partials = args.bias_partials + plan->bias_bytes / 4;
+    args.slots = plan->slots;
+    args.key_blocks = plan->key_blocks;
+    return args;
+}
+
+static winattn_status launch_windows(const wa_problem *problem,
+                                     const wa_backward_plan *plan,
+                                     const wa_backward_kernels *kernels,
+                                     backward_args *args, kernel_chain *chain)
+{
+    args->forward.flags |= ARG_FIRST_LAUNCH;
+    for (uint64_t window = 0; window < problem->windows;
+         window += plan->windows_per_launch) {
+        const uint64_t left = problem->windows - window;
+        args->forward.first_window = window;
+        args->windows =
+            left < plan->windows_per_launch ? left : plan->windows_per_launch;
+        if (kernels->rows) {
+            const uint64_t units =
+                args->windows * problem->heads * plan->row_blocks;
+            WA_TRY(set_arg(kernels->rows, 0, sizeof *args, args));
+            WA_TRY(append(chain, kernels->rows, units, 1));
+        }
+        WA_TRY(set_arg(kernels->keys, 0, sizeof *args, args));
+        WA_TRY(append(
+            chain, kernels->keys,
+            (uint64_t)plan->slots * problem->kv_heads * plan->key_blocks, 1));
+        args->forward.flags &= ~ARG_FIRST_LAUNCH;
+    }
+    return WINATTN_SUCCESS;
+}
+
+/* Adds up what the slots have summed; zeros where there was no window. */
+static winattn_status launch_sum(const wa_problem *problem,
+                                 const wa_backward_plan *plan,
+                                 cl_kernel kernel, const wa_buffers *buffers,
+                                 wa_tensor_id id, uint64_t partials, bool add,
+                                 kernel_chain *chain)
+{
+    const wa_tensor *tensor = &problem->tensor[id];
+    const cl_mem to = buffers->tensor[id].buffer;
+    const cl_mem workspace = buffers->workspace.buffer;
+    sum_args args;
+    if (!tensor->used || !to)
+        return WINATTN_SUCCESS;
+    memset(&args, 0, sizeof args);
+    args.to = wa_layout_of(problem, buffers, id);
+    args.partials = partials;
+    args.slots = problem->windows ? plan->slots : 0;
+    args.heads = problem->heads;
+    args.rows = (cl_uint)tensor->extent[WA_ROW];
+    args.columns = (cl_uint)tensor->extent[WA_COLUMN];
+    args.flags = add ? ARG_ADD_SUMS : 0;
+    WA_TRY(set_arg(kernel, 0, sizeof args, &args));
+    WA_TRY(
+        set_arg(kernel, 1, sizeof workspace, workspace ? &workspace : NULL));
+    WA_TRY(set_arg(kernel, 2, sizeof to, &to));
+    return append(chain, kernel,
+                  (uint64_t)args.heads * args.rows * args.columns, 64);
+}
+
+winattn_status wa_launch_backward(const wa_problem *problem,
+                                  const wa_backward_plan *plan,
+                                  const wa_backward_kernels *kernels,
+                                  cl_command_queue queue,
+                                  const wa_buffers *buffers,
+                                  cl_bitfield accumulate, cl_uint wait_count,
+                                  const cl_event *wait_list, cl_event *event)
+{
+    kernel_chain chain = {queue, wait_count, wait_list, NULL};
+    backward_args args = make_args(problem, plan, buffers, accumulate);
+    winattn_status status = WINATTN_SUCCESS;
+    if (kernels->rows)
+        status = set_buffers(problem, kernels->rows, buffers);
+    if (status == WINATTN_SUCCESS)
+        status = set_buffers(problem, kernels->keys, buffers);
+    if (status == WINATTN_SUCCESS)
+        status = launch_windows(problem, plan, kernels, &args, &chain);
+    if (status == WINATTN_SUCCESS)
+        status = launch_sum(problem, plan, kernels->sum, buffers, WA_DBIAS,
+                            args.bias_partials,
+                            (accumulate & WINATTN_DBIAS) != 0, &chain);
+    if (status == WINATTN_SUCCESS)
+        status = launch_sum(problem, plan, kernels->sum, buffers,
+                            WA_D_LOGIT_SCALE, args.scale_partials,
+                            (accumulate & WINATTN_D_LOGIT_SCALE) != 0, &chain);
+    if (status == WINATTN_SUCCESS && event && !chain.last) {
+        const cl_int error = clEnqueueMarkerWithWaitList(
+            queue, wait_count, wait_list, &chain.last);
+        if (error != CL_SUCCESS)
+            status = wa_fail_cl(error, "clEnqueueMarkerWithWaitList");
+    }
+    if (status == WINATTN_SUCCESS && event)
+        *event = chain.last;
+    else if (chain.last)
+        clReleaseEvent(chain.last);
+    return status;
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Holds gradients against the oracle's. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verdict.h"
+
+/* What is promised, by winattn_dtype. Logits are fp32 numbers, and where one
+ * key rules a row its P has their error undiluted: 2 ulp of the largest are
+ * allowed (seen at |logit| = 100: 1.25). */
+static const double promised[] = {1e-5, 1e-3, 6e-3};
+#define LOGIT_EXPONENT -22
+
+typedef struct checker {
+    const case_buffers *d;
+    unsigned char *const *bytes;
+    case_result *result;
+    double tolerance;
+} checker;
+
+/* Sums over the query heads of a key head, and over windows. */
+typedef struct sums {
+    oracle_gradients head; /* of one window-head */
+    double *dk, *dk_size;  /* of one window and key head */
+    double *dv, *dv_size;
+    double *dbias, *dbias_size; /* of one head */
+    double d_logit_scale, d_logit_scale_size;
+} sums;
+
+static double *zeros(size_t count) { return calloc(count, sizeof(double)); }
+
+static void add(double *to, const double *x, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] += x[i];
+}
+
+static bool has_nan(const double *x, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (isnan(x[i]))
+            return true;
+    return false;
+}
+
+/* Largest value that is stored for sure, and what rounding may lose of the
+ * smallest ones. */
+static double overflow(storage_kind kind)
+{
+    return kind == KIND_FP16 ? 6e4 : 3e38;
+}
+
+static double underflow(storage_kind kind)
+{
+    return kind == KIND_FP16 ? 0x1p-25 : 1.2e-38; /* subnormals may be 0 */
+}
+
+/* rows x columns of a gradient from `row` on. */
+static void check_rows(const checker *check, int id, const char *name,
+                       size_t window, size_t head, size_t row, size_t rows,
+                       const double *want, const double *size)
+{
+    const tensor_data *t = &check->d->tensor[id];
+    const size_t columns = t->extent[3];
+    distance far = {0, 0, 0, NULL};
+    for (size_t i = 0; i < rows; i++)
+        for (size_t x = 0; x < columns; x++) {
+            const double before = data_value(t, window, head, row + i, x);
+            const double target = before + want[i * columns + x];
+            const double got =
+                kind_read(t->kind, check->bytes[t->buffer] +
+                                       data_at(t, window, head, row + i, x));
+            if (fabs(target) >= overflow(t->kind))
+                continue;
+            measure(&far, got, target, size[i * columns + x] + fabs(before));
+        }
+    far.error2 =
+        fmax(0, sqrt(far.error2) -
+                    underflow(t->kind) * sqrt((double)(rows * columns)));
+    far.error2 *= far.error2;
+    const double part = share(&far, check->tolerance, 0.1);
+    case_result *result = check->result;
+    result->o_error = fmax(result->o_error, part);
+    if (far.want2 > 0)
+        result->o_relative =
+            fmax(result->o_relative, sqrt(far.error2 / far.want2));
+    if ((far.mismatch || !(part <= 1)) && !result->failure[0])
+        snprintf(result->failure, sizeof result->failure,
+                 "%s of window %zu head %zu row %zu: %s, at %.3g of the "
+                 "allowed error",
+                 name, window, head, row,
+                 far.mismatch ? far.mismatch : "too far from the oracle",
+                 part);
+}
+
+/* A plane; row by row for dq and dk of the cosine variant, whose rows have
+ * lengths of their own. */
+static void check_plane(const checker *check, int id, const char *name,
+                        size_t window, size_t head, const double *want,
+                        const double *size)
+{
+    const tensor_data *t = &check->d->tensor[id];
+    const bool by_row =
+        check->d->c.variant == WINATTN_COSINE && (id == T_DQ || id == T_DK);
+    const size_t columns = t->extent[3];
+    if (!t->used)
+        return;
+    if (!by_row)
+        check_rows(check, id, name, window, head, 0, t->extent[2], want, size);
+    for (size_t i = 0; by_row && i < t->extent[2]; i++)
+        check_rows(check, id, name, window, head, i, 1, want + i * columns,
+                   size + i * columns);
+}
+
+/* dO and dLSE of one window-head. */
+static void read_flow(const case_buffers *d, size_t window, size_t head,
+                      double *d_o, double *d_lse)
+{
+    const tensor_data *o = &d->tensor[T_D_O], *lse = &d->tensor[T_D_LSE];
+    for (size_t i = 0; i < o->extent[2]; i++) {
+        for (size_t x = 0; x < o->extent[3]; x++)
+            d_o[i * o->extent[3] + x] = data_value(o, window, head, i, x);
+        d_lse[i] = lse->used ? data_value(lse, window, head, i, 0) : 0;
+    }
+}
+
+static double largest_logit(const oracle_problem *p)
+{
+    const size_t count = p->queries * p->dim;
+    double *x = zeros(2 * count + 2 * p->queries), largest = 0;
+    oracle_forward(p, x, x + count, x + 2 * count, x + 2 * count + p->queries,
+                   &largest);
+    free(x);
+    return largest;
+}
+
+/* All that query head `head` of a window adds; false if it holds a NaN. */
+static bool add_head(const case_buffers *d, size_t window, size_t head,
+                     double *d_o, double *d_lse, sums *s, double *largest)
+{
+    const test_case *c = &d->c;
+    const size_t k_count = (size_t)c->keys * (size_t)c->dim;
+    const size_t logits = (size_t)c->queries * (size_t)c->keys;
+    data_view view;
+    data_view_open(d, window, head, &view);
+    read_flow(d, window, head, d_o, d_lse);
+    oracle_backward(&view.problem, d_o, d_lse, &s->head);
+    *largest = fmax(*largest, largest_logit(&view.problem));
+    data_view_close(&view);
+    add(s->dk, s->head.dk, k_count);
+    add(s->dk_size, s->head.dk_size, k_count);
+    add(s->dv, s->head.dv, k_count);
+    add(s->dv_size, s->head.dv_size, k_count);
+    add(s->dbias + head * logits, s->head.dbias, logits);
+    add(s->dbias_size + head * logits, s->head.dbias_size, logits);
+    return !has_nan(s->head.dq, (size_t)c->queries * (size_t)c->dim) &&
+           !has_nan(s->head.dk, k_count) && !has_nan(s->head.dv, k_count);
+}
+
+static void check_window(const checker *check, size_t window, sums *s,
+                         double *scale_sums, double *d_o, double *d_lse,
+                         double *largest, bool *head_spoilt)
+{
+    const test_case *c = &check->d->c;
+    const size_t group = (size_t)(c->heads / c->kv_heads);
+    const size_t k_count = (size_t)c->keys * (size_t)c->dim;
+    checker own = *check;
+    for (size_t kv_head = 0; kv_head < (size_t)c->kv_heads; kv_head++) {
+        bool spoilt = false;
+        memset(s->dk, 0, sizeof(double) * k_count);
+        memset(s->dk_size, 0, sizeof(double) * k_count);
+        memset(s->dv, 0, sizeof(double) * k_count);
+        memset(s->dv_size, 0, sizeof(double) * k_count);
+        for (size_t head = kv_head * group; head < (kv_head + 1) * group;
+             head++) {
+            const bool clean =
+                add_head(check->d, window, head, d_o, d_lse, s, largest);
+            own.tolerance =
+                fmax(promised[c->dtype], ldexp(*largest, LOGIT_EXPONENT));
+            scale_sums[2 * head] += s->head.d_logit_scale;
+            scale_sums[2 * head + 1] += s->head.d_logit_scale_size;
+            spoilt = spoilt || !clean;
+            head_spoilt[head] = head_spoilt[head] || !clean;
+            if (clean)
+                check_plane(&own, T_DQ, "dq", window, head, s->head.dq,
+                            s->head.dq_size);
+        }
+        /* a NaN spoils its window-head, how far is not said */
+        if (spoilt)
+            continue;
+        check_plane(&own, T_DK, "dk", window, kv_head, s->dk, s->dk_size);
+        check_plane(&own, T_DV, "dv", window, kv_head, s->dv, s->dv_size);
+    }
+}
+
+bool check_gradients(const case_buffers *d,
+                     unsigned char *const bytes[TENSORS], case_result *result)
+{
+    const test_case *c = &d->c;
+    const size_t q_count = (size_t)c->queries * (size_t)c->dim;
+    const size_t k_count = (size_t)c->keys * (size_t)c->dim;
+    const size_t logits = (size_t)c->queries * (size_t)c->keys;
+    const size_t heads = (size_t)c->heads;
+    checker check = {d, bytes, result, promised[c->dtype]};
+    double largest = 0;
+    double *all = zeros(3 * q_count + 8 * k_count + 2 * logits +
+                        2 * heads * logits + (size_t)c->queries + 2 * heads);
+    bool *spoilt = calloc(heads, sizeof *spoilt);
+    if (!all || !spoilt) {
+        free(all);
+        free(spoilt);
+        snprintf(result->failure, sizeof result->failure, "out of memory");
+        return false;
+    }
+    double *at = all;
+    sums s;
+    memset(&s, 0, sizeof s);
+#define TAKE(pointer, count)                                                  \
+    pointer = at;                                                             \
+    at += count
+    TAKE(s.head.dq, q_count);
+    TAKE(s.head.dq_size, q_count);
+    TAKE(s.head.dk, k_count);
+    TAKE(s.head.dk_size, k_count);
+    TAKE(s.head.dv, k_count);
+    TAKE(s.head.dv_size, k_count);
+    TAKE(s.head.dbias, logits);
+    TAKE(s.head.dbias_size, logits);
+    TAKE(s.dk, k_count);
+    TAKE(s.dk_size, k_count);
+    TAKE(s.dv, k_count);
+    TAKE(s.dv_size, k_count);
+    TAKE(s.dbias, heads * logits);
+    TAKE(s.dbias_size, heads * logits);
+    double *TAKE(d_o, q_count);
+    double *TAKE(d_lse, (size_t)c->queries);
+    double *TAKE(scale_sums, 2 * heads);
+#undef TAKE
+    for (size_t w = 0; w < (size_t)c->windows; w++)
+        check_window(&check, w, &s, scale_sums, d_o, d_lse, &largest, spoilt);
+    check.tolerance = fmax(check.tolerance, ldexp(largest, LOGIT_EXPONENT));
+    for (size_t h = 0; h < heads; h++) {
+        if (spoilt[h])
+            continue;
+        check_plane(&check, T_DBIAS, "dbias", 0, h, s.dbias + h * logits,
+                    s.dbias_size + h * logits);
+        check_plane(&check, T_D_LOGIT_SCALE, "d_logit_scale", 0, h,
+                    &scale_sums[2 * h], &scale_sums[2 * h + 1]);
+    }
+    free(all);
+    free(spoilt);
+    return result->failure[0] == 0;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * How far results may be from the oracle's. */
+#ifndef KIT_VERDICT_H
+#define KIT_VERDICT_H
+
+#include "data.h"
+#include "run.h"
+
+/* ||got - want|| over tolerance * max(||want||, ||size|| * size_share). Where
+ * `want` is no finite number, `got` must be the same. */
+typedef struct distance {
+    double error2, want2, size2;
+    const char *mismatch;
+} distance;
+
+void measure(distance *d, double got, double want, double size);
+double share(const distance *d, double tolerance, double size_share);
+
+/* The gradients of a backward case, against the oracle. */
+bool check_gradients(const case_buffers *d,
+                     unsigned char *const bytes[TENSORS], case_result *result);
+
+#endif

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The backward pass against the oracle's gradients: a table of cases for every
+ * dtype, seeded random cases, and what the calls promise. A failure prints the
+ * case; `check 'CASE'` replays it.
+ *
+ *   test_backward table
+ *   test_backward calls
+ *   test_backward random FIRST_SEED COUNT */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kit/planned.h"
+
+static const char *const table[] = {
+    /* odd sizes */
+    "queries=1 keys=1 dim=1",
+    "queries=3 keys=3 dim=3 bias=same",
+    "queries=10 keys=10 dim=10 bias=fp32",
+    "queries=24 keys=30 dim=24 bias=fp32",
+    "queries=49 keys=49 dim=49 bias=same mask=regions mask_windows=2",
+    "queries=100 keys=1 dim=100",
+    "queries=1 keys=100 dim=10 bias=fp32",
+    "windows=1 heads=1 queries=144 bias=same",
+    "windows=1 heads=1 queries=64 keys=256 dim=256",
+    /* keys that one kernel does not hold */
+    "windows=3 heads=2 queries=30 keys=900 dim=256 bias=fp32",
+    "windows=2 heads=2 kv_heads=1 queries=20 keys=830 dim=250 bias=same "
+    "variant=cosine logit_scale=1 d_lse=1",
+    /* options */
+    "scale=-1.5 bias=same d_lse=1",
+    "scale=0.3",
+    "heads=6 kv_heads=2 bias=fp32",
+    "heads=5 kv_heads=1 variant=cosine logit_scale=1",
+    "windows=7 bias=same mask=same mask_windows=3",
+    "windows=40 heads=1 queries=9 bias=fp32 mask=regions mask_windows=7",
+    "windows=700 heads=1 queries=4 dim=4 bias=same",
+    "mask=regions mask_windows=1 region_value=-inf",
+    "accumulate=31 bias=same",
+    "accumulate=31 bias=fp32 variant=cosine logit_scale=2",
+    "accumulate=7 variant=sliding block=10",
+    "outputs=1 bias=same",
+    "outputs=2 variant=cosine",
+    "outputs=4 variant=sliding block=10",
+    "outputs=8 bias=fp32",
+    "outputs=16 variant=cosine logit_scale=1",
+    "outputs=1 variant=sliding block=10 d_lse=1",
+    /* what rows hold */
+    "mask=same mask_windows=2 data=masked d_lse=1",
+    "bias=same mask=fp32 mask_windows=2 data=masked",
+    "mask=fp32 mask_windows=2 data=lowest bias=fp32",
+    "windows=3 bias=fp32 data=nan",
+    "windows=3 variant=cosine logit_scale=1 bias=same data=nan",
+    "variant=sliding queries=100 block=16 window_blocks=1 data=nan windows=3",
+    /* cosine */
+    "variant=cosine",
+    "variant=cosine logit_scale=2.3 bias=same mask=regions mask_windows=2",
+    "variant=cosine logit_scale=4.6051702",
+    "variant=cosine logit_scale=4.6051707",
+    "variant=cosine logit_scale=7 bias=fp32",
+    "variant=cosine logit_scale=3 data=tiny",
+    "variant=cosine logit_scale=3 data=huge",
+    "variant=cosine logit_scale=3 data=zero",
+    /* layouts */
+    "layout=tokens bias=same mask=same mask_windows=2 d_lse=1",
+    "layout=packed bias=fp32",
+    "layout=interleaved variant=sliding queries=70 block=16 dim=64",
+    "layout=padded bias=same mask=same mask_windows=2 d_lse=1",
+    "layout=padded accumulate=31 bias=fp32 variant=cosine logit_scale=1",
+    "layout=aligned bias=fp32",
+    "layout=strided bias=same mask=same mask_windows=2 queries=20 keys=30",
+    "layout=broadcast bias=same mask=same mask_windows=2 windows=3",
+    /* sliding */
+    "variant=sliding queries=100 block=16",
+    "variant=sliding queries=101 block=16 heads=1",
+    "variant=sliding queries=200 block=64 window_blocks=2 dim=64 d_lse=1",
+    "variant=sliding queries=100 keys=300 block=30 first_block=7 "
+    "window_blocks=3 sink=20 query_offset=200",
+    "variant=sliding queries=100 keys=300 block=30 first_block=7 "
+    "window_blocks=4 sink=20 sink_in_window=1 query_offset=150",
+    "variant=sliding queries=70 block=1 window_blocks=10 sink=3 dim=128",
+    "variant=sliding queries=300 block=100 heads=4 kv_heads=2",
+    "variant=sliding queries=300 keys=100 block=20 window_blocks=2",
+    "variant=sliding queries=150 keys=20 block=40 first_block=100",
+};
+#define ROWS (sizeof table / sizeof *table)
+
+static test_device device;
+static int first_seed, seed_count;
+
+static void run(const test_case *c)
+{
+    char text[512];
+    case_result result;
+    if (case_run(&device, device.queue, c, 0, &result))
+        return;
+    case_print(c, text, sizeof text);
+    fail_msg("check '%s'\n%s", text, result.failure);
+}
+
+static test_case parsed(const char *text)
+{
+    test_case c = case_default();
+    char bad[64];
+    if (!case_parse(text, &c, bad))
+        fail_msg("%s in \"%s\"", bad, text);
+    c.pass = PASS_BACKWARD;
+    return c;
+}
+
+static void run_table(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ROWS; i++)
+        for (int dtype = 0; dtype <= WINATTN_BF16; dtype++) {
+            test_case c = parsed(table[i]);
+            c.dtype = dtype;
+            c.seed = (int)i + 1;
+            run(&c);
+        }
+}
+
+static void run_random(void **state)
+{
+    (void)state;
+    for (int seed = first_seed; seed < first_seed + seed_count; seed++) {
+        const test_case c = case_random_backward(seed);
+        run(&c);
+    }
+}
+
+/* ---- Calls ---- */
+
+typedef struct fixture {
+    case_buffers *data;
+    device_buffers buffers;
+    winattn_desc desc;
+    winattn_plan *plan;
+    winattn_backward call;
+    cl_mem workspace;
+    size_t size;
+} fixture;
+
+static fixture set_up(const char *text)
+{
+    const test_case c = parsed(text);
+    fixture f;
+    cl_int error = CL_SUCCESS;
+    memset(&f, 0, sizeof f);
+    f.data = data_make(&c);
+    assert_non_null(f.data);
+    assert_true(buffers_create(&device, f.data, &f.buffers));
+    f.desc = data_desc(f.data);
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &f.desc, &f.plan),
+        WINATTN_SUCCESS);
+    assert_int_equal(winattn_plan_workspace_size(f.plan, &f.size),
+                     WINATTN_SUCCESS);
+    f.call = buffers_backward(f.data, &f.buffers);
+    if (f.size != 0)
+        f.workspace = clCreateBuffer(device.context, CL_MEM_READ_WRITE, f.size,
+                                     NULL, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    f.call.workspace.buffer = f.workspace;
+    return f;
+}
+
+static void tear_down(fixture *f)
+{
+    winattn_plan_destroy(f->plan);
+    if (f->workspace)
+        clReleaseMemObject(f->workspace);
+    buffers_release(&f->buffers);
+    data_free(f->data);
+}
+
+static void assert_correct(fixture *f)
+{
+    case_result result;
+    memset(&result, 0, sizeof result);
+    assert_int_equal(clFinish(device.queue), CL_SUCCESS);
+    if (!buffers_check(device.queue, f->data, &f->buffers, 0, &result))
+        fail_msg("%s", result.failure);
+}
+
+static void assert_refused(const fixture *f, winattn_status expected,
+                           const char *reason)
+{
+    const winattn_status status = winattn_enqueue_backward(
+        f->plan, device.queue, &f->call, 0, NULL, NULL);
+    if (status != expected || !strstr(winattn_last_reason(), reason))
+        fail_msg("%s: %s", winattn_status_name(status), winattn_last_reason());
+}
+
+/* The same bits twenty times, while the device is busy with other work. */
+static void repeatable(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "windows=50 heads=3 bias=same variant=cosine logit_scale=1 d_lse=1",
+        "windows=2 heads=3 variant=sliding queries=300 block=40",
+        "windows=9 heads=2 queries=20 keys=800 dim=256 bias=fp32"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fixture f = set_up(cases[i]), other = set_up(cases[i]);
+        cl_int error;
+        cl_command_queue busy =
+            clCreateCommandQueue(device.context, device.id, 0, &error);
+        unsigned char *first[TENSORS] = {NULL};
+        assert_int_equal(error, CL_SUCCESS);
+        for (int round = 0; round < 20; round++) {
+            assert_int_equal(winattn_enqueue_backward(
+                                 other.plan, busy, &other.call, 0, NULL, NULL),
+                             WINATTN_SUCCESS);
+            clFlush(busy);
+            assert_int_equal(winattn_enqueue_backward(f.plan, device.queue,
+                                                      &f.call, 0, NULL, NULL),
+                             WINATTN_SUCCESS);
+            for (int b = 0; b < f.data->buffers; b++) {
+                const size_t size = f.data->buffer[b].size;
+                unsigned char *bytes = malloc(size);
+                assert_int_equal(clEnqueueReadBuffer(
+                                     device.queue, f.buffers.mem[b], CL_TRUE,
+                                     0, size, bytes, 0, NULL, NULL),
+                                 CL_SUCCESS);
+                if (!first[b])
+                    first[b] = bytes;
+                else
+                    assert_memory_equal(bytes, first[b], size);
+                if (first[b] != bytes)
+                    free(bytes);
+            }
+        }
+        clFinish(busy);
+        clReleaseCommandQueue(busy);
+        for (int b = 0; b < f.data->buffers; b++)
+            free(first[b]);
+        assert_correct(&f);
+        tear_down(&f);
+        tear_down(&other);
+    }
+}
+
+/* A backward pass in launches of few windows each. */
+static void pieces(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "windows=9 heads=2 queries=10 bias=same mask=same mask_windows=4",
+        "windows=9 heads=2 queries=10 variant=cosine logit_scale=1 bias=fp32",
+        "windows=4 heads=2 queries=30 variant=sliding block=8",
+        "windows=5 heads=1 queries=9 keys=820 dim=250 bias=fp32"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (unsigned windows = 1; windows < 6; windows += 2)
+            for (int unordered = 0; unordered < 2; unordered++) {
+                const test_case c = parsed(cases[i]);
+                case_result result;
+                if (unordered && !device.unordered)
+                    continue;
+                if (!planned_backward(
+                        &device, unordered ? device.unordered : device.queue,
+                        &c, windows, &result))
+                    fail_msg("%s, %u windows to a launch: %s", cases[i],
+                             windows, result.failure);
+            }
+}
+
+/* No windows: sums over them are 0, or stay. */
+static void no_windows(void **state)
+{
+    (void)state;
+    fixture f =
+        set_up("windows=0 bias=same variant=cosine logit_scale=1 queries=5");
+    cl_event event = NULL;
+    assert_int_equal(winattn_enqueue_backward(f.plan, device.queue, &f.call, 0,
+                                              NULL, &event),
+                     WINATTN_SUCCESS);
+    assert_non_null(event);
+    assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
+    clReleaseEvent(event);
+    assert_correct(&f);
+    tear_down(&f);
+    f = set_up("windows=0 bias=same variant=cosine logit_scale=1 queries=5 "
+               "accumulate=31");
+    assert_int_equal(
+        winattn_enqueue_backward(f.plan, device.queue, &f.call, 0, NULL, NULL),
+        WINATTN_SUCCESS);
+    assert_correct(&f);
+    tear_down(&f);
+}
+
+/* The workspace's formula, as the header has it, and no growth. */
+static void workspace(void **state)
+{
+    (void)state;
+    size_t sizes[2];
+    static const char *const cases[] = {
+        "windows=10000 heads=3 queries=49 bias=same variant=cosine",
+        "windows=90000 heads=3 queries=49 bias=same variant=cosine"};
+    for (int i = 0; i < 2; i++) {
+        test_case c = parsed(cases[i]);
+        const winattn_desc desc = case_desc(&c);
+        winattn_plan *plan;
+        assert_int_equal(
+            winattn_plan_create(device.context, device.id, &desc, &plan),
+            WINATTN_SUCCESS);
+        assert_int_equal(winattn_plan_workspace_size(plan, &sizes[i]),
+                         WINATTN_SUCCESS);
+        winattn_plan_destroy(plan);
+    }
+    const size_t slot = 3 * (49 * 49 + 1) * 4;
+    assert_in_range(sizes[0], slot, (16u << 20) + 4096);
+    assert_true(sizes[0] % slot <= 32); /* two roundings */
+    assert_true(sizes[1] <= sizes[0] + slot);
+
+    fixture f = set_up("bias=same");
+    f.call.workspace.buffer = NULL;
+    assert_refused(&f, WINATTN_INVALID_ARGUMENT, "workspace is NULL");
+    f.call.workspace.buffer = f.workspace;
+    f.call.workspace.offset = 16;
+    assert_refused(&f, WINATTN_WORKSPACE_TOO_SMALL, "workspace needs");
+    f.call.workspace.offset = 4;
+    assert_refused(&f, WINATTN_INVALID_LAYOUT, "workspace");
+    tear_down(&f);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    fixture f = set_up("bias=same variant=cosine logit_scale=1");
+    const winattn_backward good = f.call;
+    f.call.d_o.buffer = NULL;
+    assert_refused(&f, WINATTN_INVALID_ARGUMENT, "d_o is NULL");
+    f.call = good;
+    f.call.accumulate = 32;
+    assert_refused(&f, WINATTN_INVALID_ARGUMENT, "accumulate");
+    f.call = good;
+    f.call.logit_scale.buffer = NULL;
+    assert_refused(&f, WINATTN_INVALID_ARGUMENT, "d_logit_scale");
+    f.call = good;
+    f.call.dq.offset += 2;
+    assert_refused(&f, WINATTN_INVALID_LAYOUT, "dq");
+    f.call = good;
+    f.call.dk.offset = 1 << 30;
+    assert_refused(&f, WINATTN_BUFFER_TOO_SMALL, "dk");
+    f.call = good;
+    f.call.struct_size = 8;
+    assert_refused(&f, WINATTN_INVALID_ARGUMENT, "struct_size");
+    f.call = good;
+    winattn_forward forward;
+    memset(&forward, 0, sizeof forward);
+    forward.struct_size = sizeof forward;
+    assert_int_equal(
+        winattn_enqueue_forward(f.plan, device.queue, &forward, 0, NULL, NULL),
+        WINATTN_INVALID_ARGUMENT);
+    assert_non_null(strstr(winattn_last_reason(), "without the forward"));
+    winattn_plan_destroy(f.plan);
+    f.desc.passes = 0;
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &f.desc, &f.plan),
+        WINATTN_SUCCESS);
+    assert_refused(&f, WINATTN_INVALID_ARGUMENT, "without the backward");
+    winattn_plan_destroy(f.plan);
+    f.plan = NULL;
+    f.desc.passes = 4;
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &f.desc, &f.plan),
+        WINATTN_INVALID_ARGUMENT);
+    f.desc.passes = WINATTN_PASS_BACKWARD;
+    f.desc.dbias_strides.column = 1; /* rows overlap */
+    f.desc.dbias_strides.row = 1;
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &f.desc, &f.plan),
+        WINATTN_INVALID_LAYOUT);
+    tear_down(&f);
+}
+
+/* One plan for both passes; an out-of-order queue; the event covers all. */
+static void both_passes(void **state)
+{
+    (void)state;
+    cl_command_queue queue =
+        device.unordered ? device.unordered : device.queue;
+    fixture f = set_up("windows=5 bias=same");
+    winattn_plan_destroy(f.plan);
+    f.desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &f.desc, &f.plan),
+        WINATTN_SUCCESS);
+    cl_int error;
+    const size_t bytes = f.data->buffer[0].size;
+    const cl_mem o =
+        clCreateBuffer(device.context, CL_MEM_READ_WRITE, bytes, NULL, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    winattn_forward forward;
+    memset(&forward, 0, sizeof forward);
+    forward.struct_size = sizeof forward;
+    forward.q = f.call.q;
+    forward.k = f.call.k;
+    forward.v = f.call.v;
+    forward.bias = f.call.bias;
+    forward.o.buffer = o;
+    cl_event first = NULL, second = NULL;
+    assert_int_equal(
+        winattn_enqueue_forward(f.plan, queue, &forward, 0, NULL, &first),
+        WINATTN_SUCCESS);
+    f.call.o = forward.o; /* may be given */
+    assert_int_equal(
+        winattn_enqueue_backward(f.plan, queue, &f.call, 1, &first, &second),
+        WINATTN_SUCCESS);
+    assert_int_equal(clWaitForEvents(1, &second), CL_SUCCESS);
+    clReleaseEvent(first);
+    clReleaseEvent(second);
+    assert_correct(&f);
+    char text[8192];
+    assert_int_equal(winattn_plan_describe(f.plan, sizeof text, text, NULL),
+                     WINATTN_SUCCESS);
+    assert_non_null(strstr(text, "tier: "));
+    assert_non_null(strstr(text, "backward kernels: "));
+    clReleaseMemObject(o);
+    tear_down(&f);
+}
+
+int main(int count, char **arguments)
+{
+    char reason[256];
+    const char *part = count > 1 ? arguments[1] : "table";
+    first_seed = count > 2 ? atoi(arguments[2]) : 1;
+    seed_count = count > 3 ? atoi(arguments[3]) : 50;
+    if (!device_open(&device, reason)) {
+        fprintf(stderr, "%s\n", reason);
+        return 1;
+    }
+    printf("device: %s\n", device.name);
+    const struct CMUnitTest table_tests[] = {cmocka_unit_test(run_table)};
+    const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
+    const struct CMUnitTest call_tests[] = {
+        cmocka_unit_test(repeatable), cmocka_unit_test(pieces),
+        cmocka_unit_test(no_windows), cmocka_unit_test(workspace),
+        cmocka_unit_test(refusals),   cmocka_unit_test(both_passes)};
+    int failures;
+    if (strcmp(part, "random") == 0)
+        failures = cmocka_run_group_tests(random_tests, NULL, NULL);
+    else if (strcmp(part, "calls") == 0)
+        failures = cmocka_run_group_tests(call_tests, NULL, NULL);
+    else
+        failures = cmocka_run_group_tests(table_tests, NULL, NULL);
+    device_close(&device);
+    return failures;
+}
