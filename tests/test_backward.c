@@ -317,7 +317,8 @@ static void workspace(void **state)
     const size_t slot = 3 * (49 * 49 + 1) * 4;
     assert_in_range(sizes[0], slot, (16u << 20) + 4096);
     assert_true(sizes[0] % slot <= 32); /* two roundings */
-    assert_true(sizes[1] <= sizes[0] + slot);
+    /* slots are dealt evenly, so their number is not quite the same */
+    assert_true(sizes[1] <= sizes[0] + sizes[0] / 8 + slot);
 
     fixture f = set_up("bias=same");
     f.call.workspace.buffer = NULL;

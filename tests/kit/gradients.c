@@ -7,11 +7,13 @@
 
 #include "verdict.h"
 
-/* What is promised, by winattn_dtype. Logits are fp32 numbers, and where one
- * key rules a row its P has their error undiluted: 2 ulp of the largest are
- * allowed (seen at |logit| = 100: 1.25). */
+/* What is promised, by winattn_dtype. A logit is a rounded fp32 number, and
+ * where one key rules a row its P shows that error undiluted. With the square
+ * roots and divisions of two norms, which OpenCL lets be 3 and 2.5 ulp off,
+ * 2^-21 of the largest logit is allowed (2^-22 was not always enough on
+ * an H200). */
 static const double promised[] = {1e-5, 1e-3, 6e-3};
-#define LOGIT_EXPONENT -22
+#define LOGIT_EXPONENT -21
 
 typedef struct checker {
     const case_buffers *d;
