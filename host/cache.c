@@ -14,7 +14,8 @@
 #define ABANDONED_SECONDS 3600.0
 
 /* What the program asked for; guarded by the cache's lock. */
-static enum { BY_DEFAULT, IN_FOLDER, OFF } choice;
+typedef enum cache_choice { BY_DEFAULT, IN_FOLDER, OFF } cache_choice;
+static cache_choice choice;
 static char chosen_folder[FOLDER_SIZE];
 static unsigned stored;
 
@@ -41,7 +42,7 @@ static bool find_folder(char folder[FOLDER_SIZE])
         strcmp(text, "0") == 0)
         return false;
     wa_cache_lock_take();
-    const int chosen = choice;
+    const cache_choice chosen = choice;
     if (chosen == IN_FOLDER)
         memcpy(folder, chosen_folder, sizeof chosen_folder);
     wa_cache_lock_release();
