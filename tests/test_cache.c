@@ -826,7 +826,7 @@ static void parts_of_devices(void **state)
     const cl_device_partition_property units[] = {
         CL_DEVICE_PARTITION_BY_COUNTS, 1,
         CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
-    cl_device_id part;
+    cl_device_id part = NULL;
     cl_uint count = 0, parts = 0;
     cl_int error;
     outcome cold, warm;
