@@ -12,6 +12,8 @@
  *   sliding  S = scale Q K^T over the blocks that    block-causal attention
  *            a query's block may see                 with a window of blocks
  *
+ * forward, and the gradients of all of it.
+ *
  * Use: fill a winattn_desc, create a plan for one context and device, then
  * enqueue the plan as often as wanted with buffers of the caller's.
  *
