@@ -74,23 +74,23 @@ INLINE float lanes_sum(vec x)
 }
 
 /* 2^x for x <= 0 or NaN; 0 where the result is no normal number. The integer
- * next to x goes into the exponent bits; for the rest, in [-1/2, 1/2], a
+ * next to x becomes the exponent of a factor; for the rest, in [-1/2, 1/2], a
  * polynomial with minimal relative error (fitted for this file, 1.3 ulp). */
 INLINE vec exp2_nonpositive(vec x)
 {
-    const vec shifted = x + 12582912.0f; /* 1.5 * 2^23: rounds to integer */
-    const vec rest = x - (shifted - 12582912.0f);
+    /* 1.5 * 2^23 rounds to an integer, 127 is the bias of an exponent */
+    const vec shift = (vec)(12582912.0f + 127.0f);
+    const vec shifted = x + shift;
+    const vec rest = x - (shifted - shift);
     vec p = FMA((vec)(1.53533620e-04f), rest, (vec)(1.33988750e-03f));
     p = FMA(p, rest, (vec)(9.61843692e-03f));
     p = FMA(p, rest, (vec)(5.55033237e-02f));
     p = FMA(p, rest, (vec)(2.40226477e-01f));
     p = FMA(p, rest, (vec)(6.93147182e-01f));
     p = FMA(p, rest, (vec)(1.0f));
-    const ivec bits =
-        JOIN(as_int, LANES)(p) + (JOIN(as_int, LANES)(shifted) << 23);
-    const vec y = select(JOIN(as_float, LANES)(bits), (vec)(0.0f),
-                         isless(x, (vec)(-126.0f)));
-    return select(y, x, isnan(x)); /* its bits mean nothing any more */
+    const vec factor =
+        JOIN(as_float, LANES)(JOIN(as_int, LANES)(shifted) << 23);
+    return select(p * factor, (vec)(0.0f), isless(x, (vec)(-126.0f)));
 }
 
 /* Rows <-> columns of a LANES x LANES block, by perfect shuffles. */
