@@ -243,7 +243,7 @@ static void test_damage(void **state)
 
 /* ---- Cases ---- */
 
-/* The rows of ../shared/workloads.csv as files have them. */
+/* Rows as a file of workloads has them. */
 static void test_case_file(void **state)
 {
     static const char text[] =
