@@ -19,66 +19,25 @@
  * the whole matrix has room too, BLOCK_ROWS is NQ. Else blocks of keys follow
  * each other and the softmax streams (Milakov and Gimelshein 2018).
  *
- * Loops over a team's work make the same number of rounds for every work-item,
- * which also made them faster on an H200 (0.34 to 0.39 of copy bandwidth).
- *
- * Local arrays are made of float4 ("quads"); the pitch of their rows is an odd
- * number of quads, so that neighbouring rows lie in different banks.
- *
- *   TEAM, TEAMS   work-items of a team, teams of a work-group
- *   STAGE_KEYS    a multiple of 4, or all BLOCK_KEYS
- *   STAGE_DIMS    a multiple of 4
- *   HALVES_FROM_BITS  1: vloada_half would load one half at a time
- *   ROW_ITEMS     a power of two; above 1, TEAM >= BLOCK_ROWS * ROW_ITEMS
- *   OUT_ROWS      so large that a team covers BLOCK_ROWS x STAGE_DIMS
- *   SUB_GROUP     Intel: work-items of a hardware thread, which share its
- *                 registers; 0: the compiler's choice */
-#ifndef TEAM
-#define TEAM 64
-#endif
+ *   TEAMS         teams of a work-group
+ *   STAGE_KEYS    keys that are in local memory at once; a multiple of 4, or
+ *                 all BLOCK_KEYS
+ *   ROW_ITEMS     work-items to a row of the softmax, a power of two; above 1,
+ *                 TEAM >= BLOCK_ROWS * ROW_ITEMS */
 #ifndef TEAMS
 #define TEAMS 1
 #endif
 #ifndef STAGE_KEYS
 #define STAGE_KEYS 49
 #endif
-#ifndef STAGE_DIMS
-#define STAGE_DIMS 32
-#endif
-#ifndef SCORE_ROWS
-#define SCORE_ROWS 7
-#endif
-#ifndef SCORE_COLS
-#define SCORE_COLS 7
-#endif
-#ifndef OUT_ROWS
-#define OUT_ROWS 7
-#endif
-#ifndef HALVES_FROM_BITS
-#define HALVES_FROM_BITS 0
-#endif
 #ifndef ROW_ITEMS
 #define ROW_ITEMS 1
 #endif
-#ifndef SUB_GROUP
-#define SUB_GROUP 0
-#endif
 
-#define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
-#define LARGER(a, b) ((a) > (b) ? (a) : (b))
-
-#define STAGE_QUADS (STAGE_DIMS / 4)
-#define DIM_STAGES CEIL_DIV(HEAD_DIM, STAGE_DIMS)
 #define KEY_STAGES CEIL_DIV(BLOCK_KEYS, STAGE_KEYS)
-#define ROW_TILES CEIL_DIV(BLOCK_ROWS, SCORE_ROWS)
 #define COL_TILES CEIL_DIV(STAGE_KEYS, SCORE_COLS)
-#define OUT_TILES CEIL_DIV(BLOCK_ROWS, OUT_ROWS)
-#define Q_ROWS (ROW_TILES * SCORE_ROWS)
-/* rows of the score matrix, for whole tiles of both kinds */
-#define ALL_ROWS LARGER(Q_ROWS, OUT_TILES *OUT_ROWS)
 #define VALUE_ROWS (CEIL_DIV(STAGE_KEYS, 4) * 4)
 #define KV_ROWS LARGER(COL_TILES *SCORE_COLS, VALUE_ROWS)
-#define DIM_PITCH (STAGE_QUADS | 1)
 #define SCORE_PITCH (CEIL_DIV(BLOCK_KEYS, 4) | 1)
 #define ROWS_AT_ONCE (TEAM / ROW_ITEMS)
 /* Sums may start at the terms, so that these are on their way while the first
@@ -110,142 +69,6 @@
 #define STAGE_FOR for
 #endif
 
-/* Always 0, but Intel's compiler cannot know. It unrolls loops of a known
- * number of rounds although it is told not to (ocloc 22.43 forgets that of
- * loops with calls), moves what a round needs out of the loops around it, and
- * runs out of registers. */
-#if SUB_GROUP
-#define SUB_GROUP_SIZE __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
-#define UNKNOWN_ZERO ((int)(args.flags >> 16))
-#else
-#define SUB_GROUP_SIZE
-#define UNKNOWN_ZERO 0
-#endif
-
-/* The cosine variant scales a finished dot product, the others q. */
-#if VARIANT == COSINE
-#define Q_FACTOR 1.0f
-#else
-#define Q_FACTOR args.scale
-#endif
-
-/* Elements of an aligned access of at most 16 bytes; 0: no such access. */
-#if DTYPE != 0 && HEAD_DIM % 8 == 0 && STAGE_DIMS % 8 == 0
-#define WIDE 8
-#elif HEAD_DIM % 4 == 0
-#define WIDE 4
-#else
-#define WIDE 0
-#endif
-
-#if DTYPE == 0
-INLINE float4 load4_aligned(__global const storage *p)
-{
-    return *(__global const float4 *)p;
-}
-INLINE void store4_aligned(float4 x, __global storage *p)
-{
-    *(__global float4 *)p = x;
-}
-#elif DTYPE == 1 && HALVES_FROM_BITS
-INLINE float4 load4_aligned(__global const storage *p)
-{
-    const ushort4 bits = *(__global const ushort4 *)p;
-    return vload_half4(0, (const half *)&bits);
-}
-INLINE float8 load8_aligned(__global const storage *p)
-{
-    const ushort8 bits = *(__global const ushort8 *)p;
-    return vload_half8(0, (const half *)&bits);
-}
-INLINE void store4_aligned(float4 x, __global storage *p)
-{
-    ushort4 bits;
-    vstore_half4_rte(x, 0, (half *)&bits);
-    *(__global ushort4 *)p = bits;
-}
-#elif DTYPE == 1
-INLINE float4 load4_aligned(__global const storage *p)
-{
-    return vloada_half4(0, p);
-}
-INLINE float8 load8_aligned(__global const storage *p)
-{
-    return vloada_half8(0, p);
-}
-INLINE void store4_aligned(float4 x, __global storage *p)
-{
-    vstorea_half4_rte(x, 0, p);
-}
-#else
-INLINE float4 load4_aligned(__global const storage *p)
-{
-    return as_float4(convert_uint4(*(__global const ushort4 *)p) << 16u);
-}
-INLINE float8 load8_aligned(__global const storage *p)
-{
-    return as_float8(convert_uint8(*(__global const ushort8 *)p) << 16u);
-}
-INLINE void store4_aligned(float4 x, __global storage *p)
-{
-    const uint4 bits = as_uint4(x);
-    const uint4 rounded = bits + 0x7fffu + ((bits >> 16u) & 1u);
-    *(__global ushort4 *)p =
-        convert_ushort4(select(rounded, bits | 0x400000u, isnan(x)) >> 16u);
-}
-#endif
-
-/* Copies rows first .. first + count of a plane, STAGE_DIMS channels from
- * `channel` on, to local memory as fp32 times `factor`; zeros fill `rows`
- * rows. */
-INLINE void stage(__local float4 *tile, __global const storage *plane,
-                  const tensor_layout *layout, uint first, int count, int rows,
-                  int channel, float factor, int lane, int wide)
-{
-#if WIDE
-    if (wide) {
-        /* a work-item keeps its columns and steps down the rows */
-        const int across = STAGE_DIMS / WIDE;
-        const int down = TEAM / across;
-        const int first_row = lane / across;
-        const int c = lane % across * WIDE;
-        __local float4 *to = tile + first_row * DIM_PITCH + c / 4;
-        __global const storage *from =
-            plane + (ulong)(first + first_row) * layout->row + (channel + c);
-        const ulong step = (ulong)down * layout->row;
-        const int exists = channel + c < HEAD_DIM ? count : 0;
-        for (int done = 0; done < rows; done += down) {
-            const int r = done + first_row;
-            if (first_row < down && r < rows) {
-#if WIDE == 8
-                const float8 x =
-                    r < exists ? load8_aligned(from) : (float8)(0.0f);
-                to[0] = x.lo * factor;
-                to[1] = x.hi * factor;
-#else
-                const float4 x =
-                    r < exists ? load4_aligned(from) : (float4)(0.0f);
-                to[0] = x * factor;
-#endif
-            }
-            to += down * DIM_PITCH;
-            from += step;
-        }
-        return;
-    }
-#endif
-    __local float *scalars = (__local float *)tile;
-    for (int done = 0; done < rows * STAGE_DIMS; done += TEAM) {
-        const int r = (done + lane) / STAGE_DIMS;
-        const int c = (done + lane) % STAGE_DIMS;
-        float x = 0.0f;
-        if (r < count && channel + c < HEAD_DIM)
-            x = LOAD(plane, element(layout, first + r, channel + c)) * factor;
-        if (r < rows)
-            scalars[r * DIM_PITCH * 4 + c] = x;
-    }
-}
-
 /* What a team shares in local memory. */
 typedef struct team_memory {
     __local float4 *q;       /* [Q_ROWS][DIM_PITCH] */
@@ -258,65 +81,6 @@ typedef struct team_memory {
     __local float *q_factor; /* [BLOCK_ROWS] */
     __local float *k_factor; /* [BLOCK_KEYS] */
 } team_memory;
-
-/* Adds the squares of staged rows; after the last channels the sum becomes
- * factor / norm. */
-INLINE void accumulate_norms(__local float *norms, __local const float4 *tile,
-                             int rows, float factor, int channel, int lane)
-{
-#if VARIANT == COSINE
-    for (int done = 0; done < rows; done += TEAM) {
-        const int r = done + lane;
-        if (r >= rows)
-            continue;
-        float4 squares = (float4)(0.0f);
-        for (int c = 0; c < STAGE_QUADS; c++) {
-            const float4 x = tile[r * DIM_PITCH + c];
-            squares = FMA(x, x, squares);
-        }
-        float sum = (squares.x + squares.y) + (squares.z + squares.w);
-        if (channel > 0)
-            sum += norms[r];
-        norms[r] =
-            channel + STAGE_DIMS < HEAD_DIM ? sum : factor * inverse_norm(sum);
-    }
-#endif
-}
-
-/* sums[i][j] += the terms of rows[i], keys[j]. */
-INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
-                      const forward_args *args, const logit_terms *terms,
-                      const int *rows, const int *keys)
-{
-#if BIAS
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        __global const bias_storage *bias =
-            terms->bias + rows[i] * (int)args->bias.row;
-        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            sums[i][j] += JOIN(load, BIAS_SUFFIX)(
-                bias, keys[j] * (int)TERM_STEP(args->bias));
-    }
-#endif
-#if MASK == 3
-    uchar here[SCORE_ROWS], there[SCORE_COLS];
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-        here[i] = terms->query_regions[rows[i] * (int)args->query_regions.row];
-    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-        there[j] = terms->key_regions[keys[j] * (int)args->key_regions.row];
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            if (here[i] != there[j])
-                sums[i][j] += args->region_value;
-#elif MASK
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        __global const mask_storage *mask =
-            terms->mask + rows[i] * (int)args->mask.row;
-        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            sums[i][j] += JOIN(load, MASK_SUFFIX)(
-                mask, keys[j] * (int)TERM_STEP(args->mask));
-    }
-#endif
-}
 
 /* scores[.., key .. key + STAGE_KEYS) += q kv^T over the staged channels. */
 INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
@@ -350,21 +114,7 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
                                                    (int)range.count - 1);
         if (TERMS_FIRST)
             add_terms(acc, args, terms, rows, keys);
-        NO_UNROLL_FOR (int c = 0; c < STAGE_QUADS; c++) {
-            float4 x[SCORE_ROWS];
-            UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-                x[i] = memory->q[(row + ROW_TILES * i) * DIM_PITCH + c];
-            UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
-                const float4 y =
-                    memory->kv[(col + COL_TILES * j) * DIM_PITCH + c];
-                UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-                    acc[i][j] = FMA(x[i].x, y.x, acc[i][j]);
-                    acc[i][j] = FMA(x[i].y, y.y, acc[i][j]);
-                    acc[i][j] = FMA(x[i].z, y.z, acc[i][j]);
-                    acc[i][j] = FMA(x[i].w, y.w, acc[i][j]);
-                }
-            }
-        }
+        multiply_rows(acc, memory->q, memory->kv, row, col, COL_TILES);
         if (DIM_STAGES > 1 && channel > 0)
             UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
                 UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
@@ -621,9 +371,10 @@ forward_local(FORWARD_PARAMETERS)
                 const int new_q = key == 0 && (DIM_STAGES > 1 || b == 0);
                 if (new_q)
                     stage(memory.q, q, &args.q, u.row, row_count,
-                          Q_ROWS + zero, channel, Q_FACTOR, me, wide);
+                          Q_ROWS + zero, channel, Q_FACTOR, 0, me, wide);
                 stage(memory.kv, k, &args.k, range.first + key, count - key,
-                      COL_TILES * SCORE_COLS + zero, channel, 1.0f, me, wide);
+                      COL_TILES * SCORE_COLS + zero, channel, 1.0f, 0, me,
+                      wide);
                 barrier(CLK_LOCAL_MEM_FENCE);
 #if VARIANT == COSINE
                 if (new_q)
@@ -641,7 +392,7 @@ forward_local(FORWARD_PARAMETERS)
 
         /* 2. softmax; the first values travel meanwhile */
         stage(memory.kv, v, &args.v, range.first, count, VALUE_ROWS + zero, 0,
-              1.0f, lane, wide);
+              1.0f, 0, lane, wide);
         exponentiate(&memory, row_count, count, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -658,7 +409,7 @@ forward_local(FORWARD_PARAMETERS)
                     barrier(CLK_LOCAL_MEM_FENCE);
                     stage(memory.kv, v, &args.v, range.first + key,
                           count - key, VALUE_ROWS + zero, d * STAGE_DIMS, 1.0f,
-                          lane, wide);
+                          0, lane, wide);
                     barrier(CLK_LOCAL_MEM_FENCE);
                 }
                 const int staged = min(count - key, STAGE_KEYS);

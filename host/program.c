@@ -124,13 +124,15 @@ static bool find_texts(const char *name, wa_recipe *recipe)
 {
     char file[NAME_SIZE + 8];
     snprintf(file, sizeof file, "%s.cl", name);
-    const bool for_cpu = strstr(name, "_cpu") != NULL;
-    const wa_recipe texts = {
-        {wa_source("args.h"), wa_source("storage.cl"), wa_source("problem.cl"),
-         for_cpu ? wa_source("cpu.cl") : "\n", wa_source(file)},
-        WA_RECIPE_TEXTS,
-        NULL,
-        NULL};
+    const char *shared = strstr(name, "_cpu")     ? wa_source("cpu.cl")
+                         : strstr(name, "_local") ? wa_source("local.cl")
+                                                  : "\n";
+    const wa_recipe texts = {{wa_source("args.h"), wa_source("storage.cl"),
+                              wa_source("problem.cl"), shared,
+                              wa_source(file)},
+                             WA_RECIPE_TEXTS,
+                             NULL,
+                             NULL};
     *recipe = texts;
     return texts.text[WA_RECIPE_TEXTS - 1] != NULL;
 }
