@@ -59,6 +59,27 @@ static double underflow(storage_kind kind)
     return kind == KIND_FP16 ? 0x1p-25 : 1.2e-38; /* subnormals may be 0 */
 }
 
+void measure_gradient(distance *d, storage_kind kind, double got, double want,
+                      double size)
+{
+    if (!(fabs(want) >= overflow(kind)))
+        measure(d, got, want, size);
+}
+
+double share_gradient(distance *d, storage_kind kind, size_t count,
+                      double tolerance)
+{
+    d->error2 =
+        fmax(0, sqrt(d->error2) - underflow(kind) * sqrt((double)count));
+    d->error2 *= d->error2;
+    return share(d, tolerance, 0.1);
+}
+
+bool gradient_goes_by_row(int variant, tensor_id id)
+{
+    return variant == WINATTN_COSINE && (id == T_DQ || id == T_DK);
+}
+
 /* rows x columns of a gradient from `row` on. */
 static void check_rows(const checker *check, int id, const char *name,
                        size_t window, size_t head, size_t row, size_t rows,
@@ -74,15 +95,11 @@ static void check_rows(const checker *check, int id, const char *name,
             const double got =
                 kind_read(t->kind, check->bytes[t->buffer] +
                                        data_at(t, window, head, row + i, x));
-            if (fabs(target) >= overflow(t->kind))
-                continue;
-            measure(&far, got, target, size[i * columns + x] + fabs(before));
+            measure_gradient(&far, t->kind, got, target,
+                             size[i * columns + x] + fabs(before));
         }
-    far.error2 =
-        fmax(0, sqrt(far.error2) -
-                    underflow(t->kind) * sqrt((double)(rows * columns)));
-    far.error2 *= far.error2;
-    const double part = share(&far, check->tolerance, 0.1);
+    const double part =
+        share_gradient(&far, t->kind, rows * columns, check->tolerance);
     case_result *result = check->result;
     result->o_error = fmax(result->o_error, part);
     if (far.want2 > 0)
@@ -97,15 +114,13 @@ static void check_rows(const checker *check, int id, const char *name,
                  part);
 }
 
-/* A plane; row by row for dq and dk of the cosine variant, whose rows have
- * lengths of their own. */
-static void check_plane(const checker *check, int id, const char *name,
+/* A plane, or each row of it. */
+static void check_plane(const checker *check, tensor_id id, const char *name,
                         size_t window, size_t head, const double *want,
                         const double *size)
 {
     const tensor_data *t = &check->d->tensor[id];
-    const bool by_row =
-        check->d->c.variant == WINATTN_COSINE && (id == T_DQ || id == T_DK);
+    const bool by_row = gradient_goes_by_row(check->d->c.variant, id);
     const size_t columns = t->extent[3];
     if (!t->used)
         return;

@@ -16,6 +16,17 @@ typedef struct distance {
 void measure(distance *d, double got, double want, double size);
 double share(const distance *d, double tolerance, double size_share);
 
+/* The same for gradients as `kind` stores them, `count` of them together: a
+ * number that the kind may not hold is passed over, what rounding may lose of
+ * its smallest numbers is no error. */
+void measure_gradient(distance *d, storage_kind kind, double got, double want,
+                      double size);
+double share_gradient(distance *d, storage_kind kind, size_t count,
+                      double tolerance);
+/* Is a gradient judged row by row, and not a plane at once? So dq and dk of
+ * the cosine variant, whose rows have lengths of their own. */
+bool gradient_goes_by_row(int variant, tensor_id id);
+
 /* The gradients of a backward case, against the oracle. */
 bool check_gradients(const case_buffers *d,
                      unsigned char *const bytes[TENSORS], case_result *result);
