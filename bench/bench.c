@@ -41,8 +41,8 @@ typedef struct device_state {
     bench_device device;
     char name[256]; /* "platform / device" */
     size_t index;   /* in the report */
-    double efficiency;
-    bool taught; /* efficiency is no longer a guess */
+    double efficiency[BENCH_PASSES];
+    bool taught[BENCH_PASSES]; /* efficiency is no longer a guess */
     /* seconds of a row and of a comparison that were not timed calls */
     double row_overhead, unfused_overhead;
 } device_state;
@@ -94,7 +94,7 @@ static void progress(const run_state *run, const char *name, const char *what)
     double left = fmax(seconds_left(run), 0);
     if (run->units_done > 0)
         left = fmin(left, passed / (double)run->units_done * (double)units);
-    fprintf(stderr, "\r%-30.30s %-12.12s %3zu to go, about %3.0f s \r", name,
+    fprintf(stderr, "\r%-28.28s %-14.14s %3zu to go, about %3.0f s \r", name,
             what, units, left);
     fflush(stderr);
 }
@@ -114,13 +114,18 @@ static void finish_unit(run_state *run)
 
 static size_t units_of_case(const options *o, size_t number)
 {
-    size_t rows = 0;
-    for (int dtype = 0; dtype < 3; dtype++)
-        rows += options_take_dtype(o, &o->cases.all[number], dtype);
-    const size_t starts = o->startup == STARTUP_ALL                    ? rows
-                          : o->startup == STARTUP_FIRST && number == 0 ? 1
-                                                                       : 0;
-    return rows + o->unfused + starts;
+    size_t units = 0;
+    for (bench_pass pass = 0; pass < BENCH_PASSES; pass++) {
+        size_t rows = 0;
+        for (int dtype = 0; dtype < 3; dtype++)
+            rows += options_take_row(o, &o->cases.all[number], pass, dtype);
+        units += rows + (rows > 0 && o->unfused);
+        if (pass == BENCH_FORWARD && rows > 0)
+            units += o->startup == STARTUP_ALL                    ? rows
+                     : o->startup == STARTUP_FIRST && number == 0 ? 1
+                                                                  : 0;
+    }
+    return units;
 }
 
 static size_t units_of_device(const options *o)
@@ -138,7 +143,8 @@ static void write_command(const device_state *d, const test_case *c,
 {
     const char *words[] = {"winattn-bench", "--device",
                            d->name,         "--whole",
-                           "--dtype",       option_dtypes[c->dtype],
+                           "--pass",        row->pass,
+                           "--dtype",       row->dtype,
                            "--tier",        option_tiers[c->tier],
                            "--case",        row->text};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -148,45 +154,45 @@ static void write_command(const device_state *d, const test_case *c,
 /* Shrinks to the time that there is, and measures. Types after the first keep
  * its shape unless they are far slower. */
 static void measure(const run_state *run, device_state *d,
-                    const bench_case *whole, bool is_first, bench_case *b,
-                    report_row *row)
+                    const bench_case *whole, bench_pass pass, bool is_first,
+                    bench_case *b, report_row *row)
 {
+    const double efficiency = d->efficiency[pass];
     const double start = now_seconds();
     const double timed = timed_share(run, d->row_overhead);
     if (run->o->shrinks)
-        row_shrink(&d->device, d->efficiency, is_first ? timed : 3 * timed,
+        row_shrink(&d->device, pass, efficiency, is_first ? timed : 3 * timed,
                    whole, b);
     const size_t device = row->device;
     memset(row, 0, sizeof *row);
     row->device = device;
-    row_measure(&d->device, &b->c, timed, d->efficiency, row);
+    row_measure(&d->device, &b->c, pass, timed, efficiency, row);
     follow(&d->row_overhead, start, timed);
     snprintf(row->name, sizeof row->name, "%s", b->name);
 }
 
-static void leave_out(const bench_case *b, report_row *row)
+static void leave_out(const bench_case *b, bench_pass pass, report_row *row)
 {
     snprintf(row->name, sizeof row->name, "%s", b->name);
-    snprintf(row->dtype, sizeof row->dtype, "%s", option_dtypes[b->c.dtype]);
-    snprintf(row->pass, sizeof row->pass, "forward");
-    case_print(&b->c, row->text, sizeof row->text);
+    row_describe(&b->c, pass, row);
     snprintf(row->failure, sizeof row->failure, "no time was left");
-    row->error = NAN;
 }
 
-static void learn(device_state *d, const report *r, const report_row *row)
+static void learn(device_state *d, const report *r, bench_pass pass,
+                  const report_row *row)
 {
     const double seen = report_of_ceiling(r, row);
+    double *efficiency = &d->efficiency[pass];
     if (row->seconds > 0)
-        d->efficiency =
-            fmax(d->taught ? 0.5 * (seen + d->efficiency) : seen, 1e-4);
-    d->taught = d->taught || row->seconds > 0;
+        *efficiency =
+            fmax(d->taught[pass] ? 0.5 * (seen + *efficiency) : seen, 1e-4);
+    d->taught[pass] = d->taught[pass] || row->seconds > 0;
 }
 
 /* The products are the same for all types, and so is a time that another row
  * of the same shape has. */
 static void compare(run_state *run, device_state *d, const bench_case *b,
-                    report_row *row)
+                    bench_pass pass, report_row *row)
 {
     const report *r = run->r;
     unfused_result result;
@@ -194,6 +200,7 @@ static void compare(run_state *run, device_state *d, const bench_case *b,
         const report_row *other = &r->rows[i];
         if (other->device == d->index && strcmp(other->name, row->name) == 0 &&
             strcmp(other->whole, row->whole) == 0 &&
+            strcmp(other->pass, row->pass) == 0 &&
             (other->unfused > 0 || other->unfused_note[0])) {
             row->unfused = other->unfused;
             row->unfused_part = other->unfused_part;
@@ -207,7 +214,7 @@ static void compare(run_state *run, device_state *d, const bench_case *b,
         progress(run, b->name, "unfused");
         const double start = now_seconds();
         const double timed = timed_share(run, d->unfused_overhead);
-        unfused_measure(&d->device, &b->c, timed, &result);
+        unfused_measure(&d->device, &b->c, pass, timed, &result);
         follow(&d->unfused_overhead, start, timed);
         row->unfused = result.seconds;
         row->unfused_part = result.part;
@@ -235,14 +242,47 @@ static void time_starts(run_state *run, const device_state *d,
 
 /* ---- The run ---- */
 
-static bool bench_case_of(run_state *run, device_state *d, size_t number)
+/* Measures a row of which device, name and command are still missing. */
+static void bench_row(run_state *run, device_state *d, const bench_case *whole,
+                      bench_pass pass, bool is_first, bench_case *b,
+                      report_row *row)
+{
+    char what[32];
+    const int dtype = b->c.dtype, tier = b->c.tier;
+    snprintf(what, sizeof what, "%s %s", option_passes[pass],
+             option_dtypes[dtype]);
+    progress(run, b->name, what);
+    if (time_is_over(run))
+        leave_out(b, pass, row);
+    else
+        measure(run, d, whole, pass, is_first, b, row);
+    const bool guessed = !d->taught[pass];
+    learn(d, run->r, pass, row);
+    /* a guess may have shrunk it too far */
+    if (guessed && d->taught[pass] && run->o->shrinks &&
+        strcmp(b->name, whole->name) != 0) {
+        *b = *whole;
+        b->c.dtype = dtype;
+        b->c.tier = tier;
+        measure(run, d, whole, pass, true, b, row);
+    }
+    test_case common = whole->c;
+    common.dtype = WINATTN_FP32;
+    common.tier = WINATTN_TIER_AUTO;
+    case_print(&common, row->whole, sizeof row->whole);
+    write_command(d, &b->c, row);
+    finish_unit(run);
+}
+
+static bool bench_pass_of(run_state *run, device_state *d, size_t number,
+                          bench_pass pass)
 {
     const options *o = run->o;
     const bench_case *whole = &o->cases.all[number];
     bench_case b = *whole;
     bool is_first = true;
     for (int dtype = 0; dtype < 3; dtype++) {
-        if (!options_take_dtype(o, whole, dtype))
+        if (!options_take_row(o, whole, pass, dtype))
             continue;
         report_row *row = report_add_row(run->r);
         if (!row)
@@ -250,30 +290,10 @@ static bool bench_case_of(run_state *run, device_state *d, size_t number)
         row->device = d->index;
         b.c.dtype = dtype;
         b.c.tier = options_tier(o, whole);
-        progress(run, b.name, option_dtypes[dtype]);
-        if (time_is_over(run))
-            leave_out(&b, row);
-        else
-            measure(run, d, whole, is_first, &b, row);
-        const bool guessed = !d->taught;
-        learn(d, run->r, row);
-        /* a guess may have shrunk it too far */
-        if (guessed && d->taught && o->shrinks &&
-            strcmp(b.name, whole->name) != 0) {
-            b = *whole;
-            b.c.dtype = dtype;
-            b.c.tier = options_tier(o, whole);
-            measure(run, d, whole, true, &b, row);
-        }
-        test_case common = whole->c;
-        common.dtype = WINATTN_FP32;
-        common.tier = WINATTN_TIER_AUTO;
-        case_print(&common, row->whole, sizeof row->whole);
-        write_command(d, &b.c, row);
-        finish_unit(run);
+        bench_row(run, d, whole, pass, is_first, &b, row);
         if (o->unfused && row->seconds > 0)
-            compare(run, d, &b, row);
-        if (row->seconds > 0 &&
+            compare(run, d, &b, pass, row);
+        if (row->seconds > 0 && pass == BENCH_FORWARD &&
             (o->startup == STARTUP_ALL ||
              (o->startup == STARTUP_FIRST && number == 0 && is_first)))
             time_starts(run, d, &b, row);
@@ -283,6 +303,14 @@ static bool bench_case_of(run_state *run, device_state *d, size_t number)
         if (o->replay)
             printf("    %s\n", row->command);
     }
+    return true;
+}
+
+static bool bench_case_of(run_state *run, device_state *d, size_t number)
+{
+    for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)
+        if (!bench_pass_of(run, d, number, pass))
+            return false;
     return true;
 }
 
@@ -330,7 +358,8 @@ static bool open_and_bench(run_state *run, cl_device_id id, const char *name)
     clear_progress(run);
     snprintf(d.name, sizeof d.name, "%.255s", name);
     d.index = run->r->device_count - 1;
-    d.efficiency = FIRST_GUESS;
+    for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)
+        d.efficiency[pass] = FIRST_GUESS;
     d.row_overhead = d.unfused_overhead = FIRST_OVERHEAD;
     snprintf(entry->platform, sizeof entry->platform, "%s", d.device.platform);
     snprintf(entry->name, sizeof entry->name, "%s", d.device.name);

@@ -31,8 +31,10 @@ static const char *fault_of(const test_case *c)
         return "a mask needs mask_windows";
     if (c->variant == WINATTN_SLIDING && c->block < 1)
         return "the sliding variant needs block";
-    if (c->layout != standard.layout || c->data != standard.data || c->lse)
-        return "the bench has no choice of layout, data and lse";
+    if (c->layout != standard.layout || c->data != standard.data || c->lse ||
+        c->outputs != standard.outputs || c->accumulate || c->d_lse)
+        return "the bench has no choice of layout, data, lse, outputs, "
+               "accumulate and d_lse";
     return NULL;
 }
 
@@ -55,6 +57,9 @@ bool caselist_add_text(caselist *list, const char *name, const char *text,
     }
     added.names_dtype = strstr(text, "dtype=") != NULL;
     added.names_tier = strstr(text, "tier=") != NULL;
+    added.names_pass = strstr(text, "pass=") != NULL;
+    added.backward = added.c.pass == PASS_BACKWARD;
+    added.c.pass = PASS_FORWARD;
     bench_case *all =
         realloc(list->all, (list->count + 1) * sizeof *list->all);
     if (!all) {

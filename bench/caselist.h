@@ -9,8 +9,10 @@
 
 typedef struct bench_case {
     char name[64];
-    test_case c;
+    test_case c;                  /* whose pass is not used */
     bool names_dtype, names_tier; /* the text says which */
+    bool names_pass, backward;    /* ..., and that it is the backward pass */
+    bool shows_gradients;         /* backward rows also if not asked for */
 } bench_case;
 
 typedef struct caselist {

@@ -8,14 +8,21 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Those that a default run measures. */
-static const char *const common_cases[] = {
-    "swin-t-224-s1-b64", "swin-b-384-s1-b16", "swinv2-t-w8-b64",
-    "swinv2-b-w16-b32",  "swinir-720p",       "hat-ocab",
-    "fwa1-bench",        "swba-narrow",
+/* Those that a default run measures, and of which it measures gradients, too:
+ * one of each variant. */
+static const struct {
+    const char *name;
+    bool shows_gradients;
+} common_cases[] = {
+    {"swin-t-224-s1-b64", true}, {"swin-b-384-s1-b16", false},
+    {"swinv2-t-w8-b64", true},   {"swinv2-b-w16-b32", false},
+    {"swinir-720p", false},      {"hat-ocab", false},
+    {"fwa1-bench", false},       {"swba-narrow", true},
 };
 const char *const option_dtypes[3] = {"fp32", "fp16", "bf16"};
 const char *const option_tiers[3] = {"auto", "cpu", "local"};
+const char *const option_passes[BENCH_PASSES] = {"forward", "backward",
+                                                 "both"};
 static const char *const startups[] = {"none", "first", "all"};
 
 static void usage(FILE *to)
@@ -30,7 +37,13 @@ static void usage(FILE *to)
         "                       'windows=64 heads=3 queries=49 dim=32'\n"
         "  --cases FILE         cases of a CSV file (see bench/caselist.h)\n"
         "  --dtype TYPE         fp32, fp16 or bf16\n"
-        "  --pass PASS          forward\n"
+        "  --pass PASS,...      forward, backward (all gradients, o and lse "
+        "given)\n"
+        "                       or both, one after the other; by default "
+        "forward,\n"
+        "                       and without --case and --cases all three of "
+        "a few\n"
+        "                       cases in fp32 and fp16\n"
         "  --tier TIER          cpu or local instead of the plan's choice\n"
         "  --seconds N          of the whole run, 150 by default; large\n"
         "                       cases are shrunk to fit, and named so\n"
@@ -38,7 +51,7 @@ static void usage(FILE *to)
         "  --no-unfused         no comparison with CLBlast\n"
         "  --startup WHICH      rows whose time from program start to first\n"
         "                       result is taken: none, first (of each\n"
-        "                       device, the default) or all\n"
+        "                       device, the default) or all; forward only\n"
         "  --replay             prints the command that repeats each row\n"
         "  --csv FILE, --json FILE, --plot FILE.png, --plot FILE.svg\n"
         "  --merge FILE ...     measures nothing; joins JSON files of "
@@ -46,7 +59,8 @@ static void usage(FILE *to)
         "                       machines into one table, and into the files\n"
         "                       of --csv, --json and --plot\n"
         "\n"
-        "--device, --case, --cases, --dtype may stand several times.\n",
+        "--device, --case, --cases, --dtype, --pass may stand several "
+        "times.\n",
         to);
 }
 
@@ -84,17 +98,21 @@ static bool add_cases(options *o, const char *value, bool is_file)
     return good;
 }
 
-static bool choose_pass(const char *name)
+/* Names between commas. */
+static bool choose_passes(const char *list, options *o)
 {
-    if (strcmp(name, "forward") == 0)
-        return true;
-    if (strcmp(name, "backward") == 0)
-        fprintf(stderr, "winattn %d.%d.%d computes the forward pass only\n",
-                WINATTN_VERSION_MAJOR, WINATTN_VERSION_MINOR,
-                WINATTN_VERSION_PATCH);
-    else
-        fprintf(stderr, "unknown: %s\n", name);
-    return false;
+    for (;;) {
+        char name[16];
+        int index;
+        const size_t length = strcspn(list, ",");
+        snprintf(name, sizeof name, "%.*s", (int)length, list);
+        if (!choose(option_passes, COUNT(option_passes), name, &index))
+            return false;
+        o->pass[index] = o->any_pass = true;
+        if (!list[length])
+            return true;
+        list += length + 1;
+    }
 }
 
 static bool read_seconds(const char *value, double *seconds)
@@ -139,7 +157,7 @@ static bool read_value(const char *name, const char *value, options *o)
     if (strcmp(name, "--cases") == 0)
         return add_cases(o, value, true);
     if (strcmp(name, "--pass") == 0)
-        return choose_pass(value);
+        return choose_passes(value, o);
     if (strcmp(name, "--tier") == 0)
         return choose(option_tiers, COUNT(option_tiers), value, &o->tier);
     if (strcmp(name, "--seconds") == 0)
@@ -198,9 +216,11 @@ options_result options_read(int count, char **texts, options *o)
             return OPTIONS_WRONG;
     }
     const bool any_case = o->cases.count > 0;
-    for (size_t i = 0; !any_case && i < COUNT(common_cases); i++)
-        if (!add_cases(o, common_cases[i], false))
+    for (size_t i = 0; !any_case && i < COUNT(common_cases); i++) {
+        if (!add_cases(o, common_cases[i].name, false))
             return OPTIONS_WRONG;
+        o->cases.all[i].shows_gradients = common_cases[i].shows_gradients;
+    }
     return OPTIONS_GOOD;
 }
 
@@ -214,11 +234,24 @@ bool options_take_device(const options *o, const char *name)
     return o->device_count == 0;
 }
 
-bool options_take_dtype(const options *o, const bench_case *b, int dtype)
+static bool takes_pass(const options *o, const bench_case *b, bench_pass pass,
+                       int dtype)
 {
-    if (o->any_dtype)
-        return o->dtype[dtype];
-    return !b->names_dtype || b->c.dtype == dtype;
+    if (o->any_pass)
+        return o->pass[pass];
+    if (b->names_pass)
+        return pass == (b->backward ? BENCH_BACKWARD : BENCH_FORWARD);
+    return pass == BENCH_FORWARD ||
+           (b->shows_gradients && (o->any_dtype || dtype != WINATTN_BF16));
+}
+
+bool options_take_row(const options *o, const bench_case *b, bench_pass pass,
+                      int dtype)
+{
+    const bool takes_dtype = o->any_dtype
+                                 ? o->dtype[dtype]
+                                 : !b->names_dtype || b->c.dtype == dtype;
+    return takes_dtype && takes_pass(o, b, pass, dtype);
 }
 
 int options_tier(const options *o, const bench_case *b)

@@ -4,6 +4,7 @@
 #define BENCH_OPTIONS_H
 
 #include "caselist.h"
+#include "workload.h"
 
 #define MOST_TEXTS 64
 
@@ -20,8 +21,9 @@ typedef struct options {
     size_t device_count;
     caselist cases;
     bool dtype[3], any_dtype; /* winattn_dtype; any: the user chose */
-    int tier;                 /* winattn_tier */
-    double seconds;           /* of the whole run */
+    bool pass[BENCH_PASSES], any_pass;
+    int tier;       /* winattn_tier */
+    double seconds; /* of the whole run */
     bool shrinks;
     bool unfused;
     startup_rows startup;
@@ -35,6 +37,7 @@ typedef struct options {
 
 extern const char *const option_dtypes[3]; /* index: winattn_dtype */
 extern const char *const option_tiers[3];  /* index: winattn_tier */
+extern const char *const option_passes[BENCH_PASSES];
 
 typedef enum options_result {
     OPTIONS_GOOD,
@@ -47,8 +50,10 @@ void options_free(options *o);
 
 /* Is "platform / device" one of those chosen? */
 bool options_take_device(const options *o, const char *name);
-/* Is a case to be measured in this type? */
-bool options_take_dtype(const options *o, const bench_case *b, int dtype);
+/* Is a case to be measured in this pass and type? Unless told otherwise,
+ * gradients are measured of some cases, in fp32 and fp16. */
+bool options_take_row(const options *o, const bench_case *b, bench_pass pass,
+                      int dtype);
 int options_tier(const options *o, const bench_case *b);
 
 #endif

@@ -18,10 +18,11 @@
 
 typedef struct picture {
     const report *r;
-    /* one each for a dtype and pass, and one of its rows */
+    /* one each for a dtype, and one of its rows */
     const report_row *panels[MOST_PANELS];
     size_t panel_count;
-    size_t *cases; /* rows that stand for a case, whatever the dtype */
+    /* rows that stand for a case and pass, whatever the dtype */
+    size_t *cases;
     size_t case_count;
 } picture;
 
@@ -54,7 +55,7 @@ bool plot_possible(const char *path, char reason[REPORT_REASON_SIZE])
 
 static bool same_panel(const report_row *a, const report_row *b)
 {
-    return strcmp(a->dtype, b->dtype) == 0 && strcmp(a->pass, b->pass) == 0;
+    return strcmp(a->dtype, b->dtype) == 0;
 }
 
 static bool same_name(const report_row *a, const report_row *b)
@@ -62,7 +63,7 @@ static bool same_name(const report_row *a, const report_row *b)
     const size_t length = report_base_length(a->name);
     return length == report_base_length(b->name) &&
            strncmp(a->name, b->name, length) == 0 &&
-           strcmp(a->whole, b->whole) == 0;
+           strcmp(a->whole, b->whole) == 0 && strcmp(a->pass, b->pass) == 0;
 }
 
 static bool collect(const report *r, picture *p)
@@ -94,7 +95,6 @@ static double height(const picture *p, const report_row *like, size_t number,
 {
     report_row wanted = p->r->rows[p->cases[number]];
     memcpy(wanted.dtype, like->dtype, sizeof wanted.dtype);
-    memcpy(wanted.pass, like->pass, sizeof wanted.pass);
     const report_row *row = report_find_row(p->r, &wanted, device);
     return row ? 100 * report_of_ceiling(p->r, row) : 0;
 }
@@ -216,9 +216,14 @@ static void write_script(FILE *file, const picture *p, const char *path)
         } else {
             fputs("set xtics rotate by 25 right (", file);
             for (size_t j = 0; j < p->case_count; j++) {
-                const char *name = p->r->rows[p->cases[j]].name;
+                const report_row *row = &p->r->rows[p->cases[j]];
+                char label[96];
+                const bool forward = strcmp(row->pass, "forward") == 0;
+                snprintf(label, sizeof label, "%.*s%s%s",
+                         (int)report_base_length(row->name), row->name,
+                         forward ? "" : " ", forward ? "" : row->pass);
                 fputs(j ? ", " : "", file);
-                write_text(file, name, report_base_length(name));
+                write_whole(file, label);
                 fprintf(file, " %zu", j);
             }
             fputs(")\n", file);

@@ -27,12 +27,15 @@ typedef struct report_row {
     char whole[256];   /* the case before it was shrunk */
     char text[256];    /* the case, as the option --case takes it */
     char dtype[8];     /* "fp32", "fp16", "bf16" */
-    char pass[16];     /* "forward" */
+    char pass[16];     /* "forward", "backward", "both" */
     char tier[16];     /* "" where the plan failed */
     double seconds;    /* of one call; 0 where it failed */
     double bytes;      /* that the call must move at least */
     double operations; /* an FMA counts 2 */
     double error;      /* relative, on sampled windows; NaN: unknown */
+    /* MB of device memory besides the tensors that the caller has, with all
+     * windows at once; NaN: unknown. */
+    double memory, unfused_memory;
     /* The same with one kernel after the other, see unfused.h. */
     double unfused;         /* seconds of one call; 0: not measured */
     double unfused_part;    /* of the windows that was timed */
@@ -42,7 +45,7 @@ typedef struct report_row {
      * with filled caches; 0: not measured. */
     double cold, warm;
     char failure[256]; /* "" if there are times */
-    char command[640]; /* that measures this row again */
+    char command[704]; /* that measures this row again */
 } report_row;
 
 typedef struct report {

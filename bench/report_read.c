@@ -99,6 +99,15 @@ static bool get_number(const reader *in, const cJSON *object, const char *name,
     return true;
 }
 
+/* The same of a number that older files have not: NaN there. */
+static bool get_new_number(const reader *in, const cJSON *object,
+                           const char *name, double *to)
+{
+    *to = NAN;
+    return !cJSON_GetObjectItemCaseSensitive(object, name) ||
+           get_number(in, object, name, true, to);
+}
+
 #define TEXT(field, name)                                                     \
     get_text(in, object, name, to->field, sizeof to->field)
 #define NUMBER(field, name) get_number(in, object, name, false, &to->field)
@@ -133,7 +142,9 @@ static bool get_row(const reader *in, const cJSON *object, size_t devices,
         !NUMBER(unfused, "unfused") || !NUMBER(unfused_part, "unfused_part") ||
         !NUMBER(cold, "cold") || !NUMBER(warm, "warm") ||
         !get_number(in, object, "error", true, &to->error) ||
-        !get_number(in, object, "unfused_error", true, &to->unfused_error))
+        !get_number(in, object, "unfused_error", true, &to->unfused_error) ||
+        !get_new_number(in, object, "memory_mb", &to->memory) ||
+        !get_new_number(in, object, "unfused_memory_mb", &to->unfused_memory))
         return false;
     if (device != floor(device) || device >= (double)devices)
         return refuse(in, "a row of a device that is not there", NULL);

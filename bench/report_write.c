@@ -42,8 +42,8 @@ bool report_write_csv(const report *r, const char *path)
         return false;
     fputs("date,source,platform,device,driver,case,dtype,pass,tier,failure,"
           "seconds,bytes,operations,of_copy,of_fma,error,unfused,"
-          "unfused_part,unfused_error,speed_up,cold,warm,unfused_note,text,"
-          "command\n",
+          "unfused_part,unfused_error,speed_up,memory_mb,unfused_memory_mb,"
+          "cold,warm,unfused_note,text,command\n",
           file);
     for (size_t i = 0; i < r->row_count; i++) {
         const report_row *row = &r->rows[i];
@@ -65,6 +65,8 @@ bool report_write_csv(const report *r, const char *path)
         write_value(file, row->unfused_part, compared);
         write_value(file, row->unfused_error, compared);
         write_value(file, report_speed_up(row), timed && compared);
+        write_value(file, row->memory, true);
+        write_value(file, row->unfused_memory, true);
         write_value(file, row->cold, row->cold > 0);
         write_value(file, row->warm, row->warm > 0);
         write_cell(file, row->unfused_note, ',');
@@ -117,6 +119,8 @@ static void write_row(FILE *file, const report_row *row)
     write_number(file, "unfused", row->unfused, ", ");
     write_number(file, "unfused_part", row->unfused_part, ", ");
     write_number(file, "unfused_error", row->unfused_error, ", ");
+    write_number(file, "memory_mb", row->memory, ", ");
+    write_number(file, "unfused_memory_mb", row->unfused_memory, ", ");
     write_number(file, "cold", row->cold, ", ");
     write_number(file, "warm", row->warm, "}");
 }

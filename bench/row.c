@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "accuracy.h"
 #include "options.h"
-#include "workload.h"
+#include "unfused.h"
 
 #define SAMPLES 6
 /* Calls that a measurement makes at least, with those that warm up. */
@@ -16,30 +17,94 @@
 typedef struct call {
     const workload *w;
     const winattn_plan *plan;
+    winattn_tensor workspace;
 } call;
 
-static winattn_status enqueue_call(void *data, unsigned round)
+static winattn_status enqueue_forward(void *data, unsigned round)
 {
     const call *c = data;
-    const winattn_forward f = workload_forward(c->w, round);
+    winattn_forward f = workload_forward(c->w, round);
+    f.workspace = c->workspace;
     return winattn_enqueue_forward(c->plan, c->w->device->queue, &f, 0, NULL,
                                    NULL);
 }
 
-/* The least time that the device could need. */
-static double floor_seconds(const bench_device *device, const test_case *c)
+static winattn_status enqueue_backward(void *data, unsigned round)
 {
-    return fmax(workload_bytes(c) / device->copy_bandwidth,
-                workload_operations(c) / device->fma_rate);
+    const call *c = data;
+    winattn_backward b = workload_backward(c->w, round);
+    b.workspace = c->workspace;
+    return winattn_enqueue_backward(c->plan, c->w->device->queue, &b, 0, NULL,
+                                    NULL);
 }
 
-void row_shrink(const bench_device *device, double efficiency, double seconds,
-                const bench_case *whole, bench_case *b)
+/* The queue is in order: the second finds what the first wrote. */
+static winattn_status enqueue_both(void *data, unsigned round)
+{
+    const winattn_status status = enqueue_forward(data, round);
+    return status == WINATTN_SUCCESS ? enqueue_backward(data, round) : status;
+}
+
+static bench_enqueue *const enqueue_pass[BENCH_PASSES] = {
+    enqueue_forward, enqueue_backward, enqueue_both};
+
+/* A plan and its workspace. */
+static winattn_status open_call(const bench_device *device, const test_case *c,
+                                cl_bitfield passes, winattn_plan **plan,
+                                cl_mem *workspace, size_t *size)
+{
+    winattn_desc desc = case_desc(c);
+    desc.passes = passes;
+    *workspace = NULL;
+    *size = 0;
+    winattn_status status =
+        winattn_plan_create(device->context, device->id, &desc, plan);
+    if (status == WINATTN_SUCCESS)
+        status = winattn_plan_workspace_size(*plan, size);
+    if (status == WINATTN_SUCCESS && *size > 0)
+        *workspace = clCreateBuffer(device->context, CL_MEM_READ_WRITE, *size,
+                                    NULL, &status);
+    return status;
+}
+
+static void close_call(winattn_plan *plan, cl_mem workspace)
+{
+    if (workspace)
+        clReleaseMemObject(workspace);
+    winattn_plan_destroy(plan);
+}
+
+/* Gives every set the o and lse that a backward pass takes. */
+static winattn_status provide_outputs(const workload *w)
+{
+    winattn_plan *plan = NULL;
+    cl_mem workspace;
+    size_t size;
+    winattn_status status = open_call(w->device, &w->c, WINATTN_PASS_FORWARD,
+                                      &plan, &workspace, &size);
+    call forward = {w, plan, {workspace, 0}};
+    for (int i = 0; i < w->sets && status == WINATTN_SUCCESS; i++)
+        status = enqueue_forward(&forward, (unsigned)i);
+    clFinish(w->device->queue);
+    close_call(plan, workspace);
+    return status;
+}
+
+/* The least time that the device could need. */
+static double floor_seconds(const bench_device *device, const test_case *c,
+                            bench_pass pass)
+{
+    return fmax(workload_bytes(c, pass) / device->copy_bandwidth,
+                workload_operations(c, pass) / device->fma_rate);
+}
+
+void row_shrink(const bench_device *device, bench_pass pass, double efficiency,
+                double seconds, const bench_case *whole, bench_case *b)
 {
     test_case *c = &b->c;
     char mark[24] = "";
     for (;;) {
-        const double expected = floor_seconds(device, c) / efficiency;
+        const double expected = floor_seconds(device, c, pass) / efficiency;
         if (expected * LEAST_CALLS <= seconds)
             break;
         if (c->windows > 1) {
@@ -67,51 +132,94 @@ void row_shrink(const bench_device *device, double efficiency, double seconds,
     snprintf(b->name + base, sizeof b->name - base, "%s", mark);
 }
 
-static void plan_tier(const winattn_plan *plan, char tier[16])
+/* The word behind `name` at the start of a line. */
+static void described(const char *text, const char *name, char word[16])
 {
-    char text[2048] = "";
+    const size_t length = strlen(name);
+    word[0] = 0;
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, name, length) == 0) {
+            sscanf(line + length, "%15s", word);
+            return;
+        }
+    }
+}
+
+/* "local", and where the passes differ "local/cpu". */
+static void plan_tier(const winattn_plan *plan, bench_pass pass, char tier[16])
+{
+    char text[8192] = "", forward[16], backward[16];
     winattn_plan_describe(plan, sizeof text, text, NULL);
-    const char *line = strstr(text, "tier: ");
-    if (line)
-        sscanf(line, "tier: %15s", tier);
+    described(text, "tier: ", forward);
+    described(text, "backward tier: ", backward);
+    if (pass == BENCH_BOTH && strcmp(forward, backward) != 0)
+        snprintf(tier, 16, "%.7s/%.7s", forward, backward);
+    else
+        snprintf(tier, 16, "%s", pass == BENCH_FORWARD ? forward : backward);
+}
+
+void row_describe(const test_case *c, bench_pass pass, report_row *row)
+{
+    case_print(c, row->text, sizeof row->text);
+    snprintf(row->dtype, sizeof row->dtype, "%s", option_dtypes[c->dtype]);
+    snprintf(row->pass, sizeof row->pass, "%s", option_passes[pass]);
+    row->bytes = workload_bytes(c, pass);
+    row->operations = workload_operations(c, pass);
+    row->error = NAN;
+    row->memory = NAN;
+    row->unfused_memory = unfused_bytes(c, pass) * 1e-6;
+}
+
+/* False if a call fails. */
+static bool time_pass(const workload *w, call *timed, double seconds,
+                      report_row *row)
+{
+    if (w->pass == BENCH_BACKWARD && provide_outputs(w) != WINATTN_SUCCESS)
+        return false;
+    const double measured =
+        measure_calls(w->device, enqueue_pass[w->pass], timed, seconds);
+    /* once more on the first set, as all share dbias and d_logit_scale */
+    if (!(measured > 0) || enqueue_pass[w->pass](timed, 0) != WINATTN_SUCCESS)
+        return false;
+    row->seconds = measured;
+    row->error = accuracy_error(w, accuracy_all(&w->c), SAMPLES);
+    return true;
 }
 
 void row_measure(const bench_device *device, const test_case *c,
-                 double seconds, double efficiency, report_row *row)
+                 bench_pass pass, double seconds, double efficiency,
+                 report_row *row)
 {
+    static const cl_bitfield passes[BENCH_PASSES] = {
+        WINATTN_PASS_FORWARD, WINATTN_PASS_BACKWARD,
+        WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD};
     workload w;
     winattn_plan *plan = NULL;
-    const double expected = floor_seconds(device, c) / efficiency;
+    cl_mem workspace;
+    size_t size;
+    const double expected = floor_seconds(device, c, pass) / efficiency;
     const double calls = ceil(seconds / expected) + LEAST_CALLS;
-    case_print(c, row->text, sizeof row->text);
-    snprintf(row->dtype, sizeof row->dtype, "%s", option_dtypes[c->dtype]);
-    snprintf(row->pass, sizeof row->pass, "forward");
-    row->bytes = workload_bytes(c);
-    row->operations = workload_operations(c);
-    row->error = NAN;
-    const winattn_desc desc = case_desc(c);
-    winattn_status status =
-        winattn_plan_create(device->context, device->id, &desc, &plan);
+    row_describe(c, pass, row);
+    const winattn_status status =
+        open_call(device, c, passes[pass], &plan, &workspace, &size);
     if (status != WINATTN_SUCCESS) {
         snprintf(row->failure, sizeof row->failure, "%s: %.200s",
                  winattn_status_name(status), winattn_last_reason());
+        close_call(plan, workspace);
         return;
     }
-    plan_tier(plan, row->tier);
-    if (!workload_create(device, c, (int)fmin(calls, 1e6), &w)) {
+    plan_tier(plan, pass, row->tier);
+    row->memory = ((double)size + workload_lse_bytes(c, pass)) * 1e-6;
+    if (!workload_create(device, c, pass, (int)fmin(calls, 1e6), &w)) {
         snprintf(row->failure, sizeof row->failure,
                  "the device's memory does not suffice");
     } else {
-        call timed = {&w, plan};
-        row->seconds = measure_calls(device, enqueue_call, &timed, seconds);
-        if (row->seconds > 0) {
-            row->error = workload_error(&w, SAMPLES);
-        } else {
-            row->seconds = 0;
+        call timed = {&w, plan, {workspace, 0}};
+        if (!time_pass(&w, &timed, seconds, row))
             snprintf(row->failure, sizeof row->failure,
                      "a call failed: %.200s", winattn_last_reason());
-        }
         workload_release(&w);
     }
-    winattn_plan_destroy(plan);
+    close_call(plan, workspace);
 }

@@ -2,6 +2,7 @@
  * Prints reports. */
 #include "table.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,6 +45,20 @@ static const char *factor_text(double factor, char text[16])
     return text;
 }
 
+/* Megabytes, or "-" where unknown. */
+static const char *memory_text(double megabytes, char text[16])
+{
+    if (isfinite(megabytes))
+        snprintf(text, 16, "%.*f",
+                 megabytes < 9.995   ? 2
+                 : megabytes < 99.95 ? 1
+                                     : 0,
+                 megabytes);
+    else
+        snprintf(text, 16, "-");
+    return text;
+}
+
 void table_print_device(const report_device *device)
 {
     printf("\n%s / %s, driver %s\n", device->platform, device->name,
@@ -54,26 +69,29 @@ void table_print_device(const report_device *device)
 
 void table_print_heading(void)
 {
-    printf("  %-26s %-5s %-6s %8s %7s %7s %8s  %9s %8s %8s %8s\n", "case",
-           "dtype", "tier", "time", "of copy", "of fma", "error", "unfused",
-           "speed-up", "cold", "warm");
+    printf("  %-26s %-8s %-5s %-9s %8s %7s %7s %8s %8s  %9s %8s %10s\n",
+           "case", "pass", "dtype", "tier", "time", "of copy", "of fma",
+           "error", "MB", "unfused", "speed-up", "unfused MB");
 }
 
 void table_print_row(const report *r, const report_row *row)
 {
-    char time[16], unfused[16], factor[16], cold[16], warm[16];
+    char time[16], unfused[16], factor[16], memory[16], unfused_memory[16];
+    printf("  %-26s %-8s %-5s ", row->name, row->pass, row->dtype);
     if (row->failure[0])
-        printf("  %-26s %-5s %s\n", row->name, row->dtype, row->failure);
+        printf("%s\n", row->failure);
     else
-        printf("  %-26s %-5s %-6s %8s %6.1f%% %6.1f%% %8.1e %c%9s %8s %8s "
-               "%8s\n",
-               row->name, row->dtype, row->tier, time_text(row->seconds, time),
+        printf("%-9s %8s %6.1f%% %6.1f%% %8.1e %8s %c%9s %8s %10s\n",
+               row->tier, time_text(row->seconds, time),
                100 * report_of_copy(r, row), 100 * report_of_fma(r, row),
-               row->error,
+               row->error, memory_text(row->memory, memory),
                row->unfused > 0 && row->unfused_part < 1 ? '~' : ' ',
                time_text(row->unfused, unfused),
                factor_text(report_speed_up(row), factor),
-               time_text(row->cold, cold), time_text(row->warm, warm));
+               memory_text(row->unfused_memory, unfused_memory));
+    if (row->cold > 0 && row->warm > 0)
+        printf("    first result after %.2f s cold, %.2f s warm\n", row->cold,
+               row->warm);
     fflush(stdout);
 }
 
@@ -95,15 +113,25 @@ void table_print_notes(const report *r, size_t device)
 void table_print_legend(void)
 {
     fputs(
+        "  backward: all gradients, o and lse given; both: forward, then "
+        "backward\n"
         "  of copy, of fma: of the device's own copy bandwidth and fp32 "
-        "multiply-add rate\n"
-        "  error: against double precision, on sampled windows\n"
-        "  unfused: CLBlast product, softmax, CLBlast product; fp16 and bf16: "
-        "the fp32 products on\n"
-        "    copies converted outside the timing; sliding: all of S, with "
-        "the unseen hidden;\n    ~: timed on a part of the windows\n"
-        "  cold, warm: from program start to first result, caches empty and "
-        "filled\n",
+        "multiply-add rate;\n"
+        "    counted are q, k, v, o and two products forward, q, k, v, d_o, "
+        "dq, dk, dv and\n    five products backward\n"
+        "  error: against double precision, on sampled windows; of gradients "
+        "as the tests\n    judge them\n"
+        "  unfused: CLBlast product, softmax, CLBlast product, and backward "
+        "four products,\n    dS and its sum over windows, P kept if that is "
+        "one chunk; fp16 and bf16: the\n    fp32 products on copies "
+        "converted outside the timing; sliding: all of S, with\n    the "
+        "unseen hidden; ~: timed on a part of the windows\n"
+        "  MB: device memory besides inputs, outputs and d_o: winattn's "
+        "workspace, and lse\n    where a backward pass takes it; the "
+        "unfused way's S (backward P and dS), norms\n    and partial sums, "
+        "all windows at once, in fp32\n"
+        "  first result: from program start, caches empty (cold) and filled "
+        "(warm)\n",
         stdout);
 }
 
@@ -134,7 +162,7 @@ static void print_devices(const report *r)
 /* The columns of the devices from `first` up to `end`. */
 static void print_columns(const report *r, size_t first, size_t end)
 {
-    printf("\n  %-20s %-5s", "case", "dtype");
+    printf("\n  %-20s %-8s %-5s", "case", "pass", "dtype");
     for (size_t d = first; d < end; d++)
         printf("  [%zu] GFLOP/s ceiling speed-up", d + 1);
     printf("\n");
@@ -143,8 +171,8 @@ static void print_columns(const report *r, size_t first, size_t end)
         char factor[16];
         if (!report_first_of_case(r, i))
             continue;
-        printf("  %-20.*s %-5s", (int)report_base_length(row->name), row->name,
-               row->dtype);
+        printf("  %-20.*s %-8s %-5s", (int)report_base_length(row->name),
+               row->name, row->pass, row->dtype);
         for (size_t d = first; d < end; d++) {
             const report_row *cell = report_find_row(r, row, d);
             if (cell && cell->seconds > 0)

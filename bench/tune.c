@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "accuracy.h"
 #include "kit/planned.h"
 #include "launch.h"
 #include "session.h"
-#include "workload.h"
 
 typedef struct candidate {
     wa_local_shape shape;
@@ -88,7 +88,7 @@ static void tune(const bench_device *device, wa_session *session,
     const wa_device *capabilities = wa_session_device(session);
     char text[256];
     case_print(c, text, sizeof text);
-    if (!workload_create(device, c, MOST_SETS, &w)) {
+    if (!workload_create(device, c, BENCH_FORWARD, MOST_SETS, &w)) {
         printf("%s: out of memory\n", text);
         return;
     }
@@ -108,7 +108,8 @@ static void tune(const bench_device *device, wa_session *session,
                                   &found);
     qsort(found.all, found.count, sizeof *found.all, by_cost);
     printf("%s: %zu shapes, operations %.3g, bytes %.3g\n", text, found.count,
-           workload_operations(c), workload_bytes(c));
+           workload_operations(c, BENCH_FORWARD),
+           workload_bytes(c, BENCH_FORWARD));
     if (demanded->count == 0)
         found.count = thin_out(&found, wanted);
     for (size_t i = 0; i < found.count; i++) {
@@ -130,9 +131,11 @@ static void tune(const bench_device *device, wa_session *session,
         shape_print(s, text, sizeof text);
         printf("  %7.1f us copy %.3f fma %.3f err %.1e cost %6.3f %s local %u "
                "build %.1f s\n",
-               time * 1e6, workload_bytes(c) / time / device->copy_bandwidth,
-               workload_operations(c) / time / device->fma_rate,
-               workload_error(&w, 3), found.all[i].cost, text,
+               time * 1e6,
+               workload_bytes(c, BENCH_FORWARD) / time /
+                   device->copy_bandwidth,
+               workload_operations(c, BENCH_FORWARD) / time / device->fma_rate,
+               accuracy_error(&w, accuracy_all(c), 3), found.all[i].cost, text,
                plan->local_bytes, built);
         fflush(stdout);
         clReleaseKernel(t.kernel);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Runs and times the three steps. */
+ * Prepares and times unfused calls. */
 #include "unfused.h"
 
 #include <math.h>
@@ -11,10 +11,11 @@
 bool unfused_possible(void) { return false; }
 
 void unfused_measure(const bench_device *device, const test_case *c,
-                     double budget, unfused_result *result)
+                     bench_pass pass, double budget, unfused_result *result)
 {
     (void)device;
     (void)c;
+    (void)pass;
     (void)budget;
     memset(result, 0, sizeof *result);
     snprintf(result->note, sizeof result->note,
@@ -28,7 +29,10 @@ void unfused_forget(void) {}
 
 #include <clblast_c.h>
 
-/* Of unfused.cl, embedded by CMake. */
+#include "accuracy.h"
+#include "unfused_steps.h"
+
+/* Of the .cl files here, embedded by CMake. */
 const char *bench_source(const char *name);
 
 /* Batches and rows of a launch: grids end at 65535 on some GPUs. */
@@ -39,144 +43,6 @@ const char *bench_source(const char *name);
 /* A product that is right is this good; the bound is no promise. */
 #define MOST_ERROR 1e-4
 
-/* The rows of S that belong to one key head are neighbours, also where
- * several query heads share it: such a group is an item of a batch, a product
- * of [rows x D] by [D x keys]. */
-typedef struct unfused {
-    const bench_device *device;
-    workload w;
-    size_t items, item_rows;
-    size_t timed_items;              /* of a call: the first so many */
-    size_t chunk_items, chunk_rows;  /* that fit into s; rows of one item */
-    cl_mem s, q_norm, k_norm, dummy; /* dummy: for what a case has not */
-    cl_program program;
-    cl_kernel softmax, norms;
-    size_t group; /* work-items of a row; 1: any work-group */
-} unfused;
-
-/* ---- One call ---- */
-
-static winattn_status set_arguments(const unfused *u)
-{
-    const test_case *c = &u->w.c;
-    const cl_mem mems[] = {
-        u->s,
-        u->w.bias ? u->w.bias : u->dummy,
-        u->w.mask ? u->w.mask : u->dummy,
-        u->w.query_regions ? u->w.query_regions : u->dummy,
-        u->w.key_regions ? u->w.key_regions : u->dummy,
-        u->q_norm ? u->q_norm : u->dummy,
-        u->k_norm ? u->k_norm : u->dummy,
-        u->w.logit_scale ? u->w.logit_scale : u->dummy,
-    };
-    const cl_ulong mask_windows =
-        c->mask == TERM_NONE ? 1 : (cl_ulong)c->mask_windows;
-    const cl_float region_value =
-        isnan(c->region_value) ? -100.0f : (cl_float)c->region_value;
-    const cl_int first_block = c->first_block ? c->first_block : c->block;
-    cl_int window_blocks = c->window_blocks;
-    if (window_blocks > 0 && c->sink > 0 && c->sink_in_window)
-        window_blocks -= c->sink <= first_block
-                             ? 1
-                             : 2 + (c->sink - 1 - first_block) / c->block;
-    const struct {
-        const void *at;
-        size_t size;
-    } scalars[] = {
-        {&mask_windows, sizeof mask_windows},
-        {&region_value, sizeof region_value},
-        {&c->block, sizeof(cl_int)},
-        {&first_block, sizeof(cl_int)},
-        {&window_blocks, sizeof(cl_int)},
-        {&c->sink, sizeof(cl_int)},
-        {&c->query_offset, sizeof(cl_int)},
-    };
-    cl_uint index = 0;
-    cl_int error = CL_SUCCESS;
-    for (size_t i = 0; i < sizeof mems / sizeof *mems; i++)
-        error |= clSetKernelArg(u->softmax, index++, sizeof mems[i], &mems[i]);
-    index++; /* first_row differs from launch to launch */
-    for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++)
-        error |= clSetKernelArg(u->softmax, index++, scalars[i].size,
-                                scalars[i].at);
-    return error;
-}
-
-static winattn_status enqueue_norms(const unfused *u, cl_mem x, size_t rows,
-                                    cl_mem norm)
-{
-    clSetKernelArg(u->norms, 0, sizeof x, &x);
-    clSetKernelArg(u->norms, 1, sizeof norm, &norm);
-    return clEnqueueNDRangeKernel(u->device->queue, u->norms, 1, NULL, &rows,
-                                  NULL, 0, NULL, NULL);
-}
-
-static winattn_status enqueue_softmax(const unfused *u, size_t first_row,
-                                      size_t rows)
-{
-    const cl_ulong first = first_row;
-    const size_t items = rows * u->group;
-    clSetKernelArg(u->softmax, 8, sizeof first, &first);
-    return clEnqueueNDRangeKernel(u->device->queue, u->softmax, 1, NULL,
-                                  &items, u->group > 1 ? &u->group : NULL, 0,
-                                  NULL, NULL);
-}
-
-/* `rows` rows of each of `items` items, from row `row` of item `item` on. */
-static winattn_status enqueue_chunk(const unfused *u, unsigned set,
-                                    size_t item, size_t items, size_t row,
-                                    size_t rows)
-{
-    const test_case *c = &u->w.c;
-    const size_t dim = (size_t)c->dim, keys = (size_t)c->keys;
-    const size_t first_row = item * u->item_rows + row;
-    const float alpha = c->variant == WINATTN_COSINE ? 1.0f
-                        : c->scale != 0              ? (float)c->scale
-                                        : 1.0f / sqrtf((float)c->dim);
-    cl_command_queue queue = u->device->queue;
-    CLBlastStatusCode code = CLBlastSgemmStridedBatched(
-        CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, rows,
-        keys, dim, alpha, u->w.q[set], first_row * dim, dim,
-        u->item_rows * dim, u->w.k[set], item * keys * dim, dim, keys * dim,
-        0.0f, u->s, 0, keys, rows * keys, items, &queue, NULL);
-    if (code != CLBlastSuccess)
-        return code;
-    const winattn_status status = enqueue_softmax(u, first_row, items * rows);
-    if (status != CL_SUCCESS)
-        return status;
-    code = CLBlastSgemmStridedBatched(
-        CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeNo, rows,
-        dim, keys, 1.0f, u->s, 0, keys, rows * keys, u->w.v[set],
-        item * keys * dim, dim, keys * dim, 0.0f, u->w.o[set], first_row * dim,
-        dim, u->item_rows * dim, items, &queue, NULL);
-    return code;
-}
-
-static winattn_status enqueue_call(void *data, unsigned round)
-{
-    const unfused *u = data;
-    const unsigned set = round % (unsigned)u->w.sets;
-    winattn_status status = CL_SUCCESS;
-    if (u->q_norm)
-        status = enqueue_norms(u, u->w.q[set], u->timed_items * u->item_rows,
-                               u->q_norm);
-    if (u->k_norm && status == CL_SUCCESS)
-        status = enqueue_norms(
-            u, u->w.k[set], u->timed_items * (size_t)u->w.c.keys, u->k_norm);
-    for (size_t item = 0; item < u->timed_items && status == CL_SUCCESS;
-         item += u->chunk_items) {
-        size_t items = u->timed_items - item;
-        items = items > u->chunk_items ? u->chunk_items : items;
-        for (size_t row = 0; row < u->item_rows && status == CL_SUCCESS;
-             row += u->chunk_rows) {
-            size_t rows = u->item_rows - row;
-            rows = rows > u->chunk_rows ? u->chunk_rows : rows;
-            status = enqueue_chunk(u, set, item, items, row, rows);
-        }
-    }
-    return status;
-}
-
 /* ---- Preparing ---- */
 
 static bool build(unfused *u)
@@ -184,7 +50,19 @@ static bool build(unfused *u)
     const test_case *c = &u->w.c;
     char options[512];
     cl_int error;
-    const char *source = bench_source("unfused.cl");
+    static const char *const names[UNFUSED_KERNELS] = {
+        [UNFUSED_NORMS] = "norms",
+        [UNFUSED_SOFTMAX] = "softmax",
+        [UNFUSED_SOFTMAX_BACKWARD] = "softmax_backward",
+        [UNFUSED_SCALE_ROWS] = "scale_rows",
+        [UNFUSED_PROJECT] = "project",
+        [UNFUSED_SUM_QUERIES] = "sum_queries",
+        [UNFUSED_SUM_WINDOWS] = "sum_windows",
+        [UNFUSED_SUM_PARTS] = "sum_parts",
+    };
+    const char *sources[] = {bench_source("unfused.cl"),
+                             bench_source("unfused_backward.cl")};
+    const bool forward = u->w.pass == BENCH_FORWARD;
     const size_t limit = u->device->largest_group;
     /* A CPU takes a row for each work-item, with vectors where its work-items
      * are not lanes of vectors themselves. */
@@ -206,23 +84,25 @@ static bool build(unfused *u)
                                        : 1,
              (int)u->group,
              u->device->is_cpu && u->device->vector_lanes >= 4 ? 8 : 1);
-    u->program = clCreateProgramWithSource(u->device->context, 1, &source,
-                                           NULL, &error);
+    u->program = clCreateProgramWithSource(u->device->context, forward ? 1 : 2,
+                                           sources, NULL, &error);
     if (error != CL_SUCCESS ||
         clBuildProgram(u->program, 1, &u->device->id, options, NULL, NULL) !=
             CL_SUCCESS)
         return false;
-    u->softmax = clCreateKernel(u->program, "softmax", &error);
-    if (error == CL_SUCCESS)
-        u->norms = clCreateKernel(u->program, "norms", &error);
+    const int count = forward ? UNFUSED_SOFTMAX_BACKWARD : UNFUSED_KERNELS;
+    for (int i = 0; i < count && error == CL_SUCCESS; i++)
+        u->kernel[i] = clCreateKernel(u->program, names[i], &error);
     return error == CL_SUCCESS;
 }
 
-/* S takes at most a quarter of the memory, and what one buffer may. */
+/* S, and dS beside it, take at most a quarter of the memory, and each what one
+ * buffer may. */
 static void choose_chunks(unfused *u)
 {
-    const double row_bytes = 4.0 * u->w.c.keys;
-    double bytes = fmin((double)u->device->memory_bytes / 4,
+    const double row_bytes = unfused_plane_bytes(&u->w.c, 1);
+    const double planes = u->w.pass == BENCH_FORWARD ? 1 : 2;
+    double bytes = fmin((double)u->device->memory_bytes / 4 / planes,
                         (double)u->device->largest_buffer);
     bytes = fmin(bytes, 4.0 * MOST_ELEMENTS);
     const double rows = floor(fmax(bytes / row_bytes, 1));
@@ -233,50 +113,62 @@ static void choose_chunks(unfused *u)
     u->chunk_rows = items < 1 ? (size_t)rows : u->item_rows;
 }
 
-static cl_mem new_buffer(const unfused *u, double bytes)
+/* True, with *mem = NULL, where nothing is wanted. */
+static bool new_buffer(const unfused *u, double bytes, cl_mem *mem)
 {
-    cl_int error;
-    const cl_mem mem = clCreateBuffer(u->device->context, CL_MEM_READ_WRITE,
-                                      (size_t)bytes, NULL, &error);
-    return error == CL_SUCCESS ? mem : NULL;
+    cl_int error = CL_SUCCESS;
+    if (bytes > 0)
+        *mem = clCreateBuffer(u->device->context, CL_MEM_READ_WRITE,
+                              (size_t)bytes, NULL, &error);
+    return error == CL_SUCCESS;
+}
+
+static bool create_buffers(unfused *u)
+{
+    const test_case *c = &u->w.c;
+    const double plane =
+        unfused_plane_bytes(c, (double)u->chunk_items * (double)u->chunk_rows);
+    const bool back = u->w.pass != BENCH_FORWARD;
+    return new_buffer(u, plane, &u->s) && new_buffer(u, 16, &u->dummy) &&
+           new_buffer(u, unfused_row_bytes(c, false), &u->q_norm) &&
+           new_buffer(u, unfused_row_bytes(c, true), &u->k_norm) &&
+           (!back ||
+            (new_buffer(u, plane, &u->ds) &&
+             new_buffer(u, unfused_along_bytes(c), &u->along) &&
+             new_buffer(u, unfused_head_sums_bytes(c), &u->head_sums) &&
+             new_buffer(u, unfused_partial_bytes(c), &u->partial)));
 }
 
 static const char *prepare(unfused *u, const bench_device *device,
-                           const test_case *c)
+                           const test_case *c, bench_pass pass)
 {
+    /* P that is found is the first set's */
+    const int calls = pass == BENCH_BACKWARD ? 1 : MOST_SETS;
     memset(u, 0, sizeof *u);
     u->device = device;
-    if (!workload_create_widened(device, c, MOST_SETS, &u->w))
+    if (!workload_create_widened(device, c, pass, calls, &u->w))
         return "the device's memory does not suffice";
     u->items = (size_t)c->windows * (size_t)c->kv_heads;
     u->item_rows = (size_t)(c->heads / c->kv_heads) * (size_t)c->queries;
     choose_chunks(u);
-    const double chunk = (double)u->chunk_items * (double)u->chunk_rows;
-    u->s = new_buffer(u, chunk * 4.0 * c->keys);
-    u->dummy = new_buffer(u, 16);
-    if (c->variant == WINATTN_COSINE) {
-        u->q_norm = new_buffer(u, 4.0 * (double)(u->items * u->item_rows));
-        u->k_norm = new_buffer(u, 4.0 * (double)u->items * c->keys);
-    }
-    if (!u->s || !u->dummy ||
-        (c->variant == WINATTN_COSINE && (!u->q_norm || !u->k_norm)))
+    if (!create_buffers(u))
         return "the device's memory does not suffice for S";
-    if (!build(u) || set_arguments(u) != CL_SUCCESS)
+    if (!build(u) || unfused_set_arguments(u) != CL_SUCCESS)
         return "the softmax kernel does not build";
     return NULL;
 }
 
 static void release(unfused *u)
 {
-    const cl_mem mems[] = {u->s, u->q_norm, u->k_norm, u->dummy};
+    const cl_mem mems[] = {u->s,     u->ds,        u->q_norm,  u->k_norm,
+                           u->along, u->head_sums, u->partial, u->dummy};
     clFinish(u->device->queue);
     for (size_t i = 0; i < sizeof mems / sizeof *mems; i++)
         if (mems[i])
             clReleaseMemObject(mems[i]);
-    if (u->softmax)
-        clReleaseKernel(u->softmax);
-    if (u->norms)
-        clReleaseKernel(u->norms);
+    for (int i = 0; i < UNFUSED_KERNELS; i++)
+        if (u->kernel[i])
+            clReleaseKernel(u->kernel[i]);
     if (u->program)
         clReleaseProgram(u->program);
     workload_release(&u->w);
@@ -284,11 +176,24 @@ static void release(unfused *u)
 
 /* ---- Timing ---- */
 
+/* To be called whenever timed_items changes: the backward pass of what fits
+ * into a chunk finds P. False if that fails. */
+static bool provide_p(unfused *u)
+{
+    u->finds_p = u->w.pass == BENCH_BACKWARD &&
+                 u->timed_items <= u->chunk_items &&
+                 u->chunk_rows == u->item_rows;
+    return !u->finds_p || (unfused_enqueue_p(u) == CL_SUCCESS &&
+                           clFinish(u->device->queue) == CL_SUCCESS);
+}
+
 /* Seconds of one call, negative if it failed. */
 static double time_call(unfused *u)
 {
+    if (!provide_p(u))
+        return -1;
     const double start = now_seconds();
-    if (enqueue_call(u, 0) != CL_SUCCESS ||
+    if (unfused_enqueue(u, 0) != CL_SUCCESS ||
         clFinish(u->device->queue) != CL_SUCCESS)
         return -1;
     return now_seconds() - start;
@@ -328,19 +233,23 @@ static const char *choose_part(unfused *u, double budget)
 bool unfused_possible(void) { return true; }
 
 void unfused_measure(const bench_device *device, const test_case *c,
-                     double budget, unfused_result *result)
+                     bench_pass pass, double budget, unfused_result *result)
 {
     unfused u;
     memset(result, 0, sizeof *result);
-    const char *failure = prepare(&u, device, c);
+    const char *failure = prepare(&u, device, c, pass);
     if (!failure)
         failure = choose_part(&u, budget);
+    if (!failure && !provide_p(&u))
+        failure = "a call failed";
     if (!failure) {
-        const double seconds = measure_calls(device, enqueue_call, &u, budget);
+        const double seconds =
+            measure_calls(device, unfused_enqueue, &u, budget);
         const size_t heads = (size_t)(c->heads / c->kv_heads);
+        if (seconds > 0) /* sets share outputs; the first one is checked */
+            unfused_enqueue(&u, 0);
         result->part = (double)u.timed_items / (double)u.items;
-        result->error =
-            workload_error_within(&u.w, u.timed_items * heads, SAMPLES);
+        result->error = accuracy_error(&u.w, u.timed_items * heads, SAMPLES);
         if (seconds < 0)
             failure = "a call failed";
         else if (!(result->error <= MOST_ERROR))

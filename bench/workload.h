@@ -9,34 +9,54 @@
 
 #define MOST_SETS 64
 
+/* What a call computes. The backward pass is given o and lse, and gives all
+ * gradients that the case has. */
+typedef enum bench_pass {
+    BENCH_FORWARD,
+    BENCH_BACKWARD,
+    BENCH_BOTH, /* one after the other */
+    BENCH_PASSES
+} bench_pass;
+
 typedef struct workload {
     const bench_device *device;
     test_case c; /* contiguous */
+    bench_pass pass;
     winattn_desc desc;
     int sets;
     cl_mem q[MOST_SETS], k[MOST_SETS], v[MOST_SETS], o[MOST_SETS];
     cl_mem bias, mask, query_regions, key_regions, logit_scale;
+    /* NULL in the forward pass; all gradients are NaN at first */
+    cl_mem lse[MOST_SETS], d_o[MOST_SETS];
+    cl_mem dq[MOST_SETS], dk[MOST_SETS], dv[MOST_SETS];
+    cl_mem dbias, d_logit_scale;
 } workload;
 
 /* For about so many calls: fewer need fewer buffers. False if memory does not
  * suffice. */
-bool workload_create(const bench_device *device, const test_case *c, int calls,
-                     workload *w);
+bool workload_create(const bench_device *device, const test_case *c,
+                     bench_pass pass, int calls, workload *w);
 /* The same numbers, converted to fp32. */
 bool workload_create_widened(const bench_device *device, const test_case *c,
-                             int calls, workload *w);
+                             bench_pass pass, int calls, workload *w);
 void workload_release(workload *w);
 winattn_forward workload_forward(const workload *w, unsigned round);
+/* Without a workspace. */
+winattn_backward workload_backward(const workload *w, unsigned round);
 
-/* Bytes that a forward pass must move: q, k, v, o once each. */
-double workload_bytes(const test_case *c);
-/* Operations of Q K^T and P V on what is visible; an FMA counts 2. */
-double workload_operations(const test_case *c);
+/* Bytes that a call must move: forward q, k, v, o once each; backward q, k, v,
+ * d_o, dq, dk, dv. */
+double workload_bytes(const test_case *c, bench_pass pass);
+/* Bytes of lse, which a backward pass takes from the forward one; 0 for a
+ * forward pass alone. */
+double workload_lse_bytes(const test_case *c, bench_pass pass);
+/* Operations on what is visible; an FMA counts 2. Forward Q K^T and P V;
+ * backward five products of that size. */
+double workload_operations(const test_case *c, bench_pass pass);
 
-/* Largest relative error of o in the first set over sampled window-heads
- * (one block of rows each), NaN if results could not be read. */
-double workload_error(const workload *w, int samples);
-/* The same over the first `all` window-heads. */
-double workload_error_within(const workload *w, size_t all, int samples);
+/* How q, k, v and o are stored. */
+storage_kind workload_kind(const test_case *c);
+/* The oracle's problem of one window-head, without its tensors. */
+oracle_problem workload_oracle(const test_case *c);
 
 #endif
