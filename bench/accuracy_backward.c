@@ -66,6 +66,12 @@ static bool gradients_create(size_t rows, size_t keys, size_t dim,
     return at != NULL;
 }
 
+/* NaN if one is. */
+static double larger(double a, double b)
+{
+    return isnan(a) || isnan(b) ? NAN : fmax(a, b);
+}
+
 static void add(double *to, const double *x, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -150,7 +156,7 @@ static double window_error(const workload *w, size_t window, size_t kv_head,
     const size_t key =
         first + rows == (size_t)c->queries ? first_unseen(c, first) : keys;
     const size_t k_at = sample_key_row(c, window, kv_head, key);
-    double worst = NAN;
+    double worst = NAN, dq = 0;
     gradients g;
     if (!gradients_create(rows, keys, dim, &g))
         return NAN;
@@ -161,12 +167,10 @@ static double window_error(const workload *w, size_t window, size_t kv_head,
         add(g.dk_size, g.head.dk_size, keys * dim);
         add(g.dv, g.head.dv, keys * dim);
         add(g.dv_size, g.head.dv_size, keys * dim);
-        const double error = rows_error(
-            w, T_DQ, w->dq[0], sample_query_row(c, window, head, first), rows,
-            dim, g.head.dq, g.head.dq_size, g.got);
-        if (isnan(error))
-            goto cleanup;
-        worst = fmax(worst, error);
+        dq = larger(dq,
+                    rows_error(w, T_DQ, w->dq[0],
+                               sample_query_row(c, window, head, first), rows,
+                               dim, g.head.dq, g.head.dq_size, g.got));
     }
     const double dk =
         rows_error(w, T_DK, w->dk[0], k_at, keys - key, dim, g.dk + key * dim,
@@ -174,7 +178,7 @@ static double window_error(const workload *w, size_t window, size_t kv_head,
     const double dv =
         rows_error(w, T_DV, w->dv[0], k_at, keys - key, dim, g.dv + key * dim,
                    g.dv_size + key * dim, g.got);
-    worst = isnan(dk) || isnan(dv) ? NAN : fmax(worst, fmax(dk, dv));
+    worst = larger(dq, larger(dk, dv));
 cleanup:
     free(g.all);
     return worst;
@@ -211,12 +215,10 @@ static double sums_error(const workload *w, size_t all, size_t head)
         worst =
             rows_error(w, T_DBIAS, w->dbias, head * (size_t)c->queries + first,
                        rows, keys, sum, sum + count, g.got);
-    if (w->d_logit_scale && rows == (size_t)c->queries && !isnan(worst)) {
-        const double error =
-            rows_error(w, T_D_LOGIT_SCALE, w->d_logit_scale, head, 1, 1,
-                       &scale, &scale_size, g.got);
-        worst = isnan(error) ? NAN : fmax(worst, error);
-    }
+    if (w->d_logit_scale && rows == (size_t)c->queries)
+        worst =
+            larger(worst, rows_error(w, T_D_LOGIT_SCALE, w->d_logit_scale,
+                                     head, 1, 1, &scale, &scale_size, g.got));
 cleanup:
     free(g.all);
     free(sum);
@@ -237,16 +239,12 @@ double accuracy_gradients(const workload *w, size_t all, int samples)
         const size_t rows = affordable(
             c, is_last ? PRODUCTS_OF_LAST : PRODUCTS_OF_WINDOW, (double)group);
         const size_t before = (size_t)c->queries - rows;
-        const double error = window_error(
-            w, item / (size_t)c->kv_heads, item % (size_t)c->kv_heads,
-            is_last ? before : before * (size_t)(i % 3) / 2, rows);
-        if (isnan(error))
-            return NAN;
-        worst = fmax(worst, error);
+        worst = larger(
+            worst,
+            window_error(
+                w, item / (size_t)c->kv_heads, item % (size_t)c->kv_heads,
+                is_last ? before : before * (size_t)(i % 3) / 2, rows));
     }
-    const double first_sums = sums_error(w, all, 0);
-    const double last_sums = last > 0 ? sums_error(w, all, last) : 0;
-    if (isnan(first_sums) || isnan(last_sums))
-        return NAN;
-    return fmax(worst, fmax(first_sums, last_sums));
+    worst = larger(worst, sums_error(w, all, 0));
+    return last > 0 ? larger(worst, sums_error(w, all, last)) : worst;
 }

@@ -112,27 +112,24 @@ static void finish_unit(run_state *run)
         run->units_left--;
 }
 
-static size_t units_of_case(const options *o, size_t number)
+static size_t units_of_pass(const options *o, size_t number, bench_pass pass)
 {
-    size_t units = 0;
-    for (bench_pass pass = 0; pass < BENCH_PASSES; pass++) {
-        size_t rows = 0;
-        for (int dtype = 0; dtype < 3; dtype++)
-            rows += options_take_row(o, &o->cases.all[number], pass, dtype);
-        units += rows + (rows > 0 && o->unfused);
-        if (pass == BENCH_FORWARD && rows > 0)
-            units += o->startup == STARTUP_ALL                    ? rows
-                     : o->startup == STARTUP_FIRST && number == 0 ? 1
-                                                                  : 0;
-    }
-    return units;
+    size_t rows = 0, starts = 0;
+    for (int dtype = 0; dtype < 3; dtype++)
+        rows += options_take_row(o, &o->cases.all[number], pass, dtype);
+    if (pass == BENCH_FORWARD && rows > 0)
+        starts = o->startup == STARTUP_ALL                    ? rows
+                 : o->startup == STARTUP_FIRST && number == 0 ? 1
+                                                              : 0;
+    return rows + (rows > 0 && o->unfused) + starts;
 }
 
 static size_t units_of_device(const options *o)
 {
     size_t units = 0;
-    for (size_t i = 0; i < o->cases.count; i++)
-        units += units_of_case(o, i);
+    for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)
+        for (size_t i = 0; i < o->cases.count; i++)
+            units += units_of_pass(o, i, pass);
     return units;
 }
 
@@ -306,23 +303,18 @@ static bool bench_pass_of(run_state *run, device_state *d, size_t number,
     return true;
 }
 
-static bool bench_case_of(run_state *run, device_state *d, size_t number)
-{
-    for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)
-        if (!bench_pass_of(run, d, number, pass))
-            return false;
-    return true;
-}
-
+/* Forward rows come first: where time runs short, they are there. */
 static void bench_device_of(run_state *run, device_state *d)
 {
+    const options *o = run->o;
+    bool good = true;
     table_print_heading();
-    for (size_t i = 0; i < run->o->cases.count; i++) {
-        const size_t left = run->units_left - units_of_case(run->o, i);
-        if (!bench_case_of(run, d, i))
-            break;
-        run->units_left = left;
-    }
+    for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)
+        for (size_t i = 0; i < o->cases.count && good; i++) {
+            const size_t left = run->units_left - units_of_pass(o, i, pass);
+            good = bench_pass_of(run, d, i, pass);
+            run->units_left = left;
+        }
     table_print_notes(run->r, d->index);
 }
 

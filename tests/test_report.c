@@ -61,7 +61,7 @@ static report example(void)
         snprintf(row->pass, sizeof row->pass, "forward");
         row->bytes = 1e6;
         row->operations = 4e8;
-        row->error = NAN;
+        row->error = row->memory = row->unfused_memory = NAN;
         if (i == 1) {
             snprintf(row->failure, sizeof row->failure, "did not");
             continue;
@@ -73,6 +73,8 @@ static report example(void)
         row->error = 1e-7;
         row->unfused = 0.05;
         row->unfused_part = 0.5;
+        row->memory = 0.25;
+        row->unfused_memory = 12.5;
         row->cold = 2;
         row->warm = 0.25;
     }
@@ -93,6 +95,11 @@ static void test_fractions(void **state)
     assert_true(report_first_of_case(&r, 0));
     assert_false(report_first_of_case(&r, 1));
     assert_ptr_equal(report_find_row(&r, &r.rows[0], 1), &r.rows[1]);
+    /* a pass is a line of its own */
+    snprintf(r.rows[1].pass, sizeof r.rows[1].pass, "backward");
+    assert_true(report_first_of_case(&r, 1));
+    assert_null(report_find_row(&r, &r.rows[0], 1));
+    snprintf(r.rows[1].pass, sizeof r.rows[1].pass, "forward");
     /* own1 of another machine is another case */
     snprintf(r.rows[1].whole, sizeof r.rows[1].whole, "windows=9");
     assert_true(report_first_of_case(&r, 1));
@@ -111,12 +118,20 @@ static void test_csv(void **state)
         lines += *p == '\n';
     assert_int_equal(lines, 3);
     assert_non_null(strstr(text, "\"a \"\"name\"\" \\ 0\""));
-    assert_non_null(strstr(text, ",0.05,0.5,0,5,2,0.25,"));
+    assert_non_null(strstr(text, ",speed_up,memory_mb,unfused_memory_mb,"));
+    assert_non_null(strstr(text, ",0.05,0.5,0,5,0.25,12.5,2,0.25,"));
+    assert_non_null(
+        strstr(text, ",1000000,400000000,,,,,,,,,,,,")); /* failed */
     assert_false(report_write_csv(&r, "no such folder/file"));
     report_free(&r);
 }
 
 #ifdef BENCH_HAS_CJSON
+
+static void assert_same_number(double a, double b)
+{
+    assert_true(isnan(a) ? isnan(b) : a == b);
+}
 
 static void test_round_trip(void **state)
 {
@@ -142,7 +157,10 @@ static void test_round_trip(void **state)
         assert_float_equal(a->seconds, b->seconds, 1e-12);
         assert_float_equal(a->unfused, b->unfused, 1e-12);
         assert_float_equal(a->warm, b->warm, 1e-12);
-        assert_true(isnan(a->error) ? isnan(b->error) : a->error == b->error);
+        assert_string_equal(a->pass, b->pass);
+        assert_same_number(a->error, b->error);
+        assert_same_number(a->memory, b->memory);
+        assert_same_number(a->unfused_memory, b->unfused_memory);
     }
     /* what was merged can be merged again */
     assert_true(report_write_json(&joined, SCRATCH));
@@ -168,20 +186,45 @@ static void refuses(const char *text, size_t length, const char *expected)
     report_free(&r);
 }
 
-/* The example with one place changed. */
-static void refuses_changed(const char *from, const char *to,
-                            const char *expected)
+/* The example's file with the first `from` changed. */
+static void change_example(const char *from, const char *to,
+                           char changed[8192])
 {
-    char text[8192], changed[8192];
+    char text[8192];
     report r = example();
     assert_true(report_write_json(&r, SCRATCH));
     report_free(&r);
     read_scratch(text, sizeof text);
     const char *at = strstr(text, from);
     assert_non_null(at);
-    snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, to,
+    snprintf(changed, 8192, "%.*s%s%s", (int)(at - text), text, to,
              at + strlen(from));
+}
+
+static void refuses_changed(const char *from, const char *to,
+                            const char *expected)
+{
+    char changed[8192];
+    change_example(from, to, changed);
     refuses(changed, strlen(changed), expected);
+}
+
+/* Files of before there were columns of memory. */
+static void test_older_file(void **state)
+{
+    char changed[8192], reason[REPORT_REASON_SIZE];
+    report r;
+    (void)state;
+    report_start(&r);
+    change_example("\"memory_mb\": 0.25, \"unfused_memory_mb\": 12.5, ", "",
+                   changed);
+    write_scratch(changed, strlen(changed));
+    if (!report_read_json(&r, SCRATCH, reason))
+        fail_msg("%s", reason);
+    assert_int_equal(r.row_count, 2);
+    assert_true(isnan(r.rows[0].memory) && isnan(r.rows[0].unfused_memory));
+    assert_float_equal(r.rows[0].seconds, 0.01, 1e-12);
+    report_free(&r);
 }
 
 static void test_refusals(void **state)
@@ -203,6 +246,9 @@ static void test_refusals(void **state)
     refuses_changed("\"seconds\": 0.01", "\"seconds\": -1", "seconds");
     refuses_changed("\"seconds\": 0.01", "\"seconds\": 0", "neither");
     refuses_changed("\"seconds\": 0.01", "\"seconds\": 1e999", "seconds");
+    refuses_changed("\"memory_mb\": 0.25", "\"memory_mb\": -1", "memory_mb");
+    refuses_changed("\"unfused_memory_mb\": 12.5",
+                    "\"unfused_memory_mb\": \"much\"", "unfused_memory_mb");
     refuses_changed("\"fma_rate\": ", "\"rate\": ", "fma_rate");
     refuses_changed("Platform 0", "\\u001b[2J", "control characters");
     memset(long_text, 'x', sizeof long_text - 1);
@@ -307,8 +353,13 @@ static void test_wrong_cases(void **state)
     assert_true(caselist_add_text(&list, NULL, "dtype=fp16", reason));
     assert_string_equal(list.all[1].name, "own2");
     assert_true(list.all[1].names_dtype && !list.all[0].names_dtype);
+    assert_true(caselist_add_text(&list, NULL, "pass=backward", reason));
+    assert_true(list.all[2].names_pass && list.all[2].backward);
+    assert_false(list.all[0].names_pass || list.all[0].backward);
+    assert_false(caselist_add_text(&list, NULL, "accumulate=1", reason));
+    assert_non_null(strstr(reason, "accumulate"));
     assert_true(caselist_add_named(&list, "all", reason));
-    assert_int_equal(list.count, workload_count + 2);
+    assert_int_equal(list.count, workload_count + 3);
     caselist_free(&list);
 }
 
@@ -329,7 +380,7 @@ int main(void)
         cmocka_unit_test(test_fractions),  cmocka_unit_test(test_csv),
 #ifdef BENCH_HAS_CJSON
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_older_file), cmocka_unit_test(test_damage),
 #endif
         cmocka_unit_test(test_case_file),  cmocka_unit_test(test_wrong_cases),
         cmocka_unit_test(test_words),

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the bench says of errors, bytes and operations: a wrong result must
+ * show, whichever output it is in. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "accuracy.h"
+#include "kit/run.h"
+
+#define SAMPLES 6
+/* What is promised of fp32 gradients. */
+#define GOOD 1e-5
+
+static bench_device device;
+
+static test_case parsed(const char *text)
+{
+    test_case c = case_default();
+    char bad[64];
+    if (!case_parse(text, &c, bad))
+        fail_msg("%s in \"%s\"", bad, text);
+    return c;
+}
+
+/* One call of both passes on the first set. */
+static void compute(const workload *w)
+{
+    winattn_desc desc = w->desc;
+    winattn_plan *plan;
+    size_t size;
+    cl_int error = CL_SUCCESS;
+    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    if (winattn_plan_create(device.context, device.id, &desc, &plan) !=
+        WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+    winattn_forward f = workload_forward(w, 0);
+    winattn_backward b = workload_backward(w, 0);
+    assert_int_equal(winattn_plan_workspace_size(plan, &size), 0);
+    if (size > 0)
+        b.workspace.buffer = clCreateBuffer(device.context, CL_MEM_READ_WRITE,
+                                            size, NULL, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    f.workspace = b.workspace;
+    assert_int_equal(
+        winattn_enqueue_forward(plan, device.queue, &f, 0, NULL, NULL),
+        WINATTN_SUCCESS);
+    assert_int_equal(
+        winattn_enqueue_backward(plan, device.queue, &b, 0, NULL, NULL),
+        WINATTN_SUCCESS);
+    assert_int_equal(clFinish(device.queue), CL_SUCCESS);
+    if (b.workspace.buffer)
+        clReleaseMemObject(b.workspace.buffer);
+    winattn_plan_destroy(plan);
+}
+
+static double error_of(const workload *w)
+{
+    return accuracy_error(w, accuracy_all(&w->c), SAMPLES);
+}
+
+static void write_element(cl_mem mem, size_t at, cl_float x)
+{
+    assert_int_equal(clEnqueueWriteBuffer(device.queue, mem, CL_TRUE,
+                                          at * sizeof x, sizeof x, &x, 0, NULL,
+                                          NULL),
+                     CL_SUCCESS);
+}
+
+static void finds_errors(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "windows=5 heads=3 queries=20 bias=same mask=regions mask_windows=2",
+        "windows=4 heads=4 kv_heads=2 queries=9 keys=14 variant=cosine "
+        "bias=fp32",
+        "windows=2 heads=2 queries=50 variant=sliding block=16 "
+        "window_blocks=2",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const test_case c = parsed(cases[i]);
+        workload w;
+        assert_true(workload_create(&device, &c, BENCH_BOTH, 1, &w));
+        assert_true(isnan(error_of(&w))); /* nothing was computed yet */
+        compute(&w);
+        if (!(error_of(&w) <= GOOD))
+            fail_msg("%s: error %g", cases[i], error_of(&w));
+        const cl_mem outputs[] = {w.o[0],  w.dq[0], w.dk[0],
+                                  w.dv[0], w.dbias, w.d_logit_scale};
+        for (size_t j = 0; j < sizeof outputs / sizeof *outputs; j++) {
+            if (!outputs[j])
+                continue;
+            size_t bytes;
+            clGetMemObjectInfo(outputs[j], CL_MEM_SIZE, sizeof bytes, &bytes,
+                               NULL);
+            const size_t last = bytes / sizeof(cl_float) - 1;
+            write_element(outputs[j], last, 1e3f);
+            if (!(error_of(&w) > 0.1))
+                fail_msg("%s: error in output %zu not seen", cases[i], j);
+            write_element(outputs[j], last, NAN);
+            if (!isnan(error_of(&w)))
+                fail_msg("%s: NaN in output %zu not seen", cases[i], j);
+            compute(&w);
+        }
+        assert_true(error_of(&w) <= GOOD);
+        workload_release(&w);
+    }
+}
+
+/* Of a long line of tokens the oracle sees the end only, of sums over many
+ * windows a few rows. */
+static void large_cases(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "windows=1 heads=1 queries=2048 dim=64 variant=sliding block=128 "
+        "window_blocks=16",
+        "windows=400 heads=2 queries=64 dim=32 bias=same"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const test_case c = parsed(cases[i]);
+        workload w;
+        assert_true(workload_create(&device, &c, BENCH_BOTH, 1, &w));
+        compute(&w);
+        assert_true(error_of(&w) <= GOOD);
+        const size_t k_last = (size_t)c.windows * (size_t)c.heads *
+                                  (size_t)c.keys * (size_t)c.dim -
+                              1;
+        write_element(w.dk[0], k_last, 1e3f);
+        assert_true(error_of(&w) > 0.1);
+        workload_release(&w);
+    }
+}
+
+static void floors(void **state)
+{
+    (void)state;
+    const test_case c = parsed("windows=5 heads=4 kv_heads=2 queries=10 "
+                               "keys=20 dim=8 dtype=fp16");
+    const double q = 5 * 4 * 10 * 8, k = 5 * 2 * 20 * 8;
+    const double product = 2.0 * 5 * 4 * 10 * 20 * 8;
+    assert_float_equal(workload_bytes(&c, BENCH_FORWARD), 2 * (2 * q + 2 * k),
+                       0);
+    assert_float_equal(workload_bytes(&c, BENCH_BACKWARD), 2 * (3 * q + 4 * k),
+                       0);
+    assert_float_equal(workload_bytes(&c, BENCH_BOTH), 2 * (5 * q + 6 * k), 0);
+    assert_float_equal(workload_operations(&c, BENCH_FORWARD), 2 * product, 0);
+    assert_float_equal(workload_operations(&c, BENCH_BACKWARD), 5 * product,
+                       0);
+    assert_float_equal(workload_operations(&c, BENCH_BOTH), 7 * product, 0);
+    assert_float_equal(workload_lse_bytes(&c, BENCH_FORWARD), 0, 0);
+    assert_float_equal(workload_lse_bytes(&c, BENCH_BOTH), 4 * 5 * 4 * 10, 0);
+}
+
+int main(void)
+{
+    char reason[256];
+    test_device chosen;
+    if (!device_open(&chosen, reason)) {
+        fprintf(stderr, "%s\n", reason);
+        return 1;
+    }
+    printf("device: %s\n", chosen.name);
+    if (!bench_device_open(chosen.id, &device))
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(floors),
+        cmocka_unit_test(finds_errors),
+        cmocka_unit_test(large_cases),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    bench_device_close(&device);
+    device_close(&chosen);
+    return failed;
+}
