@@ -14,7 +14,7 @@
 #define BAR_PIXELS 30
 #define PANEL_PIXELS 190
 #define LEGEND_PIXELS 20
-#define NAMES_PIXELS 95 /* of the cases, below the last panel */
+#define NAMES_PIXELS 115 /* of the cases, below the last panel */
 
 typedef struct picture {
     const report *r;
