@@ -60,10 +60,14 @@ static double device_left(const run_state *run)
     return run->device_end - now_seconds();
 }
 
-/* A machine that is busy with other work gets little done. */
-static bool time_is_over(const run_state *run)
+/* A machine that is busy with other work gets little done. Gradients that
+ * nobody asked for do not take the time of the next device. */
+static bool time_is_over(const run_state *run, bench_pass pass)
 {
-    return run->o->shrinks && seconds_left(run) < -0.1 * run->o->seconds;
+    const options *o = run->o;
+    const bool extra = pass != BENCH_FORWARD && !o->any_pass;
+    return o->shrinks && (seconds_left(run) < -0.1 * o->seconds ||
+                          (extra && device_left(run) <= 0));
 }
 
 static double share_of(const run_state *run)
@@ -249,7 +253,7 @@ static void bench_row(run_state *run, device_state *d, const bench_case *whole,
     snprintf(what, sizeof what, "%s %s", option_passes[pass],
              option_dtypes[dtype]);
     progress(run, b->name, what);
-    if (time_is_over(run))
+    if (time_is_over(run, pass))
         leave_out(b, pass, row);
     else
         measure(run, d, whole, pass, is_first, b, row);

@@ -14,6 +14,7 @@
 
 #include "caselist.h"
 #include "kit/workloads.h"
+#include "options.h"
 #include "process.h"
 #include "report.h"
 
@@ -363,6 +364,62 @@ static void test_wrong_cases(void **state)
     caselist_free(&list);
 }
 
+/* Rows that a command line asks for, of its first case: "pass dtype" each. */
+static void rows_of(const char *a, const char *b, const char *c, const char *d,
+                    char text[256])
+{
+    const char *words[] = {"winattn-bench", a, b, c, d};
+    int count = 1;
+    options o;
+    while (count < 5 && words[count])
+        count++;
+    text[0] = 0;
+    assert_int_equal(options_read(count, (char **)(void *)words, &o),
+                     OPTIONS_GOOD);
+    for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)
+        for (int dtype = 0; dtype < 3; dtype++)
+            if (options_take_row(&o, &o.cases.all[0], pass, dtype)) {
+                const size_t used = strlen(text);
+                snprintf(text + used, 256 - used, "%s %s,",
+                         option_passes[pass], option_dtypes[dtype]);
+            }
+    options_free(&o);
+}
+
+static void test_passes(void **state)
+{
+    static const struct {
+        const char *words[4], *rows;
+    } lines[] = {
+        {{NULL},
+         "forward fp32,forward fp16,forward bf16,backward fp32,"
+         "backward fp16,both fp32,both fp16,"},
+        {{"--dtype", "bf16"}, "forward bf16,backward bf16,both bf16,"},
+        {{"--pass", "forward", "--dtype", "fp16"}, "forward fp16,"},
+        {{"--pass", "both,backward", "--dtype", "fp16"},
+         "backward fp16,both fp16,"},
+        {{"--pass", "both", "--pass", "forward"},
+         "forward fp32,forward fp16,forward bf16,both fp32,both fp16,"
+         "both bf16,"},
+        {{"--case", "windows=3"}, "forward fp32,forward fp16,forward bf16,"},
+        {{"--case", "windows=3 dtype=fp32 pass=backward"}, "backward fp32,"},
+        {{"--case", "dtype=fp32 pass=backward", "--pass", "forward"},
+         "forward fp32,"},
+    };
+    char rows[256];
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        const char *const *w = lines[i].words;
+        rows_of(w[0], w[1], w[2], w[3], rows);
+        assert_string_equal(rows, lines[i].rows);
+    }
+    const char *wrong[] = {"winattn-bench", "--pass", "backward,"};
+    options o;
+    assert_int_equal(options_read(3, (char **)(void *)wrong, &o),
+                     OPTIONS_WRONG);
+    options_free(&o);
+}
+
 static void test_words(void **state)
 {
     char command[64] = "";
@@ -383,7 +440,7 @@ int main(void)
         cmocka_unit_test(test_older_file), cmocka_unit_test(test_damage),
 #endif
         cmocka_unit_test(test_case_file),  cmocka_unit_test(test_wrong_cases),
-        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_passes),     cmocka_unit_test(test_words),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove(SCRATCH);
