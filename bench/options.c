@@ -45,7 +45,7 @@ static void usage(FILE *to)
         "a few\n"
         "                       cases in fp32 and fp16\n"
         "  --tier TIER          cpu or local instead of the plan's choice\n"
-        "  --seconds N          of the whole run, 180 by default; large\n"
+        "  --seconds N          of the whole run, 210 by default; large\n"
         "                       cases are shrunk to fit, and named so\n"
         "  --whole              shrinks nothing\n"
         "  --no-unfused         no comparison with CLBlast\n"
@@ -190,7 +190,7 @@ static bool read_value(const char *name, const char *value, options *o)
 options_result options_read(int count, char **texts, options *o)
 {
     memset(o, 0, sizeof *o);
-    o->seconds = 180;
+    o->seconds = 210;
     o->shrinks = true;
     o->unfused = true;
     o->startup = STARTUP_FIRST;
