@@ -23,7 +23,7 @@ typedef struct tensor_layout {
 
 /* Set in forward_args.flags. */
 #define ARG_WIDE_ACCESS 1u    /* q, k, v, o allow aligned vector access */
-#define ARG_WRITE_LSE 2u      /* the buffer lse is given */
+#define ARG_LSE 2u            /* the buffer lse is given */
 #define ARG_LOGIT_SCALE 4u    /* the buffer logit_scale is given */
 #define ARG_WINDOW_BOUNDED 8u /* sliding: blocks further back are hidden */
 /* backward: these buffers are given */
@@ -37,8 +37,9 @@ typedef struct tensor_layout {
 #define ARG_ADD_DQ 1024u
 #define ARG_ADD_DK 2048u
 #define ARG_ADD_DV 4096u
-#define ARG_ADD_SUMS 8192u /* of sum_partials */
+#define ARG_ADD_SUMS 8192u      /* of sum_partials */
 #define ARG_FIRST_LAUNCH 16384u /* partial sums start at 0 */
+#define ARG_O 32768u            /* backward: the buffer o is given */
 
 /* A unit is one block of query rows of one head of one window; units are
  * numbered with the row block running fastest, then the head. A launch
@@ -80,9 +81,9 @@ typedef struct forward_args {
  * bias_partials on [slot][head][query][key]; from scale_partials on
  * [slot][head]. */
 typedef struct backward_args {
-    forward_args forward; /* o and lse are not used */
+    forward_args forward;
     tensor_layout d_o, d_lse, dq, dk, dv;
-    arg_u64 workspace;      /* all three in elements of the buffer */
+    arg_u64 workspace; /* all three in elements of the buffer */
     arg_u64 bias_partials;
     arg_u64 scale_partials;
     arg_u64 windows; /* of the launch */
@@ -99,3 +100,7 @@ typedef struct sum_args {
     arg_u32 flags;
     arg_u32 padding;
 } sum_args;
+/* A work-group of sum_partials: neighbouring elements, and the work-items that
+ * share the slots of each. */
+#define SUM_ELEMENTS 16
+#define SUM_PARTS 4

@@ -12,7 +12,7 @@ INLINE void store_row(const vec *out, float max, float sum,
     for (int cv = 0; cv < CHANNEL_VECS; cv++)
         store_channels(out[cv] * inverse, o + element(&args->o, row, 0),
                        args->o.column, cv);
-    if ((args->flags & ARG_WRITE_LSE) != 0)
+    if ((args->flags & ARG_LSE) != 0)
         lse[element(&args->lse, row, 0)] = max + log(sum);
 }
 

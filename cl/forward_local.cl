@@ -437,7 +437,7 @@ forward_local(FORWARD_PARAMETERS)
             store_out(out[d], &memory, &args, o, u.row, out_row, row_count,
                       d * STAGE_DIMS + out_quad * 4, wide);
 #endif
-    if ((args.flags & ARG_WRITE_LSE) != 0 && index < args.units)
+    if ((args.flags & ARG_LSE) != 0 && index < args.units)
         for (int done = 0; done < row_count; done += TEAM) {
             const int r = done + lane;
             if (r < row_count)

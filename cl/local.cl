@@ -138,13 +138,13 @@ INLINE void store4_aligned(float4 x, __global storage *p)
 #endif
 
 #if BACKWARD && VARIANT == COSINE
-#define FACTOR_OF(r) (factors ? factors[r] : factor)
+#define FACTOR_OF(r) (factors ? factors[r] * factor : factor)
 #else
 #define FACTOR_OF(r) factor
 #endif
 
 /* Copies rows first .. first + count of a plane, STAGE_DIMS channels from
- * `channel` on, to local memory as fp32 times `factor` or, where given, each
+ * `channel` on, to local memory as fp32 times `factor` and, where given, each
  * row's own of `factors`; zeros fill `rows` rows. */
 INLINE void stage(__local float4 *tile, __global const storage *plane,
                   const tensor_layout *layout, uint first, int count, int rows,
@@ -184,7 +184,7 @@ INLINE void stage(__local float4 *tile, __global const storage *plane,
     }
 #endif
     __local float *scalars = (__local float *)tile;
-    for (int done = 0; done < rows * STAGE_DIMS; done += TEAM) {
+    NO_UNROLL_FOR (int done = 0; done < rows * STAGE_DIMS; done += TEAM) {
         const int r = (done + lane) / STAGE_DIMS;
         const int c = (done + lane) % STAGE_DIMS;
         float x = 0.0f;

@@ -110,12 +110,14 @@ typedef float mask_storage;
             storage *o,                                                       \
         __global float *lse
 
-/* The same for the backward pass. Outputs that are not wanted are NULL. */
+/* The same for the backward pass. Outputs that are not wanted are NULL, and so
+ * are o and lse where the caller has not kept them. */
 #define BACKWARD_PARAMETERS                                                   \
     const backward_args args, __global const storage *q,                      \
         __global const storage *k, __global const storage *v,                 \
         BIAS_PARAMETER MASK_PARAMETERS LOGIT_SCALE_PARAMETER                  \
-            __global const storage *d_o,                                      \
+            __global const storage *o,                                        \
+        __global const float *lse, __global const storage *d_o,               \
         __global const float *d_lse, __global storage *dq,                    \
         __global storage *dk, __global storage *dv, __global float *workspace
 

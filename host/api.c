@@ -28,7 +28,7 @@ struct winattn_plan {
 int winattn_version(void) { return WINATTN_VERSION; }
 
 /* A kernel that built can still be one that the device cannot run. */
-static winattn_status check_kernel(const wa_plan *plan,
+static winattn_status check_kernel(uint32_t work_group,
                                    const wa_session *session, cl_kernel kernel)
 {
     size_t size = 0;
@@ -37,16 +37,15 @@ static winattn_status check_kernel(const wa_plan *plan,
         sizeof size, &size, NULL);
     if (error != CL_SUCCESS)
         return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
-    if (size < plan->work_group &&
-        wa_session_device(session)->reports_kernel_sizes)
+    if (size < work_group && wa_session_device(session)->reports_kernel_sizes)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
                        "the kernel built for work-groups of %llu, not %u",
-                       (unsigned long long)size, plan->work_group);
+                       (unsigned long long)size, work_group);
     return WINATTN_SUCCESS;
 }
 
 /* Lets the binary of a new program be kept, once it is complete. */
-static void keep_binary(winattn_plan *plan)
+static void keep_forward_binary(winattn_plan *plan)
 {
     wa_program_set *set = wa_session_programs(plan->session);
     plan->origin = wa_program_set_origin(set, plan->kernel);
@@ -74,28 +73,52 @@ static winattn_status build(const winattn_plan *plan, const char *name,
     return status;
 }
 
+/* The first failure is the best tier's, so it is what the caller is told where
+ * no tier works. */
+typedef struct first_failure {
+    winattn_status status;
+    char reason[WA_REASON_SIZE];
+} first_failure;
+
+static void exclude(wa_exclusions *exclusions, winattn_tier tier,
+                    winattn_status status, first_failure *first)
+{
+    char *reason = exclusions->reason[tier];
+    snprintf(reason, WA_REASON_SIZE, "%.200s", winattn_last_reason());
+    if (first->status == WINATTN_SUCCESS) {
+        first->status = status;
+        memcpy(first->reason, reason, sizeof first->reason);
+    }
+}
+
+static winattn_status report_first(const first_failure *first,
+                                   winattn_status last)
+{
+    return first->status == WINATTN_SUCCESS
+               ? last
+               : wa_fail(first->status, "%s", first->reason);
+}
+
 /* Plans, builds and checks; a tier that fails is excluded and the next one
  * planned. */
-static winattn_status choose_kernel(winattn_plan *plan)
+static winattn_status choose_forward(winattn_plan *plan)
 {
+    first_failure failure = {.status = WINATTN_SUCCESS};
     wa_exclusions exclusions;
     memset(&exclusions, 0, sizeof exclusions);
-    winattn_status failure = WINATTN_SUCCESS;
-    const char *first_reason = "";
     for (;;) {
         winattn_status status =
             wa_plan_make(&plan->problem, wa_session_device(plan->session),
                          &exclusions, &plan->plan);
-        if (status != WINATTN_SUCCESS && failure != WINATTN_SUCCESS)
-            return wa_fail(failure, "%s", first_reason);
         if (status != WINATTN_SUCCESS)
-            return status;
+            return report_first(&failure, status);
         status =
             build(plan, plan->plan.kernel, plan->plan.defines, &plan->kernel);
         if (status == WINATTN_SUCCESS)
-            status = check_kernel(&plan->plan, plan->session, plan->kernel);
+            status = check_kernel(plan->plan.work_group, plan->session,
+                                  plan->kernel);
         if (status == WINATTN_SUCCESS) {
-            keep_binary(plan);
+            keep_forward_binary(plan);
             wa_forget_failure();
             return status;
         }
@@ -103,41 +126,69 @@ static winattn_status choose_kernel(winattn_plan *plan)
             clReleaseKernel(plan->kernel);
             plan->kernel = NULL;
         }
-        /* the first failure is the best tier's */
-        char *reason = exclusions.reason[plan->plan.tier];
-        snprintf(reason, WA_REASON_SIZE, "%.200s", winattn_last_reason());
-        if (failure == WINATTN_SUCCESS) {
-            failure = status;
-            first_reason = reason;
-        }
+        exclude(&exclusions, plan->plan.tier, status, &failure);
     }
 }
 
-static winattn_status prepare_backward(winattn_plan *plan)
+static void release_backward(wa_backward_kernels *kernels)
 {
-    wa_backward_plan *backward = &plan->backward;
-    wa_backward_kernels *kernels = &plan->backward_kernels;
+    for (int i = 0; i < WA_BACKWARD_PARTS; i++)
+        if (kernels->part[i])
+            clReleaseKernel(kernels->part[i]);
+    memset(kernels, 0, sizeof *kernels);
+}
+
+static winattn_status build_backward(winattn_plan *plan)
+{
+    const wa_backward_plan *backward = &plan->backward;
+    for (int i = 0; i < WA_BACKWARD_PARTS; i++) {
+        const wa_backward_kernel *part = &backward->kernels[i];
+        cl_kernel *kernel = &plan->backward_kernels.part[i];
+        if (!part->name)
+            continue;
+        WA_TRY(build(plan, part->name, part->defines, kernel));
+        WA_TRY(check_kernel(part->work_group, plan->session, *kernel));
+    }
+    return WINATTN_SUCCESS;
+}
+
+static void keep_backward_binaries(winattn_plan *plan)
+{
+    const wa_backward_kernels *kernels = &plan->backward_kernels;
     wa_program_set *set = wa_session_programs(plan->session);
-    WA_TRY(wa_backward_plan_make(&plan->problem,
-                                 wa_session_device(plan->session), backward));
-    if (!backward->whole)
-        WA_TRY(build(plan, "backward_rows_cpu", backward->defines,
-                     &kernels->rows));
-    WA_TRY(
-        build(plan, "backward_keys_cpu", backward->defines, &kernels->keys));
-    WA_TRY(build(plan, "sum_partials", "", &kernels->sum));
     if (!plan->origin)
-        plan->origin = wa_program_set_origin(set, kernels->keys);
-    if (!wa_program_set_keeps(set, kernels->keys))
-        return WINATTN_SUCCESS;
+        plan->origin =
+            wa_program_set_origin(set, kernels->part[WA_BACKWARD_KEYS]);
+    if (!wa_program_set_keeps(set, kernels->part[WA_BACKWARD_KEYS]))
+        return;
     wa_trial_backward(wa_session_context(plan->session),
                       wa_session_device_id(plan->session), &plan->problem,
-                      backward, kernels);
-    if (kernels->rows)
-        wa_program_set_keep(set, kernels->rows);
-    wa_program_set_keep(set, kernels->keys);
-    wa_program_set_keep(set, kernels->sum);
-    return WINATTN_SUCCESS;
+                      &plan->backward, kernels);
+    for (int i = 0; i < WA_BACKWARD_PARTS; i++)
+        if (kernels->part[i])
+            wa_program_set_keep(set, kernels->part[i]);
+}
+
+static winattn_status choose_backward(winattn_plan *plan)
+{
+    first_failure failure = {.status = WINATTN_SUCCESS};
+    wa_exclusions exclusions;
+    memset(&exclusions, 0, sizeof exclusions);
+    for (;;) {
+        winattn_status status = wa_backward_plan_make(
+            &plan->problem, wa_session_device(plan->session), &exclusions,
+            &plan->backward);
+        if (status != WINATTN_SUCCESS)
+            return report_first(&failure, status);
+        status = build_backward(plan);
+        if (status == WINATTN_SUCCESS) {
+            keep_backward_binaries(plan);
+            wa_forget_failure();
+            return status;
+        }
+        release_backward(&plan->backward_kernels);
+        exclude(&exclusions, plan->backward.tier, status, &failure);
+    }
 }
 
 winattn_status winattn_plan_create(cl_context context, cl_device_id device,
@@ -157,9 +208,9 @@ winattn_status winattn_plan_create(cl_context context, cl_device_id device,
     if (status == WINATTN_SUCCESS && !(plan->lock = wa_lock_create()))
         status = wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
     if (status == WINATTN_SUCCESS && plan->problem.passes[WA_FORWARD])
-        status = choose_kernel(plan);
+        status = choose_forward(plan);
     if (status == WINATTN_SUCCESS && plan->problem.passes[WA_BACKWARD])
-        status = prepare_backward(plan);
+        status = choose_backward(plan);
     if (status != WINATTN_SUCCESS) {
         winattn_plan_destroy(plan);
         return status;
@@ -173,12 +224,9 @@ void winattn_plan_destroy(winattn_plan *plan)
 {
     if (!plan)
         return;
-    const cl_kernel kernels[] = {plan->kernel, plan->backward_kernels.rows,
-                                 plan->backward_kernels.keys,
-                                 plan->backward_kernels.sum};
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        if (kernels[i])
-            clReleaseKernel(kernels[i]);
+    if (plan->kernel)
+        clReleaseKernel(plan->kernel);
+    release_backward(&plan->backward_kernels);
     if (plan->lock)
         wa_lock_destroy(plan->lock);
     if (plan->session)

@@ -127,24 +127,24 @@ tensor_layout wa_layout_of(const wa_problem *problem,
     return layout;
 }
 
-/* Do q, k, v and o have neighbouring channels and, where the kernel wants
- * aligned vectors, rows that start on a multiple of them? */
-static bool allows_wide_access(const wa_problem *problem, const wa_plan *plan,
-                               const wa_buffers *buffers)
+bool wa_allows_wide_access(const wa_problem *problem,
+                           const wa_buffers *buffers, const wa_tensor_id *ids,
+                           size_t count, uint32_t elements, uint32_t bytes)
 {
-    static const wa_tensor_id ids[] = {WA_Q, WA_K, WA_V, WA_O};
-    if (plan->access_elements == 0)
+    if (elements == 0)
         return false;
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+    for (size_t i = 0; i < count; i++) {
         const wa_tensor *tensor = &problem->tensor[ids[i]];
+        if (!buffers->tensor[ids[i]].buffer)
+            continue;
         if (!wa_tensor_is_adjacent(tensor))
             return false;
-        if (plan->access_bytes == 0)
+        if (bytes == 0)
             continue;
         uint64_t all = buffers->tensor[ids[i]].offset;
         for (int axis = WA_WINDOW; axis <= WA_ROW; axis++)
             all |= tensor->stride[axis] * tensor->element_size;
-        if (all % plan->access_bytes != 0)
+        if (all % bytes != 0)
             return false;
     }
     return true;
@@ -208,15 +208,17 @@ winattn_status wa_launch_forward(const wa_problem *problem,
                                  const wa_buffers *buffers, cl_uint wait_count,
                                  const cl_event *wait_list, cl_event *event)
 {
+    static const wa_tensor_id ids[] = {WA_Q, WA_K, WA_V, WA_O};
     const uint32_t per_window = plan->row_blocks * problem->heads;
     const uint64_t per_launch = plan->units_per_launch;
     forward_args args = wa_forward_args(problem, buffers);
     args.row_blocks = plan->row_blocks;
     args.block_rows = plan->block_rows;
-    if (allows_wide_access(problem, plan, buffers))
+    if (wa_allows_wide_access(problem, buffers, ids, sizeof ids / sizeof *ids,
+                              plan->access_elements, plan->access_bytes))
         args.flags |= ARG_WIDE_ACCESS;
     if (buffers->tensor[WA_LSE].buffer)
-        args.flags |= ARG_WRITE_LSE;
+        args.flags |= ARG_LSE;
     cl_event previous = NULL;
     uint64_t window = 0; /* where the next launch starts */
     uint32_t unit = 0;

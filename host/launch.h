@@ -36,5 +36,11 @@ tensor_layout wa_layout_of(const wa_problem *problem,
                            const wa_buffers *buffers, wa_tensor_id id);
 forward_args wa_forward_args(const wa_problem *problem,
                              const wa_buffers *buffers);
+/* Do the tensors that are there have neighbouring channels and, where the
+ * kernel wants aligned vectors of so many bytes, rows that start on a multiple
+ * of them? elements: of a vector; 0: the kernel has none. */
+bool wa_allows_wide_access(const wa_problem *problem,
+                           const wa_buffers *buffers, const wa_tensor_id *ids,
+                           size_t count, uint32_t elements, uint32_t bytes);
 
 #endif

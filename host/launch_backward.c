@@ -52,9 +52,9 @@ static winattn_status set_buffers(const wa_problem *problem, cl_kernel kernel,
     static const wa_tensor_id order[] = {
         WA_Q,           WA_K,           WA_V,
         WA_BIAS,        WA_MASK,        WA_QUERY_REGIONS,
-        WA_KEY_REGIONS, WA_LOGIT_SCALE, WA_D_O,
-        WA_D_LSE,       WA_DQ,          WA_DK,
-        WA_DV};
+        WA_KEY_REGIONS, WA_LOGIT_SCALE, WA_O,
+        WA_LSE,         WA_D_O,         WA_D_LSE,
+        WA_DQ,          WA_DK,          WA_DV};
     cl_uint index = 1;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         if (!problem->tensor[order[i]].used)
@@ -77,6 +77,8 @@ static cl_uint flags_of(const wa_problem *problem, const wa_buffers *buffers,
         cl_bitfield output;
         cl_uint adds;
     } all[] = {
+        {WA_O, ARG_O, 0, 0},
+        {WA_LSE, ARG_LSE, 0, 0},
         {WA_D_LSE, ARG_D_LSE, 0, 0},
         {WA_DQ, ARG_DQ, WINATTN_DQ, ARG_ADD_DQ},
         {WA_DK, ARG_DK, WINATTN_DK, ARG_ADD_DK},
@@ -104,8 +106,13 @@ static backward_args make_args(const wa_problem *problem,
     memset(&args, 0, sizeof args);
     args.forward = wa_forward_args(problem, buffers);
     args.forward.flags |= flags_of(problem, buffers, accumulate);
+    static const wa_tensor_id ids[] = {WA_Q,   WA_K,  WA_V,  WA_O,
+                                       WA_D_O, WA_DQ, WA_DK, WA_DV};
+    if (wa_allows_wide_access(problem, buffers, ids, sizeof ids / sizeof *ids,
+                              plan->access_elements, plan->access_bytes))
+        args.forward.flags |= ARG_WIDE_ACCESS;
     args.forward.row_blocks = plan->row_blocks;
-    args.forward.block_rows = plan->block_rows;
+    args.forward.block_rows = plan->kernels[WA_BACKWARD_ROWS].block_rows;
     args.d_o = wa_layout_of(problem, buffers, WA_D_O);
     args.d_lse = wa_layout_of(problem, buffers, WA_D_LSE);
     args.dq = wa_layout_of(problem, buffers, WA_DQ);
@@ -131,16 +138,19 @@ static winattn_status launch_windows(const wa_problem *problem,
         args->forward.first_window = window;
         args->windows =
             left < plan->windows_per_launch ? left : plan->windows_per_launch;
-        if (kernels->rows) {
-            const uint64_t units =
-                args->windows * problem->heads * plan->row_blocks;
-            WA_TRY(set_arg(kernels->rows, 0, sizeof *args, args));
-            WA_TRY(append(chain, kernels->rows, units, 1));
+        const uint64_t units =
+            args->windows * problem->heads * plan->row_blocks;
+        const uint64_t owners =
+            (uint64_t)plan->slots * problem->kv_heads * plan->key_blocks;
+        for (int i = 0; i < WA_BACKWARD_SUM; i++) {
+            const size_t group = plan->kernels[i].work_group;
+            if (!kernels->part[i])
+                continue;
+            WA_TRY(set_arg(kernels->part[i], 0, sizeof *args, args));
+            WA_TRY(append(chain, kernels->part[i],
+                          (i == WA_BACKWARD_KEYS ? owners : units) * group,
+                          group));
         }
-        WA_TRY(set_arg(kernels->keys, 0, sizeof *args, args));
-        WA_TRY(append(
-            chain, kernels->keys,
-            (uint64_t)plan->slots * problem->kv_heads * plan->key_blocks, 1));
         args->forward.flags &= ~ARG_FIRST_LAUNCH;
     }
     return WINATTN_SUCCESS;
@@ -171,8 +181,10 @@ static winattn_status launch_sum(const wa_problem *problem,
     WA_TRY(
         set_arg(kernel, 1, sizeof workspace, workspace ? &workspace : NULL));
     WA_TRY(set_arg(kernel, 2, sizeof to, &to));
+    const uint64_t elements = (uint64_t)args.heads * args.rows * args.columns;
+    const size_t group = plan->kernels[WA_BACKWARD_SUM].work_group;
     return append(chain, kernel,
-                  (uint64_t)args.heads * args.rows * args.columns, 64);
+                  (elements + SUM_ELEMENTS - 1) / SUM_ELEMENTS * group, group);
 }
 
 winattn_status wa_launch_backward(const wa_problem *problem,
@@ -186,19 +198,18 @@ winattn_status wa_launch_backward(const wa_problem *problem,
     kernel_chain chain = {queue, wait_count, wait_list, NULL};
     backward_args args = make_args(problem, plan, buffers, accumulate);
     winattn_status status = WINATTN_SUCCESS;
-    if (kernels->rows)
-        status = set_buffers(problem, kernels->rows, buffers);
-    if (status == WINATTN_SUCCESS)
-        status = set_buffers(problem, kernels->keys, buffers);
+    for (int i = 0; i < WA_BACKWARD_SUM && status == WINATTN_SUCCESS; i++)
+        if (kernels->part[i])
+            status = set_buffers(problem, kernels->part[i], buffers);
     if (status == WINATTN_SUCCESS)
         status = launch_windows(problem, plan, kernels, &args, &chain);
     if (status == WINATTN_SUCCESS)
-        status = launch_sum(problem, plan, kernels->sum, buffers, WA_DBIAS,
-                            args.bias_partials,
+        status = launch_sum(problem, plan, kernels->part[WA_BACKWARD_SUM],
+                            buffers, WA_DBIAS, args.bias_partials,
                             (accumulate & WINATTN_DBIAS) != 0, &chain);
     if (status == WINATTN_SUCCESS)
-        status = launch_sum(problem, plan, kernels->sum, buffers,
-                            WA_D_LOGIT_SCALE, args.scale_partials,
+        status = launch_sum(problem, plan, kernels->part[WA_BACKWARD_SUM],
+                            buffers, WA_D_LOGIT_SCALE, args.scale_partials,
                             (accumulate & WINATTN_D_LOGIT_SCALE) != 0, &chain);
     if (status == WINATTN_SUCCESS && event && !chain.last) {
         const cl_int error = clEnqueueMarkerWithWaitList(

@@ -6,10 +6,9 @@
 #include "launch.h"
 #include "plan_backward.h"
 
+/* NULL where the plan has no such part. */
 typedef struct wa_backward_kernels {
-    cl_kernel rows; /* NULL where the plan is whole */
-    cl_kernel keys;
-    cl_kernel sum; /* sums over windows */
+    cl_kernel part[WA_BACKWARD_PARTS];
 } wa_backward_kernels;
 
 /* `accumulate` is winattn_backward's. The kernels must not be used by another

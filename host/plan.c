@@ -101,6 +101,17 @@ void wa_append_cpu_shape(const wa_cpu_shape *shape, char *text, size_t size)
         shape->lanes, shape->tile_rows, shape->tile_vecs, shape->out_vecs);
 }
 
+void wa_append_local_options(const wa_problem *problem,
+                             const wa_device *device, char *text, size_t size)
+{
+    if (device->splits_half_vectors && problem->dtype == WINATTN_FP16)
+        wa_append(text, size, " -DHALVES_FROM_BITS=1");
+    if (device->sub_group)
+        wa_append(text, size, " -DSUB_GROUP=%u", device->sub_group);
+    if (device->miscompiles_barriers)
+        wa_append(text, size, " -cl-opt-disable");
+}
+
 static void write_defines(const wa_problem *problem, const wa_device *device,
                           wa_plan *plan)
 {
@@ -115,15 +126,11 @@ static void write_defines(const wa_problem *problem, const wa_device *device,
         wa_append(plan->defines, sizeof plan->defines,
                   "-DTEAM=%u -DTEAMS=%u -DSTAGE_KEYS=%u -DSTAGE_DIMS=%u "
                   "-DSCORE_ROWS=%u -DSCORE_COLS=%u -DOUT_ROWS=%u "
-                  "-DROW_ITEMS=%u -DHALVES_FROM_BITS=%u",
+                  "-DROW_ITEMS=%u",
                   s->team, s->teams, s->stage_keys, s->stage_dims,
-                  s->score_rows, s->score_cols, s->out_rows, s->row_items,
-                  (uint32_t)plan->halves_from_bits);
-        if (device->sub_group)
-            wa_append(plan->defines, sizeof plan->defines, " -DSUB_GROUP=%u",
-                      device->sub_group);
-        if (plan->unoptimized)
-            wa_append(plan->defines, sizeof plan->defines, " -cl-opt-disable");
+                  s->score_rows, s->score_cols, s->out_rows, s->row_items);
+        wa_append_local_options(problem, device, plan->defines,
+                                sizeof plan->defines);
     }
 }
 
@@ -166,10 +173,6 @@ winattn_status wa_plan_finish(const wa_problem *problem,
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                        "heads x queries / %u is above 2^30", plan->block_rows);
     plan->units_per_launch = units_per_launch(problem, device, plan);
-    plan->unoptimized =
-        device->miscompiles_barriers && plan->tier == WINATTN_TIER_LOCAL;
-    plan->halves_from_bits =
-        device->splits_half_vectors && problem->dtype == WINATTN_FP16;
     write_defines(problem, device, plan);
     return WINATTN_SUCCESS;
 }

@@ -40,8 +40,6 @@ typedef struct wa_plan {
     uint32_t access_elements;  /* of a vector access; 0: element by element */
     uint32_t access_bytes;     /* its alignment; 0: that of an element */
     uint64_t workspace_bytes;
-    /* answers to wa_device.splits_half_vectors and miscompiles_barriers */
-    bool halves_from_bits, unoptimized;
     char defines[WA_DEFINES_SIZE]; /* and other build options */
     char reason[WA_REASON_SIZE];
     char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
@@ -94,6 +92,9 @@ void wa_append_problem(const wa_problem *problem, const wa_device *device,
                        uint32_t block_rows, uint32_t block_keys, char *text,
                        size_t size);
 void wa_append_cpu_shape(const wa_cpu_shape *shape, char *text, size_t size);
+/* What the kernels of tier local must know of the device and its compiler. */
+void wa_append_local_options(const wa_problem *problem,
+                             const wa_device *device, char *text, size_t size);
 
 /* Lanes, and the tile that suits `rows` queries and `keys` keys best.
  * (plan_cpu.c) */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Plans the backward pass: cl/backward_*_cpu.cl. */
+ * Plans the backward pass: its tier, the blocks of cl/backward_*_cpu.cl, and
+ * what all tiers share: slots, workspace, launches. */
 #include "plan_backward.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "../cl/args.h"
 #include "status.h"
 
 /* What a work-item may keep of keys, in private memory: a CPU's worker thread
@@ -15,8 +17,6 @@
 /* Rows of a unit of the first kernel of two. */
 #define CPU_ROWS 96u
 #define GPU_ROWS 16u
-/* Of partial sums and of statistics in the workspace. */
-#define MOST_BYTES (16u * 1024u * 1024u)
 /* Work-items per compute unit that keep a device busy. */
 #define ITEMS_PER_UNIT 8u
 
@@ -32,12 +32,15 @@ static uint32_t bytes_per_key(const wa_problem *problem)
     return 5 * 4 * (wa_ceil_div(problem->head_dim, 16) * 16);
 }
 
-static void choose_blocks(const wa_problem *problem, const wa_device *device,
-                          wa_backward_plan *plan)
+static bool plan_cpu(const wa_problem *problem, const wa_device *device,
+                     wa_backward_plan *plan)
 {
     const uint32_t most_bytes = device->is_cpu ? CPU_KEY_BYTES : GPU_KEY_BYTES;
     const uint32_t most_rows = device->is_cpu ? CPU_ROWS : GPU_ROWS;
     const uint32_t fitting = most_bytes / bytes_per_key(problem);
+    wa_cpu_shape shape;
+    wa_backward_kernel kernel;
+    memset(&kernel, 0, sizeof kernel);
     plan->whole =
         problem->variant != WINATTN_SLIDING && problem->keys <= fitting;
     uint32_t keys = problem->keys;
@@ -46,14 +49,41 @@ static void choose_blocks(const wa_problem *problem, const wa_device *device,
         keys = (uint32_t)least(device->is_cpu ? 128 : 32, fitting);
         keys = keys < 16 ? 16 : keys / 16 * 16;
     }
-    wa_choose_cpu_shape(problem, device, problem->queries, keys, &plan->shape);
-    const uint32_t tile = plan->shape.tile_vecs * plan->shape.lanes;
-    plan->block_keys = wa_ceil_div(keys, tile) * tile;
-    plan->key_blocks = wa_ceil_div(problem->keys, plan->block_keys);
-    plan->block_rows = problem->variant == WINATTN_SLIDING
-                           ? most_rows
-                           : (uint32_t)least(problem->queries, most_rows);
-    plan->row_blocks = wa_ceil_div(problem->queries, plan->block_rows);
+    wa_choose_cpu_shape(problem, device, problem->queries, keys, &shape);
+    const uint32_t tile = shape.tile_vecs * shape.lanes;
+    kernel.block_keys = wa_ceil_div(keys, tile) * tile;
+    kernel.block_rows = problem->variant == WINATTN_SLIDING
+                            ? most_rows
+                            : (uint32_t)least(problem->queries, most_rows);
+    kernel.work_group = 1;
+    wa_append_problem(problem, device, kernel.block_rows, kernel.block_keys,
+                      kernel.defines, sizeof kernel.defines);
+    wa_append_cpu_shape(&shape, kernel.defines, sizeof kernel.defines);
+    wa_append(kernel.defines, sizeof kernel.defines,
+              " -DBACKWARD=1 -DWHOLE=%u", (uint32_t)plan->whole);
+    kernel.name = "backward_keys_cpu";
+    plan->kernels[WA_BACKWARD_KEYS] = kernel;
+    if (!plan->whole) {
+        kernel.name = "backward_rows_cpu";
+        plan->kernels[WA_BACKWARD_ROWS] = kernel;
+    }
+    plan->row_blocks = wa_ceil_div(problem->queries, kernel.block_rows);
+    plan->key_blocks = wa_ceil_div(problem->keys, kernel.block_keys);
+    plan->busy_groups = device->compute_units * ITEMS_PER_UNIT;
+    snprintf(plan->reason, sizeof plan->reason, "%s",
+             plan->whole ? "all keys of a window fit a work-item"
+             : problem->variant == WINATTN_SLIDING
+                 ? "rows and keys in two kernels"
+                 : "a window's keys are too many for a work-item, so rows and "
+                   "keys in two kernels");
+    return true;
+}
+
+uint64_t wa_most_bias_slots(const wa_problem *problem)
+{
+    const uint64_t logits =
+        (uint64_t)problem->heads * problem->queries * problem->keys;
+    return at_least_one(WA_BACKWARD_BYTES / 4 / logits);
 }
 
 static void choose_slots(const wa_problem *problem, const wa_device *device,
@@ -63,17 +93,13 @@ static void choose_slots(const wa_problem *problem, const wa_device *device,
         (uint64_t)problem->heads * problem->queries * problem->keys;
     const bool has_bias = problem->bias != WINATTN_BIAS_NONE;
     const uint64_t owners = (uint64_t)problem->kv_heads * plan->key_blocks;
-    const uint64_t busy =
-        ((uint64_t)device->compute_units * ITEMS_PER_UNIT + owners - 1) /
-        owners;
-    uint64_t slots = busy;
+    uint64_t slots = (plan->busy_groups + owners - 1) / owners;
     if (has_bias)
-        slots = least(slots, MOST_BYTES / 4 / logits);
+        slots = least(slots, wa_most_bias_slots(problem));
     slots = least(at_least_one(slots), at_least_one(problem->windows));
     /* windows dealt evenly: as many rounds with fewer slots */
     const uint64_t rounds = (problem->windows + slots - 1) / slots;
     slots = rounds ? (problem->windows + rounds - 1) / rounds : slots;
-    plan->slots = (uint32_t)slots;
 
     const uint64_t row_bytes =
         12u * (uint64_t)problem->heads * problem->queries;
@@ -83,12 +109,15 @@ static void choose_slots(const wa_problem *problem, const wa_device *device,
     uint64_t windows =
         by_time < 1e9 ? (uint64_t)by_time : (uint64_t)1000000000u;
     if (!plan->whole)
-        windows = least(windows, MOST_BYTES / row_bytes);
+        windows = least(windows, WA_BACKWARD_BYTES / row_bytes);
     else /* slots that all have work */
         windows = windows / slots * slots;
     windows = windows > slots || !plan->whole ? windows : slots;
     plan->windows_per_launch =
         least(at_least_one(windows), at_least_one(problem->windows));
+    /* the first launch starts all partial sums */
+    slots = least(slots, plan->windows_per_launch);
+    plan->slots = (uint32_t)slots;
 
     plan->statistics_bytes =
         plan->whole ? 0 : round_up(plan->windows_per_launch * row_bytes);
@@ -100,14 +129,37 @@ static void choose_slots(const wa_problem *problem, const wa_device *device,
         plan->statistics_bytes + plan->bias_bytes + plan->scale_bytes;
 }
 
+/* Best first, as for the forward pass. */
+static const winattn_tier cpu_order[] = {WINATTN_TIER_CPU, WINATTN_TIER_LOCAL};
+static const winattn_tier gpu_order[] = {WINATTN_TIER_LOCAL, WINATTN_TIER_CPU};
+#define ORDER_LENGTH (sizeof cpu_order / sizeof *cpu_order)
+
+static bool plan_tier(const wa_problem *problem, const wa_device *device,
+                      const wa_exclusions *exclusions, winattn_tier tier,
+                      wa_backward_plan *plan)
+{
+    char *refusal = plan->refusals[tier];
+    if (problem->tier != WINATTN_TIER_AUTO && problem->tier != tier) {
+        snprintf(refusal, WA_REASON_SIZE, "the caller demands tier %s",
+                 wa_tier_name(problem->tier));
+        return false;
+    }
+    if (exclusions->reason[tier][0]) {
+        snprintf(refusal, WA_REASON_SIZE, "%s", exclusions->reason[tier]);
+        return false;
+    }
+    return tier == WINATTN_TIER_LOCAL
+               ? wa_plan_backward_local(problem, device, plan)
+               : plan_cpu(problem, device, plan);
+}
+
 winattn_status wa_backward_plan_make(const wa_problem *problem,
                                      const wa_device *device,
+                                     const wa_exclusions *exclusions,
                                      wa_backward_plan *plan)
 {
+    const winattn_tier *order = device->is_cpu ? cpu_order : gpu_order;
     memset(plan, 0, sizeof *plan);
-    if (problem->tier == WINATTN_TIER_LOCAL)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "tier local has no backward pass");
     if (device->loop_limit)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
                        "%s ends a work-item's loops after %u rounds, too few "
@@ -117,34 +169,44 @@ winattn_status wa_backward_plan_make(const wa_problem *problem,
         (uint64_t)1 << 40)
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                        "heads x queries x keys is above 2^40");
-    plan->tier = WINATTN_TIER_CPU;
-    choose_blocks(problem, device, plan);
+    for (size_t i = 0; i < ORDER_LENGTH && plan->tier == WINATTN_TIER_AUTO;
+         i++)
+        if (plan_tier(problem, device, exclusions, order[i], plan))
+            plan->tier = order[i];
+    if (plan->tier == WINATTN_TIER_AUTO) {
+        const winattn_tier wanted =
+            problem->tier != WINATTN_TIER_AUTO ? problem->tier : order[0];
+        return wa_fail(problem->tier != WINATTN_TIER_AUTO
+                           ? WINATTN_UNSUPPORTED_PROBLEM
+                           : WINATTN_UNSUPPORTED_DEVICE,
+                       "no backward kernel fits %s; tier %s: %s", device->name,
+                       wa_tier_name(wanted), plan->refusals[wanted]);
+    }
+    plan->kernels[WA_BACKWARD_SUM].name = "sum_partials";
+    plan->kernels[WA_BACKWARD_SUM].work_group = SUM_ELEMENTS * SUM_PARTS;
     choose_slots(problem, device, plan);
-    wa_append_problem(problem, device, plan->block_rows, plan->block_keys,
-                      plan->defines, sizeof plan->defines);
-    wa_append_cpu_shape(&plan->shape, plan->defines, sizeof plan->defines);
-    wa_append(plan->defines, sizeof plan->defines, " -DBACKWARD=1 -DWHOLE=%u",
-              (uint32_t)plan->whole);
-    snprintf(plan->reason, sizeof plan->reason, "%s",
-             plan->whole ? "all keys of a window fit a work-item"
-             : problem->variant == WINATTN_SLIDING
-                 ? "rows and keys in two kernels"
-                 : "a window's keys are too many for a work-item, so rows and "
-                   "keys in two kernels");
     return WINATTN_SUCCESS;
 }
 
 void wa_backward_plan_describe(const wa_backward_plan *plan, char *text,
                                size_t size)
 {
-    wa_append(text, size, "backward tier: %s\nbackward kernels: %s\n",
-              wa_tier_name(plan->tier),
-              plan->whole ? "backward_keys_cpu"
-                          : "backward_rows_cpu, backward_keys_cpu");
-    wa_append(text, size, "backward tile: %u queries x %u keys\n",
-              plan->block_rows, plan->block_keys);
+    wa_append(text, size, "backward tier: %s\n", wa_tier_name(plan->tier));
+    for (int i = 0; i < WA_BACKWARD_SUM; i++) {
+        const wa_backward_kernel *kernel = &plan->kernels[i];
+        if (kernel->name)
+            wa_append(text, size,
+                      "backward kernel: %s, tile %u queries x %u keys, "
+                      "work-group size %u, local bytes %u\n",
+                      kernel->name, kernel->block_rows, kernel->block_keys,
+                      kernel->work_group, kernel->local_bytes);
+    }
     wa_append(text, size, "backward partial sums: %u\n", plan->slots);
     wa_append(text, size, "backward workspace bytes: %llu\n",
               (unsigned long long)plan->workspace_bytes);
     wa_append(text, size, "backward reason: %s\n", plan->reason);
+    for (size_t i = 0; i < WA_TIERS; i++)
+        if (plan->refusals[i][0])
+            wa_append(text, size, "backward tier %s not taken: %s\n",
+                      wa_tier_name((winattn_tier)i), plan->refusals[i]);
 }

@@ -5,28 +5,66 @@
 
 #include "plan.h"
 
+/* In the order in which they run. */
+typedef enum wa_backward_part {
+    WA_BACKWARD_STATISTICS, /* lse and delta of rows (tier local) */
+    WA_BACKWARD_ROWS,       /* dQ */
+    WA_BACKWARD_KEYS,       /* dK, dV, partial sums; alone: everything */
+    WA_BACKWARD_SUM,        /* of partial sums */
+    WA_BACKWARD_PARTS
+} wa_backward_part;
+
+typedef struct wa_backward_kernel {
+    const char *name; /* NULL: this plan has no such part */
+    uint32_t block_rows, block_keys;
+    uint32_t work_group;
+    uint32_t local_bytes;
+    char defines[WA_DEFINES_SIZE];
+} wa_backward_kernel;
+
+/* The names are those of the -D options, see cl/backward_local.cl. */
+typedef struct wa_gradient_shape {
+    uint32_t block_rows, block_keys, team, stage_dims, score_rows, score_cols,
+        out_rows, key_quads;
+    bool keeps_tiles;
+} wa_gradient_shape;
+
 typedef struct wa_backward_plan {
     winattn_tier tier;
-    /* One kernel makes everything of a window; else two, the first of which
-     * leaves statistics of each row in the workspace. */
+    /* One kernel makes everything of a window; else those before it leave
+     * statistics of each row in the workspace. */
     bool whole;
-    wa_cpu_shape shape;
-    uint32_t block_rows, row_blocks; /* of the first kernel of two */
-    uint32_t block_keys, key_blocks;
+    wa_backward_kernel kernels[WA_BACKWARD_PARTS];
+    uint32_t row_blocks; /* units of a window-head, of kernels before */
+    uint32_t key_blocks;
+    uint32_t busy_groups;     /* of the last kernel, that keep a device busy */
+    uint32_t access_elements; /* as in wa_plan */
+    uint32_t access_bytes;
     uint32_t slots; /* partial sums over windows */
     uint64_t windows_per_launch;
     /* The workspace's parts, in this order: bytes. */
     uint64_t statistics_bytes, bias_bytes, scale_bytes, workspace_bytes;
-    char defines[WA_DEFINES_SIZE];
     char reason[WA_REASON_SIZE];
+    char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
 } wa_backward_plan;
 
 winattn_status wa_backward_plan_make(const wa_problem *problem,
                                      const wa_device *device,
+                                     const wa_exclusions *exclusions,
                                      wa_backward_plan *plan);
 
 /* Its lines of winattn_plan_describe, appended. */
 void wa_backward_plan_describe(const wa_backward_plan *plan, char *text,
                                size_t size);
+
+/* Bytes that partial sums, and statistics of a launch, take at most; the
+ * slots that follow for partial sums of a bias. */
+#define WA_BACKWARD_BYTES (16u * 1024u * 1024u)
+uint64_t wa_most_bias_slots(const wa_problem *problem);
+
+/* Chooses the shapes of tier local, or leaves in plan->refusals why not.
+ * (plan_backward_local.c) */
+bool wa_plan_backward_local(const wa_problem *problem, const wa_device *device,
+                            wa_backward_plan *plan);
 
 #endif

@@ -124,15 +124,19 @@ static bool find_texts(const char *name, wa_recipe *recipe)
 {
     char file[NAME_SIZE + 8];
     snprintf(file, sizeof file, "%s.cl", name);
-    const char *shared = strstr(name, "_cpu")     ? wa_source("cpu.cl")
-                         : strstr(name, "_local") ? wa_source("local.cl")
-                                                  : "\n";
-    const wa_recipe texts = {{wa_source("args.h"), wa_source("storage.cl"),
-                              wa_source("problem.cl"), shared,
-                              wa_source(file)},
-                             WA_RECIPE_TEXTS,
-                             NULL,
-                             NULL};
+    const bool for_cpu = strstr(name, "_cpu") != NULL;
+    const bool for_local = strstr(name, "_local") != NULL;
+    const bool for_gradients = for_local && strncmp(name, "backward", 8) == 0;
+    const wa_recipe texts = {
+        {wa_source("args.h"), wa_source("storage.cl"), wa_source("problem.cl"),
+         for_cpu     ? wa_source("cpu.cl")
+         : for_local ? wa_source("local.cl")
+                     : "\n",
+         for_gradients ? wa_source("backward_local.cl") : "\n",
+         wa_source(file)},
+        WA_RECIPE_TEXTS,
+        NULL,
+        NULL};
     *recipe = texts;
     return texts.text[WA_RECIPE_TEXTS - 1] != NULL;
 }

@@ -7,7 +7,7 @@
 
 #include "winattn.h"
 
-#define WA_RECIPE_TEXTS 5
+#define WA_RECIPE_TEXTS 6
 
 /* What a program is made of. */
 typedef struct wa_recipe {

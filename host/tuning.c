@@ -117,3 +117,55 @@ const wa_local_shape *wa_tuned_local_shape(const wa_problem *problem,
     }
     return NULL;
 }
+
+/* ---- Backward ---- */
+
+typedef struct tuned_backward_row {
+    uint32_t queries, keys, head_dim;
+    wa_tuned_backward backward;
+} tuned_backward_row;
+
+/* Measured as the rows above, in the variant dot. */
+static const tuned_backward_row backward_rows[] = {
+    {49,
+     49,
+     32,
+     {.whole = {.block_rows = 49,
+                .block_keys = 49,
+                .team = 128,
+                .stage_dims = 32,
+                .score_rows = 7,
+                .score_cols = 4,
+                .out_rows = 4,
+                .key_quads = 1,
+                .keeps_tiles = true},
+      .resident = 4}},
+    {64,
+     64,
+     64,
+     {.whole = {.block_rows = 64,
+                .block_keys = 64,
+                .team = 256,
+                .stage_dims = 64,
+                .score_rows = 4,
+                .score_cols = 4,
+                .out_rows = 4,
+                .key_quads = 1,
+                .keeps_tiles = true},
+      .resident = 2}},
+};
+
+const wa_tuned_backward *wa_tuned_backward_of(const wa_problem *problem,
+                                              const wa_device *device)
+{
+    if (device->vendor != WA_VENDOR_NVIDIA ||
+        device->compute_capability < 80 || problem->variant != WINATTN_DOT)
+        return NULL;
+    for (size_t i = 0; i < sizeof backward_rows / sizeof *backward_rows; i++) {
+        const tuned_backward_row *row = &backward_rows[i];
+        if (row->queries == problem->queries && row->keys == problem->keys &&
+            row->head_dim == problem->head_dim)
+            return &row->backward;
+    }
+    return NULL;
+}

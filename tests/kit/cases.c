@@ -46,6 +46,7 @@ static const field fields[] = {
     INT(outputs),
     INT(accumulate),
     INT(d_lse),
+    INT(given),
     INT(windows),
     INT(heads),
     INT(kv_heads),

@@ -46,6 +46,7 @@ typedef struct test_case {
     /* backward: WINATTN_DQ and so on, or-ed */
     int outputs, accumulate;
     int d_lse; /* backward: is it given? */
+    int given; /* backward: are the forward pass's o and lse? */
     int windows, heads, kv_heads, queries, keys, dim;
     int bias; /* case_term without regions */
     int mask; /* case_term */
@@ -76,7 +77,7 @@ winattn_desc case_desc(const test_case *c);
 
 /* The same for the same seed, everywhere. */
 test_case case_random(int seed, int tier);
-test_case case_random_backward(int seed);
+test_case case_random_backward(int seed, int tier);
 
 /* 2^64 states, good enough for test data. */
 typedef struct random_state {

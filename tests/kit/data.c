@@ -139,8 +139,10 @@ static void describe_tensors(case_buffers *d)
                                !isnan(c->logit_scale),
                            KIND_FP32,
                            {1, heads, 1, 1}},
-        [T_O] = {!back, kind, {windows, heads, queries, dim}},
-        [T_LSE] = {!back && c->lse, KIND_FP32, {windows, heads, queries, 1}},
+        [T_O] = {!back || c->given, kind, {windows, heads, queries, dim}},
+        [T_LSE] = {back ? c->given : c->lse,
+                   KIND_FP32,
+                   {windows, heads, queries, 1}},
         [T_D_O] = {back, kind, {windows, heads, queries, dim}},
         [T_D_LSE] = {back && c->d_lse,
                      KIND_FP32,
@@ -166,7 +168,7 @@ static void describe_tensors(case_buffers *d)
     for (int id = 0; id < TENSORS; id++) {
         tensor_data *t = &d->tensor[id];
         t->used = all[id].used;
-        t->is_output = id == T_O || id == T_LSE || id >= T_DQ;
+        t->is_output = (!back && (id == T_O || id == T_LSE)) || id >= T_DQ;
         t->kind = all[id].kind;
         memcpy(t->extent, all[id].extent, sizeof t->extent);
     }
@@ -230,7 +232,7 @@ static void place_tensors(case_buffers *d)
         const bool complete = (d->c.outputs & 7) == 7;
         if (!t->used)
             continue;
-        const int packs = (id <= T_V || id == T_O ||
+        const int packs = (id <= T_V || (id == T_O && t->is_output) ||
                            (id >= T_DQ && id <= T_DV && complete)) &&
                           part < shared;
         t->buffer = packs && part > 0 ? d->tensor[first].buffer : d->buffers++;
@@ -331,8 +333,8 @@ static void mark_rows(case_buffers *d)
         t[T_K].value[index_of(&t[T_K], last, 0, t[T_K].extent[2] - 1, 0)] =
             NAN;
         t[T_V].value[index_of(&t[T_V], last, t[T_V].extent[1] - 1,
-                              t[T_V].extent[2] / 2,
-                              t[T_V].extent[3] - 1)] = NAN;
+                              t[T_V].extent[2] / 2, t[T_V].extent[3] - 1)] =
+            NAN;
         if (t[T_BIAS].used)
             t[T_BIAS].value[index_of(&t[T_BIAS], 0, 0, 0,
                                      t[T_BIAS].extent[3] / 2)] = NAN;
@@ -393,6 +395,23 @@ static void write_images(case_buffers *d)
     }
 }
 
+/* o and lse as a forward pass leaves them. False: out of memory. */
+static int fill_given(case_buffers *d)
+{
+    tensor_data *o = &d->tensor[T_O], *lse = &d->tensor[T_LSE];
+    const size_t queries = o->extent[2], values = queries * o->extent[3];
+    double *size = malloc(sizeof(double) * (values + queries));
+    for (size_t w = 0; size && w < o->extent[0]; w++)
+        for (size_t h = 0; h < o->extent[1]; h++) {
+            double largest = 0;
+            data_oracle(d, w, h, o->value + index_of(o, w, h, 0, 0), size,
+                        lse->value + index_of(lse, w, h, 0, 0), size + values,
+                        &largest);
+        }
+    free(size);
+    return size != NULL;
+}
+
 case_buffers *data_make(const test_case *c)
 {
     case_buffers *d = calloc(1, sizeof *d);
@@ -414,6 +433,13 @@ case_buffers *data_make(const test_case *c)
         return NULL;
     }
     write_images(d);
+    if (c->pass == PASS_BACKWARD && c->given) {
+        if (!fill_given(d)) {
+            data_free(d);
+            return NULL;
+        }
+        write_images(d);
+    }
     return d;
 }
 

@@ -137,11 +137,15 @@ launch_backward(const test_device *device, cl_command_queue queue,
     const winattn_backward call = buffers_backward(data, b);
     wa_problem problem;
     wa_backward_plan plan;
-    wa_backward_kernels kernels = {NULL, NULL, NULL};
+    wa_backward_kernels kernels;
+    wa_exclusions none;
     cl_event event = NULL;
     cl_int error;
     WA_TRY(wa_problem_read(&desc, &problem));
-    WA_TRY(wa_backward_plan_make(&problem, wa_session_device(session), &plan));
+    memset(&kernels, 0, sizeof kernels);
+    memset(&none, 0, sizeof none);
+    WA_TRY(wa_backward_plan_make(&problem, wa_session_device(session), &none,
+                                 &plan));
     /* the workspace was planned for at least as much */
     if (plan.windows_per_launch > windows)
         plan.windows_per_launch = windows;
@@ -161,6 +165,8 @@ launch_backward(const test_device *device, cl_command_queue queue,
                    [WA_QUERY_REGIONS] = call.query_regions,
                    [WA_KEY_REGIONS] = call.key_regions,
                    [WA_LOGIT_SCALE] = call.logit_scale,
+                   [WA_O] = call.o,
+                   [WA_LSE] = call.lse,
                    [WA_D_O] = call.d_o,
                    [WA_D_LSE] = call.d_lse,
                    [WA_DQ] = call.dq,
@@ -170,14 +176,11 @@ launch_backward(const test_device *device, cl_command_queue queue,
                    [WA_D_LOGIT_SCALE] = call.d_logit_scale},
         .workspace = {*workspace, 16}};
     winattn_status status = WINATTN_SUCCESS;
-    if (!plan.whole)
-        status = wa_session_kernel(session, "backward_rows_cpu", plan.defines,
-                                   &kernels.rows);
-    if (status == WINATTN_SUCCESS)
-        status = wa_session_kernel(session, "backward_keys_cpu", plan.defines,
-                                   &kernels.keys);
-    if (status == WINATTN_SUCCESS)
-        status = wa_session_kernel(session, "sum_partials", "", &kernels.sum);
+    for (int i = 0; i < WA_BACKWARD_PARTS && status == WINATTN_SUCCESS; i++)
+        if (plan.kernels[i].name)
+            status =
+                wa_session_kernel(session, plan.kernels[i].name,
+                                  plan.kernels[i].defines, &kernels.part[i]);
     if (status == WINATTN_SUCCESS)
         status = wa_launch_backward(&problem, &plan, &kernels, queue, &buffers,
                                     call.accumulate, 0, NULL, &event);
@@ -185,10 +188,9 @@ launch_backward(const test_device *device, cl_command_queue queue,
         status = clWaitForEvents(1, &event);
     if (event)
         clReleaseEvent(event);
-    const cl_kernel all[] = {kernels.rows, kernels.keys, kernels.sum};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i])
-            clReleaseKernel(all[i]);
+    for (int i = 0; i < WA_BACKWARD_PARTS; i++)
+        if (kernels.part[i])
+            clReleaseKernel(kernels.part[i]);
     return status;
 }
 

@@ -66,10 +66,10 @@ test_case case_random(int seed, int tier)
     return c;
 }
 
-test_case case_random_backward(int seed)
+test_case case_random_backward(int seed, int tier)
 {
     random_state r = random_seeded((unsigned long long)seed + 5000);
-    test_case c = case_random(seed, WINATTN_TIER_AUTO);
+    test_case c = case_random(seed, tier);
     c.pass = PASS_BACKWARD;
     c.windows = random_int(&r, 1, 3);
     /* the oracle is slow */
@@ -80,6 +80,7 @@ test_case case_random_backward(int seed)
     if (c.mask_windows > c.windows + 1)
         c.mask_windows = c.windows + 1;
     c.d_lse = random_int(&r, 0, 1);
+    c.given = random_int(&r, 0, 2) == 0;
     c.outputs = random_int(&r, 0, 2) ? 31 : random_int(&r, 1, 31);
     c.accumulate = random_int(&r, 0, 2) ? 0 : random_int(&r, 0, 31);
     return c;

@@ -174,6 +174,8 @@ winattn_backward buffers_backward(const case_buffers *d,
     back.query_regions = place_of(d, b, T_QUERY_REGIONS);
     back.key_regions = place_of(d, b, T_KEY_REGIONS);
     back.logit_scale = place_of(d, b, T_LOGIT_SCALE);
+    back.o = place_of(d, b, T_O);
+    back.lse = place_of(d, b, T_LSE);
     back.d_o = place_of(d, b, T_D_O);
     back.d_lse = place_of(d, b, T_D_LSE);
     back.dq = place_of(d, b, T_DQ);

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Backward pass for GPUs: dK, dV and what is summed over windows. One
+ * work-group per (slot, key head, block of keys): it walks its slot's windows,
+ * and in each the rows of all query heads that see its keys.
+ *
+ *   WHOLE 1: the block holds all keys of a window, so that a row's softmax is
+ *            known here, and dQ is made here too
+ *         0: backward_rows_local.cl has left each row's statistics
+ *   ONE_VISIT 1: one block of rows of one head is all that sees the keys
+ *   KEEPS_DBIAS 1: the sum over windows stays in registers (ONE_VISIT only)
+ *               0: it is added to in the workspace */
+#ifndef WHOLE
+#define WHOLE 1
+#endif
+#ifndef ONE_VISIT
+#define ONE_VISIT 1
+#endif
+#ifndef KEEPS_DBIAS
+#define KEEPS_DBIAS 0
+#endif
+
+/* Adds a tile of dS to the slot's sum over windows. */
+INLINE void add_bias_partial(const float tile[SCORE_ROWS][SCORE_COLS],
+                             __global float *partial,
+                             const gradient_block *block, tile_place place,
+                             uint keys, int is_first)
+{
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+        if (!ROW_EXISTS(i))
+            continue;
+        __global float *line =
+            partial +
+            (block->first_row + place.row + ROW_TILES * i) * (size_t)keys +
+            block->keys.first + place.col;
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            if (KEY_EXISTS(j))
+                line[COL_TILES * j] =
+                    is_first ? tile[i][j] : line[COL_TILES * j] + tile[i][j];
+    }
+}
+
+#if VARIANT == COSINE
+/* The work-group's sum of values[0 .. count), at the first work-item. Holds a
+ * barrier. */
+INLINE float sum_over_team(__local const float *values, __local float *scratch,
+                           int count, int lane)
+{
+    float sum = 0.0f;
+    for (int i = lane; i < count; i += TEAM)
+        sum += values[i];
+    scratch[lane] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    sum = 0.0f;
+    for (int i = 0; i < (lane == 0 ? TEAM : 0); i++)
+        sum += scratch[i];
+    return sum;
+}
+#endif
+
+__kernel __attribute__((reqd_work_group_size(TEAM, 1, 1))) SUB_GROUP_SIZE void
+backward_keys_local(BACKWARD_PARAMETERS)
+{
+    DECLARE_GRADIENT_MEMORY(memory)
+#if VARIANT == COSINE
+    __local float alongs[Q_ROWS];
+    __local float team_sums[TEAM];
+#endif
+    const forward_args *forward = &args.forward;
+    const uint flags = forward->flags;
+    const uint queries = QUERIES, keys = KEYS;
+    const uint heads_each = forward->heads_per_kv_head;
+    const uint kv_heads = forward->heads / heads_each;
+    const uint row_blocks = (queries + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    const uint steps = ONE_VISIT ? 1 : heads_each * row_blocks;
+    const uint index = (uint)get_group_id(0);
+    const uint key_block = index % args.key_blocks;
+    const uint kv_head = index / args.key_blocks % kv_heads;
+    const uint slot = index / args.key_blocks / kv_heads;
+    const int lane = (int)get_local_id(0);
+    const tile_place place = find_tile(lane);
+    gradient_block at;
+    at.wide = (flags & ARG_WIDE_ACCESS) != 0;
+    at.keys.first = key_block * BLOCK_KEYS;
+    at.keys.count = min(keys - at.keys.first, (uint)BLOCK_KEYS);
+    at.keys.mixed = 0;
+    at.first_row = 0;
+    at.row_count = (int)min(queries, (uint)BLOCK_ROWS);
+    const int key_count = (int)at.keys.count;
+    /* this work-item's tiles of dK and dV */
+    const gradient_tile key_tile = {.owns = lane / STAGE_QUADS < KEY_TILES,
+                                    .first = lane / STAGE_QUADS * TILE_KEYS,
+                                    .step = 1,
+                                    .quad = lane % STAGE_QUADS,
+                                    .row_count = key_count,
+                                    .first_row = at.keys.first};
+    const int key_quad = key_tile.first / 4;
+    clear_weights(&memory, lane);
+    __global float *bias_partials =
+        workspace + args.bias_partials +
+        (ulong)slot * forward->heads * queries * keys;
+#if KEEPS_DBIAS
+    float dbias_sums[SCORE_ROWS][SCORE_COLS];
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            dbias_sums[i][j] = 0.0f;
+#endif
+
+    for (ulong w = slot; w < args.windows; w += args.slots) {
+        unit u;
+        u.window = forward->first_window + w;
+        const int is_first = (flags & ARG_FIRST_LAUNCH) != 0 && w < args.slots;
+        at.k = k + plane(&forward->k, u.window, kv_head);
+        at.v = v + plane(&forward->v, u.window, kv_head);
+        __global storage *to_dk = dk + plane(&args.dk, u.window, kv_head);
+        __global storage *to_dv = dv + plane(&args.dv, u.window, kv_head);
+        float4 sums_k[DIM_STAGES * TILE_KEYS], sums_v[DIM_STAGES * TILE_KEYS];
+        UNROLL_FOR (int i = 0; i < DIM_STAGES * TILE_KEYS; i++)
+            sums_k[i] = sums_v[i] = (float4)(0.0f);
+#if KEEPS_TILES
+        stage_k(&memory, &args, &at, 0, 0, lane);
+        stage_v(&memory, &args, &at, 0, lane);
+#endif
+
+        for (uint step = 0; step < steps; step++) {
+            u.head =
+                kv_head * heads_each + (ONE_VISIT ? 0 : step / row_blocks);
+            u.row = ONE_VISIT ? 0 : step % row_blocks * BLOCK_ROWS;
+            at.first_row = u.row;
+            at.row_count = (int)min(queries - u.row, (uint)BLOCK_ROWS);
+#if VARIANT == SLIDING
+            const span first_seen = visible_span(forward, u.row);
+            const span last_seen =
+                visible_span(forward, u.row + at.row_count - 1);
+            const uint key_end = at.keys.first + at.keys.count;
+            if (last_seen.high <= at.keys.first ||
+                (first_seen.low >= key_end && at.keys.first >= forward->sink))
+                continue; /* all of the team do */
+            at.keys.mixed =
+                key_end > first_seen.high ||
+                (at.keys.first < last_seen.low && key_end > forward->sink);
+#endif
+            DECLARE_TERMS(terms, *forward, u)
+            at.q = q + plane(&forward->q, u.window, u.head);
+            at.d_o = d_o + plane(&args.d_o, u.window, u.head);
+#if VARIANT == COSINE
+            at.scale = cosine_scale(forward, logit_scale, u.head);
+#else
+            at.scale = forward->scale;
+#endif
+#if KEEPS_TILES
+            stage_q(&memory, &args, &at, 0, 0, lane);
+            stage_d_o(&memory, &args, &at, 0, lane);
+#endif
+#if WHOLE
+            const int known = (flags & ARG_LSE) != 0;
+            __global const float *head_lse =
+                lse + plane(&forward->lse, u.window, u.head);
+            start_statistics(&memory, &args, &at, known ? head_lse : 0, lane);
+#else
+            __global const float *statistics =
+                workspace + args.workspace +
+                (w * forward->heads + u.head) * (ulong)queries * 3;
+            load_statistics(&memory, statistics, &at, lane);
+#endif
+#if KEEPS_TILES
+            barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+
+            /* 1. P in local memory, dS in registers */
+            float tile[SCORE_ROWS][SCORE_COLS];
+            compute_logits(tile, &memory, &args, &terms, &at, place, lane);
+#if WHOLE
+            add_statistics(tile, &memory, &args, &at, place, known, lane);
+            finish_statistics(&memory, &args, &at,
+                              d_lse + plane(&args.d_lse, u.window, u.head),
+                              lane);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (place.owns)
+                differentiate_softmax(tile, &memory, place, !known);
+            barrier(CLK_LOCAL_MEM_FENCE);
+#else
+            if (place.owns)
+                store_exponentials(tile, &memory, place);
+            multiply_d_o(tile, &memory, &args, &at, place, lane);
+            if (place.owns)
+                differentiate_softmax(tile, &memory, place, 0);
+#if KEEPS_TILES
+            barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+#endif
+
+            /* 2. dV, from the dO that is there last */
+            UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
+                if (DIM_STAGES > 1) {
+                    if (s > 0)
+                        barrier(CLK_LOCAL_MEM_FENCE);
+                    stage_d_o(&memory, &args, &at, s * STAGE_DIMS, lane);
+                    barrier(CLK_LOCAL_MEM_FENCE);
+                }
+                if (key_tile.owns && (flags & ARG_DV) != 0)
+                    add_transposed(sums_v + s * TILE_KEYS, &memory, memory.d_o,
+                                   key_quad, key_tile.quad, at.row_count);
+            }
+            if (ONE_VISIT && (flags & ARG_DV) != 0)
+                store_gradient(sums_v, TILE_KEYS, &key_tile, to_dv, &args.dv,
+                               (flags & ARG_ADD_DV) != 0, at.wide);
+            barrier(CLK_LOCAL_MEM_FENCE);
+
+            /* 3. dS takes the place of P; dK, dQ, dBias */
+            if (place.owns) {
+                store_weights(tile, &memory, place);
+#if KEEPS_DBIAS
+                UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+                    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+                        dbias_sums[i][j] += tile[i][j];
+#else
+                if ((flags & ARG_DBIAS) != 0)
+                    add_bias_partial(
+                        tile, bias_partials + (ulong)u.head * queries * keys,
+                        &at, place, keys, is_first);
+#endif
+            }
+#if WHOLE
+            float4 sums_q[DIM_STAGES * OUT_ROWS];
+            const gradient_tile row_tile = {.owns =
+                                                lane / STAGE_QUADS < OUT_TILES,
+                                            .first = lane / STAGE_QUADS,
+                                            .step = OUT_TILES,
+                                            .quad = lane % STAGE_QUADS,
+                                            .row_count = at.row_count,
+                                            .first_row = at.first_row};
+            UNROLL_FOR (int i = 0; i < DIM_STAGES * OUT_ROWS; i++)
+                sums_q[i] = (float4)(0.0f);
+#endif
+            UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
+                if (s > 0)
+                    barrier(CLK_LOCAL_MEM_FENCE);
+#if !KEEPS_TILES
+                stage_q(&memory, &args, &at, s * STAGE_DIMS, memory.q_inverse,
+                        lane);
+#if WHOLE
+                stage_k(&memory, &args, &at, s * STAGE_DIMS, memory.k_inverse,
+                        lane);
+#endif
+#endif
+                barrier(CLK_LOCAL_MEM_FENCE);
+                if (key_tile.owns && (flags & ARG_DK) != 0)
+                    add_transposed(sums_k + s * TILE_KEYS, &memory, memory.q,
+                                   key_quad, key_tile.quad, at.row_count);
+#if WHOLE
+                if (row_tile.owns &&
+                    (flags & (ARG_DQ | ARG_D_LOGIT_SCALE)) != 0)
+                    add_product(sums_q + s * OUT_ROWS, &memory, memory.k,
+                                row_tile.first, row_tile.quad, key_count);
+#endif
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+#if WHOLE
+            UNROLL_FOR (int i = 0; i < DIM_STAGES * OUT_ROWS; i++)
+                sums_q[i] *= at.scale;
+#if VARIANT == COSINE
+            take_back_norms(sums_q, OUT_ROWS, &row_tile, at.q, &forward->q,
+                            memory.q_inverse, (__local float *)memory.q,
+                            alongs, at.wide);
+#endif
+            if ((flags & ARG_DQ) != 0)
+                store_gradient(sums_q, OUT_ROWS, &row_tile,
+                               dq + plane(&args.dq, u.window, u.head),
+                               &args.dq, (flags & ARG_ADD_DQ) != 0, at.wide);
+#endif
+#if VARIANT == COSINE
+            if ((flags & ARG_D_LOGIT_SCALE) != 0 && key_block == 0) {
+                barrier(CLK_LOCAL_MEM_FENCE);
+#if !WHOLE
+                for (int r = lane; r < at.row_count; r += TEAM)
+                    alongs[r] = statistics[(at.first_row + r) * 3 + 2];
+                barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+                const float sum =
+                    sum_over_team(alongs, team_sums, at.row_count, lane);
+                __global float *partial = workspace + args.scale_partials +
+                                          (ulong)slot * forward->heads +
+                                          u.head;
+                /* behind the clamp the scale stands still */
+                const float x =
+                    logit_scale[forward->logit_scale_offset + u.head];
+                const float more = x > MAX_LOGIT_SCALE ? 0.0f : sum;
+                if (lane == 0)
+                    *partial = is_first && u.row == 0 ? more : *partial + more;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+        }
+
+        if (!ONE_VISIT && (flags & ARG_DV) != 0)
+            store_gradient(sums_v, TILE_KEYS, &key_tile, to_dv, &args.dv,
+                           (flags & ARG_ADD_DV) != 0, at.wide);
+#if VARIANT == COSINE
+        take_back_norms(sums_k, TILE_KEYS, &key_tile, at.k, &forward->k,
+                        memory.k_inverse, (__local float *)memory.k, 0,
+                        at.wide);
+        barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+        if ((flags & ARG_DK) != 0)
+            store_gradient(sums_k, TILE_KEYS, &key_tile, to_dk, &args.dk,
+                           (flags & ARG_ADD_DK) != 0, at.wide);
+    }
+#if KEEPS_DBIAS
+    if (place.owns && (flags & ARG_DBIAS) != 0)
+        add_bias_partial(dbias_sums,
+                         bias_partials + (ulong)kv_head * queries * keys, &at,
+                         place, keys, (flags & ARG_FIRST_LAUNCH) != 0);
+#endif
+}

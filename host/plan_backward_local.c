@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Shapes for cl/backward_*_local.cl: every legal one is scored with the model
+ * of plan_local.c, and the cheapest wins. Also chosen so: whether one kernel
+ * makes everything of a window, or several share it. Where that was measured
+ * and matters, tuning.c has the better shape.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "plan_backward.h"
+#include "tuning.h"
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* Alignment between the kernels' local arrays. */
+#define LOCAL_SLACK 128u
+/* The model: cycles of a compute unit for what a wave of 32 work-items does.
+ * Fitted to 28 shapes of five problems on an H200, whose times it meets within
+ * a tenth, some sliding ones within a third.
+ * A quad to or from local memory, */
+#define QUAD_CYCLES 2.3
+/* a multiply-add, */
+#define FMA_CYCLES 0.37
+/* a tile's exponential and so on, for each logit, */
+#define TILE_CYCLES 2.0
+/* an addition to a sum in the workspace, */
+#define DBIAS_CYCLES 90.0
+/* and the time from the start of a staging to the end of its barrier, which
+ * work-groups on the same unit share. */
+#define STAGE_WAIT 1800.0
+/* Sums of all stages of channels are unrolled. */
+#define MOST_STAGES 4u
+/* Of a block, where a window has more. */
+#define MOST_ROWS 128u
+#define MOST_KEYS 128u
+#define MOST_OUT_ROWS 16u
+
+/* Work-groups that follow each other on a compute unit. How many it holds at
+ * once is a guess; were they all to start together but for a few, those would
+ * double the time. */
+#define WAVES 3u
+
+typedef enum part { WHOLE, ROWS, KEYS } part;
+
+/* ---- What a shape follows to ---- */
+
+typedef struct tiling {
+    uint32_t dim_stages;
+    uint32_t row_tiles, col_tiles; /* of logits */
+    uint32_t out_across, out_tiles, key_tiles;
+    uint32_t q_rows, kv_rows, weight_rows;
+    uint32_t key_quads; /* of a block */
+} tiling;
+
+static tiling tiling_of(const wa_problem *problem, const wa_gradient_shape *s)
+{
+    tiling t;
+    t.dim_stages = wa_ceil_div(problem->head_dim, s->stage_dims);
+    t.row_tiles = wa_ceil_div(s->block_rows, s->score_rows);
+    t.col_tiles = wa_ceil_div(s->block_keys, s->score_cols);
+    t.out_across = s->stage_dims / 4;
+    t.out_tiles = wa_ceil_div(s->block_rows, s->out_rows);
+    t.key_quads = wa_ceil_div(s->block_keys, 4);
+    t.key_tiles = wa_ceil_div(t.key_quads, s->key_quads);
+    t.q_rows = t.row_tiles * s->score_rows;
+    t.kv_rows = MAX(t.col_tiles * s->score_cols, t.key_quads * 4);
+    t.weight_rows = MAX(t.q_rows, t.out_tiles * s->out_rows);
+    return t;
+}
+
+/* As the kernels declare their arrays, in the same order. */
+static uint64_t local_bytes(const wa_problem *problem, part which,
+                            const wa_gradient_shape *s, const tiling *t)
+{
+    const uint64_t pitch = (s->stage_dims / 4) | 1;
+    const uint64_t copies = s->keeps_tiles ? 2 : 1;
+    const uint64_t quads = copies * (t->q_rows + t->kv_rows) * pitch +
+                           (uint64_t)t->weight_rows * (t->key_quads | 1) +
+                           s->key_quads;
+    uint64_t floats = 2ull * t->q_rows * t->col_tiles + 3ull * t->q_rows;
+    if (problem->variant == WINATTN_COSINE)
+        floats +=
+            2ull * t->q_rows + t->kv_rows + (which == ROWS ? 0 : s->team);
+    return quads * 16 + floats * 4;
+}
+
+/* All rows of one head see all keys, so nothing is kept from visit to visit.
+ */
+static bool is_one_visit(const wa_problem *problem, part which,
+                         const wa_gradient_shape *s)
+{
+    return which == WHOLE && problem->queries <= s->block_rows &&
+           problem->heads == problem->kv_heads;
+}
+
+/* Registers of a work-item: what is live in the busiest of its products, and
+ * addresses; without a sum of dBias. */
+static uint32_t registers_of(const wa_problem *problem,
+                             const wa_device *device, part which,
+                             const wa_gradient_shape *s, const tiling *t)
+{
+    const uint32_t tile = s->score_rows * s->score_cols;
+    const uint32_t logits = tile + 4 * s->score_rows + 4;
+    const uint32_t keys = 4 * 4 * s->key_quads * t->dim_stages;
+    const uint32_t rows = 4 * s->out_rows * t->dim_stages;
+    const uint32_t loaded = 4 * (s->key_quads + 1);
+    uint32_t most;
+    if (which == ROWS)
+        most = logits + rows;
+    else if (which == KEYS)
+        most = logits + 2 * keys;
+    else if (is_one_visit(problem, which, s))
+        most = MAX(logits, MAX(tile + keys + loaded, keys + rows + 10));
+    else
+        most = 2 * keys + MAX(logits, rows + 10);
+    /* compilers were seen to take a quarter more; where the budget is but a
+     * guess, that is left to chance */
+    return 16 + most + (device->registers > 64 ? most / 4 : 0);
+}
+
+/* The sum of dBias over windows stays in registers where there are enough. */
+static bool keeps_dbias(const wa_problem *problem, const wa_device *device,
+                        part which, const wa_gradient_shape *s,
+                        const tiling *t)
+{
+    return problem->bias != WINATTN_BIAS_NONE &&
+           is_one_visit(problem, which, s) &&
+           registers_of(problem, device, which, s, t) +
+                   s->score_rows * s->score_cols <=
+               device->registers;
+}
+
+/* NULL if kernel and device allow the shape, else why not. */
+static const char *refusal(const wa_problem *problem, const wa_device *device,
+                           part which, const wa_gradient_shape *s,
+                           const tiling *t)
+{
+    if (t->row_tiles * t->col_tiles > s->team)
+        return "a team does not cover the logits";
+    if (t->out_tiles * t->out_across > s->team ||
+        t->key_tiles * t->out_across > s->team)
+        return "a team does not cover its gradients";
+    if (t->dim_stages > MOST_STAGES ||
+        (s->keeps_tiles &&
+         (t->dim_stages > 1 || problem->variant == WINATTN_COSINE)))
+        return "too many stages of channels";
+    if (s->team > device->max_work_group)
+        return "work-groups of the device are too small";
+    if (local_bytes(problem, which, s, t) + LOCAL_SLACK > device->local_bytes)
+        return "local memory of the device is too small";
+    if (registers_of(problem, device, which, s, t) > device->registers)
+        return "the device has too few registers";
+    return NULL;
+}
+
+/* ---- The model ---- */
+
+/* Work-groups that a compute unit holds at once. */
+static double resident(const wa_problem *problem, const wa_device *device,
+                       part which, const wa_gradient_shape *s, const tiling *t)
+{
+    const double by_memory =
+        (double)device->local_capacity /
+        ((double)local_bytes(problem, which, s, t) + 1024.0);
+    double registers = registers_of(problem, device, which, s, t);
+    if (keeps_dbias(problem, device, which, s, t))
+        registers += s->score_rows * s->score_cols;
+    const double by_registers =
+        (double)device->register_words / (registers * s->team);
+    const double by_items = 2048.0 / s->team;
+    const double groups =
+        (uint32_t)MIN(MIN(by_memory, by_registers), MIN(by_items, 16.0));
+    return MAX(groups, 1.0);
+}
+
+/* Work-groups for each compute unit, where the workspace bounds those that sum
+ * a bias. */
+static double groups_per_unit(const wa_problem *problem,
+                              const wa_device *device, part which,
+                              const wa_gradient_shape *s)
+{
+    const double owners =
+        (double)problem->kv_heads * wa_ceil_div(problem->keys, s->block_keys);
+    if (which == ROWS || problem->bias == WINATTN_BIAS_NONE)
+        return 1e9;
+    return owners * (double)wa_most_bias_slots(problem) /
+           MAX(device->compute_units, 1);
+}
+
+/* Cycles of a compute unit for each logit, of one kernel. */
+static double cost_of(const wa_problem *problem, const wa_device *device,
+                      part which, const wa_gradient_shape *s)
+{
+    const tiling t = tiling_of(problem, s);
+    const uint32_t wave = MIN(MAX(device->wave, 1), s->team);
+    const double stages = t.dim_stages, across = t.out_across;
+    const double tile = (double)s->score_rows * s->score_cols;
+    const double tile_waves = wa_ceil_div(t.row_tiles * t.col_tiles, wave);
+    const double logit_steps = 2.0 * tile_waves * stages * across;
+    const double out_steps =
+        which == KEYS ? 0.0
+                      : wa_ceil_div(t.out_tiles * t.out_across, wave) *
+                            stages * (double)t.key_quads;
+    const double key_steps =
+        which == ROWS ? 0.0
+                      : 2.0 * stages * s->block_rows *
+                            wa_ceil_div(t.key_tiles * t.out_across, wave);
+    const double quads = logit_steps * (s->score_rows + s->score_cols) +
+                         out_steps * (4.0 + s->out_rows) +
+                         key_steps * (1.0 + s->key_quads);
+    const double fma = logit_steps * 4.0 * tile +
+                       out_steps * 16.0 * s->out_rows +
+                       key_steps * 16.0 * s->key_quads;
+    double copies_q = s->keeps_tiles ? 2.0 : which == ROWS ? 2.0 : 3.0;
+    double copies_k = s->keeps_tiles ? 2.0 : which == KEYS ? 2.0 : 3.0;
+    if (s->keeps_tiles && which == KEYS)
+        copies_k = 0.0;
+    if (s->keeps_tiles && which == ROWS)
+        copies_q = 0.0;
+    if (!s->keeps_tiles && which != ROWS && t.dim_stages > 1)
+        copies_q += 1.0;
+    const double staged =
+        (copies_q * t.q_rows + copies_k * t.kv_rows) * stages * across / wave;
+    double logits = tile_waves * tile * TILE_CYCLES;
+    if (which != ROWS && problem->bias != WINATTN_BIAS_NONE &&
+        !keeps_dbias(problem, device, which, s, &t))
+        logits += tile_waves * tile * DBIAS_CYCLES;
+    const double phases = (which == WHOLE ? 6.0 : 4.0) +
+                          (s->keeps_tiles ? 0.0 : 2.0 + 3.0 * (stages - 1.0));
+    const double busy =
+        (QUAD_CYCLES * (quads + staged) + FMA_CYCLES * fma + logits) * wave /
+        32.0;
+    const double groups = groups_per_unit(problem, device, which, s);
+    const double at_once =
+        MIN(resident(problem, device, which, s, &t), MAX(groups, 1.0));
+    return (busy + phases * STAGE_WAIT / at_once) / MIN(groups, 1.0) /
+           ((double)s->block_rows * s->block_keys);
+}
+
+/* ---- The search ---- */
+
+typedef struct search {
+    const wa_problem *problem;
+    const wa_device *device;
+    part which;
+    double cost; /* of the best; 0: none yet */
+    wa_gradient_shape best;
+} search;
+
+static const struct {
+    uint32_t rows, cols;
+} score_tiles[] = {{8, 8}, {7, 7}, {8, 4}, {4, 8}, {6, 6}, {7, 4},
+                   {4, 7}, {4, 4}, {4, 2}, {2, 4}, {2, 2}, {1, 4}};
+#define SCORE_TILES (sizeof score_tiles / sizeof *score_tiles)
+
+static void visit(search *find, const wa_gradient_shape *s)
+{
+    const tiling t = tiling_of(find->problem, s);
+    if (s->out_rows > MOST_OUT_ROWS ||
+        refusal(find->problem, find->device, find->which, s, &t))
+        return;
+    const double cost = cost_of(find->problem, find->device, find->which, s);
+    if (find->cost == 0 || cost < find->cost) {
+        find->cost = cost;
+        find->best = *s;
+    }
+}
+
+static void visit_teams(search *find, wa_gradient_shape s)
+{
+    const uint32_t step = MAX(find->device->wave, 32);
+    const uint32_t most = MIN(find->device->max_work_group, 256);
+    for (s.team = step; s.team <= most; s.team += step) {
+        const uint32_t down = s.team / (s.stage_dims / 4);
+        if (down == 0)
+            continue;
+        s.out_rows = wa_ceil_div(s.block_rows, down);
+        for (s.key_quads = 1; s.key_quads <= 2; s.key_quads++) {
+            s.keeps_tiles = false;
+            visit(find, &s);
+            s.keeps_tiles = true;
+            visit(find, &s);
+        }
+    }
+}
+
+static void visit_blocks(search *find, uint32_t block_rows,
+                         uint32_t block_keys)
+{
+    const uint32_t quads = wa_ceil_div(find->problem->head_dim, 4);
+    wa_gradient_shape s;
+    memset(&s, 0, sizeof s);
+    s.block_rows = block_rows;
+    s.block_keys = block_keys;
+    for (size_t i = 0; i < SCORE_TILES; i++) {
+        s.score_rows = score_tiles[i].rows;
+        s.score_cols = score_tiles[i].cols;
+        for (uint32_t parts = 1; parts == 1 || quads / parts >= 2;
+             parts *= 2) {
+            s.stage_dims = wa_ceil_div(quads, parts) * 4;
+            visit_teams(find, s);
+        }
+    }
+}
+
+/* Blocks of rows even out; those of keys are what one softmax step takes. */
+static void visit_all(search *find)
+{
+    const wa_problem *problem = find->problem;
+    const bool sliding = problem->variant == WINATTN_SLIDING;
+    const uint32_t all = sliding ? MOST_ROWS : problem->queries;
+    uint32_t last = 0;
+    for (uint32_t split = wa_ceil_div(all, MOST_ROWS);; split++) {
+        const uint32_t rows = wa_ceil_div(all, split);
+        if (rows != last) {
+            if (find->which == WHOLE)
+                visit_blocks(find, rows, problem->keys);
+            for (uint32_t keys = MOST_KEYS; find->which != WHOLE && keys >= 16;
+                 keys /= 2)
+                visit_blocks(find, rows,
+                             sliding ? keys : MIN(keys, problem->keys));
+        }
+        last = rows;
+        if (rows <= 8)
+            break;
+    }
+}
+
+static bool choose(search *find, part which, const wa_gradient_shape *tuned)
+{
+    find->which = which;
+    if (tuned) {
+        const tiling t = tiling_of(find->problem, tuned);
+        find->best = *tuned;
+        find->cost = cost_of(find->problem, find->device, which, tuned);
+        return !refusal(find->problem, find->device, which, tuned, &t);
+    }
+    find->cost = 0;
+    visit_all(find);
+    return find->cost > 0;
+}
+
+/* ---- The plan ---- */
+
+static void set_kernel(const search *find, const char *name,
+                       wa_backward_kernel *kernel)
+{
+    const wa_problem *problem = find->problem;
+    const wa_gradient_shape *s = &find->best;
+    const tiling t = tiling_of(problem, s);
+    kernel->name = name;
+    kernel->block_rows = s->block_rows;
+    kernel->block_keys = s->block_keys;
+    kernel->work_group = s->team;
+    kernel->local_bytes = (uint32_t)local_bytes(problem, find->which, s, &t);
+    char *text = kernel->defines;
+    const size_t size = sizeof kernel->defines;
+    wa_append_problem(problem, find->device, s->block_rows, s->block_keys,
+                      text, size);
+    wa_append(text, size,
+              "-DTEAM=%u -DSTAGE_DIMS=%u -DSCORE_ROWS=%u -DSCORE_COLS=%u "
+              "-DOUT_ROWS=%u -DKEY_QUADS=%u -DKEEPS_TILES=%u -DBACKWARD=1",
+              s->team, s->stage_dims, s->score_rows, s->score_cols,
+              s->out_rows, s->key_quads, (uint32_t)s->keeps_tiles);
+    if (find->which == ROWS)
+        wa_append(text, size, " -DSTATISTICS=0");
+    else
+        wa_append(
+            text, size, " -DWHOLE=%u -DONE_VISIT=%u -DKEEPS_DBIAS=%u",
+            (uint32_t)(find->which == WHOLE),
+            (uint32_t)is_one_visit(problem, find->which, s),
+            (uint32_t)keeps_dbias(problem, find->device, find->which, s, &t));
+    wa_append_local_options(problem, find->device, text, size);
+}
+
+/* The kernels' WIDE. */
+static void require_access(const wa_problem *problem,
+                           const wa_gradient_shape *s, wa_backward_plan *plan)
+{
+    const bool half = problem->dtype != WINATTN_FP32;
+    const uint32_t elements =
+        half && problem->head_dim % 8 == 0 && s->stage_dims % 8 == 0 ? 8
+        : problem->head_dim % 4 == 0                                 ? 4
+                                                                     : 0;
+    plan->access_elements = MAX(plan->access_elements, elements);
+    plan->access_bytes = MAX(plan->access_bytes, elements * (half ? 2u : 4u));
+}
+
+static uint32_t busy_groups(const search *find)
+{
+    const tiling t = tiling_of(find->problem, &find->best);
+    return find->device->compute_units *
+           (uint32_t)resident(find->problem, find->device, find->which,
+                              &find->best, &t);
+}
+
+bool wa_plan_backward_local(const wa_problem *problem, const wa_device *device,
+                            wa_backward_plan *plan)
+{
+    search whole = {.problem = problem, .device = device};
+    search rows = whole, keys = whole;
+    const wa_tuned_backward *tuned = wa_tuned_backward_of(problem, device);
+    bool fits = tuned && choose(&whole, WHOLE, &tuned->whole);
+    tuned = fits ? tuned : NULL;
+    fits = fits || (problem->variant != WINATTN_SLIDING &&
+                    choose(&whole, WHOLE, NULL));
+    const bool shared =
+        !tuned && choose(&rows, ROWS, NULL) && choose(&keys, KEYS, NULL);
+    if (fits && shared)
+        fits = whole.cost <= rows.cost + keys.cost;
+    if (!fits && !shared) {
+        snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE,
+                 "no shape fits %u bytes of local memory, %u registers and "
+                 "work-groups of %u",
+                 device->local_bytes, device->registers,
+                 device->max_work_group);
+        return false;
+    }
+    plan->whole = fits;
+    const search *last = fits ? &whole : &keys;
+    set_kernel(last, "backward_keys_local", &plan->kernels[WA_BACKWARD_KEYS]);
+    require_access(problem, &last->best, plan);
+    plan->key_blocks = wa_ceil_div(problem->keys, last->best.block_keys);
+    plan->busy_groups = tuned ? device->compute_units * tuned->resident
+                              : WAVES * busy_groups(last);
+    if (!fits) {
+        wa_backward_kernel *first = &plan->kernels[WA_BACKWARD_STATISTICS];
+        set_kernel(&rows, "backward_rows_local",
+                   &plan->kernels[WA_BACKWARD_ROWS]);
+        *first = plan->kernels[WA_BACKWARD_ROWS];
+        char *value = strstr(first->defines, "-DSTATISTICS=0");
+        value[strlen("-DSTATISTICS=")] = '1';
+        require_access(problem, &rows.best, plan);
+        plan->row_blocks = wa_ceil_div(problem->queries, rows.best.block_rows);
+    } else {
+        plan->row_blocks = 1;
+    }
+    const char *how = fits ? "a window's keys fit a work-group"
+                           : "rows and keys in kernels of their own";
+    if (tuned)
+        snprintf(plan->reason, sizeof plan->reason,
+                 "%s; measured best on devices of this kind", how);
+    else
+        snprintf(plan->reason, sizeof plan->reason,
+                 "%s; modelled best of the shapes within %u bytes, %u "
+                 "registers and work-groups of %u",
+                 how, device->local_bytes, device->registers,
+                 device->max_work_group);
+    return true;
+}
