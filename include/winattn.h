@@ -425,8 +425,10 @@ typedef struct winattn_backward {
     /* Inputs, as in winattn_forward. */
     winattn_tensor q, k, v, bias, mask, query_regions, key_regions;
     winattn_tensor logit_scale;
-    /* What the forward pass returned; NULL: computed again. The kernels of
-     * this version always do that. */
+    /* What a forward pass returned for the same inputs; NULL: computed again.
+     * Kernels for GPUs use lse, and where a window does not fit a work-group
+     * both (delta_i = dO_i . O_i, which has the rounding of a stored o), to
+     * save work. Other kernels do not read them. */
     winattn_tensor o, lse;
     winattn_tensor d_o;   /* required */
     winattn_tensor d_lse; /* NULL: 0 */

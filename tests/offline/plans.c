@@ -16,7 +16,7 @@
 #include "kit/cases.h"
 #include "kit/devices.h"
 #include "kit/workloads.h"
-#include "plan.h"
+#include "plan_backward.h"
 #include "status.h"
 
 static const struct {
@@ -38,53 +38,75 @@ static const struct {
 };
 #define TARGETS (sizeof targets / sizeof *targets)
 
-/* A pass of the tier for GPUs: how to plan it. */
-typedef winattn_status pass(const wa_problem *problem, const wa_device *device,
-                            wa_plan *plan);
+/* What is printed of a kernel besides what it computes. */
+typedef struct line {
+    const char *compiler, *target, *workload, *dtype;
+    const wa_device *device;
+} line;
 
-static winattn_status forward(const wa_problem *problem,
-                              const wa_device *device, wa_plan *plan)
+static void print_line(const line *l, const char *kernel, uint32_t work_group,
+                       uint32_t local_bytes, const char *defines)
 {
-    static const wa_exclusions none;
-    return wa_plan_make(problem, device, &none, plan);
+    printf("%s\t%s\t%s\t%s\t%s\t%u\t%u\t%u\t%s\n", l->compiler, l->target,
+           kernel, l->workload, l->dtype, work_group, local_bytes,
+           l->device->local_bytes, defines);
 }
 
-static pass *const passes[] = {forward};
-#define PASSES (sizeof passes / sizeof *passes)
+static winattn_status print_forward(const wa_problem *problem, const line *l)
+{
+    static const wa_exclusions none;
+    wa_plan plan;
+    WA_TRY(wa_plan_make(problem, l->device, &none, &plan));
+    print_line(l, plan.kernel, plan.work_group, plan.local_bytes,
+               plan.defines);
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status print_backward(const wa_problem *problem, const line *l)
+{
+    static const wa_exclusions none;
+    wa_backward_plan plan;
+    WA_TRY(wa_backward_plan_make(problem, l->device, &none, &plan));
+    for (int i = 0; i < WA_BACKWARD_SUM; i++) {
+        const wa_backward_kernel *kernel = &plan.kernels[i];
+        if (kernel->name)
+            print_line(l, kernel->name, kernel->work_group,
+                       kernel->local_bytes, kernel->defines);
+    }
+    return WINATTN_SUCCESS;
+}
 
 int main(int count, char **arguments)
 {
     static const char *const dtypes[] = {"fp32", "fp16", "bf16"};
     const bool all = count > 1 && strcmp(arguments[1], "all") == 0;
-    for (size_t i = 0; i < TARGETS * workload_count * PASSES * 3; i++) {
-        const size_t t = i / (workload_count * PASSES * 3);
-        const size_t w = i / (PASSES * 3) % workload_count;
-        const size_t p = i / 3 % PASSES;
+    for (size_t i = 0; i < TARGETS * workload_count * 3; i++) {
+        const size_t t = i / (workload_count * 3);
+        const size_t w = i / 3 % workload_count;
         const size_t dtype = i % 3;
-        const wa_device *device = made_up_device(targets[t].device);
+        const line l = {targets[t].compiler, targets[t].name,
+                        workload_rows[w].name, dtypes[dtype],
+                        made_up_device(targets[t].device)};
         test_case c = case_default();
         wa_problem problem;
-        wa_plan plan;
         if (!all && dtype != (w + t) % 3)
             continue;
-        if (!device || !case_parse(workload_rows[w].text, &c, NULL)) {
+        if (!l.device || !case_parse(workload_rows[w].text, &c, NULL)) {
             fprintf(stderr, "bad table: %s, %s\n", targets[t].device,
                     workload_rows[w].name);
             return 1;
         }
         c.dtype = (int)dtype;
         c.tier = WINATTN_TIER_LOCAL;
-        const winattn_desc desc = case_desc(&c);
+        winattn_desc desc = case_desc(&c);
+        desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
         if (wa_problem_read(&desc, &problem) != WINATTN_SUCCESS ||
-            passes[p](&problem, device, &plan) != WINATTN_SUCCESS) {
+            print_forward(&problem, &l) != WINATTN_SUCCESS ||
+            print_backward(&problem, &l) != WINATTN_SUCCESS) {
             fprintf(stderr, "%s, %s: %s\n", targets[t].name,
                     workload_rows[w].name, winattn_last_reason());
             return 1;
         }
-        printf("%s\t%s\t%s\t%s\t%s\t%u\t%u\t%u\t%s\n", targets[t].compiler,
-               targets[t].name, plan.kernel, workload_rows[w].name,
-               dtypes[dtype], plan.work_group, plan.local_bytes,
-               device->local_bytes, plan.defines);
     }
     return 0;
 }
