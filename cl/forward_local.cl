@@ -88,6 +88,7 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
                           int row_count, key_range range, int key, int channel,
                           int lane)
 {
+    FORGET(lane);
     for (int first = 0; first < ROW_TILES * COL_TILES; first += TEAM) {
         const int t = first + lane;
         if (t >= ROW_TILES * COL_TILES)
@@ -151,6 +152,7 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
 INLINE void exponentiate(const team_memory *memory, int row_count, int count,
                          int lane)
 {
+    FORGET(lane);
     const int part = lane % ROW_ITEMS;
     const int quads = CEIL_DIV(count, 4);
     for (int done = 0; done < BLOCK_ROWS; done += ROWS_AT_ONCE) {

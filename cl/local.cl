@@ -64,6 +64,15 @@
 #define UNKNOWN_ZERO 0
 #endif
 
+/* Lets the compiler know nothing of variable x of a work-item. LLVM for AMD
+ * else computes before all loops what they need of it, keeps each comparison
+ * in a pair of scalar registers, and runs out of these. */
+#ifdef __AMDGCN__
+#define FORGET(x) __asm__ volatile("" : "+v"(x))
+#else
+#define FORGET(x)
+#endif
+
 /* The cosine variant scales a finished dot product, the others q. */
 #if VARIANT == COSINE
 #define Q_FACTOR 1.0f
@@ -78,6 +87,16 @@
 #define WIDE 4
 #else
 #define WIDE 0
+#endif
+
+/* Loops over single elements, in place of wide accesses. Unrolled, such a loop
+ * needs registers that AMD's kernels, and those whose sums live through a
+ * copy, do not have, and few tensors take it where wide accesses are possible.
+ */
+#if WIDE && (STREAMING || BACKWARD || defined(__AMDGCN__))
+#define NARROW_FOR NO_UNROLL_FOR
+#else
+#define NARROW_FOR for
 #endif
 
 #if DTYPE == 0
@@ -151,6 +170,7 @@ INLINE void stage(__local float4 *tile, __global const storage *plane,
                   int channel, float factor, __local const float *factors,
                   int lane, int wide)
 {
+    FORGET(lane);
 #if WIDE
     if (wide) {
         /* a work-item keeps its columns and steps down the rows */
@@ -184,7 +204,7 @@ INLINE void stage(__local float4 *tile, __global const storage *plane,
     }
 #endif
     __local float *scalars = (__local float *)tile;
-    NO_UNROLL_FOR (int done = 0; done < rows * STAGE_DIMS; done += TEAM) {
+    NARROW_FOR (int done = 0; done < rows * STAGE_DIMS; done += TEAM) {
         const int r = (done + lane) / STAGE_DIMS;
         const int c = (done + lane) % STAGE_DIMS;
         float x = 0.0f;
