@@ -130,15 +130,6 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
 #endif
             if (!TERMS_FIRST)
                 add_terms(acc, args, terms, rows, keys);
-#if VARIANT == SLIDING
-            if (range.mixed)
-                UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-                    const span seen = visible_span(args, rows[i]);
-                    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-                        if (!sees(args, seen, keys[j]))
-                            acc[i][j] = -INFINITY;
-                }
-#endif
         }
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
             UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
@@ -147,24 +138,52 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
     }
 }
 
+/* The bits of -0, which stand for the exponential of a key that the row does
+ * not see; no other is negative. */
+#define UNSEEN_BITS 0x80000000u
+
+#if VARIANT == SLIDING
+/* Puts `value` where a row does not see four keys from `key` on. */
+INLINE float4 hide_unseen(float4 x, float value, const forward_args *args,
+                          span seen, uint key)
+{
+    x.x = sees(args, seen, key) ? x.x : value;
+    x.y = sees(args, seen, key + 1) ? x.y : value;
+    x.z = sees(args, seen, key + 2) ? x.z : value;
+    x.w = sees(args, seen, key + 3) ? x.w : value;
+    return x;
+}
+#endif
+
 /* Turns the logits of the rows into exponentials and sums them. Holds
  * barriers; the caller's next barrier publishes the result. */
-INLINE void exponentiate(const team_memory *memory, int row_count, int count,
+INLINE void exponentiate(const team_memory *memory, const forward_args *args,
+                         uint first_row, int row_count, key_range range,
                          int lane)
 {
     FORGET(lane);
     const int part = lane % ROW_ITEMS;
+    const int count = (int)range.count;
     const int quads = CEIL_DIV(count, 4);
     for (int done = 0; done < BLOCK_ROWS; done += ROWS_AT_ONCE) {
         const int r = done + lane / ROW_ITEMS;
         const int works = r < row_count;
         __local float4 *line = memory->scores + r * SCORE_PITCH;
+#if VARIANT == SLIDING
+        span seen = {0, 0};
+        if (range.mixed && works)
+            seen = visible_span(args, first_row + r);
+#endif
         float top = -INFINITY;
         for (int first = 0; first < quads; first += ROW_ITEMS) {
             const int c = first + part;
             if (!works || c >= quads)
                 continue;
             float4 x = line[c];
+#if VARIANT == SLIDING
+            if (range.mixed)
+                x = hide_unseen(x, -INFINITY, args, seen, range.first + c * 4);
+#endif
             const int rest = count - c * 4;
             if (rest < 4) { /* no logits behind the last key */
                 x.w = -INFINITY;
@@ -196,7 +215,12 @@ INLINE void exponentiate(const team_memory *memory, int row_count, int count,
             const int c = first + part;
             if (!works || c >= quads)
                 continue;
-            const float4 p = exp2((line[c] - base) * LOG2E);
+            float4 p = exp2((line[c] - base) * LOG2E);
+#if VARIANT == SLIDING
+            if (range.mixed)
+                p = hide_unseen(p, as_float(UNSEEN_BITS), args, seen,
+                                range.first + c * 4);
+#endif
             line[c] = p;
             sums += p;
         }
@@ -214,13 +238,18 @@ INLINE void exponentiate(const team_memory *memory, int row_count, int count,
     }
 }
 
+/* The value y, but 0 where its key is not seen: even 0 * NaN must not reach
+ * the row. */
+INLINE float4 seen_value(float p, float4 y)
+{
+    return as_uint(p) == UNSEEN_BITS ? (float4)(0.0f) : y;
+}
+
 /* out[i] += P V over `count` staged keys, for rows out_row + OUT_TILES * i and
- * one quad of channels. Constant `mixed`: leave out what a row does not see,
- * since even 0 * NaN must not reach it. */
+ * one quad of channels. Constant `mixed`: rows do not see all of them. */
 INLINE void multiply_values(float4 *out, const team_memory *memory,
-                            int out_row, int out_quad, int row_count, int key,
-                            int count, const forward_args *args,
-                            uint first_row, uint first_key, const int mixed)
+                            int out_row, int out_quad, int key, int count,
+                            const int mixed)
 {
     __local const float4 *line =
         memory->scores + out_row * SCORE_PITCH + key / 4;
@@ -231,15 +260,12 @@ INLINE void multiply_values(float4 *out, const team_memory *memory,
         UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
             const float4 p = line[OUT_TILES * i * SCORE_PITCH + c];
             float4 x[4] = {y[0], y[1], y[2], y[3]};
-#if VARIANT == SLIDING
             if (mixed) {
-                const int r = min(out_row + OUT_TILES * i, row_count - 1);
-                const span seen = visible_span(args, first_row + r);
-                UNROLL_FOR (int j = 0; j < 4; j++)
-                    if (!sees(args, seen, first_key + key + c * 4 + j))
-                        x[j] = (float4)(0.0f);
+                x[0] = seen_value(p.x, x[0]);
+                x[1] = seen_value(p.y, x[1]);
+                x[2] = seen_value(p.z, x[2]);
+                x[3] = seen_value(p.w, x[3]);
             }
-#endif
             out[i] = FMA((float4)(p.x), x[0], out[i]);
             out[i] = FMA((float4)(p.y), x[1], out[i]);
             out[i] = FMA((float4)(p.z), x[2], out[i]);
@@ -395,7 +421,7 @@ forward_local(FORWARD_PARAMETERS)
         /* 2. softmax; the first values travel meanwhile */
         stage(memory.kv, v, &args.v, range.first, count, VALUE_ROWS + zero, 0,
               1.0f, 0, lane, wide);
-        exponentiate(&memory, row_count, count, lane);
+        exponentiate(&memory, &args, u.row, row_count, range, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
 
         /* 3. O */
@@ -416,13 +442,11 @@ forward_local(FORWARD_PARAMETERS)
                 }
                 const int staged = min(count - key, STAGE_KEYS);
                 if (owns && range.mixed)
-                    multiply_values(sums, &memory, out_row, out_quad,
-                                    row_count, key, staged, &args, u.row,
-                                    range.first, 1);
+                    multiply_values(sums, &memory, out_row, out_quad, key,
+                                    staged, 1);
                 else if (owns)
-                    multiply_values(sums, &memory, out_row, out_quad,
-                                    row_count, key, staged, &args, u.row,
-                                    range.first, 0);
+                    multiply_values(sums, &memory, out_row, out_quad, key,
+                                    staged, 0);
             }
             if (!STREAMING && stores)
                 store_out(sums, &memory, &args, o, u.row, out_row, row_count,
