@@ -27,6 +27,10 @@
 #define TEAMS_COST 0.04
 /* The streaming kernel unrolls its stages of channels. */
 #define MOST_KEPT_STAGES 4u
+/* Quads of o that a work-item sums at most, and that it keeps through the
+ * score tiles at most: with 13 of them, code for NVIDIA spilled. */
+#define MOST_SUMS 16u
+#define MOST_KEPT_SUMS 8u
 /* Query rows of a unit at most; of the sliding variant always. */
 #define MOST_ROWS 128u
 #define SLIDING_ROWS 64u
@@ -306,8 +310,10 @@ static void visit_teams(const search *find, wa_local_shape s)
                s.team % (s.row_items * 2) == 0)
             s.row_items *= 2;
         const tiling t = tiling_of(find->problem, &s);
-        if (s.out_rows > 16 || registers_of(find->problem, find->device, &s,
-                                            &t) > find->device->registers)
+        if (s.out_rows > MOST_SUMS ||
+            (t.streaming && s.out_rows * t.dim_stages > MOST_KEPT_SUMS) ||
+            registers_of(find->problem, find->device, &s, &t) >
+                find->device->registers)
             continue;
         for (s.teams = 1; s.teams * s.team <= most; s.teams *= 2)
             if (!refusal(find->problem, find->device, &s))
