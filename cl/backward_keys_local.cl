@@ -9,9 +9,6 @@
  *   ONE_VISIT 1: one block of rows of one head is all that sees the keys
  *   KEEPS_DBIAS 1: the sum over windows stays in registers (ONE_VISIT only)
  *               0: it is added to in the workspace */
-#ifndef WHOLE
-#define WHOLE 1
-#endif
 #ifndef ONE_VISIT
 #define ONE_VISIT 1
 #endif

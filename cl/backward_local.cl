@@ -27,6 +27,15 @@
 #define KEY_QUADS 2
 #endif
 
+/* Of the kernels, see there. */
+#ifndef WHOLE
+#define WHOLE 0
+#endif
+#ifndef STATISTICS
+#define STATISTICS 0
+#endif
+#define FINDS_STATISTICS (WHOLE || STATISTICS)
+
 /* Where they are known before, loops have constant ends. */
 #if VARIANT == SLIDING
 #define QUERIES forward->queries
@@ -72,14 +81,24 @@ typedef struct gradient_memory {
 #define DECLARE_INVERSES
 #define SET_INVERSES(memory)
 #endif
+#if FINDS_STATISTICS
+#define DECLARE_SUMS                                                          \
+    __local float parts[2 * Q_ROWS * COL_TILES];                              \
+    __local float row_sums[Q_ROWS];
+#define SET_SUMS(memory)                                                      \
+    (memory).parts = parts;                                                   \
+    (memory).row_sum = row_sums;
+#else
+#define DECLARE_SUMS
+#define SET_SUMS(memory)
+#endif
 /* Declares `name` and its arrays, in a kernel. */
 #define DECLARE_GRADIENT_MEMORY(name)                                         \
     __local float4 row_tiles[TILE_COPIES][Q_ROWS * DIM_PITCH];                \
     __local float4 col_tiles[TILE_COPIES][KV_ROWS * DIM_PITCH];               \
     __local float4 weight_tile[WEIGHT_QUADS];                                 \
-    __local float parts[2 * Q_ROWS * COL_TILES];                              \
+    DECLARE_SUMS                                                              \
     __local float row_maxima[Q_ROWS];                                         \
-    __local float row_sums[Q_ROWS];                                           \
     __local float row_deltas[Q_ROWS];                                         \
     DECLARE_INVERSES                                                          \
     gradient_memory name = {.q = row_tiles[0],                                \
@@ -87,10 +106,9 @@ typedef struct gradient_memory {
                             .k = col_tiles[0],                                \
                             .v = col_tiles[TILE_COPIES - 1],                  \
                             .weights = weight_tile,                           \
-                            .parts = parts,                                   \
                             .row_max = row_maxima,                            \
-                            .row_sum = row_sums,                              \
                             .row_delta = row_deltas};                         \
+    SET_SUMS(name)                                                            \
     SET_INVERSES(name)
 
 /* The rows and keys that a team has at hand. */

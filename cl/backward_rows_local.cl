@@ -7,10 +7,6 @@
  *                 given, as sum P dP = dO . O (Dao et al. 2022, appendix B),
  *                 else a walk over the keys as in a streaming softmax
  *              0: dQ, and q^ . dq^ of the cosine variant */
-#ifndef STATISTICS
-#define STATISTICS 0
-#endif
-
 #if STATISTICS
 /* row_max and row_delta from what the forward pass left. */
 INLINE void read_statistics(const gradient_memory *memory,
@@ -52,7 +48,7 @@ __kernel __attribute__((reqd_work_group_size(TEAM, 1, 1))) SUB_GROUP_SIZE void
 backward_rows_local(BACKWARD_PARAMETERS)
 {
     DECLARE_GRADIENT_MEMORY(memory)
-#if VARIANT == COSINE
+#if VARIANT == COSINE && !STATISTICS
     __local float alongs[Q_ROWS];
 #endif
     const forward_args *forward = &args.forward;

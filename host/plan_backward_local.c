@@ -41,7 +41,7 @@
  * double the time. */
 #define WAVES 3u
 
-typedef enum part { WHOLE, ROWS, KEYS } part;
+typedef enum part { WHOLE, STATISTICS, ROWS, KEYS } part;
 
 /* ---- What a shape follows to ---- */
 
@@ -78,10 +78,14 @@ static uint64_t local_bytes(const wa_problem *problem, part which,
     const uint64_t quads = copies * (t->q_rows + t->kv_rows) * pitch +
                            (uint64_t)t->weight_rows * (t->key_quads | 1) +
                            s->key_quads;
-    uint64_t floats = 2ull * t->q_rows * t->col_tiles + 3ull * t->q_rows;
-    if (problem->variant == WINATTN_COSINE)
-        floats +=
-            2ull * t->q_rows + t->kv_rows + (which == ROWS ? 0 : s->team);
+    uint64_t floats = 2ull * t->q_rows;
+    if (which == WHOLE || which == STATISTICS)
+        floats += (2ull * t->col_tiles + 1) * t->q_rows;
+    if (problem->variant == WINATTN_COSINE) {
+        floats += t->q_rows + t->kv_rows;
+        floats += which == STATISTICS ? 0 : t->q_rows;
+        floats += which == WHOLE || which == KEYS ? s->team : 0;
+    }
     return quads * 16 + floats * 4;
 }
 
@@ -147,7 +151,10 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "too many stages of channels";
     if (s->team > device->max_work_group)
         return "work-groups of the device are too small";
-    if (local_bytes(problem, which, s, t) + LOCAL_SLACK > device->local_bytes)
+    /* the rows' statistics take the rows' shape */
+    if (local_bytes(problem, which == ROWS ? STATISTICS : which, s, t) +
+            LOCAL_SLACK >
+        device->local_bytes)
         return "local memory of the device is too small";
     if (registers_of(problem, device, which, s, t) > device->registers)
         return "the device has too few registers";
@@ -343,7 +350,7 @@ static bool choose(search *find, part which, const wa_gradient_shape *tuned)
 
 /* ---- The plan ---- */
 
-static void set_kernel(const search *find, const char *name,
+static void set_kernel(const search *find, part which, const char *name,
                        wa_backward_kernel *kernel)
 {
     const wa_problem *problem = find->problem;
@@ -353,7 +360,7 @@ static void set_kernel(const search *find, const char *name,
     kernel->block_rows = s->block_rows;
     kernel->block_keys = s->block_keys;
     kernel->work_group = s->team;
-    kernel->local_bytes = (uint32_t)local_bytes(problem, find->which, s, &t);
+    kernel->local_bytes = (uint32_t)local_bytes(problem, which, s, &t);
     char *text = kernel->defines;
     const size_t size = sizeof kernel->defines;
     wa_append_problem(problem, find->device, s->block_rows, s->block_keys,
@@ -363,14 +370,14 @@ static void set_kernel(const search *find, const char *name,
               "-DOUT_ROWS=%u -DKEY_QUADS=%u -DKEEPS_TILES=%u -DBACKWARD=1",
               s->team, s->stage_dims, s->score_rows, s->score_cols,
               s->out_rows, s->key_quads, (uint32_t)s->keeps_tiles);
-    if (find->which == ROWS)
-        wa_append(text, size, " -DSTATISTICS=0");
+    if (which == STATISTICS || which == ROWS)
+        wa_append(text, size, " -DSTATISTICS=%u",
+                  (uint32_t)(which == STATISTICS));
     else
-        wa_append(
-            text, size, " -DWHOLE=%u -DONE_VISIT=%u -DKEEPS_DBIAS=%u",
-            (uint32_t)(find->which == WHOLE),
-            (uint32_t)is_one_visit(problem, find->which, s),
-            (uint32_t)keeps_dbias(problem, find->device, find->which, s, &t));
+        wa_append(text, size, " -DWHOLE=%u -DONE_VISIT=%u -DKEEPS_DBIAS=%u",
+                  (uint32_t)(which == WHOLE),
+                  (uint32_t)is_one_visit(problem, which, s),
+                  (uint32_t)keeps_dbias(problem, find->device, which, s, &t));
     wa_append_local_options(problem, find->device, text, size);
 }
 
@@ -419,18 +426,17 @@ bool wa_plan_backward_local(const wa_problem *problem, const wa_device *device,
     }
     plan->whole = fits;
     const search *last = fits ? &whole : &keys;
-    set_kernel(last, "backward_keys_local", &plan->kernels[WA_BACKWARD_KEYS]);
+    set_kernel(last, last->which, "backward_keys_local",
+               &plan->kernels[WA_BACKWARD_KEYS]);
     require_access(problem, &last->best, plan);
     plan->key_blocks = wa_ceil_div(problem->keys, last->best.block_keys);
     plan->busy_groups = tuned ? device->compute_units * tuned->resident
                               : WAVES * busy_groups(last);
     if (!fits) {
-        wa_backward_kernel *first = &plan->kernels[WA_BACKWARD_STATISTICS];
-        set_kernel(&rows, "backward_rows_local",
+        set_kernel(&rows, STATISTICS, "backward_rows_local",
+                   &plan->kernels[WA_BACKWARD_STATISTICS]);
+        set_kernel(&rows, ROWS, "backward_rows_local",
                    &plan->kernels[WA_BACKWARD_ROWS]);
-        *first = plan->kernels[WA_BACKWARD_ROWS];
-        char *value = strstr(first->defines, "-DSTATISTICS=0");
-        value[strlen("-DSTATISTICS=")] = '1';
         require_access(problem, &rows.best, plan);
         plan->row_blocks = wa_ceil_div(problem->queries, rows.best.block_rows);
     } else {
