@@ -135,7 +135,8 @@ static bool keeps_dbias(const wa_problem *problem, const wa_device *device,
                device->registers;
 }
 
-/* NULL if kernel and device allow the shape, else why not. */
+/* NULL if kernel and device allow the shape, else why not; registers apart,
+ * which are but an estimate. */
 static const char *refusal(const wa_problem *problem, const wa_device *device,
                            part which, const wa_gradient_shape *s,
                            const tiling *t)
@@ -156,8 +157,6 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
             LOCAL_SLACK >
         device->local_bytes)
         return "local memory of the device is too small";
-    if (registers_of(problem, device, which, s, t) > device->registers)
-        return "the device has too few registers";
     return NULL;
 }
 
@@ -265,7 +264,9 @@ static void visit(search *find, const wa_gradient_shape *s)
 {
     const tiling t = tiling_of(find->problem, s);
     if (s->out_rows > MOST_OUT_ROWS ||
-        refusal(find->problem, find->device, find->which, s, &t))
+        refusal(find->problem, find->device, find->which, s, &t) ||
+        registers_of(find->problem, find->device, find->which, s, &t) >
+            find->device->registers)
         return;
     const double cost = cost_of(find->problem, find->device, find->which, s);
     if (find->cost == 0 || cost < find->cost) {
