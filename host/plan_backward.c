@@ -153,6 +153,14 @@ static bool plan_tier(const wa_problem *problem, const wa_device *device,
                : plan_cpu(problem, device, plan);
 }
 
+void wa_backward_plan_finish(const wa_problem *problem,
+                             const wa_device *device, wa_backward_plan *plan)
+{
+    plan->kernels[WA_BACKWARD_SUM].name = "sum_partials";
+    plan->kernels[WA_BACKWARD_SUM].work_group = SUM_ELEMENTS * SUM_PARTS;
+    choose_slots(problem, device, plan);
+}
+
 winattn_status wa_backward_plan_make(const wa_problem *problem,
                                      const wa_device *device,
                                      const wa_exclusions *exclusions,
@@ -182,9 +190,7 @@ winattn_status wa_backward_plan_make(const wa_problem *problem,
                        "no backward kernel fits %s; tier %s: %s", device->name,
                        wa_tier_name(wanted), plan->refusals[wanted]);
     }
-    plan->kernels[WA_BACKWARD_SUM].name = "sum_partials";
-    plan->kernels[WA_BACKWARD_SUM].work_group = SUM_ELEMENTS * SUM_PARTS;
-    choose_slots(problem, device, plan);
+    wa_backward_plan_finish(problem, device, plan);
     return WINATTN_SUCCESS;
 }
 

@@ -53,6 +53,10 @@ winattn_status wa_backward_plan_make(const wa_problem *problem,
                                      const wa_exclusions *exclusions,
                                      wa_backward_plan *plan);
 
+/* Slots, workspace, launches: what is left to do once there are kernels. */
+void wa_backward_plan_finish(const wa_problem *problem,
+                             const wa_device *device, wa_backward_plan *plan);
+
 /* Its lines of winattn_plan_describe, appended. */
 void wa_backward_plan_describe(const wa_backward_plan *plan, char *text,
                                size_t size);
@@ -66,5 +70,12 @@ uint64_t wa_most_bias_slots(const wa_problem *problem);
  * (plan_backward_local.c) */
 bool wa_plan_backward_local(const wa_problem *problem, const wa_device *device,
                             wa_backward_plan *plan);
+/* The same with demanded shapes; without `rows` one kernel, of shape `keys`,
+ * makes everything. */
+bool wa_plan_backward_shapes(const wa_problem *problem,
+                             const wa_device *device,
+                             const wa_gradient_shape *rows,
+                             const wa_gradient_shape *keys,
+                             wa_backward_plan *plan);
 
 #endif

@@ -403,6 +403,60 @@ static uint32_t busy_groups(const search *find)
                               &find->best, &t);
 }
 
+/* Fills in the plan; rows is NULL where one kernel makes everything. */
+static void set_plan(const search *rows, const search *keys,
+                     wa_backward_plan *plan)
+{
+    const wa_problem *problem = keys->problem;
+    plan->whole = !rows;
+    set_kernel(keys, keys->which, "backward_keys_local",
+               &plan->kernels[WA_BACKWARD_KEYS]);
+    require_access(problem, &keys->best, plan);
+    plan->key_blocks = wa_ceil_div(problem->keys, keys->best.block_keys);
+    plan->row_blocks = 1;
+    plan->busy_groups = WAVES * busy_groups(keys);
+    if (rows) {
+        set_kernel(rows, STATISTICS, "backward_rows_local",
+                   &plan->kernels[WA_BACKWARD_STATISTICS]);
+        set_kernel(rows, ROWS, "backward_rows_local",
+                   &plan->kernels[WA_BACKWARD_ROWS]);
+        require_access(problem, &rows->best, plan);
+        plan->row_blocks =
+            wa_ceil_div(problem->queries, rows->best.block_rows);
+    }
+}
+
+bool wa_plan_backward_shapes(const wa_problem *problem,
+                             const wa_device *device,
+                             const wa_gradient_shape *rows,
+                             const wa_gradient_shape *keys,
+                             wa_backward_plan *plan)
+{
+    search searches[2] = {{.problem = problem, .device = device}};
+    searches[1] = searches[0];
+    const char *why = NULL;
+    if (rows && !choose(&searches[0], ROWS, rows)) {
+        const tiling t = tiling_of(problem, rows);
+        why = refusal(problem, device, ROWS, rows, &t);
+    }
+    const part last = rows ? KEYS : WHOLE;
+    if (!rows && (problem->variant == WINATTN_SLIDING ||
+                  keys->block_keys < problem->keys)) {
+        why = "one kernel needs all keys of a window";
+    } else if (!choose(&searches[1], last, keys)) {
+        const tiling t = tiling_of(problem, keys);
+        why = refusal(problem, device, last, keys, &t);
+    }
+    if (why) {
+        snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE, "%s",
+                 why);
+        return false;
+    }
+    plan->tier = WINATTN_TIER_LOCAL;
+    set_plan(rows ? &searches[0] : NULL, &searches[1], plan);
+    return true;
+}
+
 bool wa_plan_backward_local(const wa_problem *problem, const wa_device *device,
                             wa_backward_plan *plan)
 {
@@ -425,24 +479,9 @@ bool wa_plan_backward_local(const wa_problem *problem, const wa_device *device,
                  device->max_work_group);
         return false;
     }
-    plan->whole = fits;
-    const search *last = fits ? &whole : &keys;
-    set_kernel(last, last->which, "backward_keys_local",
-               &plan->kernels[WA_BACKWARD_KEYS]);
-    require_access(problem, &last->best, plan);
-    plan->key_blocks = wa_ceil_div(problem->keys, last->best.block_keys);
-    plan->busy_groups = tuned ? device->compute_units * tuned->resident
-                              : WAVES * busy_groups(last);
-    if (!fits) {
-        set_kernel(&rows, STATISTICS, "backward_rows_local",
-                   &plan->kernels[WA_BACKWARD_STATISTICS]);
-        set_kernel(&rows, ROWS, "backward_rows_local",
-                   &plan->kernels[WA_BACKWARD_ROWS]);
-        require_access(problem, &rows.best, plan);
-        plan->row_blocks = wa_ceil_div(problem->queries, rows.best.block_rows);
-    } else {
-        plan->row_blocks = 1;
-    }
+    set_plan(fits ? NULL : &rows, fits ? &whole : &keys, plan);
+    if (tuned)
+        plan->busy_groups = device->compute_units * tuned->resident;
     const char *how = fits ? "a window's keys fit a work-group"
                            : "rows and keys in kernels of their own";
     if (tuned)

@@ -282,12 +282,13 @@ static void pieces(void **state)
         for (unsigned windows = 1; windows < 6; windows += 2)
             for (int unordered = 0; unordered < 2; unordered++) {
                 const test_case c = parsed(cases[i]);
+                const demanded_backward demand = {.windows = windows};
                 case_result result;
                 if (unordered && !device.unordered)
                     continue;
                 if (!planned_backward(
                         &device, unordered ? device.unordered : device.queue,
-                        &c, windows, &result))
+                        &c, &demand, &result))
                     fail_msg("%s, %u windows to a launch: %s", cases[i],
                              windows, result.failure);
             }

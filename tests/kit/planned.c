@@ -3,6 +3,7 @@
 #include "planned.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "launch_backward.h"
@@ -22,6 +23,25 @@ void shape_print(const wa_local_shape *s, char *text, size_t size)
     snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u:%u:%u:%u", s->block_rows,
              s->block_keys, s->team, s->teams, s->stage_keys, s->stage_dims,
              s->score_rows, s->score_cols, s->out_rows, s->row_items);
+}
+
+bool gradient_shape_parse(const char *text, wa_gradient_shape *s)
+{
+    unsigned keeps_tiles = 0;
+    const bool whole =
+        sscanf(text, "%u:%u:%u:%u:%u:%u:%u:%u:%u", &s->block_rows,
+               &s->block_keys, &s->team, &s->stage_dims, &s->score_rows,
+               &s->score_cols, &s->out_rows, &s->key_quads, &keeps_tiles) == 9;
+    s->keeps_tiles = keeps_tiles != 0;
+    return whole;
+}
+
+void gradient_shape_print(const wa_gradient_shape *s, char *text, size_t size)
+{
+    snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u:%u:%u", s->block_rows,
+             s->block_keys, s->team, s->stage_dims, s->score_rows,
+             s->score_cols, s->out_rows, s->key_quads,
+             (unsigned)s->keeps_tiles);
 }
 
 wa_buffers planned_buffers(const winattn_forward *f)
@@ -128,29 +148,56 @@ cleanup:
     return passed;
 }
 
-static winattn_status
-launch_backward(const test_device *device, cl_command_queue queue,
-                const case_buffers *data, const device_buffers *b,
-                unsigned windows, wa_session *session, cl_mem *workspace)
+static winattn_status make_backward_plan(const wa_problem *problem,
+                                         const wa_device *actual,
+                                         const demanded_backward *demand,
+                                         wa_backward_plan *plan)
+{
+    static const wa_exclusions none;
+    wa_device device = *actual;
+    if (demand->registers)
+        device.registers = demand->registers;
+    if (!demand->keys) {
+        WA_TRY(wa_backward_plan_make(problem, &device, &none, plan));
+    } else {
+        memset(plan, 0, sizeof *plan);
+        if (!wa_plan_backward_shapes(problem, &device, demand->rows,
+                                     demand->keys, plan))
+            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s",
+                           plan->refusals[WINATTN_TIER_LOCAL]);
+        wa_backward_plan_finish(problem, &device, plan);
+    }
+    /* the workspace was planned for at least as much */
+    if (demand->windows && plan->windows_per_launch > demand->windows)
+        plan->windows_per_launch = demand->windows;
+    if (demand->windows && plan->slots > demand->windows / 2 + 1)
+        plan->slots = demand->windows / 2 + 1;
+    if (getenv("WINATTN_TEST_VERBOSE"))
+        for (int i = 0; i < WA_BACKWARD_SUM; i++)
+            if (plan->kernels[i].name)
+                printf("%s, %u slots: %s\n", plan->kernels[i].name,
+                       plan->slots, plan->kernels[i].defines);
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status launch_backward(const test_device *device,
+                                      cl_command_queue queue,
+                                      const case_buffers *data,
+                                      const device_buffers *b,
+                                      const demanded_backward *demand,
+                                      wa_session *session, cl_mem *workspace)
 {
     const winattn_desc desc = data_desc(data);
     const winattn_backward call = buffers_backward(data, b);
     wa_problem problem;
     wa_backward_plan plan;
     wa_backward_kernels kernels;
-    wa_exclusions none;
     cl_event event = NULL;
     cl_int error;
     WA_TRY(wa_problem_read(&desc, &problem));
     memset(&kernels, 0, sizeof kernels);
-    memset(&none, 0, sizeof none);
-    WA_TRY(wa_backward_plan_make(&problem, wa_session_device(session), &none,
-                                 &plan));
-    /* the workspace was planned for at least as much */
-    if (plan.windows_per_launch > windows)
-        plan.windows_per_launch = windows;
-    if (plan.slots > windows / 2 + 1)
-        plan.slots = windows / 2 + 1;
+    WA_TRY(make_backward_plan(&problem, wa_session_device(session), demand,
+                              &plan));
     *workspace =
         clCreateBuffer(device->context, CL_MEM_READ_WRITE,
                        (size_t)plan.workspace_bytes + 16, NULL, &error);
@@ -176,11 +223,15 @@ launch_backward(const test_device *device, cl_command_queue queue,
                    [WA_D_LOGIT_SCALE] = call.d_logit_scale},
         .workspace = {*workspace, 16}};
     winattn_status status = WINATTN_SUCCESS;
-    for (int i = 0; i < WA_BACKWARD_PARTS && status == WINATTN_SUCCESS; i++)
-        if (plan.kernels[i].name)
-            status =
-                wa_session_kernel(session, plan.kernels[i].name,
-                                  plan.kernels[i].defines, &kernels.part[i]);
+    for (int i = 0; i < WA_BACKWARD_PARTS && status == WINATTN_SUCCESS; i++) {
+        char options[WA_DEFINES_SIZE + 256];
+        const wa_backward_kernel *part = &plan.kernels[i];
+        snprintf(options, sizeof options, "%s %s", part->defines,
+                 problem.build_options);
+        if (part->name)
+            status = wa_session_kernel(session, part->name, options,
+                                       &kernels.part[i]);
+    }
     if (status == WINATTN_SUCCESS)
         status = wa_launch_backward(&problem, &plan, &kernels, queue, &buffers,
                                     call.accumulate, 0, NULL, &event);
@@ -195,7 +246,7 @@ launch_backward(const test_device *device, cl_command_queue queue,
 }
 
 bool planned_backward(const test_device *device, cl_command_queue queue,
-                      const test_case *c, unsigned windows,
+                      const test_case *c, const demanded_backward *demand,
                       case_result *result)
 {
     bool passed = false;
@@ -212,8 +263,9 @@ bool planned_backward(const test_device *device, cl_command_queue queue,
     winattn_status status =
         wa_session_acquire(device->context, device->id, &session);
     if (status == WINATTN_SUCCESS)
-        status = launch_backward(device, queue, data, &b, windows, session,
+        status = launch_backward(device, queue, data, &b, demand, session,
                                  &workspace);
+    result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
     if (status == WINATTN_SUCCESS)
         passed = buffers_check(device->queue, data, &b, 0, result);
     else

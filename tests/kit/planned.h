@@ -5,7 +5,7 @@
 #define KIT_PLANNED_H
 
 #include "launch.h"
-#include "plan.h"
+#include "plan_backward.h"
 #include "run.h"
 
 /* What a test demands; zero leaves the planner's choice. */
@@ -21,11 +21,25 @@ bool planned_run(const test_device *device, cl_command_queue queue,
                  const test_case *c, const demanded_plan *demand,
                  case_result *result);
 
-/* The same for a backward pass in launches of `windows` windows, with slots
- * for half of them. */
+/* What a test demands of a backward pass; zero as above. */
+typedef struct demanded_backward {
+    /* launches of so many windows, with slots for half of them */
+    unsigned windows;
+    /* of the tier local, see wa_plan_backward_shapes */
+    const wa_gradient_shape *rows, *keys;
+    uint32_t registers; /* that the planner is told of */
+} demanded_backward;
+
+/* The same for a backward pass. */
 bool planned_backward(const test_device *device, cl_command_queue queue,
-                      const test_case *c, unsigned windows,
+                      const test_case *c, const demanded_backward *demand,
                       case_result *result);
+
+/* "rows:keys:team:stage_dims:score_rows:score_cols:out_rows:key_quads:
+ * keeps_tiles" */
+bool gradient_shape_parse(const char *text, wa_gradient_shape *shape);
+void gradient_shape_print(const wa_gradient_shape *shape, char *text,
+                          size_t size);
 
 /* "rows:keys:team:teams:stage_keys:stage_dims:score_rows:score_cols:
  * out_rows:row_items" */
