@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The backward kernels of tier local in shapes that the planner may choose for
+ * some device, whatever it chooses for this one: a table, and random shapes.
+ * A failure prints the case and the shapes, which a row of the table replays.
+ *
+ *   test_backward_shapes fixed               the table
+ *   test_backward_shapes small               its small rows
+ *   test_backward_shapes rows FIRST COUNT
+ *   test_backward_shapes random FIRST_SEED COUNT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kit/planned.h"
+
+/* SMALL ones take a simulator some seconds. */
+enum { BIG, SMALL };
+
+/* Registers: enough for every shape here, so that sums of dBias stay in them
+ * where a kernel can do that. Fewer: they do not. */
+#define MANY 255
+#define FEW 64
+
+static const struct {
+    const char *text;
+    uint32_t registers;
+    const char *rows, *keys; /* shapes; no rows: one kernel */
+    int kind;
+} table[] = {
+    /* ---- One kernel, one visit ---- */
+    {"windows=3 heads=1 queries=12 dim=8 bias=fp32 d_lse=1", MANY, NULL,
+     "12:12:32:8:4:4:1:1:1", SMALL},
+    {"windows=3 heads=1 queries=12 dim=8 bias=fp32 accumulate=31", FEW, NULL,
+     "12:12:32:8:4:4:1:1:1", SMALL},
+    /* the forward pass's lse */
+    {"given=1 queries=12 dim=8 bias=same mask=same mask_windows=2 "
+     "data=masked d_lse=1",
+     FEW, NULL, "12:12:32:8:4:4:1:1:1", SMALL},
+    /* tiles that divide neither rows nor keys nor channels; rows of none */
+    {"queries=13 keys=11 dim=6 bias=same mask=same mask_windows=2 "
+     "data=masked",
+     MANY, NULL, "13:11:32:8:2:4:1:2:1", SMALL},
+    /* Q and dO take turns, and K and V */
+    {"queries=12 keys=10 dim=8 bias=fp32 d_lse=1", MANY, NULL,
+     "12:10:32:8:4:4:1:1:0", SMALL},
+    {"given=1 windows=1 queries=9 keys=14 dim=8", MANY, NULL,
+     "9:14:32:8:2:4:1:2:0", SMALL},
+    /* stages of channels, the last one shorter */
+    {"queries=10 keys=9 dim=20 bias=same mask=regions mask_windows=1", MANY,
+     NULL, "10:9:32:8:4:4:1:1:0", SMALL},
+    {"given=1 queries=7 keys=9 dim=30 bias=fp32 d_lse=1 layout=strided", 130,
+     NULL, "7:9:32:8:4:2:1:1:0", SMALL},
+    /* ---- One kernel, several visits ---- */
+    {"windows=3 heads=4 kv_heads=2 queries=8 keys=9 dim=8 bias=fp32", MANY,
+     NULL, "8:9:32:8:4:2:1:1:1", SMALL},
+    {"heads=2 kv_heads=1 queries=13 keys=10 dim=12 bias=same d_lse=1 "
+     "accumulate=31",
+     MANY, NULL, "5:10:32:12:2:4:1:1:1", SMALL},
+    {"given=1 heads=1 queries=13 keys=10 dim=20 bias=same mask=fp32 "
+     "mask_windows=2 data=masked",
+     MANY, NULL, "6:10:32:12:2:4:2:1:0", SMALL},
+    {"heads=2 kv_heads=1 queries=9 keys=12 dim=20", MANY, NULL,
+     "5:12:32:8:2:4:1:1:0", SMALL},
+    /* ---- One kernel, cosine ---- */
+    {"variant=cosine logit_scale=2 queries=12 dim=8 bias=same d_lse=1", MANY,
+     NULL, "12:12:32:8:4:4:1:1:0", SMALL},
+    {"variant=cosine logit_scale=1 heads=2 kv_heads=1 queries=11 keys=9 "
+     "dim=20 bias=fp32 windows=3 accumulate=31",
+     MANY, NULL, "6:9:32:8:2:4:1:1:0", SMALL},
+    {"given=1 variant=cosine logit_scale=5 queries=9 keys=10 dim=12 "
+     "data=zero",
+     MANY, NULL, "9:10:32:12:4:4:1:1:0", SMALL},
+    /* ---- Rows and keys in kernels of their own ---- */
+    {"queries=11 keys=20 dim=8 bias=fp32 d_lse=1", MANY, "6:8:32:8:2:4:1:1:1",
+     "5:8:32:8:2:4:1:1:1", SMALL},
+    {"heads=2 kv_heads=1 queries=9 keys=14 dim=20 bias=same mask=same "
+     "mask_windows=2 data=masked accumulate=31",
+     MANY, "4:6:32:8:2:2:1:1:0", "5:7:32:12:2:4:1:2:0", SMALL},
+    {"given=1 windows=1 queries=11 keys=18 dim=20 d_lse=1", MANY,
+     "11:8:32:12:4:4:2:1:0", "8:8:32:12:4:4:2:1:0", SMALL},
+    {"given=1 windows=1 queries=11 keys=18 dim=8 bias=same", MANY,
+     "4:8:32:8:4:4:1:1:1", "8:8:32:8:4:4:1:1:1", SMALL},
+    {"variant=cosine logit_scale=2 heads=2 kv_heads=1 queries=10 keys=14 "
+     "dim=8 bias=fp32 d_lse=1",
+     MANY, "6:8:32:8:2:4:1:1:0", "5:8:32:8:2:4:1:1:0", SMALL},
+    {"given=1 variant=cosine logit_scale=1 windows=3 heads=1 queries=9 "
+     "keys=12 dim=20 mask=regions mask_windows=2 accumulate=31",
+     MANY, "9:6:32:8:4:4:1:1:0", "4:6:32:12:4:4:1:1:0", SMALL},
+    /* ---- Sliding ---- */
+    {"variant=sliding queries=20 block=6 window_blocks=2 dim=8 d_lse=1", MANY,
+     "8:8:32:8:4:4:1:1:1", "8:8:32:8:4:4:1:1:1", SMALL},
+    {"variant=sliding heads=2 kv_heads=1 windows=1 queries=21 keys=33 "
+     "block=5 first_block=3 window_blocks=2 sink=4 query_offset=10 dim=10",
+     MANY, "6:8:32:12:2:4:1:1:1", "5:9:32:12:2:4:1:1:1", SMALL},
+    {"given=1 variant=sliding windows=1 queries=17 keys=20 block=3 "
+     "window_blocks=1 query_offset=4 sink=2 dim=20 d_lse=1",
+     MANY, "8:8:32:8:4:4:1:1:0", "4:8:32:8:4:4:1:1:0", SMALL},
+    /* rows and keys that see nothing */
+    {"variant=sliding queries=20 keys=8 block=4 window_blocks=1 dim=8 "
+     "accumulate=7",
+     MANY, "8:8:32:8:4:4:1:1:1", "6:4:32:8:4:4:1:1:0", SMALL},
+    /* ---- Shapes that GPUs get ---- */
+    {"bias=fp32 windows=5", MANY, NULL, "49:49:128:32:7:4:4:1:1", BIG},
+    {"bias=same windows=5", 140, NULL, "49:49:64:32:7:7:7:2:0", BIG},
+    {"queries=64 dim=64 bias=fp32", MANY, NULL, "64:64:256:64:4:4:4:1:1", BIG},
+    {"variant=cosine logit_scale=2 queries=64 bias=fp32", MANY, NULL,
+     "64:64:128:32:8:4:4:1:0", BIG},
+    {"queries=144 windows=1 heads=2 kv_heads=1", MANY, NULL,
+     "72:144:256:32:8:8:3:2:0", BIG},
+    {"variant=sliding queries=150 block=32 window_blocks=2 dim=64", MANY,
+     "64:64:128:64:8:4:8:2:1", "64:64:256:64:4:4:4:1:1", BIG},
+    {"variant=sliding queries=150 block=32 dim=200 windows=1", MANY,
+     "32:64:256:100:4:4:4:1:0", "32:32:256:100:4:2:4:1:0", BIG},
+};
+#define ROWS (sizeof table / sizeof *table)
+
+static test_device device;
+static int least_kind, first_row, row_count = ROWS;
+static int first_seed, shape_count;
+
+/* Other devices than PoCL may lack the local memory for the big ones. */
+static void run(const test_case *c, const demanded_backward *demand,
+                bool may_be_refused)
+{
+    case_result result;
+    char text[512], rows[128] = "", keys[128];
+    case_print(c, text, sizeof text);
+    if (demand->rows)
+        gradient_shape_print(demand->rows, rows, sizeof rows);
+    gradient_shape_print(demand->keys, keys, sizeof keys);
+    if (getenv("WINATTN_TEST_VERBOSE")) {
+        printf("{\"%s\", %u, \"%s\", \"%s\"}\n", text, demand->registers, rows,
+               keys);
+        fflush(stdout);
+    }
+    if (planned_backward(&device, device.queue, c, demand, &result))
+        return;
+    if (may_be_refused && result.refused &&
+        !strstr(device.name, "Portable Computing Language")) {
+        printf("refused: %s\n", result.failure);
+        return;
+    }
+    fail_msg("{\"%s\", %u, \"%s\", \"%s\"}\n%s", text, demand->registers, rows,
+             keys, result.failure);
+}
+
+static void run_table(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ROWS; i++) {
+        test_case c = case_default();
+        wa_gradient_shape rows, keys;
+        demanded_backward demand = {.keys = &keys,
+                                    .registers = table[i].registers};
+        if (table[i].kind < least_kind || (int)i < first_row ||
+            (int)i >= first_row + row_count)
+            continue;
+        assert_true(case_parse(table[i].text, &c, NULL));
+        assert_true(gradient_shape_parse(table[i].keys, &keys));
+        if (table[i].rows) {
+            assert_true(gradient_shape_parse(table[i].rows, &rows));
+            demand.rows = &rows;
+        }
+        c.tier = WINATTN_TIER_LOCAL;
+        c.pass = PASS_BACKWARD;
+        c.seed = (int)i + 1;
+        c.dtype = (int)i % 3;
+        run(&c, &demand, table[i].kind == BIG);
+    }
+}
+
+static uint32_t between(random_state *r, uint32_t low, uint32_t high)
+{
+    return (uint32_t)random_int(r, (int)low, (int)high);
+}
+
+static wa_gradient_shape random_shape(random_state *r, const test_case *c,
+                                      bool whole)
+{
+    const wa_gradient_shape shape = {
+        .block_rows = between(r, 1, (uint32_t)c->queries),
+        .block_keys = whole ? (uint32_t)c->keys : between(r, 1, 48),
+        .team = 32 * between(r, 1, 4),
+        .stage_dims = 4 * between(r, 1, ((uint32_t)c->dim + 3) / 4),
+        .score_rows = between(r, 1, 8),
+        .score_cols = between(r, 1, 8),
+        .out_rows = between(r, 1, 12),
+        .key_quads = between(r, 1, 2),
+        .keeps_tiles = random_int(r, 0, 1) != 0};
+    return shape;
+}
+
+/* Random shapes that fit a random case; tries until they are legal. */
+static void random_shapes(random_state *r, test_case *c,
+                          wa_gradient_shape *rows, wa_gradient_shape *keys,
+                          demanded_backward *demand)
+{
+    for (;;) {
+        wa_device roomy;
+        wa_problem problem;
+        wa_backward_plan plan;
+        *c = case_default();
+        c->tier = WINATTN_TIER_LOCAL;
+        c->pass = PASS_BACKWARD;
+        c->variant = random_int(r, 0, 2);
+        c->dtype = random_int(r, 0, 2);
+        c->windows = random_int(r, 1, 3);
+        c->kv_heads = random_int(r, 1, 2);
+        c->heads = c->kv_heads * random_int(r, 1, 2);
+        c->queries = random_int(r, 1, 50);
+        c->keys = random_int(r, 1, 50);
+        c->dim = random_int(r, 1, 50);
+        c->layout = random_int(r, 0, 2) ? LAYOUT_CONTIGUOUS : LAYOUT_STRIDED;
+        c->d_lse = random_int(r, 0, 1);
+        c->given = random_int(r, 0, 1);
+        c->accumulate = random_int(r, 0, 1) ? 31 : 0;
+        if (c->variant == WINATTN_SLIDING) {
+            c->block = random_int(r, 1, 30);
+            c->window_blocks = random_int(r, 0, 2);
+            c->sink = random_int(r, 0, 1) ? random_int(r, 1, 20) : 0;
+            c->query_offset = random_int(r, 0, 20);
+        } else {
+            c->bias = random_int(r, TERM_NONE, TERM_FP32);
+            c->mask = random_int(r, TERM_NONE, TERM_REGIONS);
+            c->mask_windows = c->mask ? random_int(r, 1, 3) : 0;
+        }
+        if (c->variant == WINATTN_COSINE)
+            c->logit_scale = random_unit(r) * 4;
+        const bool whole =
+            c->variant != WINATTN_SLIDING && random_int(r, 0, 1);
+        *rows = random_shape(r, c, false);
+        *keys = random_shape(r, c, whole);
+        memset(demand, 0, sizeof *demand);
+        demand->rows = whole ? NULL : rows;
+        demand->keys = keys;
+        demand->registers = random_int(r, 0, 1) ? MANY : FEW;
+        memset(&roomy, 0, sizeof roomy);
+        roomy.max_work_group = 256;
+        roomy.local_bytes = 30 * 1024;
+        roomy.registers = demand->registers;
+        memset(&plan, 0, sizeof plan);
+        const winattn_desc desc = case_desc(c);
+        if (wa_problem_read(&desc, &problem) == WINATTN_SUCCESS &&
+            wa_plan_backward_shapes(&problem, &roomy, demand->rows, keys,
+                                    &plan))
+            return;
+    }
+}
+
+static void run_random(void **state)
+{
+    (void)state;
+    for (int i = 0; i < shape_count; i++) {
+        random_state r = random_seeded((unsigned long long)(first_seed + i));
+        test_case c;
+        wa_gradient_shape rows, keys;
+        demanded_backward demand;
+        random_shapes(&r, &c, &rows, &keys, &demand);
+        c.seed = first_seed + i;
+        run(&c, &demand, false);
+    }
+}
+
+int main(int count, char **arguments)
+{
+    char reason[256];
+    const char *part = count > 1 ? arguments[1] : "fixed";
+    least_kind = strcmp(part, "small") == 0 ? SMALL : BIG;
+    first_seed = count > 2 ? atoi(arguments[2]) : 1;
+    shape_count = count > 3 ? atoi(arguments[3]) : 50;
+    if (strcmp(part, "rows") == 0) {
+        first_row = first_seed;
+        row_count = shape_count;
+    }
+    if (!device_open(&device, reason)) {
+        fprintf(stderr, "%s\n", reason);
+        return 1;
+    }
+    printf("device: %s\n", device.name);
+    const struct CMUnitTest fixed_tests[] = {cmocka_unit_test(run_table)};
+    const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
+    const int failures = strcmp(part, "random") == 0
+                             ? cmocka_run_group_tests(random_tests, NULL, NULL)
+                             : cmocka_run_group_tests(fixed_tests, NULL, NULL);
+    device_close(&device);
+    return failures;
+}
