@@ -464,6 +464,25 @@ static bool print_first_result(const options *o, cl_device_id id)
     return true;
 }
 
+/* GPUs come first: a CPU takes all the time it can get. */
+static void sort_devices(cl_device_id *ids, char (*names)[256], size_t count)
+{
+    for (size_t i = 0, placed = 0; i < count; i++) {
+        cl_device_type type = CL_DEVICE_TYPE_CPU;
+        char name[256];
+        clGetDeviceInfo(ids[i], CL_DEVICE_TYPE, sizeof type, &type, NULL);
+        if ((type & CL_DEVICE_TYPE_CPU) != 0)
+            continue;
+        const cl_device_id id = ids[i];
+        memcpy(name, names[i], sizeof name);
+        memmove(ids + placed + 1, ids + placed, (i - placed) * sizeof *ids);
+        memmove(names + placed + 1, names + placed,
+                (i - placed) * sizeof *names);
+        ids[placed] = id;
+        memcpy(names[placed++], name, sizeof name);
+    }
+}
+
 static int run_options(const options *o, const char *argument_0)
 {
     cl_device_id ids[MOST_DEVICES];
@@ -482,6 +501,7 @@ static int run_options(const options *o, const char *argument_0)
             ids[chosen] = ids[i];
             memmove(names[chosen++], names[i], sizeof names[i]);
         }
+    sort_devices(ids, names, chosen);
     if (o->lists) {
         list(names, chosen);
         return 0;
