@@ -15,7 +15,7 @@
 #include "kit/cases.h"
 #include "kit/devices.h"
 #include "kit/workloads.h"
-#include "plan.h"
+#include "plan_backward.h"
 #include "status.h"
 
 static wa_problem problem_of(const char *text)
@@ -90,14 +90,16 @@ static void table(void **state)
 
 static bool power_of_two(uint32_t x) { return x != 0 && (x & (x - 1)) == 0; }
 
+/* Remembers what is not so. */
+#define REQUIRE(condition)                                                    \
+    if (!(condition))                                                         \
+    broken = #condition
+
 /* What the kernels rely on, written down a second time. */
 static void assert_legal(const wa_problem *p, const wa_device *device,
                          const wa_plan *plan, const char *what)
 {
     const char *broken = NULL;
-#define REQUIRE(condition)                                                    \
-    if (!(condition))                                                         \
-    broken = #condition
     REQUIRE(plan->work_group >= 1);
     REQUIRE(plan->work_group <= device->max_work_group);
     REQUIRE(plan->local_bytes <= device->local_bytes);
@@ -127,7 +129,6 @@ static void assert_legal(const wa_problem *p, const wa_device *device,
         REQUIRE(s->teams == 1 || p->variant != WINATTN_SLIDING);
         REQUIRE(plan->local_bytes > plan->block_rows * plan->block_keys * 4);
     }
-#undef REQUIRE
     if (broken)
         fail_msg("%s on %s: not %s\n%s", what, device->name, broken,
                  plan->defines);
@@ -299,6 +300,108 @@ static void launches(void **state)
     }
 }
 
+/* ---- Backward ---- */
+
+static bool has_define(const char *defines, const char *name, unsigned value)
+{
+    char text[64];
+    snprintf(text, sizeof text, "-D%s=%u ", name, value);
+    return strstr(defines, text) != NULL;
+}
+
+static void assert_legal_backward(const wa_problem *p, const wa_device *device,
+                                  const wa_backward_plan *plan,
+                                  const char *what)
+{
+    const char *broken = NULL;
+    const wa_backward_kernel *last = &plan->kernels[WA_BACKWARD_KEYS];
+    const uint64_t logits = (uint64_t)p->heads * p->queries * p->keys;
+    for (int i = 0; i < WA_BACKWARD_SUM; i++) {
+        const wa_backward_kernel *kernel = &plan->kernels[i];
+        if (!kernel->name)
+            continue;
+        REQUIRE(kernel->work_group <= device->max_work_group);
+        REQUIRE(kernel->local_bytes <= device->local_bytes);
+        REQUIRE(strlen(kernel->defines) + 1 < sizeof kernel->defines);
+        REQUIRE(has_define(kernel->defines, "BLOCK_KEYS", kernel->block_keys));
+        REQUIRE((plan->tier == WINATTN_TIER_LOCAL) ==
+                (strstr(kernel->name, "_local") != NULL));
+        REQUIRE((strstr(kernel->defines, "-cl-opt-disable") != NULL) ==
+                (device->miscompiles_barriers &&
+                 plan->tier == WINATTN_TIER_LOCAL));
+    }
+    REQUIRE(last->name != NULL);
+    REQUIRE(plan->whole == (plan->kernels[WA_BACKWARD_ROWS].name == NULL));
+    REQUIRE(!plan->whole || last->block_keys >= p->keys);
+    REQUIRE(!plan->whole || plan->statistics_bytes == 0);
+    REQUIRE((uint64_t)plan->key_blocks * last->block_keys >= p->keys);
+    REQUIRE(plan->slots >= 1);
+    REQUIRE(plan->slots <= plan->windows_per_launch);
+    REQUIRE(plan->slots == 1 || p->bias == WINATTN_BIAS_NONE ||
+            plan->slots * logits * 4 <= WA_BACKWARD_BYTES);
+    REQUIRE(plan->workspace_bytes ==
+            plan->statistics_bytes + plan->bias_bytes + plan->scale_bytes);
+    REQUIRE(plan->reason[0] != 0);
+    REQUIRE(plan->refusals[plan->tier][0] == 0);
+    if (broken)
+        fail_msg("%s, %s: not %s", device->name, what, broken);
+}
+
+/* Every device gets a backward pass for every workload, but the one whose
+ * loops end early; GPUs on the tier that was made for them. */
+static void backward_is_legal(void **state)
+{
+    (void)state;
+    static const wa_exclusions none;
+    for (size_t i = 0; i < made_up_count; i++)
+        for (size_t j = 0; j < workload_count * 3; j++) {
+            const wa_device *device = &made_up_devices[i];
+            test_case c = case_default();
+            wa_backward_plan plan;
+            wa_problem p;
+            assert_true(case_parse(workload_rows[j / 3].text, &c, NULL));
+            c.pass = PASS_BACKWARD;
+            c.dtype = (int)(j % 3);
+            const winattn_desc d = case_desc(&c);
+            assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+            const winattn_status status =
+                wa_backward_plan_make(&p, device, &none, &plan);
+            if (device->loop_limit) {
+                assert_int_equal(status, WINATTN_UNSUPPORTED_DEVICE);
+                assert_non_null(strstr(winattn_last_reason(), "loops"));
+                continue;
+            }
+            if (status != WINATTN_SUCCESS)
+                fail_msg("%s: %s", device->name, winattn_last_reason());
+            assert_int_equal(plan.tier, device->is_cpu ? WINATTN_TIER_CPU
+                                                       : WINATTN_TIER_LOCAL);
+            assert_legal_backward(&p, device, &plan,
+                                  workload_rows[j / 3].name);
+        }
+}
+
+/* A tier that did not build is not taken again; one that is demanded is the
+ * only one. */
+static void backward_falls_back(void **state)
+{
+    (void)state;
+    const wa_problem p = problem_of("pass=backward bias=same");
+    const wa_problem local = problem_of("pass=backward bias=same tier=local");
+    const wa_device *device = made_up_device("H200");
+    wa_exclusions exclusions;
+    wa_backward_plan plan;
+    memset(&exclusions, 0, sizeof exclusions);
+    snprintf(exclusions.reason[WINATTN_TIER_LOCAL], WA_REASON_SIZE,
+             "it did not build");
+    assert_int_equal(wa_backward_plan_make(&p, device, &exclusions, &plan),
+                     WINATTN_SUCCESS);
+    assert_int_equal(plan.tier, WINATTN_TIER_CPU);
+    assert_string_equal(plan.refusals[WINATTN_TIER_LOCAL], "it did not build");
+    assert_int_equal(wa_backward_plan_make(&local, device, &exclusions, &plan),
+                     WINATTN_UNSUPPORTED_PROBLEM);
+    assert_non_null(strstr(winattn_last_reason(), "it did not build"));
+}
+
 int main(int count, char **arguments)
 {
     if (count == 2 && strcmp(arguments[1], "--print") == 0) {
@@ -321,9 +424,14 @@ int main(int count, char **arguments)
         return 0;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table),           cmocka_unit_test(workloads),
-        cmocka_unit_test(random_problems), cmocka_unit_test(same_program),
-        cmocka_unit_test(exclusions),      cmocka_unit_test(poor_devices),
+        cmocka_unit_test(backward_is_legal),
+        cmocka_unit_test(backward_falls_back),
+        cmocka_unit_test(table),
+        cmocka_unit_test(workloads),
+        cmocka_unit_test(random_problems),
+        cmocka_unit_test(same_program),
+        cmocka_unit_test(exclusions),
+        cmocka_unit_test(poor_devices),
         cmocka_unit_test(launches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
