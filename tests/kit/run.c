@@ -379,7 +379,9 @@ run_backward(const test_device *device, cl_command_queue queue,
         const cl_uint poison = 0x7fffffff;
         *workspace = clCreateBuffer(device->context, CL_MEM_READ_WRITE, size,
                                     NULL, &error);
-        if (error == CL_SUCCESS)
+        /* Oclgrind itself sees reads of what nobody wrote, but 21.10 takes
+         * what is behind the first of a fill's values for that */
+        if (error == CL_SUCCESS && !strstr(device->name, "Oclgrind"))
             error = clEnqueueFillBuffer(device->queue, *workspace, &poison,
                                         sizeof poison, 0, size / 4 * 4, 0,
                                         NULL, NULL);
