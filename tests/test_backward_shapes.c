@@ -68,8 +68,9 @@ static const struct {
     {"heads=2 kv_heads=1 queries=9 keys=12 dim=20", MANY, NULL,
      "5:12:32:8:2:4:1:1:0", SMALL},
     /* ---- One kernel, cosine ---- */
-    {"variant=cosine logit_scale=2 queries=12 dim=8 bias=same d_lse=1", MANY,
-     NULL, "12:12:32:8:4:4:1:1:0", SMALL},
+    {"variant=cosine logit_scale=2 windows=3 queries=12 dim=8 bias=same "
+     "d_lse=1",
+     MANY, NULL, "12:12:32:8:4:4:1:1:0", SMALL},
     {"variant=cosine logit_scale=1 heads=2 kv_heads=1 queries=11 keys=9 "
      "dim=20 bias=fp32 windows=3 accumulate=31",
      MANY, NULL, "6:9:32:8:2:4:1:1:0", SMALL},
@@ -105,6 +106,9 @@ static const struct {
     {"variant=sliding queries=20 keys=8 block=4 window_blocks=1 dim=8 "
      "accumulate=7",
      MANY, "8:8:32:8:4:4:1:1:1", "6:4:32:8:4:4:1:1:0", SMALL},
+    /* visits that no sum of d_logit_scale parts */
+    {"variant=cosine heads=2 kv_heads=1 windows=3 queries=11 keys=9 dim=12",
+     MANY, NULL, "6:9:32:12:2:4:1:1:0", SMALL},
     /* ---- Shapes that GPUs get ---- */
     {"bias=fp32 windows=5", MANY, NULL, "49:49:128:32:7:4:4:1:1", BIG},
     {"bias=same windows=5", 140, NULL, "49:49:64:32:7:7:7:2:0", BIG},
@@ -135,8 +139,8 @@ static void run(const test_case *c, const demanded_backward *demand,
         gradient_shape_print(demand->rows, rows, sizeof rows);
     gradient_shape_print(demand->keys, keys, sizeof keys);
     if (getenv("WINATTN_TEST_VERBOSE")) {
-        printf("{\"%s\", %u, \"%s\", \"%s\"}\n", text, demand->registers, rows,
-               keys);
+        printf("{\"%s\", %u, \"%s\", \"%s\"}, %u windows to a launch\n", text,
+               demand->registers, rows, keys, demand->windows);
         fflush(stdout);
     }
     if (planned_backward(&device, device.queue, c, demand, &result))
@@ -146,8 +150,8 @@ static void run(const test_case *c, const demanded_backward *demand,
         printf("refused: %s\n", result.failure);
         return;
     }
-    fail_msg("{\"%s\", %u, \"%s\", \"%s\"}\n%s", text, demand->registers, rows,
-             keys, result.failure);
+    fail_msg("{\"%s\", %u, \"%s\", \"%s\"}, %u windows to a launch\n%s", text,
+             demand->registers, rows, keys, demand->windows, result.failure);
 }
 
 static void run_table(void **state)
@@ -167,6 +171,8 @@ static void run_table(void **state)
             assert_true(gradient_shape_parse(table[i].rows, &rows));
             demand.rows = &rows;
         }
+        /* of three windows, two follow each other in a slot */
+        demand.windows = (unsigned)c.windows;
         c.tier = WINATTN_TIER_LOCAL;
         c.pass = PASS_BACKWARD;
         c.seed = (int)i + 1;
@@ -240,6 +246,7 @@ static void random_shapes(random_state *r, test_case *c,
         demand->rows = whole ? NULL : rows;
         demand->keys = keys;
         demand->registers = random_int(r, 0, 1) ? MANY : FEW;
+        demand->windows = between(r, 1, 3);
         memset(&roomy, 0, sizeof roomy);
         roomy.max_work_group = 256;
         roomy.local_bytes = 30 * 1024;
