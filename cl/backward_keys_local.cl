@@ -269,9 +269,9 @@ backward_keys_local(BACKWARD_PARAMETERS)
             if ((flags & ARG_D_LOGIT_SCALE) != 0 && key_block == 0) {
                 barrier(CLK_LOCAL_MEM_FENCE);
 #if !WHOLE
+                /* each by the work-item that sums it */
                 for (int r = lane; r < at.row_count; r += TEAM)
                     alongs[r] = statistics[(at.first_row + r) * 3 + 2];
-                barrier(CLK_LOCAL_MEM_FENCE);
 #endif
                 const float sum =
                     sum_over_team(alongs, team_sums, at.row_count, lane);

@@ -371,7 +371,8 @@ INLINE void start_statistics(const gradient_memory *memory,
 /* Given the tile's logits, brings row_max, row_sum and row_delta (the sum of
  * exponentials times dP) up to date; leaves the exponentials in local memory
  * and dP in the tile. Where lse is known, row_max holds it and the sum is 1.
- * The last barrier is the caller's. */
+ * What it did last is seen by other work-items after the next barrier, but may
+ * be done again without one. */
 INLINE void add_statistics(float tile[SCORE_ROWS][SCORE_COLS],
                            const gradient_memory *memory,
                            const backward_args *args,

@@ -115,7 +115,6 @@ backward_rows_local(BACKWARD_PARAMETERS)
         compute_logits(tile, &memory, &args, &terms, &at, place, lane);
 #if STATISTICS
         add_statistics(tile, &memory, &args, &at, place, 0, lane);
-        barrier(CLK_LOCAL_MEM_FENCE);
 #else
         if (place.owns)
             store_exponentials(tile, &memory, place);
