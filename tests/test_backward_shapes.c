@@ -120,7 +120,7 @@ static const struct {
     {"variant=sliding queries=150 block=32 window_blocks=2 dim=64", MANY,
      "64:64:128:64:8:4:8:2:1", "64:64:256:64:4:4:4:1:1", BIG},
     {"variant=sliding queries=150 block=32 dim=200 windows=1", MANY,
-     "32:64:256:100:4:4:4:1:0", "32:32:256:100:4:2:4:1:0", BIG},
+     "32:64:256:100:4:4:4:2:0", "32:32:256:100:4:2:4:1:0", BIG},
 };
 #define ROWS (sizeof table / sizeof *table)
 
