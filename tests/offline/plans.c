@@ -9,7 +9,7 @@
  * kind. Without the argument `all`, a workload takes turns with the dtypes:
  * each target gets each workload, and each workload gets all dtypes; and a
  * target gets the backward pass, whose kernels take long to compile, of every
- * fourth workload.
+ * eighth workload.
  *
  *   offline_plans [all] */
 #include <stdio.h>
@@ -104,7 +104,7 @@ int main(int count, char **arguments)
         desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
         if (wa_problem_read(&desc, &problem) != WINATTN_SUCCESS ||
             print_forward(&problem, &l) != WINATTN_SUCCESS ||
-            ((all || (w + t) % 4 == 0) &&
+            ((all || (w + t) % 8 == 0) &&
              print_backward(&problem, &l) != WINATTN_SUCCESS)) {
             fprintf(stderr, "%s, %s: %s\n", targets[t].name,
                     workload_rows[w].name, winattn_last_reason());
