@@ -21,12 +21,41 @@ static const struct {
     [WINATTN_TIER_LOCAL] = {"local", wa_plan_local},
 };
 
-/* Best first. */
-static const winattn_tier cpu_order[] = {WINATTN_TIER_CPU, WINATTN_TIER_LOCAL};
-static const winattn_tier gpu_order[] = {WINATTN_TIER_LOCAL, WINATTN_TIER_CPU};
-#define ORDER_LENGTH (sizeof cpu_order / sizeof *cpu_order)
+const winattn_tier *wa_tier_order(bool for_cpu)
+{
+    static const winattn_tier cpu_order[WA_TIER_CHOICES] = {
+        WINATTN_TIER_CPU, WINATTN_TIER_LOCAL};
+    static const winattn_tier gpu_order[WA_TIER_CHOICES] = {WINATTN_TIER_LOCAL,
+                                                            WINATTN_TIER_CPU};
+    return for_cpu ? cpu_order : gpu_order;
+}
 
 const char *wa_tier_name(winattn_tier tier) { return tiers[tier].name; }
+
+bool wa_tier_is_open(const wa_problem *problem,
+                     const wa_exclusions *exclusions, winattn_tier tier,
+                     char *refusal)
+{
+    if (problem->tier != WINATTN_TIER_AUTO && problem->tier != tier)
+        snprintf(refusal, WA_REASON_SIZE, "the caller demands tier %s",
+                 wa_tier_name(problem->tier));
+    else
+        snprintf(refusal, WA_REASON_SIZE, "%s", exclusions->reason[tier]);
+    return refusal[0] == 0;
+}
+
+winattn_status wa_fail_no_tier(const wa_problem *problem,
+                               const wa_device *device, const char *kernel,
+                               winattn_tier best,
+                               char (*refusals)[WA_REASON_SIZE])
+{
+    const bool demanded = problem->tier != WINATTN_TIER_AUTO;
+    const winattn_tier wanted = demanded ? problem->tier : best;
+    return wa_fail(demanded ? WINATTN_UNSUPPORTED_PROBLEM
+                            : WINATTN_UNSUPPORTED_DEVICE,
+                   "no %s fits %s; tier %s: %s", kernel, device->name,
+                   wa_tier_name(wanted), refusals[wanted]);
+}
 
 uint32_t wa_ceil_div(uint32_t a, uint32_t b) { return a / b + (a % b != 0); }
 
@@ -184,7 +213,7 @@ winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
      * are lanes of vectors there, and the tier for GPUs was 8 times as fast
      * on llvmpipe. */
     const winattn_tier *order =
-        device->is_cpu && device->loop_limit == 0 ? cpu_order : gpu_order;
+        wa_tier_order(device->is_cpu && device->loop_limit == 0);
     memset(plan, 0, sizeof *plan);
     if (!device->compiles)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
@@ -196,26 +225,16 @@ winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
                        "%s has an OpenCL below 1.2", device->name);
 
-    for (size_t i = 0; i < ORDER_LENGTH; i++) {
+    for (size_t i = 0; i < WA_TIER_CHOICES; i++) {
         const winattn_tier tier = order[i];
-        char *refusal = plan->refusals[tier];
-        if (problem->tier != WINATTN_TIER_AUTO && problem->tier != tier)
-            snprintf(refusal, WA_REASON_SIZE, "the caller demands tier %s",
-                     wa_tier_name(problem->tier));
-        else if (exclusions->reason[tier][0])
-            snprintf(refusal, WA_REASON_SIZE, "%s", exclusions->reason[tier]);
-        else if (tiers[tier].make(problem, device, plan))
+        if (wa_tier_is_open(problem, exclusions, tier, plan->refusals[tier]) &&
+            tiers[tier].make(problem, device, plan)) {
             plan->tier = tier;
-        if (plan->tier != WINATTN_TIER_AUTO)
             return wa_plan_finish(problem, device, plan);
+        }
     }
-    const winattn_tier wanted =
-        problem->tier != WINATTN_TIER_AUTO ? problem->tier : order[0];
-    return wa_fail(problem->tier != WINATTN_TIER_AUTO
-                       ? WINATTN_UNSUPPORTED_PROBLEM
-                       : WINATTN_UNSUPPORTED_DEVICE,
-                   "no kernel fits %s; tier %s: %s", device->name,
-                   wa_tier_name(wanted), plan->refusals[wanted]);
+    return wa_fail_no_tier(problem, device, "kernel", order[0],
+                           plan->refusals);
 }
 
 void wa_plan_describe(const wa_plan *plan, const wa_device *device, char *text,

@@ -56,6 +56,20 @@ winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
 
 const char *wa_tier_name(winattn_tier tier);
 
+/* What the planners of all passes do with tiers. The order in which they are
+ * tried, best first. */
+#define WA_TIER_CHOICES 2
+const winattn_tier *wa_tier_order(bool for_cpu);
+/* May it be tried? If not, `refusal` says why. */
+bool wa_tier_is_open(const wa_problem *problem,
+                     const wa_exclusions *exclusions, winattn_tier tier,
+                     char *refusal);
+/* Fails with the refusal of the demanded tier, else of the best. */
+winattn_status wa_fail_no_tier(const wa_problem *problem,
+                               const wa_device *device, const char *kernel,
+                               winattn_tier best,
+                               char (*refusals)[WA_REASON_SIZE]);
+
 /* The lines of winattn_plan_describe. */
 void wa_plan_describe(const wa_plan *plan, const wa_device *device, char *text,
                       size_t size);
@@ -92,6 +106,10 @@ void wa_append_problem(const wa_problem *problem, const wa_device *device,
                        uint32_t block_rows, uint32_t block_keys, char *text,
                        size_t size);
 void wa_append_cpu_shape(const wa_cpu_shape *shape, char *text, size_t size);
+/* The WIDE of cl/local.cl: elements of a vector access, 0 where there is
+ * none. (plan_local.c) */
+uint32_t wa_local_access_elements(const wa_problem *problem,
+                                  uint32_t stage_dims);
 /* What the kernels of tier local must know of the device and its compiler. */
 void wa_append_local_options(const wa_problem *problem,
                              const wa_device *device, char *text, size_t size);

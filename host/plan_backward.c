@@ -129,30 +129,6 @@ static void choose_slots(const wa_problem *problem, const wa_device *device,
         plan->statistics_bytes + plan->bias_bytes + plan->scale_bytes;
 }
 
-/* Best first, as for the forward pass. */
-static const winattn_tier cpu_order[] = {WINATTN_TIER_CPU, WINATTN_TIER_LOCAL};
-static const winattn_tier gpu_order[] = {WINATTN_TIER_LOCAL, WINATTN_TIER_CPU};
-#define ORDER_LENGTH (sizeof cpu_order / sizeof *cpu_order)
-
-static bool plan_tier(const wa_problem *problem, const wa_device *device,
-                      const wa_exclusions *exclusions, winattn_tier tier,
-                      wa_backward_plan *plan)
-{
-    char *refusal = plan->refusals[tier];
-    if (problem->tier != WINATTN_TIER_AUTO && problem->tier != tier) {
-        snprintf(refusal, WA_REASON_SIZE, "the caller demands tier %s",
-                 wa_tier_name(problem->tier));
-        return false;
-    }
-    if (exclusions->reason[tier][0]) {
-        snprintf(refusal, WA_REASON_SIZE, "%s", exclusions->reason[tier]);
-        return false;
-    }
-    return tier == WINATTN_TIER_LOCAL
-               ? wa_plan_backward_local(problem, device, plan)
-               : plan_cpu(problem, device, plan);
-}
-
 void wa_backward_plan_finish(const wa_problem *problem,
                              const wa_device *device, wa_backward_plan *plan)
 {
@@ -166,7 +142,7 @@ winattn_status wa_backward_plan_make(const wa_problem *problem,
                                      const wa_exclusions *exclusions,
                                      wa_backward_plan *plan)
 {
-    const winattn_tier *order = device->is_cpu ? cpu_order : gpu_order;
+    const winattn_tier *order = wa_tier_order(device->is_cpu);
     memset(plan, 0, sizeof *plan);
     if (device->loop_limit)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
@@ -177,21 +153,19 @@ winattn_status wa_backward_plan_make(const wa_problem *problem,
         (uint64_t)1 << 40)
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                        "heads x queries x keys is above 2^40");
-    for (size_t i = 0; i < ORDER_LENGTH && plan->tier == WINATTN_TIER_AUTO;
-         i++)
-        if (plan_tier(problem, device, exclusions, order[i], plan))
-            plan->tier = order[i];
-    if (plan->tier == WINATTN_TIER_AUTO) {
-        const winattn_tier wanted =
-            problem->tier != WINATTN_TIER_AUTO ? problem->tier : order[0];
-        return wa_fail(problem->tier != WINATTN_TIER_AUTO
-                           ? WINATTN_UNSUPPORTED_PROBLEM
-                           : WINATTN_UNSUPPORTED_DEVICE,
-                       "no backward kernel fits %s; tier %s: %s", device->name,
-                       wa_tier_name(wanted), plan->refusals[wanted]);
+    for (size_t i = 0; i < WA_TIER_CHOICES; i++) {
+        const winattn_tier tier = order[i];
+        if (wa_tier_is_open(problem, exclusions, tier, plan->refusals[tier]) &&
+            (tier == WINATTN_TIER_LOCAL
+                 ? wa_plan_backward_local(problem, device, plan)
+                 : plan_cpu(problem, device, plan))) {
+            plan->tier = tier;
+            wa_backward_plan_finish(problem, device, plan);
+            return WINATTN_SUCCESS;
+        }
     }
-    wa_backward_plan_finish(problem, device, plan);
-    return WINATTN_SUCCESS;
+    return wa_fail_no_tier(problem, device, "backward kernel", order[0],
+                           plan->refusals);
 }
 
 void wa_backward_plan_describe(const wa_backward_plan *plan, char *text,

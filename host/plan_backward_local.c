@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Shapes for cl/backward_*_local.cl: every legal one is scored with the model
- * of plan_local.c, and the cheapest wins. Also chosen so: whether one kernel
- * makes everything of a window, or several share it. Where that was measured
- * and matters, tuning.c has the better shape.
+ * Shapes for cl/backward_*_local.cl: every legal one is scored with a small
+ * model of a compute unit, and the cheapest wins. Also chosen so: whether one
+ * kernel makes everything of a window, or several share it. Where that was
+ * measured and matters, tuning.c has the better shape.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #define LOCAL_SLACK 128u
 /* The model: cycles of a compute unit for what a wave of 32 work-items does.
  * Fitted to 28 shapes of five problems on an H200, whose times it meets within
- * a tenth, some sliding ones within a third.
+ * a third, 23 of them within a fifth.
  * A quad to or from local memory, */
 #define QUAD_CYCLES 2.3
 /* a multiply-add, */
@@ -335,18 +335,22 @@ static void visit_all(search *find)
     }
 }
 
-static bool choose(search *find, part which, const wa_gradient_shape *tuned)
+static bool choose(search *find, part which)
 {
     find->which = which;
-    if (tuned) {
-        const tiling t = tiling_of(find->problem, tuned);
-        find->best = *tuned;
-        find->cost = cost_of(find->problem, find->device, which, tuned);
-        return !refusal(find->problem, find->device, which, tuned, &t);
-    }
     find->cost = 0;
     visit_all(find);
     return find->cost > 0;
+}
+
+/* Takes a shape; NULL, or why it cannot be. */
+static const char *demand(search *find, part which,
+                          const wa_gradient_shape *shape)
+{
+    const tiling t = tiling_of(find->problem, shape);
+    find->which = which;
+    find->best = *shape;
+    return refusal(find->problem, find->device, which, shape, &t);
 }
 
 /* ---- The plan ---- */
@@ -382,17 +386,13 @@ static void set_kernel(const search *find, part which, const char *name,
     wa_append_local_options(problem, find->device, text, size);
 }
 
-/* The kernels' WIDE. */
 static void require_access(const wa_problem *problem,
                            const wa_gradient_shape *s, wa_backward_plan *plan)
 {
-    const bool half = problem->dtype != WINATTN_FP32;
-    const uint32_t elements =
-        half && problem->head_dim % 8 == 0 && s->stage_dims % 8 == 0 ? 8
-        : problem->head_dim % 4 == 0                                 ? 4
-                                                                     : 0;
+    const uint32_t elements = wa_local_access_elements(problem, s->stage_dims);
+    const uint32_t bytes = elements * (problem->dtype != WINATTN_FP32 ? 2 : 4);
     plan->access_elements = MAX(plan->access_elements, elements);
-    plan->access_bytes = MAX(plan->access_bytes, elements * (half ? 2u : 4u));
+    plan->access_bytes = MAX(plan->access_bytes, bytes);
 }
 
 static uint32_t busy_groups(const search *find)
@@ -432,28 +432,23 @@ bool wa_plan_backward_shapes(const wa_problem *problem,
                              const wa_gradient_shape *keys,
                              wa_backward_plan *plan)
 {
-    search searches[2] = {{.problem = problem, .device = device}};
-    searches[1] = searches[0];
+    search first = {.problem = problem, .device = device};
+    search last = first;
     const char *why = NULL;
-    if (rows && !choose(&searches[0], ROWS, rows)) {
-        const tiling t = tiling_of(problem, rows);
-        why = refusal(problem, device, ROWS, rows, &t);
-    }
-    const part last = rows ? KEYS : WHOLE;
-    if (!rows && (problem->variant == WINATTN_SLIDING ||
-                  keys->block_keys < problem->keys)) {
+    if (rows)
+        why = demand(&first, ROWS, rows);
+    else if (problem->variant == WINATTN_SLIDING ||
+             keys->block_keys < problem->keys)
         why = "one kernel needs all keys of a window";
-    } else if (!choose(&searches[1], last, keys)) {
-        const tiling t = tiling_of(problem, keys);
-        why = refusal(problem, device, last, keys, &t);
-    }
+    if (!why)
+        why = demand(&last, rows ? KEYS : WHOLE, keys);
     if (why) {
         snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE, "%s",
                  why);
         return false;
     }
     plan->tier = WINATTN_TIER_LOCAL;
-    set_plan(rows ? &searches[0] : NULL, &searches[1], plan);
+    set_plan(rows ? &first : NULL, &last, plan);
     return true;
 }
 
@@ -463,12 +458,11 @@ bool wa_plan_backward_local(const wa_problem *problem, const wa_device *device,
     search whole = {.problem = problem, .device = device};
     search rows = whole, keys = whole;
     const wa_tuned_backward *tuned = wa_tuned_backward_of(problem, device);
-    bool fits = tuned && choose(&whole, WHOLE, &tuned->whole);
-    tuned = fits ? tuned : NULL;
-    fits = fits || (problem->variant != WINATTN_SLIDING &&
-                    choose(&whole, WHOLE, NULL));
-    const bool shared =
-        !tuned && choose(&rows, ROWS, NULL) && choose(&keys, KEYS, NULL);
+    if (tuned && demand(&whole, WHOLE, &tuned->whole))
+        tuned = NULL;
+    bool fits = tuned ||
+                (problem->variant != WINATTN_SLIDING && choose(&whole, WHOLE));
+    const bool shared = !tuned && choose(&rows, ROWS) && choose(&keys, KEYS);
     if (fits && shared)
         fits = whole.cost <= rows.cost + keys.cost;
     if (!fits && !shared) {

@@ -173,6 +173,15 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     return NULL;
 }
 
+uint32_t wa_local_access_elements(const wa_problem *problem,
+                                  uint32_t stage_dims)
+{
+    const bool half = problem->dtype != WINATTN_FP32;
+    return half && problem->head_dim % 8 == 0 && stage_dims % 8 == 0 ? 8
+           : problem->head_dim % 4 == 0                              ? 4
+                                                                     : 0;
+}
+
 bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
                          const wa_local_shape *shape, wa_plan *plan)
 {
@@ -183,7 +192,6 @@ bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
         return false;
     }
     const tiling t = tiling_of(problem, shape);
-    const bool half = problem->dtype != WINATTN_FP32;
     plan->tier = WINATTN_TIER_LOCAL;
     plan->kernel = "forward_local";
     plan->shape.local = *shape;
@@ -192,12 +200,10 @@ bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
     plan->local_bytes = (uint32_t)local_bytes(problem, shape, &t);
     plan->units_per_group = shape->teams;
     plan->work_group = shape->team * shape->teams;
-    /* the kernel's WIDE */
     plan->access_elements =
-        half && problem->head_dim % 8 == 0 && shape->stage_dims % 8 == 0 ? 8
-        : problem->head_dim % 4 == 0                                     ? 4
-                                                                         : 0;
-    plan->access_bytes = plan->access_elements * (half ? 2 : 4);
+        wa_local_access_elements(problem, shape->stage_dims);
+    plan->access_bytes =
+        plan->access_elements * (problem->dtype != WINATTN_FP32 ? 2 : 4);
     plan->refusals[WINATTN_TIER_LOCAL][0] = 0;
     return true;
 }
