@@ -52,7 +52,7 @@
 #define KV_ROWS LARGER(COL_TILES *SCORE_COLS, BLOCK_QUADS * 4)
 #define WEIGHT_PITCH (BLOCK_QUADS | 1)
 /* The last tile of keys may reach behind the last row. */
-#define WEIGHT_QUADS (LARGER(Q_ROWS, ALL_ROWS) * WEIGHT_PITCH + KEY_QUADS)
+#define WEIGHT_QUADS (ALL_ROWS * WEIGHT_PITCH + KEY_QUADS)
 #define TILE_COPIES (KEEPS_TILES ? 2 : 1)
 
 /* What a team shares in local memory. */
@@ -546,26 +546,6 @@ INLINE float4 load_quad(__global const storage *plane,
     return (float4)(x[0], x[1], x[2], x[3]);
 }
 
-/* Stores four channels of a row, or adds to what is there. */
-INLINE void store_quad(float4 x, __global storage *plane,
-                       const tensor_layout *layout, uint row, int channel,
-                       int wide, int add)
-{
-    if (add)
-        x += load_quad(plane, layout, row, channel, wide);
-    __global storage *to = plane + element(layout, row, channel);
-#if WIDE
-    if (wide) {
-        store4_aligned(x, to);
-        return;
-    }
-#endif
-    const float parts[4] = {x.x, x.y, x.z, x.w};
-    UNROLL_FOR (int i = 0; i < 4; i++)
-        if (channel + i < HEAD_DIM)
-            STORE(parts[i], to, (ulong)i * layout->column);
-}
-
 /* Rows first + step * i of a block: those of a work-item's tile of their
  * gradient, one quad of channels wide. */
 typedef struct gradient_tile {
@@ -576,7 +556,7 @@ typedef struct gradient_tile {
     uint first_row; /* of the block */
 } gradient_tile;
 
-/* Stores sums[stage][row of the tile]. */
+/* Stores sums[stage][row of the tile], or adds them to what is there. */
 INLINE void store_gradient(const float4 *sums, const int tile_rows,
                            const gradient_tile *tile, __global storage *to,
                            const tensor_layout *layout, int adds, int wide)
@@ -585,9 +565,12 @@ INLINE void store_gradient(const float4 *sums, const int tile_rows,
         const int r = tile->first + tile->step * i;
         UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
             const int channel = s * STAGE_DIMS + tile->quad * 4;
-            if (tile->owns && r < tile->row_count && channel < HEAD_DIM)
-                store_quad(sums[s * tile_rows + i], to, layout,
-                           tile->first_row + r, channel, wide, adds);
+            if (!tile->owns || r >= tile->row_count || channel >= HEAD_DIM)
+                continue;
+            float4 x = sums[s * tile_rows + i];
+            if (adds)
+                x += load_quad(to, layout, tile->first_row + r, channel, wide);
+            store_quad(x, to, layout, tile->first_row + r, channel, wide);
         }
     }
 }

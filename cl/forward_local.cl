@@ -294,17 +294,7 @@ INLINE void store_out(const float4 *out, const team_memory *memory,
             continue;
         const float sum = total(memory, r);
         const float4 x = out[i] * (sum == 0.0f ? 0.0f : 1.0f / sum);
-        __global storage *to = o + element(&args->o, first_row + r, channel);
-#if WIDE
-        if (wide) {
-            store4_aligned(x, to);
-            continue;
-        }
-#endif
-        const float parts[4] = {x.x, x.y, x.z, x.w};
-        UNROLL_FOR (int part = 0; part < 4; part++)
-            if (channel + part < HEAD_DIM)
-                STORE(parts[part], to, (ulong)part * args->o.column);
+        store_quad(x, o, &args->o, first_row + r, channel, wide);
     }
 }
 

@@ -297,3 +297,21 @@ INLINE void multiply_rows(float sums[SCORE_ROWS][SCORE_COLS],
         }
     }
 }
+
+/* Stores four channels of a row; channel < HEAD_DIM. */
+INLINE void store_quad(float4 x, __global storage *plane,
+                       const tensor_layout *layout, uint row, int channel,
+                       int wide)
+{
+    __global storage *to = plane + element(layout, row, channel);
+#if WIDE
+    if (wide) {
+        store4_aligned(x, to);
+        return;
+    }
+#endif
+    const float parts[4] = {x.x, x.y, x.z, x.w};
+    UNROLL_FOR (int i = 0; i < 4; i++)
+        if (channel + i < HEAD_DIM)
+            STORE(parts[i], to, (ulong)i * layout->column);
+}
