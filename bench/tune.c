@@ -7,8 +7,9 @@
  *
  * times COUNT shapes of the search for each case. A SHAPE is ten numbers,
  * block_rows:block_keys:team:teams:stage_keys:stage_dims:score_rows:
- * score_cols:out_rows:row_items; once some are given, cases that
- * follow try just these, until the word `search`. */
+ * score_cols:out_rows:row_items, or eight for the tier `matrix`, rows:keys:
+ * team_waves:teams:joint:stages:pass_keys:keeps_bias; once some are given,
+ * cases that follow try just these, until the word `search`. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,9 @@
 #include "session.h"
 
 typedef struct candidate {
-    wa_local_shape shape;
+    winattn_tier tier;
+    wa_local_shape local;
+    wa_matrix_shape matrix;
     double cost;
 } candidate;
 
@@ -29,9 +32,8 @@ typedef struct candidates {
     size_t count, room;
 } candidates;
 
-static void collect(void *data, const wa_local_shape *shape, double cost)
+static void add(candidates *c, const candidate *new)
 {
-    candidates *c = data;
     if (c->count == c->room) {
         const size_t room = c->room ? 2 * c->room : 1024;
         candidate *all = realloc(c->all, room * sizeof *all);
@@ -40,8 +42,24 @@ static void collect(void *data, const wa_local_shape *shape, double cost)
         c->all = all;
         c->room = room;
     }
-    c->all[c->count].shape = *shape;
-    c->all[c->count++].cost = cost;
+    c->all[c->count++] = *new;
+}
+
+static void collect(void *data, const wa_local_shape *shape, double cost)
+{
+    const candidate new = {
+        .tier = WINATTN_TIER_LOCAL, .local = *shape, .cost = cost};
+    add(data, &new);
+}
+
+static bool candidate_parse(const char *text, candidate *new)
+{
+    memset(new, 0, sizeof *new);
+    new->tier = WINATTN_TIER_LOCAL;
+    if (shape_parse(text, &new->local))
+        return true;
+    new->tier = WINATTN_TIER_MATRIX;
+    return matrix_shape_parse(text, &new->matrix);
 }
 
 static int by_cost(const void *a, const void *b)
@@ -98,7 +116,7 @@ static void tune(const bench_device *device, wa_session *session,
         return;
     }
     for (size_t i = 0; i < demanded->count; i++)
-        collect(&found, &demanded->all[i].shape, 0.0);
+        add(&found, &demanded->all[i]);
     if (demanded->count == 0 && c->variant != WINATTN_SLIDING)
         wa_visit_local_shapes(&problem, capabilities, problem.keys, collect,
                               &found);
@@ -113,13 +131,20 @@ static void tune(const bench_device *device, wa_session *session,
     if (demanded->count == 0)
         found.count = thin_out(&found, wanted);
     for (size_t i = 0; i < found.count; i++) {
-        const wa_local_shape *s = &found.all[i].shape;
+        const candidate *s = &found.all[i];
         wa_plan made, *plan = &made;
         timed t = {&w, &problem, plan, NULL};
         memset(plan, 0, sizeof *plan);
-        if (!wa_plan_local_shape(&problem, capabilities, s, plan) ||
-            wa_plan_finish(&problem, capabilities, plan) != WINATTN_SUCCESS)
+        if (!(s->tier == WINATTN_TIER_LOCAL
+                  ? wa_plan_local_shape(&problem, capabilities, &s->local,
+                                        plan)
+                  : wa_plan_matrix_shape(&problem, capabilities, &s->matrix,
+                                         plan)) ||
+            wa_plan_finish(&problem, capabilities, plan) != WINATTN_SUCCESS) {
+            if (demanded->count != 0)
+                printf("  refused: %s\n", plan->refusals[s->tier]);
             continue;
+        }
         const double start = now_seconds();
         if (wa_session_kernel(session, plan->kernel, plan->defines,
                               &t.kernel) != WINATTN_SUCCESS) {
@@ -128,14 +153,17 @@ static void tune(const bench_device *device, wa_session *session,
         }
         const double built = now_seconds() - start;
         const double time = measure_calls(device, enqueue, &t, 0.05);
-        shape_print(s, text, sizeof text);
+        if (s->tier == WINATTN_TIER_LOCAL)
+            shape_print(&s->local, text, sizeof text);
+        else
+            matrix_shape_print(&s->matrix, text, sizeof text);
         printf("  %7.1f us copy %.3f fma %.3f err %.1e cost %6.3f %s local %u "
                "build %.1f s\n",
                time * 1e6,
                workload_bytes(c, BENCH_FORWARD) / time /
                    device->copy_bandwidth,
                workload_operations(c, BENCH_FORWARD) / time / device->fma_rate,
-               accuracy_error(&w, accuracy_all(c), 3), found.all[i].cost, text,
+               accuracy_error(&w, accuracy_all(c), 3), s->cost, text,
                plan->local_bytes, built);
         fflush(stdout);
         clReleaseKernel(t.kernel);
@@ -173,12 +201,12 @@ int main(int count, char **texts)
     candidates demanded = {NULL, 0, 0};
     bool after_case = false;
     for (int i = 3; i < count; i++) {
-        wa_local_shape shape;
-        if (shape_parse(texts[i], &shape)) {
+        candidate shape;
+        if (candidate_parse(texts[i], &shape)) {
             if (after_case)
                 demanded.count = 0;
             after_case = false;
-            collect(&demanded, &shape, 0.0);
+            add(&demanded, &shape);
             continue;
         }
         if (strcmp(texts[i], "search") == 0) {

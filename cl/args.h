@@ -44,7 +44,10 @@ typedef struct tensor_layout {
 /* A unit is one block of query rows of one head of one window; units are
  * numbered with the row block running fastest, then the head. A launch
  * computes units [first_unit, first_unit + units) counted from
- * first_window, so that a long call can be cut into several launches. */
+ * first_window, so that a long call can be cut into several launches.
+ *
+ * Where work-groups keep something from window to window, windows are dealt to
+ * `slots` instead: slot s computes windows s, s + slots, ... of the launch. */
 typedef struct forward_args {
     tensor_layout q, k, v, o;
     tensor_layout bias;                       /* row = query, column = key */
@@ -54,6 +57,8 @@ typedef struct forward_args {
     arg_u64 logit_scale_offset;
     arg_u64 first_window;
     arg_u64 mask_windows;
+    arg_u64 windows; /* of the launch, where they are dealt to slots */
+    arg_u32 slots;
     arg_u32 first_unit;
     arg_u32 units;
     arg_u32 row_blocks; /* per window-head */
@@ -72,11 +77,11 @@ typedef struct forward_args {
     arg_u32 window;
     arg_u32 sink;
     arg_u32 query_offset;
+    arg_u32 padding;
 } forward_args;
 
-/* Backward pass. Windows are dealt to `slots` in turn: slot s computes windows
- * s, s + slots, ... and keeps one partial sum of what is summed over windows.
- * The workspace holds, as fp32: statistics of the rows of a launch's windows,
+/* Backward pass. A slot keeps one partial sum of what is summed over
+ * windows. The workspace holds, as fp32: statistics of the rows of a launch's windows,
  * [window - first_window][head][query] [lse, delta, q^ . dq^]; from
  * bias_partials on [slot][head][query][key]; from scale_partials on
  * [slot][head]. */
@@ -86,9 +91,8 @@ typedef struct backward_args {
     arg_u64 workspace; /* all three in elements of the buffer */
     arg_u64 bias_partials;
     arg_u64 scale_partials;
-    arg_u64 windows; /* of the launch */
-    arg_u32 slots;
     arg_u32 key_blocks; /* of a window */
+    arg_u32 padding;
 } backward_args;
 
 /* One sum over windows: the partials [slots][heads][rows][columns] go to

@@ -182,7 +182,7 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
                                   j] = 0.0f;
         }
 
-    for (ulong w = slot; w < args.windows; w += args.slots) {
+    for (ulong w = slot; w < args.forward.windows; w += args.forward.slots) {
         unit u;
         u.window = forward->first_window + w;
         __global const storage *unit_k =

@@ -274,15 +274,23 @@ typedef struct logit_terms {
 #else
 #define SET_BIAS(t, args, u)
 #endif
+/* window % masks; a GPU divides 64 bits slowly. */
+INLINE ulong mask_of(ulong window, ulong masks)
+{
+    return (window | masks) >> 32 ? window % masks
+                                  : (uint)window % (uint)masks;
+}
+
 #if MASK == 3
 #define SET_MASK(t, args, u)                                                  \
-    const ulong mask_window = (u).window % (args).mask_windows;               \
+    const ulong mask_window = mask_of((u).window, (args).mask_windows);       \
     (t).query_regions =                                                       \
         query_regions + plane(&(args).query_regions, mask_window, 0);         \
     (t).key_regions = key_regions + plane(&(args).key_regions, mask_window, 0);
 #elif MASK
 #define SET_MASK(t, args, u)                                                  \
-    (t).mask = mask + plane(&(args).mask, (u).window % (args).mask_windows, 0);
+    (t).mask = mask + plane(&(args).mask,                                     \
+                            mask_of((u).window, (args).mask_windows), 0);
 #else
 #define SET_MASK(t, args, u)
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "status.h"
+#include "unit.h"
 
 /* Numbers from the vendors' extension documents (cl_nv_device_attribute_query,
  * cl_amd_device_attribute_query, cl_intel_required_subgroup_size); not every
@@ -273,5 +274,8 @@ winattn_status wa_device_query(cl_device_id id, wa_device *device)
             query_uint(id, NV_COMPUTE_CAPABILITY_MAJOR, 0) * 10 +
             query_uint(id, NV_COMPUTE_CAPABILITY_MINOR, 0);
     device->local_capacity = local_capacity_of(device);
+    device->has_matrix_extension =
+        has_extension(id, "cl_intel_subgroup_matrix_multiply_accumulate");
+    device->unit = wa_unit_of(device);
     return WINATTN_SUCCESS;
 }

@@ -18,6 +18,8 @@ typedef enum wa_vendor {
     WA_VENDOR_QUALCOMM
 } wa_vendor;
 
+struct wa_unit;
+
 typedef struct wa_device {
     char name[128];
     char platform[64];
@@ -50,6 +52,9 @@ typedef struct wa_device {
     /* rounds after which a work-item's loops end early, all loops counted
      * together; 0: no such limit */
     uint32_t loop_limit;
+    bool has_matrix_extension;  /* Intel: kernels can use its matrix unit */
+    const struct wa_unit *unit; /* its matrix unit, see unit.h; NULL: none */
+    bool emulates_unit;         /* for tests: with ordinary instructions */
 } wa_device;
 
 /* Queries only; launches nothing and builds nothing. */

@@ -7,7 +7,7 @@
 #include "status.h"
 
 /* The same size on host and device, whatever the compiler. */
-typedef char args_have_no_padding[sizeof(forward_args) == 376 ? 1 : -1];
+typedef char args_have_no_padding[sizeof(forward_args) == 392 ? 1 : -1];
 
 static winattn_status check_memory(const char *name, const winattn_tensor *at,
                                    cl_context context, bool output,
@@ -202,6 +202,45 @@ static winattn_status set_buffers(const wa_problem *problem, cl_kernel kernel,
     return WINATTN_SUCCESS;
 }
 
+/* Launches of whole windows, which work-groups walk. */
+static winattn_status launch_slots(const wa_problem *problem,
+                                   const wa_plan *plan, forward_args *args,
+                                   cl_kernel kernel, cl_command_queue queue,
+                                   cl_uint wait_count,
+                                   const cl_event *wait_list, cl_event *event)
+{
+    const size_t local = plan->work_group;
+    const size_t global =
+        local * plan->slots * plan->row_blocks * problem->heads;
+    cl_event previous = NULL;
+    args->slots = plan->slots;
+    for (uint64_t window = 0; window < problem->windows;
+         window += plan->windows_per_launch) {
+        const uint64_t left = problem->windows - window;
+        const bool last = left <= plan->windows_per_launch;
+        cl_event done = NULL;
+        args->first_window = window;
+        args->windows = last ? left : plan->windows_per_launch;
+        cl_int error = clSetKernelArg(kernel, 0, sizeof *args, args);
+        const char *function = "clSetKernelArg";
+        if (error == CL_SUCCESS) {
+            function = "clEnqueueNDRangeKernel";
+            error = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global,
+                                           &local, previous ? 1 : wait_count,
+                                           previous ? &previous : wait_list,
+                                           last && !event ? NULL : &done);
+        }
+        if (previous)
+            clReleaseEvent(previous);
+        if (error != CL_SUCCESS)
+            return wa_fail_cl(error, function);
+        previous = done;
+    }
+    if (event)
+        *event = previous;
+    return WINATTN_SUCCESS;
+}
+
 winattn_status wa_launch_forward(const wa_problem *problem,
                                  const wa_plan *plan, cl_kernel kernel,
                                  cl_command_queue queue,
@@ -223,6 +262,9 @@ winattn_status wa_launch_forward(const wa_problem *problem,
     uint64_t window = 0; /* where the next launch starts */
     uint32_t unit = 0;
     WA_TRY(set_buffers(problem, kernel, buffers));
+    if (plan->slots)
+        return launch_slots(problem, plan, &args, kernel, queue, wait_count,
+                            wait_list, event);
     while (window < problem->windows) {
         const uint64_t windows_left = problem->windows - window;
         /* Units left, if that is fewer than a launch takes. */

@@ -8,7 +8,7 @@
 
 /* The same size on host and device, whatever the compiler. */
 typedef char
-    backward_args_have_no_padding[sizeof(backward_args) == 576 ? 1 : -1];
+    backward_args_have_no_padding[sizeof(backward_args) == 584 ? 1 : -1];
 typedef char sum_args_have_no_padding[sizeof(sum_args) == 64 ? 1 : -1];
 
 /* Kernels that wait for each other. */
@@ -121,7 +121,7 @@ static backward_args make_args(const wa_problem *problem,
     args.workspace = buffers->workspace.offset / 4;
     args.bias_partials = args.workspace + plan->statistics_bytes / 4;
     args.scale_partials = args.bias_partials + plan->bias_bytes / 4;
-    args.slots = plan->slots;
+    args.forward.slots = plan->slots;
     args.key_blocks = plan->key_blocks;
     return args;
 }
@@ -136,10 +136,10 @@ static winattn_status launch_windows(const wa_problem *problem,
          window += plan->windows_per_launch) {
         const uint64_t left = problem->windows - window;
         args->forward.first_window = window;
-        args->windows =
+        args->forward.windows =
             left < plan->windows_per_launch ? left : plan->windows_per_launch;
         const uint64_t units =
-            args->windows * problem->heads * plan->row_blocks;
+            args->forward.windows * problem->heads * plan->row_blocks;
         const uint64_t owners =
             (uint64_t)plan->slots * problem->kv_heads * plan->key_blocks;
         for (int i = 0; i < WA_BACKWARD_SUM; i++) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "status.h"
+#include "unit.h"
 
 typedef bool planner(const wa_problem *problem, const wa_device *device,
                      wa_plan *plan);
@@ -19,14 +20,15 @@ static const struct {
     [WINATTN_TIER_AUTO] = {"auto", NULL},
     [WINATTN_TIER_CPU] = {"cpu", wa_plan_cpu},
     [WINATTN_TIER_LOCAL] = {"local", wa_plan_local},
+    [WINATTN_TIER_MATRIX] = {"matrix", wa_plan_matrix},
 };
 
 const winattn_tier *wa_tier_order(bool for_cpu)
 {
     static const winattn_tier cpu_order[WA_TIER_CHOICES] = {
-        WINATTN_TIER_CPU, WINATTN_TIER_LOCAL};
-    static const winattn_tier gpu_order[WA_TIER_CHOICES] = {WINATTN_TIER_LOCAL,
-                                                            WINATTN_TIER_CPU};
+        WINATTN_TIER_CPU, WINATTN_TIER_LOCAL, WINATTN_TIER_MATRIX};
+    static const winattn_tier gpu_order[WA_TIER_CHOICES] = {
+        WINATTN_TIER_MATRIX, WINATTN_TIER_LOCAL, WINATTN_TIER_CPU};
     return for_cpu ? cpu_order : gpu_order;
 }
 
@@ -50,7 +52,11 @@ winattn_status wa_fail_no_tier(const wa_problem *problem,
                                char (*refusals)[WA_REASON_SIZE])
 {
     const bool demanded = problem->tier != WINATTN_TIER_AUTO;
-    const winattn_tier wanted = demanded ? problem->tier : best;
+    /* what tier matrix refuses, others mostly take */
+    const winattn_tier wanted = demanded ? problem->tier
+                                : best == WINATTN_TIER_MATRIX
+                                    ? WINATTN_TIER_LOCAL
+                                    : best;
     return wa_fail(demanded ? WINATTN_UNSUPPORTED_PROBLEM
                             : WINATTN_UNSUPPORTED_DEVICE,
                    "no %s fits %s; tier %s: %s", kernel, device->name,
@@ -150,6 +156,17 @@ static void write_defines(const wa_problem *problem, const wa_device *device,
     if (plan->tier == WINATTN_TIER_CPU) {
         wa_append_cpu_shape(&plan->shape.cpu, plan->defines,
                             sizeof plan->defines);
+    } else if (plan->tier == WINATTN_TIER_MATRIX) {
+        const wa_matrix_shape *s = &plan->shape.matrix;
+        wa_append(plan->defines, sizeof plan->defines,
+                  "-DTEAM_WAVES=%u -DTEAMS=%u -DJOINT=%u -DSTAGES=%u "
+                  "-DPASS_KEYS=%u "
+                  "-DKEEPS_BIAS=%u -DEMULATED=%u%s",
+                  s->team_waves, s->teams, s->joint, s->stages, s->pass_keys,
+                  (uint32_t)s->keeps_bias, (uint32_t)device->emulates_unit,
+                  device->emulates_unit ? "" : device->unit->options);
+        if (device->miscompiles_barriers)
+            wa_append(plan->defines, sizeof plan->defines, " -cl-opt-disable");
     } else {
         const wa_local_shape *s = &plan->shape.local;
         wa_append(plan->defines, sizeof plan->defines,
@@ -192,6 +209,24 @@ static uint32_t units_per_launch(const wa_problem *problem,
     return most < 1e9 ? (uint32_t)most : 1000000000u;
 }
 
+/* As many work-groups as the device holds at once, dealt to the blocks of rows
+ * of the heads. */
+static void deal_windows(const wa_problem *problem, const wa_device *device,
+                         wa_plan *plan)
+{
+    const uint64_t owners = (uint64_t)plan->row_blocks * problem->heads;
+    const uint64_t teams = plan->units_per_group;
+    const uint64_t groups = (uint64_t)device->compute_units * plan->resident;
+    const uint64_t per_launch = plan->units_per_launch / owners;
+    uint64_t slots = groups / owners;
+    uint64_t most = (problem->windows + teams - 1) / teams;
+    slots = slots < most ? slots : most;
+    plan->slots = slots ? (uint32_t)slots : 1;
+    most = plan->slots * teams;
+    plan->windows_per_launch =
+        (uint32_t)(per_launch > most ? per_launch / most * most : most);
+}
+
 winattn_status wa_plan_finish(const wa_problem *problem,
                               const wa_device *device, wa_plan *plan)
 {
@@ -202,6 +237,8 @@ winattn_status wa_plan_finish(const wa_problem *problem,
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                        "heads x queries / %u is above 2^30", plan->block_rows);
     plan->units_per_launch = units_per_launch(problem, device, plan);
+    if (plan->tier == WINATTN_TIER_MATRIX)
+        deal_windows(problem, device, plan);
     write_defines(problem, device, plan);
     return WINATTN_SUCCESS;
 }

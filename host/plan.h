@@ -9,7 +9,7 @@
 
 #define WA_DEFINES_SIZE 768
 #define WA_REASON_SIZE 256
-#define WA_TIERS (WINATTN_TIER_LOCAL + 1) /* index: winattn_tier */
+#define WA_TIERS (WINATTN_TIER_MATRIX + 1) /* index: winattn_tier */
 
 /* Shapes of the kernels; the names are those of the -D options and are
  * explained at the head of cl/forward_*.cl. */
@@ -22,6 +22,12 @@ typedef struct wa_local_shape {
         score_rows, score_cols, out_rows, row_items;
 } wa_local_shape;
 
+typedef struct wa_matrix_shape {
+    uint32_t block_rows, block_keys, team_waves, teams, joint, stages,
+        pass_keys;
+    bool keeps_bias;
+} wa_matrix_shape;
+
 typedef struct wa_plan {
     winattn_tier tier;
     const char *kernel;  /* function name; the file is <kernel>.cl */
@@ -31,14 +37,19 @@ typedef struct wa_plan {
     union {
         wa_cpu_shape cpu;
         wa_local_shape local;
+        wa_matrix_shape matrix;
     } shape;
     uint32_t units_per_group;
     uint32_t work_group;
     uint32_t local_bytes;
     uint32_t row_blocks;       /* units of a window-head */
     uint32_t units_per_launch; /* at most */
-    uint32_t access_elements;  /* of a vector access; 0: element by element */
-    uint32_t access_bytes;     /* its alignment; 0: that of an element */
+    /* Where work-groups walk windows (tier matrix; else 0): how many of them
+     * share the windows of a row block of a head, and windows of a launch */
+    uint32_t slots, windows_per_launch;
+    uint32_t resident;        /* such work-groups that a compute unit holds */
+    uint32_t access_elements; /* of a vector access; 0: element by element */
+    uint32_t access_bytes;    /* its alignment; 0: that of an element */
     uint64_t workspace_bytes;
     char defines[WA_DEFINES_SIZE]; /* and other build options */
     char reason[WA_REASON_SIZE];
@@ -58,7 +69,7 @@ const char *wa_tier_name(winattn_tier tier);
 
 /* What the planners of all passes do with tiers. The order in which they are
  * tried, best first. */
-#define WA_TIER_CHOICES 2
+#define WA_TIER_CHOICES 3
 const winattn_tier *wa_tier_order(bool for_cpu);
 /* May it be tried? If not, `refusal` says why. */
 bool wa_tier_is_open(const wa_problem *problem,
@@ -75,11 +86,19 @@ void wa_plan_describe(const wa_plan *plan, const wa_device *device, char *text,
                       size_t size);
 
 /* One kernel kind each: fill plan's shape, sizes and reason, or leave in
- * plan->refusals why not. (plan_cpu.c, plan_local.c) */
+ * plan->refusals why not. (plan_cpu.c, plan_local.c, plan_matrix.c) */
 bool wa_plan_cpu(const wa_problem *problem, const wa_device *device,
                  wa_plan *plan);
 bool wa_plan_local(const wa_problem *problem, const wa_device *device,
                    wa_plan *plan);
+
+bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
+                    wa_plan *plan);
+
+/* Takes one shape of cl/forward_matrix.cl; false, with a refusal, if the
+ * kernel or the device does not allow it. */
+bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
+                          const wa_matrix_shape *shape, wa_plan *plan);
 
 /* Takes one shape of cl/forward_local.cl; false, with a refusal, if the kernel
  * or the device does not allow it. */

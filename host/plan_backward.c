@@ -79,6 +79,16 @@ static bool plan_cpu(const wa_problem *problem, const wa_device *device,
     return true;
 }
 
+static bool refuse_matrix(const wa_problem *problem, const wa_device *device,
+                          wa_backward_plan *plan)
+{
+    (void)problem;
+    (void)device;
+    snprintf(plan->refusals[WINATTN_TIER_MATRIX], WA_REASON_SIZE,
+             "it has the forward pass only");
+    return false;
+}
+
 uint64_t wa_most_bias_slots(const wa_problem *problem)
 {
     const uint64_t logits =
@@ -142,6 +152,11 @@ winattn_status wa_backward_plan_make(const wa_problem *problem,
                                      const wa_exclusions *exclusions,
                                      wa_backward_plan *plan)
 {
+    static bool (*const make[WA_TIERS])(const wa_problem *, const wa_device *,
+                                        wa_backward_plan *) = {
+        [WINATTN_TIER_CPU] = plan_cpu,
+        [WINATTN_TIER_LOCAL] = wa_plan_backward_local,
+        [WINATTN_TIER_MATRIX] = refuse_matrix};
     const winattn_tier *order = wa_tier_order(device->is_cpu);
     memset(plan, 0, sizeof *plan);
     if (device->loop_limit)
@@ -156,9 +171,7 @@ winattn_status wa_backward_plan_make(const wa_problem *problem,
     for (size_t i = 0; i < WA_TIER_CHOICES; i++) {
         const winattn_tier tier = order[i];
         if (wa_tier_is_open(problem, exclusions, tier, plan->refusals[tier]) &&
-            (tier == WINATTN_TIER_LOCAL
-                 ? wa_plan_backward_local(problem, device, plan)
-                 : plan_cpu(problem, device, plan))) {
+            make[tier](problem, device, plan)) {
             plan->tier = tier;
             wa_backward_plan_finish(problem, device, plan);
             return WINATTN_SUCCESS;

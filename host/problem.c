@@ -200,7 +200,7 @@ static winattn_status read_sizes(const winattn_desc *desc, wa_problem *problem)
 {
     WA_TRY(check_enum("variant", (int)desc->variant, WINATTN_SLIDING));
     WA_TRY(check_enum("dtype", (int)desc->dtype, WINATTN_BF16));
-    WA_TRY(check_enum("tier", (int)desc->tier, WINATTN_TIER_LOCAL));
+    WA_TRY(check_enum("tier", (int)desc->tier, WINATTN_TIER_MATRIX));
     WA_TRY(check_enum("bias", (int)desc->bias, WINATTN_BIAS_FULL));
     WA_TRY(check_enum("bias_dtype", (int)desc->bias_dtype, WINATTN_TERM_FP32));
     WA_TRY(check_enum("mask", (int)desc->mask, WINATTN_MASK_REGIONS));

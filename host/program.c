@@ -127,18 +127,28 @@ static bool find_texts(const char *name, wa_recipe *recipe)
     const bool for_cpu = strstr(name, "_cpu") != NULL;
     const bool for_local = strstr(name, "_local") != NULL;
     const bool for_gradients = for_local && strncmp(name, "backward", 8) == 0;
-    const wa_recipe texts = {
-        {wa_source("args.h"), wa_source("storage.cl"), wa_source("problem.cl"),
-         for_cpu     ? wa_source("cpu.cl")
-         : for_local ? wa_source("local.cl")
-                     : "\n",
-         for_gradients ? wa_source("backward_local.cl") : "\n",
-         wa_source(file)},
-        WA_RECIPE_TEXTS,
-        NULL,
-        NULL};
+    const char *unit = strstr(name, "_matrix_");
+    char unit_file[NAME_SIZE + 8] = "";
+    if (unit) {
+        snprintf(unit_file, sizeof unit_file, "unit_%s.cl", unit + 8);
+        snprintf(file, sizeof file, "%.*smatrix.cl", (int)(unit + 1 - name),
+                 name);
+    }
+    const wa_recipe texts = {{wa_source("args.h"), wa_source("storage.cl"),
+                              wa_source("problem.cl"),
+                              for_cpu     ? wa_source("cpu.cl")
+                              : for_local ? wa_source("local.cl")
+                              : unit      ? wa_source(unit_file)
+                                          : "\n",
+                              for_gradients ? wa_source("backward_local.cl")
+                              : unit        ? wa_source("fragment.cl")
+                                            : "\n",
+                              wa_source(file)},
+                             WA_RECIPE_TEXTS,
+                             NULL,
+                             NULL};
     *recipe = texts;
-    return texts.text[WA_RECIPE_TEXTS - 1] != NULL;
+    return texts.text[3] && texts.text[WA_RECIPE_TEXTS - 1];
 }
 
 winattn_status wa_recipe_of_kernel(cl_device_id device, const char *name,

@@ -160,8 +160,11 @@ typedef enum winattn_mask {
  * others demand one and fail where it is not possible. */
 typedef enum winattn_tier {
     WINATTN_TIER_AUTO = 0,
-    WINATTN_TIER_CPU = 1,  /* one work-item per window-head, vectors */
-    WINATTN_TIER_LOCAL = 2 /* attention matrix in local memory, fp32 FMA */
+    WINATTN_TIER_CPU = 1,   /* one work-item per window-head, vectors */
+    WINATTN_TIER_LOCAL = 2, /* attention matrix in local memory, fp32 FMA */
+    /* The device's matrix unit; fp16 and bf16, dot and cosine, forward only. A
+     * unit on which nobody has run it yet must be demanded. */
+    WINATTN_TIER_MATRIX = 3
 } winattn_tier;
 
 /* The passes of winattn_desc.passes. */

@@ -626,7 +626,7 @@ static void run_in_pieces(const char *text, uint32_t units,
                           cl_command_queue queue)
 {
     const test_case c = parsed(text);
-    const demanded_plan demand = {NULL, units};
+    const demanded_plan demand = {.units_per_launch = units};
     case_result result;
     if (!planned_run(&device, queue, &c, &demand, &result) &&
         !(result.refused && may_refuse()))

@@ -106,21 +106,11 @@ static test_device device;
 static int tier, first_seed, seed_count;
 static int refused_cases;
 
-/* PoCL runs every tier. Another device may lack one for some cases, but then
- * it has another that computes them. */
 static void run(const test_case *c)
 {
     char text[512];
     case_result result;
-    bool passed = case_run(&device, device.queue, c, 0, &result);
-    if (result.refused &&
-        !strstr(device.name, "Portable Computing Language")) {
-        test_case other = *c;
-        other.tier = WINATTN_TIER_AUTO;
-        passed = case_run(&device, device.queue, &other, 0, &result);
-        refused_cases++;
-    }
-    if (passed)
+    if (case_run_anywhere(&device, c, 0, &refused_cases, &result))
         return;
     case_print(c, text, sizeof text);
     fail_msg("check '%s'\n%s", text, result.failure);
@@ -467,9 +457,11 @@ int main(int count, char **arguments)
 {
     char reason[256];
     const char *part = count > 1 ? arguments[1] : "table";
-    tier = count <= 2 || strcmp(arguments[2], "auto") == 0 ? WINATTN_TIER_AUTO
-           : strcmp(arguments[2], "local") == 0            ? WINATTN_TIER_LOCAL
-                                                           : WINATTN_TIER_CPU;
+    tier = count > 2 ? case_tier(arguments[2]) : WINATTN_TIER_AUTO;
+    if (tier < 0) {
+        fprintf(stderr, "no tier is named %s\n", arguments[2]);
+        return 1;
+    }
     first_seed = count > 3 ? atoi(arguments[3]) : 1;
     seed_count = count > 4 ? atoi(arguments[4]) : 50;
     if (!device_open(&device, reason)) {

@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "device.h"
 #include "kit/run.h"
 #include "kit/workloads.h"
 
@@ -111,21 +112,11 @@ static const char *part;
 static int tier, first_seed, seed_count;
 static int refusals;
 
-/* PoCL runs every tier. Another device may lack one for some cases, but then
- * it has another that computes them. */
 static void run(const test_case *c)
 {
     char text[512];
     case_result result;
-    bool passed = case_run(&device, device.queue, c, 300, &result);
-    if (result.refused &&
-        !strstr(device.name, "Portable Computing Language")) {
-        test_case other = *c;
-        other.tier = WINATTN_TIER_AUTO;
-        passed = case_run(&device, device.queue, &other, 300, &result);
-        refusals++;
-    }
-    if (passed)
+    if (case_run_anywhere(&device, c, 300, &refusals, &result))
         return;
     case_print(c, text, sizeof text);
     fail_msg("check '%s'\n%s", text, result.failure);
@@ -201,9 +192,11 @@ int main(int count, char **arguments)
 {
     char reason[256];
     part = count > 1 ? arguments[1] : "table";
-    tier = count <= 2 || strcmp(arguments[2], "auto") == 0 ? WINATTN_TIER_AUTO
-           : strcmp(arguments[2], "local") == 0            ? WINATTN_TIER_LOCAL
-                                                           : WINATTN_TIER_CPU;
+    tier = count > 2 ? case_tier(arguments[2]) : WINATTN_TIER_AUTO;
+    if (tier < 0) {
+        fprintf(stderr, "no tier is named %s\n", arguments[2]);
+        return 1;
+    }
     first_seed = count > 3 ? atoi(arguments[3]) : 1;
     seed_count = count > 4 ? atoi(arguments[4]) : 50;
     if (!device_open(&device, reason)) {
@@ -211,6 +204,14 @@ int main(int count, char **arguments)
         return 1;
     }
     printf("device: %s\n", device.name);
+    wa_device capabilities;
+    if (tier == WINATTN_TIER_MATRIX &&
+        wa_device_query(device.id, &capabilities) == WINATTN_SUCCESS &&
+        !capabilities.unit) {
+        printf("skipped: the device has no matrix unit\n");
+        device_close(&device);
+        return 77;
+    }
     const struct CMUnitTest table_tests[] = {cmocka_unit_test(run_table),
                                              cmocka_unit_test(text_form)};
     const struct CMUnitTest workload_tests[] = {

@@ -83,7 +83,7 @@ static int first_seed, shape_count;
 static void run(const test_case *c, const wa_local_shape *shape,
                 bool may_be_refused)
 {
-    const demanded_plan demand = {shape, 0};
+    const demanded_plan demand = {.shape = shape};
     case_result result;
     char text[512], shape_text[128];
     if (planned_run(&device, device.queue, c, &demand, &result))

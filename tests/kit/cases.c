@@ -9,7 +9,7 @@
 
 static const char *const variants[] = {"dot", "cosine", "sliding", NULL};
 static const char *const dtypes[] = {"fp32", "fp16", "bf16", NULL};
-static const char *const tiers[] = {"auto", "cpu", "local", NULL};
+static const char *const tiers[] = {"auto", "cpu", "local", "matrix", NULL};
 static const char *const terms[] = {"none", "same", "fp32", "regions", NULL};
 static const char *const layouts[] = {"contiguous",  "tokens",    "packed",
                                       "interleaved", "padded",    "aligned",
@@ -114,6 +114,14 @@ static bool parse_value(const field *f, const char *value, test_case *c)
     else
         *int_of(c, f) = (int)strtol(value, &end, 10);
     return *value != 0 && *end == 0;
+}
+
+int case_tier(const char *name)
+{
+    for (int i = 0; tiers[i]; i++)
+        if (strcmp(tiers[i], name) == 0)
+            return i;
+    return -1;
 }
 
 bool case_parse(const char *text, test_case *c, char bad[64])

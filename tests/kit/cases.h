@@ -69,6 +69,9 @@ test_case case_default(void);
  * word that is wrong in *bad, unless bad is NULL. */
 bool case_parse(const char *text, test_case *c, char bad[64]);
 
+/* The winattn_tier of that name; -1 if there is none. */
+int case_tier(const char *name);
+
 /* The fields that differ from case_default. */
 void case_print(const test_case *c, char *text, size_t size);
 

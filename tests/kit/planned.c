@@ -25,6 +25,24 @@ void shape_print(const wa_local_shape *s, char *text, size_t size)
              s->score_rows, s->score_cols, s->out_rows, s->row_items);
 }
 
+bool matrix_shape_parse(const char *text, wa_matrix_shape *s)
+{
+    unsigned keeps_bias = 0;
+    const bool whole =
+        sscanf(text, "%u:%u:%u:%u:%u:%u:%u:%u", &s->block_rows, &s->block_keys,
+               &s->team_waves, &s->teams, &s->joint, &s->stages, &s->pass_keys,
+               &keeps_bias) == 8;
+    s->keeps_bias = keeps_bias != 0;
+    return whole;
+}
+
+void matrix_shape_print(const wa_matrix_shape *s, char *text, size_t size)
+{
+    snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u:%u", s->block_rows,
+             s->block_keys, s->team_waves, s->teams, s->joint, s->stages,
+             s->pass_keys, (unsigned)s->keeps_bias);
+}
+
 bool gradient_shape_parse(const char *text, wa_gradient_shape *s)
 {
     unsigned keeps_tiles = 0;
@@ -65,7 +83,13 @@ static winattn_status make_plan(const wa_problem *problem,
                                 const demanded_plan *demand, wa_plan *plan)
 {
     static const wa_exclusions none;
-    if (!demand->shape) {
+    if (demand->matrix) {
+        memset(plan, 0, sizeof *plan);
+        if (!wa_plan_matrix_shape(problem, device, demand->matrix, plan))
+            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s",
+                           plan->refusals[WINATTN_TIER_MATRIX]);
+        WA_TRY(wa_plan_finish(problem, device, plan));
+    } else if (!demand->shape) {
         WA_TRY(wa_plan_make(problem, device, &none, plan));
     } else {
         memset(plan, 0, sizeof *plan);
@@ -76,6 +100,8 @@ static winattn_status make_plan(const wa_problem *problem,
     }
     if (demand->units_per_launch)
         plan->units_per_launch = demand->units_per_launch;
+    if (demand->units_per_launch && plan->slots)
+        plan->windows_per_launch = demand->units_per_launch;
     return WINATTN_SUCCESS;
 }
 
@@ -87,13 +113,19 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
     const winattn_desc desc = data_desc(data);
     const winattn_forward forward = buffers_forward(data, b);
     const wa_buffers buffers = planned_buffers(&forward);
+    wa_device told = *wa_session_device(session);
     wa_problem problem;
     wa_plan plan;
     cl_kernel kernel;
     cl_int error;
     char options[WA_DEFINES_SIZE + 256];
+    if (demand->unit && told.unit != demand->unit) {
+        told.unit = demand->unit;
+        told.emulates_unit = true;
+        told.compute_units = 2; /* a work-group walks several windows */
+    }
     WA_TRY(wa_problem_read(&desc, &problem));
-    WA_TRY(make_plan(&problem, wa_session_device(session), demand, &plan));
+    WA_TRY(make_plan(&problem, &told, demand, &plan));
     snprintf(options, sizeof options, "%s %s", plan.defines,
              problem.build_options);
     WA_TRY(wa_session_kernel(session, plan.kernel, options, &kernel));

@@ -7,10 +7,14 @@
 #include "launch.h"
 #include "plan_backward.h"
 #include "run.h"
+#include "unit.h"
 
 /* What a test demands; zero leaves the planner's choice. */
 typedef struct demanded_plan {
     const wa_local_shape *shape; /* of the tier local; NULL: planner's */
+    /* The matrix unit of that name: the device's own, or else emulated. */
+    const wa_unit *unit;
+    const wa_matrix_shape *matrix; /* of the tier matrix, with `unit` */
     uint32_t units_per_launch;
 } demanded_plan;
 
@@ -40,6 +44,10 @@ bool planned_backward(const test_device *device, cl_command_queue queue,
 bool gradient_shape_parse(const char *text, wa_gradient_shape *shape);
 void gradient_shape_print(const wa_gradient_shape *shape, char *text,
                           size_t size);
+
+/* "rows:keys:team_waves:teams:joint:stages:pass_keys:keeps_bias" */
+bool matrix_shape_parse(const char *text, wa_matrix_shape *shape);
+void matrix_shape_print(const wa_matrix_shape *shape, char *text, size_t size);
 
 /* "rows:keys:team:teams:stage_keys:stage_dims:score_rows:score_cols:
  * out_rows:row_items" */

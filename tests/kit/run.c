@@ -443,3 +443,16 @@ cleanup:
     data_free(d);
     return passed;
 }
+
+bool case_run_anywhere(const test_device *device, const test_case *c,
+                       int sampled, int *refusals, case_result *result)
+{
+    const bool passed = case_run(device, device->queue, c, sampled, result);
+    if (!result->refused || (c->tier != WINATTN_TIER_MATRIX &&
+                             strstr(device->name, "Portable Computing")))
+        return passed;
+    test_case other = *c;
+    other.tier = WINATTN_TIER_AUTO;
+    (*refusals)++;
+    return case_run(device, device->queue, &other, sampled, result);
+}

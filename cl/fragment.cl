@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Fragments: how the lanes of a wave hold tiles of matrices for a matrix unit.
+ * The attention kernels know tiles of queries, keys, values, scores and
+ * weights; this file makes them from one instruction C += A B, which one file
+ * for each unit (unit_*.cl) describes.
+ *
+ * A unit's file defines
+ *   UNIT_NAME
+ *   WAVE          lanes that execute the instruction together
+ *   MMA_M, MMA_N, MMA_K  its matrices: A [M][K], B [K][N], C [M][N]
+ *   A_, B_, C_ELEMENTS   elements of each that one lane holds; of A and B 16
+ *                 bits wide, two to a uint, the first in the lower half
+ *   a_m(l, i), a_k, b_k, b_n, c_m, c_n  where element i of lane l lies
+ *   QUERIES_DOWN  1: scores are Q K^T, a tile's queries run down C; 0: they
+ *                 are (K Q^T)^T and run across, so that each lane has one
+ *                 query and C is the next product's B without an exchange
+ *   UNIT_TILE     keys of a tile of scores, and channels of a step
+ *   LANE_ROWS     queries of which a lane holds scores
+ *   LANE_ROW(i)   which of them score i belongs to
+ *   REDUCE(x, op) combines x over the lanes that share a query
+ * and where it differs from what is below
+ *   OPERAND_LANES lanes with operands of their own; the others repeat them
+ *   SLOT_KEY(k)   the key that element k of a contraction with weights has
+ *   OWN_WEIGHTS   it turns scores into operands itself (make_weights)
+ *   SPREAD_OUT    neighbouring elements of C are no neighbours in a row
+ *   WAVE_ATTRIBUTE of kernels
+ * and, unless EMULATED, mma(a, b, c), LANE_XOR(x, mask) and what else is
+ * guarded below, for speed.
+ *
+ *   EMULATED 1    the instruction is computed through local memory, so that
+ *                 each layout can be tested on any device. All work-items of
+ *                 a work-group must make the same calls. */
+#ifndef EMULATED
+#define EMULATED 1
+#endif
+#if QUERIES_DOWN
+#define UNIT_QUERIES MMA_M
+#define KEY_SIDE MMA_N
+#define QUERY_ELEMENTS A_ELEMENTS
+#define KEY_ELEMENTS B_ELEMENTS
+#else
+#define UNIT_QUERIES MMA_N
+#define KEY_SIDE MMA_M
+#define QUERY_ELEMENTS B_ELEMENTS
+#define KEY_ELEMENTS A_ELEMENTS
+#endif
+/* instructions that a tile takes along keys (or channels of o), and along the
+ * contraction */
+#define PARTS (UNIT_TILE / KEY_SIDE)
+#define STEPS (UNIT_TILE / MMA_K)
+/* scores of a tile that a lane holds */
+#define VALUES (PARTS * C_ELEMENTS)
+#ifndef OPERAND_LANES
+#define OPERAND_LANES WAVE
+#endif
+#define ADD(a, b) ((a) + (b))
+#ifndef SLOT_KEY
+#define SLOT_KEY(k) (k)
+#endif
+#ifndef SPREAD_OUT
+#define SPREAD_OUT 0
+#endif
+#ifndef WAVE_ATTRIBUTE
+#define WAVE_ATTRIBUTE
+#endif
+
+/* Tiles of queries and of weights [UNIT_QUERIES][UNIT_TILE]; of keys
+ * [UNIT_TILE keys][UNIT_TILE channels], and of values transposed. */
+typedef struct query_tile {
+    uint x[STEPS * QUERY_ELEMENTS / 2];
+} query_tile;
+typedef struct key_tile {
+    uint x[PARTS * STEPS * KEY_ELEMENTS / 2];
+} key_tile;
+
+/* A wave, and what it exchanges data through. */
+typedef struct wave {
+    int lane;
+#if EMULATED
+    __local uint *exchange; /* [EXCHANGE_WORDS] */
+#endif
+} wave;
+
+INLINE int query_row(int l, int i)
+{
+    return QUERIES_DOWN ? a_m(l, i) : b_n(l, i);
+}
+INLINE int query_step(int l, int i)
+{
+    return QUERIES_DOWN ? a_k(l, i) : b_k(l, i);
+}
+INLINE int key_row(int l, int i)
+{
+    return QUERIES_DOWN ? b_n(l, i) : a_m(l, i);
+}
+INLINE int key_step(int l, int i)
+{
+    return QUERIES_DOWN ? b_k(l, i) : a_k(l, i);
+}
+
+/* Query, and key or channel, of value i of a tile of scores or of o. */
+INLINE int value_query(int l, int i)
+{
+    const int e = i % C_ELEMENTS;
+    return QUERIES_DOWN ? c_m(l, e) : c_n(l, e);
+}
+INLINE int value_key(int l, int i)
+{
+    const int e = i % C_ELEMENTS;
+    return i / C_ELEMENTS * KEY_SIDE + (QUERIES_DOWN ? c_n(l, e) : c_m(l, e));
+}
+
+/* ---- Emulation ---- */
+
+#if EMULATED
+#define OPERAND_WORDS ((MMA_M + MMA_N) * MMA_K / 2)
+#define EXCHANGE_WORDS (OPERAND_WORDS > WAVE ? OPERAND_WORDS : WAVE)
+
+INLINE float half_of(uint both, int high)
+{
+    const ushort bits = (ushort)(high ? both >> 16 : both);
+#if DTYPE == 1
+    return vload_half(0, (const half *)&bits);
+#else
+    return as_float((uint)bits << 16);
+#endif
+}
+
+INLINE uint bits_of(float x)
+{
+    ushort bits;
+#if DTYPE == 1
+    vstore_half_rte(x, 0, (half *)&bits);
+#else
+    const uint all = as_uint(x);
+    bits = (ushort)((isnan(x) ? all | 0x400000u
+                              : all + 0x7fffu + ((all >> 16) & 1u)) >>
+                    16);
+#endif
+    return bits;
+}
+#define PACK(low, high) (bits_of(low) | bits_of(high) << 16)
+
+INLINE void emulate_mma(const uint *a, const uint *b, float *c, const wave *w)
+{
+    const int l = w->lane;
+    __local ushort *rows = (__local ushort *)w->exchange; /* [M][K] */
+    __local ushort *cols = rows + MMA_M * MMA_K;          /* [K][N] */
+    int repeats = 1;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (l < OPERAND_LANES) {
+        for (int i = 0; i < A_ELEMENTS; i++)
+            rows[a_m(l, i) * MMA_K + a_k(l, i)] =
+                (ushort)(a[i / 2] >> (i % 2 * 16));
+        for (int i = 0; i < B_ELEMENTS; i++)
+            cols[b_k(l, i) * MMA_N + b_n(l, i)] =
+                (ushort)(b[i / 2] >> (i % 2 * 16));
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = 0; i < A_ELEMENTS; i++)
+        repeats &= rows[a_m(l, i) * MMA_K + a_k(l, i)] ==
+                   (ushort)(a[i / 2] >> (i % 2 * 16));
+    for (int i = 0; i < B_ELEMENTS; i++)
+        repeats &= cols[b_k(l, i) * MMA_N + b_n(l, i)] ==
+                   (ushort)(b[i / 2] >> (i % 2 * 16));
+    for (int i = 0; i < C_ELEMENTS; i++)
+        for (int k = 0; k < MMA_K; k++)
+            c[i] = FMA(half_of(rows[c_m(l, i) * MMA_K + k], 0),
+                       half_of(cols[k * MMA_N + c_n(l, i)], 0), c[i]);
+    if (!repeats) /* the hardware would compute nonsense */
+        c[0] = NAN;
+}
+#define MMA(a, b, c, w) emulate_mma(a, b, c, w)
+
+INLINE float emulate_lane_xor(float x, int mask, const wave *w)
+{
+    __local float *all = (__local float *)w->exchange;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    all[w->lane] = x;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return all[w->lane ^ mask];
+}
+#define LANE_XOR(x, mask) emulate_lane_xor(x, mask, w)
+#define WAVE_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+#else
+#define MMA(a, b, c, w) mma(a, b, c)
+#endif
+
+#ifndef EXP2
+#define EXP2(x) exp2(x)
+#endif
+#ifndef RECIPROCAL
+#define RECIPROCAL(x) (1.0f / (x))
+#endif
+#ifndef NATIVE_LOADS
+#define NATIVE_LOADS 0
+#endif
+#ifndef ASYNC_COPIES
+#define ASYNC_COPIES 0
+#define END_COPIES()
+#define AWAIT_COPIES(newer)
+INLINE void copy_16(__local ushort *to, __global const void *from, int exists)
+{
+    *(__local uint4 *)to =
+        exists ? *(__global const uint4 *)from : (uint4)(0u);
+}
+#endif
+#ifndef TEAM_SYNC
+#define TEAM_SYNC(team) barrier(CLK_LOCAL_MEM_FENCE)
+#endif
+
+/* ---- Tiles from local memory ---- */
+
+/* Reads a tile from rows `row` and on of `tile`, whose rows are `pitch`
+ * elements long; rows past `last` are `last`. */
+INLINE query_tile load_query(__local const ushort *tile, int pitch, int row,
+                             int last, const wave *w)
+{
+    query_tile q;
+#if NATIVE_LOADS
+    load_native_query(q.x, tile, pitch, row, last, w->lane);
+#else
+    UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += 2) {
+        const int e = i % QUERY_ELEMENTS;
+        __local const ushort *at =
+            tile + min(row + query_row(w->lane, e), last) * pitch +
+            i / QUERY_ELEMENTS * MMA_K + query_step(w->lane, e);
+        q.x[i / 2] = *(__local const uint *)at;
+    }
+#endif
+    return q;
+}
+
+INLINE uint load_key_pair(__local const ushort *tile, int pitch, int row,
+                          int last, int part, int step, int e, int lane)
+{
+    __local const ushort *at =
+        tile + min(row + part * KEY_SIDE + key_row(lane, e), last) * pitch +
+        step * MMA_K + key_step(lane, e);
+#if LANES_SPLIT_STEPS
+    __local const ushort *next =
+        tile +
+        min(row + part * KEY_SIDE + key_row(lane, e + 1), last) * pitch +
+        step * MMA_K + key_step(lane, e + 1);
+    return (uint)*at | (uint)*next << 16;
+#else
+    return *(__local const uint *)at;
+#endif
+}
+
+INLINE key_tile load_key(__local const ushort *tile, int pitch, int row,
+                         int last, const wave *w)
+{
+    key_tile k;
+#if NATIVE_LOADS
+    load_native_key(k.x, tile, pitch, row, last, w->lane);
+#else
+    UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
+        k.x[i / 2] =
+            load_key_pair(tile, pitch, row, last, i / (STEPS * KEY_ELEMENTS),
+                          i / KEY_ELEMENTS % STEPS, i % KEY_ELEMENTS, w->lane);
+#endif
+    return k;
+}
+
+/* Values are stored as keys are, but contracted over the keys. */
+INLINE key_tile load_value(__local const ushort *tile, int pitch, int row,
+                           int last, const wave *w)
+{
+    key_tile v;
+#if NATIVE_LOADS
+    load_native_value(v.x, tile, pitch, row, last, w->lane);
+#else
+    UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2) {
+        uint x[2];
+        UNROLL_FOR (int j = 0; j < 2; j++) {
+            const int e = i % KEY_ELEMENTS + j;
+            const int key = i / KEY_ELEMENTS % STEPS * MMA_K +
+                            SLOT_KEY(key_step(w->lane, e));
+            x[j] = tile[min(row + key, last) * pitch +
+                        i / (STEPS * KEY_ELEMENTS) * KEY_SIDE +
+                        key_row(w->lane, e)];
+        }
+        v.x[i / 2] = x[0] | x[1] << 16;
+    }
+#endif
+    return v;
+}
+
+/* ---- Products ---- */
+
+/* scores[VALUES] += Q K^T, or o += P V. */
+INLINE void multiply_tiles(float *sums, const query_tile *q, const key_tile *k,
+                           const wave *w)
+{
+    UNROLL_FOR (int part = 0; part < PARTS; part++)
+        UNROLL_FOR (int step = 0; step < STEPS; step++) {
+            const uint *query = q->x + step * QUERY_ELEMENTS / 2;
+            const uint *key = k->x + (part * STEPS + step) * KEY_ELEMENTS / 2;
+#if QUERIES_DOWN
+            MMA(query, key, sums + part * C_ELEMENTS, w);
+#else
+            MMA(key, query, sums + part * C_ELEMENTS, w);
+#endif
+        }
+}
+
+#ifndef OWN_WEIGHTS
+/* Scores, rounded to the storage type, as the left side of the next product.
+ */
+INLINE query_tile make_weights(const float *scores, const wave *w)
+{
+    query_tile p;
+    UNROLL_FOR (int i = 0; i < VALUES; i += 2)
+        p.x[i / 2] = PACK(scores[i], scores[i + 1]);
+    return p;
+}
+#endif

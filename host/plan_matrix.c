@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Shapes for cl/forward_matrix.cl: every legal one is scored, and the cheapest
+ * wins. */
+#include <stdio.h>
+#include <string.h>
+
+#include "plan.h"
+#include "unit.h"
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* Alignment between the kernel's local arrays. */
+#define LOCAL_SLACK 256u
+/* Elements of a 16-byte chunk, and of o that leave together. */
+#define CHUNK 8u
+#define OUT_TILES 4u
+/* Waves of a work-group at most. */
+#define MOST_WAVES 32u
+
+/* What a shape follows to; the names are the kernel's. */
+typedef struct tiling {
+    uint32_t row_tiles, wave_turns, key_tiles, dim_tiles, key_blocks;
+    uint32_t pitch, values;
+    bool streaming;
+} tiling;
+
+static tiling tiling_of(const wa_problem *problem, const wa_unit *unit,
+                        const wa_matrix_shape *s)
+{
+    tiling t;
+    t.row_tiles = wa_ceil_div(s->block_rows, unit->queries);
+    t.wave_turns = wa_ceil_div(t.row_tiles, s->team_waves * s->joint);
+    t.key_tiles = wa_ceil_div(s->block_keys, unit->tile);
+    t.key_blocks = wa_ceil_div(problem->keys, s->block_keys);
+    t.dim_tiles = wa_ceil_div(problem->head_dim, unit->tile);
+    t.pitch = t.dim_tiles * unit->tile + CHUNK;
+    t.values = unit->queries * unit->tile / unit->wave;
+    t.streaming = t.key_blocks > 1;
+    return t;
+}
+
+/* As the kernel declares its arrays. */
+static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
+                            const wa_matrix_shape *s, const tiling *t)
+{
+    const wa_unit *unit = device->unit;
+    const uint64_t key_rows =
+        s->block_keys + (s->block_keys % unit->tile != 0);
+    const uint64_t stage = (s->block_rows + 2 * key_rows) * t->pitch * 2;
+    const uint64_t waves = (uint64_t)s->teams * s->team_waves;
+    uint64_t bytes = s->teams * s->stages * stage;
+    bytes += waves * unit->queries *
+             (MIN(t->dim_tiles, OUT_TILES) * unit->tile + CHUNK) * 2;
+    if (problem->bias != WINATTN_BIAS_NONE && s->keeps_bias)
+        bytes += (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
+                 unit->queries * unit->tile *
+                 (problem->bias_dtype == WINATTN_TERM_SAME ? 2 : 4);
+    if (problem->variant == WINATTN_COSINE)
+        bytes += s->teams * (s->block_rows + key_rows) * 4;
+    if (device->emulates_unit)
+        bytes += waves * unit->exchange_words * 4;
+    return bytes;
+}
+
+/* NULL if kernel and device allow the shape, else why not. */
+static const char *refusal(const wa_problem *problem, const wa_device *device,
+                           const wa_matrix_shape *s)
+{
+    const wa_unit *unit = device->unit;
+    if (s->block_rows == 0 || s->block_keys == 0 || s->team_waves == 0 ||
+        s->teams == 0 || s->stages == 0 || s->pass_keys == 0 || s->joint == 0)
+        return "a size of the shape is 0";
+    if (s->pass_keys % unit->tile != 0)
+        return "a pass is no whole number of tiles";
+    const tiling t = tiling_of(problem, unit, s);
+    if (t.streaming && s->block_keys % unit->tile != 0)
+        return "blocks of keys are no whole number of tiles";
+    if (s->block_rows < problem->queries && s->block_rows % unit->queries != 0)
+        return "blocks of rows are no whole number of tiles";
+    if (problem->head_dim / CHUNK > s->team_waves * unit->wave)
+        return "a team does not cover a row";
+    if (s->team_waves * s->teams > MOST_WAVES ||
+        s->team_waves * s->teams * unit->wave > device->max_work_group ||
+        (problem->head_dim > 64 &&
+         s->team_waves * s->teams * unit->wave > 256))
+        return "work-groups of the device are too small";
+    if (local_bytes(problem, device, s, &t) + LOCAL_SLACK >
+        device->local_bytes)
+        return "local memory of the device is too small";
+    return NULL;
+}
+
+static bool refuse(wa_plan *plan, const char *why)
+{
+    snprintf(plan->refusals[WINATTN_TIER_MATRIX], WA_REASON_SIZE, "%s", why);
+    return false;
+}
+
+/* Is there such a kernel at all? */
+static const char *impossible(const wa_problem *problem,
+                              const wa_device *device)
+{
+    if (!device->unit)
+        return "the device has no matrix unit that is known";
+    if (problem->variant == WINATTN_SLIDING)
+        return "it has no sliding variant";
+    if (problem->dtype == WINATTN_FP32)
+        return "fp32 would be rounded";
+    return NULL;
+}
+
+bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
+                          const wa_matrix_shape *shape, wa_plan *plan)
+{
+    const char *why = impossible(problem, device);
+    if (!why)
+        why = refusal(problem, device, shape);
+    if (why)
+        return refuse(plan, why);
+    const tiling t = tiling_of(problem, device->unit, shape);
+    plan->tier = WINATTN_TIER_MATRIX;
+    plan->kernel = device->unit->kernel;
+    plan->shape.matrix = *shape;
+    plan->block_rows = shape->block_rows;
+    plan->block_keys = shape->block_keys;
+    plan->local_bytes = (uint32_t)local_bytes(problem, device, shape, &t);
+    plan->units_per_group = shape->teams;
+    plan->work_group = shape->team_waves * shape->teams * device->unit->wave;
+    plan->access_elements = problem->head_dim % CHUNK == 0 ? CHUNK : 0;
+    plan->access_bytes = 16;
+    plan->resident =
+        MAX(device->local_capacity / (plan->local_bytes + 1024), 1);
+    plan->resident =
+        MIN(plan->resident,
+            MAX(MOST_WAVES / (shape->team_waves * shape->teams), 1));
+    plan->refusals[WINATTN_TIER_MATRIX][0] = 0;
+    return true;
+}
+
+/* ---- The search ---- */
+
+/* Tiles of keys of a pass: as many as registers hold, and all passes alike if
+ * that costs less than half of them. */
+static uint32_t pass_tiles(const wa_device *device, const tiling *t)
+{
+    const uint32_t budget = device->registers >= 200   ? 112
+                            : device->registers >= 120 ? 64
+                                                       : 48;
+    const uint32_t kept = t->dim_tiles * t->values;
+    uint32_t most =
+        budget > kept + t->values ? (budget - kept) / t->values : 1;
+    most = MIN(most, t->key_tiles);
+    for (uint32_t n = most; n > 0 && 2 * n >= most; n--)
+        if (t->key_tiles % n == 0)
+            return n;
+    return wa_ceil_div(t->key_tiles, wa_ceil_div(t->key_tiles, most));
+}
+
+static double cost_of(const wa_problem *problem, const wa_device *device,
+                      const wa_matrix_shape *s)
+{
+    const wa_unit *unit = device->unit;
+    const tiling t = tiling_of(problem, unit, s);
+    const uint32_t blocks = wa_ceil_div(problem->queries, s->block_rows);
+    const double bytes = (double)local_bytes(problem, device, s, &t) + 1024.0;
+    const double groups = MAX((uint32_t)(device->local_capacity / bytes), 1);
+    const double waves = MIN(groups * s->team_waves * s->teams, 12.0);
+    /* computed rows and keys for each that counts */
+    double cost = (double)blocks * t.wave_turns * s->team_waves * s->joint *
+                  unit->queries / problem->queries;
+    cost *= (double)t.key_blocks * t.key_tiles * unit->tile / problem->keys;
+    cost *= 1.0 + 0.1 * (blocks - 1); /* keys and values come again */
+    cost *= t.streaming ? 1.1 : 1.0;
+    cost *= unit->copies_async && s->stages == 1 ? 1.3 : 1.0;
+    if (problem->bias != WINATTN_BIAS_NONE && !s->keeps_bias)
+        cost *= 1.3;
+    cost *= 1.0 + 0.02 * s->team_waves; /* waiting for each other */
+    return cost * (1.0 + 4.0 / waves);
+}
+
+bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
+                    wa_plan *plan)
+{
+    const char *why = impossible(problem, device);
+    if (why)
+        return refuse(plan, why);
+    const wa_unit *unit = device->unit;
+    if (!unit->proven && !device->emulates_unit &&
+        problem->tier != WINATTN_TIER_MATRIX)
+        return refuse(plan, "nobody has run it on such a device yet; it must "
+                            "be demanded");
+    const uint32_t row_tiles = wa_ceil_div(problem->queries, unit->queries);
+    const uint32_t key_tiles = wa_ceil_div(problem->keys, unit->tile);
+    double best_cost = 0;
+    wa_matrix_shape best, s;
+    memset(&s, 0, sizeof s);
+    best = s;
+    for (uint32_t rows = row_tiles; rows > 0; rows--) {
+        if (wa_ceil_div(row_tiles, wa_ceil_div(row_tiles, rows)) != rows)
+            continue; /* fewer rows in as many blocks */
+        s.joint = 1;
+        s.block_rows = MIN(rows * unit->queries, problem->queries);
+        for (uint32_t keys = key_tiles; keys > 0; keys--) {
+            if (wa_ceil_div(key_tiles, wa_ceil_div(key_tiles, keys)) != keys)
+                continue;
+            s.block_keys = MIN(keys * unit->tile, problem->keys);
+            for (s.team_waves = 1; s.team_waves <= MIN(rows, MOST_WAVES);
+                 s.team_waves++)
+                for (uint32_t i = 0; i < 4 * MOST_WAVES; i++) {
+                    s.teams = 1 + i / 4;
+                    s.stages = 1 + i / 2 % 2;
+                    s.keeps_bias = i % 2 != 0;
+                    if ((s.keeps_bias && problem->bias == WINATTN_BIAS_NONE) ||
+                        (s.stages > 1 && !unit->copies_async) ||
+                        (s.teams > 1 && !unit->copies_async))
+                        continue;
+                    const tiling t = tiling_of(problem, unit, &s);
+                    if (t.streaming && t.wave_turns > 1)
+                        continue;
+                    s.pass_keys = pass_tiles(device, &t) * unit->tile;
+                    if (refusal(problem, device, &s))
+                        continue;
+                    const double cost = cost_of(problem, device, &s);
+                    if (best_cost == 0 || cost < best_cost) {
+                        best_cost = cost;
+                        best = s;
+                    }
+                }
+        }
+    }
+    if (best_cost == 0)
+        return refuse(plan, "no shape fits the device's local memory");
+    snprintf(plan->reason, sizeof plan->reason,
+             "scores in registers of the %s%s unit, bias %s", unit->name,
+             device->emulates_unit ? " (emulated)" : "",
+             problem->bias == WINATTN_BIAS_NONE ? "none"
+             : best.keeps_bias                  ? "in local memory"
+                                                : "from global memory");
+    return wa_plan_matrix_shape(problem, device, &best, plan);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The matrix units that cl/unit_*.cl describe. */
+#ifndef WINATTN_UNIT_H
+#define WINATTN_UNIT_H
+
+#include <stdint.h>
+
+#include "device.h"
+
+typedef struct wa_unit {
+    const char *name;   /* cl/unit_<name>.cl describes it */
+    const char *kernel; /* forward_matrix_<name> */
+    wa_vendor vendor;
+    uint32_t least_capability; /* NVIDIA: 80 is 8.0; else 0 */
+    const char *targets;       /* AMD: such as "gfx90a gfx94"; else NULL */
+    uint32_t sub_group;        /* Intel: that kernels demand; else 0 */
+    bool proven;               /* seen to work on silicon */
+    bool copies_async;         /* local memory fills while waves compute */
+    uint32_t wave;             /* lanes */
+    uint32_t queries;          /* of a tile of scores */
+    uint32_t tile;             /* keys of one, and channels of a step */
+    uint32_t exchange_words;   /* of an emulated wave, in local memory */
+    const char *options;       /* for the compiler; "" */
+} wa_unit;
+
+/* The best unit of a device, or NULL. */
+const wa_unit *wa_unit_of(const wa_device *device);
+
+/* NULL if there is none of that name. */
+const wa_unit *wa_unit_named(const char *name);
+
+#endif

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The tier `matrix` on each matrix unit: on the device's own, or emulated
+ * through local memory, which tests the unit's layout on any device. Every way
+ * to cut a problem: several passes and blocks of keys, several waves to a
+ * window, several windows at a time, rings of one to three stages.
+ *
+ *   test_matrix UNIT fixed          the table
+ *   test_matrix UNIT small          its small cases, for slow simulators
+ *   test_matrix UNIT random SEED N  N random shapes */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kit/planned.h"
+
+/* A shape of 0 is the planner's. Tiles of units differ, so rows, keys and
+ * passes count tiles: 0 is all of them. */
+static const struct {
+    const char *text, *shape;
+    bool small;
+} table[] = {
+    /* one tile, filled and not */
+    {"queries=16 keys=16 dim=16 windows=1 heads=1 kv_heads=1", "", true},
+    {"queries=3 keys=5 dim=7 windows=1 heads=1 kv_heads=1 bias=fp32", "",
+     true},
+    /* several windows for a work-group, the last of a team repeated */
+    {"queries=9 keys=20 dim=8 windows=5 heads=1 kv_heads=1 bias=same",
+     "0:0:1:2:2:2:1:1", true},
+    {"queries=20 keys=18 dim=24 windows=3 heads=2 kv_heads=1 bias=fp32 "
+     "mask=same mask_windows=2",
+     "0:0:2:1:1:2:1:1", true},
+    /* a ring of three stages, keys in blocks, rows in blocks */
+    {"queries=40 keys=70 dim=16 windows=3 heads=1 kv_heads=1 bias=same "
+     "mask=regions mask_windows=1",
+     "1:1:1:1:1:3:1:1", true},
+    {"queries=40 keys=50 dim=16 windows=2 heads=1 kv_heads=1 bias=same lse=1",
+     "2:2:1:2:2:2:2:0", false},
+    {"variant=cosine logit_scale=1 queries=20 keys=35 dim=20 windows=3 "
+     "heads=2 kv_heads=1 bias=fp32 lse=1",
+     "0:0:1:1:1:1:1:1", true},
+    {"variant=cosine logit_scale=5 queries=20 keys=35 dim=40 windows=2 "
+     "heads=1 kv_heads=1 bias=same",
+     "1:1:1:2:1:2:1:0", false},
+    /* what users have */
+    {"queries=49 dim=32 windows=3 heads=1 kv_heads=1 bias=same mask=regions "
+     "mask_windows=2",
+     "", false},
+    {"queries=49 dim=32 windows=2 heads=2 kv_heads=2 bias=same mask=same "
+     "mask_windows=2 data=masked lse=1",
+     "", false},
+    {"variant=cosine logit_scale=2 queries=64 dim=32 windows=2 heads=1 "
+     "kv_heads=1 bias=same layout=packed",
+     "", false},
+    {"queries=30 dim=80 windows=2 heads=1 kv_heads=1 layout=strided", "",
+     false},
+    {"queries=49 dim=32 windows=2 heads=1 kv_heads=1 mask=same "
+     "mask_windows=1 data=lowest lse=1",
+     "", false},
+    {"queries=49 dim=32 windows=2 heads=1 kv_heads=1 bias=same data=nan", "",
+     false},
+    {"queries=20 dim=32 windows=2 heads=1 kv_heads=1 data=huge scale=0.001",
+     "", false},
+    {"queries=20 dim=32 windows=2 heads=1 kv_heads=1 scale=-2 data=tiny", "",
+     false},
+    {"variant=cosine queries=20 dim=32 windows=2 heads=1 kv_heads=1 "
+     "data=zero",
+     "", false},
+    {"queries=20 dim=256 windows=2 heads=1 kv_heads=1 bias=same", "", false},
+    {"queries=60 dim=32 windows=1 heads=1 kv_heads=1 bias=fp32",
+     "0:0:4:1:1:2:2:1", false},
+};
+#define ROWS (sizeof table / sizeof *table)
+
+static test_device device;
+static const wa_unit *unit;
+static bool small;
+static int first_seed, shape_count;
+
+static void run(const test_case *c, const wa_matrix_shape *shape,
+                uint32_t per_launch)
+{
+    const demanded_plan demand = {
+        .unit = unit, .matrix = shape, .units_per_launch = per_launch};
+    case_result result;
+    char text[512], shape_text[128] = "";
+    if (planned_run(&device, device.queue, c, &demand, &result))
+        return;
+    case_print(c, text, sizeof text);
+    if (shape)
+        matrix_shape_print(shape, shape_text, sizeof shape_text);
+    fail_msg("%s {\"%s\", \"%s\"}\n%s", unit->name, text, shape_text,
+             result.failure);
+}
+
+static uint32_t of_tiles(uint32_t tiles, uint32_t tile, int all)
+{
+    return tiles == 0 || tiles * tile > (uint32_t)all ? (uint32_t)all
+                                                      : tiles * tile;
+}
+
+static void run_table(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ROWS; i++) {
+        test_case c = case_default();
+        wa_matrix_shape shape;
+        if (small && !table[i].small)
+            continue;
+        assert_true(case_parse(table[i].text, &c, NULL));
+        c.tier = WINATTN_TIER_MATRIX;
+        c.seed = (int)i + 1;
+        for (c.dtype = WINATTN_FP16; c.dtype <= WINATTN_BF16; c.dtype++) {
+            if (!table[i].shape[0]) {
+                run(&c, NULL, 0);
+                continue;
+            }
+            assert_true(matrix_shape_parse(table[i].shape, &shape));
+            shape.block_rows =
+                of_tiles(shape.block_rows, unit->queries, c.queries);
+            shape.block_keys = of_tiles(shape.block_keys, unit->tile, c.keys);
+            shape.pass_keys *= unit->tile;
+            run(&c, &shape, i % 3 == 0 ? 2 : 0);
+        }
+    }
+}
+
+static uint32_t between(random_state *r, uint32_t low, uint32_t high)
+{
+    return (uint32_t)random_int(r, (int)low, (int)high);
+}
+
+/* A random shape that fits a random case; tries until one is legal. */
+static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
+{
+    for (;;) {
+        wa_device roomy;
+        wa_problem problem;
+        wa_plan plan;
+        *c = case_default();
+        c->tier = WINATTN_TIER_MATRIX;
+        c->variant = random_int(r, 0, 1);
+        c->dtype = random_int(r, WINATTN_FP16, WINATTN_BF16);
+        c->windows = random_int(r, 1, 6);
+        c->kv_heads = random_int(r, 1, 2);
+        c->heads = c->kv_heads * random_int(r, 1, 2);
+        c->queries = random_int(r, 1, 70);
+        c->keys = random_int(r, 1, 70);
+        c->dim = random_int(r, 1, 70);
+        if (random_int(r, 0, 2))
+            c->dim = 8 * random_int(r, 1, 8);
+        c->layout = random_int(r, LAYOUT_CONTIGUOUS, LAYOUT_BROADCAST);
+        if (c->keys != c->queries &&
+            (c->layout == LAYOUT_PACKED || c->layout == LAYOUT_INTERLEAVED))
+            c->layout = LAYOUT_PADDED;
+        if (c->kv_heads != c->heads &&
+            (c->layout == LAYOUT_PACKED || c->layout == LAYOUT_INTERLEAVED))
+            c->layout = LAYOUT_ALIGNED;
+        c->data = random_int(r, 0, 2) ? DATA_NORMAL
+                                      : random_int(r, DATA_TINY, DATA_NAN);
+        c->scale = random_int(r, 0, 1) ? 0.0 : 0.4;
+        c->lse = random_int(r, 0, 1);
+        c->bias = random_int(r, TERM_NONE, TERM_FP32);
+        c->mask = random_int(r, TERM_NONE, TERM_REGIONS);
+        if (c->data == DATA_MASKED || c->data == DATA_LOWEST)
+            c->mask = random_int(r, TERM_SAME, TERM_FP32);
+        c->mask_windows = c->mask ? random_int(r, 1, 3) : 0;
+        if (c->variant == WINATTN_COSINE && random_int(r, 0, 1))
+            c->logit_scale = random_unit(r) * 5.0;
+        memset(s, 0, sizeof *s);
+        s->block_rows = of_tiles(between(r, 0, 3), unit->queries, c->queries);
+        s->block_keys = of_tiles(between(r, 0, 3), unit->tile, c->keys);
+        s->team_waves = between(r, 1, 4);
+        s->teams = between(r, 1, 3);
+        s->joint = between(r, 1, 2);
+        s->stages = between(r, 1, 3);
+        s->pass_keys = unit->tile * between(r, 1, 4);
+        s->keeps_bias = random_int(r, 0, 1);
+        memset(&roomy, 0, sizeof roomy);
+        roomy.max_work_group = 256;
+        roomy.local_bytes = 60 * 1024;
+        roomy.unit = unit;
+        roomy.emulates_unit = true;
+        memset(&plan, 0, sizeof plan);
+        const winattn_desc desc = case_desc(c);
+        if (wa_problem_read(&desc, &problem) == WINATTN_SUCCESS &&
+            wa_plan_matrix_shape(&problem, &roomy, s, &plan))
+            return;
+    }
+}
+
+static void run_random(void **state)
+{
+    (void)state;
+    for (int i = 0; i < shape_count; i++) {
+        random_state r = random_seeded((unsigned long long)(first_seed + i));
+        test_case c;
+        wa_matrix_shape shape;
+        random_shape(&r, &c, &shape);
+        c.seed = first_seed + i;
+        if (getenv("WINATTN_TEST_VERBOSE")) {
+            char text[512], shape_text[128];
+            case_print(&c, text, sizeof text);
+            matrix_shape_print(&shape, shape_text, sizeof shape_text);
+            printf("%d {\"%s\", \"%s\"}\n", first_seed + i, text, shape_text);
+            fflush(stdout);
+        }
+        run(&c, &shape, (uint32_t)random_int(&r, 0, 3));
+    }
+}
+
+int main(int count, char **arguments)
+{
+    char reason[256];
+    const char *name = count > 1 ? arguments[1] : "mma";
+    const char *part = count > 2 ? arguments[2] : "fixed";
+    first_seed = count > 3 ? atoi(arguments[3]) : 1;
+    shape_count = count > 4 ? atoi(arguments[4]) : 50;
+    small = strcmp(part, "small") == 0;
+    unit = wa_unit_named(name);
+    if (!unit) {
+        fprintf(stderr, "no matrix unit is named %s\n", name);
+        return 1;
+    }
+    if (!device_open(&device, reason)) {
+        fprintf(stderr, "%s\n", reason);
+        return 1;
+    }
+    printf("device: %s\n", device.name);
+    const struct CMUnitTest fixed_tests[] = {cmocka_unit_test(run_table)};
+    const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
+    const int failures = strcmp(part, "random") == 0
+                             ? cmocka_run_group_tests(random_tests, NULL, NULL)
+                             : cmocka_run_group_tests(fixed_tests, NULL, NULL);
+    device_close(&device);
+    return failures;
+}
