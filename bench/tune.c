@@ -7,8 +7,8 @@
  *
  * times COUNT shapes of the search for each case. A SHAPE is ten numbers,
  * block_rows:block_keys:team:teams:stage_keys:stage_dims:score_rows:
- * score_cols:out_rows:row_items, or eight for the tier `matrix`, rows:keys:
- * team_waves:teams:joint:stages:pass_keys:keeps_bias; once some are given,
+ * score_cols:out_rows:row_items, or seven for the tier `matrix`, rows:keys:
+ * team_waves:teams:stages:pass_keys:keeps_terms; once some are given,
  * cases that follow try just these, until the word `search`. */
 #include <math.h>
 #include <stdio.h>

@@ -2,12 +2,11 @@
  * Forward pass on a matrix unit, for fp16 and bf16 and for windows: scores,
  * weights and sums stay in a wave's registers, as fragments (fragment.cl).
  *
- *   work-group   owns one block of query rows of one head, keeps the bias of
- *                those rows on the chip, and walks windows
+ *   work-group   owns one block of query rows of one head, keeps bias and mask
+ *                of those rows on the chip, and walks windows
  *   team         TEAM_WAVES waves of it compute one window at a time; TEAMS
  *                teams take windows in turn
- *   wave         takes JOINT tiles of UNIT_QUERIES rows of the block at a
- *                time, which share what it reads of keys and values
+ *   wave         takes tiles of UNIT_QUERIES rows of the block in turn
  *
  * q, k and v of the windows to come travel to a ring in local memory while
  * waves compute:
@@ -24,18 +23,18 @@
  * 2018) where these are not all.
  *
  *   TEAM_WAVES, TEAMS
- *   JOINT
  *   STAGES      of the ring
  *   PASS_KEYS   a multiple of UNIT_TILE
- *   KEEPS_BIAS  1: the block's bias has room in local memory */
+ *   KEEPS_TERMS where what is added to the block's logits stays from window to
+ *               window; 0: nowhere, 1: in local memory, 2: in registers, for
+ *               which each wave must have the same rows always. With a mask, a
+ *               work-group then walks the windows of one mask after those of
+ *               another. */
 #ifndef TEAM_WAVES
 #define TEAM_WAVES 1
 #endif
 #ifndef TEAMS
 #define TEAMS 1
-#endif
-#ifndef JOINT
-#define JOINT 1
 #endif
 #ifndef STAGES
 #define STAGES 1
@@ -43,15 +42,15 @@
 #ifndef PASS_KEYS
 #define PASS_KEYS 64
 #endif
-#ifndef KEEPS_BIAS
-#define KEEPS_BIAS 1
+#ifndef KEEPS_TERMS
+#define KEEPS_TERMS 1
 #endif
 
 #define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
 
 #define TEAM (TEAM_WAVES * WAVE)
 #define ROW_TILES CEIL_DIV(BLOCK_ROWS, UNIT_QUERIES)
-#define WAVE_TURNS CEIL_DIV(ROW_TILES, TEAM_WAVES *JOINT)
+#define WAVE_TURNS CEIL_DIV(ROW_TILES, TEAM_WAVES)
 #define KEY_BLOCKS CEIL_DIV(NK, BLOCK_KEYS)
 #define KEY_TILES CEIL_DIV(BLOCK_KEYS, UNIT_TILE)
 #define ALL_KEY_TILES (KEY_BLOCKS * KEY_TILES)
@@ -74,10 +73,13 @@
 #define OUT_TILES (DIM_TILES < 4 ? DIM_TILES : 4)
 #define OUT_DIMS (OUT_TILES * UNIT_TILE)
 #define OUT_PITCH (OUT_DIMS + CHUNK)
-/* bias of a tile: [VALUES / BIAS_GROUP][WAVE][BIAS_GROUP] */
-#define BIAS_GROUP 4
-#define BIAS_TILE (VALUES * WAVE)
-#define HAS_KEPT_BIAS (BIAS && KEEPS_BIAS)
+#define LARGE_LOGIT 1024.0f
+/* terms of a tile: [VALUES / TERM_GROUP][WAVE][TERM_GROUP] */
+#define TERM_GROUP 4
+#define TERM_TILE (VALUES * WAVE)
+#define HAS_TERMS_KEPT ((BIAS || MASK) && KEEPS_TERMS)
+#define HAS_LOCAL_TERMS ((BIAS || MASK) && KEEPS_TERMS == 1)
+#define HAS_OWN_TERMS ((BIAS || MASK) && KEEPS_TERMS == 2)
 
 /* Is there a tile of keys of this number? Has it all its keys? Constant where
  * the tiles divide everything. */
@@ -90,6 +92,13 @@
 #define PASS_FOR UNROLL_FOR
 #else
 #define PASS_FOR NO_UNROLL_FOR
+#endif
+
+/* Sums that live from item to item must have constant indices. */
+#if STREAMING
+#define TURN_FOR UNROLL_FOR
+#else
+#define TURN_FOR NO_UNROLL_FOR
 #endif
 
 #if HEAD_DIM % CHUNK == 0
@@ -106,24 +115,39 @@
 #define COPIES (TEAM % CHUNKS == 0 || lane / CHUNKS < ROWS_AT_ONCE)
 #endif
 
+/* A lane's chunk of the first rows that a team copies: how far it is from the
+ * first row's start, in a plane and in local memory. */
+typedef struct chunk {
+    ulong from;
+    int to;
+} chunk;
+
+INLINE chunk chunk_of(const tensor_layout *layout, int lane)
+{
+    chunk c = {0, 0};
+#if CHUNKS
+    c.from = (ulong)(lane / CHUNKS) * layout->row + lane % CHUNKS * CHUNK;
+    c.to = lane / CHUNKS * PITCH + lane % CHUNKS * CHUNK;
+#endif
+    return c;
+}
+
 /* Copies rows of a plane to a place of the ring; rows from `count` to `rows`
- * become zeros. `from` and `to` are the lane's own chunk of the first rows. */
+ * become zeros. */
 INLINE void copy_rows(__local ushort *to, __global const storage *plane,
-                      ulong from, const tensor_layout *layout, uint first,
-                      int count, const int rows, int lane, int wide)
+                      chunk own, const tensor_layout *layout, int count,
+                      const int rows, int lane, int wide)
 {
 #if CHUNKS
     if (wide) {
         const int r = lane / CHUNKS;
-        __local ushort *at = to + r * PITCH + lane % CHUNKS * CHUNK;
-        __global const storage *source =
-            plane + from + (ulong)first * layout->row;
-        const ulong step = (ulong)ROWS_AT_ONCE * layout->row;
+        __global const storage *from = plane + own.from;
         if (COPIES)
             UNROLL_FOR (int done = 0; done < rows; done += ROWS_AT_ONCE) {
                 if (done + ROWS_AT_ONCE <= rows || done + r < rows)
-                    copy_16(at + done * PITCH, source, done + r < count);
-                source += step;
+                    copy_16(to + own.to + done * PITCH, from,
+                            done + r < count);
+                from += (ulong)ROWS_AT_ONCE * layout->row;
             }
         return;
     }
@@ -131,21 +155,10 @@ INLINE void copy_rows(__local ushort *to, __global const storage *plane,
     NO_UNROLL_FOR (int i = lane; i < rows * HEAD_DIM; i += TEAM) {
         const int r = i / HEAD_DIM;
         const int c = i % HEAD_DIM;
-        __global const ushort *element_of =
-            (__global const ushort *)plane +
-            element(layout, first + min(r, count - 1), c);
-        to[r * PITCH + c] = r < count ? *element_of : (ushort)0;
+        __global const ushort *from = (__global const ushort *)plane +
+                                      element(layout, min(r, count - 1), c);
+        to[r * PITCH + c] = r < count ? *from : (ushort)0;
     }
-}
-
-/* Where a lane's chunk of a plane's first rows is. */
-INLINE ulong chunk_of(const tensor_layout *layout, int lane)
-{
-#if CHUNKS
-    return (ulong)(lane / CHUNKS) * layout->row + lane % CHUNKS * CHUNK;
-#else
-    return 0;
-#endif
 }
 
 /* Zeros where no copy writes: in channels and keys past the last. */
@@ -166,39 +179,83 @@ INLINE void clear_pads(__local ushort *ring, int lane)
 
 /* ---- What is added to scores ---- */
 
-#if HAS_KEPT_BIAS
-#if BIAS == 1
-typedef ushort kept_bias;
+/* Bias, mask and region value of a row and a key of the window. */
+INLINE float term_of(const forward_args *args, const logit_terms *terms,
+                     int row, int key)
+{
+    float x = 0.0f;
+#if BIAS
+    x += JOIN(load, BIAS_SUFFIX)(terms->bias,
+                                 row * (int)args->bias.row +
+                                     key * (int)TERM_STEP(args->bias));
+#endif
+#if MASK == 3
+    if (terms->query_regions[row * (int)args->query_regions.row] !=
+        terms->key_regions[key * (int)args->key_regions.row])
+        x += args->region_value;
+#elif MASK
+    x += JOIN(load, MASK_SUFFIX)(terms->mask,
+                                 row * (int)args->mask.row +
+                                     key * (int)TERM_STEP(args->mask));
+#endif
+    return x;
+}
+
+/* Those of a lane's scores of one tile. */
+INLINE void load_own_terms(float *own, const forward_args *args,
+                           const logit_terms *terms, int row, int key,
+                           int lane)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        own[i] = term_of(args, terms, min(row + value_query(lane, i), NQ - 1),
+                         min(key + value_key(lane, i), NK - 1));
+}
+
+#if HAS_LOCAL_TERMS
+/* As the caller stores it, or where that is a sum, fp32. */
+#if BIAS == 1 && !MASK
+typedef ushort kept_term;
 #else
-typedef float kept_bias;
+typedef float kept_term;
 #endif
 
-/* Puts the block's bias where lanes will read it. */
-INLINE void keep_bias(__local kept_bias *kept, const forward_args *args,
-                      const logit_terms *terms, uint first_row, int item)
+INLINE kept_term term_to_keep(const forward_args *args,
+                              const logit_terms *terms, int row, int key)
+{
+#if BIAS == 1 && !MASK
+    return ((__global const ushort *)
+                terms->bias)[row * (int)args->bias.row +
+                             key * (int)TERM_STEP(args->bias)];
+#else
+    return term_of(args, terms, row, key);
+#endif
+}
+
+/* Puts the block's terms where lanes will read them. */
+INLINE void keep_terms(__local kept_term *kept, const forward_args *args,
+                       const logit_terms *terms, uint first_row, int item)
 {
     /* several at a time are on their way */
     _Pragma("unroll 8") for (int i = item;
-                             i < ROW_TILES * ALL_KEY_TILES * BIAS_TILE;
+                             i < ROW_TILES * ALL_KEY_TILES * TERM_TILE;
                              i += TEAM * TEAMS)
     {
-        const int tile = i / BIAS_TILE;
+        const int tile = i / TERM_TILE;
         const int value =
-            i % BIAS_TILE / (WAVE * BIAS_GROUP) * BIAS_GROUP + i % BIAS_GROUP;
-        const int l = i / BIAS_GROUP % WAVE;
-        const uint row = first_row + tile / ALL_KEY_TILES * UNIT_QUERIES +
-                         value_query(l, value);
-        const uint key = tile % ALL_KEY_TILES * UNIT_TILE + value_key(l, value);
+            i % TERM_TILE / (WAVE * TERM_GROUP) * TERM_GROUP + i % TERM_GROUP;
+        const int l = i / TERM_GROUP % WAVE;
+        const int row = (int)first_row + tile / ALL_KEY_TILES * UNIT_QUERIES +
+                        value_query(l, value);
+        const int key = tile % ALL_KEY_TILES * UNIT_TILE + value_key(l, value);
         /* what no query or key needs may be any of the others' */
-        kept[i] = ((__global const kept_bias *)terms->bias)
-            [min(row, (uint)NQ - 1) * (int)args->bias.row +
-             min(key, (uint)NK - 1) * (int)TERM_STEP(args->bias)];
+        kept[i] =
+            term_to_keep(args, terms, min(row, NQ - 1), min(key, NK - 1));
     }
 }
 
-INLINE float4 read_kept(__local const kept_bias *kept)
+INLINE float4 read_kept(__local const kept_term *kept)
 {
-#if BIAS == 2
+#if BIAS == 2 || MASK
     return *(__local const float4 *)kept;
 #elif DTYPE == 1
     return vloada_half4(0, (__local const half *)kept);
@@ -213,7 +270,8 @@ typedef struct tile_rows {
     int row, last_row;     /* of the block; its last row, not the tile's */
     int first_row;         /* of the block, counted from the window's first */
     float scale[LANE_ROWS];
-    __local const void *bias; /* of the item's first keys */
+    __local const void *local_terms;  /* of the item's first keys */
+    const float (*own_terms)[VALUES]; /* a lane's own, of all tiles of keys */
 } tile_rows;
 
 /* scores = scale * scores + the terms, for keys `key` and on; those past the
@@ -227,38 +285,28 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
     float added[VALUES];
     UNROLL_FOR (int i = 0; i < VALUES; i++)
         added[i] = 0.0f;
-#if HAS_KEPT_BIAS
-    UNROLL_FOR (int i = 0; i < VALUES; i += BIAS_GROUP) {
-        const float4 x = read_kept((__local const kept_bias *)rows->bias +
-                                   tile * BIAS_TILE + i * WAVE +
-                                   w->lane * BIAS_GROUP);
+#if HAS_OWN_TERMS
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        added[i] = rows->own_terms[tile][i];
+#elif HAS_LOCAL_TERMS
+    UNROLL_FOR (int i = 0; i < VALUES; i += TERM_GROUP) {
+        const float4 x = read_kept((__local const kept_term *)
+                                       rows->local_terms +
+                                   tile * TERM_TILE + i * WAVE +
+                                   w->lane * TERM_GROUP);
         added[i] = x.x;
         added[i + 1] = x.y;
         added[i + 2] = x.z;
         added[i + 3] = x.w;
     }
-#endif
-#if (BIAS && !HAS_KEPT_BIAS) || MASK
+#elif BIAS || MASK
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int row =
             rows->first_row +
             min(rows->row + value_query(w->lane, i), rows->last_row);
         const int at = tile * UNIT_TILE + value_key(w->lane, i);
-        const int column = key + (whole ? at : min(at, count - 1));
-#if BIAS && !HAS_KEPT_BIAS
-        added[i] += JOIN(load, BIAS_SUFFIX)(
-            terms->bias, row * (int)args->bias.row +
-                             column * (int)TERM_STEP(args->bias));
-#endif
-#if MASK == 3
-        if (terms->query_regions[row * (int)args->query_regions.row] !=
-            terms->key_regions[column * (int)args->key_regions.row])
-            added[i] += args->region_value;
-#elif MASK
-        added[i] += JOIN(load, MASK_SUFFIX)(
-            terms->mask, row * (int)args->mask.row +
-                             column * (int)TERM_STEP(args->mask));
-#endif
+        added[i] = term_of(args, terms, row,
+                           key + (whole ? at : min(at, count - 1)));
     }
 #endif
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
@@ -276,9 +324,9 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
 
 /* ---- Attention of one tile of rows ---- */
 
-/* What a wave sums of a tile of rows; sums of a lane are of its own keys. */
+/* What a wave sums of a tile of rows. */
 typedef struct row_state {
-    float top[LANE_ROWS], sum[LANE_ROWS];
+    float top[LANE_ROWS], sum[LANE_ROWS]; /* sums are of a lane's own keys */
     float out[DIM_TILES][VALUES];
 } row_state;
 
@@ -293,89 +341,90 @@ INLINE void start_rows(row_state *s)
             s->out[d][i] = 0.0f;
 }
 
-/* Takes PASS_TILES tiles of keys into account, from tile `first` on, for JOINT
- * tiles of rows. */
-INLINE void attend_pass(row_state *states, __local const ushort *q_stage,
+INLINE key_tile read_key(__local const ushort *stage, int d, int tile,
+                         const wave *w)
+{
+    return load_key(stage + K_PLACE + d * UNIT_TILE, PITCH, tile * UNIT_TILE,
+                    KEY_ROWS - 1, w);
+}
+
+INLINE key_tile read_value(__local const ushort *stage, int d, int tile,
+                           const wave *w)
+{
+    return load_value(stage + V_PLACE + d * UNIT_TILE, PITCH, tile * UNIT_TILE,
+                      KEY_ROWS - 1, w);
+}
+
+/* Takes PASS_TILES tiles of keys into account, from tile `first` on. */
+INLINE void attend_pass(row_state *s, __local const ushort *q_stage,
                         __local const ushort *stage, const tile_rows *rows,
                         int first, int key, int count,
                         __local const float *key_scale,
                         const forward_args *args, const logit_terms *terms,
                         const wave *w)
 {
-    const int last_key = KEY_ROWS - 1;
-    float scores[JOINT][PASS_TILES][VALUES];
-    UNROLL_FOR (int j = 0; j < JOINT; j++)
-        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-            UNROLL_FOR (int i = 0; i < VALUES; i++)
-                scores[j][t][i] = 0.0f;
+    float scores[PASS_TILES][VALUES];
+    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        UNROLL_FOR (int i = 0; i < VALUES; i++)
+            scores[t][i] = 0.0f;
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
-        query_tile q[JOINT];
-        UNROLL_FOR (int j = 0; j < JOINT; j++)
-            q[j] = load_query(q_stage + Q_PLACE + d * UNIT_TILE, PITCH,
-                              rows[j].row, rows[j].last_row, w);
+        const query_tile q = load_query(q_stage + Q_PLACE + d * UNIT_TILE,
+                                        PITCH, rows->row, rows->last_row, w);
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
             if (IS_TILE(first + t)) {
-                const key_tile k =
-                    load_key(stage + K_PLACE + d * UNIT_TILE, PITCH,
-                             (first + t) * UNIT_TILE, last_key, w);
-                UNROLL_FOR (int j = 0; j < JOINT; j++)
-                    multiply_tiles(scores[j][t], &q[j], &k, w);
+                const key_tile k = read_key(stage, d, first + t, w);
+                multiply_tiles(scores[t], &q, &k, w);
             }
     }
 
-    float factor[JOINT][LANE_ROWS], shift[JOINT][LANE_ROWS];
-    UNROLL_FOR (int j = 0; j < JOINT; j++) {
-        row_state *s = &states[j];
-        float top[LANE_ROWS];
-        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            top[r] = -INFINITY;
-        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-            if (IS_TILE(first + t)) {
-                finish_scores(scores[j][t], key_scale, key, first + t, count,
-                              args, terms, &rows[j], w);
-                UNROLL_FOR (int i = 0; i < VALUES; i++)
-                    top[LANE_ROW(i)] = fmax(top[LANE_ROW(i)], scores[j][t][i]);
-            }
-        float keep[LANE_ROWS];
-        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-            REDUCE(top[r], fmax);
-            const float earlier = s->top[r];
-            top[r] = fmax(top[r], earlier);
-            /* a row that has seen nothing has no maximum to subtract; a huge
-             * maximum must not overflow, and all but it itself is far below */
-            const float base = top[r] == -INFINITY ? 0.0f : top[r];
-            factor[j][r] = fabs(base) > 1e38f ? 1.0f : LOG2E;
-            shift[j][r] = -base * factor[j][r];
-            s->top[r] = top[r];
-            if (STREAMING || PASSES > 1) {
-                keep[r] = EXP2(FMA(earlier, factor[j][r], shift[j][r]));
-                s->sum[r] *= keep[r];
-            }
+    float top[LANE_ROWS], keep[LANE_ROWS], shift[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        top[r] = -INFINITY;
+    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        if (IS_TILE(first + t)) {
+            finish_scores(scores[t], key_scale, key, first + t, count, args,
+                          terms, rows, w);
+            UNROLL_FOR (int i = 0; i < VALUES; i++)
+                top[LANE_ROW(i)] = fmax(top[LANE_ROW(i)], scores[t][i]);
         }
-        if (STREAMING || PASSES > 1)
-            UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(top[r], fmax);
+        const float earlier = s->top[r];
+        top[r] = fmax(top[r], earlier);
+        /* a row that has seen nothing has no maximum to subtract */
+        float base = top[r] == -INFINITY ? 0.0f : top[r];
+        s->top[r] = top[r];
+        if (STREAMING || PASSES > 1) {
+            keep[r] = EXP2((earlier - base) * LOG2E);
+            s->sum[r] *= keep[r];
+        }
+        /* x LOG2E - base LOG2E is one operation, but its second term is
+         * rounded, which counts where it is large */
+        if (fabs(base) > LARGE_LOGIT) {
+            UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
                 UNROLL_FOR (int i = 0; i < VALUES; i++)
-                    s->out[d][i] *= keep[LANE_ROW(i)];
+                    if (LANE_ROW(i) == r)
+                        scores[t][i] -= base;
+            base = 0.0f;
+        }
+        shift[r] = -base * LOG2E;
     }
+    if (STREAMING || PASSES > 1)
+        UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+            UNROLL_FOR (int i = 0; i < VALUES; i++)
+                s->out[d][i] *= keep[LANE_ROW(i)];
 
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
         if (IS_TILE(first + t)) {
-            query_tile p[JOINT];
-            UNROLL_FOR (int j = 0; j < JOINT; j++) {
-                float *x = scores[j][t];
-                UNROLL_FOR (int i = 0; i < VALUES; i++) {
-                    const int r = LANE_ROW(i);
-                    x[i] = EXP2(FMA(x[i], factor[j][r], shift[j][r]));
-                    states[j].sum[r] += x[i];
-                }
-                p[j] = make_weights(x, w);
+            float *x = scores[t];
+            UNROLL_FOR (int i = 0; i < VALUES; i++) {
+                x[i] = EXP2(FMA(x[i], LOG2E, shift[LANE_ROW(i)]));
+                s->sum[LANE_ROW(i)] += x[i];
             }
+            const query_tile p = make_weights(x, w);
             UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
-                const key_tile v =
-                    load_value(stage + V_PLACE + d * UNIT_TILE, PITCH,
-                               (first + t) * UNIT_TILE, last_key, w);
-                UNROLL_FOR (int j = 0; j < JOINT; j++)
-                    multiply_tiles(states[j].out[d], &p[j], &v, w);
+                const key_tile v = read_value(stage, d, first + t, w);
+                multiply_tiles(s->out[d], &p, &v, w);
             }
         }
 }
@@ -383,8 +432,8 @@ INLINE void attend_pass(row_state *states, __local const ushort *q_stage,
 /* Rows leave through `place`, so that a row is written in whole chunks. */
 INLINE void store_rows(row_state *s, __local ushort *place,
                        const forward_args *args, __global storage *o,
-                       __global float *lse, uint first_row, int count,
-                       int wide, const wave *w)
+                       __global float *lse, int count, int wide,
+                       const wave *w)
 {
     float inverse[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
@@ -396,7 +445,7 @@ INLINE void store_rows(row_state *s, __local ushort *place,
             const int row = value_query(w->lane, i);
             const int r = LANE_ROW(i);
             if (value_key(w->lane, i) == 0 && row < count)
-                lse[element(&args->lse, first_row + row, 0)] =
+                lse[element(&args->lse, row, 0)] =
                     s->top[r] + log(s->sum[r]);
         }
     UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES) {
@@ -431,8 +480,7 @@ INLINE void store_rows(row_state *s, __local ushort *place,
                 const int r = i / chunks, c = i % chunks * CHUNK;
                 if (r < count)
                     *(__global uint4 *)(o +
-                                        element(&args->o, first_row + r,
-                                                0) +
+                                        element(&args->o, r, 0) +
                                         channel + c) =
                         *(__local const uint4 *)(place + r * OUT_PITCH + c);
             }
@@ -441,7 +489,7 @@ INLINE void store_rows(row_state *s, __local ushort *place,
             NO_UNROLL_FOR (int i = w->lane; i < count * channels; i += WAVE) {
                 const int r = i / channels, c = i % channels;
                 ((__global ushort *)
-                     o)[element(&args->o, first_row + r, channel + c)] =
+                     o)[element(&args->o, r, channel + c)] =
                     place[r * OUT_PITCH + c];
             }
         WAVE_SYNC();
@@ -489,6 +537,53 @@ INLINE void measure_rows(__local float *factors, __local const ushort *rows,
 }
 #endif
 
+/* ---- The walk over windows ---- */
+
+/* A round is one window for each team. Those of one mask, if it is kept, come
+ * before those of the next, and each slot takes rounds that follow each other.
+ */
+#define SORTED (MASK && HAS_TERMS_KEPT)
+
+typedef struct walk {
+    uint masks, mask;       /* that windows are sorted by; the present one */
+    uint of_mask, round;    /* rounds of a mask; the present one */
+    uint rounds;            /* of the slot */
+    uint window;            /* the team's, counted from the launch's first */
+    int exists;             /* 0: the team is behind the last window */
+} walk;
+
+INLINE walk start_walk(const forward_args *args, uint slot, int team)
+{
+    const uint windows = (uint)args->windows;
+    walk w;
+    w.masks = SORTED ? (uint)min(args->mask_windows, args->windows) : 1;
+    w.of_mask = CEIL_DIV(CEIL_DIV(windows, w.masks), TEAMS);
+    const uint rounds = w.masks * w.of_mask;
+    const uint least = rounds / args->slots, more = rounds % args->slots;
+    const uint first = slot * least + min(slot, more);
+    w.mask = first / w.of_mask;
+    w.round = first % w.of_mask;
+    w.rounds = least + (slot < more);
+    w.window = (w.round * TEAMS + team) * w.masks + w.mask;
+    w.exists = w.window < windows;
+    return w;
+}
+
+/* To the next round. 1: by `step` windows; 0: to another mask's. */
+INLINE int walk_on(walk *w, const forward_args *args, int team)
+{
+    int same = 1;
+    w->window += TEAMS * w->masks;
+    if (SORTED && ++w->round == w->of_mask) {
+        w->round = 0;
+        w->mask++;
+        w->window = team * w->masks + w->mask;
+        same = 0;
+    }
+    w->exists = w->window < (uint)args->windows;
+    return same;
+}
+
 /* ---- The kernel ---- */
 
 __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
@@ -498,8 +593,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     __local uint4 rings[TEAMS][STAGES * STAGE_SIZE / CHUNK];
     __local uint4 out_rows[TEAMS * TEAM_WAVES]
                           [UNIT_QUERIES * OUT_PITCH / CHUNK];
-#if HAS_KEPT_BIAS
-    __local kept_bias biases[ROW_TILES * ALL_KEY_TILES * BIAS_TILE]
+#if HAS_LOCAL_TERMS
+    __local kept_term kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE]
         __attribute__((aligned(16)));
 #endif
 #if VARIANT == COSINE
@@ -529,68 +624,105 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     const int row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first_row);
     const uint kv_head = head / args.heads_per_kv_head;
     const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
-    const ulong step = (ulong)args.slots * TEAMS;
-    const uint rounds = (uint)((args.windows + step - 1) / step);
+    walk here = start_walk(&args, slot, team);
+    const uint items = here.rounds * KEY_BLOCKS;
     float scale = args.scale;
 #if VARIANT == COSINE
     scale = cosine_scale(&args, logit_scale, head);
 #endif
-    q += plane(&args.q, 0, head);
-    k += plane(&args.k, 0, kv_head);
-    v += plane(&args.v, 0, kv_head);
-    o += plane(&args.o, 0, head);
-    lse += plane(&args.lse, 0, head);
+    /* planes of the launch's first window; q and o from the block's rows on */
+    q += plane(&args.q, args.first_window, head) +
+         element(&args.q, first_row, 0);
+    k += plane(&args.k, args.first_window, kv_head);
+    v += plane(&args.v, args.first_window, kv_head);
+    o += plane(&args.o, args.first_window, head) +
+         element(&args.o, first_row, 0);
+    lse += plane(&args.lse, args.first_window, head) +
+           element(&args.lse, first_row, 0);
 
-    /* A team past the last window computes that one again, unstored. */
-#define WINDOW_OF(round)                                                      \
-    (args.first_window +                                                      \
-     min((ulong)(round)*step + (ulong)slot * TEAMS + team, args.windows - 1))
-    /* Starts the copies of one item. */
+    /* Starts the copies of one item; after the last of a window, walks on. */
+    walk there = here;
+    const chunk q_chunk = chunk_of(&args.q, lane_of_team);
+    const chunk k_chunk = chunk_of(&args.k, lane_of_team);
+    const chunk v_chunk = chunk_of(&args.v, lane_of_team);
+    const ulong step = (ulong)TEAMS * there.masks;
+    ulong q_from = there.window * args.q.window;
+    ulong k_from = there.window * args.k.window;
+    ulong v_from = there.window * args.v.window;
 #define START_COPIES(item)                                                    \
-    if ((item) < rounds * KEY_BLOCKS) {                                       \
-        const ulong there = WINDOW_OF((item) / KEY_BLOCKS);                   \
+    if ((item) < items) {                                                     \
         const int key = (int)((item) % KEY_BLOCKS) * BLOCK_KEYS;              \
         const int keys = min(BLOCK_KEYS, (int)NK - key);                      \
         __local ushort *to = ring + (item) % STAGES * STAGE_SIZE;             \
-        if (key == 0)                                                         \
+        if (there.exists && key == 0)                                         \
             copy_rows(ring + (item) / KEY_BLOCKS % STAGES * STAGE_SIZE,       \
-                      q + there * args.q.window, q_chunk, &args.q, first_row, \
-                      row_count, BLOCK_ROWS, lane_of_team, wide);             \
-        copy_rows(to + K_PLACE, k + there * args.k.window, k_chunk, &args.k,  \
-                  key, keys, BLOCK_KEYS, lane_of_team, wide);                 \
-        copy_rows(to + V_PLACE, v + there * args.v.window, v_chunk, &args.v,  \
-                  key, keys, BLOCK_KEYS, lane_of_team, wide);                 \
+                      q + q_from, q_chunk, &args.q, row_count, BLOCK_ROWS,    \
+                      lane_of_team, wide);                                    \
+        if (there.exists) {                                                   \
+            copy_rows(to + K_PLACE,                                           \
+                      k + k_from + element(&args.k, key, 0), k_chunk,         \
+                      &args.k, keys, BLOCK_KEYS, lane_of_team, wide);         \
+            copy_rows(to + V_PLACE,                                           \
+                      v + v_from + element(&args.v, key, 0), v_chunk,         \
+                      &args.v, keys, BLOCK_KEYS, lane_of_team, wide);         \
+        }                                                                     \
+        if (KEY_BLOCKS == 1 || key + BLOCK_KEYS >= NK) {                      \
+            const int same = walk_on(&there, &args, team);                    \
+            q_from = same ? q_from + step * args.q.window                     \
+                          : there.window * args.q.window;                     \
+            k_from = same ? k_from + step * args.k.window                     \
+                          : there.window * args.k.window;                     \
+            v_from = same ? v_from + step * args.v.window                     \
+                          : there.window * args.v.window;                     \
+        }                                                                     \
     }                                                                         \
     END_COPIES()
-    const ulong q_chunk = chunk_of(&args.q, lane_of_team);
-    const ulong k_chunk = chunk_of(&args.k, lane_of_team);
-    const ulong v_chunk = chunk_of(&args.v, lane_of_team);
     for (uint item = 0; item + 1 < STAGES; item++) {
         START_COPIES(item);
     }
     clear_pads(ring, lane_of_team);
-#if HAS_KEPT_BIAS
-    {
-        const unit owned = {.window = 0, .head = head, .row = first_row};
-        DECLARE_TERMS(terms, args, owned)
-        keep_bias(biases, &args, &terms, first_row, item_id);
-    }
-#endif
     barrier(CLK_LOCAL_MEM_FENCE);
+#if HAS_TERMS_KEPT
+    uint kept_mask = ~0u;
+#endif
+#if HAS_OWN_TERMS
+    float own_terms[KEY_TILES][VALUES];
+#endif
 
 #if STREAMING
-    row_state kept_states[WAVE_TURNS][JOINT];
+    row_state kept_states[WAVE_TURNS];
 #endif
-    for (uint item = 0; item < rounds * KEY_BLOCKS; item++) {
-        const uint round = item / KEY_BLOCKS;
+    for (uint item = 0; item < items; item++) {
         const uint block = item % KEY_BLOCKS;
         const int key = (int)block * BLOCK_KEYS;
         const int count = min(BLOCK_KEYS, (int)NK - key);
-        const ulong window = WINDOW_OF(round);
-        const int stores =
-            (ulong)round * step + (ulong)slot * TEAMS + team < args.windows;
+        const unit unit_here = {
+            /* `mask` is also the number of a window that has it */
+            .window =
+                args.first_window + (here.exists ? here.window : here.mask),
+            .head = head,
+            .row = first_row};
+#if HAS_TERMS_KEPT
+        const logit_terms terms = {.unused = 0};
+        if (here.mask != kept_mask) { /* so all teams' are */
+            DECLARE_TERMS(new_terms, args, unit_here)
+            kept_mask = here.mask;
+#if HAS_LOCAL_TERMS
+            barrier(CLK_LOCAL_MEM_FENCE);
+            keep_terms(kept, &args, &new_terms, first_row, item_id);
+            barrier(CLK_LOCAL_MEM_FENCE);
+#else
+            UNROLL_FOR (int t = 0; t < KEY_TILES; t++)
+                load_own_terms(own_terms[t], &args, &new_terms,
+                               (int)first_row + wave_of_team * UNIT_QUERIES,
+                               t * UNIT_TILE, w->lane);
+#endif
+        }
+#else
+        DECLARE_TERMS(terms, args, unit_here)
+#endif
         __local const ushort *stage = ring + item % STAGES * STAGE_SIZE;
-        __local const ushort *q_stage = ring + round % STAGES * STAGE_SIZE;
+        __local const ushort *q_stage = ring + item / KEY_BLOCKS % STAGES * STAGE_SIZE;
 #if STAGES == 1
         TEAM_SYNC(team); /* all have read the last item */
         START_COPIES(item);
@@ -612,51 +744,49 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #else
         __local const float *key_scale = 0;
 #endif
-        const unit here = {.window = window, .head = head, .row = first_row};
-        DECLARE_TERMS(terms, args, here)
-        UNROLL_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
-            const int first_tile = (turn * TEAM_WAVES + wave_of_team) * JOINT;
-            if (!EMULATED && first_tile * UNIT_QUERIES >= row_count)
+        TURN_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
+            const int tile_here = turn * TEAM_WAVES + wave_of_team;
+            const int tile = min(tile_here, ROW_TILES - 1);
+            const int rows_left = row_count - tile_here * UNIT_QUERIES;
+            if (!EMULATED && (rows_left <= 0 || !here.exists))
                 continue; /* emulated waves have to keep step */
 #if STREAMING
-            row_state *states = kept_states[turn];
+            row_state *state = &kept_states[turn];
 #else
-            row_state states[JOINT];
+            row_state own_state;
+            row_state *state = &own_state;
 #endif
-            tile_rows rows[JOINT];
-            UNROLL_FOR (int j = 0; j < JOINT; j++) {
-                const int tile = min(first_tile + j, ROW_TILES - 1);
-                rows[j].row = tile * UNIT_QUERIES;
-                rows[j].last_row = row_count - 1;
-                rows[j].first_row = (int)first_row;
-#if HAS_KEPT_BIAS
-                rows[j].bias =
-                    biases +
-                    (tile * ALL_KEY_TILES + block * KEY_TILES) * BIAS_TILE;
+            tile_rows rows = {.row = tile * UNIT_QUERIES,
+                              .last_row = row_count - 1,
+                              .first_row = (int)first_row};
+#if HAS_OWN_TERMS
+            rows.own_terms = own_terms;
+#elif HAS_LOCAL_TERMS
+            rows.local_terms =
+                kept + (tile * ALL_KEY_TILES + block * KEY_TILES) * TERM_TILE;
 #endif
-                UNROLL_FOR (int i = 0; i < VALUES; i++) {
-                    rows[j].scale[LANE_ROW(i)] = scale;
+            UNROLL_FOR (int i = 0; i < VALUES; i++) {
+                rows.scale[LANE_ROW(i)] = scale;
 #if VARIANT == COSINE
-                    rows[j].scale[LANE_ROW(i)] = q_factors[team][min(
-                        rows[j].row + value_query(w->lane, i), row_count - 1)];
+                rows.scale[LANE_ROW(i)] = q_factors[team][min(
+                    rows.row + value_query(w->lane, i), row_count - 1)];
 #endif
-                }
-                if (block == 0)
-                    start_rows(&states[j]);
             }
+            if (block == 0)
+                start_rows(state);
             PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES)
-                attend_pass(states, q_stage, stage, rows, first, key, count,
+                attend_pass(state, q_stage, stage, &rows, first, key, count,
                             key_scale, &args, &terms, w);
             if (block == KEY_BLOCKS - 1)
-                UNROLL_FOR (int j = 0; j < JOINT; j++) {
-                    const int left =
-                        row_count - (first_tile + j) * UNIT_QUERIES;
-                    store_rows(&states[j], out_place, &args,
-                               o + window * args.o.window,
-                               lse + window * args.lse.window,
-                               first_row + rows[j].row,
-                               stores ? min(left, UNIT_QUERIES) : 0, wide, w);
-                }
+                store_rows(state, out_place, &args,
+                           o + here.window * args.o.window +
+                               element(&args.o, rows.row, 0),
+                           lse + here.window * args.lse.window +
+                               element(&args.lse, rows.row, 0),
+                           here.exists ? min(rows_left, UNIT_QUERIES) : 0,
+                           wide, w);
         }
+        if (KEY_BLOCKS == 1 || block == KEY_BLOCKS - 1)
+            walk_on(&here, &args, team);
     }
 }

@@ -35,7 +35,8 @@ INLINE int c_n(int l, int i) { return 2 * (l & 3) + (i & 1); }
 
 INLINE void mma(const uint *a, const uint *b, float *c)
 {
-    __asm__ volatile("mma.sync.aligned.m16n8k16.row.col.f32." UNIT_TYPE
+    /* not volatile: the compiler may mix it with other work */
+    __asm__("mma.sync.aligned.m16n8k16.row.col.f32." UNIT_TYPE
                      "." UNIT_TYPE ".f32 {%0, %1, %2, %3}, "
                      "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -87,8 +88,7 @@ INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
                      ".shared.b16 {%0, %1, %2, %3}, [%4];"                    \
                      : "=r"((to)[0]), "=r"((to)[1]), "=r"((to)[2]),           \
                        "=r"((to)[3])                                          \
-                     : "r"(shared_address(from))                              \
-                     : "memory")
+                     : "r"(shared_address(from)))
 
 #define NATIVE_LOADS 1
 INLINE void load_native_query(uint *to, __local const ushort *tile, int pitch,

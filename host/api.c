@@ -27,9 +27,11 @@ struct winattn_plan {
 
 int winattn_version(void) { return WINATTN_VERSION; }
 
-/* A kernel that built can still be one that the device cannot run. */
+/* A kernel that built can still be one that the device cannot run; *most, if
+ * not NULL, becomes the work-items that it can. */
 static winattn_status check_kernel(uint32_t work_group,
-                                   const wa_session *session, cl_kernel kernel)
+                                   const wa_session *session, cl_kernel kernel,
+                                   uint32_t *most)
 {
     size_t size = 0;
     const cl_int error = clGetKernelWorkGroupInfo(
@@ -37,6 +39,8 @@ static winattn_status check_kernel(uint32_t work_group,
         sizeof size, &size, NULL);
     if (error != CL_SUCCESS)
         return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
+    if (most)
+        *most = (uint32_t)size;
     if (size < work_group && wa_session_device(session)->reports_kernel_sizes)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
                        "the kernel built for work-groups of %llu, not %u",
@@ -107,6 +111,7 @@ static winattn_status choose_forward(winattn_plan *plan)
     wa_exclusions exclusions;
     memset(&exclusions, 0, sizeof exclusions);
     for (;;) {
+        uint32_t most = 0;
         winattn_status status =
             wa_plan_make(&plan->problem, wa_session_device(plan->session),
                          &exclusions, &plan->plan);
@@ -116,7 +121,7 @@ static winattn_status choose_forward(winattn_plan *plan)
             build(plan, plan->plan.kernel, plan->plan.defines, &plan->kernel);
         if (status == WINATTN_SUCCESS)
             status = check_kernel(plan->plan.work_group, plan->session,
-                                  plan->kernel);
+                                  plan->kernel, &most);
         if (status == WINATTN_SUCCESS) {
             keep_forward_binary(plan);
             wa_forget_failure();
@@ -126,7 +131,13 @@ static winattn_status choose_forward(winattn_plan *plan)
             clReleaseKernel(plan->kernel);
             plan->kernel = NULL;
         }
-        exclude(&exclusions, plan->plan.tier, status, &failure);
+        /* its registers may suffice for fewer waves */
+        uint32_t *seen = &exclusions.most_items[plan->plan.tier];
+        if (plan->plan.tier == WINATTN_TIER_MATRIX && *seen == 0 && most > 0 &&
+            most < plan->plan.work_group)
+            *seen = most;
+        else
+            exclude(&exclusions, plan->plan.tier, status, &failure);
     }
 }
 
@@ -147,7 +158,7 @@ static winattn_status build_backward(winattn_plan *plan)
         if (!part->name)
             continue;
         WA_TRY(build(plan, part->name, part->defines, kernel));
-        WA_TRY(check_kernel(part->work_group, plan->session, *kernel));
+        WA_TRY(check_kernel(part->work_group, plan->session, *kernel, NULL));
     }
     return WINATTN_SUCCESS;
 }

@@ -159,11 +159,11 @@ static void write_defines(const wa_problem *problem, const wa_device *device,
     } else if (plan->tier == WINATTN_TIER_MATRIX) {
         const wa_matrix_shape *s = &plan->shape.matrix;
         wa_append(plan->defines, sizeof plan->defines,
-                  "-DTEAM_WAVES=%u -DTEAMS=%u -DJOINT=%u -DSTAGES=%u "
+                  "-DTEAM_WAVES=%u -DTEAMS=%u -DSTAGES=%u "
                   "-DPASS_KEYS=%u "
-                  "-DKEEPS_BIAS=%u -DEMULATED=%u%s",
-                  s->team_waves, s->teams, s->joint, s->stages, s->pass_keys,
-                  (uint32_t)s->keeps_bias, (uint32_t)device->emulates_unit,
+                  "-DKEEPS_TERMS=%u -DEMULATED=%u%s",
+                  s->team_waves, s->teams, s->stages, s->pass_keys,
+                  s->keeps_terms, (uint32_t)device->emulates_unit,
                   device->emulates_unit ? "" : device->unit->options);
         if (device->miscompiles_barriers)
             wa_append(plan->defines, sizeof plan->defines, " -cl-opt-disable");
@@ -264,8 +264,11 @@ winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
 
     for (size_t i = 0; i < WA_TIER_CHOICES; i++) {
         const winattn_tier tier = order[i];
+        wa_device seen = *device;
+        if (exclusions->most_items[tier])
+            seen.max_work_group = exclusions->most_items[tier];
         if (wa_tier_is_open(problem, exclusions, tier, plan->refusals[tier]) &&
-            tiers[tier].make(problem, device, plan)) {
+            tiers[tier].make(problem, &seen, plan)) {
             plan->tier = tier;
             return wa_plan_finish(problem, device, plan);
         }

@@ -23,9 +23,8 @@ typedef struct wa_local_shape {
 } wa_local_shape;
 
 typedef struct wa_matrix_shape {
-    uint32_t block_rows, block_keys, team_waves, teams, joint, stages,
-        pass_keys;
-    bool keeps_bias;
+    uint32_t block_rows, block_keys, team_waves, teams, stages, pass_keys;
+    uint32_t keeps_terms; /* 0: nowhere, 1: in local memory, 2: in registers */
 } wa_matrix_shape;
 
 typedef struct wa_plan {
@@ -60,6 +59,8 @@ typedef struct wa_plan {
  * build them taught. Zeroed at first. */
 typedef struct wa_exclusions {
     char reason[WA_TIERS][WA_REASON_SIZE];
+    /* work-items that the tier's kernel was seen to allow; 0: not seen */
+    uint32_t most_items[WA_TIERS];
 } wa_exclusions;
 
 winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,

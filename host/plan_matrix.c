@@ -15,6 +15,8 @@
 /* Elements of a 16-byte chunk, and of o that leave together. */
 #define CHUNK 8u
 #define OUT_TILES 4u
+/* Terms that a lane keeps in registers at most. */
+#define MOST_OWN_TERMS 32u
 /* Waves of a work-group at most. */
 #define MOST_WAVES 32u
 
@@ -30,7 +32,7 @@ static tiling tiling_of(const wa_problem *problem, const wa_unit *unit,
 {
     tiling t;
     t.row_tiles = wa_ceil_div(s->block_rows, unit->queries);
-    t.wave_turns = wa_ceil_div(t.row_tiles, s->team_waves * s->joint);
+    t.wave_turns = wa_ceil_div(t.row_tiles, s->team_waves);
     t.key_tiles = wa_ceil_div(s->block_keys, unit->tile);
     t.key_blocks = wa_ceil_div(problem->keys, s->block_keys);
     t.dim_tiles = wa_ceil_div(problem->head_dim, unit->tile);
@@ -38,6 +40,12 @@ static tiling tiling_of(const wa_problem *problem, const wa_unit *unit,
     t.values = unit->queries * unit->tile / unit->wave;
     t.streaming = t.key_blocks > 1;
     return t;
+}
+
+static bool has_terms(const wa_problem *problem)
+{
+    return problem->bias != WINATTN_BIAS_NONE ||
+           problem->mask != WINATTN_MASK_NONE;
 }
 
 /* As the kernel declares its arrays. */
@@ -52,10 +60,13 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
     uint64_t bytes = s->teams * s->stages * stage;
     bytes += waves * unit->queries *
              (MIN(t->dim_tiles, OUT_TILES) * unit->tile + CHUNK) * 2;
-    if (problem->bias != WINATTN_BIAS_NONE && s->keeps_bias)
+    if (has_terms(problem) && s->keeps_terms == 1)
         bytes += (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
                  unit->queries * unit->tile *
-                 (problem->bias_dtype == WINATTN_TERM_SAME ? 2 : 4);
+                 (problem->mask == WINATTN_MASK_NONE &&
+                          problem->bias_dtype == WINATTN_TERM_SAME
+                      ? 2
+                      : 4);
     if (problem->variant == WINATTN_COSINE)
         bytes += s->teams * (s->block_rows + key_rows) * 4;
     if (device->emulates_unit)
@@ -69,7 +80,7 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
 {
     const wa_unit *unit = device->unit;
     if (s->block_rows == 0 || s->block_keys == 0 || s->team_waves == 0 ||
-        s->teams == 0 || s->stages == 0 || s->pass_keys == 0 || s->joint == 0)
+        s->teams == 0 || s->stages == 0 || s->pass_keys == 0)
         return "a size of the shape is 0";
     if (s->pass_keys % unit->tile != 0)
         return "a pass is no whole number of tiles";
@@ -78,6 +89,9 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "blocks of keys are no whole number of tiles";
     if (s->block_rows < problem->queries && s->block_rows % unit->queries != 0)
         return "blocks of rows are no whole number of tiles";
+    if (s->keeps_terms > 2 ||
+        (s->keeps_terms == 2 && (t.streaming || t.wave_turns > 1)))
+        return "terms in registers need a wave of its own for each tile";
     if (problem->head_dim / CHUNK > s->team_waves * unit->wave)
         return "a team does not cover a row";
     if (s->team_waves * s->teams > MOST_WAVES ||
@@ -129,11 +143,11 @@ bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
     plan->work_group = shape->team_waves * shape->teams * device->unit->wave;
     plan->access_elements = problem->head_dim % CHUNK == 0 ? CHUNK : 0;
     plan->access_bytes = 16;
-    plan->resident =
-        MAX(device->local_capacity / (plan->local_bytes + 1024), 1);
-    plan->resident =
-        MIN(plan->resident,
-            MAX(MOST_WAVES / (shape->team_waves * shape->teams), 1));
+    /* Work-groups of one team each share a compute unit; one of several teams
+     * takes registers as if it were alone (seen with NVIDIA's compiler). */
+    plan->resident = 1;
+    if (!device->unit->copies_async)
+        plan->resident = MAX(device->local_capacity / (plan->local_bytes + 1024), 1);
     plan->refusals[WINATTN_TIER_MATRIX][0] = 0;
     return true;
 }
@@ -167,13 +181,13 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     const double groups = MAX((uint32_t)(device->local_capacity / bytes), 1);
     const double waves = MIN(groups * s->team_waves * s->teams, 12.0);
     /* computed rows and keys for each that counts */
-    double cost = (double)blocks * t.wave_turns * s->team_waves * s->joint *
+    double cost = (double)blocks * t.wave_turns * s->team_waves *
                   unit->queries / problem->queries;
     cost *= (double)t.key_blocks * t.key_tiles * unit->tile / problem->keys;
     cost *= 1.0 + 0.1 * (blocks - 1); /* keys and values come again */
     cost *= t.streaming ? 1.1 : 1.0;
     cost *= unit->copies_async && s->stages == 1 ? 1.3 : 1.0;
-    if (problem->bias != WINATTN_BIAS_NONE && !s->keeps_bias)
+    if (has_terms(problem) && !s->keeps_terms)
         cost *= 1.3;
     cost *= 1.0 + 0.02 * s->team_waves; /* waiting for each other */
     return cost * (1.0 + 4.0 / waves);
@@ -199,7 +213,6 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
     for (uint32_t rows = row_tiles; rows > 0; rows--) {
         if (wa_ceil_div(row_tiles, wa_ceil_div(row_tiles, rows)) != rows)
             continue; /* fewer rows in as many blocks */
-        s.joint = 1;
         s.block_rows = MIN(rows * unit->queries, problem->queries);
         for (uint32_t keys = key_tiles; keys > 0; keys--) {
             if (wa_ceil_div(key_tiles, wa_ceil_div(key_tiles, keys)) != keys)
@@ -207,16 +220,19 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
             s.block_keys = MIN(keys * unit->tile, problem->keys);
             for (s.team_waves = 1; s.team_waves <= MIN(rows, MOST_WAVES);
                  s.team_waves++)
-                for (uint32_t i = 0; i < 4 * MOST_WAVES; i++) {
-                    s.teams = 1 + i / 4;
-                    s.stages = 1 + i / 2 % 2;
-                    s.keeps_bias = i % 2 != 0;
-                    if ((s.keeps_bias && problem->bias == WINATTN_BIAS_NONE) ||
+                for (uint32_t i = 0; i < 6 * MOST_WAVES; i++) {
+                    s.teams = 1 + i / 6;
+                    s.stages = 1 + i / 3 % 2;
+                    s.keeps_terms = i % 3;
+                    if ((s.keeps_terms && !has_terms(problem)) ||
                         (s.stages > 1 && !unit->copies_async) ||
                         (s.teams > 1 && !unit->copies_async))
                         continue;
                     const tiling t = tiling_of(problem, unit, &s);
                     if (t.streaming && t.wave_turns > 1)
+                        continue;
+                    if (s.keeps_terms == 2 &&
+                        t.key_tiles * t.values > MOST_OWN_TERMS)
                         continue;
                     s.pass_keys = pass_tiles(device, &t) * unit->tile;
                     if (refusal(problem, device, &s))
@@ -232,10 +248,11 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
     if (best_cost == 0)
         return refuse(plan, "no shape fits the device's local memory");
     snprintf(plan->reason, sizeof plan->reason,
-             "scores in registers of the %s%s unit, bias %s", unit->name,
+             "scores in registers of the %s%s unit%s", unit->name,
              device->emulates_unit ? " (emulated)" : "",
-             problem->bias == WINATTN_BIAS_NONE ? "none"
-             : best.keeps_bias                  ? "in local memory"
-                                                : "from global memory");
+             !has_terms(problem) ? ""
+             : best.keeps_terms == 2 ? ", bias and mask too"
+             : best.keeps_terms == 1 ? ", bias and mask in local memory"
+                                 : ", bias and mask from global memory");
     return wa_plan_matrix_shape(problem, device, &best, plan);
 }

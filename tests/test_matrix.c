@@ -32,22 +32,22 @@ static const struct {
      true},
     /* several windows for a work-group, the last of a team repeated */
     {"queries=9 keys=20 dim=8 windows=5 heads=1 kv_heads=1 bias=same",
-     "0:0:1:2:2:2:1:1", true},
+     "0:0:1:2:2:1:1", true},
     {"queries=20 keys=18 dim=24 windows=3 heads=2 kv_heads=1 bias=fp32 "
      "mask=same mask_windows=2",
-     "0:0:2:1:1:2:1:1", true},
+     "0:0:2:1:2:1:2", true},
     /* a ring of three stages, keys in blocks, rows in blocks */
     {"queries=40 keys=70 dim=16 windows=3 heads=1 kv_heads=1 bias=same "
      "mask=regions mask_windows=1",
-     "1:1:1:1:1:3:1:1", true},
+     "1:1:1:1:3:1:1", true},
     {"queries=40 keys=50 dim=16 windows=2 heads=1 kv_heads=1 bias=same lse=1",
-     "2:2:1:2:2:2:2:0", false},
+     "2:2:1:2:2:2:0", false},
     {"variant=cosine logit_scale=1 queries=20 keys=35 dim=20 windows=3 "
      "heads=2 kv_heads=1 bias=fp32 lse=1",
-     "0:0:1:1:1:1:1:1", true},
+     "0:0:2:1:1:1:2", true},
     {"variant=cosine logit_scale=5 queries=20 keys=35 dim=40 windows=2 "
      "heads=1 kv_heads=1 bias=same",
-     "1:1:1:2:1:2:1:0", false},
+     "1:1:1:2:2:1:0", false},
     /* what users have */
     {"queries=49 dim=32 windows=3 heads=1 kv_heads=1 bias=same mask=regions "
      "mask_windows=2",
@@ -74,7 +74,7 @@ static const struct {
      "", false},
     {"queries=20 dim=256 windows=2 heads=1 kv_heads=1 bias=same", "", false},
     {"queries=60 dim=32 windows=1 heads=1 kv_heads=1 bias=fp32",
-     "0:0:4:1:1:2:2:1", false},
+     "0:0:4:1:2:2:1", false},
 };
 #define ROWS (sizeof table / sizeof *table)
 
@@ -92,6 +92,12 @@ static void run(const test_case *c, const wa_matrix_shape *shape,
     char text[512], shape_text[128] = "";
     if (planned_run(&device, device.queue, c, &demand, &result))
         return;
+    /* a kernel may need the registers of more work-items than it has */
+    if (shape && result.refused &&
+        !strstr(device.name, "Portable Computing Language")) {
+        printf("refused: %s\n", result.failure);
+        return;
+    }
     case_print(c, text, sizeof text);
     if (shape)
         matrix_shape_print(shape, shape_text, sizeof shape_text);
@@ -178,10 +184,9 @@ static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
         s->block_keys = of_tiles(between(r, 0, 3), unit->tile, c->keys);
         s->team_waves = between(r, 1, 4);
         s->teams = between(r, 1, 3);
-        s->joint = between(r, 1, 2);
         s->stages = between(r, 1, 3);
         s->pass_keys = unit->tile * between(r, 1, 4);
-        s->keeps_bias = random_int(r, 0, 1);
+        s->keeps_terms = between(r, 0, 2);
         memset(&roomy, 0, sizeof roomy);
         roomy.max_work_group = 256;
         roomy.local_bytes = 60 * 1024;

@@ -27,20 +27,15 @@ void shape_print(const wa_local_shape *s, char *text, size_t size)
 
 bool matrix_shape_parse(const char *text, wa_matrix_shape *s)
 {
-    unsigned keeps_bias = 0;
-    const bool whole =
-        sscanf(text, "%u:%u:%u:%u:%u:%u:%u:%u", &s->block_rows, &s->block_keys,
-               &s->team_waves, &s->teams, &s->joint, &s->stages, &s->pass_keys,
-               &keeps_bias) == 8;
-    s->keeps_bias = keeps_bias != 0;
-    return whole;
+    return sscanf(text, "%u:%u:%u:%u:%u:%u:%u", &s->block_rows, &s->block_keys,
+                  &s->team_waves, &s->teams, &s->stages, &s->pass_keys,
+                  &s->keeps_terms) == 7;
 }
 
 void matrix_shape_print(const wa_matrix_shape *s, char *text, size_t size)
 {
-    snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u:%u", s->block_rows,
-             s->block_keys, s->team_waves, s->teams, s->joint, s->stages,
-             s->pass_keys, (unsigned)s->keeps_bias);
+    snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u", s->block_rows, s->block_keys,
+             s->team_waves, s->teams, s->stages, s->pass_keys, s->keeps_terms);
 }
 
 bool gradient_shape_parse(const char *text, wa_gradient_shape *s)
@@ -129,6 +124,13 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
     snprintf(options, sizeof options, "%s %s", plan.defines,
              problem.build_options);
     WA_TRY(wa_session_kernel(session, plan.kernel, options, &kernel));
+    size_t most = plan.work_group;
+    clGetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE,
+                             sizeof most, &most, NULL);
+    if (demand->matrix && most < plan.work_group) {
+        clReleaseKernel(kernel);
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "work-group too large");
+    }
     cl_event gate = clCreateUserEvent(device->context, &error);
     winattn_status status = error;
     if (status == CL_SUCCESS) {

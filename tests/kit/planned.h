@@ -45,7 +45,7 @@ bool gradient_shape_parse(const char *text, wa_gradient_shape *shape);
 void gradient_shape_print(const wa_gradient_shape *shape, char *text,
                           size_t size);
 
-/* "rows:keys:team_waves:teams:joint:stages:pass_keys:keeps_bias" */
+/* "rows:keys:team_waves:teams:stages:pass_keys:keeps_terms" */
 bool matrix_shape_parse(const char *text, wa_matrix_shape *shape);
 void matrix_shape_print(const wa_matrix_shape *shape, char *text, size_t size);
 
