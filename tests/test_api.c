@@ -878,6 +878,22 @@ static void *make_plans(void *argument)
     return NULL;
 }
 
+static void *make_matrix_plan(void *argument)
+{
+    worker *w = argument;
+    test_case c = case_default();
+    winattn_plan *plan;
+    case_parse("tier=matrix dtype=fp16 queries=5 dim=8", &c, NULL);
+    const winattn_desc desc = case_desc(&c);
+    if (winattn_plan_create(device.context, device.id, &desc, &plan) !=
+        WINATTN_SUCCESS) {
+        snprintf(w->text, sizeof w->text, "%s", winattn_last_reason());
+        w->failure = w->text;
+    }
+    winattn_plan_destroy(plan);
+    return NULL;
+}
+
 static void run_threads(void *(*work)(void *), const winattn_plan *plan)
 {
     worker workers[4];
@@ -914,6 +930,16 @@ static void threads_make_plans(void **state)
 {
     (void)state;
     run_threads(make_plans, NULL);
+}
+
+static void threads_test_one_unit(void **state)
+{
+    (void)state;
+    wa_session *session = pretend_unit();
+    const unsigned before = wa_programs_built();
+    run_threads(make_matrix_plan, NULL);
+    assert_int_equal(wa_programs_built(), before + 2);
+    wa_session_release(session);
 }
 
 /* The same call twice gives the same bits. */
@@ -973,6 +999,7 @@ int main(void)
         cmocka_unit_test(unordered_queue),
         cmocka_unit_test(threads_share_a_plan),
         cmocka_unit_test(threads_make_plans),
+        cmocka_unit_test(threads_test_one_unit),
         cmocka_unit_test(repeatable),
     };
     if (!device_open(&device, reason)) {

@@ -6,7 +6,8 @@
  *
  *   test_matrix UNIT fixed          the table
  *   test_matrix UNIT small          its small cases, for slow simulators
- *   test_matrix UNIT random SEED N  N random shapes */
+ *   test_matrix UNIT self-test      of plan creation; the two above have it
+ * too test_matrix UNIT random SEED N  N random shapes */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -229,9 +230,13 @@ static winattn_status check(bool emulated, winattn_dtype dtype,
     wa_device told = *wa_session_device(session);
     told.unit = unit;
     told.emulates_unit = emulated;
+    char options[1024];
+    const char *more = getenv("WINATTN_TEST_BUILD_OPTIONS");
+    snprintf(options, sizeof options, "%s %s", build_options,
+             more ? more : "");
     const winattn_status status =
         wa_check_unit(device.context, device.id, wa_session_programs(session),
-                      &told, dtype, build_options);
+                      &told, dtype, options);
     wa_session_release(session);
     return status;
 }
@@ -310,9 +315,14 @@ int main(int count, char **arguments)
     const struct CMUnitTest fixed_tests[] = {
         cmocka_unit_test(self_test_passes),
         cmocka_unit_test(self_test_finds_faults), cmocka_unit_test(run_table)};
+    const struct CMUnitTest self_tests[] = {
+        cmocka_unit_test(self_test_passes),
+        cmocka_unit_test(self_test_finds_faults)};
     const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
     const int failures = strcmp(part, "random") == 0
                              ? cmocka_run_group_tests(random_tests, NULL, NULL)
+                         : strcmp(part, "self-test") == 0
+                             ? cmocka_run_group_tests(self_tests, NULL, NULL)
                              : cmocka_run_group_tests(fixed_tests, NULL, NULL);
     device_close(&device);
     return failures;
