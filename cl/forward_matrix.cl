@@ -341,10 +341,12 @@ INLINE void attend_pass(row_state *states, __local const ushort *q_stage,
             REDUCE(top[r], fmax);
             const float earlier = s->top[r];
             top[r] = fmax(top[r], earlier);
-            /* a row that has seen nothing has no maximum to subtract; a huge
-             * maximum must not overflow, and all but it itself is far below */
+            /* A row that has seen nothing has no maximum to subtract. The
+             * rounding of a huge maximum's product with LOG2E would make its
+             * own weight 2^n, which fp16 does not hold; but neighbours of such
+             * a number are so far apart that their base does not matter. */
             const float base = top[r] == -INFINITY ? 0.0f : top[r];
-            factor[j][r] = fabs(base) > 1e38f ? 1.0f : LOG2E;
+            factor[j][r] = fabs(base) > 1e8f ? 1.0f : LOG2E;
             shift[j][r] = -base * factor[j][r];
             s->top[r] = top[r];
             if (STREAMING || PASSES > 1) {

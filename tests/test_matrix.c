@@ -71,6 +71,9 @@ static const struct {
      false},
     {"queries=20 dim=32 windows=2 heads=1 kv_heads=1 data=huge scale=0.001",
      "", false},
+    /* the maximum's rounding must not become a weight that fp16 lacks */
+    {"queries=20 dim=8 windows=2 heads=1 kv_heads=1 data=huge scale=4", "",
+     true},
     {"queries=20 dim=32 windows=2 heads=1 kv_heads=1 scale=-2 data=tiny", "",
      false},
     {"variant=cosine queries=20 dim=32 windows=2 heads=1 kv_heads=1 "
