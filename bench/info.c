@@ -11,6 +11,7 @@
 #include "measure.h"
 #include "plan.h"
 #include "session.h"
+#include "unit.h"
 
 #define MOST_DEVICES 64
 
@@ -97,10 +98,24 @@ static void print_fields(const wa_device *queried, const wa_device *probed)
     }
 }
 
+static void print_unit(const wa_device *device)
+{
+    const wa_unit *unit = device->unit;
+    printf("  %-34s ", "matrix unit");
+    if (!unit)
+        printf("%12s\n", "none");
+    else
+        printf("%12s (%s, tiles of %u queries x %u keys)\n", unit->name,
+               device->emulates_unit ? "emulated"
+               : unit->proven        ? "proven"
+                                     : "not proven: must be demanded",
+               unit->queries, unit->tile);
+}
+
 /* ---- Tiers ---- */
 
 /* Creates plans: only a build says whether a tier is there. Reasons of a no
- * go to *exclusions, as in winattn_plan_create. */
+ * go to *exclusions, as in winattn_plan_create. Tier matrix has no fp32. */
 static void print_tiers(const bench_device *device, wa_exclusions *exclusions)
 {
     printf("  tiers\n");
@@ -109,6 +124,7 @@ static void print_tiers(const bench_device *device, wa_exclusions *exclusions)
         winattn_plan *plan;
         test_case c = case_default();
         c.tier = tier;
+        c.dtype = tier == WINATTN_TIER_MATRIX ? WINATTN_FP16 : WINATTN_FP32;
         const winattn_desc desc = case_desc(&c);
         if (winattn_plan_create(device->context, device->id, &desc, &plan) ==
             WINATTN_SUCCESS) {
@@ -145,7 +161,7 @@ static void print_case(const workload_row *row, int dtype,
     }
     char tile[32];
     snprintf(tile, sizeof tile, "%u x %u", plan.block_rows, plan.block_keys);
-    printf("%-6s %-14s %11s%s %6u %7u\n", wa_tier_name(plan.tier), plan.kernel,
+    printf("%-6s %-19s %11s%s %6u %7u\n", wa_tier_name(plan.tier), plan.kernel,
            tile, plan.streaming ? " *" : "  ", plan.work_group,
            plan.local_bytes);
 }
@@ -155,7 +171,7 @@ static void print_cases(const wa_device *device,
 {
     printf("  cases of the bench (queries x keys of a step; *: the softmax "
            "streams over steps)\n");
-    printf("    %-20s %-5s %-6s %-14s %11s   %6s %7s\n", "", "dtype", "tier",
+    printf("    %-20s %-5s %-6s %-19s %11s   %6s %7s\n", "", "dtype", "tier",
            "kernel", "tile", "group", "local");
     for (size_t i = 0; i < workload_count; i++)
         for (int dtype = WINATTN_FP32; dtype <= WINATTN_FP16; dtype++)
@@ -185,6 +201,7 @@ static bool print_device(cl_device_id id, const char *name)
                device.driver, (double)device.memory_bytes / (1 << 30),
                (double)device.largest_buffer / (1 << 30));
         print_fields(&queried, probed);
+        print_unit(probed);
         print_tiers(&device, &exclusions);
         print_cases(probed, &exclusions);
         good = true;

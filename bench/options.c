@@ -20,7 +20,7 @@ static const struct {
     {"fwa1-bench", false},       {"swba-narrow", true},
 };
 const char *const option_dtypes[3] = {"fp32", "fp16", "bf16"};
-const char *const option_tiers[3] = {"auto", "cpu", "local"};
+const char *const option_tiers[4] = {"auto", "cpu", "local", "matrix"};
 const char *const option_passes[BENCH_PASSES] = {"forward", "backward",
                                                  "both"};
 static const char *const startups[] = {"none", "first", "all"};
@@ -44,7 +44,9 @@ static void usage(FILE *to)
         "                       and without --case and --cases all three of "
         "a few\n"
         "                       cases in fp32 and fp16\n"
-        "  --tier TIER          cpu or local instead of the plan's choice\n"
+        "  --tier TIER          cpu, local or matrix (forward only, fp16 and "
+        "bf16)\n"
+        "                       instead of the plan's choice\n"
         "  --seconds N          of the whole run, 210 by default; large\n"
         "                       cases are shrunk to fit, and named so\n"
         "  --whole              shrinks nothing\n"

@@ -36,7 +36,7 @@ typedef struct options {
 } options;
 
 extern const char *const option_dtypes[3]; /* index: winattn_dtype */
-extern const char *const option_tiers[3];  /* index: winattn_tier */
+extern const char *const option_tiers[4];  /* index: winattn_tier */
 extern const char *const option_passes[BENCH_PASSES];
 
 typedef enum options_result {

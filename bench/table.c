@@ -69,7 +69,7 @@ void table_print_device(const report_device *device)
 
 void table_print_heading(void)
 {
-    printf("  %-26s %-8s %-5s %-9s %8s %7s %7s %8s %8s  %9s %8s %10s\n",
+    printf("  %-26s %-8s %-5s %-12s %8s %7s %7s %8s %8s  %9s %8s %10s\n",
            "case", "pass", "dtype", "tier", "time", "of copy", "of fma",
            "error", "MB", "unfused", "speed-up", "unfused MB");
 }
@@ -81,7 +81,7 @@ void table_print_row(const report *r, const report_row *row)
     if (row->failure[0])
         printf("%s\n", row->failure);
     else
-        printf("%-9s %8s %6.1f%% %6.1f%% %8.1e %8s %c%9s %8s %10s\n",
+        printf("%-12s %8s %6.1f%% %6.1f%% %8.1e %8s %c%9s %8s %10s\n",
                row->tier, time_text(row->seconds, time),
                100 * report_of_copy(r, row), 100 * report_of_fma(r, row),
                row->error, memory_text(row->memory, memory),

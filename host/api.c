@@ -103,6 +103,45 @@ static winattn_status report_first(const first_failure *first,
                : wa_fail(first->status, "%s", first->reason);
 }
 
+/* Bytes of slow memory that a work-item of the kernel needs because registers
+ * do not suffice, where the driver tells. */
+static cl_ulong spilled_bytes(const wa_session *session, cl_kernel kernel)
+{
+    cl_ulong bytes = 0;
+    return clGetKernelWorkGroupInfo(kernel, wa_session_device_id(session),
+                                    CL_KERNEL_PRIVATE_MEM_SIZE, sizeof bytes,
+                                    &bytes, NULL) == CL_SUCCESS
+               ? bytes
+               : 0;
+}
+
+/* Builds a plan's kernel. One for a matrix unit must besides be right about
+ * the unit, which is tested first as it is soon done, and keep its tiles in
+ * registers: from slow memory the next tier is faster. */
+static winattn_status build_forward(winattn_plan *plan, uint32_t *most)
+{
+    const bool for_unit = plan->plan.tier == WINATTN_TIER_MATRIX;
+    if (for_unit)
+        WA_TRY(wa_session_check_unit(plan->session, plan->problem.dtype,
+                                     plan->problem.build_options));
+    WA_TRY(build(plan, plan->plan.kernel, plan->plan.defines, &plan->kernel));
+    WA_TRY(check_kernel(plan->plan.work_group, plan->session, plan->kernel,
+                        most));
+    keep_forward_binary(plan);
+    const cl_ulong spilled =
+        for_unit && !wa_session_device(plan->session)->emulates_unit
+            ? spilled_bytes(plan->session, plan->kernel)
+            : 0;
+    /* fewer work-items can have more registers */
+    if (spilled > 0)
+        *most = plan->plan.work_group / 2;
+    if (spilled > 0)
+        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
+                       "the kernel spills %llu bytes of registers",
+                       (unsigned long long)spilled);
+    return WINATTN_SUCCESS;
+}
+
 /* Plans, builds and checks; a tier that fails is excluded and the next one
  * planned. */
 static winattn_status choose_forward(winattn_plan *plan)
@@ -117,13 +156,8 @@ static winattn_status choose_forward(winattn_plan *plan)
                          &exclusions, &plan->plan);
         if (status != WINATTN_SUCCESS)
             return report_first(&failure, status);
-        status =
-            build(plan, plan->plan.kernel, plan->plan.defines, &plan->kernel);
-        if (status == WINATTN_SUCCESS)
-            status = check_kernel(plan->plan.work_group, plan->session,
-                                  plan->kernel, &most);
+        status = build_forward(plan, &most);
         if (status == WINATTN_SUCCESS) {
-            keep_forward_binary(plan);
             wa_forget_failure();
             return status;
         }

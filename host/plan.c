@@ -147,6 +147,14 @@ void wa_append_local_options(const wa_problem *problem,
         wa_append(text, size, " -cl-opt-disable");
 }
 
+void wa_append_unit_options(const wa_device *device, char *text, size_t size)
+{
+    wa_append(text, size, "-DEMULATED=%u%s", (uint32_t)device->emulates_unit,
+              device->emulates_unit ? "" : device->unit->options);
+    if (device->miscompiles_barriers)
+        wa_append(text, size, " -cl-opt-disable");
+}
+
 static void write_defines(const wa_problem *problem, const wa_device *device,
                           wa_plan *plan)
 {
@@ -159,14 +167,11 @@ static void write_defines(const wa_problem *problem, const wa_device *device,
     } else if (plan->tier == WINATTN_TIER_MATRIX) {
         const wa_matrix_shape *s = &plan->shape.matrix;
         wa_append(plan->defines, sizeof plan->defines,
-                  "-DTEAM_WAVES=%u -DTEAMS=%u -DSTAGES=%u "
-                  "-DPASS_KEYS=%u "
-                  "-DKEEPS_TERMS=%u -DEMULATED=%u%s",
+                  "-DTEAM_WAVES=%u -DTEAMS=%u -DSTAGES=%u -DPASS_KEYS=%u "
+                  "-DKEEPS_TERMS=%u ",
                   s->team_waves, s->teams, s->stages, s->pass_keys,
-                  s->keeps_terms, (uint32_t)device->emulates_unit,
-                  device->emulates_unit ? "" : device->unit->options);
-        if (device->miscompiles_barriers)
-            wa_append(plan->defines, sizeof plan->defines, " -cl-opt-disable");
+                  s->keeps_terms);
+        wa_append_unit_options(device, plan->defines, sizeof plan->defines);
     } else {
         const wa_local_shape *s = &plan->shape.local;
         wa_append(plan->defines, sizeof plan->defines,

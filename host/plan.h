@@ -130,6 +130,8 @@ void wa_append_cpu_shape(const wa_cpu_shape *shape, char *text, size_t size);
  * none. (plan_local.c) */
 uint32_t wa_local_access_elements(const wa_problem *problem,
                                   uint32_t stage_dims);
+/* What kernels for a matrix unit must know of the device and its compiler. */
+void wa_append_unit_options(const wa_device *device, char *text, size_t size);
 /* What the kernels of tier local must know of the device and its compiler. */
 void wa_append_local_options(const wa_problem *problem,
                              const wa_device *device, char *text, size_t size);

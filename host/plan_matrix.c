@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "plan.h"
+#include "tuning.h"
 #include "unit.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -18,7 +19,7 @@
 /* Terms that a lane keeps in registers at most. */
 #define MOST_OWN_TERMS 32u
 /* Waves of a work-group at most. */
-#define MOST_WAVES 32u
+#define MOST_WAVES 16u
 
 /* What a shape follows to; the names are the kernel's. */
 typedef struct tiling {
@@ -147,20 +148,31 @@ bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
      * takes registers as if it were alone (seen with NVIDIA's compiler). */
     plan->resident = 1;
     if (!device->unit->copies_async)
-        plan->resident = MAX(device->local_capacity / (plan->local_bytes + 1024), 1);
+        plan->resident =
+            MAX(device->local_capacity / (plan->local_bytes + 1024), 1);
     plan->refusals[WINATTN_TIER_MATRIX][0] = 0;
     return true;
 }
 
 /* ---- The search ---- */
 
+/* Sums that a lane can have at a time: on NVIDIA's units a work-group has all
+ * registers of a compute unit, of which addresses and operands take 60. */
+static uint32_t most_sums(const wa_device *device, const wa_matrix_shape *s)
+{
+    const uint32_t items =
+        s->team_waves * s->teams * MAX(device->unit->wave, 1);
+    if (device->registers >= 200 && device->register_words)
+        return MIN(device->register_words / items, 255) - 60;
+    return device->registers >= 120 ? 64 : 48;
+}
+
 /* Tiles of keys of a pass: as many as registers hold, and all passes alike if
  * that costs less than half of them. */
-static uint32_t pass_tiles(const wa_device *device, const tiling *t)
+static uint32_t pass_tiles(const wa_device *device, const wa_matrix_shape *s,
+                           const tiling *t)
 {
-    const uint32_t budget = device->registers >= 200   ? 112
-                            : device->registers >= 120 ? 64
-                                                       : 48;
+    const uint32_t budget = most_sums(device, s);
     const uint32_t kept = t->dim_tiles * t->values;
     uint32_t most =
         budget > kept + t->values ? (budget - kept) / t->values : 1;
@@ -171,26 +183,36 @@ static uint32_t pass_tiles(const wa_device *device, const tiling *t)
     return wa_ceil_div(t->key_tiles, wa_ceil_div(t->key_tiles, most));
 }
 
+/* Relative; fitted to 150 measurements of eight problems on an H200 (driver
+ * 580.159.04, November 2026, bench/notes.md). */
 static double cost_of(const wa_problem *problem, const wa_device *device,
                       const wa_matrix_shape *s)
 {
     const wa_unit *unit = device->unit;
     const tiling t = tiling_of(problem, unit, s);
     const uint32_t blocks = wa_ceil_div(problem->queries, s->block_rows);
-    const double bytes = (double)local_bytes(problem, device, s, &t) + 1024.0;
-    const double groups = MAX((uint32_t)(device->local_capacity / bytes), 1);
-    const double waves = MIN(groups * s->team_waves * s->teams, 12.0);
+    const double waves = s->team_waves * s->teams;
     /* computed rows and keys for each that counts */
     double cost = (double)blocks * t.wave_turns * s->team_waves *
                   unit->queries / problem->queries;
     cost *= (double)t.key_blocks * t.key_tiles * unit->tile / problem->keys;
-    cost *= 1.0 + 0.1 * (blocks - 1); /* keys and values come again */
-    cost *= t.streaming ? 1.1 : 1.0;
-    cost *= unit->copies_async && s->stages == 1 ? 1.3 : 1.0;
-    if (has_terms(problem) && !s->keeps_terms)
+    cost *= 1.0 + 0.02 * (blocks - 1);  /* keys and values come again */
+    cost *= 1.0 + 24.0 / s->block_keys; /* what an item takes besides */
+    cost *= 1.0 + 0.01 * s->team_waves; /* waiting for each other */
+    cost *= 1.0 + 0.02 * (wa_ceil_div(t.key_tiles * unit->tile, s->pass_keys) -
+                          1); /* what sums are multiplied by */
+    if (t.streaming)
+        cost *= 1.1;
+    if (unit->copies_async && s->stages == 1)
         cost *= 1.3;
-    cost *= 1.0 + 0.02 * s->team_waves; /* waiting for each other */
-    return cost * (1.0 + 4.0 / waves);
+    /* one wave does one tile of a window at a time */
+    cost *= 1.0 + 0.05 * (t.wave_turns - 1);
+    if (has_terms(problem) && s->keeps_terms == 0)
+        cost *= 1.4;
+    /* in local memory a sum is fp32, and slower to read than a bias */
+    if (problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1)
+        cost *= 1.08;
+    return cost * (1.0 + 8.0 / waves);
 }
 
 bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
@@ -204,6 +226,12 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
         problem->tier != WINATTN_TIER_MATRIX)
         return refuse(plan, "nobody has run it on such a device yet; it must "
                             "be demanded");
+    const wa_matrix_shape *tuned = wa_tuned_matrix_shape(problem, device);
+    if (tuned && wa_plan_matrix_shape(problem, device, tuned, plan)) {
+        snprintf(plan->reason, sizeof plan->reason,
+                 "measured best on devices of this kind");
+        return true;
+    }
     const uint32_t row_tiles = wa_ceil_div(problem->queries, unit->queries);
     const uint32_t key_tiles = wa_ceil_div(problem->keys, unit->tile);
     double best_cost = 0;
@@ -220,21 +248,25 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
             s.block_keys = MIN(keys * unit->tile, problem->keys);
             for (s.team_waves = 1; s.team_waves <= MIN(rows, MOST_WAVES);
                  s.team_waves++)
-                for (uint32_t i = 0; i < 6 * MOST_WAVES; i++) {
-                    s.teams = 1 + i / 6;
-                    s.stages = 1 + i / 3 % 2;
+                for (uint32_t i = 0; i < 9 * MOST_WAVES; i++) {
+                    s.teams = 1 + i / 9;
+                    s.stages = 1 + i / 3 % 3;
                     s.keeps_terms = i % 3;
                     if ((s.keeps_terms && !has_terms(problem)) ||
                         (s.stages > 1 && !unit->copies_async) ||
                         (s.teams > 1 && !unit->copies_async))
                         continue;
+                    const uint32_t waves = s.team_waves * s.teams;
                     const tiling t = tiling_of(problem, unit, &s);
-                    if (t.streaming && t.wave_turns > 1)
+                    /* NVIDIA's driver says of a kernel for 9 waves and more
+                     * that it allows only multiples of 4 */
+                    if ((t.streaming && t.wave_turns > 1) ||
+                        (unit->copies_async && waves > 8 && waves % 4 != 0))
                         continue;
                     if (s.keeps_terms == 2 &&
                         t.key_tiles * t.values > MOST_OWN_TERMS)
                         continue;
-                    s.pass_keys = pass_tiles(device, &t) * unit->tile;
+                    s.pass_keys = pass_tiles(device, &s, &t) * unit->tile;
                     if (refusal(problem, device, &s))
                         continue;
                     const double cost = cost_of(problem, device, &s);
@@ -250,9 +282,9 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
     snprintf(plan->reason, sizeof plan->reason,
              "scores in registers of the %s%s unit%s", unit->name,
              device->emulates_unit ? " (emulated)" : "",
-             !has_terms(problem) ? ""
+             !has_terms(problem)     ? ""
              : best.keeps_terms == 2 ? ", bias and mask too"
              : best.keeps_terms == 1 ? ", bias and mask in local memory"
-                                 : ", bias and mask from global memory");
+                                     : ", bias and mask from global memory");
     return wa_plan_matrix_shape(problem, device, &best, plan);
 }

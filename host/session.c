@@ -3,11 +3,25 @@
 #include "session.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "check_unit.h"
 #include "os.h"
 #include "probe.h"
 #include "status.h"
+
+#define CHECK_REASON_SIZE 256
+
+/* What a self-test of the matrix unit found. */
+typedef struct unit_check {
+    winattn_dtype dtype;
+    char *build_options;
+    winattn_status status;
+    char reason[CHECK_REASON_SIZE]; /* of a failure */
+    struct unit_check *next;
+} unit_check;
 
 struct wa_session {
     cl_context context;
@@ -15,6 +29,8 @@ struct wa_session {
     wa_device device;
     unsigned users;
     wa_program_set *programs;
+    wa_lock *check_lock; /* for `checks`; held while a test runs */
+    unit_check *checks;
     struct wa_session *next;
 };
 
@@ -45,6 +61,51 @@ winattn_status wa_session_kernel(const wa_session *session, const char *name,
                                  const char *options, cl_kernel *kernel)
 {
     return wa_program_set_kernel(session->programs, name, options, kernel);
+}
+
+/* Tests again what failed for a reason that may pass. */
+static void keep_check(wa_session *session, winattn_dtype dtype,
+                       const char *build_options, winattn_status status)
+{
+    const size_t size = strlen(build_options) + 1;
+    if (status != WINATTN_SUCCESS && status != WINATTN_UNSUPPORTED_DEVICE)
+        return;
+    unit_check *check = calloc(1, sizeof *check);
+    if (check)
+        check->build_options = malloc(size);
+    if (!check || !check->build_options) {
+        free(check);
+        return;
+    }
+    memcpy(check->build_options, build_options, size);
+    check->dtype = dtype;
+    check->status = status;
+    snprintf(check->reason, sizeof check->reason, "%s", winattn_last_reason());
+    check->next = session->checks;
+    session->checks = check;
+}
+
+winattn_status wa_session_check_unit(wa_session *session, winattn_dtype dtype,
+                                     const char *build_options)
+{
+    winattn_status status;
+    wa_lock_take(session->check_lock);
+    const unit_check *check = session->checks;
+    while (check && (check->dtype != dtype ||
+                     strcmp(check->build_options, build_options) != 0))
+        check = check->next;
+    if (!check) {
+        status = wa_check_unit(session->context, session->device_id,
+                               session->programs, &session->device, dtype,
+                               build_options);
+        keep_check(session, dtype, build_options, status);
+    } else if (check->status == WINATTN_SUCCESS) {
+        status = WINATTN_SUCCESS;
+    } else {
+        status = wa_fail(check->status, "%s", check->reason);
+    }
+    wa_lock_release(session->check_lock);
+    return status;
 }
 
 /* The device that a sub-device is part of, NULL for a whole one. */
@@ -90,6 +151,14 @@ static winattn_status check_context(cl_context context, cl_device_id device)
 
 static void session_free(wa_session *session)
 {
+    while (session->checks) {
+        unit_check *check = session->checks;
+        session->checks = check->next;
+        free(check->build_options);
+        free(check);
+    }
+    if (session->check_lock)
+        wa_lock_destroy(session->check_lock);
     wa_program_set_destroy(session->programs);
     clReleaseContext(session->context);
     free(session);
@@ -110,8 +179,9 @@ static winattn_status session_new(cl_context context, cl_device_id device,
     session->device_id = device;
     session->users = 1;
     session->programs = wa_program_set_create(context, device);
+    session->check_lock = wa_lock_create();
     const winattn_status status =
-        session->programs
+        session->programs && session->check_lock
             ? wa_device_query(device, &session->device)
             : wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
     if (status != WINATTN_SUCCESS) {

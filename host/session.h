@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Sessions: what all plans of one context and device share. A session knows
- * the device and has its programs. */
+ * the device, has its programs, and remembers what its matrix unit showed. */
 #ifndef WINATTN_SESSION_H
 #define WINATTN_SESSION_H
 
@@ -24,5 +24,10 @@ wa_program_set *wa_session_programs(const wa_session *session);
 /* See wa_program_set_kernel. */
 winattn_status wa_session_kernel(const wa_session *session, const char *name,
                                  const char *options, cl_kernel *kernel);
+
+/* wa_check_unit for the session's device, made once for each type and build
+ * options. */
+winattn_status wa_session_check_unit(wa_session *session, winattn_dtype dtype,
+                                     const char *build_options);
 
 #endif

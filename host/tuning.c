@@ -118,6 +118,92 @@ const wa_local_shape *wa_tuned_local_shape(const wa_problem *problem,
     return NULL;
 }
 
+/* ---- Tier matrix ---- */
+
+typedef struct tuned_matrix_row {
+    uint32_t queries, keys, head_dim;
+    wa_matrix_shape shape;
+} tuned_matrix_row;
+
+/* Measured on the H200 of the rows above, fp16, with a bias in the storage
+ * type (bench/notes.md). */
+static const tuned_matrix_row matrix_rows[] = {
+    {49,
+     49,
+     32,
+     {.block_rows = 49,
+      .block_keys = 49,
+      .team_waves = 4,
+      .teams = 4,
+      .stages = 2,
+      .pass_keys = 64,
+      .keeps_terms = 2}},
+    {64,
+     64,
+     64,
+     {.block_rows = 64,
+      .block_keys = 64,
+      .team_waves = 4,
+      .teams = 2,
+      .stages = 3,
+      .pass_keys = 64,
+      .keeps_terms = 2}},
+    {64,
+     64,
+     256,
+     {.block_rows = 64,
+      .block_keys = 64,
+      .team_waves = 4,
+      .teams = 1,
+      .stages = 2,
+      .pass_keys = 64,
+      .keeps_terms = 2}},
+    {144,
+     144,
+     32,
+     {.block_rows = 144,
+      .block_keys = 144,
+      .team_waves = 3,
+      .teams = 4,
+      .stages = 1,
+      .pass_keys = 48,
+      .keeps_terms = 1}},
+    {256,
+     256,
+     32,
+     {.block_rows = 128,
+      .block_keys = 256,
+      .team_waves = 8,
+      .teams = 2,
+      .stages = 1,
+      .pass_keys = 64,
+      .keeps_terms = 1}},
+    {576,
+     576,
+     32,
+     {.block_rows = 64,
+      .block_keys = 64,
+      .team_waves = 4,
+      .teams = 4,
+      .stages = 2,
+      .pass_keys = 64,
+      .keeps_terms = 1}},
+};
+
+const wa_matrix_shape *wa_tuned_matrix_shape(const wa_problem *problem,
+                                             const wa_device *device)
+{
+    if (device->vendor != WA_VENDOR_NVIDIA || device->compute_capability < 90)
+        return NULL;
+    for (size_t i = 0; i < sizeof matrix_rows / sizeof *matrix_rows; i++) {
+        const tuned_matrix_row *row = &matrix_rows[i];
+        if (row->queries == problem->queries && row->keys == problem->keys &&
+            row->head_dim == problem->head_dim)
+            return &row->shape;
+    }
+    return NULL;
+}
+
 /* ---- Backward ---- */
 
 typedef struct tuned_backward_row {

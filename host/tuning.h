@@ -10,6 +10,10 @@
 const wa_local_shape *wa_tuned_local_shape(const wa_problem *problem,
                                            const wa_device *device);
 
+/* The same of the tier matrix. */
+const wa_matrix_shape *wa_tuned_matrix_shape(const wa_problem *problem,
+                                             const wa_device *device);
+
 /* A backward pass in one kernel, and how many of its work-groups a compute
  * unit was seen to hold. NULL as above. */
 typedef struct wa_tuned_backward {

@@ -156,14 +156,21 @@ typedef enum winattn_mask {
     WINATTN_MASK_REGIONS = 2
 } winattn_mask;
 
-/* The kinds of kernels. AUTO takes the best that the device builds; the
- * others demand one and fail where it is not possible. */
+/* The kinds of kernels. AUTO takes the best that the device builds, for each
+ * pass; the others demand one for all passes and fail where it is not
+ * possible. */
 typedef enum winattn_tier {
     WINATTN_TIER_AUTO = 0,
     WINATTN_TIER_CPU = 1,   /* one work-item per window-head, vectors */
     WINATTN_TIER_LOCAL = 2, /* attention matrix in local memory, fp32 FMA */
-    /* The device's matrix unit; fp16 and bf16, dot and cosine, forward only. A
-     * unit on which nobody has run it yet must be demanded. */
+    /* The device's matrix unit: the forward pass of the dot and cosine
+     * variants in fp16 and bf16; there is no backward pass of this tier, so
+     * whoever demands it makes another plan for that. Products are summed in
+     * fp32; weights are rounded to the storage type before they are multiplied
+     * with v. Results are as accurate as those of other tiers are promised to
+     * be, and the same call gives the same bits, but not those of another
+     * tier. A unit that fails its self-test is not used, and one that nobody
+     * has run on silicon yet must be demanded. */
     WINATTN_TIER_MATRIX = 3
 } winattn_tier;
 
@@ -269,9 +276,10 @@ typedef struct winattn_desc {
 typedef struct winattn_plan winattn_plan;
 
 /* Checks the problem, chooses kernels for the device and builds them, which
- * can take seconds the first time; see "Compiled kernels" below. Plans of one
- * context and device share their kernels. On success *plan is the new plan,
- * else NULL. The plan retains the context. */
+ * can take seconds the first time; see "Compiled kernels" below. The first
+ * plan for a matrix unit also launches a short test of it, on a queue of the
+ * library's own. Plans of one context and device share their kernels. On
+ * success *plan is the new plan, else NULL. The plan retains the context. */
 WINATTN_API winattn_status winattn_plan_create(cl_context context,
                                                cl_device_id device,
                                                const winattn_desc *desc,

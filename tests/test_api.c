@@ -92,6 +92,21 @@ static void assert_status(winattn_status got, winattn_status wanted,
                  winattn_status_name(wanted), culprit);
 }
 
+/* While the session is held, plans for the device under test have the matrix
+ * unit mma, emulated, and prefer tiers as on a GPU. */
+static wa_session *pretend_unit(void)
+{
+    wa_session *session;
+    assert_int_equal(wa_session_acquire(device.context, device.id, &session),
+                     WINATTN_SUCCESS);
+    wa_device *told = (wa_device *)(size_t)wa_session_device(session);
+    told->unit = wa_unit_named("mma");
+    told->emulates_unit = true;
+    told->is_cpu = false;
+    told->loop_limit = 0;
+    return session;
+}
+
 /* Another device and context than the one under test; NULL if there is none.
  */
 static cl_context other_context(cl_device_id *id)
@@ -203,7 +218,9 @@ static void local_bytes_are_right(void **state)
     (void)state;
     static const char *const cases[] = {
         "tier=local", "tier=local variant=cosine queries=100 dim=80",
-        "tier=local variant=sliding block=20 dim=64"};
+        "tier=local variant=sliding block=20 dim=64",
+        "tier=matrix dtype=fp16 queries=20 bias=fp32",
+        "tier=matrix dtype=bf16 variant=cosine queries=40 dim=24"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const test_case c = parsed(cases[i]);
         const winattn_desc desc = case_desc(&c);
@@ -217,8 +234,10 @@ static void local_bytes_are_right(void **state)
         assert_int_equal(
             wa_session_acquire(device.context, device.id, &session),
             WINATTN_SUCCESS);
-        const wa_device *capabilities = wa_session_device(session);
-        assert_int_equal(wa_plan_make(&problem, capabilities, &none, &plan),
+        wa_device capabilities = *wa_session_device(session);
+        capabilities.unit = wa_unit_named("mma");
+        capabilities.emulates_unit = true;
+        assert_int_equal(wa_plan_make(&problem, &capabilities, &none, &plan),
                          WINATTN_SUCCESS);
         assert_int_equal(
             wa_session_kernel(session, plan.kernel, plan.defines, &kernel),
@@ -226,7 +245,7 @@ static void local_bytes_are_right(void **state)
         clGetKernelWorkGroupInfo(kernel, device.id, CL_KERNEL_LOCAL_MEM_SIZE,
                                  sizeof bytes, &bytes, NULL);
         /* arrays are aligned; rusticl counts them twice */
-        if (capabilities->reports_kernel_sizes && bytes != 0)
+        if (capabilities.reports_kernel_sizes && bytes != 0)
             assert_in_range(bytes, plan.local_bytes, plan.local_bytes + 512u);
         clReleaseKernel(kernel);
         wa_session_release(session);
@@ -301,6 +320,105 @@ static void falls_back(void **state)
     assert_correct(&f);
     winattn_plan_destroy(plan);
     tear_down(&f);
+}
+
+static void plan_text(const winattn_plan *plan, char text[4096])
+{
+    assert_int_equal(winattn_plan_describe(plan, 4096, text, NULL),
+                     WINATTN_SUCCESS);
+}
+
+/* The unit is tested with the first plan for it, not again with others of the
+ * same type. */
+static void unit_is_tested_once(void **state)
+{
+    (void)state;
+    wa_session *session = pretend_unit();
+    const unsigned before = wa_programs_built();
+    char text[4096];
+    for (int i = 0; i < 3; i++) {
+        static const char *const cases[] = {
+            "dtype=fp16 queries=18 windows=3 heads=1 bias=same",
+            "dtype=fp16 queries=7 windows=3 heads=1",
+            "dtype=bf16 queries=7 windows=3 heads=1"};
+        static const unsigned built[] = {2, 3, 5};
+        fixture f = set_up(cases[i]);
+        plan_text(f.plan, text);
+        assert_non_null(strstr(text, "tier: matrix\n"));
+        assert_non_null(strstr(text, "kernel: forward_matrix_mma\n"));
+        assert_non_null(strstr(text, "(emulated)"));
+        assert_int_equal(wa_programs_built(), before + built[i]);
+        assert_int_equal(winattn_enqueue_forward(f.plan, device.queue,
+                                                 &f.forward, 0, NULL, NULL),
+                         WINATTN_SUCCESS);
+        assert_correct(&f);
+        tear_down(&f);
+    }
+    wa_session_release(session);
+}
+
+/* A unit that computes something else is not used; whoever demands it learns
+ * what was wrong. */
+static void wrong_unit_is_refused(void **state)
+{
+    (void)state;
+    static const char *const reason = "self-test of unit mma failed: o of "
+                                      "query ";
+    wa_session *session = pretend_unit();
+    fixture f = set_up("dtype=fp16 queries=18 windows=3 heads=1 bias=same");
+    char text[4096];
+    f.desc.build_options = "-DSLOT_KEY(k)=((k)^1)";
+    for (int round = 0; round < 2; round++) {
+        winattn_plan *plan;
+        f.desc.tier = WINATTN_TIER_AUTO;
+        assert_int_equal(
+            winattn_plan_create(device.context, device.id, &f.desc, &plan),
+            WINATTN_SUCCESS);
+        assert_string_equal(winattn_last_reason(), "");
+        plan_text(plan, text);
+        assert_non_null(strstr(text, "tier: local\n"));
+        const char *line = strstr(text, "tier matrix not taken: ");
+        assert_non_null(line);
+        assert_non_null(strstr(line, reason));
+        assert_int_equal(winattn_enqueue_forward(plan, device.queue,
+                                                 &f.forward, 0, NULL, NULL),
+                         WINATTN_SUCCESS);
+        winattn_plan_destroy(plan);
+        f.desc.tier = WINATTN_TIER_MATRIX;
+        assert_status(
+            winattn_plan_create(device.context, device.id, &f.desc, &plan),
+            WINATTN_UNSUPPORTED_DEVICE, reason);
+        assert_null(plan);
+    }
+    assert_correct(&f);
+    tear_down(&f);
+    wa_session_release(session);
+}
+
+/* The tier has no gradients: demanded for both passes there is no plan, else
+ * each pass takes its own. */
+static void matrix_has_no_backward(void **state)
+{
+    (void)state;
+    wa_session *session = pretend_unit();
+    fixture f = set_up("dtype=fp16 queries=7 windows=3 heads=1");
+    char text[4096];
+    winattn_plan *plan;
+    f.desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &f.desc, &plan),
+        WINATTN_SUCCESS);
+    plan_text(plan, text);
+    assert_non_null(strstr(text, "tier: matrix\n"));
+    assert_non_null(strstr(text, "backward tier: local\n"));
+    assert_non_null(strstr(text, "backward tier matrix not taken: "));
+    winattn_plan_destroy(plan);
+    f.desc.tier = WINATTN_TIER_MATRIX;
+    assert_status(
+        winattn_plan_create(device.context, device.id, &f.desc, &plan),
+        WINATTN_UNSUPPORTED_PROBLEM, "forward pass only");
+    tear_down(&f);
+    wa_session_release(session);
 }
 
 /* ---- Enqueueing ---- */
@@ -621,12 +739,15 @@ static bool may_refuse(void)
     return !strstr(device.name, "Portable Computing Language");
 }
 
-/* A forward pass in launches of so many units. */
+/* A forward pass in launches of so many units, or windows where work-groups
+ * walk them. */
 static void run_in_pieces(const char *text, uint32_t units,
                           cl_command_queue queue)
 {
     const test_case c = parsed(text);
-    const demanded_plan demand = {.units_per_launch = units};
+    const demanded_plan demand = {
+        .unit = c.tier == WINATTN_TIER_MATRIX ? wa_unit_named("mma") : NULL,
+        .units_per_launch = units};
     case_result result;
     if (!planned_run(&device, queue, &c, &demand, &result) &&
         !(result.refused && may_refuse()))
@@ -654,6 +775,14 @@ static void pieces(void **state)
                      tiers[t]);
             run_in_pieces(text, units, device.queue);
         }
+    for (uint32_t windows = 1; windows < 8; windows = windows * 2 + 1) {
+        static const char *const text =
+            "tier=matrix dtype=fp16 windows=7 heads=2 queries=20 bias=same "
+            "mask=same mask_windows=3";
+        run_in_pieces(text, windows, device.queue);
+        if (device.unordered)
+            run_in_pieces(text, windows, device.unordered);
+    }
 }
 
 static void unordered_queue(void **state)
@@ -749,6 +878,22 @@ static void *make_plans(void *argument)
     return NULL;
 }
 
+static void *make_matrix_plan(void *argument)
+{
+    worker *w = argument;
+    test_case c = case_default();
+    winattn_plan *plan;
+    case_parse("tier=matrix dtype=fp16 queries=5 dim=8", &c, NULL);
+    const winattn_desc desc = case_desc(&c);
+    if (winattn_plan_create(device.context, device.id, &desc, &plan) !=
+        WINATTN_SUCCESS) {
+        snprintf(w->text, sizeof w->text, "%s", winattn_last_reason());
+        w->failure = w->text;
+    }
+    winattn_plan_destroy(plan);
+    return NULL;
+}
+
 static void run_threads(void *(*work)(void *), const winattn_plan *plan)
 {
     worker workers[4];
@@ -787,13 +932,25 @@ static void threads_make_plans(void **state)
     run_threads(make_plans, NULL);
 }
 
+static void threads_test_one_unit(void **state)
+{
+    (void)state;
+    wa_session *session = pretend_unit();
+    const unsigned before = wa_programs_built();
+    run_threads(make_matrix_plan, NULL);
+    assert_int_equal(wa_programs_built(), before + 2);
+    wa_session_release(session);
+}
+
 /* The same call twice gives the same bits. */
 static void repeatable(void **state)
 {
     (void)state;
     static const char *const cases[] = {
         "tier=cpu windows=30 bias=same", "tier=local windows=30 bias=same",
-        "tier=local variant=sliding queries=400 block=50"};
+        "tier=local variant=sliding queries=400 block=50",
+        "tier=matrix dtype=fp16 queries=30 windows=5 bias=same"};
+    wa_session *session = pretend_unit();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fixture f = set_up(cases[i]);
         const int o = f.data->tensor[T_O].buffer;
@@ -813,6 +970,7 @@ static void repeatable(void **state)
         free(again);
         tear_down(&f);
     }
+    wa_session_release(session);
 }
 
 int main(void)
@@ -826,6 +984,9 @@ int main(void)
         cmocka_unit_test(programs_are_shared),
         cmocka_unit_test(build_failure),
         cmocka_unit_test(falls_back),
+        cmocka_unit_test(unit_is_tested_once),
+        cmocka_unit_test(wrong_unit_is_refused),
+        cmocka_unit_test(matrix_has_no_backward),
         cmocka_unit_test(enqueue_refuses),
         cmocka_unit_test(exact_buffers),
         cmocka_unit_test(buffer_kinds),
@@ -838,6 +999,7 @@ int main(void)
         cmocka_unit_test(unordered_queue),
         cmocka_unit_test(threads_share_a_plan),
         cmocka_unit_test(threads_make_plans),
+        cmocka_unit_test(threads_test_one_unit),
         cmocka_unit_test(repeatable),
     };
     if (!device_open(&device, reason)) {

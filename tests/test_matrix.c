@@ -6,7 +6,8 @@
  *
  *   test_matrix UNIT fixed          the table
  *   test_matrix UNIT small          its small cases, for slow simulators
- *   test_matrix UNIT random SEED N  N random shapes */
+ *   test_matrix UNIT self-test      of plan creation; the two above have it
+ * too test_matrix UNIT random SEED N  N random shapes */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,10 @@
 
 #include <cmocka.h>
 
+#include "check_unit.h"
 #include "kit/planned.h"
+#include "session.h"
+#include "status.h"
 
 /* A shape of 0 is the planner's. Tiles of units differ, so rows, keys and
  * passes count tiles: 0 is all of them. */
@@ -67,6 +71,9 @@ static const struct {
      false},
     {"queries=20 dim=32 windows=2 heads=1 kv_heads=1 data=huge scale=0.001",
      "", false},
+    /* the maximum's rounding must not become a weight that fp16 lacks */
+    {"queries=20 dim=8 windows=2 heads=1 kv_heads=1 data=huge scale=4", "",
+     true},
     {"queries=20 dim=32 windows=2 heads=1 kv_heads=1 scale=-2 data=tiny", "",
      false},
     {"variant=cosine queries=20 dim=32 windows=2 heads=1 kv_heads=1 "
@@ -220,6 +227,81 @@ static void run_random(void **state)
     }
 }
 
+/* ---- The self-test of plan creation ---- */
+
+static winattn_status check(bool emulated, winattn_dtype dtype,
+                            const char *build_options)
+{
+    wa_session *session;
+    assert_int_equal(wa_session_acquire(device.context, device.id, &session),
+                     WINATTN_SUCCESS);
+    wa_device told = *wa_session_device(session);
+    told.unit = unit;
+    told.emulates_unit = emulated;
+    char options[1024];
+    const char *more = getenv("WINATTN_TEST_BUILD_OPTIONS");
+    snprintf(options, sizeof options, "%s %s", build_options,
+             more ? more : "");
+    const winattn_status status =
+        wa_check_unit(device.context, device.id, wa_session_programs(session),
+                      &told, dtype, options);
+    wa_session_release(session);
+    return status;
+}
+
+static void self_test_passes(void **state)
+{
+    (void)state;
+    wa_device own;
+    assert_int_equal(wa_device_query(device.id, &own), WINATTN_SUCCESS);
+    for (int emulated = own.unit == unit ? 0 : 1; emulated < 2; emulated++)
+        for (int dtype = WINATTN_FP16; dtype <= WINATTN_BF16; dtype++)
+            if (check(emulated != 0, (winattn_dtype)dtype, "") !=
+                WINATTN_SUCCESS)
+                fail_msg("%s: %s", unit->name, winattn_last_reason());
+}
+
+/* An emulated unit is spoilt through what the fragment layer lets a unit's
+ * file, and so an option, define. */
+#define OWN_COPIES "-DASYNC_COPIES=1 -DEND_COPIES()= -DAWAIT_COPIES(newer)= "
+static void self_test_finds_faults(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *unit; /* NULL: any */
+        bool fp16_only;
+        const char *options, *reason;
+    } faults[] = {
+        /* values come in another order than weights */
+        {"mma", false, "-DSLOT_KEY(k)=((k)^1)", "o of query"},
+        /* only some of the lanes have operands */
+        {"mma", false, "-DOPERAND_LANES=16", "score of query"},
+        /* copies do not arrive */
+        {NULL, false, OWN_COPIES "-Dcopy_16(to,from,exists)=((to)[0]=0)",
+         "score of query"},
+        /* subnormal operands are 0 */
+        {NULL, true,
+         OWN_COPIES "-Dcopy_16(to,from,exists)=vstore8(vload8(0,from)&"
+                    "as_ushort8((vload8(0,from)&(ushort)0x7c00)!=(ushort)0)&"
+                    "(ushort)(-(exists)),0,to)",
+         " is 0, not "},
+    };
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        for (int dtype = WINATTN_FP16;
+             dtype <= (faults[i].fp16_only ? WINATTN_FP16 : WINATTN_BF16);
+             dtype++) {
+            if (faults[i].unit && strcmp(faults[i].unit, unit->name) != 0)
+                continue;
+            const winattn_status status =
+                check(true, (winattn_dtype)dtype, faults[i].options);
+            if (status != WINATTN_UNSUPPORTED_DEVICE ||
+                !strstr(winattn_last_reason(), faults[i].reason) ||
+                !strstr(winattn_last_reason(), unit->name))
+                fail_msg("%s: %s \"%s\"", faults[i].options,
+                         winattn_status_name(status), winattn_last_reason());
+        }
+}
+
 int main(int count, char **arguments)
 {
     char reason[256];
@@ -238,10 +320,17 @@ int main(int count, char **arguments)
         return 1;
     }
     printf("device: %s\n", device.name);
-    const struct CMUnitTest fixed_tests[] = {cmocka_unit_test(run_table)};
+    const struct CMUnitTest fixed_tests[] = {
+        cmocka_unit_test(self_test_passes),
+        cmocka_unit_test(self_test_finds_faults), cmocka_unit_test(run_table)};
+    const struct CMUnitTest self_tests[] = {
+        cmocka_unit_test(self_test_passes),
+        cmocka_unit_test(self_test_finds_faults)};
     const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
     const int failures = strcmp(part, "random") == 0
                              ? cmocka_run_group_tests(random_tests, NULL, NULL)
+                         : strcmp(part, "self-test") == 0
+                             ? cmocka_run_group_tests(self_tests, NULL, NULL)
                              : cmocka_run_group_tests(fixed_tests, NULL, NULL);
     device_close(&device);
     return failures;

@@ -17,6 +17,27 @@
 #include "kit/workloads.h"
 #include "plan_backward.h"
 #include "status.h"
+#include "unit.h"
+
+/* The made-up devices with their matrix units, as wa_device_query adds them.
+ */
+#define MOST_DEVICES 64
+static wa_device devices[MOST_DEVICES];
+
+static void find_units(void)
+{
+    for (size_t i = 0; i < made_up_count && i < MOST_DEVICES; i++) {
+        devices[i] = made_up_devices[i];
+        devices[i].unit = wa_unit_of(&devices[i]);
+    }
+}
+
+static const wa_device *device_named(const char *name)
+{
+    const wa_device *device = made_up_device(name);
+    assert_non_null(device);
+    return &devices[device - made_up_devices];
+}
 
 static wa_problem problem_of(const char *text)
 {
@@ -40,6 +61,18 @@ static wa_plan plan_of(const wa_problem *p, const wa_device *device)
     return plan;
 }
 
+/* Has the device a unit that is taken unasked? */
+static bool has_proven_unit(const wa_device *device)
+{
+    return device->unit && device->unit->proven;
+}
+
+/* Does tier matrix compute such problems on devices that have a unit? */
+static bool suits_matrix(const wa_problem *p)
+{
+    return p->dtype != WINATTN_FP32 && p->variant != WINATTN_SLIDING;
+}
+
 /* A device that ends loops early computes small problems only, and says so. */
 static bool plan_or_refusal(const wa_problem *p, const wa_device *device,
                             wa_plan *plan)
@@ -47,6 +80,9 @@ static bool plan_or_refusal(const wa_problem *p, const wa_device *device,
     static const wa_exclusions none;
     if (wa_plan_make(p, device, &none, plan) == WINATTN_SUCCESS)
         return true;
+    if (p->tier == WINATTN_TIER_MATRIX && !(device->unit && suits_matrix(p)) &&
+        strstr(winattn_last_reason(), "tier matrix: "))
+        return false;
     if (device->loop_limit == 0 || !strstr(winattn_last_reason(), "loops"))
         fail_msg("%s: %s", device->name, winattn_last_reason());
     return false;
@@ -67,10 +103,10 @@ static void table(void **state)
     size_t seen = 0;
     for (size_t i = 0; i < made_up_count; i++)
         for (size_t j = 0; j < sizeof expected / sizeof *expected; j++) {
-            if (strcmp(expected[j].device, made_up_devices[i].name) != 0)
+            if (strcmp(expected[j].device, devices[i].name) != 0)
                 continue;
             const wa_problem p = problem_of(expected[j].problem);
-            const wa_plan plan = plan_of(&p, &made_up_devices[i]);
+            const wa_plan plan = plan_of(&p, &devices[i]);
             seen++;
             if (strcmp(wa_tier_name(plan.tier), expected[j].tier) != 0 ||
                 plan.work_group != expected[j].work_group ||
@@ -95,6 +131,47 @@ static bool power_of_two(uint32_t x) { return x != 0 && (x & (x - 1)) == 0; }
     if (!(condition))                                                         \
     broken = #condition
 
+/* NULL if the shape is one that cl/forward_matrix.cl computes right. */
+static const char *broken_matrix(const wa_problem *p, const wa_device *device,
+                                 const wa_plan *plan)
+{
+    const char *broken = NULL;
+    const wa_unit *unit = device->unit;
+    const wa_matrix_shape *s = &plan->shape.matrix;
+    const uint32_t waves = s->team_waves * s->teams;
+    REQUIRE(suits_matrix(p) && p->tier != WINATTN_TIER_LOCAL);
+    REQUIRE(unit->proven || p->tier == WINATTN_TIER_MATRIX);
+    REQUIRE(strstr(plan->kernel, "forward_matrix_") == plan->kernel);
+    REQUIRE(strcmp(plan->kernel + strlen("forward_matrix_"), unit->name) == 0);
+    REQUIRE(waves * unit->wave == plan->work_group);
+    REQUIRE(plan->units_per_group == s->teams);
+    REQUIRE(plan->block_rows == s->block_rows);
+    REQUIRE(plan->block_keys == s->block_keys);
+    REQUIRE(s->block_rows == p->queries || s->block_rows % unit->queries == 0);
+    REQUIRE(s->block_keys == p->keys || s->block_keys % unit->tile == 0);
+    REQUIRE(s->block_keys <= p->keys && s->block_rows <= p->queries);
+    REQUIRE(s->pass_keys >= 1 && s->pass_keys % unit->tile == 0);
+    REQUIRE(s->stages >= 1);
+    REQUIRE(s->stages == 1 || unit->copies_async);
+    REQUIRE(!s->keeps_terms || p->bias != WINATTN_BIAS_NONE ||
+            p->mask != WINATTN_MASK_NONE);
+    /* a lane keeps its chunk of 8 channels from row to row */
+    REQUIRE(p->head_dim / 8 <= s->team_waves * unit->wave);
+    /* the ring alone */
+    REQUIRE(plan->local_bytes >= s->teams * s->stages *
+                                     (s->block_rows + 2 * s->block_keys) *
+                                     p->head_dim * 2);
+    REQUIRE(plan->resident >= 1);
+    REQUIRE(plan->slots >= 1);
+    REQUIRE((uint64_t)plan->slots * plan->row_blocks * p->heads *
+                plan->work_group <=
+            2147483647u);
+    /* every round of a launch but the last gives each team a window */
+    REQUIRE(plan->windows_per_launch >= 1);
+    REQUIRE(plan->windows_per_launch % (plan->slots * s->teams) == 0);
+    return broken;
+}
+
 /* What the kernels rely on, written down a second time. */
 static void assert_legal(const wa_problem *p, const wa_device *device,
                          const wa_plan *plan, const char *what)
@@ -116,6 +193,10 @@ static void assert_legal(const wa_problem *p, const wa_device *device,
         REQUIRE(plan->block_keys % (s->lanes * s->tile_vecs) == 0);
         REQUIRE(s->out_vecs >= 1 && s->tile_rows >= 1);
         REQUIRE(plan->work_group == 1 && plan->local_bytes == 0);
+        REQUIRE(plan->slots == 0);
+    } else if (plan->tier == WINATTN_TIER_MATRIX) {
+        const char *of_matrix = broken_matrix(p, device, plan);
+        broken = of_matrix ? of_matrix : broken;
     } else {
         const wa_local_shape *s = &plan->shape.local;
         REQUIRE(s->team * s->teams == plan->work_group);
@@ -128,10 +209,18 @@ static void assert_legal(const wa_problem *p, const wa_device *device,
                 s->team);
         REQUIRE(s->teams == 1 || p->variant != WINATTN_SLIDING);
         REQUIRE(plan->local_bytes > plan->block_rows * plan->block_keys * 4);
+        REQUIRE(plan->slots == 0);
     }
     if (broken)
         fail_msg("%s on %s: not %s\n%s", what, device->name, broken,
                  plan->defines);
+}
+
+static winattn_tier best_tier(const wa_problem *p, const wa_device *device)
+{
+    return device->is_cpu                               ? WINATTN_TIER_CPU
+           : has_proven_unit(device) && suits_matrix(p) ? WINATTN_TIER_MATRIX
+                                                        : WINATTN_TIER_LOCAL;
 }
 
 static void workloads(void **state)
@@ -140,21 +229,20 @@ static void workloads(void **state)
     for (size_t i = 0; i < made_up_count; i++)
         for (size_t w = 0; w < workload_count; w++)
             for (int dtype = 0; dtype <= WINATTN_BF16; dtype++)
-                for (int tier = 0; tier <= WINATTN_TIER_LOCAL; tier++) {
+                for (int tier = 0; tier < WA_TIERS; tier++) {
                     wa_problem p = problem_of(workload_rows[w].text);
                     p.dtype = (winattn_dtype)dtype;
                     p.tier = (winattn_tier)tier;
                     wa_plan plan;
-                    if (!plan_or_refusal(&p, &made_up_devices[i], &plan))
+                    if (!plan_or_refusal(&p, &devices[i], &plan))
                         continue;
-                    assert_legal(&p, &made_up_devices[i], &plan,
+                    assert_legal(&p, &devices[i], &plan,
                                  workload_rows[w].name);
                     if (tier != WINATTN_TIER_AUTO)
                         assert_int_equal(plan.tier, tier);
-                    else if (made_up_devices[i].loop_limit == 0)
-                        assert_int_equal(plan.tier, made_up_devices[i].is_cpu
-                                                        ? WINATTN_TIER_CPU
-                                                        : WINATTN_TIER_LOCAL);
+                    else if (devices[i].loop_limit == 0)
+                        assert_int_equal(plan.tier,
+                                         best_tier(&p, &devices[i]));
                 }
 }
 
@@ -180,11 +268,11 @@ static void random_problems(void **state)
         char text[256];
         case_print(&c, text, sizeof text);
         for (size_t i = 0; i < made_up_count; i++)
-            for (int tier = 0; tier <= WINATTN_TIER_LOCAL; tier++) {
+            for (int tier = 0; tier < WA_TIERS; tier++) {
                 p.tier = (winattn_tier)tier;
                 wa_plan plan;
-                if (plan_or_refusal(&p, &made_up_devices[i], &plan))
-                    assert_legal(&p, &made_up_devices[i], &plan, text);
+                if (plan_or_refusal(&p, &devices[i], &plan))
+                    assert_legal(&p, &devices[i], &plan, text);
             }
     }
 }
@@ -201,7 +289,7 @@ static void same_program(void **state)
         "mask_windows=7", "region_value=-5", "layout=packed",
     };
     for (size_t i = 0; i < made_up_count; i++) {
-        const wa_device *device = &made_up_devices[i];
+        const wa_device *device = &devices[i];
         const wa_problem p =
             problem_of("bias=fp32 mask=regions mask_windows=3");
         const wa_plan plan = plan_of(&p, device);
@@ -229,7 +317,7 @@ static void same_program(void **state)
 static void exclusions(void **state)
 {
     (void)state;
-    const wa_device *h200 = made_up_device("H200");
+    const wa_device *h200 = device_named("H200");
     wa_exclusions without;
     wa_plan plan;
     wa_problem p = problem_of("");
@@ -248,13 +336,183 @@ static void exclusions(void **state)
     assert_non_null(strstr(winattn_last_reason(), "neither"));
 }
 
+/* ---- Matrix units ---- */
+
+/* NVIDIA's from compute capability 8.0 on have one that was run, and AUTO
+ * takes it for what it computes. */
+static void units_are_found(void **state)
+{
+    (void)state;
+    size_t found = 0;
+    for (size_t i = 0; i < made_up_count; i++) {
+        const wa_device *device = &devices[i];
+        if (device->vendor != WA_VENDOR_NVIDIA)
+            continue;
+        assert_int_equal(device->unit == wa_unit_named("mma"),
+                         device->compute_capability >= 80);
+        found += has_proven_unit(device);
+    }
+    assert_true(found >= 4);
+    assert_null(wa_unit_named("none"));
+    const wa_device *h200 = device_named("H200");
+    const struct {
+        const char *problem;
+        winattn_tier tier;
+    } choices[] = {
+        {"dtype=fp16", WINATTN_TIER_MATRIX},
+        {"dtype=bf16 variant=cosine bias=same", WINATTN_TIER_MATRIX},
+        {"dtype=fp16 mask=regions mask_windows=2 dim=20", WINATTN_TIER_MATRIX},
+        {"dtype=fp32", WINATTN_TIER_LOCAL},
+        {"dtype=fp16 variant=sliding block=16", WINATTN_TIER_LOCAL},
+    };
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        const wa_problem p = problem_of(choices[i].problem);
+        assert_int_equal(plan_of(&p, h200).tier, choices[i].tier);
+    }
+}
+
+static void assert_matrix_refused(const char *text, const wa_device *device,
+                                  const char *why)
+{
+    static const wa_exclusions none;
+    wa_problem p = problem_of(text);
+    wa_plan plan = plan_of(&p, device);
+    assert_int_not_equal(plan.tier, WINATTN_TIER_MATRIX);
+    assert_non_null(strstr(plan.refusals[WINATTN_TIER_MATRIX], why));
+    p.tier = WINATTN_TIER_MATRIX;
+    assert_int_equal(wa_plan_make(&p, device, &none, &plan),
+                     WINATTN_UNSUPPORTED_PROBLEM);
+    assert_non_null(strstr(winattn_last_reason(), "tier matrix: "));
+    assert_non_null(strstr(winattn_last_reason(), why));
+}
+
+static void matrix_refuses(void **state)
+{
+    (void)state;
+    const wa_device *h200 = device_named("H200");
+    assert_matrix_refused("dtype=fp32", h200, "fp32");
+    assert_matrix_refused("dtype=fp16 variant=sliding block=16", h200,
+                          "sliding");
+    assert_matrix_refused("dtype=fp16", device_named("RTX 2080 Ti"),
+                          "no matrix unit");
+    assert_matrix_refused("dtype=fp16", device_named("Mali-G78"),
+                          "no matrix unit");
+    wa_device poor = *h200;
+    poor.local_bytes = poor.local_capacity = 2048;
+    assert_matrix_refused("dtype=fp16 dim=128", &poor, "local memory");
+    poor = *h200;
+    poor.max_work_group = 16; /* less than a wave */
+    assert_matrix_refused("dtype=fp16", &poor, "no shape fits");
+}
+
+/* Nobody has seen it work: whoever wants it must say so. */
+static void unproven_units_are_demanded(void **state)
+{
+    (void)state;
+    wa_unit unit = *wa_unit_named("mma");
+    wa_device device = *device_named("H200");
+    unit.proven = false;
+    device.unit = &unit;
+    wa_problem p = problem_of("dtype=fp16");
+    wa_plan plan = plan_of(&p, &device);
+    assert_int_equal(plan.tier, WINATTN_TIER_LOCAL);
+    assert_non_null(
+        strstr(plan.refusals[WINATTN_TIER_MATRIX], "must be demanded"));
+    p.tier = WINATTN_TIER_MATRIX;
+    plan = plan_of(&p, &device);
+    assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+    assert_legal(&p, &device, &plan, "unproven");
+}
+
+/* The way from a failed self-test to the next tier. */
+static void failed_units_are_left(void **state)
+{
+    (void)state;
+    static const char *const reason =
+        "self-test of unit mma failed: score of query 0 and key 3 is 5, not 7";
+    const wa_device *h200 = device_named("H200");
+    wa_exclusions without;
+    wa_plan plan;
+    char text[4096];
+    wa_problem p = problem_of("dtype=fp16 bias=same");
+    memset(&without, 0, sizeof without);
+    snprintf(without.reason[WINATTN_TIER_MATRIX], WA_REASON_SIZE, "%s",
+             reason);
+    assert_int_equal(wa_plan_make(&p, h200, &without, &plan), WINATTN_SUCCESS);
+    assert_int_equal(plan.tier, WINATTN_TIER_LOCAL);
+    assert_legal(&p, h200, &plan, "without its unit");
+    wa_plan_describe(&plan, h200, text, sizeof text);
+    const char *line = strstr(text, "tier matrix not taken: ");
+    assert_non_null(line);
+    assert_non_null(strstr(line, reason));
+    p.tier = WINATTN_TIER_MATRIX;
+    assert_int_equal(wa_plan_make(&p, h200, &without, &plan),
+                     WINATTN_UNSUPPORTED_PROBLEM);
+    assert_non_null(strstr(winattn_last_reason(), reason));
+}
+
+/* Marks the windows of a call as launches and work-groups take them. */
+static void walk_windows(const wa_plan *plan, uint64_t windows,
+                         unsigned char *seen)
+{
+    const uint64_t teams = plan->units_per_group;
+    for (uint64_t first = 0; first < windows;
+         first += plan->windows_per_launch) {
+        const uint64_t left = windows - first;
+        const uint64_t launched =
+            left < plan->windows_per_launch ? left : plan->windows_per_launch;
+        for (uint64_t worker = 0; worker < plan->slots * teams; worker++)
+            for (uint64_t i = worker; i < launched; i += plan->slots * teams)
+                seen[first + i]++;
+    }
+}
+
+/* Each window is computed once, whatever their number, and no device has more
+ * work-groups than it holds at once, unless each owns another block of rows.
+ */
+static void windows_are_dealt(void **state)
+{
+    (void)state;
+    static const int counts[] = {1, 2, 7, 131, 1000, 4096};
+    static const char *const problems[] = {"dtype=fp16 heads=3 bias=same",
+                                           "dtype=bf16 queries=256 heads=32",
+                                           "dtype=fp16 queries=1000 heads=2"};
+    for (size_t i = 0; i < made_up_count; i++)
+        for (size_t j = 0; j < 18; j++) {
+            const wa_device *device = &devices[i];
+            const int windows = counts[j % 6];
+            char text[128];
+            snprintf(text, sizeof text, "%s windows=%d tier=matrix",
+                     problems[j / 6], windows);
+            const wa_problem p = problem_of(text);
+            wa_plan plan;
+            if (!plan_or_refusal(&p, device, &plan))
+                continue;
+            const uint64_t owners = (uint64_t)plan.row_blocks * p.heads;
+            unsigned char *seen = calloc((size_t)windows, 1);
+            assert_non_null(seen);
+            walk_windows(&plan, (uint64_t)windows, seen);
+            for (int k = 0; k < windows; k++)
+                if (seen[k] != 1)
+                    fail_msg("%s on %s: window %d is computed %d times", text,
+                             device->name, k, seen[k]);
+            free(seen);
+            assert_true(plan.slots == 1 ||
+                        plan.slots * owners <=
+                            (uint64_t)plan.resident * device->compute_units);
+            /* no slot without a window */
+            assert_true((plan.slots - 1) * (uint64_t)plan.units_per_group <
+                        (uint64_t)windows);
+        }
+}
+
 static void poor_devices(void **state)
 {
     (void)state;
     static const wa_exclusions none;
     wa_plan plan;
     wa_problem p = problem_of("");
-    const wa_device *mali = made_up_device("Mali-G78");
+    const wa_device *mali = device_named("Mali-G78");
     wa_device device = *mali;
     device.has_int64 = false;
     assert_int_equal(wa_plan_make(&p, &device, &none, &plan),
@@ -285,7 +543,7 @@ static void launches(void **state)
         "variant=sliding windows=1 heads=24 kv_heads=8 queries=48600 dim=128 "
         "block=12150 window_blocks=4");
     for (size_t i = 0; i < made_up_count; i++) {
-        const wa_device *device = &made_up_devices[i];
+        const wa_device *device = &devices[i];
         wa_plan plan;
         if (!plan_or_refusal(&p, device, &plan))
             continue;
@@ -355,7 +613,7 @@ static void backward_is_legal(void **state)
     static const wa_exclusions none;
     for (size_t i = 0; i < made_up_count; i++)
         for (size_t j = 0; j < workload_count * 3; j++) {
-            const wa_device *device = &made_up_devices[i];
+            const wa_device *device = &devices[i];
             test_case c = case_default();
             wa_backward_plan plan;
             wa_problem p;
@@ -387,7 +645,7 @@ static void backward_falls_back(void **state)
     (void)state;
     const wa_problem p = problem_of("pass=backward bias=same");
     const wa_problem local = problem_of("pass=backward bias=same tier=local");
-    const wa_device *device = made_up_device("H200");
+    const wa_device *device = device_named("H200");
     wa_exclusions exclusions;
     wa_backward_plan plan;
     memset(&exclusions, 0, sizeof exclusions);
@@ -404,6 +662,7 @@ static void backward_falls_back(void **state)
 
 int main(int count, char **arguments)
 {
+    find_units();
     if (count == 2 && strcmp(arguments[1], "--print") == 0) {
         /* makes expected_plans.inc */
         static const char *const problems[] = {
@@ -415,11 +674,10 @@ int main(int count, char **arguments)
         for (size_t i = 0; i < made_up_count; i++)
             for (size_t j = 0; j < sizeof problems / sizeof *problems; j++) {
                 const wa_problem p = problem_of(problems[j]);
-                const wa_plan plan = plan_of(&p, &made_up_devices[i]);
+                const wa_plan plan = plan_of(&p, &devices[i]);
                 printf("{\"%s\", \"%s\", \"%s\", %u, %u, %u},\n",
-                       made_up_devices[i].name, problems[j],
-                       wa_tier_name(plan.tier), plan.work_group,
-                       plan.local_bytes, plan.block_rows);
+                       devices[i].name, problems[j], wa_tier_name(plan.tier),
+                       plan.work_group, plan.local_bytes, plan.block_rows);
             }
         return 0;
     }
@@ -431,6 +689,11 @@ int main(int count, char **arguments)
         cmocka_unit_test(random_problems),
         cmocka_unit_test(same_program),
         cmocka_unit_test(exclusions),
+        cmocka_unit_test(units_are_found),
+        cmocka_unit_test(matrix_refuses),
+        cmocka_unit_test(unproven_units_are_demanded),
+        cmocka_unit_test(failed_units_are_left),
+        cmocka_unit_test(windows_are_dealt),
         cmocka_unit_test(poor_devices),
         cmocka_unit_test(launches),
     };

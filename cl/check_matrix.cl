@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Does the device's matrix unit do what fragment.cl says of it? One wave
+ * computes one tile of scores, of row sums and of o in the way of
+ * forward_matrix.cl, and the host (check_unit.c) knows the right numbers.
+ *
+ *   tiles    queries [UNIT_QUERIES][UNIT_TILE], keys and values [UNIT_TILE]
+ *            [UNIT_TILE], as the caller would store them. Of each the last
+ *            row is never read, but the one before it in its place; and
+ *            zeros in place of the first row of values.
+ *   given    [2][UNIT_QUERIES][UNIT_TILE]: what scores start from, and the
+ *            weights before they are rounded
+ *   results  [3][UNIT_QUERIES][UNIT_TILE]: scores; o; the sum of a row's
+ *            weights, once for each key */
+#define TEAM_WAVES 1
+
+#define CHUNK 8
+#define CHUNKS (UNIT_TILE / CHUNK)
+#define PITCH (UNIT_TILE + CHUNK)
+#define FIRST_KEY UNIT_QUERIES
+#define FIRST_VALUE (FIRST_KEY + UNIT_TILE)
+#define ALL_ROWS (FIRST_VALUE + UNIT_TILE)
+
+__kernel __attribute__((reqd_work_group_size(WAVE, 1, 1))) WAVE_ATTRIBUTE void
+JOIN(check_matrix_, UNIT_NAME)(__global const ushort *tiles,
+                               __global const float *given,
+                               __global float *results)
+{
+    __local uint4 places[ALL_ROWS * PITCH / CHUNK];
+    __local ushort *rows = (__local ushort *)places;
+#if EMULATED
+    __local uint exchange[EXCHANGE_WORDS];
+    const wave wave_here = {.lane = (int)get_local_id(0),
+                            .exchange = exchange};
+#else
+    const wave wave_here = {.lane = (int)get_local_id(0)};
+#endif
+    const wave *w = &wave_here;
+    const int all = UNIT_QUERIES * UNIT_TILE;
+    for (int i = w->lane; i < ALL_ROWS * CHUNKS; i += WAVE)
+        copy_16(rows + i / CHUNKS * PITCH + i % CHUNKS * CHUNK,
+                tiles + i * CHUNK, i / CHUNKS != FIRST_VALUE);
+    END_COPIES();
+    AWAIT_COPIES(0);
+    TEAM_SYNC(0);
+
+    float scores[VALUES], weights[VALUES], out[VALUES], sums[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        sums[r] = 0.0f;
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int at =
+            value_query(w->lane, i) * UNIT_TILE + value_key(w->lane, i);
+        scores[i] = given[at];
+        weights[i] = given[all + at];
+        out[i] = 0.0f;
+        sums[LANE_ROW(i)] += weights[i];
+    }
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(sums[r], ADD);
+    }
+    const query_tile q = load_query(rows, PITCH, 0, UNIT_QUERIES - 2, w);
+    const key_tile k =
+        load_key(rows + FIRST_KEY * PITCH, PITCH, 0, UNIT_TILE - 2, w);
+    multiply_tiles(scores, &q, &k, w);
+    const query_tile p = make_weights(weights, w);
+    const key_tile v =
+        load_value(rows + FIRST_VALUE * PITCH, PITCH, 0, UNIT_TILE - 2, w);
+    multiply_tiles(out, &p, &v, w);
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int at =
+            value_query(w->lane, i) * UNIT_TILE + value_key(w->lane, i);
+        results[at] = scores[i];
+        results[all + at] = out[i];
+        results[2 * all + at] = sums[LANE_ROW(i)];
+    }
+}
