@@ -101,9 +101,11 @@
 /* ---- Copies ---- */
 
 #if CHUNKS
-/* Rows that a team copies at once; a work-item keeps its chunk of them. */
-#define ROWS_AT_ONCE (TEAM / CHUNKS)
-#define COPIES (TEAM % CHUNKS == 0 || lane / CHUNKS < ROWS_AT_ONCE)
+/* Lanes of a team that share a row, each with one chunk of it or, where they
+ * are fewer, with every ROW_LANES-th; rows that a team copies at once. */
+#define ROW_LANES (CHUNKS < TEAM ? CHUNKS : TEAM)
+#define ROWS_AT_ONCE (TEAM / ROW_LANES)
+#define COPIES (TEAM % ROW_LANES == 0 || lane / ROW_LANES < ROWS_AT_ONCE)
 #endif
 
 /* Copies rows of a plane to a place of the ring; rows from `count` to `rows`
@@ -114,15 +116,19 @@ INLINE void copy_rows(__local ushort *to, __global const storage *plane,
 {
 #if CHUNKS
     if (wide) {
-        const int r = lane / CHUNKS;
-        __local ushort *at = to + r * PITCH + lane % CHUNKS * CHUNK;
+        const int r = lane / ROW_LANES;
+        const int c = lane % ROW_LANES;
+        __local ushort *at = to + r * PITCH + c * CHUNK;
         __global const storage *source =
             plane + from + (ulong)first * layout->row;
         const ulong step = (ulong)ROWS_AT_ONCE * layout->row;
         if (COPIES)
             UNROLL_FOR (int done = 0; done < rows; done += ROWS_AT_ONCE) {
                 if (done + ROWS_AT_ONCE <= rows || done + r < rows)
-                    copy_16(at + done * PITCH, source, done + r < count);
+                    UNROLL_FOR (int i = 0; i < CHUNKS; i += ROW_LANES)
+                        if (CHUNKS % ROW_LANES == 0 || c + i < CHUNKS)
+                            copy_16(at + done * PITCH + i * CHUNK,
+                                    source + i * CHUNK, done + r < count);
                 source += step;
             }
         return;
@@ -138,11 +144,11 @@ INLINE void copy_rows(__local ushort *to, __global const storage *plane,
     }
 }
 
-/* Where a lane's chunk of a plane's first rows is. */
+/* Where a lane's first chunk of a plane's first rows is. */
 INLINE ulong chunk_of(const tensor_layout *layout, int lane)
 {
 #if CHUNKS
-    return (ulong)(lane / CHUNKS) * layout->row + lane % CHUNKS * CHUNK;
+    return (ulong)(lane / ROW_LANES) * layout->row + lane % ROW_LANES * CHUNK;
 #else
     return 0;
 #endif

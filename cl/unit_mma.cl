@@ -90,7 +90,9 @@ INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
                      : "r"(shared_address(from))                              \
                      : "memory")
 
-#define NATIVE_LOADS 1
+#define NATIVE_QUERIES 1
+#define NATIVE_KEYS 1
+#define NATIVE_VALUES 1
 INLINE void load_native_query(uint *to, __local const ushort *tile, int pitch,
                               int row, int last, int lane)
 {

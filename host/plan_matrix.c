@@ -78,8 +78,6 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "blocks of keys are no whole number of tiles";
     if (s->block_rows < problem->queries && s->block_rows % unit->queries != 0)
         return "blocks of rows are no whole number of tiles";
-    if (problem->head_dim / CHUNK > s->team_waves * unit->wave)
-        return "a team does not cover a row";
     if (s->team_waves * s->teams > MOST_WAVES ||
         s->team_waves * s->teams * unit->wave > device->max_work_group ||
         (problem->head_dim > 64 &&
