@@ -86,10 +86,22 @@
     (!(STREAMING && SHORT_BLOCK) &&                                           \
      (BLOCK_KEYS % UNIT_TILE == 0 || ((tile) + 1) * UNIT_TILE <= BLOCK_KEYS))
 /* Passes that are not alike must be unrolled for these to be constants. */
-#if KEY_TILES % PASS_TILES != 0 || BLOCK_KEYS % UNIT_TILE != 0
+#if UNROLL_PASSES &&                                                          \
+    (KEY_TILES % PASS_TILES != 0 || BLOCK_KEYS % UNIT_TILE != 0)
 #define PASS_FOR UNROLL_FOR
 #else
 #define PASS_FOR NO_UNROLL_FOR
+#endif
+#if UNROLL_PASSES
+#define MEASURE_FOR UNROLL_FOR
+#else
+#define MEASURE_FOR NO_UNROLL_FOR
+#endif
+/* Turns have sums of their own where those live long. */
+#if UNROLL_PASSES || STREAMING
+#define TURN_FOR UNROLL_FOR
+#else
+#define TURN_FOR NO_UNROLL_FOR
 #endif
 
 #if HEAD_DIM % CHUNK == 0
@@ -347,10 +359,11 @@ INLINE void attend_pass(row_state *states, __local const ushort *q_stage,
             REDUCE(top[r], fmax);
             const float earlier = s->top[r];
             top[r] = fmax(top[r], earlier);
-            /* a row that has seen nothing has no maximum to subtract; a huge
-             * maximum must not overflow, and all but it itself is far below */
+            /* a row that has seen nothing has no maximum to subtract; that of
+             * a huge one must be exact, lest its own weight overflows, and all
+             * but it itself is far below */
             const float base = top[r] == -INFINITY ? 0.0f : top[r];
-            factor[j][r] = fabs(base) > 1e38f ? 1.0f : LOG2E;
+            factor[j][r] = fabs(base) > 1e8f ? 1.0f : LOG2E;
             shift[j][r] = -base * factor[j][r];
             s->top[r] = top[r];
             if (STREAMING || PASSES > 1) {
@@ -462,7 +475,7 @@ INLINE void measure_rows(__local float *factors, __local const ushort *rows,
                          const wave *w)
 {
     const int tiles = CEIL_DIV(row_count, UNIT_QUERIES);
-    UNROLL_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
+    MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
         const int row = (done + wave_of_team) * UNIT_QUERIES;
         const int key = row / UNIT_TILE * UNIT_TILE;
         float products[VALUES];
@@ -513,14 +526,14 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
     const int item_id = (int)get_local_id(0);
     const int team = item_id / TEAM;
-    const int lane_of_team = item_id % TEAM;
+    int lane_of_team = item_id % TEAM;
     const int wave_of_team = lane_of_team / WAVE;
 #if EMULATED
     __local uint exchanges[TEAMS * TEAM_WAVES][EXCHANGE_WORDS];
-    const wave wave_here = {.lane = item_id % WAVE,
-                            .exchange = exchanges[item_id / WAVE]};
+    wave wave_here = {.lane = item_id % WAVE,
+                      .exchange = exchanges[item_id / WAVE]};
 #else
-    const wave wave_here = {.lane = item_id % WAVE};
+    wave wave_here = {.lane = item_id % WAVE};
 #endif
     const wave *w = &wave_here;
     __local ushort *ring = (__local ushort *)rings[team];
@@ -588,6 +601,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     row_state kept_states[WAVE_TURNS][JOINT];
 #endif
     for (uint item = 0; item < rounds * KEY_BLOCKS; item++) {
+        FORGET(lane_of_team);
+        FORGET(wave_here.lane);
         const uint round = item / KEY_BLOCKS;
         const uint block = item % KEY_BLOCKS;
         const int key = (int)block * BLOCK_KEYS;
@@ -620,7 +635,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
         const unit here = {.window = window, .head = head, .row = first_row};
         DECLARE_TERMS(terms, args, here)
-        UNROLL_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
+        TURN_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
             const int first_tile = (turn * TEAM_WAVES + wave_of_team) * JOINT;
             if (!EMULATED && first_tile * UNIT_QUERIES >= row_count)
                 continue; /* emulated waves have to keep step */

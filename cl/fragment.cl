@@ -29,6 +29,8 @@
  *   NATIVE_QUERIES, NATIVE_KEYS, NATIVE_VALUES  it has a way of its own to
  *                 load a tile (load_native_query, _key, _value)
  *   SPREAD_OUT    neighbouring elements of C are no neighbours in a row
+ *   UNROLL_PASSES the compiler may see all passes at once, for constants in
+ *                 each; others move too much of them into registers
  * and, unless EMULATED, mma(a, b, c), LANE_XOR(x, mask) where REDUCE needs it,
  * WAVE_SYNC(), WAVE_ATTRIBUTE of kernels, and what else is guarded below, for
  * speed. AMD_UNIT or INTEL_UNIT defines all of that but mma.
@@ -83,6 +85,9 @@
 #endif
 #ifndef SPREAD_OUT
 #define SPREAD_OUT 0
+#endif
+#ifndef UNROLL_PASSES
+#define UNROLL_PASSES 0
 #endif
 
 /* Tiles of queries and of weights [UNIT_QUERIES][UNIT_TILE]; of keys
@@ -202,6 +207,10 @@ INLINE float emulate_lane_xor(float x, int mask, const wave *w)
     __builtin_amdgcn_wave_barrier();                                          \
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront")
 
+/* Keeps the compiler from computing all that follows from x before a loop and
+ * running out of registers for it. */
+#define FORGET(x) __asm__ volatile("" : "+v"(x))
+
 INLINE float lane_xor(float x, int mask, int lane)
 {
 #if WAVE == 32 /* the other row of 16, the same lane of it: mask is 16 */
@@ -242,6 +251,9 @@ INLINE float lane_xor(float x, int mask, int lane)
 
 #ifndef WAVE_ATTRIBUTE
 #define WAVE_ATTRIBUTE
+#endif
+#ifndef FORGET
+#define FORGET(x)
 #endif
 #ifndef PACK
 INLINE uint bits_of(float x)

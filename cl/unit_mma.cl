@@ -12,6 +12,7 @@
 #define C_ELEMENTS 4
 #define QUERIES_DOWN 1
 #define UNIT_TILE 16
+#define UNROLL_PASSES 1
 
 INLINE int a_m(int l, int i) { return (l >> 2) + 8 * ((i >> 1) & 1); }
 INLINE int a_k(int l, int i) { return 2 * (l & 3) + (i & 1) + 8 * (i >> 2); }

@@ -104,18 +104,21 @@ static bool is_target(const char *targets, const char *name)
     return false;
 }
 
+bool wa_unit_suits(const wa_unit *unit, const wa_device *device)
+{
+    return unit->vendor == device->vendor && !device->is_cpu &&
+           unit->wave == device->wave &&
+           unit->least_capability <= device->compute_capability &&
+           (!unit->targets || is_target(unit->targets, device->name)) &&
+           (unit->sub_group == 0 || (device->has_matrix_extension &&
+                                     unit->sub_group == device->sub_group));
+}
+
 const wa_unit *wa_unit_of(const wa_device *device)
 {
-    for (size_t i = 0; i < WA_UNITS; i++) {
-        const wa_unit *unit = &wa_units[i];
-        if (unit->vendor == device->vendor && !device->is_cpu &&
-            unit->wave == device->wave &&
-            unit->least_capability <= device->compute_capability &&
-            (!unit->targets || is_target(unit->targets, device->name)) &&
-            (unit->sub_group == 0 || (device->has_matrix_extension &&
-                                      unit->sub_group == device->sub_group)))
-            return unit;
-    }
+    for (size_t i = 0; i < WA_UNITS; i++)
+        if (wa_unit_suits(&wa_units[i], device))
+            return &wa_units[i];
     return NULL;
 }
 

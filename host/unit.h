@@ -35,6 +35,9 @@ enum {
 };
 extern const wa_unit wa_units[WA_UNITS];
 
+/* Does the device have that unit? */
+bool wa_unit_suits(const wa_unit *unit, const wa_device *device);
+
 /* The best unit of a device, or NULL. */
 const wa_unit *wa_unit_of(const wa_device *device);
 

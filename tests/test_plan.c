@@ -17,6 +17,7 @@
 #include "kit/workloads.h"
 #include "plan_backward.h"
 #include "status.h"
+#include "unit.h"
 
 static wa_problem problem_of(const char *text)
 {
@@ -116,6 +117,15 @@ static void assert_legal(const wa_problem *p, const wa_device *device,
         REQUIRE(plan->block_keys % (s->lanes * s->tile_vecs) == 0);
         REQUIRE(s->out_vecs >= 1 && s->tile_rows >= 1);
         REQUIRE(plan->work_group == 1 && plan->local_bytes == 0);
+    } else if (plan->tier == WINATTN_TIER_MATRIX) {
+        const wa_matrix_shape *s = &plan->shape.matrix;
+        const wa_unit *unit = device->unit;
+        REQUIRE(unit != NULL);
+        REQUIRE(unit->proven || p->tier == WINATTN_TIER_MATRIX);
+        REQUIRE(s->team_waves * s->teams * unit->wave == plan->work_group);
+        REQUIRE(s->pass_keys % unit->tile == 0);
+        REQUIRE(s->stages == 1 || unit->copies_async);
+        REQUIRE(p->dtype != WINATTN_FP32 && p->variant != WINATTN_SLIDING);
     } else {
         const wa_local_shape *s = &plan->shape.local;
         REQUIRE(s->team * s->teams == plan->work_group);
@@ -134,17 +144,32 @@ static void assert_legal(const wa_problem *p, const wa_device *device,
                  plan->defines);
 }
 
+/* What a device gets where the caller leaves the choice. */
+static winattn_tier best_tier(const wa_problem *p, const wa_device *device)
+{
+    if (device->is_cpu)
+        return WINATTN_TIER_CPU;
+    return device->unit && device->unit->proven && p->dtype != WINATTN_FP32 &&
+                   p->variant != WINATTN_SLIDING
+               ? WINATTN_TIER_MATRIX
+               : WINATTN_TIER_LOCAL;
+}
+
 static void workloads(void **state)
 {
     (void)state;
     for (size_t i = 0; i < made_up_count; i++)
         for (size_t w = 0; w < workload_count; w++)
             for (int dtype = 0; dtype <= WINATTN_BF16; dtype++)
-                for (int tier = 0; tier <= WINATTN_TIER_LOCAL; tier++) {
+                for (int tier = 0; tier <= WINATTN_TIER_MATRIX; tier++) {
                     wa_problem p = problem_of(workload_rows[w].text);
                     p.dtype = (winattn_dtype)dtype;
                     p.tier = (winattn_tier)tier;
                     wa_plan plan;
+                    if (tier == WINATTN_TIER_MATRIX &&
+                        (!made_up_devices[i].unit || dtype == WINATTN_FP32 ||
+                         p.variant == WINATTN_SLIDING))
+                        continue;
                     if (!plan_or_refusal(&p, &made_up_devices[i], &plan))
                         continue;
                     assert_legal(&p, &made_up_devices[i], &plan,
@@ -152,10 +177,25 @@ static void workloads(void **state)
                     if (tier != WINATTN_TIER_AUTO)
                         assert_int_equal(plan.tier, tier);
                     else if (made_up_devices[i].loop_limit == 0)
-                        assert_int_equal(plan.tier, made_up_devices[i].is_cpu
-                                                        ? WINATTN_TIER_CPU
-                                                        : WINATTN_TIER_LOCAL);
+                        assert_int_equal(plan.tier,
+                                         best_tier(&p, &made_up_devices[i]));
                 }
+}
+
+/* Each made-up device has the unit that such a device is taken to have. */
+static void units(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < made_up_count; i++) {
+        wa_device device = made_up_devices[i];
+        assert_ptr_equal(wa_unit_of(&device), device.unit);
+        device.has_matrix_extension = false;
+        device.wave = 4;
+        assert_null(wa_unit_of(&device));
+    }
+    for (int i = 0; i < WA_UNITS; i++)
+        assert_ptr_equal(wa_unit_named(wa_units[i].name), &wa_units[i]);
+    assert_null(wa_unit_named("none"));
 }
 
 static void random_problems(void **state)
@@ -428,6 +468,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(backward_falls_back),
         cmocka_unit_test(table),
         cmocka_unit_test(workloads),
+        cmocka_unit_test(units),
         cmocka_unit_test(random_problems),
         cmocka_unit_test(same_program),
         cmocka_unit_test(exclusions),
