@@ -476,8 +476,9 @@ INLINE void measure_rows(__local float *factors, __local const ushort *rows,
 {
     const int tiles = CEIL_DIV(row_count, UNIT_QUERIES);
     MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
-        const int row = (done + wave_of_team) * UNIT_QUERIES;
+        int row = (done + wave_of_team) * UNIT_QUERIES;
         const int key = row / UNIT_TILE * UNIT_TILE;
+        FORGET(row);
         float products[VALUES];
         UNROLL_FOR (int i = 0; i < VALUES; i++)
             products[i] = 0.0f;
@@ -601,8 +602,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     row_state kept_states[WAVE_TURNS][JOINT];
 #endif
     for (uint item = 0; item < rounds * KEY_BLOCKS; item++) {
-        FORGET(lane_of_team);
-        FORGET(wave_here.lane);
+        FORGET_LANE(lane_of_team);
+        FORGET_LANE(wave_here.lane);
         const uint round = item / KEY_BLOCKS;
         const uint block = item % KEY_BLOCKS;
         const int key = (int)block * BLOCK_KEYS;

@@ -208,8 +208,13 @@ INLINE float emulate_lane_xor(float x, int mask, const wave *w)
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront")
 
 /* Keeps the compiler from computing all that follows from x before a loop and
- * running out of registers for it. */
+ * running out of registers for it: LLVM does, and takes vector registers from
+ * waves of 32 and scalar ones from waves of 64, which have more of the former.
+ */
 #define FORGET(x) __asm__ volatile("" : "+v"(x))
+#if WAVE == 32
+#define FORGET_LANE(x) FORGET(x)
+#endif
 
 INLINE float lane_xor(float x, int mask, int lane)
 {
@@ -254,6 +259,9 @@ INLINE float lane_xor(float x, int mask, int lane)
 #endif
 #ifndef FORGET
 #define FORGET(x)
+#endif
+#ifndef FORGET_LANE
+#define FORGET_LANE(x)
 #endif
 #ifndef PACK
 INLINE uint bits_of(float x)

@@ -142,9 +142,10 @@ bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
  * that costs less than half of them. */
 static uint32_t pass_tiles(const wa_device *device, const tiling *t)
 {
-    const uint32_t budget = device->registers >= 200   ? 112
-                            : device->registers >= 120 ? 64
-                                                       : 48;
+    /* AMD's waves of 32 have half the registers of those of 64; Intel's units
+     * get twice what other kernels do */
+    const bool narrow = device->vendor == WA_VENDOR_AMD && device->wave == 32;
+    const uint32_t budget = device->registers >= 200 ? 112 : narrow ? 48 : 64;
     const uint32_t kept = t->dim_tiles * t->values;
     uint32_t most =
         budget > kept + t->values ? (budget - kept) / t->values : 1;
