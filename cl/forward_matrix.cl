@@ -88,10 +88,16 @@
     (!(STREAMING && SHORT_BLOCK) &&                                           \
      (BLOCK_KEYS % UNIT_TILE == 0 || ((tile) + 1) * UNIT_TILE <= BLOCK_KEYS))
 /* Passes that are not alike must be unrolled for these to be constants. */
-#if KEY_TILES % PASS_TILES != 0 || BLOCK_KEYS % UNIT_TILE != 0
+#if UNROLL_PASSES &&                                                          \
+    (KEY_TILES % PASS_TILES != 0 || BLOCK_KEYS % UNIT_TILE != 0)
 #define PASS_FOR UNROLL_FOR
 #else
 #define PASS_FOR NO_UNROLL_FOR
+#endif
+#if UNROLL_PASSES
+#define MEASURE_FOR UNROLL_FOR
+#else
+#define MEASURE_FOR NO_UNROLL_FOR
 #endif
 
 /* Sums that live from item to item must have constant indices. */
@@ -110,9 +116,11 @@
 /* ---- Copies ---- */
 
 #if CHUNKS
-/* Rows that a team copies at once; a work-item keeps its chunk of them. */
-#define ROWS_AT_ONCE (TEAM / CHUNKS)
-#define COPIES (TEAM % CHUNKS == 0 || lane / CHUNKS < ROWS_AT_ONCE)
+/* Lanes of a team that share a row, each with one chunk of it or, where they
+ * are fewer, with every ROW_LANES-th; rows that a team copies at once. */
+#define ROW_LANES (CHUNKS < TEAM ? CHUNKS : TEAM)
+#define ROWS_AT_ONCE (TEAM / ROW_LANES)
+#define COPIES (TEAM % ROW_LANES == 0 || lane / ROW_LANES < ROWS_AT_ONCE)
 #endif
 
 /* A lane's chunk of the first rows that a team copies: how far it is from the
@@ -126,8 +134,8 @@ INLINE chunk chunk_of(const tensor_layout *layout, int lane)
 {
     chunk c = {0, 0};
 #if CHUNKS
-    c.from = (ulong)(lane / CHUNKS) * layout->row + lane % CHUNKS * CHUNK;
-    c.to = lane / CHUNKS * PITCH + lane % CHUNKS * CHUNK;
+    c.from = (ulong)(lane / ROW_LANES) * layout->row + lane % ROW_LANES * CHUNK;
+    c.to = lane / ROW_LANES * PITCH + lane % ROW_LANES * CHUNK;
 #endif
     return c;
 }
@@ -140,13 +148,16 @@ INLINE void copy_rows(__local ushort *to, __global const storage *plane,
 {
 #if CHUNKS
     if (wide) {
-        const int r = lane / CHUNKS;
+        const int r = lane / ROW_LANES;
+        const int c = lane % ROW_LANES;
         __global const storage *from = plane + own.from;
         if (COPIES)
             UNROLL_FOR (int done = 0; done < rows; done += ROWS_AT_ONCE) {
                 if (done + ROWS_AT_ONCE <= rows || done + r < rows)
-                    copy_16(to + own.to + done * PITCH, from,
-                            done + r < count);
+                    UNROLL_FOR (int i = 0; i < CHUNKS; i += ROW_LANES)
+                        if (CHUNKS % ROW_LANES == 0 || c + i < CHUNKS)
+                            copy_16(to + own.to + done * PITCH + i * CHUNK,
+                                    from + i * CHUNK, done + r < count);
                 from += (ulong)ROWS_AT_ONCE * layout->row;
             }
         return;
@@ -504,9 +515,10 @@ INLINE void measure_rows(__local float *factors, __local const ushort *rows,
                          const wave *w)
 {
     const int tiles = CEIL_DIV(row_count, UNIT_QUERIES);
-    UNROLL_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
-        const int row = (done + wave_of_team) * UNIT_QUERIES;
+    MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
+        int row = (done + wave_of_team) * UNIT_QUERIES;
         const int key = row / UNIT_TILE * UNIT_TILE;
+        FORGET(row);
         float products[VALUES];
         UNROLL_FOR (int i = 0; i < VALUES; i++)
             products[i] = 0.0f;
@@ -602,14 +614,14 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
     const int item_id = (int)get_local_id(0);
     const int team = item_id / TEAM;
-    const int lane_of_team = item_id % TEAM;
+    int lane_of_team = item_id % TEAM;
     const int wave_of_team = lane_of_team / WAVE;
 #if EMULATED
     __local uint exchanges[TEAMS * TEAM_WAVES][EXCHANGE_WORDS];
-    const wave wave_here = {.lane = item_id % WAVE,
-                            .exchange = exchanges[item_id / WAVE]};
+    wave wave_here = {.lane = item_id % WAVE,
+                      .exchange = exchanges[item_id / WAVE]};
 #else
-    const wave wave_here = {.lane = item_id % WAVE};
+    wave wave_here = {.lane = item_id % WAVE};
 #endif
     const wave *w = &wave_here;
     __local ushort *ring = (__local ushort *)rings[team];
@@ -693,6 +705,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     row_state kept_states[WAVE_TURNS];
 #endif
     for (uint item = 0; item < items; item++) {
+        FORGET_LANE(lane_of_team);
+        FORGET_LANE(wave_here.lane);
         const uint block = item % KEY_BLOCKS;
         const int key = (int)block * BLOCK_KEYS;
         const int count = min(BLOCK_KEYS, (int)NK - key);

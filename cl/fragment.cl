@@ -21,11 +21,19 @@
  * and where it differs from what is below
  *   OPERAND_LANES lanes with operands of their own; the others repeat them
  *   SLOT_KEY(k)   the key that element k of a contraction with weights has
- *   OWN_WEIGHTS   it turns scores into operands itself (make_weights)
+ *   OWN_WEIGHTS(to, packed) rearranges a lane's scores, packed in pairs, to
+ *                 operands where they are none as they are
+ *   QUERY_RUN, KEY_RUN, VALUE_RUN  elements that follow each other in a row
+ *                 of queries, keys or values, so that one load fetches them:
+ *                 1, 2, 4 or 8
+ *   NATIVE_QUERIES, NATIVE_KEYS, NATIVE_VALUES  it has a way of its own to
+ *                 load a tile (load_native_query, _key, _value)
  *   SPREAD_OUT    neighbouring elements of C are no neighbours in a row
- *   WAVE_ATTRIBUTE of kernels
- * and, unless EMULATED, mma(a, b, c), LANE_XOR(x, mask) and what else is
- * guarded below, for speed.
+ *   UNROLL_PASSES the compiler may see all passes at once, for constants in
+ *                 each; others move too much of them into registers
+ * and, unless EMULATED, mma(a, b, c), LANE_XOR(x, mask) where REDUCE needs it,
+ * WAVE_SYNC(), WAVE_ATTRIBUTE of kernels, and what else is guarded below, for
+ * speed. AMD_UNIT or INTEL_UNIT defines all of that but mma.
  *
  *   EMULATED 1    the instruction is computed through local memory, so that
  *                 each layout can be tested on any device. All work-items of
@@ -57,11 +65,29 @@
 #ifndef SLOT_KEY
 #define SLOT_KEY(k) (k)
 #endif
+#ifndef QUERY_RUN
+#define QUERY_RUN 2
+#endif
+#ifndef KEY_RUN
+#define KEY_RUN 2
+#endif
+#ifndef VALUE_RUN
+#define VALUE_RUN 1
+#endif
+#ifndef NATIVE_QUERIES
+#define NATIVE_QUERIES 0
+#endif
+#ifndef NATIVE_KEYS
+#define NATIVE_KEYS 0
+#endif
+#ifndef NATIVE_VALUES
+#define NATIVE_VALUES 0
+#endif
 #ifndef SPREAD_OUT
 #define SPREAD_OUT 0
 #endif
-#ifndef WAVE_ATTRIBUTE
-#define WAVE_ATTRIBUTE
+#ifndef UNROLL_PASSES
+#define UNROLL_PASSES 0
 #endif
 
 /* Tiles of queries and of weights [UNIT_QUERIES][UNIT_TILE]; of keys
@@ -126,21 +152,6 @@ INLINE float half_of(uint both, int high)
 #endif
 }
 
-INLINE uint bits_of(float x)
-{
-    ushort bits;
-#if DTYPE == 1
-    vstore_half_rte(x, 0, (half *)&bits);
-#else
-    const uint all = as_uint(x);
-    bits = (ushort)((isnan(x) ? all | 0x400000u
-                              : all + 0x7fffu + ((all >> 16) & 1u)) >>
-                    16);
-#endif
-    return bits;
-}
-#define PACK(low, high) (bits_of(low) | bits_of(high) << 16)
-
 INLINE void emulate_mma(const uint *a, const uint *b, float *c, const wave *w)
 {
     const int l = w->lane;
@@ -186,14 +197,93 @@ INLINE float emulate_lane_xor(float x, int mask, const wave *w)
 #define MMA(a, b, c, w) mma(a, b, c)
 #endif
 
+/* ---- What all units of a vendor share ---- */
+
+#if !EMULATED && AMD_UNIT
+/* Lanes compute in lockstep, and their accesses to local memory keep their
+ * order: only the compiler must not change it. */
+#define WAVE_SYNC()                                                           \
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");                    \
+    __builtin_amdgcn_wave_barrier();                                          \
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront")
+
+/* Keeps the compiler from computing all that follows from x before a loop and
+ * running out of registers for it: LLVM does, and takes vector registers from
+ * waves of 32 and scalar ones from waves of 64, which have more of the former.
+ */
+#define FORGET(x) __asm__ volatile("" : "+v"(x))
+#if WAVE == 32
+#define FORGET_LANE(x) FORGET(x)
+#endif
+
+INLINE float lane_xor(float x, int mask, int lane)
+{
+#if WAVE == 32 /* the other row of 16, the same lane of it: mask is 16 */
+    return as_float(__builtin_amdgcn_permlanex16(
+        as_uint(x), as_uint(x), 0x76543210u, 0xfedcba98u, false, false));
+#else
+    return as_float(
+        __builtin_amdgcn_ds_bpermute((lane ^ mask) * 4, as_int(x)));
+#endif
+}
+#define LANE_XOR(x, mask) lane_xor(x, mask, w->lane)
+
+#define EXP2(x) __builtin_amdgcn_exp2f(x)
+#define RECIPROCAL(x) __builtin_amdgcn_rcpf(x)
+#if DTYPE == 1
+/* not the instruction that makes two halves: it rounds towards 0 */
+#define PACK(low, high) as_uint((half2)((half)(low), (half)(high)))
+#endif
+#endif
+
+#if !EMULATED && INTEL_UNIT
+#define WAVE_ATTRIBUTE __attribute__((intel_reqd_sub_group_size(WAVE)))
+#define WAVE_SYNC() sub_group_barrier(CLK_LOCAL_MEM_FENCE)
+#define EXP2(x) native_exp2(x)
+#define RECIPROCAL(x) native_recip(x)
+#if DTYPE == 1
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+#define PACK(low, high)                                                       \
+    as_uint((half2)(convert_half_rte(low), convert_half_rte(high)))
+#else
+#define PACK(low, high)                                                       \
+    (intel_convert_bfloat16_as_ushort(low) |                                  \
+     (uint)intel_convert_bfloat16_as_ushort(high) << 16)
+#endif
+#endif
+
+/* ---- What no unit needs to define ---- */
+
+#ifndef WAVE_ATTRIBUTE
+#define WAVE_ATTRIBUTE
+#endif
+#ifndef FORGET
+#define FORGET(x)
+#endif
+#ifndef FORGET_LANE
+#define FORGET_LANE(x)
+#endif
+#ifndef PACK
+INLINE uint bits_of(float x)
+{
+    ushort bits;
+#if DTYPE == 1
+    vstore_half_rte(x, 0, (half *)&bits);
+#else
+    const uint all = as_uint(x);
+    bits = (ushort)((isnan(x) ? all | 0x400000u
+                              : all + 0x7fffu + ((all >> 16) & 1u)) >>
+                    16);
+#endif
+    return bits;
+}
+#define PACK(low, high) (bits_of(low) | bits_of(high) << 16)
+#endif
 #ifndef EXP2
 #define EXP2(x) exp2(x)
 #endif
 #ifndef RECIPROCAL
 #define RECIPROCAL(x) (1.0f / (x))
-#endif
-#ifndef NATIVE_LOADS
-#define NATIVE_LOADS 0
 #endif
 #ifndef ASYNC_COPIES
 #define ASYNC_COPIES 0
@@ -211,78 +301,100 @@ INLINE void copy_16(__local ushort *to, __global const void *from, int exists)
 
 /* ---- Tiles from local memory ---- */
 
+/* A run of elements, at least two. */
+INLINE void load_run(uint *to, __local const ushort *at, const int run)
+{
+    if (run == 8) {
+        const uint4 x = *(__local const uint4 *)at;
+        to[0] = x.x;
+        to[1] = x.y;
+        to[2] = x.z;
+        to[3] = x.w;
+    } else if (run == 4) {
+        const uint2 x = *(__local const uint2 *)at;
+        to[0] = x.x;
+        to[1] = x.y;
+    } else {
+        to[0] = *(__local const uint *)at;
+    }
+}
+
 /* Reads a tile from rows `row` and on of `tile`, whose rows are `pitch`
  * elements long; rows past `last` are `last`. */
 INLINE query_tile load_query(__local const ushort *tile, int pitch, int row,
                              int last, const wave *w)
 {
     query_tile q;
-#if NATIVE_LOADS
+#if NATIVE_QUERIES
     load_native_query(q.x, tile, pitch, row, last, w->lane);
 #else
-    UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += 2) {
+    UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += QUERY_RUN) {
         const int e = i % QUERY_ELEMENTS;
-        __local const ushort *at =
-            tile + min(row + query_row(w->lane, e), last) * pitch +
-            i / QUERY_ELEMENTS * MMA_K + query_step(w->lane, e);
-        q.x[i / 2] = *(__local const uint *)at;
+        load_run(q.x + i / 2,
+                 tile + min(row + query_row(w->lane, e), last) * pitch +
+                     i / QUERY_ELEMENTS * MMA_K + query_step(w->lane, e),
+                 QUERY_RUN);
     }
 #endif
     return q;
 }
 
-INLINE uint load_key_pair(__local const ushort *tile, int pitch, int row,
-                          int last, int part, int step, int e, int lane)
+/* Where element i of a lane's key tile is. */
+INLINE __local const ushort *key_place(__local const ushort *tile, int pitch,
+                                       int row, int last, int i, int lane)
 {
-    __local const ushort *at =
-        tile + min(row + part * KEY_SIDE + key_row(lane, e), last) * pitch +
-        step * MMA_K + key_step(lane, e);
-#if LANES_SPLIT_STEPS
-    __local const ushort *next =
-        tile +
-        min(row + part * KEY_SIDE + key_row(lane, e + 1), last) * pitch +
-        step * MMA_K + key_step(lane, e + 1);
-    return (uint)*at | (uint)*next << 16;
-#else
-    return *(__local const uint *)at;
-#endif
+    const int e = i % KEY_ELEMENTS;
+    const int key =
+        row + i / (STEPS * KEY_ELEMENTS) * KEY_SIDE + key_row(lane, e);
+    return tile + min(key, last) * pitch + i / KEY_ELEMENTS % STEPS * MMA_K +
+           key_step(lane, e);
 }
 
 INLINE key_tile load_key(__local const ushort *tile, int pitch, int row,
                          int last, const wave *w)
 {
     key_tile k;
-#if NATIVE_LOADS
+#if NATIVE_KEYS
     load_native_key(k.x, tile, pitch, row, last, w->lane);
+#elif KEY_RUN > 1
+    UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += KEY_RUN)
+        load_run(k.x + i / 2, key_place(tile, pitch, row, last, i, w->lane),
+                 KEY_RUN);
 #else
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
-        k.x[i / 2] =
-            load_key_pair(tile, pitch, row, last, i / (STEPS * KEY_ELEMENTS),
-                          i / KEY_ELEMENTS % STEPS, i % KEY_ELEMENTS, w->lane);
+        k.x[i / 2] = (uint)*key_place(tile, pitch, row, last, i, w->lane) |
+                     (uint)*key_place(tile, pitch, row, last, i + 1, w->lane)
+                         << 16;
 #endif
     return k;
 }
 
 /* Values are stored as keys are, but contracted over the keys. */
+INLINE __local const ushort *value_place(__local const ushort *tile, int pitch,
+                                         int row, int last, int i, int lane)
+{
+    const int e = i % KEY_ELEMENTS;
+    const int key =
+        row + i / KEY_ELEMENTS % STEPS * MMA_K + SLOT_KEY(key_step(lane, e));
+    return tile + min(key, last) * pitch +
+           i / (STEPS * KEY_ELEMENTS) * KEY_SIDE + key_row(lane, e);
+}
+
 INLINE key_tile load_value(__local const ushort *tile, int pitch, int row,
                            int last, const wave *w)
 {
     key_tile v;
-#if NATIVE_LOADS
+#if NATIVE_VALUES
     load_native_value(v.x, tile, pitch, row, last, w->lane);
+#elif VALUE_RUN > 1
+    UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += VALUE_RUN)
+        load_run(v.x + i / 2, value_place(tile, pitch, row, last, i, w->lane),
+                 VALUE_RUN);
 #else
-    UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2) {
-        uint x[2];
-        UNROLL_FOR (int j = 0; j < 2; j++) {
-            const int e = i % KEY_ELEMENTS + j;
-            const int key = i / KEY_ELEMENTS % STEPS * MMA_K +
-                            SLOT_KEY(key_step(w->lane, e));
-            x[j] = tile[min(row + key, last) * pitch +
-                        i / (STEPS * KEY_ELEMENTS) * KEY_SIDE +
-                        key_row(w->lane, e)];
-        }
-        v.x[i / 2] = x[0] | x[1] << 16;
-    }
+    UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
+        v.x[i / 2] = (uint)*value_place(tile, pitch, row, last, i, w->lane) |
+                     (uint)*value_place(tile, pitch, row, last, i + 1, w->lane)
+                         << 16;
 #endif
     return v;
 }
@@ -305,14 +417,19 @@ INLINE void multiply_tiles(float *sums, const query_tile *q, const key_tile *k,
         }
 }
 
-#ifndef OWN_WEIGHTS
-/* Scores, rounded to the storage type, as the left side of the next product.
- */
+/* Scores, rounded to the storage type, as an operand of the next product. */
 INLINE query_tile make_weights(const float *scores, const wave *w)
 {
     query_tile p;
+#ifdef OWN_WEIGHTS
+    uint packed[VALUES / 2];
+#else
+    uint *packed = p.x;
+#endif
     UNROLL_FOR (int i = 0; i < VALUES; i += 2)
-        p.x[i / 2] = PACK(scores[i], scores[i + 1]);
+        packed[i / 2] = PACK(scores[i], scores[i + 1]);
+#ifdef OWN_WEIGHTS
+    OWN_WEIGHTS(p.x, packed)
+#endif
     return p;
 }
-#endif

@@ -12,6 +12,7 @@
 #define C_ELEMENTS 4
 #define QUERIES_DOWN 1
 #define UNIT_TILE 16
+#define UNROLL_PASSES 1
 
 INLINE int a_m(int l, int i) { return (l >> 2) + 8 * ((i >> 1) & 1); }
 INLINE int a_k(int l, int i) { return 2 * (l & 3) + (i & 1) + 8 * (i >> 2); }
@@ -90,7 +91,9 @@ INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
                        "=r"((to)[3])                                          \
                      : "r"(shared_address(from)))
 
-#define NATIVE_LOADS 1
+#define NATIVE_QUERIES 1
+#define NATIVE_KEYS 1
+#define NATIVE_VALUES 1
 INLINE void load_native_query(uint *to, __local const ushort *tile, int pitch,
                               int row, int last, int lane)
 {

@@ -93,8 +93,6 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     if (s->keeps_terms > 2 ||
         (s->keeps_terms == 2 && (t.streaming || t.wave_turns > 1)))
         return "terms in registers need a wave of its own for each tile";
-    if (problem->head_dim / CHUNK > s->team_waves * unit->wave)
-        return "a team does not cover a row";
     if (s->team_waves * s->teams > MOST_WAVES ||
         s->team_waves * s->teams * unit->wave > device->max_work_group ||
         (problem->head_dim > 64 &&
@@ -164,7 +162,9 @@ static uint32_t most_sums(const wa_device *device, const wa_matrix_shape *s)
         s->team_waves * s->teams * MAX(device->unit->wave, 1);
     if (device->registers >= 200 && device->register_words)
         return MIN(device->register_words / items, 255) - 60;
-    return device->registers >= 120 ? 64 : 48;
+    /* AMD's waves of 32 have half the registers of those of 64; Intel's units
+     * get twice what other kernels do */
+    return device->vendor == WA_VENDOR_AMD && device->wave == 32 ? 48 : 64;
 }
 
 /* Tiles of keys of a pass: as many as registers hold, and all passes alike if
@@ -227,10 +227,14 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
         return refuse(plan, "nobody has run it on such a device yet; it must "
                             "be demanded");
     const wa_matrix_shape *tuned = wa_tuned_matrix_shape(problem, device);
-    if (tuned && wa_plan_matrix_shape(problem, device, tuned, plan)) {
-        snprintf(plan->reason, sizeof plan->reason,
-                 "measured best on devices of this kind");
-        return true;
+    if (tuned) {
+        wa_matrix_shape own = *tuned;
+        own.keeps_terms = has_terms(problem) ? own.keeps_terms : 0;
+        if (wa_plan_matrix_shape(problem, device, &own, plan)) {
+            snprintf(plan->reason, sizeof plan->reason,
+                     "measured best on devices of this kind");
+            return true;
+        }
     }
     const uint32_t row_tiles = wa_ceil_div(problem->queries, unit->queries);
     const uint32_t key_tiles = wa_ceil_div(problem->keys, unit->tile);

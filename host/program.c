@@ -14,7 +14,8 @@
 /* Subnormal fp32 numbers may become 0, which makes exponentials cheaper.
  * Options that let the compiler forget infinities and NaNs must not come here:
  * masks are made of them. */
-#define STANDARD_OPTIONS "-cl-std=CL1.2 -cl-denorms-are-zero "
+#define FAST_OPTIONS "-cl-denorms-are-zero "
+#define STANDARD_OPTIONS "-cl-std=CL1.2 " FAST_OPTIONS
 
 #define NAME_SIZE 64
 
@@ -157,7 +158,11 @@ winattn_status wa_recipe_of_kernel(cl_device_id device, const char *name,
     if (!find_texts(name, recipe))
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "there is no kernel %s",
                        name);
-    return finish_recipe(device, name, STANDARD_OPTIONS, options, recipe);
+    /* ocloc 22.43 does not compile for PVC where the standard comes twice */
+    return finish_recipe(device, name,
+                         strstr(options, "-cl-std=") ? FAST_OPTIONS
+                                                     : STANDARD_OPTIONS,
+                         options, recipe);
 }
 
 winattn_status wa_recipe_of_text(cl_device_id device, const char *name,

@@ -23,6 +23,21 @@ typedef struct wa_unit {
     const char *options;       /* for the compiler; "" */
 } wa_unit;
 
+enum {
+    WA_UNIT_MMA,
+    WA_UNIT_WMMA11,
+    WA_UNIT_WMMA12,
+    WA_UNIT_MFMA16,
+    WA_UNIT_MFMA32,
+    WA_UNIT_DPAS16,
+    WA_UNIT_DPAS8,
+    WA_UNITS
+};
+extern const wa_unit wa_units[WA_UNITS];
+
+/* Does the device have that unit? */
+bool wa_unit_suits(const wa_unit *unit, const wa_device *device);
+
 /* The best unit of a device, or NULL. */
 const wa_unit *wa_unit_of(const wa_device *device);
 

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "unit.h"
+
 #define KIB 1024u
 #define COMMON                                                                \
     .has_int64 = true, .compiles = true, .opencl = 300, .address_bits = 64,   \
@@ -24,32 +26,38 @@
     .address_bits = 64, .max_parameter_bytes = 1024, .registers = 64,         \
     .register_words = 32768, .local_is_global = true
 
+#define UNIT(name) .unit = &wa_units[WA_UNIT_##name]
+
 const wa_device made_up_devices[] = {
     {NVIDIA, .name = "RTX 2080 Ti", .compute_capability = 75,
      .compute_units = 68, .clock_mhz = 1545, .local_bytes = 64 * KIB,
      .local_capacity = 64 * KIB},
     {NVIDIA, .name = "A100", .compute_capability = 80, .compute_units = 108,
-     .clock_mhz = 1410, .local_bytes = 163 * KIB, .local_capacity = 164 * KIB},
+     .clock_mhz = 1410, .local_bytes = 163 * KIB, .local_capacity = 164 * KIB,
+     UNIT(MMA)},
     {NVIDIA, .name = "RTX 3060", .compute_capability = 86, .compute_units = 28,
-     .clock_mhz = 1777, .local_bytes = 99 * KIB, .local_capacity = 100 * KIB},
+     .clock_mhz = 1777, .local_bytes = 99 * KIB, .local_capacity = 100 * KIB,
+     UNIT(MMA)},
     {NVIDIA, .name = "RTX 4090", .compute_capability = 89,
      .compute_units = 128, .clock_mhz = 2520, .local_bytes = 99 * KIB,
-     .local_capacity = 100 * KIB},
+     .local_capacity = 100 * KIB, UNIT(MMA)},
     {NVIDIA, .name = "H200", .compute_capability = 90, .compute_units = 132,
-     .clock_mhz = 1980, .local_bytes = 227 * KIB, .local_capacity = 228 * KIB},
-    {AMD, .name = "RX 6800 (gfx1030)", .compute_units = 30, .clock_mhz = 2105,
+     .clock_mhz = 1980, .local_bytes = 227 * KIB, .local_capacity = 228 * KIB,
+     UNIT(MMA)},
+    {AMD, .name = "gfx1030 (RX 6800)", .compute_units = 30, .clock_mhz = 2105,
      .wave = 32, .register_words = 65536},
-    {AMD, .name = "RX 7900 XTX (gfx1100)", .compute_units = 48,
-     .clock_mhz = 2500, .wave = 32, .register_words = 65536},
-    {AMD, .name = "RX 9070 XT (gfx1201)", .compute_units = 32,
-     .clock_mhz = 2970, .wave = 32, .register_words = 65536},
-    {AMD, .name = "MI210 (gfx90a)", .compute_units = 104, .clock_mhz = 1700,
-     .wave = 64, .register_words = 65536},
-    {AMD, .name = "MI300X (gfx942)", .compute_units = 304, .clock_mhz = 2100,
-     .wave = 64, .register_words = 65536},
+    {AMD, .name = "gfx1100 (RX 7900 XTX)", .compute_units = 48,
+     .clock_mhz = 2500, .wave = 32, .register_words = 65536, UNIT(WMMA11)},
+    {AMD, .name = "gfx1201 (RX 9070 XT)", .compute_units = 32,
+     .clock_mhz = 2970, .wave = 32, .register_words = 65536, UNIT(WMMA12)},
+    {AMD, .name = "gfx90a (MI210)", .compute_units = 104, .clock_mhz = 1700,
+     .wave = 64, .register_words = 65536, UNIT(MFMA16)},
+    {AMD, .name = "gfx942 (MI300X)", .compute_units = 304, .clock_mhz = 2100,
+     .wave = 64, .register_words = 65536, UNIT(MFMA16)},
     {INTEL, .name = "Arc A770", .wave = 8, .sub_group = 8,
      .compute_units = 512, .clock_mhz = 2400, .max_work_group = 1024,
-     .local_bytes = 64 * KIB, .local_capacity = 64 * KIB},
+     .local_bytes = 64 * KIB, .local_capacity = 64 * KIB,
+     .has_matrix_extension = true, UNIT(DPAS8)},
     {INTEL, .name = "Iris Xe (TGL)", .wave = 8, .sub_group = 8,
      .compute_units = 96, .clock_mhz = 1350, .max_work_group = 512,
      .local_bytes = 64 * KIB, .local_capacity = 64 * KIB},
@@ -58,7 +66,8 @@ const wa_device made_up_devices[] = {
      .local_bytes = 64 * KIB, .local_capacity = 64 * KIB},
     {INTEL, .name = "Max 1100 (PVC)", .wave = 16, .sub_group = 16,
      .compute_units = 448, .clock_mhz = 1550, .max_work_group = 1024,
-     .local_bytes = 128 * KIB, .local_capacity = 128 * KIB},
+     .local_bytes = 128 * KIB, .local_capacity = 128 * KIB,
+     .has_matrix_extension = true, UNIT(DPAS16)},
     {COMMON, .name = "Mali-G78", .vendor = WA_VENDOR_ARM, .compute_units = 24,
      .clock_mhz = 848, .max_work_group = 256, .wave = 16, .registers = 64,
      .register_words = 32768, .local_bytes = 32 * KIB,

@@ -6,10 +6,11 @@
  *   bytes of the plan, local bytes of the device, build options
  *
  * in the configuration that the planner chooses for a made-up device of that
- * kind. Without the argument `all`, a workload takes turns with the dtypes:
- * each target gets each workload, and each workload gets all dtypes; and a
- * target gets the backward pass, whose kernels take long to compile, of every
- * eighth workload.
+ * kind: the kernels for local memory, and those for each matrix unit that the
+ * device has. Without the argument `all`, a workload takes turns with the
+ * dtypes: each target gets each workload, and each workload gets all dtypes;
+ * and a target gets the backward pass and the matrix units, whose kernels take
+ * long to compile, of every eighth and fourth workload.
  *
  *   offline_plans [all] */
 #include <stdio.h>
@@ -20,22 +21,24 @@
 #include "kit/workloads.h"
 #include "plan_backward.h"
 #include "status.h"
+#include "unit.h"
 
 static const struct {
     const char *compiler, *name; /* of the target */
     const char *device;          /* made-up */
 } targets[] = {
-    {"amd", "gfx90a", "MI210 (gfx90a)"},
-    {"amd", "gfx942", "MI300X (gfx942)"},
-    {"amd", "gfx1030", "RX 6800 (gfx1030)"},
-    {"amd", "gfx1100", "RX 7900 XTX (gfx1100)"},
-    {"amd", "gfx1201", "RX 9070 XT (gfx1201)"},
+    {"amd", "gfx90a", "gfx90a (MI210)"},
+    {"amd", "gfx942", "gfx942 (MI300X)"},
+    {"amd", "gfx1030", "gfx1030 (RX 6800)"},
+    {"amd", "gfx1100", "gfx1100 (RX 7900 XTX)"},
+    {"amd", "gfx1201", "gfx1201 (RX 9070 XT)"},
     {"intel", "tgllp", "Iris Xe (TGL)"},
     {"intel", "adlp", "Iris Xe (ADL-P)"},
     {"intel", "dg2", "Arc A770"},
     {"intel", "pvc", "Max 1100 (PVC)"},
     {"nvidia", "sm_75", "RTX 2080 Ti"},
     {"nvidia", "sm_80", "A100"},
+    {"nvidia", "sm_89", "RTX 4090"},
     {"nvidia", "sm_90", "H200"},
 };
 #define TARGETS (sizeof targets / sizeof *targets)
@@ -78,6 +81,24 @@ static winattn_status print_backward(const wa_problem *problem, const line *l)
     return WINATTN_SUCCESS;
 }
 
+/* The forward pass on each matrix unit of the device, if there are any. */
+static winattn_status print_matrix(const wa_problem *problem, const line *l)
+{
+    wa_device device = *l->device;
+    wa_problem demanded = *problem;
+    line of_unit = *l;
+    demanded.tier = WINATTN_TIER_MATRIX;
+    of_unit.device = &device;
+    if (problem->variant == WINATTN_SLIDING || problem->dtype == WINATTN_FP32)
+        return WINATTN_SUCCESS;
+    for (int i = 0; i < WA_UNITS; i++) {
+        device.unit = &wa_units[i];
+        if (wa_unit_suits(device.unit, l->device))
+            WA_TRY(print_forward(&demanded, &of_unit));
+    }
+    return WINATTN_SUCCESS;
+}
+
 int main(int count, char **arguments)
 {
     static const char *const dtypes[] = {"fp32", "fp16", "bf16"};
@@ -91,7 +112,11 @@ int main(int count, char **arguments)
                         made_up_device(targets[t].device)};
         test_case c = case_default();
         wa_problem problem;
-        if (!all && dtype != (w + t) % 3)
+        const bool has_local = all || dtype == (w + t) % 3;
+        const bool has_backward = has_local && (all || (w + t) % 8 == 0);
+        const bool has_matrix =
+            all || ((w + t) % 4 == 0 && dtype == 1 + (w + t) / 4 % 2);
+        if (!has_local && !has_matrix)
             continue;
         if (!l.device || !case_parse(workload_rows[w].text, &c, NULL)) {
             fprintf(stderr, "bad table: %s, %s\n", targets[t].device,
@@ -103,9 +128,10 @@ int main(int count, char **arguments)
         winattn_desc desc = case_desc(&c);
         desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
         if (wa_problem_read(&desc, &problem) != WINATTN_SUCCESS ||
-            print_forward(&problem, &l) != WINATTN_SUCCESS ||
-            ((all || (w + t) % 8 == 0) &&
-             print_backward(&problem, &l) != WINATTN_SUCCESS)) {
+            (has_local && print_forward(&problem, &l) != WINATTN_SUCCESS) ||
+            (has_backward &&
+             print_backward(&problem, &l) != WINATTN_SUCCESS) ||
+            (has_matrix && print_matrix(&problem, &l) != WINATTN_SUCCESS)) {
             fprintf(stderr, "%s, %s: %s\n", targets[t].name,
                     workload_rows[w].name, winattn_last_reason());
             return 1;
