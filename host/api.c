@@ -115,10 +115,18 @@ static cl_ulong spilled_bytes(const wa_session *session, cl_kernel kernel)
                : 0;
 }
 
+/* Bytes of a work-item: a few values that are kept outside the loops cost
+ * nothing (of 49 x 49 x 32 on an H200, 16 waves that spill 8 bytes beat 12
+ * that spill none); so many are tiles, and the next tier is faster. */
+#define FEW_SPILLED 128
+#define TILES_SPILLED 1024
+
 /* Builds a plan's kernel. One for a matrix unit must besides be right about
  * the unit, which is tested first as it is soon done, and keep its tiles in
- * registers: from slow memory the next tier is faster. */
-static winattn_status build_forward(winattn_plan *plan, uint32_t *most)
+ * registers. *most becomes the work-items that the kernel should have at most;
+ * may_retry: there can be another plan with fewer. */
+static winattn_status build_forward(winattn_plan *plan, bool may_retry,
+                                    uint32_t *most)
 {
     const bool for_unit = plan->plan.tier == WINATTN_TIER_MATRIX;
     if (for_unit)
@@ -132,10 +140,10 @@ static winattn_status build_forward(winattn_plan *plan, uint32_t *most)
         for_unit && !wa_session_device(plan->session)->emulates_unit
             ? spilled_bytes(plan->session, plan->kernel)
             : 0;
-    /* fewer work-items can have more registers */
-    if (spilled > 0)
+    const bool retry = spilled > FEW_SPILLED && may_retry;
+    if (retry) /* fewer work-items can have more registers */
         *most = plan->plan.work_group / 2;
-    if (spilled > 0)
+    if (retry || spilled > TILES_SPILLED)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
                        "the kernel spills %llu bytes of registers",
                        (unsigned long long)spilled);
@@ -156,7 +164,8 @@ static winattn_status choose_forward(winattn_plan *plan)
                          &exclusions, &plan->plan);
         if (status != WINATTN_SUCCESS)
             return report_first(&failure, status);
-        status = build_forward(plan, &most);
+        uint32_t *seen = &exclusions.most_items[plan->plan.tier];
+        status = build_forward(plan, *seen == 0, &most);
         if (status == WINATTN_SUCCESS) {
             wa_forget_failure();
             return status;
@@ -166,7 +175,6 @@ static winattn_status choose_forward(winattn_plan *plan)
             plan->kernel = NULL;
         }
         /* its registers may suffice for fewer waves */
-        uint32_t *seen = &exclusions.most_items[plan->plan.tier];
         if (plan->plan.tier == WINATTN_TIER_MATRIX && *seen == 0 && most > 0 &&
             most < plan->plan.work_group)
             *seen = most;

@@ -139,6 +139,9 @@ static void run_table(void **state)
                 of_tiles(shape.block_rows, unit->queries, c.queries);
             shape.block_keys = of_tiles(shape.block_keys, unit->tile, c.keys);
             shape.pass_keys *= unit->tile;
+            if (shape.keeps_terms == 2) /* each wave has its own rows */
+                shape.team_waves =
+                    (shape.block_rows + unit->queries - 1) / unit->queries;
             run(&c, &shape, i % 3 == 0 ? 2 : 0);
         }
     }

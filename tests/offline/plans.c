@@ -7,10 +7,11 @@
  *
  * in the configuration that the planner chooses for a made-up device of that
  * kind: the kernels for local memory, and those for each matrix unit that the
- * device has. Without the argument `all`, a workload takes turns with the
- * dtypes: each target gets each workload, and each workload gets all dtypes;
- * and a target gets the backward pass and the matrix units, whose kernels take
- * long to compile, of every eighth and fourth workload.
+ * device has. Without the argument `all`, a target gets every second workload
+ * in one dtype, the next target the others, and each workload gets all dtypes;
+ * of the backward pass and the matrix units, whose kernels take long to
+ * compile, it gets every sixteenth and fourth. sm_89 differs from sm_80 in its
+ * local memory only, and gets the matrix unit.
  *
  *   offline_plans [all] */
 #include <stdio.h>
@@ -112,8 +113,10 @@ int main(int count, char **arguments)
                         made_up_device(targets[t].device)};
         test_case c = case_default();
         wa_problem problem;
-        const bool has_local = all || dtype == (w + t) % 3;
-        const bool has_backward = has_local && (all || (w + t) % 8 == 0);
+        const bool has_local =
+            all || (dtype == (w + t) % 3 && (w + t) % 2 == 0 &&
+                    strcmp(targets[t].name, "sm_89") != 0);
+        const bool has_backward = has_local && (all || (w + t) % 16 == 0);
         const bool has_matrix =
             all || ((w + t) % 4 == 0 && dtype == 1 + (w + t) / 4 % 2);
         if (!has_local && !has_matrix)
