@@ -230,8 +230,11 @@ winattn_status wa_device_query(cl_device_id id, wa_device *device)
         strcmp(device->platform, "Portable Computing Language") == 0;
     /* seen in the PTX of driver 580 */
     device->splits_half_vectors = device->vendor == WA_VENDOR_NVIDIA;
-    /* rusticl 22.3 says 32 for kernels that run with 64 and more */
-    device->reports_kernel_sizes = strcmp(device->platform, "rusticl") != 0;
+    /* rusticl 22.3 says 32 for kernels that run with 64 and more; NVIDIA's
+     * driver 580 says 256 for kernels that were compiled for 512 to 1024 and
+     * run with as many */
+    device->reports_kernel_sizes = strcmp(device->platform, "rusticl") != 0 &&
+                                   device->vendor != WA_VENDOR_NVIDIA;
 
     cl_device_fp_config fp32 = 0;
     clGetDeviceInfo(id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof fp32, &fp32, NULL);

@@ -260,12 +260,8 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
                         (s.stages > 1 && !unit->copies_async) ||
                         (s.teams > 1 && !unit->copies_async))
                         continue;
-                    const uint32_t waves = s.team_waves * s.teams;
                     const tiling t = tiling_of(problem, unit, &s);
-                    /* NVIDIA's driver says of a kernel for 9 waves and more
-                     * that it allows only multiples of 4 */
-                    if ((t.streaming && t.wave_turns > 1) ||
-                        (unit->copies_async && waves > 8 && waves % 4 != 0))
+                    if (t.streaming && t.wave_turns > 1)
                         continue;
                     if (s.keeps_terms == 2 &&
                         t.key_tiles * t.values > MOST_OWN_TERMS)

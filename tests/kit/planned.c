@@ -127,7 +127,8 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
     size_t most = plan.work_group;
     clGetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE,
                              sizeof most, &most, NULL);
-    if (demand->matrix && most < plan.work_group) {
+    if (demand->matrix && most < plan.work_group &&
+        told.reports_kernel_sizes) {
         clReleaseKernel(kernel);
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "work-group too large");
     }
