@@ -736,7 +736,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         DECLARE_TERMS(terms, args, unit_here)
 #endif
         __local const ushort *stage = ring + item % STAGES * STAGE_SIZE;
-        __local const ushort *q_stage = ring + item / KEY_BLOCKS % STAGES * STAGE_SIZE;
+        __local const ushort *q_stage =
+            ring + item / KEY_BLOCKS % STAGES * STAGE_SIZE;
 #if STAGES == 1
         TEAM_SYNC(team); /* all have read the last item */
         START_COPIES(item);

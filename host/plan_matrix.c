@@ -16,6 +16,8 @@
 /* Elements of a 16-byte chunk, and of o that leave together. */
 #define CHUNK 8u
 #define OUT_TILES 4u
+/* A work-group of NVIDIA's has 16 barriers: one for all, one for each team. */
+#define MOST_TEAMS 15u
 /* Terms that a lane keeps in registers at most. */
 #define MOST_OWN_TERMS 32u
 /* Waves of a work-group at most. */
@@ -93,6 +95,8 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     if (s->keeps_terms > 2 ||
         (s->keeps_terms == 2 && (t.streaming || t.wave_turns > 1)))
         return "terms in registers need a wave of its own for each tile";
+    if (s->teams > MOST_TEAMS)
+        return "a work-group has no barriers for so many teams";
     if (s->team_waves * s->teams > MOST_WAVES ||
         s->team_waves * s->teams * unit->wave > device->max_work_group ||
         (problem->head_dim > 64 &&

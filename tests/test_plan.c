@@ -151,7 +151,7 @@ static const char *broken_matrix(const wa_problem *p, const wa_device *device,
     REQUIRE(s->block_keys == p->keys || s->block_keys % unit->tile == 0);
     REQUIRE(s->block_keys <= p->keys && s->block_rows <= p->queries);
     REQUIRE(s->pass_keys >= 1 && s->pass_keys % unit->tile == 0);
-    REQUIRE(s->stages >= 1);
+    REQUIRE(s->stages >= 1 && s->teams <= 15);
     REQUIRE(s->stages == 1 || unit->copies_async);
     REQUIRE(!s->keeps_terms || p->bias != WINATTN_BIAS_NONE ||
             p->mask != WINATTN_MASK_NONE);
