@@ -80,8 +80,8 @@ typedef struct forward_args {
     arg_u32 padding;
 } forward_args;
 
-/* Backward pass. A slot keeps one partial sum of what is summed over
- * windows. The workspace holds, as fp32: statistics of the rows of a launch's windows,
+/* Backward pass. A slot keeps one partial sum of what is summed over windows.
+ * The workspace holds, as fp32: statistics of the rows of a launch's windows,
  * [window - first_window][head][query] [lse, delta, q^ . dq^]; from
  * bias_partials on [slot][head][query][key]; from scale_partials on
  * [slot][head]. */

@@ -102,10 +102,11 @@ backward_keys_local(BACKWARD_PARAMETERS)
             dbias_sums[i][j] = 0.0f;
 #endif
 
-    for (ulong w = slot; w < args.forward.windows; w += args.forward.slots) {
+    for (ulong w = slot; w < forward->windows; w += forward->slots) {
         unit u;
         u.window = forward->first_window + w;
-        const int is_first = (flags & ARG_FIRST_LAUNCH) != 0 && w < args.forward.slots;
+        const int is_first =
+            (flags & ARG_FIRST_LAUNCH) != 0 && w < forward->slots;
         at.k = k + plane(&forward->k, u.window, kv_head);
         at.v = v + plane(&forward->v, u.window, kv_head);
         __global storage *to_dk = dk + plane(&args.dk, u.window, kv_head);

@@ -134,7 +134,8 @@ INLINE chunk chunk_of(const tensor_layout *layout, int lane)
 {
     chunk c = {0, 0};
 #if CHUNKS
-    c.from = (ulong)(lane / ROW_LANES) * layout->row + lane % ROW_LANES * CHUNK;
+    c.from =
+        (ulong)(lane / ROW_LANES) * layout->row + lane % ROW_LANES * CHUNK;
     c.to = lane / ROW_LANES * PITCH + lane % ROW_LANES * CHUNK;
 #endif
     return c;
