@@ -97,6 +97,14 @@ static void assert_status(winattn_status got, winattn_status wanted,
 static wa_session *pretend_unit(void)
 {
     wa_session *session;
+    char version[128] = "";
+    clGetPlatformInfo(device.platform, CL_PLATFORM_VERSION, sizeof version - 1,
+                      version, NULL);
+    if (strstr(version, "PoCL 5.")) {
+        printf("skipped: PoCL 5.0 ends kernels with barriers in loops in an "
+               "assertion\n");
+        skip();
+    }
     assert_int_equal(wa_session_acquire(device.context, device.id, &session),
                      WINATTN_SUCCESS);
     wa_device *told = (wa_device *)(size_t)wa_session_device(session);
