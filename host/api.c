@@ -116,8 +116,9 @@ static cl_ulong spilled_bytes(const wa_session *session, cl_kernel kernel)
 }
 
 /* Bytes of a work-item: a few values that are kept outside the loops cost
- * nothing (of 49 x 49 x 32 on an H200, 16 waves that spill 8 bytes beat 12
- * that spill none); so many are tiles, and the next tier is faster. */
+ * little (49 x 49 x 32 on an H200: 16 waves, for which ptxas spills 8 bytes,
+ * were faster than 8 and 12); so many are tiles, and the next tier is faster.
+ */
 #define FEW_SPILLED 128
 #define TILES_SPILLED 1024
 
