@@ -146,7 +146,7 @@ static void tune(const bench_device *device, wa_session *session,
             continue;
         }
         const double start = now_seconds();
-        if (wa_session_kernel(session, plan->kernel, plan->defines,
+        if (wa_session_kernel(session, plan->kernel, plan->defines, "",
                               &t.kernel) != WINATTN_SUCCESS) {
             printf("  does not build: %s\n", plan->defines);
             continue;

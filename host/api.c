@@ -61,22 +61,6 @@ static void keep_forward_binary(winattn_plan *plan)
     wa_program_set_keep(set, plan->kernel);
 }
 
-/* Builds a kernel with a plan's options and the caller's. */
-static winattn_status build(const winattn_plan *plan, const char *name,
-                            const char *defines, cl_kernel *kernel)
-{
-    const char *extra = plan->problem.build_options;
-    const size_t size = strlen(defines) + strlen(extra) + 2;
-    char *options = malloc(size);
-    if (!options)
-        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
-    snprintf(options, size, "%s %s", defines, extra);
-    const winattn_status status =
-        wa_session_kernel(plan->session, name, options, kernel);
-    free(options);
-    return status;
-}
-
 /* The first failure is the best tier's, so it is what the caller is told where
  * no tier works. */
 typedef struct first_failure {
@@ -133,7 +117,9 @@ static winattn_status build_forward(winattn_plan *plan, bool may_retry,
     if (for_unit)
         WA_TRY(wa_session_check_unit(plan->session, plan->problem.dtype,
                                      plan->problem.build_options));
-    WA_TRY(build(plan, plan->plan.kernel, plan->plan.defines, &plan->kernel));
+    WA_TRY(wa_session_kernel(plan->session, plan->plan.kernel,
+                             plan->plan.defines, plan->problem.build_options,
+                             &plan->kernel));
     WA_TRY(check_kernel(plan->plan.work_group, plan->session, plan->kernel,
                         most));
     keep_forward_binary(plan);
@@ -200,7 +186,8 @@ static winattn_status build_backward(winattn_plan *plan)
         cl_kernel *kernel = &plan->backward_kernels.part[i];
         if (!part->name)
             continue;
-        WA_TRY(build(plan, part->name, part->defines, kernel));
+        WA_TRY(wa_session_kernel(plan->session, part->name, part->defines,
+                                 plan->problem.build_options, kernel));
         WA_TRY(check_kernel(part->work_group, plan->session, *kernel, NULL));
     }
     return WINATTN_SUCCESS;

@@ -249,15 +249,8 @@ static winattn_status build(wa_program_set *programs, const wa_device *device,
     snprintf(defines, sizeof defines, "-DDTYPE=%u -DHAS_FMA=%u ",
              (unsigned)dtype, (unsigned)device->has_fma);
     wa_append_unit_options(device, defines, sizeof defines);
-    const size_t size = strlen(defines) + strlen(build_options) + 2;
-    char *options = malloc(size);
-    if (!options)
-        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
-    snprintf(options, size, "%s %s", defines, build_options);
-    const winattn_status status =
-        wa_program_set_kernel(programs, name, options, kernel);
-    free(options);
-    return status;
+    return wa_program_set_kernel(programs, name, defines, build_options,
+                                 kernel);
 }
 
 winattn_status wa_check_unit(cl_context context, cl_device_id id,

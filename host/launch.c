@@ -185,6 +185,41 @@ forward_args wa_forward_args(const wa_problem *problem,
     return args;
 }
 
+winattn_status wa_chain_append(wa_kernel_chain *chain, cl_kernel kernel,
+                               uint64_t items, size_t group, bool awaited)
+{
+    const size_t global = (size_t)((items + group - 1) / group * group);
+    cl_event done = NULL;
+    const cl_int error = clEnqueueNDRangeKernel(
+        chain->queue, kernel, 1, NULL, &global, &group,
+        chain->last ? 1 : chain->wait_count,
+        chain->last ? &chain->last : chain->wait_list, awaited ? &done : NULL);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clEnqueueNDRangeKernel");
+    if (chain->last)
+        clReleaseEvent(chain->last);
+    chain->last = done;
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_chain_end(wa_kernel_chain *chain, winattn_status status,
+                            cl_event *event)
+{
+    if (status == WINATTN_SUCCESS && event)
+        *event = chain->last;
+    else if (chain->last)
+        clReleaseEvent(chain->last);
+    return status;
+}
+
+winattn_status wa_set_arg(cl_kernel kernel, cl_uint index, size_t size,
+                          const void *value)
+{
+    const cl_int error = clSetKernelArg(kernel, index, size, value);
+    return error == CL_SUCCESS ? WINATTN_SUCCESS
+                               : wa_fail_cl(error, "clSetKernelArg");
+}
+
 /* Sets the buffers, in the order of FORWARD_PARAMETERS in cl/problem.cl. */
 static winattn_status set_buffers(const wa_problem *problem, cl_kernel kernel,
                                   const wa_buffers *buffers)
@@ -194,50 +229,65 @@ static winattn_status set_buffers(const wa_problem *problem, cl_kernel kernel,
         if (!problem->tensor[id].used)
             continue;
         const cl_mem buffer = buffers->tensor[id].buffer;
-        const cl_int error = clSetKernelArg(kernel, index++, sizeof buffer,
-                                            buffer ? &buffer : NULL);
-        if (error != CL_SUCCESS)
-            return wa_fail_cl(error, "clSetKernelArg");
+        WA_TRY(wa_set_arg(kernel, index++, sizeof buffer,
+                          buffer ? &buffer : NULL));
+    }
+    return WINATTN_SUCCESS;
+}
+
+/* Launches of units, a long window in several. is_awaited: the last one too.
+ */
+static winattn_status launch_units(const wa_problem *problem,
+                                   const wa_plan *plan, cl_kernel kernel,
+                                   forward_args *args, bool is_awaited,
+                                   wa_kernel_chain *chain)
+{
+    const uint32_t per_window = plan->row_blocks * problem->heads;
+    const uint64_t per_launch = plan->units_per_launch;
+    uint64_t window = 0; /* where the next launch starts */
+    uint32_t unit = 0;
+    while (window < problem->windows) {
+        const uint64_t windows_left = problem->windows - window;
+        /* Units left, if that is fewer than a launch takes. */
+        const uint64_t left = windows_left > per_launch / per_window + 1
+                                  ? per_launch
+                                  : windows_left * per_window - unit;
+        const uint64_t units = left < per_launch ? left : per_launch;
+        const uint64_t groups =
+            (units + plan->units_per_group - 1) / plan->units_per_group;
+        const uint64_t next = unit + units;
+        args->first_window = window;
+        args->first_unit = unit;
+        args->units = (cl_uint)units;
+        window += next / per_window;
+        unit = (uint32_t)(next % per_window);
+        WA_TRY(wa_set_arg(kernel, 0, sizeof *args, args));
+        WA_TRY(wa_chain_append(chain, kernel, groups * plan->work_group,
+                               plan->work_group,
+                               is_awaited || window < problem->windows));
     }
     return WINATTN_SUCCESS;
 }
 
 /* Launches of whole windows, which work-groups walk. */
 static winattn_status launch_slots(const wa_problem *problem,
-                                   const wa_plan *plan, forward_args *args,
-                                   cl_kernel kernel, cl_command_queue queue,
-                                   cl_uint wait_count,
-                                   const cl_event *wait_list, cl_event *event)
+                                   const wa_plan *plan, cl_kernel kernel,
+                                   forward_args *args, bool is_awaited,
+                                   wa_kernel_chain *chain)
 {
-    const size_t local = plan->work_group;
-    const size_t global =
-        local * plan->slots * plan->row_blocks * problem->heads;
-    cl_event previous = NULL;
+    const uint64_t groups =
+        (uint64_t)plan->slots * plan->row_blocks * problem->heads;
     args->slots = plan->slots;
     for (uint64_t window = 0; window < problem->windows;
          window += plan->windows_per_launch) {
         const uint64_t left = problem->windows - window;
         const bool last = left <= plan->windows_per_launch;
-        cl_event done = NULL;
         args->first_window = window;
         args->windows = last ? left : plan->windows_per_launch;
-        cl_int error = clSetKernelArg(kernel, 0, sizeof *args, args);
-        const char *function = "clSetKernelArg";
-        if (error == CL_SUCCESS) {
-            function = "clEnqueueNDRangeKernel";
-            error = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global,
-                                           &local, previous ? 1 : wait_count,
-                                           previous ? &previous : wait_list,
-                                           last && !event ? NULL : &done);
-        }
-        if (previous)
-            clReleaseEvent(previous);
-        if (error != CL_SUCCESS)
-            return wa_fail_cl(error, function);
-        previous = done;
+        WA_TRY(wa_set_arg(kernel, 0, sizeof *args, args));
+        WA_TRY(wa_chain_append(chain, kernel, groups * plan->work_group,
+                               plan->work_group, is_awaited || !last));
     }
-    if (event)
-        *event = previous;
     return WINATTN_SUCCESS;
 }
 
@@ -248,8 +298,7 @@ winattn_status wa_launch_forward(const wa_problem *problem,
                                  const cl_event *wait_list, cl_event *event)
 {
     static const wa_tensor_id ids[] = {WA_Q, WA_K, WA_V, WA_O};
-    const uint32_t per_window = plan->row_blocks * problem->heads;
-    const uint64_t per_launch = plan->units_per_launch;
+    wa_kernel_chain chain = {queue, wait_count, wait_list, NULL};
     forward_args args = wa_forward_args(problem, buffers);
     args.row_blocks = plan->row_blocks;
     args.block_rows = plan->block_rows;
@@ -258,49 +307,9 @@ winattn_status wa_launch_forward(const wa_problem *problem,
         args.flags |= ARG_WIDE_ACCESS;
     if (buffers->tensor[WA_LSE].buffer)
         args.flags |= ARG_LSE;
-    cl_event previous = NULL;
-    uint64_t window = 0; /* where the next launch starts */
-    uint32_t unit = 0;
-    WA_TRY(set_buffers(problem, kernel, buffers));
-    if (plan->slots)
-        return launch_slots(problem, plan, &args, kernel, queue, wait_count,
-                            wait_list, event);
-    while (window < problem->windows) {
-        const uint64_t windows_left = problem->windows - window;
-        /* Units left, if that is fewer than a launch takes. */
-        const uint64_t left = windows_left > per_launch / per_window + 1
-                                  ? per_launch
-                                  : windows_left * per_window - unit;
-        const uint64_t units = left < per_launch ? left : per_launch;
-        const size_t groups = (size_t)((units + plan->units_per_group - 1) /
-                                       plan->units_per_group);
-        const size_t local = plan->work_group;
-        const size_t global = groups * local;
-        cl_event done = NULL;
-        const uint64_t next = unit + units;
-        const bool last = window + next / per_window >= problem->windows;
-
-        args.first_window = window;
-        args.first_unit = unit;
-        args.units = (cl_uint)units;
-        cl_int error = clSetKernelArg(kernel, 0, sizeof args, &args);
-        const char *function = "clSetKernelArg";
-        if (error == CL_SUCCESS) {
-            function = "clEnqueueNDRangeKernel";
-            error = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global,
-                                           &local, previous ? 1 : wait_count,
-                                           previous ? &previous : wait_list,
-                                           last && !event ? NULL : &done);
-        }
-        if (previous)
-            clReleaseEvent(previous);
-        if (error != CL_SUCCESS)
-            return wa_fail_cl(error, function);
-        previous = done;
-        window += next / per_window;
-        unit = (uint32_t)(next % per_window);
-    }
-    if (event)
-        *event = previous;
-    return WINATTN_SUCCESS;
+    winattn_status status = set_buffers(problem, kernel, buffers);
+    if (status == WINATTN_SUCCESS)
+        status = (plan->slots ? launch_slots : launch_units)(
+            problem, plan, kernel, &args, event != NULL, &chain);
+    return wa_chain_end(&chain, status, event);
 }

@@ -30,6 +30,26 @@ winattn_status wa_launch_forward(const wa_problem *problem,
                                  const wa_buffers *buffers, cl_uint wait_count,
                                  const cl_event *wait_list, cl_event *event);
 
+/* Launches that wait for each other, the first for what the caller names. */
+typedef struct wa_kernel_chain {
+    cl_command_queue queue;
+    cl_uint wait_count;
+    const cl_event *wait_list;
+    cl_event last; /* NULL: none enqueued yet, or it is not awaited */
+} wa_kernel_chain;
+
+/* Appends a launch of at least so many work-items. awaited: another launch or
+ * the caller waits for it. */
+winattn_status wa_chain_append(wa_kernel_chain *chain, cl_kernel kernel,
+                               uint64_t items, size_t group, bool awaited);
+/* The last launch's event becomes the caller's; after a failure, or where
+ * event is NULL, it is let go. Returns status. */
+winattn_status wa_chain_end(wa_kernel_chain *chain, winattn_status status,
+                            cl_event *event);
+
+winattn_status wa_set_arg(cl_kernel kernel, cl_uint index, size_t size,
+                          const void *value);
+
 /* For the launchers of other passes: where a tensor lies (zeros where the
  * problem lacks it), and the arguments that say nothing of a plan. */
 tensor_layout wa_layout_of(const wa_problem *problem,

@@ -11,39 +11,6 @@ typedef char
     backward_args_have_no_padding[sizeof(backward_args) == 584 ? 1 : -1];
 typedef char sum_args_have_no_padding[sizeof(sum_args) == 64 ? 1 : -1];
 
-/* Kernels that wait for each other. */
-typedef struct kernel_chain {
-    cl_command_queue queue;
-    cl_uint wait_count;
-    const cl_event *wait_list;
-    cl_event last; /* NULL: none enqueued yet */
-} kernel_chain;
-
-static winattn_status append(kernel_chain *chain, cl_kernel kernel,
-                             uint64_t items, size_t group)
-{
-    const size_t global = (size_t)((items + group - 1) / group * group);
-    cl_event done = NULL;
-    const cl_int error = clEnqueueNDRangeKernel(
-        chain->queue, kernel, 1, NULL, &global, &group,
-        chain->last ? 1 : chain->wait_count,
-        chain->last ? &chain->last : chain->wait_list, &done);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clEnqueueNDRangeKernel");
-    if (chain->last)
-        clReleaseEvent(chain->last);
-    chain->last = done;
-    return WINATTN_SUCCESS;
-}
-
-static winattn_status set_arg(cl_kernel kernel, cl_uint index, size_t size,
-                              const void *value)
-{
-    const cl_int error = clSetKernelArg(kernel, index, size, value);
-    return error == CL_SUCCESS ? WINATTN_SUCCESS
-                               : wa_fail_cl(error, "clSetKernelArg");
-}
-
 /* In the order of BACKWARD_PARAMETERS in cl/problem.cl; 0 is the arguments'
  * place. */
 static winattn_status set_buffers(const wa_problem *problem, cl_kernel kernel,
@@ -60,12 +27,12 @@ static winattn_status set_buffers(const wa_problem *problem, cl_kernel kernel,
         if (!problem->tensor[order[i]].used)
             continue;
         const cl_mem buffer = buffers->tensor[order[i]].buffer;
-        WA_TRY(
-            set_arg(kernel, index++, sizeof buffer, buffer ? &buffer : NULL));
+        WA_TRY(wa_set_arg(kernel, index++, sizeof buffer,
+                          buffer ? &buffer : NULL));
     }
     const cl_mem workspace = buffers->workspace.buffer;
-    return set_arg(kernel, index, sizeof workspace,
-                   workspace ? &workspace : NULL);
+    return wa_set_arg(kernel, index, sizeof workspace,
+                      workspace ? &workspace : NULL);
 }
 
 static cl_uint flags_of(const wa_problem *problem, const wa_buffers *buffers,
@@ -129,7 +96,8 @@ static backward_args make_args(const wa_problem *problem,
 static winattn_status launch_windows(const wa_problem *problem,
                                      const wa_backward_plan *plan,
                                      const wa_backward_kernels *kernels,
-                                     backward_args *args, kernel_chain *chain)
+                                     backward_args *args,
+                                     wa_kernel_chain *chain)
 {
     args->forward.flags |= ARG_FIRST_LAUNCH;
     for (uint64_t window = 0; window < problem->windows;
@@ -146,10 +114,11 @@ static winattn_status launch_windows(const wa_problem *problem,
             const size_t group = plan->kernels[i].work_group;
             if (!kernels->part[i])
                 continue;
-            WA_TRY(set_arg(kernels->part[i], 0, sizeof *args, args));
-            WA_TRY(append(chain, kernels->part[i],
-                          (i == WA_BACKWARD_KEYS ? owners : units) * group,
-                          group));
+            WA_TRY(wa_set_arg(kernels->part[i], 0, sizeof *args, args));
+            WA_TRY(wa_chain_append(chain, kernels->part[i],
+                                   (i == WA_BACKWARD_KEYS ? owners : units) *
+                                       group,
+                                   group, true));
         }
         args->forward.flags &= ~ARG_FIRST_LAUNCH;
     }
@@ -161,7 +130,7 @@ static winattn_status launch_sum(const wa_problem *problem,
                                  const wa_backward_plan *plan,
                                  cl_kernel kernel, const wa_buffers *buffers,
                                  wa_tensor_id id, uint64_t partials, bool add,
-                                 kernel_chain *chain)
+                                 wa_kernel_chain *chain)
 {
     const wa_tensor *tensor = &problem->tensor[id];
     const cl_mem to = buffers->tensor[id].buffer;
@@ -177,14 +146,15 @@ static winattn_status launch_sum(const wa_problem *problem,
     args.rows = (cl_uint)tensor->extent[WA_ROW];
     args.columns = (cl_uint)tensor->extent[WA_COLUMN];
     args.flags = add ? ARG_ADD_SUMS : 0;
-    WA_TRY(set_arg(kernel, 0, sizeof args, &args));
-    WA_TRY(
-        set_arg(kernel, 1, sizeof workspace, workspace ? &workspace : NULL));
-    WA_TRY(set_arg(kernel, 2, sizeof to, &to));
+    WA_TRY(wa_set_arg(kernel, 0, sizeof args, &args));
+    WA_TRY(wa_set_arg(kernel, 1, sizeof workspace,
+                      workspace ? &workspace : NULL));
+    WA_TRY(wa_set_arg(kernel, 2, sizeof to, &to));
     const uint64_t elements = (uint64_t)args.heads * args.rows * args.columns;
     const size_t group = plan->kernels[WA_BACKWARD_SUM].work_group;
-    return append(chain, kernel,
-                  (elements + SUM_ELEMENTS - 1) / SUM_ELEMENTS * group, group);
+    return wa_chain_append(
+        chain, kernel, (elements + SUM_ELEMENTS - 1) / SUM_ELEMENTS * group,
+        group, true);
 }
 
 winattn_status wa_launch_backward(const wa_problem *problem,
@@ -195,7 +165,7 @@ winattn_status wa_launch_backward(const wa_problem *problem,
                                   cl_bitfield accumulate, cl_uint wait_count,
                                   const cl_event *wait_list, cl_event *event)
 {
-    kernel_chain chain = {queue, wait_count, wait_list, NULL};
+    wa_kernel_chain chain = {queue, wait_count, wait_list, NULL};
     backward_args args = make_args(problem, plan, buffers, accumulate);
     winattn_status status = WINATTN_SUCCESS;
     for (int i = 0; i < WA_BACKWARD_SUM && status == WINATTN_SUCCESS; i++)
@@ -217,9 +187,5 @@ winattn_status wa_launch_backward(const wa_problem *problem,
         if (error != CL_SUCCESS)
             status = wa_fail_cl(error, "clEnqueueMarkerWithWaitList");
     }
-    if (status == WINATTN_SUCCESS && event)
-        *event = chain.last;
-    else if (chain.last)
-        clReleaseEvent(chain.last);
-    return status;
+    return wa_chain_end(&chain, status, event);
 }

@@ -146,8 +146,8 @@ bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
     plan->work_group = shape->team_waves * shape->teams * device->unit->wave;
     plan->access_elements = problem->head_dim % CHUNK == 0 ? CHUNK : 0;
     plan->access_bytes = 16;
-    /* Work-groups of one team each share a compute unit; one of several teams
-     * takes registers as if it were alone (seen with NVIDIA's compiler). */
+    /* NVIDIA's compiler gives a work-group the registers of a whole compute
+     * unit, if there is use for them. */
     plan->resident = 1;
     if (!device->unit->copies_async)
         plan->resident =
@@ -219,6 +219,60 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     return cost * (1.0 + 8.0 / waves);
 }
 
+typedef struct search {
+    const wa_problem *problem;
+    const wa_device *device;
+    double cost; /* of the best so far; 0: none yet */
+    wa_matrix_shape best;
+} search;
+
+static void try_shape(search *find, wa_matrix_shape s)
+{
+    const wa_problem *problem = find->problem;
+    const wa_device *device = find->device;
+    const tiling t = tiling_of(problem, device->unit, &s);
+    if ((t.streaming && t.wave_turns > 1) ||
+        (s.keeps_terms == 2 && t.key_tiles * t.values > MOST_OWN_TERMS))
+        return;
+    s.pass_keys = pass_tiles(device, &s, &t) * device->unit->tile;
+    if (refusal(problem, device, &s))
+        return;
+    const double cost = cost_of(problem, device, &s);
+    if (find->cost == 0 || cost < find->cost) {
+        find->cost = cost;
+        find->best = s;
+    }
+}
+
+/* All ways to compute blocks of `tiles` tiles of rows. Without asynchronous
+ * copies neither a ring nor several teams pay. */
+static void try_teams(search *find, wa_matrix_shape s, uint32_t tiles)
+{
+    const bool async = find->device->unit->copies_async;
+    for (s.team_waves = 1; s.team_waves <= MIN(tiles, MOST_WAVES);
+         s.team_waves++)
+        for (s.teams = 1;
+             s.teams * s.team_waves <= (async ? MOST_WAVES : s.team_waves);
+             s.teams++)
+            for (s.stages = 1; s.stages <= (async ? 3 : 1); s.stages++)
+                for (s.keeps_terms = 0;
+                     s.keeps_terms <= (has_terms(find->problem) ? 2 : 0);
+                     s.keeps_terms++)
+                    try_shape(find, s);
+}
+
+/* The next smaller size of blocks after `tiles` that makes more blocks of
+ * `all`, as even as they can be; 0: none. */
+static uint32_t next_smaller(uint32_t all, uint32_t tiles)
+{
+    const uint32_t blocks = wa_ceil_div(all, tiles);
+    while (--tiles > 0)
+        if (wa_ceil_div(all, tiles) > blocks &&
+            wa_ceil_div(all, wa_ceil_div(all, tiles)) == tiles)
+            break;
+    return tiles;
+}
+
 bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
                     wa_plan *plan)
 {
@@ -242,53 +296,25 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
     }
     const uint32_t row_tiles = wa_ceil_div(problem->queries, unit->queries);
     const uint32_t key_tiles = wa_ceil_div(problem->keys, unit->tile);
-    double best_cost = 0;
-    wa_matrix_shape best, s;
-    memset(&s, 0, sizeof s);
-    best = s;
-    for (uint32_t rows = row_tiles; rows > 0; rows--) {
-        if (wa_ceil_div(row_tiles, wa_ceil_div(row_tiles, rows)) != rows)
-            continue; /* fewer rows in as many blocks */
-        s.block_rows = MIN(rows * unit->queries, problem->queries);
-        for (uint32_t keys = key_tiles; keys > 0; keys--) {
-            if (wa_ceil_div(key_tiles, wa_ceil_div(key_tiles, keys)) != keys)
-                continue;
-            s.block_keys = MIN(keys * unit->tile, problem->keys);
-            for (s.team_waves = 1; s.team_waves <= MIN(rows, MOST_WAVES);
-                 s.team_waves++)
-                for (uint32_t i = 0; i < 9 * MOST_WAVES; i++) {
-                    s.teams = 1 + i / 9;
-                    s.stages = 1 + i / 3 % 3;
-                    s.keeps_terms = i % 3;
-                    if ((s.keeps_terms && !has_terms(problem)) ||
-                        (s.stages > 1 && !unit->copies_async) ||
-                        (s.teams > 1 && !unit->copies_async))
-                        continue;
-                    const tiling t = tiling_of(problem, unit, &s);
-                    if (t.streaming && t.wave_turns > 1)
-                        continue;
-                    if (s.keeps_terms == 2 &&
-                        t.key_tiles * t.values > MOST_OWN_TERMS)
-                        continue;
-                    s.pass_keys = pass_tiles(device, &s, &t) * unit->tile;
-                    if (refusal(problem, device, &s))
-                        continue;
-                    const double cost = cost_of(problem, device, &s);
-                    if (best_cost == 0 || cost < best_cost) {
-                        best_cost = cost;
-                        best = s;
-                    }
-                }
+    search find = {.problem = problem, .device = device};
+    for (uint32_t rows = row_tiles; rows > 0;
+         rows = next_smaller(row_tiles, rows))
+        for (uint32_t keys = key_tiles; keys > 0;
+             keys = next_smaller(key_tiles, keys)) {
+            const wa_matrix_shape s = {
+                .block_rows = MIN(rows * unit->queries, problem->queries),
+                .block_keys = MIN(keys * unit->tile, problem->keys)};
+            try_teams(&find, s, rows);
         }
-    }
-    if (best_cost == 0)
+    if (find.cost == 0)
         return refuse(plan, "no shape fits the device's local memory");
+    const uint32_t kept = find.best.keeps_terms;
     snprintf(plan->reason, sizeof plan->reason,
              "scores in registers of the %s%s unit%s", unit->name,
              device->emulates_unit ? " (emulated)" : "",
-             !has_terms(problem)     ? ""
-             : best.keeps_terms == 2 ? ", bias and mask too"
-             : best.keeps_terms == 1 ? ", bias and mask in local memory"
-                                     : ", bias and mask from global memory");
-    return wa_plan_matrix_shape(problem, device, &best, plan);
+             !has_terms(problem) ? ""
+             : kept == 2         ? ", bias and mask too"
+             : kept == 1         ? ", bias and mask in local memory"
+                                 : ", bias and mask from global memory");
+    return wa_plan_matrix_shape(problem, device, &find.best, plan);
 }

@@ -225,11 +225,19 @@ static winattn_status obtain_program(wa_program_set *set, const char *name,
 /* ---- Kernels ---- */
 
 winattn_status wa_program_set_kernel(wa_program_set *set, const char *name,
-                                     const char *options, cl_kernel *kernel)
+                                     const char *defines,
+                                     const char *build_options,
+                                     cl_kernel *kernel)
 {
     cl_program program = NULL;
+    const size_t size = strlen(defines) + strlen(build_options) + 2;
+    char *options = malloc(size);
+    if (!options)
+        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+    snprintf(options, size, "%s %s", defines, build_options);
     wa_lock_take(set->lock);
     winattn_status status = obtain_program(set, name, options, &program);
+    free(options);
     if (status == WINATTN_SUCCESS) {
         cl_int error;
         *kernel = clCreateKernel(program, name, &error);

@@ -58,9 +58,11 @@ wa_program_set *wa_session_programs(const wa_session *session)
 }
 
 winattn_status wa_session_kernel(const wa_session *session, const char *name,
-                                 const char *options, cl_kernel *kernel)
+                                 const char *defines,
+                                 const char *build_options, cl_kernel *kernel)
 {
-    return wa_program_set_kernel(session->programs, name, options, kernel);
+    return wa_program_set_kernel(session->programs, name, defines,
+                                 build_options, kernel);
 }
 
 /* Tests again what failed for a reason that may pass. */

@@ -23,7 +23,8 @@ wa_program_set *wa_session_programs(const wa_session *session);
 
 /* See wa_program_set_kernel. */
 winattn_status wa_session_kernel(const wa_session *session, const char *name,
-                                 const char *options, cl_kernel *kernel);
+                                 const char *defines,
+                                 const char *build_options, cl_kernel *kernel);
 
 /* wa_check_unit for the session's device, made once for each type and build
  * options. */

@@ -113,7 +113,6 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
     wa_plan plan;
     cl_kernel kernel;
     cl_int error;
-    char options[WA_DEFINES_SIZE + 256];
     if (demand->unit && told.unit != demand->unit) {
         told.unit = demand->unit;
         told.emulates_unit = true;
@@ -121,9 +120,8 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
     }
     WA_TRY(wa_problem_read(&desc, &problem));
     WA_TRY(make_plan(&problem, &told, demand, &plan));
-    snprintf(options, sizeof options, "%s %s", plan.defines,
-             problem.build_options);
-    WA_TRY(wa_session_kernel(session, plan.kernel, options, &kernel));
+    WA_TRY(wa_session_kernel(session, plan.kernel, plan.defines,
+                             problem.build_options, &kernel));
     size_t most = plan.work_group;
     clGetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE,
                              sizeof most, &most, NULL);
@@ -259,13 +257,11 @@ static winattn_status launch_backward(const test_device *device,
         .workspace = {*workspace, 16}};
     winattn_status status = WINATTN_SUCCESS;
     for (int i = 0; i < WA_BACKWARD_PARTS && status == WINATTN_SUCCESS; i++) {
-        char options[WA_DEFINES_SIZE + 256];
         const wa_backward_kernel *part = &plan.kernels[i];
-        snprintf(options, sizeof options, "%s %s", part->defines,
-                 problem.build_options);
         if (part->name)
-            status = wa_session_kernel(session, part->name, options,
-                                       &kernels.part[i]);
+            status =
+                wa_session_kernel(session, part->name, part->defines,
+                                  problem.build_options, &kernels.part[i]);
     }
     if (status == WINATTN_SUCCESS)
         status = wa_launch_backward(&problem, &plan, &kernels, queue, &buffers,
