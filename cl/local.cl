@@ -58,7 +58,7 @@
  * runs out of registers. */
 #if SUB_GROUP
 #define SUB_GROUP_SIZE __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
-#define UNKNOWN_ZERO ((int)(args.flags >> 16))
+#define UNKNOWN_ZERO ((int)(args.flags >> 24))
 #else
 #define SUB_GROUP_SIZE
 #define UNKNOWN_ZERO 0

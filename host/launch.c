@@ -7,7 +7,7 @@
 #include "status.h"
 
 /* The same size on host and device, whatever the compiler. */
-typedef char args_have_no_padding[sizeof(forward_args) == 392 ? 1 : -1];
+typedef char args_have_no_padding[sizeof(forward_args) == 584 ? 1 : -1];
 
 static winattn_status check_memory(const char *name, const winattn_tensor *at,
                                    cl_context context, bool output,

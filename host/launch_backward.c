@@ -8,8 +8,8 @@
 
 /* The same size on host and device, whatever the compiler. */
 typedef char
-    backward_args_have_no_padding[sizeof(backward_args) == 584 ? 1 : -1];
-typedef char sum_args_have_no_padding[sizeof(sum_args) == 64 ? 1 : -1];
+    backward_args_have_no_padding[sizeof(backward_args) == 832 ? 1 : -1];
+typedef char sum_args_have_no_padding[sizeof(sum_args) == 72 ? 1 : -1];
 
 /* In the order of BACKWARD_PARAMETERS in cl/problem.cl; 0 is the arguments'
  * place. */

@@ -26,6 +26,8 @@ static const struct {
     [WA_QUERY_REGIONS] = {"query_regions", {WA_INPUT, WA_INPUT}},
     [WA_KEY_REGIONS] = {"key_regions", {WA_INPUT, WA_INPUT}},
     [WA_LOGIT_SCALE] = {"logit_scale", {WA_OPTIONAL_INPUT, WA_OPTIONAL_INPUT}},
+    [WA_PAD_K] = {"pad_k", {WA_OPTIONAL_INPUT, WA_OPTIONAL_INPUT}},
+    [WA_PAD_V] = {"pad_v", {WA_OPTIONAL_INPUT, WA_OPTIONAL_INPUT}},
     [WA_O] = {"o", {WA_OUTPUT, WA_OPTIONAL_INPUT}},
     [WA_LSE] = {"lse", {WA_OPTIONAL_OUTPUT, WA_OPTIONAL_INPUT}},
     [WA_D_O] = {"d_o", {WA_ABSENT, WA_INPUT}},
@@ -35,10 +37,12 @@ static const struct {
     [WA_DV] = {"dv", {WA_ABSENT, WA_OPTIONAL_OUTPUT}},
     [WA_DBIAS] = {"dbias", {WA_ABSENT, WA_OPTIONAL_OUTPUT}},
     [WA_D_LOGIT_SCALE] = {"d_logit_scale", {WA_ABSENT, WA_OPTIONAL_OUTPUT}},
+    [WA_D_PAD_K] = {"d_pad_k", {WA_ABSENT, WA_OPTIONAL_OUTPUT}},
+    [WA_D_PAD_V] = {"d_pad_v", {WA_ABSENT, WA_OPTIONAL_OUTPUT}},
 };
 
-static const char *const axis_names[WA_AXES] = {"window", "head", "row",
-                                                "column"};
+static const char *const axis_names[WA_AXES] = {
+    "window", "head", "axis[0]", "axis[1]", "row", "column"};
 
 const char *wa_tensor_name(wa_tensor_id id) { return traits[id].name; }
 
@@ -120,8 +124,9 @@ static winattn_status read_tensor(wa_problem *problem, wa_tensor_id id,
 {
     wa_tensor *tensor = &problem->tensor[id];
     const char *name = traits[id].name;
-    const uint64_t given[WA_AXES] = {strides->window, strides->head,
-                                     strides->row, strides->column};
+    const uint64_t given[WA_AXES] = {
+        strides->window,  strides->head, strides->axis[0],
+        strides->axis[1], strides->row,  strides->column};
     bool contiguous = true;
     tensor->used = true;
     tensor->element_size = element_size;
@@ -238,6 +243,8 @@ static winattn_status read_sizes(const winattn_desc *desc, wa_problem *problem)
     problem->scale = desc->scale != 0.0f
                          ? desc->scale
                          : (float)(1.0 / sqrt((double)desc->head_dim));
+    if (desc->grid.axes != 0 || desc->bias == WINATTN_BIAS_TABLE)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "no grids and tables yet");
     return WINATTN_SUCCESS;
 }
 
@@ -324,10 +331,11 @@ static winattn_status read_tensors(const winattn_desc *desc,
     const uint64_t kv_heads = problem->kv_heads, dim = problem->head_dim;
     const uint64_t queries = problem->queries, keys = problem->keys;
     const uint64_t masks = problem->mask_windows;
-    const winattn_strides contiguous = {0, 0, 0, 0};
-#define READ(id, size, strides, ...)                                          \
-    WA_TRY(read_tensor(problem, id, size,                                     \
-                       (const uint64_t[WA_AXES]){__VA_ARGS__}, strides))
+    const winattn_strides contiguous = {0};
+#define READ(id, size, strides, window, head, row, column)                    \
+    WA_TRY(read_tensor(                                                       \
+        problem, id, size,                                                    \
+        (const uint64_t[WA_AXES]){window, head, 0, 0, row, column}, strides))
     READ(WA_Q, size, &desc->q, windows, heads, queries, dim);
     READ(WA_K, size, &desc->k, windows, kv_heads, keys, dim);
     READ(WA_V, size, &desc->v, windows, kv_heads, keys, dim);
