@@ -77,9 +77,14 @@
 /* terms of a tile: [VALUES / TERM_GROUP][WAVE][TERM_GROUP] */
 #define TERM_GROUP 4
 #define TERM_TILE (VALUES * WAVE)
-#define HAS_TERMS_KEPT ((BIAS || MASK) && KEEPS_TERMS)
-#define HAS_LOCAL_TERMS ((BIAS || MASK) && KEEPS_TERMS == 1)
-#define HAS_OWN_TERMS ((BIAS || MASK) && KEEPS_TERMS == 2)
+/* In local memory a bias stays as the caller stores it, and regions, of which
+ * there is one for each token, are compared at each score: half the room of
+ * their sum. */
+#define REGIONS_APART (MASK >= 3 && KEEPS_TERMS == 1)
+#define KEPT_MASK (MASK && !REGIONS_APART)
+#define HAS_TERMS_KEPT ((BIAS || KEPT_MASK) && KEEPS_TERMS)
+#define HAS_LOCAL_TERMS ((BIAS || KEPT_MASK) && KEEPS_TERMS == 1)
+#define HAS_OWN_TERMS ((BIAS || KEPT_MASK) && KEEPS_TERMS == 2)
 
 /* Is there a tile of keys of this number? Has it all its keys? Constant where
  * the tiles divide everything. */
@@ -94,6 +99,10 @@
 #else
 #define PASS_FOR NO_UNROLL_FOR
 #endif
+#ifndef AHEAD
+#define AHEAD (PASSES > 1 && UNROLL_PASSES)
+#endif
+#define AHEAD_FOR _Pragma("unroll 2") for
 #if UNROLL_PASSES
 #define MEASURE_FOR UNROLL_FOR
 #else
@@ -191,19 +200,18 @@ INLINE void clear_pads(__local ushort *ring, int lane)
 
 /* ---- What is added to scores ---- */
 
-/* Bias, mask and region value of a row and a key of the window. */
+/* Bias, mask and region value of a row and a key of the window; without the
+ * last where regions are apart. */
 INLINE float term_of(const forward_args *args, const logit_terms *terms,
                      int row, int key)
 {
     float x = 0.0f;
 #if BIAS
-    x += JOIN(load, BIAS_SUFFIX)(terms->bias,
-                                 row * (int)args->bias.row +
-                                     key * (int)TERM_STEP(args->bias));
+    x += JOIN(load, BIAS_SUFFIX)(terms->bias, bias_at(args, terms, row, key));
 #endif
-#if MASK == 3
-    if (terms->query_regions[row * (int)args->query_regions.row] !=
-        terms->key_regions[key * (int)args->key_regions.row])
+#if MASK >= 3
+    if (!REGIONS_APART && query_region(args, terms, row) !=
+                              key_region(args, terms, key))
         x += args->region_value;
 #elif MASK
     x += JOIN(load, MASK_SUFFIX)(terms->mask,
@@ -225,7 +233,7 @@ INLINE void load_own_terms(float *own, const forward_args *args,
 
 #if HAS_LOCAL_TERMS
 /* As the caller stores it, or where that is a sum, fp32. */
-#if BIAS == 1 && !MASK
+#if BIAS == 1 && !KEPT_MASK
 typedef ushort kept_term;
 #else
 typedef float kept_term;
@@ -234,10 +242,9 @@ typedef float kept_term;
 INLINE kept_term term_to_keep(const forward_args *args,
                               const logit_terms *terms, int row, int key)
 {
-#if BIAS == 1 && !MASK
+#if BIAS == 1 && !KEPT_MASK
     return ((__global const ushort *)
-                terms->bias)[row * (int)args->bias.row +
-                             key * (int)TERM_STEP(args->bias)];
+                terms->bias)[bias_at(args, terms, row, key)];
 #else
     return term_of(args, terms, row, key);
 #endif
@@ -267,13 +274,28 @@ INLINE void keep_terms(__local kept_term *kept, const forward_args *args,
 
 INLINE float4 read_kept(__local const kept_term *kept)
 {
-#if BIAS == 2 || MASK
+#if BIAS == 2 || KEPT_MASK
     return *(__local const float4 *)kept;
 #elif DTYPE == 1
     return vloada_half4(0, (__local const half *)kept);
 #else
     return as_float4(convert_uint4(*(__local const ushort4 *)kept) << 16u);
 #endif
+}
+#endif
+
+#if REGIONS_APART
+/* Puts the regions of the window's rows and keys where lanes will read them.
+ */
+INLINE void keep_regions(__local uchar *rows, __local uchar *keys,
+                         const forward_args *args, const logit_terms *terms,
+                         uint first_row, int lane)
+{
+    for (int i = lane; i < BLOCK_ROWS; i += TEAM)
+        rows[i] = (uchar)query_region(args, terms,
+                                      min((int)first_row + i, NQ - 1));
+    for (int i = lane; i < NK; i += TEAM)
+        keys[i] = (uchar)key_region(args, terms, i);
 }
 #endif
 
@@ -284,6 +306,9 @@ typedef struct tile_rows {
     float scale[LANE_ROWS];
     __local const void *local_terms;  /* of the item's first keys */
     const float (*own_terms)[VALUES]; /* a lane's own, of all tiles of keys */
+    uint region[LANE_ROWS];
+    __local const uchar *key_regions; /* of the item's first keys; NULL: one
+                                         region */
 } tile_rows;
 
 /* scores = scale * scores + the terms, for keys `key` and on; those past the
@@ -311,7 +336,7 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
         added[i + 2] = x.z;
         added[i + 3] = x.w;
     }
-#elif BIAS || MASK
+#elif BIAS || KEPT_MASK
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int row =
             rows->first_row +
@@ -331,6 +356,19 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
             scores[i] = tile * UNIT_TILE + value_key(w->lane, i) < count
                             ? scores[i]
                             : -INFINITY;
+    }
+}
+
+/* Adds region_value where a row and a key are of different regions. */
+INLINE void add_regions(float *scores, int tile, int count,
+                        const forward_args *args, const tile_rows *rows,
+                        const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int column = tile * UNIT_TILE + value_key(w->lane, i);
+        const uint there = rows->key_regions[min(column, count - 1)];
+        if (rows->region[LANE_ROW(i)] != there)
+            scores[i] += args->region_value;
     }
 }
 
@@ -367,15 +405,12 @@ INLINE key_tile read_value(__local const ushort *stage, int d, int tile,
                       KEY_ROWS - 1, w);
 }
 
-/* Takes PASS_TILES tiles of keys into account, from tile `first` on. */
-INLINE void attend_pass(row_state *s, __local const ushort *q_stage,
-                        __local const ushort *stage, const tile_rows *rows,
-                        int first, int key, int count,
-                        __local const float *key_scale,
-                        const forward_args *args, const logit_terms *terms,
-                        const wave *w)
+/* Products of PASS_TILES tiles of keys, from tile `first` on. */
+INLINE void score_pass(float scores[PASS_TILES][VALUES],
+                       __local const ushort *q_stage,
+                       __local const ushort *stage, const tile_rows *rows,
+                       int first, const wave *w)
 {
-    float scores[PASS_TILES][VALUES];
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
         UNROLL_FOR (int i = 0; i < VALUES; i++)
             scores[t][i] = 0.0f;
@@ -388,17 +423,31 @@ INLINE void attend_pass(row_state *s, __local const ushort *q_stage,
                 multiply_tiles(scores[t], &q, &k, w);
             }
     }
+}
 
+/* Takes them into account. */
+INLINE void attend_pass(row_state *s, float scores[PASS_TILES][VALUES],
+                        __local const ushort *stage, const tile_rows *rows,
+                        int first, int key, int count,
+                        __local const float *key_scale,
+                        const forward_args *args, const logit_terms *terms,
+                        const wave *w)
+{
     float top[LANE_ROWS], keep[LANE_ROWS], shift[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         top[r] = -INFINITY;
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-        if (IS_TILE(first + t)) {
+        if (IS_TILE(first + t))
             finish_scores(scores[t], key_scale, key, first + t, count, args,
                           terms, rows, w);
+    if (REGIONS_APART && rows->key_regions)
+        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+            if (IS_TILE(first + t))
+                add_regions(scores[t], first + t, count, args, rows, w);
+    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        if (IS_TILE(first + t))
             UNROLL_FOR (int i = 0; i < VALUES; i++)
                 top[LANE_ROW(i)] = fmax(top[LANE_ROW(i)], scores[t][i]);
-        }
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(top[r], fmax);
         const float earlier = s->top[r];
@@ -555,7 +604,7 @@ INLINE void measure_rows(__local float *factors, __local const ushort *rows,
 /* A round is one window for each team. Those of one mask, if it is kept, come
  * before those of the next, and each slot takes rounds that follow each other.
  */
-#define SORTED (MASK && HAS_TERMS_KEPT)
+#define SORTED (KEPT_MASK && HAS_TERMS_KEPT)
 
 typedef struct walk {
     uint masks, mask;       /* that windows are sorted by; the present one */
@@ -612,6 +661,10 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
 #if VARIANT == COSINE
     __local float q_factors[TEAMS][BLOCK_ROWS], k_factors[TEAMS][KEY_ROWS];
+#endif
+#if REGIONS_APART
+    __local uchar kept_row_regions[TEAMS][BLOCK_ROWS];
+    __local uchar kept_key_regions[TEAMS][NK];
 #endif
     const int item_id = (int)get_local_id(0);
     const int team = item_id / TEAM;
@@ -705,6 +758,9 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #if STREAMING
     row_state kept_states[WAVE_TURNS];
 #endif
+#if REGIONS_APART
+    int has_seams = 1; /* the window's regions differ */
+#endif
     for (uint item = 0; item < items; item++) {
         FORGET_LANE(lane_of_team);
         FORGET_LANE(wave_here.lane);
@@ -755,10 +811,22 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         if (block == 0)
             measure_rows(q_factors[team], q_stage + Q_PLACE, BLOCK_ROWS, scale,
                          wave_of_team, w);
-        TEAM_SYNC(team);
         __local const float *key_scale = k_factors[team];
 #else
         __local const float *key_scale = 0;
+#endif
+#if REGIONS_APART
+        if (block == 0) {
+            DECLARE_TERMS(terms_here, args, unit_here)
+            keep_regions(kept_row_regions[team], kept_key_regions[team], &args,
+                         &terms_here, first_row, lane_of_team);
+#if MASK == 4
+            has_seams = terms_here.place.seams != 0;
+#endif
+        }
+#endif
+#if VARIANT == COSINE || REGIONS_APART
+        TEAM_SYNC(team);
 #endif
         TURN_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
             const int tile_here = turn * TEAM_WAVES + wave_of_team;
@@ -782,17 +850,42 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
                 kept + (tile * ALL_KEY_TILES + block * KEY_TILES) * TERM_TILE;
 #endif
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
+                const int row =
+                    min(rows.row + value_query(w->lane, i), row_count - 1);
                 rows.scale[LANE_ROW(i)] = scale;
 #if VARIANT == COSINE
-                rows.scale[LANE_ROW(i)] = q_factors[team][min(
-                    rows.row + value_query(w->lane, i), row_count - 1)];
+                rows.scale[LANE_ROW(i)] = q_factors[team][row];
+#endif
+#if REGIONS_APART
+                rows.region[LANE_ROW(i)] = kept_row_regions[team][row];
 #endif
             }
+#if REGIONS_APART
+            rows.key_regions = has_seams ? kept_key_regions[team] + key : 0;
+#endif
             if (block == 0)
                 start_rows(state);
-            PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES)
-                attend_pass(state, q_stage, stage, &rows, first, key, count,
+#if AHEAD
+            float scores[PASS_TILES][VALUES], next[PASS_TILES][VALUES];
+            score_pass(scores, q_stage, stage, &rows, 0, w);
+            AHEAD_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
+                if (first + PASS_TILES < KEY_TILES)
+                    score_pass(next, q_stage, stage, &rows, first + PASS_TILES,
+                               w);
+                attend_pass(state, scores, stage, &rows, first, key, count,
                             key_scale, &args, &terms, w);
+                UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+                    UNROLL_FOR (int i = 0; i < VALUES; i++)
+                        scores[t][i] = next[t][i];
+            }
+#else
+            PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
+                float scores[PASS_TILES][VALUES];
+                score_pass(scores, q_stage, stage, &rows, first, w);
+                attend_pass(state, scores, stage, &rows, first, key, count,
+                            key_scale, &args, &terms, w);
+            }
+#endif
             if (block == KEY_BLOCKS - 1)
                 store_rows(state, out_place, &args,
                            o + here.window * args.o.window +

@@ -51,6 +51,12 @@ static bool has_terms(const wa_problem *problem)
            problem->mask != WINATTN_MASK_NONE;
 }
 
+static bool has_regions(const wa_problem *problem)
+{
+    return problem->mask == WINATTN_MASK_REGIONS ||
+           problem->mask == WINATTN_MASK_SHIFT;
+}
+
 /* As the kernel declares its arrays. */
 static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
                             const wa_matrix_shape *s, const tiling *t)
@@ -63,13 +69,20 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
     uint64_t bytes = s->teams * s->stages * stage;
     bytes += waves * unit->queries *
              (MIN(t->dim_tiles, OUT_TILES) * unit->tile + CHUNK) * 2;
-    if (has_terms(problem) && s->keeps_terms == 1)
-        bytes += (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
-                 unit->queries * unit->tile *
-                 (problem->mask == WINATTN_MASK_NONE &&
-                          problem->bias_dtype == WINATTN_TERM_SAME
-                      ? 2
-                      : 4);
+    if (s->keeps_terms == 1) {
+        const bool apart = has_regions(problem);
+        const bool keeps_mask =
+            problem->mask != WINATTN_MASK_NONE && !apart;
+        const bool keeps_bias = problem->bias != WINATTN_BIAS_NONE;
+        if (keeps_bias || keeps_mask)
+            bytes += (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
+                     unit->queries * unit->tile *
+                     (keeps_mask || problem->bias_dtype == WINATTN_TERM_FP32
+                          ? 4
+                          : 2);
+        if (apart)
+            bytes += (uint64_t)s->teams * (s->block_rows + problem->keys);
+    }
     if (problem->variant == WINATTN_COSINE)
         bytes += s->teams * (s->block_rows + key_rows) * 4;
     if (device->emulates_unit)
@@ -213,7 +226,8 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     cost *= 1.0 + 0.05 * (t.wave_turns - 1);
     if (has_terms(problem) && s->keeps_terms == 0)
         cost *= 1.4;
-    /* in local memory a sum is fp32, and slower to read than a bias */
+    /* in local memory a sum is fp32, and slower to read than a bias; regions
+     * are compared */
     if (problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1)
         cost *= 1.08;
     return cost * (1.0 + 8.0 / waves);
