@@ -29,7 +29,9 @@
  *               window; 0: nowhere, 1: in local memory, 2: in registers, for
  *               which each wave must have the same rows always. With a mask, a
  *               work-group then walks the windows of one mask after those of
- *               another. */
+ *               another. 3: the bias in local memory, as the caller stores it;
+ *               regions, of which there is one for each token, are compared at
+ *               each score, which needs half the room of a sum. */
 #ifndef TEAM_WAVES
 #define TEAM_WAVES 1
 #endif
@@ -77,13 +79,11 @@
 /* terms of a tile: [VALUES / TERM_GROUP][WAVE][TERM_GROUP] */
 #define TERM_GROUP 4
 #define TERM_TILE (VALUES * WAVE)
-/* In local memory a bias stays as the caller stores it, and regions, of which
- * there is one for each token, are compared at each score: half the room of
- * their sum. */
-#define REGIONS_APART (MASK >= 3 && KEEPS_TERMS == 1)
+#define REGIONS_APART (MASK >= 3 && KEEPS_TERMS == 3)
 #define KEPT_MASK (MASK && !REGIONS_APART)
 #define HAS_TERMS_KEPT ((BIAS || KEPT_MASK) && KEEPS_TERMS)
-#define HAS_LOCAL_TERMS ((BIAS || KEPT_MASK) && KEEPS_TERMS == 1)
+#define HAS_LOCAL_TERMS                                                       \
+    ((BIAS || KEPT_MASK) && (KEEPS_TERMS == 1 || KEEPS_TERMS == 3))
 #define HAS_OWN_TERMS ((BIAS || KEPT_MASK) && KEEPS_TERMS == 2)
 
 /* Is there a tile of keys of this number? Has it all its keys? Constant where
@@ -99,10 +99,6 @@
 #else
 #define PASS_FOR NO_UNROLL_FOR
 #endif
-#ifndef AHEAD
-#define AHEAD (PASSES > 1 && UNROLL_PASSES)
-#endif
-#define AHEAD_FOR _Pragma("unroll 2") for
 #if UNROLL_PASSES
 #define MEASURE_FOR UNROLL_FOR
 #else
@@ -210,8 +206,8 @@ INLINE float term_of(const forward_args *args, const logit_terms *terms,
     x += JOIN(load, BIAS_SUFFIX)(terms->bias, bias_at(args, terms, row, key));
 #endif
 #if MASK >= 3
-    if (!REGIONS_APART && query_region(args, terms, row) !=
-                              key_region(args, terms, key))
+    if (!REGIONS_APART &&
+        query_region(args, terms, row) != key_region(args, terms, key))
         x += args->region_value;
 #elif MASK
     x += JOIN(load, MASK_SUFFIX)(terms->mask,
@@ -243,8 +239,8 @@ INLINE kept_term term_to_keep(const forward_args *args,
                               const logit_terms *terms, int row, int key)
 {
 #if BIAS == 1 && !KEPT_MASK
-    return ((__global const ushort *)
-                terms->bias)[bias_at(args, terms, row, key)];
+    return (
+        (__global const ushort *)terms->bias)[bias_at(args, terms, row, key)];
 #else
     return term_of(args, terms, row, key);
 #endif
@@ -292,8 +288,8 @@ INLINE void keep_regions(__local uchar *rows, __local uchar *keys,
                          uint first_row, int lane)
 {
     for (int i = lane; i < BLOCK_ROWS; i += TEAM)
-        rows[i] = (uchar)query_region(args, terms,
-                                      min((int)first_row + i, NQ - 1));
+        rows[i] =
+            (uchar)query_region(args, terms, min((int)first_row + i, NQ - 1));
     for (int i = lane; i < NK; i += TEAM)
         keys[i] = (uchar)key_region(args, terms, i);
 }
@@ -301,8 +297,8 @@ INLINE void keep_regions(__local uchar *rows, __local uchar *keys,
 
 /* A tile of rows. */
 typedef struct tile_rows {
-    int row, last_row;     /* of the block; its last row, not the tile's */
-    int first_row;         /* of the block, counted from the window's first */
+    int row, last_row; /* of the block; its last row, not the tile's */
+    int first_row;     /* of the block, counted from the window's first */
     float scale[LANE_ROWS];
     __local const void *local_terms;  /* of the item's first keys */
     const float (*own_terms)[VALUES]; /* a lane's own, of all tiles of keys */
@@ -327,10 +323,9 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
         added[i] = rows->own_terms[tile][i];
 #elif HAS_LOCAL_TERMS
     UNROLL_FOR (int i = 0; i < VALUES; i += TERM_GROUP) {
-        const float4 x = read_kept((__local const kept_term *)
-                                       rows->local_terms +
-                                   tile * TERM_TILE + i * WAVE +
-                                   w->lane * TERM_GROUP);
+        const float4 x =
+            read_kept((__local const kept_term *)rows->local_terms +
+                      tile * TERM_TILE + i * WAVE + w->lane * TERM_GROUP);
         added[i] = x.x;
         added[i + 1] = x.y;
         added[i + 2] = x.z;
@@ -342,8 +337,8 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
             rows->first_row +
             min(rows->row + value_query(w->lane, i), rows->last_row);
         const int at = tile * UNIT_TILE + value_key(w->lane, i);
-        added[i] = term_of(args, terms, row,
-                           key + (whole ? at : min(at, count - 1)));
+        added[i] =
+            term_of(args, terms, row, key + (whole ? at : min(at, count - 1)));
     }
 #endif
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
@@ -493,8 +488,7 @@ INLINE void attend_pass(row_state *s, float scores[PASS_TILES][VALUES],
 /* Rows leave through `place`, so that a row is written in whole chunks. */
 INLINE void store_rows(row_state *s, __local ushort *place,
                        const forward_args *args, __global storage *o,
-                       __global float *lse, int count, int wide,
-                       const wave *w)
+                       __global float *lse, int count, int wide, const wave *w)
 {
     float inverse[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
@@ -506,20 +500,18 @@ INLINE void store_rows(row_state *s, __local ushort *place,
             const int row = value_query(w->lane, i);
             const int r = LANE_ROW(i);
             if (value_key(w->lane, i) == 0 && row < count)
-                lse[element(&args->lse, row, 0)] =
-                    s->top[r] + log(s->sum[r]);
+                lse[element(&args->lse, row, 0)] = s->top[r] + log(s->sum[r]);
         }
     UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES) {
         UNROLL_FOR (int d = 0; d < OUT_TILES; d++)
             if (first + d < DIM_TILES)
                 UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
-                    const uint both =
-                        PACK(s->out[first + d][i] * inverse[LANE_ROW(i)],
-                             s->out[first + d][i + 1] *
-                                 inverse[LANE_ROW(i + 1)]);
-                    __local ushort *at =
-                        place + value_query(w->lane, i) * OUT_PITCH +
-                        d * UNIT_TILE + value_key(w->lane, i);
+                    const uint both = PACK(
+                        s->out[first + d][i] * inverse[LANE_ROW(i)],
+                        s->out[first + d][i + 1] * inverse[LANE_ROW(i + 1)]);
+                    __local ushort *at = place +
+                                         value_query(w->lane, i) * OUT_PITCH +
+                                         d * UNIT_TILE + value_key(w->lane, i);
 #if SPREAD_OUT
                     at[0] = (ushort)both;
                     place[value_query(w->lane, i + 1) * OUT_PITCH +
@@ -540,17 +532,15 @@ INLINE void store_rows(row_state *s, __local ushort *place,
                 const int i = done + w->lane;
                 const int r = i / chunks, c = i % chunks * CHUNK;
                 if (r < count)
-                    *(__global uint4 *)(o +
-                                        element(&args->o, r, 0) +
-                                        channel + c) =
+                    *(__global uint4 *)(o + element(&args->o, r, 0) + channel +
+                                        c) =
                         *(__local const uint4 *)(place + r * OUT_PITCH + c);
             }
         } else
 #endif
             NO_UNROLL_FOR (int i = w->lane; i < count * channels; i += WAVE) {
                 const int r = i / channels, c = i % channels;
-                ((__global ushort *)
-                     o)[element(&args->o, r, channel + c)] =
+                ((__global ushort *)o)[element(&args->o, r, channel + c)] =
                     place[r * OUT_PITCH + c];
             }
         WAVE_SYNC();
@@ -565,7 +555,8 @@ INLINE void measure_rows(__local float *factors, __local const ushort *rows,
                          const wave *w)
 {
     const int tiles = CEIL_DIV(row_count, UNIT_QUERIES);
-    MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
+    MEASURE_FOR(int done = 0; done < tiles; done += TEAM_WAVES)
+    {
         int row = (done + wave_of_team) * UNIT_QUERIES;
         const int key = row / UNIT_TILE * UNIT_TILE;
         FORGET(row);
@@ -573,10 +564,10 @@ INLINE void measure_rows(__local float *factors, __local const ushort *rows,
         UNROLL_FOR (int i = 0; i < VALUES; i++)
             products[i] = 0.0f;
         UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
-            const query_tile q = load_query(rows + d * UNIT_TILE, PITCH, row,
-                                            row_count - 1, w);
-            const key_tile k = load_key(rows + d * UNIT_TILE, PITCH, key,
-                                        row_count - 1, w);
+            const query_tile q =
+                load_query(rows + d * UNIT_TILE, PITCH, row, row_count - 1, w);
+            const key_tile k =
+                load_key(rows + d * UNIT_TILE, PITCH, key, row_count - 1, w);
             multiply_tiles(products, &q, &k, w);
         }
         /* each row's entry of the diagonal is in one lane */
@@ -607,11 +598,11 @@ INLINE void measure_rows(__local float *factors, __local const ushort *rows,
 #define SORTED (KEPT_MASK && HAS_TERMS_KEPT)
 
 typedef struct walk {
-    uint masks, mask;       /* that windows are sorted by; the present one */
-    uint of_mask, round;    /* rounds of a mask; the present one */
-    uint rounds;            /* of the slot */
-    uint window;            /* the team's, counted from the launch's first */
-    int exists;             /* 0: the team is behind the last window */
+    uint masks, mask;    /* that windows are sorted by; the present one */
+    uint of_mask, round; /* rounds of a mask; the present one */
+    uint rounds;         /* of the slot */
+    uint window;         /* the team's, counted from the launch's first */
+    int exists;          /* 0: the team is behind the last window */
 } walk;
 
 INLINE walk start_walk(const forward_args *args, uint slot, int team)
@@ -653,8 +644,8 @@ WAVE_ATTRIBUTE void
 JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 {
     __local uint4 rings[TEAMS][STAGES * STAGE_SIZE / CHUNK];
-    __local uint4 out_rows[TEAMS * TEAM_WAVES]
-                          [UNIT_QUERIES * OUT_PITCH / CHUNK];
+    __local uint4
+        out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK];
 #if HAS_LOCAL_TERMS
     __local kept_term kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE]
         __attribute__((aligned(16)));
@@ -725,12 +716,12 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
                       q + q_from, q_chunk, &args.q, row_count, BLOCK_ROWS,    \
                       lane_of_team, wide);                                    \
         if (there.exists) {                                                   \
-            copy_rows(to + K_PLACE,                                           \
-                      k + k_from + element(&args.k, key, 0), k_chunk,         \
-                      &args.k, keys, BLOCK_KEYS, lane_of_team, wide);         \
-            copy_rows(to + V_PLACE,                                           \
-                      v + v_from + element(&args.v, key, 0), v_chunk,         \
-                      &args.v, keys, BLOCK_KEYS, lane_of_team, wide);         \
+            copy_rows(to + K_PLACE, k + k_from + element(&args.k, key, 0),    \
+                      k_chunk, &args.k, keys, BLOCK_KEYS, lane_of_team,       \
+                      wide);                                                  \
+            copy_rows(to + V_PLACE, v + v_from + element(&args.v, key, 0),    \
+                      v_chunk, &args.v, keys, BLOCK_KEYS, lane_of_team,       \
+                      wide);                                                  \
         }                                                                     \
         if (KEY_BLOCKS == 1 || key + BLOCK_KEYS >= NK) {                      \
             const int same = walk_on(&there, &args, team);                    \
@@ -828,7 +819,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #if VARIANT == COSINE || REGIONS_APART
         TEAM_SYNC(team);
 #endif
-        TURN_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
+        TURN_FOR(int turn = 0; turn < WAVE_TURNS; turn++)
+        {
             const int tile_here = turn * TEAM_WAVES + wave_of_team;
             const int tile = min(tile_here, ROW_TILES - 1);
             const int rows_left = row_count - tile_here * UNIT_QUERIES;
@@ -865,27 +857,13 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
             if (block == 0)
                 start_rows(state);
-#if AHEAD
-            float scores[PASS_TILES][VALUES], next[PASS_TILES][VALUES];
-            score_pass(scores, q_stage, stage, &rows, 0, w);
-            AHEAD_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
-                if (first + PASS_TILES < KEY_TILES)
-                    score_pass(next, q_stage, stage, &rows, first + PASS_TILES,
-                               w);
-                attend_pass(state, scores, stage, &rows, first, key, count,
-                            key_scale, &args, &terms, w);
-                UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-                    UNROLL_FOR (int i = 0; i < VALUES; i++)
-                        scores[t][i] = next[t][i];
-            }
-#else
-            PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
+            PASS_FOR(int first = 0; first < KEY_TILES; first += PASS_TILES)
+            {
                 float scores[PASS_TILES][VALUES];
                 score_pass(scores, q_stage, stage, &rows, first, w);
                 attend_pass(state, scores, stage, &rows, first, key, count,
                             key_scale, &args, &terms, w);
             }
-#endif
             if (block == KEY_BLOCKS - 1)
                 store_rows(state, out_place, &args,
                            o + here.window * args.o.window +

@@ -24,7 +24,9 @@ typedef struct wa_local_shape {
 
 typedef struct wa_matrix_shape {
     uint32_t block_rows, block_keys, team_waves, teams, stages, pass_keys;
-    uint32_t keeps_terms; /* 0: nowhere, 1: in local memory, 2: in registers */
+    /* 0: nowhere, 1: in local memory, 2: in registers, 3: the bias in local
+     * memory, regions compared */
+    uint32_t keeps_terms;
 } wa_matrix_shape;
 
 typedef struct wa_plan {

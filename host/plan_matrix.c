@@ -69,20 +69,16 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
     uint64_t bytes = s->teams * s->stages * stage;
     bytes += waves * unit->queries *
              (MIN(t->dim_tiles, OUT_TILES) * unit->tile + CHUNK) * 2;
-    if (s->keeps_terms == 1) {
-        const bool apart = has_regions(problem);
-        const bool keeps_mask =
-            problem->mask != WINATTN_MASK_NONE && !apart;
-        const bool keeps_bias = problem->bias != WINATTN_BIAS_NONE;
-        if (keeps_bias || keeps_mask)
-            bytes += (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
-                     unit->queries * unit->tile *
-                     (keeps_mask || problem->bias_dtype == WINATTN_TERM_FP32
-                          ? 4
-                          : 2);
-        if (apart)
-            bytes += (uint64_t)s->teams * (s->block_rows + problem->keys);
-    }
+    const bool apart = s->keeps_terms == 3;
+    const bool keeps_mask = problem->mask != WINATTN_MASK_NONE && !apart;
+    if ((s->keeps_terms == 1 || apart) &&
+        (keeps_mask || problem->bias != WINATTN_BIAS_NONE))
+        bytes +=
+            (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
+            unit->queries * unit->tile *
+            (keeps_mask || problem->bias_dtype == WINATTN_TERM_FP32 ? 4 : 2);
+    if (apart)
+        bytes += (uint64_t)s->teams * (s->block_rows + problem->keys);
     if (problem->variant == WINATTN_COSINE)
         bytes += s->teams * (s->block_rows + key_rows) * 4;
     if (device->emulates_unit)
@@ -105,8 +101,9 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "blocks of keys are no whole number of tiles";
     if (s->block_rows < problem->queries && s->block_rows % unit->queries != 0)
         return "blocks of rows are no whole number of tiles";
-    if (s->keeps_terms > 2 ||
-        (s->keeps_terms == 2 && (t.streaming || t.wave_turns > 1)))
+    if (s->keeps_terms > 3 || (s->keeps_terms == 3 && !has_regions(problem)))
+        return "the problem has no regions to compare";
+    if ((s->keeps_terms == 2 && (t.streaming || t.wave_turns > 1)))
         return "terms in registers need a wave of its own for each tile";
     if (s->teams > MOST_TEAMS)
         return "a work-group has no barriers for so many teams";
@@ -226,10 +223,12 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     cost *= 1.0 + 0.05 * (t.wave_turns - 1);
     if (has_terms(problem) && s->keeps_terms == 0)
         cost *= 1.4;
-    /* in local memory a sum is fp32, and slower to read than a bias; regions
-     * are compared */
+    /* in local memory a sum is fp32, and slower to read than a bias */
     if (problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1)
         cost *= 1.08;
+    /* regions are compared; those of a shift differ in few windows */
+    if (s->keeps_terms == 3)
+        cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.08 : 1.25;
     return cost * (1.0 + 8.0 / waves);
 }
 
@@ -270,7 +269,9 @@ static void try_teams(search *find, wa_matrix_shape s, uint32_t tiles)
              s.teams++)
             for (s.stages = 1; s.stages <= (async ? 3 : 1); s.stages++)
                 for (s.keeps_terms = 0;
-                     s.keeps_terms <= (has_terms(find->problem) ? 2 : 0);
+                     s.keeps_terms <= (has_regions(find->problem) ? 3
+                                       : has_terms(find->problem) ? 2
+                                                                  : 0);
                      s.keeps_terms++)
                     try_shape(find, s);
 }
@@ -329,6 +330,7 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
              !has_terms(problem) ? ""
              : kept == 2         ? ", bias and mask too"
              : kept == 1         ? ", bias and mask in local memory"
+             : kept == 3         ? ", bias and regions in local memory"
                                  : ", bias and mask from global memory");
     return wa_plan_matrix_shape(problem, device, &find.best, plan);
 }

@@ -82,6 +82,12 @@ static const struct {
     {"queries=20 dim=256 windows=2 heads=1 kv_heads=1 bias=same", "", false},
     {"queries=60 dim=32 windows=1 heads=1 kv_heads=1 bias=fp32",
      "0:0:4:1:2:2:1", false},
+    {"queries=40 keys=52 dim=32 windows=5 heads=1 kv_heads=1 bias=same "
+     "mask=regions mask_windows=3 layout=padded",
+     "2:2:1:2:2:1:3", false},
+    {"variant=cosine queries=33 dim=16 windows=3 heads=1 kv_heads=1 "
+     "mask=regions mask_windows=2 region_value=-inf lse=1",
+     "0:0:2:1:2:1:3", true},
 };
 #define ROWS (sizeof table / sizeof *table)
 
@@ -196,7 +202,7 @@ static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
         s->teams = between(r, 1, 3);
         s->stages = between(r, 1, 3);
         s->pass_keys = unit->tile * between(r, 1, 4);
-        s->keeps_terms = between(r, 0, 2);
+        s->keeps_terms = between(r, 0, c->mask == TERM_REGIONS ? 3 : 2);
         memset(&roomy, 0, sizeof roomy);
         roomy.max_work_group = 256;
         roomy.local_bytes = 60 * 1024;
