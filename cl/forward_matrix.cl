@@ -129,7 +129,7 @@
 #endif
 
 /* A lane's chunk of the first rows that a team copies: how far it is from the
- * first row's start, in a plane and in local memory. */
+ * first row's start, in a plane without a grid and in local memory. */
 typedef struct chunk {
     ulong from;
     int to;
@@ -146,35 +146,50 @@ INLINE chunk chunk_of(const tensor_layout *layout, int lane)
     return c;
 }
 
-/* Copies rows of a plane to a place of the ring; rows from `count` to `rows`
- * become zeros. */
+/* Copies rows first .. first + count of a window to a place of the ring; zeros
+ * fill `rows` rows, and those of the padding unless they are `pad`. */
 INLINE void copy_rows(__local ushort *to, __global const storage *plane,
-                      chunk own, const tensor_layout *layout, int count,
+                      chunk own, const tensor_layout *layout,
+                      const grid_layout *grid, const window_place *place,
+                      __global const storage *pad, uint first, int count,
                       const int rows, int lane, int wide)
 {
 #if CHUNKS
     if (wide) {
         const int r = lane / ROW_LANES;
         const int c = lane % ROW_LANES;
-        __global const storage *from = plane + own.from;
-        if (COPIES)
-            UNROLL_FOR (int done = 0; done < rows; done += ROWS_AT_ONCE) {
-                if (done + ROWS_AT_ONCE <= rows || done + r < rows)
-                    UNROLL_FOR (int i = 0; i < CHUNKS; i += ROW_LANES)
-                        if (CHUNKS % ROW_LANES == 0 || c + i < CHUNKS)
-                            copy_16(to + own.to + done * PITCH + i * CHUNK,
-                                    from + i * CHUNK, done + r < count);
-                from += (ulong)ROWS_AT_ONCE * layout->row;
-            }
+        __global const storage *from =
+            plane + element(layout, first, 0) + own.from;
+        if (!COPIES)
+            return;
+        UNROLL_FOR (int done = 0; done < rows; done += ROWS_AT_ONCE) {
+            int exists = done + r < count;
+#if GRID
+            const token t =
+                find_token(grid, place, first + min(done + r, count - 1));
+            from = token_row(plane, layout, &t, pad);
+            exists = exists && (EXISTS(t) || from);
+            from = (exists ? from : plane) + c * CHUNK;
+#endif
+            if (done + ROWS_AT_ONCE <= rows || done + r < rows)
+                UNROLL_FOR (int i = 0; i < CHUNKS; i += ROW_LANES)
+                    if (CHUNKS % ROW_LANES == 0 || c + i < CHUNKS)
+                        copy_16(to + own.to + done * PITCH + i * CHUNK,
+                                from + i * CHUNK, exists);
+            from += (ulong)ROWS_AT_ONCE * layout->row;
+        }
         return;
     }
 #endif
     NO_UNROLL_FOR (int i = lane; i < rows * HEAD_DIM; i += TEAM) {
         const int r = i / HEAD_DIM;
         const int c = i % HEAD_DIM;
-        __global const ushort *from = (__global const ushort *)plane +
-                                      element(layout, min(r, count - 1), c);
-        to[r * PITCH + c] = r < count ? *from : (ushort)0;
+        const token t = find_token(grid, place, first + min(r, count - 1));
+        __global const ushort *row =
+            (__global const ushort *)token_row(plane, layout, &t, pad);
+        const int exists = r < count && (EXISTS(t) || row);
+        to[r * PITCH + c] =
+            exists ? row[(ulong)c * layout->column] : (ushort)0;
     }
 }
 
@@ -305,6 +320,8 @@ typedef struct tile_rows {
     uint region[LANE_ROWS];
     __local const uchar *key_regions; /* of the item's first keys; NULL: one
                                          region */
+    window_place place;
+    int has_padding;
 } tile_rows;
 
 /* scores = scale * scores + the terms, for keys `key` and on; those past the
@@ -366,6 +383,21 @@ INLINE void add_regions(float *scores, int tile, int count,
             scores[i] += args->region_value;
     }
 }
+
+#if PADDING == 2
+/* No query sees a token of the padding. */
+INLINE void hide_padding(float *scores, int key, int tile, int count,
+                         const forward_args *args, const tile_rows *rows,
+                         const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int column = tile * UNIT_TILE + value_key(w->lane, i);
+        const token t = find_token(&args->grid, &rows->place,
+                                   key + min(column, count - 1));
+        scores[i] = EXISTS(t) ? scores[i] : -INFINITY;
+    }
+}
+#endif
 
 /* ---- Attention of one tile of rows ---- */
 
@@ -439,6 +471,12 @@ INLINE void attend_pass(row_state *s, float scores[PASS_TILES][VALUES],
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
             if (IS_TILE(first + t))
                 add_regions(scores[t], first + t, count, args, rows, w);
+#if PADDING == 2
+    if (rows->has_padding)
+        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+            if (IS_TILE(first + t))
+                hide_padding(scores[t], key, first + t, count, args, rows, w);
+#endif
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
         if (IS_TILE(first + t))
             UNROLL_FOR (int i = 0; i < VALUES; i++)
@@ -485,11 +523,23 @@ INLINE void attend_pass(row_state *s, float scores[PASS_TILES][VALUES],
         }
 }
 
+/* Where row r of a tile lies in its plane. 0: it is of the padding. */
+INLINE int find_row(ulong *at, const tensor_layout *layout,
+                    const forward_args *args, const tile_rows *rows, int r)
+{
+    const int row = min(rows->first_row + rows->row + r, (int)NQ - 1);
+    const token t = find_token(&args->grid, &rows->place, row);
+    *at = token_offset(layout, &t);
+    return EXISTS(t);
+}
+
 /* Rows leave through `place`, so that a row is written in whole chunks. */
 INLINE void store_rows(row_state *s, __local ushort *place,
-                       const forward_args *args, __global storage *o,
-                       __global float *lse, int count, int wide, const wave *w)
+                       const forward_args *args, const tile_rows *rows,
+                       __global storage *o, __global float *lse, int count,
+                       int wide, const wave *w)
 {
+    ulong at;
     float inverse[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(s->sum[r], ADD);
@@ -499,8 +549,9 @@ INLINE void store_rows(row_state *s, __local ushort *place,
         UNROLL_FOR (int i = 0; i < VALUES; i++) {
             const int row = value_query(w->lane, i);
             const int r = LANE_ROW(i);
-            if (value_key(w->lane, i) == 0 && row < count)
-                lse[element(&args->lse, row, 0)] = s->top[r] + log(s->sum[r]);
+            if (value_key(w->lane, i) == 0 && row < count &&
+                find_row(&at, &args->lse, args, rows, row))
+                lse[at] = s->top[r] + log(s->sum[r]);
         }
     UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES) {
         UNROLL_FOR (int d = 0; d < OUT_TILES; d++)
@@ -509,16 +560,16 @@ INLINE void store_rows(row_state *s, __local ushort *place,
                     const uint both = PACK(
                         s->out[first + d][i] * inverse[LANE_ROW(i)],
                         s->out[first + d][i + 1] * inverse[LANE_ROW(i + 1)]);
-                    __local ushort *at = place +
+                    __local ushort *to = place +
                                          value_query(w->lane, i) * OUT_PITCH +
                                          d * UNIT_TILE + value_key(w->lane, i);
 #if SPREAD_OUT
-                    at[0] = (ushort)both;
+                    to[0] = (ushort)both;
                     place[value_query(w->lane, i + 1) * OUT_PITCH +
                           d * UNIT_TILE + value_key(w->lane, i + 1)] =
                         (ushort)(both >> 16);
 #else
-                    *(__local uint *)at = both;
+                    *(__local uint *)to = both;
 #endif
                 }
         WAVE_SYNC();
@@ -531,17 +582,18 @@ INLINE void store_rows(row_state *s, __local ushort *place,
                         done += WAVE) {
                 const int i = done + w->lane;
                 const int r = i / chunks, c = i % chunks * CHUNK;
-                if (r < count)
-                    *(__global uint4 *)(o + element(&args->o, r, 0) + channel +
-                                        c) =
+                if (r < count && find_row(&at, &args->o, args, rows, r))
+                    *(__global uint4 *)(o + at + channel + c) =
                         *(__local const uint4 *)(place + r * OUT_PITCH + c);
             }
         } else
 #endif
             NO_UNROLL_FOR (int i = w->lane; i < count * channels; i += WAVE) {
                 const int r = i / channels, c = i % channels;
-                ((__global ushort *)o)[element(&args->o, r, channel + c)] =
-                    place[r * OUT_PITCH + c];
+                if (find_row(&at, &args->o, args, rows, r))
+                    ((__global ushort *)
+                         o)[at + (ulong)(channel + c) * args->o.column] =
+                        place[r * OUT_PITCH + c];
             }
         WAVE_SYNC();
     }
@@ -592,49 +644,88 @@ INLINE void measure_rows(__local float *factors, __local const ushort *rows,
 
 /* ---- The walk over windows ---- */
 
-/* A round is one window for each team. Those of one mask, if it is kept, come
- * before those of the next, and each slot takes rounds that follow each other.
- */
-#define SORTED (KEPT_MASK && HAS_TERMS_KEPT)
+/* A round is one window for each team, and each slot takes rounds that follow
+ * each other. Windows that lie and are masked alike come one after the other:
+ * terms that are kept stay, and of a grid the next window is as far away as
+ * the next grid. Where a grid has few windows of each place, they come as they
+ * are numbered instead. */
+#define SORTED (GRID || (KEPT_MASK && HAS_TERMS_KEPT))
 
 typedef struct walk {
-    uint masks, mask;    /* that windows are sorted by; the present one */
-    uint of_mask, round; /* rounds of a mask; the present one */
+    uint kinds, kind;    /* of windows that are alike; the present one */
+    uint of_kind, round; /* rounds of a kind; the present one */
     uint rounds;         /* of the slot */
     uint window;         /* the team's, counted from the launch's first */
     int exists;          /* 0: the team is behind the last window */
+    uint step;           /* window_places that are alike are so far apart */
+    window_place place;  /* of the window, or where the team has none, of one
+                            like the others' */
 } walk;
+
+/* Windows of a grid; 1 without one. */
+INLINE uint count_places(const forward_args *args)
+{
+    return GRID ? args->grid.windows[0] * args->grid.windows[1] *
+                      args->grid.windows[2]
+                : 1;
+}
+
+/* Window w + kinds is like window w. */
+INLINE uint count_kinds(const forward_args *args)
+{
+    ulong kinds = KEPT_MASK && HAS_TERMS_KEPT ? args->mask_windows : 1;
+#if GRID
+    const ulong places = count_places(args);
+    if (KEPT_MASK && MASK != 4 && HAS_TERMS_KEPT)
+        kinds = max(kinds, places); /* one is a multiple of the other */
+    else
+        kinds = args->windows / places < 2 * TEAMS ? 1 : places;
+#endif
+    return (uint)min(kinds, args->windows);
+}
+
+/* The window, or where the team has none, one like the others'. */
+INLINE ulong window_of(const walk *w, const forward_args *args)
+{
+    return args->first_window + (w->exists ? w->window : w->kind);
+}
 
 INLINE walk start_walk(const forward_args *args, uint slot, int team)
 {
     const uint windows = (uint)args->windows;
     walk w;
-    w.masks = SORTED ? (uint)min(args->mask_windows, args->windows) : 1;
-    w.of_mask = CEIL_DIV(CEIL_DIV(windows, w.masks), TEAMS);
-    const uint rounds = w.masks * w.of_mask;
+    w.kinds = count_kinds(args);
+    w.of_kind = CEIL_DIV(CEIL_DIV(windows, w.kinds), TEAMS);
+    const uint rounds = w.kinds * w.of_kind;
     const uint least = rounds / args->slots, more = rounds % args->slots;
     const uint first = slot * least + min(slot, more);
-    w.mask = first / w.of_mask;
-    w.round = first % w.of_mask;
+    w.kind = first / w.of_kind;
+    w.round = first % w.of_kind;
     w.rounds = least + (slot < more);
-    w.window = (w.round * TEAMS + team) * w.masks + w.mask;
+    w.window = (w.round * TEAMS + team) * w.kinds + w.kind;
     w.exists = w.window < windows;
+    w.step = TEAMS * w.kinds / count_places(args);
+    w.place = place_window(&args->grid, window_of(&w, args));
     return w;
 }
 
-/* To the next round. 1: by `step` windows; 0: to another mask's. */
+/* To the next round. 1: to a window that is like the last, `step` further. */
 INLINE int walk_on(walk *w, const forward_args *args, int team)
 {
-    int same = 1;
-    w->window += TEAMS * w->masks;
-    if (SORTED && ++w->round == w->of_mask) {
+    int alike = !GRID || w->kinds > 1;
+    w->window += TEAMS * w->kinds;
+    if (SORTED && ++w->round == w->of_kind) {
         w->round = 0;
-        w->mask++;
-        w->window = team * w->masks + w->mask;
-        same = 0;
+        w->kind++;
+        w->window = team * w->kinds + w->kind;
+        alike = 0;
     }
     w->exists = w->window < (uint)args->windows;
-    return same;
+    if (alike)
+        w->place.grid += w->step;
+    else
+        w->place = place_window(&args->grid, window_of(w, args));
+    return alike;
 }
 
 /* ---- The kernel ---- */
@@ -687,50 +778,48 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #if VARIANT == COSINE
     scale = cosine_scale(&args, logit_scale, head);
 #endif
-    /* planes of the launch's first window; q and o from the block's rows on */
-    q += plane(&args.q, args.first_window, head) +
-         element(&args.q, first_row, 0);
-    k += plane(&args.k, args.first_window, kv_head);
-    v += plane(&args.v, args.first_window, kv_head);
-    o += plane(&args.o, args.first_window, head) +
-         element(&args.o, first_row, 0);
-    lse += plane(&args.lse, args.first_window, head) +
-           element(&args.lse, first_row, 0);
+    /* planes of the first grid, or window */
+    q += plane(&args.q, 0, head);
+    k += plane(&args.k, 0, kv_head);
+    v += plane(&args.v, 0, kv_head);
+    o += plane(&args.o, 0, head);
+    lse += plane(&args.lse, 0, head);
 
     /* Starts the copies of one item; after the last of a window, walks on. */
     walk there = here;
     const chunk q_chunk = chunk_of(&args.q, lane_of_team);
     const chunk k_chunk = chunk_of(&args.k, lane_of_team);
     const chunk v_chunk = chunk_of(&args.v, lane_of_team);
-    const ulong step = (ulong)TEAMS * there.masks;
-    ulong q_from = there.window * args.q.window;
-    ulong k_from = there.window * args.k.window;
-    ulong v_from = there.window * args.v.window;
+    ulong q_from = there.place.grid * args.q.window;
+    ulong k_from = there.place.grid * args.k.window;
+    ulong v_from = there.place.grid * args.v.window;
+#define STEP(name)                                                            \
+    name##_from = alike ? name##_from + there.step * args.name.window         \
+                        : there.place.grid * args.name.window
+#define COPY(to, name, pad, first, count, rows)                               \
+    copy_rows(to, name + name##_from, name##_chunk, &args.name, &args.grid,   \
+              &there.place, pad, first, count, rows, lane_of_team, wide)
 #define START_COPIES(item)                                                    \
     if ((item) < items) {                                                     \
         const int key = (int)((item) % KEY_BLOCKS) * BLOCK_KEYS;              \
         const int keys = min(BLOCK_KEYS, (int)NK - key);                      \
         __local ushort *to = ring + (item) % STAGES * STAGE_SIZE;             \
         if (there.exists && key == 0)                                         \
-            copy_rows(ring + (item) / KEY_BLOCKS % STAGES * STAGE_SIZE,       \
-                      q + q_from, q_chunk, &args.q, row_count, BLOCK_ROWS,    \
-                      lane_of_team, wide);                                    \
+            COPY(ring + (item) / KEY_BLOCKS % STAGES * STAGE_SIZE, q, 0,      \
+                 first_row, row_count, BLOCK_ROWS);                           \
         if (there.exists) {                                                   \
-            copy_rows(to + K_PLACE, k + k_from + element(&args.k, key, 0),    \
-                      k_chunk, &args.k, keys, BLOCK_KEYS, lane_of_team,       \
-                      wide);                                                  \
-            copy_rows(to + V_PLACE, v + v_from + element(&args.v, key, 0),    \
-                      v_chunk, &args.v, keys, BLOCK_KEYS, lane_of_team,       \
-                      wide);                                                  \
+            COPY(to + K_PLACE, k,                                             \
+                 PAD_ROW(args, pad_k, ARG_PAD_K, kv_head), key, keys,         \
+                 BLOCK_KEYS);                                                 \
+            COPY(to + V_PLACE, v,                                             \
+                 PAD_ROW(args, pad_v, ARG_PAD_V, kv_head), key, keys,         \
+                 BLOCK_KEYS);                                                 \
         }                                                                     \
         if (KEY_BLOCKS == 1 || key + BLOCK_KEYS >= NK) {                      \
-            const int same = walk_on(&there, &args, team);                    \
-            q_from = same ? q_from + step * args.q.window                     \
-                          : there.window * args.q.window;                     \
-            k_from = same ? k_from + step * args.k.window                     \
-                          : there.window * args.k.window;                     \
-            v_from = same ? v_from + step * args.v.window                     \
-                          : there.window * args.v.window;                     \
+            const int alike = walk_on(&there, &args, team);                   \
+            STEP(q);                                                          \
+            STEP(k);                                                          \
+            STEP(v);                                                          \
         }                                                                     \
     }                                                                         \
     END_COPIES()
@@ -740,7 +829,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     clear_pads(ring, lane_of_team);
     barrier(CLK_LOCAL_MEM_FENCE);
 #if HAS_TERMS_KEPT
-    uint kept_mask = ~0u;
+    uint kept_kind = ~0u;
 #endif
 #if HAS_OWN_TERMS
     float own_terms[KEY_TILES][VALUES];
@@ -758,17 +847,20 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         const uint block = item % KEY_BLOCKS;
         const int key = (int)block * BLOCK_KEYS;
         const int count = min(BLOCK_KEYS, (int)NK - key);
-        const unit unit_here = {
-            /* `mask` is also the number of a window that has it */
-            .window =
-                args.first_window + (here.exists ? here.window : here.mask),
-            .head = head,
-            .row = first_row};
+        const unit unit_here = {.window = window_of(&here, &args),
+                                .head = head,
+                                .row = first_row};
 #if HAS_TERMS_KEPT
         const logit_terms terms = {.unused = 0};
-        if (here.mask != kept_mask) { /* so all teams' are */
+#if MASK == 4 && KEPT_MASK
+        const uint kind = here.place.seams;
+#else
+        const uint kind = KEPT_MASK ? here.kind : 0;
+#endif
+        /* in local memory terms are those of all teams */
+        if (kind != kept_kind) {
             DECLARE_TERMS(new_terms, args, unit_here)
-            kept_mask = here.mask;
+            kept_kind = kind;
 #if HAS_LOCAL_TERMS
             barrier(CLK_LOCAL_MEM_FENCE);
             keep_terms(kept, &args, &new_terms, first_row, item_id);
@@ -812,15 +904,14 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
             keep_regions(kept_row_regions[team], kept_key_regions[team], &args,
                          &terms_here, first_row, lane_of_team);
 #if MASK == 4
-            has_seams = terms_here.place.seams != 0;
+            has_seams = here.place.seams != 0;
 #endif
         }
 #endif
 #if VARIANT == COSINE || REGIONS_APART
         TEAM_SYNC(team);
 #endif
-        TURN_FOR(int turn = 0; turn < WAVE_TURNS; turn++)
-        {
+        TURN_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
             const int tile_here = turn * TEAM_WAVES + wave_of_team;
             const int tile = min(tile_here, ROW_TILES - 1);
             const int rows_left = row_count - tile_here * UNIT_QUERIES;
@@ -834,7 +925,11 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
             tile_rows rows = {.row = tile * UNIT_QUERIES,
                               .last_row = row_count - 1,
-                              .first_row = (int)first_row};
+                              .first_row = (int)first_row,
+                              .place = here.place};
+#if PADDING == 2
+            rows.has_padding = has_padding(&args.grid, &here.place);
+#endif
 #if HAS_OWN_TERMS
             rows.own_terms = own_terms;
 #elif HAS_LOCAL_TERMS
@@ -857,19 +952,16 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
             if (block == 0)
                 start_rows(state);
-            PASS_FOR(int first = 0; first < KEY_TILES; first += PASS_TILES)
-            {
+            PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
                 float scores[PASS_TILES][VALUES];
                 score_pass(scores, q_stage, stage, &rows, first, w);
                 attend_pass(state, scores, stage, &rows, first, key, count,
                             key_scale, &args, &terms, w);
             }
             if (block == KEY_BLOCKS - 1)
-                store_rows(state, out_place, &args,
-                           o + here.window * args.o.window +
-                               element(&args.o, rows.row, 0),
-                           lse + here.window * args.lse.window +
-                               element(&args.lse, rows.row, 0),
+                store_rows(state, out_place, &args, &rows,
+                           o + here.place.grid * args.o.window,
+                           lse + here.place.grid * args.lse.window,
                            here.exists ? min(rows_left, UNIT_QUERIES) : 0,
                            wide, w);
         }

@@ -105,7 +105,8 @@ INLINE token find_token(const grid_layout *grid, const window_place *place,
     UNROLL_FOR (int a = 0; a < 3; a++) {
         const uint padded = grid->windows[a] * window[a];
         uint x = place->first[a] + inside[a];
-        x -= x >= padded ? padded : 0;
+        if (window[a] > 1) /* else there is no shift */
+            x = min(x, x - padded); /* which is huge before the end */
 #if PADDING
         t.exists &= x < grid->size[a];
         x = min(x, grid->size[a] - 1);
@@ -116,6 +117,19 @@ INLINE token find_token(const grid_layout *grid, const window_place *place,
     t.row = row;
 #endif
     return t;
+}
+
+/* Has the window tokens of the padding? */
+INLINE int has_padding(const grid_layout *grid, const window_place *place)
+{
+    int found = 0;
+#if PADDING
+    const uint window[3] = {WINDOW_0, WINDOW_1, WINDOW_2};
+    for (int a = 0; a < 3; a++)
+        found |= grid->size[a] < grid->windows[a] * window[a] &&
+                 place->first[a] + window[a] > grid->size[a];
+#endif
+    return found;
 }
 
 /* On which sides of the seams a token of a window lies: tokens of different

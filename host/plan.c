@@ -44,8 +44,6 @@ bool wa_tier_is_open(const wa_problem *problem,
                  wa_tier_name(problem->tier));
     else if (tier == WINATTN_TIER_LOCAL && is_new)
         snprintf(refusal, WA_REASON_SIZE, "it reads no grids and no tables");
-    else if (tier == WINATTN_TIER_MATRIX && is_new)
-        snprintf(refusal, WA_REASON_SIZE, "it reads no grids and no tables");
     else
         snprintf(refusal, WA_REASON_SIZE, "%s", exclusions->reason[tier]);
     return refusal[0] == 0;

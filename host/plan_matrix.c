@@ -57,6 +57,19 @@ static bool has_regions(const wa_problem *problem)
            problem->mask == WINATTN_MASK_SHIFT;
 }
 
+/* Windows that lie alike in their grids must be masked alike where what masks
+ * add is kept. */
+static bool masks_follow_grid(const wa_problem *problem)
+{
+    const uint32_t *windows = problem->grid.windows;
+    const uint64_t masks = problem->mask_windows;
+    if (!problem->grid.used || problem->mask == WINATTN_MASK_NONE ||
+        problem->mask == WINATTN_MASK_SHIFT)
+        return true;
+    const uint64_t places = (uint64_t)windows[0] * windows[1] * windows[2];
+    return places % masks == 0 || masks % places == 0;
+}
+
 /* As the kernel declares its arrays. */
 static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
                             const wa_matrix_shape *s, const tiling *t)
@@ -103,6 +116,11 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "blocks of rows are no whole number of tiles";
     if (s->keeps_terms > 3 || (s->keeps_terms == 3 && !has_regions(problem)))
         return "the problem has no regions to compare";
+    if ((s->keeps_terms == 1 || s->keeps_terms == 2) &&
+        !masks_follow_grid(problem))
+        return "masks do not repeat from grid to grid";
+    if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
+        return "teams may have windows with different seams";
     if ((s->keeps_terms == 2 && (t.streaming || t.wave_turns > 1)))
         return "terms in registers need a wave of its own for each tile";
     if (s->teams > MOST_TEAMS)
@@ -303,6 +321,8 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
     if (tuned) {
         wa_matrix_shape own = *tuned;
         own.keeps_terms = has_terms(problem) ? own.keeps_terms : 0;
+        if (own.keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
+            own.keeps_terms = 3;
         if (wa_plan_matrix_shape(problem, device, &own, plan)) {
             snprintf(plan->reason, sizeof plan->reason,
                      "measured best on devices of this kind");
