@@ -48,7 +48,7 @@ typedef struct grid_layout {
 #define ARG_ADD_DQ 1024u
 #define ARG_ADD_DK 2048u
 #define ARG_ADD_DV 4096u
-#define ARG_ADD_SUMS 8192u      /* of sum_partials */
+#define ARG_ADD_SUMS 8192u      /* of sum_partials, sum_table */
 #define ARG_FIRST_LAUNCH 16384u /* partial sums start at 0 */
 #define ARG_O 32768u            /* backward: the buffer o is given */
 #define ARG_PAD_K 65536u        /* the buffers pad_k and pad_v are given */
@@ -102,7 +102,9 @@ typedef struct forward_args {
  * [window - first_window][head][query] [lse, delta, q^ . dq^]; from
  * bias_partials on [slot][head][query][key]; from scale_partials on
  * [slot][head]; from pad_k_partials and pad_v_partials on [slot][key block]
- * [key head][channel]. */
+ * [key head][channel]. What is there for each query and key of a table of
+ * biases comes last: a kernel that does not read the table finds its biases
+ * there, and later the sums of their gradients are there. */
 typedef struct backward_args {
     forward_args forward;
     tensor_layout d_o, d_lse, dq, dk, dv;
@@ -127,3 +129,16 @@ typedef struct sum_args {
  * share the slots of each. */
 #define SUM_ELEMENTS 16
 #define SUM_PARTS 4
+
+/* What is for each query and key, fp32 [heads][queries * keys], added up by
+ * the entry of a table that each belongs to. */
+typedef struct table_args {
+    tensor_layout to; /* row = entry */
+    arg_u64 from;     /* in elements of the workspace */
+    arg_u64 pairs;    /* queries * keys */
+    arg_u32 heads, entries;
+    arg_u32 flags;
+    arg_u32 padding;
+} table_args;
+/* A work-group of sum_table. */
+#define TABLE_ITEMS 64

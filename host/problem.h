@@ -49,15 +49,7 @@ typedef enum wa_role {
 /* Axes, in the order of contiguous memory; tokens on a grid lie in front of
  * the heads. Without a grid WA_AXIS_0 and WA_AXIS_1 have extent 1; with one,
  * WA_ROW is its last axis and WA_WINDOW the batch. */
-enum {
-    WA_WINDOW,
-    WA_HEAD,
-    WA_AXIS_0,
-    WA_AXIS_1,
-    WA_ROW,
-    WA_COLUMN,
-    WA_AXES
-};
+enum { WA_WINDOW, WA_HEAD, WA_AXIS_0, WA_AXIS_1, WA_ROW, WA_COLUMN, WA_AXES };
 
 typedef struct wa_tensor {
     bool used;
@@ -70,11 +62,12 @@ typedef struct wa_tensor {
 /* Three axes, of which the first ones may be 1 long. */
 typedef struct wa_grid {
     bool used;
+    uint32_t axes; /* as the caller counts them */
     uint64_t batch;
     uint32_t size[WINATTN_AXES], window[WINATTN_AXES], shift[WINATTN_AXES];
     uint32_t windows[WINATTN_AXES]; /* along each axis */
-    uint32_t seams;   /* bit a: axis a is shifted and not periodic */
-    bool is_padded;   /* some axis is no multiple of its window */
+    uint32_t seams; /* bit a: axis a is shifted and not periodic */
+    bool is_padded; /* some axis is no multiple of its window */
     winattn_padding padding;
 } wa_grid;
 
@@ -122,6 +115,18 @@ bool wa_tensor_is_adjacent(const wa_tensor *tensor);
 
 /* Fills *problem or says why not. build_options is not copied. */
 winattn_status wa_problem_read(const winattn_desc *desc, wa_problem *problem);
+
+/* Do tokens of the padding take part with given channels, or would they, were
+ * there any? */
+bool wa_problem_has_pad_values(const wa_problem *problem);
+
+/* The PADDING of cl/tokens.cl. */
+uint32_t wa_problem_padding(const wa_problem *problem);
+
+/* The same problem with a contiguous fp32 bias [heads, queries, keys] instead
+ * of the table, and its gradient likewise; how many bytes each is. */
+wa_problem wa_problem_without_table(const wa_problem *problem);
+uint64_t wa_problem_dense_bias_bytes(const wa_problem *problem);
 
 /* Keys that one query row sees at most. */
 uint32_t wa_problem_seen_keys(const wa_problem *problem);

@@ -395,11 +395,15 @@ WINATTN_API void winattn_plan_destroy(winattn_plan *plan);
 
 /* Bytes of workspace that any one call of this plan needs: a device buffer of
  * the caller's, of any content, written by the call. The forward kernels of
- * this version need none, so *size is 0 and forward.workspace may be NULL;
- * code that asks stays right with later kernels. A backward call needs, in
- * fp32,
+ * this version need none, so *size is 0 and forward.workspace may be NULL,
+ * but for tier cpu with a table, which needs heads * queries * keys fp32
+ * numbers; code that asks stays right with later kernels. A backward call
+ * needs, in fp32,
  *     slots * heads * (queries * keys with a bias + 1 with the cosine variant)
  *     + launched * heads * queries * 3 where a window does not fit one kernel
+ *     + heads * queries * keys with a table
+ *     + 2 * slots * kv_heads * head_dim * (parts of a window's keys) where
+ *       padding takes part
  * numbers, rounded up to 16 bytes each: `slots` partial sums, so many that the
  * device is busy, but at most 16 MiB of them (or one); `launched` windows of
  * one launch, at most 16 MiB (or one window). It does not grow with windows

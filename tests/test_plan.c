@@ -572,7 +572,7 @@ static void assert_legal_backward(const wa_problem *p, const wa_device *device,
     const char *broken = NULL;
     const wa_backward_kernel *last = &plan->kernels[WA_BACKWARD_KEYS];
     const uint64_t logits = (uint64_t)p->heads * p->queries * p->keys;
-    for (int i = 0; i < WA_BACKWARD_SUM; i++) {
+    for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++) {
         const wa_backward_kernel *kernel = &plan->kernels[i];
         if (!kernel->name)
             continue;
@@ -596,7 +596,8 @@ static void assert_legal_backward(const wa_problem *p, const wa_device *device,
     REQUIRE(plan->slots == 1 || p->bias == WINATTN_BIAS_NONE ||
             plan->slots * logits * 4 <= WA_BACKWARD_BYTES);
     REQUIRE(plan->workspace_bytes ==
-            plan->statistics_bytes + plan->bias_bytes + plan->scale_bytes);
+            plan->statistics_bytes + plan->bias_bytes + plan->scale_bytes +
+                2 * plan->pad_bytes + plan->dense_bytes);
     REQUIRE(plan->reason[0] != 0);
     REQUIRE(plan->refusals[plan->tier][0] == 0);
     if (broken)

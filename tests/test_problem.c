@@ -169,9 +169,9 @@ static void sizes(void **state)
            "dtype");
     REFUSE(WINATTN_DOT, tier, (winattn_tier)9, WINATTN_INVALID_ARGUMENT,
            "tier");
-    REFUSE(WINATTN_DOT, bias, (winattn_bias)2, WINATTN_INVALID_ARGUMENT,
+    REFUSE(WINATTN_DOT, bias, (winattn_bias)3, WINATTN_INVALID_ARGUMENT,
            "bias");
-    REFUSE(WINATTN_DOT, mask, (winattn_mask)3, WINATTN_INVALID_ARGUMENT,
+    REFUSE(WINATTN_DOT, mask, (winattn_mask)4, WINATTN_INVALID_ARGUMENT,
            "mask");
     REFUSE(WINATTN_DOT, bias_dtype, (winattn_term_dtype)2,
            WINATTN_INVALID_ARGUMENT, "bias_dtype");

@@ -133,8 +133,9 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
     cl_event gate = clCreateUserEvent(device->context, &error);
     winattn_status status = error;
     if (status == CL_SUCCESS) {
-        status = wa_launch_forward(&problem, &plan, kernel, queue, &buffers, 1,
-                                   &gate, event);
+        const wa_forward_kernels kernels = {kernel, NULL};
+        status = wa_launch_forward(&problem, &plan, &kernels, queue, &buffers,
+                                   1, &gate, event);
         clSetUserEventStatus(gate, CL_COMPLETE);
         clReleaseEvent(gate);
     }
@@ -206,7 +207,7 @@ static winattn_status make_backward_plan(const wa_problem *problem,
     if (demand->windows && plan->slots > demand->windows / 2 + 1)
         plan->slots = demand->windows / 2 + 1;
     if (getenv("WINATTN_TEST_VERBOSE"))
-        for (int i = 0; i < WA_BACKWARD_SUM; i++)
+        for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++)
             if (plan->kernels[i].name)
                 printf("%s, %u slots: %s\n", plan->kernels[i].name,
                        plan->slots, plan->kernels[i].defines);

@@ -73,7 +73,7 @@ static winattn_status print_backward(const wa_problem *problem, const line *l)
     static const wa_exclusions none;
     wa_backward_plan plan;
     WA_TRY(wa_backward_plan_make(problem, l->device, &none, &plan));
-    for (int i = 0; i < WA_BACKWARD_SUM; i++) {
+    for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++) {
         const wa_backward_kernel *kernel = &plan.kernels[i];
         if (kernel->name)
             print_line(l, kernel->name, kernel->work_group,
