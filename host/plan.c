@@ -42,8 +42,6 @@ bool wa_tier_is_open(const wa_problem *problem,
     if (problem->tier != WINATTN_TIER_AUTO && problem->tier != tier)
         snprintf(refusal, WA_REASON_SIZE, "the caller demands tier %s",
                  wa_tier_name(problem->tier));
-    else if (tier == WINATTN_TIER_LOCAL && is_new)
-        snprintf(refusal, WA_REASON_SIZE, "it reads no grids and no tables");
     else if (tier == WINATTN_TIER_MATRIX && is_new)
         snprintf(refusal, WA_REASON_SIZE, "it reads no grids and no tables");
     else
