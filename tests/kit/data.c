@@ -459,7 +459,7 @@ static int fill_values(case_buffers *d)
 
 /* Rounds every value, copies it to its image and, where it is broadcast, to
  * the values of all that share it. */
-static void write_images(case_buffers *d)
+void data_write(case_buffers *d)
 {
     for (int id = 0; id < TENSORS; id++) {
         tensor_data *t = &d->tensor[id];
@@ -545,13 +545,13 @@ case_buffers *data_make(const test_case *c)
         data_free(d);
         return NULL;
     }
-    write_images(d);
+    data_write(d);
     if (c->pass == PASS_BACKWARD && c->given) {
         if (!fill_given(d)) {
             data_free(d);
             return NULL;
         }
-        write_images(d);
+        data_write(d);
     }
     return d;
 }

@@ -81,6 +81,8 @@ typedef struct case_buffers {
 /* NULL: out of memory. */
 case_buffers *data_make(const test_case *c);
 void data_free(case_buffers *d);
+/* Writes the values to the images again, once a test has changed some. */
+void data_write(case_buffers *d);
 
 /* case_desc with the strides of the layout. */
 winattn_desc data_desc(const case_buffers *d);

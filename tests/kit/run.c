@@ -399,14 +399,44 @@ static winattn_status make_workspace(const test_device *device,
     return error == CL_SUCCESS ? clFinish(device->queue) : error;
 }
 
-bool case_run(const test_device *device, cl_command_queue queue,
-              const test_case *c, int sampled, case_result *result)
+/* Reads all buffers; false if the device does not give them, or if bits differ
+ * from those of `first`, which holds them after the first time. */
+static bool same_bits(cl_command_queue queue, const case_buffers *d,
+                      const device_buffers *b, unsigned char *first[TENSORS],
+                      case_result *result)
+{
+    for (int i = 0; i < d->buffers; i++) {
+        const size_t size = d->buffer[i].size;
+        unsigned char *bytes = malloc(size);
+        const bool read =
+            bytes && clEnqueueReadBuffer(queue, b->mem[i], CL_TRUE, 0, size,
+                                         bytes, 0, NULL, NULL) == CL_SUCCESS;
+        const bool same =
+            read && (!first[i] || memcmp(bytes, first[i], size) == 0);
+        if (first[i])
+            free(bytes);
+        else
+            first[i] = bytes;
+        if (!same) {
+            snprintf(result->failure, sizeof result->failure,
+                     read ? "other bits in buffer %d"
+                          : "buffer %d could not be read",
+                     i);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool run_times(const test_device *device, cl_command_queue queue,
+                      const test_case *c, int times, int sampled,
+                      case_result *result)
 {
     bool passed = false;
     winattn_plan *plan = NULL;
-    cl_event event = NULL;
     cl_mem workspace = NULL;
     device_buffers b;
+    unsigned char *first[TENSORS] = {NULL};
     memset(result, 0, sizeof *result);
     memset(&b, 0, sizeof b);
     case_buffers *d = data_make(c);
@@ -420,38 +450,59 @@ bool case_run(const test_device *device, cl_command_queue queue,
     result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
     if (status == WINATTN_SUCCESS)
         status = make_workspace(device, plan, &workspace);
-    if (status == WINATTN_SUCCESS && c->pass == PASS_FORWARD) {
-        winattn_forward f = buffers_forward(d, &b);
-        f.workspace.buffer = workspace;
-        status = winattn_enqueue_forward(plan, queue, &f, 0, NULL, &event);
-    } else if (status == WINATTN_SUCCESS) {
-        winattn_backward back = buffers_backward(d, &b);
-        back.workspace.buffer = workspace;
-        status = winattn_enqueue_backward(plan, queue, &back, 0, NULL, &event);
-    }
-    if (status == WINATTN_SUCCESS) {
-        const cl_int error = clWaitForEvents(1, &event);
-        if (error != CL_SUCCESS) {
-            snprintf(result->failure, sizeof result->failure,
-                     "waiting failed: %d", error);
-            goto cleanup;
+    for (int time = 0; status == WINATTN_SUCCESS && time < times; time++) {
+        cl_event event = NULL;
+        if (c->pass == PASS_FORWARD) {
+            winattn_forward f = buffers_forward(d, &b);
+            f.workspace.buffer = workspace;
+            status = winattn_enqueue_forward(plan, queue, &f, 0, NULL, &event);
+        } else {
+            winattn_backward back = buffers_backward(d, &b);
+            back.workspace.buffer = workspace;
+            status =
+                winattn_enqueue_backward(plan, queue, &back, 0, NULL, &event);
         }
+        if (status == WINATTN_SUCCESS) {
+            const cl_int error = clWaitForEvents(1, &event);
+            clReleaseEvent(event);
+            if (error != CL_SUCCESS) {
+                snprintf(result->failure, sizeof result->failure,
+                         "waiting failed: %d", error);
+                goto cleanup;
+            }
+        }
+        if (status == WINATTN_SUCCESS && times > 1 &&
+            !same_bits(queue, d, &b, first, result))
+            goto cleanup;
+    }
+    if (status == WINATTN_SUCCESS)
         passed = buffers_check(queue, d, &b, sampled, result);
-    } else {
+    else
         snprintf(result->failure, sizeof result->failure, "%s: %s\n%.200s",
                  winattn_status_name(status), winattn_last_reason(),
                  winattn_last_build_log());
-    }
 
 cleanup:
-    if (event)
-        clReleaseEvent(event);
+    for (int i = 0; i < TENSORS; i++)
+        free(first[i]);
     if (workspace)
         clReleaseMemObject(workspace);
     winattn_plan_destroy(plan);
     buffers_release(&b);
     data_free(d);
     return passed;
+}
+
+bool case_run(const test_device *device, cl_command_queue queue,
+              const test_case *c, int sampled, case_result *result)
+{
+    return run_times(device, queue, c, 1, sampled, result);
+}
+
+bool case_repeats(const test_device *device, const test_case *c, int times,
+                  case_result *result)
+{
+    return run_times(device, device->queue, c, times, 0, result);
 }
 
 bool case_run_anywhere(const test_device *device, const test_case *c,
