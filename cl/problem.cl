@@ -137,6 +137,14 @@ typedef float mask_storage;
         __global const float *d_lse, __global storage *dq,                    \
         __global storage *dk, __global storage *dv, __global float *workspace
 
+/* The channels of a key head's tokens of the padding, 0 for zeros. */
+#if PADDING == 1
+#define PAD_ROW(args, name, flag, kv_head)                                    \
+    ((args).flags & flag ? name + plane(&(args).name, 0, kv_head) : 0)
+#else
+#define PAD_ROW(args, name, flag, kv_head) 0
+#endif
+
 typedef struct unit {
     ulong window;
     uint head;
