@@ -156,19 +156,59 @@ INLINE void store4_aligned(float4 x, __global storage *p)
 }
 #endif
 
+/* The tokens of a window, and a tensor's channels of them, of one head. */
+typedef struct token_rows {
+    __global const storage *plane;
+    const tensor_layout *layout;
+    const grid_layout *grid;
+    const window_place *place;
+    __global const storage *pad; /* those of the padding; 0: zeros */
+} token_rows;
+
+INLINE token token_of(const token_rows *rows, uint row)
+{
+    return find_token(rows->grid, rows->place, row);
+}
+
+/* Where the channels of a token are, from `channel` on; 0 if they are zeros.
+ * `column`: their distance. */
+INLINE __global const storage *
+channels_of(const token_rows *rows, const token *t, uint channel, uint column)
+{
+    const ulong c = (ulong)channel * column;
+    if (EXISTS(*t))
+        return rows->plane + (token_offset(rows->layout, t) + c);
+    return rows->pad ? rows->pad + c : 0;
+}
+#if PADDING
+#define ARE_ZEROS(channels) ((channels) == 0)
+#else
+#define ARE_ZEROS(channels) 0
+#endif
+
+/* The row of k or v that the padding has, for a head: PAD_ROW(args, K, k, 0).
+ */
+#if PADDING == 1
+#define PAD_ROW(args, NAME, name, head)                                       \
+    (((args).flags & ARG_PAD_##NAME) != 0                                     \
+         ? pad_##name + plane(&(args).pad_##name, 0, head)                    \
+         : 0)
+#else
+#define PAD_ROW(args, NAME, name, head) 0
+#endif
+
 #if BACKWARD && VARIANT == COSINE
 #define FACTOR_OF(r) (factors ? factors[r] * factor : factor)
 #else
 #define FACTOR_OF(r) factor
 #endif
 
-/* Copies rows first .. first + count of a plane, STAGE_DIMS channels from
+/* Copies rows first .. first + count of `matrix`, STAGE_DIMS channels from
  * `channel` on, to local memory as fp32 times `factor` and, where given, each
  * row's own of `factors`; zeros fill `rows` rows. */
-INLINE void stage(__local float4 *tile, __global const storage *plane,
-                  const tensor_layout *layout, uint first, int count, int rows,
-                  int channel, float factor, __local const float *factors,
-                  int lane, int wide)
+INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
+                  int count, int rows, int channel, float factor,
+                  __local const float *factors, int lane, int wide)
 {
     FORGET(lane);
 #if WIDE
@@ -179,26 +219,39 @@ INLINE void stage(__local float4 *tile, __global const storage *plane,
         const int first_row = lane / across;
         const int c = lane % across * WIDE;
         __local float4 *to = tile + first_row * DIM_PITCH + c / 4;
+#if !GRID
         __global const storage *from =
-            plane + (ulong)(first + first_row) * layout->row + (channel + c);
-        const ulong step = (ulong)down * layout->row;
+            matrix->plane + (ulong)(first + first_row) * matrix->layout->row +
+            (channel + c);
+        const ulong step = (ulong)down * matrix->layout->row;
+#endif
         const int exists = channel + c < HEAD_DIM ? count : 0;
         for (int done = 0; done < rows; done += down) {
             const int r = done + first_row;
             if (first_row < down && r < rows) {
+#if GRID
+                const token t = token_of(matrix, first + r);
+                __global const storage *from =
+                    channels_of(matrix, &t, channel + c, 1);
+                const int is_there = r < exists && !ARE_ZEROS(from);
+#else
+                const int is_there = r < exists;
+#endif
 #if WIDE == 8
                 const float8 x =
-                    r < exists ? load8_aligned(from) : (float8)(0.0f);
+                    is_there ? load8_aligned(from) : (float8)(0.0f);
                 to[0] = x.lo * FACTOR_OF(r);
                 to[1] = x.hi * FACTOR_OF(r);
 #else
                 const float4 x =
-                    r < exists ? load4_aligned(from) : (float4)(0.0f);
+                    is_there ? load4_aligned(from) : (float4)(0.0f);
                 to[0] = x * FACTOR_OF(r);
 #endif
             }
             to += down * DIM_PITCH;
+#if !GRID
             from += step;
+#endif
         }
         return;
     }
@@ -208,9 +261,13 @@ INLINE void stage(__local float4 *tile, __global const storage *plane,
         const int r = (done + lane) / STAGE_DIMS;
         const int c = (done + lane) % STAGE_DIMS;
         float x = 0.0f;
-        if (r < count && channel + c < HEAD_DIM)
-            x = LOAD(plane, element(layout, first + r, channel + c)) *
-                FACTOR_OF(r);
+        if (r < count && channel + c < HEAD_DIM) {
+            const token t = token_of(matrix, first + r);
+            __global const storage *from =
+                channels_of(matrix, &t, channel + c, matrix->layout->column);
+            if (!ARE_ZEROS(from))
+                x = LOAD(from, 0) * FACTOR_OF(r);
+        }
         if (r < rows)
             scalars[r * DIM_PITCH * 4 + c] = x;
     }
@@ -245,7 +302,23 @@ INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
                       const forward_args *args, const logit_terms *terms,
                       const int *rows, const int *keys)
 {
-#if BIAS
+#if BIAS && TABLE == 1
+    int row_places[SCORE_ROWS], key_places[SCORE_COLS];
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        row_places[i] =
+            (table_place(rows[i]) + TABLE_CENTER) * (int)args->bias.row;
+    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+        key_places[j] = table_place(keys[j]) * (int)args->bias.row;
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            sums[i][j] += JOIN(load, BIAS_SUFFIX)(
+                terms->bias, row_places[i] - key_places[j]);
+#elif BIAS && TABLE
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            sums[i][j] += JOIN(load, BIAS_SUFFIX)(
+                terms->bias, bias_at(args, terms, rows[i], keys[j]));
+#elif BIAS
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
         __global const bias_storage *bias =
             terms->bias + rows[i] * (int)args->bias.row;
@@ -254,12 +327,16 @@ INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
                 bias, keys[j] * (int)TERM_STEP(args->bias));
     }
 #endif
-#if MASK == 3
-    uchar here[SCORE_ROWS], there[SCORE_COLS];
+#if MASK >= 3
+#if MASK == 4
+    if (terms->place.seams == 0)
+        return; /* the whole window lies in one region */
+#endif
+    uint here[SCORE_ROWS], there[SCORE_COLS];
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-        here[i] = terms->query_regions[rows[i] * (int)args->query_regions.row];
+        here[i] = query_region(args, terms, rows[i]);
     UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-        there[j] = terms->key_regions[keys[j] * (int)args->key_regions.row];
+        there[j] = key_region(args, terms, keys[j]);
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             if (here[i] != there[j])
@@ -298,12 +375,13 @@ INLINE void multiply_rows(float sums[SCORE_ROWS][SCORE_COLS],
     }
 }
 
-/* Stores four channels of a row; channel < HEAD_DIM. */
+/* Stores four channels of a token that exists; channel < HEAD_DIM. */
 INLINE void store_quad(float4 x, __global storage *plane,
-                       const tensor_layout *layout, uint row, int channel,
-                       int wide)
+                       const tensor_layout *layout, const token *t,
+                       int channel, int wide)
 {
-    __global storage *to = plane + element(layout, row, channel);
+    __global storage *to = plane + (token_offset(layout, t) +
+                                    (ulong)(uint)channel * layout->column);
 #if WIDE
     if (wide) {
         store4_aligned(x, to);

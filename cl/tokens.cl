@@ -8,11 +8,9 @@
  *             window is WINDOW_0 x WINDOW_1 x WINDOW_2, constants:
  *
  *               window   first   + token in the window, wrapped at the padded
- *               number -> of its                     size -> position -> offset
- *                        axes
- *   PADDING 0 all tokens exist
- *           1 those of the padding are the row `pad`, or zeros
- *           2 those of the padding are hidden */
+ *               number -> of its                     size -> position ->
+ * offset axes PADDING 0 all tokens exist 1 those of the padding are the row
+ * `pad`, or zeros 2 those of the padding are hidden */
 #ifndef GRID
 #define GRID 0
 #endif
@@ -91,13 +89,31 @@ INLINE window_place place_window(const grid_layout *grid, ulong window)
     return place;
 }
 
+/* Are tokens of the padding in the window? */
+INLINE int holds_padding(const grid_layout *grid, const window_place *place)
+{
+    int holds = 0;
+#if PADDING
+    const uint window[3] = {WINDOW_0, WINDOW_1, WINDOW_2};
+    UNROLL_FOR (int a = 0; a < 3; a++) {
+        const uint padded = grid->windows[a] * window[a];
+        const uint first = min(place->first[a], place->first[a] - padded);
+        holds |= grid->size[a] < padded && first + window[a] > grid->size[a];
+    }
+#endif
+    return holds;
+}
+
 INLINE token find_token(const grid_layout *grid, const window_place *place,
                         uint row)
 {
     token t;
 #if GRID
-    const uint inside[3] = {row / (WINDOW_1 * WINDOW_2),
-                            row / WINDOW_2 % WINDOW_1, row % WINDOW_2};
+    /* compilers do not know that a row of a plane of windows lies in it */
+    const uint plane = WINDOW_0 == 1 ? 0 : row / (WINDOW_1 * WINDOW_2);
+    const uint line = row / WINDOW_2;
+    const uint inside[3] = {plane, line - plane * WINDOW_1,
+                            row - line * WINDOW_2};
     const uint window[3] = {WINDOW_0, WINDOW_1, WINDOW_2};
 #if PADDING
     t.exists = 1;
@@ -165,8 +181,8 @@ INLINE ulong token_offset(const tensor_layout *layout, const token *t)
 #endif
 }
 
-/* The channels of a token of q, k or v, or of a gradient of o: 0 where they are
- * zeros. `pad`: those of a token of the padding, 0 if they are zeros. */
+/* The channels of a token of q, k or v, or of a gradient of o: 0 where they
+ * are zeros. `pad`: those of a token of the padding, 0 if they are zeros. */
 INLINE __global const storage *token_row(__global const storage *plane,
                                          const tensor_layout *layout,
                                          const token *t,

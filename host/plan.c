@@ -38,12 +38,9 @@ bool wa_tier_is_open(const wa_problem *problem,
                      const wa_exclusions *exclusions, winattn_tier tier,
                      char *refusal)
 {
-    const bool is_new = problem->grid.used || problem->table.used;
     if (problem->tier != WINATTN_TIER_AUTO && problem->tier != tier)
         snprintf(refusal, WA_REASON_SIZE, "the caller demands tier %s",
                  wa_tier_name(problem->tier));
-    else if (tier == WINATTN_TIER_LOCAL && is_new)
-        snprintf(refusal, WA_REASON_SIZE, "it reads no grids and no tables");
     else
         snprintf(refusal, WA_REASON_SIZE, "%s", exclusions->reason[tier]);
     return refusal[0] == 0;
