@@ -321,7 +321,7 @@ typedef struct tile_rows {
     __local const uchar *key_regions; /* of the item's first keys; NULL: one
                                          region */
     window_place place;
-    int has_padding;
+    int holds_padding; /* of the grid */
 } tile_rows;
 
 /* scores = scale * scores + the terms, for keys `key` and on; those past the
@@ -472,7 +472,7 @@ INLINE void attend_pass(row_state *s, float scores[PASS_TILES][VALUES],
             if (IS_TILE(first + t))
                 add_regions(scores[t], first + t, count, args, rows, w);
 #if PADDING == 2
-    if (rows->has_padding)
+    if (rows->holds_padding)
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
             if (IS_TILE(first + t))
                 hide_padding(scores[t], key, first + t, count, args, rows, w);
@@ -928,7 +928,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
                               .first_row = (int)first_row,
                               .place = here.place};
 #if PADDING == 2
-            rows.has_padding = has_padding(&args.grid, &here.place);
+            rows.holds_padding = holds_padding(&args.grid, &here.place);
 #endif
 #if HAS_OWN_TERMS
             rows.own_terms = own_terms;

@@ -135,19 +135,6 @@ INLINE token find_token(const grid_layout *grid, const window_place *place,
     return t;
 }
 
-/* Has the window tokens of the padding? */
-INLINE int has_padding(const grid_layout *grid, const window_place *place)
-{
-    int found = 0;
-#if PADDING
-    const uint window[3] = {WINDOW_0, WINDOW_1, WINDOW_2};
-    for (int a = 0; a < 3; a++)
-        found |= grid->size[a] < grid->windows[a] * window[a] &&
-                 place->first[a] + window[a] > grid->size[a];
-#endif
-    return found;
-}
-
 /* On which sides of the seams a token of a window lies: tokens of different
  * numbers are of different regions. */
 INLINE uint seam_sides(const grid_layout *grid, const window_place *place,
