@@ -55,6 +55,22 @@ static winattn_status check_memory(const char *name, const winattn_tensor *at,
     return WINATTN_SUCCESS;
 }
 
+/* Kernels take the step between channels of the padding from k and v. */
+static winattn_status check_pad_columns(const wa_problem *problem,
+                                        const wa_buffers *buffers,
+                                        wa_tensor_id pad, wa_tensor_id tokens)
+{
+    const uint64_t own = problem->tensor[pad].stride[WA_COLUMN];
+    const uint64_t wanted = problem->tensor[tokens].stride[WA_COLUMN];
+    if (!buffers->tensor[pad].buffer || own == wanted)
+        return WINATTN_SUCCESS;
+    return wa_fail(
+        WINATTN_INVALID_LAYOUT,
+        "the stride of axis column of %s, %llu, is not that of %s, %llu",
+        wa_tensor_name(pad), (unsigned long long)own, wa_tensor_name(tokens),
+        (unsigned long long)wanted);
+}
+
 winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
                                 uint64_t workspace_bytes, cl_context context,
                                 const wa_buffers *buffers)
@@ -78,6 +94,8 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
                             tensor->element_size,
                             tensor->span * tensor->element_size));
     }
+    WA_TRY(check_pad_columns(problem, buffers, WA_PAD_K, WA_K));
+    WA_TRY(check_pad_columns(problem, buffers, WA_PAD_V, WA_V));
     if (workspace_bytes == 0)
         return WINATTN_SUCCESS;
     if (!buffers->workspace.buffer)

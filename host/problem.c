@@ -630,22 +630,6 @@ static winattn_status read_sliding(const winattn_desc *desc,
     return WINATTN_SUCCESS;
 }
 
-/* Kernels take the step between channels from k and v. */
-static winattn_status check_pad_columns(const wa_problem *problem,
-                                        wa_tensor_id pad, wa_tensor_id tokens)
-{
-    if (problem->tensor[pad].stride[WA_COLUMN] ==
-        problem->tensor[tokens].stride[WA_COLUMN])
-        return WINATTN_SUCCESS;
-    return wa_fail(
-        WINATTN_INVALID_LAYOUT,
-        "the stride of axis column of %s, %llu, is not that of %s, %llu",
-        traits[pad].name,
-        (unsigned long long)problem->tensor[pad].stride[WA_COLUMN],
-        traits[tokens].name,
-        (unsigned long long)problem->tensor[tokens].stride[WA_COLUMN]);
-}
-
 static winattn_status read_tensors(const winattn_desc *desc,
                                    wa_problem *problem)
 {
@@ -694,8 +678,6 @@ static winattn_status read_tensors(const winattn_desc *desc,
     if (has_pads) {
         READ(WA_PAD_K, size, &desc->pad_k, 0, kv_heads, 0, dim);
         READ(WA_PAD_V, size, &desc->pad_v, 0, kv_heads, 0, dim);
-        WA_TRY(check_pad_columns(problem, WA_PAD_K, WA_K));
-        WA_TRY(check_pad_columns(problem, WA_PAD_V, WA_V));
     }
     if (!problem->passes[WA_BACKWARD])
         return WINATTN_SUCCESS;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bias_table.h"
 #include "launch_backward.h"
 #include "session.h"
 #include "status.h"
@@ -68,6 +69,8 @@ wa_buffers planned_buffers(const winattn_forward *f)
                    [WA_QUERY_REGIONS] = f->query_regions,
                    [WA_KEY_REGIONS] = f->key_regions,
                    [WA_LOGIT_SCALE] = f->logit_scale,
+                   [WA_PAD_K] = f->pad_k,
+                   [WA_PAD_V] = f->pad_v,
                    [WA_O] = f->o,
                    [WA_LSE] = f->lse}};
     return buffers;
@@ -107,7 +110,7 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
 {
     const winattn_desc desc = data_desc(data);
     const winattn_forward forward = buffers_forward(data, b);
-    const wa_buffers buffers = planned_buffers(&forward);
+    wa_buffers buffers = planned_buffers(&forward);
     wa_device told = *wa_session_device(session);
     wa_problem problem;
     wa_plan plan;
@@ -122,12 +125,14 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
     WA_TRY(make_plan(&problem, &told, demand, &plan));
     WA_TRY(wa_session_kernel(session, plan.kernel, plan.defines,
                              problem.build_options, &kernel));
+    WA_TRY(wa_table_buffers_make(device->context, &problem, &buffers.table));
     size_t most = plan.work_group;
     clGetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE,
                              sizeof most, &most, NULL);
     if (demand->matrix && most < plan.work_group &&
         told.reports_kernel_sizes) {
         clReleaseKernel(kernel);
+        wa_table_buffers_release(&buffers.table);
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "work-group too large");
     }
     cl_event gate = clCreateUserEvent(device->context, &error);
@@ -139,6 +144,7 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
         clSetUserEventStatus(gate, CL_COMPLETE);
         clReleaseEvent(gate);
     }
+    wa_table_buffers_release(&buffers.table);
     clReleaseKernel(kernel);
     return status;
 }
@@ -237,26 +243,30 @@ static winattn_status launch_backward(const test_device *device,
                        (size_t)plan.workspace_bytes + 16, NULL, &error);
     if (error != CL_SUCCESS)
         return error;
-    const wa_buffers buffers = {
-        .tensor = {[WA_Q] = call.q,
-                   [WA_K] = call.k,
-                   [WA_V] = call.v,
-                   [WA_BIAS] = call.bias,
-                   [WA_MASK] = call.mask,
-                   [WA_QUERY_REGIONS] = call.query_regions,
-                   [WA_KEY_REGIONS] = call.key_regions,
-                   [WA_LOGIT_SCALE] = call.logit_scale,
-                   [WA_O] = call.o,
-                   [WA_LSE] = call.lse,
-                   [WA_D_O] = call.d_o,
-                   [WA_D_LSE] = call.d_lse,
-                   [WA_DQ] = call.dq,
-                   [WA_DK] = call.dk,
-                   [WA_DV] = call.dv,
-                   [WA_DBIAS] = call.dbias,
-                   [WA_D_LOGIT_SCALE] = call.d_logit_scale},
-        .workspace = {*workspace, 16}};
-    winattn_status status = WINATTN_SUCCESS;
+    wa_buffers buffers = {.tensor = {[WA_Q] = call.q,
+                                     [WA_K] = call.k,
+                                     [WA_V] = call.v,
+                                     [WA_BIAS] = call.bias,
+                                     [WA_MASK] = call.mask,
+                                     [WA_QUERY_REGIONS] = call.query_regions,
+                                     [WA_KEY_REGIONS] = call.key_regions,
+                                     [WA_LOGIT_SCALE] = call.logit_scale,
+                                     [WA_PAD_K] = call.pad_k,
+                                     [WA_PAD_V] = call.pad_v,
+                                     [WA_O] = call.o,
+                                     [WA_LSE] = call.lse,
+                                     [WA_D_O] = call.d_o,
+                                     [WA_D_LSE] = call.d_lse,
+                                     [WA_DQ] = call.dq,
+                                     [WA_DK] = call.dk,
+                                     [WA_DV] = call.dv,
+                                     [WA_DBIAS] = call.dbias,
+                                     [WA_D_LOGIT_SCALE] = call.d_logit_scale,
+                                     [WA_D_PAD_K] = call.d_pad_k,
+                                     [WA_D_PAD_V] = call.d_pad_v},
+                          .workspace = {*workspace, 16}};
+    winattn_status status =
+        wa_table_buffers_make(device->context, &problem, &buffers.table);
     for (int i = 0; i < WA_BACKWARD_PARTS && status == WINATTN_SUCCESS; i++) {
         const wa_backward_kernel *part = &plan.kernels[i];
         if (part->name)
@@ -274,6 +284,7 @@ static winattn_status launch_backward(const test_device *device,
     for (int i = 0; i < WA_BACKWARD_PARTS; i++)
         if (kernels.part[i])
             clReleaseKernel(kernels.part[i]);
+    wa_table_buffers_release(&buffers.table);
     return status;
 }
 
