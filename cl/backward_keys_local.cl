@@ -148,10 +148,10 @@ backward_keys_local(BACKWARD_PARAMETERS)
         at.has_padding = holds_padding(grid, &window);
         const token_rows k_rows = {
             k + plane(&forward->k, window.grid, kv_head), &forward->k, grid,
-            &window, PAD_ROW(*forward, K, k, kv_head)};
+            &window, PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head)};
         const token_rows v_rows = {
             v + plane(&forward->v, window.grid, kv_head), &forward->v, grid,
-            &window, PAD_ROW(*forward, V, v, kv_head)};
+            &window, PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head)};
         at.k = k_rows;
         at.v = v_rows;
         __global storage *to_dk = dk + plane(&args.dk, window.grid, kv_head);

@@ -72,10 +72,10 @@ backward_rows_local(BACKWARD_PARAMETERS)
                                  &args.d_o, grid, &window, 0};
     const token_rows k_rows = {k + plane(&forward->k, window.grid, kv_head),
                                &forward->k, grid, &window,
-                               PAD_ROW(*forward, K, k, kv_head)};
+                               PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head)};
     const token_rows v_rows = {v + plane(&forward->v, window.grid, kv_head),
                                &forward->v, grid, &window,
-                               PAD_ROW(*forward, V, v, kv_head)};
+                               PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head)};
     at.q = q_rows;
     at.d_o = d_o_rows;
     at.k = k_rows;

@@ -365,10 +365,10 @@ forward_local(FORWARD_PARAMETERS)
                                &args.grid, &place, 0};
     const token_rows k_rows = {k + plane(&args.k, place.grid, kv_head),
                                &args.k, &args.grid, &place,
-                               PAD_ROW(args, K, k, kv_head)};
+                               PAD_ROW(args, pad_k, ARG_PAD_K, kv_head)};
     const token_rows v_rows = {v + plane(&args.v, place.grid, kv_head),
                                &args.v, &args.grid, &place,
-                               PAD_ROW(args, V, v, kv_head)};
+                               PAD_ROW(args, pad_v, ARG_PAD_V, kv_head)};
     o += plane(&args.o, place.grid, u.head);
 #if VARIANT == COSINE
     const float scale = cosine_scale(&args, logit_scale, u.head);

@@ -186,17 +186,6 @@ channels_of(const token_rows *rows, const token *t, uint channel, uint column)
 #define ARE_ZEROS(channels) 0
 #endif
 
-/* The row of k or v that the padding has, for a head: PAD_ROW(args, K, k, 0).
- */
-#if PADDING == 1
-#define PAD_ROW(args, NAME, name, head)                                       \
-    (((args).flags & ARG_PAD_##NAME) != 0                                     \
-         ? pad_##name + plane(&(args).pad_##name, 0, head)                    \
-         : 0)
-#else
-#define PAD_ROW(args, NAME, name, head) 0
-#endif
-
 #if BACKWARD && VARIANT == COSINE
 #define FACTOR_OF(r) (factors ? factors[r] * factor : factor)
 #else
@@ -297,22 +286,40 @@ INLINE void accumulate_norms(__local float *norms, __local const float4 *tile,
 #endif
 }
 
+#if MASK >= 3
+/* sums[i][j] += region_value where rows[i] and keys[j] differ in region. */
+INLINE void add_regions(float sums[SCORE_ROWS][SCORE_COLS],
+                        const forward_args *args, const logit_terms *terms,
+                        const int *rows, const int *keys)
+{
+    uint there[SCORE_COLS];
+    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+        there[j] = key_region(args, terms, keys[j]);
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+        const uint here = query_region(args, terms, rows[i]);
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            if (here != there[j])
+                sums[i][j] += args->region_value;
+    }
+}
+#endif
+
 /* sums[i][j] += the terms of rows[i], keys[j]. */
 INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
                       const forward_args *args, const logit_terms *terms,
                       const int *rows, const int *keys)
 {
 #if BIAS && TABLE == 1
-    int row_places[SCORE_ROWS], key_places[SCORE_COLS];
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-        row_places[i] =
-            (table_place(rows[i]) + TABLE_CENTER) * (int)args->bias.row;
+    int places[SCORE_COLS];
     UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-        key_places[j] = table_place(keys[j]) * (int)args->bias.row;
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        places[j] =
+            (TABLE_CENTER - table_place(keys[j])) * (int)args->bias.row;
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+        const int place = table_place(rows[i]) * (int)args->bias.row;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            sums[i][j] += JOIN(load, BIAS_SUFFIX)(
-                terms->bias, row_places[i] - key_places[j]);
+            sums[i][j] +=
+                JOIN(load, BIAS_SUFFIX)(terms->bias, place + places[j]);
+    }
 #elif BIAS && TABLE
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
@@ -327,20 +334,11 @@ INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
                 bias, keys[j] * (int)TERM_STEP(args->bias));
     }
 #endif
-#if MASK >= 3
 #if MASK == 4
-    if (terms->place.seams == 0)
-        return; /* the whole window lies in one region */
-#endif
-    uint here[SCORE_ROWS], there[SCORE_COLS];
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-        here[i] = query_region(args, terms, rows[i]);
-    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-        there[j] = key_region(args, terms, keys[j]);
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            if (here[i] != there[j])
-                sums[i][j] += args->region_value;
+    if (terms->place.seams != 0) /* else it all lies in one region */
+        add_regions(sums, args, terms, rows, keys);
+#elif MASK == 3
+    add_regions(sums, args, terms, rows, keys);
 #elif MASK
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
         __global const mask_storage *mask =

@@ -7,10 +7,13 @@
  *        1    they are a box of a grid that was padded and then rolled; the
  *             window is WINDOW_0 x WINDOW_1 x WINDOW_2, constants:
  *
- *               window   first   + token in the window, wrapped at the padded
- *               number -> of its                     size -> position ->
- * offset axes PADDING 0 all tokens exist 1 those of the padding are the row
- * `pad`, or zeros 2 those of the padding are hidden */
+ *               window   first   + token in the window, wrapped at the
+ *               number -> of its    padded size -> position -> offset
+ *                        axes
+ *
+ *   PADDING 0 all tokens exist
+ *           1 those of the padding are the row `pad`, or zeros
+ *           2 those of the padding are hidden */
 #ifndef GRID
 #define GRID 0
 #endif
