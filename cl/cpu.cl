@@ -384,8 +384,7 @@ INLINE void load_rows(row_tile *tile, const forward_args *args,
         tile->token[r] = find_token(&args->grid, place, tile->row[r]);
 #endif
 #if MASK == 4
-        if (place->seams != 0)
-            tile->region[r] = seam_sides(&args->grid, place, tile->row[r]);
+        tile->region[r] = seam_sides(&args->grid, place, tile->row[r]);
 #endif
         const vec squares =
             load_row(tile->q[r], q, &args->q, row_token(tile, r), 0);

@@ -428,66 +428,76 @@ static bool same_bits(cl_command_queue queue, const case_buffers *d,
     return true;
 }
 
-static bool run_times(const test_device *device, cl_command_queue queue,
-                      const test_case *c, int times, int sampled,
-                      case_result *result)
+/* Enqueues one call. */
+static winattn_status call_plan(const winattn_plan *plan,
+                                cl_command_queue queue, const case_buffers *d,
+                                const device_buffers *b, cl_mem workspace,
+                                cl_event *event)
 {
-    bool passed = false;
+    if (d->c.pass == PASS_FORWARD) {
+        winattn_forward f = buffers_forward(d, b);
+        f.workspace.buffer = workspace;
+        return winattn_enqueue_forward(plan, queue, &f, 0, NULL, event);
+    }
+    winattn_backward back = buffers_backward(d, b);
+    back.workspace.buffer = workspace;
+    return winattn_enqueue_backward(plan, queue, &back, 0, NULL, event);
+}
+
+bool buffers_run(const test_device *device, cl_command_queue queue,
+                 const case_buffers *d, const device_buffers *b, int times,
+                 case_result *result)
+{
     winattn_plan *plan = NULL;
     cl_mem workspace = NULL;
-    device_buffers b;
     unsigned char *first[TENSORS] = {NULL};
-    memset(result, 0, sizeof *result);
-    memset(&b, 0, sizeof b);
-    case_buffers *d = data_make(c);
-    if (!d || !buffers_create(device, d, &b)) {
-        snprintf(result->failure, sizeof result->failure, "out of memory");
-        goto cleanup;
-    }
     const winattn_desc desc = data_desc(d);
     winattn_status status =
         winattn_plan_create(device->context, device->id, &desc, &plan);
     result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
     if (status == WINATTN_SUCCESS)
         status = make_workspace(device, plan, &workspace);
-    for (int time = 0; status == WINATTN_SUCCESS && time < times; time++) {
+    bool passed = true;
+    for (int time = 0; status == WINATTN_SUCCESS && passed && time < times;
+         time++) {
         cl_event event = NULL;
-        if (c->pass == PASS_FORWARD) {
-            winattn_forward f = buffers_forward(d, &b);
-            f.workspace.buffer = workspace;
-            status = winattn_enqueue_forward(plan, queue, &f, 0, NULL, &event);
-        } else {
-            winattn_backward back = buffers_backward(d, &b);
-            back.workspace.buffer = workspace;
-            status =
-                winattn_enqueue_backward(plan, queue, &back, 0, NULL, &event);
-        }
-        if (status == WINATTN_SUCCESS) {
-            const cl_int error = clWaitForEvents(1, &event);
-            clReleaseEvent(event);
-            if (error != CL_SUCCESS) {
-                snprintf(result->failure, sizeof result->failure,
-                         "waiting failed: %d", error);
-                goto cleanup;
-            }
-        }
-        if (status == WINATTN_SUCCESS && times > 1 &&
-            !same_bits(queue, d, &b, first, result))
-            goto cleanup;
+        status = call_plan(plan, queue, d, b, workspace, &event);
+        if (status != WINATTN_SUCCESS)
+            break;
+        const cl_int error = clWaitForEvents(1, &event);
+        clReleaseEvent(event);
+        if (error != CL_SUCCESS)
+            snprintf(result->failure, sizeof result->failure,
+                     "waiting failed: %d", error);
+        passed = error == CL_SUCCESS &&
+                 (times == 1 || same_bits(queue, d, b, first, result));
     }
-    if (status == WINATTN_SUCCESS)
-        passed = buffers_check(queue, d, &b, sampled, result);
-    else
+    if (status != WINATTN_SUCCESS)
         snprintf(result->failure, sizeof result->failure, "%s: %s\n%.200s",
                  winattn_status_name(status), winattn_last_reason(),
                  winattn_last_build_log());
-
-cleanup:
     for (int i = 0; i < TENSORS; i++)
         free(first[i]);
     if (workspace)
         clReleaseMemObject(workspace);
     winattn_plan_destroy(plan);
+    return passed && status == WINATTN_SUCCESS;
+}
+
+static bool run_times(const test_device *device, cl_command_queue queue,
+                      const test_case *c, int times, int sampled,
+                      case_result *result)
+{
+    bool passed = false;
+    device_buffers b;
+    memset(result, 0, sizeof *result);
+    memset(&b, 0, sizeof b);
+    case_buffers *d = data_make(c);
+    if (!d || !buffers_create(device, d, &b))
+        snprintf(result->failure, sizeof result->failure, "out of memory");
+    else
+        passed = buffers_run(device, queue, d, &b, times, result) &&
+                 buffers_check(queue, d, &b, sampled, result);
     buffers_release(&b);
     data_free(d);
     return passed;

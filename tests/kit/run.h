@@ -62,6 +62,12 @@ winattn_forward buffers_forward(const case_buffers *d,
                                 const device_buffers *b);
 winattn_backward buffers_backward(const case_buffers *d,
                                   const device_buffers *b);
+/* Makes the plan and calls it so many times, each time until it is done; the
+ * bits must be those of the first time. False, with result->failure, if that
+ * does not work out. */
+bool buffers_run(const test_device *device, cl_command_queue queue,
+                 const case_buffers *d, const device_buffers *b, int times,
+                 case_result *result);
 /* Reads every buffer back and checks everything. */
 bool buffers_check(cl_command_queue queue, const case_buffers *d,
                    const device_buffers *b, int sampled, case_result *result);
