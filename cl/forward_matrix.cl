@@ -165,8 +165,7 @@ INLINE void copy_rows(__local ushort *to, __global const storage *plane,
         UNROLL_FOR (int done = 0; done < rows; done += ROWS_AT_ONCE) {
             int exists = done + r < count;
 #if GRID
-            const token t =
-                find_token(grid, place, first + min(done + r, count - 1));
+            const token t = find_token(grid, place, first + done + r);
             from = token_row(plane, layout, &t, pad);
             exists = exists && (EXISTS(t) || from);
             from = (exists ? from : plane) + c * CHUNK;
@@ -523,12 +522,13 @@ INLINE void attend_pass(row_state *s, float scores[PASS_TILES][VALUES],
         }
 }
 
-/* Where row r of a tile lies in its plane. 0: it is of the padding. */
+/* Where row r of a tile, which exists, lies in its plane. 0: it is of the
+ * padding. */
 INLINE int find_row(ulong *at, const tensor_layout *layout,
                     const forward_args *args, const tile_rows *rows, int r)
 {
-    const int row = min(rows->first_row + rows->row + r, (int)NQ - 1);
-    const token t = find_token(&args->grid, &rows->place, row);
+    const token t = find_token(&args->grid, &rows->place,
+                               rows->first_row + rows->row + r);
     *at = token_offset(layout, &t);
     return EXISTS(t);
 }
@@ -768,7 +768,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     const uint owner = (uint)get_group_id(0) % owners;
     const uint slot = (uint)get_group_id(0) / owners;
     const uint head = owner / args.row_blocks;
-    const uint first_row = owner % args.row_blocks * args.block_rows;
+    const uint first_row =
+        BLOCK_ROWS >= NQ ? 0 : owner % args.row_blocks * args.block_rows;
     const int row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first_row);
     const uint kv_head = head / args.heads_per_kv_head;
     const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
@@ -839,7 +840,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     row_state kept_states[WAVE_TURNS];
 #endif
 #if REGIONS_APART
-    int has_seams = 1; /* the window's regions differ */
+    int has_seams = 1; /* the window may have several regions */
 #endif
     for (uint item = 0; item < items; item++) {
         FORGET_LANE(lane_of_team);
@@ -900,16 +901,22 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
 #if REGIONS_APART
         if (block == 0) {
-            DECLARE_TERMS(terms_here, args, unit_here)
-            keep_regions(kept_row_regions[team], kept_key_regions[team], &args,
-                         &terms_here, first_row, lane_of_team);
 #if MASK == 4
+            const logit_terms terms_here = {.place = here.place};
             has_seams = here.place.seams != 0;
+#else
+            DECLARE_TERMS(terms_here, args, unit_here)
 #endif
+            if (has_seams)
+                keep_regions(kept_row_regions[team], kept_key_regions[team],
+                             &args, &terms_here, first_row, lane_of_team);
         }
 #endif
-#if VARIANT == COSINE || REGIONS_APART
+#if VARIANT == COSINE
         TEAM_SYNC(team);
+#elif REGIONS_APART
+        if (EMULATED || has_seams)
+            TEAM_SYNC(team);
 #endif
         TURN_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
             const int tile_here = turn * TEAM_WAVES + wave_of_team;

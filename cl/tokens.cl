@@ -164,8 +164,9 @@ INLINE ulong plane(const tensor_layout *layout, ulong window, uint head)
 INLINE ulong token_offset(const tensor_layout *layout, const token *t)
 {
 #if GRID
-    return (ulong)t->at[0] * layout->axis[0] +
-           (ulong)t->at[1] * layout->axis[1] + (ulong)t->at[2] * layout->row;
+    /* the host has checked that this suffices */
+    return t->at[0] * layout->axis[0] + t->at[1] * layout->axis[1] +
+           t->at[2] * layout->row;
 #else
     return (ulong)t->row * layout->row;
 #endif

@@ -321,7 +321,7 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
     if (tuned) {
         wa_matrix_shape own = *tuned;
         own.keeps_terms = has_terms(problem) ? own.keeps_terms : 0;
-        if (own.keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
+        if (own.keeps_terms != 0 && problem->mask == WINATTN_MASK_SHIFT)
             own.keeps_terms = 3;
         if (wa_plan_matrix_shape(problem, device, &own, plan)) {
             snprintf(plan->reason, sizeof plan->reason,

@@ -254,6 +254,13 @@ static winattn_status read_tensor(wa_problem *problem, wa_tensor_id id,
             INT32_MAX)
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                        "a plane of %s spans more than 2^31 elements", name);
+    /* And tokens inside a grid. */
+    uint64_t last = 0;
+    for (int axis = WA_AXIS_0; problem->grid.used && axis <= WA_ROW; axis++)
+        last += tensor->stride[axis] * (tensor->extent[axis] - 1);
+    if (last > UINT32_MAX)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "a grid of %s spans more than 2^32 elements", name);
     if (overlaps_itself(tensor))
         return wa_fail(WINATTN_INVALID_LAYOUT,
                        "the strides of %s let elements overlap", name);

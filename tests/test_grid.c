@@ -224,6 +224,8 @@ static void repeatable(void **state)
     test_case c = case_default();
     assert_true(case_parse(text, &c, NULL));
     c.tier = tier;
+    if (tier == WINATTN_TIER_MATRIX)
+        c.dtype = WINATTN_FP16;
     case_result result;
     if (!case_repeats(&device, &c, 6, &result))
         fail_msg("check '%s'\n%s", text, result.failure);
