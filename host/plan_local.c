@@ -94,11 +94,11 @@ static uint32_t registers_of(const wa_problem *problem,
         problem->variant == WINATTN_DOT && t->dim_stages == 1;
     const uint32_t kept = t->streaming ? t->dim_stages : 1;
     const uint32_t out = s->out_rows * 4 * kept;
-    const bool finds_places =
-        problem->table.used || problem->mask == WINATTN_MASK_SHIFT;
-    const uint32_t places = device->sub_group && (!terms_first || finds_places)
-                                ? s->score_rows + s->score_cols
-                                : 0;
+    const uint32_t kept_places = (terms_first ? 0 : 1) +
+                                 (problem->table.used ? 1 : 0) +
+                                 (problem->mask == WINATTN_MASK_SHIFT ? 1 : 0);
+    const uint32_t places =
+        device->sub_group ? kept_places * (s->score_rows + s->score_cols) : 0;
     const uint32_t scores =
         s->score_rows * s->score_cols + 4 * s->score_rows + 4 + places;
     return 24 +
