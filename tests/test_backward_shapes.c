@@ -257,7 +257,7 @@ static void random_shapes(random_state *r, test_case *c,
         if (random_int(r, 0, 3) == 0)
             *c = case_random_grid(random_int(r, 0, 999999), WINATTN_TIER_LOCAL,
                                   PASS_BACKWARD);
-        if (c->queries > 100)
+        if (c->queries > 50 || c->dim > 50 || c->windows > 8)
             continue;
         const bool whole =
             c->variant != WINATTN_SLIDING && random_int(r, 0, 1);
