@@ -124,7 +124,7 @@ static uint32_t registers_of(const wa_problem *problem,
         most = 2 * keys + MAX(logits, rows + 10);
     /* compilers were seen to take a quarter more; where the budget is but a
      * guess, that is left to chance */
-    return 16 + pads + most + (device->registers > 64 ? most / 4 : 0);
+    return 16 + most + (device->registers > 64 ? pads + most / 4 : 0);
 }
 
 /* The sum of dBias over windows stays in registers where there are enough. */

@@ -2,6 +2,7 @@
  * Tokens on a grid: windows, shifts, paddings and tables of biases, against
  * the oracle. A failure prints the case; `check 'CASE'` replays it.
  *
+ *   test_grid forward|backward TIER few           each third row
  *   test_grid forward|backward TIER fixed         each row in one dtype
  *   test_grid forward|backward TIER all           in every dtype
  *   test_grid forward|backward TIER random FIRST_SEED COUNT */
@@ -16,7 +17,8 @@
 
 #include <cmocka.h>
 
-#include "kit/run.h"
+#include "device.h"
+#include "kit/planned.h"
 
 /* Of both passes. */
 static const char *const table[] = {
@@ -139,7 +141,7 @@ static const char *const backward_table[] = {
 
 static test_device device;
 static int pass, tier, first_seed, seed_count;
-static bool all_dtypes;
+static bool all_dtypes, few_rows;
 static int refusals;
 
 static void run(const test_case *c)
@@ -158,7 +160,9 @@ static void run_rows(const char *const *rows, size_t count)
         for (int dtype = 0; dtype <= WINATTN_BF16; dtype++) {
             test_case c = case_default();
             char bad[64];
-            if (!all_dtypes && dtype != (int)i % 3)
+            if (!all_dtypes && dtype != (int)(few_rows ? i / 3 : i) % 3)
+                continue;
+            if (few_rows && i % 3 != 0)
                 continue;
             if (!case_parse(rows[i], &c, bad))
                 fail_msg("%s in \"%s\"", bad, rows[i]);
@@ -224,11 +228,93 @@ static void repeatable(void **state)
     test_case c = case_default();
     assert_true(case_parse(text, &c, NULL));
     c.tier = tier;
-    if (tier == WINATTN_TIER_MATRIX)
-        c.dtype = WINATTN_FP16;
+    c.dtype = tier == WINATTN_TIER_MATRIX ? WINATTN_FP16 : WINATTN_FP32;
     case_result result;
     if (!case_repeats(&device, &c, 6, &result))
         fail_msg("check '%s'\n%s", text, result.failure);
+}
+
+/* Bytes of all kernels that were compiled so far. */
+static size_t compiled_bytes(const winattn_programs *programs)
+{
+    size_t size = 0;
+    winattn_programs_export(programs, 0, NULL, &size);
+    return size;
+}
+
+/* A model that is given an image of another size compiles nothing. */
+static void other_images(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "grid=2 size=30x45 window=7x7 shift=3x3 mask=shift bias=table_same "
+        "pads=3 dim=16",
+        "grid=2 size=17x150 window=7x7 shift=2x3 mask=shift bias=table_same "
+        "pads=3 dim=16 batch=5 layout=packed",
+        "grid=2 size=5x40 window=7x7 shift=3x1 mask=shift bias=table_same "
+        "pads=1 dim=16 batch=2 layout=packed region_value=-inf"};
+    winattn_plan *plans[3] = {NULL};
+    winattn_programs *programs;
+    size_t first = 0;
+    assert_int_equal(
+        winattn_programs_create(device.context, device.id, &programs),
+        WINATTN_SUCCESS);
+    const size_t none = compiled_bytes(programs);
+    for (int i = 0; i < 3; i++) {
+        test_case c = case_default();
+        assert_true(case_parse(cases[i], &c, NULL));
+        c.pass = pass;
+        c.tier = tier;
+        c.dtype = tier == WINATTN_TIER_MATRIX ? WINATTN_FP16 : WINATTN_FP32;
+        case_buffers *d = data_make(&c);
+        assert_non_null(d);
+        const winattn_desc desc = data_desc(d);
+        assert_int_equal(
+            winattn_plan_create(device.context, device.id, &desc, &plans[i]),
+            WINATTN_SUCCESS);
+        if (i == 0)
+            first = compiled_bytes(programs);
+        else if (compiled_bytes(programs) != first)
+            fail_msg("compiled for '%s'", cases[i]);
+        assert_true(first > none);
+        data_free(d);
+    }
+    for (int i = 0; i < 3; i++)
+        winattn_plan_destroy(plans[i]);
+    winattn_programs_destroy(programs);
+}
+
+/* Launches of few units or windows each, and partial sums in several slots. */
+static void pieces(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "grid=2 size=9x10 window=4x4 shift=2x1 mask=shift bias=table_same "
+        "pads=3 batch=2 dim=8",
+        "grid=2 size=9x10 window=4x4 shift=2x1 mask=shift bias=table_fp32 "
+        "entries=9 padding=hidden dim=8 variant=cosine logit_scale=1"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (unsigned windows = 1; windows < 6; windows += 4) {
+            test_case c = case_default();
+            case_result result;
+            assert_true(case_parse(cases[i], &c, NULL));
+            c.pass = pass;
+            c.tier = tier;
+            c.dtype =
+                tier == WINATTN_TIER_MATRIX ? WINATTN_FP16 : WINATTN_FP32;
+            cl_command_queue queue = windows == 1 || !device.unordered
+                                         ? device.queue
+                                         : device.unordered;
+            const demanded_plan forward = {.units_per_launch = windows};
+            const demanded_backward backward = {.windows = windows};
+            const bool passed =
+                pass == PASS_FORWARD
+                    ? planned_run(&device, queue, &c, &forward, &result)
+                    : planned_backward(&device, queue, &c, &backward, &result);
+            if (!passed && !(tier == WINATTN_TIER_MATRIX && result.refused))
+                fail_msg("%s, %u to a launch: %s", cases[i], windows,
+                         result.failure);
+        }
 }
 
 int main(int count, char **arguments)
@@ -243,6 +329,7 @@ int main(int count, char **arguments)
         return 1;
     }
     all_dtypes = strcmp(part, "all") == 0;
+    few_rows = strcmp(part, "few") == 0;
     first_seed = count > 4 ? atoi(arguments[4]) : 1;
     seed_count = count > 5 ? atoi(arguments[5]) : 50;
     if (!device_open(&device, reason)) {
@@ -250,9 +337,18 @@ int main(int count, char **arguments)
         return 1;
     }
     printf("device: %s\n", device.name);
-    const struct CMUnitTest fixed_tests[] = {cmocka_unit_test(text_form),
-                                             cmocka_unit_test(run_table),
-                                             cmocka_unit_test(repeatable)};
+    wa_device capabilities;
+    if (tier == WINATTN_TIER_MATRIX &&
+        wa_device_query(device.id, &capabilities) == WINATTN_SUCCESS &&
+        !capabilities.unit) {
+        printf("skipped: the device has no matrix unit\n");
+        device_close(&device);
+        return 77;
+    }
+    const struct CMUnitTest fixed_tests[] = {
+        cmocka_unit_test(text_form), cmocka_unit_test(run_table),
+        cmocka_unit_test(repeatable), cmocka_unit_test(pieces),
+        cmocka_unit_test(other_images)};
     const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
     const int failures = strcmp(part, "random") == 0
                              ? cmocka_run_group_tests(random_tests, NULL, NULL)
