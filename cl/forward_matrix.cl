@@ -80,11 +80,12 @@
 #define TERM_GROUP 4
 #define TERM_TILE (VALUES * WAVE)
 #define REGIONS_APART (MASK >= 3 && KEEPS_TERMS == 3)
-#define KEPT_MASK (MASK && !REGIONS_APART)
-#define HAS_TERMS_KEPT ((BIAS || KEPT_MASK) && KEEPS_TERMS)
-#define HAS_LOCAL_TERMS                                                       \
-    ((BIAS || KEPT_MASK) && (KEEPS_TERMS == 1 || KEEPS_TERMS == 3))
-#define HAS_OWN_TERMS ((BIAS || KEPT_MASK) && KEEPS_TERMS == 2)
+#define KEPT_MASK (MASK && KEEPS_TERMS && !REGIONS_APART)
+#define HAS_TERMS_KEPT ((BIAS && KEEPS_TERMS) || KEPT_MASK)
+/* In local memory is the bias as the caller stores it, or the sum. */
+#define MASK_IN_LOCAL (MASK && KEEPS_TERMS == 1)
+#define HAS_LOCAL_TERMS ((BIAS && KEEPS_TERMS) || MASK_IN_LOCAL)
+#define HAS_OWN_TERMS (HAS_TERMS_KEPT && KEEPS_TERMS == 2)
 
 /* Is there a tile of keys of this number? Has it all its keys? Constant where
  * the tiles divide everything. */
@@ -210,40 +211,35 @@ INLINE void clear_pads(__local ushort *ring, int lane)
 
 /* ---- What is added to scores ---- */
 
-/* Bias, mask and region value of a row and a key of the window; without the
- * last where regions are apart. */
-INLINE float term_of(const forward_args *args, const logit_terms *terms,
+INLINE float bias_of(const forward_args *args, const logit_terms *terms,
                      int row, int key)
 {
-    float x = 0.0f;
 #if BIAS
-    x += JOIN(load, BIAS_SUFFIX)(terms->bias, bias_at(args, terms, row, key));
+    return JOIN(load, BIAS_SUFFIX)(terms->bias,
+                                   bias_at(args, terms, row, key));
+#else
+    return 0.0f;
 #endif
-#if MASK >= 3
-    if (!REGIONS_APART &&
-        query_region(args, terms, row) != key_region(args, terms, key))
-        x += args->region_value;
-#elif MASK
-    x += JOIN(load, MASK_SUFFIX)(terms->mask,
-                                 row * (int)args->mask.row +
-                                     key * (int)TERM_STEP(args->mask));
-#endif
-    return x;
 }
 
-/* Those of a lane's scores of one tile. */
-INLINE void load_own_terms(float *own, const forward_args *args,
-                           const logit_terms *terms, int row, int key,
-                           int lane)
+INLINE float mask_of(const forward_args *args, const logit_terms *terms,
+                     int row, int key)
 {
-    UNROLL_FOR (int i = 0; i < VALUES; i++)
-        own[i] = term_of(args, terms, min(row + value_query(lane, i), NQ - 1),
-                         min(key + value_key(lane, i), NK - 1));
+#if MASK >= 3
+    return query_region(args, terms, row) != key_region(args, terms, key)
+               ? args->region_value
+               : 0.0f;
+#elif MASK
+    return JOIN(load, MASK_SUFFIX)(terms->mask,
+                                   row * (int)args->mask.row +
+                                       key * (int)TERM_STEP(args->mask));
+#else
+    return 0.0f;
+#endif
 }
 
 #if HAS_LOCAL_TERMS
-/* As the caller stores it, or where that is a sum, fp32. */
-#if BIAS == 1 && !KEPT_MASK
+#if BIAS == 1 && !MASK_IN_LOCAL
 typedef ushort kept_term;
 #else
 typedef float kept_term;
@@ -252,11 +248,13 @@ typedef float kept_term;
 INLINE kept_term term_to_keep(const forward_args *args,
                               const logit_terms *terms, int row, int key)
 {
-#if BIAS == 1 && !KEPT_MASK
+#if MASK_IN_LOCAL
+    return bias_of(args, terms, row, key) + mask_of(args, terms, row, key);
+#elif BIAS == 1
     return (
         (__global const ushort *)terms->bias)[bias_at(args, terms, row, key)];
 #else
-    return term_of(args, terms, row, key);
+    return bias_of(args, terms, row, key);
 #endif
 }
 
@@ -284,12 +282,36 @@ INLINE void keep_terms(__local kept_term *kept, const forward_args *args,
 
 INLINE float4 read_kept(__local const kept_term *kept)
 {
-#if BIAS == 2 || KEPT_MASK
+#if BIAS == 2 || MASK_IN_LOCAL
     return *(__local const float4 *)kept;
 #elif DTYPE == 1
     return vloada_half4(0, (__local const half *)kept);
 #else
     return as_float4(convert_uint4(*(__local const ushort4 *)kept) << 16u);
+#endif
+}
+#endif
+
+#if HAS_OWN_TERMS
+/* Terms of a lane's scores of one tile. */
+INLINE void load_own_terms(float *own, __local const void *kept,
+                           const forward_args *args, const logit_terms *terms,
+                           int row, int tile, int lane)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        own[i] =
+            mask_of(args, terms, min(row + value_query(lane, i), (int)NQ - 1),
+                    min(tile * UNIT_TILE + value_key(lane, i), (int)NK - 1));
+#if HAS_LOCAL_TERMS
+    UNROLL_FOR (int i = 0; i < VALUES; i += TERM_GROUP) {
+        const float4 x =
+            read_kept((__local const kept_term *)kept + tile * TERM_TILE +
+                      i * WAVE + lane * TERM_GROUP);
+        own[i] += x.x;
+        own[i + 1] += x.y;
+        own[i + 2] += x.z;
+        own[i + 3] += x.w;
+    }
 #endif
 }
 #endif
@@ -347,14 +369,15 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
         added[i + 2] = x.z;
         added[i + 3] = x.w;
     }
-#elif BIAS || KEPT_MASK
+#elif BIAS || (MASK && !REGIONS_APART)
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int row =
             rows->first_row +
             min(rows->row + value_query(w->lane, i), rows->last_row);
         const int at = tile * UNIT_TILE + value_key(w->lane, i);
-        added[i] =
-            term_of(args, terms, row, key + (whole ? at : min(at, count - 1)));
+        const int column = key + (whole ? at : min(at, count - 1));
+        added[i] = bias_of(args, terms, row, column) +
+                   mask_of(args, terms, row, column);
     }
 #endif
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
@@ -649,7 +672,7 @@ INLINE void measure_rows(__local float *factors, __local const ushort *rows,
  * terms that are kept stay, and of a grid the next window is as far away as
  * the next grid. Where a grid has few windows of each place, they come as they
  * are numbered instead. */
-#define SORTED (GRID || (KEPT_MASK && HAS_TERMS_KEPT))
+#define SORTED (GRID || KEPT_MASK)
 
 typedef struct walk {
     uint kinds, kind;    /* of windows that are alike; the present one */
@@ -673,10 +696,10 @@ INLINE uint count_places(const forward_args *args)
 /* Window w + kinds is like window w. */
 INLINE uint count_kinds(const forward_args *args)
 {
-    ulong kinds = KEPT_MASK && HAS_TERMS_KEPT ? args->mask_windows : 1;
+    ulong kinds = KEPT_MASK ? args->mask_windows : 1;
 #if GRID
     const ulong places = count_places(args);
-    if (KEPT_MASK && MASK != 4 && HAS_TERMS_KEPT)
+    if (KEPT_MASK && MASK != 4)
         kinds = max(kinds, places); /* one is a multiple of the other */
     else
         kinds = args->windows / places < 2 * TEAMS ? 1 : places;
@@ -828,12 +851,23 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         START_COPIES(item);
     }
     clear_pads(ring, lane_of_team);
+#if HAS_LOCAL_TERMS && !MASK_IN_LOCAL
+    const unit of_head = {.window = args.first_window, .head = head};
+    DECLARE_TERMS(head_terms, args, of_head)
+    keep_terms(kept, &args, &head_terms, first_row, item_id);
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
 #if HAS_TERMS_KEPT
-    uint kept_kind = ~0u;
+    uint kept_kind = ~0u; /* of windows whose terms are kept */
 #endif
 #if HAS_OWN_TERMS
     float own_terms[KEY_TILES][VALUES];
+#if HAS_LOCAL_TERMS
+    __local const void *own_kept =
+        kept + min(wave_of_team, ROW_TILES - 1) * KEY_TILES * TERM_TILE;
+#else
+    __local const void *own_kept = 0;
+#endif
 #endif
 
 #if STREAMING
@@ -860,17 +894,24 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
         /* in local memory terms are those of all teams */
         if (kind != kept_kind) {
+#if MASK == 4
+            const logit_terms new_terms = {.place = here.place};
+#else
             DECLARE_TERMS(new_terms, args, unit_here)
+#endif
             kept_kind = kind;
-#if HAS_LOCAL_TERMS
+#if MASK_IN_LOCAL /* all teams have windows of this kind */
             barrier(CLK_LOCAL_MEM_FENCE);
             keep_terms(kept, &args, &new_terms, first_row, item_id);
             barrier(CLK_LOCAL_MEM_FENCE);
-#else
+#endif
+#if HAS_OWN_TERMS
+            int lane = w->lane;
+            FORGET(lane); /* nothing of this is worth a register all along */
             UNROLL_FOR (int t = 0; t < KEY_TILES; t++)
-                load_own_terms(own_terms[t], &args, &new_terms,
-                               (int)first_row + wave_of_team * UNIT_QUERIES,
-                               t * UNIT_TILE, w->lane);
+                load_own_terms(own_terms[t], own_kept, &args, &new_terms,
+                               (int)first_row + wave_of_team * UNIT_QUERIES, t,
+                               lane);
 #endif
         }
 #else

@@ -82,15 +82,16 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
     uint64_t bytes = s->teams * s->stages * stage;
     bytes += waves * unit->queries *
              (MIN(t->dim_tiles, OUT_TILES) * unit->tile + CHUNK) * 2;
-    const bool apart = s->keeps_terms == 3;
-    const bool keeps_mask = problem->mask != WINATTN_MASK_NONE && !apart;
-    if ((s->keeps_terms == 1 || apart) &&
-        (keeps_mask || problem->bias != WINATTN_BIAS_NONE))
-        bytes +=
-            (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
-            unit->queries * unit->tile *
-            (keeps_mask || problem->bias_dtype == WINATTN_TERM_FP32 ? 4 : 2);
-    if (apart)
+    /* the bias as it is stored, or its sum with the mask */
+    const bool sums =
+        problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1;
+    const bool keeps_bias =
+        problem->bias != WINATTN_BIAS_NONE && s->keeps_terms != 0;
+    if (keeps_bias || sums)
+        bytes += (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
+                 unit->queries * unit->tile *
+                 (sums || problem->bias_dtype == WINATTN_TERM_FP32 ? 4 : 2);
+    if (s->keeps_terms == 3)
         bytes += (uint64_t)s->teams * (s->block_rows + problem->keys);
     if (problem->variant == WINATTN_COSINE)
         bytes += s->teams * (s->block_rows + key_rows) * 4;
@@ -321,7 +322,7 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
     if (tuned) {
         wa_matrix_shape own = *tuned;
         own.keeps_terms = has_terms(problem) ? own.keeps_terms : 0;
-        if (own.keeps_terms != 0 && problem->mask == WINATTN_MASK_SHIFT)
+        if (own.keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
             own.keeps_terms = 3;
         if (wa_plan_matrix_shape(problem, device, &own, plan)) {
             snprintf(plan->reason, sizeof plan->reason,
