@@ -122,8 +122,8 @@ static double rows_error(const workload *w, tensor_id id, cl_mem mem,
         distance d = {0, 0, 0, NULL};
         for (size_t i = row * columns; i < row * columns + count; i++)
             measure_gradient(&d, kind, got[i], want[i], size[i]);
-        worst = fmax(worst,
-                     share_gradient(&d, gradient_underflow(kind), count, 1.0));
+        worst =
+            fmax(worst, share_stored(&d, stored_underflow(kind), count, 1.0));
         if (d.mismatch)
             return NAN;
     }

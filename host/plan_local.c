@@ -94,7 +94,7 @@ static uint32_t registers_of(const wa_problem *problem,
         problem->variant == WINATTN_DOT && t->dim_stages == 1;
     const uint32_t kept = t->streaming ? t->dim_stages : 1;
     const uint32_t out = s->out_rows * 4 * kept;
-    const uint32_t kept_places = (terms_first ? 0 : 1) +
+    const uint32_t kept_places = (terms_first ? 0u : 1u) +
                                  (problem->table.used ? 1 : 0) +
                                  (problem->mask == WINATTN_MASK_SHIFT ? 1 : 0);
     const uint32_t places =

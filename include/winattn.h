@@ -203,8 +203,8 @@ typedef enum winattn_tier {
 typedef struct winattn_strides {
     cl_ulong window;
     cl_ulong head;
-    cl_ulong row;    /* token, query; must be 0 with a grid */
-    cl_ulong column; /* channel, key */
+    cl_ulong row;                /* token, query; must be 0 with a grid */
+    cl_ulong column;             /* channel, key */
     cl_ulong axis[WINATTN_AXES]; /* of the grid; below 2^32 */
 } winattn_strides;
 
@@ -277,8 +277,8 @@ typedef struct winattn_table {
     cl_uint window[WINATTN_AXES];
     /* Token n has the position that it would have in the table's own window,
      * even where the grid's is smaller: what models compute that slice the
-     * index of the full window, index[:N, :N] (Video Swin, MONAI, torchvision's
-     * swin3d). Unset: its position in the grid's window. */
+     * index of the full window, index[:N, :N] (Video Swin, MONAI,
+     * torchvision's swin3d). Unset: its position in the grid's window. */
     cl_bool sliced;
     /* Not NULL: entry index[query * keys + key] is taken, 0 to entries - 1,
      * whatever the positions; copied when the plan is created. Then axes,

@@ -56,7 +56,7 @@ static double overflow(storage_kind kind)
     return kind == KIND_FP16 ? 6e4 : 3e38;
 }
 
-double gradient_underflow(storage_kind kind)
+double stored_underflow(storage_kind kind)
 {
     return kind == KIND_FP16 ? 0x1p-25 : 1.2e-38; /* subnormals may be 0 */
 }
@@ -68,8 +68,8 @@ void measure_gradient(distance *d, storage_kind kind, double got, double want,
         measure(d, got, want, size);
 }
 
-double share_gradient(distance *d, double underflow, size_t count,
-                      double tolerance)
+double share_stored(distance *d, double underflow, size_t count,
+                    double tolerance)
 {
     d->error2 = fmax(0, sqrt(d->error2) - underflow * sqrt((double)count));
     d->error2 *= d->error2;
@@ -107,7 +107,7 @@ static void check_rows(const checker *check, int id, const char *name,
     const size_t columns = t->extent[3];
     const test_case *c = &check->d->c;
     distance far = {0, 0, 0, NULL};
-    double underflow = gradient_underflow(t->kind);
+    double underflow = stored_underflow(t->kind);
     size_t count = 0;
     for (size_t i = 0; i < rows; i++) {
         size_t at = window, found = row + i;
@@ -128,8 +128,7 @@ static void check_rows(const checker *check, int id, const char *name,
     if (id == T_D_PAD_K && c->variant == WINATTN_COSINE)
         underflow +=
             lost_in_p(check->d, id, 0, head, 0) * c->windows * c->keys;
-    const double part =
-        share_gradient(&far, underflow, count, check->tolerance);
+    const double part = share_stored(&far, underflow, count, check->tolerance);
     case_result *result = check->result;
     result->o_error = fmax(result->o_error, part);
     if (far.want2 > 0)

@@ -103,6 +103,39 @@ static winattn_status make_plan(const wa_problem *problem,
     return WINATTN_SUCCESS;
 }
 
+/* The kernels that a plan wants; what was built is left to release. */
+static winattn_status build_forward(wa_session *session,
+                                    const wa_problem *problem,
+                                    const wa_plan *plan,
+                                    wa_forward_kernels *kernels)
+{
+    char defines[WA_DEFINES_SIZE] = "";
+    WA_TRY(wa_session_kernel(session, plan->kernel, plan->defines,
+                             problem->build_options, &kernels->main));
+    if (!plan->expands_table)
+        return WINATTN_SUCCESS;
+    wa_append_table(problem, defines, sizeof defines);
+    return wa_session_kernel(session, "expand_table", defines,
+                             problem->build_options, &kernels->expand);
+}
+
+static winattn_status
+launch_behind_gate(const test_device *device, cl_command_queue queue,
+                   const wa_problem *problem, const wa_plan *plan,
+                   const wa_forward_kernels *kernels,
+                   const wa_buffers *buffers, cl_event *event)
+{
+    cl_int error;
+    cl_event gate = clCreateUserEvent(device->context, &error);
+    if (error != CL_SUCCESS)
+        return error;
+    const winattn_status status = wa_launch_forward(
+        problem, plan, kernels, queue, buffers, 1, &gate, event);
+    clSetUserEventStatus(gate, CL_COMPLETE);
+    clReleaseEvent(gate);
+    return status;
+}
+
 static winattn_status launch(const test_device *device, cl_command_queue queue,
                              const case_buffers *data, const device_buffers *b,
                              const demanded_plan *demand, wa_session *session,
@@ -114,8 +147,8 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
     wa_device told = *wa_session_device(session);
     wa_problem problem;
     wa_plan plan;
-    cl_kernel kernel;
-    cl_int error;
+    wa_forward_kernels kernels = {NULL, NULL};
+    cl_int error = CL_SUCCESS;
     if (demand->unit && told.unit != demand->unit) {
         told.unit = demand->unit;
         told.emulates_unit = true;
@@ -123,29 +156,35 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
     }
     WA_TRY(wa_problem_read(&desc, &problem));
     WA_TRY(make_plan(&problem, &told, demand, &plan));
-    WA_TRY(wa_session_kernel(session, plan.kernel, plan.defines,
-                             problem.build_options, &kernel));
-    WA_TRY(wa_table_buffers_make(device->context, &problem, &buffers.table));
+    winattn_status status = build_forward(session, &problem, &plan, &kernels);
     size_t most = plan.work_group;
-    clGetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE,
-                             sizeof most, &most, NULL);
-    if (demand->matrix && most < plan.work_group &&
-        told.reports_kernel_sizes) {
-        clReleaseKernel(kernel);
-        wa_table_buffers_release(&buffers.table);
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "work-group too large");
+    if (kernels.main)
+        clGetKernelWorkGroupInfo(kernels.main, device->id,
+                                 CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most,
+                                 NULL);
+    if (demand->matrix && most < plan.work_group && told.reports_kernel_sizes)
+        status = wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "work-group too large");
+    if (status == WINATTN_SUCCESS)
+        status =
+            wa_table_buffers_make(device->context, &problem, &buffers.table);
+    if (status == WINATTN_SUCCESS && plan.workspace_bytes != 0) {
+        buffers.workspace.offset = 16;
+        buffers.workspace.buffer =
+            clCreateBuffer(device->context, CL_MEM_READ_WRITE,
+                           (size_t)plan.workspace_bytes + 16, NULL, &error);
+        status = error;
     }
-    cl_event gate = clCreateUserEvent(device->context, &error);
-    winattn_status status = error;
-    if (status == CL_SUCCESS) {
-        const wa_forward_kernels kernels = {kernel, NULL};
-        status = wa_launch_forward(&problem, &plan, &kernels, queue, &buffers,
-                                   1, &gate, event);
-        clSetUserEventStatus(gate, CL_COMPLETE);
-        clReleaseEvent(gate);
-    }
+    if (status == WINATTN_SUCCESS)
+        status = launch_behind_gate(device, queue, &problem, &plan, &kernels,
+                                    &buffers, event);
+    /* what was enqueued keeps what it needs */
+    if (buffers.workspace.buffer)
+        clReleaseMemObject(buffers.workspace.buffer);
     wa_table_buffers_release(&buffers.table);
-    clReleaseKernel(kernel);
+    if (kernels.expand)
+        clReleaseKernel(kernels.expand);
+    if (kernels.main)
+        clReleaseKernel(kernels.main);
     return status;
 }
 
@@ -168,7 +207,6 @@ bool planned_run(const test_device *device, cl_command_queue queue,
         wa_session_acquire(device->context, device->id, &session);
     if (status == WINATTN_SUCCESS)
         status = launch(device, queue, data, &b, demand, session, &event);
-    result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
     result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
     if (status == WINATTN_SUCCESS)
         status = clWaitForEvents(1, &event);
