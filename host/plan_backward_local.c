@@ -110,9 +110,9 @@ static uint32_t registers_of(const wa_problem *problem,
     const uint32_t rows = 4 * s->out_rows * t->dim_stages;
     const uint32_t loaded = 4 * (s->key_quads + 1);
     /* sums of the padding's gradients, which live through all windows */
-    const uint32_t pads = which != ROWS && wa_problem_padding(problem) == 1
-                              ? 8 * t->dim_stages
-                              : 0;
+    const bool sums_pads =
+        (which == WHOLE || which == KEYS) && wa_problem_padding(problem) == 1;
+    const uint32_t pads = sums_pads ? 8 * t->dim_stages : 0;
     uint32_t most;
     if (which == ROWS)
         most = logits + rows;
@@ -123,7 +123,8 @@ static uint32_t registers_of(const wa_problem *problem,
     else
         most = 2 * keys + MAX(logits, rows + 10);
     /* compilers were seen to take a quarter more; where the budget is but a
-     * guess, that is left to chance */
+     * guess, that is left to chance, and so are the padding's sums, with which
+     * no shape for a part of the keys would fit it */
     return 16 + most + (device->registers > 64 ? pads + most / 4 : 0);
 }
 
