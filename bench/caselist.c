@@ -27,14 +27,25 @@ static const char *fault_of(const test_case *c)
         return "windows, heads, queries, keys and dim must be positive";
     if (c->heads % c->kv_heads != 0)
         return "kv_heads is no divisor of heads";
-    if (c->mask != TERM_NONE && c->mask_windows < 1)
+    if (c->grid && (c->batch < 1 || c->variant == WINATTN_SLIDING))
+        return "a grid needs a batch, and a variant other than sliding";
+    if (c->grid < 0 || (!c->grid && c->mask == TERM_SHIFT))
+        return "mask=shift needs a grid";
+    for (int axis = 0; axis < c->grid; axis++)
+        if (c->size[axis] < 1 || c->shift[axis] < 0)
+            return "each axis of a grid needs its size, window and shift";
+    if (case_has_table(c) && !c->grid)
+        return "a table needs a grid";
+    if (c->mask != TERM_NONE && c->mask != TERM_SHIFT && c->mask_windows < 1)
         return "a mask needs mask_windows";
     if (c->variant == WINATTN_SLIDING && c->block < 1)
         return "the sliding variant needs block";
-    if (c->layout != standard.layout || c->data != standard.data || c->lse ||
-        c->outputs != standard.outputs || c->accumulate || c->d_lse)
-        return "the bench has no choice of layout, data, lse, outputs, "
-               "accumulate and d_lse";
+    if ((c->layout != standard.layout &&
+         !(c->grid && c->layout == LAYOUT_PACKED)) ||
+        c->data != standard.data || c->lse || c->outputs != standard.outputs ||
+        c->accumulate || c->d_lse || c->entries)
+        return "the bench has no choice of layout (but packed with a grid), "
+               "data, lse, outputs, accumulate, d_lse and entries";
     return NULL;
 }
 

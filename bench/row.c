@@ -53,7 +53,7 @@ static winattn_status open_call(const bench_device *device, const test_case *c,
                                 cl_bitfield passes, winattn_plan **plan,
                                 cl_mem *workspace, size_t *size)
 {
-    winattn_desc desc = case_desc(c);
+    winattn_desc desc = workload_desc(c);
     desc.passes = passes;
     *workspace = NULL;
     *size = 0;
@@ -107,7 +107,10 @@ void row_shrink(const bench_device *device, bench_pass pass, double efficiency,
         const double expected = floor_seconds(device, c, pass) / efficiency;
         if (expected * LEAST_CALLS <= seconds)
             break;
-        if (c->windows > 1) {
+        if (c->grid && c->batch > 1) {
+            c->batch = (c->batch + 1) / 2;
+            case_derive(c);
+        } else if (!c->grid && c->windows > 1) {
             c->windows = (c->windows + 1) / 2;
             if (c->mask_windows > c->windows)
                 c->mask_windows = c->windows;
@@ -126,6 +129,8 @@ void row_shrink(const bench_device *device, bench_pass pass, double efficiency,
         snprintf(mark, sizeof mark, ":h%d", c->heads);
     else if (c->queries != whole->c.queries)
         snprintf(mark, sizeof mark, ":t%d", c->queries);
+    else if (c->batch != whole->c.batch)
+        snprintf(mark, sizeof mark, ":b%d", c->batch);
     else if (c->windows != whole->c.windows)
         snprintf(mark, sizeof mark, ":w%d", c->windows);
     const size_t base = report_base_length(b->name);
@@ -168,7 +173,7 @@ void row_describe(const test_case *c, bench_pass pass, report_row *row)
     row->operations = workload_operations(c, pass);
     row->error = NAN;
     row->memory = NAN;
-    row->unfused_memory = unfused_bytes(c, pass) * 1e-6;
+    row->unfused_memory = c->grid ? NAN : unfused_bytes(c, pass) * 1e-6;
 }
 
 /* False if a call fails. */

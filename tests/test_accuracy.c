@@ -82,6 +82,14 @@ static void finds_errors(void **state)
         "bias=fp32",
         "windows=2 heads=2 queries=50 variant=sliding block=16 "
         "window_blocks=2",
+        "grid=2 size=5x7 window=3x4 shift=1x2 mask=shift bias=table_same "
+        "batch=3 heads=2 dim=8 layout=packed pads=3",
+        "grid=1 size=9 window=4 shift=1 mask=shift bias=table_fp32 "
+        "heads=2 kv_heads=1 dim=5 layout=packed padding=hidden",
+        "grid=3 size=4x6x5 window=2x3x3 shift=1x1x1 mask=shift "
+        "bias=table_same heads=2 dim=4 variant=cosine logit_scale=2 pads=1",
+        "grid=2 size=6x8 window=3x4 bias=same mask=regions mask_windows=4 "
+        "heads=2 dim=8",
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const test_case c = parsed(cases[i]);
@@ -91,8 +99,9 @@ static void finds_errors(void **state)
         compute(&w);
         if (!(error_of(&w) <= GOOD))
             fail_msg("%s: error %g", cases[i], error_of(&w));
-        const cl_mem outputs[] = {w.o[0],  w.dq[0], w.dk[0],
-                                  w.dv[0], w.dbias, w.d_logit_scale};
+        const cl_mem outputs[] = {w.o[0],    w.dq[0],  w.dk[0],
+                                  w.dv[0],   w.dbias,  w.d_logit_scale,
+                                  w.d_pad_k, w.d_pad_v};
         for (size_t j = 0; j < sizeof outputs / sizeof *outputs; j++) {
             if (!outputs[j])
                 continue;
@@ -153,6 +162,23 @@ static void floors(void **state)
     assert_float_equal(workload_operations(&c, BENCH_BACKWARD), 5 * product,
                        0);
     assert_float_equal(workload_operations(&c, BENCH_BOTH), 7 * product, 0);
+    /* of a grid its tokens count: 3 x 35, 12 windows of 12 with padding */
+    static const char *const paddings[] = {"padding=values", "padding=hidden"};
+    /* windows' tokens: 3, 2 along the first axis, 4, 3 along the other one */
+    static const float pairs[] = {3 * 35 * 12, 3 * 13 * 25};
+    for (int i = 0; i < 2; i++) {
+        test_case grid = parsed("grid=2 size=5x7 window=3x4 batch=3 heads=4 "
+                                "dim=8 layout=packed dtype=fp16");
+        assert_true(case_parse(paddings[i], &grid, NULL));
+        assert_float_equal(workload_bytes(&grid, BENCH_FORWARD),
+                           2 * 4 * (3 * 35 * 4 * 8), 0);
+        assert_float_equal(workload_bytes(&grid, BENCH_BACKWARD),
+                           2 * 7 * (3 * 35 * 4 * 8), 0);
+        assert_float_equal(workload_lse_bytes(&grid, BENCH_BACKWARD),
+                           4 * (3 * 35 * 4), 0);
+        assert_float_equal(workload_operations(&grid, BENCH_FORWARD),
+                           2 * 2 * 4 * 8 * pairs[i], 0);
+    }
     assert_float_equal(workload_lse_bytes(&c, BENCH_FORWARD), 0, 0);
     assert_float_equal(workload_lse_bytes(&c, BENCH_BOTH), 4 * 5 * 4 * 10, 0);
 }
