@@ -51,6 +51,8 @@ static void usage(FILE *to)
         "                       cases are shrunk to fit, and named so\n"
         "  --whole              shrinks nothing\n"
         "  --no-unfused         no comparison with CLBlast\n"
+        "  --no-chain           no comparison with kernels around windows, "
+        "of grids\n"
         "  --startup WHICH      rows whose time from program start to first\n"
         "                       result is taken: none, first (of each\n"
         "                       device, the default) or all; forward only\n"
@@ -138,6 +140,7 @@ static bool read_flag(const char *name, options *o)
         {"--list", &o->lists, true},
         {"--whole", &o->shrinks, false},
         {"--no-unfused", &o->unfused, false},
+        {"--no-chain", &o->chain, false},
         {"--replay", &o->replay, true},
         {"--first-result", &o->first_result, true},
     };
@@ -194,7 +197,7 @@ options_result options_read(int count, char **texts, options *o)
     memset(o, 0, sizeof *o);
     o->seconds = 210;
     o->shrinks = true;
-    o->unfused = true;
+    o->unfused = o->chain = true;
     o->startup = STARTUP_FIRST;
     for (int i = 1; i < count; i++) {
         const char *name = texts[i];

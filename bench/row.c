@@ -92,6 +92,13 @@ static void plan_tier(const winattn_plan *plan, bench_pass pass, char tier[16])
         snprintf(tier, 16, "%s", pass == BENCH_FORWARD ? forward : backward);
 }
 
+int row_calls(const bench_device *device, const test_case *c, bench_pass pass,
+              double seconds, double efficiency)
+{
+    const double expected = floor_seconds(device, c, pass) / efficiency;
+    return (int)fmin(ceil(seconds / expected) + LEAST_CALLS, 1e6);
+}
+
 void row_describe(const test_case *c, bench_pass pass, report_row *row)
 {
     case_print(c, row->text, sizeof row->text);
@@ -100,7 +107,7 @@ void row_describe(const test_case *c, bench_pass pass, report_row *row)
     row->bytes = workload_bytes(c, pass);
     row->operations = workload_operations(c, pass);
     row->error = NAN;
-    row->memory = NAN;
+    row->memory = row->chain_error = NAN;
     row->unfused_memory = c->grid ? NAN : unfused_bytes(c, pass) * 1e-6;
 }
 
@@ -130,8 +137,7 @@ void row_measure(const bench_device *device, const test_case *c,
         WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD};
     workload w;
     bench_call timed;
-    const double expected = floor_seconds(device, c, pass) / efficiency;
-    const double calls = ceil(seconds / expected) + LEAST_CALLS;
+    const int calls = row_calls(device, c, pass, seconds, efficiency);
     row_describe(c, pass, row);
     const winattn_status status = call_open(device, c, passes[pass], &timed);
     if (status != WINATTN_SUCCESS) {
@@ -143,7 +149,7 @@ void row_measure(const bench_device *device, const test_case *c,
     plan_tier(timed.plan, pass, row->tier);
     row->memory =
         ((double)timed.workspace_size + workload_lse_bytes(c, pass)) * 1e-6;
-    if (!workload_create(device, c, pass, (int)fmin(calls, 1e6), &w)) {
+    if (!workload_create(device, c, pass, calls, &w)) {
         snprintf(row->failure, sizeof row->failure,
                  "the device's memory does not suffice");
     } else {
