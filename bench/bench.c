@@ -477,6 +477,8 @@ static void list(char (*names)[256], size_t count)
         printf("%s\n", names[i]);
     for (size_t i = 0; i < workload_count; i++)
         printf("%-20s %s\n", workload_rows[i].name, workload_rows[i].text);
+    for (size_t i = 0; i < map_count; i++)
+        printf("%-20s %s\n", map_rows[i].name, map_rows[i].text);
 }
 
 static bool print_first_result(const options *o, cl_device_id id)
