@@ -7,7 +7,9 @@
  *                          which few queries see
  *   dbias, d_logit_scale   of the first and the last head, summed over all
  *                          windows: of dbias a few rows, d_logit_scale where
- *                          it does not take too long */
+ *                          it does not take too long; of a table the
+ *                          entries that only these rows take
+ *   d_pad_k, d_pad_v       the same where it does not take too long */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,98 +105,178 @@ static size_t first_unseen(const test_case *c, size_t row)
     return key;
 }
 
-/* Relative error of `rows` rows that lie at `first` of a tensor. */
-static double rows_error(const workload *w, tensor_id id, cl_mem mem,
-                         size_t first, size_t rows, size_t columns,
-                         const double *want, const double *size, double *got)
+/* Relative error of rows that were read. Those of a window that are of the
+ * padding hold nothing; w is NULL where there are none such. */
+static double compare(const workload *w, int variant, storage_kind kind,
+                      tensor_id id, size_t window, size_t first, size_t rows,
+                      size_t columns, const double *want, const double *size,
+                      const double *got)
 {
-    const storage_kind kind = id == T_DBIAS || id == T_D_LOGIT_SCALE
-                                  ? KIND_FP32
-                                  : workload_kind(&w->c);
-    const size_t together = gradient_goes_by_row(w->c.variant, id) ? 1 : rows;
+    const size_t together = gradient_goes_by_row(variant, id) ? 1 : rows;
     double worst = 0;
-    if (rows == 0)
-        return 0;
-    if (!sample_read(w, mem, kind, first * columns, rows * columns, got))
-        return NAN;
     for (size_t row = 0; row < rows; row += together) {
-        const size_t count = together * columns;
+        size_t count = 0;
         distance d = {0, 0, 0, NULL};
-        for (size_t i = row * columns; i < row * columns + count; i++)
-            measure_gradient(&d, kind, got[i], want[i], size[i]);
-        worst = fmax(worst,
-                     share_gradient(&d, gradient_underflow(kind), count, 1.0));
+        for (size_t i = row; i < row + together; i++) {
+            if (w && !sample_exists(w, window, first + i))
+                continue;
+            for (size_t j = i * columns; j < (i + 1) * columns; j++)
+                measure_gradient(&d, kind, got[j], want[j], size[j]);
+            count += columns;
+        }
         if (d.mismatch)
             return NAN;
+        if (count > 0)
+            worst = fmax(worst,
+                         share_stored(&d, stored_underflow(kind), count, 1.0));
     }
     return worst;
 }
 
-/* The oracle's gradients of rows of one query head. */
-static bool run_oracle(const workload *w, size_t window, size_t head,
-                       size_t first, size_t rows, gradients *g)
+/* Of rows of a window-head, of dq, dk or dv. */
+static double rows_error(sampler *from, tensor_id id, cl_mem mem,
+                         size_t window, size_t head, size_t first, size_t rows,
+                         const double *want, const double *size, double *got)
 {
-    const size_t dim = (size_t)w->c.dim;
-    const size_t at = sample_query_row(&w->c, window, head, first) * dim;
+    const workload *w = from->w;
+    if (rows == 0)
+        return 0;
+    if (!sample_rows(from, id, mem, window, head, first, rows, got))
+        return NAN;
+    return compare(w, w->c.variant, workload_kind(&w->c), id, window, first,
+                   rows, (size_t)w->c.dim, want, size, got);
+}
+
+/* Of `count` sums that lie at `first`. */
+static double sums_differ(const workload *w, tensor_id id, cl_mem mem,
+                          size_t first, size_t count, const double *want,
+                          const double *size, double *got)
+{
+    if (!sample_read(w, mem, KIND_FP32, first, count, got))
+        return NAN;
+    return compare(NULL, w->c.variant, KIND_FP32, id, 0, 0, 1, count, want,
+                   size, got);
+}
+
+/* The oracle's gradients of rows of one query head. */
+static bool run_oracle(sampler *from, size_t window, size_t head, size_t first,
+                       size_t rows, gradients *g)
+{
+    const workload *w = from->w;
     sample s;
-    if (!sample_read(w, w->d_o[0], workload_kind(&w->c), at, rows * dim,
+    if (!sample_rows(from, T_D_O, w->d_o[0], window, head, first, rows,
                      g->d_o) ||
-        !sample_open(w, window, head, first, rows, &s))
+        !sample_open(from, window, head, first, rows, &s))
         return false;
     oracle_backward(&s.problem, g->d_o, NULL, &g->head);
     sample_close(&s);
     return true;
 }
 
-/* dq, dk and dv of the query heads that share a key head. */
-static double window_error(const workload *w, size_t window, size_t kv_head,
-                           size_t first, size_t rows)
+/* The same of the query heads that share a key head, with dk and dv summed.
+ * *dq becomes the error of dq, unless it is NULL. */
+static bool run_group(sampler *from, size_t window, size_t kv_head,
+                      size_t first, size_t rows, gradients *g, double *dq)
 {
+    const workload *w = from->w;
     const test_case *c = &w->c;
     const size_t group = (size_t)(c->heads / c->kv_heads);
+    const size_t count = (size_t)c->keys * (size_t)c->dim;
+    double *const sums[] = {g->dk, g->dk_size, g->dv, g->dv_size};
+    const double *const added[] = {g->head.dk, g->head.dk_size, g->head.dv,
+                                   g->head.dv_size};
+    for (int i = 0; i < 4; i++)
+        memset(sums[i], 0, count * sizeof *sums[i]);
+    for (size_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
+        if (!run_oracle(from, window, head, first, rows, g))
+            return false;
+        for (int i = 0; i < 4; i++)
+            add(sums[i], added[i], count);
+        if (dq)
+            *dq = larger(*dq, rows_error(from, T_DQ, w->dq[0], window, head,
+                                         first, rows, g->head.dq,
+                                         g->head.dq_size, g->got));
+    }
+    return true;
+}
+
+/* dq, dk and dv of the query heads that share a key head. */
+static double window_error(sampler *from, size_t window, size_t kv_head,
+                           size_t first, size_t rows)
+{
+    const workload *w = from->w;
+    const test_case *c = &w->c;
     const size_t dim = (size_t)c->dim, keys = (size_t)c->keys;
     /* keys that no row outside the sample adds to */
     const size_t key =
         first + rows == (size_t)c->queries ? first_unseen(c, first) : keys;
-    const size_t k_at = sample_key_row(c, window, kv_head, key);
     double worst = NAN, dq = 0;
     gradients g;
     if (!gradients_create(rows, keys, dim, &g))
         return NAN;
-    for (size_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        if (!run_oracle(w, window, head, first, rows, &g))
-            goto cleanup;
-        add(g.dk, g.head.dk, keys * dim);
-        add(g.dk_size, g.head.dk_size, keys * dim);
-        add(g.dv, g.head.dv, keys * dim);
-        add(g.dv_size, g.head.dv_size, keys * dim);
-        dq = larger(dq,
-                    rows_error(w, T_DQ, w->dq[0],
-                               sample_query_row(c, window, head, first), rows,
-                               dim, g.head.dq, g.head.dq_size, g.got));
+    if (run_group(from, window, kv_head, first, rows, &g, &dq)) {
+        const double dk =
+            rows_error(from, T_DK, w->dk[0], window, kv_head, key, keys - key,
+                       g.dk + key * dim, g.dk_size + key * dim, g.got);
+        const double dv =
+            rows_error(from, T_DV, w->dv[0], window, kv_head, key, keys - key,
+                       g.dv + key * dim, g.dv_size + key * dim, g.got);
+        worst = larger(dq, larger(dk, dv));
     }
-    const double dk =
-        rows_error(w, T_DK, w->dk[0], k_at, keys - key, dim, g.dk + key * dim,
-                   g.dk_size + key * dim, g.got);
-    const double dv =
-        rows_error(w, T_DV, w->dv[0], k_at, keys - key, dim, g.dv + key * dim,
-                   g.dv_size + key * dim, g.got);
-    worst = larger(dq, larger(dk, dv));
-cleanup:
     free(g.all);
     return worst;
 }
 
+/* The table's gradient of a head, whose dense sums are known for the last
+ * rows: of entries that no earlier row takes. */
+static double table_error(const workload *w, size_t head, size_t first,
+                          const double *dense, const double *dense_size)
+{
+    const test_case *c = &w->c;
+    const size_t entries = (size_t)case_table_entries(c);
+    const size_t heads = (size_t)c->heads, keys = (size_t)c->keys;
+    const size_t logits = (size_t)c->queries * keys;
+    double *sum = calloc(3 * entries + entries * heads, sizeof *sum);
+    double *size = sum + entries, *got = size + entries, *all = got + entries;
+    bool *known = calloc(entries, sizeof *known);
+    double error = NAN;
+    if (sum && known &&
+        sample_read(w, w->dbias, KIND_FP32, 0, entries * heads, all)) {
+        size_t count = 0;
+        for (size_t i = first * keys; i < logits; i++) {
+            known[w->entry[i]] = true;
+            sum[w->entry[i]] += dense[i - first * keys];
+            size[w->entry[i]] += dense_size[i - first * keys];
+        }
+        for (size_t i = 0; i < first * keys; i++)
+            known[w->entry[i]] = false;
+        for (size_t i = 0; i < entries; i++) {
+            if (!known[i])
+                continue;
+            sum[count] = sum[i];
+            size[count] = size[i];
+            got[count++] = all[i * heads + head];
+        }
+        error = compare(NULL, c->variant, KIND_FP32, T_DBIAS, 0, 0, 1, count,
+                        sum, size, got);
+    }
+    free(sum);
+    free(known);
+    return error;
+}
+
 /* dbias and d_logit_scale of a head, over the windows of the first `all`
  * window-heads. */
-static double sums_error(const workload *w, size_t all, size_t head)
+static double sums_error(sampler *from, size_t all, size_t head)
 {
+    const workload *w = from->w;
     const test_case *c = &w->c;
     const size_t heads = (size_t)c->heads, keys = (size_t)c->keys;
     const size_t windows = all > head ? (all - 1 - head) / heads + 1 : 0;
     const size_t rows =
         affordable(c, PRODUCTS_OF_SUMS / 2, (double)(windows ? windows : 1));
-    const size_t first = ((size_t)c->queries - rows) / 2;
+    const size_t before = (size_t)c->queries - rows;
+    const size_t first = w->entry ? before : before / 2;
     const size_t count = rows * keys;
     double scale = 0, scale_size = 0, worst = NAN;
     gradients g;
@@ -204,7 +286,7 @@ static double sums_error(const workload *w, size_t all, size_t head)
     if (!gradients_create(rows, keys, (size_t)c->dim, &g) || !sum)
         goto cleanup;
     for (size_t window = 0; window < windows; window++) {
-        if (!run_oracle(w, window, head, first, rows, &g))
+        if (!run_oracle(from, window, head, first, rows, &g))
             goto cleanup;
         add(sum, g.head.dbias, count);
         add(sum + count, g.head.dbias_size, count);
@@ -212,23 +294,80 @@ static double sums_error(const workload *w, size_t all, size_t head)
         scale_size += g.head.d_logit_scale_size;
     }
     worst = 0;
-    if (w->dbias)
-        worst =
-            rows_error(w, T_DBIAS, w->dbias, head * (size_t)c->queries + first,
-                       rows, keys, sum, sum + count, g.got);
+    if (w->dbias && w->entry)
+        worst = table_error(w, head, first, sum, sum + count);
+    else if (w->dbias)
+        worst = sums_differ(w, T_DBIAS, w->dbias,
+                            (head * (size_t)c->queries + first) * keys, count,
+                            sum, sum + count, g.got);
     if (w->d_logit_scale && rows == (size_t)c->queries)
         worst =
-            larger(worst, rows_error(w, T_D_LOGIT_SCALE, w->d_logit_scale,
-                                     head, 1, 1, &scale, &scale_size, g.got));
+            larger(worst, sums_differ(w, T_D_LOGIT_SCALE, w->d_logit_scale,
+                                      head, 1, &scale, &scale_size, g.got));
 cleanup:
     free(g.all);
     free(sum);
     return worst;
 }
 
-double accuracy_gradients(const workload *w, size_t all, int samples)
+static bool has_padding(const workload *w, size_t window)
 {
+    for (size_t i = 0; i < (size_t)w->c.keys; i++)
+        if (!sample_exists(w, window, i))
+            return true;
+    return false;
+}
+
+/* d_pad_k and d_pad_v of a key head, if the oracle can do all the windows that
+ * have padding. */
+static double pads_error(sampler *from, size_t kv_head)
+{
+    const workload *w = from->w;
     const test_case *c = &w->c;
+    const size_t dim = (size_t)c->dim, queries = (size_t)c->queries;
+    const double group = (double)c->heads / c->kv_heads;
+    double padded = 0, worst = NAN;
+    gradients g;
+    if (!w->d_pad_k && !w->d_pad_v)
+        return 0;
+    for (size_t window = 0; window < (size_t)c->windows; window++)
+        padded += has_padding(w, window);
+    if (affordable(c, PRODUCTS_OF_SUMS, group * fmax(padded, 1)) < queries)
+        return 0;
+    double *sum = calloc(4 * dim, sizeof *sum);
+    if (!gradients_create(queries, (size_t)c->keys, dim, &g) || !sum)
+        goto cleanup;
+    for (size_t window = 0; window < (size_t)c->windows; window++) {
+        if (!has_padding(w, window))
+            continue;
+        if (!run_group(from, window, kv_head, 0, queries, &g, NULL))
+            goto cleanup;
+        for (size_t i = 0; i < (size_t)c->keys; i++) {
+            if (sample_exists(w, window, i))
+                continue;
+            add(sum, g.dk + i * dim, dim);
+            add(sum + dim, g.dk_size + i * dim, dim);
+            add(sum + 2 * dim, g.dv + i * dim, dim);
+            add(sum + 3 * dim, g.dv_size + i * dim, dim);
+        }
+    }
+    worst = 0;
+    if (w->d_pad_k)
+        worst = sums_differ(w, T_D_PAD_K, w->d_pad_k, kv_head * dim, dim, sum,
+                            sum + dim, g.got);
+    if (w->d_pad_v)
+        worst = larger(worst,
+                       sums_differ(w, T_D_PAD_V, w->d_pad_v, kv_head * dim,
+                                   dim, sum + 2 * dim, sum + 3 * dim, g.got));
+cleanup:
+    free(g.all);
+    free(sum);
+    return worst;
+}
+
+double accuracy_gradients(sampler *from, size_t all, int samples)
+{
+    const test_case *c = &from->w->c;
     const size_t group = (size_t)(c->heads / c->kv_heads);
     const size_t items = all / group; /* of key heads */
     const size_t last = (all < (size_t)c->heads ? all : (size_t)c->heads) - 1;
@@ -243,9 +382,14 @@ double accuracy_gradients(const workload *w, size_t all, int samples)
         worst = larger(
             worst,
             window_error(
-                w, item / (size_t)c->kv_heads, item % (size_t)c->kv_heads,
+                from, item / (size_t)c->kv_heads, item % (size_t)c->kv_heads,
                 is_last ? before : before * (size_t)(i % 3) / 2, rows));
     }
-    worst = larger(worst, sums_error(w, all, 0));
-    return last > 0 ? larger(worst, sums_error(w, all, last)) : worst;
+    worst = larger(worst, sums_error(from, all, 0));
+    if (last > 0)
+        worst = larger(worst, sums_error(from, all, last));
+    worst = larger(worst, pads_error(from, 0));
+    return c->kv_heads > 1
+               ? larger(worst, pads_error(from, (size_t)c->kv_heads - 1))
+               : worst;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "chain.h"
 #include "kit/run.h"
 #include "kit/workloads.h"
 #include "options.h"
@@ -24,8 +25,8 @@
 /* What is assumed of the time for builds, data and checks. */
 #define FIRST_OVERHEAD 0.5
 
-/* A unit of work is a row, a comparison with unfused kernels or the starts of
- * a row. */
+/* A unit of work is a row, a comparison with unfused kernels or with a chain,
+ * or the starts of a row. */
 typedef struct run_state {
     const options *o;
     report *r;
@@ -43,8 +44,8 @@ typedef struct device_state {
     size_t index;   /* in the report */
     double efficiency[BENCH_PASSES];
     bool taught[BENCH_PASSES]; /* efficiency is no longer a guess */
-    /* seconds of a row and of a comparison that were not timed calls */
-    double row_overhead, unfused_overhead;
+    /* seconds of a row and of comparisons that were not timed calls */
+    double row_overhead, unfused_overhead, chain_overhead;
 } device_state;
 
 /* ---- Time ---- */
@@ -125,7 +126,11 @@ static size_t units_of_pass(const options *o, size_t number, bench_pass pass)
         starts = o->startup == STARTUP_ALL                    ? rows
                  : o->startup == STARTUP_FIRST && number == 0 ? 1
                                                               : 0;
-    return rows + (rows > 0 && o->unfused) + starts;
+    /* grids are compared with the chain, in each type */
+    const size_t compared = o->cases.all[number].c.grid
+                                ? (o->chain ? rows : 0)
+                                : rows > 0 && o->unfused;
+    return rows + compared + starts;
 }
 
 static size_t units_of_device(const options *o)
@@ -228,6 +233,29 @@ static void compare(run_state *run, device_state *d, const bench_case *b,
     finish_unit(run);
 }
 
+/* As many buffers in turn as the row had. */
+static void compare_chain(run_state *run, device_state *d, const bench_case *b,
+                          bench_pass pass, report_row *row)
+{
+    if (device_left(run) > 0 || !run->o->shrinks) {
+        chain_result result;
+        progress(run, b->name, "chain");
+        const double start = now_seconds();
+        const double timed = timed_share(run, d->chain_overhead);
+        chain_measure(
+            &d->device, &b->c, pass,
+            row_calls(&d->device, &b->c, pass, timed, d->efficiency[pass]),
+            timed, &result);
+        follow(&d->chain_overhead, start, timed);
+        row->chain = result.seconds;
+        row->chain_error = result.error;
+        memcpy(row->chain_note, result.note, sizeof row->chain_note);
+    } else {
+        snprintf(row->chain_note, sizeof row->chain_note, "no time was left");
+    }
+    finish_unit(run);
+}
+
 static void time_starts(run_state *run, const device_state *d,
                         const bench_case *b, report_row *row)
 {
@@ -292,7 +320,9 @@ static bool bench_pass_of(run_state *run, device_state *d, size_t number,
         b.c.dtype = dtype;
         b.c.tier = options_tier(o, whole);
         bench_row(run, d, whole, pass, is_first, &b, row);
-        if (o->unfused && row->seconds > 0)
+        if (row->seconds > 0 && b.c.grid && o->chain)
+            compare_chain(run, d, &b, pass, row);
+        if (o->unfused && row->seconds > 0 && !b.c.grid)
             compare(run, d, &b, pass, row);
         if (row->seconds > 0 && pass == BENCH_FORWARD &&
             (o->startup == STARTUP_ALL ||
@@ -356,7 +386,7 @@ static bool open_and_bench(run_state *run, cl_device_id id, const char *name)
     d.index = run->r->device_count - 1;
     for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)
         d.efficiency[pass] = FIRST_GUESS;
-    d.row_overhead = d.unfused_overhead = FIRST_OVERHEAD;
+    d.row_overhead = d.unfused_overhead = d.chain_overhead = FIRST_OVERHEAD;
     snprintf(entry->platform, sizeof entry->platform, "%s", d.device.platform);
     snprintf(entry->name, sizeof entry->name, "%s", d.device.name);
     snprintf(entry->driver, sizeof entry->driver, "%s", d.device.driver);
@@ -447,6 +477,8 @@ static void list(char (*names)[256], size_t count)
         printf("%s\n", names[i]);
     for (size_t i = 0; i < workload_count; i++)
         printf("%-20s %s\n", workload_rows[i].name, workload_rows[i].text);
+    for (size_t i = 0; i < map_count; i++)
+        printf("%-20s %s\n", map_rows[i].name, map_rows[i].text);
 }
 
 static bool print_first_result(const options *o, cl_device_id id)

@@ -22,19 +22,30 @@ void caselist_free(caselist *list)
 static const char *fault_of(const test_case *c)
 {
     const test_case standard = case_default();
+    if (c->grid && (c->batch < 1 || c->variant == WINATTN_SLIDING))
+        return "a grid needs a batch, and a variant other than sliding";
+    if (c->grid < 0 || (!c->grid && c->mask == TERM_SHIFT))
+        return "mask=shift needs a grid";
+    for (int axis = 0; axis < c->grid; axis++)
+        if (c->size[axis] < 1 || c->shift[axis] < 0)
+            return "each axis of a grid needs its size, window and shift";
     if (c->windows < 1 || c->heads < 1 || c->kv_heads < 1 || c->queries < 1 ||
         c->keys < 1 || c->dim < 1)
         return "windows, heads, queries, keys and dim must be positive";
     if (c->heads % c->kv_heads != 0)
         return "kv_heads is no divisor of heads";
-    if (c->mask != TERM_NONE && c->mask_windows < 1)
+    if (case_has_table(c) && !c->grid)
+        return "a table needs a grid";
+    if (c->mask != TERM_NONE && c->mask != TERM_SHIFT && c->mask_windows < 1)
         return "a mask needs mask_windows";
     if (c->variant == WINATTN_SLIDING && c->block < 1)
         return "the sliding variant needs block";
-    if (c->layout != standard.layout || c->data != standard.data || c->lse ||
-        c->outputs != standard.outputs || c->accumulate || c->d_lse)
-        return "the bench has no choice of layout, data, lse, outputs, "
-               "accumulate and d_lse";
+    if ((c->layout != standard.layout &&
+         !(c->grid && c->layout == LAYOUT_PACKED)) ||
+        c->data != standard.data || c->lse || c->outputs != standard.outputs ||
+        c->accumulate || c->d_lse || c->entries)
+        return "the bench has no choice of layout (but packed with a grid), "
+               "data, lse, outputs, accumulate, d_lse and entries";
     return NULL;
 }
 
@@ -79,18 +90,28 @@ bool caselist_add_text(caselist *list, const char *name, const char *text,
     return true;
 }
 
+/* Those of a table whose name it is; false if one is wrong. */
+static bool add_rows(caselist *list, const workload_row *rows, size_t count,
+                     const char *name, bool *found,
+                     char reason[CASELIST_REASON_SIZE])
+{
+    const bool all = strcmp(name, "all") == 0;
+    for (size_t i = 0; i < count; i++)
+        if (all || strcmp(rows[i].name, name) == 0) {
+            *found = true;
+            if (!caselist_add_text(list, rows[i].name, rows[i].text, reason))
+                return false;
+        }
+    return true;
+}
+
 bool caselist_add_named(caselist *list, const char *name,
                         char reason[CASELIST_REASON_SIZE])
 {
-    const bool all = strcmp(name, "all") == 0;
     bool found = false;
-    for (size_t i = 0; i < workload_count; i++)
-        if (all || strcmp(workload_rows[i].name, name) == 0) {
-            found = true;
-            if (!caselist_add_text(list, workload_rows[i].name,
-                                   workload_rows[i].text, reason))
-                return false;
-        }
+    if (!add_rows(list, workload_rows, workload_count, name, &found, reason) ||
+        !add_rows(list, map_rows, map_count, name, &found, reason))
+        return false;
     if (!found)
         snprintf(reason, CASELIST_REASON_SIZE, "no case %.60s; see --list",
                  name);
@@ -161,9 +182,14 @@ static void row_text(const csv_line *header, const csv_line *row,
     static const struct {
         const char *column, *field;
     } renamed[] = {
-        {"batch", "windows"}, {"nq", "queries"}, {"nk", "keys"},
-        {"head_dim", "dim"},  {"name", NULL},    {"q_offset", "query_offset"},
-        {"scores", NULL},     {"notes", NULL},
+        {"batch", "windows"}, /* but of grids */
+        {"nq", "queries"},
+        {"nk", "keys"},
+        {"head_dim", "dim"},
+        {"name", NULL},
+        {"q_offset", "query_offset"},
+        {"scores", NULL},
+        {"notes", NULL},
     };
     const char *scores = cell_of(header, row, "scores");
     const bool slides = strncmp(scores, "slid", 4) == 0;
@@ -186,7 +212,8 @@ static void row_text(const csv_line *header, const csv_line *row,
             !has_column(header, "mask"))
             continue;
         for (size_t j = 0; j < sizeof renamed / sizeof *renamed; j++)
-            if (field && strcmp(field, renamed[j].column) == 0)
+            if (field && strcmp(field, renamed[j].column) == 0 &&
+                !(j == 0 && has_column(header, "grid")))
                 field = renamed[j].field;
         if (field && row->cell[i][0])
             add_field(text, field, row->cell[i]);

@@ -32,11 +32,12 @@ bool caselist_add_named(caselist *list, const char *name,
                         char reason[CASELIST_REASON_SIZE]);
 /* Lines of cells between commas, "quoted" if they hold one. A line that starts
  * with the cell `name` names the columns of those that follow: name, scores
- * (dot, cosine, slide), windows or batch, heads, kv_heads, nq or queries, nk
- * or keys, head_dim, mask_windows, q_offset, notes, and any field of
- * case_parse. dot and cosine have a bias, and where mask_windows is above 1 a
- * mask of regions (an additive one if the notes say "random masks"), unless
- * columns bias and mask say otherwise. Empty lines and # lines are skipped. */
+ * (dot, cosine, slide), windows or (without a grid) batch, heads, kv_heads, nq
+ * or queries, nk or keys, head_dim, mask_windows, q_offset, notes, and any
+ * field of case_parse. dot and cosine have a bias, and where mask_windows is
+ * above 1 a mask of regions (an additive one if the notes say "random masks"),
+ * unless columns bias and mask say otherwise. Empty lines and # lines are
+ * skipped. */
 bool caselist_add_file(caselist *list, const char *path,
                        char reason[CASELIST_REASON_SIZE]);
 

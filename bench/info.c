@@ -12,6 +12,7 @@
 #include "plan.h"
 #include "session.h"
 #include "unit.h"
+#include "workload.h"
 
 #define MOST_DEVICES 64
 
@@ -152,7 +153,7 @@ static void print_case(const workload_row *row, int dtype,
     if (!case_parse(row->text, &c, NULL))
         return;
     c.dtype = dtype;
-    const winattn_desc desc = case_desc(&c);
+    const winattn_desc desc = workload_desc(&c);
     printf("    %-20s %-5s ", row->name, dtypes[dtype]);
     if (wa_problem_read(&desc, &problem) != WINATTN_SUCCESS ||
         wa_plan_make(&problem, device, exclusions, &plan) != WINATTN_SUCCESS) {
@@ -176,6 +177,9 @@ static void print_cases(const wa_device *device,
     for (size_t i = 0; i < workload_count; i++)
         for (int dtype = WINATTN_FP32; dtype <= WINATTN_FP16; dtype++)
             print_case(&workload_rows[i], dtype, device, exclusions);
+    for (size_t i = 0; i < map_count; i++)
+        for (int dtype = WINATTN_FP32; dtype <= WINATTN_FP16; dtype++)
+            print_case(&map_rows[i], dtype, device, exclusions);
 }
 
 /* ---- Devices ---- */

@@ -31,6 +31,9 @@ void measure_ceilings(bench_device *device);
 
 double now_seconds(void);
 
+/* Of a .cl file here, embedded by CMake. */
+const char *bench_source(const char *name);
+
 /* Enqueues the round-th call of what is timed. */
 typedef winattn_status bench_enqueue(void *data, unsigned round);
 

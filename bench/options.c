@@ -9,7 +9,7 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* Those that a default run measures, and of which it measures gradients, too:
- * one of each variant. */
+ * one of each variant, and one on a grid. */
 static const struct {
     const char *name;
     bool shows_gradients;
@@ -18,6 +18,8 @@ static const struct {
     {"swinv2-t-w8-b64", true},   {"swinv2-b-w16-b32", false},
     {"swinir-720p", false},      {"hat-ocab", false},
     {"fwa1-bench", false},       {"swba-narrow", true},
+    {"swin-t-map-b64", true},    {"swin-30x45-b64", false},
+    {"video-swin-map", false},   {"swinv2-t-map-b64", false},
 };
 const char *const option_dtypes[3] = {"fp32", "fp16", "bf16"};
 const char *const option_tiers[4] = {"auto", "cpu", "local", "matrix"};
@@ -35,6 +37,19 @@ static void usage(FILE *to)
         "  --case NAME          a case of the list, or `all`\n"
         "  --case 'FIELD=VALUE ...'  a case of your own, for instance\n"
         "                       'windows=64 heads=3 queries=49 dim=32'\n"
+        "                       or with a grid, which is compared with "
+        "partition,\n"
+        "                       winattn on windows and reverse:\n"
+        "                       'grid=2 size=56x56 window=7x7 shift=3x3 "
+        "batch=64\n"
+        "                       heads=3 dim=32 layout=packed mask=shift "
+        "bias=table_same'\n"
+        "                       What its table costs the row with bias=same "
+        "shows, what\n"
+        "                       its mask costs the row with mask=none: on "
+        "the list,\n"
+        "                       swin-t-map-b64, -full, -open, and -plain "
+        "without shift\n"
         "  --cases FILE         cases of a CSV file (see bench/caselist.h)\n"
         "  --dtype TYPE         fp32, fp16 or bf16\n"
         "  --pass PASS,...      forward, backward (all gradients, o and lse "
@@ -51,6 +66,8 @@ static void usage(FILE *to)
         "                       cases are shrunk to fit, and named so\n"
         "  --whole              shrinks nothing\n"
         "  --no-unfused         no comparison with CLBlast\n"
+        "  --no-chain           no comparison with kernels around windows, "
+        "of grids\n"
         "  --startup WHICH      rows whose time from program start to first\n"
         "                       result is taken: none, first (of each\n"
         "                       device, the default) or all; forward only\n"
@@ -138,6 +155,7 @@ static bool read_flag(const char *name, options *o)
         {"--list", &o->lists, true},
         {"--whole", &o->shrinks, false},
         {"--no-unfused", &o->unfused, false},
+        {"--no-chain", &o->chain, false},
         {"--replay", &o->replay, true},
         {"--first-result", &o->first_result, true},
     };
@@ -194,7 +212,7 @@ options_result options_read(int count, char **texts, options *o)
     memset(o, 0, sizeof *o);
     o->seconds = 210;
     o->shrinks = true;
-    o->unfused = true;
+    o->unfused = o->chain = true;
     o->startup = STARTUP_FIRST;
     for (int i = 1; i < count; i++) {
         const char *name = texts[i];

@@ -25,7 +25,7 @@ typedef struct options {
     int tier;       /* winattn_tier */
     double seconds; /* of the whole run */
     bool shrinks;
-    bool unfused;
+    bool unfused, chain; /* comparisons */
     startup_rows startup;
     bool replay; /* print each row's command */
     const char *csv, *json, *plot;

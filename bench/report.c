@@ -81,6 +81,11 @@ double report_speed_up(const report_row *row)
                                                 : 0;
 }
 
+double report_of_chain(const report_row *row)
+{
+    return row->seconds > 0 && row->chain > 0 ? row->seconds / row->chain : 0;
+}
+
 /* ---- Cases ---- */
 
 size_t report_base_length(const char *name) { return strcspn(name, ":"); }

@@ -41,6 +41,10 @@ typedef struct report_row {
     double unfused_part;    /* of the windows that was timed */
     double unfused_error;   /* as above */
     char unfused_note[160]; /* why it was not measured */
+    /* Of a case on grids the same with kernels around windows, see chain.h. */
+    double chain;         /* seconds of one call; 0: not measured */
+    double chain_error;   /* as above; NaN: unknown */
+    char chain_note[160]; /* why it was not measured */
     /* Seconds from the program's start to its first result, with empty and
      * with filled caches; 0: not measured. */
     double cold, warm;
@@ -70,6 +74,9 @@ double report_of_fma(const report *r, const report_row *row);
 double report_of_ceiling(const report *r, const report_row *row);
 /* How many times as fast as the unfused kernels; 0 where unknown. */
 double report_speed_up(const report_row *row);
+
+/* What part of the chain's time a call takes; 0 where unknown. */
+double report_of_chain(const report_row *row);
 
 /* Shrunk workloads stand under the name of the whole one: the length of the
  * name without its ":w64". */

@@ -99,13 +99,30 @@ static bool get_number(const reader *in, const cJSON *object, const char *name,
     return true;
 }
 
+static bool has(const cJSON *object, const char *name)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, name) != NULL;
+}
+
 /* The same of a number that older files have not: NaN there. */
 static bool get_new_number(const reader *in, const cJSON *object,
                            const char *name, double *to)
 {
     *to = NAN;
-    return !cJSON_GetObjectItemCaseSensitive(object, name) ||
-           get_number(in, object, name, true, to);
+    return !has(object, name) || get_number(in, object, name, true, to);
+}
+
+/* The chain, which older files have not: none there. */
+static bool get_chain(const reader *in, const cJSON *object, report_row *to)
+{
+    to->chain = 0;
+    to->chain_error = NAN;
+    to->chain_note[0] = 0;
+    return !has(object, "chain") ||
+           (get_number(in, object, "chain", false, &to->chain) &&
+            get_number(in, object, "chain_error", true, &to->chain_error) &&
+            get_text(in, object, "chain_note", to->chain_note,
+                     sizeof to->chain_note));
 }
 
 #define TEXT(field, name)                                                     \
@@ -144,7 +161,9 @@ static bool get_row(const reader *in, const cJSON *object, size_t devices,
         !get_number(in, object, "error", true, &to->error) ||
         !get_number(in, object, "unfused_error", true, &to->unfused_error) ||
         !get_new_number(in, object, "memory_mb", &to->memory) ||
-        !get_new_number(in, object, "unfused_memory_mb", &to->unfused_memory))
+        !get_new_number(in, object, "unfused_memory_mb",
+                        &to->unfused_memory) ||
+        !get_chain(in, object, to))
         return false;
     if (device != floor(device) || device >= (double)devices)
         return refuse(in, "a row of a device that is not there", NULL);

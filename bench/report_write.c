@@ -43,7 +43,8 @@ bool report_write_csv(const report *r, const char *path)
     fputs("date,source,platform,device,driver,case,dtype,pass,tier,failure,"
           "seconds,bytes,operations,of_copy,of_fma,error,unfused,"
           "unfused_part,unfused_error,speed_up,memory_mb,unfused_memory_mb,"
-          "cold,warm,unfused_note,text,command\n",
+          "chain,chain_error,of_chain,cold,warm,unfused_note,chain_note,text,"
+          "command\n",
           file);
     for (size_t i = 0; i < r->row_count; i++) {
         const report_row *row = &r->rows[i];
@@ -67,9 +68,13 @@ bool report_write_csv(const report *r, const char *path)
         write_value(file, report_speed_up(row), timed && compared);
         write_value(file, row->memory, true);
         write_value(file, row->unfused_memory, true);
+        write_value(file, row->chain, row->chain > 0);
+        write_value(file, row->chain_error, row->chain > 0);
+        write_value(file, report_of_chain(row), timed && row->chain > 0);
         write_value(file, row->cold, row->cold > 0);
         write_value(file, row->warm, row->warm > 0);
         write_cell(file, row->unfused_note, ',');
+        write_cell(file, row->chain_note, ',');
         write_cell(file, row->text, ',');
         write_cell(file, row->command, '\n');
     }
@@ -111,6 +116,7 @@ static void write_row(FILE *file, const report_row *row)
     write_member(file, "tier", row->tier);
     write_member(file, "failure", row->failure);
     write_member(file, "unfused_note", row->unfused_note);
+    write_member(file, "chain_note", row->chain_note);
     write_member(file, "command", row->command);
     write_number(file, "seconds", row->seconds, ", ");
     write_number(file, "bytes", row->bytes, ", ");
@@ -119,6 +125,8 @@ static void write_row(FILE *file, const report_row *row)
     write_number(file, "unfused", row->unfused, ", ");
     write_number(file, "unfused_part", row->unfused_part, ", ");
     write_number(file, "unfused_error", row->unfused_error, ", ");
+    write_number(file, "chain", row->chain, ", ");
+    write_number(file, "chain_error", row->chain_error, ", ");
     write_number(file, "memory_mb", row->memory, ", ");
     write_number(file, "unfused_memory_mb", row->unfused_memory, ", ");
     write_number(file, "cold", row->cold, ", ");

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "accuracy.h"
+#include "call.h"
 #include "options.h"
 #include "unfused.h"
 
@@ -14,81 +15,8 @@
 /* Calls that a measurement makes at least, with those that warm up. */
 #define LEAST_CALLS 9.0
 
-typedef struct call {
-    const workload *w;
-    const winattn_plan *plan;
-    winattn_tensor workspace;
-} call;
-
-static winattn_status enqueue_forward(void *data, unsigned round)
-{
-    const call *c = data;
-    winattn_forward f = workload_forward(c->w, round);
-    f.workspace = c->workspace;
-    return winattn_enqueue_forward(c->plan, c->w->device->queue, &f, 0, NULL,
-                                   NULL);
-}
-
-static winattn_status enqueue_backward(void *data, unsigned round)
-{
-    const call *c = data;
-    winattn_backward b = workload_backward(c->w, round);
-    b.workspace = c->workspace;
-    return winattn_enqueue_backward(c->plan, c->w->device->queue, &b, 0, NULL,
-                                    NULL);
-}
-
-/* The queue is in order: the second finds what the first wrote. */
-static winattn_status enqueue_both(void *data, unsigned round)
-{
-    const winattn_status status = enqueue_forward(data, round);
-    return status == WINATTN_SUCCESS ? enqueue_backward(data, round) : status;
-}
-
 static bench_enqueue *const enqueue_pass[BENCH_PASSES] = {
-    enqueue_forward, enqueue_backward, enqueue_both};
-
-/* A plan and its workspace. */
-static winattn_status open_call(const bench_device *device, const test_case *c,
-                                cl_bitfield passes, winattn_plan **plan,
-                                cl_mem *workspace, size_t *size)
-{
-    winattn_desc desc = case_desc(c);
-    desc.passes = passes;
-    *workspace = NULL;
-    *size = 0;
-    winattn_status status =
-        winattn_plan_create(device->context, device->id, &desc, plan);
-    if (status == WINATTN_SUCCESS)
-        status = winattn_plan_workspace_size(*plan, size);
-    if (status == WINATTN_SUCCESS && *size > 0)
-        *workspace = clCreateBuffer(device->context, CL_MEM_READ_WRITE, *size,
-                                    NULL, &status);
-    return status;
-}
-
-static void close_call(winattn_plan *plan, cl_mem workspace)
-{
-    if (workspace)
-        clReleaseMemObject(workspace);
-    winattn_plan_destroy(plan);
-}
-
-/* Gives every set the o and lse that a backward pass takes. */
-static winattn_status provide_outputs(const workload *w)
-{
-    winattn_plan *plan = NULL;
-    cl_mem workspace;
-    size_t size;
-    winattn_status status = open_call(w->device, &w->c, WINATTN_PASS_FORWARD,
-                                      &plan, &workspace, &size);
-    call forward = {w, plan, {workspace, 0}};
-    for (int i = 0; i < w->sets && status == WINATTN_SUCCESS; i++)
-        status = enqueue_forward(&forward, (unsigned)i);
-    clFinish(w->device->queue);
-    close_call(plan, workspace);
-    return status;
-}
+    call_forward, call_backward, call_both};
 
 /* The least time that the device could need. */
 static double floor_seconds(const bench_device *device, const test_case *c,
@@ -107,7 +35,10 @@ void row_shrink(const bench_device *device, bench_pass pass, double efficiency,
         const double expected = floor_seconds(device, c, pass) / efficiency;
         if (expected * LEAST_CALLS <= seconds)
             break;
-        if (c->windows > 1) {
+        if (c->grid && c->batch > 1) {
+            c->batch = (c->batch + 1) / 2;
+            case_derive(c);
+        } else if (!c->grid && c->windows > 1) {
             c->windows = (c->windows + 1) / 2;
             if (c->mask_windows > c->windows)
                 c->mask_windows = c->windows;
@@ -126,6 +57,8 @@ void row_shrink(const bench_device *device, bench_pass pass, double efficiency,
         snprintf(mark, sizeof mark, ":h%d", c->heads);
     else if (c->queries != whole->c.queries)
         snprintf(mark, sizeof mark, ":t%d", c->queries);
+    else if (c->batch != whole->c.batch)
+        snprintf(mark, sizeof mark, ":b%d", c->batch);
     else if (c->windows != whole->c.windows)
         snprintf(mark, sizeof mark, ":w%d", c->windows);
     const size_t base = report_base_length(b->name);
@@ -159,6 +92,13 @@ static void plan_tier(const winattn_plan *plan, bench_pass pass, char tier[16])
         snprintf(tier, 16, "%s", pass == BENCH_FORWARD ? forward : backward);
 }
 
+int row_calls(const bench_device *device, const test_case *c, bench_pass pass,
+              double seconds, double efficiency)
+{
+    const double expected = floor_seconds(device, c, pass) / efficiency;
+    return (int)fmin(ceil(seconds / expected) + LEAST_CALLS, 1e6);
+}
+
 void row_describe(const test_case *c, bench_pass pass, report_row *row)
 {
     case_print(c, row->text, sizeof row->text);
@@ -167,15 +107,16 @@ void row_describe(const test_case *c, bench_pass pass, report_row *row)
     row->bytes = workload_bytes(c, pass);
     row->operations = workload_operations(c, pass);
     row->error = NAN;
-    row->memory = NAN;
-    row->unfused_memory = unfused_bytes(c, pass) * 1e-6;
+    row->memory = row->chain_error = NAN;
+    row->unfused_memory = c->grid ? NAN : unfused_bytes(c, pass) * 1e-6;
 }
 
 /* False if a call fails. */
-static bool time_pass(const workload *w, call *timed, double seconds,
+static bool time_pass(const workload *w, bench_call *timed, double seconds,
                       report_row *row)
 {
-    if (w->pass == BENCH_BACKWARD && provide_outputs(w) != WINATTN_SUCCESS)
+    if (w->pass == BENCH_BACKWARD &&
+        call_provide_outputs(w, w->sets) != WINATTN_SUCCESS)
         return false;
     const double measured =
         measure_calls(w->device, enqueue_pass[w->pass], timed, seconds);
@@ -195,31 +136,28 @@ void row_measure(const bench_device *device, const test_case *c,
         WINATTN_PASS_FORWARD, WINATTN_PASS_BACKWARD,
         WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD};
     workload w;
-    winattn_plan *plan = NULL;
-    cl_mem workspace;
-    size_t size;
-    const double expected = floor_seconds(device, c, pass) / efficiency;
-    const double calls = ceil(seconds / expected) + LEAST_CALLS;
+    bench_call timed;
+    const int calls = row_calls(device, c, pass, seconds, efficiency);
     row_describe(c, pass, row);
-    const winattn_status status =
-        open_call(device, c, passes[pass], &plan, &workspace, &size);
+    const winattn_status status = call_open(device, c, passes[pass], &timed);
     if (status != WINATTN_SUCCESS) {
         snprintf(row->failure, sizeof row->failure, "%s: %.200s",
                  winattn_status_name(status), winattn_last_reason());
-        close_call(plan, workspace);
+        call_close(&timed);
         return;
     }
-    plan_tier(plan, pass, row->tier);
-    row->memory = ((double)size + workload_lse_bytes(c, pass)) * 1e-6;
-    if (!workload_create(device, c, pass, (int)fmin(calls, 1e6), &w)) {
+    plan_tier(timed.plan, pass, row->tier);
+    row->memory =
+        ((double)timed.workspace_size + workload_lse_bytes(c, pass)) * 1e-6;
+    if (!workload_create(device, c, pass, calls, &w)) {
         snprintf(row->failure, sizeof row->failure,
                  "the device's memory does not suffice");
     } else {
-        call timed = {&w, plan, {workspace, 0}};
+        timed.w = &w;
         if (!time_pass(&w, &timed, seconds, row))
             snprintf(row->failure, sizeof row->failure,
                      "a call failed: %.200s", winattn_last_reason());
         workload_release(&w);
     }
-    close_call(plan, workspace);
+    call_close(&timed);
 }

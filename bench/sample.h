@@ -5,6 +5,24 @@
 
 #include "workload.h"
 
+/* Tokens of a grid that were read once stay here: a window's tokens lie
+ * scattered, and the next window's are not far. Results of later calls need
+ * another sampler. */
+typedef struct sample_chunk {
+    cl_mem mem;
+    size_t first, count; /* tokens, of all grids */
+    unsigned char *bytes;
+} sample_chunk;
+
+#define SAMPLE_CHUNKS 8 /* one for each buffer of tokens */
+typedef struct sampler {
+    const workload *w;
+    sample_chunk chunk[SAMPLE_CHUNKS];
+} sampler;
+
+sampler sampler_open(const workload *w);
+void sampler_close(sampler *from);
+
 typedef struct sample {
     oracle_problem problem; /* `queries` counts the rows */
     double *numbers;
@@ -14,7 +32,7 @@ typedef struct sample {
 
 /* Query rows first .. first + rows and all keys. False if they could not be
  * read; then there is nothing to close. */
-bool sample_open(const workload *w, size_t window, size_t head, size_t first,
+bool sample_open(sampler *from, size_t window, size_t head, size_t first,
                  size_t rows, sample *s);
 void sample_close(sample *s);
 
@@ -22,11 +40,12 @@ void sample_close(sample *s);
 bool sample_read(const workload *w, cl_mem mem, storage_kind kind,
                  size_t first, size_t count, double *to);
 
-/* The place of row `row` of a window-head in q and its like. */
-size_t sample_query_row(const test_case *c, size_t window, size_t head,
-                        size_t row);
-/* The same for a row of k, of a key head. */
-size_t sample_key_row(const test_case *c, size_t window, size_t kv_head,
-                      size_t row);
+/* Rows of a window and a head of the tensor, which is a tensor of tokens; with
+ * a grid they are gathered. Rows of the padding are the values that it has
+ * there: pad_k and pad_v, else 0. */
+bool sample_rows(sampler *from, tensor_id id, cl_mem mem, size_t window,
+                 size_t head, size_t first, size_t rows, double *to);
+/* False: a row of the padding. */
+bool sample_exists(const workload *w, size_t window, size_t row);
 
 #endif

@@ -9,6 +9,7 @@
 #include "measure.h"
 #include "options.h"
 #include "process.h"
+#include "workload.h"
 
 #define COMMAND_SIZE 4096
 #define WARM_STARTS 3
@@ -37,37 +38,51 @@ bool startup_first_result(cl_device_id id, const test_case *whole)
     unsigned char first[2];
     test_case c = *whole;
     /* few windows compile the same kernel as many */
-    c.windows = c.windows > 16 ? 16 : c.windows;
+    if (c.grid) {
+        c.batch = 1;
+        case_derive(&c);
+    } else {
+        c.windows = c.windows > 16 ? 16 : c.windows;
+    }
     if (c.mask != TERM_NONE && c.mask_windows > c.windows)
         c.mask_windows = c.windows;
     if (!bench_device_open(id, &device))
         return false;
-    const winattn_desc desc = case_desc(&c);
+    const winattn_desc desc = workload_desc(&c);
     if (winattn_plan_create(device.context, id, &desc, &plan) !=
         WINATTN_SUCCESS) {
         fprintf(stderr, "%s\n", winattn_last_reason());
         return false;
     }
     const size_t size = c.dtype == WINATTN_FP32 ? 4 : 2;
+    /* with what padding adds to a grid */
     const double queries = (double)c.windows * c.heads * c.queries * c.dim;
     const double keys = (double)c.windows * c.kv_heads * c.keys * c.dim;
     const double plane = (double)c.queries * c.keys;
+    const double bias = case_has_table(&c) ? case_table_entries(&c) : plane;
+    const bool packs = workload_place_of(&c, T_K).first > 0;
+    size_t workspace = 0;
     memset(&f, 0, sizeof f);
     f.struct_size = sizeof f;
-    f.q.buffer = zeros(&device, queries, size);
-    f.k.buffer = zeros(&device, keys, size);
-    f.v.buffer = zeros(&device, keys, size);
+    f.q.buffer = zeros(&device, queries + (packs ? 2 * keys : 0), size);
+    f.k.buffer = packs ? f.q.buffer : zeros(&device, keys, size);
+    f.v.buffer = packs ? f.q.buffer : zeros(&device, keys, size);
+    f.k.offset = workload_place_of(&c, T_K).first * size;
+    f.v.offset = workload_place_of(&c, T_V).first * size;
     f.o.buffer = zeros(&device, queries, size);
     if (c.bias != TERM_NONE)
-        f.bias.buffer = zeros(&device, c.heads * plane, 4);
+        f.bias.buffer = zeros(&device, c.heads * bias, 4);
     if (c.mask == TERM_REGIONS) {
         f.query_regions.buffer =
             zeros(&device, (double)c.mask_windows * c.queries, 1);
         f.key_regions.buffer =
             zeros(&device, (double)c.mask_windows * c.keys, 1);
-    } else if (c.mask != TERM_NONE) {
+    } else if (c.mask != TERM_NONE && c.mask != TERM_SHIFT) {
         f.mask.buffer = zeros(&device, c.mask_windows * plane, 4);
     }
+    winattn_plan_workspace_size(plan, &workspace);
+    if (workspace > 0)
+        f.workspace.buffer = zeros(&device, (double)workspace, 1);
     /* the system frees what this process holds */
     return winattn_enqueue_forward(plan, device.queue, &f, 0, NULL, NULL) ==
                WINATTN_SUCCESS &&

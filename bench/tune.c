@@ -81,7 +81,8 @@ static winattn_status enqueue(void *data, unsigned round)
     const timed *t = data;
     const winattn_forward f = workload_forward(t->w, round);
     const wa_buffers buffers = planned_buffers(&f);
-    return wa_launch_forward(t->problem, t->plan, t->kernel,
+    const wa_forward_kernels kernels = {t->kernel, NULL};
+    return wa_launch_forward(t->problem, t->plan, &kernels,
                              t->w->device->queue, &buffers, 0, NULL, NULL);
 }
 

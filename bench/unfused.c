@@ -32,9 +32,6 @@ void unfused_forget(void) {}
 #include "accuracy.h"
 #include "unfused_steps.h"
 
-/* Of the .cl files here, embedded by CMake. */
-const char *bench_source(const char *name);
-
 /* Batches and rows of a launch: grids end at 65535 on some GPUs. */
 #define MOST_BATCHES 65535
 /* CLBlast's kernels count the elements of a buffer in 32 bits. */

@@ -17,9 +17,66 @@ storage_kind workload_kind(const test_case *c)
                                       : KIND_BF16;
 }
 
-static size_t product(int a, int b, int c, int d)
+double workload_tokens(const test_case *c)
 {
-    return (size_t)a * (size_t)b * (size_t)c * (size_t)d;
+    double tokens = c->batch;
+    if (!c->grid)
+        return (double)c->windows * c->queries;
+    for (int axis = 0; axis < c->grid; axis++)
+        tokens *= c->size[axis];
+    return tokens;
+}
+
+static bool is_packed(const test_case *c)
+{
+    return c->grid && c->layout == LAYOUT_PACKED;
+}
+
+/* Elements of a packed token. */
+static size_t packed_elements(const test_case *c)
+{
+    return (size_t)(c->heads + 2 * c->kv_heads) * (size_t)c->dim;
+}
+
+workload_place workload_place_of(const test_case *c, tensor_id id)
+{
+    const bool of_keys = id == T_K || id == T_V || id == T_DK || id == T_DV;
+    const bool packs = id <= T_V || (id >= T_DQ && id <= T_DV);
+    const size_t dim = (size_t)c->dim;
+    workload_place place = {0, 0, 0};
+    place.heads = (size_t)(of_keys ? c->kv_heads : c->heads);
+    place.token = place.heads * dim;
+    if (!packs || !is_packed(c))
+        return place;
+    place.token = packed_elements(c);
+    if (of_keys)
+        place.first = (size_t)c->heads * dim;
+    if (id == T_V || id == T_DV)
+        place.first += (size_t)c->kv_heads * dim;
+    return place;
+}
+
+static winattn_strides packed_strides(const test_case *c)
+{
+    winattn_strides s;
+    memset(&s, 0, sizeof s);
+    s.column = 1;
+    s.head = (cl_ulong)c->dim;
+    s.window = packed_elements(c);
+    for (int axis = c->grid - 1; axis >= 0; axis--) {
+        s.axis[axis] = s.window;
+        s.window *= (cl_ulong)c->size[axis];
+    }
+    return s;
+}
+
+winattn_desc workload_desc(const test_case *c)
+{
+    winattn_desc desc = case_desc(c);
+    if (is_packed(c))
+        desc.q = desc.k = desc.v = desc.dq = desc.dk = desc.dv =
+            packed_strides(c);
+    return desc;
 }
 
 static double random_value(tensor_id id, random_state *r)
@@ -97,6 +154,13 @@ static cl_mem new_copy(const bench_device *device, cl_mem from, size_t bytes)
     return mem;
 }
 
+/* Another name of a buffer. */
+static cl_mem again(cl_mem mem)
+{
+    clRetainMemObject(mem);
+    return mem;
+}
+
 /* What each set has of its own. All have the first one's numbers: drawing them
  * took longer than the calls that are timed. */
 static bool create_set(workload *w, int set, storage_kind rounding)
@@ -104,40 +168,86 @@ static bool create_set(workload *w, int set, storage_kind rounding)
     const test_case *c = &w->c;
     const bench_device *device = w->device;
     const storage_kind kind = workload_kind(c);
-    const size_t size = kind_size(kind);
-    const size_t q_count = product(c->windows, c->heads, c->queries, c->dim);
-    const size_t k_count = product(c->windows, c->kv_heads, c->keys, c->dim);
+    const size_t size = kind_size(kind), dim = (size_t)c->dim;
+    const size_t tokens = (size_t)workload_tokens(c);
+    const size_t key_tokens =
+        c->grid ? tokens : (size_t)c->windows * (size_t)c->keys;
+    const bool packs = is_packed(c), forward = w->pass == BENCH_FORWARD;
+    const size_t o_count = tokens * (size_t)c->heads * dim;
+    const size_t q_count = packs ? tokens * packed_elements(c) : o_count;
+    const size_t k_count = key_tokens * (size_t)c->kv_heads * dim;
     const struct {
         cl_mem *mems;
         tensor_id id;
         size_t count;
     } drawn[] = {
         {w->q, T_Q, q_count}, {w->k, T_K, k_count},     {w->v, T_V, k_count},
-        {w->o, T_O, q_count}, {w->d_o, T_D_O, q_count},
+        {w->o, T_O, o_count}, {w->d_o, T_D_O, o_count},
     };
     const struct {
         cl_mem *mem;
+        tensor_id id;
         size_t bytes;
     } outputs[] = {
-        {&w->lse[set], (size_t)workload_lse_bytes(c, w->pass)},
-        {&w->dq[set], q_count * size},
-        {&w->dk[set], k_count * size},
-        {&w->dv[set], k_count * size},
+        {&w->lse[set], T_LSE, (size_t)workload_lse_bytes(c, w->pass)},
+        {&w->dq[set], T_DQ, q_count * size},
+        {&w->dk[set], T_DK, k_count * size},
+        {&w->dv[set], T_DV, k_count * size},
     };
-    const bool forward = w->pass == BENCH_FORWARD;
     for (unsigned i = 0; i < (forward ? 4 : 5); i++) {
         cl_mem *mem = &drawn[i].mems[set];
-        *mem = set > 0
-                   ? new_copy(device, *drawn[i].mems, drawn[i].count * size)
-                   : new_buffer(device, drawn[i].id, kind, rounding,
-                                drawn[i].count, (unsigned)c->seed + i + 1);
+        if (packs && (drawn[i].id == T_K || drawn[i].id == T_V))
+            *mem = again(w->q[set]);
+        else if (set > 0)
+            *mem = new_copy(device, *drawn[i].mems, drawn[i].count * size);
+        else
+            *mem = new_buffer(device, drawn[i].id, kind, rounding,
+                              drawn[i].count, (unsigned)c->seed + i + 1);
         if (!*mem)
             return false;
     }
-    for (size_t i = 0; i < (forward ? 0 : 4); i++)
-        if (!(*outputs[i].mem = new_output(device, outputs[i].bytes)))
+    for (size_t i = 0; i < (forward ? 0 : 4); i++) {
+        const bool shares =
+            packs && (outputs[i].id == T_DK || outputs[i].id == T_DV);
+        *outputs[i].mem =
+            shares ? again(w->dq[set]) : new_output(device, outputs[i].bytes);
+        if (!*outputs[i].mem)
             return false;
+    }
     return true;
+}
+
+/* Values of the padding, and their gradients. */
+static bool create_pads(workload *w, storage_kind rounding)
+{
+    const test_case *c = &w->c;
+    const size_t count = (size_t)c->kv_heads * (size_t)c->dim;
+    const bool back = w->pass != BENCH_FORWARD;
+    cl_mem *pads[] = {&w->pad_k, &w->pad_v};
+    cl_mem *gradients[] = {&w->d_pad_k, &w->d_pad_v};
+    for (unsigned i = 0; i < 2; i++) {
+        if (!c->grid || c->padding != WINATTN_PADDING_VALUES ||
+            !(c->pads >> i & 1))
+            continue;
+        *pads[i] = new_buffer(w->device, i ? T_PAD_V : T_PAD_K,
+                              workload_kind(c), rounding, count, 9 + i);
+        if (!*pads[i] ||
+            (back && !(*gradients[i] = new_output(w->device, 4 * count))))
+            return false;
+    }
+    return true;
+}
+
+/* Which entry of the table each query and key takes. */
+static bool create_entries(workload *w)
+{
+    const size_t queries = (size_t)w->c.queries, keys = (size_t)w->c.keys;
+    if (!case_has_table(&w->c))
+        return true;
+    w->entry = malloc(sizeof *w->entry * queries * keys);
+    for (size_t i = 0; w->entry && i < queries * keys; i++)
+        w->entry[i] = grid_table_entry(&w->c, i / keys, i % keys);
+    return w->entry != NULL;
 }
 
 /* What all sets share. */
@@ -146,15 +256,17 @@ static bool create_shared(workload *w, storage_kind rounding)
     const test_case *c = &w->c;
     const bench_device *device = w->device;
     const storage_kind kind = workload_kind(c);
-    const storage_kind bias_kind = c->bias == TERM_FP32 ? KIND_FP32 : kind;
+    const bool wide_bias = c->bias == TERM_FP32 || c->bias == TERM_TABLE_FP32;
     const storage_kind mask_kind = c->mask == TERM_FP32 ? KIND_FP32 : kind;
     const size_t plane = (size_t)c->queries * (size_t)c->keys;
-    const size_t logits = (size_t)c->heads * plane;
+    const size_t logits =
+        (size_t)c->heads *
+        (case_has_table(c) ? (size_t)case_table_entries(c) : plane);
     const bool back = w->pass != BENCH_FORWARD;
     if (c->bias != TERM_NONE &&
-        (!(w->bias = new_buffer(device, T_BIAS, bias_kind,
-                                c->bias == TERM_FP32 ? KIND_FP32 : rounding,
-                                logits, 5)) ||
+        (!(w->bias =
+               new_buffer(device, T_BIAS, wide_bias ? KIND_FP32 : kind,
+                          wide_bias ? KIND_FP32 : rounding, logits, 5)) ||
          (back && !(w->dbias = new_output(device, 4 * logits)))))
         return false;
     if ((c->mask == TERM_SAME || c->mask == TERM_FP32) &&
@@ -171,6 +283,8 @@ static bool create_shared(workload *w, storage_kind rounding)
         if (!w->query_regions || !w->key_regions)
             return false;
     }
+    if (!create_pads(w, rounding))
+        return false;
     const size_t heads = (size_t)c->heads;
     return c->variant != WINATTN_COSINE ||
            ((w->logit_scale = new_buffer(device, T_LOGIT_SCALE, KIND_FP32,
@@ -189,15 +303,17 @@ static bool create(const bench_device *device, const test_case *c,
     memset(w, 0, sizeof *w);
     w->device = device;
     w->c = *c;
-    w->c.layout = LAYOUT_CONTIGUOUS;
+    if (!is_packed(c))
+        w->c.layout = LAYOUT_CONTIGUOUS;
     w->pass = pass;
-    w->desc = case_desc(&w->c);
+    w->desc = workload_desc(&w->c);
     double sets = ceil(ROTATED_BYTES / set_bytes) + 1;
     const double fitting = (double)device->memory_bytes * 0.6 / set_memory;
     sets = sets > fitting ? fitting : sets;
     sets = sets > calls ? calls : sets;
     w->sets = sets < 1 ? 1 : sets > MOST_SETS ? MOST_SETS : (int)sets;
-    bool good = create_shared(w, rounding);
+    bool good = (!c->grid || grid_map_make(c, &w->map)) && create_entries(w) &&
+                create_shared(w, rounding);
     for (int i = 0; good && i < w->sets; i++)
         good = create_set(w, i, rounding);
     if (!good)
@@ -221,9 +337,10 @@ bool workload_create_widened(const bench_device *device, const test_case *c,
 
 void workload_release(workload *w)
 {
-    cl_mem shared[] = {w->bias,         w->mask,        w->query_regions,
-                       w->key_regions,  w->logit_scale, w->dbias,
-                       w->d_logit_scale};
+    cl_mem shared[] = {w->bias,          w->mask,        w->query_regions,
+                       w->key_regions,   w->logit_scale, w->dbias,
+                       w->d_logit_scale, w->pad_k,       w->pad_v,
+                       w->d_pad_k,       w->d_pad_v};
     for (int i = 0; i < w->sets; i++) {
         cl_mem own[] = {w->q[i],   w->k[i],  w->v[i],  w->o[i], w->lse[i],
                         w->d_o[i], w->dq[i], w->dk[i], w->dv[i]};
@@ -234,7 +351,18 @@ void workload_release(workload *w)
     for (size_t j = 0; j < sizeof shared / sizeof *shared; j++)
         if (shared[j])
             clReleaseMemObject(shared[j]);
+    grid_map_free(&w->map);
+    free(w->entry);
     memset(w, 0, sizeof *w);
+}
+
+/* A tensor of the tokens in its buffer. */
+static winattn_tensor place_in(const workload *w, tensor_id id, cl_mem mem)
+{
+    const workload_place place = workload_place_of(&w->c, id);
+    const winattn_tensor t = {mem,
+                              place.first * kind_size(workload_kind(&w->c))};
+    return t;
 }
 
 winattn_forward workload_forward(const workload *w, unsigned round)
@@ -243,9 +371,9 @@ winattn_forward workload_forward(const workload *w, unsigned round)
     winattn_forward f;
     memset(&f, 0, sizeof f);
     f.struct_size = sizeof f;
-    f.q.buffer = w->q[set];
-    f.k.buffer = w->k[set];
-    f.v.buffer = w->v[set];
+    f.q = place_in(w, T_Q, w->q[set]);
+    f.k = place_in(w, T_K, w->k[set]);
+    f.v = place_in(w, T_V, w->v[set]);
     f.o.buffer = w->o[set];
     f.lse.buffer = w->lse[set];
     f.bias.buffer = w->bias;
@@ -253,6 +381,8 @@ winattn_forward workload_forward(const workload *w, unsigned round)
     f.query_regions.buffer = w->query_regions;
     f.key_regions.buffer = w->key_regions;
     f.logit_scale.buffer = w->logit_scale;
+    f.pad_k.buffer = w->pad_k;
+    f.pad_v.buffer = w->pad_v;
     return f;
 }
 
@@ -262,22 +392,26 @@ winattn_backward workload_backward(const workload *w, unsigned round)
     winattn_backward b;
     memset(&b, 0, sizeof b);
     b.struct_size = sizeof b;
-    b.q.buffer = w->q[set];
-    b.k.buffer = w->k[set];
-    b.v.buffer = w->v[set];
+    b.q = place_in(w, T_Q, w->q[set]);
+    b.k = place_in(w, T_K, w->k[set]);
+    b.v = place_in(w, T_V, w->v[set]);
     b.bias.buffer = w->bias;
     b.mask.buffer = w->mask;
     b.query_regions.buffer = w->query_regions;
     b.key_regions.buffer = w->key_regions;
     b.logit_scale.buffer = w->logit_scale;
+    b.pad_k.buffer = w->pad_k;
+    b.pad_v.buffer = w->pad_v;
     b.o.buffer = w->o[set];
     b.lse.buffer = w->lse[set];
     b.d_o.buffer = w->d_o[set];
-    b.dq.buffer = w->dq[set];
-    b.dk.buffer = w->dk[set];
-    b.dv.buffer = w->dv[set];
+    b.dq = place_in(w, T_DQ, w->dq[set]);
+    b.dk = place_in(w, T_DK, w->dk[set]);
+    b.dv = place_in(w, T_DV, w->dv[set]);
     b.dbias.buffer = w->dbias;
     b.d_logit_scale.buffer = w->d_logit_scale;
+    b.d_pad_k.buffer = w->d_pad_k;
+    b.d_pad_v.buffer = w->d_pad_v;
     return b;
 }
 
@@ -285,17 +419,17 @@ double workload_bytes(const test_case *c, bench_pass pass)
 {
     /* tensors like q and tensors like k */
     static const double like_q[] = {2, 3, 5}, like_k[] = {2, 4, 6};
-    const double q = (double)product(c->windows, c->heads, c->queries, c->dim);
-    const double k = (double)product(c->windows, c->kv_heads, c->keys, c->dim);
+    const double tokens = workload_tokens(c);
+    const double key_tokens = c->grid ? tokens : (double)c->windows * c->keys;
+    const double q = tokens * c->heads * c->dim;
+    const double k = key_tokens * c->kv_heads * c->dim;
     return (like_q[pass] * q + like_k[pass] * k) *
            (double)kind_size(workload_kind(c));
 }
 
 double workload_lse_bytes(const test_case *c, bench_pass pass)
 {
-    return pass == BENCH_FORWARD
-               ? 0
-               : 4.0 * (double)product(c->windows, c->heads, c->queries, 1);
+    return pass == BENCH_FORWARD ? 0 : 4.0 * workload_tokens(c) * c->heads;
 }
 
 oracle_problem workload_oracle(const test_case *c)
@@ -318,6 +452,30 @@ oracle_problem workload_oracle(const test_case *c)
     return p;
 }
 
+/* Pairs of a query and a key that meet, of all grids: windows are boxes, so
+ * the sums over an axis multiply. Hidden padding leaves a window as many keys
+ * as it has queries. */
+static double pairs_of_grid(const test_case *c)
+{
+    double pairs = c->batch;
+    if (c->padding != WINATTN_PADDING_HIDDEN)
+        return workload_tokens(c) * c->keys;
+    for (int axis = 0; axis < c->grid; axis++) {
+        const int size = c->size[axis], window = c->window[axis];
+        const int count = (size + window - 1) / window;
+        const int shift = count > 1 ? c->shift[axis] : 0;
+        double sum = 0;
+        for (int i = 0; i < count; i++) {
+            double tokens = 0;
+            for (int j = i * window; j < (i + 1) * window; j++)
+                tokens += (j + shift) % (count * window) < size;
+            sum += tokens * tokens;
+        }
+        pairs *= sum;
+    }
+    return pairs;
+}
+
 double workload_operations(const test_case *c, bench_pass pass)
 {
     /* products of queries x visible keys x dim */
@@ -335,5 +493,6 @@ double workload_operations(const test_case *c, bench_pass pass)
             seen += same;
         }
     }
-    return products[pass] * 2.0 * c->dim * seen * c->windows * c->heads;
+    const double pairs = c->grid ? pairs_of_grid(c) : seen * c->windows;
+    return products[pass] * 2.0 * c->dim * pairs * c->heads;
 }

@@ -12,14 +12,25 @@ typedef cl_float arg_f32;
 #endif
 
 /* Where element [window, head, row, column] of a tensor lies, in elements:
- * offset + window * strides.window + ... A stride of 0 broadcasts. */
+ * offset + window * strides.window + ... A stride of 0 broadcasts. Tokens on a
+ * grid: `window` is from grid to grid, axis and row are along its axes. */
 typedef struct tensor_layout {
     arg_u64 offset;
     arg_u64 window;
     arg_u64 head;
     arg_u32 row;
     arg_u32 column;
+    arg_u32 axis[2]; /* before the last, which is row */
 } tensor_layout;
+
+/* The grid that tokens lie on; three axes, of which the first may be 1 long.
+ * How long a window is along each the kernels know as WINDOW_0 .. 2. */
+typedef struct grid_layout {
+    arg_u32 size[3];    /* tokens, without padding */
+    arg_u32 windows[3]; /* along each axis */
+    arg_u32 shift[3];
+    arg_u32 seams; /* bit a: the last windows of axis a have two regions */
+} grid_layout;
 
 /* Set in forward_args.flags. */
 #define ARG_WIDE_ACCESS 1u    /* q, k, v, o allow aligned vector access */
@@ -37,9 +48,13 @@ typedef struct tensor_layout {
 #define ARG_ADD_DQ 1024u
 #define ARG_ADD_DK 2048u
 #define ARG_ADD_DV 4096u
-#define ARG_ADD_SUMS 8192u      /* of sum_partials */
+#define ARG_ADD_SUMS 8192u      /* of sum_partials, sum_table */
 #define ARG_FIRST_LAUNCH 16384u /* partial sums start at 0 */
 #define ARG_O 32768u            /* backward: the buffer o is given */
+#define ARG_PAD_K 65536u        /* the buffers pad_k and pad_v are given */
+#define ARG_PAD_V 131072u
+#define ARG_D_PAD_K 262144u
+#define ARG_D_PAD_V 524288u
 
 /* A unit is one block of query rows of one head of one window; units are
  * numbered with the row block running fastest, then the head. A launch
@@ -54,6 +69,8 @@ typedef struct forward_args {
     tensor_layout mask;                       /* window = mask number */
     tensor_layout query_regions, key_regions; /* row = token */
     tensor_layout lse;
+    tensor_layout pad_k, pad_v; /* head, column */
+    grid_layout grid;
     arg_u64 logit_scale_offset;
     arg_u64 first_window;
     arg_u64 mask_windows;
@@ -84,13 +101,17 @@ typedef struct forward_args {
  * The workspace holds, as fp32: statistics of the rows of a launch's windows,
  * [window - first_window][head][query] [lse, delta, q^ . dq^]; from
  * bias_partials on [slot][head][query][key]; from scale_partials on
- * [slot][head]. */
+ * [slot][head]; from pad_k_partials and pad_v_partials on [slot][key block]
+ * [key head][channel]. What is there for each query and key of a table of
+ * biases comes last: a kernel that does not read the table finds its biases
+ * there, and later the sums of their gradients are there. */
 typedef struct backward_args {
     forward_args forward;
     tensor_layout d_o, d_lse, dq, dk, dv;
-    arg_u64 workspace; /* all three in elements of the buffer */
+    arg_u64 workspace; /* all of them in elements of the buffer */
     arg_u64 bias_partials;
     arg_u64 scale_partials;
+    arg_u64 pad_k_partials, pad_v_partials;
     arg_u32 key_blocks; /* of a window */
     arg_u32 padding;
 } backward_args;
@@ -108,3 +129,16 @@ typedef struct sum_args {
  * share the slots of each. */
 #define SUM_ELEMENTS 16
 #define SUM_PARTS 4
+
+/* What is for each query and key, fp32 [heads][queries * keys], added up by
+ * the entry of a table that each belongs to. */
+typedef struct table_args {
+    tensor_layout to; /* row = entry */
+    arg_u64 from;     /* in elements of the workspace */
+    arg_u64 pairs;    /* queries * keys */
+    arg_u32 heads, entries;
+    arg_u32 flags;
+    arg_u32 padding;
+} table_args;
+/* A work-group of sum_table. */
+#define TABLE_ITEMS 64

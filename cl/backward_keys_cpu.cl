@@ -9,7 +9,8 @@
  *
  * With P and dP at hand:
  *   dS = P (dP - delta + d_lse),  dV += P^T dO,  dK += scale dS^T Q,
- *   dBias += dS */
+ *   dBias += dS
+ * and dK, dV of the padding's tokens add up to those of pad_k, pad_v. */
 #ifndef WHOLE
 #define WHOLE 1
 #endif
@@ -62,8 +63,10 @@ INLINE void differentiate_softmax(row_tile *tile, gradient_tile *g,
     exponentiate(tile, earlier_max, earlier_sum);
 #endif
     for (int r = 0; r < TILE_ROWS; r++) {
-        /* repeated rows must not count twice */
-        const int exists = r < tile->count;
+        /* repeated rows must not count twice, those of the padding not at
+         * all */
+        const token at = row_token(tile, r);
+        const int exists = r < tile->count && EXISTS(at);
 #if WHOLE
         const float factor =
             exists && tile->sum[r] != 0.0f ? 1.0f / tile->sum[r] : 0.0f;
@@ -75,8 +78,8 @@ INLINE void differentiate_softmax(row_tile *tile, gradient_tile *g,
             sums += select(pdp, (vec)(0.0f), p == 0.0f);
         }
         float delta = lanes_sum(sums);
-        if ((args->forward.flags & ARG_D_LSE) != 0)
-            delta -= d_lse[element(&args->d_lse, tile->row[r], 0)];
+        if ((args->forward.flags & ARG_D_LSE) != 0 && EXISTS(at))
+            delta -= d_lse[token_offset(&args->d_lse, &at)];
 #else
         const float lse = statistics[tile->row[r] * 3];
         const float delta = statistics[tile->row[r] * 3 + 1];
@@ -93,6 +96,12 @@ INLINE void differentiate_softmax(row_tile *tile, gradient_tile *g,
             JOIN(vstore, LANES)
             (select(ds, (vec)(0.0f), p == 0.0f), jv, g->ds[r]);
         }
+#if PADDING
+        for (int jv = 0; !EXISTS(at) && jv < KEY_VECS; jv++) {
+            JOIN(vstore, LANES)((vec)(0.0f), jv, tile->p[r]);
+            JOIN(vstore, LANES)((vec)(0.0f), jv, g->ds[r]);
+        }
+#endif
     }
 }
 
@@ -123,6 +132,9 @@ INLINE float compute_dq(const row_tile *tile, gradient_tile *g,
         multiply_natural(sums, g->ds, natural_k, keys->count, cv);
 #endif
     for (int r = 0; r < tile->count; r++) {
+        const token at = row_token(tile, r);
+        if (!EXISTS(at))
+            continue;
         for (int cv = 0; cv < V_VECS; cv++)
             sums[r][cv] *= scale;
 #if VARIANT == COSINE
@@ -134,10 +146,22 @@ INLINE float compute_dq(const row_tile *tile, gradient_tile *g,
         along += take_back_norm(sums[r], x, inverse_norm(lanes_sum(squares)));
 #endif
         if ((args->forward.flags & ARG_DQ) != 0)
-            store_gradient(sums[r], dq, &args->dq, tile->row[r],
+            store_gradient(sums[r], dq, &args->dq, at,
                            (args->forward.flags & ARG_ADD_DQ) != 0);
     }
     return along;
+}
+#endif
+
+#if PADDING == 1
+/* Starts a partial sum of a row of channels, or adds to it. */
+INLINE void add_channels(__global float *to, const vec sums[V_VECS], int add)
+{
+    float x[CHANNELS];
+    for (int cv = 0; cv < V_VECS; cv++)
+        JOIN(vstore, LANES)(sums[cv], cv, x);
+    for (int c = 0; c < HEAD_DIM; c++)
+        to[c] = add ? to[c] + x[c] : x[c];
 }
 #endif
 
@@ -163,6 +187,17 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
     keys.first = key_block_index * BLOCK_KEYS;
     keys.count = (int)min(forward->keys - keys.first, (uint)BLOCK_KEYS);
     keys.mixed = VARIANT == SLIDING;
+    const int wants_dv = (flags & (ARG_DV | ARG_D_PAD_V)) != 0;
+    const int wants_dk = (flags & (ARG_DK | ARG_D_PAD_K)) != 0;
+    __global const storage *unit_pad_k =
+        PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head);
+    __global const storage *unit_pad_v =
+        PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head);
+#if PADDING == 1
+    vec pad_sums_k[V_VECS], pad_sums_v[V_VECS];
+    for (int cv = 0; cv < V_VECS; cv++)
+        pad_sums_k[cv] = pad_sums_v[cv] = (vec)(0.0f);
+#endif
 
     __global float *scale_partials =
         workspace + args.scale_partials + (ulong)slot * forward->heads;
@@ -185,14 +220,16 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
     for (ulong w = slot; w < args.forward.windows; w += args.forward.slots) {
         unit u;
         u.window = forward->first_window + w;
+        const window_place place = place_window(&forward->grid, u.window);
         __global const storage *unit_k =
-            k + plane(&forward->k, u.window, kv_head);
-        load_keys(&keys, forward, unit_k);
+            k + plane(&forward->k, place.grid, kv_head);
+        find_keys(&keys, &forward->grid, &place);
+        load_keys(&keys, forward, unit_k, unit_pad_k);
         load_transposed(transposed_v, 0,
-                        v + plane(&forward->v, u.window, kv_head), &forward->v,
-                        keys.first, keys.count);
+                        v + plane(&forward->v, place.grid, kv_head),
+                        &forward->v, &keys, unit_pad_v);
 #if WHOLE
-        load_natural(natural_k, unit_k, &forward->k, keys.first, keys.count);
+        load_natural(natural_k, unit_k, &forward->k, &keys, unit_pad_k);
 #endif
         for (int j = 0; j < keys.count; j++)
             for (int cv = 0; cv < V_VECS; cv++)
@@ -205,11 +242,11 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
             load_regions(&keys, forward, &terms);
 #endif
             __global const storage *unit_q =
-                q + plane(&forward->q, u.window, u.head);
+                q + plane(&forward->q, place.grid, u.head);
             __global const storage *unit_d_o =
-                d_o + plane(&args.d_o, u.window, u.head);
+                d_o + plane(&args.d_o, place.grid, u.head);
             __global const float *unit_d_lse =
-                d_lse + plane(&args.d_lse, u.window, u.head);
+                d_lse + plane(&args.d_lse, place.grid, u.head);
             __global const float *statistics =
                 workspace + args.workspace +
                 (w * forward->heads + u.head) * queries * 3;
@@ -229,18 +266,21 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
                     keys.first >= forward->sink)
                     break;
 #endif
-                load_rows(&tile, forward, unit_q, row, queries, scale);
+                load_rows(&tile, forward, &place, unit_q, row, queries, scale);
+                if (!has_rows(&tile))
+                    continue;
                 for (int r = 0; r < TILE_ROWS; r++)
-                    load_row(g.d_o[r], unit_d_o, &args.d_o, tile.row[r]);
+                    load_row(g.d_o[r], unit_d_o, &args.d_o,
+                             row_token(&tile, r), 0);
                 for (int jv = 0; jv < KEY_VECS; jv += TILE_VECS)
                     compute_logits(&tile, &keys, jv, forward, &terms);
                 multiply_d_o(&g, transposed_v);
                 differentiate_softmax(&tile, &g, &args, unit_d_lse,
                                       statistics);
 #if WHOLE
-                along +=
-                    compute_dq(&tile, &g, &keys, natural_k, &args,
-                               dq + plane(&args.dq, u.window, u.head), scale);
+                along += compute_dq(&tile, &g, &keys, natural_k, &args,
+                                    dq + plane(&args.dq, place.grid, u.head),
+                                    scale);
 #endif
                 for (int r = 0; (flags & ARG_DBIAS) != 0 && r < tile.count;
                      r++)
@@ -251,9 +291,9 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
                 float one[TILE_ROWS];
                 for (int r = 0; r < TILE_ROWS; r++)
                     one[r] = 1.0f;
-                if ((flags & ARG_DV) != 0)
+                if (wants_dv)
                     add_outer(sums_v, tile.p, g.d_o, one, keys.count);
-                if ((flags & ARG_DK) != 0)
+                if (wants_dk)
                     add_outer(sums_k, g.ds, tile.q, tile.q_scale, keys.count);
             }
 #if VARIANT == COSINE
@@ -271,24 +311,47 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
         }
 
         for (int j = 0; j < keys.count; j++) {
-            if ((flags & ARG_DV) != 0)
-                store_gradient(
-                    sums_v[j], dv + plane(&args.dv, u.window, kv_head),
-                    &args.dv, keys.first + j, (flags & ARG_ADD_DV) != 0);
-            if ((flags & ARG_DK) == 0)
+            const token at = key_token(&keys, j);
+#if PADDING == 1
+            for (int cv = 0; !EXISTS(at) && cv < V_VECS; cv++)
+                pad_sums_v[cv] += sums_v[j][cv];
+#endif
+            if ((flags & ARG_DV) != 0 && EXISTS(at))
+                store_gradient(sums_v[j],
+                               dv + plane(&args.dv, place.grid, kv_head),
+                               &args.dv, at, (flags & ARG_ADD_DV) != 0);
+            if (!wants_dk)
                 continue;
 #if VARIANT == COSINE
             float x[CHANNELS];
             vec x_vecs[V_VECS];
             const float squares =
-                lanes_sum(load_row(x, unit_k, &forward->k, keys.first + j));
+                lanes_sum(load_row(x, unit_k, &forward->k, at, unit_pad_k));
             for (int cv = 0; cv < V_VECS; cv++)
                 x_vecs[cv] = JOIN(vload, LANES)(cv, x);
             take_back_norm(sums_k[j], x_vecs, inverse_norm(squares));
 #endif
-            store_gradient(sums_k[j], dk + plane(&args.dk, u.window, kv_head),
-                           &args.dk, keys.first + j,
-                           (flags & ARG_ADD_DK) != 0);
+#if PADDING == 1
+            for (int cv = 0; !EXISTS(at) && cv < V_VECS; cv++)
+                pad_sums_k[cv] += sums_k[j][cv];
+#endif
+            if ((flags & ARG_DK) != 0 && EXISTS(at))
+                store_gradient(sums_k[j],
+                               dk + plane(&args.dk, place.grid, kv_head),
+                               &args.dk, at, (flags & ARG_ADD_DK) != 0);
         }
     }
+#if PADDING == 1
+    const ulong pad_at = (((ulong)slot * args.key_blocks + key_block_index) *
+                              (forward->heads / group) +
+                          kv_head) *
+                         HEAD_DIM;
+    const int add = (flags & ARG_FIRST_LAUNCH) == 0;
+    if ((flags & ARG_D_PAD_K) != 0)
+        add_channels(workspace + args.pad_k_partials + pad_at, pad_sums_k,
+                     add);
+    if ((flags & ARG_D_PAD_V) != 0)
+        add_channels(workspace + args.pad_v_partials + pad_at, pad_sums_v,
+                     add);
+#endif
 }

@@ -36,6 +36,37 @@ INLINE void add_bias_partial(const float tile[SCORE_ROWS][SCORE_COLS],
     }
 }
 
+#if PADDING == 1
+/* Adds what the tiles of keys have summed to the work-group's sums of the
+ * padding's gradients over windows. Holds barriers. */
+INLINE void add_pad_partial(const float4 *sums, __global float *partial,
+                            const gradient_tile *tile, __local float4 *scratch,
+                            int is_first, int lane)
+{
+    UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
+        if (tile->owns)
+            scratch[lane] = sums[s];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        float4 sum = (float4)(0.0f);
+        for (int i = 0; i < (lane < STAGE_QUADS ? KEY_TILES : 0); i++)
+            sum += scratch[i * STAGE_QUADS + lane];
+        const float parts[4] = {sum.x, sum.y, sum.z, sum.w};
+        UNROLL_FOR (int i = 0; i < 4; i++) {
+            const int channel = s * STAGE_DIMS + lane * 4 + i;
+            if (lane < STAGE_QUADS && channel < HEAD_DIM)
+                partial[channel] =
+                    is_first ? parts[i] : partial[channel] + parts[i];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+#define WANTS_DK (ARG_DK | ARG_D_PAD_K)
+#define WANTS_DV (ARG_DV | ARG_D_PAD_V)
+#else
+#define WANTS_DK ARG_DK
+#define WANTS_DV ARG_DV
+#endif
+
 #if VARIANT == COSINE
 /* The work-group's sum of values[0 .. count), at the first work-item. Holds a
  * barrier. */
@@ -101,22 +132,36 @@ backward_keys_local(BACKWARD_PARAMETERS)
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             dbias_sums[i][j] = 0.0f;
 #endif
+#if PADDING == 1
+    float4 pad_sums_k[DIM_STAGES], pad_sums_v[DIM_STAGES];
+    UNROLL_FOR (int s = 0; s < DIM_STAGES; s++)
+        pad_sums_k[s] = pad_sums_v[s] = (float4)(0.0f);
+#endif
 
     for (ulong w = slot; w < forward->windows; w += forward->slots) {
         unit u;
         u.window = forward->first_window + w;
         const int is_first =
             (flags & ARG_FIRST_LAUNCH) != 0 && w < forward->slots;
-        at.k = k + plane(&forward->k, u.window, kv_head);
-        at.v = v + plane(&forward->v, u.window, kv_head);
-        __global storage *to_dk = dk + plane(&args.dk, u.window, kv_head);
-        __global storage *to_dv = dv + plane(&args.dv, u.window, kv_head);
+        const grid_layout *grid = &forward->grid;
+        const window_place window = place_window(grid, u.window);
+        at.has_padding = holds_padding(grid, &window);
+        const token_rows k_rows = {
+            k + plane(&forward->k, window.grid, kv_head), &forward->k, grid,
+            &window, PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head)};
+        const token_rows v_rows = {
+            v + plane(&forward->v, window.grid, kv_head), &forward->v, grid,
+            &window, PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head)};
+        at.k = k_rows;
+        at.v = v_rows;
+        __global storage *to_dk = dk + plane(&args.dk, window.grid, kv_head);
+        __global storage *to_dv = dv + plane(&args.dv, window.grid, kv_head);
         float4 sums_k[DIM_STAGES * TILE_KEYS], sums_v[DIM_STAGES * TILE_KEYS];
         UNROLL_FOR (int i = 0; i < DIM_STAGES * TILE_KEYS; i++)
             sums_k[i] = sums_v[i] = (float4)(0.0f);
 #if KEEPS_TILES
-        stage_k(&memory, &args, &at, 0, 0, lane);
-        stage_v(&memory, &args, &at, 0, lane);
+        stage_k(&memory, &at, 0, 0, lane);
+        stage_v(&memory, &at, 0, lane);
 #endif
 
         for (uint step = 0; step < steps; step++) {
@@ -138,21 +183,27 @@ backward_keys_local(BACKWARD_PARAMETERS)
                 (at.keys.first < last_seen.low && key_end > forward->sink);
 #endif
             DECLARE_TERMS(terms, *forward, u)
-            at.q = q + plane(&forward->q, u.window, u.head);
-            at.d_o = d_o + plane(&args.d_o, u.window, u.head);
+            const token_rows q_rows = {
+                q + plane(&forward->q, window.grid, u.head), &forward->q, grid,
+                &window, 0};
+            const token_rows d_o_rows = {
+                d_o + plane(&args.d_o, window.grid, u.head), &args.d_o, grid,
+                &window, 0};
+            at.q = q_rows;
+            at.d_o = d_o_rows;
 #if VARIANT == COSINE
             at.scale = cosine_scale(forward, logit_scale, u.head);
 #else
             at.scale = forward->scale;
 #endif
 #if KEEPS_TILES
-            stage_q(&memory, &args, &at, 0, 0, lane);
-            stage_d_o(&memory, &args, &at, 0, lane);
+            stage_q(&memory, &at, 0, 0, lane);
+            stage_d_o(&memory, &at, 0, lane);
 #endif
 #if WHOLE
             const int known = (flags & ARG_LSE) != 0;
             __global const float *head_lse =
-                lse + plane(&forward->lse, u.window, u.head);
+                lse + plane(&forward->lse, window.grid, u.head);
             start_statistics(&memory, &args, &at, known ? head_lse : 0, lane);
 #else
             __global const float *statistics =
@@ -168,9 +219,9 @@ backward_keys_local(BACKWARD_PARAMETERS)
             float tile[SCORE_ROWS][SCORE_COLS];
             compute_logits(tile, &memory, &args, &terms, &at, place, lane);
 #if WHOLE
-            add_statistics(tile, &memory, &args, &at, place, known, lane);
+            add_statistics(tile, &memory, &at, place, known, lane);
             finish_statistics(&memory, &args, &at,
-                              d_lse + plane(&args.d_lse, u.window, u.head),
+                              d_lse + plane(&args.d_lse, window.grid, u.head),
                               lane);
             barrier(CLK_LOCAL_MEM_FENCE);
             if (place.owns)
@@ -179,7 +230,7 @@ backward_keys_local(BACKWARD_PARAMETERS)
 #else
             if (place.owns)
                 store_exponentials(tile, &memory, place);
-            multiply_d_o(tile, &memory, &args, &at, place, lane);
+            multiply_d_o(tile, &memory, &at, place, lane);
             if (place.owns)
                 differentiate_softmax(tile, &memory, place, 0);
 #if KEEPS_TILES
@@ -192,16 +243,21 @@ backward_keys_local(BACKWARD_PARAMETERS)
                 if (DIM_STAGES > 1) {
                     if (s > 0)
                         barrier(CLK_LOCAL_MEM_FENCE);
-                    stage_d_o(&memory, &args, &at, s * STAGE_DIMS, lane);
+                    stage_d_o(&memory, &at, s * STAGE_DIMS, lane);
                     barrier(CLK_LOCAL_MEM_FENCE);
                 }
-                if (key_tile.owns && (flags & ARG_DV) != 0)
+                if (key_tile.owns && (flags & WANTS_DV) != 0)
                     add_transposed(sums_v + s * TILE_KEYS, &memory, memory.d_o,
                                    key_quad, key_tile.quad, at.row_count);
             }
             if (ONE_VISIT && (flags & ARG_DV) != 0)
                 store_gradient(sums_v, TILE_KEYS, &key_tile, to_dv, &args.dv,
-                               (flags & ARG_ADD_DV) != 0, at.wide);
+                               grid, &window, (flags & ARG_ADD_DV) != 0,
+                               at.wide);
+#if ONE_VISIT && PADDING == 1
+            if (at.has_padding)
+                add_padding(pad_sums_v, sums_v, TILE_KEYS, &key_tile, &at.v);
+#endif
             barrier(CLK_LOCAL_MEM_FENCE);
 
             /* 3. dS takes the place of P; dK, dQ, dBias */
@@ -234,15 +290,13 @@ backward_keys_local(BACKWARD_PARAMETERS)
                 if (s > 0)
                     barrier(CLK_LOCAL_MEM_FENCE);
 #if !KEEPS_TILES
-                stage_q(&memory, &args, &at, s * STAGE_DIMS, memory.q_inverse,
-                        lane);
+                stage_q(&memory, &at, s * STAGE_DIMS, memory.q_inverse, lane);
 #if WHOLE
-                stage_k(&memory, &args, &at, s * STAGE_DIMS, memory.k_inverse,
-                        lane);
+                stage_k(&memory, &at, s * STAGE_DIMS, memory.k_inverse, lane);
 #endif
 #endif
                 barrier(CLK_LOCAL_MEM_FENCE);
-                if (key_tile.owns && (flags & ARG_DK) != 0)
+                if (key_tile.owns && (flags & WANTS_DK) != 0)
                     add_transposed(sums_k + s * TILE_KEYS, &memory, memory.q,
                                    key_quad, key_tile.quad, at.row_count);
 #if WHOLE
@@ -257,14 +311,15 @@ backward_keys_local(BACKWARD_PARAMETERS)
             UNROLL_FOR (int i = 0; i < DIM_STAGES * OUT_ROWS; i++)
                 sums_q[i] *= at.scale;
 #if VARIANT == COSINE
-            take_back_norms(sums_q, OUT_ROWS, &row_tile, at.q, &forward->q,
+            take_back_norms(sums_q, OUT_ROWS, &row_tile, &at.q,
                             memory.q_inverse, (__local float *)memory.q,
                             alongs, at.wide);
 #endif
             if ((flags & ARG_DQ) != 0)
                 store_gradient(sums_q, OUT_ROWS, &row_tile,
-                               dq + plane(&args.dq, u.window, u.head),
-                               &args.dq, (flags & ARG_ADD_DQ) != 0, at.wide);
+                               dq + plane(&args.dq, window.grid, u.head),
+                               &args.dq, grid, &window,
+                               (flags & ARG_ADD_DQ) != 0, at.wide);
 #endif
 #if VARIANT == COSINE
             if ((flags & ARG_D_LOGIT_SCALE) != 0 && key_block == 0) {
@@ -291,22 +346,43 @@ backward_keys_local(BACKWARD_PARAMETERS)
         }
 
         if (!ONE_VISIT && (flags & ARG_DV) != 0)
-            store_gradient(sums_v, TILE_KEYS, &key_tile, to_dv, &args.dv,
-                           (flags & ARG_ADD_DV) != 0, at.wide);
+            store_gradient(sums_v, TILE_KEYS, &key_tile, to_dv, &args.dv, grid,
+                           &window, (flags & ARG_ADD_DV) != 0, at.wide);
 #if VARIANT == COSINE
-        take_back_norms(sums_k, TILE_KEYS, &key_tile, at.k, &forward->k,
-                        memory.k_inverse, (__local float *)memory.k, 0,
-                        at.wide);
+        take_back_norms(sums_k, TILE_KEYS, &key_tile, &at.k, memory.k_inverse,
+                        (__local float *)memory.k, 0, at.wide);
         barrier(CLK_LOCAL_MEM_FENCE);
 #endif
         if ((flags & ARG_DK) != 0)
-            store_gradient(sums_k, TILE_KEYS, &key_tile, to_dk, &args.dk,
-                           (flags & ARG_ADD_DK) != 0, at.wide);
+            store_gradient(sums_k, TILE_KEYS, &key_tile, to_dk, &args.dk, grid,
+                           &window, (flags & ARG_ADD_DK) != 0, at.wide);
+#if PADDING == 1
+        if (at.has_padding) {
+            if (!ONE_VISIT)
+                add_padding(pad_sums_v, sums_v, TILE_KEYS, &key_tile, &at.v);
+            add_padding(pad_sums_k, sums_k, TILE_KEYS, &key_tile, &at.k);
+        }
+#endif
     }
 #if KEEPS_DBIAS
     if (place.owns && (flags & ARG_DBIAS) != 0)
         add_bias_partial(dbias_sums,
                          bias_partials + (ulong)kv_head * queries * keys, &at,
                          place, keys, (flags & ARG_FIRST_LAUNCH) != 0);
+#endif
+#if PADDING == 1
+    const int starts = (flags & ARG_FIRST_LAUNCH) != 0;
+    const ulong pad_partial =
+        (((ulong)slot * args.key_blocks + key_block) * kv_heads + kv_head) *
+        HEAD_DIM;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if ((flags & ARG_D_PAD_K) != 0)
+        add_pad_partial(pad_sums_k,
+                        workspace + args.pad_k_partials + pad_partial,
+                        &key_tile, memory.k, starts, lane);
+    if ((flags & ARG_D_PAD_V) != 0)
+        add_pad_partial(pad_sums_v,
+                        workspace + args.pad_v_partials + pad_partial,
+                        &key_tile, memory.k, starts, lane);
 #endif
 }

@@ -113,7 +113,8 @@ typedef struct gradient_memory {
 
 /* The rows and keys that a team has at hand. */
 typedef struct gradient_block {
-    __global const storage *q, *k, *v, *d_o; /* planes */
+    token_rows q, k, v, d_o;
+    int has_padding; /* the window */
     uint first_row;
     int row_count;
     key_range keys;
@@ -163,42 +164,38 @@ INLINE __local float *tile_weights(const gradient_memory *memory,
 
 /* scale Q, or the same of its rows divided by their norms; norms themselves
  * need Q as it is */
-INLINE void stage_q(const gradient_memory *memory, const backward_args *args,
-                    const gradient_block *block, int channel,
-                    __local const float *inverses, int lane)
+INLINE void stage_q(const gradient_memory *memory, const gradient_block *block,
+                    int channel, __local const float *inverses, int lane)
 {
     const float factor = VARIANT != COSINE || inverses ? block->scale : 1.0f;
-    stage(memory->q, block->q, &args->forward.q, block->first_row,
-          block->row_count, Q_ROWS, channel, factor, inverses, lane,
-          block->wide);
+    stage(memory->q, &block->q, block->first_row, block->row_count, Q_ROWS,
+          channel, factor, inverses, lane, block->wide);
 }
 
-INLINE void stage_d_o(const gradient_memory *memory, const backward_args *args,
+INLINE void stage_d_o(const gradient_memory *memory,
                       const gradient_block *block, int channel, int lane)
 {
-    stage(memory->d_o, block->d_o, &args->d_o, block->first_row,
-          block->row_count, Q_ROWS, channel, 1.0f, 0, lane, block->wide);
+    stage(memory->d_o, &block->d_o, block->first_row, block->row_count, Q_ROWS,
+          channel, 1.0f, 0, lane, block->wide);
 }
 
-INLINE void stage_k(const gradient_memory *memory, const backward_args *args,
-                    const gradient_block *block, int channel,
-                    __local const float *inverses, int lane)
+INLINE void stage_k(const gradient_memory *memory, const gradient_block *block,
+                    int channel, __local const float *inverses, int lane)
 {
-    stage(memory->k, block->k, &args->forward.k, block->keys.first,
-          (int)block->keys.count, KV_ROWS, channel, 1.0f, inverses, lane,
-          block->wide);
+    stage(memory->k, &block->k, block->keys.first, (int)block->keys.count,
+          KV_ROWS, channel, 1.0f, inverses, lane, block->wide);
 }
 
-INLINE void stage_v(const gradient_memory *memory, const backward_args *args,
-                    const gradient_block *block, int channel, int lane)
+INLINE void stage_v(const gradient_memory *memory, const gradient_block *block,
+                    int channel, int lane)
 {
-    stage(memory->v, block->v, &args->forward.v, block->keys.first,
-          (int)block->keys.count, KV_ROWS, channel, 1.0f, 0, lane,
-          block->wide);
+    stage(memory->v, &block->v, block->keys.first, (int)block->keys.count,
+          KV_ROWS, channel, 1.0f, 0, lane, block->wide);
 }
 
 /* tile = the logits of the work-item's tile, -inf where there is no row or
- * key or the row does not see the key. Ends with a barrier where it staged. */
+ * key, the row is padding or does not see the key. Ends with a barrier where
+ * it staged. */
 INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
                            const gradient_memory *memory,
                            const backward_args *args, const logit_terms *terms,
@@ -229,8 +226,8 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
                       COL_TILES);
 #else
     for (int channel = 0; channel < HEAD_DIM; channel += STAGE_DIMS) {
-        stage_q(memory, args, block, channel, 0, lane);
-        stage_k(memory, args, block, channel, 0, lane);
+        stage_q(memory, block, channel, 0, lane);
+        stage_k(memory, block, channel, 0, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
 #if VARIANT == COSINE
         accumulate_norms(memory->q_inverse, memory->q, Q_ROWS, 1.0f, channel,
@@ -258,6 +255,19 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             if (!ROW_EXISTS(i) || !KEY_EXISTS(j))
                 tile[i][j] = -INFINITY;
+    if (PADDING && block->has_padding) {
+        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+            const token t = token_of(&block->q, rows[i]);
+            UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+                tile[i][j] = EXISTS(t) ? tile[i][j] : -INFINITY;
+        }
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
+            const token t = token_of(&block->k, keys[j]);
+            UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+                if (PADDING == 2 && !EXISTS(t))
+                    tile[i][j] = -INFINITY;
+        }
+    }
 #if VARIANT == SLIDING
     if (block->keys.mixed)
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
@@ -273,7 +283,6 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
  * it staged. */
 INLINE void multiply_d_o(float tile[SCORE_ROWS][SCORE_COLS],
                          const gradient_memory *memory,
-                         const backward_args *args,
                          const gradient_block *block, tile_place place,
                          int lane)
 {
@@ -286,8 +295,8 @@ INLINE void multiply_d_o(float tile[SCORE_ROWS][SCORE_COLS],
                       COL_TILES);
 #else
     for (int channel = 0; channel < HEAD_DIM; channel += STAGE_DIMS) {
-        stage_d_o(memory, args, block, channel, lane);
-        stage_v(memory, args, block, channel, lane);
+        stage_d_o(memory, block, channel, lane);
+        stage_v(memory, block, channel, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (place.owns)
             multiply_rows(tile, memory->d_o, memory->v, place.row, place.col,
@@ -360,8 +369,9 @@ INLINE void start_statistics(const gradient_memory *memory,
         if (r >= Q_ROWS)
             continue;
         float top = -INFINITY;
-        if (lse && r < block->row_count)
-            top = lse[element(&args->forward.lse, block->first_row + r, 0)];
+        const token t = token_of(&block->q, block->first_row + r);
+        if (lse && r < block->row_count && EXISTS(t))
+            top = lse[token_offset(&args->forward.lse, &t)];
         memory->row_max[r] = top;
         memory->row_sum[r] = lse ? 1.0f : 0.0f;
         memory->row_delta[r] = 0.0f;
@@ -375,7 +385,6 @@ INLINE void start_statistics(const gradient_memory *memory,
  * be done again without one. */
 INLINE void add_statistics(float tile[SCORE_ROWS][SCORE_COLS],
                            const gradient_memory *memory,
-                           const backward_args *args,
                            const gradient_block *block, tile_place place,
                            int known, int lane)
 {
@@ -416,7 +425,7 @@ INLINE void add_statistics(float tile[SCORE_ROWS][SCORE_COLS],
             part[ROW_TILES * i * COL_TILES] = sum;
         }
     }
-    multiply_d_o(tile, memory, args, block, place, lane);
+    multiply_d_o(tile, memory, block, place, lane);
     if (place.owns)
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
             float sum = 0.0f;
@@ -457,8 +466,10 @@ INLINE void finish_statistics(const gradient_memory *memory,
         const float sum = memory->row_sum[r];
         const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
         float delta = memory->row_delta[r] * inverse;
-        if ((args->forward.flags & ARG_D_LSE) != 0 && r < block->row_count)
-            delta -= d_lse[element(&args->d_lse, block->first_row + r, 0)];
+        const token t = token_of(&block->q, block->first_row + r);
+        if ((args->forward.flags & ARG_D_LSE) != 0 && r < block->row_count &&
+            EXISTS(t))
+            delta -= d_lse[token_offset(&args->d_lse, &t)];
         memory->row_max[r] += log(sum);
         memory->row_sum[r] = inverse;
         memory->row_delta[r] = delta;
@@ -529,20 +540,23 @@ INLINE void add_transposed(float4 *sums, const gradient_memory *memory,
     }
 }
 
-/* Four channels of a row in global memory; channel < HEAD_DIM. */
-INLINE float4 load_quad(__global const storage *plane,
-                        const tensor_layout *layout, uint row, int channel,
+/* Four channels of a token in global memory; channel < HEAD_DIM. */
+INLINE float4 load_quad(const token_rows *rows, const token *t, int channel,
                         int wide)
 {
-    __global const storage *from = plane + element(layout, row, channel);
+    __global const storage *from =
+        channels_of(rows, t, channel, rows->layout->column);
+    if (ARE_ZEROS(from))
+        return (float4)(0.0f);
 #if WIDE
     if (wide)
         return load4_aligned(from);
 #endif
     float x[4];
     UNROLL_FOR (int i = 0; i < 4; i++)
-        x[i] = channel + i < HEAD_DIM ? LOAD(from, (ulong)i * layout->column)
-                                      : 0.0f;
+        x[i] = channel + i < HEAD_DIM
+                   ? LOAD(from, (ulong)i * rows->layout->column)
+                   : 0.0f;
     return (float4)(x[0], x[1], x[2], x[3]);
 }
 
@@ -556,45 +570,67 @@ typedef struct gradient_tile {
     uint first_row; /* of the block */
 } gradient_tile;
 
-/* Stores sums[stage][row of the tile], or adds them to what is there. */
+/* Stores sums[stage][row of the tile] where the token is none of the padding,
+ * or adds them to what is there. */
 INLINE void store_gradient(const float4 *sums, const int tile_rows,
                            const gradient_tile *tile, __global storage *to,
-                           const tensor_layout *layout, int adds, int wide)
+                           const tensor_layout *layout,
+                           const grid_layout *grid, const window_place *place,
+                           int adds, int wide)
 {
+    const token_rows there = {to, layout, grid, place, 0};
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
         const int r = tile->first + tile->step * i;
+        const token t = token_of(&there, tile->first_row + r);
         UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
             const int channel = s * STAGE_DIMS + tile->quad * 4;
-            if (!tile->owns || r >= tile->row_count || channel >= HEAD_DIM)
+            if (!tile->owns || r >= tile->row_count || channel >= HEAD_DIM ||
+                !EXISTS(t))
                 continue;
             float4 x = sums[s * tile_rows + i];
             if (adds)
-                x += load_quad(to, layout, tile->first_row + r, channel, wide);
-            store_quad(x, to, layout, tile->first_row + r, channel, wide);
+                x += load_quad(&there, &t, channel, wide);
+            store_quad(x, to, layout, &t, channel, wide);
         }
     }
 }
+
+#if PADDING == 1
+/* pad_sums[stage] += sums[stage][row of the tile] of the padding's tokens. */
+INLINE void add_padding(float4 *pad_sums, const float4 *sums,
+                        const int tile_rows, const gradient_tile *tile,
+                        const token_rows *rows)
+{
+    UNROLL_FOR (int i = 0; i < tile_rows; i++) {
+        const int r = tile->first + tile->step * i;
+        const token t = token_of(rows, tile->first_row + r);
+        if (r < tile->row_count && !EXISTS(t))
+            UNROLL_FOR (int s = 0; s < DIM_STAGES; s++)
+                pad_sums[s] += sums[s * tile_rows + i];
+    }
+}
+#endif
 
 /* Gradients with respect to rows of length 1 are taken back to rows x of any
  * length: (d - x^ (x^ . d)) / |x|. Below the smallest norm x^ is just a
  * multiple of x. Leaves x^ . d in along[row], where given. `scratch` has room
  * for a float of each row and quad; it is free after the caller's next
  * barrier. */
-INLINE void
-take_back_norms(float4 *sums, const int tile_rows, const gradient_tile *tile,
-                __global const storage *x, const tensor_layout *layout,
-                __local const float *inverses, __local float *scratch,
-                __local float *along, int wide)
+INLINE void take_back_norms(float4 *sums, const int tile_rows,
+                            const gradient_tile *tile, const token_rows *x,
+                            __local const float *inverses,
+                            __local float *scratch, __local float *along,
+                            int wide)
 {
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
         const int r = tile->first + tile->step * i;
+        const token t = token_of(x, tile->first_row + r);
         float4 sum = (float4)(0.0f);
         UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
             const int channel = s * STAGE_DIMS + tile->quad * 4;
             if (tile->owns && r < tile->row_count && channel < HEAD_DIM)
-                sum = FMA(
-                    load_quad(x, layout, tile->first_row + r, channel, wide),
-                    sums[s * tile_rows + i], sum);
+                sum = FMA(load_quad(x, &t, channel, wide),
+                          sums[s * tile_rows + i], sum);
         }
         if (tile->owns && r < tile->row_count)
             scratch[r * STAGE_QUADS + tile->quad] =
@@ -605,6 +641,7 @@ take_back_norms(float4 *sums, const int tile_rows, const gradient_tile *tile,
         const int r = tile->first + tile->step * i;
         if (!tile->owns || r >= tile->row_count)
             continue;
+        const token t = token_of(x, tile->first_row + r);
         const float inverse = inverses[r];
         float dot = 0.0f;
         for (int c = 0; c < STAGE_QUADS; c++)
@@ -616,8 +653,7 @@ take_back_norms(float4 *sums, const int tile_rows, const gradient_tile *tile,
             const int channel = s * STAGE_DIMS + tile->quad * 4;
             if (channel >= HEAD_DIM)
                 continue;
-            const float4 row =
-                load_quad(x, layout, tile->first_row + r, channel, wide);
+            const float4 row = load_quad(x, &t, channel, wide);
             sums[s * tile_rows + i] =
                 (sums[s * tile_rows + i] - row * part) * inverse;
         }

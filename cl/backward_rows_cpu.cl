@@ -15,11 +15,19 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
     const uint kv_head = u.head / forward->heads_per_kv_head;
     const uint row_end =
         min(u.row + forward->block_rows, (uint)forward->queries);
+    const window_place place = place_window(&forward->grid, u.window);
     DECLARE_TERMS(terms, *forward, u)
-    __global const storage *unit_q = q + plane(&forward->q, u.window, u.head);
-    __global const storage *unit_k = k + plane(&forward->k, u.window, kv_head);
-    __global const storage *unit_v = v + plane(&forward->v, u.window, kv_head);
-    d_o += plane(&args.d_o, u.window, u.head);
+    __global const storage *unit_q =
+        q + plane(&forward->q, place.grid, u.head);
+    __global const storage *unit_k =
+        k + plane(&forward->k, place.grid, kv_head);
+    __global const storage *unit_v =
+        v + plane(&forward->v, place.grid, kv_head);
+    __global const storage *unit_pad_k =
+        PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head);
+    __global const storage *unit_pad_v =
+        PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head);
+    d_o += plane(&args.d_o, place.grid, u.head);
     workspace +=
         args.workspace +
         ((u.window - forward->first_window) * forward->heads + u.head) *
@@ -48,18 +56,21 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
         keys.first = range.first;
         keys.count = (int)range.count;
         keys.mixed = range.mixed;
-        load_keys(&keys, forward, unit_k);
-        load_natural(natural_k, unit_k, &forward->k, keys.first, keys.count);
-        load_transposed(transposed_v, 0, unit_v, &forward->v, keys.first,
-                        keys.count);
+        find_keys(&keys, &forward->grid, &place);
+        load_keys(&keys, forward, unit_k, unit_pad_k);
+        load_natural(natural_k, unit_k, &forward->k, &keys, unit_pad_k);
+        load_transposed(transposed_v, 0, unit_v, &forward->v, &keys,
+                        unit_pad_v);
 #if MASK == 3
         load_regions(&keys, forward, &terms);
 #endif
         for (uint row = u.row; row < row_end; row += TILE_ROWS) {
             float earlier_max[TILE_ROWS], earlier_sum[TILE_ROWS];
-            load_rows(&tile, forward, unit_q, row, row_end, scale);
+            load_rows(&tile, forward, &place, unit_q, row, row_end, scale);
+            if (!has_rows(&tile))
+                continue;
             for (int r = 0; r < TILE_ROWS; r++) {
-                load_row(g.d_o[r], d_o, &args.d_o, tile.row[r]);
+                load_row(g.d_o[r], d_o, &args.d_o, row_token(&tile, r), 0);
                 earlier_max[r] = row_max[tile.row[r] - u.row];
                 earlier_sum[r] = row_sum[tile.row[r] - u.row];
             }
@@ -112,11 +123,12 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
 
     for (uint row = u.row; row < row_end; row++) {
         const uint at = row - u.row;
+        const token t = find_token(&forward->grid, &place, row);
         const float inverse = row_sum[at] == 0.0f ? 0.0f : 1.0f / row_sum[at];
         float delta = row_delta[at] * inverse;
-        if ((forward->flags & ARG_D_LSE) != 0)
-            delta -= d_lse[plane(&args.d_lse, u.window, u.head) +
-                           element(&args.d_lse, row, 0)];
+        if ((forward->flags & ARG_D_LSE) != 0 && EXISTS(t))
+            delta -= d_lse[plane(&args.d_lse, place.grid, u.head) +
+                           token_offset(&args.d_lse, &t)];
         vec d[V_VECS];
         for (int cv = 0; cv < V_VECS; cv++)
             d[cv] = (a[at][cv] - b[at][cv] * delta) * (inverse * scale);
@@ -124,16 +136,18 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
 #if VARIANT == COSINE
         float x[CHANNELS];
         vec x_vecs[V_VECS];
-        const float squares = lanes_sum(load_row(x, unit_q, &forward->q, row));
+        const float squares =
+            lanes_sum(load_row(x, unit_q, &forward->q, t, 0));
         for (int cv = 0; cv < V_VECS; cv++)
             x_vecs[cv] = JOIN(vload, LANES)(cv, x);
         along = take_back_norm(d, x_vecs, inverse_norm(squares));
 #endif
-        if ((forward->flags & ARG_DQ) != 0)
-            store_gradient(d, dq + plane(&args.dq, u.window, u.head), &args.dq,
-                           row, (forward->flags & ARG_ADD_DQ) != 0);
+        if ((forward->flags & ARG_DQ) != 0 && EXISTS(t))
+            store_gradient(d, dq + plane(&args.dq, place.grid, u.head),
+                           &args.dq, t, (forward->flags & ARG_ADD_DQ) != 0);
         workspace[row * 3] = row_max[at] + log(row_sum[at]);
         workspace[row * 3 + 1] = delta;
-        workspace[row * 3 + 2] = along;
+        /* a query of the padding takes no part in gradients */
+        workspace[row * 3 + 2] = EXISTS(t) ? along : 0.0f;
     }
 }

@@ -11,8 +11,7 @@
 /* row_max and row_delta from what the forward pass left. */
 INLINE void read_statistics(const gradient_memory *memory,
                             const backward_args *args,
-                            const gradient_block *at,
-                            __global const storage *o,
+                            const gradient_block *at, const token_rows *o,
                             __global const float *lse,
                             __global const float *d_lse, int lane)
 {
@@ -22,23 +21,23 @@ INLINE void read_statistics(const gradient_memory *memory,
         const int quad = (done + lane) % STAGE_QUADS;
         if (r >= at->row_count)
             continue;
-        const uint row = at->first_row + r;
+        const token t = token_of(o, at->first_row + r);
         float4 sum = (float4)(0.0f);
         for (int channel = quad * 4; channel < HEAD_DIM; channel += STAGE_DIMS)
-            sum = FMA(load_quad(at->d_o, &args->d_o, row, channel, at->wide),
-                      load_quad(o, &args->forward.o, row, channel, at->wide),
-                      sum);
+            sum = FMA(load_quad(&at->d_o, &t, channel, at->wide),
+                      load_quad(o, &t, channel, at->wide), sum);
         dots[r * STAGE_QUADS + quad] = (sum.x + sum.y) + (sum.z + sum.w);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int r = lane; r < at->row_count; r += TEAM) {
+        const token t = token_of(o, at->first_row + r);
         float delta = 0.0f;
         for (int c = 0; c < STAGE_QUADS; c++)
             delta += dots[r * STAGE_QUADS + c];
-        if ((args->forward.flags & ARG_D_LSE) != 0)
-            delta -= d_lse[element(&args->d_lse, at->first_row + r, 0)];
+        if ((args->forward.flags & ARG_D_LSE) != 0 && EXISTS(t))
+            delta -= d_lse[token_offset(&args->d_lse, &t)];
         memory->row_max[r] =
-            lse[element(&args->forward.lse, at->first_row + r, 0)];
+            EXISTS(t) ? lse[token_offset(&args->forward.lse, &t)] : -INFINITY;
         memory->row_delta[r] = delta;
     }
 }
@@ -64,10 +63,23 @@ backward_rows_local(BACKWARD_PARAMETERS)
     at.wide = (flags & ARG_WIDE_ACCESS) != 0;
     at.first_row = u.row;
     at.row_count = (int)(row_end - u.row);
-    at.q = q + plane(&forward->q, u.window, u.head);
-    at.d_o = d_o + plane(&args.d_o, u.window, u.head);
-    at.k = k + plane(&forward->k, u.window, kv_head);
-    at.v = v + plane(&forward->v, u.window, kv_head);
+    const grid_layout *grid = &forward->grid;
+    const window_place window = place_window(grid, u.window);
+    at.has_padding = holds_padding(grid, &window);
+    const token_rows q_rows = {q + plane(&forward->q, window.grid, u.head),
+                               &forward->q, grid, &window, 0};
+    const token_rows d_o_rows = {d_o + plane(&args.d_o, window.grid, u.head),
+                                 &args.d_o, grid, &window, 0};
+    const token_rows k_rows = {k + plane(&forward->k, window.grid, kv_head),
+                               &forward->k, grid, &window,
+                               PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head)};
+    const token_rows v_rows = {v + plane(&forward->v, window.grid, kv_head),
+                               &forward->v, grid, &window,
+                               PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head)};
+    at.q = q_rows;
+    at.d_o = d_o_rows;
+    at.k = k_rows;
+    at.v = v_rows;
 #if VARIANT == COSINE
     at.scale = cosine_scale(forward, logit_scale, u.head);
 #else
@@ -78,7 +90,9 @@ backward_rows_local(BACKWARD_PARAMETERS)
         ((u.window - forward->first_window) * forward->heads + u.head) *
             (ulong)queries * 3;
 #if STATISTICS
-    d_lse += plane(&args.d_lse, u.window, u.head);
+    d_lse += plane(&args.d_lse, window.grid, u.head);
+    const token_rows o_rows = {o + plane(&forward->o, window.grid, u.head),
+                               &forward->o, grid, &window, 0};
     start_statistics(&memory, &args, &at, 0, lane);
     const int given = (flags & ARG_O) != 0 && (flags & ARG_LSE) != 0;
 #else
@@ -98,8 +112,8 @@ backward_rows_local(BACKWARD_PARAMETERS)
 #endif
 #if KEEPS_TILES
     if (!given) {
-        stage_q(&memory, &args, &at, 0, 0, lane);
-        stage_d_o(&memory, &args, &at, 0, lane);
+        stage_q(&memory, &at, 0, 0, lane);
+        stage_d_o(&memory, &at, 0, lane);
     }
 #endif
 
@@ -108,25 +122,24 @@ backward_rows_local(BACKWARD_PARAMETERS)
         at.keys = walk_block(forward, &walk, b);
         float tile[SCORE_ROWS][SCORE_COLS];
 #if KEEPS_TILES
-        stage_k(&memory, &args, &at, 0, 0, lane);
-        stage_v(&memory, &args, &at, 0, lane);
+        stage_k(&memory, &at, 0, 0, lane);
+        stage_v(&memory, &at, 0, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
 #endif
         compute_logits(tile, &memory, &args, &terms, &at, place, lane);
 #if STATISTICS
-        add_statistics(tile, &memory, &args, &at, place, 0, lane);
+        add_statistics(tile, &memory, &at, place, 0, lane);
 #else
         if (place.owns)
             store_exponentials(tile, &memory, place);
-        multiply_d_o(tile, &memory, &args, &at, place, lane);
+        multiply_d_o(tile, &memory, &at, place, lane);
         if (place.owns) {
             differentiate_softmax(tile, &memory, place, 0);
             store_weights(tile, &memory, place);
         }
         UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
 #if !KEEPS_TILES
-            stage_k(&memory, &args, &at, s * STAGE_DIMS, memory.k_inverse,
-                    lane);
+            stage_k(&memory, &at, s * STAGE_DIMS, memory.k_inverse, lane);
 #endif
             barrier(CLK_LOCAL_MEM_FENCE);
             if (row_tile.owns)
@@ -139,9 +152,9 @@ backward_rows_local(BACKWARD_PARAMETERS)
 
 #if STATISTICS
     if (given)
-        read_statistics(
-            &memory, &args, &at, o + plane(&forward->o, u.window, u.head),
-            lse + plane(&forward->lse, u.window, u.head), d_lse, lane);
+        read_statistics(&memory, &args, &at, &o_rows,
+                        lse + plane(&forward->lse, window.grid, u.head), d_lse,
+                        lane);
     else
         finish_statistics(&memory, &args, &at, d_lse, lane);
     for (int r = lane; r < at.row_count; r += TEAM) {
@@ -153,16 +166,15 @@ backward_rows_local(BACKWARD_PARAMETERS)
     UNROLL_FOR (int i = 0; i < DIM_STAGES * OUT_ROWS; i++)
         sums_q[i] *= at.scale;
 #if VARIANT == COSINE
-    take_back_norms(sums_q, OUT_ROWS, &row_tile, at.q, &forward->q,
-                    memory.q_inverse, (__local float *)memory.q, alongs,
-                    at.wide);
+    take_back_norms(sums_q, OUT_ROWS, &row_tile, &at.q, memory.q_inverse,
+                    (__local float *)memory.q, alongs, at.wide);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int r = lane; r < at.row_count; r += TEAM)
         workspace[(at.first_row + r) * 3 + 2] = alongs[r];
 #endif
     if ((flags & ARG_DQ) != 0)
         store_gradient(sums_q, OUT_ROWS, &row_tile,
-                       dq + plane(&args.dq, u.window, u.head), &args.dq,
-                       (flags & ARG_ADD_DQ) != 0, at.wide);
+                       dq + plane(&args.dq, window.grid, u.head), &args.dq,
+                       grid, &window, (flags & ARG_ADD_DQ) != 0, at.wide);
 #endif
 }

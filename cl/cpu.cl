@@ -152,16 +152,38 @@ INLINE void store_channels(vec x, __global storage *row, uint stride, int cv)
     }
 }
 
+/* Vector `cv` of the channels of a token, whose row may be 0: zeros. */
+INLINE vec load_token(__global const storage *row, uint stride, int cv)
+{
+#if PADDING
+    if (row == 0)
+        return (vec)(0.0f);
+#endif
+    return load_channels(row, stride, cv);
+}
+
+/* Is something added to logits because of where tokens lie on their grid? */
+#define ADJUSTS (MASK == 4 || PADDING == 2)
+
 /* A block of keys, ready for the register tiles. */
 typedef struct key_block {
     uint first; /* key */
     int count;
     int mixed; /* some row of the unit does not see all of it */
+#if GRID
+    token token[BLOCK_KEYS];
+#endif
+#if ADJUSTS
+    int adjusts; /* in this window */
+#endif
+#if PADDING == 2
+    ivec hidden[KEY_VECS];
+#endif
     vec transposed[HEAD_DIM][KEY_VECS];
 #if VARIANT == COSINE
     vec inverse_norm[KEY_VECS];
 #endif
-#if MASK == 3
+#if MASK >= 3
     ivec region[KEY_VECS];
 #endif
 } key_block;
@@ -176,13 +198,89 @@ typedef struct row_tile {
     float max[TILE_ROWS];
     float sum[TILE_ROWS];
     float keep[TILE_ROWS]; /* factor of what earlier blocks summed */
+#if GRID
+    token token[TILE_ROWS];
+#endif
+#if MASK == 4
+    int region[TILE_ROWS];
+#endif
 } row_tile;
 
-/* Rows first .. first + count of a plane, transposed; zeros stand behind the
- * last. squares, unless 0, becomes the sums of their squares. */
+/* A token of a window that is not on a grid is its number. */
+INLINE token key_token(const key_block *keys, int j)
+{
+#if GRID
+    return keys->token[j];
+#else
+    const token t = {.row = keys->first + j};
+    return t;
+#endif
+}
+
+INLINE token row_token(const row_tile *tile, int r)
+{
+#if GRID
+    return tile->token[r];
+#else
+    const token t = {.row = tile->row[r]};
+    return t;
+#endif
+}
+
+/* Is there a row of the tile of which something is kept? */
+INLINE int has_rows(const row_tile *tile)
+{
+#if PADDING
+    int any = 0;
+    for (int r = 0; r < TILE_ROWS; r++)
+        any |= EXISTS(tile->token[r]);
+    return any;
+#else
+    return 1;
+#endif
+}
+
+/* Where the keys of the block lie, and what follows from it. */
+INLINE void find_keys(key_block *keys, const grid_layout *grid,
+                      const window_place *place)
+{
+#if GRID
+    for (int j = 0; j < keys->count; j++)
+        keys->token[j] = find_token(grid, place, keys->first + j);
+#endif
+#if MASK == 4
+    keys->adjusts = place->seams != 0;
+#elif PADDING == 2
+    keys->adjusts = 0;
+#endif
+#if PADDING == 2
+    for (int j = 0; j < keys->count; j++)
+        keys->adjusts |= !EXISTS(keys->token[j]);
+#endif
+#if ADJUSTS
+    for (int jv = 0; keys->adjusts && jv < KEY_VECS; jv++) {
+        int x[LANES], y[LANES];
+        for (int i = 0; i < LANES; i++) {
+            const int j = min(jv * LANES + i, keys->count - 1);
+            x[i] = seam_sides(grid, place, keys->first + j);
+            y[i] = EXISTS(keys->token[j]) ? 0 : -1;
+        }
+#if MASK == 4
+        keys->region[jv] = JOIN(vload, LANES)(0, x);
+#endif
+#if PADDING == 2
+        keys->hidden[jv] = JOIN(vload, LANES)(0, y);
+#endif
+    }
+#endif
+}
+
+/* The block's rows of a plane, transposed; zeros stand behind the last.
+ * squares, unless 0, becomes the sums of their squares. pad: see token_row. */
 INLINE void load_transposed(vec to[HEAD_DIM][KEY_VECS], vec *squares,
                             __global const storage *plane,
-                            const tensor_layout *layout, uint first, int count)
+                            const tensor_layout *layout, const key_block *keys,
+                            __global const storage *pad)
 {
     for (int jv = 0; jv < KEY_VECS; jv++) {
         vec sum = (vec)(0.0f);
@@ -191,9 +289,11 @@ INLINE void load_transposed(vec to[HEAD_DIM][KEY_VECS], vec *squares,
             for (int i = 0; i < LANES; i++) {
                 const int j = jv * LANES + i;
                 t[i] = (vec)(0.0f);
-                if (j < count)
-                    t[i] = load_channels(plane + element(layout, first + j, 0),
-                                         layout->column, cv);
+                if (j < keys->count) {
+                    const token at = key_token(keys, j);
+                    t[i] = load_token(token_row(plane, layout, &at, pad),
+                                      layout->column, cv);
+                }
             }
             transpose(t);
             for (int i = 0; i < LANES; i++) {
@@ -211,29 +311,31 @@ INLINE void load_transposed(vec to[HEAD_DIM][KEY_VECS], vec *squares,
 /* The same rows as they are, with zeros behind the last channel. */
 INLINE void load_natural(vec to[BLOCK_KEYS][V_VECS],
                          __global const storage *plane,
-                         const tensor_layout *layout, uint first, int count)
+                         const tensor_layout *layout, const key_block *keys,
+                         __global const storage *pad)
 {
-    for (int j = 0; j < count; j++)
+    for (int j = 0; j < keys->count; j++) {
+        const token at = key_token(keys, j);
+        __global const storage *row = token_row(plane, layout, &at, pad);
         UNROLL_FOR (int cv = 0; cv < V_VECS; cv++) {
             to[j][cv] = (vec)(0.0f);
             if (cv < CHANNEL_VECS)
-                to[j][cv] = load_channels(
-                    plane + element(layout, first + j, 0), layout->column, cv);
+                to[j][cv] = load_token(row, layout->column, cv);
         }
+    }
 }
 
 INLINE void load_keys(key_block *keys, const forward_args *args,
-                      __global const storage *k)
+                      __global const storage *k, __global const storage *pad_k)
 {
 #if VARIANT == COSINE
-    load_transposed(keys->transposed, keys->inverse_norm, k, &args->k,
-                    keys->first, keys->count);
+    load_transposed(keys->transposed, keys->inverse_norm, k, &args->k, keys,
+                    pad_k);
     for (int jv = 0; jv < KEY_VECS; jv++)
         keys->inverse_norm[jv] =
             1.0f / fmax(sqrt(keys->inverse_norm[jv]), (vec)(NORM_EPSILON));
 #else
-    load_transposed(keys->transposed, 0, k, &args->k, keys->first,
-                    keys->count);
+    load_transposed(keys->transposed, 0, k, &args->k, keys, pad_k);
 #endif
 }
 
@@ -255,28 +357,37 @@ INLINE void load_regions(key_block *keys, const forward_args *args,
 
 /* One row of channels; returns its squares, not yet summed over the lanes. */
 INLINE vec load_row(float *to, __global const storage *plane,
-                    const tensor_layout *layout, uint row)
+                    const tensor_layout *layout, token at,
+                    __global const storage *pad)
 {
+    __global const storage *row = token_row(plane, layout, &at, pad);
     vec squares = (vec)(0.0f);
     for (int cv = 0; cv < V_VECS; cv++) {
         vec x = (vec)(0.0f);
         if (cv < CHANNEL_VECS)
-            x = load_channels(plane + element(layout, row, 0), layout->column,
-                              cv);
+            x = load_token(row, layout->column, cv);
         JOIN(vstore, LANES)(x, cv, to);
         squares = FMA(x, x, squares);
     }
     return squares;
 }
 
+/* Queries of the padding are zeros: nothing is kept of them. */
 INLINE void load_rows(row_tile *tile, const forward_args *args,
-                      __global const storage *q, uint row, uint row_end,
-                      float scale)
+                      const window_place *place, __global const storage *q,
+                      uint row, uint row_end, float scale)
 {
     tile->count = (int)min(row_end - row, (uint)TILE_ROWS);
     for (int r = 0; r < TILE_ROWS; r++) {
         tile->row[r] = min(row + r, row_end - 1);
-        const vec squares = load_row(tile->q[r], q, &args->q, tile->row[r]);
+#if GRID
+        tile->token[r] = find_token(&args->grid, place, tile->row[r]);
+#endif
+#if MASK == 4
+        tile->region[r] = seam_sides(&args->grid, place, tile->row[r]);
+#endif
+        const vec squares =
+            load_row(tile->q[r], q, &args->q, row_token(tile, r), 0);
         tile->q_scale[r] = scale;
 #if VARIANT == COSINE
         tile->q_scale[r] *= inverse_norm(lanes_sum(squares));
@@ -284,7 +395,7 @@ INLINE void load_rows(row_tile *tile, const forward_args *args,
     }
 }
 
-#if BIAS || (MASK && MASK != 3)
+#if BIAS || MASK == 1 || MASK == 2
 #define DEFINE_TERM_LOAD(name, suffix, type)                                  \
     INLINE vec name(__global const type *p, const tensor_layout *layout,      \
                     uint row, uint key)                                       \
@@ -297,7 +408,7 @@ INLINE void load_rows(row_tile *tile, const forward_args *args,
 #if BIAS
 DEFINE_TERM_LOAD(load_bias, BIAS_SUFFIX, bias_storage)
 #endif
-#if MASK && MASK != 3
+#if MASK == 1 || MASK == 2
 DEFINE_TERM_LOAD(load_mask, MASK_SUFFIX, mask_storage)
 #endif
 #endif
@@ -318,6 +429,27 @@ INLINE void multiply_transposed(vec acc[TILE_ROWS][TILE_VECS],
                 acc[r][t] = FMA((vec)(rows[r][c]), x, acc[r][t]);
         }
 }
+
+#if ADJUSTS
+/* What the logits of key vectors jv .. jv + TILE_VECS get from where the
+ * tokens lie, in windows where that is not nothing. */
+INLINE void adjust_logits(row_tile *tile, const key_block *keys, int jv,
+                          const forward_args *args)
+{
+    for (int r = 0; r < TILE_ROWS; r++)
+        UNROLL_FOR (int t = 0; t < TILE_VECS; t++) {
+            vec x = JOIN(vload, LANES)(jv + t, tile->p[r]);
+#if MASK == 4
+            x = select(x, x + args->region_value,
+                       keys->region[jv + t] != tile->region[r]);
+#endif
+#if PADDING == 2
+            x = select(x, (vec)(-INFINITY), keys->hidden[jv + t]);
+#endif
+            JOIN(vstore, LANES)(x, jv + t, tile->p[r]);
+        }
+}
+#endif
 
 /* Logits of the tile for key vectors jv .. jv + TILE_VECS. */
 INLINE void compute_logits(row_tile *tile, const key_block *keys, int jv,
@@ -342,7 +474,7 @@ INLINE void compute_logits(row_tile *tile, const key_block *keys, int jv,
                     &args->query_regions, tile->row[r], 0)];
                 x = select(x, x + args->region_value,
                            keys->region[jv + t] != region);
-#elif MASK
+#elif MASK && MASK != 4
                 x += load_mask(terms->mask, &args->mask, tile->row[r],
                                keys->first + j);
 #endif
@@ -362,6 +494,10 @@ INLINE void compute_logits(row_tile *tile, const key_block *keys, int jv,
             JOIN(vstore, LANES)(x, jv + t, tile->p[r]);
         }
     }
+#if ADJUSTS
+    if (keys->adjusts)
+        adjust_logits(tile, keys, jv, args);
+#endif
 }
 
 /* Turns logits into exponentials and sums them. earlier_max and earlier_sum
@@ -486,16 +622,16 @@ INLINE float take_back_norm(vec d[V_VECS], const vec x[V_VECS], float inverse)
     return dot;
 }
 
-/* Stores a row of a gradient, or adds to it. */
+/* Stores a row of a gradient, or adds to it; the token exists. */
 INLINE void store_gradient(const vec d[V_VECS], __global storage *plane,
-                           const tensor_layout *layout, uint row, int add)
+                           const tensor_layout *layout, token at, int add)
 {
+    __global storage *row = plane + token_offset(layout, &at);
     for (int cv = 0; cv < CHANNEL_VECS; cv++) {
         vec x = d[cv];
         if (add)
-            x += load_channels(plane + element(layout, row, 0), layout->column,
-                               cv);
-        store_channels(x, plane + element(layout, row, 0), layout->column, cv);
+            x += load_channels(row, layout->column, cv);
+        store_channels(x, row, layout->column, cv);
     }
 }
 #endif

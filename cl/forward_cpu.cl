@@ -6,24 +6,30 @@
 
 INLINE void store_row(const vec *out, float max, float sum,
                       const forward_args *args, __global storage *o,
-                      __global float *lse, uint row)
+                      __global float *lse, token at)
 {
+    if (!EXISTS(at))
+        return;
+    __global storage *row = o + token_offset(&args->o, &at);
     const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
     for (int cv = 0; cv < CHANNEL_VECS; cv++)
-        store_channels(out[cv] * inverse, o + element(&args->o, row, 0),
-                       args->o.column, cv);
+        store_channels(out[cv] * inverse, row, args->o.column, cv);
     if ((args->flags & ARG_LSE) != 0)
-        lse[element(&args->lse, row, 0)] = max + log(sum);
+        lse[token_offset(&args->lse, &at)] = max + log(sum);
 }
 
 #if VARIANT != SLIDING
 /* Asks for rows row .. row + TILE_ROWS of a tensor. */
 INLINE void prefetch_rows(__global const storage *p,
-                          const tensor_layout *layout, uint row, uint rows)
+                          const tensor_layout *layout,
+                          const forward_args *args, const window_place *place,
+                          uint row, uint rows)
 {
-    for (uint r = row; r < min(row + TILE_ROWS, rows); r++)
+    for (uint r = row; r < min(row + TILE_ROWS, rows); r++) {
+        const token at = find_token(&args->grid, place, r);
         for (uint c = 0; c < HEAD_DIM; c += 64 / sizeof(storage)) {
-            __global const storage *line = p + element(layout, r, c);
+            __global const storage *line =
+                p + token_offset(layout, &at) + (ulong)c * layout->column;
 #if defined(__x86_64__) || defined(__aarch64__)
             /* compiled for the processor itself; PoCL's prefetch is empty */
             __builtin_prefetch((const void *)(size_t)line);
@@ -31,6 +37,7 @@ INLINE void prefetch_rows(__global const storage *p,
             prefetch((__global const uchar *)line, (size_t)64);
 #endif
         }
+    }
 }
 
 /* Asks, tile by tile, for what the next unit will read: the processor's own
@@ -41,9 +48,13 @@ INLINE void prefetch_next(const forward_args *args, uint index,
 {
     const unit u = find_unit(args, index);
     const uint kv_head = u.head / args->heads_per_kv_head;
-    prefetch_rows(q + plane(&args->q, u.window, u.head), &args->q, row, NQ);
-    prefetch_rows(k + plane(&args->k, u.window, kv_head), &args->k, row, NK);
-    prefetch_rows(v + plane(&args->v, u.window, kv_head), &args->v, row, NK);
+    const window_place place = place_window(&args->grid, u.window);
+    prefetch_rows(q + plane(&args->q, place.grid, u.head), &args->q, args,
+                  &place, row, NQ);
+    prefetch_rows(k + plane(&args->k, place.grid, kv_head), &args->k, args,
+                  &place, row, NK);
+    prefetch_rows(v + plane(&args->v, place.grid, kv_head), &args->v, args,
+                  &place, row, NK);
 }
 #endif
 
@@ -54,12 +65,17 @@ forward_cpu(FORWARD_PARAMETERS)
     const unit u = find_unit(&args, index);
     const uint kv_head = u.head / args.heads_per_kv_head;
     const uint row_end = min(u.row + args.block_rows, (uint)NQ);
+    const window_place place = place_window(&args.grid, u.window);
     DECLARE_TERMS(terms, args, u)
-    __global const storage *unit_q = q + plane(&args.q, u.window, u.head);
-    __global const storage *unit_k = k + plane(&args.k, u.window, kv_head);
-    __global const storage *unit_v = v + plane(&args.v, u.window, kv_head);
-    o += plane(&args.o, u.window, u.head);
-    lse += plane(&args.lse, u.window, u.head);
+    __global const storage *unit_q = q + plane(&args.q, place.grid, u.head);
+    __global const storage *unit_k = k + plane(&args.k, place.grid, kv_head);
+    __global const storage *unit_v = v + plane(&args.v, place.grid, kv_head);
+    __global const storage *unit_pad_k =
+        PAD_ROW(args, pad_k, ARG_PAD_K, kv_head);
+    __global const storage *unit_pad_v =
+        PAD_ROW(args, pad_v, ARG_PAD_V, kv_head);
+    o += plane(&args.o, place.grid, u.head);
+    lse += plane(&args.lse, place.grid, u.head);
 #if VARIANT == COSINE
     const float scale = cosine_scale(&args, logit_scale, u.head);
 #else
@@ -85,8 +101,9 @@ forward_cpu(FORWARD_PARAMETERS)
         keys.first = range.first;
         keys.count = (int)range.count;
         keys.mixed = range.mixed;
-        load_keys(&keys, &args, unit_k);
-        load_natural(values, unit_v, &args.v, keys.first, keys.count);
+        find_keys(&keys, &args.grid, &place);
+        load_keys(&keys, &args, unit_k, unit_pad_k);
+        load_natural(values, unit_v, &args.v, &keys, unit_pad_v);
 #if MASK == 3
         load_regions(&keys, &args, &terms);
 #endif
@@ -95,7 +112,9 @@ forward_cpu(FORWARD_PARAMETERS)
             if (args.row_blocks == 1 && index + 1 < args.units)
                 prefetch_next(&args, index + 1, q, k, v, row);
 #endif
-            load_rows(&tile, &args, unit_q, row, row_end, scale);
+            load_rows(&tile, &args, &place, unit_q, row, row_end, scale);
+            if (!has_rows(&tile))
+                continue;
             for (int jv = 0; jv < KEY_VECS; jv += TILE_VECS)
                 compute_logits(&tile, &keys, jv, &args, &terms);
 
@@ -128,7 +147,7 @@ forward_cpu(FORWARD_PARAMETERS)
                 out_sum[row + r - u.row] = tile.sum[r];
 #else
                 store_row(sums[r], tile.max[r], tile.sum[r], &args, o, lse,
-                          row + r);
+                          row_token(&tile, r));
 #endif
             }
         }
@@ -136,6 +155,6 @@ forward_cpu(FORWARD_PARAMETERS)
 #if STREAMING
     for (uint row = u.row; row < row_end; row++)
         store_row(out[row - u.row], out_max[row - u.row], out_sum[row - u.row],
-                  &args, o, lse, row);
+                  &args, o, lse, find_token(&args.grid, &place, row));
 #endif
 }

@@ -84,9 +84,9 @@ typedef struct team_memory {
 
 /* scores[.., key .. key + STAGE_KEYS) += q kv^T over the staged channels. */
 INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
-                          const logit_terms *terms, uint first_row,
-                          int row_count, key_range range, int key, int channel,
-                          int lane)
+                          const logit_terms *terms, const token_rows *key_rows,
+                          int hides_keys, uint first_row, int row_count,
+                          key_range range, int key, int channel, int lane)
 {
     FORGET(lane);
     for (int first = 0; first < ROW_TILES * COL_TILES; first += TEAM) {
@@ -130,6 +130,12 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
 #endif
             if (!TERMS_FIRST)
                 add_terms(acc, args, terms, rows, keys);
+            if (PADDING == 2 && hides_keys)
+                UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
+                    const token t = token_of(key_rows, keys[j]);
+                    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+                        acc[i][j] = EXISTS(t) ? acc[i][j] : -INFINITY;
+                }
         }
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
             UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
@@ -284,17 +290,20 @@ INLINE float total(const team_memory *memory, int row)
 
 /* Stores this work-item's tile of O: channels channel .. channel + 3. */
 INLINE void store_out(const float4 *out, const team_memory *memory,
-                      const forward_args *args, __global storage *o,
-                      uint first_row, int out_row, int row_count, int channel,
-                      int wide)
+                      const forward_args *args, const window_place *place,
+                      __global storage *o, uint first_row, int out_row,
+                      int row_count, int channel, int wide)
 {
     UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
         const int r = out_row + OUT_TILES * i;
         if (r >= row_count || channel >= HEAD_DIM)
             continue;
+        const token t = find_token(&args->grid, place, first_row + r);
+        if (!EXISTS(t))
+            continue;
         const float sum = total(memory, r);
         const float4 x = out[i] * (sum == 0.0f ? 0.0f : 1.0f / sum);
-        store_quad(x, o, &args->o, first_row + r, channel, wide);
+        store_quad(x, o, &args->o, &t, channel, wide);
     }
 }
 
@@ -350,10 +359,17 @@ forward_local(FORWARD_PARAMETERS)
     const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
     const int zero = UNKNOWN_ZERO;
     DECLARE_TERMS(terms, args, u)
-    q += plane(&args.q, u.window, u.head);
-    k += plane(&args.k, u.window, kv_head);
-    v += plane(&args.v, u.window, kv_head);
-    o += plane(&args.o, u.window, u.head);
+    const window_place place = place_window(&args.grid, u.window);
+    const int hides_keys = PADDING == 2 && holds_padding(&args.grid, &place);
+    const token_rows q_rows = {q + plane(&args.q, place.grid, u.head), &args.q,
+                               &args.grid, &place, 0};
+    const token_rows k_rows = {k + plane(&args.k, place.grid, kv_head),
+                               &args.k, &args.grid, &place,
+                               PAD_ROW(args, pad_k, ARG_PAD_K, kv_head)};
+    const token_rows v_rows = {v + plane(&args.v, place.grid, kv_head),
+                               &args.v, &args.grid, &place,
+                               PAD_ROW(args, pad_v, ARG_PAD_V, kv_head)};
+    o += plane(&args.o, place.grid, u.head);
 #if VARIANT == COSINE
     const float scale = cosine_scale(&args, logit_scale, u.head);
 #endif
@@ -388,9 +404,9 @@ forward_local(FORWARD_PARAMETERS)
                 const int me = lane + (zero & (key + 1));
                 const int new_q = key == 0 && (DIM_STAGES > 1 || b == 0);
                 if (new_q)
-                    stage(memory.q, q, &args.q, u.row, row_count,
-                          Q_ROWS + zero, channel, Q_FACTOR, 0, me, wide);
-                stage(memory.kv, k, &args.k, range.first + key, count - key,
+                    stage(memory.q, &q_rows, u.row, row_count, Q_ROWS + zero,
+                          channel, Q_FACTOR, 0, me, wide);
+                stage(memory.kv, &k_rows, range.first + key, count - key,
                       COL_TILES * SCORE_COLS + zero, channel, 1.0f, 0, me,
                       wide);
                 barrier(CLK_LOCAL_MEM_FENCE);
@@ -403,13 +419,13 @@ forward_local(FORWARD_PARAMETERS)
                                  channel, me);
                 barrier(CLK_LOCAL_MEM_FENCE);
 #endif
-                multiply_keys(&memory, &args, &terms, u.row, row_count, range,
-                              key, channel, me);
+                multiply_keys(&memory, &args, &terms, &k_rows, hides_keys,
+                              u.row, row_count, range, key, channel, me);
                 barrier(CLK_LOCAL_MEM_FENCE);
             }
 
         /* 2. softmax; the first values travel meanwhile */
-        stage(memory.kv, v, &args.v, range.first, count, VALUE_ROWS + zero, 0,
+        stage(memory.kv, &v_rows, range.first, count, VALUE_ROWS + zero, 0,
               1.0f, 0, lane, wide);
         exponentiate(&memory, &args, u.row, row_count, range, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -425,9 +441,9 @@ forward_local(FORWARD_PARAMETERS)
             for (int key = 0; key < BLOCK_KEYS + zero; key += STAGE_KEYS) {
                 if (d > 0 || key > 0) {
                     barrier(CLK_LOCAL_MEM_FENCE);
-                    stage(memory.kv, v, &args.v, range.first + key,
-                          count - key, VALUE_ROWS + zero, d * STAGE_DIMS, 1.0f,
-                          0, lane, wide);
+                    stage(memory.kv, &v_rows, range.first + key, count - key,
+                          VALUE_ROWS + zero, d * STAGE_DIMS, 1.0f, 0, lane,
+                          wide);
                     barrier(CLK_LOCAL_MEM_FENCE);
                 }
                 const int staged = min(count - key, STAGE_KEYS);
@@ -439,8 +455,8 @@ forward_local(FORWARD_PARAMETERS)
                                     staged, 0);
             }
             if (!STREAMING && stores)
-                store_out(sums, &memory, &args, o, u.row, out_row, row_count,
-                          d * STAGE_DIMS + out_quad * 4, wide);
+                store_out(sums, &memory, &args, &place, o, u.row, out_row,
+                          row_count, d * STAGE_DIMS + out_quad * 4, wide);
         }
         if (b + 1 < walk.blocks)
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -450,15 +466,16 @@ forward_local(FORWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL_FOR (int d = 0; d < DIM_STAGES; d++)
         if (stores)
-            store_out(out[d], &memory, &args, o, u.row, out_row, row_count,
-                      d * STAGE_DIMS + out_quad * 4, wide);
+            store_out(out[d], &memory, &args, &place, o, u.row, out_row,
+                      row_count, d * STAGE_DIMS + out_quad * 4, wide);
 #endif
     if ((args.flags & ARG_LSE) != 0 && index < args.units)
         for (int done = 0; done < row_count; done += TEAM) {
             const int r = done + lane;
-            if (r < row_count)
-                lse[plane(&args.lse, u.window, u.head) +
-                    element(&args.lse, u.row + r, 0)] =
+            const token t = token_of(&q_rows, u.row + r);
+            if (r < row_count && EXISTS(t))
+                lse[plane(&args.lse, place.grid, u.head) +
+                    token_offset(&args.lse, &t)] =
                     memory.row_max[r] + log(total(&memory, r));
         }
 }

@@ -29,7 +29,9 @@
  *               window; 0: nowhere, 1: in local memory, 2: in registers, for
  *               which each wave must have the same rows always. With a mask, a
  *               work-group then walks the windows of one mask after those of
- *               another. */
+ *               another. 3: the bias in local memory, as the caller stores it;
+ *               regions, of which there is one for each token, are compared at
+ *               each score, which needs half the room of a sum. */
 #ifndef TEAM_WAVES
 #define TEAM_WAVES 1
 #endif
@@ -77,9 +79,13 @@
 /* terms of a tile: [VALUES / TERM_GROUP][WAVE][TERM_GROUP] */
 #define TERM_GROUP 4
 #define TERM_TILE (VALUES * WAVE)
-#define HAS_TERMS_KEPT ((BIAS || MASK) && KEEPS_TERMS)
-#define HAS_LOCAL_TERMS ((BIAS || MASK) && KEEPS_TERMS == 1)
-#define HAS_OWN_TERMS ((BIAS || MASK) && KEEPS_TERMS == 2)
+#define REGIONS_APART (MASK >= 3 && KEEPS_TERMS == 3)
+#define KEPT_MASK (MASK && KEEPS_TERMS && !REGIONS_APART)
+#define HAS_TERMS_KEPT ((BIAS && KEEPS_TERMS) || KEPT_MASK)
+/* In local memory is the bias as the caller stores it, or the sum. */
+#define MASK_IN_LOCAL (MASK && KEEPS_TERMS == 1)
+#define HAS_LOCAL_TERMS ((BIAS && KEEPS_TERMS) || MASK_IN_LOCAL)
+#define HAS_OWN_TERMS (HAS_TERMS_KEPT && KEEPS_TERMS == 2)
 
 /* Is there a tile of keys of this number? Has it all its keys? Constant where
  * the tiles divide everything. */
@@ -124,7 +130,7 @@
 #endif
 
 /* A lane's chunk of the first rows that a team copies: how far it is from the
- * first row's start, in a plane and in local memory. */
+ * first row's start, in a plane without a grid and in local memory. */
 typedef struct chunk {
     ulong from;
     int to;
@@ -141,35 +147,49 @@ INLINE chunk chunk_of(const tensor_layout *layout, int lane)
     return c;
 }
 
-/* Copies rows of a plane to a place of the ring; rows from `count` to `rows`
- * become zeros. */
+/* Copies rows first .. first + count of a window to a place of the ring; zeros
+ * fill `rows` rows, and those of the padding unless they are `pad`. */
 INLINE void copy_rows(__local ushort *to, __global const storage *plane,
-                      chunk own, const tensor_layout *layout, int count,
+                      chunk own, const tensor_layout *layout,
+                      const grid_layout *grid, const window_place *place,
+                      __global const storage *pad, uint first, int count,
                       const int rows, int lane, int wide)
 {
 #if CHUNKS
     if (wide) {
         const int r = lane / ROW_LANES;
         const int c = lane % ROW_LANES;
-        __global const storage *from = plane + own.from;
-        if (COPIES)
-            UNROLL_FOR (int done = 0; done < rows; done += ROWS_AT_ONCE) {
-                if (done + ROWS_AT_ONCE <= rows || done + r < rows)
-                    UNROLL_FOR (int i = 0; i < CHUNKS; i += ROW_LANES)
-                        if (CHUNKS % ROW_LANES == 0 || c + i < CHUNKS)
-                            copy_16(to + own.to + done * PITCH + i * CHUNK,
-                                    from + i * CHUNK, done + r < count);
-                from += (ulong)ROWS_AT_ONCE * layout->row;
-            }
+        __global const storage *from =
+            plane + element(layout, first, 0) + own.from;
+        if (!COPIES)
+            return;
+        UNROLL_FOR (int done = 0; done < rows; done += ROWS_AT_ONCE) {
+            int exists = done + r < count;
+#if GRID
+            const token t = find_token(grid, place, first + done + r);
+            from = token_row(plane, layout, &t, pad);
+            exists = exists && (EXISTS(t) || from);
+            from = (exists ? from : plane) + c * CHUNK;
+#endif
+            if (done + ROWS_AT_ONCE <= rows || done + r < rows)
+                UNROLL_FOR (int i = 0; i < CHUNKS; i += ROW_LANES)
+                    if (CHUNKS % ROW_LANES == 0 || c + i < CHUNKS)
+                        copy_16(to + own.to + done * PITCH + i * CHUNK,
+                                from + i * CHUNK, exists);
+            from += (ulong)ROWS_AT_ONCE * layout->row;
+        }
         return;
     }
 #endif
     NO_UNROLL_FOR (int i = lane; i < rows * HEAD_DIM; i += TEAM) {
         const int r = i / HEAD_DIM;
         const int c = i % HEAD_DIM;
-        __global const ushort *from = (__global const ushort *)plane +
-                                      element(layout, min(r, count - 1), c);
-        to[r * PITCH + c] = r < count ? *from : (ushort)0;
+        const token t = find_token(grid, place, first + min(r, count - 1));
+        __global const ushort *row =
+            (__global const ushort *)token_row(plane, layout, &t, pad);
+        const int exists = r < count && (EXISTS(t) || row);
+        to[r * PITCH + c] =
+            exists ? row[(ulong)c * layout->column] : (ushort)0;
     }
 }
 
@@ -191,41 +211,35 @@ INLINE void clear_pads(__local ushort *ring, int lane)
 
 /* ---- What is added to scores ---- */
 
-/* Bias, mask and region value of a row and a key of the window. */
-INLINE float term_of(const forward_args *args, const logit_terms *terms,
+INLINE float bias_of(const forward_args *args, const logit_terms *terms,
                      int row, int key)
 {
-    float x = 0.0f;
 #if BIAS
-    x += JOIN(load, BIAS_SUFFIX)(terms->bias,
-                                 row * (int)args->bias.row +
-                                     key * (int)TERM_STEP(args->bias));
+    return JOIN(load, BIAS_SUFFIX)(terms->bias,
+                                   bias_at(args, terms, row, key));
+#else
+    return 0.0f;
 #endif
-#if MASK == 3
-    if (terms->query_regions[row * (int)args->query_regions.row] !=
-        terms->key_regions[key * (int)args->key_regions.row])
-        x += args->region_value;
-#elif MASK
-    x += JOIN(load, MASK_SUFFIX)(terms->mask,
-                                 row * (int)args->mask.row +
-                                     key * (int)TERM_STEP(args->mask));
-#endif
-    return x;
 }
 
-/* Those of a lane's scores of one tile. */
-INLINE void load_own_terms(float *own, const forward_args *args,
-                           const logit_terms *terms, int row, int key,
-                           int lane)
+INLINE float mask_of(const forward_args *args, const logit_terms *terms,
+                     int row, int key)
 {
-    UNROLL_FOR (int i = 0; i < VALUES; i++)
-        own[i] = term_of(args, terms, min(row + value_query(lane, i), NQ - 1),
-                         min(key + value_key(lane, i), NK - 1));
+#if MASK >= 3
+    return query_region(args, terms, row) != key_region(args, terms, key)
+               ? args->region_value
+               : 0.0f;
+#elif MASK
+    return JOIN(load, MASK_SUFFIX)(terms->mask,
+                                   row * (int)args->mask.row +
+                                       key * (int)TERM_STEP(args->mask));
+#else
+    return 0.0f;
+#endif
 }
 
 #if HAS_LOCAL_TERMS
-/* As the caller stores it, or where that is a sum, fp32. */
-#if BIAS == 1 && !MASK
+#if BIAS == 1 && !MASK_IN_LOCAL
 typedef ushort kept_term;
 #else
 typedef float kept_term;
@@ -234,12 +248,13 @@ typedef float kept_term;
 INLINE kept_term term_to_keep(const forward_args *args,
                               const logit_terms *terms, int row, int key)
 {
-#if BIAS == 1 && !MASK
-    return ((__global const ushort *)
-                terms->bias)[row * (int)args->bias.row +
-                             key * (int)TERM_STEP(args->bias)];
+#if MASK_IN_LOCAL
+    return bias_of(args, terms, row, key) + mask_of(args, terms, row, key);
+#elif BIAS == 1
+    return (
+        (__global const ushort *)terms->bias)[bias_at(args, terms, row, key)];
 #else
-    return term_of(args, terms, row, key);
+    return bias_of(args, terms, row, key);
 #endif
 }
 
@@ -267,7 +282,7 @@ INLINE void keep_terms(__local kept_term *kept, const forward_args *args,
 
 INLINE float4 read_kept(__local const kept_term *kept)
 {
-#if BIAS == 2 || MASK
+#if BIAS == 2 || MASK_IN_LOCAL
     return *(__local const float4 *)kept;
 #elif DTYPE == 1
     return vloada_half4(0, (__local const half *)kept);
@@ -277,13 +292,57 @@ INLINE float4 read_kept(__local const kept_term *kept)
 }
 #endif
 
+#if HAS_OWN_TERMS
+/* Terms of a lane's scores of one tile. */
+INLINE void load_own_terms(float *own, __local const void *kept,
+                           const forward_args *args, const logit_terms *terms,
+                           int row, int tile, int lane)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        own[i] =
+            mask_of(args, terms, min(row + value_query(lane, i), (int)NQ - 1),
+                    min(tile * UNIT_TILE + value_key(lane, i), (int)NK - 1));
+#if HAS_LOCAL_TERMS
+    UNROLL_FOR (int i = 0; i < VALUES; i += TERM_GROUP) {
+        const float4 x =
+            read_kept((__local const kept_term *)kept + tile * TERM_TILE +
+                      i * WAVE + lane * TERM_GROUP);
+        own[i] += x.x;
+        own[i + 1] += x.y;
+        own[i + 2] += x.z;
+        own[i + 3] += x.w;
+    }
+#endif
+}
+#endif
+
+#if REGIONS_APART
+/* Puts the regions of the window's rows and keys where lanes will read them.
+ */
+INLINE void keep_regions(__local uchar *rows, __local uchar *keys,
+                         const forward_args *args, const logit_terms *terms,
+                         uint first_row, int lane)
+{
+    for (int i = lane; i < BLOCK_ROWS; i += TEAM)
+        rows[i] =
+            (uchar)query_region(args, terms, min((int)first_row + i, NQ - 1));
+    for (int i = lane; i < NK; i += TEAM)
+        keys[i] = (uchar)key_region(args, terms, i);
+}
+#endif
+
 /* A tile of rows. */
 typedef struct tile_rows {
-    int row, last_row;     /* of the block; its last row, not the tile's */
-    int first_row;         /* of the block, counted from the window's first */
+    int row, last_row; /* of the block; its last row, not the tile's */
+    int first_row;     /* of the block, counted from the window's first */
     float scale[LANE_ROWS];
     __local const void *local_terms;  /* of the item's first keys */
     const float (*own_terms)[VALUES]; /* a lane's own, of all tiles of keys */
+    uint region[LANE_ROWS];
+    __local const uchar *key_regions; /* of the item's first keys; NULL: one
+                                         region */
+    window_place place;
+    int holds_padding; /* of the grid */
 } tile_rows;
 
 /* scores = scale * scores + the terms, for keys `key` and on; those past the
@@ -302,23 +361,23 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
         added[i] = rows->own_terms[tile][i];
 #elif HAS_LOCAL_TERMS
     UNROLL_FOR (int i = 0; i < VALUES; i += TERM_GROUP) {
-        const float4 x = read_kept((__local const kept_term *)
-                                       rows->local_terms +
-                                   tile * TERM_TILE + i * WAVE +
-                                   w->lane * TERM_GROUP);
+        const float4 x =
+            read_kept((__local const kept_term *)rows->local_terms +
+                      tile * TERM_TILE + i * WAVE + w->lane * TERM_GROUP);
         added[i] = x.x;
         added[i + 1] = x.y;
         added[i + 2] = x.z;
         added[i + 3] = x.w;
     }
-#elif BIAS || MASK
+#elif BIAS || (MASK && !REGIONS_APART)
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int row =
             rows->first_row +
             min(rows->row + value_query(w->lane, i), rows->last_row);
         const int at = tile * UNIT_TILE + value_key(w->lane, i);
-        added[i] = term_of(args, terms, row,
-                           key + (whole ? at : min(at, count - 1)));
+        const int column = key + (whole ? at : min(at, count - 1));
+        added[i] = bias_of(args, terms, row, column) +
+                   mask_of(args, terms, row, column);
     }
 #endif
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
@@ -333,6 +392,34 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
                             : -INFINITY;
     }
 }
+
+/* Adds region_value where a row and a key are of different regions. */
+INLINE void add_regions(float *scores, int tile, int count,
+                        const forward_args *args, const tile_rows *rows,
+                        const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int column = tile * UNIT_TILE + value_key(w->lane, i);
+        const uint there = rows->key_regions[min(column, count - 1)];
+        if (rows->region[LANE_ROW(i)] != there)
+            scores[i] += args->region_value;
+    }
+}
+
+#if PADDING == 2
+/* No query sees a token of the padding. */
+INLINE void hide_padding(float *scores, int key, int tile, int count,
+                         const forward_args *args, const tile_rows *rows,
+                         const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int column = tile * UNIT_TILE + value_key(w->lane, i);
+        const token t = find_token(&args->grid, &rows->place,
+                                   key + min(column, count - 1));
+        scores[i] = EXISTS(t) ? scores[i] : -INFINITY;
+    }
+}
+#endif
 
 /* ---- Attention of one tile of rows ---- */
 
@@ -367,15 +454,12 @@ INLINE key_tile read_value(__local const ushort *stage, int d, int tile,
                       KEY_ROWS - 1, w);
 }
 
-/* Takes PASS_TILES tiles of keys into account, from tile `first` on. */
-INLINE void attend_pass(row_state *s, __local const ushort *q_stage,
-                        __local const ushort *stage, const tile_rows *rows,
-                        int first, int key, int count,
-                        __local const float *key_scale,
-                        const forward_args *args, const logit_terms *terms,
-                        const wave *w)
+/* Products of PASS_TILES tiles of keys, from tile `first` on. */
+INLINE void score_pass(float scores[PASS_TILES][VALUES],
+                       __local const ushort *q_stage,
+                       __local const ushort *stage, const tile_rows *rows,
+                       int first, const wave *w)
 {
-    float scores[PASS_TILES][VALUES];
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
         UNROLL_FOR (int i = 0; i < VALUES; i++)
             scores[t][i] = 0.0f;
@@ -388,17 +472,37 @@ INLINE void attend_pass(row_state *s, __local const ushort *q_stage,
                 multiply_tiles(scores[t], &q, &k, w);
             }
     }
+}
 
+/* Takes them into account. */
+INLINE void attend_pass(row_state *s, float scores[PASS_TILES][VALUES],
+                        __local const ushort *stage, const tile_rows *rows,
+                        int first, int key, int count,
+                        __local const float *key_scale,
+                        const forward_args *args, const logit_terms *terms,
+                        const wave *w)
+{
     float top[LANE_ROWS], keep[LANE_ROWS], shift[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         top[r] = -INFINITY;
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-        if (IS_TILE(first + t)) {
+        if (IS_TILE(first + t))
             finish_scores(scores[t], key_scale, key, first + t, count, args,
                           terms, rows, w);
+    if (REGIONS_APART && rows->key_regions)
+        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+            if (IS_TILE(first + t))
+                add_regions(scores[t], first + t, count, args, rows, w);
+#if PADDING == 2
+    if (rows->holds_padding)
+        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+            if (IS_TILE(first + t))
+                hide_padding(scores[t], key, first + t, count, args, rows, w);
+#endif
+    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        if (IS_TILE(first + t))
             UNROLL_FOR (int i = 0; i < VALUES; i++)
                 top[LANE_ROW(i)] = fmax(top[LANE_ROW(i)], scores[t][i]);
-        }
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(top[r], fmax);
         const float earlier = s->top[r];
@@ -441,12 +545,24 @@ INLINE void attend_pass(row_state *s, __local const ushort *q_stage,
         }
 }
 
+/* Where row r of a tile, which exists, lies in its plane. 0: it is of the
+ * padding. */
+INLINE int find_row(ulong *at, const tensor_layout *layout,
+                    const forward_args *args, const tile_rows *rows, int r)
+{
+    const token t = find_token(&args->grid, &rows->place,
+                               rows->first_row + rows->row + r);
+    *at = token_offset(layout, &t);
+    return EXISTS(t);
+}
+
 /* Rows leave through `place`, so that a row is written in whole chunks. */
 INLINE void store_rows(row_state *s, __local ushort *place,
-                       const forward_args *args, __global storage *o,
-                       __global float *lse, int count, int wide,
-                       const wave *w)
+                       const forward_args *args, const tile_rows *rows,
+                       __global storage *o, __global float *lse, int count,
+                       int wide, const wave *w)
 {
+    ulong at;
     float inverse[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(s->sum[r], ADD);
@@ -456,28 +572,27 @@ INLINE void store_rows(row_state *s, __local ushort *place,
         UNROLL_FOR (int i = 0; i < VALUES; i++) {
             const int row = value_query(w->lane, i);
             const int r = LANE_ROW(i);
-            if (value_key(w->lane, i) == 0 && row < count)
-                lse[element(&args->lse, row, 0)] =
-                    s->top[r] + log(s->sum[r]);
+            if (value_key(w->lane, i) == 0 && row < count &&
+                find_row(&at, &args->lse, args, rows, row))
+                lse[at] = s->top[r] + log(s->sum[r]);
         }
     UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES) {
         UNROLL_FOR (int d = 0; d < OUT_TILES; d++)
             if (first + d < DIM_TILES)
                 UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
-                    const uint both =
-                        PACK(s->out[first + d][i] * inverse[LANE_ROW(i)],
-                             s->out[first + d][i + 1] *
-                                 inverse[LANE_ROW(i + 1)]);
-                    __local ushort *at =
-                        place + value_query(w->lane, i) * OUT_PITCH +
-                        d * UNIT_TILE + value_key(w->lane, i);
+                    const uint both = PACK(
+                        s->out[first + d][i] * inverse[LANE_ROW(i)],
+                        s->out[first + d][i + 1] * inverse[LANE_ROW(i + 1)]);
+                    __local ushort *to = place +
+                                         value_query(w->lane, i) * OUT_PITCH +
+                                         d * UNIT_TILE + value_key(w->lane, i);
 #if SPREAD_OUT
-                    at[0] = (ushort)both;
+                    to[0] = (ushort)both;
                     place[value_query(w->lane, i + 1) * OUT_PITCH +
                           d * UNIT_TILE + value_key(w->lane, i + 1)] =
                         (ushort)(both >> 16);
 #else
-                    *(__local uint *)at = both;
+                    *(__local uint *)to = both;
 #endif
                 }
         WAVE_SYNC();
@@ -490,19 +605,18 @@ INLINE void store_rows(row_state *s, __local ushort *place,
                         done += WAVE) {
                 const int i = done + w->lane;
                 const int r = i / chunks, c = i % chunks * CHUNK;
-                if (r < count)
-                    *(__global uint4 *)(o +
-                                        element(&args->o, r, 0) +
-                                        channel + c) =
+                if (r < count && find_row(&at, &args->o, args, rows, r))
+                    *(__global uint4 *)(o + at + channel + c) =
                         *(__local const uint4 *)(place + r * OUT_PITCH + c);
             }
         } else
 #endif
             NO_UNROLL_FOR (int i = w->lane; i < count * channels; i += WAVE) {
                 const int r = i / channels, c = i % channels;
-                ((__global ushort *)
-                     o)[element(&args->o, r, channel + c)] =
-                    place[r * OUT_PITCH + c];
+                if (find_row(&at, &args->o, args, rows, r))
+                    ((__global ushort *)
+                         o)[at + (ulong)(channel + c) * args->o.column] =
+                        place[r * OUT_PITCH + c];
             }
         WAVE_SYNC();
     }
@@ -516,7 +630,8 @@ INLINE void measure_rows(__local float *factors, __local const ushort *rows,
                          const wave *w)
 {
     const int tiles = CEIL_DIV(row_count, UNIT_QUERIES);
-    MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
+    MEASURE_FOR(int done = 0; done < tiles; done += TEAM_WAVES)
+    {
         int row = (done + wave_of_team) * UNIT_QUERIES;
         const int key = row / UNIT_TILE * UNIT_TILE;
         FORGET(row);
@@ -524,10 +639,10 @@ INLINE void measure_rows(__local float *factors, __local const ushort *rows,
         UNROLL_FOR (int i = 0; i < VALUES; i++)
             products[i] = 0.0f;
         UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
-            const query_tile q = load_query(rows + d * UNIT_TILE, PITCH, row,
-                                            row_count - 1, w);
-            const key_tile k = load_key(rows + d * UNIT_TILE, PITCH, key,
-                                        row_count - 1, w);
+            const query_tile q =
+                load_query(rows + d * UNIT_TILE, PITCH, row, row_count - 1, w);
+            const key_tile k =
+                load_key(rows + d * UNIT_TILE, PITCH, key, row_count - 1, w);
             multiply_tiles(products, &q, &k, w);
         }
         /* each row's entry of the diagonal is in one lane */
@@ -552,49 +667,88 @@ INLINE void measure_rows(__local float *factors, __local const ushort *rows,
 
 /* ---- The walk over windows ---- */
 
-/* A round is one window for each team. Those of one mask, if it is kept, come
- * before those of the next, and each slot takes rounds that follow each other.
- */
-#define SORTED (MASK && HAS_TERMS_KEPT)
+/* A round is one window for each team, and each slot takes rounds that follow
+ * each other. Windows that lie and are masked alike come one after the other:
+ * terms that are kept stay, and of a grid the next window is as far away as
+ * the next grid. Where a grid has few windows of each place, they come as they
+ * are numbered instead. */
+#define SORTED (GRID || KEPT_MASK)
 
 typedef struct walk {
-    uint masks, mask;       /* that windows are sorted by; the present one */
-    uint of_mask, round;    /* rounds of a mask; the present one */
-    uint rounds;            /* of the slot */
-    uint window;            /* the team's, counted from the launch's first */
-    int exists;             /* 0: the team is behind the last window */
+    uint kinds, kind;    /* of windows that are alike; the present one */
+    uint of_kind, round; /* rounds of a kind; the present one */
+    uint rounds;         /* of the slot */
+    uint window;         /* the team's, counted from the launch's first */
+    int exists;          /* 0: the team is behind the last window */
+    uint step;           /* window_places that are alike are so far apart */
+    window_place place;  /* of the window, or where the team has none, of one
+                            like the others' */
 } walk;
+
+/* Windows of a grid; 1 without one. */
+INLINE uint count_places(const forward_args *args)
+{
+    return GRID ? args->grid.windows[0] * args->grid.windows[1] *
+                      args->grid.windows[2]
+                : 1;
+}
+
+/* Window w + kinds is like window w. */
+INLINE uint count_kinds(const forward_args *args)
+{
+    ulong kinds = KEPT_MASK ? args->mask_windows : 1;
+#if GRID
+    const ulong places = count_places(args);
+    if (KEPT_MASK && MASK != 4)
+        kinds = max(kinds, places); /* one is a multiple of the other */
+    else
+        kinds = args->windows / places < 2 * TEAMS ? 1 : places;
+#endif
+    return (uint)min(kinds, args->windows);
+}
+
+/* The window, or where the team has none, one like the others'. */
+INLINE ulong window_of(const walk *w, const forward_args *args)
+{
+    return args->first_window + (w->exists ? w->window : w->kind);
+}
 
 INLINE walk start_walk(const forward_args *args, uint slot, int team)
 {
     const uint windows = (uint)args->windows;
     walk w;
-    w.masks = SORTED ? (uint)min(args->mask_windows, args->windows) : 1;
-    w.of_mask = CEIL_DIV(CEIL_DIV(windows, w.masks), TEAMS);
-    const uint rounds = w.masks * w.of_mask;
+    w.kinds = count_kinds(args);
+    w.of_kind = CEIL_DIV(CEIL_DIV(windows, w.kinds), TEAMS);
+    const uint rounds = w.kinds * w.of_kind;
     const uint least = rounds / args->slots, more = rounds % args->slots;
     const uint first = slot * least + min(slot, more);
-    w.mask = first / w.of_mask;
-    w.round = first % w.of_mask;
+    w.kind = first / w.of_kind;
+    w.round = first % w.of_kind;
     w.rounds = least + (slot < more);
-    w.window = (w.round * TEAMS + team) * w.masks + w.mask;
+    w.window = (w.round * TEAMS + team) * w.kinds + w.kind;
     w.exists = w.window < windows;
+    w.step = TEAMS * w.kinds / count_places(args);
+    w.place = place_window(&args->grid, window_of(&w, args));
     return w;
 }
 
-/* To the next round. 1: by `step` windows; 0: to another mask's. */
+/* To the next round. 1: to a window that is like the last, `step` further. */
 INLINE int walk_on(walk *w, const forward_args *args, int team)
 {
-    int same = 1;
-    w->window += TEAMS * w->masks;
-    if (SORTED && ++w->round == w->of_mask) {
+    int alike = !GRID || w->kinds > 1;
+    w->window += TEAMS * w->kinds;
+    if (SORTED && ++w->round == w->of_kind) {
         w->round = 0;
-        w->mask++;
-        w->window = team * w->masks + w->mask;
-        same = 0;
+        w->kind++;
+        w->window = team * w->kinds + w->kind;
+        alike = 0;
     }
     w->exists = w->window < (uint)args->windows;
-    return same;
+    if (alike)
+        w->place.grid += w->step;
+    else
+        w->place = place_window(&args->grid, window_of(w, args));
+    return alike;
 }
 
 /* ---- The kernel ---- */
@@ -604,14 +758,18 @@ WAVE_ATTRIBUTE void
 JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 {
     __local uint4 rings[TEAMS][STAGES * STAGE_SIZE / CHUNK];
-    __local uint4 out_rows[TEAMS * TEAM_WAVES]
-                          [UNIT_QUERIES * OUT_PITCH / CHUNK];
+    __local uint4
+        out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK];
 #if HAS_LOCAL_TERMS
     __local kept_term kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE]
         __attribute__((aligned(16)));
 #endif
 #if VARIANT == COSINE
     __local float q_factors[TEAMS][BLOCK_ROWS], k_factors[TEAMS][KEY_ROWS];
+#endif
+#if REGIONS_APART
+    __local uchar kept_row_regions[TEAMS][BLOCK_ROWS];
+    __local uchar kept_key_regions[TEAMS][NK];
 #endif
     const int item_id = (int)get_local_id(0);
     const int team = item_id / TEAM;
@@ -633,7 +791,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     const uint owner = (uint)get_group_id(0) % owners;
     const uint slot = (uint)get_group_id(0) / owners;
     const uint head = owner / args.row_blocks;
-    const uint first_row = owner % args.row_blocks * args.block_rows;
+    const uint first_row =
+        BLOCK_ROWS >= NQ ? 0 : owner % args.row_blocks * args.block_rows;
     const int row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first_row);
     const uint kv_head = head / args.heads_per_kv_head;
     const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
@@ -643,50 +802,48 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #if VARIANT == COSINE
     scale = cosine_scale(&args, logit_scale, head);
 #endif
-    /* planes of the launch's first window; q and o from the block's rows on */
-    q += plane(&args.q, args.first_window, head) +
-         element(&args.q, first_row, 0);
-    k += plane(&args.k, args.first_window, kv_head);
-    v += plane(&args.v, args.first_window, kv_head);
-    o += plane(&args.o, args.first_window, head) +
-         element(&args.o, first_row, 0);
-    lse += plane(&args.lse, args.first_window, head) +
-           element(&args.lse, first_row, 0);
+    /* planes of the first grid, or window */
+    q += plane(&args.q, 0, head);
+    k += plane(&args.k, 0, kv_head);
+    v += plane(&args.v, 0, kv_head);
+    o += plane(&args.o, 0, head);
+    lse += plane(&args.lse, 0, head);
 
     /* Starts the copies of one item; after the last of a window, walks on. */
     walk there = here;
     const chunk q_chunk = chunk_of(&args.q, lane_of_team);
     const chunk k_chunk = chunk_of(&args.k, lane_of_team);
     const chunk v_chunk = chunk_of(&args.v, lane_of_team);
-    const ulong step = (ulong)TEAMS * there.masks;
-    ulong q_from = there.window * args.q.window;
-    ulong k_from = there.window * args.k.window;
-    ulong v_from = there.window * args.v.window;
+    ulong q_from = there.place.grid * args.q.window;
+    ulong k_from = there.place.grid * args.k.window;
+    ulong v_from = there.place.grid * args.v.window;
+#define STEP(name)                                                            \
+    name##_from = alike ? name##_from + there.step * args.name.window         \
+                        : there.place.grid * args.name.window
+#define COPY(to, name, pad, first, count, rows)                               \
+    copy_rows(to, name + name##_from, name##_chunk, &args.name, &args.grid,   \
+              &there.place, pad, first, count, rows, lane_of_team, wide)
 #define START_COPIES(item)                                                    \
     if ((item) < items) {                                                     \
         const int key = (int)((item) % KEY_BLOCKS) * BLOCK_KEYS;              \
         const int keys = min(BLOCK_KEYS, (int)NK - key);                      \
         __local ushort *to = ring + (item) % STAGES * STAGE_SIZE;             \
         if (there.exists && key == 0)                                         \
-            copy_rows(ring + (item) / KEY_BLOCKS % STAGES * STAGE_SIZE,       \
-                      q + q_from, q_chunk, &args.q, row_count, BLOCK_ROWS,    \
-                      lane_of_team, wide);                                    \
+            COPY(ring + (item) / KEY_BLOCKS % STAGES * STAGE_SIZE, q, 0,      \
+                 first_row, row_count, BLOCK_ROWS);                           \
         if (there.exists) {                                                   \
-            copy_rows(to + K_PLACE,                                           \
-                      k + k_from + element(&args.k, key, 0), k_chunk,         \
-                      &args.k, keys, BLOCK_KEYS, lane_of_team, wide);         \
-            copy_rows(to + V_PLACE,                                           \
-                      v + v_from + element(&args.v, key, 0), v_chunk,         \
-                      &args.v, keys, BLOCK_KEYS, lane_of_team, wide);         \
+            COPY(to + K_PLACE, k,                                             \
+                 PAD_ROW(args, pad_k, ARG_PAD_K, kv_head), key, keys,         \
+                 BLOCK_KEYS);                                                 \
+            COPY(to + V_PLACE, v,                                             \
+                 PAD_ROW(args, pad_v, ARG_PAD_V, kv_head), key, keys,         \
+                 BLOCK_KEYS);                                                 \
         }                                                                     \
         if (KEY_BLOCKS == 1 || key + BLOCK_KEYS >= NK) {                      \
-            const int same = walk_on(&there, &args, team);                    \
-            q_from = same ? q_from + step * args.q.window                     \
-                          : there.window * args.q.window;                     \
-            k_from = same ? k_from + step * args.k.window                     \
-                          : there.window * args.k.window;                     \
-            v_from = same ? v_from + step * args.v.window                     \
-                          : there.window * args.v.window;                     \
+            const int alike = walk_on(&there, &args, team);                   \
+            STEP(q);                                                          \
+            STEP(k);                                                          \
+            STEP(v);                                                          \
         }                                                                     \
     }                                                                         \
     END_COPIES()
@@ -694,16 +851,30 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         START_COPIES(item);
     }
     clear_pads(ring, lane_of_team);
+#if HAS_LOCAL_TERMS && !MASK_IN_LOCAL
+    const unit of_head = {.window = args.first_window, .head = head};
+    DECLARE_TERMS(head_terms, args, of_head)
+    keep_terms(kept, &args, &head_terms, first_row, item_id);
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
 #if HAS_TERMS_KEPT
-    uint kept_mask = ~0u;
+    uint kept_kind = ~0u; /* of windows whose terms are kept */
 #endif
 #if HAS_OWN_TERMS
     float own_terms[KEY_TILES][VALUES];
+#if HAS_LOCAL_TERMS
+    __local const void *own_kept =
+        kept + min(wave_of_team, ROW_TILES - 1) * KEY_TILES * TERM_TILE;
+#else
+    __local const void *own_kept = 0;
+#endif
 #endif
 
 #if STREAMING
     row_state kept_states[WAVE_TURNS];
+#endif
+#if REGIONS_APART
+    int has_seams = 1; /* the window may have several regions */
 #endif
     for (uint item = 0; item < items; item++) {
         FORGET_LANE(lane_of_team);
@@ -711,26 +882,36 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         const uint block = item % KEY_BLOCKS;
         const int key = (int)block * BLOCK_KEYS;
         const int count = min(BLOCK_KEYS, (int)NK - key);
-        const unit unit_here = {
-            /* `mask` is also the number of a window that has it */
-            .window =
-                args.first_window + (here.exists ? here.window : here.mask),
-            .head = head,
-            .row = first_row};
+        const unit unit_here = {.window = window_of(&here, &args),
+                                .head = head,
+                                .row = first_row};
 #if HAS_TERMS_KEPT
         const logit_terms terms = {.unused = 0};
-        if (here.mask != kept_mask) { /* so all teams' are */
+#if MASK == 4 && KEPT_MASK
+        const uint kind = here.place.seams;
+#else
+        const uint kind = KEPT_MASK ? here.kind : 0;
+#endif
+        /* in local memory terms are those of all teams */
+        if (kind != kept_kind) {
+#if MASK == 4
+            const logit_terms new_terms = {.place = here.place};
+#else
             DECLARE_TERMS(new_terms, args, unit_here)
-            kept_mask = here.mask;
-#if HAS_LOCAL_TERMS
+#endif
+            kept_kind = kind;
+#if MASK_IN_LOCAL /* all teams have windows of this kind */
             barrier(CLK_LOCAL_MEM_FENCE);
             keep_terms(kept, &args, &new_terms, first_row, item_id);
             barrier(CLK_LOCAL_MEM_FENCE);
-#else
+#endif
+#if HAS_OWN_TERMS
+            int lane = w->lane;
+            FORGET(lane); /* nothing of this is worth a register all along */
             UNROLL_FOR (int t = 0; t < KEY_TILES; t++)
-                load_own_terms(own_terms[t], &args, &new_terms,
-                               (int)first_row + wave_of_team * UNIT_QUERIES,
-                               t * UNIT_TILE, w->lane);
+                load_own_terms(own_terms[t], own_kept, &args, &new_terms,
+                               (int)first_row + wave_of_team * UNIT_QUERIES, t,
+                               lane);
 #endif
         }
 #else
@@ -755,10 +936,28 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         if (block == 0)
             measure_rows(q_factors[team], q_stage + Q_PLACE, BLOCK_ROWS, scale,
                          wave_of_team, w);
-        TEAM_SYNC(team);
         __local const float *key_scale = k_factors[team];
 #else
         __local const float *key_scale = 0;
+#endif
+#if REGIONS_APART
+        if (block == 0) {
+#if MASK == 4
+            const logit_terms terms_here = {.place = here.place};
+            has_seams = here.place.seams != 0;
+#else
+            DECLARE_TERMS(terms_here, args, unit_here)
+#endif
+            if (has_seams)
+                keep_regions(kept_row_regions[team], kept_key_regions[team],
+                             &args, &terms_here, first_row, lane_of_team);
+        }
+#endif
+#if VARIANT == COSINE
+        TEAM_SYNC(team);
+#elif REGIONS_APART
+        if (EMULATED || has_seams)
+            TEAM_SYNC(team);
 #endif
         TURN_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
             const int tile_here = turn * TEAM_WAVES + wave_of_team;
@@ -774,7 +973,11 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
             tile_rows rows = {.row = tile * UNIT_QUERIES,
                               .last_row = row_count - 1,
-                              .first_row = (int)first_row};
+                              .first_row = (int)first_row,
+                              .place = here.place};
+#if PADDING == 2
+            rows.holds_padding = holds_padding(&args.grid, &here.place);
+#endif
 #if HAS_OWN_TERMS
             rows.own_terms = own_terms;
 #elif HAS_LOCAL_TERMS
@@ -782,23 +985,31 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
                 kept + (tile * ALL_KEY_TILES + block * KEY_TILES) * TERM_TILE;
 #endif
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
+                const int row =
+                    min(rows.row + value_query(w->lane, i), row_count - 1);
                 rows.scale[LANE_ROW(i)] = scale;
 #if VARIANT == COSINE
-                rows.scale[LANE_ROW(i)] = q_factors[team][min(
-                    rows.row + value_query(w->lane, i), row_count - 1)];
+                rows.scale[LANE_ROW(i)] = q_factors[team][row];
+#endif
+#if REGIONS_APART
+                rows.region[LANE_ROW(i)] = kept_row_regions[team][row];
 #endif
             }
+#if REGIONS_APART
+            rows.key_regions = has_seams ? kept_key_regions[team] + key : 0;
+#endif
             if (block == 0)
                 start_rows(state);
-            PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES)
-                attend_pass(state, q_stage, stage, &rows, first, key, count,
+            PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
+                float scores[PASS_TILES][VALUES];
+                score_pass(scores, q_stage, stage, &rows, first, w);
+                attend_pass(state, scores, stage, &rows, first, key, count,
                             key_scale, &args, &terms, w);
+            }
             if (block == KEY_BLOCKS - 1)
-                store_rows(state, out_place, &args,
-                           o + here.window * args.o.window +
-                               element(&args.o, rows.row, 0),
-                           lse + here.window * args.lse.window +
-                               element(&args.lse, rows.row, 0),
+                store_rows(state, out_place, &args, &rows,
+                           o + here.place.grid * args.o.window,
+                           lse + here.place.grid * args.lse.window,
                            here.exists ? min(rows_left, UNIT_QUERIES) : 0,
                            wide, w);
         }

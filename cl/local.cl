@@ -58,7 +58,7 @@
  * runs out of registers. */
 #if SUB_GROUP
 #define SUB_GROUP_SIZE __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
-#define UNKNOWN_ZERO ((int)(args.flags >> 16))
+#define UNKNOWN_ZERO ((int)(args.flags >> 24))
 #else
 #define SUB_GROUP_SIZE
 #define UNKNOWN_ZERO 0
@@ -156,19 +156,48 @@ INLINE void store4_aligned(float4 x, __global storage *p)
 }
 #endif
 
+/* The tokens of a window, and a tensor's channels of them, of one head. */
+typedef struct token_rows {
+    __global const storage *plane;
+    const tensor_layout *layout;
+    const grid_layout *grid;
+    const window_place *place;
+    __global const storage *pad; /* those of the padding; 0: zeros */
+} token_rows;
+
+INLINE token token_of(const token_rows *rows, uint row)
+{
+    return find_token(rows->grid, rows->place, row);
+}
+
+/* Where the channels of a token are, from `channel` on; 0 if they are zeros.
+ * `column`: their distance. */
+INLINE __global const storage *
+channels_of(const token_rows *rows, const token *t, uint channel, uint column)
+{
+    const ulong c = (ulong)channel * column;
+    if (EXISTS(*t))
+        return rows->plane + (token_offset(rows->layout, t) + c);
+    return rows->pad ? rows->pad + c : 0;
+}
+#if PADDING
+#define ARE_ZEROS(channels) ((channels) == 0)
+#else
+#define ARE_ZEROS(channels) 0
+#endif
+
 #if BACKWARD && VARIANT == COSINE
 #define FACTOR_OF(r) (factors ? factors[r] * factor : factor)
 #else
 #define FACTOR_OF(r) factor
 #endif
 
-/* Copies rows first .. first + count of a plane, STAGE_DIMS channels from
+/* Copies rows first .. first + count of `matrix`, STAGE_DIMS channels from
  * `channel` on, to local memory as fp32 times `factor` and, where given, each
  * row's own of `factors`; zeros fill `rows` rows. */
-INLINE void stage(__local float4 *tile, __global const storage *plane,
-                  const tensor_layout *layout, uint first, int count, int rows,
-                  int channel, float factor, __local const float *factors,
-                  int lane, int wide)
+INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
+                  int count, int rows, int channel, float factor,
+                  __local const float *factors, int lane, int wide)
 {
     FORGET(lane);
 #if WIDE
@@ -179,26 +208,39 @@ INLINE void stage(__local float4 *tile, __global const storage *plane,
         const int first_row = lane / across;
         const int c = lane % across * WIDE;
         __local float4 *to = tile + first_row * DIM_PITCH + c / 4;
+#if !GRID
         __global const storage *from =
-            plane + (ulong)(first + first_row) * layout->row + (channel + c);
-        const ulong step = (ulong)down * layout->row;
+            matrix->plane + (ulong)(first + first_row) * matrix->layout->row +
+            (channel + c);
+        const ulong step = (ulong)down * matrix->layout->row;
+#endif
         const int exists = channel + c < HEAD_DIM ? count : 0;
         for (int done = 0; done < rows; done += down) {
             const int r = done + first_row;
             if (first_row < down && r < rows) {
+#if GRID
+                const token t = token_of(matrix, first + r);
+                __global const storage *from =
+                    channels_of(matrix, &t, channel + c, 1);
+                const int is_there = r < exists && !ARE_ZEROS(from);
+#else
+                const int is_there = r < exists;
+#endif
 #if WIDE == 8
                 const float8 x =
-                    r < exists ? load8_aligned(from) : (float8)(0.0f);
+                    is_there ? load8_aligned(from) : (float8)(0.0f);
                 to[0] = x.lo * FACTOR_OF(r);
                 to[1] = x.hi * FACTOR_OF(r);
 #else
                 const float4 x =
-                    r < exists ? load4_aligned(from) : (float4)(0.0f);
+                    is_there ? load4_aligned(from) : (float4)(0.0f);
                 to[0] = x * FACTOR_OF(r);
 #endif
             }
             to += down * DIM_PITCH;
+#if !GRID
             from += step;
+#endif
         }
         return;
     }
@@ -208,9 +250,13 @@ INLINE void stage(__local float4 *tile, __global const storage *plane,
         const int r = (done + lane) / STAGE_DIMS;
         const int c = (done + lane) % STAGE_DIMS;
         float x = 0.0f;
-        if (r < count && channel + c < HEAD_DIM)
-            x = LOAD(plane, element(layout, first + r, channel + c)) *
-                FACTOR_OF(r);
+        if (r < count && channel + c < HEAD_DIM) {
+            const token t = token_of(matrix, first + r);
+            __global const storage *from =
+                channels_of(matrix, &t, channel + c, matrix->layout->column);
+            if (!ARE_ZEROS(from))
+                x = LOAD(from, 0) * FACTOR_OF(r);
+        }
         if (r < rows)
             scalars[r * DIM_PITCH * 4 + c] = x;
     }
@@ -240,12 +286,46 @@ INLINE void accumulate_norms(__local float *norms, __local const float4 *tile,
 #endif
 }
 
+#if MASK >= 3
+/* sums[i][j] += region_value where rows[i] and keys[j] differ in region. */
+INLINE void add_regions(float sums[SCORE_ROWS][SCORE_COLS],
+                        const forward_args *args, const logit_terms *terms,
+                        const int *rows, const int *keys)
+{
+    uint there[SCORE_COLS];
+    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+        there[j] = key_region(args, terms, keys[j]);
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+        const uint here = query_region(args, terms, rows[i]);
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            if (here != there[j])
+                sums[i][j] += args->region_value;
+    }
+}
+#endif
+
 /* sums[i][j] += the terms of rows[i], keys[j]. */
 INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
                       const forward_args *args, const logit_terms *terms,
                       const int *rows, const int *keys)
 {
-#if BIAS
+#if BIAS && TABLE == 1
+    int places[SCORE_COLS];
+    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+        places[j] =
+            (TABLE_CENTER - table_place(keys[j])) * (int)args->bias.row;
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+        const int place = table_place(rows[i]) * (int)args->bias.row;
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            sums[i][j] +=
+                JOIN(load, BIAS_SUFFIX)(terms->bias, place + places[j]);
+    }
+#elif BIAS && TABLE
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            sums[i][j] += JOIN(load, BIAS_SUFFIX)(
+                terms->bias, bias_at(args, terms, rows[i], keys[j]));
+#elif BIAS
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
         __global const bias_storage *bias =
             terms->bias + rows[i] * (int)args->bias.row;
@@ -254,16 +334,11 @@ INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
                 bias, keys[j] * (int)TERM_STEP(args->bias));
     }
 #endif
-#if MASK == 3
-    uchar here[SCORE_ROWS], there[SCORE_COLS];
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-        here[i] = terms->query_regions[rows[i] * (int)args->query_regions.row];
-    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-        there[j] = terms->key_regions[keys[j] * (int)args->key_regions.row];
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            if (here[i] != there[j])
-                sums[i][j] += args->region_value;
+#if MASK == 4
+    if (terms->place.seams != 0) /* else it all lies in one region */
+        add_regions(sums, args, terms, rows, keys);
+#elif MASK == 3
+    add_regions(sums, args, terms, rows, keys);
 #elif MASK
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
         __global const mask_storage *mask =
@@ -298,12 +373,13 @@ INLINE void multiply_rows(float sums[SCORE_ROWS][SCORE_COLS],
     }
 }
 
-/* Stores four channels of a row; channel < HEAD_DIM. */
+/* Stores four channels of a token that exists; channel < HEAD_DIM. */
 INLINE void store_quad(float4 x, __global storage *plane,
-                       const tensor_layout *layout, uint row, int channel,
-                       int wide)
+                       const tensor_layout *layout, const token *t,
+                       int channel, int wide)
 {
-    __global storage *to = plane + element(layout, row, channel);
+    __global storage *to = plane + (token_offset(layout, t) +
+                                    (ulong)(uint)channel * layout->column);
 #if WIDE
     if (wide) {
         store4_aligned(x, to);

@@ -9,7 +9,11 @@
  *   NQ, NK              queries and keys of a window (sliding: arguments)
  *   BIAS 0: none, 1: in the storage type, 2: fp32
  *   MASK 0: none, 1: additive in the storage type, 2: additive in fp32,
- *        3: region numbers
+ *        3: region numbers, 4: those that the shift of a grid makes
+ *   TABLE 0: bias has an element for each query and key; else it is a table
+ *        [entries][heads], and its entry for a query and a key is
+ *        1: table_place(query) - table_place(key) + TABLE_CENTER
+ *        2: index[query * NK + key]
  *   ADJACENT_KEYS 1: in bias and mask, neighbouring keys are neighbours in
  *               memory; 0: their strides say where they are
  *   BLOCK_ROWS          query rows of a unit at most
@@ -29,6 +33,9 @@
 #endif
 #ifndef MASK
 #define MASK 3
+#endif
+#ifndef TABLE
+#define TABLE 0
 #endif
 #ifndef ADJACENT_KEYS
 #define ADJACENT_KEYS 1
@@ -83,7 +90,10 @@ typedef float mask_storage;
 #define TERM_STEP(layout) ((layout).column)
 #endif
 
-#if BIAS
+#if BIAS && TABLE == 2
+#define BIAS_PARAMETER                                                        \
+    __global const bias_storage *bias, __global const int *table_index,
+#elif BIAS
 #define BIAS_PARAMETER __global const bias_storage *bias,
 #else
 #define BIAS_PARAMETER
@@ -91,7 +101,7 @@ typedef float mask_storage;
 #if MASK == 3
 #define MASK_PARAMETERS                                                       \
     __global const uchar *query_regions, __global const uchar *key_regions,
-#elif MASK
+#elif MASK && MASK != 4
 #define MASK_PARAMETERS __global const mask_storage *mask,
 #else
 #define MASK_PARAMETERS
@@ -101,13 +111,19 @@ typedef float mask_storage;
 #else
 #define LOGIT_SCALE_PARAMETER
 #endif
+#if PADDING == 1
+#define PAD_PARAMETERS                                                        \
+    __global const storage *pad_k, __global const storage *pad_v,
+#else
+#define PAD_PARAMETERS
+#endif
 
 /* The parameters of every forward kernel, in the order that the host sets. */
 #define FORWARD_PARAMETERS                                                    \
     const forward_args args, __global const storage *q,                       \
         __global const storage *k, __global const storage *v,                 \
-        BIAS_PARAMETER MASK_PARAMETERS LOGIT_SCALE_PARAMETER __global         \
-            storage *o,                                                       \
+        BIAS_PARAMETER MASK_PARAMETERS LOGIT_SCALE_PARAMETER PAD_PARAMETERS   \
+            __global storage *o,                                              \
         __global float *lse
 
 /* The same for the backward pass. Outputs that are not wanted are NULL, and so
@@ -115,11 +131,19 @@ typedef float mask_storage;
 #define BACKWARD_PARAMETERS                                                   \
     const backward_args args, __global const storage *q,                      \
         __global const storage *k, __global const storage *v,                 \
-        BIAS_PARAMETER MASK_PARAMETERS LOGIT_SCALE_PARAMETER                  \
+        BIAS_PARAMETER MASK_PARAMETERS LOGIT_SCALE_PARAMETER PAD_PARAMETERS   \
             __global const storage *o,                                        \
         __global const float *lse, __global const storage *d_o,               \
         __global const float *d_lse, __global storage *dq,                    \
         __global storage *dk, __global storage *dv, __global float *workspace
+
+/* The channels of a key head's tokens of the padding, 0 for zeros. */
+#if PADDING == 1
+#define PAD_ROW(args, name, flag, kv_head)                                    \
+    ((args).flags & flag ? name + plane(&(args).name, 0, kv_head) : 0)
+#else
+#define PAD_ROW(args, name, flag, kv_head) 0
+#endif
 
 typedef struct unit {
     ulong window;
@@ -138,12 +162,7 @@ INLINE unit find_unit(const forward_args *args, uint index)
     return u;
 }
 
-/* Offset of element [window, head, 0, 0]. */
-INLINE ulong plane(const tensor_layout *layout, ulong window, uint head)
-{
-    return layout->offset + window * layout->window + head * layout->head;
-}
-
+/* Of a tensor without tokens on a grid: bias, mask, regions, sums. */
 INLINE ulong element(const tensor_layout *layout, uint row, uint column)
 {
     return (ulong)row * layout->row + (ulong)column * layout->column;
@@ -259,38 +278,45 @@ INLINE float inverse_norm(float sum_of_squares)
 typedef struct logit_terms {
 #if BIAS
     __global const bias_storage *bias;
+#if TABLE == 2
+    __global const int *index;
+#endif
 #endif
 #if MASK == 3
     __global const uchar *query_regions, *key_regions;
+#elif MASK == 4
+    window_place place;
 #elif MASK
     __global const mask_storage *mask;
 #endif
     int unused; /* a struct needs a member */
 } logit_terms;
 
-#if BIAS
+#if BIAS && TABLE == 2
+#define SET_BIAS(t, args, u)                                                  \
+    (t).bias = bias + plane(&(args).bias, 0, (u).head);                       \
+    (t).index = table_index;
+#elif BIAS
 #define SET_BIAS(t, args, u)                                                  \
     (t).bias = bias + plane(&(args).bias, 0, (u).head);
 #else
 #define SET_BIAS(t, args, u)
 #endif
-/* window % masks; a GPU divides 64 bits slowly. */
-INLINE ulong mask_of(ulong window, ulong masks)
-{
-    return (window | masks) >> 32 ? window % masks
-                                  : (uint)window % (uint)masks;
-}
 
 #if MASK == 3
 #define SET_MASK(t, args, u)                                                  \
-    const ulong mask_window = mask_of((u).window, (args).mask_windows);       \
+    const ulong mask_window = remainder_of((u).window, (args).mask_windows);  \
     (t).query_regions =                                                       \
         query_regions + plane(&(args).query_regions, mask_window, 0);         \
     (t).key_regions = key_regions + plane(&(args).key_regions, mask_window, 0);
+#elif MASK == 4
+#define SET_MASK(t, args, u)                                                  \
+    (t).place = place_window(&(args).grid, (u).window);
 #elif MASK
 #define SET_MASK(t, args, u)                                                  \
-    (t).mask = mask + plane(&(args).mask,                                     \
-                            mask_of((u).window, (args).mask_windows), 0);
+    (t).mask =                                                                \
+        mask + plane(&(args).mask,                                            \
+                     remainder_of((u).window, (args).mask_windows), 0);
 #else
 #define SET_MASK(t, args, u)
 #endif
@@ -299,3 +325,53 @@ INLINE ulong mask_of(ulong window, ulong masks)
     logit_terms name = {.unused = 0};                                         \
     SET_BIAS(name, args, u)                                                   \
     SET_MASK(name, args, u)
+
+#if BIAS
+#if TABLE == 1
+/* Positions are told apart by these multiples along each axis; TABLE_WINDOW_1
+ * and _2 are the window in which a token's number is its position. */
+INLINE int table_place(uint token)
+{
+    return (int)(token / (TABLE_WINDOW_1 * TABLE_WINDOW_2) * TABLE_STEP_0 +
+                 token / TABLE_WINDOW_2 % TABLE_WINDOW_1 * TABLE_STEP_1 +
+                 token % TABLE_WINDOW_2);
+}
+#endif
+
+/* Where the bias of a row and a key lies, in elements from terms->bias. */
+INLINE int bias_at(const forward_args *args, const logit_terms *terms, int row,
+                   int key)
+{
+#if TABLE == 1
+    return (table_place(row) - table_place(key) + TABLE_CENTER) *
+           (int)args->bias.row;
+#elif TABLE == 2
+    return terms->index[row * (int)NK + key] * (int)args->bias.row;
+#else
+    return row * (int)args->bias.row + key * (int)TERM_STEP(args->bias);
+#endif
+}
+#endif
+
+#if MASK >= 3
+/* Regions of a row and of a key of the window; region_value is added where
+ * they differ. */
+INLINE uint query_region(const forward_args *args, const logit_terms *terms,
+                         int row)
+{
+#if MASK == 3
+    return terms->query_regions[row * (int)args->query_regions.row];
+#else
+    return seam_sides(&args->grid, &terms->place, row);
+#endif
+}
+INLINE uint key_region(const forward_args *args, const logit_terms *terms,
+                       int key)
+{
+#if MASK == 3
+    return terms->key_regions[key * (int)args->key_regions.row];
+#else
+    return seam_sides(&args->grid, &terms->place, key);
+#endif
+}
+#endif

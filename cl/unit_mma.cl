@@ -81,6 +81,8 @@ INLINE float reciprocal(float x)
 }
 #define RECIPROCAL(x) reciprocal(x)
 
+#define FORGET(x) __asm__ volatile("" : "+r"(x))
+
 INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 
 /* Four 8 x 8 matrices, one row's address from each lane. */

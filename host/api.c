@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bias_table.h"
 #include "launch_backward.h"
 #include "os.h"
 #include "plan_backward.h"
@@ -19,8 +20,9 @@ struct winattn_plan {
     wa_plan plan;
     wa_session *session;
     wa_lock *lock; /* held from the first clSetKernelArg to the last enqueue */
-    cl_kernel kernel;   /* NULL without a forward pass */
-    const char *origin; /* of the kernel's program */
+    wa_forward_kernels forward_kernels; /* NULL without a forward pass */
+    const char *origin;                 /* of the main kernel's program */
+    wa_table_buffers table;
     wa_backward_plan backward;
     wa_backward_kernels backward_kernels;
 };
@@ -48,17 +50,41 @@ static winattn_status check_kernel(uint32_t work_group,
     return WINATTN_SUCCESS;
 }
 
-/* Lets the binary of a new program be kept, once it is complete. */
-static void keep_forward_binary(winattn_plan *plan)
+/* Lets the binaries of new programs be kept, once they are complete. */
+static void keep_forward_binaries(winattn_plan *plan)
 {
+    const wa_forward_kernels *kernels = &plan->forward_kernels;
     wa_program_set *set = wa_session_programs(plan->session);
-    plan->origin = wa_program_set_origin(set, plan->kernel);
-    if (!wa_program_set_keeps(set, plan->kernel))
+    plan->origin = wa_program_set_origin(set, kernels->main);
+    if (!wa_program_set_keeps(set, kernels->main) &&
+        !(kernels->expand && wa_program_set_keeps(set, kernels->expand)))
         return;
     wa_trial_forward(wa_session_context(plan->session),
                      wa_session_device_id(plan->session), &plan->problem,
-                     &plan->plan, plan->kernel);
-    wa_program_set_keep(set, plan->kernel);
+                     &plan->plan, kernels, &plan->table);
+    wa_program_set_keep(set, kernels->main);
+    if (kernels->expand)
+        wa_program_set_keep(set, kernels->expand);
+}
+
+static void release_forward(wa_forward_kernels *kernels)
+{
+    if (kernels->main)
+        clReleaseKernel(kernels->main);
+    if (kernels->expand)
+        clReleaseKernel(kernels->expand);
+    memset(kernels, 0, sizeof *kernels);
+}
+
+static winattn_status build_expansion(winattn_plan *plan)
+{
+    char defines[WA_DEFINES_SIZE] = "";
+    if (!plan->plan.expands_table)
+        return WINATTN_SUCCESS;
+    wa_append_table(&plan->problem, defines, sizeof defines);
+    return wa_session_kernel(plan->session, "expand_table", defines,
+                             plan->problem.build_options,
+                             &plan->forward_kernels.expand);
 }
 
 /* The first failure is the best tier's, so it is what the caller is told where
@@ -119,13 +145,14 @@ static winattn_status build_forward(winattn_plan *plan, bool may_retry,
                                      plan->problem.build_options));
     WA_TRY(wa_session_kernel(plan->session, plan->plan.kernel,
                              plan->plan.defines, plan->problem.build_options,
-                             &plan->kernel));
-    WA_TRY(check_kernel(plan->plan.work_group, plan->session, plan->kernel,
-                        most));
-    keep_forward_binary(plan);
+                             &plan->forward_kernels.main));
+    WA_TRY(check_kernel(plan->plan.work_group, plan->session,
+                        plan->forward_kernels.main, most));
+    WA_TRY(build_expansion(plan));
+    keep_forward_binaries(plan);
     const cl_ulong spilled =
         for_unit && !wa_session_device(plan->session)->emulates_unit
-            ? spilled_bytes(plan->session, plan->kernel)
+            ? spilled_bytes(plan->session, plan->forward_kernels.main)
             : 0;
     const bool retry = spilled > FEW_SPILLED && may_retry;
     if (retry) /* fewer work-items can have more registers */
@@ -157,10 +184,7 @@ static winattn_status choose_forward(winattn_plan *plan)
             wa_forget_failure();
             return status;
         }
-        if (plan->kernel) {
-            clReleaseKernel(plan->kernel);
-            plan->kernel = NULL;
-        }
+        release_forward(&plan->forward_kernels);
         /* its registers may suffice for fewer waves */
         if (plan->plan.tier == WINATTN_TIER_MATRIX && *seen == 0 && most > 0 &&
             most < plan->plan.work_group)
@@ -204,7 +228,7 @@ static void keep_backward_binaries(winattn_plan *plan)
         return;
     wa_trial_backward(wa_session_context(plan->session),
                       wa_session_device_id(plan->session), &plan->problem,
-                      &plan->backward, kernels);
+                      &plan->backward, kernels, &plan->table);
     for (int i = 0; i < WA_BACKWARD_PARTS; i++)
         if (kernels->part[i])
             wa_program_set_keep(set, kernels->part[i]);
@@ -248,6 +272,10 @@ winattn_status winattn_plan_create(cl_context context, cl_device_id device,
         status = wa_session_acquire(context, device, &plan->session);
     if (status == WINATTN_SUCCESS && !(plan->lock = wa_lock_create()))
         status = wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+    if (status == WINATTN_SUCCESS)
+        status = wa_table_buffers_make(wa_session_context(plan->session),
+                                       &plan->problem, &plan->table);
+    plan->problem.table.index = NULL; /* the caller's memory */
     if (status == WINATTN_SUCCESS && plan->problem.passes[WA_FORWARD])
         status = choose_forward(plan);
     if (status == WINATTN_SUCCESS && plan->problem.passes[WA_BACKWARD])
@@ -265,9 +293,9 @@ void winattn_plan_destroy(winattn_plan *plan)
 {
     if (!plan)
         return;
-    if (plan->kernel)
-        clReleaseKernel(plan->kernel);
+    release_forward(&plan->forward_kernels);
     release_backward(&plan->backward_kernels);
+    wa_table_buffers_release(&plan->table);
     if (plan->lock)
         wa_lock_destroy(plan->lock);
     if (plan->session)
@@ -297,7 +325,7 @@ winattn_status winattn_plan_describe(const winattn_plan *plan, size_t size,
     if (!text && size != 0)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "text is NULL, but size is not 0");
-    char all[4096];
+    char all[8192];
     all[0] = 0;
     if (plan->problem.passes[WA_FORWARD])
         wa_plan_describe(&plan->plan, wa_session_device(plan->session), all,
@@ -380,16 +408,19 @@ winattn_enqueue_forward(const winattn_plan *plan, cl_command_queue queue,
                    [WA_QUERY_REGIONS] = own.query_regions,
                    [WA_KEY_REGIONS] = own.key_regions,
                    [WA_LOGIT_SCALE] = own.logit_scale,
+                   [WA_PAD_K] = own.pad_k,
+                   [WA_PAD_V] = own.pad_v,
                    [WA_O] = own.o,
                    [WA_LSE] = own.lse},
-        .workspace = own.workspace};
+        .workspace = own.workspace,
+        .table = plan->table};
     WA_TRY(wa_check_buffers(&plan->problem, WA_FORWARD,
                             plan->plan.workspace_bytes,
                             wa_session_context(plan->session), &buffers));
     wa_lock_take(plan->lock);
     const winattn_status status =
-        wa_launch_forward(&plan->problem, &plan->plan, plan->kernel, queue,
-                          &buffers, wait_count, wait_list, event);
+        wa_launch_forward(&plan->problem, &plan->plan, &plan->forward_kernels,
+                          queue, &buffers, wait_count, wait_list, event);
     wa_lock_release(plan->lock);
     return status;
 }
@@ -400,7 +431,8 @@ winattn_enqueue_backward(const winattn_plan *plan, cl_command_queue queue,
                          const cl_event *wait_list, cl_event *event)
 {
     static const cl_bitfield outputs = WINATTN_DQ | WINATTN_DK | WINATTN_DV |
-                                       WINATTN_DBIAS | WINATTN_D_LOGIT_SCALE;
+                                       WINATTN_DBIAS | WINATTN_D_LOGIT_SCALE |
+                                       WINATTN_D_PAD_K | WINATTN_D_PAD_V;
     winattn_backward own;
     wa_forget_failure();
     if (!plan)
@@ -422,6 +454,8 @@ winattn_enqueue_backward(const winattn_plan *plan, cl_command_queue queue,
                    [WA_QUERY_REGIONS] = own.query_regions,
                    [WA_KEY_REGIONS] = own.key_regions,
                    [WA_LOGIT_SCALE] = own.logit_scale,
+                   [WA_PAD_K] = own.pad_k,
+                   [WA_PAD_V] = own.pad_v,
                    [WA_O] = own.o,
                    [WA_LSE] = own.lse,
                    [WA_D_O] = own.d_o,
@@ -430,8 +464,11 @@ winattn_enqueue_backward(const winattn_plan *plan, cl_command_queue queue,
                    [WA_DK] = own.dk,
                    [WA_DV] = own.dv,
                    [WA_DBIAS] = own.dbias,
-                   [WA_D_LOGIT_SCALE] = own.d_logit_scale},
-        .workspace = own.workspace};
+                   [WA_D_LOGIT_SCALE] = own.d_logit_scale,
+                   [WA_D_PAD_K] = own.d_pad_k,
+                   [WA_D_PAD_V] = own.d_pad_v},
+        .workspace = own.workspace,
+        .table = plan->table};
     WA_TRY(wa_check_buffers(&plan->problem, WA_BACKWARD,
                             plan->backward.workspace_bytes,
                             wa_session_context(plan->session), &buffers));

@@ -7,7 +7,7 @@
 #include "status.h"
 
 /* The same size on host and device, whatever the compiler. */
-typedef char args_have_no_padding[sizeof(forward_args) == 392 ? 1 : -1];
+typedef char args_have_no_padding[sizeof(forward_args) == 584 ? 1 : -1];
 
 static winattn_status check_memory(const char *name, const winattn_tensor *at,
                                    cl_context context, bool output,
@@ -55,6 +55,22 @@ static winattn_status check_memory(const char *name, const winattn_tensor *at,
     return WINATTN_SUCCESS;
 }
 
+/* Kernels take the step between channels of the padding from k and v. */
+static winattn_status check_pad_columns(const wa_problem *problem,
+                                        const wa_buffers *buffers,
+                                        wa_tensor_id pad, wa_tensor_id tokens)
+{
+    const uint64_t own = problem->tensor[pad].stride[WA_COLUMN];
+    const uint64_t wanted = problem->tensor[tokens].stride[WA_COLUMN];
+    if (!buffers->tensor[pad].buffer || own == wanted)
+        return WINATTN_SUCCESS;
+    return wa_fail(
+        WINATTN_INVALID_LAYOUT,
+        "the stride of axis column of %s, %llu, is not that of %s, %llu",
+        wa_tensor_name(pad), (unsigned long long)own, wa_tensor_name(tokens),
+        (unsigned long long)wanted);
+}
+
 winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
                                 uint64_t workspace_bytes, cl_context context,
                                 const wa_buffers *buffers)
@@ -78,6 +94,8 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
                             tensor->element_size,
                             tensor->span * tensor->element_size));
     }
+    WA_TRY(check_pad_columns(problem, buffers, WA_PAD_K, WA_K));
+    WA_TRY(check_pad_columns(problem, buffers, WA_PAD_V, WA_V));
     if (workspace_bytes == 0)
         return WINATTN_SUCCESS;
     if (!buffers->workspace.buffer)
@@ -122,6 +140,8 @@ tensor_layout wa_layout_of(const wa_problem *problem,
     layout.offset = buffers->tensor[id].offset / tensor->element_size;
     layout.window = tensor->stride[WA_WINDOW];
     layout.head = tensor->stride[WA_HEAD];
+    layout.axis[0] = (cl_uint)tensor->stride[WA_AXIS_0];
+    layout.axis[1] = (cl_uint)tensor->stride[WA_AXIS_1];
     layout.row = (cl_uint)tensor->stride[WA_ROW];
     layout.column = (cl_uint)tensor->stride[WA_COLUMN];
     return layout;
@@ -150,6 +170,19 @@ bool wa_allows_wide_access(const wa_problem *problem,
     return true;
 }
 
+static grid_layout layout_of_grid(const wa_grid *grid)
+{
+    grid_layout layout;
+    memset(&layout, 0, sizeof layout);
+    for (int axis = 0; axis < WINATTN_AXES; axis++) {
+        layout.size[axis] = grid->size[axis];
+        layout.windows[axis] = grid->windows[axis];
+        layout.shift[axis] = grid->shift[axis];
+    }
+    layout.seams = grid->seams;
+    return layout;
+}
+
 forward_args wa_forward_args(const wa_problem *problem,
                              const wa_buffers *buffers)
 {
@@ -164,6 +197,9 @@ forward_args wa_forward_args(const wa_problem *problem,
     args.query_regions = wa_layout_of(problem, buffers, WA_QUERY_REGIONS);
     args.key_regions = wa_layout_of(problem, buffers, WA_KEY_REGIONS);
     args.lse = wa_layout_of(problem, buffers, WA_LSE);
+    args.pad_k = wa_layout_of(problem, buffers, WA_PAD_K);
+    args.pad_v = wa_layout_of(problem, buffers, WA_PAD_V);
+    args.grid = layout_of_grid(&problem->grid);
     args.logit_scale_offset =
         wa_layout_of(problem, buffers, WA_LOGIT_SCALE).offset;
     args.mask_windows = problem->mask_windows;
@@ -180,6 +216,10 @@ forward_args wa_forward_args(const wa_problem *problem,
     args.query_offset = problem->query_offset;
     if (buffers->tensor[WA_LOGIT_SCALE].buffer)
         args.flags |= ARG_LOGIT_SCALE;
+    if (buffers->tensor[WA_PAD_K].buffer)
+        args.flags |= ARG_PAD_K;
+    if (buffers->tensor[WA_PAD_V].buffer)
+        args.flags |= ARG_PAD_V;
     if (problem->window_blocks != 0)
         args.flags |= ARG_WINDOW_BOUNDED;
     return args;
@@ -220,19 +260,65 @@ winattn_status wa_set_arg(cl_kernel kernel, cl_uint index, size_t size,
                                : wa_fail_cl(error, "clSetKernelArg");
 }
 
+/* Has a kernel of the problem a parameter for the tensor? */
+static bool is_parameter(const wa_problem *problem, wa_tensor_id id)
+{
+    const bool is_pad = id == WA_PAD_K || id == WA_PAD_V;
+    return problem->tensor[id].used &&
+           (!is_pad || wa_problem_padding(problem) == 1);
+}
+
+winattn_status wa_set_buffers(const wa_problem *problem, cl_kernel kernel,
+                              const wa_buffers *buffers,
+                              const wa_tensor_id *ids, size_t count,
+                              cl_uint *index)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!is_parameter(problem, ids[i]))
+            continue;
+        const cl_mem buffer = buffers->tensor[ids[i]].buffer;
+        WA_TRY(wa_set_arg(kernel, (*index)++, sizeof buffer,
+                          buffer ? &buffer : NULL));
+        if (ids[i] == WA_BIAS && problem->table.has_index)
+            WA_TRY(wa_set_arg(kernel, (*index)++, sizeof buffers->table.index,
+                              &buffers->table.index));
+    }
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_expand_table(wa_problem *problem, wa_buffers *buffers,
+                               uint64_t at, cl_kernel kernel,
+                               wa_kernel_chain *chain)
+{
+    static const wa_tensor_id ids[] = {WA_BIAS};
+    const forward_args args = wa_forward_args(problem, buffers);
+    const winattn_tensor dense = {buffers->workspace.buffer,
+                                  buffers->workspace.offset + at};
+    const cl_ulong to = dense.offset / 4;
+    cl_uint index = 1;
+    WA_TRY(wa_set_arg(kernel, 0, sizeof args, &args));
+    WA_TRY(wa_set_buffers(problem, kernel, buffers, ids, 1, &index));
+    WA_TRY(wa_set_arg(kernel, index, sizeof dense.buffer, &dense.buffer));
+    WA_TRY(wa_set_arg(kernel, index + 1, sizeof to, &to));
+    WA_TRY(wa_chain_append(
+        chain, kernel, (uint64_t)problem->heads * problem->queries, 1, true));
+    *problem = wa_problem_without_table(problem);
+    buffers->tensor[WA_BIAS] = dense;
+    return WINATTN_SUCCESS;
+}
+
 /* Sets the buffers, in the order of FORWARD_PARAMETERS in cl/problem.cl. */
 static winattn_status set_buffers(const wa_problem *problem, cl_kernel kernel,
                                   const wa_buffers *buffers)
 {
+    static const wa_tensor_id order[] = {
+        WA_Q,           WA_K,           WA_V,
+        WA_BIAS,        WA_MASK,        WA_QUERY_REGIONS,
+        WA_KEY_REGIONS, WA_LOGIT_SCALE, WA_PAD_K,
+        WA_PAD_V,       WA_O,           WA_LSE};
     cl_uint index = 1; /* 0 is forward_args */
-    for (wa_tensor_id id = 0; id < WA_FORWARD_TENSORS; id++) {
-        if (!problem->tensor[id].used)
-            continue;
-        const cl_mem buffer = buffers->tensor[id].buffer;
-        WA_TRY(wa_set_arg(kernel, index++, sizeof buffer,
-                          buffer ? &buffer : NULL));
-    }
-    return WINATTN_SUCCESS;
+    return wa_set_buffers(problem, kernel, buffers, order,
+                          sizeof order / sizeof *order, &index);
 }
 
 /* Launches of units, a long window in several. is_awaited: the last one too.
@@ -292,24 +378,32 @@ static winattn_status launch_slots(const wa_problem *problem,
 }
 
 winattn_status wa_launch_forward(const wa_problem *problem,
-                                 const wa_plan *plan, cl_kernel kernel,
+                                 const wa_plan *plan,
+                                 const wa_forward_kernels *kernels,
                                  cl_command_queue queue,
                                  const wa_buffers *buffers, cl_uint wait_count,
                                  const cl_event *wait_list, cl_event *event)
 {
-    static const wa_tensor_id ids[] = {WA_Q, WA_K, WA_V, WA_O};
+    static const wa_tensor_id ids[] = {WA_Q,     WA_K,     WA_V,
+                                       WA_PAD_K, WA_PAD_V, WA_O};
     wa_kernel_chain chain = {queue, wait_count, wait_list, NULL};
-    forward_args args = wa_forward_args(problem, buffers);
+    wa_problem computed = *problem;
+    wa_buffers used = *buffers;
+    winattn_status status = WINATTN_SUCCESS;
+    if (plan->expands_table)
+        status = wa_expand_table(&computed, &used, 0, kernels->expand, &chain);
+    forward_args args = wa_forward_args(&computed, &used);
     args.row_blocks = plan->row_blocks;
     args.block_rows = plan->block_rows;
-    if (wa_allows_wide_access(problem, buffers, ids, sizeof ids / sizeof *ids,
+    if (wa_allows_wide_access(&computed, &used, ids, sizeof ids / sizeof *ids,
                               plan->access_elements, plan->access_bytes))
         args.flags |= ARG_WIDE_ACCESS;
-    if (buffers->tensor[WA_LSE].buffer)
+    if (used.tensor[WA_LSE].buffer)
         args.flags |= ARG_LSE;
-    winattn_status status = set_buffers(problem, kernel, buffers);
+    if (status == WINATTN_SUCCESS)
+        status = set_buffers(&computed, kernels->main, &used);
     if (status == WINATTN_SUCCESS)
         status = (plan->slots ? launch_slots : launch_units)(
-            problem, plan, kernel, &args, event != NULL, &chain);
+            &computed, plan, kernels->main, &args, event != NULL, &chain);
     return wa_chain_end(&chain, status, event);
 }

@@ -7,10 +7,18 @@
 
 #include "../cl/args.h"
 
+/* What the device must know of a table of biases; the plan owns it. NULL where
+ * it is not needed. */
+typedef struct wa_table_buffers {
+    cl_mem index;         /* the caller's [queries][keys] */
+    cl_mem starts, order; /* see wa_table_lists */
+} wa_table_buffers;
+
 /* The tensors of one call, by wa_tensor_id; buffer NULL where absent. */
 typedef struct wa_buffers {
     winattn_tensor tensor[WA_TENSORS];
     winattn_tensor workspace;
+    wa_table_buffers table;
 } wa_buffers;
 
 /* Every tensor present, readable or writable, of the context, aligned to its
@@ -22,10 +30,16 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
 winattn_status wa_check_queue(cl_command_queue queue, cl_context context,
                               cl_device_id device);
 
-/* Enqueues all launches of a forward pass. The kernel must not be used by
+typedef struct wa_forward_kernels {
+    cl_kernel main;
+    cl_kernel expand; /* NULL unless the plan expands a table */
+} wa_forward_kernels;
+
+/* Enqueues all launches of a forward pass. The kernels must not be used by
  * another thread meanwhile. */
 winattn_status wa_launch_forward(const wa_problem *problem,
-                                 const wa_plan *plan, cl_kernel kernel,
+                                 const wa_plan *plan,
+                                 const wa_forward_kernels *kernels,
                                  cl_command_queue queue,
                                  const wa_buffers *buffers, cl_uint wait_count,
                                  const cl_event *wait_list, cl_event *event);
@@ -49,6 +63,19 @@ winattn_status wa_chain_end(wa_kernel_chain *chain, winattn_status status,
 
 winattn_status wa_set_arg(cl_kernel kernel, cl_uint index, size_t size,
                           const void *value);
+/* The buffers of so many tensors, from argument *index on, which moves. Those
+ * that the kernels of the problem do not have are left out. */
+winattn_status wa_set_buffers(const wa_problem *problem, cl_kernel kernel,
+                              const wa_buffers *buffers,
+                              const wa_tensor_id *ids, size_t count,
+                              cl_uint *index);
+
+/* For a kernel that knows no tables: appends the launch that writes what the
+ * table stands for to the workspace, from byte `at` of it on, and makes the
+ * problem and the buffers those of an ordinary bias. */
+winattn_status wa_expand_table(wa_problem *problem, wa_buffers *buffers,
+                               uint64_t at, cl_kernel kernel,
+                               wa_kernel_chain *chain);
 
 /* For the launchers of other passes: where a tensor lies (zeros where the
  * problem lacks it), and the arguments that say nothing of a plan. */

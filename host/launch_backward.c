@@ -8,8 +8,10 @@
 
 /* The same size on host and device, whatever the compiler. */
 typedef char
-    backward_args_have_no_padding[sizeof(backward_args) == 584 ? 1 : -1];
-typedef char sum_args_have_no_padding[sizeof(sum_args) == 64 ? 1 : -1];
+    backward_args_have_no_padding[sizeof(backward_args) == 832 ? 1 : -1];
+typedef char sum_args_have_no_padding[sizeof(sum_args) == 72 ? 1 : -1];
+
+typedef char table_args_have_no_padding[sizeof(table_args) == 72 ? 1 : -1];
 
 /* In the order of BACKWARD_PARAMETERS in cl/problem.cl; 0 is the arguments'
  * place. */
@@ -19,17 +21,13 @@ static winattn_status set_buffers(const wa_problem *problem, cl_kernel kernel,
     static const wa_tensor_id order[] = {
         WA_Q,           WA_K,           WA_V,
         WA_BIAS,        WA_MASK,        WA_QUERY_REGIONS,
-        WA_KEY_REGIONS, WA_LOGIT_SCALE, WA_O,
-        WA_LSE,         WA_D_O,         WA_D_LSE,
-        WA_DQ,          WA_DK,          WA_DV};
+        WA_KEY_REGIONS, WA_LOGIT_SCALE, WA_PAD_K,
+        WA_PAD_V,       WA_O,           WA_LSE,
+        WA_D_O,         WA_D_LSE,       WA_DQ,
+        WA_DK,          WA_DV};
     cl_uint index = 1;
-    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
-        if (!problem->tensor[order[i]].used)
-            continue;
-        const cl_mem buffer = buffers->tensor[order[i]].buffer;
-        WA_TRY(wa_set_arg(kernel, index++, sizeof buffer,
-                          buffer ? &buffer : NULL));
-    }
+    WA_TRY(wa_set_buffers(problem, kernel, buffers, order,
+                          sizeof order / sizeof *order, &index));
     const cl_mem workspace = buffers->workspace.buffer;
     return wa_set_arg(kernel, index, sizeof workspace,
                       workspace ? &workspace : NULL);
@@ -52,6 +50,8 @@ static cl_uint flags_of(const wa_problem *problem, const wa_buffers *buffers,
         {WA_DV, ARG_DV, WINATTN_DV, ARG_ADD_DV},
         {WA_DBIAS, ARG_DBIAS, 0, 0},
         {WA_D_LOGIT_SCALE, ARG_D_LOGIT_SCALE, 0, 0},
+        {WA_D_PAD_K, ARG_D_PAD_K, 0, 0},
+        {WA_D_PAD_V, ARG_D_PAD_V, 0, 0},
     };
     cl_uint flags = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -73,8 +73,8 @@ static backward_args make_args(const wa_problem *problem,
     memset(&args, 0, sizeof args);
     args.forward = wa_forward_args(problem, buffers);
     args.forward.flags |= flags_of(problem, buffers, accumulate);
-    static const wa_tensor_id ids[] = {WA_Q,   WA_K,  WA_V,  WA_O,
-                                       WA_D_O, WA_DQ, WA_DK, WA_DV};
+    static const wa_tensor_id ids[] = {WA_Q, WA_K,   WA_V,  WA_PAD_K, WA_PAD_V,
+                                       WA_O, WA_D_O, WA_DQ, WA_DK,    WA_DV};
     if (wa_allows_wide_access(problem, buffers, ids, sizeof ids / sizeof *ids,
                               plan->access_elements, plan->access_bytes))
         args.forward.flags |= ARG_WIDE_ACCESS;
@@ -88,17 +88,21 @@ static backward_args make_args(const wa_problem *problem,
     args.workspace = buffers->workspace.offset / 4;
     args.bias_partials = args.workspace + plan->statistics_bytes / 4;
     args.scale_partials = args.bias_partials + plan->bias_bytes / 4;
+    args.pad_k_partials = args.scale_partials + plan->scale_bytes / 4;
+    args.pad_v_partials = args.pad_k_partials + plan->pad_bytes / 4;
     args.forward.slots = plan->slots;
     args.key_blocks = plan->key_blocks;
     return args;
 }
 
-static winattn_status launch_windows(const wa_problem *problem,
-                                     const wa_backward_plan *plan,
-                                     const wa_backward_kernels *kernels,
-                                     backward_args *args,
-                                     wa_kernel_chain *chain)
+static winattn_status
+launch_windows(const wa_problem *problem, const wa_backward_plan *plan,
+               const wa_backward_kernels *kernels, const wa_buffers *buffers,
+               backward_args *args, wa_kernel_chain *chain)
 {
+    for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++)
+        if (kernels->part[i])
+            WA_TRY(set_buffers(problem, kernels->part[i], buffers));
     args->forward.flags |= ARG_FIRST_LAUNCH;
     for (uint64_t window = 0; window < problem->windows;
          window += plan->windows_per_launch) {
@@ -110,7 +114,7 @@ static winattn_status launch_windows(const wa_problem *problem,
             args->forward.windows * problem->heads * plan->row_blocks;
         const uint64_t owners =
             (uint64_t)plan->slots * problem->kv_heads * plan->key_blocks;
-        for (int i = 0; i < WA_BACKWARD_SUM; i++) {
+        for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++) {
             const size_t group = plan->kernels[i].work_group;
             if (!kernels->part[i])
                 continue;
@@ -125,36 +129,120 @@ static winattn_status launch_windows(const wa_problem *problem,
     return WINATTN_SUCCESS;
 }
 
+/* A sum over windows: the partials, and where it goes. */
+typedef struct window_sum {
+    wa_tensor_id id;
+    uint64_t partials; /* in elements of the workspace */
+    uint64_t slots;
+    cl_bitfield output; /* WINATTN_D..., for `accumulate` */
+} window_sum;
+
+/* What the launches of sums have in common. */
+typedef struct sum_launch {
+    const wa_problem *problem;
+    const wa_backward_plan *plan;
+    const wa_backward_kernels *kernels;
+    const wa_buffers *buffers;
+    cl_bitfield accumulate;
+    wa_kernel_chain *chain;
+} sum_launch;
+
 /* Adds up what the slots have summed; zeros where there was no window. */
-static winattn_status launch_sum(const wa_problem *problem,
-                                 const wa_backward_plan *plan,
-                                 cl_kernel kernel, const wa_buffers *buffers,
-                                 wa_tensor_id id, uint64_t partials, bool add,
-                                 wa_kernel_chain *chain)
+static winattn_status launch_sum(const sum_launch *launch,
+                                 const window_sum *sum)
 {
-    const wa_tensor *tensor = &problem->tensor[id];
-    const cl_mem to = buffers->tensor[id].buffer;
-    const cl_mem workspace = buffers->workspace.buffer;
+    const wa_tensor *tensor = &launch->problem->tensor[sum->id];
+    const cl_kernel kernel = launch->kernels->part[WA_BACKWARD_SUM];
+    const cl_mem to = launch->buffers->tensor[sum->id].buffer;
+    const cl_mem workspace = launch->buffers->workspace.buffer;
     sum_args args;
     if (!tensor->used || !to)
         return WINATTN_SUCCESS;
     memset(&args, 0, sizeof args);
-    args.to = wa_layout_of(problem, buffers, id);
-    args.partials = partials;
-    args.slots = problem->windows ? plan->slots : 0;
-    args.heads = problem->heads;
+    args.to = wa_layout_of(launch->problem, launch->buffers, sum->id);
+    args.partials = sum->partials;
+    args.slots = launch->problem->windows ? (cl_uint)sum->slots : 0;
+    args.heads = (cl_uint)tensor->extent[WA_HEAD];
     args.rows = (cl_uint)tensor->extent[WA_ROW];
     args.columns = (cl_uint)tensor->extent[WA_COLUMN];
-    args.flags = add ? ARG_ADD_SUMS : 0;
+    args.flags = (launch->accumulate & sum->output) != 0 ? ARG_ADD_SUMS : 0;
     WA_TRY(wa_set_arg(kernel, 0, sizeof args, &args));
     WA_TRY(wa_set_arg(kernel, 1, sizeof workspace,
                       workspace ? &workspace : NULL));
     WA_TRY(wa_set_arg(kernel, 2, sizeof to, &to));
     const uint64_t elements = (uint64_t)args.heads * args.rows * args.columns;
-    const size_t group = plan->kernels[WA_BACKWARD_SUM].work_group;
+    const size_t group = launch->plan->kernels[WA_BACKWARD_SUM].work_group;
     return wa_chain_append(
-        chain, kernel, (elements + SUM_ELEMENTS - 1) / SUM_ELEMENTS * group,
-        group, true);
+        launch->chain, kernel,
+        (elements + SUM_ELEMENTS - 1) / SUM_ELEMENTS * group, group, true);
+}
+
+/* Adds up what belongs to each entry of a table; `dense` has an element for
+ * each query and key. */
+static winattn_status launch_table_sum(const sum_launch *launch,
+                                       const winattn_tensor *dense)
+{
+    const wa_problem *problem = launch->problem;
+    const wa_buffers *buffers = launch->buffers;
+    const cl_kernel kernel = launch->kernels->part[WA_BACKWARD_SUM_TABLE];
+    const cl_mem to = buffers->tensor[WA_DBIAS].buffer;
+    table_args args;
+    memset(&args, 0, sizeof args);
+    args.to = wa_layout_of(problem, buffers, WA_DBIAS);
+    args.from = dense->offset / 4;
+    args.pairs = (uint64_t)problem->queries * problem->keys;
+    args.heads = problem->heads;
+    args.entries = problem->table.entries;
+    args.flags = (launch->accumulate & WINATTN_DBIAS) != 0 ? ARG_ADD_SUMS : 0;
+    WA_TRY(wa_set_arg(kernel, 0, sizeof args, &args));
+    WA_TRY(wa_set_arg(kernel, 1, sizeof buffers->table.starts,
+                      &buffers->table.starts));
+    WA_TRY(wa_set_arg(kernel, 2, sizeof buffers->table.order,
+                      &buffers->table.order));
+    WA_TRY(wa_set_arg(kernel, 3, sizeof dense->buffer, &dense->buffer));
+    WA_TRY(wa_set_arg(kernel, 4, sizeof to, &to));
+    return wa_chain_append(launch->chain, kernel,
+                           (uint64_t)args.heads * args.entries, TABLE_ITEMS,
+                           true);
+}
+
+/* The gradient of the bias; of a table in two steps. */
+static winattn_status launch_bias_sums(const sum_launch *launch,
+                                       uint64_t partials, uint64_t dense_at)
+{
+    const window_sum sum = {WA_DBIAS, partials, launch->plan->slots,
+                            WINATTN_DBIAS};
+    if (!launch->problem->table.used ||
+        !launch->buffers->tensor[WA_DBIAS].buffer)
+        return launch_sum(launch, &sum);
+    const wa_problem dense = wa_problem_without_table(launch->problem);
+    wa_buffers buffers = *launch->buffers;
+    buffers.tensor[WA_DBIAS] = buffers.workspace;
+    buffers.tensor[WA_DBIAS].offset += dense_at;
+    sum_launch first = *launch;
+    first.problem = &dense;
+    first.buffers = &buffers;
+    first.accumulate = 0;
+    WA_TRY(launch_sum(&first, &sum));
+    return launch_table_sum(launch, &buffers.tensor[WA_DBIAS]);
+}
+
+static winattn_status launch_sums(const sum_launch *launch,
+                                  const backward_args *args, uint64_t dense_at)
+{
+    const uint64_t slots = launch->plan->slots;
+    /* without padding there are no partials, and the sums are 0 */
+    const uint64_t pad_slots =
+        launch->plan->pad_bytes ? slots * launch->plan->key_blocks : 0;
+    const window_sum sums[] = {
+        {WA_D_LOGIT_SCALE, args->scale_partials, slots, WINATTN_D_LOGIT_SCALE},
+        {WA_D_PAD_K, args->pad_k_partials, pad_slots, WINATTN_D_PAD_K},
+        {WA_D_PAD_V, args->pad_v_partials, pad_slots, WINATTN_D_PAD_V},
+    };
+    WA_TRY(launch_bias_sums(launch, args->bias_partials, dense_at));
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
+        WA_TRY(launch_sum(launch, &sums[i]));
+    return WINATTN_SUCCESS;
 }
 
 winattn_status wa_launch_backward(const wa_problem *problem,
@@ -166,21 +254,21 @@ winattn_status wa_launch_backward(const wa_problem *problem,
                                   const cl_event *wait_list, cl_event *event)
 {
     wa_kernel_chain chain = {queue, wait_count, wait_list, NULL};
-    backward_args args = make_args(problem, plan, buffers, accumulate);
+    const sum_launch sums = {problem, plan,       kernels,
+                             buffers, accumulate, &chain};
+    const uint64_t dense_at = plan->workspace_bytes - plan->dense_bytes;
+    wa_problem computed = *problem;
+    wa_buffers used = *buffers;
     winattn_status status = WINATTN_SUCCESS;
-    for (int i = 0; i < WA_BACKWARD_SUM && status == WINATTN_SUCCESS; i++)
-        if (kernels->part[i])
-            status = set_buffers(problem, kernels->part[i], buffers);
+    if (kernels->part[WA_BACKWARD_EXPAND] && problem->windows != 0)
+        status = wa_expand_table(&computed, &used, dense_at,
+                                 kernels->part[WA_BACKWARD_EXPAND], &chain);
+    backward_args args = make_args(&computed, plan, &used, accumulate);
+    if (status == WINATTN_SUCCESS && problem->windows != 0)
+        status =
+            launch_windows(&computed, plan, kernels, &used, &args, &chain);
     if (status == WINATTN_SUCCESS)
-        status = launch_windows(problem, plan, kernels, &args, &chain);
-    if (status == WINATTN_SUCCESS)
-        status = launch_sum(problem, plan, kernels->part[WA_BACKWARD_SUM],
-                            buffers, WA_DBIAS, args.bias_partials,
-                            (accumulate & WINATTN_DBIAS) != 0, &chain);
-    if (status == WINATTN_SUCCESS)
-        status = launch_sum(problem, plan, kernels->part[WA_BACKWARD_SUM],
-                            buffers, WA_D_LOGIT_SCALE, args.scale_partials,
-                            (accumulate & WINATTN_D_LOGIT_SCALE) != 0, &chain);
+        status = launch_sums(&sums, &args, dense_at);
     if (status == WINATTN_SUCCESS && event && !chain.last) {
         const cl_int error = clEnqueueMarkerWithWaitList(
             queue, wait_count, wait_list, &chain.last);

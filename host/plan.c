@@ -86,35 +86,83 @@ void wa_append(char *text, size_t size, const char *format, ...)
     va_end(values);
 }
 
-/* The one place that turns a problem into -D options. Window count, strides,
- * offsets, scale and, for the sliding variant, token counts are kernel
- * arguments and must not appear here, so that another batch size compiles
- * nothing. */
+typedef struct define {
+    const char *name;
+    uint32_t value;
+    bool used;
+} define;
+
+static void append_defines(const define *defines, size_t count, char *text,
+                           size_t size)
+{
+    for (size_t i = 0; i < count; i++)
+        if (defines[i].used)
+            wa_append(text, size, "-D%s=%u ", defines[i].name,
+                      defines[i].value);
+}
+
+/* As cl/problem.cl numbers them. */
+static uint32_t bias_number(const wa_problem *problem)
+{
+    return problem->bias == WINATTN_BIAS_NONE         ? 0u
+           : problem->bias_dtype == WINATTN_TERM_SAME ? 1u
+                                                      : 2u;
+}
+
+static uint32_t mask_number(const wa_problem *problem)
+{
+    return problem->mask == WINATTN_MASK_NONE         ? 0u
+           : problem->mask == WINATTN_MASK_REGIONS    ? 3u
+           : problem->mask == WINATTN_MASK_SHIFT      ? 4u
+           : problem->mask_dtype == WINATTN_TERM_SAME ? 1u
+                                                      : 2u;
+}
+
+static void append_grid(const wa_problem *problem, char *text, size_t size)
+{
+    const wa_grid *grid = &problem->grid;
+    const uint32_t padding = wa_problem_padding(problem);
+    const define defines[] = {
+        {"GRID", 1, grid->used},
+        {"WINDOW_0", grid->window[0], grid->used},
+        {"WINDOW_1", grid->window[1], grid->used},
+        {"WINDOW_2", grid->window[2], grid->used},
+        {"PADDING", padding, padding != 0},
+    };
+    append_defines(defines, sizeof defines / sizeof *defines, text, size);
+}
+
+static void append_table(const wa_problem *problem, char *text, size_t size)
+{
+    const wa_table *table = &problem->table;
+    const bool by_position = table->used && !table->has_index;
+    const define defines[] = {
+        {"TABLE", table->has_index ? 2u : 1u, table->used},
+        {"TABLE_WINDOW_1", table->window[1], by_position},
+        {"TABLE_WINDOW_2", table->window[2], by_position},
+        {"TABLE_STEP_0", table->step[0], by_position},
+        {"TABLE_STEP_1", table->step[1], by_position},
+        {"TABLE_CENTER", table->center, by_position},
+    };
+    append_defines(defines, sizeof defines / sizeof *defines, text, size);
+}
+
+/* The one place that turns a problem into -D options. Window count, the sizes
+ * of a grid, strides, offsets, scale and, for the sliding variant, token
+ * counts are kernel arguments and must not appear here, so that another batch
+ * or image size compiles nothing. */
 void wa_append_problem(const wa_problem *problem, const wa_device *device,
                        uint32_t block_rows, uint32_t block_keys, char *text,
                        size_t size)
 {
-    const struct {
-        const char *name;
-        uint32_t value;
-        bool used;
-    } defines[] = {
+    const define defines[] = {
         {"VARIANT", problem->variant, true},
         {"DTYPE", problem->dtype, true},
         {"HEAD_DIM", problem->head_dim, true},
         {"NQ", problem->queries, problem->variant != WINATTN_SLIDING},
         {"NK", problem->keys, problem->variant != WINATTN_SLIDING},
-        {"BIAS",
-         problem->bias == WINATTN_BIAS_NONE         ? 0
-         : problem->bias_dtype == WINATTN_TERM_SAME ? 1u
-                                                    : 2u,
-         true},
-        {"MASK",
-         problem->mask == WINATTN_MASK_NONE         ? 0
-         : problem->mask == WINATTN_MASK_REGIONS    ? 3u
-         : problem->mask_dtype == WINATTN_TERM_SAME ? 1u
-                                                    : 2u,
-         true},
+        {"BIAS", bias_number(problem), true},
+        {"MASK", mask_number(problem), true},
         {"ADJACENT_KEYS",
          wa_tensor_is_adjacent(&problem->tensor[WA_BIAS]) &&
              wa_tensor_is_adjacent(&problem->tensor[WA_MASK]),
@@ -123,10 +171,21 @@ void wa_append_problem(const wa_problem *problem, const wa_device *device,
         {"BLOCK_KEYS", block_keys, true},
         {"HAS_FMA", device->has_fma, true},
     };
-    for (size_t i = 0; i < sizeof defines / sizeof *defines; i++)
-        if (defines[i].used)
-            wa_append(text, size, "-D%s=%u ", defines[i].name,
-                      defines[i].value);
+    append_defines(defines, sizeof defines / sizeof *defines, text, size);
+    append_grid(problem, text, size);
+    append_table(problem, text, size);
+}
+
+void wa_append_table(const wa_problem *problem, char *text, size_t size)
+{
+    const define defines[] = {
+        {"DTYPE", problem->dtype, true},
+        {"NQ", problem->queries, true},
+        {"NK", problem->keys, true},
+        {"BIAS", bias_number(problem), true},
+    };
+    append_defines(defines, sizeof defines / sizeof *defines, text, size);
+    append_table(problem, text, size);
 }
 
 void wa_append_cpu_shape(const wa_cpu_shape *shape, char *text, size_t size)
@@ -158,8 +217,10 @@ void wa_append_unit_options(const wa_device *device, char *text, size_t size)
 static void write_defines(const wa_problem *problem, const wa_device *device,
                           wa_plan *plan)
 {
+    const wa_problem computed =
+        plan->expands_table ? wa_problem_without_table(problem) : *problem;
     plan->defines[0] = 0;
-    wa_append_problem(problem, device, plan->block_rows, plan->block_keys,
+    wa_append_problem(&computed, device, plan->block_rows, plan->block_keys,
                       plan->defines, sizeof plan->defines);
     if (plan->tier == WINATTN_TIER_CPU) {
         wa_append_cpu_shape(&plan->shape.cpu, plan->defines,
@@ -241,6 +302,11 @@ winattn_status wa_plan_finish(const wa_problem *problem,
     if ((uint64_t)plan->row_blocks * problem->heads > 1u << 30)
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                        "heads x queries / %u is above 2^30", plan->block_rows);
+    plan->expands_table =
+        problem->table.used && plan->tier == WINATTN_TIER_CPU;
+    if (plan->expands_table)
+        plan->workspace_bytes =
+            (wa_problem_dense_bias_bytes(problem) + 15) / 16 * 16;
     plan->units_per_launch = units_per_launch(problem, device, plan);
     if (plan->tier == WINATTN_TIER_MATRIX)
         deal_windows(problem, device, plan);

@@ -7,7 +7,7 @@
 #include "device.h"
 #include "problem.h"
 
-#define WA_DEFINES_SIZE 768
+#define WA_DEFINES_SIZE 1024
 #define WA_REASON_SIZE 256
 #define WA_TIERS (WINATTN_TIER_MATRIX + 1) /* index: winattn_tier */
 
@@ -24,7 +24,9 @@ typedef struct wa_local_shape {
 
 typedef struct wa_matrix_shape {
     uint32_t block_rows, block_keys, team_waves, teams, stages, pass_keys;
-    uint32_t keeps_terms; /* 0: nowhere, 1: in local memory, 2: in registers */
+    /* 0: nowhere, 1: in local memory, 2: in registers, 3: the bias in local
+     * memory, regions compared */
+    uint32_t keeps_terms;
 } wa_matrix_shape;
 
 typedef struct wa_plan {
@@ -50,6 +52,9 @@ typedef struct wa_plan {
     uint32_t access_elements; /* of a vector access; 0: element by element */
     uint32_t access_bytes;    /* its alignment; 0: that of an element */
     uint64_t workspace_bytes;
+    /* The kernel knows no tables: cl/expand_table.cl runs before it and leaves
+     * an ordinary bias at the start of the workspace. */
+    bool expands_table;
     char defines[WA_DEFINES_SIZE]; /* and other build options */
     char reason[WA_REASON_SIZE];
     char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
@@ -125,6 +130,8 @@ double wa_launch_operations(const wa_device *device);
 void wa_append_problem(const wa_problem *problem, const wa_device *device,
                        uint32_t block_rows, uint32_t block_keys, char *text,
                        size_t size);
+/* Those of cl/expand_table.cl. */
+void wa_append_table(const wa_problem *problem, char *text, size_t size);
 void wa_append_cpu_shape(const wa_cpu_shape *shape, char *text, size_t size);
 /* The WIDE of cl/local.cl: elements of a vector access, 0 where there is
  * none. (plan_local.c) */

@@ -56,7 +56,8 @@ static bool plan_cpu(const wa_problem *problem, const wa_device *device,
                             ? most_rows
                             : (uint32_t)least(problem->queries, most_rows);
     kernel.work_group = 1;
-    wa_append_problem(problem, device, kernel.block_rows, kernel.block_keys,
+    const wa_problem computed = wa_problem_without_table(problem);
+    wa_append_problem(&computed, device, kernel.block_rows, kernel.block_keys,
                       kernel.defines, sizeof kernel.defines);
     wa_append_cpu_shape(&shape, kernel.defines, sizeof kernel.defines);
     wa_append(kernel.defines, sizeof kernel.defines,
@@ -66,6 +67,12 @@ static bool plan_cpu(const wa_problem *problem, const wa_device *device,
     if (!plan->whole) {
         kernel.name = "backward_rows_cpu";
         plan->kernels[WA_BACKWARD_ROWS] = kernel;
+    }
+    if (problem->table.used) {
+        wa_backward_kernel *expand = &plan->kernels[WA_BACKWARD_EXPAND];
+        expand->name = "expand_table";
+        expand->work_group = 1;
+        wa_append_table(problem, expand->defines, sizeof expand->defines);
     }
     plan->row_blocks = wa_ceil_div(problem->queries, kernel.block_rows);
     plan->key_blocks = wa_ceil_div(problem->keys, kernel.block_keys);
@@ -135,8 +142,16 @@ static void choose_slots(const wa_problem *problem, const wa_device *device,
     plan->scale_bytes = problem->variant == WINATTN_COSINE
                             ? round_up(slots * problem->heads * 4)
                             : 0;
-    plan->workspace_bytes =
-        plan->statistics_bytes + plan->bias_bytes + plan->scale_bytes;
+    plan->pad_bytes = wa_problem_padding(problem) == 1
+                          ? round_up(slots * plan->key_blocks *
+                                     problem->kv_heads * problem->head_dim * 4)
+                          : 0;
+    plan->dense_bytes = problem->table.used
+                            ? round_up(wa_problem_dense_bias_bytes(problem))
+                            : 0;
+    plan->workspace_bytes = plan->statistics_bytes + plan->bias_bytes +
+                            plan->scale_bytes + 2 * plan->pad_bytes +
+                            plan->dense_bytes;
 }
 
 void wa_backward_plan_finish(const wa_problem *problem,
@@ -144,6 +159,10 @@ void wa_backward_plan_finish(const wa_problem *problem,
 {
     plan->kernels[WA_BACKWARD_SUM].name = "sum_partials";
     plan->kernels[WA_BACKWARD_SUM].work_group = SUM_ELEMENTS * SUM_PARTS;
+    if (problem->table.used) {
+        plan->kernels[WA_BACKWARD_SUM_TABLE].name = "sum_table";
+        plan->kernels[WA_BACKWARD_SUM_TABLE].work_group = TABLE_ITEMS;
+    }
     choose_slots(problem, device, plan);
 }
 
@@ -185,7 +204,7 @@ void wa_backward_plan_describe(const wa_backward_plan *plan, char *text,
                                size_t size)
 {
     wa_append(text, size, "backward tier: %s\n", wa_tier_name(plan->tier));
-    for (int i = 0; i < WA_BACKWARD_SUM; i++) {
+    for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++) {
         const wa_backward_kernel *kernel = &plan->kernels[i];
         if (kernel->name)
             wa_append(text, size,

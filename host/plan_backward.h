@@ -7,12 +7,17 @@
 
 /* In the order in which they run. */
 typedef enum wa_backward_part {
+    WA_BACKWARD_EXPAND,     /* a table, for kernels that know none */
     WA_BACKWARD_STATISTICS, /* lse and delta of rows (tier local) */
     WA_BACKWARD_ROWS,       /* dQ */
     WA_BACKWARD_KEYS,       /* dK, dV, partial sums; alone: everything */
     WA_BACKWARD_SUM,        /* of partial sums */
+    WA_BACKWARD_SUM_TABLE,  /* of what belongs to an entry */
     WA_BACKWARD_PARTS
 } wa_backward_part;
+/* Those that compute gradients. */
+#define WA_BACKWARD_FIRST WA_BACKWARD_STATISTICS
+#define WA_BACKWARD_LAST WA_BACKWARD_KEYS
 
 typedef struct wa_backward_kernel {
     const char *name; /* NULL: this plan has no such part */
@@ -43,7 +48,11 @@ typedef struct wa_backward_plan {
     uint32_t slots; /* partial sums over windows */
     uint64_t windows_per_launch;
     /* The workspace's parts, in this order: bytes. */
-    uint64_t statistics_bytes, bias_bytes, scale_bytes, workspace_bytes;
+    uint64_t statistics_bytes, bias_bytes, scale_bytes;
+    uint64_t pad_bytes;   /* of either of pad_k and pad_v */
+    uint64_t dense_bytes; /* with a table: first the bias that it stands for,
+                             if kernels know none, then what dbias sums */
+    uint64_t workspace_bytes;
     char reason[WA_REASON_SIZE];
     char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
 } wa_backward_plan;

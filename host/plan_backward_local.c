@@ -109,6 +109,10 @@ static uint32_t registers_of(const wa_problem *problem,
     const uint32_t keys = 4 * 4 * s->key_quads * t->dim_stages;
     const uint32_t rows = 4 * s->out_rows * t->dim_stages;
     const uint32_t loaded = 4 * (s->key_quads + 1);
+    /* sums of the padding's gradients, which live through all windows */
+    const bool sums_pads =
+        (which == WHOLE || which == KEYS) && wa_problem_padding(problem) == 1;
+    const uint32_t pads = sums_pads ? 8 * t->dim_stages : 0;
     uint32_t most;
     if (which == ROWS)
         most = logits + rows;
@@ -119,8 +123,9 @@ static uint32_t registers_of(const wa_problem *problem,
     else
         most = 2 * keys + MAX(logits, rows + 10);
     /* compilers were seen to take a quarter more; where the budget is but a
-     * guess, that is left to chance */
-    return 16 + most + (device->registers > 64 ? most / 4 : 0);
+     * guess, that is left to chance, and so are the padding's sums, with which
+     * no shape for a part of the keys would fit it */
+    return 16 + most + (device->registers > 64 ? pads + most / 4 : 0);
 }
 
 /* The sum of dBias over windows stays in registers where there are enough. */

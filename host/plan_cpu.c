@@ -36,6 +36,9 @@ static double tile_cost(uint32_t rows, uint32_t vecs, uint32_t all_rows,
     return cycles * wa_ceil_div(all_rows, rows) * wa_ceil_div(all_vecs, vecs);
 }
 
+/* The three axes that a token on a grid is found along. */
+#define AXIS_ROUNDS 3.0
+
 /* Rounds of all loops of a unit, for compilers that unroll none. */
 static double rounds_of(const wa_problem *problem, const wa_plan *plan)
 {
@@ -58,13 +61,21 @@ static double rounds_of(const wa_problem *problem, const wa_plan *plan)
                            vecs * (1.0 + rows * (1.0 + 2.0 * lanes)));
     const double values = passes * (2.0 * rows * (1.0 + out_vecs) +
                                     keys * (1.0 + rows * (1.0 + out_vecs)));
-    const double tile = 5.0 * rows * row_loads + logits +
-                        rows * (1.0 + 2.0 * key_vecs) + values +
-                        3.0 * rows * (1.0 + value_vecs);
+    double tile = 5.0 * rows * row_loads + logits +
+                  rows * (1.0 + 2.0 * key_vecs) + values +
+                  3.0 * rows * (1.0 + value_vecs);
+    double find_keys = 0.0, find_row = 0.0;
+    if (problem->grid.used) {
+        find_row = AXIS_ROUNDS;
+        find_keys = keys * (2.0 + AXIS_ROUNDS) + key_vecs * (1.0 + lanes);
+        /* found, looked at, prefetched in q, k and v; its logits adjusted */
+        tile += rows * (2.0 + 4.0 * AXIS_ROUNDS) +
+                key_vecs / vecs * rows * (1.0 + vecs);
+    }
     return wa_plan_key_blocks(problem, plan->block_rows, plan->block_keys) *
-               (load_keys +
+               (load_keys + find_keys +
                 wa_ceil_div(plan->block_rows, s->tile_rows) * tile) +
-           plan->block_rows * (row_loads + value_vecs);
+           plan->block_rows * (row_loads + value_vecs + find_row);
 }
 
 static uint32_t lanes_of(const wa_device *device)

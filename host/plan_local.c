@@ -85,7 +85,7 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_local_shape *s,
 /* Registers of a work-item: the larger of its two tiles, and what addresses
  * need. Where sums of o live through the score tiles it needs both, and
  * compilers were seen to take half as much again. Intel's keeps the places of
- * terms that are not added first. */
+ * terms that are not added first, or that are more than a product. */
 static uint32_t registers_of(const wa_problem *problem,
                              const wa_device *device, const wa_local_shape *s,
                              const tiling *t)
@@ -94,8 +94,11 @@ static uint32_t registers_of(const wa_problem *problem,
         problem->variant == WINATTN_DOT && t->dim_stages == 1;
     const uint32_t kept = t->streaming ? t->dim_stages : 1;
     const uint32_t out = s->out_rows * 4 * kept;
+    const uint32_t kept_places = (terms_first ? 0u : 1u) +
+                                 (problem->table.used ? 1 : 0) +
+                                 (problem->mask == WINATTN_MASK_SHIFT ? 1 : 0);
     const uint32_t places =
-        device->sub_group && !terms_first ? s->score_rows + s->score_cols : 0;
+        device->sub_group ? kept_places * (s->score_rows + s->score_cols) : 0;
     const uint32_t scores =
         s->score_rows * s->score_cols + 4 * s->score_rows + 4 + places;
     return 24 +
@@ -229,6 +232,7 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     const double terms = (problem->bias != WINATTN_BIAS_NONE ? 1.0 : 0.0) +
                          (problem->mask == WINATTN_MASK_ADDITIVE  ? 1.0
                           : problem->mask == WINATTN_MASK_REGIONS ? 0.3
+                          : problem->mask == WINATTN_MASK_SHIFT   ? 0.1
                                                                   : 0.0);
     /* waves of each kind of work, and quads to or from local memory */
     const double score_waves = waves(t.row_tiles * t.col_tiles, s->team, wave);

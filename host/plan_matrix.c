@@ -51,6 +51,25 @@ static bool has_terms(const wa_problem *problem)
            problem->mask != WINATTN_MASK_NONE;
 }
 
+static bool has_regions(const wa_problem *problem)
+{
+    return problem->mask == WINATTN_MASK_REGIONS ||
+           problem->mask == WINATTN_MASK_SHIFT;
+}
+
+/* Windows that lie alike in their grids must be masked alike where what masks
+ * add is kept. */
+static bool masks_follow_grid(const wa_problem *problem)
+{
+    const uint32_t *windows = problem->grid.windows;
+    const uint64_t masks = problem->mask_windows;
+    if (!problem->grid.used || problem->mask == WINATTN_MASK_NONE ||
+        problem->mask == WINATTN_MASK_SHIFT)
+        return true;
+    const uint64_t places = (uint64_t)windows[0] * windows[1] * windows[2];
+    return places % masks == 0 || masks % places == 0;
+}
+
 /* As the kernel declares its arrays. */
 static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
                             const wa_matrix_shape *s, const tiling *t)
@@ -63,13 +82,17 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
     uint64_t bytes = s->teams * s->stages * stage;
     bytes += waves * unit->queries *
              (MIN(t->dim_tiles, OUT_TILES) * unit->tile + CHUNK) * 2;
-    if (has_terms(problem) && s->keeps_terms == 1)
+    /* the bias as it is stored, or its sum with the mask */
+    const bool sums =
+        problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1;
+    const bool keeps_bias =
+        problem->bias != WINATTN_BIAS_NONE && s->keeps_terms != 0;
+    if (keeps_bias || sums)
         bytes += (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
                  unit->queries * unit->tile *
-                 (problem->mask == WINATTN_MASK_NONE &&
-                          problem->bias_dtype == WINATTN_TERM_SAME
-                      ? 2
-                      : 4);
+                 (sums || problem->bias_dtype == WINATTN_TERM_FP32 ? 4 : 2);
+    if (s->keeps_terms == 3)
+        bytes += (uint64_t)s->teams * (s->block_rows + problem->keys);
     if (problem->variant == WINATTN_COSINE)
         bytes += s->teams * (s->block_rows + key_rows) * 4;
     if (device->emulates_unit)
@@ -92,8 +115,14 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "blocks of keys are no whole number of tiles";
     if (s->block_rows < problem->queries && s->block_rows % unit->queries != 0)
         return "blocks of rows are no whole number of tiles";
-    if (s->keeps_terms > 2 ||
-        (s->keeps_terms == 2 && (t.streaming || t.wave_turns > 1)))
+    if (s->keeps_terms > 3 || (s->keeps_terms == 3 && !has_regions(problem)))
+        return "the problem has no regions to compare";
+    if ((s->keeps_terms == 1 || s->keeps_terms == 2) &&
+        !masks_follow_grid(problem))
+        return "masks do not repeat from grid to grid";
+    if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
+        return "teams may have windows with different seams";
+    if ((s->keeps_terms == 2 && (t.streaming || t.wave_turns > 1)))
         return "terms in registers need a wave of its own for each tile";
     if (s->teams > MOST_TEAMS)
         return "a work-group has no barriers for so many teams";
@@ -216,6 +245,9 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     /* in local memory a sum is fp32, and slower to read than a bias */
     if (problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1)
         cost *= 1.08;
+    /* regions are compared; those of a shift differ in few windows */
+    if (s->keeps_terms == 3)
+        cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.08 : 1.25;
     return cost * (1.0 + 8.0 / waves);
 }
 
@@ -256,7 +288,9 @@ static void try_teams(search *find, wa_matrix_shape s, uint32_t tiles)
              s.teams++)
             for (s.stages = 1; s.stages <= (async ? 3 : 1); s.stages++)
                 for (s.keeps_terms = 0;
-                     s.keeps_terms <= (has_terms(find->problem) ? 2 : 0);
+                     s.keeps_terms <= (has_regions(find->problem) ? 3
+                                       : has_terms(find->problem) ? 2
+                                                                  : 0);
                      s.keeps_terms++)
                     try_shape(find, s);
 }
@@ -288,6 +322,8 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
     if (tuned) {
         wa_matrix_shape own = *tuned;
         own.keeps_terms = has_terms(problem) ? own.keeps_terms : 0;
+        if (own.keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
+            own.keeps_terms = 3;
         if (wa_plan_matrix_shape(problem, device, &own, plan)) {
             snprintf(plan->reason, sizeof plan->reason,
                      "measured best on devices of this kind");
@@ -315,6 +351,7 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
              !has_terms(problem) ? ""
              : kept == 2         ? ", bias and mask too"
              : kept == 1         ? ", bias and mask in local memory"
+             : kept == 3         ? ", bias and regions in local memory"
                                  : ", bias and mask from global memory");
     return wa_plan_matrix_shape(problem, device, &find.best, plan);
 }

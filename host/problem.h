@@ -18,6 +18,8 @@ typedef enum wa_tensor_id {
     WA_QUERY_REGIONS,
     WA_KEY_REGIONS,
     WA_LOGIT_SCALE,
+    WA_PAD_K,
+    WA_PAD_V,
     WA_O,
     WA_LSE,
     WA_FORWARD_TENSORS, /* those before are the forward pass's */
@@ -28,6 +30,8 @@ typedef enum wa_tensor_id {
     WA_DV,
     WA_DBIAS,
     WA_D_LOGIT_SCALE,
+    WA_D_PAD_K,
+    WA_D_PAD_V,
     WA_TENSORS
 } wa_tensor_id;
 
@@ -42,8 +46,10 @@ typedef enum wa_role {
     WA_OPTIONAL_OUTPUT
 } wa_role;
 
-/* Axes, in the order of contiguous memory. */
-enum { WA_WINDOW, WA_HEAD, WA_ROW, WA_COLUMN, WA_AXES };
+/* Axes, in the order of contiguous memory; tokens on a grid lie in front of
+ * the heads. Without a grid WA_AXIS_0 and WA_AXIS_1 have extent 1; with one,
+ * WA_ROW is its last axis and WA_WINDOW the batch. */
+enum { WA_WINDOW, WA_HEAD, WA_AXIS_0, WA_AXIS_1, WA_ROW, WA_COLUMN, WA_AXES };
 
 typedef struct wa_tensor {
     bool used;
@@ -53,12 +59,37 @@ typedef struct wa_tensor {
     uint64_t span; /* elements from the first to the last, both counted */
 } wa_tensor;
 
+/* Three axes, of which the first ones may be 1 long. */
+typedef struct wa_grid {
+    bool used;
+    uint32_t axes; /* as the caller counts them */
+    uint64_t batch;
+    uint32_t size[WINATTN_AXES], window[WINATTN_AXES], shift[WINATTN_AXES];
+    uint32_t windows[WINATTN_AXES]; /* along each axis */
+    uint32_t seams; /* bit a: axis a is shifted and not periodic */
+    bool is_padded; /* some axis is no multiple of its window */
+    winattn_padding padding;
+} wa_grid;
+
+/* The bias of query and key is the entry place(query) - place(key) + center of
+ * the table, place(n) being the sum over axes of step times n's position in a
+ * window of this size; or the caller's index says which. */
+typedef struct wa_table {
+    bool used;
+    uint32_t entries;
+    uint32_t window[WINATTN_AXES], step[WINATTN_AXES], center;
+    const int32_t *index; /* the caller's, not copied; NULL: none */
+    bool has_index;
+} wa_table;
+
 typedef struct wa_problem {
     winattn_variant variant;
     winattn_dtype dtype;
     winattn_tier tier;
     uint64_t windows;
     uint32_t heads, kv_heads, queries, keys, head_dim;
+    wa_grid grid;
+    wa_table table;
     float scale;
     winattn_bias bias;
     winattn_term_dtype bias_dtype;
@@ -84,6 +115,18 @@ bool wa_tensor_is_adjacent(const wa_tensor *tensor);
 
 /* Fills *problem or says why not. build_options is not copied. */
 winattn_status wa_problem_read(const winattn_desc *desc, wa_problem *problem);
+
+/* Do tokens of the padding take part with given channels, or would they, were
+ * there any? */
+bool wa_problem_has_pad_values(const wa_problem *problem);
+
+/* The PADDING of cl/tokens.cl. */
+uint32_t wa_problem_padding(const wa_problem *problem);
+
+/* The same problem with a contiguous fp32 bias [heads, queries, keys] instead
+ * of the table, and its gradient likewise; how many bytes each is. */
+wa_problem wa_problem_without_table(const wa_problem *problem);
+uint64_t wa_problem_dense_bias_bytes(const wa_problem *problem);
 
 /* Keys that one query row sees at most. */
 uint32_t wa_problem_seen_keys(const wa_problem *problem);

@@ -136,7 +136,7 @@ static bool find_texts(const char *name, wa_recipe *recipe)
                  name);
     }
     const wa_recipe texts = {{wa_source("args.h"), wa_source("storage.cl"),
-                              wa_source("problem.cl"),
+                              wa_source("tokens.cl"), wa_source("problem.cl"),
                               for_cpu     ? wa_source("cpu.cl")
                               : for_local ? wa_source("local.cl")
                               : unit      ? wa_source(unit_file)
@@ -149,7 +149,7 @@ static bool find_texts(const char *name, wa_recipe *recipe)
                              NULL,
                              NULL};
     *recipe = texts;
-    return texts.text[3] && texts.text[WA_RECIPE_TEXTS - 1];
+    return texts.text[4] && texts.text[WA_RECIPE_TEXTS - 1];
 }
 
 winattn_status wa_recipe_of_kernel(cl_device_id device, const char *name,

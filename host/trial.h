@@ -10,11 +10,13 @@
 /* Waits for the launch, and forgets what fails. */
 void wa_trial_forward(cl_context context, cl_device_id device,
                       const wa_problem *problem, const wa_plan *plan,
-                      cl_kernel kernel);
+                      const wa_forward_kernels *kernels,
+                      const wa_table_buffers *table);
 
 /* The same for the kernels of the backward pass. */
 void wa_trial_backward(cl_context context, cl_device_id device,
                        const wa_problem *problem, const wa_backward_plan *plan,
-                       const wa_backward_kernels *kernels);
+                       const wa_backward_kernels *kernels,
+                       const wa_table_buffers *table);
 
 #endif

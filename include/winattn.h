@@ -142,7 +142,11 @@ typedef enum winattn_term_dtype {
 
 typedef enum winattn_bias {
     WINATTN_BIAS_NONE = 0,
-    WINATTN_BIAS_FULL = 1 /* [heads, queries, keys] */
+    WINATTN_BIAS_FULL = 1, /* [heads, queries, keys] */
+    /* [entries, heads]: a table of biases that the relative position of query
+     * and key, or an index of the caller's, chooses from; see
+     * winattn_table. */
+    WINATTN_BIAS_TABLE = 2
 } winattn_bias;
 
 typedef enum winattn_mask {
@@ -153,7 +157,10 @@ typedef enum winattn_mask {
     WINATTN_MASK_ADDITIVE = 1,
     /* Region numbers, cl_uchar [mask_windows, queries] and [mask_windows,
      * keys]; region_value is added where they differ. */
-    WINATTN_MASK_REGIONS = 2
+    WINATTN_MASK_REGIONS = 2,
+    /* With a grid: the regions that its shift makes of the windows at its far
+     * edges, computed, so that no tensor is needed; see winattn_grid. */
+    WINATTN_MASK_SHIFT = 3
 } winattn_mask;
 
 /* The kinds of kernels. AUTO takes the best that the device builds, for each
@@ -179,7 +186,11 @@ typedef enum winattn_tier {
 #define WINATTN_PASS_BACKWARD 2u
 
 /* Where element [window, head, row, column] of a tensor lies: at window *
- * strides.window + head * strides.head + ..., in elements. All strides 0
+ * strides.window + head * strides.head + ..., in elements. With a grid, the
+ * tensors of tokens (q, k, v, o, lse and their gradients) have instead the
+ * element [batch, position on the grid, head, column] at batch *
+ * strides.window + position[0] * strides.axis[0] + ... + head * strides.head +
+ * column * strides.column. All strides 0
  * means contiguous, in the order of the tensor's axes. Else a stride of 0
  * broadcasts an input along that axis; an output must not be broadcast.
  * Strides of axes that a tensor lacks must be 0. The stride of an axis of
@@ -188,12 +199,93 @@ typedef enum winattn_tier {
  * must exceed what the smaller ones span, or the tensor overlaps within itself
  * and is refused. row and column must be below 2^32, and a plane [queries,
  * keys] of bias or mask must span less than 2^31 elements. */
+#define WINATTN_AXES 3 /* of a grid, at most */
 typedef struct winattn_strides {
     cl_ulong window;
     cl_ulong head;
-    cl_ulong row;    /* token, query */
-    cl_ulong column; /* channel, key */
+    cl_ulong row;                /* token, query; must be 0 with a grid */
+    cl_ulong column;             /* channel, key */
+    cl_ulong axis[WINATTN_AXES]; /* of the grid; below 2^32 */
 } winattn_strides;
+
+/* Tokens on a grid, such as the feature map of an image: q, k and v are read
+ * in place and o is written in place, so that no roll, no padding and no
+ * partition into windows goes before the attention, and none of their inverses
+ * comes after it. The same holds for all gradients.
+ *
+ *     size = {5, 7}, window = {3, 4}, shift = {1, 2}
+ *
+ *         0 1 2 3 4 5 6 .            1 2 3.4 5.6 .|0 .   rolled by the shift:
+ *       0 a a a a a a a .          1 A A:B B B B:C C     what lies at shift
+ *       1 a a a a a a a .          2 A A:B B B B:C C     comes first
+ *       ...
+ *
+ * in this order (as in torchvision's shifted_window_attention, and in Swin and
+ * Video Swin where they pad):
+ *   1. each axis is padded at its far end to a multiple of the window,
+ *   2. rolled: token x of the padded axis goes to x - shift, cyclically,
+ *   3. and cut into windows; windows and the tokens of one are numbered with
+ *      the last axis running fastest, all windows of one grid before those of
+ *      the next.
+ *
+ * An axis whose window covers its padded size is not shifted. */
+typedef enum winattn_padding {
+    /* Tokens of the padding take part as keys and values, with the channels
+     * that winattn_forward.pad_k and pad_v give, or zeros. That is what models
+     * do that pad before the projection to q, k and v: pad_k and pad_v are its
+     * bias. (What a query of the padding would be does not matter, since
+     * nothing of its result is kept; its gradient is 0.) */
+    WINATTN_PADDING_VALUES = 0,
+    WINATTN_PADDING_HIDDEN = 1 /* no query sees a token of the padding */
+} winattn_padding;
+
+typedef struct winattn_grid {
+    cl_uint axes; /* 1 to WINATTN_AXES; 0: no grid */
+    /* The first `axes` elements of each count, the others must be 0. */
+    cl_uint size[WINATTN_AXES];   /* tokens along the axis, without padding */
+    cl_uint window[WINATTN_AXES]; /* tokens of a window along the axis */
+    cl_uint shift[WINATTN_AXES];  /* less than window */
+    /* The axis is a circle: tokens that the shift brings together belong
+     * together, and WINATTN_MASK_SHIFT hides nothing. Its size must be a
+     * multiple of the window. */
+    cl_bool periodic[WINATTN_AXES];
+    winattn_padding padding;
+    cl_ulong batch; /* grids; 0 is legal */
+} winattn_grid;
+
+/* WINATTN_MASK_SHIFT adds region_value (-100, as Swin, Video Swin and timm do,
+ * or what is given, -INFINITY too) between tokens that the shift brought
+ * together from opposite ends of an axis. In rolled coordinates, along each
+ * axis that is shifted and not periodic, the last window has a seam `shift`
+ * tokens before its end:
+ *
+ *      first windows | last window          query and key on different sides
+ *     ...............|.........:.....       of a seam of their window are of
+ *                               shift       different regions
+ */
+
+/* How a table's entries are chosen. A table has an entry for each difference
+ * of positions in a window,
+ *     (2 window[0] - 1) (2 window[1] - 1) (2 window[2] - 1) entries,
+ * the last axis running fastest, and entry 0 for the most negative difference
+ * query - key along all axes (relative_position_index of Swin, Video Swin,
+ * timm, torchvision). */
+typedef struct winattn_table {
+    /* Window that the table was made for; zeros: the grid's. It may be larger
+     * than the grid's, never smaller. Required without a grid. */
+    cl_uint axes;
+    cl_uint window[WINATTN_AXES];
+    /* Token n has the position that it would have in the table's own window,
+     * even where the grid's is smaller: what models compute that slice the
+     * index of the full window, index[:N, :N] (Video Swin, MONAI,
+     * torchvision's swin3d). Unset: its position in the grid's window. */
+    cl_bool sliced;
+    /* Not NULL: entry index[query * keys + key] is taken, 0 to entries - 1,
+     * whatever the positions; copied when the plan is created. Then axes,
+     * window and sliced must be 0. */
+    const cl_int *index;
+    cl_uint entries; /* of the table, with an index; else 0 */
+} winattn_table;
 
 /* What a plan computes. Set struct_size, zero the rest, then fill in: zero is
  * the default of every field that does not say otherwise. */
@@ -212,6 +304,8 @@ typedef struct winattn_desc {
                          head h reads key head h / (heads / kv_heads) */
     cl_uint queries;  /* Nq, tokens of a window; required; below 2^31 */
     cl_uint keys;     /* Nk, required; below 2^31 */
+    /* with a grid, windows, queries and keys follow from it, and must be 0 or
+     * what follows */
     cl_uint head_dim; /* D, 1 to 256, required */
 
     /* Factor of Q K^T; may be negative. 0 means 1 / sqrt(head_dim). The
@@ -223,9 +317,13 @@ typedef struct winattn_desc {
      * lse:     [windows, heads, queries], fp32, no column */
     winattn_strides q, k, v, o, lse;
 
+    winattn_grid grid; /* not for the sliding variant */
+
     winattn_bias bias; /* not for the sliding variant */
     winattn_term_dtype bias_dtype;
-    winattn_strides bias_strides; /* head, row = query, column = key */
+    /* head, row = query, column = key; of a table: row = entry, head */
+    winattn_strides bias_strides;
+    winattn_table table; /* with WINATTN_BIAS_TABLE */
 
     winattn_mask mask; /* not for the sliding variant */
     winattn_term_dtype mask_dtype;
@@ -263,8 +361,14 @@ typedef struct winattn_desc {
 
     /* Backward pass; shapes of the tensors that they belong to:
      * d_o like o, d_lse like lse, dq like q, dk like k, dv like v; dbias
-     * [heads, queries, keys] in fp32: head, row = query, column = key. */
+     * [heads, queries, keys] in fp32: head, row = query, column = key, or
+     * like the table: row = entry, head. */
     winattn_strides d_o, d_lse, dq, dk, dv, dbias_strides;
+
+    /* WINATTN_PADDING_VALUES: pad_k and pad_v [kv_heads, head_dim] like k and
+     * v, their gradients in fp32. Only head and column; the column strides of
+     * pad_k and pad_v must be those of k and v. */
+    winattn_strides pad_k, pad_v, d_pad_k, d_pad_v;
 
     /* Appended to the options of every kernel build, NULL for none. For
      * diagnosis (-cl-nv-verbose, for instance). */
@@ -291,11 +395,15 @@ WINATTN_API void winattn_plan_destroy(winattn_plan *plan);
 
 /* Bytes of workspace that any one call of this plan needs: a device buffer of
  * the caller's, of any content, written by the call. The forward kernels of
- * this version need none, so *size is 0 and forward.workspace may be NULL;
- * code that asks stays right with later kernels. A backward call needs, in
- * fp32,
+ * this version need none, so *size is 0 and forward.workspace may be NULL,
+ * but for tier cpu with a table, which needs heads * queries * keys fp32
+ * numbers; code that asks stays right with later kernels. A backward call
+ * needs, in fp32,
  *     slots * heads * (queries * keys with a bias + 1 with the cosine variant)
  *     + launched * heads * queries * 3 where a window does not fit one kernel
+ *     + heads * queries * keys with a table
+ *     + 2 * slots * kv_heads * head_dim * (parts of a window's keys) where
+ *       padding takes part
  * numbers, rounded up to 16 bytes each: `slots` partial sums, so many that the
  * device is busy, but at most 16 MiB of them (or one); `launched` windows of
  * one launch, at most 16 MiB (or one window). It does not grow with windows
@@ -386,13 +494,14 @@ typedef struct winattn_forward {
 
     /* Inputs; buffers that kernels may read. */
     winattn_tensor q, k, v;       /* required */
-    winattn_tensor bias;          /* required with WINATTN_BIAS_FULL */
+    winattn_tensor bias;          /* required with a bias, or its table */
     winattn_tensor mask;          /* required with WINATTN_MASK_ADDITIVE */
     winattn_tensor query_regions; /* these two with WINATTN_MASK_REGIONS */
     winattn_tensor key_regions;
     /* Cosine variant, fp32 [heads]: s = exp(min(logit_scale, ln 100)). NULL:
      * s is the descriptor's scale. */
     winattn_tensor logit_scale;
+    winattn_tensor pad_k, pad_v; /* WINATTN_PADDING_VALUES; NULL: zeros */
 
     /* Outputs; buffers that kernels may write. */
     winattn_tensor o;   /* required */
@@ -420,6 +529,8 @@ winattn_enqueue_forward(const winattn_plan *plan, cl_command_queue queue,
 #define WINATTN_DV 4u
 #define WINATTN_DBIAS 8u
 #define WINATTN_D_LOGIT_SCALE 16u
+#define WINATTN_D_PAD_K 32u
+#define WINATTN_D_PAD_V 64u
 
 /* Gradients of a loss: given its derivatives with respect to o (and lse),
  * those with respect to q, k, v, bias and logit_scale. With P = softmax(S),
@@ -435,7 +546,7 @@ typedef struct winattn_backward {
 
     /* Inputs, as in winattn_forward. */
     winattn_tensor q, k, v, bias, mask, query_regions, key_regions;
-    winattn_tensor logit_scale;
+    winattn_tensor logit_scale, pad_k, pad_v;
     /* What a forward pass returned for the same inputs; NULL: computed again.
      * Kernels for GPUs use lse, and where a window does not fit a work-group
      * both (delta_i = dO_i . O_i, which has the rounding of a stored o), to
@@ -448,6 +559,9 @@ typedef struct winattn_backward {
     winattn_tensor dq, dk, dv;    /* in the dtype of q, k, v */
     winattn_tensor dbias;         /* fp32; needs a bias */
     winattn_tensor d_logit_scale; /* fp32 [heads]; needs logit_scale */
+    /* fp32; a plan with WINATTN_PADDING_VALUES; the sums of what flows into
+     * the padding's keys and values */
+    winattn_tensor d_pad_k, d_pad_v;
 
     /* WINATTN_DQ and so on, or-ed: these outputs are added to what their
      * buffers hold, the others overwritten. With windows = 0, dbias and

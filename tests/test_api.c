@@ -629,7 +629,7 @@ static void queue_of_other_device(void **state)
     clReleaseDevice(parts[1]);
 }
 
-/* The check of plans that need workspace, which no forward kernel does. */
+/* The check of plans that need workspace, which few forward kernels do. */
 static void workspace_check(void **state)
 {
     (void)state;
@@ -662,6 +662,237 @@ static void workspace_check(void **state)
         WINATTN_WORKSPACE_TOO_SMALL, "workspace needs 1024 bytes");
     clReleaseMemObject(buffers.workspace.buffer);
     tear_down(&f);
+}
+
+/* Plans of both passes for tokens on a grid, with every tensor that such a
+ * problem can have. */
+static const char grid_text[] =
+    "grid=2 size=9x10 window=4x4 shift=2x1 mask=shift bias=table_fp32 "
+    "pads=3 heads=2 dim=8 tier=cpu";
+
+static void grid_refuses(void **state)
+{
+    (void)state;
+    fixture f = set_up(grid_text);
+    winattn_forward good = f.forward, bad;
+    size_t bytes = 0;
+    cl_int error;
+    assert_int_equal(winattn_plan_workspace_size(f.plan, &bytes),
+                     WINATTN_SUCCESS);
+    assert_int_equal(bytes, 2 * 16 * 16 * 4); /* the table, expanded */
+    good.workspace.buffer = clCreateBuffer(device.context, CL_MEM_READ_WRITE,
+                                           bytes + 16, NULL, &error);
+    assert_int_equal(error, CL_SUCCESS);
+#define REFUSE(change, status, culprit)                                       \
+    bad = good;                                                               \
+    change;                                                                   \
+    assert_status(                                                            \
+        winattn_enqueue_forward(f.plan, device.queue, &bad, 0, NULL, NULL),   \
+        status, culprit)
+    REFUSE(bad.workspace.buffer = NULL, WINATTN_INVALID_ARGUMENT,
+           "workspace is NULL");
+    REFUSE(bad.workspace.offset = 32, WINATTN_WORKSPACE_TOO_SMALL,
+           "workspace needs");
+    REFUSE(bad.bias.buffer = NULL, WINATTN_INVALID_ARGUMENT, "bias is NULL");
+    REFUSE(bad.bias.offset += 2, WINATTN_INVALID_LAYOUT, "the offset of bias");
+    REFUSE(bad.q.offset = (cl_ulong)1 << 40, WINATTN_BUFFER_TOO_SMALL, "q");
+    REFUSE(bad.pad_k.offset += 2, WINATTN_INVALID_LAYOUT, "pad_k");
+    REFUSE(bad.pad_v.offset = (cl_ulong)1 << 40, WINATTN_BUFFER_TOO_SMALL,
+           "pad_v");
+    REFUSE(bad.mask = good.bias, WINATTN_INVALID_ARGUMENT,
+           "mask is given, but");
+#undef REFUSE
+    assert_nothing_written(&f);
+    good.workspace.offset = 16;
+    assert_int_equal(
+        winattn_enqueue_forward(f.plan, device.queue, &good, 0, NULL, NULL),
+        WINATTN_SUCCESS);
+    assert_correct(&f);
+    clReleaseMemObject(good.workspace.buffer);
+    tear_down(&f);
+
+    /* hidden padding has no channels */
+    f = set_up("grid=2 size=9x10 window=4x4 padding=hidden heads=2 dim=8");
+    bad = f.forward;
+    bad.pad_v = bad.q;
+    assert_status(
+        winattn_enqueue_forward(f.plan, device.queue, &bad, 0, NULL, NULL),
+        WINATTN_INVALID_ARGUMENT, "pad_v is given, but");
+    assert_nothing_written(&f);
+    tear_down(&f);
+}
+
+/* The last token of a grid is the last that its buffer must hold: padding
+ * needs no memory. */
+static void exact_grid(void **state)
+{
+    (void)state;
+    const test_case c = parsed("grid=2 size=5x6 window=4x4 shift=2x1 "
+                               "mask=shift heads=2 dim=3 batch=2 tier=cpu");
+    winattn_desc desc = case_desc(&c);
+    const size_t bytes = 2 * 5 * 6 * 2 * 3 * 4, pad = 2 * 3 * 4;
+    winattn_plan *plan;
+    cl_int error;
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &desc, &plan),
+        WINATTN_SUCCESS);
+    for (int small = -1; small < 6; small++) {
+        winattn_forward f;
+        cl_mem mem[6];
+        winattn_tensor *tensors[6] = {&f.q, &f.k,     &f.v,
+                                      &f.o, &f.pad_k, &f.pad_v};
+        memset(&f, 0, sizeof f);
+        f.struct_size = sizeof f;
+        for (int i = 0; i < 6; i++) {
+            mem[i] = clCreateBuffer(
+                device.context, CL_MEM_READ_WRITE,
+                (i < 4 ? bytes : pad) - (i == small ? 4 : 0), NULL, &error);
+            assert_int_equal(error, CL_SUCCESS);
+            tensors[i]->buffer = mem[i];
+        }
+        assert_int_equal(
+            winattn_enqueue_forward(plan, device.queue, &f, 0, NULL, NULL),
+            small < 0 ? WINATTN_SUCCESS : WINATTN_BUFFER_TOO_SMALL);
+        clFinish(device.queue);
+        for (int i = 0; i < 6; i++)
+            clReleaseMemObject(mem[i]);
+    }
+    winattn_plan_destroy(plan);
+}
+
+/* A table whose index the caller frees, and d_pad_k without a padding to sum:
+ * what is not there adds up to 0. */
+static void sums_of_nothing(void **state)
+{
+    (void)state;
+    enum { TOKENS = 4, HEADS = 2, DIM = 4, ENTRIES = 5 };
+    for (int windows = 0; windows < 2; windows++) {
+        winattn_desc d;
+        winattn_backward b;
+        winattn_plan *plan;
+        float ones[TOKENS * HEADS * DIM], sums[3][HEADS * DIM + 2];
+        const size_t sizes[3] = {ENTRIES * HEADS * 4, HEADS * DIM * 4,
+                                 HEADS * DIM * 4};
+        cl_mem sum[3];
+        cl_int error;
+        size_t bytes;
+        cl_int *index = calloc(TOKENS * TOKENS, sizeof *index);
+        memset(&d, 0, sizeof d);
+        d.struct_size = sizeof d;
+        d.tier = WINATTN_TIER_CPU;
+        d.heads = HEADS;
+        d.head_dim = DIM;
+        d.passes = WINATTN_PASS_BACKWARD;
+        d.grid.axes = 1;
+        d.grid.size[0] = d.grid.window[0] = TOKENS;
+        d.grid.batch = (cl_ulong)windows;
+        d.bias = WINATTN_BIAS_TABLE;
+        d.bias_dtype = WINATTN_TERM_FP32;
+        d.table.index = index;
+        d.table.entries = ENTRIES;
+        for (int i = 0; i < TOKENS * TOKENS; i++)
+            index[i] = i % 3;
+        assert_int_equal(
+            winattn_plan_create(device.context, device.id, &d, &plan),
+            WINATTN_SUCCESS);
+        memset(index, -1, TOKENS * TOKENS * sizeof *index);
+        free(index);
+        for (int i = 0; i < TOKENS * HEADS * DIM; i++)
+            ones[i] = 1.0f + 0.1f * (float)(i % 7);
+        const cl_mem input = clCreateBuffer(
+            device.context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+            sizeof ones, ones, &error);
+        assert_int_equal(error, CL_SUCCESS);
+        winattn_plan_workspace_size(plan, &bytes);
+        const cl_mem workspace = clCreateBuffer(
+            device.context, CL_MEM_READ_WRITE, bytes, NULL, &error);
+        for (int i = 0; i < 3; i++) {
+            sum[i] = clCreateBuffer(device.context,
+                                    CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                    sizes[i], ones, &error);
+            assert_int_equal(error, CL_SUCCESS);
+        }
+        memset(&b, 0, sizeof b);
+        b.struct_size = sizeof b;
+        b.q.buffer = b.k.buffer = b.v.buffer = b.d_o.buffer = input;
+        b.bias.buffer = input;
+        b.dbias.buffer = sum[0];
+        b.d_pad_k.buffer = sum[1];
+        b.d_pad_v.buffer = sum[2];
+        b.workspace.buffer = workspace;
+        assert_int_equal(
+            winattn_enqueue_backward(plan, device.queue, &b, 0, NULL, NULL),
+            WINATTN_SUCCESS);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(clEnqueueReadBuffer(device.queue, sum[i], CL_TRUE,
+                                                 0, sizes[i], sums[i], 0, NULL,
+                                                 NULL),
+                             CL_SUCCESS);
+        bool some = false;
+        for (int i = 0; i < ENTRIES * HEADS; i++) {
+            some = some || sums[0][i] != 0.0f;
+            /* entries 3 and 4 are nobody's */
+            if (i >= 3 * HEADS)
+                assert_true(sums[0][i] == 0.0f);
+        }
+        assert_int_equal(some, windows != 0);
+        for (int i = 0; i < HEADS * DIM; i++)
+            assert_true(sums[1][i] == 0.0f && sums[2][i] == 0.0f);
+        b.accumulate = WINATTN_D_PAD_V << 1;
+        assert_status(
+            winattn_enqueue_backward(plan, device.queue, &b, 0, NULL, NULL),
+            WINATTN_INVALID_ARGUMENT, "accumulate");
+        for (int i = 0; i < 3; i++)
+            clReleaseMemObject(sum[i]);
+        clReleaseMemObject(workspace);
+        clReleaseMemObject(input);
+        winattn_plan_destroy(plan);
+    }
+}
+
+/* The padding's channels lie as those of k and v do; where none are given, it
+ * does not matter how they would. */
+static void pad_columns(void **state)
+{
+    (void)state;
+    winattn_desc d;
+    winattn_forward f;
+    winattn_plan *plan;
+    cl_int error;
+    memset(&d, 0, sizeof d);
+    d.struct_size = sizeof d;
+    d.heads = 2;
+    d.head_dim = 3;
+    d.grid.axes = 1;
+    d.grid.size[0] = 5;
+    d.grid.window[0] = 4;
+    d.grid.batch = 1;
+    d.k.axis[0] = 6;
+    d.k.head = 1;
+    d.k.column = 2;
+    assert_int_equal(winattn_plan_create(device.context, device.id, &d, &plan),
+                     WINATTN_SUCCESS);
+    memset(&f, 0, sizeof f);
+    f.struct_size = sizeof f;
+    f.q.buffer = f.k.buffer = f.v.buffer = f.o.buffer = clCreateBuffer(
+        device.context, CL_MEM_READ_WRITE, 5 * 6 * 4, NULL, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    const cl_mem out = clCreateBuffer(device.context, CL_MEM_READ_WRITE,
+                                      5 * 6 * 4, NULL, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    f.o.buffer = out;
+    f.pad_v.buffer = f.v.buffer;
+    assert_int_equal(
+        winattn_enqueue_forward(plan, device.queue, &f, 0, NULL, NULL),
+        WINATTN_SUCCESS);
+    f.pad_k.buffer = f.k.buffer;
+    assert_status(
+        winattn_enqueue_forward(plan, device.queue, &f, 0, NULL, NULL),
+        WINATTN_INVALID_LAYOUT, "column of pad_k");
+    clFinish(device.queue);
+    clReleaseMemObject(out);
+    clReleaseMemObject(f.q.buffer);
+    winattn_plan_destroy(plan);
 }
 
 static void no_windows(void **state)
@@ -1000,6 +1231,10 @@ int main(void)
         cmocka_unit_test(buffer_kinds),
         cmocka_unit_test(queue_of_other_device),
         cmocka_unit_test(workspace_check),
+        cmocka_unit_test(grid_refuses),
+        cmocka_unit_test(exact_grid),
+        cmocka_unit_test(sums_of_nothing),
+        cmocka_unit_test(pad_columns),
         cmocka_unit_test(no_windows),
         cmocka_unit_test(nothing_is_kept),
         cmocka_unit_test(destroy_early),

@@ -364,8 +364,11 @@ static void refusals(void **state)
     f.call.d_o.buffer = NULL;
     assert_refused(&f, WINATTN_INVALID_ARGUMENT, "d_o is NULL");
     f.call = good;
-    f.call.accumulate = 32;
+    f.call.accumulate = 128;
     assert_refused(&f, WINATTN_INVALID_ARGUMENT, "accumulate");
+    f.call = good;
+    f.call.d_pad_k = good.dbias;
+    assert_refused(&f, WINATTN_INVALID_ARGUMENT, "d_pad_k is given, but");
     f.call = good;
     f.call.logit_scale.buffer = NULL;
     assert_refused(&f, WINATTN_INVALID_ARGUMENT, "d_logit_scale");

@@ -109,6 +109,22 @@ static const struct {
     /* visits that no sum of d_logit_scale parts */
     {"variant=cosine heads=2 kv_heads=1 windows=3 queries=11 keys=9 dim=12",
      MANY, NULL, "6:9:32:12:2:4:1:1:0", SMALL},
+    /* ---- Grids: padding, regions and tables of each kind ---- */
+    {"heads=1 grid=2 size=5x7 window=3x4 shift=1x2 dim=8 mask=shift "
+     "bias=table_same pads=3 d_lse=1 accumulate=127",
+     MANY, NULL, "12:12:32:8:4:4:1:1:1", SMALL},
+    {"variant=cosine logit_scale=1 heads=2 kv_heads=1 grid=2 size=5x7 "
+     "window=3x4 shift=1x2 dim=20 bias=table_fp32 pads=3",
+     MANY, NULL, "6:12:32:8:2:4:1:1:0", SMALL},
+    {"given=1 heads=1 grid=2 size=5x7 window=3x4 shift=1x2 dim=8 mask=shift "
+     "pads=1 d_lse=1",
+     MANY, "6:8:32:8:2:4:1:1:1", "5:8:32:8:2:4:1:1:1", SMALL},
+    {"heads=1 grid=1 size=17 window=12 shift=4 padding=hidden dim=20 "
+     "mask=shift bias=table_fp32 entries=9 accumulate=127",
+     MANY, "12:8:32:12:4:4:2:1:0", "8:8:32:12:4:4:2:1:0", SMALL},
+    {"given=1 heads=1 grid=2 size=5x7 window=3x4 shift=1x2 padding=hidden "
+     "dim=10 mask=shift bias=same d_lse=1",
+     FEW, NULL, "12:12:32:8:4:4:1:1:0", SMALL},
     /* ---- Shapes that GPUs get ---- */
     {"bias=fp32 windows=5", MANY, NULL, "49:49:128:32:7:4:4:1:1", BIG},
     {"bias=same windows=5", 140, NULL, "49:49:64:32:7:7:7:2:0", BIG},
@@ -238,6 +254,11 @@ static void random_shapes(random_state *r, test_case *c,
         }
         if (c->variant == WINATTN_COSINE)
             c->logit_scale = random_unit(r) * 4;
+        if (random_int(r, 0, 3) == 0)
+            *c = case_random_grid(random_int(r, 0, 999999), WINATTN_TIER_LOCAL,
+                                  PASS_BACKWARD);
+        if (c->queries > 50 || c->dim > 50 || c->windows > 8)
+            continue;
         const bool whole =
             c->variant != WINATTN_SLIDING && random_int(r, 0, 1);
         *rows = random_shape(r, c, false);

@@ -82,6 +82,29 @@ static const struct {
     {"queries=20 dim=256 windows=2 heads=1 kv_heads=1 bias=same", "", false},
     {"queries=60 dim=32 windows=1 heads=1 kv_heads=1 bias=fp32",
      "0:0:4:1:2:2:1", false},
+    {"queries=40 keys=52 dim=32 windows=5 heads=1 kv_heads=1 bias=same "
+     "mask=regions mask_windows=3 layout=padded",
+     "2:2:1:2:2:1:3", false},
+    {"variant=cosine queries=33 dim=16 windows=3 heads=1 kv_heads=1 "
+     "mask=regions mask_windows=2 region_value=-inf lse=1",
+     "0:0:2:1:2:1:3", true},
+    /* on grids: terms in registers, regions compared, terms kept by window,
+     * padding of each kind; many grids, so that windows come sorted */
+    {"grid=2 size=10x13 window=4x5 shift=1x2 mask=shift bias=table_same "
+     "pads=3 heads=1 kv_heads=1 dim=16 lse=1",
+     "0:0:2:2:2:2:2", false},
+    {"grid=2 size=4x5 window=3x3 shift=1x1 mask=shift bias=table_fp32 "
+     "padding=hidden heads=1 kv_heads=1 dim=16 batch=9 layout=packed",
+     "0:0:1:2:2:1:2", true},
+    {"grid=3 size=3x6x7 window=2x3x4 shift=1x1x2 mask=shift bias=table_same "
+     "pads=2 variant=cosine logit_scale=2 heads=1 kv_heads=1 dim=8",
+     "1:1:1:2:2:1:3", false},
+    {"grid=1 size=50 window=20 shift=7 mask=shift region_value=-inf heads=1 "
+     "kv_heads=1 dim=10 layout=strided padding=hidden lse=1",
+     "0:0:2:1:1:2:0", false},
+    {"grid=2 size=7x9 window=4x4 mask=same mask_windows=3 bias=fp32 heads=1 "
+     "kv_heads=1 dim=16 batch=3",
+     "0:0:1:2:1:1:1", false},
 };
 #define ROWS (sizeof table / sizeof *table)
 
@@ -152,6 +175,49 @@ static uint32_t between(random_state *r, uint32_t low, uint32_t high)
     return (uint32_t)random_int(r, (int)low, (int)high);
 }
 
+/* Half of the cases lie on a grid. */
+static void random_case(random_state *r, test_case *c)
+{
+    if (random_int(r, 0, 1)) {
+        do
+            *c = case_random_grid(random_int(r, 1, 1 << 20),
+                                  WINATTN_TIER_MATRIX, PASS_FORWARD);
+        while (c->queries > 70 || c->dim > 70 || c->windows > 12);
+        c->dtype = random_int(r, WINATTN_FP16, WINATTN_BF16);
+        return;
+    }
+    *c = case_default();
+    c->tier = WINATTN_TIER_MATRIX;
+    c->variant = random_int(r, 0, 1);
+    c->dtype = random_int(r, WINATTN_FP16, WINATTN_BF16);
+    c->windows = random_int(r, 1, 6);
+    c->kv_heads = random_int(r, 1, 2);
+    c->heads = c->kv_heads * random_int(r, 1, 2);
+    c->queries = random_int(r, 1, 70);
+    c->keys = random_int(r, 1, 70);
+    c->dim = random_int(r, 1, 70);
+    if (random_int(r, 0, 2))
+        c->dim = 8 * random_int(r, 1, 8);
+    c->layout = random_int(r, LAYOUT_CONTIGUOUS, LAYOUT_BROADCAST);
+    if (c->keys != c->queries &&
+        (c->layout == LAYOUT_PACKED || c->layout == LAYOUT_INTERLEAVED))
+        c->layout = LAYOUT_PADDED;
+    if (c->kv_heads != c->heads &&
+        (c->layout == LAYOUT_PACKED || c->layout == LAYOUT_INTERLEAVED))
+        c->layout = LAYOUT_ALIGNED;
+    c->data =
+        random_int(r, 0, 2) ? DATA_NORMAL : random_int(r, DATA_TINY, DATA_NAN);
+    c->scale = random_int(r, 0, 1) ? 0.0 : 0.4;
+    c->lse = random_int(r, 0, 1);
+    c->bias = random_int(r, TERM_NONE, TERM_FP32);
+    c->mask = random_int(r, TERM_NONE, TERM_REGIONS);
+    if (c->data == DATA_MASKED || c->data == DATA_LOWEST)
+        c->mask = random_int(r, TERM_SAME, TERM_FP32);
+    c->mask_windows = c->mask ? random_int(r, 1, 3) : 0;
+    if (c->variant == WINATTN_COSINE && random_int(r, 0, 1))
+        c->logit_scale = random_unit(r) * 5.0;
+}
+
 /* A random shape that fits a random case; tries until one is legal. */
 static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
 {
@@ -159,36 +225,7 @@ static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
         wa_device roomy;
         wa_problem problem;
         wa_plan plan;
-        *c = case_default();
-        c->tier = WINATTN_TIER_MATRIX;
-        c->variant = random_int(r, 0, 1);
-        c->dtype = random_int(r, WINATTN_FP16, WINATTN_BF16);
-        c->windows = random_int(r, 1, 6);
-        c->kv_heads = random_int(r, 1, 2);
-        c->heads = c->kv_heads * random_int(r, 1, 2);
-        c->queries = random_int(r, 1, 70);
-        c->keys = random_int(r, 1, 70);
-        c->dim = random_int(r, 1, 70);
-        if (random_int(r, 0, 2))
-            c->dim = 8 * random_int(r, 1, 8);
-        c->layout = random_int(r, LAYOUT_CONTIGUOUS, LAYOUT_BROADCAST);
-        if (c->keys != c->queries &&
-            (c->layout == LAYOUT_PACKED || c->layout == LAYOUT_INTERLEAVED))
-            c->layout = LAYOUT_PADDED;
-        if (c->kv_heads != c->heads &&
-            (c->layout == LAYOUT_PACKED || c->layout == LAYOUT_INTERLEAVED))
-            c->layout = LAYOUT_ALIGNED;
-        c->data = random_int(r, 0, 2) ? DATA_NORMAL
-                                      : random_int(r, DATA_TINY, DATA_NAN);
-        c->scale = random_int(r, 0, 1) ? 0.0 : 0.4;
-        c->lse = random_int(r, 0, 1);
-        c->bias = random_int(r, TERM_NONE, TERM_FP32);
-        c->mask = random_int(r, TERM_NONE, TERM_REGIONS);
-        if (c->data == DATA_MASKED || c->data == DATA_LOWEST)
-            c->mask = random_int(r, TERM_SAME, TERM_FP32);
-        c->mask_windows = c->mask ? random_int(r, 1, 3) : 0;
-        if (c->variant == WINATTN_COSINE && random_int(r, 0, 1))
-            c->logit_scale = random_unit(r) * 5.0;
+        random_case(r, c);
         memset(s, 0, sizeof *s);
         s->block_rows = of_tiles(between(r, 0, 3), unit->queries, c->queries);
         s->block_keys = of_tiles(between(r, 0, 3), unit->tile, c->keys);
@@ -196,7 +233,7 @@ static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
         s->teams = between(r, 1, 3);
         s->stages = between(r, 1, 3);
         s->pass_keys = unit->tile * between(r, 1, 4);
-        s->keeps_terms = between(r, 0, 2);
+        s->keeps_terms = between(r, 0, 3);
         memset(&roomy, 0, sizeof roomy);
         roomy.max_work_group = 256;
         roomy.local_bytes = 60 * 1024;
@@ -204,6 +241,8 @@ static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
         roomy.emulates_unit = true;
         memset(&plan, 0, sizeof plan);
         const winattn_desc desc = case_desc(c);
+        /* regions are compared or kept, those of a shift not in local memory
+         */
         if (wa_problem_read(&desc, &problem) == WINATTN_SUCCESS &&
             wa_plan_matrix_shape(&problem, &roomy, s, &plan))
             return;

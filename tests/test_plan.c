@@ -572,7 +572,7 @@ static void assert_legal_backward(const wa_problem *p, const wa_device *device,
     const char *broken = NULL;
     const wa_backward_kernel *last = &plan->kernels[WA_BACKWARD_KEYS];
     const uint64_t logits = (uint64_t)p->heads * p->queries * p->keys;
-    for (int i = 0; i < WA_BACKWARD_SUM; i++) {
+    for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++) {
         const wa_backward_kernel *kernel = &plan->kernels[i];
         if (!kernel->name)
             continue;
@@ -596,7 +596,8 @@ static void assert_legal_backward(const wa_problem *p, const wa_device *device,
     REQUIRE(plan->slots == 1 || p->bias == WINATTN_BIAS_NONE ||
             plan->slots * logits * 4 <= WA_BACKWARD_BYTES);
     REQUIRE(plan->workspace_bytes ==
-            plan->statistics_bytes + plan->bias_bytes + plan->scale_bytes);
+            plan->statistics_bytes + plan->bias_bytes + plan->scale_bytes +
+                2 * plan->pad_bytes + plan->dense_bytes);
     REQUIRE(plan->reason[0] != 0);
     REQUIRE(plan->refusals[plan->tier][0] == 0);
     if (broken)
@@ -634,6 +635,127 @@ static void backward_is_legal(void **state)
             assert_legal_backward(&p, device, &plan,
                                   workload_rows[j / 3].name);
         }
+}
+
+/* Another image, shift, batch or view: nothing compiles, in either pass. */
+static void same_grid_program(void **state)
+{
+    (void)state;
+    static const wa_exclusions none;
+    static const char *const changes[] = {
+        "batch=9",
+        "size=33x9",
+        "shift=0x5",
+        "pads=0",
+        "region_value=-5",
+        "layout=packed",
+        "periodic=0x1 size=33x14",
+    };
+    static const char base[] =
+        "grid=2 size=30x45 window=7x7 shift=3x3 "
+        "mask=shift pads=3 bias=table_fp32 pass=backward";
+    for (size_t i = 0; i < made_up_count; i++) {
+        const wa_device *device = &devices[i];
+        const wa_problem p = problem_of(base);
+        const wa_plan plan = plan_of(&p, device);
+        wa_backward_plan backward, other_backward;
+        const bool has_backward =
+            wa_backward_plan_make(&p, device, &none, &backward) ==
+            WINATTN_SUCCESS;
+        assert_int_equal(has_backward, device->loop_limit == 0);
+        if (has_backward)
+            assert_legal_backward(&p, device, &backward, base);
+        assert_legal(&p, device, &plan, base);
+        for (size_t j = 0; j < sizeof changes / sizeof *changes; j++) {
+            char text[256];
+            snprintf(text, sizeof text, "%s %s", base, changes[j]);
+            const wa_problem other = problem_of(text);
+            assert_string_equal(plan_of(&other, device).defines, plan.defines);
+            if (!has_backward)
+                continue;
+            assert_int_equal(
+                wa_backward_plan_make(&other, device, &none, &other_backward),
+                WINATTN_SUCCESS);
+            for (int k = 0; k < WA_BACKWARD_PARTS; k++)
+                assert_string_equal(other_backward.kernels[k].defines,
+                                    backward.kernels[k].defines);
+        }
+    }
+}
+
+/* What the options say of a grid; tier cpu sees an ordinary bias, which is in
+ * the workspace. */
+static void grid_options(void **state)
+{
+    (void)state;
+    static const wa_exclusions none;
+    const char *text =
+        "grid=2 size=30x45 window=7x6 shift=3x3 mask=shift "
+        "bias=table_same dtype=fp16 heads=5 pass=backward tier=cpu";
+    const uint64_t dense = 5 * 42 * 42 * 4; /* a multiple of 16 */
+    const wa_device *device = device_named("H200");
+    wa_problem p = problem_of(text);
+    wa_backward_plan backward;
+    char table[WA_DEFINES_SIZE] = "";
+    wa_plan plan = plan_of(&p, device);
+    assert_true(has_define(plan.defines, "GRID", 1));
+    assert_true(has_define(plan.defines, "NQ", 42));
+    assert_true(has_define(plan.defines, "WINDOW_0", 1));
+    assert_true(has_define(plan.defines, "WINDOW_1", 7));
+    assert_true(has_define(plan.defines, "WINDOW_2", 6));
+    assert_true(has_define(plan.defines, "MASK", 4));
+    assert_true(has_define(plan.defines, "PADDING", 1));
+    assert_true(has_define(plan.defines, "BIAS", 2));
+    assert_null(strstr(plan.defines, "TABLE"));
+    assert_true(plan.expands_table);
+    assert_int_equal(plan.workspace_bytes, dense);
+    wa_append_table(&p, table, sizeof table);
+    assert_true(has_define(table, "TABLE", 1));
+    assert_true(has_define(table, "BIAS", 1));
+    assert_true(has_define(table, "TABLE_WINDOW_1", 7));
+    assert_true(has_define(table, "TABLE_WINDOW_2", 6));
+    assert_true(has_define(table, "TABLE_STEP_0", 143));
+    assert_true(has_define(table, "TABLE_STEP_1", 11));
+    assert_true(has_define(table, "TABLE_CENTER", 71));
+    assert_int_equal(wa_backward_plan_make(&p, device, &none, &backward),
+                     WINATTN_SUCCESS);
+    assert_string_equal(backward.kernels[WA_BACKWARD_EXPAND].defines, table);
+    assert_non_null(backward.kernels[WA_BACKWARD_SUM_TABLE].name);
+    assert_int_equal(backward.dense_bytes, dense);
+    assert_int_equal(
+        backward.pad_bytes,
+        (backward.slots * backward.key_blocks * p.kv_heads * p.head_dim * 4 +
+         15) /
+            16 * 16);
+
+    /* tier local reads the table in place */
+    p = problem_of("grid=2 size=28x12 window=7x6 shift=3x3 mask=shift "
+                   "bias=table_same pass=backward tier=local");
+    plan = plan_of(&p, device);
+    assert_true(has_define(plan.defines, "TABLE", 1));
+    assert_null(strstr(plan.defines, "PADDING"));
+    assert_false(plan.expands_table);
+    assert_int_equal(plan.workspace_bytes, 0);
+    assert_int_equal(wa_backward_plan_make(&p, device, &none, &backward),
+                     WINATTN_SUCCESS);
+    assert_null(backward.kernels[WA_BACKWARD_EXPAND].name);
+    assert_non_null(backward.kernels[WA_BACKWARD_SUM_TABLE].name);
+    assert_int_equal(backward.pad_bytes, 0);
+
+    /* hidden padding needs no sums; without a grid no option names one */
+    p = problem_of("grid=1 size=20 window=7 padding=hidden pass=backward "
+                   "tier=cpu");
+    plan = plan_of(&p, device);
+    assert_true(has_define(plan.defines, "PADDING", 2));
+    assert_int_equal(wa_backward_plan_make(&p, device, &none, &backward),
+                     WINATTN_SUCCESS);
+    assert_int_equal(backward.pad_bytes + backward.dense_bytes, 0);
+    p = problem_of("bias=same mask=same mask_windows=2");
+    plan = plan_of(&p, device);
+    assert_null(strstr(plan.defines, "GRID"));
+    assert_null(strstr(plan.defines, "WINDOW"));
+    assert_null(strstr(plan.defines, "PADDING"));
+    assert_null(strstr(plan.defines, "TABLE"));
 }
 
 /* A tier that did not build is not taken again; one that is demanded is the
@@ -680,6 +802,8 @@ int main(int count, char **arguments)
         return 0;
     }
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_grid_program),
+        cmocka_unit_test(grid_options),
         cmocka_unit_test(backward_is_legal),
         cmocka_unit_test(backward_falls_back),
         cmocka_unit_test(table),

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "bias_table.h"
 #include "problem.h"
 #include "status.h"
 
@@ -169,9 +170,9 @@ static void sizes(void **state)
            "dtype");
     REFUSE(WINATTN_DOT, tier, (winattn_tier)9, WINATTN_INVALID_ARGUMENT,
            "tier");
-    REFUSE(WINATTN_DOT, bias, (winattn_bias)2, WINATTN_INVALID_ARGUMENT,
+    REFUSE(WINATTN_DOT, bias, (winattn_bias)3, WINATTN_INVALID_ARGUMENT,
            "bias");
-    REFUSE(WINATTN_DOT, mask, (winattn_mask)3, WINATTN_INVALID_ARGUMENT,
+    REFUSE(WINATTN_DOT, mask, (winattn_mask)4, WINATTN_INVALID_ARGUMENT,
            "mask");
     REFUSE(WINATTN_DOT, bias_dtype, (winattn_term_dtype)2,
            WINATTN_INVALID_ARGUMENT, "bias_dtype");
@@ -303,6 +304,448 @@ static void strides(void **state)
     assert_refused(&d, WINATTN_INVALID_LAYOUT, "mask has no axis head");
 }
 
+/* ---- Grids and tables ---- */
+
+/* 4 x 5 windows of 7 x 6 tokens, padded and shifted. */
+static winattn_desc on_grid(void)
+{
+    winattn_desc d;
+    memset(&d, 0, sizeof d);
+    d.struct_size = sizeof d;
+    d.heads = 4;
+    d.head_dim = 32;
+    d.grid.axes = 2;
+    d.grid.size[0] = 26;
+    d.grid.size[1] = 30;
+    d.grid.window[0] = 7;
+    d.grid.window[1] = 6;
+    d.grid.shift[0] = 3;
+    d.grid.shift[1] = 2;
+    d.grid.batch = 2;
+    return d;
+}
+
+static void assert_triple(const uint32_t got[3], uint32_t a, uint32_t b,
+                          uint32_t c)
+{
+    assert_int_equal(got[0], a);
+    assert_int_equal(got[1], b);
+    assert_int_equal(got[2], c);
+}
+
+static void assert_strides(const wa_tensor *t, uint64_t batch, uint64_t axis_0,
+                           uint64_t axis_1, uint64_t row, uint64_t head,
+                           uint64_t column)
+{
+    assert_int_equal(t->stride[WA_WINDOW], batch);
+    assert_int_equal(t->stride[WA_AXIS_0], axis_0);
+    assert_int_equal(t->stride[WA_AXIS_1], axis_1);
+    assert_int_equal(t->stride[WA_ROW], row);
+    assert_int_equal(t->stride[WA_HEAD], head);
+    assert_int_equal(t->stride[WA_COLUMN], column);
+}
+
+static void grid_defaults(void **state)
+{
+    (void)state;
+    winattn_desc d = on_grid();
+    wa_problem p;
+    d.kv_heads = 2;
+    d.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    d.mask = WINATTN_MASK_SHIFT;
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_int_equal(p.windows, 2 * 4 * 5);
+    assert_int_equal(p.queries, 42);
+    assert_int_equal(p.keys, 42);
+    assert_true(p.grid.used && p.grid.is_padded);
+    assert_int_equal(p.grid.axes, 2);
+    assert_int_equal(p.grid.batch, 2);
+    assert_triple(p.grid.size, 1, 26, 30);
+    assert_triple(p.grid.window, 1, 7, 6);
+    assert_triple(p.grid.windows, 1, 4, 5);
+    assert_triple(p.grid.shift, 0, 3, 2);
+    assert_int_equal(p.grid.seams, 6);
+    assert_int_equal(wa_problem_padding(&p), 1);
+    assert_true(p.region_value == -100.0f);
+    /* [batch, axes, heads, channels] */
+    assert_strides(&p.tensor[WA_Q], 26 * 30 * 128, 0, 30 * 128, 128, 32, 1);
+    assert_strides(&p.tensor[WA_DK], 26 * 30 * 64, 0, 30 * 64, 64, 32, 1);
+    assert_int_equal(p.tensor[WA_O].span, 2 * 26 * 30 * 128);
+    assert_strides(&p.tensor[WA_D_LSE], 26 * 30 * 4, 0, 30 * 4, 4, 1, 0);
+    /* [kv_heads, channels] */
+    assert_strides(&p.tensor[WA_PAD_K], 0, 0, 0, 0, 32, 1);
+    assert_int_equal(p.tensor[WA_PAD_V].span, 64);
+    assert_int_equal(p.tensor[WA_D_PAD_K].element_size, 4);
+    assert_int_equal(p.tensor[WA_D_PAD_V].extent[WA_HEAD], 2);
+
+    /* what follows may be given */
+    d.windows = 40;
+    d.queries = d.keys = 42;
+    assert_read(&d);
+    d.grid.padding = WINATTN_PADDING_HIDDEN;
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_int_equal(wa_problem_padding(&p), 2);
+    assert_false(p.tensor[WA_PAD_K].used || p.tensor[WA_D_PAD_V].used);
+
+    /* nothing to pad, but an image of another size may need it: the tensors
+     * are known all the same */
+    d = on_grid();
+    d.grid.size[0] = 28;
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_int_equal(wa_problem_padding(&p), 0);
+    assert_true(p.tensor[WA_PAD_K].used);
+    assert_false(p.tensor[WA_D_PAD_K].used);
+    d.grid.batch = 0;
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_int_equal(p.windows, 0);
+}
+
+/* No shift where the window covers the padded axis, no seam where the axis is
+ * a circle. */
+static void grid_shifts(void **state)
+{
+    (void)state;
+    winattn_desc d = on_grid();
+    wa_problem p;
+    d.grid.size[0] = 5;
+    d.grid.size[1] = 6;
+    d.mask = WINATTN_MASK_SHIFT;
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_triple(p.grid.shift, 0, 0, 0);
+    assert_triple(p.grid.windows, 1, 1, 1);
+    assert_int_equal(p.grid.seams, 0);
+    d.grid.size[0] = 8; /* two windows */
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_triple(p.grid.shift, 0, 3, 0);
+    assert_int_equal(p.grid.seams, 2);
+    d.grid.size[1] = 12;
+    d.grid.periodic[1] = CL_TRUE;
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_triple(p.grid.shift, 0, 3, 2);
+    assert_int_equal(p.grid.seams, 2);
+    d.grid.axes = 3;
+    d.grid.size[2] = 9;
+    d.grid.window[2] = 4;
+    d.grid.shift[2] = 1;
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_triple(p.grid.size, 8, 12, 9);
+    assert_triple(p.grid.shift, 3, 2, 1);
+    assert_int_equal(p.grid.seams, 5);
+    assert_int_equal(p.queries, 7 * 6 * 4);
+    assert_int_equal(p.windows, 2 * 2 * 2 * 3);
+}
+
+static void grid_refusals(void **state)
+{
+    (void)state;
+    winattn_desc d;
+#define REFUSE_GRID(field, value, status, culprit)                            \
+    d = on_grid();                                                            \
+    d.field = value;                                                          \
+    assert_refused(&d, status, culprit)
+    REFUSE_GRID(grid.axes, 4, WINATTN_INVALID_ARGUMENT, "grid.axes");
+    REFUSE_GRID(grid.axes, 1, WINATTN_INVALID_ARGUMENT, "axis 1");
+    REFUSE_GRID(grid.axes, 3, WINATTN_INVALID_ARGUMENT, "grid.size[2]");
+    REFUSE_GRID(grid.size[2], 1, WINATTN_INVALID_ARGUMENT, "axis 2");
+    REFUSE_GRID(grid.window[2], 1, WINATTN_INVALID_ARGUMENT, "axis 2");
+    REFUSE_GRID(grid.shift[2], 1, WINATTN_INVALID_ARGUMENT, "axis 2");
+    REFUSE_GRID(grid.periodic[2], 1, WINATTN_INVALID_ARGUMENT, "axis 2");
+    REFUSE_GRID(grid.size[0], 0, WINATTN_INVALID_ARGUMENT, "grid.size[0]");
+    REFUSE_GRID(grid.size[1], 0x80000000u, WINATTN_UNSUPPORTED_PROBLEM,
+                "grid.size[1]");
+    REFUSE_GRID(grid.size[0], 0x7fffffffu, WINATTN_UNSUPPORTED_PROBLEM,
+                "grid.size[0]"); /* padded it is above the limit */
+    REFUSE_GRID(grid.window[1], 0, WINATTN_INVALID_ARGUMENT, "grid.window[1]");
+    REFUSE_GRID(grid.shift[0], 7, WINATTN_INVALID_ARGUMENT, "grid.shift[0]");
+    REFUSE_GRID(grid.periodic[0], 1, WINATTN_UNSUPPORTED_PROBLEM,
+                "grid.size[0]");
+    REFUSE_GRID(grid.padding, (winattn_padding)2, WINATTN_INVALID_ARGUMENT,
+                "grid.padding");
+    REFUSE_GRID(grid.batch, (cl_ulong)1 << 60, WINATTN_INVALID_ARGUMENT,
+                "grid.batch");
+    REFUSE_GRID(windows, 41, WINATTN_INVALID_ARGUMENT, "windows is 41");
+    REFUSE_GRID(queries, 49, WINATTN_INVALID_ARGUMENT, "queries is 49");
+    REFUSE_GRID(keys, 49, WINATTN_INVALID_ARGUMENT, "keys is 49");
+    REFUSE_GRID(mask_windows, 2, WINATTN_INVALID_ARGUMENT, "mask_windows");
+    d.mask = WINATTN_MASK_SHIFT;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "mask_windows");
+    d.mask = WINATTN_MASK_REGIONS;
+    assert_read(&d);
+    REFUSE_GRID(has_region_value, CL_TRUE, WINATTN_INVALID_ARGUMENT,
+                "region_value");
+    d.mask = WINATTN_MASK_SHIFT;
+    d.region_value = -INFINITY;
+    assert_read(&d);
+    d.region_value = NAN;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "region_value");
+#undef REFUSE_GRID
+    /* 2^31 windows of one token */
+    d = on_grid();
+    d.grid.size[0] = d.grid.size[1] = 1u << 16;
+    d.grid.window[0] = d.grid.window[1] = 1;
+    d.grid.shift[0] = d.grid.shift[1] = 0;
+    assert_refused(&d, WINATTN_UNSUPPORTED_PROBLEM, "2^31 windows");
+    d.grid.window[0] = d.grid.window[1] = 1u << 16;
+    assert_refused(&d, WINATTN_UNSUPPORTED_PROBLEM, "2^31 tokens");
+    d = on_grid();
+    d.variant = WINATTN_SLIDING;
+    d.block = 7;
+    assert_refused(&d, WINATTN_UNSUPPORTED_PROBLEM, "grid");
+    /* without axes there is no grid */
+    d = valid(WINATTN_DOT);
+    d.grid.batch = 1;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "grid.axes");
+    d = valid(WINATTN_DOT);
+    d.grid.padding = WINATTN_PADDING_HIDDEN;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "grid.axes");
+    d = valid(WINATTN_DOT);
+    d.mask = WINATTN_MASK_SHIFT;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "needs a grid");
+}
+
+static void grid_strides(void **state)
+{
+    (void)state;
+    winattn_desc d = on_grid();
+    wa_problem p;
+    /* packed [batch, y, x, 3, heads, dim] */
+    d.q.window = 26 * 30 * 384;
+    d.q.axis[0] = 30 * 384;
+    d.q.axis[1] = 384;
+    d.q.head = 32;
+    d.q.column = 1;
+    d.k = d.q;
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_strides(&p.tensor[WA_Q], 26 * 30 * 384, 0, 30 * 384, 384, 32, 1);
+    assert_int_equal(p.tensor[WA_Q].span, 2 * 26 * 30 * 384 - 256);
+    d.q.row = 1;
+    assert_refused(&d, WINATTN_INVALID_LAYOUT, "q lies on a grid");
+    d.q.row = 0;
+    d.q.axis[2] = 1;
+    assert_refused(&d, WINATTN_INVALID_LAYOUT, "q has no axis axis[2]");
+    d.q.axis[2] = 0;
+    d.q.axis[0] = 29 * 384; /* lines reach into each other */
+    assert_refused(&d, WINATTN_INVALID_LAYOUT, "q");
+    d.q.axis[0] = 0; /* each line the same */
+    assert_read(&d);
+    d.q.axis[0] = (cl_ulong)1 << 33;
+    d.q.window = (cl_ulong)1 << 40;
+    assert_refused(&d, WINATTN_INVALID_LAYOUT, "axis[0] of q");
+    d = on_grid();
+    d.o.window = 26 * 30 * 128;
+    d.o.axis[0] = 30 * 128;
+    d.o.head = 32;
+    d.o.column = 1;
+    assert_refused(&d, WINATTN_INVALID_LAYOUT, "axis axis[1]");
+    d = on_grid();
+    d.lse.column = 1;
+    assert_refused(&d, WINATTN_INVALID_LAYOUT, "lse has no axis column");
+    /* masks have windows, not axes */
+    d = on_grid();
+    d.mask = WINATTN_MASK_ADDITIVE;
+    d.mask_windows = 20;
+    d.mask_strides.axis[0] = 1;
+    assert_refused(&d, WINATTN_INVALID_LAYOUT, "mask has no axis axis[0]");
+    d = valid(WINATTN_DOT);
+    d.q.axis[1] = 1;
+    assert_refused(&d, WINATTN_INVALID_LAYOUT, "q has no axis axis[1]");
+
+    d = on_grid();
+    d.pad_k.head = 1;
+    d.pad_k.column = 4; /* whether k has the same is for calls to check */
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_strides(&p.tensor[WA_PAD_K], 0, 0, 0, 0, 1, 4);
+    d.pad_k.window = 1;
+    assert_refused(&d, WINATTN_INVALID_LAYOUT, "pad_k has no axis window");
+    d.pad_k.window = 0;
+    d.pad_k.row = 1;
+    assert_refused(&d, WINATTN_INVALID_LAYOUT, "pad_k has no axis row");
+    d.pad_k.row = 0;
+    d.pad_k.axis[0] = 1;
+    assert_refused(&d, WINATTN_INVALID_LAYOUT, "pad_k has no axis axis[0]");
+    d = on_grid();
+    d.passes = WINATTN_PASS_BACKWARD;
+    d.d_pad_v.column = 1; /* heads fall onto each other */
+    assert_refused(&d, WINATTN_INVALID_LAYOUT, "d_pad_v is an output");
+}
+
+static void tables(void **state)
+{
+    (void)state;
+    winattn_desc d = on_grid();
+    wa_problem p;
+    d.bias = WINATTN_BIAS_TABLE;
+    d.bias_dtype = WINATTN_TERM_FP32;
+    d.passes = WINATTN_PASS_BACKWARD;
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_int_equal(p.table.entries, 13 * 11);
+    assert_triple(p.table.window, 1, 7, 6);
+    assert_triple(p.table.step, 13 * 11, 11, 1);
+    assert_int_equal(p.table.center, 6 * 11 + 5);
+    assert_false(p.table.has_index);
+    /* [entries, heads] */
+    assert_strides(&p.tensor[WA_BIAS], 0, 0, 0, 4, 1, 0);
+    assert_int_equal(p.tensor[WA_BIAS].span, 13 * 11 * 4);
+    assert_int_equal(p.tensor[WA_BIAS].element_size, 4);
+    assert_strides(&p.tensor[WA_DBIAS], 0, 0, 0, 4, 1, 0);
+    const wa_problem dense = wa_problem_without_table(&p);
+    assert_strides(&dense.tensor[WA_BIAS], 0, 0, 0, 42, 42 * 42, 1);
+    assert_int_equal(dense.tensor[WA_DBIAS].span, 4 * 42 * 42);
+    assert_false(dense.table.used);
+
+    /* of a larger window, whose positions a slice keeps */
+    d.table.axes = 2;
+    d.table.window[0] = 8;
+    d.table.window[1] = 7;
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_int_equal(p.table.entries, 15 * 13);
+    assert_triple(p.table.window, 1, 7, 6);
+    assert_int_equal(p.table.center, 7 * 13 + 6);
+    d.table.sliced = CL_TRUE;
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_triple(p.table.window, 1, 8, 7);
+    d.table.window[1] = 5;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.window[1], 5");
+    d.table.window[1] = 0;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.window[1]");
+    d.table.axes = 1;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.axes is 1");
+    d.table.window[1] = 7;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.window[1] is 7");
+    d.table.axes = 4;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.axes is 4");
+    d.table.axes = 2;
+    d.table.window[0] = d.table.window[1] = 1u << 16;
+    assert_refused(&d, WINATTN_UNSUPPORTED_PROBLEM, "2^31 entries");
+
+    /* without a grid */
+    d = valid(WINATTN_COSINE);
+    d.bias = WINATTN_BIAS_TABLE;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.axes");
+    d.table.axes = 2;
+    d.table.window[0] = d.table.window[1] = 7;
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_triple(p.table.window, 1, 7, 7);
+    d.table.window[1] = 8;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.sliced");
+    d.table.sliced = CL_TRUE;
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_triple(p.table.window, 1, 7, 8);
+    d.table.window[1] = 6;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "fewer than");
+    d.queries = d.keys = 1u << 16;
+    assert_refused(&d, WINATTN_UNSUPPORTED_PROBLEM, "queries x keys");
+
+    /* strides */
+    d = on_grid();
+    d.bias = WINATTN_BIAS_TABLE;
+    d.bias_strides.head = 143;
+    d.bias_strides.row = 1;
+    assert_read(&d);
+    d.bias_strides.column = 1;
+    assert_refused(&d, WINATTN_INVALID_LAYOUT, "bias has no axis column");
+    d.bias_strides.column = 0;
+    d.bias_strides.row = 1u << 25;
+    assert_refused(&d, WINATTN_UNSUPPORTED_PROBLEM, "bias");
+    d.bias_strides.row = 1;
+    d.bias_strides.axis[0] = 1;
+    assert_refused(&d, WINATTN_INVALID_LAYOUT, "bias has no axis axis[0]");
+
+    /* fields without a table; a variant that takes none */
+    d = valid(WINATTN_DOT);
+    d.table.sliced = CL_TRUE;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table");
+    d = valid(WINATTN_DOT);
+    d.table.entries = 4;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table");
+    d = valid(WINATTN_SLIDING);
+    d.bias = WINATTN_BIAS_TABLE;
+    assert_refused(&d, WINATTN_UNSUPPORTED_PROBLEM, "bias");
+}
+
+static void indices(void **state)
+{
+    (void)state;
+    static cl_int index[6 * 8];
+    winattn_desc d = valid(WINATTN_DOT);
+    wa_problem p;
+    d.queries = 6;
+    d.keys = 8;
+    d.bias = WINATTN_BIAS_TABLE;
+    d.table.index = index;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.entries");
+    d.table.entries = 3;
+    index[47] = 2;
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_true(p.table.has_index);
+    assert_int_equal(p.table.entries, 3);
+    assert_strides(&p.tensor[WA_BIAS], 0, 0, 0, 4, 1, 0);
+    index[47] = 3;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.index[47] is 3");
+    index[47] = 0;
+    index[9] = -1;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.index[9] is -1");
+    index[9] = 0;
+    d.table.sliced = CL_TRUE;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.sliced");
+    d.table.sliced = CL_FALSE;
+    d.table.axes = 1;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.axes");
+    d.table.axes = 0;
+    d.table.window[2] = 1;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.window");
+    d.table.window[2] = 0;
+    d.table.entries = 0x80000000u;
+    assert_refused(&d, WINATTN_UNSUPPORTED_PROBLEM, "table.entries");
+    d.table.entries = 3;
+    d.table.index = NULL;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.entries");
+}
+
+/* Every pair stands in the list of its entry, once and in ascending order. */
+static void entry_lists(void **state)
+{
+    (void)state;
+    static cl_int index[42 * 42];
+    for (int round = 0; round < 3; round++) {
+        winattn_desc d = on_grid();
+        wa_table_lists lists;
+        wa_problem p;
+        uint32_t seen = 0;
+        d.bias = WINATTN_BIAS_TABLE;
+        if (round == 1) {
+            d.table.axes = 2;
+            d.table.window[0] = 9;
+            d.table.window[1] = 6;
+            d.table.sliced = CL_TRUE;
+        } else if (round == 2) {
+            for (int i = 0; i < 42 * 42; i++)
+                index[i] = i * 7919 % 50; /* the last ten have none */
+            d.table.index = index;
+            d.table.entries = 60;
+        }
+        assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+        assert_true(wa_table_lists_make(&p, &lists));
+        assert_int_equal(lists.starts[0], 0);
+        for (uint32_t e = 0; e < p.table.entries; e++)
+            for (uint32_t i = lists.starts[e]; i < lists.starts[e + 1]; i++) {
+                const uint32_t pair = lists.order[i];
+                assert_true(i == lists.starts[e] || pair > lists.order[i - 1]);
+                assert_int_equal(wa_table_entry(&p, pair / 42, pair % 42), e);
+                seen++;
+            }
+        assert_int_equal(seen, 42 * 42);
+        assert_int_equal(lists.starts[p.table.entries], 42 * 42);
+        wa_table_lists_free(&lists);
+        if (round == 0) { /* as Swin's relative_position_index has it */
+            assert_int_equal(wa_table_entry(&p, 0, 0), 6 * 11 + 5);
+            assert_int_equal(wa_table_entry(&p, 0, 41), 0);
+            assert_int_equal(wa_table_entry(&p, 41, 0), 13 * 11 - 1);
+            assert_int_equal(wa_table_entry(&p, 7, 2), 7 * 11 + 4);
+        }
+    }
+}
+
 static void status_texts(void **state)
 {
     (void)state;
@@ -329,7 +772,11 @@ int main(void)
         cmocka_unit_test(defaults),        cmocka_unit_test(sliding_defaults),
         cmocka_unit_test(struct_versions), cmocka_unit_test(sizes),
         cmocka_unit_test(masks),           cmocka_unit_test(sliding_fields),
-        cmocka_unit_test(strides),         cmocka_unit_test(status_texts),
+        cmocka_unit_test(strides),         cmocka_unit_test(grid_defaults),
+        cmocka_unit_test(grid_shifts),     cmocka_unit_test(grid_refusals),
+        cmocka_unit_test(grid_strides),    cmocka_unit_test(tables),
+        cmocka_unit_test(indices),         cmocka_unit_test(entry_lists),
+        cmocka_unit_test(status_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,6 +63,7 @@ static report example(void)
         row->bytes = 1e6;
         row->operations = 4e8;
         row->error = row->memory = row->unfused_memory = NAN;
+        row->chain_error = NAN;
         if (i == 1) {
             snprintf(row->failure, sizeof row->failure, "did not");
             continue;
@@ -76,6 +77,9 @@ static report example(void)
         row->unfused_part = 0.5;
         row->memory = 0.25;
         row->unfused_memory = 12.5;
+        row->chain = 0.0125;
+        row->chain_error = 2e-7;
+        snprintf(row->chain_note, sizeof row->chain_note, "none of this");
         row->cold = 2;
         row->warm = 0.25;
     }
@@ -90,6 +94,8 @@ static void test_fractions(void **state)
     assert_float_equal(report_of_fma(&r, &r.rows[0]), 0.2, 1e-9);
     assert_float_equal(report_of_ceiling(&r, &r.rows[0]), 0.2, 1e-9);
     assert_float_equal(report_speed_up(&r.rows[0]), 5, 1e-9);
+    assert_float_equal(report_of_chain(&r.rows[0]), 0.8, 1e-9);
+    assert_float_equal(report_of_chain(&r.rows[1]), 0, 0);
     assert_float_equal(report_of_ceiling(&r, &r.rows[1]), 0, 0);
     assert_float_equal(report_speed_up(&r.rows[1]), 0, 0);
     /* shrunk or not, they stand on one line */
@@ -120,9 +126,12 @@ static void test_csv(void **state)
     assert_int_equal(lines, 3);
     assert_non_null(strstr(text, "\"a \"\"name\"\" \\ 0\""));
     assert_non_null(strstr(text, ",speed_up,memory_mb,unfused_memory_mb,"));
-    assert_non_null(strstr(text, ",0.05,0.5,0,5,0.25,12.5,2,0.25,"));
+    assert_non_null(strstr(text, ",chain,chain_error,of_chain,cold,warm,"));
     assert_non_null(
-        strstr(text, ",1000000,400000000,,,,,,,,,,,,")); /* failed */
+        strstr(text, ",0.05,0.5,0,5,0.25,12.5,0.0125,2e-07,0.8,2,0.25,"));
+    assert_non_null(strstr(text, ",\"none of this\",\"windows=4\","));
+    assert_non_null(
+        strstr(text, ",1000000,400000000,,,,,,,,,,,,,,,")); /* failed */
     assert_false(report_write_csv(&r, "no such folder/file"));
     report_free(&r);
 }
@@ -160,6 +169,9 @@ static void test_round_trip(void **state)
         assert_float_equal(a->warm, b->warm, 1e-12);
         assert_string_equal(a->pass, b->pass);
         assert_same_number(a->error, b->error);
+        assert_same_number(a->chain, b->chain);
+        assert_same_number(a->chain_error, b->chain_error);
+        assert_string_equal(a->chain_note, b->chain_note);
         assert_same_number(a->memory, b->memory);
         assert_same_number(a->unfused_memory, b->unfused_memory);
     }
@@ -210,7 +222,15 @@ static void refuses_changed(const char *from, const char *to,
     refuses(changed, strlen(changed), expected);
 }
 
-/* Files of before there were columns of memory. */
+/* Takes out what an older file has not. */
+static void take_out(char text[8192], const char *part)
+{
+    char *at = strstr(text, part);
+    assert_non_null(at);
+    memmove(at, at + strlen(part), strlen(at + strlen(part)) + 1);
+}
+
+/* Files of before there were columns of memory, and of the chain. */
 static void test_older_file(void **state)
 {
     char changed[8192], reason[REPORT_REASON_SIZE];
@@ -225,6 +245,15 @@ static void test_older_file(void **state)
     assert_int_equal(r.row_count, 2);
     assert_true(isnan(r.rows[0].memory) && isnan(r.rows[0].unfused_memory));
     assert_float_equal(r.rows[0].seconds, 0.01, 1e-12);
+    assert_float_equal(r.rows[0].chain, 0.0125, 1e-12);
+    take_out(changed, "\"chain\": 0.0125, \"chain_error\": 2e-07, ");
+    take_out(changed, "\"chain_note\": \"none of this\", ");
+    write_scratch(changed, strlen(changed));
+    if (!report_read_json(&r, SCRATCH, reason))
+        fail_msg("%s", reason);
+    assert_int_equal(r.row_count, 4);
+    assert_true(r.rows[2].chain == 0 && isnan(r.rows[2].chain_error));
+    assert_string_equal(r.rows[2].chain_note, "");
     report_free(&r);
 }
 
@@ -248,6 +277,10 @@ static void test_refusals(void **state)
     refuses_changed("\"seconds\": 0.01", "\"seconds\": 0", "neither");
     refuses_changed("\"seconds\": 0.01", "\"seconds\": 1e999", "seconds");
     refuses_changed("\"memory_mb\": 0.25", "\"memory_mb\": -1", "memory_mb");
+    refuses_changed("\"chain\": 0.0125", "\"chain\": null", "chain");
+    refuses_changed("\"chain_error\": 2e-07", "\"chain_error\": -1",
+                    "chain_error");
+    refuses_changed("\"chain_note\": ", "\"note\": ", "chain_note");
     refuses_changed("\"unfused_memory_mb\": 12.5",
                     "\"unfused_memory_mb\": \"much\"", "unfused_memory_mb");
     refuses_changed("\"fma_rate\": ", "\"rate\": ", "fma_rate");
@@ -336,6 +369,13 @@ static void test_wrong_cases(void **state)
         {"name,heads,kv_heads\nx,4,3\n", "no divisor"},
         {"name,scores\nx,slide\n", "needs block"},
         {"name,layout\nx,packed\n", "no choice of layout"},
+        {"name,grid,size,window,layout\nx,2,5x5,3x3,tokens\n",
+         "no choice of layout"},
+        {"name,grid,size,window,batch\nx,2,5x5,3x3,0\n", "needs a batch"},
+        {"name,grid,size,window\nx,2,5,3x3\n", "needs its size"},
+        {"name,grid,size,window\nx,2,5x5,3\n", "unknown: window"},
+        {"name,mask\nx,shift\n", "needs a grid"},
+        {"name,bias\nx,table_same\n", "needs a grid"},
         {"name,windows\n", "no cases"},
     };
     caselist list = {0};
@@ -360,7 +400,9 @@ static void test_wrong_cases(void **state)
     assert_false(caselist_add_text(&list, NULL, "accumulate=1", reason));
     assert_non_null(strstr(reason, "accumulate"));
     assert_true(caselist_add_named(&list, "all", reason));
-    assert_int_equal(list.count, workload_count + 3);
+    assert_int_equal(list.count, workload_count + map_count + 3);
+    assert_true(
+        caselist_add_text(&list, NULL, "grid=1 size=9 window=4", reason));
     caselist_free(&list);
 }
 

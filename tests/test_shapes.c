@@ -57,6 +57,21 @@ static const struct {
     /* rows that see no block of keys */
     {"variant=sliding queries=20 keys=8 block=4 window_blocks=1 dim=8",
      "8:8:32:1:8:8:4:4:1:4", WRITTEN},
+    /* grids: padding, regions and tables of each kind */
+    {"heads=1 grid=2 size=5x7 window=3x4 shift=1x2 dim=8 mask=shift "
+     "bias=table_same pads=3",
+     "12:12:32:1:12:8:4:4:1:2", WRITTEN},
+    {"heads=1 grid=2 size=7x5 window=4x3 shift=2x1 padding=hidden dim=20 "
+     "mask=shift bias=table_fp32 region_value=-inf",
+     "12:12:32:2:8:8:4:4:2:1", WRITTEN},
+    {"variant=cosine logit_scale=1 heads=1 grid=3 size=3x4x5 window=2x3x2 "
+     "shift=1x1x1 dim=12 mask=shift bias=table_fp32 entries=5 pads=2",
+     "6:12:32:1:12:8:2:4:1:4", WRITTEN},
+    {"grid=1 size=30 window=20 shift=6 padding=hidden dim=8 mask=shift",
+     "5:8:32:1:8:8:4:4:1:4", WRITTEN},
+    {"grid=1 size=30 window=20 shift=6 dim=6 bias=fp32 "
+     "layout=strided pads=3",
+     "5:8:32:1:4:8:4:4:1:4", WRITTEN},
     /* several work-items' rows in turn */
     {"queries=40 keys=16 dim=8", "40:16:32:1:16:8:8:4:5:1", BIG},
     {"queries=100 keys=50 dim=8 bias=fp32", "100:50:64:1:50:8:7:7:4:1", BIG},
@@ -148,6 +163,11 @@ static void random_shape(random_state *r, test_case *c, wa_local_shape *s)
             c->mask = random_int(r, TERM_NONE, TERM_REGIONS);
             c->mask_windows = c->mask ? random_int(r, 1, 3) : 0;
         }
+        if (random_int(r, 0, 3) == 0)
+            *c = case_random_grid(random_int(r, 0, 999999), WINATTN_TIER_LOCAL,
+                                  PASS_FORWARD);
+        if (c->queries > 70 || c->dim > 70 || c->windows > 8)
+            continue;
         memset(s, 0, sizeof *s);
         s->block_rows = between(r, 1, (uint32_t)c->queries);
         s->block_keys = random_int(r, 0, 1) && c->variant != WINATTN_SLIDING

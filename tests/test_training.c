@@ -79,9 +79,9 @@ static void read_buffer(cl_mem mem, void *to, size_t floats)
 static void open_layer(layer *l, bool cosine)
 {
     /* [windows, tokens, 3, heads, dim] and [windows, tokens, heads, dim] */
-    const winattn_strides packed = {TOKENS * 3 * CHANNELS, DIM, 3 * CHANNELS,
-                                    1};
-    const winattn_strides plain = {TOKENS * CHANNELS, DIM, CHANNELS, 1};
+    const winattn_strides packed = {
+        TOKENS * 3 * CHANNELS, DIM, 3 * CHANNELS, 1, {0}};
+    const winattn_strides plain = {TOKENS * CHANNELS, DIM, CHANNELS, 1, {0}};
     winattn_desc desc;
     size_t size = 0;
     memset(&desc, 0, sizeof desc);

@@ -10,7 +10,10 @@
 static const char *const variants[] = {"dot", "cosine", "sliding", NULL};
 static const char *const dtypes[] = {"fp32", "fp16", "bf16", NULL};
 static const char *const tiers[] = {"auto", "cpu", "local", "matrix", NULL};
-static const char *const terms[] = {"none", "same", "fp32", "regions", NULL};
+static const char *const terms[] = {"none",       "same",  "fp32",
+                                    "regions",    "shift", "table_same",
+                                    "table_fp32", NULL};
+static const char *const paddings[] = {"values", "hidden", NULL};
 static const char *const layouts[] = {"contiguous",  "tokens",    "packed",
                                       "interleaved", "padded",    "aligned",
                                       "strided",     "broadcast", NULL};
@@ -24,19 +27,24 @@ typedef struct field {
     size_t offset;
     const char *const *names; /* of an enum's values */
     bool is_double;
+    bool has_axes; /* a number for each, as in 30x45 */
 } field;
 
 #define INT(name)                                                             \
     {                                                                         \
-#name, offsetof(test_case, name), NULL, false                         \
+#name, offsetof(test_case, name), NULL, false, false                  \
     }
 #define DOUBLE(name)                                                          \
     {                                                                         \
-#name, offsetof(test_case, name), NULL, true                          \
+#name, offsetof(test_case, name), NULL, true, false                   \
     }
 #define ENUM(name, names)                                                     \
     {                                                                         \
-#name, offsetof(test_case, name), names, false                        \
+#name, offsetof(test_case, name), names, false, false                 \
+    }
+#define AXES(name)                                                            \
+    {                                                                         \
+#name, offsetof(test_case, name), NULL, false, true                   \
     }
 static const field fields[] = {
     ENUM(variant, variants),
@@ -53,7 +61,18 @@ static const field fields[] = {
     INT(queries),
     INT(keys),
     INT(dim),
+    INT(grid),
+    INT(batch),
+    AXES(size),
+    AXES(window),
+    AXES(shift),
+    AXES(periodic),
+    ENUM(padding, paddings),
+    INT(pads),
     ENUM(bias, terms),
+    AXES(table),
+    INT(sliced),
+    INT(entries),
     ENUM(mask, terms),
     INT(mask_windows),
     ENUM(layout, layouts),
@@ -91,7 +110,8 @@ test_case case_default(void)
                          .keys = 49,
                          .dim = 32,
                          .lse = 1,
-                         .outputs = 31,
+                         .outputs = 127,
+                         .batch = 1,
                          .logit_scale = NAN,
                          .region_value = NAN,
                          .seed = 1};
@@ -109,11 +129,55 @@ static bool parse_value(const field *f, const char *value, test_case *c)
             }
         return false;
     }
-    if (f->is_double)
+    if (f->is_double) {
         *double_of(c, f) = strtod(value, &end);
-    else
-        *int_of(c, f) = (int)strtol(value, &end, 10);
-    return *value != 0 && *end == 0;
+        return *value != 0 && *end == 0;
+    }
+    int *to = int_of(c, f);
+    for (int axis = 0; f->has_axes && axis < WINATTN_AXES; axis++)
+        to[axis] = 0;
+    for (int axis = 0; axis < (f->has_axes ? WINATTN_AXES : 1); axis++) {
+        *to++ = (int)strtol(value, &end, 10);
+        if (end == value || *end != 'x')
+            return end != value && *end == 0;
+        value = end + 1;
+    }
+    return false;
+}
+
+void case_derive(test_case *c)
+{
+    if (c->grid == 0)
+        return;
+    c->windows = c->batch;
+    c->queries = 1;
+    for (int axis = 0; axis < c->grid; axis++) {
+        const int window = c->window[axis];
+        c->windows *= (c->size[axis] + window - 1) / window;
+        c->queries *= window;
+    }
+    c->keys = c->queries;
+}
+
+bool case_has_table(const test_case *c)
+{
+    return c->bias == TERM_TABLE_SAME || c->bias == TERM_TABLE_FP32;
+}
+
+int case_table_window(const test_case *c, int axis)
+{
+    return c->table[0] ? c->table[axis] : c->window[axis];
+}
+
+int case_table_entries(const test_case *c)
+{
+    int entries = 1;
+    if (c->entries)
+        return c->entries;
+    for (int axis = 0; axis < WINATTN_AXES; axis++)
+        if (case_table_window(c, axis))
+            entries *= 2 * case_table_window(c, axis) - 1;
+    return entries;
 }
 
 int case_tier(const char *name)
@@ -153,7 +217,24 @@ bool case_parse(const char *text, test_case *c, char bad[64])
         c->kv_heads = c->heads;
     if (c->queries != queries && !sets_keys)
         c->keys = c->queries;
+    for (int axis = 0; axis < c->grid; axis++)
+        if (c->grid > WINATTN_AXES || c->window[axis] < 1) {
+            if (bad)
+                snprintf(bad, 64, "window=%d axis=%d", c->window[axis], axis);
+            return false;
+        }
+    case_derive(c);
     return true;
+}
+
+static void print_axes(const int *axes, char text[64])
+{
+    int last = WINATTN_AXES - 1, length = 0;
+    while (last > 0 && axes[last] == 0)
+        last--;
+    for (int axis = 0; axis <= last; axis++)
+        length += snprintf(text + length, 64 - (size_t)length, "%s%d",
+                           axis ? "x" : "", axes[axis]);
 }
 
 void case_print(const test_case *c, char *text, size_t size)
@@ -170,6 +251,12 @@ void case_print(const test_case *c, char *text, size_t size)
             if (memcmp(&x, double_of(&standard, f), sizeof x) != 0)
                 length = snprintf(text + used, size - used, "%s%s=%.9g", space,
                                   f->name, x);
+        } else if (f->has_axes) {
+            char axes[64];
+            print_axes(int_of(&own, f), axes);
+            if (strcmp(axes, "0") != 0)
+                length = snprintf(text + used, size - used, "%s%s=%s", space,
+                                  f->name, axes);
         } else {
             const int x = *int_of(&own, f);
             /* what the parser would derive from another field is written */
@@ -177,6 +264,11 @@ void case_print(const test_case *c, char *text, size_t size)
                                  int_of(&own, f) == &own.keys;
             const bool source_changed =
                 own.heads != standard.heads || own.queries != standard.queries;
+            /* and what follows from a grid is not */
+            if (own.grid && (int_of(&own, f) == &own.windows ||
+                             int_of(&own, f) == &own.queries ||
+                             int_of(&own, f) == &own.keys))
+                continue;
             if (x == *int_of(&standard, f) && !(derived && source_changed))
                 continue;
             if (f->names)
@@ -187,6 +279,24 @@ void case_print(const test_case *c, char *text, size_t size)
                                   f->name, x);
         }
         used += (size_t)length;
+    }
+}
+
+/* Windows, queries and keys are said or not said. */
+static void describe_grid(const test_case *c, winattn_desc *desc)
+{
+    desc->grid.axes = (cl_uint)c->grid;
+    for (int axis = 0; axis < c->grid; axis++) {
+        desc->grid.size[axis] = (cl_uint)c->size[axis];
+        desc->grid.window[axis] = (cl_uint)c->window[axis];
+        desc->grid.shift[axis] = (cl_uint)c->shift[axis];
+        desc->grid.periodic[axis] = (cl_bool)(c->periodic[axis] != 0);
+    }
+    desc->grid.padding = (winattn_padding)c->padding;
+    desc->grid.batch = (cl_ulong)c->batch;
+    if (c->seed % 2) {
+        desc->windows = 0;
+        desc->queries = desc->keys = 0;
     }
 }
 
@@ -207,13 +317,24 @@ winattn_desc case_desc(const test_case *c)
     desc.scale = (cl_float)c->scale;
     if (c->pass == PASS_BACKWARD)
         desc.passes = WINATTN_PASS_BACKWARD;
+    if (c->grid)
+        describe_grid(c, &desc);
     if (c->bias != TERM_NONE) {
-        desc.bias = WINATTN_BIAS_FULL;
-        desc.bias_dtype =
-            c->bias == TERM_FP32 ? WINATTN_TERM_FP32 : WINATTN_TERM_SAME;
+        desc.bias = case_has_table(c) ? WINATTN_BIAS_TABLE : WINATTN_BIAS_FULL;
+        desc.bias_dtype = c->bias == TERM_FP32 || c->bias == TERM_TABLE_FP32
+                              ? WINATTN_TERM_FP32
+                              : WINATTN_TERM_SAME;
     }
-    if (c->mask == TERM_REGIONS) {
-        desc.mask = WINATTN_MASK_REGIONS;
+    if (case_has_table(c) && c->entries == 0) {
+        for (int axis = 0; axis < WINATTN_AXES && c->table[axis]; axis++) {
+            desc.table.window[axis] = (cl_uint)c->table[axis];
+            desc.table.axes++;
+        }
+        desc.table.sliced = (cl_bool)(c->sliced != 0);
+    }
+    if (c->mask == TERM_REGIONS || c->mask == TERM_SHIFT) {
+        desc.mask =
+            c->mask == TERM_SHIFT ? WINATTN_MASK_SHIFT : WINATTN_MASK_REGIONS;
         desc.has_region_value = !isnan(c->region_value);
         desc.region_value =
             desc.has_region_value ? (cl_float)c->region_value : 0.0f;
@@ -222,7 +343,7 @@ winattn_desc case_desc(const test_case *c)
         desc.mask_dtype =
             c->mask == TERM_FP32 ? WINATTN_TERM_FP32 : WINATTN_TERM_SAME;
     }
-    if (c->mask != TERM_NONE)
+    if (c->mask != TERM_NONE && c->mask != TERM_SHIFT)
         desc.mask_windows = (cl_ulong)c->mask_windows;
     desc.block = (cl_uint)c->block;
     desc.first_block = (cl_uint)c->first_block;

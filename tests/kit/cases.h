@@ -35,7 +35,10 @@ typedef enum case_term {
     TERM_NONE,
     TERM_SAME,
     TERM_FP32,
-    TERM_REGIONS
+    TERM_REGIONS,    /* of a mask */
+    TERM_SHIFT,      /* of a mask */
+    TERM_TABLE_SAME, /* of a bias */
+    TERM_TABLE_FP32
 } case_term;
 
 typedef enum case_pass { PASS_FORWARD, PASS_BACKWARD } case_pass;
@@ -48,8 +51,20 @@ typedef struct test_case {
     int d_lse; /* backward: is it given? */
     int given; /* backward: are the forward pass's o and lse? */
     int windows, heads, kv_heads, queries, keys, dim;
-    int bias; /* case_term without regions */
-    int mask; /* case_term */
+    /* Axes of the grid, 0: none. With one, windows, queries and keys follow
+     * from it (case_derive). */
+    int grid;
+    int batch; /* grids */
+    int size[WINATTN_AXES], window[WINATTN_AXES], shift[WINATTN_AXES];
+    int periodic[WINATTN_AXES];
+    int padding;             /* winattn_padding */
+    int pads;                /* 1: pad_k is given, 2: pad_v, 3: both */
+    int bias;                /* case_term */
+    int table[WINATTN_AXES]; /* the table's window; zeros: the grid's */
+    int sliced;
+    int entries; /* not 0: the bias comes from a table of so many entries, by
+                    an index of the caller's */
+    int mask;    /* case_term */
     int mask_windows;
     int layout, data;
     int lse;
@@ -64,13 +79,22 @@ typedef struct test_case {
 /* Everything at its default: dot, fp32, 2 windows, 2 heads, 49 x 49 x 32. */
 test_case case_default(void);
 
-/* "variant=cosine dtype=fp16 windows=3 ..."; fields not named keep what *c
- * has, but kv_heads follows heads and keys follows queries. False, with the
- * word that is wrong in *bad, unless bad is NULL. */
+/* "variant=cosine dtype=fp16 windows=3 size=30x45 ..."; fields not named keep
+ * what *c has, but kv_heads follows heads and keys follows queries. False,
+ * with the word that is wrong in *bad, unless bad is NULL. */
 bool case_parse(const char *text, test_case *c, char bad[64]);
 
 /* The winattn_tier of that name; -1 if there is none. */
 int case_tier(const char *name);
+
+/* Windows, queries and keys that follow from a grid; nothing without one. */
+void case_derive(test_case *c);
+
+/* Is the bias a table? */
+bool case_has_table(const test_case *c);
+/* The table's window along an axis, and how many entries it has. */
+int case_table_window(const test_case *c, int axis);
+int case_table_entries(const test_case *c);
 
 /* The fields that differ from case_default. */
 void case_print(const test_case *c, char *text, size_t size);
@@ -81,6 +105,8 @@ winattn_desc case_desc(const test_case *c);
 /* The same for the same seed, everywhere. */
 test_case case_random(int seed, int tier);
 test_case case_random_backward(int seed, int tier);
+/* Of a case_pass, with a grid. */
+test_case case_random_grid(int seed, int tier, int pass);
 
 /* 2^64 states, good enough for test data. */
 typedef struct random_state {

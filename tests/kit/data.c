@@ -103,6 +103,12 @@ double kind_read(storage_kind kind, const void *from)
 
 /* ---- Shapes and layouts ---- */
 
+/* Has it an element for each token? */
+static bool has_tokens(tensor_id id)
+{
+    return id <= T_V || (id >= T_O && id <= T_DV);
+}
+
 static void describe_tensors(case_buffers *d)
 {
     const test_case *c = &d->c;
@@ -115,6 +121,10 @@ static void describe_tensors(case_buffers *d)
     const size_t masks = (size_t)c->mask_windows;
     const bool back = c->pass == PASS_BACKWARD;
     const int wanted = back ? c->outputs : 0;
+    const bool table = case_has_table(c);
+    const size_t bias_rows = table ? (size_t)case_table_entries(c) : queries;
+    const size_t bias_columns = table ? 1 : keys;
+    const bool pads = c->grid && c->padding == WINATTN_PADDING_VALUES;
     const struct {
         int used;
         storage_kind kind;
@@ -124,8 +134,10 @@ static void describe_tensors(case_buffers *d)
         [T_K] = {1, kind, {windows, kv_heads, keys, dim}},
         [T_V] = {1, kind, {windows, kv_heads, keys, dim}},
         [T_BIAS] = {c->bias != TERM_NONE,
-                    c->bias == TERM_FP32 ? KIND_FP32 : kind,
-                    {1, heads, queries, keys}},
+                    c->bias == TERM_FP32 || c->bias == TERM_TABLE_FP32
+                        ? KIND_FP32
+                        : kind,
+                    {1, heads, bias_rows, bias_columns}},
         [T_MASK] = {c->mask == TERM_SAME || c->mask == TERM_FP32,
                     c->mask == TERM_FP32 ? KIND_FP32 : kind,
                     {masks, 1, queries, keys}},
@@ -139,6 +151,8 @@ static void describe_tensors(case_buffers *d)
                                !isnan(c->logit_scale),
                            KIND_FP32,
                            {1, heads, 1, 1}},
+        [T_PAD_K] = {pads && (c->pads & 1), kind, {1, kv_heads, 1, dim}},
+        [T_PAD_V] = {pads && (c->pads & 2), kind, {1, kv_heads, 1, dim}},
         [T_O] = {!back || c->given, kind, {windows, heads, queries, dim}},
         [T_LSE] = {back ? c->given : c->lse,
                    KIND_FP32,
@@ -158,12 +172,18 @@ static void describe_tensors(case_buffers *d)
                   {windows, kv_heads, keys, dim}},
         [T_DBIAS] = {(wanted & WINATTN_DBIAS) != 0 && c->bias != TERM_NONE,
                      KIND_FP32,
-                     {1, heads, queries, keys}},
+                     {1, heads, bias_rows, bias_columns}},
         [T_D_LOGIT_SCALE] = {(wanted & WINATTN_D_LOGIT_SCALE) != 0 &&
                                  c->variant == WINATTN_COSINE &&
                                  !isnan(c->logit_scale),
                              KIND_FP32,
                              {1, heads, 1, 1}},
+        [T_D_PAD_K] = {(wanted & WINATTN_D_PAD_K) != 0 && pads,
+                       KIND_FP32,
+                       {1, kv_heads, 1, dim}},
+        [T_D_PAD_V] = {(wanted & WINATTN_D_PAD_V) != 0 && pads,
+                       KIND_FP32,
+                       {1, kv_heads, 1, dim}},
     };
     for (int id = 0; id < TENSORS; id++) {
         tensor_data *t = &d->tensor[id];
@@ -171,6 +191,15 @@ static void describe_tensors(case_buffers *d)
         t->is_output = (!back && (id == T_O || id == T_LSE)) || id >= T_DQ;
         t->kind = all[id].kind;
         memcpy(t->extent, all[id].extent, sizeof t->extent);
+        t->on_grid = c->grid && has_tokens((tensor_id)id);
+        if (!t->on_grid)
+            continue;
+        t->extent[0] = (size_t)c->batch;
+        t->extent[2] = 1;
+        for (int axis = 0; axis < c->grid; axis++) {
+            t->axis_extent[axis] = (size_t)c->size[axis];
+            t->extent[2] *= t->axis_extent[axis];
+        }
     }
 }
 
@@ -183,7 +212,14 @@ static void nest(tensor_data *t, const int order[4], const size_t gap[4])
         const int axis = order[i];
         stride *= axis == 3 && gap[3] ? gap[3] + 1 : 1;
         t->stride[axis] = stride;
-        stride *= t->extent[axis] ? t->extent[axis] : 1;
+        for (int a = WINATTN_AXES - 1; axis == 2 && a >= 0; a--) {
+            if (!t->axis_extent[a])
+                continue;
+            t->axis_stride[a] = stride;
+            stride = stride * t->axis_extent[a] + gap[2];
+        }
+        if (axis != 2 || !t->on_grid)
+            stride *= t->extent[axis] ? t->extent[axis] : 1;
         stride += axis == 3 ? gap[2] : axis == 2 ? gap[1] : gap[0];
     }
 }
@@ -196,7 +232,48 @@ static void pack(tensor_data *t, size_t parts, size_t part)
     t->stride[1] = t->extent[3];
     t->stride[2] = parts * row;
     t->stride[0] = parts * row * t->extent[2];
+    size_t stride = parts * row;
+    for (int a = WINATTN_AXES - 1; a >= 0; a--) {
+        t->axis_stride[a] = stride;
+        stride *= t->axis_extent[a] ? t->axis_extent[a] : 1;
+    }
     t->offset += part * row * kind_size(t->kind);
+}
+
+/* Coordinates of a row's token. */
+static void row_position(const tensor_data *t, size_t row,
+                         size_t at[WINATTN_AXES])
+{
+    for (int a = WINATTN_AXES - 1; a >= 0; a--) {
+        const size_t extent = t->axis_extent[a] ? t->axis_extent[a] : 1;
+        at[a] = row % extent;
+        row /= extent;
+    }
+}
+
+static size_t row_offset(const tensor_data *t, size_t row)
+{
+    size_t at[WINATTN_AXES], offset = 0;
+    if (!t->on_grid)
+        return row * t->stride[2];
+    row_position(t, row, at);
+    for (int a = 0; a < WINATTN_AXES; a++)
+        offset += at[a] * t->axis_stride[a];
+    return offset;
+}
+
+/* The row that stands for this one where an axis is broadcast. */
+static size_t first_row(const tensor_data *t, size_t row)
+{
+    size_t at[WINATTN_AXES], first = 0;
+    if (!t->on_grid)
+        return t->stride[2] ? row : 0;
+    row_position(t, row, at);
+    for (int a = 0; a < WINATTN_AXES; a++)
+        if (t->axis_extent[a])
+            first =
+                first * t->axis_extent[a] + (t->axis_stride[a] ? at[a] : 0);
+    return first;
 }
 
 static size_t span_bytes(const tensor_data *t)
@@ -205,7 +282,8 @@ static size_t span_bytes(const tensor_data *t)
     for (int axis = 0; axis < 4; axis++) {
         if (t->extent[axis] == 0)
             return 0;
-        last += (t->extent[axis] - 1) * t->stride[axis];
+        last += axis == 2 ? row_offset(t, t->extent[2] - 1)
+                          : (t->extent[axis] - 1) * t->stride[axis];
     }
     return (last + 1) * kind_size(t->kind);
 }
@@ -237,7 +315,11 @@ static void place_tensors(case_buffers *d)
                           part < shared;
         t->buffer = packs && part > 0 ? d->tensor[first].buffer : d->buffers++;
         t->offset = GUARD;
-        nest(t, layout == LAYOUT_TOKENS ? tokens_first : heads_first,
+        /* tokens on a grid and tables have their heads inside */
+        const bool inside = t->on_grid || ((id == T_BIAS || id == T_DBIAS) &&
+                                           case_has_table(&d->c));
+        nest(t,
+             inside != (layout == LAYOUT_TOKENS) ? tokens_first : heads_first,
              layout == LAYOUT_PADDED    ? padded
              : layout == LAYOUT_ALIGNED ? aligned
              : layout == LAYOUT_STRIDED ? strided
@@ -249,6 +331,10 @@ static void place_tensors(case_buffers *d)
         if (layout == LAYOUT_BROADCAST) {
             if (id == T_K || id == T_V)
                 t->stride[0] = 0;
+            if (id == T_V) /* and one row of a map for all */
+                t->axis_stride[0] = 0;
+            if (id == T_PAD_V)
+                t->stride[1] = 0;
             if (id == T_BIAS)
                 t->stride[1] = 0;
             if (id == T_MASK)
@@ -267,7 +353,7 @@ size_t data_at(const tensor_data *t, size_t window, size_t head, size_t row,
 {
     return t->offset +
            kind_size(t->kind) * (window * t->stride[0] + head * t->stride[1] +
-                                 row * t->stride[2] + column * t->stride[3]);
+                                 row_offset(t, row) + column * t->stride[3]);
 }
 
 /* ---- Values ---- */
@@ -326,7 +412,7 @@ static void mark_rows(case_buffers *d)
             }
     if (c->windows == 0)
         return;
-    const size_t last = (size_t)c->windows - 1;
+    const size_t last = t[T_Q].extent[0] - 1; /* window, or grid */
     if (c->data == DATA_NAN) {
         /* q and bias spoil a row, k and v what sees them */
         t[T_Q].value[index_of(&t[T_Q], 0, 0, t[T_Q].extent[2] / 2, 0)] = NAN;
@@ -336,8 +422,10 @@ static void mark_rows(case_buffers *d)
                               t[T_V].extent[2] / 2, t[T_V].extent[3] - 1)] =
             NAN;
         if (t[T_BIAS].used)
-            t[T_BIAS].value[index_of(&t[T_BIAS], 0, 0, 0,
-                                     t[T_BIAS].extent[3] / 2)] = NAN;
+            t[T_BIAS].value[index_of(
+                &t[T_BIAS], 0, 0,
+                case_has_table(c) ? t[T_BIAS].extent[2] / 3 : 0,
+                t[T_BIAS].extent[3] / 2)] = NAN;
     }
     if (c->data == DATA_ZERO)
         for (int id = T_Q; id <= T_K; id++)
@@ -371,7 +459,7 @@ static int fill_values(case_buffers *d)
 
 /* Rounds every value, copies it to its image and, where it is broadcast, to
  * the values of all that share it. */
-static void write_images(case_buffers *d)
+void data_write(case_buffers *d)
 {
     for (int id = 0; id < TENSORS; id++) {
         tensor_data *t = &d->tensor[id];
@@ -388,7 +476,7 @@ static void write_images(case_buffers *d)
                         double *x = &t->value[index_of(t, w, h, i, j)];
                         const double first = t->value[index_of(
                             t, t->stride[0] ? w : 0, t->stride[1] ? h : 0,
-                            t->stride[2] ? i : 0, t->stride[3] ? j : 0)];
+                            first_row(t, i), t->stride[3] ? j : 0)];
                         *x = kind_round(t->kind, first);
                         kind_write(t->kind, *x, at);
                     }
@@ -399,17 +487,41 @@ static void write_images(case_buffers *d)
 static int fill_given(case_buffers *d)
 {
     tensor_data *o = &d->tensor[T_O], *lse = &d->tensor[T_LSE];
-    const size_t queries = o->extent[2], values = queries * o->extent[3];
-    double *size = malloc(sizeof(double) * (values + queries));
-    for (size_t w = 0; size && w < o->extent[0]; w++)
+    const size_t queries = (size_t)d->c.queries, dim = o->extent[3];
+    const size_t values = queries * dim;
+    double *x = malloc(sizeof(double) * 2 * (values + queries));
+    for (size_t w = 0; x && w < (size_t)d->c.windows; w++)
         for (size_t h = 0; h < o->extent[1]; h++) {
-            double largest = 0;
-            data_oracle(d, w, h, o->value + index_of(o, w, h, 0, 0), size,
-                        lse->value + index_of(lse, w, h, 0, 0), size + values,
-                        &largest);
+            double *lses = x + values, largest = 0;
+            data_oracle(d, w, h, x, lses + queries, lses,
+                        lses + queries + values, &largest);
+            for (size_t i = 0; i < queries; i++) {
+                size_t at = w, row = i;
+                if (!data_find(d, T_O, &at, &row))
+                    continue;
+                memcpy(o->value + index_of(o, at, h, row, 0), x + i * dim,
+                       sizeof(double) * dim);
+                lse->value[index_of(lse, at, h, row, 0)] = lses[i];
+            }
         }
-    free(size);
-    return size != NULL;
+    free(x);
+    return x != NULL;
+}
+
+/* Which entry of the table each query and key takes. */
+static int fill_entries(case_buffers *d)
+{
+    const test_case *c = &d->c;
+    const size_t queries = (size_t)c->queries, keys = (size_t)c->keys;
+    random_state r = random_seeded((unsigned long long)c->seed + 99);
+    if (!case_has_table(c))
+        return 1;
+    d->entry = malloc(sizeof *d->entry * queries * keys);
+    for (size_t i = 0; d->entry && i < queries * keys; i++)
+        d->entry[i] = c->entries
+                          ? random_int(&r, 0, c->entries - 1)
+                          : (cl_int)grid_table_entry(c, i / keys, i % keys);
+    return d->entry != NULL;
 }
 
 case_buffers *data_make(const test_case *c)
@@ -420,7 +532,8 @@ case_buffers *data_make(const test_case *c)
     d->c = *c;
     describe_tensors(d);
     place_tensors(d);
-    int complete = fill_values(d);
+    int complete = (!c->grid || grid_map_make(c, &d->map)) &&
+                   fill_entries(d) && fill_values(d);
     for (int i = 0; i < d->buffers; i++) {
         d->buffer[i].bytes = malloc(d->buffer[i].size);
         if (!d->buffer[i].bytes)
@@ -432,13 +545,13 @@ case_buffers *data_make(const test_case *c)
         data_free(d);
         return NULL;
     }
-    write_images(d);
+    data_write(d);
     if (c->pass == PASS_BACKWARD && c->given) {
         if (!fill_given(d)) {
             data_free(d);
             return NULL;
         }
-        write_images(d);
+        data_write(d);
     }
     return d;
 }
@@ -451,6 +564,8 @@ void data_free(case_buffers *d)
         free(d->tensor[id].value);
     for (int i = 0; i < d->buffers; i++)
         free(d->buffer[i].bytes);
+    grid_map_free(&d->map);
+    free(d->entry);
     free(d);
 }
 
@@ -460,15 +575,22 @@ static winattn_strides strides_of(const case_buffers *d, tensor_id id)
 {
     const tensor_data *t = &d->tensor[id];
     const bool regions = id == T_QUERY_REGIONS || id == T_KEY_REGIONS;
+    const bool is_bias = id == T_BIAS || id == T_DBIAS;
+    const bool is_pad =
+        id == T_PAD_K || id == T_PAD_V || id == T_D_PAD_K || id == T_D_PAD_V;
     const bool has_head = id != T_MASK && !regions;
-    winattn_strides s = {0, 0, 0, 0};
+    winattn_strides s;
+    memset(&s, 0, sizeof s);
     if (!t->used)
         return s;
-    const bool has_column = id != T_LSE && id != T_D_LSE && !regions;
-    s.window = id != T_BIAS && id != T_DBIAS ? t->stride[0] : 0;
+    const bool has_column = id != T_LSE && id != T_D_LSE && !regions &&
+                            !(is_bias && case_has_table(&d->c));
+    s.window = !is_bias && !is_pad ? t->stride[0] : 0;
     s.head = has_head ? t->stride[1] : 0;
-    s.row = t->stride[2];
+    s.row = !is_pad && !t->on_grid ? t->stride[2] : 0;
     s.column = has_column ? t->stride[3] : 0;
+    for (int axis = 0; t->on_grid && axis < d->c.grid; axis++)
+        s.axis[axis] = t->axis_stride[axis];
     return s;
 }
 
@@ -476,6 +598,10 @@ winattn_desc data_desc(const case_buffers *d)
 {
     winattn_desc desc = case_desc(&d->c);
     desc.build_options = getenv("WINATTN_TEST_BUILD_OPTIONS");
+    if (d->entry && d->c.entries) {
+        desc.table.index = d->entry;
+        desc.table.entries = (cl_uint)d->c.entries;
+    }
     if (d->c.layout == LAYOUT_CONTIGUOUS)
         return desc;
     desc.q = strides_of(d, T_Q);
@@ -493,6 +619,10 @@ winattn_desc data_desc(const case_buffers *d)
     desc.dk = strides_of(d, T_DK);
     desc.dv = strides_of(d, T_DV);
     desc.dbias_strides = strides_of(d, T_DBIAS);
+    desc.pad_k = strides_of(d, T_PAD_K);
+    desc.pad_v = strides_of(d, T_PAD_V);
+    desc.d_pad_k = strides_of(d, T_D_PAD_K);
+    desc.d_pad_v = strides_of(d, T_D_PAD_V);
     return desc;
 }
 
@@ -507,14 +637,88 @@ double data_value(const tensor_data *t, size_t window, size_t head, size_t row,
     return t->value ? t->value[index_of(t, window, head, row, column)] : 0;
 }
 
+bool data_find(const case_buffers *d, tensor_id id, size_t *window,
+               size_t *row)
+{
+    if (!d->tensor[id].on_grid)
+        return true;
+    const size_t at = *window % d->map.windows * d->map.tokens + *row;
+    *window /= d->map.windows;
+    *row = d->map.token[at];
+    return *row != GRID_NONE;
+}
+
+size_t data_rows(const case_buffers *d, tensor_id id)
+{
+    const tensor_data *t = &d->tensor[id];
+    return t->on_grid ? d->map.tokens : t->extent[2];
+}
+
+/* The tokens of a window, with those of the padding. */
+static double *gather(const case_buffers *d, tensor_id id, size_t window,
+                      size_t head)
+{
+    const tensor_data *t = &d->tensor[id], *pad = NULL;
+    const size_t dim = t->extent[3];
+    if (id == T_K || id == T_V)
+        pad = &d->tensor[id == T_K ? T_PAD_K : T_PAD_V];
+    double *x = calloc(d->map.tokens * dim, sizeof *x);
+    for (size_t i = 0; i < d->map.tokens; i++) {
+        size_t at = window, row = i;
+        if (data_find(d, id, &at, &row))
+            memcpy(x + i * dim, t->value + index_of(t, at, head, row, 0),
+                   sizeof *x * dim);
+        else if (pad && pad->used)
+            memcpy(x + i * dim, pad->value + index_of(pad, 0, head, 0, 0),
+                   sizeof *x * dim);
+    }
+    return x;
+}
+
+/* The bias of each query and key, and their mask where tokens are hidden. */
+static void expand_terms(const case_buffers *d, size_t window, size_t head,
+                         data_view *view)
+{
+    const test_case *c = &d->c;
+    const size_t queries = (size_t)c->queries, keys = (size_t)c->keys;
+    const tensor_data *t = &d->tensor[T_BIAS];
+    const bool hides = c->grid && c->padding == WINATTN_PADDING_HIDDEN;
+    oracle_problem *p = &view->problem;
+    if (t->used && (d->entry || hides)) {
+        view->own[3] = malloc(sizeof(double) * queries * keys);
+        for (size_t i = 0; i < queries * keys; i++)
+            view->own[3][i] =
+                d->entry
+                    ? t->value[index_of(t, 0, head, (size_t)d->entry[i], 0)]
+                    : p->bias[i];
+        p->bias = view->own[3];
+    }
+    if (!hides)
+        return;
+    view->own[4] = malloc(sizeof(double) * queries * keys);
+    for (size_t i = 0; i < queries; i++)
+        for (size_t j = 0; j < keys; j++) {
+            size_t at = window, row = j;
+            const size_t ij = i * keys + j;
+            view->own[4][ij] = p->mask ? p->mask[ij] : 0;
+            if (data_find(d, T_K, &at, &row))
+                continue;
+            view->own[4][ij] = -INFINITY;
+            if (t->used) /* hidden, whatever its bias */
+                view->own[3][ij] = 0;
+        }
+    p->mask = view->own[4];
+}
+
 void data_view_open(const case_buffers *d, size_t window, size_t head,
                     data_view *view)
 {
     const test_case *c = &d->c;
     const tensor_data *t = d->tensor;
     const size_t kv_head = head / (size_t)(c->heads / c->kv_heads);
+    const bool shifted = c->mask == TERM_SHIFT;
     const size_t mask_window =
-        c->mask == TERM_NONE ? 0 : window % (size_t)c->mask_windows;
+        c->mask == TERM_NONE || shifted ? 0 : window % (size_t)c->mask_windows;
     memset(view, 0, sizeof *view);
     for (int i = 0; c->mask == TERM_REGIONS && i < 2; i++) {
         const tensor_data *region = &t[T_QUERY_REGIONS + i];
@@ -524,15 +728,24 @@ void data_view_open(const case_buffers *d, size_t window, size_t head,
                 (unsigned char)
                     region->value[index_of(region, mask_window, 0, j, 0)];
     }
+    for (int i = 0; shifted && i < 2; i++) {
+        view->regions[i] = malloc(d->map.tokens);
+        memcpy(view->regions[i],
+               d->map.region + window % d->map.windows * d->map.tokens,
+               d->map.tokens);
+    }
+    for (int id = T_Q; c->grid && id <= T_V; id++)
+        view->own[id] =
+            gather(d, (tensor_id)id, window, id == T_Q ? head : kv_head);
     if (t[T_LOGIT_SCALE].used)
         view->logit_scale = (float)t[T_LOGIT_SCALE].value[head];
     const oracle_problem p = {
         .queries = (size_t)c->queries,
         .keys = (size_t)c->keys,
         .dim = (size_t)c->dim,
-        .q = plane_of(&t[T_Q], window, head),
-        .k = plane_of(&t[T_K], window, kv_head),
-        .v = plane_of(&t[T_V], window, kv_head),
+        .q = c->grid ? view->own[0] : plane_of(&t[T_Q], window, head),
+        .k = c->grid ? view->own[1] : plane_of(&t[T_K], window, kv_head),
+        .v = c->grid ? view->own[2] : plane_of(&t[T_V], window, kv_head),
         .bias = plane_of(&t[T_BIAS], 0, head),
         .mask = plane_of(&t[T_MASK], mask_window, 0),
         .query_region = view->regions[0],
@@ -551,12 +764,15 @@ void data_view_open(const case_buffers *d, size_t window, size_t head,
         .sink_in_window = c->sink_in_window != 0,
     };
     view->problem = p;
+    expand_terms(d, window, head, view);
 }
 
 void data_view_close(data_view *view)
 {
     free(view->regions[0]);
     free(view->regions[1]);
+    for (size_t i = 0; i < sizeof view->own / sizeof *view->own; i++)
+        free(view->own[i]);
 }
 
 void data_oracle(const case_buffers *d, size_t window, size_t head, double *o,

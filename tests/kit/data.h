@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "cases.h"
+#include "grid.h"
 #include "oracle.h"
 
 typedef enum tensor_id {
@@ -19,6 +20,8 @@ typedef enum tensor_id {
     T_QUERY_REGIONS,
     T_KEY_REGIONS,
     T_LOGIT_SCALE,
+    T_PAD_K,
+    T_PAD_V,
     T_O,
     T_LSE,
     T_D_O,
@@ -28,6 +31,8 @@ typedef enum tensor_id {
     T_DV,
     T_DBIAS,
     T_D_LOGIT_SCALE,
+    T_D_PAD_K,
+    T_D_PAD_V,
     TENSORS
 } tensor_id;
 
@@ -47,13 +52,16 @@ double kind_read(storage_kind kind, const void *from);
 typedef struct tensor_data {
     int used;
     int is_output;
+    int on_grid; /* a window is a whole grid, a row one of its tokens */
     storage_kind kind;
     size_t extent[4]; /* window, head, row, column; 1 where there is no axis */
-    size_t stride[4]; /* elements; 0: broadcast */
-    size_t offset;    /* bytes into its buffer */
-    int buffer;       /* index */
-    double *value;    /* [product of extents]; of an output, what is added to,
-                         NULL if it is overwritten */
+    size_t stride[4]; /* elements; 0: broadcast; of a row not on a grid */
+    size_t axis_extent[WINATTN_AXES]; /* of rows on a grid */
+    size_t axis_stride[WINATTN_AXES];
+    size_t offset; /* bytes into its buffer */
+    int buffer;    /* index */
+    double *value; /* [product of extents]; of an output, what is added to,
+                      NULL if it is overwritten */
 } tensor_data;
 
 typedef struct buffer_image {
@@ -66,11 +74,15 @@ typedef struct case_buffers {
     tensor_data tensor[TENSORS];
     int buffers;
     buffer_image buffer[TENSORS];
+    grid_map map;  /* with a grid */
+    cl_int *entry; /* [queries][keys]: of the table */
 } case_buffers;
 
 /* NULL: out of memory. */
 case_buffers *data_make(const test_case *c);
 void data_free(case_buffers *d);
+/* Writes the values to the images again, once a test has changed some. */
+void data_write(case_buffers *d);
 
 /* case_desc with the strides of the layout. */
 winattn_desc data_desc(const case_buffers *d);
@@ -79,10 +91,19 @@ winattn_desc data_desc(const case_buffers *d);
 size_t data_at(const tensor_data *t, size_t window, size_t head, size_t row,
                size_t column);
 
+/* Where row `row` of window `window` is found in a tensor: itself, but for
+ * tokens on a grid their number on it, and their grid. False: a token of the
+ * padding. */
+bool data_find(const case_buffers *d, tensor_id id, size_t *window,
+               size_t *row);
+/* Rows of a window, or of the whole tensor if it has no tokens. */
+size_t data_rows(const case_buffers *d, tensor_id id);
+
 /* The oracle's problem of one window-head. */
 typedef struct data_view {
     oracle_problem problem;
     unsigned char *regions[2];
+    double *own[5]; /* q, k, v, bias, mask, where they are put together */
     float logit_scale;
 } data_view;
 void data_view_open(const case_buffers *d, size_t window, size_t head,

@@ -22,13 +22,15 @@ typedef struct checker {
     double tolerance;
 } checker;
 
-/* Sums over the query heads of a key head, and over windows. */
+/* Sums over the query heads of a key head, and over windows. dbias is dense
+ * until a table's entries are summed. */
 typedef struct sums {
     oracle_gradients head; /* of one window-head */
     double *dk, *dk_size;  /* of one window and key head */
     double *dv, *dv_size;
-    double *dbias, *dbias_size; /* of one head */
-    double d_logit_scale, d_logit_scale_size;
+    double *dbias, *dbias_size;   /* of all heads */
+    double *pad[2], *pad_size[2]; /* of all key heads: what flows into the
+                                     padding's keys and values */
 } sums;
 
 static double *zeros(size_t count) { return calloc(count, sizeof(double)); }
@@ -54,7 +56,7 @@ static double overflow(storage_kind kind)
     return kind == KIND_FP16 ? 6e4 : 3e38;
 }
 
-double gradient_underflow(storage_kind kind)
+double stored_underflow(storage_kind kind)
 {
     return kind == KIND_FP16 ? 0x1p-25 : 1.2e-38; /* subnormals may be 0 */
 }
@@ -66,8 +68,8 @@ void measure_gradient(distance *d, storage_kind kind, double got, double want,
         measure(d, got, want, size);
 }
 
-double share_gradient(distance *d, double underflow, size_t count,
-                      double tolerance)
+double share_stored(distance *d, double underflow, size_t count,
+                    double tolerance)
 {
     d->error2 = fmax(0, sqrt(d->error2) - underflow * sqrt((double)count));
     d->error2 *= d->error2;
@@ -85,7 +87,9 @@ bool gradient_goes_by_row(int variant, tensor_id id)
 static double lost_in_p(const case_buffers *d, int id, size_t window,
                         size_t head, size_t row)
 {
-    const tensor_data *x = &d->tensor[id == T_DQ ? T_Q : T_K];
+    const tensor_data *x = &d->tensor[id == T_DQ   ? T_Q
+                                      : id == T_DK ? T_K
+                                                   : T_PAD_K];
     double squares = 0;
     for (size_t c = 0; c < x->extent[3]; c++) {
         const double value = data_value(x, window, head, row, c);
@@ -101,22 +105,30 @@ static void check_rows(const checker *check, int id, const char *name,
 {
     const tensor_data *t = &check->d->tensor[id];
     const size_t columns = t->extent[3];
+    const test_case *c = &check->d->c;
     distance far = {0, 0, 0, NULL};
-    for (size_t i = 0; i < rows; i++)
-        for (size_t x = 0; x < columns; x++) {
-            const double before = data_value(t, window, head, row + i, x);
+    double underflow = stored_underflow(t->kind);
+    size_t count = 0;
+    for (size_t i = 0; i < rows; i++) {
+        size_t at = window, found = row + i;
+        if (!data_find(check->d, (tensor_id)id, &at, &found))
+            continue; /* of the padding */
+        for (size_t x = 0; x < columns; x++, count++) {
+            const double before = data_value(t, at, head, found, x);
             const double target = before + want[i * columns + x];
             const double got =
                 kind_read(t->kind, check->bytes[t->buffer] +
-                                       data_at(t, window, head, row + i, x));
+                                       data_at(t, at, head, found, x));
             measure_gradient(&far, t->kind, got, target,
                              size[i * columns + x] + fabs(before));
         }
-    double underflow = gradient_underflow(t->kind);
-    if (gradient_goes_by_row(check->d->c.variant, (tensor_id)id))
-        underflow += lost_in_p(check->d, id, window, head, row);
-    const double part =
-        share_gradient(&far, underflow, rows * columns, check->tolerance);
+        if (gradient_goes_by_row(c->variant, (tensor_id)id))
+            underflow += lost_in_p(check->d, id, at, head, found);
+    }
+    if (id == T_D_PAD_K && c->variant == WINATTN_COSINE)
+        underflow +=
+            lost_in_p(check->d, id, 0, head, 0) * c->windows * c->keys;
+    const double part = share_stored(&far, underflow, count, check->tolerance);
     case_result *result = check->result;
     result->o_error = fmax(result->o_error, part);
     if (far.want2 > 0)
@@ -141,9 +153,10 @@ static void check_plane(const checker *check, tensor_id id, const char *name,
     const size_t columns = t->extent[3];
     if (!t->used)
         return;
+    const size_t rows = data_rows(check->d, id);
     if (!by_row)
-        check_rows(check, id, name, window, head, 0, t->extent[2], want, size);
-    for (size_t i = 0; by_row && i < t->extent[2]; i++)
+        check_rows(check, id, name, window, head, 0, rows, want, size);
+    for (size_t i = 0; by_row && i < rows; i++)
         check_rows(check, id, name, window, head, i, 1, want + i * columns,
                    size + i * columns);
 }
@@ -153,10 +166,14 @@ static void read_flow(const case_buffers *d, size_t window, size_t head,
                       double *d_o, double *d_lse)
 {
     const tensor_data *o = &d->tensor[T_D_O], *lse = &d->tensor[T_D_LSE];
-    for (size_t i = 0; i < o->extent[2]; i++) {
-        for (size_t x = 0; x < o->extent[3]; x++)
-            d_o[i * o->extent[3] + x] = data_value(o, window, head, i, x);
-        d_lse[i] = lse->used ? data_value(lse, window, head, i, 0) : 0;
+    const size_t rows = data_rows(d, T_D_O), dim = o->extent[3];
+    for (size_t i = 0; i < rows; i++) {
+        size_t at = window, row = i;
+        /* nothing flows into what has no result */
+        const bool exists = data_find(d, T_D_O, &at, &row);
+        for (size_t x = 0; x < dim; x++)
+            d_o[i * dim + x] = exists ? data_value(o, at, head, row, x) : 0;
+        d_lse[i] = exists && lse->used ? data_value(lse, at, head, row, 0) : 0;
     }
 }
 
@@ -193,6 +210,22 @@ static bool add_head(const case_buffers *d, size_t window, size_t head,
            !has_nan(s->head.dk, k_count) && !has_nan(s->head.dv, k_count);
 }
 
+/* dk and dv of a window's padding go to their sums. */
+static void add_pads(const case_buffers *d, size_t window, size_t kv_head,
+                     sums *s)
+{
+    const size_t dim = (size_t)d->c.dim;
+    for (size_t i = 0; i < (size_t)d->c.keys; i++) {
+        size_t at = window, row = i;
+        if (data_find(d, T_K, &at, &row))
+            continue;
+        add(s->pad[0] + kv_head * dim, s->dk + i * dim, dim);
+        add(s->pad_size[0] + kv_head * dim, s->dk_size + i * dim, dim);
+        add(s->pad[1] + kv_head * dim, s->dv + i * dim, dim);
+        add(s->pad_size[1] + kv_head * dim, s->dv_size + i * dim, dim);
+    }
+}
+
 static void check_window(const checker *check, size_t window, sums *s,
                          double *scale_sums, double *d_o, double *d_lse,
                          double *largest, bool *head_spoilt)
@@ -226,7 +259,32 @@ static void check_window(const checker *check, size_t window, sums *s,
             continue;
         check_plane(&own, T_DK, "dk", window, kv_head, s->dk, s->dk_size);
         check_plane(&own, T_DV, "dv", window, kv_head, s->dv, s->dv_size);
+        add_pads(check->d, window, kv_head, s);
     }
+}
+
+/* dbias of a head: of a table, each entry's sum. */
+static void check_dbias(const checker *check, size_t head, const sums *s)
+{
+    const case_buffers *d = check->d;
+    const size_t logits = (size_t)d->c.queries * (size_t)d->c.keys;
+    const double *want = s->dbias + head * logits;
+    const double *size = s->dbias_size + head * logits;
+    if (!d->tensor[T_DBIAS].used)
+        return;
+    if (!d->entry) {
+        check_plane(check, T_DBIAS, "dbias", 0, head, want, size);
+        return;
+    }
+    const size_t entries = d->tensor[T_DBIAS].extent[2];
+    double *sum = zeros(2 * entries);
+    for (size_t i = 0; i < logits; i++) {
+        sum[d->entry[i]] += want[i];
+        sum[entries + (size_t)d->entry[i]] += size[i];
+    }
+    check_plane(check, T_DBIAS, "dbias (of the table)", 0, head, sum,
+                sum + entries);
+    free(sum);
 }
 
 bool check_gradients(const case_buffers *d,
@@ -239,8 +297,10 @@ bool check_gradients(const case_buffers *d,
     const size_t heads = (size_t)c->heads;
     checker check = {d, bytes, result, promised[c->dtype]};
     double largest = 0;
-    double *all = zeros(3 * q_count + 8 * k_count + 2 * logits +
-                        2 * heads * logits + (size_t)c->queries + 2 * heads);
+    const size_t pad_count = (size_t)c->kv_heads * (size_t)c->dim;
+    double *all =
+        zeros(3 * q_count + 8 * k_count + 2 * logits + 2 * heads * logits +
+              (size_t)c->queries + 2 * heads + 4 * pad_count);
     bool *spoilt = calloc(heads, sizeof *spoilt);
     if (!all || !spoilt) {
         free(all);
@@ -268,6 +328,10 @@ bool check_gradients(const case_buffers *d,
     TAKE(s.dv_size, k_count);
     TAKE(s.dbias, heads * logits);
     TAKE(s.dbias_size, heads * logits);
+    for (int i = 0; i < 2; i++) {
+        TAKE(s.pad[i], pad_count);
+        TAKE(s.pad_size[i], pad_count);
+    }
     double *TAKE(d_o, q_count);
     double *TAKE(d_lse, (size_t)c->queries);
     double *TAKE(scale_sums, 2 * heads);
@@ -278,10 +342,22 @@ bool check_gradients(const case_buffers *d,
     for (size_t h = 0; h < heads; h++) {
         if (spoilt[h])
             continue;
-        check_plane(&check, T_DBIAS, "dbias", 0, h, s.dbias + h * logits,
-                    s.dbias_size + h * logits);
+        check_dbias(&check, h, &s);
         check_plane(&check, T_D_LOGIT_SCALE, "d_logit_scale", 0, h,
                     &scale_sums[2 * h], &scale_sums[2 * h + 1]);
+    }
+    for (size_t h = 0; h < (size_t)c->kv_heads; h++) {
+        const size_t group = heads / (size_t)c->kv_heads;
+        const size_t first = h * (size_t)c->dim;
+        bool clean = true;
+        for (size_t i = h * group; i < (h + 1) * group; i++)
+            clean = clean && !spoilt[i];
+        if (!clean)
+            continue;
+        check_plane(&check, T_D_PAD_K, "d_pad_k", 0, h, s.pad[0] + first,
+                    s.pad_size[0] + first);
+        check_plane(&check, T_D_PAD_V, "d_pad_v", 0, h, s.pad[1] + first,
+                    s.pad_size[1] + first);
     }
     free(all);
     free(spoilt);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bias_table.h"
 #include "launch_backward.h"
 #include "session.h"
 #include "status.h"
@@ -68,6 +69,8 @@ wa_buffers planned_buffers(const winattn_forward *f)
                    [WA_QUERY_REGIONS] = f->query_regions,
                    [WA_KEY_REGIONS] = f->key_regions,
                    [WA_LOGIT_SCALE] = f->logit_scale,
+                   [WA_PAD_K] = f->pad_k,
+                   [WA_PAD_V] = f->pad_v,
                    [WA_O] = f->o,
                    [WA_LSE] = f->lse}};
     return buffers;
@@ -100,6 +103,39 @@ static winattn_status make_plan(const wa_problem *problem,
     return WINATTN_SUCCESS;
 }
 
+/* The kernels that a plan wants; what was built is left to release. */
+static winattn_status build_forward(wa_session *session,
+                                    const wa_problem *problem,
+                                    const wa_plan *plan,
+                                    wa_forward_kernels *kernels)
+{
+    char defines[WA_DEFINES_SIZE] = "";
+    WA_TRY(wa_session_kernel(session, plan->kernel, plan->defines,
+                             problem->build_options, &kernels->main));
+    if (!plan->expands_table)
+        return WINATTN_SUCCESS;
+    wa_append_table(problem, defines, sizeof defines);
+    return wa_session_kernel(session, "expand_table", defines,
+                             problem->build_options, &kernels->expand);
+}
+
+static winattn_status
+launch_behind_gate(const test_device *device, cl_command_queue queue,
+                   const wa_problem *problem, const wa_plan *plan,
+                   const wa_forward_kernels *kernels,
+                   const wa_buffers *buffers, cl_event *event)
+{
+    cl_int error;
+    cl_event gate = clCreateUserEvent(device->context, &error);
+    if (error != CL_SUCCESS)
+        return error;
+    const winattn_status status = wa_launch_forward(
+        problem, plan, kernels, queue, buffers, 1, &gate, event);
+    clSetUserEventStatus(gate, CL_COMPLETE);
+    clReleaseEvent(gate);
+    return status;
+}
+
 static winattn_status launch(const test_device *device, cl_command_queue queue,
                              const case_buffers *data, const device_buffers *b,
                              const demanded_plan *demand, wa_session *session,
@@ -107,12 +143,12 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
 {
     const winattn_desc desc = data_desc(data);
     const winattn_forward forward = buffers_forward(data, b);
-    const wa_buffers buffers = planned_buffers(&forward);
+    wa_buffers buffers = planned_buffers(&forward);
     wa_device told = *wa_session_device(session);
     wa_problem problem;
     wa_plan plan;
-    cl_kernel kernel;
-    cl_int error;
+    wa_forward_kernels kernels = {NULL, NULL};
+    cl_int error = CL_SUCCESS;
     if (demand->unit && told.unit != demand->unit) {
         told.unit = demand->unit;
         told.emulates_unit = true;
@@ -120,25 +156,35 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
     }
     WA_TRY(wa_problem_read(&desc, &problem));
     WA_TRY(make_plan(&problem, &told, demand, &plan));
-    WA_TRY(wa_session_kernel(session, plan.kernel, plan.defines,
-                             problem.build_options, &kernel));
+    winattn_status status = build_forward(session, &problem, &plan, &kernels);
     size_t most = plan.work_group;
-    clGetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE,
-                             sizeof most, &most, NULL);
-    if (demand->matrix && most < plan.work_group &&
-        told.reports_kernel_sizes) {
-        clReleaseKernel(kernel);
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "work-group too large");
+    if (kernels.main)
+        clGetKernelWorkGroupInfo(kernels.main, device->id,
+                                 CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most,
+                                 NULL);
+    if (demand->matrix && most < plan.work_group && told.reports_kernel_sizes)
+        status = wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "work-group too large");
+    if (status == WINATTN_SUCCESS)
+        status =
+            wa_table_buffers_make(device->context, &problem, &buffers.table);
+    if (status == WINATTN_SUCCESS && plan.workspace_bytes != 0) {
+        buffers.workspace.offset = 16;
+        buffers.workspace.buffer =
+            clCreateBuffer(device->context, CL_MEM_READ_WRITE,
+                           (size_t)plan.workspace_bytes + 16, NULL, &error);
+        status = error;
     }
-    cl_event gate = clCreateUserEvent(device->context, &error);
-    winattn_status status = error;
-    if (status == CL_SUCCESS) {
-        status = wa_launch_forward(&problem, &plan, kernel, queue, &buffers, 1,
-                                   &gate, event);
-        clSetUserEventStatus(gate, CL_COMPLETE);
-        clReleaseEvent(gate);
-    }
-    clReleaseKernel(kernel);
+    if (status == WINATTN_SUCCESS)
+        status = launch_behind_gate(device, queue, &problem, &plan, &kernels,
+                                    &buffers, event);
+    /* what was enqueued keeps what it needs */
+    if (buffers.workspace.buffer)
+        clReleaseMemObject(buffers.workspace.buffer);
+    wa_table_buffers_release(&buffers.table);
+    if (kernels.expand)
+        clReleaseKernel(kernels.expand);
+    if (kernels.main)
+        clReleaseKernel(kernels.main);
     return status;
 }
 
@@ -161,7 +207,6 @@ bool planned_run(const test_device *device, cl_command_queue queue,
         wa_session_acquire(device->context, device->id, &session);
     if (status == WINATTN_SUCCESS)
         status = launch(device, queue, data, &b, demand, session, &event);
-    result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
     result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
     if (status == WINATTN_SUCCESS)
         status = clWaitForEvents(1, &event);
@@ -206,7 +251,7 @@ static winattn_status make_backward_plan(const wa_problem *problem,
     if (demand->windows && plan->slots > demand->windows / 2 + 1)
         plan->slots = demand->windows / 2 + 1;
     if (getenv("WINATTN_TEST_VERBOSE"))
-        for (int i = 0; i < WA_BACKWARD_SUM; i++)
+        for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++)
             if (plan->kernels[i].name)
                 printf("%s, %u slots: %s\n", plan->kernels[i].name,
                        plan->slots, plan->kernels[i].defines);
@@ -236,26 +281,30 @@ static winattn_status launch_backward(const test_device *device,
                        (size_t)plan.workspace_bytes + 16, NULL, &error);
     if (error != CL_SUCCESS)
         return error;
-    const wa_buffers buffers = {
-        .tensor = {[WA_Q] = call.q,
-                   [WA_K] = call.k,
-                   [WA_V] = call.v,
-                   [WA_BIAS] = call.bias,
-                   [WA_MASK] = call.mask,
-                   [WA_QUERY_REGIONS] = call.query_regions,
-                   [WA_KEY_REGIONS] = call.key_regions,
-                   [WA_LOGIT_SCALE] = call.logit_scale,
-                   [WA_O] = call.o,
-                   [WA_LSE] = call.lse,
-                   [WA_D_O] = call.d_o,
-                   [WA_D_LSE] = call.d_lse,
-                   [WA_DQ] = call.dq,
-                   [WA_DK] = call.dk,
-                   [WA_DV] = call.dv,
-                   [WA_DBIAS] = call.dbias,
-                   [WA_D_LOGIT_SCALE] = call.d_logit_scale},
-        .workspace = {*workspace, 16}};
-    winattn_status status = WINATTN_SUCCESS;
+    wa_buffers buffers = {.tensor = {[WA_Q] = call.q,
+                                     [WA_K] = call.k,
+                                     [WA_V] = call.v,
+                                     [WA_BIAS] = call.bias,
+                                     [WA_MASK] = call.mask,
+                                     [WA_QUERY_REGIONS] = call.query_regions,
+                                     [WA_KEY_REGIONS] = call.key_regions,
+                                     [WA_LOGIT_SCALE] = call.logit_scale,
+                                     [WA_PAD_K] = call.pad_k,
+                                     [WA_PAD_V] = call.pad_v,
+                                     [WA_O] = call.o,
+                                     [WA_LSE] = call.lse,
+                                     [WA_D_O] = call.d_o,
+                                     [WA_D_LSE] = call.d_lse,
+                                     [WA_DQ] = call.dq,
+                                     [WA_DK] = call.dk,
+                                     [WA_DV] = call.dv,
+                                     [WA_DBIAS] = call.dbias,
+                                     [WA_D_LOGIT_SCALE] = call.d_logit_scale,
+                                     [WA_D_PAD_K] = call.d_pad_k,
+                                     [WA_D_PAD_V] = call.d_pad_v},
+                          .workspace = {*workspace, 16}};
+    winattn_status status =
+        wa_table_buffers_make(device->context, &problem, &buffers.table);
     for (int i = 0; i < WA_BACKWARD_PARTS && status == WINATTN_SUCCESS; i++) {
         const wa_backward_kernel *part = &plan.kernels[i];
         if (part->name)
@@ -273,6 +322,7 @@ static winattn_status launch_backward(const test_device *device,
     for (int i = 0; i < WA_BACKWARD_PARTS; i++)
         if (kernels.part[i])
             clReleaseKernel(kernels.part[i]);
+    wa_table_buffers_release(&buffers.table);
     return status;
 }
 

@@ -2,6 +2,8 @@
  * Cases drawn at random. */
 #include "cases.h"
 
+#include <math.h>
+
 static int one_of(random_state *r, const int *list, int count)
 {
     return list[random_int(r, 0, count - 1)];
@@ -83,5 +85,110 @@ test_case case_random_backward(int seed, int tier)
     c.given = random_int(&r, 0, 2) == 0;
     c.outputs = random_int(&r, 0, 2) ? 31 : random_int(&r, 1, 31);
     c.accumulate = random_int(&r, 0, 2) ? 0 : random_int(&r, 0, 31);
+    return c;
+}
+
+/* Windows of some sizes, most of which no map is a multiple of. */
+static void draw_grid(random_state *r, test_case *c)
+{
+    static const int most[] = {60, 9, 5};
+    c->grid = random_int(r, 1, 3);
+    c->pads = 0;
+    for (int axis = 0; axis < WINATTN_AXES; axis++)
+        c->size[axis] = c->window[axis] = c->shift[axis] = c->periodic[axis] =
+            0;
+    for (int axis = 0; axis < c->grid; axis++) {
+        const int window = random_int(r, 1, most[c->grid - 1]);
+        const int windows = random_int(r, 1, 3);
+        c->window[axis] = window;
+        c->size[axis] =
+            random_int(r, 0, 2)
+                ? random_int(r, (windows - 1) * window + 1, windows * window)
+                : windows * window;
+        if (random_int(r, 0, 2))
+            c->shift[axis] = random_int(r, 0, 1)
+                                 ? window / 2
+                                 : random_int(r, 0, window - 1);
+        c->periodic[axis] =
+            c->size[axis] % window == 0 && random_int(r, 0, 2) == 0;
+    }
+    c->batch = random_int(r, 1, 2);
+    c->padding =
+        random_int(r, 0, 2) ? WINATTN_PADDING_VALUES : WINATTN_PADDING_HIDDEN;
+    if (c->padding == WINATTN_PADDING_VALUES)
+        c->pads = random_int(r, 0, 1) ? 3 : random_int(r, 0, 3);
+    case_derive(c);
+}
+
+static void draw_grid_terms(random_state *r, test_case *c)
+{
+    static const int biases[] = {
+        TERM_NONE,       TERM_SAME,       TERM_FP32,      TERM_TABLE_SAME,
+        TERM_TABLE_FP32, TERM_TABLE_SAME, TERM_TABLE_FP32};
+    static const int masks[] = {TERM_NONE,    TERM_SAME,  TERM_FP32,
+                                TERM_REGIONS, TERM_SHIFT, TERM_SHIFT,
+                                TERM_SHIFT};
+    c->bias = one_of(r, biases, 7);
+    c->mask = one_of(r, masks, 7);
+    if (c->mask != TERM_NONE && c->mask != TERM_SHIFT)
+        c->mask_windows = random_int(r, 1, c->windows + 1);
+    if ((c->mask == TERM_REGIONS || c->mask == TERM_SHIFT) &&
+        random_int(r, 0, 1))
+        c->region_value =
+            random_int(r, 0, 1) ? -INFINITY : random_normal(r) * 10;
+    if (!case_has_table(c))
+        return;
+    if (random_int(r, 0, 3) == 0) {
+        c->entries = random_int(r, 1, 60);
+    } else if (random_int(r, 0, 1)) {
+        c->sliced = random_int(r, 0, 1);
+        for (int axis = 0; axis < c->grid; axis++)
+            c->table[axis] = c->window[axis] + random_int(r, 0, 3);
+    }
+}
+
+test_case case_random_grid(int seed, int tier, int pass)
+{
+    static const int dims[] = {1, 3, 8, 10, 16, 24, 30, 32, 49, 64, 80, 128};
+    static const int kinds[] = {DATA_NORMAL, DATA_TINY, DATA_HUGE, DATA_ZERO};
+    random_state r = random_seeded((unsigned long long)seed + 9000);
+    test_case c = case_default();
+    c.seed = seed;
+    c.tier = tier;
+    c.pass = pass;
+    c.variant = random_int(&r, 0, 1) ? WINATTN_DOT : WINATTN_COSINE;
+    c.dtype = random_int(&r, 0, 2);
+    do
+        draw_grid(&r, &c);
+    while (c.queries > 150 || c.windows > 20); /* the oracle is slow */
+    draw_grid_terms(&r, &c);
+    c.kv_heads = random_int(&r, 1, 2);
+    c.heads = c.kv_heads * random_int(&r, 1, 2);
+    c.dim =
+        random_int(&r, 0, 2) ? one_of(&r, dims, 12) : random_int(&r, 1, 256);
+    if ((double)c.queries * c.queries * c.dim * c.windows > 1e7) {
+        c.heads = c.kv_heads = 1;
+        c.dim = c.dim % 40 + 1;
+    }
+    c.layout = random_int(&r, 0, LAYOUT_BROADCAST);
+    if (c.layout == LAYOUT_PACKED || c.layout == LAYOUT_INTERLEAVED)
+        c.kv_heads = c.heads;
+    c.scale = random_int(&r, 0, 1) ? 0.0 : random_normal(&r);
+    if (c.variant == WINATTN_COSINE) {
+        if (random_int(&r, 0, 2))
+            c.logit_scale = random_normal(&r) * 2 + 3;
+        c.data = one_of(&r, kinds, 4);
+    } else if (c.mask == TERM_SAME || c.mask == TERM_FP32) {
+        c.data = random_int(&r, 0, 1) ? DATA_MASKED : DATA_LOWEST;
+    } else if (random_int(&r, 0, 4) == 0) {
+        c.data = DATA_NAN;
+    }
+    c.lse = random_int(&r, 0, 3) != 0;
+    if (pass == PASS_BACKWARD) {
+        c.d_lse = random_int(&r, 0, 1);
+        c.given = random_int(&r, 0, 2) == 0;
+        c.outputs = random_int(&r, 0, 2) ? 127 : random_int(&r, 1, 127);
+        c.accumulate = random_int(&r, 0, 2) ? 0 : random_int(&r, 0, 127);
+    }
     return c;
 }

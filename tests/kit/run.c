@@ -155,6 +155,8 @@ winattn_forward buffers_forward(const case_buffers *d, const device_buffers *b)
     f.query_regions = place_of(d, b, T_QUERY_REGIONS);
     f.key_regions = place_of(d, b, T_KEY_REGIONS);
     f.logit_scale = place_of(d, b, T_LOGIT_SCALE);
+    f.pad_k = place_of(d, b, T_PAD_K);
+    f.pad_v = place_of(d, b, T_PAD_V);
     f.o = place_of(d, b, T_O);
     f.lse = place_of(d, b, T_LSE);
     return f;
@@ -174,6 +176,8 @@ winattn_backward buffers_backward(const case_buffers *d,
     back.query_regions = place_of(d, b, T_QUERY_REGIONS);
     back.key_regions = place_of(d, b, T_KEY_REGIONS);
     back.logit_scale = place_of(d, b, T_LOGIT_SCALE);
+    back.pad_k = place_of(d, b, T_PAD_K);
+    back.pad_v = place_of(d, b, T_PAD_V);
     back.o = place_of(d, b, T_O);
     back.lse = place_of(d, b, T_LSE);
     back.d_o = place_of(d, b, T_D_O);
@@ -183,6 +187,8 @@ winattn_backward buffers_backward(const case_buffers *d,
     back.dv = place_of(d, b, T_DV);
     back.dbias = place_of(d, b, T_DBIAS);
     back.d_logit_scale = place_of(d, b, T_D_LOGIT_SCALE);
+    back.d_pad_k = place_of(d, b, T_D_PAD_K);
+    back.d_pad_v = place_of(d, b, T_D_PAD_V);
     back.accumulate = (cl_bitfield)(d->c.accumulate & d->c.outputs);
     return back;
 }
@@ -233,27 +239,37 @@ static bool check_window_head(const case_buffers *d,
     double *lse = o_size + rows * dim, *lse_size = lse + rows;
     double largest;
     distance o_distance = {0, 0, 0, NULL}, lse_distance = {0, 0, 0, NULL};
+    size_t stored = 0;
     data_oracle(d, window, head, o, o_size, lse, lse_size, &largest);
-    const tensor_data *t = &d->tensor[T_O];
-    for (size_t i = 0; i < rows; i++)
+    const tensor_data *t = &d->tensor[T_O], *t_lse = &d->tensor[T_LSE];
+    for (size_t i = 0; i < rows; i++) {
+        size_t at = window, row = i;
+        if (!data_find(d, T_O, &at, &row))
+            continue; /* of the padding: there is no result */
+        stored += dim;
         for (size_t x = 0; x < dim; x++)
             measure(&o_distance,
-                    kind_read(t->kind, bytes[t->buffer] +
-                                           data_at(t, window, head, i, x)),
+                    kind_read(t->kind,
+                              bytes[t->buffer] + data_at(t, at, head, row, x)),
                     o[i * dim + x], o_size[i * dim + x]);
-    t = &d->tensor[T_LSE];
-    for (size_t i = 0; t->used && i < rows; i++)
-        measure(&lse_distance,
-                kind_read(t->kind,
-                          bytes[t->buffer] + data_at(t, window, head, i, 0)),
+        if (t_lse->used)
+            measure(
+                &lse_distance,
+                kind_read(t_lse->kind, bytes[t_lse->buffer] +
+                                           data_at(t_lse, at, head, row, 0)),
                 lse[i], lse_size[i]);
+    }
 
     const double by_logits = ldexp(largest, -23);
     const double fp32 = fmax(promised_error(WINATTN_FP32), by_logits);
     const double tolerance = c->dtype == WINATTN_FP32
                                  ? fp32
                                  : fmax(promised_error(c->dtype), by_logits);
-    const double o_share = share(&o_distance, tolerance, 0.1);
+    /* all of o is small where the padding's values are 0 and have all weight
+     */
+    distance beyond = o_distance;
+    const double o_share =
+        share_stored(&beyond, stored_underflow(t->kind), stored, tolerance);
     /* the logarithm is stored in fp32, whatever q, k and v are */
     const double lse_share = share(&lse_distance, fp32, 1.0);
     result->o_error = fmax(result->o_error, o_share);
@@ -283,7 +299,9 @@ static const char *output_name(int id)
                                                [T_DV] = "dv",
                                                [T_DBIAS] = "dbias",
                                                [T_D_LOGIT_SCALE] =
-                                                   "d_logit_scale"};
+                                                   "d_logit_scale",
+                                               [T_D_PAD_K] = "d_pad_k",
+                                               [T_D_PAD_V] = "d_pad_v"};
     return names[id] ? names[id] : "";
 }
 
@@ -366,82 +384,141 @@ cleanup:
     return passed;
 }
 
-/* With a workspace full of NaN. */
-static winattn_status
-run_backward(const test_device *device, cl_command_queue queue,
-             const winattn_plan *plan, const case_buffers *d,
-             const device_buffers *b, cl_mem *workspace, cl_event *event)
+/* A workspace full of NaN. */
+static winattn_status make_workspace(const test_device *device,
+                                     const winattn_plan *plan,
+                                     cl_mem *workspace)
 {
-    winattn_backward back = buffers_backward(d, b);
     size_t size = 0;
     cl_int error = winattn_plan_workspace_size(plan, &size);
-    if (error == CL_SUCCESS && size != 0) {
-        const cl_uint poison = 0x7fffffff;
-        *workspace = clCreateBuffer(device->context, CL_MEM_READ_WRITE, size,
-                                    NULL, &error);
-        /* Oclgrind itself sees reads of what nobody wrote, but 21.10 takes
-         * what is behind the first of a fill's values for that */
-        if (error == CL_SUCCESS && !strstr(device->name, "Oclgrind"))
-            error = clEnqueueFillBuffer(device->queue, *workspace, &poison,
-                                        sizeof poison, 0, size / 4 * 4, 0,
-                                        NULL, NULL);
-        if (error == CL_SUCCESS)
-            error = clFinish(device->queue);
-        back.workspace.buffer = *workspace;
-    }
-    if (error != CL_SUCCESS)
+    if (error != CL_SUCCESS || size == 0)
         return error;
+    const cl_uint poison = 0x7fffffff;
+    *workspace =
+        clCreateBuffer(device->context, CL_MEM_READ_WRITE, size, NULL, &error);
+    /* Oclgrind itself sees reads of what nobody wrote, but 21.10 takes what is
+     * behind the first of a fill's values for that */
+    if (error == CL_SUCCESS && !strstr(device->name, "Oclgrind"))
+        error =
+            clEnqueueFillBuffer(device->queue, *workspace, &poison,
+                                sizeof poison, 0, size / 4 * 4, 0, NULL, NULL);
+    return error == CL_SUCCESS ? clFinish(device->queue) : error;
+}
+
+/* Reads all buffers; false if the device does not give them, or if bits differ
+ * from those of `first`, which holds them after the first time. */
+static bool same_bits(cl_command_queue queue, const case_buffers *d,
+                      const device_buffers *b, unsigned char *first[TENSORS],
+                      case_result *result)
+{
+    for (int i = 0; i < d->buffers; i++) {
+        const size_t size = d->buffer[i].size;
+        unsigned char *bytes = malloc(size);
+        const bool read =
+            bytes && clEnqueueReadBuffer(queue, b->mem[i], CL_TRUE, 0, size,
+                                         bytes, 0, NULL, NULL) == CL_SUCCESS;
+        const bool same =
+            read && (!first[i] || memcmp(bytes, first[i], size) == 0);
+        if (first[i])
+            free(bytes);
+        else
+            first[i] = bytes;
+        if (!same) {
+            snprintf(result->failure, sizeof result->failure,
+                     read ? "other bits in buffer %d"
+                          : "buffer %d could not be read",
+                     i);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Enqueues one call. */
+static winattn_status call_plan(const winattn_plan *plan,
+                                cl_command_queue queue, const case_buffers *d,
+                                const device_buffers *b, cl_mem workspace,
+                                cl_event *event)
+{
+    if (d->c.pass == PASS_FORWARD) {
+        winattn_forward f = buffers_forward(d, b);
+        f.workspace.buffer = workspace;
+        return winattn_enqueue_forward(plan, queue, &f, 0, NULL, event);
+    }
+    winattn_backward back = buffers_backward(d, b);
+    back.workspace.buffer = workspace;
     return winattn_enqueue_backward(plan, queue, &back, 0, NULL, event);
+}
+
+bool buffers_run(const test_device *device, cl_command_queue queue,
+                 const case_buffers *d, const device_buffers *b, int times,
+                 case_result *result)
+{
+    winattn_plan *plan = NULL;
+    cl_mem workspace = NULL;
+    unsigned char *first[TENSORS] = {NULL};
+    const winattn_desc desc = data_desc(d);
+    winattn_status status =
+        winattn_plan_create(device->context, device->id, &desc, &plan);
+    result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
+    if (status == WINATTN_SUCCESS)
+        status = make_workspace(device, plan, &workspace);
+    bool passed = true;
+    for (int time = 0; status == WINATTN_SUCCESS && passed && time < times;
+         time++) {
+        cl_event event = NULL;
+        status = call_plan(plan, queue, d, b, workspace, &event);
+        if (status != WINATTN_SUCCESS)
+            break;
+        const cl_int error = clWaitForEvents(1, &event);
+        clReleaseEvent(event);
+        if (error != CL_SUCCESS)
+            snprintf(result->failure, sizeof result->failure,
+                     "waiting failed: %d", error);
+        passed = error == CL_SUCCESS &&
+                 (times == 1 || same_bits(queue, d, b, first, result));
+    }
+    if (status != WINATTN_SUCCESS)
+        snprintf(result->failure, sizeof result->failure, "%s: %s\n%.200s",
+                 winattn_status_name(status), winattn_last_reason(),
+                 winattn_last_build_log());
+    for (int i = 0; i < TENSORS; i++)
+        free(first[i]);
+    if (workspace)
+        clReleaseMemObject(workspace);
+    winattn_plan_destroy(plan);
+    return passed && status == WINATTN_SUCCESS;
+}
+
+static bool run_times(const test_device *device, cl_command_queue queue,
+                      const test_case *c, int times, int sampled,
+                      case_result *result)
+{
+    bool passed = false;
+    device_buffers b;
+    memset(result, 0, sizeof *result);
+    memset(&b, 0, sizeof b);
+    case_buffers *d = data_make(c);
+    if (!d || !buffers_create(device, d, &b))
+        snprintf(result->failure, sizeof result->failure, "out of memory");
+    else
+        passed = buffers_run(device, queue, d, &b, times, result) &&
+                 buffers_check(queue, d, &b, sampled, result);
+    buffers_release(&b);
+    data_free(d);
+    return passed;
 }
 
 bool case_run(const test_device *device, cl_command_queue queue,
               const test_case *c, int sampled, case_result *result)
 {
-    bool passed = false;
-    winattn_plan *plan = NULL;
-    cl_event event = NULL;
-    cl_mem workspace = NULL;
-    device_buffers b;
-    memset(result, 0, sizeof *result);
-    memset(&b, 0, sizeof b);
-    case_buffers *d = data_make(c);
-    if (!d || !buffers_create(device, d, &b)) {
-        snprintf(result->failure, sizeof result->failure, "out of memory");
-        goto cleanup;
-    }
-    const winattn_desc desc = data_desc(d);
-    winattn_status status =
-        winattn_plan_create(device->context, device->id, &desc, &plan);
-    result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
-    if (status == WINATTN_SUCCESS && c->pass == PASS_FORWARD) {
-        const winattn_forward f = buffers_forward(d, &b);
-        status = winattn_enqueue_forward(plan, queue, &f, 0, NULL, &event);
-    } else if (status == WINATTN_SUCCESS) {
-        status = run_backward(device, queue, plan, d, &b, &workspace, &event);
-    }
-    if (status == WINATTN_SUCCESS) {
-        const cl_int error = clWaitForEvents(1, &event);
-        if (error != CL_SUCCESS) {
-            snprintf(result->failure, sizeof result->failure,
-                     "waiting failed: %d", error);
-            goto cleanup;
-        }
-        passed = buffers_check(queue, d, &b, sampled, result);
-    } else {
-        snprintf(result->failure, sizeof result->failure, "%s: %s\n%.200s",
-                 winattn_status_name(status), winattn_last_reason(),
-                 winattn_last_build_log());
-    }
+    return run_times(device, queue, c, 1, sampled, result);
+}
 
-cleanup:
-    if (event)
-        clReleaseEvent(event);
-    if (workspace)
-        clReleaseMemObject(workspace);
-    winattn_plan_destroy(plan);
-    buffers_release(&b);
-    data_free(d);
-    return passed;
+bool case_repeats(const test_device *device, const test_case *c, int times,
+                  case_result *result)
+{
+    return run_times(device, device->queue, c, times, 0, result);
 }
 
 bool case_run_anywhere(const test_device *device, const test_case *c,

@@ -40,7 +40,12 @@ typedef struct case_result {
 bool case_run(const test_device *device, cl_command_queue queue,
               const test_case *c, int sampled, case_result *result);
 
-/* The same on the device's queue; a tier that the device does not have for
+/* The same, so many times in a row: the bits must be those of the first time.
+ */
+bool case_repeats(const test_device *device, const test_case *c, int times,
+                  case_result *result);
+
+/* case_run on the device's queue; a tier that the device does not have for
  * this case is counted in *refusals and any other takes it. PoCL has all tiers
  * but `matrix`. */
 bool case_run_anywhere(const test_device *device, const test_case *c,
@@ -57,6 +62,12 @@ winattn_forward buffers_forward(const case_buffers *d,
                                 const device_buffers *b);
 winattn_backward buffers_backward(const case_buffers *d,
                                   const device_buffers *b);
+/* Makes the plan and calls it so many times, each time until it is done; the
+ * bits must be those of the first time. False, with result->failure, if that
+ * does not work out. */
+bool buffers_run(const test_device *device, cl_command_queue queue,
+                 const case_buffers *d, const device_buffers *b, int times,
+                 case_result *result);
 /* Reads every buffer back and checks everything. */
 bool buffers_check(cl_command_queue queue, const case_buffers *d,
                    const device_buffers *b, int sampled, case_result *result);

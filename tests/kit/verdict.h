@@ -16,15 +16,15 @@ typedef struct distance {
 void measure(distance *d, double got, double want, double size);
 double share(const distance *d, double tolerance, double size_share);
 
-/* The same for gradients as `kind` stores them, `count` of them together: a
- * number that the kind may not hold is passed over, what underflow may cost
- * each is no error. */
+/* The same for numbers as `kind` stores them, `count` of them together: of
+ * gradients those that the kind may not hold are passed over, and what
+ * underflow may cost each is no error. */
 void measure_gradient(distance *d, storage_kind kind, double got, double want,
                       double size);
-double share_gradient(distance *d, double underflow, size_t count,
-                      double tolerance);
+double share_stored(distance *d, double underflow, size_t count,
+                    double tolerance);
 /* What rounding may lose of the kind's smallest numbers. */
-double gradient_underflow(storage_kind kind);
+double stored_underflow(storage_kind kind);
 /* Is a gradient judged row by row, and not a plane at once? So dq and dk of
  * the cosine variant, whose rows have lengths of their own. */
 bool gradient_goes_by_row(int variant, tensor_id id);

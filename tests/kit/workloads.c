@@ -47,3 +47,26 @@ const workload_row workload_rows[] = {
                   "queries=48600 dim=128 block=12150 window_blocks=4"},
 };
 const size_t workload_count = sizeof workload_rows / sizeof *workload_rows;
+
+/* Two costs show between rows:
+ *   swin-t-map-b64 : swin-t-map-full   the table, over the bias it stands for
+ *   swin-t-map-b64 : swin-t-map-open   the computed mask, over none
+ * and swin-t-map-plain has no shift either. */
+#define SWIN_T_MAP                                                            \
+    "grid=2 size=56x56 window=7x7 batch=64 heads=3 dim=32 layout=packed "
+const workload_row map_rows[] = {
+    {"swin-t-map-b64", SWIN_T_MAP "shift=3x3 mask=shift bias=table_same"},
+    {"swin-t-map-full", SWIN_T_MAP "shift=3x3 mask=shift bias=same"},
+    {"swin-t-map-open", SWIN_T_MAP "shift=3x3 bias=table_same"},
+    {"swin-t-map-plain", SWIN_T_MAP "bias=table_same"},
+    {"swin-30x45-b64", "grid=2 size=30x45 window=7x7 shift=3x3 mask=shift "
+                       "bias=table_same pads=3 batch=64 heads=3 dim=32 "
+                       "layout=packed"},
+    {"video-swin-map", "grid=3 size=8x56x56 window=8x7x7 shift=4x3x3 "
+                       "mask=shift bias=table_same batch=2 heads=3 dim=32 "
+                       "layout=packed"},
+    {"swinv2-t-map-b64", "variant=cosine logit_scale=2.3 grid=2 size=64x64 "
+                         "window=8x8 shift=4x4 mask=shift bias=table_same "
+                         "batch=64 heads=3 dim=32 layout=packed"},
+};
+const size_t map_count = sizeof map_rows / sizeof *map_rows;

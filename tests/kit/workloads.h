@@ -13,4 +13,9 @@ typedef struct workload_row {
 extern const workload_row workload_rows[];
 extern const size_t workload_count;
 
+/* Feature maps that are read in place, for bench. Tests of grids have maps of
+ * their own, with fewer tokens. */
+extern const workload_row map_rows[];
+extern const size_t map_count;
+
 #endif

@@ -10,8 +10,9 @@
  * device has. Without the argument `all`, a target gets every second workload
  * in one dtype, the next target the others, and each workload gets all dtypes;
  * of the backward pass and the matrix units, whose kernels take long to
- * compile, it gets every sixteenth and fourth. sm_89 differs from sm_80 in its
- * local memory only, and gets the matrix unit.
+ * compile, it gets every sixteenth and fourth. Of the workloads on grids it
+ * gets all in one dtype, and the backward pass of every third. sm_89 differs
+ * from sm_80 in its local memory only, and gets the matrix unit.
  *
  *   offline_plans [all] */
 #include <stdio.h>
@@ -44,6 +45,20 @@ static const struct {
 };
 #define TARGETS (sizeof targets / sizeof *targets)
 
+/* Feature maps as they are, with padding, shift and table. */
+static const workload_row grids[] = {
+    {"swin-t-800-s1-image", "grid=2 batch=2 size=200x334 window=7x7 shift=3x3 "
+                            "heads=3 dim=32 bias=table_same mask=shift "
+                            "pads=3"},
+    {"swinv2-t-800-s2-image", "variant=cosine logit_scale=2.3 grid=2 batch=2 "
+                              "size=100x167 window=8x8 shift=4x4 heads=6 "
+                              "dim=32 bias=table_fp32 mask=shift "
+                              "padding=hidden"},
+    {"video-swin-t-clip", "grid=3 size=9x30x40 window=8x7x7 shift=4x3x3 "
+                          "heads=6 dim=32 bias=table_same mask=shift pads=3"},
+};
+#define GRIDS (sizeof grids / sizeof *grids)
+
 /* What is printed of a kernel besides what it computes. */
 typedef struct line {
     const char *compiler, *target, *workload, *dtype;
@@ -73,7 +88,7 @@ static winattn_status print_backward(const wa_problem *problem, const line *l)
     static const wa_exclusions none;
     wa_backward_plan plan;
     WA_TRY(wa_backward_plan_make(problem, l->device, &none, &plan));
-    for (int i = 0; i < WA_BACKWARD_SUM; i++) {
+    for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++) {
         const wa_backward_kernel *kernel = &plan.kernels[i];
         if (kernel->name)
             print_line(l, kernel->name, kernel->work_group,
@@ -104,26 +119,32 @@ int main(int count, char **arguments)
 {
     static const char *const dtypes[] = {"fp32", "fp16", "bf16"};
     const bool all = count > 1 && strcmp(arguments[1], "all") == 0;
-    for (size_t i = 0; i < TARGETS * workload_count * 3; i++) {
-        const size_t t = i / (workload_count * 3);
-        const size_t w = i / 3 % workload_count;
+    const size_t rows = workload_count + GRIDS;
+    for (size_t i = 0; i < TARGETS * rows * 3; i++) {
+        const size_t t = i / (rows * 3);
+        const size_t w = i / 3 % rows;
         const size_t dtype = i % 3;
-        const line l = {targets[t].compiler, targets[t].name,
-                        workload_rows[w].name, dtypes[dtype],
-                        made_up_device(targets[t].device)};
+        const bool on_grid = w >= workload_count;
+        const workload_row *row =
+            on_grid ? &grids[w - workload_count] : &workload_rows[w];
+        const line l = {targets[t].compiler, targets[t].name, row->name,
+                        dtypes[dtype], made_up_device(targets[t].device)};
         test_case c = case_default();
         wa_problem problem;
         const bool has_local =
-            all || (dtype == (w + t) % 3 && (w + t) % 2 == 0 &&
+            all || (dtype == (w + t) % 3 && (on_grid || (w + t) % 2 == 0) &&
                     strcmp(targets[t].name, "sm_89") != 0);
-        const bool has_backward = has_local && (all || (w + t) % 16 == 0);
+        const bool has_backward =
+            has_local &&
+            (all || (on_grid ? dtype == t / 3 % 3 : (w + t) % 16 == 0));
         const bool has_matrix =
-            all || ((w + t) % 4 == 0 && dtype == 1 + (w + t) / 4 % 2);
+            !on_grid &&
+            (all || ((w + t) % 4 == 0 && dtype == 1 + (w + t) / 4 % 2));
         if (!has_local && !has_matrix)
             continue;
-        if (!l.device || !case_parse(workload_rows[w].text, &c, NULL)) {
+        if (!l.device || !case_parse(row->text, &c, NULL)) {
             fprintf(stderr, "bad table: %s, %s\n", targets[t].device,
-                    workload_rows[w].name);
+                    row->name);
             return 1;
         }
         c.dtype = (int)dtype;
@@ -135,8 +156,8 @@ int main(int count, char **arguments)
             (has_backward &&
              print_backward(&problem, &l) != WINATTN_SUCCESS) ||
             (has_matrix && print_matrix(&problem, &l) != WINATTN_SUCCESS)) {
-            fprintf(stderr, "%s, %s: %s\n", targets[t].name,
-                    workload_rows[w].name, winattn_last_reason());
+            fprintf(stderr, "%s, %s: %s\n", targets[t].name, row->name,
+                    winattn_last_reason());
             return 1;
         }
     }

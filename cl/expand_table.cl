@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Writes the bias that a table stands for, fp32 [heads][queries][keys], for
+ * kernels that know no tables: neighbouring keys then lie side by side, and
+ * vectors read them. One work-item per query of a head. */
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
+expand_table(const forward_args args, BIAS_PARAMETER __global float *to,
+             const ulong at)
+{
+    const size_t index = get_global_id(0);
+    const uint row = (uint)(index % NQ);
+    logit_terms terms = {.unused = 0};
+    unit u;
+    u.head = (uint)(index / NQ);
+    SET_BIAS(terms, args, u)
+    to += at + index * NK;
+    for (int key = 0; key < NK; key++)
+        to[key] = JOIN(load, BIAS_SUFFIX)(
+            terms.bias, bias_at(&args, &terms, (int)row, key));
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Where the tokens of a window lie in memory. Every kernel asks here, for
+ * every tensor that has an element for each token: q, k, v, o, lse and their
+ * gradients.
+ *
+ *   GRID 0    tokens of a window are rows, layout.row apart
+ *        1    they are a box of a grid that was padded and then rolled; the
+ *             window is WINDOW_0 x WINDOW_1 x WINDOW_2, constants:
+ *
+ *               window   first   + token in the window, wrapped at the
+ *               number -> of its    padded size -> position -> offset
+ *                        axes
+ *
+ *   PADDING 0 all tokens exist
+ *           1 those of the padding are the row `pad`, or zeros
+ *           2 those of the padding are hidden */
+#ifndef GRID
+#define GRID 0
+#endif
+#ifndef PADDING
+#define PADDING 0
+#endif
+#if GRID
+#ifndef WINDOW_0
+#define WINDOW_0 1
+#endif
+#ifndef WINDOW_1
+#define WINDOW_1 7
+#endif
+#ifndef WINDOW_2
+#define WINDOW_2 7
+#endif
+#endif
+
+/* What all tokens of a window have in common. */
+typedef struct window_place {
+    ulong grid; /* of the batch; without a grid the window */
+#if GRID
+    uint first[3]; /* position of its first token; may exceed the padded size
+                      by less than a window */
+    uint seams;    /* bit a: tokens on both sides of a seam across axis a */
+#endif
+} window_place;
+
+typedef struct token {
+#if GRID
+    uint at[3]; /* position; of a token of the padding, the nearest other's */
+#if PADDING
+    int exists;
+#endif
+#else
+    uint row;
+#endif
+} token;
+
+#if PADDING
+#define EXISTS(token) ((token).exists)
+#else
+#define EXISTS(token) 1
+#endif
+
+/* a % b and a / b; a GPU divides 64 bits slowly. */
+INLINE ulong remainder_of(ulong a, ulong b)
+{
+    return (a | b) >> 32 ? a % b : (uint)a % (uint)b;
+}
+INLINE ulong quotient_of(ulong a, ulong b)
+{
+    return (a | b) >> 32 ? a / b : (uint)a / (uint)b;
+}
+
+INLINE window_place place_window(const grid_layout *grid, ulong window)
+{
+    window_place place;
+#if GRID
+    const uint last_two = grid->windows[1] * grid->windows[2];
+    const uint all = grid->windows[0] * last_two;
+    place.grid = quotient_of(window, all);
+    const uint i = (uint)(window - place.grid * all);
+    const uint w0 = i / last_two;
+    const uint w1 = i % last_two / grid->windows[2];
+    const uint w2 = i % grid->windows[2];
+    place.first[0] = w0 * WINDOW_0 + grid->shift[0];
+    place.first[1] = w1 * WINDOW_1 + grid->shift[1];
+    place.first[2] = w2 * WINDOW_2 + grid->shift[2];
+    place.seams = grid->seams & ((w0 + 1 == grid->windows[0] ? 1u : 0u) |
+                                 (w1 + 1 == grid->windows[1] ? 2u : 0u) |
+                                 (w2 + 1 == grid->windows[2] ? 4u : 0u));
+#else
+    place.grid = window;
+#endif
+    return place;
+}
+
+/* Are tokens of the padding in the window? */
+INLINE int holds_padding(const grid_layout *grid, const window_place *place)
+{
+    int holds = 0;
+#if PADDING
+    const uint window[3] = {WINDOW_0, WINDOW_1, WINDOW_2};
+    UNROLL_FOR (int a = 0; a < 3; a++) {
+        const uint padded = grid->windows[a] * window[a];
+        const uint first = min(place->first[a], place->first[a] - padded);
+        holds |= grid->size[a] < padded && first + window[a] > grid->size[a];
+    }
+#endif
+    return holds;
+}
+
+INLINE token find_token(const grid_layout *grid, const window_place *place,
+                        uint row)
+{
+    token t;
+#if GRID
+    /* compilers do not know that a row of a plane of windows lies in it */
+    const uint plane = WINDOW_0 == 1 ? 0 : row / (WINDOW_1 * WINDOW_2);
+    const uint line = row / WINDOW_2;
+    const uint inside[3] = {plane, line - plane * WINDOW_1,
+                            row - line * WINDOW_2};
+    const uint window[3] = {WINDOW_0, WINDOW_1, WINDOW_2};
+#if PADDING
+    t.exists = 1;
+#endif
+    UNROLL_FOR (int a = 0; a < 3; a++) {
+        const uint padded = grid->windows[a] * window[a];
+        uint x = place->first[a] + inside[a];
+        if (window[a] > 1) /* else there is no shift */
+            x = min(x, x - padded); /* which is huge before the end */
+#if PADDING
+        t.exists &= x < grid->size[a];
+        x = min(x, grid->size[a] - 1);
+#endif
+        t.at[a] = x;
+    }
+#else
+    t.row = row;
+#endif
+    return t;
+}
+
+/* On which sides of the seams a token of a window lies: tokens of different
+ * numbers are of different regions. */
+INLINE uint seam_sides(const grid_layout *grid, const window_place *place,
+                       uint row)
+{
+#if GRID
+    const uint sides =
+        (row / (WINDOW_1 * WINDOW_2) + grid->shift[0] >= WINDOW_0 ? 1u : 0u) |
+        (row / WINDOW_2 % WINDOW_1 + grid->shift[1] >= WINDOW_1 ? 2u : 0u) |
+        (row % WINDOW_2 + grid->shift[2] >= WINDOW_2 ? 4u : 0u);
+    return sides & place->seams;
+#else
+    return 0;
+#endif
+}
+
+/* Offset of the plane of a window's grid (or of the window) and a head; of a
+ * token in a plane. */
+INLINE ulong plane(const tensor_layout *layout, ulong window, uint head)
+{
+    return layout->offset + window * layout->window + head * layout->head;
+}
+
+INLINE ulong token_offset(const tensor_layout *layout, const token *t)
+{
+#if GRID
+    /* the host has checked that this suffices */
+    return t->at[0] * layout->axis[0] + t->at[1] * layout->axis[1] +
+           t->at[2] * layout->row;
+#else
+    return (ulong)t->row * layout->row;
+#endif
+}
+
+/* The channels of a token of q, k or v, or of a gradient of o: 0 where they
+ * are zeros. `pad`: those of a token of the padding, 0 if they are zeros. */
+INLINE __global const storage *token_row(__global const storage *plane,
+                                         const tensor_layout *layout,
+                                         const token *t,
+                                         __global const storage *pad)
+{
+    return EXISTS(*t) ? plane + token_offset(layout, t) : pad;
+}
