@@ -13,6 +13,7 @@ typedef struct bench_case {
     bool names_dtype, names_tier; /* the text says which */
     bool names_pass, backward;    /* ..., and that it is the backward pass */
     bool shows_gradients;         /* backward rows also if not asked for */
+    bool leaves_out_bf16;         /* unless asked for */
 } bench_case;
 
 typedef struct caselist {

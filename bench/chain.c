@@ -9,11 +9,14 @@
 
 #include "accuracy.h"
 #include "call.h"
+#include "kit/run.h"
 
 #define SAMPLES 6
 #define PARTS 4 /* q, k, v, and d_o or o */
 #define O_PART 3
 #define GROUP 256
+/* Results this many times worse than is promised are not rounding. */
+#define WRONG 10
 /* INDEX counts chunks in 32 bits where so many are enough. */
 #define MOST_IN_UINT 2147483647.0
 

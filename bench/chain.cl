@@ -116,12 +116,16 @@ __kernel void partition(__global const CHUNK *from_0,
     const INDEX seat = id % SEATS, window = id / SEATS;
     const INDEX token = token_at(window % WINDOWS, seat);
     to += (window * heads * SEATS + seat) * CHUNKS;
+    if (token == NOWHERE) {
+        for (uint head = 0; head < heads; head++, to += SEATS * CHUNKS)
+            for (uint i = 0; i < CHUNKS; i++)
+                to[i] = PADDING(tensor, head * CHUNKS + i);
+        return;
+    }
     from += (window / WINDOWS * TOKENS + token) * TOKEN_OF(tensor);
     for (uint head = 0; head < heads; head++, to += SEATS * CHUNKS)
         for (uint i = 0; i < CHUNKS; i++)
-            to[i] = token == NOWHERE
-                        ? PADDING(tensor, head * CHUNKS + i)
-                        : from[head * CHUNKS + i];
+            to[i] = from[head * CHUNKS + i];
 #else
     if (id >= (INDEX)count * heads * CHUNKS)
         return;

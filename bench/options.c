@@ -239,7 +239,10 @@ options_result options_read(int count, char **texts, options *o)
     for (size_t i = 0; !any_case && i < COUNT(common_cases); i++) {
         if (!add_cases(o, common_cases[i].name, false))
             return OPTIONS_WRONG;
-        o->cases.all[i].shows_gradients = common_cases[i].shows_gradients;
+        bench_case *added = &o->cases.all[i];
+        added->shows_gradients = common_cases[i].shows_gradients;
+        /* each row on a grid is two, with its chain */
+        added->leaves_out_bf16 = added->c.grid != 0;
     }
     return OPTIONS_GOOD;
 }
@@ -268,9 +271,10 @@ static bool takes_pass(const options *o, const bench_case *b, bench_pass pass,
 bool options_take_row(const options *o, const bench_case *b, bench_pass pass,
                       int dtype)
 {
-    const bool takes_dtype = o->any_dtype
-                                 ? o->dtype[dtype]
-                                 : !b->names_dtype || b->c.dtype == dtype;
+    const bool takes_dtype =
+        o->any_dtype     ? o->dtype[dtype]
+        : b->names_dtype ? b->c.dtype == dtype
+                         : !b->leaves_out_bf16 || dtype != WINATTN_BF16;
     return takes_dtype && takes_pass(o, b, pass, dtype);
 }
 

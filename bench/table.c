@@ -118,7 +118,7 @@ static void print_notes(const report *r, size_t device, bool of_chain)
                   strcmp(note_of(&r->rows[j], of_chain), note) != 0;
         if (new)
             printf("  no %s time for %.*s%s: %s\n",
-                   of_chain ? "chain's" : "unfused",
+                   of_chain ? "chain" : "unfused",
                    (int)report_base_length(row->name), row->name,
                    r->row_count > 1 ? " and so on" : "", note);
     }

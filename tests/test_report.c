@@ -462,6 +462,31 @@ static void test_passes(void **state)
     options_free(&o);
 }
 
+/* A default run has rows on grids, and not all types of them. */
+static void test_common_cases(void **state)
+{
+    const char *words[] = {"winattn-bench", "--dtype", "bf16"};
+    size_t maps = 0;
+    (void)state;
+    for (int asked = 0; asked < 2; asked++) {
+        options o;
+        assert_int_equal(
+            options_read(asked ? 3 : 1, (char **)(void *)words, &o),
+            OPTIONS_GOOD);
+        for (size_t i = 0; i < o.cases.count; i++) {
+            const bench_case *b = &o.cases.all[i];
+            maps += b->c.grid != 0;
+            assert_int_equal(
+                options_take_row(&o, b, BENCH_FORWARD, WINATTN_BF16),
+                asked || !b->c.grid);
+            assert_int_equal(
+                options_take_row(&o, b, BENCH_FORWARD, WINATTN_FP16), !asked);
+        }
+        options_free(&o);
+    }
+    assert_int_equal(maps, 2 * 4);
+}
+
 static void test_words(void **state)
 {
     char command[64] = "";
@@ -476,13 +501,19 @@ static void test_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fractions),  cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_fractions),
+        cmocka_unit_test(test_csv),
 #ifdef BENCH_HAS_CJSON
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_older_file), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_older_file),
+        cmocka_unit_test(test_damage),
 #endif
-        cmocka_unit_test(test_case_file),  cmocka_unit_test(test_wrong_cases),
-        cmocka_unit_test(test_passes),     cmocka_unit_test(test_words),
+        cmocka_unit_test(test_case_file),
+        cmocka_unit_test(test_wrong_cases),
+        cmocka_unit_test(test_passes),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_common_cases),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove(SCRATCH);
