@@ -190,18 +190,58 @@ static const tuned_matrix_row matrix_rows[] = {
       .keeps_terms = 1}},
 };
 
+/* Where the mask is made of regions, and their sum with the bias finds no
+ * room.
+ */
+static const tuned_matrix_row region_rows[] = {
+    {256,
+     256,
+     32,
+     {.block_rows = 128,
+      .block_keys = 256,
+      .team_waves = 8,
+      .teams = 2,
+      .stages = 1,
+      .pass_keys = 32,
+      .keeps_terms = 3}},
+    {576,
+     576,
+     32,
+     {.block_rows = 64,
+      .block_keys = 64,
+      .team_waves = 4,
+      .teams = 4,
+      .stages = 2,
+      .pass_keys = 64,
+      .keeps_terms = 3}},
+};
+
+static const wa_matrix_shape *find_matrix_row(const tuned_matrix_row *rows,
+                                              size_t count,
+                                              const wa_problem *problem)
+{
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].queries == problem->queries &&
+            rows[i].keys == problem->keys &&
+            rows[i].head_dim == problem->head_dim)
+            return &rows[i].shape;
+    return NULL;
+}
+
 const wa_matrix_shape *wa_tuned_matrix_shape(const wa_problem *problem,
                                              const wa_device *device)
 {
+    const wa_matrix_shape *shape = NULL;
     if (device->vendor != WA_VENDOR_NVIDIA || device->compute_capability < 90)
         return NULL;
-    for (size_t i = 0; i < sizeof matrix_rows / sizeof *matrix_rows; i++) {
-        const tuned_matrix_row *row = &matrix_rows[i];
-        if (row->queries == problem->queries && row->keys == problem->keys &&
-            row->head_dim == problem->head_dim)
-            return &row->shape;
-    }
-    return NULL;
+    if (problem->mask == WINATTN_MASK_REGIONS ||
+        problem->mask == WINATTN_MASK_SHIFT)
+        shape = find_matrix_row(
+            region_rows, sizeof region_rows / sizeof *region_rows, problem);
+    return shape ? shape
+                 : find_matrix_row(matrix_rows,
+                                   sizeof matrix_rows / sizeof *matrix_rows,
+                                   problem);
 }
 
 /* ---- Backward ---- */
