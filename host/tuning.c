@@ -216,15 +216,15 @@ static const tuned_matrix_row region_rows[] = {
       .keeps_terms = 3}},
 };
 
-static const wa_matrix_shape *find_matrix_row(const tuned_matrix_row *rows,
+static const wa_matrix_shape *find_matrix_row(const tuned_matrix_row *table,
                                               size_t count,
                                               const wa_problem *problem)
 {
     for (size_t i = 0; i < count; i++)
-        if (rows[i].queries == problem->queries &&
-            rows[i].keys == problem->keys &&
-            rows[i].head_dim == problem->head_dim)
-            return &rows[i].shape;
+        if (table[i].queries == problem->queries &&
+            table[i].keys == problem->keys &&
+            table[i].head_dim == problem->head_dim)
+            return &table[i].shape;
     return NULL;
 }
 
