@@ -215,10 +215,15 @@ typedef struct winattn_strides {
  *
  *     size = {5, 7}, window = {3, 4}, shift = {1, 2}
  *
- *         0 1 2 3 4 5 6 .            1 2 3.4 5.6 .|0 .   rolled by the shift:
- *       0 a a a a a a a .          1 A A:B B B B:C C     what lies at shift
- *       1 a a a a a a a .          2 A A:B B B B:C C     comes first
- *       ...
+ *       0 1 2 3 4 5 6             2 3 4 5   6   0 1
+ *     0 a a a a a a a .         1 b b b b | b . b b
+ *     1 b b b b b b b .         2 c c c c | c . c c
+ *     2 c c c c c c c .         3 d d d d | d . d d
+ *     3 d d d d d d d .           --------+--------
+ *     4 e e e e e e e .         4 e e e e | e . e e
+ *       . . . . . . . .           . . . . | . . . .
+ *                               0 a a a a | a . a a
+ *     padded                    rolled, and cut into four windows
  *
  * in this order (as in torchvision's shifted_window_attention, and in Swin and
  * Video Swin where they pad):
@@ -366,8 +371,9 @@ typedef struct winattn_desc {
     winattn_strides d_o, d_lse, dq, dk, dv, dbias_strides;
 
     /* WINATTN_PADDING_VALUES: pad_k and pad_v [kv_heads, head_dim] like k and
-     * v, their gradients in fp32. Only head and column; the column strides of
-     * pad_k and pad_v must be those of k and v. */
+     * v, their gradients in fp32. Only head and column; where pad_k or pad_v
+     * is given to a call, its channels must be as far apart as those of k or
+     * v, which is checked then. */
     winattn_strides pad_k, pad_v, d_pad_k, d_pad_v;
 
     /* Appended to the options of every kernel build, NULL for none. For
