@@ -550,8 +550,8 @@ INLINE void attend_pass(row_state *s, float scores[PASS_TILES][VALUES],
 INLINE int find_row(ulong *at, const tensor_layout *layout,
                     const forward_args *args, const tile_rows *rows, int r)
 {
-    const token t = find_token(&args->grid, &rows->place,
-                               rows->first_row + rows->row + r);
+    const token t =
+        find_token(&args->grid, &rows->place, rows->first_row + rows->row + r);
     *at = token_offset(layout, &t);
     return EXISTS(t);
 }
@@ -630,8 +630,7 @@ INLINE void measure_rows(__local float *factors, __local const ushort *rows,
                          const wave *w)
 {
     const int tiles = CEIL_DIV(row_count, UNIT_QUERIES);
-    MEASURE_FOR(int done = 0; done < tiles; done += TEAM_WAVES)
-    {
+    MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
         int row = (done + wave_of_team) * UNIT_QUERIES;
         const int key = row / UNIT_TILE * UNIT_TILE;
         FORGET(row);
@@ -832,12 +831,10 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
             COPY(ring + (item) / KEY_BLOCKS % STAGES * STAGE_SIZE, q, 0,      \
                  first_row, row_count, BLOCK_ROWS);                           \
         if (there.exists) {                                                   \
-            COPY(to + K_PLACE, k,                                             \
-                 PAD_ROW(args, pad_k, ARG_PAD_K, kv_head), key, keys,         \
-                 BLOCK_KEYS);                                                 \
-            COPY(to + V_PLACE, v,                                             \
-                 PAD_ROW(args, pad_v, ARG_PAD_V, kv_head), key, keys,         \
-                 BLOCK_KEYS);                                                 \
+            COPY(to + K_PLACE, k, PAD_ROW(args, pad_k, ARG_PAD_K, kv_head),   \
+                 key, keys, BLOCK_KEYS);                                      \
+            COPY(to + V_PLACE, v, PAD_ROW(args, pad_v, ARG_PAD_V, kv_head),   \
+                 key, keys, BLOCK_KEYS);                                      \
         }                                                                     \
         if (KEY_BLOCKS == 1 || key + BLOCK_KEYS >= NK) {                      \
             const int alike = walk_on(&there, &args, team);                   \
@@ -882,9 +879,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         const uint block = item % KEY_BLOCKS;
         const int key = (int)block * BLOCK_KEYS;
         const int count = min(BLOCK_KEYS, (int)NK - key);
-        const unit unit_here = {.window = window_of(&here, &args),
-                                .head = head,
-                                .row = first_row};
+        const unit unit_here = {
+            .window = window_of(&here, &args), .head = head, .row = first_row};
 #if HAS_TERMS_KEPT
         const logit_terms terms = {.unused = 0};
 #if MASK == 4 && KEPT_MASK

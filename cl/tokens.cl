@@ -124,7 +124,7 @@ INLINE token find_token(const grid_layout *grid, const window_place *place,
     UNROLL_FOR (int a = 0; a < 3; a++) {
         const uint padded = grid->windows[a] * window[a];
         uint x = place->first[a] + inside[a];
-        if (window[a] > 1) /* else there is no shift */
+        if (window[a] > 1)          /* else there is no shift */
             x = min(x, x - padded); /* which is huge before the end */
 #if PADDING
         t.exists &= x < grid->size[a];
