@@ -870,9 +870,6 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #if STREAMING
     row_state kept_states[WAVE_TURNS];
 #endif
-#if REGIONS_APART
-    int has_seams = 1; /* the window may have several regions */
-#endif
     for (uint item = 0; item < items; item++) {
         FORGET_LANE(lane_of_team);
         FORGET_LANE(wave_here.lane);
@@ -888,7 +885,6 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #else
         const uint kind = KEPT_MASK ? here.kind : 0;
 #endif
-        /* in local memory terms are those of all teams */
         if (kind != kept_kind) {
 #if MASK == 4
             const logit_terms new_terms = {.place = here.place};
@@ -937,16 +933,19 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         __local const float *key_scale = 0;
 #endif
 #if REGIONS_APART
-        if (block == 0) {
+#if MASK == 4
+        const int has_seams = here.place.seams != 0;
+#else
+        const int has_seams = 1; /* regions may be anything */
+#endif
+        if (block == 0 && has_seams) {
 #if MASK == 4
             const logit_terms terms_here = {.place = here.place};
-            has_seams = here.place.seams != 0;
 #else
             DECLARE_TERMS(terms_here, args, unit_here)
 #endif
-            if (has_seams)
-                keep_regions(kept_row_regions[team], kept_key_regions[team],
-                             &args, &terms_here, first_row, lane_of_team);
+            keep_regions(kept_row_regions[team], kept_key_regions[team], &args,
+                         &terms_here, first_row, lane_of_team);
         }
 #endif
 #if VARIANT == COSINE

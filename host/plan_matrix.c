@@ -122,7 +122,7 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "masks do not repeat from grid to grid";
     if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
         return "teams may have windows with different seams";
-    if ((s->keeps_terms == 2 && (t.streaming || t.wave_turns > 1)))
+    if (s->keeps_terms == 2 && (t.streaming || t.wave_turns > 1))
         return "terms in registers need a wave of its own for each tile";
     if (s->teams > MOST_TEAMS)
         return "a work-group has no barriers for so many teams";

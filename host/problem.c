@@ -637,6 +637,14 @@ static winattn_status read_sliding(const winattn_desc *desc,
     return WINATTN_SUCCESS;
 }
 
+/* Do tokens of the padding take part with given channels, or would they, were
+ * there any? */
+static bool has_pad_values(const wa_problem *problem)
+{
+    return problem->grid.used &&
+           problem->grid.padding == WINATTN_PADDING_VALUES;
+}
+
 static winattn_status read_tensors(const winattn_desc *desc,
                                    wa_problem *problem)
 {
@@ -656,7 +664,7 @@ static winattn_status read_tensors(const winattn_desc *desc,
     const bool is_table = problem->table.used;
     const uint64_t bias_rows = is_table ? problem->table.entries : queries;
     const uint64_t bias_columns = is_table ? 0 : keys;
-    const bool has_pads = wa_problem_has_pad_values(problem);
+    const bool has_pads = has_pad_values(problem);
     const winattn_strides contiguous = {0};
 #define READ_AXES(id, size, strides, ...)                                     \
     WA_TRY(read_tensor(problem, id, size,                                     \
@@ -738,17 +746,11 @@ winattn_status wa_problem_read(const winattn_desc *desc, wa_problem *problem)
     return WINATTN_SUCCESS;
 }
 
-bool wa_problem_has_pad_values(const wa_problem *problem)
-{
-    return problem->grid.used &&
-           problem->grid.padding == WINATTN_PADDING_VALUES;
-}
-
 uint32_t wa_problem_padding(const wa_problem *problem)
 {
     if (!problem->grid.is_padded)
         return 0;
-    return wa_problem_has_pad_values(problem) ? 1 : 2;
+    return has_pad_values(problem) ? 1 : 2;
 }
 
 wa_problem wa_problem_without_table(const wa_problem *problem)

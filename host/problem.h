@@ -22,8 +22,7 @@ typedef enum wa_tensor_id {
     WA_PAD_V,
     WA_O,
     WA_LSE,
-    WA_FORWARD_TENSORS, /* those before are the forward pass's */
-    WA_D_O = WA_FORWARD_TENSORS,
+    WA_D_O, /* from here on of the backward pass alone */
     WA_D_LSE,
     WA_DQ,
     WA_DK,
@@ -115,10 +114,6 @@ bool wa_tensor_is_adjacent(const wa_tensor *tensor);
 
 /* Fills *problem or says why not. build_options is not copied. */
 winattn_status wa_problem_read(const winattn_desc *desc, wa_problem *problem);
-
-/* Do tokens of the padding take part with given channels, or would they, were
- * there any? */
-bool wa_problem_has_pad_values(const wa_problem *problem);
 
 /* The PADDING of cl/tokens.cl. */
 uint32_t wa_problem_padding(const wa_problem *problem);

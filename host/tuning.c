@@ -190,9 +190,7 @@ static const tuned_matrix_row matrix_rows[] = {
       .keeps_terms = 1}},
 };
 
-/* Where the mask is made of regions, and their sum with the bias finds no
- * room.
- */
+/* Where the mask is made of regions, whose sum with the bias finds no room. */
 static const tuned_matrix_row region_rows[] = {
     {256,
      256,

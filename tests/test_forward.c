@@ -19,8 +19,7 @@
 
 #include <cmocka.h>
 
-#include "device.h"
-#include "kit/run.h"
+#include "kit/planned.h"
 #include "kit/workloads.h"
 
 static const char *const table[] = {
@@ -204,11 +203,7 @@ int main(int count, char **arguments)
         return 1;
     }
     printf("device: %s\n", device.name);
-    wa_device capabilities;
-    if (tier == WINATTN_TIER_MATRIX &&
-        wa_device_query(device.id, &capabilities) == WINATTN_SUCCESS &&
-        !capabilities.unit) {
-        printf("skipped: the device has no matrix unit\n");
+    if (planned_lacks_unit(&device, tier)) {
         device_close(&device);
         return 77;
     }

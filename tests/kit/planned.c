@@ -58,6 +58,17 @@ void gradient_shape_print(const wa_gradient_shape *s, char *text, size_t size)
              (unsigned)s->keeps_tiles);
 }
 
+bool planned_lacks_unit(const test_device *device, int tier)
+{
+    wa_device capabilities;
+    if (tier != WINATTN_TIER_MATRIX ||
+        wa_device_query(device->id, &capabilities) != WINATTN_SUCCESS ||
+        capabilities.unit)
+        return false;
+    printf("skipped: the device has no matrix unit\n");
+    return true;
+}
+
 wa_buffers planned_buffers(const winattn_forward *f)
 {
     const wa_buffers buffers = {

@@ -54,6 +54,10 @@ void matrix_shape_print(const wa_matrix_shape *shape, char *text, size_t size);
 bool shape_parse(const char *text, wa_local_shape *shape);
 void shape_print(const wa_local_shape *shape, char *text, size_t size);
 
+/* True, and printed, where the tier is `matrix` and the device has no unit, so
+ * that the tier's tests are to be skipped. */
+bool planned_lacks_unit(const test_device *device, int tier);
+
 /* The call's tensors as the launcher takes them. */
 wa_buffers planned_buffers(const winattn_forward *f);
 
