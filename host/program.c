@@ -129,6 +129,7 @@ static bool find_texts(const char *name, wa_recipe *recipe)
     const bool for_local = strstr(name, "_local") != NULL;
     const bool for_gradients = for_local && strncmp(name, "backward", 8) == 0;
     const char *unit = strstr(name, "_matrix_");
+    const bool for_attention = unit && strncmp(name, "check", 5) != 0;
     char unit_file[NAME_SIZE + 8] = "";
     if (unit) {
         snprintf(unit_file, sizeof unit_file, "unit_%s.cl", unit + 8);
@@ -144,6 +145,7 @@ static bool find_texts(const char *name, wa_recipe *recipe)
                               for_gradients ? wa_source("backward_local.cl")
                               : unit        ? wa_source("fragment.cl")
                                             : "\n",
+                              for_attention ? wa_source("matrix.cl") : "\n",
                               wa_source(file)},
                              WA_RECIPE_TEXTS,
                              NULL,
