@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Does the device's matrix unit do what fragment.cl says of it? One wave
- * computes one tile of scores, of row sums and of o in the way of
- * forward_matrix.cl, and the host (check_unit.c) knows the right numbers.
+ * computes one tile of scores, of row sums, of o and of a gradient in the way
+ * of the attention kernels, and the host (check_unit.c) knows the right
+ * numbers.
  *
  *   tiles    queries [UNIT_QUERIES][UNIT_TILE], keys and values [UNIT_TILE]
  *            [UNIT_TILE], as the caller would store them. Of each the last
@@ -9,8 +10,11 @@
  *            zeros in place of the first row of values.
  *   given    [2][UNIT_QUERIES][UNIT_TILE]: what scores start from, and the
  *            weights before they are rounded
- *   results  [3][UNIT_QUERIES][UNIT_TILE]: scores; o; the sum of a row's
- *            weights, once for each key */
+ *   results  [4][UNIT_QUERIES][UNIT_TILE]: scores; o; the sum of a row's
+ *            weights, once for each key; weights the other way round, but
+ *            for every fourth query's, whose are small, times values, whose
+ *            first UNIT_QUERIES rows are then of queries; for the first
+ *            UNIT_QUERIES keys */
 #define TEAM_WAVES 1
 
 #define CHUNK 8
@@ -18,7 +22,8 @@
 #define PITCH (UNIT_TILE + CHUNK)
 #define FIRST_KEY UNIT_QUERIES
 #define FIRST_VALUE (FIRST_KEY + UNIT_TILE)
-#define ALL_ROWS (FIRST_VALUE + UNIT_TILE)
+#define FIRST_WEIGHT (FIRST_VALUE + UNIT_TILE)
+#define ALL_ROWS (FIRST_WEIGHT + UNIT_TILE)
 
 __kernel __attribute__((reqd_work_group_size(WAVE, 1, 1))) WAVE_ATTRIBUTE void
 JOIN(check_matrix_, UNIT_NAME)(__global const ushort *tiles,
@@ -36,14 +41,18 @@ JOIN(check_matrix_, UNIT_NAME)(__global const ushort *tiles,
 #endif
     const wave *w = &wave_here;
     const int all = UNIT_QUERIES * UNIT_TILE;
-    for (int i = w->lane; i < ALL_ROWS * CHUNKS; i += WAVE)
+    for (int i = w->lane; i < FIRST_WEIGHT * CHUNKS; i += WAVE)
         copy_16(rows + i / CHUNKS * PITCH + i % CHUNKS * CHUNK,
                 tiles + i * CHUNK, i / CHUNKS != FIRST_VALUE);
     END_COPIES();
+    __local ushort *own_weights = rows + FIRST_WEIGHT * PITCH;
+    for (int i = w->lane; i < UNIT_TILE * PITCH; i += WAVE)
+        own_weights[i] = 0;
     AWAIT_COPIES(0);
     TEAM_SYNC(0);
 
     float scores[VALUES], weights[VALUES], out[VALUES], sums[LANE_ROWS];
+    float large[VALUES], across[VALUES];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         sums[r] = 0.0f;
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
@@ -51,7 +60,8 @@ JOIN(check_matrix_, UNIT_NAME)(__global const ushort *tiles,
             value_query(w->lane, i) * UNIT_TILE + value_key(w->lane, i);
         scores[i] = given[at];
         weights[i] = given[all + at];
-        out[i] = 0.0f;
+        out[i] = across[i] = 0.0f;
+        large[i] = value_query(w->lane, i) % 4 == 3 ? 0.0f : weights[i];
         sums[LANE_ROW(i)] += weights[i];
     }
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
@@ -65,11 +75,16 @@ JOIN(check_matrix_, UNIT_NAME)(__global const ushort *tiles,
     const key_tile v =
         load_value(rows + FIRST_VALUE * PITCH, PITCH, 0, UNIT_TILE - 2, w);
     multiply_tiles(out, &p, &v, w);
+    store_weights(large, own_weights, PITCH, 0, 0, w);
+    TEAM_SYNC(0);
+    const query_tile p_across = load_weights(own_weights, PITCH, 0, 0, w);
+    multiply_tiles(across, &p_across, &v, w);
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int at =
             value_query(w->lane, i) * UNIT_TILE + value_key(w->lane, i);
         results[at] = scores[i];
         results[all + at] = out[i];
         results[2 * all + at] = sums[LANE_ROW(i)];
+        results[3 * all + at] = across[i];
     }
 }

@@ -26,8 +26,9 @@
  *   QUERY_RUN, KEY_RUN, VALUE_RUN  elements that follow each other in a row
  *                 of queries, keys or values, so that one load fetches them:
  *                 1, 2, 4 or 8
- *   NATIVE_QUERIES, NATIVE_KEYS, NATIVE_VALUES  it has a way of its own to
- *                 load a tile (load_native_query, _key, _value)
+ *   NATIVE_QUERIES, NATIVE_KEYS, NATIVE_VALUES, NATIVE_WEIGHTS  it has a way
+ *                 of its own to load a tile (load_native_query, _key, _value,
+ *                 _weights)
  *   SPREAD_OUT    neighbouring elements of C are no neighbours in a row
  *   UNROLL_PASSES the compiler may see all passes at once, for constants in
  *                 each; others move too much of them into registers
@@ -82,6 +83,9 @@
 #endif
 #ifndef NATIVE_VALUES
 #define NATIVE_VALUES 0
+#endif
+#ifndef NATIVE_WEIGHTS
+#define NATIVE_WEIGHTS 0
 #endif
 #ifndef SPREAD_OUT
 #define SPREAD_OUT 0
@@ -399,6 +403,36 @@ INLINE key_tile load_value(__local const ushort *tile, int pitch, int row,
     return v;
 }
 
+/* Where element i of a lane's tile of weights is, the other way round. */
+INLINE __local const ushort *weight_place(__local const ushort *weights,
+                                          int pitch, int query, int key, int i,
+                                          int lane)
+{
+    const int e = i % QUERY_ELEMENTS;
+    const int row =
+        query + i / QUERY_ELEMENTS * MMA_K + SLOT_KEY(query_step(lane, e));
+    return weights + row * pitch + key + query_row(lane, e);
+}
+
+/* Reads weights [queries][keys] the other way round: keys `key` and on take
+ * the place of a tile's queries, and the contraction, with what load_value
+ * reads, is over the queries `query` and on. */
+INLINE query_tile load_weights(__local const ushort *weights, int pitch,
+                               int query, int key, const wave *w)
+{
+    query_tile p;
+#if NATIVE_WEIGHTS
+    load_native_weights(p.x, weights, pitch, query, key, w->lane);
+#else
+    UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += 2)
+        p.x[i / 2] =
+            (uint)*weight_place(weights, pitch, query, key, i, w->lane) |
+            (uint)*weight_place(weights, pitch, query, key, i + 1, w->lane)
+                << 16;
+#endif
+    return p;
+}
+
 /* ---- Products ---- */
 
 /* scores[VALUES] += Q K^T, or o += P V. */
@@ -432,4 +466,24 @@ INLINE query_tile make_weights(const float *scores, const wave *w)
     OWN_WEIGHTS(p.x, packed)
 #endif
     return p;
+}
+
+/* Scores, rounded to the storage type, go to rows of weights [queries][keys]
+ * in local memory, from `query` and `key` on. */
+INLINE void store_weights(const float *scores, __local ushort *weights,
+                          int pitch, int query, int key, const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
+        const uint both = PACK(scores[i], scores[i + 1]);
+        __local ushort *to = weights +
+                             (query + value_query(w->lane, i)) * pitch + key +
+                             value_key(w->lane, i);
+#if SPREAD_OUT
+        to[0] = (ushort)both;
+        weights[(query + value_query(w->lane, i + 1)) * pitch + key +
+                value_key(w->lane, i + 1)] = (ushort)(both >> 16);
+#else
+        *(__local uint *)to = both;
+#endif
+    }
 }

@@ -520,9 +520,10 @@ INLINE void store_channels(float tiles[OUT_TILES][VALUES], const float *factor,
                     find_row(&at, to->layout, to->grid, to->place,
                              to->row + r)) {
                     at += (ulong)(channel + c) * to->layout->column;
-                    STORE(LOAD(to->plane, at) +
-                              tiles[d][i] * factor[LANE_ROW(i)],
-                          to->plane, at);
+                    const float sum = LOAD(to->plane, at) +
+                                      tiles[d][i] * factor[LANE_ROW(i)];
+                    ((__global ushort *)to->plane)[at] =
+                        (ushort)PACK(sum, 0.0f);
                 }
             }
         return;

@@ -37,12 +37,12 @@ INLINE int c_n(int l, int i) { return 2 * (l & 3) + (i & 1); }
 INLINE void mma(const uint *a, const uint *b, float *c)
 {
     /* not volatile: the compiler may mix it with other work */
-    __asm__("mma.sync.aligned.m16n8k16.row.col.f32." UNIT_TYPE
-                     "." UNIT_TYPE ".f32 {%0, %1, %2, %3}, "
-                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
-                       "r"(b[1]));
+    __asm__("mma.sync.aligned.m16n8k16.row.col.f32." UNIT_TYPE "." UNIT_TYPE
+            ".f32 {%0, %1, %2, %3}, "
+            "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
+              "r"(b[1]));
 }
 
 INLINE float lane_xor(float x, int mask)
@@ -96,6 +96,7 @@ INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 #define NATIVE_QUERIES 1
 #define NATIVE_KEYS 1
 #define NATIVE_VALUES 1
+#define NATIVE_WEIGHTS 1
 INLINE void load_native_query(uint *to, __local const ushort *tile, int pitch,
                               int row, int last, int lane)
 {
@@ -117,6 +118,14 @@ INLINE void load_native_value(uint *to, __local const ushort *tile, int pitch,
     LOAD_MATRICES(
         to, tile + min(row + (lane & 15), last) * pitch + 8 * (lane >> 4),
         ".trans");
+}
+INLINE void load_native_weights(uint *to, __local const ushort *weights,
+                                int pitch, int query, int key, int lane)
+{
+    LOAD_MATRICES(to,
+                  weights + (query + (lane & 7) + 8 * (lane >> 4)) * pitch +
+                      key + (lane & 8),
+                  ".trans");
 }
 
 #define ASYNC_COPIES 1
