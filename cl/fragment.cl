@@ -140,6 +140,16 @@ INLINE int value_key(int l, int i)
     return i / C_ELEMENTS * KEY_SIDE + (QUERIES_DOWN ? c_n(l, e) : c_m(l, e));
 }
 
+/* Query of a lane's row r of LANE_ROWS. */
+INLINE int lane_query(int l, int r)
+{
+    int query = 0;
+    UNROLL_FOR (int i = VALUES - 1; i >= 0; i--)
+        if (LANE_ROW(i) == r)
+            query = value_query(l, i);
+    return query;
+}
+
 /* ---- Emulation ---- */
 
 #if EMULATED
