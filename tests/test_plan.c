@@ -565,6 +565,62 @@ static bool has_define(const char *defines, const char *name, unsigned value)
     return strstr(defines, text) != NULL;
 }
 
+/* 0 if the options do not have it. */
+static uint32_t define_of(const char *defines, const char *name)
+{
+    char text[64];
+    snprintf(text, sizeof text, "-D%s=", name);
+    const char *at = strstr(defines, text);
+    return at ? (uint32_t)strtoul(at + strlen(text), NULL, 10) : 0;
+}
+
+/* NULL if the kernel is one that cl/backward_matrix.cl computes right. */
+static const char *broken_gradients(const wa_problem *p,
+                                    const wa_device *device,
+                                    const wa_backward_plan *plan)
+{
+    const char *broken = NULL;
+    const wa_unit *unit = device->unit;
+    const wa_backward_kernel *kernel = &plan->kernels[WA_BACKWARD_KEYS];
+    const char *options = kernel->defines;
+    const uint32_t rows = kernel->block_rows;
+    const uint32_t team_waves = define_of(options, "TEAM_WAVES");
+    const uint32_t teams = define_of(options, "TEAMS");
+    const uint32_t stages = define_of(options, "STAGES");
+    const uint32_t pass_keys = define_of(options, "PASS_KEYS");
+    const uint32_t keeps_terms = define_of(options, "KEEPS_TERMS");
+    const bool keeps_dbias = define_of(options, "KEEPS_DBIAS") != 0;
+    const bool one_visit = p->heads == p->kv_heads && rows >= p->queries;
+    const bool has_bias = p->bias != WINATTN_BIAS_NONE;
+    REQUIRE(suits_matrix(p) && p->tier != WINATTN_TIER_LOCAL);
+    REQUIRE(unit->proven || p->tier == WINATTN_TIER_MATRIX);
+    REQUIRE(strstr(kernel->name, "backward_matrix_") == kernel->name);
+    REQUIRE(strcmp(kernel->name + strlen("backward_matrix_"), unit->name) ==
+            0);
+    REQUIRE(plan->whole && plan->key_blocks == 1);
+    REQUIRE(kernel->block_keys == p->keys);
+    REQUIRE(rows == p->queries || rows % unit->queries == 0);
+    REQUIRE(plan->row_blocks == wa_ceil_div(p->queries, rows));
+    REQUIRE(team_waves * teams * unit->wave == kernel->work_group);
+    REQUIRE(plan->teams == teams && teams <= 15);
+    REQUIRE(wa_ceil_div(rows, unit->queries) <= team_waves);
+    REQUIRE(stages == 1 || (stages == 2 && unit->copies_async));
+    REQUIRE(pass_keys >= 1 && pass_keys % unit->tile == 0);
+    REQUIRE(has_define(options, "ONE_VISIT", one_visit));
+    REQUIRE(keeps_terms == 0 || (one_visit && keeps_terms != 2));
+    REQUIRE(!keeps_dbias || (has_bias && one_visit && pass_keys >= p->keys));
+    REQUIRE(keeps_dbias || !has_bias || teams == 1);
+    /* the ring alone */
+    REQUIRE(kernel->local_bytes >=
+            teams * stages * 2 * (rows + p->keys) * p->head_dim * 2);
+    /* every round of a launch but the last gives each team a window */
+    REQUIRE(plan->windows_per_launch == p->windows ||
+            plan->windows_per_launch % (plan->slots * teams) == 0);
+    REQUIRE(plan->slots == 1 ||
+            plan->slots * p->kv_heads <= plan->busy_groups);
+    return broken;
+}
+
 static void assert_legal_backward(const wa_problem *p, const wa_device *device,
                                   const wa_backward_plan *plan,
                                   const char *what)
@@ -582,9 +638,13 @@ static void assert_legal_backward(const wa_problem *p, const wa_device *device,
         REQUIRE(has_define(kernel->defines, "BLOCK_KEYS", kernel->block_keys));
         REQUIRE((plan->tier == WINATTN_TIER_LOCAL) ==
                 (strstr(kernel->name, "_local") != NULL));
-        REQUIRE((strstr(kernel->defines, "-cl-opt-disable") != NULL) ==
-                (device->miscompiles_barriers &&
-                 plan->tier == WINATTN_TIER_LOCAL));
+        REQUIRE(
+            (strstr(kernel->defines, "-cl-opt-disable") != NULL) ==
+            (device->miscompiles_barriers && plan->tier != WINATTN_TIER_CPU));
+    }
+    if (plan->tier == WINATTN_TIER_MATRIX) {
+        const char *of_matrix = broken_gradients(p, device, plan);
+        broken = of_matrix ? of_matrix : broken;
     }
     REQUIRE(last->name != NULL);
     REQUIRE(plan->whole == (plan->kernels[WA_BACKWARD_ROWS].name == NULL));
@@ -605,7 +665,7 @@ static void assert_legal_backward(const wa_problem *p, const wa_device *device,
 }
 
 /* Every device gets a backward pass for every workload, but the one whose
- * loops end early; GPUs on the tier that was made for them. */
+ * loops end early; GPUs on a tier that was made for them. */
 static void backward_is_legal(void **state)
 {
     (void)state;
@@ -630,8 +690,12 @@ static void backward_is_legal(void **state)
             }
             if (status != WINATTN_SUCCESS)
                 fail_msg("%s: %s", device->name, winattn_last_reason());
-            assert_int_equal(plan.tier, device->is_cpu ? WINATTN_TIER_CPU
-                                                       : WINATTN_TIER_LOCAL);
+            /* large windows may not suit a matrix unit */
+            if (best_tier(&p, device) == WINATTN_TIER_MATRIX && p.keys > 256 &&
+                plan.refusals[WINATTN_TIER_MATRIX][0])
+                assert_int_equal(plan.tier, WINATTN_TIER_LOCAL);
+            else
+                assert_int_equal(plan.tier, best_tier(&p, device));
             assert_legal_backward(&p, device, &plan,
                                   workload_rows[j / 3].name);
         }

@@ -118,4 +118,7 @@ int random_int(random_state *r, int low, int high); /* both included */
 double random_unit(random_state *r);                /* [0, 1) */
 double random_normal(random_state *r);
 
+/* A small case for the tier matrix; half of them lie on a grid. */
+test_case case_random_matrix(random_state *r, int pass);
+
 #endif
