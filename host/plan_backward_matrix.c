@@ -13,8 +13,8 @@
 /* Compute units that have work at least, in parts of the device; with fewer,
  * tier local was taken to be faster. */
 #define LEAST_BUSY 4u
-/* Bytes that a wave's lanes exchange with other waves through. */
-#define WAVE_BYTES 16u
+/* Bytes of the bounds of dS that a team's waves agree on. */
+#define BOUND_BYTES 8u
 
 /* ---- What a shape follows to ---- */
 
@@ -67,9 +67,16 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
         (uint64_t)wa_ceil_div(t->row_tiles * unit->queries, unit->tile) *
         unit->tile;
     const uint64_t weight_pitch = t->key_tiles * unit->tile + WA_MATRIX_CHUNK;
-    return wa_matrix_local_bytes(problem, device, s, t, ROW_PLANES) +
-           s->teams * 2 * weight_rows * weight_pitch * 2 +
-           (uint64_t)s->teams * s->team_waves * WAVE_BYTES;
+    const uint64_t waves = (uint64_t)s->teams * s->team_waves;
+    uint64_t bytes = wa_matrix_local_bytes(problem, device, s, t, ROW_PLANES) +
+                     s->teams * 2 * weight_rows * weight_pitch * 2;
+    if (problem->dtype == WINATTN_FP16)
+        bytes += s->teams * BOUND_BYTES;
+    if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */
+        bytes += waves * unit->wave * 4;
+    if (wa_problem_padding(problem) == 1) /* each wave's d_pad_k, d_pad_v */
+        bytes += waves * 2 * t->dim_tiles * unit->tile * 4;
+    return bytes;
 }
 
 /* NULL if kernel and device allow the shape, else why not; registers apart. */
