@@ -47,16 +47,23 @@
 #define KEY_FOR UNROLL_FOR
 #endif
 
-/* Rounding to fp16 loses small numbers: dS is multiplied by a power of two
- * first. That of dK is the same for all rows of a visit. */
+/* Rounding to fp16 loses small numbers, below 2^-24 of all there are: P, and
+ * so dS and dBias, is multiplied by a power of two first, and dS by one more.
+ * That of dK is the same for all rows of a visit. */
 #define RESCALES (DTYPE == 1)
+#define P_POWER (RESCALES ? 32768.0f : 1.0f)
+/* P and dS go to products as sums of so many numbers of 16 bits. In small
+ * windows, whose gradients are sums of few terms, the rounding of each shows.
+ */
+#define WEIGHT_PARTS (NQ <= UNIT_TILE || NK <= UNIT_TILE ? 2 : 1)
 
 /* ---- Softmax of a tile of rows and its gradient ---- */
 
 typedef struct row_statistics {
     float top[LANE_ROWS];   /* of scores; or lse, where that is known */
-    float sum[LANE_ROWS];   /* of exponentials, and later its inverse; till
-                               then of a lane's own keys, and so is delta */
+    float sum[LANE_ROWS];   /* of exponentials, and later its inverse times
+                               P_POWER; till then of a lane's own keys, and so
+                               is delta */
     float delta[LANE_ROWS]; /* of exponentials times dP, and later delta */
 #if RESCALES
     float flow[LANE_ROWS]; /* largest |dP| */
@@ -191,7 +198,7 @@ INLINE float stored_value(__local const ushort *at)
 /* sums += a pass's weights times values, for channels from tile `channels` on.
  */
 INLINE void add_values(float sums[ROW_SUM_TILES][VALUES],
-                       const query_tile *operands,
+                       const query_tile operands[PASS_TILES][WEIGHT_PARTS],
                        __local const ushort *values, int first, int channels,
                        const wave *w)
 {
@@ -201,8 +208,21 @@ INLINE void add_values(float sums[ROW_SUM_TILES][VALUES],
                 const key_tile x =
                     load_value(values + (channels + d) * UNIT_TILE, PITCH,
                                (first + t) * UNIT_TILE, KEY_ROWS - 1, w);
-                multiply_tiles(sums[d], &operands[t], &x, w);
+                UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
+                    multiply_tiles(sums[d], &operands[t][part], &x, w);
             }
+}
+
+/* A tile of P or dS goes to local memory. Changes it. */
+INLINE void keep_weights(float *tile, __local ushort *weights, int query,
+                         int key, const wave *w)
+{
+    UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++) {
+        store_weights(tile, weights + part * WEIGHT_SIZE, WEIGHT_PITCH, query,
+                      key, w);
+        if (part + 1 < WEIGHT_PARTS)
+            subtract_rounded(tile);
+    }
 }
 
 /* sums += a tile's weights, the other way round, times rows of the block. */
@@ -327,7 +347,7 @@ INLINE void store_dbias(float sums[KEY_TILES][VALUES], __local float *shared,
             if (TEAMS > 1)
                 sum += own[(k * VALUES + i) * WAVE];
             if (row < NQ && key < NK)
-                add_partial(partial + row * NK + key, sum, flags);
+                add_partial(partial + row * NK + key, sum / P_POWER, flags);
         }
 }
 #endif
@@ -415,12 +435,14 @@ INLINE void read_rows(row_part *part, const visit *here,
         ulong at;
         part->rows.scale[r] = here->scale;
         part->lse[r] = part->d_lse[r] = 0.0f;
-        if ((args->forward.flags & ARG_LSE) != 0)
-            part->lse[r] =
-                find_row(&at, &args->forward.lse, grid, place, in_window)
-                    ? lse[plane(&args->forward.lse, place->grid, here->head) +
-                          at]
-                    : -INFINITY;
+        if ((args->forward.flags & ARG_LSE) != 0) {
+            float x = -INFINITY;
+            if (find_row(&at, &args->forward.lse, grid, place, in_window))
+                x = lse[plane(&args->forward.lse, place->grid, here->head) +
+                        at];
+            /* a row that sees nothing: its exponentials must be 0 */
+            part->lse[r] = x == -INFINITY ? INFINITY : x;
+        }
         if ((args->forward.flags & ARG_D_LSE) != 0 &&
             find_row(&at, &args->d_lse, grid, place, in_window))
             part->d_lse[r] =
@@ -460,6 +482,7 @@ INLINE void finish_statistics(row_statistics *s, const row_part *part,
         }
         s->sum[r] = row_exists(part, r, w) ? s->sum[r] : 0.0f;
         s->delta[r] = s->delta[r] * s->sum[r] - part->d_lse[r];
+        s->sum[r] *= P_POWER;
 #if RESCALES
         REDUCE(s->flow[r], fmax);
 #if VARIANT == COSINE
@@ -504,7 +527,7 @@ INLINE void add_dbias(float *sums, __global float *partial, const float *ds,
         const int key = tile * UNIT_TILE + value_key(w->lane, i);
         if (row < part->count && key < NK)
             partial[(here->first_row + part->rows.row + row) * NK + key] +=
-                ds[i];
+                ds[i] / P_POWER;
     }
 #endif
 }
@@ -527,7 +550,7 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
     const backward_args *args = here->args;
     const uint flags = args->forward.flags;
     float sums[ROW_SUM_TILES][VALUES];
-    query_tile operands[PASS_TILES];
+    query_tile operands[PASS_TILES][WEIGHT_PARTS];
     float to_dk[LANE_ROWS], to_dq[LANE_ROWS], from_dq[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         to_dk[r] = to_dq[r] = here->power;
@@ -540,6 +563,9 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
 #endif
 #endif
         from_dq[r] = here->scale * inverse_power(to_dq[r]);
+        /* dS is P_POWER times what it should be */
+        to_dk[r] /= P_POWER;
+        to_dq[r] /= P_POWER;
     }
     clear_tiles(sums, ROW_SUM_TILES);
     PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
@@ -558,23 +584,30 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
                 ds[i] = scores[t][i] * (flows[t][i] - s->delta[r]);
                 operand[i] = ds[i] * to_dk[r];
             }
-            if (stores) {
-                store_weights(scores[t], here->p, WEIGHT_PITCH, rows->row, key,
-                              w);
-                store_weights(operand, here->ds, WEIGHT_PITCH, rows->row, key,
-                              w);
-            }
 #if BIAS
             add_dbias(dbias_sums[first + t], bias_partial, ds, first + t, part,
                       here, w);
 #endif
+            if (stores)
+                keep_weights(scores[t], here->p, rows->row, key, w);
 #if VARIANT == COSINE
+            if (stores)
+                keep_weights(operand, here->ds, rows->row, key, w);
             UNROLL_FOR (int i = 0; i < VALUES; i++)
                 operand[i] = ds[i] * to_dq[LANE_ROW(i)] *
                              operand_factor(here->k_inverses[min(
                                  key + value_key(w->lane, i), (int)NK - 1)]);
 #endif
-            operands[t] = make_weights(operand, w);
+            UNROLL_FOR (int n = 0; n < WEIGHT_PARTS; n++) {
+                operands[t][n] = make_weights(operand, w);
+#if VARIANT != COSINE
+                if (stores)
+                    store_weights(operand, here->ds + n * WEIGHT_SIZE,
+                                  WEIGHT_PITCH, rows->row, key, w);
+#endif
+                if (n + 1 < WEIGHT_PARTS)
+                    subtract_rounded(operand);
+            }
         }
         if (ROW_SUM_TILES == DIM_TILES)
             add_values(sums, operands, here->k, first, 0, w);
@@ -630,7 +663,7 @@ INLINE void differentiate_keys(float (*sums_v)[VALUES],
         return;
     float of_v[LANE_ROWS], of_k[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        of_v[r] = 1.0f;
+        of_v[r] = 1.0f / P_POWER;
         of_k[r] = inverse_power(here->power);
 #if VARIANT != COSINE
         of_k[r] *= here->scale;
@@ -682,7 +715,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local uint4 rings[TEAMS][STAGES * STAGE_SIZE / CHUNK];
     __local uint4
         out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK];
-    __local uint4 weight_tiles[TEAMS][2 * WEIGHT_SIZE / CHUNK];
+    __local uint4 weight_tiles[TEAMS][2 * WEIGHT_PARTS * WEIGHT_SIZE / CHUNK];
 #if HAS_LOCAL_TERMS
     __local kept_term kept[ROW_TILES * KEY_TILES * TERM_TILE]
         __attribute__((aligned(16)));
@@ -796,7 +829,8 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     }
     clear_pads(ring, lane_of_team);
     /* rows of weights that no tile of rows has */
-    for (int i = lane_of_team; i < 2 * WEIGHT_SIZE / CHUNK; i += TEAM)
+    for (int i = lane_of_team; i < 2 * WEIGHT_PARTS * WEIGHT_SIZE / CHUNK;
+         i += TEAM)
         weight_tiles[team][i] = (uint4)(0u);
 #if HAS_LOCAL_TERMS && !MASK_IN_LOCAL
     const unit of_head = {.window = forward->first_window, .head = first_head};
@@ -862,7 +896,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                      .v = key_stage + V_PLACE,
                      .p = (__local ushort *)weight_tiles[team],
                      .out = (__local ushort *)out_rows[item_id / WAVE]};
-        now.ds = now.p + WEIGHT_SIZE;
+        now.ds = now.p + WEIGHT_PARTS * WEIGHT_SIZE;
         now.row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - now.first_row);
 #if VARIANT == COSINE
         now.scale = cosine_scale(forward, logit_scale, now.head);

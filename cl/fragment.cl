@@ -150,12 +150,6 @@ INLINE int lane_query(int l, int r)
     return query;
 }
 
-/* ---- Emulation ---- */
-
-#if EMULATED
-#define OPERAND_WORDS ((MMA_M + MMA_N) * MMA_K / 2)
-#define EXCHANGE_WORDS (OPERAND_WORDS > WAVE ? OPERAND_WORDS : WAVE)
-
 INLINE float half_of(uint both, int high)
 {
     const ushort bits = (ushort)(high ? both >> 16 : both);
@@ -165,6 +159,12 @@ INLINE float half_of(uint both, int high)
     return as_float((uint)bits << 16);
 #endif
 }
+
+/* ---- Emulation ---- */
+
+#if EMULATED
+#define OPERAND_WORDS ((MMA_M + MMA_N) * MMA_K / 2)
+#define EXCHANGE_WORDS (OPERAND_WORDS > WAVE ? OPERAND_WORDS : WAVE)
 
 INLINE void emulate_mma(const uint *a, const uint *b, float *c, const wave *w)
 {
@@ -495,5 +495,15 @@ INLINE void store_weights(const float *scores, __local ushort *weights,
 #else
         *(__local uint *)to = both;
 #endif
+    }
+}
+
+/* Scores less what rounding to the storage type leaves of them. */
+INLINE void subtract_rounded(float *scores)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
+        const uint both = PACK(scores[i], scores[i + 1]);
+        scores[i] -= half_of(both, 0);
+        scores[i + 1] -= half_of(both, 1);
     }
 }

@@ -67,9 +67,12 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
         (uint64_t)wa_ceil_div(t->row_tiles * unit->queries, unit->tile) *
         unit->tile;
     const uint64_t weight_pitch = t->key_tiles * unit->tile + WA_MATRIX_CHUNK;
+    const bool is_small =
+        problem->queries <= unit->tile || problem->keys <= unit->tile;
+    const uint64_t parts = is_small ? 2 : 1; /* of a number */
     const uint64_t waves = (uint64_t)s->teams * s->team_waves;
     uint64_t bytes = wa_matrix_local_bytes(problem, device, s, t, ROW_PLANES) +
-                     s->teams * 2 * weight_rows * weight_pitch * 2;
+                     s->teams * 2 * parts * weight_rows * weight_pitch * 2;
     if (problem->dtype == WINATTN_FP16)
         bytes += s->teams * BOUND_BYTES;
     if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */
