@@ -189,10 +189,14 @@ static uint64_t kept_sums(const wa_problem *problem, const wa_unit *unit,
         t->values;
     if (s->keeps_dbias)
         sums += t->key_tiles * t->values;
-    if (visits_of(problem, s) > 1) /* dK and dV of a wave's share of keys */
-        sums += 2ull * t->dim_tiles * t->values *
+    /* dK and dV of a wave's share of keys; compilers were seen to take as much
+     * again */
+    if (visits_of(problem, s) > 1)
+        sums += 2 * 2ull * t->dim_tiles * t->values *
                 wa_ceil_div(wa_ceil_div(problem->keys, unit->queries),
                             s->team_waves);
+    if (problem->dtype == WINATTN_FP16) /* how rows of dS are rescaled */
+        sums += 8;
     return sums;
 }
 
@@ -268,8 +272,10 @@ static void try_shape(search *find, wa_matrix_gradient_shape s)
     s.pass_keys = unit->tile;
     const wa_matrix_shape common = common_of(problem, &s);
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
-    const uint32_t budget =
-        wa_matrix_most_sums(device, s.team_waves * s.teams);
+    /* a compute unit's registers lie in four parts, each of which has the same
+     * number of waves */
+    const uint32_t budget = wa_matrix_most_sums(
+        device, wa_ceil_div(s.team_waves * s.teams, 4) * 4);
     const uint32_t tiles = pass_tiles(problem, unit, &s, &t, budget);
     if (tiles > 0)
         s.pass_keys = tiles * unit->tile;
