@@ -62,7 +62,7 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
                             const wa_matrix_tiling *t)
 {
     const wa_unit *unit = device->unit;
-    /* P, then dS, of a team's rows, on their way to other waves */
+    /* P and dS of a team's rows, on their way to the waves that have keys */
     const uint64_t weight_rows =
         (uint64_t)wa_ceil_div(t->row_tiles * unit->queries, unit->tile) *
         unit->tile;
@@ -183,15 +183,23 @@ static uint64_t kept_sums(const wa_problem *problem, const wa_unit *unit,
                           const wa_matrix_gradient_shape *s,
                           const wa_matrix_tiling *t)
 {
-    /* dQ */
-    uint64_t sums = MIN(t->dim_tiles, WA_MATRIX_OUT_TILES) * t->values;
+    /* dQ; of all channels where several passes add to it, or where its norm
+     * counts */
+    const bool all =
+        passes_of(unit, s, t) > 1 || problem->variant == WINATTN_COSINE;
+    uint64_t sums =
+        (all ? t->dim_tiles : MIN(t->dim_tiles, WA_MATRIX_OUT_TILES)) *
+        t->values;
     if (s->keeps_dbias)
         sums += t->key_tiles * t->values;
-    if (visits_of(problem, s) > 1) /* dK and dV of a wave's share of keys */
-        sums +=
-            2ull * t->dim_tiles * t->values *
-            wa_ceil_div(wa_ceil_div(t->key_tiles * unit->tile, unit->queries),
-                        s->team_waves);
+    /* dK and dV of a wave's share of keys; compilers were seen to take as much
+     * again */
+    if (visits_of(problem, s) > 1)
+        sums += 2 * 2ull * t->dim_tiles * t->values *
+                wa_ceil_div(wa_ceil_div(problem->keys, unit->queries),
+                            s->team_waves);
+    if (problem->dtype == WINATTN_FP16) /* how rows of dS are rescaled */
+        sums += 8;
     return sums;
 }
 
@@ -208,8 +216,7 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     /* S, dP and dQ of each wave's rows */
     const double row_products = passes_of(unit, s, &t) > 1 ? 5.0 : 3.0;
     /* dK and dV of each wave's keys */
-    const uint32_t key_shares =
-        wa_ceil_div(t.key_tiles * unit->tile, unit->queries);
+    const uint32_t key_shares = wa_ceil_div(problem->keys, unit->queries);
     const double key_products = 2.0 * wa_ceil_div(key_shares, s->team_waves) *
                                 s->team_waves / key_shares;
     /* computed rows and keys for each that counts */
@@ -236,38 +243,54 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
 typedef struct search {
     const wa_problem *problem;
     const wa_device *device;
-    double cost; /* of the best so far; 0: none yet */
-    bool fitted; /* some shape was legal, but for its registers */
+    double cost;      /* of the best so far; 0: none yet */
+    bool fits_memory; /* some shape does, whatever its registers */
     wa_matrix_gradient_shape best;
 } search;
+
+/* Tiles of keys of a pass: all, or else as many as registers hold; 0: not even
+ * one. */
+static uint32_t pass_tiles(const wa_problem *problem, const wa_unit *unit,
+                           const wa_matrix_gradient_shape *shape,
+                           const wa_matrix_tiling *t, uint32_t budget)
+{
+    const uint64_t of_tile = 2ull * t->values; /* S and dP */
+    wa_matrix_gradient_shape s = *shape;
+    s.pass_keys = t->key_tiles * unit->tile;
+    if (kept_sums(problem, unit, &s, t) + t->key_tiles * of_tile <= budget)
+        return t->key_tiles;
+    s.pass_keys = unit->tile;
+    const uint64_t kept = kept_sums(problem, unit, &s, t);
+    return kept + of_tile > budget
+               ? 0
+               : wa_matrix_pass_tiles(t->key_tiles,
+                                      (uint32_t)((budget - kept) / of_tile));
+}
 
 static void try_shape(search *find, wa_matrix_gradient_shape s)
 {
     const wa_problem *problem = find->problem;
     const wa_device *device = find->device;
     const wa_unit *unit = device->unit;
-    s.pass_keys = wa_ceil_div(problem->keys, unit->tile) * unit->tile;
+    s.pass_keys = unit->tile;
     const wa_matrix_shape common = common_of(problem, &s);
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
-    const uint32_t budget =
-        wa_matrix_most_sums(device, s.team_waves * s.teams);
-    const uint64_t kept = kept_sums(problem, unit, &s, &t);
-    const uint64_t of_tile = 2ull * t.values; /* S and dP */
-    const bool fits = kept + of_tile <= budget;
-    /* whoever demands the tier may have one that spills */
-    if (!fits && problem->tier != WINATTN_TIER_MATRIX) {
-        find->fitted = find->fitted || !refusal(problem, device, &s);
-        return;
-    }
-    s.pass_keys =
-        unit->tile *
-        wa_matrix_pass_tiles(t.key_tiles,
-                             fits ? (uint32_t)((budget - kept) / of_tile) : 1);
+    /* a compute unit's registers lie in four parts, each of which has the same
+     * number of waves */
+    const uint32_t budget = wa_matrix_most_sums(
+        device, wa_ceil_div(s.team_waves * s.teams, 4) * 4);
+    const uint32_t tiles = pass_tiles(problem, unit, &s, &t, budget);
+    if (tiles > 0)
+        s.pass_keys = tiles * unit->tile;
     if (refusal(problem, device, &s))
         return;
+    /* whoever demands the tier may have a kernel that spills */
+    find->fits_memory = true;
+    if (tiles == 0 && problem->tier != WINATTN_TIER_MATRIX)
+        return;
     double cost = cost_of(problem, device, &s);
-    if (!fits)
-        cost *= 1.0 + (double)(kept + of_tile - budget) / budget;
+    if (tiles == 0)
+        cost *= 1.0 + (double)kept_sums(problem, unit, &s, &t) / budget;
     if (find->cost == 0 || cost < find->cost) {
         find->cost = cost;
         find->best = s;
@@ -326,7 +349,7 @@ bool wa_plan_backward_matrix(const wa_problem *problem,
         try_teams(&find, s, rows);
     }
     if (find.cost == 0)
-        return refuse(plan, find.fitted
+        return refuse(plan, find.fits_memory
                                 ? "its sums fit no lane's registers"
                                 : "no shape fits the device's local memory");
     const wa_matrix_gradient_shape *best = &find.best;

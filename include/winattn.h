@@ -170,12 +170,12 @@ typedef enum winattn_tier {
     WINATTN_TIER_AUTO = 0,
     WINATTN_TIER_CPU = 1,   /* one work-item per window-head, vectors */
     WINATTN_TIER_LOCAL = 2, /* attention matrix in local memory, fp32 FMA */
-    /* The device's matrix unit: the forward pass of the dot and cosine
-     * variants in fp16 and bf16; there is no backward pass of this tier, so
-     * whoever demands it makes another plan for that. Products are summed in
-     * fp32; weights are rounded to the storage type before they are multiplied
-     * with v. Results are as accurate as those of other tiers are promised to
-     * be, and the same call gives the same bits, but not those of another
+    /* The device's matrix unit: both passes of the dot and cosine variants in
+     * fp16 and bf16; of the backward pass not where a window is so large that
+     * its sums find no room. Products are summed in fp32; weights, and the
+     * gradients of logits, are rounded to the storage type before they are
+     * multiplied. Results are as accurate as those of other tiers are promised
+     * to be, and the same call gives the same bits, but not those of another
      * tier. A unit that fails its self-test is not used, and one that nobody
      * has run on silicon yet must be demanded. */
     WINATTN_TIER_MATRIX = 3
