@@ -308,6 +308,10 @@ INLINE void copy_16(__local ushort *to, __global const void *from, int exists)
     *(__local uint4 *)to =
         exists ? *(__global const uint4 *)from : (uint4)(0u);
 }
+INLINE void copy_4(__local float *to, __global const float *from)
+{
+    *to = *from;
+}
 #endif
 #ifndef TEAM_SYNC
 #define TEAM_SYNC(team) barrier(CLK_LOCAL_MEM_FENCE)

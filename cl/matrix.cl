@@ -501,6 +501,20 @@ typedef struct row_target {
     int wide;
 } row_target;
 
+/* Half of a tile's rows, each times its factor, go to scratch [UNIT_QUERIES /
+ * 2][UNIT_TILE], for all lanes of the wave. */
+INLINE void spread_half(__local float *scratch, const float *tile,
+                        const float *factor, int half_tile, const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int r = value_query(w->lane, i) - half_tile * UNIT_QUERIES / 2;
+        if (r >= 0 && r < UNIT_QUERIES / 2)
+            scratch[r * UNIT_TILE + value_key(w->lane, i)] =
+                tile[i] * factor[LANE_ROW(i)];
+    }
+    WAVE_SYNC();
+}
+
 /* Stores tiles of channels, from tile `first` on, each row times its factor.
  * They leave through `place`, so that a row is written in whole chunks. */
 INLINE void store_channels(float tiles[OUT_TILES][VALUES], const float *factor,
@@ -510,21 +524,25 @@ INLINE void store_channels(float tiles[OUT_TILES][VALUES], const float *factor,
     ulong at;
     const int channel = first * UNIT_TILE;
     const int channels = min(OUT_DIMS, HEAD_DIM - channel);
-    if (to->adds) {
+    if (to->adds) { /* in fp32, which there is room for by half a tile */
+        __local float *scratch = (__local float *)place;
         UNROLL_FOR (int d = 0; d < OUT_TILES; d++)
-            UNROLL_FOR (int i = 0; i < (first + d < DIM_TILES ? VALUES : 0);
-                        i++) {
-                const int r = value_query(w->lane, i);
-                const int c = d * UNIT_TILE + value_key(w->lane, i);
-                if (r < to->count && c < channels &&
-                    find_row(&at, to->layout, to->grid, to->place,
-                             to->row + r)) {
+            for (int half_tile = 0;
+                 half_tile < (first + d < DIM_TILES ? 2 : 0); half_tile++) {
+                spread_half(scratch, tiles[d], factor, half_tile, w);
+                NO_UNROLL_FOR (int i = w->lane;
+                               i < UNIT_QUERIES / 2 * UNIT_TILE; i += WAVE) {
+                    const int r = half_tile * UNIT_QUERIES / 2 + i / UNIT_TILE;
+                    const int c = d * UNIT_TILE + i % UNIT_TILE;
+                    if (r >= to->count || c >= channels ||
+                        !find_row(&at, to->layout, to->grid, to->place,
+                                  to->row + r))
+                        continue;
                     at += (ulong)(channel + c) * to->layout->column;
-                    const float sum = LOAD(to->plane, at) +
-                                      tiles[d][i] * factor[LANE_ROW(i)];
                     ((__global ushort *)to->plane)[at] =
-                        (ushort)PACK(sum, 0.0f);
+                        (ushort)PACK(LOAD(to->plane, at) + scratch[i], 0.0f);
                 }
+                WAVE_SYNC();
             }
         return;
     }

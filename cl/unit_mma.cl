@@ -138,6 +138,13 @@ INLINE void copy_16(__local ushort *to, __global const void *from, int exists)
                        "r"(exists ? 16 : 0)
                      : "memory");
 }
+INLINE void copy_4(__local float *to, __global const float *from)
+{
+    __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+                     :
+                     : "r"(shared_address(to)), "l"((size_t)from)
+                     : "memory");
+}
 #define END_COPIES() __asm__ volatile("cp.async.commit_group;" : : : "memory")
 #define AWAIT_COPIES(newer)                                                   \
     __asm__ volatile("cp.async.wait_group %0;" : : "n"(newer) : "memory")

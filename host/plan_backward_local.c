@@ -195,7 +195,7 @@ static double groups_per_unit(const wa_problem *problem,
         (double)problem->kv_heads * wa_ceil_div(problem->keys, s->block_keys);
     if (which == ROWS || problem->bias == WINATTN_BIAS_NONE)
         return 1e9;
-    return owners * (double)wa_most_bias_slots(problem) /
+    return owners * (double)wa_most_bias_slots(problem, WINATTN_TIER_LOCAL) /
            MAX(device->compute_units, 1);
 }
 

@@ -73,6 +73,7 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
     const uint64_t waves = (uint64_t)s->teams * s->team_waves;
     uint64_t bytes = wa_matrix_local_bytes(problem, device, s, t, ROW_PLANES) +
                      s->teams * 2 * parts * weight_rows * weight_pitch * 2;
+    bytes += (uint64_t)s->teams * s->stages * s->block_rows * 4; /* lse */
     if (problem->dtype == WINATTN_FP16)
         bytes += s->teams * BOUND_BYTES;
     if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */
@@ -100,10 +101,9 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "registers have no room for terms";
     if (s->keeps_terms != 0 && visits > 1)
         return "other blocks of rows have other terms";
-    if (s->keeps_dbias &&
-        (!has_bias || visits > 1 || passes_of(unit, s, &t) > 1))
-        return "sums of a bias stay in registers only where a wave has all "
-               "its logits at once";
+    if (s->keeps_dbias && (!has_bias || visits > 1))
+        return "sums of a bias stay in registers only where a wave has the "
+               "same logits always";
     if (has_bias && !s->keeps_dbias && s->teams > 1)
         return "teams cannot share sums of a bias in the workspace";
     if (s->keeps_dbias && s->teams > 1 &&
@@ -254,7 +254,7 @@ static uint32_t pass_tiles(const wa_problem *problem, const wa_unit *unit,
                            const wa_matrix_gradient_shape *shape,
                            const wa_matrix_tiling *t, uint32_t budget)
 {
-    const uint64_t of_tile = 2ull * t->values; /* S and dP */
+    const uint64_t of_tile = t->values; /* S */
     wa_matrix_gradient_shape s = *shape;
     s.pass_keys = t->key_tiles * unit->tile;
     if (kept_sums(problem, unit, &s, t) + t->key_tiles * of_tile <= budget)
@@ -326,7 +326,8 @@ static void try_teams(search *find, wa_matrix_gradient_shape s, uint32_t tiles)
 static bool leaves_idle(const wa_problem *problem, const wa_device *device)
 {
     return problem->bias != WINATTN_BIAS_NONE &&
-           wa_most_bias_slots(problem) * problem->kv_heads * LEAST_BUSY <
+           wa_most_bias_slots(problem, WINATTN_TIER_MATRIX) *
+                   problem->kv_heads * LEAST_BUSY <
                device->compute_units;
 }
 

@@ -411,9 +411,9 @@ WINATTN_API void winattn_plan_destroy(winattn_plan *plan);
  *     + 2 * slots * kv_heads * head_dim * (parts of a window's keys) where
  *       padding takes part
  * numbers, rounded up to 16 bytes each: `slots` partial sums, so many that the
- * device is busy, but at most 16 MiB of them (or one); `launched` windows of
- * one launch, at most 16 MiB (or one window). It does not grow with windows
- * beyond that. */
+ * device is busy, but at most 16 MiB of them, on the tier `matrix` 64 MiB (or
+ * one); `launched` windows of one launch, at most 16 MiB (or one window). It
+ * does not grow with windows beyond that. */
 WINATTN_API winattn_status
 winattn_plan_workspace_size(const winattn_plan *plan, size_t *size);
 

@@ -653,7 +653,9 @@ static void assert_legal_backward(const wa_problem *p, const wa_device *device,
     REQUIRE(plan->slots >= 1);
     REQUIRE(plan->slots <= plan->windows_per_launch);
     REQUIRE(plan->slots == 1 || p->bias == WINATTN_BIAS_NONE ||
-            plan->slots * logits * 4 <= WA_BACKWARD_BYTES);
+            plan->slots * logits * 4 <= (plan->tier == WINATTN_TIER_MATRIX
+                                             ? WA_MATRIX_BIAS_BYTES
+                                             : WA_BACKWARD_BYTES));
     REQUIRE(plan->workspace_bytes ==
             plan->statistics_bytes + plan->bias_bytes + plan->scale_bytes +
                 2 * plan->pad_bytes + plan->dense_bytes);
