@@ -171,10 +171,10 @@ INLINE void add_flow(row_statistics *s, const float *exponentials,
 INLINE float power_for(float bound)
 {
     const int exponent = (int)(as_uint(bound) >> 23); /* bound >= 0 */
-    /* no infinity, and none for the inverse either */
+    /* no more than 2^64, which norms and scales may still multiply */
     return exponent == 255
                ? 1.0f
-               : as_float((uint)clamp(267 - exponent, 1, 253) << 23);
+               : as_float((uint)clamp(267 - exponent, 1, 191) << 23);
 }
 INLINE float inverse_power(float power)
 {
