@@ -13,7 +13,6 @@
  *            weights, once for each key */
 #define TEAM_WAVES 1
 
-#define CHUNK 8
 #define CHUNKS (UNIT_TILE / CHUNK)
 #define PITCH (UNIT_TILE + CHUNK)
 #define FIRST_KEY UNIT_QUERIES
@@ -21,12 +20,12 @@
 #define ALL_ROWS (FIRST_VALUE + UNIT_TILE)
 
 __kernel __attribute__((reqd_work_group_size(WAVE, 1, 1))) WAVE_ATTRIBUTE void
-JOIN(check_matrix_, UNIT_NAME)(__global const ushort *tiles,
+JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
                                __global const float *given,
                                __global float *results)
 {
     __local uint4 places[ALL_ROWS * PITCH / CHUNK];
-    __local ushort *rows = (__local ushort *)places;
+    __local storage_bits *rows = (__local storage_bits *)places;
 #if EMULATED
     __local uint exchange[EXCHANGE_WORDS];
     const wave wave_here = {.lane = (int)get_local_id(0),

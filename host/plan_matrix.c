@@ -13,8 +13,8 @@
 
 /* Alignment between the kernel's local arrays. */
 #define LOCAL_SLACK 256u
-/* Elements of a 16-byte chunk, and of o that leave together. */
-#define CHUNK 8u
+/* Bytes that are copied at once; tiles of o that leave together. */
+#define CHUNK_BYTES 16u
 #define OUT_TILES 4u
 /* A work-group of NVIDIA's has 16 barriers: one for all, one for each team. */
 #define MOST_TEAMS 15u
@@ -30,6 +30,17 @@ typedef struct tiling {
     bool streaming;
 } tiling;
 
+static uint32_t element_bytes(const wa_problem *problem)
+{
+    return problem->dtype == WINATTN_FP32 ? 4 : 2;
+}
+
+/* Elements that are copied at once. */
+static uint32_t chunk_of(const wa_problem *problem)
+{
+    return CHUNK_BYTES / element_bytes(problem);
+}
+
 static tiling tiling_of(const wa_problem *problem, const wa_unit *unit,
                         const wa_matrix_shape *s)
 {
@@ -39,7 +50,7 @@ static tiling tiling_of(const wa_problem *problem, const wa_unit *unit,
     t.key_tiles = wa_ceil_div(s->block_keys, unit->tile);
     t.key_blocks = wa_ceil_div(problem->keys, s->block_keys);
     t.dim_tiles = wa_ceil_div(problem->head_dim, unit->tile);
-    t.pitch = t.dim_tiles * unit->tile + CHUNK;
+    t.pitch = t.dim_tiles * unit->tile + chunk_of(problem);
     t.values = unit->queries * unit->tile / unit->wave;
     t.streaming = t.key_blocks > 1;
     return t;
@@ -77,20 +88,23 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
     const wa_unit *unit = device->unit;
     const uint64_t key_rows =
         s->block_keys + (s->block_keys % unit->tile != 0);
-    const uint64_t stage = (s->block_rows + 2 * key_rows) * t->pitch * 2;
+    const uint32_t element = element_bytes(problem);
+    const uint64_t stage = (s->block_rows + 2 * key_rows) * t->pitch * element;
     const uint64_t waves = (uint64_t)s->teams * s->team_waves;
     uint64_t bytes = s->teams * s->stages * stage;
-    bytes += waves * unit->queries *
-             (MIN(t->dim_tiles, OUT_TILES) * unit->tile + CHUNK) * 2;
+    bytes +=
+        waves * unit->queries *
+        (MIN(t->dim_tiles, OUT_TILES) * unit->tile * element + CHUNK_BYTES);
     /* the bias as it is stored, or its sum with the mask */
     const bool sums =
         problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1;
     const bool keeps_bias =
         problem->bias != WINATTN_BIAS_NONE && s->keeps_terms != 0;
     if (keeps_bias || sums)
-        bytes += (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
-                 unit->queries * unit->tile *
-                 (sums || problem->bias_dtype == WINATTN_TERM_FP32 ? 4 : 2);
+        bytes +=
+            (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
+            unit->queries * unit->tile *
+            (sums || problem->bias_dtype == WINATTN_TERM_FP32 ? 4 : element);
     if (s->keeps_terms == 3)
         bytes += (uint64_t)s->teams * (s->block_rows + problem->keys);
     if (problem->variant == WINATTN_COSINE)
@@ -151,8 +165,10 @@ static const char *impossible(const wa_problem *problem,
         return "the device has no matrix unit that is known";
     if (problem->variant == WINATTN_SLIDING)
         return "it has no sliding variant";
-    if (problem->dtype == WINATTN_FP32)
-        return "fp32 would be rounded";
+    if (problem->dtype == WINATTN_FP32 && !device->unit->has_tf32)
+        return "fp32 would be rounded, as its unit has no TF32";
+    if (problem->dtype == WINATTN_FP32 && !problem->allows_tf32)
+        return "fp32 would be rounded to TF32, which must be allowed";
     return NULL;
 }
 
@@ -173,8 +189,9 @@ bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
     plan->local_bytes = (uint32_t)local_bytes(problem, device, shape, &t);
     plan->units_per_group = shape->teams;
     plan->work_group = shape->team_waves * shape->teams * device->unit->wave;
-    plan->access_elements = problem->head_dim % CHUNK == 0 ? CHUNK : 0;
-    plan->access_bytes = 16;
+    const uint32_t chunk = chunk_of(problem);
+    plan->access_elements = problem->head_dim % chunk == 0 ? chunk : 0;
+    plan->access_bytes = CHUNK_BYTES;
     /* NVIDIA's compiler gives a work-group the registers of a whole compute
      * unit, if there is use for them. */
     plan->resident = 1;
@@ -188,13 +205,16 @@ bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
 /* ---- The search ---- */
 
 /* Sums that a lane can have at a time: on NVIDIA's units a work-group has all
- * registers of a compute unit, of which addresses and operands take 60. */
-static uint32_t most_sums(const wa_device *device, const wa_matrix_shape *s)
+ * registers of a compute unit, of which addresses and operands take 60, and
+ * operands of 32 bits twice as many as others. */
+static uint32_t most_sums(const wa_problem *problem, const wa_device *device,
+                          const wa_matrix_shape *s)
 {
+    const uint32_t others = problem->dtype == WINATTN_FP32 ? 76 : 60;
     const uint32_t items =
         s->team_waves * s->teams * MAX(device->unit->wave, 1);
     if (device->registers >= 200 && device->register_words)
-        return MIN(device->register_words / items, 255) - 60;
+        return MIN(device->register_words / items, 255) - others;
     /* AMD's waves of 32 have half the registers of those of 64; Intel's units
      * get twice what other kernels do */
     return device->vendor == WA_VENDOR_AMD && device->wave == 32 ? 48 : 64;
@@ -202,10 +222,10 @@ static uint32_t most_sums(const wa_device *device, const wa_matrix_shape *s)
 
 /* Tiles of keys of a pass: as many as registers hold, and all passes alike if
  * that costs less than half of them. */
-static uint32_t pass_tiles(const wa_device *device, const wa_matrix_shape *s,
-                           const tiling *t)
+static uint32_t pass_tiles(const wa_problem *problem, const wa_device *device,
+                           const wa_matrix_shape *s, const tiling *t)
 {
-    const uint32_t budget = most_sums(device, s);
+    const uint32_t budget = most_sums(problem, device, s);
     const uint32_t kept = t->dim_tiles * t->values;
     uint32_t most =
         budget > kept + t->values ? (budget - kept) / t->values : 1;
@@ -266,7 +286,7 @@ static void try_shape(search *find, wa_matrix_shape s)
     if ((t.streaming && t.wave_turns > 1) ||
         (s.keeps_terms == 2 && t.key_tiles * t.values > MOST_OWN_TERMS))
         return;
-    s.pass_keys = pass_tiles(device, &s, &t) * device->unit->tile;
+    s.pass_keys = pass_tiles(problem, device, &s, &t) * device->unit->tile;
     if (refusal(problem, device, &s))
         return;
     const double cost = cost_of(problem, device, &s);
@@ -346,8 +366,9 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
         return refuse(plan, "no shape fits the device's local memory");
     const uint32_t kept = find.best.keeps_terms;
     snprintf(plan->reason, sizeof plan->reason,
-             "scores in registers of the %s%s unit%s", unit->name,
+             "scores in registers of the %s%s unit%s%s", unit->name,
              device->emulates_unit ? " (emulated)" : "",
+             problem->dtype == WINATTN_FP32 ? " in TF32" : "",
              !has_terms(problem) ? ""
              : kept == 2         ? ", bias and mask too"
              : kept == 1         ? ", bias and mask in local memory"

@@ -141,6 +141,18 @@ static uint32_t of_tiles(uint32_t tiles, uint32_t tile, int all)
                                                       : tiles * tile;
 }
 
+/* Of the operands' types: fp32 is TF32. */
+static int first_dtype(void)
+{
+    return unit->has_tf32 ? WINATTN_FP32 : WINATTN_FP16;
+}
+
+static void set_dtype(test_case *c, int dtype)
+{
+    c->dtype = dtype;
+    c->tf32 = dtype == WINATTN_FP32;
+}
+
 static void run_table(void **state)
 {
     (void)state;
@@ -152,7 +164,8 @@ static void run_table(void **state)
         assert_true(case_parse(table[i].text, &c, NULL));
         c.tier = WINATTN_TIER_MATRIX;
         c.seed = (int)i + 1;
-        for (c.dtype = WINATTN_FP16; c.dtype <= WINATTN_BF16; c.dtype++) {
+        for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++) {
+            set_dtype(&c, dtype);
             if (!table[i].shape[0]) {
                 run(&c, NULL, 0);
                 continue;
@@ -183,13 +196,13 @@ static void random_case(random_state *r, test_case *c)
             *c = case_random_grid(random_int(r, 1, 1 << 20),
                                   WINATTN_TIER_MATRIX, PASS_FORWARD);
         while (c->queries > 70 || c->dim > 70 || c->windows > 12);
-        c->dtype = random_int(r, WINATTN_FP16, WINATTN_BF16);
+        set_dtype(c, random_int(r, first_dtype(), WINATTN_BF16));
         return;
     }
     *c = case_default();
     c->tier = WINATTN_TIER_MATRIX;
     c->variant = random_int(r, 0, 1);
-    c->dtype = random_int(r, WINATTN_FP16, WINATTN_BF16);
+    set_dtype(c, random_int(r, first_dtype(), WINATTN_BF16));
     c->windows = random_int(r, 1, 6);
     c->kv_heads = random_int(r, 1, 2);
     c->heads = c->kv_heads * random_int(r, 1, 2);
@@ -297,7 +310,7 @@ static void self_test_passes(void **state)
     wa_device own;
     assert_int_equal(wa_device_query(device.id, &own), WINATTN_SUCCESS);
     for (int emulated = own.unit == unit ? 0 : 1; emulated < 2; emulated++)
-        for (int dtype = WINATTN_FP16; dtype <= WINATTN_BF16; dtype++)
+        for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++)
             if (check(emulated != 0, (winattn_dtype)dtype, "") !=
                 WINATTN_SUCCESS)
                 fail_msg("%s: %s", unit->name, winattn_last_reason());
@@ -311,28 +324,33 @@ static void self_test_finds_faults(void **state)
     (void)state;
     static const struct {
         const char *unit; /* NULL: any */
-        bool fp16_only;
+        winattn_dtype first, last;
         const char *options, *reason;
     } faults[] = {
         /* values come in another order than weights */
-        {"mma", false, "-DSLOT_KEY(k)=((k)^1)", "o of query"},
+        {"mma", WINATTN_FP16, WINATTN_BF16, "-DSLOT_KEY(k)=((k)^1)",
+         "o of query"},
         /* only some of the lanes have operands */
-        {"mma", false, "-DOPERAND_LANES=16", "score of query"},
+        {"mma", WINATTN_FP32, WINATTN_BF16, "-DOPERAND_LANES=16",
+         "score of query"},
         /* copies do not arrive */
-        {NULL, false, OWN_COPIES "-Dcopy_16(to,from,exists)=((to)[0]=0)",
+        {NULL, WINATTN_FP32, WINATTN_BF16,
+         OWN_COPIES "-Dcopy_16(to,from,exists)=((to)[0]=0)", "score of query"},
+        /* what lies between operands is not rounded, but cut off */
+        {NULL, WINATTN_FP32, WINATTN_FP32, "-DTO_TF32(x)=as_uint(x)",
          "score of query"},
         /* subnormal operands are 0 */
-        {NULL, true,
+        {NULL, WINATTN_FP16, WINATTN_FP16,
          OWN_COPIES "-Dcopy_16(to,from,exists)=vstore8(vload8(0,from)&"
                     "as_ushort8((vload8(0,from)&(ushort)0x7c00)!=(ushort)0)&"
                     "(ushort)(-(exists)),0,to)",
          " is 0, not "},
     };
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        for (int dtype = WINATTN_FP16;
-             dtype <= (faults[i].fp16_only ? WINATTN_FP16 : WINATTN_BF16);
+        for (int dtype = faults[i].first; dtype <= (int)faults[i].last;
              dtype++) {
-            if (faults[i].unit && strcmp(faults[i].unit, unit->name) != 0)
+            if (dtype < first_dtype() ||
+                (faults[i].unit && strcmp(faults[i].unit, unit->name) != 0))
                 continue;
             const winattn_status status =
                 check(true, (winattn_dtype)dtype, faults[i].options);

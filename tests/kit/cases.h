@@ -45,6 +45,7 @@ typedef enum case_pass { PASS_FORWARD, PASS_BACKWARD } case_pass;
 
 typedef struct test_case {
     int variant, dtype, tier; /* winattn_variant, _dtype, _tier */
+    int tf32;                 /* allowed */
     int pass;                 /* case_pass */
     /* backward: WINATTN_DQ and so on, or-ed */
     int outputs, accumulate;

@@ -260,8 +260,10 @@ static bool check_window_head(const case_buffers *d,
                 lse[i], lse_size[i]);
     }
 
-    const double by_logits = ldexp(largest, -23);
-    const double fp32 = fmax(promised_error(WINATTN_FP32), by_logits);
+    /* a logit is a rounded fp32 number, or of rounded operands */
+    const double by_logits = ldexp(largest, c->tf32 ? -11 : -23);
+    const double fp32 = fmax(
+        c->tf32 ? PROMISED_TF32 : promised_error(WINATTN_FP32), by_logits);
     const double tolerance = c->dtype == WINATTN_FP32
                                  ? fp32
                                  : fmax(promised_error(c->dtype), by_logits);
