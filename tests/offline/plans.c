@@ -105,11 +105,12 @@ static winattn_status print_matrix(const wa_problem *problem, const line *l)
     line of_unit = *l;
     demanded.tier = WINATTN_TIER_MATRIX;
     of_unit.device = &device;
-    if (problem->variant == WINATTN_SLIDING || problem->dtype == WINATTN_FP32)
+    if (problem->variant == WINATTN_SLIDING)
         return WINATTN_SUCCESS;
     for (int i = 0; i < WA_UNITS; i++) {
         device.unit = &wa_units[i];
-        if (wa_unit_suits(device.unit, l->device))
+        if (wa_unit_suits(device.unit, l->device) &&
+            (problem->dtype != WINATTN_FP32 || device.unit->has_tf32))
             WA_TRY(print_forward(&demanded, &of_unit));
     }
     return WINATTN_SUCCESS;
@@ -117,29 +118,31 @@ static winattn_status print_matrix(const wa_problem *problem, const line *l)
 
 int main(int count, char **arguments)
 {
-    static const char *const dtypes[] = {"fp32", "fp16", "bf16"};
+    enum { TF32 = 3, TYPES };
+    static const char *const types[TYPES] = {"fp32", "fp16", "bf16", "tf32"};
     const bool all = count > 1 && strcmp(arguments[1], "all") == 0;
     const size_t rows = workload_count + GRIDS;
-    for (size_t i = 0; i < TARGETS * rows * 3; i++) {
-        const size_t t = i / (rows * 3);
-        const size_t w = i / 3 % rows;
-        const size_t dtype = i % 3;
+    for (size_t i = 0; i < TARGETS * rows * TYPES; i++) {
+        const size_t t = i / (rows * TYPES);
+        const size_t w = i / TYPES % rows;
+        const size_t type = i % TYPES;
         const bool on_grid = w >= workload_count;
         const workload_row *row =
             on_grid ? &grids[w - workload_count] : &workload_rows[w];
         const line l = {targets[t].compiler, targets[t].name, row->name,
-                        dtypes[dtype], made_up_device(targets[t].device)};
+                        types[type], made_up_device(targets[t].device)};
         test_case c = case_default();
         wa_problem problem;
         const bool has_local =
-            all || (dtype == (w + t) % 3 && (on_grid || (w + t) % 2 == 0) &&
-                    strcmp(targets[t].name, "sm_89") != 0);
+            type != TF32 &&
+            (all || (type == (w + t) % 3 && (on_grid || (w + t) % 2 == 0) &&
+                     strcmp(targets[t].name, "sm_89") != 0));
         const bool has_backward =
             has_local &&
-            (all || (on_grid ? dtype == t / 3 % 3 : (w + t) % 16 == 0));
+            (all || (on_grid ? type == t / 3 % 3 : (w + t) % 16 == 0));
         const bool has_matrix =
-            !on_grid &&
-            (all || ((w + t) % 4 == 0 && dtype == 1 + (w + t) / 4 % 2));
+            !on_grid && type != WINATTN_FP32 &&
+            (all || ((w + t) % 4 == 0 && type == 1 + (w + t) / 4 % 3));
         if (!has_local && !has_matrix)
             continue;
         if (!l.device || !case_parse(row->text, &c, NULL)) {
@@ -147,7 +150,8 @@ int main(int count, char **arguments)
                     row->name);
             return 1;
         }
-        c.dtype = (int)dtype;
+        c.tf32 = type == TF32;
+        c.dtype = c.tf32 ? WINATTN_FP32 : (int)type;
         c.tier = WINATTN_TIER_LOCAL;
         winattn_desc desc = case_desc(&c);
         desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
