@@ -35,9 +35,9 @@
  * WAVE_SYNC(), WAVE_ATTRIBUTE of kernels, and what else is guarded below, for
  * speed. AMD_UNIT or INTEL_UNIT defines all of that but mma.
  *
- * Operands are what is stored, fp16 or bf16. Only units that wa_unit says so
- * of (host/unit.h) multiply fp32: rounded to TF32, which has the exponents of
- * fp32 and the fraction of fp16.
+ * Operands are what is stored, fp16 or bf16. A unit that has_tf32
+ * (host/unit.h) also multiplies fp32, rounded to TF32, which has the exponents
+ * of fp32 and the fraction of fp16: its file describes that where DTYPE is 0.
  *
  *   EMULATED 1    the instruction is computed through local memory, so that
  *                 each layout can be tested on any device. All work-items of

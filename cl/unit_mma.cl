@@ -15,16 +15,12 @@
 #define UNIT_TILE 16
 #define UNROLL_PASSES 1
 
-/* Four lanes share 16 bytes of a row, element i of a lane is in its word
- * i / WORD_ELEMENTS. */
+/* Four lanes share each 16 bytes of a row, a word for each. */
 INLINE int place_in_row(int l, int i, int half_row)
 {
     return (l & 3) * WORD_ELEMENTS + i % WORD_ELEMENTS + half_row * MMA_K / 2;
 }
-INLINE int a_m(int l, int i)
-{
-    return (l >> 2) + 8 * (i / WORD_ELEMENTS & 1);
-}
+INLINE int a_m(int l, int i) { return (l >> 2) + 8 * (i / WORD_ELEMENTS & 1); }
 INLINE int a_k(int l, int i)
 {
     return place_in_row(l, i, i / WORD_ELEMENTS / 2);
@@ -65,11 +61,11 @@ INLINE void mma(const uint *a, const uint *b, float *c)
 {
     /* not volatile: the compiler may mix it with other work */
     __asm__("mma.sync.aligned." UNIT_SHAPE ".row.col.f32." UNIT_TYPE
-                     "." UNIT_TYPE ".f32 {%0, %1, %2, %3}, "
-                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
-                       "r"(b[1]));
+            "." UNIT_TYPE ".f32 {%0, %1, %2, %3}, "
+            "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
+              "r"(b[1]));
 }
 
 INLINE float lane_xor(float x, int mask)
@@ -133,9 +129,8 @@ INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 
 #define NATIVE_QUERIES 1
 #define NATIVE_KEYS 1
-/* elements of 16 bytes are transposed in pairs only, if they are 16 bits */
-#define NATIVE_VALUES (WORD_ELEMENTS == 2)
-#define STEP_MATRICES 2 /* of a step along a row */
+#define NATIVE_VALUES (DTYPE != 0) /* it transposes elements of 16 bits only  \
+                                    */
 INLINE void load_native_query(uint *to, __local const storage_bits *tile,
                               int pitch, int row, int last, int lane)
 {
@@ -148,7 +143,7 @@ INLINE void load_native_query(uint *to, __local const storage_bits *tile,
 INLINE void load_native_key(uint *to, __local const storage_bits *tile,
                             int pitch, int row, int last, int lane)
 {
-    const int of_row = UNIT_TILE / MMA_K * STEP_MATRICES;
+    const int of_row = 2 * UNIT_TILE / MMA_K;
     UNROLL_FOR (int i = 0; i < 2 * of_row; i += 4) {
         const int matrix = i + (lane >> 3);
         LOAD_MATRICES(

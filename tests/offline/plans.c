@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Prints what tests/offline/run compiles: for each target, kernel, workload
- * and dtype one line with tabs between
+ * and dtype, or TF32, one line with tabs between
  *
  *   compiler, target, kernel file, workload, dtype, work-group size, local
  *   bytes of the plan, local bytes of the device, build options
@@ -140,9 +140,11 @@ int main(int count, char **arguments)
         const bool has_backward =
             has_local &&
             (all || (on_grid ? type == t / 3 % 3 : (w + t) % 16 == 0));
+        const size_t other = type == TF32 ? w + t + 2 : w + t;
         const bool has_matrix =
             !on_grid && type != WINATTN_FP32 &&
-            (all || ((w + t) % 4 == 0 && type == 1 + (w + t) / 4 % 3));
+            (all ||
+             (other % 4 == 0 && (type == TF32 || type == 1 + other / 4 % 2)));
         if (!has_local && !has_matrix)
             continue;
         if (!l.device || !case_parse(row->text, &c, NULL)) {
