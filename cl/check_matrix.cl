@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Does the device's matrix unit do what fragment.cl says of it? One wave
- * computes one tile of scores, of row sums and of o in the way of
- * forward_matrix.cl, and the host (check_unit.c) knows the right numbers.
+ * computes one tile of scores, of row sums, of o and of a gradient in the way
+ * of the attention kernels, and the host (check_unit.c) knows the right
+ * numbers.
  *
  *   tiles    queries [UNIT_QUERIES][UNIT_TILE], keys and values [UNIT_TILE]
  *            [UNIT_TILE], as the caller would store them. Of each the last
@@ -9,15 +10,20 @@
  *            zeros in place of the first row of values.
  *   given    [2][UNIT_QUERIES][UNIT_TILE]: what scores start from, and the
  *            weights before they are rounded
- *   results  [3][UNIT_QUERIES][UNIT_TILE]: scores; o; the sum of a row's
- *            weights, once for each key */
+ *   results  [4][UNIT_QUERIES][UNIT_TILE]: scores; o; the sum of a row's
+ *            weights, once for each key; weights the other way round, but
+ *            for every fourth query's, whose are small, times values, whose
+ *            first UNIT_QUERIES rows are then of queries; for the first
+ *            UNIT_QUERIES keys. TF32 has no gradients, so not the last of
+ *            these */
 #define TEAM_WAVES 1
 
 #define CHUNKS (UNIT_TILE / CHUNK)
 #define PITCH (UNIT_TILE + CHUNK)
 #define FIRST_KEY UNIT_QUERIES
 #define FIRST_VALUE (FIRST_KEY + UNIT_TILE)
-#define ALL_ROWS (FIRST_VALUE + UNIT_TILE)
+#define FIRST_WEIGHT (FIRST_VALUE + UNIT_TILE)
+#define ALL_ROWS (FIRST_WEIGHT + UNIT_TILE)
 
 __kernel __attribute__((reqd_work_group_size(WAVE, 1, 1))) WAVE_ATTRIBUTE void
 JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
@@ -35,7 +41,7 @@ JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
 #endif
     const wave *w = &wave_here;
     const int all = UNIT_QUERIES * UNIT_TILE;
-    for (int i = w->lane; i < ALL_ROWS * CHUNKS; i += WAVE)
+    for (int i = w->lane; i < FIRST_WEIGHT * CHUNKS; i += WAVE)
         copy_16(rows + i / CHUNKS * PITCH + i % CHUNKS * CHUNK,
                 tiles + i * CHUNK, i / CHUNKS != FIRST_VALUE);
     END_COPIES();
@@ -71,4 +77,23 @@ JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
         results[all + at] = out[i];
         results[2 * all + at] = sums[LANE_ROW(i)];
     }
+
+#if DTYPE != 0
+    __local storage_bits *own_weights = rows + FIRST_WEIGHT * PITCH;
+    float large[VALUES], across[VALUES];
+    for (int i = w->lane; i < UNIT_TILE * PITCH; i += WAVE)
+        own_weights[i] = 0;
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        across[i] = 0.0f;
+        large[i] = value_query(w->lane, i) % 4 == 3 ? 0.0f : weights[i];
+    }
+    TEAM_SYNC(0);
+    store_weights(large, own_weights, PITCH, 0, 0, w);
+    TEAM_SYNC(0);
+    const query_tile p_across = load_weights(own_weights, PITCH, 0, 0, w);
+    multiply_tiles(across, &p_across, &v, w);
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        results[3 * all + value_query(w->lane, i) * UNIT_TILE +
+                value_key(w->lane, i)] = across[i];
+#endif
 }

@@ -26,8 +26,9 @@
  *   QUERY_RUN, KEY_RUN, VALUE_RUN  elements that follow each other in a row
  *                 of queries, keys or values, so that one load fetches them:
  *                 1, or up to 16 bytes
- *   NATIVE_QUERIES, NATIVE_KEYS, NATIVE_VALUES  it has a way of its own to
- *                 load a tile (load_native_query, _key, _value)
+ *   NATIVE_QUERIES, NATIVE_KEYS, NATIVE_VALUES, NATIVE_WEIGHTS  it has a way
+ *                 of its own to load a tile (load_native_query, _key, _value,
+ *                 _weights)
  *   SPREAD_OUT    neighbouring elements of C are no neighbours in a row
  *   UNROLL_PASSES the compiler may see all passes at once, for constants in
  *                 each; others move too much of them into registers
@@ -89,6 +90,9 @@
 #ifndef NATIVE_VALUES
 #define NATIVE_VALUES 0
 #endif
+#ifndef NATIVE_WEIGHTS
+#define NATIVE_WEIGHTS 0
+#endif
 #ifndef SPREAD_OUT
 #define SPREAD_OUT 0
 #endif
@@ -142,15 +146,14 @@ INLINE int value_key(int l, int i)
     return i / C_ELEMENTS * KEY_SIDE + (QUERIES_DOWN ? c_n(l, e) : c_m(l, e));
 }
 
-/* ---- Emulation ---- */
-
-#if EMULATED
-#define OPERAND_WORDS ((MMA_M + MMA_N) * MMA_K / WORD_ELEMENTS)
-#define EXCHANGE_WORDS (OPERAND_WORDS > WAVE ? OPERAND_WORDS : WAVE)
-
-INLINE storage_bits operand(const uint *words, int i)
+/* Query of a lane's row r of LANE_ROWS. */
+INLINE int lane_query(int l, int r)
 {
-    return (storage_bits)(words[i / WORD_ELEMENTS] >> i % WORD_ELEMENTS * 16);
+    int query = 0;
+    UNROLL_FOR (int i = VALUES - 1; i >= 0; i--)
+        if (LANE_ROW(i) == r)
+            query = value_query(l, i);
+    return query;
 }
 
 INLINE float number_of(storage_bits bits)
@@ -162,6 +165,17 @@ INLINE float number_of(storage_bits bits)
 #else
     return as_float((uint)bits << 16);
 #endif
+}
+
+/* ---- Emulation ---- */
+
+#if EMULATED
+#define OPERAND_WORDS ((MMA_M + MMA_N) * MMA_K / WORD_ELEMENTS)
+#define EXCHANGE_WORDS (OPERAND_WORDS > WAVE ? OPERAND_WORDS : WAVE)
+
+INLINE storage_bits operand(const uint *words, int i)
+{
+    return (storage_bits)(words[i / WORD_ELEMENTS] >> i % WORD_ELEMENTS * 16);
 }
 
 INLINE void emulate_mma(const uint *a, const uint *b, float *c, const wave *w)
@@ -432,6 +446,38 @@ INLINE key_tile load_value(__local const storage_bits *tile, int pitch,
     return v;
 }
 
+#if DTYPE != 0 /* only the backward pass needs that, and it has no TF32 */
+/* Where element i of a lane's tile of weights is, the other way round. */
+INLINE __local const ushort *weight_place(__local const ushort *weights,
+                                          int pitch, int query, int key, int i,
+                                          int lane)
+{
+    const int e = i % QUERY_ELEMENTS;
+    const int row =
+        query + i / QUERY_ELEMENTS * MMA_K + SLOT_KEY(query_step(lane, e));
+    return weights + row * pitch + key + query_row(lane, e);
+}
+
+/* Reads weights [queries][keys] the other way round: keys `key` and on take
+ * the place of a tile's queries, and the contraction, with what load_value
+ * reads, is over the queries `query` and on. */
+INLINE query_tile load_weights(__local const ushort *weights, int pitch,
+                               int query, int key, const wave *w)
+{
+    query_tile p;
+#if NATIVE_WEIGHTS
+    load_native_weights(p.x, weights, pitch, query, key, w->lane);
+#else
+    UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += 2)
+        p.x[i / 2] =
+            (uint)*weight_place(weights, pitch, query, key, i, w->lane) |
+            (uint)*weight_place(weights, pitch, query, key, i + 1, w->lane)
+                << 16;
+#endif
+    return p;
+}
+#endif
+
 /* ---- Products ---- */
 
 /* scores[VALUES] += Q K^T, or o += P V. */
@@ -472,3 +518,35 @@ INLINE query_tile make_weights(const float *scores, const wave *w)
 #endif
     return p;
 }
+
+#if DTYPE != 0
+/* Scores, rounded to the storage type, go to rows of weights [queries][keys]
+ * in local memory, from `query` and `key` on. */
+INLINE void store_weights(const float *scores, __local ushort *weights,
+                          int pitch, int query, int key, const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
+        const uint both = PACK(scores[i], scores[i + 1]);
+        __local ushort *to = weights +
+                             (query + value_query(w->lane, i)) * pitch + key +
+                             value_key(w->lane, i);
+#if SPREAD_OUT
+        to[0] = (ushort)both;
+        weights[(query + value_query(w->lane, i + 1)) * pitch + key +
+                value_key(w->lane, i + 1)] = (ushort)(both >> 16);
+#else
+        *(__local uint *)to = both;
+#endif
+    }
+}
+
+/* Scores less what rounding to the storage type leaves of them. */
+INLINE void subtract_rounded(float *scores)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
+        const uint both = PACK(scores[i], scores[i + 1]);
+        scores[i] -= number_of((ushort)both);
+        scores[i + 1] -= number_of((ushort)(both >> 16));
+    }
+}
+#endif

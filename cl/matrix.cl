@@ -500,6 +500,15 @@ typedef struct row_target {
     int wide;
 } row_target;
 
+INLINE storage_bits stored_bits(float x)
+{
+#if DTYPE == 0
+    return as_uint(x);
+#else
+    return (ushort)PACK(x, 0.0f);
+#endif
+}
+
 /* Stores tiles of channels, from tile `first` on, each row times its factor.
  * They leave through `place`, so that a row is written in whole chunks. */
 INLINE void store_channels(float tiles[OUT_TILES][VALUES], const float *factor,
@@ -519,9 +528,10 @@ INLINE void store_channels(float tiles[OUT_TILES][VALUES], const float *factor,
                     find_row(&at, to->layout, to->grid, to->place,
                              to->row + r)) {
                     at += (ulong)(channel + c) * to->layout->column;
-                    STORE(LOAD(to->plane, at) +
-                              tiles[d][i] * factor[LANE_ROW(i)],
-                          to->plane, at);
+                    const float sum = LOAD(to->plane, at) +
+                                      tiles[d][i] * factor[LANE_ROW(i)];
+                    ((__global storage_bits *)to->plane)[at] =
+                        stored_bits(sum);
                 }
             }
         return;

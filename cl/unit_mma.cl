@@ -129,8 +129,10 @@ INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 
 #define NATIVE_QUERIES 1
 #define NATIVE_KEYS 1
-#define NATIVE_VALUES (DTYPE != 0) /* it transposes elements of 16 bits only  \
-                                    */
+#if DTYPE != 0 /* ldmatrix transposes elements of 16 bits only */
+#define NATIVE_VALUES 1
+#define NATIVE_WEIGHTS 1
+#endif
 INLINE void load_native_query(uint *to, __local const storage_bits *tile,
                               int pitch, int row, int last, int lane)
 {
@@ -143,23 +145,32 @@ INLINE void load_native_query(uint *to, __local const storage_bits *tile,
 INLINE void load_native_key(uint *to, __local const storage_bits *tile,
                             int pitch, int row, int last, int lane)
 {
-    const int of_row = 2 * UNIT_TILE / MMA_K;
-    UNROLL_FOR (int i = 0; i < 2 * of_row; i += 4) {
-        const int matrix = i + (lane >> 3);
+    const int keys = 8 * WORD_ELEMENTS;   /* whose rows are four matrices */
+    const int lanes = 32 / WORD_ELEMENTS; /* that have rows of eight keys */
+    UNROLL_FOR (int key = 0; key < UNIT_TILE; key += keys)
         LOAD_MATRICES(
-            to + i,
-            tile + min(row + matrix / of_row * 8 + (lane & 7), last) * pitch +
-                matrix % of_row * (MMA_K / 2),
+            to + key / keys * 4,
+            tile +
+                min(row + key + (lane & 7) + 8 * (lane / lanes), last) *
+                    pitch +
+                (lane & (lanes - 8)) * WORD_ELEMENTS / 2,
             "");
-    }
 }
-#if NATIVE_VALUES
+#if DTYPE != 0
 INLINE void load_native_value(uint *to, __local const storage_bits *tile,
                               int pitch, int row, int last, int lane)
 {
     LOAD_MATRICES(
         to, tile + min(row + (lane & 15), last) * pitch + 8 * (lane >> 4),
         ".trans");
+}
+INLINE void load_native_weights(uint *to, __local const storage_bits *weights,
+                                int pitch, int query, int key, int lane)
+{
+    LOAD_MATRICES(to,
+                  weights + (query + (lane & 7) + 8 * (lane >> 4)) * pitch +
+                      key + (lane & 8),
+                  ".trans");
 }
 #endif
 

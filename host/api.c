@@ -87,30 +87,43 @@ static winattn_status build_expansion(winattn_plan *plan)
                              &plan->forward_kernels.expand);
 }
 
-/* The first failure is the best tier's, so it is what the caller is told where
- * no tier works. */
-typedef struct first_failure {
-    winattn_status status;
+/* What attempts to build a pass taught. The first failure is the best tier's,
+ * so it is what the caller is told where no tier works. */
+typedef struct attempts {
+    wa_exclusions exclusions;
+    winattn_status first; /* failure; success: none yet */
     char reason[WA_REASON_SIZE];
-} first_failure;
+} attempts;
 
-static void exclude(wa_exclusions *exclusions, winattn_tier tier,
-                    winattn_status status, first_failure *first)
+/* May there be another plan of the tier, with fewer work-items? */
+static bool may_retry(const attempts *tried, winattn_tier tier)
 {
-    char *reason = exclusions->reason[tier];
+    return tier == WINATTN_TIER_MATRIX &&
+           tried->exclusions.most_items[tier] == 0;
+}
+
+/* After a failure: the registers that its kernel needs may be there for `most`
+ * work-items, fewer than it had; else the next tier. */
+static void learn(attempts *tried, winattn_tier tier, winattn_status status,
+                  uint32_t work_group, uint32_t most)
+{
+    char *reason = tried->exclusions.reason[tier];
+    if (may_retry(tried, tier) && most > 0 && most < work_group) {
+        tried->exclusions.most_items[tier] = most;
+        return;
+    }
     snprintf(reason, WA_REASON_SIZE, "%.200s", winattn_last_reason());
-    if (first->status == WINATTN_SUCCESS) {
-        first->status = status;
-        memcpy(first->reason, reason, sizeof first->reason);
+    if (tried->first == WINATTN_SUCCESS) {
+        tried->first = status;
+        memcpy(tried->reason, reason, sizeof tried->reason);
     }
 }
 
-static winattn_status report_first(const first_failure *first,
-                                   winattn_status last)
+static winattn_status report_first(const attempts *tried, winattn_status last)
 {
-    return first->status == WINATTN_SUCCESS
+    return tried->first == WINATTN_SUCCESS
                ? last
-               : wa_fail(first->status, "%s", first->reason);
+               : wa_fail(tried->first, "%s", tried->reason);
 }
 
 /* Bytes of slow memory that a work-item of the kernel needs because registers
@@ -132,31 +145,29 @@ static cl_ulong spilled_bytes(const wa_session *session, cl_kernel kernel)
 #define FEW_SPILLED 128
 #define TILES_SPILLED 1024
 
-/* Builds a plan's kernel. One for a matrix unit must besides be right about
- * the unit, which is tested first as it is soon done, and keep its tiles in
- * registers. *most becomes the work-items that the kernel should have at most;
- * may_retry: there can be another plan with fewer. */
-static winattn_status build_forward(winattn_plan *plan, bool may_retry,
-                                    uint32_t *most)
+/* A kernel for a matrix unit must be right about the unit, which is tested
+ * before it is built as that is soon done, */
+static winattn_status check_unit(const winattn_plan *plan, winattn_tier tier)
 {
-    const bool for_unit = plan->plan.tier == WINATTN_TIER_MATRIX;
-    if (for_unit)
-        WA_TRY(wa_session_check_unit(plan->session, plan->problem.dtype,
-                                     plan->problem.build_options));
-    WA_TRY(wa_session_kernel(plan->session, plan->plan.kernel,
-                             plan->plan.defines, plan->problem.build_options,
-                             &plan->forward_kernels.main));
-    WA_TRY(check_kernel(plan->plan.work_group, plan->session,
-                        plan->forward_kernels.main, most));
-    WA_TRY(build_expansion(plan));
-    keep_forward_binaries(plan);
-    const cl_ulong spilled =
-        for_unit && !wa_session_device(plan->session)->emulates_unit
-            ? spilled_bytes(plan->session, plan->forward_kernels.main)
-            : 0;
-    const bool retry = spilled > FEW_SPILLED && may_retry;
-    if (retry) /* fewer work-items can have more registers */
-        *most = plan->plan.work_group / 2;
+    return tier == WINATTN_TIER_MATRIX
+               ? wa_session_check_unit(plan->session, plan->problem.dtype,
+                                       plan->problem.build_options)
+               : WINATTN_SUCCESS;
+}
+
+/* and keep its tiles in registers. *most becomes fewer work-items, which can
+ * have more registers, where the plan may be made again. */
+static winattn_status check_spills(const winattn_plan *plan, winattn_tier tier,
+                                   cl_kernel kernel, uint32_t work_group,
+                                   bool again, uint32_t *most)
+{
+    if (tier != WINATTN_TIER_MATRIX ||
+        wa_session_device(plan->session)->emulates_unit)
+        return WINATTN_SUCCESS;
+    const cl_ulong spilled = spilled_bytes(plan->session, kernel);
+    const bool retry = spilled > FEW_SPILLED && again;
+    if (retry)
+        *most = work_group / 2;
     if (retry || spilled > TILES_SPILLED)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
                        "the kernel spills %llu bytes of registers",
@@ -164,33 +175,44 @@ static winattn_status build_forward(winattn_plan *plan, bool may_retry,
     return WINATTN_SUCCESS;
 }
 
+/* *most becomes the work-items that the kernel should have at most; again:
+ * there can be another plan with fewer. */
+static winattn_status build_forward(winattn_plan *plan, bool again,
+                                    uint32_t *most)
+{
+    const wa_plan *forward = &plan->plan;
+    cl_kernel *kernel = &plan->forward_kernels.main;
+    WA_TRY(check_unit(plan, forward->tier));
+    WA_TRY(wa_session_kernel(plan->session, forward->kernel, forward->defines,
+                             plan->problem.build_options, kernel));
+    WA_TRY(check_kernel(forward->work_group, plan->session, *kernel, most));
+    WA_TRY(build_expansion(plan));
+    keep_forward_binaries(plan);
+    return check_spills(plan, forward->tier, *kernel, forward->work_group,
+                        again, most);
+}
+
 /* Plans, builds and checks; a tier that fails is excluded and the next one
  * planned. */
 static winattn_status choose_forward(winattn_plan *plan)
 {
-    first_failure failure = {.status = WINATTN_SUCCESS};
-    wa_exclusions exclusions;
-    memset(&exclusions, 0, sizeof exclusions);
+    attempts tried;
+    memset(&tried, 0, sizeof tried);
     for (;;) {
         uint32_t most = 0;
         winattn_status status =
             wa_plan_make(&plan->problem, wa_session_device(plan->session),
-                         &exclusions, &plan->plan);
+                         &tried.exclusions, &plan->plan);
         if (status != WINATTN_SUCCESS)
-            return report_first(&failure, status);
-        uint32_t *seen = &exclusions.most_items[plan->plan.tier];
-        status = build_forward(plan, *seen == 0, &most);
+            return report_first(&tried, status);
+        status =
+            build_forward(plan, may_retry(&tried, plan->plan.tier), &most);
         if (status == WINATTN_SUCCESS) {
             wa_forget_failure();
             return status;
         }
         release_forward(&plan->forward_kernels);
-        /* its registers may suffice for fewer waves */
-        if (plan->plan.tier == WINATTN_TIER_MATRIX && *seen == 0 && most > 0 &&
-            most < plan->plan.work_group)
-            *seen = most;
-        else
-            exclude(&exclusions, plan->plan.tier, status, &failure);
+        learn(&tried, plan->plan.tier, status, plan->plan.work_group, most);
     }
 }
 
@@ -202,28 +224,10 @@ static void release_backward(wa_backward_kernels *kernels)
     memset(kernels, 0, sizeof *kernels);
 }
 
-static winattn_status build_backward(winattn_plan *plan)
-{
-    const wa_backward_plan *backward = &plan->backward;
-    for (int i = 0; i < WA_BACKWARD_PARTS; i++) {
-        const wa_backward_kernel *part = &backward->kernels[i];
-        cl_kernel *kernel = &plan->backward_kernels.part[i];
-        if (!part->name)
-            continue;
-        WA_TRY(wa_session_kernel(plan->session, part->name, part->defines,
-                                 plan->problem.build_options, kernel));
-        WA_TRY(check_kernel(part->work_group, plan->session, *kernel, NULL));
-    }
-    return WINATTN_SUCCESS;
-}
-
 static void keep_backward_binaries(winattn_plan *plan)
 {
     const wa_backward_kernels *kernels = &plan->backward_kernels;
     wa_program_set *set = wa_session_programs(plan->session);
-    if (!plan->origin)
-        plan->origin =
-            wa_program_set_origin(set, kernels->part[WA_BACKWARD_KEYS]);
     if (!wa_program_set_keeps(set, kernels->part[WA_BACKWARD_KEYS]))
         return;
     wa_trial_backward(wa_session_context(plan->session),
@@ -234,25 +238,54 @@ static void keep_backward_binaries(winattn_plan *plan)
             wa_program_set_keep(set, kernels->part[i]);
 }
 
+/* The same as build_forward; the last kernel is what computes on a unit. */
+static winattn_status build_backward(winattn_plan *plan, bool again,
+                                     uint32_t *most)
+{
+    const wa_backward_plan *backward = &plan->backward;
+    const wa_backward_kernel *last = &backward->kernels[WA_BACKWARD_KEYS];
+    const wa_backward_kernels *kernels = &plan->backward_kernels;
+    WA_TRY(check_unit(plan, backward->tier));
+    for (int i = 0; i < WA_BACKWARD_PARTS; i++) {
+        const wa_backward_kernel *part = &backward->kernels[i];
+        cl_kernel *kernel = &plan->backward_kernels.part[i];
+        if (!part->name)
+            continue;
+        WA_TRY(wa_session_kernel(plan->session, part->name, part->defines,
+                                 plan->problem.build_options, kernel));
+        WA_TRY(check_kernel(part->work_group, plan->session, *kernel,
+                            part == last ? most : NULL));
+    }
+    keep_backward_binaries(plan);
+    return check_spills(plan, backward->tier, kernels->part[WA_BACKWARD_KEYS],
+                        last->work_group, again, most);
+}
+
 static winattn_status choose_backward(winattn_plan *plan)
 {
-    first_failure failure = {.status = WINATTN_SUCCESS};
-    wa_exclusions exclusions;
-    memset(&exclusions, 0, sizeof exclusions);
+    attempts tried;
+    memset(&tried, 0, sizeof tried);
     for (;;) {
+        uint32_t most = 0;
         winattn_status status = wa_backward_plan_make(
-            &plan->problem, wa_session_device(plan->session), &exclusions,
-            &plan->backward);
+            &plan->problem, wa_session_device(plan->session),
+            &tried.exclusions, &plan->backward);
         if (status != WINATTN_SUCCESS)
-            return report_first(&failure, status);
-        status = build_backward(plan);
+            return report_first(&tried, status);
+        const winattn_tier tier = plan->backward.tier;
+        cl_kernel *kernels = plan->backward_kernels.part;
+        status = build_backward(plan, may_retry(&tried, tier), &most);
         if (status == WINATTN_SUCCESS) {
-            keep_backward_binaries(plan);
+            if (!plan->origin)
+                plan->origin =
+                    wa_program_set_origin(wa_session_programs(plan->session),
+                                          kernels[WA_BACKWARD_KEYS]);
             wa_forget_failure();
             return status;
         }
         release_backward(&plan->backward_kernels);
-        exclude(&exclusions, plan->backward.tier, status, &failure);
+        learn(&tried, tier, status,
+              plan->backward.kernels[WA_BACKWARD_KEYS].work_group, most);
     }
 }
 

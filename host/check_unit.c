@@ -43,6 +43,12 @@ static size_t element_bytes(const numbers *x)
     return x->dtype == WINATTN_FP32 ? 4 : 2;
 }
 
+/* Tiles that the kernel writes; TF32 has no gradients. */
+static size_t result_tiles(const numbers *x)
+{
+    return x->dtype == WINATTN_FP32 ? 3 : 4;
+}
+
 /* Along a contraction all numbers are small or none is. */
 static bool is_small_query(size_t row) { return row % 4 == 1; }
 static bool is_small_key(size_t row) { return row % 4 == 2; }
@@ -150,7 +156,7 @@ static bool numbers_make(const wa_unit *unit, winattn_dtype dtype, numbers *x)
     x->rows = calloc(stored, sizeof *x->rows);
     x->given = calloc(2 * all, sizeof *x->given);
     x->weights = calloc(all, sizeof *x->weights);
-    x->results = calloc(3 * all, sizeof *x->results);
+    x->results = calloc(result_tiles(x) * all, sizeof *x->results);
     if (!x->tiles || !x->rows || !x->given || !x->weights || !x->results) {
         numbers_free(x);
         return false;
@@ -193,6 +199,17 @@ static double expected_sum(const numbers *x, size_t query, size_t key)
     return sum;
 }
 
+static double expected_across(const numbers *x, size_t key, size_t channel)
+{
+    const double *values = x->rows + (x->queries + x->tile) * x->tile;
+    double sum = 0;
+    for (size_t query = 1; query < x->queries; query++)
+        if (!is_small_weight(query)) /* as along a contraction all are */
+            sum += x->weights[query * x->tile + key] *
+                   values[least(query, x->tile - 2) * x->tile + channel];
+    return sum;
+}
+
 static winattn_status compare(const numbers *x, const wa_unit *unit)
 {
     static const struct {
@@ -200,8 +217,9 @@ static winattn_status compare(const numbers *x, const wa_unit *unit)
         double (*expected)(const numbers *, size_t, size_t);
     } kinds[] = {{"score of query %u and key %u", expected_score},
                  {"o of query %u and channel %u", expected_out},
-                 {"sum of row %u in the lane of key %u", expected_sum}};
-    for (size_t i = 0; i < 3 * x->queries * x->tile; i++) {
+                 {"sum of row %u in the lane of key %u", expected_sum},
+                 {"gradient of key %u and channel %u", expected_across}};
+    for (size_t i = 0; i < result_tiles(x) * x->queries * x->tile; i++) {
         const size_t kind = i / (x->queries * x->tile);
         const size_t row = i / x->tile % x->queries;
         const size_t column = i % x->tile;
@@ -232,9 +250,10 @@ static cl_int launch(cl_context context, cl_device_id id, cl_kernel kernel,
 {
     const size_t all = x->queries * x->tile;
     const size_t wave = unit->wave;
-    const size_t bytes[3] = {
-        (x->queries + 2 * x->tile) * x->tile * element_bytes(x),
-        2 * all * sizeof *x->given, 3 * all * sizeof *x->results};
+    const size_t bytes[3] = {(x->queries + 2 * x->tile) * x->tile *
+                                 element_bytes(x),
+                             2 * all * sizeof *x->given,
+                             result_tiles(x) * all * sizeof *x->results};
     const void *const content[3] = {x->tiles, x->given, x->results};
     cl_mem buffers[3] = {NULL, NULL, NULL};
     cl_int error;

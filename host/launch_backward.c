@@ -79,7 +79,9 @@ static backward_args make_args(const wa_problem *problem,
                               plan->access_elements, plan->access_bytes))
         args.forward.flags |= ARG_WIDE_ACCESS;
     args.forward.row_blocks = plan->row_blocks;
-    args.forward.block_rows = plan->kernels[WA_BACKWARD_ROWS].block_rows;
+    args.forward.block_rows =
+        plan->kernels[plan->whole ? WA_BACKWARD_KEYS : WA_BACKWARD_ROWS]
+            .block_rows;
     args.d_o = wa_layout_of(problem, buffers, WA_D_O);
     args.d_lse = wa_layout_of(problem, buffers, WA_D_LSE);
     args.dq = wa_layout_of(problem, buffers, WA_DQ);

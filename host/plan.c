@@ -46,6 +46,16 @@ bool wa_tier_is_open(const wa_problem *problem,
     return refusal[0] == 0;
 }
 
+wa_device wa_device_for_tier(const wa_device *device,
+                             const wa_exclusions *exclusions,
+                             winattn_tier tier)
+{
+    wa_device seen = *device;
+    if (exclusions->most_items[tier])
+        seen.max_work_group = exclusions->most_items[tier];
+    return seen;
+}
+
 winattn_status wa_fail_no_tier(const wa_problem *problem,
                                const wa_device *device, const char *kernel,
                                winattn_tier best,
@@ -214,6 +224,17 @@ void wa_append_unit_options(const wa_device *device, char *text, size_t size)
         wa_append(text, size, " -cl-opt-disable");
 }
 
+void wa_append_matrix_shape(const wa_matrix_shape *s, const wa_device *device,
+                            char *text, size_t size)
+{
+    wa_append(text, size,
+              "-DTEAM_WAVES=%u -DTEAMS=%u -DSTAGES=%u -DPASS_KEYS=%u "
+              "-DKEEPS_TERMS=%u ",
+              s->team_waves, s->teams, s->stages, s->pass_keys,
+              s->keeps_terms);
+    wa_append_unit_options(device, text, size);
+}
+
 static void write_defines(const wa_problem *problem, const wa_device *device,
                           wa_plan *plan)
 {
@@ -226,13 +247,8 @@ static void write_defines(const wa_problem *problem, const wa_device *device,
         wa_append_cpu_shape(&plan->shape.cpu, plan->defines,
                             sizeof plan->defines);
     } else if (plan->tier == WINATTN_TIER_MATRIX) {
-        const wa_matrix_shape *s = &plan->shape.matrix;
-        wa_append(plan->defines, sizeof plan->defines,
-                  "-DTEAM_WAVES=%u -DTEAMS=%u -DSTAGES=%u -DPASS_KEYS=%u "
-                  "-DKEEPS_TERMS=%u ",
-                  s->team_waves, s->teams, s->stages, s->pass_keys,
-                  s->keeps_terms);
-        wa_append_unit_options(device, plan->defines, sizeof plan->defines);
+        wa_append_matrix_shape(&plan->shape.matrix, device, plan->defines,
+                               sizeof plan->defines);
     } else {
         const wa_local_shape *s = &plan->shape.local;
         wa_append(plan->defines, sizeof plan->defines,
@@ -335,9 +351,7 @@ winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
 
     for (size_t i = 0; i < WA_TIER_CHOICES; i++) {
         const winattn_tier tier = order[i];
-        wa_device seen = *device;
-        if (exclusions->most_items[tier])
-            seen.max_work_group = exclusions->most_items[tier];
+        const wa_device seen = wa_device_for_tier(device, exclusions, tier);
         if (wa_tier_is_open(problem, exclusions, tier, plan->refusals[tier]) &&
             tiers[tier].make(problem, &seen, plan)) {
             plan->tier = tier;

@@ -81,6 +81,10 @@ const winattn_tier *wa_tier_order(bool for_cpu);
 bool wa_tier_is_open(const wa_problem *problem,
                      const wa_exclusions *exclusions, winattn_tier tier,
                      char *refusal);
+/* The device as a tier's planner sees it after what was learnt. */
+wa_device wa_device_for_tier(const wa_device *device,
+                             const wa_exclusions *exclusions,
+                             winattn_tier tier);
 /* Fails with the refusal of the demanded tier, else of the best. */
 winattn_status wa_fail_no_tier(const wa_problem *problem,
                                const wa_device *device, const char *kernel,
@@ -139,6 +143,10 @@ uint32_t wa_local_access_elements(const wa_problem *problem,
                                   uint32_t stage_dims);
 /* What kernels for a matrix unit must know of the device and its compiler. */
 void wa_append_unit_options(const wa_device *device, char *text, size_t size);
+/* Those options, after the part of the shape that is not in wa_append_problem.
+ */
+void wa_append_matrix_shape(const wa_matrix_shape *shape,
+                            const wa_device *device, char *text, size_t size);
 /* What the kernels of tier local must know of the device and its compiler. */
 void wa_append_local_options(const wa_problem *problem,
                              const wa_device *device, char *text, size_t size);

@@ -86,16 +86,6 @@ static bool plan_cpu(const wa_problem *problem, const wa_device *device,
     return true;
 }
 
-static bool refuse_matrix(const wa_problem *problem, const wa_device *device,
-                          wa_backward_plan *plan)
-{
-    (void)problem;
-    (void)device;
-    snprintf(plan->refusals[WINATTN_TIER_MATRIX], WA_REASON_SIZE,
-             "it has the forward pass only");
-    return false;
-}
-
 uint64_t wa_most_bias_slots(const wa_problem *problem)
 {
     const uint64_t logits =
@@ -113,10 +103,13 @@ static void choose_slots(const wa_problem *problem, const wa_device *device,
     uint64_t slots = (plan->busy_groups + owners - 1) / owners;
     if (has_bias)
         slots = least(slots, wa_most_bias_slots(problem));
-    slots = least(at_least_one(slots), at_least_one(problem->windows));
-    /* windows dealt evenly: as many rounds with fewer slots */
-    const uint64_t rounds = (problem->windows + slots - 1) / slots;
-    slots = rounds ? (problem->windows + rounds - 1) / rounds : slots;
+    /* a slot takes rounds of a window for each team */
+    const uint64_t teams = at_least_one(plan->teams);
+    const uint64_t turns = (problem->windows + teams - 1) / teams;
+    slots = least(at_least_one(slots), at_least_one(turns));
+    /* dealt evenly: as many rounds with fewer slots */
+    const uint64_t rounds = (turns + slots - 1) / slots;
+    slots = rounds ? (turns + rounds - 1) / rounds : slots;
 
     const uint64_t row_bytes =
         12u * (uint64_t)problem->heads * problem->queries;
@@ -127,9 +120,10 @@ static void choose_slots(const wa_problem *problem, const wa_device *device,
         by_time < 1e9 ? (uint64_t)by_time : (uint64_t)1000000000u;
     if (!plan->whole)
         windows = least(windows, WA_BACKWARD_BYTES / row_bytes);
-    else /* slots that all have work */
-        windows = windows / slots * slots;
-    windows = windows > slots || !plan->whole ? windows : slots;
+    else /* slots and teams that all have work */
+        windows = windows / (slots * teams) * (slots * teams);
+    if (plan->whole && windows < slots * teams)
+        windows = slots * teams;
     plan->windows_per_launch =
         least(at_least_one(windows), at_least_one(problem->windows));
     /* the first launch starts all partial sums */
@@ -175,7 +169,7 @@ winattn_status wa_backward_plan_make(const wa_problem *problem,
                                         wa_backward_plan *) = {
         [WINATTN_TIER_CPU] = plan_cpu,
         [WINATTN_TIER_LOCAL] = wa_plan_backward_local,
-        [WINATTN_TIER_MATRIX] = refuse_matrix};
+        [WINATTN_TIER_MATRIX] = wa_plan_backward_matrix};
     const winattn_tier *order = wa_tier_order(device->is_cpu);
     memset(plan, 0, sizeof *plan);
     if (device->loop_limit)
@@ -189,8 +183,9 @@ winattn_status wa_backward_plan_make(const wa_problem *problem,
                        "heads x queries x keys is above 2^40");
     for (size_t i = 0; i < WA_TIER_CHOICES; i++) {
         const winattn_tier tier = order[i];
+        const wa_device seen = wa_device_for_tier(device, exclusions, tier);
         if (wa_tier_is_open(problem, exclusions, tier, plan->refusals[tier]) &&
-            make[tier](problem, device, plan)) {
+            make[tier](problem, &seen, plan)) {
             plan->tier = tier;
             wa_backward_plan_finish(problem, device, plan);
             return WINATTN_SUCCESS;

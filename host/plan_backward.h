@@ -34,14 +34,23 @@ typedef struct wa_gradient_shape {
     bool keeps_tiles;
 } wa_gradient_shape;
 
+/* The same of cl/backward_matrix.cl, whose blocks have all keys. */
+typedef struct wa_matrix_gradient_shape {
+    uint32_t block_rows, team_waves, teams, stages, pass_keys;
+    uint32_t keeps_terms; /* as in wa_matrix_shape; not 2 */
+    bool keeps_dbias;     /* sums of dBias stay in registers */
+} wa_matrix_gradient_shape;
+
 typedef struct wa_backward_plan {
     winattn_tier tier;
     /* One kernel makes everything of a window; else those before it leave
      * statistics of each row in the workspace. */
     bool whole;
     wa_backward_kernel kernels[WA_BACKWARD_PARTS];
-    uint32_t row_blocks; /* units of a window-head, of kernels before */
+    uint32_t row_blocks; /* of a window-head; units of the kernels before */
     uint32_t key_blocks;
+    uint32_t teams;           /* windows that a work-group of the last kernel
+                                 computes at once; 0: one */
     uint32_t busy_groups;     /* of the last kernel, that keep a device busy */
     uint32_t access_elements; /* as in wa_plan */
     uint32_t access_bytes;
@@ -86,5 +95,13 @@ bool wa_plan_backward_shapes(const wa_problem *problem,
                              const wa_gradient_shape *rows,
                              const wa_gradient_shape *keys,
                              wa_backward_plan *plan);
+
+/* The same of tier matrix. (plan_backward_matrix.c) */
+bool wa_plan_backward_matrix(const wa_problem *problem,
+                             const wa_device *device, wa_backward_plan *plan);
+bool wa_plan_backward_matrix_shape(const wa_problem *problem,
+                                   const wa_device *device,
+                                   const wa_matrix_gradient_shape *shape,
+                                   wa_backward_plan *plan);
 
 #endif

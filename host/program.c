@@ -151,7 +151,10 @@ static bool find_texts(const char *name, wa_recipe *recipe)
                              NULL,
                              NULL};
     *recipe = texts;
-    return texts.text[4] && texts.text[WA_RECIPE_TEXTS - 1];
+    for (size_t i = 0; i < WA_RECIPE_TEXTS; i++)
+        if (!texts.text[i])
+            return false;
+    return true;
 }
 
 winattn_status wa_recipe_of_kernel(cl_device_id device, const char *name,

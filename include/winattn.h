@@ -170,15 +170,17 @@ typedef enum winattn_tier {
     WINATTN_TIER_AUTO = 0,
     WINATTN_TIER_CPU = 1,   /* one work-item per window-head, vectors */
     WINATTN_TIER_LOCAL = 2, /* attention matrix in local memory, fp32 FMA */
-    /* The device's matrix unit: the forward pass of the dot and cosine
-     * variants in fp16 and bf16, and in fp32 with winattn_desc.allow_tf32;
-     * there is no backward pass of this tier, so whoever demands it makes
-     * another plan for that. Products are summed in fp32; weights are rounded
-     * to the storage type, or to TF32, before they are multiplied with v.
-     * Results are as accurate as those of other tiers are promised to be, and
-     * the same call gives the same bits, but not those of another tier. A unit
-     * that fails its self-test is not used, and one that nobody has run on
-     * silicon yet must be demanded. */
+    /* The device's matrix unit: both passes of the dot and cosine variants in
+     * fp16 and bf16, and the forward pass in fp32 with
+     * winattn_desc.allow_tf32; of the backward pass not where a window is so
+     * large that its sums find no room. Whoever demands it for what it does
+     * not compute is refused, and makes another plan for that. Products are
+     * summed in fp32; weights, and the gradients of logits, are rounded to the
+     * storage type, or to TF32, before they are multiplied. Results are as
+     * accurate as those of other tiers are promised to be, and the same call
+     * gives the same bits, but not those of another tier. A unit that fails
+     * its self-test is not used, and one that nobody has run on silicon yet
+     * must be demanded. */
     WINATTN_TIER_MATRIX = 3
 } winattn_tier;
 

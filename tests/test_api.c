@@ -228,6 +228,21 @@ static void describes(void **state)
     tear_down(&f);
 }
 
+static void check_local_bytes(wa_session *session, const char *name,
+                              const char *defines, uint32_t planned)
+{
+    cl_kernel kernel;
+    cl_ulong bytes = 0;
+    assert_int_equal(wa_session_kernel(session, name, defines, "", &kernel),
+                     WINATTN_SUCCESS);
+    clGetKernelWorkGroupInfo(kernel, device.id, CL_KERNEL_LOCAL_MEM_SIZE,
+                             sizeof bytes, &bytes, NULL);
+    /* arrays are aligned; rusticl counts them twice */
+    if (wa_session_device(session)->reports_kernel_sizes && bytes != 0)
+        assert_in_range(bytes, planned, planned + 512u);
+    clReleaseKernel(kernel);
+}
+
 static void local_bytes_are_right(void **state)
 {
     (void)state;
@@ -238,7 +253,11 @@ static void local_bytes_are_right(void **state)
         "tier=matrix dtype=fp16 queries=20 bias=fp32",
         "tier=matrix dtype=bf16 variant=cosine queries=40 dim=24",
         "tier=matrix tf32=1 variant=cosine queries=40 dim=24 bias=same "
-        "mask=regions mask_windows=2"};
+        "mask=regions mask_windows=2",
+        "pass=backward tier=local bias=same",
+        "pass=backward tier=matrix dtype=fp16 queries=20 bias=fp32",
+        "pass=backward tier=matrix dtype=bf16 variant=cosine queries=40 "
+        "dim=24 heads=4 kv_heads=2"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const test_case c = parsed(cases[i]);
         const winattn_desc desc = case_desc(&c);
@@ -246,8 +265,7 @@ static void local_bytes_are_right(void **state)
         wa_problem problem;
         wa_session *session;
         wa_plan plan;
-        cl_kernel kernel;
-        cl_ulong bytes = 0;
+        wa_backward_plan backward;
         assert_int_equal(wa_problem_read(&desc, &problem), WINATTN_SUCCESS);
         assert_int_equal(
             wa_session_acquire(device.context, device.id, &session),
@@ -255,17 +273,22 @@ static void local_bytes_are_right(void **state)
         wa_device capabilities = *wa_session_device(session);
         capabilities.unit = wa_unit_named("mma");
         capabilities.emulates_unit = true;
-        assert_int_equal(wa_plan_make(&problem, &capabilities, &none, &plan),
-                         WINATTN_SUCCESS);
-        assert_int_equal(
-            wa_session_kernel(session, plan.kernel, plan.defines, "", &kernel),
-            WINATTN_SUCCESS);
-        clGetKernelWorkGroupInfo(kernel, device.id, CL_KERNEL_LOCAL_MEM_SIZE,
-                                 sizeof bytes, &bytes, NULL);
-        /* arrays are aligned; rusticl counts them twice */
-        if (capabilities.reports_kernel_sizes && bytes != 0)
-            assert_in_range(bytes, plan.local_bytes, plan.local_bytes + 512u);
-        clReleaseKernel(kernel);
+        capabilities.loop_limit = 0;
+        if (c.pass == PASS_FORWARD) {
+            assert_int_equal(
+                wa_plan_make(&problem, &capabilities, &none, &plan),
+                WINATTN_SUCCESS);
+            check_local_bytes(session, plan.kernel, plan.defines,
+                              plan.local_bytes);
+        } else {
+            assert_int_equal(wa_backward_plan_make(&problem, &capabilities,
+                                                   &none, &backward),
+                             WINATTN_SUCCESS);
+            const wa_backward_kernel *last =
+                &backward.kernels[WA_BACKWARD_KEYS];
+            check_local_bytes(session, last->name, last->defines,
+                              last->local_bytes);
+        }
         wa_session_release(session);
     }
 }
@@ -442,28 +465,40 @@ static void wrong_unit_is_refused(void **state)
     wa_session_release(session);
 }
 
-/* The tier has no gradients: demanded for both passes there is no plan, else
- * each pass takes its own. */
-static void matrix_has_no_backward(void **state)
+/* Demanded for both passes, both take it; a backward pass is right, and tests
+ * the unit like a forward pass. */
+static void matrix_has_both_passes(void **state)
 {
     (void)state;
     wa_session *session = pretend_unit();
     fixture f = set_up("dtype=fp16 queries=7 windows=3 heads=1");
     char text[4096];
     winattn_plan *plan;
+    case_result result;
     f.desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    f.desc.tier = WINATTN_TIER_MATRIX;
     assert_int_equal(
         winattn_plan_create(device.context, device.id, &f.desc, &plan),
         WINATTN_SUCCESS);
     plan_text(plan, text);
     assert_non_null(strstr(text, "tier: matrix\n"));
-    assert_non_null(strstr(text, "backward tier: local\n"));
-    assert_non_null(strstr(text, "backward tier matrix not taken: "));
+    assert_non_null(strstr(text, "backward tier: matrix\n"));
+    assert_non_null(strstr(text, "backward kernel: backward_matrix_mma, "));
     winattn_plan_destroy(plan);
-    f.desc.tier = WINATTN_TIER_MATRIX;
-    assert_status(
+    const test_case c = parsed("pass=backward tier=matrix dtype=fp16 "
+                               "queries=18 windows=5 heads=2 bias=same");
+    if (!case_run(&device, device.queue, &c, 0, &result))
+        fail_msg("%s", result.failure);
+    f.desc.passes = WINATTN_PASS_BACKWARD;
+    f.desc.tier = WINATTN_TIER_AUTO;
+    f.desc.build_options = "-DSLOT_KEY(k)=((k)^1)";
+    assert_int_equal(
         winattn_plan_create(device.context, device.id, &f.desc, &plan),
-        WINATTN_UNSUPPORTED_PROBLEM, "forward pass only");
+        WINATTN_SUCCESS);
+    plan_text(plan, text);
+    assert_non_null(strstr(text, "backward tier: local\n"));
+    assert_non_null(strstr(text, "backward tier matrix not taken: self-test"));
+    winattn_plan_destroy(plan);
     tear_down(&f);
     wa_session_release(session);
 }
@@ -1266,7 +1301,7 @@ int main(void)
         cmocka_unit_test(falls_back),
         cmocka_unit_test(unit_is_tested_once),
         cmocka_unit_test(wrong_unit_is_refused),
-        cmocka_unit_test(matrix_has_no_backward),
+        cmocka_unit_test(matrix_has_both_passes),
         cmocka_unit_test(enqueue_refuses),
         cmocka_unit_test(exact_buffers),
         cmocka_unit_test(buffer_kinds),

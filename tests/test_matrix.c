@@ -6,8 +6,8 @@
  *
  *   test_matrix UNIT fixed          the table
  *   test_matrix UNIT small          its small cases, for slow simulators
- *   test_matrix UNIT self-test      of plan creation; the two above have it
- * too test_matrix UNIT random SEED N  N random shapes */
+ *   test_matrix UNIT self-test      of plan creation; both parts above have it
+ *   test_matrix UNIT random SEED N  N random shapes */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -135,22 +135,10 @@ static void run(const test_case *c, const wa_matrix_shape *shape,
              result.failure);
 }
 
-static uint32_t of_tiles(uint32_t tiles, uint32_t tile, int all)
-{
-    return tiles == 0 || tiles * tile > (uint32_t)all ? (uint32_t)all
-                                                      : tiles * tile;
-}
-
 /* Of the operands' types: fp32 is TF32. */
 static int first_dtype(void)
 {
     return unit->has_tf32 ? WINATTN_FP32 : WINATTN_FP16;
-}
-
-static void set_dtype(test_case *c, int dtype)
-{
-    c->dtype = dtype;
-    c->tf32 = dtype == WINATTN_FP32;
 }
 
 static void run_table(void **state)
@@ -165,15 +153,17 @@ static void run_table(void **state)
         c.tier = WINATTN_TIER_MATRIX;
         c.seed = (int)i + 1;
         for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++) {
-            set_dtype(&c, dtype);
+            c.dtype = dtype;
+            c.tf32 = dtype == WINATTN_FP32;
             if (!table[i].shape[0]) {
                 run(&c, NULL, 0);
                 continue;
             }
             assert_true(matrix_shape_parse(table[i].shape, &shape));
             shape.block_rows =
-                of_tiles(shape.block_rows, unit->queries, c.queries);
-            shape.block_keys = of_tiles(shape.block_keys, unit->tile, c.keys);
+                matrix_tiles(shape.block_rows, unit->queries, c.queries);
+            shape.block_keys =
+                matrix_tiles(shape.block_keys, unit->tile, c.keys);
             shape.pass_keys *= unit->tile;
             if (shape.keeps_terms == 2) /* each wave has its own rows */
                 shape.team_waves =
@@ -188,49 +178,6 @@ static uint32_t between(random_state *r, uint32_t low, uint32_t high)
     return (uint32_t)random_int(r, (int)low, (int)high);
 }
 
-/* Half of the cases lie on a grid. */
-static void random_case(random_state *r, test_case *c)
-{
-    if (random_int(r, 0, 1)) {
-        do
-            *c = case_random_grid(random_int(r, 1, 1 << 20),
-                                  WINATTN_TIER_MATRIX, PASS_FORWARD);
-        while (c->queries > 70 || c->dim > 70 || c->windows > 12);
-        set_dtype(c, random_int(r, first_dtype(), WINATTN_BF16));
-        return;
-    }
-    *c = case_default();
-    c->tier = WINATTN_TIER_MATRIX;
-    c->variant = random_int(r, 0, 1);
-    set_dtype(c, random_int(r, first_dtype(), WINATTN_BF16));
-    c->windows = random_int(r, 1, 6);
-    c->kv_heads = random_int(r, 1, 2);
-    c->heads = c->kv_heads * random_int(r, 1, 2);
-    c->queries = random_int(r, 1, 70);
-    c->keys = random_int(r, 1, 70);
-    c->dim = random_int(r, 1, 70);
-    if (random_int(r, 0, 2))
-        c->dim = 8 * random_int(r, 1, 8);
-    c->layout = random_int(r, LAYOUT_CONTIGUOUS, LAYOUT_BROADCAST);
-    if (c->keys != c->queries &&
-        (c->layout == LAYOUT_PACKED || c->layout == LAYOUT_INTERLEAVED))
-        c->layout = LAYOUT_PADDED;
-    if (c->kv_heads != c->heads &&
-        (c->layout == LAYOUT_PACKED || c->layout == LAYOUT_INTERLEAVED))
-        c->layout = LAYOUT_ALIGNED;
-    c->data =
-        random_int(r, 0, 2) ? DATA_NORMAL : random_int(r, DATA_TINY, DATA_NAN);
-    c->scale = random_int(r, 0, 1) ? 0.0 : 0.4;
-    c->lse = random_int(r, 0, 1);
-    c->bias = random_int(r, TERM_NONE, TERM_FP32);
-    c->mask = random_int(r, TERM_NONE, TERM_REGIONS);
-    if (c->data == DATA_MASKED || c->data == DATA_LOWEST)
-        c->mask = random_int(r, TERM_SAME, TERM_FP32);
-    c->mask_windows = c->mask ? random_int(r, 1, 3) : 0;
-    if (c->variant == WINATTN_COSINE && random_int(r, 0, 1))
-        c->logit_scale = random_unit(r) * 5.0;
-}
-
 /* A random shape that fits a random case; tries until one is legal. */
 static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
 {
@@ -238,10 +185,11 @@ static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
         wa_device roomy;
         wa_problem problem;
         wa_plan plan;
-        random_case(r, c);
+        *c = case_random_matrix(r, PASS_FORWARD, first_dtype());
         memset(s, 0, sizeof *s);
-        s->block_rows = of_tiles(between(r, 0, 3), unit->queries, c->queries);
-        s->block_keys = of_tiles(between(r, 0, 3), unit->tile, c->keys);
+        s->block_rows =
+            matrix_tiles(between(r, 0, 3), unit->queries, c->queries);
+        s->block_keys = matrix_tiles(between(r, 0, 3), unit->tile, c->keys);
         s->team_waves = between(r, 1, 4);
         s->teams = between(r, 1, 3);
         s->stages = between(r, 1, 3);

@@ -14,10 +14,9 @@
 
 #include "kit/cases.h"
 #include "kit/devices.h"
+#include "kit/planned.h"
 #include "kit/workloads.h"
-#include "plan_backward.h"
 #include "status.h"
-#include "unit.h"
 
 /* The made-up devices with their matrix units, as wa_device_query adds them.
  */
@@ -574,6 +573,63 @@ static bool has_define(const char *defines, const char *name, unsigned value)
     return strstr(defines, text) != NULL;
 }
 
+/* 0 if the options do not have it. */
+static uint32_t define_of(const char *defines, const char *name)
+{
+    char text[64];
+    snprintf(text, sizeof text, "-D%s=", name);
+    const char *at = strstr(defines, text);
+    return at ? (uint32_t)strtoul(at + strlen(text), NULL, 10) : 0;
+}
+
+/* NULL if the kernel is one that cl/backward_matrix.cl computes right. */
+static const char *broken_gradients(const wa_problem *p,
+                                    const wa_device *device,
+                                    const wa_backward_plan *plan)
+{
+    const char *broken = NULL;
+    const wa_unit *unit = device->unit;
+    const wa_backward_kernel *kernel = &plan->kernels[WA_BACKWARD_KEYS];
+    const char *options = kernel->defines;
+    const uint32_t rows = kernel->block_rows;
+    const uint32_t team_waves = define_of(options, "TEAM_WAVES");
+    const uint32_t teams = define_of(options, "TEAMS");
+    const uint32_t stages = define_of(options, "STAGES");
+    const uint32_t pass_keys = define_of(options, "PASS_KEYS");
+    const uint32_t keeps_terms = define_of(options, "KEEPS_TERMS");
+    const bool keeps_dbias = define_of(options, "KEEPS_DBIAS") != 0;
+    const bool one_visit = p->heads == p->kv_heads && rows >= p->queries;
+    const bool has_bias = p->bias != WINATTN_BIAS_NONE;
+    REQUIRE(suits_matrix(p, device) && p->dtype != WINATTN_FP32);
+    REQUIRE(p->tier != WINATTN_TIER_LOCAL);
+    REQUIRE(unit->proven || p->tier == WINATTN_TIER_MATRIX);
+    REQUIRE(strstr(kernel->name, "backward_matrix_") == kernel->name);
+    REQUIRE(strcmp(kernel->name + strlen("backward_matrix_"), unit->name) ==
+            0);
+    REQUIRE(plan->whole && plan->key_blocks == 1);
+    REQUIRE(kernel->block_keys == p->keys);
+    REQUIRE(rows == p->queries || rows % unit->queries == 0);
+    REQUIRE(plan->row_blocks == wa_ceil_div(p->queries, rows));
+    REQUIRE(team_waves * teams * unit->wave == kernel->work_group);
+    REQUIRE(plan->teams == teams && teams <= 15);
+    REQUIRE(wa_ceil_div(rows, unit->queries) <= team_waves);
+    REQUIRE(stages == 1 || (stages == 2 && unit->copies_async));
+    REQUIRE(pass_keys >= 1 && pass_keys % unit->tile == 0);
+    REQUIRE(has_define(options, "ONE_VISIT", one_visit));
+    REQUIRE(keeps_terms == 0 || (one_visit && keeps_terms != 2));
+    REQUIRE(!keeps_dbias || (has_bias && one_visit && pass_keys >= p->keys));
+    REQUIRE(keeps_dbias || !has_bias || teams == 1);
+    /* the ring alone */
+    REQUIRE(kernel->local_bytes >=
+            teams * stages * 2 * (rows + p->keys) * p->head_dim * 2);
+    /* every round of a launch but the last gives each team a window */
+    REQUIRE(plan->windows_per_launch == p->windows ||
+            plan->windows_per_launch % (plan->slots * teams) == 0);
+    REQUIRE(plan->slots == 1 ||
+            plan->slots * p->kv_heads <= plan->busy_groups);
+    return broken;
+}
+
 static void assert_legal_backward(const wa_problem *p, const wa_device *device,
                                   const wa_backward_plan *plan,
                                   const char *what)
@@ -591,9 +647,13 @@ static void assert_legal_backward(const wa_problem *p, const wa_device *device,
         REQUIRE(has_define(kernel->defines, "BLOCK_KEYS", kernel->block_keys));
         REQUIRE((plan->tier == WINATTN_TIER_LOCAL) ==
                 (strstr(kernel->name, "_local") != NULL));
-        REQUIRE((strstr(kernel->defines, "-cl-opt-disable") != NULL) ==
-                (device->miscompiles_barriers &&
-                 plan->tier == WINATTN_TIER_LOCAL));
+        REQUIRE(
+            (strstr(kernel->defines, "-cl-opt-disable") != NULL) ==
+            (device->miscompiles_barriers && plan->tier != WINATTN_TIER_CPU));
+    }
+    if (plan->tier == WINATTN_TIER_MATRIX) {
+        const char *of_matrix = broken_gradients(p, device, plan);
+        broken = of_matrix ? of_matrix : broken;
     }
     REQUIRE(last->name != NULL);
     REQUIRE(plan->whole == (plan->kernels[WA_BACKWARD_ROWS].name == NULL));
@@ -614,7 +674,7 @@ static void assert_legal_backward(const wa_problem *p, const wa_device *device,
 }
 
 /* Every device gets a backward pass for every workload, but the one whose
- * loops end early; GPUs on the tier that was made for them. */
+ * loops end early; GPUs on a tier that was made for them. */
 static void backward_is_legal(void **state)
 {
     (void)state;
@@ -639,8 +699,12 @@ static void backward_is_legal(void **state)
             }
             if (status != WINATTN_SUCCESS)
                 fail_msg("%s: %s", device->name, winattn_last_reason());
-            assert_int_equal(plan.tier, device->is_cpu ? WINATTN_TIER_CPU
-                                                       : WINATTN_TIER_LOCAL);
+            /* large windows may not suit a matrix unit */
+            if (best_tier(&p, device) == WINATTN_TIER_MATRIX && p.keys > 256 &&
+                plan.refusals[WINATTN_TIER_MATRIX][0])
+                assert_int_equal(plan.tier, WINATTN_TIER_LOCAL);
+            else
+                assert_int_equal(plan.tier, best_tier(&p, device));
             assert_legal_backward(&p, device, &plan,
                                   workload_rows[j / 3].name);
         }
@@ -826,6 +890,139 @@ static void tf32_is_allowed(void **state)
     assert_int_equal(wide.local_bytes, 2 * narrow.local_bytes - 16 * rows);
 }
 
+/* What an H200 takes for gradients, and why not its unit. */
+static void backward_units(void **state)
+{
+    (void)state;
+    static const wa_exclusions none;
+    static const struct {
+        const char *problem, *refusal; /* NULL: tier matrix */
+    } choices[] = {
+        {"dtype=fp16 bias=same", NULL},
+        {"dtype=bf16 variant=cosine logit_scale=1 bias=fp32 dim=64", NULL},
+        {"dtype=fp16 heads=4 kv_heads=2 mask=regions mask_windows=2", NULL},
+        {"dtype=fp16 queries=256 heads=4 bias=same", NULL},
+        {"dtype=bf16 grid=2 size=30x45 window=7x7 shift=3x3 mask=shift "
+         "pads=3 bias=table_same",
+         NULL},
+        {"dtype=fp32", "fp32"},
+        {"tf32=1", "forward pass only"},
+        {"dtype=fp16 variant=sliding block=16", "sliding"},
+        {"dtype=fp16 heads=2 kv_heads=1 dim=256 queries=64", "registers"},
+        {"dtype=fp16 dim=256 queries=256", "local memory"},
+        {"dtype=fp16 queries=576 heads=4 bias=same", "idle"},
+    };
+    const wa_device *h200 = device_named("H200");
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        const wa_problem p = problem_of(choices[i].problem);
+        const char *refusal = choices[i].refusal;
+        wa_backward_plan plan;
+        assert_int_equal(wa_backward_plan_make(&p, h200, &none, &plan),
+                         WINATTN_SUCCESS);
+        assert_legal_backward(&p, h200, &plan, choices[i].problem);
+        if (plan.tier !=
+                (refusal ? WINATTN_TIER_LOCAL : WINATTN_TIER_MATRIX) ||
+            (refusal && !strstr(plan.refusals[WINATTN_TIER_MATRIX], refusal)))
+            fail_msg("%s: %s, \"%s\"", choices[i].problem,
+                     wa_tier_name(plan.tier),
+                     plan.refusals[WINATTN_TIER_MATRIX]);
+    }
+    /* a unit that nobody has seen work must be demanded */
+    wa_problem p = problem_of("dtype=fp16 bias=same");
+    wa_unit unit = *wa_unit_named("mma");
+    wa_device device = *h200;
+    wa_backward_plan plan;
+    unit.proven = false;
+    device.unit = &unit;
+    assert_int_equal(wa_backward_plan_make(&p, &device, &none, &plan),
+                     WINATTN_SUCCESS);
+    assert_int_equal(plan.tier, WINATTN_TIER_LOCAL);
+    assert_non_null(
+        strstr(plan.refusals[WINATTN_TIER_MATRIX], "must be demanded"));
+    p.tier = WINATTN_TIER_MATRIX;
+    assert_int_equal(wa_backward_plan_make(&p, &device, &none, &plan),
+                     WINATTN_SUCCESS);
+    assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+    assert_legal_backward(&p, &device, &plan, "unproven");
+}
+
+/* Demanded shapes that cl/backward_matrix.cl cannot compute. */
+static void backward_shapes_are_refused(void **state)
+{
+    (void)state;
+    static const char plain[] = "dtype=fp16 queries=50 bias=same";
+    static const char masked[] =
+        "dtype=fp16 queries=50 bias=same mask=regions mask_windows=2";
+    static const char shifted[] =
+        "dtype=fp16 grid=2 size=14x14 window=7x7 shift=3x3 mask=shift "
+        "bias=table_same";
+    static const struct {
+        const char *problem, *shape, *refusal; /* NULL: none */
+    } rows[] = {
+        {plain, "50:4:3:1:64:1:1", NULL},
+        {plain, "50:5:1:2:64:0:0", NULL},
+        {plain, "32:2:1:1:16:0:0", NULL},
+        {masked, "50:4:2:1:64:3:1", NULL},
+        {shifted, "49:4:2:1:64:3:1", NULL},
+        {plain, "0:4:1:1:64:0:0", "is 0"},
+        {plain, "50:4:1:1:20:0:0", "tiles"},
+        {plain, "40:4:1:1:64:0:0", "tiles"},
+        {plain, "50:3:1:1:64:0:0", "too few waves"},
+        {plain, "50:4:5:1:64:0:1", "too small"},
+        {plain, "50:4:1:1:64:2:1", "no room for terms"},
+        {plain, "50:4:1:1:64:3:1", "no regions"},
+        {plain, "32:2:1:1:64:1:0", "other terms"},
+        {plain, "32:2:1:1:64:0:1", "all its logits"},
+        {plain, "50:4:1:1:32:0:1", "all its logits"},
+        {plain, "50:4:2:1:64:0:0", "share sums"},
+        {shifted, "49:4:1:1:64:1:1", "seams"},
+        {"dtype=fp16 queries=200 dim=64 bias=fp32", "200:13:1:1:16:1:0",
+         "local memory"},
+        {"dtype=fp16 queries=50 keys=400 dim=8 heads=1 bias=same",
+         "50:4:2:1:400:0:1", "ring"},
+        {"queries=50", "50:4:1:1:64:0:0", "fp32"},
+        {"tf32=1 queries=50", "50:4:1:1:64:0:0", "forward pass only"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const wa_problem p = problem_of(rows[i].problem);
+        const wa_device *h200 = device_named("H200");
+        wa_matrix_gradient_shape shape;
+        wa_backward_plan plan;
+        memset(&plan, 0, sizeof plan);
+        assert_true(matrix_gradient_shape_parse(rows[i].shape, &shape));
+        const bool taken =
+            wa_plan_backward_matrix_shape(&p, h200, &shape, &plan);
+        const char *why = plan.refusals[WINATTN_TIER_MATRIX];
+        if (taken != !rows[i].refusal ||
+            (!taken && !strstr(why, rows[i].refusal)))
+            fail_msg("%s %s: \"%s\"", rows[i].problem, rows[i].shape, why);
+        if (!taken)
+            continue;
+        wa_backward_plan_finish(&p, h200, &plan);
+        snprintf(plan.reason, sizeof plan.reason, "demanded");
+        assert_legal_backward(&p, h200, &plan, rows[i].shape);
+    }
+}
+
+/* Half of the work-items, where their registers did not suffice. */
+static void backward_has_fewer_waves(void **state)
+{
+    (void)state;
+    const wa_problem p = problem_of("dtype=fp16 bias=same windows=1000");
+    const wa_device *h200 = device_named("H200");
+    wa_exclusions learnt;
+    wa_backward_plan plan;
+    memset(&learnt, 0, sizeof learnt);
+    for (uint32_t most = 1024; most > 32; most /= 2) {
+        learnt.most_items[WINATTN_TIER_MATRIX] = most;
+        assert_int_equal(wa_backward_plan_make(&p, h200, &learnt, &plan),
+                         WINATTN_SUCCESS);
+        assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+        assert_in_range(plan.kernels[WA_BACKWARD_KEYS].work_group, 1, most);
+        assert_legal_backward(&p, h200, &plan, "fewer waves");
+    }
+}
+
 int main(int count, char **arguments)
 {
     find_units();
@@ -854,6 +1051,9 @@ int main(int count, char **arguments)
         cmocka_unit_test(backward_is_legal),
         cmocka_unit_test(backward_falls_back),
         cmocka_unit_test(tf32_is_allowed),
+        cmocka_unit_test(backward_units),
+        cmocka_unit_test(backward_shapes_are_refused),
+        cmocka_unit_test(backward_has_fewer_waves),
         cmocka_unit_test(table),
         cmocka_unit_test(workloads),
         cmocka_unit_test(random_problems),

@@ -119,4 +119,8 @@ int random_int(random_state *r, int low, int high); /* both included */
 double random_unit(random_state *r);                /* [0, 1) */
 double random_normal(random_state *r);
 
+/* A small case for the tier matrix, of types from `first_dtype` on, fp32 as
+ * TF32; half of them lie on a grid. */
+test_case case_random_matrix(random_state *r, int pass, int first_dtype);
+
 #endif

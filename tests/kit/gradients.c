@@ -187,6 +187,42 @@ static double largest_logit(const oracle_problem *p)
     return largest;
 }
 
+/* Matrix units take P and dS in 16 bits, which fp16 has less range in than
+ * fp32: a key whose weights are all below 2^-28 of the largest may lose them.
+ * So each row of a size becomes at least a 2^-15th of the largest, 0.1 of 1e-3
+ * of which is allowed. norms: of the rows, which the gradients were divided
+ * by; or NULL. */
+static void grant_range(double *size, size_t rows, size_t columns,
+                        const double *norms)
+{
+    for (size_t x = 0; x < columns; x++) {
+        double largest = 0;
+        for (size_t i = 0; i < rows; i++)
+            largest =
+                fmax(largest, size[i * columns + x] * (norms ? norms[i] : 1));
+        for (size_t i = 0; i < rows; i++)
+            size[i * columns + x] =
+                fmax(size[i * columns + x],
+                     ldexp(largest, -15) / (norms ? norms[i] : 1));
+    }
+}
+
+static void grant_ranges(const oracle_problem *p, int variant,
+                         oracle_gradients *g)
+{
+    double *norms = zeros(p->keys);
+    for (size_t i = 0; i < p->keys; i++) {
+        double squares = 0;
+        for (size_t x = 0; x < p->dim; x++)
+            squares += p->k[i * p->dim + x] * p->k[i * p->dim + x];
+        norms[i] = fmax(sqrt(squares), 1e-12);
+    }
+    grant_range(g->dk_size, p->keys, p->dim,
+                variant == WINATTN_COSINE ? norms : NULL);
+    grant_range(g->dv_size, p->keys, p->dim, NULL);
+    free(norms);
+}
+
 /* All that query head `head` of a window adds; false if it holds a NaN. */
 static bool add_head(const case_buffers *d, size_t window, size_t head,
                      double *d_o, double *d_lse, sums *s, double *largest)
@@ -198,6 +234,8 @@ static bool add_head(const case_buffers *d, size_t window, size_t head,
     data_view_open(d, window, head, &view);
     read_flow(d, window, head, d_o, d_lse);
     oracle_backward(&view.problem, d_o, d_lse, &s->head);
+    if (c->dtype == WINATTN_FP16)
+        grant_ranges(&view.problem, c->variant, &s->head);
     *largest = fmax(*largest, largest_logit(&view.problem));
     data_view_close(&view);
     add(s->dk, s->head.dk, k_count);

@@ -58,6 +58,31 @@ void gradient_shape_print(const wa_gradient_shape *s, char *text, size_t size)
              (unsigned)s->keeps_tiles);
 }
 
+bool matrix_gradient_shape_parse(const char *text, wa_matrix_gradient_shape *s)
+{
+    unsigned keeps_dbias = 0;
+    const bool whole =
+        sscanf(text, "%u:%u:%u:%u:%u:%u:%u", &s->block_rows, &s->team_waves,
+               &s->teams, &s->stages, &s->pass_keys, &s->keeps_terms,
+               &keeps_dbias) == 7;
+    s->keeps_dbias = keeps_dbias != 0;
+    return whole;
+}
+
+void matrix_gradient_shape_print(const wa_matrix_gradient_shape *s, char *text,
+                                 size_t size)
+{
+    snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u", s->block_rows, s->team_waves,
+             s->teams, s->stages, s->pass_keys, s->keeps_terms,
+             (unsigned)s->keeps_dbias);
+}
+
+uint32_t matrix_tiles(uint32_t tiles, uint32_t tile, int all)
+{
+    return tiles == 0 || tiles * tile > (uint32_t)all ? (uint32_t)all
+                                                      : tiles * tile;
+}
+
 bool planned_lacks_unit(const test_device *device, int tier)
 {
     wa_device capabilities;
@@ -85,6 +110,16 @@ wa_buffers planned_buffers(const winattn_forward *f)
                    [WA_O] = f->o,
                    [WA_LSE] = f->lse}};
     return buffers;
+}
+
+/* Of the unit that a test demands, if any. */
+static void tell_unit(wa_device *device, const wa_unit *unit)
+{
+    if (!unit || device->unit == unit)
+        return;
+    device->unit = unit;
+    device->emulates_unit = true;
+    device->compute_units = 2; /* a work-group walks several windows */
 }
 
 static winattn_status make_plan(const wa_problem *problem,
@@ -147,6 +182,19 @@ launch_behind_gate(const test_device *device, cl_command_queue queue,
     return status;
 }
 
+/* Of a kernel of tier matrix: may a work-group have so many work-items? */
+static winattn_status check_work_group(const test_device *device,
+                                       const wa_device *told, cl_kernel kernel,
+                                       size_t work_group)
+{
+    size_t most = work_group;
+    clGetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE,
+                             sizeof most, &most, NULL);
+    return most < work_group && told->reports_kernel_sizes
+               ? wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "work-group too large")
+               : WINATTN_SUCCESS;
+}
+
 static winattn_status launch(const test_device *device, cl_command_queue queue,
                              const case_buffers *data, const device_buffers *b,
                              const demanded_plan *demand, wa_session *session,
@@ -160,21 +208,13 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
     wa_plan plan;
     wa_forward_kernels kernels = {NULL, NULL};
     cl_int error = CL_SUCCESS;
-    if (demand->unit && told.unit != demand->unit) {
-        told.unit = demand->unit;
-        told.emulates_unit = true;
-        told.compute_units = 2; /* a work-group walks several windows */
-    }
+    tell_unit(&told, demand->unit);
     WA_TRY(wa_problem_read(&desc, &problem));
     WA_TRY(make_plan(&problem, &told, demand, &plan));
     winattn_status status = build_forward(session, &problem, &plan, &kernels);
-    size_t most = plan.work_group;
-    if (kernels.main)
-        clGetKernelWorkGroupInfo(kernels.main, device->id,
-                                 CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most,
-                                 NULL);
-    if (demand->matrix && most < plan.work_group && told.reports_kernel_sizes)
-        status = wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "work-group too large");
+    if (status == WINATTN_SUCCESS && demand->matrix)
+        status =
+            check_work_group(device, &told, kernels.main, plan.work_group);
     if (status == WINATTN_SUCCESS)
         status =
             wa_table_buffers_make(device->context, &problem, &buffers.table);
@@ -238,23 +278,25 @@ cleanup:
 }
 
 static winattn_status make_backward_plan(const wa_problem *problem,
-                                         const wa_device *actual,
+                                         const wa_device *device,
                                          const demanded_backward *demand,
                                          wa_backward_plan *plan)
 {
     static const wa_exclusions none;
-    wa_device device = *actual;
-    if (demand->registers)
-        device.registers = demand->registers;
-    if (!demand->keys) {
-        WA_TRY(wa_backward_plan_make(problem, &device, &none, plan));
+    if (!demand->keys && !demand->matrix) {
+        WA_TRY(wa_backward_plan_make(problem, device, &none, plan));
     } else {
         memset(plan, 0, sizeof *plan);
-        if (!wa_plan_backward_shapes(problem, &device, demand->rows,
-                                     demand->keys, plan))
-            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s",
-                           plan->refusals[WINATTN_TIER_LOCAL]);
-        wa_backward_plan_finish(problem, &device, plan);
+        if (!(demand->matrix
+                  ? wa_plan_backward_matrix_shape(problem, device,
+                                                  demand->matrix, plan)
+                  : wa_plan_backward_shapes(problem, device, demand->rows,
+                                            demand->keys, plan)))
+            return wa_fail(
+                WINATTN_UNSUPPORTED_PROBLEM, "%s",
+                plan->refusals[demand->matrix ? WINATTN_TIER_MATRIX
+                                              : WINATTN_TIER_LOCAL]);
+        wa_backward_plan_finish(problem, device, plan);
     }
     /* the workspace was planned for at least as much */
     if (demand->windows && plan->windows_per_launch > demand->windows)
@@ -285,8 +327,11 @@ static winattn_status launch_backward(const test_device *device,
     cl_int error;
     WA_TRY(wa_problem_read(&desc, &problem));
     memset(&kernels, 0, sizeof kernels);
-    WA_TRY(make_backward_plan(&problem, wa_session_device(session), demand,
-                              &plan));
+    wa_device told = *wa_session_device(session);
+    if (demand->registers)
+        told.registers = demand->registers;
+    tell_unit(&told, demand->unit);
+    WA_TRY(make_backward_plan(&problem, &told, demand, &plan));
     *workspace =
         clCreateBuffer(device->context, CL_MEM_READ_WRITE,
                        (size_t)plan.workspace_bytes + 16, NULL, &error);
@@ -323,6 +368,10 @@ static winattn_status launch_backward(const test_device *device,
                 wa_session_kernel(session, part->name, part->defines,
                                   problem.build_options, &kernels.part[i]);
     }
+    if (status == WINATTN_SUCCESS && demand->matrix)
+        status =
+            check_work_group(device, &told, kernels.part[WA_BACKWARD_KEYS],
+                             plan.kernels[WA_BACKWARD_KEYS].work_group);
     if (status == WINATTN_SUCCESS)
         status = wa_launch_backward(&problem, &plan, &kernels, queue, &buffers,
                                     call.accumulate, 0, NULL, &event);
@@ -361,8 +410,9 @@ bool planned_backward(const test_device *device, cl_command_queue queue,
     if (status == WINATTN_SUCCESS)
         passed = buffers_check(device->queue, data, &b, 0, result);
     else
-        snprintf(result->failure, sizeof result->failure, "%s: %s",
-                 winattn_status_name(status), winattn_last_reason());
+        snprintf(result->failure, sizeof result->failure, "%s: %s\n%.200s",
+                 winattn_status_name(status), winattn_last_reason(),
+                 winattn_last_build_log());
 cleanup:
     if (session)
         wa_session_release(session);

@@ -32,6 +32,9 @@ typedef struct demanded_backward {
     /* of the tier local, see wa_plan_backward_shapes */
     const wa_gradient_shape *rows, *keys;
     uint32_t registers; /* that the planner is told of */
+    /* of the tier matrix, as in demanded_plan */
+    const wa_unit *unit;
+    const wa_matrix_gradient_shape *matrix;
 } demanded_backward;
 
 /* The same for a backward pass. */
@@ -48,6 +51,15 @@ void gradient_shape_print(const wa_gradient_shape *shape, char *text,
 /* "rows:keys:team_waves:teams:stages:pass_keys:keeps_terms" */
 bool matrix_shape_parse(const char *text, wa_matrix_shape *shape);
 void matrix_shape_print(const wa_matrix_shape *shape, char *text, size_t size);
+
+/* "rows:team_waves:teams:stages:pass_keys:keeps_terms:keeps_dbias" */
+bool matrix_gradient_shape_parse(const char *text,
+                                 wa_matrix_gradient_shape *shape);
+void matrix_gradient_shape_print(const wa_matrix_gradient_shape *shape,
+                                 char *text, size_t size);
+
+/* So many tiles, but at most `all`; all for 0 tiles. */
+uint32_t matrix_tiles(uint32_t tiles, uint32_t tile, int all);
 
 /* "rows:keys:team:teams:stage_keys:stage_dims:score_rows:score_cols:
  * out_rows:row_items" */

@@ -68,6 +68,15 @@ test_case case_random(int seed, int tier)
     return c;
 }
 
+/* Which of `all` outputs, how, and what is given. */
+static void draw_backward(random_state *r, test_case *c, int all)
+{
+    c->d_lse = random_int(r, 0, 1);
+    c->given = random_int(r, 0, 2) == 0;
+    c->outputs = random_int(r, 0, 2) ? all : random_int(r, 1, all);
+    c->accumulate = random_int(r, 0, 2) ? 0 : random_int(r, 0, all);
+}
+
 test_case case_random_backward(int seed, int tier)
 {
     random_state r = random_seeded((unsigned long long)seed + 5000);
@@ -81,10 +90,7 @@ test_case case_random_backward(int seed, int tier)
         c.windows = c.heads = c.kv_heads = 1;
     if (c.mask_windows > c.windows + 1)
         c.mask_windows = c.windows + 1;
-    c.d_lse = random_int(&r, 0, 1);
-    c.given = random_int(&r, 0, 2) == 0;
-    c.outputs = random_int(&r, 0, 2) ? 31 : random_int(&r, 1, 31);
-    c.accumulate = random_int(&r, 0, 2) ? 0 : random_int(&r, 0, 31);
+    draw_backward(&r, &c, 31);
     return c;
 }
 
@@ -184,11 +190,64 @@ test_case case_random_grid(int seed, int tier, int pass)
         c.data = DATA_NAN;
     }
     c.lse = random_int(&r, 0, 3) != 0;
+    if (pass == PASS_BACKWARD)
+        draw_backward(&r, &c, 127);
+    return c;
+}
+
+/* Of operands of a matrix unit: fp32 is TF32. */
+static void set_operands(test_case *c, int dtype)
+{
+    c->dtype = dtype;
+    c->tf32 = dtype == WINATTN_FP32;
+}
+
+test_case case_random_matrix(random_state *r, int pass, int first_dtype)
+{
+    test_case c = case_default();
+    if (random_int(r, 0, 1)) {
+        do
+            c = case_random_grid(random_int(r, 1, 1 << 20),
+                                 WINATTN_TIER_MATRIX, pass);
+        while (c.queries > 70 || c.dim > 70 || c.windows > 12);
+        set_operands(&c, random_int(r, first_dtype, WINATTN_BF16));
+        return c;
+    }
+    c.tier = WINATTN_TIER_MATRIX;
+    c.pass = pass;
+    c.variant = random_int(r, 0, 1);
+    set_operands(&c, random_int(r, first_dtype, WINATTN_BF16));
+    c.windows = random_int(r, 1, 6);
+    c.kv_heads = random_int(r, 1, 2);
+    c.heads = c.kv_heads * random_int(r, 1, 2);
+    c.queries = random_int(r, 1, 70);
+    c.keys = random_int(r, 1, 70);
+    c.dim = random_int(r, 1, 70);
+    if (random_int(r, 0, 2))
+        c.dim = 8 * random_int(r, 1, 8);
+    c.layout = random_int(r, LAYOUT_CONTIGUOUS, LAYOUT_BROADCAST);
+    if (c.keys != c.queries &&
+        (c.layout == LAYOUT_PACKED || c.layout == LAYOUT_INTERLEAVED))
+        c.layout = LAYOUT_PADDED;
+    if (c.kv_heads != c.heads &&
+        (c.layout == LAYOUT_PACKED || c.layout == LAYOUT_INTERLEAVED))
+        c.layout = LAYOUT_ALIGNED;
+    c.data =
+        random_int(r, 0, 2) ? DATA_NORMAL : random_int(r, DATA_TINY, DATA_NAN);
+    c.scale = random_int(r, 0, 1) ? 0.0 : 0.4;
+    c.lse = random_int(r, 0, 1);
+    c.bias = random_int(r, TERM_NONE, TERM_FP32);
+    c.mask = random_int(r, TERM_NONE, TERM_REGIONS);
+    if (c.data == DATA_MASKED || c.data == DATA_LOWEST)
+        c.mask = random_int(r, TERM_SAME, TERM_FP32);
+    c.mask_windows = c.mask ? random_int(r, 1, 3) : 0;
+    if (c.variant == WINATTN_COSINE && random_int(r, 0, 1))
+        c.logit_scale = random_unit(r) * 5.0;
     if (pass == PASS_BACKWARD) {
-        c.d_lse = random_int(&r, 0, 1);
-        c.given = random_int(&r, 0, 2) == 0;
-        c.outputs = random_int(&r, 0, 2) ? 127 : random_int(&r, 1, 127);
-        c.accumulate = random_int(&r, 0, 2) ? 0 : random_int(&r, 0, 127);
+        /* gradients of logits of 1e8 are rounding errors */
+        if (c.data == DATA_HUGE && c.variant == WINATTN_DOT)
+            c.data = DATA_NORMAL;
+        draw_backward(r, &c, 31);
     }
     return c;
 }

@@ -83,11 +83,15 @@ static winattn_status print_forward(const wa_problem *problem, const line *l)
     return WINATTN_SUCCESS;
 }
 
-static winattn_status print_backward(const wa_problem *problem, const line *l)
+/* Nothing if the planner prefers another tier. */
+static winattn_status print_backward(const wa_problem *problem, const line *l,
+                                     winattn_tier tier)
 {
     static const wa_exclusions none;
     wa_backward_plan plan;
     WA_TRY(wa_backward_plan_make(problem, l->device, &none, &plan));
+    if (plan.tier != tier)
+        return WINATTN_SUCCESS;
     for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++) {
         const wa_backward_kernel *kernel = &plan.kernels[i];
         if (kernel->name)
@@ -97,21 +101,28 @@ static winattn_status print_backward(const wa_problem *problem, const line *l)
     return WINATTN_SUCCESS;
 }
 
-/* The forward pass on each matrix unit of the device, if there are any. */
+/* Both passes on each matrix unit of the device, if there are any; the
+ * backward pass where the planner would choose it if the unit were proven. */
 static winattn_status print_matrix(const wa_problem *problem, const line *l)
 {
     wa_device device = *l->device;
     wa_problem demanded = *problem;
     line of_unit = *l;
+    wa_problem free_choice = *problem;
     demanded.tier = WINATTN_TIER_MATRIX;
+    free_choice.tier = WINATTN_TIER_AUTO;
     of_unit.device = &device;
     if (problem->variant == WINATTN_SLIDING)
         return WINATTN_SUCCESS;
     for (int i = 0; i < WA_UNITS; i++) {
-        device.unit = &wa_units[i];
-        if (wa_unit_suits(device.unit, l->device) &&
-            (problem->dtype != WINATTN_FP32 || device.unit->has_tf32))
-            WA_TRY(print_forward(&demanded, &of_unit));
+        wa_unit unit = wa_units[i];
+        unit.proven = true;
+        device.unit = &unit;
+        if (!wa_unit_suits(&unit, l->device) ||
+            (problem->dtype == WINATTN_FP32 && !unit.has_tf32))
+            continue;
+        WA_TRY(print_forward(&demanded, &of_unit));
+        WA_TRY(print_backward(&free_choice, &of_unit, WINATTN_TIER_MATRIX));
     }
     return WINATTN_SUCCESS;
 }
@@ -160,7 +171,8 @@ int main(int count, char **arguments)
         if (wa_problem_read(&desc, &problem) != WINATTN_SUCCESS ||
             (has_local && print_forward(&problem, &l) != WINATTN_SUCCESS) ||
             (has_backward &&
-             print_backward(&problem, &l) != WINATTN_SUCCESS) ||
+             print_backward(&problem, &l, WINATTN_TIER_LOCAL) !=
+                 WINATTN_SUCCESS) ||
             (has_matrix && print_matrix(&problem, &l) != WINATTN_SUCCESS)) {
             fprintf(stderr, "%s, %s: %s\n", targets[t].name, row->name,
                     winattn_last_reason());

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Shapes of kernels for a matrix unit: what they follow to, what they take and
+ * what refuses them, in either pass. */
+#include "matrix_shape.h"
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* A work-group of NVIDIA's has 16 barriers: one for all, one for each team. */
+#define MOST_TEAMS 15u
+
+static uint32_t element_bytes(const wa_problem *problem)
+{
+    return problem->dtype == WINATTN_FP32 ? 4 : 2;
+}
+
+uint32_t wa_matrix_chunk(const wa_problem *problem)
+{
+    return WA_MATRIX_CHUNK_BYTES / element_bytes(problem);
+}
+
+wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
+                                     const wa_unit *unit,
+                                     const wa_matrix_shape *s)
+{
+    wa_matrix_tiling t;
+    t.row_tiles = wa_ceil_div(s->block_rows, unit->queries);
+    t.wave_turns = wa_ceil_div(t.row_tiles, s->team_waves);
+    t.key_tiles = wa_ceil_div(s->block_keys, unit->tile);
+    t.key_blocks = wa_ceil_div(problem->keys, s->block_keys);
+    t.dim_tiles = wa_ceil_div(problem->head_dim, unit->tile);
+    t.element_bytes = element_bytes(problem);
+    t.pitch = t.dim_tiles * unit->tile + wa_matrix_chunk(problem);
+    t.values = unit->queries * unit->tile / unit->wave;
+    t.streaming = t.key_blocks > 1;
+    return t;
+}
+
+bool wa_matrix_has_terms(const wa_problem *problem)
+{
+    return problem->bias != WINATTN_BIAS_NONE ||
+           problem->mask != WINATTN_MASK_NONE;
+}
+
+bool wa_matrix_has_regions(const wa_problem *problem)
+{
+    return problem->mask == WINATTN_MASK_REGIONS ||
+           problem->mask == WINATTN_MASK_SHIFT;
+}
+
+/* Keys past the last of a tile are one row of zeros. */
+static uint64_t key_rows_of(const wa_unit *unit, const wa_matrix_shape *s)
+{
+    return s->block_keys + (s->block_keys % unit->tile != 0);
+}
+
+uint64_t wa_matrix_stage_bytes(const wa_unit *unit, const wa_matrix_shape *s,
+                               const wa_matrix_tiling *t, uint32_t row_planes)
+{
+    return ((uint64_t)row_planes * s->block_rows + 2 * key_rows_of(unit, s)) *
+           t->pitch * t->element_bytes;
+}
+
+/* As the kernels declare their arrays. */
+uint64_t wa_matrix_local_bytes(const wa_problem *problem,
+                               const wa_device *device,
+                               const wa_matrix_shape *s,
+                               const wa_matrix_tiling *t, uint32_t row_planes)
+{
+    const wa_unit *unit = device->unit;
+    const uint64_t waves = (uint64_t)s->teams * s->team_waves;
+    uint64_t bytes = (uint64_t)s->teams * s->stages *
+                     wa_matrix_stage_bytes(unit, s, t, row_planes);
+    bytes += waves * unit->queries *
+             (MIN(t->dim_tiles, WA_MATRIX_OUT_TILES) * unit->tile *
+                  t->element_bytes +
+              WA_MATRIX_CHUNK_BYTES);
+    /* the bias as it is stored, or its sum with the mask */
+    const bool sums =
+        problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1;
+    const bool keeps_bias =
+        problem->bias != WINATTN_BIAS_NONE && s->keeps_terms != 0;
+    if (keeps_bias || sums)
+        bytes += (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
+                 unit->queries * unit->tile *
+                 (sums || problem->bias_dtype == WINATTN_TERM_FP32
+                      ? 4
+                      : t->element_bytes);
+    if (s->keeps_terms == 3)
+        bytes += (uint64_t)s->teams * (s->block_rows + problem->keys);
+    if (problem->variant == WINATTN_COSINE)
+        bytes += s->teams * (s->block_rows + key_rows_of(unit, s)) * 4;
+    if (device->emulates_unit)
+        bytes += waves * unit->exchange_words * 4;
+    return bytes;
+}
+
+const char *wa_matrix_impossible(const wa_problem *problem,
+                                 const wa_device *device, wa_pass pass)
+{
+    if (!device->unit)
+        return "the device has no matrix unit that is known";
+    if (problem->variant == WINATTN_SLIDING)
+        return "it has no sliding variant";
+    if (problem->dtype != WINATTN_FP32)
+        return NULL;
+    if (pass == WA_BACKWARD)
+        return "fp32 would be rounded, and TF32 is for the forward pass only";
+    if (!device->unit->has_tf32)
+        return "fp32 would be rounded, as its unit has no TF32";
+    if (!problem->allows_tf32)
+        return "fp32 would be rounded to TF32, which must be allowed";
+    return NULL;
+}
+
+const char *wa_matrix_unwanted(const wa_problem *problem,
+                               const wa_device *device, wa_pass pass)
+{
+    const char *why = wa_matrix_impossible(problem, device, pass);
+    if (!why && !device->unit->proven && !device->emulates_unit &&
+        problem->tier != WINATTN_TIER_MATRIX)
+        why = "nobody has run it on such a device yet; it must be demanded";
+    return why;
+}
+
+/* Windows that lie alike in their grids must be masked alike where what masks
+ * add is kept. */
+static bool masks_follow_grid(const wa_problem *problem)
+{
+    const uint32_t *windows = problem->grid.windows;
+    const uint64_t masks = problem->mask_windows;
+    if (!problem->grid.used || problem->mask == WINATTN_MASK_NONE ||
+        problem->mask == WINATTN_MASK_SHIFT)
+        return true;
+    const uint64_t places = (uint64_t)windows[0] * windows[1] * windows[2];
+    return places % masks == 0 || masks % places == 0;
+}
+
+const char *wa_matrix_refusal(const wa_problem *problem,
+                              const wa_device *device,
+                              const wa_matrix_shape *s)
+{
+    const wa_unit *unit = device->unit;
+    if (s->block_rows == 0 || s->block_keys == 0 || s->team_waves == 0 ||
+        s->teams == 0 || s->stages == 0 || s->pass_keys == 0)
+        return "a size of the shape is 0";
+    if (s->pass_keys % unit->tile != 0)
+        return "a pass is no whole number of tiles";
+    if (s->block_rows < problem->queries && s->block_rows % unit->queries != 0)
+        return "blocks of rows are no whole number of tiles";
+    if (s->keeps_terms > 3 ||
+        (s->keeps_terms == 3 && !wa_matrix_has_regions(problem)))
+        return "the problem has no regions to compare";
+    if ((s->keeps_terms == 1 || s->keeps_terms == 2) &&
+        !masks_follow_grid(problem))
+        return "masks do not repeat from grid to grid";
+    if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
+        return "teams may have windows with different seams";
+    if (s->teams > MOST_TEAMS)
+        return "a work-group has no barriers for so many teams";
+    if (s->team_waves * s->teams > WA_MATRIX_MOST_WAVES ||
+        s->team_waves * s->teams * unit->wave > device->max_work_group)
+        return "work-groups of the device are too small";
+    return NULL;
+}
+
+uint32_t wa_matrix_access_elements(const wa_problem *problem)
+{
+    const uint32_t chunk = wa_matrix_chunk(problem);
+    return problem->head_dim % chunk == 0 ? chunk : 0;
+}
+
+/* NVIDIA's compiler gives a work-group the registers of a whole compute unit,
+ * if there is use for them. */
+uint32_t wa_matrix_resident(const wa_device *device, uint32_t local_bytes)
+{
+    return device->unit->copies_async
+               ? 1
+               : MAX(device->local_capacity / (local_bytes + 1024), 1);
+}
+
+/* On NVIDIA's units a work-group has all registers of a compute unit, of which
+ * addresses and operands take 60, and 88 where operands are twice as long
+ * (with 76 ptxas spilled more). */
+uint32_t wa_matrix_most_sums(const wa_problem *problem,
+                             const wa_device *device, uint32_t waves)
+{
+    const uint32_t others = problem->dtype == WINATTN_FP32 ? 88 : 60;
+    const uint32_t items = waves * MAX(device->unit->wave, 1);
+    if (device->registers >= 200 && device->register_words)
+        return MIN(device->register_words / items, 255) - others;
+    /* AMD's waves of 32 have half the registers of those of 64; Intel's units
+     * get twice what other kernels do */
+    return device->vendor == WA_VENDOR_AMD && device->wave == 32 ? 48 : 64;
+}
+
+uint32_t wa_matrix_pass_tiles(uint32_t key_tiles, uint32_t most)
+{
+    most = MIN(most, key_tiles);
+    for (uint32_t n = most; n > 0 && 2 * n >= most; n--)
+        if (key_tiles % n == 0)
+            return n;
+    return wa_ceil_div(key_tiles, wa_ceil_div(key_tiles, most));
+}
+
+uint32_t wa_matrix_next_smaller(uint32_t all, uint32_t tiles)
+{
+    const uint32_t blocks = wa_ceil_div(all, tiles);
+    while (--tiles > 0)
+        if (wa_ceil_div(all, tiles) > blocks &&
+            wa_ceil_div(all, wa_ceil_div(all, tiles)) == tiles)
+            break;
+    return tiles;
+}

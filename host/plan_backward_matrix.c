@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Shapes for cl/backward_matrix.cl: every legal one whose sums fit a lane's
+ * registers is scored, and the cheapest wins. One kernel makes everything. */
+#include <stdio.h>
+
+#include "matrix_shape.h"
+#include "plan_backward.h"
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+
+/* Tensors that a stage of the ring holds rows of: q and dO. */
+#define ROW_PLANES 2u
+/* Compute units that have work at least, in parts of the device; with fewer,
+ * tier local was taken to be faster. */
+#define LEAST_BUSY 4u
+/* Bytes of the bounds of dS that a team's waves agree on. */
+#define BOUND_BYTES 8u
+
+/* ---- What a shape follows to ---- */
+
+/* What both passes' shapes have; a block has all keys. */
+static wa_matrix_shape common_of(const wa_problem *problem,
+                                 const wa_matrix_gradient_shape *s)
+{
+    const wa_matrix_shape common = {.block_rows = s->block_rows,
+                                    .block_keys = problem->keys,
+                                    .team_waves = s->team_waves,
+                                    .teams = s->teams,
+                                    .stages = s->stages,
+                                    .pass_keys = s->pass_keys,
+                                    .keeps_terms = s->keeps_terms};
+    return common;
+}
+
+/* Blocks of rows of a window that meet the same keys: their sums of dK and dV
+ * live from one to the next. */
+static uint64_t visits_of(const wa_problem *problem,
+                          const wa_matrix_gradient_shape *s)
+{
+    return (uint64_t)(problem->heads / problem->kv_heads) *
+           wa_ceil_div(problem->queries, s->block_rows);
+}
+
+/* More than one compute S and dP twice. */
+static uint32_t passes_of(const wa_unit *unit,
+                          const wa_matrix_gradient_shape *s,
+                          const wa_matrix_tiling *t)
+{
+    return wa_ceil_div(t->key_tiles * unit->tile, s->pass_keys);
+}
+
+static uint64_t ring_bytes(const wa_unit *unit, const wa_matrix_shape *s,
+                           const wa_matrix_tiling *t)
+{
+    return (uint64_t)s->teams * s->stages *
+           wa_matrix_stage_bytes(unit, s, t, ROW_PLANES);
+}
+
+/* As the kernel declares its arrays. */
+static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
+                            const wa_matrix_shape *s,
+                            const wa_matrix_tiling *t)
+{
+    const wa_unit *unit = device->unit;
+    /* P and dS of a team's rows, on their way to the waves that have keys */
+    const uint64_t weight_rows =
+        (uint64_t)wa_ceil_div(t->row_tiles * unit->queries, unit->tile) *
+        unit->tile;
+    const uint64_t weight_pitch =
+        t->key_tiles * unit->tile + wa_matrix_chunk(problem);
+    const bool is_small =
+        problem->queries <= unit->tile || problem->keys <= unit->tile;
+    const uint64_t parts = is_small ? 2 : 1; /* of a number */
+    const uint64_t waves = (uint64_t)s->teams * s->team_waves;
+    uint64_t bytes =
+        wa_matrix_local_bytes(problem, device, s, t, ROW_PLANES) +
+        s->teams * 2 * parts * weight_rows * weight_pitch * t->element_bytes;
+    if (problem->dtype == WINATTN_FP16)
+        bytes += s->teams * BOUND_BYTES;
+    if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */
+        bytes += waves * unit->wave * 4;
+    if (wa_problem_padding(problem) == 1) /* each wave's d_pad_k, d_pad_v */
+        bytes += waves * 2 * t->dim_tiles * unit->tile * 4;
+    return bytes;
+}
+
+/* NULL if kernel and device allow the shape, else why not; registers apart. */
+static const char *refusal(const wa_problem *problem, const wa_device *device,
+                           const wa_matrix_gradient_shape *s)
+{
+    const wa_unit *unit = device->unit;
+    const wa_matrix_shape common = common_of(problem, s);
+    const bool has_bias = problem->bias != WINATTN_BIAS_NONE;
+    const char *why = wa_matrix_refusal(problem, device, &common);
+    if (why)
+        return why;
+    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
+    const uint64_t visits = visits_of(problem, s);
+    if (t.wave_turns > 1)
+        return "a team has too few waves for its rows";
+    if (s->keeps_terms == 2)
+        return "registers have no room for terms";
+    if (s->keeps_terms != 0 && visits > 1)
+        return "other blocks of rows have other terms";
+    if (s->keeps_dbias &&
+        (!has_bias || visits > 1 || passes_of(unit, s, &t) > 1))
+        return "sums of a bias stay in registers only where a wave has all "
+               "its logits at once";
+    if (has_bias && !s->keeps_dbias && s->teams > 1)
+        return "teams cannot share sums of a bias in the workspace";
+    if (s->keeps_dbias && s->teams > 1 &&
+        ring_bytes(unit, &common, &t) < (uint64_t)t.row_tiles * t.key_tiles *
+                                            unit->queries * unit->tile * 4)
+        return "sums of a bias do not fit the ring, where teams add theirs";
+    if (local_bytes(problem, device, &common, &t) + WA_MATRIX_SLACK >
+        device->local_bytes)
+        return "local memory of the device is too small";
+    return NULL;
+}
+
+/* ---- The plan ---- */
+
+static bool refuse(wa_backward_plan *plan, const char *why)
+{
+    snprintf(plan->refusals[WINATTN_TIER_MATRIX], WA_REASON_SIZE, "%s", why);
+    return false;
+}
+
+static void set_kernel(const wa_problem *problem, const wa_device *device,
+                       const wa_matrix_gradient_shape *s,
+                       wa_backward_kernel *kernel)
+{
+    const wa_unit *unit = device->unit;
+    const wa_matrix_shape common = common_of(problem, s);
+    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
+    char *text = kernel->defines;
+    const size_t size = sizeof kernel->defines;
+    kernel->name = unit->backward_kernel;
+    kernel->block_rows = s->block_rows;
+    kernel->block_keys = problem->keys;
+    kernel->work_group = s->team_waves * s->teams * unit->wave;
+    kernel->local_bytes = (uint32_t)local_bytes(problem, device, &common, &t);
+    text[0] = 0;
+    wa_append_problem(problem, device, kernel->block_rows, kernel->block_keys,
+                      text, size);
+    wa_append(text, size, "-DBACKWARD=1 -DONE_VISIT=%u -DKEEPS_DBIAS=%u ",
+              (uint32_t)(visits_of(problem, s) == 1),
+              (uint32_t)s->keeps_dbias);
+    wa_append_matrix_shape(&common, device, text, size);
+}
+
+bool wa_plan_backward_matrix_shape(const wa_problem *problem,
+                                   const wa_device *device,
+                                   const wa_matrix_gradient_shape *shape,
+                                   wa_backward_plan *plan)
+{
+    const char *why = wa_matrix_impossible(problem, device, WA_BACKWARD);
+    if (!why)
+        why = refusal(problem, device, shape);
+    if (why)
+        return refuse(plan, why);
+    wa_backward_kernel *kernel = &plan->kernels[WA_BACKWARD_KEYS];
+    set_kernel(problem, device, shape, kernel);
+    plan->tier = WINATTN_TIER_MATRIX;
+    plan->whole = true;
+    plan->row_blocks = wa_ceil_div(problem->queries, shape->block_rows);
+    plan->key_blocks = 1;
+    plan->teams = shape->teams;
+    /* no more than start together, of which each head has as many */
+    const uint32_t groups = device->compute_units *
+                            wa_matrix_resident(device, kernel->local_bytes);
+    plan->busy_groups = groups < problem->kv_heads
+                            ? problem->kv_heads
+                            : groups - groups % problem->kv_heads;
+    plan->access_elements = wa_matrix_access_elements(problem);
+    plan->access_bytes = WA_MATRIX_CHUNK_BYTES;
+    plan->refusals[WINATTN_TIER_MATRIX][0] = 0;
+    return true;
+}
+
+/* ---- The search ---- */
+
+/* Sums that a lane has besides those of a pass. */
+static uint64_t kept_sums(const wa_problem *problem, const wa_unit *unit,
+                          const wa_matrix_gradient_shape *s,
+                          const wa_matrix_tiling *t)
+{
+    /* dQ; of all channels where several passes add to it, or where its norm
+     * counts */
+    const bool all =
+        passes_of(unit, s, t) > 1 || problem->variant == WINATTN_COSINE;
+    uint64_t sums =
+        (all ? t->dim_tiles : MIN(t->dim_tiles, WA_MATRIX_OUT_TILES)) *
+        t->values;
+    if (s->keeps_dbias)
+        sums += t->key_tiles * t->values;
+    /* dK and dV of a wave's share of keys; compilers were seen to take as much
+     * again */
+    if (visits_of(problem, s) > 1)
+        sums += 2 * 2ull * t->dim_tiles * t->values *
+                wa_ceil_div(wa_ceil_div(problem->keys, unit->queries),
+                            s->team_waves);
+    if (problem->dtype == WINATTN_FP16) /* how rows of dS are rescaled */
+        sums += 8;
+    return sums;
+}
+
+/* Relative, and not yet fitted to measurements: products of tiles that a
+ * compute unit does for each logit that counts, and what keeps it waiting. */
+static double cost_of(const wa_problem *problem, const wa_device *device,
+                      const wa_matrix_gradient_shape *s)
+{
+    const wa_unit *unit = device->unit;
+    const wa_matrix_shape common = common_of(problem, s);
+    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
+    const uint32_t blocks = wa_ceil_div(problem->queries, s->block_rows);
+    const double waves = s->team_waves * s->teams;
+    /* S, dP and dQ of each wave's rows */
+    const double row_products = passes_of(unit, s, &t) > 1 ? 5.0 : 3.0;
+    /* dK and dV of each wave's keys */
+    const uint32_t key_shares = wa_ceil_div(problem->keys, unit->queries);
+    const double key_products = 2.0 * wa_ceil_div(key_shares, s->team_waves) *
+                                s->team_waves / key_shares;
+    /* computed rows and keys for each that counts */
+    double cost = row_products * blocks * s->team_waves * unit->queries;
+    cost += key_products * blocks * t.row_tiles * unit->queries;
+    cost /= problem->queries;
+    cost *= (double)t.key_tiles * unit->tile / problem->keys;
+    cost *= 1.0 + 0.05 * (blocks - 1);  /* a block's barriers and copies */
+    cost *= 1.0 + 0.01 * s->team_waves; /* waiting for each other */
+    if (problem->bias != WINATTN_BIAS_NONE && !s->keeps_dbias)
+        cost *= 1.5; /* read and written for each window */
+    if (wa_matrix_has_terms(problem) && s->keeps_terms == 0)
+        cost *= 1.2;
+    /* as in the forward pass, but there is more besides */
+    if (problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1)
+        cost *= 1.04;
+    if (s->keeps_terms == 3)
+        cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.04 : 1.12;
+    if (unit->copies_async && s->stages == 1)
+        cost *= 1.02; /* other teams compute meanwhile */
+    return cost * (1.0 + 8.0 / waves);
+}
+
+typedef struct search {
+    const wa_problem *problem;
+    const wa_device *device;
+    double cost;      /* of the best so far; 0: none yet */
+    bool fits_memory; /* some shape does, whatever its registers */
+    wa_matrix_gradient_shape best;
+} search;
+
+/* Tiles of keys of a pass: all, or else as many as registers hold; 0: not even
+ * one. */
+static uint32_t pass_tiles(const wa_problem *problem, const wa_unit *unit,
+                           const wa_matrix_gradient_shape *shape,
+                           const wa_matrix_tiling *t, uint32_t budget)
+{
+    const uint64_t of_tile = 2ull * t->values; /* S and dP */
+    wa_matrix_gradient_shape s = *shape;
+    s.pass_keys = t->key_tiles * unit->tile;
+    if (kept_sums(problem, unit, &s, t) + t->key_tiles * of_tile <= budget)
+        return t->key_tiles;
+    s.pass_keys = unit->tile;
+    const uint64_t kept = kept_sums(problem, unit, &s, t);
+    return kept + of_tile > budget
+               ? 0
+               : wa_matrix_pass_tiles(t->key_tiles,
+                                      (uint32_t)((budget - kept) / of_tile));
+}
+
+static void try_shape(search *find, wa_matrix_gradient_shape s)
+{
+    const wa_problem *problem = find->problem;
+    const wa_device *device = find->device;
+    const wa_unit *unit = device->unit;
+    s.pass_keys = unit->tile;
+    const wa_matrix_shape common = common_of(problem, &s);
+    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
+    /* a compute unit's registers lie in four parts, each of which has the same
+     * number of waves */
+    const uint32_t budget = wa_matrix_most_sums(
+        problem, device, wa_ceil_div(s.team_waves * s.teams, 4) * 4);
+    const uint32_t tiles = pass_tiles(problem, unit, &s, &t, budget);
+    if (tiles > 0)
+        s.pass_keys = tiles * unit->tile;
+    if (refusal(problem, device, &s))
+        return;
+    /* whoever demands the tier may have a kernel that spills */
+    find->fits_memory = true;
+    if (tiles == 0 && problem->tier != WINATTN_TIER_MATRIX)
+        return;
+    double cost = cost_of(problem, device, &s);
+    if (tiles == 0)
+        cost *= 1.0 + (double)kept_sums(problem, unit, &s, &t) / budget;
+    if (find->cost == 0 || cost < find->cost) {
+        find->cost = cost;
+        find->best = s;
+    }
+}
+
+/* All ways to compute blocks of `tiles` tiles of rows. Without asynchronous
+ * copies neither a ring nor several teams pay. */
+static void try_teams(search *find, wa_matrix_gradient_shape s, uint32_t tiles)
+{
+    static const uint32_t places[] = {0, 1, 3}; /* of terms */
+    const bool async = find->device->unit->copies_async;
+    const uint32_t place_count = wa_matrix_has_regions(find->problem) ? 3
+                                 : wa_matrix_has_terms(find->problem) ? 2
+                                                                      : 1;
+    const int biases = find->problem->bias != WINATTN_BIAS_NONE ? 2 : 1;
+    for (s.team_waves = tiles; s.team_waves <= WA_MATRIX_MOST_WAVES;
+         s.team_waves++)
+        for (s.teams = 1; s.teams * s.team_waves <=
+                          (async ? WA_MATRIX_MOST_WAVES : s.team_waves);
+             s.teams++)
+            for (s.stages = 1; s.stages <= (async ? 2 : 1); s.stages++)
+                for (uint32_t i = 0; i < place_count; i++)
+                    for (int keeps = 0; keeps < biases; keeps++) {
+                        s.keeps_terms = places[i];
+                        s.keeps_dbias = keeps != 0;
+                        try_shape(find, s);
+                    }
+}
+
+/* A work-group has all keys of a window, and the workspace bounds partial sums
+ * of a large bias. */
+static bool leaves_idle(const wa_problem *problem, const wa_device *device)
+{
+    return problem->bias != WINATTN_BIAS_NONE &&
+           wa_most_bias_slots(problem) * problem->kv_heads * LEAST_BUSY <
+               device->compute_units;
+}
+
+bool wa_plan_backward_matrix(const wa_problem *problem,
+                             const wa_device *device, wa_backward_plan *plan)
+{
+    const char *why = wa_matrix_unwanted(problem, device, WA_BACKWARD);
+    if (!why && problem->tier != WINATTN_TIER_MATRIX &&
+        leaves_idle(problem, device))
+        why = "sums of so large a bias would leave the device idle";
+    if (why)
+        return refuse(plan, why);
+    const wa_unit *unit = device->unit;
+    const uint32_t row_tiles = wa_ceil_div(problem->queries, unit->queries);
+    search find = {.problem = problem, .device = device};
+    for (uint32_t rows = row_tiles; rows > 0;
+         rows = wa_matrix_next_smaller(row_tiles, rows)) {
+        const wa_matrix_gradient_shape s = {
+            .block_rows = MIN(rows * unit->queries, problem->queries)};
+        try_teams(&find, s, rows);
+    }
+    if (find.cost == 0)
+        return refuse(plan, find.fits_memory
+                                ? "its sums fit no lane's registers"
+                                : "no shape fits the device's local memory");
+    const wa_matrix_gradient_shape *best = &find.best;
+    snprintf(plan->reason, sizeof plan->reason,
+             "products on the %s%s unit%s%s%s", unit->name,
+             device->emulates_unit ? " (emulated)" : "",
+             !wa_matrix_has_terms(problem) ? ""
+             : best->keeps_terms == 1      ? ", bias and mask in local memory"
+             : best->keeps_terms == 3 ? ", bias and regions in local memory"
+                                      : ", bias and mask from global memory",
+             best->keeps_dbias ? ", sums of dbias in registers" : "",
+             best->pass_keys < problem->keys ? ", logits computed twice" : "");
+    return wa_plan_backward_matrix_shape(problem, device, best, plan);
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The backward pass of the tier `matrix` on each matrix unit, the device's own
+ * or an emulated one, as in test_matrix.c, in shapes that the planner may
+ * choose for some device, whatever it chooses for this one.
+ *
+ *   test_backward_matrix UNIT fixed          the table
+ *   test_backward_matrix UNIT small          its small cases, for slow
+ *                                            simulators
+ *   test_backward_matrix UNIT random SEED N  N random shapes */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kit/planned.h"
+
+/* A shape of "" is the planner's. Tiles of units differ, so rows and passes
+ * count tiles, where 0 is all of them, and a team has as many more waves as
+ * its rows need. */
+static const struct {
+    const char *text, *shape;
+    bool small;
+} table[] = {
+    /* one tile, filled and not */
+    {"queries=16 keys=16 dim=16 windows=1 heads=1", "", true},
+    {"queries=3 keys=5 dim=7 windows=1 heads=1 bias=fp32 d_lse=1", "", true},
+    /* ---- All rows and keys at once ---- */
+    /* teams add up their sums of dbias; some have no window at last */
+    {"queries=9 keys=20 dim=8 windows=5 heads=1 bias=same accumulate=31",
+     "0:1:2:2:0:1:1", true},
+    {"queries=40 keys=20 dim=16 windows=7 heads=2 bias=fp32", "0:1:3:1:0:0:1",
+     false},
+    /* sums of dbias in the workspace */
+    {"queries=20 keys=18 dim=24 windows=3 heads=2 bias=fp32 mask=same "
+     "mask_windows=2 d_lse=1",
+     "0:1:1:1:0:1:0", true},
+    /* more waves than tiles of rows, and than tiles of keys */
+    {"queries=16 keys=60 dim=16 windows=2 heads=1 bias=fp32", "0:3:1:1:0:1:1",
+     false},
+    {"queries=14 keys=10 dim=40 windows=2 heads=1 bias=same mask=fp32 "
+     "mask_windows=2 data=masked",
+     "0:3:1:2:0:0:1", true},
+    /* regions compared */
+    {"queries=33 keys=30 dim=16 windows=3 heads=1 mask=regions "
+     "mask_windows=2 region_value=-inf",
+     "0:1:2:1:0:3:0", true},
+    {"queries=40 keys=52 dim=32 windows=5 heads=1 bias=same mask=regions "
+     "mask_windows=3 layout=padded",
+     "0:1:1:2:0:3:1", false},
+    /* the forward pass's o and lse */
+    {"given=1 queries=20 dim=16 windows=3 heads=1 bias=same d_lse=1",
+     "0:1:2:1:0:0:1", true},
+    {"given=1 queries=30 keys=20 dim=8 windows=2 heads=1 mask=same "
+     "mask_windows=2 data=masked d_lse=1",
+     "0:1:2:2:0:1:0", false},
+    /* ---- Keys in passes ---- */
+    {"queries=20 keys=50 dim=16 windows=3 heads=1 bias=same mask=regions "
+     "mask_windows=1",
+     "0:1:1:2:1:0:0", true},
+    {"given=1 queries=20 keys=70 dim=24 windows=2 heads=1 bias=fp32 "
+     "mask=same mask_windows=2 data=masked",
+     "0:1:1:1:2:1:0", false},
+    {"queries=18 keys=65 dim=32 windows=3 heads=1 mask=regions mask_windows=2 "
+     "layout=strided",
+     "0:1:2:2:1:3:0", false},
+    /* ---- Several visits: rows in blocks, heads that share keys ---- */
+    {"queries=40 keys=20 dim=16 windows=3 heads=1 d_lse=1", "1:1:2:1:0:0:0",
+     true},
+    {"queries=40 keys=33 dim=20 windows=2 heads=2 kv_heads=1 bias=fp32 "
+     "mask=fp32 mask_windows=2 data=masked",
+     "1:2:1:2:1:0:0", true},
+    {"queries=20 keys=20 dim=16 windows=3 heads=4 kv_heads=2 bias=same "
+     "accumulate=31",
+     "0:1:1:1:0:0:0", false},
+    {"given=1 queries=70 keys=20 dim=40 windows=3 heads=3 kv_heads=1 "
+     "mask=regions mask_windows=2 layout=aligned",
+     "2:1:2:2:0:0:0", false},
+    /* ---- Cosine ---- */
+    {"variant=cosine logit_scale=1 queries=20 keys=35 dim=20 windows=3 "
+     "heads=2 bias=fp32 d_lse=1",
+     "0:1:2:1:0:1:1", true},
+    {"variant=cosine logit_scale=3 queries=40 keys=35 dim=40 windows=2 "
+     "heads=2 kv_heads=1 bias=same accumulate=31",
+     "1:1:1:2:1:0:0", false},
+    {"variant=cosine logit_scale=5 given=1 queries=20 keys=30 dim=16 "
+     "windows=3 heads=1",
+     "0:1:2:2:1:0:0", false},
+    {"variant=cosine queries=20 dim=32 windows=2 heads=1 data=zero", "",
+     false},
+    {"variant=cosine logit_scale=7 queries=20 dim=8 windows=2 heads=1 "
+     "bias=same",
+     "", false},
+    /* ---- What users have ---- */
+    {"queries=49 dim=32 windows=3 heads=1 bias=same mask=regions "
+     "mask_windows=2",
+     "", false},
+    {"queries=49 dim=32 windows=2 heads=2 bias=same mask=same mask_windows=2 "
+     "data=masked d_lse=1",
+     "", false},
+    {"variant=cosine logit_scale=2 queries=64 dim=32 windows=2 heads=1 "
+     "bias=same layout=packed",
+     "", false},
+    {"queries=30 dim=80 windows=2 heads=1 layout=strided bias=same", "",
+     false},
+    {"queries=20 dim=256 windows=2 heads=1 bias=same", "", false},
+    {"queries=49 dim=32 windows=2 heads=1 mask=same mask_windows=1 "
+     "data=lowest",
+     "", false},
+    /* one window of a head is without NaN */
+    {"queries=20 dim=32 windows=3 heads=2 bias=same data=nan", "", false},
+    {"queries=20 dim=32 windows=2 heads=1 scale=-2 data=tiny", "", false},
+    {"queries=20 dim=32 windows=3 heads=2 layout=broadcast bias=same", "",
+     false},
+    /* some outputs only */
+    {"outputs=1 queries=20 dim=16 heads=1 bias=same", "0:1:1:1:0:1:1", false},
+    {"outputs=6 queries=20 dim=16 heads=1 bias=same", "0:1:1:1:0:0:0", false},
+    {"outputs=8 queries=20 dim=16 windows=5 heads=1 bias=fp32",
+     "0:1:2:1:0:1:1", true},
+    {"outputs=16 variant=cosine logit_scale=1 queries=20 dim=16 heads=1", "",
+     false},
+    /* ---- Grids: padding, regions and tables of each kind ---- */
+    {"grid=2 size=10x13 window=4x5 shift=1x2 mask=shift bias=table_same "
+     "pads=3 heads=1 dim=16 d_lse=1",
+     "0:1:2:2:0:3:1", false},
+    {"grid=2 size=4x5 window=3x3 shift=1x1 mask=shift bias=table_fp32 "
+     "padding=hidden heads=1 dim=16 batch=9 layout=packed",
+     "0:1:2:1:0:0:1", true},
+    {"grid=3 size=3x6x7 window=2x3x4 shift=1x1x2 mask=shift bias=table_same "
+     "pads=2 variant=cosine logit_scale=2 heads=2 kv_heads=1 dim=8",
+     "1:1:1:2:1:0:0", false},
+    {"grid=1 size=50 window=20 shift=7 mask=shift region_value=-inf heads=1 "
+     "dim=10 layout=strided padding=hidden",
+     "0:1:2:1:0:3:0", false},
+    {"grid=2 size=7x9 window=4x4 mask=same mask_windows=3 bias=fp32 heads=1 "
+     "dim=16 batch=3",
+     "0:1:1:1:0:1:1", false},
+    {"grid=2 size=5x7 window=3x4 shift=1x2 mask=shift pads=3 heads=2 "
+     "kv_heads=1 dim=8 accumulate=127 d_lse=1",
+     "1:1:2:1:0:0:0", true},
+    {"given=1 grid=2 size=5x7 window=3x4 pads=1 heads=1 dim=20 "
+     "bias=table_same entries=9",
+     "", false},
+};
+#define ROWS (sizeof table / sizeof *table)
+
+static test_device device;
+static const wa_unit *unit;
+static bool small;
+static int first_seed, shape_count;
+
+static void run(const test_case *c, const wa_matrix_gradient_shape *shape,
+                unsigned windows)
+{
+    const demanded_backward demand = {
+        .unit = unit, .matrix = shape, .windows = windows};
+    case_result result;
+    char text[512], shape_text[128] = "";
+    case_print(c, text, sizeof text);
+    if (shape)
+        matrix_gradient_shape_print(shape, shape_text, sizeof shape_text);
+    if (getenv("WINATTN_TEST_VERBOSE")) {
+        printf("{\"%s\", \"%s\"}, %u windows to a launch\n", text, shape_text,
+               windows);
+        fflush(stdout);
+    }
+    if (planned_backward(&device, device.queue, c, &demand, &result))
+        return;
+    /* a kernel may need the registers of more work-items than it has */
+    if (shape && result.refused &&
+        !strstr(device.name, "Portable Computing Language")) {
+        printf("refused: %s\n", result.failure);
+        return;
+    }
+    fail_msg("%s {\"%s\", \"%s\"}, %u windows to a launch\n%s", unit->name,
+             text, shape_text, windows, result.failure);
+}
+
+/* Turns tiles of a shape into rows and keys, and raises its waves. */
+static void fit_shape(wa_matrix_gradient_shape *s, const test_case *c)
+{
+    s->block_rows = matrix_tiles(s->block_rows, unit->queries, c->queries);
+    const uint32_t row_tiles = wa_ceil_div(s->block_rows, unit->queries);
+    if (s->team_waves < row_tiles)
+        s->team_waves = row_tiles;
+    if (s->pass_keys == 0)
+        s->pass_keys = wa_ceil_div((uint32_t)c->keys, unit->tile);
+    s->pass_keys *= unit->tile;
+}
+
+static void run_table(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ROWS; i++) {
+        test_case c = case_default();
+        wa_matrix_gradient_shape shape;
+        const bool planned = !table[i].shape[0];
+        if (small && !table[i].small)
+            continue;
+        assert_true(case_parse(table[i].text, &c, NULL));
+        c.tier = WINATTN_TIER_MATRIX;
+        c.pass = PASS_BACKWARD;
+        c.seed = (int)i + 1;
+        c.dtype = i % 2 ? WINATTN_BF16 : WINATTN_FP16;
+        if (!planned) {
+            assert_true(matrix_gradient_shape_parse(table[i].shape, &shape));
+            fit_shape(&shape, &c);
+        }
+        run(&c, planned ? NULL : &shape, i % 3 == 0 ? 2 : 0);
+    }
+}
+
+static uint32_t between(random_state *r, uint32_t low, uint32_t high)
+{
+    return (uint32_t)random_int(r, (int)low, (int)high);
+}
+
+/* A random shape that fits a random case; tries until one is legal. */
+static void random_shape(random_state *r, test_case *c,
+                         wa_matrix_gradient_shape *s)
+{
+    for (;;) {
+        wa_device roomy;
+        wa_problem problem;
+        wa_backward_plan plan;
+        *c = case_random_matrix(r, PASS_BACKWARD, WINATTN_FP16);
+        s->block_rows = between(r, 0, 3);
+        s->team_waves = between(r, 1, 4);
+        s->teams = between(r, 1, 3);
+        s->stages = between(r, 1, 2);
+        s->pass_keys = between(r, 0, 3);
+        s->keeps_terms = between(r, 0, 3);
+        s->keeps_dbias = random_int(r, 0, 1) != 0;
+        fit_shape(s, c);
+        memset(&roomy, 0, sizeof roomy);
+        roomy.max_work_group = 256;
+        roomy.local_bytes = 60 * 1024;
+        roomy.unit = unit;
+        roomy.emulates_unit = true;
+        memset(&plan, 0, sizeof plan);
+        const winattn_desc desc = case_desc(c);
+        if (wa_problem_read(&desc, &problem) == WINATTN_SUCCESS &&
+            wa_plan_backward_matrix_shape(&problem, &roomy, s, &plan))
+            return;
+    }
+}
+
+static void run_random(void **state)
+{
+    (void)state;
+    for (int i = 0; i < shape_count; i++) {
+        random_state r = random_seeded((unsigned long long)(first_seed + i));
+        test_case c;
+        wa_matrix_gradient_shape shape;
+        random_shape(&r, &c, &shape);
+        c.seed = first_seed + i;
+        run(&c, &shape, between(&r, 0, 3));
+    }
+}
+
+int main(int count, char **arguments)
+{
+    char reason[256];
+    const char *name = count > 1 ? arguments[1] : "mma";
+    const char *part = count > 2 ? arguments[2] : "fixed";
+    first_seed = count > 3 ? atoi(arguments[3]) : 1;
+    shape_count = count > 4 ? atoi(arguments[4]) : 50;
+    small = strcmp(part, "small") == 0;
+    unit = wa_unit_named(name);
+    if (!unit) {
+        fprintf(stderr, "no matrix unit is named %s\n", name);
+        return 1;
+    }
+    if (!device_open(&device, reason)) {
+        fprintf(stderr, "%s\n", reason);
+        return 1;
+    }
+    printf("device: %s\n", device.name);
+    const struct CMUnitTest fixed_tests[] = {cmocka_unit_test(run_table)};
+    const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
+    const int failures = strcmp(part, "random") == 0
+                             ? cmocka_run_group_tests(random_tests, NULL, NULL)
+                             : cmocka_run_group_tests(fixed_tests, NULL, NULL);
+    device_close(&device);
+    return failures;
+}
