@@ -66,13 +66,15 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
     const uint64_t weight_rows =
         (uint64_t)wa_ceil_div(t->row_tiles * unit->queries, unit->tile) *
         unit->tile;
-    const uint64_t weight_pitch = t->key_tiles * unit->tile + WA_MATRIX_CHUNK;
+    const uint64_t weight_pitch =
+        t->key_tiles * unit->tile + wa_matrix_chunk(problem);
     const bool is_small =
         problem->queries <= unit->tile || problem->keys <= unit->tile;
     const uint64_t parts = is_small ? 2 : 1; /* of a number */
     const uint64_t waves = (uint64_t)s->teams * s->team_waves;
-    uint64_t bytes = wa_matrix_local_bytes(problem, device, s, t, ROW_PLANES) +
-                     s->teams * 2 * parts * weight_rows * weight_pitch * 2;
+    uint64_t bytes =
+        wa_matrix_local_bytes(problem, device, s, t, ROW_PLANES) +
+        s->teams * 2 * parts * weight_rows * weight_pitch * t->element_bytes;
     bytes += (uint64_t)s->teams * s->stages * s->block_rows * 4; /* lse */
     if (problem->dtype == WINATTN_FP16)
         bytes += s->teams * BOUND_BYTES;
@@ -152,7 +154,7 @@ bool wa_plan_backward_matrix_shape(const wa_problem *problem,
                                    const wa_matrix_gradient_shape *shape,
                                    wa_backward_plan *plan)
 {
-    const char *why = wa_matrix_impossible(problem, device);
+    const char *why = wa_matrix_impossible(problem, device, WA_BACKWARD);
     if (!why)
         why = refusal(problem, device, shape);
     if (why)
@@ -171,7 +173,7 @@ bool wa_plan_backward_matrix_shape(const wa_problem *problem,
                             ? problem->kv_heads
                             : groups - groups % problem->kv_heads;
     plan->access_elements = wa_matrix_access_elements(problem);
-    plan->access_bytes = 16;
+    plan->access_bytes = WA_MATRIX_CHUNK_BYTES;
     plan->refusals[WINATTN_TIER_MATRIX][0] = 0;
     return true;
 }
@@ -278,7 +280,7 @@ static void try_shape(search *find, wa_matrix_gradient_shape s)
     /* a compute unit's registers lie in four parts, each of which has the same
      * number of waves */
     const uint32_t budget = wa_matrix_most_sums(
-        device, wa_ceil_div(s.team_waves * s.teams, 4) * 4);
+        problem, device, wa_ceil_div(s.team_waves * s.teams, 4) * 4);
     const uint32_t tiles = pass_tiles(problem, unit, &s, &t, budget);
     if (tiles > 0)
         s.pass_keys = tiles * unit->tile;
@@ -334,7 +336,7 @@ static bool leaves_idle(const wa_problem *problem, const wa_device *device)
 bool wa_plan_backward_matrix(const wa_problem *problem,
                              const wa_device *device, wa_backward_plan *plan)
 {
-    const char *why = wa_matrix_unwanted(problem, device);
+    const char *why = wa_matrix_unwanted(problem, device, WA_BACKWARD);
     if (!why && problem->tier != WINATTN_TIER_MATRIX &&
         leaves_idle(problem, device))
         why = "sums of so large a bias would leave the device idle";

@@ -230,7 +230,8 @@ const wa_matrix_shape *wa_tuned_matrix_shape(const wa_problem *problem,
                                              const wa_device *device)
 {
     const wa_matrix_shape *shape = NULL;
-    if (device->vendor != WA_VENDOR_NVIDIA || device->compute_capability < 90)
+    if (device->vendor != WA_VENDOR_NVIDIA ||
+        device->compute_capability < 90 || problem->dtype == WINATTN_FP32)
         return NULL;
     if (problem->mask == WINATTN_MASK_REGIONS ||
         problem->mask == WINATTN_MASK_SHIFT)

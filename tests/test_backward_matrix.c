@@ -227,7 +227,7 @@ static void random_shape(random_state *r, test_case *c,
         wa_device roomy;
         wa_problem problem;
         wa_backward_plan plan;
-        *c = case_random_matrix(r, PASS_BACKWARD);
+        *c = case_random_matrix(r, PASS_BACKWARD, WINATTN_FP16);
         s->block_rows = between(r, 0, 3);
         s->team_waves = between(r, 1, 4);
         s->teams = between(r, 1, 3);
