@@ -983,7 +983,11 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                                 .row = now.first_row};
 #if HAS_TERMS_KEPT
         const logit_terms terms = {.unused = 0};
+#if MASK == 4 && KEPT_MASK
+        const uint kind = here.place.seams;
+#else
         const uint kind = KEPT_MASK ? here.kind : 0;
+#endif
         if (kind != kept_kind) {
             kept_kind = kind;
 #if MASK_IN_LOCAL /* all teams have windows of this kind */

@@ -672,7 +672,7 @@ INLINE uint count_kinds(const forward_args *args)
     ulong kinds = KEPT_MASK ? args->mask_windows : 1;
 #if GRID
     const ulong places = count_places(args);
-    if (KEPT_MASK && MASK != 4)
+    if (KEPT_MASK && (MASK != 4 || MASK_IN_LOCAL))
         kinds = max(kinds, places); /* one is a multiple of the other */
     else
         kinds = args->windows / places < 2 * TEAMS ? 1 : places;

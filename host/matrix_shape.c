@@ -154,8 +154,6 @@ const char *wa_matrix_refusal(const wa_problem *problem,
     if ((s->keeps_terms == 1 || s->keeps_terms == 2) &&
         !masks_follow_grid(problem))
         return "masks do not repeat from grid to grid";
-    if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
-        return "teams may have windows with different seams";
     if (s->teams > MOST_TEAMS)
         return "a work-group has no barriers for so many teams";
     if (s->team_waves * s->teams > WA_MATRIX_MOST_WAVES ||

@@ -41,6 +41,13 @@ static uint64_t visits_of(const wa_problem *problem,
            wa_ceil_div(problem->queries, s->block_rows);
 }
 
+/* Windows that lie alike, one of each grid, have the same seams. */
+static uint64_t grids_of(const wa_problem *problem)
+{
+    const uint32_t *along = problem->grid.windows;
+    return problem->windows / ((uint64_t)along[0] * along[1] * along[2]);
+}
+
 /* More than one compute S and dP twice. */
 static uint32_t passes_of(const wa_unit *unit,
                           const wa_matrix_gradient_shape *s,
@@ -101,6 +108,9 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "a team has too few waves for its rows";
     if (s->keeps_terms == 2)
         return "registers have no room for terms";
+    if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT &&
+        grids_of(problem) < 2ull * s->teams)
+        return "too few windows have the same seams for all teams";
     if (s->keeps_terms != 0 && visits > 1)
         return "other blocks of rows have other terms";
     if (s->keeps_dbias && (!has_bias || visits > 1))

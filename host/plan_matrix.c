@@ -27,6 +27,8 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     const char *why = wa_matrix_refusal(problem, device, s);
     if (why)
         return why;
+    if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
+        return "registers or regions serve better where seams are few";
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
     if (t.streaming && s->block_keys % unit->tile != 0)
         return "blocks of keys are no whole number of tiles";

@@ -976,7 +976,7 @@ static void backward_shapes_are_refused(void **state)
         {plain, "32:2:1:1:64:1:0", "other terms"},
         {plain, "32:2:1:1:64:0:1", "the same logits"},
         {plain, "50:4:2:1:64:0:0", "share sums"},
-        {shifted, "49:4:1:1:64:1:1", "seams"},
+        {shifted, "49:4:2:1:64:1:1", "same seams"},
         {"dtype=fp16 queries=200 dim=64 bias=fp32", "200:13:1:1:16:1:0",
          "local memory"},
         {"dtype=fp16 queries=50 keys=400 dim=8 heads=1 bias=same",
