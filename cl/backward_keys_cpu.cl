@@ -237,7 +237,7 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
 
         for (u.head = kv_head * group; u.head < (kv_head + 1) * group;
              u.head++) {
-            DECLARE_TERMS(terms, *forward, u)
+            DECLARE_TERMS_AT(terms, *forward, u, place)
 #if MASK == 3
             load_regions(&keys, forward, &terms);
 #endif

@@ -65,9 +65,11 @@ typedef struct gradient_memory {
     __local float *parts;    /* [2][Q_ROWS][COL_TILES] */
     __local float *row_max;  /* [Q_ROWS], of the logits, or lse */
     __local float *row_sum;  /* [Q_ROWS], of exponentials */
-    __local float *row_delta; /* [Q_ROWS], of P dP, less d_lse */
-    __local float *q_inverse; /* [Q_ROWS], 1 / norm */
-    __local float *k_inverse; /* [KV_ROWS] */
+    __local float *row_delta;       /* [Q_ROWS], of P dP, less d_lse */
+    __local float *q_inverse;       /* [Q_ROWS], 1 / norm */
+    __local float *k_inverse;       /* [KV_ROWS] */
+    __local kept_token *row_tokens; /* [BLOCK_ROWS] */
+    __local kept_token *key_tokens; /* [BLOCK_KEYS] */
 } gradient_memory;
 
 #if VARIANT == COSINE
@@ -92,6 +94,17 @@ typedef struct gradient_memory {
 #define DECLARE_SUMS
 #define SET_SUMS(memory)
 #endif
+/* WHOLE: the keys are all of the window, and so the rows are among them. */
+#define KEPT_ROWS (WHOLE ? 0 : BLOCK_ROWS)
+#if KEEPS_TOKENS
+#define DECLARE_TOKENS __local kept_token kept_tokens[KEPT_ROWS + BLOCK_KEYS];
+#define SET_TOKENS(memory)                                                    \
+    (memory).row_tokens = kept_tokens;                                        \
+    (memory).key_tokens = kept_tokens + KEPT_ROWS;
+#else
+#define DECLARE_TOKENS
+#define SET_TOKENS(memory)
+#endif
 /* Declares `name` and its arrays, in a kernel. */
 #define DECLARE_GRADIENT_MEMORY(name)                                         \
     __local float4 row_tiles[TILE_COPIES][Q_ROWS * DIM_PITCH];                \
@@ -101,6 +114,7 @@ typedef struct gradient_memory {
     __local float row_maxima[Q_ROWS];                                         \
     __local float row_deltas[Q_ROWS];                                         \
     DECLARE_INVERSES                                                          \
+    DECLARE_TOKENS                                                            \
     gradient_memory name = {.q = row_tiles[0],                                \
                             .d_o = row_tiles[TILE_COPIES - 1],                \
                             .k = col_tiles[0],                                \
@@ -109,7 +123,30 @@ typedef struct gradient_memory {
                             .row_max = row_maxima,                            \
                             .row_delta = row_deltas};                         \
     SET_SUMS(name)                                                            \
-    SET_INVERSES(name)
+    SET_INVERSES(name)                                                        \
+    SET_TOKENS(name)
+
+/* Tokens first .. first + count of a window. Where the team keeps them it
+ * finds them here, with barriers before and after: its work-items may still be
+ * at the earlier ones. */
+INLINE token_list list_tokens(__local kept_token *kept,
+                              const grid_layout *grid,
+                              const window_place *place, uint first, int count,
+                              int lane)
+{
+#if KEEPS_TOKENS
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int done = 0; done < count; done += TEAM)
+        if (done + lane < count)
+            kept[done + lane] =
+                keep_token(find_token(grid, place, first + done + lane));
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const token_list tokens = {kept, first};
+#else
+    const token_list tokens = {grid, place};
+#endif
+    return tokens;
+}
 
 /* The rows and keys that a team has at hand. */
 typedef struct gradient_block {
@@ -257,12 +294,12 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
                 tile[i][j] = -INFINITY;
     if (PADDING && block->has_padding) {
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-            const token t = token_of(&block->q, rows[i]);
+            const token t = token_of(&block->q.tokens, rows[i]);
             UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
                 tile[i][j] = EXISTS(t) ? tile[i][j] : -INFINITY;
         }
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
-            const token t = token_of(&block->k, keys[j]);
+            const token t = token_of(&block->k.tokens, keys[j]);
             UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
                 if (PADDING == 2 && !EXISTS(t))
                     tile[i][j] = -INFINITY;
@@ -369,9 +406,11 @@ INLINE void start_statistics(const gradient_memory *memory,
         if (r >= Q_ROWS)
             continue;
         float top = -INFINITY;
-        const token t = token_of(&block->q, block->first_row + r);
-        if (lse && r < block->row_count && EXISTS(t))
-            top = lse[token_offset(&args->forward.lse, &t)];
+        if (lse && r < block->row_count) {
+            const token t = token_of(&block->q.tokens, block->first_row + r);
+            if (EXISTS(t))
+                top = lse[token_offset(&args->forward.lse, &t)];
+        }
         memory->row_max[r] = top;
         memory->row_sum[r] = lse ? 1.0f : 0.0f;
         memory->row_delta[r] = 0.0f;
@@ -466,10 +505,11 @@ INLINE void finish_statistics(const gradient_memory *memory,
         const float sum = memory->row_sum[r];
         const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
         float delta = memory->row_delta[r] * inverse;
-        const token t = token_of(&block->q, block->first_row + r);
-        if ((args->forward.flags & ARG_D_LSE) != 0 && r < block->row_count &&
-            EXISTS(t))
-            delta -= d_lse[token_offset(&args->d_lse, &t)];
+        if ((args->forward.flags & ARG_D_LSE) != 0 && r < block->row_count) {
+            const token t = token_of(&block->q.tokens, block->first_row + r);
+            if (EXISTS(t))
+                delta -= d_lse[token_offset(&args->d_lse, &t)];
+        }
         memory->row_max[r] += log(sum);
         memory->row_sum[r] = inverse;
         memory->row_delta[r] = delta;
@@ -574,18 +614,18 @@ typedef struct gradient_tile {
  * or adds them to what is there. */
 INLINE void store_gradient(const float4 *sums, const int tile_rows,
                            const gradient_tile *tile, __global storage *to,
-                           const tensor_layout *layout,
-                           const grid_layout *grid, const window_place *place,
+                           const tensor_layout *layout, token_list tokens,
                            int adds, int wide)
 {
-    const token_rows there = {to, layout, grid, place, 0};
+    const token_rows there = {to, layout, tokens, 0};
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
         const int r = tile->first + tile->step * i;
-        const token t = token_of(&there, tile->first_row + r);
+        if (!tile->owns || r >= tile->row_count)
+            continue;
+        const token t = token_of(&tokens, tile->first_row + r);
         UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
             const int channel = s * STAGE_DIMS + tile->quad * 4;
-            if (!tile->owns || r >= tile->row_count || channel >= HEAD_DIM ||
-                !EXISTS(t))
+            if (channel >= HEAD_DIM || !EXISTS(t))
                 continue;
             float4 x = sums[s * tile_rows + i];
             if (adds)
@@ -599,12 +639,14 @@ INLINE void store_gradient(const float4 *sums, const int tile_rows,
 /* pad_sums[stage] += sums[stage][row of the tile] of the padding's tokens. */
 INLINE void add_padding(float4 *pad_sums, const float4 *sums,
                         const int tile_rows, const gradient_tile *tile,
-                        const token_rows *rows)
+                        const token_list *tokens)
 {
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
         const int r = tile->first + tile->step * i;
-        const token t = token_of(rows, tile->first_row + r);
-        if (r < tile->row_count && !EXISTS(t))
+        if (r >= tile->row_count)
+            continue;
+        const token t = token_of(tokens, tile->first_row + r);
+        if (!EXISTS(t))
             UNROLL_FOR (int s = 0; s < DIM_STAGES; s++)
                 pad_sums[s] += sums[s * tile_rows + i];
     }
@@ -624,24 +666,25 @@ INLINE void take_back_norms(float4 *sums, const int tile_rows,
 {
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
         const int r = tile->first + tile->step * i;
-        const token t = token_of(x, tile->first_row + r);
+        if (!tile->owns || r >= tile->row_count)
+            continue;
+        const token t = token_of(&x->tokens, tile->first_row + r);
         float4 sum = (float4)(0.0f);
         UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
             const int channel = s * STAGE_DIMS + tile->quad * 4;
-            if (tile->owns && r < tile->row_count && channel < HEAD_DIM)
+            if (channel < HEAD_DIM)
                 sum = FMA(load_quad(x, &t, channel, wide),
                           sums[s * tile_rows + i], sum);
         }
-        if (tile->owns && r < tile->row_count)
-            scratch[r * STAGE_QUADS + tile->quad] =
-                (sum.x + sum.y) + (sum.z + sum.w);
+        scratch[r * STAGE_QUADS + tile->quad] =
+            (sum.x + sum.y) + (sum.z + sum.w);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
         const int r = tile->first + tile->step * i;
         if (!tile->owns || r >= tile->row_count)
             continue;
-        const token t = token_of(x, tile->first_row + r);
+        const token t = token_of(&x->tokens, tile->first_row + r);
         const float inverse = inverses[r];
         float dot = 0.0f;
         for (int c = 0; c < STAGE_QUADS; c++)

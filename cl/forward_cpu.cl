@@ -66,7 +66,7 @@ forward_cpu(FORWARD_PARAMETERS)
     const uint kv_head = u.head / args.heads_per_kv_head;
     const uint row_end = min(u.row + args.block_rows, (uint)NQ);
     const window_place place = place_window(&args.grid, u.window);
-    DECLARE_TERMS(terms, args, u)
+    DECLARE_TERMS_AT(terms, args, u, place)
     __global const storage *unit_q = q + plane(&args.q, place.grid, u.head);
     __global const storage *unit_k = k + plane(&args.k, place.grid, kv_head);
     __global const storage *unit_v = v + plane(&args.v, place.grid, kv_head);

@@ -156,18 +156,37 @@ INLINE void store4_aligned(float4 x, __global storage *p)
 }
 #endif
 
-/* The tokens of a window, and a tensor's channels of them, of one head. */
+/* The backward pass needs each token a dozen times. On a grid, what leads to
+ * its place fills registers that the sums need, so that a team keeps tokens in
+ * local memory. */
+#define KEEPS_TOKENS (GRID && BACKWARD)
+
+/* The tokens of a window. */
+typedef struct token_list {
+#if KEEPS_TOKENS
+    __local const kept_token *kept; /* from `first` on */
+    uint first;
+#else
+    const grid_layout *grid;
+    const window_place *place;
+#endif
+} token_list;
+
+/* And a tensor's channels of them, of one head. */
 typedef struct token_rows {
     __global const storage *plane;
     const tensor_layout *layout;
-    const grid_layout *grid;
-    const window_place *place;
+    token_list tokens;
     __global const storage *pad; /* those of the padding; 0: zeros */
 } token_rows;
 
-INLINE token token_of(const token_rows *rows, uint row)
+INLINE token token_of(const token_list *tokens, uint row)
 {
-    return find_token(rows->grid, rows->place, row);
+#if KEEPS_TOKENS
+    return recall_token(tokens->kept[row - tokens->first]);
+#else
+    return find_token(tokens->grid, tokens->place, row);
+#endif
 }
 
 /* Where the channels of a token are, from `channel` on; 0 if they are zeros.
@@ -219,10 +238,13 @@ INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
             const int r = done + first_row;
             if (first_row < down && r < rows) {
 #if GRID
-                const token t = token_of(matrix, first + r);
-                __global const storage *from =
-                    channels_of(matrix, &t, channel + c, 1);
-                const int is_there = r < exists && !ARE_ZEROS(from);
+                __global const storage *from = 0;
+                int is_there = r < exists;
+                if (is_there) {
+                    const token t = token_of(&matrix->tokens, first + r);
+                    from = channels_of(matrix, &t, channel + c, 1);
+                    is_there = !ARE_ZEROS(from);
+                }
 #else
                 const int is_there = r < exists;
 #endif
@@ -251,7 +273,7 @@ INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
         const int c = (done + lane) % STAGE_DIMS;
         float x = 0.0f;
         if (r < count && channel + c < HEAD_DIM) {
-            const token t = token_of(matrix, first + r);
+            const token t = token_of(&matrix->tokens, first + r);
             __global const storage *from =
                 channels_of(matrix, &t, channel + c, matrix->layout->column);
             if (!ARE_ZEROS(from))

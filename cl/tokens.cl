@@ -138,6 +138,28 @@ INLINE token find_token(const grid_layout *grid, const window_place *place,
     return t;
 }
 
+/* A token as a team keeps it in local memory, for all of its work-items. */
+typedef uint4 kept_token;
+
+#if GRID
+INLINE kept_token keep_token(token t)
+{
+    return (kept_token)(t.at[0], t.at[1], t.at[2], EXISTS(t));
+}
+
+INLINE token recall_token(kept_token kept)
+{
+    token t;
+    t.at[0] = kept.x;
+    t.at[1] = kept.y;
+    t.at[2] = kept.z;
+#if PADDING
+    t.exists = kept.w;
+#endif
+    return t;
+}
+#endif
+
 /* On which sides of the seams a token of a window lies: tokens of different
  * numbers are of different regions. */
 INLINE uint seam_sides(const grid_layout *grid, const window_place *place,
