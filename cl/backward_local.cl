@@ -138,8 +138,7 @@ INLINE token_list list_tokens(__local kept_token *kept,
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int done = 0; done < count; done += TEAM)
         if (done + lane < count)
-            kept[done + lane] =
-                keep_token(find_token(grid, place, first + done + lane));
+            kept[done + lane] = keep_token(grid, place, first + done + lane);
     barrier(CLK_LOCAL_MEM_FENCE);
     const token_list tokens = {kept, first};
 #else
@@ -256,7 +255,8 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             tile[i][j] = 0.0f;
     if (VARIANT == DOT && place.owns)
-        add_terms(tile, forward, terms, rows, keys);
+        add_terms(tile, forward, terms, &block->q.tokens, &block->k.tokens,
+                  rows, keys);
 #if KEEPS_TILES
     if (place.owns)
         multiply_rows(tile, memory->q, memory->k, place.row, place.col,
@@ -286,7 +286,8 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
             tile[i][j] *= block->scale *
                           memory->q_inverse[place.row + ROW_TILES * i] *
                           memory->k_inverse[place.col + COL_TILES * j];
-    add_terms(tile, forward, terms, rows, keys);
+    add_terms(tile, forward, terms, &block->q.tokens, &block->k.tokens, rows,
+              keys);
 #endif
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)

@@ -114,7 +114,8 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
                           : (int)range.first + min(key + col + COL_TILES * j,
                                                    (int)range.count - 1);
         if (TERMS_FIRST)
-            add_terms(acc, args, terms, rows, keys);
+            add_terms(acc, args, terms, &key_rows->tokens, &key_rows->tokens,
+                      rows, keys);
         multiply_rows(acc, memory->q, memory->kv, row, col, COL_TILES);
         if (DIM_STAGES > 1 && channel > 0)
             UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
@@ -129,7 +130,8 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
                                  memory->k_factor[keys[j] - range.first];
 #endif
             if (!TERMS_FIRST)
-                add_terms(acc, args, terms, rows, keys);
+                add_terms(acc, args, terms, &key_rows->tokens,
+                          &key_rows->tokens, rows, keys);
             if (PADDING == 2 && hides_keys)
                 UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
                     const token t = token_of(&key_rows->tokens, keys[j]);

@@ -180,10 +180,17 @@ typedef struct token_rows {
     __global const storage *pad; /* those of the padding; 0: zeros */
 } token_rows;
 
+#if KEEPS_TOKENS
+INLINE kept_token kept_of(const token_list *tokens, uint row)
+{
+    return tokens->kept[row - tokens->first];
+}
+#endif
+
 INLINE token token_of(const token_list *tokens, uint row)
 {
 #if KEEPS_TOKENS
-    return recall_token(tokens->kept[row - tokens->first]);
+    return recall_token(kept_of(tokens, row));
 #else
     return find_token(tokens->grid, tokens->place, row);
 #endif
@@ -309,16 +316,25 @@ INLINE void accumulate_norms(__local float *norms, __local const float4 *tile,
 }
 
 #if MASK >= 3
+#if MASK == 4 && KEEPS_TOKENS
+#define QUERY_REGION(row) recall_sides(kept_of(row_tokens, row))
+#define KEY_REGION(key) recall_sides(kept_of(key_tokens, key))
+#else
+#define QUERY_REGION(row) query_region(args, terms, row)
+#define KEY_REGION(key) key_region(args, terms, key)
+#endif
 /* sums[i][j] += region_value where rows[i] and keys[j] differ in region. */
 INLINE void add_regions(float sums[SCORE_ROWS][SCORE_COLS],
                         const forward_args *args, const logit_terms *terms,
-                        const int *rows, const int *keys)
+                        const token_list *row_tokens,
+                        const token_list *key_tokens, const int *rows,
+                        const int *keys)
 {
     uint there[SCORE_COLS];
     UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-        there[j] = key_region(args, terms, keys[j]);
+        there[j] = KEY_REGION(keys[j]);
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        const uint here = query_region(args, terms, rows[i]);
+        const uint here = QUERY_REGION(rows[i]);
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             if (here != there[j])
                 sums[i][j] += args->region_value;
@@ -329,7 +345,9 @@ INLINE void add_regions(float sums[SCORE_ROWS][SCORE_COLS],
 /* sums[i][j] += the terms of rows[i], keys[j]. */
 INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
                       const forward_args *args, const logit_terms *terms,
-                      const int *rows, const int *keys)
+                      const token_list *row_tokens,
+                      const token_list *key_tokens, const int *rows,
+                      const int *keys)
 {
 #if BIAS && TABLE == 1
     int places[SCORE_COLS];
@@ -358,9 +376,9 @@ INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
 #endif
 #if MASK == 4
     if (terms->place.seams != 0) /* else it all lies in one region */
-        add_regions(sums, args, terms, rows, keys);
+        add_regions(sums, args, terms, row_tokens, key_tokens, rows, keys);
 #elif MASK == 3
-    add_regions(sums, args, terms, rows, keys);
+    add_regions(sums, args, terms, row_tokens, key_tokens, rows, keys);
 #elif MASK
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
         __global const mask_storage *mask =
