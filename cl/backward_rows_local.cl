@@ -72,8 +72,17 @@ backward_rows_local(BACKWARD_PARAMETERS)
                                &forward->q, row_tokens, 0};
     const token_rows d_o_rows = {d_o + plane(&args.d_o, window.grid, u.head),
                                  &args.d_o, row_tokens, 0};
+    /* whose tokens follow with each block of keys */
+    const token_rows k_rows = {k + plane(&forward->k, window.grid, kv_head),
+                               &forward->k, row_tokens,
+                               PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head)};
+    const token_rows v_rows = {v + plane(&forward->v, window.grid, kv_head),
+                               &forward->v, row_tokens,
+                               PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head)};
     at.q = q_rows;
     at.d_o = d_o_rows;
+    at.k = k_rows;
+    at.v = v_rows;
 #if VARIANT == COSINE
     at.scale = cosine_scale(forward, logit_scale, u.head);
 #else
@@ -114,17 +123,9 @@ backward_rows_local(BACKWARD_PARAMETERS)
     const key_walk walk = walk_keys(forward, u.row, row_end);
     for (uint b = 0; b < (given ? 0 : walk.blocks); b++) {
         at.keys = walk_block(forward, &walk, b);
-        const token_list key_tokens =
+        at.k.tokens = at.v.tokens =
             list_tokens(memory.key_tokens, grid, &window, at.keys.first,
                         (int)at.keys.count, lane);
-        const token_rows k_rows = {
-            k + plane(&forward->k, window.grid, kv_head), &forward->k,
-            key_tokens, PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head)};
-        const token_rows v_rows = {
-            v + plane(&forward->v, window.grid, kv_head), &forward->v,
-            key_tokens, PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head)};
-        at.k = k_rows;
-        at.v = v_rows;
         float tile[SCORE_ROWS][SCORE_COLS];
 #if KEEPS_TILES
         stage_k(&memory, &at, 0, 0, lane);

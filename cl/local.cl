@@ -64,11 +64,23 @@
 #define UNKNOWN_ZERO 0
 #endif
 
+#ifndef BACKWARD
+#define BACKWARD 0
+#endif
+
+/* The backward pass needs each token a dozen times. On a grid, what leads to
+ * its place fills registers that the sums need, so that a team keeps tokens in
+ * local memory. */
+#define KEEPS_TOKENS (GRID && BACKWARD)
+
 /* Lets the compiler know nothing of variable x of a work-item. LLVM for AMD
  * else computes before all loops what they need of it, keeps each comparison
- * in a pair of scalar registers, and runs out of these. */
+ * in a pair of scalar registers, and runs out of these; that for NVIDIA keeps
+ * addresses of kept tokens, so that other registers are spilled. */
 #ifdef __AMDGCN__
 #define FORGET(x) __asm__ volatile("" : "+v"(x))
+#elif KEEPS_TOKENS && (defined(__NVPTX__) || defined(__NV_CL_C_VERSION))
+#define FORGET(x) __asm__ volatile("" : "+r"(x))
 #else
 #define FORGET(x)
 #endif
@@ -156,16 +168,11 @@ INLINE void store4_aligned(float4 x, __global storage *p)
 }
 #endif
 
-/* The backward pass needs each token a dozen times. On a grid, what leads to
- * its place fills registers that the sums need, so that a team keeps tokens in
- * local memory. */
-#define KEEPS_TOKENS (GRID && BACKWARD)
-
 /* The tokens of a window. */
 typedef struct token_list {
 #if KEEPS_TOKENS
-    __local const kept_token *kept; /* from `first` on */
-    uint first;
+    __local const kept_token *kept; /* first .. last */
+    uint first, last;
 #else
     const grid_layout *grid;
     const window_place *place;
@@ -181,9 +188,10 @@ typedef struct token_rows {
 } token_rows;
 
 #if KEEPS_TOKENS
+/* Rows past the last take its place. */
 INLINE kept_token kept_of(const token_list *tokens, uint row)
 {
-    return tokens->kept[row - tokens->first];
+    return tokens->kept[min(row, tokens->last) - tokens->first];
 }
 #endif
 
@@ -218,6 +226,23 @@ channels_of(const token_rows *rows, const token *t, uint channel, uint column)
 #define FACTOR_OF(r) factor
 #endif
 
+/* An aligned access to global memory, and the same elements as fp32. */
+#if WIDE == 8
+typedef float8 wide_quads;
+#define load_wide load8_aligned
+INLINE void store_staged(float8 x, __local float4 *to)
+{
+    to[0] = x.lo;
+    to[1] = x.hi;
+}
+#elif WIDE
+typedef float4 wide_quads;
+#define load_wide load4_aligned
+INLINE void store_staged(float4 x, __local float4 *to) { to[0] = x; }
+#endif
+/* Loads that a work-item has under way where it can tell their addresses. */
+#define LOADS_AHEAD 4
+
 /* Copies rows first .. first + count of `matrix`, STAGE_DIMS channels from
  * `channel` on, to local memory as fp32 times `factor` and, where given, each
  * row's own of `factors`; zeros fill `rows` rows. */
@@ -241,36 +266,48 @@ INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
         const ulong step = (ulong)down * matrix->layout->row;
 #endif
         const int exists = channel + c < HEAD_DIM ? count : 0;
+#if KEEPS_TOKENS
+        /* tokens, in local memory too, cannot be read past a store */
+        for (int done = 0; done < rows; done += LOADS_AHEAD * down) {
+            wide_quads x[LOADS_AHEAD];
+            UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
+                const int r = done + i * down + first_row;
+                const token t = token_of(&matrix->tokens, first + r);
+                __global const storage *from =
+                    channels_of(matrix, &t, channel + c, 1);
+                x[i] = 0.0f;
+                if (first_row < down && r < exists && !ARE_ZEROS(from))
+                    x[i] = load_wide(from);
+            }
+            UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
+                const int r = done + i * down + first_row;
+                if (first_row < down && r < rows)
+                    store_staged(x[i] * FACTOR_OF(r),
+                                 to + (r - first_row) * DIM_PITCH);
+            }
+        }
+#else
         for (int done = 0; done < rows; done += down) {
             const int r = done + first_row;
             if (first_row < down && r < rows) {
 #if GRID
-                __global const storage *from = 0;
-                int is_there = r < exists;
-                if (is_there) {
-                    const token t = token_of(&matrix->tokens, first + r);
-                    from = channels_of(matrix, &t, channel + c, 1);
-                    is_there = !ARE_ZEROS(from);
-                }
+                const token t = token_of(&matrix->tokens, first + r);
+                __global const storage *from =
+                    channels_of(matrix, &t, channel + c, 1);
+                const int is_there = r < exists && !ARE_ZEROS(from);
 #else
                 const int is_there = r < exists;
 #endif
-#if WIDE == 8
-                const float8 x =
-                    is_there ? load8_aligned(from) : (float8)(0.0f);
-                to[0] = x.lo * FACTOR_OF(r);
-                to[1] = x.hi * FACTOR_OF(r);
-#else
-                const float4 x =
-                    is_there ? load4_aligned(from) : (float4)(0.0f);
-                to[0] = x * FACTOR_OF(r);
-#endif
+                const wide_quads x =
+                    is_there ? load_wide(from) : (wide_quads)(0.0f);
+                store_staged(x * FACTOR_OF(r), to);
             }
             to += down * DIM_PITCH;
 #if !GRID
             from += step;
 #endif
         }
+#endif
         return;
     }
 #endif
