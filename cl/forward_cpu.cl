@@ -27,16 +27,7 @@ INLINE void prefetch_rows(__global const storage *p,
 {
     for (uint r = row; r < min(row + TILE_ROWS, rows); r++) {
         const token at = find_token(&args->grid, place, r);
-        for (uint c = 0; c < HEAD_DIM; c += 64 / sizeof(storage)) {
-            __global const storage *line =
-                p + token_offset(layout, &at) + (ulong)c * layout->column;
-#if defined(__x86_64__) || defined(__aarch64__)
-            /* compiled for the processor itself; PoCL's prefetch is empty */
-            __builtin_prefetch((const void *)(size_t)line);
-#else
-            prefetch((__global const uchar *)line, (size_t)64);
-#endif
-        }
+        prefetch_channels(p, layout, at);
     }
 }
 
