@@ -86,7 +86,10 @@ static uint64_t local_bytes(const wa_problem *problem, part which,
         floats += which == STATISTICS ? 0 : t->q_rows;
         floats += which == WHOLE || which == KEYS ? s->team : 0;
     }
-    return quads * 16 + floats * 4;
+    uint64_t tokens = 0;
+    if (problem->grid.used)
+        tokens = s->block_keys + (which == WHOLE ? 0 : s->block_rows);
+    return quads * 16 + floats * 4 + tokens * 16;
 }
 
 /* All rows of one head see all keys, so nothing is kept from visit to visit.
