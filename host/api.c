@@ -14,6 +14,7 @@
 #include "session.h"
 #include "status.h"
 #include "trial.h"
+#include "tuning.h"
 
 struct winattn_plan {
     wa_problem problem;
@@ -102,12 +103,18 @@ static bool may_retry(const attempts *tried, winattn_tier tier)
            tried->exclusions.most_items[tier] == 0;
 }
 
-/* After a failure: the registers that its kernel needs may be there for `most`
+/* After a failure: where the shape was a measured one, the planner has another
+ * of its own; the registers that its kernel needs may be there for `most`
  * work-items, fewer than it had; else the next tier. */
-static void learn(attempts *tried, winattn_tier tier, winattn_status status,
-                  uint32_t work_group, uint32_t most)
+static void learn(attempts *tried, winattn_tier tier, bool tuned,
+                  winattn_status status, uint32_t work_group, uint32_t most)
 {
     char *reason = tried->exclusions.reason[tier];
+    if (tuned) {
+        snprintf(tried->exclusions.untuned[tier], WA_REASON_SIZE, "%.200s",
+                 winattn_last_reason());
+        return;
+    }
     if (may_retry(tried, tier) && most > 0 && most < work_group) {
         tried->exclusions.most_items[tier] = most;
         return;
@@ -212,7 +219,8 @@ static winattn_status choose_forward(winattn_plan *plan)
             return status;
         }
         release_forward(&plan->forward_kernels);
-        learn(&tried, plan->plan.tier, status, plan->plan.work_group, most);
+        learn(&tried, plan->plan.tier, plan->plan.tuned, status,
+              plan->plan.work_group, most);
     }
 }
 
@@ -284,9 +292,15 @@ static winattn_status choose_backward(winattn_plan *plan)
             return status;
         }
         release_backward(&plan->backward_kernels);
-        learn(&tried, tier, status,
+        learn(&tried, tier, plan->backward.tuned, status,
               plan->backward.kernels[WA_BACKWARD_KEYS].work_group, most);
     }
+}
+
+winattn_status winattn_load_tuning(const char *text)
+{
+    wa_forget_failure();
+    return wa_load_tuning(text);
 }
 
 winattn_status winattn_plan_create(cl_context context, cl_device_id device,
@@ -365,6 +379,7 @@ winattn_status winattn_plan_describe(const winattn_plan *plan, size_t size,
                          sizeof all);
     if (plan->problem.passes[WA_BACKWARD])
         wa_backward_plan_describe(&plan->backward, all, sizeof all);
+    wa_describe_tuning(all, sizeof all);
     wa_append(all, sizeof all, "program: %s\n", plan->origin);
     if (size != 0)
         snprintf(text, size, "%s", all);

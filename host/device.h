@@ -55,6 +55,7 @@ typedef struct wa_device {
     bool has_matrix_extension;  /* Intel: kernels can use its matrix unit */
     const struct wa_unit *unit; /* its matrix unit, see unit.h; NULL: none */
     bool emulates_unit;         /* for tests: with ordinary instructions */
+    bool ignores_tuning;        /* a measured shape was seen not to work */
 } wa_device;
 
 /* Queries only; launches nothing and builds nothing. */

@@ -8,6 +8,8 @@
 
 /* A work-group of NVIDIA's has 16 barriers: one for all, one for each team. */
 #define MOST_TEAMS 15u
+/* No lane has registers for the scores of more. */
+#define MOST_PASS_TILES 64u
 
 static uint32_t element_bytes(const wa_problem *problem)
 {
@@ -144,6 +146,10 @@ const char *wa_matrix_refusal(const wa_problem *problem,
     if (s->block_rows == 0 || s->block_keys == 0 || s->team_waves == 0 ||
         s->teams == 0 || s->stages == 0 || s->pass_keys == 0)
         return "a size of the shape is 0";
+    if (s->stages > WA_MATRIX_MOST_STAGES)
+        return "a ring has too many stages";
+    if (s->pass_keys > MOST_PASS_TILES * unit->tile)
+        return "a pass has too many keys";
     if (s->pass_keys % unit->tile != 0)
         return "a pass is no whole number of tiles";
     if (s->block_rows < problem->queries && s->block_rows % unit->queries != 0)

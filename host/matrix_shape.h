@@ -11,7 +11,8 @@
 /* Bytes that are copied at once; tiles of channels that leave together. */
 #define WA_MATRIX_CHUNK_BYTES 16u
 #define WA_MATRIX_OUT_TILES 4u
-/* Waves of a work-group at most. */
+/* Stages of a ring, and waves of a work-group, at most. */
+#define WA_MATRIX_MOST_STAGES 3u
 #define WA_MATRIX_MOST_WAVES 16u
 
 /* What a shape follows to; the names are the kernels'. */

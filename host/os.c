@@ -21,6 +21,7 @@ struct wa_lock {
 };
 static SRWLOCK global_lock = SRWLOCK_INIT;
 static SRWLOCK cache_lock = SRWLOCK_INIT;
+static SRWLOCK tuning_lock = SRWLOCK_INIT;
 
 wa_lock *wa_lock_create(void)
 {
@@ -37,6 +38,8 @@ void wa_global_lock_take(void) { AcquireSRWLockExclusive(&global_lock); }
 void wa_global_lock_release(void) { ReleaseSRWLockExclusive(&global_lock); }
 void wa_cache_lock_take(void) { AcquireSRWLockExclusive(&cache_lock); }
 void wa_cache_lock_release(void) { ReleaseSRWLockExclusive(&cache_lock); }
+void wa_tuning_lock_take(void) { AcquireSRWLockExclusive(&tuning_lock); }
+void wa_tuning_lock_release(void) { ReleaseSRWLockExclusive(&tuning_lock); }
 
 typedef struct wide_path {
     wchar_t text[PATH_SIZE];
@@ -213,6 +216,7 @@ struct wa_lock {
 };
 static pthread_mutex_t global_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t tuning_lock = PTHREAD_MUTEX_INITIALIZER;
 
 wa_lock *wa_lock_create(void)
 {
@@ -237,6 +241,8 @@ void wa_global_lock_take(void) { pthread_mutex_lock(&global_lock); }
 void wa_global_lock_release(void) { pthread_mutex_unlock(&global_lock); }
 void wa_cache_lock_take(void) { pthread_mutex_lock(&cache_lock); }
 void wa_cache_lock_release(void) { pthread_mutex_unlock(&cache_lock); }
+void wa_tuning_lock_take(void) { pthread_mutex_lock(&tuning_lock); }
+void wa_tuning_lock_release(void) { pthread_mutex_unlock(&tuning_lock); }
 
 bool wa_environment(const char *name, char *value, size_t size)
 {

@@ -21,12 +21,15 @@ void wa_lock_destroy(wa_lock *lock);
 void wa_lock_take(wa_lock *lock);
 void wa_lock_release(wa_lock *lock);
 
-/* Two locks exist from the start of the program. The cache's may be taken
- * while the other is held, not the other way round. */
+/* These locks exist from the start of the program. The cache's may be taken
+ * while the global one is held, not the other way round; whoever holds the
+ * tuning's takes no other. */
 void wa_global_lock_take(void);
 void wa_global_lock_release(void);
 void wa_cache_lock_take(void);
 void wa_cache_lock_release(void);
+void wa_tuning_lock_take(void);
+void wa_tuning_lock_release(void);
 
 /* False if the variable is not set, or longer than `size` allows. */
 bool wa_environment(const char *name, char *value, size_t size);

@@ -53,7 +53,16 @@ wa_device wa_device_for_tier(const wa_device *device,
     wa_device seen = *device;
     if (exclusions->most_items[tier])
         seen.max_work_group = exclusions->most_items[tier];
+    seen.ignores_tuning = exclusions->untuned[tier][0] != 0;
     return seen;
+}
+
+void wa_note_untuned(char untuned[WA_REASON_SIZE], winattn_tier tier,
+                     const char *why)
+{
+    if (why[0] && !untuned[0])
+        snprintf(untuned, WA_REASON_SIZE, "tier %s: %.220s",
+                 wa_tier_name(tier), why);
 }
 
 winattn_status wa_fail_no_tier(const wa_problem *problem,
@@ -352,6 +361,7 @@ winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
     for (size_t i = 0; i < WA_TIER_CHOICES; i++) {
         const winattn_tier tier = order[i];
         const wa_device seen = wa_device_for_tier(device, exclusions, tier);
+        wa_note_untuned(plan->untuned, tier, exclusions->untuned[tier]);
         if (wa_tier_is_open(problem, exclusions, tier, plan->refusals[tier]) &&
             tiers[tier].make(problem, &seen, plan)) {
             plan->tier = tier;
@@ -377,6 +387,8 @@ void wa_plan_describe(const wa_plan *plan, const wa_device *device, char *text,
     wa_append(text, size, "workspace bytes: %llu\n",
               (unsigned long long)plan->workspace_bytes);
     wa_append(text, size, "reason: %s\n", plan->reason);
+    if (plan->untuned[0])
+        wa_append(text, size, "measured shape not taken: %s\n", plan->untuned);
     for (size_t i = 0; i < WA_TIERS; i++)
         if (plan->refusals[i][0])
             wa_append(text, size, "tier %s not taken: %s\n",

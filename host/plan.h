@@ -57,6 +57,8 @@ typedef struct wa_plan {
     bool expands_table;
     char defines[WA_DEFINES_SIZE]; /* and other build options */
     char reason[WA_REASON_SIZE];
+    bool tuned;                   /* the shape was measured (tuning.h) */
+    char untuned[WA_REASON_SIZE]; /* why a measured one was not taken, or "" */
     char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
 } wa_plan;
 
@@ -66,6 +68,8 @@ typedef struct wa_exclusions {
     char reason[WA_TIERS][WA_REASON_SIZE];
     /* work-items that the tier's kernel was seen to allow; 0: not seen */
     uint32_t most_items[WA_TIERS];
+    /* why measured shapes of the tier are not taken; "": they are */
+    char untuned[WA_TIERS][WA_REASON_SIZE];
 } wa_exclusions;
 
 winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
@@ -85,6 +89,9 @@ bool wa_tier_is_open(const wa_problem *problem,
 wa_device wa_device_for_tier(const wa_device *device,
                              const wa_exclusions *exclusions,
                              winattn_tier tier);
+/* Keeps the first reason why a measured shape of a tier was not taken. */
+void wa_note_untuned(char untuned[WA_REASON_SIZE], winattn_tier tier,
+                     const char *why);
 /* Fails with the refusal of the demanded tier, else of the best. */
 winattn_status wa_fail_no_tier(const wa_problem *problem,
                                const wa_device *device, const char *kernel,
@@ -115,13 +122,18 @@ bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
 bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
                          const wa_local_shape *shape, wa_plan *plan);
 
-/* Calls visit for every legal shape whose softmax takes block_keys keys at a
- * time, with the time that the model expects, in cycles for each logit. */
-typedef void wa_shape_visitor(void *data, const wa_local_shape *shape,
+/* Call visit for every shape that the planner chooses from, with what its
+ * model expects: cycles for each logit (local), or a relative time (matrix).
+ */
+typedef void wa_local_visitor(void *data, const wa_local_shape *shape,
                               double cost);
 void wa_visit_local_shapes(const wa_problem *problem, const wa_device *device,
-                           uint32_t block_keys, wa_shape_visitor *visit,
-                           void *data);
+                           wa_local_visitor *visit, void *data);
+/* The device must have a unit that computes the problem. */
+typedef void wa_matrix_visitor(void *data, const wa_matrix_shape *shape,
+                               double cost);
+void wa_visit_matrix_shapes(const wa_problem *problem, const wa_device *device,
+                            wa_matrix_visitor *visit, void *data);
 
 /* Fills in what follows from tier and shape: defines, launch sizes. */
 winattn_status wa_plan_finish(const wa_problem *problem,

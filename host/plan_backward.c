@@ -186,6 +186,7 @@ winattn_status wa_backward_plan_make(const wa_problem *problem,
     for (size_t i = 0; i < WA_TIER_CHOICES; i++) {
         const winattn_tier tier = order[i];
         const wa_device seen = wa_device_for_tier(device, exclusions, tier);
+        wa_note_untuned(plan->untuned, tier, exclusions->untuned[tier]);
         if (wa_tier_is_open(problem, exclusions, tier, plan->refusals[tier]) &&
             make[tier](problem, &seen, plan)) {
             plan->tier = tier;
@@ -214,6 +215,9 @@ void wa_backward_plan_describe(const wa_backward_plan *plan, char *text,
     wa_append(text, size, "backward workspace bytes: %llu\n",
               (unsigned long long)plan->workspace_bytes);
     wa_append(text, size, "backward reason: %s\n", plan->reason);
+    if (plan->untuned[0])
+        wa_append(text, size, "backward measured shape not taken: %s\n",
+                  plan->untuned);
     for (size_t i = 0; i < WA_TIERS; i++)
         if (plan->refusals[i][0])
             wa_append(text, size, "backward tier %s not taken: %s\n",

@@ -63,6 +63,8 @@ typedef struct wa_backward_plan {
                              if kernels know none, then what dbias sums */
     uint64_t workspace_bytes;
     char reason[WA_REASON_SIZE];
+    bool tuned; /* these two as in wa_plan */
+    char untuned[WA_REASON_SIZE];
     char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
 } wa_backward_plan;
 
@@ -97,6 +99,13 @@ bool wa_plan_backward_shapes(const wa_problem *problem,
                              const wa_gradient_shape *keys,
                              wa_backward_plan *plan);
 
+/* As in plan.h; only of what makes everything in one kernel. */
+typedef void wa_gradient_visitor(void *data, const wa_gradient_shape *shape,
+                                 double cost);
+void wa_visit_gradient_shapes(const wa_problem *problem,
+                              const wa_device *device,
+                              wa_gradient_visitor *visit, void *data);
+
 /* The same of tier matrix. (plan_backward_matrix.c) */
 bool wa_plan_backward_matrix(const wa_problem *problem,
                              const wa_device *device, wa_backward_plan *plan);
@@ -104,5 +113,12 @@ bool wa_plan_backward_matrix_shape(const wa_problem *problem,
                                    const wa_device *device,
                                    const wa_matrix_gradient_shape *shape,
                                    wa_backward_plan *plan);
+typedef void wa_matrix_gradient_visitor(void *data,
+                                        const wa_matrix_gradient_shape *shape,
+                                        double cost);
+void wa_visit_matrix_gradient_shapes(const wa_problem *problem,
+                                     const wa_device *device,
+                                     wa_matrix_gradient_visitor *visit,
+                                     void *data);
 
 #endif

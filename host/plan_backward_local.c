@@ -260,6 +260,8 @@ typedef struct search {
     part which;
     double cost; /* of the best; 0: none yet */
     wa_gradient_shape best;
+    wa_gradient_visitor *visit; /* NULL: nobody else wants to see them */
+    void *data;
 } search;
 
 static const struct {
@@ -268,7 +270,7 @@ static const struct {
                    {4, 7}, {4, 4}, {4, 2}, {2, 4}, {2, 2}, {1, 4}};
 #define SCORE_TILES (sizeof score_tiles / sizeof *score_tiles)
 
-static void visit(search *find, const wa_gradient_shape *s)
+static void try_shape(search *find, const wa_gradient_shape *s)
 {
     const tiling t = tiling_of(find->problem, s);
     if (s->out_rows > MOST_OUT_ROWS ||
@@ -281,6 +283,8 @@ static void visit(search *find, const wa_gradient_shape *s)
         find->cost = cost;
         find->best = *s;
     }
+    if (find->visit)
+        find->visit(find->data, s, cost);
 }
 
 static void visit_teams(search *find, wa_gradient_shape s)
@@ -294,9 +298,9 @@ static void visit_teams(search *find, wa_gradient_shape s)
         s.out_rows = wa_ceil_div(s.block_rows, down);
         for (s.key_quads = 1; s.key_quads <= 2; s.key_quads++) {
             s.keeps_tiles = false;
-            visit(find, &s);
+            try_shape(find, &s);
             s.keeps_tiles = true;
-            visit(find, &s);
+            try_shape(find, &s);
         }
     }
 }
@@ -351,10 +355,27 @@ static bool choose(search *find, part which)
     return find->cost > 0;
 }
 
+void wa_visit_gradient_shapes(const wa_problem *problem,
+                              const wa_device *device,
+                              wa_gradient_visitor *visit, void *data)
+{
+    search find = {
+        .problem = problem, .device = device, .visit = visit, .data = data};
+    if (problem->variant != WINATTN_SLIDING)
+        choose(&find, WHOLE);
+}
+
 /* Takes a shape; NULL, or why it cannot be. */
 static const char *demand(search *find, part which,
                           const wa_gradient_shape *shape)
 {
+    if (shape->block_rows == 0 || shape->block_keys == 0 || shape->team == 0 ||
+        shape->stage_dims == 0 || shape->score_rows == 0 ||
+        shape->score_cols == 0 || shape->out_rows == 0 ||
+        shape->key_quads == 0)
+        return "a size of the shape is 0";
+    if (shape->stage_dims % 4 != 0)
+        return "a stage is no whole number of quads";
     const tiling t = tiling_of(find->problem, shape);
     find->which = which;
     find->best = *shape;
@@ -456,8 +477,38 @@ bool wa_plan_backward_shapes(const wa_problem *problem,
         return false;
     }
     plan->tier = WINATTN_TIER_LOCAL;
+    plan->refusals[WINATTN_TIER_LOCAL][0] = 0;
     set_plan(rows ? &first : NULL, &last, plan);
     return true;
+}
+
+static const char whole_fits[] = "a window's keys fit a work-group";
+
+static bool take_tuned(const wa_problem *problem, const wa_device *device,
+                       wa_backward_plan *plan)
+{
+    wa_tuned tuned;
+    for (size_t i = 0;
+         wa_find_tuned(WA_LOCAL_BACKWARD, problem, device, i, &tuned); i++) {
+        const wa_tuned_gradient_shape *shape = &tuned.shape.local_backward;
+        plan->tuned = wa_plan_backward_shapes(problem, device, NULL,
+                                              &shape->whole, plan);
+        wa_note_untuned(plan->untuned, WINATTN_TIER_LOCAL,
+                        plan->refusals[WINATTN_TIER_LOCAL]);
+        if (!plan->tuned)
+            continue;
+        /* on a grid addresses take registers: of four work-groups that a
+         * compute unit of an H200 holds otherwise, three are left */
+        const uint32_t resident = problem->grid.used && shape->resident > 1
+                                      ? shape->resident - 1
+                                      : shape->resident;
+        if (resident)
+            plan->busy_groups = device->compute_units * resident;
+        snprintf(plan->reason, sizeof plan->reason, "%s; %s", whole_fits,
+                 tuned.reason);
+        return true;
+    }
+    return false;
 }
 
 bool wa_plan_backward_local(const wa_problem *problem, const wa_device *device,
@@ -465,12 +516,10 @@ bool wa_plan_backward_local(const wa_problem *problem, const wa_device *device,
 {
     search whole = {.problem = problem, .device = device};
     search rows = whole, keys = whole;
-    const wa_tuned_backward *tuned = wa_tuned_backward_of(problem, device);
-    if (tuned && demand(&whole, WHOLE, &tuned->whole))
-        tuned = NULL;
-    bool fits = tuned ||
-                (problem->variant != WINATTN_SLIDING && choose(&whole, WHOLE));
-    const bool shared = !tuned && choose(&rows, ROWS) && choose(&keys, KEYS);
+    if (take_tuned(problem, device, plan))
+        return true;
+    bool fits = problem->variant != WINATTN_SLIDING && choose(&whole, WHOLE);
+    const bool shared = choose(&rows, ROWS) && choose(&keys, KEYS);
     if (fits && shared)
         fits = whole.cost <= rows.cost + keys.cost;
     if (!fits && !shared) {
@@ -482,18 +531,11 @@ bool wa_plan_backward_local(const wa_problem *problem, const wa_device *device,
         return false;
     }
     set_plan(fits ? NULL : &rows, fits ? &whole : &keys, plan);
-    if (tuned)
-        plan->busy_groups = device->compute_units * tuned->resident;
-    const char *how = fits ? "a window's keys fit a work-group"
-                           : "rows and keys in kernels of their own";
-    if (tuned)
-        snprintf(plan->reason, sizeof plan->reason,
-                 "%s; measured best on devices of this kind", how);
-    else
-        snprintf(plan->reason, sizeof plan->reason,
-                 "%s; modelled best of the shapes within %u bytes, %u "
-                 "registers and work-groups of %u",
-                 how, device->local_bytes, device->registers,
-                 device->max_work_group);
+    plan->refusals[WINATTN_TIER_LOCAL][0] = 0;
+    snprintf(plan->reason, sizeof plan->reason,
+             "%s; modelled best of the shapes within %u bytes, %u "
+             "registers and work-groups of %u",
+             fits ? whole_fits : "rows and keys in kernels of their own",
+             device->local_bytes, device->registers, device->max_work_group);
     return true;
 }

@@ -5,6 +5,7 @@
 
 #include "matrix_shape.h"
 #include "plan_backward.h"
+#include "tuning.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
@@ -13,6 +14,7 @@
 /* Compute units that have work at least, in parts of the device; with fewer,
  * tier local was taken to be faster. */
 #define LEAST_BUSY 4u
+#define MOST_STAGES 2u /* of the ring */
 /* Bytes of the bounds of dS that a team's waves agree on. */
 #define BOUND_BYTES 8u
 
@@ -104,6 +106,8 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return why;
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
     const uint64_t visits = visits_of(problem, s);
+    if (s->stages > MOST_STAGES)
+        return "a ring has too many stages";
     if (t.wave_turns > 1)
         return "a team has too few waves for its rows";
     if (s->keeps_terms == 2)
@@ -254,9 +258,9 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
 typedef struct search {
     const wa_problem *problem;
     const wa_device *device;
-    double cost;      /* of the best so far; 0: none yet */
+    wa_matrix_gradient_visitor *visit;
+    void *data;
     bool fits_memory; /* some shape does, whatever its registers */
-    wa_matrix_gradient_shape best;
 } search;
 
 /* Tiles of keys of a pass: all, or else as many as registers hold; 0: not even
@@ -302,10 +306,7 @@ static void try_shape(search *find, wa_matrix_gradient_shape s)
     double cost = cost_of(problem, device, &s);
     if (tiles == 0)
         cost *= 1.0 + (double)kept_sums(problem, unit, &s, &t) / budget;
-    if (find->cost == 0 || cost < find->cost) {
-        find->cost = cost;
-        find->best = s;
-    }
+    find->visit(find->data, &s, cost);
 }
 
 /* All ways to compute blocks of `tiles` tiles of rows. Without asynchronous
@@ -323,13 +324,70 @@ static void try_teams(search *find, wa_matrix_gradient_shape s, uint32_t tiles)
         for (s.teams = 1; s.teams * s.team_waves <=
                           (async ? WA_MATRIX_MOST_WAVES : s.team_waves);
              s.teams++)
-            for (s.stages = 1; s.stages <= (async ? 2 : 1); s.stages++)
+            for (s.stages = 1; s.stages <= (async ? MOST_STAGES : 1);
+                 s.stages++)
                 for (uint32_t i = 0; i < place_count; i++)
                     for (int keeps = 0; keeps < biases; keeps++) {
                         s.keeps_terms = places[i];
                         s.keeps_dbias = keeps != 0;
                         try_shape(find, s);
                     }
+}
+
+/* Visits all shapes; true if some fit the local memory, visited or not. */
+static bool visit_shapes(const wa_problem *problem, const wa_device *device,
+                         wa_matrix_gradient_visitor *visit, void *data)
+{
+    const wa_unit *unit = device->unit;
+    const uint32_t row_tiles = wa_ceil_div(problem->queries, unit->queries);
+    search find = {problem, device, visit, data, false};
+    for (uint32_t rows = row_tiles; rows > 0;
+         rows = wa_matrix_next_smaller(row_tiles, rows)) {
+        const wa_matrix_gradient_shape s = {
+            .block_rows = MIN(rows * unit->queries, problem->queries)};
+        try_teams(&find, s, rows);
+    }
+    return find.fits_memory;
+}
+
+void wa_visit_matrix_gradient_shapes(const wa_problem *problem,
+                                     const wa_device *device,
+                                     wa_matrix_gradient_visitor *visit,
+                                     void *data)
+{
+    visit_shapes(problem, device, visit, data);
+}
+
+typedef struct best_shape {
+    double cost; /* 0: none yet */
+    wa_matrix_gradient_shape shape;
+} best_shape;
+
+static void keep_best(void *data, const wa_matrix_gradient_shape *shape,
+                      double cost)
+{
+    best_shape *best = data;
+    if (best->cost == 0 || cost < best->cost) {
+        best->cost = cost;
+        best->shape = *shape;
+    }
+}
+
+static bool take_tuned(const wa_problem *problem, const wa_device *device,
+                       wa_backward_plan *plan)
+{
+    wa_tuned tuned;
+    for (size_t i = 0;
+         wa_find_tuned(WA_MATRIX_BACKWARD, problem, device, i, &tuned); i++) {
+        plan->tuned = wa_plan_backward_matrix_shape(
+            problem, device, &tuned.shape.matrix_backward, plan);
+        wa_note_untuned(plan->untuned, WINATTN_TIER_MATRIX,
+                        plan->refusals[WINATTN_TIER_MATRIX]);
+        snprintf(plan->reason, sizeof plan->reason, "%s", tuned.reason);
+        if (plan->tuned)
+            return true;
+    }
+    return false;
 }
 
 /* A work-group has all keys of a window, and the workspace bounds partial sums
@@ -351,22 +409,17 @@ bool wa_plan_backward_matrix(const wa_problem *problem,
         why = "sums of so large a bias would leave the device idle";
     if (why)
         return refuse(plan, why);
-    const wa_unit *unit = device->unit;
-    const uint32_t row_tiles = wa_ceil_div(problem->queries, unit->queries);
-    search find = {.problem = problem, .device = device};
-    for (uint32_t rows = row_tiles; rows > 0;
-         rows = wa_matrix_next_smaller(row_tiles, rows)) {
-        const wa_matrix_gradient_shape s = {
-            .block_rows = MIN(rows * unit->queries, problem->queries)};
-        try_teams(&find, s, rows);
-    }
-    if (find.cost == 0)
-        return refuse(plan, find.fits_memory
+    if (take_tuned(problem, device, plan))
+        return true;
+    best_shape found = {.cost = 0};
+    const bool fits_memory = visit_shapes(problem, device, keep_best, &found);
+    if (found.cost == 0)
+        return refuse(plan, fits_memory
                                 ? "its sums fit no lane's registers"
                                 : "no shape fits the device's local memory");
-    const wa_matrix_gradient_shape *best = &find.best;
+    const wa_matrix_gradient_shape *best = &found.shape;
     snprintf(plan->reason, sizeof plan->reason,
-             "products on the %s%s unit%s%s%s", unit->name,
+             "products on the %s%s unit%s%s%s", device->unit->name,
              device->emulates_unit ? " (emulated)" : "",
              !wa_matrix_has_terms(problem) ? ""
              : best->keeps_terms == 1      ? ", bias and mask in local memory"

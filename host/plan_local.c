@@ -296,8 +296,9 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
 typedef struct search {
     const wa_problem *problem;
     const wa_device *device;
-    wa_shape_visitor *visit;
+    wa_local_visitor *visit;
     void *data;
+    bool found; /* any */
 } search;
 
 static const struct {
@@ -306,7 +307,7 @@ static const struct {
                    {4, 6}, {4, 4}, {2, 8}, {2, 4}, {1, 4}};
 #define SCORE_TILES (sizeof score_tiles / sizeof *score_tiles)
 
-static void visit_teams(const search *find, wa_local_shape s)
+static void visit_teams(search *find, wa_local_shape s)
 {
     const uint32_t most = MIN(find->device->max_work_group, 256);
     const uint32_t step = MAX(find->device->wave, 32);
@@ -326,14 +327,16 @@ static void visit_teams(const search *find, wa_local_shape s)
                 find->device->registers)
             continue;
         for (s.teams = 1; s.teams * s.team <= most; s.teams *= 2)
-            if (!refusal(find->problem, find->device, &s))
+            if (!refusal(find->problem, find->device, &s)) {
+                find->found = true;
                 find->visit(find->data, &s,
                             cost_of(find->problem, find->device, &s));
+            }
     }
 }
 
 /* Channels of a stage: all, or halves of them down to 16; keys likewise. */
-static void visit_stages(const search *find, wa_local_shape s)
+static void visit_stages(search *find, wa_local_shape s)
 {
     const uint32_t quads = wa_ceil_div(find->problem->head_dim, 4);
     for (uint32_t parts = 1; parts == 1 || quads / parts >= 4; parts *= 2) {
@@ -349,13 +352,12 @@ static void visit_stages(const search *find, wa_local_shape s)
     }
 }
 
-void wa_visit_local_shapes(const wa_problem *problem, const wa_device *device,
-                           uint32_t block_keys, wa_shape_visitor *visit,
-                           void *data)
+/* Shapes whose softmax takes block_keys keys at a time. */
+static void visit_rows(search *find, uint32_t block_keys)
 {
-    const search find = {problem, device, visit, data};
-    const uint32_t all =
-        problem->variant == WINATTN_SLIDING ? SLIDING_ROWS : problem->queries;
+    const uint32_t all = find->problem->variant == WINATTN_SLIDING
+                             ? SLIDING_ROWS
+                             : find->problem->queries;
     const uint32_t least = MIN(all, 8);
     wa_local_shape s;
     memset(&s, 0, sizeof s);
@@ -368,11 +370,23 @@ void wa_visit_local_shapes(const wa_problem *problem, const wa_device *device,
         for (size_t i = 0; i < SCORE_TILES; i++) {
             s.score_rows = score_tiles[i].rows;
             s.score_cols = score_tiles[i].cols;
-            visit_stages(&find, s);
+            visit_stages(find, s);
         }
         if (s.block_rows == 1)
             break;
     }
+}
+
+void wa_visit_local_shapes(const wa_problem *problem, const wa_device *device,
+                           wa_local_visitor *visit, void *data)
+{
+    search find = {problem, device, visit, data, false};
+    if (problem->variant != WINATTN_SLIDING)
+        visit_rows(&find, problem->keys);
+    if (find.found)
+        return;
+    for (uint32_t keys = 128; keys >= 16; keys /= 2)
+        visit_rows(&find, keys);
 }
 
 typedef struct best_shape {
@@ -389,28 +403,31 @@ static void keep_best(void *data, const wa_local_shape *shape, double cost)
     }
 }
 
+static bool take_tuned(const wa_problem *problem, const wa_device *device,
+                       wa_plan *plan)
+{
+    wa_tuned tuned;
+    for (size_t i = 0;
+         wa_find_tuned(WA_LOCAL_FORWARD, problem, device, i, &tuned); i++) {
+        plan->tuned = wa_plan_local_shape(problem, device,
+                                          &tuned.shape.local_forward, plan);
+        wa_note_untuned(plan->untuned, WINATTN_TIER_LOCAL,
+                        plan->refusals[WINATTN_TIER_LOCAL]);
+        snprintf(plan->reason, sizeof plan->reason, "%s", tuned.reason);
+        if (plan->tuned)
+            return true;
+    }
+    return false;
+}
+
 bool wa_plan_local(const wa_problem *problem, const wa_device *device,
                    wa_plan *plan)
 {
-    const wa_local_shape *tuned = wa_tuned_local_shape(problem, device);
-    if (tuned && wa_plan_local_shape(problem, device, tuned, plan)) {
-        snprintf(plan->reason, sizeof plan->reason,
-                 "measured best on devices of this kind");
+    if (take_tuned(problem, device, plan))
         return true;
-    }
     best_shape best;
     memset(&best, 0, sizeof best);
-    if (problem->variant != WINATTN_SLIDING)
-        wa_visit_local_shapes(problem, device, problem->keys, keep_best,
-                              &best);
-    const char *kept = best.shape.block_rows < problem->queries
-                           ? "whole rows of the attention matrix"
-                           : "whole attention matrix";
-    if (best.cost == 0) {
-        kept = "streaming softmax";
-        for (uint32_t keys = 128; keys >= 16; keys /= 2)
-            wa_visit_local_shapes(problem, device, keys, keep_best, &best);
-    }
+    wa_visit_local_shapes(problem, device, keep_best, &best);
     if (best.cost == 0) {
         snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE,
                  "no shape fits %u bytes of local memory, %u registers and "
@@ -421,6 +438,12 @@ bool wa_plan_local(const wa_problem *problem, const wa_device *device,
                                     : "");
         return false;
     }
+    const char *kept = problem->variant == WINATTN_SLIDING ||
+                               best.shape.block_keys < problem->keys
+                           ? "streaming softmax"
+                       : best.shape.block_rows < problem->queries
+                           ? "whole rows of the attention matrix"
+                           : "whole attention matrix";
     snprintf(plan->reason, sizeof plan->reason,
              "%s in local memory; modelled best of the shapes within %u "
              "bytes, %u registers and work-groups of %u",

@@ -125,11 +125,11 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
 typedef struct search {
     const wa_problem *problem;
     const wa_device *device;
-    double cost; /* of the best so far; 0: none yet */
-    wa_matrix_shape best;
+    wa_matrix_visitor *visit;
+    void *data;
 } search;
 
-static void try_shape(search *find, wa_matrix_shape s)
+static void try_shape(const search *find, wa_matrix_shape s)
 {
     const wa_problem *problem = find->problem;
     const wa_device *device = find->device;
@@ -138,18 +138,13 @@ static void try_shape(search *find, wa_matrix_shape s)
         (s.keeps_terms == 2 && t.key_tiles * t.values > MOST_OWN_TERMS))
         return;
     s.pass_keys = pass_tiles(problem, device, &s, &t) * device->unit->tile;
-    if (refusal(problem, device, &s))
-        return;
-    const double cost = cost_of(problem, device, &s);
-    if (find->cost == 0 || cost < find->cost) {
-        find->cost = cost;
-        find->best = s;
-    }
+    if (!refusal(problem, device, &s))
+        find->visit(find->data, &s, cost_of(problem, device, &s));
 }
 
 /* All ways to compute blocks of `tiles` tiles of rows. Without asynchronous
  * copies neither a ring nor several teams pay. */
-static void try_teams(search *find, wa_matrix_shape s, uint32_t tiles)
+static void try_teams(const search *find, wa_matrix_shape s, uint32_t tiles)
 {
     const bool async = find->device->unit->copies_async;
     for (s.team_waves = 1; s.team_waves <= MIN(tiles, WA_MATRIX_MOST_WAVES);
@@ -157,7 +152,8 @@ static void try_teams(search *find, wa_matrix_shape s, uint32_t tiles)
         for (s.teams = 1; s.teams * s.team_waves <=
                           (async ? WA_MATRIX_MOST_WAVES : s.team_waves);
              s.teams++)
-            for (s.stages = 1; s.stages <= (async ? 3 : 1); s.stages++)
+            for (s.stages = 1; s.stages <= (async ? WA_MATRIX_MOST_STAGES : 1);
+                 s.stages++)
                 for (s.keeps_terms = 0;
                      s.keeps_terms <= (wa_matrix_has_regions(find->problem) ? 3
                                        : wa_matrix_has_terms(find->problem)
@@ -167,28 +163,13 @@ static void try_teams(search *find, wa_matrix_shape s, uint32_t tiles)
                     try_shape(find, s);
 }
 
-bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
-                    wa_plan *plan)
+void wa_visit_matrix_shapes(const wa_problem *problem, const wa_device *device,
+                            wa_matrix_visitor *visit, void *data)
 {
-    const char *why = wa_matrix_unwanted(problem, device, WA_FORWARD);
-    if (why)
-        return refuse(plan, why);
     const wa_unit *unit = device->unit;
-    const wa_matrix_shape *tuned = wa_tuned_matrix_shape(problem, device);
-    if (tuned) {
-        wa_matrix_shape own = *tuned;
-        own.keeps_terms = wa_matrix_has_terms(problem) ? own.keeps_terms : 0;
-        if (own.keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
-            own.keeps_terms = 3;
-        if (wa_plan_matrix_shape(problem, device, &own, plan)) {
-            snprintf(plan->reason, sizeof plan->reason,
-                     "measured best on devices of this kind");
-            return true;
-        }
-    }
     const uint32_t row_tiles = wa_ceil_div(problem->queries, unit->queries);
     const uint32_t key_tiles = wa_ceil_div(problem->keys, unit->tile);
-    search find = {.problem = problem, .device = device};
+    const search find = {problem, device, visit, data};
     for (uint32_t rows = row_tiles; rows > 0;
          rows = wa_matrix_next_smaller(row_tiles, rows))
         for (uint32_t keys = key_tiles; keys > 0;
@@ -198,11 +179,54 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
                 .block_keys = MIN(keys * unit->tile, problem->keys)};
             try_teams(&find, s, rows);
         }
-    if (find.cost == 0)
+}
+
+typedef struct best_shape {
+    double cost; /* 0: none yet */
+    wa_matrix_shape shape;
+} best_shape;
+
+static void keep_best(void *data, const wa_matrix_shape *shape, double cost)
+{
+    best_shape *best = data;
+    if (best->cost == 0 || cost < best->cost) {
+        best->cost = cost;
+        best->shape = *shape;
+    }
+}
+
+static bool take_tuned(const wa_problem *problem, const wa_device *device,
+                       wa_plan *plan)
+{
+    wa_tuned tuned;
+    for (size_t i = 0;
+         wa_find_tuned(WA_MATRIX_FORWARD, problem, device, i, &tuned); i++) {
+        plan->tuned = wa_plan_matrix_shape(problem, device,
+                                           &tuned.shape.matrix_forward, plan);
+        wa_note_untuned(plan->untuned, WINATTN_TIER_MATRIX,
+                        plan->refusals[WINATTN_TIER_MATRIX]);
+        snprintf(plan->reason, sizeof plan->reason, "%s", tuned.reason);
+        if (plan->tuned)
+            return true;
+    }
+    return false;
+}
+
+bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
+                    wa_plan *plan)
+{
+    const char *why = wa_matrix_unwanted(problem, device, WA_FORWARD);
+    if (why)
+        return refuse(plan, why);
+    if (take_tuned(problem, device, plan))
+        return true;
+    best_shape best = {.cost = 0};
+    wa_visit_matrix_shapes(problem, device, keep_best, &best);
+    if (best.cost == 0)
         return refuse(plan, "no shape fits the device's local memory");
-    const uint32_t kept = find.best.keeps_terms;
+    const uint32_t kept = best.shape.keeps_terms;
     snprintf(plan->reason, sizeof plan->reason,
-             "scores in registers of the %s%s unit%s%s", unit->name,
+             "scores in registers of the %s%s unit%s%s", device->unit->name,
              device->emulates_unit ? " (emulated)" : "",
              problem->dtype == WINATTN_FP32 ? " in TF32" : "",
              !wa_matrix_has_terms(problem) ? ""
@@ -210,5 +234,5 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
              : kept == 1                   ? ", bias and mask in local memory"
              : kept == 3 ? ", bias and regions in local memory"
                          : ", bias and mask from global memory");
-    return wa_plan_matrix_shape(problem, device, &find.best, plan);
+    return wa_plan_matrix_shape(problem, device, &best.shape, plan);
 }

@@ -1,309 +1,255 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of measured shapes. A row is worth having where it beats the model
- * by 3% or more; winattn-tune finds it, and the comment says on what device.
- */
+ * The table of measured shapes: what is built in, and what is loaded at run
+ * time. */
 #include "tuning.h"
 
-#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-typedef struct tuned_row {
-    wa_vendor vendor;
-    uint32_t least_capability; /* NVIDIA: 80 is 8.0 */
-    bool sliding;
-    uint32_t queries, keys; /* 0: any, as in the sliding variant */
-    uint32_t head_dim;
-    wa_local_shape shape;
-} tuned_row;
+#include "matrix_shape.h"
+#include "os.h"
+#include "status.h"
 
-/* Sorted by vendor, capability (highest first), then size. Measured on one
- * H200, driver 580.159.04, November 2026; other devices from compute
- * capability 8.0 on share its compute units' balance of arithmetic and local
- * memory. */
-static const tuned_row rows[] = {
-    {WA_VENDOR_NVIDIA,
-     80,
-     false,
-     49,
-     49,
-     32,
-     {.block_rows = 49,
-      .block_keys = 49,
-      .team = 64,
-      .teams = 1,
-      .stage_keys = 49,
-      .stage_dims = 32,
-      .score_rows = 7,
-      .score_cols = 7,
-      .out_rows = 7,
-      .row_items = 1}},
-    {WA_VENDOR_NVIDIA,
-     80,
-     false,
-     64,
-     64,
-     64,
-     {.block_rows = 64,
-      .block_keys = 64,
-      .team = 128,
-      .teams = 1,
-      .stage_keys = 64,
-      .stage_dims = 64,
-      .score_rows = 4,
-      .score_cols = 8,
-      .out_rows = 8,
-      .row_items = 2}},
-    {WA_VENDOR_NVIDIA,
-     80,
-     false,
-     196,
-     196,
-     32,
-     {.block_rows = 98,
-      .block_keys = 196,
-      .team = 128,
-      .teams = 1,
-      .stage_keys = 100,
-      .stage_dims = 32,
-      .score_rows = 7,
-      .score_cols = 7,
-      .out_rows = 7,
-      .row_items = 1}},
-    {WA_VENDOR_NVIDIA,
-     80,
-     false,
-     256,
-     256,
-     32,
-     {.block_rows = 64,
-      .block_keys = 256,
-      .team = 128,
-      .teams = 1,
-      .stage_keys = 256,
-      .stage_dims = 32,
-      .score_rows = 8,
-      .score_cols = 8,
-      .out_rows = 4,
-      .row_items = 2}},
-    {WA_VENDOR_NVIDIA,
-     80,
-     true,
-     0,
-     0,
-     64,
-     {.block_rows = 64,
-      .block_keys = 128,
-      .team = 128,
-      .teams = 1,
-      .stage_keys = 128,
-      .stage_dims = 64,
-      .score_rows = 8,
-      .score_cols = 8,
-      .out_rows = 8,
-      .row_items = 2}},
+/* A row is worth having where it beats the model by 3% or more; winattn-tune
+ * finds it. Rows that fit fewer problems stand behind those that fit more.
+ * Measured on one H200, driver 580.159.04, November 2026 (bench/notes.md):
+ * tier matrix in fp16, with a bias in that type; local-backward in the variant
+ * dot. Other devices from compute capability 8.0 on share its compute units'
+ * balance of arithmetic and local memory. */
+const char *const wa_built_in_rows[WA_BUILT_IN_ROWS] = {
+    "local-forward NVIDIA 80 any any any 49 49 32 49:49:64:1:49:32:7:7:7:1",
+    "local-forward NVIDIA 80 any any any 64 64 64 64:64:128:1:64:64:4:8:8:2",
+    "local-forward NVIDIA 80 any any any 196 196 32 "
+    "98:196:128:1:100:32:7:7:7:1",
+    "local-forward NVIDIA 80 any any any 256 256 32 "
+    "64:256:128:1:256:32:8:8:4:2",
+    "local-forward NVIDIA 80 sliding any none any any 64 "
+    "64:128:128:1:128:64:8:8:8:2",
+    "matrix-forward NVIDIA 90 any half any 49 49 32 49:49:4:4:2:64:2",
+    "matrix-forward NVIDIA 90 any half any 64 64 64 64:64:4:2:3:64:2",
+    "matrix-forward NVIDIA 90 any half any 64 64 256 64:64:4:1:2:64:2",
+    "matrix-forward NVIDIA 90 any half any 144 144 32 144:144:3:4:1:48:1",
+    "matrix-forward NVIDIA 90 any half any 256 256 32 128:256:8:2:1:64:1",
+    "matrix-forward NVIDIA 90 any half any 576 576 32 64:64:4:4:2:64:1",
+    /* the sum of a bias and regions finds no room */
+    "matrix-forward NVIDIA 90 any half regions 256 256 32 128:256:8:2:1:32:3",
+    "matrix-forward NVIDIA 90 any half regions 576 576 32 64:64:4:4:2:64:3",
+    "local-backward NVIDIA 80 dot any any 49 49 32 49:49:128:32:7:4:4:1:1:4",
+    "local-backward NVIDIA 80 dot any any 64 64 64 64:64:256:64:4:4:4:1:1:2",
+    "local-backward NVIDIA 80 dot any any 144 144 32 "
+    "72:144:192:32:8:8:3:2:1:2",
+    "matrix-backward NVIDIA 90 dot half any 144 144 32 144:9:1:1:48:1:1",
 };
 
-const wa_local_shape *wa_tuned_local_shape(const wa_problem *problem,
-                                           const wa_device *device)
+/* ---- Rows that were loaded ---- */
+
+#define MOST_ROWS 4096u
+#define MOST_FILE_BYTES (1024u * 1024u)
+#define PATH_SIZE 4096
+
+typedef struct row_list {
+    wa_tuned_row *rows;
+    size_t count;
+} row_list;
+
+/* All guarded by the tuning's lock. */
+static row_list from_program, from_environment;
+static bool environment_was_read;
+static char environment_failure[WA_REASON_SIZE]; /* "": none */
+
+/* In place of a row for the same. */
+static void append_row(row_list *list, const wa_tuned_row *row)
 {
-    const bool sliding = problem->variant == WINATTN_SLIDING;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const tuned_row *row = &rows[i];
-        if (row->vendor == device->vendor &&
-            row->least_capability <= device->compute_capability &&
-            row->sliding == sliding && row->head_dim == problem->head_dim &&
-            (row->queries == 0 || row->queries == problem->queries) &&
-            (row->keys == 0 || row->keys == problem->keys))
-            return &row->shape;
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++)
+        if (!wa_tuned_rows_meet(&list->rows[i], row))
+            list->rows[kept++] = list->rows[i];
+    list->rows[kept] = *row;
+    list->count = kept + 1;
+}
+
+static size_t count_lines(const char *text, size_t size)
+{
+    size_t lines = 1;
+    for (size_t i = 0; i < size; i++)
+        lines += text[i] == '\n';
+    return lines;
+}
+
+/* Neither empty nor a remark. */
+static bool has_row(const char *line, size_t length)
+{
+    size_t i = 0;
+    while (i < length && strchr(" \t\r", line[i]))
+        i++;
+    return i < length && line[i] != '#';
+}
+
+/* All rows of a text, behind those of `before`; false, with the line and why,
+ * if one is wrong. The list is to be freed. */
+static bool read_rows(const char *text, size_t size, const row_list *before,
+                      row_list *list, char why[WA_REASON_SIZE])
+{
+    const size_t lines = count_lines(text, size);
+    list->count = 0;
+    list->rows = malloc((before->count + lines) * sizeof *list->rows);
+    if (!list->rows) {
+        snprintf(why, WA_REASON_SIZE, "out of host memory");
+        return false;
     }
-    return NULL;
-}
-
-/* ---- Tier matrix ---- */
-
-typedef struct tuned_matrix_row {
-    uint32_t queries, keys, head_dim;
-    wa_matrix_shape shape;
-} tuned_matrix_row;
-
-/* Measured on the H200 of the rows above, fp16, with a bias in the storage
- * type (bench/notes.md). */
-static const tuned_matrix_row matrix_rows[] = {
-    {49,
-     49,
-     32,
-     {.block_rows = 49,
-      .block_keys = 49,
-      .team_waves = 4,
-      .teams = 4,
-      .stages = 2,
-      .pass_keys = 64,
-      .keeps_terms = 2}},
-    {64,
-     64,
-     64,
-     {.block_rows = 64,
-      .block_keys = 64,
-      .team_waves = 4,
-      .teams = 2,
-      .stages = 3,
-      .pass_keys = 64,
-      .keeps_terms = 2}},
-    {64,
-     64,
-     256,
-     {.block_rows = 64,
-      .block_keys = 64,
-      .team_waves = 4,
-      .teams = 1,
-      .stages = 2,
-      .pass_keys = 64,
-      .keeps_terms = 2}},
-    {144,
-     144,
-     32,
-     {.block_rows = 144,
-      .block_keys = 144,
-      .team_waves = 3,
-      .teams = 4,
-      .stages = 1,
-      .pass_keys = 48,
-      .keeps_terms = 1}},
-    {256,
-     256,
-     32,
-     {.block_rows = 128,
-      .block_keys = 256,
-      .team_waves = 8,
-      .teams = 2,
-      .stages = 1,
-      .pass_keys = 64,
-      .keeps_terms = 1}},
-    {576,
-     576,
-     32,
-     {.block_rows = 64,
-      .block_keys = 64,
-      .team_waves = 4,
-      .teams = 4,
-      .stages = 2,
-      .pass_keys = 64,
-      .keeps_terms = 1}},
-};
-
-/* Where the mask is made of regions, whose sum with the bias finds no room. */
-static const tuned_matrix_row region_rows[] = {
-    {256,
-     256,
-     32,
-     {.block_rows = 128,
-      .block_keys = 256,
-      .team_waves = 8,
-      .teams = 2,
-      .stages = 1,
-      .pass_keys = 32,
-      .keeps_terms = 3}},
-    {576,
-     576,
-     32,
-     {.block_rows = 64,
-      .block_keys = 64,
-      .team_waves = 4,
-      .teams = 4,
-      .stages = 2,
-      .pass_keys = 64,
-      .keeps_terms = 3}},
-};
-
-static const wa_matrix_shape *find_matrix_row(const tuned_matrix_row *table,
-                                              size_t count,
-                                              const wa_problem *problem)
-{
-    for (size_t i = 0; i < count; i++)
-        if (table[i].queries == problem->queries &&
-            table[i].keys == problem->keys &&
-            table[i].head_dim == problem->head_dim)
-            return &table[i].shape;
-    return NULL;
-}
-
-const wa_matrix_shape *wa_tuned_matrix_shape(const wa_problem *problem,
-                                             const wa_device *device)
-{
-    const wa_matrix_shape *shape = NULL;
-    if (device->vendor != WA_VENDOR_NVIDIA ||
-        device->compute_capability < 90 || problem->dtype == WINATTN_FP32)
-        return NULL;
-    if (problem->mask == WINATTN_MASK_REGIONS ||
-        problem->mask == WINATTN_MASK_SHIFT)
-        shape = find_matrix_row(
-            region_rows, sizeof region_rows / sizeof *region_rows, problem);
-    return shape ? shape
-                 : find_matrix_row(matrix_rows,
-                                   sizeof matrix_rows / sizeof *matrix_rows,
-                                   problem);
-}
-
-/* ---- Backward ---- */
-
-typedef struct tuned_backward_row {
-    uint32_t queries, keys, head_dim;
-    wa_tuned_backward backward;
-} tuned_backward_row;
-
-/* Measured as the rows above, in the variant dot. */
-static const tuned_backward_row backward_rows[] = {
-    {49,
-     49,
-     32,
-     {.whole = {.block_rows = 49,
-                .block_keys = 49,
-                .team = 128,
-                .stage_dims = 32,
-                .score_rows = 7,
-                .score_cols = 4,
-                .out_rows = 4,
-                .key_quads = 1,
-                .keeps_tiles = true},
-      .resident = 4}},
-    {144,
-     144,
-     32,
-     {.whole = {.block_rows = 72,
-                .block_keys = 144,
-                .team = 192,
-                .stage_dims = 32,
-                .score_rows = 8,
-                .score_cols = 8,
-                .out_rows = 3,
-                .key_quads = 2,
-                .keeps_tiles = true},
-      .resident = 2}},
-    {64,
-     64,
-     64,
-     {.whole = {.block_rows = 64,
-                .block_keys = 64,
-                .team = 256,
-                .stage_dims = 64,
-                .score_rows = 4,
-                .score_cols = 4,
-                .out_rows = 4,
-                .key_quads = 1,
-                .keeps_tiles = true},
-      .resident = 2}},
-};
-
-const wa_tuned_backward *wa_tuned_backward_of(const wa_problem *problem,
-                                              const wa_device *device)
-{
-    if (device->vendor != WA_VENDOR_NVIDIA ||
-        device->compute_capability < 80 || problem->variant != WINATTN_DOT)
-        return NULL;
-    for (size_t i = 0; i < sizeof backward_rows / sizeof *backward_rows; i++) {
-        const tuned_backward_row *row = &backward_rows[i];
-        if (row->queries == problem->queries && row->keys == problem->keys &&
-            row->head_dim == problem->head_dim)
-            return &row->backward;
+    for (size_t i = 0; i < before->count; i++)
+        list->rows[list->count++] = before->rows[i];
+    for (size_t number = 1, at = 0; at < size; number++) {
+        const char *line = text + at;
+        size_t length = 0;
+        while (at + length < size && line[length] != '\n')
+            length++;
+        at += length + 1;
+        wa_tuned_row row;
+        if (!has_row(line, length))
+            continue;
+        const char *wrong = wa_tuned_row_parse(line, length, &row);
+        if (!wrong)
+            append_row(list, &row);
+        if (list->count > MOST_ROWS)
+            wrong = "there are too many rows";
+        if (wrong) {
+            snprintf(why, WA_REASON_SIZE, "line %llu: %s",
+                     (unsigned long long)number, wrong);
+            free(list->rows);
+            *list = (row_list){NULL, 0};
+            return false;
+        }
     }
-    return NULL;
+    return true;
+}
+
+/* With the lock held. The file of WINATTN_TUNING, once. */
+static void read_environment(void)
+{
+    static const row_list none;
+    char path[PATH_SIZE], why[WA_REASON_SIZE];
+    unsigned char *bytes;
+    size_t size;
+    if (environment_was_read)
+        return;
+    environment_was_read = true;
+    if (!wa_environment("WINATTN_TUNING", path, sizeof path) || !path[0])
+        return;
+    if (!wa_file_read(path, MOST_FILE_BYTES, &bytes, &size)) {
+        snprintf(environment_failure, sizeof environment_failure,
+                 "it cannot be read");
+        return;
+    }
+    if (!read_rows((const char *)bytes, size, &none, &from_environment, why))
+        snprintf(environment_failure, sizeof environment_failure, "%s", why);
+    free(bytes);
+}
+
+winattn_status wa_load_tuning(const char *text)
+{
+    char why[WA_REASON_SIZE] = "";
+    row_list longer = {NULL, 0};
+    wa_tuning_lock_take();
+    const bool done =
+        !text || read_rows(text, strlen(text), &from_program, &longer, why);
+    if (done) {
+        free(from_program.rows);
+        from_program = longer;
+    }
+    wa_tuning_lock_release();
+    return done ? WINATTN_SUCCESS
+                : wa_fail(WINATTN_INVALID_ARGUMENT, "%s", why);
+}
+
+void wa_describe_tuning(char *text, size_t size)
+{
+    wa_tuning_lock_take();
+    if (environment_failure[0])
+        wa_append(text, size,
+                  "tuning: the file of WINATTN_TUNING is not "
+                  "used: %s\n",
+                  environment_failure);
+    wa_tuning_lock_release();
+}
+
+/* ---- Looking up ---- */
+
+typedef struct lookup {
+    wa_tuned_kernel kernel;
+    const wa_problem *problem;
+    const wa_device *device;
+    size_t passed_over; /* still to be */
+} lookup;
+
+/* Is it the row that is looked for? */
+static bool is_next(lookup *find, const wa_tuned_row *row)
+{
+    return wa_tuned_row_fits(row, find->kernel, find->problem, find->device) &&
+           find->passed_over-- == 0;
+}
+
+static bool find_loaded(lookup *find, const row_list *list,
+                        wa_tuned_shape *shape)
+{
+    for (size_t i = list->count; i-- > 0;)
+        if (is_next(find, &list->rows[i])) {
+            *shape = list->rows[i].shape;
+            return true;
+        }
+    return false;
+}
+
+static bool find_built_in(lookup *find, wa_tuned_shape *shape)
+{
+    for (size_t i = WA_BUILT_IN_ROWS; i-- > 0;) {
+        const char *text = wa_built_in_rows[i];
+        wa_tuned_row row;
+        if (!wa_tuned_row_parse(text, strlen(text), &row) &&
+            is_next(find, &row)) {
+            *shape = row.shape;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Where a shape keeps terms follows from what the problem has of them. */
+static void suit_problem(wa_tuned_kernel kernel, const wa_problem *problem,
+                         wa_tuned_shape *shape)
+{
+    if (kernel == WA_MATRIX_FORWARD) {
+        wa_matrix_shape *s = &shape->matrix_forward;
+        if (!wa_matrix_has_terms(problem))
+            s->keeps_terms = 0;
+        else if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
+            s->keeps_terms = 3; /* which it has no sum with a bias for */
+    } else if (kernel == WA_MATRIX_BACKWARD) {
+        wa_matrix_gradient_shape *s = &shape->matrix_backward;
+        s->keeps_terms = wa_matrix_has_terms(problem) ? s->keeps_terms : 0;
+        s->keeps_dbias = s->keeps_dbias && problem->bias != WINATTN_BIAS_NONE;
+    }
+}
+
+bool wa_find_tuned(wa_tuned_kernel kernel, const wa_problem *problem,
+                   const wa_device *device, size_t passed_over,
+                   wa_tuned *found)
+{
+    lookup find = {kernel, problem, device, passed_over};
+    if (device->ignores_tuning)
+        return false;
+    found->reason = "measured best, says a row that was loaded";
+    wa_tuning_lock_take();
+    read_environment();
+    bool any = find_loaded(&find, &from_environment, &found->shape) ||
+               find_loaded(&find, &from_program, &found->shape);
+    wa_tuning_lock_release();
+    if (!any) {
+        found->reason = "measured best on devices of this kind";
+        any = find_built_in(&find, &found->shape);
+    }
+    if (any)
+        suit_problem(kernel, problem, &found->shape);
+    return any;
 }

@@ -1,26 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Shapes that were measured to be better than what a model of the device
- * chooses. */
+ * The tuning table: shapes that were measured to be better than what a model
+ * of the device chooses. */
 #ifndef WINATTN_TUNING_H
 #define WINATTN_TUNING_H
 
-#include "plan_backward.h"
+#include "tuning_row.h"
 
-/* NULL where nothing was measured. The shape may still not fit the device. */
-const wa_local_shape *wa_tuned_local_shape(const wa_problem *problem,
-                                           const wa_device *device);
+/* A shape as the problem can have it, and what the plan says of it. It may
+ * still not fit the device. */
+typedef struct wa_tuned {
+    wa_tuned_shape shape;
+    const char *reason;
+} wa_tuned;
 
-/* The same of the tier matrix. */
-const wa_matrix_shape *wa_tuned_matrix_shape(const wa_problem *problem,
-                                             const wa_device *device);
+/* Of the rows for the kernel, the problem and the device the best after
+ * `passed_over` better ones; false: no more. Rows of the user's environment
+ * are better than those that the program loaded, these better than built-in
+ * ones; and of each the last. */
+bool wa_find_tuned(wa_tuned_kernel kernel, const wa_problem *problem,
+                   const wa_device *device, size_t passed_over,
+                   wa_tuned *found);
 
-/* A backward pass in one kernel, and how many of its work-groups a compute
- * unit was seen to hold. NULL as above. */
-typedef struct wa_tuned_backward {
-    wa_gradient_shape whole;
-    uint32_t resident;
-} wa_tuned_backward;
-const wa_tuned_backward *wa_tuned_backward_of(const wa_problem *problem,
-                                              const wa_device *device);
+/* See winattn_load_tuning. */
+winattn_status wa_load_tuning(const char *text);
+
+/* Appends why rows of the user's environment are not used, if that is so. */
+void wa_describe_tuning(char *text, size_t size);
+
+/* The rows that the library comes with, as text. */
+#define WA_BUILT_IN_ROWS 17
+extern const char *const wa_built_in_rows[WA_BUILT_IN_ROWS];
 
 #endif

@@ -444,6 +444,42 @@ WINATTN_API winattn_status winattn_plan_describe(const winattn_plan *plan,
                                                  size_t size, char *text,
                                                  size_t *needed);
 
+/* ---- Measured shapes ---------------------------------------------------- */
+
+/* What a plan takes of the kernels' shapes (tiles, teams, stages) follows from
+ * a model of the device, but where a better one was measured. winattn-tune
+ * finds such shapes on the device at hand and writes them as rows, one to a
+ * line:
+ *
+ *   kernel DEVICE variant type terms queries keys head_dim shape
+ *   matrix-backward NVIDIA 90 dot half bias 49 49 32 49:4:3:2:64:1:1
+ *   local-forward "Some GPU" sliding fp32 none any any 64 64:128:128:1:...
+ *
+ *   kernel    local-forward, matrix-forward, local-backward, matrix-backward
+ *   DEVICE    NVIDIA and the least compute capability (90 is 9.0); or the
+ *             device's name in quotes; or the vendor and 0
+ *   variant   dot, cosine, sliding; any: dot and cosine
+ *   type      fp32; half: fp16 and bf16; any
+ *   terms     none; bias: without mask; mask: additive, with or without bias;
+ *             regions: or the shift of a grid, with or without bias; any
+ *   queries, keys, head_dim: numbers, the first two may be any
+ *
+ * Empty lines and those that start with # are passed over. A row counts where
+ * all of it fits the problem and the device; of several the last is taken. A
+ * shape that the kernel does not allow, or that does not build, is passed over
+ * too, and winattn_plan_describe says so. */
+
+/* Adds rows, for plans that are created from now on, by all threads; they come
+ * before the library's own. Each replaces an earlier row for the same. NULL
+ * forgets what was added. A wrong line fails with WINATTN_INVALID_ARGUMENT and
+ * its number in the reason, and then nothing is added.
+ *
+ * The environment variable WINATTN_TUNING may name a file of such rows, which
+ * is read once, with the first plan, and comes before rows of this call. If
+ * something is wrong with it, none of it counts, and winattn_plan_describe says
+ * why. */
+WINATTN_API winattn_status winattn_load_tuning(const char *text);
+
 /* ---- Compiled kernels --------------------------------------------------- */
 
 /* Compiled kernels are kept in three places, so that they need not be compiled

@@ -398,6 +398,78 @@ static void plan_text(const winattn_plan *plan, char text[4096])
                      WINATTN_SUCCESS);
 }
 
+/* Rows for the device under test lead to their shapes, and to right results;
+ * where a shape is not allowed, the plan has another and says why. */
+static void measured_shapes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *kernel, *row;
+        const char *described; /* a line's start */
+        bool taken;
+    } rows[] = {
+        {"tier=local queries=20 dim=16", "local-forward",
+         "any any any 20 20 16 20:20:64:1:20:16:4:4:2:1",
+         "work-group size: 64\n", true},
+        {"tier=local queries=20 dim=16", "local-forward",
+         "any any any 20 20 16 20:20:64:1:20:16:4:4:1:1",
+         "measured shape not taken: tier local: a team does not cover", false},
+        {"pass=backward tier=local queries=20 dim=16", "local-backward",
+         "dot fp32 none 20 20 16 20:20:64:16:4:4:2:1:0:3",
+         "backward kernel: backward_keys_local, tile 20 queries x 20 keys, "
+         "work-group size 64",
+         true},
+        {"tier=matrix dtype=fp16 queries=20 dim=16", "matrix-forward",
+         "dot half none 20 20 16 20:20:2:2:1:32:0", "work-group size: 128\n",
+         true},
+    };
+    wa_session *session = pretend_unit();
+    const char *name = wa_session_device(session)->name;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[4096];
+        case_result result;
+        const test_case c = parsed(rows[i].text);
+        snprintf(text, sizeof text, "# a remark\n%s \"%s\" %s\n",
+                 rows[i].kernel, name, rows[i].row);
+        if (winattn_load_tuning(text) != WINATTN_SUCCESS)
+            fail_msg("%s: %s", text, winattn_last_reason());
+        if (!case_run(&device, device.queue, &c, 0, &result))
+            fail_msg("%s: %s", rows[i].row, result.failure);
+        fixture f = set_up(rows[i].text);
+        plan_text(f.plan, text);
+        if (!strstr(text, rows[i].described) ||
+            !strstr(text, "says a row that was loaded") == rows[i].taken)
+            fail_msg("%s\n%s", rows[i].row, text);
+        tear_down(&f);
+        assert_int_equal(winattn_load_tuning(NULL), WINATTN_SUCCESS);
+    }
+    wa_session_release(session);
+    assert_status(winattn_load_tuning("\nlocal-forward NVIDIA"),
+                  WINATTN_INVALID_ARGUMENT, "line 2: no vendor");
+}
+
+/* A measured shape that does not build is tried once. */
+static void measured_shape_fails(void **state)
+{
+    (void)state;
+    char text[512];
+    wa_device told;
+    const test_case c = parsed("tier=local queries=20 dim=16");
+    winattn_desc desc = case_desc(&c);
+    winattn_plan *plan;
+    assert_int_equal(wa_device_query(device.id, &told), WINATTN_SUCCESS);
+    snprintf(text, sizeof text,
+             "local-forward \"%s\" any any any 20 20 16 "
+             "20:20:64:1:20:16:4:4:2:1",
+             told.name);
+    assert_int_equal(winattn_load_tuning(text), WINATTN_SUCCESS);
+    desc.build_options = "-Dforward_args=int";
+    assert_status(winattn_plan_create(device.context, device.id, &desc, &plan),
+                  CL_BUILD_PROGRAM_FAILURE, "clBuildProgram");
+    assert_null(plan);
+    assert_int_equal(winattn_load_tuning(NULL), WINATTN_SUCCESS);
+}
+
 /* The unit is tested with the first plan for it, not again with others of the
  * same type. */
 static void unit_is_tested_once(void **state)
@@ -1192,6 +1264,20 @@ static void *make_plans(void *argument)
     return NULL;
 }
 
+static void *load_rows(void *argument)
+{
+    worker *w = argument;
+    for (int round = 0; round < 6 && !w->failure; round++) {
+        if (winattn_load_tuning("local-forward AMD 0 any any any 4 4 4 "
+                                "4:4:64:1:4:4:1:1:1:1") != WINATTN_SUCCESS ||
+            winattn_load_tuning(NULL) != WINATTN_SUCCESS)
+            w->failure = "loading failed";
+        else
+            make_plans(argument);
+    }
+    return NULL;
+}
+
 static void *make_matrix_plan(void *argument)
 {
     worker *w = argument;
@@ -1244,6 +1330,7 @@ static void threads_make_plans(void **state)
 {
     (void)state;
     run_threads(make_plans, NULL);
+    run_threads(load_rows, NULL);
 }
 
 static void threads_test_one_unit(void **state)
@@ -1299,6 +1386,8 @@ int main(void)
         cmocka_unit_test(programs_are_shared),
         cmocka_unit_test(build_failure),
         cmocka_unit_test(falls_back),
+        cmocka_unit_test(measured_shapes),
+        cmocka_unit_test(measured_shape_fails),
         cmocka_unit_test(unit_is_tested_once),
         cmocka_unit_test(wrong_unit_is_refused),
         cmocka_unit_test(matrix_has_both_passes),

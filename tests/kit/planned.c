@@ -10,71 +10,63 @@
 #include "launch_backward.h"
 #include "session.h"
 #include "status.h"
+#include "tuning_row.h"
 
 bool shape_parse(const char *text, wa_local_shape *s)
 {
-    return sscanf(text, "%u:%u:%u:%u:%u:%u:%u:%u:%u:%u", &s->block_rows,
-                  &s->block_keys, &s->team, &s->teams, &s->stage_keys,
-                  &s->stage_dims, &s->score_rows, &s->score_cols, &s->out_rows,
-                  &s->row_items) == 10;
+    wa_tuned_shape shape;
+    const bool whole = wa_tuned_shape_parse(WA_LOCAL_FORWARD, text, &shape);
+    *s = shape.local_forward;
+    return whole;
 }
 
 void shape_print(const wa_local_shape *s, char *text, size_t size)
 {
-    snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u:%u:%u:%u", s->block_rows,
-             s->block_keys, s->team, s->teams, s->stage_keys, s->stage_dims,
-             s->score_rows, s->score_cols, s->out_rows, s->row_items);
+    const wa_tuned_shape shape = {.local_forward = *s};
+    wa_tuned_shape_print(WA_LOCAL_FORWARD, &shape, text, size);
 }
 
 bool matrix_shape_parse(const char *text, wa_matrix_shape *s)
 {
-    return sscanf(text, "%u:%u:%u:%u:%u:%u:%u", &s->block_rows, &s->block_keys,
-                  &s->team_waves, &s->teams, &s->stages, &s->pass_keys,
-                  &s->keeps_terms) == 7;
+    wa_tuned_shape shape;
+    const bool whole = wa_tuned_shape_parse(WA_MATRIX_FORWARD, text, &shape);
+    *s = shape.matrix_forward;
+    return whole;
 }
 
 void matrix_shape_print(const wa_matrix_shape *s, char *text, size_t size)
 {
-    snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u", s->block_rows, s->block_keys,
-             s->team_waves, s->teams, s->stages, s->pass_keys, s->keeps_terms);
+    const wa_tuned_shape shape = {.matrix_forward = *s};
+    wa_tuned_shape_print(WA_MATRIX_FORWARD, &shape, text, size);
 }
 
 bool gradient_shape_parse(const char *text, wa_gradient_shape *s)
 {
-    unsigned keeps_tiles = 0;
-    const bool whole =
-        sscanf(text, "%u:%u:%u:%u:%u:%u:%u:%u:%u", &s->block_rows,
-               &s->block_keys, &s->team, &s->stage_dims, &s->score_rows,
-               &s->score_cols, &s->out_rows, &s->key_quads, &keeps_tiles) == 9;
-    s->keeps_tiles = keeps_tiles != 0;
+    wa_tuned_shape shape;
+    const bool whole = wa_tuned_shape_parse(WA_LOCAL_BACKWARD, text, &shape);
+    *s = shape.local_backward.whole;
     return whole;
 }
 
 void gradient_shape_print(const wa_gradient_shape *s, char *text, size_t size)
 {
-    snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u:%u:%u", s->block_rows,
-             s->block_keys, s->team, s->stage_dims, s->score_rows,
-             s->score_cols, s->out_rows, s->key_quads,
-             (unsigned)s->keeps_tiles);
+    const wa_tuned_shape shape = {.local_backward = {*s, 0}};
+    wa_tuned_shape_print(WA_LOCAL_BACKWARD, &shape, text, size);
 }
 
 bool matrix_gradient_shape_parse(const char *text, wa_matrix_gradient_shape *s)
 {
-    unsigned keeps_dbias = 0;
-    const bool whole =
-        sscanf(text, "%u:%u:%u:%u:%u:%u:%u", &s->block_rows, &s->team_waves,
-               &s->teams, &s->stages, &s->pass_keys, &s->keeps_terms,
-               &keeps_dbias) == 7;
-    s->keeps_dbias = keeps_dbias != 0;
+    wa_tuned_shape shape;
+    const bool whole = wa_tuned_shape_parse(WA_MATRIX_BACKWARD, text, &shape);
+    *s = shape.matrix_backward;
     return whole;
 }
 
 void matrix_gradient_shape_print(const wa_matrix_gradient_shape *s, char *text,
                                  size_t size)
 {
-    snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u", s->block_rows, s->team_waves,
-             s->teams, s->stages, s->pass_keys, s->keeps_terms,
-             (unsigned)s->keeps_dbias);
+    const wa_tuned_shape shape = {.matrix_backward = *s};
+    wa_tuned_shape_print(WA_MATRIX_BACKWARD, &shape, text, size);
 }
 
 uint32_t matrix_tiles(uint32_t tiles, uint32_t tile, int all)

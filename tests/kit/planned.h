@@ -43,7 +43,7 @@ bool planned_backward(const test_device *device, cl_command_queue queue,
                       case_result *result);
 
 /* "rows:keys:team:stage_dims:score_rows:score_cols:out_rows:key_quads:
- * keeps_tiles" */
+ * keeps_tiles", and a number more in rows of the tuning table */
 bool gradient_shape_parse(const char *text, wa_gradient_shape *shape);
 void gradient_shape_print(const wa_gradient_shape *shape, char *text,
                           size_t size);
