@@ -183,7 +183,7 @@ INLINE float inverse_power(float power)
 
 /* ---- Products and rows ---- */
 
-INLINE void clear_tiles(float (*tiles)[VALUES], const int count)
+INLINE void clear_tiles(float tiles[][VALUES], const int count)
 {
     UNROLL_FOR (int t = 0; t < count; t++)
         UNROLL_FOR (int i = 0; i < VALUES; i++)
@@ -228,7 +228,7 @@ INLINE void keep_weights(float *tile, __local ushort *weights, int query,
 }
 
 /* sums += a tile's weights, the other way round, times rows of the block. */
-INLINE void add_across(float (*sums)[VALUES], __local const ushort *weights,
+INLINE void add_across(float sums[][VALUES], __local const ushort *weights,
                        int key, __local const ushort *rows, int first,
                        int row_count, const wave *w)
 {
@@ -249,7 +249,7 @@ INLINE void add_across(float (*sums)[VALUES], __local const ushort *weights,
 /* Gradients with respect to rows of length 1 are taken back to rows x of any
  * length: (d - x^ (x^ . d)) / |x|, where d is sums times factor. Below the
  * smallest norm x^ is just a multiple of x. Leaves x^ . d in along. */
-INLINE void take_back_norms(float (*sums)[VALUES], float *along,
+INLINE void take_back_norms(float sums[][VALUES], float *along,
                             const float *factor, const float *inverse,
                             __local const ushort *rows, int row, int last,
                             const wave *w)
@@ -285,7 +285,7 @@ INLINE void take_back_norms(float (*sums)[VALUES], float *along,
 #if PADDING == 1
 /* Adds the rows of the padding to the wave's sum of them, OUT_TILES tiles of
  * channels from tile `first` on. `out`: room for rows that leave. */
-INLINE void add_padding(float (*tiles)[VALUES], const float *factor, int first,
+INLINE void add_padding(float tiles[][VALUES], const float *factor, int first,
                         __local float *pad_sums, __local ushort *out,
                         const row_target *to, const wave *w)
 {
@@ -612,7 +612,7 @@ INLINE void add_dbias(float *sums, __global float *partial, const float *ds,
  * what find_statistics has left. dbias_sums and bias_partial: where dBias is
  * summed, one of them. Adds q^ . dq^ of the lane's own rows to *scale_sum. */
 INLINE void differentiate_rows(
-    float scores[PASS_TILES][VALUES], float (*dbias_sums)[VALUES],
+    float scores[PASS_TILES][VALUES], float dbias_sums[][VALUES],
     __global float *bias_partial, __global storage *dq, float *scale_sum,
     const row_statistics *s, const row_part *part, const visit *here,
     const logit_terms *terms, const int known, const int stores, const wave *w)
@@ -733,12 +733,11 @@ INLINE void differentiate_rows(
  * what the visit's rows bring, KEY_SUM_TILES tiles of channels from tile
  * `first` on. After the last visit they leave. pad_sums: [2][DIMS], of the
  * wave. */
-INLINE void differentiate_keys(float (*sums_v)[VALUES],
-                               float (*sums_k)[VALUES], int key, int count,
-                               int first, __global storage *dv,
-                               __global storage *dk, uint kv_head,
-                               __local float *pad_sums, const visit *here,
-                               const wave *w)
+INLINE void differentiate_keys(float sums_v[][VALUES], float sums_k[][VALUES],
+                               int key, int count, int first,
+                               __global storage *dv, __global storage *dk,
+                               uint kv_head, __local float *pad_sums,
+                               const visit *here, const wave *w)
 {
     const backward_args *args = here->args;
     const uint flags = args->forward.flags;
