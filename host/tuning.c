@@ -165,6 +165,7 @@ winattn_status wa_load_tuning(const char *text)
 void wa_describe_tuning(char *text, size_t size)
 {
     wa_tuning_lock_take();
+    read_environment();
     if (environment_failure[0])
         wa_append(text, size,
                   "tuning: the file of WINATTN_TUNING is not "
