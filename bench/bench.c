@@ -277,7 +277,7 @@ static void bench_row(run_state *run, device_state *d, const bench_case *whole,
                       report_row *row)
 {
     char what[32];
-    const int dtype = b->c.dtype, tier = b->c.tier;
+    const int dtype = b->c.dtype, tier = b->c.tier, tf32 = b->c.tf32;
     snprintf(what, sizeof what, "%s %s", option_passes[pass],
              option_dtypes[dtype]);
     progress(run, b->name, what);
@@ -293,11 +293,13 @@ static void bench_row(run_state *run, device_state *d, const bench_case *whole,
         *b = *whole;
         b->c.dtype = dtype;
         b->c.tier = tier;
+        b->c.tf32 = tf32;
         measure(run, d, whole, pass, true, b, row);
     }
     test_case common = whole->c;
     common.dtype = WINATTN_FP32;
     common.tier = WINATTN_TIER_AUTO;
+    common.tf32 = 0;
     case_print(&common, row->whole, sizeof row->whole);
     write_command(d, &b->c, row);
     finish_unit(run);
@@ -319,6 +321,7 @@ static bool bench_pass_of(run_state *run, device_state *d, size_t number,
         row->device = d->index;
         b.c.dtype = dtype;
         b.c.tier = options_tier(o, whole);
+        b.c.tf32 = options_tf32(o, whole, dtype);
         bench_row(run, d, whole, pass, is_first, &b, row);
         if (row->seconds > 0 && b.c.grid && o->chain)
             compare_chain(run, d, &b, pass, row);
@@ -488,6 +491,7 @@ static bool print_first_result(const options *o, cl_device_id id)
         if (o->dtype[dtype])
             c.dtype = dtype;
     c.tier = options_tier(o, &o->cases.all[0]);
+    c.tf32 = options_tf32(o, &o->cases.all[0], c.dtype);
     process_end_after((unsigned)o->seconds + 1);
     if (!startup_first_result(id, &c))
         return false;

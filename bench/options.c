@@ -59,8 +59,12 @@ static void usage(FILE *to)
         "                       and without --case and --cases all three of "
         "a few\n"
         "                       cases in fp32 and fp16\n"
-        "  --tier TIER          cpu, local or matrix (fp16 and bf16)\n"
-        "                       instead of the plan's choice\n"
+        "  --tier TIER          cpu, local or matrix (fp16 and bf16; fp32 "
+        "forward\n"
+        "                       with --tf32) instead of the plan's choice\n"
+        "  --tf32               lets matrix units multiply fp32 as TF32, like "
+        "tf32=1\n"
+        "                       in a case\n"
         "  --seconds N          of the whole run, 210 by default; large\n"
         "                       cases are shrunk to fit, and named so\n"
         "  --whole              shrinks nothing\n"
@@ -155,6 +159,7 @@ static bool read_flag(const char *name, options *o)
         {"--whole", &o->shrinks, false},
         {"--no-unfused", &o->unfused, false},
         {"--no-chain", &o->chain, false},
+        {"--tf32", &o->tf32, true},
         {"--replay", &o->replay, true},
         {"--first-result", &o->first_result, true},
     };
@@ -280,4 +285,9 @@ bool options_take_row(const options *o, const bench_case *b, bench_pass pass,
 int options_tier(const options *o, const bench_case *b)
 {
     return o->tier == WINATTN_TIER_AUTO && b->names_tier ? b->c.tier : o->tier;
+}
+
+bool options_tf32(const options *o, const bench_case *b, int dtype)
+{
+    return dtype == WINATTN_FP32 && (o->tf32 || b->c.tf32 != 0);
 }

@@ -23,6 +23,7 @@ typedef struct options {
     bool dtype[3], any_dtype; /* winattn_dtype; any: the user chose */
     bool pass[BENCH_PASSES], any_pass;
     int tier;       /* winattn_tier */
+    bool tf32;      /* is allowed in rows of fp32 */
     double seconds; /* of the whole run */
     bool shrinks;
     bool unfused, chain; /* comparisons */
@@ -55,5 +56,7 @@ bool options_take_device(const options *o, const char *name);
 bool options_take_row(const options *o, const bench_case *b, bench_pass pass,
                       int dtype);
 int options_tier(const options *o, const bench_case *b);
+/* Is TF32 allowed, by the options or by the case? */
+bool options_tf32(const options *o, const bench_case *b, int dtype);
 
 #endif

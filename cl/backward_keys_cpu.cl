@@ -105,6 +105,46 @@ INLINE void differentiate_softmax(row_tile *tile, gradient_tile *g,
     }
 }
 
+#if GRID && WHOLE
+/* Asks, tile by tile, for what the next window will read and write: rows of a
+ * token lie apart on a grid, and the processor's own prefetcher does not guess
+ * where the next one is. */
+INLINE void prefetch_next(const backward_args *args, ulong window, uint head,
+                          uint row, __global const storage *q,
+                          __global const storage *k, __global const storage *v,
+                          __global const storage *d_o,
+                          __global const storage *dq,
+                          __global const storage *dk,
+                          __global const storage *dv)
+{
+    const forward_args *forward = &args->forward;
+    const window_place place = place_window(&forward->grid, window);
+    const uint kv_head = head / forward->heads_per_kv_head;
+    for (uint r = row; r < min(row + TILE_ROWS, forward->queries); r++) {
+        const token at = find_token(&forward->grid, &place, r);
+        prefetch_channels(q + plane(&forward->q, place.grid, head),
+                          &forward->q, at);
+        prefetch_channels(d_o + plane(&args->d_o, place.grid, head),
+                          &args->d_o, at);
+        if ((forward->flags & ARG_DQ) != 0)
+            prefetch_channels(dq + plane(&args->dq, place.grid, head),
+                              &args->dq, at);
+        if (head % forward->heads_per_kv_head != 0)
+            continue; /* the others share its keys */
+        prefetch_channels(k + plane(&forward->k, place.grid, kv_head),
+                          &forward->k, at);
+        prefetch_channels(v + plane(&forward->v, place.grid, kv_head),
+                          &forward->v, at);
+        if ((forward->flags & ARG_DK) != 0)
+            prefetch_channels(dk + plane(&args->dk, place.grid, kv_head),
+                              &args->dk, at);
+        if ((forward->flags & ARG_DV) != 0)
+            prefetch_channels(dv + plane(&args->dv, place.grid, kv_head),
+                              &args->dv, at);
+    }
+}
+#endif
+
 #if WHOLE
 /* dQ of the tile; returns the sum of q^ . dq^ over its rows. */
 INLINE float compute_dq(const row_tile *tile, gradient_tile *g,
@@ -237,7 +277,7 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
 
         for (u.head = kv_head * group; u.head < (kv_head + 1) * group;
              u.head++) {
-            DECLARE_TERMS(terms, *forward, u)
+            DECLARE_TERMS_AT(terms, *forward, u, place)
 #if MASK == 3
             load_regions(&keys, forward, &terms);
 #endif
@@ -265,6 +305,11 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
                         keys.first + keys.count &&
                     keys.first >= forward->sink)
                     break;
+#endif
+#if GRID && WHOLE
+                if (w + forward->slots < forward->windows)
+                    prefetch_next(&args, u.window + forward->slots, u.head,
+                                  row, q, k, v, d_o, dq, dk, dv);
 #endif
                 load_rows(&tile, forward, &place, unit_q, row, queries, scale);
                 if (!has_rows(&tile))

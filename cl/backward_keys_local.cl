@@ -146,12 +146,14 @@ backward_keys_local(BACKWARD_PARAMETERS)
         const grid_layout *grid = &forward->grid;
         const window_place window = place_window(grid, u.window);
         at.has_padding = holds_padding(grid, &window);
+        const token_list key_tokens = list_tokens(
+            memory.key_tokens, grid, &window, at.keys.first, key_count, lane);
         const token_rows k_rows = {
-            k + plane(&forward->k, window.grid, kv_head), &forward->k, grid,
-            &window, PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head)};
+            k + plane(&forward->k, window.grid, kv_head), &forward->k,
+            key_tokens, PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head)};
         const token_rows v_rows = {
-            v + plane(&forward->v, window.grid, kv_head), &forward->v, grid,
-            &window, PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head)};
+            v + plane(&forward->v, window.grid, kv_head), &forward->v,
+            key_tokens, PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head)};
         at.k = k_rows;
         at.v = v_rows;
         __global storage *to_dk = dk + plane(&args.dk, window.grid, kv_head);
@@ -182,13 +184,19 @@ backward_keys_local(BACKWARD_PARAMETERS)
                 key_end > first_seen.high ||
                 (at.keys.first < last_seen.low && key_end > forward->sink);
 #endif
-            DECLARE_TERMS(terms, *forward, u)
+            DECLARE_TERMS_AT(terms, *forward, u, window)
+#if WHOLE
+            const token_list row_tokens = key_tokens;
+#else
+            const token_list row_tokens = list_tokens(
+                memory.row_tokens, grid, &window, u.row, at.row_count, lane);
+#endif
             const token_rows q_rows = {
-                q + plane(&forward->q, window.grid, u.head), &forward->q, grid,
-                &window, 0};
+                q + plane(&forward->q, window.grid, u.head), &forward->q,
+                row_tokens, 0};
             const token_rows d_o_rows = {
-                d_o + plane(&args.d_o, window.grid, u.head), &args.d_o, grid,
-                &window, 0};
+                d_o + plane(&args.d_o, window.grid, u.head), &args.d_o,
+                row_tokens, 0};
             at.q = q_rows;
             at.d_o = d_o_rows;
 #if VARIANT == COSINE
@@ -252,11 +260,11 @@ backward_keys_local(BACKWARD_PARAMETERS)
             }
             if (ONE_VISIT && (flags & ARG_DV) != 0)
                 store_gradient(sums_v, TILE_KEYS, &key_tile, to_dv, &args.dv,
-                               grid, &window, (flags & ARG_ADD_DV) != 0,
-                               at.wide);
+                               key_tokens, (flags & ARG_ADD_DV) != 0, at.wide);
 #if ONE_VISIT && PADDING == 1
             if (at.has_padding)
-                add_padding(pad_sums_v, sums_v, TILE_KEYS, &key_tile, &at.v);
+                add_padding(pad_sums_v, sums_v, TILE_KEYS, &key_tile,
+                            &key_tokens);
 #endif
             barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -318,8 +326,8 @@ backward_keys_local(BACKWARD_PARAMETERS)
             if ((flags & ARG_DQ) != 0)
                 store_gradient(sums_q, OUT_ROWS, &row_tile,
                                dq + plane(&args.dq, window.grid, u.head),
-                               &args.dq, grid, &window,
-                               (flags & ARG_ADD_DQ) != 0, at.wide);
+                               &args.dq, row_tokens, (flags & ARG_ADD_DQ) != 0,
+                               at.wide);
 #endif
 #if VARIANT == COSINE
             if ((flags & ARG_D_LOGIT_SCALE) != 0 && key_block == 0) {
@@ -346,21 +354,22 @@ backward_keys_local(BACKWARD_PARAMETERS)
         }
 
         if (!ONE_VISIT && (flags & ARG_DV) != 0)
-            store_gradient(sums_v, TILE_KEYS, &key_tile, to_dv, &args.dv, grid,
-                           &window, (flags & ARG_ADD_DV) != 0, at.wide);
+            store_gradient(sums_v, TILE_KEYS, &key_tile, to_dv, &args.dv,
+                           key_tokens, (flags & ARG_ADD_DV) != 0, at.wide);
 #if VARIANT == COSINE
         take_back_norms(sums_k, TILE_KEYS, &key_tile, &at.k, memory.k_inverse,
                         (__local float *)memory.k, 0, at.wide);
         barrier(CLK_LOCAL_MEM_FENCE);
 #endif
         if ((flags & ARG_DK) != 0)
-            store_gradient(sums_k, TILE_KEYS, &key_tile, to_dk, &args.dk, grid,
-                           &window, (flags & ARG_ADD_DK) != 0, at.wide);
+            store_gradient(sums_k, TILE_KEYS, &key_tile, to_dk, &args.dk,
+                           key_tokens, (flags & ARG_ADD_DK) != 0, at.wide);
 #if PADDING == 1
         if (at.has_padding) {
             if (!ONE_VISIT)
-                add_padding(pad_sums_v, sums_v, TILE_KEYS, &key_tile, &at.v);
-            add_padding(pad_sums_k, sums_k, TILE_KEYS, &key_tile, &at.k);
+                add_padding(pad_sums_v, sums_v, TILE_KEYS, &key_tile,
+                            &key_tokens);
+            add_padding(pad_sums_k, sums_k, TILE_KEYS, &key_tile, &key_tokens);
         }
 #endif
     }

@@ -65,9 +65,11 @@ typedef struct gradient_memory {
     __local float *parts;    /* [2][Q_ROWS][COL_TILES] */
     __local float *row_max;  /* [Q_ROWS], of the logits, or lse */
     __local float *row_sum;  /* [Q_ROWS], of exponentials */
-    __local float *row_delta; /* [Q_ROWS], of P dP, less d_lse */
-    __local float *q_inverse; /* [Q_ROWS], 1 / norm */
-    __local float *k_inverse; /* [KV_ROWS] */
+    __local float *row_delta;       /* [Q_ROWS], of P dP, less d_lse */
+    __local float *q_inverse;       /* [Q_ROWS], 1 / norm */
+    __local float *k_inverse;       /* [KV_ROWS] */
+    __local kept_token *row_tokens; /* [BLOCK_ROWS] */
+    __local kept_token *key_tokens; /* [BLOCK_KEYS] */
 } gradient_memory;
 
 #if VARIANT == COSINE
@@ -92,6 +94,17 @@ typedef struct gradient_memory {
 #define DECLARE_SUMS
 #define SET_SUMS(memory)
 #endif
+/* WHOLE: the keys are all of the window, and so the rows are among them. */
+#define KEPT_ROWS (WHOLE ? 0 : BLOCK_ROWS)
+#if KEEPS_TOKENS
+#define DECLARE_TOKENS __local kept_token kept_tokens[KEPT_ROWS + BLOCK_KEYS];
+#define SET_TOKENS(memory)                                                    \
+    (memory).row_tokens = kept_tokens;                                        \
+    (memory).key_tokens = kept_tokens + KEPT_ROWS;
+#else
+#define DECLARE_TOKENS
+#define SET_TOKENS(memory)
+#endif
 /* Declares `name` and its arrays, in a kernel. */
 #define DECLARE_GRADIENT_MEMORY(name)                                         \
     __local float4 row_tiles[TILE_COPIES][Q_ROWS * DIM_PITCH];                \
@@ -101,6 +114,7 @@ typedef struct gradient_memory {
     __local float row_maxima[Q_ROWS];                                         \
     __local float row_deltas[Q_ROWS];                                         \
     DECLARE_INVERSES                                                          \
+    DECLARE_TOKENS                                                            \
     gradient_memory name = {.q = row_tiles[0],                                \
                             .d_o = row_tiles[TILE_COPIES - 1],                \
                             .k = col_tiles[0],                                \
@@ -109,7 +123,30 @@ typedef struct gradient_memory {
                             .row_max = row_maxima,                            \
                             .row_delta = row_deltas};                         \
     SET_SUMS(name)                                                            \
-    SET_INVERSES(name)
+    SET_INVERSES(name)                                                        \
+    SET_TOKENS(name)
+
+/* Tokens first .. first + count of a window. Where the team keeps them it
+ * finds them here, with barriers before and after: its work-items may still be
+ * at the earlier ones. */
+INLINE token_list list_tokens(__local kept_token *kept,
+                              const grid_layout *grid,
+                              const window_place *place, uint first, int count,
+                              int lane)
+{
+#if KEEPS_TOKENS
+    FORGET(lane);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int done = 0; done < count; done += TEAM)
+        if (done + lane < count)
+            kept[done + lane] = keep_token(grid, place, first + done + lane);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const token_list tokens = {kept, first, first + (uint)count - 1};
+#else
+    const token_list tokens = {grid, place};
+#endif
+    return tokens;
+}
 
 /* The rows and keys that a team has at hand. */
 typedef struct gradient_block {
@@ -219,7 +256,8 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             tile[i][j] = 0.0f;
     if (VARIANT == DOT && place.owns)
-        add_terms(tile, forward, terms, rows, keys);
+        add_terms(tile, forward, terms, &block->q.tokens, &block->k.tokens,
+                  rows, keys);
 #if KEEPS_TILES
     if (place.owns)
         multiply_rows(tile, memory->q, memory->k, place.row, place.col,
@@ -249,7 +287,8 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
             tile[i][j] *= block->scale *
                           memory->q_inverse[place.row + ROW_TILES * i] *
                           memory->k_inverse[place.col + COL_TILES * j];
-    add_terms(tile, forward, terms, rows, keys);
+    add_terms(tile, forward, terms, &block->q.tokens, &block->k.tokens, rows,
+              keys);
 #endif
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
@@ -257,12 +296,12 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
                 tile[i][j] = -INFINITY;
     if (PADDING && block->has_padding) {
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-            const token t = token_of(&block->q, rows[i]);
+            const token t = token_of(&block->q.tokens, rows[i]);
             UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
                 tile[i][j] = EXISTS(t) ? tile[i][j] : -INFINITY;
         }
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
-            const token t = token_of(&block->k, keys[j]);
+            const token t = token_of(&block->k.tokens, keys[j]);
             UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
                 if (PADDING == 2 && !EXISTS(t))
                     tile[i][j] = -INFINITY;
@@ -369,7 +408,7 @@ INLINE void start_statistics(const gradient_memory *memory,
         if (r >= Q_ROWS)
             continue;
         float top = -INFINITY;
-        const token t = token_of(&block->q, block->first_row + r);
+        const token t = token_of(&block->q.tokens, block->first_row + r);
         if (lse && r < block->row_count && EXISTS(t))
             top = lse[token_offset(&args->forward.lse, &t)];
         memory->row_max[r] = top;
@@ -466,7 +505,7 @@ INLINE void finish_statistics(const gradient_memory *memory,
         const float sum = memory->row_sum[r];
         const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
         float delta = memory->row_delta[r] * inverse;
-        const token t = token_of(&block->q, block->first_row + r);
+        const token t = token_of(&block->q.tokens, block->first_row + r);
         if ((args->forward.flags & ARG_D_LSE) != 0 && r < block->row_count &&
             EXISTS(t))
             delta -= d_lse[token_offset(&args->d_lse, &t)];
@@ -574,14 +613,13 @@ typedef struct gradient_tile {
  * or adds them to what is there. */
 INLINE void store_gradient(const float4 *sums, const int tile_rows,
                            const gradient_tile *tile, __global storage *to,
-                           const tensor_layout *layout,
-                           const grid_layout *grid, const window_place *place,
+                           const tensor_layout *layout, token_list tokens,
                            int adds, int wide)
 {
-    const token_rows there = {to, layout, grid, place, 0};
+    const token_rows there = {to, layout, tokens, 0};
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
         const int r = tile->first + tile->step * i;
-        const token t = token_of(&there, tile->first_row + r);
+        const token t = token_of(&tokens, tile->first_row + r);
         UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
             const int channel = s * STAGE_DIMS + tile->quad * 4;
             if (!tile->owns || r >= tile->row_count || channel >= HEAD_DIM ||
@@ -599,11 +637,11 @@ INLINE void store_gradient(const float4 *sums, const int tile_rows,
 /* pad_sums[stage] += sums[stage][row of the tile] of the padding's tokens. */
 INLINE void add_padding(float4 *pad_sums, const float4 *sums,
                         const int tile_rows, const gradient_tile *tile,
-                        const token_rows *rows)
+                        const token_list *tokens)
 {
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
         const int r = tile->first + tile->step * i;
-        const token t = token_of(rows, tile->first_row + r);
+        const token t = token_of(tokens, tile->first_row + r);
         if (r < tile->row_count && !EXISTS(t))
             UNROLL_FOR (int s = 0; s < DIM_STAGES; s++)
                 pad_sums[s] += sums[s * tile_rows + i];
@@ -624,7 +662,7 @@ INLINE void take_back_norms(float4 *sums, const int tile_rows,
 {
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
         const int r = tile->first + tile->step * i;
-        const token t = token_of(x, tile->first_row + r);
+        const token t = token_of(&x->tokens, tile->first_row + r);
         float4 sum = (float4)(0.0f);
         UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
             const int channel = s * STAGE_DIMS + tile->quad * 4;
@@ -641,7 +679,7 @@ INLINE void take_back_norms(float4 *sums, const int tile_rows,
         const int r = tile->first + tile->step * i;
         if (!tile->owns || r >= tile->row_count)
             continue;
-        const token t = token_of(x, tile->first_row + r);
+        const token t = token_of(&x->tokens, tile->first_row + r);
         const float inverse = inverses[r];
         float dot = 0.0f;
         for (int c = 0; c < STAGE_QUADS; c++)

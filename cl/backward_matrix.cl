@@ -40,6 +40,12 @@
  * a row's before one can leave. */
 #define ROW_SUM_TILES (PASSES > 1 || VARIANT == COSINE ? DIM_TILES : OUT_TILES)
 #define KEY_SUM_TILES (!ONE_VISIT || VARIANT == COSINE ? DIM_TILES : OUT_TILES)
+/* Sums of dBias that stay in registers must have constant indices. */
+#if BIAS && KEEPS_DBIAS
+#define GRADIENT_FOR UNROLL_FOR
+#else
+#define GRADIENT_FOR PASS_FOR
+#endif
 /* Sums that live from visit to visit must have constant indices. */
 #if ONE_VISIT
 #define KEY_FOR NO_UNROLL_FOR
@@ -51,6 +57,7 @@
  * so dS and dBias, is multiplied by a power of two first, and dS by one more.
  * That of dK is the same for all rows of a visit. */
 #define RESCALES (DTYPE == 1)
+#define P_EXPONENT (RESCALES ? 15.0f : 0.0f)
 #define P_POWER (RESCALES ? 32768.0f : 1.0f)
 /* P and dS go to products as sums of so many numbers of 16 bits. In small
  * windows, whose gradients are sums of few terms, the rounding of each shows.
@@ -60,11 +67,10 @@
 /* ---- Softmax of a tile of rows and its gradient ---- */
 
 typedef struct row_statistics {
-    float top[LANE_ROWS];   /* of scores; or lse, where that is known */
-    float sum[LANE_ROWS];   /* of exponentials, and later its inverse times
-                               P_POWER; till then of a lane's own keys, and so
-                               is delta */
-    float delta[LANE_ROWS]; /* of exponentials times dP, and later delta */
+    float top[LANE_ROWS]; /* of scores; or lse, where that is known */
+    /* of exponentials, and of these times dP; at first of a lane's own keys.
+     * Later the former's inverse, times P_POWER, and delta. */
+    float sum[LANE_ROWS], delta[LANE_ROWS];
 #if RESCALES
     float flow[LANE_ROWS]; /* largest |dP| */
 #if VARIANT == COSINE
@@ -96,28 +102,35 @@ INLINE float operand_factor(float inverse)
     return RESCALES && inverse >= 1.0f / NORM_EPSILON ? 0.0f : inverse;
 }
 
-/* A pass's scores become exponentials, and are taken into account. */
-INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
-                           float flows[PASS_TILES][VALUES], int first,
-                           __local const float *key_inverses, const int known,
-                           const wave *w)
+/* P_POWER P, of rows whose lse is known. */
+INLINE void make_p(float scores[PASS_TILES][VALUES], const float *lse)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        const float shift = shift_scores(scores, lse[r], r) + P_EXPONENT;
+        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+            UNROLL_FOR (int i = 0; i < VALUES; i++)
+                if (LANE_ROW(i) == r)
+                    scores[t][i] = EXP2(FMA(scores[t][i], LOG2E, shift));
+    }
+}
+
+/* A pass's scores become exponentials of what they are less the row's maximum
+ * so far, and are added to its sum. */
+INLINE void make_exponentials(row_statistics *s,
+                              float scores[PASS_TILES][VALUES], int first,
+                              const wave *w)
 {
     float top[LANE_ROWS], shift[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         top[r] = s->top[r];
-    if (!known) {
-        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-            if (IS_TILE(first + t))
-                UNROLL_FOR (int i = 0; i < VALUES; i++)
-                    top[LANE_ROW(i)] = fmax(top[LANE_ROW(i)], scores[t][i]);
-        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-            REDUCE(top[r], fmax);
-        }
-    }
+    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        UNROLL_FOR (int i = 0; i < (IS_TILE(first + t) ? VALUES : 0); i++)
+            top[LANE_ROW(i)] = fmax(top[LANE_ROW(i)], scores[t][i]);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(top[r], fmax);
         /* a row that has seen nothing has no maximum to subtract */
         const float base = top[r] == -INFINITY ? 0.0f : top[r];
-        if (PASSES > 1 && !known) {
+        if (PASSES > 1) {
             const float keep = EXP2((s->top[r] - base) * LOG2E);
             s->sum[r] *= keep;
             s->delta[r] *= keep;
@@ -128,49 +141,40 @@ INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
         UNROLL_FOR (int i = 0; i < (IS_TILE(first + t) ? VALUES : 0); i++) {
             const int r = LANE_ROW(i);
-            const float flow = flows[t][i];
-            const float x = EXP2(FMA(scores[t][i], LOG2E, shift[r]));
-            scores[t][i] = x;
-            s->sum[r] += x;
-            s->delta[r] = FMA(x, flow, s->delta[r]);
-#if RESCALES
-            s->flow[r] = fmax(s->flow[r], fabs(flow));
-#if VARIANT == COSINE
-            const int key = (first + t) * UNIT_TILE + value_key(w->lane, i);
-            const float inverse =
-                operand_factor(key_inverses[min(key, (int)NK - 1)]);
-            s->key_flow[r] = fmax(s->key_flow[r], fabs(flow) * inverse);
-            s->key_inverse[r] = fmax(s->key_inverse[r], inverse);
-#endif
-#endif
+            scores[t][i] = EXP2(FMA(scores[t][i], LOG2E, shift[r]));
+            s->sum[r] += scores[t][i];
         }
 }
 
-#if PASSES > 1
-/* Scores become exponentials again. */
-INLINE void exponentiate(const row_statistics *s,
-                         float scores[PASS_TILES][VALUES])
+/* Takes a tile's dP into account, `key` and on, given its exponentials. */
+INLINE void add_flow(row_statistics *s, const float *exponentials,
+                     const float *flow, int key,
+                     __local const float *key_inverses, const wave *w)
 {
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        const float base = s->top[r] == -INFINITY ? 0.0f : s->top[r];
-        const float shift = shift_scores(scores, base, r);
-        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-            UNROLL_FOR (int i = 0; i < VALUES; i++)
-                if (LANE_ROW(i) == r)
-                    scores[t][i] = EXP2(FMA(scores[t][i], LOG2E, shift));
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int r = LANE_ROW(i);
+        s->delta[r] = FMA(exponentials[i], flow[i], s->delta[r]);
+#if RESCALES
+        s->flow[r] = fmax(s->flow[r], fabs(flow[i]));
+#if VARIANT == COSINE
+        const float inverse = operand_factor(
+            key_inverses[min(key + value_key(w->lane, i), (int)NK - 1)]);
+        s->key_flow[r] = fmax(s->key_flow[r], fabs(flow[i]) * inverse);
+        s->key_inverse[r] = fmax(s->key_inverse[r], inverse);
+#endif
+#endif
     }
 }
-#endif
 
 /* The power of two that takes numbers up to `bound` as far up as fp16 has
  * room. */
 INLINE float power_for(float bound)
 {
     const int exponent = (int)(as_uint(bound) >> 23); /* bound >= 0 */
-    /* no infinity, and none for the inverse either */
+    /* no more than 2^64, which norms and scales may still multiply */
     return exponent == 255
                ? 1.0f
-               : as_float((uint)clamp(267 - exponent, 1, 253) << 23);
+               : as_float((uint)clamp(267 - exponent, 1, 191) << 23);
 }
 INLINE float inverse_power(float power)
 {
@@ -195,22 +199,20 @@ INLINE float stored_value(__local const ushort *at)
 #endif
 }
 
-/* sums += a pass's weights times values, for channels from tile `channels` on.
+/* sums += a tile's weights times values, for channels from tile `channels` on.
  */
 INLINE void add_values(float sums[ROW_SUM_TILES][VALUES],
-                       const query_tile operands[PASS_TILES][WEIGHT_PARTS],
-                       __local const ushort *values, int first, int channels,
-                       const wave *w)
+                       const query_tile *weights, __local const ushort *values,
+                       int tile, int channels, const wave *w)
 {
-    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-        UNROLL_FOR (int d = 0; d < ROW_SUM_TILES; d++)
-            if (IS_TILE(first + t) && channels + d < DIM_TILES) {
-                const key_tile x =
-                    load_value(values + (channels + d) * UNIT_TILE, PITCH,
-                               (first + t) * UNIT_TILE, KEY_ROWS - 1, w);
-                UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
-                    multiply_tiles(sums[d], &operands[t][part], &x, w);
-            }
+    UNROLL_FOR (int d = 0; d < ROW_SUM_TILES; d++)
+        if (channels + d < DIM_TILES) {
+            const key_tile x =
+                load_value(values + (channels + d) * UNIT_TILE, PITCH,
+                           tile * UNIT_TILE, KEY_ROWS - 1, w);
+            UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
+                multiply_tiles(sums[d], &weights[part], &x, w);
+        }
 }
 
 /* A tile of P or dS goes to local memory. Changes it. */
@@ -288,19 +290,14 @@ INLINE void add_padding(float (*tiles)[VALUES], const float *factor, int first,
                         const row_target *to, const wave *w)
 {
     __local float *scratch = (__local float *)out;
-    const int rows = UNIT_QUERIES / 2; /* for which there is room */
     UNROLL_FOR (int d = 0; d < OUT_TILES; d++)
-        for (int from = 0; from < (first + d < DIM_TILES ? UNIT_QUERIES : 0);
-             from += rows) {
-            UNROLL_FOR (int i = 0; i < VALUES; i++) {
-                const int r = value_query(w->lane, i) - from;
-                if (r >= 0 && r < rows)
-                    scratch[r * UNIT_TILE + value_key(w->lane, i)] =
-                        tiles[d][i] * factor[LANE_ROW(i)];
-            }
-            WAVE_SYNC();
+        for (int half_tile = 0; half_tile < (first + d < DIM_TILES ? 2 : 0);
+             half_tile++) {
+            const int from = half_tile * UNIT_QUERIES / 2;
+            const int rows = min(UNIT_QUERIES / 2, to->count - from);
+            spread_half(scratch, tiles[d], factor, half_tile, w);
             for (int c = w->lane; c < UNIT_TILE; c += WAVE)
-                for (int r = 0; r < min(rows, to->count - from); r++) {
+                for (int r = 0; r < rows; r++) {
                     const token t =
                         find_token(to->grid, to->place, to->row + from + r);
                     if (!EXISTS(t))
@@ -347,7 +344,7 @@ INLINE void store_dbias(float sums[KEY_TILES][VALUES], __local float *shared,
             if (TEAMS > 1)
                 sum += own[(k * VALUES + i) * WAVE];
             if (row < NQ && key < NK)
-                add_partial(partial + row * NK + key, sum / P_POWER, flags);
+                add_partial(partial + row * NK + key, sum, flags);
         }
 }
 #endif
@@ -387,6 +384,21 @@ INLINE float scale_gradient(const forward_args *args,
 }
 #endif
 
+/* lse of rows first .. first + count of a window. */
+INLINE void copy_lse(__local float *to, __global const float *plane,
+                     const tensor_layout *layout, const grid_layout *grid,
+                     const window_place *place, uint first, int count,
+                     int lane)
+{
+    for (int i = lane; i < count; i += TEAM) {
+        ulong at;
+        if (find_row(&at, layout, grid, place, first + i))
+            copy_4(to + i, plane + at);
+        else
+            to[i] = -INFINITY;
+    }
+}
+
 /* ---- A visit ---- */
 
 /* What a team computes with. */
@@ -402,6 +414,7 @@ typedef struct visit {
     /* local memory: rows of PITCH, and of WEIGHT_PITCH */
     __local const ushort *q, *d_o, *k, *v;
     __local const float *q_inverses, *k_inverses;
+    __local const float *lse; /* of the rows, where known */
     __local ushort *p, *ds;
     __local ushort *out; /* of the wave, for rows that leave */
 } visit;
@@ -422,8 +435,7 @@ INLINE int row_exists(const row_part *part, int r, const wave *w)
 
 /* What rows bring besides q and dO. */
 INLINE void read_rows(row_part *part, const visit *here,
-                      __global const float *lse, __global const float *d_lse,
-                      const wave *w)
+                      __global const float *d_lse, const wave *w)
 {
     const backward_args *args = here->args;
     const grid_layout *grid = &args->forward.grid;
@@ -434,15 +446,11 @@ INLINE void read_rows(row_part *part, const visit *here,
         const uint in_window = here->first_row + row;
         ulong at;
         part->rows.scale[r] = here->scale;
-        part->lse[r] = part->d_lse[r] = 0.0f;
-        if ((args->forward.flags & ARG_LSE) != 0) {
-            float x = -INFINITY;
-            if (find_row(&at, &args->forward.lse, grid, place, in_window))
-                x = lse[plane(&args->forward.lse, place->grid, here->head) +
-                        at];
-            /* a row that sees nothing: its exponentials must be 0 */
-            part->lse[r] = x == -INFINITY ? INFINITY : x;
-        }
+        part->d_lse[r] = 0.0f;
+        /* exponentials of what does not exist or sees nothing must be 0 */
+        part->lse[r] = here->lse[row];
+        if (part->lse[r] == -INFINITY || !row_exists(part, r, w))
+            part->lse[r] = INFINITY;
         if ((args->forward.flags & ARG_D_LSE) != 0 &&
             find_row(&at, &args->d_lse, grid, place, in_window))
             part->d_lse[r] =
@@ -454,9 +462,8 @@ INLINE void read_rows(row_part *part, const visit *here,
     }
 }
 
-/* Scores and dP of a pass. */
-INLINE void score_pass(float scores[PASS_TILES][VALUES],
-                       float flows[PASS_TILES][VALUES], int first,
+/* Scores of a pass. */
+INLINE void score_pass(float scores[PASS_TILES][VALUES], int first,
                        const visit *here, const tile_rows *rows,
                        const logit_terms *terms, const wave *w)
 {
@@ -464,8 +471,44 @@ INLINE void score_pass(float scores[PASS_TILES][VALUES],
                   w);
     finish_pass(scores, here->k_inverses, first, 0, NK, &here->args->forward,
                 terms, rows, w);
-    multiply_pass(flows, here->d_o, rows->row, rows->last_row, here->v, first,
-                  w);
+}
+
+/* dO of a tile of rows stays in registers where that is not much. */
+#define KEPT_FLOW_TILES (DIM_TILES <= 4 ? DIM_TILES : 0)
+typedef struct flow_rows {
+    int row, last_row;
+    query_tile tile[KEPT_FLOW_TILES + 1];
+} flow_rows;
+
+INLINE query_tile load_flow(const flow_rows *rows, int d, const visit *here,
+                            const wave *w)
+{
+    return load_query(here->d_o + d * UNIT_TILE, PITCH, rows->row,
+                      rows->last_row, w);
+}
+
+INLINE flow_rows read_flow(const tile_rows *rows, const visit *here,
+                           const wave *w)
+{
+    flow_rows flow = {.row = rows->row, .last_row = rows->last_row};
+    UNROLL_FOR (int d = 0; d < KEPT_FLOW_TILES; d++)
+        flow.tile[d] = load_flow(&flow, d, here, w);
+    return flow;
+}
+
+/* dP of a tile of keys. */
+INLINE void multiply_flow(float *flow, const flow_rows *rows, int tile,
+                          const visit *here, const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        flow[i] = 0.0f;
+    UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
+        const query_tile q =
+            d < KEPT_FLOW_TILES ? rows->tile[d] : load_flow(rows, d, here, w);
+        const key_tile v = load_key(here->v + d * UNIT_TILE, PITCH,
+                                    tile * UNIT_TILE, KEY_ROWS - 1, w);
+        multiply_tiles(flow, &q, &v, w);
+    }
 }
 
 /* After the last pass. */
@@ -475,14 +518,18 @@ INLINE void finish_statistics(row_statistics *s, const row_part *part,
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(s->delta[r], ADD);
         if (known) {
-            s->sum[r] = 1.0f;
+            s->delta[r] /= P_POWER;
         } else {
             REDUCE(s->sum[r], ADD);
-            s->sum[r] = s->sum[r] == 0.0f ? 0.0f : RECIPROCAL(s->sum[r]);
+            const float sum = s->sum[r];
+            const int sees = sum != 0.0f && row_exists(part, r, w);
+            s->sum[r] = sees ? RECIPROCAL(sum) : 0.0f;
+            s->delta[r] *= s->sum[r];
+            s->sum[r] *= P_POWER;
+            if (PASSES > 1)
+                s->top[r] = sees ? s->top[r] + log(sum) : INFINITY;
         }
-        s->sum[r] = row_exists(part, r, w) ? s->sum[r] : 0.0f;
-        s->delta[r] = s->delta[r] * s->sum[r] - part->d_lse[r];
-        s->sum[r] *= P_POWER;
+        s->delta[r] -= part->d_lse[r];
 #if RESCALES
         REDUCE(s->flow[r], fmax);
 #if VARIANT == COSINE
@@ -491,6 +538,33 @@ INLINE void finish_statistics(row_statistics *s, const row_part *part,
 #endif
 #endif
     }
+}
+
+/* A first walk over all keys, for what must be known of the rows. Of one pass
+ * leaves the exponentials, or where lse is known P. */
+INLINE void find_statistics(row_statistics *s,
+                            float scores[PASS_TILES][VALUES],
+                            const row_part *part, const visit *here,
+                            const logit_terms *terms, const int known,
+                            const wave *w)
+{
+    const flow_rows flow_rows_here = read_flow(&part->rows, here, w);
+    start_statistics(s, known, part->lse);
+    PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
+        score_pass(scores, first, here, &part->rows, terms, w);
+        if (known)
+            make_p(scores, s->top);
+        else
+            make_exponentials(s, scores, first, w);
+        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+            if (IS_TILE(first + t)) {
+                float flow[VALUES];
+                multiply_flow(flow, &flow_rows_here, first + t, here, w);
+                add_flow(s, scores[t], flow, (first + t) * UNIT_TILE,
+                         here->k_inverses, w);
+            }
+    }
+    finish_statistics(s, part, known, w);
 }
 
 /* A bound of the part's |dS|, as it goes to dK; P is at most 1. */
@@ -511,14 +585,15 @@ INLINE float bound_of(const row_statistics *s, const row_part *part,
 }
 
 #if BIAS
-/* Adds a tile of dS to what is summed over windows. */
+/* Adds a tile of dS, times a factor, to what is summed over windows. */
 INLINE void add_dbias(float *sums, __global float *partial, const float *ds,
-                      int tile, const row_part *part, const visit *here,
-                      const wave *w)
+                      float factor, int tile, const row_part *part,
+                      const visit *here, const wave *w)
 {
 #if KEEPS_DBIAS
     UNROLL_FOR (int i = 0; i < VALUES; i++)
-        sums[i] += !EMULATED || here->at->exists ? ds[i] : 0.0f;
+        sums[i] = !EMULATED || here->at->exists ? FMA(ds[i], factor, sums[i])
+                                                : sums[i];
 #else
     if ((here->args->forward.flags & ARG_DBIAS) == 0)
         return;
@@ -527,90 +602,99 @@ INLINE void add_dbias(float *sums, __global float *partial, const float *ds,
         const int key = tile * UNIT_TILE + value_key(w->lane, i);
         if (row < part->count && key < NK)
             partial[(here->first_row + part->rows.row + row) * NK + key] +=
-                ds[i] / P_POWER;
+                ds[i] * factor;
     }
 #endif
 }
 #endif
 
-/* P and dS of the tile of rows go to local memory, and dQ leaves. `scores` and
- * `flows` are those of the only pass, or scratch. dbias_sums and bias_partial:
- * where dBias is summed, one of them. Adds q^ . dq^ of the lane's own rows to
- * *scale_sum. */
-INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
-                               float flows[PASS_TILES][VALUES],
-                               float (*dbias_sums)[VALUES],
-                               __global float *bias_partial,
-                               __global storage *dq, float *scale_sum,
-                               const row_statistics *s, const row_part *part,
-                               const visit *here, const logit_terms *terms,
-                               const int stores, const wave *w)
+/* P and dS of the tile of rows go to local memory, and dQ leaves. `scores` are
+ * what find_statistics has left. dbias_sums and bias_partial: where dBias is
+ * summed, one of them. Adds q^ . dq^ of the lane's own rows to *scale_sum. */
+INLINE void differentiate_rows(
+    float scores[PASS_TILES][VALUES], float (*dbias_sums)[VALUES],
+    __global float *bias_partial, __global storage *dq, float *scale_sum,
+    const row_statistics *s, const row_part *part, const visit *here,
+    const logit_terms *terms, const int known, const int stores, const wave *w)
 {
     const tile_rows *rows = &part->rows;
     const backward_args *args = here->args;
     const uint flags = args->forward.flags;
+    const flow_rows flow_rows_here = read_flow(rows, here, w);
     float sums[ROW_SUM_TILES][VALUES];
     query_tile operands[PASS_TILES][WEIGHT_PARTS];
-    float to_dk[LANE_ROWS], to_dq[LANE_ROWS], from_dq[LANE_ROWS];
+    /* what dS is multiplied by: at once, and then for dQ and for dK */
+    float at_once[LANE_ROWS], to_dk[LANE_ROWS], to_dq[LANE_ROWS];
+    float from_dq[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        to_dk[r] = to_dq[r] = here->power;
 #if VARIANT == COSINE
-        to_dk[r] *= operand_factor(part->inverse[r]) * here->scale;
+        at_once[r] = 1.0f;
+        to_dk[r] =
+            here->power * operand_factor(part->inverse[r]) * here->scale;
         to_dq[r] = 1.0f;
 #if RESCALES
         to_dq[r] =
             power_for(s->key_flow[r] + fabs(s->delta[r]) * s->key_inverse[r]);
 #endif
+#else
+        at_once[r] = to_dq[r] = here->power;
 #endif
         from_dq[r] = here->scale * inverse_power(to_dq[r]);
-        /* dS is P_POWER times what it should be */
-        to_dk[r] /= P_POWER;
-        to_dq[r] /= P_POWER;
     }
     clear_tiles(sums, ROW_SUM_TILES);
-    PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
-#if PASSES > 1
-        score_pass(scores, flows, first, here, rows, terms, w);
-        exponentiate(s, scores);
-#endif
+    GRADIENT_FOR(int first = 0; first < KEY_TILES; first += PASS_TILES)
+    {
+        if (PASSES > 1) {
+            score_pass(scores, first, here, rows, terms, w);
+            make_p(scores, s->top);
+        } else if (!known) {
+            UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+                UNROLL_FOR (int i = 0; i < VALUES; i++)
+                    scores[t][i] *= s->sum[LANE_ROW(i)];
+        }
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++) {
             if (!IS_TILE(first + t))
                 continue;
             const int key = (first + t) * UNIT_TILE;
-            float ds[VALUES], operand[VALUES];
+            float ds[VALUES];
+            multiply_flow(ds, &flow_rows_here, first + t, here, w);
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
                 const int r = LANE_ROW(i);
-                scores[t][i] *= s->sum[r];
-                ds[i] = scores[t][i] * (flows[t][i] - s->delta[r]);
-                operand[i] = ds[i] * to_dk[r];
+                const float factor = at_once[r] / P_POWER;
+                ds[i] =
+                    scores[t][i] * FMA(ds[i], factor, -s->delta[r] * factor);
             }
 #if BIAS
-            add_dbias(dbias_sums[first + t], bias_partial, ds, first + t, part,
-                      here, w);
+            add_dbias(dbias_sums[first + t], bias_partial, ds,
+                      VARIANT == COSINE ? 1.0f : inverse_power(here->power),
+                      first + t, part, here, w);
 #endif
             if (stores)
                 keep_weights(scores[t], here->p, rows->row, key, w);
 #if VARIANT == COSINE
+            float operand[VALUES];
+            UNROLL_FOR (int i = 0; i < VALUES; i++) {
+                operand[i] = ds[i] * to_dk[LANE_ROW(i)];
+                ds[i] *= to_dq[LANE_ROW(i)] *
+                         operand_factor(here->k_inverses[min(
+                             key + value_key(w->lane, i), (int)NK - 1)]);
+            }
             if (stores)
                 keep_weights(operand, here->ds, rows->row, key, w);
-            UNROLL_FOR (int i = 0; i < VALUES; i++)
-                operand[i] = ds[i] * to_dq[LANE_ROW(i)] *
-                             operand_factor(here->k_inverses[min(
-                                 key + value_key(w->lane, i), (int)NK - 1)]);
 #endif
             UNROLL_FOR (int n = 0; n < WEIGHT_PARTS; n++) {
-                operands[t][n] = make_weights(operand, w);
+                operands[t][n] = make_weights(ds, w);
 #if VARIANT != COSINE
                 if (stores)
-                    store_weights(operand, here->ds + n * WEIGHT_SIZE,
-                                  WEIGHT_PITCH, rows->row, key, w);
+                    store_weights(ds, here->ds + n * WEIGHT_SIZE, WEIGHT_PITCH,
+                                  rows->row, key, w);
 #endif
                 if (n + 1 < WEIGHT_PARTS)
-                    subtract_rounded(operand);
+                    subtract_rounded(ds);
             }
+            if (ROW_SUM_TILES == DIM_TILES)
+                add_values(sums, operands[t], here->k, first + t, 0, w);
         }
-        if (ROW_SUM_TILES == DIM_TILES)
-            add_values(sums, operands, here->k, first, 0, w);
     }
     const row_target to = {
         .plane = dq + plane(&args->dq, here->at->place.grid, here->head),
@@ -636,7 +720,9 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
     UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES) {
         if (ROW_SUM_TILES != DIM_TILES) {
             clear_tiles(sums, ROW_SUM_TILES);
-            add_values(sums, operands, here->k, 0, first, w);
+            UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+                if (IS_TILE(t))
+                    add_values(sums, operands[t], here->k, t, first, w);
         }
         store_channels(sums + (ROW_SUM_TILES == DIM_TILES ? first : 0),
                        from_dq, first, here->out, &to, w);
@@ -728,6 +814,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local uchar kept_row_regions[TEAMS][BLOCK_ROWS];
     __local uchar kept_key_regions[TEAMS][NK];
 #endif
+    __local float lse_rows[TEAMS][STAGES][BLOCK_ROWS];
 #if RESCALES
     __local uint bounds[TEAMS][2]; /* of dS, of this visit and the next */
 #endif
@@ -769,59 +856,46 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         workspace + args.bias_partials + head_partial * (NQ * NK);
     __global float *scale_partials =
         workspace + args.scale_partials + head_partial;
-    /* planes of the first grid, or window */
-    q += plane(&forward->q, 0, first_head);
-    k += plane(&forward->k, 0, kv_head);
-    v += plane(&forward->v, 0, kv_head);
-    d_o += plane(&args.d_o, 0, first_head);
 
-    /* Starts the copies of one visit; after the last of a window, walks on. */
+    /* Starts the copies of one visit; after the last of a window, walks on.
+     * Where things lie is found anew each time: registers are worth more. */
     walk there = here;
-    const chunk q_chunk = chunk_of(&forward->q, lane_of_team);
-    const chunk k_chunk = chunk_of(&forward->k, lane_of_team);
-    const chunk v_chunk = chunk_of(&forward->v, lane_of_team);
-    const chunk d_o_chunk = chunk_of(&args.d_o, lane_of_team);
-    ulong q_from = there.place.grid * forward->q.window;
-    ulong k_from = there.place.grid * forward->k.window;
-    ulong v_from = there.place.grid * forward->v.window;
-    ulong d_o_from = there.place.grid * args.d_o.window;
-#define STEP(name, layout)                                                    \
-    name##_from = alike ? name##_from + there.step * (layout).window          \
-                        : there.place.grid * (layout).window
-#define COPY(to, name, layout, more_heads, pad, first, count, rows)           \
-    copy_rows(to, name + name##_from + (ulong)(more_heads) * (layout).head,   \
-              name##_chunk, &(layout), &forward->grid, &there.place, pad,     \
-              first, count, rows, lane_of_team, wide)
+#define COPY(to, name, layout, head, pad, first, count, rows)                 \
+    copy_rows(to, name + plane(&(layout), there.place.grid, head),            \
+              chunk_of(&(layout), lane), &(layout), &forward->grid,           \
+              &there.place, pad, first, count, rows, lane, wide)
 #define START_COPIES(item)                                                    \
     if ((item) < items) {                                                     \
         const uint number = ONE_VISIT ? 0 : (item) % visits;                  \
-        const uint step = number / row_blocks;                                \
         const uint first = number % row_blocks * BLOCK_ROWS;                  \
         const int count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first);       \
         __local ushort *to = ring + (item) % STAGES * STAGE_SIZE;             \
         __local ushort *keys_to =                                             \
             ring + (item) / visits % STAGES * STAGE_SIZE;                     \
+        int lane = lane_of_team;                                              \
+        uint kv = kv_head;                                                    \
+        FORGET(lane);                                                         \
+        FORGET(kv);                                                           \
+        const uint head = kv * heads_each + number / row_blocks;              \
         if (there.exists) {                                                   \
-            COPY(to + Q_PLACE, q, forward->q, step, 0, first, count,          \
+            COPY(to + Q_PLACE, q, forward->q, head, 0, first, count,          \
                  BLOCK_ROWS);                                                 \
-            COPY(to + D_O_PLACE, d_o, args.d_o, step, 0, first, count,        \
+            COPY(to + D_O_PLACE, d_o, args.d_o, head, 0, first, count,        \
                  BLOCK_ROWS);                                                 \
+            if (known)                                                        \
+                copy_lse(lse_rows[team][(item) % STAGES],                     \
+                         lse + plane(&forward->lse, there.place.grid, head),  \
+                         &forward->lse, &forward->grid, &there.place, first,  \
+                         count, lane);                                        \
         }                                                                     \
         if (there.exists && number == 0) {                                    \
-            COPY(keys_to + K_PLACE, k, forward->k, 0,                         \
-                 PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head), 0, NK,         \
-                 BLOCK_KEYS);                                                 \
-            COPY(keys_to + V_PLACE, v, forward->v, 0,                         \
-                 PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head), 0, NK,         \
-                 BLOCK_KEYS);                                                 \
+            COPY(keys_to + K_PLACE, k, forward->k, kv,                        \
+                 PAD_ROW(*forward, pad_k, ARG_PAD_K, kv), 0, NK, BLOCK_KEYS); \
+            COPY(keys_to + V_PLACE, v, forward->v, kv,                        \
+                 PAD_ROW(*forward, pad_v, ARG_PAD_V, kv), 0, NK, BLOCK_KEYS); \
         }                                                                     \
-        if (number + 1 == visits) {                                           \
-            const int alike = walk_on(&there, forward, team);                 \
-            STEP(q, forward->q);                                              \
-            STEP(k, forward->k);                                              \
-            STEP(v, forward->v);                                              \
-            STEP(d_o, args.d_o);                                              \
-        }                                                                     \
+        if (number + 1 == visits)                                             \
+            walk_on(&there, forward, team);                                   \
     }                                                                         \
     END_COPIES()
     for (uint item = 0; item + 1 < STAGES; item++) {
@@ -894,6 +968,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                      .d_o = stage + D_O_PLACE,
                      .k = key_stage + K_PLACE,
                      .v = key_stage + V_PLACE,
+                     .lse = lse_rows[team][item % STAGES],
                      .p = (__local ushort *)weight_tiles[team],
                      .out = (__local ushort *)out_rows[item_id / WAVE]};
         now.ds = now.p + WEIGHT_PARTS * WEIGHT_SIZE;
@@ -908,7 +983,11 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                                 .row = now.first_row};
 #if HAS_TERMS_KEPT
         const logit_terms terms = {.unused = 0};
+#if MASK == 4 && KEPT_MASK
+        const uint kind = here.place.seams;
+#else
         const uint kind = KEPT_MASK ? here.kind : 0;
+#endif
         if (kind != kept_kind) {
             kept_kind = kind;
 #if MASK_IN_LOCAL /* all teams have windows of this kind */
@@ -985,17 +1064,12 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             part.rows.region[r] = kept_row_regions[team][min(
                 part.rows.row + lane_query(w->lane, r), now.row_count - 1)];
 #endif
-        float scores[PASS_TILES][VALUES], flows[PASS_TILES][VALUES];
+        float scores[PASS_TILES][VALUES];
         row_statistics statistics;
         if (computes) {
-            read_rows(&part, &now, lse, d_lse, w);
-            start_statistics(&statistics, known, part.lse);
-            PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
-                score_pass(scores, flows, first, &now, &part.rows, &terms, w);
-                add_statistics(&statistics, scores, flows, first,
-                               now.k_inverses, known, w);
-            }
-            finish_statistics(&statistics, &part, known, w);
+            read_rows(&part, &now, d_lse, w);
+            find_statistics(&statistics, scores, &part, &now, &terms, known,
+                            w);
         }
 #if RESCALES
         if (computes && part.count > 0 && value_key(w->lane, 0) == 0)
@@ -1008,10 +1082,11 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
 #endif
         if (computes)
-            differentiate_rows(
-                scores, flows, dbias_sums,
-                bias_partials + (ulong)(now.head - first_head) * (NQ * NK), dq,
-                &scale_sum, &statistics, &part, &now, &terms, owns_rows, w);
+            differentiate_rows(scores, dbias_sums,
+                               bias_partials +
+                                   (ulong)(now.head - first_head) * (NQ * NK),
+                               dq, &scale_sum, &statistics, &part, &now,
+                               &terms, known, owns_rows, w);
         TEAM_SYNC(team); /* P and dS are there */
 
         /* 2. tiles of keys */

@@ -16,7 +16,7 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
     const uint row_end =
         min(u.row + forward->block_rows, (uint)forward->queries);
     const window_place place = place_window(&forward->grid, u.window);
-    DECLARE_TERMS(terms, *forward, u)
+    DECLARE_TERMS_AT(terms, *forward, u, place)
     __global const storage *unit_q =
         q + plane(&forward->q, place.grid, u.head);
     __global const storage *unit_k =

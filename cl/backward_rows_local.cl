@@ -21,7 +21,7 @@ INLINE void read_statistics(const gradient_memory *memory,
         const int quad = (done + lane) % STAGE_QUADS;
         if (r >= at->row_count)
             continue;
-        const token t = token_of(o, at->first_row + r);
+        const token t = token_of(&o->tokens, at->first_row + r);
         float4 sum = (float4)(0.0f);
         for (int channel = quad * 4; channel < HEAD_DIM; channel += STAGE_DIMS)
             sum = FMA(load_quad(&at->d_o, &t, channel, at->wide),
@@ -30,7 +30,7 @@ INLINE void read_statistics(const gradient_memory *memory,
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int r = lane; r < at->row_count; r += TEAM) {
-        const token t = token_of(o, at->first_row + r);
+        const token t = token_of(&o->tokens, at->first_row + r);
         float delta = 0.0f;
         for (int c = 0; c < STAGE_QUADS; c++)
             delta += dots[r * STAGE_QUADS + c];
@@ -58,23 +58,26 @@ backward_rows_local(BACKWARD_PARAMETERS)
     const unit u = find_unit(forward, (uint)get_group_id(0));
     const uint kv_head = u.head / forward->heads_per_kv_head;
     const uint row_end = min(u.row + forward->block_rows, queries);
-    DECLARE_TERMS(terms, *forward, u)
     gradient_block at;
     at.wide = (flags & ARG_WIDE_ACCESS) != 0;
     at.first_row = u.row;
     at.row_count = (int)(row_end - u.row);
     const grid_layout *grid = &forward->grid;
     const window_place window = place_window(grid, u.window);
+    DECLARE_TERMS_AT(terms, *forward, u, window)
     at.has_padding = holds_padding(grid, &window);
+    const token_list row_tokens = list_tokens(memory.row_tokens, grid, &window,
+                                              u.row, at.row_count, lane);
     const token_rows q_rows = {q + plane(&forward->q, window.grid, u.head),
-                               &forward->q, grid, &window, 0};
+                               &forward->q, row_tokens, 0};
     const token_rows d_o_rows = {d_o + plane(&args.d_o, window.grid, u.head),
-                                 &args.d_o, grid, &window, 0};
+                                 &args.d_o, row_tokens, 0};
+    /* whose tokens follow with each block of keys */
     const token_rows k_rows = {k + plane(&forward->k, window.grid, kv_head),
-                               &forward->k, grid, &window,
+                               &forward->k, row_tokens,
                                PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head)};
     const token_rows v_rows = {v + plane(&forward->v, window.grid, kv_head),
-                               &forward->v, grid, &window,
+                               &forward->v, row_tokens,
                                PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head)};
     at.q = q_rows;
     at.d_o = d_o_rows;
@@ -92,7 +95,7 @@ backward_rows_local(BACKWARD_PARAMETERS)
 #if STATISTICS
     d_lse += plane(&args.d_lse, window.grid, u.head);
     const token_rows o_rows = {o + plane(&forward->o, window.grid, u.head),
-                               &forward->o, grid, &window, 0};
+                               &forward->o, row_tokens, 0};
     start_statistics(&memory, &args, &at, 0, lane);
     const int given = (flags & ARG_O) != 0 && (flags & ARG_LSE) != 0;
 #else
@@ -120,6 +123,9 @@ backward_rows_local(BACKWARD_PARAMETERS)
     const key_walk walk = walk_keys(forward, u.row, row_end);
     for (uint b = 0; b < (given ? 0 : walk.blocks); b++) {
         at.keys = walk_block(forward, &walk, b);
+        at.k.tokens = at.v.tokens =
+            list_tokens(memory.key_tokens, grid, &window, at.keys.first,
+                        (int)at.keys.count, lane);
         float tile[SCORE_ROWS][SCORE_COLS];
 #if KEEPS_TILES
         stage_k(&memory, &at, 0, 0, lane);
@@ -175,6 +181,6 @@ backward_rows_local(BACKWARD_PARAMETERS)
     if ((flags & ARG_DQ) != 0)
         store_gradient(sums_q, OUT_ROWS, &row_tile,
                        dq + plane(&args.dq, window.grid, u.head), &args.dq,
-                       grid, &window, (flags & ARG_ADD_DQ) != 0, at.wide);
+                       row_tokens, (flags & ARG_ADD_DQ) != 0, at.wide);
 #endif
 }

@@ -14,10 +14,10 @@
  *            weights, once for each key; weights the other way round, but
  *            for every fourth query's, whose are small, times values, whose
  *            first UNIT_QUERIES rows are then of queries; for the first
- *            UNIT_QUERIES keys */
+ *            UNIT_QUERIES keys. TF32 has no gradients, so not the last of
+ *            these */
 #define TEAM_WAVES 1
 
-#define CHUNK 8
 #define CHUNKS (UNIT_TILE / CHUNK)
 #define PITCH (UNIT_TILE + CHUNK)
 #define FIRST_KEY UNIT_QUERIES
@@ -26,12 +26,12 @@
 #define ALL_ROWS (FIRST_WEIGHT + UNIT_TILE)
 
 __kernel __attribute__((reqd_work_group_size(WAVE, 1, 1))) WAVE_ATTRIBUTE void
-JOIN(check_matrix_, UNIT_NAME)(__global const ushort *tiles,
+JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
                                __global const float *given,
                                __global float *results)
 {
     __local uint4 places[ALL_ROWS * PITCH / CHUNK];
-    __local ushort *rows = (__local ushort *)places;
+    __local storage_bits *rows = (__local storage_bits *)places;
 #if EMULATED
     __local uint exchange[EXCHANGE_WORDS];
     const wave wave_here = {.lane = (int)get_local_id(0),
@@ -45,14 +45,10 @@ JOIN(check_matrix_, UNIT_NAME)(__global const ushort *tiles,
         copy_16(rows + i / CHUNKS * PITCH + i % CHUNKS * CHUNK,
                 tiles + i * CHUNK, i / CHUNKS != FIRST_VALUE);
     END_COPIES();
-    __local ushort *own_weights = rows + FIRST_WEIGHT * PITCH;
-    for (int i = w->lane; i < UNIT_TILE * PITCH; i += WAVE)
-        own_weights[i] = 0;
     AWAIT_COPIES(0);
     TEAM_SYNC(0);
 
     float scores[VALUES], weights[VALUES], out[VALUES], sums[LANE_ROWS];
-    float large[VALUES], across[VALUES];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         sums[r] = 0.0f;
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
@@ -60,8 +56,7 @@ JOIN(check_matrix_, UNIT_NAME)(__global const ushort *tiles,
             value_query(w->lane, i) * UNIT_TILE + value_key(w->lane, i);
         scores[i] = given[at];
         weights[i] = given[all + at];
-        out[i] = across[i] = 0.0f;
-        large[i] = value_query(w->lane, i) % 4 == 3 ? 0.0f : weights[i];
+        out[i] = 0.0f;
         sums[LANE_ROW(i)] += weights[i];
     }
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
@@ -75,16 +70,30 @@ JOIN(check_matrix_, UNIT_NAME)(__global const ushort *tiles,
     const key_tile v =
         load_value(rows + FIRST_VALUE * PITCH, PITCH, 0, UNIT_TILE - 2, w);
     multiply_tiles(out, &p, &v, w);
-    store_weights(large, own_weights, PITCH, 0, 0, w);
-    TEAM_SYNC(0);
-    const query_tile p_across = load_weights(own_weights, PITCH, 0, 0, w);
-    multiply_tiles(across, &p_across, &v, w);
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int at =
             value_query(w->lane, i) * UNIT_TILE + value_key(w->lane, i);
         results[at] = scores[i];
         results[all + at] = out[i];
         results[2 * all + at] = sums[LANE_ROW(i)];
-        results[3 * all + at] = across[i];
     }
+
+#if DTYPE != 0
+    __local storage_bits *own_weights = rows + FIRST_WEIGHT * PITCH;
+    float large[VALUES], across[VALUES];
+    for (int i = w->lane; i < UNIT_TILE * PITCH; i += WAVE)
+        own_weights[i] = 0;
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        across[i] = 0.0f;
+        large[i] = value_query(w->lane, i) % 4 == 3 ? 0.0f : weights[i];
+    }
+    TEAM_SYNC(0);
+    store_weights(large, own_weights, PITCH, 0, 0, w);
+    TEAM_SYNC(0);
+    const query_tile p_across = load_weights(own_weights, PITCH, 0, 0, w);
+    multiply_tiles(across, &p_across, &v, w);
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        results[3 * all + value_query(w->lane, i) * UNIT_TILE +
+                value_key(w->lane, i)] = across[i];
+#endif
 }

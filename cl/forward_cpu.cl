@@ -27,16 +27,7 @@ INLINE void prefetch_rows(__global const storage *p,
 {
     for (uint r = row; r < min(row + TILE_ROWS, rows); r++) {
         const token at = find_token(&args->grid, place, r);
-        for (uint c = 0; c < HEAD_DIM; c += 64 / sizeof(storage)) {
-            __global const storage *line =
-                p + token_offset(layout, &at) + (ulong)c * layout->column;
-#if defined(__x86_64__) || defined(__aarch64__)
-            /* compiled for the processor itself; PoCL's prefetch is empty */
-            __builtin_prefetch((const void *)(size_t)line);
-#else
-            prefetch((__global const uchar *)line, (size_t)64);
-#endif
-        }
+        prefetch_channels(p, layout, at);
     }
 }
 
@@ -66,7 +57,7 @@ forward_cpu(FORWARD_PARAMETERS)
     const uint kv_head = u.head / args.heads_per_kv_head;
     const uint row_end = min(u.row + args.block_rows, (uint)NQ);
     const window_place place = place_window(&args.grid, u.window);
-    DECLARE_TERMS(terms, args, u)
+    DECLARE_TERMS_AT(terms, args, u, place)
     __global const storage *unit_q = q + plane(&args.q, place.grid, u.head);
     __global const storage *unit_k = k + plane(&args.k, place.grid, kv_head);
     __global const storage *unit_v = v + plane(&args.v, place.grid, kv_head);

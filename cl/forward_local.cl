@@ -114,7 +114,8 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
                           : (int)range.first + min(key + col + COL_TILES * j,
                                                    (int)range.count - 1);
         if (TERMS_FIRST)
-            add_terms(acc, args, terms, rows, keys);
+            add_terms(acc, args, terms, &key_rows->tokens, &key_rows->tokens,
+                      rows, keys);
         multiply_rows(acc, memory->q, memory->kv, row, col, COL_TILES);
         if (DIM_STAGES > 1 && channel > 0)
             UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
@@ -129,10 +130,11 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
                                  memory->k_factor[keys[j] - range.first];
 #endif
             if (!TERMS_FIRST)
-                add_terms(acc, args, terms, rows, keys);
+                add_terms(acc, args, terms, &key_rows->tokens,
+                          &key_rows->tokens, rows, keys);
             if (PADDING == 2 && hides_keys)
                 UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
-                    const token t = token_of(key_rows, keys[j]);
+                    const token t = token_of(&key_rows->tokens, keys[j]);
                     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
                         acc[i][j] = EXISTS(t) ? acc[i][j] : -INFINITY;
                 }
@@ -358,16 +360,17 @@ forward_local(FORWARD_PARAMETERS)
     const int row_count = (int)(row_end - u.row);
     const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
     const int zero = UNKNOWN_ZERO;
-    DECLARE_TERMS(terms, args, u)
     const window_place place = place_window(&args.grid, u.window);
+    DECLARE_TERMS_AT(terms, args, u, place)
     const int hides_keys = PADDING == 2 && holds_padding(&args.grid, &place);
+    const token_list tokens = {&args.grid, &place};
     const token_rows q_rows = {q + plane(&args.q, place.grid, u.head), &args.q,
-                               &args.grid, &place, 0};
+                               tokens, 0};
     const token_rows k_rows = {k + plane(&args.k, place.grid, kv_head),
-                               &args.k, &args.grid, &place,
+                               &args.k, tokens,
                                PAD_ROW(args, pad_k, ARG_PAD_K, kv_head)};
     const token_rows v_rows = {v + plane(&args.v, place.grid, kv_head),
-                               &args.v, &args.grid, &place,
+                               &args.v, tokens,
                                PAD_ROW(args, pad_v, ARG_PAD_V, kv_head)};
     o += plane(&args.o, place.grid, u.head);
 #if VARIANT == COSINE
@@ -472,7 +475,7 @@ forward_local(FORWARD_PARAMETERS)
     if ((args.flags & ARG_LSE) != 0 && index < args.units)
         for (int done = 0; done < row_count; done += TEAM) {
             const int r = done + lane;
-            const token t = token_of(&q_rows, u.row + r);
+            const token t = find_token(&args.grid, &place, u.row + r);
             if (r < row_count && EXISTS(t))
                 lse[plane(&args.lse, place.grid, u.head) +
                     token_offset(&args.lse, &t)] =

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Forward pass on a matrix unit, for fp16 and bf16 and for windows: scores,
- * weights and sums stay in a wave's registers, as fragments (fragment.cl).
+ * Forward pass on a matrix unit, for windows, in fp16, bf16 and, where the
+ * caller allows TF32, fp32: scores, weights and sums stay in a wave's
+ * registers, as fragments (fragment.cl).
  *
  * An item of the ring (matrix.cl) is BLOCK_KEYS keys of a window; where those
  * are not all (STREAMING), sums live through the items of a window. Within an
@@ -36,7 +37,7 @@ INLINE void start_rows(row_state *s)
             s->out[d][i] = 0.0f;
 }
 
-INLINE key_tile read_value(__local const ushort *stage, int d, int tile,
+INLINE key_tile read_value(__local const storage_bits *stage, int d, int tile,
                            const wave *w)
 {
     return load_value(stage + V_PLACE + d * UNIT_TILE, PITCH, tile * UNIT_TILE,
@@ -45,8 +46,8 @@ INLINE key_tile read_value(__local const ushort *stage, int d, int tile,
 
 /* Takes them into account. */
 INLINE void attend_pass(row_state *s, float scores[PASS_TILES][VALUES],
-                        __local const ushort *stage, const tile_rows *rows,
-                        int first, int key, int count,
+                        __local const storage_bits *stage,
+                        const tile_rows *rows, int first, int key, int count,
                         __local const float *key_scale,
                         const forward_args *args, const logit_terms *terms,
                         const wave *w)
@@ -93,7 +94,7 @@ INLINE void attend_pass(row_state *s, float scores[PASS_TILES][VALUES],
 }
 
 /* Stores o and lse of the rows. */
-INLINE void store_rows(row_state *s, __local ushort *place,
+INLINE void store_rows(row_state *s, __local storage_bits *place,
                        const forward_args *args, const row_target *to,
                        __global float *lse, const wave *w)
 {
@@ -147,8 +148,9 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     wave wave_here = {.lane = item_id % WAVE};
 #endif
     const wave *w = &wave_here;
-    __local ushort *ring = (__local ushort *)rings[team];
-    __local ushort *out_place = (__local ushort *)out_rows[item_id / WAVE];
+    __local storage_bits *ring = (__local storage_bits *)rings[team];
+    __local storage_bits *out_place =
+        (__local storage_bits *)out_rows[item_id / WAVE];
 
     /* what this work-group owns */
     const uint owners = args.heads * args.row_blocks;
@@ -191,7 +193,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     if ((item) < items) {                                                     \
         const int key = (int)((item) % KEY_BLOCKS) * BLOCK_KEYS;              \
         const int keys = min(BLOCK_KEYS, (int)NK - key);                      \
-        __local ushort *to = ring + (item) % STAGES * STAGE_SIZE;             \
+        __local storage_bits *to = ring + (item) % STAGES * STAGE_SIZE;       \
         if (there.exists && key == 0)                                         \
             COPY(ring + (item) / KEY_BLOCKS % STAGES * STAGE_SIZE, q, 0,      \
                  first_row, row_count, BLOCK_ROWS);                           \
@@ -274,8 +276,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #else
         DECLARE_TERMS(terms, args, unit_here)
 #endif
-        __local const ushort *stage = ring + item % STAGES * STAGE_SIZE;
-        __local const ushort *q_stage =
+        __local const storage_bits *stage = ring + item % STAGES * STAGE_SIZE;
+        __local const storage_bits *q_stage =
             ring + item / KEY_BLOCKS % STAGES * STAGE_SIZE;
 #if STAGES == 1
         TEAM_SYNC(team); /* all have read the last item */

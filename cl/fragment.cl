@@ -8,8 +8,8 @@
  *   UNIT_NAME
  *   WAVE          lanes that execute the instruction together
  *   MMA_M, MMA_N, MMA_K  its matrices: A [M][K], B [K][N], C [M][N]
- *   A_, B_, C_ELEMENTS   elements of each that one lane holds; of A and B 16
- *                 bits wide, two to a uint, the first in the lower half
+ *   A_, B_, C_ELEMENTS   elements of each that one lane holds; of A and B
+ *                 WORD_ELEMENTS to a uint, the first in the lower half
  *   a_m(l, i), a_k, b_k, b_n, c_m, c_n  where element i of lane l lies
  *   QUERIES_DOWN  1: scores are Q K^T, a tile's queries run down C; 0: they
  *                 are (K Q^T)^T and run across, so that each lane has one
@@ -25,7 +25,7 @@
  *                 operands where they are none as they are
  *   QUERY_RUN, KEY_RUN, VALUE_RUN  elements that follow each other in a row
  *                 of queries, keys or values, so that one load fetches them:
- *                 1, 2, 4 or 8
+ *                 1, or up to 16 bytes
  *   NATIVE_QUERIES, NATIVE_KEYS, NATIVE_VALUES, NATIVE_WEIGHTS  it has a way
  *                 of its own to load a tile (load_native_query, _key, _value,
  *                 _weights)
@@ -35,6 +35,10 @@
  * and, unless EMULATED, mma(a, b, c), LANE_XOR(x, mask) where REDUCE needs it,
  * WAVE_SYNC(), WAVE_ATTRIBUTE of kernels, and what else is guarded below, for
  * speed. AMD_UNIT or INTEL_UNIT defines all of that but mma.
+ *
+ * Operands are what is stored, fp16 or bf16. A unit that has_tf32
+ * (host/unit.h) also multiplies fp32, rounded to TF32, which has the exponents
+ * of fp32 and the fraction of fp16: its file describes that where DTYPE is 0.
  *
  *   EMULATED 1    the instruction is computed through local memory, so that
  *                 each layout can be tested on any device. All work-items of
@@ -63,14 +67,16 @@
 #define OPERAND_LANES WAVE
 #endif
 #define ADD(a, b) ((a) + (b))
+/* elements of 16 bytes */
+#define CHUNK (4 * WORD_ELEMENTS)
 #ifndef SLOT_KEY
 #define SLOT_KEY(k) (k)
 #endif
 #ifndef QUERY_RUN
-#define QUERY_RUN 2
+#define QUERY_RUN WORD_ELEMENTS
 #endif
 #ifndef KEY_RUN
-#define KEY_RUN 2
+#define KEY_RUN WORD_ELEMENTS
 #endif
 #ifndef VALUE_RUN
 #define VALUE_RUN 1
@@ -97,10 +103,10 @@
 /* Tiles of queries and of weights [UNIT_QUERIES][UNIT_TILE]; of keys
  * [UNIT_TILE keys][UNIT_TILE channels], and of values transposed. */
 typedef struct query_tile {
-    uint x[STEPS * QUERY_ELEMENTS / 2];
+    uint x[STEPS * QUERY_ELEMENTS / WORD_ELEMENTS];
 } query_tile;
 typedef struct key_tile {
-    uint x[PARTS * STEPS * KEY_ELEMENTS / 2];
+    uint x[PARTS * STEPS * KEY_ELEMENTS / WORD_ELEMENTS];
 } key_tile;
 
 /* A wave, and what it exchanges data through. */
@@ -150,10 +156,11 @@ INLINE int lane_query(int l, int r)
     return query;
 }
 
-INLINE float half_of(uint both, int high)
+INLINE float number_of(storage_bits bits)
 {
-    const ushort bits = (ushort)(high ? both >> 16 : both);
-#if DTYPE == 1
+#if DTYPE == 0
+    return as_float(bits & ~0x1fffu); /* what the unit sees of it */
+#elif DTYPE == 1
     return vload_half(0, (const half *)&bits);
 #else
     return as_float((uint)bits << 16);
@@ -163,35 +170,36 @@ INLINE float half_of(uint both, int high)
 /* ---- Emulation ---- */
 
 #if EMULATED
-#define OPERAND_WORDS ((MMA_M + MMA_N) * MMA_K / 2)
+#define OPERAND_WORDS ((MMA_M + MMA_N) * MMA_K / WORD_ELEMENTS)
 #define EXCHANGE_WORDS (OPERAND_WORDS > WAVE ? OPERAND_WORDS : WAVE)
+
+INLINE storage_bits operand(const uint *words, int i)
+{
+    return (storage_bits)(words[i / WORD_ELEMENTS] >> i % WORD_ELEMENTS * 16);
+}
 
 INLINE void emulate_mma(const uint *a, const uint *b, float *c, const wave *w)
 {
     const int l = w->lane;
-    __local ushort *rows = (__local ushort *)w->exchange; /* [M][K] */
-    __local ushort *cols = rows + MMA_M * MMA_K;          /* [K][N] */
+    __local storage_bits *rows = (__local storage_bits *)w->exchange;
+    __local storage_bits *cols = rows + MMA_M * MMA_K; /* [M][K], [K][N] */
     int repeats = 1;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (l < OPERAND_LANES) {
         for (int i = 0; i < A_ELEMENTS; i++)
-            rows[a_m(l, i) * MMA_K + a_k(l, i)] =
-                (ushort)(a[i / 2] >> (i % 2 * 16));
+            rows[a_m(l, i) * MMA_K + a_k(l, i)] = operand(a, i);
         for (int i = 0; i < B_ELEMENTS; i++)
-            cols[b_k(l, i) * MMA_N + b_n(l, i)] =
-                (ushort)(b[i / 2] >> (i % 2 * 16));
+            cols[b_k(l, i) * MMA_N + b_n(l, i)] = operand(b, i);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int i = 0; i < A_ELEMENTS; i++)
-        repeats &= rows[a_m(l, i) * MMA_K + a_k(l, i)] ==
-                   (ushort)(a[i / 2] >> (i % 2 * 16));
+        repeats &= rows[a_m(l, i) * MMA_K + a_k(l, i)] == operand(a, i);
     for (int i = 0; i < B_ELEMENTS; i++)
-        repeats &= cols[b_k(l, i) * MMA_N + b_n(l, i)] ==
-                   (ushort)(b[i / 2] >> (i % 2 * 16));
+        repeats &= cols[b_k(l, i) * MMA_N + b_n(l, i)] == operand(b, i);
     for (int i = 0; i < C_ELEMENTS; i++)
         for (int k = 0; k < MMA_K; k++)
-            c[i] = FMA(half_of(rows[c_m(l, i) * MMA_K + k], 0),
-                       half_of(cols[k * MMA_N + c_n(l, i)], 0), c[i]);
+            c[i] = FMA(number_of(rows[c_m(l, i) * MMA_K + k]),
+                       number_of(cols[k * MMA_N + c_n(l, i)]), c[i]);
     if (!repeats) /* the hardware would compute nonsense */
         c[0] = NAN;
 }
@@ -277,7 +285,17 @@ INLINE float lane_xor(float x, int mask, int lane)
 #ifndef FORGET_LANE
 #define FORGET_LANE(x)
 #endif
-#ifndef PACK
+#if DTYPE == 0
+#ifndef TO_TF32
+/* To nearest, ties away from 0, as the units that have TF32 do. */
+INLINE uint round_to_tf32(float x)
+{
+    const uint bits = as_uint(x);
+    return (isnan(x) ? bits | 0x400000u : bits + 0x1000u) & ~0x1fffu;
+}
+#define TO_TF32(x) round_to_tf32(x)
+#endif
+#elif !defined(PACK)
 INLINE uint bits_of(float x)
 {
     ushort bits;
@@ -303,10 +321,15 @@ INLINE uint bits_of(float x)
 #define ASYNC_COPIES 0
 #define END_COPIES()
 #define AWAIT_COPIES(newer)
-INLINE void copy_16(__local ushort *to, __global const void *from, int exists)
+INLINE void copy_16(__local storage_bits *to, __global const void *from,
+                    int exists)
 {
     *(__local uint4 *)to =
         exists ? *(__global const uint4 *)from : (uint4)(0u);
+}
+INLINE void copy_4(__local float *to, __global const float *from)
+{
+    *to = *from;
 }
 #endif
 #ifndef TEAM_SYNC
@@ -315,16 +338,16 @@ INLINE void copy_16(__local ushort *to, __global const void *from, int exists)
 
 /* ---- Tiles from local memory ---- */
 
-/* A run of elements, at least two. */
-INLINE void load_run(uint *to, __local const ushort *at, const int run)
+/* A run of elements, at least a word. */
+INLINE void load_run(uint *to, __local const storage_bits *at, const int run)
 {
-    if (run == 8) {
+    if (run == 4 * WORD_ELEMENTS) {
         const uint4 x = *(__local const uint4 *)at;
         to[0] = x.x;
         to[1] = x.y;
         to[2] = x.z;
         to[3] = x.w;
-    } else if (run == 4) {
+    } else if (run == 2 * WORD_ELEMENTS) {
         const uint2 x = *(__local const uint2 *)at;
         to[0] = x.x;
         to[1] = x.y;
@@ -333,10 +356,19 @@ INLINE void load_run(uint *to, __local const ushort *at, const int run)
     }
 }
 
+/* Elements as they are stored become operands. */
+INLINE void make_operands(uint *x, const int words)
+{
+#if DTYPE == 0
+    UNROLL_FOR (int i = 0; i < words; i++)
+        x[i] = TO_TF32(as_float(x[i]));
+#endif
+}
+
 /* Reads a tile from rows `row` and on of `tile`, whose rows are `pitch`
  * elements long; rows past `last` are `last`. */
-INLINE query_tile load_query(__local const ushort *tile, int pitch, int row,
-                             int last, const wave *w)
+INLINE query_tile load_query(__local const storage_bits *tile, int pitch,
+                             int row, int last, const wave *w)
 {
     query_tile q;
 #if NATIVE_QUERIES
@@ -344,18 +376,20 @@ INLINE query_tile load_query(__local const ushort *tile, int pitch, int row,
 #else
     UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += QUERY_RUN) {
         const int e = i % QUERY_ELEMENTS;
-        load_run(q.x + i / 2,
+        load_run(q.x + i / WORD_ELEMENTS,
                  tile + min(row + query_row(w->lane, e), last) * pitch +
                      i / QUERY_ELEMENTS * MMA_K + query_step(w->lane, e),
                  QUERY_RUN);
     }
 #endif
+    make_operands(q.x, sizeof q.x / sizeof *q.x);
     return q;
 }
 
 /* Where element i of a lane's key tile is. */
-INLINE __local const ushort *key_place(__local const ushort *tile, int pitch,
-                                       int row, int last, int i, int lane)
+INLINE __local const storage_bits *key_place(__local const storage_bits *tile,
+                                             int pitch, int row, int last,
+                                             int i, int lane)
 {
     const int e = i % KEY_ELEMENTS;
     const int key =
@@ -364,28 +398,30 @@ INLINE __local const ushort *key_place(__local const ushort *tile, int pitch,
            key_step(lane, e);
 }
 
-INLINE key_tile load_key(__local const ushort *tile, int pitch, int row,
+INLINE key_tile load_key(__local const storage_bits *tile, int pitch, int row,
                          int last, const wave *w)
 {
     key_tile k;
 #if NATIVE_KEYS
     load_native_key(k.x, tile, pitch, row, last, w->lane);
-#elif KEY_RUN > 1
+#elif KEY_RUN >= WORD_ELEMENTS
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += KEY_RUN)
-        load_run(k.x + i / 2, key_place(tile, pitch, row, last, i, w->lane),
-                 KEY_RUN);
+        load_run(k.x + i / WORD_ELEMENTS,
+                 key_place(tile, pitch, row, last, i, w->lane), KEY_RUN);
 #else
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
         k.x[i / 2] = (uint)*key_place(tile, pitch, row, last, i, w->lane) |
                      (uint)*key_place(tile, pitch, row, last, i + 1, w->lane)
                          << 16;
 #endif
+    make_operands(k.x, sizeof k.x / sizeof *k.x);
     return k;
 }
 
 /* Values are stored as keys are, but contracted over the keys. */
-INLINE __local const ushort *value_place(__local const ushort *tile, int pitch,
-                                         int row, int last, int i, int lane)
+INLINE __local const storage_bits *
+value_place(__local const storage_bits *tile, int pitch, int row, int last,
+            int i, int lane)
 {
     const int e = i % KEY_ELEMENTS;
     const int key =
@@ -394,25 +430,27 @@ INLINE __local const ushort *value_place(__local const ushort *tile, int pitch,
            i / (STEPS * KEY_ELEMENTS) * KEY_SIDE + key_row(lane, e);
 }
 
-INLINE key_tile load_value(__local const ushort *tile, int pitch, int row,
-                           int last, const wave *w)
+INLINE key_tile load_value(__local const storage_bits *tile, int pitch,
+                           int row, int last, const wave *w)
 {
     key_tile v;
 #if NATIVE_VALUES
     load_native_value(v.x, tile, pitch, row, last, w->lane);
-#elif VALUE_RUN > 1
+#elif VALUE_RUN >= WORD_ELEMENTS
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += VALUE_RUN)
-        load_run(v.x + i / 2, value_place(tile, pitch, row, last, i, w->lane),
-                 VALUE_RUN);
+        load_run(v.x + i / WORD_ELEMENTS,
+                 value_place(tile, pitch, row, last, i, w->lane), VALUE_RUN);
 #else
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
         v.x[i / 2] = (uint)*value_place(tile, pitch, row, last, i, w->lane) |
                      (uint)*value_place(tile, pitch, row, last, i + 1, w->lane)
                          << 16;
 #endif
+    make_operands(v.x, sizeof v.x / sizeof *v.x);
     return v;
 }
 
+#if DTYPE != 0 /* only the backward pass needs that, and it has no TF32 */
 /* Where element i of a lane's tile of weights is, the other way round. */
 INLINE __local const ushort *weight_place(__local const ushort *weights,
                                           int pitch, int query, int key, int i,
@@ -442,6 +480,7 @@ INLINE query_tile load_weights(__local const ushort *weights, int pitch,
 #endif
     return p;
 }
+#endif
 
 /* ---- Products ---- */
 
@@ -451,8 +490,9 @@ INLINE void multiply_tiles(float *sums, const query_tile *q, const key_tile *k,
 {
     UNROLL_FOR (int part = 0; part < PARTS; part++)
         UNROLL_FOR (int step = 0; step < STEPS; step++) {
-            const uint *query = q->x + step * QUERY_ELEMENTS / 2;
-            const uint *key = k->x + (part * STEPS + step) * KEY_ELEMENTS / 2;
+            const uint *query = q->x + step * QUERY_ELEMENTS / WORD_ELEMENTS;
+            const uint *key =
+                k->x + (part * STEPS + step) * KEY_ELEMENTS / WORD_ELEMENTS;
 #if QUERIES_DOWN
             MMA(query, key, sums + part * C_ELEMENTS, w);
 #else
@@ -461,23 +501,29 @@ INLINE void multiply_tiles(float *sums, const query_tile *q, const key_tile *k,
         }
 }
 
-/* Scores, rounded to the storage type, as an operand of the next product. */
+/* Scores, rounded to operands of the next product. */
 INLINE query_tile make_weights(const float *scores, const wave *w)
 {
     query_tile p;
 #ifdef OWN_WEIGHTS
-    uint packed[VALUES / 2];
+    uint packed[VALUES / WORD_ELEMENTS];
 #else
     uint *packed = p.x;
 #endif
+#if DTYPE == 0
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        packed[i] = TO_TF32(scores[i]);
+#else
     UNROLL_FOR (int i = 0; i < VALUES; i += 2)
         packed[i / 2] = PACK(scores[i], scores[i + 1]);
+#endif
 #ifdef OWN_WEIGHTS
     OWN_WEIGHTS(p.x, packed)
 #endif
     return p;
 }
 
+#if DTYPE != 0
 /* Scores, rounded to the storage type, go to rows of weights [queries][keys]
  * in local memory, from `query` and `key` on. */
 INLINE void store_weights(const float *scores, __local ushort *weights,
@@ -503,7 +549,8 @@ INLINE void subtract_rounded(float *scores)
 {
     UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
         const uint both = PACK(scores[i], scores[i + 1]);
-        scores[i] -= half_of(both, 0);
-        scores[i + 1] -= half_of(both, 1);
+        scores[i] -= number_of((ushort)both);
+        scores[i + 1] -= number_of((ushort)(both >> 16));
     }
 }
+#endif

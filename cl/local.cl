@@ -64,11 +64,23 @@
 #define UNKNOWN_ZERO 0
 #endif
 
+#ifndef BACKWARD
+#define BACKWARD 0
+#endif
+
+/* The backward pass needs each token a dozen times. On a grid, what leads to
+ * its place fills registers that the sums need, so that a team keeps tokens in
+ * local memory. */
+#define KEEPS_TOKENS (GRID && BACKWARD)
+
 /* Lets the compiler know nothing of variable x of a work-item. LLVM for AMD
  * else computes before all loops what they need of it, keeps each comparison
- * in a pair of scalar registers, and runs out of these. */
+ * in a pair of scalar registers, and runs out of these; that for NVIDIA keeps
+ * addresses of kept tokens, so that other registers are spilled. */
 #ifdef __AMDGCN__
 #define FORGET(x) __asm__ volatile("" : "+v"(x))
+#elif KEEPS_TOKENS && (defined(__NVPTX__) || defined(__NV_CL_C_VERSION))
+#define FORGET(x) __asm__ volatile("" : "+r"(x))
 #else
 #define FORGET(x)
 #endif
@@ -156,18 +168,40 @@ INLINE void store4_aligned(float4 x, __global storage *p)
 }
 #endif
 
-/* The tokens of a window, and a tensor's channels of them, of one head. */
+/* The tokens of a window. */
+typedef struct token_list {
+#if KEEPS_TOKENS
+    __local const kept_token *kept; /* first .. last */
+    uint first, last;
+#else
+    const grid_layout *grid;
+    const window_place *place;
+#endif
+} token_list;
+
+/* And a tensor's channels of them, of one head. */
 typedef struct token_rows {
     __global const storage *plane;
     const tensor_layout *layout;
-    const grid_layout *grid;
-    const window_place *place;
+    token_list tokens;
     __global const storage *pad; /* those of the padding; 0: zeros */
 } token_rows;
 
-INLINE token token_of(const token_rows *rows, uint row)
+#if KEEPS_TOKENS
+/* Rows past the last take its place. */
+INLINE kept_token kept_of(const token_list *tokens, uint row)
 {
-    return find_token(rows->grid, rows->place, row);
+    return tokens->kept[min(row, tokens->last) - tokens->first];
+}
+#endif
+
+INLINE token token_of(const token_list *tokens, uint row)
+{
+#if KEEPS_TOKENS
+    return recall_token(kept_of(tokens, row));
+#else
+    return find_token(tokens->grid, tokens->place, row);
+#endif
 }
 
 /* Where the channels of a token are, from `channel` on; 0 if they are zeros.
@@ -192,6 +226,23 @@ channels_of(const token_rows *rows, const token *t, uint channel, uint column)
 #define FACTOR_OF(r) factor
 #endif
 
+/* An aligned access to global memory, and the same elements as fp32. */
+#if WIDE == 8
+typedef float8 wide_quads;
+#define load_wide load8_aligned
+INLINE void store_staged(float8 x, __local float4 *to)
+{
+    to[0] = x.lo;
+    to[1] = x.hi;
+}
+#elif WIDE
+typedef float4 wide_quads;
+#define load_wide load4_aligned
+INLINE void store_staged(float4 x, __local float4 *to) { to[0] = x; }
+#endif
+/* Loads that a work-item has under way where it can tell their addresses. */
+#define LOADS_AHEAD 4
+
 /* Copies rows first .. first + count of `matrix`, STAGE_DIMS channels from
  * `channel` on, to local memory as fp32 times `factor` and, where given, each
  * row's own of `factors`; zeros fill `rows` rows. */
@@ -215,33 +266,48 @@ INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
         const ulong step = (ulong)down * matrix->layout->row;
 #endif
         const int exists = channel + c < HEAD_DIM ? count : 0;
+#if KEEPS_TOKENS
+        /* tokens, in local memory too, cannot be read past a store */
+        for (int done = 0; done < rows; done += LOADS_AHEAD * down) {
+            wide_quads x[LOADS_AHEAD];
+            UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
+                const int r = done + i * down + first_row;
+                const token t = token_of(&matrix->tokens, first + r);
+                __global const storage *from =
+                    channels_of(matrix, &t, channel + c, 1);
+                x[i] = 0.0f;
+                if (first_row < down && r < exists && !ARE_ZEROS(from))
+                    x[i] = load_wide(from);
+            }
+            UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
+                const int r = done + i * down + first_row;
+                if (first_row < down && r < rows)
+                    store_staged(x[i] * FACTOR_OF(r),
+                                 to + (r - first_row) * DIM_PITCH);
+            }
+        }
+#else
         for (int done = 0; done < rows; done += down) {
             const int r = done + first_row;
             if (first_row < down && r < rows) {
 #if GRID
-                const token t = token_of(matrix, first + r);
+                const token t = token_of(&matrix->tokens, first + r);
                 __global const storage *from =
                     channels_of(matrix, &t, channel + c, 1);
                 const int is_there = r < exists && !ARE_ZEROS(from);
 #else
                 const int is_there = r < exists;
 #endif
-#if WIDE == 8
-                const float8 x =
-                    is_there ? load8_aligned(from) : (float8)(0.0f);
-                to[0] = x.lo * FACTOR_OF(r);
-                to[1] = x.hi * FACTOR_OF(r);
-#else
-                const float4 x =
-                    is_there ? load4_aligned(from) : (float4)(0.0f);
-                to[0] = x * FACTOR_OF(r);
-#endif
+                const wide_quads x =
+                    is_there ? load_wide(from) : (wide_quads)(0.0f);
+                store_staged(x * FACTOR_OF(r), to);
             }
             to += down * DIM_PITCH;
 #if !GRID
             from += step;
 #endif
         }
+#endif
         return;
     }
 #endif
@@ -251,7 +317,7 @@ INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
         const int c = (done + lane) % STAGE_DIMS;
         float x = 0.0f;
         if (r < count && channel + c < HEAD_DIM) {
-            const token t = token_of(matrix, first + r);
+            const token t = token_of(&matrix->tokens, first + r);
             __global const storage *from =
                 channels_of(matrix, &t, channel + c, matrix->layout->column);
             if (!ARE_ZEROS(from))
@@ -287,16 +353,25 @@ INLINE void accumulate_norms(__local float *norms, __local const float4 *tile,
 }
 
 #if MASK >= 3
+#if MASK == 4 && KEEPS_TOKENS
+#define QUERY_REGION(row) recall_sides(kept_of(row_tokens, row))
+#define KEY_REGION(key) recall_sides(kept_of(key_tokens, key))
+#else
+#define QUERY_REGION(row) query_region(args, terms, row)
+#define KEY_REGION(key) key_region(args, terms, key)
+#endif
 /* sums[i][j] += region_value where rows[i] and keys[j] differ in region. */
 INLINE void add_regions(float sums[SCORE_ROWS][SCORE_COLS],
                         const forward_args *args, const logit_terms *terms,
-                        const int *rows, const int *keys)
+                        const token_list *row_tokens,
+                        const token_list *key_tokens, const int *rows,
+                        const int *keys)
 {
     uint there[SCORE_COLS];
     UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-        there[j] = key_region(args, terms, keys[j]);
+        there[j] = KEY_REGION(keys[j]);
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        const uint here = query_region(args, terms, rows[i]);
+        const uint here = QUERY_REGION(rows[i]);
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             if (here != there[j])
                 sums[i][j] += args->region_value;
@@ -307,7 +382,9 @@ INLINE void add_regions(float sums[SCORE_ROWS][SCORE_COLS],
 /* sums[i][j] += the terms of rows[i], keys[j]. */
 INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
                       const forward_args *args, const logit_terms *terms,
-                      const int *rows, const int *keys)
+                      const token_list *row_tokens,
+                      const token_list *key_tokens, const int *rows,
+                      const int *keys)
 {
 #if BIAS && TABLE == 1
     int places[SCORE_COLS];
@@ -336,9 +413,9 @@ INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
 #endif
 #if MASK == 4
     if (terms->place.seams != 0) /* else it all lies in one region */
-        add_regions(sums, args, terms, rows, keys);
+        add_regions(sums, args, terms, row_tokens, key_tokens, rows, keys);
 #elif MASK == 3
-    add_regions(sums, args, terms, rows, keys);
+    add_regions(sums, args, terms, row_tokens, key_tokens, rows, keys);
 #elif MASK
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
         __global const mask_storage *mask =

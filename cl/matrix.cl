@@ -15,9 +15,9 @@
  *
  *            stage 0              stage 1
  *       +-----+----+----+    +-----+----+----+
- *       |  Q  | K  | V  |    |  Q  | K  | V  |     16-bit, as the caller
- *       +-----+----+----+    +-----+----+----+     stores them; backward also
- *        computed from        being filled          dO
+ *       |  Q  | K  | V  |    |  Q  | K  | V  |     as the caller stores
+ *       +-----+----+----+    +-----+----+----+     them; backward also dO
+ *        computed from        being filled
  *
  *   TEAM_WAVES, TEAMS
  *   STAGES      of the ring
@@ -62,7 +62,6 @@
 #define DIMS (DIM_TILES * UNIT_TILE)
 /* Rows of local memory: an odd number of 16-byte chunks, so that eight of them
  * lie in different banks. */
-#define CHUNK 8
 #define PITCH (DIMS + CHUNK)
 /* Keys past the last are one row of zeros. */
 #define KEY_ROWS (BLOCK_KEYS + (BLOCK_KEYS % UNIT_TILE != 0))
@@ -143,7 +142,7 @@ INLINE chunk chunk_of(const tensor_layout *layout, int lane)
 
 /* Copies rows first .. first + count of a window to a place of the ring; zeros
  * fill `rows` rows, and those of the padding unless they are `pad`. */
-INLINE void copy_rows(__local ushort *to, __global const storage *plane,
+INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
                       chunk own, const tensor_layout *layout,
                       const grid_layout *grid, const window_place *place,
                       __global const storage *pad, uint first, int count,
@@ -179,16 +178,16 @@ INLINE void copy_rows(__local ushort *to, __global const storage *plane,
         const int r = i / HEAD_DIM;
         const int c = i % HEAD_DIM;
         const token t = find_token(grid, place, first + min(r, count - 1));
-        __global const ushort *row =
-            (__global const ushort *)token_row(plane, layout, &t, pad);
+        __global const storage_bits *row =
+            (__global const storage_bits *)token_row(plane, layout, &t, pad);
         const int exists = r < count && (EXISTS(t) || row);
         to[r * PITCH + c] =
-            exists ? row[(ulong)c * layout->column] : (ushort)0;
+            exists ? row[(ulong)c * layout->column] : (storage_bits)0;
     }
 }
 
 /* Zeros where no copy writes: in channels and keys past the last. */
-INLINE void clear_pads(__local ushort *ring, int lane)
+INLINE void clear_pads(__local storage_bits *ring, int lane)
 {
     const int rows = STAGES * STAGE_SIZE / PITCH;
 #if DIMS != HEAD_DIM
@@ -234,7 +233,7 @@ INLINE float mask_of(const forward_args *args, const logit_terms *terms,
 
 #if HAS_LOCAL_TERMS
 #if BIAS == 1 && !MASK_IN_LOCAL
-typedef ushort kept_term;
+typedef storage_bits kept_term;
 #else
 typedef float kept_term;
 #endif
@@ -245,8 +244,8 @@ INLINE kept_term term_to_keep(const forward_args *args,
 #if MASK_IN_LOCAL
     return bias_of(args, terms, row, key) + mask_of(args, terms, row, key);
 #elif BIAS == 1
-    return (
-        (__global const ushort *)terms->bias)[bias_at(args, terms, row, key)];
+    return ((__global const storage_bits *)
+                terms->bias)[bias_at(args, terms, row, key)];
 #else
     return bias_of(args, terms, row, key);
 #endif
@@ -276,7 +275,7 @@ INLINE void keep_terms(__local kept_term *kept, const forward_args *args,
 
 INLINE float4 read_kept(__local const kept_term *kept)
 {
-#if BIAS == 2 || MASK_IN_LOCAL
+#if BIAS == 2 || MASK_IN_LOCAL || DTYPE == 0
     return *(__local const float4 *)kept;
 #elif DTYPE == 1
     return vloada_half4(0, (__local const half *)kept);
@@ -420,9 +419,9 @@ INLINE void hide_padding(float *scores, int key, int tile, int count,
 /* tiles = products of rows and of PASS_TILES tiles of columns, from tile
  * `first` on; both are rows of local memory, PITCH apart. */
 INLINE void multiply_pass(float tiles[PASS_TILES][VALUES],
-                          __local const ushort *rows, int row, int last_row,
-                          __local const ushort *columns, int first,
-                          const wave *w)
+                          __local const storage_bits *rows, int row,
+                          int last_row, __local const storage_bits *columns,
+                          int first, const wave *w)
 {
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
         UNROLL_FOR (int i = 0; i < VALUES; i++)
@@ -501,48 +500,77 @@ typedef struct row_target {
     int wide;
 } row_target;
 
+/* Half of a tile's rows, each times its factor, go to scratch [UNIT_QUERIES /
+ * 2][UNIT_TILE], for all lanes of the wave. */
+INLINE void spread_half(__local float *scratch, const float *tile,
+                        const float *factor, int half_tile, const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int r = value_query(w->lane, i) - half_tile * UNIT_QUERIES / 2;
+        if (r >= 0 && r < UNIT_QUERIES / 2)
+            scratch[r * UNIT_TILE + value_key(w->lane, i)] =
+                tile[i] * factor[LANE_ROW(i)];
+    }
+    WAVE_SYNC();
+}
+
+INLINE storage_bits stored_bits(float x)
+{
+#if DTYPE == 0
+    return as_uint(x);
+#else
+    return (ushort)PACK(x, 0.0f);
+#endif
+}
+
 /* Stores tiles of channels, from tile `first` on, each row times its factor.
  * They leave through `place`, so that a row is written in whole chunks. */
 INLINE void store_channels(float tiles[OUT_TILES][VALUES], const float *factor,
-                           int first, __local ushort *place,
+                           int first, __local storage_bits *place,
                            const row_target *to, const wave *w)
 {
     ulong at;
     const int channel = first * UNIT_TILE;
     const int channels = min(OUT_DIMS, HEAD_DIM - channel);
-    if (to->adds) {
+    if (to->adds) { /* in fp32, which there is room for by half a tile */
+        __local float *scratch = (__local float *)place;
         UNROLL_FOR (int d = 0; d < OUT_TILES; d++)
-            UNROLL_FOR (int i = 0; i < (first + d < DIM_TILES ? VALUES : 0);
-                        i++) {
-                const int r = value_query(w->lane, i);
-                const int c = d * UNIT_TILE + value_key(w->lane, i);
-                if (r < to->count && c < channels &&
-                    find_row(&at, to->layout, to->grid, to->place,
-                             to->row + r)) {
+            for (int half_tile = 0;
+                 half_tile < (first + d < DIM_TILES ? 2 : 0); half_tile++) {
+                spread_half(scratch, tiles[d], factor, half_tile, w);
+                NO_UNROLL_FOR (int i = w->lane;
+                               i < UNIT_QUERIES / 2 * UNIT_TILE; i += WAVE) {
+                    const int r = half_tile * UNIT_QUERIES / 2 + i / UNIT_TILE;
+                    const int c = d * UNIT_TILE + i % UNIT_TILE;
+                    if (r >= to->count || c >= channels ||
+                        !find_row(&at, to->layout, to->grid, to->place,
+                                  to->row + r))
+                        continue;
                     at += (ulong)(channel + c) * to->layout->column;
-                    const float sum = LOAD(to->plane, at) +
-                                      tiles[d][i] * factor[LANE_ROW(i)];
-                    ((__global ushort *)to->plane)[at] =
-                        (ushort)PACK(sum, 0.0f);
+                    ((__global storage_bits *)to->plane)[at] =
+                        stored_bits(LOAD(to->plane, at) + scratch[i]);
                 }
+                WAVE_SYNC();
             }
         return;
     }
     UNROLL_FOR (int d = 0; d < OUT_TILES; d++)
         if (first + d < DIM_TILES)
             UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
-                const uint both =
-                    PACK(tiles[d][i] * factor[LANE_ROW(i)],
-                         tiles[d][i + 1] * factor[LANE_ROW(i + 1)]);
-                __local ushort *here = place +
-                                       value_query(w->lane, i) * OUT_PITCH +
-                                       d * UNIT_TILE + value_key(w->lane, i);
-#if SPREAD_OUT
+                const float x = tiles[d][i] * factor[LANE_ROW(i)];
+                const float y = tiles[d][i + 1] * factor[LANE_ROW(i + 1)];
+                __local storage_bits *here =
+                    place + value_query(w->lane, i) * OUT_PITCH +
+                    d * UNIT_TILE + value_key(w->lane, i);
+#if DTYPE == 0
+                *(__local float2 *)here = (float2)(x, y);
+#elif SPREAD_OUT
+                const uint both = PACK(x, y);
                 here[0] = (ushort)both;
                 place[value_query(w->lane, i + 1) * OUT_PITCH + d * UNIT_TILE +
                       value_key(w->lane, i + 1)] = (ushort)(both >> 16);
 #else
-                *(__local uint *)here = both;
+                *(__local uint *)here = PACK(x, y);
 #endif
             }
     WAVE_SYNC();
@@ -562,7 +590,7 @@ INLINE void store_channels(float tiles[OUT_TILES][VALUES], const float *factor,
         NO_UNROLL_FOR (int i = w->lane; i < to->count * channels; i += WAVE) {
             const int r = i / channels, c = i % channels;
             if (find_row(&at, to->layout, to->grid, to->place, to->row + r))
-                ((__global ushort *)to
+                ((__global storage_bits *)to
                      ->plane)[at + (ulong)(channel + c) * to->layout->column] =
                     place[r * OUT_PITCH + c];
         }
@@ -571,9 +599,9 @@ INLINE void store_channels(float tiles[OUT_TILES][VALUES], const float *factor,
 #if VARIANT == COSINE
 /* factors[r] = factor / norm of row r: the diagonal of the rows' products with
  * themselves. The team's waves take tiles in turn. */
-INLINE void measure_rows(__local float *factors, __local const ushort *rows,
-                         const int row_count, float factor, int wave_of_team,
-                         const wave *w)
+INLINE void measure_rows(__local float *factors,
+                         __local const storage_bits *rows, const int row_count,
+                         float factor, int wave_of_team, const wave *w)
 {
     const int tiles = CEIL_DIV(row_count, UNIT_QUERIES);
     MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
@@ -644,7 +672,7 @@ INLINE uint count_kinds(const forward_args *args)
     ulong kinds = KEPT_MASK ? args->mask_windows : 1;
 #if GRID
     const ulong places = count_places(args);
-    if (KEPT_MASK && MASK != 4)
+    if (KEPT_MASK && (MASK != 4 || MASK_IN_LOCAL))
         kinds = max(kinds, places); /* one is a multiple of the other */
     else
         kinds = args->windows / places < 2 * TEAMS ? 1 : places;

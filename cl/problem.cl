@@ -304,27 +304,29 @@ typedef struct logit_terms {
 #endif
 
 #if MASK == 3
-#define SET_MASK(t, args, u)                                                  \
+#define SET_MASK(t, args, u, place_of)                                        \
     const ulong mask_window = remainder_of((u).window, (args).mask_windows);  \
     (t).query_regions =                                                       \
         query_regions + plane(&(args).query_regions, mask_window, 0);         \
     (t).key_regions = key_regions + plane(&(args).key_regions, mask_window, 0);
 #elif MASK == 4
-#define SET_MASK(t, args, u)                                                  \
-    (t).place = place_window(&(args).grid, (u).window);
+#define SET_MASK(t, args, u, place_of) (t).place = (place_of);
 #elif MASK
-#define SET_MASK(t, args, u)                                                  \
+#define SET_MASK(t, args, u, place_of)                                        \
     (t).mask =                                                                \
         mask + plane(&(args).mask,                                            \
                      remainder_of((u).window, (args).mask_windows), 0);
 #else
-#define SET_MASK(t, args, u)
+#define SET_MASK(t, args, u, place_of)
 #endif
-/* Declares `name`: the terms of unit u, from the kernel's parameters. */
-#define DECLARE_TERMS(name, args, u)                                          \
+/* Declares `name`: the terms of unit u, from the kernel's parameters, for
+ * kernels that have the window's place and for those that have not. */
+#define DECLARE_TERMS_AT(name, args, u, place_of)                             \
     logit_terms name = {.unused = 0};                                         \
     SET_BIAS(name, args, u)                                                   \
-    SET_MASK(name, args, u)
+    SET_MASK(name, args, u, place_of)
+#define DECLARE_TERMS(name, args, u)                                          \
+    DECLARE_TERMS_AT(name, args, u, place_window(&(args).grid, (u).window))
 
 #if BIAS
 #if TABLE == 1

@@ -7,6 +7,9 @@
  *            1.2 has without an extension
  *   DTYPE 2: bf16 = ushort holding the upper half of an fp32
  *
+ * storage_bits holds an element without a meaning, WORD_ELEMENTS of them are
+ * 32 bits.
+ *
  * load and store with the suffix of a type move one element, load4 and store4
  * (and so on) that many neighbours, aligned to one element only. Stores round
  * to nearest even and keep a NaN a NaN. */
@@ -41,6 +44,14 @@ INLINE float load_f32(__global const float *p, ulong i) { return p[i]; }
     {                                                                         \
         return JOIN(vload, n)(0, p);                                          \
     }
+
+#if DTYPE == 0
+typedef uint storage_bits;
+#define WORD_ELEMENTS 1
+#else
+typedef ushort storage_bits;
+#define WORD_ELEMENTS 2
+#endif
 
 #if DTYPE == 0
 typedef float storage;

@@ -154,6 +154,34 @@ INLINE uint seam_sides(const grid_layout *grid, const window_place *place,
 #endif
 }
 
+/* What a team keeps of a token in local memory, for all of its work-items:
+ * its position, and with 8 for a token that exists the sides of the seams. */
+typedef uint4 kept_token;
+
+#if GRID
+INLINE kept_token keep_token(const grid_layout *grid,
+                             const window_place *place, uint row)
+{
+    const token t = find_token(grid, place, row);
+    return (kept_token)(t.at[0], t.at[1], t.at[2],
+                        seam_sides(grid, place, row) | (EXISTS(t) ? 8u : 0u));
+}
+
+INLINE token recall_token(kept_token kept)
+{
+    token t;
+    t.at[0] = kept.x;
+    t.at[1] = kept.y;
+    t.at[2] = kept.z;
+#if PADDING
+    t.exists = (kept.w & 8u) != 0;
+#endif
+    return t;
+}
+
+INLINE uint recall_sides(kept_token kept) { return kept.w & 7u; }
+#endif
+
 /* Offset of the plane of a window's grid (or of the window) and a head; of a
  * token in a plane. */
 INLINE ulong plane(const tensor_layout *layout, ulong window, uint head)

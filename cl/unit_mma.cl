@@ -1,22 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Matrix unit: mma.sync of NVIDIA, compute capability 8.0 and later (PTX ISA,
- * "Matrix Fragments for mma.m16n8k16"). What a unit's file defines is listed
- * in fragment.cl. */
+ * "Matrix Fragments for mma.m16n8k16", and of mma.m16n8k8 for TF32: a row of
+ * operands has 32 bytes in both). What a unit's file defines is listed in
+ * fragment.cl. */
 #define UNIT_NAME mma
 #define WAVE 32
 #define MMA_M 16
 #define MMA_N 8
-#define MMA_K 16
-#define A_ELEMENTS 8
-#define B_ELEMENTS 4
+#define MMA_K (8 * WORD_ELEMENTS)
+#define A_ELEMENTS (4 * WORD_ELEMENTS)
+#define B_ELEMENTS (2 * WORD_ELEMENTS)
 #define C_ELEMENTS 4
 #define QUERIES_DOWN 1
 #define UNIT_TILE 16
 #define UNROLL_PASSES 1
 
-INLINE int a_m(int l, int i) { return (l >> 2) + 8 * ((i >> 1) & 1); }
-INLINE int a_k(int l, int i) { return 2 * (l & 3) + (i & 1) + 8 * (i >> 2); }
-INLINE int b_k(int l, int i) { return 2 * (l & 3) + (i & 1) + 8 * (i >> 1); }
+/* Four lanes share each 16 bytes of a row, a word for each. */
+INLINE int place_in_row(int l, int i, int half_row)
+{
+    return (l & 3) * WORD_ELEMENTS + i % WORD_ELEMENTS + half_row * MMA_K / 2;
+}
+INLINE int a_m(int l, int i) { return (l >> 2) + 8 * (i / WORD_ELEMENTS & 1); }
+INLINE int a_k(int l, int i)
+{
+    return place_in_row(l, i, i / WORD_ELEMENTS / 2);
+}
+INLINE int b_k(int l, int i) { return place_in_row(l, i, i / WORD_ELEMENTS); }
 INLINE int b_n(int l, int i) { return l >> 2; }
 INLINE int c_m(int l, int i) { return (l >> 2) + 8 * (i >> 1); }
 INLINE int c_n(int l, int i) { return 2 * (l & 3) + (i & 1); }
@@ -27,18 +36,32 @@ INLINE int c_n(int l, int i) { return 2 * (l & 3) + (i & 1); }
     x = op(x, LANE_XOR(x, 1));                                                \
     x = op(x, LANE_XOR(x, 2))
 
+#if DTYPE == 0
+/* A lane's scores are of neighbouring keys, its weights of keys half a row
+ * apart: neighbours, by giving keys another order. */
+#define SLOT_KEY(k) (2 * ((k)&3) + ((k) >> 2))
+#define OWN_WEIGHTS(to, packed)                                               \
+    UNROLL_FOR (int i = 0; i < VALUES; i++)                                   \
+        (to)[i] = (packed)[i / 4 * 4 + (i & 1) * 2 + (i >> 1 & 1)];
+#endif
+
 #if !EMULATED
-#if DTYPE == 1
+#if DTYPE == 0
+#define UNIT_TYPE "tf32"
+#define UNIT_SHAPE "m16n8k8"
+#elif DTYPE == 1
 #define UNIT_TYPE "f16"
+#define UNIT_SHAPE "m16n8k16"
 #else
 #define UNIT_TYPE "bf16"
+#define UNIT_SHAPE "m16n8k16"
 #endif
 
 INLINE void mma(const uint *a, const uint *b, float *c)
 {
     /* not volatile: the compiler may mix it with other work */
-    __asm__("mma.sync.aligned.m16n8k16.row.col.f32." UNIT_TYPE "." UNIT_TYPE
-            ".f32 {%0, %1, %2, %3}, "
+    __asm__("mma.sync.aligned." UNIT_SHAPE ".row.col.f32." UNIT_TYPE
+            "." UNIT_TYPE ".f32 {%0, %1, %2, %3}, "
             "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
@@ -55,6 +78,15 @@ INLINE float lane_xor(float x, int mask)
 }
 #define LANE_XOR(x, mask) lane_xor(x, mask)
 
+#if DTYPE == 0
+INLINE uint to_tf32(float x)
+{
+    uint bits;
+    __asm__("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return bits;
+}
+#define TO_TF32(x) to_tf32(x)
+#else
 INLINE uint pack(float low, float high)
 {
     uint both;
@@ -64,6 +96,7 @@ INLINE uint pack(float low, float high)
     return both;
 }
 #define PACK(low, high) pack(low, high)
+#endif
 
 INLINE float exp2_unit(float x)
 {
@@ -85,7 +118,8 @@ INLINE float reciprocal(float x)
 
 INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 
-/* Four 8 x 8 matrices, one row's address from each lane. */
+/* Four matrices of eight rows of 16 bytes, one row's address from each lane;
+ * each lane gets a word of each. */
 #define LOAD_MATRICES(to, from, how)                                          \
     __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4" how                      \
                      ".shared.b16 {%0, %1, %2, %3}, [%4];"                    \
@@ -95,31 +129,42 @@ INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 
 #define NATIVE_QUERIES 1
 #define NATIVE_KEYS 1
+#if DTYPE != 0 /* ldmatrix transposes elements of 16 bits only */
 #define NATIVE_VALUES 1
 #define NATIVE_WEIGHTS 1
-INLINE void load_native_query(uint *to, __local const ushort *tile, int pitch,
-                              int row, int last, int lane)
+#endif
+INLINE void load_native_query(uint *to, __local const storage_bits *tile,
+                              int pitch, int row, int last, int lane)
 {
-    LOAD_MATRICES(
-        to, tile + min(row + (lane & 15), last) * pitch + 8 * (lane >> 4), "");
+    UNROLL_FOR (int step = 0; step < UNIT_TILE / MMA_K; step++)
+        LOAD_MATRICES(to + 4 * step,
+                      tile + min(row + (lane & 15), last) * pitch +
+                          step * MMA_K + MMA_K / 2 * (lane >> 4),
+                      "");
 }
-INLINE void load_native_key(uint *to, __local const ushort *tile, int pitch,
-                            int row, int last, int lane)
+INLINE void load_native_key(uint *to, __local const storage_bits *tile,
+                            int pitch, int row, int last, int lane)
 {
-    LOAD_MATRICES(to,
-                  tile +
-                      min(row + (lane & 7) + 8 * (lane >> 4), last) * pitch +
-                      (lane & 8),
-                  "");
+    const int keys = 8 * WORD_ELEMENTS;   /* whose rows are four matrices */
+    const int lanes = 32 / WORD_ELEMENTS; /* that have rows of eight keys */
+    UNROLL_FOR (int key = 0; key < UNIT_TILE; key += keys)
+        LOAD_MATRICES(
+            to + key / keys * 4,
+            tile +
+                min(row + key + (lane & 7) + 8 * (lane / lanes), last) *
+                    pitch +
+                (lane & (lanes - 8)) * WORD_ELEMENTS / 2,
+            "");
 }
-INLINE void load_native_value(uint *to, __local const ushort *tile, int pitch,
-                              int row, int last, int lane)
+#if DTYPE != 0
+INLINE void load_native_value(uint *to, __local const storage_bits *tile,
+                              int pitch, int row, int last, int lane)
 {
     LOAD_MATRICES(
         to, tile + min(row + (lane & 15), last) * pitch + 8 * (lane >> 4),
         ".trans");
 }
-INLINE void load_native_weights(uint *to, __local const ushort *weights,
+INLINE void load_native_weights(uint *to, __local const storage_bits *weights,
                                 int pitch, int query, int key, int lane)
 {
     LOAD_MATRICES(to,
@@ -127,15 +172,24 @@ INLINE void load_native_weights(uint *to, __local const ushort *weights,
                       key + (lane & 8),
                   ".trans");
 }
+#endif
 
 #define ASYNC_COPIES 1
 /* 16 bytes, or as many zeros. */
-INLINE void copy_16(__local ushort *to, __global const void *from, int exists)
+INLINE void copy_16(__local storage_bits *to, __global const void *from,
+                    int exists)
 {
     __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                      :
                      : "r"(shared_address(to)), "l"((size_t)from),
                        "r"(exists ? 16 : 0)
+                     : "memory");
+}
+INLINE void copy_4(__local float *to, __global const float *from)
+{
+    __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+                     :
+                     : "r"(shared_address(to)), "l"((size_t)from)
                      : "memory");
 }
 #define END_COPIES() __asm__ volatile("cp.async.commit_group;" : : : "memory")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Makes the numbers for cl/check_matrix.cl, runs it and compares. All numbers
+ * Makes the numbers for cl/check_matrix.cl, runs it and compares. All operands
  * are small integers, or such times a power of two, so that sums are exact in
  * any order and the comparison needs no tolerance. */
 #include "check_unit.h"
@@ -13,32 +13,40 @@
 #include "status.h"
 #include "unit.h"
 
-/* A number of a tensor: n, or of a small row n times SMALL. For fp16 those are
- * subnormal: weights and values often are, and a unit that takes them for 0
- * loses much. A subnormal bf16 is one of fp32 too, which the kernels may take
- * for 0 on every tier, so for bf16 they are only small. */
-#define SMALL_FP16 (1.0 / 16777216)                /* 2^-24 */
-#define SMALL_BF16 (1.0 / 1073741824 / 1073741824) /* 2^-60 */
-/* neighbouring numbers between 1 and 2 */
-#define STEP_FP16 (1.0 / 1024)
-#define STEP_BF16 (1.0 / 128)
-/* Tiles that the kernel writes. */
-#define RESULTS 4
+/* Operands of each dtype; those of fp32 are TF32.
+ *
+ * A number of a tensor is n, or of a small row n times `small`. For fp16 those
+ * are subnormal: weights and values often are, and a unit that takes them for
+ * 0 loses much. A subnormal bf16 or TF32 is one of fp32 too, which the kernels
+ * may take for 0 on every tier, so of these they are only small. */
+#define TINY (1.0 / 1073741824 / 1073741824) /* 2^-60 */
+static const struct {
+    double small;
+    double step; /* of neighbouring numbers between 1 and 2 */
+} operands[] = {[WINATTN_FP32] = {TINY, 1.0 / 1024},
+                [WINATTN_FP16] = {1.0 / 16777216, 1.0 / 1024},
+                [WINATTN_BF16] = {TINY, 1.0 / 128}};
 
 typedef struct numbers {
     size_t queries, tile; /* of a tile */
     winattn_dtype dtype;
     uint32_t random;
-    /* what the kernel reads, and the same as numbers */
-    uint16_t *tiles;
+    /* what the kernel reads, and the operands that it must make of that */
+    unsigned char *tiles;
     float *given;
     double *rows, *weights;
     float *results;
 } numbers;
 
-static double small_of(const numbers *x)
+static size_t element_bytes(const numbers *x)
 {
-    return x->dtype == WINATTN_FP16 ? SMALL_FP16 : SMALL_BF16;
+    return x->dtype == WINATTN_FP32 ? 4 : 2;
+}
+
+/* Tiles that the kernel writes; TF32 has no gradients. */
+static size_t result_tiles(const numbers *x)
+{
+    return x->dtype == WINATTN_FP32 ? 3 : 4;
 }
 
 /* Along a contraction all numbers are small or none is. */
@@ -56,7 +64,7 @@ static int pick(numbers *x, int count)
     return (int)((x->random >> 16) % (uint32_t)count);
 }
 
-/* n, or n times small_of, in the storage type; |n| is at most 8. */
+/* n, or n times `small`, in a storage type of 16 bits; |n| is at most 8. */
 static uint16_t bits_of(const numbers *x, int n, bool small)
 {
     const uint32_t sign = n < 0 ? 0x8000u : 0;
@@ -73,6 +81,24 @@ static uint16_t bits_of(const numbers *x, int n, bool small)
                             ((size << (7 - top)) & 0x7fu));
 }
 
+/* Puts a number at element i of the tiles, and what it is as an operand. fp32
+ * lies an eighth of a step beside that. */
+static void put(numbers *x, size_t i, int n, bool small)
+{
+    const double factor = small ? operands[x->dtype].small : 1.0;
+    unsigned char *at = x->tiles + i * element_bytes(x);
+    x->rows[i] = n * factor;
+    if (x->dtype == WINATTN_FP32) {
+        const double beside = n ? (pick(x, 3) - 1) * 0.125 : 0.0;
+        const float number =
+            (float)((n + beside * operands[x->dtype].step) * factor);
+        memcpy(at, &number, sizeof number);
+    } else {
+        const uint16_t bits = bits_of(x, n, small);
+        memcpy(at, &bits, sizeof bits);
+    }
+}
+
 static void make_tiles(numbers *x)
 {
     for (size_t i = 0; i < (x->queries + 2 * x->tile) * x->tile; i++) {
@@ -81,9 +107,7 @@ static void make_tiles(numbers *x)
                            : row < x->queries + x->tile
                                ? is_small_key(row - x->queries)
                                : is_small_channel(i % x->tile);
-        const int n = pick(x, 17) - 8;
-        x->tiles[i] = bits_of(x, n, small);
-        x->rows[i] = n * (small ? small_of(x) : 1.0);
+        put(x, i, pick(x, 17) - 8, small);
     }
 }
 
@@ -92,7 +116,7 @@ static void make_tiles(numbers *x)
 static void make_given(numbers *x)
 {
     const size_t all = x->queries * x->tile;
-    const double step = x->dtype == WINATTN_FP16 ? STEP_FP16 : STEP_BF16;
+    const double step = operands[x->dtype].step;
     for (size_t i = 0; i < all; i++) {
         const size_t query = least(i / x->tile, x->queries - 2);
         const size_t key = least(i % x->tile, x->tile - 2);
@@ -102,7 +126,8 @@ static void make_given(numbers *x)
         x->given[i] = is_small_query(query) || is_small_key(key)
                           ? 0.0f
                           : (float)(pick(x, 17) - 8);
-        x->weights[i] = small ? n * small_of(x) : 1.0 + (n + 1.0) * step;
+        x->weights[i] =
+            small ? n * operands[x->dtype].small : 1.0 + (n + 1.0) * step;
         x->given[all + i] =
             (float)(x->weights[i] + (small ? 0.0 : beside * step));
     }
@@ -127,11 +152,11 @@ static bool numbers_make(const wa_unit *unit, winattn_dtype dtype, numbers *x)
     x->tile = unit->tile;
     x->dtype = dtype;
     x->random = 1;
-    x->tiles = calloc(stored, sizeof *x->tiles);
+    x->tiles = calloc(stored, element_bytes(x));
     x->rows = calloc(stored, sizeof *x->rows);
     x->given = calloc(2 * all, sizeof *x->given);
     x->weights = calloc(all, sizeof *x->weights);
-    x->results = calloc(RESULTS * all, sizeof *x->results);
+    x->results = calloc(result_tiles(x) * all, sizeof *x->results);
     if (!x->tiles || !x->rows || !x->given || !x->weights || !x->results) {
         numbers_free(x);
         return false;
@@ -194,7 +219,7 @@ static winattn_status compare(const numbers *x, const wa_unit *unit)
                  {"o of query %u and channel %u", expected_out},
                  {"sum of row %u in the lane of key %u", expected_sum},
                  {"gradient of key %u and channel %u", expected_across}};
-    for (size_t i = 0; i < RESULTS * x->queries * x->tile; i++) {
+    for (size_t i = 0; i < result_tiles(x) * x->queries * x->tile; i++) {
         const size_t kind = i / (x->queries * x->tile);
         const size_t row = i / x->tile % x->queries;
         const size_t column = i % x->tile;
@@ -225,9 +250,10 @@ static cl_int launch(cl_context context, cl_device_id id, cl_kernel kernel,
 {
     const size_t all = x->queries * x->tile;
     const size_t wave = unit->wave;
-    const size_t bytes[3] = {
-        (x->queries + 2 * x->tile) * x->tile * sizeof *x->tiles,
-        2 * all * sizeof *x->given, RESULTS * all * sizeof *x->results};
+    const size_t bytes[3] = {(x->queries + 2 * x->tile) * x->tile *
+                                 element_bytes(x),
+                             2 * all * sizeof *x->given,
+                             result_tiles(x) * all * sizeof *x->results};
     const void *const content[3] = {x->tiles, x->given, x->results};
     cl_mem buffers[3] = {NULL, NULL, NULL};
     cl_int error;

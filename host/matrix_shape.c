@@ -11,6 +11,16 @@
 /* No lane has registers for the scores of more. */
 #define MOST_PASS_TILES 64u
 
+static uint32_t element_bytes(const wa_problem *problem)
+{
+    return problem->dtype == WINATTN_FP32 ? 4 : 2;
+}
+
+uint32_t wa_matrix_chunk(const wa_problem *problem)
+{
+    return WA_MATRIX_CHUNK_BYTES / element_bytes(problem);
+}
+
 wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
                                      const wa_unit *unit,
                                      const wa_matrix_shape *s)
@@ -21,7 +31,8 @@ wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
     t.key_tiles = wa_ceil_div(s->block_keys, unit->tile);
     t.key_blocks = wa_ceil_div(problem->keys, s->block_keys);
     t.dim_tiles = wa_ceil_div(problem->head_dim, unit->tile);
-    t.pitch = t.dim_tiles * unit->tile + WA_MATRIX_CHUNK;
+    t.element_bytes = element_bytes(problem);
+    t.pitch = t.dim_tiles * unit->tile + wa_matrix_chunk(problem);
     t.values = unit->queries * unit->tile / unit->wave;
     t.streaming = t.key_blocks > 1;
     return t;
@@ -49,7 +60,7 @@ uint64_t wa_matrix_stage_bytes(const wa_unit *unit, const wa_matrix_shape *s,
                                const wa_matrix_tiling *t, uint32_t row_planes)
 {
     return ((uint64_t)row_planes * s->block_rows + 2 * key_rows_of(unit, s)) *
-           t->pitch * 2;
+           t->pitch * t->element_bytes;
 }
 
 /* As the kernels declare their arrays. */
@@ -63,9 +74,9 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
     uint64_t bytes = (uint64_t)s->teams * s->stages *
                      wa_matrix_stage_bytes(unit, s, t, row_planes);
     bytes += waves * unit->queries *
-             (MIN(t->dim_tiles, WA_MATRIX_OUT_TILES) * unit->tile +
-              WA_MATRIX_CHUNK) *
-             2;
+             (MIN(t->dim_tiles, WA_MATRIX_OUT_TILES) * unit->tile *
+                  t->element_bytes +
+              WA_MATRIX_CHUNK_BYTES);
     /* the bias as it is stored, or its sum with the mask */
     const bool sums =
         problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1;
@@ -74,7 +85,9 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
     if (keeps_bias || sums)
         bytes += (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
                  unit->queries * unit->tile *
-                 (sums || problem->bias_dtype == WINATTN_TERM_FP32 ? 4 : 2);
+                 (sums || problem->bias_dtype == WINATTN_TERM_FP32
+                      ? 4
+                      : t->element_bytes);
     if (s->keeps_terms == 3)
         bytes += (uint64_t)s->teams * (s->block_rows + problem->keys);
     if (problem->variant == WINATTN_COSINE)
@@ -85,21 +98,27 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
 }
 
 const char *wa_matrix_impossible(const wa_problem *problem,
-                                 const wa_device *device)
+                                 const wa_device *device, wa_pass pass)
 {
     if (!device->unit)
         return "the device has no matrix unit that is known";
     if (problem->variant == WINATTN_SLIDING)
         return "it has no sliding variant";
-    if (problem->dtype == WINATTN_FP32)
-        return "fp32 would be rounded";
+    if (problem->dtype != WINATTN_FP32)
+        return NULL;
+    if (pass == WA_BACKWARD)
+        return "fp32 would be rounded, and TF32 is for the forward pass only";
+    if (!device->unit->has_tf32)
+        return "fp32 would be rounded, as its unit has no TF32";
+    if (!problem->allows_tf32)
+        return "fp32 would be rounded to TF32, which must be allowed";
     return NULL;
 }
 
 const char *wa_matrix_unwanted(const wa_problem *problem,
-                               const wa_device *device)
+                               const wa_device *device, wa_pass pass)
 {
-    const char *why = wa_matrix_impossible(problem, device);
+    const char *why = wa_matrix_impossible(problem, device, pass);
     if (!why && !device->unit->proven && !device->emulates_unit &&
         problem->tier != WINATTN_TIER_MATRIX)
         why = "nobody has run it on such a device yet; it must be demanded";
@@ -141,8 +160,6 @@ const char *wa_matrix_refusal(const wa_problem *problem,
     if ((s->keeps_terms == 1 || s->keeps_terms == 2) &&
         !masks_follow_grid(problem))
         return "masks do not repeat from grid to grid";
-    if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
-        return "teams may have windows with different seams";
     if (s->teams > MOST_TEAMS)
         return "a work-group has no barriers for so many teams";
     if (s->team_waves * s->teams > WA_MATRIX_MOST_WAVES ||
@@ -153,7 +170,8 @@ const char *wa_matrix_refusal(const wa_problem *problem,
 
 uint32_t wa_matrix_access_elements(const wa_problem *problem)
 {
-    return problem->head_dim % WA_MATRIX_CHUNK == 0 ? WA_MATRIX_CHUNK : 0;
+    const uint32_t chunk = wa_matrix_chunk(problem);
+    return problem->head_dim % chunk == 0 ? chunk : 0;
 }
 
 /* NVIDIA's compiler gives a work-group the registers of a whole compute unit,
@@ -166,12 +184,15 @@ uint32_t wa_matrix_resident(const wa_device *device, uint32_t local_bytes)
 }
 
 /* On NVIDIA's units a work-group has all registers of a compute unit, of which
- * addresses and operands take 60. */
-uint32_t wa_matrix_most_sums(const wa_device *device, uint32_t waves)
+ * addresses and operands take 60, and 88 where operands are twice as long
+ * (with 76 ptxas spilled more). */
+uint32_t wa_matrix_most_sums(const wa_problem *problem,
+                             const wa_device *device, uint32_t waves)
 {
+    const uint32_t others = problem->dtype == WINATTN_FP32 ? 88 : 60;
     const uint32_t items = waves * MAX(device->unit->wave, 1);
     if (device->registers >= 200 && device->register_words)
-        return MIN(device->register_words / items, 255) - 60;
+        return MIN(device->register_words / items, 255) - others;
     /* AMD's waves of 32 have half the registers of those of 64; Intel's units
      * get twice what other kernels do */
     return device->vendor == WA_VENDOR_AMD && device->wave == 32 ? 48 : 64;

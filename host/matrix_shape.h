@@ -8,8 +8,8 @@
 
 /* Alignment between a kernel's local arrays. */
 #define WA_MATRIX_SLACK 256u
-/* Elements of a 16-byte chunk, and tiles of channels that leave together. */
-#define WA_MATRIX_CHUNK 8u
+/* Bytes that are copied at once; tiles of channels that leave together. */
+#define WA_MATRIX_CHUNK_BYTES 16u
 #define WA_MATRIX_OUT_TILES 4u
 /* Stages of a ring, and waves of a work-group, at most. */
 #define WA_MATRIX_MOST_STAGES 3u
@@ -18,12 +18,15 @@
 /* What a shape follows to; the names are the kernels'. */
 typedef struct wa_matrix_tiling {
     uint32_t row_tiles, wave_turns, key_tiles, dim_tiles, key_blocks;
-    uint32_t pitch, values;
+    uint32_t element_bytes, pitch, values;
     bool streaming;
 } wa_matrix_tiling;
 wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
                                      const wa_unit *unit,
                                      const wa_matrix_shape *shape);
+
+/* Elements that are copied at once. */
+uint32_t wa_matrix_chunk(const wa_problem *problem);
 
 /* Is anything added to scores? Are there regions to compare? */
 bool wa_matrix_has_terms(const wa_problem *problem);
@@ -42,12 +45,12 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
                                const wa_matrix_tiling *tiling,
                                uint32_t row_planes);
 
-/* NULL if there is such a kernel at all, else why not; and the same of one
- * that the planner may choose, as the caller's tier stands. */
+/* NULL if there is such a kernel of the pass at all, else why not; and the
+ * same of one that the planner may choose, as the caller's tier stands. */
 const char *wa_matrix_impossible(const wa_problem *problem,
-                                 const wa_device *device);
+                                 const wa_device *device, wa_pass pass);
 const char *wa_matrix_unwanted(const wa_problem *problem,
-                               const wa_device *device);
+                               const wa_device *device, wa_pass pass);
 
 /* NULL if kernels of both passes and the device allow the shape, local memory
  * apart; else why not. */
@@ -62,7 +65,8 @@ uint32_t wa_matrix_access_elements(const wa_problem *problem);
 uint32_t wa_matrix_resident(const wa_device *device, uint32_t local_bytes);
 
 /* Sums that a lane can have at a time in a work-group of so many waves. */
-uint32_t wa_matrix_most_sums(const wa_device *device, uint32_t waves);
+uint32_t wa_matrix_most_sums(const wa_problem *problem,
+                             const wa_device *device, uint32_t waves);
 
 /* Tiles of keys of a pass, where registers hold `most`: all passes alike if
  * that costs less than half of them. */

@@ -86,11 +86,13 @@ static bool plan_cpu(const wa_problem *problem, const wa_device *device,
     return true;
 }
 
-uint64_t wa_most_bias_slots(const wa_problem *problem)
+uint64_t wa_most_bias_slots(const wa_problem *problem, winattn_tier tier)
 {
     const uint64_t logits =
         (uint64_t)problem->heads * problem->queries * problem->keys;
-    return at_least_one(WA_BACKWARD_BYTES / 4 / logits);
+    const uint64_t bytes =
+        tier == WINATTN_TIER_MATRIX ? WA_MATRIX_BIAS_BYTES : WA_BACKWARD_BYTES;
+    return at_least_one(bytes / 4 / logits);
 }
 
 static void choose_slots(const wa_problem *problem, const wa_device *device,
@@ -102,7 +104,7 @@ static void choose_slots(const wa_problem *problem, const wa_device *device,
     const uint64_t owners = (uint64_t)problem->kv_heads * plan->key_blocks;
     uint64_t slots = (plan->busy_groups + owners - 1) / owners;
     if (has_bias)
-        slots = least(slots, wa_most_bias_slots(problem));
+        slots = least(slots, wa_most_bias_slots(problem, plan->tier));
     /* a slot takes rounds of a window for each team */
     const uint64_t teams = at_least_one(plan->teams);
     const uint64_t turns = (problem->windows + teams - 1) / teams;

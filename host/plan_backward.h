@@ -84,7 +84,8 @@ void wa_backward_plan_describe(const wa_backward_plan *plan, char *text,
 /* Bytes that partial sums, and statistics of a launch, take at most; the
  * slots that follow for partial sums of a bias. */
 #define WA_BACKWARD_BYTES (16u * 1024u * 1024u)
-uint64_t wa_most_bias_slots(const wa_problem *problem);
+#define WA_MATRIX_BIAS_BYTES (64u * 1024u * 1024u) /* tier matrix */
+uint64_t wa_most_bias_slots(const wa_problem *problem, winattn_tier tier);
 
 /* Chooses the shapes of tier local, or leaves in plan->refusals why not.
  * (plan_backward_local.c) */

@@ -86,7 +86,10 @@ static uint64_t local_bytes(const wa_problem *problem, part which,
         floats += which == STATISTICS ? 0 : t->q_rows;
         floats += which == WHOLE || which == KEYS ? s->team : 0;
     }
-    return quads * 16 + floats * 4;
+    uint64_t tokens = 0;
+    if (problem->grid.used)
+        tokens = s->block_keys + (which == WHOLE ? 0 : s->block_rows);
+    return quads * 16 + floats * 4 + tokens * 16;
 }
 
 /* All rows of one head see all keys, so nothing is kept from visit to visit.
@@ -195,7 +198,7 @@ static double groups_per_unit(const wa_problem *problem,
         (double)problem->kv_heads * wa_ceil_div(problem->keys, s->block_keys);
     if (which == ROWS || problem->bias == WINATTN_BIAS_NONE)
         return 1e9;
-    return owners * (double)wa_most_bias_slots(problem) /
+    return owners * (double)wa_most_bias_slots(problem, WINATTN_TIER_LOCAL) /
            MAX(device->compute_units, 1);
 }
 
@@ -494,8 +497,13 @@ static bool take_tuned(const wa_problem *problem, const wa_device *device,
                         plan->refusals[WINATTN_TIER_LOCAL]);
         if (!plan->tuned)
             continue;
-        if (shape->resident)
-            plan->busy_groups = device->compute_units * shape->resident;
+        /* on a grid addresses take registers: of four work-groups that a
+         * compute unit of an H200 holds otherwise, three are left */
+        const uint32_t resident = problem->grid.used && shape->resident > 1
+                                      ? shape->resident - 1
+                                      : shape->resident;
+        if (resident)
+            plan->busy_groups = device->compute_units * resident;
         snprintf(plan->reason, sizeof plan->reason, "%s; %s", whole_fits,
                  tuned.reason);
         return true;

@@ -43,6 +43,13 @@ static uint64_t visits_of(const wa_problem *problem,
            wa_ceil_div(problem->queries, s->block_rows);
 }
 
+/* Windows that lie alike, one of each grid, have the same seams. */
+static uint64_t grids_of(const wa_problem *problem)
+{
+    const uint32_t *along = problem->grid.windows;
+    return problem->windows / ((uint64_t)along[0] * along[1] * along[2]);
+}
+
 /* More than one compute S and dP twice. */
 static uint32_t passes_of(const wa_unit *unit,
                           const wa_matrix_gradient_shape *s,
@@ -68,13 +75,16 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
     const uint64_t weight_rows =
         (uint64_t)wa_ceil_div(t->row_tiles * unit->queries, unit->tile) *
         unit->tile;
-    const uint64_t weight_pitch = t->key_tiles * unit->tile + WA_MATRIX_CHUNK;
+    const uint64_t weight_pitch =
+        t->key_tiles * unit->tile + wa_matrix_chunk(problem);
     const bool is_small =
         problem->queries <= unit->tile || problem->keys <= unit->tile;
     const uint64_t parts = is_small ? 2 : 1; /* of a number */
     const uint64_t waves = (uint64_t)s->teams * s->team_waves;
-    uint64_t bytes = wa_matrix_local_bytes(problem, device, s, t, ROW_PLANES) +
-                     s->teams * 2 * parts * weight_rows * weight_pitch * 2;
+    uint64_t bytes =
+        wa_matrix_local_bytes(problem, device, s, t, ROW_PLANES) +
+        s->teams * 2 * parts * weight_rows * weight_pitch * t->element_bytes;
+    bytes += (uint64_t)s->teams * s->stages * s->block_rows * 4; /* lse */
     if (problem->dtype == WINATTN_FP16)
         bytes += s->teams * BOUND_BYTES;
     if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */
@@ -102,12 +112,14 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "a team has too few waves for its rows";
     if (s->keeps_terms == 2)
         return "registers have no room for terms";
+    if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT &&
+        grids_of(problem) < 2ull * s->teams)
+        return "too few windows have the same seams for all teams";
     if (s->keeps_terms != 0 && visits > 1)
         return "other blocks of rows have other terms";
-    if (s->keeps_dbias &&
-        (!has_bias || visits > 1 || passes_of(unit, s, &t) > 1))
-        return "sums of a bias stay in registers only where a wave has all "
-               "its logits at once";
+    if (s->keeps_dbias && (!has_bias || visits > 1))
+        return "sums of a bias stay in registers only where a wave has the "
+               "same logits always";
     if (has_bias && !s->keeps_dbias && s->teams > 1)
         return "teams cannot share sums of a bias in the workspace";
     if (s->keeps_dbias && s->teams > 1 &&
@@ -156,7 +168,7 @@ bool wa_plan_backward_matrix_shape(const wa_problem *problem,
                                    const wa_matrix_gradient_shape *shape,
                                    wa_backward_plan *plan)
 {
-    const char *why = wa_matrix_impossible(problem, device);
+    const char *why = wa_matrix_impossible(problem, device, WA_BACKWARD);
     if (!why)
         why = refusal(problem, device, shape);
     if (why)
@@ -175,7 +187,7 @@ bool wa_plan_backward_matrix_shape(const wa_problem *problem,
                             ? problem->kv_heads
                             : groups - groups % problem->kv_heads;
     plan->access_elements = wa_matrix_access_elements(problem);
-    plan->access_bytes = 16;
+    plan->access_bytes = WA_MATRIX_CHUNK_BYTES;
     plan->refusals[WINATTN_TIER_MATRIX][0] = 0;
     return true;
 }
@@ -207,8 +219,9 @@ static uint64_t kept_sums(const wa_problem *problem, const wa_unit *unit,
     return sums;
 }
 
-/* Relative, and not yet fitted to measurements: products of tiles that a
- * compute unit does for each logit that counts, and what keeps it waiting. */
+/* Relative: products of tiles that a compute unit does for each logit that
+ * counts, and what keeps it waiting. Fitted to 40 measurements of seven
+ * problems on an H200 (driver 580.159.04, November 2026, bench/notes.md). */
 static double cost_of(const wa_problem *problem, const wa_device *device,
                       const wa_matrix_gradient_shape *s)
 {
@@ -217,8 +230,8 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
     const uint32_t blocks = wa_ceil_div(problem->queries, s->block_rows);
     const double waves = s->team_waves * s->teams;
-    /* S, dP and dQ of each wave's rows */
-    const double row_products = passes_of(unit, s, &t) > 1 ? 5.0 : 3.0;
+    /* S, dP twice and dQ of each wave's rows */
+    const double row_products = passes_of(unit, s, &t) > 1 ? 5.0 : 4.0;
     /* dK and dV of each wave's keys */
     const uint32_t key_shares = wa_ceil_div(problem->keys, unit->queries);
     const double key_products = 2.0 * wa_ceil_div(key_shares, s->team_waves) *
@@ -231,17 +244,15 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     cost *= 1.0 + 0.05 * (blocks - 1);  /* a block's barriers and copies */
     cost *= 1.0 + 0.01 * s->team_waves; /* waiting for each other */
     if (problem->bias != WINATTN_BIAS_NONE && !s->keeps_dbias)
-        cost *= 1.5; /* read and written for each window */
+        cost *= 3.0; /* read and written for each window */
     if (wa_matrix_has_terms(problem) && s->keeps_terms == 0)
-        cost *= 1.2;
-    /* as in the forward pass, but there is more besides */
-    if (problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1)
-        cost *= 1.04;
+        cost *= 1.25;
+    /* regions are compared; those of a shift differ in few windows */
     if (s->keeps_terms == 3)
-        cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.04 : 1.12;
+        cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.08 : 1.28;
     if (unit->copies_async && s->stages == 1)
-        cost *= 1.02; /* other teams compute meanwhile */
-    return cost * (1.0 + 8.0 / waves);
+        cost *= 1.05; /* other teams compute meanwhile */
+    return cost * (1.0 + 5.0 / waves);
 }
 
 typedef struct search {
@@ -258,7 +269,7 @@ static uint32_t pass_tiles(const wa_problem *problem, const wa_unit *unit,
                            const wa_matrix_gradient_shape *shape,
                            const wa_matrix_tiling *t, uint32_t budget)
 {
-    const uint64_t of_tile = 2ull * t->values; /* S and dP */
+    const uint64_t of_tile = t->values; /* S */
     wa_matrix_gradient_shape s = *shape;
     s.pass_keys = t->key_tiles * unit->tile;
     if (kept_sums(problem, unit, &s, t) + t->key_tiles * of_tile <= budget)
@@ -282,7 +293,7 @@ static void try_shape(search *find, wa_matrix_gradient_shape s)
     /* a compute unit's registers lie in four parts, each of which has the same
      * number of waves */
     const uint32_t budget = wa_matrix_most_sums(
-        device, wa_ceil_div(s.team_waves * s.teams, 4) * 4);
+        problem, device, wa_ceil_div(s.team_waves * s.teams, 4) * 4);
     const uint32_t tiles = pass_tiles(problem, unit, &s, &t, budget);
     if (tiles > 0)
         s.pass_keys = tiles * unit->tile;
@@ -384,14 +395,15 @@ static bool take_tuned(const wa_problem *problem, const wa_device *device,
 static bool leaves_idle(const wa_problem *problem, const wa_device *device)
 {
     return problem->bias != WINATTN_BIAS_NONE &&
-           wa_most_bias_slots(problem) * problem->kv_heads * LEAST_BUSY <
+           wa_most_bias_slots(problem, WINATTN_TIER_MATRIX) *
+                   problem->kv_heads * LEAST_BUSY <
                device->compute_units;
 }
 
 bool wa_plan_backward_matrix(const wa_problem *problem,
                              const wa_device *device, wa_backward_plan *plan)
 {
-    const char *why = wa_matrix_unwanted(problem, device);
+    const char *why = wa_matrix_unwanted(problem, device, WA_BACKWARD);
     if (!why && problem->tier != WINATTN_TIER_MATRIX &&
         leaves_idle(problem, device))
         why = "sums of so large a bias would leave the device idle";

@@ -27,6 +27,8 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     const char *why = wa_matrix_refusal(problem, device, s);
     if (why)
         return why;
+    if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
+        return "registers or regions serve better where seams are few";
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
     if (t.streaming && s->block_keys % unit->tile != 0)
         return "blocks of keys are no whole number of tiles";
@@ -49,7 +51,7 @@ static bool refuse(wa_plan *plan, const char *why)
 bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
                           const wa_matrix_shape *shape, wa_plan *plan)
 {
-    const char *why = wa_matrix_impossible(problem, device);
+    const char *why = wa_matrix_impossible(problem, device, WA_FORWARD);
     if (!why)
         why = refusal(problem, device, shape);
     if (why)
@@ -65,7 +67,7 @@ bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
     plan->units_per_group = shape->teams;
     plan->work_group = shape->team_waves * shape->teams * device->unit->wave;
     plan->access_elements = wa_matrix_access_elements(problem);
-    plan->access_bytes = 16;
+    plan->access_bytes = WA_MATRIX_CHUNK_BYTES;
     plan->resident = wa_matrix_resident(device, plan->local_bytes);
     plan->refusals[WINATTN_TIER_MATRIX][0] = 0;
     return true;
@@ -74,11 +76,11 @@ bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
 /* ---- The search ---- */
 
 /* Tiles of keys of a pass: as many as registers hold. */
-static uint32_t pass_tiles(const wa_device *device, const wa_matrix_shape *s,
-                           const wa_matrix_tiling *t)
+static uint32_t pass_tiles(const wa_problem *problem, const wa_device *device,
+                           const wa_matrix_shape *s, const wa_matrix_tiling *t)
 {
     const uint32_t budget =
-        wa_matrix_most_sums(device, s->team_waves * s->teams);
+        wa_matrix_most_sums(problem, device, s->team_waves * s->teams);
     const uint32_t kept = t->dim_tiles * t->values;
     return wa_matrix_pass_tiles(t->key_tiles, budget > kept + t->values
                                                   ? (budget - kept) / t->values
@@ -135,7 +137,7 @@ static void try_shape(const search *find, wa_matrix_shape s)
     if ((t.streaming && t.wave_turns > 1) ||
         (s.keeps_terms == 2 && t.key_tiles * t.values > MOST_OWN_TERMS))
         return;
-    s.pass_keys = pass_tiles(device, &s, &t) * device->unit->tile;
+    s.pass_keys = pass_tiles(problem, device, &s, &t) * device->unit->tile;
     if (!refusal(problem, device, &s))
         find->visit(find->data, &s, cost_of(problem, device, &s));
 }
@@ -213,7 +215,7 @@ static bool take_tuned(const wa_problem *problem, const wa_device *device,
 bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
                     wa_plan *plan)
 {
-    const char *why = wa_matrix_unwanted(problem, device);
+    const char *why = wa_matrix_unwanted(problem, device, WA_FORWARD);
     if (why)
         return refuse(plan, why);
     if (take_tuned(problem, device, plan))
@@ -224,8 +226,9 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
         return refuse(plan, "no shape fits the device's local memory");
     const uint32_t kept = best.shape.keeps_terms;
     snprintf(plan->reason, sizeof plan->reason,
-             "scores in registers of the %s%s unit%s", device->unit->name,
+             "scores in registers of the %s%s unit%s%s", device->unit->name,
              device->emulates_unit ? " (emulated)" : "",
+             problem->dtype == WINATTN_FP32 ? " in TF32" : "",
              !wa_matrix_has_terms(problem) ? ""
              : kept == 2                   ? ", bias and mask too"
              : kept == 1                   ? ", bias and mask in local memory"

@@ -536,6 +536,9 @@ static winattn_status read_sizes(const winattn_desc *desc, wa_problem *problem)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "kv_heads, %u, does not divide heads, %u",
                        desc->kv_heads, desc->heads);
+    if (desc->allow_tf32 && desc->dtype != WINATTN_FP32)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "allow_tf32 is set, but the tensors are not fp32");
     if (!isfinite(desc->scale))
         return wa_fail(WINATTN_INVALID_ARGUMENT, "scale is not finite");
 
@@ -549,6 +552,7 @@ static winattn_status read_sizes(const winattn_desc *desc, wa_problem *problem)
     problem->variant = desc->variant;
     problem->dtype = desc->dtype;
     problem->tier = desc->tier;
+    problem->allows_tf32 = desc->allow_tf32 != CL_FALSE;
     problem->heads = desc->heads;
     problem->kv_heads = desc->kv_heads ? desc->kv_heads : desc->heads;
     problem->head_dim = desc->head_dim;

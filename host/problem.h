@@ -85,6 +85,7 @@ typedef struct wa_problem {
     winattn_variant variant;
     winattn_dtype dtype;
     winattn_tier tier;
+    bool allows_tf32; /* fp32 may be multiplied as TF32 */
     uint64_t windows;
     uint32_t heads, kv_heads, queries, keys, head_dim;
     wa_grid grid;

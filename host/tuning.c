@@ -39,6 +39,7 @@ const char *const wa_built_in_rows[WA_BUILT_IN_ROWS] = {
     "local-backward NVIDIA 80 dot any any 64 64 64 64:64:256:64:4:4:4:1:1:2",
     "local-backward NVIDIA 80 dot any any 144 144 32 "
     "72:144:192:32:8:8:3:2:1:2",
+    "matrix-backward NVIDIA 90 dot half any 144 144 32 144:9:1:1:48:1:1",
 };
 
 /* ---- Rows that were loaded ---- */
@@ -218,25 +219,18 @@ static bool find_built_in(lookup *find, wa_tuned_shape *shape)
 }
 
 /* Where a shape keeps terms follows from what the problem has of them. */
-static uint32_t kept_terms(const wa_problem *problem, uint32_t keeps_terms)
-{
-    if (!wa_matrix_has_terms(problem))
-        return 0;
-    /* teams may have windows with different seams */
-    return keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT
-               ? 3
-               : keeps_terms;
-}
-
 static void suit_problem(wa_tuned_kernel kernel, const wa_problem *problem,
                          wa_tuned_shape *shape)
 {
     if (kernel == WA_MATRIX_FORWARD) {
         wa_matrix_shape *s = &shape->matrix_forward;
-        s->keeps_terms = kept_terms(problem, s->keeps_terms);
+        if (!wa_matrix_has_terms(problem))
+            s->keeps_terms = 0;
+        else if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
+            s->keeps_terms = 3; /* which it has no sum with a bias for */
     } else if (kernel == WA_MATRIX_BACKWARD) {
         wa_matrix_gradient_shape *s = &shape->matrix_backward;
-        s->keeps_terms = kept_terms(problem, s->keeps_terms);
+        s->keeps_terms = wa_matrix_has_terms(problem) ? s->keeps_terms : 0;
         s->keeps_dbias = s->keeps_dbias && problem->bias != WINATTN_BIAS_NONE;
     }
 }

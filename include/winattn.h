@@ -171,13 +171,16 @@ typedef enum winattn_tier {
     WINATTN_TIER_CPU = 1,   /* one work-item per window-head, vectors */
     WINATTN_TIER_LOCAL = 2, /* attention matrix in local memory, fp32 FMA */
     /* The device's matrix unit: both passes of the dot and cosine variants in
-     * fp16 and bf16; of the backward pass not where a window is so large that
-     * its sums find no room. Products are summed in fp32; weights, and the
-     * gradients of logits, are rounded to the storage type before they are
-     * multiplied. Results are as accurate as those of other tiers are promised
-     * to be, and the same call gives the same bits, but not those of another
-     * tier. A unit that fails its self-test is not used, and one that nobody
-     * has run on silicon yet must be demanded. */
+     * fp16 and bf16, and the forward pass in fp32 with
+     * winattn_desc.allow_tf32; of the backward pass not where a window is so
+     * large that its sums find no room. Whoever demands it for what it does
+     * not compute is refused, and makes another plan for that. Products are
+     * summed in fp32; weights, and the gradients of logits, are rounded to the
+     * storage type, or to TF32, before they are multiplied. Results are as
+     * accurate as those of other tiers are promised to be, and the same call
+     * gives the same bits, but not those of another tier. A unit that fails
+     * its self-test is not used, and one that nobody has run on silicon yet
+     * must be demanded. */
     WINATTN_TIER_MATRIX = 3
 } winattn_tier;
 
@@ -301,6 +304,20 @@ typedef struct winattn_desc {
     winattn_dtype dtype;
     winattn_tier tier;
 
+    /* With fp32: matrix units may multiply TF32 numbers, which have the
+     * exponents of fp32 and the 10 bits of fraction of fp16: q, k, v and the
+     * softmax's weights are rounded to them just before they are multiplied.
+     * All else stays fp32. Results are then as accurate as 2e-3, gradients as
+     * 6e-3, instead of 5e-6 and 1e-5, where logits are of ordinary size: a
+     * logit's error is about 2^-11 of what q k^T sums in absolute values.
+     * Numbers above 3.4011e38 may become infinite.
+     *
+     * It is a permission, not a demand: NVIDIA's units (compute capability
+     * 8.0 and later) have TF32, for what WINATTN_TIER_MATRIX computes; else,
+     * and in the backward pass, fp32 is multiplied as before.
+     * winattn_plan_describe says what a plan does. */
+    cl_bool allow_tf32;
+
     /* Windows of all images of the batch; for the sliding variant the batch.
      * 0 is legal: enqueueing then does nothing. */
     cl_ulong windows;
@@ -411,9 +428,9 @@ WINATTN_API void winattn_plan_destroy(winattn_plan *plan);
  *     + 2 * slots * kv_heads * head_dim * (parts of a window's keys) where
  *       padding takes part
  * numbers, rounded up to 16 bytes each: `slots` partial sums, so many that the
- * device is busy, but at most 16 MiB of them (or one); `launched` windows of
- * one launch, at most 16 MiB (or one window). It does not grow with windows
- * beyond that. */
+ * device is busy, but at most 16 MiB of them, on the tier `matrix` 64 MiB (or
+ * one); `launched` windows of one launch, at most 16 MiB (or one window). It
+ * does not grow with windows beyond that. */
 WINATTN_API winattn_status
 winattn_plan_workspace_size(const winattn_plan *plan, size_t *size);
 

@@ -252,6 +252,8 @@ static void local_bytes_are_right(void **state)
         "tier=local variant=sliding block=20 dim=64",
         "tier=matrix dtype=fp16 queries=20 bias=fp32",
         "tier=matrix dtype=bf16 variant=cosine queries=40 dim=24",
+        "tier=matrix tf32=1 variant=cosine queries=40 dim=24 bias=same "
+        "mask=regions mask_windows=2",
         "pass=backward tier=local bias=same",
         "pass=backward tier=matrix dtype=fp16 queries=20 bias=fp32",
         "pass=backward tier=matrix dtype=bf16 variant=cosine queries=40 "
@@ -289,6 +291,35 @@ static void local_bytes_are_right(void **state)
         }
         wa_session_release(session);
     }
+}
+
+/* Where a unit has TF32, results are as accurate as promised of that; else
+ * the permission changes nothing. */
+static void tf32_may_be_allowed(void **state)
+{
+    (void)state;
+    char text[2][4096];
+    const wa_unit *unit;
+    wa_session *session;
+    assert_int_equal(wa_session_acquire(device.context, device.id, &session),
+                     WINATTN_SUCCESS);
+    unit = wa_session_device(session)->unit;
+    wa_session_release(session);
+    for (int allowed = 0; allowed < 2; allowed++) {
+        fixture f = set_up(allowed ? "tf32=1 bias=same" : "bias=same");
+        assert_int_equal(winattn_plan_describe(f.plan, sizeof text[allowed],
+                                               text[allowed], NULL),
+                         WINATTN_SUCCESS);
+        assert_int_equal(winattn_enqueue_forward(f.plan, device.queue,
+                                                 &f.forward, 0, NULL, NULL),
+                         WINATTN_SUCCESS);
+        assert_correct(&f);
+        tear_down(&f);
+    }
+    if (unit && unit->has_tf32)
+        assert_non_null(strstr(text[1], "TF32"));
+    else
+        assert_string_equal(text[1], text[0]);
 }
 
 static void programs_are_shared(void **state)
@@ -1351,6 +1382,7 @@ int main(void)
         cmocka_unit_test(create_refuses_foreign_device),
         cmocka_unit_test(describes),
         cmocka_unit_test(local_bytes_are_right),
+        cmocka_unit_test(tf32_may_be_allowed),
         cmocka_unit_test(programs_are_shared),
         cmocka_unit_test(build_failure),
         cmocka_unit_test(falls_back),

@@ -130,6 +130,9 @@ static const struct {
     {"grid=2 size=4x5 window=3x3 shift=1x1 mask=shift bias=table_fp32 "
      "padding=hidden heads=1 dim=16 batch=9 layout=packed",
      "0:1:2:1:0:0:1", true},
+    {"grid=2 size=4x5 window=3x3 shift=1x1 mask=shift bias=table_same "
+     "pads=1 heads=1 dim=16 batch=9",
+     "0:1:2:2:0:1:1", true},
     {"grid=3 size=3x6x7 window=2x3x4 shift=1x1x2 mask=shift bias=table_same "
      "pads=2 variant=cosine logit_scale=2 heads=2 kv_heads=1 dim=8",
      "1:1:1:2:1:0:0", false},
@@ -227,7 +230,7 @@ static void random_shape(random_state *r, test_case *c,
         wa_device roomy;
         wa_problem problem;
         wa_backward_plan plan;
-        *c = case_random_matrix(r, PASS_BACKWARD);
+        *c = case_random_matrix(r, PASS_BACKWARD, WINATTN_FP16);
         s->block_rows = between(r, 0, 3);
         s->team_waves = between(r, 1, 4);
         s->teams = between(r, 1, 3);

@@ -135,6 +135,12 @@ static void run(const test_case *c, const wa_matrix_shape *shape,
              result.failure);
 }
 
+/* Of the operands' types: fp32 is TF32. */
+static int first_dtype(void)
+{
+    return unit->has_tf32 ? WINATTN_FP32 : WINATTN_FP16;
+}
+
 static void run_table(void **state)
 {
     (void)state;
@@ -146,7 +152,9 @@ static void run_table(void **state)
         assert_true(case_parse(table[i].text, &c, NULL));
         c.tier = WINATTN_TIER_MATRIX;
         c.seed = (int)i + 1;
-        for (c.dtype = WINATTN_FP16; c.dtype <= WINATTN_BF16; c.dtype++) {
+        for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++) {
+            c.dtype = dtype;
+            c.tf32 = dtype == WINATTN_FP32;
             if (!table[i].shape[0]) {
                 run(&c, NULL, 0);
                 continue;
@@ -177,7 +185,7 @@ static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
         wa_device roomy;
         wa_problem problem;
         wa_plan plan;
-        *c = case_random_matrix(r, PASS_FORWARD);
+        *c = case_random_matrix(r, PASS_FORWARD, first_dtype());
         memset(s, 0, sizeof *s);
         s->block_rows =
             matrix_tiles(between(r, 0, 3), unit->queries, c->queries);
@@ -250,7 +258,7 @@ static void self_test_passes(void **state)
     wa_device own;
     assert_int_equal(wa_device_query(device.id, &own), WINATTN_SUCCESS);
     for (int emulated = own.unit == unit ? 0 : 1; emulated < 2; emulated++)
-        for (int dtype = WINATTN_FP16; dtype <= WINATTN_BF16; dtype++)
+        for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++)
             if (check(emulated != 0, (winattn_dtype)dtype, "") !=
                 WINATTN_SUCCESS)
                 fail_msg("%s: %s", unit->name, winattn_last_reason());
@@ -264,28 +272,33 @@ static void self_test_finds_faults(void **state)
     (void)state;
     static const struct {
         const char *unit; /* NULL: any */
-        bool fp16_only;
+        winattn_dtype first, last;
         const char *options, *reason;
     } faults[] = {
         /* values come in another order than weights */
-        {"mma", false, "-DSLOT_KEY(k)=((k)^1)", "o of query"},
+        {"mma", WINATTN_FP16, WINATTN_BF16, "-DSLOT_KEY(k)=((k)^1)",
+         "o of query"},
         /* only some of the lanes have operands */
-        {"mma", false, "-DOPERAND_LANES=16", "score of query"},
+        {"mma", WINATTN_FP32, WINATTN_BF16, "-DOPERAND_LANES=16",
+         "score of query"},
         /* copies do not arrive */
-        {NULL, false, OWN_COPIES "-Dcopy_16(to,from,exists)=((to)[0]=0)",
+        {NULL, WINATTN_FP32, WINATTN_BF16,
+         OWN_COPIES "-Dcopy_16(to,from,exists)=((to)[0]=0)", "score of query"},
+        /* what lies between operands is not rounded, but cut off */
+        {NULL, WINATTN_FP32, WINATTN_FP32, "-DTO_TF32(x)=as_uint(x)",
          "score of query"},
         /* subnormal operands are 0 */
-        {NULL, true,
+        {NULL, WINATTN_FP16, WINATTN_FP16,
          OWN_COPIES "-Dcopy_16(to,from,exists)=vstore8(vload8(0,from)&"
                     "as_ushort8((vload8(0,from)&(ushort)0x7c00)!=(ushort)0)&"
                     "(ushort)(-(exists)),0,to)",
          " is 0, not "},
     };
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        for (int dtype = WINATTN_FP16;
-             dtype <= (faults[i].fp16_only ? WINATTN_FP16 : WINATTN_BF16);
+        for (int dtype = faults[i].first; dtype <= (int)faults[i].last;
              dtype++) {
-            if (faults[i].unit && strcmp(faults[i].unit, unit->name) != 0)
+            if (dtype < first_dtype() ||
+                (faults[i].unit && strcmp(faults[i].unit, unit->name) != 0))
                 continue;
             const winattn_status status =
                 check(true, (winattn_dtype)dtype, faults[i].options);

@@ -67,10 +67,12 @@ static bool has_proven_unit(const wa_device *device)
     return device->unit && device->unit->proven;
 }
 
-/* Does tier matrix compute such problems on devices that have a unit? */
-static bool suits_matrix(const wa_problem *p)
+/* Does tier matrix compute such problems on the device? */
+static bool suits_matrix(const wa_problem *p, const wa_device *device)
 {
-    return p->dtype != WINATTN_FP32 && p->variant != WINATTN_SLIDING;
+    return device->unit && p->variant != WINATTN_SLIDING &&
+           (p->dtype != WINATTN_FP32 ||
+            (p->allows_tf32 && device->unit->has_tf32));
 }
 
 /* A device that ends loops early computes small problems only, and says so. */
@@ -80,7 +82,7 @@ static bool plan_or_refusal(const wa_problem *p, const wa_device *device,
     static const wa_exclusions none;
     if (wa_plan_make(p, device, &none, plan) == WINATTN_SUCCESS)
         return true;
-    if (p->tier == WINATTN_TIER_MATRIX && !(device->unit && suits_matrix(p)) &&
+    if (p->tier == WINATTN_TIER_MATRIX && !suits_matrix(p, device) &&
         strstr(winattn_last_reason(), "tier matrix: "))
         return false;
     if (device->loop_limit == 0 || !strstr(winattn_last_reason(), "loops"))
@@ -139,7 +141,7 @@ static const char *broken_matrix(const wa_problem *p, const wa_device *device,
     const wa_unit *unit = device->unit;
     const wa_matrix_shape *s = &plan->shape.matrix;
     const uint32_t waves = s->team_waves * s->teams;
-    REQUIRE(suits_matrix(p) && p->tier != WINATTN_TIER_LOCAL);
+    REQUIRE(suits_matrix(p, device) && p->tier != WINATTN_TIER_LOCAL);
     REQUIRE(unit->proven || p->tier == WINATTN_TIER_MATRIX);
     REQUIRE(strstr(plan->kernel, "forward_matrix_") == plan->kernel);
     REQUIRE(strcmp(plan->kernel + strlen("forward_matrix_"), unit->name) == 0);
@@ -156,9 +158,9 @@ static const char *broken_matrix(const wa_problem *p, const wa_device *device,
     REQUIRE(!s->keeps_terms || p->bias != WINATTN_BIAS_NONE ||
             p->mask != WINATTN_MASK_NONE);
     /* the ring alone */
-    REQUIRE(plan->local_bytes >= s->teams * s->stages *
-                                     (s->block_rows + 2 * s->block_keys) *
-                                     p->head_dim * 2);
+    REQUIRE(plan->local_bytes >=
+            s->teams * s->stages * (s->block_rows + 2 * s->block_keys) *
+                p->head_dim * (p->dtype == WINATTN_FP32 ? 4 : 2));
     REQUIRE(plan->resident >= 1);
     REQUIRE(plan->slots >= 1);
     REQUIRE((uint64_t)plan->slots * plan->row_blocks * p->heads *
@@ -216,9 +218,10 @@ static void assert_legal(const wa_problem *p, const wa_device *device,
 
 static winattn_tier best_tier(const wa_problem *p, const wa_device *device)
 {
-    return device->is_cpu                               ? WINATTN_TIER_CPU
-           : has_proven_unit(device) && suits_matrix(p) ? WINATTN_TIER_MATRIX
-                                                        : WINATTN_TIER_LOCAL;
+    return device->is_cpu ? WINATTN_TIER_CPU
+           : has_proven_unit(device) && suits_matrix(p, device)
+               ? WINATTN_TIER_MATRIX
+               : WINATTN_TIER_LOCAL;
 }
 
 static void workloads(void **state)
@@ -230,6 +233,7 @@ static void workloads(void **state)
                 for (int tier = 0; tier < WA_TIERS; tier++) {
                     wa_problem p = problem_of(workload_rows[w].text);
                     p.dtype = (winattn_dtype)dtype;
+                    p.allows_tf32 = dtype == WINATTN_FP32 && w % 2;
                     p.tier = (winattn_tier)tier;
                     wa_plan plan;
                     if (!plan_or_refusal(&p, &devices[i], &plan))
@@ -252,6 +256,7 @@ static void random_problems(void **state)
         test_case c = case_default();
         c.variant = random_int(&r, 0, 2);
         c.dtype = random_int(&r, 0, 2);
+        c.tf32 = c.dtype == WINATTN_FP32 && round % 4 < 2;
         c.queries = random_int(&r, 1, round % 2 ? 64 : 1000);
         c.keys = random_int(&r, 1, round % 2 ? 64 : 1000);
         c.dim = random_int(&r, 1, 256);
@@ -361,6 +366,8 @@ static void units_are_found(void **state)
         {"dtype=bf16 variant=cosine bias=same", WINATTN_TIER_MATRIX},
         {"dtype=fp16 mask=regions mask_windows=2 dim=20", WINATTN_TIER_MATRIX},
         {"dtype=fp32", WINATTN_TIER_LOCAL},
+        {"tf32=1", WINATTN_TIER_MATRIX},
+        {"tf32=1 variant=sliding block=16", WINATTN_TIER_LOCAL},
         {"dtype=fp16 variant=sliding block=16", WINATTN_TIER_LOCAL},
     };
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
@@ -388,7 +395,9 @@ static void matrix_refuses(void **state)
 {
     (void)state;
     const wa_device *h200 = device_named("H200");
-    assert_matrix_refused("dtype=fp32", h200, "fp32");
+    assert_matrix_refused("dtype=fp32", h200, "TF32, which must be allowed");
+    assert_matrix_refused("tf32=1", device_named("gfx942 (MI300X)"),
+                          "no TF32");
     assert_matrix_refused("dtype=fp16 variant=sliding block=16", h200,
                           "sliding");
     assert_matrix_refused("dtype=fp16", device_named("RTX 2080 Ti"),
@@ -592,7 +601,8 @@ static const char *broken_gradients(const wa_problem *p,
     const bool keeps_dbias = define_of(options, "KEEPS_DBIAS") != 0;
     const bool one_visit = p->heads == p->kv_heads && rows >= p->queries;
     const bool has_bias = p->bias != WINATTN_BIAS_NONE;
-    REQUIRE(suits_matrix(p) && p->tier != WINATTN_TIER_LOCAL);
+    REQUIRE(suits_matrix(p, device) && p->dtype != WINATTN_FP32);
+    REQUIRE(p->tier != WINATTN_TIER_LOCAL);
     REQUIRE(unit->proven || p->tier == WINATTN_TIER_MATRIX);
     REQUIRE(strstr(kernel->name, "backward_matrix_") == kernel->name);
     REQUIRE(strcmp(kernel->name + strlen("backward_matrix_"), unit->name) ==
@@ -608,7 +618,7 @@ static const char *broken_gradients(const wa_problem *p,
     REQUIRE(pass_keys >= 1 && pass_keys % unit->tile == 0);
     REQUIRE(has_define(options, "ONE_VISIT", one_visit));
     REQUIRE(keeps_terms == 0 || (one_visit && keeps_terms != 2));
-    REQUIRE(!keeps_dbias || (has_bias && one_visit && pass_keys >= p->keys));
+    REQUIRE(!keeps_dbias || (has_bias && one_visit));
     REQUIRE(keeps_dbias || !has_bias || teams == 1);
     /* the ring alone */
     REQUIRE(kernel->local_bytes >=
@@ -654,7 +664,9 @@ static void assert_legal_backward(const wa_problem *p, const wa_device *device,
     REQUIRE(plan->slots >= 1);
     REQUIRE(plan->slots <= plan->windows_per_launch);
     REQUIRE(plan->slots == 1 || p->bias == WINATTN_BIAS_NONE ||
-            plan->slots * logits * 4 <= WA_BACKWARD_BYTES);
+            plan->slots * logits * 4 <= (plan->tier == WINATTN_TIER_MATRIX
+                                             ? WA_MATRIX_BIAS_BYTES
+                                             : WA_BACKWARD_BYTES));
     REQUIRE(plan->workspace_bytes ==
             plan->statistics_bytes + plan->bias_bytes + plan->scale_bytes +
                 2 * plan->pad_bytes + plan->dense_bytes);
@@ -844,6 +856,43 @@ static void backward_falls_back(void **state)
     assert_non_null(strstr(winattn_last_reason(), "it did not build"));
 }
 
+/* fp32 is rounded where the caller allows it, and where that gains time: in
+ * the forward pass. */
+static void tf32_is_allowed(void **state)
+{
+    (void)state;
+    static const wa_exclusions none;
+    const wa_device *h200 = device_named("H200");
+    const wa_problem p = problem_of("tf32=1 bias=same pass=backward");
+    const wa_problem half = problem_of("dtype=fp16 bias=same");
+    const wa_problem odd = problem_of("tf32=1 dim=30");
+    wa_backward_plan backward;
+    const wa_plan plan = plan_of(&p, h200);
+    assert_true(has_define(plan.defines, "DTYPE", WINATTN_FP32));
+    assert_non_null(strstr(plan.reason, "TF32"));
+    assert_int_equal(plan.access_elements, 4);
+    assert_int_equal(plan.access_bytes, 16);
+    assert_int_equal(plan_of(&half, h200).access_elements, 8);
+    assert_int_equal(plan_of(&odd, h200).access_elements, 0);
+    assert_int_equal(wa_backward_plan_make(&p, h200, &none, &backward),
+                     WINATTN_SUCCESS);
+    assert_int_equal(backward.tier, WINATTN_TIER_LOCAL);
+
+    /* the same shape: rows are twice as long, but for 16 bytes behind each */
+    const wa_matrix_shape shape = {.block_rows = 16,
+                                   .block_keys = 49,
+                                   .team_waves = 1,
+                                   .teams = 2,
+                                   .stages = 2,
+                                   .pass_keys = 64,
+                                   .keeps_terms = 1};
+    const uint32_t rows = 2 * 2 * (16 + 2 * 50) + 2 * 16;
+    wa_plan narrow, wide;
+    assert_true(wa_plan_matrix_shape(&half, h200, &shape, &narrow));
+    assert_true(wa_plan_matrix_shape(&p, h200, &shape, &wide));
+    assert_int_equal(wide.local_bytes, 2 * narrow.local_bytes - 16 * rows);
+}
+
 /* What an H200 takes for gradients, and why not its unit. */
 static void backward_units(void **state)
 {
@@ -860,10 +909,11 @@ static void backward_units(void **state)
          "pads=3 bias=table_same",
          NULL},
         {"dtype=fp32", "fp32"},
+        {"tf32=1", "forward pass only"},
         {"dtype=fp16 variant=sliding block=16", "sliding"},
         {"dtype=fp16 heads=2 kv_heads=1 dim=256 queries=64", "registers"},
         {"dtype=fp16 dim=256 queries=256", "local memory"},
-        {"dtype=fp16 queries=576 heads=4 bias=same", "idle"},
+        {"dtype=fp16 queries=784 heads=4 bias=same", "idle"},
     };
     const wa_device *h200 = device_named("H200");
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
@@ -925,15 +975,15 @@ static void backward_shapes_are_refused(void **state)
         {plain, "50:4:1:1:64:2:1", "no room for terms"},
         {plain, "50:4:1:1:64:3:1", "no regions"},
         {plain, "32:2:1:1:64:1:0", "other terms"},
-        {plain, "32:2:1:1:64:0:1", "all its logits"},
-        {plain, "50:4:1:1:32:0:1", "all its logits"},
+        {plain, "32:2:1:1:64:0:1", "the same logits"},
         {plain, "50:4:2:1:64:0:0", "share sums"},
-        {shifted, "49:4:1:1:64:1:1", "seams"},
+        {shifted, "49:4:2:1:64:1:1", "same seams"},
         {"dtype=fp16 queries=200 dim=64 bias=fp32", "200:13:1:1:16:1:0",
          "local memory"},
         {"dtype=fp16 queries=50 keys=400 dim=8 heads=1 bias=same",
          "50:4:2:1:400:0:1", "ring"},
         {"queries=50", "50:4:1:1:64:0:0", "fp32"},
+        {"tf32=1 queries=50", "50:4:1:1:64:0:0", "forward pass only"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const wa_problem p = problem_of(rows[i].problem);
@@ -1172,7 +1222,8 @@ static void wild_rows(void **state)
         load(NULL);
         load(text);
         p.tier = matrix ? WINATTN_TIER_MATRIX : WINATTN_TIER_LOCAL;
-        if (matrix && !suits_matrix(&p))
+        if (matrix && (!suits_matrix(&p, h200) ||
+                       (kernel >= 2 && p.dtype == WINATTN_FP32)))
             continue;
         if (kernel < 2) {
             const wa_plan plan = plan_of(&p, h200);
@@ -1199,6 +1250,7 @@ int main(int count, char **arguments)
             "variant=cosine queries=256 bias=same dtype=fp16",
             "queries=144 dtype=bf16",
             "variant=sliding dim=64 block=256 queries=4096",
+            "tf32=1 queries=64 bias=same",
         };
         for (size_t i = 0; i < made_up_count; i++)
             for (size_t j = 0; j < sizeof problems / sizeof *problems; j++) {
@@ -1215,6 +1267,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(grid_options),
         cmocka_unit_test(backward_is_legal),
         cmocka_unit_test(backward_falls_back),
+        cmocka_unit_test(tf32_is_allowed),
         cmocka_unit_test(backward_units),
         cmocka_unit_test(backward_shapes_are_refused),
         cmocka_unit_test(backward_has_fewer_waves),

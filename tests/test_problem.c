@@ -179,6 +179,11 @@ static void sizes(void **state)
     REFUSE(WINATTN_DOT, mask_dtype, (winattn_term_dtype)2,
            WINATTN_INVALID_ARGUMENT, "mask_dtype");
     d = valid(WINATTN_DOT);
+    d.allow_tf32 = CL_TRUE;
+    assert_read(&d);
+    d.dtype = WINATTN_FP16;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "allow_tf32");
+    d = valid(WINATTN_DOT);
     d.windows = 0;
     assert_read(&d);
     d = valid(WINATTN_DOT);

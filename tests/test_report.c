@@ -462,6 +462,28 @@ static void test_passes(void **state)
     options_free(&o);
 }
 
+/* A permission for rows of fp32, by a flag or by the case. */
+static void test_tf32(void **state)
+{
+    static const struct {
+        const char *words[4];
+        bool allowed;
+    } lines[] = {{{"winattn-bench", "--case", "windows=3"}, false},
+                 {{"winattn-bench", "--case", "windows=3", "--tf32"}, true},
+                 {{"winattn-bench", "--case", "windows=3 tf32=1"}, true}};
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        options o;
+        assert_int_equal(options_read(lines[i].words[3] ? 4 : 3,
+                                      (char **)(size_t)lines[i].words, &o),
+                         OPTIONS_GOOD);
+        for (int dtype = 0; dtype < 3; dtype++)
+            assert_int_equal(options_tf32(&o, &o.cases.all[0], dtype),
+                             lines[i].allowed && dtype == WINATTN_FP32);
+        options_free(&o);
+    }
+}
+
 /* A default run has rows on grids, and not all types of them. */
 static void test_common_cases(void **state)
 {
@@ -501,19 +523,14 @@ static void test_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fractions),
-        cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_fractions),  cmocka_unit_test(test_csv),
 #ifdef BENCH_HAS_CJSON
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_older_file),
-        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_older_file), cmocka_unit_test(test_damage),
 #endif
-        cmocka_unit_test(test_case_file),
-        cmocka_unit_test(test_wrong_cases),
-        cmocka_unit_test(test_passes),
-        cmocka_unit_test(test_words),
-        cmocka_unit_test(test_common_cases),
+        cmocka_unit_test(test_case_file),  cmocka_unit_test(test_wrong_cases),
+        cmocka_unit_test(test_passes),     cmocka_unit_test(test_tf32),
+        cmocka_unit_test(test_words),      cmocka_unit_test(test_common_cases),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove(SCRATCH);

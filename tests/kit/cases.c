@@ -50,6 +50,7 @@ static const field fields[] = {
     ENUM(variant, variants),
     ENUM(dtype, dtypes),
     ENUM(tier, tiers),
+    INT(tf32),
     ENUM(pass, passes),
     INT(outputs),
     INT(accumulate),
@@ -308,6 +309,7 @@ winattn_desc case_desc(const test_case *c)
     desc.variant = (winattn_variant)c->variant;
     desc.dtype = (winattn_dtype)c->dtype;
     desc.tier = (winattn_tier)c->tier;
+    desc.allow_tf32 = (cl_bool)(c->tf32 != 0);
     desc.windows = (cl_ulong)c->windows;
     desc.heads = (cl_uint)c->heads;
     desc.kv_heads = (cl_uint)c->kv_heads;

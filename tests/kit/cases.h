@@ -45,6 +45,7 @@ typedef enum case_pass { PASS_FORWARD, PASS_BACKWARD } case_pass;
 
 typedef struct test_case {
     int variant, dtype, tier; /* winattn_variant, _dtype, _tier */
+    int tf32;                 /* allowed */
     int pass;                 /* case_pass */
     /* backward: WINATTN_DQ and so on, or-ed */
     int outputs, accumulate;
@@ -118,7 +119,8 @@ int random_int(random_state *r, int low, int high); /* both included */
 double random_unit(random_state *r);                /* [0, 1) */
 double random_normal(random_state *r);
 
-/* A small case for the tier matrix; half of them lie on a grid. */
-test_case case_random_matrix(random_state *r, int pass);
+/* A small case for the tier matrix, of types from `first_dtype` on, fp32 as
+ * TF32; half of them lie on a grid. */
+test_case case_random_matrix(random_state *r, int pass, int first_dtype);
 
 #endif

@@ -195,7 +195,14 @@ test_case case_random_grid(int seed, int tier, int pass)
     return c;
 }
 
-test_case case_random_matrix(random_state *r, int pass)
+/* Of operands of a matrix unit: fp32 is TF32. */
+static void set_operands(test_case *c, int dtype)
+{
+    c->dtype = dtype;
+    c->tf32 = dtype == WINATTN_FP32;
+}
+
+test_case case_random_matrix(random_state *r, int pass, int first_dtype)
 {
     test_case c = case_default();
     if (random_int(r, 0, 1)) {
@@ -203,13 +210,13 @@ test_case case_random_matrix(random_state *r, int pass)
             c = case_random_grid(random_int(r, 1, 1 << 20),
                                  WINATTN_TIER_MATRIX, pass);
         while (c.queries > 70 || c.dim > 70 || c.windows > 12);
-        c.dtype = random_int(r, WINATTN_FP16, WINATTN_BF16);
+        set_operands(&c, random_int(r, first_dtype, WINATTN_BF16));
         return c;
     }
     c.tier = WINATTN_TIER_MATRIX;
     c.pass = pass;
     c.variant = random_int(r, 0, 1);
-    c.dtype = random_int(r, WINATTN_FP16, WINATTN_BF16);
+    set_operands(&c, random_int(r, first_dtype, WINATTN_BF16));
     c.windows = random_int(r, 1, 6);
     c.kv_heads = random_int(r, 1, 2);
     c.heads = c.kv_heads * random_int(r, 1, 2);

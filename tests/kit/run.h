@@ -74,5 +74,6 @@ bool buffers_check(cl_command_queue queue, const case_buffers *d,
 
 /* The promise of the README, by winattn_dtype. */
 double promised_error(int dtype);
+#define PROMISED_TF32 2e-3 /* where it is allowed */
 
 #endif

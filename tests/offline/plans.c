@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Prints what tests/offline/run compiles: for each target, kernel, workload
- * and dtype one line with tabs between
+ * and dtype, or TF32, one line with tabs between
  *
  *   compiler, target, kernel file, workload, dtype, work-group size, local
  *   bytes of the plan, local bytes of the device, build options
@@ -112,13 +112,14 @@ static winattn_status print_matrix(const wa_problem *problem, const line *l)
     demanded.tier = WINATTN_TIER_MATRIX;
     free_choice.tier = WINATTN_TIER_AUTO;
     of_unit.device = &device;
-    if (problem->variant == WINATTN_SLIDING || problem->dtype == WINATTN_FP32)
+    if (problem->variant == WINATTN_SLIDING)
         return WINATTN_SUCCESS;
     for (int i = 0; i < WA_UNITS; i++) {
         wa_unit unit = wa_units[i];
         unit.proven = true;
         device.unit = &unit;
-        if (!wa_unit_suits(&unit, l->device))
+        if (!wa_unit_suits(&unit, l->device) ||
+            (problem->dtype == WINATTN_FP32 && !unit.has_tf32))
             continue;
         WA_TRY(print_forward(&demanded, &of_unit));
         WA_TRY(print_backward(&free_choice, &of_unit, WINATTN_TIER_MATRIX));
@@ -128,29 +129,33 @@ static winattn_status print_matrix(const wa_problem *problem, const line *l)
 
 int main(int count, char **arguments)
 {
-    static const char *const dtypes[] = {"fp32", "fp16", "bf16"};
+    enum { TF32 = 3, TYPES };
+    static const char *const types[TYPES] = {"fp32", "fp16", "bf16", "tf32"};
     const bool all = count > 1 && strcmp(arguments[1], "all") == 0;
     const size_t rows = workload_count + GRIDS;
-    for (size_t i = 0; i < TARGETS * rows * 3; i++) {
-        const size_t t = i / (rows * 3);
-        const size_t w = i / 3 % rows;
-        const size_t dtype = i % 3;
+    for (size_t i = 0; i < TARGETS * rows * TYPES; i++) {
+        const size_t t = i / (rows * TYPES);
+        const size_t w = i / TYPES % rows;
+        const size_t type = i % TYPES;
         const bool on_grid = w >= workload_count;
         const workload_row *row =
             on_grid ? &grids[w - workload_count] : &workload_rows[w];
         const line l = {targets[t].compiler, targets[t].name, row->name,
-                        dtypes[dtype], made_up_device(targets[t].device)};
+                        types[type], made_up_device(targets[t].device)};
         test_case c = case_default();
         wa_problem problem;
         const bool has_local =
-            all || (dtype == (w + t) % 3 && (on_grid || (w + t) % 2 == 0) &&
-                    strcmp(targets[t].name, "sm_89") != 0);
+            type != TF32 &&
+            (all || (type == (w + t) % 3 && (on_grid || (w + t) % 2 == 0) &&
+                     strcmp(targets[t].name, "sm_89") != 0));
         const bool has_backward =
             has_local &&
-            (all || (on_grid ? dtype == t / 3 % 3 : (w + t) % 16 == 0));
+            (all || (on_grid ? type == t / 3 % 3 : (w + t) % 16 == 0));
+        const size_t other = type == TF32 ? w + t + 2 : w + t;
         const bool has_matrix =
-            !on_grid &&
-            (all || ((w + t) % 4 == 0 && dtype == 1 + (w + t) / 4 % 2));
+            !on_grid && type != WINATTN_FP32 &&
+            (all ||
+             (other % 4 == 0 && (type == TF32 || type == 1 + other / 4 % 2)));
         if (!has_local && !has_matrix)
             continue;
         if (!l.device || !case_parse(row->text, &c, NULL)) {
@@ -158,7 +163,8 @@ int main(int count, char **arguments)
                     row->name);
             return 1;
         }
-        c.dtype = (int)dtype;
+        c.tf32 = type == TF32;
+        c.dtype = c.tf32 ? WINATTN_FP32 : (int)type;
         c.tier = WINATTN_TIER_LOCAL;
         winattn_desc desc = case_desc(&c);
         desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
