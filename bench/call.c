@@ -2,7 +2,11 @@
  * Plans and enqueues. */
 #include "call.h"
 
+#include <stdio.h>
 #include <string.h>
+
+bench_enqueue *const call_pass[BENCH_PASSES] = {call_forward, call_backward,
+                                                call_both};
 
 winattn_status call_open(const bench_device *device, const test_case *c,
                          cl_bitfield passes, bench_call *call)
@@ -28,6 +32,23 @@ void call_close(bench_call *call)
         clReleaseMemObject(call->workspace.buffer);
     winattn_plan_destroy(call->plan);
     memset(call, 0, sizeof *call);
+}
+
+void call_described(const winattn_plan *plan, const char *name, char *value,
+                    size_t size)
+{
+    char text[8192] = "";
+    const size_t length = strlen(name);
+    winattn_plan_describe(plan, sizeof text, text, NULL);
+    value[0] = 0;
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, name, length) == 0) {
+            snprintf(value, size, "%.*s", (int)strcspn(line + length, "\n"),
+                     line + length);
+            return;
+        }
+    }
 }
 
 winattn_status call_forward(void *data, unsigned round)

@@ -15,9 +15,6 @@
 /* Calls that a measurement makes at least, with those that warm up. */
 #define LEAST_CALLS 9.0
 
-static bench_enqueue *const enqueue_pass[BENCH_PASSES] = {
-    call_forward, call_backward, call_both};
-
 /* The least time that the device could need. */
 static double floor_seconds(const bench_device *device, const test_case *c,
                             bench_pass pass)
@@ -65,27 +62,12 @@ void row_shrink(const bench_device *device, bench_pass pass, double efficiency,
     snprintf(b->name + base, sizeof b->name - base, "%s", mark);
 }
 
-/* The word behind `name` at the start of a line. */
-static void described(const char *text, const char *name, char word[16])
-{
-    const size_t length = strlen(name);
-    word[0] = 0;
-    for (const char *line = text; line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, name, length) == 0) {
-            sscanf(line + length, "%15s", word);
-            return;
-        }
-    }
-}
-
 /* "local", and where the passes differ "local/cpu". */
 static void plan_tier(const winattn_plan *plan, bench_pass pass, char tier[16])
 {
-    char text[8192] = "", forward[16], backward[16];
-    winattn_plan_describe(plan, sizeof text, text, NULL);
-    described(text, "tier: ", forward);
-    described(text, "backward tier: ", backward);
+    char forward[16], backward[16];
+    call_described(plan, "tier: ", forward, sizeof forward);
+    call_described(plan, "backward tier: ", backward, sizeof backward);
     if (pass == BENCH_BOTH && strcmp(forward, backward) != 0)
         snprintf(tier, 16, "%.7s/%.7s", forward, backward);
     else
@@ -119,9 +101,9 @@ static bool time_pass(const workload *w, bench_call *timed, double seconds,
         call_provide_outputs(w, w->sets) != WINATTN_SUCCESS)
         return false;
     const double measured =
-        measure_calls(w->device, enqueue_pass[w->pass], timed, seconds);
+        measure_calls(w->device, call_pass[w->pass], timed, seconds);
     /* once more on the first set, as all share dbias and d_logit_scale */
-    if (!(measured > 0) || enqueue_pass[w->pass](timed, 0) != WINATTN_SUCCESS)
+    if (!(measured > 0) || call_pass[w->pass](timed, 0) != WINATTN_SUCCESS)
         return false;
     row->seconds = measured;
     row->error = accuracy_error(w, accuracy_all(&w->c), SAMPLES);

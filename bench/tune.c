@@ -1,231 +1,426 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Times the shapes of the tier `local` that the model of plan_local.c likes
- * best, to check the model and to find rows for tuning.c. A tool of the
- * library's developers: it calls the rooms behind the public interface.
- *
- *   winattn-tune DEVICE COUNT [SHAPE ...] 'CASE' [[SHAPE ...] 'CASE' ...]
- *
- * times COUNT shapes of the search for each case. A SHAPE is ten numbers,
- * block_rows:block_keys:team:teams:stage_keys:stage_dims:score_rows:
- * score_cols:out_rows:row_items, or seven for the tier `matrix`, rows:keys:
- * team_waves:teams:stages:pass_keys:keeps_terms; once some are given,
- * cases that follow try just these, until the word `search`. */
+ * winattn-tune measures shapes of the kernels that plans take on a device, and
+ * writes those that beat the plan's own choice as rows of the tuning table. */
+#define _POSIX_C_SOURCE 200112L
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "accuracy.h"
-#include "kit/planned.h"
-#include "launch.h"
+#include "kit/run.h"
+#include "options.h"
+#include "search.h"
 #include "session.h"
 
-typedef struct candidate {
-    winattn_tier tier;
-    wa_local_shape local;
-    wa_matrix_shape matrix;
-    double cost;
-} candidate;
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define MOST_DEVICES 64
+/* Of the time for a case, for the comparison with the plan's own choice. */
+#define COMPARED_PART 0.15
+/* Results of a candidate may be off by what is promised for gradients, or
+ * somewhat more than those of the plan's own choice. */
+#define WORSE_ERROR 1.5
+/* What nobody would call a rounding error. */
+#define ABSURD_ERROR 0.05
 
-typedef struct candidates {
-    candidate *all;
-    size_t count, room;
-} candidates;
+typedef struct settings {
+    const char *device; /* part of "platform / device"; NULL: the first GPU */
+    double seconds;     /* of the whole run */
+    double gain;        /* that a row must have, as a part of 1 */
+    bench_pass pass;
+    int tier;
+    int dtype; /* of cases that name none */
+    const char *output;
+    const char *texts[MOST_TEXTS]; /* cases, and shapes before them */
+    size_t text_count, case_count;
+} settings;
 
-static void add(candidates *c, const candidate *new)
+static void usage(FILE *to)
 {
-    if (c->count == c->room) {
-        const size_t room = c->room ? 2 * c->room : 1024;
-        candidate *all = realloc(c->all, room * sizeof *all);
-        if (!all)
-            return;
-        c->all = all;
-        c->room = room;
-    }
-    c->all[c->count++] = *new;
+    fputs(
+        "winattn-tune [OPTION ...] CASE ... looks for better shapes of the\n"
+        "kernels that a plan takes, and writes them as rows of the tuning\n"
+        "table, which the environment variable WINATTN_TUNING=FILE or\n"
+        "winattn_load_tuning make plans take\n"
+        "\n"
+        "  CASE                a name of `winattn-bench --list`, or such as\n"
+        "                      'windows=4096 heads=3 queries=49 dim=32 "
+        "dtype=fp16\n"
+        "                      bias=same mask=regions mask_windows=64'\n"
+        "  --device TEXT       the device whose \"platform / name\" holds "
+        "TEXT;\n"
+        "                      else the first GPU, else the first of all\n"
+        "  --seconds N         of the whole run, 60 by default; more find "
+        "more\n"
+        "  --pass PASS         forward (the default) or backward\n"
+        "  --tier TIER         local or matrix instead of the plan's choice\n"
+        "  --dtype TYPE        fp32 (the default), fp16 or bf16, where CASE\n"
+        "                      does not say\n"
+        "  --output FILE       rows are appended to FILE, else printed last\n"
+        "  --gain PERCENT      that a row must be faster, 3 by default\n"
+        "\n"
+        "SHAPEs before a CASE, numbers with colons between them, are "
+        "measured\n"
+        "instead of a search, for it and the cases that follow, until other\n"
+        "SHAPEs or the word `search`: ten numbers for tier local, seven for\n"
+        "tier matrix, in the order of host/plan.h and host/plan_backward.h.\n",
+        to);
 }
 
-static void collect(void *data, const wa_local_shape *shape, double cost)
+/* A case, and what is to be done with it. */
+typedef struct job {
+    const settings *o;
+    const bench_device *device;
+    const wa_device *capabilities; /* of the device, as planners see them */
+    const char *text;
+    const char *shapes[MOST_TEXTS]; /* none: a search */
+    size_t shape_count;
+    double seconds;
+} job;
+
+/* ---- The command line ---- */
+
+static bool is_shape(const char *text)
 {
-    const candidate new = {
-        .tier = WINATTN_TIER_LOCAL, .local = *shape, .cost = cost};
-    add(data, &new);
+    return strchr(text, ':') && strspn(text, "0123456789:") == strlen(text);
 }
 
-static bool candidate_parse(const char *text, candidate *new)
+static bool is_search(const char *text) { return strcmp(text, "search") == 0; }
+
+static bool read_choice(const char *const *names, int count, const char *value,
+                        int *index)
 {
-    memset(new, 0, sizeof *new);
-    new->tier = WINATTN_TIER_LOCAL;
-    if (shape_parse(text, &new->local))
+    for (*index = 0; *index < count; ++*index)
+        if (strcmp(names[*index], value) == 0)
+            return true;
+    fprintf(stderr, "unknown: %s\n", value);
+    return false;
+}
+
+static bool read_number(const char *value, double least, double *number)
+{
+    char *end;
+    *number = strtod(value, &end);
+    if (end != value && *end == 0 && *number >= least)
         return true;
-    new->tier = WINATTN_TIER_MATRIX;
-    return matrix_shape_parse(text, &new->matrix);
+    fprintf(stderr, "no such number: %s\n", value);
+    return false;
 }
 
-static int by_cost(const void *a, const void *b)
+static bool read_option(const char *name, const char *value, settings *o)
 {
-    const double x = ((const candidate *)a)->cost;
-    const double y = ((const candidate *)b)->cost;
-    return (x > y) - (x < y);
+    int index;
+    if (strcmp(name, "--device") == 0) {
+        o->device = value;
+        return true;
+    }
+    if (strcmp(name, "--output") == 0) {
+        o->output = value;
+        return true;
+    }
+    if (strcmp(name, "--seconds") == 0)
+        return read_number(value, 0.1, &o->seconds);
+    if (strcmp(name, "--gain") == 0) {
+        const bool good = read_number(value, -100, &o->gain);
+        o->gain /= 100;
+        return good;
+    }
+    if (strcmp(name, "--tier") == 0)
+        return read_choice(option_tiers, COUNT(option_tiers), value, &o->tier);
+    if (strcmp(name, "--dtype") == 0)
+        return read_choice(option_dtypes, COUNT(option_dtypes), value,
+                           &o->dtype);
+    if (strcmp(name, "--pass") == 0) {
+        const bool good =
+            read_choice(option_passes, BENCH_BOTH, value, &index);
+        o->pass = (bench_pass)index;
+        return good;
+    }
+    usage(stderr);
+    return false;
 }
 
-typedef struct timed {
-    const workload *w;
-    const wa_problem *problem;
-    const wa_plan *plan;
-    cl_kernel kernel;
-} timed;
-
-static winattn_status enqueue(void *data, unsigned round)
+static options_result read_settings(int count, char **texts, settings *o)
 {
-    const timed *t = data;
-    const winattn_forward f = workload_forward(t->w, round);
-    const wa_buffers buffers = planned_buffers(&f);
-    const wa_forward_kernels kernels = {t->kernel, NULL};
-    return wa_launch_forward(t->problem, t->plan, &kernels,
-                             t->w->device->queue, &buffers, 0, NULL, NULL);
+    memset(o, 0, sizeof *o);
+    o->seconds = 60;
+    o->gain = 0.03;
+    for (int i = 1; i < count; i++) {
+        const char *text = texts[i];
+        if (strcmp(text, "--help") == 0) {
+            usage(stdout);
+            return OPTIONS_HELP;
+        }
+        if (text[0] == '-') {
+            if (i + 1 == count || !read_option(text, texts[++i], o)) {
+                fprintf(stderr, "%s wants another value\n", text);
+                return OPTIONS_WRONG;
+            }
+        } else if (o->text_count == MOST_TEXTS) {
+            fprintf(stderr, "more than %d are too many: %s\n", MOST_TEXTS,
+                    text);
+            return OPTIONS_WRONG;
+        } else {
+            o->case_count += !is_shape(text) && !is_search(text);
+            o->texts[o->text_count++] = text;
+        }
+    }
+    if (o->case_count > 0)
+        return OPTIONS_GOOD;
+    usage(stderr);
+    return OPTIONS_WRONG;
 }
 
-/* Keeps shapes that differ enough from better ones to be worth a build. */
-static size_t thin_out(candidates *c, size_t wanted)
+static bool read_case(const settings *o, const char *text, bench_case *b)
 {
-    size_t kept = 0;
-    const size_t step = c->count > wanted * 8 ? c->count / (wanted * 8) : 1;
-    /* half of them the model's best, half spread over the rest */
-    for (size_t i = 0; i < c->count && kept < wanted;
-         i += kept < wanted / 2 ? 1 : step * 2)
-        c->all[kept++] = c->all[i];
-    return kept;
+    char reason[CASELIST_REASON_SIZE];
+    caselist list = {NULL, 0, 0};
+    const bool good = strchr(text, '=')
+                          ? caselist_add_text(&list, NULL, text, reason)
+                          : caselist_add_named(&list, text, reason);
+    if (!good || list.count != 1) {
+        fprintf(stderr, "%s\n", good ? "one case at a time" : reason);
+        caselist_free(&list);
+        return false;
+    }
+    *b = list.all[0];
+    if (!b->names_dtype)
+        b->c.dtype = o->dtype;
+    if (!b->names_tier)
+        b->c.tier = o->tier;
+    caselist_free(&list);
+    return true;
 }
 
-static void tune(const bench_device *device, wa_session *session,
-                 const test_case *c, size_t wanted, const candidates *demanded)
+/* ---- One case ---- */
+
+/* The kernel that has so many numbers in its shapes. */
+static wa_tuned_kernel kernel_of_shape(const char *text, bench_pass pass)
 {
-    workload w;
-    wa_problem problem;
-    candidates found = {NULL, 0, 0};
-    const wa_device *capabilities = wa_session_device(session);
-    char text[256];
-    case_print(c, text, sizeof text);
-    if (!workload_create(device, c, BENCH_FORWARD, MOST_SETS, &w)) {
-        printf("%s: out of memory\n", text);
+    size_t colons = 0;
+    for (; *text; text++)
+        colons += *text == ':';
+    const bool matrix = colons == 6;
+    return pass == BENCH_FORWARD
+               ? (matrix ? WA_MATRIX_FORWARD : WA_LOCAL_FORWARD)
+               : (matrix ? WA_MATRIX_BACKWARD : WA_LOCAL_BACKWARD);
+}
+
+/* The kernel that the plan took; false if it has no rows. */
+static bool kernel_of_plan(const winattn_plan *plan, bench_pass pass,
+                           wa_tuned_kernel *kernel)
+{
+    const bool forward = pass == BENCH_FORWARD;
+    char tier[16];
+    call_described(plan, forward ? "tier: " : "backward tier: ", tier,
+                   sizeof tier);
+    if (strcmp(tier, "matrix") == 0)
+        *kernel = forward ? WA_MATRIX_FORWARD : WA_MATRIX_BACKWARD;
+    else if (strcmp(tier, "local") == 0)
+        *kernel = forward ? WA_LOCAL_FORWARD : WA_LOCAL_BACKWARD;
+    else
+        printf("  the plan takes tier %s, which has nothing to tune\n", tier);
+    return strcmp(tier, "cpu") != 0;
+}
+
+static void write_row(const job *j, const search *s, const candidate *best,
+                      double with_row, double without)
+{
+    const char *path = j->o->output;
+    const test_case *c = &s->w->c;
+    char row[WA_ROW_TEXT_SIZE];
+    FILE *file = path ? fopen(path, "a") : stdout;
+    if (!file) {
+        fprintf(stderr, "%s cannot be written\n", path);
+        file = stdout;
+    }
+    search_print_row(s, best, row, sizeof row);
+    fprintf(file,
+            "# %s, driver %s, winattn %d.%d.%d: %s, %s, %s: %.1f us instead "
+            "of %.1f\n%s\n",
+            j->device->name, j->device->driver, WINATTN_VERSION_MAJOR,
+            WINATTN_VERSION_MINOR, WINATTN_VERSION_PATCH, j->text,
+            option_passes[s->w->pass], option_dtypes[c->dtype], with_row * 1e6,
+            without * 1e6, row);
+    if (file != stdout)
+        fclose(file);
+}
+
+/* The winner's row, if it is worth one. */
+static void report(const job *j, const search *s)
+{
+    double with_row, without;
+    const candidate *best = search_best(s);
+    if (!best) {
+        printf("  no other shape works\n");
         return;
     }
-    if (wa_problem_read(&w.desc, &problem) != WINATTN_SUCCESS) {
-        printf("%s: %s\n", text, winattn_last_reason());
-        workload_release(&w);
+    if (!search_compare(s, best, COMPARED_PART * j->seconds, &with_row,
+                        &without))
         return;
-    }
-    for (size_t i = 0; i < demanded->count; i++)
-        add(&found, &demanded->all[i]);
-    if (demanded->count == 0 && c->variant != WINATTN_SLIDING)
-        wa_visit_local_shapes(&problem, capabilities, problem.keys, collect,
-                              &found);
-    if (c->variant == WINATTN_SLIDING || found.count == 0)
-        for (uint32_t keys = 32; keys <= 128; keys *= 2)
-            wa_visit_local_shapes(&problem, capabilities, keys, collect,
-                                  &found);
-    qsort(found.all, found.count, sizeof *found.all, by_cost);
-    printf("%s: %zu shapes, operations %.3g, bytes %.3g\n", text, found.count,
-           workload_operations(c, BENCH_FORWARD),
-           workload_bytes(c, BENCH_FORWARD));
-    if (demanded->count == 0)
-        found.count = thin_out(&found, wanted);
-    for (size_t i = 0; i < found.count; i++) {
-        const candidate *s = &found.all[i];
-        wa_plan made, *plan = &made;
-        timed t = {&w, &problem, plan, NULL};
-        memset(plan, 0, sizeof *plan);
-        if (!(s->tier == WINATTN_TIER_LOCAL
-                  ? wa_plan_local_shape(&problem, capabilities, &s->local,
-                                        plan)
-                  : wa_plan_matrix_shape(&problem, capabilities, &s->matrix,
-                                         plan)) ||
-            wa_plan_finish(&problem, capabilities, plan) != WINATTN_SUCCESS) {
-            if (demanded->count != 0)
-                printf("  refused: %s\n", plan->refusals[s->tier]);
-            continue;
-        }
-        const double start = now_seconds();
-        if (wa_session_kernel(session, plan->kernel, plan->defines, "",
-                              &t.kernel) != WINATTN_SUCCESS) {
-            printf("  does not build: %s\n", plan->defines);
-            continue;
-        }
-        const double built = now_seconds() - start;
-        const double time = measure_calls(device, enqueue, &t, 0.05);
-        if (s->tier == WINATTN_TIER_LOCAL)
-            shape_print(&s->local, text, sizeof text);
+    const bool wins = without / with_row - 1 >= j->o->gain;
+    printf("  %.1f us, plan's own choice %.1f us (%.2fx): %s\n",
+           with_row * 1e6, without * 1e6, without / with_row,
+           wins ? "a row" : "no row");
+    if (wins)
+        write_row(j, s, best, with_row, without);
+}
+
+static void try_shapes(const job *j, search *s)
+{
+    for (size_t i = 0; i < j->shape_count; i++) {
+        wa_tuned_shape shape;
+        if (wa_tuned_shape_parse(s->found.kernel, j->shapes[i], &shape))
+            candidates_add(&s->found, &shape, NAN);
         else
-            matrix_shape_print(&s->matrix, text, sizeof text);
-        printf("  %7.1f us copy %.3f fma %.3f err %.1e cost %6.3f %s local %u "
-               "build %.1f s\n",
-               time * 1e6,
-               workload_bytes(c, BENCH_FORWARD) / time /
-                   device->copy_bandwidth,
-               workload_operations(c, BENCH_FORWARD) / time / device->fma_rate,
-               accuracy_error(&w, accuracy_all(c), 3), s->cost, text,
-               plan->local_bytes, built);
-        fflush(stdout);
-        clReleaseKernel(t.kernel);
+            printf("  no shape of the kernel: %s\n", j->shapes[i]);
     }
-    free(found.all);
+    search_all(s);
+}
+
+/* With a workload, and the plan's own choice for it. */
+static bool tune(const job *j, wa_tuned_kernel kernel, const workload *w,
+                 bench_call *own)
+{
+    const double start = now_seconds();
+    const double own_error = search_error(w, own);
+    wa_problem problem;
+    if (!(own_error < ABSURD_ERROR)) {
+        printf("  the plan's own choice is wrong (error %.1e): please report "
+               "it\n",
+               own_error);
+        return false;
+    }
+    if (wa_problem_read(&w->desc, &problem) != WINATTN_SUCCESS) {
+        printf("  %s\n", winattn_last_reason());
+        return false;
+    }
+    search s = {.w = w,
+                .found = {.kernel = kernel,
+                          .problem = &problem,
+                          .device = j->capabilities},
+                .allowed_error = fmax(2 * promised_error(w->c.dtype),
+                                      WORSE_ERROR * own_error)};
+    if (j->shape_count > 0) {
+        try_shapes(j, &s);
+    } else {
+        candidates_collect(&s.found);
+        printf("  %zu shapes\n", s.found.count);
+        search_widely(&s, (1 - COMPARED_PART) * j->seconds -
+                              (now_seconds() - start));
+    }
+    report(j, &s);
+    candidates_free(&s.found);
+    return true;
+}
+
+static bool tune_case(const job *j)
+{
+    bench_case b;
+    bench_call own;
+    workload w;
+    wa_tuned_kernel kernel = WA_LOCAL_FORWARD;
+    bool good = false;
+    if (!read_case(j->o, j->text, &b))
+        return false;
+    const bench_pass pass = !b.names_pass ? j->o->pass
+                            : b.backward  ? BENCH_BACKWARD
+                                          : BENCH_FORWARD;
+    if (j->shape_count > 0) {
+        kernel = kernel_of_shape(j->shapes[0], pass);
+        b.c.tier = kernel == WA_MATRIX_FORWARD || kernel == WA_MATRIX_BACKWARD
+                       ? WINATTN_TIER_MATRIX
+                       : WINATTN_TIER_LOCAL;
+    }
+    printf("%s, %s, %s\n", j->text, option_passes[pass],
+           option_dtypes[b.c.dtype]);
+    if (!workload_create(j->device, &b.c, pass, MOST_SETS, &w)) {
+        printf("  the device's memory does not suffice\n");
+        return false;
+    }
+    if (search_open(&w, &own) != WINATTN_SUCCESS ||
+        (pass == BENCH_BACKWARD &&
+         call_provide_outputs(&w, w.sets) != WINATTN_SUCCESS))
+        printf("  %s\n", winattn_last_reason());
+    else if (j->shape_count > 0 || kernel_of_plan(own.plan, pass, &kernel))
+        good = tune(j, kernel, &w, &own);
+    call_close(&own);
     workload_release(&w);
+    return good;
+}
+
+/* ---- All cases ---- */
+
+/* Each case has an equal part of the time that is left. */
+static bool tune_cases(const settings *o, const bench_device *device,
+                       const wa_device *capabilities)
+{
+    job j = {.o = o, .device = device, .capabilities = capabilities};
+    size_t left = o->case_count;
+    bool after_case = false, good = true;
+    const double end = now_seconds() + o->seconds;
+    for (size_t i = 0; i < o->text_count; i++) {
+        const char *text = o->texts[i];
+        if (is_search(text)) {
+            j.shape_count = 0;
+        } else if (is_shape(text)) {
+            if (after_case)
+                j.shape_count = 0;
+            after_case = false;
+            j.shapes[j.shape_count++] = text;
+        } else {
+            after_case = true;
+            j.text = text;
+            j.seconds = fmax(end - now_seconds(), 0) / (double)left--;
+            good = tune_case(&j) && good;
+        }
+    }
+    return good;
+}
+
+/* The index of the device that was asked for, or -1. */
+static int choose_device(const settings *o, const cl_device_id *ids,
+                         char (*names)[256], int count)
+{
+    for (int i = 0; i < count; i++) {
+        cl_device_type type = 0;
+        clGetDeviceInfo(ids[i], CL_DEVICE_TYPE, sizeof type, &type, NULL);
+        if (o->device ? strstr(names[i], o->device) != NULL
+                      : (type & CL_DEVICE_TYPE_GPU) != 0)
+            return i;
+    }
+    return o->device || count == 0 ? -1 : 0;
 }
 
 int main(int count, char **texts)
 {
-    cl_device_id ids[64];
-    char names[64][256];
-    if (count < 4) {
-        fprintf(stderr, "usage: %s DEVICE COUNT 'CASE' ...\n", texts[0]);
-        return 2;
-    }
-    const int devices = device_list(ids, names, 64);
-    int chosen = 0;
-    while (chosen < devices && !strstr(names[chosen], texts[1]))
-        chosen++;
+    cl_device_id ids[MOST_DEVICES];
+    char names[MOST_DEVICES][256];
+    settings o;
     bench_device device;
-    if (chosen == devices || !bench_device_open(ids[chosen], &device)) {
-        fprintf(stderr, "no device %s\n", texts[1]);
+    wa_session *session;
+    bool good = false;
+    const options_result read = read_settings(count, texts, &o);
+    if (read != OPTIONS_GOOD)
+        return read == OPTIONS_HELP ? 0 : 2;
+    /* rows that the user has, and compiled kernels of a moment, stay apart */
+    setenv("WINATTN_TUNING", "", 1);
+    winattn_set_cache_dir("");
+    const int chosen =
+        choose_device(&o, ids, names, device_list(ids, names, MOST_DEVICES));
+    if (chosen < 0 || !bench_device_open(ids[chosen], &device)) {
+        fprintf(stderr, "no OpenCL device %s\n", o.device ? o.device : "");
         return 2;
     }
     measure_ceilings(&device);
-    printf("%s: copy %.1f GB/s, fma %.1f GFLOP/s\n", names[chosen],
-           device.copy_bandwidth * 1e-9, device.fma_rate * 1e-9);
-    wa_session *session;
-    if (wa_session_acquire(device.context, device.id, &session) !=
+    printf("%s: copy %.1f GB/s\n", names[chosen],
+           device.copy_bandwidth * 1e-9);
+    if (wa_session_acquire(device.context, device.id, &session) ==
         WINATTN_SUCCESS) {
+        good = tune_cases(&o, &device, wa_session_device(session));
+        wa_session_release(session);
+    } else {
         fprintf(stderr, "%s\n", winattn_last_reason());
-        return 2;
     }
-    candidates demanded = {NULL, 0, 0};
-    bool after_case = false;
-    for (int i = 3; i < count; i++) {
-        candidate shape;
-        if (candidate_parse(texts[i], &shape)) {
-            if (after_case)
-                demanded.count = 0;
-            after_case = false;
-            add(&demanded, &shape);
-            continue;
-        }
-        if (strcmp(texts[i], "search") == 0) {
-            demanded.count = 0;
-            continue;
-        }
-        after_case = true;
-        test_case c = case_default();
-        char bad[64];
-        c.tier = WINATTN_TIER_LOCAL;
-        c.lse = 0;
-        if (case_parse(texts[i], &c, bad))
-            tune(&device, session, &c, (size_t)atoi(texts[2]), &demanded);
-        else
-            fprintf(stderr, "unknown: %s\n", bad);
-    }
-    free(demanded.all);
-    wa_session_release(session);
     bench_device_close(&device);
-    return 0;
+    return good ? 0 : 1;
 }

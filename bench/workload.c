@@ -121,17 +121,22 @@ static cl_mem new_buffer(const bench_device *device, tensor_id id,
 }
 
 /* All bits set, which is NaN in every type: what is not written shows. */
+static bool poison(const bench_device *device, cl_mem mem, size_t bytes)
+{
+    const cl_ushort ones = 0xffff;
+    return clEnqueueFillBuffer(device->queue, mem, &ones, sizeof ones, 0,
+                               bytes, 0, NULL, NULL) == CL_SUCCESS &&
+           clFinish(device->queue) == CL_SUCCESS;
+}
+
 static cl_mem new_output(const bench_device *device, size_t bytes)
 {
     cl_int error;
-    const cl_ushort poison = 0xffff;
     cl_mem mem = clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes,
                                 NULL, &error);
     if (error != CL_SUCCESS)
         return NULL;
-    if (clEnqueueFillBuffer(device->queue, mem, &poison, sizeof poison, 0,
-                            bytes, 0, NULL, NULL) != CL_SUCCESS ||
-        clFinish(device->queue) != CL_SUCCESS) {
+    if (!poison(device, mem, bytes)) {
         clReleaseMemObject(mem);
         mem = NULL;
     }
@@ -363,6 +368,30 @@ static winattn_tensor place_in(const workload *w, tensor_id id, cl_mem mem)
     const winattn_tensor t = {mem,
                               place.first * kind_size(workload_kind(&w->c))};
     return t;
+}
+
+bool workload_poison(const workload *w)
+{
+    const bool forward = w->pass != BENCH_BACKWARD;
+    const bool backward = w->pass != BENCH_FORWARD;
+    const struct {
+        cl_mem mem;
+        bool is_output;
+    } tensors[] = {
+        {w->o[0], forward},     {w->dq[0], backward},
+        {w->dk[0], backward},   {w->dv[0], backward},
+        {w->dbias, backward},   {w->d_logit_scale, backward},
+        {w->d_pad_k, backward}, {w->d_pad_v, backward},
+    };
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        size_t bytes;
+        if (tensors[i].mem && tensors[i].is_output &&
+            (clGetMemObjectInfo(tensors[i].mem, CL_MEM_SIZE, sizeof bytes,
+                                &bytes, NULL) != CL_SUCCESS ||
+             !poison(w->device, tensors[i].mem, bytes)))
+            return false;
+    }
+    return true;
 }
 
 winattn_forward workload_forward(const workload *w, unsigned round)

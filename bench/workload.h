@@ -62,6 +62,8 @@ bool workload_create(const bench_device *device, const test_case *c,
 bool workload_create_widened(const bench_device *device, const test_case *c,
                              bench_pass pass, int calls, workload *w);
 void workload_release(workload *w);
+/* Makes the outputs of the first set NaN again; false if that fails. */
+bool workload_poison(const workload *w);
 winattn_forward workload_forward(const workload *w, unsigned round);
 /* Without a workspace. */
 winattn_backward workload_backward(const workload *w, unsigned round);

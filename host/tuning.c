@@ -86,17 +86,18 @@ static bool has_row(const char *line, size_t length)
     return i < length && line[i] != '#';
 }
 
-/* All rows of a text, behind those of `before`; false, with the line and why,
- * if one is wrong. The list is to be freed. */
-static bool read_rows(const char *text, size_t size, const row_list *before,
-                      row_list *list, char why[WA_REASON_SIZE])
+/* All rows of a text, behind those of `before`, in a list to be freed; on
+ * failure none, with the line and why. */
+static winattn_status read_rows(const char *text, size_t size,
+                                const row_list *before, row_list *list,
+                                char why[WA_REASON_SIZE])
 {
     const size_t lines = count_lines(text, size);
     list->count = 0;
     list->rows = malloc((before->count + lines) * sizeof *list->rows);
     if (!list->rows) {
         snprintf(why, WA_REASON_SIZE, "out of host memory");
-        return false;
+        return CL_OUT_OF_HOST_MEMORY;
     }
     for (size_t i = 0; i < before->count; i++)
         list->rows[list->count++] = before->rows[i];
@@ -119,10 +120,10 @@ static bool read_rows(const char *text, size_t size, const row_list *before,
                      (unsigned long long)number, wrong);
             free(list->rows);
             *list = (row_list){NULL, 0};
-            return false;
+            return WINATTN_INVALID_ARGUMENT;
         }
     }
-    return true;
+    return WINATTN_SUCCESS;
 }
 
 /* With the lock held. The file of WINATTN_TUNING, once. */
@@ -142,30 +143,32 @@ static void read_environment(void)
                  "it cannot be read");
         return;
     }
-    if (!read_rows((const char *)bytes, size, &none, &from_environment, why))
+    if (read_rows((const char *)bytes, size, &none, &from_environment, why) !=
+        WINATTN_SUCCESS)
         snprintf(environment_failure, sizeof environment_failure, "%s", why);
     free(bytes);
 }
 
 winattn_status wa_load_tuning(const char *text)
 {
-    char why[WA_REASON_SIZE] = "";
+    char why[WA_REASON_SIZE];
     row_list longer = {NULL, 0};
+    winattn_status status = WINATTN_SUCCESS;
     wa_tuning_lock_take();
-    const bool done =
-        !text || read_rows(text, strlen(text), &from_program, &longer, why);
-    if (done) {
+    if (text)
+        status = read_rows(text, strlen(text), &from_program, &longer, why);
+    if (status == WINATTN_SUCCESS) {
         free(from_program.rows);
         from_program = longer;
     }
     wa_tuning_lock_release();
-    return done ? WINATTN_SUCCESS
-                : wa_fail(WINATTN_INVALID_ARGUMENT, "%s", why);
+    return status == WINATTN_SUCCESS ? status : wa_fail(status, "%s", why);
 }
 
 void wa_describe_tuning(char *text, size_t size)
 {
     wa_tuning_lock_take();
+    read_environment();
     if (environment_failure[0])
         wa_append(text, size,
                   "tuning: the file of WINATTN_TUNING is not "

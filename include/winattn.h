@@ -475,9 +475,9 @@ WINATTN_API winattn_status winattn_plan_describe(const winattn_plan *plan,
  * its number in the reason, and then nothing is added.
  *
  * The environment variable WINATTN_TUNING may name a file of such rows, which
- * is read once, with the first plan, and comes before rows of this call. If
- * something is wrong with it, none of it counts, and winattn_plan_describe says
- * why. */
+ * is read once, when rows are first needed, and comes before rows of this
+ * call. If something is wrong with it, none of it counts, and
+ * winattn_plan_describe says why. */
 WINATTN_API winattn_status winattn_load_tuning(const char *text);
 
 /* ---- Compiled kernels --------------------------------------------------- */
