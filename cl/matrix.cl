@@ -525,7 +525,7 @@ INLINE storage_bits stored_bits(float x)
 
 /* Stores tiles of channels, from tile `first` on, each row times its factor.
  * They leave through `place`, so that a row is written in whole chunks. */
-INLINE void store_channels(float tiles[OUT_TILES][VALUES], const float *factor,
+INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
                            int first, __local storage_bits *place,
                            const row_target *to, const wave *w)
 {
