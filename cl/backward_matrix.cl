@@ -235,12 +235,16 @@ INLINE void add_across(float sums[][VALUES], __local const ushort *weights,
     MEASURE_FOR (int row = 0; row < BLOCK_ROWS; row += UNIT_TILE) {
         if (row >= row_count)
             continue; /* all waves of the team do */
-        const query_tile p = load_weights(weights, WEIGHT_PITCH, row, key, w);
+        query_tile p[WEIGHT_PARTS];
+        UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
+            p[part] = load_weights(weights + part * WEIGHT_SIZE, WEIGHT_PITCH,
+                                   row, key, w);
         UNROLL_FOR (int d = 0; d < KEY_SUM_TILES; d++)
             if (first + d < DIM_TILES) {
                 const key_tile x = load_value(rows + (first + d) * UNIT_TILE,
                                               PITCH, row, row_count - 1, w);
-                multiply_tiles(sums[d], &p, &x, w);
+                UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
+                    multiply_tiles(sums[d], &p[part], &x, w);
             }
     }
 }
@@ -446,11 +450,13 @@ INLINE void read_rows(row_part *part, const visit *here,
         const uint in_window = here->first_row + row;
         ulong at;
         part->rows.scale[r] = here->scale;
-        part->d_lse[r] = 0.0f;
+        part->lse[r] = part->d_lse[r] = 0.0f;
         /* exponentials of what does not exist or sees nothing must be 0 */
-        part->lse[r] = here->lse[row];
-        if (part->lse[r] == -INFINITY || !row_exists(part, r, w))
-            part->lse[r] = INFINITY;
+        if ((args->forward.flags & ARG_LSE) != 0)
+            part->lse[r] =
+                here->lse[row] == -INFINITY || !row_exists(part, r, w)
+                    ? INFINITY
+                    : here->lse[row];
         if ((args->forward.flags & ARG_D_LSE) != 0 &&
             find_row(&at, &args->d_lse, grid, place, in_window))
             part->d_lse[r] =
