@@ -177,10 +177,11 @@ typedef enum winattn_tier {
      * not compute is refused, and makes another plan for that. Products are
      * summed in fp32; weights, and the gradients of logits, are rounded to the
      * storage type, or to TF32, before they are multiplied. Results are as
-     * accurate as those of other tiers are promised to be, and the same call
-     * gives the same bits, but not those of another tier. A unit that fails
-     * its self-test is not used, and one that nobody has run on silicon yet
-     * must be demanded. */
+     * accurate as those of other tiers are promised to be (in fp16 but for a
+     * key all of whose weights are below 2^-28 of the window's largest: its
+     * gradients may be 0), and the same call gives the same bits, but not
+     * those of another tier. A unit that fails its self-test is not used, and
+     * one that nobody has run on silicon yet must be demanded. */
     WINATTN_TIER_MATRIX = 3
 } winattn_tier;
 
