@@ -323,6 +323,10 @@ static winattn_status launch_backward(const test_device *device,
     if (demand->registers)
         told.registers = demand->registers;
     tell_unit(&told, demand->unit);
+    /* PoCL keeps all work-items' variables of a work-group on one stack, where
+     * those of 512 emulated lanes were seen to overflow */
+    if (told.emulates_unit && !demand->matrix && told.max_work_group > 256)
+        told.max_work_group = 256;
     WA_TRY(make_backward_plan(&problem, &told, demand, &plan));
     *workspace =
         clCreateBuffer(device->context, CL_MEM_READ_WRITE,
