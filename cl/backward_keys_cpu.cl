@@ -347,10 +347,8 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
                 for (uint row = 0; row < queries; row++)
                     along += statistics[row * 3 + 2];
 #endif
-                /* behind the clamp the scale stands still */
-                if (!(logit_scale[forward->logit_scale_offset + u.head] >
-                      MAX_LOGIT_SCALE))
-                    scale_partials[u.head] += along;
+                scale_partials[u.head] +=
+                    scale_gradient(forward, logit_scale, u.head, along);
             }
 #endif
         }

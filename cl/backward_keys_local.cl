@@ -342,10 +342,8 @@ backward_keys_local(BACKWARD_PARAMETERS)
                 __global float *partial = workspace + args.scale_partials +
                                           (ulong)slot * forward->heads +
                                           u.head;
-                /* behind the clamp the scale stands still */
-                const float x =
-                    logit_scale[forward->logit_scale_offset + u.head];
-                const float more = x > MAX_LOGIT_SCALE ? 0.0f : sum;
+                const float more =
+                    scale_gradient(forward, logit_scale, u.head, sum);
                 if (lane == 0)
                     *partial = is_first && u.row == 0 ? more : *partial + more;
             }

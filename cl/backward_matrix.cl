@@ -19,9 +19,10 @@
  * Where PASS_KEYS are not all of them, scores are computed twice: for the
  * rows' statistics, and again for the gradients.
  *
- *   ONE_VISIT    1: a window has one visit, else sums of dK and dV live
- * through all visits of a window KEEPS_DBIAS  1: the sum over windows stays in
- * registers (ONE_VISIT only) 0: it is added to in the workspace (TEAMS 1) */
+ *   ONE_VISIT    1: a window has one visit
+ *                0: sums of dK and dV live through all visits of a window
+ *   KEEPS_DBIAS  1: the sum over windows stays in registers (ONE_VISIT only)
+ *                0: it is added to in the workspace (TEAMS 1) */
 #ifndef ONE_VISIT
 #define ONE_VISIT 1
 #endif
@@ -190,15 +191,6 @@ INLINE void clear_tiles(float tiles[][VALUES], const int count)
             tiles[t][i] = 0.0f;
 }
 
-INLINE float stored_value(__local const ushort *at)
-{
-#if DTYPE == 1
-    return vload_half(0, (__local const half *)at);
-#else
-    return as_float((uint)*at << 16);
-#endif
-}
-
 /* sums += a tile's weights times values, for channels from tile `channels` on.
  */
 INLINE void add_values(float sums[ROW_SUM_TILES][VALUES],
@@ -263,9 +255,9 @@ INLINE void take_back_norms(float sums[][VALUES], float *along,
         along[r] = 0.0f;
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
         UNROLL_FOR (int i = 0; i < VALUES; i++) {
-            const float x = stored_value(
-                rows + min(row + value_query(w->lane, i), last) * PITCH +
-                d * UNIT_TILE + value_key(w->lane, i));
+            const float x = number_of(
+                rows[min(row + value_query(w->lane, i), last) * PITCH +
+                     d * UNIT_TILE + value_key(w->lane, i)]);
             sums[d][i] *= factor[LANE_ROW(i)];
             along[LANE_ROW(i)] = FMA(x, sums[d][i], along[LANE_ROW(i)]);
         }
@@ -277,9 +269,9 @@ INLINE void take_back_norms(float sums[][VALUES], float *along,
     }
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
         UNROLL_FOR (int i = 0; i < VALUES; i++) {
-            const float x = stored_value(
-                rows + min(row + value_query(w->lane, i), last) * PITCH +
-                d * UNIT_TILE + value_key(w->lane, i));
+            const float x = number_of(
+                rows[min(row + value_query(w->lane, i), last) * PITCH +
+                     d * UNIT_TILE + value_key(w->lane, i)]);
             sums[d][i] =
                 (sums[d][i] - x * part[LANE_ROW(i)]) * inverse[LANE_ROW(i)];
         }
@@ -373,18 +365,6 @@ INLINE float sum_over_group(float x, __local float *scratch, int item,
     for (int i = 0; i < (item == 0 ? WAVE : 0); i++)
         sum += scratch[i];
     return sum;
-}
-#endif
-
-#if VARIANT == COSINE
-/* Behind the clamp the scale stands still. */
-INLINE float scale_gradient(const forward_args *args,
-                            __global const float *logit_scale, uint head,
-                            float sum)
-{
-    return logit_scale[args->logit_scale_offset + head] > MAX_LOGIT_SCALE
-               ? 0.0f
-               : sum;
 }
 #endif
 
@@ -648,8 +628,7 @@ INLINE void differentiate_rows(
         from_dq[r] = here->scale * inverse_power(to_dq[r]);
     }
     clear_tiles(sums, ROW_SUM_TILES);
-    GRADIENT_FOR(int first = 0; first < KEY_TILES; first += PASS_TILES)
-    {
+    GRADIENT_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
         if (PASSES > 1) {
             score_pass(scores, first, here, rows, terms, w);
             make_p(scores, s->top);
@@ -931,7 +910,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     barrier(CLK_GLOBAL_MEM_FENCE);
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
-#if HAS_TERMS_KEPT
+#if MASK_IN_LOCAL
     uint kept_kind = ~0u; /* of windows whose terms are kept */
 #endif
 #if BIAS && KEEPS_DBIAS
@@ -988,22 +967,18 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                                 .row = now.first_row};
 #if HAS_TERMS_KEPT
         const logit_terms terms = {.unused = 0};
-#if MASK == 4 && KEPT_MASK
-        const uint kind = here.place.seams;
 #else
-        const uint kind = KEPT_MASK ? here.kind : 0;
+        DECLARE_TERMS(terms, *forward, unit_here)
 #endif
-        if (kind != kept_kind) {
-            kept_kind = kind;
-#if MASK_IN_LOCAL /* all teams have windows of this kind */
+#if MASK_IN_LOCAL
+        const uint kind = MASK_KIND(here);
+        if (kind != kept_kind) { /* all teams have windows of this kind */
             DECLARE_TERMS(new_terms, *forward, unit_here)
+            kept_kind = kind;
             barrier(CLK_LOCAL_MEM_FENCE);
             keep_terms(kept, forward, &new_terms, 0, item_id);
             barrier(CLK_LOCAL_MEM_FENCE);
-#endif
         }
-#else
-        DECLARE_TERMS(terms, *forward, unit_here)
 #endif
 #if STAGES == 1
         TEAM_SYNC(team); /* all have read the last item */
@@ -1027,19 +1002,11 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                      w);
 #endif
 #if REGIONS_APART
-#if MASK == 4
-        const int has_seams = here.place.seams != 0;
-#else
-        const int has_seams = 1; /* regions may be anything */
-#endif
+        const int has_seams = HAS_SEAMS(here);
         if (has_seams) {
-#if MASK == 4
-            const logit_terms terms_here = {.place = here.place};
-#else
-            DECLARE_TERMS(terms_here, *forward, unit_here)
-#endif
+            DECLARE_REGIONS(regions, *forward, unit_here, here)
             keep_regions(kept_row_regions[team], kept_key_regions[team],
-                         forward, &terms_here, 0, lane_of_team);
+                         forward, &regions, 0, lane_of_team);
         }
 #endif
 #if VARIANT == COSINE
@@ -1095,8 +1062,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         TEAM_SYNC(team); /* P and dS are there */
 
         /* 2. tiles of keys */
-        KEY_FOR(int turn = 0; turn < KEY_TURNS; turn++)
-        {
+        KEY_FOR (int turn = 0; turn < KEY_TURNS; turn++) {
             const int tile = turn * TEAM_WAVES + wave_of_team;
             const int key = min(tile, KEY_STRIPES - 1) * UNIT_QUERIES;
             const int count = here.exists ? NK - tile * UNIT_QUERIES : 0;

@@ -247,11 +247,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
             .window = window_of(&here, &args), .head = head, .row = first_row};
 #if HAS_TERMS_KEPT
         const logit_terms terms = {.unused = 0};
-#if MASK == 4 && KEPT_MASK
-        const uint kind = here.place.seams;
-#else
-        const uint kind = KEPT_MASK ? here.kind : 0;
-#endif
+        const uint kind = MASK_KIND(here);
         if (kind != kept_kind) {
 #if MASK == 4
             const logit_terms new_terms = {.place = here.place};
@@ -300,19 +296,11 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         __local const float *key_scale = 0;
 #endif
 #if REGIONS_APART
-#if MASK == 4
-        const int has_seams = here.place.seams != 0;
-#else
-        const int has_seams = 1; /* regions may be anything */
-#endif
+        const int has_seams = HAS_SEAMS(here);
         if (block == 0 && has_seams) {
-#if MASK == 4
-            const logit_terms terms_here = {.place = here.place};
-#else
-            DECLARE_TERMS(terms_here, args, unit_here)
-#endif
+            DECLARE_REGIONS(regions, args, unit_here, here)
             keep_regions(kept_row_regions[team], kept_key_regions[team], &args,
-                         &terms_here, first_row, lane_of_team);
+                         &regions, first_row, lane_of_team);
         }
 #endif
 #if VARIANT == COSINE

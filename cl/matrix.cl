@@ -324,6 +324,24 @@ INLINE void keep_regions(__local uchar *rows, __local uchar *keys,
 }
 #endif
 
+/* Which regions there are: has the window of a walk more than one? And the
+ * terms that keep_regions reads, of unit u in that window. */
+#if MASK == 4
+#define HAS_SEAMS(walk) ((walk).place.seams != 0)
+#define DECLARE_REGIONS(name, args, u, walk)                                  \
+    const logit_terms name = {.place = (walk).place};
+#else
+#define HAS_SEAMS(walk) 1 /* regions may be anything */
+#define DECLARE_REGIONS(name, args, u, walk) DECLARE_TERMS(name, args, u)
+#endif
+
+/* Windows of the same kind have the same terms. */
+#if MASK == 4 && KEPT_MASK
+#define MASK_KIND(walk) ((walk).place.seams)
+#else
+#define MASK_KIND(walk) (KEPT_MASK ? (walk).kind : 0)
+#endif
+
 /* A tile of rows. */
 typedef struct tile_rows {
     int row, last_row; /* of the block; its last row, not the tile's */

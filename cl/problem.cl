@@ -268,6 +268,17 @@ INLINE float cosine_scale(const forward_args *args,
     return x > MAX_LOGIT_SCALE ? 100.0f : exp(x);
 }
 
+/* Its gradient, given what it would be without the clamp, behind which the
+ * scale stands still. */
+INLINE float scale_gradient(const forward_args *args,
+                            __global const float *logit_scale, uint head,
+                            float sum)
+{
+    return logit_scale[args->logit_scale_offset + head] > MAX_LOGIT_SCALE
+               ? 0.0f
+               : sum;
+}
+
 INLINE float inverse_norm(float sum_of_squares)
 {
     return 1.0f / fmax(sqrt(sum_of_squares), NORM_EPSILON);
