@@ -106,13 +106,13 @@ INLINE float operand_factor(float inverse)
 /* P_POWER P, of rows whose lse is known. */
 INLINE void make_p(float scores[PASS_TILES][VALUES], const float *lse)
 {
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        const float shift = shift_scores(scores, lse[r], r) + P_EXPONENT;
-        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-            UNROLL_FOR (int i = 0; i < VALUES; i++)
-                if (LANE_ROW(i) == r)
-                    scores[t][i] = EXP2(FMA(scores[t][i], LOG2E, shift));
-    }
+    float shift[LANE_ROWS];
+    shift_scores(scores, lse, shift);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        shift[r] += P_EXPONENT;
+    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        UNROLL_FOR (int i = 0; i < VALUES; i++)
+            scores[t][i] = EXP2(FMA(scores[t][i], LOG2E, shift[LANE_ROW(i)]));
 }
 
 /* A pass's scores become exponentials of what they are less the row's maximum
@@ -121,7 +121,7 @@ INLINE void make_exponentials(row_statistics *s,
                               float scores[PASS_TILES][VALUES], int first,
                               const wave *w)
 {
-    float top[LANE_ROWS], shift[LANE_ROWS];
+    float top[LANE_ROWS], base[LANE_ROWS], shift[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         top[r] = s->top[r];
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
@@ -130,15 +130,15 @@ INLINE void make_exponentials(row_statistics *s,
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(top[r], fmax);
         /* a row that has seen nothing has no maximum to subtract */
-        const float base = top[r] == -INFINITY ? 0.0f : top[r];
+        base[r] = top[r] == -INFINITY ? 0.0f : top[r];
         if (PASSES > 1) {
-            const float keep = EXP2((s->top[r] - base) * LOG2E);
+            const float keep = EXP2((s->top[r] - base[r]) * LOG2E);
             s->sum[r] *= keep;
             s->delta[r] *= keep;
         }
         s->top[r] = top[r];
-        shift[r] = shift_scores(scores, base, r);
     }
+    shift_scores(scores, base, shift);
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
         UNROLL_FOR (int i = 0; i < (IS_TILE(first + t) ? VALUES : 0); i++) {
             const int r = LANE_ROW(i);

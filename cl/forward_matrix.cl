@@ -20,16 +20,38 @@
 
 /* ---- Attention of one tile of rows ---- */
 
+/* Weights are exponentials of scores less a row's base: its maximum when the
+ * wave last looked for it. It looks again only where weights become larger
+ * than the storage type holds, or where a row has seen nothing yet. */
+#ifdef WAVE_ANY
+#define KEEPS_BASE (STREAMING || PASSES > 1)
+#else
+#define KEEPS_BASE 0
+#define WAVE_ANY(x) 1
+#endif
+#define LARGE_WEIGHT (DTYPE == 1 ? 32768.0f : 0x1p64f)
+
 /* What a wave sums of a tile of rows. */
 typedef struct row_state {
-    float top[LANE_ROWS], sum[LANE_ROWS]; /* sums are of a lane's own keys */
+    float base[LANE_ROWS]; /* -infinity: nothing was seen */
+    float sum[LANE_ROWS];  /* of weights, of a lane's own keys */
     float out[DIM_TILES][VALUES];
 } row_state;
+
+/* What a wave computes them from: a tile of rows, and an item's keys. */
+typedef struct item_rows {
+    tile_rows rows;
+    int key, count; /* the item's first key, and how many it has */
+    __local const storage_bits *q, *stage;
+    __local const float *key_scale;
+    const forward_args *args;
+    const logit_terms *terms;
+} item_rows;
 
 INLINE void start_rows(row_state *s)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        s->top[r] = -INFINITY;
+        s->base[r] = -INFINITY;
         s->sum[r] = 0.0f;
     }
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
@@ -44,53 +66,103 @@ INLINE key_tile read_value(__local const storage_bits *stage, int d, int tile,
                       KEY_ROWS - 1, w);
 }
 
-/* Takes them into account. */
-INLINE void attend_pass(row_state *s, float scores[PASS_TILES][VALUES],
-                        __local const storage_bits *stage,
-                        const tile_rows *rows, int first, int key, int count,
-                        __local const float *key_scale,
-                        const forward_args *args, const logit_terms *terms,
-                        const wave *w)
+/* The scores of a pass, from key `first` of the item on. */
+INLINE void score_pass(float scores[PASS_TILES][VALUES], const item_rows *here,
+                       int first, const wave *w)
 {
-    float top[LANE_ROWS], keep[LANE_ROWS], shift[LANE_ROWS];
+    multiply_pass(scores, here->q, here->rows.row, here->rows.last_row,
+                  here->stage + K_PLACE, first, w);
+    finish_pass(scores, here->key_scale, first, here->key, here->count,
+                here->args, here->terms, &here->rows, w);
+}
+
+/* Rows' bases become their maxima up to this pass, and what has been summed
+ * follows, where `wanted`; it is the same for the wave. */
+INLINE void raise_base(row_state *s, float scores[PASS_TILES][VALUES],
+                       int first, const int wanted, const wave *w)
+{
+    float top[LANE_ROWS], keep[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        top[r] = -INFINITY;
-    finish_pass(scores, key_scale, first, key, count, args, terms, rows, w);
+        top[r] = s->base[r];
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
         if (IS_TILE(first + t))
             UNROLL_FOR (int i = 0; i < VALUES; i++)
                 top[LANE_ROW(i)] = fmax(top[LANE_ROW(i)], scores[t][i]);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(top[r], fmax);
-        const float earlier = s->top[r];
-        top[r] = fmax(top[r], earlier);
-        /* a row that has seen nothing has no maximum to subtract */
-        const float base = top[r] == -INFINITY ? 0.0f : top[r];
-        s->top[r] = top[r];
+        top[r] = wanted ? top[r] : s->base[r];
         if (STREAMING || PASSES > 1) {
-            keep[r] = EXP2((earlier - base) * LOG2E);
+            keep[r] = top[r] == -INFINITY
+                          ? 1.0f
+                          : EXP2((s->base[r] - top[r]) * LOG2E);
             s->sum[r] *= keep[r];
         }
-        shift[r] = shift_scores(scores, base, r);
+        s->base[r] = top[r];
     }
     if (STREAMING || PASSES > 1)
         UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
             UNROLL_FOR (int i = 0; i < VALUES; i++)
                 s->out[d][i] *= keep[LANE_ROW(i)];
+}
 
+/* A pass's scores become weights, as operands, and their sums. */
+INLINE void weigh_pass(query_tile weights[PASS_TILES], float *sum,
+                       float scores[PASS_TILES][VALUES], const row_state *s,
+                       int first, const wave *w)
+{
+    float base[LANE_ROWS], shift[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        sum[r] = 0.0f;
+        /* a row that has seen nothing has no maximum to subtract */
+        base[r] = s->base[r] == -INFINITY ? 0.0f : s->base[r];
+    }
+    shift_scores(scores, base, shift);
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
         if (IS_TILE(first + t)) {
-            float *x = scores[t];
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
-                x[i] = EXP2(FMA(x[i], LOG2E, shift[LANE_ROW(i)]));
-                s->sum[LANE_ROW(i)] += x[i];
+                float *x = &scores[t][i];
+                *x = EXP2(FMA(*x, LOG2E, shift[LANE_ROW(i)]));
+                sum[LANE_ROW(i)] += *x;
             }
-            const query_tile p = make_weights(x, w);
-            UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
-                const key_tile v = read_value(stage, d, first + t, w);
-                multiply_tiles(s->out[d], &p, &v, w);
-            }
+            weights[t] = make_weights(scores[t], w);
         }
+}
+
+/* Takes a pass into account. */
+INLINE void attend_pass(row_state *s, const item_rows *here, int first,
+                        const wave *w)
+{
+    float scores[PASS_TILES][VALUES], sum[LANE_ROWS];
+    query_tile weights[PASS_TILES];
+    int raises = 0;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        raises |= s->base[r] == -INFINITY;
+    raises = KEEPS_BASE ? WAVE_ANY(raises) : 1;
+    score_pass(scores, here, first, w);
+    if (EMULATED || raises) /* emulated waves have to keep step */
+        raise_base(s, scores, first, raises, w);
+    weigh_pass(weights, sum, scores, s, first, w);
+    if (KEEPS_BASE) {
+        int large = 0;
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            large |= sum[r] > LARGE_WEIGHT;
+        large = WAVE_ANY(large);
+        if (EMULATED || (large && !raises)) {
+            wave again = *w; /* of which nothing is kept for this rare case */
+            FORGET(again.lane);
+            score_pass(scores, here, first, &again);
+            raise_base(s, scores, first, large, &again);
+            weigh_pass(weights, sum, scores, s, first, &again);
+        }
+    }
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        s->sum[r] += sum[r];
+    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        if (IS_TILE(first + t))
+            UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
+                const key_tile v = read_value(here->stage, d, first + t, w);
+                multiply_tiles(s->out[d], &weights[t], &v, w);
+            }
 }
 
 /* Stores o and lse of the rows. */
@@ -110,7 +182,7 @@ INLINE void store_rows(row_state *s, __local storage_bits *place,
             const int r = LANE_ROW(i);
             if (value_key(w->lane, i) == 0 && row < to->count &&
                 find_row(&at, &args->lse, to->grid, to->place, to->row + row))
-                lse[at] = s->top[r] + log(s->sum[r]);
+                lse[at] = s->base[r] + log(s->sum[r]);
         }
     UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
         store_channels(s->out + first, inverse, first, place, to, w);
@@ -321,49 +393,52 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
             row_state own_state;
             row_state *state = &own_state;
 #endif
-            tile_rows rows = {.row = tile * UNIT_QUERIES,
-                              .last_row = row_count - 1,
-                              .first_row = (int)first_row,
-                              .place = here.place};
+            item_rows work = {.rows = {.row = tile * UNIT_QUERIES,
+                                       .last_row = row_count - 1,
+                                       .first_row = (int)first_row,
+                                       .place = here.place},
+                              .key = key,
+                              .count = count,
+                              .q = q_stage + Q_PLACE,
+                              .stage = stage,
+                              .key_scale = key_scale,
+                              .args = &args,
+                              .terms = &terms};
+            tile_rows *rows = &work.rows;
 #if PADDING == 2
-            rows.holds_padding = holds_padding(&args.grid, &here.place);
+            rows->holds_padding = holds_padding(&args.grid, &here.place);
 #endif
 #if HAS_OWN_TERMS
-            rows.own_terms = own_terms;
+            rows->own_terms = own_terms;
 #elif HAS_LOCAL_TERMS
-            rows.local_terms =
+            rows->local_terms =
                 kept + (tile * ALL_KEY_TILES + block * KEY_TILES) * TERM_TILE;
 #endif
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
                 const int row =
-                    min(rows.row + value_query(w->lane, i), row_count - 1);
-                rows.scale[LANE_ROW(i)] = scale;
+                    min(rows->row + value_query(w->lane, i), row_count - 1);
+                rows->scale[LANE_ROW(i)] = scale;
 #if VARIANT == COSINE
-                rows.scale[LANE_ROW(i)] = q_factors[team][row];
+                rows->scale[LANE_ROW(i)] = q_factors[team][row];
 #endif
 #if REGIONS_APART
-                rows.region[LANE_ROW(i)] = kept_row_regions[team][row];
+                rows->region[LANE_ROW(i)] = kept_row_regions[team][row];
 #endif
             }
 #if REGIONS_APART
-            rows.key_regions = has_seams ? kept_key_regions[team] + key : 0;
+            rows->key_regions = has_seams ? kept_key_regions[team] + key : 0;
 #endif
             if (block == 0)
                 start_rows(state);
-            PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
-                float scores[PASS_TILES][VALUES];
-                multiply_pass(scores, q_stage + Q_PLACE, rows.row,
-                              rows.last_row, stage + K_PLACE, first, w);
-                attend_pass(state, scores, stage, &rows, first, key, count,
-                            key_scale, &args, &terms, w);
-            }
+            PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES)
+                attend_pass(state, &work, first, w);
             if (block == KEY_BLOCKS - 1) {
                 const row_target to = {
                     .plane = o + here.place.grid * args.o.window,
                     .layout = &args.o,
                     .grid = &args.grid,
                     .place = &here.place,
-                    .row = first_row + rows.row,
+                    .row = first_row + rows->row,
                     .count = here.exists ? min(rows_left, UNIT_QUERIES) : 0,
                     .wide = wide};
                 store_rows(state, out_place, &args, &to,

@@ -29,6 +29,9 @@
  *   NATIVE_QUERIES, NATIVE_KEYS, NATIVE_VALUES, NATIVE_WEIGHTS  it has a way
  *                 of its own to load a tile (load_native_query, _key, _value,
  *                 _weights)
+ *   WAVE_ANY(x)   is an int x other than 0 in some lane of the wave? Only
+ *                 where code that seldom runs costs the rest nothing: Intel's
+ *                 compiler unrolls less then
  *   SPREAD_OUT    neighbouring elements of C are no neighbours in a row
  *   UNROLL_PASSES the compiler may see all passes at once, for constants in
  *                 each; others move too much of them into registers
@@ -214,6 +217,20 @@ INLINE float emulate_lane_xor(float x, int mask, const wave *w)
     return all[w->lane ^ mask];
 }
 #define LANE_XOR(x, mask) emulate_lane_xor(x, mask, w)
+
+INLINE int emulate_wave_any(int x, const wave *w)
+{
+    int any = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    w->exchange[w->lane] = (uint)x;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int l = 0; l < WAVE; l++)
+        any |= w->exchange[l] != 0;
+    return any;
+}
+#if !INTEL_UNIT
+#define WAVE_ANY(x) emulate_wave_any(x, w)
+#endif
 #define WAVE_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
 #else
 #define MMA(a, b, c, w) mma(a, b, c)
@@ -249,6 +266,11 @@ INLINE float lane_xor(float x, int mask, int lane)
 #endif
 }
 #define LANE_XOR(x, mask) lane_xor(x, mask, w->lane)
+#if WAVE == 32
+#define WAVE_ANY(x) (__builtin_amdgcn_ballot_w32((x) != 0) != 0)
+#else
+#define WAVE_ANY(x) (__builtin_amdgcn_ballot_w64((x) != 0) != 0)
+#endif
 
 #define EXP2(x) __builtin_amdgcn_exp2f(x)
 #define RECIPROCAL(x) __builtin_amdgcn_rcpf(x)

@@ -481,19 +481,25 @@ INLINE void finish_pass(float scores[PASS_TILES][VALUES],
 }
 
 /* Softmax takes exponentials of x - base. x LOG2E - base LOG2E is one
- * operation, but its second term is rounded, which counts where it is large:
- * then base is subtracted from row r's scores first. Returns the term. */
-INLINE float shift_scores(float scores[PASS_TILES][VALUES], float base, int r)
+ * operation, but its second term, which this makes, is rounded, which counts
+ * where it is large: then base is subtracted from the scores first. */
+INLINE void shift_scores(float scores[PASS_TILES][VALUES], const float *base,
+                         float *shift)
 {
-    if (fabs(base) > LARGE_LOGIT) {
+    int large = 0;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        large |= fabs(base[r]) > LARGE_LOGIT;
+        shift[r] = -base[r] * LOG2E;
+    }
+    if (large) {
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
             UNROLL_FOR (int i = 0; i < VALUES; i++)
-                if (LANE_ROW(i) == r)
-                    scores[t][i] -= base;
-        base = 0.0f;
+                scores[t][i] -= base[LANE_ROW(i)];
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            shift[r] = 0.0f;
     }
-    return -base * LOG2E;
 }
+
 /* ---- Rows that leave ---- */
 
 /* Where row r of a window, which exists, lies in its plane. 0: it is of the
@@ -624,7 +630,8 @@ INLINE void measure_rows(__local float *factors,
     const int tiles = CEIL_DIV(row_count, UNIT_QUERIES);
     MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
         int row = (done + wave_of_team) * UNIT_QUERIES;
-        const int key = row / UNIT_TILE * UNIT_TILE;
+        const int beside = row % UNIT_TILE; /* rows of its tile before */
+        const int key = row - beside;
         FORGET(row);
         float products[VALUES];
         UNROLL_FOR (int i = 0; i < VALUES; i++)
@@ -637,21 +644,20 @@ INLINE void measure_rows(__local float *factors,
             multiply_tiles(products, &q, &k, w);
         }
         /* each row's entry of the diagonal is in one lane */
-        float square[LANE_ROWS];
-        int place[LANE_ROWS];
-        UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
-            place[i] = row_count;
-        UNROLL_FOR (int i = 0; i < VALUES; i++) {
-            const int r = row + value_query(w->lane, i);
-            if (r == key + value_key(w->lane, i)) {
-                square[LANE_ROW(i)] = products[i];
-                place[LANE_ROW(i)] = r;
-            }
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+            const int own_row = lane_query(w->lane, r);
+            float square = 0.0f;
+            int is_here = 0;
+            UNROLL_FOR (int i = 0; i < VALUES; i++)
+                if (LANE_ROW(i) == r &&
+                    value_key(w->lane, i) == own_row + beside) {
+                    square = products[i];
+                    is_here = 1;
+                }
+            if (is_here && row + own_row < row_count)
+                factors[row + own_row] =
+                    factor * fmin(rsqrt(square), 1.0f / NORM_EPSILON);
         }
-        UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
-            if (place[i] < row_count)
-                factors[place[i]] =
-                    factor * fmin(rsqrt(square[i]), 1.0f / NORM_EPSILON);
     }
 }
 #endif

@@ -78,6 +78,18 @@ INLINE float lane_xor(float x, int mask)
 }
 #define LANE_XOR(x, mask) lane_xor(x, mask)
 
+INLINE int wave_any(int x)
+{
+    int any;
+    __asm__ volatile("{.reg .pred p; setp.ne.b32 p, %1, 0;"
+                     "vote.sync.any.pred p, p, 0xffffffff;"
+                     "selp.b32 %0, 1, 0, p;}"
+                     : "=r"(any)
+                     : "r"(x));
+    return any;
+}
+#define WAVE_ANY(x) wave_any(x)
+
 #if DTYPE == 0
 INLINE uint to_tf32(float x)
 {
@@ -118,14 +130,22 @@ INLINE float reciprocal(float x)
 
 INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 
+/* Where a row of a tile is. Counted in bytes, constants end up in the
+ * instruction that reads it. */
+INLINE uint row_address(__local const void *tile, int pitch, int row, int last)
+{
+    return shared_address(tile) +
+           (uint)min(row, last) * (uint)(pitch * (int)sizeof(storage_bits));
+}
+
 /* Four matrices of eight rows of 16 bytes, one row's address from each lane;
  * each lane gets a word of each. */
-#define LOAD_MATRICES(to, from, how)                                          \
+#define LOAD_MATRICES(to, address, how)                                       \
     __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4" how                      \
                      ".shared.b16 {%0, %1, %2, %3}, [%4];"                    \
                      : "=r"((to)[0]), "=r"((to)[1]), "=r"((to)[2]),           \
                        "=r"((to)[3])                                          \
-                     : "r"(shared_address(from)))
+                     : "r"(address))
 
 #define NATIVE_QUERIES 1
 #define NATIVE_KEYS 1
@@ -133,43 +153,44 @@ INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 #define NATIVE_VALUES 1
 #define NATIVE_WEIGHTS 1
 #endif
+/* Bits of a lane's number are masked even where it has no others: so the
+ * compiler sees which rows cannot be past the last. */
 INLINE void load_native_query(uint *to, __local const storage_bits *tile,
                               int pitch, int row, int last, int lane)
 {
+    const uint at = row_address(tile, pitch, row + (lane & 15), last) +
+                    (uint)(lane >> 4 & 1) * 16u;
     UNROLL_FOR (int step = 0; step < UNIT_TILE / MMA_K; step++)
-        LOAD_MATRICES(to + 4 * step,
-                      tile + min(row + (lane & 15), last) * pitch +
-                          step * MMA_K + MMA_K / 2 * (lane >> 4),
-                      "");
+        LOAD_MATRICES(to + 4 * step, at + (uint)step * 32u, "");
 }
 INLINE void load_native_key(uint *to, __local const storage_bits *tile,
                             int pitch, int row, int last, int lane)
 {
     const int keys = 8 * WORD_ELEMENTS;   /* whose rows are four matrices */
     const int lanes = 32 / WORD_ELEMENTS; /* that have rows of eight keys */
+    const int own = (lane & 7) + 8 * (lane / lanes & (WORD_ELEMENTS - 1));
     UNROLL_FOR (int key = 0; key < UNIT_TILE; key += keys)
-        LOAD_MATRICES(
-            to + key / keys * 4,
-            tile +
-                min(row + key + (lane & 7) + 8 * (lane / lanes), last) *
-                    pitch +
-                (lane & (lanes - 8)) * WORD_ELEMENTS / 2,
-            "");
+        LOAD_MATRICES(to + key / keys * 4,
+                      row_address(tile, pitch, row + key + own, last) +
+                          (uint)(lane & (lanes - 8)) * 2u,
+                      "");
 }
 #if DTYPE != 0
 INLINE void load_native_value(uint *to, __local const storage_bits *tile,
                               int pitch, int row, int last, int lane)
 {
-    LOAD_MATRICES(
-        to, tile + min(row + (lane & 15), last) * pitch + 8 * (lane >> 4),
-        ".trans");
+    LOAD_MATRICES(to,
+                  row_address(tile, pitch, row + (lane & 15), last) +
+                      (uint)(lane >> 4 & 1) * 16u,
+                  ".trans");
 }
 INLINE void load_native_weights(uint *to, __local const storage_bits *weights,
                                 int pitch, int query, int key, int lane)
 {
+    const int row = query + (lane & 7) + 8 * (lane >> 4 & 1);
     LOAD_MATRICES(to,
-                  weights + (query + (lane & 7) + 8 * (lane >> 4)) * pitch +
-                      key + (lane & 8),
+                  row_address(weights + key, pitch, row, row) +
+                      (uint)(lane & 8) * 2u,
                   ".trans");
 }
 #endif
