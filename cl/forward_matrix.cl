@@ -136,6 +136,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     __local uchar kept_row_regions[TEAMS][BLOCK_ROWS];
     __local uchar kept_key_regions[TEAMS][NK];
 #endif
+    DECLARE_PADS(pad_rows)
     const int item_id = (int)get_local_id(0);
     const int team = item_id / TEAM;
     int lane_of_team = item_id % TEAM;
@@ -198,10 +199,10 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
             COPY(ring + (item) / KEY_BLOCKS % STAGES * STAGE_SIZE, q, 0,      \
                  first_row, row_count, BLOCK_ROWS);                           \
         if (there.exists) {                                                   \
-            COPY(to + K_PLACE, k, PAD_ROW(args, pad_k, ARG_PAD_K, kv_head),   \
-                 key, keys, BLOCK_KEYS);                                      \
-            COPY(to + V_PLACE, v, PAD_ROW(args, pad_v, ARG_PAD_V, kv_head),   \
-                 key, keys, BLOCK_KEYS);                                      \
+            COPY(to + K_PLACE, k, KEPT_PAD(pad_rows, 0), key, keys,           \
+                 BLOCK_KEYS);                                                 \
+            COPY(to + V_PLACE, v, KEPT_PAD(pad_rows, 1), key, keys,           \
+                 BLOCK_KEYS);                                                 \
         }                                                                     \
         if (KEY_BLOCKS == 1 || key + BLOCK_KEYS >= NK) {                      \
             const int alike = walk_on(&there, &args, team);                   \
@@ -211,6 +212,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         }                                                                     \
     }                                                                         \
     END_COPIES()
+    KEEP_PADS(pad_rows, args, kv_head, item_id)
     for (uint item = 0; item + 1 < STAGES; item++) {
         START_COPIES(item);
     }

@@ -140,35 +140,67 @@ INLINE chunk chunk_of(const tensor_layout *layout, int lane)
     return c;
 }
 
+/* The channels of tokens of the padding, of k and of v, wait in local memory:
+ * all compute units at once would get them slowly from the few lines that they
+ * have in global memory. */
+#if PADDING == 1
+#define DECLARE_PADS(pads) __local uint4 pads[2][DIMS / CHUNK];
+#define KEPT_PAD(pads, i) ((__local const storage_bits *)(pads)[i])
+#define KEEP_PADS(pads, args, kv_head, item)                                  \
+    keep_pad(pads[0], PAD_ROW(args, pad_k, ARG_PAD_K, kv_head),               \
+             (args).pad_k.column, item);                                      \
+    keep_pad(pads[1], PAD_ROW(args, pad_v, ARG_PAD_V, kv_head),               \
+             (args).pad_v.column, item);                                      \
+    barrier(CLK_LOCAL_MEM_FENCE);
+INLINE void keep_pad(__local void *to, __global const storage *pad,
+                     uint column, int item)
+{
+    for (int c = item; c < HEAD_DIM; c += TEAM * TEAMS)
+        ((__local storage_bits *)to)[c] =
+            pad ? ((__global const storage_bits *)pad)[(ulong)c * column]
+                : (storage_bits)0;
+}
+#else
+#define DECLARE_PADS(pads)
+#define KEPT_PAD(pads, i) 0
+#define KEEP_PADS(pads, args, kv_head, item)
+#endif
+
 /* Copies rows first .. first + count of a window to a place of the ring; zeros
  * fill `rows` rows, and those of the padding unless they are `pad`. */
 INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
                       chunk own, const tensor_layout *layout,
                       const grid_layout *grid, const window_place *place,
-                      __global const storage *pad, uint first, int count,
+                      __local const storage_bits *pad, uint first, int count,
                       const int rows, int lane, int wide)
 {
 #if CHUNKS
     if (wide) {
         const int r = lane / ROW_LANES;
         const int c = lane % ROW_LANES;
+        __local const uint4 *pads = (__local const uint4 *)pad + c;
         __global const storage *from =
             plane + element(layout, first, 0) + own.from;
         if (!COPIES)
             return;
         UNROLL_FOR (int done = 0; done < rows; done += ROWS_AT_ONCE) {
-            int exists = done + r < count;
+            int exists = done + r < count, is_pad = 0;
 #if GRID
             const token t = find_token(grid, place, first + done + r);
-            from = token_row(plane, layout, &t, pad);
-            exists = exists && (EXISTS(t) || from);
-            from = (exists ? from : plane) + c * CHUNK;
+            from = plane + token_offset(layout, &t) + c * CHUNK;
+            is_pad = pad && exists && !EXISTS(t);
+            exists = exists && EXISTS(t);
 #endif
             if (done + ROWS_AT_ONCE <= rows || done + r < rows)
                 UNROLL_FOR (int i = 0; i < CHUNKS; i += ROW_LANES)
-                    if (CHUNKS % ROW_LANES == 0 || c + i < CHUNKS)
-                        copy_16(to + own.to + done * PITCH + i * CHUNK,
-                                from + i * CHUNK, exists);
+                    if (CHUNKS % ROW_LANES == 0 || c + i < CHUNKS) {
+                        __local storage_bits *here =
+                            to + own.to + done * PITCH + i * CHUNK;
+                        if (is_pad)
+                            *(__local uint4 *)here = pads[i];
+                        else
+                            copy_16(here, from + i * CHUNK, exists);
+                    }
             from += (ulong)ROWS_AT_ONCE * layout->row;
         }
         return;
@@ -178,11 +210,12 @@ INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
         const int r = i / HEAD_DIM;
         const int c = i % HEAD_DIM;
         const token t = find_token(grid, place, first + min(r, count - 1));
-        __global const storage_bits *row =
-            (__global const storage_bits *)token_row(plane, layout, &t, pad);
-        const int exists = r < count && (EXISTS(t) || row);
-        to[r * PITCH + c] =
-            exists ? row[(ulong)c * layout->column] : (storage_bits)0;
+        const ulong at = token_offset(layout, &t) + (ulong)c * layout->column;
+        const storage_bits padding = pad ? pad[c] : (storage_bits)0;
+        to[r * PITCH + c] = r >= count ? (storage_bits)0
+                            : EXISTS(t)
+                                ? ((__global const storage_bits *)plane)[at]
+                                : padding;
     }
 }
 
