@@ -805,6 +805,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #if PADDING == 1
     __local float pad_sums[TEAMS * TEAM_WAVES][2 * DIMS];
 #endif
+    DECLARE_PADS(pad_rows)
     const forward_args *forward = &args.forward;
     const uint flags = forward->flags;
     const int item_id = (int)get_local_id(0);
@@ -873,15 +874,16 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                          count, lane);                                        \
         }                                                                     \
         if (there.exists && number == 0) {                                    \
-            COPY(keys_to + K_PLACE, k, forward->k, kv,                        \
-                 PAD_ROW(*forward, pad_k, ARG_PAD_K, kv), 0, NK, BLOCK_KEYS); \
-            COPY(keys_to + V_PLACE, v, forward->v, kv,                        \
-                 PAD_ROW(*forward, pad_v, ARG_PAD_V, kv), 0, NK, BLOCK_KEYS); \
+            COPY(keys_to + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), \
+                 0, NK, BLOCK_KEYS);                                          \
+            COPY(keys_to + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1), \
+                 0, NK, BLOCK_KEYS);                                          \
         }                                                                     \
         if (number + 1 == visits)                                             \
             walk_on(&there, forward, team);                                   \
     }                                                                         \
     END_COPIES()
+    KEEP_PADS(pad_rows, *forward, kv_head, item_id)
     for (uint item = 0; item + 1 < STAGES; item++) {
         START_COPIES(item);
     }

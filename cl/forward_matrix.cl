@@ -190,6 +190,13 @@ INLINE void store_rows(row_state *s, __local storage_bits *place,
 
 /* ---- The kernel ---- */
 
+/* Where what a lane copies and stores lies in its plane is found anew only
+ * where the next window lies otherwise. */
+#define FOLLOWS_GRID (GRID && CHUNKS && KEEPS_PLACES)
+#define KEEPS_COPIES (FOLLOWS_GRID && KEY_BLOCKS == 1)
+#define KEEPS_STORES                                                          \
+    (FOLLOWS_GRID && WAVE_TURNS == 1 && DIM_TILES <= OUT_TILES)
+
 __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
 WAVE_ATTRIBUTE void
 JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
@@ -208,6 +215,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     __local uchar kept_row_regions[TEAMS][BLOCK_ROWS];
     __local uchar kept_key_regions[TEAMS][NK];
 #endif
+    DECLARE_PADS(pad_rows)
     const int item_id = (int)get_local_id(0);
     const int team = item_id / TEAM;
     int lane_of_team = item_id % TEAM;
@@ -240,49 +248,76 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #if VARIANT == COSINE
     scale = cosine_scale(&args, logit_scale, head);
 #endif
-    /* planes of the first grid, or window */
-    q += plane(&args.q, 0, head);
-    k += plane(&args.k, 0, kv_head);
-    v += plane(&args.v, 0, kv_head);
-    o += plane(&args.o, 0, head);
-    lse += plane(&args.lse, 0, head);
+    /* see plane_of */
+    const ulong first_plane = GRID ? 0 : args.first_window;
+    q += plane(&args.q, first_plane, head);
+    k += plane(&args.k, first_plane, kv_head);
+    v += plane(&args.v, first_plane, kv_head);
+    o += plane(&args.o, first_plane, head);
+    lse += plane(&args.lse, first_plane, head);
 
     /* Starts the copies of one item; after the last of a window, walks on. */
     walk there = here;
     const chunk q_chunk = chunk_of(&args.q, lane_of_team);
     const chunk k_chunk = chunk_of(&args.k, lane_of_team);
     const chunk v_chunk = chunk_of(&args.v, lane_of_team);
-    ulong q_from = there.place.grid * args.q.window;
-    ulong k_from = there.place.grid * args.k.window;
-    ulong v_from = there.place.grid * args.v.window;
-#define STEP(name)                                                            \
-    name##_from = alike ? name##_from + there.step * args.name.window         \
-                        : there.place.grid * args.name.window
+#define PLANE(name) (name + plane_of(&there) * args.name.window)
 #define COPY(to, name, pad, first, count, rows)                               \
-    copy_rows(to, name + name##_from, name##_chunk, &args.name, &args.grid,   \
+    copy_rows(to, PLANE(name), name##_chunk, &args.name, &args.grid,          \
               &there.place, pad, first, count, rows, lane_of_team, wide)
+#if KEEPS_COPIES
+    plane_offset q_at[COPY_TURNS(BLOCK_ROWS)], k_at[COPY_TURNS(BLOCK_KEYS)],
+        v_at[COPY_TURNS(BLOCK_KEYS)];
+    int has_padding;
+#define FIND(name, first, rows)                                               \
+    find_copies(name##_at, &args.name, &args.grid, &there.place, first, rows, \
+                lane_of_team)
+#define FIND_COPIES()                                                         \
+    FIND(q, first_row, BLOCK_ROWS);                                           \
+    FIND(k, 0, BLOCK_KEYS);                                                   \
+    FIND(v, 0, BLOCK_KEYS);                                                   \
+    has_padding = holds_padding(&args.grid, &there.place)
+#define COPY_FOUND(to, name, pad, first, count, rows)                         \
+    copy_found(to, PLANE(name), name##_at, 0, name##_chunk, 0, pad, count,    \
+               rows, lane_of_team)
+#define COPY_PADDED(to, name, pad, first, count, rows)                        \
+    copy_found(to, PLANE(name), name##_at, 0, name##_chunk, 1, pad, count,    \
+               rows, lane_of_team)
+    FIND_COPIES();
+#else
+    const int has_padding = 0;
+#define FIND_COPIES()
+#define COPY_FOUND COPY
+#define COPY_PADDED COPY
+#endif
+#define COPY_ITEM(copy)                                                       \
+    if (key == 0)                                                             \
+        copy(q_to, q, 0, first_row, row_count, BLOCK_ROWS);                   \
+    copy(to + K_PLACE, k, KEPT_PAD(pad_rows, 0), key, keys, BLOCK_KEYS);      \
+    copy(to + V_PLACE, v, KEPT_PAD(pad_rows, 1), key, keys, BLOCK_KEYS)
 #define START_COPIES(item)                                                    \
     if ((item) < items) {                                                     \
         const int key = (int)((item) % KEY_BLOCKS) * BLOCK_KEYS;              \
         const int keys = min(BLOCK_KEYS, (int)NK - key);                      \
         __local storage_bits *to = ring + (item) % STAGES * STAGE_SIZE;       \
-        if (there.exists && key == 0)                                         \
-            COPY(ring + (item) / KEY_BLOCKS % STAGES * STAGE_SIZE, q, 0,      \
-                 first_row, row_count, BLOCK_ROWS);                           \
+        __local storage_bits *q_to =                                          \
+            ring + (item) / KEY_BLOCKS % STAGES * STAGE_SIZE;                 \
         if (there.exists) {                                                   \
-            COPY(to + K_PLACE, k, PAD_ROW(args, pad_k, ARG_PAD_K, kv_head),   \
-                 key, keys, BLOCK_KEYS);                                      \
-            COPY(to + V_PLACE, v, PAD_ROW(args, pad_v, ARG_PAD_V, kv_head),   \
-                 key, keys, BLOCK_KEYS);                                      \
+            if (!KEEPS_COPIES || !wide) {                                     \
+                COPY_ITEM(COPY);                                              \
+            } else if (has_padding) {                                         \
+                COPY_ITEM(COPY_PADDED);                                       \
+            } else {                                                          \
+                COPY_ITEM(COPY_FOUND);                                        \
+            }                                                                 \
         }                                                                     \
-        if (KEY_BLOCKS == 1 || key + BLOCK_KEYS >= NK) {                      \
-            const int alike = walk_on(&there, &args, team);                   \
-            STEP(q);                                                          \
-            STEP(k);                                                          \
-            STEP(v);                                                          \
+        if ((KEY_BLOCKS == 1 || key + BLOCK_KEYS >= NK) &&                    \
+            !walk_on(&there, &args, team)) {                                  \
+            FIND_COPIES();                                                    \
         }                                                                     \
     }                                                                         \
     END_COPIES()
+    KEEP_PADS(pad_rows, args, kv_head, item_id)
     for (uint item = 0; item + 1 < STAGES; item++) {
         START_COPIES(item);
     }
@@ -308,6 +343,17 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 
 #if STREAMING
     row_state kept_states[WAVE_TURNS];
+#endif
+#if KEEPS_STORES
+    plane_offset o_at[STORE_TURNS(HEAD_DIM)];
+#define FOUND_STORES o_at
+#define FIND_STORES()                                                         \
+    find_stores(o_at, &args.o, &args.grid, &here.place,                       \
+                first_row + wave_of_team * UNIT_QUERIES, HEAD_DIM, w)
+    FIND_STORES();
+#else
+#define FOUND_STORES 0
+#define FIND_STORES()
 #endif
     for (uint item = 0; item < items; item++) {
         FORGET_LANE(lane_of_team);
@@ -434,18 +480,21 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
                 attend_pass(state, &work, first, w);
             if (block == KEY_BLOCKS - 1) {
                 const row_target to = {
-                    .plane = o + here.place.grid * args.o.window,
+                    .plane = o + plane_of(&here) * args.o.window,
                     .layout = &args.o,
                     .grid = &args.grid,
                     .place = &here.place,
                     .row = first_row + rows->row,
                     .count = here.exists ? min(rows_left, UNIT_QUERIES) : 0,
-                    .wide = wide};
+                    .wide = wide,
+                    .found = FOUND_STORES};
                 store_rows(state, out_place, &args, &to,
-                           lse + here.place.grid * args.lse.window, w);
+                           lse + plane_of(&here) * args.lse.window, w);
             }
         }
-        if (KEY_BLOCKS == 1 || block == KEY_BLOCKS - 1)
-            walk_on(&here, &args, team);
+        if ((KEY_BLOCKS == 1 || block == KEY_BLOCKS - 1) &&
+            !walk_on(&here, &args, team)) {
+            FIND_STORES();
+        }
     }
 }

@@ -35,6 +35,7 @@
  *   SPREAD_OUT    neighbouring elements of C are no neighbours in a row
  *   UNROLL_PASSES the compiler may see all passes at once, for constants in
  *                 each; others move too much of them into registers
+ *   KEEPS_PLACES  lanes have registers for where what they copy and store lies
  * and, unless EMULATED, mma(a, b, c), LANE_XOR(x, mask) where REDUCE needs it,
  * WAVE_SYNC(), WAVE_ATTRIBUTE of kernels, and what else is guarded below, for
  * speed. AMD_UNIT or INTEL_UNIT defines all of that but mma.
@@ -101,6 +102,9 @@
 #endif
 #ifndef UNROLL_PASSES
 #define UNROLL_PASSES 0
+#endif
+#ifndef KEEPS_PLACES
+#define KEEPS_PLACES 0
 #endif
 
 /* Tiles of queries and of weights [UNIT_QUERIES][UNIT_TILE]; of keys

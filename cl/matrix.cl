@@ -140,37 +140,121 @@ INLINE chunk chunk_of(const tensor_layout *layout, int lane)
     return c;
 }
 
+/* The channels of tokens of the padding, of k and of v, wait in local memory:
+ * all compute units at once would get them slowly from the few lines that they
+ * have in global memory. */
+#if PADDING == 1
+#define DECLARE_PADS(pads) __local uint4 pads[2][DIMS / CHUNK];
+#define KEPT_PAD(pads, i) ((__local const storage_bits *)(pads)[i])
+#define KEEP_PADS(pads, args, kv_head, item)                                  \
+    keep_pad(pads[0], PAD_ROW(args, pad_k, ARG_PAD_K, kv_head),               \
+             (args).pad_k.column, item);                                      \
+    keep_pad(pads[1], PAD_ROW(args, pad_v, ARG_PAD_V, kv_head),               \
+             (args).pad_v.column, item);                                      \
+    barrier(CLK_LOCAL_MEM_FENCE);
+INLINE void keep_pad(__local void *to, __global const storage *pad,
+                     uint column, int item)
+{
+    for (int c = item; c < HEAD_DIM; c += TEAM * TEAMS)
+        ((__local storage_bits *)to)[c] =
+            pad ? ((__global const storage_bits *)pad)[(ulong)c * column]
+                : (storage_bits)0;
+}
+#else
+#define DECLARE_PADS(pads)
+#define KEPT_PAD(pads, i) 0
+#define KEEP_PADS(pads, args, kv_head, item)
+#endif
+
+/* How far something is from its plane's start; of the padding: PADDED. */
+#if GRID
+typedef uint plane_offset;
+#else
+typedef ulong plane_offset;
+#endif
+#define PADDED (~0u)
+#define IS_PADDED(at) (PADDING && (at) == PADDED)
+
+#if CHUNKS
+/* Where chunks lane, lane + lanes, ... of a window's rows are, counted from
+ * row `first` on, of which each has row_chunks. */
+INLINE void find_chunks(plane_offset *at, const int turns,
+                        const tensor_layout *layout, const grid_layout *grid,
+                        const window_place *place, uint first,
+                        const int row_chunks, const int lanes, int lane)
+{
+    UNROLL_FOR (int i = 0; i < turns; i++) {
+        const uint chunk = i * lanes + lane;
+        const token t = find_token(grid, place, first + chunk / row_chunks);
+        at[i] = EXISTS(t)
+                    ? token_offset(layout, &t) + chunk % row_chunks * CHUNK
+                    : PADDED;
+    }
+}
+
+/* Where the chunks are that a lane copies of `rows` rows. */
+#define COPY_TURNS(rows) CEIL_DIV(rows, ROWS_AT_ONCE)
+INLINE void find_copies(plane_offset *at, const tensor_layout *layout,
+                        const grid_layout *grid, const window_place *place,
+                        uint first, const int rows, int lane)
+{
+    find_chunks(at, COPY_TURNS(rows), layout, grid, place, first, ROW_LANES,
+                ROWS_AT_ONCE * ROW_LANES, lane);
+}
+
+/* Copies chunks that are `at` from `from`, or where that is NULL from `from`
+ * on and `step` apart, of `count` rows; zeros fill the others, and those of
+ * the padding unless they are `pad`. has_padding 0: there are none of these.
+ */
+INLINE void copy_found(__local storage_bits *to, __global const storage *from,
+                       const plane_offset *at, ulong step, chunk own,
+                       const int has_padding, __local const storage_bits *pad,
+                       int count, const int rows, int lane)
+{
+    const int r = lane / ROW_LANES;
+    const int c = lane % ROW_LANES;
+    __local const uint4 *pads = (__local const uint4 *)pad + c;
+    if (!COPIES)
+        return;
+    UNROLL_FOR (int turn = 0; turn < COPY_TURNS(rows); turn++) {
+        const int done = turn * ROWS_AT_ONCE;
+        const int exists = done + r < count;
+        const int padded = at && has_padding && IS_PADDED(at[turn]);
+        if (done + ROWS_AT_ONCE <= rows || done + r < rows)
+            UNROLL_FOR (int i = 0; i < CHUNKS; i += ROW_LANES)
+                if (CHUNKS % ROW_LANES == 0 || c + i < CHUNKS) {
+                    __local storage_bits *here =
+                        to + own.to + done * PITCH + i * CHUNK;
+                    if (pad && exists && padded)
+                        *(__local uint4 *)here = pads[i];
+                    else
+                        copy_16(here, from + (at ? at[turn] : 0) + i * CHUNK,
+                                exists && !padded);
+                }
+        from += step;
+    }
+}
+#endif
+
 /* Copies rows first .. first + count of a window to a place of the ring; zeros
  * fill `rows` rows, and those of the padding unless they are `pad`. */
 INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
                       chunk own, const tensor_layout *layout,
                       const grid_layout *grid, const window_place *place,
-                      __global const storage *pad, uint first, int count,
+                      __local const storage_bits *pad, uint first, int count,
                       const int rows, int lane, int wide)
 {
 #if CHUNKS
     if (wide) {
-        const int r = lane / ROW_LANES;
-        const int c = lane % ROW_LANES;
-        __global const storage *from =
-            plane + element(layout, first, 0) + own.from;
-        if (!COPIES)
-            return;
-        UNROLL_FOR (int done = 0; done < rows; done += ROWS_AT_ONCE) {
-            int exists = done + r < count;
 #if GRID
-            const token t = find_token(grid, place, first + done + r);
-            from = token_row(plane, layout, &t, pad);
-            exists = exists && (EXISTS(t) || from);
-            from = (exists ? from : plane) + c * CHUNK;
+        plane_offset at[COPY_TURNS(BLOCK_ROWS + BLOCK_KEYS)];
+        find_copies(at, layout, grid, place, first, rows, lane);
+        copy_found(to, plane, at, 0, own, 1, pad, count, rows, lane);
+#else
+        copy_found(to, plane + element(layout, first, 0) + own.from, 0,
+                   (ulong)ROWS_AT_ONCE * layout->row, own, 0, pad, count, rows,
+                   lane);
 #endif
-            if (done + ROWS_AT_ONCE <= rows || done + r < rows)
-                UNROLL_FOR (int i = 0; i < CHUNKS; i += ROW_LANES)
-                    if (CHUNKS % ROW_LANES == 0 || c + i < CHUNKS)
-                        copy_16(to + own.to + done * PITCH + i * CHUNK,
-                                from + i * CHUNK, exists);
-            from += (ulong)ROWS_AT_ONCE * layout->row;
-        }
         return;
     }
 #endif
@@ -178,11 +262,12 @@ INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
         const int r = i / HEAD_DIM;
         const int c = i % HEAD_DIM;
         const token t = find_token(grid, place, first + min(r, count - 1));
-        __global const storage_bits *row =
-            (__global const storage_bits *)token_row(plane, layout, &t, pad);
-        const int exists = r < count && (EXISTS(t) || row);
-        to[r * PITCH + c] =
-            exists ? row[(ulong)c * layout->column] : (storage_bits)0;
+        const ulong at = token_offset(layout, &t) + (ulong)c * layout->column;
+        const storage_bits padding = pad ? pad[c] : (storage_bits)0;
+        to[r * PITCH + c] = r >= count ? (storage_bits)0
+                            : EXISTS(t)
+                                ? ((__global const storage_bits *)plane)[at]
+                                : padding;
     }
 }
 
@@ -522,7 +607,21 @@ typedef struct row_target {
     int count;
     int adds; /* to what is there */
     int wide;
+    const plane_offset *found; /* what find_stores says of it; NULL: nothing */
 } row_target;
+
+#if CHUNKS
+/* Where the chunks of a tile of rows that a lane stores go to: `dims` channels
+ * of each. */
+#define STORE_TURNS(dims) CEIL_DIV(UNIT_QUERIES *(dims) / CHUNK, WAVE)
+INLINE void find_stores(plane_offset *at, const tensor_layout *layout,
+                        const grid_layout *grid, const window_place *place,
+                        uint row, const int dims, const wave *w)
+{
+    find_chunks(at, STORE_TURNS(dims), layout, grid, place, row, dims / CHUNK,
+                WAVE, w->lane);
+}
+#endif
 
 /* Half of a tile's rows, each times its factor, go to scratch [UNIT_QUERIES /
  * 2][UNIT_TILE], for all lanes of the wave. */
@@ -601,12 +700,18 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
 #if CHUNKS
     if (to->wide) {
         const int chunks = channels / CHUNK;
-        UNROLL_FOR (int done = 0; done < UNIT_QUERIES * chunks; done += WAVE) {
-            const int i = done + w->lane;
+        plane_offset found_here[STORE_TURNS(OUT_DIMS)];
+        const plane_offset *found = to->found;
+        if (!found) {
+            find_stores(found_here, to->layout, to->grid, to->place, to->row,
+                        channels, w);
+            found = found_here;
+        }
+        UNROLL_FOR (int turn = 0; turn < STORE_TURNS(channels); turn++) {
+            const int i = turn * WAVE + w->lane;
             const int r = i / chunks, c = i % chunks * CHUNK;
-            if (r < to->count &&
-                find_row(&at, to->layout, to->grid, to->place, to->row + r))
-                *(__global uint4 *)(to->plane + at + channel + c) =
+            if (r < to->count && !IS_PADDED(found[turn]))
+                *(__global uint4 *)(to->plane + found[turn] + channel) =
                     *(__local const uint4 *)(place + r * OUT_PITCH + c);
         }
     } else
@@ -681,6 +786,13 @@ typedef struct walk {
     window_place place;  /* of the window, or where the team has none, of one
                             like the others' */
 } walk;
+
+/* How many planes on the window's is: after the first grid's, or without a
+ * grid after that of the launch's first window. */
+INLINE uint plane_of(const walk *w)
+{
+    return GRID ? (uint)w->place.grid : w->window;
+}
 
 /* Windows of a grid; 1 without one. */
 INLINE uint count_places(const forward_args *args)

@@ -34,11 +34,13 @@
 
 /* What all tokens of a window have in common. */
 typedef struct window_place {
-    ulong grid; /* of the batch; without a grid the window */
 #if GRID
+    uint grid;     /* of the batch */
     uint first[3]; /* position of its first token; may exceed the padded size
                       by less than a window */
     uint seams;    /* bit a: tokens on both sides of a seam across axis a */
+#else
+    ulong grid; /* the window */
 #endif
 } window_place;
 
@@ -75,8 +77,8 @@ INLINE window_place place_window(const grid_layout *grid, ulong window)
 #if GRID
     const uint last_two = grid->windows[1] * grid->windows[2];
     const uint all = grid->windows[0] * last_two;
-    place.grid = quotient_of(window, all);
-    const uint i = (uint)(window - place.grid * all);
+    place.grid = (uint)quotient_of(window, all);
+    const uint i = (uint)window - place.grid * all;
     const uint w0 = i / last_two;
     const uint w1 = i % last_two / grid->windows[2];
     const uint w2 = i % grid->windows[2];

@@ -92,6 +92,8 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
         bytes += (uint64_t)s->teams * (s->block_rows + problem->keys);
     if (problem->variant == WINATTN_COSINE)
         bytes += s->teams * (s->block_rows + key_rows_of(unit, s)) * 4;
+    if (wa_problem_padding(problem) == 1) /* pad_k and pad_v */
+        bytes += 2 * t->dim_tiles * unit->tile * t->element_bytes;
     if (device->emulates_unit)
         bytes += waves * unit->exchange_words * 4;
     return bytes;

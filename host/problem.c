@@ -388,9 +388,10 @@ static winattn_status read_grid(const winattn_desc *desc, wa_problem *problem)
             return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                            "the grid has more than 2^31 windows");
     }
-    if (!multiply_add(grid->batch, windows, 0, &problem->windows))
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "grid.batch makes more than 2^63 windows");
+    if (given->batch > UINT32_MAX) /* kernels count grids in 32 bits */
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "grid.batch is 2^32 or more");
+    problem->windows = grid->batch * windows;
     problem->queries = problem->keys = (uint32_t)tokens;
     WA_TRY(check_follows("windows", desc->windows, problem->windows));
     WA_TRY(check_follows("queries", desc->queries, tokens));

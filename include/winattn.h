@@ -259,7 +259,7 @@ typedef struct winattn_grid {
      * multiple of the window. */
     cl_bool periodic[WINATTN_AXES];
     winattn_padding padding;
-    cl_ulong batch; /* grids; 0 is legal */
+    cl_ulong batch; /* grids, less than 2^32; 0 is legal */
 } winattn_grid;
 
 /* WINATTN_MASK_SHIFT adds region_value (-100, as Swin, Video Swin and timm do,

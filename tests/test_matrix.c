@@ -105,6 +105,13 @@ static const struct {
     {"grid=2 size=7x9 window=4x4 mask=same mask_windows=3 bias=fp32 heads=1 "
      "kv_heads=1 dim=16 batch=3",
      "0:0:1:2:1:1:1", false},
+    {"grid=2 size=8x9 window=4x4 shift=1x2 mask=shift pads=1 heads=2 "
+     "kv_heads=1 dim=80 batch=5",
+     "0:0:1:2:2:2:3", false},
+    /* slots that walk from windows of one place to those of others */
+    {"grid=2 size=20x26 window=4x4 shift=1x2 mask=shift bias=table_same "
+     "pads=3 heads=1 kv_heads=1 dim=16 batch=7 layout=packed lse=1",
+     "0:0:1:2:2:2:2", false},
 };
 #define ROWS (sizeof table / sizeof *table)
 

@@ -466,7 +466,7 @@ static void grid_refusals(void **state)
                 "grid.size[0]");
     REFUSE_GRID(grid.padding, (winattn_padding)2, WINATTN_INVALID_ARGUMENT,
                 "grid.padding");
-    REFUSE_GRID(grid.batch, (cl_ulong)1 << 60, WINATTN_INVALID_ARGUMENT,
+    REFUSE_GRID(grid.batch, (cl_ulong)1 << 32, WINATTN_UNSUPPORTED_PROBLEM,
                 "grid.batch");
     REFUSE_GRID(windows, 41, WINATTN_INVALID_ARGUMENT, "windows is 41");
     REFUSE_GRID(queries, 49, WINATTN_INVALID_ARGUMENT, "queries is 49");
