@@ -43,7 +43,7 @@ JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
     const int all = UNIT_QUERIES * UNIT_TILE;
     for (int i = w->lane; i < FIRST_WEIGHT * CHUNKS; i += WAVE)
         copy_16(rows + i / CHUNKS * PITCH + i % CHUNKS * CHUNK,
-                tiles + i * CHUNK, i / CHUNKS != FIRST_VALUE);
+                tiles + i * CHUNK, i / CHUNKS != FIRST_VALUE, 1);
     END_COPIES();
     AWAIT_COPIES(0);
     TEAM_SYNC(0);

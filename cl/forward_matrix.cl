@@ -262,9 +262,12 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     const chunk k_chunk = chunk_of(&args.k, lane_of_team);
     const chunk v_chunk = chunk_of(&args.v, lane_of_team);
 #define PLANE(name) (name + plane_of(&there) * args.name.window)
-#define COPY(to, name, pad, first, count, rows)                               \
+#define COPY_NARROW(to, name, pad, first, count, rows)                        \
     copy_rows(to, PLANE(name), name##_chunk, &args.name, &args.grid,          \
-              &there.place, pad, first, count, rows, lane_of_team, wide)
+              &there.place, pad, first, count, rows, lane_of_team, 0)
+#define COPY_WIDE(to, name, pad, first, count, rows)                          \
+    copy_rows(to, PLANE(name), name##_chunk, &args.name, &args.grid,          \
+              &there.place, pad, first, count, rows, lane_of_team, 1)
 #if KEEPS_COPIES
     plane_offset q_at[COPY_TURNS(BLOCK_ROWS)], k_at[COPY_TURNS(BLOCK_KEYS)],
         v_at[COPY_TURNS(BLOCK_KEYS)];
@@ -287,8 +290,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #else
     const int has_padding = 0;
 #define FIND_COPIES()
-#define COPY_FOUND COPY
-#define COPY_PADDED COPY
+#define COPY_FOUND COPY_WIDE
+#define COPY_PADDED COPY_WIDE
 #endif
 #define COPY_ITEM(copy)                                                       \
     if (key == 0)                                                             \
@@ -303,8 +306,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         __local storage_bits *q_to =                                          \
             ring + (item) / KEY_BLOCKS % STAGES * STAGE_SIZE;                 \
         if (there.exists) {                                                   \
-            if (!KEEPS_COPIES || !wide) {                                     \
-                COPY_ITEM(COPY);                                              \
+            if (!wide) {                                                      \
+                COPY_ITEM(COPY_NARROW);                                       \
             } else if (has_padding) {                                         \
                 COPY_ITEM(COPY_PADDED);                                       \
             } else {                                                          \

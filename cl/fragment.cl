@@ -348,10 +348,11 @@ INLINE uint bits_of(float x)
 #define END_COPIES()
 #define AWAIT_COPIES(newer)
 INLINE void copy_16(__local storage_bits *to, __global const void *from,
-                    int exists)
+                    int exists, int wanted)
 {
-    *(__local uint4 *)to =
-        exists ? *(__global const uint4 *)from : (uint4)(0u);
+    if (wanted)
+        *(__local uint4 *)to =
+            exists ? *(__global const uint4 *)from : (uint4)(0u);
 }
 INLINE void copy_4(__local float *to, __global const float *from)
 {

@@ -119,7 +119,7 @@
  * are fewer, with every ROW_LANES-th; rows that a team copies at once. */
 #define ROW_LANES (CHUNKS < TEAM ? CHUNKS : TEAM)
 #define ROWS_AT_ONCE (TEAM / ROW_LANES)
-#define COPIES (TEAM % ROW_LANES == 0 || lane / ROW_LANES < ROWS_AT_ONCE)
+#define COPIES ((TEAM % ROW_LANES == 0) | (lane / ROW_LANES < ROWS_AT_ONCE))
 #endif
 
 /* A lane's chunk of the first rows that a team copies: how far it is from the
@@ -214,23 +214,24 @@ INLINE void copy_found(__local storage_bits *to, __global const storage *from,
     const int r = lane / ROW_LANES;
     const int c = lane % ROW_LANES;
     __local const uint4 *pads = (__local const uint4 *)pad + c;
-    if (!COPIES)
-        return;
     UNROLL_FOR (int turn = 0; turn < COPY_TURNS(rows); turn++) {
         const int done = turn * ROWS_AT_ONCE;
         const int exists = done + r < count;
         const int padded = at && has_padding && IS_PADDED(at[turn]);
-        if (done + ROWS_AT_ONCE <= rows || done + r < rows)
-            UNROLL_FOR (int i = 0; i < CHUNKS; i += ROW_LANES)
-                if (CHUNKS % ROW_LANES == 0 || c + i < CHUNKS) {
-                    __local storage_bits *here =
-                        to + own.to + done * PITCH + i * CHUNK;
-                    if (pad && exists && padded)
-                        *(__local uint4 *)here = pads[i];
-                    else
-                        copy_16(here, from + (at ? at[turn] : 0) + i * CHUNK,
-                                exists && !padded);
-                }
+        /* & and no &&: copies are not to lie in branches */
+        const int is_row =
+            COPIES & ((done + ROWS_AT_ONCE <= rows) | (done + r < rows));
+        UNROLL_FOR (int i = 0; i < CHUNKS; i += ROW_LANES) {
+            const int wanted =
+                is_row & ((CHUNKS % ROW_LANES == 0) | (c + i < CHUNKS));
+            __local storage_bits *here =
+                to + own.to + done * PITCH + i * CHUNK;
+            if (pad && exists && padded && wanted)
+                *(__local uint4 *)here = pads[i];
+            else
+                copy_16(here, from + (at ? at[turn] : 0) + i * CHUNK,
+                        exists & !padded, wanted);
+        }
         from += step;
     }
 }

@@ -197,14 +197,15 @@ INLINE void load_native_weights(uint *to, __local const storage_bits *weights,
 #endif
 
 #define ASYNC_COPIES 1
-/* 16 bytes, or as many zeros. */
+/* 16 bytes, or as many zeros, where `wanted`: no branch around it. */
 INLINE void copy_16(__local storage_bits *to, __global const void *from,
-                    int exists)
+                    int exists, int wanted)
 {
-    __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+    __asm__ volatile("{.reg .pred p; setp.ne.b32 p, %3, 0;"
+                     "@p cp.async.cg.shared.global [%0], [%1], 16, %2;}"
                      :
                      : "r"(shared_address(to)), "l"((size_t)from),
-                       "r"(exists ? 16 : 0)
+                       "r"(exists ? 16 : 0), "r"(wanted)
                      : "memory");
 }
 INLINE void copy_4(__local float *to, __global const float *from)

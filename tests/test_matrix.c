@@ -290,13 +290,13 @@ static void self_test_finds_faults(void **state)
          "score of query"},
         /* copies do not arrive */
         {NULL, WINATTN_FP32, WINATTN_BF16,
-         OWN_COPIES "-Dcopy_16(to,from,exists)=((to)[0]=0)", "score of query"},
+         OWN_COPIES "-Dcopy_16(to,from,exists,wanted)=((to)[0]=0)", "score of query"},
         /* what lies between operands is not rounded, but cut off */
         {NULL, WINATTN_FP32, WINATTN_FP32, "-DTO_TF32(x)=as_uint(x)",
          "score of query"},
         /* subnormal operands are 0 */
         {NULL, WINATTN_FP16, WINATTN_FP16,
-         OWN_COPIES "-Dcopy_16(to,from,exists)=vstore8(vload8(0,from)&"
+         OWN_COPIES "-Dcopy_16(to,from,exists,wanted)=vstore8(vload8(0,from)&"
                     "as_ushort8((vload8(0,from)&(ushort)0x7c00)!=(ushort)0)&"
                     "(ushort)(-(exists)),0,to)",
          " is 0, not "},
