@@ -176,20 +176,16 @@ typedef ulong plane_offset;
 #define IS_PADDED(at) (PADDING && (at) == PADDED)
 
 #if CHUNKS
-/* Where chunks lane, lane + lanes, ... of a window's rows are, counted from
- * row `first` on, of which each has row_chunks. */
-INLINE void find_chunks(plane_offset *at, const int turns,
-                        const tensor_layout *layout, const grid_layout *grid,
-                        const window_place *place, uint first,
-                        const int row_chunks, const int lanes, int lane)
+/* Where chunk `i` of a window's rows is, counted from row `first` on, of which
+ * each has row_chunks. */
+INLINE plane_offset find_chunk(const tensor_layout *layout,
+                               const grid_layout *grid,
+                               const window_place *place, uint first,
+                               const int row_chunks, uint i)
 {
-    UNROLL_FOR (int i = 0; i < turns; i++) {
-        const uint chunk = i * lanes + lane;
-        const token t = find_token(grid, place, first + chunk / row_chunks);
-        at[i] = EXISTS(t)
-                    ? token_offset(layout, &t) + chunk % row_chunks * CHUNK
-                    : PADDED;
-    }
+    const token t = find_token(grid, place, first + i / row_chunks);
+    return EXISTS(t) ? token_offset(layout, &t) + i % row_chunks * CHUNK
+                     : PADDED;
 }
 
 /* Where the chunks are that a lane copies of `rows` rows. */
@@ -198,8 +194,9 @@ INLINE void find_copies(plane_offset *at, const tensor_layout *layout,
                         const grid_layout *grid, const window_place *place,
                         uint first, const int rows, int lane)
 {
-    find_chunks(at, COPY_TURNS(rows), layout, grid, place, first, ROW_LANES,
-                ROWS_AT_ONCE * ROW_LANES, lane);
+    UNROLL_FOR (int turn = 0; turn < COPY_TURNS(rows); turn++)
+        at[turn] = find_chunk(layout, grid, place, first, ROW_LANES,
+                              turn * ROWS_AT_ONCE * ROW_LANES + lane);
 }
 
 /* Copies chunks that are `at` from `from`, or where that is NULL from `from`
@@ -619,8 +616,9 @@ INLINE void find_stores(plane_offset *at, const tensor_layout *layout,
                         const grid_layout *grid, const window_place *place,
                         uint row, const int dims, const wave *w)
 {
-    find_chunks(at, STORE_TURNS(dims), layout, grid, place, row, dims / CHUNK,
-                WAVE, w->lane);
+    UNROLL_FOR (int turn = 0; turn < STORE_TURNS(dims); turn++)
+        at[turn] = find_chunk(layout, grid, place, row, dims / CHUNK,
+                              turn * WAVE + w->lane);
 }
 #endif
 
@@ -701,18 +699,17 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
 #if CHUNKS
     if (to->wide) {
         const int chunks = channels / CHUNK;
-        plane_offset found_here[STORE_TURNS(OUT_DIMS)];
-        const plane_offset *found = to->found;
-        if (!found) {
-            find_stores(found_here, to->layout, to->grid, to->place, to->row,
-                        channels, w);
-            found = found_here;
-        }
         UNROLL_FOR (int turn = 0; turn < STORE_TURNS(channels); turn++) {
             const int i = turn * WAVE + w->lane;
             const int r = i / chunks, c = i % chunks * CHUNK;
-            if (r < to->count && !IS_PADDED(found[turn]))
-                *(__global uint4 *)(to->plane + found[turn] + channel) =
+            if (r >= to->count)
+                continue;
+            const plane_offset found =
+                to->found ? to->found[turn]
+                          : find_chunk(to->layout, to->grid, to->place,
+                                       to->row, chunks, i);
+            if (!IS_PADDED(found))
+                *(__global uint4 *)(to->plane + found + channel) =
                     *(__local const uint4 *)(place + r * OUT_PITCH + c);
         }
     } else
