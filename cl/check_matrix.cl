@@ -19,7 +19,7 @@
 #define TEAM_WAVES 1
 
 #define CHUNKS (UNIT_TILE / CHUNK)
-#define PITCH (UNIT_TILE + CHUNK)
+#define PITCH ROW_PITCH(UNIT_TILE)
 #define FIRST_KEY UNIT_QUERIES
 #define FIRST_VALUE (FIRST_KEY + UNIT_TILE)
 #define FIRST_WEIGHT (FIRST_VALUE + UNIT_TILE)
@@ -30,7 +30,8 @@ JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
                                __global const float *given,
                                __global float *results)
 {
-    __local uint4 places[ALL_ROWS * PITCH / CHUNK];
+    __local uint4 places[ALL_ROWS * PITCH / CHUNK]
+        __attribute__((aligned(128)));
     __local storage_bits *rows = (__local storage_bits *)places;
 #if EMULATED
     __local uint exchange[EXCHANGE_WORDS];
@@ -42,7 +43,7 @@ JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
     const wave *w = &wave_here;
     const int all = UNIT_QUERIES * UNIT_TILE;
     for (int i = w->lane; i < FIRST_WEIGHT * CHUNKS; i += WAVE)
-        copy_16(rows + i / CHUNKS * PITCH + i % CHUNKS * CHUNK,
+        copy_16(rows + row_place(i / CHUNKS, i % CHUNKS * CHUNK, PITCH),
                 tiles + i * CHUNK, i / CHUNKS != FIRST_VALUE, 1);
     END_COPIES();
     AWAIT_COPIES(0);
@@ -62,13 +63,13 @@ JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(sums[r], ADD);
     }
-    const query_tile q = load_query(rows, PITCH, 0, UNIT_QUERIES - 2, w);
+    const query_tile q = load_query(rows, PITCH, 0, 0, UNIT_QUERIES - 2, w);
     const key_tile k =
-        load_key(rows + FIRST_KEY * PITCH, PITCH, 0, UNIT_TILE - 2, w);
+        load_key(rows + FIRST_KEY * PITCH, PITCH, 0, 0, UNIT_TILE - 2, w);
     multiply_tiles(scores, &q, &k, w);
     const query_tile p = make_weights(weights, w);
     const key_tile v =
-        load_value(rows + FIRST_VALUE * PITCH, PITCH, 0, UNIT_TILE - 2, w);
+        load_value(rows + FIRST_VALUE * PITCH, PITCH, 0, 0, UNIT_TILE - 2, w);
     multiply_tiles(out, &p, &v, w);
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int at =

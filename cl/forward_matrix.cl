@@ -62,7 +62,7 @@ INLINE void start_rows(row_state *s)
 INLINE key_tile read_value(__local const storage_bits *stage, int d, int tile,
                            const wave *w)
 {
-    return load_value(stage + V_PLACE + d * UNIT_TILE, PITCH, tile * UNIT_TILE,
+    return load_value(stage + V_PLACE, PITCH, tile * UNIT_TILE, d * UNIT_TILE,
                       KEY_ROWS - 1, w);
 }
 
@@ -201,7 +201,8 @@ __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
 WAVE_ATTRIBUTE void
 JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 {
-    __local uint4 rings[TEAMS][STAGES * STAGE_SIZE / CHUNK];
+    __local uint4 rings[TEAMS][STAGES * STAGE_SIZE / CHUNK]
+        __attribute__((aligned(128)));
     __local uint4
         out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK];
 #if HAS_LOCAL_TERMS
@@ -258,9 +259,9 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 
     /* Starts the copies of one item; after the last of a window, walks on. */
     walk there = here;
-    const chunk q_chunk = chunk_of(&args.q, lane_of_team);
-    const chunk k_chunk = chunk_of(&args.k, lane_of_team);
-    const chunk v_chunk = chunk_of(&args.v, lane_of_team);
+    const ulong q_chunk = chunk_of(&args.q, lane_of_team);
+    const ulong k_chunk = chunk_of(&args.k, lane_of_team);
+    const ulong v_chunk = chunk_of(&args.v, lane_of_team);
 #define PLANE(name) (name + plane_of(&there) * args.name.window)
 #define COPY_NARROW(to, name, pad, first, count, rows)                        \
     copy_rows(to, PLANE(name), name##_chunk, &args.name, &args.grid,          \
@@ -281,11 +282,11 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     FIND(v, 0, BLOCK_KEYS);                                                   \
     has_padding = holds_padding(&args.grid, &there.place)
 #define COPY_FOUND(to, name, pad, first, count, rows)                         \
-    copy_found(to, PLANE(name), name##_at, 0, name##_chunk, 0, pad, count,    \
-               rows, lane_of_team)
+    copy_found(to, PLANE(name), name##_at, 0, 0, pad, count, rows,            \
+               lane_of_team)
 #define COPY_PADDED(to, name, pad, first, count, rows)                        \
-    copy_found(to, PLANE(name), name##_at, 0, name##_chunk, 1, pad, count,    \
-               rows, lane_of_team)
+    copy_found(to, PLANE(name), name##_at, 0, 1, pad, count, rows,            \
+               lane_of_team)
     FIND_COPIES();
 #else
     const int has_padding = 0;

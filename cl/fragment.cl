@@ -32,6 +32,9 @@
  *   WAVE_ANY(x)   is an int x other than 0 in some lane of the wave? Only
  *                 where code that seldom runs costs the rest nothing: Intel's
  *                 compiler unrolls less then
+ *   SWIZZLES_ROWS rows in local memory follow each other without a gap, and
+ *                 tiles of them start with a line of 128 bytes; chunk c of
+ *                 row r is c ^ row_swizzle(r, elements of a row)
  *   SPREAD_OUT    neighbouring elements of C are no neighbours in a row
  *   UNROLL_PASSES the compiler may see all passes at once, for constants in
  *                 each; others move too much of them into registers
@@ -71,8 +74,6 @@
 #define OPERAND_LANES WAVE
 #endif
 #define ADD(a, b) ((a) + (b))
-/* elements of 16 bytes */
-#define CHUNK (4 * WORD_ELEMENTS)
 #ifndef SLOT_KEY
 #define SLOT_KEY(k) (k)
 #endif
@@ -363,6 +364,29 @@ INLINE void copy_4(__local float *to, __global const float *from)
 #define TEAM_SYNC(team) barrier(CLK_LOCAL_MEM_FENCE)
 #endif
 
+/* ---- Rows in local memory ---- */
+
+/* Eight rows' chunks of the same channels lie in different banks: either rows
+ * are an odd number of chunks long, or each has its chunks in an order of its
+ * own, which the unit's file says. */
+#define LINE (8 * CHUNK)
+#if SWIZZLES_ROWS
+#define ROW_PITCH(dims) (dims)
+#define WHOLE_LINES(elements) (((elements) + LINE - 1) / LINE * LINE)
+#else
+#define ROW_PITCH(dims) ((dims) + CHUNK)
+#define WHOLE_LINES(elements) (elements)
+#define row_swizzle(row, pitch) 0
+#endif
+
+/* Where an element of a tile is. */
+INLINE int row_place(int row, int channel, const int pitch)
+{
+    return row * pitch +
+           ((channel / CHUNK) ^ row_swizzle(row, pitch)) * CHUNK +
+           channel % CHUNK;
+}
+
 /* ---- Tiles from local memory ---- */
 
 /* A run of elements, at least a word. */
@@ -392,20 +416,22 @@ INLINE void make_operands(uint *x, const int words)
 #endif
 }
 
-/* Reads a tile from rows `row` and on of `tile`, whose rows are `pitch`
- * elements long; rows past `last` are `last`. */
-INLINE query_tile load_query(__local const storage_bits *tile, int pitch,
-                             int row, int last, const wave *w)
+/* Reads a tile from rows `row` and on and channels `channel` and on of rows
+ * that are `pitch` elements apart; rows past `last` are `last`. */
+INLINE query_tile load_query(__local const storage_bits *rows, const int pitch,
+                             int row, int channel, int last, const wave *w)
 {
     query_tile q;
 #if NATIVE_QUERIES
-    load_native_query(q.x, tile, pitch, row, last, w->lane);
+    load_native_query(q.x, rows, pitch, row, channel, last, w->lane);
 #else
     UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += QUERY_RUN) {
         const int e = i % QUERY_ELEMENTS;
         load_run(q.x + i / WORD_ELEMENTS,
-                 tile + min(row + query_row(w->lane, e), last) * pitch +
-                     i / QUERY_ELEMENTS * MMA_K + query_step(w->lane, e),
+                 rows + row_place(min(row + query_row(w->lane, e), last),
+                                  channel + i / QUERY_ELEMENTS * MMA_K +
+                                      query_step(w->lane, e),
+                                  pitch),
                  QUERY_RUN);
     }
 #endif
@@ -414,32 +440,37 @@ INLINE query_tile load_query(__local const storage_bits *tile, int pitch,
 }
 
 /* Where element i of a lane's key tile is. */
-INLINE __local const storage_bits *key_place(__local const storage_bits *tile,
-                                             int pitch, int row, int last,
-                                             int i, int lane)
+INLINE __local const storage_bits *key_place(__local const storage_bits *rows,
+                                             const int pitch, int row,
+                                             int channel, int last, int i,
+                                             int lane)
 {
     const int e = i % KEY_ELEMENTS;
     const int key =
         row + i / (STEPS * KEY_ELEMENTS) * KEY_SIDE + key_row(lane, e);
-    return tile + min(key, last) * pitch + i / KEY_ELEMENTS % STEPS * MMA_K +
-           key_step(lane, e);
+    return rows + row_place(min(key, last),
+                            channel + i / KEY_ELEMENTS % STEPS * MMA_K +
+                                key_step(lane, e),
+                            pitch);
 }
 
-INLINE key_tile load_key(__local const storage_bits *tile, int pitch, int row,
-                         int last, const wave *w)
+INLINE key_tile load_key(__local const storage_bits *rows, const int pitch,
+                         int row, int channel, int last, const wave *w)
 {
     key_tile k;
 #if NATIVE_KEYS
-    load_native_key(k.x, tile, pitch, row, last, w->lane);
+    load_native_key(k.x, rows, pitch, row, channel, last, w->lane);
 #elif KEY_RUN >= WORD_ELEMENTS
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += KEY_RUN)
         load_run(k.x + i / WORD_ELEMENTS,
-                 key_place(tile, pitch, row, last, i, w->lane), KEY_RUN);
+                 key_place(rows, pitch, row, channel, last, i, w->lane),
+                 KEY_RUN);
 #else
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
-        k.x[i / 2] = (uint)*key_place(tile, pitch, row, last, i, w->lane) |
-                     (uint)*key_place(tile, pitch, row, last, i + 1, w->lane)
-                         << 16;
+        k.x[i / 2] =
+            (uint)*key_place(rows, pitch, row, channel, last, i, w->lane) |
+            (uint)*key_place(rows, pitch, row, channel, last, i + 1, w->lane)
+                << 16;
 #endif
     make_operands(k.x, sizeof k.x / sizeof *k.x);
     return k;
@@ -447,31 +478,35 @@ INLINE key_tile load_key(__local const storage_bits *tile, int pitch, int row,
 
 /* Values are stored as keys are, but contracted over the keys. */
 INLINE __local const storage_bits *
-value_place(__local const storage_bits *tile, int pitch, int row, int last,
-            int i, int lane)
+value_place(__local const storage_bits *rows, const int pitch, int row,
+            int channel, int last, int i, int lane)
 {
     const int e = i % KEY_ELEMENTS;
     const int key =
         row + i / KEY_ELEMENTS % STEPS * MMA_K + SLOT_KEY(key_step(lane, e));
-    return tile + min(key, last) * pitch +
-           i / (STEPS * KEY_ELEMENTS) * KEY_SIDE + key_row(lane, e);
+    return rows + row_place(min(key, last),
+                            channel + i / (STEPS * KEY_ELEMENTS) * KEY_SIDE +
+                                key_row(lane, e),
+                            pitch);
 }
 
-INLINE key_tile load_value(__local const storage_bits *tile, int pitch,
-                           int row, int last, const wave *w)
+INLINE key_tile load_value(__local const storage_bits *rows, const int pitch,
+                           int row, int channel, int last, const wave *w)
 {
     key_tile v;
 #if NATIVE_VALUES
-    load_native_value(v.x, tile, pitch, row, last, w->lane);
+    load_native_value(v.x, rows, pitch, row, channel, last, w->lane);
 #elif VALUE_RUN >= WORD_ELEMENTS
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += VALUE_RUN)
         load_run(v.x + i / WORD_ELEMENTS,
-                 value_place(tile, pitch, row, last, i, w->lane), VALUE_RUN);
+                 value_place(rows, pitch, row, channel, last, i, w->lane),
+                 VALUE_RUN);
 #else
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
-        v.x[i / 2] = (uint)*value_place(tile, pitch, row, last, i, w->lane) |
-                     (uint)*value_place(tile, pitch, row, last, i + 1, w->lane)
-                         << 16;
+        v.x[i / 2] =
+            (uint)*value_place(rows, pitch, row, channel, last, i, w->lane) |
+            (uint)*value_place(rows, pitch, row, channel, last, i + 1, w->lane)
+                << 16;
 #endif
     make_operands(v.x, sizeof v.x / sizeof *v.x);
     return v;

@@ -60,17 +60,16 @@
 #define PASSES CEIL_DIV(KEY_TILES, PASS_TILES)
 #define DIM_TILES CEIL_DIV(HEAD_DIM, UNIT_TILE)
 #define DIMS (DIM_TILES * UNIT_TILE)
-/* Rows of local memory: an odd number of 16-byte chunks, so that eight of them
- * lie in different banks. */
-#define PITCH (DIMS + CHUNK)
+#define PITCH ROW_PITCH(DIMS)
 /* Keys past the last are one row of zeros. */
 #define KEY_ROWS (BLOCK_KEYS + (BLOCK_KEYS % UNIT_TILE != 0))
 #define SHORT_BLOCK (NK % BLOCK_KEYS != 0)
 #define Q_PLACE 0
-#define K_PLACE (BLOCK_ROWS * PITCH)
-#define V_PLACE (K_PLACE + KEY_ROWS * PITCH)
-#define D_O_PLACE (V_PLACE + KEY_ROWS * PITCH)
-#define STAGE_SIZE (D_O_PLACE + (BACKWARD ? BLOCK_ROWS * PITCH : 0))
+#define K_PLACE WHOLE_LINES(BLOCK_ROWS *PITCH)
+#define V_PLACE (K_PLACE + WHOLE_LINES(KEY_ROWS * PITCH))
+#define D_O_PLACE (V_PLACE + WHOLE_LINES(KEY_ROWS * PITCH))
+#define STAGE_SIZE                                                            \
+    (D_O_PLACE + (BACKWARD ? WHOLE_LINES(BLOCK_ROWS * PITCH) : 0))
 /* o goes to memory through a wave's own rows, OUT_DIMS channels at a time */
 #define OUT_TILES (DIM_TILES < 4 ? DIM_TILES : 4)
 #define OUT_DIMS (OUT_TILES * UNIT_TILE)
@@ -122,22 +121,15 @@
 #define COPIES ((TEAM % ROW_LANES == 0) | (lane / ROW_LANES < ROWS_AT_ONCE))
 #endif
 
-/* A lane's chunk of the first rows that a team copies: how far it is from the
- * first row's start, in a plane without a grid and in local memory. */
-typedef struct chunk {
-    ulong from;
-    int to;
-} chunk;
-
-INLINE chunk chunk_of(const tensor_layout *layout, int lane)
+/* How far a lane's chunk of the first rows that a team copies is from the
+ * first row's start, in a plane without a grid. */
+INLINE ulong chunk_of(const tensor_layout *layout, int lane)
 {
-    chunk c = {0, 0};
 #if CHUNKS
-    c.from =
-        (ulong)(lane / ROW_LANES) * layout->row + lane % ROW_LANES * CHUNK;
-    c.to = lane / ROW_LANES * PITCH + lane % ROW_LANES * CHUNK;
+    return (ulong)(lane / ROW_LANES) * layout->row + lane % ROW_LANES * CHUNK;
+#else
+    return 0;
 #endif
-    return c;
 }
 
 /* The channels of tokens of the padding, of k and of v, wait in local memory:
@@ -204,7 +196,7 @@ INLINE void find_copies(plane_offset *at, const tensor_layout *layout,
  * the padding unless they are `pad`. has_padding 0: there are none of these.
  */
 INLINE void copy_found(__local storage_bits *to, __global const storage *from,
-                       const plane_offset *at, ulong step, chunk own,
+                       const plane_offset *at, ulong step,
                        const int has_padding, __local const storage_bits *pad,
                        int count, const int rows, int lane)
 {
@@ -222,7 +214,7 @@ INLINE void copy_found(__local storage_bits *to, __global const storage *from,
             const int wanted =
                 is_row & ((CHUNKS % ROW_LANES == 0) | (c + i < CHUNKS));
             __local storage_bits *here =
-                to + own.to + done * PITCH + i * CHUNK;
+                to + row_place(done + r, (c + i) * CHUNK, PITCH);
             if (pad && exists && padded && wanted)
                 *(__local uint4 *)here = pads[i];
             else
@@ -237,7 +229,7 @@ INLINE void copy_found(__local storage_bits *to, __global const storage *from,
 /* Copies rows first .. first + count of a window to a place of the ring; zeros
  * fill `rows` rows, and those of the padding unless they are `pad`. */
 INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
-                      chunk own, const tensor_layout *layout,
+                      ulong own, const tensor_layout *layout,
                       const grid_layout *grid, const window_place *place,
                       __local const storage_bits *pad, uint first, int count,
                       const int rows, int lane, int wide)
@@ -247,10 +239,10 @@ INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
 #if GRID
         plane_offset at[COPY_TURNS(BLOCK_ROWS + BLOCK_KEYS)];
         find_copies(at, layout, grid, place, first, rows, lane);
-        copy_found(to, plane, at, 0, own, 1, pad, count, rows, lane);
+        copy_found(to, plane, at, 0, 1, pad, count, rows, lane);
 #else
-        copy_found(to, plane + element(layout, first, 0) + own.from, 0,
-                   (ulong)ROWS_AT_ONCE * layout->row, own, 0, pad, count, rows,
+        copy_found(to, plane + element(layout, first, 0) + own, 0,
+                   (ulong)ROWS_AT_ONCE * layout->row, 0, pad, count, rows,
                    lane);
 #endif
         return;
@@ -262,27 +254,31 @@ INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
         const token t = find_token(grid, place, first + min(r, count - 1));
         const ulong at = token_offset(layout, &t) + (ulong)c * layout->column;
         const storage_bits padding = pad ? pad[c] : (storage_bits)0;
-        to[r * PITCH + c] = r >= count ? (storage_bits)0
-                            : EXISTS(t)
-                                ? ((__global const storage_bits *)plane)[at]
-                                : padding;
+        to[row_place(r, c, PITCH)] =
+            r >= count  ? (storage_bits)0
+            : EXISTS(t) ? ((__global const storage_bits *)plane)[at]
+                        : padding;
     }
 }
 
 /* Zeros where no copy writes: in channels and keys past the last. */
 INLINE void clear_pads(__local storage_bits *ring, int lane)
 {
-    const int rows = STAGES * STAGE_SIZE / PITCH;
 #if DIMS != HEAD_DIM
-    for (int i = lane; i < rows * (DIMS - HEAD_DIM); i += TEAM)
-        ring[i / (DIMS - HEAD_DIM) * PITCH + HEAD_DIM +
-             i % (DIMS - HEAD_DIM)] = 0;
+    const int places[] = {Q_PLACE, K_PLACE, V_PLACE, D_O_PLACE};
+    const int rows[] = {BLOCK_ROWS, KEY_ROWS, KEY_ROWS, BLOCK_ROWS};
+    const int pads = DIMS - HEAD_DIM;
+    for (int stage = 0; stage < STAGES; stage++)
+        for (int t = 0; t < (BACKWARD ? 4 : 3); t++)
+            for (int i = lane; i < rows[t] * pads; i += TEAM)
+                ring[stage * STAGE_SIZE + places[t] +
+                     row_place(i / pads, HEAD_DIM + i % pads, PITCH)] = 0;
 #endif
     if (KEY_ROWS != BLOCK_KEYS)
         for (int i = lane; i < STAGES * 2 * HEAD_DIM; i += TEAM)
-            ring[i / (2 * HEAD_DIM) * STAGE_SIZE + K_PLACE +
-                 (i / HEAD_DIM % 2 * KEY_ROWS + BLOCK_KEYS) * PITCH +
-                 i % HEAD_DIM] = 0;
+            ring[i / (2 * HEAD_DIM) * STAGE_SIZE +
+                 (i / HEAD_DIM % 2 ? V_PLACE : K_PLACE) +
+                 row_place(BLOCK_KEYS, i % HEAD_DIM, PITCH)] = 0;
 }
 
 /* ---- What is added to scores ---- */
@@ -529,12 +525,12 @@ INLINE void multiply_pass(float tiles[PASS_TILES][VALUES],
             tiles[t][i] = 0.0f;
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
         const query_tile q =
-            load_query(rows + d * UNIT_TILE, PITCH, row, last_row, w);
+            load_query(rows, PITCH, row, d * UNIT_TILE, last_row, w);
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
             if (IS_TILE(first + t)) {
                 const key_tile k =
-                    load_key(columns + d * UNIT_TILE, PITCH,
-                             (first + t) * UNIT_TILE, KEY_ROWS - 1, w);
+                    load_key(columns, PITCH, (first + t) * UNIT_TILE,
+                             d * UNIT_TILE, KEY_ROWS - 1, w);
                 multiply_tiles(tiles[t], &q, &k, w);
             }
     }
@@ -741,9 +737,9 @@ INLINE void measure_rows(__local float *factors,
             products[i] = 0.0f;
         UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
             const query_tile q =
-                load_query(rows + d * UNIT_TILE, PITCH, row, row_count - 1, w);
+                load_query(rows, PITCH, row, d * UNIT_TILE, row_count - 1, w);
             const key_tile k =
-                load_key(rows + d * UNIT_TILE, PITCH, key, row_count - 1, w);
+                load_key(rows, PITCH, key, d * UNIT_TILE, row_count - 1, w);
             multiply_tiles(products, &q, &k, w);
         }
         /* each row's entry of the diagonal is in one lane */

@@ -52,6 +52,8 @@ typedef uint storage_bits;
 typedef ushort storage_bits;
 #define WORD_ELEMENTS 2
 #endif
+/* elements of 16 bytes */
+#define CHUNK (4 * WORD_ELEMENTS)
 
 #if DTYPE == 0
 typedef float storage;

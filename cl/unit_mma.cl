@@ -31,6 +31,21 @@ INLINE int b_n(int l, int i) { return l >> 2; }
 INLINE int c_m(int l, int i) { return (l >> 2) + 8 * (i >> 1); }
 INLINE int c_n(int l, int i) { return 2 * (l & 3) + (i & 1); }
 
+/* Asynchronous copies take a line of 128 bytes at a time: where its chunks do
+ * not go to one line, half as much again is read, and it takes four times as
+ * long (bench/notes.md). So rows are not padded; what their chunks' numbers
+ * are XORed with keeps eight rows in different banks. */
+#define SWIZZLES_ROWS 1
+INLINE int row_swizzle(int row, const int pitch)
+{
+    const int chunks = pitch / CHUNK;
+    const int low = chunks % 8 == 0   ? 8
+                    : chunks % 4 == 0 ? 4
+                    : chunks % 2 == 0 ? 2
+                                      : 1;
+    return (row / (8 / low)) & (low - 1);
+}
+
 #define LANE_ROWS 2
 #define LANE_ROW(i) (((i) >> 1) & 1)
 #define REDUCE(x, op)                                                         \
@@ -131,12 +146,14 @@ INLINE float reciprocal(float x)
 
 INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 
-/* Where a row of a tile is. Counted in bytes, constants end up in the
+/* Where a chunk of a row is. Counted in bytes, constants end up in the
  * instruction that reads it. */
-INLINE uint row_address(__local const void *tile, int pitch, int row, int last)
+INLINE uint chunk_address(__local const void *rows, const int pitch, int row,
+                          int number)
 {
-    return shared_address(tile) +
-           (uint)min(row, last) * (uint)(pitch * (int)sizeof(storage_bits));
+    return shared_address(rows) +
+           (uint)row * (uint)(pitch * (int)sizeof(storage_bits)) +
+           (uint)(number ^ row_swizzle(row, pitch)) * 16u;
 }
 
 /* Four matrices of eight rows of 16 bytes, one row's address from each lane;
@@ -156,33 +173,40 @@ INLINE uint row_address(__local const void *tile, int pitch, int row, int last)
 #endif
 /* Bits of a lane's number are masked even where it has no others: so the
  * compiler sees which rows cannot be past the last. */
-INLINE void load_native_query(uint *to, __local const storage_bits *tile,
-                              int pitch, int row, int last, int lane)
+INLINE void load_native_query(uint *to, __local const storage_bits *rows,
+                              const int pitch, int row, int channel, int last,
+                              int lane)
 {
-    const uint at = row_address(tile, pitch, row + (lane & 15), last) +
-                    (uint)(lane >> 4 & 1) * 16u;
+    const int own = min(row + (lane & 15), last);
     UNROLL_FOR (int step = 0; step < UNIT_TILE / MMA_K; step++)
-        LOAD_MATRICES(to + 4 * step, at + (uint)step * 32u, "");
+        LOAD_MATRICES(
+            to + 4 * step,
+            chunk_address(rows, pitch, own,
+                          channel / CHUNK + 2 * step + (lane >> 4 & 1)),
+            "");
 }
-INLINE void load_native_key(uint *to, __local const storage_bits *tile,
-                            int pitch, int row, int last, int lane)
+INLINE void load_native_key(uint *to, __local const storage_bits *rows,
+                            const int pitch, int row, int channel, int last,
+                            int lane)
 {
     const int keys = 8 * WORD_ELEMENTS;   /* whose rows are four matrices */
     const int lanes = 32 / WORD_ELEMENTS; /* that have rows of eight keys */
     const int own = (lane & 7) + 8 * (lane / lanes & (WORD_ELEMENTS - 1));
     UNROLL_FOR (int key = 0; key < UNIT_TILE; key += keys)
-        LOAD_MATRICES(to + key / keys * 4,
-                      row_address(tile, pitch, row + key + own, last) +
-                          (uint)(lane & (lanes - 8)) * 2u,
-                      "");
+        LOAD_MATRICES(
+            to + key / keys * 4,
+            chunk_address(rows, pitch, min(row + key + own, last),
+                          channel / CHUNK + (lane & (lanes - 8)) / 8),
+            "");
 }
 #if DTYPE != 0
-INLINE void load_native_value(uint *to, __local const storage_bits *tile,
-                              int pitch, int row, int last, int lane)
+INLINE void load_native_value(uint *to, __local const storage_bits *rows,
+                              const int pitch, int row, int channel, int last,
+                              int lane)
 {
     LOAD_MATRICES(to,
-                  row_address(tile, pitch, row + (lane & 15), last) +
-                      (uint)(lane >> 4 & 1) * 16u,
+                  chunk_address(rows, pitch, min(row + (lane & 15), last),
+                                channel / CHUNK + (lane >> 4 & 1)),
                   ".trans");
 }
 INLINE void load_native_weights(uint *to, __local const storage_bits *weights,
@@ -190,7 +214,7 @@ INLINE void load_native_weights(uint *to, __local const storage_bits *weights,
 {
     const int row = query + (lane & 7) + 8 * (lane >> 4 & 1);
     LOAD_MATRICES(to,
-                  row_address(weights + key, pitch, row, row) +
+                  shared_address(weights + key) + (uint)(row * pitch) * 2u +
                       (uint)(lane & 8) * 2u,
                   ".trans");
 }

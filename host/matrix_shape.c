@@ -10,6 +10,8 @@
 #define MOST_TEAMS 15u
 /* No lane has registers for the scores of more. */
 #define MOST_PASS_TILES 64u
+/* Tiles of rows start so where a unit swizzles them. */
+#define LINE_BYTES 128u
 
 static uint32_t element_bytes(const wa_problem *problem)
 {
@@ -32,7 +34,8 @@ wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
     t.key_blocks = wa_ceil_div(problem->keys, s->block_keys);
     t.dim_tiles = wa_ceil_div(problem->head_dim, unit->tile);
     t.element_bytes = element_bytes(problem);
-    t.pitch = t.dim_tiles * unit->tile + wa_matrix_chunk(problem);
+    t.pitch = t.dim_tiles * unit->tile +
+              (unit->swizzles_rows ? 0 : wa_matrix_chunk(problem));
     t.values = unit->queries * unit->tile / unit->wave;
     t.streaming = t.key_blocks > 1;
     return t;
@@ -56,11 +59,21 @@ static uint64_t key_rows_of(const wa_unit *unit, const wa_matrix_shape *s)
     return s->block_keys + (s->block_keys % unit->tile != 0);
 }
 
+/* Rows in local memory. */
+static uint64_t tile_bytes(const wa_unit *unit, const wa_matrix_tiling *t,
+                           uint64_t rows)
+{
+    const uint64_t bytes = rows * t->pitch * t->element_bytes;
+    return unit->swizzles_rows ? (bytes + LINE_BYTES - 1) / LINE_BYTES *
+                                     LINE_BYTES
+                               : bytes;
+}
+
 uint64_t wa_matrix_stage_bytes(const wa_unit *unit, const wa_matrix_shape *s,
                                const wa_matrix_tiling *t, uint32_t row_planes)
 {
-    return ((uint64_t)row_planes * s->block_rows + 2 * key_rows_of(unit, s)) *
-           t->pitch * t->element_bytes;
+    return row_planes * tile_bytes(unit, t, s->block_rows) +
+           2 * tile_bytes(unit, t, key_rows_of(unit, s));
 }
 
 /* As the kernels declare their arrays. */

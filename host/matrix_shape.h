@@ -13,7 +13,7 @@
 #define WA_MATRIX_OUT_TILES 4u
 /* Stages of a ring, and waves of a work-group, at most. */
 #define WA_MATRIX_MOST_STAGES 3u
-#define WA_MATRIX_MOST_WAVES 16u
+#define WA_MATRIX_MOST_WAVES 24u
 
 /* What a shape follows to; the names are the kernels'. */
 typedef struct wa_matrix_tiling {

@@ -20,6 +20,7 @@ const wa_unit wa_units[WA_UNITS] = {
                      .least_capability = 80,
                      .proven = true,
                      .copies_async = true,
+                     .swizzles_rows = true,
                      .has_tf32 = true,
                      .wave = 32,
                      .queries = 16,

@@ -17,6 +17,7 @@ typedef struct wa_unit {
     uint32_t sub_group;        /* Intel: that kernels demand; else 0 */
     bool proven;               /* seen to work on silicon */
     bool copies_async;         /* local memory fills while waves compute */
+    bool swizzles_rows;        /* rows of local memory have no gaps */
     bool has_tf32;             /* multiplies fp32, rounded to TF32 */
     uint32_t wave;             /* lanes */
     uint32_t queries;          /* of a tile of scores */
