@@ -65,6 +65,38 @@ INLINE void differentiate_tile(float *scores, float *flow,
     }
 }
 
+/* Adds what a visit's rows bring to dV and dK of a wave's keys. `numbers`:
+ * those of the rows. */
+INLINE void differentiate_keys(float sums_v[DIM_TILES][VALUES],
+                               float sums_k[DIM_TILES][VALUES],
+                               const int large, __local const float *numbers,
+                               const tile_rows *keys, const visit *here,
+                               const logit_terms *terms, const wave *w)
+{
+    const flow_rows values = read_flow(keys, here->v, w);
+    PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
+        float scores[PASS_TILES][VALUES];
+        multiply_pass(scores, here->k, keys->row, keys->last_row, here->q,
+                      first, w);
+        finish_pass(scores, numbers + 3, first, (int)here->first_row,
+                    here->row_count, &here->args->forward, terms, keys, w);
+        UNROLL_FOR (int t = 0; t < PASS_TILES; t++) {
+            if (!IS_TILE(first + t))
+                continue;
+            query_tile operands[WEIGHT_PARTS];
+            float flow[VALUES];
+            multiply_flow(flow, &values, here->v, here->d_o, first + t, w);
+            differentiate_tile(scores[t], flow, numbers, first + t,
+                               here->row_count, here->power, large, w);
+            make_operand_parts(operands, scores[t], w);
+            add_values(sums_v, DIM_TILES, operands, here->d_o, first + t, 0,
+                       w);
+            make_operand_parts(operands, flow, w);
+            add_values(sums_k, DIM_TILES, operands, here->q, first + t, 0, w);
+        }
+    }
+}
+
 /* ---- The kernel ---- */
 
 __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
@@ -277,30 +309,17 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                     UNROLL_FOR (int i = 0; i < VALUES; i++)
                         sums_k[d][i] *= keep;
             }
-            const flow_rows values = read_flow(&keys, now.v, w);
-            PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
-                float scores[PASS_TILES][VALUES];
-                multiply_pass(scores, now.k, keys.row, keys.last_row, now.q,
-                              first, w);
-                finish_pass(scores, numbers + 3, first, (int)now.first_row,
-                            now.row_count, forward, &terms, &keys, w);
-                UNROLL_FOR (int t = 0; t < PASS_TILES; t++) {
-                    if (!IS_TILE(first + t))
-                        continue;
-                    query_tile operands[WEIGHT_PARTS];
-                    float flow[VALUES];
-                    multiply_flow(flow, &values, now.v, now.d_o, first + t, w);
-                    differentiate_tile(scores[t], flow, numbers, first + t,
-                                       now.row_count, power, large, w);
-                    make_operand_parts(operands, scores[t], w);
-                    add_values(sums_v, DIM_TILES, operands, now.d_o, first + t,
-                               0, w);
-                    make_operand_parts(operands, flow, w);
-                    add_values(sums_k, DIM_TILES, operands, now.q, first + t,
-                               0, w);
-                }
-            }
             now.power = power;
+#define DIFFERENTIATE(large)                                                  \
+    differentiate_keys(sums_v, sums_k, large, numbers, &keys, &now, &terms, w)
+#if EMULATED /* waves have to keep step */
+            DIFFERENTIATE(large);
+#else
+            if (large)
+                DIFFERENTIATE(1);
+            else
+                DIFFERENTIATE(0);
+#endif
             if (now.is_last)
                 leave_keys(sums_v, sums_k, DIM_TILES, key, count, 0, dv, dk,
                            kv_head, pads, &now, w);

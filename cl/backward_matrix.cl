@@ -120,7 +120,7 @@ INLINE void differentiate_rows(
     GRADIENT_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
         if (PASSES > 1) {
             score_pass(scores, first, here, rows, terms, w);
-            make_p(scores, s->top);
+            make_p(scores, s->top, 1);
         } else if (!known) {
             UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
                 UNROLL_FOR (int i = 0; i < VALUES; i++)

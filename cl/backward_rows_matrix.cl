@@ -79,6 +79,7 @@ typedef struct row_state {
     row_statistics statistics;
     float length[LANE_ROWS]; /* |dO| */
     float power[LANE_ROWS];  /* of two, that dS is multiplied by for dQ */
+    int large;               /* some lse is; the same at all lanes */
     float sums[DIM_TILES][VALUES];
 } row_state;
 
@@ -110,6 +111,32 @@ INLINE void take_statistics(row_state *s, const row_part *part,
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         s->length[r] = sqrt(s->length[r]);
 #endif
+}
+
+/* scratch[UNIT_QUERIES] = values of the tile's rows, for all lanes. */
+INLINE void share_rows(__local float *scratch, const float *values,
+                       const wave *w)
+{
+    WAVE_SYNC();
+    if (value_key(w->lane, 0) == 0)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            scratch[lane_query(w->lane, r)] = values[r];
+    WAVE_SYNC();
+}
+
+/* Is the lse of a row so large that shift_scores must care? */
+INLINE void find_large(row_state *s, const visit *here, const wave *w)
+{
+    __local float *scratch = (__local float *)here->out;
+    float size[LANE_ROWS], largest = 0.0f;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        const float lse = s->statistics.top[r];
+        size[r] = lse == INFINITY ? 0.0f : fabs(lse);
+    }
+    share_rows(scratch, size, w);
+    UNROLL_FOR (int i = 0; i < UNIT_QUERIES; i++)
+        largest = fmax(largest, scratch[i]);
+    s->large = largest > LARGE_LOGIT;
 }
 
 #if RESCALES
@@ -149,9 +176,9 @@ INLINE void choose_powers(row_state *s, const int is_first)
 /* dQ and dBias of the tile of rows and an item's keys, whose first tile of the
  * window's is `first_tile`. */
 INLINE void differentiate_rows(row_state *state, const dbias_place *dbias,
-                               int first_tile, const row_part *part,
-                               const visit *here, const logit_terms *terms,
-                               const wave *w)
+                               int first_tile, const int may_be_large,
+                               const row_part *part, const visit *here,
+                               const logit_terms *terms, const wave *w)
 {
     const tile_rows *rows = &part->rows;
     const row_statistics *s = &state->statistics;
@@ -165,7 +192,7 @@ INLINE void differentiate_rows(row_state *state, const dbias_place *dbias,
     GRADIENT_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
         float scores[PASS_TILES][VALUES];
         score_pass(scores, first, here, rows, terms, w);
-        make_p(scores, s->top);
+        make_p(scores, s->top, may_be_large);
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++) {
             if (!IS_TILE(first + t))
                 continue;
@@ -221,33 +248,25 @@ INLINE void store_statistics(const row_state *s, __global float *to,
                              const row_part *part, const visit *here,
                              const wave *w)
 {
-    __local float *scratch = (__local float *)here->out;
-    const int stores = value_key(w->lane, 0) == 0;
     float bound = 0.0f;
-    int large = 0;
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        const float lse = s->statistics.top[r];
-        const int is_large = fabs(lse) > LARGE_LOGIT && lse != INFINITY &&
-                             row_exists(part, r, w);
-        const float own = bound_of(&s->statistics, part, r, here, w);
-        if (stores)
-            scratch[lane_query(w->lane, r)] = is_large ? -own : own;
-    }
+#if RESCALES
+    __local float *scratch = (__local float *)here->out;
+    float own_bound[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        own_bound[r] = bound_of(&s->statistics, part, r, here, w);
+    share_rows(scratch, own_bound, w);
+    UNROLL_FOR (int i = 0; i < UNIT_QUERIES; i++)
+        bound = fmax(bound, scratch[i]);
     WAVE_SYNC();
-    for (int i = 0; i < UNIT_QUERIES; i++) {
-        const float own = scratch[i];
-        bound = fmax(bound, fabs(own));
-        large |= (int)(as_uint(own) >> 31);
-    }
-    WAVE_SYNC();
+#endif
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         const int row = lane_query(w->lane, r);
-        if (!stores || row >= part->count)
+        if (value_key(w->lane, 0) != 0 || row >= part->count)
             continue;
         __global float *own = to + row * ROW_NUMBERS;
         own[0] = s->statistics.top[r];
         own[1] = s->statistics.delta[r];
-        own[2] = large ? -bound : bound;
+        own[2] = s->large ? -bound : bound;
 #if VARIANT == COSINE
         own[3] = operand_factor(part->inverse[r]) * here->scale;
 #endif
@@ -516,10 +535,21 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 if (sums)
                     continue;
             }
+            if (block == 0)
+                find_large(&state, &now, w);
             if (differentiates) {
                 choose_powers(&state, block == 0);
-                differentiate_rows(&state, &dbias, (int)block * KEY_TILES,
-                                   &part, &now, &terms, w);
+#define DIFFERENTIATE(may_be_large)                                           \
+    differentiate_rows(&state, &dbias, (int)block * KEY_TILES, may_be_large,  \
+                       &part, &now, &terms, w)
+#if EMULATED /* waves have to keep step */
+                DIFFERENTIATE(1);
+#else
+                if (state.large)
+                    DIFFERENTIATE(1);
+                else
+                    DIFFERENTIATE(0);
+#endif
             }
             if (!is_last)
                 continue;

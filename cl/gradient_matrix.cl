@@ -72,11 +72,14 @@ INLINE float operand_factor(float inverse)
     return RESCALES && inverse >= 1.0f / NORM_EPSILON ? 0.0f : inverse;
 }
 
-/* P_POWER P, of rows whose lse is known. */
-INLINE void make_p(float scores[PASS_TILES][VALUES], const float *lse)
+/* P_POWER P, of rows whose lse is known; may_be_large: see shift_scores. */
+INLINE void make_p(float scores[PASS_TILES][VALUES], const float *lse,
+                   const int may_be_large)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        const float shift = shift_scores(scores, lse[r], r) + P_EXPONENT;
+        const float shift =
+            may_be_large ? shift_scores(scores, lse[r], r) + P_EXPONENT
+                         : FMA(-lse[r], LOG2E, P_EXPONENT);
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
             UNROLL_FOR (int i = 0; i < VALUES; i++)
                 if (LANE_ROW(i) == r)
@@ -436,7 +439,7 @@ INLINE void add_statistics(row_statistics *s,
     PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
         score_pass(scores, first, here, &part->rows, terms, w);
         if (known)
-            make_p(scores, s->top);
+            make_p(scores, s->top, 1);
         else
             make_exponentials(s, scores, first, w);
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
