@@ -455,7 +455,8 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             .sums = dbias_sums,
             .workspace = bias_partials +
                          (ulong)(now.head - first_head) * (NQ * NK) +
-                         now.first_row * NK};
+                         now.first_row * NK,
+            .keys = NK};
 #else
         const dbias_place dbias = {.workspace = 0};
 #endif
@@ -526,8 +527,9 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
 #if BIAS && KEEPS_DBIAS
     if ((flags & ARG_DBIAS) != 0)
-        store_dbias(dbias_sums, (__local float *)rings, bias_partials, team,
-                    row_tile, NQ, weights.owns, flags, w);
+        store_dbias(dbias_sums, KEY_TILES, (__local float *)rings,
+                    bias_partials, team, row_tile, 0, NQ, weights.owns, flags,
+                    w);
 #endif
 #if VARIANT == COSINE && ONE_VISIT
     const float sum =

@@ -18,9 +18,16 @@
  * for which all keys come once before (twice, where they stream). The
  * workspace gets what the other kernel must know of each row (args.h).
  *
+ * Where sums of dBias leave room for few rows, several waves share a tile of
+ * them, each with as many keys of an item as the others; at a window's end
+ * they add up dQ.
+ *
  *   KEEPS_DBIAS  see gradient_matrix.cl */
 
 #define WAVE_TURNS CEIL_DIV(ROW_TILES, TEAM_WAVES)
+/* Waves that share a tile of rows, and what each has of an item. */
+#define SPLITS (TEAM_WAVES > ROW_TILES ? TEAM_WAVES / ROW_TILES : 1)
+#define SHARE_TILES (KEY_TILES / SPLITS)
 /* Bounds that a team finds of an item's keys: the largest |v|; cosine: also of
  * |v| / |k| and of 1 / |k|. */
 #define KEY_BOUNDS 3
@@ -173,10 +180,10 @@ INLINE void choose_powers(row_state *s, const int is_first)
     }
 }
 
-/* dQ and dBias of the tile of rows and an item's keys, whose first tile of the
- * window's is `first_tile`. */
+/* dQ and dBias of the tile of rows and the wave's share of an item's keys, as
+ * if that were the item. */
 INLINE void differentiate_rows(row_state *state, const dbias_place *dbias,
-                               int first_tile, const int may_be_large,
+                               const int may_be_large,
                                const row_part *part, const visit *here,
                                const logit_terms *terms, const wave *w)
 {
@@ -189,7 +196,7 @@ INLINE void differentiate_rows(row_state *state, const dbias_place *dbias,
         shift[r] = -s->delta[r] * factor[r];
         to_dbias[r] = inverse_power(state->power[r]);
     }
-    GRADIENT_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
+    GRADIENT_FOR (int first = 0; first < SHARE_TILES; first += PASS_TILES) {
         float scores[PASS_TILES][VALUES];
         score_pass(scores, first, here, rows, terms, w);
         make_p(scores, s->top, may_be_large);
@@ -200,7 +207,7 @@ INLINE void differentiate_rows(row_state *state, const dbias_place *dbias,
             float ds[VALUES];
 #if BIAS
             float earlier[VALUES];
-            read_dbias(earlier, dbias, first_tile + first + t, part, here, w);
+            read_dbias(earlier, dbias, first + t, part, here, w);
 #endif
             multiply_flow(ds, &flow_rows_here, here->d_o, here->v, first + t,
                           w);
@@ -209,14 +216,16 @@ INLINE void differentiate_rows(row_state *state, const dbias_place *dbias,
                 ds[i] = scores[t][i] * FMA(ds[i], factor[r], shift[r]);
             }
 #if BIAS
-            add_dbias(dbias, earlier, ds, to_dbias, first_tile + first + t,
-                      part, here, w);
+            add_dbias(dbias, earlier, ds, to_dbias, first + t, part, here, w);
 #endif
 #if VARIANT == COSINE
-            UNROLL_FOR (int i = 0; i < VALUES; i++)
-                ds[i] *= here->k_inverses[min(
-                    (first + t) * UNIT_TILE + value_key(w->lane, i),
-                    BLOCK_KEYS - 1)];
+            UNROLL_FOR (int i = 0; i < VALUES; i++) {
+                const int key =
+                    (first + t) * UNIT_TILE + value_key(w->lane, i);
+                ds[i] *= here->k_inverses[IS_WHOLE(first + t)
+                                              ? key
+                                              : min(key, BLOCK_KEYS - 1)];
+            }
 #endif
             make_operand_parts(operands, ds, w);
             add_values(state->sums, DIM_TILES, operands, here->k, first + t, 0,
@@ -224,6 +233,29 @@ INLINE void differentiate_rows(row_state *state, const dbias_place *dbias,
         }
     }
 }
+
+#if SPLITS > 1
+/* Sums of dQ of the splits but the first go to it: [SPLITS - 1][DIM_TILES]
+ * [VALUES][WAVE] of each tile. Holds the team's barrier. */
+INLINE void add_splits(row_state *s, __local float *shared, int split,
+                       int team, const wave *w)
+{
+    const int size = DIM_TILES * TERM_TILE;
+    __local float *own = shared + w->lane;
+    if (split > 0)
+        UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+            UNROLL_FOR (int i = 0; i < VALUES; i++)
+                own[(split - 1) * size + (d * VALUES + i) * WAVE] =
+                    s->sums[d][i];
+    TEAM_SYNC(team);
+    if (split == 0)
+        UNROLL_FOR (int other = 0; other < SPLITS - 1; other++)
+            UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+                UNROLL_FOR (int i = 0; i < VALUES; i++)
+                    s->sums[d][i] +=
+                        own[other * size + (d * VALUES + i) * WAVE];
+}
+#endif
 
 /* dQ of the tile of rows leaves. Adds q^ . dq^ of the lane's own rows to
  * *scale_sum. */
@@ -288,6 +320,10 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
 #if BIAS && KEEPS_DBIAS == 2
     __local float4 dbias_kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE / 4];
+#endif
+#if SPLITS > 1
+    __local float
+        split_sums[TEAMS][ROW_TILES][(SPLITS - 1) * DIM_TILES * TERM_TILE];
 #endif
 #if VARIANT == COSINE
     __local float q_inverses[TEAMS][BLOCK_ROWS], k_inverses[TEAMS][KEY_ROWS];
@@ -397,8 +433,8 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     uint kept_kind = ~0u; /* of windows whose terms are kept */
 #endif
 #if BIAS && KEEPS_DBIAS == 1
-    float dbias_sums[KEY_TILES][VALUES];
-    clear_tiles(dbias_sums, KEY_TILES);
+    float dbias_sums[SHARE_TILES][VALUES];
+    clear_tiles(dbias_sums, SHARE_TILES);
 #endif
     float scale_sum = 0.0f; /* for d_logit_scale, of a lane's own rows */
     row_state state;        /* lives from item to item where keys stream */
@@ -484,16 +520,20 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             TEAM_SYNC(team);
 
         NO_UNROLL_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
-            const int tile_here = turn * TEAM_WAVES + wave_of_team;
+            const int tile_here = SPLITS > 1
+                                      ? wave_of_team % ROW_TILES
+                                      : turn * TEAM_WAVES + wave_of_team;
             const int tile = min(tile_here, ROW_TILES - 1);
+            const int split = SPLITS > 1 ? wave_of_team / ROW_TILES : 0;
             row_part part = {.rows = {.row = tile * UNIT_QUERIES,
                                       .last_row = row_count - 1,
                                       .first_row = (int)first_row,
                                       .place = here.place}};
             part.count =
                 here.exists ? row_count - tile_here * UNIT_QUERIES : 0;
-            if (!EMULATED && part.count <= 0)
-                continue; /* emulated waves have to keep step */
+            /* emulated waves have to keep step, and those who share rows */
+            if (!EMULATED && SPLITS == 1 && part.count <= 0)
+                continue;
 #if PADDING == 2
             part.rows.holds_padding =
                 holds_padding(&forward->grid, &here.place);
@@ -509,13 +549,6 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 part.rows.region[r] = kept_row_regions[team][min(
                     part.rows.row + lane_query(w->lane, r), row_count - 1)];
 #endif
-            const dbias_place dbias = {
-#if BIAS && KEEPS_DBIAS == 1
-                .sums = dbias_sums,
-#elif BIAS && KEEPS_DBIAS == 2
-                .kept = dbias_kept + tile * ALL_KEY_TILES * TERM_TILE / 4,
-#endif
-                .workspace = bias_partial};
             read_rows(&part, &now, d_lse, w);
             if (given) {
                 if (block == 0)
@@ -539,9 +572,34 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 find_large(&state, &now, w);
             if (differentiates) {
                 choose_powers(&state, block == 0);
+                visit share = now;
+                row_part own = part;
+                const int first = split * SHARE_TILES;
+                share.k += first * UNIT_TILE * PITCH;
+                share.v += first * UNIT_TILE * PITCH;
+                share.k_inverses += first * UNIT_TILE;
+                share.first_key += first * UNIT_TILE;
+                share.key_count -= first * UNIT_TILE;
+#if HAS_LOCAL_TERMS
+                own.rows.local_terms = (__local const kept_term *)
+                                           part.rows.local_terms +
+                                       first * TERM_TILE;
+#endif
+                if (REGIONS_APART && own.rows.key_regions)
+                    own.rows.key_regions += first * UNIT_TILE;
+                const dbias_place dbias = {
+#if BIAS && KEEPS_DBIAS == 1
+                    .sums = dbias_sums,
+#elif BIAS && KEEPS_DBIAS == 2
+                    .kept = dbias_kept +
+                            ((tile * ALL_KEY_TILES + (int)block * KEY_TILES) +
+                             first) *
+                                TERM_TILE / 4,
+#endif
+                    .workspace = bias_partial + share.first_key,
+                    .keys = (int)NK - (int)share.first_key};
 #define DIFFERENTIATE(may_be_large)                                           \
-    differentiate_rows(&state, &dbias, (int)block * KEY_TILES, may_be_large,  \
-                       &part, &now, &terms, w)
+    differentiate_rows(&state, &dbias, may_be_large, &own, &share, &terms, w)
 #if EMULATED /* waves have to keep step */
                 DIFFERENTIATE(1);
 #else
@@ -553,6 +611,12 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             }
             if (!is_last)
                 continue;
+#if SPLITS > 1
+            add_splits(&state, split_sums[team][tile], split, team, w);
+            part.count = split == 0 ? part.count : 0;
+            if (!EMULATED && part.count <= 0)
+                continue;
+#endif
             if (differentiates)
                 leave_rows(&state, dq, &scale_sum, &part, &now, w);
             store_statistics(&state,
@@ -571,28 +635,28 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
 #if BIAS && KEEPS_DBIAS == 1
     if ((flags & ARG_DBIAS) != 0)
-        store_dbias(dbias_sums, (__local float *)rings, bias_partial, team,
-                    min(wave_of_team, ROW_TILES - 1), row_count,
-                    wave_of_team < ROW_TILES, flags, w);
+        store_dbias(dbias_sums, SHARE_TILES, (__local float *)rings,
+                    bias_partial, team, wave_of_team % ROW_TILES,
+                    wave_of_team / ROW_TILES * SHARE_TILES, row_count,
+                    wave_of_team < SPLITS * ROW_TILES, flags, w);
 #elif BIAS && KEEPS_DBIAS == 2
-    for (int tile = wave_of_team;
-         tile < ((flags & ARG_DBIAS) != 0 ? ROW_TILES : 0); tile += TEAM_WAVES)
-        for (int k = 0; k < ALL_KEY_TILES; k++) {
-            float own[VALUES];
-            UNROLL_FOR (int i = 0; i < VALUES; i += 4) {
-                const float4 x = dbias_kept[((tile * ALL_KEY_TILES + k) *
-                                                 TERM_TILE +
-                                             i * WAVE) /
-                                                4 +
-                                            w->lane];
-                own[i] = x.x;
-                own[i + 1] = x.y;
-                own[i + 2] = x.z;
-                own[i + 3] = x.w;
-            }
-            store_dbias_tile(own, bias_partial, tile * UNIT_QUERIES, row_count,
-                             k, flags, w);
+    for (int tile = wave_of_team; tile < ((flags & ARG_DBIAS) != 0
+                                              ? ROW_TILES * ALL_KEY_TILES
+                                              : 0);
+         tile += TEAM_WAVES) {
+        float own[VALUES];
+        UNROLL_FOR (int i = 0; i < VALUES; i += 4) {
+            const float4 x =
+                dbias_kept[(tile * TERM_TILE + i * WAVE) / 4 + w->lane];
+            own[i] = x.x;
+            own[i + 1] = x.y;
+            own[i + 2] = x.z;
+            own[i + 3] = x.w;
         }
+        store_dbias_tile(own, bias_partial,
+                         tile / ALL_KEY_TILES * UNIT_QUERIES, row_count,
+                         tile % ALL_KEY_TILES, flags, w);
+    }
 #endif
 #if VARIANT == COSINE
     const float sum =

@@ -41,7 +41,7 @@ INLINE key_tile read_value(__local const storage_bits *stage, int d, int tile,
                            const wave *w)
 {
     return load_value(stage + V_PLACE + d * UNIT_TILE, PITCH, tile * UNIT_TILE,
-                      KEY_ROWS - 1, w);
+                      LAST_KEY, w);
 }
 
 /* Takes them into account. */

@@ -196,7 +196,7 @@ INLINE void add_values(float sums[][VALUES], const int count,
         if (channels + d < DIM_TILES) {
             const key_tile x =
                 load_value(values + (channels + d) * UNIT_TILE, PITCH,
-                           tile * UNIT_TILE, KEY_ROWS - 1, w);
+                           tile * UNIT_TILE, LAST_KEY, w);
             UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
                 multiply_tiles(sums[d], &weights[part], &x, w);
         }
@@ -393,7 +393,7 @@ INLINE void multiply_flow(float *flow, const flow_rows *rows,
                                  ? rows->tile[d]
                                  : load_flow(rows, d, plane_of_rows, w);
         const key_tile k = load_key(columns + d * UNIT_TILE, PITCH,
-                                    tile * UNIT_TILE, KEY_ROWS - 1, w);
+                                    tile * UNIT_TILE, LAST_KEY, w);
         multiply_tiles(flow, &q, &k, w);
     }
 }
@@ -492,17 +492,19 @@ INLINE void store_dbias_tile(const float *sums, __global float *partial,
 #endif
 
 #if BIAS && KEEPS_DBIAS == 1
-/* The sums of all teams, team after team, and then to the workspace. */
-INLINE void store_dbias(float sums[KEY_TILES][VALUES], __local float *shared,
-                        __global float *partial, int team, int tile,
-                        int row_count, const int owns, uint flags,
-                        const wave *w)
+/* The sums of all teams, team after team, and then to the workspace: of tile
+ * `tile` of rows and `count` tiles of keys from `first` on. */
+INLINE void store_dbias(float (*sums)[VALUES], const int count,
+                        __local float *shared, __global float *partial,
+                        int team, int tile, int first, int row_count,
+                        const int owns, uint flags, const wave *w)
 {
-    __local float *own = shared + tile * KEY_TILES * TERM_TILE + w->lane;
+    __local float *own =
+        shared + (tile * KEY_TILES + first) * TERM_TILE + w->lane;
     for (int t = 1; t < TEAMS; t++) {
         barrier(CLK_LOCAL_MEM_FENCE);
         if (team == t && owns)
-            UNROLL_FOR (int k = 0; k < KEY_TILES; k++)
+            UNROLL_FOR (int k = 0; k < count; k++)
                 UNROLL_FOR (int i = 0; i < VALUES; i++)
                     own[(k * VALUES + i) * WAVE] =
                         (t == 1 ? 0.0f : own[(k * VALUES + i) * WAVE]) +
@@ -511,12 +513,12 @@ INLINE void store_dbias(float sums[KEY_TILES][VALUES], __local float *shared,
     barrier(CLK_LOCAL_MEM_FENCE);
     if (team != 0 || !owns)
         return;
-    UNROLL_FOR (int k = 0; k < KEY_TILES; k++) {
+    UNROLL_FOR (int k = 0; k < count; k++) {
         if (TEAMS > 1)
             UNROLL_FOR (int i = 0; i < VALUES; i++)
                 sums[k][i] += own[(k * VALUES + i) * WAVE];
-        store_dbias_tile(sums[k], partial, tile * UNIT_QUERIES, row_count, k,
-                         flags, w);
+        store_dbias_tile(sums[k], partial, tile * UNIT_QUERIES, row_count,
+                         first + k, flags, w);
     }
 }
 #endif
@@ -582,17 +584,18 @@ INLINE void copy_lse(__local float *to, __global const float *plane,
     }
 }
 
-/* Where sums of dBias are, one of them. */
+/* Where sums of dBias are, one of them, for keys of an item. */
 typedef struct dbias_place {
     float (*sums)[VALUES];     /* of the wave's rows */
     __local float4 *kept;      /* the same */
-    __global float *workspace; /* of the block's rows, NK to each */
+    __global float *workspace; /* of the block's rows, NK apart */
+    int keys;                  /* that exist there, in the workspace */
 } dbias_place;
 
 #if BIAS
 
-/* What the workspace has of a tile, `tile` of all of a window's. It is asked
- * for long before it is needed. */
+/* What the workspace has of a tile. It is asked for long before it is needed.
+ */
 INLINE void read_dbias(float *earlier, const dbias_place *to, int tile,
                        const row_part *part, const visit *here, const wave *w)
 {
@@ -602,7 +605,7 @@ INLINE void read_dbias(float *earlier, const dbias_place *to, int tile,
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int row = value_query(w->lane, i);
         const int key = tile * UNIT_TILE + value_key(w->lane, i);
-        if (row < part->count && key < NK)
+        if (row < part->count && key < to->keys)
             earlier[i] = to->workspace[(part->rows.row + row) * NK + key];
     }
 #endif
@@ -640,7 +643,7 @@ INLINE void add_dbias(const dbias_place *to, const float *earlier,
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int row = value_query(w->lane, i);
         const int key = tile * UNIT_TILE + value_key(w->lane, i);
-        if (row < part->count && key < NK)
+        if (row < part->count && key < to->keys)
             to->workspace[(part->rows.row + row) * NK + key] =
                 FMA(ds[i], factor[LANE_ROW(i)], earlier[i]);
     }

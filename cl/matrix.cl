@@ -91,6 +91,8 @@
 #define PITCH (DIMS + CHUNK)
 /* Keys past the last are one row of zeros. */
 #define KEY_ROWS (BLOCK_ACROSS + (BLOCK_ACROSS % UNIT_TILE != 0))
+/* The last that may be read: where tiles are whole, addresses need no care. */
+#define LAST_KEY (KEY_ROWS == BLOCK_ACROSS ? INT_MAX : KEY_ROWS - 1)
 #define SHORT_BLOCK (ACROSS % BLOCK_ACROSS != 0)
 #define ROW_PLANE(n) ((n)*BLOCK_DOWN * PITCH)
 #define KEY_PLANE(n) ((ROW_PLANES * BLOCK_DOWN + (n)*KEY_ROWS) * PITCH)
@@ -456,7 +458,8 @@ INLINE void add_regions(float *scores, int tile, int count,
 {
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int column = tile * UNIT_TILE + value_key(w->lane, i);
-        const uint there = rows->key_regions[min(column, count - 1)];
+        const uint there =
+            rows->key_regions[IS_WHOLE(tile) ? column : min(column, count - 1)];
         if (rows->region[LANE_ROW(i)] != there)
             scores[i] += args->region_value;
     }
@@ -537,7 +540,7 @@ INLINE void multiply_pass(float tiles[PASS_TILES][VALUES],
             if (IS_TILE(first + t)) {
                 const key_tile k =
                     load_key(columns + d * UNIT_TILE, PITCH,
-                             (first + t) * UNIT_TILE, KEY_ROWS - 1, w);
+                             (first + t) * UNIT_TILE, LAST_KEY, w);
                 multiply_tiles(tiles[t], &q, &k, w);
             }
     }

@@ -15,6 +15,7 @@
 #define ROW_PLANES 3u
 #define KEY_PLANES 2u
 #define MOST_STAGES 2u /* of a ring */
+#define MOST_SPLITS 4u /* of a tile of rows */
 /* Bytes of the bounds of an item's keys, this one's and the next's. */
 #define BOUND_BYTES 24u
 
@@ -62,6 +63,14 @@ static uint64_t waves_of(const side *s)
     return (uint64_t)s->shape.teams * s->shape.team_waves;
 }
 
+/* Waves that share a tile of rows in the kernel of rows. */
+static uint32_t splits_of(const side *s)
+{
+    return s->shape.team_waves > s->tiling.row_tiles
+               ? s->shape.team_waves / s->tiling.row_tiles
+               : 1;
+}
+
 /* ---- Local memory, as the kernels declare their arrays ---- */
 
 static uint64_t dbias_bytes(const wa_unit *unit, const wa_matrix_tiling *t)
@@ -78,6 +87,10 @@ static uint64_t rows_bytes(const side *s, const wa_device *device,
                                            &s->tiling, ROW_PLANES);
     if (keeps_dbias == 2)
         bytes += dbias_bytes(device->unit, &s->tiling);
+    /* dQ of waves that share a tile of rows */
+    bytes += (uint64_t)s->shape.teams * s->tiling.row_tiles *
+             (splits_of(s) - 1) * s->tiling.dim_tiles * device->unit->queries *
+             device->unit->tile * 4;
     /* lse */
     bytes += (uint64_t)s->shape.teams * s->shape.stages *
              s->shape.block_rows * 4;
@@ -142,6 +155,14 @@ static const char *rows_refusal(const side *s, const wa_device *device,
         return why;
     if (t->wave_turns > 1 && t->streaming)
         return "a team has too few waves for its rows";
+    const uint32_t splits = splits_of(s);
+    const uint32_t pass_tiles = s->shape.pass_keys / device->unit->tile;
+    if (splits > 1 && (s->shape.team_waves % t->row_tiles != 0 ||
+                       s->problem.keys % s->shape.block_keys != 0 ||
+                       s->shape.block_keys % device->unit->tile != 0 ||
+                       t->key_tiles % splits != 0 ||
+                       t->key_tiles / splits % pass_tiles != 0))
+        return "waves that share rows have no equal shares of keys";
     if (keeps_dbias > 2 || (keeps_dbias && !has_bias))
         return "there are no sums of a bias, or no such place for them";
     if (keeps_dbias == 1 && (t->streaming || t->wave_turns > 1))
@@ -247,14 +268,15 @@ void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
 /* Fitted to nothing yet: the products that a compute unit does for each logit
  * that counts, and what was seen of the other kernels for matrix units. */
 static double side_cost(const side *s, const wa_device *device,
-                        double products)
+                        double products, uint32_t splits)
 {
     const wa_unit *unit = device->unit;
     const wa_problem *problem = &s->problem;
     const wa_matrix_shape *shape = &s->shape;
     const uint32_t blocks = wa_ceil_div(problem->queries, shape->block_rows);
     double cost = products * blocks * s->tiling.wave_turns *
-                  shape->team_waves * unit->queries / problem->queries;
+                  shape->team_waves / splits * unit->queries /
+                  problem->queries;
     cost *= (double)s->tiling.key_blocks * s->tiling.key_tiles * unit->tile /
             problem->keys;
     cost *= 1.0 + 0.02 * (blocks - 1);      /* the other side comes again */
@@ -273,7 +295,9 @@ static double side_cost(const side *s, const wa_device *device,
 static double rows_cost(const side *s, const wa_device *device,
                         uint32_t keeps_dbias)
 {
-    double cost = side_cost(s, device, 3.0); /* S, dP and dQ */
+    /* S, dP and dQ */
+    double cost = side_cost(s, device, 3.0, splits_of(s));
+    cost *= 1.0 + 0.02 * (splits_of(s) - 1); /* which they add up */
     if (s->problem.bias != WINATTN_BIAS_NONE && keeps_dbias == 0)
         cost *= 2.5; /* read and written for each window */
     if (keeps_dbias == 2)
@@ -283,7 +307,7 @@ static double rows_cost(const side *s, const wa_device *device,
 
 static double keys_cost(const side *s, const wa_device *device)
 {
-    return side_cost(s, device, 4.0); /* S, dP, dV and dK */
+    return side_cost(s, device, 4.0, 1); /* S, dP, dV and dK */
 }
 
 /* Sums that a lane has besides those of a pass. */
@@ -292,7 +316,7 @@ static uint64_t rows_sums(const side *s, uint32_t keeps_dbias)
     const wa_matrix_tiling *t = &s->tiling;
     uint64_t sums = (uint64_t)t->dim_tiles * t->values + t->values; /* dQ, dP */
     if (keeps_dbias == 1)
-        sums += (uint64_t)t->key_tiles * t->values;
+        sums += (uint64_t)t->key_tiles / splits_of(s) * t->values;
     if (s->problem.dtype == WINATTN_FP16) /* how rows of dS are rescaled */
         sums += 8;
     return sums;
@@ -322,7 +346,8 @@ typedef struct pair_search {
 
 /* Sets the keys of a pass; what spills is dear, and only for those who demand
  * the tier. 0: they do not. */
-static double set_pass(const pair_search *find, side *s, uint64_t sums)
+static double set_pass(const pair_search *find, side *s, uint64_t sums,
+                       uint32_t splits)
 {
     const wa_device *device = find->device;
     const uint32_t budget = wa_matrix_most_sums(
@@ -333,7 +358,10 @@ static double set_pass(const pair_search *find, side *s, uint64_t sums)
     if (sums + of_tile <= budget) {
         /* more than a few in flight gain nothing */
         const uint64_t most = MIN((budget - sums) / of_tile, 4);
-        tiles = wa_matrix_pass_tiles(s->tiling.key_tiles, (uint32_t)most);
+        const uint32_t share = s->tiling.key_tiles / splits;
+        tiles = wa_matrix_pass_tiles(share, (uint32_t)most);
+        while (splits > 1 && share % tiles != 0)
+            tiles--;
     }
     s->shape.pass_keys = (tiles ? tiles : 1) * device->unit->tile;
     if (tiles)
@@ -382,7 +410,8 @@ static void try_rows(pair_search *find, wa_matrix_shape common)
         if (rows_refusal(&s, find->device, dbias))
             continue;
         find->fits_rows = true;
-        const double spills = set_pass(find, &s, rows_sums(&s, dbias));
+        const double spills =
+            set_pass(find, &s, rows_sums(&s, dbias), splits_of(&s));
         shape.pass_keys = s.shape.pass_keys;
         if (spills > 0)
             keep_side(find, &find->rows, &shape,
@@ -400,7 +429,7 @@ static void try_keys(pair_search *find, wa_matrix_shape common)
     if (keys_refusal(&s, find->device))
         return;
     find->fits_keys = true;
-    const double spills = set_pass(find, &s, keys_sums(&s));
+    const double spills = set_pass(find, &s, keys_sums(&s), 1);
     shape.keys.pass_keys = s.shape.pass_keys;
     if (spills > 0)
         keep_side(find, &find->keys, &shape,
@@ -409,6 +438,7 @@ static void try_keys(pair_search *find, wa_matrix_shape common)
 
 /* All ways of a kernel whose tiles have `rows` rows and `keys` keys. */
 static void try_side(pair_search *find, uint32_t rows, uint32_t keys,
+                     uint32_t most_splits,
                      void (*try)(pair_search *, wa_matrix_shape))
 {
     static const uint32_t places[] = {0, 1, 3}; /* of terms */
@@ -427,16 +457,19 @@ static void try_side(pair_search *find, uint32_t rows, uint32_t keys,
              across = wa_matrix_next_smaller(key_tiles, across)) {
             s.block_rows = MIN(down * unit->queries, rows);
             s.block_keys = MIN(across * unit->tile, keys);
-            s.team_waves = down;
-            for (s.teams = 1;
-                 s.teams * down <= (async ? WA_MATRIX_MOST_WAVES : down);
-                 s.teams++)
-                for (s.stages = 1; s.stages <= (async ? MOST_STAGES : 1);
-                     s.stages++)
-                    for (uint32_t i = 0; i < place_count; i++) {
-                        s.keeps_terms = places[i];
-                        try(find, s);
-                    }
+            for (s.team_waves = down;
+                 s.team_waves <= MIN(most_splits * down, WA_MATRIX_MOST_WAVES);
+                 s.team_waves += down)
+                for (s.teams = 1;
+                     s.teams == 1 || (async && s.teams * s.team_waves <=
+                                                   WA_MATRIX_MOST_WAVES);
+                     s.teams++)
+                    for (s.stages = 1; s.stages <= (async ? MOST_STAGES : 1);
+                         s.stages++)
+                        for (uint32_t i = 0; i < place_count; i++) {
+                            s.keeps_terms = places[i];
+                            try(find, s);
+                        }
         }
 }
 
@@ -444,13 +477,15 @@ bool wa_visit_matrix_pairs(const wa_problem *problem, const wa_device *device,
                            wa_matrix_gradient_visitor *visit, void *data)
 {
     pair_search find = {.problem = problem, .device = device};
-    try_side(&find, problem->queries, problem->keys, try_rows);
-    try_side(&find, problem->keys, problem->queries, try_keys);
+    try_side(&find, problem->queries, problem->keys, MOST_SPLITS,
+             try_rows);
+    try_side(&find, problem->keys, problem->queries, 1, try_keys);
     if (find.rows.cost > 0 && find.keys.cost > 0) {
         find.visit = visit;
         find.data = data;
-        try_side(&find, problem->queries, problem->keys, try_rows);
-        try_side(&find, problem->keys, problem->queries, try_keys);
+        try_side(&find, problem->queries, problem->keys, MOST_SPLITS,
+             try_rows);
+        try_side(&find, problem->keys, problem->queries, 1, try_keys);
     }
     return find.fits_rows && find.fits_keys;
 }
