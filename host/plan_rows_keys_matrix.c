@@ -15,7 +15,7 @@
 #define ROW_PLANES 3u
 #define KEY_PLANES 2u
 #define MOST_STAGES 2u /* of a ring */
-#define MOST_SPLITS 4u /* of a tile of rows */
+#define MOST_SPLITS 8u /* of a tile of rows */
 /* Bytes of the bounds of an item's keys, this one's and the next's. */
 #define BOUND_BYTES 24u
 

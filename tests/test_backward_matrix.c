@@ -195,6 +195,16 @@ static const struct {
      "0:1:1:1:1:1:1:" ALL ":1:1:1:1:1:1:1", true},
     {"outputs=16 variant=cosine logit_scale=1 queries=40 dim=16 heads=2",
      "1:1:1:1:1:0:0:1:1:1:1:1:1:1:0", false},
+    /* waves that share rows */
+    {"given=1 queries=20 keys=64 dim=24 windows=3 heads=1 bias=same "
+     "mask=regions mask_windows=2",
+     "1:2:1:2:1:3:2:" ALL ":1:2:1:1:1:1:0", true},
+    {"variant=cosine logit_scale=2 queries=30 keys=128 dim=16 windows=5 "
+     "heads=1 bias=fp32 accumulate=31",
+     "1:2:2:1:1:1:1:" ALL ":2:2:1:1:1:1:0", false},
+    {"given=1 variant=cosine logit_scale=2 queries=16 keys=128 dim=40 "
+     "windows=3 heads=1 bias=same",
+     "1:2:1:2:1:0:0:2:1:2:1:1:1:1:0", false},
     {"grid=2 size=10x13 window=4x5 shift=1x2 mask=shift bias=table_same "
      "pads=3 heads=2 kv_heads=1 dim=16 d_lse=1 accumulate=127",
      "1:1:1:2:1:3:2:1:1:1:1:1:2:1:0", false},
