@@ -15,8 +15,16 @@
  * of rows of a query head of the group, and what backward_rows_matrix.cl left
  * of each in the workspace; the first of a window brings the keys.
  *
+ *   APART  1: dV and dK are so many sums that a work-group makes only one of
+ *             them, and another the other
+ *
  * Whose rows of dK and dV nobody stores (padding) may be anything. */
 
+#ifndef APART
+#define APART 0
+#endif
+/* What a wave sums: dV and dK, or one of them. */
+#define GRADIENTS (APART ? 1 : 2)
 /* Tiles of keys, one for each wave at least. */
 #define OWN_TILE min(wave_of_team, ROW_TILES - 1)
 
@@ -65,11 +73,11 @@ INLINE void differentiate_tile(float *scores, float *flow,
     }
 }
 
-/* Adds what a visit's rows bring to dV and dK of a wave's keys. `numbers`:
- * those of the rows. */
-INLINE void differentiate_keys(float sums_v[DIM_TILES][VALUES],
-                               float sums_k[DIM_TILES][VALUES],
-                               const int large, __local const float *numbers,
+/* Adds what a visit's rows bring to dV (the first sums) and dK (the last) of a
+ * wave's keys, as it is to make them. `numbers`: those of the rows. */
+INLINE void differentiate_keys(float sums[GRADIENTS][DIM_TILES][VALUES],
+                               int makes_v, int makes_k, const int large,
+                               __local const float *numbers,
                                const tile_rows *keys, const visit *here,
                                const logit_terms *terms, const wave *w)
 {
@@ -85,14 +93,21 @@ INLINE void differentiate_keys(float sums_v[DIM_TILES][VALUES],
                 continue;
             query_tile operands[WEIGHT_PARTS];
             float flow[VALUES];
-            multiply_flow(flow, &values, here->v, here->d_o, first + t, w);
+            clear_tiles(&flow, 1);
+            IF_ALL (makes_k)
+                multiply_flow(flow, &values, here->v, here->d_o, first + t, w);
             differentiate_tile(scores[t], flow, numbers, first + t,
                                here->row_count, here->power, large, w);
-            make_operand_parts(operands, scores[t], w);
-            add_values(sums_v, DIM_TILES, operands, here->d_o, first + t, 0,
-                       w);
-            make_operand_parts(operands, flow, w);
-            add_values(sums_k, DIM_TILES, operands, here->q, first + t, 0, w);
+            IF_ALL (makes_v) {
+                make_operand_parts(operands, scores[t], w);
+                add_values(sums[0], DIM_TILES, operands, here->d_o, first + t,
+                           0, w);
+            }
+            IF_ALL (makes_k) {
+                make_operand_parts(operands, flow, w);
+                add_values(sums[GRADIENTS - 1], DIM_TILES, operands, here->q,
+                           first + t, 0, w);
+            }
         }
     }
 }
@@ -130,8 +145,11 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const uint heads_each = forward->heads_per_kv_head;
     const uint kv_heads = forward->heads / heads_each;
     const uint owners = kv_heads * args.key_blocks;
-    const uint owner = (uint)get_group_id(0) % owners;
-    const uint slot = (uint)get_group_id(0) / owners;
+    const uint group = (uint)get_group_id(0) / (APART ? 2 : 1);
+    const uint owner = group % owners;
+    const uint slot = group / owners;
+    const int makes_v = !APART || get_group_id(0) % 2 == 0;
+    const int makes_k = !APART || !makes_v;
     const uint kv_head = owner / args.key_blocks;
     const uint key_block = BLOCK_KEYS >= NK ? 0 : owner % args.key_blocks;
     const uint first_key = key_block * BLOCK_KEYS;
@@ -200,8 +218,8 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #if MASK_IN_LOCAL
     uint kept_kind = ~0u; /* of windows whose terms are kept */
 #endif
-    float sums_v[DIM_TILES][VALUES], sums_k[DIM_TILES][VALUES];
-    float power = 1.0f; /* of two, that sums_k are multiplied by */
+    float sums[GRADIENTS][DIM_TILES][VALUES];
+    float power = 1.0f; /* of two, that sums of dK are multiplied by */
 
     for (uint item = 0; item < items; item++) {
         FORGET_LANE(lane_of_team);
@@ -250,7 +268,7 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
         AWAIT_ITEM(item);
 #if VARIANT == COSINE
-        if (number == 0) { /* each wave its own keys' */
+        IF_ALL (number == 0) { /* each wave its own keys' */
             measure_rows(k_inverses[team], now.k, BLOCK_KEYS, 1.0f,
                          wave_of_team, w);
             WAVE_SYNC();
@@ -275,9 +293,9 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                               .first_row = (int)first_key,
                               .place = here.place};
 #if HAS_LOCAL_TERMS
-            keys.local_terms = kept + (OWN_TILE * ALL_KEY_TILES +
-                                       block * KEY_TILES) *
-                                          TERM_TILE;
+            keys.local_terms =
+                kept +
+                (OWN_TILE * ALL_KEY_TILES + block * KEY_TILES) * TERM_TILE;
 #endif
 #if REGIONS_APART
             keys.key_regions =
@@ -296,22 +314,22 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             }
             int large;
             const float earlier = power;
-            const float bound =
-                bound_of_rows(numbers, now.row_count, &large);
+            const float bound = bound_of_rows(numbers, now.row_count, &large);
             power = RESCALES ? power_for(bound) : 1.0f;
             if (number == 0) {
-                clear_tiles(sums_v, DIM_TILES);
-                clear_tiles(sums_k, DIM_TILES);
-            } else if (RESCALES) {
+                UNROLL_FOR (int g = 0; g < GRADIENTS; g++)
+                    clear_tiles(sums[g], DIM_TILES);
+            } else if (RESCALES && makes_k) {
                 power = fmin(power, earlier);
                 const float keep = power * inverse_power(earlier);
                 UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
                     UNROLL_FOR (int i = 0; i < VALUES; i++)
-                        sums_k[d][i] *= keep;
+                        sums[GRADIENTS - 1][d][i] *= keep;
             }
             now.power = power;
 #define DIFFERENTIATE(large)                                                  \
-    differentiate_keys(sums_v, sums_k, large, numbers, &keys, &now, &terms, w)
+    differentiate_keys(sums, makes_v, makes_k, large, numbers, &keys, &now,   \
+                       &terms, w)
 #if EMULATED /* waves have to keep step */
             DIFFERENTIATE(large);
 #else
@@ -320,9 +338,12 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             else
                 DIFFERENTIATE(0);
 #endif
-            if (now.is_last)
-                leave_keys(sums_v, sums_k, DIM_TILES, key, count, 0, dv, dk,
-                           kv_head, pads, &now, w);
+            IF_ALL (now.is_last && makes_v)
+                leave_dv(sums[0], DIM_TILES, key, count, 0, dv, kv_head, pads,
+                         &now, w);
+            IF_ALL (now.is_last && makes_k)
+                leave_dk(sums[GRADIENTS - 1], DIM_TILES, key, count, 0, dk,
+                         kv_head, pads, &now, w);
         }
         if (now.is_last)
             walk_on(&here, forward, team);
@@ -332,6 +353,6 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     store_pad_sums(pad_sums, workspace, &args,
                    ((ulong)slot * args.key_blocks + key_block) * kv_heads +
                        kv_head,
-                   item_id);
+                   makes_k, makes_v, item_id);
 #endif
 }

@@ -89,11 +89,13 @@ typedef struct row_weights {
 /* P and dS of the tile of rows go to local memory, and dQ leaves. `scores` are
  * what add_statistics has left. Adds q^ . dq^ of the lane's own rows to
  * *scale_sum. */
-INLINE void differentiate_rows(
-    float scores[PASS_TILES][VALUES], const dbias_place *dbias,
-    __global storage *dq, float *scale_sum, const row_statistics *s,
-    const row_part *part, const visit *here, const logit_terms *terms,
-    const row_weights *weights, const int known, const wave *w)
+INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
+                               const dbias_place *dbias, __global storage *dq,
+                               float *scale_sum, const row_statistics *s,
+                               const row_part *part, const visit *here,
+                               const logit_terms *terms,
+                               const row_weights *weights, const int known,
+                               const wave *w)
 {
     const int stores = weights->owns;
     const tile_rows *rows = &part->rows;
@@ -228,7 +230,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local ushort *ring = (__local ushort *)rings[team];
     const int row_tile = min(wave_of_team, ROW_TILES - 1);
     row_weights weights = {.p = (__local ushort *)weight_tiles[team],
-                            .owns = wave_of_team < ROW_TILES};
+                           .owns = wave_of_team < ROW_TILES};
     weights.ds = weights.p + WEIGHT_PARTS * WEIGHT_SIZE;
 
     /* what this work-group owns */
@@ -440,8 +442,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         if (computes && part.count > 0 && value_key(w->lane, 0) == 0) {
             float bound = 0.0f;
             UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-                bound =
-                    fmax(bound, bound_of(&statistics, &part, r, &now, w));
+                bound = fmax(bound, bound_of(&statistics, &part, r, &now, w));
             atomic_max(&bounds[team][item % 2], as_uint(bound));
         }
         TEAM_SYNC(team);
@@ -488,8 +489,10 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                            now.row_count, w);
                 add_across(sums_k, weights.ds, key, now.q, first,
                            now.row_count, w);
-                leave_keys(sums_v, sums_k, KEY_SUM_TILES, key, count, first,
-                           dv, dk, kv_head, pads, &now, w);
+                leave_dv(sums_v, KEY_SUM_TILES, key, count, first, dv, kv_head,
+                         pads, &now, w);
+                leave_dk(sums_k, KEY_SUM_TILES, key, count, first, dk, kv_head,
+                         pads, &now, w);
             }
 #else
             const float keep = now.power * inverse_power(kept_power);
@@ -500,13 +503,16 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                     kept_k[turn][d][i] =
                         number == 0 ? 0.0f : kept_k[turn][d][i] * keep;
                 }
-            add_across(kept_v[turn], weights.p, key, now.d_o, 0,
-                       now.row_count, w);
+            add_across(kept_v[turn], weights.p, key, now.d_o, 0, now.row_count,
+                       w);
             add_across(kept_k[turn], weights.ds, key, now.q, 0, now.row_count,
                        w);
-            if (now.is_last)
-                leave_keys(kept_v[turn], kept_k[turn], DIM_TILES, key, count,
-                           0, dv, dk, kv_head, pads, &now, w);
+            if (now.is_last) {
+                leave_dv(kept_v[turn], DIM_TILES, key, count, 0, dv, kv_head,
+                         pads, &now, w);
+                leave_dk(kept_k[turn], DIM_TILES, key, count, 0, dk, kv_head,
+                         pads, &now, w);
+            }
 #endif
         }
 #if !ONE_VISIT
@@ -540,7 +546,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                     flags);
 #endif
 #if PADDING == 1
-    store_pad_sums(pad_sums, workspace, &args, (ulong)slot * kv_heads + kv_head,
-                   item_id);
+    store_pad_sums(pad_sums, workspace, &args,
+                   (ulong)slot * kv_heads + kv_head, 1, 1, item_id);
 #endif
 }

@@ -14,8 +14,9 @@
  * meet only where an item of the ring arrives: BLOCK_KEYS keys of a window,
  * the first with the window's rows of q, dO and o.
  *
- * delta is dO . O - d_lse where o and lse are given, else sum P dP - d_lse,
- * for which all keys come once before (twice, where they stream). The
+ * delta is dO . O - d_lse where o and lse are given (and windows not small),
+ * else sum P dP - d_lse, for which all keys come once before where they
+ * stream. The
  * workspace gets what the other kernel must know of each row (args.h).
  *
  * Where sums of dBias leave room for few rows, several waves share a tile of
@@ -90,7 +91,8 @@ typedef struct row_state {
     float sums[DIM_TILES][VALUES];
 } row_state;
 
-/* sums[r] = the product of rows r of two planes, at all lanes that share it. */
+/* sums[r] = the product of rows r of two planes, at all lanes that share it.
+ */
 INLINE void multiply_rows(float *sums, __local const ushort *rows,
                           __local const ushort *others, const row_part *part,
                           const wave *w)
@@ -152,8 +154,7 @@ INLINE void bound_flow(row_state *s, __local const uint *bounds)
 {
     row_statistics *all = &s->statistics;
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        all->flow[r] =
-            fmax(all->flow[r], s->length[r] * as_float(bounds[0]));
+        all->flow[r] = fmax(all->flow[r], s->length[r] * as_float(bounds[0]));
 #if VARIANT == COSINE
         all->key_flow[r] =
             fmax(all->key_flow[r], s->length[r] * as_float(bounds[1]));
@@ -183,9 +184,9 @@ INLINE void choose_powers(row_state *s, const int is_first)
 /* dQ and dBias of the tile of rows and the wave's share of an item's keys, as
  * if that were the item. */
 INLINE void differentiate_rows(row_state *state, const dbias_place *dbias,
-                               const int may_be_large,
-                               const row_part *part, const visit *here,
-                               const logit_terms *terms, const wave *w)
+                               const int may_be_large, const row_part *part,
+                               const visit *here, const logit_terms *terms,
+                               const wave *w)
 {
     const tile_rows *rows = &part->rows;
     const row_statistics *s = &state->statistics;
@@ -269,7 +270,7 @@ INLINE void leave_rows(row_state *s, __global storage *dq, float *scale_sum,
 #if VARIANT == COSINE
     take_back_rows(s->sums, from_dq, scale_sum, part, here, w);
 #endif
-    if ((here->args->forward.flags & ARG_DQ) != 0)
+    IF_ALL ((here->args->forward.flags & ARG_DQ) != 0)
         UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
             store_channels(s->sums + first, from_dq, first, here->out, &to, w);
 }
@@ -322,8 +323,8 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local float4 dbias_kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE / 4];
 #endif
 #if SPLITS > 1
-    __local float
-        split_sums[TEAMS][ROW_TILES][(SPLITS - 1) * DIM_TILES * TERM_TILE];
+    __local float split_sums[TEAMS][ROW_TILES]
+                            [(SPLITS - 1) * DIM_TILES * TERM_TILE];
 #endif
 #if VARIANT == COSINE
     __local float q_inverses[TEAMS][BLOCK_ROWS], k_inverses[TEAMS][KEY_ROWS];
@@ -352,7 +353,8 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const int row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first_row);
     const int wide = (flags & ARG_WIDE_ACCESS) != 0;
     const int known = (flags & ARG_LSE) != 0;
-    const int given = known && (flags & ARG_O) != 0;
+    /* in small windows the rounding of o would show */
+    const int given = known && (flags & ARG_O) != 0 && WEIGHT_PARTS == 1;
     const int differentiates =
         (flags & (ARG_DQ | ARG_DBIAS | ARG_D_LOGIT_SCALE)) != 0;
     walk here = start_walk(forward, slot, team);
@@ -361,9 +363,8 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const uint window_items = sums_first + KEY_BLOCKS;
     const uint items = here.rounds * window_items;
     const ulong head_partial = (ulong)slot * forward->heads + own_head;
-    __global float *bias_partial =
-        workspace + args.bias_partials +
-        (head_partial * NQ + first_row) * (ulong)NK;
+    __global float *bias_partial = workspace + args.bias_partials +
+                                   (head_partial * NQ + first_row) * (ulong)NK;
 
     /* Starts the copies of one item; after the last of a window, walks on.
      * Where things lie is found anew each time: registers are worth more. */
@@ -497,13 +498,12 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         meets |= given;
 #endif
 #if VARIANT == COSINE || RESCALES
-        if (meets)
-            measure_keys((__local float *)now.k_inverses,
-                         BOUNDS_OF(item), now.k, now.v, given, wave_of_team,
-                         w);
+        IF_ALL (meets)
+            measure_keys((__local float *)now.k_inverses, BOUNDS_OF(item),
+                         now.k, now.v, given, wave_of_team, w);
 #endif
 #if VARIANT == COSINE
-        if (number == 0)
+        IF_ALL (number == 0)
             measure_rows(q_inverses[team], now.q, BLOCK_ROWS, 1.0f,
                          wave_of_team, w);
 #endif
@@ -550,40 +550,35 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                     part.rows.row + lane_query(w->lane, r), row_count - 1)];
 #endif
             read_rows(&part, &now, d_lse, w);
-            if (given) {
-                if (block == 0)
-                    take_statistics(&state, &part, &now, row_stage + O_PLACE,
-                                    w);
+            IF_ALL (given && block == 0)
+                take_statistics(&state, &part, &now, row_stage + O_PLACE, w);
 #if RESCALES
+            if (given)
                 bound_flow(&state, BOUNDS_OF(item));
 #endif
-            } else if (!STREAMING || sums) {
+            IF_ALL (!given && (!STREAMING || sums)) {
                 float scores[PASS_TILES][VALUES];
                 if (block == 0)
                     start_statistics(&state.statistics, known, part.lse);
                 add_statistics(&state.statistics, scores, &part, &now, &terms,
                                known, w);
-                if (block == KEY_BLOCKS - 1)
+                IF_ALL (block == KEY_BLOCKS - 1)
                     finish_statistics(&state.statistics, &part, known, w);
-                if (sums)
-                    continue;
             }
-            if (block == 0)
-                find_large(&state, &now, w);
-            if (differentiates) {
-                choose_powers(&state, block == 0);
+            IF_ALL (!sums) {
+                /* the wave's share of the item, as if that were all */
+                const int first = split * SHARE_TILES;
                 visit share = now;
                 row_part own = part;
-                const int first = split * SHARE_TILES;
                 share.k += first * UNIT_TILE * PITCH;
                 share.v += first * UNIT_TILE * PITCH;
                 share.k_inverses += first * UNIT_TILE;
                 share.first_key += first * UNIT_TILE;
                 share.key_count -= first * UNIT_TILE;
 #if HAS_LOCAL_TERMS
-                own.rows.local_terms = (__local const kept_term *)
-                                           part.rows.local_terms +
-                                       first * TERM_TILE;
+                own.rows.local_terms =
+                    (__local const kept_term *)part.rows.local_terms +
+                    first * TERM_TILE;
 #endif
                 if (REGIONS_APART && own.rows.key_regions)
                     own.rows.key_regions += first * UNIT_TILE;
@@ -591,42 +586,44 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #if BIAS && KEEPS_DBIAS == 1
                     .sums = dbias_sums,
 #elif BIAS && KEEPS_DBIAS == 2
-                    .kept = dbias_kept +
-                            ((tile * ALL_KEY_TILES + (int)block * KEY_TILES) +
-                             first) *
-                                TERM_TILE / 4,
+                    .kept = dbias_kept + (tile * ALL_KEY_TILES +
+                                          (int)block * KEY_TILES + first) *
+                                             TERM_TILE / 4,
 #endif
                     .workspace = bias_partial + share.first_key,
-                    .keys = (int)NK - (int)share.first_key};
+                    .keys = (int)NK - (int)share.first_key
+                };
+                IF_ALL (block == 0)
+                    find_large(&state, &now, w);
+                choose_powers(&state, block == 0);
 #define DIFFERENTIATE(may_be_large)                                           \
     differentiate_rows(&state, &dbias, may_be_large, &own, &share, &terms, w)
 #if EMULATED /* waves have to keep step */
                 DIFFERENTIATE(1);
 #else
-                if (state.large)
+                if (differentiates && state.large)
                     DIFFERENTIATE(1);
-                else
+                else if (differentiates)
                     DIFFERENTIATE(0);
 #endif
             }
-            if (!is_last)
-                continue;
+            IF_ALL (is_last) {
 #if SPLITS > 1
-            add_splits(&state, split_sums[team][tile], split, team, w);
-            part.count = split == 0 ? part.count : 0;
-            if (!EMULATED && part.count <= 0)
-                continue;
+                add_splits(&state, split_sums[team][tile], split, team, w);
+                part.count = split == 0 ? part.count : 0;
 #endif
-            if (differentiates)
-                leave_rows(&state, dq, &scale_sum, &part, &now, w);
-            store_statistics(&state,
-                             workspace + args.workspace +
-                                 (((ulong)here.window * forward->heads +
-                                   own_head) *
-                                      NQ +
-                                  first_row + part.rows.row) *
-                                     ROW_NUMBERS,
-                             &part, &now, w);
+                if (EMULATED || part.count > 0) {
+                    leave_rows(&state, dq, &scale_sum, &part, &now, w);
+                    store_statistics(
+                        &state,
+                        workspace + args.workspace +
+                            (((ulong)here.window * forward->heads + own_head) *
+                                 NQ +
+                             first_row + part.rows.row) *
+                                ROW_NUMBERS,
+                        &part, &now, w);
+                }
+            }
         }
         if (is_last)
             walk_on(&here, forward, team);
@@ -640,9 +637,8 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                     wave_of_team / ROW_TILES * SHARE_TILES, row_count,
                     wave_of_team < SPLITS * ROW_TILES, flags, w);
 #elif BIAS && KEEPS_DBIAS == 2
-    for (int tile = wave_of_team; tile < ((flags & ARG_DBIAS) != 0
-                                              ? ROW_TILES * ALL_KEY_TILES
-                                              : 0);
+    for (int tile = wave_of_team;
+         tile < ((flags & ARG_DBIAS) != 0 ? ROW_TILES * ALL_KEY_TILES : 0);
          tile += TEAM_WAVES) {
         float own[VALUES];
         UNROLL_FOR (int i = 0; i < VALUES; i += 4) {

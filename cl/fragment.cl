@@ -215,7 +215,12 @@ INLINE float emulate_lane_xor(float x, int mask, const wave *w)
 }
 #define LANE_XOR(x, mask) emulate_lane_xor(x, mask, w)
 #define WAVE_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+/* `if`, where what follows holds barriers: PoCL 3.1 compiles all that comes
+ * behind a condition with barriers twice, but not behind a loop. */
+#define IF_ALL(condition)                                                     \
+    for (int only = (condition) ? 1 : 0; only > 0; only--)
 #else
+#define IF_ALL(condition) if (condition)
 #define MMA(a, b, c, w) mma(a, b, c)
 #endif
 

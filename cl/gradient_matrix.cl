@@ -77,9 +77,9 @@ INLINE void make_p(float scores[PASS_TILES][VALUES], const float *lse,
                    const int may_be_large)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        const float shift =
-            may_be_large ? shift_scores(scores, lse[r], r) + P_EXPONENT
-                         : FMA(-lse[r], LOG2E, P_EXPONENT);
+        const float shift = may_be_large
+                                ? shift_scores(scores, lse[r], r) + P_EXPONENT
+                                : FMA(-lse[r], LOG2E, P_EXPONENT);
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
             UNROLL_FOR (int i = 0; i < VALUES; i++)
                 if (LANE_ROW(i) == r)
@@ -429,8 +429,7 @@ INLINE void finish_statistics(row_statistics *s, const row_part *part,
 
 /* A first walk over keys, for what must be known of the rows. Of one pass
  * leaves the exponentials, or where lse is known P. */
-INLINE void add_statistics(row_statistics *s,
-                           float scores[PASS_TILES][VALUES],
+INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
                            const row_part *part, const visit *here,
                            const logit_terms *terms, const int known,
                            const wave *w)
@@ -547,11 +546,13 @@ INLINE float sum_over_group(float x, __local float *scratch, int item,
 #endif
 
 #if PADDING == 1
-/* The sums of all waves, [2][DIMS] of each, go to the workspace; `owner` counts
- * the blocks of keys of all slots and heads. Behind a barrier. */
+/* The sums of all waves, [2][DIMS] of each, go to the workspace, as they were
+ * made; `owner` counts the blocks of keys of all slots and heads. Behind a
+ * barrier. */
 INLINE void store_pad_sums(__local float (*pad_sums)[2 * DIMS],
                            __global float *workspace,
-                           const backward_args *args, ulong owner, int item)
+                           const backward_args *args, ulong owner, int makes_k,
+                           int makes_v, int item)
 {
     const uint flags = args->forward.flags;
     for (int c = item; c < HEAD_DIM; c += TEAM * TEAMS) {
@@ -561,9 +562,9 @@ INLINE void store_pad_sums(__local float (*pad_sums)[2 * DIMS],
             sum_k += pad_sums[i][c];
             sum_v += pad_sums[i][DIMS + c];
         }
-        if ((flags & ARG_D_PAD_K) != 0)
+        if (makes_k && (flags & ARG_D_PAD_K) != 0)
             add_partial(workspace + args->pad_k_partials + at, sum_k, flags);
-        if ((flags & ARG_D_PAD_V) != 0)
+        if (makes_v && (flags & ARG_D_PAD_V) != 0)
             add_partial(workspace + args->pad_v_partials + at, sum_v, flags);
     }
 }
@@ -690,24 +691,60 @@ INLINE void take_back_rows(float sums[][VALUES], float *from_dq,
 }
 #endif
 
-/* Sums of `tiles` tiles of channels of dV and dK, from tile `first` on, leave:
- * of keys from `key` of the block on, of which `count` exist. pad_sums:
- * [2][DIMS], of the wave. */
-INLINE void leave_keys(float sums_v[][VALUES], float sums_k[][VALUES],
+/* Sums of `tiles` tiles of channels of dV or dK, from tile `first` on, leave,
+ * each row times its factor: of keys from `key` of the block on, of which
+ * `count` exist. stores: the flag of the output, adds: that of adding to it;
+ * pad_sums: [DIMS], of the wave. */
+INLINE void leave_keys(float sums[][VALUES], const float *factor,
                        const int tiles, int key, int count, int first,
-                       __global storage *dv, __global storage *dk,
-                       uint kv_head, __local float *pad_sums,
+                       __global storage *to_plane, const tensor_layout *layout,
+                       uint stores, uint adds, __local float *pad_sums,
                        const visit *here, const wave *w)
 {
+    const forward_args *forward = &here->args->forward;
+    const row_target to = {.plane = to_plane,
+                           .layout = layout,
+                           .grid = &forward->grid,
+                           .place = &here->at->place,
+                           .row = here->first_key + key,
+                           .count = min(count, UNIT_QUERIES),
+                           .adds = (forward->flags & adds) != 0,
+                           .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
+    UNROLL_FOR (int d = 0; d < tiles; d += OUT_TILES) {
+        IF_ALL ((forward->flags & stores) != 0)
+            store_channels(sums + d, factor, first + d, here->out, &to, w);
+#if PADDING == 1
+        if (EMULATED || holds_padding(&forward->grid, &here->at->place))
+            add_padding(sums + d, factor, first + d, pad_sums, here->out, &to,
+                        w);
+#endif
+    }
+}
+
+/* pad_sums: [2][DIMS], of the wave. */
+INLINE void leave_dv(float sums[][VALUES], const int tiles, int key, int count,
+                     int first, __global storage *dv, uint kv_head,
+                     __local float *pad_sums, const visit *here, const wave *w)
+{
     const backward_args *args = here->args;
-    const uint flags = args->forward.flags;
-    const window_place *place = &here->at->place;
-    float of_v[LANE_ROWS], of_k[LANE_ROWS];
+    float factor[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        factor[r] = 1.0f / P_POWER;
+    leave_keys(sums, factor, tiles, key, count, first,
+               dv + plane(&args->dv, here->at->place.grid, kv_head), &args->dv,
+               ARG_DV, ARG_ADD_DV, pad_sums + DIMS, here, w);
+}
+
+INLINE void leave_dk(float sums[][VALUES], const int tiles, int key, int count,
+                     int first, __global storage *dk, uint kv_head,
+                     __local float *pad_sums, const visit *here, const wave *w)
+{
+    const backward_args *args = here->args;
+    float factor[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        of_v[r] = 1.0f / P_POWER;
-        of_k[r] = inverse_power(here->power);
+        factor[r] = inverse_power(here->power);
 #if VARIANT != COSINE
-        of_k[r] *= here->scale;
+        factor[r] *= here->scale;
 #endif
     }
 #if VARIANT == COSINE
@@ -715,35 +752,12 @@ INLINE void leave_keys(float sums_v[][VALUES], float sums_k[][VALUES],
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         inverse[r] = here->k_inverses[min(key + lane_query(w->lane, r),
                                           here->key_count - 1)];
-    take_back_norms(sums_k, along, of_k, inverse, here->k, key,
+    take_back_norms(sums, along, factor, inverse, here->k, key,
                     here->key_count - 1, w);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        of_k[r] = 1.0f;
+        factor[r] = 1.0f;
 #endif
-    row_target to_v = {.plane = dv + plane(&args->dv, place->grid, kv_head),
-                       .layout = &args->dv,
-                       .grid = &args->forward.grid,
-                       .place = place,
-                       .row = here->first_key + key,
-                       .count = min(count, UNIT_QUERIES),
-                       .adds = (flags & ARG_ADD_DV) != 0,
-                       .wide = (flags & ARG_WIDE_ACCESS) != 0};
-    row_target to_k = to_v;
-    to_k.plane = dk + plane(&args->dk, place->grid, kv_head);
-    to_k.layout = &args->dk;
-    to_k.adds = (flags & ARG_ADD_DK) != 0;
-    UNROLL_FOR (int d = 0; d < tiles; d += OUT_TILES) {
-        if ((flags & ARG_DV) != 0)
-            store_channels(sums_v + d, of_v, first + d, here->out, &to_v, w);
-        if ((flags & ARG_DK) != 0)
-            store_channels(sums_k + d, of_k, first + d, here->out, &to_k, w);
-#if PADDING == 1
-        if (EMULATED || holds_padding(&args->forward.grid, place)) {
-            add_padding(sums_k + d, of_k, first + d, pad_sums, here->out,
-                        &to_k, w);
-            add_padding(sums_v + d, of_v, first + d, pad_sums + DIMS,
-                        here->out, &to_v, w);
-        }
-#endif
-    }
+    leave_keys(sums, factor, tiles, key, count, first,
+               dk + plane(&args->dk, here->at->place.grid, kv_head), &args->dk,
+               ARG_DK, ARG_ADD_DK, pad_sums, here, w);
 }

@@ -459,7 +459,8 @@ INLINE void add_regions(float *scores, int tile, int count,
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int column = tile * UNIT_TILE + value_key(w->lane, i);
         const uint there =
-            rows->key_regions[IS_WHOLE(tile) ? column : min(column, count - 1)];
+            rows->key_regions[IS_WHOLE(tile) ? column
+                                             : min(column, count - 1)];
         if (rows->region[LANE_ROW(i)] != there)
             scores[i] += args->region_value;
     }

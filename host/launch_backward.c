@@ -118,8 +118,9 @@ launch_windows(const wa_problem *problem, const wa_backward_plan *plan,
             left < plan->windows_per_launch ? left : plan->windows_per_launch;
         const uint64_t units =
             args->forward.windows * problem->heads * plan->row_blocks;
-        const uint64_t owners =
-            (uint64_t)plan->slots * problem->kv_heads * plan->key_blocks;
+        const uint64_t owners = (uint64_t)plan->slots * problem->kv_heads *
+                                plan->key_blocks *
+                                (plan->key_parts ? plan->key_parts : 1);
         const uint64_t row_owners =
             (uint64_t)plan->row_slots * problem->heads * plan->row_blocks;
         for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++) {
@@ -130,7 +131,7 @@ launch_windows(const wa_problem *problem, const wa_backward_plan *plan,
             args->forward.slots = last ? plan->slots : plan->row_slots;
             WA_TRY(wa_set_arg(kernels->part[i], 0, sizeof *args, args));
             WA_TRY(wa_chain_append(chain, kernels->part[i],
-                                   (last               ? owners
+                                   (last              ? owners
                                     : plan->row_slots ? row_owners
                                                       : units) *
                                        group,
@@ -248,8 +249,7 @@ static winattn_status launch_sums(const sum_launch *launch,
     const uint64_t slots = plan->slots;
     const uint64_t row_slots = (uint64_t)plan->row_slots * plan->row_blocks;
     /* without padding there are no partials, and the sums are 0 */
-    const uint64_t pad_slots =
-        plan->pad_bytes ? slots * plan->key_blocks : 0;
+    const uint64_t pad_slots = plan->pad_bytes ? slots * plan->key_blocks : 0;
     const window_sum sums[] = {
         {WA_D_LOGIT_SCALE, args->scale_partials, row_slots ? row_slots : slots,
          WINATTN_D_LOGIT_SCALE},

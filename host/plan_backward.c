@@ -95,7 +95,8 @@ uint64_t wa_most_bias_slots(const wa_problem *problem, winattn_tier tier)
     return at_least_one(bytes / 4 / logits);
 }
 
-/* Slots for the windows of `owners` of a slot's work-groups; `most` at most. */
+/* Slots for the windows of `owners` of a slot's work-groups; `most` at most.
+ */
 static uint64_t deal(const wa_problem *problem, uint64_t groups,
                      uint64_t owners, uint64_t teams, uint64_t most)
 {
@@ -122,7 +123,8 @@ static void choose_slots(const wa_problem *problem, const wa_device *device,
     const uint64_t row_teams = at_least_one(plan->row_teams);
     const uint64_t row_owners = (uint64_t)problem->heads * plan->row_blocks;
     uint64_t slots = deal(problem, plan->busy_groups,
-                          (uint64_t)problem->kv_heads * plan->key_blocks,
+                          (uint64_t)problem->kv_heads * plan->key_blocks *
+                              at_least_one(plan->key_parts),
                           teams, rows_sum ? UINT64_MAX : most);
     uint64_t row_slots = 0;
     if (rows_sum) /* no more than start together */
@@ -240,7 +242,8 @@ void wa_backward_plan_describe(const wa_backward_plan *plan, char *text,
                       kernel->work_group, kernel->local_bytes);
     }
     if (plan->row_slots)
-        wa_append(text, size, "backward partial sums: %u of rows, %u of keys\n",
+        wa_append(text, size,
+                  "backward partial sums: %u of rows, %u of keys\n",
                   plan->row_slots, plan->slots);
     else
         wa_append(text, size, "backward partial sums: %u\n", plan->slots);

@@ -64,6 +64,8 @@ typedef struct wa_backward_plan {
     /* Where the kernel of rows walks windows too, its teams, busy groups and
      * slots, which then are those of sums of a bias and a scale; else 0. */
     uint32_t row_teams, row_groups, row_slots;
+    uint32_t key_parts; /* work-groups of the last kernel that share what one
+                           owns; 0: none do */
     uint64_t windows_per_launch;
     /* The workspace's parts, in this order: bytes. */
     uint64_t statistics_bytes, bias_bytes, scale_bytes;

@@ -16,8 +16,6 @@
 /* Compute units that have work at least, in parts of the device; with fewer,
  * tier local was taken to be faster. */
 #define LEAST_BUSY 4u
-/* Rows that a work-group of two kernels has at least, where that counts. */
-#define LEAST_BLOCK 64u
 #define MOST_STAGES 2u /* of the ring */
 /* Bytes of the bounds of dS that a team's waves agree on. */
 #define BOUND_BYTES 8u
@@ -341,15 +339,14 @@ static void try_teams(search *find, wa_matrix_gradient_shape s, uint32_t tiles)
                     }
 }
 
-/* A work-group has all keys of a window, or (in two kernels) a block of rows,
- * and the workspace bounds partial sums of a large bias. */
-static bool leaves_idle(const wa_problem *problem, const wa_device *device,
-                        uint64_t owners)
+/* In one kernel, a work-group has all keys of a window, and the workspace
+ * bounds partial sums of a large bias. */
+static bool leaves_idle(const wa_problem *problem, const wa_device *device)
 {
     return problem->tier != WINATTN_TIER_MATRIX &&
            problem->bias != WINATTN_BIAS_NONE &&
-           wa_most_bias_slots(problem, WINATTN_TIER_MATRIX) * owners *
-                   LEAST_BUSY <
+           wa_most_bias_slots(problem, WINATTN_TIER_MATRIX) *
+                   problem->kv_heads * LEAST_BUSY <
                device->compute_units;
 }
 
@@ -361,8 +358,7 @@ static bool visit_shapes(const wa_problem *problem, const wa_device *device,
     const uint32_t row_tiles = wa_ceil_div(problem->queries, unit->queries);
     search find = {problem, device, visit, data, false};
     const bool fits = wa_visit_matrix_pairs(problem, device, visit, data);
-    for (uint32_t rows = row_tiles;
-         rows > 0 && !leaves_idle(problem, device, problem->kv_heads);
+    for (uint32_t rows = row_tiles; rows > 0 && !leaves_idle(problem, device);
          rows = wa_matrix_next_smaller(row_tiles, rows)) {
         const wa_matrix_gradient_shape s = {
             .block_rows = MIN(rows * unit->queries, problem->queries)};
@@ -415,11 +411,6 @@ bool wa_plan_backward_matrix(const wa_problem *problem,
                              const wa_device *device, wa_backward_plan *plan)
 {
     const char *why = wa_matrix_unwanted(problem, device, WA_BACKWARD);
-    if (!why &&
-        leaves_idle(problem, device,
-                    (uint64_t)problem->heads *
-                        wa_ceil_div(problem->queries, LEAST_BLOCK)))
-        why = "sums of so large a bias would leave the device idle";
     if (why)
         return refuse(plan, why);
     if (take_tuned(problem, device, plan))

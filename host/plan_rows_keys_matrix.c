@@ -15,6 +15,9 @@
 #define ROW_PLANES 3u
 #define KEY_PLANES 2u
 #define MOST_STAGES 2u /* of a ring */
+/* Registers for what the kernel of rows knows of a tile's, by which compilers
+ * were seen to spill few. */
+#define ROW_REGISTERS 24u
 #define MOST_SPLITS 8u /* of a tile of rows */
 /* Bytes of the bounds of an item's keys, this one's and the next's. */
 #define BOUND_BYTES 24u
@@ -39,8 +42,7 @@ static side rows_side(const wa_problem *problem, const wa_device *device,
                            .pass_keys = s->pass_keys,
                            .keeps_terms = s->keeps_terms}};
     if (s->block_rows && s->block_keys && s->team_waves)
-        rows.tiling =
-            wa_matrix_tiling_of(problem, device->unit, &rows.shape);
+        rows.tiling = wa_matrix_tiling_of(problem, device->unit, &rows.shape);
     return rows;
 }
 
@@ -61,6 +63,14 @@ static side keys_side(const wa_problem *problem, const wa_device *device,
 static uint64_t waves_of(const side *s)
 {
     return (uint64_t)s->shape.teams * s->shape.team_waves;
+}
+
+/* Are dV and dK more sums than a lane has registers for, so that work-groups
+ * make one of them each? */
+static bool keys_apart(const side *s, const wa_device *device)
+{
+    return 2 * s->tiling.dim_tiles * s->tiling.values + s->tiling.values >
+           wa_matrix_most_sums(&s->problem, device, 8);
 }
 
 /* Waves that share a tile of rows in the kernel of rows. */
@@ -92,8 +102,8 @@ static uint64_t rows_bytes(const side *s, const wa_device *device,
              (splits_of(s) - 1) * s->tiling.dim_tiles * device->unit->queries *
              device->unit->tile * 4;
     /* lse */
-    bytes += (uint64_t)s->shape.teams * s->shape.stages *
-             s->shape.block_rows * 4;
+    bytes +=
+        (uint64_t)s->shape.teams * s->shape.stages * s->shape.block_rows * 4;
     if (problem->dtype == WINATTN_FP16)
         bytes += s->shape.teams * BOUND_BYTES;
     if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */
@@ -109,10 +119,10 @@ static uint64_t keys_bytes(const side *s, const wa_device *device)
     uint64_t bytes = wa_matrix_local_bytes(problem, device, &s->shape,
                                            &s->tiling, KEY_PLANES);
     if (problem->variant == WINATTN_COSINE) /* theirs the workspace has */
-        bytes -= (uint64_t)s->shape.teams * (across + (across % tile != 0)) *
-                 4;
-    bytes += (uint64_t)s->shape.teams * s->shape.stages * across *
-             ROW_NUMBERS * 4;
+        bytes -=
+            (uint64_t)s->shape.teams * (across + (across % tile != 0)) * 4;
+    bytes +=
+        (uint64_t)s->shape.teams * s->shape.stages * across * ROW_NUMBERS * 4;
     if (wa_problem_padding(problem) == 1) /* each wave's d_pad_k, d_pad_v */
         bytes += waves_of(s) * 2 * s->tiling.dim_tiles * tile * 4;
     return bytes;
@@ -172,8 +182,7 @@ static const char *rows_refusal(const side *s, const wa_device *device,
         return "teams cannot share sums of a bias";
     if (keeps_dbias == 1 && s->shape.teams > 1 &&
         (uint64_t)s->shape.teams * s->shape.stages *
-                wa_matrix_stage_bytes(device->unit, &s->shape, t,
-                                      ROW_PLANES) <
+                wa_matrix_stage_bytes(device->unit, &s->shape, t, ROW_PLANES) <
             dbias_bytes(device->unit, t))
         return "sums of a bias do not fit the ring, where teams add theirs";
     return too_large(rows_bytes(s, device, keeps_dbias), device);
@@ -252,8 +261,11 @@ void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
              shape->keeps_dbias);
     set_kernel(&rows, device, device->unit->rows_kernel,
                rows_bytes(&rows, device, shape->keeps_dbias), options, first);
+    plan->key_parts = keys_apart(&keys, device) ? 2 : 1;
+    snprintf(options, sizeof options, "-DKEYS_DOWN=1 -DAPART=%u ",
+             plan->key_parts - 1);
     set_kernel(&keys, device, device->unit->keys_kernel,
-               keys_bytes(&keys, device), "-DKEYS_DOWN=1 ", last);
+               keys_bytes(&keys, device), options, last);
     plan->whole = false;
     plan->row_blocks = wa_ceil_div(problem->queries, shape->block_rows);
     plan->key_blocks = wa_ceil_div(problem->keys, shape->keys.block_keys);
@@ -307,14 +319,17 @@ static double rows_cost(const side *s, const wa_device *device,
 
 static double keys_cost(const side *s, const wa_device *device)
 {
-    return side_cost(s, device, 4.0, 1); /* S, dP, dV and dK */
+    /* S, dP, dV and dK; apart S twice */
+    return side_cost(s, device, keys_apart(s, device) ? 5.0 : 4.0, 1);
 }
 
 /* Sums that a lane has besides those of a pass. */
 static uint64_t rows_sums(const side *s, uint32_t keeps_dbias)
 {
     const wa_matrix_tiling *t = &s->tiling;
-    uint64_t sums = (uint64_t)t->dim_tiles * t->values + t->values; /* dQ, dP */
+    /* dQ, dP, and what is known of rows */
+    uint64_t sums =
+        (uint64_t)t->dim_tiles * t->values + t->values + ROW_REGISTERS;
     if (keeps_dbias == 1)
         sums += (uint64_t)t->key_tiles / splits_of(s) * t->values;
     if (s->problem.dtype == WINATTN_FP16) /* how rows of dS are rescaled */
@@ -322,10 +337,11 @@ static uint64_t rows_sums(const side *s, uint32_t keeps_dbias)
     return sums;
 }
 
-static uint64_t keys_sums(const side *s)
+static uint64_t keys_sums(const side *s, const wa_device *device)
 {
-    /* dK, dV and dP */
-    return 2ull * s->tiling.dim_tiles * s->tiling.values + s->tiling.values;
+    const uint64_t gradients = keys_apart(s, device) ? 1 : 2;
+    return gradients * s->tiling.dim_tiles * s->tiling.values +
+           s->tiling.values; /* dP */
 }
 
 /* The cheapest of either kernel; cost 0: none yet. */
@@ -402,7 +418,8 @@ static void try_rows(pair_search *find, wa_matrix_shape common)
                                           .team_waves = common.team_waves,
                                           .teams = common.teams,
                                           .stages = common.stages,
-                                          .pass_keys = find->device->unit->tile,
+                                          .pass_keys =
+                                              find->device->unit->tile,
                                           .keeps_terms = common.keeps_terms,
                                           .keeps_dbias = dbias,
                                           .block_keys = common.block_keys};
@@ -429,7 +446,7 @@ static void try_keys(pair_search *find, wa_matrix_shape common)
     if (keys_refusal(&s, find->device))
         return;
     find->fits_keys = true;
-    const double spills = set_pass(find, &s, keys_sums(&s), 1);
+    const double spills = set_pass(find, &s, keys_sums(&s, find->device), 1);
     shape.keys.pass_keys = s.shape.pass_keys;
     if (spills > 0)
         keep_side(find, &find->keys, &shape,
@@ -461,8 +478,8 @@ static void try_side(pair_search *find, uint32_t rows, uint32_t keys,
                  s.team_waves <= MIN(most_splits * down, WA_MATRIX_MOST_WAVES);
                  s.team_waves += down)
                 for (s.teams = 1;
-                     s.teams == 1 || (async && s.teams * s.team_waves <=
-                                                   WA_MATRIX_MOST_WAVES);
+                     s.teams == 1 ||
+                     (async && s.teams * s.team_waves <= WA_MATRIX_MOST_WAVES);
                      s.teams++)
                     for (s.stages = 1; s.stages <= (async ? MOST_STAGES : 1);
                          s.stages++)
@@ -477,14 +494,13 @@ bool wa_visit_matrix_pairs(const wa_problem *problem, const wa_device *device,
                            wa_matrix_gradient_visitor *visit, void *data)
 {
     pair_search find = {.problem = problem, .device = device};
-    try_side(&find, problem->queries, problem->keys, MOST_SPLITS,
-             try_rows);
+    try_side(&find, problem->queries, problem->keys, MOST_SPLITS, try_rows);
     try_side(&find, problem->keys, problem->queries, 1, try_keys);
     if (find.rows.cost > 0 && find.keys.cost > 0) {
         find.visit = visit;
         find.data = data;
         try_side(&find, problem->queries, problem->keys, MOST_SPLITS,
-             try_rows);
+                 try_rows);
         try_side(&find, problem->keys, problem->queries, 1, try_keys);
     }
     return find.fits_rows && find.fits_keys;

@@ -145,9 +145,9 @@ static bool find_texts(const char *name, wa_recipe *recipe)
                               unit ? wa_source("fragment.cl") : "\n",
                               for_attention ? wa_source("matrix.cl") : "\n",
                               !for_gradients ? "\n"
-                              : for_local ? wa_source("backward_local.cl")
-                              : unit      ? wa_source("gradient_matrix.cl")
-                                          : "\n",
+                              : for_local    ? wa_source("backward_local.cl")
+                              : unit         ? wa_source("gradient_matrix.cl")
+                                             : "\n",
                               wa_source(file)},
                              WA_RECIPE_TEXTS,
                              NULL,

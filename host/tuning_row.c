@@ -68,8 +68,9 @@ bool wa_tuned_shape_parse(wa_tuned_kernel kernel, const char *text,
         return count == 9 || count == 10;
     case WA_MATRIX_BACKWARD:
         shape->matrix_backward = (wa_matrix_gradient_shape){
-            n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], {n[8], n[9], n[10],
-            n[11], n[12], n[13], n[14]}};
+            n[0], n[1], n[2],
+            n[3], n[4], n[5],
+            n[6], n[7], {n[8], n[9], n[10], n[11], n[12], n[13], n[14]}};
         return count == 7 || (count == 15 && n[7] != 0);
     default:
         return false;
