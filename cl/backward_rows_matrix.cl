@@ -14,10 +14,10 @@
  * meet only where an item of the ring arrives: BLOCK_KEYS keys of a window,
  * the first with the window's rows of q, dO and o.
  *
- * delta is dO . O - d_lse where o and lse are given (and windows not small),
- * else sum P dP - d_lse, for which all keys come once before where they
- * stream. The
- * workspace gets what the other kernel must know of each row (args.h).
+ * delta is dO . O - d_lse where o and lse are given and windows are not small,
+ * else sum P dP - d_lse, for which a wave walks all keys before (where they
+ * stream, they come twice). The workspace gets what the other kernel must know
+ * of each row (args.h).
  *
  * Where sums of dBias leave room for few rows, several waves share a tile of
  * them, each with as many keys of an item as the others; at a window's end

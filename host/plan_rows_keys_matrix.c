@@ -15,8 +15,8 @@
 #define ROW_PLANES 3u
 #define KEY_PLANES 2u
 #define MOST_STAGES 2u /* of a ring */
-/* Registers for what the kernel of rows knows of a tile's, by which compilers
- * were seen to spill few. */
+/* Registers for what the kernel of rows knows of a tile's, with which ptxas
+ * was seen to spill few. */
 #define ROW_REGISTERS 24u
 #define MOST_SPLITS 8u /* of a tile of rows */
 /* Bytes of the bounds of an item's keys, this one's and the next's. */
@@ -324,12 +324,14 @@ static double keys_cost(const side *s, const wa_device *device)
 }
 
 /* Sums that a lane has besides those of a pass. */
-static uint64_t rows_sums(const side *s, uint32_t keeps_dbias)
+static uint64_t rows_sums(const side *s, const wa_device *device,
+                          uint32_t keeps_dbias)
 {
     const wa_matrix_tiling *t = &s->tiling;
-    /* dQ, dP, and what is known of rows */
-    uint64_t sums =
-        (uint64_t)t->dim_tiles * t->values + t->values + ROW_REGISTERS;
+    /* dQ and dP */
+    uint64_t sums = (uint64_t)t->dim_tiles * t->values + t->values;
+    if (device->unit->copies_async)
+        sums += ROW_REGISTERS;
     if (keeps_dbias == 1)
         sums += (uint64_t)t->key_tiles / splits_of(s) * t->values;
     if (s->problem.dtype == WINATTN_FP16) /* how rows of dS are rescaled */
@@ -428,7 +430,7 @@ static void try_rows(pair_search *find, wa_matrix_shape common)
             continue;
         find->fits_rows = true;
         const double spills =
-            set_pass(find, &s, rows_sums(&s, dbias), splits_of(&s));
+            set_pass(find, &s, rows_sums(&s, find->device, dbias), splits_of(&s));
         shape.pass_keys = s.shape.pass_keys;
         if (spills > 0)
             keep_side(find, &find->rows, &shape,
