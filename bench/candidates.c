@@ -11,7 +11,7 @@
 #include "tuning.h"
 
 #define SHAPE_SIZE 128
-#define MOST_NUMBERS 10
+#define MOST_NUMBERS 15
 
 void candidates_free(candidates *c)
 {
@@ -143,8 +143,10 @@ static bool is_legal(const candidates *c, const wa_tuned_shape *s)
                wa_plan_backward_shapes(c->problem, c->device, NULL, g,
                                        &backward);
     default:
-        return is_sensible(c, b->block_rows, 0, 0) &&
-               (has_terms || b->keeps_terms == 0) &&
+        return is_sensible(c, b->block_rows, b->block_keys, 0) &&
+               is_sensible(c, b->keys.block_rows, b->keys.block_keys, 0) &&
+               (has_terms ||
+                (b->keeps_terms == 0 && b->keys.keeps_terms == 0)) &&
                wa_plan_backward_matrix_shape(c->problem, c->device, b,
                                              &backward);
     }

@@ -62,7 +62,8 @@ static void usage(FILE *to)
         "measured\n"
         "instead of a search, for it and the cases that follow, until other\n"
         "SHAPEs or the word `search`: ten numbers for tier local, seven for\n"
-        "tier matrix, in the order of host/plan.h and host/plan_backward.h.\n",
+        "tier matrix (15 for gradients in two kernels), in the order of\n"
+        "host/plan.h and host/plan_backward.h.\n",
         to);
 }
 
@@ -199,7 +200,7 @@ static wa_tuned_kernel kernel_of_shape(const char *text, bench_pass pass)
     size_t colons = 0;
     for (; *text; text++)
         colons += *text == ':';
-    const bool matrix = colons == 6;
+    const bool matrix = colons == 6 || colons == 14;
     return pass == BENCH_FORWARD
                ? (matrix ? WA_MATRIX_FORWARD : WA_LOCAL_FORWARD)
                : (matrix ? WA_MATRIX_BACKWARD : WA_LOCAL_BACKWARD);

@@ -99,12 +99,17 @@ typedef struct forward_args {
 
 /* Backward pass. A slot keeps one partial sum of what is summed over windows.
  * The workspace holds, as fp32: statistics of the rows of a launch's windows,
- * [window - first_window][head][query] [lse, delta, q^ . dq^]; from
+ * [window - first_window][head][query] [lse, delta, q^ . dq^], or what tier
+ * matrix has in its place; from
  * bias_partials on [slot][head][query][key]; from scale_partials on
  * [slot][head]; from pad_k_partials and pad_v_partials on [slot][key block]
  * [key head][channel]. What is there for each query and key of a table of
  * biases comes last: a kernel that does not read the table finds its biases
  * there, and later the sums of their gradients are there. */
+/* Of a row, on tier matrix: lse, +infinity for a row that sees nothing; delta;
+ * a bound of |dS| in its tile, as it goes to dK, negative where an lse of the
+ * tile is large; and (cosine) what q k^ is multiplied by. */
+#define ROW_NUMBERS 4
 typedef struct backward_args {
     forward_args forward;
     tensor_layout d_o, d_lse, dq, dk, dv;

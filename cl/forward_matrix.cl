@@ -63,7 +63,7 @@ INLINE key_tile read_value(__local const storage_bits *stage, int d, int tile,
                            const wave *w)
 {
     return load_value(stage + V_PLACE, PITCH, tile * UNIT_TILE, d * UNIT_TILE,
-                      KEY_ROWS - 1, w);
+                      LAST_KEY, w);
 }
 
 /* The scores of a pass, from key `first` of the item on. */
@@ -217,18 +217,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     __local uchar kept_key_regions[TEAMS][NK];
 #endif
     DECLARE_PADS(pad_rows)
-    const int item_id = (int)get_local_id(0);
-    const int team = item_id / TEAM;
-    int lane_of_team = item_id % TEAM;
-    const int wave_of_team = lane_of_team / WAVE;
-#if EMULATED
-    __local uint exchanges[TEAMS * TEAM_WAVES][EXCHANGE_WORDS];
-    wave wave_here = {.lane = item_id % WAVE,
-                      .exchange = exchanges[item_id / WAVE]};
-#else
-    wave wave_here = {.lane = item_id % WAVE};
-#endif
-    const wave *w = &wave_here;
+    DECLARE_WAVE
     __local storage_bits *ring = (__local storage_bits *)rings[team];
     __local storage_bits *out_place =
         (__local storage_bits *)out_rows[item_id / WAVE];
@@ -322,9 +311,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     }                                                                         \
     END_COPIES()
     KEEP_PADS(pad_rows, args, kv_head, item_id)
-    for (uint item = 0; item + 1 < STAGES; item++) {
-        START_COPIES(item);
-    }
+    START_RING();
     clear_pads(ring, lane_of_team);
 #if HAS_LOCAL_TERMS && !MASK_IN_LOCAL
     const unit of_head = {.window = args.first_window, .head = head};
@@ -397,16 +384,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         __local const storage_bits *stage = ring + item % STAGES * STAGE_SIZE;
         __local const storage_bits *q_stage =
             ring + item / KEY_BLOCKS % STAGES * STAGE_SIZE;
-#if STAGES == 1
-        TEAM_SYNC(team); /* all have read the last item */
-        START_COPIES(item);
-        AWAIT_COPIES(0);
-        TEAM_SYNC(team);
-#else
-        AWAIT_COPIES(STAGES - 2);
-        TEAM_SYNC(team); /* this item is there, the last one was read */
-        START_COPIES(item + STAGES - 1);
-#endif
+        AWAIT_ITEM(item);
 #if VARIANT == COSINE
         measure_rows(k_factors[team], stage + K_PLACE, BLOCK_KEYS, 1.0f,
                      wave_of_team, w);

@@ -237,7 +237,12 @@ INLINE int emulate_wave_any(int x, const wave *w)
 #define WAVE_ANY(x) emulate_wave_any(x, w)
 #endif
 #define WAVE_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+/* `if`, where what follows holds barriers: PoCL 3.1 compiles all that comes
+ * behind a condition with barriers twice, but not behind a loop. */
+#define IF_ALL(condition)                                                     \
+    for (int only = (condition) ? 1 : 0; only > 0; only--)
 #else
+#define IF_ALL(condition) if (condition)
 #define MMA(a, b, c, w) mma(a, b, c)
 #endif
 

@@ -23,6 +23,11 @@
  *   STAGES      of the ring
  *   PASS_KEYS   keys whose scores a wave has in registers at a time; a
  *               multiple of UNIT_TILE
+ *   KEYS_DOWN   1: tiles are the other way round, as gradients of keys want
+ *               them: what is called rows here are keys, v beside k, and what
+ *               is called keys are queries, dO beside q
+ *   ROW_PLANES  tensors that a stage holds rows of: q; backward also dO, and
+ *               then o
  *   KEEPS_TERMS where what is added to the block's logits stays from window to
  *               window; 0: nowhere, 1: in local memory, 2: in registers, for
  *               which each wave must have the same rows always. With a mask, a
@@ -48,13 +53,34 @@
 #ifndef BACKWARD
 #define BACKWARD 0
 #endif
+#ifndef KEYS_DOWN
+#define KEYS_DOWN 0
+#endif
+#ifndef ROW_PLANES
+#define ROW_PLANES (BACKWARD ? 2 : 1)
+#endif
 
 #define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
 
+/* Tokens of a window, and of a block of it, that run down and across tiles. */
+#if KEYS_DOWN
+#define DOWN NK
+#define ACROSS NQ
+#define BLOCK_DOWN BLOCK_KEYS
+#define BLOCK_ACROSS BLOCK_ROWS
+#define OF_PAIR(of, args, terms, down, across) of(args, terms, across, down)
+#else
+#define DOWN NQ
+#define ACROSS NK
+#define BLOCK_DOWN BLOCK_ROWS
+#define BLOCK_ACROSS BLOCK_KEYS
+#define OF_PAIR(of, args, terms, down, across) of(args, terms, down, across)
+#endif
+
 #define TEAM (TEAM_WAVES * WAVE)
-#define ROW_TILES CEIL_DIV(BLOCK_ROWS, UNIT_QUERIES)
-#define KEY_BLOCKS CEIL_DIV(NK, BLOCK_KEYS)
-#define KEY_TILES CEIL_DIV(BLOCK_KEYS, UNIT_TILE)
+#define ROW_TILES CEIL_DIV(BLOCK_DOWN, UNIT_QUERIES)
+#define KEY_BLOCKS CEIL_DIV(ACROSS, BLOCK_ACROSS)
+#define KEY_TILES CEIL_DIV(BLOCK_ACROSS, UNIT_TILE)
 #define ALL_KEY_TILES (KEY_BLOCKS * KEY_TILES)
 #define PASS_TILES (PASS_KEYS / UNIT_TILE)
 #define PASSES CEIL_DIV(KEY_TILES, PASS_TILES)
@@ -62,14 +88,26 @@
 #define DIMS (DIM_TILES * UNIT_TILE)
 #define PITCH ROW_PITCH(DIMS)
 /* Keys past the last are one row of zeros. */
-#define KEY_ROWS (BLOCK_KEYS + (BLOCK_KEYS % UNIT_TILE != 0))
-#define SHORT_BLOCK (NK % BLOCK_KEYS != 0)
-#define Q_PLACE 0
-#define K_PLACE WHOLE_LINES(BLOCK_ROWS *PITCH)
-#define V_PLACE (K_PLACE + WHOLE_LINES(KEY_ROWS * PITCH))
-#define D_O_PLACE (V_PLACE + WHOLE_LINES(KEY_ROWS * PITCH))
-#define STAGE_SIZE                                                            \
-    (D_O_PLACE + (BACKWARD ? WHOLE_LINES(BLOCK_ROWS * PITCH) : 0))
+#define KEY_ROWS (BLOCK_ACROSS + (BLOCK_ACROSS % UNIT_TILE != 0))
+/* The last that may be read: where tiles are whole, addresses need no care. */
+#define LAST_KEY (KEY_ROWS == BLOCK_ACROSS ? INT_MAX : KEY_ROWS - 1)
+#define SHORT_BLOCK (ACROSS % BLOCK_ACROSS != 0)
+#define ROW_PLANE(n) ((n)*WHOLE_LINES(BLOCK_DOWN * PITCH))
+#define KEY_PLANE(n)                                                          \
+    (ROW_PLANE(ROW_PLANES) + (n)*WHOLE_LINES(KEY_ROWS * PITCH))
+#if KEYS_DOWN
+#define Q_PLACE KEY_PLANE(0)
+#define D_O_PLACE KEY_PLANE(1)
+#define K_PLACE ROW_PLANE(0)
+#define V_PLACE ROW_PLANE(1)
+#else
+#define Q_PLACE ROW_PLANE(0)
+#define D_O_PLACE ROW_PLANE(1)
+#define O_PLACE ROW_PLANE(2)
+#define K_PLACE KEY_PLANE(0)
+#define V_PLACE KEY_PLANE(1)
+#endif
+#define STAGE_SIZE KEY_PLANE(2)
 /* o goes to memory through a wave's own rows, OUT_DIMS channels at a time */
 #define OUT_TILES (DIM_TILES < 4 ? DIM_TILES : 4)
 #define OUT_DIMS (OUT_TILES * UNIT_TILE)
@@ -90,11 +128,12 @@
  * the tiles divide everything. */
 #define IS_TILE(tile) (KEY_TILES % PASS_TILES == 0 || (tile) < KEY_TILES)
 #define IS_WHOLE(tile)                                                        \
-    (!(STREAMING && SHORT_BLOCK) &&                                           \
-     (BLOCK_KEYS % UNIT_TILE == 0 || ((tile) + 1) * UNIT_TILE <= BLOCK_KEYS))
+    (!(KEY_BLOCKS > 1 && SHORT_BLOCK) &&                                      \
+     (BLOCK_ACROSS % UNIT_TILE == 0 ||                                        \
+      ((tile) + 1) * UNIT_TILE <= BLOCK_ACROSS))
 /* Passes that are not alike must be unrolled for these to be constants. */
 #if UNROLL_PASSES &&                                                          \
-    (KEY_TILES % PASS_TILES != 0 || BLOCK_KEYS % UNIT_TILE != 0)
+    (KEY_TILES % PASS_TILES != 0 || BLOCK_ACROSS % UNIT_TILE != 0)
 #define PASS_FOR UNROLL_FOR
 #else
 #define PASS_FOR NO_UNROLL_FOR
@@ -265,20 +304,23 @@ INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
 INLINE void clear_pads(__local storage_bits *ring, int lane)
 {
 #if DIMS != HEAD_DIM
-    const int places[] = {Q_PLACE, K_PLACE, V_PLACE, D_O_PLACE};
-    const int rows[] = {BLOCK_ROWS, KEY_ROWS, KEY_ROWS, BLOCK_ROWS};
     const int pads = DIMS - HEAD_DIM;
-    for (int stage = 0; stage < STAGES; stage++)
-        for (int t = 0; t < (BACKWARD ? 4 : 3); t++)
-            for (int i = lane; i < rows[t] * pads; i += TEAM)
-                ring[stage * STAGE_SIZE + places[t] +
-                     row_place(i / pads, HEAD_DIM + i % pads, PITCH)] = 0;
+    for (int plane = 0; plane < STAGES * (ROW_PLANES + 2); plane++) {
+        const int n = plane % (ROW_PLANES + 2);
+        const int is_row = n < ROW_PLANES;
+        __local storage_bits *rows =
+            ring + plane / (ROW_PLANES + 2) * STAGE_SIZE +
+            (is_row ? ROW_PLANE(n) : KEY_PLANE(n - ROW_PLANES));
+        for (int i = lane; i < (is_row ? BLOCK_DOWN : KEY_ROWS) * pads;
+             i += TEAM)
+            rows[row_place(i / pads, HEAD_DIM + i % pads, PITCH)] = 0;
+    }
 #endif
-    if (KEY_ROWS != BLOCK_KEYS)
+    if (KEY_ROWS != BLOCK_ACROSS)
         for (int i = lane; i < STAGES * 2 * HEAD_DIM; i += TEAM)
             ring[i / (2 * HEAD_DIM) * STAGE_SIZE +
-                 (i / HEAD_DIM % 2 ? V_PLACE : K_PLACE) +
-                 row_place(BLOCK_KEYS, i % HEAD_DIM, PITCH)] = 0;
+                 KEY_PLANE(i / HEAD_DIM % 2) +
+                 row_place(BLOCK_ACROSS, i % HEAD_DIM, PITCH)] = 0;
 }
 
 /* ---- What is added to scores ---- */
@@ -347,8 +389,8 @@ INLINE void keep_terms(__local kept_term *kept, const forward_args *args,
                         value_query(l, value);
         const int key = tile % ALL_KEY_TILES * UNIT_TILE + value_key(l, value);
         /* what no query or key needs may be any of the others' */
-        kept[i] =
-            term_to_keep(args, terms, min(row, NQ - 1), min(key, NK - 1));
+        kept[i] = OF_PAIR(term_to_keep, args, terms, min(row, DOWN - 1),
+                          min(key, ACROSS - 1));
     }
 }
 
@@ -395,11 +437,14 @@ INLINE void keep_regions(__local uchar *rows, __local uchar *keys,
                          const forward_args *args, const logit_terms *terms,
                          uint first_row, int lane)
 {
-    for (int i = lane; i < BLOCK_ROWS; i += TEAM)
-        rows[i] =
-            (uchar)query_region(args, terms, min((int)first_row + i, NQ - 1));
-    for (int i = lane; i < NK; i += TEAM)
-        keys[i] = (uchar)key_region(args, terms, i);
+    for (int i = lane; i < BLOCK_DOWN; i += TEAM) {
+        const int row = min((int)first_row + i, DOWN - 1);
+        rows[i] = (uchar)(KEYS_DOWN ? key_region(args, terms, row)
+                                    : query_region(args, terms, row));
+    }
+    for (int i = lane; i < ACROSS; i += TEAM)
+        keys[i] = (uchar)(KEYS_DOWN ? query_region(args, terms, i)
+                                    : key_region(args, terms, i));
 }
 #endif
 
@@ -435,6 +480,10 @@ typedef struct tile_rows {
     int holds_padding; /* of the grid */
 } tile_rows;
 
+/* Factors of keys (cosine) are so far apart: those of queries stand among what
+ * else is known of a row. */
+#define KEY_SCALE_STEP (KEYS_DOWN ? ROW_NUMBERS : 1)
+
 /* scores = scale * scores + the terms, for keys `key` and on; those past the
  * last become -infinity. */
 INLINE void finish_scores(float *scores, __local const float *key_scale,
@@ -466,14 +515,15 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
             min(rows->row + value_query(w->lane, i), rows->last_row);
         const int at = tile * UNIT_TILE + value_key(w->lane, i);
         const int column = key + (whole ? at : min(at, count - 1));
-        added[i] = bias_of(args, terms, row, column) +
-                   mask_of(args, terms, row, column);
+        added[i] = OF_PAIR(bias_of, args, terms, row, column) +
+                   OF_PAIR(mask_of, args, terms, row, column);
     }
 #endif
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
 #if VARIANT == COSINE
         const int column = tile * UNIT_TILE + value_key(w->lane, i);
-        scores[i] *= key_scale[whole ? column : min(column, count - 1)];
+        scores[i] *= key_scale[(whole ? column : min(column, count - 1)) *
+                               KEY_SCALE_STEP];
 #endif
         scores[i] = FMA(scores[i], rows->scale[LANE_ROW(i)], added[i]);
         if (!whole)
@@ -490,14 +540,16 @@ INLINE void add_regions(float *scores, int tile, int count,
 {
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int column = tile * UNIT_TILE + value_key(w->lane, i);
-        const uint there = rows->key_regions[min(column, count - 1)];
+        const uint there =
+            rows->key_regions[IS_WHOLE(tile) ? column
+                                             : min(column, count - 1)];
         if (rows->region[LANE_ROW(i)] != there)
             scores[i] += args->region_value;
     }
 }
 
-#if PADDING == 2
-/* No query sees a token of the padding. */
+#if PADDING == 2 && !KEYS_DOWN
+/* No query sees a token of the padding. Whose gradients nobody stores. */
 INLINE void hide_padding(float *scores, int key, int tile, int count,
                          const forward_args *args, const tile_rows *rows,
                          const wave *w)
@@ -509,6 +561,47 @@ INLINE void hide_padding(float *scores, int key, int tile, int count,
         scores[i] = EXISTS(t) ? scores[i] : -INFINITY;
     }
 }
+#endif
+
+/* ---- Waves and items ---- */
+
+/* What a kernel needs of that: declares exchanges, item_id, team,
+ * lane_of_team, wave_of_team and w, this work-item's wave. */
+#if EMULATED
+#define DECLARE_EXCHANGES                                                     \
+    __local uint exchanges[TEAMS * TEAM_WAVES][EXCHANGE_WORDS];
+#define OWN_EXCHANGE , .exchange = exchanges[item_id / WAVE]
+#else
+#define DECLARE_EXCHANGES
+#define OWN_EXCHANGE
+#endif
+#define DECLARE_WAVE                                                          \
+    DECLARE_EXCHANGES                                                         \
+    const int item_id = (int)get_local_id(0);                                 \
+    const int team = item_id / TEAM;                                          \
+    int lane_of_team = item_id % TEAM;                                        \
+    const int wave_of_team = lane_of_team / WAVE;                             \
+    wave wave_here = {.lane = item_id % WAVE OWN_EXCHANGE};                   \
+    const wave *w = &wave_here;
+
+/* An item is there, the one before was read, and copies are under way again;
+ * the kernel's START_COPIES(item) starts those of an item. */
+#if STAGES == 1
+#define START_RING()
+#define AWAIT_ITEM(item)                                                      \
+    TEAM_SYNC(team);                                                          \
+    START_COPIES(item);                                                       \
+    AWAIT_COPIES(0);                                                          \
+    TEAM_SYNC(team)
+#else
+#define START_RING()                                                          \
+    for (uint ahead = 0; ahead + 1 < STAGES; ahead++) {                       \
+        START_COPIES(ahead);                                                  \
+    }
+#define AWAIT_ITEM(item)                                                      \
+    AWAIT_COPIES(STAGES - 2);                                                 \
+    TEAM_SYNC(team);                                                          \
+    START_COPIES(item + STAGES - 1)
 #endif
 
 /* ---- Scores of a tile of rows ---- */
@@ -530,7 +623,7 @@ INLINE void multiply_pass(float tiles[PASS_TILES][VALUES],
             if (IS_TILE(first + t)) {
                 const key_tile k =
                     load_key(columns, PITCH, (first + t) * UNIT_TILE,
-                             d * UNIT_TILE, KEY_ROWS - 1, w);
+                             d * UNIT_TILE, LAST_KEY, w);
                 multiply_tiles(tiles[t], &q, &k, w);
             }
     }
@@ -551,7 +644,7 @@ INLINE void finish_pass(float scores[PASS_TILES][VALUES],
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
             if (IS_TILE(first + t))
                 add_regions(scores[t], first + t, count, args, rows, w);
-#if PADDING == 2
+#if PADDING == 2 && !KEYS_DOWN
     if (rows->holds_padding)
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
             if (IS_TILE(first + t))
@@ -719,44 +812,57 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
         }
     WAVE_SYNC();
 }
+
+/* The products of a tile's rows with the rows of the same numbers of another
+ * plane: the diagonal of a product of both. Of a lane's row r, dots[r] if it
+ * has that entry; place[r] is the row then, else row_count. */
+INLINE void dot_rows(float dots[LANE_ROWS], int place[LANE_ROWS],
+                     __local const storage_bits *rows,
+                     __local const storage_bits *others, int row,
+                     const int row_count, const wave *w)
+{
+    float products[VALUES];
+    const int beside = row % UNIT_TILE; /* rows of its tile before */
+    const int key = row - beside;
+    FORGET(row);
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        products[i] = 0.0f;
+    UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
+        const query_tile q =
+            load_query(rows, PITCH, row, d * UNIT_TILE, row_count - 1, w);
+        const key_tile k =
+            load_key(others, PITCH, key, d * UNIT_TILE, row_count - 1, w);
+        multiply_tiles(products, &q, &k, w);
+    }
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        const int own_row = lane_query(w->lane, r);
+        dots[r] = 0.0f;
+        place[r] = row_count;
+        UNROLL_FOR (int i = 0; i < VALUES; i++)
+            if (LANE_ROW(i) == r &&
+                value_key(w->lane, i) == own_row + beside) {
+                dots[r] = products[i];
+                place[r] = min(row + own_row, row_count);
+            }
+    }
+}
+
 #if VARIANT == COSINE
-/* factors[r] = factor / norm of row r: the diagonal of the rows' products with
- * themselves. The team's waves take tiles in turn. */
+/* factors[r] = factor / norm of row r. The team's waves take tiles in turn. */
 INLINE void measure_rows(__local float *factors,
                          __local const storage_bits *rows, const int row_count,
                          float factor, int wave_of_team, const wave *w)
 {
     const int tiles = CEIL_DIV(row_count, UNIT_QUERIES);
     MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
-        int row = (done + wave_of_team) * UNIT_QUERIES;
-        const int beside = row % UNIT_TILE; /* rows of its tile before */
-        const int key = row - beside;
-        FORGET(row);
-        float products[VALUES];
-        UNROLL_FOR (int i = 0; i < VALUES; i++)
-            products[i] = 0.0f;
-        UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
-            const query_tile q =
-                load_query(rows, PITCH, row, d * UNIT_TILE, row_count - 1, w);
-            const key_tile k =
-                load_key(rows, PITCH, key, d * UNIT_TILE, row_count - 1, w);
-            multiply_tiles(products, &q, &k, w);
-        }
-        /* each row's entry of the diagonal is in one lane */
-        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-            const int own_row = lane_query(w->lane, r);
-            float square = 0.0f;
-            int is_here = 0;
-            UNROLL_FOR (int i = 0; i < VALUES; i++)
-                if (LANE_ROW(i) == r &&
-                    value_key(w->lane, i) == own_row + beside) {
-                    square = products[i];
-                    is_here = 1;
-                }
-            if (is_here && row + own_row < row_count)
-                factors[row + own_row] =
-                    factor * fmin(rsqrt(square), 1.0f / NORM_EPSILON);
-        }
+        float square[LANE_ROWS];
+        int place[LANE_ROWS];
+        dot_rows(square, place, rows, rows,
+                 (done + wave_of_team) * UNIT_QUERIES, row_count, w);
+        UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
+            if (place[i] < row_count)
+                factors[place[i]] =
+                    factor * fmin(rsqrt(square[i]), 1.0f / NORM_EPSILON);
     }
 }
 #endif

@@ -92,7 +92,6 @@ static backward_args make_args(const wa_problem *problem,
     args.scale_partials = args.bias_partials + plan->bias_bytes / 4;
     args.pad_k_partials = args.scale_partials + plan->scale_bytes / 4;
     args.pad_v_partials = args.pad_k_partials + plan->pad_bytes / 4;
-    args.forward.slots = plan->slots;
     args.key_blocks = plan->key_blocks;
     return args;
 }
@@ -106,6 +105,11 @@ launch_windows(const wa_problem *problem, const wa_backward_plan *plan,
         if (kernels->part[i])
             WA_TRY(set_buffers(problem, kernels->part[i], buffers));
     args->forward.flags |= ARG_FIRST_LAUNCH;
+    /* where the kernel of rows sums what belongs to them */
+    const bool skips_keys =
+        plan->row_slots &&
+        (args->forward.flags &
+         (ARG_DK | ARG_DV | ARG_D_PAD_K | ARG_D_PAD_V)) == 0;
     for (uint64_t window = 0; window < problem->windows;
          window += plan->windows_per_launch) {
         const uint64_t left = problem->windows - window;
@@ -114,15 +118,22 @@ launch_windows(const wa_problem *problem, const wa_backward_plan *plan,
             left < plan->windows_per_launch ? left : plan->windows_per_launch;
         const uint64_t units =
             args->forward.windows * problem->heads * plan->row_blocks;
-        const uint64_t owners =
-            (uint64_t)plan->slots * problem->kv_heads * plan->key_blocks;
+        const uint64_t owners = (uint64_t)plan->slots * problem->kv_heads *
+                                plan->key_blocks *
+                                (plan->key_parts ? plan->key_parts : 1);
+        const uint64_t row_owners =
+            (uint64_t)plan->row_slots * problem->heads * plan->row_blocks;
         for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++) {
+            const bool last = i == WA_BACKWARD_LAST;
             const size_t group = plan->kernels[i].work_group;
-            if (!kernels->part[i])
+            if (!kernels->part[i] || (last && skips_keys))
                 continue;
+            args->forward.slots = last ? plan->slots : plan->row_slots;
             WA_TRY(wa_set_arg(kernels->part[i], 0, sizeof *args, args));
             WA_TRY(wa_chain_append(chain, kernels->part[i],
-                                   (i == WA_BACKWARD_KEYS ? owners : units) *
+                                   (last              ? owners
+                                    : plan->row_slots ? row_owners
+                                                      : units) *
                                        group,
                                    group, true));
         }
@@ -212,7 +223,9 @@ static winattn_status launch_table_sum(const sum_launch *launch,
 static winattn_status launch_bias_sums(const sum_launch *launch,
                                        uint64_t partials, uint64_t dense_at)
 {
-    const window_sum sum = {WA_DBIAS, partials, launch->plan->slots,
+    const wa_backward_plan *plan = launch->plan;
+    const window_sum sum = {WA_DBIAS, partials,
+                            plan->row_slots ? plan->row_slots : plan->slots,
                             WINATTN_DBIAS};
     if (!launch->problem->table.used ||
         !launch->buffers->tensor[WA_DBIAS].buffer)
@@ -232,12 +245,14 @@ static winattn_status launch_bias_sums(const sum_launch *launch,
 static winattn_status launch_sums(const sum_launch *launch,
                                   const backward_args *args, uint64_t dense_at)
 {
-    const uint64_t slots = launch->plan->slots;
+    const wa_backward_plan *plan = launch->plan;
+    const uint64_t slots = plan->slots;
+    const uint64_t row_slots = (uint64_t)plan->row_slots * plan->row_blocks;
     /* without padding there are no partials, and the sums are 0 */
-    const uint64_t pad_slots =
-        launch->plan->pad_bytes ? slots * launch->plan->key_blocks : 0;
+    const uint64_t pad_slots = plan->pad_bytes ? slots * plan->key_blocks : 0;
     const window_sum sums[] = {
-        {WA_D_LOGIT_SCALE, args->scale_partials, slots, WINATTN_D_LOGIT_SCALE},
+        {WA_D_LOGIT_SCALE, args->scale_partials, row_slots ? row_slots : slots,
+         WINATTN_D_LOGIT_SCALE},
         {WA_D_PAD_K, args->pad_k_partials, pad_slots, WINATTN_D_PAD_K},
         {WA_D_PAD_V, args->pad_v_partials, pad_slots, WINATTN_D_PAD_V},
     };

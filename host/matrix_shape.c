@@ -183,6 +183,15 @@ const char *wa_matrix_refusal(const wa_problem *problem,
     return NULL;
 }
 
+/* Windows that lie alike, one of each grid, have the same seams. */
+bool wa_matrix_seams_repeat(const wa_problem *problem, uint32_t teams)
+{
+    const uint32_t *along = problem->grid.windows;
+    return problem->mask != WINATTN_MASK_SHIFT ||
+           problem->windows / ((uint64_t)along[0] * along[1] * along[2]) >=
+               2ull * teams;
+}
+
 uint32_t wa_matrix_access_elements(const wa_problem *problem)
 {
     const uint32_t chunk = wa_matrix_chunk(problem);

@@ -58,6 +58,10 @@ const char *wa_matrix_refusal(const wa_problem *problem,
                               const wa_device *device,
                               const wa_matrix_shape *shape);
 
+/* Where sums of terms are kept: is there a window with the same seams for each
+ * team, and one for each to come? */
+bool wa_matrix_seams_repeat(const wa_problem *problem, uint32_t teams);
+
 /* Elements of a vector access: see wa_plan. */
 uint32_t wa_matrix_access_elements(const wa_problem *problem);
 

@@ -95,49 +95,79 @@ uint64_t wa_most_bias_slots(const wa_problem *problem, winattn_tier tier)
     return at_least_one(bytes / 4 / logits);
 }
 
+/* Slots for the windows of `owners` of a slot's work-groups; `most` at most.
+ */
+static uint64_t deal(const wa_problem *problem, uint64_t groups,
+                     uint64_t owners, uint64_t teams, uint64_t most)
+{
+    uint64_t slots = least((groups + owners - 1) / owners, most);
+    /* a slot takes rounds of a window for each team */
+    const uint64_t turns = (problem->windows + teams - 1) / teams;
+    slots = least(at_least_one(slots), at_least_one(turns));
+    /* dealt evenly: as many rounds with fewer slots */
+    const uint64_t rounds = (turns + slots - 1) / slots;
+    return rounds ? (turns + rounds - 1) / rounds : slots;
+}
+
 static void choose_slots(const wa_problem *problem, const wa_device *device,
                          wa_backward_plan *plan)
 {
     const uint64_t logits =
         (uint64_t)problem->heads * problem->queries * problem->keys;
     const bool has_bias = problem->bias != WINATTN_BIAS_NONE;
-    const uint64_t owners = (uint64_t)problem->kv_heads * plan->key_blocks;
-    uint64_t slots = (plan->busy_groups + owners - 1) / owners;
-    if (has_bias)
-        slots = least(slots, wa_most_bias_slots(problem, plan->tier));
-    /* a slot takes rounds of a window for each team */
+    /* does the kernel of rows sum what belongs to them? */
+    const bool rows_sum = plan->row_groups != 0;
+    const uint64_t most =
+        has_bias ? wa_most_bias_slots(problem, plan->tier) : UINT64_MAX;
     const uint64_t teams = at_least_one(plan->teams);
-    const uint64_t turns = (problem->windows + teams - 1) / teams;
-    slots = least(at_least_one(slots), at_least_one(turns));
-    /* dealt evenly: as many rounds with fewer slots */
-    const uint64_t rounds = (turns + slots - 1) / slots;
-    slots = rounds ? (turns + rounds - 1) / rounds : slots;
+    const uint64_t row_teams = at_least_one(plan->row_teams);
+    const uint64_t row_owners = (uint64_t)problem->heads * plan->row_blocks;
+    uint64_t slots = deal(problem, plan->busy_groups,
+                          (uint64_t)problem->kv_heads * plan->key_blocks *
+                              at_least_one(plan->key_parts),
+                          teams, rows_sum ? UINT64_MAX : most);
+    uint64_t row_slots = 0;
+    if (rows_sum) /* no more than start together */
+        row_slots = deal(problem,
+                         plan->row_groups < row_owners
+                             ? row_owners
+                             : plan->row_groups / row_owners * row_owners,
+                         row_owners, row_teams, most);
 
-    const uint64_t row_bytes =
-        12u * (uint64_t)problem->heads * problem->queries;
+    const uint64_t row_bytes = (rows_sum ? ROW_NUMBERS * 4u : 12u) *
+                               (uint64_t)problem->heads * problem->queries;
+    const uint64_t most_bytes =
+        rows_sum ? WA_MATRIX_BIAS_BYTES : WA_BACKWARD_BYTES;
     const double operations = 2.5 * wa_problem_row_operations(problem) *
                               problem->heads * problem->queries;
     const double by_time = wa_launch_operations(device) / operations;
     uint64_t windows =
         by_time < 1e9 ? (uint64_t)by_time : (uint64_t)1000000000u;
+    /* slots and teams that all have work */
+    const uint64_t round = rows_sum ? row_slots * row_teams : slots * teams;
     if (!plan->whole)
-        windows = least(windows, WA_BACKWARD_BYTES / row_bytes);
-    else /* slots and teams that all have work */
-        windows = windows / (slots * teams) * (slots * teams);
-    if (plan->whole && windows < slots * teams)
-        windows = slots * teams;
+        windows = least(windows, most_bytes / row_bytes);
+    if ((plan->whole || rows_sum) && windows > round)
+        windows = windows / round * round;
+    if (plan->whole && windows < round)
+        windows = round;
     plan->windows_per_launch =
         least(at_least_one(windows), at_least_one(problem->windows));
     /* the first launch starts all partial sums */
     slots = least(slots, plan->windows_per_launch);
+    row_slots = least(row_slots, plan->windows_per_launch);
     plan->slots = (uint32_t)slots;
+    plan->row_slots = (uint32_t)row_slots;
 
     plan->statistics_bytes =
         plan->whole ? 0 : round_up(plan->windows_per_launch * row_bytes);
-    plan->bias_bytes = has_bias ? round_up(slots * logits * 4) : 0;
-    plan->scale_bytes = problem->variant == WINATTN_COSINE
-                            ? round_up(slots * problem->heads * 4)
-                            : 0;
+    plan->bias_bytes =
+        has_bias ? round_up((rows_sum ? row_slots : slots) * logits * 4) : 0;
+    plan->scale_bytes =
+        problem->variant == WINATTN_COSINE
+            ? round_up((rows_sum ? row_slots * plan->row_blocks : slots) *
+                       problem->heads * 4)
+            : 0;
     plan->pad_bytes = wa_problem_padding(problem) == 1
                           ? round_up(slots * plan->key_blocks *
                                      problem->kv_heads * problem->head_dim * 4)
@@ -211,7 +241,12 @@ void wa_backward_plan_describe(const wa_backward_plan *plan, char *text,
                       kernel->name, kernel->block_rows, kernel->block_keys,
                       kernel->work_group, kernel->local_bytes);
     }
-    wa_append(text, size, "backward partial sums: %u\n", plan->slots);
+    if (plan->row_slots)
+        wa_append(text, size,
+                  "backward partial sums: %u of rows, %u of keys\n",
+                  plan->row_slots, plan->slots);
+    else
+        wa_append(text, size, "backward partial sums: %u\n", plan->slots);
     wa_append(text, size, "backward workspace bytes: %llu\n",
               (unsigned long long)plan->workspace_bytes);
     wa_append(text, size, "backward reason: %s\n", plan->reason);

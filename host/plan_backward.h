@@ -34,11 +34,17 @@ typedef struct wa_gradient_shape {
     bool keeps_tiles;
 } wa_gradient_shape;
 
-/* The same of cl/backward_matrix.cl, whose blocks have all keys. */
+/* The same of cl/backward_matrix.cl, whose blocks have all keys; or, with
+ * block_keys, of cl/backward_rows_matrix.cl. */
 typedef struct wa_matrix_gradient_shape {
     uint32_t block_rows, team_waves, teams, stages, pass_keys;
     uint32_t keeps_terms; /* as in wa_matrix_shape; not 2 */
-    bool keeps_dbias;     /* sums of dBias stay in registers */
+    /* sums of dBias stay 0: in the workspace, 1: in registers, 2: in local
+     * memory (with block_keys) */
+    uint32_t keeps_dbias;
+    uint32_t block_keys;  /* 0: one kernel makes everything */
+    wa_matrix_shape keys; /* with block_keys, of cl/backward_keys_matrix.cl;
+                             a pass has so many rows */
 } wa_matrix_gradient_shape;
 
 typedef struct wa_backward_plan {
@@ -55,6 +61,11 @@ typedef struct wa_backward_plan {
     uint32_t access_elements; /* as in wa_plan */
     uint32_t access_bytes;
     uint32_t slots; /* partial sums over windows */
+    /* Where the kernel of rows walks windows too, its teams, busy groups and
+     * slots, which then are those of sums of a bias and a scale; else 0. */
+    uint32_t row_teams, row_groups, row_slots;
+    uint32_t key_parts; /* work-groups of the last kernel that share what one
+                           owns; 0: none do */
     uint64_t windows_per_launch;
     /* The workspace's parts, in this order: bytes. */
     uint64_t statistics_bytes, bias_bytes, scale_bytes;
@@ -120,5 +131,18 @@ void wa_visit_matrix_gradient_shapes(const wa_problem *problem,
                                      const wa_device *device,
                                      wa_matrix_gradient_visitor *visit,
                                      void *data);
+
+/* Of that, what two kernels do. NULL if they and the device allow the shape,
+ * else why not; then it can be taken. Visits shapes of which one kernel's is
+ * the cheapest, all of them in that way; true if any were there, within
+ * registers or not. (plan_rows_keys_matrix.c) */
+const char *wa_matrix_pair_refusal(const wa_problem *problem,
+                                   const wa_device *device,
+                                   const wa_matrix_gradient_shape *shape);
+void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
+                         const wa_matrix_gradient_shape *shape,
+                         wa_backward_plan *plan);
+bool wa_visit_matrix_pairs(const wa_problem *problem, const wa_device *device,
+                           wa_matrix_gradient_visitor *visit, void *data);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Shapes for cl/backward_matrix.cl: every legal one whose sums fit a lane's
- * registers is scored, and the cheapest wins. One kernel makes everything. */
+ * Plans gradients on a matrix unit: in one kernel, or in two that
+ * plan_rows_keys_matrix.c knows. Shapes for the one, cl/backward_matrix.cl:
+ * every legal one whose sums fit a lane's registers is scored, and the
+ * cheapest wins. */
 #include <stdio.h>
 
 #include "matrix_shape.h"
@@ -41,13 +43,6 @@ static uint64_t visits_of(const wa_problem *problem,
 {
     return (uint64_t)(problem->heads / problem->kv_heads) *
            wa_ceil_div(problem->queries, s->block_rows);
-}
-
-/* Windows that lie alike, one of each grid, have the same seams. */
-static uint64_t grids_of(const wa_problem *problem)
-{
-    const uint32_t *along = problem->grid.windows;
-    return problem->windows / ((uint64_t)along[0] * along[1] * along[2]);
 }
 
 /* More than one compute S and dP twice. */
@@ -112,12 +107,11 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "a team has too few waves for its rows";
     if (s->keeps_terms == 2)
         return "registers have no room for terms";
-    if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT &&
-        grids_of(problem) < 2ull * s->teams)
+    if (s->keeps_terms == 1 && !wa_matrix_seams_repeat(problem, s->teams))
         return "too few windows have the same seams for all teams";
     if (s->keeps_terms != 0 && visits > 1)
         return "other blocks of rows have other terms";
-    if (s->keeps_dbias && (!has_bias || visits > 1))
+    if (s->keeps_dbias > 1 || (s->keeps_dbias && (!has_bias || visits > 1)))
         return "sums of a bias stay in registers only where a wave has the "
                "same logits always";
     if (has_bias && !s->keeps_dbias && s->teams > 1)
@@ -158,24 +152,16 @@ static void set_kernel(const wa_problem *problem, const wa_device *device,
     wa_append_problem(problem, device, kernel->block_rows, kernel->block_keys,
                       text, size);
     wa_append(text, size, "-DBACKWARD=1 -DONE_VISIT=%u -DKEEPS_DBIAS=%u ",
-              (uint32_t)(visits_of(problem, s) == 1),
-              (uint32_t)s->keeps_dbias);
+              (uint32_t)(visits_of(problem, s) == 1), s->keeps_dbias);
     wa_append_matrix_shape(&common, device, text, size);
 }
 
-bool wa_plan_backward_matrix_shape(const wa_problem *problem,
-                                   const wa_device *device,
-                                   const wa_matrix_gradient_shape *shape,
-                                   wa_backward_plan *plan)
+static void take_shape(const wa_problem *problem, const wa_device *device,
+                       const wa_matrix_gradient_shape *shape,
+                       wa_backward_plan *plan)
 {
-    const char *why = wa_matrix_impossible(problem, device, WA_BACKWARD);
-    if (!why)
-        why = refusal(problem, device, shape);
-    if (why)
-        return refuse(plan, why);
     wa_backward_kernel *kernel = &plan->kernels[WA_BACKWARD_KEYS];
     set_kernel(problem, device, shape, kernel);
-    plan->tier = WINATTN_TIER_MATRIX;
     plan->whole = true;
     plan->row_blocks = wa_ceil_div(problem->queries, shape->block_rows);
     plan->key_blocks = 1;
@@ -186,6 +172,25 @@ bool wa_plan_backward_matrix_shape(const wa_problem *problem,
     plan->busy_groups = groups < problem->kv_heads
                             ? problem->kv_heads
                             : groups - groups % problem->kv_heads;
+}
+
+bool wa_plan_backward_matrix_shape(const wa_problem *problem,
+                                   const wa_device *device,
+                                   const wa_matrix_gradient_shape *shape,
+                                   wa_backward_plan *plan)
+{
+    const char *why = wa_matrix_impossible(problem, device, WA_BACKWARD);
+    if (!why)
+        why = shape->block_keys
+                  ? wa_matrix_pair_refusal(problem, device, shape)
+                  : refusal(problem, device, shape);
+    if (why)
+        return refuse(plan, why);
+    if (shape->block_keys)
+        wa_take_matrix_pair(problem, device, shape, plan);
+    else
+        take_shape(problem, device, shape, plan);
+    plan->tier = WINATTN_TIER_MATRIX;
     plan->access_elements = wa_matrix_access_elements(problem);
     plan->access_bytes = WA_MATRIX_CHUNK_BYTES;
     plan->refusals[WINATTN_TIER_MATRIX][0] = 0;
@@ -329,9 +334,20 @@ static void try_teams(search *find, wa_matrix_gradient_shape s, uint32_t tiles)
                 for (uint32_t i = 0; i < place_count; i++)
                     for (int keeps = 0; keeps < biases; keeps++) {
                         s.keeps_terms = places[i];
-                        s.keeps_dbias = keeps != 0;
+                        s.keeps_dbias = (uint32_t)keeps;
                         try_shape(find, s);
                     }
+}
+
+/* In one kernel, a work-group has all keys of a window, and the workspace
+ * bounds partial sums of a large bias. */
+static bool leaves_idle(const wa_problem *problem, const wa_device *device)
+{
+    return problem->tier != WINATTN_TIER_MATRIX &&
+           problem->bias != WINATTN_BIAS_NONE &&
+           wa_most_bias_slots(problem, WINATTN_TIER_MATRIX) *
+                   problem->kv_heads * LEAST_BUSY <
+               device->compute_units;
 }
 
 /* Visits all shapes; true if some fit the local memory, visited or not. */
@@ -341,13 +357,14 @@ static bool visit_shapes(const wa_problem *problem, const wa_device *device,
     const wa_unit *unit = device->unit;
     const uint32_t row_tiles = wa_ceil_div(problem->queries, unit->queries);
     search find = {problem, device, visit, data, false};
-    for (uint32_t rows = row_tiles; rows > 0;
+    const bool fits = wa_visit_matrix_pairs(problem, device, visit, data);
+    for (uint32_t rows = row_tiles; rows > 0 && !leaves_idle(problem, device);
          rows = wa_matrix_next_smaller(row_tiles, rows)) {
         const wa_matrix_gradient_shape s = {
             .block_rows = MIN(rows * unit->queries, problem->queries)};
         try_teams(&find, s, rows);
     }
-    return find.fits_memory;
+    return find.fits_memory || fits;
 }
 
 void wa_visit_matrix_gradient_shapes(const wa_problem *problem,
@@ -390,23 +407,10 @@ static bool take_tuned(const wa_problem *problem, const wa_device *device,
     return false;
 }
 
-/* A work-group has all keys of a window, and the workspace bounds partial sums
- * of a large bias. */
-static bool leaves_idle(const wa_problem *problem, const wa_device *device)
-{
-    return problem->bias != WINATTN_BIAS_NONE &&
-           wa_most_bias_slots(problem, WINATTN_TIER_MATRIX) *
-                   problem->kv_heads * LEAST_BUSY <
-               device->compute_units;
-}
-
 bool wa_plan_backward_matrix(const wa_problem *problem,
                              const wa_device *device, wa_backward_plan *plan)
 {
     const char *why = wa_matrix_unwanted(problem, device, WA_BACKWARD);
-    if (!why && problem->tier != WINATTN_TIER_MATRIX &&
-        leaves_idle(problem, device))
-        why = "sums of so large a bias would leave the device idle";
     if (why)
         return refuse(plan, why);
     if (take_tuned(problem, device, plan))
@@ -418,14 +422,18 @@ bool wa_plan_backward_matrix(const wa_problem *problem,
                                 ? "its sums fit no lane's registers"
                                 : "no shape fits the device's local memory");
     const wa_matrix_gradient_shape *best = &found.shape;
+    const bool again = !best->block_keys && best->pass_keys < problem->keys;
     snprintf(plan->reason, sizeof plan->reason,
-             "products on the %s%s unit%s%s%s", device->unit->name,
+             "products on the %s%s unit%s%s%s%s", device->unit->name,
              device->emulates_unit ? " (emulated)" : "",
+             best->block_keys ? ", rows and keys in kernels of their own" : "",
              !wa_matrix_has_terms(problem) ? ""
              : best->keeps_terms == 1      ? ", bias and mask in local memory"
              : best->keeps_terms == 3 ? ", bias and regions in local memory"
                                       : ", bias and mask from global memory",
-             best->keeps_dbias ? ", sums of dbias in registers" : "",
-             best->pass_keys < problem->keys ? ", logits computed twice" : "");
+             best->keeps_dbias == 1   ? ", sums of dbias in registers"
+             : best->keeps_dbias == 2 ? ", sums of dbias in local memory"
+                                      : "",
+             again ? ", logits computed twice" : "");
     return wa_plan_backward_matrix_shape(problem, device, best, plan);
 }

@@ -127,7 +127,7 @@ static bool find_texts(const char *name, wa_recipe *recipe)
     snprintf(file, sizeof file, "%s.cl", name);
     const bool for_cpu = strstr(name, "_cpu") != NULL;
     const bool for_local = strstr(name, "_local") != NULL;
-    const bool for_gradients = for_local && strncmp(name, "backward", 8) == 0;
+    const bool for_gradients = strncmp(name, "backward", 8) == 0;
     const char *unit = strstr(name, "_matrix_");
     const bool for_attention = unit && strncmp(name, "check", 5) != 0;
     char unit_file[NAME_SIZE + 8] = "";
@@ -142,10 +142,12 @@ static bool find_texts(const char *name, wa_recipe *recipe)
                               : for_local ? wa_source("local.cl")
                               : unit      ? wa_source(unit_file)
                                           : "\n",
-                              for_gradients ? wa_source("backward_local.cl")
-                              : unit        ? wa_source("fragment.cl")
-                                            : "\n",
+                              unit ? wa_source("fragment.cl") : "\n",
                               for_attention ? wa_source("matrix.cl") : "\n",
+                              !for_gradients ? "\n"
+                              : for_local    ? wa_source("backward_local.cl")
+                              : unit         ? wa_source("gradient_matrix.cl")
+                                             : "\n",
                               wa_source(file)},
                              WA_RECIPE_TEXTS,
                              NULL,

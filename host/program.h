@@ -7,7 +7,7 @@
 
 #include "winattn.h"
 
-#define WA_RECIPE_TEXTS 8
+#define WA_RECIPE_TEXTS 9
 
 /* What a program is made of. */
 typedef struct wa_recipe {

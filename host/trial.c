@@ -136,9 +136,10 @@ void wa_trial_backward(cl_context context, cl_device_id device,
     /* no output is wanted, so only statistics are written, and a table
      * expanded */
     const uint64_t statistics =
-        ((uint64_t)small.queries * 3 * ELEMENT_BYTES + 15) / 16 * 16;
+        ((uint64_t)small.queries * ROW_NUMBERS * ELEMENT_BYTES + 15) / 16 * 16;
     small_plan.row_blocks = small_plan.key_blocks = 1;
     small_plan.slots = 1;
+    small_plan.row_slots = plan->row_slots ? 1 : 0;
     small_plan.windows_per_launch = 1;
     small_plan.dense_bytes = dense_bytes(&small);
     small_plan.workspace_bytes = statistics + small_plan.dense_bytes;

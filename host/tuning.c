@@ -231,7 +231,10 @@ static void suit_problem(wa_tuned_kernel kernel, const wa_problem *problem,
     } else if (kernel == WA_MATRIX_BACKWARD) {
         wa_matrix_gradient_shape *s = &shape->matrix_backward;
         s->keeps_terms = wa_matrix_has_terms(problem) ? s->keeps_terms : 0;
-        s->keeps_dbias = s->keeps_dbias && problem->bias != WINATTN_BIAS_NONE;
+        s->keys.keeps_terms =
+            wa_matrix_has_terms(problem) ? s->keys.keeps_terms : 0;
+        if (problem->bias == WINATTN_BIAS_NONE)
+            s->keeps_dbias = 0;
     }
 }
 

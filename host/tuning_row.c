@@ -9,7 +9,7 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 /* Of a shape, at most; and how large each may be, so that the product of two
  * fits 32 bits. */
-#define MOST_NUMBERS 10
+#define MOST_NUMBERS 15
 #define LARGEST_NUMBER 65535u
 #define ANY "any"
 
@@ -68,11 +68,26 @@ bool wa_tuned_shape_parse(wa_tuned_kernel kernel, const char *text,
         return count == 9 || count == 10;
     case WA_MATRIX_BACKWARD:
         shape->matrix_backward = (wa_matrix_gradient_shape){
-            n[0], n[1], n[2], n[3], n[4], n[5], n[6] != 0};
-        return count == 7;
+            n[0], n[1], n[2],
+            n[3], n[4], n[5],
+            n[6], n[7], {n[8], n[9], n[10], n[11], n[12], n[13], n[14]}};
+        return count == 7 || (count == 15 && n[7] != 0);
     default:
         return false;
     }
+}
+
+static void print_gradients(const wa_matrix_gradient_shape *s, char *text,
+                            size_t size)
+{
+    const wa_matrix_shape *k = &s->keys;
+    snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u", s->block_rows, s->team_waves,
+             s->teams, s->stages, s->pass_keys, s->keeps_terms,
+             s->keeps_dbias);
+    if (s->block_keys)
+        wa_append(text, size, ":%u:%u:%u:%u:%u:%u:%u:%u", s->block_keys,
+                  k->block_rows, k->block_keys, k->team_waves, k->teams,
+                  k->stages, k->pass_keys, k->keeps_terms);
 }
 
 void wa_tuned_shape_print(wa_tuned_kernel kernel, const wa_tuned_shape *shape,
@@ -97,9 +112,7 @@ void wa_tuned_shape_print(wa_tuned_kernel kernel, const wa_tuned_shape *shape,
                  g->score_cols, g->out_rows, g->key_quads,
                  (uint32_t)g->keeps_tiles, shape->local_backward.resident);
     else
-        snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u", b->block_rows,
-                 b->team_waves, b->teams, b->stages, b->pass_keys,
-                 b->keeps_terms, (uint32_t)b->keeps_dbias);
+        print_gradients(b, text, size);
 }
 
 /* ---- Rows ---- */

@@ -25,7 +25,8 @@ typedef struct wa_tuned_gradient_shape {
 } wa_tuned_gradient_shape;
 
 /* In a row's text the numbers stand in the order of the struct's members,
- * with colons between them; `resident` may be missing. */
+ * with colons between them; `resident` may be missing, and what is only of two
+ * kernels. */
 typedef union wa_tuned_shape {
     wa_local_shape local_forward;
     wa_matrix_shape matrix_forward;

@@ -11,6 +11,8 @@ typedef struct wa_unit {
     const char *name;            /* cl/unit_<name>.cl describes it */
     const char *forward_kernel;  /* forward_matrix_<name> */
     const char *backward_kernel; /* backward_matrix_<name> */
+    /* backward_rows_matrix_<name>, backward_keys_matrix_<name> */
+    const char *rows_kernel, *keys_kernel;
     wa_vendor vendor;
     uint32_t least_capability; /* NVIDIA: 80 is 8.0; else 0 */
     const char *targets;       /* AMD: such as "gfx90a gfx94"; else NULL */

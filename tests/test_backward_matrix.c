@@ -6,7 +6,9 @@
  *   test_backward_matrix UNIT fixed          the table
  *   test_backward_matrix UNIT small          its small cases, for slow
  *                                            simulators
- *   test_backward_matrix UNIT random SEED N  N random shapes */
+ *   test_backward_matrix UNIT rows FIRST N   some of the table's rows
+ *   test_backward_matrix UNIT random SEED N  N random shapes; of even seeds
+ *                                            those of two kernels */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,9 +21,12 @@
 
 #include "kit/planned.h"
 
-/* A shape of "" is the planner's. Tiles of units differ, so rows and passes
- * count tiles, where 0 is all of them, and a team has as many more waves as
- * its rows need. */
+/* A shape of "" is the planner's. Tiles of units differ, so rows, keys and
+ * passes count tiles, where 0 (of keys ALL) is all of them, and a team has as
+ * many more waves as its rows need. Shapes of two kernels have eight numbers
+ * more: keys, and for the kernel of keys rows, keys, waves of a team, teams,
+ * stages, tiles of a pass, terms. */
+#define ALL "999"
 static const struct {
     const char *text, *shape;
     bool small;
@@ -148,6 +153,74 @@ static const struct {
     {"given=1 grid=2 size=5x7 window=3x4 pads=1 heads=1 dim=20 "
      "bias=table_same entries=9",
      "", false},
+    /* ---- Rows and keys in kernels of their own ---- */
+    {"queries=20 keys=18 dim=16 windows=3 heads=1",
+     "0:1:1:1:0:0:0:" ALL ":0:0:1:1:1:0:0", true},
+    {"queries=20 keys=35 dim=16 windows=5 heads=2 bias=same mask=regions "
+     "mask_windows=2",
+     "0:1:2:2:0:3:1:" ALL ":0:0:1:2:2:1:3", true},
+    {"given=1 queries=40 keys=35 dim=20 windows=3 heads=1 bias=same d_lse=1",
+     "1:1:1:2:1:1:2:1:1:1:1:1:2:1:1", true},
+    {"given=1 variant=cosine logit_scale=2 queries=33 keys=40 dim=24 "
+     "windows=3 heads=2 bias=fp32 mask=regions mask_windows=2",
+     "0:1:1:1:1:3:2:" ALL ":1:2:1:2:1:1:3", true},
+    {"variant=cosine logit_scale=3 queries=40 keys=70 dim=16 windows=3 "
+     "heads=2 bias=same accumulate=31 d_lse=1",
+     "2:1:1:2:1:1:0:2:2:1:1:1:2:2:1", true},
+    {"queries=70 keys=33 dim=40 windows=4 heads=4 kv_heads=2 bias=fp32 "
+     "mask=fp32 mask_windows=2 data=masked",
+     "1:1:1:1:2:1:2:1:1:0:1:1:2:1:0", false},
+    {"given=1 queries=50 keys=20 dim=32 windows=3 heads=3 kv_heads=1 "
+     "mask=regions mask_windows=2 layout=strided",
+     "0:1:2:2:1:3:0:" ALL ":0:1:1:1:1:0:3", false},
+    {"given=1 queries=20 keys=70 dim=24 windows=2 heads=1 mask=same "
+     "mask_windows=2 data=masked d_lse=1",
+     "0:1:2:2:1:1:0:1:0:2:1:1:2:1:1", false},
+    {"queries=49 dim=32 windows=3 heads=1 mask=same mask_windows=1 "
+     "data=lowest bias=same",
+     "2:1:1:1:2:0:0:" ALL ":2:2:1:1:1:1:0", false},
+    {"variant=cosine queries=20 dim=32 windows=2 heads=1 data=zero",
+     "0:1:1:1:1:0:0:1:0:1:1:1:1:1:0", false},
+    {"given=1 variant=cosine queries=20 dim=32 windows=2 heads=1 data=zero",
+     "0:1:1:1:1:0:0:1:0:1:1:1:1:1:0", false},
+    {"queries=20 dim=32 windows=3 heads=2 bias=same data=nan",
+     "0:1:1:1:1:0:0:1:1:1:1:1:1:1:0", false},
+    {"given=1 queries=20 dim=32 windows=2 heads=1 scale=-2 data=tiny",
+     "0:1:1:1:1:0:0:" ALL ":1:1:1:1:1:1:0", false},
+    {"given=1 queries=20 dim=80 windows=2 heads=1 bias=same layout=broadcast",
+     "0:1:1:1:1:1:2:1:1:0:1:1:1:1:1", false},
+    {"outputs=9 given=1 queries=40 dim=16 heads=1 bias=same",
+     "1:1:1:1:1:0:0:" ALL ":1:1:1:1:1:1:0", false},
+    {"outputs=6 given=1 queries=20 dim=16 heads=1 bias=same",
+     "0:1:1:1:1:1:1:" ALL ":1:1:1:1:1:1:1", true},
+    {"outputs=16 variant=cosine logit_scale=1 queries=40 dim=16 heads=2",
+     "1:1:1:1:1:0:0:1:1:1:1:1:1:1:0", false},
+    /* waves that share rows */
+    {"given=1 queries=20 keys=64 dim=24 windows=3 heads=1 bias=same "
+     "mask=regions mask_windows=2",
+     "1:2:1:2:1:3:2:" ALL ":1:2:1:1:1:1:0", true},
+    {"variant=cosine logit_scale=2 queries=30 keys=128 dim=16 windows=5 "
+     "heads=1 bias=fp32 accumulate=31",
+     "1:2:2:1:1:1:1:" ALL ":2:2:1:1:1:1:0", false},
+    {"given=1 variant=cosine logit_scale=2 queries=16 keys=128 dim=40 "
+     "windows=3 heads=1 bias=same",
+     "1:2:1:2:1:0:0:2:1:2:1:1:1:1:0", false},
+    {"grid=2 size=10x13 window=4x5 shift=1x2 mask=shift bias=table_same "
+     "pads=3 heads=2 kv_heads=1 dim=16 d_lse=1 accumulate=127",
+     "1:1:1:2:1:3:2:1:1:1:1:1:2:1:0", false},
+    {"given=1 grid=2 size=4x5 window=3x3 shift=1x1 mask=shift "
+     "bias=table_fp32 padding=hidden heads=1 dim=16 batch=9 layout=packed",
+     "0:1:2:2:1:1:1:" ALL ":0:0:1:2:2:1:1", true},
+    {"grid=2 size=10x13 window=4x5 shift=1x2 mask=shift bias=table_same "
+     "padding=hidden heads=1 dim=16",
+     "1:1:1:1:1:3:2:1:1:1:1:2:1:1:3", false},
+    {"given=1 grid=2 size=5x7 window=3x4 pads=1 heads=1 dim=20 "
+     "bias=table_same entries=9 mask=same mask_windows=2",
+     "0:1:1:1:1:1:2:" ALL ":0:0:1:1:1:0:1", false},
+    {"given=1 queries=4 keys=4 dim=4 windows=1500 heads=1 bias=same",
+     "0:1:3:1:1:1:1:" ALL ":0:0:1:3:2:1:1", false},
+    {"queries=60 dim=256 windows=2 heads=1 bias=same",
+     "0:1:1:1:1:0:0:" ALL ":1:0:1:1:1:1:0", false},
     /* ---- Gradients of few terms, whose roundings do not even out ---- */
     {"queries=4 keys=4 dim=4 windows=1500 heads=1 bias=same", "", false},
     {"queries=4 keys=4 dim=4 windows=1500 heads=1", "", false},
@@ -158,6 +231,7 @@ static test_device device;
 static const wa_unit *unit;
 static bool small;
 static int first_seed, shape_count;
+static size_t first_row, row_count = ROWS;
 
 static void run(const test_case *c, const wa_matrix_gradient_shape *shape,
                 unsigned windows)
@@ -189,6 +263,7 @@ static void run(const test_case *c, const wa_matrix_gradient_shape *shape,
 /* Turns tiles of a shape into rows and keys, and raises its waves. */
 static void fit_shape(wa_matrix_gradient_shape *s, const test_case *c)
 {
+    const uint32_t waves = s->team_waves;
     s->block_rows = matrix_tiles(s->block_rows, unit->queries, c->queries);
     const uint32_t row_tiles = wa_ceil_div(s->block_rows, unit->queries);
     if (s->team_waves < row_tiles)
@@ -196,6 +271,20 @@ static void fit_shape(wa_matrix_gradient_shape *s, const test_case *c)
     if (s->pass_keys == 0)
         s->pass_keys = wa_ceil_div((uint32_t)c->keys, unit->tile);
     s->pass_keys *= unit->tile;
+    if (s->block_keys == 0)
+        return;
+    wa_matrix_shape *k = &s->keys;
+    s->block_keys = matrix_tiles(s->block_keys, unit->tile, c->keys);
+    if (s->block_keys == (uint32_t)c->keys && s->keeps_dbias != 1)
+        s->team_waves = waves;
+    k->block_rows = matrix_tiles(k->block_rows, unit->tile, c->queries);
+    k->block_keys = matrix_tiles(k->block_keys, unit->queries, c->keys);
+    const uint32_t key_tiles = wa_ceil_div(k->block_keys, unit->queries);
+    if (k->team_waves < key_tiles)
+        k->team_waves = key_tiles;
+    if (k->pass_keys == 0)
+        k->pass_keys = wa_ceil_div(k->block_rows, unit->tile);
+    k->pass_keys *= unit->tile;
 }
 
 static void run_table(void **state)
@@ -205,7 +294,8 @@ static void run_table(void **state)
         test_case c = case_default();
         wa_matrix_gradient_shape shape;
         const bool planned = !table[i].shape[0];
-        if (small && !table[i].small)
+        if ((small && !table[i].small) || i < first_row ||
+            i - first_row >= row_count)
             continue;
         assert_true(case_parse(table[i].text, &c, NULL));
         c.tier = WINATTN_TIER_MATRIX;
@@ -226,7 +316,7 @@ static uint32_t between(random_state *r, uint32_t low, uint32_t high)
 }
 
 /* A random shape that fits a random case; tries until one is legal. */
-static void random_shape(random_state *r, test_case *c,
+static void random_shape(random_state *r, test_case *c, bool pairs,
                          wa_matrix_gradient_shape *s)
 {
     for (;;) {
@@ -240,7 +330,15 @@ static void random_shape(random_state *r, test_case *c,
         s->stages = between(r, 1, 2);
         s->pass_keys = between(r, 0, 3);
         s->keeps_terms = between(r, 0, 3);
-        s->keeps_dbias = random_int(r, 0, 1) != 0;
+        s->keeps_dbias = between(r, 0, 2);
+        s->block_keys = pairs ? between(r, 1, 6) : 0;
+        s->keys = (wa_matrix_shape){.block_rows = between(r, 0, 3),
+                                    .block_keys = between(r, 0, 3),
+                                    .team_waves = between(r, 1, 4),
+                                    .teams = between(r, 1, 3),
+                                    .stages = between(r, 1, 2),
+                                    .pass_keys = between(r, 0, 3),
+                                    .keeps_terms = between(r, 0, 3)};
         fit_shape(s, c);
         memset(&roomy, 0, sizeof roomy);
         roomy.max_work_group = 256;
@@ -262,7 +360,7 @@ static void run_random(void **state)
         random_state r = random_seeded((unsigned long long)(first_seed + i));
         test_case c;
         wa_matrix_gradient_shape shape;
-        random_shape(&r, &c, &shape);
+        random_shape(&r, &c, (first_seed + i) % 2 == 0, &shape);
         c.seed = first_seed + i;
         run(&c, &shape, between(&r, 0, 3));
     }
@@ -276,6 +374,10 @@ int main(int count, char **arguments)
     first_seed = count > 3 ? atoi(arguments[3]) : 1;
     shape_count = count > 4 ? atoi(arguments[4]) : 50;
     small = strcmp(part, "small") == 0;
+    if (strcmp(part, "rows") == 0) {
+        first_row = (size_t)first_seed;
+        row_count = (size_t)shape_count;
+    }
     unit = wa_unit_named(name);
     if (!unit) {
         fprintf(stderr, "no matrix unit is named %s\n", name);

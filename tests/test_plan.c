@@ -583,42 +583,102 @@ static uint32_t define_of(const char *defines, const char *name)
     return at ? (uint32_t)strtoul(at + strlen(text), NULL, 10) : 0;
 }
 
-/* NULL if the kernel is one that cl/backward_matrix.cl computes right. */
-static const char *broken_gradients(const wa_problem *p,
-                                    const wa_device *device,
-                                    const wa_backward_plan *plan)
+/* What a kernel's options say of teams, for either side of a pair: blocks of
+ * `down` of `rows` run down tiles, those of `across` of `keys` across. */
+static const char *broken_side(const wa_unit *unit,
+                               const wa_backward_kernel *kernel, uint32_t down,
+                               uint32_t rows, uint32_t across, uint32_t keys)
 {
     const char *broken = NULL;
-    const wa_unit *unit = device->unit;
+    const char *options = kernel->defines;
+    const uint32_t team_waves = define_of(options, "TEAM_WAVES");
+    const uint32_t teams = define_of(options, "TEAMS");
+    const uint32_t stages = define_of(options, "STAGES");
+    const uint32_t pass_keys = define_of(options, "PASS_KEYS");
+    REQUIRE(down >= 1 && down <= rows && across >= 1 && across <= keys);
+    REQUIRE(down == rows || down % unit->queries == 0);
+    REQUIRE(across == keys || across % unit->tile == 0);
+    REQUIRE(team_waves >= 1 && teams >= 1 && teams <= 15);
+    REQUIRE(team_waves * teams * unit->wave == kernel->work_group);
+    REQUIRE(stages == 1 || (stages == 2 && unit->copies_async));
+    REQUIRE(pass_keys >= 1 && pass_keys % unit->tile == 0);
+    REQUIRE(define_of(options, "KEEPS_TERMS") != 2);
+    return broken;
+}
+
+/* NULL if the kernels are what cl/backward_rows_matrix.cl and
+ * cl/backward_keys_matrix.cl compute right. */
+static const char *broken_pair(const wa_problem *p, const wa_unit *unit,
+                               const wa_backward_plan *plan)
+{
+    const char *broken = NULL;
+    const wa_backward_kernel *first = &plan->kernels[WA_BACKWARD_ROWS];
+    const wa_backward_kernel *last = &plan->kernels[WA_BACKWARD_KEYS];
+    const bool has_bias = p->bias != WINATTN_BIAS_NONE;
+    const uint32_t keeps_dbias = define_of(first->defines, "KEEPS_DBIAS");
+    const uint32_t row_waves = define_of(first->defines, "TEAM_WAVES");
+    const uint32_t row_tiles = wa_ceil_div(first->block_rows, unit->queries);
+    const bool streams = first->block_keys < p->keys;
+    const char *of_rows = broken_side(unit, first, first->block_rows,
+                                      p->queries, first->block_keys, p->keys);
+    const char *of_keys = broken_side(unit, last, last->block_keys, p->keys,
+                                      last->block_rows, p->queries);
+    REQUIRE(!of_rows && !of_keys);
+    REQUIRE(strcmp(first->name, unit->rows_kernel) == 0);
+    REQUIRE(strcmp(last->name, unit->keys_kernel) == 0);
+    REQUIRE(!plan->kernels[WA_BACKWARD_STATISTICS].name);
+    REQUIRE(has_define(first->defines, "ROW_PLANES", 3));
+    REQUIRE(has_define(last->defines, "KEYS_DOWN", 1));
+    REQUIRE(plan->row_blocks == wa_ceil_div(p->queries, first->block_rows));
+    REQUIRE(plan->key_blocks == wa_ceil_div(p->keys, last->block_keys));
+    REQUIRE(plan->row_teams == define_of(first->defines, "TEAMS"));
+    REQUIRE(plan->teams == define_of(last->defines, "TEAMS"));
+    REQUIRE(row_waves >= row_tiles ||
+            (!streams && keeps_dbias != 1)); /* waves take tiles in turn */
+    REQUIRE(row_waves <= row_tiles || row_waves % row_tiles == 0);
+    REQUIRE(keeps_dbias <= 2 && (keeps_dbias == 0 || has_bias));
+    REQUIRE(keeps_dbias != 1 || !streams);
+    REQUIRE(keeps_dbias == 1 || !has_bias || plan->row_teams == 1);
+    REQUIRE(wa_ceil_div(last->block_keys, unit->queries) <=
+            define_of(last->defines, "TEAM_WAVES"));
+    REQUIRE(define_of(last->defines, "KEEPS_TERMS") == 0 || !has_bias ||
+            p->heads == p->kv_heads);
+    REQUIRE(plan->row_slots >= 1);
+    REQUIRE(plan->row_slots <= plan->windows_per_launch);
+    REQUIRE(plan->statistics_bytes >=
+            plan->windows_per_launch * p->heads * p->queries * 16);
+    REQUIRE(plan->bias_bytes >= (has_bias ? 4ull * plan->row_slots * p->heads *
+                                                p->queries * p->keys
+                                          : 0));
+    return broken;
+}
+
+/* NULL if the kernel is one that cl/backward_matrix.cl computes right. */
+static const char *broken_whole(const wa_problem *p, const wa_unit *unit,
+                                const wa_backward_plan *plan)
+{
+    const char *broken = NULL;
     const wa_backward_kernel *kernel = &plan->kernels[WA_BACKWARD_KEYS];
     const char *options = kernel->defines;
     const uint32_t rows = kernel->block_rows;
     const uint32_t team_waves = define_of(options, "TEAM_WAVES");
     const uint32_t teams = define_of(options, "TEAMS");
     const uint32_t stages = define_of(options, "STAGES");
-    const uint32_t pass_keys = define_of(options, "PASS_KEYS");
     const uint32_t keeps_terms = define_of(options, "KEEPS_TERMS");
-    const bool keeps_dbias = define_of(options, "KEEPS_DBIAS") != 0;
+    const uint32_t keeps_dbias = define_of(options, "KEEPS_DBIAS");
     const bool one_visit = p->heads == p->kv_heads && rows >= p->queries;
     const bool has_bias = p->bias != WINATTN_BIAS_NONE;
-    REQUIRE(suits_matrix(p, device) && p->dtype != WINATTN_FP32);
-    REQUIRE(p->tier != WINATTN_TIER_LOCAL);
-    REQUIRE(unit->proven || p->tier == WINATTN_TIER_MATRIX);
-    REQUIRE(strstr(kernel->name, "backward_matrix_") == kernel->name);
-    REQUIRE(strcmp(kernel->name + strlen("backward_matrix_"), unit->name) ==
-            0);
-    REQUIRE(plan->whole && plan->key_blocks == 1);
-    REQUIRE(kernel->block_keys == p->keys);
-    REQUIRE(rows == p->queries || rows % unit->queries == 0);
+    const char *of_side = broken_side(unit, kernel, rows, p->queries,
+                                      kernel->block_keys, p->keys);
+    REQUIRE(!of_side && kernel->block_keys == p->keys);
+    REQUIRE(strcmp(kernel->name, unit->backward_kernel) == 0);
+    REQUIRE(plan->key_blocks == 1 && plan->teams == teams);
+    REQUIRE(plan->row_slots == 0);
     REQUIRE(plan->row_blocks == wa_ceil_div(p->queries, rows));
-    REQUIRE(team_waves * teams * unit->wave == kernel->work_group);
-    REQUIRE(plan->teams == teams && teams <= 15);
     REQUIRE(wa_ceil_div(rows, unit->queries) <= team_waves);
-    REQUIRE(stages == 1 || (stages == 2 && unit->copies_async));
-    REQUIRE(pass_keys >= 1 && pass_keys % unit->tile == 0);
     REQUIRE(has_define(options, "ONE_VISIT", one_visit));
-    REQUIRE(keeps_terms == 0 || (one_visit && keeps_terms != 2));
-    REQUIRE(!keeps_dbias || (has_bias && one_visit));
+    REQUIRE(keeps_terms == 0 || one_visit);
+    REQUIRE(keeps_dbias <= 1 && (!keeps_dbias || (has_bias && one_visit)));
     REQUIRE(keeps_dbias || !has_bias || teams == 1);
     /* the ring alone */
     REQUIRE(kernel->local_bytes >=
@@ -629,6 +689,20 @@ static const char *broken_gradients(const wa_problem *p,
     REQUIRE(plan->slots == 1 ||
             plan->slots * p->kv_heads <= plan->busy_groups);
     return broken;
+}
+
+static const char *broken_gradients(const wa_problem *p,
+                                    const wa_device *device,
+                                    const wa_backward_plan *plan)
+{
+    const char *broken = NULL;
+    REQUIRE(suits_matrix(p, device) && p->dtype != WINATTN_FP32);
+    REQUIRE(p->tier != WINATTN_TIER_LOCAL);
+    REQUIRE(device->unit->proven || p->tier == WINATTN_TIER_MATRIX);
+    if (broken)
+        return broken;
+    return plan->whole ? broken_whole(p, device->unit, plan)
+                       : broken_pair(p, device->unit, plan);
 }
 
 static void assert_legal_backward(const wa_problem *p, const wa_device *device,
@@ -663,10 +737,12 @@ static void assert_legal_backward(const wa_problem *p, const wa_device *device,
     REQUIRE((uint64_t)plan->key_blocks * last->block_keys >= p->keys);
     REQUIRE(plan->slots >= 1);
     REQUIRE(plan->slots <= plan->windows_per_launch);
-    REQUIRE(plan->slots == 1 || p->bias == WINATTN_BIAS_NONE ||
-            plan->slots * logits * 4 <= (plan->tier == WINATTN_TIER_MATRIX
-                                             ? WA_MATRIX_BIAS_BYTES
-                                             : WA_BACKWARD_BYTES));
+    const uint64_t bias_slots =
+        plan->row_slots ? plan->row_slots : plan->slots;
+    REQUIRE(bias_slots == 1 || p->bias == WINATTN_BIAS_NONE ||
+            bias_slots * logits * 4 <= (plan->tier == WINATTN_TIER_MATRIX
+                                            ? WA_MATRIX_BIAS_BYTES
+                                            : WA_BACKWARD_BYTES));
     REQUIRE(plan->workspace_bytes ==
             plan->statistics_bytes + plan->bias_bytes + plan->scale_bytes +
                 2 * plan->pad_bytes + plan->dense_bytes);
@@ -911,9 +987,9 @@ static void backward_units(void **state)
         {"dtype=fp32", "fp32"},
         {"tf32=1", "forward pass only"},
         {"dtype=fp16 variant=sliding block=16", "sliding"},
-        {"dtype=fp16 heads=2 kv_heads=1 dim=256 queries=64", "registers"},
-        {"dtype=fp16 dim=256 queries=256", "local memory"},
-        {"dtype=fp16 queries=784 heads=4 bias=same", "idle"},
+        {"dtype=fp16 heads=2 kv_heads=1 dim=256 queries=64", NULL},
+        {"dtype=fp16 dim=256 queries=256", NULL},
+        {"dtype=fp16 queries=784 heads=4 bias=same", NULL},
     };
     const wa_device *h200 = device_named("H200");
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
@@ -982,6 +1058,29 @@ static void backward_shapes_are_refused(void **state)
          "local memory"},
         {"dtype=fp16 queries=50 keys=400 dim=8 heads=1 bias=same",
          "50:4:2:1:400:0:1", "ring"},
+        /* in two kernels */
+        {plain, "50:4:2:1:64:1:1:50:50:50:4:2:1:64:1", NULL},
+        {masked, "32:2:1:2:16:3:2:32:16:16:1:4:2:16:3", NULL},
+        {shifted, "49:2:1:1:16:3:0:49:49:49:4:2:1:64:0", NULL},
+        {"dtype=fp16 queries=64 bias=same",
+         "32:8:1:2:16:1:1:64:64:64:4:2:1:64:1", NULL},
+        {plain, "50:4:2:1:64:1:1:50:50:0:4:2:1:64:1", "is 0"},
+        {plain, "50:4:2:1:64:1:1:20:50:50:4:2:1:64:1", "tiles"},
+        {plain, "50:4:2:1:64:1:1:50:20:50:4:2:1:64:1", "tiles"},
+        {plain, "50:3:2:1:16:1:1:50:50:50:4:2:1:64:1", "the same logits"},
+        {plain, "50:4:1:1:16:1:1:32:50:50:4:2:1:64:1", "the same logits"},
+        {plain, "50:3:1:1:16:1:2:32:50:50:4:2:1:64:1", "its rows"},
+        {plain, "50:4:1:1:64:1:3:50:50:50:4:2:1:64:1", "no such place"},
+        {plain, "50:4:2:1:64:1:2:50:50:50:4:2:1:64:1", "cannot share"},
+        {plain, "50:8:1:1:16:1:1:50:50:50:4:2:1:64:1", "equal shares"},
+        {plain, "50:4:1:1:64:1:1:50:50:50:3:2:1:64:1", "its keys"},
+        {plain, "50:4:1:1:64:2:1:50:50:50:4:2:1:64:1", "no room for terms"},
+        {plain, "50:4:1:1:64:1:1:50:50:50:4:2:1:64:3", "no regions"},
+        {"dtype=fp16 queries=50 bias=same heads=2 kv_heads=1",
+         "50:4:1:1:64:1:1:50:50:50:4:2:1:64:1", "other terms"},
+        {shifted, "49:4:1:1:64:3:1:49:49:49:4:2:1:64:1", "same seams"},
+        {"dtype=fp16 queries=512 dim=32 heads=1 bias=same",
+         "128:8:1:1:64:0:2:128:64:64:4:2:1:64:0", "local memory"},
         {"queries=50", "50:4:1:1:64:0:0", "fp32"},
         {"tf32=1 queries=50", "50:4:1:1:64:0:0", "forward pass only"},
     };

@@ -295,6 +295,8 @@ static winattn_status make_backward_plan(const wa_problem *problem,
         plan->windows_per_launch = demand->windows;
     if (demand->windows && plan->slots > demand->windows / 2 + 1)
         plan->slots = demand->windows / 2 + 1;
+    if (demand->windows && plan->row_slots > demand->windows / 2 + 1)
+        plan->row_slots = demand->windows / 2 + 1;
     if (getenv("WINATTN_TEST_VERBOSE"))
         for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++)
             if (plan->kernels[i].name)

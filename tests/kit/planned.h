@@ -52,7 +52,8 @@ void gradient_shape_print(const wa_gradient_shape *shape, char *text,
 bool matrix_shape_parse(const char *text, wa_matrix_shape *shape);
 void matrix_shape_print(const wa_matrix_shape *shape, char *text, size_t size);
 
-/* "rows:team_waves:teams:stages:pass_keys:keeps_terms:keeps_dbias" */
+/* "rows:team_waves:teams:stages:pass_keys:keeps_terms:keeps_dbias", and of two
+ * kernels behind that ":keys", and a matrix_shape of the kernel of keys */
 bool matrix_gradient_shape_parse(const char *text,
                                  wa_matrix_gradient_shape *shape);
 void matrix_gradient_shape_print(const wa_matrix_gradient_shape *shape,

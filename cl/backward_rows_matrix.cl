@@ -1,0 +1,669 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Backward pass on a matrix unit where one kernel does not suit a window: what
+ * concerns rows. backward_keys_matrix.cl follows.
+ *
+ *                     keys, BLOCK_KEYS at a time
+ *                +-----------+
+ *     Q  K^T ->  |     P     |  a wave's tile  ->  dQ += scale dS K
+ *    dO  V^T ->  |    dP     |  of rows            dBias += dS
+ *                |    dS     |
+ *                +-----------+
+ *
+ * A work-group owns one block of rows of one head, as in forward_matrix.cl,
+ * and walks windows. dS goes from registers to the product with K, so waves
+ * meet only where an item of the ring arrives: BLOCK_KEYS keys of a window,
+ * the first with the window's rows of q, dO and o.
+ *
+ * delta is dO . O - d_lse where o and lse are given and windows are not small,
+ * else sum P dP - d_lse, for which a wave walks all keys before (where they
+ * stream, they come twice). The workspace gets what the other kernel must know
+ * of each row (args.h).
+ *
+ * Where sums of dBias leave room for few rows, several waves share a tile of
+ * them, each with as many keys of an item as the others; at a window's end
+ * they add up dQ.
+ *
+ *   KEEPS_DBIAS  see gradient_matrix.cl */
+
+#define WAVE_TURNS CEIL_DIV(ROW_TILES, TEAM_WAVES)
+/* Waves that share a tile of rows, and what each has of an item. */
+#define SPLITS (TEAM_WAVES > ROW_TILES ? TEAM_WAVES / ROW_TILES : 1)
+#define SHARE_TILES (KEY_TILES / SPLITS)
+/* Bounds that a team finds of an item's keys: the largest |v|; cosine: also of
+ * |v| / |k| and of 1 / |k|. */
+#define KEY_BOUNDS 3
+#if RESCALES
+#define BOUNDS_OF(item) bounds[team][(item) % 2]
+#else
+#define BOUNDS_OF(item) 0
+#endif
+
+/* ---- Keys of an item ---- */
+
+#if VARIANT == COSINE || RESCALES
+/* 1 / |k|, as it goes to products, and with `wants_bounds` the bounds. The
+ * team's waves take tiles in turn. */
+INLINE void measure_keys(__local float *inverses, __local uint *bounds,
+                         __local const ushort *k, __local const ushort *v,
+                         const int wants_bounds, int wave_of_team,
+                         const wave *w)
+{
+    const int tiles = CEIL_DIV(BLOCK_KEYS, UNIT_QUERIES);
+    MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
+        const int key = (done + wave_of_team) * UNIT_QUERIES;
+        float square[LANE_ROWS], inverse[LANE_ROWS];
+        int place[LANE_ROWS];
+        UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
+            inverse[i] = 1.0f;
+#if VARIANT == COSINE
+        dot_rows(square, place, k, k, key, BLOCK_KEYS, w);
+        UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
+            if (place[i] < BLOCK_KEYS) {
+                inverse[i] = operand_factor(
+                    fmin(rsqrt(square[i]), 1.0f / NORM_EPSILON));
+                inverses[place[i]] = inverse[i];
+            }
+#endif
+        if (!RESCALES || !wants_bounds)
+            continue;
+        dot_rows(square, place, v, v, key, BLOCK_KEYS, w);
+        UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
+            if (place[i] < BLOCK_KEYS) {
+                const float norm = sqrt(square[i]);
+                atomic_max(&bounds[0], as_uint(norm));
+#if VARIANT == COSINE
+                atomic_max(&bounds[1], as_uint(norm * inverse[i]));
+                atomic_max(&bounds[2], as_uint(inverse[i]));
+#endif
+            }
+    }
+}
+#endif
+
+/* ---- Rows ---- */
+
+/* What a wave knows and sums of a tile of rows. */
+typedef struct row_state {
+    row_statistics statistics;
+    float length[LANE_ROWS]; /* |dO| */
+    float power[LANE_ROWS];  /* of two, that dS is multiplied by for dQ */
+    int large;               /* some lse is; the same at all lanes */
+    float sums[DIM_TILES][VALUES];
+} row_state;
+
+/* sums[r] = the product of rows r of two planes, at all lanes that share it.
+ */
+INLINE void multiply_rows(float *sums, __local const ushort *rows,
+                          __local const ushort *others, const row_part *part,
+                          const wave *w)
+{
+    int place[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        sums[r] = 0.0f;
+    dot_rows(sums, place, rows, others, part->rows.row, BLOCK_ROWS, w);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(sums[r], ADD);
+    }
+}
+
+/* Statistics from o and lse (Dao et al. 2022, appendix B). */
+INLINE void take_statistics(row_state *s, const row_part *part,
+                            const visit *here, __local const ushort *o,
+                            const wave *w)
+{
+    start_statistics(&s->statistics, 1, part->lse);
+    multiply_rows(s->statistics.delta, here->d_o, o, part, w);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        s->statistics.delta[r] -= part->d_lse[r];
+#if RESCALES
+    multiply_rows(s->length, here->d_o, here->d_o, part, w);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        s->length[r] = sqrt(s->length[r]);
+#endif
+}
+
+/* scratch[UNIT_QUERIES] = values of the tile's rows, for all lanes. */
+INLINE void share_rows(__local float *scratch, const float *values,
+                       const wave *w)
+{
+    WAVE_SYNC();
+    if (value_key(w->lane, 0) == 0)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            scratch[lane_query(w->lane, r)] = values[r];
+    WAVE_SYNC();
+}
+
+/* Is the lse of a row so large that shift_scores must care? */
+INLINE void find_large(row_state *s, const visit *here, const wave *w)
+{
+    __local float *scratch = (__local float *)here->out;
+    float size[LANE_ROWS], largest = 0.0f;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        const float lse = s->statistics.top[r];
+        size[r] = lse == INFINITY ? 0.0f : fabs(lse);
+    }
+    share_rows(scratch, size, w);
+    UNROLL_FOR (int i = 0; i < UNIT_QUERIES; i++)
+        largest = fmax(largest, scratch[i]);
+    s->large = largest > LARGE_LOGIT;
+}
+
+#if RESCALES
+/* Without a walk for statistics: |dP| is at most |dO| |v|. */
+INLINE void bound_flow(row_state *s, __local const uint *bounds)
+{
+    row_statistics *all = &s->statistics;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        all->flow[r] = fmax(all->flow[r], s->length[r] * as_float(bounds[0]));
+#if VARIANT == COSINE
+        all->key_flow[r] =
+            fmax(all->key_flow[r], s->length[r] * as_float(bounds[1]));
+        all->key_inverse[r] = fmax(all->key_inverse[r], as_float(bounds[2]));
+#endif
+    }
+}
+#endif
+
+/* What is known of the rows' dS decides its power; sums of earlier keys, which
+ * may have had another, follow. */
+INLINE void choose_powers(row_state *s, const int is_first)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        const float earlier = s->power[r];
+        s->power[r] = power_of(&s->statistics, r);
+        if (!is_first)
+            s->power[r] = fmin(s->power[r], earlier);
+        const float keep = s->power[r] * inverse_power(earlier);
+        UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+            UNROLL_FOR (int i = 0; i < VALUES; i++)
+                if (LANE_ROW(i) == r && (is_first || RESCALES))
+                    s->sums[d][i] = is_first ? 0.0f : s->sums[d][i] * keep;
+    }
+}
+
+/* dQ and dBias of the tile of rows and the wave's share of an item's keys, as
+ * if that were the item. */
+INLINE void differentiate_rows(row_state *state, const dbias_place *dbias,
+                               const int may_be_large, const row_part *part,
+                               const visit *here, const logit_terms *terms,
+                               const wave *w)
+{
+    const tile_rows *rows = &part->rows;
+    const row_statistics *s = &state->statistics;
+    const flow_rows flow_rows_here = read_flow(rows, here->d_o, w);
+    float factor[LANE_ROWS], shift[LANE_ROWS], to_dbias[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        factor[r] = state->power[r] / P_POWER;
+        shift[r] = -s->delta[r] * factor[r];
+        to_dbias[r] = inverse_power(state->power[r]);
+    }
+    GRADIENT_FOR (int first = 0; first < SHARE_TILES; first += PASS_TILES) {
+        float scores[PASS_TILES][VALUES];
+        score_pass(scores, first, here, rows, terms, w);
+        make_p(scores, s->top, may_be_large);
+        UNROLL_FOR (int t = 0; t < PASS_TILES; t++) {
+            if (!IS_TILE(first + t))
+                continue;
+            query_tile operands[WEIGHT_PARTS];
+            float ds[VALUES];
+#if BIAS
+            float earlier[VALUES];
+            read_dbias(earlier, dbias, first + t, part, here, w);
+#endif
+            multiply_flow(ds, &flow_rows_here, here->d_o, here->v, first + t,
+                          w);
+            UNROLL_FOR (int i = 0; i < VALUES; i++) {
+                const int r = LANE_ROW(i);
+                ds[i] = scores[t][i] * FMA(ds[i], factor[r], shift[r]);
+            }
+#if BIAS
+            add_dbias(dbias, earlier, ds, to_dbias, first + t, part, here, w);
+#endif
+#if VARIANT == COSINE
+            UNROLL_FOR (int i = 0; i < VALUES; i++) {
+                const int key =
+                    (first + t) * UNIT_TILE + value_key(w->lane, i);
+                ds[i] *= here->k_inverses[IS_WHOLE(first + t)
+                                              ? key
+                                              : min(key, BLOCK_KEYS - 1)];
+            }
+#endif
+            make_operand_parts(operands, ds, w);
+            add_values(state->sums, DIM_TILES, operands, here->k, first + t, 0,
+                       w);
+        }
+    }
+}
+
+#if SPLITS > 1
+/* Sums of dQ of the splits but the first go to it: [SPLITS - 1][DIM_TILES]
+ * [VALUES][WAVE] of each tile. Holds the team's barrier. */
+INLINE void add_splits(row_state *s, __local float *shared, int split,
+                       int team, const wave *w)
+{
+    const int size = DIM_TILES * TERM_TILE;
+    __local float *own = shared + w->lane;
+    if (split > 0)
+        UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+            UNROLL_FOR (int i = 0; i < VALUES; i++)
+                own[(split - 1) * size + (d * VALUES + i) * WAVE] =
+                    s->sums[d][i];
+    TEAM_SYNC(team);
+    if (split == 0)
+        UNROLL_FOR (int other = 0; other < SPLITS - 1; other++)
+            UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+                UNROLL_FOR (int i = 0; i < VALUES; i++)
+                    s->sums[d][i] +=
+                        own[other * size + (d * VALUES + i) * WAVE];
+}
+#endif
+
+/* dQ of the tile of rows leaves. Adds q^ . dq^ of the lane's own rows to
+ * *scale_sum. */
+INLINE void leave_rows(row_state *s, __global storage *dq, float *scale_sum,
+                       const row_part *part, const visit *here, const wave *w)
+{
+    const row_target to = dq_target(dq, part, here);
+    float from_dq[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        from_dq[r] = here->scale * inverse_power(s->power[r]);
+#if VARIANT == COSINE
+    take_back_rows(s->sums, from_dq, scale_sum, part, here, w);
+#endif
+    IF_ALL ((here->args->forward.flags & ARG_DQ) != 0)
+        UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
+            store_channels(s->sums + first, from_dq, first, here->out, &to, w);
+}
+
+/* What the other kernel must know goes to the workspace; `to`: of the tile's
+ * first row. */
+INLINE void store_statistics(const row_state *s, __global float *to,
+                             const row_part *part, const visit *here,
+                             const wave *w)
+{
+    float bound = 0.0f;
+#if RESCALES
+    __local float *scratch = (__local float *)here->out;
+    float own_bound[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        own_bound[r] = bound_of(&s->statistics, part, r, here, w);
+    share_rows(scratch, own_bound, w);
+    UNROLL_FOR (int i = 0; i < UNIT_QUERIES; i++)
+        bound = fmax(bound, scratch[i]);
+    WAVE_SYNC();
+#endif
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        const int row = lane_query(w->lane, r);
+        if (value_key(w->lane, 0) != 0 || row >= part->count)
+            continue;
+        __global float *own = to + row * ROW_NUMBERS;
+        own[0] = s->statistics.top[r];
+        own[1] = s->statistics.delta[r];
+        own[2] = s->large ? -bound : bound;
+#if VARIANT == COSINE
+        own[3] = operand_factor(part->inverse[r]) * here->scale;
+#endif
+    }
+}
+
+/* ---- The kernel ---- */
+
+__kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
+WAVE_ATTRIBUTE void
+JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
+{
+    __local uint4 rings[TEAMS][STAGES * STAGE_SIZE / CHUNK]
+        __attribute__((aligned(128)));
+    __local uint4
+        out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK];
+#if HAS_LOCAL_TERMS
+    __local kept_term kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE]
+        __attribute__((aligned(16)));
+#endif
+#if BIAS && KEEPS_DBIAS == 2
+    __local float4 dbias_kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE / 4];
+#endif
+#if SPLITS > 1
+    __local float split_sums[TEAMS][ROW_TILES]
+                            [(SPLITS - 1) * DIM_TILES * TERM_TILE];
+#endif
+#if VARIANT == COSINE
+    __local float q_inverses[TEAMS][BLOCK_ROWS], k_inverses[TEAMS][KEY_ROWS];
+    __local float lane_sums[TEAM * TEAMS];
+#endif
+#if REGIONS_APART
+    __local uchar kept_row_regions[TEAMS][BLOCK_ROWS];
+    __local uchar kept_key_regions[TEAMS][NK];
+#endif
+    __local float lse_rows[TEAMS][STAGES][BLOCK_ROWS];
+#if RESCALES
+    __local uint bounds[TEAMS][2][KEY_BOUNDS]; /* this item's, the next's */
+#endif
+    const forward_args *forward = &args.forward;
+    const uint flags = forward->flags;
+    DECLARE_PADS(pad_rows)
+    DECLARE_WAVE
+    __local ushort *ring = (__local ushort *)rings[team];
+
+    /* what this work-group owns */
+    const uint owners = forward->heads * forward->row_blocks;
+    const uint owner = (uint)get_group_id(0) % owners;
+    const uint slot = (uint)get_group_id(0) / owners;
+    const uint own_head = owner / forward->row_blocks;
+    const uint row_block = BLOCK_ROWS >= NQ ? 0 : owner % forward->row_blocks;
+    const uint first_row = row_block * BLOCK_ROWS;
+    const int row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first_row);
+    const int wide = (flags & ARG_WIDE_ACCESS) != 0;
+    const int known = (flags & ARG_LSE) != 0;
+    /* in small windows the rounding of o would show */
+    const int given = known && (flags & ARG_O) != 0 && WEIGHT_PARTS == 1;
+    const int differentiates =
+        (flags & (ARG_DQ | ARG_DBIAS | ARG_D_LOGIT_SCALE)) != 0;
+    walk here = start_walk(forward, slot, team);
+    /* items of a window: all keys for statistics, all for gradients */
+    const uint sums_first = STREAMING && !given ? KEY_BLOCKS : 0;
+    const uint window_items = sums_first + KEY_BLOCKS;
+    const uint items = here.rounds * window_items;
+    const ulong head_partial = (ulong)slot * forward->heads + own_head;
+    __global float *bias_partial = workspace + args.bias_partials +
+                                   (head_partial * NQ + first_row) * (ulong)NK;
+
+    /* Starts the copies of one item; after the last of a window, walks on.
+     * Where things lie is found anew each time: registers are worth more. */
+    walk there = here;
+#define START_COPIES(item)                                                    \
+    if ((item) < items) {                                                     \
+        const uint number = (item) % window_items;                            \
+        const uint window_stage = (item) / window_items % STAGES;             \
+        const uint key = number % KEY_BLOCKS * BLOCK_KEYS;                    \
+        const int keys = (int)min((uint)BLOCK_KEYS, (uint)NK - key);          \
+        __local ushort *to = ring + (item) % STAGES * STAGE_SIZE;             \
+        __local ushort *rows_to = ring + window_stage * STAGE_SIZE;           \
+        int lane = lane_of_team;                                              \
+        uint head = own_head;                                                 \
+        FORGET(lane);                                                         \
+        FORGET(head);                                                         \
+        const uint kv = head / forward->heads_per_kv_head;                    \
+        if (there.exists && number == 0) {                                    \
+            COPY(rows_to + Q_PLACE, q, forward->q, head, 0, first_row,        \
+                 row_count, BLOCK_ROWS);                                      \
+            COPY(rows_to + D_O_PLACE, d_o, args.d_o, head, 0, first_row,      \
+                 row_count, BLOCK_ROWS);                                      \
+            if (given)                                                        \
+                COPY(rows_to + O_PLACE, o, forward->o, head, 0, first_row,    \
+                     row_count, BLOCK_ROWS);                                  \
+            if (known)                                                        \
+                copy_lse(lse_rows[team][window_stage],                        \
+                         lse + plane(&forward->lse, there.place.grid, head),  \
+                         &forward->lse, &forward->grid, &there.place,         \
+                         first_row, row_count, lane);                         \
+        }                                                                     \
+        if (there.exists) {                                                   \
+            COPY(to + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), key, \
+                 keys, BLOCK_KEYS);                                           \
+            COPY(to + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1), key, \
+                 keys, BLOCK_KEYS);                                           \
+        }                                                                     \
+        if (number + 1 == window_items)                                       \
+            walk_on(&there, forward, team);                                   \
+    }                                                                         \
+    END_COPIES()
+    KEEP_PADS(pad_rows, *forward, head / forward->heads_per_kv_head, item_id)
+    START_RING();
+    clear_pads(ring, lane_of_team);
+#if HAS_LOCAL_TERMS && !MASK_IN_LOCAL
+    const unit of_head = {.window = forward->first_window, .head = own_head};
+    DECLARE_TERMS(head_terms, *forward, of_head)
+    keep_terms(kept, forward, &head_terms, first_row, item_id);
+#endif
+#if RESCALES
+    if (lane_of_team < 2 * KEY_BOUNDS)
+        bounds[team][lane_of_team / KEY_BOUNDS][lane_of_team % KEY_BOUNDS] = 0;
+#endif
+#if BIAS && !KEEPS_DBIAS
+    if ((flags & ARG_FIRST_LAUNCH) != 0 && (flags & ARG_DBIAS) != 0)
+        for (int i = item_id; i < row_count * NK; i += TEAM * TEAMS)
+            bias_partial[i] = 0.0f;
+    barrier(CLK_GLOBAL_MEM_FENCE);
+#elif BIAS && KEEPS_DBIAS == 2
+    for (int i = item_id; i < ROW_TILES * ALL_KEY_TILES * TERM_TILE / 4;
+         i += TEAM * TEAMS)
+        dbias_kept[i] = (float4)(0.0f);
+#endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+#if MASK_IN_LOCAL
+    uint kept_kind = ~0u; /* of windows whose terms are kept */
+#endif
+#if BIAS && KEEPS_DBIAS == 1
+    float dbias_sums[SHARE_TILES][VALUES];
+    clear_tiles(dbias_sums, SHARE_TILES);
+#endif
+    float scale_sum = 0.0f; /* for d_logit_scale, of a lane's own rows */
+    row_state state;        /* lives from item to item where keys stream */
+
+    for (uint item = 0; item < items; item++) {
+        FORGET_LANE(lane_of_team);
+        FORGET_LANE(wave_here.lane);
+        const uint number = STREAMING ? item % window_items : 0;
+        const uint window_stage =
+            STREAMING ? item / window_items % STAGES : item % STAGES;
+        const uint block = number % KEY_BLOCKS;
+        const int sums = number < sums_first; /* statistics only */
+        const int is_last = number + 1 == window_items;
+        __local const ushort *stage = ring + item % STAGES * STAGE_SIZE;
+        __local const ushort *row_stage = ring + window_stage * STAGE_SIZE;
+        visit now = {.args = &args,
+                     .at = &here,
+                     .head = own_head,
+                     .first_row = first_row,
+                     .first_key = block * BLOCK_KEYS,
+                     .row_count = row_count,
+                     .is_last = is_last,
+                     .scale = forward->scale,
+                     .power = 1.0f,
+                     .q = row_stage + Q_PLACE,
+                     .d_o = row_stage + D_O_PLACE,
+                     .k = stage + K_PLACE,
+                     .v = stage + V_PLACE,
+                     .lse = lse_rows[team][window_stage],
+                     .out = (__local ushort *)out_rows[item_id / WAVE]};
+        now.key_count = min(BLOCK_KEYS, (int)NK - (int)now.first_key);
+#if VARIANT == COSINE
+        now.scale = cosine_scale(forward, logit_scale, own_head);
+        now.q_inverses = q_inverses[team];
+        now.k_inverses = k_inverses[team];
+#endif
+        const unit unit_here = {.window = window_of(&here, forward),
+                                .head = own_head,
+                                .row = first_row};
+#if HAS_TERMS_KEPT
+        const logit_terms terms = {.unused = 0};
+#else
+        DECLARE_TERMS(terms, *forward, unit_here)
+#endif
+#if MASK_IN_LOCAL
+        const uint kind = MASK_KIND(here);
+        if (kind != kept_kind) { /* all teams have windows of this kind */
+            DECLARE_TERMS(new_terms, *forward, unit_here)
+            kept_kind = kind;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            keep_terms(kept, forward, &new_terms, first_row, item_id);
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+#endif
+        AWAIT_ITEM(item);
+        int meets = VARIANT == COSINE; /* the team, once more */
+#if RESCALES
+        if (lane_of_team < KEY_BOUNDS)
+            bounds[team][(item + 1) % 2][lane_of_team] = 0;
+        meets |= given;
+#endif
+#if VARIANT == COSINE || RESCALES
+        IF_ALL (meets)
+            measure_keys((__local float *)now.k_inverses, BOUNDS_OF(item),
+                         now.k, now.v, given, wave_of_team, w);
+#endif
+#if VARIANT == COSINE
+        IF_ALL (number == 0)
+            measure_rows(q_inverses[team], now.q, BLOCK_ROWS, 1.0f,
+                         wave_of_team, w);
+#endif
+#if REGIONS_APART
+        const int has_seams = HAS_SEAMS(here);
+        if (number == 0 && has_seams) {
+            DECLARE_REGIONS(regions, *forward, unit_here, here)
+            keep_regions(kept_row_regions[team], kept_key_regions[team],
+                         forward, &regions, first_row, lane_of_team);
+        }
+        meets |= number == 0 && has_seams;
+#endif
+        if (EMULATED || meets)
+            TEAM_SYNC(team);
+
+        NO_UNROLL_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
+            const int tile_here = SPLITS > 1
+                                      ? wave_of_team % ROW_TILES
+                                      : turn * TEAM_WAVES + wave_of_team;
+            const int tile = min(tile_here, ROW_TILES - 1);
+            const int split = SPLITS > 1 ? wave_of_team / ROW_TILES : 0;
+            row_part part = {.rows = {.row = tile * UNIT_QUERIES,
+                                      .last_row = row_count - 1,
+                                      .first_row = (int)first_row,
+                                      .place = here.place}};
+            part.count =
+                here.exists ? row_count - tile_here * UNIT_QUERIES : 0;
+            /* emulated waves have to keep step, and those who share rows */
+            if (!EMULATED && SPLITS == 1 && part.count <= 0)
+                continue;
+#if PADDING == 2
+            part.rows.holds_padding =
+                holds_padding(&forward->grid, &here.place);
+#endif
+#if HAS_LOCAL_TERMS
+            part.rows.local_terms =
+                kept + (tile * ALL_KEY_TILES + block * KEY_TILES) * TERM_TILE;
+#endif
+#if REGIONS_APART
+            part.rows.key_regions =
+                has_seams ? kept_key_regions[team] + now.first_key : 0;
+            UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+                part.rows.region[r] = kept_row_regions[team][min(
+                    part.rows.row + lane_query(w->lane, r), row_count - 1)];
+#endif
+            read_rows(&part, &now, d_lse, w);
+            IF_ALL (given && block == 0)
+                take_statistics(&state, &part, &now, row_stage + O_PLACE, w);
+#if RESCALES
+            if (given)
+                bound_flow(&state, BOUNDS_OF(item));
+#endif
+            IF_ALL (!given && (!STREAMING || sums)) {
+                float scores[PASS_TILES][VALUES];
+                if (block == 0)
+                    start_statistics(&state.statistics, known, part.lse);
+                add_statistics(&state.statistics, scores, &part, &now, &terms,
+                               known, w);
+                IF_ALL (block == KEY_BLOCKS - 1)
+                    finish_statistics(&state.statistics, &part, known, w);
+            }
+            IF_ALL (!sums) {
+                /* the wave's share of the item, as if that were all */
+                const int first = split * SHARE_TILES;
+                visit share = now;
+                row_part own = part;
+                share.k += first * UNIT_TILE * PITCH;
+                share.v += first * UNIT_TILE * PITCH;
+                share.k_inverses += first * UNIT_TILE;
+                share.first_key += first * UNIT_TILE;
+                share.key_count -= first * UNIT_TILE;
+#if HAS_LOCAL_TERMS
+                own.rows.local_terms =
+                    (__local const kept_term *)part.rows.local_terms +
+                    first * TERM_TILE;
+#endif
+                if (REGIONS_APART && own.rows.key_regions)
+                    own.rows.key_regions += first * UNIT_TILE;
+                const dbias_place dbias = {
+#if BIAS && KEEPS_DBIAS == 1
+                    .sums = dbias_sums,
+#elif BIAS && KEEPS_DBIAS == 2
+                    .kept = dbias_kept + (tile * ALL_KEY_TILES +
+                                          (int)block * KEY_TILES + first) *
+                                             TERM_TILE / 4,
+#endif
+                    .workspace = bias_partial + share.first_key,
+                    .keys = (int)NK - (int)share.first_key
+                };
+                IF_ALL (block == 0)
+                    find_large(&state, &now, w);
+                choose_powers(&state, block == 0);
+#define DIFFERENTIATE(may_be_large)                                           \
+    differentiate_rows(&state, &dbias, may_be_large, &own, &share, &terms, w)
+#if EMULATED /* waves have to keep step */
+                DIFFERENTIATE(1);
+#else
+                if (differentiates && state.large)
+                    DIFFERENTIATE(1);
+                else if (differentiates)
+                    DIFFERENTIATE(0);
+#endif
+            }
+            IF_ALL (is_last) {
+#if SPLITS > 1
+                add_splits(&state, split_sums[team][tile], split, team, w);
+                part.count = split == 0 ? part.count : 0;
+#endif
+                if (EMULATED || part.count > 0) {
+                    leave_rows(&state, dq, &scale_sum, &part, &now, w);
+                    store_statistics(
+                        &state,
+                        workspace + args.workspace +
+                            (((ulong)here.window * forward->heads + own_head) *
+                                 NQ +
+                             first_row + part.rows.row) *
+                                ROW_NUMBERS,
+                        &part, &now, w);
+                }
+            }
+        }
+        if (is_last)
+            walk_on(&here, forward, team);
+    }
+
+    barrier(CLK_LOCAL_MEM_FENCE);
+#if BIAS && KEEPS_DBIAS == 1
+    if ((flags & ARG_DBIAS) != 0)
+        store_dbias(dbias_sums, SHARE_TILES, (__local float *)rings,
+                    bias_partial, team, wave_of_team % ROW_TILES,
+                    wave_of_team / ROW_TILES * SHARE_TILES, row_count,
+                    wave_of_team < SPLITS * ROW_TILES, flags, w);
+#elif BIAS && KEEPS_DBIAS == 2
+    for (int tile = wave_of_team;
+         tile < ((flags & ARG_DBIAS) != 0 ? ROW_TILES * ALL_KEY_TILES : 0);
+         tile += TEAM_WAVES) {
+        float own[VALUES];
+        UNROLL_FOR (int i = 0; i < VALUES; i += 4) {
+            const float4 x =
+                dbias_kept[(tile * TERM_TILE + i * WAVE) / 4 + w->lane];
+            own[i] = x.x;
+            own[i + 1] = x.y;
+            own[i + 2] = x.z;
+            own[i + 3] = x.w;
+        }
+        store_dbias_tile(own, bias_partial,
+                         tile / ALL_KEY_TILES * UNIT_QUERIES, row_count,
+                         tile % ALL_KEY_TILES, flags, w);
+    }
+#endif
+#if VARIANT == COSINE
+    const float sum =
+        sum_over_group(scale_sum, lane_sums, item_id, TEAM * TEAMS);
+    if (item_id == 0 && (flags & ARG_D_LOGIT_SCALE) != 0)
+        add_partial(workspace + args.scale_partials +
+                        ((ulong)slot * forward->row_blocks + row_block) *
+                            forward->heads +
+                        own_head,
+                    scale_gradient(forward, logit_scale, own_head, sum),
+                    flags);
+#endif
+}

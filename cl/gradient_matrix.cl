@@ -1,0 +1,763 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the gradient kernels for matrix units share: softmax of a tile of rows
+ * and its gradient, powers of two that fp16 needs, norms, the padding, sums
+ * over windows.
+ *
+ *   KEEPS_DBIAS  sums of dBias over windows of a tile of rows
+ *                0: are added to in the workspace (TEAMS 1)
+ *                1: stay in registers, for which a wave must have the same
+ *                   rows and keys always, and indices be constant
+ *                2: stay in local memory, in 16 bytes for each lane (TEAMS 1)
+ *   AGAIN        1: scores are computed again for the gradients */
+#ifndef KEEPS_DBIAS
+#define KEEPS_DBIAS 0
+#endif
+#ifndef AGAIN
+#define AGAIN (PASSES > 1)
+#endif
+
+/* Sums of dBias that stay in registers must have constant indices. */
+#if BIAS && KEEPS_DBIAS == 1
+#define GRADIENT_FOR UNROLL_FOR
+#else
+#define GRADIENT_FOR PASS_FOR
+#endif
+
+/* Rounding to fp16 loses small numbers, below 2^-24 of all there are: P, and
+ * so dS and dBias, is multiplied by a power of two first, and dS by one more.
+ * That of dK is the same for all rows of a visit. */
+#define RESCALES (DTYPE == 1)
+#define P_EXPONENT (RESCALES ? 15.0f : 0.0f)
+#define P_POWER (RESCALES ? 32768.0f : 1.0f)
+/* P and dS go to products as sums of so many numbers of 16 bits. In small
+ * windows, whose gradients are sums of few terms, the rounding of each shows.
+ */
+#define WEIGHT_PARTS (NQ <= UNIT_TILE || NK <= UNIT_TILE ? 2 : 1)
+
+/* ---- Softmax of a tile of rows and its gradient ---- */
+
+typedef struct row_statistics {
+    float top[LANE_ROWS]; /* of scores; or lse, where that is known */
+    /* of exponentials, and of these times dP; at first of a lane's own keys.
+     * Later the former's inverse, times P_POWER, and delta. */
+    float sum[LANE_ROWS], delta[LANE_ROWS];
+#if RESCALES
+    float flow[LANE_ROWS]; /* largest |dP| */
+#if VARIANT == COSINE
+    float key_flow[LANE_ROWS];    /* the same, divided by the key's norm */
+    float key_inverse[LANE_ROWS]; /* largest 1 / norm of a key */
+#endif
+#endif
+} row_statistics;
+
+INLINE void start_statistics(row_statistics *s, const int known,
+                             const float *lse)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        s->top[r] = known ? lse[r] : -INFINITY;
+        s->sum[r] = s->delta[r] = 0.0f;
+#if RESCALES
+        s->flow[r] = 0.0f;
+#if VARIANT == COSINE
+        s->key_flow[r] = s->key_inverse[r] = 0.0f;
+#endif
+#endif
+    }
+}
+
+/* What the norm of a row of q or k divides where that goes to a matrix unit.
+ * A row of zeros adds nothing, and its factor must not make others small. */
+INLINE float operand_factor(float inverse)
+{
+    return RESCALES && inverse >= 1.0f / NORM_EPSILON ? 0.0f : inverse;
+}
+
+/* P_POWER P, of rows whose lse is known; may_be_large: see shift_scores. */
+INLINE void make_p(float scores[PASS_TILES][VALUES], const float *lse,
+                   const int may_be_large)
+{
+    float shift[LANE_ROWS];
+    if (may_be_large)
+        shift_scores(scores, lse, shift);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        shift[r] = may_be_large ? shift[r] + P_EXPONENT
+                                : FMA(-lse[r], LOG2E, P_EXPONENT);
+    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        UNROLL_FOR (int i = 0; i < VALUES; i++)
+            scores[t][i] = EXP2(FMA(scores[t][i], LOG2E, shift[LANE_ROW(i)]));
+}
+
+/* A pass's scores become exponentials of what they are less the row's maximum
+ * so far, and are added to its sum. */
+INLINE void make_exponentials(row_statistics *s,
+                              float scores[PASS_TILES][VALUES], int first,
+                              const wave *w)
+{
+    float top[LANE_ROWS], base[LANE_ROWS], shift[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        top[r] = s->top[r];
+    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        UNROLL_FOR (int i = 0; i < (IS_TILE(first + t) ? VALUES : 0); i++)
+            top[LANE_ROW(i)] = fmax(top[LANE_ROW(i)], scores[t][i]);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(top[r], fmax);
+        /* a row that has seen nothing has no maximum to subtract */
+        base[r] = top[r] == -INFINITY ? 0.0f : top[r];
+        if (KEY_BLOCKS > 1 || PASSES > 1) {
+            const float keep = EXP2((s->top[r] - base[r]) * LOG2E);
+            s->sum[r] *= keep;
+            s->delta[r] *= keep;
+        }
+        s->top[r] = top[r];
+    }
+    shift_scores(scores, base, shift);
+    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        UNROLL_FOR (int i = 0; i < (IS_TILE(first + t) ? VALUES : 0); i++) {
+            const int r = LANE_ROW(i);
+            scores[t][i] = EXP2(FMA(scores[t][i], LOG2E, shift[r]));
+            s->sum[r] += scores[t][i];
+        }
+}
+
+/* Takes a tile's dP into account, `key` and on, given its exponentials. */
+INLINE void add_flow(row_statistics *s, const float *exponentials,
+                     const float *flow, int key,
+                     __local const float *key_inverses, const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int r = LANE_ROW(i);
+        s->delta[r] = FMA(exponentials[i], flow[i], s->delta[r]);
+#if RESCALES
+        s->flow[r] = fmax(s->flow[r], fabs(flow[i]));
+#if VARIANT == COSINE
+        const float inverse = operand_factor(
+            key_inverses[min(key + value_key(w->lane, i), BLOCK_KEYS - 1)]);
+        s->key_flow[r] = fmax(s->key_flow[r], fabs(flow[i]) * inverse);
+        s->key_inverse[r] = fmax(s->key_inverse[r], inverse);
+#endif
+#endif
+    }
+}
+
+/* The power of two that takes numbers up to `bound` as far up as fp16 has
+ * room. */
+INLINE float power_for(float bound)
+{
+    const int exponent = (int)(as_uint(bound) >> 23); /* bound >= 0 */
+    /* no more than 2^64, which norms and scales may still multiply */
+    return exponent == 255
+               ? 1.0f
+               : as_float((uint)clamp(267 - exponent, 1, 191) << 23);
+}
+INLINE float inverse_power(float power)
+{
+    return as_float((254u << 23) - as_uint(power));
+}
+
+/* That of row r of dS, as it goes to dQ (dot: where it has one of its own). */
+INLINE float power_of(const row_statistics *s, int r)
+{
+#if RESCALES && VARIANT == COSINE
+    return power_for(s->key_flow[r] + fabs(s->delta[r]) * s->key_inverse[r]);
+#elif RESCALES
+    return power_for(s->flow[r] + fabs(s->delta[r]));
+#else
+    return 1.0f;
+#endif
+}
+
+/* ---- Products and rows ---- */
+
+INLINE void clear_tiles(float tiles[][VALUES], const int count)
+{
+    UNROLL_FOR (int t = 0; t < count; t++)
+        UNROLL_FOR (int i = 0; i < VALUES; i++)
+            tiles[t][i] = 0.0f;
+}
+
+/* A tile becomes operands, whose sum it is. Changes it. */
+INLINE void make_operand_parts(query_tile *operands, float *tile,
+                               const wave *w)
+{
+    UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++) {
+        operands[part] = make_weights(tile, w);
+        if (part + 1 < WEIGHT_PARTS)
+            subtract_rounded(tile);
+    }
+}
+
+/* sums += a tile's weights times values, for `count` tiles of channels from
+ * tile `channels` on. */
+INLINE void add_values(float sums[][VALUES], const int count,
+                       const query_tile *weights, __local const ushort *values,
+                       int tile, int channels, const wave *w)
+{
+    UNROLL_FOR (int d = 0; d < count; d++)
+        if (channels + d < DIM_TILES) {
+            const key_tile x =
+                load_value(values, PITCH, tile * UNIT_TILE,
+                           (channels + d) * UNIT_TILE, LAST_KEY, w);
+            UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
+                multiply_tiles(sums[d], &weights[part], &x, w);
+        }
+}
+
+#if VARIANT == COSINE
+/* Gradients with respect to rows of length 1 are taken back to rows x of any
+ * length: (d - x^ (x^ . d)) / |x|, where d is sums times factor. Below the
+ * smallest norm x^ is just a multiple of x. Leaves x^ . d in along. */
+INLINE void take_back_norms(float sums[][VALUES], float *along,
+                            const float *factor, const float *inverse,
+                            __local const ushort *rows, int row, int last,
+                            const wave *w)
+{
+    float part[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        along[r] = 0.0f;
+    UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+        UNROLL_FOR (int i = 0; i < VALUES; i++) {
+            const float x = number_of(
+                rows[row_place(min(row + value_query(w->lane, i), last),
+                               d * UNIT_TILE + value_key(w->lane, i), PITCH)]);
+            sums[d][i] *= factor[LANE_ROW(i)];
+            along[LANE_ROW(i)] = FMA(x, sums[d][i], along[LANE_ROW(i)]);
+        }
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(along[r], ADD);
+        along[r] *= inverse[r];
+        part[r] =
+            inverse[r] < 1.0f / NORM_EPSILON ? along[r] * inverse[r] : 0.0f;
+    }
+    UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+        UNROLL_FOR (int i = 0; i < VALUES; i++) {
+            const float x = number_of(
+                rows[row_place(min(row + value_query(w->lane, i), last),
+                               d * UNIT_TILE + value_key(w->lane, i), PITCH)]);
+            sums[d][i] =
+                (sums[d][i] - x * part[LANE_ROW(i)]) * inverse[LANE_ROW(i)];
+        }
+}
+#endif
+
+#if PADDING == 1
+/* Adds the rows of the padding to the wave's sum of them, OUT_TILES tiles of
+ * channels from tile `first` on. `out`: room for rows that leave. */
+INLINE void add_padding(float tiles[][VALUES], const float *factor, int first,
+                        __local float *pad_sums, __local ushort *out,
+                        const row_target *to, const wave *w)
+{
+    __local float *scratch = (__local float *)out;
+    UNROLL_FOR (int d = 0; d < OUT_TILES; d++)
+        for (int half_tile = 0; half_tile < (first + d < DIM_TILES ? 2 : 0);
+             half_tile++) {
+            const int from = half_tile * UNIT_QUERIES / 2;
+            const int rows = min(UNIT_QUERIES / 2, to->count - from);
+            spread_half(scratch, tiles[d], factor, half_tile, w);
+            for (int c = w->lane; c < UNIT_TILE; c += WAVE)
+                for (int r = 0; r < rows; r++) {
+                    const token t =
+                        find_token(to->grid, to->place, to->row + from + r);
+                    if (!EXISTS(t))
+                        pad_sums[(first + d) * UNIT_TILE + c] +=
+                            scratch[r * UNIT_TILE + c];
+                }
+            WAVE_SYNC();
+        }
+}
+#endif
+
+/* What is known of rows, `count` numbers. */
+INLINE void copy_numbers(__local float *to, __global const float *from,
+                         int count, int lane)
+{
+    for (int i = lane; i < count; i += TEAM)
+        copy_4(to + i, from + i);
+}
+
+/* ---- A visit ---- */
+
+/* Starts the copies of rows of a plane of a head, in a kernel's START_COPIES.
+ */
+#define COPY(to, name, layout, head, pad, first, count, rows)                 \
+    copy_rows(to, name + plane(&(layout), there.place.grid, head),            \
+              chunk_of(&(layout), lane), &(layout), &forward->grid,           \
+              &there.place, pad, first, count, rows, lane, wide)
+
+/* What a team computes with. */
+typedef struct visit {
+    const backward_args *args;
+    const walk *at;
+    uint head;
+    uint first_row, first_key; /* of the blocks, counted from the window's */
+    int row_count, key_count;
+    int is_last; /* of the window */
+    float scale;
+    float power; /* of two, that dS is multiplied by for dK */
+    /* local memory: rows of PITCH */
+    __local const ushort *q, *d_o, *k, *v;
+    __local const float *q_inverses, *k_inverses;
+    __local const float *lse; /* of the rows, where known */
+    __local ushort *out;      /* of the wave, for rows that leave */
+} visit;
+
+/* A wave's tile of rows. */
+typedef struct row_part {
+    tile_rows rows;
+    int count;                /* of its rows that exist; may be negative */
+    float lse[LANE_ROWS];     /* where known */
+    float d_lse[LANE_ROWS];   /* 0 where there is none */
+    float inverse[LANE_ROWS]; /* 1 / norm of q */
+} row_part;
+
+INLINE int row_exists(const row_part *part, int r, const wave *w)
+{
+    return part->rows.row + lane_query(w->lane, r) <= part->rows.last_row;
+}
+
+/* What rows bring besides q and dO. */
+INLINE void read_rows(row_part *part, const visit *here,
+                      __global const float *d_lse, const wave *w)
+{
+    const backward_args *args = here->args;
+    const grid_layout *grid = &args->forward.grid;
+    const window_place *place = &here->at->place;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        const int row =
+            min(part->rows.row + lane_query(w->lane, r), part->rows.last_row);
+        const uint in_window = here->first_row + row;
+        ulong at;
+        part->rows.scale[r] = here->scale;
+        part->lse[r] = part->d_lse[r] = 0.0f;
+        /* exponentials of what does not exist or sees nothing must be 0 */
+        if ((args->forward.flags & ARG_LSE) != 0)
+            part->lse[r] =
+                here->lse[row] == -INFINITY || !row_exists(part, r, w)
+                    ? INFINITY
+                    : here->lse[row];
+        if ((args->forward.flags & ARG_D_LSE) != 0 &&
+            find_row(&at, &args->d_lse, grid, place, in_window))
+            part->d_lse[r] =
+                d_lse[plane(&args->d_lse, place->grid, here->head) + at];
+#if VARIANT == COSINE
+        part->inverse[r] = here->q_inverses[row];
+        part->rows.scale[r] *= part->inverse[r];
+#endif
+    }
+}
+
+/* Scores of a pass. */
+INLINE void score_pass(float scores[PASS_TILES][VALUES], int first,
+                       const visit *here, const tile_rows *rows,
+                       const logit_terms *terms, const wave *w)
+{
+    multiply_pass(scores, here->q, rows->row, rows->last_row, here->k, first,
+                  w);
+    finish_pass(scores, here->k_inverses, first, (int)here->first_key,
+                here->key_count, &here->args->forward, terms, rows, w);
+}
+
+/* dO of a tile of rows, or v of a tile of keys, stays in registers where that
+ * is not much. */
+#define KEPT_FLOW_TILES (DIM_TILES <= 4 ? DIM_TILES : 0)
+typedef struct flow_rows {
+    int row, last_row;
+    query_tile tile[KEPT_FLOW_TILES + 1];
+} flow_rows;
+
+INLINE query_tile load_flow(const flow_rows *rows, int d,
+                            __local const ushort *plane_of_rows, const wave *w)
+{
+    return load_query(plane_of_rows, PITCH, rows->row, d * UNIT_TILE,
+                      rows->last_row, w);
+}
+
+INLINE flow_rows read_flow(const tile_rows *rows,
+                           __local const ushort *plane_of_rows, const wave *w)
+{
+    flow_rows flow = {.row = rows->row, .last_row = rows->last_row};
+    UNROLL_FOR (int d = 0; d < KEPT_FLOW_TILES; d++)
+        flow.tile[d] = load_flow(&flow, d, plane_of_rows, w);
+    return flow;
+}
+
+/* dP of a tile of keys, or of rows the other way round. */
+INLINE void multiply_flow(float *flow, const flow_rows *rows,
+                          __local const ushort *plane_of_rows,
+                          __local const ushort *columns, int tile,
+                          const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        flow[i] = 0.0f;
+    UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
+        const query_tile q = d < KEPT_FLOW_TILES
+                                 ? rows->tile[d]
+                                 : load_flow(rows, d, plane_of_rows, w);
+        const key_tile k = load_key(columns, PITCH, tile * UNIT_TILE,
+                                    d * UNIT_TILE, LAST_KEY, w);
+        multiply_tiles(flow, &q, &k, w);
+    }
+}
+
+/* After the last pass. */
+INLINE void finish_statistics(row_statistics *s, const row_part *part,
+                              const int known, const wave *w)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(s->delta[r], ADD);
+        if (known) {
+            s->delta[r] /= P_POWER;
+        } else {
+            REDUCE(s->sum[r], ADD);
+            const float sum = s->sum[r];
+            const int sees = sum != 0.0f && row_exists(part, r, w);
+            s->sum[r] = sees ? RECIPROCAL(sum) : 0.0f;
+            s->delta[r] *= s->sum[r];
+            s->sum[r] *= P_POWER;
+            if (AGAIN)
+                s->top[r] = sees ? s->top[r] + log(sum) : INFINITY;
+        }
+        s->delta[r] -= part->d_lse[r];
+#if RESCALES
+        REDUCE(s->flow[r], fmax);
+#if VARIANT == COSINE
+        REDUCE(s->key_flow[r], fmax);
+        REDUCE(s->key_inverse[r], fmax);
+#endif
+#endif
+    }
+}
+
+/* A first walk over keys, for what must be known of the rows. Of one pass
+ * leaves the exponentials, or where lse is known P. */
+INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
+                           const row_part *part, const visit *here,
+                           const logit_terms *terms, const int known,
+                           const wave *w)
+{
+    const flow_rows flow_rows_here = read_flow(&part->rows, here->d_o, w);
+    PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
+        score_pass(scores, first, here, &part->rows, terms, w);
+        if (known)
+            make_p(scores, s->top, 1);
+        else
+            make_exponentials(s, scores, first, w);
+        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+            if (IS_TILE(first + t)) {
+                float flow[VALUES];
+                multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
+                              first + t, w);
+                add_flow(s, scores[t], flow, (first + t) * UNIT_TILE,
+                         here->k_inverses, w);
+            }
+    }
+}
+
+/* A bound of row r's |dS|, as it goes to dK; P is at most 1. */
+INLINE float bound_of(const row_statistics *s, const row_part *part, int r,
+                      const visit *here, const wave *w)
+{
+    float bound = 0.0f;
+#if RESCALES
+    bound = s->flow[r] + fabs(s->delta[r]);
+#if VARIANT == COSINE
+    bound *= operand_factor(part->inverse[r]) * fabs(here->scale);
+#endif
+#endif
+    return row_exists(part, r, w) ? bound : 0.0f;
+}
+
+/* ---- Sums over windows ---- */
+
+/* The first launch starts partial sums, the others add to them. */
+INLINE void add_partial(__global float *partial, float sum, uint flags)
+{
+    *partial = (flags & ARG_FIRST_LAUNCH) != 0 ? sum : *partial + sum;
+}
+
+#if BIAS && KEEPS_DBIAS
+/* A tile's sums go to the workspace: tile `tile` of keys, rows row .. of
+ * row_count. */
+INLINE void store_dbias_tile(const float *sums, __global float *partial,
+                             int row, int row_count, int tile, uint flags,
+                             const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int r = row + value_query(w->lane, i);
+        const int key = tile * UNIT_TILE + value_key(w->lane, i);
+        if (r < row_count && key < NK)
+            add_partial(partial + r * NK + key, sums[i], flags);
+    }
+}
+#endif
+
+#if BIAS && KEEPS_DBIAS == 1
+/* The sums of all teams, team after team, and then to the workspace: of tile
+ * `tile` of rows and `count` tiles of keys from `first` on. */
+INLINE void store_dbias(float (*sums)[VALUES], const int count,
+                        __local float *shared, __global float *partial,
+                        int team, int tile, int first, int row_count,
+                        const int owns, uint flags, const wave *w)
+{
+    __local float *own =
+        shared + (tile * KEY_TILES + first) * TERM_TILE + w->lane;
+    for (int t = 1; t < TEAMS; t++) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (team == t && owns)
+            UNROLL_FOR (int k = 0; k < count; k++)
+                UNROLL_FOR (int i = 0; i < VALUES; i++)
+                    own[(k * VALUES + i) * WAVE] =
+                        (t == 1 ? 0.0f : own[(k * VALUES + i) * WAVE]) +
+                        sums[k][i];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (team != 0 || !owns)
+        return;
+    UNROLL_FOR (int k = 0; k < count; k++) {
+        if (TEAMS > 1)
+            UNROLL_FOR (int i = 0; i < VALUES; i++)
+                sums[k][i] += own[(k * VALUES + i) * WAVE];
+        store_dbias_tile(sums[k], partial, tile * UNIT_QUERIES, row_count,
+                         first + k, flags, w);
+    }
+}
+#endif
+
+#if VARIANT == COSINE
+/* The sum of all lanes' numbers, at the first work-item of `items`. Scratch:
+ * [items]. Holds barriers of the whole work-group. */
+INLINE float sum_over_group(float x, __local float *scratch, int item,
+                            const int items)
+{
+    float sum = 0.0f;
+    scratch[item] = x;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item < WAVE)
+        for (int i = item; i < items; i += WAVE)
+            sum += scratch[i];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item < WAVE)
+        scratch[item] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    sum = 0.0f;
+    for (int i = 0; i < (item == 0 ? WAVE : 0); i++)
+        sum += scratch[i];
+    return sum;
+}
+#endif
+
+#if PADDING == 1
+/* The sums of all waves, [2][DIMS] of each, go to the workspace, as they were
+ * made; `owner` counts the blocks of keys of all slots and heads. Behind a
+ * barrier. */
+INLINE void store_pad_sums(__local float (*pad_sums)[2 * DIMS],
+                           __global float *workspace,
+                           const backward_args *args, ulong owner, int makes_k,
+                           int makes_v, int item)
+{
+    const uint flags = args->forward.flags;
+    for (int c = item; c < HEAD_DIM; c += TEAM * TEAMS) {
+        const ulong at = owner * HEAD_DIM + c;
+        float sum_k = 0.0f, sum_v = 0.0f;
+        for (int i = 0; i < TEAMS * TEAM_WAVES; i++) {
+            sum_k += pad_sums[i][c];
+            sum_v += pad_sums[i][DIMS + c];
+        }
+        if (makes_k && (flags & ARG_D_PAD_K) != 0)
+            add_partial(workspace + args->pad_k_partials + at, sum_k, flags);
+        if (makes_v && (flags & ARG_D_PAD_V) != 0)
+            add_partial(workspace + args->pad_v_partials + at, sum_v, flags);
+    }
+}
+#endif
+
+/* lse of rows first .. first + count of a window. */
+INLINE void copy_lse(__local float *to, __global const float *plane,
+                     const tensor_layout *layout, const grid_layout *grid,
+                     const window_place *place, uint first, int count,
+                     int lane)
+{
+    for (int i = lane; i < count; i += TEAM) {
+        ulong at;
+        if (find_row(&at, layout, grid, place, first + i))
+            copy_4(to + i, plane + at);
+        else
+            to[i] = -INFINITY;
+    }
+}
+
+/* Where sums of dBias are, one of them, for keys of an item. */
+typedef struct dbias_place {
+    float (*sums)[VALUES];     /* of the wave's rows */
+    __local float4 *kept;      /* the same */
+    __global float *workspace; /* of the block's rows, NK apart */
+    int keys;                  /* that exist there, in the workspace */
+} dbias_place;
+
+#if BIAS
+
+/* What the workspace has of a tile. It is asked for long before it is needed.
+ */
+INLINE void read_dbias(float *earlier, const dbias_place *to, int tile,
+                       const row_part *part, const visit *here, const wave *w)
+{
+#if !KEEPS_DBIAS
+    if ((here->args->forward.flags & ARG_DBIAS) == 0)
+        return;
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int row = value_query(w->lane, i);
+        const int key = tile * UNIT_TILE + value_key(w->lane, i);
+        if (row < part->count && key < to->keys)
+            earlier[i] = to->workspace[(part->rows.row + row) * NK + key];
+    }
+#endif
+}
+
+/* Adds a tile of dS, each row times its factor, to what is summed over
+ * windows. */
+INLINE void add_dbias(const dbias_place *to, const float *earlier,
+                      const float *ds, const float *factor, int tile,
+                      const row_part *part, const visit *here, const wave *w)
+{
+    const int exists = !EMULATED || here->at->exists;
+#if KEEPS_DBIAS == 1
+    float *sums = to->sums[tile];
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        uint sum = as_uint(FMA(ds[i], factor[LANE_ROW(i)], sums[i]));
+        FORGET(sum); /* LLVM would add all tiles up behind the last one */
+        sums[i] = exists ? as_float(sum) : sums[i];
+    }
+#elif KEEPS_DBIAS == 2
+    UNROLL_FOR (int i = 0; i < VALUES; i += 4) {
+        __local float4 *at =
+            to->kept + (tile * TERM_TILE + i * WAVE) / 4 + w->lane;
+        float4 sums = *at;
+        sums.x = FMA(ds[i], factor[LANE_ROW(i)], sums.x);
+        sums.y = FMA(ds[i + 1], factor[LANE_ROW(i + 1)], sums.y);
+        sums.z = FMA(ds[i + 2], factor[LANE_ROW(i + 2)], sums.z);
+        sums.w = FMA(ds[i + 3], factor[LANE_ROW(i + 3)], sums.w);
+        if (exists)
+            *at = sums;
+    }
+#else
+    if ((here->args->forward.flags & ARG_DBIAS) == 0)
+        return;
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int row = value_query(w->lane, i);
+        const int key = tile * UNIT_TILE + value_key(w->lane, i);
+        if (row < part->count && key < to->keys)
+            to->workspace[(part->rows.row + row) * NK + key] =
+                FMA(ds[i], factor[LANE_ROW(i)], earlier[i]);
+    }
+#endif
+}
+#endif
+
+/* ---- Rows that leave ---- */
+
+/* Where the tile's rows of dQ go. */
+INLINE row_target dq_target(__global storage *dq, const row_part *part,
+                            const visit *here)
+{
+    const backward_args *args = here->args;
+    const uint flags = args->forward.flags;
+    const row_target to = {
+        .plane = dq + plane(&args->dq, here->at->place.grid, here->head),
+        .layout = &args->dq,
+        .grid = &args->forward.grid,
+        .place = &here->at->place,
+        .row = here->first_row + part->rows.row,
+        .count = min(part->count, UNIT_QUERIES),
+        .adds = (flags & ARG_ADD_DQ) != 0,
+        .wide = (flags & ARG_WIDE_ACCESS) != 0};
+    return to;
+}
+
+#if VARIANT == COSINE
+/* Sums of dQ are taken back to q as it is; from_dq, what they were to be
+ * multiplied by, becomes 1. Adds q^ . dq^ of the lane's own rows to
+ * *scale_sum. */
+INLINE void take_back_rows(float sums[][VALUES], float *from_dq,
+                           float *scale_sum, const row_part *part,
+                           const visit *here, const wave *w)
+{
+    float along[LANE_ROWS];
+    take_back_norms(sums, along, from_dq, part->inverse, here->q,
+                    part->rows.row, part->rows.last_row, w);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        if (value_key(w->lane, 0) == 0 && lane_query(w->lane, r) < part->count)
+            *scale_sum += along[r];
+        from_dq[r] = 1.0f;
+    }
+}
+#endif
+
+/* Sums of `tiles` tiles of channels of dV or dK, from tile `first` on, leave,
+ * each row times its factor: of keys from `key` of the block on, of which
+ * `count` exist. stores: the flag of the output, adds: that of adding to it;
+ * pad_sums: [DIMS], of the wave. */
+INLINE void leave_keys(float sums[][VALUES], const float *factor,
+                       const int tiles, int key, int count, int first,
+                       __global storage *to_plane, const tensor_layout *layout,
+                       uint stores, uint adds, __local float *pad_sums,
+                       const visit *here, const wave *w)
+{
+    const forward_args *forward = &here->args->forward;
+    const row_target to = {.plane = to_plane,
+                           .layout = layout,
+                           .grid = &forward->grid,
+                           .place = &here->at->place,
+                           .row = here->first_key + key,
+                           .count = min(count, UNIT_QUERIES),
+                           .adds = (forward->flags & adds) != 0,
+                           .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
+    UNROLL_FOR (int d = 0; d < tiles; d += OUT_TILES) {
+        IF_ALL ((forward->flags & stores) != 0)
+            store_channels(sums + d, factor, first + d, here->out, &to, w);
+#if PADDING == 1
+        if (EMULATED || holds_padding(&forward->grid, &here->at->place))
+            add_padding(sums + d, factor, first + d, pad_sums, here->out, &to,
+                        w);
+#endif
+    }
+}
+
+/* pad_sums: [2][DIMS], of the wave. */
+INLINE void leave_dv(float sums[][VALUES], const int tiles, int key, int count,
+                     int first, __global storage *dv, uint kv_head,
+                     __local float *pad_sums, const visit *here, const wave *w)
+{
+    const backward_args *args = here->args;
+    float factor[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        factor[r] = 1.0f / P_POWER;
+    leave_keys(sums, factor, tiles, key, count, first,
+               dv + plane(&args->dv, here->at->place.grid, kv_head), &args->dv,
+               ARG_DV, ARG_ADD_DV, pad_sums + DIMS, here, w);
+}
+
+INLINE void leave_dk(float sums[][VALUES], const int tiles, int key, int count,
+                     int first, __global storage *dk, uint kv_head,
+                     __local float *pad_sums, const visit *here, const wave *w)
+{
+    const backward_args *args = here->args;
+    float factor[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        factor[r] = inverse_power(here->power);
+#if VARIANT != COSINE
+        factor[r] *= here->scale;
+#endif
+    }
+#if VARIANT == COSINE
+    float along[LANE_ROWS], inverse[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        inverse[r] = here->k_inverses[min(key + lane_query(w->lane, r),
+                                          here->key_count - 1)];
+    take_back_norms(sums, along, factor, inverse, here->k, key,
+                    here->key_count - 1, w);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        factor[r] = 1.0f;
+#endif
+    leave_keys(sums, factor, tiles, key, count, first,
+               dk + plane(&args->dk, here->at->place.grid, kv_head), &args->dk,
+               ARG_DK, ARG_ADD_DK, pad_sums, here, w);
+}
