@@ -532,8 +532,9 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                                       .place = here.place}};
             part.count =
                 here.exists ? row_count - tile_here * UNIT_QUERIES : 0;
-            /* emulated waves have to keep step, and those who share rows */
-            if (!EMULATED && SPLITS == 1 && part.count <= 0)
+            /* emulated waves have to keep step; who shares rows must meet */
+            const int computes = EMULATED || part.count > 0;
+            if (SPLITS == 1 && !computes)
                 continue;
 #if PADDING == 2
             part.rows.holds_padding =
@@ -551,13 +552,13 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                     part.rows.row + lane_query(w->lane, r), row_count - 1)];
 #endif
             read_rows(&part, &now, d_lse, w);
-            IF_ALL (given && block == 0)
+            IF_ALL (computes && given && block == 0)
                 take_statistics(&state, &part, &now, row_stage + O_PLACE, w);
 #if RESCALES
             if (given)
                 bound_flow(&state, BOUNDS_OF(item));
 #endif
-            IF_ALL (!given && (!STREAMING || sums)) {
+            IF_ALL (computes && !given && (!STREAMING || sums)) {
                 float scores[PASS_TILES][VALUES];
                 if (block == 0)
                     start_statistics(&state.statistics, known, part.lse);
@@ -566,7 +567,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 IF_ALL (block == KEY_BLOCKS - 1)
                     finish_statistics(&state.statistics, &part, known, w);
             }
-            IF_ALL (!sums) {
+            IF_ALL (computes && !sums) {
                 /* the wave's share of the item, as if that were all */
                 const int first = split * SHARE_TILES;
                 visit share = now;

@@ -618,7 +618,7 @@ INLINE void add_dbias(const dbias_place *to, const float *earlier,
                       const float *ds, const float *factor, int tile,
                       const row_part *part, const visit *here, const wave *w)
 {
-    const int exists = !EMULATED || here->at->exists;
+    const int exists = !EMULATED || part->count > 0;
 #if KEEPS_DBIAS == 1
     float *sums = to->sums[tile];
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
