@@ -164,6 +164,17 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     /* Starts the copies of one visit; after the last of a window, walks on.
      * Where things lie is found anew each time: registers are worth more. */
     walk there = here;
+#define COPY_VISIT(wide)                                                      \
+    COPY(to + Q_PLACE, q, forward->q, head, 0, first, count, BLOCK_ROWS,      \
+         wide);                                                               \
+    COPY(to + D_O_PLACE, d_o, args.d_o, head, 0, first, count, BLOCK_ROWS,    \
+         wide);                                                               \
+    if (number == 0) {                                                        \
+        COPY(keys_to + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0),     \
+             first_key, key_count, BLOCK_KEYS, wide);                         \
+        COPY(keys_to + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1),     \
+             first_key, key_count, BLOCK_KEYS, wide);                         \
+    }
 #define START_COPIES(item)                                                    \
     if ((item) < items) {                                                     \
         const uint number = (item) % visits;                                  \
@@ -178,10 +189,11 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         FORGET(kv);                                                           \
         const uint head = kv * heads_each + number / KEY_BLOCKS;              \
         if (there.exists) {                                                   \
-            COPY(to + Q_PLACE, q, forward->q, head, 0, first, count,          \
-                 BLOCK_ROWS);                                                 \
-            COPY(to + D_O_PLACE, d_o, args.d_o, head, 0, first, count,        \
-                 BLOCK_ROWS);                                                 \
+            if (wide) {                                                       \
+                COPY_VISIT(1);                                                \
+            } else {                                                          \
+                COPY_VISIT(0);                                                \
+            }                                                                 \
             copy_numbers(                                                     \
                 (__local float *)row_numbers_kept[team][(item) % STAGES],     \
                 workspace + args.workspace +                                  \
@@ -189,12 +201,6 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                      first) *                                                 \
                         ROW_NUMBERS,                                          \
                 count * ROW_NUMBERS, lane);                                   \
-        }                                                                     \
-        if (there.exists && number == 0) {                                    \
-            COPY(keys_to + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), \
-                 first_key, key_count, BLOCK_KEYS);                           \
-            COPY(keys_to + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1), \
-                 first_key, key_count, BLOCK_KEYS);                           \
         }                                                                     \
         if (number + 1 == visits)                                             \
             walk_on(&there, forward, team);                                   \

@@ -371,6 +371,20 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     /* Starts the copies of one item; after the last of a window, walks on.
      * Where things lie is found anew each time: registers are worth more. */
     walk there = here;
+#define COPY_ITEM(wide)                                                       \
+    if (number == 0) {                                                        \
+        COPY(rows_to + Q_PLACE, q, forward->q, head, 0, first_row, row_count, \
+             BLOCK_ROWS, wide);                                               \
+        COPY(rows_to + D_O_PLACE, d_o, args.d_o, head, 0, first_row,          \
+             row_count, BLOCK_ROWS, wide);                                    \
+        if (given)                                                            \
+            COPY(rows_to + O_PLACE, o, forward->o, head, 0, first_row,        \
+                 row_count, BLOCK_ROWS, wide);                                \
+    }                                                                         \
+    COPY(to + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), key, keys,   \
+         BLOCK_KEYS, wide);                                                   \
+    COPY(to + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1), key, keys,   \
+         BLOCK_KEYS, wide)
 #define START_COPIES(item)                                                    \
     if ((item) < items) {                                                     \
         const uint number = (item) % window_items;                            \
@@ -384,31 +398,24 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         FORGET(lane);                                                         \
         FORGET(head);                                                         \
         const uint kv = head / forward->heads_per_kv_head;                    \
-        if (there.exists && number == 0) {                                    \
-            COPY(rows_to + Q_PLACE, q, forward->q, head, 0, first_row,        \
-                 row_count, BLOCK_ROWS);                                      \
-            COPY(rows_to + D_O_PLACE, d_o, args.d_o, head, 0, first_row,      \
-                 row_count, BLOCK_ROWS);                                      \
-            if (given)                                                        \
-                COPY(rows_to + O_PLACE, o, forward->o, head, 0, first_row,    \
-                     row_count, BLOCK_ROWS);                                  \
-            if (known)                                                        \
-                copy_lse(lse_rows[team][window_stage],                        \
-                         lse + plane(&forward->lse, there.place.grid, head),  \
-                         &forward->lse, &forward->grid, &there.place,         \
-                         first_row, row_count, lane);                         \
-        }                                                                     \
         if (there.exists) {                                                   \
-            COPY(to + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), key, \
-                 keys, BLOCK_KEYS);                                           \
-            COPY(to + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1), key, \
-                 keys, BLOCK_KEYS);                                           \
+            if (wide) {                                                       \
+                COPY_ITEM(1);                                                 \
+            } else {                                                          \
+                COPY_ITEM(0);                                                 \
+            }                                                                 \
         }                                                                     \
+        if (there.exists && number == 0 && known)                             \
+            copy_lse(lse_rows[team][window_stage],                            \
+                     lse + plane(&forward->lse, there.place.grid, head),      \
+                     &forward->lse, &forward->grid, &there.place, first_row,  \
+                     row_count, lane);                                        \
         if (number + 1 == window_items)                                       \
             walk_on(&there, forward, team);                                   \
     }                                                                         \
     END_COPIES()
-    KEEP_PADS(pad_rows, *forward, head / forward->heads_per_kv_head, item_id)
+    KEEP_PADS(pad_rows, *forward, own_head / forward->heads_per_kv_head,
+              item_id)
     START_RING();
     clear_pads(ring, lane_of_team);
 #if HAS_LOCAL_TERMS && !MASK_IN_LOCAL

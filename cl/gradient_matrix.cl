@@ -278,7 +278,7 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
 
 /* Starts the copies of rows of a plane of a head, in a kernel's START_COPIES.
  */
-#define COPY(to, name, layout, head, pad, first, count, rows)                 \
+#define COPY(to, name, layout, head, pad, first, count, rows, wide)           \
     copy_rows(to, name + plane(&(layout), there.place.grid, head),            \
               chunk_of(&(layout), lane), &(layout), &forward->grid,           \
               &there.place, pad, first, count, rows, lane, wide)
