@@ -109,6 +109,12 @@ static uint64_t deal(const wa_problem *problem, uint64_t groups,
     return rounds ? (turns + rounds - 1) / rounds : slots;
 }
 
+/* Work-groups of whole slots, at most so many where that is one. */
+static uint64_t whole_slots(uint64_t groups, uint64_t owners)
+{
+    return groups < owners ? owners : groups / owners * owners;
+}
+
 static void choose_slots(const wa_problem *problem, const wa_device *device,
                          wa_backward_plan *plan)
 {
@@ -122,17 +128,18 @@ static void choose_slots(const wa_problem *problem, const wa_device *device,
     const uint64_t teams = at_least_one(plan->teams);
     const uint64_t row_teams = at_least_one(plan->row_teams);
     const uint64_t row_owners = (uint64_t)problem->heads * plan->row_blocks;
-    uint64_t slots = deal(problem, plan->busy_groups,
-                          (uint64_t)problem->kv_heads * plan->key_blocks *
-                              at_least_one(plan->key_parts),
-                          teams, rows_sum ? UINT64_MAX : most);
-    uint64_t row_slots = 0;
-    if (rows_sum) /* no more than start together */
-        row_slots = deal(problem,
-                         plan->row_groups < row_owners
-                             ? row_owners
-                             : plan->row_groups / row_owners * row_owners,
+    const uint64_t key_owners = (uint64_t)problem->kv_heads *
+                                plan->key_blocks *
+                                at_least_one(plan->key_parts);
+    uint64_t slots, row_slots = 0;
+    if (rows_sum) { /* no more than start together */
+        slots = deal(problem, whole_slots(plan->busy_groups, key_owners),
+                     key_owners, teams, UINT64_MAX);
+        row_slots = deal(problem, whole_slots(plan->row_groups, row_owners),
                          row_owners, row_teams, most);
+    } else {
+        slots = deal(problem, plan->busy_groups, key_owners, teams, most);
+    }
 
     const uint64_t row_bytes = (rows_sum ? ROW_NUMBERS * 4u : 12u) *
                                (uint64_t)problem->heads * problem->queries;
