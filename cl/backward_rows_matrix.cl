@@ -315,10 +315,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local uint4 rings[TEAMS][STAGES * STAGE_SIZE / CHUNK];
     __local uint4
         out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK];
-#if HAS_LOCAL_TERMS
-    __local kept_term kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE]
-        __attribute__((aligned(16)));
-#endif
+    DECLARE_KEPT
 #if BIAS && KEEPS_DBIAS == 2
     __local float4 dbias_kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE / 4];
 #endif
@@ -397,12 +394,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                          first_row, row_count, lane);                         \
         }                                                                     \
         if (there.exists) {                                                   \
-            COPY(to + K_PLACE, k, forward->k, kv,                             \
-                 PAD_ROW(*forward, pad_k, ARG_PAD_K, kv), key, keys,          \
-                 BLOCK_KEYS);                                                 \
-            COPY(to + V_PLACE, v, forward->v, kv,                             \
-                 PAD_ROW(*forward, pad_v, ARG_PAD_V, kv), key, keys,          \
-                 BLOCK_KEYS);                                                 \
+            COPY_KEYS(to, key, keys);                                         \
         }                                                                     \
         if (number + 1 == window_items)                                       \
             walk_on(&there, forward, team);                                   \
@@ -410,11 +402,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     END_COPIES()
     START_RING();
     clear_pads(ring, lane_of_team);
-#if HAS_LOCAL_TERMS && !MASK_IN_LOCAL
-    const unit of_head = {.window = forward->first_window, .head = own_head};
-    DECLARE_TERMS(head_terms, *forward, of_head)
-    keep_terms(kept, forward, &head_terms, first_row, item_id);
-#endif
+    KEEP_HEAD_TERMS(own_head, first_row)
 #if RESCALES
     if (lane_of_team < 2 * KEY_BOUNDS)
         bounds[team][lane_of_team / KEY_BOUNDS][lane_of_team % KEY_BOUNDS] = 0;
@@ -430,9 +418,6 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         dbias_kept[i] = (float4)(0.0f);
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
-#if MASK_IN_LOCAL
-    uint kept_kind = ~0u; /* of windows whose terms are kept */
-#endif
 #if BIAS && KEEPS_DBIAS == 1
     float dbias_sums[SHARE_TILES][VALUES];
     clear_tiles(dbias_sums, SHARE_TILES);
@@ -475,21 +460,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         const unit unit_here = {.window = window_of(&here, forward),
                                 .head = own_head,
                                 .row = first_row};
-#if HAS_TERMS_KEPT
-        const logit_terms terms = {.unused = 0};
-#else
-        DECLARE_TERMS(terms, *forward, unit_here)
-#endif
-#if MASK_IN_LOCAL
-        const uint kind = MASK_KIND(here);
-        if (kind != kept_kind) { /* all teams have windows of this kind */
-            DECLARE_TERMS(new_terms, *forward, unit_here)
-            kept_kind = kind;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            keep_terms(kept, forward, &new_terms, first_row, item_id);
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
-#endif
+        DECLARE_ITEM_TERMS(first_row)
         AWAIT_ITEM(item);
         int meets = VARIANT == COSINE; /* the team, once more */
 #if RESCALES
