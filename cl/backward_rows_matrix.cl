@@ -93,7 +93,7 @@ typedef struct row_state {
 
 /* sums[r] = the product of rows r of two planes, at all lanes that share it.
  */
-INLINE void multiply_rows(float *sums, __local const ushort *rows,
+INLINE void multiply_rows(float sums[LANE_ROWS], __local const ushort *rows,
                           __local const ushort *others, const row_part *part,
                           const wave *w)
 {
@@ -111,14 +111,15 @@ INLINE void take_statistics(row_state *s, const row_part *part,
                             const visit *here, __local const ushort *o,
                             const wave *w)
 {
+    float dots[LANE_ROWS];
     start_statistics(&s->statistics, 1, part->lse);
-    multiply_rows(s->statistics.delta, here->d_o, o, part, w);
+    multiply_rows(dots, here->d_o, o, part, w);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        s->statistics.delta[r] -= part->d_lse[r];
+        s->statistics.delta[r] = dots[r] - part->d_lse[r];
 #if RESCALES
-    multiply_rows(s->length, here->d_o, here->d_o, part, w);
+    multiply_rows(dots, here->d_o, here->d_o, part, w);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        s->length[r] = sqrt(s->length[r]);
+        s->length[r] = sqrt(dots[r]);
 #endif
 }
 
