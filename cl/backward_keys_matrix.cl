@@ -122,10 +122,7 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         __attribute__((aligned(128)));
     __local uint4
         out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK];
-#if HAS_LOCAL_TERMS
-    __local kept_term kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE]
-        __attribute__((aligned(16)));
-#endif
+    DECLARE_KEPT
 #if VARIANT == COSINE
     __local float k_inverses[TEAMS][BLOCK_KEYS];
 #endif
@@ -164,16 +161,10 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     /* Starts the copies of one visit; after the last of a window, walks on.
      * Where things lie is found anew each time: registers are worth more. */
     walk there = here;
-#define COPY_VISIT(wide)                                                      \
-    COPY(to + Q_PLACE, q, forward->q, head, 0, first, count, BLOCK_ROWS,      \
-         wide);                                                               \
-    COPY(to + D_O_PLACE, d_o, args.d_o, head, 0, first, count, BLOCK_ROWS,    \
-         wide);                                                               \
+#define COPY_ITEM(wide)                                                       \
+    COPY_ROWS(to, first, count, wide);                                        \
     if (number == 0) {                                                        \
-        COPY(keys_to + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0),     \
-             first_key, key_count, BLOCK_KEYS, wide);                         \
-        COPY(keys_to + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1),     \
-             first_key, key_count, BLOCK_KEYS, wide);                         \
+        COPY_KEYS(keys_to, first_key, key_count, wide);                       \
     }
 #define START_COPIES(item)                                                    \
     if ((item) < items) {                                                     \
@@ -189,11 +180,7 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         FORGET(kv);                                                           \
         const uint head = kv * heads_each + number / KEY_BLOCKS;              \
         if (there.exists) {                                                   \
-            if (wide) {                                                       \
-                COPY_VISIT(1);                                                \
-            } else {                                                          \
-                COPY_VISIT(0);                                                \
-            }                                                                 \
+            COPY_WIDE_OR_NOT()                                                \
             copy_numbers(                                                     \
                 (__local float *)row_numbers_kept[team][(item) % STAGES],     \
                 workspace + args.workspace +                                  \
@@ -209,11 +196,7 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     KEEP_PADS(pad_rows, *forward, kv_head, item_id)
     START_RING();
     clear_pads(ring, lane_of_team);
-#if HAS_LOCAL_TERMS && !MASK_IN_LOCAL
-    const unit of_head = {.window = forward->first_window, .head = kv_head};
-    DECLARE_TERMS(head_terms, *forward, of_head)
-    keep_terms(kept, forward, &head_terms, first_key, item_id);
-#endif
+    KEEP_HEAD_TERMS(kv_head, first_key)
 #if PADDING == 1
     for (int i = w->lane; i < 2 * DIMS; i += WAVE)
         pad_sums[item_id / WAVE][i] = 0.0f;
@@ -222,9 +205,6 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local float *pads = 0;
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
-#if MASK_IN_LOCAL
-    uint kept_kind = ~0u; /* of windows whose terms are kept */
-#endif
     float sums[GRADIENTS][DIM_TILES][VALUES];
     float power = 1.0f; /* of two, that sums of dK are multiplied by */
 
@@ -258,21 +238,7 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         const unit unit_here = {.window = window_of(&here, forward),
                                 .head = now.head,
                                 .row = now.first_row};
-#if HAS_TERMS_KEPT
-        const logit_terms terms = {.unused = 0};
-#else
-        DECLARE_TERMS(terms, *forward, unit_here)
-#endif
-#if MASK_IN_LOCAL
-        const uint kind = MASK_KIND(here);
-        if (kind != kept_kind) { /* all teams have windows of this kind */
-            DECLARE_TERMS(new_terms, *forward, unit_here)
-            kept_kind = kind;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            keep_terms(kept, forward, &new_terms, first_key, item_id);
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
-#endif
+        DECLARE_ITEM_TERMS(first_key)
         AWAIT_ITEM(item);
 #if VARIANT == COSINE
         IF_ALL (number == 0) { /* each wave its own keys' */

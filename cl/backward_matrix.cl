@@ -207,10 +207,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local uint4
         out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK];
     __local uint4 weight_tiles[TEAMS][2 * WEIGHT_PARTS * WEIGHT_SIZE / CHUNK];
-#if HAS_LOCAL_TERMS
-    __local kept_term kept[ROW_TILES * KEY_TILES * TERM_TILE]
-        __attribute__((aligned(16)));
-#endif
+    DECLARE_KEPT
 #if VARIANT == COSINE
     __local float q_inverses[TEAMS][BLOCK_ROWS], k_inverses[TEAMS][KEY_ROWS];
     __local float lane_sums[TEAM * TEAMS];
@@ -257,16 +254,10 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     /* Starts the copies of one visit; after the last of a window, walks on.
      * Where things lie is found anew each time: registers are worth more. */
     walk there = here;
-#define COPY_VISIT(wide)                                                      \
-    COPY(to + Q_PLACE, q, forward->q, head, 0, first, count, BLOCK_ROWS,      \
-         wide);                                                               \
-    COPY(to + D_O_PLACE, d_o, args.d_o, head, 0, first, count, BLOCK_ROWS,    \
-         wide);                                                               \
+#define COPY_ITEM(wide)                                                       \
+    COPY_ROWS(to, first, count, wide);                                        \
     if (number == 0) {                                                        \
-        COPY(keys_to + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), 0,  \
-             NK, BLOCK_KEYS, wide);                                           \
-        COPY(keys_to + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1), 0,  \
-             NK, BLOCK_KEYS, wide);                                           \
+        COPY_KEYS(keys_to, 0, NK, wide);                                      \
     }
 #define START_COPIES(item)                                                    \
     if ((item) < items) {                                                     \
@@ -282,11 +273,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         FORGET(kv);                                                           \
         const uint head = kv * heads_each + number / row_blocks;              \
         if (there.exists) {                                                   \
-            if (wide) {                                                       \
-                COPY_VISIT(1);                                                \
-            } else {                                                          \
-                COPY_VISIT(0);                                                \
-            }                                                                 \
+            COPY_WIDE_OR_NOT()                                                \
             if (known)                                                        \
                 copy_lse(lse_rows[team][(item) % STAGES],                     \
                          lse + plane(&forward->lse, there.place.grid, head),  \
@@ -304,11 +291,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     for (int i = lane_of_team; i < 2 * WEIGHT_PARTS * WEIGHT_SIZE / CHUNK;
          i += TEAM)
         weight_tiles[team][i] = (uint4)(0u);
-#if HAS_LOCAL_TERMS && !MASK_IN_LOCAL
-    const unit of_head = {.window = forward->first_window, .head = first_head};
-    DECLARE_TERMS(head_terms, *forward, of_head)
-    keep_terms(kept, forward, &head_terms, 0, item_id);
-#endif
+    KEEP_HEAD_TERMS(first_head, 0)
 #if RESCALES
     if (lane_of_team < 2)
         bounds[team][lane_of_team] = 0;
@@ -324,9 +307,6 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     barrier(CLK_GLOBAL_MEM_FENCE);
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
-#if MASK_IN_LOCAL
-    uint kept_kind = ~0u; /* of windows whose terms are kept */
-#endif
 #if BIAS && KEEPS_DBIAS
     float dbias_sums[KEY_TILES][VALUES];
     clear_tiles(dbias_sums, KEY_TILES);
@@ -378,21 +358,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         const unit unit_here = {.window = window_of(&here, forward),
                                 .head = now.head,
                                 .row = now.first_row};
-#if HAS_TERMS_KEPT
-        const logit_terms terms = {.unused = 0};
-#else
-        DECLARE_TERMS(terms, *forward, unit_here)
-#endif
-#if MASK_IN_LOCAL
-        const uint kind = MASK_KIND(here);
-        if (kind != kept_kind) { /* all teams have windows of this kind */
-            DECLARE_TERMS(new_terms, *forward, unit_here)
-            kept_kind = kind;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            keep_terms(kept, forward, &new_terms, 0, item_id);
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
-#endif
+        DECLARE_ITEM_TERMS(0)
         AWAIT_ITEM(item);
 #if RESCALES
         if (lane_of_team == 0)

@@ -93,7 +93,7 @@ typedef struct row_state {
 
 /* sums[r] = the product of rows r of two planes, at all lanes that share it.
  */
-INLINE void multiply_rows(float *sums, __local const ushort *rows,
+INLINE void multiply_rows(float sums[LANE_ROWS], __local const ushort *rows,
                           __local const ushort *others, const row_part *part,
                           const wave *w)
 {
@@ -111,14 +111,15 @@ INLINE void take_statistics(row_state *s, const row_part *part,
                             const visit *here, __local const ushort *o,
                             const wave *w)
 {
+    float dots[LANE_ROWS];
     start_statistics(&s->statistics, 1, part->lse);
-    multiply_rows(s->statistics.delta, here->d_o, o, part, w);
+    multiply_rows(dots, here->d_o, o, part, w);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        s->statistics.delta[r] -= part->d_lse[r];
+        s->statistics.delta[r] = dots[r] - part->d_lse[r];
 #if RESCALES
-    multiply_rows(s->length, here->d_o, here->d_o, part, w);
+    multiply_rows(dots, here->d_o, here->d_o, part, w);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        s->length[r] = sqrt(s->length[r]);
+        s->length[r] = sqrt(dots[r]);
 #endif
 }
 
@@ -316,10 +317,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         __attribute__((aligned(128)));
     __local uint4
         out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK];
-#if HAS_LOCAL_TERMS
-    __local kept_term kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE]
-        __attribute__((aligned(16)));
-#endif
+    DECLARE_KEPT
 #if BIAS && KEEPS_DBIAS == 2
     __local float4 dbias_kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE / 4];
 #endif
@@ -373,18 +371,12 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     walk there = here;
 #define COPY_ITEM(wide)                                                       \
     if (number == 0) {                                                        \
-        COPY(rows_to + Q_PLACE, q, forward->q, head, 0, first_row, row_count, \
-             BLOCK_ROWS, wide);                                               \
-        COPY(rows_to + D_O_PLACE, d_o, args.d_o, head, 0, first_row,          \
-             row_count, BLOCK_ROWS, wide);                                    \
+        COPY_ROWS(rows_to, first_row, row_count, wide);                       \
         if (given)                                                            \
             COPY(rows_to + O_PLACE, o, forward->o, head, 0, first_row,        \
                  row_count, BLOCK_ROWS, wide);                                \
     }                                                                         \
-    COPY(to + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), key, keys,   \
-         BLOCK_KEYS, wide);                                                   \
-    COPY(to + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1), key, keys,   \
-         BLOCK_KEYS, wide)
+    COPY_KEYS(to, key, keys, wide)
 #define START_COPIES(item)                                                    \
     if ((item) < items) {                                                     \
         const uint number = (item) % window_items;                            \
@@ -399,11 +391,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         FORGET(head);                                                         \
         const uint kv = head / forward->heads_per_kv_head;                    \
         if (there.exists) {                                                   \
-            if (wide) {                                                       \
-                COPY_ITEM(1);                                                 \
-            } else {                                                          \
-                COPY_ITEM(0);                                                 \
-            }                                                                 \
+            COPY_WIDE_OR_NOT()                                                \
         }                                                                     \
         if (there.exists && number == 0 && known)                             \
             copy_lse(lse_rows[team][window_stage],                            \
@@ -418,11 +406,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
               item_id)
     START_RING();
     clear_pads(ring, lane_of_team);
-#if HAS_LOCAL_TERMS && !MASK_IN_LOCAL
-    const unit of_head = {.window = forward->first_window, .head = own_head};
-    DECLARE_TERMS(head_terms, *forward, of_head)
-    keep_terms(kept, forward, &head_terms, first_row, item_id);
-#endif
+    KEEP_HEAD_TERMS(own_head, first_row)
 #if RESCALES
     if (lane_of_team < 2 * KEY_BOUNDS)
         bounds[team][lane_of_team / KEY_BOUNDS][lane_of_team % KEY_BOUNDS] = 0;
@@ -438,9 +422,6 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         dbias_kept[i] = (float4)(0.0f);
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
-#if MASK_IN_LOCAL
-    uint kept_kind = ~0u; /* of windows whose terms are kept */
-#endif
 #if BIAS && KEEPS_DBIAS == 1
     float dbias_sums[SHARE_TILES][VALUES];
     clear_tiles(dbias_sums, SHARE_TILES);
@@ -483,21 +464,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         const unit unit_here = {.window = window_of(&here, forward),
                                 .head = own_head,
                                 .row = first_row};
-#if HAS_TERMS_KEPT
-        const logit_terms terms = {.unused = 0};
-#else
-        DECLARE_TERMS(terms, *forward, unit_here)
-#endif
-#if MASK_IN_LOCAL
-        const uint kind = MASK_KIND(here);
-        if (kind != kept_kind) { /* all teams have windows of this kind */
-            DECLARE_TERMS(new_terms, *forward, unit_here)
-            kept_kind = kind;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            keep_terms(kept, forward, &new_terms, first_row, item_id);
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
-#endif
+        DECLARE_ITEM_TERMS(first_row)
         AWAIT_ITEM(item);
         int meets = VARIANT == COSINE; /* the team, once more */
 #if RESCALES

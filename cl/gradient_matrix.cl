@@ -282,6 +282,63 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
     copy_rows(to, name + plane(&(layout), there.place.grid, head),            \
               chunk_of(&(layout), lane), &(layout), &forward->grid,           \
               &there.place, pad, first, count, rows, lane, wide)
+/* `count` keys of head kv, from `first` on. */
+#define COPY_KEYS(to, first, count, wide)                                     \
+    COPY((to) + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), first,     \
+         count, BLOCK_KEYS, wide);                                            \
+    COPY((to) + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1), first,     \
+         count, BLOCK_KEYS, wide)
+/* `count` rows of q and dO of a head, from `first` on. */
+#define COPY_ROWS(to, first, count, wide)                                     \
+    COPY((to) + Q_PLACE, q, forward->q, head, 0, first, count, BLOCK_ROWS,    \
+         wide);                                                               \
+    COPY((to) + D_O_PLACE, d_o, args.d_o, head, 0, first, count, BLOCK_ROWS,  \
+         wide)
+/* One branch for all of them: copies in the kernel's COPY_ITEM(wide). */
+#define COPY_WIDE_OR_NOT()                                                    \
+    if (wide) {                                                               \
+        COPY_ITEM(1);                                                         \
+    } else {                                                                  \
+        COPY_ITEM(0);                                                         \
+    }
+
+/* Terms of logits in a kernel: where they are kept; at the start those of the
+ * head, for rows from `first` on; and, as `terms`, an item's. */
+#if HAS_LOCAL_TERMS
+#define DECLARE_KEPT                                                          \
+    __local kept_term kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE]             \
+        __attribute__((aligned(16)));
+#else
+#define DECLARE_KEPT
+#endif
+#if MASK_IN_LOCAL
+#define KEEP_HEAD_TERMS(of_head, first)                                       \
+    uint kept_kind = ~0u; /* of windows whose terms are kept */
+#elif HAS_LOCAL_TERMS
+#define KEEP_HEAD_TERMS(of_head, first)                                       \
+    const unit head_unit = {.window = forward->first_window,                  \
+                            .head = of_head};                                 \
+    DECLARE_TERMS(head_terms, *forward, head_unit)                            \
+    keep_terms(kept, forward, &head_terms, first, item_id);
+#else
+#define KEEP_HEAD_TERMS(of_head, first)
+#endif
+#if MASK_IN_LOCAL /* all teams have windows of the same kind */
+#define DECLARE_ITEM_TERMS(first)                                             \
+    const logit_terms terms = {.unused = 0};                                  \
+    const uint kind = MASK_KIND(here);                                        \
+    if (kind != kept_kind) {                                                  \
+        DECLARE_TERMS(new_terms, *forward, unit_here)                         \
+        kept_kind = kind;                                                     \
+        barrier(CLK_LOCAL_MEM_FENCE);                                         \
+        keep_terms(kept, forward, &new_terms, first, item_id);                \
+        barrier(CLK_LOCAL_MEM_FENCE);                                         \
+    }
+#elif HAS_TERMS_KEPT
+#define DECLARE_ITEM_TERMS(first) const logit_terms terms = {.unused = 0};
+#else
+#define DECLARE_ITEM_TERMS(first) DECLARE_TERMS(terms, *forward, unit_here)
+#endif
 
 /* What a team computes with. */
 typedef struct visit {
