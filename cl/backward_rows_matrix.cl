@@ -82,13 +82,12 @@ INLINE void measure_keys(__local float *inverses, __local uint *bounds,
 
 /* ---- Rows ---- */
 
-/* What a wave knows and sums of a tile of rows. */
+/* What a wave knows of a tile of rows, of which it sums dQ. */
 typedef struct row_state {
     row_statistics statistics;
     float length[LANE_ROWS]; /* |dO| */
     float power[LANE_ROWS];  /* of two, that dS is multiplied by for dQ */
     int large;               /* some lse is; the same at all lanes */
-    float sums[DIM_TILES][VALUES];
 } row_state;
 
 /* sums[r] = the product of rows r of two planes, at all lanes that share it.
@@ -167,7 +166,8 @@ INLINE void bound_flow(row_state *s, __local const uint *bounds)
 
 /* What is known of the rows' dS decides its power; sums of earlier keys, which
  * may have had another, follow. */
-INLINE void choose_powers(row_state *s, const int is_first)
+INLINE void choose_powers(row_state *s, float sums[DIM_TILES][VALUES],
+                          const int is_first)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         const float earlier = s->power[r];
@@ -178,13 +178,15 @@ INLINE void choose_powers(row_state *s, const int is_first)
         UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
             UNROLL_FOR (int i = 0; i < VALUES; i++)
                 if (LANE_ROW(i) == r && (is_first || RESCALES))
-                    s->sums[d][i] = is_first ? 0.0f : s->sums[d][i] * keep;
+                    sums[d][i] = is_first ? 0.0f : sums[d][i] * keep;
     }
 }
 
 /* dQ and dBias of the tile of rows and the wave's share of an item's keys, as
  * if that were the item. */
-INLINE void differentiate_rows(row_state *state, const dbias_place *dbias,
+INLINE void differentiate_rows(const row_state *state,
+                               float sums[DIM_TILES][VALUES],
+                               const dbias_place *dbias,
                                const int may_be_large, const row_part *part,
                                const visit *here, const logit_terms *terms,
                                const wave *w)
@@ -230,8 +232,7 @@ INLINE void differentiate_rows(row_state *state, const dbias_place *dbias,
             }
 #endif
             make_operand_parts(operands, ds, w);
-            add_values(state->sums, DIM_TILES, operands, here->k, first + t, 0,
-                       w);
+            add_values(sums, DIM_TILES, operands, here->k, first + t, 0, w);
         }
     }
 }
@@ -239,29 +240,28 @@ INLINE void differentiate_rows(row_state *state, const dbias_place *dbias,
 #if SPLITS > 1
 /* Sums of dQ of the splits but the first go to it: [SPLITS - 1][DIM_TILES]
  * [VALUES][WAVE] of each tile. Holds the team's barrier. */
-INLINE void add_splits(row_state *s, __local float *shared, int split,
-                       int team, const wave *w)
+INLINE void add_splits(float sums[DIM_TILES][VALUES], __local float *shared,
+                       int split, int team, const wave *w)
 {
     const int size = DIM_TILES * TERM_TILE;
     __local float *own = shared + w->lane;
     if (split > 0)
         UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
             UNROLL_FOR (int i = 0; i < VALUES; i++)
-                own[(split - 1) * size + (d * VALUES + i) * WAVE] =
-                    s->sums[d][i];
+                own[(split - 1) * size + (d * VALUES + i) * WAVE] = sums[d][i];
     TEAM_SYNC(team);
     if (split == 0)
         UNROLL_FOR (int other = 0; other < SPLITS - 1; other++)
             UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
                 UNROLL_FOR (int i = 0; i < VALUES; i++)
-                    s->sums[d][i] +=
-                        own[other * size + (d * VALUES + i) * WAVE];
+                    sums[d][i] += own[other * size + (d * VALUES + i) * WAVE];
 }
 #endif
 
 /* dQ of the tile of rows leaves. Adds q^ . dq^ of the lane's own rows to
  * *scale_sum. */
-INLINE void leave_rows(row_state *s, __global storage *dq, float *scale_sum,
+INLINE void leave_rows(const row_state *s, float sums[DIM_TILES][VALUES],
+                       __global storage *dq, float *scale_sum,
                        const row_part *part, const visit *here, const wave *w)
 {
     const row_target to = dq_target(dq, part, here);
@@ -269,11 +269,11 @@ INLINE void leave_rows(row_state *s, __global storage *dq, float *scale_sum,
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         from_dq[r] = here->scale * inverse_power(s->power[r]);
 #if VARIANT == COSINE
-    take_back_rows(s->sums, from_dq, scale_sum, part, here, w);
+    take_back_rows(sums, from_dq, scale_sum, part, here, w);
 #endif
     IF_ALL ((here->args->forward.flags & ARG_DQ) != 0)
         UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
-            store_channels(s->sums + first, from_dq, first, here->out, &to, w);
+            store_channels(sums + first, from_dq, first, here->out, &to, w);
 }
 
 /* What the other kernel must know goes to the workspace; `to`: of the tile's
@@ -427,7 +427,9 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     clear_tiles(dbias_sums, SHARE_TILES);
 #endif
     float scale_sum = 0.0f; /* for d_logit_scale, of a lane's own rows */
-    row_state state;        /* lives from item to item where keys stream */
+    /* these live from item to item where keys stream */
+    row_state state;
+    float dq_sums[DIM_TILES][VALUES];
 
     for (uint item = 0; item < items; item++) {
         FORGET_LANE(lane_of_team);
@@ -571,9 +573,10 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 };
                 IF_ALL (block == 0)
                     find_large(&state, &now, w);
-                choose_powers(&state, block == 0);
+                choose_powers(&state, dq_sums, block == 0);
 #define DIFFERENTIATE(may_be_large)                                           \
-    differentiate_rows(&state, &dbias, may_be_large, &own, &share, &terms, w)
+    differentiate_rows(&state, dq_sums, &dbias, may_be_large, &own, &share,   \
+                       &terms, w)
 #if EMULATED /* waves have to keep step */
                 DIFFERENTIATE(1);
 #else
@@ -585,11 +588,12 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             }
             IF_ALL (is_last) {
 #if SPLITS > 1
-                add_splits(&state, split_sums[team][tile], split, team, w);
+                add_splits(dq_sums, split_sums[team][tile], split, team, w);
                 part.count = split == 0 ? part.count : 0;
 #endif
                 if (EMULATED || part.count > 0) {
-                    leave_rows(&state, dq, &scale_sum, &part, &now, w);
+                    leave_rows(&state, dq_sums, dq, &scale_sum, &part, &now,
+                               w);
                     store_statistics(
                         &state,
                         workspace + args.workspace +
