@@ -64,9 +64,9 @@ static uint64_t tile_bytes(const wa_unit *unit, const wa_matrix_tiling *t,
                            uint64_t rows)
 {
     const uint64_t bytes = rows * t->pitch * t->element_bytes;
-    return unit->swizzles_rows ? (bytes + LINE_BYTES - 1) / LINE_BYTES *
-                                     LINE_BYTES
-                               : bytes;
+    return unit->swizzles_rows
+               ? (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES
+               : bytes;
 }
 
 uint64_t wa_matrix_stage_bytes(const wa_unit *unit, const wa_matrix_shape *s,

@@ -11,9 +11,11 @@
 /* Bytes that are copied at once; tiles of channels that leave together. */
 #define WA_MATRIX_CHUNK_BYTES 16u
 #define WA_MATRIX_OUT_TILES 4u
-/* Stages of a ring, and waves of a work-group, at most. */
+/* Stages of a ring, and waves of a work-group, at most; more of these than are
+ * planned leave a wave few registers, and were seen to pay where measured. */
 #define WA_MATRIX_MOST_STAGES 3u
 #define WA_MATRIX_MOST_WAVES 24u
+#define WA_MATRIX_PLANNED_WAVES 16u
 
 /* What a shape follows to; the names are the kernels'. */
 typedef struct wa_matrix_tiling {

@@ -324,10 +324,10 @@ static void try_teams(search *find, wa_matrix_gradient_shape s, uint32_t tiles)
                                  : wa_matrix_has_terms(find->problem) ? 2
                                                                       : 1;
     const int biases = find->problem->bias != WINATTN_BIAS_NONE ? 2 : 1;
-    for (s.team_waves = tiles; s.team_waves <= WA_MATRIX_MOST_WAVES;
+    for (s.team_waves = tiles; s.team_waves <= WA_MATRIX_PLANNED_WAVES;
          s.team_waves++)
         for (s.teams = 1; s.teams * s.team_waves <=
-                          (async ? WA_MATRIX_MOST_WAVES : s.team_waves);
+                          (async ? WA_MATRIX_PLANNED_WAVES : s.team_waves);
              s.teams++)
             for (s.stages = 1; s.stages <= (async ? MOST_STAGES : 1);
                  s.stages++)

@@ -75,16 +75,21 @@ bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
 
 /* ---- The search ---- */
 
-/* Tiles of keys of a pass: as many as registers hold. */
+/* Tiles of keys of a pass: as many as registers hold; of large windows no more
+ * than were seen to pay (256 tokens: passes of 32 keys 390 us, of 64 398, of
+ * 128 493). */
+#define LARGE_PASS_TILES 4u
 static uint32_t pass_tiles(const wa_problem *problem, const wa_device *device,
                            const wa_matrix_shape *s, const wa_matrix_tiling *t)
 {
     const uint32_t budget =
         wa_matrix_most_sums(problem, device, s->team_waves * s->teams);
     const uint32_t kept = t->dim_tiles * t->values;
-    return wa_matrix_pass_tiles(t->key_tiles, budget > kept + t->values
-                                                  ? (budget - kept) / t->values
-                                                  : 1);
+    uint32_t most =
+        budget > kept + t->values ? (budget - kept) / t->values : 1;
+    if (t->key_tiles > 2 * LARGE_PASS_TILES)
+        most = MIN(most, LARGE_PASS_TILES);
+    return wa_matrix_pass_tiles(t->key_tiles, most);
 }
 
 /* Relative; fitted to 150 measurements of eight problems on an H200 (driver
@@ -147,10 +152,10 @@ static void try_shape(const search *find, wa_matrix_shape s)
 static void try_teams(const search *find, wa_matrix_shape s, uint32_t tiles)
 {
     const bool async = find->device->unit->copies_async;
-    for (s.team_waves = 1; s.team_waves <= MIN(tiles, WA_MATRIX_MOST_WAVES);
+    for (s.team_waves = 1; s.team_waves <= MIN(tiles, WA_MATRIX_PLANNED_WAVES);
          s.team_waves++)
         for (s.teams = 1; s.teams * s.team_waves <=
-                          (async ? WA_MATRIX_MOST_WAVES : s.team_waves);
+                          (async ? WA_MATRIX_PLANNED_WAVES : s.team_waves);
              s.teams++)
             for (s.stages = 1; s.stages <= (async ? WA_MATRIX_MOST_STAGES : 1);
                  s.stages++)

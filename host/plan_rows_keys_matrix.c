@@ -472,16 +472,16 @@ static void try_side(pair_search *find, uint32_t rows, uint32_t keys,
     for (uint32_t down = row_tiles; down > 0;
          down = wa_matrix_next_smaller(row_tiles, down))
         for (uint32_t across = key_tiles;
-             across > 0 && down <= WA_MATRIX_MOST_WAVES;
+             across > 0 && down <= WA_MATRIX_PLANNED_WAVES;
              across = wa_matrix_next_smaller(key_tiles, across)) {
             s.block_rows = MIN(down * unit->queries, rows);
             s.block_keys = MIN(across * unit->tile, keys);
             for (s.team_waves = down;
-                 s.team_waves <= MIN(most_splits * down, WA_MATRIX_MOST_WAVES);
+                 s.team_waves <= MIN(most_splits * down, WA_MATRIX_PLANNED_WAVES);
                  s.team_waves += down)
                 for (s.teams = 1;
                      s.teams == 1 ||
-                     (async && s.teams * s.team_waves <= WA_MATRIX_MOST_WAVES);
+                     (async && s.teams * s.team_waves <= WA_MATRIX_PLANNED_WAVES);
                      s.teams++)
                     for (s.stages = 1; s.stages <= (async ? MOST_STAGES : 1);
                          s.stages++)

@@ -119,6 +119,8 @@ static wa_session *pretend_unit(void)
     told->emulates_unit = true;
     told->is_cpu = false;
     told->loop_limit = 0;
+    if (told->max_work_group > 256) /* PoCL's stack holds no more */
+        told->max_work_group = 256;
     return session;
 }
 
