@@ -30,17 +30,17 @@ INLINE int c_n(int l, int i) { return l; }
 
 /* A lane has two keys of the values' tile, which lie in two rows. */
 #define NATIVE_VALUES 1
-INLINE void load_native_value(uint *to, __local const ushort *tile, int pitch,
-                              int row, int last, int lane)
+INLINE void load_native_value(uint *to, __local const ushort *rows, int pitch,
+                              int row, int channel, int last, int lane)
 {
     UNROLL_FOR (int part = 0; part < 2; part++) {
         const int key = row + 2 * lane;
         const uint4 even =
-            *(__local const uint4 *)(tile + min(key, last) * pitch +
+            *(__local const uint4 *)(rows + min(key, last) * pitch + channel +
                                      part * MMA_M);
         const uint4 odd =
-            *(__local const uint4 *)(tile + min(key + 1, last) * pitch +
-                                     part * MMA_M);
+            *(__local const uint4 *)(rows + min(key + 1, last) * pitch +
+                                     channel + part * MMA_M);
         const uint4 low = (even & 0xffffu) | odd << 16u;
         const uint4 high = even >> 16u | (odd & 0xffff0000u);
         to[8 * part] = low.x;
