@@ -147,13 +147,14 @@ INLINE float reciprocal(float x)
 INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 
 /* Where a chunk of a row is. Counted in bytes, constants end up in the
- * instruction that reads it. */
+ * instruction that reads it, what no row changes of a chunk's number too. */
 INLINE uint chunk_address(__local const void *rows, const int pitch, int row,
                           int number)
 {
     return shared_address(rows) +
            (uint)row * (uint)(pitch * (int)sizeof(storage_bits)) +
-           (uint)(number ^ row_swizzle(row, pitch)) * 16u;
+           (uint)(number & ~7) * 16u +
+           (uint)((number & 7) ^ row_swizzle(row, pitch)) * 16u;
 }
 
 /* Four matrices of eight rows of 16 bytes, one row's address from each lane;

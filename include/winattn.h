@@ -423,15 +423,17 @@ WINATTN_API void winattn_plan_destroy(winattn_plan *plan);
  * but for tier cpu with a table, which needs heads * queries * keys fp32
  * numbers; code that asks stays right with later kernels. A backward call
  * needs, in fp32,
- *     slots * heads * (queries * keys with a bias + 1 with the cosine variant)
- *     + launched * heads * queries * 3 where a window does not fit one kernel
+ *     slots * heads * (queries * keys with a bias + 1, or on the tier `matrix`
+ *     1 for each block of rows, with the cosine variant)
+ *     + launched * heads * queries * 3, on the tier `matrix` 4, where rows and
+ *       keys of a window have kernels of their own
  *     + heads * queries * keys with a table
  *     + 2 * slots * kv_heads * head_dim * (parts of a window's keys) where
  *       padding takes part
  * numbers, rounded up to 16 bytes each: `slots` partial sums, so many that the
  * device is busy, but at most 16 MiB of them, on the tier `matrix` 64 MiB (or
- * one); `launched` windows of one launch, at most 16 MiB (or one window). It
- * does not grow with windows beyond that. */
+ * one); `launched` windows of one launch, at most as many bytes (or one
+ * window). It does not grow with windows beyond that. */
 WINATTN_API winattn_status
 winattn_plan_workspace_size(const winattn_plan *plan, size_t *size);
 
@@ -464,6 +466,8 @@ WINATTN_API winattn_status winattn_plan_describe(const winattn_plan *plan,
  *   terms     none; bias: without mask; mask: additive, with or without bias;
  *             regions: or the shift of a grid, with or without bias; any
  *   queries, keys, head_dim: numbers, the first two may be any
+ *   shape     numbers with colons, as many as the kernel's shape has; of
+ *             matrix-backward 7, or 15 for two kernels, of rows and of keys
  *
  * Empty lines and those that start with # are passed over. A row counts where
  * all of it fits the problem and the device; of several the last is taken. A
