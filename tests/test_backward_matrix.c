@@ -189,6 +189,11 @@ static const struct {
      "0:1:1:1:1:0:0:" ALL ":1:1:1:1:1:1:0", false},
     {"given=1 queries=20 dim=80 windows=2 heads=1 bias=same layout=broadcast",
      "0:1:1:1:1:1:2:1:1:0:1:1:1:1:1", false},
+    /* each visit's bound of dS is larger than the last one's */
+    {"given=1 queries=70 keys=60 dim=16 windows=2 heads=1 data=rising",
+     "1:1:1:1:1:0:0:1:1:1:1:1:1:1:0", true},
+    {"variant=cosine queries=70 keys=60 dim=16 windows=2 heads=1 data=rising",
+     "1:1:1:1:1:0:0:1:1:1:1:1:1:1:0", false},
     {"outputs=9 given=1 queries=40 dim=16 heads=1 bias=same",
      "1:1:1:1:1:0:0:" ALL ":1:1:1:1:1:1:0", false},
     {"outputs=6 given=1 queries=20 dim=16 heads=1 bias=same",

@@ -28,7 +28,8 @@ typedef enum case_data {
     DATA_MASKED, /* rows that see nothing, scattered -infinity */
     DATA_LOWEST, /* rows of the lowest finite number */
     DATA_NAN,    /* NaN in one row of q, one of k, one of v, one of bias */
-    DATA_ZERO    /* some rows of q and k are zero */
+    DATA_ZERO,   /* some rows of q and k are zero */
+    DATA_RISING  /* rows of v and of dO become larger with their number */
 } case_data;
 
 typedef enum case_term {

@@ -391,6 +391,16 @@ static double draw(const test_case *c, int id, const tensor_data *t,
     }
 }
 
+/* Multiplies row i of n by 2^(10 i / n - 8). */
+static void raise_rows(tensor_data *t)
+{
+    const size_t rows = t->extent[2], columns = t->extent[3];
+    for (size_t i = 0; t->used && i < t->extent[0] * t->extent[1] * rows; i++)
+        for (size_t x = 0; x < columns; x++)
+            t->value[i * columns + x] *=
+                exp2(10.0 * (double)(i % rows) / (double)rows - 8);
+}
+
 /* What a data kind puts into whole rows. */
 static void mark_rows(case_buffers *d)
 {
@@ -426,6 +436,10 @@ static void mark_rows(case_buffers *d)
                 &t[T_BIAS], 0, 0,
                 case_has_table(c) ? t[T_BIAS].extent[2] / 3 : 0,
                 t[T_BIAS].extent[3] / 2)] = NAN;
+    }
+    if (c->data == DATA_RISING) {
+        raise_rows(&t[T_V]);
+        raise_rows(&t[T_D_O]);
     }
     if (c->data == DATA_ZERO)
         for (int id = T_Q; id <= T_K; id++)
