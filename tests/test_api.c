@@ -940,11 +940,13 @@ static void sums_of_nothing(void **state)
         d.table.entries = ENTRIES;
         for (int i = 0; i < TOKENS * TOKENS; i++)
             index[i] = i % 3;
-        assert_int_equal(
-            winattn_plan_create(device.context, device.id, &d, &plan),
-            WINATTN_SUCCESS);
+        const winattn_status made =
+            winattn_plan_create(device.context, device.id, &d, &plan);
         memset(index, -1, TOKENS * TOKENS * sizeof *index);
         free(index);
+        if (made == WINATTN_UNSUPPORTED_DEVICE) /* no backward pass there */
+            skip();
+        assert_int_equal(made, WINATTN_SUCCESS);
         for (int i = 0; i < TOKENS * HEADS * DIM; i++)
             ones[i] = 1.0f + 0.1f * (float)(i % 7);
         const cl_mem input = clCreateBuffer(

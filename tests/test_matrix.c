@@ -52,6 +52,11 @@ static const struct {
     {"variant=cosine logit_scale=5 queries=20 keys=35 dim=40 windows=2 "
      "heads=1 kv_heads=1 bias=same",
      "1:1:1:2:2:1:0", false},
+    /* scores that later keys exceed by far, in passes and in blocks */
+    {"scale=9 queries=20 keys=70 dim=16 windows=2 heads=1 kv_heads=1 lse=1",
+     "0:0:1:1:1:1:0", true},
+    {"scale=9 queries=20 keys=70 dim=16 windows=2 heads=1 kv_heads=1 lse=1",
+     "0:1:1:1:2:1:0", false},
     /* what users have */
     {"queries=49 dim=32 windows=3 heads=1 kv_heads=1 bias=same mask=regions "
      "mask_windows=2",
