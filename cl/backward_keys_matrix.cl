@@ -118,11 +118,7 @@ __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
 WAVE_ATTRIBUTE void
 JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 {
-    __local uint4 rings[TEAMS][STAGES * STAGE_SIZE / CHUNK]
-        __attribute__((aligned(128)));
-    __local uint4
-        out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK];
-    DECLARE_KEPT
+    DECLARE_LOCAL_MEMORY
 #if VARIANT == COSINE
     __local float k_inverses[TEAMS][BLOCK_KEYS];
 #endif
@@ -158,41 +154,15 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     walk here = start_walk(forward, slot, team);
     const uint items = here.rounds * visits;
 
-    /* Starts the copies of one visit; after the last of a window, walks on.
-     * Where things lie is found anew each time: registers are worth more. */
     walk there = here;
-#define COPY_ITEM(wide)                                                       \
-    COPY_ROWS(to, first, count, wide);                                        \
-    if (number == 0) {                                                        \
-        COPY_KEYS(keys_to, first_key, key_count, wide);                       \
-    }
-#define START_COPIES(item)                                                    \
-    if ((item) < items) {                                                     \
-        const uint number = (item) % visits;                                  \
-        const uint first = number % KEY_BLOCKS * BLOCK_ROWS;                  \
-        const int count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first);       \
-        __local ushort *to = ring + (item) % STAGES * STAGE_SIZE;             \
-        __local ushort *keys_to =                                             \
-            ring + (item) / visits % STAGES * STAGE_SIZE;                     \
-        int lane = lane_of_team;                                              \
-        uint kv = kv_head;                                                    \
-        FORGET(lane);                                                         \
-        FORGET(kv);                                                           \
-        const uint head = kv * heads_each + number / KEY_BLOCKS;              \
-        if (there.exists) {                                                   \
-            COPY_WIDE_OR_NOT()                                                \
-            copy_numbers(                                                     \
-                (__local float *)row_numbers_kept[team][(item) % STAGES],     \
-                workspace + args.workspace +                                  \
-                    (((ulong)there.window * forward->heads + head) * NQ +     \
-                     first) *                                                 \
-                        ROW_NUMBERS,                                          \
-                count * ROW_NUMBERS, lane);                                   \
-        }                                                                     \
-        if (number + 1 == visits)                                             \
-            walk_on(&there, forward, team);                                   \
-    }                                                                         \
-    END_COPIES()
+#define COPY_NUMBERS(item)                                                    \
+    copy_numbers(                                                             \
+        (__local float *)row_numbers_kept[team][(item) % STAGES],             \
+        workspace + args.workspace +                                          \
+            (((ulong)there.window * forward->heads + head) * NQ + first) *    \
+                ROW_NUMBERS,                                                  \
+        count * ROW_NUMBERS, lane)
+#define START_COPIES START_VISIT
     KEEP_PADS(pad_rows, *forward, kv_head, item_id)
     START_RING();
     clear_pads(ring, lane_of_team);

@@ -202,12 +202,8 @@ __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
 WAVE_ATTRIBUTE void
 JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 {
-    __local uint4 rings[TEAMS][STAGES * STAGE_SIZE / CHUNK]
-        __attribute__((aligned(128)));
-    __local uint4
-        out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK];
+    DECLARE_LOCAL_MEMORY
     __local uint4 weight_tiles[TEAMS][2 * WEIGHT_PARTS * WEIGHT_SIZE / CHUNK];
-    DECLARE_KEPT
 #if VARIANT == COSINE
     __local float q_inverses[TEAMS][BLOCK_ROWS], k_inverses[TEAMS][KEY_ROWS];
     __local float lane_sums[TEAM * TEAMS];
@@ -251,39 +247,15 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __global float *scale_partials =
         workspace + args.scale_partials + head_partial;
 
-    /* Starts the copies of one visit; after the last of a window, walks on.
-     * Where things lie is found anew each time: registers are worth more. */
+    const uint first_key = 0;
+    const int key_count = NK;
     walk there = here;
-#define COPY_ITEM(wide)                                                       \
-    COPY_ROWS(to, first, count, wide);                                        \
-    if (number == 0) {                                                        \
-        COPY_KEYS(keys_to, 0, NK, wide);                                      \
-    }
-#define START_COPIES(item)                                                    \
-    if ((item) < items) {                                                     \
-        const uint number = ONE_VISIT ? 0 : (item) % visits;                  \
-        const uint first = number % row_blocks * BLOCK_ROWS;                  \
-        const int count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first);       \
-        __local ushort *to = ring + (item) % STAGES * STAGE_SIZE;             \
-        __local ushort *keys_to =                                             \
-            ring + (item) / visits % STAGES * STAGE_SIZE;                     \
-        int lane = lane_of_team;                                              \
-        uint kv = kv_head;                                                    \
-        FORGET(lane);                                                         \
-        FORGET(kv);                                                           \
-        const uint head = kv * heads_each + number / row_blocks;              \
-        if (there.exists) {                                                   \
-            COPY_WIDE_OR_NOT()                                                \
-            if (known)                                                        \
-                copy_lse(lse_rows[team][(item) % STAGES],                     \
-                         lse + plane(&forward->lse, there.place.grid, head),  \
-                         &forward->lse, &forward->grid, &there.place, first,  \
-                         count, lane);                                        \
-        }                                                                     \
-        if (number + 1 == visits)                                             \
-            walk_on(&there, forward, team);                                   \
-    }                                                                         \
-    END_COPIES()
+#define COPY_NUMBERS(item)                                                    \
+    if (known)                                                                \
+    copy_lse(lse_rows[team][(item) % STAGES],                                 \
+             lse + plane(&forward->lse, there.place.grid, head),              \
+             &forward->lse, &forward->grid, &there.place, first, count, lane)
+#define START_COPIES START_VISIT
     KEEP_PADS(pad_rows, *forward, kv_head, item_id)
     START_RING();
     clear_pads(ring, lane_of_team);

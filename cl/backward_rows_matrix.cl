@@ -313,11 +313,7 @@ __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
 WAVE_ATTRIBUTE void
 JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 {
-    __local uint4 rings[TEAMS][STAGES * STAGE_SIZE / CHUNK]
-        __attribute__((aligned(128)));
-    __local uint4
-        out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK];
-    DECLARE_KEPT
+    DECLARE_LOCAL_MEMORY
 #if BIAS && KEEPS_DBIAS == 2
     __local float4 dbias_kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE / 4];
 #endif
@@ -391,7 +387,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         FORGET(head);                                                         \
         const uint kv = head / forward->heads_per_kv_head;                    \
         if (there.exists) {                                                   \
-            COPY_WIDE_OR_NOT()                                                \
+            COPY_WIDE_OR_NOT(COPY_ITEM)                                       \
         }                                                                     \
         if (there.exists && number == 0 && known)                             \
             copy_lse(lse_rows[team][window_stage],                            \

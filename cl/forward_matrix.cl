@@ -201,14 +201,7 @@ __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
 WAVE_ATTRIBUTE void
 JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 {
-    __local uint4 rings[TEAMS][STAGES * STAGE_SIZE / CHUNK]
-        __attribute__((aligned(128)));
-    __local uint4
-        out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK];
-#if HAS_LOCAL_TERMS
-    __local kept_term kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE]
-        __attribute__((aligned(16)));
-#endif
+    DECLARE_LOCAL_MEMORY
 #if VARIANT == COSINE
     __local float q_factors[TEAMS][BLOCK_ROWS], k_factors[TEAMS][KEY_ROWS];
 #endif

@@ -294,23 +294,50 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
          wide);                                                               \
     COPY((to) + D_O_PLACE, d_o, args.d_o, head, 0, first, count, BLOCK_ROWS,  \
          wide)
-/* One branch for all of them: copies in the kernel's COPY_ITEM(wide). */
-#define COPY_WIDE_OR_NOT()                                                    \
+/* One branch for all of them: copy(wide). */
+#define COPY_WIDE_OR_NOT(copy)                                                \
     if (wide) {                                                               \
-        COPY_ITEM(1);                                                         \
+        copy(1);                                                              \
     } else {                                                                  \
-        COPY_ITEM(0);                                                         \
+        copy(0);                                                              \
     }
 
-/* Terms of logits in a kernel: where they are kept; at the start those of the
- * head, for rows from `first` on; and, as `terms`, an item's. */
-#if HAS_LOCAL_TERMS
-#define DECLARE_KEPT                                                          \
-    __local kept_term kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE]             \
-        __attribute__((aligned(16)));
-#else
-#define DECLARE_KEPT
-#endif
+/* Starts the copies of one visit, a block of rows of one head, with the first
+ * also those of the keys first_key .. first_key + key_count; after the last of
+ * a window, walks on. COPY_NUMBERS() is the kernel's, for what else rows
+ * bring. Where things lie is found anew each time: registers are worth more.
+ */
+#define COPY_VISIT(wide)                                                      \
+    COPY_ROWS(to, first, count, wide);                                        \
+    if (number == 0) {                                                        \
+        COPY_KEYS(keys_to, first_key, key_count, wide);                       \
+    }
+#define START_VISIT(item)                                                     \
+    if ((item) < items) {                                                     \
+        const uint number = (item) % visits;                                  \
+        const uint row_block = number % CEIL_DIV(NQ, BLOCK_ROWS);             \
+        const uint first = row_block * BLOCK_ROWS;                            \
+        const int count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first);       \
+        __local ushort *to = ring + (item) % STAGES * STAGE_SIZE;             \
+        __local ushort *keys_to =                                             \
+            ring + (item) / visits % STAGES * STAGE_SIZE;                     \
+        int lane = lane_of_team;                                              \
+        uint kv = kv_head;                                                    \
+        FORGET(lane);                                                         \
+        FORGET(kv);                                                           \
+        const uint head =                                                     \
+            kv * heads_each + number / CEIL_DIV(NQ, BLOCK_ROWS);              \
+        if (there.exists) {                                                   \
+            COPY_WIDE_OR_NOT(COPY_VISIT)                                      \
+            COPY_NUMBERS(item);                                               \
+        }                                                                     \
+        if (number + 1 == visits)                                             \
+            walk_on(&there, forward, team);                                   \
+    }                                                                         \
+    END_COPIES()
+
+/* Terms of logits in a kernel: at the start those of the head, for rows from
+ * `first` on; and, as `terms`, an item's. */
 #if MASK_IN_LOCAL
 #define KEEP_HEAD_TERMS(of_head, first)                                       \
     uint kept_kind = ~0u; /* of windows whose terms are kept */

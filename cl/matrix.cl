@@ -584,6 +584,23 @@ INLINE void hide_padding(float *scores, int key, int tile, int count,
     wave wave_here = {.lane = item_id % WAVE OWN_EXCHANGE};                   \
     const wave *w = &wave_here;
 
+/* What every kernel has in local memory: the teams' rings, which start with a
+ * line of 128 bytes for units that swizzle rows; each wave's rows that leave;
+ * terms. */
+#if HAS_LOCAL_TERMS
+#define DECLARE_KEPT                                                          \
+    __local kept_term kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE]             \
+        __attribute__((aligned(16)));
+#else
+#define DECLARE_KEPT
+#endif
+#define DECLARE_LOCAL_MEMORY                                                  \
+    __local uint4 rings[TEAMS][STAGES * STAGE_SIZE / CHUNK]                   \
+        __attribute__((aligned(128)));                                        \
+    __local uint4                                                             \
+        out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK];       \
+    DECLARE_KEPT
+
 /* An item is there, the one before was read, and copies are under way again;
  * the kernel's START_COPIES(item) starts those of an item. */
 #if STAGES == 1
