@@ -165,8 +165,8 @@ INLINE void attend_pass(row_state *s, const item_rows *here, int first,
             }
 }
 
-/* Stores o and lse of the rows. */
-INLINE void store_rows(row_state *s, __local storage_bits *place,
+/* Stores o, by way of the rows' q, and lse of the rows. */
+INLINE void store_rows(row_state *s, __local storage_bits *q,
                        const forward_args *args, const row_target *to,
                        __global float *lse, const wave *w)
 {
@@ -184,8 +184,7 @@ INLINE void store_rows(row_state *s, __local storage_bits *place,
                 find_row(&at, &args->lse, to->grid, to->place, to->row + row))
                 lse[at] = s->base[r] + log(s->sum[r]);
         }
-    UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
-        store_channels(s->out + first, inverse, first, place, to, w);
+    store_channels(s->out, inverse, 0, DIM_TILES, q, PITCH, to, w);
 }
 
 /* ---- The kernel ---- */
@@ -212,8 +211,6 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     DECLARE_PADS(pad_rows)
     DECLARE_WAVE
     __local storage_bits *ring = (__local storage_bits *)rings[team];
-    __local storage_bits *out_place =
-        (__local storage_bits *)out_rows[item_id / WAVE];
 
     /* what this work-group owns */
     const uint owners = args.heads * args.row_blocks;
@@ -375,7 +372,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         DECLARE_TERMS(terms, args, unit_here)
 #endif
         __local const storage_bits *stage = ring + item % STAGES * STAGE_SIZE;
-        __local const storage_bits *q_stage =
+        __local storage_bits *q_stage =
             ring + item / KEY_BLOCKS % STAGES * STAGE_SIZE;
         AWAIT_ITEM(item);
 #if VARIANT == COSINE
@@ -463,8 +460,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
                     .count = here.exists ? min(rows_left, UNIT_QUERIES) : 0,
                     .wide = wide,
                     .found = FOUND_STORES};
-                store_rows(state, out_place, &args, &to,
-                           lse + plane_of(&here) * args.lse.window, w);
+                store_rows(state, q_stage + Q_PLACE + rows->row * PITCH, &args,
+                           &to, lse + plane_of(&here) * args.lse.window, w);
             }
         }
         if ((KEY_BLOCKS == 1 || block == KEY_BLOCKS - 1) &&
