@@ -126,7 +126,9 @@ typedef struct key_tile {
 typedef struct wave {
     int lane;
 #if EMULATED
-    __local uint *exchange; /* [EXCHANGE_WORDS] */
+    __local uint *exchange; /* [EXCHANGE_WORDS], among those of all waves */
+    __local const uint *exchanges;
+    int waves;
 #endif
 } wave;
 
@@ -228,14 +230,15 @@ INLINE float emulate_lane_xor(float x, int mask, const wave *w)
 }
 #define LANE_XOR(x, mask) emulate_lane_xor(x, mask, w)
 
+/* Of all waves: they have to take the same branches. */
 INLINE int emulate_wave_any(int x, const wave *w)
 {
     int any = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     w->exchange[w->lane] = (uint)x;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int l = 0; l < WAVE; l++)
-        any |= w->exchange[l] != 0;
+    for (int i = 0; i < w->waves * WAVE; i++)
+        any |= w->exchanges[i / WAVE * EXCHANGE_WORDS + i % WAVE] != 0;
     return any;
 }
 #if !INTEL_UNIT
@@ -318,6 +321,10 @@ INLINE float lane_xor(float x, int mask, int lane)
 #endif
 #ifndef FORGET
 #define FORGET(x)
+#endif
+/* Keeps the compiler from computing a float behind what comes now. */
+#ifndef SETTLE
+#define SETTLE(x)
 #endif
 #ifndef FORGET_LANE
 #define FORGET_LANE(x)

@@ -572,7 +572,9 @@ INLINE void hide_padding(float *scores, int key, int tile, int count,
 #if EMULATED
 #define DECLARE_EXCHANGES                                                     \
     __local uint exchanges[TEAMS * TEAM_WAVES][EXCHANGE_WORDS];
-#define OWN_EXCHANGE , .exchange = exchanges[item_id / WAVE]
+#define OWN_EXCHANGE                                                          \
+    , .exchange = exchanges[item_id / WAVE], .exchanges = exchanges[0],       \
+      .waves = TEAMS * TEAM_WAVES
 #else
 #define DECLARE_EXCHANGES
 #define OWN_EXCHANGE
@@ -761,6 +763,9 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
                            const row_target *to, const wave *w)
 {
     ulong at;
+    wave leaving = *w; /* what lanes need for this is no register worth */
+    FORGET(leaving.lane);
+    w = &leaving;
     const int channel = first * UNIT_TILE;
     const int channels = min(count * UNIT_TILE, HEAD_DIM - channel);
     if (to->adds) { /* in fp32, which there is room for by half a tile */
@@ -797,18 +802,27 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
 #if CHUNKS
     if (to->wide) {
         const int chunks = channels / CHUNK;
+        uint4 x[STORE_TURNS(OUT_DIMS)];
         UNROLL_FOR (int turn = 0; turn < STORE_TURNS(channels); turn++) {
             const int i = turn * WAVE + w->lane;
-            const int r = i / chunks, c = i % chunks * CHUNK;
-            if (r >= to->count)
-                continue;
+            const int r = UNIT_QUERIES * chunks % WAVE == 0
+                              ? i / chunks
+                              : min(i / chunks, UNIT_QUERIES - 1);
+            x[turn] = *(__local const uint4 *)(place +
+                                               row_place(r, i % chunks * CHUNK,
+                                                         pitch));
+            uint word = x[turn].x;
+            FORGET(word); /* all are read before one is stored */
+            x[turn].x = word;
+        }
+        UNROLL_FOR (int turn = 0; turn < STORE_TURNS(channels); turn++) {
+            const int i = turn * WAVE + w->lane;
             const plane_offset found =
                 to->found ? to->found[turn]
                           : find_chunk(to->layout, to->grid, to->place,
                                        to->row, chunks, i);
-            if (!IS_PADDED(found))
-                *(__global uint4 *)(to->plane + found + channel) =
-                    *(__local const uint4 *)(place + row_place(r, c, pitch));
+            if (i / chunks < to->count && !IS_PADDED(found))
+                *(__global uint4 *)(to->plane + found + channel) = x[turn];
         }
     } else
 #endif

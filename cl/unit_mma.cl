@@ -143,6 +143,10 @@ INLINE float reciprocal(float x)
 #define RECIPROCAL(x) reciprocal(x)
 
 #define FORGET(x) __asm__ volatile("" : "+r"(x))
+#if GRID /* where windows lie takes the registers */
+#define FORGET_LANE(x) FORGET(x)
+#endif
+#define SETTLE(x) __asm__ volatile("" : "+f"(x))
 
 INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 

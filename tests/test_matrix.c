@@ -6,6 +6,7 @@
  *
  *   test_matrix UNIT fixed          the table
  *   test_matrix UNIT small          its small cases, for slow simulators
+ *   test_matrix UNIT rows FIRST N   some of the table's rows
  *   test_matrix UNIT self-test      of plan creation; both parts above have it
  *   test_matrix UNIT random SEED N  N random shapes */
 #include <math.h>
@@ -113,6 +114,19 @@ static const struct {
     {"grid=2 size=8x9 window=4x4 shift=1x2 mask=shift pads=1 heads=2 "
      "kv_heads=1 dim=80 batch=5",
      "0:0:1:2:2:2:3", false},
+    /* what rows carry from window to window does not serve in the next one:
+     * folded into their terms, or not, or from pass to pass */
+    {"queries=20 dim=32 windows=14 heads=1 kv_heads=1 bias=same mask=regions "
+     "mask_windows=2 data=swinging lse=1",
+     "0:0:2:1:2:2:2", true},
+    {"variant=cosine logit_scale=4 queries=36 dim=16 windows=9 heads=1 "
+     "kv_heads=1 bias=same data=swinging",
+     "0:0:3:1:1:1:1", false},
+    {"queries=18 keys=40 dim=16 windows=7 heads=1 kv_heads=1 data=swinging",
+     "0:1:2:1:2:1:0", false},
+    {"queries=34 keys=40 dim=16 windows=9 heads=1 kv_heads=1 bias=same "
+     "mask=same mask_windows=3 data=masked lse=1",
+     "0:0:3:1:2:1:1", false},
     /* slots that walk from windows of one place to those of others */
     {"grid=2 size=20x26 window=4x4 shift=1x2 mask=shift bias=table_same "
      "pads=3 heads=1 kv_heads=1 dim=16 batch=7 layout=packed lse=1",
@@ -124,6 +138,7 @@ static test_device device;
 static const wa_unit *unit;
 static bool small;
 static int first_seed, shape_count;
+static size_t first_row, row_count = ROWS;
 
 static void run(const test_case *c, const wa_matrix_shape *shape,
                 uint32_t per_launch)
@@ -159,7 +174,8 @@ static void run_table(void **state)
     for (size_t i = 0; i < ROWS; i++) {
         test_case c = case_default();
         wa_matrix_shape shape;
-        if (small && !table[i].small)
+        if ((small && !table[i].small) || i < first_row ||
+            i - first_row >= row_count)
             continue;
         assert_true(case_parse(table[i].text, &c, NULL));
         c.tier = WINATTN_TIER_MATRIX;
@@ -295,7 +311,8 @@ static void self_test_finds_faults(void **state)
          "score of query"},
         /* copies do not arrive */
         {NULL, WINATTN_FP32, WINATTN_BF16,
-         OWN_COPIES "-Dcopy_16(to,from,exists,wanted)=((to)[0]=0)", "score of query"},
+         OWN_COPIES "-Dcopy_16(to,from,exists,wanted)=((to)[0]=0)",
+         "score of query"},
         /* what lies between operands is not rounded, but cut off */
         {NULL, WINATTN_FP32, WINATTN_FP32, "-DTO_TF32(x)=as_uint(x)",
          "score of query"},
@@ -330,6 +347,10 @@ int main(int count, char **arguments)
     first_seed = count > 3 ? atoi(arguments[3]) : 1;
     shape_count = count > 4 ? atoi(arguments[4]) : 50;
     small = strcmp(part, "small") == 0;
+    if (strcmp(part, "rows") == 0) {
+        first_row = (size_t)first_seed;
+        row_count = (size_t)shape_count;
+    }
     unit = wa_unit_named(name);
     if (!unit) {
         fprintf(stderr, "no matrix unit is named %s\n", name);
@@ -343,12 +364,15 @@ int main(int count, char **arguments)
     const struct CMUnitTest fixed_tests[] = {
         cmocka_unit_test(self_test_passes),
         cmocka_unit_test(self_test_finds_faults), cmocka_unit_test(run_table)};
+    const struct CMUnitTest row_tests[] = {cmocka_unit_test(run_table)};
     const struct CMUnitTest self_tests[] = {
         cmocka_unit_test(self_test_passes),
         cmocka_unit_test(self_test_finds_faults)};
     const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
     const int failures = strcmp(part, "random") == 0
                              ? cmocka_run_group_tests(random_tests, NULL, NULL)
+                         : strcmp(part, "rows") == 0
+                             ? cmocka_run_group_tests(row_tests, NULL, NULL)
                          : strcmp(part, "self-test") == 0
                              ? cmocka_run_group_tests(self_tests, NULL, NULL)
                              : cmocka_run_group_tests(fixed_tests, NULL, NULL);
