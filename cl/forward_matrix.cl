@@ -30,15 +30,15 @@
  *                  where exponentials do not count, as channels are many):
  *                  where sums are out of range it looks and computes the
  *                  window again, and looks in some windows to come
- *   KEEPS_BASE     from pass to pass: it looks where weights become too large,
- *                  or where a row has seen nothing yet
+ *   KEEPS_BASE     else from pass to pass: it looks where weights become too
+ *                  large, or where a row has seen nothing yet
  *   FOLDS_BASE     carried bases are subtracted from the terms that lanes have
- *                  in registers, and these multiplied by log2 e, so that a
- *                  weight takes one multiplication and addition */
+ *                  in registers, and these multiplied by log2 e: a weight then
+ *                  takes one multiplication and addition */
 #ifdef WAVE_ANY
 #define CARRIES_BASE                                                          \
     (!GRID && !STREAMING && WAVE_TURNS == 1 && DIM_TILES <= OUT_TILES)
-#define KEEPS_BASE (STREAMING || PASSES > 1)
+#define KEEPS_BASE (!CARRIES_BASE && (STREAMING || PASSES > 1))
 #else
 #define CARRIES_BASE 0
 #define KEEPS_BASE 0
@@ -193,7 +193,7 @@ INLINE void attend_pass(row_state *s, const item_rows *here, int first,
     int looks = searches;
     float scores[PASS_TILES][VALUES], sum[LANE_ROWS];
     query_tile weights[PASS_TILES];
-    if (KEEPS_BASE && searches) {
+    if (KEEPS_BASE) {
         looks = 0;
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             looks |= s->base[r] == -INFINITY;
@@ -205,7 +205,7 @@ INLINE void attend_pass(row_state *s, const item_rows *here, int first,
     if (searches || !FOLDS_BASE)
         subtract_base(scores, s);
     weigh_pass(weights, sum, scores, first, w);
-    if (KEEPS_BASE && searches) {
+    if (KEEPS_BASE) {
         int large = 0;
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             large |= sum[r] > LARGE_WEIGHT;

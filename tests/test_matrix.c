@@ -114,17 +114,22 @@ static const struct {
     {"grid=2 size=8x9 window=4x4 shift=1x2 mask=shift pads=1 heads=2 "
      "kv_heads=1 dim=80 batch=5",
      "0:0:1:2:2:2:3", false},
-    /* what rows carry from window to window does not serve in the next one:
-     * folded into their terms, or not, or from pass to pass */
-    {"queries=20 dim=32 windows=14 heads=1 kv_heads=1 bias=same mask=regions "
+    /* what rows carry from window to window: folded into their terms or not,
+     * in a pass or several, and where it does not serve */
+    {"queries=36 dim=32 windows=24 heads=1 kv_heads=1 bias=same lse=1",
+     "0:0:3:1:2:3:2", true},
+    {"variant=cosine queries=20 keys=36 dim=16 windows=20 heads=1 kv_heads=1 "
+     "bias=fp32 lse=1",
+     "0:0:2:2:1:1:1", false},
+    {"queries=20 dim=32 windows=60 heads=1 kv_heads=1 bias=same mask=regions "
      "mask_windows=2 data=swinging lse=1",
      "0:0:2:1:2:2:2", true},
-    {"variant=cosine logit_scale=4 queries=36 dim=16 windows=9 heads=1 "
-     "kv_heads=1 bias=same data=swinging",
+    {"variant=cosine logit_scale=4 queries=36 dim=16 windows=40 heads=1 "
+     "kv_heads=1 bias=same data=swinging lse=1",
      "0:0:3:1:1:1:1", false},
-    {"queries=18 keys=40 dim=16 windows=7 heads=1 kv_heads=1 data=swinging",
+    {"queries=18 keys=40 dim=16 windows=9 heads=1 kv_heads=1 data=swinging",
      "0:1:2:1:2:1:0", false},
-    {"queries=34 keys=40 dim=16 windows=9 heads=1 kv_heads=1 bias=same "
+    {"queries=34 keys=40 dim=16 windows=12 heads=1 kv_heads=1 bias=same "
      "mask=same mask_windows=3 data=masked lse=1",
      "0:0:3:1:2:1:1", false},
     /* slots that walk from windows of one place to those of others */

@@ -31,7 +31,7 @@ typedef enum case_data {
     DATA_ZERO,    /* some rows of q and k are zero */
     DATA_RISING,  /* rows of v and of dO become larger with their number */
     DATA_SWINGING /* all logits of a window are near 0, far above or far below,
-                     one window after the other */
+                     for four windows, then the next */
 } case_data;
 
 typedef enum case_term {

@@ -401,13 +401,13 @@ static void raise_rows(tensor_data *t)
                 exp2(10.0 * (double)(i % rows) / (double)rows - 8);
 }
 
-/* Adds 0, 12 and -12 to the q of one window after the other, and 1 to k. */
+/* Adds 0, 12 and -12 to the q of four windows after the other, and 1 to k. */
 static void swing_windows(tensor_data *q, tensor_data *k)
 {
     static const double swings[] = {0, 12, -12};
     const size_t per_window = q->extent[1] * q->extent[2] * q->extent[3];
     for (size_t i = 0; i < q->extent[0] * per_window; i++)
-        q->value[i] += swings[i / per_window % 3];
+        q->value[i] += swings[i / per_window / 4 % 3];
     for (size_t i = 0;
          i < k->extent[0] * k->extent[1] * k->extent[2] * k->extent[3]; i++)
         k->value[i] += 1;
