@@ -86,10 +86,12 @@ uint64_t wa_matrix_stage_bytes(const wa_unit *unit, const wa_matrix_shape *s,
            2 * tile_bytes(unit, t, key_rows_of(unit, s));
 }
 
-/* Of an array, with what may lie before the next. */
-static uint64_t array_bytes(uint64_t bytes)
+/* Of an array, with what may lie before one that needs its alignment. */
+static uint64_t array_bytes(const wa_unit *unit, uint64_t bytes)
 {
-    return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+    const uint64_t line =
+        unit->swizzles_rows ? LINE_BYTES : WA_MATRIX_CHUNK_BYTES;
+    return (bytes + line - 1) / line * line;
 }
 
 /* As the kernels declare their arrays. */
@@ -103,34 +105,37 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
     const uint64_t waves = (uint64_t)s->teams * s->team_waves;
     uint64_t bytes = (uint64_t)s->teams * s->stages *
                      wa_matrix_stage_bytes(unit, s, t, pass, row_planes);
-    bytes = array_bytes(bytes);
+    bytes = array_bytes(unit, bytes);
     if (pass == WA_BACKWARD) /* each wave's rows that leave */
-        bytes += array_bytes(waves * unit->queries *
-                             (MIN(t->dim_tiles, WA_MATRIX_OUT_TILES) *
-                                  unit->tile * t->element_bytes +
-                              pad_bytes(unit)));
+        bytes +=
+            array_bytes(unit, waves * unit->queries *
+                                  (MIN(t->dim_tiles, WA_MATRIX_OUT_TILES) *
+                                       unit->tile * t->element_bytes +
+                                   pad_bytes(unit)));
     /* the bias as it is stored, or its sum with the mask */
     const bool sums =
         problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1;
     const bool keeps_bias =
         problem->bias != WINATTN_BIAS_NONE && s->keeps_terms != 0;
     if (keeps_bias || sums)
-        bytes += array_bytes((uint64_t)t->row_tiles * t->key_blocks *
-                             t->key_tiles * unit->queries * unit->tile *
-                             (sums || problem->bias_dtype == WINATTN_TERM_FP32
-                                  ? 4
-                                  : t->element_bytes));
+        bytes += array_bytes(
+            unit, (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
+                      unit->queries * unit->tile *
+                      (sums || problem->bias_dtype == WINATTN_TERM_FP32
+                           ? 4
+                           : t->element_bytes));
     if (s->keeps_terms == 3)
-        bytes += array_bytes((uint64_t)s->teams * s->block_rows) +
-                 array_bytes((uint64_t)s->teams * problem->keys);
+        bytes += array_bytes(unit, (uint64_t)s->teams * s->block_rows) +
+                 array_bytes(unit, (uint64_t)s->teams * problem->keys);
     if (problem->variant == WINATTN_COSINE)
-        bytes += array_bytes((uint64_t)s->teams * s->block_rows * 4) +
-                 array_bytes((uint64_t)s->teams * key_rows_of(unit, s) * 4);
-    if (wa_problem_padding(problem) == 1) /* pad_k and pad_v */
         bytes +=
-            array_bytes(2ull * t->dim_tiles * unit->tile * t->element_bytes);
+            array_bytes(unit, (uint64_t)s->teams * s->block_rows * 4) +
+            array_bytes(unit, (uint64_t)s->teams * key_rows_of(unit, s) * 4);
+    if (wa_problem_padding(problem) == 1) /* pad_k and pad_v */
+        bytes += array_bytes(unit, 2ull * t->dim_tiles * unit->tile *
+                                       t->element_bytes);
     if (device->emulates_unit)
-        bytes += array_bytes(waves * unit->exchange_words * 4);
+        bytes += array_bytes(unit, waves * unit->exchange_words * 4);
     return bytes;
 }
 
