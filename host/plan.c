@@ -300,22 +300,26 @@ static uint32_t units_per_launch(const wa_problem *problem,
     return most < 1e9 ? (uint32_t)most : 1000000000u;
 }
 
-/* As many work-groups as the device holds at once, dealt to the blocks of rows
- * of the heads. */
+/* As many work-groups as the device holds at once share the windows of the
+ * blocks of rows of the heads. Each has a round (cl/matrix.cl) of a launch at
+ * least, and all have as many where a launch holds that many. */
 static void deal_windows(const wa_problem *problem, const wa_device *device,
                          wa_plan *plan)
 {
     const uint64_t owners = (uint64_t)plan->row_blocks * problem->heads;
     const uint64_t teams = plan->units_per_group;
-    const uint64_t groups = (uint64_t)device->compute_units * plan->resident;
-    const uint64_t per_launch = plan->units_per_launch / owners;
-    uint64_t slots = groups / owners;
-    uint64_t most = (problem->windows + teams - 1) / teams;
-    slots = slots < most ? slots : most;
-    plan->slots = slots ? (uint32_t)slots : 1;
-    most = plan->slots * teams;
-    plan->windows_per_launch =
-        (uint32_t)(per_launch > most ? per_launch / most * most : most);
+    const uint64_t units = device->compute_units ? device->compute_units : 1;
+    const uint64_t held = units * plan->resident;
+    const uint64_t wanted = (problem->windows + teams - 1) / teams;
+    uint64_t rounds = plan->units_per_launch / (owners * teams);
+    if (rounds * owners < held)
+        rounds = (held + owners - 1) / owners;
+    if (rounds > held)
+        rounds = rounds / held * held;
+    plan->windows_per_launch = (uint32_t)(rounds * teams);
+    uint64_t groups = (rounds < wanted ? rounds : wanted) * owners;
+    groups = groups < held ? groups : held;
+    plan->groups = groups ? (uint32_t)groups : 1;
 }
 
 winattn_status wa_plan_finish(const wa_problem *problem,

@@ -113,12 +113,48 @@ static const struct {
     {"grid=2 size=8x9 window=4x4 shift=1x2 mask=shift pads=1 heads=2 "
      "kv_heads=1 dim=80 batch=5",
      "0:0:1:2:2:2:3", false},
-    /* slots that walk from windows of one place to those of others */
+    /* walks from windows of one place to those of others */
     {"grid=2 size=20x26 window=4x4 shift=1x2 mask=shift bias=table_same "
      "pads=3 heads=1 kv_heads=1 dim=16 batch=7 layout=packed lse=1",
      "0:0:1:2:2:2:2", false},
 };
 #define ROWS (sizeof table / sizeof *table)
+
+/* So many work-groups share the windows, and go on to other blocks of rows and
+ * other heads. */
+static const struct {
+    const char *text, *shape;
+    bool small;
+    uint32_t groups;
+} shared[] = {
+    {"queries=20 keys=18 dim=8 windows=5 heads=3 kv_heads=3 bias=same lse=1",
+     "1:0:1:2:2:1:1", true, 2},
+    {"queries=40 keys=20 dim=24 windows=5 heads=5 kv_heads=1 bias=fp32 lse=1",
+     "1:1:1:2:3:1:1", false, 4},
+    /* of a mask and a bias the sum: in local memory, in registers */
+    {"queries=20 keys=18 dim=16 windows=7 heads=6 kv_heads=2 bias=same "
+     "mask=same mask_windows=2",
+     "1:0:1:1:1:2:1", true, 5},
+    {"queries=20 keys=18 dim=16 windows=7 heads=5 kv_heads=5 bias=fp32 "
+     "mask=fp32 mask_windows=3",
+     "0:0:2:2:2:1:2", false, 3},
+    /* a head's scale; regions */
+    {"variant=cosine logit_scale=2 queries=20 keys=35 dim=20 windows=5 "
+     "heads=6 kv_heads=3 bias=same mask=regions mask_windows=2 lse=1",
+     "1:0:1:2:2:1:3", true, 5},
+    /* a key head's channels of the padding */
+    {"grid=2 size=7x8 window=4x4 shift=1x2 mask=shift bias=table_same pads=3 "
+     "heads=5 kv_heads=5 dim=8 batch=5 layout=packed lse=1",
+     "0:0:1:2:2:1:3", true, 3},
+    {"grid=2 size=6x10 window=4x4 shift=1x1 mask=shift bias=table_fp32 "
+     "padding=hidden heads=5 kv_heads=5 dim=16 batch=9",
+     "0:0:1:2:2:1:2", false, 2},
+    /* more work-groups than there are rounds */
+    {"queries=20 dim=10 windows=3 heads=2 kv_heads=1 bias=same "
+     "layout=strided",
+     "1:0:1:2:2:1:1", false, 31},
+};
+#define SHARED_ROWS (sizeof shared / sizeof *shared)
 
 static test_device device;
 static const wa_unit *unit;
@@ -126,10 +162,12 @@ static bool small;
 static int first_seed, shape_count;
 
 static void run(const test_case *c, const wa_matrix_shape *shape,
-                uint32_t per_launch)
+                uint32_t groups, uint32_t per_launch)
 {
-    const demanded_plan demand = {
-        .unit = unit, .matrix = shape, .units_per_launch = per_launch};
+    const demanded_plan demand = {.unit = unit,
+                                  .matrix = shape,
+                                  .groups = groups,
+                                  .units_per_launch = per_launch};
     case_result result;
     char text[512], shape_text[128] = "";
     if (planned_run(&device, device.queue, c, &demand, &result))
@@ -153,36 +191,48 @@ static int first_dtype(void)
     return unit->has_tf32 ? WINATTN_FP32 : WINATTN_FP16;
 }
 
+/* A row of a table, in each type; every third in launches of two windows. */
+static void run_row(size_t i, const char *text, const char *shape_text,
+                    uint32_t groups)
+{
+    test_case c = case_default();
+    wa_matrix_shape shape;
+    assert_true(case_parse(text, &c, NULL));
+    c.tier = WINATTN_TIER_MATRIX;
+    c.seed = (int)i + 1;
+    for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++) {
+        c.dtype = dtype;
+        c.tf32 = dtype == WINATTN_FP32;
+        if (!shape_text[0]) {
+            run(&c, NULL, groups, 0);
+            continue;
+        }
+        assert_true(matrix_shape_parse(shape_text, &shape));
+        shape.block_rows =
+            matrix_tiles(shape.block_rows, unit->queries, c.queries);
+        shape.block_keys = matrix_tiles(shape.block_keys, unit->tile, c.keys);
+        shape.pass_keys *= unit->tile;
+        if (shape.keeps_terms == 2) /* each wave has its own rows */
+            shape.team_waves =
+                (shape.block_rows + unit->queries - 1) / unit->queries;
+        run(&c, &shape, groups, i % 3 == 0 ? 2 : 0);
+    }
+}
+
 static void run_table(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ROWS; i++) {
-        test_case c = case_default();
-        wa_matrix_shape shape;
-        if (small && !table[i].small)
-            continue;
-        assert_true(case_parse(table[i].text, &c, NULL));
-        c.tier = WINATTN_TIER_MATRIX;
-        c.seed = (int)i + 1;
-        for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++) {
-            c.dtype = dtype;
-            c.tf32 = dtype == WINATTN_FP32;
-            if (!table[i].shape[0]) {
-                run(&c, NULL, 0);
-                continue;
-            }
-            assert_true(matrix_shape_parse(table[i].shape, &shape));
-            shape.block_rows =
-                matrix_tiles(shape.block_rows, unit->queries, c.queries);
-            shape.block_keys =
-                matrix_tiles(shape.block_keys, unit->tile, c.keys);
-            shape.pass_keys *= unit->tile;
-            if (shape.keeps_terms == 2) /* each wave has its own rows */
-                shape.team_waves =
-                    (shape.block_rows + unit->queries - 1) / unit->queries;
-            run(&c, &shape, i % 3 == 0 ? 2 : 0);
-        }
-    }
+    for (size_t i = 0; i < ROWS; i++)
+        if (!small || table[i].small)
+            run_row(i, table[i].text, table[i].shape, 0);
+}
+
+static void run_shared(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SHARED_ROWS; i++)
+        if (!small || shared[i].small)
+            run_row(i, shared[i].text, shared[i].shape, shared[i].groups);
 }
 
 static uint32_t between(random_state *r, uint32_t low, uint32_t high)
@@ -238,7 +288,8 @@ static void run_random(void **state)
             printf("%d {\"%s\", \"%s\"}\n", first_seed + i, text, shape_text);
             fflush(stdout);
         }
-        run(&c, &shape, (uint32_t)random_int(&r, 0, 3));
+        const uint32_t per_launch = between(&r, 0, 3);
+        run(&c, &shape, between(&r, 0, 5), per_launch);
     }
 }
 
@@ -295,7 +346,8 @@ static void self_test_finds_faults(void **state)
          "score of query"},
         /* copies do not arrive */
         {NULL, WINATTN_FP32, WINATTN_BF16,
-         OWN_COPIES "-Dcopy_16(to,from,exists,wanted)=((to)[0]=0)", "score of query"},
+         OWN_COPIES "-Dcopy_16(to,from,exists,wanted)=((to)[0]=0)",
+         "score of query"},
         /* what lies between operands is not rounded, but cut off */
         {NULL, WINATTN_FP32, WINATTN_FP32, "-DTO_TF32(x)=as_uint(x)",
          "score of query"},
@@ -342,7 +394,8 @@ int main(int count, char **arguments)
     printf("device: %s\n", device.name);
     const struct CMUnitTest fixed_tests[] = {
         cmocka_unit_test(self_test_passes),
-        cmocka_unit_test(self_test_finds_faults), cmocka_unit_test(run_table)};
+        cmocka_unit_test(self_test_finds_faults), cmocka_unit_test(run_table),
+        cmocka_unit_test(run_shared)};
     const struct CMUnitTest self_tests[] = {
         cmocka_unit_test(self_test_passes),
         cmocka_unit_test(self_test_finds_faults)};

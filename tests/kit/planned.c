@@ -136,8 +136,10 @@ static winattn_status make_plan(const wa_problem *problem,
     }
     if (demand->units_per_launch)
         plan->units_per_launch = demand->units_per_launch;
-    if (demand->units_per_launch && plan->slots)
+    if (demand->units_per_launch && plan->groups)
         plan->windows_per_launch = demand->units_per_launch;
+    if (demand->groups && plan->groups)
+        plan->groups = demand->groups;
     return WINATTN_SUCCESS;
 }
 
