@@ -194,11 +194,23 @@ INLINE void store_rows(row_state *s, __local storage_bits *place,
  * head, their owner. Numbered owner by owner, they are dealt evenly: a
  * work-group has those from its first to the next one's, of one owner where
  * owners divide the work-groups. */
-INLINE ulong first_round(ulong rounds, uint group)
+typedef struct owned_round {
+    uint owner, round;
+} owned_round;
+
+INLINE owned_round first_round(const forward_args *args, uint rounds,
+                               uint group)
 {
-    const ulong groups = get_num_groups(0);
-    /* rounds * group / groups, whose product may have more than 64 bits */
-    return rounds / groups * group + rounds % groups * group / groups;
+    const uint owners = args->heads * args->row_blocks;
+    const uint groups = (uint)get_num_groups(0);
+    /* owners * rounds * group / groups, but no product has more than 32 bits:
+     * there are fewer than 2^16 groups */
+    const uint share = owners % groups * group;
+    const uint rest = share % groups;
+    const owned_round first = {
+        .owner = owners / groups * group + share / groups,
+        .round = rounds / groups * rest + rounds % groups * rest / groups};
+    return first;
 }
 
 /* ---- The kernel ---- */
@@ -228,23 +240,24 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     __local storage_bits *out_place =
         (__local storage_bits *)out_rows[item_id / WAVE];
 
-    /* what this work-group computes: `left` rounds, of one owner after the
-     * other, from round `next` of `owner` on */
+    /* of the rounds of this work-group the next one, and how many are left */
     const uint group = (uint)get_group_id(0);
     const uint rounds = count_rounds(&args);
-    const ulong all = (ulong)rounds * args.heads * args.row_blocks;
-    const ulong begin = first_round(all, group);
-    ulong left = first_round(all, group + 1) - begin;
-    uint owner = (uint)(begin / rounds), next = (uint)(begin % rounds);
-    NO_UNROLL_FOR (; left > 0; owner++, next = 0) {
-        const uint head = owner / args.row_blocks;
+    const owned_round end = first_round(&args, rounds, group + 1);
+    owned_round next = first_round(&args, rounds, group);
+    ulong left =
+        (ulong)(end.owner - next.owner) * rounds + end.round - next.round;
+    NO_UNROLL_FOR (; left > 0; next.owner++, next.round = 0) {
+        const uint head = next.owner / args.row_blocks;
         const uint first_row =
-            BLOCK_ROWS >= NQ ? 0 : owner % args.row_blocks * args.block_rows;
+            BLOCK_ROWS >= NQ ? 0
+                             : next.owner % args.row_blocks * args.block_rows;
         const int row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first_row);
         const uint kv_head = head / args.heads_per_kv_head;
         const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
-        walk here = start_walk(&args, next,
-                               (uint)min(left, (ulong)(rounds - next)), team);
+        walk here =
+            start_walk(&args, next.round,
+                       (uint)min(left, (ulong)(rounds - next.round)), team);
         left -= here.rounds;
         const uint items = here.rounds * KEY_BLOCKS;
         float scale = args.scale;

@@ -300,6 +300,9 @@ static uint32_t units_per_launch(const wa_problem *problem,
     return most < 1e9 ? (uint32_t)most : 1000000000u;
 }
 
+/* cl/forward_matrix.cl counts on it. */
+#define MOST_GROUPS 65535u
+
 /* As many work-groups as the device holds at once share the windows of the
  * blocks of rows of the heads. Each has a round (cl/matrix.cl) of a launch at
  * least, and all have as many where a launch holds that many. */
@@ -309,7 +312,8 @@ static void deal_windows(const wa_problem *problem, const wa_device *device,
     const uint64_t owners = (uint64_t)plan->row_blocks * problem->heads;
     const uint64_t teams = plan->units_per_group;
     const uint64_t units = device->compute_units ? device->compute_units : 1;
-    const uint64_t held = units * plan->resident;
+    const uint64_t all = units * plan->resident;
+    const uint64_t held = all < MOST_GROUPS ? all : MOST_GROUPS;
     const uint64_t wanted = (problem->windows + teams - 1) / teams;
     uint64_t rounds = plan->units_per_launch / (owners * teams);
     if (rounds * owners < held)

@@ -162,7 +162,7 @@ static const char *broken_matrix(const wa_problem *p, const wa_device *device,
             s->teams * s->stages * (s->block_rows + 2 * s->block_keys) *
                 p->head_dim * (p->dtype == WINATTN_FP32 ? 4 : 2));
     REQUIRE(plan->resident >= 1);
-    REQUIRE(plan->groups >= 1);
+    REQUIRE(plan->groups >= 1 && plan->groups < 65536);
     REQUIRE((uint64_t)plan->groups * plan->work_group <= 2147483647u);
     /* every round of a launch but the last gives each team a window */
     REQUIRE(plan->windows_per_launch >= 1);
