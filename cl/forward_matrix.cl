@@ -7,7 +7,14 @@
  * are not all (STREAMING), sums live through the items of a window. Within an
  * item the softmax takes PASS_KEYS keys at a time and streams (Milakov and
  * Gimelshein 2018) where these are not all. A wave takes tiles of the block's
- * rows in turn. */
+ * rows in turn.
+ *
+ *   SHARES_OWNERS  work-groups may go on from one block of rows or head to the
+ *                  next; 0: each has one, which saves registers, and blocks
+ *                  times heads divide the number of work-groups */
+#ifndef SHARES_OWNERS
+#define SHARES_OWNERS 1
+#endif
 
 #define WAVE_TURNS CEIL_DIV(ROW_TILES, TEAM_WAVES)
 
@@ -192,8 +199,7 @@ INLINE void store_rows(row_state *s, __local storage_bits *place,
 
 /* The rounds of a launch (matrix.cl) are there for each block of rows of each
  * head, their owner. Numbered owner by owner, they are dealt evenly: a
- * work-group has those from its first to the next one's, of one owner where
- * owners divide the work-groups. */
+ * work-group has those from its first to the next one's. */
 typedef struct owned_round {
     uint owner, round;
 } owned_round;
@@ -255,9 +261,12 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         const int row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first_row);
         const uint kv_head = head / args.heads_per_kv_head;
         const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
-        walk here =
-            start_walk(&args, next.round,
-                       (uint)min(left, (ulong)(rounds - next.round)), team);
+        if (SHARES_OWNERS) {
+            FORGET_LANE(lane_of_team);
+            FORGET_LANE(wave_here.lane);
+        }
+        const ulong most = SHARES_OWNERS ? rounds - next.round : left;
+        walk here = start_walk(&args, next.round, (uint)min(left, most), team);
         left -= here.rounds;
         const uint items = here.rounds * KEY_BLOCKS;
         float scale = args.scale;
@@ -516,6 +525,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
                 FIND_STORES();
             }
         }
+        if (!SHARES_OWNERS)
+            break;
         barrier(CLK_LOCAL_MEM_FENCE); /* the next owner's may replace all */
     }
 }

@@ -162,7 +162,9 @@ static const char *broken_matrix(const wa_problem *p, const wa_device *device,
             s->teams * s->stages * (s->block_rows + 2 * s->block_keys) *
                 p->head_dim * (p->dtype == WINATTN_FP32 ? 4 : 2));
     REQUIRE(plan->resident >= 1);
-    REQUIRE(plan->groups >= 1 && plan->groups < 65536);
+    REQUIRE(plan->groups >= 1);
+    REQUIRE(plan->groups < 65536 ||
+            plan->groups == plan->row_blocks * p->heads);
     REQUIRE((uint64_t)plan->groups * plan->work_group <= 2147483647u);
     /* every round of a launch but the last gives each team a window */
     REQUIRE(plan->windows_per_launch >= 1);
@@ -485,18 +487,20 @@ static bool walk_windows(const wa_plan *plan, uint64_t owners,
     return keeps_owners;
 }
 
-/* Each window is computed once, whatever their number. A device has as many
- * work-groups as it holds at once, if there are rounds for them, and where
- * owners divide those, each has one owner. */
+/* Each window is computed once, whatever their number. Work-groups have one
+ * owner, unless more than a twentieth of those that the device holds would
+ * idle; then there are as many as it holds and as there are rounds for. */
 static void windows_are_dealt(void **state)
 {
     (void)state;
     static const int counts[] = {1, 2, 7, 131, 1000, 4096};
-    static const char *const problems[] = {"dtype=fp16 heads=3 bias=same",
-                                           "dtype=bf16 queries=256 heads=32",
-                                           "dtype=fp16 queries=1000 heads=2"};
+    static const char *const problems[] = {
+        "dtype=fp16 heads=3 bias=same", "dtype=bf16 queries=256 heads=32",
+        "dtype=fp16 queries=1000 heads=2", "dtype=fp16 heads=24"};
+    char defines[WA_DEFINES_SIZE];
+    size_t shared = 0;
     for (size_t i = 0; i < made_up_count; i++)
-        for (size_t j = 0; j < 18; j++) {
+        for (size_t j = 0; j < 24; j++) {
             const wa_device *device = &devices[i];
             const int windows = counts[j % 6];
             char text[128];
@@ -521,9 +525,20 @@ static void windows_are_dealt(void **state)
                 (uint64_t)plan.resident * device->compute_units;
             const uint64_t rounds =
                 owners * wa_ceil_div((uint32_t)windows, plan.units_per_group);
-            assert_int_equal(plan.groups, held < rounds ? held : rounds);
-            assert_true(keeps_owners || plan.groups % owners != 0);
+            const uint64_t of_last = plan.groups % held;
+            if (plan.shares_owners)
+                assert_int_equal(plan.groups, held < rounds ? held : rounds);
+            else
+                assert_true(keeps_owners && plan.groups % owners == 0);
+            assert_true(plan.groups == rounds || of_last == 0 ||
+                        (held - of_last) * 20 <= plan.groups - of_last + held);
+            /* the number of windows compiles nothing */
+            if (j % 6 == 0)
+                strcpy(defines, plan.defines);
+            assert_string_equal(plan.defines, defines);
+            shared += plan.shares_owners;
         }
+    assert_true(shared > 0);
 }
 
 static void poor_devices(void **state)

@@ -15,7 +15,7 @@ typedef struct demanded_plan {
     /* The matrix unit of that name: the device's own, or else emulated. */
     const wa_unit *unit;
     const wa_matrix_shape *matrix; /* of the tier matrix, with `unit` */
-    uint32_t groups; /* of the tier matrix, that share all windows */
+    uint32_t held_groups; /* of tier matrix, that the device holds at once */
     uint32_t units_per_launch;
 } demanded_plan;
 
