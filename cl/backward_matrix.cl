@@ -51,8 +51,8 @@ INLINE void keep_weights(float *tile, __local ushort *weights, int query,
                          int key, const wave *w)
 {
     UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++) {
-        store_weights(tile, weights + part * WEIGHT_SIZE, WEIGHT_PITCH, query,
-                      key, w);
+        store_tile(tile, weights + part * WEIGHT_SIZE, WEIGHT_PITCH, query,
+                   key, WEIGHT_PITCH, w);
         if (part + 1 < WEIGHT_PARTS)
             subtract_rounded(tile);
     }
@@ -166,8 +166,8 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
                 operands[t][n] = make_weights(ds, w);
 #if VARIANT != COSINE
                 if (stores)
-                    store_weights(ds, weights->ds + n * WEIGHT_SIZE,
-                                  WEIGHT_PITCH, rows->row, key, w);
+                    store_tile(ds, weights->ds + n * WEIGHT_SIZE, WEIGHT_PITCH,
+                               rows->row, key, WEIGHT_PITCH, w);
 #endif
                 if (n + 1 < WEIGHT_PARTS)
                     subtract_rounded(ds);
@@ -192,7 +192,8 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
                                first, w);
         }
         store_channels(sums + (ROW_SUM_TILES == DIM_TILES ? first : 0),
-                       from_dq, first, here->out, &to, w);
+                       from_dq, first, OUT_TILES, here->out, OUT_PITCH, &to,
+                       w);
     }
 }
 

@@ -273,7 +273,8 @@ INLINE void leave_rows(const row_state *s, float sums[DIM_TILES][VALUES],
 #endif
     IF_ALL ((here->args->forward.flags & ARG_DQ) != 0)
         UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
-            store_channels(sums + first, from_dq, first, here->out, &to, w);
+            store_channels(sums + first, from_dq, first, OUT_TILES, here->out,
+                           OUT_PITCH, &to, w);
 }
 
 /* What the other kernel must know goes to the workspace; `to`: of the tile's

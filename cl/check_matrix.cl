@@ -89,7 +89,7 @@ JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
         large[i] = value_query(w->lane, i) % 4 == 3 ? 0.0f : weights[i];
     }
     TEAM_SYNC(0);
-    store_weights(large, own_weights, PITCH, 0, 0, w);
+    store_tile(large, own_weights, PITCH, 0, 0, UNIT_TILE, w);
     TEAM_SYNC(0);
     const query_tile p_across = load_weights(own_weights, PITCH, 0, 0, w);
     multiply_tiles(across, &p_across, &v, w);

@@ -27,16 +27,46 @@
 
 /* ---- Attention of one tile of rows ---- */
 
-/* Weights are exponentials of scores less a row's base: its maximum when the
- * wave last looked for it. It looks again only where weights become larger
- * than the storage type holds, or where a row has seen nothing yet. */
+/* Weights are exponentials of scores less a row's base. That is the row's
+ * maximum when the wave last looked for it: any number serves as long as
+ * weights stay within what the storage type represents well, which their sums
+ * tell.
+ *
+ *   CARRIES_BASE   from window to window, where a wave always has the same
+ *                  rows (not of grids, which leave no registers for it, nor
+ *                  where exponentials do not count, as channels are many):
+ *                  where sums are out of range it looks and computes the
+ *                  window again, and looks in some windows to come
+ *   KEEPS_BASE     from pass to pass: it looks where weights become too large,
+ *                  or where a row has seen nothing yet
+ *   FOLDS_BASE     carried bases are subtracted from the terms that lanes have
+ *                  in registers, and these multiplied by log2 e, so that a
+ *                  weight takes one multiplication and addition */
 #ifdef WAVE_ANY
+#define CARRIES_BASE                                                          \
+    (!GRID && !STREAMING && WAVE_TURNS == 1 && DIM_TILES <= OUT_TILES)
 #define KEEPS_BASE (STREAMING || PASSES > 1)
 #else
+#define CARRIES_BASE 0
 #define KEEPS_BASE 0
 #define WAVE_ANY(x) 1
 #endif
+#define FOLDS_BASE (CARRIES_BASE && HAS_OWN_TERMS)
 #define LARGE_WEIGHT (DTYPE == 1 ? 32768.0f : 0x1p64f)
+/* If all of a row have less, the largest weight may have lost precision. */
+#define SMALL_WEIGHT (DTYPE == 1 ? NK / 256.0f : 0x1p-64f)
+/* Carried bases are so far below the maxima they come from: in the middle of
+ * what sums may be in fp16. */
+#define BASE_BELOW 2.5f
+/* First without a search, then with one: each has its own code, but what
+ * emulates units is large enough. */
+#if EMULATED
+#define SEARCH_FOR NO_UNROLL_FOR
+#else
+#define SEARCH_FOR UNROLL_FOR
+#endif
+/* In how many windows the wave looks after a base did not serve. */
+#define WARY_WINDOWS 8
 
 /* What a wave sums of a tile of rows. */
 typedef struct row_state {
@@ -44,6 +74,12 @@ typedef struct row_state {
     float sum[LANE_ROWS];  /* of weights, of a lane's own keys */
     float out[DIM_TILES][VALUES];
 } row_state;
+
+/* What it carries from window to window. */
+typedef struct carried_base {
+    float base[LANE_ROWS];
+    int wary; /* windows to come in which that is not relied upon */
+} carried_base;
 
 /* What a wave computes them from: a tile of rows, and an item's keys. */
 typedef struct item_rows {
@@ -55,10 +91,11 @@ typedef struct item_rows {
     const logit_terms *terms;
 } item_rows;
 
-INLINE void start_rows(row_state *s)
+/* base NULL: nothing is known. */
+INLINE void start_rows(row_state *s, const float *base)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        s->base[r] = -INFINITY;
+        s->base[r] = base ? base[r] : -INFINITY;
         s->sum[r] = 0.0f;
     }
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
@@ -84,9 +121,9 @@ INLINE void score_pass(float scores[PASS_TILES][VALUES], const item_rows *here,
 }
 
 /* Rows' bases become their maxima up to this pass, and what has been summed
- * follows, where `wanted`; it is the same for the wave. */
+ * follows. */
 INLINE void raise_base(row_state *s, float scores[PASS_TILES][VALUES],
-                       int first, const int wanted, const wave *w)
+                       int first, const wave *w)
 {
     float top[LANE_ROWS], keep[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
@@ -97,7 +134,6 @@ INLINE void raise_base(row_state *s, float scores[PASS_TILES][VALUES],
                 top[LANE_ROW(i)] = fmax(top[LANE_ROW(i)], scores[t][i]);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(top[r], fmax);
-        top[r] = wanted ? top[r] : s->base[r];
         if (STREAMING || PASSES > 1) {
             keep[r] = top[r] == -INFINITY
                           ? 1.0f
@@ -112,56 +148,40 @@ INLINE void raise_base(row_state *s, float scores[PASS_TILES][VALUES],
                 s->out[d][i] *= keep[LANE_ROW(i)];
 }
 
-/* A pass's scores become weights, as operands, and their sums. */
-INLINE void weigh_pass(query_tile weights[PASS_TILES], float *sum,
-                       float scores[PASS_TILES][VALUES], const row_state *s,
-                       int first, const wave *w)
+/* Scores become what exponentials with base 2 are taken of. */
+INLINE void subtract_base(float scores[PASS_TILES][VALUES], const row_state *s)
 {
     float base[LANE_ROWS], shift[LANE_ROWS];
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        sum[r] = 0.0f;
-        /* a row that has seen nothing has no maximum to subtract */
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) /* nothing seen: no maximum */
         base[r] = s->base[r] == -INFINITY ? 0.0f : s->base[r];
-    }
     shift_scores(scores, base, shift);
+    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        UNROLL_FOR (int i = 0; i < VALUES; i++)
+            scores[t][i] = FMA(scores[t][i], LOG2E, shift[LANE_ROW(i)]);
+}
+
+/* These become weights, as operands, and their sums. */
+INLINE void weigh_pass(query_tile weights[PASS_TILES], float *sum,
+                       float scores[PASS_TILES][VALUES], int first,
+                       const wave *w)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        sum[r] = 0.0f;
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
         if (IS_TILE(first + t)) {
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
-                float *x = &scores[t][i];
-                *x = EXP2(FMA(*x, LOG2E, shift[LANE_ROW(i)]));
-                sum[LANE_ROW(i)] += *x;
+                scores[t][i] = EXP2(scores[t][i]);
+                sum[LANE_ROW(i)] += scores[t][i];
             }
             weights[t] = make_weights(scores[t], w);
         }
 }
 
-/* Takes a pass into account. */
-INLINE void attend_pass(row_state *s, const item_rows *here, int first,
-                        const wave *w)
+/* Adds a pass's weights, and its values times these. */
+INLINE void add_pass(row_state *s, const query_tile weights[PASS_TILES],
+                     const float *sum, const item_rows *here, int first,
+                     const wave *w)
 {
-    float scores[PASS_TILES][VALUES], sum[LANE_ROWS];
-    query_tile weights[PASS_TILES];
-    int raises = 0;
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        raises |= s->base[r] == -INFINITY;
-    raises = KEEPS_BASE ? WAVE_ANY(raises) : 1;
-    score_pass(scores, here, first, w);
-    if (EMULATED || raises) /* emulated waves have to keep step */
-        raise_base(s, scores, first, raises, w);
-    weigh_pass(weights, sum, scores, s, first, w);
-    if (KEEPS_BASE) {
-        int large = 0;
-        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            large |= sum[r] > LARGE_WEIGHT;
-        large = WAVE_ANY(large);
-        if (EMULATED || (large && !raises)) {
-            wave again = *w; /* of which nothing is kept for this rare case */
-            FORGET(again.lane);
-            score_pass(scores, here, first, &again);
-            raise_base(s, scores, first, large, &again);
-            weigh_pass(weights, sum, scores, s, first, &again);
-        }
-    }
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         s->sum[r] += sum[r];
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
@@ -172,16 +192,111 @@ INLINE void attend_pass(row_state *s, const item_rows *here, int first,
             }
 }
 
-/* Stores o and lse of the rows. */
-INLINE void store_rows(row_state *s, __local storage_bits *place,
+/* Takes a pass into account. searches 0: rows have the bases they started
+ * with, and if these can be folded, they are. */
+INLINE void attend_pass(row_state *s, const item_rows *here, int first,
+                        const int searches, const wave *w)
+{
+    int looks = searches;
+    float scores[PASS_TILES][VALUES], sum[LANE_ROWS];
+    query_tile weights[PASS_TILES];
+    if (KEEPS_BASE && searches) {
+        looks = 0;
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            looks |= s->base[r] == -INFINITY;
+        looks = WAVE_ANY(looks);
+    }
+    score_pass(scores, here, first, w);
+    IF_ALL (looks)
+        raise_base(s, scores, first, w);
+    if (searches || !FOLDS_BASE)
+        subtract_base(scores, s);
+    weigh_pass(weights, sum, scores, first, w);
+    if (KEEPS_BASE && searches) {
+        int large = 0;
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            large |= sum[r] > LARGE_WEIGHT;
+        large = WAVE_ANY(large);
+        IF_ALL (large && !looks) {
+            wave again = *w; /* of which nothing is kept for this rare case */
+            FORGET(again.lane);
+            score_pass(scores, here, first, &again);
+            raise_base(s, scores, first, &again);
+            subtract_base(scores, s);
+            weigh_pass(weights, sum, scores, first, &again);
+        }
+    }
+    add_pass(s, weights, sum, here, first, w);
+}
+
+/* Attends to all of an item's keys. */
+INLINE void attend_item(row_state *s, const item_rows *here,
+                        const int searches, const wave *w)
+{
+    PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES)
+        attend_pass(s, here, first, searches, w);
+}
+
+/* Sums of lanes that share a row become the row's. */
+INLINE void finish_sums(row_state *s, const wave *w)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(s->sum[r], ADD);
+    }
+}
+
+#if CARRIES_BASE
+/* Attends to a window, looking for bases or with those of others. 0: these do
+ * not serve, and nothing of this is worth anything. */
+INLINE int attend_window(row_state *s, const carried_base *carried,
+                         const item_rows *here, const int searches,
+                         const wave *w)
+{
+    int fails = 0;
+    item_rows folded = *here;
+    if (FOLDS_BASE)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            folded.rows.scale[r] *= searches ? 1.0f : LOG2E;
+    start_rows(s, carried->base);
+    if (searches)
+        start_rows(s, 0);
+    attend_item(s, &folded, searches, w);
+    finish_sums(s, w);
+    UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+        UNROLL_FOR (int i = 0; i < VALUES; i++)
+            SETTLE(s->out[d][i]); /* products do not wait for the sums */
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        fails |= !(s->sum[r] >= SMALL_WEIGHT && s->sum[r] <= LARGE_WEIGHT);
+    return searches || !WAVE_ANY(fails);
+}
+
+/* Takes the bases of a window with maxima for those to come, but not those of
+ * rows that saw nothing, or NaN. */
+INLINE void carry_base(carried_base *carried, const row_state *s)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        if (fabs(s->base[r]) <= LARGE_LOGIT)
+            carried->base[r] = s->base[r] - BASE_BELOW;
+}
+#endif
+
+#if FOLDS_BASE
+INLINE void fold_base(float terms[KEY_TILES][VALUES], const float *base)
+{
+    UNROLL_FOR (int t = 0; t < KEY_TILES; t++)
+        UNROLL_FOR (int i = 0; i < VALUES; i++)
+            terms[t][i] = FMA(terms[t][i], LOG2E, -base[LANE_ROW(i)] * LOG2E);
+}
+#endif
+
+/* Stores o, by way of the rows' q, and lse of the rows. */
+INLINE void store_rows(row_state *s, __local storage_bits *q,
                        const forward_args *args, const row_target *to,
                        __global float *lse, const wave *w)
 {
     float inverse[LANE_ROWS];
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        REDUCE(s->sum[r], ADD);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         inverse[r] = s->sum[r] == 0.0f ? 0.0f : RECIPROCAL(s->sum[r]);
-    }
     if ((args->flags & ARG_LSE) != 0)
         UNROLL_FOR (int i = 0; i < VALUES; i++) {
             ulong at;
@@ -192,7 +307,8 @@ INLINE void store_rows(row_state *s, __local storage_bits *place,
                 lse[at] = s->base[r] + log(s->sum[r]);
         }
     UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
-        store_channels(s->out + first, inverse, first, place, to, w);
+        store_channels(s->out + first, inverse, first, OUT_TILES,
+                       q + first * UNIT_TILE, PITCH, to, w);
 }
 
 /* ---- The rounds of a work-group ---- */
@@ -243,8 +359,6 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     DECLARE_PADS(pad_rows)
     DECLARE_WAVE
     __local storage_bits *ring = (__local storage_bits *)rings[team];
-    __local storage_bits *out_place =
-        (__local storage_bits *)out_rows[item_id / WAVE];
 
     /* of the rounds of this work-group the next one, and how many are left */
     const uint group = (uint)get_group_id(0);
@@ -357,6 +471,28 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         keep_terms(kept, &args, &head_terms, first_row, item_id);
 #endif
         barrier(CLK_LOCAL_MEM_FENCE);
+/* Stores a tile of rows of the window here. */
+#define STORE_ROWS(state, w)                                                  \
+    do {                                                                      \
+        const row_target to = {                                               \
+            .plane = o_planes + plane_of(&here) * args.o.window,              \
+            .layout = &args.o,                                                \
+            .grid = &args.grid,                                               \
+            .place = &here.place,                                             \
+            .row = first_row + rows->row,                                     \
+            .count = here.exists ? min(rows_left, UNIT_QUERIES) : 0,          \
+            .wide = wide,                                                     \
+            .found = FOUND_STORES};                                           \
+        store_rows(state, q_stage + Q_PLACE + rows->row * PITCH, &args, &to,  \
+                   lse_planes + plane_of(&here) * args.lse.window, w);        \
+    } while (0)
+/* What terms that are kept are made of, of the window here. */
+#if MASK == 4
+#define DECLARE_KEPT_TERMS(name)                                              \
+    const logit_terms name = {.place = here.place};
+#else
+#define DECLARE_KEPT_TERMS(name) DECLARE_TERMS(name, args, unit_here)
+#endif
 #if HAS_TERMS_KEPT
         uint kept_kind = ~0u; /* of windows whose terms are kept */
 #endif
@@ -368,10 +504,24 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #else
         __local const void *own_kept = 0;
 #endif
+#define LOAD_OWN_TERMS(terms)                                                 \
+    do {                                                                      \
+        int lane = w->lane;                                                   \
+        FORGET(lane); /* nothing of this is worth a register all along */     \
+        UNROLL_FOR (int t = 0; t < KEY_TILES; t++)                            \
+            load_own_terms(own_terms[t], own_kept, &args, &terms,             \
+                           (int)first_row + wave_of_team * UNIT_QUERIES, t,   \
+                           lane);                                             \
+    } while (0)
 #endif
 
 #if STREAMING
         row_state kept_states[WAVE_TURNS];
+#endif
+#if CARRIES_BASE
+        carried_base carried = {.wary = 1};
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            carried.base[r] = 0.0f;
 #endif
 #if KEEPS_STORES
         plane_offset o_at[STORE_TURNS(HEAD_DIM)];
@@ -397,11 +547,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
             const logit_terms terms = {.unused = 0};
             const uint kind = MASK_KIND(here);
             if (kind != kept_kind) {
-#if MASK == 4
-                const logit_terms new_terms = {.place = here.place};
-#else
-                DECLARE_TERMS(new_terms, args, unit_here)
-#endif
+                DECLARE_KEPT_TERMS(new_terms)
                 kept_kind = kind;
 #if MASK_IN_LOCAL /* all teams have windows of this kind */
                 barrier(CLK_LOCAL_MEM_FENCE);
@@ -409,13 +555,10 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
                 barrier(CLK_LOCAL_MEM_FENCE);
 #endif
 #if HAS_OWN_TERMS
-                /* nothing of this is worth a register all along */
-                int lane = w->lane;
-                FORGET(lane);
-                UNROLL_FOR (int t = 0; t < KEY_TILES; t++)
-                    load_own_terms(
-                        own_terms[t], own_kept, &args, &new_terms,
-                        (int)first_row + wave_of_team * UNIT_QUERIES, t, lane);
+                LOAD_OWN_TERMS(new_terms);
+#if FOLDS_BASE
+                fold_base(own_terms, carried.base);
+#endif
 #endif
             }
 #else
@@ -423,7 +566,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
             __local const storage_bits *stage =
                 ring + item % STAGES * STAGE_SIZE;
-            __local const storage_bits *q_stage =
+            __local storage_bits *q_stage =
                 ring + item / KEY_BLOCKS % STAGES * STAGE_SIZE;
             AWAIT_ITEM(item);
 #if VARIANT == COSINE
@@ -458,7 +601,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
                     continue; /* emulated waves have to keep step */
 #if STREAMING
                 row_state *state = &kept_states[turn];
-#else
+#elif !CARRIES_BASE
                 row_state own_state;
                 row_state *state = &own_state;
 #endif
@@ -499,26 +642,41 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
                 rows->key_regions =
                     has_seams ? kept_key_regions[team] + key : 0;
 #endif
+#if CARRIES_BASE
+                int is_done = 0;
+                SEARCH_FOR (int searches = 0; searches < 2; searches++)
+                    IF_ALL (!is_done && (searches || carried.wary == 0)) {
+                        row_state state;
+                        wave own = *w;
+                        if (searches) {
+                            FORGET(own.lane); /* nothing is kept for this */
+#if FOLDS_BASE
+                            DECLARE_KEPT_TERMS(unfolded)
+                            LOAD_OWN_TERMS(unfolded);
+#endif
+                        }
+                        is_done = attend_window(&state, &carried, &work,
+                                                searches, &own);
+                        IF_ALL (is_done)
+                            STORE_ROWS(&state, &own);
+                        if (searches) {
+                            carry_base(&carried, &state);
+                            carried.wary = carried.wary > 0 ? carried.wary - 1
+                                                            : WARY_WINDOWS;
+#if FOLDS_BASE
+                            fold_base(own_terms, carried.base);
+#endif
+                        }
+                    }
+#else
                 if (block == 0)
-                    start_rows(state);
-                PASS_FOR (int first = 0; first < KEY_TILES;
-                          first += PASS_TILES)
-                    attend_pass(state, &work, first, w);
+                    start_rows(state, 0);
+                attend_item(state, &work, 1, w);
                 if (block == KEY_BLOCKS - 1) {
-                    const row_target to = {
-                        .plane = o_planes + plane_of(&here) * args.o.window,
-                        .layout = &args.o,
-                        .grid = &args.grid,
-                        .place = &here.place,
-                        .row = first_row + rows->row,
-                        .count =
-                            here.exists ? min(rows_left, UNIT_QUERIES) : 0,
-                        .wide = wide,
-                        .found = FOUND_STORES};
-                    store_rows(state, out_place, &args, &to,
-                               lse_planes + plane_of(&here) * args.lse.window,
-                               w);
+                    finish_sums(state, w);
+                    STORE_ROWS(state, w);
                 }
+#endif
             }
             if ((KEY_BLOCKS == 1 || block == KEY_BLOCKS - 1) &&
                 !walk_on(&here, &args, team)) {

@@ -29,6 +29,8 @@
  *   NATIVE_QUERIES, NATIVE_KEYS, NATIVE_VALUES, NATIVE_WEIGHTS  it has a way
  *                 of its own to load a tile (load_native_query, _key, _value,
  *                 _weights)
+ *   NATIVE_STORES it has a way of its own to store a tile to local memory
+ *                 (store_native_tile)
  *   WAVE_ANY(x)   is an int x other than 0 in some lane of the wave? Only
  *                 where code that seldom runs costs the rest nothing: Intel's
  *                 compiler unrolls less then
@@ -98,6 +100,9 @@
 #ifndef NATIVE_WEIGHTS
 #define NATIVE_WEIGHTS 0
 #endif
+#ifndef NATIVE_STORES
+#define NATIVE_STORES 0
+#endif
 #ifndef SPREAD_OUT
 #define SPREAD_OUT 0
 #endif
@@ -121,7 +126,9 @@ typedef struct key_tile {
 typedef struct wave {
     int lane;
 #if EMULATED
-    __local uint *exchange; /* [EXCHANGE_WORDS] */
+    __local uint *exchange; /* [EXCHANGE_WORDS], among those of all waves */
+    __local const uint *exchanges;
+    int waves;
 #endif
 } wave;
 
@@ -223,14 +230,15 @@ INLINE float emulate_lane_xor(float x, int mask, const wave *w)
 }
 #define LANE_XOR(x, mask) emulate_lane_xor(x, mask, w)
 
+/* Of all waves: they have to take the same branches. */
 INLINE int emulate_wave_any(int x, const wave *w)
 {
     int any = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     w->exchange[w->lane] = (uint)x;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int l = 0; l < WAVE; l++)
-        any |= w->exchange[l] != 0;
+    for (int i = 0; i < w->waves * WAVE; i++)
+        any |= w->exchanges[i / WAVE * EXCHANGE_WORDS + i % WAVE] != 0;
     return any;
 }
 #if !INTEL_UNIT
@@ -313,6 +321,10 @@ INLINE float lane_xor(float x, int mask, int lane)
 #endif
 #ifndef FORGET
 #define FORGET(x)
+#endif
+/* Keeps the compiler from computing a float behind what comes now. */
+#ifndef SETTLE
+#define SETTLE(x)
 #endif
 #ifndef FORGET_LANE
 #define FORGET_LANE(x)
@@ -526,7 +538,7 @@ INLINE __local const ushort *weight_place(__local const ushort *weights,
     const int e = i % QUERY_ELEMENTS;
     const int row =
         query + i / QUERY_ELEMENTS * MMA_K + SLOT_KEY(query_step(lane, e));
-    return weights + row * pitch + key + query_row(lane, e);
+    return weights + row_place(row, key + query_row(lane, e), pitch);
 }
 
 /* Reads weights [queries][keys] the other way round: keys `key` and on take
@@ -590,27 +602,50 @@ INLINE query_tile make_weights(const float *scores, const wave *w)
     return p;
 }
 
-#if DTYPE != 0
-/* Scores, rounded to the storage type, go to rows of weights [queries][keys]
- * in local memory, from `query` and `key` on. */
-INLINE void store_weights(const float *scores, __local ushort *weights,
-                          int pitch, int query, int key, const wave *w)
+INLINE storage_bits stored_bits(float x)
 {
-    UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
-        const uint both = PACK(scores[i], scores[i + 1]);
-        __local ushort *to = weights +
-                             (query + value_query(w->lane, i)) * pitch + key +
-                             value_key(w->lane, i);
-#if SPREAD_OUT
-        to[0] = (ushort)both;
-        weights[(query + value_query(w->lane, i + 1)) * pitch + key +
-                value_key(w->lane, i + 1)] = (ushort)(both >> 16);
+#if DTYPE == 0
+    return as_uint(x);
 #else
-        *(__local uint *)to = both;
+    return (ushort)PACK(x, 0.0f);
 #endif
+}
+
+/* Do neighbouring values leave together? Both are channels, or neither. */
+#define PAIRS_LEAVE (!SPREAD_OUT && HEAD_DIM % 2 == 0)
+
+/* A tile, rounded to the storage type, goes to rows in local memory, from
+ * `row` and `column` on; columns from `columns` on stay as they are. */
+INLINE void store_tile(const float *tile, __local storage_bits *rows,
+                       const int pitch, int row, int column, const int columns,
+                       const wave *w)
+{
+#if NATIVE_STORES
+    if (column + UNIT_TILE <= columns) {
+        uint x[VALUES / 2];
+        UNROLL_FOR (int i = 0; i < VALUES; i += 2)
+            x[i / 2] = PACK(tile[i], tile[i + 1]);
+        store_native_tile(x, rows, pitch, row, column, w->lane);
+        return;
+    }
+#endif
+    UNROLL_FOR (int i = 0; i < VALUES; i += 1 + PAIRS_LEAVE) {
+        const int c = column + value_key(w->lane, i);
+        __local storage_bits *here =
+            rows + row_place(row + value_query(w->lane, i), c, pitch);
+        if (c < columns) {
+#if !PAIRS_LEAVE
+            *here = stored_bits(tile[i]);
+#elif DTYPE == 0
+            *(__local float2 *)here = (float2)(tile[i], tile[i + 1]);
+#else
+            *(__local uint *)here = PACK(tile[i], tile[i + 1]);
+#endif
+        }
     }
 }
 
+#if DTYPE != 0
 /* Scores less what rounding to the storage type leaves of them. */
 INLINE void subtract_rounded(float *scores)
 {

@@ -796,7 +796,8 @@ INLINE void leave_keys(float sums[][VALUES], const float *factor,
                            .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
     UNROLL_FOR (int d = 0; d < tiles; d += OUT_TILES) {
         IF_ALL ((forward->flags & stores) != 0)
-            store_channels(sums + d, factor, first + d, here->out, &to, w);
+            store_channels(sums + d, factor, first + d, OUT_TILES, here->out,
+                           OUT_PITCH, &to, w);
 #if PADDING == 1
         if (EMULATED || holds_padding(&forward->grid, &here->at->place))
             add_padding(sums + d, factor, first + d, pad_sums, here->out, &to,

@@ -93,7 +93,9 @@
 /* The last that may be read: where tiles are whole, addresses need no care. */
 #define LAST_KEY (KEY_ROWS == BLOCK_ACROSS ? INT_MAX : KEY_ROWS - 1)
 #define SHORT_BLOCK (ACROSS % BLOCK_ACROSS != 0)
-#define ROW_PLANE(n) ((n)*WHOLE_LINES(BLOCK_DOWN * PITCH))
+/* Rows leave in tiles through the q that they were computed from. */
+#define ROW_ROWS (BACKWARD ? BLOCK_DOWN : ROW_TILES * UNIT_QUERIES)
+#define ROW_PLANE(n) ((n)*WHOLE_LINES(ROW_ROWS * PITCH))
 #define KEY_PLANE(n)                                                          \
     (ROW_PLANE(ROW_PLANES) + (n)*WHOLE_LINES(KEY_ROWS * PITCH))
 #if KEYS_DOWN
@@ -109,10 +111,10 @@
 #define V_PLACE KEY_PLANE(1)
 #endif
 #define STAGE_SIZE KEY_PLANE(2)
-/* o goes to memory through a wave's own rows, OUT_DIMS channels at a time */
+/* Gradients leave through rows of each wave, OUT_DIMS channels at a time. */
 #define OUT_TILES (DIM_TILES < 4 ? DIM_TILES : 4)
 #define OUT_DIMS (OUT_TILES * UNIT_TILE)
-#define OUT_PITCH (OUT_DIMS + CHUNK)
+#define OUT_PITCH ROW_PITCH(OUT_DIMS)
 #define LARGE_LOGIT 1024.0f
 /* terms of a tile: [VALUES / TERM_GROUP][WAVE][TERM_GROUP] */
 #define TERM_GROUP 4
@@ -571,7 +573,9 @@ INLINE void hide_padding(float *scores, int key, int tile, int count,
 #if EMULATED
 #define DECLARE_EXCHANGES                                                     \
     __local uint exchanges[TEAMS * TEAM_WAVES][EXCHANGE_WORDS];
-#define OWN_EXCHANGE , .exchange = exchanges[item_id / WAVE]
+#define OWN_EXCHANGE                                                          \
+    , .exchange = exchanges[item_id / WAVE], .exchanges = exchanges[0],       \
+      .waves = TEAMS * TEAM_WAVES
 #else
 #define DECLARE_EXCHANGES
 #define OWN_EXCHANGE
@@ -586,8 +590,16 @@ INLINE void hide_padding(float *scores, int key, int tile, int count,
     const wave *w = &wave_here;
 
 /* What every kernel has in local memory: the teams' rings, which start with a
- * line of 128 bytes for units that swizzle rows; each wave's rows that leave;
- * terms. */
+ * line of 128 bytes for units that swizzle rows; of gradients, each wave's
+ * rows that leave; terms. */
+#if BACKWARD
+#define DECLARE_OUT_ROWS                                                      \
+    __local uint4                                                             \
+        out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK]        \
+        __attribute__((aligned(128)));
+#else
+#define DECLARE_OUT_ROWS
+#endif
 #if HAS_LOCAL_TERMS
 #define DECLARE_KEPT                                                          \
     __local kept_term kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE]             \
@@ -598,8 +610,7 @@ INLINE void hide_padding(float *scores, int key, int tile, int count,
 #define DECLARE_LOCAL_MEMORY                                                  \
     __local uint4 rings[TEAMS][STAGES * STAGE_SIZE / CHUNK]                   \
         __attribute__((aligned(128)));                                        \
-    __local uint4                                                             \
-        out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK];       \
+    DECLARE_OUT_ROWS                                                          \
     DECLARE_KEPT
 
 /* An item is there, the one before was read, and copies are under way again;
@@ -743,27 +754,24 @@ INLINE void spread_half(__local float *scratch, const float *tile,
     WAVE_SYNC();
 }
 
-INLINE storage_bits stored_bits(float x)
-{
-#if DTYPE == 0
-    return as_uint(x);
-#else
-    return (ushort)PACK(x, 0.0f);
-#endif
-}
-
-/* Stores tiles of channels, from tile `first` on, each row times its factor.
- * They leave through `place`, so that a row is written in whole chunks. */
+/* Stores `count` tiles of channels, from tile `first` on, each row times its
+ * factor. They leave through `place`, a tile of rows of as many channels, so
+ * that each is written in whole chunks; channels past the last stay there as
+ * they are. */
 INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
-                           int first, __local storage_bits *place,
+                           int first, const int count,
+                           __local storage_bits *place, const int pitch,
                            const row_target *to, const wave *w)
 {
     ulong at;
+    wave leaving = *w; /* what lanes need for this is no register worth */
+    FORGET(leaving.lane);
+    w = &leaving;
     const int channel = first * UNIT_TILE;
-    const int channels = min(OUT_DIMS, HEAD_DIM - channel);
+    const int channels = min(count * UNIT_TILE, HEAD_DIM - channel);
     if (to->adds) { /* in fp32, which there is room for by half a tile */
         __local float *scratch = (__local float *)place;
-        UNROLL_FOR (int d = 0; d < OUT_TILES; d++)
+        UNROLL_FOR (int d = 0; d < count; d++)
             for (int half_tile = 0;
                  half_tile < (first + d < DIM_TILES ? 2 : 0); half_tile++) {
                 spread_half(scratch, tiles[d], factor, half_tile, w);
@@ -783,41 +791,39 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
             }
         return;
     }
-    UNROLL_FOR (int d = 0; d < OUT_TILES; d++)
-        if (first + d < DIM_TILES)
-            UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
-                const float x = tiles[d][i] * factor[LANE_ROW(i)];
-                const float y = tiles[d][i + 1] * factor[LANE_ROW(i + 1)];
-                __local storage_bits *here =
-                    place + value_query(w->lane, i) * OUT_PITCH +
-                    d * UNIT_TILE + value_key(w->lane, i);
-#if DTYPE == 0
-                *(__local float2 *)here = (float2)(x, y);
-#elif SPREAD_OUT
-                const uint both = PACK(x, y);
-                here[0] = (ushort)both;
-                place[value_query(w->lane, i + 1) * OUT_PITCH + d * UNIT_TILE +
-                      value_key(w->lane, i + 1)] = (ushort)(both >> 16);
-#else
-                *(__local uint *)here = PACK(x, y);
-#endif
-            }
+    UNROLL_FOR (int d = 0; d < count; d++)
+        /* emulated waves may have no rows: those there are another's */
+        if (first + d < DIM_TILES && (!EMULATED || to->count > 0)) {
+            float x[VALUES];
+            UNROLL_FOR (int i = 0; i < VALUES; i++)
+                x[i] = tiles[d][i] * factor[LANE_ROW(i)];
+            store_tile(x, place, pitch, 0, d * UNIT_TILE, channels, w);
+        }
     WAVE_SYNC();
 #if CHUNKS
     if (to->wide) {
         const int chunks = channels / CHUNK;
+        uint4 x[STORE_TURNS(OUT_DIMS)];
         UNROLL_FOR (int turn = 0; turn < STORE_TURNS(channels); turn++) {
             const int i = turn * WAVE + w->lane;
-            const int r = i / chunks, c = i % chunks * CHUNK;
-            if (r >= to->count)
-                continue;
+            const int r = UNIT_QUERIES * chunks % WAVE == 0
+                              ? i / chunks
+                              : min(i / chunks, UNIT_QUERIES - 1);
+            x[turn] = *(__local const uint4 *)(place +
+                                               row_place(r, i % chunks * CHUNK,
+                                                         pitch));
+            uint word = x[turn].x;
+            FORGET(word); /* all are read before one is stored */
+            x[turn].x = word;
+        }
+        UNROLL_FOR (int turn = 0; turn < STORE_TURNS(channels); turn++) {
+            const int i = turn * WAVE + w->lane;
             const plane_offset found =
                 to->found ? to->found[turn]
                           : find_chunk(to->layout, to->grid, to->place,
                                        to->row, chunks, i);
-            if (!IS_PADDED(found))
-                *(__global uint4 *)(to->plane + found + channel) =
-                    *(__local const uint4 *)(place + r * OUT_PITCH + c);
+            if (i / chunks < to->count && !IS_PADDED(found))
+                *(__global uint4 *)(to->plane + found + channel) = x[turn];
         }
     } else
 #endif
@@ -826,7 +832,7 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
             if (find_row(&at, to->layout, to->grid, to->place, to->row + r))
                 ((__global storage_bits *)to
                      ->plane)[at + (ulong)(channel + c) * to->layout->column] =
-                    place[r * OUT_PITCH + c];
+                    place[row_place(r, c, pitch)];
         }
     WAVE_SYNC();
 }

@@ -143,6 +143,10 @@ INLINE float reciprocal(float x)
 #define RECIPROCAL(x) reciprocal(x)
 
 #define FORGET(x) __asm__ volatile("" : "+r"(x))
+#if GRID /* where windows lie takes the registers */
+#define FORGET_LANE(x) FORGET(x)
+#endif
+#define SETTLE(x) __asm__ volatile("" : "+f"(x))
 
 INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 
@@ -214,11 +218,25 @@ INLINE void load_native_weights(uint *to, __local const storage_bits *weights,
                                 int pitch, int query, int key, int lane)
 {
     const int row = query + (lane & 7) + 8 * (lane >> 4 & 1);
-    LOAD_MATRICES(to,
-                  shared_address(weights + key) + (uint)(row * pitch) * 2u +
-                      (uint)(lane & 8) * 2u,
-                  ".trans");
+    LOAD_MATRICES(
+        to,
+        chunk_address(weights, pitch, row, key / CHUNK + (lane >> 3 & 1)),
+        ".trans");
 }
+#if COMPUTE_CAPABILITY >= 90
+#define NATIVE_STORES 1
+INLINE void store_native_tile(const uint *x, __local storage_bits *rows,
+                              const int pitch, int row, int channel, int lane)
+{
+    __asm__ volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], "
+                     "{%1, %2, %3, %4};"
+                     :
+                     : "r"(chunk_address(rows, pitch, row + (lane & 15),
+                                         channel / CHUNK + (lane >> 4 & 1))),
+                       "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                     : "memory");
+}
+#endif
 #endif
 
 #define ASYNC_COPIES 1

@@ -18,6 +18,12 @@ static uint32_t element_bytes(const wa_problem *problem)
     return problem->dtype == WINATTN_FP32 ? 4 : 2;
 }
 
+/* What keeps rows in different banks where the unit does not swizzle them. */
+static uint32_t pad_bytes(const wa_unit *unit)
+{
+    return unit->swizzles_rows ? 0 : WA_MATRIX_CHUNK_BYTES;
+}
+
 uint32_t wa_matrix_chunk(const wa_problem *problem)
 {
     return WA_MATRIX_CHUNK_BYTES / element_bytes(problem);
@@ -34,8 +40,8 @@ wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
     t.key_blocks = wa_ceil_div(problem->keys, s->block_keys);
     t.dim_tiles = wa_ceil_div(problem->head_dim, unit->tile);
     t.element_bytes = element_bytes(problem);
-    t.pitch = t.dim_tiles * unit->tile +
-              (unit->swizzles_rows ? 0 : wa_matrix_chunk(problem));
+    t.pitch =
+        t.dim_tiles * unit->tile + pad_bytes(unit) / element_bytes(problem);
     t.values = unit->queries * unit->tile / unit->wave;
     t.streaming = t.key_blocks > 1;
     return t;
@@ -70,45 +76,61 @@ static uint64_t tile_bytes(const wa_unit *unit, const wa_matrix_tiling *t,
 }
 
 uint64_t wa_matrix_stage_bytes(const wa_unit *unit, const wa_matrix_shape *s,
-                               const wa_matrix_tiling *t, uint32_t row_planes)
+                               const wa_matrix_tiling *t, wa_pass pass,
+                               uint32_t row_planes)
 {
-    return row_planes * tile_bytes(unit, t, s->block_rows) +
+    /* whole tiles of rows leave by way of q */
+    const uint32_t rows =
+        pass == WA_FORWARD ? t->row_tiles * unit->queries : s->block_rows;
+    return row_planes * tile_bytes(unit, t, rows) +
            2 * tile_bytes(unit, t, key_rows_of(unit, s));
+}
+
+/* Of an array, with what may lie before the next. */
+static uint64_t array_bytes(uint64_t bytes)
+{
+    return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 }
 
 /* As the kernels declare their arrays. */
 uint64_t wa_matrix_local_bytes(const wa_problem *problem,
                                const wa_device *device,
                                const wa_matrix_shape *s,
-                               const wa_matrix_tiling *t, uint32_t row_planes)
+                               const wa_matrix_tiling *t, wa_pass pass,
+                               uint32_t row_planes)
 {
     const wa_unit *unit = device->unit;
     const uint64_t waves = (uint64_t)s->teams * s->team_waves;
     uint64_t bytes = (uint64_t)s->teams * s->stages *
-                     wa_matrix_stage_bytes(unit, s, t, row_planes);
-    bytes += waves * unit->queries *
-             (MIN(t->dim_tiles, WA_MATRIX_OUT_TILES) * unit->tile *
-                  t->element_bytes +
-              WA_MATRIX_CHUNK_BYTES);
+                     wa_matrix_stage_bytes(unit, s, t, pass, row_planes);
+    bytes = array_bytes(bytes);
+    if (pass == WA_BACKWARD) /* each wave's rows that leave */
+        bytes += array_bytes(waves * unit->queries *
+                             (MIN(t->dim_tiles, WA_MATRIX_OUT_TILES) *
+                                  unit->tile * t->element_bytes +
+                              pad_bytes(unit)));
     /* the bias as it is stored, or its sum with the mask */
     const bool sums =
         problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1;
     const bool keeps_bias =
         problem->bias != WINATTN_BIAS_NONE && s->keeps_terms != 0;
     if (keeps_bias || sums)
-        bytes += (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
-                 unit->queries * unit->tile *
-                 (sums || problem->bias_dtype == WINATTN_TERM_FP32
-                      ? 4
-                      : t->element_bytes);
+        bytes += array_bytes((uint64_t)t->row_tiles * t->key_blocks *
+                             t->key_tiles * unit->queries * unit->tile *
+                             (sums || problem->bias_dtype == WINATTN_TERM_FP32
+                                  ? 4
+                                  : t->element_bytes));
     if (s->keeps_terms == 3)
-        bytes += (uint64_t)s->teams * (s->block_rows + problem->keys);
+        bytes += array_bytes((uint64_t)s->teams * s->block_rows) +
+                 array_bytes((uint64_t)s->teams * problem->keys);
     if (problem->variant == WINATTN_COSINE)
-        bytes += s->teams * (s->block_rows + key_rows_of(unit, s)) * 4;
+        bytes += array_bytes((uint64_t)s->teams * s->block_rows * 4) +
+                 array_bytes((uint64_t)s->teams * key_rows_of(unit, s) * 4);
     if (wa_problem_padding(problem) == 1) /* pad_k and pad_v */
-        bytes += 2 * t->dim_tiles * unit->tile * t->element_bytes;
+        bytes +=
+            array_bytes(2ull * t->dim_tiles * unit->tile * t->element_bytes);
     if (device->emulates_unit)
-        bytes += waves * unit->exchange_words * 4;
+        bytes += array_bytes(waves * unit->exchange_words * 4);
     return bytes;
 }
 

@@ -6,7 +6,7 @@
 #include "plan.h"
 #include "unit.h"
 
-/* Alignment between a kernel's local arrays. */
+/* Alignment between local arrays that only kernels of gradients have. */
 #define WA_MATRIX_SLACK 256u
 /* Bytes that are copied at once; tiles of channels that leave together. */
 #define WA_MATRIX_CHUNK_BYTES 16u
@@ -35,16 +35,16 @@ bool wa_matrix_has_terms(const wa_problem *problem);
 bool wa_matrix_has_regions(const wa_problem *problem);
 
 /* Bytes of a stage of the ring, which holds `row_planes` tensors of rows (q;
- * or q and dO) and two of keys; and of all local arrays that the kernels of
- * both passes have. */
+ * or q and dO) and two of keys; and of all local arrays of kernels of a pass
+ * but, of gradients, what one of them has for itself. */
 uint64_t wa_matrix_stage_bytes(const wa_unit *unit,
                                const wa_matrix_shape *shape,
-                               const wa_matrix_tiling *tiling,
+                               const wa_matrix_tiling *tiling, wa_pass pass,
                                uint32_t row_planes);
 uint64_t wa_matrix_local_bytes(const wa_problem *problem,
                                const wa_device *device,
                                const wa_matrix_shape *shape,
-                               const wa_matrix_tiling *tiling,
+                               const wa_matrix_tiling *tiling, wa_pass pass,
                                uint32_t row_planes);
 
 /* NULL if there is such a kernel of the pass at all, else why not; and the

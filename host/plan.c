@@ -229,6 +229,9 @@ void wa_append_unit_options(const wa_device *device, char *text, size_t size)
 {
     wa_append(text, size, "-DEMULATED=%u%s", (uint32_t)device->emulates_unit,
               device->emulates_unit ? "" : device->unit->options);
+    if (device->vendor == WA_VENDOR_NVIDIA)
+        wa_append(text, size, " -DCOMPUTE_CAPABILITY=%u",
+                  device->compute_capability);
     if (device->miscompiles_barriers)
         wa_append(text, size, " -cl-opt-disable");
 }

@@ -57,7 +57,7 @@ static uint64_t ring_bytes(const wa_unit *unit, const wa_matrix_shape *s,
                            const wa_matrix_tiling *t)
 {
     return (uint64_t)s->teams * s->stages *
-           wa_matrix_stage_bytes(unit, s, t, ROW_PLANES);
+           wa_matrix_stage_bytes(unit, s, t, WA_BACKWARD, ROW_PLANES);
 }
 
 /* As the kernel declares its arrays. */
@@ -77,7 +77,7 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
     const uint64_t parts = is_small ? 2 : 1; /* of a number */
     const uint64_t waves = (uint64_t)s->teams * s->team_waves;
     uint64_t bytes =
-        wa_matrix_local_bytes(problem, device, s, t, ROW_PLANES) +
+        wa_matrix_local_bytes(problem, device, s, t, WA_BACKWARD, ROW_PLANES) +
         s->teams * 2 * parts * weight_rows * weight_pitch * t->element_bytes;
     bytes += (uint64_t)s->teams * s->stages * s->block_rows * 4; /* lse */
     if (problem->dtype == WINATTN_FP16)

@@ -16,7 +16,7 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
                             const wa_matrix_shape *s,
                             const wa_matrix_tiling *t)
 {
-    return wa_matrix_local_bytes(problem, device, s, t, 1);
+    return wa_matrix_local_bytes(problem, device, s, t, WA_FORWARD, 1);
 }
 
 /* NULL if kernel and device allow the shape, else why not. */
@@ -36,8 +36,7 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "terms in registers need a wave of its own for each tile";
     if (problem->head_dim > 64 && s->team_waves * s->teams * unit->wave > 256)
         return "sums of so many channels leave work-groups too few registers";
-    if (local_bytes(problem, device, s, &t) + WA_MATRIX_SLACK >
-        device->local_bytes)
+    if (local_bytes(problem, device, s, &t) > device->local_bytes)
         return "local memory of the device is too small";
     return NULL;
 }

@@ -93,8 +93,8 @@ static uint64_t rows_bytes(const side *s, const wa_device *device,
                            uint32_t keeps_dbias)
 {
     const wa_problem *problem = &s->problem;
-    uint64_t bytes = wa_matrix_local_bytes(problem, device, &s->shape,
-                                           &s->tiling, ROW_PLANES);
+    uint64_t bytes = wa_matrix_local_bytes(
+        problem, device, &s->shape, &s->tiling, WA_BACKWARD, ROW_PLANES);
     if (keeps_dbias == 2)
         bytes += dbias_bytes(device->unit, &s->tiling);
     /* dQ of waves that share a tile of rows */
@@ -116,8 +116,8 @@ static uint64_t keys_bytes(const side *s, const wa_device *device)
     const wa_problem *problem = &s->problem;
     const uint32_t tile = device->unit->tile;
     const uint32_t across = s->shape.block_keys; /* rows of a visit */
-    uint64_t bytes = wa_matrix_local_bytes(problem, device, &s->shape,
-                                           &s->tiling, KEY_PLANES);
+    uint64_t bytes = wa_matrix_local_bytes(
+        problem, device, &s->shape, &s->tiling, WA_BACKWARD, KEY_PLANES);
     if (problem->variant == WINATTN_COSINE) /* theirs the workspace has */
         bytes -=
             (uint64_t)s->shape.teams * (across + (across % tile != 0)) * 4;
@@ -182,7 +182,8 @@ static const char *rows_refusal(const side *s, const wa_device *device,
         return "teams cannot share sums of a bias";
     if (keeps_dbias == 1 && s->shape.teams > 1 &&
         (uint64_t)s->shape.teams * s->shape.stages *
-                wa_matrix_stage_bytes(device->unit, &s->shape, t, ROW_PLANES) <
+                wa_matrix_stage_bytes(device->unit, &s->shape, t, WA_BACKWARD,
+                                      ROW_PLANES) <
             dbias_bytes(device->unit, t))
         return "sums of a bias do not fit the ring, where teams add theirs";
     return too_large(rows_bytes(s, device, keeps_dbias), device);
@@ -429,8 +430,8 @@ static void try_rows(pair_search *find, wa_matrix_shape common)
         if (rows_refusal(&s, find->device, dbias))
             continue;
         find->fits_rows = true;
-        const double spills =
-            set_pass(find, &s, rows_sums(&s, find->device, dbias), splits_of(&s));
+        const double spills = set_pass(
+            find, &s, rows_sums(&s, find->device, dbias), splits_of(&s));
         shape.pass_keys = s.shape.pass_keys;
         if (spills > 0)
             keep_side(find, &find->rows, &shape,
@@ -477,11 +478,12 @@ static void try_side(pair_search *find, uint32_t rows, uint32_t keys,
             s.block_rows = MIN(down * unit->queries, rows);
             s.block_keys = MIN(across * unit->tile, keys);
             for (s.team_waves = down;
-                 s.team_waves <= MIN(most_splits * down, WA_MATRIX_PLANNED_WAVES);
+                 s.team_waves <=
+                 MIN(most_splits * down, WA_MATRIX_PLANNED_WAVES);
                  s.team_waves += down)
                 for (s.teams = 1;
-                     s.teams == 1 ||
-                     (async && s.teams * s.team_waves <= WA_MATRIX_PLANNED_WAVES);
+                     s.teams == 1 || (async && s.teams * s.team_waves <=
+                                                   WA_MATRIX_PLANNED_WAVES);
                      s.teams++)
                     for (s.stages = 1; s.stages <= (async ? MOST_STAGES : 1);
                          s.stages++)

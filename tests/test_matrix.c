@@ -6,6 +6,7 @@
  *
  *   test_matrix UNIT fixed          the table
  *   test_matrix UNIT small          its small cases, for slow simulators
+ *   test_matrix UNIT rows FIRST N   some of the table's rows
  *   test_matrix UNIT self-test      of plan creation; both parts above have it
  *   test_matrix UNIT random SEED N  N random shapes */
 #include <math.h>
@@ -113,6 +114,19 @@ static const struct {
     {"grid=2 size=8x9 window=4x4 shift=1x2 mask=shift pads=1 heads=2 "
      "kv_heads=1 dim=80 batch=5",
      "0:0:1:2:2:2:3", false},
+    /* what rows carry from window to window does not serve in the next one:
+     * folded into their terms, or not, or from pass to pass */
+    {"queries=20 dim=32 windows=14 heads=1 kv_heads=1 bias=same mask=regions "
+     "mask_windows=2 data=swinging lse=1",
+     "0:0:2:1:2:2:2", true},
+    {"variant=cosine logit_scale=4 queries=36 dim=16 windows=9 heads=1 "
+     "kv_heads=1 bias=same data=swinging",
+     "0:0:3:1:1:1:1", false},
+    {"queries=18 keys=40 dim=16 windows=7 heads=1 kv_heads=1 data=swinging",
+     "0:1:2:1:2:1:0", false},
+    {"queries=34 keys=40 dim=16 windows=9 heads=1 kv_heads=1 bias=same "
+     "mask=same mask_windows=3 data=masked lse=1",
+     "0:0:3:1:2:1:1", false},
     /* walks from windows of one place to those of others */
     {"grid=2 size=20x26 window=4x4 shift=1x2 mask=shift bias=table_same "
      "pads=3 heads=1 kv_heads=1 dim=16 batch=7 layout=packed lse=1",
@@ -128,7 +142,7 @@ static const struct {
     uint32_t held_groups;
 } shared[] = {
     {"queries=20 keys=18 dim=8 windows=5 heads=3 kv_heads=3 bias=same lse=1",
-     "1:0:1:2:2:1:1", true, 2},
+     "1:0:1:2:2:1:1", true, 4},
     /* more work-groups than a launch has rounds */
     {"queries=20 dim=10 windows=5 heads=2 kv_heads=1 bias=same "
      "layout=strided",
@@ -136,20 +150,20 @@ static const struct {
     {"queries=40 keys=20 dim=24 windows=5 heads=5 kv_heads=1 bias=fp32 lse=1",
      "1:1:1:2:3:1:1", false, 4},
     /* of a mask and a bias the sum: in local memory, in registers */
-    {"queries=20 keys=18 dim=16 windows=7 heads=6 kv_heads=2 bias=same "
+    {"queries=20 keys=18 dim=16 windows=5 heads=3 kv_heads=1 bias=same "
      "mask=same mask_windows=2",
-     "1:0:1:1:1:2:1", true, 5},
-    {"queries=20 keys=18 dim=16 windows=7 heads=5 kv_heads=5 bias=fp32 "
-     "mask=fp32 mask_windows=3",
-     "0:0:2:2:2:1:2", false, 3},
+     "1:0:1:1:1:2:1", true, 4},
+    {"queries=20 keys=18 dim=16 windows=14 heads=5 kv_heads=5 bias=fp32 "
+     "mask=regions mask_windows=2 data=swinging lse=1",
+     "0:0:2:1:2:1:2", false, 3},
     /* a head's scale; regions */
     {"variant=cosine logit_scale=2 queries=20 keys=35 dim=20 windows=5 "
-     "heads=6 kv_heads=3 bias=same mask=regions mask_windows=2 lse=1",
+     "heads=4 kv_heads=2 bias=same mask=regions mask_windows=2 lse=1",
      "1:0:1:2:2:1:3", true, 5},
     /* a key head's channels of the padding */
     {"grid=2 size=7x8 window=4x4 shift=1x2 mask=shift bias=table_same pads=3 "
-     "heads=5 kv_heads=5 dim=8 batch=5 layout=packed lse=1",
-     "0:0:1:2:2:1:3", true, 3},
+     "heads=3 kv_heads=3 dim=8 batch=5 layout=packed lse=1",
+     "0:0:1:2:2:1:3", true, 2},
     {"grid=2 size=6x10 window=4x4 shift=1x1 mask=shift bias=table_fp32 "
      "padding=hidden heads=5 kv_heads=5 dim=16 batch=9",
      "0:0:1:2:2:1:2", false, 2},
@@ -160,17 +174,14 @@ static test_device device;
 static const wa_unit *unit;
 static bool small;
 static int first_seed, shape_count;
+static size_t first_row, row_count = ROWS;
 
-static void run(const test_case *c, const wa_matrix_shape *shape,
-                uint32_t held_groups, uint32_t per_launch)
+static void run(const test_case *c, const demanded_plan *demand)
 {
-    const demanded_plan demand = {.unit = unit,
-                                  .matrix = shape,
-                                  .held_groups = held_groups,
-                                  .units_per_launch = per_launch};
+    const wa_matrix_shape *shape = demand->matrix;
     case_result result;
     char text[512], shape_text[128] = "";
-    if (planned_run(&device, device.queue, c, &demand, &result))
+    if (planned_run(&device, device.queue, c, demand, &result))
         return;
     /* a kernel may need the registers of more work-items than it has */
     if (shape && result.refused &&
@@ -193,10 +204,11 @@ static int first_dtype(void)
 
 /* A row of a table, in each type; every third in launches of two windows. */
 static void run_row(size_t i, const char *text, const char *shape_text,
-                    uint32_t held_groups)
+                    demanded_plan demand)
 {
     test_case c = case_default();
     wa_matrix_shape shape;
+    demand.unit = unit;
     assert_true(case_parse(text, &c, NULL));
     c.tier = WINATTN_TIER_MATRIX;
     c.seed = (int)i + 1;
@@ -204,7 +216,7 @@ static void run_row(size_t i, const char *text, const char *shape_text,
         c.dtype = dtype;
         c.tf32 = dtype == WINATTN_FP32;
         if (!shape_text[0]) {
-            run(&c, NULL, held_groups, 0);
+            run(&c, &demand);
             continue;
         }
         assert_true(matrix_shape_parse(shape_text, &shape));
@@ -215,24 +227,31 @@ static void run_row(size_t i, const char *text, const char *shape_text,
         if (shape.keeps_terms == 2) /* each wave has its own rows */
             shape.team_waves =
                 (shape.block_rows + unit->queries - 1) / unit->queries;
-        run(&c, &shape, held_groups, i % 3 == 0 ? 2 : 0);
+        demand.matrix = &shape;
+        demand.units_per_launch = i % 3 == 0 ? 2 : 0;
+        run(&c, &demand);
     }
 }
 
 static void run_table(void **state)
 {
     (void)state;
+    static const demanded_plan any;
     for (size_t i = 0; i < ROWS; i++)
-        if (!small || table[i].small)
-            run_row(i, table[i].text, table[i].shape, 0);
+        if ((!small || table[i].small) && i >= first_row &&
+            i - first_row < row_count)
+            run_row(i, table[i].text, table[i].shape, any);
 }
 
 static void run_shared(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SHARED_ROWS; i++)
+    for (size_t i = 0; i < SHARED_ROWS; i++) {
+        const demanded_plan demand = {.held_groups = shared[i].held_groups,
+                                      .shares_owners = true};
         if (!small || shared[i].small)
-            run_row(i, shared[i].text, shared[i].shape, shared[i].held_groups);
+            run_row(i, shared[i].text, shared[i].shape, demand);
+    }
 }
 
 static uint32_t between(random_state *r, uint32_t low, uint32_t high)
@@ -288,8 +307,10 @@ static void run_random(void **state)
             printf("%d {\"%s\", \"%s\"}\n", first_seed + i, text, shape_text);
             fflush(stdout);
         }
-        const uint32_t per_launch = between(&r, 0, 3);
-        run(&c, &shape, between(&r, 0, 5), per_launch);
+        demanded_plan demand = {.unit = unit, .matrix = &shape};
+        demand.units_per_launch = between(&r, 0, 3);
+        demand.held_groups = between(&r, 0, 5);
+        run(&c, &demand);
     }
 }
 
@@ -382,6 +403,10 @@ int main(int count, char **arguments)
     first_seed = count > 3 ? atoi(arguments[3]) : 1;
     shape_count = count > 4 ? atoi(arguments[4]) : 50;
     small = strcmp(part, "small") == 0;
+    if (strcmp(part, "rows") == 0) {
+        first_row = (size_t)first_seed;
+        row_count = (size_t)shape_count;
+    }
     unit = wa_unit_named(name);
     if (!unit) {
         fprintf(stderr, "no matrix unit is named %s\n", name);
@@ -396,12 +421,15 @@ int main(int count, char **arguments)
         cmocka_unit_test(self_test_passes),
         cmocka_unit_test(self_test_finds_faults), cmocka_unit_test(run_table),
         cmocka_unit_test(run_shared)};
+    const struct CMUnitTest row_tests[] = {cmocka_unit_test(run_table)};
     const struct CMUnitTest self_tests[] = {
         cmocka_unit_test(self_test_passes),
         cmocka_unit_test(self_test_finds_faults)};
     const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
     const int failures = strcmp(part, "random") == 0
                              ? cmocka_run_group_tests(random_tests, NULL, NULL)
+                         : strcmp(part, "rows") == 0
+                             ? cmocka_run_group_tests(row_tests, NULL, NULL)
                          : strcmp(part, "self-test") == 0
                              ? cmocka_run_group_tests(self_tests, NULL, NULL)
                              : cmocka_run_group_tests(fixed_tests, NULL, NULL);

@@ -23,13 +23,15 @@ typedef enum case_layout {
 
 typedef enum case_data {
     DATA_NORMAL,
-    DATA_TINY,   /* q and k about 1e-4 */
-    DATA_HUGE,   /* q and k about 1e4 */
-    DATA_MASKED, /* rows that see nothing, scattered -infinity */
-    DATA_LOWEST, /* rows of the lowest finite number */
-    DATA_NAN,    /* NaN in one row of q, one of k, one of v, one of bias */
-    DATA_ZERO,   /* some rows of q and k are zero */
-    DATA_RISING  /* rows of v and of dO become larger with their number */
+    DATA_TINY,    /* q and k about 1e-4 */
+    DATA_HUGE,    /* q and k about 1e4 */
+    DATA_MASKED,  /* rows that see nothing, scattered -infinity */
+    DATA_LOWEST,  /* rows of the lowest finite number */
+    DATA_NAN,     /* NaN in one row of q, one of k, one of v, one of bias */
+    DATA_ZERO,    /* some rows of q and k are zero */
+    DATA_RISING,  /* rows of v and of dO become larger with their number */
+    DATA_SWINGING /* all logits of a window are near 0, far above or far below,
+                     one window after the other */
 } case_data;
 
 typedef enum case_term {

@@ -401,6 +401,18 @@ static void raise_rows(tensor_data *t)
                 exp2(10.0 * (double)(i % rows) / (double)rows - 8);
 }
 
+/* Adds 0, 12 and -12 to the q of one window after the other, and 1 to k. */
+static void swing_windows(tensor_data *q, tensor_data *k)
+{
+    static const double swings[] = {0, 12, -12};
+    const size_t per_window = q->extent[1] * q->extent[2] * q->extent[3];
+    for (size_t i = 0; i < q->extent[0] * per_window; i++)
+        q->value[i] += swings[i / per_window % 3];
+    for (size_t i = 0;
+         i < k->extent[0] * k->extent[1] * k->extent[2] * k->extent[3]; i++)
+        k->value[i] += 1;
+}
+
 /* What a data kind puts into whole rows. */
 static void mark_rows(case_buffers *d)
 {
@@ -441,6 +453,8 @@ static void mark_rows(case_buffers *d)
         raise_rows(&t[T_V]);
         raise_rows(&t[T_D_O]);
     }
+    if (c->data == DATA_SWINGING)
+        swing_windows(&t[T_Q], &t[T_K]);
     if (c->data == DATA_ZERO)
         for (int id = T_Q; id <= T_K; id++)
             for (size_t h = 0; h < t[id].extent[1]; h++)

@@ -213,6 +213,9 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
     tell_held_groups(&told, demand->held_groups);
     WA_TRY(wa_problem_read(&desc, &problem));
     WA_TRY(make_plan(&problem, &told, demand, &plan));
+    if (demand->shares_owners && !plan.shares_owners)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "work-groups have one block of rows each");
     winattn_status status = build_forward(session, &problem, &plan, &kernels);
     if (status == WINATTN_SUCCESS && demand->matrix)
         status =

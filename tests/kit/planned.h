@@ -16,6 +16,8 @@ typedef struct demanded_plan {
     const wa_unit *unit;
     const wa_matrix_shape *matrix; /* of the tier matrix, with `unit` */
     uint32_t held_groups; /* of tier matrix, that the device holds at once */
+    bool shares_owners;   /* that its work-groups go on to other rows: else it
+                             is an error */
     uint32_t units_per_launch;
 } demanded_plan;
 
