@@ -61,8 +61,9 @@ typedef struct grid_layout {
  * computes units [first_unit, first_unit + units) counted from
  * first_window, so that a long call can be cut into several launches.
  *
- * Where work-groups keep something from window to window, windows are dealt to
- * `slots` instead: slot s computes windows s, s + slots, ... of the launch. */
+ * Where work-groups keep something from window to window, the windows of a
+ * launch are dealt instead, in the backward pass to `slots`: slot s computes
+ * windows s, s + slots, ..., or on tier matrix what matrix.cl says. */
 typedef struct forward_args {
     tensor_layout q, k, v, o;
     tensor_layout bias;                       /* row = query, column = key */
@@ -74,7 +75,7 @@ typedef struct forward_args {
     arg_u64 logit_scale_offset;
     arg_u64 first_window;
     arg_u64 mask_windows;
-    arg_u64 windows; /* of the launch, where they are dealt to slots */
+    arg_u64 windows; /* of the launch, where they are dealt */
     arg_u32 slots;
     arg_u32 first_unit;
     arg_u32 units;

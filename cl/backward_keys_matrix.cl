@@ -151,7 +151,7 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const int key_count = (int)min((uint)BLOCK_KEYS, (uint)NK - first_key);
     const uint visits = heads_each * KEY_BLOCKS;
     const int wide = (flags & ARG_WIDE_ACCESS) != 0;
-    walk here = start_walk(forward, slot, team);
+    walk here = start_slot(forward, slot, team);
     const uint items = here.rounds * visits;
 
     walk there = here;

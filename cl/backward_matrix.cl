@@ -240,7 +240,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const uint visits = ONE_VISIT ? 1 : heads_each * row_blocks;
     const int wide = (flags & ARG_WIDE_ACCESS) != 0;
     const int known = (flags & ARG_LSE) != 0;
-    walk here = start_walk(forward, slot, team);
+    walk here = start_slot(forward, slot, team);
     const uint items = here.rounds * visits;
     const ulong head_partial = (ulong)slot * forward->heads + first_head;
     __global float *bias_partials =

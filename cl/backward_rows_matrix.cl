@@ -354,7 +354,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const int given = known && (flags & ARG_O) != 0 && WEIGHT_PARTS == 1;
     const int differentiates =
         (flags & (ARG_DQ | ARG_DBIAS | ARG_D_LOGIT_SCALE)) != 0;
-    walk here = start_walk(forward, slot, team);
+    walk here = start_slot(forward, slot, team);
     /* items of a window: all keys for statistics, all for gradients */
     const uint sums_first = STREAMING && !given ? KEY_BLOCKS : 0;
     const uint window_items = sums_first + KEY_BLOCKS;

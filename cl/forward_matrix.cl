@@ -7,7 +7,14 @@
  * are not all (STREAMING), sums live through the items of a window. Within an
  * item the softmax takes PASS_KEYS keys at a time and streams (Milakov and
  * Gimelshein 2018) where these are not all. A wave takes tiles of the block's
- * rows in turn. */
+ * rows in turn.
+ *
+ *   SHARES_OWNERS  work-groups may go on from one block of rows or head to the
+ *                  next; 0: each has one, which saves registers, and blocks
+ *                  times heads divide the number of work-groups */
+#ifndef SHARES_OWNERS
+#define SHARES_OWNERS 1
+#endif
 
 #define WAVE_TURNS CEIL_DIV(ROW_TILES, TEAM_WAVES)
 
@@ -304,6 +311,30 @@ INLINE void store_rows(row_state *s, __local storage_bits *q,
                        q + first * UNIT_TILE, PITCH, to, w);
 }
 
+/* ---- The rounds of a work-group ---- */
+
+/* The rounds of a launch (matrix.cl) are there for each block of rows of each
+ * head, their owner. Numbered owner by owner, they are dealt evenly: a
+ * work-group has those from its first to the next one's. */
+typedef struct owned_round {
+    uint owner, round;
+} owned_round;
+
+INLINE owned_round first_round(const forward_args *args, uint rounds,
+                               uint group)
+{
+    const uint owners = args->heads * args->row_blocks;
+    const uint groups = (uint)get_num_groups(0);
+    /* owners * rounds * group / groups, but no product has more than 32 bits:
+     * there are fewer than 2^16 groups */
+    const uint share = owners % groups * group;
+    const uint rest = share % groups;
+    const owned_round first = {
+        .owner = owners / groups * group + share / groups,
+        .round = rounds / groups * rest + rounds % groups * rest / groups};
+    return first;
+}
+
 /* ---- The kernel ---- */
 
 /* Where what a lane copies and stores lies in its plane is found anew only
@@ -329,36 +360,50 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     DECLARE_WAVE
     __local storage_bits *ring = (__local storage_bits *)rings[team];
 
-    /* what this work-group owns */
-    const uint owners = args.heads * args.row_blocks;
-    const uint owner = (uint)get_group_id(0) % owners;
-    const uint slot = (uint)get_group_id(0) / owners;
-    const uint head = owner / args.row_blocks;
-    const uint first_row =
-        BLOCK_ROWS >= NQ ? 0 : owner % args.row_blocks * args.block_rows;
-    const int row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first_row);
-    const uint kv_head = head / args.heads_per_kv_head;
-    const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
-    walk here = start_walk(&args, slot, team);
-    const uint items = here.rounds * KEY_BLOCKS;
-    float scale = args.scale;
+    /* of the rounds of this work-group the next one, and how many are left */
+    const uint group = (uint)get_group_id(0);
+    const uint rounds = count_rounds(&args);
+    const owned_round end = first_round(&args, rounds, group + 1);
+    owned_round next = first_round(&args, rounds, group);
+    ulong left =
+        (ulong)(end.owner - next.owner) * rounds + end.round - next.round;
+    NO_UNROLL_FOR (; left > 0; next.owner++, next.round = 0) {
+        const uint head = next.owner / args.row_blocks;
+        const uint first_row =
+            BLOCK_ROWS >= NQ ? 0
+                             : next.owner % args.row_blocks * args.block_rows;
+        const int row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first_row);
+        const uint kv_head = head / args.heads_per_kv_head;
+        const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
+        if (SHARES_OWNERS) {
+            FORGET_LANE(lane_of_team);
+            FORGET_LANE(wave_here.lane);
+        }
+        const ulong most = SHARES_OWNERS ? rounds - next.round : left;
+        walk here = start_walk(&args, next.round, (uint)min(left, most), team);
+        left -= here.rounds;
+        const uint items = here.rounds * KEY_BLOCKS;
+        float scale = args.scale;
 #if VARIANT == COSINE
-    scale = cosine_scale(&args, logit_scale, head);
+        scale = cosine_scale(&args, logit_scale, head);
 #endif
-    /* see plane_of */
-    const ulong first_plane = GRID ? 0 : args.first_window;
-    q += plane(&args.q, first_plane, head);
-    k += plane(&args.k, first_plane, kv_head);
-    v += plane(&args.v, first_plane, kv_head);
-    o += plane(&args.o, first_plane, head);
-    lse += plane(&args.lse, first_plane, head);
+        /* see plane_of */
+        const ulong first_plane = GRID ? 0 : args.first_window;
+        __global const storage *q_planes =
+            q + plane(&args.q, first_plane, head);
+        __global const storage *k_planes =
+            k + plane(&args.k, first_plane, kv_head);
+        __global const storage *v_planes =
+            v + plane(&args.v, first_plane, kv_head);
+        __global storage *o_planes = o + plane(&args.o, first_plane, head);
+        __global float *lse_planes = lse + plane(&args.lse, first_plane, head);
 
-    /* Starts the copies of one item; after the last of a window, walks on. */
-    walk there = here;
-    const ulong q_chunk = chunk_of(&args.q, lane_of_team);
-    const ulong k_chunk = chunk_of(&args.k, lane_of_team);
-    const ulong v_chunk = chunk_of(&args.v, lane_of_team);
-#define PLANE(name) (name + plane_of(&there) * args.name.window)
+        /* Starts the copies of an item; after a window's last, walks on. */
+        walk there = here;
+        const ulong q_chunk = chunk_of(&args.q, lane_of_team);
+        const ulong k_chunk = chunk_of(&args.k, lane_of_team);
+        const ulong v_chunk = chunk_of(&args.v, lane_of_team);
+#define PLANE(name) (name##_planes + plane_of(&there) * args.name.window)
 #define COPY_NARROW(to, name, pad, first, count, rows)                        \
     copy_rows(to, PLANE(name), name##_chunk, &args.name, &args.grid,          \
               &there.place, pad, first, count, rows, lane_of_team, 0)
@@ -366,9 +411,9 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     copy_rows(to, PLANE(name), name##_chunk, &args.name, &args.grid,          \
               &there.place, pad, first, count, rows, lane_of_team, 1)
 #if KEEPS_COPIES
-    plane_offset q_at[COPY_TURNS(BLOCK_ROWS)], k_at[COPY_TURNS(BLOCK_KEYS)],
-        v_at[COPY_TURNS(BLOCK_KEYS)];
-    int has_padding;
+        plane_offset q_at[COPY_TURNS(BLOCK_ROWS)],
+            k_at[COPY_TURNS(BLOCK_KEYS)], v_at[COPY_TURNS(BLOCK_KEYS)];
+        int has_padding;
 #define FIND(name, first, rows)                                               \
     find_copies(name##_at, &args.name, &args.grid, &there.place, first, rows, \
                 lane_of_team)
@@ -383,9 +428,9 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #define COPY_PADDED(to, name, pad, first, count, rows)                        \
     copy_found(to, PLANE(name), name##_at, 0, 1, pad, count, rows,            \
                lane_of_team)
-    FIND_COPIES();
+        FIND_COPIES();
 #else
-    const int has_padding = 0;
+        const int has_padding = 0;
 #define FIND_COPIES()
 #define COPY_FOUND COPY_WIDE
 #define COPY_PADDED COPY_WIDE
@@ -417,20 +462,20 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         }                                                                     \
     }                                                                         \
     END_COPIES()
-    KEEP_PADS(pad_rows, args, kv_head, item_id)
-    START_RING();
-    clear_pads(ring, lane_of_team);
+        KEEP_PADS(pad_rows, args, kv_head, item_id)
+        START_RING();
+        clear_pads(ring, lane_of_team);
 #if HAS_LOCAL_TERMS && !MASK_IN_LOCAL
-    const unit of_head = {.window = args.first_window, .head = head};
-    DECLARE_TERMS(head_terms, args, of_head)
-    keep_terms(kept, &args, &head_terms, first_row, item_id);
+        const unit of_head = {.window = args.first_window, .head = head};
+        DECLARE_TERMS(head_terms, args, of_head)
+        keep_terms(kept, &args, &head_terms, first_row, item_id);
 #endif
-    barrier(CLK_LOCAL_MEM_FENCE);
+        barrier(CLK_LOCAL_MEM_FENCE);
 /* Stores a tile of rows of the window here. */
 #define STORE_ROWS(state, w)                                                  \
     do {                                                                      \
         const row_target to = {                                               \
-            .plane = o + plane_of(&here) * args.o.window,                     \
+            .plane = o_planes + plane_of(&here) * args.o.window,              \
             .layout = &args.o,                                                \
             .grid = &args.grid,                                               \
             .place = &here.place,                                             \
@@ -439,7 +484,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
             .wide = wide,                                                     \
             .found = FOUND_STORES};                                           \
         store_rows(state, q_stage + Q_PLACE + rows->row * PITCH, &args, &to,  \
-                   lse + plane_of(&here) * args.lse.window, w);               \
+                   lse_planes + plane_of(&here) * args.lse.window, w);        \
     } while (0)
 /* What terms that are kept are made of, of the window here. */
 #if MASK == 4
@@ -449,15 +494,15 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #define DECLARE_KEPT_TERMS(name) DECLARE_TERMS(name, args, unit_here)
 #endif
 #if HAS_TERMS_KEPT
-    uint kept_kind = ~0u; /* of windows whose terms are kept */
+        uint kept_kind = ~0u; /* of windows whose terms are kept */
 #endif
 #if HAS_OWN_TERMS
-    float own_terms[KEY_TILES][VALUES];
+        float own_terms[KEY_TILES][VALUES];
 #if HAS_LOCAL_TERMS
-    __local const void *own_kept =
-        kept + min(wave_of_team, ROW_TILES - 1) * KEY_TILES * TERM_TILE;
+        __local const void *own_kept =
+            kept + min(wave_of_team, ROW_TILES - 1) * KEY_TILES * TERM_TILE;
 #else
-    __local const void *own_kept = 0;
+        __local const void *own_kept = 0;
 #endif
 #define LOAD_OWN_TERMS(terms)                                                 \
     do {                                                                      \
@@ -471,167 +516,175 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
 
 #if STREAMING
-    row_state kept_states[WAVE_TURNS];
+        row_state kept_states[WAVE_TURNS];
 #endif
 #if CARRIES_BASE
-    carried_base carried = {.wary = 1};
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        carried.base[r] = 0.0f;
+        carried_base carried = {.wary = 1};
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            carried.base[r] = 0.0f;
 #endif
 #if KEEPS_STORES
-    plane_offset o_at[STORE_TURNS(HEAD_DIM)];
+        plane_offset o_at[STORE_TURNS(HEAD_DIM)];
 #define FOUND_STORES o_at
 #define FIND_STORES()                                                         \
     find_stores(o_at, &args.o, &args.grid, &here.place,                       \
                 first_row + wave_of_team * UNIT_QUERIES, HEAD_DIM, w)
-    FIND_STORES();
+        FIND_STORES();
 #else
 #define FOUND_STORES 0
 #define FIND_STORES()
 #endif
-    for (uint item = 0; item < items; item++) {
-        FORGET_LANE(lane_of_team);
-        FORGET_LANE(wave_here.lane);
-        const uint block = item % KEY_BLOCKS;
-        const int key = (int)block * BLOCK_KEYS;
-        const int count = min(BLOCK_KEYS, (int)NK - key);
-        const unit unit_here = {
-            .window = window_of(&here, &args), .head = head, .row = first_row};
+        for (uint item = 0; item < items; item++) {
+            FORGET_LANE(lane_of_team);
+            FORGET_LANE(wave_here.lane);
+            const uint block = item % KEY_BLOCKS;
+            const int key = (int)block * BLOCK_KEYS;
+            const int count = min(BLOCK_KEYS, (int)NK - key);
+            const unit unit_here = {.window = window_of(&here, &args),
+                                    .head = head,
+                                    .row = first_row};
 #if HAS_TERMS_KEPT
-        const logit_terms terms = {.unused = 0};
-        const uint kind = MASK_KIND(here);
-        if (kind != kept_kind) {
-            DECLARE_KEPT_TERMS(new_terms)
-            kept_kind = kind;
+            const logit_terms terms = {.unused = 0};
+            const uint kind = MASK_KIND(here);
+            if (kind != kept_kind) {
+                DECLARE_KEPT_TERMS(new_terms)
+                kept_kind = kind;
 #if MASK_IN_LOCAL /* all teams have windows of this kind */
-            barrier(CLK_LOCAL_MEM_FENCE);
-            keep_terms(kept, &args, &new_terms, first_row, item_id);
-            barrier(CLK_LOCAL_MEM_FENCE);
+                barrier(CLK_LOCAL_MEM_FENCE);
+                keep_terms(kept, &args, &new_terms, first_row, item_id);
+                barrier(CLK_LOCAL_MEM_FENCE);
 #endif
 #if HAS_OWN_TERMS
-            LOAD_OWN_TERMS(new_terms);
+                LOAD_OWN_TERMS(new_terms);
 #if FOLDS_BASE
-            fold_base(own_terms, carried.base);
+                fold_base(own_terms, carried.base);
 #endif
-#endif
-        }
-#else
-        DECLARE_TERMS(terms, args, unit_here)
-#endif
-        __local const storage_bits *stage = ring + item % STAGES * STAGE_SIZE;
-        __local storage_bits *q_stage =
-            ring + item / KEY_BLOCKS % STAGES * STAGE_SIZE;
-        AWAIT_ITEM(item);
-#if VARIANT == COSINE
-        measure_rows(k_factors[team], stage + K_PLACE, BLOCK_KEYS, 1.0f,
-                     wave_of_team, w);
-        if (block == 0)
-            measure_rows(q_factors[team], q_stage + Q_PLACE, BLOCK_ROWS, scale,
-                         wave_of_team, w);
-        __local const float *key_scale = k_factors[team];
-#else
-        __local const float *key_scale = 0;
-#endif
-#if REGIONS_APART
-        const int has_seams = HAS_SEAMS(here);
-        if (block == 0 && has_seams) {
-            DECLARE_REGIONS(regions, args, unit_here, here)
-            keep_regions(kept_row_regions[team], kept_key_regions[team], &args,
-                         &regions, first_row, lane_of_team);
-        }
-#endif
-#if VARIANT == COSINE
-        TEAM_SYNC(team);
-#elif REGIONS_APART
-        if (EMULATED || has_seams)
-            TEAM_SYNC(team);
-#endif
-        TURN_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
-            const int tile_here = turn * TEAM_WAVES + wave_of_team;
-            const int tile = min(tile_here, ROW_TILES - 1);
-            const int rows_left = row_count - tile_here * UNIT_QUERIES;
-            if (!EMULATED && (rows_left <= 0 || !here.exists))
-                continue; /* emulated waves have to keep step */
-#if STREAMING
-            row_state *state = &kept_states[turn];
-#elif !CARRIES_BASE
-            row_state own_state;
-            row_state *state = &own_state;
-#endif
-            item_rows work = {.rows = {.row = tile * UNIT_QUERIES,
-                                       .last_row = row_count - 1,
-                                       .first_row = (int)first_row,
-                                       .place = here.place},
-                              .key = key,
-                              .count = count,
-                              .q = q_stage + Q_PLACE,
-                              .stage = stage,
-                              .key_scale = key_scale,
-                              .args = &args,
-                              .terms = &terms};
-            tile_rows *rows = &work.rows;
-#if PADDING == 2
-            rows->holds_padding = holds_padding(&args.grid, &here.place);
-#endif
-#if HAS_OWN_TERMS
-            rows->own_terms = own_terms;
-#elif HAS_LOCAL_TERMS
-            rows->local_terms =
-                kept + (tile * ALL_KEY_TILES + block * KEY_TILES) * TERM_TILE;
-#endif
-            UNROLL_FOR (int i = 0; i < VALUES; i++) {
-                const int row =
-                    min(rows->row + value_query(w->lane, i), row_count - 1);
-                rows->scale[LANE_ROW(i)] = scale;
-#if VARIANT == COSINE
-                rows->scale[LANE_ROW(i)] = q_factors[team][row];
-#endif
-#if REGIONS_APART
-                rows->region[LANE_ROW(i)] = kept_row_regions[team][row];
 #endif
             }
+#else
+            DECLARE_TERMS(terms, args, unit_here)
+#endif
+            __local const storage_bits *stage =
+                ring + item % STAGES * STAGE_SIZE;
+            __local storage_bits *q_stage =
+                ring + item / KEY_BLOCKS % STAGES * STAGE_SIZE;
+            AWAIT_ITEM(item);
+#if VARIANT == COSINE
+            measure_rows(k_factors[team], stage + K_PLACE, BLOCK_KEYS, 1.0f,
+                         wave_of_team, w);
+            if (block == 0)
+                measure_rows(q_factors[team], q_stage + Q_PLACE, BLOCK_ROWS,
+                             scale, wave_of_team, w);
+            __local const float *key_scale = k_factors[team];
+#else
+            __local const float *key_scale = 0;
+#endif
 #if REGIONS_APART
-            rows->key_regions = has_seams ? kept_key_regions[team] + key : 0;
+            const int has_seams = HAS_SEAMS(here);
+            if (block == 0 && has_seams) {
+                DECLARE_REGIONS(regions, args, unit_here, here)
+                keep_regions(kept_row_regions[team], kept_key_regions[team],
+                             &args, &regions, first_row, lane_of_team);
+            }
+#endif
+#if VARIANT == COSINE
+            TEAM_SYNC(team);
+#elif REGIONS_APART
+            if (EMULATED || has_seams)
+                TEAM_SYNC(team);
+#endif
+            TURN_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
+                const int tile_here = turn * TEAM_WAVES + wave_of_team;
+                const int tile = min(tile_here, ROW_TILES - 1);
+                const int rows_left = row_count - tile_here * UNIT_QUERIES;
+                if (!EMULATED && (rows_left <= 0 || !here.exists))
+                    continue; /* emulated waves have to keep step */
+#if STREAMING
+                row_state *state = &kept_states[turn];
+#elif !CARRIES_BASE
+                row_state own_state;
+                row_state *state = &own_state;
+#endif
+                item_rows work = {.rows = {.row = tile * UNIT_QUERIES,
+                                           .last_row = row_count - 1,
+                                           .first_row = (int)first_row,
+                                           .place = here.place},
+                                  .key = key,
+                                  .count = count,
+                                  .q = q_stage + Q_PLACE,
+                                  .stage = stage,
+                                  .key_scale = key_scale,
+                                  .args = &args,
+                                  .terms = &terms};
+                tile_rows *rows = &work.rows;
+#if PADDING == 2
+                rows->holds_padding = holds_padding(&args.grid, &here.place);
+#endif
+#if HAS_OWN_TERMS
+                rows->own_terms = own_terms;
+#elif HAS_LOCAL_TERMS
+                rows->local_terms =
+                    kept +
+                    (tile * ALL_KEY_TILES + block * KEY_TILES) * TERM_TILE;
+#endif
+                UNROLL_FOR (int i = 0; i < VALUES; i++) {
+                    const int row = min(rows->row + value_query(w->lane, i),
+                                        row_count - 1);
+                    rows->scale[LANE_ROW(i)] = scale;
+#if VARIANT == COSINE
+                    rows->scale[LANE_ROW(i)] = q_factors[team][row];
+#endif
+#if REGIONS_APART
+                    rows->region[LANE_ROW(i)] = kept_row_regions[team][row];
+#endif
+                }
+#if REGIONS_APART
+                rows->key_regions =
+                    has_seams ? kept_key_regions[team] + key : 0;
 #endif
 #if CARRIES_BASE
-            int is_done = 0;
-            SEARCH_FOR (int searches = 0; searches < 2; searches++)
-                IF_ALL (!is_done && (searches || carried.wary == 0)) {
-                    row_state state;
-                    wave own = *w;
-                    if (searches) {
-                        FORGET(own.lane); /* nothing is kept for this */
+                int is_done = 0;
+                SEARCH_FOR (int searches = 0; searches < 2; searches++)
+                    IF_ALL (!is_done && (searches || carried.wary == 0)) {
+                        row_state state;
+                        wave own = *w;
+                        if (searches) {
+                            FORGET(own.lane); /* nothing is kept for this */
 #if FOLDS_BASE
-                        DECLARE_KEPT_TERMS(unfolded)
-                        LOAD_OWN_TERMS(unfolded);
+                            DECLARE_KEPT_TERMS(unfolded)
+                            LOAD_OWN_TERMS(unfolded);
 #endif
-                    }
-                    is_done =
-                        attend_window(&state, &carried, &work, searches, &own);
-                    IF_ALL (is_done)
-                        STORE_ROWS(&state, &own);
-                    if (searches) {
-                        carry_base(&carried, &state);
-                        carried.wary =
-                            carried.wary > 0 ? carried.wary - 1 : WARY_WINDOWS;
+                        }
+                        is_done = attend_window(&state, &carried, &work,
+                                                searches, &own);
+                        IF_ALL (is_done)
+                            STORE_ROWS(&state, &own);
+                        if (searches) {
+                            carry_base(&carried, &state);
+                            carried.wary = carried.wary > 0 ? carried.wary - 1
+                                                            : WARY_WINDOWS;
 #if FOLDS_BASE
-                        fold_base(own_terms, carried.base);
+                            fold_base(own_terms, carried.base);
 #endif
+                        }
                     }
-                }
 #else
-            if (block == 0)
-                start_rows(state, 0);
-            attend_item(state, &work, 1, w);
-            if (block == KEY_BLOCKS - 1) {
-                finish_sums(state, w);
-                STORE_ROWS(state, w);
-            }
+                if (block == 0)
+                    start_rows(state, 0);
+                attend_item(state, &work, 1, w);
+                if (block == KEY_BLOCKS - 1) {
+                    finish_sums(state, w);
+                    STORE_ROWS(state, w);
+                }
 #endif
+            }
+            if ((KEY_BLOCKS == 1 || block == KEY_BLOCKS - 1) &&
+                !walk_on(&here, &args, team)) {
+                FIND_STORES();
+            }
         }
-        if ((KEY_BLOCKS == 1 || block == KEY_BLOCKS - 1) &&
-            !walk_on(&here, &args, team)) {
-            FIND_STORES();
-        }
+        if (!SHARES_OWNERS)
+            break;
+        barrier(CLK_LOCAL_MEM_FENCE); /* the next owner's may replace all */
     }
 }

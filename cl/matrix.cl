@@ -5,7 +5,8 @@
  *
  *   work-group   owns one block of query rows of one head (backward: all rows
  *                of the heads of one key head), keeps bias and mask of those
- *                rows on the chip, and walks windows
+ *                rows on the chip, and walks windows; in the forward pass
+ *                then perhaps those of another block
  *   team         TEAM_WAVES waves of it compute one window at a time; TEAMS
  *                teams take windows in turn
  *   wave         takes tiles of UNIT_QUERIES rows of the block
@@ -892,7 +893,7 @@ INLINE void measure_rows(__local float *factors,
 
 /* ---- The walk over windows ---- */
 
-/* A round is one window for each team, and each slot takes rounds that follow
+/* A round is one window for each team, and a walk takes rounds that follow
  * each other. Windows that lie and are masked alike come one after the other:
  * terms that are kept stay, and of a grid the next window is as far away as
  * the next grid. Where a grid has few windows of each place, they come as they
@@ -902,7 +903,7 @@ INLINE void measure_rows(__local float *factors,
 typedef struct walk {
     uint kinds, kind;    /* of windows that are alike; the present one */
     uint of_kind, round; /* rounds of a kind; the present one */
-    uint rounds;         /* of the slot */
+    uint rounds;         /* of the walk */
     uint window;         /* the team's, counted from the launch's first */
     int exists;          /* 0: the team is behind the last window */
     uint step;           /* window_places that are alike are so far apart */
@@ -945,23 +946,44 @@ INLINE ulong window_of(const walk *w, const forward_args *args)
     return args->first_window + (w->exists ? w->window : w->kind);
 }
 
-INLINE walk start_walk(const forward_args *args, uint slot, int team)
+INLINE uint rounds_of_kind(const forward_args *args, uint kinds)
 {
-    const uint windows = (uint)args->windows;
+    return CEIL_DIV(CEIL_DIV((uint)args->windows, kinds), TEAMS);
+}
+
+/* Rounds of a launch. */
+INLINE uint count_rounds(const forward_args *args)
+{
+    const uint kinds = count_kinds(args);
+    return kinds * rounds_of_kind(args, kinds);
+}
+
+/* Starts a walk of so many rounds of a launch, of which `first` is the first.
+ */
+INLINE walk start_walk(const forward_args *args, uint first, uint rounds,
+                       int team)
+{
     walk w;
     w.kinds = count_kinds(args);
-    w.of_kind = CEIL_DIV(CEIL_DIV(windows, w.kinds), TEAMS);
-    const uint rounds = w.kinds * w.of_kind;
-    const uint least = rounds / args->slots, more = rounds % args->slots;
-    const uint first = slot * least + min(slot, more);
+    w.of_kind = rounds_of_kind(args, w.kinds);
     w.kind = first / w.of_kind;
     w.round = first % w.of_kind;
-    w.rounds = least + (slot < more);
+    w.rounds = rounds;
     w.window = (w.round * TEAMS + team) * w.kinds + w.kind;
-    w.exists = w.window < windows;
+    w.exists = w.window < (uint)args->windows;
     w.step = TEAMS * w.kinds / count_places(args);
     w.place = place_window(&args->grid, window_of(&w, args));
     return w;
+}
+
+/* Starts that of a slot: slots have as many rounds, the first ones one more.
+ */
+INLINE walk start_slot(const forward_args *args, uint slot, int team)
+{
+    const uint rounds = count_rounds(args);
+    const uint least = rounds / args->slots, more = rounds % args->slots;
+    return start_walk(args, slot * least + min(slot, more),
+                      least + (slot < more), team);
 }
 
 /* To the next round. 1: to a window that is like the last, `step` further. */

@@ -356,14 +356,12 @@ static winattn_status launch_units(const wa_problem *problem,
 }
 
 /* Launches of whole windows, which work-groups walk. */
-static winattn_status launch_slots(const wa_problem *problem,
+static winattn_status launch_walks(const wa_problem *problem,
                                    const wa_plan *plan, cl_kernel kernel,
                                    forward_args *args, bool is_awaited,
                                    wa_kernel_chain *chain)
 {
-    const uint64_t groups =
-        (uint64_t)plan->slots * plan->row_blocks * problem->heads;
-    args->slots = plan->slots;
+    const uint64_t items = (uint64_t)plan->groups * plan->work_group;
     for (uint64_t window = 0; window < problem->windows;
          window += plan->windows_per_launch) {
         const uint64_t left = problem->windows - window;
@@ -371,8 +369,8 @@ static winattn_status launch_slots(const wa_problem *problem,
         args->first_window = window;
         args->windows = last ? left : plan->windows_per_launch;
         WA_TRY(wa_set_arg(kernel, 0, sizeof *args, args));
-        WA_TRY(wa_chain_append(chain, kernel, groups * plan->work_group,
-                               plan->work_group, is_awaited || !last));
+        WA_TRY(wa_chain_append(chain, kernel, items, plan->work_group,
+                               is_awaited || !last));
     }
     return WINATTN_SUCCESS;
 }
@@ -403,7 +401,7 @@ winattn_status wa_launch_forward(const wa_problem *problem,
     if (status == WINATTN_SUCCESS)
         status = set_buffers(&computed, kernels->main, &used);
     if (status == WINATTN_SUCCESS)
-        status = (plan->slots ? launch_slots : launch_units)(
+        status = (plan->groups ? launch_walks : launch_units)(
             &computed, plan, kernels->main, &args, event != NULL, &chain);
     return wa_chain_end(&chain, status, event);
 }

@@ -259,6 +259,8 @@ static void write_defines(const wa_problem *problem, const wa_device *device,
         wa_append_cpu_shape(&plan->shape.cpu, plan->defines,
                             sizeof plan->defines);
     } else if (plan->tier == WINATTN_TIER_MATRIX) {
+        wa_append(plan->defines, sizeof plan->defines, "-DSHARES_OWNERS=%u ",
+                  (uint32_t)plan->shares_owners);
         wa_append_matrix_shape(&plan->shape.matrix, device, plan->defines,
                                sizeof plan->defines);
     } else {
@@ -303,22 +305,37 @@ static uint32_t units_per_launch(const wa_problem *problem,
     return most < 1e9 ? (uint32_t)most : 1000000000u;
 }
 
-/* As many work-groups as the device holds at once, dealt to the blocks of rows
- * of the heads. */
+/* cl/forward_matrix.cl counts on it. */
+#define MOST_SHARING 65535u
+
+/* Work-groups, as many as the device holds at once, share the windows of the
+ * blocks of rows of the heads, their owners. Each has one owner, unless more
+ * than a twentieth would idle then: to go on to another takes registers. Each
+ * has a round (cl/matrix.cl) of a launch at least, and all have as many where
+ * a launch holds that many. */
 static void deal_windows(const wa_problem *problem, const wa_device *device,
                          wa_plan *plan)
 {
     const uint64_t owners = (uint64_t)plan->row_blocks * problem->heads;
     const uint64_t teams = plan->units_per_group;
-    const uint64_t groups = (uint64_t)device->compute_units * plan->resident;
-    const uint64_t per_launch = plan->units_per_launch / owners;
-    uint64_t slots = groups / owners;
-    uint64_t most = (problem->windows + teams - 1) / teams;
-    slots = slots < most ? slots : most;
-    plan->slots = slots ? (uint32_t)slots : 1;
-    most = plan->slots * teams;
-    plan->windows_per_launch =
-        (uint32_t)(per_launch > most ? per_launch / most * most : most);
+    const uint64_t units = device->compute_units ? device->compute_units : 1;
+    const uint64_t all = units * plan->resident;
+    const uint64_t held = all < MOST_SHARING ? all : MOST_SHARING;
+    const uint64_t turns = (owners + held - 1) / held;
+    const uint64_t slots = held > owners ? held / owners : 1;
+    plan->shares_owners = 20 * slots * owners < 19 * turns * held;
+    uint64_t groups = plan->shares_owners ? held : slots * owners;
+    const uint64_t even = plan->shares_owners ? held : slots;
+    const uint64_t wanted = (problem->windows + teams - 1) / teams;
+    uint64_t rounds = plan->units_per_launch / (owners * teams);
+    if (rounds * owners < groups)
+        rounds = (groups + owners - 1) / owners;
+    if (rounds > even)
+        rounds -= rounds % even;
+    plan->windows_per_launch = (uint32_t)(rounds * teams);
+    rounds = rounds < wanted ? rounds : wanted;
+    groups = groups < rounds * owners ? groups : rounds * owners;
+    plan->groups = groups ? (uint32_t)groups : 1;
 }
 
 winattn_status wa_plan_finish(const wa_problem *problem,

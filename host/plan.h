@@ -46,8 +46,9 @@ typedef struct wa_plan {
     uint32_t row_blocks;       /* units of a window-head */
     uint32_t units_per_launch; /* at most */
     /* Where work-groups walk windows (tier matrix; else 0): how many of them
-     * share the windows of a row block of a head, and windows of a launch */
-    uint32_t slots, windows_per_launch;
+     * share those of all row blocks of all heads, and windows of a launch */
+    uint32_t groups, windows_per_launch;
+    bool shares_owners;       /* a work-group may have several row blocks */
     uint32_t resident;        /* such work-groups that a compute unit holds */
     uint32_t access_elements; /* of a vector access; 0: element by element */
     uint32_t access_bytes;    /* its alignment; 0: that of an element */

@@ -132,12 +132,48 @@ static const struct {
     {"queries=34 keys=40 dim=16 windows=12 heads=1 kv_heads=1 bias=same "
      "mask=same mask_windows=3 data=masked lse=1",
      "0:0:3:1:2:1:1", false},
-    /* slots that walk from windows of one place to those of others */
+    /* walks from windows of one place to those of others */
     {"grid=2 size=20x26 window=4x4 shift=1x2 mask=shift bias=table_same "
      "pads=3 heads=1 kv_heads=1 dim=16 batch=7 layout=packed lse=1",
      "0:0:1:2:2:2:2", false},
 };
 #define ROWS (sizeof table / sizeof *table)
+
+/* So many work-groups, which the device holds at once, go on from one block of
+ * rows and one head to others. */
+static const struct {
+    const char *text, *shape;
+    bool small;
+    uint32_t held_groups;
+} shared[] = {
+    {"queries=20 keys=18 dim=8 windows=5 heads=3 kv_heads=3 bias=same lse=1",
+     "1:0:1:2:2:1:1", true, 4},
+    /* more work-groups than a launch has rounds */
+    {"queries=20 dim=10 windows=5 heads=2 kv_heads=1 bias=same "
+     "layout=strided",
+     "1:0:1:1:2:1:1", false, 7},
+    {"queries=40 keys=20 dim=24 windows=5 heads=5 kv_heads=1 bias=fp32 lse=1",
+     "1:1:1:2:3:1:1", false, 4},
+    /* of a mask and a bias the sum: in local memory, in registers */
+    {"queries=20 keys=18 dim=16 windows=5 heads=3 kv_heads=1 bias=same "
+     "mask=same mask_windows=2",
+     "1:0:1:1:1:2:1", true, 4},
+    {"queries=20 keys=18 dim=16 windows=14 heads=5 kv_heads=5 bias=fp32 "
+     "mask=regions mask_windows=2 data=swinging lse=1",
+     "0:0:2:1:2:1:2", false, 3},
+    /* a head's scale; regions */
+    {"variant=cosine logit_scale=2 queries=20 keys=35 dim=20 windows=5 "
+     "heads=4 kv_heads=2 bias=same mask=regions mask_windows=2 lse=1",
+     "1:0:1:2:2:1:3", true, 5},
+    /* a key head's channels of the padding */
+    {"grid=2 size=7x8 window=4x4 shift=1x2 mask=shift bias=table_same pads=3 "
+     "heads=3 kv_heads=3 dim=8 batch=5 layout=packed lse=1",
+     "0:0:1:2:2:1:3", true, 2},
+    {"grid=2 size=6x10 window=4x4 shift=1x1 mask=shift bias=table_fp32 "
+     "padding=hidden heads=5 kv_heads=5 dim=16 batch=9",
+     "0:0:1:2:2:1:2", false, 2},
+};
+#define SHARED_ROWS (sizeof shared / sizeof *shared)
 
 static test_device device;
 static const wa_unit *unit;
@@ -145,14 +181,12 @@ static bool small;
 static int first_seed, shape_count;
 static size_t first_row, row_count = ROWS;
 
-static void run(const test_case *c, const wa_matrix_shape *shape,
-                uint32_t per_launch)
+static void run(const test_case *c, const demanded_plan *demand)
 {
-    const demanded_plan demand = {
-        .unit = unit, .matrix = shape, .units_per_launch = per_launch};
+    const wa_matrix_shape *shape = demand->matrix;
     case_result result;
     char text[512], shape_text[128] = "";
-    if (planned_run(&device, device.queue, c, &demand, &result))
+    if (planned_run(&device, device.queue, c, demand, &result))
         return;
     /* a kernel may need the registers of more work-items than it has */
     if (shape && result.refused &&
@@ -173,36 +207,55 @@ static int first_dtype(void)
     return unit->has_tf32 ? WINATTN_FP32 : WINATTN_FP16;
 }
 
+/* A row of a table, in each type; every third in launches of two windows. */
+static void run_row(size_t i, const char *text, const char *shape_text,
+                    demanded_plan demand)
+{
+    test_case c = case_default();
+    wa_matrix_shape shape;
+    demand.unit = unit;
+    assert_true(case_parse(text, &c, NULL));
+    c.tier = WINATTN_TIER_MATRIX;
+    c.seed = (int)i + 1;
+    for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++) {
+        c.dtype = dtype;
+        c.tf32 = dtype == WINATTN_FP32;
+        if (!shape_text[0]) {
+            run(&c, &demand);
+            continue;
+        }
+        assert_true(matrix_shape_parse(shape_text, &shape));
+        shape.block_rows =
+            matrix_tiles(shape.block_rows, unit->queries, c.queries);
+        shape.block_keys = matrix_tiles(shape.block_keys, unit->tile, c.keys);
+        shape.pass_keys *= unit->tile;
+        if (shape.keeps_terms == 2) /* each wave has its own rows */
+            shape.team_waves =
+                (shape.block_rows + unit->queries - 1) / unit->queries;
+        demand.matrix = &shape;
+        demand.units_per_launch = i % 3 == 0 ? 2 : 0;
+        run(&c, &demand);
+    }
+}
+
 static void run_table(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ROWS; i++) {
-        test_case c = case_default();
-        wa_matrix_shape shape;
-        if ((small && !table[i].small) || i < first_row ||
-            i - first_row >= row_count)
-            continue;
-        assert_true(case_parse(table[i].text, &c, NULL));
-        c.tier = WINATTN_TIER_MATRIX;
-        c.seed = (int)i + 1;
-        for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++) {
-            c.dtype = dtype;
-            c.tf32 = dtype == WINATTN_FP32;
-            if (!table[i].shape[0]) {
-                run(&c, NULL, 0);
-                continue;
-            }
-            assert_true(matrix_shape_parse(table[i].shape, &shape));
-            shape.block_rows =
-                matrix_tiles(shape.block_rows, unit->queries, c.queries);
-            shape.block_keys =
-                matrix_tiles(shape.block_keys, unit->tile, c.keys);
-            shape.pass_keys *= unit->tile;
-            if (shape.keeps_terms == 2) /* each wave has its own rows */
-                shape.team_waves =
-                    (shape.block_rows + unit->queries - 1) / unit->queries;
-            run(&c, &shape, i % 3 == 0 ? 2 : 0);
-        }
+    static const demanded_plan any;
+    for (size_t i = 0; i < ROWS; i++)
+        if ((!small || table[i].small) && i >= first_row &&
+            i - first_row < row_count)
+            run_row(i, table[i].text, table[i].shape, any);
+}
+
+static void run_shared(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SHARED_ROWS; i++) {
+        const demanded_plan demand = {.held_groups = shared[i].held_groups,
+                                      .shares_owners = true};
+        if (!small || shared[i].small)
+            run_row(i, shared[i].text, shared[i].shape, demand);
     }
 }
 
@@ -259,7 +312,10 @@ static void run_random(void **state)
             printf("%d {\"%s\", \"%s\"}\n", first_seed + i, text, shape_text);
             fflush(stdout);
         }
-        run(&c, &shape, (uint32_t)random_int(&r, 0, 3));
+        demanded_plan demand = {.unit = unit, .matrix = &shape};
+        demand.units_per_launch = between(&r, 0, 3);
+        demand.held_groups = between(&r, 0, 5);
+        run(&c, &demand);
     }
 }
 
@@ -368,7 +424,8 @@ int main(int count, char **arguments)
     printf("device: %s\n", device.name);
     const struct CMUnitTest fixed_tests[] = {
         cmocka_unit_test(self_test_passes),
-        cmocka_unit_test(self_test_finds_faults), cmocka_unit_test(run_table)};
+        cmocka_unit_test(self_test_finds_faults), cmocka_unit_test(run_table),
+        cmocka_unit_test(run_shared)};
     const struct CMUnitTest row_tests[] = {cmocka_unit_test(run_table)};
     const struct CMUnitTest self_tests[] = {
         cmocka_unit_test(self_test_passes),

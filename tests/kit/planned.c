@@ -104,6 +104,15 @@ wa_buffers planned_buffers(const winattn_forward *f)
     return buffers;
 }
 
+/* So many, one to a compute unit. */
+static void tell_held_groups(wa_device *device, uint32_t groups)
+{
+    if (groups == 0)
+        return;
+    device->compute_units = groups;
+    device->local_capacity = 0;
+}
+
 /* Of the unit that a test demands, if any. */
 static void tell_unit(wa_device *device, const wa_unit *unit)
 {
@@ -136,7 +145,7 @@ static winattn_status make_plan(const wa_problem *problem,
     }
     if (demand->units_per_launch)
         plan->units_per_launch = demand->units_per_launch;
-    if (demand->units_per_launch && plan->slots)
+    if (demand->units_per_launch && plan->groups)
         plan->windows_per_launch = demand->units_per_launch;
     return WINATTN_SUCCESS;
 }
@@ -201,8 +210,12 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
     wa_forward_kernels kernels = {NULL, NULL};
     cl_int error = CL_SUCCESS;
     tell_unit(&told, demand->unit);
+    tell_held_groups(&told, demand->held_groups);
     WA_TRY(wa_problem_read(&desc, &problem));
     WA_TRY(make_plan(&problem, &told, demand, &plan));
+    if (demand->shares_owners && !plan.shares_owners)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "work-groups have one block of rows each");
     winattn_status status = build_forward(session, &problem, &plan, &kernels);
     if (status == WINATTN_SUCCESS && demand->matrix)
         status =

@@ -15,6 +15,9 @@ typedef struct demanded_plan {
     /* The matrix unit of that name: the device's own, or else emulated. */
     const wa_unit *unit;
     const wa_matrix_shape *matrix; /* of the tier matrix, with `unit` */
+    uint32_t held_groups; /* of tier matrix, that the device holds at once */
+    bool shares_owners;   /* that its work-groups go on to other rows: else it
+                             is an error */
     uint32_t units_per_launch;
 } demanded_plan;
 
