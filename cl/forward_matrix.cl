@@ -52,9 +52,11 @@
 #define WAVE_ANY(x) 1
 #endif
 #define FOLDS_BASE (CARRIES_BASE && HAS_OWN_TERMS)
-#define LARGE_WEIGHT (DTYPE == 1 ? 32768.0f : 0x1p64f)
-/* If all of a row have less, the largest weight may have lost precision. */
-#define SMALL_WEIGHT (DTYPE == 1 ? NK / 256.0f : 0x1p-64f)
+/* What weights may be: in fp16 no more than it holds, and where all of a row
+ * have less, the largest may have lost precision. The other types hold more,
+ * but products with values have to stay in the range of fp32 too. */
+#define LARGE_WEIGHT (DTYPE == 1 ? 32768.0f : 0x1p24f)
+#define SMALL_WEIGHT (DTYPE == 1 ? NK / 256.0f : 0x1p-24f)
 /* Carried bases are so far below the maxima they come from: in the middle of
  * what sums may be in fp16. */
 #define BASE_BELOW 2.5f
