@@ -101,9 +101,10 @@ backward_keys_local(BACKWARD_PARAMETERS)
     const uint row_blocks = (queries + BLOCK_ROWS - 1) / BLOCK_ROWS;
     const uint steps = ONE_VISIT ? 1 : heads_each * row_blocks;
     const uint index = (uint)get_group_id(0);
-    const uint key_block = index % args.key_blocks;
-    const uint kv_head = index / args.key_blocks % kv_heads;
-    const uint slot = index / args.key_blocks / kv_heads;
+    const uint key_blocks = WHOLE ? 1 : args.key_blocks;
+    const uint key_block = index % key_blocks;
+    const uint kv_head = index / key_blocks % kv_heads;
+    const uint slot = index / key_blocks / kv_heads;
     const int lane = (int)get_local_id(0);
     const tile_place place = find_tile(lane);
     gradient_block at;
@@ -380,7 +381,7 @@ backward_keys_local(BACKWARD_PARAMETERS)
 #if PADDING == 1
     const int starts = (flags & ARG_FIRST_LAUNCH) != 0;
     const ulong pad_partial =
-        (((ulong)slot * args.key_blocks + key_block) * kv_heads + kv_head) *
+        (((ulong)slot * key_blocks + key_block) * kv_heads + kv_head) *
         HEAD_DIM;
     barrier(CLK_LOCAL_MEM_FENCE);
     if ((flags & ARG_D_PAD_K) != 0)
