@@ -141,7 +141,7 @@ INLINE token_list list_tokens(__local kept_token *kept,
         if (done + lane < count)
             kept[done + lane] = keep_token(grid, place, first + done + lane);
     barrier(CLK_LOCAL_MEM_FENCE);
-    const token_list tokens = {kept, first, first + (uint)count - 1};
+    const token_list tokens = {kept, first};
 #else
     const token_list tokens = {grid, place};
 #endif
@@ -408,9 +408,11 @@ INLINE void start_statistics(const gradient_memory *memory,
         if (r >= Q_ROWS)
             continue;
         float top = -INFINITY;
-        const token t = token_of(&block->q.tokens, block->first_row + r);
-        if (lse && r < block->row_count && EXISTS(t))
-            top = lse[token_offset(&args->forward.lse, &t)];
+        if (lse && r < block->row_count) {
+            const token t = token_of(&block->q.tokens, block->first_row + r);
+            if (EXISTS(t))
+                top = lse[token_offset(&args->forward.lse, &t)];
+        }
         memory->row_max[r] = top;
         memory->row_sum[r] = lse ? 1.0f : 0.0f;
         memory->row_delta[r] = 0.0f;
@@ -505,10 +507,11 @@ INLINE void finish_statistics(const gradient_memory *memory,
         const float sum = memory->row_sum[r];
         const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
         float delta = memory->row_delta[r] * inverse;
-        const token t = token_of(&block->q.tokens, block->first_row + r);
-        if ((args->forward.flags & ARG_D_LSE) != 0 && r < block->row_count &&
-            EXISTS(t))
-            delta -= d_lse[token_offset(&args->d_lse, &t)];
+        if ((args->forward.flags & ARG_D_LSE) != 0 && r < block->row_count) {
+            const token t = token_of(&block->q.tokens, block->first_row + r);
+            if (EXISTS(t))
+                delta -= d_lse[token_offset(&args->d_lse, &t)];
+        }
         memory->row_max[r] += log(sum);
         memory->row_sum[r] = inverse;
         memory->row_delta[r] = delta;
@@ -619,11 +622,12 @@ INLINE void store_gradient(const float4 *sums, const int tile_rows,
     const token_rows there = {to, layout, tokens, 0};
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
         const int r = tile->first + tile->step * i;
+        if (!tile->owns || r >= tile->row_count)
+            continue;
         const token t = token_of(&tokens, tile->first_row + r);
         UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
             const int channel = s * STAGE_DIMS + tile->quad * 4;
-            if (!tile->owns || r >= tile->row_count || channel >= HEAD_DIM ||
-                !EXISTS(t))
+            if (channel >= HEAD_DIM || !EXISTS(t))
                 continue;
             float4 x = sums[s * tile_rows + i];
             if (adds)
@@ -641,8 +645,10 @@ INLINE void add_padding(float4 *pad_sums, const float4 *sums,
 {
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
         const int r = tile->first + tile->step * i;
+        if (r >= tile->row_count)
+            continue;
         const token t = token_of(tokens, tile->first_row + r);
-        if (r < tile->row_count && !EXISTS(t))
+        if (!EXISTS(t))
             UNROLL_FOR (int s = 0; s < DIM_STAGES; s++)
                 pad_sums[s] += sums[s * tile_rows + i];
     }
@@ -662,17 +668,18 @@ INLINE void take_back_norms(float4 *sums, const int tile_rows,
 {
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
         const int r = tile->first + tile->step * i;
+        if (!tile->owns || r >= tile->row_count)
+            continue;
         const token t = token_of(&x->tokens, tile->first_row + r);
         float4 sum = (float4)(0.0f);
         UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
             const int channel = s * STAGE_DIMS + tile->quad * 4;
-            if (tile->owns && r < tile->row_count && channel < HEAD_DIM)
+            if (channel < HEAD_DIM)
                 sum = FMA(load_quad(x, &t, channel, wide),
                           sums[s * tile_rows + i], sum);
         }
-        if (tile->owns && r < tile->row_count)
-            scratch[r * STAGE_QUADS + tile->quad] =
-                (sum.x + sum.y) + (sum.z + sum.w);
+        scratch[r * STAGE_QUADS + tile->quad] =
+            (sum.x + sum.y) + (sum.z + sum.w);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {

@@ -171,8 +171,8 @@ INLINE void store4_aligned(float4 x, __global storage *p)
 /* The tokens of a window. */
 typedef struct token_list {
 #if KEEPS_TOKENS
-    __local const kept_token *kept; /* first .. last */
-    uint first, last;
+    __local const kept_token *kept; /* from `first` on */
+    uint first;
 #else
     const grid_layout *grid;
     const window_place *place;
@@ -188,13 +188,14 @@ typedef struct token_rows {
 } token_rows;
 
 #if KEEPS_TOKENS
-/* Rows past the last take its place. */
+/* int, so that compilers see how far rows are apart */
 INLINE kept_token kept_of(const token_list *tokens, uint row)
 {
-    return tokens->kept[min(row, tokens->last) - tokens->first];
+    return tokens->kept[(int)row - (int)tokens->first];
 }
 #endif
 
+/* Of a row that the list holds. */
 INLINE token token_of(const token_list *tokens, uint row)
 {
 #if KEEPS_TOKENS
@@ -272,12 +273,14 @@ INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
             wide_quads x[LOADS_AHEAD];
             UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
                 const int r = done + i * down + first_row;
-                const token t = token_of(&matrix->tokens, first + r);
-                __global const storage *from =
-                    channels_of(matrix, &t, channel + c, 1);
                 x[i] = 0.0f;
-                if (first_row < down && r < exists && !ARE_ZEROS(from))
-                    x[i] = load_wide(from);
+                if (first_row < down && r < exists) {
+                    const token t = token_of(&matrix->tokens, first + r);
+                    __global const storage *from =
+                        channels_of(matrix, &t, channel + c, 1);
+                    if (!ARE_ZEROS(from))
+                        x[i] = load_wide(from);
+                }
             }
             UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
                 const int r = done + i * down + first_row;
