@@ -210,7 +210,7 @@ INLINE token token_of(const token_list *tokens, uint row)
 INLINE __global const storage *
 channels_of(const token_rows *rows, const token *t, uint channel, uint column)
 {
-    const ulong c = (ulong)channel * column;
+    const plane_offset c = (plane_offset)channel * column;
     if (EXISTS(*t))
         return rows->plane + (token_offset(rows->layout, t) + c);
     return rows->pad ? rows->pad + c : 0;
@@ -390,12 +390,12 @@ INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
                       const int *keys)
 {
 #if BIAS && TABLE == 1
-    int places[SCORE_COLS];
+    uint places[SCORE_COLS];
     UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
         places[j] =
-            (TABLE_CENTER - table_place(keys[j])) * (int)args->bias.row;
+            (uint)(TABLE_CENTER - table_place(keys[j])) * args->bias.row;
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        const int place = table_place(rows[i]) * (int)args->bias.row;
+        const uint place = (uint)table_place(rows[i]) * args->bias.row;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             sums[i][j] +=
                 JOIN(load, BIAS_SUFFIX)(terms->bias, place + places[j]);
@@ -458,8 +458,9 @@ INLINE void store_quad(float4 x, __global storage *plane,
                        const tensor_layout *layout, const token *t,
                        int channel, int wide)
 {
-    __global storage *to = plane + (token_offset(layout, t) +
-                                    (ulong)(uint)channel * layout->column);
+    __global storage *to =
+        plane + (token_offset(layout, t) +
+                 (plane_offset)(uint)channel * layout->column);
 #if WIDE
     if (wide) {
         store4_aligned(x, to);
