@@ -612,29 +612,46 @@ typedef struct gradient_tile {
     uint first_row; /* of the block */
 } gradient_tile;
 
+/* For the rows of a work-item's tile that are there and none of the padding,
+ * sums[stage][row] += what `there` has of them (adds) or goes there. */
+INLINE void move_gradient(float4 *sums, const int tile_rows,
+                          const gradient_tile *tile, __global storage *to,
+                          const token_rows *there, const int adds,
+                          const int wide)
+{
+    UNROLL_FOR (int i = 0; i < tile_rows; i++) {
+        const int r = tile->first + tile->step * i;
+        if (!tile->owns || r >= tile->row_count)
+            continue;
+        const token t = token_of(&there->tokens, tile->first_row + r);
+        UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
+            const int channel = s * STAGE_DIMS + tile->quad * 4;
+            if (channel >= HEAD_DIM || !EXISTS(t))
+                continue;
+            if (adds)
+                sums[s * tile_rows + i] += load_quad(there, &t, channel, wide);
+            else
+                store_quad(sums[s * tile_rows + i], to, there->layout, &t,
+                           channel, wide);
+        }
+    }
+}
+
 /* Stores sums[stage][row of the tile] where the token is none of the padding,
- * or adds them to what is there. */
-INLINE void store_gradient(const float4 *sums, const int tile_rows,
+ * or adds them to what is there; then sums are what is stored. */
+INLINE void store_gradient(float4 *sums, const int tile_rows,
                            const gradient_tile *tile, __global storage *to,
                            const tensor_layout *layout, token_list tokens,
                            int adds, int wide)
 {
     const token_rows there = {to, layout, tokens, 0};
-    UNROLL_FOR (int i = 0; i < tile_rows; i++) {
-        const int r = tile->first + tile->step * i;
-        if (!tile->owns || r >= tile->row_count)
-            continue;
-        const token t = token_of(&tokens, tile->first_row + r);
-        UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
-            const int channel = s * STAGE_DIMS + tile->quad * 4;
-            if (channel >= HEAD_DIM || !EXISTS(t))
-                continue;
-            float4 x = sums[s * tile_rows + i];
-            if (adds)
-                x += load_quad(&there, &t, channel, wide);
-            store_quad(x, to, layout, &t, channel, wide);
-        }
-    }
+    /* asked once, not for each row */
+    if (adds)
+        move_gradient(sums, tile_rows, tile, to, &there, 1, wide);
+    if (WIDE && wide)
+        move_gradient(sums, tile_rows, tile, to, &there, 0, 1);
+    else
+        move_gradient(sums, tile_rows, tile, to, &there, 0, 0);
 }
 
 #if PADDING == 1

@@ -458,9 +458,9 @@ INLINE void store_quad(float4 x, __global storage *plane,
                        const tensor_layout *layout, const token *t,
                        int channel, int wide)
 {
-    __global storage *to =
-        plane + (token_offset(layout, t) +
-                 (plane_offset)(uint)channel * layout->column);
+    const uint column = WIDE && wide ? 1 : layout->column;
+    __global storage *to = plane + (token_offset(layout, t) +
+                                    (plane_offset)(uint)channel * column);
 #if WIDE
     if (wide) {
         store4_aligned(x, to);
@@ -470,5 +470,5 @@ INLINE void store_quad(float4 x, __global storage *plane,
     const float parts[4] = {x.x, x.y, x.z, x.w};
     UNROLL_FOR (int i = 0; i < 4; i++)
         if (channel + i < HEAD_DIM)
-            STORE(parts[i], to, (ulong)i * layout->column);
+            STORE(parts[i], to, (ulong)i * column);
 }
