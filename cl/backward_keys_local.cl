@@ -67,6 +67,18 @@ INLINE void add_pad_partial(const float4 *sums, __global float *partial,
 #define WANTS_DV ARG_DV
 #endif
 
+/* A work-item's tile of dK and dV. */
+INLINE gradient_tile find_key_tile(const gradient_block *block, int lane)
+{
+    const gradient_tile tile = {.owns = lane / STAGE_QUADS < KEY_TILES,
+                                .first = lane / STAGE_QUADS * TILE_KEYS,
+                                .step = 1,
+                                .quad = lane % STAGE_QUADS,
+                                .row_count = (int)block->keys.count,
+                                .first_row = block->keys.first};
+    return tile;
+}
+
 #if VARIANT == COSINE
 /* The work-group's sum of values[0 .. count), at the first work-item. Holds a
  * barrier. */
@@ -105,8 +117,7 @@ backward_keys_local(BACKWARD_PARAMETERS)
     const uint key_block = index % key_blocks;
     const uint kv_head = index / key_blocks % kv_heads;
     const uint slot = index / key_blocks / kv_heads;
-    const int lane = (int)get_local_id(0);
-    const tile_place place = find_tile(lane);
+    int lane = (int)get_local_id(0);
     gradient_block at;
     at.wide = (flags & ARG_WIDE_ACCESS) != 0;
     at.keys.first = key_block * BLOCK_KEYS;
@@ -115,14 +126,6 @@ backward_keys_local(BACKWARD_PARAMETERS)
     at.first_row = 0;
     at.row_count = (int)min(queries, (uint)BLOCK_ROWS);
     const int key_count = (int)at.keys.count;
-    /* this work-item's tiles of dK and dV */
-    const gradient_tile key_tile = {.owns = lane / STAGE_QUADS < KEY_TILES,
-                                    .first = lane / STAGE_QUADS * TILE_KEYS,
-                                    .step = 1,
-                                    .quad = lane % STAGE_QUADS,
-                                    .row_count = key_count,
-                                    .first_row = at.keys.first};
-    const int key_quad = key_tile.first / 4;
     clear_weights(&memory, lane);
     __global float *bias_partials =
         workspace + args.bias_partials +
@@ -140,6 +143,10 @@ backward_keys_local(BACKWARD_PARAMETERS)
 #endif
 
     for (ulong w = slot; w < forward->windows; w += forward->slots) {
+        FORGET(lane);
+        const tile_place place = find_tile(lane);
+        const gradient_tile key_tile = find_key_tile(&at, lane);
+        const int key_quad = key_tile.first / 4;
         unit u;
         u.window = forward->first_window + w;
         const int is_first =
@@ -373,12 +380,14 @@ backward_keys_local(BACKWARD_PARAMETERS)
 #endif
     }
 #if KEEPS_DBIAS
+    const tile_place place = find_tile(lane);
     if (place.owns && (flags & ARG_DBIAS) != 0)
         add_bias_partial(dbias_sums,
                          bias_partials + (ulong)kv_head * queries * keys, &at,
                          place, keys, (flags & ARG_FIRST_LAUNCH) != 0);
 #endif
 #if PADDING == 1
+    const gradient_tile key_tile = find_key_tile(&at, lane);
     const int starts = (flags & ARG_FIRST_LAUNCH) != 0;
     const ulong pad_partial =
         (((ulong)slot * key_blocks + key_block) * kv_heads + kv_head) *

@@ -73,16 +73,19 @@
  * local memory. */
 #define KEEPS_TOKENS (GRID && BACKWARD)
 
-/* Lets the compiler know nothing of variable x of a work-item. LLVM for AMD
- * else computes before all loops what they need of it, keeps each comparison
- * in a pair of scalar registers, and runs out of these; that for NVIDIA keeps
- * addresses of kept tokens, so that other registers are spilled. */
+/* Lets the compiler forget a work-item's number, but for its range on NVIDIA.
+ * LLVM for AMD else computes before all loops what they need of it, keeps each
+ * comparison in a pair of scalar registers, and runs out of these; that for
+ * NVIDIA keeps addresses of kept tokens, so that other registers are spilled.
+ */
 #ifdef __AMDGCN__
-#define FORGET(x) __asm__ volatile("" : "+v"(x))
+#define FORGET(lane) __asm__ volatile("" : "+v"(lane))
 #elif KEEPS_TOKENS && (defined(__NVPTX__) || defined(__NV_CL_C_VERSION))
-#define FORGET(x) __asm__ volatile("" : "+r"(x))
+#define FORGET(lane)                                                          \
+    __asm__ volatile("" : "+r"(lane));                                        \
+    lane = (int)min((uint)(lane), TEAM - 1u)
 #else
-#define FORGET(x)
+#define FORGET(lane)
 #endif
 
 /* The cosine variant scales a finished dot product, the others q. */
