@@ -7,6 +7,8 @@
  *            known here, and dQ is made here too
  *         0: backward_rows_local.cl has left each row's statistics
  *   ONE_VISIT 1: one block of rows of one head is all that sees the keys
+ *   KEEPS_TABLE 1: the head's table of biases stays in local memory (ONE_VISIT
+ *            only)
  *   KEEPS_DBIAS 1: the sum over windows stays in registers (ONE_VISIT only)
  *               0: it is added to in the workspace */
 #ifndef ONE_VISIT
@@ -127,6 +129,9 @@ backward_keys_local(BACKWARD_PARAMETERS)
     at.row_count = (int)min(queries, (uint)BLOCK_ROWS);
     const int key_count = (int)at.keys.count;
     clear_weights(&memory, lane);
+#if KEEPS_TABLE
+    keep_table(&memory, forward, bias, kv_head, lane);
+#endif
     __global float *bias_partials =
         workspace + args.bias_partials +
         (ulong)slot * forward->heads * queries * keys;
@@ -193,6 +198,10 @@ backward_keys_local(BACKWARD_PARAMETERS)
                 (at.keys.first < last_seen.low && key_end > forward->sink);
 #endif
             DECLARE_TERMS_AT(terms, *forward, u, window)
+#if KEEPS_TABLE
+            terms.table = memory.table;
+            terms.table_places = memory.table_places;
+#endif
 #if WHOLE
             const token_list row_tokens = key_tokens;
 #else

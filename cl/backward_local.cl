@@ -70,6 +70,8 @@ typedef struct gradient_memory {
     __local float *k_inverse;       /* [KV_ROWS] */
     __local kept_token *row_tokens; /* [BLOCK_ROWS] */
     __local kept_token *key_tokens; /* [BLOCK_KEYS] */
+    __local float *table;           /* [TABLE_ENTRIES], of biases */
+    __local int *table_places;      /* [TABLE_TOKENS] */
 } gradient_memory;
 
 #if VARIANT == COSINE
@@ -105,6 +107,19 @@ typedef struct gradient_memory {
 #define DECLARE_TOKENS
 #define SET_TOKENS(memory)
 #endif
+#if KEEPS_TABLE
+#define TABLE_ENTRIES (2 * TABLE_CENTER + 1)
+#define TABLE_TOKENS LARGER(NQ, NK)
+#define DECLARE_TABLE                                                         \
+    __local float table[TABLE_ENTRIES];                                       \
+    __local int table_places[TABLE_TOKENS];
+#define SET_TABLE(memory)                                                     \
+    (memory).table = table;                                                   \
+    (memory).table_places = table_places;
+#else
+#define DECLARE_TABLE
+#define SET_TABLE(memory)
+#endif
 /* Declares `name` and its arrays, in a kernel. */
 #define DECLARE_GRADIENT_MEMORY(name)                                         \
     __local float4 row_tiles[TILE_COPIES][Q_ROWS * DIM_PITCH];                \
@@ -115,6 +130,7 @@ typedef struct gradient_memory {
     __local float row_deltas[Q_ROWS];                                         \
     DECLARE_INVERSES                                                          \
     DECLARE_TOKENS                                                            \
+    DECLARE_TABLE                                                             \
     gradient_memory name = {.q = row_tiles[0],                                \
                             .d_o = row_tiles[TILE_COPIES - 1],                \
                             .k = col_tiles[0],                                \
@@ -124,7 +140,8 @@ typedef struct gradient_memory {
                             .row_delta = row_deltas};                         \
     SET_SUMS(name)                                                            \
     SET_INVERSES(name)                                                        \
-    SET_TOKENS(name)
+    SET_TOKENS(name)                                                          \
+    SET_TABLE(name)
 
 /* Tokens first .. first + count of a window. Where the team keeps them it
  * finds them here, with barriers before and after: its work-items may still be
@@ -541,6 +558,20 @@ INLINE void clear_weights(const gradient_memory *memory, int lane)
         if (done + lane < WEIGHT_QUADS)
             memory->weights[done + lane] = (float4)(0.0f);
 }
+
+#if KEEPS_TABLE
+/* A head's table of biases; ends with a barrier. */
+INLINE void keep_table(const gradient_memory *memory, const forward_args *args,
+                       __global const bias_storage *bias, uint head, int lane)
+{
+    bias += plane(&args->bias, 0, head);
+    for (uint i = (uint)lane; i < TABLE_ENTRIES; i += TEAM)
+        memory->table[i] = JOIN(load, BIAS_SUFFIX)(bias, i * args->bias.row);
+    for (uint i = (uint)lane; i < TABLE_TOKENS; i += TEAM)
+        memory->table_places[i] = table_place(i);
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+#endif
 
 /* sums[i] += rows out_row + OUT_TILES * i of weights times a staged matrix,
  * one quad of channels. */

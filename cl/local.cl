@@ -392,7 +392,16 @@ INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
                       const token_list *key_tokens, const int *rows,
                       const int *keys)
 {
-#if BIAS && TABLE == 1
+#if KEEPS_TABLE
+    int places[SCORE_COLS];
+    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+        places[j] = TABLE_CENTER - terms->table_places[keys[j]];
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+        const int place = terms->table_places[rows[i]];
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            sums[i][j] += terms->table[place + places[j]];
+    }
+#elif BIAS && TABLE == 1
     uint places[SCORE_COLS];
     UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
         places[j] =
