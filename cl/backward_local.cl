@@ -19,12 +19,17 @@
  *   KEY_QUADS     quads of keys in a work-item's tile of dK and dV, which is
  *                 one quad of channels wide; a team covers BLOCK_KEYS x
  *                 STAGE_DIMS
+ *   UNROLLED_ROWS rows of a product with transposed weights without a jump in
+ *                 between; divides Q_ROWS
  *   TEAM          also covers the tiles of the block, one each */
 #ifndef KEEPS_TILES
 #define KEEPS_TILES 0
 #endif
 #ifndef KEY_QUADS
 #define KEY_QUADS 2
+#endif
+#ifndef UNROLLED_ROWS
+#define UNROLLED_ROWS SCORE_ROWS
 #endif
 
 /* Of the kernels, see there. */
@@ -595,22 +600,23 @@ INLINE void add_product(float4 *sums, const gradient_memory *memory,
 }
 
 /* sums[j] += column 4 * key_quad + j of weights times a staged matrix, one
- * quad of channels. */
+ * quad of channels. Rows past the last are zeros, in both. */
 INLINE void add_transposed(float4 *sums, const gradient_memory *memory,
                            __local const float4 *matrix, int key_quad,
                            int quad, int row_count)
 {
     __local const float4 *line = memory->weights + key_quad;
-    NO_UNROLL_FOR (int r = 0; r < row_count; r++) {
-        const float4 y = matrix[r * DIM_PITCH + quad];
-        UNROLL_FOR (int j = 0; j < KEY_QUADS; j++) {
-            const float4 w = line[r * WEIGHT_PITCH + j];
-            sums[4 * j] = FMA((float4)(w.x), y, sums[4 * j]);
-            sums[4 * j + 1] = FMA((float4)(w.y), y, sums[4 * j + 1]);
-            sums[4 * j + 2] = FMA((float4)(w.z), y, sums[4 * j + 2]);
-            sums[4 * j + 3] = FMA((float4)(w.w), y, sums[4 * j + 3]);
+    NO_UNROLL_FOR (int first = 0; first < row_count; first += UNROLLED_ROWS)
+        UNROLL_FOR (int r = first; r < first + UNROLLED_ROWS; r++) {
+            const float4 y = matrix[r * DIM_PITCH + quad];
+            UNROLL_FOR (int j = 0; j < KEY_QUADS; j++) {
+                const float4 w = line[r * WEIGHT_PITCH + j];
+                sums[4 * j] = FMA((float4)(w.x), y, sums[4 * j]);
+                sums[4 * j + 1] = FMA((float4)(w.y), y, sums[4 * j + 1]);
+                sums[4 * j + 2] = FMA((float4)(w.z), y, sums[4 * j + 2]);
+                sums[4 * j + 3] = FMA((float4)(w.w), y, sums[4 * j + 3]);
+            }
         }
-    }
 }
 
 /* Four channels of a token in global memory; channel < HEAD_DIM. */
