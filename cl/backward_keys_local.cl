@@ -174,7 +174,7 @@ backward_keys_local(BACKWARD_PARAMETERS)
         float4 sums_k[DIM_STAGES * TILE_KEYS], sums_v[DIM_STAGES * TILE_KEYS];
         UNROLL_FOR (int i = 0; i < DIM_STAGES * TILE_KEYS; i++)
             sums_k[i] = sums_v[i] = (float4)(0.0f);
-#if KEEPS_TILES
+#if KEEPS_TILES && !ONE_VISIT
         stage_k(&memory, &at, 0, 0, lane);
         stage_v(&memory, &at, 0, lane);
 #endif
@@ -221,7 +221,9 @@ backward_keys_local(BACKWARD_PARAMETERS)
 #else
             at.scale = forward->scale;
 #endif
-#if KEEPS_TILES
+#if KEEPS_TILES && ONE_VISIT
+            stage_tiles(&memory, &at, lane);
+#elif KEEPS_TILES
             stage_q(&memory, &at, 0, 0, lane);
             stage_d_o(&memory, &at, 0, lane);
 #endif

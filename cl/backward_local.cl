@@ -252,6 +252,45 @@ INLINE void stage_v(const gradient_memory *memory, const gradient_block *block,
           KV_ROWS, channel, 1.0f, 0, lane, block->wide);
 }
 
+#if KEEPS_TILES
+/* All four; loads of all of them are under way at once. */
+INLINE void stage_tiles(const gradient_memory *memory,
+                        const gradient_block *block, int lane)
+{
+#if WIDE && LOADS_AHEAD > 1
+    if (block->wide) {
+        const int c = STAGE_COLUMN(lane);
+        const int most = LARGER(Q_ROWS, KV_ROWS);
+        const int key_count = (int)block->keys.count;
+        for (int done = 0; done < most; done += LOADS_AHEAD * STAGE_DOWN) {
+            wide_quads q[LOADS_AHEAD], k[LOADS_AHEAD], v[LOADS_AHEAD],
+                d_o[LOADS_AHEAD];
+            const int row = done + STAGE_ROW(lane);
+            const int end = STAGE_ROW(lane) < STAGE_DOWN ? most : 0;
+            load_rows(k, &block->k, block->keys.first, row,
+                      min(key_count, end), c);
+            load_rows(v, &block->v, block->keys.first, row,
+                      min(key_count, end), c);
+            load_rows(q, &block->q, block->first_row, row,
+                      min(block->row_count, end), c);
+            load_rows(d_o, &block->d_o, block->first_row, row,
+                      min(block->row_count, end), c);
+            store_rows(k, memory->k, row, min(KV_ROWS, end), c, 1.0f, 0);
+            store_rows(v, memory->v, row, min(KV_ROWS, end), c, 1.0f, 0);
+            store_rows(q, memory->q, row, min(Q_ROWS, end), c, block->scale,
+                       0);
+            store_rows(d_o, memory->d_o, row, min(Q_ROWS, end), c, 1.0f, 0);
+        }
+        return;
+    }
+#endif
+    stage_k(memory, block, 0, 0, lane);
+    stage_v(memory, block, 0, lane);
+    stage_q(memory, block, 0, 0, lane);
+    stage_d_o(memory, block, 0, lane);
+}
+#endif
+
 /* tile = the logits of the work-item's tile, -inf where there is no row or
  * key, the row is padding or does not see the key. Ends with a barrier where
  * it staged. */

@@ -244,8 +244,69 @@ typedef float4 wide_quads;
 #define load_wide load4_aligned
 INLINE void store_staged(float4 x, __local float4 *to) { to[0] = x; }
 #endif
-/* Loads that a work-item has under way where it can tell their addresses. */
+/* Rows that a work-item loads before it stores the first: tokens, in local
+ * memory too, cannot be read past a store, and stage_tiles() of the backward
+ * pass has registers for them. Intel's compiler would keep them in private
+ * memory. */
+#if KEEPS_TOKENS || (BACKWARD && ONE_VISIT && KEEPS_TILES && !SUB_GROUP)
 #define LOADS_AHEAD 4
+#else
+#define LOADS_AHEAD 1
+#endif
+
+#if WIDE
+/* A work-item keeps its columns and steps down the rows. */
+#define STAGE_ACROSS (STAGE_DIMS / WIDE)
+#define STAGE_DOWN (TEAM / STAGE_ACROSS)
+#define STAGE_ROW(lane) ((lane) / STAGE_ACROSS)
+#define STAGE_COLUMN(lane) ((lane) % STAGE_ACROSS * WIDE)
+#endif
+
+#if WIDE && LOADS_AHEAD > 1
+/* x[i] = row `row` + STAGE_DOWN * i of a matrix, counted from `first`, zeros
+ * from `count` on; one access, at `channel`. */
+INLINE void load_rows(wide_quads x[LOADS_AHEAD], const token_rows *matrix,
+                      uint first, int row, int count, int channel)
+{
+    const int exists =
+        HEAD_DIM % STAGE_DIMS == 0 || channel < HEAD_DIM ? count : 0;
+#if !GRID
+    __global const storage *from =
+        matrix->plane + (ulong)(first + row) * matrix->layout->row + channel;
+    const ulong step = (ulong)STAGE_DOWN * matrix->layout->row;
+#endif
+    UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
+        const int r = row + STAGE_DOWN * i;
+        x[i] = 0.0f;
+        if (r < exists) {
+#if GRID
+            const token t = token_of(&matrix->tokens, first + r);
+            __global const storage *from = channels_of(matrix, &t, channel, 1);
+            if (!ARE_ZEROS(from))
+#endif
+                x[i] = load_wide(from);
+        }
+#if !GRID
+        from += step;
+#endif
+    }
+}
+
+/* What load_rows left, to the same rows of `tile`, which has `rows` of them.
+ */
+INLINE void store_rows(const wide_quads x[LOADS_AHEAD], __local float4 *tile,
+                       int row, int rows, int column, float factor,
+                       __local const float *factors)
+{
+    tile += row * DIM_PITCH + column / 4;
+    UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
+        const int r = row + STAGE_DOWN * i;
+        if (r < rows)
+            store_staged(x[i] * FACTOR_OF(r),
+                         tile + STAGE_DOWN * i * DIM_PITCH);
+    }
+}
+#endif
 
 /* Copies rows first .. first + count of `matrix`, STAGE_DIMS channels from
  * `channel` on, to local memory as fp32 times `factor` and, where given, each
@@ -255,13 +316,23 @@ INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
                   __local const float *factors, int lane, int wide)
 {
     FORGET(lane);
-#if WIDE
+#if WIDE && LOADS_AHEAD > 1
     if (wide) {
-        /* a work-item keeps its columns and steps down the rows */
-        const int across = STAGE_DIMS / WIDE;
-        const int down = TEAM / across;
-        const int first_row = lane / across;
-        const int c = lane % across * WIDE;
+        const int c = STAGE_COLUMN(lane);
+        const int end = STAGE_ROW(lane) < STAGE_DOWN ? rows : 0;
+        for (int done = 0; done < rows; done += LOADS_AHEAD * STAGE_DOWN) {
+            wide_quads x[LOADS_AHEAD];
+            const int row = done + STAGE_ROW(lane);
+            load_rows(x, matrix, first, row, min(count, end), channel + c);
+            store_rows(x, tile, row, end, c, factor, factors);
+        }
+        return;
+    }
+#elif WIDE
+    if (wide) {
+        const int down = STAGE_DOWN;
+        const int first_row = STAGE_ROW(lane);
+        const int c = STAGE_COLUMN(lane);
         __local float4 *to = tile + first_row * DIM_PITCH + c / 4;
 #if !GRID
         __global const storage *from =
@@ -270,29 +341,6 @@ INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
         const ulong step = (ulong)down * matrix->layout->row;
 #endif
         const int exists = channel + c < HEAD_DIM ? count : 0;
-#if KEEPS_TOKENS
-        /* tokens, in local memory too, cannot be read past a store */
-        for (int done = 0; done < rows; done += LOADS_AHEAD * down) {
-            wide_quads x[LOADS_AHEAD];
-            UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
-                const int r = done + i * down + first_row;
-                x[i] = 0.0f;
-                if (first_row < down && r < exists) {
-                    const token t = token_of(&matrix->tokens, first + r);
-                    __global const storage *from =
-                        channels_of(matrix, &t, channel + c, 1);
-                    if (!ARE_ZEROS(from))
-                        x[i] = load_wide(from);
-                }
-            }
-            UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
-                const int r = done + i * down + first_row;
-                if (first_row < down && r < rows)
-                    store_staged(x[i] * FACTOR_OF(r),
-                                 to + (r - first_row) * DIM_PITCH);
-            }
-        }
-#else
         for (int done = 0; done < rows; done += down) {
             const int r = done + first_row;
             if (first_row < down && r < rows) {
@@ -313,7 +361,6 @@ INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
             from += step;
 #endif
         }
-#endif
         return;
     }
 #endif
