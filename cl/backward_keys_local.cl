@@ -7,6 +7,8 @@
  *            known here, and dQ is made here too
  *         0: backward_rows_local.cl has left each row's statistics
  *   ONE_VISIT 1: one block of rows of one head is all that sees the keys
+ *   KEEPS_TABLE 1: the head's table of biases stays in local memory (ONE_VISIT
+ *            only)
  *   KEEPS_DBIAS 1: the sum over windows stays in registers (ONE_VISIT only)
  *               0: it is added to in the workspace */
 #ifndef ONE_VISIT
@@ -67,6 +69,18 @@ INLINE void add_pad_partial(const float4 *sums, __global float *partial,
 #define WANTS_DV ARG_DV
 #endif
 
+/* A work-item's tile of dK and dV. */
+INLINE gradient_tile find_key_tile(const gradient_block *block, int lane)
+{
+    const gradient_tile tile = {.owns = lane / STAGE_QUADS < KEY_TILES,
+                                .first = lane / STAGE_QUADS * TILE_KEYS,
+                                .step = 1,
+                                .quad = lane % STAGE_QUADS,
+                                .row_count = (int)block->keys.count,
+                                .first_row = block->keys.first};
+    return tile;
+}
+
 #if VARIANT == COSINE
 /* The work-group's sum of values[0 .. count), at the first work-item. Holds a
  * barrier. */
@@ -101,11 +115,11 @@ backward_keys_local(BACKWARD_PARAMETERS)
     const uint row_blocks = (queries + BLOCK_ROWS - 1) / BLOCK_ROWS;
     const uint steps = ONE_VISIT ? 1 : heads_each * row_blocks;
     const uint index = (uint)get_group_id(0);
-    const uint key_block = index % args.key_blocks;
-    const uint kv_head = index / args.key_blocks % kv_heads;
-    const uint slot = index / args.key_blocks / kv_heads;
-    const int lane = (int)get_local_id(0);
-    const tile_place place = find_tile(lane);
+    const uint key_blocks = WHOLE ? 1 : args.key_blocks;
+    const uint key_block = index % key_blocks;
+    const uint kv_head = index / key_blocks % kv_heads;
+    const uint slot = index / key_blocks / kv_heads;
+    int lane = (int)get_local_id(0);
     gradient_block at;
     at.wide = (flags & ARG_WIDE_ACCESS) != 0;
     at.keys.first = key_block * BLOCK_KEYS;
@@ -114,15 +128,10 @@ backward_keys_local(BACKWARD_PARAMETERS)
     at.first_row = 0;
     at.row_count = (int)min(queries, (uint)BLOCK_ROWS);
     const int key_count = (int)at.keys.count;
-    /* this work-item's tiles of dK and dV */
-    const gradient_tile key_tile = {.owns = lane / STAGE_QUADS < KEY_TILES,
-                                    .first = lane / STAGE_QUADS * TILE_KEYS,
-                                    .step = 1,
-                                    .quad = lane % STAGE_QUADS,
-                                    .row_count = key_count,
-                                    .first_row = at.keys.first};
-    const int key_quad = key_tile.first / 4;
     clear_weights(&memory, lane);
+#if KEEPS_TABLE
+    keep_table(&memory, forward, bias, kv_head, lane);
+#endif
     __global float *bias_partials =
         workspace + args.bias_partials +
         (ulong)slot * forward->heads * queries * keys;
@@ -139,6 +148,10 @@ backward_keys_local(BACKWARD_PARAMETERS)
 #endif
 
     for (ulong w = slot; w < forward->windows; w += forward->slots) {
+        FORGET(lane);
+        const tile_place place = find_tile(lane);
+        const gradient_tile key_tile = find_key_tile(&at, lane);
+        const int key_quad = key_tile.first / 4;
         unit u;
         u.window = forward->first_window + w;
         const int is_first =
@@ -161,7 +174,7 @@ backward_keys_local(BACKWARD_PARAMETERS)
         float4 sums_k[DIM_STAGES * TILE_KEYS], sums_v[DIM_STAGES * TILE_KEYS];
         UNROLL_FOR (int i = 0; i < DIM_STAGES * TILE_KEYS; i++)
             sums_k[i] = sums_v[i] = (float4)(0.0f);
-#if KEEPS_TILES
+#if KEEPS_TILES && !ONE_VISIT
         stage_k(&memory, &at, 0, 0, lane);
         stage_v(&memory, &at, 0, lane);
 #endif
@@ -185,6 +198,10 @@ backward_keys_local(BACKWARD_PARAMETERS)
                 (at.keys.first < last_seen.low && key_end > forward->sink);
 #endif
             DECLARE_TERMS_AT(terms, *forward, u, window)
+#if KEEPS_TABLE
+            terms.table = memory.table;
+            terms.table_places = memory.table_places;
+#endif
 #if WHOLE
             const token_list row_tokens = key_tokens;
 #else
@@ -204,7 +221,9 @@ backward_keys_local(BACKWARD_PARAMETERS)
 #else
             at.scale = forward->scale;
 #endif
-#if KEEPS_TILES
+#if KEEPS_TILES && ONE_VISIT
+            stage_tiles(&memory, &at, lane);
+#elif KEEPS_TILES
             stage_q(&memory, &at, 0, 0, lane);
             stage_d_o(&memory, &at, 0, lane);
 #endif
@@ -372,15 +391,17 @@ backward_keys_local(BACKWARD_PARAMETERS)
 #endif
     }
 #if KEEPS_DBIAS
+    const tile_place place = find_tile(lane);
     if (place.owns && (flags & ARG_DBIAS) != 0)
         add_bias_partial(dbias_sums,
                          bias_partials + (ulong)kv_head * queries * keys, &at,
                          place, keys, (flags & ARG_FIRST_LAUNCH) != 0);
 #endif
 #if PADDING == 1
+    const gradient_tile key_tile = find_key_tile(&at, lane);
     const int starts = (flags & ARG_FIRST_LAUNCH) != 0;
     const ulong pad_partial =
-        (((ulong)slot * args.key_blocks + key_block) * kv_heads + kv_head) *
+        (((ulong)slot * key_blocks + key_block) * kv_heads + kv_head) *
         HEAD_DIM;
     barrier(CLK_LOCAL_MEM_FENCE);
     if ((flags & ARG_D_PAD_K) != 0)

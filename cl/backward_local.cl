@@ -19,12 +19,17 @@
  *   KEY_QUADS     quads of keys in a work-item's tile of dK and dV, which is
  *                 one quad of channels wide; a team covers BLOCK_KEYS x
  *                 STAGE_DIMS
+ *   UNROLLED_ROWS rows of a product with transposed weights without a jump in
+ *                 between; divides Q_ROWS
  *   TEAM          also covers the tiles of the block, one each */
 #ifndef KEEPS_TILES
 #define KEEPS_TILES 0
 #endif
 #ifndef KEY_QUADS
 #define KEY_QUADS 2
+#endif
+#ifndef UNROLLED_ROWS
+#define UNROLLED_ROWS SCORE_ROWS
 #endif
 
 /* Of the kernels, see there. */
@@ -70,6 +75,8 @@ typedef struct gradient_memory {
     __local float *k_inverse;       /* [KV_ROWS] */
     __local kept_token *row_tokens; /* [BLOCK_ROWS] */
     __local kept_token *key_tokens; /* [BLOCK_KEYS] */
+    __local float *table;           /* [TABLE_ENTRIES], of biases */
+    __local int *table_places;      /* [TABLE_TOKENS] */
 } gradient_memory;
 
 #if VARIANT == COSINE
@@ -105,6 +112,19 @@ typedef struct gradient_memory {
 #define DECLARE_TOKENS
 #define SET_TOKENS(memory)
 #endif
+#if KEEPS_TABLE
+#define TABLE_ENTRIES (2 * TABLE_CENTER + 1)
+#define TABLE_TOKENS LARGER(NQ, NK)
+#define DECLARE_TABLE                                                         \
+    __local float table[TABLE_ENTRIES];                                       \
+    __local int table_places[TABLE_TOKENS];
+#define SET_TABLE(memory)                                                     \
+    (memory).table = table;                                                   \
+    (memory).table_places = table_places;
+#else
+#define DECLARE_TABLE
+#define SET_TABLE(memory)
+#endif
 /* Declares `name` and its arrays, in a kernel. */
 #define DECLARE_GRADIENT_MEMORY(name)                                         \
     __local float4 row_tiles[TILE_COPIES][Q_ROWS * DIM_PITCH];                \
@@ -115,6 +135,7 @@ typedef struct gradient_memory {
     __local float row_deltas[Q_ROWS];                                         \
     DECLARE_INVERSES                                                          \
     DECLARE_TOKENS                                                            \
+    DECLARE_TABLE                                                             \
     gradient_memory name = {.q = row_tiles[0],                                \
                             .d_o = row_tiles[TILE_COPIES - 1],                \
                             .k = col_tiles[0],                                \
@@ -124,7 +145,8 @@ typedef struct gradient_memory {
                             .row_delta = row_deltas};                         \
     SET_SUMS(name)                                                            \
     SET_INVERSES(name)                                                        \
-    SET_TOKENS(name)
+    SET_TOKENS(name)                                                          \
+    SET_TABLE(name)
 
 /* Tokens first .. first + count of a window. Where the team keeps them it
  * finds them here, with barriers before and after: its work-items may still be
@@ -141,7 +163,7 @@ INLINE token_list list_tokens(__local kept_token *kept,
         if (done + lane < count)
             kept[done + lane] = keep_token(grid, place, first + done + lane);
     barrier(CLK_LOCAL_MEM_FENCE);
-    const token_list tokens = {kept, first, first + (uint)count - 1};
+    const token_list tokens = {kept, first};
 #else
     const token_list tokens = {grid, place};
 #endif
@@ -229,6 +251,45 @@ INLINE void stage_v(const gradient_memory *memory, const gradient_block *block,
     stage(memory->v, &block->v, block->keys.first, (int)block->keys.count,
           KV_ROWS, channel, 1.0f, 0, lane, block->wide);
 }
+
+#if KEEPS_TILES
+/* All four; loads of all of them are under way at once. */
+INLINE void stage_tiles(const gradient_memory *memory,
+                        const gradient_block *block, int lane)
+{
+#if WIDE && LOADS_AHEAD > 1
+    if (block->wide) {
+        const int c = STAGE_COLUMN(lane);
+        const int most = LARGER(Q_ROWS, KV_ROWS);
+        const int key_count = (int)block->keys.count;
+        for (int done = 0; done < most; done += LOADS_AHEAD * STAGE_DOWN) {
+            wide_quads q[LOADS_AHEAD], k[LOADS_AHEAD], v[LOADS_AHEAD],
+                d_o[LOADS_AHEAD];
+            const int row = done + STAGE_ROW(lane);
+            const int end = STAGE_ROW(lane) < STAGE_DOWN ? most : 0;
+            load_rows(k, &block->k, block->keys.first, row,
+                      min(key_count, end), c);
+            load_rows(v, &block->v, block->keys.first, row,
+                      min(key_count, end), c);
+            load_rows(q, &block->q, block->first_row, row,
+                      min(block->row_count, end), c);
+            load_rows(d_o, &block->d_o, block->first_row, row,
+                      min(block->row_count, end), c);
+            store_rows(k, memory->k, row, min(KV_ROWS, end), c, 1.0f, 0);
+            store_rows(v, memory->v, row, min(KV_ROWS, end), c, 1.0f, 0);
+            store_rows(q, memory->q, row, min(Q_ROWS, end), c, block->scale,
+                       0);
+            store_rows(d_o, memory->d_o, row, min(Q_ROWS, end), c, 1.0f, 0);
+        }
+        return;
+    }
+#endif
+    stage_k(memory, block, 0, 0, lane);
+    stage_v(memory, block, 0, lane);
+    stage_q(memory, block, 0, 0, lane);
+    stage_d_o(memory, block, 0, lane);
+}
+#endif
 
 /* tile = the logits of the work-item's tile, -inf where there is no row or
  * key, the row is padding or does not see the key. Ends with a barrier where
@@ -408,9 +469,11 @@ INLINE void start_statistics(const gradient_memory *memory,
         if (r >= Q_ROWS)
             continue;
         float top = -INFINITY;
-        const token t = token_of(&block->q.tokens, block->first_row + r);
-        if (lse && r < block->row_count && EXISTS(t))
-            top = lse[token_offset(&args->forward.lse, &t)];
+        if (lse && r < block->row_count) {
+            const token t = token_of(&block->q.tokens, block->first_row + r);
+            if (EXISTS(t))
+                top = lse[token_offset(&args->forward.lse, &t)];
+        }
         memory->row_max[r] = top;
         memory->row_sum[r] = lse ? 1.0f : 0.0f;
         memory->row_delta[r] = 0.0f;
@@ -505,10 +568,11 @@ INLINE void finish_statistics(const gradient_memory *memory,
         const float sum = memory->row_sum[r];
         const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
         float delta = memory->row_delta[r] * inverse;
-        const token t = token_of(&block->q.tokens, block->first_row + r);
-        if ((args->forward.flags & ARG_D_LSE) != 0 && r < block->row_count &&
-            EXISTS(t))
-            delta -= d_lse[token_offset(&args->d_lse, &t)];
+        if ((args->forward.flags & ARG_D_LSE) != 0 && r < block->row_count) {
+            const token t = token_of(&block->q.tokens, block->first_row + r);
+            if (EXISTS(t))
+                delta -= d_lse[token_offset(&args->d_lse, &t)];
+        }
         memory->row_max[r] += log(sum);
         memory->row_sum[r] = inverse;
         memory->row_delta[r] = delta;
@@ -539,6 +603,20 @@ INLINE void clear_weights(const gradient_memory *memory, int lane)
             memory->weights[done + lane] = (float4)(0.0f);
 }
 
+#if KEEPS_TABLE
+/* A head's table of biases; ends with a barrier. */
+INLINE void keep_table(const gradient_memory *memory, const forward_args *args,
+                       __global const bias_storage *bias, uint head, int lane)
+{
+    bias += plane(&args->bias, 0, head);
+    for (uint i = (uint)lane; i < TABLE_ENTRIES; i += TEAM)
+        memory->table[i] = JOIN(load, BIAS_SUFFIX)(bias, i * args->bias.row);
+    for (uint i = (uint)lane; i < TABLE_TOKENS; i += TEAM)
+        memory->table_places[i] = table_place(i);
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+#endif
+
 /* sums[i] += rows out_row + OUT_TILES * i of weights times a staged matrix,
  * one quad of channels. */
 INLINE void add_product(float4 *sums, const gradient_memory *memory,
@@ -561,22 +639,23 @@ INLINE void add_product(float4 *sums, const gradient_memory *memory,
 }
 
 /* sums[j] += column 4 * key_quad + j of weights times a staged matrix, one
- * quad of channels. */
+ * quad of channels. Rows past the last are zeros, in both. */
 INLINE void add_transposed(float4 *sums, const gradient_memory *memory,
                            __local const float4 *matrix, int key_quad,
                            int quad, int row_count)
 {
     __local const float4 *line = memory->weights + key_quad;
-    NO_UNROLL_FOR (int r = 0; r < row_count; r++) {
-        const float4 y = matrix[r * DIM_PITCH + quad];
-        UNROLL_FOR (int j = 0; j < KEY_QUADS; j++) {
-            const float4 w = line[r * WEIGHT_PITCH + j];
-            sums[4 * j] = FMA((float4)(w.x), y, sums[4 * j]);
-            sums[4 * j + 1] = FMA((float4)(w.y), y, sums[4 * j + 1]);
-            sums[4 * j + 2] = FMA((float4)(w.z), y, sums[4 * j + 2]);
-            sums[4 * j + 3] = FMA((float4)(w.w), y, sums[4 * j + 3]);
+    NO_UNROLL_FOR (int first = 0; first < row_count; first += UNROLLED_ROWS)
+        UNROLL_FOR (int r = first; r < first + UNROLLED_ROWS; r++) {
+            const float4 y = matrix[r * DIM_PITCH + quad];
+            UNROLL_FOR (int j = 0; j < KEY_QUADS; j++) {
+                const float4 w = line[r * WEIGHT_PITCH + j];
+                sums[4 * j] = FMA((float4)(w.x), y, sums[4 * j]);
+                sums[4 * j + 1] = FMA((float4)(w.y), y, sums[4 * j + 1]);
+                sums[4 * j + 2] = FMA((float4)(w.z), y, sums[4 * j + 2]);
+                sums[4 * j + 3] = FMA((float4)(w.w), y, sums[4 * j + 3]);
+            }
         }
-    }
 }
 
 /* Four channels of a token in global memory; channel < HEAD_DIM. */
@@ -609,28 +688,46 @@ typedef struct gradient_tile {
     uint first_row; /* of the block */
 } gradient_tile;
 
+/* For the rows of a work-item's tile that are there and none of the padding,
+ * sums[stage][row] += what `there` has of them (adds) or goes there. */
+INLINE void move_gradient(float4 *sums, const int tile_rows,
+                          const gradient_tile *tile, __global storage *to,
+                          const token_rows *there, const int adds,
+                          const int wide)
+{
+    UNROLL_FOR (int i = 0; i < tile_rows; i++) {
+        const int r = tile->first + tile->step * i;
+        if (!tile->owns || r >= tile->row_count)
+            continue;
+        const token t = token_of(&there->tokens, tile->first_row + r);
+        UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
+            const int channel = s * STAGE_DIMS + tile->quad * 4;
+            if (channel >= HEAD_DIM || !EXISTS(t))
+                continue;
+            if (adds)
+                sums[s * tile_rows + i] += load_quad(there, &t, channel, wide);
+            else
+                store_quad(sums[s * tile_rows + i], to, there->layout, &t,
+                           channel, wide);
+        }
+    }
+}
+
 /* Stores sums[stage][row of the tile] where the token is none of the padding,
- * or adds them to what is there. */
-INLINE void store_gradient(const float4 *sums, const int tile_rows,
+ * or adds them to what is there; then sums are what is stored. */
+INLINE void store_gradient(float4 *sums, const int tile_rows,
                            const gradient_tile *tile, __global storage *to,
                            const tensor_layout *layout, token_list tokens,
                            int adds, int wide)
 {
     const token_rows there = {to, layout, tokens, 0};
-    UNROLL_FOR (int i = 0; i < tile_rows; i++) {
-        const int r = tile->first + tile->step * i;
-        const token t = token_of(&tokens, tile->first_row + r);
-        UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
-            const int channel = s * STAGE_DIMS + tile->quad * 4;
-            if (!tile->owns || r >= tile->row_count || channel >= HEAD_DIM ||
-                !EXISTS(t))
-                continue;
-            float4 x = sums[s * tile_rows + i];
-            if (adds)
-                x += load_quad(&there, &t, channel, wide);
-            store_quad(x, to, layout, &t, channel, wide);
-        }
-    }
+    /* asked once, not for each row */
+    if (adds)
+        move_gradient(sums, tile_rows, tile, to, &there, 1, wide);
+    if (WIDE && wide)
+        move_gradient(sums, tile_rows, tile, to, &there, 0, 1);
+    else
+        move_gradient(sums, tile_rows, tile, to, &there, 0, 0);
 }
 
 #if PADDING == 1
@@ -641,8 +738,10 @@ INLINE void add_padding(float4 *pad_sums, const float4 *sums,
 {
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
         const int r = tile->first + tile->step * i;
+        if (r >= tile->row_count)
+            continue;
         const token t = token_of(tokens, tile->first_row + r);
-        if (r < tile->row_count && !EXISTS(t))
+        if (!EXISTS(t))
             UNROLL_FOR (int s = 0; s < DIM_STAGES; s++)
                 pad_sums[s] += sums[s * tile_rows + i];
     }
@@ -662,17 +761,18 @@ INLINE void take_back_norms(float4 *sums, const int tile_rows,
 {
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
         const int r = tile->first + tile->step * i;
+        if (!tile->owns || r >= tile->row_count)
+            continue;
         const token t = token_of(&x->tokens, tile->first_row + r);
         float4 sum = (float4)(0.0f);
         UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
             const int channel = s * STAGE_DIMS + tile->quad * 4;
-            if (tile->owns && r < tile->row_count && channel < HEAD_DIM)
+            if (channel < HEAD_DIM)
                 sum = FMA(load_quad(x, &t, channel, wide),
                           sums[s * tile_rows + i], sum);
         }
-        if (tile->owns && r < tile->row_count)
-            scratch[r * STAGE_QUADS + tile->quad] =
-                (sum.x + sum.y) + (sum.z + sum.w);
+        scratch[r * STAGE_QUADS + tile->quad] =
+            (sum.x + sum.y) + (sum.z + sum.w);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {

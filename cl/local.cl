@@ -73,16 +73,19 @@
  * local memory. */
 #define KEEPS_TOKENS (GRID && BACKWARD)
 
-/* Lets the compiler know nothing of variable x of a work-item. LLVM for AMD
- * else computes before all loops what they need of it, keeps each comparison
- * in a pair of scalar registers, and runs out of these; that for NVIDIA keeps
- * addresses of kept tokens, so that other registers are spilled. */
+/* Lets the compiler forget a work-item's number, but for its range on NVIDIA.
+ * LLVM for AMD else computes before all loops what they need of it, keeps each
+ * comparison in a pair of scalar registers, and runs out of these; that for
+ * NVIDIA keeps addresses of kept tokens, so that other registers are spilled.
+ */
 #ifdef __AMDGCN__
-#define FORGET(x) __asm__ volatile("" : "+v"(x))
+#define FORGET(lane) __asm__ volatile("" : "+v"(lane))
 #elif KEEPS_TOKENS && (defined(__NVPTX__) || defined(__NV_CL_C_VERSION))
-#define FORGET(x) __asm__ volatile("" : "+r"(x))
+#define FORGET(lane)                                                          \
+    __asm__ volatile("" : "+r"(lane));                                        \
+    lane = (int)min((uint)(lane), TEAM - 1u)
 #else
-#define FORGET(x)
+#define FORGET(lane)
 #endif
 
 /* The cosine variant scales a finished dot product, the others q. */
@@ -171,8 +174,8 @@ INLINE void store4_aligned(float4 x, __global storage *p)
 /* The tokens of a window. */
 typedef struct token_list {
 #if KEEPS_TOKENS
-    __local const kept_token *kept; /* first .. last */
-    uint first, last;
+    __local const kept_token *kept; /* from `first` on */
+    uint first;
 #else
     const grid_layout *grid;
     const window_place *place;
@@ -188,13 +191,14 @@ typedef struct token_rows {
 } token_rows;
 
 #if KEEPS_TOKENS
-/* Rows past the last take its place. */
+/* int, so that compilers see how far rows are apart */
 INLINE kept_token kept_of(const token_list *tokens, uint row)
 {
-    return tokens->kept[min(row, tokens->last) - tokens->first];
+    return tokens->kept[(int)row - (int)tokens->first];
 }
 #endif
 
+/* Of a row that the list holds. */
 INLINE token token_of(const token_list *tokens, uint row)
 {
 #if KEEPS_TOKENS
@@ -209,7 +213,7 @@ INLINE token token_of(const token_list *tokens, uint row)
 INLINE __global const storage *
 channels_of(const token_rows *rows, const token *t, uint channel, uint column)
 {
-    const ulong c = (ulong)channel * column;
+    const plane_offset c = (plane_offset)channel * column;
     if (EXISTS(*t))
         return rows->plane + (token_offset(rows->layout, t) + c);
     return rows->pad ? rows->pad + c : 0;
@@ -240,8 +244,69 @@ typedef float4 wide_quads;
 #define load_wide load4_aligned
 INLINE void store_staged(float4 x, __local float4 *to) { to[0] = x; }
 #endif
-/* Loads that a work-item has under way where it can tell their addresses. */
+/* Rows that a work-item loads before it stores the first: tokens, in local
+ * memory too, cannot be read past a store, and stage_tiles() of the backward
+ * pass has registers for them. Intel's compiler would keep them in private
+ * memory. */
+#if KEEPS_TOKENS || (BACKWARD && ONE_VISIT && KEEPS_TILES && !SUB_GROUP)
 #define LOADS_AHEAD 4
+#else
+#define LOADS_AHEAD 1
+#endif
+
+#if WIDE
+/* A work-item keeps its columns and steps down the rows. */
+#define STAGE_ACROSS (STAGE_DIMS / WIDE)
+#define STAGE_DOWN (TEAM / STAGE_ACROSS)
+#define STAGE_ROW(lane) ((lane) / STAGE_ACROSS)
+#define STAGE_COLUMN(lane) ((lane) % STAGE_ACROSS * WIDE)
+#endif
+
+#if WIDE && LOADS_AHEAD > 1
+/* x[i] = row `row` + STAGE_DOWN * i of a matrix, counted from `first`, zeros
+ * from `count` on; one access, at `channel`. */
+INLINE void load_rows(wide_quads x[LOADS_AHEAD], const token_rows *matrix,
+                      uint first, int row, int count, int channel)
+{
+    const int exists =
+        HEAD_DIM % STAGE_DIMS == 0 || channel < HEAD_DIM ? count : 0;
+#if !GRID
+    __global const storage *from =
+        matrix->plane + (ulong)(first + row) * matrix->layout->row + channel;
+    const ulong step = (ulong)STAGE_DOWN * matrix->layout->row;
+#endif
+    UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
+        const int r = row + STAGE_DOWN * i;
+        x[i] = 0.0f;
+        if (r < exists) {
+#if GRID
+            const token t = token_of(&matrix->tokens, first + r);
+            __global const storage *from = channels_of(matrix, &t, channel, 1);
+            if (!ARE_ZEROS(from))
+#endif
+                x[i] = load_wide(from);
+        }
+#if !GRID
+        from += step;
+#endif
+    }
+}
+
+/* What load_rows left, to the same rows of `tile`, which has `rows` of them.
+ */
+INLINE void store_rows(const wide_quads x[LOADS_AHEAD], __local float4 *tile,
+                       int row, int rows, int column, float factor,
+                       __local const float *factors)
+{
+    tile += row * DIM_PITCH + column / 4;
+    UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
+        const int r = row + STAGE_DOWN * i;
+        if (r < rows)
+            store_staged(x[i] * FACTOR_OF(r),
+                         tile + STAGE_DOWN * i * DIM_PITCH);
+    }
+}
+#endif
 
 /* Copies rows first .. first + count of `matrix`, STAGE_DIMS channels from
  * `channel` on, to local memory as fp32 times `factor` and, where given, each
@@ -251,13 +316,23 @@ INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
                   __local const float *factors, int lane, int wide)
 {
     FORGET(lane);
-#if WIDE
+#if WIDE && LOADS_AHEAD > 1
     if (wide) {
-        /* a work-item keeps its columns and steps down the rows */
-        const int across = STAGE_DIMS / WIDE;
-        const int down = TEAM / across;
-        const int first_row = lane / across;
-        const int c = lane % across * WIDE;
+        const int c = STAGE_COLUMN(lane);
+        const int end = STAGE_ROW(lane) < STAGE_DOWN ? rows : 0;
+        for (int done = 0; done < rows; done += LOADS_AHEAD * STAGE_DOWN) {
+            wide_quads x[LOADS_AHEAD];
+            const int row = done + STAGE_ROW(lane);
+            load_rows(x, matrix, first, row, min(count, end), channel + c);
+            store_rows(x, tile, row, end, c, factor, factors);
+        }
+        return;
+    }
+#elif WIDE
+    if (wide) {
+        const int down = STAGE_DOWN;
+        const int first_row = STAGE_ROW(lane);
+        const int c = STAGE_COLUMN(lane);
         __local float4 *to = tile + first_row * DIM_PITCH + c / 4;
 #if !GRID
         __global const storage *from =
@@ -266,27 +341,6 @@ INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
         const ulong step = (ulong)down * matrix->layout->row;
 #endif
         const int exists = channel + c < HEAD_DIM ? count : 0;
-#if KEEPS_TOKENS
-        /* tokens, in local memory too, cannot be read past a store */
-        for (int done = 0; done < rows; done += LOADS_AHEAD * down) {
-            wide_quads x[LOADS_AHEAD];
-            UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
-                const int r = done + i * down + first_row;
-                const token t = token_of(&matrix->tokens, first + r);
-                __global const storage *from =
-                    channels_of(matrix, &t, channel + c, 1);
-                x[i] = 0.0f;
-                if (first_row < down && r < exists && !ARE_ZEROS(from))
-                    x[i] = load_wide(from);
-            }
-            UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
-                const int r = done + i * down + first_row;
-                if (first_row < down && r < rows)
-                    store_staged(x[i] * FACTOR_OF(r),
-                                 to + (r - first_row) * DIM_PITCH);
-            }
-        }
-#else
         for (int done = 0; done < rows; done += down) {
             const int r = done + first_row;
             if (first_row < down && r < rows) {
@@ -307,7 +361,6 @@ INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
             from += step;
 #endif
         }
-#endif
         return;
     }
 #endif
@@ -386,13 +439,22 @@ INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
                       const token_list *key_tokens, const int *rows,
                       const int *keys)
 {
-#if BIAS && TABLE == 1
+#if KEEPS_TABLE
     int places[SCORE_COLS];
     UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-        places[j] =
-            (TABLE_CENTER - table_place(keys[j])) * (int)args->bias.row;
+        places[j] = TABLE_CENTER - terms->table_places[keys[j]];
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        const int place = table_place(rows[i]) * (int)args->bias.row;
+        const int place = terms->table_places[rows[i]];
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            sums[i][j] += terms->table[place + places[j]];
+    }
+#elif BIAS && TABLE == 1
+    uint places[SCORE_COLS];
+    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+        places[j] =
+            (uint)(TABLE_CENTER - table_place(keys[j])) * args->bias.row;
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+        const uint place = (uint)table_place(rows[i]) * args->bias.row;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             sums[i][j] +=
                 JOIN(load, BIAS_SUFFIX)(terms->bias, place + places[j]);
@@ -455,8 +517,9 @@ INLINE void store_quad(float4 x, __global storage *plane,
                        const tensor_layout *layout, const token *t,
                        int channel, int wide)
 {
+    const uint column = WIDE && wide ? 1 : layout->column;
     __global storage *to = plane + (token_offset(layout, t) +
-                                    (ulong)(uint)channel * layout->column);
+                                    (plane_offset)(uint)channel * column);
 #if WIDE
     if (wide) {
         store4_aligned(x, to);
@@ -466,5 +529,5 @@ INLINE void store_quad(float4 x, __global storage *plane,
     const float parts[4] = {x.x, x.y, x.z, x.w};
     UNROLL_FOR (int i = 0; i < 4; i++)
         if (channel + i < HEAD_DIM)
-            STORE(parts[i], to, (ulong)i * layout->column);
+            STORE(parts[i], to, (ulong)i * column);
 }

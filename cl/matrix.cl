@@ -200,12 +200,7 @@ INLINE void keep_pad(__local void *to, __global const storage *pad,
 #define KEEP_PADS(pads, args, kv_head, item)
 #endif
 
-/* How far something is from its plane's start; of the padding: PADDED. */
-#if GRID
-typedef uint plane_offset;
-#else
-typedef ulong plane_offset;
-#endif
+/* Among offsets: of a token of the padding. */
 #define PADDED (~0u)
 #define IS_PADDED(at) (PADDING && (at) == PADDED)
 

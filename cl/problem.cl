@@ -14,6 +14,8 @@
  *        [entries][heads], and its entry for a query and a key is
  *        1: table_place(query) - table_place(key) + TABLE_CENTER
  *        2: index[query * NK + key]
+ *   KEEPS_TABLE 1: terms are told where in local memory that table is, as
+ *               fp32, and each token's table_place (tier local)
  *   ADJACENT_KEYS 1: in bias and mask, neighbouring keys are neighbours in
  *               memory; 0: their strides say where they are
  *   BLOCK_ROWS          query rows of a unit at most
@@ -36,6 +38,9 @@
 #endif
 #ifndef TABLE
 #define TABLE 0
+#endif
+#ifndef KEEPS_TABLE
+#define KEEPS_TABLE 0
 #endif
 #ifndef ADJACENT_KEYS
 #define ADJACENT_KEYS 1
@@ -291,6 +296,10 @@ typedef struct logit_terms {
     __global const bias_storage *bias;
 #if TABLE == 2
     __global const int *index;
+#endif
+#if KEEPS_TABLE
+    __local const float *table;
+    __local const int *table_places;
 #endif
 #endif
 #if MASK == 3

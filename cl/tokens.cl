@@ -184,21 +184,27 @@ INLINE token recall_token(kept_token kept)
 INLINE uint recall_sides(kept_token kept) { return kept.w & 7u; }
 #endif
 
-/* Offset of the plane of a window's grid (or of the window) and a head; of a
- * token in a plane. */
+/* Offset of the plane of a window's grid (or of the window) and a head. */
 INLINE ulong plane(const tensor_layout *layout, ulong window, uint head)
 {
     return layout->offset + window * layout->window + head * layout->head;
 }
 
-INLINE ulong token_offset(const tensor_layout *layout, const token *t)
+/* How far something is from its plane's start. On a grid the host has checked
+ * that 32 bits suffice. */
+#if GRID
+typedef uint plane_offset;
+#else
+typedef ulong plane_offset;
+#endif
+
+INLINE plane_offset token_offset(const tensor_layout *layout, const token *t)
 {
 #if GRID
-    /* the host has checked that this suffices */
     return t->at[0] * layout->axis[0] + t->at[1] * layout->axis[1] +
            t->at[2] * layout->row;
 #else
-    return (ulong)t->row * layout->row;
+    return (plane_offset)t->row * layout->row;
 #endif
 }
 

@@ -35,6 +35,8 @@
 #define MOST_ROWS 128u
 #define MOST_KEYS 128u
 #define MOST_OUT_ROWS 16u
+/* Of a table of biases in local memory: windows of 16 x 16. */
+#define MOST_KEPT_ENTRIES 961u
 
 /* Work-groups that follow each other on a compute unit. How many it holds at
  * once is a guess; were they all to start together but for a few, those would
@@ -69,6 +71,25 @@ static tiling tiling_of(const wa_problem *problem, const wa_gradient_shape *s)
     return t;
 }
 
+/* All rows of one head see all keys, so nothing is kept from visit to visit.
+ */
+static bool is_one_visit(const wa_problem *problem, part which,
+                         const wa_gradient_shape *s)
+{
+    return which == WHOLE && problem->queries <= s->block_rows &&
+           problem->heads == problem->kv_heads;
+}
+
+/* A work-group's one head has its table of biases in local memory. */
+static bool keeps_table(const wa_problem *problem, part which,
+                        const wa_gradient_shape *s)
+{
+    const wa_table *table = &problem->table;
+    return table->used && !table->has_index &&
+           table->entries <= MOST_KEPT_ENTRIES &&
+           is_one_visit(problem, which, s);
+}
+
 /* As the kernels declare their arrays, in the same order. */
 static uint64_t local_bytes(const wa_problem *problem, part which,
                             const wa_gradient_shape *s, const tiling *t)
@@ -89,16 +110,11 @@ static uint64_t local_bytes(const wa_problem *problem, part which,
     uint64_t tokens = 0;
     if (problem->grid.used)
         tokens = s->block_keys + (which == WHOLE ? 0 : s->block_rows);
-    return quads * 16 + floats * 4 + tokens * 16;
-}
-
-/* All rows of one head see all keys, so nothing is kept from visit to visit.
- */
-static bool is_one_visit(const wa_problem *problem, part which,
-                         const wa_gradient_shape *s)
-{
-    return which == WHOLE && problem->queries <= s->block_rows &&
-           problem->heads == problem->kv_heads;
+    const uint64_t entries =
+        keeps_table(problem, which, s)
+            ? problem->table.entries + MAX(problem->queries, problem->keys)
+            : 0;
+    return quads * 16 + floats * 4 + tokens * 16 + entries * 4;
 }
 
 /* Registers of a work-item: what is live in the busiest of its products, and
@@ -408,10 +424,13 @@ static void set_kernel(const search *find, part which, const char *name,
         wa_append(text, size, " -DSTATISTICS=%u",
                   (uint32_t)(which == STATISTICS));
     else
-        wa_append(text, size, " -DWHOLE=%u -DONE_VISIT=%u -DKEEPS_DBIAS=%u",
+        wa_append(text, size,
+                  " -DWHOLE=%u -DONE_VISIT=%u -DKEEPS_DBIAS=%u "
+                  "-DKEEPS_TABLE=%u",
                   (uint32_t)(which == WHOLE),
                   (uint32_t)is_one_visit(problem, which, s),
-                  (uint32_t)keeps_dbias(problem, find->device, which, s, &t));
+                  (uint32_t)keeps_dbias(problem, find->device, which, s, &t),
+                  (uint32_t)keeps_table(problem, which, s));
     wa_append_local_options(problem, find->device, text, size);
 }
 

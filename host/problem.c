@@ -254,9 +254,9 @@ static winattn_status read_tensor(wa_problem *problem, wa_tensor_id id,
             INT32_MAX)
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                        "a plane of %s spans more than 2^31 elements", name);
-    /* And tokens inside a grid. */
+    /* And a grid's tokens and their channels. */
     uint64_t last = 0;
-    for (int axis = WA_AXIS_0; problem->grid.used && axis <= WA_ROW; axis++)
+    for (int axis = WA_AXIS_0; problem->grid.used && axis <= WA_COLUMN; axis++)
         last += tensor->stride[axis] * (tensor->extent[axis] - 1);
     if (last > UINT32_MAX)
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,

@@ -536,6 +536,11 @@ static void grid_strides(void **state)
     d.q.axis[0] = (cl_ulong)1 << 33;
     d.q.window = (cl_ulong)1 << 40;
     assert_refused(&d, WINATTN_INVALID_LAYOUT, "axis[0] of q");
+    /* the last token's first channel is within 2^32, its last is not */
+    d.q.axis[0] = 171798246;
+    assert_refused(&d, WINATTN_UNSUPPORTED_PROBLEM, "a grid of q spans");
+    d.q.axis[0] -= 2;
+    assert_read(&d);
     d = on_grid();
     d.o.window = 26 * 30 * 128;
     d.o.axis[0] = 30 * 128;
