@@ -33,25 +33,25 @@
  * tell.
  *
  *   CARRIES_BASE   from window to window, where a wave always has the same
- *                  rows (not of grids, which leave no registers for it, nor
- *                  where exponentials do not count, as channels are many):
- *                  where sums are out of range it looks and computes the
- *                  window again, and looks in some windows to come
+ *                  rows (not where exponentials do not count, as channels are
+ *                  many): where sums are out of range it looks and computes
+ *                  the window again, and looks in some windows to come
  *   KEEPS_BASE     else from pass to pass: it looks where weights become too
  *                  large, or where a row has seen nothing yet
  *   FOLDS_BASE     carried bases are subtracted from the terms that lanes have
  *                  in registers, and these multiplied by log2 e: a weight then
- *                  takes one multiplication and addition */
+ *                  takes one multiplication and addition (not of grids, which
+ *                  leave no registers for it) */
 #ifdef WAVE_ANY
 #define CARRIES_BASE                                                          \
-    (!GRID && !STREAMING && WAVE_TURNS == 1 && DIM_TILES <= OUT_TILES)
+    (!STREAMING && WAVE_TURNS == 1 && DIM_TILES <= OUT_TILES)
 #define KEEPS_BASE (!CARRIES_BASE && (STREAMING || PASSES > 1))
 #else
 #define CARRIES_BASE 0
 #define KEEPS_BASE 0
 #define WAVE_ANY(x) 1
 #endif
-#define FOLDS_BASE (CARRIES_BASE && HAS_OWN_TERMS)
+#define FOLDS_BASE (CARRIES_BASE && HAS_OWN_TERMS && !GRID)
 /* What weights may be: in fp16 no more than it holds, and where all of a row
  * have less, the largest may have lost precision. The other types hold more,
  * but products with values have to stay in the range of fp32 too. */

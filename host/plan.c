@@ -310,9 +310,9 @@ static uint32_t units_per_launch(const wa_problem *problem,
 
 /* Work-groups, as many as the device holds at once, share the windows of the
  * blocks of rows of the heads, their owners. Each has one owner, unless more
- * than a twentieth would idle then: to go on to another takes registers. Each
- * has a round (cl/matrix.cl) of a launch at least, and all have as many where
- * a launch holds that many. */
+ * than a tenth would idle then: to go on to another takes registers, which
+ * cost a twentieth of the time on an H200. Each has a round (cl/matrix.cl) of
+ * a launch at least, and all have as many where a launch holds that many. */
 static void deal_windows(const wa_problem *problem, const wa_device *device,
                          wa_plan *plan)
 {
@@ -323,7 +323,7 @@ static void deal_windows(const wa_problem *problem, const wa_device *device,
     const uint64_t held = all < MOST_SHARING ? all : MOST_SHARING;
     const uint64_t turns = (owners + held - 1) / held;
     const uint64_t slots = held > owners ? held / owners : 1;
-    plan->shares_owners = 20 * slots * owners < 19 * turns * held;
+    plan->shares_owners = 10 * slots * owners < 9 * turns * held;
     uint64_t groups = plan->shares_owners ? held : slots * owners;
     const uint64_t even = plan->shares_owners ? held : slots;
     const uint64_t wanted = (problem->windows + teams - 1) / teams;

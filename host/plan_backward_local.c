@@ -516,11 +516,12 @@ static bool take_tuned(const wa_problem *problem, const wa_device *device,
                         plan->refusals[WINATTN_TIER_LOCAL]);
         if (!plan->tuned)
             continue;
-        /* on a grid addresses take registers: of four work-groups that a
-         * compute unit of an H200 holds otherwise, three are left */
-        const uint32_t resident = problem->grid.used && shape->resident > 1
-                                      ? shape->resident - 1
-                                      : shape->resident;
+        /* padding with given values takes registers: of four work-groups that
+         * a compute unit of an H200 holds otherwise, three are left */
+        const uint32_t resident =
+            wa_problem_padding(problem) == 1 && shape->resident > 1
+                ? shape->resident - 1
+                : shape->resident;
         if (resident)
             plan->busy_groups = device->compute_units * resident;
         snprintf(plan->reason, sizeof plan->reason, "%s; %s", whole_fits,

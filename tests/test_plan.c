@@ -488,7 +488,7 @@ static bool walk_windows(const wa_plan *plan, uint64_t owners,
 }
 
 /* Each window is computed once, whatever their number. Work-groups have one
- * owner, unless more than a twentieth of those that the device holds would
+ * owner, unless more than a tenth of those that the device holds would
  * idle; then there are as many as it holds and as there are rounds for. */
 static void windows_are_dealt(void **state)
 {
@@ -531,7 +531,7 @@ static void windows_are_dealt(void **state)
             else
                 assert_true(keeps_owners && plan.groups % owners == 0);
             assert_true(plan.groups == rounds || of_last == 0 ||
-                        (held - of_last) * 20 <= plan.groups - of_last + held);
+                        (held - of_last) * 10 <= plan.groups - of_last + held);
             /* the number of windows compiles nothing */
             if (j % 6 == 0)
                 strcpy(defines, plan.defines);
