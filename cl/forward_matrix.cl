@@ -43,8 +43,7 @@
  *                  takes one multiplication and addition (not of grids, which
  *                  leave no registers for it) */
 #ifdef WAVE_ANY
-#define CARRIES_BASE                                                          \
-    (!STREAMING && WAVE_TURNS == 1 && DIM_TILES <= OUT_TILES)
+#define CARRIES_BASE (!STREAMING && WAVE_TURNS == 1 && DIM_TILES <= OUT_TILES)
 #define KEEPS_BASE (!CARRIES_BASE && (STREAMING || PASSES > 1))
 #else
 #define CARRIES_BASE 0
@@ -72,8 +71,9 @@
 
 /* What a wave sums of a tile of rows. */
 typedef struct row_state {
-    float base[LANE_ROWS]; /* -infinity: nothing was seen */
-    float sum[LANE_ROWS];  /* of weights, of a lane's own keys */
+    float base[LANE_ROWS];  /* -infinity: nothing was seen */
+    float sum[LANE_ROWS];   /* of weights as they are multiplied */
+    float exact[LANE_ROWS]; /* of weights, of a lane's own keys, for lse */
     float out[DIM_TILES][VALUES];
 } row_state;
 
@@ -99,6 +99,7 @@ INLINE void start_rows(row_state *s, const float *base)
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         s->base[r] = base ? base[r] : -INFINITY;
         s->sum[r] = 0.0f;
+        s->exact[r] = 0.0f;
     }
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
         UNROLL_FOR (int i = 0; i < VALUES; i++)
@@ -141,6 +142,7 @@ INLINE void raise_base(row_state *s, float scores[PASS_TILES][VALUES],
                           ? 1.0f
                           : EXP2((s->base[r] - top[r]) * LOG2E);
             s->sum[r] *= keep[r];
+            s->exact[r] *= keep[r];
         }
         s->base[r] = top[r];
     }
@@ -171,21 +173,25 @@ INLINE void weigh_pass(query_tile weights[PASS_TILES], float *sum,
         sum[r] = 0.0f;
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
         if (IS_TILE(first + t)) {
-            UNROLL_FOR (int i = 0; i < VALUES; i++) {
+            UNROLL_FOR (int i = 0; i < VALUES; i++)
                 scores[t][i] = EXP2(scores[t][i]);
-                sum[LANE_ROW(i)] += scores[t][i];
-            }
             weights[t] = make_weights(scores[t], w);
+            add_weights(sum, &weights[t], scores[t], w);
         }
 }
 
 /* Adds a pass's weights, and its values times these. */
 INLINE void add_pass(row_state *s, const query_tile weights[PASS_TILES],
-                     const float *sum, const item_rows *here, int first,
-                     const wave *w)
+                     const float *sum, float scores[PASS_TILES][VALUES],
+                     const item_rows *here, int first, const wave *w)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         s->sum[r] += sum[r];
+    if ((here->args->flags & ARG_LSE) != 0)
+        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+            if (IS_TILE(first + t))
+                UNROLL_FOR (int i = 0; i < VALUES; i++)
+                    s->exact[LANE_ROW(i)] += scores[t][i];
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
         if (IS_TILE(first + t))
             UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
@@ -228,7 +234,7 @@ INLINE void attend_pass(row_state *s, const item_rows *here, int first,
             weigh_pass(weights, sum, scores, first, &again);
         }
     }
-    add_pass(s, weights, sum, here, first, w);
+    add_pass(s, weights, sum, scores, here, first, w);
 }
 
 /* Attends to all of an item's keys. */
@@ -242,9 +248,10 @@ INLINE void attend_item(row_state *s, const item_rows *here,
 /* Sums of lanes that share a row become the row's. */
 INLINE void finish_sums(row_state *s, const wave *w)
 {
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        REDUCE(s->sum[r], ADD);
-    }
+    if (SUMS_ARE_PARTS)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+            REDUCE(s->sum[r], ADD);
+        }
 }
 
 #if CARRIES_BASE
@@ -299,15 +306,19 @@ INLINE void store_rows(row_state *s, __local storage_bits *q,
     float inverse[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         inverse[r] = s->sum[r] == 0.0f ? 0.0f : RECIPROCAL(s->sum[r]);
-    if ((args->flags & ARG_LSE) != 0)
+    if ((args->flags & ARG_LSE) != 0) {
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+            REDUCE(s->exact[r], ADD);
+        }
         UNROLL_FOR (int i = 0; i < VALUES; i++) {
             ulong at;
             const int row = value_query(w->lane, i);
             const int r = LANE_ROW(i);
             if (value_key(w->lane, i) == 0 && row < to->count &&
                 find_row(&at, &args->lse, to->grid, to->place, to->row + row))
-                lse[at] = s->base[r] + log(s->sum[r]);
+                lse[at] = s->base[r] + log(s->exact[r]);
         }
+    }
     UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
         store_channels(s->out + first, inverse, first, OUT_TILES,
                        q + first * UNIT_TILE, PITCH, to, w);

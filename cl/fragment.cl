@@ -38,6 +38,7 @@
  *                 tiles of them start with a line of 128 bytes; chunk c of
  *                 row r is c ^ row_swizzle(r, elements of a row)
  *   SPREAD_OUT    neighbouring elements of C are no neighbours in a row
+ *   SUMS_BY_PRODUCT  rows of weights are summed by one more product, with ones
  *   UNROLL_PASSES the compiler may see all passes at once, for constants in
  *                 each; others move too much of them into registers
  *   KEEPS_PLACES  lanes have registers for where what they copy and store lies
@@ -105,6 +106,9 @@
 #endif
 #ifndef SPREAD_OUT
 #define SPREAD_OUT 0
+#endif
+#ifndef SUMS_BY_PRODUCT
+#define SUMS_BY_PRODUCT 0
 #endif
 #ifndef UNROLL_PASSES
 #define UNROLL_PASSES 0
@@ -600,6 +604,43 @@ INLINE query_tile make_weights(const float *scores, const wave *w)
     OWN_WEIGHTS(p.x, packed)
 #endif
     return p;
+}
+
+/* Adds the weights that make_weights makes of scores to their rows' sums: to
+ * those of all of a tile's keys, or where lanes SUMS_ARE_PARTS to those of a
+ * lane's own. What is divided by a sum of weights as they are multiplied has
+ * no error where one of them is nearly all. */
+#define SUMS_ARE_PARTS (!SUMS_BY_PRODUCT || DTYPE == 0)
+INLINE void add_weights(float *sums, const query_tile *weights,
+                        const float *scores, const wave *w)
+{
+#if DTYPE == 0
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        sums[LANE_ROW(i)] += as_float(TO_TF32(scores[i]));
+#elif SUMS_BY_PRODUCT
+    uint ones[KEY_ELEMENTS / WORD_ELEMENTS];
+    float products[C_ELEMENTS];
+    UNROLL_FOR (int i = 0; i < KEY_ELEMENTS / WORD_ELEMENTS; i++)
+        ones[i] = PACK(1.0f, 1.0f);
+    UNROLL_FOR (int i = 0; i < C_ELEMENTS; i++)
+        products[i] = sums[LANE_ROW(i)];
+    UNROLL_FOR (int step = 0; step < STEPS; step++) {
+        const uint *query = weights->x + step * QUERY_ELEMENTS / WORD_ELEMENTS;
+#if QUERIES_DOWN
+        MMA(query, ones, products, w);
+#else
+        MMA(ones, query, products, w);
+#endif
+    }
+    UNROLL_FOR (int i = 0; i < C_ELEMENTS; i++)
+        sums[LANE_ROW(i)] = products[i];
+#else
+    UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
+        const uint both = PACK(scores[i], scores[i + 1]);
+        sums[LANE_ROW(i)] += number_of((ushort)both);
+        sums[LANE_ROW(i + 1)] += number_of((ushort)(both >> 16));
+    }
+#endif
 }
 
 INLINE storage_bits stored_bits(float x)

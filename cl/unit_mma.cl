@@ -14,6 +14,7 @@
 #define QUERIES_DOWN 1
 #define UNIT_TILE 16
 #define UNROLL_PASSES 1
+#define SUMS_BY_PRODUCT 1
 #define KEEPS_PLACES 1
 
 /* Four lanes share each 16 bytes of a row, a word for each. */

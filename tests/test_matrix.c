@@ -138,6 +138,12 @@ static const struct {
     {"grid=2 size=20x26 window=4x4 shift=1x2 mask=shift bias=table_same "
      "pads=3 heads=1 kv_heads=1 dim=16 batch=7 layout=packed lse=1",
      "0:0:1:2:2:2:2", false},
+    {"grid=2 size=7x9 window=4x4 mask=same mask_windows=18 bias=fp32 heads=1 "
+     "kv_heads=1 dim=16 batch=9",
+     "0:0:1:2:1:1:1", false},
+    {"grid=2 size=8x12 window=4x4 shift=1x2 mask=shift bias=table_same "
+     "heads=1 kv_heads=1 dim=16 batch=30 layout=packed data=swinging lse=1",
+     "0:0:1:1:2:1:2", false},
 };
 #define ROWS (sizeof table / sizeof *table)
 
