@@ -34,8 +34,9 @@
  *
  *   CARRIES_BASE   from window to window, where a wave always has the same
  *                  rows (not where exponentials do not count, as channels are
- *                  many): where sums are out of range it looks and computes
- *                  the window again, and looks in some windows to come
+ *                  many; and not where lse is wanted): where sums are out of
+ *                  range it looks and computes the window again, and looks in
+ *                  some windows to come
  *   KEEPS_BASE     else from pass to pass: it looks where weights become too
  *                  large, or where a row has seen nothing yet
  *   FOLDS_BASE     carried bases are subtracted from the terms that lanes have
@@ -72,10 +73,16 @@
 /* What a wave sums of a tile of rows. */
 typedef struct row_state {
     float base[LANE_ROWS];  /* -infinity: nothing was seen */
-    float sum[LANE_ROWS];   /* of weights as they are multiplied */
-    float exact[LANE_ROWS]; /* of weights, of a lane's own keys, for lse */
+    float sum[LANE_ROWS];   /* of weights; see EXACT_SUMS */
+    float exact[LANE_ROWS]; /* with KEEPS_BASE for lse: of a lane's own keys */
     float out[DIM_TILES][VALUES];
 } row_state;
+
+/* Where bases are maxima, a weight that is nearly all of its row is 1, and
+ * sums are those of weights before they are rounded, which lse needs, of a
+ * lane's own keys. Else that weight's rounding would be in o, if sums were not
+ * of weights as they are multiplied. */
+#define EXACT_SUMS(searches) ((searches) && !KEEPS_BASE)
 
 /* What it carries from window to window. */
 typedef struct carried_base {
@@ -167,16 +174,20 @@ INLINE void subtract_base(float scores[PASS_TILES][VALUES], const row_state *s)
 /* These become weights, as operands, and their sums. */
 INLINE void weigh_pass(query_tile weights[PASS_TILES], float *sum,
                        float scores[PASS_TILES][VALUES], int first,
-                       const wave *w)
+                       const int searches, const wave *w)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         sum[r] = 0.0f;
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
         if (IS_TILE(first + t)) {
-            UNROLL_FOR (int i = 0; i < VALUES; i++)
+            UNROLL_FOR (int i = 0; i < VALUES; i++) {
                 scores[t][i] = EXP2(scores[t][i]);
+                if (EXACT_SUMS(searches))
+                    sum[LANE_ROW(i)] += scores[t][i];
+            }
             weights[t] = make_weights(scores[t], w);
-            add_weights(sum, &weights[t], scores[t], w);
+            if (!EXACT_SUMS(searches))
+                add_weights(sum, &weights[t], scores[t], w);
         }
 }
 
@@ -187,7 +198,7 @@ INLINE void add_pass(row_state *s, const query_tile weights[PASS_TILES],
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         s->sum[r] += sum[r];
-    if ((here->args->flags & ARG_LSE) != 0)
+    if (KEEPS_BASE && (here->args->flags & ARG_LSE) != 0)
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
             if (IS_TILE(first + t))
                 UNROLL_FOR (int i = 0; i < VALUES; i++)
@@ -219,7 +230,7 @@ INLINE void attend_pass(row_state *s, const item_rows *here, int first,
         raise_base(s, scores, first, w);
     if (searches || !FOLDS_BASE)
         subtract_base(scores, s);
-    weigh_pass(weights, sum, scores, first, w);
+    weigh_pass(weights, sum, scores, first, searches, w);
     if (KEEPS_BASE) {
         int large = 0;
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
@@ -231,7 +242,7 @@ INLINE void attend_pass(row_state *s, const item_rows *here, int first,
             score_pass(scores, here, first, &again);
             raise_base(s, scores, first, &again);
             subtract_base(scores, s);
-            weigh_pass(weights, sum, scores, first, &again);
+            weigh_pass(weights, sum, scores, first, searches, &again);
         }
     }
     add_pass(s, weights, sum, scores, here, first, w);
@@ -246,9 +257,9 @@ INLINE void attend_item(row_state *s, const item_rows *here,
 }
 
 /* Sums of lanes that share a row become the row's. */
-INLINE void finish_sums(row_state *s, const wave *w)
+INLINE void finish_sums(row_state *s, const int searches, const wave *w)
 {
-    if (SUMS_ARE_PARTS)
+    if (EXACT_SUMS(searches) || SUMS_ARE_PARTS)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
             REDUCE(s->sum[r], ADD);
         }
@@ -270,7 +281,7 @@ INLINE int attend_window(row_state *s, const carried_base *carried,
     if (searches)
         start_rows(s, 0);
     attend_item(s, &folded, searches, w);
-    finish_sums(s, w);
+    finish_sums(s, searches, w);
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
         UNROLL_FOR (int i = 0; i < VALUES; i++)
             SETTLE(s->out[d][i]); /* products do not wait for the sums */
@@ -307,8 +318,12 @@ INLINE void store_rows(row_state *s, __local storage_bits *q,
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         inverse[r] = s->sum[r] == 0.0f ? 0.0f : RECIPROCAL(s->sum[r]);
     if ((args->flags & ARG_LSE) != 0) {
+        float sum[LANE_ROWS];
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-            REDUCE(s->exact[r], ADD);
+            sum[r] = KEEPS_BASE ? s->exact[r] : s->sum[r];
+            if (KEEPS_BASE) {
+                REDUCE(sum[r], ADD);
+            }
         }
         UNROLL_FOR (int i = 0; i < VALUES; i++) {
             ulong at;
@@ -316,7 +331,7 @@ INLINE void store_rows(row_state *s, __local storage_bits *q,
             const int r = LANE_ROW(i);
             if (value_key(w->lane, i) == 0 && row < to->count &&
                 find_row(&at, &args->lse, to->grid, to->place, to->row + row))
-                lse[at] = s->base[r] + log(s->exact[r]);
+                lse[at] = s->base[r] + log(sum[r]);
         }
     }
     UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
@@ -533,6 +548,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
 #if CARRIES_BASE
         carried_base carried = {.wary = 1};
+        const int wants_lse = (args.flags & ARG_LSE) != 0; /* exact sums */
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             carried.base[r] = 0.0f;
 #endif
@@ -658,7 +674,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #if CARRIES_BASE
                 int is_done = 0;
                 SEARCH_FOR (int searches = 0; searches < 2; searches++)
-                    IF_ALL (!is_done && (searches || carried.wary == 0)) {
+                    IF_ALL (!is_done &&
+                            (searches || (carried.wary == 0 && !wants_lse))) {
                         row_state state;
                         wave own = *w;
                         if (searches) {
@@ -686,7 +703,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
                     start_rows(state, 0);
                 attend_item(state, &work, 1, w);
                 if (block == KEY_BLOCKS - 1) {
-                    finish_sums(state, w);
+                    finish_sums(state, 1, w);
                     STORE_ROWS(state, w);
                 }
 #endif

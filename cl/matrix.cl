@@ -323,13 +323,6 @@ INLINE void clear_pads(__local storage_bits *ring, int lane)
 
 /* ---- What is added to scores ---- */
 
-/* Has the window of a walk, or of terms, more than one region? */
-#if MASK == 4
-#define HAS_SEAMS(of) ((of).place.seams != 0)
-#else
-#define HAS_SEAMS(of) 1 /* regions may be anything */
-#endif
-
 INLINE float bias_of(const forward_args *args, const logit_terms *terms,
                      int row, int key)
 {
@@ -418,12 +411,9 @@ INLINE void load_own_terms(float *own, __local const void *kept,
                            int row, int tile, int lane)
 {
     UNROLL_FOR (int i = 0; i < VALUES; i++)
-        own[i] = 0.0f;
-    if (MASK && HAS_SEAMS(*terms))
-        UNROLL_FOR (int i = 0; i < VALUES; i++)
-            own[i] = mask_of(
-                args, terms, min(row + value_query(lane, i), (int)NQ - 1),
-                min(tile * UNIT_TILE + value_key(lane, i), (int)NK - 1));
+        own[i] =
+            mask_of(args, terms, min(row + value_query(lane, i), (int)NQ - 1),
+                    min(tile * UNIT_TILE + value_key(lane, i), (int)NK - 1));
 #if HAS_LOCAL_TERMS
     UNROLL_FOR (int i = 0; i < VALUES; i += TERM_GROUP) {
         const float4 x =
@@ -456,11 +446,14 @@ INLINE void keep_regions(__local uchar *rows, __local uchar *keys,
 }
 #endif
 
-/* The terms that keep_regions reads, of unit u in the window of a walk. */
+/* Which regions there are: has the window of a walk more than one? And the
+ * terms that keep_regions reads, of unit u in that window. */
 #if MASK == 4
+#define HAS_SEAMS(walk) ((walk).place.seams != 0)
 #define DECLARE_REGIONS(name, args, u, walk)                                  \
     const logit_terms name = {.place = (walk).place};
 #else
+#define HAS_SEAMS(walk) 1 /* regions may be anything */
 #define DECLARE_REGIONS(name, args, u, walk) DECLARE_TERMS(name, args, u)
 #endif
 
@@ -908,8 +901,7 @@ typedef struct walk {
     uint rounds;         /* of the walk */
     uint window;         /* the team's, counted from the launch's first */
     int exists;          /* 0: the team is behind the last window */
-    int sorted;          /* windows that are alike follow each other */
-    uint step;           /* their grids are so far apart */
+    uint step;           /* window_places that are alike are so far apart */
     window_place place;  /* of the window, or where the team has none, of one
                             like the others' */
 } walk;
@@ -974,12 +966,8 @@ INLINE walk start_walk(const forward_args *args, uint first, uint rounds,
     w.rounds = rounds;
     w.window = (w.round * TEAMS + team) * w.kinds + w.kind;
     w.exists = w.window < (uint)args->windows;
-    w.sorted = !GRID || w.kinds > 1;
-    w.step = w.kinds / count_places(args);
-    w.place = place_window(&args->grid, w.sorted ? args->first_window + w.kind
-                                                 : window_of(&w, args));
-    if (w.sorted)
-        w.place.grid += (w.round * TEAMS + team) * w.step;
+    w.step = TEAMS * w.kinds / count_places(args);
+    w.place = place_window(&args->grid, window_of(&w, args));
     return w;
 }
 
@@ -996,21 +984,18 @@ INLINE walk start_slot(const forward_args *args, uint slot, int team)
 /* To the next round. 1: to a window that is like the last, `step` further. */
 INLINE int walk_on(walk *w, const forward_args *args, int team)
 {
-    const int alike = !SORTED || ++w->round < w->of_kind;
+    int alike = !GRID || w->kinds > 1;
     w->window += TEAMS * w->kinds;
-    if (!alike) {
+    if (SORTED && ++w->round == w->of_kind) {
         w->round = 0;
         w->kind++;
         w->window = team * w->kinds + w->kind;
+        alike = 0;
     }
     w->exists = w->window < (uint)args->windows;
-    if (!w->sorted) {
+    if (alike)
+        w->place.grid += w->step;
+    else
         w->place = place_window(&args->grid, window_of(w, args));
-    } else if (alike) {
-        w->place.grid += TEAMS * w->step;
-    } else { /* to the first round of the next place */
-        w->place.grid -= (w->of_kind - 1) * TEAMS * w->step;
-        step_place(&w->place, &args->grid);
-    }
-    return w->sorted && alike;
+    return alike;
 }

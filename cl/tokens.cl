@@ -94,27 +94,6 @@ INLINE window_place place_window(const grid_layout *grid, ulong window)
     return place;
 }
 
-/* The place of the next window of all, without a division. */
-INLINE void step_place(window_place *place, const grid_layout *grid)
-{
-#if GRID
-    const uint window[3] = {WINDOW_0, WINDOW_1, WINDOW_2};
-    uint last = 0;
-    int carries = 1;
-    for (int a = 2; a >= 0; a--) {
-        const uint end = grid->shift[a] + grid->windows[a] * window[a];
-        place->first[a] += carries ? window[a] : 0;
-        carries &= place->first[a] == end;
-        place->first[a] = carries ? grid->shift[a] : place->first[a];
-        last |= place->first[a] + window[a] == end ? 1u << a : 0u;
-    }
-    place->grid += carries;
-    place->seams = grid->seams & last;
-#else
-    place->grid++;
-#endif
-}
-
 /* Are tokens of the padding in the window? */
 INLINE int holds_padding(const grid_layout *grid, const window_place *place)
 {
