@@ -70,6 +70,10 @@
 /* In how many windows the wave looks after a base did not serve. */
 #define WARY_WINDOWS 8
 
+/* Weights go to products as sums of so many numbers of the storage type: where
+ * o has few numbers, the rounding of each weight shows. */
+#define WEIGHT_PARTS (DTYPE != 0 && NQ * HEAD_DIM <= 64 ? 2 : 1)
+
 /* What a wave sums of a tile of rows. */
 typedef struct row_state {
     float base[LANE_ROWS];  /* -infinity: nothing was seen */
@@ -172,8 +176,8 @@ INLINE void subtract_base(float scores[PASS_TILES][VALUES], const row_state *s)
 }
 
 /* These become weights, as operands, and their sums. */
-INLINE void weigh_pass(query_tile weights[PASS_TILES], float *sum,
-                       float scores[PASS_TILES][VALUES], int first,
+INLINE void weigh_pass(query_tile weights[PASS_TILES][WEIGHT_PARTS],
+                       float *sum, float scores[PASS_TILES][VALUES], int first,
                        const int searches, const wave *w)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
@@ -185,14 +189,22 @@ INLINE void weigh_pass(query_tile weights[PASS_TILES], float *sum,
                 if (EXACT_SUMS(searches))
                     sum[LANE_ROW(i)] += scores[t][i];
             }
-            weights[t] = make_weights(scores[t], w);
-            if (!EXACT_SUMS(searches))
-                add_weights(sum, &weights[t], scores[t], w);
+            float rest[VALUES];
+            UNROLL_FOR (int i = 0; i < VALUES; i++)
+                rest[i] = scores[t][i];
+            UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++) {
+                weights[t][part] = make_weights(rest, w);
+                if (!EXACT_SUMS(searches))
+                    add_weights(sum, &weights[t][part], rest, w);
+                if (part + 1 < WEIGHT_PARTS)
+                    subtract_rounded(rest);
+            }
         }
 }
 
 /* Adds a pass's weights, and its values times these. */
-INLINE void add_pass(row_state *s, const query_tile weights[PASS_TILES],
+INLINE void add_pass(row_state *s,
+                     query_tile weights[PASS_TILES][WEIGHT_PARTS],
                      const float *sum, float scores[PASS_TILES][VALUES],
                      const item_rows *here, int first, const wave *w)
 {
@@ -207,7 +219,8 @@ INLINE void add_pass(row_state *s, const query_tile weights[PASS_TILES],
         if (IS_TILE(first + t))
             UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
                 const key_tile v = read_value(here->stage, d, first + t, w);
-                multiply_tiles(s->out[d], &weights[t], &v, w);
+                UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
+                    multiply_tiles(s->out[d], &weights[t][part], &v, w);
             }
 }
 
@@ -218,7 +231,7 @@ INLINE void attend_pass(row_state *s, const item_rows *here, int first,
 {
     int looks = searches;
     float scores[PASS_TILES][VALUES], sum[LANE_ROWS];
-    query_tile weights[PASS_TILES];
+    query_tile weights[PASS_TILES][WEIGHT_PARTS];
     if (KEEPS_BASE) {
         looks = 0;
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)

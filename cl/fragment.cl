@@ -686,14 +686,17 @@ INLINE void store_tile(const float *tile, __local storage_bits *rows,
     }
 }
 
-#if DTYPE != 0
 /* Scores less what rounding to the storage type leaves of them. */
 INLINE void subtract_rounded(float *scores)
 {
+#if DTYPE == 0
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        scores[i] -= as_float(TO_TF32(scores[i]));
+#else
     UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
         const uint both = PACK(scores[i], scores[i + 1]);
         scores[i] -= number_of((ushort)both);
         scores[i + 1] -= number_of((ushort)(both >> 16));
     }
-}
 #endif
+}

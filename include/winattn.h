@@ -181,8 +181,8 @@ typedef enum winattn_tier {
      * key all of whose weights are below 2^-28 of the window's largest: its
      * gradients may be 0), and the same call gives the same bits, but not
      * those of another tier; the last bits of a window may depend on which
-     * windows the call has beside it. A unit that fails its self-test is not used, and
-     * one that nobody has run on silicon yet must be demanded. */
+     * windows the call has beside it. A unit that fails its self-test is not
+     * used, and one that nobody has run on silicon yet must be demanded. */
     WINATTN_TIER_MATRIX = 3
 } winattn_tier;
 
