@@ -611,6 +611,7 @@ INLINE query_tile make_weights(const float *scores, const wave *w)
  * lane's own. What is divided by a sum of weights as they are multiplied has
  * no error where one of them is nearly all. */
 #define SUMS_ARE_PARTS (!SUMS_BY_PRODUCT || DTYPE == 0)
+#define PAIR_OF_ONES (DTYPE == 1 ? 0x3c003c00u : 0x3f803f80u)
 INLINE void add_weights(float *sums, const query_tile *weights,
                         const float *scores, const wave *w)
 {
@@ -621,7 +622,7 @@ INLINE void add_weights(float *sums, const query_tile *weights,
     uint ones[KEY_ELEMENTS / WORD_ELEMENTS];
     float products[C_ELEMENTS];
     UNROLL_FOR (int i = 0; i < KEY_ELEMENTS / WORD_ELEMENTS; i++)
-        ones[i] = PACK(1.0f, 1.0f);
+        ones[i] = PAIR_OF_ONES;
     UNROLL_FOR (int i = 0; i < C_ELEMENTS; i++)
         products[i] = sums[LANE_ROW(i)];
     UNROLL_FOR (int step = 0; step < STEPS; step++) {
