@@ -759,16 +759,19 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
                            const row_target *to, const wave *w)
 {
     ulong at;
+#if !BACKWARD
     wave leaving = *w; /* what lanes need for this is no register worth */
     FORGET(leaving.lane);
     w = &leaving;
+#endif
     const int channel = first * UNIT_TILE;
     const int channels = min(count * UNIT_TILE, HEAD_DIM - channel);
     if (to->adds) { /* in fp32, which there is room for by half a tile */
         __local float *scratch = (__local float *)place;
         UNROLL_FOR (int d = 0; d < count; d++)
-            for (int half_tile = 0;
-                 half_tile < (first + d < DIM_TILES ? 2 : 0); half_tile++) {
+            NO_UNROLL_FOR (int half_tile = 0;
+                           half_tile < (first + d < DIM_TILES ? 2 : 0);
+                           half_tile++) {
                 spread_half(scratch, tiles[d], factor, half_tile, w);
                 NO_UNROLL_FOR (int i = w->lane;
                                i < UNIT_QUERIES / 2 * UNIT_TILE; i += WAVE) {
