@@ -58,18 +58,66 @@ INLINE void keep_weights(float *tile, __local ushort *weights, int query,
     }
 }
 
-/* sums += a tile's weights, the other way round, times rows of the block. */
+#if RESCALES
+/* What a row of dS is multiplied by to have the power `power`. */
+INLINE float keep_of(__local const float *powers, int row, float power)
+{
+    return power *
+           inverse_power(powers[min(row / UNIT_QUERIES, ROW_TILES - 1)]);
+}
+
+/* dS of rows `row` and on, of which each tile has a power of its own, gets the
+ * same of all. */
+INLINE void level_weights(query_tile *p, __local const float *powers, int row,
+                          float power, const wave *w)
+{
+#if defined(TIMES_PAIR) && UNIT_QUERIES % UNIT_TILE == 0
+    const float keep = keep_of(powers, row, power);
+    /* fp16 has no smaller power than 2^-24 */
+    const float first = VARIANT == COSINE ? fmax(keep, 1.0f / 16384) : keep;
+    const uint both = PACK(first, first);
+    const float second = keep * inverse_power(first);
+    const uint rest = PACK(second, second);
+    UNROLL_FOR (int i = 0; i < (int)(sizeof p->x / sizeof *p->x); i++) {
+        p->x[i] = TIMES_PAIR(p->x[i], both);
+        if (VARIANT == COSINE)
+            p->x[i] = TIMES_PAIR(p->x[i], rest);
+    }
+#else
+    UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += 2) {
+        float x[2];
+        UNROLL_FOR (int j = 0; j < 2; j++) {
+            const int step = query_step(w->lane, (i + j) % QUERY_ELEMENTS);
+            const int own = row + i / QUERY_ELEMENTS * MMA_K + SLOT_KEY(step);
+            x[j] = number_of((ushort)(p->x[i / 2] >> 16 * j)) *
+                   keep_of(powers, own, power);
+        }
+        p->x[i / 2] = PACK(x[0], x[1]);
+    }
+#endif
+}
+#endif
+
+/* sums += a tile's weights, the other way round, times rows of the block.
+ * powers: of the tiles of rows of the weights, which become `power`; NULL:
+ * they have the same. */
 INLINE void add_across(float sums[][VALUES], __local const ushort *weights,
                        int key, __local const ushort *rows, int first,
-                       int row_count, const wave *w)
+                       int row_count, __local const float *powers, float power,
+                       const wave *w)
 {
     MEASURE_FOR (int row = 0; row < BLOCK_ROWS; row += UNIT_TILE) {
         if (row >= row_count)
             continue; /* all waves of the team do */
         query_tile p[WEIGHT_PARTS];
-        UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
+        UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++) {
             p[part] = load_weights(weights + part * WEIGHT_SIZE, WEIGHT_PITCH,
                                    row, key, w);
+#if RESCALES
+            if (powers)
+                level_weights(&p[part], powers, row, power, w);
+#endif
+        }
         UNROLL_FOR (int d = 0; d < KEY_SUM_TILES; d++)
             if (first + d < DIM_TILES) {
                 const key_tile x =
@@ -215,7 +263,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
     __local float lse_rows[TEAMS][STAGES][BLOCK_ROWS];
 #if RESCALES
-    __local uint bounds[TEAMS][2]; /* of dS, of this visit and the next */
+    __local float row_powers[TEAMS][TEAM_WAVES]; /* of dS, of tiles of rows */
 #endif
 #if PADDING == 1
     __local float pad_sums[TEAMS * TEAM_WAVES][2 * DIMS];
@@ -265,10 +313,6 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
          i += TEAM)
         weight_tiles[team][i] = (uint4)(0u);
     KEEP_HEAD_TERMS(first_head, 0)
-#if RESCALES
-    if (lane_of_team < 2)
-        bounds[team][lane_of_team] = 0;
-#endif
 #if PADDING == 1
     for (int i = w->lane; i < 2 * DIMS; i += WAVE)
         pad_sums[item_id / WAVE][i] = 0.0f;
@@ -333,10 +377,6 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                                 .row = now.first_row};
         DECLARE_ITEM_TERMS(0)
         AWAIT_ITEM(item);
-#if RESCALES
-        if (lane_of_team == 0)
-            bounds[team][(item + 1) % 2] = 0;
-#endif
 #if VARIANT == COSINE
         if (number == 0)
             measure_rows(k_inverses[team], now.k, BLOCK_KEYS, 1.0f,
@@ -386,20 +426,18 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             start_statistics(&statistics, known, part.lse);
             add_statistics(&statistics, scores, &part, &now, &terms, known, w);
             finish_statistics(&statistics, &part, known, w);
-        }
 #if RESCALES
-        if (computes && part.count > 0 && value_key(w->lane, 0) == 0) {
             float bound = 0.0f;
             UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
                 bound = fmax(bound, bound_of(&statistics, &part, r, &now, w));
-            atomic_max(&bounds[team][item % 2], as_uint(bound));
+            __local float *own = &row_powers[team][wave_of_team];
+            now.power = power_for(as_float(
+                LARGEST_OF_WAVE(as_uint(part.count > 0 ? bound : 0.0f),
+                                (__local uint *)own, w)));
+            if (w->lane == 0)
+                *own = now.power;
+#endif
         }
-        TEAM_SYNC(team);
-        now.power = power_for(as_float(bounds[team][item % 2]));
-#if !ONE_VISIT
-        now.power = number == 0 ? now.power : fmin(now.power, kept_power);
-#endif
-#endif
 #if BIAS
         const dbias_place dbias = {
             .sums = dbias_sums,
@@ -414,6 +452,17 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             differentiate_rows(scores, &dbias, dq, &scale_sum, &statistics,
                                &part, &now, &terms, &weights, known, w);
         TEAM_SYNC(team); /* P and dS are there */
+#if RESCALES
+        __local const float *powers = row_powers[team];
+        now.power = powers[0];
+#if !ONE_VISIT
+        now.power = number == 0 ? powers[0] : kept_power;
+#endif
+        UNROLL_FOR (int t = 0; t < ROW_TILES; t++)
+            now.power = fmin(now.power, powers[t]);
+#else
+        __local const float *powers = 0;
+#endif
 
         /* 2. tiles of keys */
         KEY_FOR (int turn = 0; turn < KEY_TURNS; turn++) {
@@ -435,9 +484,9 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 clear_tiles(sums_v, KEY_SUM_TILES);
                 clear_tiles(sums_k, KEY_SUM_TILES);
                 add_across(sums_v, weights.p, key, now.d_o, first,
-                           now.row_count, w);
+                           now.row_count, 0, 1.0f, w);
                 add_across(sums_k, weights.ds, key, now.q, first,
-                           now.row_count, w);
+                           now.row_count, powers, now.power, w);
                 leave_dv(sums_v, KEY_SUM_TILES, key, count, first, dv, kv_head,
                          pads, &now, w);
                 leave_dk(sums_k, KEY_SUM_TILES, key, count, first, dk, kv_head,
@@ -453,9 +502,9 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                         number == 0 ? 0.0f : kept_k[turn][d][i] * keep;
                 }
             add_across(kept_v[turn], weights.p, key, now.d_o, 0, now.row_count,
-                       w);
+                       0, 1.0f, w);
             add_across(kept_k[turn], weights.ds, key, now.q, 0, now.row_count,
-                       w);
+                       powers, now.power, w);
             if (now.is_last) {
                 leave_dv(kept_v[turn], DIM_TILES, key, count, 0, dv, kv_head,
                          pads, &now, w);

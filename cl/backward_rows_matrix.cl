@@ -537,8 +537,14 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                     start_statistics(&state.statistics, known, part.lse);
                 add_statistics(&state.statistics, scores, &part, &now, &terms,
                                known, w);
-                IF_ALL (block == KEY_BLOCKS - 1)
+                IF_ALL (block == KEY_BLOCKS - 1) {
                     finish_statistics(&state.statistics, &part, known, w);
+#if RESCALES
+                    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+                        REDUCE(state.statistics.flow[r], fmax);
+                    }
+#endif
+                }
             }
             IF_ALL (computes && !sums) {
                 /* the wave's share of the item, as if that were all */

@@ -482,7 +482,7 @@ INLINE void multiply_flow(float *flow, const flow_rows *rows,
     }
 }
 
-/* After the last pass. */
+/* After the last pass. Each lane still has its own keys' largest |dP|. */
 INLINE void finish_statistics(row_statistics *s, const row_part *part,
                               const int known, const wave *w)
 {
@@ -501,12 +501,9 @@ INLINE void finish_statistics(row_statistics *s, const row_part *part,
                 s->top[r] = sees ? s->top[r] + log(sum) : INFINITY;
         }
         s->delta[r] -= part->d_lse[r];
-#if RESCALES
-        REDUCE(s->flow[r], fmax);
-#if VARIANT == COSINE
+#if RESCALES && VARIANT == COSINE
         REDUCE(s->key_flow[r], fmax);
         REDUCE(s->key_inverse[r], fmax);
-#endif
 #endif
     }
 }
@@ -536,7 +533,8 @@ INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
     }
 }
 
-/* A bound of row r's |dS|, as it goes to dK; P is at most 1. */
+/* A bound of row r's |dS|, as it goes to dK; P is at most 1. Of a lane's own
+ * keys, if that is what s->flow is of. */
 INLINE float bound_of(const row_statistics *s, const row_part *part, int r,
                       const visit *here, const wave *w)
 {

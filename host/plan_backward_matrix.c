@@ -17,9 +17,6 @@
  * tier local was taken to be faster. */
 #define LEAST_BUSY 4u
 #define MOST_STAGES 2u /* of the ring */
-/* Bytes of the bounds of dS that a team's waves agree on. */
-#define BOUND_BYTES 8u
-
 /* ---- What a shape follows to ---- */
 
 /* What both passes' shapes have; a block has all keys. */
@@ -80,8 +77,8 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
         wa_matrix_local_bytes(problem, device, s, t, WA_BACKWARD, ROW_PLANES) +
         s->teams * 2 * parts * weight_rows * weight_pitch * t->element_bytes;
     bytes += (uint64_t)s->teams * s->stages * s->block_rows * 4; /* lse */
-    if (problem->dtype == WINATTN_FP16)
-        bytes += s->teams * BOUND_BYTES;
+    if (problem->dtype == WINATTN_FP16) /* the power of dS of each tile */
+        bytes += waves * 4;
     if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */
         bytes += waves * unit->wave * 4;
     if (wa_problem_padding(problem) == 1) /* each wave's d_pad_k, d_pad_v */
