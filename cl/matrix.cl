@@ -374,21 +374,25 @@ INLINE kept_term term_to_keep(const forward_args *args,
 INLINE void keep_terms(__local kept_term *kept, const forward_args *args,
                        const logit_terms *terms, uint first_row, int item)
 {
-    /* several at a time are on their way */
-    _Pragma("unroll 8") for (int i = item;
-                             i < ROW_TILES * ALL_KEY_TILES * TERM_TILE;
+    /* several at a time are on their way; those of a group have rows and keys
+     * in common */
+    _Pragma("unroll 4") for (int i = item; i < ROW_TILES * ALL_KEY_TILES *
+                                                   TERM_TILE / TERM_GROUP;
                              i += TEAM * TEAMS)
     {
-        const int tile = i / TERM_TILE;
-        const int value =
-            i % TERM_TILE / (WAVE * TERM_GROUP) * TERM_GROUP + i % TERM_GROUP;
-        const int l = i / TERM_GROUP % WAVE;
-        const int row = (int)first_row + tile / ALL_KEY_TILES * UNIT_QUERIES +
-                        value_query(l, value);
-        const int key = tile % ALL_KEY_TILES * UNIT_TILE + value_key(l, value);
+        const int tile = i / (TERM_TILE / TERM_GROUP);
+        const int first = i % (TERM_TILE / TERM_GROUP) / WAVE * TERM_GROUP;
+        const int l = i % WAVE;
+        const int down = (int)first_row + tile / ALL_KEY_TILES * UNIT_QUERIES;
+        const int across = tile % ALL_KEY_TILES * UNIT_TILE;
+        kept_term x[TERM_GROUP];
         /* what no query or key needs may be any of the others' */
-        kept[i] = OF_PAIR(term_to_keep, args, terms, min(row, DOWN - 1),
-                          min(key, ACROSS - 1));
+        UNROLL_FOR (int j = 0; j < TERM_GROUP; j++)
+            x[j] = OF_PAIR(term_to_keep, args, terms,
+                           min(down + value_query(l, first + j), DOWN - 1),
+                           min(across + value_key(l, first + j), ACROSS - 1));
+        UNROLL_FOR (int j = 0; j < TERM_GROUP; j++)
+            kept[i * TERM_GROUP + j] = x[j];
     }
 }
 
