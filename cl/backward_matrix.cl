@@ -30,6 +30,24 @@
 #define WEIGHT_ROWS (CEIL_DIV(ROW_TILES * UNIT_QUERIES, UNIT_TILE) * UNIT_TILE)
 #define WEIGHT_PITCH (KEY_TILES * UNIT_TILE + CHUNK)
 #define WEIGHT_SIZE (WEIGHT_ROWS * WEIGHT_PITCH)
+/* A team's local memory, in bytes: the ring, each wave's rows that leave, P
+ * and dS, and of rows lse and powers of two. Together, for one address that
+ * stays in a register: NVIDIA's compiler makes that of each array anew, which
+ * takes long. */
+#define OUT_SIZE (UNIT_QUERIES * OUT_PITCH)
+#define OUT_PLACE (STAGES * STAGE_SIZE * 2)
+#define WEIGHT_PLACE (OUT_PLACE + TEAM_WAVES * OUT_SIZE * 2)
+#define LSE_PLACE (WEIGHT_PLACE + 2 * WEIGHT_PARTS * WEIGHT_SIZE * 2)
+#define POWER_PLACE (LSE_PLACE + STAGES * BLOCK_ROWS * 4)
+#if SWIZZLES_ROWS
+#define TEAM_ALIGNMENT (LINE * 2)
+#else
+#define TEAM_ALIGNMENT (CHUNK * 2)
+#endif
+#define TEAM_BYTES                                                            \
+    (CEIL_DIV(POWER_PLACE + (RESCALES ? TEAM_WAVES * 4 : 0),                  \
+              TEAM_ALIGNMENT) *                                               \
+     TEAM_ALIGNMENT)
 /* Tiles of keys that waves take in turn. */
 #define KEY_STRIPES CEIL_DIV(NK, UNIT_QUERIES)
 #define KEY_TURNS CEIL_DIV(KEY_STRIPES, TEAM_WAVES)
@@ -251,8 +269,9 @@ __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
 WAVE_ATTRIBUTE void
 JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 {
-    DECLARE_LOCAL_MEMORY
-    __local uint4 weight_tiles[TEAMS][2 * WEIGHT_PARTS * WEIGHT_SIZE / CHUNK];
+    __local uint4 team_memory[TEAMS][TEAM_BYTES / 16]
+        __attribute__((aligned(128)));
+    DECLARE_KEPT
 #if VARIANT == COSINE
     __local float q_inverses[TEAMS][BLOCK_ROWS], k_inverses[TEAMS][KEY_ROWS];
     __local float lane_sums[TEAM * TEAMS];
@@ -261,10 +280,6 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local uchar kept_row_regions[TEAMS][BLOCK_ROWS];
     __local uchar kept_key_regions[TEAMS][NK];
 #endif
-    __local float lse_rows[TEAMS][STAGES][BLOCK_ROWS];
-#if RESCALES
-    __local float row_powers[TEAMS][TEAM_WAVES]; /* of dS, of tiles of rows */
-#endif
 #if PADDING == 1
     __local float pad_sums[TEAMS * TEAM_WAVES][2 * DIMS];
 #endif
@@ -272,9 +287,15 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const forward_args *forward = &args.forward;
     const uint flags = forward->flags;
     DECLARE_WAVE
-    __local ushort *ring = (__local ushort *)rings[team];
+    __local uchar *own_memory = (__local uchar *)team_memory[team];
+    __local ushort *ring = (__local ushort *)own_memory;
+    __local float *lse_rows = (__local float *)(own_memory + LSE_PLACE);
+#if RESCALES
+    /* of dS, of tiles of rows */
+    __local float *row_powers = (__local float *)(own_memory + POWER_PLACE);
+#endif
     const int row_tile = min(wave_of_team, ROW_TILES - 1);
-    row_weights weights = {.p = (__local ushort *)weight_tiles[team],
+    row_weights weights = {.p = (__local ushort *)(own_memory + WEIGHT_PLACE),
                            .owns = wave_of_team < ROW_TILES};
     weights.ds = weights.p + WEIGHT_PARTS * WEIGHT_SIZE;
 
@@ -301,7 +322,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     walk there = here;
 #define COPY_NUMBERS(item)                                                    \
     if (known)                                                                \
-    copy_lse(lse_rows[team][(item) % STAGES],                                 \
+    copy_lse(lse_rows + (item) % STAGES * BLOCK_ROWS,                         \
              lse + plane(&forward->lse, there.place.grid, head),              \
              &forward->lse, &forward->grid, &there.place, first, count, lane)
 #define START_COPIES START_VISIT
@@ -311,7 +332,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     /* rows of weights that no tile of rows has */
     for (int i = lane_of_team; i < 2 * WEIGHT_PARTS * WEIGHT_SIZE / CHUNK;
          i += TEAM)
-        weight_tiles[team][i] = (uint4)(0u);
+        ((__local uint4 *)weights.p)[i] = (uint4)(0u);
     KEEP_HEAD_TERMS(first_head, 0)
 #if PADDING == 1
     for (int i = w->lane; i < 2 * DIMS; i += WAVE)
@@ -344,6 +365,11 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
 
     for (uint item = 0; item < items; item++) {
+#if ONE_VISIT /* what is copied next: found anew, for fewer registers */
+        walk there = here;
+        if (STAGES > 1)
+            walk_on(&there, forward, team);
+#endif
         FORGET_LANE(lane_of_team);
         FORGET_LANE(wave_here.lane);
         const uint number = ONE_VISIT ? 0 : item % visits;
@@ -364,8 +390,9 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                      .d_o = stage + D_O_PLACE,
                      .k = key_stage + K_PLACE,
                      .v = key_stage + V_PLACE,
-                     .lse = lse_rows[team][item % STAGES],
-                     .out = (__local ushort *)out_rows[item_id / WAVE]};
+                     .lse = lse_rows + item % STAGES * BLOCK_ROWS,
+                     .out = (__local ushort *)(own_memory + OUT_PLACE) +
+                            wave_of_team * OUT_SIZE};
         now.row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - now.first_row);
 #if VARIANT == COSINE
         now.scale = cosine_scale(forward, logit_scale, now.head);
@@ -430,7 +457,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             float bound = 0.0f;
             UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
                 bound = fmax(bound, bound_of(&statistics, &part, r, &now, w));
-            __local float *own = &row_powers[team][wave_of_team];
+            __local float *own = &row_powers[wave_of_team];
             now.power = power_for(as_float(
                 LARGEST_OF_WAVE(as_uint(part.count > 0 ? bound : 0.0f),
                                 (__local uint *)own, w)));
@@ -453,7 +480,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                                &part, &now, &terms, &weights, known, w);
         TEAM_SYNC(team); /* P and dS are there */
 #if RESCALES
-        __local const float *powers = row_powers[team];
+        __local const float *powers = row_powers;
         now.power = powers[0];
 #if !ONE_VISIT
         now.power = number == 0 ? powers[0] : kept_power;
@@ -531,7 +558,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
 #if BIAS && KEEPS_DBIAS
     if ((flags & ARG_DBIAS) != 0)
-        store_dbias(dbias_sums, KEY_TILES, (__local float *)rings,
+        store_dbias(dbias_sums, KEY_TILES, (__local float *)team_memory,
                     bias_partials, team, row_tile, 0, NQ, weights.owns, flags,
                     w);
 #endif
