@@ -370,7 +370,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     if (number == 0) {                                                        \
         COPY_ROWS(rows_to, first_row, row_count, wide);                       \
         if (given)                                                            \
-            COPY(rows_to + O_PLACE, o, forward->o, head, 0, first_row,        \
+            COPY(0, rows_to + O_PLACE, o, forward->o, head, 0, first_row,     \
                  row_count, BLOCK_ROWS, wide);                                \
     }                                                                         \
     COPY_KEYS(to, key, keys, wide)
@@ -385,6 +385,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         int lane = lane_of_team;                                              \
         uint head = own_head;                                                 \
         FORGET(lane);                                                         \
+        const int own_lane = lane;                                            \
         FORGET(head);                                                         \
         const uint kv = head / forward->heads_per_kv_head;                    \
         if (there.exists) {                                                   \

@@ -276,24 +276,25 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
 
 /* ---- A visit ---- */
 
-/* Starts the copies of rows of a plane of a head, in a kernel's START_COPIES.
- */
-#define COPY(to, name, layout, head, pad, first, count, rows, wide)           \
+/* Starts the copies of rows of a plane of a head, in a kernel's START_COPIES:
+ * `number` of four of which each may have waves of its own. */
+#define COPY(number, to, name, layout, head, pad, first, count, rows, wide)   \
+    if (!COPIES_APART || lane / COPIERS == (number))                          \
     copy_rows(to, name + plane(&(layout), there.place.grid, head),            \
-              chunk_of(&(layout), lane), &(layout), &forward->grid,           \
-              &there.place, pad, first, count, rows, lane, wide)
+              chunk_of(&(layout), own_lane), &(layout), &forward->grid,       \
+              &there.place, pad, first, count, rows, own_lane, wide)
 /* `count` keys of head kv, from `first` on. */
 #define COPY_KEYS(to, first, count, wide)                                     \
-    COPY((to) + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), first,     \
+    COPY(2, (to) + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), first,  \
          count, BLOCK_KEYS, wide);                                            \
-    COPY((to) + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1), first,     \
+    COPY(3, (to) + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1), first,  \
          count, BLOCK_KEYS, wide)
 /* `count` rows of q and dO of a head, from `first` on. */
 #define COPY_ROWS(to, first, count, wide)                                     \
-    COPY((to) + Q_PLACE, q, forward->q, head, 0, first, count, BLOCK_ROWS,    \
+    COPY(0, (to) + Q_PLACE, q, forward->q, head, 0, first, count, BLOCK_ROWS, \
          wide);                                                               \
-    COPY((to) + D_O_PLACE, d_o, args.d_o, head, 0, first, count, BLOCK_ROWS,  \
-         wide)
+    COPY(1, (to) + D_O_PLACE, d_o, args.d_o, head, 0, first, count,           \
+         BLOCK_ROWS, wide)
 /* One branch for all of them: copy(wide). */
 #define COPY_WIDE_OR_NOT(copy)                                                \
     if (wide) {                                                               \
@@ -325,6 +326,7 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
         uint kv = kv_head;                                                    \
         FORGET(lane);                                                         \
         FORGET(kv);                                                           \
+        const int own_lane = COPIES_APART ? lane & (WAVE - 1) : lane;         \
         const uint head =                                                     \
             kv * heads_each + number / CEIL_DIV(NQ, BLOCK_ROWS);              \
         if (there.exists) {                                                   \
@@ -658,8 +660,11 @@ INLINE void copy_lse(__local float *to, __global const float *plane,
                      const window_place *place, uint first, int count,
                      int lane)
 {
-    for (int i = lane; i < count; i += TEAM) {
+    UNROLL_FOR (int done = 0; done < BLOCK_DOWN; done += TEAM) {
+        const int i = done + lane;
         ulong at;
+        if (i >= count)
+            continue;
         if (find_row(&at, layout, grid, place, first + i))
             copy_4(to + i, plane + at);
         else

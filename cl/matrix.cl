@@ -57,6 +57,11 @@
 #ifndef KEYS_DOWN
 #define KEYS_DOWN 0
 #endif
+#ifdef ONE_VISIT /* the host says so of the one kernel for both */
+#define ROWS_AND_KEYS 0
+#else
+#define ROWS_AND_KEYS 1
+#endif
 #ifndef ROW_PLANES
 #define ROW_PLANES (BACKWARD ? 2 : 1)
 #endif
@@ -155,12 +160,18 @@
 
 /* ---- Copies ---- */
 
+/* Work-items that copy a tensor's rows: of the backward pass in one kernel
+ * each wave of four has a tensor of its own where rows are short, so that it
+ * makes addresses of one only; else all of the team copy each. */
+#define COPIES_APART                                                          \
+    (BACKWARD && !ROWS_AND_KEYS && TEAM_WAVES == 4 && HEAD_DIM <= 64)
+#define COPIERS (COPIES_APART ? WAVE : TEAM)
 #if CHUNKS
-/* Lanes of a team that share a row, each with one chunk of it or, where they
- * are fewer, with every ROW_LANES-th; rows that a team copies at once. */
-#define ROW_LANES (CHUNKS < TEAM ? CHUNKS : TEAM)
-#define ROWS_AT_ONCE (TEAM / ROW_LANES)
-#define COPIES ((TEAM % ROW_LANES == 0) | (lane / ROW_LANES < ROWS_AT_ONCE))
+/* Lanes of them that share a row, each with one chunk of it or, where they
+ * are fewer, with every ROW_LANES-th; rows that they copy at once. */
+#define ROW_LANES (CHUNKS < COPIERS ? CHUNKS : COPIERS)
+#define ROWS_AT_ONCE (COPIERS / ROW_LANES)
+#define COPIES ((COPIERS % ROW_LANES == 0) | (lane / ROW_LANES < ROWS_AT_ONCE))
 #endif
 
 /* How far a lane's chunk of the first rows that a team copies is from the
@@ -250,8 +261,13 @@ INLINE void copy_found(__local storage_bits *to, __global const storage *from,
         UNROLL_FOR (int i = 0; i < CHUNKS; i += ROW_LANES) {
             const int wanted =
                 is_row & ((CHUNKS % ROW_LANES == 0) | (c + i < CHUNKS));
+            /* eight rows on, chunks have the same order: so addresses of all
+             * turns are constants from that of the first */
+            const int alike = ROWS_AT_ONCE % 8 == 0;
             __local storage_bits *here =
-                to + row_place(done + r, (c + i) * CHUNK, PITCH);
+                to +
+                row_place((alike ? 0 : done) + r, (c + i) * CHUNK, PITCH) +
+                (alike ? done : 0) * PITCH;
             if (pad && exists && padded && wanted)
                 *(__local uint4 *)here = pads[i];
             else
@@ -285,7 +301,7 @@ INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
         return;
     }
 #endif
-    NO_UNROLL_FOR (int i = lane; i < rows * HEAD_DIM; i += TEAM) {
+    NO_UNROLL_FOR (int i = lane; i < rows * HEAD_DIM; i += COPIERS) {
         const int r = i / HEAD_DIM;
         const int c = i % HEAD_DIM;
         const token t = find_token(grid, place, first + min(r, count - 1));
