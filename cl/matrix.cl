@@ -161,10 +161,15 @@
 /* ---- Copies ---- */
 
 /* Work-items that copy a tensor's rows: of the backward pass in one kernel
- * each wave of four has a tensor of its own where rows are short, so that it
- * makes addresses of one only; else all of the team copy each. */
+ * each wave of four has a tensor of its own where rows are short and copies
+ * asynchronous, so that it makes addresses of one only; else all of the team
+ * copy each. */
+#if SWIZZLES_ROWS
 #define COPIES_APART                                                          \
     (BACKWARD && !ROWS_AND_KEYS && TEAM_WAVES == 4 && HEAD_DIM <= 64)
+#else
+#define COPIES_APART 0
+#endif
 #define COPIERS (COPIES_APART ? WAVE : TEAM)
 #if CHUNKS
 /* Lanes of them that share a row, each with one chunk of it or, where they
@@ -779,7 +784,7 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
                            const row_target *to, const wave *w)
 {
     ulong at;
-#if !BACKWARD
+#if !(BACKWARD && SWIZZLES_ROWS)
     wave leaving = *w; /* what lanes need for this is no register worth */
     FORGET(leaving.lane);
     w = &leaving;
