@@ -25,7 +25,7 @@
 
 /* Rounding to fp16 loses small numbers, below 2^-24 of all there are: P, and
  * so dS and dBias, is multiplied by a power of two first, and dS by one more.
- * That of dK is the same for all rows of a visit. */
+ * Where rows are summed, for dK, that is the same for all rows of a visit. */
 #define RESCALES (DTYPE == 1)
 #define P_EXPONENT (RESCALES ? 15.0f : 0.0f)
 #define P_POWER (RESCALES ? 32768.0f : 1.0f)
