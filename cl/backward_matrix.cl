@@ -117,12 +117,11 @@ INLINE void level_weights(query_tile *p, __local const float *powers, int row,
 #endif
 
 /* sums += a tile's weights, the other way round, times rows of the block.
- * powers: of the tiles of rows of the weights, which become `power`; NULL:
- * they have the same. */
+ * levels: they are dS, whose tiles of rows have `powers` and get `power`. */
 INLINE void add_across(float sums[][VALUES], __local const ushort *weights,
                        int key, __local const ushort *rows, int first,
-                       int row_count, __local const float *powers, float power,
-                       const wave *w)
+                       int row_count, const int levels,
+                       __local const float *powers, float power, const wave *w)
 {
     MEASURE_FOR (int row = 0; row < BLOCK_ROWS; row += UNIT_TILE) {
         if (row >= row_count)
@@ -132,12 +131,12 @@ INLINE void add_across(float sums[][VALUES], __local const ushort *weights,
             p[part] = load_weights(weights + part * WEIGHT_SIZE, WEIGHT_PITCH,
                                    row, key, w);
 #if RESCALES
-            if (powers)
+            if (levels)
                 level_weights(&p[part], powers, row, power, w);
 #endif
         }
         UNROLL_FOR (int d = 0; d < KEY_SUM_TILES; d++)
-            if (first + d < DIM_TILES) {
+            if (HAS_CHANNELS(first + d)) {
                 const key_tile x =
                     load_value(rows, PITCH, row, (first + d) * UNIT_TILE,
                                row_count - 1, w);
@@ -511,9 +510,9 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 clear_tiles(sums_v, KEY_SUM_TILES);
                 clear_tiles(sums_k, KEY_SUM_TILES);
                 add_across(sums_v, weights.p, key, now.d_o, first,
-                           now.row_count, 0, 1.0f, w);
+                           now.row_count, 0, 0, 1.0f, w);
                 add_across(sums_k, weights.ds, key, now.q, first,
-                           now.row_count, powers, now.power, w);
+                           now.row_count, 1, powers, now.power, w);
                 leave_dv(sums_v, KEY_SUM_TILES, key, count, first, dv, kv_head,
                          pads, &now, w);
                 leave_dk(sums_k, KEY_SUM_TILES, key, count, first, dk, kv_head,
@@ -529,9 +528,9 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                         number == 0 ? 0.0f : kept_k[turn][d][i] * keep;
                 }
             add_across(kept_v[turn], weights.p, key, now.d_o, 0, now.row_count,
-                       0, 1.0f, w);
+                       0, 0, 1.0f, w);
             add_across(kept_k[turn], weights.ds, key, now.q, 0, now.row_count,
-                       powers, now.power, w);
+                       1, powers, now.power, w);
             if (now.is_last) {
                 leave_dv(kept_v[turn], DIM_TILES, key, count, 0, dv, kv_head,
                          pads, &now, w);

@@ -193,7 +193,7 @@ INLINE void add_values(float sums[][VALUES], const int count,
                        int tile, int channels, const wave *w)
 {
     UNROLL_FOR (int d = 0; d < count; d++)
-        if (channels + d < DIM_TILES) {
+        if (HAS_CHANNELS(channels + d)) {
             const key_tile x =
                 load_value(values, PITCH, tile * UNIT_TILE,
                            (channels + d) * UNIT_TILE, LAST_KEY, w);
@@ -407,28 +407,34 @@ INLINE void read_rows(row_part *part, const visit *here,
     const backward_args *args = here->args;
     const grid_layout *grid = &args->forward.grid;
     const window_place *place = &here->at->place;
+    int rows[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        const int row =
+        rows[r] =
             min(part->rows.row + lane_query(w->lane, r), part->rows.last_row);
-        const uint in_window = here->first_row + row;
-        ulong at;
         part->rows.scale[r] = here->scale;
         part->lse[r] = part->d_lse[r] = 0.0f;
-        /* exponentials of what does not exist or sees nothing must be 0 */
-        if ((args->forward.flags & ARG_LSE) != 0)
-            part->lse[r] =
-                here->lse[row] == -INFINITY || !row_exists(part, r, w)
-                    ? INFINITY
-                    : here->lse[row];
-        if ((args->forward.flags & ARG_D_LSE) != 0 &&
-            find_row(&at, &args->d_lse, grid, place, in_window))
-            part->d_lse[r] =
-                d_lse[plane(&args->d_lse, place->grid, here->head) + at];
 #if VARIANT == COSINE
-        part->inverse[r] = here->q_inverses[row];
+        part->inverse[r] = here->q_inverses[rows[r]];
         part->rows.scale[r] *= part->inverse[r];
 #endif
     }
+    if ((args->forward.flags & ARG_LSE) != 0)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            part->lse[r] = here->lse[rows[r]];
+    /* exponentials of what does not exist or sees nothing must be 0 */
+    if ((args->forward.flags & ARG_LSE) != 0)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            part->lse[r] = part->lse[r] == -INFINITY || !row_exists(part, r, w)
+                               ? INFINITY
+                               : part->lse[r];
+    if ((args->forward.flags & ARG_D_LSE) != 0)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+            ulong at;
+            if (find_row(&at, &args->d_lse, grid, place,
+                         here->first_row + rows[r]))
+                part->d_lse[r] =
+                    d_lse[plane(&args->d_lse, place->grid, here->head) + at];
+        }
 }
 
 /* Scores of a pass. */

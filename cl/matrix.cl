@@ -120,6 +120,8 @@
 #define OUT_TILES (DIM_TILES < 4 ? DIM_TILES : 4)
 #define OUT_DIMS (OUT_TILES * UNIT_TILE)
 #define OUT_PITCH ROW_PITCH(OUT_DIMS)
+/* Is there a tile of channels of this number? Known where groups are whole. */
+#define HAS_CHANNELS(tile) (DIM_TILES % OUT_TILES == 0 || (tile) < DIM_TILES)
 #define LARGE_LOGIT 1024.0f
 /* terms of a tile: [VALUES / TERM_GROUP][WAVE][TERM_GROUP] */
 #define TERM_GROUP 4
@@ -266,13 +268,14 @@ INLINE void copy_found(__local storage_bits *to, __global const storage *from,
         UNROLL_FOR (int i = 0; i < CHUNKS; i += ROW_LANES) {
             const int wanted =
                 is_row & ((CHUNKS % ROW_LANES == 0) | (c + i < CHUNKS));
-            /* eight rows on, chunks have the same order: so addresses of all
-             * turns are constants from that of the first */
+            /* eight rows on, chunks have the same order: places of all turns
+             * are constants from that of the first */
             const int alike = ROWS_AT_ONCE % 8 == 0;
-            __local storage_bits *here =
-                to +
-                row_place((alike ? 0 : done) + r, (c + i) * CHUNK, PITCH) +
-                (alike ? done : 0) * PITCH;
+            int own =
+                row_place((alike ? 0 : done) + r, (c + i) * CHUNK, PITCH);
+            if (COPIES_APART && alike)
+                FORGET(own);
+            __local storage_bits *here = to + own + (alike ? done : 0) * PITCH;
             if (pad && exists && padded && wanted)
                 *(__local uint4 *)here = pads[i];
             else
@@ -790,12 +793,14 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
     w = &leaving;
 #endif
     const int channel = first * UNIT_TILE;
-    const int channels = min(count * UNIT_TILE, HEAD_DIM - channel);
+    const int channels = HEAD_DIM % OUT_DIMS == 0 && count == OUT_TILES
+                             ? OUT_DIMS
+                             : min(count * UNIT_TILE, HEAD_DIM - channel);
     if (to->adds) { /* in fp32, which there is room for by half a tile */
         __local float *scratch = (__local float *)place;
         UNROLL_FOR (int d = 0; d < count; d++)
             NO_UNROLL_FOR (int half_tile = 0;
-                           half_tile < (first + d < DIM_TILES ? 2 : 0);
+                           half_tile < (HAS_CHANNELS(first + d) ? 2 : 0);
                            half_tile++) {
                 spread_half(scratch, tiles[d], factor, half_tile, w);
                 NO_UNROLL_FOR (int i = w->lane;
@@ -816,7 +821,7 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
     }
     UNROLL_FOR (int d = 0; d < count; d++)
         /* emulated waves may have no rows: those there are another's */
-        if (first + d < DIM_TILES && (!EMULATED || to->count > 0)) {
+        if (HAS_CHANNELS(first + d) && (!EMULATED || to->count > 0)) {
             float x[VALUES];
             UNROLL_FOR (int i = 0; i < VALUES; i++)
                 x[i] = tiles[d][i] * factor[LANE_ROW(i)];
@@ -825,13 +830,13 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
     WAVE_SYNC();
 #if CHUNKS
     if (to->wide) {
-        const int chunks = channels / CHUNK;
+        const uint chunks = channels / CHUNK;
         uint4 x[STORE_TURNS(OUT_DIMS)];
         UNROLL_FOR (int turn = 0; turn < STORE_TURNS(channels); turn++) {
-            const int i = turn * WAVE + w->lane;
+            const uint i = (uint)(turn * WAVE + w->lane);
             const int r = UNIT_QUERIES * chunks % WAVE == 0
-                              ? i / chunks
-                              : min(i / chunks, UNIT_QUERIES - 1);
+                              ? (int)(i / chunks)
+                              : min((int)(i / chunks), UNIT_QUERIES - 1);
             x[turn] = *(__local const uint4 *)(place +
                                                row_place(r, i % chunks * CHUNK,
                                                          pitch));
@@ -840,12 +845,12 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
             x[turn].x = word;
         }
         UNROLL_FOR (int turn = 0; turn < STORE_TURNS(channels); turn++) {
-            const int i = turn * WAVE + w->lane;
+            const uint i = (uint)(turn * WAVE + w->lane);
             const plane_offset found =
                 to->found ? to->found[turn]
                           : find_chunk(to->layout, to->grid, to->place,
                                        to->row, chunks, i);
-            if (i / chunks < to->count && !IS_PADDED(found))
+            if ((int)(i / chunks) < to->count && !IS_PADDED(found))
                 *(__global uint4 *)(to->plane + found + channel) = x[turn];
         }
     } else
