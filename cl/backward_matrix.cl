@@ -55,6 +55,15 @@
  * a row's before one can leave. */
 #define ROW_SUM_TILES (PASSES > 1 || VARIANT == COSINE ? DIM_TILES : OUT_TILES)
 #define KEY_SUM_TILES (!ONE_VISIT || VARIANT == COSINE ? DIM_TILES : OUT_TILES)
+/* Many channels: the code for a part of them serves for all, so that a
+ * window's fits the instruction cache. Sums of all must have constant indices.
+ */
+#if DIM_TILES % OUT_TILES == 0 && ROW_SUM_TILES == OUT_TILES &&               \
+    KEY_SUM_TILES == OUT_TILES && !PADDING
+#define CHANNEL_FOR NO_UNROLL_FOR
+#else
+#define CHANNEL_FOR UNROLL_FOR
+#endif
 /* Sums that live from visit to visit must have constant indices. */
 #if ONE_VISIT
 #define KEY_FOR NO_UNROLL_FOR
@@ -248,7 +257,8 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
 #endif
     if ((flags & ARG_DQ) == 0)
         return;
-    UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES) {
+    CHANNEL_FOR(int first = 0; first < DIM_TILES; first += OUT_TILES)
+    {
         if (ROW_SUM_TILES != DIM_TILES) {
             clear_tiles(sums, ROW_SUM_TILES);
             UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
@@ -503,8 +513,9 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             if (!EMULATED && count <= 0)
                 continue;
 #if ONE_VISIT
-            UNROLL_FOR (int first = 0; first < DIM_TILES;
-                        first += KEY_SUM_TILES) {
+            CHANNEL_FOR(int first = 0; first < DIM_TILES;
+                        first += KEY_SUM_TILES)
+            {
                 float sums_v[KEY_SUM_TILES][VALUES];
                 float sums_k[KEY_SUM_TILES][VALUES];
                 clear_tiles(sums_v, KEY_SUM_TILES);
