@@ -255,7 +255,7 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
 #if VARIANT == COSINE
     take_back_rows(sums, from_dq, scale_sum, part, here, w);
 #endif
-    if ((flags & ARG_DQ) == 0)
+    if (!here->plain && (flags & ARG_DQ) == 0)
         return;
     CHANNEL_FOR(int first = 0; first < DIM_TILES; first += OUT_TILES)
     {
@@ -266,9 +266,8 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
                     add_values(sums, ROW_SUM_TILES, operands[t], here->k, t,
                                first, w);
         }
-        store_channels(sums + (ROW_SUM_TILES == DIM_TILES ? first : 0),
-                       from_dq, first, OUT_TILES, here->out, OUT_PITCH, &to,
-                       w);
+        leave_channels(sums + (ROW_SUM_TILES == DIM_TILES ? first : 0),
+                       from_dq, first, &to, here, w);
     }
 }
 
@@ -318,6 +317,10 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const uint visits = ONE_VISIT ? 1 : heads_each * row_blocks;
     const int wide = (flags & ARG_WIDE_ACCESS) != 0;
     const int known = (flags & ARG_LSE) != 0;
+    const uint leaves = ARG_DQ | ARG_DK | ARG_DV | ARG_WIDE_ACCESS;
+    const int plain =
+        !EMULATED && PADDING != 1 &&
+        (flags & (leaves | ARG_ADD_DQ | ARG_ADD_DK | ARG_ADD_DV)) == leaves;
     walk here = start_slot(forward, slot, team);
     const uint items = here.rounds * visits;
     const ulong head_partial = (ulong)slot * forward->heads + first_head;
@@ -393,6 +396,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                                       : number % row_blocks * BLOCK_ROWS,
                      .key_count = NK,
                      .is_last = number + 1 == visits,
+                     .plain = plain,
                      .scale = forward->scale,
                      .power = 1.0f,
                      .q = stage + Q_PLACE,

@@ -377,6 +377,7 @@ typedef struct visit {
     uint first_row, first_key; /* of the blocks, counted from the window's */
     int row_count, key_count;
     int is_last; /* of the window */
+    int plain;   /* all gradients leave in whole chunks, added to nothing */
     float scale;
     float power; /* of two, that dS is multiplied by for dK */
     /* local memory: rows of PITCH */
@@ -784,6 +785,23 @@ INLINE void take_back_rows(float sums[][VALUES], float *from_dq,
 }
 #endif
 
+/* OUT_TILES tiles of channels leave, from tile `first` on, each row times its
+ * factor. */
+INLINE void leave_channels(float (*tiles)[VALUES], const float *factor,
+                           int first, const row_target *to, const visit *here,
+                           const wave *w)
+{
+    row_target plain = *to;
+    plain.adds = 0;
+    plain.wide = 1;
+    if (here->plain) /* one branch for all that it says */
+        store_channels(tiles, factor, first, OUT_TILES, here->out, OUT_PITCH,
+                       &plain, w);
+    else
+        store_channels(tiles, factor, first, OUT_TILES, here->out, OUT_PITCH,
+                       to, w);
+}
+
 /* Sums of `tiles` tiles of channels of dV or dK, from tile `first` on, leave,
  * each row times its factor: of keys from `key` of the block on, of which
  * `count` exist. stores: the flag of the output, adds: that of adding to it;
@@ -804,9 +822,8 @@ INLINE void leave_keys(float sums[][VALUES], const float *factor,
                            .adds = (forward->flags & adds) != 0,
                            .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
     UNROLL_FOR (int d = 0; d < tiles; d += OUT_TILES) {
-        IF_ALL ((forward->flags & stores) != 0)
-            store_channels(sums + d, factor, first + d, OUT_TILES, here->out,
-                           OUT_PITCH, &to, w);
+        IF_ALL (here->plain || (forward->flags & stores) != 0)
+            leave_channels(sums + d, factor, first + d, &to, here, w);
 #if PADDING == 1
         if (EMULATED || holds_padding(&forward->grid, &here->at->place))
             add_padding(sums + d, factor, first + d, pad_sums, here->out, &to,
