@@ -184,8 +184,7 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
 #if VARIANT == COSINE
         at_once[r] = 1.0f;
-        to_dk[r] =
-            here->power * operand_factor(part->inverse[r]) * here->scale;
+        to_dk[r] = here->power * part->inverse[r] * here->scale;
         to_dq[r] = power_of(s, r);
 #else
         at_once[r] = to_dq[r] = here->power;
@@ -229,9 +228,12 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
             float operand[VALUES];
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
                 operand[i] = ds[i] * to_dk[LANE_ROW(i)];
-                ds[i] *= to_dq[LANE_ROW(i)] *
-                         operand_factor(here->k_inverses[min(
-                             key + value_key(w->lane, i), (int)NK - 1)]);
+                ds[i] *=
+                    to_dq[LANE_ROW(i)] *
+                    here->k_inverses[IS_WHOLE(first + t)
+                                         ? key + value_key(w->lane, i)
+                                         : min(key + value_key(w->lane, i),
+                                               (int)NK - 1)];
             }
             if (stores)
                 keep_weights(operand, weights->ds, rows->row, key, w);

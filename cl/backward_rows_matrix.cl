@@ -303,7 +303,7 @@ INLINE void store_statistics(const row_state *s, __global float *to,
         own[1] = s->statistics.delta[r];
         own[2] = s->large ? -bound : bound;
 #if VARIANT == COSINE
-        own[3] = operand_factor(part->inverse[r]) * here->scale;
+        own[3] = part->inverse[r] * here->scale;
 #endif
     }
 }

@@ -44,7 +44,7 @@ typedef struct row_statistics {
 #if RESCALES
     float flow[LANE_ROWS]; /* largest |dP| */
 #if VARIANT == COSINE
-    float key_flow[LANE_ROWS];    /* the same, divided by the key's norm */
+    float key_flow[LANE_ROWS];    /* no less than of |dP| / norm of the key */
     float key_inverse[LANE_ROWS]; /* largest 1 / norm of a key */
 #endif
 #endif
@@ -119,22 +119,15 @@ INLINE void make_exponentials(row_statistics *s,
         }
 }
 
-/* Takes a tile's dP into account, `key` and on, given its exponentials. */
+/* Takes a tile's dP into account, given its exponentials. */
 INLINE void add_flow(row_statistics *s, const float *exponentials,
-                     const float *flow, int key,
-                     __local const float *key_inverses, const wave *w)
+                     const float *flow)
 {
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int r = LANE_ROW(i);
         s->delta[r] = FMA(exponentials[i], flow[i], s->delta[r]);
 #if RESCALES
         s->flow[r] = fmax(s->flow[r], fabs(flow[i]));
-#if VARIANT == COSINE
-        const float inverse = operand_factor(
-            key_inverses[min(key + value_key(w->lane, i), BLOCK_KEYS - 1)]);
-        s->key_flow[r] = fmax(s->key_flow[r], fabs(flow[i]) * inverse);
-        s->key_inverse[r] = fmax(s->key_inverse[r], inverse);
-#endif
 #endif
     }
 }
@@ -207,13 +200,16 @@ INLINE void add_values(float sums[][VALUES], const int count,
  * length: (d - x^ (x^ . d)) / |x|, where d is sums times factor. Below the
  * smallest norm x^ is just a multiple of x. Leaves x^ . d in along. */
 INLINE void take_back_norms(float sums[][VALUES], float *along,
-                            const float *factor, const float *inverse,
+                            const float *factor, const float *inverses,
                             __local const ushort *rows, int row, int last,
                             const wave *w)
 {
-    float part[LANE_ROWS];
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+    float part[LANE_ROWS], inverse[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         along[r] = 0.0f;
+        inverse[r] = DROPS_ZEROS && inverses[r] == 0.0f ? 1.0f / NORM_EPSILON
+                                                        : inverses[r];
+    }
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
         UNROLL_FOR (int i = 0; i < VALUES; i++) {
             const float x = number_of(
@@ -511,11 +507,26 @@ INLINE void finish_statistics(row_statistics *s, const row_part *part,
         }
         s->delta[r] -= part->d_lse[r];
 #if RESCALES && VARIANT == COSINE
-        REDUCE(s->key_flow[r], fmax);
-        REDUCE(s->key_inverse[r], fmax);
+        REDUCE(s->flow[r], fmax);
+        s->key_flow[r] = s->flow[r] * s->key_inverse[r];
 #endif
     }
 }
+
+#if RESCALES && VARIANT == COSINE
+/* 1 / norm of the shortest key; those of length 0 do not count. */
+INLINE float largest_inverse(const visit *here, const wave *w)
+{
+    float largest = 0.0f;
+    UNROLL_FOR (int done = 0; done < BLOCK_KEYS; done += WAVE) {
+        const int key = done + w->lane;
+        if (key < here->key_count)
+            largest = fmax(largest, here->k_inverses[key]);
+    }
+    return as_float(
+        LARGEST_OF_WAVE(as_uint(largest), (__local uint *)here->out, w));
+}
+#endif
 
 /* A first walk over keys, for what must be known of the rows. Of one pass
  * leaves the exponentials, or where lse is known P. */
@@ -525,6 +536,11 @@ INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
                            const wave *w)
 {
     const flow_rows flow_rows_here = read_flow(&part->rows, here->d_o, w);
+#if RESCALES && VARIANT == COSINE
+    const float inverse = largest_inverse(here, w);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        s->key_inverse[r] = fmax(s->key_inverse[r], inverse);
+#endif
     PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
         score_pass(scores, first, here, &part->rows, terms, w);
         if (known)
@@ -536,8 +552,7 @@ INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
                 float flow[VALUES];
                 multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
                               first + t, w);
-                add_flow(s, scores[t], flow, (first + t) * UNIT_TILE,
-                         here->k_inverses, w);
+                add_flow(s, scores[t], flow);
             }
     }
 }
@@ -551,7 +566,7 @@ INLINE float bound_of(const row_statistics *s, const row_part *part, int r,
 #if RESCALES
     bound = s->flow[r] + fabs(s->delta[r]);
 #if VARIANT == COSINE
-    bound *= operand_factor(part->inverse[r]) * fabs(here->scale);
+    bound *= part->inverse[r] * fabs(here->scale);
 #endif
 #endif
     return row_exists(part, r, w) ? bound : 0.0f;

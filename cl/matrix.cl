@@ -900,7 +900,10 @@ INLINE void dot_rows(float dots[LANE_ROWS], int place[LANE_ROWS],
 }
 
 #if VARIANT == COSINE
-/* factors[r] = factor / norm of row r. The team's waves take tiles in turn. */
+/* factors[r] = factor / norm of row r. The team's waves take tiles in turn.
+ * Gradients in fp16 have powers of two that follow from factors: there a row
+ * of zeros, whose scores are 0 anyway, has 0. */
+#define DROPS_ZEROS (BACKWARD && DTYPE == 1)
 INLINE void measure_rows(__local float *factors,
                          __local const storage_bits *rows, const int row_count,
                          float factor, int wave_of_team, const wave *w)
@@ -912,9 +915,14 @@ INLINE void measure_rows(__local float *factors,
         dot_rows(square, place, rows, rows,
                  (done + wave_of_team) * UNIT_QUERIES, row_count, w);
         UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
-            if (place[i] < row_count)
+            if (place[i] < row_count) {
+                const float inverse =
+                    fmin(rsqrt(square[i]), 1.0f / NORM_EPSILON);
                 factors[place[i]] =
-                    factor * fmin(rsqrt(square[i]), 1.0f / NORM_EPSILON);
+                    factor * (DROPS_ZEROS && inverse >= 1.0f / NORM_EPSILON
+                                  ? 0.0f
+                                  : inverse);
+            }
     }
 }
 #endif
