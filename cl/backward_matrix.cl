@@ -30,6 +30,24 @@
 #define WEIGHT_ROWS (CEIL_DIV(ROW_TILES * UNIT_QUERIES, UNIT_TILE) * UNIT_TILE)
 #define WEIGHT_PITCH (KEY_TILES * UNIT_TILE + CHUNK)
 #define WEIGHT_SIZE (WEIGHT_ROWS * WEIGHT_PITCH)
+/* A team's local memory, in bytes: the ring, each wave's rows that leave, P
+ * and dS, and of rows lse and powers of two. Together, for one address that
+ * stays in a register: NVIDIA's compiler makes that of each array anew, which
+ * takes long. */
+#define OUT_SIZE (UNIT_QUERIES * OUT_PITCH)
+#define OUT_PLACE (STAGES * STAGE_SIZE * 2)
+#define WEIGHT_PLACE (OUT_PLACE + TEAM_WAVES * OUT_SIZE * 2)
+#define LSE_PLACE (WEIGHT_PLACE + 2 * WEIGHT_PARTS * WEIGHT_SIZE * 2)
+#define POWER_PLACE (LSE_PLACE + STAGES * BLOCK_ROWS * 4)
+#if SWIZZLES_ROWS
+#define TEAM_ALIGNMENT (LINE * 2)
+#else
+#define TEAM_ALIGNMENT (CHUNK * 2)
+#endif
+#define TEAM_BYTES                                                            \
+    (CEIL_DIV(POWER_PLACE + (RESCALES ? TEAM_WAVES * 4 : 0),                  \
+              TEAM_ALIGNMENT) *                                               \
+     TEAM_ALIGNMENT)
 /* Tiles of keys that waves take in turn. */
 #define KEY_STRIPES CEIL_DIV(NK, UNIT_QUERIES)
 #define KEY_TURNS CEIL_DIV(KEY_STRIPES, TEAM_WAVES)
@@ -37,6 +55,15 @@
  * a row's before one can leave. */
 #define ROW_SUM_TILES (PASSES > 1 || VARIANT == COSINE ? DIM_TILES : OUT_TILES)
 #define KEY_SUM_TILES (!ONE_VISIT || VARIANT == COSINE ? DIM_TILES : OUT_TILES)
+/* Many channels: the code for a part of them serves for all, so that a
+ * window's fits the instruction cache. Sums of all must have constant indices.
+ */
+#if DIM_TILES % OUT_TILES == 0 && ROW_SUM_TILES == OUT_TILES &&               \
+    KEY_SUM_TILES == OUT_TILES && !PADDING
+#define CHANNEL_FOR NO_UNROLL_FOR
+#else
+#define CHANNEL_FOR UNROLL_FOR
+#endif
 /* Sums that live from visit to visit must have constant indices. */
 #if ONE_VISIT
 #define KEY_FOR NO_UNROLL_FOR
@@ -58,20 +85,67 @@ INLINE void keep_weights(float *tile, __local ushort *weights, int query,
     }
 }
 
-/* sums += a tile's weights, the other way round, times rows of the block. */
+#if RESCALES
+/* What a row of dS is multiplied by to have the power `power`. */
+INLINE float keep_of(__local const float *powers, int row, float power)
+{
+    return power *
+           inverse_power(powers[min(row / UNIT_QUERIES, ROW_TILES - 1)]);
+}
+
+/* dS of rows `row` and on, of which each tile has a power of its own, gets the
+ * same of all. */
+INLINE void level_weights(query_tile *p, __local const float *powers, int row,
+                          float power, const wave *w)
+{
+#if defined(TIMES_PAIR) && UNIT_QUERIES % UNIT_TILE == 0
+    const float keep = keep_of(powers, row, power);
+    /* fp16 has no smaller power than 2^-24 */
+    const float first = VARIANT == COSINE ? fmax(keep, 1.0f / 16384) : keep;
+    const uint both = PACK(first, first);
+    const float second = keep * inverse_power(first);
+    const uint rest = PACK(second, second);
+    UNROLL_FOR (int i = 0; i < (int)(sizeof p->x / sizeof *p->x); i++) {
+        p->x[i] = TIMES_PAIR(p->x[i], both);
+        if (VARIANT == COSINE)
+            p->x[i] = TIMES_PAIR(p->x[i], rest);
+    }
+#else
+    UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += 2) {
+        float x[2];
+        UNROLL_FOR (int j = 0; j < 2; j++) {
+            const int step = query_step(w->lane, (i + j) % QUERY_ELEMENTS);
+            const int own = row + i / QUERY_ELEMENTS * MMA_K + SLOT_KEY(step);
+            x[j] = number_of((ushort)(p->x[i / 2] >> 16 * j)) *
+                   keep_of(powers, own, power);
+        }
+        p->x[i / 2] = PACK(x[0], x[1]);
+    }
+#endif
+}
+#endif
+
+/* sums += a tile's weights, the other way round, times rows of the block.
+ * levels: they are dS, whose tiles of rows have `powers` and get `power`. */
 INLINE void add_across(float sums[][VALUES], __local const ushort *weights,
                        int key, __local const ushort *rows, int first,
-                       int row_count, const wave *w)
+                       int row_count, const int levels,
+                       __local const float *powers, float power, const wave *w)
 {
     MEASURE_FOR (int row = 0; row < BLOCK_ROWS; row += UNIT_TILE) {
         if (row >= row_count)
             continue; /* all waves of the team do */
         query_tile p[WEIGHT_PARTS];
-        UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
+        UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++) {
             p[part] = load_weights(weights + part * WEIGHT_SIZE, WEIGHT_PITCH,
                                    row, key, w);
+#if RESCALES
+            if (levels)
+                level_weights(&p[part], powers, row, power, w);
+#endif
+        }
         UNROLL_FOR (int d = 0; d < KEY_SUM_TILES; d++)
-            if (first + d < DIM_TILES) {
+            if (HAS_CHANNELS(first + d)) {
                 const key_tile x =
                     load_value(rows, PITCH, row, (first + d) * UNIT_TILE,
                                row_count - 1, w);
@@ -110,8 +184,7 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
 #if VARIANT == COSINE
         at_once[r] = 1.0f;
-        to_dk[r] =
-            here->power * operand_factor(part->inverse[r]) * here->scale;
+        to_dk[r] = here->power * part->inverse[r] * here->scale;
         to_dq[r] = power_of(s, r);
 #else
         at_once[r] = to_dq[r] = here->power;
@@ -155,9 +228,12 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
             float operand[VALUES];
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
                 operand[i] = ds[i] * to_dk[LANE_ROW(i)];
-                ds[i] *= to_dq[LANE_ROW(i)] *
-                         operand_factor(here->k_inverses[min(
-                             key + value_key(w->lane, i), (int)NK - 1)]);
+                ds[i] *=
+                    to_dq[LANE_ROW(i)] *
+                    here->k_inverses[IS_WHOLE(first + t)
+                                         ? key + value_key(w->lane, i)
+                                         : min(key + value_key(w->lane, i),
+                                               (int)NK - 1)];
             }
             if (stores)
                 keep_weights(operand, weights->ds, rows->row, key, w);
@@ -181,9 +257,10 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
 #if VARIANT == COSINE
     take_back_rows(sums, from_dq, scale_sum, part, here, w);
 #endif
-    if ((flags & ARG_DQ) == 0)
+    if (!here->plain && (flags & ARG_DQ) == 0)
         return;
-    UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES) {
+    CHANNEL_FOR(int first = 0; first < DIM_TILES; first += OUT_TILES)
+    {
         if (ROW_SUM_TILES != DIM_TILES) {
             clear_tiles(sums, ROW_SUM_TILES);
             UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
@@ -191,9 +268,8 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
                     add_values(sums, ROW_SUM_TILES, operands[t], here->k, t,
                                first, w);
         }
-        store_channels(sums + (ROW_SUM_TILES == DIM_TILES ? first : 0),
-                       from_dq, first, OUT_TILES, here->out, OUT_PITCH, &to,
-                       w);
+        leave_channels(sums + (ROW_SUM_TILES == DIM_TILES ? first : 0),
+                       from_dq, first, &to, here, w);
     }
 }
 
@@ -203,8 +279,9 @@ __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
 WAVE_ATTRIBUTE void
 JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 {
-    DECLARE_LOCAL_MEMORY
-    __local uint4 weight_tiles[TEAMS][2 * WEIGHT_PARTS * WEIGHT_SIZE / CHUNK];
+    __local uint4 team_memory[TEAMS][TEAM_BYTES / 16]
+        __attribute__((aligned(128)));
+    DECLARE_KEPT
 #if VARIANT == COSINE
     __local float q_inverses[TEAMS][BLOCK_ROWS], k_inverses[TEAMS][KEY_ROWS];
     __local float lane_sums[TEAM * TEAMS];
@@ -213,10 +290,6 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local uchar kept_row_regions[TEAMS][BLOCK_ROWS];
     __local uchar kept_key_regions[TEAMS][NK];
 #endif
-    __local float lse_rows[TEAMS][STAGES][BLOCK_ROWS];
-#if RESCALES
-    __local uint bounds[TEAMS][2]; /* of dS, of this visit and the next */
-#endif
 #if PADDING == 1
     __local float pad_sums[TEAMS * TEAM_WAVES][2 * DIMS];
 #endif
@@ -224,9 +297,15 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const forward_args *forward = &args.forward;
     const uint flags = forward->flags;
     DECLARE_WAVE
-    __local ushort *ring = (__local ushort *)rings[team];
+    __local uchar *own_memory = (__local uchar *)team_memory[team];
+    __local ushort *ring = (__local ushort *)own_memory;
+    __local float *lse_rows = (__local float *)(own_memory + LSE_PLACE);
+#if RESCALES
+    /* of dS, of tiles of rows */
+    __local float *row_powers = (__local float *)(own_memory + POWER_PLACE);
+#endif
     const int row_tile = min(wave_of_team, ROW_TILES - 1);
-    row_weights weights = {.p = (__local ushort *)weight_tiles[team],
+    row_weights weights = {.p = (__local ushort *)(own_memory + WEIGHT_PLACE),
                            .owns = wave_of_team < ROW_TILES};
     weights.ds = weights.p + WEIGHT_PARTS * WEIGHT_SIZE;
 
@@ -240,6 +319,10 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const uint visits = ONE_VISIT ? 1 : heads_each * row_blocks;
     const int wide = (flags & ARG_WIDE_ACCESS) != 0;
     const int known = (flags & ARG_LSE) != 0;
+    const uint leaves = ARG_DQ | ARG_DK | ARG_DV | ARG_WIDE_ACCESS;
+    const int plain =
+        !EMULATED && PADDING != 1 &&
+        (flags & (leaves | ARG_ADD_DQ | ARG_ADD_DK | ARG_ADD_DV)) == leaves;
     walk here = start_slot(forward, slot, team);
     const uint items = here.rounds * visits;
     const ulong head_partial = (ulong)slot * forward->heads + first_head;
@@ -253,7 +336,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     walk there = here;
 #define COPY_NUMBERS(item)                                                    \
     if (known)                                                                \
-    copy_lse(lse_rows[team][(item) % STAGES],                                 \
+    copy_lse(lse_rows + (item) % STAGES * BLOCK_ROWS,                         \
              lse + plane(&forward->lse, there.place.grid, head),              \
              &forward->lse, &forward->grid, &there.place, first, count, lane)
 #define START_COPIES START_VISIT
@@ -263,12 +346,8 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     /* rows of weights that no tile of rows has */
     for (int i = lane_of_team; i < 2 * WEIGHT_PARTS * WEIGHT_SIZE / CHUNK;
          i += TEAM)
-        weight_tiles[team][i] = (uint4)(0u);
+        ((__local uint4 *)weights.p)[i] = (uint4)(0u);
     KEEP_HEAD_TERMS(first_head, 0)
-#if RESCALES
-    if (lane_of_team < 2)
-        bounds[team][lane_of_team] = 0;
-#endif
 #if PADDING == 1
     for (int i = w->lane; i < 2 * DIMS; i += WAVE)
         pad_sums[item_id / WAVE][i] = 0.0f;
@@ -300,6 +379,11 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
 
     for (uint item = 0; item < items; item++) {
+#if ONE_VISIT /* what is copied next: found anew, for fewer registers */
+        walk there = here;
+        if (STAGES > 1)
+            walk_on(&there, forward, team);
+#endif
         FORGET_LANE(lane_of_team);
         FORGET_LANE(wave_here.lane);
         const uint number = ONE_VISIT ? 0 : item % visits;
@@ -314,14 +398,16 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                                       : number % row_blocks * BLOCK_ROWS,
                      .key_count = NK,
                      .is_last = number + 1 == visits,
+                     .plain = plain,
                      .scale = forward->scale,
                      .power = 1.0f,
                      .q = stage + Q_PLACE,
                      .d_o = stage + D_O_PLACE,
                      .k = key_stage + K_PLACE,
                      .v = key_stage + V_PLACE,
-                     .lse = lse_rows[team][item % STAGES],
-                     .out = (__local ushort *)out_rows[item_id / WAVE]};
+                     .lse = lse_rows + item % STAGES * BLOCK_ROWS,
+                     .out = (__local ushort *)(own_memory + OUT_PLACE) +
+                            wave_of_team * OUT_SIZE};
         now.row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - now.first_row);
 #if VARIANT == COSINE
         now.scale = cosine_scale(forward, logit_scale, now.head);
@@ -333,10 +419,6 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                                 .row = now.first_row};
         DECLARE_ITEM_TERMS(0)
         AWAIT_ITEM(item);
-#if RESCALES
-        if (lane_of_team == 0)
-            bounds[team][(item + 1) % 2] = 0;
-#endif
 #if VARIANT == COSINE
         if (number == 0)
             measure_rows(k_inverses[team], now.k, BLOCK_KEYS, 1.0f,
@@ -386,20 +468,18 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             start_statistics(&statistics, known, part.lse);
             add_statistics(&statistics, scores, &part, &now, &terms, known, w);
             finish_statistics(&statistics, &part, known, w);
-        }
 #if RESCALES
-        if (computes && part.count > 0 && value_key(w->lane, 0) == 0) {
             float bound = 0.0f;
             UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
                 bound = fmax(bound, bound_of(&statistics, &part, r, &now, w));
-            atomic_max(&bounds[team][item % 2], as_uint(bound));
+            __local float *own = &row_powers[wave_of_team];
+            now.power = power_for(as_float(
+                LARGEST_OF_WAVE(as_uint(part.count > 0 ? bound : 0.0f),
+                                (__local uint *)own, w)));
+            if (w->lane == 0)
+                *own = now.power;
+#endif
         }
-        TEAM_SYNC(team);
-        now.power = power_for(as_float(bounds[team][item % 2]));
-#if !ONE_VISIT
-        now.power = number == 0 ? now.power : fmin(now.power, kept_power);
-#endif
-#endif
 #if BIAS
         const dbias_place dbias = {
             .sums = dbias_sums,
@@ -414,6 +494,17 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             differentiate_rows(scores, &dbias, dq, &scale_sum, &statistics,
                                &part, &now, &terms, &weights, known, w);
         TEAM_SYNC(team); /* P and dS are there */
+#if RESCALES
+        __local const float *powers = row_powers;
+        now.power = powers[0];
+#if !ONE_VISIT
+        now.power = number == 0 ? powers[0] : kept_power;
+#endif
+        UNROLL_FOR (int t = 0; t < ROW_TILES; t++)
+            now.power = fmin(now.power, powers[t]);
+#else
+        __local const float *powers = 0;
+#endif
 
         /* 2. tiles of keys */
         KEY_FOR (int turn = 0; turn < KEY_TURNS; turn++) {
@@ -428,16 +519,17 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             if (!EMULATED && count <= 0)
                 continue;
 #if ONE_VISIT
-            UNROLL_FOR (int first = 0; first < DIM_TILES;
-                        first += KEY_SUM_TILES) {
+            CHANNEL_FOR(int first = 0; first < DIM_TILES;
+                        first += KEY_SUM_TILES)
+            {
                 float sums_v[KEY_SUM_TILES][VALUES];
                 float sums_k[KEY_SUM_TILES][VALUES];
                 clear_tiles(sums_v, KEY_SUM_TILES);
                 clear_tiles(sums_k, KEY_SUM_TILES);
                 add_across(sums_v, weights.p, key, now.d_o, first,
-                           now.row_count, w);
+                           now.row_count, 0, 0, 1.0f, w);
                 add_across(sums_k, weights.ds, key, now.q, first,
-                           now.row_count, w);
+                           now.row_count, 1, powers, now.power, w);
                 leave_dv(sums_v, KEY_SUM_TILES, key, count, first, dv, kv_head,
                          pads, &now, w);
                 leave_dk(sums_k, KEY_SUM_TILES, key, count, first, dk, kv_head,
@@ -453,9 +545,9 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                         number == 0 ? 0.0f : kept_k[turn][d][i] * keep;
                 }
             add_across(kept_v[turn], weights.p, key, now.d_o, 0, now.row_count,
-                       w);
+                       0, 0, 1.0f, w);
             add_across(kept_k[turn], weights.ds, key, now.q, 0, now.row_count,
-                       w);
+                       1, powers, now.power, w);
             if (now.is_last) {
                 leave_dv(kept_v[turn], DIM_TILES, key, count, 0, dv, kv_head,
                          pads, &now, w);
@@ -482,7 +574,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
 #if BIAS && KEEPS_DBIAS
     if ((flags & ARG_DBIAS) != 0)
-        store_dbias(dbias_sums, KEY_TILES, (__local float *)rings,
+        store_dbias(dbias_sums, KEY_TILES, (__local float *)team_memory,
                     bias_partials, team, row_tile, 0, NQ, weights.owns, flags,
                     w);
 #endif

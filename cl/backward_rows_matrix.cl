@@ -303,7 +303,7 @@ INLINE void store_statistics(const row_state *s, __global float *to,
         own[1] = s->statistics.delta[r];
         own[2] = s->large ? -bound : bound;
 #if VARIANT == COSINE
-        own[3] = operand_factor(part->inverse[r]) * here->scale;
+        own[3] = part->inverse[r] * here->scale;
 #endif
     }
 }
@@ -370,7 +370,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     if (number == 0) {                                                        \
         COPY_ROWS(rows_to, first_row, row_count, wide);                       \
         if (given)                                                            \
-            COPY(rows_to + O_PLACE, o, forward->o, head, 0, first_row,        \
+            COPY(0, rows_to + O_PLACE, o, forward->o, head, 0, first_row,     \
                  row_count, BLOCK_ROWS, wide);                                \
     }                                                                         \
     COPY_KEYS(to, key, keys, wide)
@@ -385,6 +385,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         int lane = lane_of_team;                                              \
         uint head = own_head;                                                 \
         FORGET(lane);                                                         \
+        const int own_lane = lane;                                            \
         FORGET(head);                                                         \
         const uint kv = head / forward->heads_per_kv_head;                    \
         if (there.exists) {                                                   \
@@ -537,8 +538,14 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                     start_statistics(&state.statistics, known, part.lse);
                 add_statistics(&state.statistics, scores, &part, &now, &terms,
                                known, w);
-                IF_ALL (block == KEY_BLOCKS - 1)
+                IF_ALL (block == KEY_BLOCKS - 1) {
                     finish_statistics(&state.statistics, &part, known, w);
+#if RESCALES
+                    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+                        REDUCE(state.statistics.flow[r], fmax);
+                    }
+#endif
+                }
             }
             IF_ALL (computes && !sums) {
                 /* the wave's share of the item, as if that were all */

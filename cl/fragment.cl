@@ -318,6 +318,28 @@ INLINE float lane_xor(float x, int mask, int lane)
 #endif
 #endif
 
+#if !EMULATED && defined(COMPUTE_CAPABILITY) /* NVIDIA */
+INLINE uint largest_of_wave(uint x)
+{
+    uint y;
+    __asm__ volatile("redux.sync.max.u32 %0, %1, 0xffffffff;"
+                     : "=r"(y)
+                     : "r"(x));
+    return y;
+}
+#define LARGEST_OF_WAVE(x, slot, w) largest_of_wave(x)
+
+#if DTYPE == 1
+INLINE uint times_pair(uint x, uint y)
+{
+    uint z;
+    __asm__("mul.rn.f16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
+    return z;
+}
+#define TIMES_PAIR(x, y) times_pair(x, y)
+#endif
+#endif
+
 /* ---- What no unit needs to define ---- */
 
 #ifndef WAVE_ATTRIBUTE
@@ -383,6 +405,22 @@ INLINE void copy_4(__local float *to, __global const float *from)
 #endif
 #ifndef TEAM_SYNC
 #define TEAM_SYNC(team) barrier(CLK_LOCAL_MEM_FENCE)
+#endif
+/* The largest of what a wave's lanes have; slot: for it, in local memory. */
+#ifndef LARGEST_OF_WAVE
+INLINE uint find_largest(uint x, __local uint *slot, const wave *w)
+{
+    uint y;
+    if (w->lane == 0)
+        *slot = 0;
+    WAVE_SYNC();
+    atomic_max(slot, x);
+    WAVE_SYNC();
+    y = *slot;
+    WAVE_SYNC();
+    return y;
+}
+#define LARGEST_OF_WAVE(x, slot, w) find_largest(x, slot, w)
 #endif
 
 /* ---- Rows in local memory ---- */

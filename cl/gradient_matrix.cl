@@ -25,7 +25,7 @@
 
 /* Rounding to fp16 loses small numbers, below 2^-24 of all there are: P, and
  * so dS and dBias, is multiplied by a power of two first, and dS by one more.
- * That of dK is the same for all rows of a visit. */
+ * Where rows are summed, for dK, that is the same for all rows of a visit. */
 #define RESCALES (DTYPE == 1)
 #define P_EXPONENT (RESCALES ? 15.0f : 0.0f)
 #define P_POWER (RESCALES ? 32768.0f : 1.0f)
@@ -44,7 +44,7 @@ typedef struct row_statistics {
 #if RESCALES
     float flow[LANE_ROWS]; /* largest |dP| */
 #if VARIANT == COSINE
-    float key_flow[LANE_ROWS];    /* the same, divided by the key's norm */
+    float key_flow[LANE_ROWS];    /* no less than of |dP| / norm of the key */
     float key_inverse[LANE_ROWS]; /* largest 1 / norm of a key */
 #endif
 #endif
@@ -119,22 +119,15 @@ INLINE void make_exponentials(row_statistics *s,
         }
 }
 
-/* Takes a tile's dP into account, `key` and on, given its exponentials. */
+/* Takes a tile's dP into account, given its exponentials. */
 INLINE void add_flow(row_statistics *s, const float *exponentials,
-                     const float *flow, int key,
-                     __local const float *key_inverses, const wave *w)
+                     const float *flow)
 {
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int r = LANE_ROW(i);
         s->delta[r] = FMA(exponentials[i], flow[i], s->delta[r]);
 #if RESCALES
         s->flow[r] = fmax(s->flow[r], fabs(flow[i]));
-#if VARIANT == COSINE
-        const float inverse = operand_factor(
-            key_inverses[min(key + value_key(w->lane, i), BLOCK_KEYS - 1)]);
-        s->key_flow[r] = fmax(s->key_flow[r], fabs(flow[i]) * inverse);
-        s->key_inverse[r] = fmax(s->key_inverse[r], inverse);
-#endif
 #endif
     }
 }
@@ -193,7 +186,7 @@ INLINE void add_values(float sums[][VALUES], const int count,
                        int tile, int channels, const wave *w)
 {
     UNROLL_FOR (int d = 0; d < count; d++)
-        if (channels + d < DIM_TILES) {
+        if (HAS_CHANNELS(channels + d)) {
             const key_tile x =
                 load_value(values, PITCH, tile * UNIT_TILE,
                            (channels + d) * UNIT_TILE, LAST_KEY, w);
@@ -207,13 +200,16 @@ INLINE void add_values(float sums[][VALUES], const int count,
  * length: (d - x^ (x^ . d)) / |x|, where d is sums times factor. Below the
  * smallest norm x^ is just a multiple of x. Leaves x^ . d in along. */
 INLINE void take_back_norms(float sums[][VALUES], float *along,
-                            const float *factor, const float *inverse,
+                            const float *factor, const float *inverses,
                             __local const ushort *rows, int row, int last,
                             const wave *w)
 {
-    float part[LANE_ROWS];
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+    float part[LANE_ROWS], inverse[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         along[r] = 0.0f;
+        inverse[r] = DROPS_ZEROS && inverses[r] == 0.0f ? 1.0f / NORM_EPSILON
+                                                        : inverses[r];
+    }
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
         UNROLL_FOR (int i = 0; i < VALUES; i++) {
             const float x = number_of(
@@ -276,24 +272,25 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
 
 /* ---- A visit ---- */
 
-/* Starts the copies of rows of a plane of a head, in a kernel's START_COPIES.
- */
-#define COPY(to, name, layout, head, pad, first, count, rows, wide)           \
+/* Starts the copies of rows of a plane of a head, in a kernel's START_COPIES:
+ * `number` of four of which each may have waves of its own. */
+#define COPY(number, to, name, layout, head, pad, first, count, rows, wide)   \
+    if (!COPIES_APART || lane / COPIERS == (number))                          \
     copy_rows(to, name + plane(&(layout), there.place.grid, head),            \
-              chunk_of(&(layout), lane), &(layout), &forward->grid,           \
-              &there.place, pad, first, count, rows, lane, wide)
+              chunk_of(&(layout), own_lane), &(layout), &forward->grid,       \
+              &there.place, pad, first, count, rows, own_lane, wide)
 /* `count` keys of head kv, from `first` on. */
 #define COPY_KEYS(to, first, count, wide)                                     \
-    COPY((to) + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), first,     \
+    COPY(2, (to) + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), first,  \
          count, BLOCK_KEYS, wide);                                            \
-    COPY((to) + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1), first,     \
+    COPY(3, (to) + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1), first,  \
          count, BLOCK_KEYS, wide)
 /* `count` rows of q and dO of a head, from `first` on. */
 #define COPY_ROWS(to, first, count, wide)                                     \
-    COPY((to) + Q_PLACE, q, forward->q, head, 0, first, count, BLOCK_ROWS,    \
+    COPY(0, (to) + Q_PLACE, q, forward->q, head, 0, first, count, BLOCK_ROWS, \
          wide);                                                               \
-    COPY((to) + D_O_PLACE, d_o, args.d_o, head, 0, first, count, BLOCK_ROWS,  \
-         wide)
+    COPY(1, (to) + D_O_PLACE, d_o, args.d_o, head, 0, first, count,           \
+         BLOCK_ROWS, wide)
 /* One branch for all of them: copy(wide). */
 #define COPY_WIDE_OR_NOT(copy)                                                \
     if (wide) {                                                               \
@@ -325,6 +322,7 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
         uint kv = kv_head;                                                    \
         FORGET(lane);                                                         \
         FORGET(kv);                                                           \
+        const int own_lane = COPIES_APART ? lane & (WAVE - 1) : lane;         \
         const uint head =                                                     \
             kv * heads_each + number / CEIL_DIV(NQ, BLOCK_ROWS);              \
         if (there.exists) {                                                   \
@@ -375,6 +373,7 @@ typedef struct visit {
     uint first_row, first_key; /* of the blocks, counted from the window's */
     int row_count, key_count;
     int is_last; /* of the window */
+    int plain;   /* all gradients leave in whole chunks, added to nothing */
     float scale;
     float power; /* of two, that dS is multiplied by for dK */
     /* local memory: rows of PITCH */
@@ -405,28 +404,34 @@ INLINE void read_rows(row_part *part, const visit *here,
     const backward_args *args = here->args;
     const grid_layout *grid = &args->forward.grid;
     const window_place *place = &here->at->place;
+    int rows[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        const int row =
+        rows[r] =
             min(part->rows.row + lane_query(w->lane, r), part->rows.last_row);
-        const uint in_window = here->first_row + row;
-        ulong at;
         part->rows.scale[r] = here->scale;
         part->lse[r] = part->d_lse[r] = 0.0f;
-        /* exponentials of what does not exist or sees nothing must be 0 */
-        if ((args->forward.flags & ARG_LSE) != 0)
-            part->lse[r] =
-                here->lse[row] == -INFINITY || !row_exists(part, r, w)
-                    ? INFINITY
-                    : here->lse[row];
-        if ((args->forward.flags & ARG_D_LSE) != 0 &&
-            find_row(&at, &args->d_lse, grid, place, in_window))
-            part->d_lse[r] =
-                d_lse[plane(&args->d_lse, place->grid, here->head) + at];
 #if VARIANT == COSINE
-        part->inverse[r] = here->q_inverses[row];
+        part->inverse[r] = here->q_inverses[rows[r]];
         part->rows.scale[r] *= part->inverse[r];
 #endif
     }
+    if ((args->forward.flags & ARG_LSE) != 0)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            part->lse[r] = here->lse[rows[r]];
+    /* exponentials of what does not exist or sees nothing must be 0 */
+    if ((args->forward.flags & ARG_LSE) != 0)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            part->lse[r] = part->lse[r] == -INFINITY || !row_exists(part, r, w)
+                               ? INFINITY
+                               : part->lse[r];
+    if ((args->forward.flags & ARG_D_LSE) != 0)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+            ulong at;
+            if (find_row(&at, &args->d_lse, grid, place,
+                         here->first_row + rows[r]))
+                part->d_lse[r] =
+                    d_lse[plane(&args->d_lse, place->grid, here->head) + at];
+        }
 }
 
 /* Scores of a pass. */
@@ -482,7 +487,7 @@ INLINE void multiply_flow(float *flow, const flow_rows *rows,
     }
 }
 
-/* After the last pass. */
+/* After the last pass. Each lane still has its own keys' largest |dP|. */
 INLINE void finish_statistics(row_statistics *s, const row_part *part,
                               const int known, const wave *w)
 {
@@ -501,15 +506,27 @@ INLINE void finish_statistics(row_statistics *s, const row_part *part,
                 s->top[r] = sees ? s->top[r] + log(sum) : INFINITY;
         }
         s->delta[r] -= part->d_lse[r];
-#if RESCALES
+#if RESCALES && VARIANT == COSINE
         REDUCE(s->flow[r], fmax);
-#if VARIANT == COSINE
-        REDUCE(s->key_flow[r], fmax);
-        REDUCE(s->key_inverse[r], fmax);
-#endif
+        s->key_flow[r] = s->flow[r] * s->key_inverse[r];
 #endif
     }
 }
+
+#if RESCALES && VARIANT == COSINE
+/* 1 / norm of the shortest key; those of length 0 do not count. */
+INLINE float largest_inverse(const visit *here, const wave *w)
+{
+    float largest = 0.0f;
+    UNROLL_FOR (int done = 0; done < BLOCK_KEYS; done += WAVE) {
+        const int key = done + w->lane;
+        if (key < here->key_count)
+            largest = fmax(largest, here->k_inverses[key]);
+    }
+    return as_float(
+        LARGEST_OF_WAVE(as_uint(largest), (__local uint *)here->out, w));
+}
+#endif
 
 /* A first walk over keys, for what must be known of the rows. Of one pass
  * leaves the exponentials, or where lse is known P. */
@@ -519,6 +536,11 @@ INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
                            const wave *w)
 {
     const flow_rows flow_rows_here = read_flow(&part->rows, here->d_o, w);
+#if RESCALES && VARIANT == COSINE
+    const float inverse = largest_inverse(here, w);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        s->key_inverse[r] = fmax(s->key_inverse[r], inverse);
+#endif
     PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
         score_pass(scores, first, here, &part->rows, terms, w);
         if (known)
@@ -530,13 +552,13 @@ INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
                 float flow[VALUES];
                 multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
                               first + t, w);
-                add_flow(s, scores[t], flow, (first + t) * UNIT_TILE,
-                         here->k_inverses, w);
+                add_flow(s, scores[t], flow);
             }
     }
 }
 
-/* A bound of row r's |dS|, as it goes to dK; P is at most 1. */
+/* A bound of row r's |dS|, as it goes to dK; P is at most 1. Of a lane's own
+ * keys, if that is what s->flow is of. */
 INLINE float bound_of(const row_statistics *s, const row_part *part, int r,
                       const visit *here, const wave *w)
 {
@@ -544,7 +566,7 @@ INLINE float bound_of(const row_statistics *s, const row_part *part, int r,
 #if RESCALES
     bound = s->flow[r] + fabs(s->delta[r]);
 #if VARIANT == COSINE
-    bound *= operand_factor(part->inverse[r]) * fabs(here->scale);
+    bound *= part->inverse[r] * fabs(here->scale);
 #endif
 #endif
     return row_exists(part, r, w) ? bound : 0.0f;
@@ -660,8 +682,11 @@ INLINE void copy_lse(__local float *to, __global const float *plane,
                      const window_place *place, uint first, int count,
                      int lane)
 {
-    for (int i = lane; i < count; i += TEAM) {
+    UNROLL_FOR (int done = 0; done < BLOCK_DOWN; done += TEAM) {
+        const int i = done + lane;
         ulong at;
+        if (i >= count)
+            continue;
         if (find_row(&at, layout, grid, place, first + i))
             copy_4(to + i, plane + at);
         else
@@ -775,6 +800,23 @@ INLINE void take_back_rows(float sums[][VALUES], float *from_dq,
 }
 #endif
 
+/* OUT_TILES tiles of channels leave, from tile `first` on, each row times its
+ * factor. */
+INLINE void leave_channels(float (*tiles)[VALUES], const float *factor,
+                           int first, const row_target *to, const visit *here,
+                           const wave *w)
+{
+    row_target plain = *to;
+    plain.adds = 0;
+    plain.wide = 1;
+    if (here->plain) /* one branch for all that it says */
+        store_channels(tiles, factor, first, OUT_TILES, here->out, OUT_PITCH,
+                       &plain, w);
+    else
+        store_channels(tiles, factor, first, OUT_TILES, here->out, OUT_PITCH,
+                       to, w);
+}
+
 /* Sums of `tiles` tiles of channels of dV or dK, from tile `first` on, leave,
  * each row times its factor: of keys from `key` of the block on, of which
  * `count` exist. stores: the flag of the output, adds: that of adding to it;
@@ -795,9 +837,8 @@ INLINE void leave_keys(float sums[][VALUES], const float *factor,
                            .adds = (forward->flags & adds) != 0,
                            .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
     UNROLL_FOR (int d = 0; d < tiles; d += OUT_TILES) {
-        IF_ALL ((forward->flags & stores) != 0)
-            store_channels(sums + d, factor, first + d, OUT_TILES, here->out,
-                           OUT_PITCH, &to, w);
+        IF_ALL (here->plain || (forward->flags & stores) != 0)
+            leave_channels(sums + d, factor, first + d, &to, here, w);
 #if PADDING == 1
         if (EMULATED || holds_padding(&forward->grid, &here->at->place))
             add_padding(sums + d, factor, first + d, pad_sums, here->out, &to,

@@ -57,6 +57,11 @@
 #ifndef KEYS_DOWN
 #define KEYS_DOWN 0
 #endif
+#ifdef ONE_VISIT /* the host says so of the one kernel for both */
+#define ROWS_AND_KEYS 0
+#else
+#define ROWS_AND_KEYS 1
+#endif
 #ifndef ROW_PLANES
 #define ROW_PLANES (BACKWARD ? 2 : 1)
 #endif
@@ -115,6 +120,8 @@
 #define OUT_TILES (DIM_TILES < 4 ? DIM_TILES : 4)
 #define OUT_DIMS (OUT_TILES * UNIT_TILE)
 #define OUT_PITCH ROW_PITCH(OUT_DIMS)
+/* Is there a tile of channels of this number? Known where groups are whole. */
+#define HAS_CHANNELS(tile) (DIM_TILES % OUT_TILES == 0 || (tile) < DIM_TILES)
 #define LARGE_LOGIT 1024.0f
 /* terms of a tile: [VALUES / TERM_GROUP][WAVE][TERM_GROUP] */
 #define TERM_GROUP 4
@@ -155,12 +162,23 @@
 
 /* ---- Copies ---- */
 
+/* Work-items that copy a tensor's rows: of the backward pass in one kernel
+ * each wave of four has a tensor of its own where rows are short and copies
+ * asynchronous, so that it makes addresses of one only; else all of the team
+ * copy each. */
+#if SWIZZLES_ROWS
+#define COPIES_APART                                                          \
+    (BACKWARD && !ROWS_AND_KEYS && TEAM_WAVES == 4 && HEAD_DIM <= 64)
+#else
+#define COPIES_APART 0
+#endif
+#define COPIERS (COPIES_APART ? WAVE : TEAM)
 #if CHUNKS
-/* Lanes of a team that share a row, each with one chunk of it or, where they
- * are fewer, with every ROW_LANES-th; rows that a team copies at once. */
-#define ROW_LANES (CHUNKS < TEAM ? CHUNKS : TEAM)
-#define ROWS_AT_ONCE (TEAM / ROW_LANES)
-#define COPIES ((TEAM % ROW_LANES == 0) | (lane / ROW_LANES < ROWS_AT_ONCE))
+/* Lanes of them that share a row, each with one chunk of it or, where they
+ * are fewer, with every ROW_LANES-th; rows that they copy at once. */
+#define ROW_LANES (CHUNKS < COPIERS ? CHUNKS : COPIERS)
+#define ROWS_AT_ONCE (COPIERS / ROW_LANES)
+#define COPIES ((COPIERS % ROW_LANES == 0) | (lane / ROW_LANES < ROWS_AT_ONCE))
 #endif
 
 /* How far a lane's chunk of the first rows that a team copies is from the
@@ -250,8 +268,14 @@ INLINE void copy_found(__local storage_bits *to, __global const storage *from,
         UNROLL_FOR (int i = 0; i < CHUNKS; i += ROW_LANES) {
             const int wanted =
                 is_row & ((CHUNKS % ROW_LANES == 0) | (c + i < CHUNKS));
-            __local storage_bits *here =
-                to + row_place(done + r, (c + i) * CHUNK, PITCH);
+            /* eight rows on, chunks have the same order: places of all turns
+             * are constants from that of the first */
+            const int alike = ROWS_AT_ONCE % 8 == 0;
+            int own =
+                row_place((alike ? 0 : done) + r, (c + i) * CHUNK, PITCH);
+            if (COPIES_APART && alike)
+                FORGET(own);
+            __local storage_bits *here = to + own + (alike ? done : 0) * PITCH;
             if (pad && exists && padded && wanted)
                 *(__local uint4 *)here = pads[i];
             else
@@ -285,7 +309,7 @@ INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
         return;
     }
 #endif
-    NO_UNROLL_FOR (int i = lane; i < rows * HEAD_DIM; i += TEAM) {
+    NO_UNROLL_FOR (int i = lane; i < rows * HEAD_DIM; i += COPIERS) {
         const int r = i / HEAD_DIM;
         const int c = i % HEAD_DIM;
         const token t = find_token(grid, place, first + min(r, count - 1));
@@ -374,21 +398,25 @@ INLINE kept_term term_to_keep(const forward_args *args,
 INLINE void keep_terms(__local kept_term *kept, const forward_args *args,
                        const logit_terms *terms, uint first_row, int item)
 {
-    /* several at a time are on their way */
-    _Pragma("unroll 8") for (int i = item;
-                             i < ROW_TILES * ALL_KEY_TILES * TERM_TILE;
+    /* several at a time are on their way; those of a group have rows and keys
+     * in common */
+    _Pragma("unroll 4") for (int i = item; i < ROW_TILES * ALL_KEY_TILES *
+                                                   TERM_TILE / TERM_GROUP;
                              i += TEAM * TEAMS)
     {
-        const int tile = i / TERM_TILE;
-        const int value =
-            i % TERM_TILE / (WAVE * TERM_GROUP) * TERM_GROUP + i % TERM_GROUP;
-        const int l = i / TERM_GROUP % WAVE;
-        const int row = (int)first_row + tile / ALL_KEY_TILES * UNIT_QUERIES +
-                        value_query(l, value);
-        const int key = tile % ALL_KEY_TILES * UNIT_TILE + value_key(l, value);
+        const int tile = i / (TERM_TILE / TERM_GROUP);
+        const int first = i % (TERM_TILE / TERM_GROUP) / WAVE * TERM_GROUP;
+        const int l = i % WAVE;
+        const int down = (int)first_row + tile / ALL_KEY_TILES * UNIT_QUERIES;
+        const int across = tile % ALL_KEY_TILES * UNIT_TILE;
+        kept_term x[TERM_GROUP];
         /* what no query or key needs may be any of the others' */
-        kept[i] = OF_PAIR(term_to_keep, args, terms, min(row, DOWN - 1),
-                          min(key, ACROSS - 1));
+        UNROLL_FOR (int j = 0; j < TERM_GROUP; j++)
+            x[j] = OF_PAIR(term_to_keep, args, terms,
+                           min(down + value_query(l, first + j), DOWN - 1),
+                           min(across + value_key(l, first + j), ACROSS - 1));
+        UNROLL_FOR (int j = 0; j < TERM_GROUP; j++)
+            kept[i * TERM_GROUP + j] = x[j];
     }
 }
 
@@ -759,16 +787,21 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
                            const row_target *to, const wave *w)
 {
     ulong at;
+#if !(BACKWARD && SWIZZLES_ROWS)
     wave leaving = *w; /* what lanes need for this is no register worth */
     FORGET(leaving.lane);
     w = &leaving;
+#endif
     const int channel = first * UNIT_TILE;
-    const int channels = min(count * UNIT_TILE, HEAD_DIM - channel);
+    const int channels = HEAD_DIM % OUT_DIMS == 0 && count == OUT_TILES
+                             ? OUT_DIMS
+                             : min(count * UNIT_TILE, HEAD_DIM - channel);
     if (to->adds) { /* in fp32, which there is room for by half a tile */
         __local float *scratch = (__local float *)place;
         UNROLL_FOR (int d = 0; d < count; d++)
-            for (int half_tile = 0;
-                 half_tile < (first + d < DIM_TILES ? 2 : 0); half_tile++) {
+            NO_UNROLL_FOR (int half_tile = 0;
+                           half_tile < (HAS_CHANNELS(first + d) ? 2 : 0);
+                           half_tile++) {
                 spread_half(scratch, tiles[d], factor, half_tile, w);
                 NO_UNROLL_FOR (int i = w->lane;
                                i < UNIT_QUERIES / 2 * UNIT_TILE; i += WAVE) {
@@ -788,7 +821,7 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
     }
     UNROLL_FOR (int d = 0; d < count; d++)
         /* emulated waves may have no rows: those there are another's */
-        if (first + d < DIM_TILES && (!EMULATED || to->count > 0)) {
+        if (HAS_CHANNELS(first + d) && (!EMULATED || to->count > 0)) {
             float x[VALUES];
             UNROLL_FOR (int i = 0; i < VALUES; i++)
                 x[i] = tiles[d][i] * factor[LANE_ROW(i)];
@@ -797,13 +830,13 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
     WAVE_SYNC();
 #if CHUNKS
     if (to->wide) {
-        const int chunks = channels / CHUNK;
+        const uint chunks = channels / CHUNK;
         uint4 x[STORE_TURNS(OUT_DIMS)];
         UNROLL_FOR (int turn = 0; turn < STORE_TURNS(channels); turn++) {
-            const int i = turn * WAVE + w->lane;
+            const uint i = (uint)(turn * WAVE + w->lane);
             const int r = UNIT_QUERIES * chunks % WAVE == 0
-                              ? i / chunks
-                              : min(i / chunks, UNIT_QUERIES - 1);
+                              ? (int)(i / chunks)
+                              : min((int)(i / chunks), UNIT_QUERIES - 1);
             x[turn] = *(__local const uint4 *)(place +
                                                row_place(r, i % chunks * CHUNK,
                                                          pitch));
@@ -812,12 +845,12 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
             x[turn].x = word;
         }
         UNROLL_FOR (int turn = 0; turn < STORE_TURNS(channels); turn++) {
-            const int i = turn * WAVE + w->lane;
+            const uint i = (uint)(turn * WAVE + w->lane);
             const plane_offset found =
                 to->found ? to->found[turn]
                           : find_chunk(to->layout, to->grid, to->place,
                                        to->row, chunks, i);
-            if (i / chunks < to->count && !IS_PADDED(found))
+            if ((int)(i / chunks) < to->count && !IS_PADDED(found))
                 *(__global uint4 *)(to->plane + found + channel) = x[turn];
         }
     } else
@@ -867,7 +900,10 @@ INLINE void dot_rows(float dots[LANE_ROWS], int place[LANE_ROWS],
 }
 
 #if VARIANT == COSINE
-/* factors[r] = factor / norm of row r. The team's waves take tiles in turn. */
+/* factors[r] = factor / norm of row r. The team's waves take tiles in turn.
+ * Gradients in fp16 have powers of two that follow from factors: there a row
+ * of zeros, whose scores are 0 anyway, has 0. */
+#define DROPS_ZEROS (BACKWARD && DTYPE == 1)
 INLINE void measure_rows(__local float *factors,
                          __local const storage_bits *rows, const int row_count,
                          float factor, int wave_of_team, const wave *w)
@@ -879,9 +915,14 @@ INLINE void measure_rows(__local float *factors,
         dot_rows(square, place, rows, rows,
                  (done + wave_of_team) * UNIT_QUERIES, row_count, w);
         UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
-            if (place[i] < row_count)
+            if (place[i] < row_count) {
+                const float inverse =
+                    fmin(rsqrt(square[i]), 1.0f / NORM_EPSILON);
                 factors[place[i]] =
-                    factor * fmin(rsqrt(square[i]), 1.0f / NORM_EPSILON);
+                    factor * (DROPS_ZEROS && inverse >= 1.0f / NORM_EPSILON
+                                  ? 0.0f
+                                  : inverse);
+            }
     }
 }
 #endif

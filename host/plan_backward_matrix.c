@@ -17,9 +17,6 @@
  * tier local was taken to be faster. */
 #define LEAST_BUSY 4u
 #define MOST_STAGES 2u /* of the ring */
-/* Bytes of the bounds of dS that a team's waves agree on. */
-#define BOUND_BYTES 8u
-
 /* ---- What a shape follows to ---- */
 
 /* What both passes' shapes have; a block has all keys. */
@@ -76,12 +73,16 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
         problem->queries <= unit->tile || problem->keys <= unit->tile;
     const uint64_t parts = is_small ? 2 : 1; /* of a number */
     const uint64_t waves = (uint64_t)s->teams * s->team_waves;
+    /* what a team has besides its ring and rows that leave starts and ends
+     * with a line, as these do: weights, lse, in fp16 the powers of dS */
+    const uint64_t line = unit->swizzles_rows ? 128 : WA_MATRIX_CHUNK_BYTES;
+    const uint64_t own =
+        2 * parts * weight_rows * weight_pitch * t->element_bytes +
+        (uint64_t)s->stages * s->block_rows * 4 +
+        (problem->dtype == WINATTN_FP16 ? s->team_waves * 4 : 0);
     uint64_t bytes =
         wa_matrix_local_bytes(problem, device, s, t, WA_BACKWARD, ROW_PLANES) +
-        s->teams * 2 * parts * weight_rows * weight_pitch * t->element_bytes;
-    bytes += (uint64_t)s->teams * s->stages * s->block_rows * 4; /* lse */
-    if (problem->dtype == WINATTN_FP16)
-        bytes += s->teams * BOUND_BYTES;
+        s->teams * ((own + line - 1) / line * line);
     if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */
         bytes += waves * unit->wave * 4;
     if (wa_problem_padding(problem) == 1) /* each wave's d_pad_k, d_pad_v */
