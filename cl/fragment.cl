@@ -318,28 +318,6 @@ INLINE float lane_xor(float x, int mask, int lane)
 #endif
 #endif
 
-#if !EMULATED && defined(COMPUTE_CAPABILITY) /* NVIDIA */
-INLINE uint largest_of_wave(uint x)
-{
-    uint y;
-    __asm__ volatile("redux.sync.max.u32 %0, %1, 0xffffffff;"
-                     : "=r"(y)
-                     : "r"(x));
-    return y;
-}
-#define LARGEST_OF_WAVE(x, slot, w) largest_of_wave(x)
-
-#if DTYPE == 1
-INLINE uint times_pair(uint x, uint y)
-{
-    uint z;
-    __asm__("mul.rn.f16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
-    return z;
-}
-#define TIMES_PAIR(x, y) times_pair(x, y)
-#endif
-#endif
-
 /* ---- What no unit needs to define ---- */
 
 #ifndef WAVE_ATTRIBUTE

@@ -107,6 +107,26 @@ INLINE int wave_any(int x)
 }
 #define WAVE_ANY(x) wave_any(x)
 
+INLINE uint largest_of_wave(uint x)
+{
+    uint y;
+    __asm__ volatile("redux.sync.max.u32 %0, %1, 0xffffffff;"
+                     : "=r"(y)
+                     : "r"(x));
+    return y;
+}
+#define LARGEST_OF_WAVE(x, slot, w) largest_of_wave(x)
+
+#if DTYPE == 1
+INLINE uint times_pair(uint x, uint y)
+{
+    uint z;
+    __asm__("mul.rn.f16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
+    return z;
+}
+#define TIMES_PAIR(x, y) times_pair(x, y)
+#endif
+
 #if DTYPE == 0
 INLINE uint to_tf32(float x)
 {
