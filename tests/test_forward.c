@@ -54,6 +54,8 @@ static const char *const table[] = {
     "mask=same mask_windows=2 data=masked",
     "bias=same mask=fp32 mask_windows=2 data=masked",
     "variant=cosine logit_scale=2 mask=same mask_windows=1 data=masked",
+    "windows=20 bias=same mask=regions mask_windows=1 region_value=-inf "
+    "data=alone",
     "mask=fp32 mask_windows=2 data=lowest bias=fp32",
     "mask=same mask_windows=2 data=lowest",
     "windows=3 bias=fp32 data=nan",

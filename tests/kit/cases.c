@@ -17,9 +17,9 @@ static const char *const paddings[] = {"values", "hidden", NULL};
 static const char *const layouts[] = {"contiguous",  "tokens",    "packed",
                                       "interleaved", "padded",    "aligned",
                                       "strided",     "broadcast", NULL};
-static const char *const datas[] = {"normal",   "tiny", "huge", "masked",
-                                    "lowest",   "nan",  "zero", "rising",
-                                    "swinging", NULL};
+static const char *const datas[] = {"normal",   "tiny",  "huge", "masked",
+                                    "lowest",   "nan",   "zero", "rising",
+                                    "swinging", "alone", NULL};
 
 static const char *const passes[] = {"forward", "backward", NULL};
 

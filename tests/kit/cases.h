@@ -30,8 +30,10 @@ typedef enum case_data {
     DATA_NAN,     /* NaN in one row of q, one of k, one of v, one of bias */
     DATA_ZERO,    /* some rows of q and k are zero */
     DATA_RISING,  /* rows of v and of dO become larger with their number */
-    DATA_SWINGING /* all logits of a window are near 0, far above or far below,
-                     for four windows, then the next */
+    DATA_SWINGING, /* all logits of a window are near 0, far above or far
+                      below, for four windows, then the next */
+    DATA_ALONE     /* regions: of tokens of the same number only. Whoever sees
+                      one key, as with region_value=-inf, gets its v exactly */
 } case_data;
 
 typedef enum case_term {

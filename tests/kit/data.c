@@ -413,6 +413,14 @@ static void swing_windows(tensor_data *q, tensor_data *k)
         k->value[i] += 1;
 }
 
+/* Row i of n has the value i. */
+static void number_rows(tensor_data *t)
+{
+    const size_t rows = t->extent[2];
+    for (size_t i = 0; t->used && i < t->extent[0] * t->extent[1] * rows; i++)
+        t->value[i] = (double)(i % rows);
+}
+
 /* What a data kind puts into whole rows. */
 static void mark_rows(case_buffers *d)
 {
@@ -455,6 +463,9 @@ static void mark_rows(case_buffers *d)
     }
     if (c->data == DATA_SWINGING)
         swing_windows(&t[T_Q], &t[T_K]);
+    if (c->data == DATA_ALONE)
+        for (int id = T_QUERY_REGIONS; id <= T_KEY_REGIONS; id++)
+            number_rows(&t[id]);
     if (c->data == DATA_ZERO)
         for (int id = T_Q; id <= T_K; id++)
             for (size_t h = 0; h < t[id].extent[1]; h++)
