@@ -7,6 +7,7 @@
  *   test_matrix UNIT fixed          the table
  *   test_matrix UNIT small          its small cases, for slow simulators
  *   test_matrix UNIT rows FIRST N   some of the table's rows
+ *   test_matrix UNIT shared         the second table
  *   test_matrix UNIT self-test      of plan creation; both parts above have it
  *   test_matrix UNIT random SEED N  N random shapes */
 #include <math.h>
@@ -172,7 +173,7 @@ static const struct {
      "layout=strided",
      "1:0:1:1:2:1:1", false, 7},
     {"queries=40 keys=20 dim=24 windows=5 heads=5 kv_heads=1 bias=fp32 lse=1",
-     "1:1:1:2:3:1:1", false, 4},
+     "1:1:1:2:3:1:1", false, 6},
     /* of a mask and a bias the sum: in local memory, in registers */
     {"queries=20 keys=18 dim=16 windows=5 heads=3 kv_heads=1 bias=same "
      "mask=same mask_windows=2",
@@ -447,6 +448,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(self_test_finds_faults), cmocka_unit_test(run_table),
         cmocka_unit_test(run_shared)};
     const struct CMUnitTest row_tests[] = {cmocka_unit_test(run_table)};
+    const struct CMUnitTest shared_tests[] = {cmocka_unit_test(run_shared)};
     const struct CMUnitTest self_tests[] = {
         cmocka_unit_test(self_test_passes),
         cmocka_unit_test(self_test_finds_faults)};
@@ -455,6 +457,8 @@ int main(int count, char **arguments)
                              ? cmocka_run_group_tests(random_tests, NULL, NULL)
                          : strcmp(part, "rows") == 0
                              ? cmocka_run_group_tests(row_tests, NULL, NULL)
+                         : strcmp(part, "shared") == 0
+                             ? cmocka_run_group_tests(shared_tests, NULL, NULL)
                          : strcmp(part, "self-test") == 0
                              ? cmocka_run_group_tests(self_tests, NULL, NULL)
                              : cmocka_run_group_tests(fixed_tests, NULL, NULL);
