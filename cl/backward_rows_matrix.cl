@@ -59,8 +59,7 @@ INLINE void measure_keys(__local float *inverses, __local uint *bounds,
         dot_rows(square, place, k, k, key, BLOCK_KEYS, w);
         UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
             if (place[i] < BLOCK_KEYS) {
-                inverse[i] = operand_factor(
-                    fmin(rsqrt(square[i]), 1.0f / NORM_EPSILON));
+                inverse[i] = quick_inverse_norm(square[i]);
                 inverses[place[i]] = inverse[i];
             }
 #endif

@@ -65,13 +65,6 @@ INLINE void start_statistics(row_statistics *s, const int known,
     }
 }
 
-/* What the norm of a row of q or k divides where that goes to a matrix unit.
- * A row of zeros adds nothing, and its factor must not make others small. */
-INLINE float operand_factor(float inverse)
-{
-    return RESCALES && inverse >= 1.0f / NORM_EPSILON ? 0.0f : inverse;
-}
-
 /* P_POWER P, of rows whose lse is known; may_be_large: see shift_scores. */
 INLINE void make_p(float scores[PASS_TILES][VALUES], const float *lse,
                    const int may_be_large)
@@ -273,7 +266,7 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
 /* ---- A visit ---- */
 
 /* Starts the copies of rows of a plane of a head, in a kernel's START_COPIES:
- * `number` of four of which each may have waves of its own. */
+ * `number` of four of which each may have a wave of its own. */
 #define COPY(number, to, name, layout, head, pad, first, count, rows, wide)   \
     if (!COPIES_APART || lane / COPIERS == (number))                          \
     copy_rows(to, name + plane(&(layout), there.place.grid, head),            \

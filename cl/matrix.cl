@@ -57,11 +57,6 @@
 #ifndef KEYS_DOWN
 #define KEYS_DOWN 0
 #endif
-#ifdef ONE_VISIT /* the host says so of the one kernel for both */
-#define ROWS_AND_KEYS 0
-#else
-#define ROWS_AND_KEYS 1
-#endif
 #ifndef ROW_PLANES
 #define ROW_PLANES (BACKWARD ? 2 : 1)
 #endif
@@ -162,13 +157,12 @@
 
 /* ---- Copies ---- */
 
-/* Work-items that copy a tensor's rows: of the backward pass in one kernel
- * each wave of four has a tensor of its own where rows are short and copies
- * asynchronous, so that it makes addresses of one only; else all of the team
- * copy each. */
-#if SWIZZLES_ROWS
-#define COPIES_APART                                                          \
-    (BACKWARD && !ROWS_AND_KEYS && TEAM_WAVES == 4 && HEAD_DIM <= 64)
+/* Work-items that copy a tensor's rows: of the backward pass in one kernel,
+ * which alone has ONE_VISIT, each wave of four has a tensor of its own
+ * where rows are short and copies asynchronous, so that it makes addresses of
+ * one only; else all of the team copy each. */
+#if SWIZZLES_ROWS && BACKWARD && defined(ONE_VISIT)
+#define COPIES_APART (TEAM_WAVES == 4 && HEAD_DIM <= 64)
 #else
 #define COPIES_APART 0
 #endif
@@ -900,10 +894,17 @@ INLINE void dot_rows(float dots[LANE_ROWS], int place[LANE_ROWS],
 }
 
 #if VARIANT == COSINE
-/* factors[r] = factor / norm of row r. The team's waves take tiles in turn.
- * Gradients in fp16 have powers of two that follow from factors: there a row
- * of zeros, whose scores are 0 anyway, has 0. */
+/* inverse_norm of problem.cl by one rsqrt. Gradients in fp16 have powers of
+ * two that follow from it: there a row of zeros, whose scores are 0 anyway and
+ * which adds nothing, has 0. */
 #define DROPS_ZEROS (BACKWARD && DTYPE == 1)
+INLINE float quick_inverse_norm(float square)
+{
+    const float inverse = fmin(rsqrt(square), 1.0f / NORM_EPSILON);
+    return DROPS_ZEROS && inverse >= 1.0f / NORM_EPSILON ? 0.0f : inverse;
+}
+
+/* factors[r] = factor / norm of row r. The team's waves take tiles in turn. */
 INLINE void measure_rows(__local float *factors,
                          __local const storage_bits *rows, const int row_count,
                          float factor, int wave_of_team, const wave *w)
@@ -915,14 +916,8 @@ INLINE void measure_rows(__local float *factors,
         dot_rows(square, place, rows, rows,
                  (done + wave_of_team) * UNIT_QUERIES, row_count, w);
         UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
-            if (place[i] < row_count) {
-                const float inverse =
-                    fmin(rsqrt(square[i]), 1.0f / NORM_EPSILON);
-                factors[place[i]] =
-                    factor * (DROPS_ZEROS && inverse >= 1.0f / NORM_EPSILON
-                                  ? 0.0f
-                                  : inverse);
-            }
+            if (place[i] < row_count)
+                factors[place[i]] = factor * quick_inverse_norm(square[i]);
     }
 }
 #endif
