@@ -84,7 +84,7 @@ INLINE void differentiate_keys(float sums[GRADIENTS][DIM_TILES][VALUES],
     const flow_rows values = read_flow(keys, here->v, w);
     PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
         float scores[PASS_TILES][VALUES];
-        multiply_pass(scores, here->k, keys->row, keys->last_row, here->q,
+        multiply_pass(scores, 0, here->k, keys->row, keys->last_row, here->q,
                       first, w);
         finish_pass(scores, numbers + 3, first, (int)here->first_row,
                     here->row_count, &here->args->forward, terms, keys, w);
@@ -212,8 +212,9 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         AWAIT_ITEM(item);
 #if VARIANT == COSINE
         IF_ALL (number == 0) { /* each wave its own keys' */
-            measure_rows(k_inverses[team], now.k, BLOCK_KEYS, 1.0f,
-                         wave_of_team, w);
+            const measured_rows measured = {k_inverses[team], now.k,
+                                            BLOCK_KEYS, 1.0f};
+            measure_rows(&measured, 1, wave_of_team, w);
             WAVE_SYNC();
         }
 #endif

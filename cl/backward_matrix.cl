@@ -420,11 +420,13 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         DECLARE_ITEM_TERMS(0)
         AWAIT_ITEM(item);
 #if VARIANT == COSINE
-        if (number == 0)
-            measure_rows(k_inverses[team], now.k, BLOCK_KEYS, 1.0f,
-                         wave_of_team, w);
-        measure_rows(q_inverses[team], now.q, BLOCK_ROWS, 1.0f, wave_of_team,
-                     w);
+        const measured_rows measured[2] = {
+            {q_inverses[team], now.q, BLOCK_ROWS, 1.0f},
+            {k_inverses[team], now.k, BLOCK_KEYS, 1.0f}};
+        IF_ALL (number == 0)
+            measure_rows(measured, 2, wave_of_team, w);
+        IF_ALL (number != 0)
+            measure_rows(measured, 1, wave_of_team, w);
 #endif
 #if REGIONS_APART
         const int has_seams = HAS_SEAMS(here);

@@ -477,9 +477,11 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                          now.k, now.v, given, wave_of_team, w);
 #endif
 #if VARIANT == COSINE
-        IF_ALL (number == 0)
-            measure_rows(q_inverses[team], now.q, BLOCK_ROWS, 1.0f,
-                         wave_of_team, w);
+        IF_ALL (number == 0) {
+            const measured_rows measured = {q_inverses[team], now.q,
+                                            BLOCK_ROWS, 1.0f};
+            measure_rows(&measured, 1, wave_of_team, w);
+        }
 #endif
 #if REGIONS_APART
         const int has_seams = HAS_SEAMS(here);

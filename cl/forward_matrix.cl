@@ -18,6 +18,16 @@
 
 #define WAVE_TURNS CEIL_DIV(ROW_TILES, TEAM_WAVES)
 
+/* Rows' operands stay in registers from pass to pass, where the unit has its
+ * own instruction to load them, which compilers do not move. */
+#if NATIVE_QUERIES && PASSES > 1 && DIM_TILES <= OUT_TILES
+#define HOLDS_ROWS 1
+#define HELD_ROWS(here) ((here)->held)
+#else
+#define HOLDS_ROWS 0
+#define HELD_ROWS(here) 0
+#endif
+
 /* Sums that live from item to item must have constant indices. */
 #if STREAMING
 #define TURN_FOR UNROLL_FOR
@@ -77,6 +87,7 @@
 /* What a wave sums of a tile of rows. */
 typedef struct row_state {
     float base[LANE_ROWS];  /* -infinity: nothing was seen */
+    float shift[LANE_ROWS]; /* see quick_shift */
     float sum[LANE_ROWS];   /* of weights; see EXACT_SUMS */
     float exact[LANE_ROWS]; /* with KEEPS_BASE for lse: of a lane's own keys */
     float out[DIM_TILES][VALUES];
@@ -102,13 +113,24 @@ typedef struct item_rows {
     __local const float *key_scale;
     const forward_args *args;
     const logit_terms *terms;
+#if HOLDS_ROWS
+    query_tile held[DIM_TILES];
+#endif
 } item_rows;
+
+/* What is added to a row's scores, times log2 e, where its base is an ordinary
+ * number; else infinity, so that no weight comes of it. */
+INLINE float quick_shift(float base)
+{
+    return fabs(base) <= LARGE_LOGIT ? -base * LOG2E : INFINITY;
+}
 
 /* base NULL: nothing is known. */
 INLINE void start_rows(row_state *s, const float *base)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         s->base[r] = base ? base[r] : -INFINITY;
+        s->shift[r] = quick_shift(s->base[r]);
         s->sum[r] = 0.0f;
         s->exact[r] = 0.0f;
     }
@@ -128,8 +150,8 @@ INLINE key_tile read_value(__local const storage_bits *stage, int d, int tile,
 INLINE void score_pass(float scores[PASS_TILES][VALUES], const item_rows *here,
                        int first, const wave *w)
 {
-    multiply_pass(scores, here->q, here->rows.row, here->rows.last_row,
-                  here->stage + K_PLACE, first, w);
+    multiply_pass(scores, HELD_ROWS(here), here->q, here->rows.row,
+                  here->rows.last_row, here->stage + K_PLACE, first, w);
     finish_pass(scores, here->key_scale, first, here->key, here->count,
                 here->args, here->terms, &here->rows, w);
 }
@@ -156,6 +178,7 @@ INLINE void raise_base(row_state *s, float scores[PASS_TILES][VALUES],
             s->exact[r] *= keep[r];
         }
         s->base[r] = top[r];
+        s->shift[r] = quick_shift(top[r]);
     }
     if (STREAMING || PASSES > 1)
         UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
@@ -164,15 +187,21 @@ INLINE void raise_base(row_state *s, float scores[PASS_TILES][VALUES],
 }
 
 /* Scores become what exponentials with base 2 are taken of. */
+INLINE void add_shift(float scores[PASS_TILES][VALUES], const float *shift)
+{
+    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        UNROLL_FOR (int i = 0; i < VALUES; i++)
+            scores[t][i] = FMA(scores[t][i], LOG2E, shift[LANE_ROW(i)]);
+}
+
+/* The same of rows with any base. */
 INLINE void subtract_base(float scores[PASS_TILES][VALUES], const row_state *s)
 {
     float base[LANE_ROWS], shift[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) /* nothing seen: no maximum */
         base[r] = s->base[r] == -INFINITY ? 0.0f : s->base[r];
     shift_scores(scores, base, shift);
-    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-        UNROLL_FOR (int i = 0; i < VALUES; i++)
-            scores[t][i] = FMA(scores[t][i], LOG2E, shift[LANE_ROW(i)]);
+    add_shift(scores, shift);
 }
 
 /* These become weights, as operands, and their sums. */
@@ -225,7 +254,7 @@ INLINE void add_pass(row_state *s,
 }
 
 /* Takes a pass into account. searches 0: rows have the bases they started
- * with, and if these can be folded, they are. */
+ * with, which are ordinary numbers, and if these can be folded, they are. */
 INLINE void attend_pass(row_state *s, const item_rows *here, int first,
                         const int searches, const wave *w)
 {
@@ -235,14 +264,16 @@ INLINE void attend_pass(row_state *s, const item_rows *here, int first,
     if (KEEPS_BASE) {
         looks = 0;
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            looks |= s->base[r] == -INFINITY;
+            looks |= s->shift[r] == INFINITY;
         looks = WAVE_ANY(looks);
     }
     score_pass(scores, here, first, w);
-    IF_ALL (looks)
+    IF_ALL (looks) {
         raise_base(s, scores, first, w);
-    if (searches || !FOLDS_BASE)
         subtract_base(scores, s);
+    }
+    if (!looks && !FOLDS_BASE)
+        add_shift(scores, s->shift);
     weigh_pass(weights, sum, scores, first, searches, w);
     if (KEEPS_BASE) {
         int large = 0;
@@ -262,9 +293,14 @@ INLINE void attend_pass(row_state *s, const item_rows *here, int first,
 }
 
 /* Attends to all of an item's keys. */
-INLINE void attend_item(row_state *s, const item_rows *here,
-                        const int searches, const wave *w)
+INLINE void attend_item(row_state *s, item_rows *here, const int searches,
+                        const wave *w)
 {
+#if HOLDS_ROWS
+    UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+        here->held[d] = load_query(here->q, PITCH, here->rows.row,
+                                   d * UNIT_TILE, here->rows.last_row, w);
+#endif
     PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES)
         attend_pass(s, here, first, searches, w);
 }
@@ -612,11 +648,13 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
                 ring + item / KEY_BLOCKS % STAGES * STAGE_SIZE;
             AWAIT_ITEM(item);
 #if VARIANT == COSINE
-            measure_rows(k_factors[team], stage + K_PLACE, BLOCK_KEYS, 1.0f,
-                         wave_of_team, w);
-            if (block == 0)
-                measure_rows(q_factors[team], q_stage + Q_PLACE, BLOCK_ROWS,
-                             scale, wave_of_team, w);
+            const measured_rows measured[2] = {
+                {k_factors[team], stage + K_PLACE, BLOCK_KEYS, 1.0f},
+                {q_factors[team], q_stage + Q_PLACE, BLOCK_ROWS, scale}};
+            IF_ALL (block == 0)
+                measure_rows(measured, 2, wave_of_team, w);
+            IF_ALL (block != 0)
+                measure_rows(measured, 1, wave_of_team, w);
             __local const float *key_scale = k_factors[team];
 #else
             __local const float *key_scale = 0;

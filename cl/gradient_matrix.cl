@@ -197,7 +197,7 @@ INLINE void take_back_norms(float sums[][VALUES], float *along,
                             __local const ushort *rows, int row, int last,
                             const wave *w)
 {
-    float part[LANE_ROWS], inverse[LANE_ROWS];
+    float part[LANE_ROWS], whole[LANE_ROWS], inverse[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         along[r] = 0.0f;
         inverse[r] = DROPS_ZEROS && inverses[r] == 0.0f ? 1.0f / NORM_EPSILON
@@ -208,14 +208,15 @@ INLINE void take_back_norms(float sums[][VALUES], float *along,
             const float x = number_of(
                 rows[row_place(min(row + value_query(w->lane, i), last),
                                d * UNIT_TILE + value_key(w->lane, i), PITCH)]);
-            sums[d][i] *= factor[LANE_ROW(i)];
             along[LANE_ROW(i)] = FMA(x, sums[d][i], along[LANE_ROW(i)]);
         }
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(along[r], ADD);
-        along[r] *= inverse[r];
-        part[r] =
-            inverse[r] < 1.0f / NORM_EPSILON ? along[r] * inverse[r] : 0.0f;
+        along[r] *= factor[r] * inverse[r];
+        part[r] = inverse[r] < 1.0f / NORM_EPSILON
+                      ? along[r] * inverse[r] * inverse[r]
+                      : 0.0f;
+        whole[r] = factor[r] * inverse[r];
     }
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
         UNROLL_FOR (int i = 0; i < VALUES; i++) {
@@ -223,7 +224,7 @@ INLINE void take_back_norms(float sums[][VALUES], float *along,
                 rows[row_place(min(row + value_query(w->lane, i), last),
                                d * UNIT_TILE + value_key(w->lane, i), PITCH)]);
             sums[d][i] =
-                (sums[d][i] - x * part[LANE_ROW(i)]) * inverse[LANE_ROW(i)];
+                FMA(sums[d][i], whole[LANE_ROW(i)], -x * part[LANE_ROW(i)]);
         }
 }
 #endif
@@ -432,8 +433,8 @@ INLINE void score_pass(float scores[PASS_TILES][VALUES], int first,
                        const visit *here, const tile_rows *rows,
                        const logit_terms *terms, const wave *w)
 {
-    multiply_pass(scores, here->q, rows->row, rows->last_row, here->k, first,
-                  w);
+    multiply_pass(scores, 0, here->q, rows->row, rows->last_row, here->k,
+                  first, w);
     finish_pass(scores, here->k_inverses, first, (int)here->first_key,
                 here->key_count, &here->args->forward, terms, rows, w);
 }

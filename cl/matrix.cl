@@ -652,9 +652,11 @@ INLINE void hide_padding(float *scores, int key, int tile, int count,
 
 /* ---- Scores of a tile of rows ---- */
 
-/* tiles = products of rows and of PASS_TILES tiles of columns, from tile
- * `first` on; both are rows of local memory, PITCH apart. */
+/* tiles = products of a tile of rows, which is `held` or, where that is NULL,
+ * begins at `row`, and of PASS_TILES tiles of columns, from tile `first` on;
+ * both are rows of local memory, PITCH apart. */
 INLINE void multiply_pass(float tiles[PASS_TILES][VALUES],
+                          const query_tile *held,
                           __local const storage_bits *rows, int row,
                           int last_row, __local const storage_bits *columns,
                           int first, const wave *w)
@@ -663,8 +665,11 @@ INLINE void multiply_pass(float tiles[PASS_TILES][VALUES],
         UNROLL_FOR (int i = 0; i < VALUES; i++)
             tiles[t][i] = 0.0f;
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
-        const query_tile q =
-            load_query(rows, PITCH, row, d * UNIT_TILE, last_row, w);
+        query_tile q;
+        if (held)
+            q = held[d];
+        else
+            q = load_query(rows, PITCH, row, d * UNIT_TILE, last_row, w);
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
             if (IS_TILE(first + t)) {
                 const key_tile k =
@@ -868,7 +873,8 @@ INLINE void dot_rows(float dots[LANE_ROWS], int place[LANE_ROWS],
                      const int row_count, const wave *w)
 {
     float products[VALUES];
-    const int beside = row % UNIT_TILE; /* rows of its tile before */
+    /* rows of its tile before */
+    const int beside = UNIT_QUERIES % UNIT_TILE == 0 ? 0 : row % UNIT_TILE;
     const int key = row - beside;
     FORGET(row);
     UNROLL_FOR (int i = 0; i < VALUES; i++)
@@ -880,13 +886,14 @@ INLINE void dot_rows(float dots[LANE_ROWS], int place[LANE_ROWS],
             load_key(others, PITCH, key, d * UNIT_TILE, row_count - 1, w);
         multiply_tiles(products, &q, &k, w);
     }
+    /* masked, so that the compiler sees which entries are on no diagonal */
+    const int lane = w->lane & (WAVE - 1);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        const int own_row = lane_query(w->lane, r);
+        const int own_row = lane_query(lane, r);
         dots[r] = 0.0f;
         place[r] = row_count;
         UNROLL_FOR (int i = 0; i < VALUES; i++)
-            if (LANE_ROW(i) == r &&
-                value_key(w->lane, i) == own_row + beside) {
+            if (LANE_ROW(i) == r && value_key(lane, i) == own_row + beside) {
                 dots[r] = products[i];
                 place[r] = min(row + own_row, row_count);
             }
@@ -904,20 +911,40 @@ INLINE float quick_inverse_norm(float square)
     return DROPS_ZEROS && inverse >= 1.0f / NORM_EPSILON ? 0.0f : inverse;
 }
 
-/* factors[r] = factor / norm of row r. The team's waves take tiles in turn. */
-INLINE void measure_rows(__local float *factors,
-                         __local const storage_bits *rows, const int row_count,
-                         float factor, int wave_of_team, const wave *w)
+/* Rows of local memory whose norms are wanted: factors[r] = factor / norm of
+ * row r. */
+typedef struct measured_rows {
+    __local float *factors;
+    __local const storage_bits *rows;
+    int count;
+    float factor;
+} measured_rows;
+
+/* Those of up to two planes. The team's waves take tiles in turn, of both at
+ * once, so that one's products are under way while the other's come. */
+INLINE void measure_rows(const measured_rows *planes, const int count,
+                         int wave_of_team, const wave *w)
 {
-    const int tiles = CEIL_DIV(row_count, UNIT_QUERIES);
-    MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
-        float square[LANE_ROWS];
-        int place[LANE_ROWS];
-        dot_rows(square, place, rows, rows,
-                 (done + wave_of_team) * UNIT_QUERIES, row_count, w);
-        UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
-            if (place[i] < row_count)
-                factors[place[i]] = factor * quick_inverse_norm(square[i]);
+    const int most = max(planes[0].count, planes[count - 1].count);
+    MEASURE_FOR (int done = 0; done < most;
+                 done += TEAM_WAVES * UNIT_QUERIES) {
+        float square[2][LANE_ROWS];
+        int place[2][LANE_ROWS];
+        UNROLL_FOR (int n = 0; n < count; n++)
+            if (done < planes[n].count)
+                dot_rows(square[n], place[n], planes[n].rows, planes[n].rows,
+                         done + wave_of_team * UNIT_QUERIES, planes[n].count,
+                         w);
+        UNROLL_FOR (int n = 0; n < count; n++)
+            UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+                if (done < planes[n].count) {
+                    /* by all lanes: no branch but for the store */
+                    float own =
+                        planes[n].factor * quick_inverse_norm(square[n][r]);
+                    SETTLE(own);
+                    if (place[n][r] < planes[n].count)
+                        planes[n].factors[place[n][r]] = own;
+                }
     }
 }
 #endif
