@@ -598,6 +598,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #if CARRIES_BASE
         carried_base carried = {.wary = 1};
         const int wants_lse = (args.flags & ARG_LSE) != 0; /* exact sums */
+        int relies = 0; /* upon them, which are folded then */
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             carried.base[r] = 0.0f;
 #endif
@@ -635,7 +636,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #if HAS_OWN_TERMS
                 LOAD_OWN_TERMS(new_terms);
 #if FOLDS_BASE
-                fold_base(own_terms, carried.base);
+                if (relies)
+                    fold_base(own_terms, carried.base);
 #endif
 #endif
             }
@@ -725,15 +727,16 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #if CARRIES_BASE
                 int is_done = 0;
                 SEARCH_FOR (int searches = 0; searches < 2; searches++)
-                    IF_ALL (!is_done &&
-                            (searches || (carried.wary == 0 && !wants_lse))) {
+                    IF_ALL (!is_done && (searches || relies)) {
                         row_state state;
                         wave own = *w;
                         if (searches) {
                             FORGET(own.lane); /* nothing is kept for this */
 #if FOLDS_BASE
-                            DECLARE_KEPT_TERMS(unfolded)
-                            LOAD_OWN_TERMS(unfolded);
+                            if (relies) {
+                                DECLARE_KEPT_TERMS(unfolded)
+                                LOAD_OWN_TERMS(unfolded);
+                            }
 #endif
                         }
                         is_done = attend_window(&state, &carried, &work,
@@ -744,8 +747,10 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
                             carry_base(&carried, &state);
                             carried.wary = carried.wary > 0 ? carried.wary - 1
                                                             : WARY_WINDOWS;
+                            relies = carried.wary == 0 && !wants_lse;
 #if FOLDS_BASE
-                            fold_base(own_terms, carried.base);
+                            if (relies)
+                                fold_base(own_terms, carried.base);
 #endif
                         }
                     }

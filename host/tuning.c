@@ -32,10 +32,10 @@ const char *const wa_built_in_rows[WA_BUILT_IN_ROWS] = {
     "matrix-forward NVIDIA 90 any half any 64 64 256 64:64:4:1:2:64:2",
     "matrix-forward NVIDIA 90 any half any 144 144 32 48:144:3:4:2:48:1",
     "matrix-forward NVIDIA 90 any half any 256 256 32 256:256:16:1:2:32:1",
-    "matrix-forward NVIDIA 90 any half any 576 576 32 64:192:4:4:1:64:1",
+    "matrix-forward NVIDIA 90 any half any 576 576 32 64:192:4:4:1:32:1",
     /* the sum of a bias and regions finds no room */
-    "matrix-forward NVIDIA 90 any half regions 256 256 32 128:256:8:2:1:32:3",
-    "matrix-forward NVIDIA 90 any half regions 576 576 32 64:192:4:4:1:64:3",
+    "matrix-forward NVIDIA 90 any half regions 256 256 32 128:256:8:2:1:64:3",
+    "matrix-forward NVIDIA 90 any half regions 576 576 32 64:192:4:4:1:32:3",
     "local-backward NVIDIA 80 dot any any 49 49 32 49:49:128:32:7:4:4:1:1:4",
     "local-backward NVIDIA 80 dot any any 64 64 64 64:64:256:64:4:4:4:1:1:2",
     "local-backward NVIDIA 80 dot any any 144 144 32 "
