@@ -178,6 +178,7 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     float sums[GRADIENTS][DIM_TILES][VALUES];
     float power = 1.0f; /* of two, that sums of dK are multiplied by */
 
+    DECLARE_KEPT_REGIONS
     for (uint item = 0; item < items; item++) {
         FORGET_LANE(lane_of_team);
         FORGET_LANE(wave_here.lane);
@@ -220,12 +221,14 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
 #if REGIONS_APART
         const int has_seams = HAS_SEAMS(here);
-        if (number == 0 && has_seams) {
+        const int has_new =
+            number == 0 && has_seams && has_new_regions(&here, &kept_regions);
+        if (has_new) {
             DECLARE_REGIONS(regions, *forward, unit_here, here)
             keep_regions(kept_key_regions[team], kept_row_regions[team],
                          forward, &regions, first_key, lane_of_team);
         }
-        if (EMULATED || (number == 0 && has_seams))
+        if (EMULATED || has_new)
             TEAM_SYNC(team);
 #endif
         const int key = OWN_TILE * UNIT_QUERIES;

@@ -378,6 +378,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     float kept_power = 1.0f; /* that of kept_k */
 #endif
 
+    DECLARE_KEPT_REGIONS
     for (uint item = 0; item < items; item++) {
 #if ONE_VISIT /* what is copied next: found anew, for fewer registers */
         walk there = here;
@@ -430,7 +431,8 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
 #if REGIONS_APART
         const int has_seams = HAS_SEAMS(here);
-        if (has_seams) {
+        const int has_new = has_seams && has_new_regions(&here, &kept_regions);
+        if (has_new) {
             DECLARE_REGIONS(regions, *forward, unit_here, here)
             keep_regions(kept_row_regions[team], kept_key_regions[team],
                          forward, &regions, 0, lane_of_team);
@@ -439,7 +441,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #if VARIANT == COSINE
         TEAM_SYNC(team);
 #elif REGIONS_APART
-        if (EMULATED || has_seams)
+        if (EMULATED || has_new)
             TEAM_SYNC(team);
 #endif
 

@@ -428,6 +428,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     row_state state;
     float dq_sums[DIM_TILES][VALUES];
 
+    DECLARE_KEPT_REGIONS
     for (uint item = 0; item < items; item++) {
         FORGET_LANE(lane_of_team);
         FORGET_LANE(wave_here.lane);
@@ -485,12 +486,14 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
 #if REGIONS_APART
         const int has_seams = HAS_SEAMS(here);
-        if (number == 0 && has_seams) {
+        const int has_new =
+            number == 0 && has_seams && has_new_regions(&here, &kept_regions);
+        if (has_new) {
             DECLARE_REGIONS(regions, *forward, unit_here, here)
             keep_regions(kept_row_regions[team], kept_key_regions[team],
                          forward, &regions, first_row, lane_of_team);
         }
-        meets |= number == 0 && has_seams;
+        meets |= has_new;
 #endif
         if (EMULATED || meets)
             TEAM_SYNC(team);

@@ -613,6 +613,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #define FOUND_STORES 0
 #define FIND_STORES()
 #endif
+        DECLARE_KEPT_REGIONS
         for (uint item = 0; item < items; item++) {
             FORGET_LANE(lane_of_team);
             FORGET_LANE(wave_here.lane);
@@ -663,7 +664,9 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
 #if REGIONS_APART
             const int has_seams = HAS_SEAMS(here);
-            if (block == 0 && has_seams) {
+            const int has_new = block == 0 && has_seams &&
+                                has_new_regions(&here, &kept_regions);
+            if (has_new) {
                 DECLARE_REGIONS(regions, args, unit_here, here)
                 keep_regions(kept_row_regions[team], kept_key_regions[team],
                              &args, &regions, first_row, lane_of_team);
@@ -672,7 +675,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #if VARIANT == COSINE
             TEAM_SYNC(team);
 #elif REGIONS_APART
-            if (EMULATED || has_seams)
+            if (EMULATED || has_new)
                 TEAM_SYNC(team);
 #endif
             TURN_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {

@@ -956,7 +956,7 @@ INLINE void measure_rows(const measured_rows *planes, const int count,
  * terms that are kept stay, and of a grid the next window is as far away as
  * the next grid. Where a grid has few windows of each place, they come as they
  * are numbered instead. */
-#define SORTED (GRID || KEPT_MASK)
+#define SORTED (GRID || KEPT_MASK || REGIONS_APART)
 
 typedef struct walk {
     uint kinds, kind;    /* of windows that are alike; the present one */
@@ -984,10 +984,22 @@ INLINE uint count_places(const forward_args *args)
                 : 1;
 }
 
+INLINE uint rounds_of_kind(const forward_args *args, uint kinds)
+{
+    return CEIL_DIV(CEIL_DIV((uint)args->windows, kinds), TEAMS);
+}
+
 /* Window w + kinds is like window w. */
 INLINE uint count_kinds(const forward_args *args)
 {
     ulong kinds = KEPT_MASK ? args->mask_windows : 1;
+#if REGIONS_APART && MASK == 3 && !GRID
+    /* where teams then have as many rounds as before, or a sixteenth more */
+    const uint masks = (uint)min(args->mask_windows, args->windows);
+    if ((ulong)masks * rounds_of_kind(args, masks) * 16 <=
+        (ulong)CEIL_DIV((uint)args->windows, TEAMS) * 17)
+        kinds = masks;
+#endif
 #if GRID
     const ulong places = count_places(args);
     if (KEPT_MASK && (MASK != 4 || MASK_IN_LOCAL))
@@ -1002,11 +1014,6 @@ INLINE uint count_kinds(const forward_args *args)
 INLINE ulong window_of(const walk *w, const forward_args *args)
 {
     return args->first_window + (w->exists ? w->window : w->kind);
-}
-
-INLINE uint rounds_of_kind(const forward_args *args, uint kinds)
-{
-    return CEIL_DIV(CEIL_DIV((uint)args->windows, kinds), TEAMS);
 }
 
 /* Rounds of a launch. */
@@ -1043,6 +1050,22 @@ INLINE walk start_slot(const forward_args *args, uint slot, int team)
     return start_walk(args, slot * least + min(slot, more),
                       least + (slot < more), team);
 }
+
+#if REGIONS_APART
+#define DECLARE_KEPT_REGIONS                                                  \
+    uint kept_regions = ~0u; /* the kind of windows whose regions are kept */
+/* Has the window other regions than those of the kind that was `kept`, or may
+ * it have? */
+INLINE int has_new_regions(const walk *w, uint *kept)
+{
+    const int is_new =
+        w->kinds == 1 || (GRID && MASK == 3) || w->kind != *kept;
+    *kept = w->kind;
+    return is_new;
+}
+#else
+#define DECLARE_KEPT_REGIONS
+#endif
 
 /* To the next round. 1: to a window that is like the last, `step` further. */
 INLINE int walk_on(walk *w, const forward_args *args, int team)

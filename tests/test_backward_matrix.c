@@ -222,6 +222,13 @@ static const struct {
     {"given=1 grid=2 size=5x7 window=3x4 pads=1 heads=1 dim=20 "
      "bias=table_same entries=9 mask=same mask_windows=2",
      "0:1:1:1:1:1:2:" ALL ":0:0:1:1:1:0:1", false},
+    /* so many windows that they come sorted by their regions */
+    {"queries=20 keys=35 dim=16 windows=9 heads=1 bias=same mask=regions "
+     "mask_windows=2",
+     "0:1:2:2:0:3:1:" ALL ":0:0:1:2:2:1:3", false},
+    {"queries=18 dim=16 windows=12 heads=1 kv_heads=1 mask=regions "
+     "mask_windows=3",
+     "0:1:2:2:0:3:0", true},
     {"given=1 queries=4 keys=4 dim=4 windows=1500 heads=1 bias=same",
      "0:1:3:1:1:1:1:" ALL ":0:0:1:3:2:1:1", false},
     {"queries=60 dim=256 windows=2 heads=1 bias=same",

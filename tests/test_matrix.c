@@ -95,6 +95,13 @@ static const struct {
     {"variant=cosine queries=33 dim=16 windows=3 heads=1 kv_heads=1 "
      "mask=regions mask_windows=2 region_value=-inf lse=1",
      "0:0:2:1:2:1:3", true},
+    /* so many windows that they come sorted by their regions */
+    {"queries=40 keys=52 dim=32 windows=12 heads=2 kv_heads=1 bias=same "
+     "mask=regions mask_windows=3 layout=padded",
+     "2:2:1:2:2:1:3", false},
+    {"queries=18 dim=16 windows=7 heads=1 kv_heads=1 mask=regions "
+     "mask_windows=7",
+     "0:0:2:1:2:1:3", true},
     /* on grids: terms in registers, regions compared, terms kept by window,
      * padding of each kind; many grids, so that windows come sorted */
     {"grid=2 size=10x13 window=4x5 shift=1x2 mask=shift bias=table_same "
