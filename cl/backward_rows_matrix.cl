@@ -384,7 +384,6 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         int lane = lane_of_team;                                              \
         uint head = own_head;                                                 \
         FORGET(lane);                                                         \
-        const int own_lane = lane;                                            \
         FORGET(head);                                                         \
         const uint kv = head / forward->heads_per_kv_head;                    \
         if (there.exists) {                                                   \
@@ -544,7 +543,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                                known, w);
                 IF_ALL (block == KEY_BLOCKS - 1) {
                     finish_statistics(&state.statistics, &part, known, w);
-#if RESCALES
+#if RESCALES && VARIANT != COSINE
                     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
                         REDUCE(state.statistics.flow[r], fmax);
                     }

@@ -267,12 +267,14 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
 /* ---- A visit ---- */
 
 /* Starts the copies of rows of a plane of a head, in a kernel's START_COPIES:
- * `number` of four of which each may have a wave of its own. */
+ * `number` of four of which each may have a wave of its own, whose lanes then
+ * count from 0. */
+#define COPY_LANE (COPIES_APART ? lane & (WAVE - 1) : lane)
 #define COPY(number, to, name, layout, head, pad, first, count, rows, wide)   \
     if (!COPIES_APART || lane / COPIERS == (number))                          \
     copy_rows(to, name + plane(&(layout), there.place.grid, head),            \
-              chunk_of(&(layout), own_lane), &(layout), &forward->grid,       \
-              &there.place, pad, first, count, rows, own_lane, wide)
+              chunk_of(&(layout), COPY_LANE), &(layout), &forward->grid,      \
+              &there.place, pad, first, count, rows, COPY_LANE, wide)
 /* `count` keys of head kv, from `first` on. */
 #define COPY_KEYS(to, first, count, wide)                                     \
     COPY(2, (to) + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), first,  \
@@ -316,7 +318,6 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
         uint kv = kv_head;                                                    \
         FORGET(lane);                                                         \
         FORGET(kv);                                                           \
-        const int own_lane = COPIES_APART ? lane & (WAVE - 1) : lane;         \
         const uint head =                                                     \
             kv * heads_each + number / CEIL_DIV(NQ, BLOCK_ROWS);              \
         if (there.exists) {                                                   \
