@@ -62,6 +62,9 @@
 #define WAVE_ANY(x) 1
 #endif
 #define FOLDS_BASE (CARRIES_BASE && HAS_OWN_TERMS && !GRID)
+/* What is added to scores is known before a pass, where there are several: a
+ * single one of grids has no registers for it. */
+#define QUICK_SHIFTS (!FOLDS_BASE && PASSES > 1)
 /* What weights may be: in fp16 no more than it holds, and where all of a row
  * have less, the largest may have lost precision. The other types hold more,
  * but products with values have to stay in the range of fp32 too. */
@@ -272,8 +275,10 @@ INLINE void attend_pass(row_state *s, const item_rows *here, int first,
         raise_base(s, scores, first, w);
         subtract_base(scores, s);
     }
-    if (!looks && !FOLDS_BASE)
+    if (!looks && QUICK_SHIFTS)
         add_shift(scores, s->shift);
+    if (!looks && !QUICK_SHIFTS && !FOLDS_BASE)
+        subtract_base(scores, s);
     weigh_pass(weights, sum, scores, first, searches, w);
     if (KEEPS_BASE) {
         int large = 0;
@@ -598,7 +603,17 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #if CARRIES_BASE
         carried_base carried = {.wary = 1};
         const int wants_lse = (args.flags & ARG_LSE) != 0; /* exact sums */
-        int relies = 0; /* upon them, which are folded then */
+/* Are carried bases relied upon in the window to come? Folded ones are in
+ * own_terms then. A single pass of grids has no register for the answer. */
+#define RELIES_NOW (carried.wary == 0 && !wants_lse)
+#if FOLDS_BASE || QUICK_SHIFTS
+        int relies = 0;
+#define RELIES relies
+#define NOTE_RELIANCE() relies = RELIES_NOW
+#else
+#define RELIES RELIES_NOW
+#define NOTE_RELIANCE()
+#endif
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             carried.base[r] = 0.0f;
 #endif
@@ -637,7 +652,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #if HAS_OWN_TERMS
                 LOAD_OWN_TERMS(new_terms);
 #if FOLDS_BASE
-                if (relies)
+                if (RELIES)
                     fold_base(own_terms, carried.base);
 #endif
 #endif
@@ -730,13 +745,13 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #if CARRIES_BASE
                 int is_done = 0;
                 SEARCH_FOR (int searches = 0; searches < 2; searches++)
-                    IF_ALL (!is_done && (searches || relies)) {
+                    IF_ALL (!is_done && (searches || RELIES)) {
                         row_state state;
                         wave own = *w;
                         if (searches) {
                             FORGET(own.lane); /* nothing is kept for this */
 #if FOLDS_BASE
-                            if (relies) {
+                            if (RELIES) {
                                 DECLARE_KEPT_TERMS(unfolded)
                                 LOAD_OWN_TERMS(unfolded);
                             }
@@ -750,9 +765,9 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
                             carry_base(&carried, &state);
                             carried.wary = carried.wary > 0 ? carried.wary - 1
                                                             : WARY_WINDOWS;
-                            relies = carried.wary == 0 && !wants_lse;
+                            NOTE_RELIANCE();
 #if FOLDS_BASE
-                            if (relies)
+                            if (RELIES)
                                 fold_base(own_terms, carried.base);
 #endif
                         }
