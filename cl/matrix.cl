@@ -920,22 +920,23 @@ typedef struct measured_rows {
     float factor;
 } measured_rows;
 
-/* Those of up to two planes. The team's waves take tiles in turn, of both at
- * once, so that one's products are under way while the other's come. */
-INLINE void measure_rows(const measured_rows *planes, const int count,
-                         int wave_of_team, const wave *w)
+/* Those of planes from .. to, one or two that follow each other, at once: so
+ * one's products are under way while the other's come. The team's waves take
+ * tiles in turn. */
+INLINE void measure_together(const measured_rows *planes, const int from,
+                             const int to, int wave_of_team, const wave *w)
 {
-    const int most = max(planes[0].count, planes[count - 1].count);
+    const int most = max(planes[from].count, planes[to - 1].count);
     MEASURE_FOR (int done = 0; done < most;
                  done += TEAM_WAVES * UNIT_QUERIES) {
         float square[2][LANE_ROWS];
         int place[2][LANE_ROWS];
-        UNROLL_FOR (int n = 0; n < count; n++)
+        UNROLL_FOR (int n = from; n < to; n++)
             if (done < planes[n].count)
                 dot_rows(square[n], place[n], planes[n].rows, planes[n].rows,
                          done + wave_of_team * UNIT_QUERIES, planes[n].count,
                          w);
-        UNROLL_FOR (int n = 0; n < count; n++)
+        UNROLL_FOR (int n = from; n < to; n++)
             UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
                 if (done < planes[n].count) {
                     /* by all lanes: no branch but for the store */
@@ -946,6 +947,19 @@ INLINE void measure_rows(const measured_rows *planes, const int count,
                         planes[n].factors[place[n][r]] = own;
                 }
     }
+}
+
+/* Those of up to two planes. */
+INLINE void measure_rows(const measured_rows *planes, const int count,
+                         int wave_of_team, const wave *w)
+{
+#if UNROLL_PASSES /* else they take too many registers */
+    measure_together(planes, 0, count, wave_of_team, w);
+#else
+    measure_together(planes, 0, 1, wave_of_team, w);
+    if (count > 1)
+        measure_together(planes, 1, 2, wave_of_team, w);
+#endif
 }
 #endif
 
