@@ -62,8 +62,9 @@
 #define WAVE_ANY(x) 1
 #endif
 #define FOLDS_BASE (CARRIES_BASE && HAS_OWN_TERMS && !GRID)
-/* What is added to scores is known before a pass, where there are several: a
- * single one of grids has no registers for it. */
+/* What is added to scores is known before a pass, where there are several. A
+ * single one subtracts its base with care: grids have no registers for more.
+ */
 #define QUICK_SHIFTS (!FOLDS_BASE && PASSES > 1)
 /* What weights may be: in fp16 no more than it holds, and where all of a row
  * have less, the largest may have lost precision. The other types hold more,
@@ -122,7 +123,7 @@ typedef struct item_rows {
 } item_rows;
 
 /* What is added to a row's scores, times log2 e, where its base is an ordinary
- * number; else infinity, so that no weight comes of it. */
+ * number; else infinity, which says that the wave has to look. */
 INLINE float quick_shift(float base)
 {
     return fabs(base) <= LARGE_LOGIT ? -base * LOG2E : INFINITY;

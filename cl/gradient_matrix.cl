@@ -212,11 +212,11 @@ INLINE void take_back_norms(float sums[][VALUES], float *along,
         }
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(along[r], ADD);
-        along[r] *= factor[r] * inverse[r];
+        whole[r] = factor[r] * inverse[r];
+        along[r] *= whole[r];
         part[r] = inverse[r] < 1.0f / NORM_EPSILON
                       ? along[r] * inverse[r] * inverse[r]
                       : 0.0f;
-        whole[r] = factor[r] * inverse[r];
     }
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
         UNROLL_FOR (int i = 0; i < VALUES; i++) {

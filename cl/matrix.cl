@@ -967,9 +967,9 @@ INLINE void measure_rows(const measured_rows *planes, const int count,
 
 /* A round is one window for each team, and a walk takes rounds that follow
  * each other. Windows that lie and are masked alike come one after the other:
- * terms that are kept stay, and of a grid the next window is as far away as
- * the next grid. Where a grid has few windows of each place, they come as they
- * are numbered instead. */
+ * terms and regions that are kept stay, and of a grid the next window is as
+ * far away as the next grid. Where a grid has few windows of each place, they
+ * come as they are numbered instead. */
 #define SORTED (GRID || KEPT_MASK || REGIONS_APART)
 
 typedef struct walk {
