@@ -18,9 +18,14 @@
 #endif
 
 /* Kernels must not call: an argument whose address is passed to a function
- * that is not inlined lands in slow private memory. */
+ * that is not inlined lands in slow private memory. Emulated units are slow
+ * anyway, and PoCL takes a quarter of the time to compile what it may call. */
 #ifndef INLINE
+#if defined(EMULATED) && EMULATED
+#define INLINE static inline
+#else
 #define INLINE static inline __attribute__((always_inline))
+#endif
 #endif
 /* a * b + c. A device without the instruction would compute fma in software,
  * a hundred times slower. */
