@@ -121,7 +121,7 @@ static double compare(const workload *w, int variant, storage_kind kind,
             if (w && !sample_exists(w, window, first + i))
                 continue;
             for (size_t j = i * columns; j < (i + 1) * columns; j++)
-                measure_gradient(&d, kind, got[j], want[j], size[j]);
+                measure_gradient(&d, kind, got[j], want[j], size[j], 0);
             count += columns;
         }
         if (d.mismatch)

@@ -17,10 +17,11 @@ void measure(distance *d, double got, double want, double size);
 double share(const distance *d, double tolerance, double size_share);
 
 /* The same for numbers as `kind` stores them, `count` of them together: of
- * gradients those that the kind may not hold are passed over, and what
- * underflow may cost each is no error. */
+ * gradients those that the kind may not hold are passed over, with an error of
+ * `tolerance` times their size if they are infinite; and what underflow may
+ * cost each is no error. */
 void measure_gradient(distance *d, storage_kind kind, double got, double want,
-                      double size);
+                      double size, double tolerance);
 double share_stored(distance *d, double underflow, size_t count,
                     double tolerance);
 /* What rounding may lose of the kind's smallest numbers. */
