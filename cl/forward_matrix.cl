@@ -418,6 +418,52 @@ INLINE owned_round first_round(const forward_args *args, uint rounds,
     return first;
 }
 
+#if SHARES_OWNERS
+/* Rounds that follow each other, of one owner. */
+typedef struct stretch {
+    uint owner, first, rounds;
+} stretch;
+
+/* A work-group's stretches come in an order by which work-groups of one head
+ * are at few different windows at a time, so that the second level of cache
+ * fetches keys and values once for them. With L rounds for each, at time t
+ *
+ *   part of an owner's   round t + a multiple of L: from there on, and then
+ *                        those before
+ *   its last owner's     round t: first
+ *   its first owner's    round t + what is not L of all: after that
+ *   owners between       then */
+INLINE stretch stretch_of(const forward_args *args, uint rounds, uint group,
+                          uint number)
+{
+    const owned_round from = first_round(args, rounds, group);
+    const owned_round to = first_round(args, rounds, group + 1);
+    stretch s = {.owner = from.owner, .first = 0, .rounds = rounds};
+    if (from.owner == to.owner) {
+        const ulong all = (ulong)args->heads * args->row_blocks * rounds;
+        const ulong before =
+            CEIL_DIV((ulong)from.round * get_num_groups(0), all);
+        const owned_round multiple = first_round(args, rounds, (uint)before);
+        /* without blocks of rows, nobody else needs the same keys */
+        uint middle = from.round;
+        if (args->row_blocks > 1)
+            middle =
+                multiple.owner == 0 ? min(multiple.round, to.round) : to.round;
+        s.first = number == 0 ? middle : from.round;
+        s.rounds = number == 0 ? to.round - middle : middle - from.round;
+    } else if (number == 0) {
+        s.owner = to.owner;
+        s.rounds = to.round;
+    } else if (number == 1) {
+        s.first = from.round;
+        s.rounds = rounds - from.round;
+    } else {
+        s.owner = from.owner + number - 1;
+    }
+    return s;
+}
+#endif
+
 /* ---- The kernel ---- */
 
 /* Where what a lane copies and stores lies in its plane is found anew only
@@ -450,7 +496,15 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     owned_round next = first_round(&args, rounds, group);
     ulong left =
         (ulong)(end.owner - next.owner) * rounds + end.round - next.round;
-    NO_UNROLL_FOR (; left > 0; next.owner++, next.round = 0) {
+    uint kept_owner = ~0u; /* whose terms are kept */
+    NO_UNROLL_FOR (uint number = 0; left > 0; number++) {
+#if SHARES_OWNERS
+        const stretch part = stretch_of(&args, rounds, group, number);
+        if (part.rounds == 0)
+            continue;
+        next.owner = part.owner;
+        next.round = part.first;
+#endif
         const uint head = next.owner / args.row_blocks;
         const uint first_row =
             BLOCK_ROWS >= NQ ? 0
@@ -462,8 +516,11 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
             FORGET_LANE(lane_of_team);
             FORGET_LANE(wave_here.lane);
         }
-        const ulong most = SHARES_OWNERS ? rounds - next.round : left;
-        walk here = start_walk(&args, next.round, (uint)min(left, most), team);
+#if SHARES_OWNERS
+        walk here = start_walk(&args, next.round, part.rounds, team);
+#else
+        walk here = start_walk(&args, next.round, (uint)left, team);
+#endif
         left -= here.rounds;
         const uint items = here.rounds * KEY_BLOCKS;
         float scale = args.scale;
@@ -551,7 +608,9 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #if HAS_LOCAL_TERMS && !MASK_IN_LOCAL
         const unit of_head = {.window = args.first_window, .head = head};
         DECLARE_TERMS(head_terms, args, of_head)
-        keep_terms(kept, &args, &head_terms, first_row, item_id);
+        if (!SHARES_OWNERS || next.owner != kept_owner)
+            keep_terms(kept, &args, &head_terms, first_row, item_id);
+        kept_owner = next.owner;
 #endif
         barrier(CLK_LOCAL_MEM_FENCE);
 /* Stores a tile of rows of the window here. */
@@ -790,6 +849,6 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         }
         if (!SHARES_OWNERS)
             break;
-        barrier(CLK_LOCAL_MEM_FENCE); /* the next owner's may replace all */
+        barrier(CLK_LOCAL_MEM_FENCE); /* the next may replace all */
     }
 }
