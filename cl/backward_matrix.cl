@@ -17,7 +17,9 @@
  * An item of the ring (matrix.cl) is a visit: one block of rows of one head
  * that sees the window's keys. All of a window's keys are in local memory.
  * Where PASS_KEYS are not all of them, scores are computed twice: for the
- * rows' statistics, and again for the gradients.
+ * rows' statistics, and again for the gradients; or once where o and lse are
+ * given and windows are not small, as delta is dO . O - d_lse then. With all
+ * keys at once dP alone would be saved, which o is not worth.
  *
  *   ONE_VISIT    1: a window has one visit
  *                0: sums of dK and dV live through all visits of a window
@@ -26,6 +28,9 @@
 #define ONE_VISIT 1
 #endif
 
+/* A tile's dP is computed while dS of the one before is: in fp16 that pays, in
+ * bf16 it was seen to cost (bench/notes.md). */
+#define FLOW_AHEAD (DTYPE == 1 && UNROLL_PASSES)
 /* P and dS in local memory. */
 #define WEIGHT_ROWS (CEIL_DIV(ROW_TILES * UNIT_QUERIES, UNIT_TILE) * UNIT_TILE)
 #define WEIGHT_PITCH (KEY_TILES * UNIT_TILE + CHUNK)
@@ -73,15 +78,18 @@
 
 /* ---- Products and rows ---- */
 
-/* A tile of P or dS goes to local memory. Changes it. */
-INLINE void keep_weights(float *tile, __local ushort *weights, int query,
+/* A tile of P or dS goes to local memory. */
+INLINE void keep_weights(const float *tile, __local ushort *weights, int query,
                          int key, const wave *w)
 {
+    float rest[VALUES];
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        rest[i] = tile[i];
     UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++) {
-        store_tile(tile, weights + part * WEIGHT_SIZE, WEIGHT_PITCH, query,
+        store_tile(rest, weights + part * WEIGHT_SIZE, WEIGHT_PITCH, query,
                    key, WEIGHT_PITCH, w);
         if (part + 1 < WEIGHT_PARTS)
-            subtract_rounded(tile);
+            subtract_rounded(rest);
     }
 }
 
@@ -99,17 +107,11 @@ INLINE void level_weights(query_tile *p, __local const float *powers, int row,
                           float power, const wave *w)
 {
 #if defined(TIMES_PAIR) && UNIT_QUERIES % UNIT_TILE == 0
+    /* one of 1, 2^-8, 2^-16 and 2^-24; with less, nothing would be left */
     const float keep = keep_of(powers, row, power);
-    /* fp16 has no smaller power than 2^-24 */
-    const float first = VARIANT == COSINE ? fmax(keep, 1.0f / 16384) : keep;
-    const uint both = PACK(first, first);
-    const float second = keep * inverse_power(first);
-    const uint rest = PACK(second, second);
-    UNROLL_FOR (int i = 0; i < (int)(sizeof p->x / sizeof *p->x); i++) {
+    const uint both = PACK(keep, keep);
+    UNROLL_FOR (int i = 0; i < (int)(sizeof p->x / sizeof *p->x); i++)
         p->x[i] = TIMES_PAIR(p->x[i], both);
-        if (VARIANT == COSINE)
-            p->x[i] = TIMES_PAIR(p->x[i], rest);
-    }
 #else
     UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += 2) {
         float x[2];
@@ -155,6 +157,110 @@ INLINE void add_across(float sums[][VALUES], __local const ushort *weights,
     }
 }
 
+/* ---- Rows ---- */
+
+/* Starts copies of rows `row` and on of a window's o, of which `count` exist,
+ * to the wave's rows that leave; zeros fill the tile. */
+INLINE void copy_o(__local ushort *to, __global const storage *plane_of_o,
+                   const forward_args *args, const window_place *place,
+                   uint row, int count, int wide, const wave *w)
+{
+    const tensor_layout *layout = &args->o;
+    for (int i = w->lane; i < UNIT_QUERIES * (DIMS - HEAD_DIM); i += WAVE)
+        to[row_place(i % UNIT_QUERIES, HEAD_DIM + i / UNIT_QUERIES, PITCH)] =
+            0;
+#if CHUNKS
+    if (wide) {
+        UNROLL_FOR (int turn = 0; turn < STORE_TURNS(HEAD_DIM); turn++) {
+            const int i = turn * WAVE + w->lane;
+            const int r = i / CHUNKS;
+            const plane_offset at =
+                find_chunk(layout, &args->grid, place, row, CHUNKS, i);
+            const int exists = (r < count) & !IS_PADDED(at);
+            copy_16(to + row_place(r, i % CHUNKS * CHUNK, PITCH),
+                    plane_of_o + (IS_PADDED(at) ? 0 : at), exists,
+                    i < UNIT_QUERIES * CHUNKS);
+        }
+        return;
+    }
+#endif
+    NO_UNROLL_FOR (int i = w->lane; i < UNIT_QUERIES * HEAD_DIM; i += WAVE) {
+        const int r = i / HEAD_DIM, c = i % HEAD_DIM;
+        ulong at;
+        const int exists =
+            r < count && find_row(&at, layout, &args->grid, place, row + r);
+        to[row_place(r, c, PITCH)] =
+            exists ? ((__global const storage_bits *)
+                          plane_of_o)[at + (ulong)c * layout->column]
+                   : (storage_bits)0;
+    }
+}
+
+/* What dS of a row is multiplied by for dK: no less than this. */
+#define LEAST_FACTOR 0x1p-60f
+INLINE void find_row_factors(float factor[LANE_ROWS], const row_part *part,
+                             const visit *here)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        factor[r] = 1.0f;
+#if VARIANT == COSINE
+        /* rows of length 0 add nothing to dK, but have a dS */
+        const int is_zero = DROPS_ZEROS && part->inverse[r] == 0.0f;
+        factor[r] = here->scale * (is_zero ? 1.0f : part->inverse[r]);
+        if (!(fabs(factor[r]) > LEAST_FACTOR))
+            factor[r] = LEAST_FACTOR;
+#endif
+    }
+}
+
+#if RESCALES
+/* The power of two that takes numbers up to `bound` to 2^7 .. 2^15: one of
+ * few, so that a team's waves seldom have different ones. */
+INLINE float coarse_power(float bound)
+{
+    const int exponent = (int)(as_uint(bound) >> 23) - 127;
+    return exponent == 128
+               ? 1.0f
+               : as_float((uint)(clamp((14 - exponent) & ~7, -120, 64) + 127)
+                          << 23);
+}
+
+/* That of dS of the wave's rows, which are multiplied by `factor` too; P is at
+ * most 1. */
+INLINE float find_power(const row_statistics *s, const float *factor,
+                        const row_part *part, __local uint *slot,
+                        const wave *w)
+{
+    float bound = 0.0f;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        if (row_exists(part, r, w))
+            bound = fmax(bound,
+                         (s->flow[r] + fabs(s->delta[r])) * fabs(factor[r]));
+    return coarse_power(as_float(
+        LARGEST_OF_WAVE(as_uint(part->count > 0 ? bound : 0.0f), slot, w)));
+}
+
+/* The largest |v|^2 of an item's keys goes to *largest, by all waves of the
+ * team. */
+INLINE void measure_values(__local uint *largest, __local const ushort *v,
+                           int wave_of_team, __local uint *slot, const wave *w)
+{
+    const int tiles = CEIL_DIV(BLOCK_KEYS, UNIT_QUERIES);
+    float most = 0.0f;
+    MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
+        float square[LANE_ROWS];
+        int place[LANE_ROWS];
+        dot_rows(square, place, v, v, (done + wave_of_team) * UNIT_QUERIES,
+                 BLOCK_KEYS, w);
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            most = fmax(most, square[r]);
+    }
+    const uint bits = LARGEST_OF_WAVE(as_uint(most), slot, w);
+    if (w->lane == 0)
+        atomic_max(largest, bits);
+}
+#endif
+
 /* P and dS of a tile of rows, on their way to waves that have keys. */
 typedef struct row_weights {
     __local ushort *p, *ds;
@@ -162,14 +268,14 @@ typedef struct row_weights {
 } row_weights;
 
 /* P and dS of the tile of rows go to local memory, and dQ leaves. `scores` are
- * what add_statistics has left. Adds q^ . dq^ of the lane's own rows to
- * *scale_sum. */
+ * what add_statistics has left, of one pass P_POWER P. Adds q^ . dq^ of the
+ * lane's own rows to *scale_sum. slot: for the power of two of dS. */
 INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
                                const dbias_place *dbias, __global storage *dq,
                                float *scale_sum, const row_statistics *s,
                                const row_part *part, const visit *here,
                                const logit_terms *terms,
-                               const row_weights *weights, const int known,
+                               const row_weights *weights, __local uint *slot,
                                const wave *w)
 {
     const int stores = weights->owns;
@@ -178,30 +284,38 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
     const flow_rows flow_rows_here = read_flow(rows, here->d_o, w);
     float sums[ROW_SUM_TILES][VALUES];
     query_tile operands[PASS_TILES][WEIGHT_PARTS];
-    /* what dS is multiplied by: at once, and then for dQ and for dK */
-    float at_once[LANE_ROWS], to_dk[LANE_ROWS], to_dq[LANE_ROWS];
+    /* what dS is multiplied by, as dK wants it, and then for dQ and dBias */
+    float factor[LANE_ROWS], shift[LANE_ROWS];
     float from_dq[LANE_ROWS], to_dbias[LANE_ROWS];
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+    float power = 1.0f, keys_power = 1.0f; /* of dS; for dQ of 1 / |k| */
+    find_row_factors(factor, part, here);
+#if RESCALES
 #if VARIANT == COSINE
-        at_once[r] = 1.0f;
-        to_dk[r] = here->power * part->inverse[r] * here->scale;
-        to_dq[r] = power_of(s, r);
-#else
-        at_once[r] = to_dq[r] = here->power;
+    const uint inverse = as_uint(largest_inverse(here, slot, w)) >> 23;
+    keys_power = as_float((253u - clamp(inverse, 1u, 252u)) << 23);
 #endif
-        to_dbias[r] = inverse_power(at_once[r]);
-        from_dq[r] = here->scale * inverse_power(to_dq[r]);
+    power = find_power(s, factor, part, slot, w);
+    if (w->lane == 0)
+        *slot = as_uint(power);
+#endif
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        to_dbias[r] = inverse_power(power);
+#if VARIANT == COSINE
+        to_dbias[r] *= RECIPROCAL(factor[r]);
+#endif
+        from_dq[r] = here->scale * to_dbias[r] * inverse_power(keys_power);
+        factor[r] *= power / P_POWER;
+        shift[r] = -s->delta[r] * factor[r];
     }
     clear_tiles(sums, ROW_SUM_TILES);
     GRADIENT_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
         if (PASSES > 1) {
             score_pass(scores, first, here, rows, terms, w);
             make_p(scores, s->top, 1);
-        } else if (!known) {
-            UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-                UNROLL_FOR (int i = 0; i < VALUES; i++)
-                    scores[t][i] *= s->sum[LANE_ROW(i)];
         }
+        float flow[VALUES];
+        if (FLOW_AHEAD)
+            multiply_flow(flow, &flow_rows_here, here->d_o, here->v, first, w);
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++) {
             if (!IS_TILE(first + t))
                 continue;
@@ -211,43 +325,33 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
             float earlier[VALUES];
             read_dbias(earlier, dbias, first + t, part, here, w);
 #endif
-            multiply_flow(ds, &flow_rows_here, here->d_o, here->v, first + t,
-                          w);
+            if (!FLOW_AHEAD)
+                multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
+                              first + t, w);
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
                 const int r = LANE_ROW(i);
-                const float factor = at_once[r] / P_POWER;
-                ds[i] =
-                    scores[t][i] * FMA(ds[i], factor, -s->delta[r] * factor);
+                ds[i] = scores[t][i] * FMA(flow[i], factor[r], shift[r]);
             }
+            if (FLOW_AHEAD && t + 1 < PASS_TILES && IS_TILE(first + t + 1))
+                multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
+                              first + t + 1, w);
 #if BIAS
             add_dbias(dbias, earlier, ds, to_dbias, first + t, part, here, w);
 #endif
-            if (stores)
+            if (stores) {
                 keep_weights(scores[t], weights->p, rows->row, key, w);
+                keep_weights(ds, weights->ds, rows->row, key, w);
+            }
 #if VARIANT == COSINE
-            float operand[VALUES];
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
-                operand[i] = ds[i] * to_dk[LANE_ROW(i)];
-                ds[i] *=
-                    to_dq[LANE_ROW(i)] *
-                    here->k_inverses[IS_WHOLE(first + t)
-                                         ? key + value_key(w->lane, i)
-                                         : min(key + value_key(w->lane, i),
-                                               (int)NK - 1)];
+                const int own_key = key + value_key(w->lane, i);
+                ds[i] *= keys_power *
+                         here->k_inverses[IS_WHOLE(first + t)
+                                              ? own_key
+                                              : min(own_key, (int)NK - 1)];
             }
-            if (stores)
-                keep_weights(operand, weights->ds, rows->row, key, w);
 #endif
-            UNROLL_FOR (int n = 0; n < WEIGHT_PARTS; n++) {
-                operands[t][n] = make_weights(ds, w);
-#if VARIANT != COSINE
-                if (stores)
-                    store_tile(ds, weights->ds + n * WEIGHT_SIZE, WEIGHT_PITCH,
-                               rows->row, key, WEIGHT_PITCH, w);
-#endif
-                if (n + 1 < WEIGHT_PARTS)
-                    subtract_rounded(ds);
-            }
+            make_operand_parts(operands[t], ds, w);
             if (ROW_SUM_TILES == DIM_TILES)
                 add_values(sums, ROW_SUM_TILES, operands[t], here->k,
                            first + t, 0, w);
@@ -286,6 +390,9 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local float q_inverses[TEAMS][BLOCK_ROWS], k_inverses[TEAMS][KEY_ROWS];
     __local float lane_sums[TEAM * TEAMS];
 #endif
+#if RESCALES && LATE_COPIES
+    __local uint largest_v[TEAMS][2]; /* |v|^2, of this item's, the next's */
+#endif
 #if REGIONS_APART
     __local uchar kept_row_regions[TEAMS][BLOCK_ROWS];
     __local uchar kept_key_regions[TEAMS][NK];
@@ -303,6 +410,9 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #if RESCALES
     /* of dS, of tiles of rows */
     __local float *row_powers = (__local float *)(own_memory + POWER_PLACE);
+    __local uint *own_power = (__local uint *)row_powers + wave_of_team;
+#else
+    __local uint *own_power = 0;
 #endif
     const int row_tile = min(wave_of_team, ROW_TILES - 1);
     row_weights weights = {.p = (__local ushort *)(own_memory + WEIGHT_PLACE),
@@ -319,6 +429,9 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const uint visits = ONE_VISIT ? 1 : heads_each * row_blocks;
     const int wide = (flags & ARG_WIDE_ACCESS) != 0;
     const int known = (flags & ARG_LSE) != 0;
+    /* in small windows the rounding of o would show */
+    const int given =
+        LATE_COPIES && WEIGHT_PARTS == 1 && known && (flags & ARG_O) != 0;
     const uint leaves = ARG_DQ | ARG_DK | ARG_DV | ARG_WIDE_ACCESS;
     const int plain =
         !EMULATED && PADDING != 1 &&
@@ -343,6 +456,10 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     KEEP_PADS(pad_rows, *forward, kv_head, item_id)
     START_RING();
     clear_pads(ring, lane_of_team);
+#if RESCALES && LATE_COPIES
+    if (lane_of_team < 2)
+        largest_v[team][lane_of_team] = 0;
+#endif
     /* rows of weights that no tile of rows has */
     for (int i = lane_of_team; i < 2 * WEIGHT_PARTS * WEIGHT_SIZE / CHUNK;
          i += TEAM)
@@ -378,6 +495,25 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     float kept_power = 1.0f; /* that of kept_k */
 #endif
 
+    /* o of an item's rows, where they will leave: the waves' rows that leave
+     * follow each other */
+    __local ushort *o_rows = (__local ushort *)(own_memory + OUT_PLACE);
+#define START_O(item)                                                         \
+    if (given && (item) < items && here.exists && weights.owns) {             \
+        const uint number = ONE_VISIT ? 0 : (item) % visits;                  \
+        const uint row =                                                      \
+            (BLOCK_ROWS >= NQ ? 0 : number % row_blocks * BLOCK_ROWS) +       \
+            row_tile * UNIT_QUERIES;                                          \
+        copy_o(o_rows + wave_of_team * OUT_SIZE,                              \
+               o + plane(&forward->o, here.place.grid,                        \
+                         first_head + number / row_blocks),                   \
+               forward, &here.place, row, (int)NQ - (int)row, wide, w);       \
+    }                                                                         \
+    if (LATE_COPIES) {                                                        \
+        END_COPIES();                                                         \
+    }
+    START_O(0)
+
     DECLARE_KEPT_REGIONS
     for (uint item = 0; item < items; item++) {
 #if ONE_VISIT /* what is copied next: found anew, for fewer registers */
@@ -407,8 +543,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                      .k = key_stage + K_PLACE,
                      .v = key_stage + V_PLACE,
                      .lse = lse_rows + item % STAGES * BLOCK_ROWS,
-                     .out = (__local ushort *)(own_memory + OUT_PLACE) +
-                            wave_of_team * OUT_SIZE};
+                     .out = o_rows + wave_of_team * OUT_SIZE};
         now.row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - now.first_row);
 #if VARIANT == COSINE
         now.scale = cosine_scale(forward, logit_scale, now.head);
@@ -420,6 +555,15 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                                 .row = now.first_row};
         DECLARE_ITEM_TERMS(0)
         AWAIT_ITEM(item);
+        int meets = VARIANT == COSINE; /* the team, once more */
+#if RESCALES && LATE_COPIES
+        meets |= given;
+        if (given && lane_of_team == 0)
+            largest_v[team][(item + 1) % 2] = 0;
+        IF_ALL (given)
+            measure_values(&largest_v[team][item % 2], now.v, wave_of_team,
+                           own_power, w);
+#endif
 #if VARIANT == COSINE
         const measured_rows measured[2] = {
             {q_inverses[team], now.q, BLOCK_ROWS, 1.0f},
@@ -432,18 +576,15 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #if REGIONS_APART
         const int has_seams = HAS_SEAMS(here);
         const int has_new = has_seams && has_new_regions(&here, &kept_regions);
+        meets |= has_new;
         if (has_new) {
             DECLARE_REGIONS(regions, *forward, unit_here, here)
             keep_regions(kept_row_regions[team], kept_key_regions[team],
                          forward, &regions, 0, lane_of_team);
         }
 #endif
-#if VARIANT == COSINE
-        TEAM_SYNC(team);
-#elif REGIONS_APART
-        if (EMULATED || has_new)
+        if (EMULATED || meets)
             TEAM_SYNC(team);
-#endif
 
         /* 1. tiles of rows; waves without one wait */
         const int computes = EMULATED || (here.exists && weights.owns);
@@ -470,19 +611,31 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         if (computes) {
             read_rows(&part, &now, d_lse, w);
             start_statistics(&statistics, known, part.lse);
-            add_statistics(&statistics, scores, &part, &now, &terms, known, w);
-            finish_statistics(&statistics, &part, known, w);
-#if RESCALES
-            float bound = 0.0f;
-            UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-                bound = fmax(bound, bound_of(&statistics, &part, r, &now, w));
-            __local float *own = &row_powers[wave_of_team];
-            now.power = power_for(as_float(
-                LARGEST_OF_WAVE(as_uint(part.count > 0 ? bound : 0.0f),
-                                (__local uint *)own, w)));
-            if (w->lane == 0)
-                *own = now.power;
+            IF_ALL (PASSES == 1 || !given)
+                add_statistics(&statistics, scores, &part, &now, &terms, known,
+                               !given, w);
+            IF_ALL (!given) {
+                finish_statistics(&statistics, &part, known, w);
+                if (PASSES == 1 && !known)
+                    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+                        UNROLL_FOR (int i = 0; i < VALUES; i++)
+                            scores[t][i] *= statistics.sum[LANE_ROW(i)];
+            }
+            IF_ALL (given) {
+#if STAGES > 1 /* else all copies are there */
+                AWAIT_COPIES(1);
+                WAVE_SYNC();
 #endif
+                take_delta(&statistics, &part, &now, o_rows, w);
+#if RESCALES && LATE_COPIES
+                /* |dP| is at most |dO| |v| */
+                float square[LANE_ROWS];
+                multiply_rows(square, now.d_o, now.d_o, &part, w);
+                UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+                    statistics.flow[r] =
+                        sqrt(square[r] * as_float(largest_v[team][item % 2]));
+#endif
+            }
         }
 #if BIAS
         const dbias_place dbias = {
@@ -496,7 +649,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
         if (computes)
             differentiate_rows(scores, &dbias, dq, &scale_sum, &statistics,
-                               &part, &now, &terms, &weights, known, w);
+                               &part, &now, &terms, &weights, own_power, w);
         TEAM_SYNC(team); /* P and dS are there */
 #if RESCALES
         __local const float *powers = row_powers;
@@ -573,6 +726,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
         if (now.is_last)
             walk_on(&here, forward, team);
+        START_O(item + 1)
     }
 
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -89,32 +89,15 @@ typedef struct row_state {
     int large;               /* some lse is; the same at all lanes */
 } row_state;
 
-/* sums[r] = the product of rows r of two planes, at all lanes that share it.
- */
-INLINE void multiply_rows(float sums[LANE_ROWS], __local const ushort *rows,
-                          __local const ushort *others, const row_part *part,
-                          const wave *w)
-{
-    int place[LANE_ROWS];
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        sums[r] = 0.0f;
-    dot_rows(sums, place, rows, others, part->rows.row, BLOCK_ROWS, w);
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        REDUCE(sums[r], ADD);
-    }
-}
-
-/* Statistics from o and lse (Dao et al. 2022, appendix B). */
+/* Statistics from o and lse. */
 INLINE void take_statistics(row_state *s, const row_part *part,
                             const visit *here, __local const ushort *o,
                             const wave *w)
 {
-    float dots[LANE_ROWS];
     start_statistics(&s->statistics, 1, part->lse);
-    multiply_rows(dots, here->d_o, o, part, w);
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        s->statistics.delta[r] = dots[r] - part->d_lse[r];
+    take_delta(&s->statistics, part, here, o, w);
 #if RESCALES
+    float dots[LANE_ROWS];
     multiply_rows(dots, here->d_o, here->d_o, part, w);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         s->length[r] = sqrt(dots[r]);
@@ -162,6 +145,41 @@ INLINE void bound_flow(row_state *s, __local const uint *bounds)
     }
 }
 #endif
+
+#if RESCALES
+#if VARIANT == COSINE
+/* Before a walk for statistics. */
+INLINE void bound_inverses(row_statistics *s, const visit *here, const wave *w)
+{
+    const float inverse = largest_inverse(here, (__local uint *)here->out, w);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        s->key_inverse[r] = fmax(s->key_inverse[r], inverse);
+}
+#endif
+
+/* After one: lanes still have bounds of their own keys' |dP|. */
+INLINE void join_bounds(row_statistics *s, const wave *w)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(s->flow[r], fmax);
+#if VARIANT == COSINE
+        s->key_flow[r] = s->flow[r] * s->key_inverse[r];
+#endif
+    }
+}
+#endif
+
+/* The power of two of row r of dS, as it goes to dQ. */
+INLINE float power_of(const row_statistics *s, int r)
+{
+#if RESCALES && VARIANT == COSINE
+    return power_for(s->key_flow[r] + fabs(s->delta[r]) * s->key_inverse[r]);
+#elif RESCALES
+    return power_for(s->flow[r] + fabs(s->delta[r]));
+#else
+    return 1.0f;
+#endif
+}
 
 /* What is known of the rows' dS decides its power; sums of earlier keys, which
  * may have had another, follow. */
@@ -274,6 +292,21 @@ INLINE void leave_rows(const row_state *s, float sums[DIM_TILES][VALUES],
         UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
             store_channels(sums + first, from_dq, first, OUT_TILES, here->out,
                            OUT_PITCH, &to, w);
+}
+
+/* A bound of row r's |dS|, as it goes to dK; P is at most 1. Of a lane's own
+ * keys, if that is what s->flow is of. */
+INLINE float bound_of(const row_statistics *s, const row_part *part, int r,
+                      const visit *here, const wave *w)
+{
+    float bound = 0.0f;
+#if RESCALES
+    bound = s->flow[r] + fabs(s->delta[r]);
+#if VARIANT == COSINE
+    bound *= part->inverse[r] * fabs(here->scale);
+#endif
+#endif
+    return row_exists(part, r, w) ? bound : 0.0f;
 }
 
 /* What the other kernel must know goes to the workspace; `to`: of the tile's
@@ -539,14 +572,15 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 float scores[PASS_TILES][VALUES];
                 if (block == 0)
                     start_statistics(&state.statistics, known, part.lse);
+#if RESCALES && VARIANT == COSINE
+                bound_inverses(&state.statistics, &now, w);
+#endif
                 add_statistics(&state.statistics, scores, &part, &now, &terms,
-                               known, w);
+                               known, 1, w);
                 IF_ALL (block == KEY_BLOCKS - 1) {
                     finish_statistics(&state.statistics, &part, known, w);
-#if RESCALES && VARIANT != COSINE
-                    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-                        REDUCE(state.statistics.flow[r], fmax);
-                    }
+#if RESCALES
+                    join_bounds(&state.statistics, w);
 #endif
                 }
             }

@@ -42,7 +42,7 @@ typedef struct row_statistics {
      * Later the former's inverse, times P_POWER, and delta. */
     float sum[LANE_ROWS], delta[LANE_ROWS];
 #if RESCALES
-    float flow[LANE_ROWS]; /* largest |dP| */
+    float flow[LANE_ROWS]; /* sum of |dP|: a bound that costs little */
 #if VARIANT == COSINE
     float key_flow[LANE_ROWS];    /* no less than of |dP| / norm of the key */
     float key_inverse[LANE_ROWS]; /* largest 1 / norm of a key */
@@ -120,7 +120,7 @@ INLINE void add_flow(row_statistics *s, const float *exponentials,
         const int r = LANE_ROW(i);
         s->delta[r] = FMA(exponentials[i], flow[i], s->delta[r]);
 #if RESCALES
-        s->flow[r] = fmax(s->flow[r], fabs(flow[i]));
+        s->flow[r] += fabs(flow[i]);
 #endif
     }
 }
@@ -138,18 +138,6 @@ INLINE float power_for(float bound)
 INLINE float inverse_power(float power)
 {
     return as_float((254u << 23) - as_uint(power));
-}
-
-/* That of row r of dS, as it goes to dQ (dot: where it has one of its own). */
-INLINE float power_of(const row_statistics *s, int r)
-{
-#if RESCALES && VARIANT == COSINE
-    return power_for(s->key_flow[r] + fabs(s->delta[r]) * s->key_inverse[r]);
-#elif RESCALES
-    return power_for(s->flow[r] + fabs(s->delta[r]));
-#else
-    return 1.0f;
-#endif
 }
 
 /* ---- Products and rows ---- */
@@ -482,7 +470,33 @@ INLINE void multiply_flow(float *flow, const flow_rows *rows,
     }
 }
 
-/* After the last pass. Each lane still has its own keys' largest |dP|. */
+/* sums[r] = the product of rows r of two planes, at all lanes that share it.
+ */
+INLINE void multiply_rows(float sums[LANE_ROWS], __local const ushort *rows,
+                          __local const ushort *others, const row_part *part,
+                          const wave *w)
+{
+    int place[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        sums[r] = 0.0f;
+    dot_rows(sums, place, rows, others, part->rows.row, BLOCK_ROWS, w);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(sums[r], ADD);
+    }
+}
+
+/* delta of rows whose lse and o are known (Dao et al. 2022, appendix B). */
+INLINE void take_delta(row_statistics *s, const row_part *part,
+                       const visit *here, __local const ushort *o,
+                       const wave *w)
+{
+    float dots[LANE_ROWS];
+    multiply_rows(dots, here->d_o, o, part, w);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        s->delta[r] = dots[r] - part->d_lse[r];
+}
+
+/* After the last pass. */
 INLINE void finish_statistics(row_statistics *s, const row_part *part,
                               const int known, const wave *w)
 {
@@ -501,16 +515,13 @@ INLINE void finish_statistics(row_statistics *s, const row_part *part,
                 s->top[r] = sees ? s->top[r] + log(sum) : INFINITY;
         }
         s->delta[r] -= part->d_lse[r];
-#if RESCALES && VARIANT == COSINE
-        REDUCE(s->flow[r], fmax);
-        s->key_flow[r] = s->flow[r] * s->key_inverse[r];
-#endif
     }
 }
 
 #if RESCALES && VARIANT == COSINE
 /* 1 / norm of the shortest key; those of length 0 do not count. */
-INLINE float largest_inverse(const visit *here, const wave *w)
+INLINE float largest_inverse(const visit *here, __local uint *slot,
+                             const wave *w)
 {
     float largest = 0.0f;
     UNROLL_FOR (int done = 0; done < BLOCK_KEYS; done += WAVE) {
@@ -518,53 +529,35 @@ INLINE float largest_inverse(const visit *here, const wave *w)
         if (key < here->key_count)
             largest = fmax(largest, here->k_inverses[key]);
     }
-    return as_float(
-        LARGEST_OF_WAVE(as_uint(largest), (__local uint *)here->out, w));
+    return as_float(LARGEST_OF_WAVE(as_uint(largest), slot, w));
 }
 #endif
 
-/* A first walk over keys, for what must be known of the rows. Of one pass
- * leaves the exponentials, or where lse is known P. */
+/* A first walk over keys, for what must be known of the rows; delta if it is
+ * wanted. Of one pass leaves the exponentials, or where lse is known P. */
 INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
                            const row_part *part, const visit *here,
                            const logit_terms *terms, const int known,
-                           const wave *w)
+                           const int wants_delta, const wave *w)
 {
-    const flow_rows flow_rows_here = read_flow(&part->rows, here->d_o, w);
-#if RESCALES && VARIANT == COSINE
-    const float inverse = largest_inverse(here, w);
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        s->key_inverse[r] = fmax(s->key_inverse[r], inverse);
-#endif
+    flow_rows flow_rows_here;
+    IF_ALL (wants_delta)
+        flow_rows_here = read_flow(&part->rows, here->d_o, w);
     PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
         score_pass(scores, first, here, &part->rows, terms, w);
         if (known)
             make_p(scores, s->top, 1);
         else
             make_exponentials(s, scores, first, w);
-        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-            if (IS_TILE(first + t)) {
-                float flow[VALUES];
-                multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
-                              first + t, w);
-                add_flow(s, scores[t], flow);
-            }
+        IF_ALL (wants_delta)
+            UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+                if (IS_TILE(first + t)) {
+                    float flow[VALUES];
+                    multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
+                                  first + t, w);
+                    add_flow(s, scores[t], flow);
+                }
     }
-}
-
-/* A bound of row r's |dS|, as it goes to dK; P is at most 1. Of a lane's own
- * keys, if that is what s->flow is of. */
-INLINE float bound_of(const row_statistics *s, const row_part *part, int r,
-                      const visit *here, const wave *w)
-{
-    float bound = 0.0f;
-#if RESCALES
-    bound = s->flow[r] + fabs(s->delta[r]);
-#if VARIANT == COSINE
-    bound *= part->inverse[r] * fabs(here->scale);
-#endif
-#endif
-    return row_exists(part, r, w) ? bound : 0.0f;
 }
 
 /* ---- Sums over windows ---- */

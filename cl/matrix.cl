@@ -167,6 +167,15 @@
 #define COPIES_APART 0
 #endif
 #define COPIERS (COPIES_APART ? WAVE : TEAM)
+/* Groups of copies that a wave starts between those of items: of the backward
+ * pass in one kernel, o of its own rows, where that saves a walk over keys and
+ * rows that leave have room for it. */
+#if BACKWARD && defined(ONE_VISIT)
+#define LATE_COPIES                                                           \
+    (PASSES > 1 && DIM_TILES == OUT_TILES && UNIT_QUERIES % UNIT_TILE == 0)
+#else
+#define LATE_COPIES 0
+#endif
 #if CHUNKS
 /* Lanes of them that share a row, each with one chunk of it or, where they
  * are fewer, with every ROW_LANES-th; rows that they copy at once. */
@@ -645,7 +654,7 @@ INLINE void hide_padding(float *scores, int key, int tile, int count,
         START_COPIES(ahead);                                                  \
     }
 #define AWAIT_ITEM(item)                                                      \
-    AWAIT_COPIES(STAGES - 2);                                                 \
+    AWAIT_COPIES(STAGES - 2 + LATE_COPIES);                                   \
     TEAM_SYNC(team);                                                          \
     START_COPIES(item + STAGES - 1)
 #endif

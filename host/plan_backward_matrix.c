@@ -42,7 +42,7 @@ static uint64_t visits_of(const wa_problem *problem,
            wa_ceil_div(problem->queries, s->block_rows);
 }
 
-/* More than one compute S and dP twice. */
+/* More than one compute S and dP twice, unless o and lse are given. */
 static uint32_t passes_of(const wa_unit *unit,
                           const wa_matrix_gradient_shape *s,
                           const wa_matrix_tiling *t)
@@ -63,6 +63,9 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
                             const wa_matrix_tiling *t)
 {
     const wa_unit *unit = device->unit;
+    const bool takes_o = t->key_tiles * unit->tile > s->pass_keys &&
+                         t->dim_tiles <= WA_MATRIX_OUT_TILES &&
+                         unit->queries % unit->tile == 0;
     /* P and dS of a team's rows, on their way to the waves that have keys */
     const uint64_t weight_rows =
         (uint64_t)wa_ceil_div(t->row_tiles * unit->queries, unit->tile) *
@@ -85,6 +88,9 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
         s->teams * ((own + line - 1) / line * line);
     if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */
         bytes += waves * unit->wave * 4;
+    /* the largest |v| of this window and of the next */
+    if (problem->dtype == WINATTN_FP16 && takes_o)
+        bytes += s->teams * 2 * 4;
     if (wa_problem_padding(problem) == 1) /* each wave's d_pad_k, d_pad_v */
         bytes += waves * 2 * t->dim_tiles * unit->tile * 4;
     return bytes;
@@ -424,17 +430,17 @@ bool wa_plan_backward_matrix(const wa_problem *problem,
                                 : "no shape fits the device's local memory");
     const wa_matrix_gradient_shape *best = &found.shape;
     const bool again = !best->block_keys && best->pass_keys < problem->keys;
-    snprintf(plan->reason, sizeof plan->reason,
-             "products on the %s%s unit%s%s%s%s", device->unit->name,
-             device->emulates_unit ? " (emulated)" : "",
-             best->block_keys ? ", rows and keys in kernels of their own" : "",
-             !wa_matrix_has_terms(problem) ? ""
-             : best->keeps_terms == 1      ? ", bias and mask in local memory"
-             : best->keeps_terms == 3 ? ", bias and regions in local memory"
+    snprintf(
+        plan->reason, sizeof plan->reason, "products on the %s%s unit%s%s%s%s",
+        device->unit->name, device->emulates_unit ? " (emulated)" : "",
+        best->block_keys ? ", rows and keys in kernels of their own" : "",
+        !wa_matrix_has_terms(problem) ? ""
+        : best->keeps_terms == 1      ? ", bias and mask in local memory"
+        : best->keeps_terms == 3      ? ", bias and regions in local memory"
                                       : ", bias and mask from global memory",
-             best->keeps_dbias == 1   ? ", sums of dbias in registers"
-             : best->keeps_dbias == 2 ? ", sums of dbias in local memory"
-                                      : "",
-             again ? ", logits computed twice" : "");
+        best->keeps_dbias == 1   ? ", sums of dbias in registers"
+        : best->keeps_dbias == 2 ? ", sums of dbias in local memory"
+                                 : "",
+        again ? ", logits computed twice unless o and lse are given" : "");
     return wa_plan_backward_matrix_shape(problem, device, best, plan);
 }

@@ -613,9 +613,10 @@ typedef struct winattn_backward {
     winattn_tensor q, k, v, bias, mask, query_regions, key_regions;
     winattn_tensor logit_scale, pad_k, pad_v;
     /* What a forward pass returned for the same inputs; NULL: computed again.
-     * Kernels for GPUs use lse, and where a window does not fit a work-group
-     * both (delta_i = dO_i . O_i, which has the rounding of a stored o), to
-     * save work. Other kernels do not read them. */
+     * Kernels for GPUs use lse, and where a window does not fit a work-group,
+     * or its logits not the registers of a matrix unit's waves, both (delta_i
+     * = dO_i . O_i, which has the rounding of a stored o), to save work. Other
+     * kernels do not read them. */
     winattn_tensor o, lse;
     winattn_tensor d_o;   /* required */
     winattn_tensor d_lse; /* NULL: 0 */
