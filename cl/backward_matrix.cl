@@ -489,6 +489,10 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         for (uint i = 0; i < heads_each; i++)
             scale_partials[i] = 0.0f;
 #endif
+#if VARIANT == COSINE
+    const float only_scale = /* of all visits, where they are of one head */
+        cosine_scale(forward, logit_scale, first_head);
+#endif
 #if !ONE_VISIT
     float kept_v[KEY_TURNS][DIM_TILES][VALUES];
     float kept_k[KEY_TURNS][DIM_TILES][VALUES];
@@ -546,7 +550,8 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                      .out = o_rows + wave_of_team * OUT_SIZE};
         now.row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - now.first_row);
 #if VARIANT == COSINE
-        now.scale = cosine_scale(forward, logit_scale, now.head);
+        now.scale = ONE_VISIT ? only_scale
+                              : cosine_scale(forward, logit_scale, now.head);
         now.q_inverses = q_inverses[team];
         now.k_inverses = k_inverses[team];
 #endif
