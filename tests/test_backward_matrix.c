@@ -95,6 +95,12 @@ static const struct {
      "0:1:1:2:1:0:1", false},
     {"given=1 queries=20 keys=40 dim=48 windows=3 heads=1 scale=-2 data=tiny",
      "0:1:2:1:1:0:0", false},
+    /* tiles of one row, some of which have a delta near 0 */
+    {"given=1 queries=17 keys=17 dim=16 windows=90 heads=2", "0:1:1:1:1:0:0",
+     false},
+    /* tiles of rows have different powers of two */
+    {"queries=70 keys=33 dim=16 windows=2 heads=1 data=rising",
+     "0:1:1:1:0:0:0", false},
     /* ---- Several visits: rows in blocks, heads that share keys ---- */
     {"queries=40 keys=20 dim=16 windows=3 heads=1 d_lse=1", "1:1:2:1:0:0:0",
      true},
