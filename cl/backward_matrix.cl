@@ -616,10 +616,9 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         if (computes) {
             read_rows(&part, &now, d_lse, w);
             start_statistics(&statistics, known, part.lse);
-            IF_ALL (PASSES == 1 || !given)
-                add_statistics(&statistics, scores, &part, &now, &terms, known,
-                               !given, w);
             IF_ALL (!given) {
+                add_statistics(&statistics, scores, &part, &now, &terms, known,
+                               w);
                 finish_statistics(&statistics, &part, known, w);
                 if (PASSES == 1 && !known)
                     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)

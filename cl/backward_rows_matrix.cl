@@ -579,7 +579,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 bound_inverses(&state.statistics, &now, w);
 #endif
                 add_statistics(&state.statistics, scores, &part, &now, &terms,
-                               known, 1, w);
+                               known, w);
                 IF_ALL (block == KEY_BLOCKS - 1) {
                     finish_statistics(&state.statistics, &part, known, w);
 #if RESCALES

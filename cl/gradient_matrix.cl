@@ -533,30 +533,27 @@ INLINE float largest_inverse(const visit *here, __local uint *slot,
 }
 #endif
 
-/* A first walk over keys, for what must be known of the rows; delta if it is
- * wanted. Of one pass leaves the exponentials, or where lse is known P. */
+/* A first walk over keys, for what must be known of the rows. Of one pass
+ * leaves the exponentials, or where lse is known P. */
 INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
                            const row_part *part, const visit *here,
                            const logit_terms *terms, const int known,
-                           const int wants_delta, const wave *w)
+                           const wave *w)
 {
-    flow_rows flow_rows_here;
-    IF_ALL (wants_delta)
-        flow_rows_here = read_flow(&part->rows, here->d_o, w);
+    const flow_rows flow_rows_here = read_flow(&part->rows, here->d_o, w);
     PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
         score_pass(scores, first, here, &part->rows, terms, w);
         if (known)
             make_p(scores, s->top, 1);
         else
             make_exponentials(s, scores, first, w);
-        IF_ALL (wants_delta)
-            UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-                if (IS_TILE(first + t)) {
-                    float flow[VALUES];
-                    multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
-                                  first + t, w);
-                    add_flow(s, scores[t], flow);
-                }
+        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+            if (IS_TILE(first + t)) {
+                float flow[VALUES];
+                multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
+                              first + t, w);
+                add_flow(s, scores[t], flow);
+            }
     }
 }
 
