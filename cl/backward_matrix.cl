@@ -28,9 +28,9 @@
 #define ONE_VISIT 1
 #endif
 
-/* A tile's dP is computed while dS of the one before is: in fp16 that pays, in
- * bf16 it was seen to cost (bench/notes.md). */
-#define FLOW_AHEAD (DTYPE == 1 && UNROLL_PASSES)
+/* A tile's dP is computed while dS of the one before is: that pays in fp16, but
+ * where the cosine variant takes the registers (bench/notes.md). */
+#define FLOW_AHEAD (DTYPE == 1 && VARIANT != COSINE && UNROLL_PASSES)
 /* P and dS in local memory. */
 #define WEIGHT_ROWS (CEIL_DIV(ROW_TILES * UNIT_QUERIES, UNIT_TILE) * UNIT_TILE)
 #define WEIGHT_PITCH (KEY_TILES * UNIT_TILE + CHUNK)
