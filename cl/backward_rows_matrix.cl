@@ -456,9 +456,6 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     clear_tiles(dbias_sums, SHARE_TILES);
 #endif
     float scale_sum = 0.0f; /* for d_logit_scale, of a lane's own rows */
-#if VARIANT == COSINE
-    const float own_scale = cosine_scale(forward, logit_scale, own_head);
-#endif
     /* these live from item to item where keys stream */
     row_state state;
     float dq_sums[DIM_TILES][VALUES];
@@ -492,7 +489,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                      .out = (__local ushort *)out_rows[item_id / WAVE]};
         now.key_count = min(BLOCK_KEYS, (int)NK - (int)now.first_key);
 #if VARIANT == COSINE
-        now.scale = own_scale;
+        now.scale = cosine_scale(forward, logit_scale, own_head);
         now.q_inverses = q_inverses[team];
         now.k_inverses = k_inverses[team];
 #endif
