@@ -28,8 +28,8 @@
 #define ONE_VISIT 1
 #endif
 
-/* A tile's dP is computed while dS of the one before is: that pays in fp16, but
- * where the cosine variant takes the registers (bench/notes.md). */
+/* A tile's dP is computed while dS of the one before is: that pays in fp16,
+ * but where the cosine variant takes the registers (bench/notes.md). */
 #define FLOW_AHEAD (DTYPE == 1 && VARIANT != COSINE && UNROLL_PASSES)
 /* P and dS in local memory. */
 #define WEIGHT_ROWS (CEIL_DIV(ROW_TILES * UNIT_QUERIES, UNIT_TILE) * UNIT_TILE)
@@ -107,11 +107,17 @@ INLINE void level_weights(query_tile *p, __local const float *powers, int row,
                           float power, const wave *w)
 {
 #if defined(TIMES_PAIR) && UNIT_QUERIES % UNIT_TILE == 0
-    /* one of 1, 2^-8, 2^-16 and 2^-24; with less, nothing would be left */
     const float keep = keep_of(powers, row, power);
-    const uint both = PACK(keep, keep);
-    UNROLL_FOR (int i = 0; i < (int)(sizeof p->x / sizeof *p->x); i++)
+    /* fp16 has no smaller power than 2^-24 */
+    const float first = VARIANT == COSINE ? fmax(keep, 1.0f / 16384) : keep;
+    const uint both = PACK(first, first);
+    const float second = keep * inverse_power(first);
+    const uint rest = PACK(second, second);
+    UNROLL_FOR (int i = 0; i < (int)(sizeof p->x / sizeof *p->x); i++) {
         p->x[i] = TIMES_PAIR(p->x[i], both);
+        if (VARIANT == COSINE)
+            p->x[i] = TIMES_PAIR(p->x[i], rest);
+    }
 #else
     UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += 2) {
         float x[2];
@@ -214,19 +220,8 @@ INLINE void find_row_factors(float factor[LANE_ROWS], const row_part *part,
 }
 
 #if RESCALES
-/* The power of two that takes numbers up to `bound` to 2^7 .. 2^15: one of
- * few, so that a team's waves seldom have different ones. */
-INLINE float coarse_power(float bound)
-{
-    const int exponent = (int)(as_uint(bound) >> 23) - 127;
-    return exponent == 128
-               ? 1.0f
-               : as_float((uint)(clamp((14 - exponent) & ~7, -120, 64) + 127)
-                          << 23);
-}
-
-/* That of dS of the wave's rows, which are multiplied by `factor` too; P is at
- * most 1. */
+/* The power of two for dS of the wave's rows, which are multiplied by `factor`
+ * too; P is at most 1. */
 INLINE float find_power(const row_statistics *s, const float *factor,
                         const row_part *part, __local uint *slot,
                         const wave *w)
@@ -236,7 +231,7 @@ INLINE float find_power(const row_statistics *s, const float *factor,
         if (row_exists(part, r, w))
             bound = fmax(bound,
                          (s->flow[r] + fabs(s->delta[r])) * fabs(factor[r]));
-    return coarse_power(as_float(
+    return power_for(as_float(
         LARGEST_OF_WAVE(as_uint(part->count > 0 ? bound : 0.0f), slot, w)));
 }
 
@@ -287,23 +282,33 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
     /* what dS is multiplied by, as dK wants it, and then for dQ and dBias */
     float factor[LANE_ROWS], shift[LANE_ROWS];
     float from_dq[LANE_ROWS], to_dbias[LANE_ROWS];
-    float power = 1.0f, keys_power = 1.0f; /* of dS; for dQ of 1 / |k| */
+    float to_dq[LANE_ROWS];
+    float power = 1.0f; /* of dS */
     find_row_factors(factor, part, here);
 #if RESCALES
 #if VARIANT == COSINE
-    const uint inverse = as_uint(largest_inverse(here, slot, w)) >> 23;
-    keys_power = as_float((253u - clamp(inverse, 1u, 252u)) << 23);
+    const float inverse = largest_inverse(here, slot, w);
 #endif
     power = find_power(s, factor, part, slot, w);
     if (w->lane == 0)
         *slot = as_uint(power);
 #endif
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        to_dq[r] = 1.0f;
         to_dbias[r] = inverse_power(power);
 #if VARIANT == COSINE
         to_dbias[r] *= RECIPROCAL(factor[r]);
 #endif
-        from_dq[r] = here->scale * to_dbias[r] * inverse_power(keys_power);
+        from_dq[r] = here->scale * to_dbias[r];
+#if RESCALES && VARIANT == COSINE
+        /* lengths of q and of k may differ much: rows have powers of their own
+         */
+        float flow = s->flow[r];
+        REDUCE(flow, fmax);
+        const float own = power_for((flow + fabs(s->delta[r])) * inverse);
+        to_dq[r] = own * to_dbias[r];
+        from_dq[r] = here->scale * inverse_power(own);
+#endif
         factor[r] *= power / P_POWER;
         shift[r] = -s->delta[r] * factor[r];
     }
@@ -345,7 +350,7 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
 #if VARIANT == COSINE
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
                 const int own_key = key + value_key(w->lane, i);
-                ds[i] *= keys_power *
+                ds[i] *= to_dq[LANE_ROW(i)] *
                          here->k_inverses[IS_WHOLE(first + t)
                                               ? own_key
                                               : min(own_key, (int)NK - 1)];
