@@ -303,9 +303,9 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
 #if RESCALES && VARIANT == COSINE
         /* lengths of q and of k may differ much: rows have powers of their own
          */
-        float flow = s->flow[r];
-        REDUCE(flow, fmax);
-        const float own = power_for((flow + fabs(s->delta[r])) * inverse);
+        float bound = s->flow[r];
+        REDUCE(bound, fmax);
+        const float own = power_for((bound + fabs(s->delta[r])) * inverse);
         to_dq[r] = own * to_dbias[r];
         from_dq[r] = here->scale * inverse_power(own);
 #endif

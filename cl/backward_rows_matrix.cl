@@ -144,9 +144,7 @@ INLINE void bound_flow(row_state *s, __local const uint *bounds)
 #endif
     }
 }
-#endif
 
-#if RESCALES
 #if VARIANT == COSINE
 /* Before a walk for statistics. */
 INLINE void bound_inverses(row_statistics *s, const visit *here, const wave *w)
