@@ -56,6 +56,13 @@
 /* Tiles of keys that waves take in turn. */
 #define KEY_STRIPES CEIL_DIV(NK, UNIT_QUERIES)
 #define KEY_TURNS CEIL_DIV(KEY_STRIPES, TEAM_WAVES)
+/* Where it can, a wave makes one gradient of two of them and not both of one:
+ * what it reads of dO or of q then serves twice. Not in the cosine variant,
+ * where dK takes much longer, and not on grids, which were slower so. */
+#define ONE_GRADIENT                                                          \
+    (ONE_VISIT && VARIANT != COSINE && !GRID && KEY_STRIPES % 2 == 0 &&       \
+     TEAM_WAVES % 2 == 0)
+#define STRIPES_AT_ONCE (ONE_GRADIENT ? 2 : 1)
 /* Tiles of channels that are summed at a time; the cosine variant needs all of
  * a row's before one can leave. */
 #define ROW_SUM_TILES (PASSES > 1 || VARIANT == COSINE ? DIM_TILES : OUT_TILES)
@@ -133,32 +140,38 @@ INLINE void level_weights(query_tile *p, __local const float *powers, int row,
 }
 #endif
 
-/* sums += a tile's weights, the other way round, times rows of the block.
- * levels: they are dS, whose tiles of rows have `powers` and get `power`. */
-INLINE void add_across(float sums[][VALUES], __local const ushort *weights,
-                       int key, __local const ushort *rows, int first,
-                       int row_count, const int levels,
-                       __local const float *powers, float power, const wave *w)
+/* sums += weights of `count` tiles of keys, the other way round, times rows of
+ * the block. levels: they are dS, whose tiles of rows have `powers` and get
+ * `power`. */
+INLINE void add_across(float (*sums)[KEY_SUM_TILES][VALUES], const int count,
+                       __local const ushort *weights, int key,
+                       __local const ushort *rows, int first, int row_count,
+                       const int levels, __local const float *powers,
+                       float power, const wave *w)
 {
     MEASURE_FOR (int row = 0; row < BLOCK_ROWS; row += UNIT_TILE) {
         if (row >= row_count)
             continue; /* all waves of the team do */
-        query_tile p[WEIGHT_PARTS];
-        UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++) {
-            p[part] = load_weights(weights + part * WEIGHT_SIZE, WEIGHT_PITCH,
-                                   row, key, w);
+        const int part_rows = TILE_PART(row / UNIT_TILE, BLOCK_ROWS);
+        query_tile p[STRIPES_AT_ONCE][WEIGHT_PARTS];
+        UNROLL_FOR (int n = 0; n < count; n++)
+            UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++) {
+                p[n][part] =
+                    load_weights(weights + part * WEIGHT_SIZE, WEIGHT_PITCH,
+                                 row, key + n * UNIT_QUERIES, part_rows, w);
 #if RESCALES
-            if (levels)
-                level_weights(&p[part], powers, row, power, w);
+                if (levels)
+                    level_weights(&p[n][part], powers, row, power, w);
 #endif
-        }
+            }
         UNROLL_FOR (int d = 0; d < KEY_SUM_TILES; d++)
             if (HAS_CHANNELS(first + d)) {
                 const key_tile x =
                     load_value(rows, PITCH, row, (first + d) * UNIT_TILE,
-                               row_count - 1, w);
-                UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
-                    multiply_tiles(sums[d], &p[part], &x, w);
+                               row_count - 1, part_rows, w);
+                UNROLL_FOR (int n = 0; n < count; n++)
+                    UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
+                        multiply_tiles(sums[n][d], &p[n][part], &x, w);
             }
     }
 }
@@ -316,7 +329,7 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
     GRADIENT_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
         if (PASSES > 1) {
             score_pass(scores, first, here, rows, terms, w);
-            make_p(scores, s->top, 1);
+            make_p(scores, first, s->top, 1);
         }
         float flow[VALUES];
         if (FLOW_AHEAD)
@@ -335,7 +348,9 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
                               first + t, w);
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
                 const int r = LANE_ROW(i);
-                ds[i] = scores[t][i] * FMA(flow[i], factor[r], shift[r]);
+                ds[i] = HAS_KEY(first + t, i)
+                            ? scores[t][i] * FMA(flow[i], factor[r], shift[r])
+                            : 0.0f;
             }
             if (FLOW_AHEAD && t + 1 < PASS_TILES && IS_TILE(first + t + 1))
                 multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
@@ -350,6 +365,8 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
 #if VARIANT == COSINE
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
                 const int own_key = key + value_key(w->lane, i);
+                if (!HAS_KEY(first + t, i))
+                    continue;
                 ds[i] *= to_dq[LANE_ROW(i)] *
                          here->k_inverses[IS_WHOLE(first + t)
                                               ? own_key
@@ -674,8 +691,10 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 
         /* 2. tiles of keys */
         KEY_FOR (int turn = 0; turn < KEY_TURNS; turn++) {
-            const int tile = turn * TEAM_WAVES + wave_of_team;
-            const int key = min(tile, KEY_STRIPES - 1) * UNIT_QUERIES;
+            const int job = turn * TEAM_WAVES + wave_of_team;
+            const int tile = job / STRIPES_AT_ONCE * STRIPES_AT_ONCE;
+            const int key =
+                min(tile, KEY_STRIPES - STRIPES_AT_ONCE) * UNIT_QUERIES;
             const int count = here.exists ? NK - tile * UNIT_QUERIES : 0;
 #if PADDING == 1
             __local float *pads = pad_sums[item_id / WAVE];
@@ -688,18 +707,45 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             CHANNEL_FOR(int first = 0; first < DIM_TILES;
                         first += KEY_SUM_TILES)
             {
-                float sums_v[KEY_SUM_TILES][VALUES];
-                float sums_k[KEY_SUM_TILES][VALUES];
-                clear_tiles(sums_v, KEY_SUM_TILES);
-                clear_tiles(sums_k, KEY_SUM_TILES);
-                add_across(sums_v, weights.p, key, now.d_o, first,
+                float sums[2][KEY_SUM_TILES][VALUES];
+                clear_tiles(sums[0], KEY_SUM_TILES);
+                clear_tiles(sums[1], KEY_SUM_TILES);
+#if ONE_GRADIENT
+                /* teams differ, or a compute unit's waves of the same number
+                 * would all have the one that takes more */
+                const int is_dk = (job + team) % 2;
+                const int count_v = is_dk ? 0 : count;
+                const int count_k = is_dk ? count : 0;
+                IF_ALL (EMULATED || !is_dk) {
+                    add_across(sums, 2, weights.p, key, now.d_o, first,
+                               now.row_count, 0, 0, 1.0f, w);
+                    leave_dv(sums[0], KEY_SUM_TILES, key, count_v, first, dv,
+                             kv_head, pads, &now, w);
+                    leave_dv(sums[1], KEY_SUM_TILES, key + UNIT_QUERIES,
+                             count_v - UNIT_QUERIES, first, dv, kv_head, pads,
+                             &now, w);
+                }
+                IF_ALL (EMULATED || is_dk) {
+                    clear_tiles(sums[0], KEY_SUM_TILES);
+                    clear_tiles(sums[1], KEY_SUM_TILES);
+                    add_across(sums, 2, weights.ds, key, now.q, first,
+                               now.row_count, 1, powers, now.power, w);
+                    leave_dk(sums[0], KEY_SUM_TILES, key, count_k, first, dk,
+                             kv_head, pads, &now, w);
+                    leave_dk(sums[1], KEY_SUM_TILES, key + UNIT_QUERIES,
+                             count_k - UNIT_QUERIES, first, dk, kv_head, pads,
+                             &now, w);
+                }
+#else
+                add_across(&sums[0], 1, weights.p, key, now.d_o, first,
                            now.row_count, 0, 0, 1.0f, w);
-                add_across(sums_k, weights.ds, key, now.q, first,
+                add_across(&sums[1], 1, weights.ds, key, now.q, first,
                            now.row_count, 1, powers, now.power, w);
-                leave_dv(sums_v, KEY_SUM_TILES, key, count, first, dv, kv_head,
-                         pads, &now, w);
-                leave_dk(sums_k, KEY_SUM_TILES, key, count, first, dk, kv_head,
-                         pads, &now, w);
+                leave_dv(sums[0], KEY_SUM_TILES, key, count, first, dv,
+                         kv_head, pads, &now, w);
+                leave_dk(sums[1], KEY_SUM_TILES, key, count, first, dk,
+                         kv_head, pads, &now, w);
+#endif
             }
 #else
             const float keep = now.power * inverse_power(kept_power);
@@ -710,10 +756,10 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                     kept_k[turn][d][i] =
                         number == 0 ? 0.0f : kept_k[turn][d][i] * keep;
                 }
-            add_across(kept_v[turn], weights.p, key, now.d_o, 0, now.row_count,
-                       0, 0, 1.0f, w);
-            add_across(kept_k[turn], weights.ds, key, now.q, 0, now.row_count,
-                       1, powers, now.power, w);
+            add_across(&kept_v[turn], 1, weights.p, key, now.d_o, 0,
+                       now.row_count, 0, 0, 1.0f, w);
+            add_across(&kept_k[turn], 1, weights.ds, key, now.q, 0,
+                       now.row_count, 1, powers, now.power, w);
             if (now.is_last) {
                 leave_dv(kept_v[turn], DIM_TILES, key, count, 0, dv, kv_head,
                          pads, &now, w);

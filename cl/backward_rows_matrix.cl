@@ -218,7 +218,7 @@ INLINE void differentiate_rows(const row_state *state,
     GRADIENT_FOR (int first = 0; first < SHARE_TILES; first += PASS_TILES) {
         float scores[PASS_TILES][VALUES];
         score_pass(scores, first, here, rows, terms, w);
-        make_p(scores, s->top, may_be_large);
+        make_p(scores, first, s->top, may_be_large);
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++) {
             if (!IS_TILE(first + t))
                 continue;
@@ -232,7 +232,9 @@ INLINE void differentiate_rows(const row_state *state,
                           w);
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
                 const int r = LANE_ROW(i);
-                ds[i] = scores[t][i] * FMA(ds[i], factor[r], shift[r]);
+                ds[i] = HAS_KEY(first + t, i)
+                            ? scores[t][i] * FMA(ds[i], factor[r], shift[r])
+                            : 0.0f;
             }
 #if BIAS
             add_dbias(dbias, earlier, ds, to_dbias, first + t, part, here, w);

@@ -64,12 +64,12 @@ JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
         REDUCE(sums[r], ADD);
     }
     const query_tile q = load_query(rows, PITCH, 0, 0, UNIT_QUERIES - 2, w);
-    const key_tile k =
-        load_key(rows + FIRST_KEY * PITCH, PITCH, 0, 0, UNIT_TILE - 2, w);
+    const key_tile k = load_key(rows + FIRST_KEY * PITCH, PITCH, 0, 0,
+                                UNIT_TILE - 2, UNIT_TILE, w);
     multiply_tiles(scores, &q, &k, w);
     const query_tile p = make_weights(weights, w);
-    const key_tile v =
-        load_value(rows + FIRST_VALUE * PITCH, PITCH, 0, 0, UNIT_TILE - 2, w);
+    const key_tile v = load_value(rows + FIRST_VALUE * PITCH, PITCH, 0, 0,
+                                  UNIT_TILE - 2, UNIT_TILE, w);
     multiply_tiles(out, &p, &v, w);
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int at =
@@ -91,7 +91,8 @@ JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
     TEAM_SYNC(0);
     store_tile(large, own_weights, PITCH, 0, 0, UNIT_TILE, w);
     TEAM_SYNC(0);
-    const query_tile p_across = load_weights(own_weights, PITCH, 0, 0, w);
+    const query_tile p_across =
+        load_weights(own_weights, PITCH, 0, 0, UNIT_TILE, w);
     multiply_tiles(across, &p_across, &v, w);
     UNROLL_FOR (int i = 0; i < VALUES; i++)
         results[3 * all + value_query(w->lane, i) * UNIT_TILE +

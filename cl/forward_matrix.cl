@@ -147,7 +147,7 @@ INLINE key_tile read_value(__local const storage_bits *stage, int d, int tile,
                            const wave *w)
 {
     return load_value(stage + V_PLACE, PITCH, tile * UNIT_TILE, d * UNIT_TILE,
-                      LAST_KEY, w);
+                      LAST_KEY, UNIT_TILE, w);
 }
 
 /* The scores of a pass, from key `first` of the item on. */

@@ -491,12 +491,15 @@ INLINE __local const storage_bits *key_place(__local const storage_bits *rows,
                             pitch);
 }
 
+/* count: of its keys, from the first on, that matter. Those of the others may
+ * be 0. */
 INLINE key_tile load_key(__local const storage_bits *rows, const int pitch,
-                         int row, int channel, int last, const wave *w)
+                         int row, int channel, int last, const int count,
+                         const wave *w)
 {
     key_tile k;
 #if NATIVE_KEYS
-    load_native_key(k.x, rows, pitch, row, channel, last, w->lane);
+    load_native_key(k.x, rows, pitch, row, channel, last, count, w->lane);
 #elif KEY_RUN >= WORD_ELEMENTS
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += KEY_RUN)
         load_run(k.x + i / WORD_ELEMENTS,
@@ -528,11 +531,12 @@ value_place(__local const storage_bits *rows, const int pitch, int row,
 }
 
 INLINE key_tile load_value(__local const storage_bits *rows, const int pitch,
-                           int row, int channel, int last, const wave *w)
+                           int row, int channel, int last, const int count,
+                           const wave *w)
 {
     key_tile v;
 #if NATIVE_VALUES
-    load_native_value(v.x, rows, pitch, row, channel, last, w->lane);
+    load_native_value(v.x, rows, pitch, row, channel, last, count, w->lane);
 #elif VALUE_RUN >= WORD_ELEMENTS
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += VALUE_RUN)
         load_run(v.x + i / WORD_ELEMENTS,
@@ -563,13 +567,14 @@ INLINE __local const ushort *weight_place(__local const ushort *weights,
 
 /* Reads weights [queries][keys] the other way round: keys `key` and on take
  * the place of a tile's queries, and the contraction, with what load_value
- * reads, is over the queries `query` and on. */
+ * reads, is over the queries `query` and on, of which `count` matter. */
 INLINE query_tile load_weights(__local const ushort *weights, int pitch,
-                               int query, int key, const wave *w)
+                               int query, int key, const int count,
+                               const wave *w)
 {
     query_tile p;
 #if NATIVE_WEIGHTS
-    load_native_weights(p.x, weights, pitch, query, key, w->lane);
+    load_native_weights(p.x, weights, pitch, query, key, count, w->lane);
 #else
     UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += 2)
         p.x[i / 2] =

@@ -65,9 +65,10 @@ INLINE void start_statistics(row_statistics *s, const int known,
     }
 }
 
-/* P_POWER P, of rows whose lse is known; may_be_large: see shift_scores. */
-INLINE void make_p(float scores[PASS_TILES][VALUES], const float *lse,
-                   const int may_be_large)
+/* P_POWER P of a pass from tile `first` on, of rows whose lse is known;
+ * may_be_large: see shift_scores. */
+INLINE void make_p(float scores[PASS_TILES][VALUES], int first,
+                   const float *lse, const int may_be_large)
 {
     float shift[LANE_ROWS];
     if (may_be_large)
@@ -77,7 +78,10 @@ INLINE void make_p(float scores[PASS_TILES][VALUES], const float *lse,
                                 : FMA(-lse[r], LOG2E, P_EXPONENT);
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
         UNROLL_FOR (int i = 0; i < VALUES; i++)
-            scores[t][i] = EXP2(FMA(scores[t][i], LOG2E, shift[LANE_ROW(i)]));
+            scores[t][i] =
+                HAS_KEY(first + t, i)
+                    ? EXP2(FMA(scores[t][i], LOG2E, shift[LANE_ROW(i)]))
+                    : 0.0f;
 }
 
 /* A pass's scores become exponentials of what they are less the row's maximum
@@ -107,17 +111,21 @@ INLINE void make_exponentials(row_statistics *s,
     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
         UNROLL_FOR (int i = 0; i < (IS_TILE(first + t) ? VALUES : 0); i++) {
             const int r = LANE_ROW(i);
-            scores[t][i] = EXP2(FMA(scores[t][i], LOG2E, shift[r]));
+            scores[t][i] = HAS_KEY(first + t, i)
+                               ? EXP2(FMA(scores[t][i], LOG2E, shift[r]))
+                               : 0.0f;
             s->sum[r] += scores[t][i];
         }
 }
 
 /* Takes a tile's dP into account, given its exponentials. */
 INLINE void add_flow(row_statistics *s, const float *exponentials,
-                     const float *flow)
+                     const float *flow, int tile)
 {
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int r = LANE_ROW(i);
+        if (!HAS_KEY(tile, i))
+            continue;
         s->delta[r] = FMA(exponentials[i], flow[i], s->delta[r]);
 #if RESCALES
         s->flow[r] += fabs(flow[i]);
@@ -168,9 +176,9 @@ INLINE void add_values(float sums[][VALUES], const int count,
 {
     UNROLL_FOR (int d = 0; d < count; d++)
         if (HAS_CHANNELS(channels + d)) {
-            const key_tile x =
-                load_value(values, PITCH, tile * UNIT_TILE,
-                           (channels + d) * UNIT_TILE, LAST_KEY, w);
+            const key_tile x = load_value(values, PITCH, tile * UNIT_TILE,
+                                          (channels + d) * UNIT_TILE, LAST_KEY,
+                                          KEY_PART(tile), w);
             UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
                 multiply_tiles(sums[d], &weights[part], &x, w);
         }
@@ -464,8 +472,9 @@ INLINE void multiply_flow(float *flow, const flow_rows *rows,
         const query_tile q = d < KEPT_FLOW_TILES
                                  ? rows->tile[d]
                                  : load_flow(rows, d, plane_of_rows, w);
-        const key_tile k = load_key(columns, PITCH, tile * UNIT_TILE,
-                                    d * UNIT_TILE, LAST_KEY, w);
+        const key_tile k =
+            load_key(columns, PITCH, tile * UNIT_TILE, d * UNIT_TILE, LAST_KEY,
+                     KEY_PART(tile), w);
         multiply_tiles(flow, &q, &k, w);
     }
 }
@@ -544,7 +553,7 @@ INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
     PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
         score_pass(scores, first, here, &part->rows, terms, w);
         if (known)
-            make_p(scores, s->top, 1);
+            make_p(scores, first, s->top, 1);
         else
             make_exponentials(s, scores, first, w);
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
@@ -552,7 +561,7 @@ INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
                 float flow[VALUES];
                 multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
                               first + t, w);
-                add_flow(s, scores[t], flow);
+                add_flow(s, scores[t], flow, first + t);
             }
     }
 }
@@ -716,6 +725,8 @@ INLINE void add_dbias(const dbias_place *to, const float *earlier,
 #if KEEPS_DBIAS == 1
     float *sums = to->sums[tile];
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        if (!HAS_KEY(tile, i))
+            continue;
         uint sum = as_uint(FMA(ds[i], factor[LANE_ROW(i)], sums[i]));
         FORGET(sum); /* LLVM would add all tiles up behind the last one */
         sums[i] = exists ? as_float(sum) : sums[i];

@@ -136,6 +136,24 @@
     (!(KEY_BLOCKS > 1 && SHORT_BLOCK) &&                                      \
      (BLOCK_ACROSS % UNIT_TILE == 0 ||                                        \
       ((tile) + 1) * UNIT_TILE <= BLOCK_ACROSS))
+/* Tokens of a tile, of so many in all, that are read and computed with: where
+ * instructions are shorter than tiles, the last tile may do with less.
+ * Gradients gain by it, but not those of grids, nor the forward pass
+ * (bench/notes.md). */
+#if UNROLL_PASSES && BACKWARD && !GRID
+#define TILE_PART(tile, all)                                                  \
+    ((all) % UNIT_TILE == 0                                                   \
+         ? UNIT_TILE                                                          \
+         : min(UNIT_TILE, (CEIL_DIV((int)(all), KEY_SIDE) * KEY_SIDE -        \
+                           (tile)*UNIT_TILE)))
+#else
+#define TILE_PART(tile, all) UNIT_TILE
+#endif
+#define KEY_PART(tile) TILE_PART(tile, BLOCK_ACROSS)
+/* Is value i of a tile of scores one of these? */
+#define HAS_KEY(tile, i)                                                      \
+    (BLOCK_ACROSS % UNIT_TILE == 0 ||                                         \
+     (i) / C_ELEMENTS * KEY_SIDE < KEY_PART(tile))
 /* Passes that are not alike must be unrolled for these to be constants. */
 #if UNROLL_PASSES &&                                                          \
     (KEY_TILES % PASS_TILES != 0 || BLOCK_ACROSS % UNIT_TILE != 0)
@@ -683,7 +701,7 @@ INLINE void multiply_pass(float tiles[PASS_TILES][VALUES],
             if (IS_TILE(first + t)) {
                 const key_tile k =
                     load_key(columns, PITCH, (first + t) * UNIT_TILE,
-                             d * UNIT_TILE, LAST_KEY, w);
+                             d * UNIT_TILE, LAST_KEY, KEY_PART(first + t), w);
                 multiply_tiles(tiles[t], &q, &k, w);
             }
     }
@@ -891,8 +909,8 @@ INLINE void dot_rows(float dots[LANE_ROWS], int place[LANE_ROWS],
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
         const query_tile q =
             load_query(rows, PITCH, row, d * UNIT_TILE, row_count - 1, w);
-        const key_tile k =
-            load_key(others, PITCH, key, d * UNIT_TILE, row_count - 1, w);
+        const key_tile k = load_key(others, PITCH, key, d * UNIT_TILE,
+                                    row_count - 1, UNIT_TILE, w);
         multiply_tiles(products, &q, &k, w);
     }
     /* masked, so that the compiler sees which entries are on no diagonal */

@@ -31,7 +31,8 @@ INLINE int c_n(int l, int i) { return l; }
 /* A lane has two keys of the values' tile, which lie in two rows. */
 #define NATIVE_VALUES 1
 INLINE void load_native_value(uint *to, __local const ushort *rows, int pitch,
-                              int row, int channel, int last, int lane)
+                              int row, int channel, int last, const int count,
+                              int lane)
 {
     UNROLL_FOR (int part = 0; part < 2; part++) {
         const int key = row + 2 * lane;

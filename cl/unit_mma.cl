@@ -183,12 +183,17 @@ INLINE uint chunk_address(__local const void *rows, const int pitch, int row,
 }
 
 /* Four matrices of eight rows of 16 bytes, one row's address from each lane;
- * each lane gets a word of each. */
+ * each lane gets a word of each. Or two, of rows of the first 16 lanes. */
 #define LOAD_MATRICES(to, address, how)                                       \
     __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4" how                      \
                      ".shared.b16 {%0, %1, %2, %3}, [%4];"                    \
                      : "=r"((to)[0]), "=r"((to)[1]), "=r"((to)[2]),           \
                        "=r"((to)[3])                                          \
+                     : "r"(address))
+#define LOAD_TWO_MATRICES(first, second, address, how)                        \
+    __asm__ volatile("ldmatrix.sync.aligned.m8n8.x2" how                      \
+                     ".shared.b16 {%0, %1}, [%2];"                            \
+                     : "=r"(first), "=r"(second)                              \
                      : "r"(address))
 
 #define NATIVE_QUERIES 1
@@ -213,36 +218,57 @@ INLINE void load_native_query(uint *to, __local const storage_bits *rows,
 }
 INLINE void load_native_key(uint *to, __local const storage_bits *rows,
                             const int pitch, int row, int channel, int last,
-                            int lane)
+                            const int count, int lane)
 {
     const int keys = 8 * WORD_ELEMENTS;   /* whose rows are four matrices */
     const int lanes = 32 / WORD_ELEMENTS; /* that have rows of eight keys */
     const int own = (lane & 7) + 8 * (lane / lanes & (WORD_ELEMENTS - 1));
-    UNROLL_FOR (int key = 0; key < UNIT_TILE; key += keys)
-        LOAD_MATRICES(
-            to + key / keys * 4,
+    UNROLL_FOR (int key = 0; key < UNIT_TILE; key += keys) {
+        uint *words = to + key / keys * 4;
+        const uint at =
             chunk_address(rows, pitch, min(row + key + own, last),
-                          channel / CHUNK + (lane & (lanes - 8)) / 8),
-            "");
+                          channel / CHUNK + (lane & (lanes - 8)) / 8);
+        if (count > key + keys - 8) {
+            LOAD_MATRICES(words, at, "");
+            continue;
+        }
+        words[0] = words[1] = words[2] = words[3] = 0;
+        if (count > key)
+            LOAD_TWO_MATRICES(words[0], words[1], at, "");
+    }
 }
 #if DTYPE != 0
 INLINE void load_native_value(uint *to, __local const storage_bits *rows,
                               const int pitch, int row, int channel, int last,
-                              int lane)
+                              const int count, int lane)
 {
-    LOAD_MATRICES(to,
-                  chunk_address(rows, pitch, min(row + (lane & 15), last),
-                                channel / CHUNK + (lane >> 4 & 1)),
-                  ".trans");
+    if (count > 8) {
+        LOAD_MATRICES(to,
+                      chunk_address(rows, pitch, min(row + (lane & 15), last),
+                                    channel / CHUNK + (lane >> 4 & 1)),
+                      ".trans");
+        return;
+    }
+    to[1] = to[3] = 0;
+    LOAD_TWO_MATRICES(to[0], to[2],
+                      chunk_address(rows, pitch, min(row + (lane & 7), last),
+                                    channel / CHUNK + (lane >> 3 & 1)),
+                      ".trans");
 }
 INLINE void load_native_weights(uint *to, __local const storage_bits *weights,
-                                int pitch, int query, int key, int lane)
+                                int pitch, int query, int key, const int count,
+                                int lane)
 {
-    const int row = query + (lane & 7) + 8 * (lane >> 4 & 1);
-    LOAD_MATRICES(
-        to,
-        chunk_address(weights, pitch, row, key / CHUNK + (lane >> 3 & 1)),
-        ".trans");
+    const int half_tile = count > 8 ? lane >> 4 & 1 : 0;
+    const uint at =
+        chunk_address(weights, pitch, query + (lane & 7) + 8 * half_tile,
+                      key / CHUNK + (lane >> 3 & 1));
+    if (count > 8) {
+        LOAD_MATRICES(to, at, ".trans");
+        return;
+    }
+    to[2] = to[3] = 0;
+    LOAD_TWO_MATRICES(to[0], to[1], at, ".trans");
 }
 #if COMPUTE_CAPABILITY >= 90
 #define NATIVE_STORES 1
