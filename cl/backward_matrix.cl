@@ -33,17 +33,19 @@
 #define FLOW_AHEAD (DTYPE == 1 && VARIANT != COSINE && UNROLL_PASSES)
 /* P and dS in local memory. */
 #define WEIGHT_ROWS (CEIL_DIV(ROW_TILES * UNIT_QUERIES, UNIT_TILE) * UNIT_TILE)
-#define WEIGHT_PITCH (KEY_TILES * UNIT_TILE + CHUNK)
+#define WEIGHT_KEYS (KEY_TILES * UNIT_TILE)
+/* Addresses cost less with a pad, but there is no room for it. */
+#define WEIGHT_PITCH (LATE_KEYS ? ROW_PITCH(WEIGHT_KEYS) : WEIGHT_KEYS + CHUNK)
 #define WEIGHT_SIZE (WEIGHT_ROWS * WEIGHT_PITCH)
 /* A team's local memory, in bytes: the ring, each wave's rows that leave, P
  * and dS, and of rows lse and powers of two. Together, for one address that
  * stays in a register: NVIDIA's compiler makes that of each array anew, which
  * takes long. */
 #define OUT_SIZE (UNIT_QUERIES * OUT_PITCH)
-#define OUT_PLACE (STAGES * STAGE_SIZE * 2)
+#define OUT_PLACE (RING_SIZE * 2)
 #define WEIGHT_PLACE (OUT_PLACE + TEAM_WAVES * OUT_SIZE * 2)
 #define LSE_PLACE (WEIGHT_PLACE + 2 * WEIGHT_PARTS * WEIGHT_SIZE * 2)
-#define POWER_PLACE (LSE_PLACE + STAGES * BLOCK_ROWS * 4)
+#define POWER_PLACE (LSE_PLACE + KEY_STAGES * BLOCK_ROWS * 4)
 #if SWIZZLES_ROWS
 #define TEAM_ALIGNMENT (LINE * 2)
 #else
@@ -471,12 +473,31 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     walk there = here;
 #define COPY_NUMBERS(item)                                                    \
     if (known)                                                                \
-    copy_lse(lse_rows + (item) % STAGES * BLOCK_ROWS,                         \
+    copy_lse(lse_rows + (item) % KEY_STAGES * BLOCK_ROWS,                     \
              lse + plane(&forward->lse, there.place.grid, head),              \
              &forward->lse, &forward->grid, &there.place, first, count, lane)
 #define START_COPIES START_VISIT
     KEEP_PADS(pad_rows, *forward, kv_head, item_id)
+/* Starts the copies of an item's keys and lse, of the window that a walk is
+ * at. */
+#define COPY_LATE_KEYS(wide) COPY_KEYS(ring + KEY_STAGE(0), 0, NK, wide)
+#define START_KEYS(item, at)                                                  \
+    if (LATE_KEYS) {                                                          \
+        const walk there = at;                                                \
+        const int first = 0, count = NQ;                                      \
+        int lane = lane_of_team;                                              \
+        uint kv = kv_head;                                                    \
+        FORGET(lane);                                                         \
+        FORGET(kv);                                                           \
+        const uint head = kv;                                                 \
+        if ((item) < items && there.exists) {                                 \
+            COPY_WIDE_OR_NOT(COPY_LATE_KEYS)                                  \
+            COPY_NUMBERS(item);                                               \
+        }                                                                     \
+        END_COPIES();                                                         \
+    }
     START_RING();
+    START_KEYS(0, here)
     clear_pads(ring, lane_of_team);
 #if RESCALES && LATE_COPIES
     if (lane_of_team < 2)
@@ -552,7 +573,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         const uint number = ONE_VISIT ? 0 : item % visits;
         __local const ushort *stage = ring + item % STAGES * STAGE_SIZE;
         __local const ushort *key_stage =
-            ring + item / visits % STAGES * STAGE_SIZE;
+            ring + KEY_STAGE(item / visits % STAGES);
         visit now = {.args = &args,
                      .at = &here,
                      .head = first_head + number / row_blocks,
@@ -568,7 +589,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                      .d_o = stage + D_O_PLACE,
                      .k = key_stage + K_PLACE,
                      .v = key_stage + V_PLACE,
-                     .lse = lse_rows + item % STAGES * BLOCK_ROWS,
+                     .lse = lse_rows + item % KEY_STAGES * BLOCK_ROWS,
                      .out = o_rows + wave_of_team * OUT_SIZE};
         now.row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - now.first_row);
 #if VARIANT == COSINE
@@ -677,6 +698,11 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             differentiate_rows(scores, &dbias, dq, &scale_sum, &statistics,
                                &part, &now, &terms, &weights, own_power, w);
         TEAM_SYNC(team); /* P and dS are there */
+#if LATE_KEYS
+        walk next = here;
+        walk_on(&next, forward, team);
+        START_KEYS(item + 1, next)
+#endif
 #if RESCALES
         __local const float *powers = row_powers;
         now.power = powers[0];

@@ -292,13 +292,13 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
     }
 
 /* Starts the copies of one visit, a block of rows of one head, with the first
- * also those of the keys first_key .. first_key + key_count; after the last of
- * a window, walks on. COPY_NUMBERS() is the kernel's, for what else rows
+ * also those of the keys first_key .. first_key + key_count, unless these come
+ * late; after the last of a window, walks on. COPY_NUMBERS() is the kernel's, for what else rows
  * bring. Where things lie is found anew each time: registers are worth more.
  */
 #define COPY_VISIT(wide)                                                      \
     COPY_ROWS(to, first, count, wide);                                        \
-    if (number == 0) {                                                        \
+    if (!LATE_KEYS && number == 0) {                                          \
         COPY_KEYS(keys_to, first_key, key_count, wide);                       \
     }
 #define START_VISIT(item)                                                     \
@@ -308,8 +308,7 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
         const uint first = row_block * BLOCK_ROWS;                            \
         const int count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first);       \
         __local ushort *to = ring + (item) % STAGES * STAGE_SIZE;             \
-        __local ushort *keys_to =                                             \
-            ring + (item) / visits % STAGES * STAGE_SIZE;                     \
+        __local ushort *keys_to = ring + KEY_STAGE((item) / visits % STAGES); \
         int lane = lane_of_team;                                              \
         uint kv = kv_head;                                                    \
         FORGET(lane);                                                         \
@@ -318,7 +317,9 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
             kv * heads_each + number / CEIL_DIV(NQ, BLOCK_ROWS);              \
         if (there.exists) {                                                   \
             COPY_WIDE_OR_NOT(COPY_VISIT)                                      \
-            COPY_NUMBERS(item);                                               \
+            if (!LATE_KEYS) {                                                 \
+                COPY_NUMBERS(item);                                           \
+            }                                                                 \
         }                                                                     \
         if (number + 1 == visits)                                             \
             walk_on(&there, forward, team);                                   \

@@ -110,7 +110,20 @@
 #define K_PLACE KEY_PLANE(0)
 #define V_PLACE KEY_PLANE(1)
 #endif
-#define STAGE_SIZE KEY_PLANE(2)
+/* Of the backward pass in one kernel, where a team is alone and has two
+ * stages: these are of q and dO; k, v and lse of the next window come to where
+ * this one's were while dK and dV are summed. Not in the cosine variant, whose
+ * dK needs k. */
+#if SWIZZLES_ROWS && BACKWARD && defined(ONE_VISIT)
+#define LATE_KEYS (ONE_VISIT && TEAMS == 1 && STAGES > 1 && VARIANT != COSINE)
+#else
+#define LATE_KEYS 0
+#endif
+#define STAGE_SIZE (LATE_KEYS ? ROW_PLANE(ROW_PLANES) : KEY_PLANE(2))
+#define KEY_STAGES (LATE_KEYS ? 1 : STAGES)
+/* Where in the ring KEY_PLANE counts from, for the keys of stage n. */
+#define KEY_STAGE(n) ((LATE_KEYS ? STAGES - 1 : (n)) * STAGE_SIZE)
+#define RING_SIZE ((STAGES - 1) * STAGE_SIZE + KEY_PLANE(2))
 /* Gradients leave through rows of each wave, OUT_DIMS channels at a time. */
 #define OUT_TILES (DIM_TILES < 4 ? DIM_TILES : 4)
 #define OUT_DIMS (OUT_TILES * UNIT_TILE)
@@ -350,19 +363,21 @@ INLINE void clear_pads(__local storage_bits *ring, int lane)
     const int pads = DIMS - HEAD_DIM;
     for (int plane = 0; plane < STAGES * (ROW_PLANES + 2); plane++) {
         const int n = plane % (ROW_PLANES + 2);
+        const int stage = plane / (ROW_PLANES + 2);
         const int is_row = n < ROW_PLANES;
         __local storage_bits *rows =
-            ring + plane / (ROW_PLANES + 2) * STAGE_SIZE +
-            (is_row ? ROW_PLANE(n) : KEY_PLANE(n - ROW_PLANES));
+            ring + (is_row ? stage * STAGE_SIZE + ROW_PLANE(n)
+                           : KEY_STAGE(stage) + KEY_PLANE(n - ROW_PLANES));
+        if (!is_row && stage >= KEY_STAGES)
+            continue;
         for (int i = lane; i < (is_row ? BLOCK_DOWN : KEY_ROWS) * pads;
              i += TEAM)
             rows[row_place(i / pads, HEAD_DIM + i % pads, PITCH)] = 0;
     }
 #endif
     if (KEY_ROWS != BLOCK_ACROSS)
-        for (int i = lane; i < STAGES * 2 * HEAD_DIM; i += TEAM)
-            ring[i / (2 * HEAD_DIM) * STAGE_SIZE +
-                 KEY_PLANE(i / HEAD_DIM % 2) +
+        for (int i = lane; i < KEY_STAGES * 2 * HEAD_DIM; i += TEAM)
+            ring[KEY_STAGE(i / (2 * HEAD_DIM)) + KEY_PLANE(i / HEAD_DIM % 2) +
                  row_place(BLOCK_ACROSS, i % HEAD_DIM, PITCH)] = 0;
 }
 

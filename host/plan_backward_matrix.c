@@ -42,6 +42,18 @@ static uint64_t visits_of(const wa_problem *problem,
            wa_ceil_div(problem->queries, s->block_rows);
 }
 
+/* Do k, v and lse of the next window come while dK and dV of this one are
+ * summed, to where this one's were? So does a team that is alone and has two
+ * stages, where dK does not need k. */
+static bool copies_keys_late(const wa_problem *problem, const wa_unit *unit,
+                             const wa_matrix_shape *s)
+{
+    const bool one_visit = problem->heads == problem->kv_heads &&
+                           s->block_rows >= problem->queries;
+    return unit->swizzles_rows && one_visit && s->teams == 1 &&
+           s->stages > 1 && problem->variant != WINATTN_COSINE;
+}
+
 /* More than one compute S and dP twice, unless o and lse are given. */
 static uint32_t passes_of(const wa_unit *unit,
                           const wa_matrix_gradient_shape *s,
@@ -70,8 +82,9 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
     const uint64_t weight_rows =
         (uint64_t)wa_ceil_div(t->row_tiles * unit->queries, unit->tile) *
         unit->tile;
+    const bool late_keys = copies_keys_late(problem, unit, s);
     const uint64_t weight_pitch =
-        t->key_tiles * unit->tile + wa_matrix_chunk(problem);
+        t->key_tiles * unit->tile + (late_keys ? 0 : wa_matrix_chunk(problem));
     const bool is_small =
         problem->queries <= unit->tile || problem->keys <= unit->tile;
     const uint64_t parts = is_small ? 2 : 1; /* of a number */
@@ -81,11 +94,14 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
     const uint64_t line = unit->swizzles_rows ? 128 : WA_MATRIX_CHUNK_BYTES;
     const uint64_t own =
         2 * parts * weight_rows * weight_pitch * t->element_bytes +
-        (uint64_t)s->stages * s->block_rows * 4 +
+        (uint64_t)(late_keys ? 1 : s->stages) * s->block_rows * 4 +
         (problem->dtype == WINATTN_FP16 ? s->team_waves * 4 : 0);
     uint64_t bytes =
         wa_matrix_local_bytes(problem, device, s, t, WA_BACKWARD, ROW_PLANES) +
         s->teams * ((own + line - 1) / line * line);
+    if (late_keys) /* keys have one stage */
+        bytes -= (s->stages - 1) *
+                 wa_matrix_stage_bytes(unit, s, t, WA_BACKWARD, 0);
     if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */
         bytes += waves * unit->wave * 4;
     /* the largest |v| of this window and of the next */

@@ -40,7 +40,8 @@ const char *const wa_built_in_rows[WA_BUILT_IN_ROWS] = {
     "local-backward NVIDIA 80 dot any any 64 64 64 64:64:256:64:4:4:4:1:1:2",
     "local-backward NVIDIA 80 dot any any 144 144 32 "
     "72:144:192:32:8:8:3:2:1:2",
-    "matrix-backward NVIDIA 90 dot half any 144 144 32 144:9:1:1:48:1:1",
+    "matrix-backward NVIDIA 90 dot half any 64 64 64 64:4:2:2:64:1:1",
+    "matrix-backward NVIDIA 90 dot half any 144 144 32 144:9:1:2:16:1:1",
     "matrix-backward NVIDIA 90 cosine half regions 256 256 32 "
     "128:8:1:2:64:3:1:256:128:64:4:4:1:32:1",
 };

@@ -28,7 +28,7 @@ winattn_status wa_load_tuning(const char *text);
 void wa_describe_tuning(char *text, size_t size);
 
 /* The rows that the library comes with, as text. */
-#define WA_BUILT_IN_ROWS 19
+#define WA_BUILT_IN_ROWS 20
 extern const char *const wa_built_in_rows[WA_BUILT_IN_ROWS];
 
 #endif

@@ -264,6 +264,18 @@ static const struct {
     /* ---- Gradients of few terms, whose roundings do not even out ---- */
     {"queries=4 keys=4 dim=4 windows=1500 heads=1 bias=same", "", false},
     {"queries=4 keys=4 dim=4 windows=1500 heads=1", "", false},
+    /* ---- Several windows for each work-group, whatever the device ---- */
+    /* k and v of the next are on their way early, where a team is alone */
+    {"given=1 queries=18 keys=33 dim=12 windows=300 heads=1 bias=same",
+     "0:1:1:2:1:0:1", false},
+    {"queries=18 keys=20 dim=16 windows=300 heads=1 bias=same",
+     "0:1:1:1:0:1:1", false},
+    {"given=1 grid=2 size=10x13 window=4x5 shift=1x2 mask=shift "
+     "bias=table_same pads=3 heads=1 dim=16 batch=16",
+     "0:1:1:2:1:0:1", false},
+    /* a wave makes one gradient; tiles of keys are even in number, or odd */
+    {"queries=20 keys=56 dim=16 windows=300 heads=1", "0:2:2:2:0:0:0", false},
+    {"queries=20 keys=33 dim=16 windows=300 heads=1", "0:2:2:2:0:0:0", false},
 };
 #define ROWS (sizeof table / sizeof *table)
 
