@@ -294,8 +294,8 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
 /* Starts the copies of one visit, a block of rows of one head, with the first
  * also those of the keys first_key .. first_key + key_count, unless these come
  * late; after the last of a window, walks on. COPY_NUMBERS() is the kernel's,
- * for what else rows bring. Where things lie is found anew each time: registers
- * are worth more. */
+ * for what else rows bring. Where things lie is found anew each time:
+ * registers are worth more. */
 #define COPY_VISIT(wide)                                                      \
     COPY_ROWS(to, first, count, wide);                                        \
     if (!LATE_KEYS && number == 0) {                                          \
