@@ -485,10 +485,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     if (LATE_KEYS) {                                                          \
         const walk there = at;                                                \
         const int first = 0, count = NQ;                                      \
-        int lane = lane_of_team;                                              \
-        uint kv = kv_head;                                                    \
-        FORGET(lane);                                                         \
-        FORGET(kv);                                                           \
+        DECLARE_COPIER                                                        \
         const uint head = kv;                                                 \
         if ((item) < items && there.exists) {                                 \
             COPY_WIDE_OR_NOT(COPY_LATE_KEYS)                                  \

@@ -291,11 +291,18 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
         copy(0);                                                              \
     }
 
+/* A work-item and the head of keys, for copies: where things lie is found anew
+ * each time, as registers are worth more. */
+#define DECLARE_COPIER                                                        \
+    int lane = lane_of_team;                                                  \
+    uint kv = kv_head;                                                        \
+    FORGET(lane);                                                             \
+    FORGET(kv);
+
 /* Starts the copies of one visit, a block of rows of one head, with the first
  * also those of the keys first_key .. first_key + key_count, unless these come
  * late; after the last of a window, walks on. COPY_NUMBERS() is the kernel's,
- * for what else rows bring. Where things lie is found anew each time:
- * registers are worth more. */
+ * for what else rows bring. */
 #define COPY_VISIT(wide)                                                      \
     COPY_ROWS(to, first, count, wide);                                        \
     if (!LATE_KEYS && number == 0) {                                          \
@@ -309,10 +316,7 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
         const int count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first);       \
         __local ushort *to = ring + (item) % STAGES * STAGE_SIZE;             \
         __local ushort *keys_to = ring + KEY_STAGE((item) / visits % STAGES); \
-        int lane = lane_of_team;                                              \
-        uint kv = kv_head;                                                    \
-        FORGET(lane);                                                         \
-        FORGET(kv);                                                           \
+        DECLARE_COPIER                                                        \
         const uint head =                                                     \
             kv * heads_each + number / CEIL_DIV(NQ, BLOCK_ROWS);              \
         if (there.exists) {                                                   \

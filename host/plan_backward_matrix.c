@@ -35,11 +35,10 @@ static wa_matrix_shape common_of(const wa_problem *problem,
 
 /* Blocks of rows of a window that meet the same keys: their sums of dK and dV
  * live from one to the next. */
-static uint64_t visits_of(const wa_problem *problem,
-                          const wa_matrix_gradient_shape *s)
+static uint64_t visits_of(const wa_problem *problem, uint32_t block_rows)
 {
     return (uint64_t)(problem->heads / problem->kv_heads) *
-           wa_ceil_div(problem->queries, s->block_rows);
+           wa_ceil_div(problem->queries, block_rows);
 }
 
 /* Do k, v and lse of the next window come while dK and dV of this one are
@@ -48,10 +47,9 @@ static uint64_t visits_of(const wa_problem *problem,
 static bool copies_keys_late(const wa_problem *problem, const wa_unit *unit,
                              const wa_matrix_shape *s)
 {
-    const bool one_visit = problem->heads == problem->kv_heads &&
-                           s->block_rows >= problem->queries;
-    return unit->swizzles_rows && one_visit && s->teams == 1 &&
-           s->stages > 1 && problem->variant != WINATTN_COSINE;
+    return unit->swizzles_rows && s->teams == 1 && s->stages > 1 &&
+           visits_of(problem, s->block_rows) == 1 &&
+           problem->variant != WINATTN_COSINE;
 }
 
 /* More than one compute S and dP twice, unless o and lse are given. */
@@ -123,7 +121,7 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     if (why)
         return why;
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
-    const uint64_t visits = visits_of(problem, s);
+    const uint64_t visits = visits_of(problem, s->block_rows);
     if (s->stages > MOST_STAGES)
         return "a ring has too many stages";
     if (t.wave_turns > 1)
@@ -175,7 +173,8 @@ static void set_kernel(const wa_problem *problem, const wa_device *device,
     wa_append_problem(problem, device, kernel->block_rows, kernel->block_keys,
                       text, size);
     wa_append(text, size, "-DBACKWARD=1 -DONE_VISIT=%u -DKEEPS_DBIAS=%u ",
-              (uint32_t)(visits_of(problem, s) == 1), s->keeps_dbias);
+              (uint32_t)(visits_of(problem, s->block_rows) == 1),
+              s->keeps_dbias);
     wa_append_matrix_shape(&common, device, text, size);
 }
 
@@ -238,7 +237,7 @@ static uint64_t kept_sums(const wa_problem *problem, const wa_unit *unit,
         sums += t->key_tiles * t->values;
     /* dK and dV of a wave's share of keys; compilers were seen to take as much
      * again */
-    if (visits_of(problem, s) > 1)
+    if (visits_of(problem, s->block_rows) > 1)
         sums += 2 * 2ull * t->dim_tiles * t->values *
                 wa_ceil_div(wa_ceil_div(problem->keys, unit->queries),
                             s->team_waves);

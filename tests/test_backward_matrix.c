@@ -265,7 +265,8 @@ static const struct {
     {"queries=4 keys=4 dim=4 windows=1500 heads=1 bias=same", "", false},
     {"queries=4 keys=4 dim=4 windows=1500 heads=1", "", false},
     /* ---- Several windows for each work-group, whatever the device ---- */
-    /* k and v of the next are on their way early, where a team is alone */
+    /* a team alone; with two stages k and v of the next are on their way early
+     */
     {"given=1 queries=18 keys=33 dim=12 windows=300 heads=1 bias=same",
      "0:1:1:2:1:0:1", false},
     {"queries=18 keys=20 dim=16 windows=300 heads=1 bias=same",
