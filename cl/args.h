@@ -129,12 +129,17 @@ typedef struct sum_args {
     arg_u64 partials; /* in elements of the workspace */
     arg_u32 slots, heads, rows, columns;
     arg_u32 flags;
-    arg_u32 padding;
+    arg_u32 first_group; /* of the launch, that adds up this one */
 } sum_args;
+/* All that a launch makes, in the order of their work-groups. */
+#define SUMS 4
+typedef struct all_sum_args {
+    sum_args sum[SUMS];
+} all_sum_args;
 /* A work-group of sum_partials: neighbouring elements, and the work-items that
  * share the slots of each. */
 #define SUM_ELEMENTS 16
-#define SUM_PARTS 4
+#define SUM_PARTS 8
 
 /* What is for each query and key, fp32 [heads][queries * keys], added up by
  * the entry of a table that each belongs to. */
@@ -146,5 +151,7 @@ typedef struct table_args {
     arg_u32 flags;
     arg_u32 padding;
 } table_args;
-/* A work-group of sum_table. */
-#define TABLE_ITEMS 64
+/* A work-group of sum_table: entries, and the work-items that share the pairs
+ * of each. */
+#define TABLE_ELEMENTS 8
+#define TABLE_PARTS 8

@@ -1,33 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The second stage of sums over windows: adds the partial sums of all slots,
  * always in the same order. */
+#define IN_FLIGHT 8 /* at once, since each takes its time to come */
+
 __kernel
     __attribute__((reqd_work_group_size(SUM_ELEMENTS * SUM_PARTS, 1, 1))) void
-    sum_partials(const sum_args args, __global const float *workspace,
-                 __global float *to)
+    sum_partials(const all_sum_args all, __global const float *workspace,
+                 __global float *to_0, __global float *to_1,
+                 __global float *to_2, __global float *to_3)
 {
     __local float sums[SUM_PARTS][SUM_ELEMENTS];
+    const uint group = (uint)get_group_id(0);
+    sum_args args = all.sum[0];
+    __global float *to = to_0;
+    if (group >= all.sum[1].first_group) {
+        args = all.sum[1];
+        to = to_1;
+    }
+    if (group >= all.sum[2].first_group) {
+        args = all.sum[2];
+        to = to_2;
+    }
+    if (group >= all.sum[3].first_group) {
+        args = all.sum[3];
+        to = to_3;
+    }
     const uint element_index = (uint)get_local_id(0) % SUM_ELEMENTS;
     const uint part = (uint)get_local_id(0) / SUM_ELEMENTS;
-    const ulong at = (ulong)get_group_id(0) * SUM_ELEMENTS + element_index;
+    const ulong at =
+        (ulong)(group - args.first_group) * SUM_ELEMENTS + element_index;
     const ulong plane_size = (ulong)args.rows * args.columns;
     const ulong count = plane_size * args.heads;
     if (at < count) {
         float sum = 0.0f;
-        uint slot = part;
         workspace += args.partials + at;
-        /* eight at once, since each takes its time to come */
-        for (; slot + 7 * SUM_PARTS < args.slots; slot += 8 * SUM_PARTS) {
-            __global const float *x = workspace + slot * count;
-            const ulong step = SUM_PARTS * count;
-            const float8 some =
-                (float8)(x[0], x[step], x[2 * step], x[3 * step], x[4 * step],
-                         x[5 * step], x[6 * step], x[7 * step]);
-            const float4 pairs = some.lo + some.hi;
-            sum += (pairs.x + pairs.y) + (pairs.z + pairs.w);
+        for (uint slot = part; slot < args.slots;
+             slot += IN_FLIGHT * SUM_PARTS) {
+            float x[IN_FLIGHT];
+            UNROLL_FOR (uint i = 0; i < IN_FLIGHT; i++) {
+                const uint s = slot + i * SUM_PARTS;
+                x[i] = s < args.slots ? workspace[s * count] : 0.0f;
+            }
+            sum += ((x[0] + x[4]) + (x[1] + x[5])) +
+                   ((x[2] + x[6]) + (x[3] + x[7]));
         }
-        for (; slot < args.slots; slot += SUM_PARTS)
-            sum += workspace[slot * count];
         sums[part][element_index] = sum;
     }
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -225,26 +225,55 @@ forward_args wa_forward_args(const wa_problem *problem,
     return args;
 }
 
+winattn_status wa_chain_begin(wa_kernel_chain *chain, cl_command_queue queue,
+                              cl_uint wait_count, const cl_event *wait_list,
+                              bool wants_event)
+{
+    cl_command_queue_properties properties = 0;
+    const cl_int error = clGetCommandQueueInfo(
+        queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
+    memset(chain, 0, sizeof *chain);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clGetCommandQueueInfo");
+    chain->queue = queue;
+    chain->wait_count = wait_count;
+    chain->wait_list = wait_list;
+    chain->in_order =
+        (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
+    chain->wants_event = wants_event;
+    return WINATTN_SUCCESS;
+}
+
 winattn_status wa_chain_append(wa_kernel_chain *chain, cl_kernel kernel,
-                               uint64_t items, size_t group, bool awaited)
+                               uint64_t items, size_t group)
 {
     const size_t global = (size_t)((items + group - 1) / group * group);
+    const bool waits = !chain->has_begun;
+    const bool follows = chain->has_begun && !chain->in_order;
     cl_event done = NULL;
     const cl_int error = clEnqueueNDRangeKernel(
         chain->queue, kernel, 1, NULL, &global, &group,
-        chain->last ? 1 : chain->wait_count,
-        chain->last ? &chain->last : chain->wait_list, awaited ? &done : NULL);
+        follows ? 1 : (waits ? chain->wait_count : 0),
+        follows ? &chain->last : (waits ? chain->wait_list : NULL),
+        chain->wants_event || !chain->in_order ? &done : NULL);
     if (error != CL_SUCCESS)
         return wa_fail_cl(error, "clEnqueueNDRangeKernel");
     if (chain->last)
         clReleaseEvent(chain->last);
     chain->last = done;
+    chain->has_begun = true;
     return WINATTN_SUCCESS;
 }
 
 winattn_status wa_chain_end(wa_kernel_chain *chain, winattn_status status,
                             cl_event *event)
 {
+    if (status == WINATTN_SUCCESS && event && !chain->has_begun) {
+        const cl_int error = clEnqueueMarkerWithWaitList(
+            chain->queue, chain->wait_count, chain->wait_list, &chain->last);
+        if (error != CL_SUCCESS)
+            status = wa_fail_cl(error, "clEnqueueMarkerWithWaitList");
+    }
     if (status == WINATTN_SUCCESS && event)
         *event = chain->last;
     else if (chain->last)
@@ -300,8 +329,8 @@ winattn_status wa_expand_table(wa_problem *problem, wa_buffers *buffers,
     WA_TRY(wa_set_buffers(problem, kernel, buffers, ids, 1, &index));
     WA_TRY(wa_set_arg(kernel, index, sizeof dense.buffer, &dense.buffer));
     WA_TRY(wa_set_arg(kernel, index + 1, sizeof to, &to));
-    WA_TRY(wa_chain_append(
-        chain, kernel, (uint64_t)problem->heads * problem->queries, 1, true));
+    WA_TRY(wa_chain_append(chain, kernel,
+                           (uint64_t)problem->heads * problem->queries, 1));
     *problem = wa_problem_without_table(problem);
     buffers->tensor[WA_BIAS] = dense;
     return WINATTN_SUCCESS;
@@ -321,12 +350,10 @@ static winattn_status set_buffers(const wa_problem *problem, cl_kernel kernel,
                           sizeof order / sizeof *order, &index);
 }
 
-/* Launches of units, a long window in several. is_awaited: the last one too.
- */
+/* Launches of units, a long window in several. */
 static winattn_status launch_units(const wa_problem *problem,
                                    const wa_plan *plan, cl_kernel kernel,
-                                   forward_args *args, bool is_awaited,
-                                   wa_kernel_chain *chain)
+                                   forward_args *args, wa_kernel_chain *chain)
 {
     const uint32_t per_window = plan->row_blocks * problem->heads;
     const uint64_t per_launch = plan->units_per_launch;
@@ -349,8 +376,7 @@ static winattn_status launch_units(const wa_problem *problem,
         unit = (uint32_t)(next % per_window);
         WA_TRY(wa_set_arg(kernel, 0, sizeof *args, args));
         WA_TRY(wa_chain_append(chain, kernel, groups * plan->work_group,
-                               plan->work_group,
-                               is_awaited || window < problem->windows));
+                               plan->work_group));
     }
     return WINATTN_SUCCESS;
 }
@@ -358,19 +384,17 @@ static winattn_status launch_units(const wa_problem *problem,
 /* Launches of whole windows, which work-groups walk. */
 static winattn_status launch_walks(const wa_problem *problem,
                                    const wa_plan *plan, cl_kernel kernel,
-                                   forward_args *args, bool is_awaited,
-                                   wa_kernel_chain *chain)
+                                   forward_args *args, wa_kernel_chain *chain)
 {
     const uint64_t items = (uint64_t)plan->groups * plan->work_group;
     for (uint64_t window = 0; window < problem->windows;
          window += plan->windows_per_launch) {
         const uint64_t left = problem->windows - window;
-        const bool last = left <= plan->windows_per_launch;
         args->first_window = window;
-        args->windows = last ? left : plan->windows_per_launch;
+        args->windows =
+            left < plan->windows_per_launch ? left : plan->windows_per_launch;
         WA_TRY(wa_set_arg(kernel, 0, sizeof *args, args));
-        WA_TRY(wa_chain_append(chain, kernel, items, plan->work_group,
-                               is_awaited || !last));
+        WA_TRY(wa_chain_append(chain, kernel, items, plan->work_group));
     }
     return WINATTN_SUCCESS;
 }
@@ -384,9 +408,10 @@ winattn_status wa_launch_forward(const wa_problem *problem,
 {
     static const wa_tensor_id ids[] = {WA_Q,     WA_K,     WA_V,
                                        WA_PAD_K, WA_PAD_V, WA_O};
-    wa_kernel_chain chain = {queue, wait_count, wait_list, NULL};
+    wa_kernel_chain chain;
     wa_problem computed = *problem;
     wa_buffers used = *buffers;
+    WA_TRY(wa_chain_begin(&chain, queue, wait_count, wait_list, event));
     winattn_status status = WINATTN_SUCCESS;
     if (plan->expands_table)
         status = wa_expand_table(&computed, &used, 0, kernels->expand, &chain);
@@ -402,6 +427,6 @@ winattn_status wa_launch_forward(const wa_problem *problem,
         status = set_buffers(&computed, kernels->main, &used);
     if (status == WINATTN_SUCCESS)
         status = (plan->groups ? launch_walks : launch_units)(
-            &computed, plan, kernels->main, &args, event != NULL, &chain);
+            &computed, plan, kernels->main, &args, &chain);
     return wa_chain_end(&chain, status, event);
 }

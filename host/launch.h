@@ -44,20 +44,28 @@ winattn_status wa_launch_forward(const wa_problem *problem,
                                  const wa_buffers *buffers, cl_uint wait_count,
                                  const cl_event *wait_list, cl_event *event);
 
-/* Launches that wait for each other, the first for what the caller names. */
+/* Launches of which each reads what those before it wrote. The first waits for
+ * what the caller names. A queue that runs them in order needs no events in
+ * between, which cost a GPU more than a small kernel takes. */
 typedef struct wa_kernel_chain {
     cl_command_queue queue;
     cl_uint wait_count;
     const cl_event *wait_list;
-    cl_event last; /* NULL: none enqueued yet, or it is not awaited */
+    bool in_order;    /* so is the queue */
+    bool wants_event; /* the caller */
+    bool has_begun;
+    cl_event last; /* NULL: there is none, or no one waits for it */
 } wa_kernel_chain;
 
-/* Appends a launch of at least so many work-items. awaited: another launch or
- * the caller waits for it. */
+winattn_status wa_chain_begin(wa_kernel_chain *chain, cl_command_queue queue,
+                              cl_uint wait_count, const cl_event *wait_list,
+                              bool wants_event);
+/* Appends a launch of at least so many work-items. */
 winattn_status wa_chain_append(wa_kernel_chain *chain, cl_kernel kernel,
-                               uint64_t items, size_t group, bool awaited);
-/* The last launch's event becomes the caller's; after a failure, or where
- * event is NULL, it is let go. Returns status. */
+                               uint64_t items, size_t group);
+/* The last launch's event, or a marker's where there was no launch, becomes
+ * the caller's; after a failure, or where event is NULL, it is let go. Returns
+ * status. */
 winattn_status wa_chain_end(wa_kernel_chain *chain, winattn_status status,
                             cl_event *event);
 

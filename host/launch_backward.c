@@ -9,7 +9,8 @@
 /* The same size on host and device, whatever the compiler. */
 typedef char
     backward_args_have_no_padding[sizeof(backward_args) == 832 ? 1 : -1];
-typedef char sum_args_have_no_padding[sizeof(sum_args) == 72 ? 1 : -1];
+typedef char
+    sum_args_have_no_padding[sizeof(all_sum_args) == SUMS * 72 ? 1 : -1];
 
 typedef char table_args_have_no_padding[sizeof(table_args) == 72 ? 1 : -1];
 
@@ -135,20 +136,12 @@ launch_windows(const wa_problem *problem, const wa_backward_plan *plan,
                                     : plan->row_slots ? row_owners
                                                       : units) *
                                        group,
-                                   group, true));
+                                   group));
         }
         args->forward.flags &= ~ARG_FIRST_LAUNCH;
     }
     return WINATTN_SUCCESS;
 }
-
-/* A sum over windows: the partials, and where it goes. */
-typedef struct window_sum {
-    wa_tensor_id id;
-    uint64_t partials; /* in elements of the workspace */
-    uint64_t slots;
-    cl_bitfield output; /* WINATTN_D..., for `accumulate` */
-} window_sum;
 
 /* What the launches of sums have in common. */
 typedef struct sum_launch {
@@ -160,34 +153,54 @@ typedef struct sum_launch {
     wa_kernel_chain *chain;
 } sum_launch;
 
-/* Adds up what the slots have summed; zeros where there was no window. */
-static winattn_status launch_sum(const sum_launch *launch,
-                                 const window_sum *sum)
+/* The sums that a launch of sum_partials makes, so far. */
+typedef struct sum_list {
+    all_sum_args args;
+    cl_mem to[SUMS];
+    uint32_t count;
+    uint64_t groups;
+} sum_list;
+
+/* Adds the sum over `slots` partials of the gradient `id`, where it is wanted;
+ * zeros where there was no window. output: WINATTN_D..., for `accumulate`. */
+static void list_sum(sum_list *list, const sum_launch *launch, wa_tensor_id id,
+                     uint64_t partials, uint64_t slots, cl_bitfield output)
 {
-    const wa_tensor *tensor = &launch->problem->tensor[sum->id];
+    const wa_tensor *tensor = &launch->problem->tensor[id];
+    sum_args *args = &list->args.sum[list->count];
+    if (!tensor->used || !launch->buffers->tensor[id].buffer)
+        return;
+    args->to = wa_layout_of(launch->problem, launch->buffers, id);
+    args->partials = partials;
+    args->slots = launch->problem->windows ? (cl_uint)slots : 0;
+    args->heads = (cl_uint)tensor->extent[WA_HEAD];
+    args->rows = (cl_uint)tensor->extent[WA_ROW];
+    args->columns = (cl_uint)tensor->extent[WA_COLUMN];
+    args->flags = (launch->accumulate & output) != 0 ? ARG_ADD_SUMS : 0;
+    args->first_group = (cl_uint)list->groups;
+    list->to[list->count++] = launch->buffers->tensor[id].buffer;
+    const uint64_t elements =
+        (uint64_t)args->heads * args->rows * args->columns;
+    list->groups += (elements + SUM_ELEMENTS - 1) / SUM_ELEMENTS;
+}
+
+/* Adds up what the slots have summed. */
+static winattn_status launch_list(const sum_launch *launch, sum_list *list)
+{
     const cl_kernel kernel = launch->kernels->part[WA_BACKWARD_SUM];
-    const cl_mem to = launch->buffers->tensor[sum->id].buffer;
+    const size_t group = launch->plan->kernels[WA_BACKWARD_SUM].work_group;
     const cl_mem workspace = launch->buffers->workspace.buffer;
-    sum_args args;
-    if (!tensor->used || !to)
+    if (list->groups == 0)
         return WINATTN_SUCCESS;
-    memset(&args, 0, sizeof args);
-    args.to = wa_layout_of(launch->problem, launch->buffers, sum->id);
-    args.partials = sum->partials;
-    args.slots = launch->problem->windows ? (cl_uint)sum->slots : 0;
-    args.heads = (cl_uint)tensor->extent[WA_HEAD];
-    args.rows = (cl_uint)tensor->extent[WA_ROW];
-    args.columns = (cl_uint)tensor->extent[WA_COLUMN];
-    args.flags = (launch->accumulate & sum->output) != 0 ? ARG_ADD_SUMS : 0;
-    WA_TRY(wa_set_arg(kernel, 0, sizeof args, &args));
+    for (uint32_t i = list->count; i < SUMS; i++)
+        list->args.sum[i].first_group = UINT32_MAX; /* never reached */
+    WA_TRY(wa_set_arg(kernel, 0, sizeof list->args, &list->args));
     WA_TRY(wa_set_arg(kernel, 1, sizeof workspace,
                       workspace ? &workspace : NULL));
-    WA_TRY(wa_set_arg(kernel, 2, sizeof to, &to));
-    const uint64_t elements = (uint64_t)args.heads * args.rows * args.columns;
-    const size_t group = launch->plan->kernels[WA_BACKWARD_SUM].work_group;
-    return wa_chain_append(
-        launch->chain, kernel,
-        (elements + SUM_ELEMENTS - 1) / SUM_ELEMENTS * group, group, true);
+    for (cl_uint i = 0; i < SUMS; i++)
+        WA_TRY(wa_set_arg(kernel, 2 + i, sizeof list->to[i],
+                          i < list->count ? &list->to[i] : NULL));
+    return wa_chain_append(launch->chain, kernel, list->groups * group, group);
 }
 
 /* Adds up what belongs to each entry of a table; `dense` has an element for
@@ -214,34 +227,16 @@ static winattn_status launch_table_sum(const sum_launch *launch,
                       &buffers->table.order));
     WA_TRY(wa_set_arg(kernel, 3, sizeof dense->buffer, &dense->buffer));
     WA_TRY(wa_set_arg(kernel, 4, sizeof to, &to));
-    return wa_chain_append(launch->chain, kernel,
-                           (uint64_t)args.heads * args.entries, TABLE_ITEMS,
-                           true);
+    const uint64_t sums = (uint64_t)args.heads * args.entries;
+    return wa_chain_append(
+        launch->chain, kernel,
+        (sums + TABLE_ELEMENTS - 1) / TABLE_ELEMENTS *
+            (TABLE_ELEMENTS * TABLE_PARTS),
+        launch->plan->kernels[WA_BACKWARD_SUM_TABLE].work_group);
 }
 
-/* The gradient of the bias; of a table in two steps. */
-static winattn_status launch_bias_sums(const sum_launch *launch,
-                                       uint64_t partials, uint64_t dense_at)
-{
-    const wa_backward_plan *plan = launch->plan;
-    const window_sum sum = {WA_DBIAS, partials,
-                            plan->row_slots ? plan->row_slots : plan->slots,
-                            WINATTN_DBIAS};
-    if (!launch->problem->table.used ||
-        !launch->buffers->tensor[WA_DBIAS].buffer)
-        return launch_sum(launch, &sum);
-    const wa_problem dense = wa_problem_without_table(launch->problem);
-    wa_buffers buffers = *launch->buffers;
-    buffers.tensor[WA_DBIAS] = buffers.workspace;
-    buffers.tensor[WA_DBIAS].offset += dense_at;
-    sum_launch first = *launch;
-    first.problem = &dense;
-    first.buffers = &buffers;
-    first.accumulate = 0;
-    WA_TRY(launch_sum(&first, &sum));
-    return launch_table_sum(launch, &buffers.tensor[WA_DBIAS]);
-}
-
+/* All sums over windows in one launch, and one more where a table's entries
+ * are sums of what that makes for each query and key. */
 static winattn_status launch_sums(const sum_launch *launch,
                                   const backward_args *args, uint64_t dense_at)
 {
@@ -250,16 +245,31 @@ static winattn_status launch_sums(const sum_launch *launch,
     const uint64_t row_slots = (uint64_t)plan->row_slots * plan->row_blocks;
     /* without padding there are no partials, and the sums are 0 */
     const uint64_t pad_slots = plan->pad_bytes ? slots * plan->key_blocks : 0;
-    const window_sum sums[] = {
-        {WA_D_LOGIT_SCALE, args->scale_partials, row_slots ? row_slots : slots,
-         WINATTN_D_LOGIT_SCALE},
-        {WA_D_PAD_K, args->pad_k_partials, pad_slots, WINATTN_D_PAD_K},
-        {WA_D_PAD_V, args->pad_v_partials, pad_slots, WINATTN_D_PAD_V},
-    };
-    WA_TRY(launch_bias_sums(launch, args->bias_partials, dense_at));
-    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
-        WA_TRY(launch_sum(launch, &sums[i]));
-    return WINATTN_SUCCESS;
+    const bool sums_table = launch->problem->table.used &&
+                            launch->buffers->tensor[WA_DBIAS].buffer;
+    const wa_problem without_table = wa_problem_without_table(launch->problem);
+    wa_buffers buffers = *launch->buffers;
+    sum_launch bias = *launch;
+    sum_list list;
+    memset(&list, 0, sizeof list);
+    if (sums_table) {
+        buffers.tensor[WA_DBIAS] = buffers.workspace;
+        buffers.tensor[WA_DBIAS].offset += dense_at;
+        bias.problem = &without_table;
+        bias.buffers = &buffers;
+        bias.accumulate = 0;
+    }
+    list_sum(&list, &bias, WA_DBIAS, args->bias_partials,
+             plan->row_slots ? plan->row_slots : slots, WINATTN_DBIAS);
+    list_sum(&list, launch, WA_D_LOGIT_SCALE, args->scale_partials,
+             row_slots ? row_slots : slots, WINATTN_D_LOGIT_SCALE);
+    list_sum(&list, launch, WA_D_PAD_K, args->pad_k_partials, pad_slots,
+             WINATTN_D_PAD_K);
+    list_sum(&list, launch, WA_D_PAD_V, args->pad_v_partials, pad_slots,
+             WINATTN_D_PAD_V);
+    WA_TRY(launch_list(launch, &list));
+    return sums_table ? launch_table_sum(launch, &buffers.tensor[WA_DBIAS])
+                      : WINATTN_SUCCESS;
 }
 
 winattn_status wa_launch_backward(const wa_problem *problem,
@@ -270,12 +280,13 @@ winattn_status wa_launch_backward(const wa_problem *problem,
                                   cl_bitfield accumulate, cl_uint wait_count,
                                   const cl_event *wait_list, cl_event *event)
 {
-    wa_kernel_chain chain = {queue, wait_count, wait_list, NULL};
+    wa_kernel_chain chain;
     const sum_launch sums = {problem, plan,       kernels,
                              buffers, accumulate, &chain};
     const uint64_t dense_at = plan->workspace_bytes - plan->dense_bytes;
     wa_problem computed = *problem;
     wa_buffers used = *buffers;
+    WA_TRY(wa_chain_begin(&chain, queue, wait_count, wait_list, event));
     winattn_status status = WINATTN_SUCCESS;
     if (kernels->part[WA_BACKWARD_EXPAND] && problem->windows != 0)
         status = wa_expand_table(&computed, &used, dense_at,
@@ -286,11 +297,5 @@ winattn_status wa_launch_backward(const wa_problem *problem,
             launch_windows(&computed, plan, kernels, &used, &args, &chain);
     if (status == WINATTN_SUCCESS)
         status = launch_sums(&sums, &args, dense_at);
-    if (status == WINATTN_SUCCESS && event && !chain.last) {
-        const cl_int error = clEnqueueMarkerWithWaitList(
-            queue, wait_count, wait_list, &chain.last);
-        if (error != CL_SUCCESS)
-            status = wa_fail_cl(error, "clEnqueueMarkerWithWaitList");
-    }
     return wa_chain_end(&chain, status, event);
 }

@@ -194,7 +194,8 @@ void wa_backward_plan_finish(const wa_problem *problem,
     plan->kernels[WA_BACKWARD_SUM].work_group = SUM_ELEMENTS * SUM_PARTS;
     if (problem->table.used) {
         plan->kernels[WA_BACKWARD_SUM_TABLE].name = "sum_table";
-        plan->kernels[WA_BACKWARD_SUM_TABLE].work_group = TABLE_ITEMS;
+        plan->kernels[WA_BACKWARD_SUM_TABLE].work_group =
+            TABLE_ELEMENTS * TABLE_PARTS;
     }
     choose_slots(problem, device, plan);
 }
