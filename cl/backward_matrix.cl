@@ -37,6 +37,9 @@
 /* Addresses cost less with a pad, but there is no room for it. */
 #define WEIGHT_PITCH (LATE_KEYS ? ROW_PITCH(WEIGHT_KEYS) : WEIGHT_KEYS + CHUNK)
 #define WEIGHT_SIZE (WEIGHT_ROWS * WEIGHT_PITCH)
+/* Tables of where tokens are: of the window that is copied, of this one, and
+ * of the last, whose rows other waves may still store. */
+#define TOKEN_TABLES (KEEPS_TOKENS ? STAGES + 1 : 0)
 /* A team's local memory, in bytes: the ring, each wave's rows that leave, P
  * and dS, and of rows lse and powers of two. Together, for one address that
  * stays in a register: NVIDIA's compiler makes that of each array anew, which
@@ -44,7 +47,8 @@
 #define OUT_SIZE (UNIT_QUERIES * OUT_PITCH)
 #define OUT_PLACE (RING_SIZE * 2)
 #define WEIGHT_PLACE (OUT_PLACE + TEAM_WAVES * OUT_SIZE * 2)
-#define LSE_PLACE (WEIGHT_PLACE + 2 * WEIGHT_PARTS * WEIGHT_SIZE * 2)
+#define TOKEN_PLACE (WEIGHT_PLACE + 2 * WEIGHT_PARTS * WEIGHT_SIZE * 2)
+#define LSE_PLACE (TOKEN_PLACE + TOKEN_TABLES * NQ * 16)
 #define POWER_PLACE (LSE_PLACE + KEY_STAGES * BLOCK_ROWS * 4)
 #if SWIZZLES_ROWS
 #define TEAM_ALIGNMENT (LINE * 2)
@@ -403,6 +407,15 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
 
 /* ---- The kernel ---- */
 
+#if KEEPS_TOKENS
+INLINE void keep_tokens(__local kept_token *table, const forward_args *args,
+                        const window_place *place, int lane)
+{
+    for (int i = lane; i < NQ; i += TEAM)
+        table[i] = keep_token(&args->grid, place, i);
+}
+#endif
+
 __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
 WAVE_ATTRIBUTE void
 JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
@@ -461,6 +474,24 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         !EMULATED && PADDING != 1 &&
         (flags & (leaves | ARG_ADD_DQ | ARG_ADD_DK | ARG_ADD_DV)) == leaves;
     walk here = start_slot(forward, slot, team);
+#if KEEPS_TOKENS
+    __local kept_token *tables =
+        (__local kept_token *)(own_memory + TOKEN_PLACE);
+    uint table = 0; /* of the last window that was found */
+/* A walk has come to a window, whose tokens are where those of the last are,
+ * or else get the next table, for all who pass the team's next barrier. */
+#define FIND_TOKENS(walk, alike)                                              \
+    if (!(alike)) {                                                           \
+        table = table == (TOKEN_TABLES - 1) * NQ ? 0 : table + NQ;            \
+        keep_tokens(tables + table, forward, &walk.place, lane_of_team);      \
+    }                                                                         \
+    walk.place.tokens = tables + table;
+    keep_tokens(tables, forward, &here.place, lane_of_team);
+    here.place.tokens = tables;
+    barrier(CLK_LOCAL_MEM_FENCE);
+#else
+#define FIND_TOKENS(walk, alike) (void)(alike);
+#endif
     const uint items = here.rounds * visits;
     const ulong head_partial = (ulong)slot * forward->heads + first_head;
     __global float *bias_partials =
@@ -560,12 +591,14 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 
     DECLARE_KEPT_REGIONS
     for (uint item = 0; item < items; item++) {
+        FORGET_LANE(lane_of_team);
 #if ONE_VISIT /* what is copied next: found anew, for fewer registers */
         walk there = here;
-        if (STAGES > 1)
-            walk_on(&there, forward, team);
+        if (STAGES > 1) {
+            const int alike = walk_on(&there, forward, team);
+            FIND_TOKENS(there, alike)
+        }
 #endif
-        FORGET_LANE(lane_of_team);
         FORGET_LANE(wave_here.lane);
         const uint number = ONE_VISIT ? 0 : item % visits;
         __local const ushort *stage = ring + item % STAGES * STAGE_SIZE;
@@ -698,6 +731,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #if LATE_KEYS
         walk next = here;
         walk_on(&next, forward, team);
+        FIND_TOKENS(next, 1)
         START_KEYS(item + 1, next)
 #endif
 #if RESCALES
@@ -802,8 +836,10 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 scale_gradient(forward, logit_scale, now.head, sum);
 #endif
 #endif
-        if (now.is_last)
-            walk_on(&here, forward, team);
+        if (now.is_last) {
+            const int alike = walk_on(&here, forward, team);
+            FIND_TOKENS(here, STAGES > 1 || alike)
+        }
         START_O(item + 1)
     }
 

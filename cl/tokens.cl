@@ -13,12 +13,17 @@
  *
  *   PADDING 0 all tokens exist
  *           1 those of the padding are the row `pad`, or zeros
- *           2 those of the padding are hidden */
+ *           2 those of the padding are hidden
+ *   KEEPS_TOKENS  1: positions wait in local memory, for kernels that ask for
+ *           each token many times; a place says where (GRID 1) */
 #ifndef GRID
 #define GRID 0
 #endif
 #ifndef PADDING
 #define PADDING 0
+#endif
+#ifndef KEEPS_TOKENS
+#define KEEPS_TOKENS 0
 #endif
 #if GRID
 #ifndef WINDOW_0
@@ -30,7 +35,12 @@
 #ifndef WINDOW_2
 #define WINDOW_2 7
 #endif
+#define WINDOW_TOKENS (WINDOW_0 * WINDOW_1 * WINDOW_2)
 #endif
+
+/* What is kept of a token in local memory, for all of a team's work-items: its
+ * position, and with 8 for a token that exists the sides of the seams. */
+typedef uint4 kept_token;
 
 /* What all tokens of a window have in common. */
 typedef struct window_place {
@@ -39,6 +49,9 @@ typedef struct window_place {
     uint first[3]; /* position of its first token; may exceed the padded size
                       by less than a window */
     uint seams;    /* bit a: tokens on both sides of a seam across axis a */
+#if KEEPS_TOKENS
+    __local const kept_token *tokens; /* of the window; not set here */
+#endif
 #else
     ulong grid; /* the window */
 #endif
@@ -109,8 +122,8 @@ INLINE int holds_padding(const grid_layout *grid, const window_place *place)
     return holds;
 }
 
-INLINE token find_token(const grid_layout *grid, const window_place *place,
-                        uint row)
+INLINE token compute_token(const grid_layout *grid, const window_place *place,
+                           uint row)
 {
     token t;
 #if GRID
@@ -156,15 +169,11 @@ INLINE uint seam_sides(const grid_layout *grid, const window_place *place,
 #endif
 }
 
-/* What a team keeps of a token in local memory, for all of its work-items:
- * its position, and with 8 for a token that exists the sides of the seams. */
-typedef uint4 kept_token;
-
 #if GRID
 INLINE kept_token keep_token(const grid_layout *grid,
                              const window_place *place, uint row)
 {
-    const token t = find_token(grid, place, row);
+    const token t = compute_token(grid, place, row);
     return (kept_token)(t.at[0], t.at[1], t.at[2],
                         seam_sides(grid, place, row) | (EXISTS(t) ? 8u : 0u));
 }
@@ -183,6 +192,17 @@ INLINE token recall_token(kept_token kept)
 
 INLINE uint recall_sides(kept_token kept) { return kept.w & 7u; }
 #endif
+
+/* A row past the last may be any other. */
+INLINE token find_token(const grid_layout *grid, const window_place *place,
+                        uint row)
+{
+#if KEEPS_TOKENS
+    return recall_token(place->tokens[min(row, WINDOW_TOKENS - 1u)]);
+#else
+    return compute_token(grid, place, row);
+#endif
+}
 
 /* Offset of the plane of a window's grid (or of the window) and a head. */
 INLINE ulong plane(const tensor_layout *layout, ulong window, uint head)

@@ -68,6 +68,13 @@ static uint64_t ring_bytes(const wa_unit *unit, const wa_matrix_shape *s,
 }
 
 /* As the kernel declares its arrays. */
+/* The kernel keeps tables of where tokens lie, KEEPS_TOKENS in cl/tokens.cl:
+ * on grids, where a window has one visit. */
+static bool keeps_tokens(const wa_problem *problem, uint32_t block_rows)
+{
+    return problem->grid.used && visits_of(problem, block_rows) == 1;
+}
+
 static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
                             const wa_matrix_shape *s,
                             const wa_matrix_tiling *t)
@@ -88,10 +95,14 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
     const uint64_t parts = is_small ? 2 : 1; /* of a number */
     const uint64_t waves = (uint64_t)s->teams * s->team_waves;
     /* what a team has besides its ring and rows that leave starts and ends
-     * with a line, as these do: weights, lse, in fp16 the powers of dS */
+     * with a line, as these do: weights, tables of tokens, lse, in fp16 the
+     * powers of dS */
     const uint64_t line = unit->swizzles_rows ? 128 : WA_MATRIX_CHUNK_BYTES;
     const uint64_t own =
         2 * parts * weight_rows * weight_pitch * t->element_bytes +
+        (keeps_tokens(problem, s->block_rows)
+             ? (uint64_t)(s->stages + 1) * problem->queries * 16
+             : 0) +
         (uint64_t)(late_keys ? 1 : s->stages) * s->block_rows * 4 +
         (problem->dtype == WINATTN_FP16 ? s->team_waves * 4 : 0);
     uint64_t bytes =
@@ -172,9 +183,11 @@ static void set_kernel(const wa_problem *problem, const wa_device *device,
     text[0] = 0;
     wa_append_problem(problem, device, kernel->block_rows, kernel->block_keys,
                       text, size);
-    wa_append(text, size, "-DBACKWARD=1 -DONE_VISIT=%u -DKEEPS_DBIAS=%u ",
-              (uint32_t)(visits_of(problem, s->block_rows) == 1),
-              s->keeps_dbias);
+    wa_append(
+        text, size,
+        "-DBACKWARD=1 -DONE_VISIT=%u -DKEEPS_DBIAS=%u -DKEEPS_TOKENS=%u ",
+        (uint32_t)(visits_of(problem, s->block_rows) == 1), s->keeps_dbias,
+        (uint32_t)keeps_tokens(problem, s->block_rows));
     wa_append_matrix_shape(&common, device, text, size);
 }
 
