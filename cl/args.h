@@ -141,17 +141,18 @@ typedef struct all_sum_args {
 #define SUM_ELEMENTS 16
 #define SUM_PARTS 8
 
-/* What is for each query and key, fp32 [heads][queries * keys], added up by
- * the entry of a table that each belongs to. */
+/* Sums over windows for each query and key, fp32 partials [slots][heads]
+ * [queries * keys], added up by the entry of a table that each belongs to. */
 typedef struct table_args {
     tensor_layout to; /* row = entry */
     arg_u64 from;     /* in elements of the workspace */
     arg_u64 pairs;    /* queries * keys */
     arg_u32 heads, entries;
     arg_u32 flags;
-    arg_u32 padding;
+    arg_u32 slots; /* 1: sum_partials has added them up */
 } table_args;
-/* A work-group of sum_table: entries, and the work-items that share the pairs
- * of each. */
-#define TABLE_ELEMENTS 8
-#define TABLE_PARTS 8
+/* A work-group of sum_table, which makes one entry of a head. */
+#define TABLE_ITEMS 128
+/* More partials than this sum_partials adds up first, since it reads what lies
+ * together. */
+#define TABLE_PARTIALS (1u << 19)

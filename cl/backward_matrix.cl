@@ -64,10 +64,10 @@
 #define KEY_TURNS CEIL_DIV(KEY_STRIPES, TEAM_WAVES)
 /* Where it can, a wave makes one gradient of two of them and not both of one:
  * what it reads of dO or of q then serves twice. Not in the cosine variant,
- * where dK takes much longer, and not on grids, which were slower so. */
+ * where dK takes much longer. */
 #define ONE_GRADIENT                                                          \
-    (ONE_VISIT && VARIANT != COSINE && !GRID && KEY_STRIPES % 2 == 0 &&       \
-     TEAM_WAVES % 2 == 0)
+    (ONE_VISIT && VARIANT != COSINE && SPARES_GRADIENTS &&                    \
+     KEY_STRIPES % 2 == 0 && TEAM_WAVES % 2 == 0)
 #define STRIPES_AT_ONCE (ONE_GRADIENT ? 2 : 1)
 /* Tiles of channels that are summed at a time; the cosine variant needs all of
  * a row's before one can leave. */

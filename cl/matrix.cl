@@ -149,11 +149,14 @@
     (!(KEY_BLOCKS > 1 && SHORT_BLOCK) &&                                      \
      (BLOCK_ACROSS % UNIT_TILE == 0 ||                                        \
       ((tile) + 1) * UNIT_TILE <= BLOCK_ACROSS))
-/* Tokens of a tile, of so many in all, that are read and computed with: where
- * instructions are shorter than tiles, the last tile may do with less.
- * Gradients gain by it, but not those of grids, nor the forward pass
+/* Gradients do with fewer reads by code that is longer: on grids, whose code
+ * is longest, that pays in bf16, and padding leaves no registers for it
  * (bench/notes.md). */
-#if UNROLL_PASSES && BACKWARD && !GRID
+#define SPARES_GRADIENTS (BACKWARD && (!GRID || (DTYPE == 2 && !PADDING)))
+/* Tokens of a tile, of so many in all, that are read and computed with: where
+ * instructions are shorter than tiles, the last tile may do with less. The
+ * forward pass gains nothing by it. */
+#if UNROLL_PASSES && SPARES_GRADIENTS
 #define TILE_PART(tile, all)                                                  \
     ((all) % UNIT_TILE == 0                                                   \
          ? UNIT_TILE                                                          \

@@ -203,10 +203,10 @@ static winattn_status launch_list(const sum_launch *launch, sum_list *list)
     return wa_chain_append(launch->chain, kernel, list->groups * group, group);
 }
 
-/* Adds up what belongs to each entry of a table; `dense` has an element for
- * each query and key. */
-static winattn_status launch_table_sum(const sum_launch *launch,
-                                       const winattn_tensor *dense)
+/* Adds up what belongs to each entry of a table, of so many slots that lie
+ * `from` in the workspace on. */
+static winattn_status launch_table_sum(const sum_launch *launch, uint64_t from,
+                                       uint64_t slots)
 {
     const wa_problem *problem = launch->problem;
     const wa_buffers *buffers = launch->buffers;
@@ -215,52 +215,65 @@ static winattn_status launch_table_sum(const sum_launch *launch,
     table_args args;
     memset(&args, 0, sizeof args);
     args.to = wa_layout_of(problem, buffers, WA_DBIAS);
-    args.from = dense->offset / 4;
+    args.from = from;
     args.pairs = (uint64_t)problem->queries * problem->keys;
     args.heads = problem->heads;
     args.entries = problem->table.entries;
     args.flags = (launch->accumulate & WINATTN_DBIAS) != 0 ? ARG_ADD_SUMS : 0;
+    args.slots = problem->windows ? (cl_uint)slots : 0;
     WA_TRY(wa_set_arg(kernel, 0, sizeof args, &args));
     WA_TRY(wa_set_arg(kernel, 1, sizeof buffers->table.starts,
                       &buffers->table.starts));
     WA_TRY(wa_set_arg(kernel, 2, sizeof buffers->table.order,
                       &buffers->table.order));
-    WA_TRY(wa_set_arg(kernel, 3, sizeof dense->buffer, &dense->buffer));
+    WA_TRY(wa_set_arg(kernel, 3, sizeof buffers->workspace.buffer,
+                      &buffers->workspace.buffer));
     WA_TRY(wa_set_arg(kernel, 4, sizeof to, &to));
-    const uint64_t sums = (uint64_t)args.heads * args.entries;
-    return wa_chain_append(
-        launch->chain, kernel,
-        (sums + TABLE_ELEMENTS - 1) / TABLE_ELEMENTS *
-            (TABLE_ELEMENTS * TABLE_PARTS),
-        launch->plan->kernels[WA_BACKWARD_SUM_TABLE].work_group);
+    return wa_chain_append(launch->chain, kernel,
+                           (uint64_t)args.heads * args.entries * TABLE_ITEMS,
+                           TABLE_ITEMS);
 }
 
-/* All sums over windows in one launch, and one more where a table's entries
- * are sums of what that makes for each query and key. */
+/* The sums of a bias for each query and key, for sum_table: in the workspace,
+ * from byte `dense_at` on. */
+static void list_dense_sum(sum_list *list, const sum_launch *launch,
+                           uint64_t partials, uint64_t slots,
+                           uint64_t dense_at)
+{
+    const wa_problem without_table = wa_problem_without_table(launch->problem);
+    wa_buffers buffers = *launch->buffers;
+    sum_launch dense = *launch;
+    buffers.tensor[WA_DBIAS] = buffers.workspace;
+    buffers.tensor[WA_DBIAS].offset += dense_at;
+    dense.problem = &without_table;
+    dense.buffers = &buffers;
+    list_sum(list, &dense, WA_DBIAS, partials, slots, 0);
+}
+
+/* All sums over windows in one launch, but for those of a table's entries. */
 static winattn_status launch_sums(const sum_launch *launch,
                                   const backward_args *args, uint64_t dense_at)
 {
+    const wa_problem *problem = launch->problem;
     const wa_backward_plan *plan = launch->plan;
     const uint64_t slots = plan->slots;
     const uint64_t row_slots = (uint64_t)plan->row_slots * plan->row_blocks;
+    const uint64_t bias_slots = plan->row_slots ? plan->row_slots : slots;
     /* without padding there are no partials, and the sums are 0 */
     const uint64_t pad_slots = plan->pad_bytes ? slots * plan->key_blocks : 0;
-    const bool sums_table = launch->problem->table.used &&
-                            launch->buffers->tensor[WA_DBIAS].buffer;
-    const wa_problem without_table = wa_problem_without_table(launch->problem);
-    wa_buffers buffers = *launch->buffers;
-    sum_launch bias = *launch;
+    const bool sums_table =
+        problem->table.used && launch->buffers->tensor[WA_DBIAS].buffer;
+    const uint64_t partials =
+        bias_slots * problem->heads * problem->queries * problem->keys;
+    const bool is_dense = sums_table && partials > TABLE_PARTIALS;
     sum_list list;
     memset(&list, 0, sizeof list);
-    if (sums_table) {
-        buffers.tensor[WA_DBIAS] = buffers.workspace;
-        buffers.tensor[WA_DBIAS].offset += dense_at;
-        bias.problem = &without_table;
-        bias.buffers = &buffers;
-        bias.accumulate = 0;
-    }
-    list_sum(&list, &bias, WA_DBIAS, args->bias_partials,
-             plan->row_slots ? plan->row_slots : slots, WINATTN_DBIAS);
+    if (is_dense)
+        list_dense_sum(&list, launch, args->bias_partials, bias_slots,
+                       dense_at);
+    else if (!sums_table)
+        list_sum(&list, launch, WA_DBIAS, args->bias_partials, bias_slots,
+                 WINATTN_DBIAS);
     list_sum(&list, launch, WA_D_LOGIT_SCALE, args->scale_partials,
              row_slots ? row_slots : slots, WINATTN_D_LOGIT_SCALE);
     list_sum(&list, launch, WA_D_PAD_K, args->pad_k_partials, pad_slots,
@@ -268,8 +281,12 @@ static winattn_status launch_sums(const sum_launch *launch,
     list_sum(&list, launch, WA_D_PAD_V, args->pad_v_partials, pad_slots,
              WINATTN_D_PAD_V);
     WA_TRY(launch_list(launch, &list));
-    return sums_table ? launch_table_sum(launch, &buffers.tensor[WA_DBIAS])
-                      : WINATTN_SUCCESS;
+    if (is_dense)
+        return launch_table_sum(
+            launch, (launch->buffers->workspace.offset + dense_at) / 4, 1);
+    return sums_table
+               ? launch_table_sum(launch, args->bias_partials, bias_slots)
+               : WINATTN_SUCCESS;
 }
 
 winattn_status wa_launch_backward(const wa_problem *problem,

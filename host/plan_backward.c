@@ -95,18 +95,40 @@ uint64_t wa_most_bias_slots(const wa_problem *problem, winattn_tier tier)
     return at_least_one(bytes / 4 / logits);
 }
 
+/* Rounds, of a window for each team, if windows are of so many kinds and a
+ * round has windows of one (cl/matrix.cl). */
+static uint64_t rounds_of_kinds(const wa_problem *problem, uint64_t teams,
+                                uint64_t kinds)
+{
+    const uint64_t of_kind = (problem->windows + kinds - 1) / kinds;
+    return kinds * ((of_kind + teams - 1) / teams);
+}
+
 /* Slots for the windows of `owners` of a slot's work-groups; `most` at most.
  */
 static uint64_t deal(const wa_problem *problem, uint64_t groups,
                      uint64_t owners, uint64_t teams, uint64_t most)
 {
-    uint64_t slots = least((groups + owners - 1) / owners, most);
-    /* a slot takes rounds of a window for each team */
-    const uint64_t turns = (problem->windows + teams - 1) / teams;
-    slots = least(at_least_one(slots), at_least_one(turns));
-    /* dealt evenly: as many rounds with fewer slots */
-    const uint64_t rounds = (turns + slots - 1) / slots;
-    return rounds ? (turns + rounds - 1) / rounds : slots;
+    const uint64_t slots =
+        least(at_least_one(least((groups + owners - 1) / owners, most)),
+              at_least_one(rounds_of_kinds(problem, teams, 1)));
+    const wa_grid *grid = &problem->grid;
+    const uint64_t places =
+        grid->used
+            ? (uint64_t)grid->windows[0] * grid->windows[1] * grid->windows[2]
+            : 1;
+    /* Dealt evenly: as many rounds with fewer slots, whichever way a kernel
+     * sorts windows. */
+    const uint64_t kinds[] = {1, problem->mask_windows, places};
+    uint64_t even = 1;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const uint64_t all = rounds_of_kinds(
+            problem, teams, least(kinds[i], at_least_one(problem->windows)));
+        const uint64_t rounds = at_least_one((all + slots - 1) / slots);
+        const uint64_t enough = (all + rounds - 1) / rounds;
+        even = enough > even ? enough : even;
+    }
+    return even;
 }
 
 /* Work-groups of whole slots, at most so many where that is one. */
@@ -194,8 +216,7 @@ void wa_backward_plan_finish(const wa_problem *problem,
     plan->kernels[WA_BACKWARD_SUM].work_group = SUM_ELEMENTS * SUM_PARTS;
     if (problem->table.used) {
         plan->kernels[WA_BACKWARD_SUM_TABLE].name = "sum_table";
-        plan->kernels[WA_BACKWARD_SUM_TABLE].work_group =
-            TABLE_ELEMENTS * TABLE_PARTS;
+        plan->kernels[WA_BACKWARD_SUM_TABLE].work_group = TABLE_ITEMS;
     }
     choose_slots(problem, device, plan);
 }

@@ -73,6 +73,8 @@ static const char *const table[] = {
     "windows=5 queries=30 table=5x6 bias=table_same dim=16",
     "windows=5 queries=20 keys=30 table=6x6 sliced=1 bias=table_fp32 dim=16",
     "windows=5 queries=20 keys=30 entries=11 bias=table_same dim=16",
+    /* more partial sums than one kernel adds up (TABLE_PARTIALS) */
+    "windows=2 heads=4 queries=384 keys=384 table=16x24 bias=table_same dim=8",
     /* cosine; several query heads to a key head; scales */
     "grid=2 size=9x13 window=8x8 shift=4x4 variant=cosine logit_scale=2.3 "
     "mask=shift bias=table_same pads=3",
