@@ -277,6 +277,14 @@ static const struct {
     /* a wave makes one gradient; tiles of keys are even in number, or odd */
     {"queries=20 keys=56 dim=16 windows=300 heads=1", "0:2:2:2:0:0:0", false},
     {"queries=20 keys=33 dim=16 windows=300 heads=1", "0:2:2:2:0:0:0", false},
+    /* grids without padding, of several places for each work-group: tables of
+     * where tokens are come one after the other */
+    {"grid=2 size=6x12 window=3x6 shift=1x2 mask=shift bias=table_same "
+     "heads=1 dim=16 batch=5",
+     "0:2:2:2:0:1:1", true},
+    {"given=1 grid=3 size=4x6x6 window=2x3x3 shift=1x1x1 mask=shift "
+     "bias=table_fp32 heads=1 dim=16 batch=48 layout=packed",
+     "0:2:2:1:0:1:1", false},
 };
 #define ROWS (sizeof table / sizeof *table)
 
