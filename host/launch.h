@@ -46,7 +46,7 @@ winattn_status wa_launch_forward(const wa_problem *problem,
 
 /* Launches of which each reads what those before it wrote. The first waits for
  * what the caller names. A queue that runs them in order needs no events in
- * between, which cost a GPU more than a small kernel takes. */
+ * between, which take time (bench/notes.md). */
 typedef struct wa_kernel_chain {
     cl_command_queue queue;
     cl_uint wait_count;

@@ -67,17 +67,12 @@ static uint64_t ring_bytes(const wa_unit *unit, const wa_matrix_shape *s,
            wa_matrix_stage_bytes(unit, s, t, WA_BACKWARD, ROW_PLANES);
 }
 
-/* As the kernel declares its arrays. */
-/* The kernel keeps tables of where tokens lie, KEEPS_TOKENS in cl/tokens.cl:
- * on grids, where a window has one visit. */
-static bool keeps_tokens(const wa_problem *problem, uint32_t block_rows)
-{
-    return problem->grid.used && visits_of(problem, block_rows) == 1;
-}
-
-static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
-                            const wa_matrix_shape *s,
-                            const wa_matrix_tiling *t)
+/* As the kernel declares its arrays; has_tokens: with tables of where tokens
+ * lie. */
+static uint64_t bytes_of_arrays(const wa_problem *problem,
+                                const wa_device *device,
+                                const wa_matrix_shape *s,
+                                const wa_matrix_tiling *t, bool has_tokens)
 {
     const wa_unit *unit = device->unit;
     const bool takes_o = t->key_tiles * unit->tile > s->pass_keys &&
@@ -100,9 +95,7 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
     const uint64_t line = unit->swizzles_rows ? 128 : WA_MATRIX_CHUNK_BYTES;
     const uint64_t own =
         2 * parts * weight_rows * weight_pitch * t->element_bytes +
-        (keeps_tokens(problem, s->block_rows)
-             ? (uint64_t)(s->stages + 1) * problem->queries * 16
-             : 0) +
+        (has_tokens ? (uint64_t)(s->stages + 1) * problem->queries * 16 : 0) +
         (uint64_t)(late_keys ? 1 : s->stages) * s->block_rows * 4 +
         (problem->dtype == WINATTN_FP16 ? s->team_waves * 4 : 0);
     uint64_t bytes =
@@ -119,6 +112,24 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
     if (wa_problem_padding(problem) == 1) /* each wave's d_pad_k, d_pad_v */
         bytes += waves * 2 * t->dim_tiles * unit->tile * 4;
     return bytes;
+}
+
+/* The kernel keeps tables of where tokens lie, KEEPS_TOKENS in cl/tokens.cl:
+ * on grids, where a window has one visit and there is room. */
+static bool keeps_tokens(const wa_problem *problem, const wa_device *device,
+                         const wa_matrix_shape *s, const wa_matrix_tiling *t)
+{
+    return problem->grid.used && visits_of(problem, s->block_rows) == 1 &&
+           bytes_of_arrays(problem, device, s, t, true) + WA_MATRIX_SLACK <=
+               device->local_bytes;
+}
+
+static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
+                            const wa_matrix_shape *s,
+                            const wa_matrix_tiling *t)
+{
+    return bytes_of_arrays(problem, device, s, t,
+                           keeps_tokens(problem, device, s, t));
 }
 
 /* NULL if kernel and device allow the shape, else why not; registers apart. */
@@ -187,7 +198,7 @@ static void set_kernel(const wa_problem *problem, const wa_device *device,
         text, size,
         "-DBACKWARD=1 -DONE_VISIT=%u -DKEEPS_DBIAS=%u -DKEEPS_TOKENS=%u ",
         (uint32_t)(visits_of(problem, s->block_rows) == 1), s->keeps_dbias,
-        (uint32_t)keeps_tokens(problem, s->block_rows));
+        (uint32_t)keeps_tokens(problem, device, &common, &t));
     wa_append_matrix_shape(&common, device, text, size);
 }
 

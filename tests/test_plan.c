@@ -1052,6 +1052,47 @@ static void backward_units(void **state)
     assert_legal_backward(&p, &device, &plan, "unproven");
 }
 
+/* 132 units, three heads: 44 slots, or fewer where these have as many rounds
+ * of three windows, which come sorted by mask or by place on a grid. Tables of
+ * where tokens are stay where there is room. */
+static void backward_is_dealt(void **state)
+{
+    (void)state;
+    static const wa_exclusions none;
+    static const struct {
+        const char *problem;
+        uint32_t slots;
+        int keeps_tokens;
+    } deals[] = {
+        {"dtype=fp16 windows=4096 bias=same", 43, 0},
+        {"dtype=fp16 windows=4096 bias=same mask=regions mask_windows=64", 44,
+         0},
+        {"dtype=fp16 grid=2 size=56x56 window=7x7 shift=3x3 mask=shift "
+         "bias=table_same batch=64",
+         44, 1},
+        {"dtype=fp16 windows=3 bias=same", 1, 0},
+        {"dtype=fp16 grid=2 size=48x48 window=12x12 shift=6x6 mask=shift "
+         "bias=table_same batch=64",
+         43, 0},
+    };
+    const wa_device *h200 = device_named("H200");
+    for (size_t i = 0; i < sizeof deals / sizeof *deals; i++) {
+        char text[256];
+        wa_backward_plan plan;
+        snprintf(text, sizeof text, "%s heads=3 pass=backward",
+                 deals[i].problem);
+        const wa_problem p = problem_of(text);
+        assert_int_equal(wa_backward_plan_make(&p, h200, &none, &plan),
+                         WINATTN_SUCCESS);
+        assert_legal_backward(&p, h200, &plan, text);
+        assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+        assert_int_equal(plan.slots, deals[i].slots);
+        assert_int_equal(
+            define_of(plan.kernels[WA_BACKWARD_KEYS].defines, "KEEPS_TOKENS"),
+            deals[i].keeps_tokens);
+    }
+}
+
 /* Demanded shapes that cl/backward_matrix.cl cannot compute. */
 static void backward_shapes_are_refused(void **state)
 {
@@ -1395,6 +1436,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(backward_falls_back),
         cmocka_unit_test(tf32_is_allowed),
         cmocka_unit_test(backward_units),
+        cmocka_unit_test(backward_is_dealt),
         cmocka_unit_test(backward_shapes_are_refused),
         cmocka_unit_test(backward_has_fewer_waves),
         cmocka_unit_test(table),
