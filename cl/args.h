@@ -106,7 +106,7 @@ typedef struct forward_args {
  * [slot][head]; from pad_k_partials and pad_v_partials on [slot][key block]
  * [key head][channel]. What is there for each query and key of a table of
  * biases comes last: a kernel that does not read the table finds its biases
- * there, and later the sums of their gradients are there. */
+ * there, and later, where partials are many, their sums are there. */
 /* Of a row, on tier matrix: lse, +infinity for a row that sees nothing; delta;
  * a bound of |dS| in its tile, as it goes to dK, negative where an lse of the
  * tile is large; and (cosine) what q k^ is multiplied by. */

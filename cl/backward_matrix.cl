@@ -41,9 +41,9 @@
  * of the last, whose rows other waves may still store. */
 #define TOKEN_TABLES (KEEPS_TOKENS ? STAGES + 1 : 0)
 /* A team's local memory, in bytes: the ring, each wave's rows that leave, P
- * and dS, and of rows lse and powers of two. Together, for one address that
- * stays in a register: NVIDIA's compiler makes that of each array anew, which
- * takes long. */
+ * and dS, tables of tokens, and of rows lse and powers of two. Together, for
+ * one address that stays in a register: NVIDIA's compiler makes that of each
+ * array anew, which takes long. */
 #define OUT_SIZE (UNIT_QUERIES * OUT_PITCH)
 #define OUT_PLACE (RING_SIZE * 2)
 #define WEIGHT_PLACE (OUT_PLACE + TEAM_WAVES * OUT_SIZE * 2)

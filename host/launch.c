@@ -248,13 +248,10 @@ winattn_status wa_chain_append(wa_kernel_chain *chain, cl_kernel kernel,
                                uint64_t items, size_t group)
 {
     const size_t global = (size_t)((items + group - 1) / group * group);
-    const bool waits = !chain->has_begun;
-    const bool follows = chain->has_begun && !chain->in_order;
     cl_event done = NULL;
     const cl_int error = clEnqueueNDRangeKernel(
-        chain->queue, kernel, 1, NULL, &global, &group,
-        follows ? 1 : (waits ? chain->wait_count : 0),
-        follows ? &chain->last : (waits ? chain->wait_list : NULL),
+        chain->queue, kernel, 1, NULL, &global, &group, chain->wait_count,
+        chain->wait_list,
         chain->wants_event || !chain->in_order ? &done : NULL);
     if (error != CL_SUCCESS)
         return wa_fail_cl(error, "clEnqueueNDRangeKernel");
@@ -262,6 +259,8 @@ winattn_status wa_chain_append(wa_kernel_chain *chain, cl_kernel kernel,
         clReleaseEvent(chain->last);
     chain->last = done;
     chain->has_begun = true;
+    chain->wait_count = chain->in_order ? 0 : 1;
+    chain->wait_list = chain->in_order ? NULL : &chain->last;
     return WINATTN_SUCCESS;
 }
 

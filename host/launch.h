@@ -49,6 +49,8 @@ winattn_status wa_launch_forward(const wa_problem *problem,
  * between, which take time (bench/notes.md). */
 typedef struct wa_kernel_chain {
     cl_command_queue queue;
+    /* what the next launch waits for: the caller's list, then &last or, in
+     * order, nothing */
     cl_uint wait_count;
     const cl_event *wait_list;
     bool in_order;    /* so is the queue */
