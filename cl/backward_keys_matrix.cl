@@ -181,6 +181,7 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     DECLARE_KEPT_REGIONS
     for (uint item = 0; item < items; item++) {
         FORGET_LANE(lane_of_team);
+        RELOAD_BACKWARD_ARGS
         FORGET_LANE(wave_here.lane);
         const uint number = item % visits;
         const uint block = number % KEY_BLOCKS;

@@ -592,6 +592,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     DECLARE_KEPT_REGIONS
     for (uint item = 0; item < items; item++) {
         FORGET_LANE(lane_of_team);
+        RELOAD_BACKWARD_ARGS
 #if ONE_VISIT /* what is copied next: found anew, for fewer registers */
         walk there = here;
         if (STAGES > 1) {

@@ -261,17 +261,20 @@ INLINE void add_splits(float sums[DIM_TILES][VALUES], __local float *shared,
                        int split, int team, const wave *w)
 {
     const int size = DIM_TILES * TERM_TILE;
-    __local float *own = shared + w->lane;
+    int lane = w->lane;
+    FORGET(lane);
+    __local float *all = shared + lane;
+    __local float *own = all + max(split - 1, 0) * size;
     if (split > 0)
         UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
             UNROLL_FOR (int i = 0; i < VALUES; i++)
-                own[(split - 1) * size + (d * VALUES + i) * WAVE] = sums[d][i];
+                own[(d * VALUES + i) * WAVE] = sums[d][i];
     TEAM_SYNC(team);
     if (split == 0)
         UNROLL_FOR (int other = 0; other < SPLITS - 1; other++)
             UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
                 UNROLL_FOR (int i = 0; i < VALUES; i++)
-                    sums[d][i] += own[other * size + (d * VALUES + i) * WAVE];
+                    sums[d][i] += all[other * size + (d * VALUES + i) * WAVE];
 }
 #endif
 
@@ -463,6 +466,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     DECLARE_KEPT_REGIONS
     for (uint item = 0; item < items; item++) {
         FORGET_LANE(lane_of_team);
+        RELOAD_BACKWARD_ARGS
         FORGET_LANE(wave_here.lane);
         const uint number = STREAMING ? item % window_items : 0;
         const uint window_stage =

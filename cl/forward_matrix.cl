@@ -692,6 +692,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         for (uint item = 0; item < items; item++) {
             FORGET_LANE(lane_of_team);
             FORGET_LANE(wave_here.lane);
+            RELOAD_ARGS(forward_args)
             const uint block = item % KEY_BLOCKS;
             const int key = (int)block * BLOCK_KEYS;
             const int count = min(BLOCK_KEYS, (int)NK - key);

@@ -268,14 +268,16 @@ INLINE int emulate_wave_any(int x, const wave *w)
     __builtin_amdgcn_wave_barrier();                                          \
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront")
 
-/* Keeps the compiler from computing all that follows from x before a loop and
- * running out of registers for it: LLVM does, and takes vector registers from
- * waves of 32 and scalar ones from waves of 64, which have more of the former.
- */
+/* LLVM computes all that follows from a lane or from the arguments before a
+ * loop, and runs out of vector and of scalar registers for it. Arguments lie
+ * where scalar loads find them again. */
 #define FORGET(x) __asm__ volatile("" : "+v"(x))
-#if WAVE == 32
 #define FORGET_LANE(x) FORGET(x)
-#endif
+#define RELOAD_ARGS(type)                                                     \
+    __constant const void *segment =                                          \
+        (__constant const void *)__builtin_amdgcn_kernarg_segment_ptr();      \
+    __asm__ volatile("" : "+s"(segment));                                     \
+    const type args = *(__constant const type *)segment;
 
 INLINE float lane_xor(float x, int mask, int lane)
 {
@@ -305,6 +307,11 @@ INLINE float lane_xor(float x, int mask, int lane)
 #if !EMULATED && INTEL_UNIT
 #define WAVE_ATTRIBUTE __attribute__((intel_reqd_sub_group_size(WAVE)))
 #define WAVE_SYNC() sub_group_barrier(CLK_LOCAL_MEM_FENCE)
+/* IGC computes addresses early too; where registers run out it compiles again
+ * without unrolling, and then all arrays are in memory. */
+#define FORGET(x) __asm__ volatile("" : "+rw"(x))
+#define FORGET_LANE(x) FORGET(x)
+#define FORGETS_TILES 1
 #define EXP2(x) native_exp2(x)
 #define RECIPROCAL(x) native_recip(x)
 #if DTYPE == 1
@@ -323,6 +330,9 @@ INLINE float lane_xor(float x, int mask, int lane)
 #ifndef WAVE_ATTRIBUTE
 #define WAVE_ATTRIBUTE
 #endif
+/* Keeps the compiler from computing what follows from an int x before a loop:
+ * it would take registers all along. FORGET_LANE is for the lane of a kernel's
+ * outermost loop. */
 #ifndef FORGET
 #define FORGET(x)
 #endif
@@ -332,6 +342,14 @@ INLINE float lane_xor(float x, int mask, int lane)
 #endif
 #ifndef FORGET_LANE
 #define FORGET_LANE(x)
+#endif
+/* 1: addresses of a tile in local memory are not kept for the next either. */
+#ifndef FORGETS_TILES
+#define FORGETS_TILES 0
+#endif
+/* Within a loop: reads the kernel's first argument, args, again. */
+#ifndef RELOAD_ARGS
+#define RELOAD_ARGS(type)
 #endif
 #if DTYPE == 0
 #ifndef TO_TF32
@@ -426,6 +444,16 @@ INLINE int row_place(int row, int channel, const int pitch)
 
 /* ---- Tiles from local memory ---- */
 
+/* The lane that addresses of a tile follow from. */
+INLINE int tile_lane(const wave *w)
+{
+    int lane = w->lane;
+#if FORGETS_TILES
+    FORGET(lane);
+#endif
+    return lane;
+}
+
 /* A run of elements, at least a word. */
 INLINE void load_run(uint *to, __local const storage_bits *at, const int run)
 {
@@ -459,15 +487,16 @@ INLINE query_tile load_query(__local const storage_bits *rows, const int pitch,
                              int row, int channel, int last, const wave *w)
 {
     query_tile q;
+    const int lane = tile_lane(w);
 #if NATIVE_QUERIES
-    load_native_query(q.x, rows, pitch, row, channel, last, w->lane);
+    load_native_query(q.x, rows, pitch, row, channel, last, lane);
 #else
     UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += QUERY_RUN) {
         const int e = i % QUERY_ELEMENTS;
         load_run(q.x + i / WORD_ELEMENTS,
-                 rows + row_place(min(row + query_row(w->lane, e), last),
+                 rows + row_place(min(row + query_row(lane, e), last),
                                   channel + i / QUERY_ELEMENTS * MMA_K +
-                                      query_step(w->lane, e),
+                                      query_step(lane, e),
                                   pitch),
                  QUERY_RUN);
     }
@@ -498,18 +527,18 @@ INLINE key_tile load_key(__local const storage_bits *rows, const int pitch,
                          const wave *w)
 {
     key_tile k;
+    const int lane = tile_lane(w);
 #if NATIVE_KEYS
-    load_native_key(k.x, rows, pitch, row, channel, last, count, w->lane);
+    load_native_key(k.x, rows, pitch, row, channel, last, count, lane);
 #elif KEY_RUN >= WORD_ELEMENTS
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += KEY_RUN)
         load_run(k.x + i / WORD_ELEMENTS,
-                 key_place(rows, pitch, row, channel, last, i, w->lane),
-                 KEY_RUN);
+                 key_place(rows, pitch, row, channel, last, i, lane), KEY_RUN);
 #else
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
         k.x[i / 2] =
-            (uint)*key_place(rows, pitch, row, channel, last, i, w->lane) |
-            (uint)*key_place(rows, pitch, row, channel, last, i + 1, w->lane)
+            (uint)*key_place(rows, pitch, row, channel, last, i, lane) |
+            (uint)*key_place(rows, pitch, row, channel, last, i + 1, lane)
                 << 16;
 #endif
     make_operands(k.x, sizeof k.x / sizeof *k.x);
@@ -535,18 +564,19 @@ INLINE key_tile load_value(__local const storage_bits *rows, const int pitch,
                            const wave *w)
 {
     key_tile v;
+    const int lane = tile_lane(w);
 #if NATIVE_VALUES
-    load_native_value(v.x, rows, pitch, row, channel, last, count, w->lane);
+    load_native_value(v.x, rows, pitch, row, channel, last, count, lane);
 #elif VALUE_RUN >= WORD_ELEMENTS
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += VALUE_RUN)
         load_run(v.x + i / WORD_ELEMENTS,
-                 value_place(rows, pitch, row, channel, last, i, w->lane),
+                 value_place(rows, pitch, row, channel, last, i, lane),
                  VALUE_RUN);
 #else
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
         v.x[i / 2] =
-            (uint)*value_place(rows, pitch, row, channel, last, i, w->lane) |
-            (uint)*value_place(rows, pitch, row, channel, last, i + 1, w->lane)
+            (uint)*value_place(rows, pitch, row, channel, last, i, lane) |
+            (uint)*value_place(rows, pitch, row, channel, last, i + 1, lane)
                 << 16;
 #endif
     make_operands(v.x, sizeof v.x / sizeof *v.x);
@@ -573,14 +603,14 @@ INLINE query_tile load_weights(__local const ushort *weights, int pitch,
                                const wave *w)
 {
     query_tile p;
+    const int lane = tile_lane(w);
 #if NATIVE_WEIGHTS
-    load_native_weights(p.x, weights, pitch, query, key, count, w->lane);
+    load_native_weights(p.x, weights, pitch, query, key, count, lane);
 #else
     UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += 2)
         p.x[i / 2] =
-            (uint)*weight_place(weights, pitch, query, key, i, w->lane) |
-            (uint)*weight_place(weights, pitch, query, key, i + 1, w->lane)
-                << 16;
+            (uint)*weight_place(weights, pitch, query, key, i, lane) |
+            (uint)*weight_place(weights, pitch, query, key, i + 1, lane) << 16;
 #endif
     return p;
 }

@@ -262,6 +262,11 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
 
 /* ---- A visit ---- */
 
+/* For RELOAD_ARGS in these kernels, which call args.forward forward. */
+#define RELOAD_BACKWARD_ARGS                                                  \
+    RELOAD_ARGS(backward_args)                                                \
+    const forward_args *forward = &args.forward;
+
 /* Starts the copies of rows of a plane of a head, in a kernel's START_COPIES:
  * `number` of four of which each may have a wave of its own, whose lanes then
  * count from 0. */

@@ -170,9 +170,10 @@
 #define HAS_KEY(tile, i)                                                      \
     (BLOCK_ACROSS % UNIT_TILE == 0 ||                                         \
      (i) / C_ELEMENTS * KEY_SIDE < KEY_PART(tile))
-/* Passes that are not alike must be unrolled for these to be constants. */
-#if UNROLL_PASSES &&                                                          \
-    (KEY_TILES % PASS_TILES != 0 || BLOCK_ACROSS % UNIT_TILE != 0)
+/* Passes that are not alike must be unrolled for these to be constants, and
+ * all must be where terms are in registers. */
+#if HAS_OWN_TERMS || (UNROLL_PASSES && (KEY_TILES % PASS_TILES != 0 ||        \
+                                        BLOCK_ACROSS % UNIT_TILE != 0))
 #define PASS_FOR UNROLL_FOR
 #else
 #define PASS_FOR NO_UNROLL_FOR
@@ -619,12 +620,15 @@ INLINE void hide_padding(float *scores, int key, int tile, int count,
                          const forward_args *args, const tile_rows *rows,
                          const wave *w)
 {
-    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+    uint hidden = 0; /* a bit for each value: few windows have padding */
+    NO_UNROLL_FOR (int i = 0; i < VALUES; i++) {
         const int column = tile * UNIT_TILE + value_key(w->lane, i);
         const token t = find_token(&args->grid, &rows->place,
                                    key + min(column, count - 1));
-        scores[i] = EXISTS(t) ? scores[i] : -INFINITY;
+        hidden |= EXISTS(t) ? 0u : 1u << i;
     }
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        scores[i] = (hidden >> i & 1u) != 0 ? -INFINITY : scores[i];
 }
 #endif
 

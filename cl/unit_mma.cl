@@ -13,7 +13,7 @@
 #define C_ELEMENTS 4
 #define QUERIES_DOWN 1
 #define UNIT_TILE 16
-#define UNROLL_PASSES 1
+#define UNROLL_PASSES (DTYPE != 0)
 #define SUMS_BY_PRODUCT 1
 #define KEEPS_PLACES 1
 
@@ -168,6 +168,8 @@ INLINE float reciprocal(float x)
 #define FORGET_LANE(x) FORGET(x)
 #endif
 #define SETTLE(x) __asm__ volatile("" : "+f"(x))
+/* Elements of TF32 are read one by one, each from an address of its own. */
+#define FORGETS_TILES (DTYPE == 0)
 
 INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 
