@@ -234,6 +234,10 @@ uint32_t wa_matrix_resident(const wa_device *device, uint32_t local_bytes)
                : MAX(device->local_capacity / (local_bytes + 1024), 1);
 }
 
+/* Parts of a compute unit of NVIDIA's, which deal waves among them; each has
+ * registers of its own. */
+#define UNIT_PARTS 4u
+
 /* On NVIDIA's units a work-group has all registers of a compute unit, of which
  * addresses and operands take 60, and 88 where operands are twice as long
  * (with 76 ptxas spilled more). */
@@ -241,9 +245,13 @@ uint32_t wa_matrix_most_sums(const wa_problem *problem,
                              const wa_device *device, uint32_t waves)
 {
     const uint32_t others = problem->dtype == WINATTN_FP32 ? 88 : 60;
-    const uint32_t items = waves * MAX(device->unit->wave, 1);
-    if (device->registers >= 200 && device->register_words)
-        return MIN(device->register_words / items, 255) - others;
+    const uint32_t wave = MAX(device->unit->wave, 1);
+    if (device->registers >= 200 && device->register_words) {
+        const uint32_t own = /* of the part whose waves are most */
+            device->register_words / (UNIT_PARTS * wave) /
+            wa_ceil_div(waves, UNIT_PARTS);
+        return own > others ? MIN(own, 255) - others : 0;
+    }
     /* AMD's waves of 32 have half the registers of those of 64; Intel's units
      * get twice what other kernels do */
     return device->vendor == WA_VENDOR_AMD && device->wave == 32 ? 48 : 64;

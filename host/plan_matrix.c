@@ -78,17 +78,38 @@ bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
  * than were seen to pay (256 tokens: passes of 32 keys 390 us, of 64 398, of
  * 128 493). */
 #define LARGE_PASS_TILES 4u
+/* Registers that a score takes on NVIDIA's units where its terms come from
+ * global memory, with what these and their addresses do (as ptxas spilled). */
+#define LOADED_TERM_REGISTERS 3u
 static uint32_t pass_tiles(const wa_problem *problem, const wa_device *device,
                            const wa_matrix_shape *s, const wa_matrix_tiling *t)
 {
+    const bool loads_terms = device->vendor == WA_VENDOR_NVIDIA &&
+                             wa_matrix_has_terms(problem) &&
+                             s->keeps_terms == 0;
     const uint32_t budget =
         wa_matrix_most_sums(problem, device, s->team_waves * s->teams);
     const uint32_t kept = t->dim_tiles * t->values;
-    uint32_t most =
-        budget > kept + t->values ? (budget - kept) / t->values : 1;
+    const uint32_t each =
+        t->values * (loads_terms ? LOADED_TERM_REGISTERS : 1);
+    uint32_t most = budget > kept + each ? (budget - kept) / each : 1;
     if (t->key_tiles > 2 * LARGE_PASS_TILES)
         most = MIN(most, LARGE_PASS_TILES);
     return wa_matrix_pass_tiles(t->key_tiles, most);
+}
+
+/* Have lanes registers for the terms of their scores? With TF32, whose
+ * operands are twice as long, beside o. */
+static bool holds_own_terms(const wa_problem *problem, const wa_device *device,
+                            const wa_matrix_shape *s,
+                            const wa_matrix_tiling *t)
+{
+    const uint32_t own = t->key_tiles * t->values;
+    const uint32_t others = t->dim_tiles * t->values;
+    return own <= MOST_OWN_TERMS &&
+           (problem->dtype != WINATTN_FP32 ||
+            own + others <= wa_matrix_most_sums(problem, device,
+                                                s->team_waves * s->teams));
 }
 
 /* Relative; fitted to 150 measurements of eight problems on an H200 (driver
@@ -139,7 +160,7 @@ static void try_shape(const search *find, wa_matrix_shape s)
     const wa_device *device = find->device;
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, device->unit, &s);
     if ((t.streaming && t.wave_turns > 1) ||
-        (s.keeps_terms == 2 && t.key_tiles * t.values > MOST_OWN_TERMS))
+        (s.keeps_terms == 2 && !holds_own_terms(problem, device, &s, &t)))
         return;
     s.pass_keys = pass_tiles(problem, device, &s, &t) * device->unit->tile;
     if (!refusal(problem, device, &s))

@@ -16,6 +16,7 @@
 #include "kit/devices.h"
 #include "kit/planned.h"
 #include "kit/workloads.h"
+#include "matrix_shape.h"
 #include "status.h"
 #include "tuning.h"
 
@@ -996,6 +997,40 @@ static void tf32_is_allowed(void **state)
     assert_int_equal(wide.local_bytes, 2 * narrow.local_bytes);
 }
 
+/* NVIDIA's compute units deal waves to four parts, of which each has its own
+ * registers; what a lane keeps must find room there. */
+static void lanes_have_registers(void **state)
+{
+    (void)state;
+    const wa_device *h200 = device_named("H200");
+    const wa_problem half = problem_of("dtype=fp16 bias=same");
+    const wa_problem tf32 = problem_of("tf32=1 bias=same queries=64");
+    assert_int_equal(wa_matrix_most_sums(&half, h200, 16), 128 - 60);
+    assert_int_equal(wa_matrix_most_sums(&half, h200, 13), 128 - 60);
+    assert_int_equal(wa_matrix_most_sums(&half, h200, 12), 170 - 60);
+    assert_int_equal(wa_matrix_most_sums(&half, h200, 4), 255 - 60);
+    assert_int_equal(wa_matrix_most_sums(&tf32, h200, 16), 128 - 88);
+    assert_int_equal(wa_matrix_most_sums(&tf32, h200, 24), 0);
+
+    /* sums of a bias and a mask that find no room in local memory */
+    const wa_problem large =
+        problem_of("dtype=fp16 queries=256 bias=same mask=same "
+                   "mask_windows=4 windows=64 heads=4");
+    const wa_device *small = device_named("RTX 4090");
+    const wa_plan plan = plan_of(&large, small);
+    const wa_matrix_shape *s = &plan.shape.matrix;
+    const uint32_t values = 16 * 16 / 32;
+    assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+    assert_int_equal(s->keeps_terms, 0);
+    assert_true(3 * values * s->pass_keys / 16 + 2 * values <=
+                wa_matrix_most_sums(&large, small, s->team_waves * s->teams));
+
+    /* terms of TF32 in registers, where 16 waves have none left */
+    const wa_plan narrow = plan_of(&tf32, h200);
+    s = &narrow.shape.matrix;
+    assert_true(s->keeps_terms != 2 || s->team_waves * s->teams <= 12);
+}
+
 /* What an H200 takes for gradients, and why not its unit. */
 static void backward_units(void **state)
 {
@@ -1435,6 +1470,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(backward_is_legal),
         cmocka_unit_test(backward_falls_back),
         cmocka_unit_test(tf32_is_allowed),
+        cmocka_unit_test(lanes_have_registers),
         cmocka_unit_test(backward_units),
         cmocka_unit_test(backward_is_dealt),
         cmocka_unit_test(backward_shapes_are_refused),
