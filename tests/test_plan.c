@@ -997,6 +997,28 @@ static void tf32_is_allowed(void **state)
     assert_int_equal(wide.local_bytes, 2 * narrow.local_bytes);
 }
 
+/* Intel's newer devices have twice the registers for those who ask. */
+static void gradients_ask_for_registers(void **state)
+{
+    (void)state;
+    static const wa_exclusions none;
+    static const char *const devices_of_intel[] = {"Arc A770",
+                                                   "Iris Xe (TGL)"};
+    const wa_problem p = problem_of("queries=144 bias=same pass=backward");
+    for (int newer = 0; newer < 2; newer++) {
+        wa_backward_plan plan;
+        assert_int_equal(
+            wa_backward_plan_make(&p, device_named(devices_of_intel[!newer]),
+                                  &none, &plan),
+            WINATTN_SUCCESS);
+        assert_int_equal(plan.tier, WINATTN_TIER_LOCAL);
+        for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++)
+            if (plan.kernels[i].name)
+                assert_int_equal(
+                    strstr(plan.kernels[i].defines, "256-GRF") != NULL, newer);
+    }
+}
+
 /* NVIDIA's compute units deal waves to four parts, of which each has its own
  * registers; what a lane keeps must find room there. */
 static void lanes_have_registers(void **state)
@@ -1470,6 +1492,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(backward_is_legal),
         cmocka_unit_test(backward_falls_back),
         cmocka_unit_test(tf32_is_allowed),
+        cmocka_unit_test(gradients_ask_for_registers),
         cmocka_unit_test(lanes_have_registers),
         cmocka_unit_test(backward_units),
         cmocka_unit_test(backward_is_dealt),
