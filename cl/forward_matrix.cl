@@ -755,6 +755,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
                 TEAM_SYNC(team);
 #endif
             TURN_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
+                RELOAD_ARGS(forward_args)
                 const int tile_here = turn * TEAM_WAVES + wave_of_team;
                 const int tile = min(tile_here, ROW_TILES - 1);
                 const int rows_left = row_count - tile_here * UNIT_QUERIES;

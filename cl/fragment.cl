@@ -343,7 +343,8 @@ INLINE float lane_xor(float x, int mask, int lane)
 #ifndef FORGET_LANE
 #define FORGET_LANE(x)
 #endif
-/* 1: addresses of a tile in local memory are not kept for the next either. */
+/* 1: addresses of tiles and of terms are not kept from one to the next either.
+ */
 #ifndef FORGETS_TILES
 #define FORGETS_TILES 0
 #endif

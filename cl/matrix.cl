@@ -438,6 +438,9 @@ INLINE kept_term term_to_keep(const forward_args *args,
 INLINE void keep_terms(__local kept_term *kept, const forward_args *args,
                        const logit_terms *terms, uint first_row, int item)
 {
+#if FORGETS_TILES
+    FORGET(item);
+#endif
     /* several at a time are on their way; those of a group have rows and keys
      * in common */
     _Pragma("unroll 4") for (int i = item; i < ROW_TILES * ALL_KEY_TILES *
