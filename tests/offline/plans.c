@@ -11,8 +11,9 @@
  * in one dtype, the next target the others, and each workload gets all dtypes;
  * of the backward pass and the matrix units, whose kernels take long to
  * compile, it gets every sixteenth and fourth. Of the workloads on grids it
- * gets all in one dtype, and the backward pass of every third. sm_89 differs
- * from sm_80 in its local memory only, and gets the matrix unit.
+ * gets all in one dtype, but one for matrix units, and the backward pass of
+ * every third. sm_89 differs from sm_80 in its local memory only, and gets the
+ * matrix unit.
  *
  *   offline_plans [all] */
 #include <stdio.h>
@@ -153,9 +154,10 @@ int main(int count, char **arguments)
             (all || (on_grid ? type == t / 3 % 3 : (w + t) % 16 == 0));
         const size_t other = type == TF32 ? w + t + 2 : w + t;
         const bool has_matrix =
-            !on_grid && type != WINATTN_FP32 &&
-            (all ||
-             (other % 4 == 0 && (type == TF32 || type == 1 + other / 4 % 2)));
+            type != WINATTN_FP32 &&
+            (all || (on_grid ? other % 3 == 0 && type == 1 + t % 2
+                             : other % 4 == 0 && (type == TF32 ||
+                                                  type == 1 + other / 4 % 2)));
         if (!has_local && !has_matrix)
             continue;
         if (!l.device || !case_parse(row->text, &c, NULL)) {
