@@ -688,6 +688,17 @@ typedef struct gradient_tile {
     uint first_row; /* of the block */
 } gradient_tile;
 
+/* The same tile, of which Intel's compiler has prepared nothing. */
+INLINE gradient_tile forget_tile(const gradient_tile *tile)
+{
+    gradient_tile own = *tile;
+#if SUB_GROUP
+    FORGET(own.first);
+    FORGET(own.quad);
+#endif
+    return own;
+}
+
 /* For the rows of a work-item's tile that are there and none of the padding,
  * sums[stage][row] += what `there` has of them (adds) or goes there. */
 INLINE void move_gradient(float4 *sums, const int tile_rows,
@@ -721,13 +732,14 @@ INLINE void store_gradient(float4 *sums, const int tile_rows,
                            int adds, int wide)
 {
     const token_rows there = {to, layout, tokens, 0};
+    const gradient_tile own = forget_tile(tile);
     /* asked once, not for each row */
     if (adds)
-        move_gradient(sums, tile_rows, tile, to, &there, 1, wide);
+        move_gradient(sums, tile_rows, &own, to, &there, 1, wide);
     if (WIDE && wide)
-        move_gradient(sums, tile_rows, tile, to, &there, 0, 1);
+        move_gradient(sums, tile_rows, &own, to, &there, 0, 1);
     else
-        move_gradient(sums, tile_rows, tile, to, &there, 0, 0);
+        move_gradient(sums, tile_rows, &own, to, &there, 0, 0);
 }
 
 #if PADDING == 1
@@ -759,27 +771,28 @@ INLINE void take_back_norms(float4 *sums, const int tile_rows,
                             __local float *scratch, __local float *along,
                             int wide)
 {
+    const gradient_tile own = forget_tile(tile);
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
-        const int r = tile->first + tile->step * i;
-        if (!tile->owns || r >= tile->row_count)
+        const int r = own.first + own.step * i;
+        if (!own.owns || r >= own.row_count)
             continue;
-        const token t = token_of(&x->tokens, tile->first_row + r);
+        const token t = token_of(&x->tokens, own.first_row + r);
         float4 sum = (float4)(0.0f);
         UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
-            const int channel = s * STAGE_DIMS + tile->quad * 4;
+            const int channel = s * STAGE_DIMS + own.quad * 4;
             if (channel < HEAD_DIM)
                 sum = FMA(load_quad(x, &t, channel, wide),
                           sums[s * tile_rows + i], sum);
         }
-        scratch[r * STAGE_QUADS + tile->quad] =
+        scratch[r * STAGE_QUADS + own.quad] =
             (sum.x + sum.y) + (sum.z + sum.w);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
-        const int r = tile->first + tile->step * i;
-        if (!tile->owns || r >= tile->row_count)
+        const int r = own.first + own.step * i;
+        if (!own.owns || r >= own.row_count)
             continue;
-        const token t = token_of(&x->tokens, tile->first_row + r);
+        const token t = token_of(&x->tokens, own.first_row + r);
         const float inverse = inverses[r];
         float dot = 0.0f;
         for (int c = 0; c < STAGE_QUADS; c++)
@@ -788,14 +801,14 @@ INLINE void take_back_norms(float4 *sums, const int tile_rows,
         const float part =
             inverse < 1.0f / NORM_EPSILON ? dot * inverse : 0.0f;
         UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
-            const int channel = s * STAGE_DIMS + tile->quad * 4;
+            const int channel = s * STAGE_DIMS + own.quad * 4;
             if (channel >= HEAD_DIM)
                 continue;
             const float4 row = load_quad(x, &t, channel, wide);
             sums[s * tile_rows + i] =
                 (sums[s * tile_rows + i] - row * part) * inverse;
         }
-        if (along && tile->quad == 0)
+        if (along && own.quad == 0)
             along[r] = dot;
     }
 }

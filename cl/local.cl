@@ -76,7 +76,9 @@
 /* Lets the compiler forget a work-item's number, but for its range on NVIDIA.
  * LLVM for AMD else computes before all loops what they need of it, keeps each
  * comparison in a pair of scalar registers, and runs out of these; that for
- * NVIDIA keeps addresses of kept tokens, so that other registers are spilled.
+ * NVIDIA keeps addresses of kept tokens, so that other registers are spilled;
+ * Intel's runs out of registers for addresses, compiles again without
+ * unrolling, and then sums are in memory.
  */
 #ifdef __AMDGCN__
 #define FORGET(lane) __asm__ volatile("" : "+v"(lane))
@@ -84,6 +86,8 @@
 #define FORGET(lane)                                                          \
     __asm__ volatile("" : "+r"(lane));                                        \
     lane = (int)min((uint)(lane), TEAM - 1u)
+#elif SUB_GROUP
+#define FORGET(lane) __asm__ volatile("" : "+rw"(lane))
 #else
 #define FORGET(lane)
 #endif

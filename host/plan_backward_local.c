@@ -432,10 +432,10 @@ static void set_kernel(const search *find, part which, const char *name,
                   (uint32_t)keeps_dbias(problem, find->device, which, s, &t),
                   (uint32_t)keeps_table(problem, which, s));
     wa_append_local_options(problem, find->device, text, size);
-    /* Intel's compiler keeps sums in memory where it cannot hold them all.
-     * From Xe-HPG on, which have matrix units, a hardware thread may have
-     * twice the registers. */
-    if (find->device->vendor == WA_VENDOR_INTEL &&
+    /* On grids 128 registers are too few for Intel's compiler, which then
+     * keeps sums in memory. From Xe-HPG on, which have matrix units, a
+     * hardware thread may have twice as many. */
+    if (problem->grid.used && find->device->vendor == WA_VENDOR_INTEL &&
         find->device->has_matrix_extension)
         wa_append(text, size, " -cl-intel-256-GRF-per-thread");
 }

@@ -997,25 +997,31 @@ static void tf32_is_allowed(void **state)
     assert_int_equal(wide.local_bytes, 2 * narrow.local_bytes);
 }
 
-/* Intel's newer devices have twice the registers for those who ask. */
+/* On grids, of those devices of Intel's that have them. */
 static void gradients_ask_for_registers(void **state)
 {
     (void)state;
     static const wa_exclusions none;
-    static const char *const devices_of_intel[] = {"Arc A770",
-                                                   "Iris Xe (TGL)"};
-    const wa_problem p = problem_of("queries=144 bias=same pass=backward");
-    for (int newer = 0; newer < 2; newer++) {
+    static const struct {
+        const char *device, *problem;
+        bool asks;
+    } cases[] = {
+        {"Arc A770", "grid=2 size=21x21 window=7x7 pass=backward", true},
+        {"Arc A770", "queries=144 pass=backward", false},
+        {"Iris Xe (TGL)", "grid=2 size=21x21 window=7x7 pass=backward", false},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const wa_problem p = problem_of(cases[c].problem);
         wa_backward_plan plan;
-        assert_int_equal(
-            wa_backward_plan_make(&p, device_named(devices_of_intel[!newer]),
-                                  &none, &plan),
-            WINATTN_SUCCESS);
+        assert_int_equal(wa_backward_plan_make(
+                             &p, device_named(cases[c].device), &none, &plan),
+                         WINATTN_SUCCESS);
         assert_int_equal(plan.tier, WINATTN_TIER_LOCAL);
         for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++)
             if (plan.kernels[i].name)
-                assert_int_equal(
-                    strstr(plan.kernels[i].defines, "256-GRF") != NULL, newer);
+                assert_int_equal(strstr(plan.kernels[i].defines, "256-GRF") !=
+                                     NULL,
+                                 cases[c].asks);
     }
 }
 
