@@ -78,15 +78,14 @@
  * comparison in a pair of scalar registers, and runs out of these; that for
  * NVIDIA keeps addresses of kept tokens, so that other registers are spilled;
  * Intel's runs out of registers for addresses, compiles again without
- * unrolling, and then sums are in memory.
- */
+ * unrolling, and then sums are in memory. */
 #ifdef __AMDGCN__
 #define FORGET(lane) __asm__ volatile("" : "+v"(lane))
 #elif KEEPS_TOKENS && (defined(__NVPTX__) || defined(__NV_CL_C_VERSION))
 #define FORGET(lane)                                                          \
     __asm__ volatile("" : "+r"(lane));                                        \
     lane = (int)min((uint)(lane), TEAM - 1u)
-#elif SUB_GROUP
+#elif SUB_GROUP && defined(cl_intel_subgroups_char) /* not Mesa's compiler */
 #define FORGET(lane) __asm__ volatile("" : "+rw"(lane))
 #else
 #define FORGET(lane)
