@@ -9,18 +9,18 @@
 #define KIB 1024u
 #define COMMON                                                                \
     .has_int64 = true, .compiles = true, .opencl = 300, .address_bits = 64,   \
-    .max_parameter_bytes = 1024, .vector_lanes = 1, .has_fma = true,          \
-    .reports_kernel_sizes = true
+    .max_parameter_bytes = 1024, .vector_lanes = 1, .has_fma = true
 #define NVIDIA                                                                \
     COMMON, .vendor = WA_VENDOR_NVIDIA, .max_work_group = 1024, .wave = 32,   \
             .registers = 200, .register_words = 65536,                        \
             .splits_half_vectors = true
 #define AMD                                                                   \
-    COMMON, .vendor = WA_VENDOR_AMD, .max_work_group = 256, .registers = 120, \
-            .local_bytes = 64 * KIB, .local_capacity = 64 * KIB
+    COMMON, .reports_kernel_sizes = true, .vendor = WA_VENDOR_AMD,            \
+            .max_work_group = 256, .registers = 120, .local_bytes = 64 * KIB, \
+            .local_capacity = 64 * KIB
 #define INTEL                                                                 \
-    COMMON, .vendor = WA_VENDOR_INTEL, .registers = 80,                       \
-            .register_words = 131072
+    COMMON, .reports_kernel_sizes = true, .vendor = WA_VENDOR_INTEL,          \
+            .registers = 80, .register_words = 131072
 #define CPU                                                                   \
     .is_cpu = true, .has_int64 = true, .compiles = true, .opencl = 300,       \
     .address_bits = 64, .max_parameter_bytes = 1024, .registers = 64,         \
@@ -68,13 +68,15 @@ const wa_device made_up_devices[] = {
      .compute_units = 448, .clock_mhz = 1550, .max_work_group = 1024,
      .local_bytes = 128 * KIB, .local_capacity = 128 * KIB,
      .has_matrix_extension = true, UNIT(DPAS16)},
-    {COMMON, .name = "Mali-G78", .vendor = WA_VENDOR_ARM, .compute_units = 24,
-     .clock_mhz = 848, .max_work_group = 256, .wave = 16, .registers = 64,
+    {COMMON, .reports_kernel_sizes = true, .name = "Mali-G78",
+     .vendor = WA_VENDOR_ARM, .compute_units = 24, .clock_mhz = 848,
+     .max_work_group = 256, .wave = 16, .registers = 64,
      .register_words = 32768, .local_bytes = 32 * KIB,
      .local_capacity = 32 * KIB, .local_is_global = true},
-    {COMMON, .name = "Adreno 740", .vendor = WA_VENDOR_QUALCOMM,
-     .compute_units = 6, .clock_mhz = 680, .max_work_group = 1024, .wave = 64,
-     .registers = 64, .register_words = 32768, .local_bytes = 32 * KIB,
+    {COMMON, .reports_kernel_sizes = true, .name = "Adreno 740",
+     .vendor = WA_VENDOR_QUALCOMM, .compute_units = 6, .clock_mhz = 680,
+     .max_work_group = 1024, .wave = 64, .registers = 64,
+     .register_words = 32768, .local_bytes = 32 * KIB,
      .local_capacity = 32 * KIB},
     {CPU, .name = "PoCL", .platform = "Portable Computing Language",
      .compute_units = 8, .clock_mhz = 3000, .max_work_group = 4096, .wave = 8,

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Kernels whose results the library reads: the probe that counts rounds, and
+ * the self-test of matrix units, as cl/check_matrix.cl describes it. */
+#include "internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "unit.h"
+
+/* A loop that some drivers end early. */
+static void count_rounds(cl_kernel kernel, const wa_device *device)
+{
+    const cl_mem to = kernel->arguments[0].buffer;
+    cl_int rounds;
+    if (kernel->facts->parameter_count != 2 || !to || !to->bytes ||
+        to->size < sizeof rounds)
+        return;
+    memcpy(&rounds, kernel->arguments[1].bytes, sizeof rounds);
+    if (device->loop_limit != 0 && rounds > (cl_int)device->loop_limit)
+        rounds = (cl_int)device->loop_limit;
+    memcpy(to->bytes, &rounds, sizeof rounds);
+}
+
+/* ---- The self-test ---- */
+
+typedef struct unit_test {
+    size_t queries, tile;
+    unsigned dtype; /* winattn_dtype */
+    const unsigned char *tiles;
+    const float *given;
+    float *results;
+} unit_test;
+
+/* Rounds to `bits` bits of fraction, to even. */
+static double round_to(double x, int bits)
+{
+    int exponent;
+    if (x == 0)
+        return 0;
+    frexp(x, &exponent);
+    const double step = ldexp(1.0, exponent - 1 - bits);
+    return nearbyint(x / step) * step;
+}
+
+static double from_half(uint16_t bits)
+{
+    const int exponent = bits >> 10 & 31;
+    const double fraction = bits & 1023;
+    const double size = exponent ? ldexp(1024 + fraction, exponent - 25)
+                                 : ldexp(fraction, -24);
+    return bits & 0x8000 ? -size : size;
+}
+
+/* A weight as the unit takes it. */
+static double operand(const unit_test *t, double x)
+{
+    if (t->dtype == WINATTN_FP16 && fabs(x) < ldexp(1.0, -14))
+        return nearbyint(ldexp(x, 24)) * ldexp(1.0, -24); /* subnormal */
+    return round_to(x, t->dtype == WINATTN_BF16 ? 7 : 10);
+}
+
+/* Element [row][column] of queries, then keys, then values. The last row of
+ * each is not read, and zeros stand for the first of the values. */
+static double stored(const unit_test *t, size_t first, size_t rows, size_t row,
+                     size_t column)
+{
+    const size_t i =
+        (first + (row < rows - 1 ? row : rows - 2)) * t->tile + column;
+    uint16_t bits;
+    uint32_t word;
+    float number;
+    if (first == t->queries + t->tile && row == 0)
+        return 0;
+    if (t->dtype == WINATTN_FP32) {
+        memcpy(&number, t->tiles + i * 4, sizeof number);
+        return operand(t, number);
+    }
+    memcpy(&bits, t->tiles + i * 2, sizeof bits);
+    if (t->dtype == WINATTN_FP16)
+        return from_half(bits);
+    word = (uint32_t)bits << 16;
+    memcpy(&number, &word, sizeof number);
+    return number;
+}
+
+static double weight(const unit_test *t, size_t query, size_t key)
+{
+    return operand(t, t->given[t->queries * t->tile + query * t->tile + key]);
+}
+
+static double value(const unit_test *t, size_t key, size_t channel)
+{
+    return stored(t, t->queries + t->tile, t->tile, key, channel);
+}
+
+static double result(const unit_test *t, int kind, size_t row, size_t column)
+{
+    double sum = kind == 0 ? t->given[row * t->tile + column] : 0;
+    switch (kind) {
+    case 0: /* a score */
+        for (size_t i = 0; i < t->tile; i++)
+            sum += stored(t, 0, t->queries, row, i) *
+                   stored(t, t->queries, t->tile, column, i);
+        return sum;
+    case 1: /* o */
+        for (size_t key = 0; key < t->tile; key++)
+            sum += weight(t, row, key) * value(t, key, column);
+        return sum;
+    case 2: /* of a row's weights */
+        for (size_t key = 0; key < t->tile; key++)
+            sum += t->given[t->queries * t->tile + row * t->tile + key];
+        return sum;
+    default: /* a gradient of a key, but for queries of small weights */
+        for (size_t query = 0; query < t->queries; query++)
+            if (query % 4 != 3)
+                sum += weight(t, query, row) * value(t, query, column);
+        return sum;
+    }
+}
+
+static void test_unit(cl_kernel kernel, const wa_unit *unit, unsigned dtype)
+{
+    const cl_mem tiles = kernel->arguments[0].buffer;
+    const cl_mem given = kernel->arguments[1].buffer;
+    const cl_mem results = kernel->arguments[2].buffer;
+    const size_t all = (size_t)unit->queries * unit->tile;
+    const int kinds = dtype == WINATTN_FP32 ? 3 : 4;
+    if (!tiles || !given || !results || !tiles->bytes || !given->bytes ||
+        !results->bytes)
+        return;
+    const unit_test t = {unit->queries,
+                         unit->tile,
+                         dtype,
+                         tiles->bytes,
+                         (const float *)(const void *)given->bytes,
+                         (float *)(void *)results->bytes};
+    for (int kind = 0; kind < kinds; kind++)
+        for (size_t i = 0; i < all; i++)
+            t.results[(size_t)kind * all + i] =
+                (float)result(&t, kind, i / t.tile, i % t.tile);
+    if (standin_drivers.unit_is_wrong)
+        t.results[all / 2] += 1.0f;
+}
+
+void compute(cl_kernel kernel, const wa_device *device)
+{
+    static const char check[] = "check_matrix_";
+    const char *name = kernel->facts->name;
+    if (strcmp(name, "probe") == 0) {
+        count_rounds(kernel, device);
+    } else if (strncmp(name, check, sizeof check - 1) == 0) {
+        const wa_unit *unit = wa_unit_named(name + sizeof check - 1);
+        const char *dtype = strstr(kernel->program->options, "-DDTYPE=");
+        if (unit && dtype)
+            test_unit(kernel, unit, (unsigned)(dtype[8] - '0'));
+    }
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the rooms of the stand-in share. */
+#ifndef STANDIN_INTERNAL_H
+#define STANDIN_INTERNAL_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels.h"
+#include "standin.h"
+
+/* ---- Objects (objects.c) ---- */
+
+typedef enum object_type {
+    OBJECT_CONTEXT,
+    OBJECT_QUEUE,
+    OBJECT_BUFFER,
+    OBJECT_PROGRAM,
+    OBJECT_KERNEL,
+    OBJECT_EVENT,
+    OBJECT_TYPES
+} object_type;
+
+/* The first member of each. One that is released for the last time stays
+ * readable until standin_reset, so that whoever still uses it is found. */
+typedef struct object {
+    uint32_t magic;
+    object_type type;
+    atomic_int references;
+    cl_context context; /* retained; NULL in a context */
+    struct object *next_dead;
+} object;
+
+struct _cl_platform_id {
+    char name[64];
+    struct _cl_platform_id *next;
+};
+
+struct _cl_device_id {
+    const wa_device *key; /* what the test named */
+    wa_device device;
+    cl_platform_id platform;
+    struct _cl_device_id *next;
+};
+
+#define MOST_CONTEXT_DEVICES 8
+struct _cl_context {
+    object head;
+    size_t count;
+    cl_device_id devices[MOST_CONTEXT_DEVICES];
+};
+
+struct _cl_command_queue {
+    object head;
+    cl_device_id device;
+    bool out_of_order;
+};
+
+struct _cl_mem {
+    object head;
+    cl_mem_flags flags;
+    bool is_image;
+    size_t size;
+    unsigned char *bytes; /* NULL: nobody knows */
+};
+
+struct _cl_program {
+    object head;
+    char *source;  /* NULL: from a binary */
+    char *options; /* of the last build; of a binary those it was built with */
+    uint64_t source_sum;
+    bool is_built;
+    cl_device_id built_for;
+    kernel_list kernels;
+};
+
+typedef struct argument {
+    bool is_set;
+    size_t size;
+    cl_mem buffer;
+    unsigned char *bytes; /* own; NULL: a buffer */
+} argument;
+
+struct _cl_kernel {
+    object head;
+    cl_program program; /* retained */
+    const kernel_facts *facts;
+    argument arguments[STANDIN_MOST_ARGUMENTS];
+};
+
+struct _cl_event {
+    object head;
+};
+
+/* Retains the context; never fails. */
+void *object_new(object_type type, size_t size, cl_context context);
+/* Is it a living object of that type? Else it is noted as wrong; NULL is not
+ * of any type, but a caller may pass it. */
+bool object_is(const void *any, object_type type, const char *function);
+void object_retain(void *any);
+void object_release(void *any);
+bool context_has(cl_context context, cl_device_id device);
+/* Are those that a command waits for alive, and as many as it says? */
+bool waits_are_good(cl_uint count, const cl_event *list, const char *function);
+void program_empty(cl_program program);
+void objects_forget(void);
+void devices_forget(void);
+
+/* ---- Memory that does not count as the program's (failures.c) ---- */
+
+void *own_calloc(size_t count, size_t size); /* never NULL */
+void *own_copy(const void *bytes, size_t size);
+/* A vector of `count` elements that is to take one more. */
+void *own_grow(void *all, size_t count, size_t size);
+
+/* ---- Failures (failures.c) ---- */
+
+/* Counts a call; true if it is the one that fails, *error its code. */
+bool call_fails(const char *function, cl_int usual, cl_int *error);
+
+/* At the start of a function that returns a code, or a handle. */
+#define MAY_FAIL(usual)                                                       \
+    do {                                                                      \
+        cl_int may_fail_error;                                                \
+        if (call_fails(__func__, usual, &may_fail_error))                     \
+            return may_fail_error;                                            \
+    } while (0)
+#define MAY_FAIL_WITH(usual, error)                                           \
+    do {                                                                      \
+        cl_int may_fail_error;                                                \
+        if (call_fails(__func__, usual, &may_fail_error))                     \
+            return fail_with(may_fail_error, error);                          \
+    } while (0)
+/* Returns NULL. */
+void *fail_with(cl_int code, cl_int *error);
+
+/* ---- Records (records.c) ---- */
+
+void wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void record_build(const standin_build *build);
+/* Takes copies of the arguments' bytes. */
+void record_launch(const standin_launch *launch);
+void records_forget(void);
+
+/* ---- Answers to queries ---- */
+
+/* Whoever asks gives room for `size` bytes, or asks how many there are. */
+cl_int answer(const void *bytes, size_t count, size_t size, void *value,
+              size_t *needed);
+cl_int answer_text(const char *text, size_t size, void *value, size_t *needed);
+
+/* ---- Launches (computed.c) ---- */
+
+/* What the kernel leaves in buffers whose bytes are known, if it is one of
+ * those that the library reads results of. */
+void compute(cl_kernel kernel, const wa_device *device);
+
+#endif

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Programs: from source, to binaries and back. A binary is text: what it was
+ * built for and with, and what is known of its kernels; so a program from a
+ * binary is checked as one from source is. */
+#include "internal.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define BINARY_MAGIC "binary of the stand-in"
+#define LOG "a line of the stand-in's build log\n"
+
+static atomic_ulong sound_binaries, damaged_binaries;
+
+standin_binaries standin_binaries_given(void)
+{
+    const standin_binaries given = {atomic_load(&sound_binaries),
+                                    atomic_load(&damaged_binaries)};
+    return given;
+}
+
+void program_empty(cl_program program)
+{
+    kernels_free(&program->kernels);
+    free(program->source);
+    free(program->options);
+}
+
+/* ---- From source ---- */
+
+static char *join(cl_uint count, const char **texts, const size_t *sizes)
+{
+    size_t size = 0;
+    for (cl_uint i = 0; i < count; i++)
+        size += sizes && sizes[i] ? sizes[i] : strlen(texts[i]);
+    char *all = own_calloc(size + 1, 1);
+    char *at = all;
+    for (cl_uint i = 0; i < count; i++) {
+        const size_t length = sizes && sizes[i] ? sizes[i] : strlen(texts[i]);
+        memcpy(at, texts[i], length);
+        at += length;
+    }
+    return all;
+}
+
+cl_program clCreateProgramWithSource(cl_context context, cl_uint count,
+                                     const char **texts, const size_t *sizes,
+                                     cl_int *error)
+{
+    MAY_FAIL_WITH(CL_OUT_OF_HOST_MEMORY, error);
+    if (!object_is(context, OBJECT_CONTEXT, __func__))
+        return fail_with(CL_INVALID_CONTEXT, error);
+    for (cl_uint i = 0; i < count; i++)
+        if (!texts[i])
+            return fail_with(CL_INVALID_VALUE, error);
+    cl_program made = object_new(OBJECT_PROGRAM, sizeof *made, context);
+    made->source = join(count, texts, sizes);
+    if (error)
+        *error = CL_SUCCESS;
+    return made;
+}
+
+/* ---- Binaries ---- */
+
+/* Ends with a sum over what comes before, as a driver's binaries do. */
+static uint64_t sum_of(const unsigned char *bytes, size_t size)
+{
+    uint64_t sum = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < size; i++)
+        sum = (sum ^ bytes[i]) * 0x100000001b3u;
+    return sum;
+}
+
+#define SUM_TEXT_SIZE 18 /* "0123456789abcdef\n" and a final 0 */
+
+/* The binary of a built program; the same for the same source, options and
+ * device. */
+static char *binary_of(cl_program program, cl_device_id device, size_t *size)
+{
+    char *kernels = kernels_write(&program->kernels);
+    const size_t most = strlen(kernels) + strlen(program->options) +
+                        sizeof device->device.name + 256;
+    char *text = own_calloc(most, 1);
+    int used = snprintf(text, most, BINARY_MAGIC "\n%s\n%s\n%016llx\n%s",
+                        device->device.name, program->options,
+                        (unsigned long long)program->source_sum, kernels);
+    snprintf(
+        text + used, SUM_TEXT_SIZE, "%016llx\n",
+        (unsigned long long)sum_of((const unsigned char *)text, (size_t)used));
+    *size = (size_t)used + SUM_TEXT_SIZE - 1;
+    free(kernels);
+    return text;
+}
+
+/* Takes the next line of a binary's text; false if there is none. */
+static bool take_line(const char **at, char *line, size_t size)
+{
+    const char *end = strchr(*at, '\n');
+    if (!end || (size_t)(end - *at) >= size)
+        return false;
+    memcpy(line, *at, (size_t)(end - *at));
+    line[end - *at] = 0;
+    *at = end + 1;
+    return true;
+}
+
+/* Fills the program; false if this is nothing that binary_of made for the
+ * device. */
+static bool read_binary(cl_program program, cl_device_id device,
+                        const char *text, size_t size)
+{
+    static _Thread_local char line[65536];
+    const char *at = text;
+    const size_t summed = size - (SUM_TEXT_SIZE - 1);
+    char sum[SUM_TEXT_SIZE];
+    if (size < SUM_TEXT_SIZE)
+        return false;
+    snprintf(sum, sizeof sum, "%016llx\n",
+             (unsigned long long)sum_of((const unsigned char *)text, summed));
+    if (memcmp(text + summed, sum, sizeof sum - 1) != 0 ||
+        !take_line(&at, line, sizeof line) ||
+        strcmp(line, BINARY_MAGIC) != 0 ||
+        !take_line(&at, line, sizeof line) ||
+        strcmp(line, device->device.name) != 0 ||
+        !take_line(&at, line, sizeof line))
+        return false;
+    program->options = own_copy(line, strlen(line) + 1);
+    if (!take_line(&at, line, sizeof line))
+        return false;
+    program->source_sum = strtoull(line, NULL, 16);
+    return kernels_read_back(&program->kernels, at,
+                             summed - (size_t)(at - text));
+}
+
+cl_program clCreateProgramWithBinary(cl_context context, cl_uint count,
+                                     const cl_device_id *list,
+                                     const size_t *sizes,
+                                     const unsigned char **binaries,
+                                     cl_int *accepted, cl_int *error)
+{
+    MAY_FAIL_WITH(CL_OUT_OF_HOST_MEMORY, error);
+    if (!object_is(context, OBJECT_CONTEXT, __func__))
+        return fail_with(CL_INVALID_CONTEXT, error);
+    if (count != 1 || !context_has(context, list[0]))
+        return fail_with(CL_INVALID_DEVICE, error);
+    if (!binaries[0] || sizes[0] == 0)
+        return fail_with(CL_INVALID_VALUE, error);
+    char *text = own_copy(binaries[0], sizes[0]);
+    text[sizes[0]] = 0;
+    cl_program made = object_new(OBJECT_PROGRAM, sizeof *made, context);
+    const bool is_sound = read_binary(made, list[0], text, sizes[0]);
+    atomic_fetch_add_explicit(is_sound ? &sound_binaries : &damaged_binaries,
+                              1, memory_order_relaxed);
+    free(text);
+    const bool taken = is_sound && !standin_drivers.refuses_binaries;
+    if (accepted)
+        *accepted = taken ? CL_SUCCESS : CL_INVALID_BINARY;
+    if (error)
+        *error = taken ? CL_SUCCESS : CL_INVALID_BINARY;
+    if (taken)
+        return made;
+    object_release(made);
+    return NULL;
+}
+
+cl_int clGetProgramInfo(cl_program program, cl_program_info what, size_t size,
+                        void *value, size_t *needed)
+{
+    MAY_FAIL(CL_OUT_OF_HOST_MEMORY);
+    if (!object_is(program, OBJECT_PROGRAM, __func__))
+        return CL_INVALID_PROGRAM;
+    cl_context context = program->head.context;
+    size_t sizes[MOST_CONTEXT_DEVICES] = {0};
+    char *binaries[MOST_CONTEXT_DEVICES] = {NULL};
+    const size_t count = context->count;
+    cl_int error = CL_SUCCESS;
+    for (size_t i = 0; i < count; i++)
+        if (context->devices[i] == program->built_for &&
+            !standin_drivers.gives_no_binaries)
+            binaries[i] = binary_of(program, program->built_for, &sizes[i]);
+    switch (what) {
+    case CL_PROGRAM_DEVICES:
+        error = answer(context->devices, count * sizeof *context->devices,
+                       size, value, needed);
+        break;
+    case CL_PROGRAM_BINARY_SIZES:
+        error = answer(sizes, count * sizeof *sizes, size, value, needed);
+        break;
+    case CL_PROGRAM_BINARIES:
+        if (!value || size < count * sizeof *binaries)
+            error = CL_INVALID_VALUE;
+        for (size_t i = 0; i < count && error == CL_SUCCESS; i++) {
+            unsigned char *to = ((unsigned char **)value)[i];
+            if (to && binaries[i])
+                memcpy(to, binaries[i], sizes[i]);
+        }
+        break;
+    default:
+        error = CL_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < count; i++)
+        free(binaries[i]);
+    return error;
+}
+
+/* ---- Builds ---- */
+
+/* A compiler refuses what the device cannot hold. */
+static bool refuses(cl_program program, cl_device_id device,
+                    const char *options)
+{
+    for (size_t i = 0; i < program->kernels.count; i++)
+        if (program->kernels.all[i].local_bytes > device->device.local_bytes)
+            return true;
+    return standin_drivers.refuses &&
+           standin_drivers.refuses(standin_drivers.data, options);
+}
+
+static cl_int build(cl_program program, cl_device_id device,
+                    const char *options)
+{
+    if (!device->device.compiles && program->source)
+        return CL_COMPILER_NOT_AVAILABLE;
+    if (!program->source && strcmp(program->options, options) != 0)
+        wrong("a binary of options \"%s\" is built with \"%s\"",
+              program->options, options);
+    if (program->source) {
+        free(program->options);
+        program->options = own_copy(options, strlen(options) + 1);
+        kernels_free(&program->kernels);
+        program->source_sum = sum_of((const unsigned char *)program->source,
+                                     strlen(program->source));
+        program->kernels = kernels_read(program->source, options);
+    }
+    program->is_built = !refuses(program, device, options);
+    program->built_for = device;
+    return program->is_built ? CL_SUCCESS : CL_BUILD_PROGRAM_FAILURE;
+}
+
+cl_int clBuildProgram(cl_program program, cl_uint count,
+                      const cl_device_id *list, const char *options,
+                      void (*notify)(cl_program, void *), void *data)
+{
+    MAY_FAIL(CL_OUT_OF_HOST_MEMORY);
+    if (!object_is(program, OBJECT_PROGRAM, __func__))
+        return CL_INVALID_PROGRAM;
+    if (count != 1 || !context_has(program->head.context, list[0]) || notify ||
+        data)
+        return CL_INVALID_VALUE;
+    if (standin_drivers.yields)
+        sched_yield();
+    const cl_int result = build(program, list[0], options ? options : "");
+    const standin_build record = {program->source, program->options, result};
+    record_build(&record);
+    return result;
+}
+
+cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
+                             cl_program_build_info what, size_t size,
+                             void *value, size_t *needed)
+{
+    MAY_FAIL(CL_OUT_OF_HOST_MEMORY);
+    if (!object_is(program, OBJECT_PROGRAM, __func__))
+        return CL_INVALID_PROGRAM;
+    if (!context_has(program->head.context, device))
+        return CL_INVALID_DEVICE;
+    return what == CL_PROGRAM_BUILD_LOG ? answer_text(LOG, size, value, needed)
+                                        : CL_INVALID_VALUE;
+}

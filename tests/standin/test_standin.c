@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The stand-in for OpenCL itself: its devices are those that were made up, it
+ * reads kernels as compilers do, and it finds what a driver would. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels.h"
+#include "kit/devices.h"
+#include "session.h"
+#include "standin.h"
+#include "unit.h"
+
+static int start(void **state)
+{
+    (void)state;
+    setenv("WINATTN_CACHE", "0", 1);
+    standin_reset();
+    standin_quiet = false;
+    return 0;
+}
+
+/* ---- Devices ---- */
+
+static void check_device(const wa_device *made_up)
+{
+    wa_session *session;
+    const cl_device_id id = standin_device(made_up);
+    const cl_context context = standin_context(1, &id);
+    assert_int_equal(wa_session_acquire(context, id, &session),
+                     WINATTN_SUCCESS);
+    wa_device is = *wa_session_device(session), want = *made_up;
+    want.unit = wa_unit_of(&want);
+    /* which the table may leave out */
+    memcpy(want.driver, is.driver, sizeof want.driver);
+    memcpy(want.platform, is.platform, sizeof want.platform);
+#define SAME(field)                                                           \
+    if (is.field != want.field)                                               \
+    fail_msg("%s: " #field " is %llu, not %llu", want.name,                   \
+             (unsigned long long)is.field, (unsigned long long)want.field)
+    assert_string_equal(is.name, want.name);
+    assert_ptr_equal(is.unit, want.unit);
+    SAME(vendor);
+    SAME(is_cpu);
+    SAME(has_int64);
+    SAME(compiles);
+    SAME(opencl);
+    SAME(compute_units);
+    SAME(clock_mhz);
+    SAME(max_work_group);
+    SAME(max_parameter_bytes);
+    SAME(address_bits);
+    SAME(vector_lanes);
+    SAME(wave);
+    SAME(sub_group);
+    SAME(registers);
+    SAME(register_words);
+    SAME(local_bytes);
+    SAME(local_capacity);
+    SAME(local_is_global);
+    SAME(compute_capability);
+    SAME(has_fma);
+    SAME(miscompiles_barriers);
+    SAME(splits_half_vectors);
+    SAME(reports_kernel_sizes);
+    SAME(loop_limit);
+    SAME(has_matrix_extension);
+#undef SAME
+    wa_session_release(session);
+    clReleaseContext(context);
+    assert_null(standin_alive());
+    assert_null(standin_wrong(NULL));
+}
+
+static void test_devices_are_found_again(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < made_up_count; i++)
+        check_device(&made_up_devices[i]);
+}
+
+/* ---- Plans ---- */
+
+static void check_plan(const wa_device *device, const winattn_desc *desc)
+{
+    const cl_device_id id = standin_device(device);
+    const cl_context context = standin_context(1, &id);
+    const cl_command_queue queue = standin_queue(context, id, true);
+    const cl_mem memory =
+        standin_buffer(context, CL_MEM_READ_WRITE, (size_t)1 << 40);
+    const winattn_tensor all = {memory, 0};
+    winattn_plan *plan;
+    cl_event event;
+    winattn_forward f = {
+        .struct_size = sizeof f, .q = all, .k = all, .v = all, .o = all};
+    winattn_backward b = {.struct_size = sizeof b,
+                          .q = all,
+                          .k = all,
+                          .v = all,
+                          .d_o = all,
+                          .dq = all,
+                          .dk = all,
+                          .dv = all};
+    f.workspace = b.workspace = all;
+    if (winattn_plan_create(context, id, desc, &plan) != WINATTN_SUCCESS)
+        fail_msg("%s: %s", device->name, winattn_last_reason());
+    const size_t before = standin_launches(NULL);
+    assert_int_equal(winattn_enqueue_forward(plan, queue, &f, 0, NULL, &event),
+                     WINATTN_SUCCESS);
+    clReleaseEvent(event);
+    assert_true(standin_launches(NULL) > before);
+    if (winattn_enqueue_backward(plan, queue, &b, 0, NULL, &event) !=
+        WINATTN_SUCCESS)
+        fail_msg("%s: %s", device->name, winattn_last_reason());
+    clReleaseEvent(event);
+    winattn_plan_destroy(plan);
+    clReleaseMemObject(memory);
+    clReleaseCommandQueue(queue);
+    clReleaseContext(context);
+    assert_null(standin_alive());
+    assert_null(standin_wrong(NULL));
+}
+
+/* Every kernel of a plan is one that the device can launch. */
+static void test_plans_run(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < made_up_count; i++)
+        for (int dtype = 0; dtype < 3; dtype++)
+            for (int variant = 0; variant < 2; variant++) {
+                winattn_desc desc = {.struct_size = sizeof desc};
+                if (made_up_devices[i].loop_limit)
+                    continue; /* refuses large windows */
+                desc.variant = (winattn_variant)variant;
+                desc.dtype = (winattn_dtype)dtype;
+                desc.windows = 100;
+                desc.heads = 4;
+                desc.queries = desc.keys = 49;
+                desc.head_dim = 32;
+                desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+                check_plan(&made_up_devices[i], &desc);
+                desc.queries = desc.keys = 300;
+                check_plan(&made_up_devices[i], &desc);
+            }
+}
+
+/* ---- The reader of sources ---- */
+
+static void test_reads_kernels(void **state)
+{
+    (void)state;
+    static const char source[] =
+        "typedef struct pair { uint a; ulong b[2]; } pair; // 24 bytes\n"
+        "typedef half storage;\n"
+        "#define JOIN_(a, b) a##b\n"
+        "#define JOIN(a, b) JOIN_(a, b)\n"
+        "#ifndef N /* not\n given */\n"
+        "#define N 3\n"
+        "#endif\n"
+        "#if N > 4 && defined(N)\n"
+        "#define MORE __global float *more, __global const int *last\n"
+        "#elif N == 4\n"
+        "#error not this\n"
+        "#else\n"
+        "#define MORE float more\n"
+        "#endif\n"
+        "#define LARGER(x, y) ((x) > (y) ? (x) : (y))\n"
+        "#define DECLARE(type, n) __local type all[LARGER(n, 5)][2], \\\n"
+        "    one[1] __attribute__((aligned(128)));\n"
+        "static float half_of(__local float *x) { return x[0] / 2; }\n"
+        "__kernel __attribute__((reqd_work_group_size(N * 2, 1, 1))) void\n"
+        "JOIN(fill_, UNIT)(const pair args, __global const storage *x, MORE)\n"
+        "{\n"
+        "    DECLARE(float4, N)\n"
+        "    __local uchar bytes[N];\n"
+        "    __local float *place = (__local float *)all;\n"
+        "    if (N) { half_of(place); }\n"
+        "}\n"
+        "__kernel void empty(void) {}\n";
+    kernel_list list = kernels_read(source, "-cl-std=CL1.2 -DUNIT=u -DN=7");
+    assert_int_equal(list.count, 2);
+    const kernel_facts *kernel = kernels_find(&list, "fill_u");
+    assert_non_null(kernel);
+    assert_int_equal(kernel->work_group, 14);
+    assert_int_equal(kernel->local_bytes, 7 * 2 * 16 + 16 + 7);
+    assert_int_equal(kernel->parameter_count, 4);
+    assert_int_equal(kernel->parameters[0].size, 24);
+    assert_false(kernel->parameters[0].is_buffer);
+    assert_true(kernel->parameters[1].is_buffer);
+    assert_true(kernel->parameters[3].is_buffer);
+    char *text = kernels_write(&list);
+    kernel_list again = {NULL, 0};
+    assert_true(kernels_read_back(&again, text, strlen(text)));
+    assert_int_equal(again.count, 2);
+    assert_memory_equal(again.all, list.all, 2 * sizeof *list.all);
+    free(text);
+    kernels_free(&again);
+    kernels_free(&list);
+    list = kernels_read(source, "-DUNIT=u");
+    kernel = kernels_find(&list, "fill_u");
+    assert_int_equal(kernel->local_bytes, 5 * 2 * 16 + 16 + 3);
+    assert_int_equal(kernel->parameter_count, 3);
+    assert_int_equal(kernel->parameters[2].size, 4);
+    kernels_free(&list);
+    assert_null(standin_wrong(NULL));
+}
+
+/* ---- Failures ---- */
+
+typedef struct world {
+    cl_device_id id;
+    cl_context context;
+    winattn_desc desc;
+} world;
+
+static world open_world(const char *device)
+{
+    world w = {.id = standin_device(made_up_device(device)),
+               .desc = {.struct_size = sizeof w.desc,
+                        .windows = 4,
+                        .heads = 2,
+                        .queries = 49,
+                        .keys = 49,
+                        .head_dim = 32}};
+    w.context = standin_context(1, &w.id);
+    return w;
+}
+
+static void close_world(world *w)
+{
+    clReleaseContext(w->context);
+    assert_null(standin_alive());
+}
+
+static winattn_status create(const world *w)
+{
+    winattn_plan *plan;
+    const winattn_status status =
+        winattn_plan_create(w->context, w->id, &w->desc, &plan);
+    winattn_plan_destroy(plan);
+    return status;
+}
+
+static void test_calls_fail(void **state)
+{
+    (void)state;
+    world w = open_world("PoCL");
+    w.desc.tier = WINATTN_TIER_CPU; /* no other instead */
+    standin_fail_call("clBuildProgram", 1, CL_INVALID_BUILD_OPTIONS);
+    assert_int_equal(create(&w), CL_INVALID_BUILD_OPTIONS);
+    assert_string_equal(standin_failed(), "clBuildProgram");
+    assert_int_equal(create(&w), WINATTN_SUCCESS);
+    standin_fail_nothing();
+    assert_int_equal(create(&w), WINATTN_SUCCESS);
+    assert_null(standin_failed());
+    const unsigned long all = standin_calls();
+    assert_true(all > 10);
+    /* without a name all calls count, and the last of them can fail */
+    standin_fail_call(NULL, all, 0);
+    create(&w);
+    assert_non_null(standin_failed());
+    assert_int_equal(standin_calls(), all);
+    standin_fail_call(NULL, all + 1, 0);
+    assert_int_equal(create(&w), WINATTN_SUCCESS);
+    assert_null(standin_failed());
+    close_world(&w);
+    assert_null(standin_wrong(NULL));
+}
+
+static void test_allocations_fail(void **state)
+{
+    (void)state;
+    world w = open_world("PoCL");
+    standin_fail_allocation(1);
+    assert_int_equal(create(&w), CL_OUT_OF_HOST_MEMORY);
+    assert_string_equal(standin_failed(), "calloc");
+    standin_fail_nothing();
+    assert_int_equal(create(&w), WINATTN_SUCCESS);
+    assert_true(standin_allocations() > 10);
+    void *volatile much = malloc(standin_most_bytes + 1);
+    assert_null(much);
+    close_world(&w);
+}
+
+/* ---- Binaries, builds, the self-test ---- */
+
+static void test_binaries(void **state)
+{
+    (void)state;
+    world w = open_world("PoCL");
+    winattn_programs *programs;
+    winattn_plan *plan;
+    static unsigned char blob[65536];
+    size_t size;
+    const standin_build *builds;
+    const standin_binaries before = standin_binaries_given();
+    assert_int_equal(winattn_programs_create(w.context, w.id, &programs), 0);
+    assert_int_equal(winattn_plan_create(w.context, w.id, &w.desc, &plan), 0);
+    assert_int_equal(
+        winattn_programs_export(programs, sizeof blob, blob, &size), 0);
+    winattn_plan_destroy(plan);
+    winattn_programs_destroy(programs);
+    assert_int_equal(standin_builds(&builds), 1);
+    assert_non_null(strstr(builds[0].options, "-DHEAD_DIM=32 "));
+    assert_non_null(strstr(builds[0].source, "\nforward_cpu("));
+    standin_forget();
+
+    assert_int_equal(winattn_programs_create(w.context, w.id, &programs), 0);
+    if (winattn_programs_import(programs, size, blob))
+        fail_msg("%s", winattn_last_reason());
+    assert_int_equal(create(&w), WINATTN_SUCCESS);
+    assert_int_equal(standin_builds(&builds), 1);
+    assert_null(builds[0].source);
+    assert_int_equal(standin_binaries_given().sound, before.sound + 1);
+    assert_int_equal(standin_binaries_given().damaged, before.damaged);
+    standin_drivers.refuses_binaries = true;
+    w.desc.head_dim = 16;
+    assert_int_equal(create(&w), WINATTN_SUCCESS);
+    winattn_programs_destroy(programs);
+    close_world(&w);
+    assert_null(standin_wrong(NULL));
+}
+
+static bool refuses_half(void *data, const char *options)
+{
+    ++*(int *)data;
+    return strstr(options, "-DDTYPE=1") != NULL;
+}
+
+static void test_drivers(void **state)
+{
+    (void)state;
+    int asked = 0;
+    world w = open_world("gfx1100 (RX 7900 XTX)");
+    w.desc.dtype = WINATTN_BF16;
+    w.desc.tier = WINATTN_TIER_MATRIX;
+    assert_int_equal(create(&w), WINATTN_SUCCESS);
+    standin_drivers.unit_is_wrong = true;
+    assert_int_equal(create(&w), WINATTN_UNSUPPORTED_DEVICE);
+    standin_drivers.unit_is_wrong = false;
+    standin_drivers.private_bytes = 4096;
+    assert_int_equal(create(&w), WINATTN_UNSUPPORTED_DEVICE);
+    standin_drivers.refuses = refuses_half;
+    standin_drivers.data = &asked;
+    w.desc.dtype = WINATTN_FP16;
+    w.desc.tier = WINATTN_TIER_AUTO;
+    assert_int_equal(create(&w), CL_BUILD_PROGRAM_FAILURE);
+    assert_string_not_equal(winattn_last_build_log(), "");
+    assert_true(asked > 0);
+    close_world(&w);
+}
+
+/* ---- What is wrong ---- */
+
+static void expect_wrong(const char *part)
+{
+    unsigned long count;
+    const char *text = standin_wrong(&count);
+    assert_non_null(text);
+    assert_int_equal(count, 1);
+    if (!strstr(text, part))
+        fail_msg("\"%s\" lacks \"%s\"", text, part);
+}
+
+/* A kernel of two buffers and a number, in groups of 8. */
+static cl_kernel make_kernel(const world *w)
+{
+    const char *source =
+        "__kernel __attribute__((reqd_work_group_size(8, 1, 1))) void\n"
+        "add(__global float *x, __global float *y, ulong n) {}\n";
+    cl_int error;
+    const cl_program program =
+        clCreateProgramWithSource(w->context, 1, &source, NULL, &error);
+    assert_int_equal(clBuildProgram(program, 1, &w->id, "", NULL, NULL), 0);
+    const cl_kernel kernel = clCreateKernel(program, "add", &error);
+    assert_int_equal(error, CL_SUCCESS);
+    clReleaseProgram(program);
+    return kernel;
+}
+
+static cl_int launch(cl_command_queue queue, cl_kernel kernel, size_t global,
+                     size_t local)
+{
+    return clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, &local, 0,
+                                  NULL, NULL);
+}
+
+static void test_wrong_is_found(void **state)
+{
+    (void)state;
+    const cl_ulong n = 1;
+    for (int what = 0; what < 9; what++) {
+        standin_reset();
+        standin_quiet = true;
+        world w = open_world("PoCL");
+        const cl_kernel kernel = make_kernel(&w);
+        const cl_command_queue queue = standin_queue(w.context, w.id, false);
+        const cl_mem x = standin_buffer(w.context, CL_MEM_READ_WRITE, 4);
+        clSetKernelArg(kernel, 0, sizeof x, &x);
+        clSetKernelArg(kernel, 1, sizeof x, NULL);
+        if (what != 0)
+            clSetKernelArg(kernel, 2, sizeof n, &n);
+        switch (what) {
+        case 0:
+            assert_int_not_equal(launch(queue, kernel, 16, 8), CL_SUCCESS);
+            expect_wrong("argument 2 was not set");
+            break;
+        case 1:
+            clSetKernelArg(kernel, 2, 4, &n);
+            expect_wrong("argument 2 has 4 bytes, not 8");
+            break;
+        case 2:
+            clSetKernelArg(kernel, 3, 8, &n);
+            expect_wrong("no argument 3");
+            break;
+        case 3:
+            assert_int_not_equal(launch(queue, kernel, 16, 16), CL_SUCCESS);
+            expect_wrong("another work-group");
+            break;
+        case 4:
+            launch(queue, kernel, 20, 8);
+            expect_wrong("no multiple");
+            break;
+        case 5:
+            launch(queue, kernel, 0, 8);
+            expect_wrong("nothing is launched");
+            break;
+        case 6:
+            clRetainMemObject(x);
+            clReleaseMemObject(x);
+            assert_null(standin_wrong(NULL));
+            assert_int_equal(launch(queue, kernel, 16, 8), CL_SUCCESS);
+            break;
+        case 7:
+            clReleaseMemObject(x);
+            launch(queue, kernel, 16, 8);
+            expect_wrong("the buffer was released before");
+            break;
+        default:
+            clReleaseMemObject(x);
+            clReleaseMemObject(x);
+            expect_wrong("the buffer was released before");
+        }
+        assert_string_equal(standin_alive(),
+                            what < 7 ? "1 context, 1 queue, 1 buffer, 1 "
+                                       "program, 1 kernel"
+                                     : "1 context, 1 queue, 1 program, 1 "
+                                       "kernel");
+        if (what < 7)
+            clReleaseMemObject(x);
+        clReleaseKernel(kernel);
+        clReleaseCommandQueue(queue);
+        close_world(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_devices_are_found_again, start),
+        cmocka_unit_test_setup(test_reads_kernels, start),
+        cmocka_unit_test_setup(test_plans_run, start),
+        cmocka_unit_test_setup(test_calls_fail, start),
+        cmocka_unit_test_setup(test_allocations_fail, start),
+        cmocka_unit_test_setup(test_binaries, start),
+        cmocka_unit_test_setup(test_drivers, start),
+        cmocka_unit_test_setup(test_wrong_is_found, start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
