@@ -252,8 +252,7 @@ static void add_locals(const source_reader *in, kernel_facts *kernel,
             break;
         const size_t elements =
             read_extents(tokens + i + 1, count - i - 1, &taken);
-        kernel->local_bytes = round_up(kernel->local_bytes, type.alignment) +
-                              elements * type.size;
+        kernel->local_bytes += elements * type.size;
         i += taken + 2;
     }
 }

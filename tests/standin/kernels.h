@@ -17,7 +17,7 @@ typedef struct kernel_parameter {
 typedef struct kernel_facts {
     char name[64];
     size_t work_group;  /* that it demands; 0: any */
-    size_t local_bytes; /* that it declares */
+    size_t local_bytes; /* that it declares, without gaps between arrays */
     unsigned parameter_count;
     kernel_parameter parameters[KERNEL_MOST_PARAMETERS];
 } kernel_facts;

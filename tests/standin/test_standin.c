@@ -12,7 +12,10 @@
 #include <cmocka.h>
 
 #include "kernels.h"
+#include "kit/cases.h"
 #include "kit/devices.h"
+#include "plan_backward.h"
+#include "program.h"
 #include "session.h"
 #include "standin.h"
 #include "unit.h"
@@ -209,6 +212,81 @@ static void test_reads_kernels(void **state)
     assert_int_equal(kernel->parameters[2].size, 4);
     kernels_free(&list);
     assert_null(standin_wrong(NULL));
+}
+
+/* What the planner says of a kernel, its source says too. The planner counts
+ * alignment in, of at most 256 bytes. */
+static void check_kernel(cl_device_id id, const char *name,
+                         const char *defines, uint32_t work_group,
+                         uint32_t local_bytes)
+{
+    wa_recipe recipe;
+    size_t size = 1;
+    assert_int_equal(wa_recipe_of_kernel(id, name, defines, &recipe),
+                     WINATTN_SUCCESS);
+    for (cl_uint i = 0; i < recipe.texts; i++)
+        size += strlen(recipe.text[i]);
+    char *source = calloc(size, 1);
+    assert_non_null(source);
+    for (cl_uint i = 0; i < recipe.texts; i++)
+        strcat(source, recipe.text[i]);
+    kernel_list list = kernels_read(source, recipe.options);
+    const kernel_facts *kernel = kernels_find(&list, name);
+    assert_non_null(kernel);
+    if (kernel->work_group != work_group ||
+        kernel->local_bytes > local_bytes ||
+        kernel->local_bytes + 256 < local_bytes)
+        fail_msg("%s: work-group %zu, planned %u; local bytes %zu, planned "
+                 "%u; %s",
+                 name, kernel->work_group, work_group, kernel->local_bytes,
+                 local_bytes, recipe.options);
+    kernels_free(&list);
+    free(source);
+    wa_recipe_free(&recipe);
+}
+
+static void check_plans(const wa_device *made_up, wa_problem *problem)
+{
+    static const wa_exclusions none;
+    const cl_device_id id = standin_device(made_up);
+    wa_device device = *made_up;
+    device.unit = wa_unit_of(made_up);
+    for (int tier = WINATTN_TIER_CPU; tier < WA_TIERS; tier++) {
+        wa_plan plan;
+        wa_backward_plan backward;
+        problem->tier = (winattn_tier)tier;
+        if (wa_plan_make(problem, &device, &none, &plan) == WINATTN_SUCCESS)
+            check_kernel(id, plan.kernel, plan.defines, plan.work_group,
+                         plan.local_bytes);
+        if (wa_backward_plan_make(problem, &device, &none, &backward) !=
+            WINATTN_SUCCESS)
+            continue;
+        for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++) {
+            const wa_backward_kernel *part = &backward.kernels[i];
+            if (part->name)
+                check_kernel(id, part->name, part->defines, part->work_group,
+                             part->local_bytes);
+        }
+    }
+}
+
+static void test_sources_are_as_planned(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed <= 12; seed++) {
+        const test_case c = seed % 2 ? case_random_grid(seed, 0, seed / 2 % 2)
+                                     : case_random_backward(seed, 0);
+        winattn_desc desc = case_desc(&c);
+        wa_problem problem;
+        desc.tier = WINATTN_TIER_AUTO;
+        desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+        if (c.entries) /* an index, which is data */
+            continue;
+        if (wa_problem_read(&desc, &problem) != WINATTN_SUCCESS)
+            fail_msg("seed %d: %s", seed, winattn_last_reason());
+        for (size_t i = 0; i < made_up_count; i++)
+            check_plans(&made_up_devices[i], &problem);
+    }
 }
 
 /* ---- Failures ---- */
@@ -465,6 +543,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_devices_are_found_again, start),
         cmocka_unit_test_setup(test_reads_kernels, start),
+        cmocka_unit_test_setup(test_sources_are_as_planned, start),
         cmocka_unit_test_setup(test_plans_run, start),
         cmocka_unit_test_setup(test_calls_fail, start),
         cmocka_unit_test_setup(test_allocations_fail, start),
