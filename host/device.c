@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "query.h"
 #include "status.h"
 #include "unit.h"
 
@@ -38,89 +39,81 @@ const char *wa_vendor_name(wa_vendor vendor)
     return "other";
 }
 
-/* Queries that a device may not know leave `fallback`. */
-static uint32_t query_uint(cl_device_id id, cl_device_info what,
-                           uint32_t fallback)
+/* Numbers that do not fit are the largest that do. */
+static uint32_t clamped(uint64_t value)
+{
+    return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+}
+
+static winattn_status query_uint(cl_device_id id, cl_device_info what,
+                                 uint32_t *number)
 {
     cl_uint value = 0;
-    return clGetDeviceInfo(id, what, sizeof value, &value, NULL) == CL_SUCCESS
-               ? value
-               : fallback;
+    WA_TRY(wa_query(id, what, sizeof value, &value));
+    *number = value;
+    return WINATTN_SUCCESS;
 }
 
-static uint32_t query_size(cl_device_id id, cl_device_info what,
-                           uint32_t fallback)
+static winattn_status query_size(cl_device_id id, cl_device_info what,
+                                 uint32_t *number)
 {
     size_t value = 0;
-    if (clGetDeviceInfo(id, what, sizeof value, &value, NULL) != CL_SUCCESS)
-        return fallback;
-    return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+    WA_TRY(wa_query(id, what, sizeof value, &value));
+    *number = clamped(value);
+    return WINATTN_SUCCESS;
 }
 
-static uint32_t query_ulong(cl_device_id id, cl_device_info what)
+/* Leaves `fallback` where the device does not know. */
+static winattn_status query_uint_or(cl_device_id id, cl_device_info what,
+                                    uint32_t fallback, uint32_t *number)
 {
-    cl_ulong value = 0;
-    if (clGetDeviceInfo(id, what, sizeof value, &value, NULL) != CL_SUCCESS)
-        return 0;
-    return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+    cl_uint value = fallback;
+    WA_TRY(wa_query_if_known(id, what, sizeof value, &value));
+    *number = value;
+    return WINATTN_SUCCESS;
 }
 
-/* Long strings are cut. */
-static void query_text(cl_device_id id, cl_device_info what, char *text,
-                       size_t size)
+static winattn_status query_size_or(cl_device_id id, cl_device_info what,
+                                    uint32_t fallback, uint32_t *number)
 {
-    size_t needed = 0;
-    text[0] = 0;
-    if (clGetDeviceInfo(id, what, 0, NULL, &needed) != CL_SUCCESS ||
-        needed == 0)
-        return;
-    char *all = malloc(needed + 1);
-    if (!all)
-        return;
-    if (clGetDeviceInfo(id, what, needed, all, NULL) == CL_SUCCESS) {
-        all[needed] = 0;
-        snprintf(text, size, "%s", all);
-    }
+    size_t value = fallback;
+    WA_TRY(wa_query_if_known(id, what, sizeof value, &value));
+    *number = clamped(value);
+    return WINATTN_SUCCESS;
+}
+
+/* Long texts are cut. */
+static winattn_status query_name(cl_device_id id, cl_device_info what,
+                                 char *name, size_t size)
+{
+    char *all;
+    WA_TRY(wa_query_text(id, what, &all));
+    snprintf(name, size, "%s", all);
     free(all);
+    return WINATTN_SUCCESS;
 }
 
-static bool has_extension(cl_device_id id, const char *name)
-{
-    static const size_t size = 65536;
-    char *list = malloc(size);
-    bool found = false;
-    if (!list)
-        return false;
-    query_text(id, CL_DEVICE_EXTENSIONS, list, size);
-    for (const char *at = list; (at = strstr(at, name)) != NULL;) {
-        const char after = at[strlen(name)];
-        found = found || ((at == list || at[-1] == ' ') &&
-                          (after == ' ' || after == 0));
-        at += strlen(name);
-    }
-    free(list);
-    return found;
-}
-
-static void query_platform(cl_device_id id, char *text, size_t size)
+static winattn_status query_platform(cl_device_id id, char *name, size_t size)
 {
     cl_platform_id platform = NULL;
-    size_t needed = 0;
-    text[0] = 0;
-    if (clGetDeviceInfo(id, CL_DEVICE_PLATFORM, sizeof platform, &platform,
-                        NULL) != CL_SUCCESS ||
-        clGetPlatformInfo(platform, CL_PLATFORM_NAME, 0, NULL, &needed) !=
-            CL_SUCCESS)
-        return;
-    char *all = malloc(needed + 1);
-    if (!all)
-        return;
-    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, needed, all, NULL) ==
-        CL_SUCCESS) {
-        all[needed] = 0;
-        snprintf(text, size, "%s", all);
-    }
+    char *all;
+    WA_TRY(wa_query(id, CL_DEVICE_PLATFORM, sizeof platform, &platform));
+    WA_TRY(wa_query_platform_text(platform, CL_PLATFORM_NAME, &all));
+    snprintf(name, size, "%s", all);
     free(all);
+    return WINATTN_SUCCESS;
+}
+
+static bool has_extension(const char *extensions, const char *name)
+{
+    for (const char *at = extensions; (at = strstr(at, name)) != NULL;) {
+        const char after = at[strlen(name)];
+        if ((at == extensions || at[-1] == ' ') &&
+            (after == ' ' || after == 0))
+            return true;
+        at += strlen(name);
+    }
+    return false;
 }
 
 /* Registers that a work-item can use without spilling, and registers of a
@@ -151,34 +144,51 @@ static void set_registers(wa_device *device)
     }
 }
 
-/* The smallest that kernels may demand, which leaves a work-item the most
- * registers. */
-static uint32_t sub_group_of(cl_device_id id, wa_vendor vendor)
+/* The smallest sub-group that kernels may demand, which leaves a work-item the
+ * most registers. */
+static winattn_status query_sub_group(cl_device_id id, const char *extensions,
+                                      wa_device *device)
 {
     size_t sizes[16] = {0}, smallest = 0;
-    if (vendor != WA_VENDOR_INTEL ||
-        !has_extension(id, "cl_intel_required_subgroup_size") ||
-        clGetDeviceInfo(id, INTEL_SUB_GROUP_SIZES, sizeof sizes, sizes,
-                        NULL) != CL_SUCCESS)
-        return 0;
+    if (device->vendor != WA_VENDOR_INTEL ||
+        !has_extension(extensions, "cl_intel_required_subgroup_size"))
+        return WINATTN_SUCCESS;
+    WA_TRY(wa_query_if_known(id, INTEL_SUB_GROUP_SIZES, sizeof sizes, sizes));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i] != 0 && (smallest == 0 || sizes[i] < smallest))
             smallest = sizes[i];
-    return (uint32_t)smallest;
+    device->sub_group = (uint32_t)smallest;
+    return WINATTN_SUCCESS;
 }
 
-static uint32_t wave_of(cl_device_id id, wa_vendor vendor)
+static winattn_status query_wave(cl_device_id id, wa_device *device)
 {
-    switch (vendor) {
+    device->wave = device->sub_group;
+    if (device->sub_group)
+        return WINATTN_SUCCESS;
+    switch (device->vendor) {
     case WA_VENDOR_NVIDIA:
-        return query_uint(id, NV_WARP_SIZE, 32);
+        return query_uint_or(id, NV_WARP_SIZE, 32, &device->wave);
     case WA_VENDOR_AMD:
-        return query_uint(id, AMD_WAVEFRONT_WIDTH, 64);
+        return query_uint_or(id, AMD_WAVEFRONT_WIDTH, 64, &device->wave);
     case WA_VENDOR_INTEL:
-        return 16;
+        device->wave = 16;
+        return WINATTN_SUCCESS;
     default:
-        return query_size(id, PREFERRED_WORK_GROUP_SIZE_MULTIPLE, 16);
+        return query_size_or(id, PREFERRED_WORK_GROUP_SIZE_MULTIPLE, 16,
+                             &device->wave);
     }
+}
+
+static winattn_status query_capability(cl_device_id id, wa_device *device)
+{
+    uint32_t major, minor;
+    if (device->vendor != WA_VENDOR_NVIDIA)
+        return WINATTN_SUCCESS;
+    WA_TRY(query_uint_or(id, NV_COMPUTE_CAPABILITY_MAJOR, 0, &major));
+    WA_TRY(query_uint_or(id, NV_COMPUTE_CAPABILITY_MINOR, 0, &minor));
+    device->compute_capability = major * 10 + minor;
+    return WINATTN_SUCCESS;
 }
 
 /* Local memory of a compute unit, shared by its work-groups; never less than
@@ -198,22 +208,17 @@ static uint32_t local_capacity_of(const wa_device *device)
     return kib * 1024 > device->local_bytes ? kib * 1024 : device->local_bytes;
 }
 
-winattn_status wa_device_query(cl_device_id id, wa_device *device)
+/* Who made the device, and what is known of its driver. */
+static winattn_status query_maker(cl_device_id id, wa_device *device)
 {
     cl_device_type type = 0;
-    cl_bool compiles = CL_FALSE;
-    cl_device_local_mem_type local_type = CL_LOCAL;
-    char text[64];
-    memset(device, 0, sizeof *device);
-    const cl_int error =
-        clGetDeviceInfo(id, CL_DEVICE_TYPE, sizeof type, &type, NULL);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clGetDeviceInfo");
-
-    query_text(id, CL_DEVICE_NAME, device->name, sizeof device->name);
-    query_text(id, CL_DRIVER_VERSION, device->driver, sizeof device->driver);
-    query_platform(id, device->platform, sizeof device->platform);
-    const uint32_t vendor_id = query_uint(id, CL_DEVICE_VENDOR_ID, 0);
+    uint32_t vendor_id;
+    WA_TRY(wa_query(id, CL_DEVICE_TYPE, sizeof type, &type));
+    WA_TRY(query_name(id, CL_DEVICE_NAME, device->name, sizeof device->name));
+    WA_TRY(query_name(id, CL_DRIVER_VERSION, device->driver,
+                      sizeof device->driver));
+    WA_TRY(query_platform(id, device->platform, sizeof device->platform));
+    WA_TRY(query_uint(id, CL_DEVICE_VENDOR_ID, &vendor_id));
     for (size_t i = 0; i < sizeof vendors / sizeof *vendors; i++)
         if (vendors[i].id == vendor_id)
             device->vendor = vendors[i].vendor;
@@ -235,50 +240,86 @@ winattn_status wa_device_query(cl_device_id id, wa_device *device)
      * run with as many */
     device->reports_kernel_sizes = strcmp(device->platform, "rusticl") != 0 &&
                                    device->vendor != WA_VENDOR_NVIDIA;
+    return WINATTN_SUCCESS;
+}
 
+/* What the device says of OpenCL C. */
+static winattn_status query_language(cl_device_id id, const char *extensions,
+                                     wa_device *device)
+{
     cl_device_fp_config fp32 = 0;
-    clGetDeviceInfo(id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof fp32, &fp32, NULL);
-    device->has_fma = (fp32 & CL_FP_FMA) != 0;
-
-    query_text(id, CL_DEVICE_VERSION, text, sizeof text);
+    cl_bool compiles = CL_FALSE;
     unsigned major = 1, minor = 0;
+    char text[64];
+    WA_TRY(wa_query(id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof fp32, &fp32));
+    device->has_fma = (fp32 & CL_FP_FMA) != 0;
+    WA_TRY(query_name(id, CL_DEVICE_VERSION, text, sizeof text));
     if (sscanf(text, "OpenCL %u.%u", &major, &minor) == 2)
         device->opencl = major * 100 + minor;
-    query_text(id, CL_DEVICE_PROFILE, text, sizeof text);
+    WA_TRY(query_name(id, CL_DEVICE_PROFILE, text, sizeof text));
     device->has_int64 = strcmp(text, "EMBEDDED_PROFILE") != 0 ||
-                        has_extension(id, "cles_khr_int64");
-    clGetDeviceInfo(id, CL_DEVICE_COMPILER_AVAILABLE, sizeof compiles,
-                    &compiles, NULL);
+                        has_extension(extensions, "cles_khr_int64");
+    WA_TRY(wa_query(id, CL_DEVICE_COMPILER_AVAILABLE, sizeof compiles,
+                    &compiles));
     device->compiles = compiles != CL_FALSE;
-    clGetDeviceInfo(id, CL_DEVICE_LOCAL_MEM_TYPE, sizeof local_type,
-                    &local_type, NULL);
-    device->local_is_global = local_type == CL_GLOBAL;
+    device->has_matrix_extension = has_extension(
+        extensions, "cl_intel_subgroup_matrix_multiply_accumulate");
+    return WINATTN_SUCCESS;
+}
 
-    device->compute_units = query_uint(id, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
-    device->clock_mhz = query_uint(id, CL_DEVICE_MAX_CLOCK_FREQUENCY, 0);
-    device->address_bits = query_uint(id, CL_DEVICE_ADDRESS_BITS, 32);
-    device->max_work_group = query_size(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1);
+static winattn_status query_limits(cl_device_id id, wa_device *device)
+{
+    cl_device_local_mem_type local_type = CL_LOCAL;
     size_t items[16] = {0};
-    if (clGetDeviceInfo(id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items,
-                        NULL) == CL_SUCCESS &&
-        items[0] < device->max_work_group)
+    cl_ulong local_bytes = 0, buffer_bytes = 0;
+    WA_TRY(wa_query(id, CL_DEVICE_LOCAL_MEM_TYPE, sizeof local_type,
+                    &local_type));
+    device->local_is_global = local_type == CL_GLOBAL;
+    WA_TRY(
+        query_uint(id, CL_DEVICE_MAX_COMPUTE_UNITS, &device->compute_units));
+    /* deprecated, and there since OpenCL 1.1 */
+    WA_TRY(query_uint_or(id, CL_DEVICE_MAX_CLOCK_FREQUENCY, 0,
+                         &device->clock_mhz));
+    WA_TRY(query_uint_or(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 1,
+                         &device->vector_lanes));
+    WA_TRY(query_uint(id, CL_DEVICE_ADDRESS_BITS, &device->address_bits));
+    WA_TRY(query_size(id, CL_DEVICE_MAX_WORK_GROUP_SIZE,
+                      &device->max_work_group));
+    WA_TRY(wa_query(id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items));
+    if (items[0] < device->max_work_group)
         device->max_work_group = (uint32_t)items[0];
-    device->max_parameter_bytes =
-        query_size(id, CL_DEVICE_MAX_PARAMETER_SIZE, 256);
-    device->local_bytes = query_ulong(id, CL_DEVICE_LOCAL_MEM_SIZE);
-    device->vector_lanes =
-        query_uint(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 1);
-    device->sub_group = sub_group_of(id, device->vendor);
-    device->wave =
-        device->sub_group ? device->sub_group : wave_of(id, device->vendor);
+    WA_TRY(query_size(id, CL_DEVICE_MAX_PARAMETER_SIZE,
+                      &device->max_parameter_bytes));
+    WA_TRY(wa_query(id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local_bytes,
+                    &local_bytes));
+    device->local_bytes = clamped(local_bytes);
+    WA_TRY(wa_query_if_known(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
+                             sizeof buffer_bytes, &buffer_bytes));
+    device->buffer_bytes = buffer_bytes;
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status query_all(cl_device_id id, const char *extensions,
+                                wa_device *device)
+{
+    WA_TRY(query_maker(id, device));
+    WA_TRY(query_language(id, extensions, device));
+    WA_TRY(query_limits(id, device));
+    WA_TRY(query_sub_group(id, extensions, device));
+    WA_TRY(query_wave(id, device));
+    WA_TRY(query_capability(id, device));
     set_registers(device);
-    if (device->vendor == WA_VENDOR_NVIDIA)
-        device->compute_capability =
-            query_uint(id, NV_COMPUTE_CAPABILITY_MAJOR, 0) * 10 +
-            query_uint(id, NV_COMPUTE_CAPABILITY_MINOR, 0);
     device->local_capacity = local_capacity_of(device);
-    device->has_matrix_extension =
-        has_extension(id, "cl_intel_subgroup_matrix_multiply_accumulate");
     device->unit = wa_unit_of(device);
     return WINATTN_SUCCESS;
+}
+
+winattn_status wa_device_query(cl_device_id id, wa_device *device)
+{
+    char *extensions;
+    memset(device, 0, sizeof *device);
+    WA_TRY(wa_query_text(id, CL_DEVICE_EXTENSIONS, &extensions));
+    const winattn_status status = query_all(id, extensions, device);
+    free(extensions);
+    return status;
 }

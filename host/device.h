@@ -34,6 +34,7 @@ typedef struct wa_device {
     uint32_t max_work_group;
     uint32_t max_parameter_bytes;
     uint32_t address_bits;
+    uint64_t buffer_bytes; /* of one buffer, at most; 0: unknown */
     uint32_t vector_lanes; /* fp32 lanes of a native vector */
     uint32_t wave;         /* work-items that run in lockstep */
     uint32_t sub_group;    /* that kernels demand, Intel; 0: none */
@@ -58,7 +59,8 @@ typedef struct wa_device {
     bool ignores_tuning;        /* a measured shape was seen not to work */
 } wa_device;
 
-/* Queries only; launches nothing and builds nothing. */
+/* Queries only; launches nothing and builds nothing. Fails where a query
+ * does, unless it is one that such devices may not know. */
 winattn_status wa_device_query(cl_device_id id, wa_device *device);
 
 const char *wa_vendor_name(wa_vendor vendor);

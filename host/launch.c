@@ -28,8 +28,10 @@ static winattn_status check_memory(const char *name, const winattn_tensor *at,
     if (error == CL_SUCCESS)
         error = clGetMemObjectInfo(at->buffer, CL_MEM_SIZE, sizeof size, &size,
                                    NULL);
-    if (error != CL_SUCCESS)
+    if (error == CL_INVALID_MEM_OBJECT)
         return wa_fail(WINATTN_INVALID_BUFFER, "%s is no memory object", name);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clGetMemObjectInfo");
     if (type != CL_MEM_OBJECT_BUFFER)
         return wa_fail(WINATTN_INVALID_BUFFER, "%s is no buffer", name);
     if (owner != context)

@@ -5,8 +5,9 @@
 
 #include "device.h"
 
-/* Corrects what the driver reports. A probe that fails leaves the reported
- * number. */
-void wa_probe_device(cl_context context, cl_device_id id, wa_device *device);
+/* Corrects what the driver reports. Fails where a probe could not be made; one
+ * whose kernel the device does not take leaves the reported number. */
+winattn_status wa_probe_device(cl_context context, cl_device_id id,
+                               wa_device *device);
 
 #endif

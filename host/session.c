@@ -10,6 +10,7 @@
 #include "check_unit.h"
 #include "os.h"
 #include "probe.h"
+#include "query.h"
 #include "status.h"
 
 #define CHECK_REASON_SIZE 256
@@ -111,12 +112,26 @@ winattn_status wa_session_check_unit(wa_session *session, winattn_dtype dtype,
 }
 
 /* The device that a sub-device is part of, NULL for a whole one. */
-static cl_device_id parent_of(cl_device_id device)
+static winattn_status find_parent(cl_device_id device, cl_device_id *parent)
 {
-    cl_device_id parent = NULL;
-    clGetDeviceInfo(device, CL_DEVICE_PARENT_DEVICE, sizeof parent, &parent,
-                    NULL);
-    return parent;
+    *parent = NULL;
+    return wa_query_if_known(device, CL_DEVICE_PARENT_DEVICE, sizeof *parent,
+                             parent);
+}
+
+/* Is the device, or a whole of which it is a part, in the list? */
+static winattn_status find_device(const cl_device_id *devices, size_t count,
+                                  cl_device_id device, bool *found)
+{
+    *found = false;
+    while (device) {
+        for (size_t i = 0; i < count; i++)
+            *found = *found || devices[i] == device;
+        if (*found)
+            break;
+        WA_TRY(find_parent(device, &device));
+    }
+    return WINATTN_SUCCESS;
 }
 
 /* PoCL lists the whole device in a context made of its parts, so a device
@@ -135,16 +150,15 @@ static winattn_status check_context(cl_context context, cl_device_id device)
         return wa_fail_cl(error, "clGetContextInfo");
     cl_device_id *devices = malloc(bytes + 1);
     if (!devices)
-        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+        return wa_fail_memory();
     error =
         clGetContextInfo(context, CL_CONTEXT_DEVICES, bytes, devices, NULL);
-    for (cl_device_id part = device; error == CL_SUCCESS && part && !found;
-         part = parent_of(part))
-        for (size_t i = 0; i < bytes / sizeof *devices; i++)
-            found = found || devices[i] == part;
+    const winattn_status status =
+        error == CL_SUCCESS
+            ? find_device(devices, bytes / sizeof *devices, device, &found)
+            : wa_fail_cl(error, "clGetContextInfo");
     free(devices);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clGetContextInfo");
+    WA_TRY(status);
     if (!found)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "device is not one of the context's");
@@ -171,7 +185,7 @@ static winattn_status session_new(cl_context context, cl_device_id device,
 {
     wa_session *session = calloc(1, sizeof *session);
     if (!session)
-        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+        return wa_fail_memory();
     const cl_int error = clRetainContext(context);
     if (error != CL_SUCCESS) {
         free(session);
@@ -182,15 +196,15 @@ static winattn_status session_new(cl_context context, cl_device_id device,
     session->users = 1;
     session->programs = wa_program_set_create(context, device);
     session->check_lock = wa_lock_create();
-    const winattn_status status =
-        session->programs && session->check_lock
-            ? wa_device_query(device, &session->device)
-            : wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+    winattn_status status = session->programs && session->check_lock
+                                ? wa_device_query(device, &session->device)
+                                : wa_fail_memory();
+    if (status == WINATTN_SUCCESS)
+        status = wa_probe_device(context, device, &session->device);
     if (status != WINATTN_SUCCESS) {
         session_free(session);
         return status;
     }
-    wa_probe_device(context, device, &session->device);
     *result = session;
     return WINATTN_SUCCESS;
 }

@@ -101,6 +101,18 @@ winattn_status wa_fail_cl(cl_int error, const char *function)
                    winattn_status_name(error), (int)error);
 }
 
+winattn_status wa_fail_memory(void)
+{
+    return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+}
+
+bool wa_may_pass(winattn_status status)
+{
+    return status == CL_OUT_OF_HOST_MEMORY || status == CL_OUT_OF_RESOURCES ||
+           status == CL_MEM_OBJECT_ALLOCATION_FAILURE ||
+           status == CL_DEVICE_NOT_AVAILABLE;
+}
+
 void wa_keep_build_log(const char *log)
 {
     snprintf(last_build_log, sizeof last_build_log, "%s", log);

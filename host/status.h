@@ -4,6 +4,8 @@
 #ifndef WINATTN_STATUS_H
 #define WINATTN_STATUS_H
 
+#include <stdbool.h>
+
 #include "winattn.h"
 
 #if defined(__GNUC__)
@@ -26,6 +28,14 @@ winattn_status wa_fail(winattn_status status, const char *format, ...)
 
 /* For an OpenCL call that failed. */
 winattn_status wa_fail_cl(cl_int error, const char *function);
+
+/* For an allocation that failed. */
+winattn_status wa_fail_memory(void);
+
+/* Is it a failure that may pass, and so says nothing of a kernel, a device or
+ * a binary? CL_OUT_OF_RESOURCES is one too, although some drivers say it of
+ * kernels that the device cannot run: who builds asks a second time. */
+bool wa_may_pass(winattn_status status);
 
 void wa_keep_build_log(const char *log);
 

@@ -74,7 +74,9 @@ WINATTN_API int winattn_version(void);
 /* ---- Status ------------------------------------------------------------ */
 
 /* 0 is success. OpenCL's own error codes pass through; winattn's own codes
- * start at -3000 and never change their number. */
+ * start at -3000 and never change their number. A call that fails leaves the
+ * library as it was: made again once the cause is gone, it gives what it would
+ * have given. */
 typedef cl_int winattn_status;
 
 /* X(name, number, cause) */
@@ -578,7 +580,8 @@ typedef struct winattn_forward {
 
 /* Enqueues O = softmax(S) V. Returns at once and allocates no device memory.
  * Everything is checked first: on winattn's own error codes nothing was
- * enqueued and nothing will be written. The kernels wait for the wait_count
+ * enqueued and nothing will be written; on OpenCL's some kernels may have
+ * been. The kernels wait for the wait_count
  * events of wait_list, and *event, unless event is NULL, completes after all
  * of them. Queues may be in-order or out-of-order. */
 WINATTN_API winattn_status
