@@ -502,7 +502,8 @@ WINATTN_API winattn_status winattn_load_tuning(const char *text);
  *
  * The cache and an existing winattn_programs make a new kernel run once, on
  * zeros of its own, in winattn_plan_create: some runtimes finish compiling
- * only then.
+ * only then. It is little work, and left out where windows are so large that
+ * it could not be.
  *
  * A compiled kernel is machine code. Checksums find accidents, not intent:
  * import only what you would also load as a library. */
