@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bias_table.h"
+#include "cache.h"
 #include "launch_backward.h"
 #include "os.h"
 #include "plan_backward.h"
@@ -51,21 +52,25 @@ static winattn_status check_kernel(uint32_t work_group,
     return WINATTN_SUCCESS;
 }
 
-/* Lets the binaries of new programs be kept, once they are complete. */
-static void keep_forward_binaries(winattn_plan *plan)
+/* Lets the binaries of new programs be kept, once they are complete. A trial
+ * that fails for a cause that may pass leaves them to the next plan. */
+static winattn_status keep_forward_binaries(winattn_plan *plan)
 {
     const wa_forward_kernels *kernels = &plan->forward_kernels;
     wa_program_set *set = wa_session_programs(plan->session);
-    plan->origin = wa_program_set_origin(set, kernels->main);
-    if (!wa_program_set_keeps(set, kernels->main) &&
-        !(kernels->expand && wa_program_set_keeps(set, kernels->expand)))
-        return;
-    wa_trial_forward(wa_session_context(plan->session),
-                     wa_session_device_id(plan->session), &plan->problem,
-                     &plan->plan, kernels, &plan->table);
+    bool keeps = false;
+    WA_TRY(wa_program_set_keeps(set, kernels->main, &keeps));
+    if (!keeps && kernels->expand)
+        WA_TRY(wa_program_set_keeps(set, kernels->expand, &keeps));
+    if (!keeps || wa_may_pass(wa_trial_forward(
+                      wa_session_context(plan->session),
+                      wa_session_device_id(plan->session), &plan->problem,
+                      &plan->plan, kernels, &plan->table)))
+        return WINATTN_SUCCESS;
     wa_program_set_keep(set, kernels->main);
     if (kernels->expand)
         wa_program_set_keep(set, kernels->expand);
+    return WINATTN_SUCCESS;
 }
 
 static void release_forward(wa_forward_kernels *kernels)
@@ -94,6 +99,7 @@ typedef struct attempts {
     wa_exclusions exclusions;
     winattn_status first; /* failure; success: none yet */
     char reason[WA_REASON_SIZE];
+    bool repeats; /* the last attempt, which ran out of resources */
 } attempts;
 
 /* May there be another plan of the tier, with fewer work-items? */
@@ -103,27 +109,36 @@ static bool may_retry(const attempts *tried, winattn_tier tier)
            tried->exclusions.most_items[tier] == 0;
 }
 
-/* After a failure: where the shape was a measured one, the planner has another
- * of its own; the registers that its kernel needs may be there for `most`
- * work-items, fewer than it had; else the next tier. */
-static void learn(attempts *tried, winattn_tier tier, bool tuned,
-                  winattn_status status, uint32_t work_group, uint32_t most)
+/* After a failure that says something of kernel and device: where the shape
+ * was a measured one, the planner has another of its own; the registers that
+ * its kernel needs may be there for `most` work-items, fewer than it had; else
+ * the next tier. Where the failure may pass, the call fails; what may be
+ * either must come twice. */
+static winattn_status learn(attempts *tried, winattn_tier tier, bool tuned,
+                            winattn_status status, uint32_t work_group,
+                            uint32_t most)
 {
     char *reason = tried->exclusions.reason[tier];
+    if (wa_may_pass(status) && status != CL_OUT_OF_RESOURCES)
+        return status;
+    tried->repeats = status == CL_OUT_OF_RESOURCES && !tried->repeats;
+    if (tried->repeats)
+        return WINATTN_SUCCESS;
     if (tuned) {
         snprintf(tried->exclusions.untuned[tier], WA_REASON_SIZE, "%.200s",
                  winattn_last_reason());
-        return;
+        return WINATTN_SUCCESS;
     }
     if (may_retry(tried, tier) && most > 0 && most < work_group) {
         tried->exclusions.most_items[tier] = most;
-        return;
+        return WINATTN_SUCCESS;
     }
     snprintf(reason, WA_REASON_SIZE, "%.200s", winattn_last_reason());
     if (tried->first == WINATTN_SUCCESS) {
         tried->first = status;
         memcpy(tried->reason, reason, sizeof tried->reason);
     }
+    return WINATTN_SUCCESS;
 }
 
 static winattn_status report_first(const attempts *tried, winattn_status last)
@@ -134,15 +149,19 @@ static winattn_status report_first(const attempts *tried, winattn_status last)
 }
 
 /* Bytes of slow memory that a work-item of the kernel needs because registers
- * do not suffice, where the driver tells. */
-static cl_ulong spilled_bytes(const wa_session *session, cl_kernel kernel)
+ * do not suffice; 0 where the driver does not tell. */
+static winattn_status find_spills(const wa_session *session, cl_kernel kernel,
+                                  cl_ulong *bytes)
 {
-    cl_ulong bytes = 0;
-    return clGetKernelWorkGroupInfo(kernel, wa_session_device_id(session),
-                                    CL_KERNEL_PRIVATE_MEM_SIZE, sizeof bytes,
-                                    &bytes, NULL) == CL_SUCCESS
-               ? bytes
-               : 0;
+    *bytes = 0;
+    const cl_int error = clGetKernelWorkGroupInfo(
+        kernel, wa_session_device_id(session), CL_KERNEL_PRIVATE_MEM_SIZE,
+        sizeof *bytes, bytes, NULL);
+    if (wa_may_pass(error))
+        return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
+    if (error != CL_SUCCESS)
+        *bytes = 0;
+    return WINATTN_SUCCESS;
 }
 
 /* Bytes of a work-item: a few values that are kept outside the loops cost
@@ -171,7 +190,8 @@ static winattn_status check_spills(const winattn_plan *plan, winattn_tier tier,
     if (tier != WINATTN_TIER_MATRIX ||
         wa_session_device(plan->session)->emulates_unit)
         return WINATTN_SUCCESS;
-    const cl_ulong spilled = spilled_bytes(plan->session, kernel);
+    cl_ulong spilled;
+    WA_TRY(find_spills(plan->session, kernel, &spilled));
     const bool retry = spilled > FEW_SPILLED && again;
     if (retry)
         *most = work_group / 2;
@@ -194,9 +214,11 @@ static winattn_status build_forward(winattn_plan *plan, bool again,
                              plan->problem.build_options, kernel));
     WA_TRY(check_kernel(forward->work_group, plan->session, *kernel, most));
     WA_TRY(build_expansion(plan));
-    keep_forward_binaries(plan);
-    return check_spills(plan, forward->tier, *kernel, forward->work_group,
-                        again, most);
+    WA_TRY(keep_forward_binaries(plan));
+    WA_TRY(check_spills(plan, forward->tier, *kernel, forward->work_group,
+                        again, most));
+    return wa_program_set_origin(wa_session_programs(plan->session), *kernel,
+                                 &plan->origin);
 }
 
 /* Plans, builds and checks; a tier that fails is excluded and the next one
@@ -219,8 +241,8 @@ static winattn_status choose_forward(winattn_plan *plan)
             return status;
         }
         release_forward(&plan->forward_kernels);
-        learn(&tried, plan->plan.tier, plan->plan.tuned, status,
-              plan->plan.work_group, most);
+        WA_TRY(learn(&tried, plan->plan.tier, plan->plan.tuned, status,
+                     plan->plan.work_group, most));
     }
 }
 
@@ -232,18 +254,23 @@ static void release_backward(wa_backward_kernels *kernels)
     memset(kernels, 0, sizeof *kernels);
 }
 
-static void keep_backward_binaries(winattn_plan *plan)
+static winattn_status keep_backward_binaries(winattn_plan *plan)
 {
     const wa_backward_kernels *kernels = &plan->backward_kernels;
     wa_program_set *set = wa_session_programs(plan->session);
-    if (!wa_program_set_keeps(set, kernels->part[WA_BACKWARD_KEYS]))
-        return;
-    wa_trial_backward(wa_session_context(plan->session),
+    bool keeps = false;
+    for (int i = 0; i < WA_BACKWARD_PARTS && !keeps; i++)
+        if (kernels->part[i])
+            WA_TRY(wa_program_set_keeps(set, kernels->part[i], &keeps));
+    if (!keeps || wa_may_pass(wa_trial_backward(
+                      wa_session_context(plan->session),
                       wa_session_device_id(plan->session), &plan->problem,
-                      &plan->backward, kernels, &plan->table);
+                      &plan->backward, kernels, &plan->table)))
+        return WINATTN_SUCCESS;
     for (int i = 0; i < WA_BACKWARD_PARTS; i++)
         if (kernels->part[i])
             wa_program_set_keep(set, kernels->part[i]);
+    return WINATTN_SUCCESS;
 }
 
 /* The same as build_forward; the last kernel is what computes on a unit. */
@@ -264,9 +291,14 @@ static winattn_status build_backward(winattn_plan *plan, bool again,
         WA_TRY(check_kernel(part->work_group, plan->session, *kernel,
                             part == last ? most : NULL));
     }
-    keep_backward_binaries(plan);
-    return check_spills(plan, backward->tier, kernels->part[WA_BACKWARD_KEYS],
-                        last->work_group, again, most);
+    WA_TRY(keep_backward_binaries(plan));
+    WA_TRY(check_spills(plan, backward->tier, kernels->part[WA_BACKWARD_KEYS],
+                        last->work_group, again, most));
+    return plan->origin
+               ? WINATTN_SUCCESS
+               : wa_program_set_origin(wa_session_programs(plan->session),
+                                       kernels->part[WA_BACKWARD_KEYS],
+                                       &plan->origin);
 }
 
 static winattn_status choose_backward(winattn_plan *plan)
@@ -281,19 +313,15 @@ static winattn_status choose_backward(winattn_plan *plan)
         if (status != WINATTN_SUCCESS)
             return report_first(&tried, status);
         const winattn_tier tier = plan->backward.tier;
-        cl_kernel *kernels = plan->backward_kernels.part;
         status = build_backward(plan, may_retry(&tried, tier), &most);
         if (status == WINATTN_SUCCESS) {
-            if (!plan->origin)
-                plan->origin =
-                    wa_program_set_origin(wa_session_programs(plan->session),
-                                          kernels[WA_BACKWARD_KEYS]);
             wa_forget_failure();
             return status;
         }
         release_backward(&plan->backward_kernels);
-        learn(&tried, tier, plan->backward.tuned, status,
-              plan->backward.kernels[WA_BACKWARD_KEYS].work_group, most);
+        WA_TRY(learn(&tried, tier, plan->backward.tuned, status,
+                     plan->backward.kernels[WA_BACKWARD_KEYS].work_group,
+                     most));
     }
 }
 
@@ -313,12 +341,12 @@ winattn_status winattn_plan_create(cl_context context, cl_device_id device,
     *result = NULL;
     winattn_plan *plan = calloc(1, sizeof *plan);
     if (!plan)
-        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+        return wa_fail_memory();
     winattn_status status = wa_problem_read(desc, &plan->problem);
     if (status == WINATTN_SUCCESS)
         status = wa_session_acquire(context, device, &plan->session);
     if (status == WINATTN_SUCCESS && !(plan->lock = wa_lock_create()))
-        status = wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+        status = wa_fail_memory();
     if (status == WINATTN_SUCCESS)
         status = wa_table_buffers_make(wa_session_context(plan->session),
                                        &plan->problem, &plan->table);
@@ -379,7 +407,10 @@ winattn_status winattn_plan_describe(const winattn_plan *plan, size_t size,
                          sizeof all);
     if (plan->problem.passes[WA_BACKWARD])
         wa_backward_plan_describe(&plan->backward, all, sizeof all);
+    const char *trouble = wa_cache_trouble();
     wa_describe_tuning(all, sizeof all);
+    if (trouble)
+        wa_append(all, sizeof all, "cache: there is none: %s\n", trouble);
     wa_append(all, sizeof all, "program: %s\n", plan->origin);
     if (size != 0)
         snprintf(text, size, "%s", all);

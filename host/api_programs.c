@@ -25,7 +25,7 @@ winattn_status winattn_programs_create(cl_context context, cl_device_id device,
     *result = NULL;
     winattn_programs *programs = calloc(1, sizeof *programs);
     if (!programs)
-        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+        return wa_fail_memory();
     const winattn_status status =
         wa_session_acquire(context, device, &programs->session);
     if (status != WINATTN_SUCCESS) {

@@ -11,6 +11,7 @@
 
 #define FOLDER_SIZE 2048
 #define SUFFIX ".winattn"
+#define DEFAULT_FOLDER "/winattn"
 #define ABANDONED_SECONDS 3600.0
 
 /* What the program asked for; guarded by the cache's lock. */
@@ -34,11 +35,37 @@ winattn_status wa_cache_set_folder(const char *folder)
     return WINATTN_SUCCESS;
 }
 
-/* False if the cache is off. */
-static bool find_folder(char folder[FOLDER_SIZE])
+/* Where the environment says; false if there is no such folder, and then *why
+ * tells, unless the user wants none. */
+static bool find_default(char folder[FOLDER_SIZE], const char **why)
 {
     char text[FOLDER_SIZE];
-    if (wa_environment("WINATTN_CACHE", text, sizeof text) &&
+    const wa_setting set =
+        wa_environment("WINATTN_CACHE_DIR", folder, FOLDER_SIZE);
+    if (set == WA_SET)
+        return folder[0] != 0;
+    if (set == WA_TOO_LONG) {
+        *why = "WINATTN_CACHE_DIR is too long";
+        return false;
+    }
+    const wa_setting user = wa_user_cache_folder(text, sizeof text);
+    if (user == WA_UNSET)
+        return false;
+    if (user == WA_SET &&
+        strlen(text) + sizeof DEFAULT_FOLDER <= FOLDER_SIZE) {
+        snprintf(folder, FOLDER_SIZE, "%s" DEFAULT_FOLDER, text);
+        return true;
+    }
+    *why = "the path of the user's folder for caches is too long";
+    return false;
+}
+
+/* False if the cache is off; *why is then NULL, or says what forbids it. */
+static bool find_folder(char folder[FOLDER_SIZE], const char **why)
+{
+    char text[FOLDER_SIZE];
+    *why = NULL;
+    if (wa_environment("WINATTN_CACHE", text, sizeof text) == WA_SET &&
         strcmp(text, "0") == 0)
         return false;
     wa_cache_lock_take();
@@ -46,14 +73,16 @@ static bool find_folder(char folder[FOLDER_SIZE])
     if (chosen == IN_FOLDER)
         memcpy(folder, chosen_folder, sizeof chosen_folder);
     wa_cache_lock_release();
-    if (chosen != BY_DEFAULT)
-        return chosen == IN_FOLDER;
-    if (wa_environment("WINATTN_CACHE_DIR", folder, FOLDER_SIZE))
-        return folder[0] != 0;
-    if (!wa_user_cache_folder(text, sizeof text))
-        return false;
-    const int length = snprintf(folder, FOLDER_SIZE, "%s/winattn", text);
-    return length > 0 && length < FOLDER_SIZE;
+    return chosen == BY_DEFAULT ? find_default(folder, why)
+                                : chosen == IN_FOLDER;
+}
+
+const char *wa_cache_trouble(void)
+{
+    char folder[FOLDER_SIZE];
+    const char *why;
+    find_folder(folder, &why);
+    return why;
 }
 
 void wa_cache_file_name(const char *key, char name[WA_CACHE_NAME_SIZE])
@@ -68,41 +97,51 @@ void wa_cache_file_name(const char *key, char name[WA_CACHE_NAME_SIZE])
 bool wa_cache_stores(void)
 {
     char folder[FOLDER_SIZE];
-    return find_folder(folder) && wa_folder_make(folder);
+    const char *why;
+    return find_folder(folder, &why) && wa_folder_make(folder);
 }
 
-bool wa_cache_load(const char *key, unsigned char **file, wa_entry *entry)
+winattn_status wa_cache_load(const char *key, unsigned char **file,
+                             wa_entry *entry)
 {
     char folder[FOLDER_SIZE], name[WA_CACHE_NAME_SIZE];
     char path[FOLDER_SIZE + WA_CACHE_NAME_SIZE];
+    const char *why;
     size_t size = 0;
-    if (!find_folder(folder) || !wa_folder_is_own(folder))
-        return false;
+    *file = NULL;
+    if (!find_folder(folder, &why) || !wa_folder_is_own(folder))
+        return WINATTN_SUCCESS;
     wa_cache_file_name(key, name);
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (!wa_file_read(path, WA_ENTRY_MOST_BINARY + WA_ENTRY_MOST_KEY, file,
-                      &size))
-        return false;
-    if (!wa_entry_read(*file, size, entry) && wa_entry_size(entry) == size &&
+    unsigned char *bytes;
+    const wa_file_answer answer = wa_file_read(
+        path, WA_ENTRY_MOST_BINARY + WA_ENTRY_MOST_KEY, &bytes, &size);
+    if (answer == WA_FILE_NO_MEMORY)
+        return wa_fail_memory();
+    if (answer != WA_FILE_READ)
+        return WINATTN_SUCCESS;
+    if (!wa_entry_read(bytes, size, entry) && wa_entry_size(entry) == size &&
         entry->key_size == strlen(key) &&
         memcmp(entry->key, key, entry->key_size) == 0)
-        return true;
-    free(*file);
-    return false;
+        *file = bytes;
+    else
+        free(bytes);
+    return WINATTN_SUCCESS;
 }
 
-void wa_cache_store(const char *key, const unsigned char *binary,
-                    size_t binary_size)
+winattn_status wa_cache_store(const char *key, const unsigned char *binary,
+                              size_t binary_size)
 {
     char folder[FOLDER_SIZE], name[WA_CACHE_NAME_SIZE];
     const wa_entry entry = {key, strlen(key), binary, binary_size};
+    const char *why;
     if (binary_size == 0 || binary_size > WA_ENTRY_MOST_BINARY ||
-        entry.key_size > WA_ENTRY_MOST_KEY || !find_folder(folder) ||
+        entry.key_size > WA_ENTRY_MOST_KEY || !find_folder(folder, &why) ||
         !wa_folder_make(folder))
-        return;
+        return WINATTN_SUCCESS;
     unsigned char *bytes = malloc(wa_entry_size(&entry));
     if (!bytes)
-        return;
+        return wa_fail_memory();
     wa_entry_write(&entry, bytes);
     wa_cache_file_name(key, name);
     wa_file_replace(folder, name, bytes, wa_entry_size(&entry));
@@ -113,6 +152,7 @@ void wa_cache_store(const char *key, const unsigned char *binary,
     wa_cache_lock_release();
     if (prunes)
         wa_cache_prune(folder, WA_CACHE_MOST_BYTES, WA_CACHE_MOST_FILES);
+    return WINATTN_SUCCESS;
 }
 
 /* ---- Pruning ---- */

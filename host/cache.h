@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Compiled programs in files: one folder, one file for each program, named by
- * the hash of its key. Nothing here fails loudly: without a cache, programs
+ * the hash of its key. Without a cache, or with a damaged one, programs
  * are compiled. */
 #ifndef WINATTN_CACHE_H
 #define WINATTN_CACHE_H
@@ -20,13 +20,19 @@ winattn_status wa_cache_set_folder(const char *folder);
 /* Would a program be stored? */
 bool wa_cache_stores(void);
 
-/* The program that was stored under this key: its file's content, which the
- * caller frees, and where in it the binary is. False if there is none that is
- * sound. */
-bool wa_cache_load(const char *key, unsigned char **file, wa_entry *entry);
+/* Why there is no cache although the user wants one; NULL: there is, or the
+ * user wants none. */
+const char *wa_cache_trouble(void);
 
-void wa_cache_store(const char *key, const unsigned char *binary,
-                    size_t binary_size);
+/* The program that was stored under this key: its file's content, which the
+ * caller frees, and where in it the binary is. *file becomes NULL if there is
+ * none that is sound. Fails only where memory is short. */
+winattn_status wa_cache_load(const char *key, unsigned char **file,
+                             wa_entry *entry);
+
+/* Fails only where memory is short. */
+winattn_status wa_cache_store(const char *key, const unsigned char *binary,
+                              size_t binary_size);
 
 /* Removes the oldest of the cache's files, and temporary files that nobody
  * writes any more; files of others in the folder are left alone. */

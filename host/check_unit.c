@@ -293,6 +293,16 @@ static winattn_status build(wa_program_set *programs, const wa_device *device,
                                  kernel);
 }
 
+/* Once it is complete, which it is after its launch. */
+static winattn_status keep_binary(wa_program_set *programs, cl_kernel kernel)
+{
+    bool keeps;
+    WA_TRY(wa_program_set_keeps(programs, kernel, &keeps));
+    if (keeps)
+        wa_program_set_keep(programs, kernel);
+    return WINATTN_SUCCESS;
+}
+
 winattn_status wa_check_unit(cl_context context, cl_device_id id,
                              wa_program_set *programs, const wa_device *device,
                              winattn_dtype dtype, const char *build_options)
@@ -302,16 +312,16 @@ winattn_status wa_check_unit(cl_context context, cl_device_id id,
     WA_TRY(build(programs, device, dtype, build_options, &kernel));
     if (!numbers_make(device->unit, dtype, &x)) {
         clReleaseKernel(kernel);
-        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+        return wa_fail_memory();
     }
     const cl_int error = launch(context, id, kernel, device->unit, &x);
-    const winattn_status status =
-        error == CL_SUCCESS
-            ? compare(&x, device->unit)
-            : wa_fail(error, "self-test of unit %s did not run: %s",
-                      device->unit->name, winattn_status_name(error));
-    if (wa_program_set_keeps(programs, kernel))
-        wa_program_set_keep(programs, kernel);
+    winattn_status status =
+        wa_may_pass(error) ? WINATTN_SUCCESS : keep_binary(programs, kernel);
+    if (status == WINATTN_SUCCESS)
+        status = error == CL_SUCCESS
+                     ? compare(&x, device->unit)
+                     : wa_fail(error, "self-test of unit %s did not run: %s",
+                               device->unit->name, winattn_status_name(error));
     numbers_free(&x);
     clReleaseKernel(kernel);
     return status;

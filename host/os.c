@@ -57,23 +57,26 @@ static bool narrow(const wchar_t *wide, char *text, size_t size)
                                NULL) > 0;
 }
 
-bool wa_environment(const char *name, char *value, size_t size)
+wa_setting wa_environment(const char *name, char *value, size_t size)
 {
     wide_path wide_name, wide;
     if (!widen(name, &wide_name))
-        return false;
+        return WA_UNSET;
     SetLastError(ERROR_SUCCESS);
     const DWORD length =
         GetEnvironmentVariableW(wide_name.text, wide.text, PATH_SIZE);
-    if (length >= PATH_SIZE || (length == 0 && GetLastError() != 0))
-        return false;
+    if (length == 0 && GetLastError() != 0)
+        return WA_UNSET;
+    if (length >= PATH_SIZE)
+        return WA_TOO_LONG;
     wide.text[length] = 0;
-    return narrow(wide.text, value, size);
+    return narrow(wide.text, value, size) ? WA_SET : WA_TOO_LONG;
 }
 
-bool wa_user_cache_folder(char *path, size_t size)
+wa_setting wa_user_cache_folder(char *path, size_t size)
 {
-    return wa_environment("LOCALAPPDATA", path, size) && path[0];
+    const wa_setting set = wa_environment("LOCALAPPDATA", path, size);
+    return set == WA_SET && !path[0] ? WA_UNSET : set;
 }
 
 /* The user's folders are private unless he changes that. */
@@ -101,24 +104,27 @@ static bool takes_files(const char *path)
     return true;
 }
 
-bool wa_file_read(const char *path, size_t most, unsigned char **bytes,
-                  size_t *size)
+wa_file_answer wa_file_read(const char *path, size_t most,
+                            unsigned char **bytes, size_t *size)
 {
     wide_path wide;
     LARGE_INTEGER length;
     DWORD done = 0;
+    bool short_of_memory = false;
     if (!widen(path, &wide))
-        return false;
+        return WA_FILE_UNREADABLE;
     const HANDLE file =
         CreateFileW(wide.text, GENERIC_READ,
                     FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE,
                     NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
     if (file == INVALID_HANDLE_VALUE)
-        return false;
+        return WA_FILE_UNREADABLE;
     *bytes = NULL;
     if (GetFileSizeEx(file, &length) && length.QuadPart < 0x7fffffff &&
-        (uint64_t)length.QuadPart <= most)
+        (uint64_t)length.QuadPart <= most) {
         *bytes = malloc((size_t)length.QuadPart + 1);
+        short_of_memory = !*bytes;
+    }
     const bool read =
         *bytes &&
         ReadFile(file, *bytes, (DWORD)length.QuadPart, &done, NULL) &&
@@ -127,7 +133,9 @@ bool wa_file_read(const char *path, size_t most, unsigned char **bytes,
     if (!read)
         free(*bytes);
     *size = done;
-    return read;
+    return read              ? WA_FILE_READ
+           : short_of_memory ? WA_FILE_NO_MEMORY
+                             : WA_FILE_UNREADABLE;
 }
 
 /* Fails if the file exists; *exists then says so. */
@@ -244,30 +252,42 @@ void wa_cache_lock_release(void) { pthread_mutex_unlock(&cache_lock); }
 void wa_tuning_lock_take(void) { pthread_mutex_lock(&tuning_lock); }
 void wa_tuning_lock_release(void) { pthread_mutex_unlock(&tuning_lock); }
 
-bool wa_environment(const char *name, char *value, size_t size)
+wa_setting wa_environment(const char *name, char *value, size_t size)
 {
     const char *text = getenv(name);
-    if (!text || strlen(text) >= size)
-        return false;
+    if (!text)
+        return WA_UNSET;
+    if (strlen(text) >= size)
+        return WA_TOO_LONG;
     memcpy(value, text, strlen(text) + 1);
-    return true;
+    return WA_SET;
 }
 
-bool wa_user_cache_folder(char *path, size_t size)
+/* That the variable names, if its path is an absolute one: the XDG Base
+ * Directory Specification ignores relative paths, and so does this of HOME. */
+static wa_setting absolute_folder(const char *name, char *path, size_t size)
+{
+    const char *text = getenv(name);
+    return text && text[0] == '/' ? wa_environment(name, path, size)
+                                  : WA_UNSET;
+}
+
+wa_setting wa_user_cache_folder(char *path, size_t size)
 {
     char home[PATH_SIZE];
 #ifdef __APPLE__
     static const char below[] = "Library/Caches";
 #else
     static const char below[] = ".cache";
-    /* the XDG Base Directory Specification ignores relative paths */
-    if (wa_environment("XDG_CACHE_HOME", path, size) && path[0] == '/')
-        return true;
+    const wa_setting xdg = absolute_folder("XDG_CACHE_HOME", path, size);
+    if (xdg != WA_UNSET)
+        return xdg;
 #endif
-    if (!wa_environment("HOME", home, sizeof home) || home[0] != '/')
-        return false;
+    const wa_setting set = absolute_folder("HOME", home, sizeof home);
+    if (set != WA_SET)
+        return set;
     const int length = snprintf(path, size, "%s/%s", home, below);
-    return length > 0 && (size_t)length < size;
+    return length > 0 && (size_t)length < size ? WA_SET : WA_TOO_LONG;
 }
 
 static bool make_one_folder(const char *path)
@@ -287,19 +307,21 @@ static bool takes_files(const char *path)
     return access(path, W_OK | X_OK) == 0;
 }
 
-bool wa_file_read(const char *path, size_t most, unsigned char **bytes,
-                  size_t *size)
+wa_file_answer wa_file_read(const char *path, size_t most,
+                            unsigned char **bytes, size_t *size)
 {
     struct stat info;
     size_t done = 0, all = 0;
+    bool short_of_memory = false;
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
-        return false;
+        return WA_FILE_UNREADABLE;
     *bytes = NULL;
     if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) &&
         info.st_size >= 0 && (uintmax_t)info.st_size <= most) {
         all = (size_t)info.st_size;
         *bytes = malloc(all + 1);
+        short_of_memory = !*bytes;
     }
     while (*bytes && done < all) {
         const ssize_t count = read(file, *bytes + done, all - done);
@@ -312,9 +334,9 @@ bool wa_file_read(const char *path, size_t most, unsigned char **bytes,
     close(file);
     *size = done;
     if (*bytes && done == all)
-        return true;
+        return WA_FILE_READ;
     free(*bytes);
-    return false;
+    return short_of_memory ? WA_FILE_NO_MEMORY : WA_FILE_UNREADABLE;
 }
 
 /* Fails if the file exists; *exists then says so. */

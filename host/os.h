@@ -31,12 +31,18 @@ void wa_cache_lock_release(void);
 void wa_tuning_lock_take(void);
 void wa_tuning_lock_release(void);
 
-/* False if the variable is not set, or longer than `size` allows. */
-bool wa_environment(const char *name, char *value, size_t size);
+/* What was found of something that the user may set. */
+typedef enum wa_setting {
+    WA_UNSET,
+    WA_SET,
+    WA_TOO_LONG /* for the buffer that was to hold it */
+} wa_setting;
 
-/* The folder for what the user's programs could make again; false if there is
- * none. It need not exist. */
-bool wa_user_cache_folder(char *path, size_t size);
+wa_setting wa_environment(const char *name, char *value, size_t size);
+
+/* The folder for what the user's programs could make again. It need not exist.
+ */
+wa_setting wa_user_cache_folder(char *path, size_t size);
 
 /* Is it a folder that belongs to the user, and that not everybody can write
  * to? */
@@ -46,9 +52,15 @@ bool wa_folder_is_own(const char *path);
  * there, the user's own, and takes files. */
 bool wa_folder_make(const char *path);
 
-/* All bytes of a file, to be freed; false if there are more than `most`. */
-bool wa_file_read(const char *path, size_t most, unsigned char **bytes,
-                  size_t *size);
+/* All bytes of a file, to be freed; unreadable if there are more than `most`.
+ */
+typedef enum wa_file_answer {
+    WA_FILE_READ,
+    WA_FILE_UNREADABLE,
+    WA_FILE_NO_MEMORY
+} wa_file_answer;
+wa_file_answer wa_file_read(const char *path, size_t most,
+                            unsigned char **bytes, size_t *size);
 
 /* Readers see the old content or the new one, never a part, also if several
  * processes write. The name of the file that is written first starts with

@@ -16,7 +16,7 @@ static winattn_status build(cl_context context, cl_device_id id,
     wa_recipe recipe;
     WA_TRY(wa_recipe_of_text(id, "probe", source, options, &recipe));
     const winattn_status status =
-        wa_obtain_program(context, id, &recipe, program);
+        wa_obtain_program(context, id, &recipe, "probe", program);
     wa_recipe_free(&recipe);
     return status;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cache.h"
+#include "query.h"
 #include "sources.h"
 #include "status.h"
 
@@ -21,47 +22,42 @@
 
 /* ---- Keys ---- */
 
-/* "what: value", in a line of its own, after what *key holds already. *key
- * moves; NULL after a failure. */
-static void add_line(char **key, const char *what, const char *value)
+/* "what: value", in a line of its own, after what *key holds already; *key
+ * moves. On failure it stays, for the caller to free. */
+static winattn_status add_line(char **key, const char *what, const char *value)
 {
     const size_t before = *key ? strlen(*key) : 0;
     const size_t size = strlen(what) + strlen(value) + 4;
-    char *longer = *key ? realloc(*key, before + size) : NULL;
-    if (longer)
-        snprintf(longer + before, size, "%s: %s\n", what, value);
-    else
-        free(*key);
+    char *longer = realloc(*key, before + size);
+    if (!longer)
+        return wa_fail_memory();
+    snprintf(longer + before, size, "%s: %s\n", what, value);
     *key = longer;
+    return WINATTN_SUCCESS;
 }
 
-static void add_device_line(char **key, cl_device_id device, const char *what,
-                            cl_device_info info)
+static winattn_status add_device_line(char **key, cl_device_id device,
+                                      const char *what, cl_device_info info)
 {
-    size_t size = 0;
-    char *value = NULL;
-    if (clGetDeviceInfo(device, info, 0, NULL, &size) == CL_SUCCESS)
-        value = calloc(size + 1, 1);
-    if (value)
-        clGetDeviceInfo(device, info, size, value, NULL);
-    add_line(key, what, value ? value : "");
+    char *value;
+    WA_TRY(wa_query_text(device, info, &value));
+    const winattn_status status = add_line(key, what, value);
     free(value);
+    return status;
 }
 
-static void add_platform_line(char **key, cl_platform_id platform,
-                              const char *what, cl_platform_info info)
+static winattn_status add_platform_line(char **key, cl_platform_id platform,
+                                        const char *what,
+                                        cl_platform_info info)
 {
-    size_t size = 0;
-    char *value = NULL;
-    if (clGetPlatformInfo(platform, info, 0, NULL, &size) == CL_SUCCESS)
-        value = calloc(size + 1, 1);
-    if (value)
-        clGetPlatformInfo(platform, info, size, value, NULL);
-    add_line(key, what, value ? value : "");
+    char *value;
+    WA_TRY(wa_query_platform_text(platform, info, &value));
+    const winattn_status status = add_line(key, what, value);
     free(value);
+    return status;
 }
 
-static void add_hash_line(char **key, const wa_recipe *recipe)
+static winattn_status add_hash_line(char **key, const wa_recipe *recipe)
 {
     char digits[40];
     wa_hash hash = wa_hash_start();
@@ -71,36 +67,46 @@ static void add_hash_line(char **key, const wa_recipe *recipe)
     hash = wa_hash_end(hash);
     snprintf(digits, sizeof digits, "%016llx%016llx",
              (unsigned long long)hash.a, (unsigned long long)hash.b);
-    add_line(key, "source", digits);
+    return add_line(key, "source", digits);
 }
 
-/* The lines of a key but the options, which may hold anything and so come
- * last. NULL: out of memory. */
-static char *make_key(cl_device_id device, const char *name,
-                      const wa_recipe *recipe)
+static winattn_status add_lines(char **key, cl_device_id device,
+                                const char *name, const wa_recipe *recipe)
 {
     char number[48];
     cl_platform_id platform = NULL;
     cl_uint bits = 0;
-    char *key = calloc(1, 1);
     snprintf(number, sizeof number, "%d.%d.%d, format %u",
              WINATTN_VERSION_MAJOR, WINATTN_VERSION_MINOR,
              WINATTN_VERSION_PATCH, WA_ENTRY_FORMAT);
-    add_line(&key, "winattn", number);
-    clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform,
-                    NULL);
-    add_platform_line(&key, platform, "platform", CL_PLATFORM_NAME);
-    add_platform_line(&key, platform, "platform version", CL_PLATFORM_VERSION);
-    add_device_line(&key, device, "vendor", CL_DEVICE_VENDOR);
-    add_device_line(&key, device, "device", CL_DEVICE_NAME);
-    add_device_line(&key, device, "device version", CL_DEVICE_VERSION);
-    add_device_line(&key, device, "driver", CL_DRIVER_VERSION);
-    clGetDeviceInfo(device, CL_DEVICE_ADDRESS_BITS, sizeof bits, &bits, NULL);
+    WA_TRY(add_line(key, "winattn", number));
+    WA_TRY(wa_query(device, CL_DEVICE_PLATFORM, sizeof platform, &platform));
+    WA_TRY(add_platform_line(key, platform, "platform", CL_PLATFORM_NAME));
+    WA_TRY(add_platform_line(key, platform, "platform version",
+                             CL_PLATFORM_VERSION));
+    WA_TRY(add_device_line(key, device, "vendor", CL_DEVICE_VENDOR));
+    WA_TRY(add_device_line(key, device, "device", CL_DEVICE_NAME));
+    WA_TRY(add_device_line(key, device, "device version", CL_DEVICE_VERSION));
+    WA_TRY(add_device_line(key, device, "driver", CL_DRIVER_VERSION));
+    WA_TRY(wa_query(device, CL_DEVICE_ADDRESS_BITS, sizeof bits, &bits));
     snprintf(number, sizeof number, "%u", bits);
-    add_line(&key, "address bits", number);
-    add_line(&key, "program", name);
-    add_hash_line(&key, recipe);
-    return key;
+    WA_TRY(add_line(key, "address bits", number));
+    WA_TRY(add_line(key, "program", name));
+    return add_hash_line(key, recipe);
+}
+
+/* The lines of a key but the options, which may hold anything and so come
+ * last. */
+static winattn_status make_key(cl_device_id device, const char *name,
+                               const wa_recipe *recipe, char **key)
+{
+    *key = NULL;
+    const winattn_status status = add_lines(key, device, name, recipe);
+    if (status != WINATTN_SUCCESS) {
+        free(*key);
+        *key = NULL;
+    }
+    return status;
 }
 
 static winattn_status finish_recipe(cl_device_id device, const char *name,
@@ -108,16 +114,18 @@ static winattn_status finish_recipe(cl_device_id device, const char *name,
                                     wa_recipe *recipe)
 {
     const size_t size = strlen(standard) + strlen(options) + 1;
+    WA_TRY(make_key(device, name, recipe, &recipe->key));
+    winattn_status status = WINATTN_SUCCESS;
     recipe->options = malloc(size);
-    recipe->key = make_key(device, name, recipe);
     if (recipe->options) {
         snprintf(recipe->options, size, "%s%s", standard, options);
-        add_line(&recipe->key, "options", recipe->options);
+        status = add_line(&recipe->key, "options", recipe->options);
+    } else {
+        status = wa_fail_memory();
     }
-    if (recipe->options && recipe->key)
-        return WINATTN_SUCCESS;
-    wa_recipe_free(recipe);
-    return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+    if (status != WINATTN_SUCCESS)
+        wa_recipe_free(recipe);
+    return status;
 }
 
 /* False if there is no such kernel. */
@@ -227,9 +235,8 @@ winattn_status wa_check_key(cl_device_id device, const char *key)
     }
     if (!find_texts(name, &recipe))
         recipe.texts = 0; /* no program has the hash of nothing */
-    char *own = make_key(device, name, &recipe);
-    if (!own)
-        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+    char *own;
+    WA_TRY(make_key(device, name, &recipe, &own));
     const winattn_status status = compare_lines(key, own);
     free(own);
     return status;
@@ -276,101 +283,170 @@ winattn_status wa_build_program(cl_context context, cl_device_id device,
 
 /* ---- From and to binaries ---- */
 
-cl_program wa_load_program(cl_context context, cl_device_id device,
-                           const wa_recipe *recipe,
-                           const unsigned char *binary, size_t size)
+/* A binary that builds, but without the kernel, is not what it should be. */
+static cl_int find_kernel(cl_program program, const char *name)
+{
+    cl_int error;
+    const cl_kernel kernel = clCreateKernel(program, name, &error);
+    if (error == CL_SUCCESS)
+        clReleaseKernel(kernel);
+    return error;
+}
+
+static cl_int load_program(cl_context context, cl_device_id device,
+                           const wa_recipe *recipe, const char *kernel,
+                           const unsigned char *binary, size_t size,
+                           cl_program *result)
 {
     cl_int error, accepted = CL_INVALID_BINARY;
     cl_program program = clCreateProgramWithBinary(context, 1, &device, &size,
                                                    &binary, &accepted, &error);
     if (error != CL_SUCCESS)
-        return NULL;
+        return error;
+    error = accepted;
     /* a runtime may compile the binary further, with the same options */
-    if (accepted == CL_SUCCESS &&
-        clBuildProgram(program, 1, &device, recipe->options, NULL, NULL) ==
-            CL_SUCCESS)
-        return program;
-    clReleaseProgram(program);
-    return NULL;
+    if (error == CL_SUCCESS)
+        error =
+            clBuildProgram(program, 1, &device, recipe->options, NULL, NULL);
+    if (error == CL_SUCCESS)
+        error = find_kernel(program, kernel);
+    if (error == CL_SUCCESS)
+        *result = program;
+    else
+        clReleaseProgram(program);
+    return error;
 }
 
-cl_program wa_load_cached_program(cl_context context, cl_device_id device,
-                                  const wa_recipe *recipe)
+cl_program wa_load_program(cl_context context, cl_device_id device,
+                           const wa_recipe *recipe, const char *kernel,
+                           const unsigned char *binary, size_t size)
 {
-    unsigned char *file;
-    wa_entry entry;
-    if (!wa_cache_load(recipe->key, &file, &entry))
-        return NULL;
-    cl_program program = wa_load_program(context, device, recipe, entry.binary,
-                                         entry.binary_size);
-    free(file);
+    cl_program program = NULL;
+    if (wa_may_pass(load_program(context, device, recipe, kernel, binary, size,
+                                 &program)))
+        load_program(context, device, recipe, kernel, binary, size, &program);
     return program;
+}
+
+/* What drivers say that give no binaries is no failure. */
+static winattn_status check_answer(cl_int error)
+{
+    return wa_may_pass(error) ? wa_fail_cl(error, "clGetProgramInfo")
+                              : WINATTN_SUCCESS;
 }
 
 /* A program knows binaries for several devices, in the order of its devices.
  * PoCL counts the built ones only, and takes a whole device for its part. */
-static bool find_binary(cl_program program, cl_device_id device,
-                        const size_t *sizes, size_t count, size_t *index)
+static winattn_status find_binary(cl_program program, cl_device_id device,
+                                  size_t count, size_t *index, bool *found)
 {
     cl_device_id *devices = malloc(count * sizeof *devices);
-    bool found = false;
+    if (!devices)
+        return wa_fail_memory();
+    const cl_int error = clGetProgramInfo(
+        program, CL_PROGRAM_DEVICES, count * sizeof *devices, devices, NULL);
     *index = 0;
-    if (devices &&
-        clGetProgramInfo(program, CL_PROGRAM_DEVICES, count * sizeof *devices,
-                         devices, NULL) == CL_SUCCESS)
-        for (size_t i = 0; i < count && !found; i++)
-            if (devices[i] == device) {
-                found = true;
-                *index = i;
-            }
+    *found = count == 1;
+    for (size_t i = 0; i < count && error == CL_SUCCESS; i++)
+        if (devices[i] == device) {
+            *found = true;
+            *index = i;
+        }
     free(devices);
-    return (found || count == 1) && sizes[*index] > 0;
+    return check_answer(error);
 }
 
-bool wa_program_binary(cl_program program, cl_device_id device,
-                       unsigned char **binary, size_t *size)
+/* Of `count` binaries the device's, of so many bytes; NULL: there is none. */
+static winattn_status read_binary(cl_program program, size_t count,
+                                  size_t index, size_t bytes,
+                                  unsigned char **binary)
 {
-    size_t bytes = 0, index;
-    bool read = false;
-    if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, 0, NULL, &bytes) !=
-            CL_SUCCESS ||
-        bytes < sizeof(size_t))
-        return false;
+    /* NULL means that one is not wanted */
+    unsigned char **all = calloc(count, sizeof *all);
+    unsigned char *own = malloc(bytes);
+    if (!all || !own) {
+        free(all);
+        free(own);
+        return wa_fail_memory();
+    }
+    all[index] = own;
+    const cl_int error = clGetProgramInfo(program, CL_PROGRAM_BINARIES,
+                                          count * sizeof *all, all, NULL);
+    free(all);
+    if (error == CL_SUCCESS)
+        *binary = own;
+    else
+        free(own);
+    return check_answer(error);
+}
+
+winattn_status wa_program_binary(cl_program program, cl_device_id device,
+                                 unsigned char **binary, size_t *size)
+{
+    size_t bytes = 0, index = 0;
+    bool found = false;
+    *binary = NULL;
+    *size = 0;
+    cl_int error =
+        clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, 0, NULL, &bytes);
+    if (error != CL_SUCCESS || bytes < sizeof(size_t))
+        return check_answer(error);
     const size_t count = bytes / sizeof(size_t);
     size_t *sizes = calloc(count, sizeof *sizes);
-    unsigned char **all = calloc(count, sizeof *all);
-    *binary = NULL;
-    if (sizes && all &&
-        clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, bytes, sizes,
-                         NULL) == CL_SUCCESS &&
-        find_binary(program, device, sizes, count, &index) &&
-        (*binary = malloc(sizes[index])) != NULL) {
-        /* NULL means that this one is not wanted */
-        all[index] = *binary;
-        *size = sizes[index];
-        read = clGetProgramInfo(program, CL_PROGRAM_BINARIES,
-                                count * sizeof *all, all, NULL) == CL_SUCCESS;
+    if (!sizes)
+        return wa_fail_memory();
+    error =
+        clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, bytes, sizes, NULL);
+    winattn_status status = check_answer(error);
+    if (status == WINATTN_SUCCESS && error == CL_SUCCESS)
+        status = find_binary(program, device, count, &index, &found);
+    if (status == WINATTN_SUCCESS && found && sizes[index] > 0) {
+        status = read_binary(program, count, index, sizes[index], binary);
+        *size = *binary ? sizes[index] : 0;
     }
-    if (!read)
-        free(*binary);
-    free(all);
     free(sizes);
-    return read;
+    return status;
 }
 
-winattn_status wa_obtain_program(cl_context context, cl_device_id device,
-                                 const wa_recipe *recipe, cl_program *program)
+/* ---- From and to the cache ---- */
+
+winattn_status wa_load_cached_program(cl_context context, cl_device_id device,
+                                      const wa_recipe *recipe,
+                                      const char *kernel, cl_program *program)
+{
+    unsigned char *file;
+    wa_entry entry;
+    *program = NULL;
+    WA_TRY(wa_cache_load(recipe->key, &file, &entry));
+    if (file)
+        *program = wa_load_program(context, device, recipe, kernel,
+                                   entry.binary, entry.binary_size);
+    free(file);
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_store_program(cl_program program, cl_device_id device,
+                                const char *key)
 {
     unsigned char *binary;
     size_t size;
-    *program = wa_load_cached_program(context, device, recipe);
+    if (!wa_cache_stores())
+        return WINATTN_SUCCESS;
+    WA_TRY(wa_program_binary(program, device, &binary, &size));
+    const winattn_status status =
+        binary ? wa_cache_store(key, binary, size) : WINATTN_SUCCESS;
+    free(binary);
+    return status;
+}
+
+winattn_status wa_obtain_program(cl_context context, cl_device_id device,
+                                 const wa_recipe *recipe, const char *kernel,
+                                 cl_program *program)
+{
+    WA_TRY(wa_load_cached_program(context, device, recipe, kernel, program));
     if (*program)
         return WINATTN_SUCCESS;
     WA_TRY(wa_build_program(context, device, recipe, program));
-    if (wa_cache_stores() &&
-        wa_program_binary(*program, device, &binary, &size)) {
-        wa_cache_store(recipe->key, binary, size);
-        free(binary);
-    }
+    wa_store_program(*program, device, recipe->key);
     return WINATTN_SUCCESS;
 }

@@ -38,23 +38,30 @@ winattn_status wa_check_key(cl_device_id device, const char *key);
 winattn_status wa_build_program(cl_context context, cl_device_id device,
                                 const wa_recipe *recipe, cl_program *program);
 
-/* From a binary; NULL if the driver refuses it. */
+/* From a binary; NULL if the driver refuses it, or if it lacks the kernel. A
+ * refusal that may pass is not taken for one before it has come twice. */
 cl_program wa_load_program(cl_context context, cl_device_id device,
-                           const wa_recipe *recipe,
+                           const wa_recipe *recipe, const char *kernel,
                            const unsigned char *binary, size_t size);
 
-/* The same from the cache's binary. */
-cl_program wa_load_cached_program(cl_context context, cl_device_id device,
-                                  const wa_recipe *recipe);
+/* The same from the cache's binary; *program becomes NULL if there is none. */
+winattn_status wa_load_cached_program(cl_context context, cl_device_id device,
+                                      const wa_recipe *recipe,
+                                      const char *kernel, cl_program *program);
 
-/* The program's binary for the device, to be freed. False if the driver gives
+/* The program's binary for the device, to be freed; NULL if the driver gives
  * none. */
-bool wa_program_binary(cl_program program, cl_device_id device,
-                       unsigned char **binary, size_t *size);
+winattn_status wa_program_binary(cl_program program, cl_device_id device,
+                                 unsigned char **binary, size_t *size);
+
+/* Into the cache, if there is one, where no cause that may pass forbids it. */
+winattn_status wa_store_program(cl_program program, cl_device_id device,
+                                const char *key);
 
 /* From the cache, else from source and into the cache; for programs that need
  * no launch to be complete. */
 winattn_status wa_obtain_program(cl_context context, cl_device_id device,
-                                 const wa_recipe *recipe, cl_program *program);
+                                 const wa_recipe *recipe, const char *kernel,
+                                 cl_program *program);
 
 #endif

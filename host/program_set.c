@@ -114,49 +114,41 @@ static const imported_program *find_imported(const wa_program_set *set,
     return entry;
 }
 
-static shared_program *find_kernel_program(wa_program_set *set,
-                                           cl_kernel kernel)
+/* Of a kernel that came from the set. */
+static winattn_status find_kernel_program(wa_program_set *set,
+                                          cl_kernel kernel,
+                                          shared_program **result)
 {
     cl_program program = NULL;
     shared_program *entry = set->shared;
-    clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, sizeof program, &program, NULL);
+    const cl_int error = clGetKernelInfo(kernel, CL_KERNEL_PROGRAM,
+                                         sizeof program, &program, NULL);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clGetKernelInfo");
     while (entry && entry->program != program)
         entry = entry->next;
-    return entry;
+    *result = entry;
+    return WINATTN_SUCCESS;
 }
 
-/* A binary that builds, but without the kernel, is not what it should be. */
-static bool has_kernel(cl_program program, const char *name)
-{
-    cl_int error;
-    const cl_kernel kernel = clCreateKernel(program, name, &error);
-    if (error == CL_SUCCESS)
-        clReleaseKernel(kernel);
-    return error == CL_SUCCESS;
-}
-
-/* From what was imported or cached; false if neither has it. */
-static bool load_program(wa_program_set *set, const wa_recipe *recipe,
-                         const char *name, shared_program *entry)
+/* From what was imported or cached; entry->program stays NULL if neither has
+ * it. */
+static winattn_status load_program(wa_program_set *set,
+                                   const wa_recipe *recipe, const char *name,
+                                   shared_program *entry)
 {
     const imported_program *imported = find_imported(set, recipe->key);
     entry->kept = true;
     entry->origin = FROM_IMPORT;
-    entry->program = imported
-                         ? wa_load_program(set->context, set->device, recipe,
-                                           imported->binary, imported->size)
-                         : NULL;
-    if (entry->program && has_kernel(entry->program, name))
-        return true;
+    if (imported)
+        entry->program =
+            wa_load_program(set->context, set->device, recipe, name,
+                            imported->binary, imported->size);
     if (entry->program)
-        clReleaseProgram(entry->program);
+        return WINATTN_SUCCESS;
     entry->origin = FROM_CACHE;
-    entry->program = wa_load_cached_program(set->context, set->device, recipe);
-    if (entry->program && has_kernel(entry->program, name))
-        return true;
-    if (entry->program)
-        clReleaseProgram(entry->program);
-    return false;
+    return wa_load_cached_program(set->context, set->device, recipe, name,
+                                  &entry->program);
 }
 
 static winattn_status build_program(wa_program_set *set,
@@ -180,11 +172,10 @@ static winattn_status add_program(wa_program_set *set, const char *name,
 {
     wa_recipe recipe;
     WA_TRY(wa_recipe_of_kernel(set->device, name, options, &recipe));
-    winattn_status status = WINATTN_SUCCESS;
     shared_program *entry = calloc(1, sizeof *entry);
-    if (!entry)
-        status = wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
-    else if (!load_program(set, &recipe, name, entry))
+    winattn_status status =
+        entry ? load_program(set, &recipe, name, entry) : wa_fail_memory();
+    if (status == WINATTN_SUCCESS && !entry->program)
         status = build_program(set, &recipe, entry);
     if (status == WINATTN_SUCCESS) {
         entry->order = order;
@@ -206,7 +197,7 @@ static winattn_status obtain_program(wa_program_set *set, const char *name,
     const size_t size = strlen(name) + strlen(options) + 2;
     char *order = malloc(size);
     if (!order)
-        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+        return wa_fail_memory();
     snprintf(order, size, "%s %s", name, options);
     winattn_status status = WINATTN_SUCCESS;
     shared_program *entry = set->shared;
@@ -233,7 +224,7 @@ winattn_status wa_program_set_kernel(wa_program_set *set, const char *name,
     const size_t size = strlen(defines) + strlen(build_options) + 2;
     char *options = malloc(size);
     if (!options)
-        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+        return wa_fail_memory();
     snprintf(options, size, "%s %s", defines, build_options);
     wa_lock_take(set->lock);
     winattn_status status = obtain_program(set, name, options, &program);
@@ -248,42 +239,41 @@ winattn_status wa_program_set_kernel(wa_program_set *set, const char *name,
     return status;
 }
 
-const char *wa_program_set_origin(wa_program_set *set, cl_kernel kernel)
+winattn_status wa_program_set_origin(wa_program_set *set, cl_kernel kernel,
+                                     const char **origin)
 {
     static const char *const names[] = {[FROM_SOURCE] = "compiled from source",
                                         [FROM_CACHE] = "from the cache",
                                         [FROM_IMPORT] = "imported"};
+    shared_program *entry = NULL;
     wa_lock_take(set->lock);
-    const shared_program *entry = find_kernel_program(set, kernel);
-    const char *name = names[entry ? entry->origin : FROM_SOURCE];
+    const winattn_status status = find_kernel_program(set, kernel, &entry);
+    if (status == WINATTN_SUCCESS)
+        *origin = names[entry ? entry->origin : FROM_SOURCE];
     wa_lock_release(set->lock);
-    return name;
+    return status;
 }
 
-bool wa_program_set_keeps(wa_program_set *set, cl_kernel kernel)
+winattn_status wa_program_set_keeps(wa_program_set *set, cl_kernel kernel,
+                                    bool *keeps)
 {
+    shared_program *entry = NULL;
     wa_lock_take(set->lock);
-    const shared_program *entry = find_kernel_program(set, kernel);
-    const bool keeps =
-        entry && !entry->kept && (set->exporters > 0 || wa_cache_stores());
+    const winattn_status status = find_kernel_program(set, kernel, &entry);
+    *keeps = status == WINATTN_SUCCESS && entry && !entry->kept &&
+             (set->exporters > 0 || wa_cache_stores());
     wa_lock_release(set->lock);
-    return keeps;
+    return status;
 }
 
 void wa_program_set_keep(wa_program_set *set, cl_kernel kernel)
 {
-    unsigned char *binary;
-    size_t size;
+    shared_program *entry = NULL;
     wa_lock_take(set->lock);
-    shared_program *entry = find_kernel_program(set, kernel);
-    if (entry && !entry->kept) {
-        entry->kept = true;
-        if (wa_cache_stores() &&
-            wa_program_binary(entry->program, set->device, &binary, &size)) {
-            wa_cache_store(entry->key, binary, size);
-            free(binary);
-        }
-    }
+    if (find_kernel_program(set, kernel, &entry) == WINATTN_SUCCESS && entry &&
+        !entry->kept)
+        entry->kept = wa_store_program(entry->program, set->device,
+                                       entry->key) == WINATTN_SUCCESS;
     wa_lock_release(set->lock);
 }
 
@@ -332,7 +322,7 @@ static const char *import_entry(void *data, const wa_entry *entry)
     import_list *to = data;
     imported_program *program = imported_new(entry);
     if (!program) {
-        to->status = wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+        to->status = wa_fail_memory();
         return winattn_last_reason();
     }
     program->next = to->list;
@@ -409,19 +399,19 @@ static winattn_status collect_binaries(wa_program_set *set, export_list *all)
         most++;
     all->entries = calloc(most, sizeof *all->entries);
     if (!all->entries)
-        return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+        return wa_fail_memory();
     for (shared_program *p = set->shared; p; p = p->next) {
         unsigned char *binary;
         size_t size;
-        if (wa_program_binary(p->program, set->device, &binary, &size))
-            export_add(all, p->key, binary, size);
+        WA_TRY(wa_program_binary(p->program, set->device, &binary, &size));
+        export_add(all, p->key, binary, size);
     }
     for (imported_program *p = set->imported; p; p = p->next) {
         if (find_program(set, p->key))
             continue;
         unsigned char *binary = malloc(p->size);
         if (!binary)
-            return wa_fail(CL_OUT_OF_HOST_MEMORY, "out of host memory");
+            return wa_fail_memory();
         memcpy(binary, p->binary, p->size);
         export_add(all, p->key, binary, p->size);
     }

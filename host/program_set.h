@@ -23,11 +23,15 @@ winattn_status wa_program_set_kernel(wa_program_set *set, const char *name,
                                      cl_kernel *kernel);
 
 /* Where the kernel's program came from: "compiled from source" and so on. */
-const char *wa_program_set_origin(wa_program_set *set, cl_kernel kernel);
+winattn_status wa_program_set_origin(wa_program_set *set, cl_kernel kernel,
+                                     const char **origin);
 
 /* Will wa_program_set_keep take the binary of the kernel's program? Only if it
- * was built from source, and there is a cache or somebody who may export. */
-bool wa_program_set_keeps(wa_program_set *set, cl_kernel kernel);
+ * was built from source, and there is a cache or somebody who may export. One
+ * that could not be stored for a cause that may pass is taken the next time.
+ */
+winattn_status wa_program_set_keeps(wa_program_set *set, cl_kernel kernel,
+                                    bool *keeps);
 void wa_program_set_keep(wa_program_set *set, cl_kernel kernel);
 
 /* Between these two somebody may export. */

@@ -140,9 +140,10 @@ static void read_environment(void)
     if (environment_was_read)
         return;
     environment_was_read = true;
-    if (!wa_environment("WINATTN_TUNING", path, sizeof path) || !path[0])
+    if (wa_environment("WINATTN_TUNING", path, sizeof path) != WA_SET ||
+        !path[0])
         return;
-    if (!wa_file_read(path, MOST_FILE_BYTES, &bytes, &size)) {
+    if (wa_file_read(path, MOST_FILE_BYTES, &bytes, &size) != WA_FILE_READ) {
         snprintf(environment_failure, sizeof environment_failure,
                  "it cannot be read");
         return;

@@ -410,7 +410,12 @@ typedef struct winattn_plan winattn_plan;
  * can take seconds the first time; see "Compiled kernels" below. The first
  * plan for a matrix unit also launches a short test of it, on a queue of the
  * library's own. Plans of one context and device share their kernels. On
- * success *plan is the new plan, else NULL. The plan retains the context. */
+ * success *plan is the new plan, else NULL. The plan retains the context.
+ *
+ * Only what lasts makes AUTO pass over a tier: a kernel that does not build,
+ * or that the device cannot run. Where memory is short or a query fails, the
+ * call fails. CL_OUT_OF_RESOURCES of a build may be either, so it is tried
+ * again, and believed the second time. */
 WINATTN_API winattn_status winattn_plan_create(cl_context context,
                                                cl_device_id device,
                                                const winattn_desc *desc,
@@ -491,8 +496,9 @@ WINATTN_API winattn_status winattn_load_tuning(const char *text);
 /* ---- Compiled kernels --------------------------------------------------- */
 
 /* Compiled kernels are kept in three places, so that they need not be compiled
- * again. None of them can make a plan fail: what is damaged, of another
- * version, device or driver, or refused by the driver is compiled anew.
+ * again. None of them can make a plan fail, unless memory is short: what is
+ * damaged, of another version, device or driver, or refused by the driver is
+ * compiled anew.
  *
  *   memory      as long as a plan or a winattn_programs of the same context
  *               and device lives
@@ -514,7 +520,10 @@ WINATTN_API winattn_status winattn_load_tuning(const char *text);
  * %LOCALAPPDATA%, on macOS in ~/Library/Caches. "": no cache. Else a folder in
  * UTF-8, which is made if it is missing; one that is not the user's own or
  * that everybody can write to is not used. WINATTN_CACHE=0 in the environment
- * means no cache, whatever was set here. */
+ * means no cache, whatever was set here. So does a path of 2048 bytes or more
+ * in the environment, which winattn_plan_describe tells; given here it is
+ * refused.
+ */
 WINATTN_API winattn_status winattn_set_cache_dir(const char *folder);
 
 /* The kernels of one context and device. */
@@ -541,7 +550,8 @@ WINATTN_API winattn_status winattn_programs_import(winattn_programs *programs,
  * `blob`, if that is not NULL and `size` is enough, else fails with
  * WINATTN_INVALID_ARGUMENT; *needed, unless NULL, becomes the size that holds
  * all, in either case. A plan that another thread creates between two calls
- * makes the blob larger. Kernels whose driver gives no binary are left out. */
+ * makes the blob larger. Kernels whose driver gives no binary are left out,
+ * but none because of a failure: then the call fails. */
 WINATTN_API winattn_status winattn_programs_export(
     const winattn_programs *programs, size_t size, void *blob, size_t *needed);
 
@@ -582,9 +592,9 @@ typedef struct winattn_forward {
 /* Enqueues O = softmax(S) V. Returns at once and allocates no device memory.
  * Everything is checked first: on winattn's own error codes nothing was
  * enqueued and nothing will be written; on OpenCL's some kernels may have
- * been. The kernels wait for the wait_count
- * events of wait_list, and *event, unless event is NULL, completes after all
- * of them. Queues may be in-order or out-of-order. */
+ * been. The kernels wait for the wait_count events of wait_list, and *event,
+ * unless event is NULL, completes after all of them. Queues may be in-order or
+ * out-of-order. */
 WINATTN_API winattn_status
 winattn_enqueue_forward(const winattn_plan *plan, cl_command_queue queue,
                         const winattn_forward *forward, cl_uint wait_count,

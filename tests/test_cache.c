@@ -254,7 +254,8 @@ static void assert_cached(const char *key, const char *text)
 {
     unsigned char *file;
     wa_entry entry;
-    assert_true(wa_cache_load(key, &file, &entry));
+    assert_int_equal(wa_cache_load(key, &file, &entry), WINATTN_SUCCESS);
+    assert_non_null(file);
     assert_int_equal(entry.binary_size, strlen(text));
     assert_memory_equal(entry.binary, text, entry.binary_size);
     free(file);
@@ -264,7 +265,8 @@ static void assert_not_cached(const char *key)
 {
     unsigned char *file;
     wa_entry entry;
-    assert_false(wa_cache_load(key, &file, &entry));
+    assert_int_equal(wa_cache_load(key, &file, &entry), WINATTN_SUCCESS);
+    assert_null(file);
 }
 
 static void path_of_key(const char *folder, const char *key, char path[4600])
@@ -320,7 +322,7 @@ static void damaged_files_are_rewritten(void **state)
     winattn_set_cache_dir(folder);
     store_text("key", "some binary");
     path_of_key(folder, "key", path);
-    assert_true(wa_file_read(path, 4096, &bytes, &size));
+    assert_int_equal(wa_file_read(path, 4096, &bytes, &size), WA_FILE_READ);
     for (size_t length = 0; length < size; length++) {
         write_bytes(path, bytes, length);
         assert_not_cached("key");
@@ -334,7 +336,8 @@ static void damaged_files_are_rewritten(void **state)
         free(bytes);
         store_text("key", "some binary");
         assert_cached("key", "some binary");
-        assert_true(wa_file_read(path, 4096, &bytes, &size));
+        assert_int_equal(wa_file_read(path, 4096, &bytes, &size),
+                         WA_FILE_READ);
     }
     /* something after the end */
     bytes = realloc(bytes, size + 1);
@@ -412,8 +415,29 @@ static void folder_is_chosen(void **state)
     assert_not_cached("key");
     assert_true(wa_cache_stores());
 
+    /* a path that is too long is none, and no reason to take another */
+    assert_null(wa_cache_trouble());
     memset(too_long, 'x', sizeof too_long - 1);
     too_long[sizeof too_long - 1] = 0;
+    too_long[0] = '/';
+    winattn_set_cache_dir(NULL);
+    setenv("XDG_CACHE_HOME", xdg, 1);
+    static const char *const names[] = {"WINATTN_CACHE_DIR",
+#ifndef __APPLE__
+                                        "XDG_CACHE_HOME",
+#endif
+                                        "HOME"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        setenv(names[i], too_long, 1);
+        assert_false(wa_cache_stores());
+        assert_non_null(wa_cache_trouble());
+        store_text("key", "text");
+        assert_int_equal(for_files(below_xdg, NULL, NULL), 0);
+        assert_int_equal(for_files(below_home, NULL, NULL), 0);
+        unsetenv(names[i]);
+    }
+    setenv("HOME", home, 1);
+    winattn_set_cache_dir(api);
     assert_int_equal(winattn_set_cache_dir(too_long),
                      WINATTN_INVALID_ARGUMENT);
     assert_stores_in(api); /* as before */
@@ -505,7 +529,8 @@ static void *hammer(void *folder)
         wa_entry entry;
         wa_cache_store("hammered", (const unsigned char *)text,
                        1 + random_below(&random, sizeof text));
-        if (!wa_cache_load("hammered", &file, &entry)) {
+        if (wa_cache_load("hammered", &file, &entry) != WINATTN_SUCCESS ||
+            !file) {
             ok = false;
             continue;
         }
@@ -727,7 +752,8 @@ static void spoil(const char *path, void *data)
     size_t size;
     wa_entry entry;
     static unsigned char rubbish[16384];
-    assert_true(wa_file_read(path, SIZE_MAX, &bytes, &size));
+    assert_int_equal(wa_file_read(path, SIZE_MAX, &bytes, &size),
+                     WA_FILE_READ);
     assert_null(wa_entry_read(bytes, size, &entry));
     switch (how) {
     case EMPTY:

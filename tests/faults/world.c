@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Worlds of the stand-in, and the steps that can be made in them. */
+#define _POSIX_C_SOURCE 200809L
+#include "world.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kit/devices.h"
+
+#define BOTH (WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD)
+#define WINDOW 49 /* tokens of the scenarios that have an index */
+
+static cl_int table_index[WINDOW * WINDOW];
+
+const scenario scenarios[] = {
+    {.name = "PoCL, table with an index",
+     .device = "PoCL",
+     .desc = {.windows = 100,
+              .heads = 4,
+              .queries = WINDOW,
+              .keys = WINDOW,
+              .head_dim = 32,
+              .bias = WINATTN_BIAS_TABLE,
+              .table = {.index = table_index, .entries = 10},
+              .passes = BOTH}},
+    {.name = "H200, matrix, grid with a table and a shift",
+     .device = "H200",
+     .desc = {.variant = WINATTN_COSINE,
+              .dtype = WINATTN_FP16,
+              .heads = 4,
+              .head_dim = 32,
+              .grid = {.axes = 2,
+                       .size = {30, 45},
+                       .window = {7, 7},
+                       .shift = {3, 3},
+                       .batch = 3},
+              .bias = WINATTN_BIAS_TABLE,
+              .mask = WINATTN_MASK_SHIFT,
+              .passes = BOTH}},
+    {.name = "MI210, sliding, queue out of order",
+     .device = "gfx90a (MI210)",
+     .desc = {.variant = WINATTN_SLIDING,
+              .windows = 2,
+              .heads = 4,
+              .queries = 1000,
+              .keys = 1000,
+              .head_dim = 64,
+              .block = 64,
+              .window_blocks = 4,
+              .passes = BOTH},
+     .out_of_order = true},
+    {.name = "H200, matrix demanded, cold cache",
+     .device = "H200",
+     .desc = {.tier = WINATTN_TIER_MATRIX,
+              .dtype = WINATTN_BF16,
+              .windows = 64,
+              .heads = 3,
+              .queries = 64,
+              .keys = 64,
+              .head_dim = 64,
+              .bias = WINATTN_BIAS_FULL,
+              .passes = BOTH},
+     .has_cache = true},
+    {.name = "PoCL, cosine, regions, warm cache",
+     .device = "PoCL",
+     .desc = {.variant = WINATTN_COSINE,
+              .windows = 64,
+              .heads = 3,
+              .queries = 64,
+              .keys = 64,
+              .head_dim = 64,
+              .mask = WINATTN_MASK_REGIONS,
+              .mask_windows = 4,
+              .passes = BOTH},
+     .has_cache = true,
+     .is_warm = true},
+    {.name = "A100, matrix does not build",
+     .device = "A100",
+     .desc = {.dtype = WINATTN_FP16,
+              .windows = 64,
+              .heads = 3,
+              .queries = 300,
+              .keys = 300,
+              .head_dim = 32,
+              .passes = BOTH},
+     .refused = "-DTEAM_WAVES="},
+    {.name = "Arc, window in parts",
+     .device = "Arc A770",
+     .desc = {.dtype = WINATTN_FP16,
+              .windows = 4,
+              .heads = 2,
+              .queries = 500,
+              .keys = 600,
+              .head_dim = 40,
+              .mask = WINATTN_MASK_ADDITIVE,
+              .mask_windows = 2,
+              .passes = BOTH},
+     .out_of_order = true},
+    {.name = "llvmpipe, probed loops",
+     .device = "llvmpipe",
+     .desc = {.windows = 3,
+              .heads = 2,
+              .queries = 20,
+              .keys = 20,
+              .head_dim = 8,
+              .passes = WINATTN_PASS_FORWARD}},
+};
+const size_t scenario_count = sizeof scenarios / sizeof *scenarios;
+
+/* ---- The cache's folder ---- */
+
+static char cache_folder[1024];
+
+/* Removes what is in the folder, or only counts. */
+static unsigned visit_files(bool removes)
+{
+    DIR *folder = opendir(cache_folder);
+    const struct dirent *item;
+    unsigned count = 0;
+    while (folder && (item = readdir(folder)) != NULL) {
+        char path[2048];
+        if (!strstr(item->d_name, ".winattn"))
+            continue;
+        snprintf(path, sizeof path, "%s/%s", cache_folder, item->d_name);
+        if (removes)
+            remove(path);
+        count++;
+    }
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+unsigned world_files(void) { return visit_files(false); }
+
+void world_set_folder(const char *folder)
+{
+    snprintf(cache_folder, sizeof cache_folder, "%s", folder);
+}
+
+/* ---- Worlds ---- */
+
+static bool refuses(void *data, const char *options)
+{
+    return strstr(options, data) != NULL;
+}
+
+void world_open(world *w, const scenario *is)
+{
+    standin_reset();
+    w->is = is;
+    if (is->refused) {
+        standin_drivers.refuses = refuses;
+        standin_drivers.data = (void *)(size_t)is->refused;
+    }
+    winattn_set_cache_dir(is->has_cache ? cache_folder : "");
+    if (!is->is_warm)
+        visit_files(true);
+    w->id = standin_device(made_up_device(is->device));
+    w->context = standin_context(1, &w->id);
+    w->queue = standin_queue(w->context, w->id, is->out_of_order);
+    w->memory = standin_buffer(w->context, CL_MEM_READ_WRITE, (size_t)1 << 40);
+    w->plan = NULL;
+    w->programs = NULL;
+}
+
+void world_close(world *w)
+{
+    winattn_plan_destroy(w->plan);
+    winattn_programs_destroy(w->programs);
+    clReleaseMemObject(w->memory);
+    clReleaseCommandQueue(w->queue);
+    clReleaseContext(w->context);
+}
+
+size_t world_launches(const world *w)
+{
+    const standin_launch *all;
+    const size_t count = standin_launches(&all);
+    size_t own = 0;
+    for (size_t i = 0; i < count; i++)
+        own += all[i].queue == w->queue;
+    return own;
+}
+
+/* ---- Steps ---- */
+
+/* Where programs come from follows from what the cache has. */
+static void drop_origin(char *text)
+{
+    char *line = strstr(text, "program: ");
+    if (line)
+        *line = 0;
+}
+
+winattn_status describe_plan(world *w)
+{
+    const winattn_status status =
+        winattn_plan_describe(w->plan, sizeof w->outcome, w->outcome, NULL);
+    if (status == WINATTN_SUCCESS && w->is->has_cache && !w->is->is_warm)
+        drop_origin(w->outcome);
+    return status;
+}
+
+static winattn_status make_plan(world *w, const winattn_desc *given)
+{
+    winattn_desc desc = *given;
+    winattn_plan *plan = (void *)w;
+    desc.struct_size = sizeof desc;
+    const winattn_status status =
+        winattn_plan_create(w->context, w->id, &desc, &plan);
+    if ((status == WINATTN_SUCCESS) != (plan != NULL))
+        return WINATTN_INVALID_ARGUMENT; /* nobody expects that here */
+    if (status != WINATTN_SUCCESS)
+        return status;
+    winattn_plan_destroy(w->plan);
+    w->plan = plan;
+    return status;
+}
+
+winattn_status create_plan(world *w)
+{
+    const winattn_status status = make_plan(w, &w->is->desc);
+    if (status == WINATTN_SUCCESS)
+        describe_plan(w);
+    return status;
+}
+
+winattn_status create_other_plan(world *w)
+{
+    winattn_desc desc = w->is->desc;
+    desc.head_dim += 8;
+    const winattn_status status = make_plan(w, &desc);
+    if (status == WINATTN_SUCCESS)
+        describe_plan(w);
+    return status;
+}
+
+winattn_status create_programs(world *w)
+{
+    winattn_programs *programs = (void *)w;
+    const winattn_status status =
+        winattn_programs_create(w->context, w->id, &programs);
+    if ((status == WINATTN_SUCCESS) != (programs != NULL))
+        return WINATTN_INVALID_ARGUMENT;
+    snprintf(w->outcome, sizeof w->outcome, "programs");
+    if (status != WINATTN_SUCCESS)
+        return status;
+    winattn_programs_destroy(w->programs);
+    w->programs = programs;
+    return status;
+}
+
+winattn_status import_blob(world *w)
+{
+    snprintf(w->outcome, sizeof w->outcome, "imported");
+    return winattn_programs_import(w->programs, w->blob_size, w->blob);
+}
+
+winattn_status export_blob(world *w)
+{
+    size_t needed = 0, written = 0;
+    winattn_status status =
+        winattn_programs_export(w->programs, 0, NULL, &needed);
+    if (status != WINATTN_SUCCESS)
+        return status;
+    status =
+        winattn_programs_export(w->programs, MOST_BLOB, w->blob, &written);
+    w->blob_size = written;
+    unsigned long sum = 0;
+    for (size_t i = 0; status == WINATTN_SUCCESS && i < written; i++)
+        sum = sum * 31 + w->blob[i];
+    snprintf(w->outcome, sizeof w->outcome, "%zu bytes, %zu, %lx", needed,
+             written, sum);
+    return status;
+}
+
+winattn_status load_rows(world *w)
+{
+    snprintf(w->outcome, sizeof w->outcome, "loaded");
+    return winattn_load_tuning(
+        "local-forward NVIDIA 80 any any any 49 49 32 "
+        "49:49:64:1:49:32:7:7:7:1\n"
+        "matrix-forward NVIDIA 90 any half any 49 49 32 49:49:4:2:2:64:1\n"
+        "local-forward NVIDIA 80 any any any 49 49 32 "
+        "49:49:64:1:49:32:7:7:7:2\n");
+}
+
+winattn_status forget_rows(world *w)
+{
+    snprintf(w->outcome, sizeof w->outcome, "forgotten");
+    return winattn_load_tuning(NULL);
+}
+
+winattn_status set_folder(world *w)
+{
+    snprintf(w->outcome, sizeof w->outcome, "set");
+    return winattn_set_cache_dir(w->is->has_cache ? cache_folder : "");
+}
+
+winattn_status workspace_size(world *w)
+{
+    size_t size = 0;
+    const winattn_status status = winattn_plan_workspace_size(w->plan, &size);
+    snprintf(w->outcome, sizeof w->outcome, "%zu bytes", size);
+    return status;
+}
+
+/* ---- Calls ---- */
+
+/* Of an enqueued call: its launches; and it has an event, or failed. */
+static winattn_status finish_call(world *w, winattn_status status,
+                                  cl_event event)
+{
+    if ((status == WINATTN_SUCCESS) != (event != NULL))
+        return WINATTN_INVALID_ARGUMENT;
+    if (event)
+        clReleaseEvent(event);
+    snprintf(w->outcome, sizeof w->outcome, "%zu launches", world_launches(w));
+    return status;
+}
+
+winattn_status enqueue_forward(world *w)
+{
+    const winattn_desc *d = &w->is->desc;
+    const winattn_tensor all = {w->memory, 0};
+    winattn_forward f = {.struct_size = sizeof f,
+                         .q = all,
+                         .k = all,
+                         .v = all,
+                         .o = all,
+                         .lse = all,
+                         .workspace = all};
+    cl_event event = NULL;
+    if (d->bias != WINATTN_BIAS_NONE)
+        f.bias = all;
+    if (d->mask == WINATTN_MASK_ADDITIVE)
+        f.mask = all;
+    if (d->mask == WINATTN_MASK_REGIONS)
+        f.query_regions = f.key_regions = all;
+    if (d->variant == WINATTN_COSINE)
+        f.logit_scale = all;
+    standin_forget();
+    const winattn_status status =
+        winattn_enqueue_forward(w->plan, w->queue, &f, 0, NULL, &event);
+    return finish_call(w, status, event);
+}
+
+winattn_status enqueue_backward(world *w)
+{
+    const winattn_desc *d = &w->is->desc;
+    const winattn_tensor all = {w->memory, 0};
+    winattn_backward b = {.struct_size = sizeof b,
+                          .q = all,
+                          .k = all,
+                          .v = all,
+                          .d_o = all,
+                          .dq = all,
+                          .dk = all,
+                          .dv = all,
+                          .workspace = all};
+    cl_event event = NULL;
+    if (d->bias != WINATTN_BIAS_NONE)
+        b.bias = b.dbias = all;
+    if (d->mask == WINATTN_MASK_ADDITIVE)
+        b.mask = all;
+    if (d->mask == WINATTN_MASK_REGIONS)
+        b.query_regions = b.key_regions = all;
+    if (d->variant == WINATTN_COSINE)
+        b.logit_scale = b.d_logit_scale = all;
+    standin_forget();
+    const winattn_status status =
+        winattn_enqueue_backward(w->plan, w->queue, &b, 0, NULL, &event);
+    return finish_call(w, status, event);
+}
