@@ -344,6 +344,8 @@ winattn_status winattn_plan_create(cl_context context, cl_device_id device,
         return wa_fail_memory();
     winattn_status status = wa_problem_read(desc, &plan->problem);
     if (status == WINATTN_SUCCESS)
+        status = wa_read_tuning();
+    if (status == WINATTN_SUCCESS)
         status = wa_session_acquire(context, device, &plan->session);
     if (status == WINATTN_SUCCESS && !(plan->lock = wa_lock_create()))
         status = wa_fail_memory();

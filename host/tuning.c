@@ -48,8 +48,6 @@ const char *const wa_built_in_rows[WA_BUILT_IN_ROWS] = {
 
 /* ---- Rows that were loaded ---- */
 
-#define MOST_ROWS 4096u
-#define MOST_FILE_BYTES (1024u * 1024u)
 #define PATH_SIZE 4096
 
 typedef struct row_list {
@@ -62,25 +60,6 @@ static row_list from_program, from_environment;
 static bool environment_was_read;
 static char environment_failure[WA_REASON_SIZE]; /* "": none */
 
-/* In place of a row for the same. */
-static void append_row(row_list *list, const wa_tuned_row *row)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < list->count; i++)
-        if (!wa_tuned_rows_meet(&list->rows[i], row))
-            list->rows[kept++] = list->rows[i];
-    list->rows[kept] = *row;
-    list->count = kept + 1;
-}
-
-static size_t count_lines(const char *text, size_t size)
-{
-    size_t lines = 1;
-    for (size_t i = 0; i < size; i++)
-        lines += text[i] == '\n';
-    return lines;
-}
-
 /* Neither empty nor a remark. */
 static bool has_row(const char *line, size_t length)
 {
@@ -90,84 +69,183 @@ static bool has_row(const char *line, size_t length)
     return i < length && line[i] != '#';
 }
 
-/* All rows of a text, behind those of `before`, in a list to be freed; on
- * failure none, with the line and why. */
-static winattn_status read_rows(const char *text, size_t size,
-                                const row_list *before, row_list *list,
-                                char why[WA_REASON_SIZE])
+static winattn_status append_row(row_list *list, const wa_tuned_row *row)
 {
-    const size_t lines = count_lines(text, size);
-    list->count = 0;
-    list->rows = malloc((before->count + lines) * sizeof *list->rows);
-    if (!list->rows) {
-        snprintf(why, WA_REASON_SIZE, "out of host memory");
-        return CL_OUT_OF_HOST_MEMORY;
+    /* full where the count is 0 or a power of two */
+    if ((list->count & (list->count - 1)) == 0) {
+        const size_t capacity = list->count ? 2 * list->count : 1;
+        wa_tuned_row *longer = realloc(list->rows, capacity * sizeof *longer);
+        if (!longer)
+            return wa_fail_memory();
+        list->rows = longer;
     }
-    for (size_t i = 0; i < before->count; i++)
-        list->rows[list->count++] = before->rows[i];
+    list->rows[list->count++] = *row;
+    return WINATTN_SUCCESS;
+}
+
+/* All rows of a text, which are appended to a list that is to be freed, also
+ * after a failure. */
+static winattn_status read_rows(const char *text, size_t size, row_list *list)
+{
     for (size_t number = 1, at = 0; at < size; number++) {
         const char *line = text + at;
-        size_t length = 0;
-        while (at + length < size && line[length] != '\n')
-            length++;
+        const char *end = memchr(line, '\n', size - at);
+        const size_t length = end ? (size_t)(end - line) : size - at;
         at += length + 1;
         wa_tuned_row row;
         if (!has_row(line, length))
             continue;
         const char *wrong = wa_tuned_row_parse(line, length, &row);
-        if (!wrong)
-            append_row(list, &row);
-        if (list->count > MOST_ROWS)
-            wrong = "there are too many rows";
-        if (wrong) {
-            snprintf(why, WA_REASON_SIZE, "line %llu: %s",
-                     (unsigned long long)number, wrong);
-            free(list->rows);
-            *list = (row_list){NULL, 0};
-            return WINATTN_INVALID_ARGUMENT;
-        }
+        if (wrong)
+            return wa_fail(WINATTN_INVALID_ARGUMENT, "line %llu: %s",
+                           (unsigned long long)number, wrong);
+        WA_TRY(append_row(list, &row));
     }
     return WINATTN_SUCCESS;
 }
 
-/* With the lock held. The file of WINATTN_TUNING, once. */
-static void read_environment(void)
+/* Rows that were seen, found by what they are for: places in a list, from 1
+ * on, at the hash or behind it; 0: free. */
+typedef struct row_index {
+    size_t *places;
+    size_t mask; /* how many there are, less 1 */
+} row_index;
+
+/* False if a row for the same is in the index already. */
+static bool index_row(row_index *index, const wa_tuned_row *rows, size_t place)
+{
+    size_t at = (size_t)wa_tuned_row_hash(&rows[place]) & index->mask;
+    while (index->places[at]) {
+        if (wa_tuned_rows_meet(&rows[index->places[at] - 1], &rows[place]))
+            return false;
+        at = (at + 1) & index->mask;
+    }
+    index->places[at] = place + 1;
+    return true;
+}
+
+/* Leaves of rows for the same the last one, in the order in which they are. */
+static winattn_status drop_replaced(row_list *list)
+{
+    row_index index = {NULL, 1};
+    while (index.mask < 2 * list->count)
+        index.mask = 2 * index.mask + 1;
+    index.places = calloc(index.mask + 1, sizeof *index.places);
+    if (!index.places)
+        return wa_fail_memory();
+    size_t first = list->count; /* of those that stay, at the end */
+    for (size_t i = list->count; i-- > 0;) {
+        wa_tuned_row row = list->rows[i];
+        list->rows[--first] = row;
+        if (!index_row(&index, list->rows, first))
+            first++;
+    }
+    free(index.places);
+    list->count -= first;
+    if (list->count > 0)
+        memmove(list->rows, list->rows + first,
+                list->count * sizeof *list->rows);
+    return WINATTN_SUCCESS;
+}
+
+/* The rows of `before` and then those of `more`, in a list to be freed. */
+static winattn_status join_rows(const row_list *before, const row_list *more,
+                                row_list *list)
+{
+    const size_t count = before->count + more->count;
+    list->count = 0;
+    list->rows = malloc((count + 1) * sizeof *list->rows);
+    if (!list->rows)
+        return wa_fail_memory();
+    for (size_t i = 0; i < before->count; i++)
+        list->rows[list->count++] = before->rows[i];
+    for (size_t i = 0; i < more->count; i++)
+        list->rows[list->count++] = more->rows[i];
+    winattn_status status = drop_replaced(list);
+    if (status == WINATTN_SUCCESS && list->count > WA_MOST_ROWS)
+        status = wa_fail(WINATTN_INVALID_ARGUMENT,
+                         "there are more than %u rows", WA_MOST_ROWS);
+    if (status != WINATTN_SUCCESS) {
+        free(list->rows);
+        *list = (row_list){NULL, 0};
+    }
+    return status;
+}
+
+/* With the lock held. The file's rows; what is wrong with it is no failure,
+ * unless it may pass. */
+static winattn_status read_file(const char *path)
 {
     static const row_list none;
-    char path[PATH_SIZE], why[WA_REASON_SIZE];
+    row_list rows = none;
     unsigned char *bytes;
     size_t size;
-    if (environment_was_read)
-        return;
-    environment_was_read = true;
-    if (wa_environment("WINATTN_TUNING", path, sizeof path) != WA_SET ||
-        !path[0])
-        return;
-    if (wa_file_read(path, MOST_FILE_BYTES, &bytes, &size) != WA_FILE_READ) {
+    const wa_file_answer answer =
+        wa_file_read(path, WA_MOST_TUNING_TEXT, &bytes, &size);
+    if (answer == WA_FILE_NO_MEMORY)
+        return wa_fail_memory();
+    if (answer != WA_FILE_READ) {
         snprintf(environment_failure, sizeof environment_failure,
-                 "it cannot be read");
-        return;
+                 "it cannot be read, or has more than %u bytes",
+                 WA_MOST_TUNING_TEXT);
+        return WINATTN_SUCCESS;
     }
-    if (read_rows((const char *)bytes, size, &none, &from_environment, why) !=
-        WINATTN_SUCCESS)
-        snprintf(environment_failure, sizeof environment_failure, "%s", why);
+    winattn_status status = read_rows((const char *)bytes, size, &rows);
+    if (status == WINATTN_SUCCESS)
+        status = join_rows(&none, &rows, &from_environment);
+    free(rows.rows);
     free(bytes);
+    if (status == WINATTN_INVALID_ARGUMENT) {
+        snprintf(environment_failure, sizeof environment_failure, "%.200s",
+                 winattn_last_reason());
+        return WINATTN_SUCCESS;
+    }
+    return status;
+}
+
+/* With the lock held. The file of WINATTN_TUNING, once. */
+static winattn_status read_environment(void)
+{
+    char path[PATH_SIZE];
+    if (environment_was_read)
+        return WINATTN_SUCCESS;
+    const wa_setting set = wa_environment("WINATTN_TUNING", path, sizeof path);
+    if (set == WA_TOO_LONG)
+        snprintf(environment_failure, sizeof environment_failure,
+                 "its name has more than %d bytes", PATH_SIZE - 1);
+    else if (set == WA_SET && path[0])
+        WA_TRY(read_file(path));
+    environment_was_read = true;
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_read_tuning(void)
+{
+    wa_tuning_lock_take();
+    const winattn_status status = read_environment();
+    wa_tuning_lock_release();
+    return status;
 }
 
 winattn_status wa_load_tuning(const char *text)
 {
-    char why[WA_REASON_SIZE];
-    row_list longer = {NULL, 0};
-    winattn_status status = WINATTN_SUCCESS;
+    row_list rows = {NULL, 0}, joined = {NULL, 0};
+    if (text && !memchr(text, 0, WA_MOST_TUNING_TEXT + 1))
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "the text has more than %u bytes", WA_MOST_TUNING_TEXT);
+    /* what takes long goes without the lock */
+    winattn_status status =
+        text ? read_rows(text, strlen(text), &rows) : WINATTN_SUCCESS;
     wa_tuning_lock_take();
-    if (text)
-        status = read_rows(text, strlen(text), &from_program, &longer, why);
+    if (status == WINATTN_SUCCESS && text)
+        status = join_rows(&from_program, &rows, &joined);
     if (status == WINATTN_SUCCESS) {
         free(from_program.rows);
-        from_program = longer;
+        from_program = joined;
     }
     wa_tuning_lock_release();
-    return status == WINATTN_SUCCESS ? status : wa_fail(status, "%s", why);
+    free(rows.rows);
+    return status;
 }
 
 void wa_describe_tuning(char *text, size_t size)

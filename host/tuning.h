@@ -21,8 +21,15 @@ bool wa_find_tuned(wa_tuned_kernel kernel, const wa_problem *problem,
                    const wa_device *device, size_t passed_over,
                    wa_tuned *found);
 
-/* See winattn_load_tuning. */
+/* See winattn_load_tuning. Rows: those of a source that stay in place of
+ * others for the same; text: at once, in bytes. */
+#define WA_MOST_ROWS 4096u
+#define WA_MOST_TUNING_TEXT (1024u * 1024u)
 winattn_status wa_load_tuning(const char *text);
+
+/* Reads the file of the user's environment, if it was not read yet. Fails only
+ * where memory is short, and then it is read the next time. */
+winattn_status wa_read_tuning(void);
 
 /* Appends why rows of the user's environment are not used, if that is so. */
 void wa_describe_tuning(char *text, size_t size);

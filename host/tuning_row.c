@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "entry.h"
+
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 /* Of a shape, at most; and how large each may be, so that the product of two
  * fits 32 bits. */
@@ -321,4 +323,17 @@ bool wa_tuned_rows_meet(const wa_tuned_row *a, const wa_tuned_row *b)
            a->type == b->type && a->terms == b->terms &&
            a->queries == b->queries && a->keys == b->keys &&
            a->head_dim == b->head_dim;
+}
+
+uint64_t wa_tuned_row_hash(const wa_tuned_row *row)
+{
+    const uint32_t numbers[] = {(uint32_t)row->kernel, (uint32_t)row->vendor,
+                                row->least_capability, (uint32_t)row->variant,
+                                (uint32_t)row->type,   (uint32_t)row->terms,
+                                row->queries,          row->keys,
+                                row->head_dim};
+    wa_hash hash = wa_hash_start();
+    wa_hash_add(&hash, numbers, sizeof numbers);
+    wa_hash_add(&hash, row->device, strlen(row->device));
+    return wa_hash_end(hash).a;
 }

@@ -100,5 +100,7 @@ bool wa_tuned_row_fits(const wa_tuned_row *row, wa_tuned_kernel kernel,
 
 /* Do both say the same but for the shape? */
 bool wa_tuned_rows_meet(const wa_tuned_row *a, const wa_tuned_row *b);
+/* The same for rows that do. */
+uint64_t wa_tuned_row_hash(const wa_tuned_row *row);
 
 #endif

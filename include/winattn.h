@@ -480,12 +480,14 @@ WINATTN_API winattn_status winattn_plan_describe(const winattn_plan *plan,
  * Empty lines and those that start with # are passed over. A row counts where
  * all of it fits the problem and the device; of several the last is taken. A
  * shape that the kernel does not allow, or that does not build, is passed over
- * too, and winattn_plan_describe says so. */
+ * too, and winattn_plan_describe says so. A text has at most 1 MiB (2^20
+ * bytes); of those of winattn_load_tuning, and of the environment's, at most
+ * 4096 rows are kept. */
 
 /* Adds rows, for plans that are created from now on, by all threads; they come
  * before the library's own. Each replaces an earlier row for the same. NULL
  * forgets what was added. A wrong line fails with WINATTN_INVALID_ARGUMENT and
- * its number in the reason, and then nothing is added.
+ * its number in the reason, and so does too much of it; then nothing is added.
  *
  * The environment variable WINATTN_TUNING may name a file of such rows, which
  * is read once, when rows are first needed, and comes before rows of this

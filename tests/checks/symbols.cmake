@@ -45,7 +45,7 @@ if(STATIC)
     # The host code is C11: next to OpenCL it calls these, whatever name a C
     # library or compiler gives them. Only os.c asks more.
     set(c11 calloc exp fclose ferror fflush floor fopen fread free fseek ftell
-        fwrite getenv log malloc memcmp memcpy memmove memset qsort
+        fwrite getenv log malloc memchr memcmp memcpy memmove memset qsort
         realloc remove rename snprintf sqrt sscanf strchr strcmp strlen
         strcspn strncmp strspn strstr strtol strtoul strtoull vsnprintf)
     string(REPLACE ";" "|" c11 "${c11}")

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What is bounded, whatever the caller gives: the work of a trial launch, rows
+ * of the tuning table. Steps are counted, not seconds. */
+#define _POSIX_C_SOURCE 200809L
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kit/devices.h"
+#include "place.h"
+#include "trial.h"
+#include "tuning.h"
+
+static int no_cache(void **state)
+{
+    (void)state;
+    unsetenv("WINATTN_CACHE");
+    winattn_set_cache_dir("");
+    winattn_load_tuning(NULL);
+    standin_most_bytes = (size_t)256 << 20;
+    return 0;
+}
+
+/* ---- The trial ---- */
+
+/* The number that an option -D<name>= gives. */
+static double option(const standin_launch *launch, const char *name)
+{
+    char text[64];
+    snprintf(text, sizeof text, "-D%s=", name);
+    const char *at = strstr(launch->options, text);
+    return at ? strtod(at + strlen(text), NULL) : 0;
+}
+
+/* Pairs of a query and a key that a launch of one unit computes, at most. */
+static double pairs_of(const standin_launch *launch)
+{
+    forward_args args; /* those of gradients start with them */
+    memcpy(&args, launch->arguments[0].bytes, sizeof args);
+    const bool cpu = strstr(launch->kernel, "_cpu") != NULL;
+    const double rows = cpu ? args.block_rows : option(launch, "BLOCK_ROWS");
+    return strstr(launch->kernel, "_keys_")
+               ? option(launch, "BLOCK_KEYS") * args.queries
+               : rows * args.keys;
+}
+
+/* Launches of plan_create, each of which must be little work. */
+static size_t check_trials(const char *device, winattn_tier tier,
+                           winattn_variant variant, cl_uint queries,
+                           cl_uint keys)
+{
+    const cl_uint head_dim = 32;
+    const standin_launch *launches;
+    winattn_desc desc = {.struct_size = sizeof desc};
+    winattn_programs *programs; /* for them a trial is made */
+    winattn_plan *plan;
+    const place p = open_place(device);
+    desc.variant = variant;
+    desc.tier = tier;
+    desc.windows = desc.heads = 1;
+    desc.queries = queries;
+    desc.keys = keys;
+    desc.head_dim = head_dim;
+    desc.block = variant == WINATTN_SLIDING ? 64 : 0;
+    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    assert_int_equal(winattn_programs_create(p.context, p.id, &programs), 0);
+    standin_forget();
+    if (winattn_plan_create(p.context, p.id, &desc, &plan) != WINATTN_SUCCESS)
+        fail_msg("%s: %s", device, winattn_last_reason());
+    const size_t count = standin_launches(&launches);
+    for (size_t i = 0; i < count; i++)
+        if (pairs_of(&launches[i]) * head_dim > WA_MOST_TRIAL_WORK)
+            fail_msg("%s, %u x %u: a trial of %s has %g pairs", device,
+                     queries, keys, launches[i].kernel,
+                     pairs_of(&launches[i]));
+    winattn_plan_destroy(plan);
+    winattn_programs_destroy(programs);
+    close_place(&p);
+    return count;
+}
+
+/* Kernels whose units are large have small trials, or none. */
+static void test_trials_are_little_work(void **state)
+{
+    (void)state;
+    static const struct {
+        cl_uint queries, keys;
+        bool cpu, local; /* is a trial little work? */
+    } windows[] = {{1, 1, true, true},
+                   {49, 49, true, true},
+                   {1000, 1000, true, true},
+                   {100000, 100000, true, false},
+                   {49, 1u << 22, false, false},
+                   {1u << 20, 1u << 20, true, false},
+                   {49, INT32_MAX, false, false},
+                   {INT32_MAX, 49, true, false}};
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        const cl_uint queries = windows[i].queries, keys = windows[i].keys;
+        const size_t cpu =
+            check_trials("PoCL", WINATTN_TIER_CPU, WINATTN_DOT, queries, keys);
+        const size_t local = check_trials("PoCL", WINATTN_TIER_LOCAL,
+                                          WINATTN_DOT, queries, keys);
+        const size_t sliding = check_trials("PoCL", WINATTN_TIER_CPU,
+                                            WINATTN_SLIDING, queries, keys);
+        assert_int_equal(cpu > 0, windows[i].cpu);
+        assert_int_equal(local > 0, windows[i].local);
+        assert_true(sliding >= 2);
+    }
+}
+
+/* ---- The tuning table ---- */
+
+static unsigned long comparisons;
+bool __real_wa_tuned_rows_meet(const wa_tuned_row *a, const wa_tuned_row *b);
+bool __wrap_wa_tuned_rows_meet(const wa_tuned_row *a, const wa_tuned_row *b);
+bool __wrap_wa_tuned_rows_meet(const wa_tuned_row *a, const wa_tuned_row *b)
+{
+    comparisons++;
+    return __real_wa_tuned_rows_meet(a, b);
+}
+
+/* Rows for windows of `first` tokens and of so many sizes above it. */
+static char *rows_for(unsigned first, unsigned count)
+{
+    char *text = malloc((size_t)count * 80 + 1), *at = text;
+    assert_non_null(text);
+    *at = 0;
+    for (unsigned i = first; i < first + count; i++)
+        at += sprintf(at,
+                      "matrix-forward NVIDIA 90 dot half any %u %u 32 "
+                      "49:49:4:2:2:64:1\n",
+                      i, i);
+    return text;
+}
+
+static void test_rows_are_compared_seldom(void **state)
+{
+    (void)state;
+    char *text = rows_for(1, WA_MOST_ROWS);
+    for (int round = 0; round < 2; round++) { /* the second replaces them */
+        comparisons = 0;
+        assert_int_equal(winattn_load_tuning(text), WINATTN_SUCCESS);
+        assert_in_range(comparisons, round ? WA_MOST_ROWS : 0,
+                        8 * WA_MOST_ROWS);
+    }
+    free(text);
+}
+
+static void assert_refused(const char *text, const char *part)
+{
+    assert_int_equal(winattn_load_tuning(text), WINATTN_INVALID_ARGUMENT);
+    if (!strstr(winattn_last_reason(), part))
+        fail_msg("%s", winattn_last_reason());
+}
+
+static void test_rows_have_a_limit(void **state)
+{
+    (void)state;
+    char *half = rows_for(1, WA_MOST_ROWS / 2);
+    char *other = rows_for(WA_MOST_ROWS / 2 + 1, WA_MOST_ROWS / 2);
+    char *more = rows_for(WA_MOST_ROWS + 1, 1);
+    char *all = rows_for(1, WA_MOST_ROWS + 1);
+    assert_refused(all, "more than 4096 rows");
+    assert_int_equal(winattn_load_tuning(half), WINATTN_SUCCESS);
+    assert_int_equal(winattn_load_tuning(other), WINATTN_SUCCESS);
+    assert_refused(more, "more than 4096 rows");
+    assert_int_equal(winattn_load_tuning(half), WINATTN_SUCCESS);
+    assert_int_equal(winattn_load_tuning(NULL), WINATTN_SUCCESS);
+    assert_int_equal(winattn_load_tuning(more), WINATTN_SUCCESS);
+    free(half);
+    free(other);
+    free(more);
+    free(all);
+}
+
+static void test_text_has_a_limit(void **state)
+{
+    (void)state;
+    char *text = malloc((size_t)WA_MOST_TUNING_TEXT + 2);
+    assert_non_null(text);
+    memset(text, '\n', (size_t)WA_MOST_TUNING_TEXT + 1);
+    text[WA_MOST_TUNING_TEXT + 1] = 0;
+    assert_refused(text, "more than 1048576 bytes");
+    text[WA_MOST_TUNING_TEXT] = 0;
+    /* empty lines take no room */
+    standin_most_bytes = 1 << 16;
+    assert_int_equal(winattn_load_tuning(text), WINATTN_SUCCESS);
+    free(text);
+}
+
+/* Of rows for the same the last one counts, at its own place. */
+static void test_rows_are_replaced(void **state)
+{
+    (void)state;
+    const wa_device *h200 = made_up_device("H200");
+    wa_problem problem;
+    wa_tuned found;
+    winattn_desc desc = {.struct_size = sizeof desc};
+    desc.dtype = WINATTN_FP16;
+    desc.windows = desc.heads = 1;
+    desc.queries = desc.keys = 7;
+    desc.head_dim = 32;
+    assert_int_equal(wa_problem_read(&desc, &problem), WINATTN_SUCCESS);
+    assert_int_equal(
+        winattn_load_tuning(
+            "matrix-forward NVIDIA 90 dot half any 7 7 32 1:7:4:2:2:64:1\n"
+            "matrix-forward NVIDIA 80 dot half any 7 7 32 2:7:4:2:2:64:1\n"
+            "matrix-forward NVIDIA 90 any half any 7 7 32 3:7:4:2:2:64:1\n"
+            "matrix-forward NVIDIA 90 dot half any 7 7 32 4:7:4:2:2:64:1\n"),
+        WINATTN_SUCCESS);
+    assert_int_equal(
+        winattn_load_tuning(
+            "matrix-forward NVIDIA 80 dot half any 7 7 32 5:7:4:2:2:64:1\n"),
+        WINATTN_SUCCESS);
+    static const uint32_t rows[] = {5, 4, 3}; /* the last first */
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(
+            wa_find_tuned(WA_MATRIX_FORWARD, &problem, h200, i, &found));
+        assert_int_equal(found.shape.matrix_forward.block_rows, rows[i]);
+    }
+    assert_false(wa_find_tuned(WA_MATRIX_FORWARD, &problem, h200, 3, &found));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_trials_are_little_work, no_cache),
+        cmocka_unit_test_setup(test_rows_are_compared_seldom, no_cache),
+        cmocka_unit_test_setup(test_rows_have_a_limit, no_cache),
+        cmocka_unit_test_setup(test_text_has_a_limit, no_cache),
+        cmocka_unit_test_setup(test_rows_are_replaced, no_cache),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the library makes of failures: those that last, those of which nobody
+ * knows, and those of the environment. */
+#define _POSIX_C_SOURCE 200809L
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "place.h"
+#include "winattn.h"
+
+/* 16-bit windows of 49 tokens, for which there are measured shapes. */
+static winattn_desc window_of_49(void)
+{
+    winattn_desc desc = {.struct_size = sizeof desc};
+    desc.dtype = WINATTN_FP16;
+    desc.windows = 100;
+    desc.heads = 3;
+    desc.queries = desc.keys = 49;
+    desc.head_dim = 32;
+    return desc;
+}
+
+/* What winattn_plan_describe says, or the reason why there is no plan. */
+static winattn_status describe(const place *p, const winattn_desc *desc,
+                               char *text, size_t size)
+{
+    winattn_plan *plan;
+    const winattn_status status =
+        winattn_plan_create(p->context, p->id, desc, &plan);
+    if (status == WINATTN_SUCCESS)
+        winattn_plan_describe(plan, size, text, NULL);
+    else
+        snprintf(text, size, "%s", winattn_last_reason());
+    winattn_plan_destroy(plan);
+    return status;
+}
+
+static void assert_says(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("\"%s\" lacks \"%s\"", text, part);
+}
+
+static int no_cache(void **state)
+{
+    (void)state;
+    winattn_set_cache_dir("");
+    return 0;
+}
+
+/* ---- The environment, in processes of their own ---- */
+
+/* The file of WINATTN_TUNING is read once in a process. */
+static int in_child(bool (*is_right)(void))
+{
+    int status = -1;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(is_right() ? 0 : 1);
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static bool says_why(void)
+{
+    char name[5001], text[8192];
+    const place p = open_place("H200");
+    const winattn_desc desc = window_of_49();
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    setenv("WINATTN_TUNING", name, 1);
+    return describe(&p, &desc, text, sizeof text) == WINATTN_SUCCESS &&
+           strstr(text, "tuning: the file of WINATTN_TUNING is not used: its "
+                        "name has more than 4095 bytes\n") &&
+           strstr(text, "on devices of this kind");
+}
+
+static void test_long_tuning_name(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(says_why), 0);
+}
+
+static char tuning_file[1200];
+static unsigned long failing_allocation;
+
+/* Once the file could not be read for want of memory, it is read again. */
+static bool reads_again(void)
+{
+    char text[8192];
+    const place p = open_place("H200");
+    const winattn_desc desc = window_of_49();
+    setenv("WINATTN_TUNING", tuning_file, 1);
+    standin_fail_allocation(failing_allocation);
+    const winattn_status first = describe(&p, &desc, text, sizeof text);
+    standin_fail_nothing();
+    if (first != WINATTN_SUCCESS && first != CL_OUT_OF_HOST_MEMORY)
+        return false;
+    return describe(&p, &desc, text, sizeof text) == WINATTN_SUCCESS &&
+           strstr(text, "says a row that was loaded");
+}
+
+static void test_tuning_file_is_read_again(void **state)
+{
+    static const char row[] = "matrix-forward NVIDIA 90 any half any 49 49 32 "
+                              "49:49:4:2:2:64:1\n";
+    (void)state;
+    FILE *file = fopen(tuning_file, "w");
+    assert_non_null(file);
+    for (int i = 0; i < 20; i++)
+        fputs(row, file);
+    assert_int_equal(fclose(file), 0);
+    /* reading is among the first allocations */
+    for (failing_allocation = 1; failing_allocation <= 20;
+         failing_allocation++)
+        if (in_child(reads_again) != 0)
+            fail_msg("allocation %lu", failing_allocation);
+    remove(tuning_file);
+}
+
+static void test_long_cache_name(void **state)
+{
+    char name[2101], text[8192];
+    (void)state;
+    const place p = open_place("PoCL");
+    const winattn_desc desc = window_of_49();
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    unsetenv("WINATTN_CACHE");
+    setenv("WINATTN_CACHE_DIR", name, 1);
+    winattn_set_cache_dir(NULL);
+    assert_int_equal(describe(&p, &desc, text, sizeof text), WINATTN_SUCCESS);
+    assert_says(text, "cache: there is none: WINATTN_CACHE_DIR is too long\n");
+    /* who wants no cache is not told */
+    setenv("WINATTN_CACHE", "0", 1);
+    assert_int_equal(describe(&p, &desc, text, sizeof text), WINATTN_SUCCESS);
+    assert_null(strstr(text, "cache:"));
+    unsetenv("WINATTN_CACHE");
+    winattn_set_cache_dir("");
+    assert_int_equal(describe(&p, &desc, text, sizeof text), WINATTN_SUCCESS);
+    assert_null(strstr(text, "cache:"));
+    unsetenv("WINATTN_CACHE_DIR");
+    close_place(&p);
+}
+
+/* ---- Failures that last ---- */
+
+/* A unit whose test can never be launched is not used, and the plan says so;
+ * whoever demands it is told the status. */
+static void test_resources_that_never_suffice(void **state)
+{
+    char text[8192];
+    (void)state;
+    const place p = open_place("H200");
+    winattn_desc desc = window_of_49();
+    assert_int_equal(describe(&p, &desc, text, sizeof text), WINATTN_SUCCESS);
+    assert_says(text, "matrix");
+    assert_true(standin_launches(NULL) > 0);
+    standin_drivers.most_launches = 1; /* that was it */
+    assert_int_equal(describe(&p, &desc, text, sizeof text), WINATTN_SUCCESS);
+    assert_says(text, "forward_local");
+    assert_says(text, "did not run: CL_OUT_OF_RESOURCES");
+    desc.tier = WINATTN_TIER_MATRIX;
+    assert_int_equal(describe(&p, &desc, text, sizeof text),
+                     CL_OUT_OF_RESOURCES);
+    close_place(&p);
+}
+
+/* A query that a device does not know is no failure where only some know it;
+ * otherwise it is one. The device is never said to lack anything. */
+static void test_queries_that_are_not_known(void **state)
+{
+    static const char *const devices[] = {"H200", "gfx90a (MI210)", "Arc A770",
+                                          "Mali-G78", "PoCL"};
+    const winattn_desc desc = window_of_49();
+    char text[8192];
+    (void)state;
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        unsigned long n = 0, known_by_all = 0;
+        for (const char *failed = ""; failed;) {
+            const place p = open_place(devices[i]);
+            standin_fail_call("clGetDeviceInfo", ++n, CL_INVALID_VALUE);
+            const winattn_status status =
+                describe(&p, &desc, text, sizeof text);
+            failed = standin_failed();
+            if (status != WINATTN_SUCCESS && status != CL_INVALID_VALUE)
+                fail_msg("%s: query %lu: %s: %s", devices[i], n,
+                         winattn_status_name(status), text);
+            known_by_all += status == CL_INVALID_VALUE;
+            close_place(&p);
+        }
+        assert_in_range(known_by_all, 15, n - 2);
+    }
+}
+
+/* ---- Blobs ---- */
+
+/* A damaged blob is one, whatever else fails. */
+static void test_damaged_blob(void **state)
+{
+    static unsigned char blob[65536];
+    const winattn_desc desc = window_of_49();
+    winattn_programs *programs;
+    size_t size = 0;
+    char text[8192];
+    (void)state;
+    const place p = open_place("PoCL");
+    assert_int_equal(winattn_programs_create(p.context, p.id, &programs), 0);
+    assert_int_equal(describe(&p, &desc, text, sizeof text), WINATTN_SUCCESS);
+    assert_int_equal(
+        winattn_programs_export(programs, sizeof blob, blob, &size), 0);
+    blob[size / 2] ^= 1;
+    for (unsigned long n = 1; n < 40; n++) {
+        standin_fail_allocation(n);
+        assert_int_equal(winattn_programs_import(programs, size, blob),
+                         WINATTN_INVALID_BLOB);
+        standin_fail_call(NULL, n, CL_OUT_OF_HOST_MEMORY);
+        assert_int_equal(winattn_programs_import(programs, size, blob),
+                         WINATTN_INVALID_BLOB);
+    }
+    standin_fail_nothing();
+    winattn_programs_destroy(programs);
+    close_place(&p);
+}
+
+int main(int count, char **arguments)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_long_tuning_name, no_cache),
+        cmocka_unit_test_setup(test_tuning_file_is_read_again, no_cache),
+        cmocka_unit_test(test_long_cache_name),
+        cmocka_unit_test_setup(test_resources_that_never_suffice, no_cache),
+        cmocka_unit_test_setup(test_queries_that_are_not_known, no_cache),
+        cmocka_unit_test_setup(test_damaged_blob, no_cache),
+    };
+    if (count != 2) {
+        fputs("test_verdicts FILE\n", stderr);
+        return EXIT_FAILURE;
+    }
+    snprintf(tuning_file, sizeof tuning_file, "%s", arguments[1]);
+    unsetenv("WINATTN_TUNING");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
