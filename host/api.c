@@ -351,6 +351,7 @@ winattn_status winattn_plan_create(cl_context context, cl_device_id device,
         status = wa_fail_memory();
     if (status == WINATTN_SUCCESS)
         status = wa_table_buffers_make(wa_session_context(plan->session),
+                                       wa_session_device(plan->session),
                                        &plan->problem, &plan->table);
     plan->problem.table.index = NULL; /* the caller's memory */
     if (status == WINATTN_SUCCESS && plan->problem.passes[WA_FORWARD])

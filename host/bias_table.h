@@ -21,8 +21,10 @@ typedef struct wa_table_lists {
 bool wa_table_lists_make(const wa_problem *problem, wa_table_lists *lists);
 void wa_table_lists_free(wa_table_lists *lists);
 
-/* Makes the buffers that the problem's passes need; none without a table. */
+/* Makes the buffers that the problem's passes need; none without a table. What
+ * the device cannot hold is refused before host memory is taken for it. */
 winattn_status wa_table_buffers_make(cl_context context,
+                                     const wa_device *device,
                                      const wa_problem *problem,
                                      wa_table_buffers *buffers);
 void wa_table_buffers_release(wa_table_buffers *buffers);

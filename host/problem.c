@@ -398,6 +398,18 @@ static winattn_status read_grid(const winattn_desc *desc, wa_problem *problem)
     return check_follows("keys", desc->keys, tokens);
 }
 
+/* Lists of what shares an entry are made for gradients. */
+static winattn_status check_entries(const wa_problem *problem,
+                                    uint64_t entries)
+{
+    if (problem->passes[WA_BACKWARD] && entries > WA_MOST_SUMMED_ENTRIES)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "the table has %llu entries, and gradients are summed "
+                       "for at most %u",
+                       (unsigned long long)entries, WA_MOST_SUMMED_ENTRIES);
+    return WINATTN_SUCCESS;
+}
+
 static winattn_status read_index(const winattn_table *given,
                                  const wa_problem *problem, wa_table *table)
 {
@@ -408,6 +420,7 @@ static winattn_status read_index(const winattn_table *given,
                        "table.index is given, so table.axes, table.window and "
                        "table.sliced must be 0");
     WA_TRY(check_count("table.entries", given->entries, MAX_TOKENS));
+    WA_TRY(check_entries(problem, given->entries));
     for (uint64_t i = 0; i < pairs; i++)
         if (given->index[i] < 0 || (uint32_t)given->index[i] >= given->entries)
             return wa_fail(WINATTN_INVALID_ARGUMENT,
@@ -497,6 +510,7 @@ static winattn_status read_table(const winattn_desc *desc, wa_problem *problem)
                            "a table for such a window has more than 2^31 "
                            "entries");
     }
+    WA_TRY(check_entries(problem, entries));
     table->entries = (uint32_t)entries;
     /* the window in which a token's number is its position */
     const bool own = given->sliced || !problem->grid.used;

@@ -70,6 +70,9 @@ typedef struct wa_grid {
     winattn_padding padding;
 } wa_grid;
 
+/* Of a table whose gradient is wanted. */
+#define WA_MOST_SUMMED_ENTRIES (1u << 24)
+
 /* The bias of query and key is the entry place(query) - place(key) + center of
  * the table, place(n) being the sum over axes of step times n's position in a
  * window of this size; or the caller's index says which. */

@@ -296,7 +296,9 @@ typedef struct winattn_table {
      * whatever the positions; copied when the plan is created. Then axes,
      * window and sliced must be 0. */
     const cl_int *index;
-    cl_uint entries; /* of the table, with an index; else 0 */
+    /* Of the table, with an index, below 2^31; else 0. With a backward pass
+     * any table has at most 2^24. */
+    cl_uint entries;
 } winattn_table;
 
 /* What a plan computes. Set struct_size, zero the rest, then fill in: zero is

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What is bounded, whatever the caller gives: the work of a trial launch, rows
- * of the tuning table. Steps are counted, not seconds. */
+ * of the tuning table, lists of a table of biases. Steps are counted, not
+ * seconds. */
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "bias_table.h"
 #include "kit/devices.h"
 #include "place.h"
 #include "trial.h"
@@ -227,6 +229,81 @@ static void test_rows_are_replaced(void **state)
     assert_false(wa_find_tuned(WA_MATRIX_FORWARD, &problem, h200, 3, &found));
 }
 
+/* ---- Tables of biases ---- */
+
+static winattn_desc with_table(cl_uint entries)
+{
+    static const cl_int index[1] = {0};
+    winattn_desc desc = {.struct_size = sizeof desc};
+    desc.windows = 2;
+    desc.heads = desc.queries = desc.keys = 1;
+    desc.head_dim = 4;
+    desc.bias = WINATTN_BIAS_TABLE;
+    desc.table.index = index;
+    desc.table.entries = entries;
+    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    return desc;
+}
+
+/* Too many entries are refused, and before memory is taken for them. */
+static void test_entries_have_a_limit(void **state)
+{
+    (void)state;
+    const place p = open_place("PoCL");
+    winattn_desc desc = with_table(INT32_MAX);
+    winattn_plan *plan;
+    standin_most_bytes = 1 << 20;
+    assert_int_equal(winattn_plan_create(p.context, p.id, &desc, &plan),
+                     WINATTN_UNSUPPORTED_PROBLEM);
+    assert_non_null(strstr(winattn_last_reason(), "2147483647 entries"));
+    assert_non_null(strstr(winattn_last_reason(), "16777216"));
+    /* by its window, which only takes its first token */
+    desc.table.index = NULL;
+    desc.table.entries = 0;
+    desc.table.axes = 1;
+    desc.table.window[0] = 1u << 23 | 1u;
+    desc.table.sliced = CL_TRUE;
+    assert_int_equal(winattn_plan_create(p.context, p.id, &desc, &plan),
+                     WINATTN_UNSUPPORTED_PROBLEM);
+    /* nothing is summed for them */
+    desc.passes = WINATTN_PASS_FORWARD;
+    assert_int_equal(winattn_plan_create(p.context, p.id, &desc, &plan),
+                     WINATTN_SUCCESS);
+    winattn_plan_destroy(plan);
+    standin_most_bytes = (size_t)256 << 20;
+    desc = with_table(WA_MOST_SUMMED_ENTRIES);
+    assert_int_equal(winattn_plan_create(p.context, p.id, &desc, &plan),
+                     WINATTN_SUCCESS);
+    winattn_plan_destroy(plan);
+    close_place(&p);
+}
+
+/* So are lists that the device has no buffer for. */
+static void test_lists_fit_the_device(void **state)
+{
+    (void)state;
+    const place p = open_place("PoCL");
+    wa_device device = *made_up_device("PoCL");
+    wa_table_buffers buffers = {NULL, NULL, NULL};
+    winattn_desc desc = with_table(1000);
+    wa_problem problem;
+    assert_int_equal(wa_problem_read(&desc, &problem), WINATTN_SUCCESS);
+    device.buffer_bytes = 4000; /* which lists of 999 entries would take */
+    standin_fail_allocation(1);
+    assert_int_equal(
+        wa_table_buffers_make(p.context, &device, &problem, &buffers),
+        WINATTN_UNSUPPORTED_DEVICE);
+    assert_int_equal(standin_allocations(), 0);
+    standin_fail_nothing();
+    assert_non_null(strstr(winattn_last_reason(), "4004 bytes"));
+    device.buffer_bytes = 4004;
+    assert_int_equal(
+        wa_table_buffers_make(p.context, &device, &problem, &buffers),
+        WINATTN_SUCCESS);
+    wa_table_buffers_release(&buffers);
+    close_place(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +312,8 @@ int main(void)
         cmocka_unit_test_setup(test_rows_have_a_limit, no_cache),
         cmocka_unit_test_setup(test_text_has_a_limit, no_cache),
         cmocka_unit_test_setup(test_rows_are_replaced, no_cache),
+        cmocka_unit_test_setup(test_entries_have_a_limit, no_cache),
+        cmocka_unit_test_setup(test_lists_fit_the_device, no_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,8 +221,8 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
         status =
             check_work_group(device, &told, kernels.main, plan.work_group);
     if (status == WINATTN_SUCCESS)
-        status =
-            wa_table_buffers_make(device->context, &problem, &buffers.table);
+        status = wa_table_buffers_make(device->context, &told, &problem,
+                                       &buffers.table);
     if (status == WINATTN_SUCCESS && plan.workspace_bytes != 0) {
         buffers.workspace.offset = 16;
         buffers.workspace.buffer =
@@ -370,8 +370,8 @@ static winattn_status launch_backward(const test_device *device,
                                      [WA_D_PAD_K] = call.d_pad_k,
                                      [WA_D_PAD_V] = call.d_pad_v},
                           .workspace = {*workspace, 16}};
-    winattn_status status =
-        wa_table_buffers_make(device->context, &problem, &buffers.table);
+    winattn_status status = wa_table_buffers_make(device->context, &told,
+                                                  &problem, &buffers.table);
     for (int i = 0; i < WA_BACKWARD_PARTS && status == WINATTN_SUCCESS; i++) {
         const wa_backward_kernel *part = &plan.kernels[i];
         if (part->name)
