@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The n-th call or allocation of a thread fails. Allocations pass through here
- * because the linker is told to wrap them (standin.cmake). */
+ * because the linker is told to wrap them (CMakeLists.txt). */
 #include "internal.h"
 
 #include <stdio.h>
@@ -116,7 +116,8 @@ void *own_calloc(size_t count, size_t size)
 void *own_copy(const void *bytes, size_t size)
 {
     void *copy = or_end(__real_malloc(size + 1));
-    memcpy(copy, bytes, size);
+    if (size != 0)
+        memcpy(copy, bytes, size);
     return copy;
 }
 

@@ -65,9 +65,15 @@ struct _cl_mem {
     unsigned char *bytes; /* NULL: nobody knows */
 };
 
+/* A program's source, which records may need longer than the program. */
+typedef struct shared_text {
+    atomic_int users;
+    char text[];
+} shared_text;
+
 struct _cl_program {
     object head;
-    char *source;  /* NULL: from a binary */
+    shared_text *source; /* NULL: from a binary */
     char *options; /* of the last build; of a binary those it was built with */
     uint64_t source_sum;
     bool is_built;
@@ -104,6 +110,7 @@ bool context_has(cl_context context, cl_device_id device);
 /* Are those that a command waits for alive, and as many as it says? */
 bool waits_are_good(cl_uint count, const cl_event *list, const char *function);
 void program_empty(cl_program program);
+void programs_forget(void);
 void objects_forget(void);
 void devices_forget(void);
 
@@ -137,8 +144,11 @@ void *fail_with(cl_int code, cl_int *error);
 
 /* ---- Records (records.c) ---- */
 
+shared_text *text_new(size_t size);   /* zeros, and one user */
+void text_release(shared_text *text); /* NULL is fine */
+
 void wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void record_build(const standin_build *build);
+void record_build(cl_program program, cl_int result);
 /* Takes copies of the arguments' bytes. */
 void record_launch(const standin_launch *launch);
 void records_forget(void);

@@ -3,6 +3,7 @@
  * kernel declares and the device can do. */
 #include "internal.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 /* ---- Kernels ---- */
@@ -100,6 +101,8 @@ cl_int clSetKernelArg(cl_kernel kernel, cl_uint index, size_t size,
         return CL_INVALID_ARG_SIZE;
     }
     argument *to = &kernel->arguments[index];
+    if (standin_drivers.yields)
+        sched_yield();
     to->is_set = true;
     to->size = size;
     if (parameter->is_buffer)

@@ -49,12 +49,16 @@ bool object_is(const void *any, object_type type, const char *function)
     return true;
 }
 
-/* Bytes are the caller's no longer, but texts are kept for records. */
+/* What is large, or the caller's, goes at once. */
 static void empty(object *gone)
 {
     if (gone->type == OBJECT_BUFFER) {
         free(((cl_mem)gone)->bytes);
         ((cl_mem)gone)->bytes = NULL;
+    }
+    if (gone->type == OBJECT_PROGRAM) {
+        text_release(((cl_program)gone)->source);
+        ((cl_program)gone)->source = NULL;
     }
     if (gone->type == OBJECT_KERNEL)
         for (int i = 0; i < STANDIN_MOST_ARGUMENTS; i++) {
@@ -80,11 +84,15 @@ static void bury(object *gone)
         release(&gone->context->head);
 }
 
+/* Only the last release waits for what the others did: if each did, threads
+ * that share a context would be ordered by it, and races would not show. */
 static void release(object *one)
 {
-    if (atomic_fetch_sub_explicit(&one->references, 1, memory_order_acq_rel) ==
+    if (atomic_fetch_sub_explicit(&one->references, 1, memory_order_release) !=
         1)
-        bury(one);
+        return;
+    (void)atomic_load_explicit(&one->references, memory_order_acquire);
+    bury(one);
 }
 
 void object_release(void *any) { release(any); }

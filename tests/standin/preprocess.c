@@ -7,16 +7,20 @@
 
 #include "internal.h"
 
-#define SLOTS 4096u /* for macros; a power of two, far more than there are */
+#define SLOTS 2048u /* for macros; a power of two, more than there are */
 #define MOST_PARAMETERS 16
 #define MOST_NESTED 32
 
+/* Tokens of definitions lie in one list; parts of it are named by the first.
+ */
+typedef struct token_range {
+    size_t first, count;
+} token_range;
+
 typedef struct macro {
-    token name;
+    token name; /* of length 0: there is none in this slot */
     bool takes_arguments;
-    size_t parameter_count;
-    token parameters[MOST_PARAMETERS];
-    token_list body;
+    token_range parameters, body;
     bool busy; /* it is being replaced: not again within itself */
 } macro;
 
@@ -32,8 +36,9 @@ typedef struct branch {
 } branch;
 
 struct preprocessor {
-    macro *macros[SLOTS];
-    token_list tokens;
+    macro macros[SLOTS];
+    size_t macro_count;
+    token_list tokens, definitions;
     own_text *texts;
     branch branches[MOST_NESTED];
     size_t depth;
@@ -77,8 +82,9 @@ static const char *skip_blanks(const char *at)
         } else if (at[0] == '\\' && at[1] == '\n') {
             at += 2;
         } else if (at[0] == '/' && at[1] == '*') {
-            const char *end = strstr(at + 2, "*/");
-            at = end ? end + 2 : at + strlen(at);
+            for (at += 2; *at && !(at[0] == '*' && at[1] == '/'); at++)
+                ;
+            at += *at ? 2 : 0;
         } else if (at[0] == '/' && at[1] == '/') {
             at += strcspn(at, "\n");
         } else {
@@ -89,8 +95,6 @@ static const char *skip_blanks(const char *at)
 
 static size_t token_length(const char *at)
 {
-    static const char *const pairs[] = {
-        "&&", "||", "==", "!=", "<=", ">=", "<<", ">>", "##", "->"};
     size_t length = 1;
     if (starts_name(*at) || is_digit(*at)) {
         while (starts_name(at[length]) || is_digit(at[length]) ||
@@ -103,10 +107,9 @@ static size_t token_length(const char *at)
             length += at[length] == '\\' && at[length + 1] ? 2 : 1;
         return at[length] == *at ? length + 1 : length;
     }
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        if (strncmp(at, pairs[i], 2) == 0)
-            return 2;
-    return 1;
+    const bool is_twice = at[1] == *at && strchr("&|=<>#", *at);
+    const bool is_compared = at[1] == '=' && strchr("!<>", *at);
+    return is_twice || is_compared ? 2 : 1;
 }
 
 /* The rest of a line, joined ones included; returns where the next starts. */
@@ -153,45 +156,60 @@ static bool same(const token *a, const token *b)
     return a->length == b->length && memcmp(a->at, b->at, a->length) == 0;
 }
 
-static macro *find_macro(const preprocessor *p, const token *name)
+/* The macro's slot, or the one for it. */
+static macro *slot_for(preprocessor *p, const token *name)
 {
     size_t slot = slot_of(name);
-    while (p->macros[slot] && !same(&p->macros[slot]->name, name))
+    while (p->macros[slot].name.length != 0 &&
+           !same(&p->macros[slot].name, name))
         slot = (slot + 1) % SLOTS;
-    return p->macros[slot];
+    return &p->macros[slot];
 }
 
+static macro *find_macro(preprocessor *p, const token *name)
+{
+    macro *found = slot_for(p, name);
+    return found->name.length != 0 ? found : NULL;
+}
+
+/* Its body is empty at first, and ends where the list of definitions does. */
 static macro *add_macro(preprocessor *p, token name)
 {
-    size_t slot = slot_of(&name);
-    while (p->macros[slot] && !same(&p->macros[slot]->name, &name))
-        slot = (slot + 1) % SLOTS;
-    macro *made = p->macros[slot];
-    if (made)
-        token_list_free(&made->body);
-    else
-        made = p->macros[slot] = own_calloc(1, sizeof *made);
+    macro *made = slot_for(p, &name);
+    if (made->name.length == 0 && ++p->macro_count == SLOTS) {
+        wrong("a source has more than %u macros", SLOTS - 1);
+        exit(EXIT_FAILURE); /* the search for a slot would not end */
+    }
+    memset(made, 0, sizeof *made);
     made->name = name;
+    made->body.first = p->definitions.count;
     return made;
 }
 
-/* Of a line "NAME body" or "NAME(a, b) body". */
-static void define(preprocessor *p, const token *line, size_t count)
+static void append_body(preprocessor *p, macro *m, token t)
 {
-    if (count == 0 || !token_is_name(line))
+    append(&p->definitions, t);
+    m->body.count++;
+}
+
+/* Of a line "NAME body" or "NAME(a, b) body", whose tokens are the last of the
+ * definitions, from `first` on. */
+static void define(preprocessor *p, size_t first)
+{
+    const size_t end = p->definitions.count;
+    const token *all = p->definitions.all;
+    if (first == end || !token_is_name(&all[first]))
         return;
-    macro *made = add_macro(p, line[0]);
-    size_t i = 1;
-    made->takes_arguments = count > 1 && token_is(&line[1], "(") &&
-                            line[1].at == line[0].at + line[0].length;
-    made->parameter_count = 0;
-    if (made->takes_arguments)
-        for (i = 2; i < count && !token_is(&line[i - 1], ")"); i++)
-            if (token_is_name(&line[i]) &&
-                made->parameter_count < MOST_PARAMETERS)
-                made->parameters[made->parameter_count++] = line[i];
-    for (; i < count; i++)
-        append(&made->body, line[i]);
+    macro *made = add_macro(p, all[first]);
+    size_t i = first + 1;
+    made->takes_arguments = i < end && token_is(&all[i], "(") &&
+                            all[i].at == all[first].at + all[first].length;
+    made->parameters.first = first + 2;
+    if (made->takes_arguments) /* the parameters are every second token */
+        for (i = first + 2; i < end && !token_is(&all[i - 1], ")"); i++)
+            made->parameters.count += token_is_name(&all[i]);
+    made->body.first = i;
+    made->body.count = end - i;
 }
 
 /* -D NAME, -DNAME=text. */
@@ -216,10 +234,10 @@ static void define_options(preprocessor *p, const char *options)
             for (at++; at < end; at += t.length) {
                 t.at = at;
                 t.length = token_length(at);
-                append(&made->body, t);
+                append_body(p, made, t);
             }
         } else {
-            append(&made->body, t);
+            append_body(p, made, t);
         }
     }
 }
@@ -250,22 +268,23 @@ typedef struct macro_argument {
 static void substitute(preprocessor *p, const macro *m,
                        const macro_argument *arguments, token_list *to)
 {
-    const token_list *body = &m->body;
+    const token *body = p->definitions.all + m->body.first;
+    const token *parameters = p->definitions.all + m->parameters.first;
     bool pastes = false;
-    for (size_t i = 0; i < body->count; i++) {
-        const token *t = &body->all[i];
+    for (size_t i = 0; i < m->body.count; i++) {
+        const token *t = &body[i];
         const bool before_paste =
-            i + 1 < body->count && token_is(&body->all[i + 1], "##");
+            i + 1 < m->body.count && token_is(&body[i + 1], "##");
         const size_t start = to->count;
         size_t parameter = 0;
         if (token_is(t, "##")) {
             pastes = to->count > 0;
             continue;
         }
-        while (parameter < m->parameter_count &&
-               !same(&m->parameters[parameter], t))
+        while (parameter < m->parameters.count &&
+               !same(&parameters[2 * parameter], t))
             parameter++;
-        if (parameter == m->parameter_count) {
+        if (parameter == m->parameters.count) {
             append(to, *t);
         } else if (pastes || before_paste) {
             for (size_t k = 0; k < arguments[parameter].count; k++)
@@ -315,7 +334,7 @@ static void replace(preprocessor *p, macro *m, macro_argument *arguments,
                     token_list *to)
 {
     token_list made = {NULL, 0};
-    for (size_t i = 0; i < m->parameter_count; i++)
+    for (size_t i = 0; i < m->parameters.count; i++)
         expand_into(p, arguments[i].tokens, arguments[i].count,
                     &arguments[i].expanded);
     substitute(p, m, arguments, &made);
@@ -323,7 +342,7 @@ static void replace(preprocessor *p, macro *m, macro_argument *arguments,
     expand_into(p, made.all, made.count, to);
     m->busy = false;
     token_list_free(&made);
-    for (size_t i = 0; i < m->parameter_count; i++)
+    for (size_t i = 0; i < m->parameters.count; i++)
         token_list_free(&arguments[i].expanded);
 }
 
@@ -399,9 +418,13 @@ static void enter(preprocessor *p, bool holds_here)
         p->branches[p->depth++] = b;
 }
 
-static void obey(preprocessor *p, const token *line, size_t count)
+/* The line's tokens are the last of the definitions, and stay there only if it
+ * is one. */
+static void obey(preprocessor *p, size_t first)
 {
-    const token *rest = line + 1;
+    const token *line = p->definitions.all + first, *rest = line + 1;
+    const size_t count = p->definitions.count - first;
+    bool stays = false;
     if (count == 0)
         return;
     branch *b = p->depth ? &p->branches[p->depth - 1] : NULL;
@@ -418,8 +441,11 @@ static void obey(preprocessor *p, const token *line, size_t count)
     } else if (token_is(line, "endif") && b) {
         p->depth--;
     } else if (token_is(line, "define") && is_active(p)) {
-        define(p, rest, count - 1);
+        define(p, first + 1);
+        stays = true;
     }
+    if (!stays)
+        p->definitions.count = first;
 }
 
 preprocessor *preprocess(const char *source, const char *options)
@@ -432,10 +458,9 @@ preprocessor *preprocess(const char *source, const char *options)
     for (const char *at = source; *at;) {
         at = skip_blanks(at);
         if (*at == '#') {
-            token_list line = {NULL, 0};
-            at = read_line(at + 1, &line);
-            obey(p, line.all, line.count);
-            token_list_free(&line);
+            const size_t first = p->definitions.count;
+            at = read_line(at + 1, &p->definitions);
+            obey(p, first);
         } else if (is_active(p)) {
             at = read_line(at, &p->tokens);
         } else {
@@ -452,16 +477,12 @@ const token_list *preprocess_tokens(const preprocessor *p)
 
 void preprocess_free(preprocessor *p)
 {
-    for (size_t i = 0; i < SLOTS; i++)
-        if (p->macros[i]) {
-            token_list_free(&p->macros[i]->body);
-            free(p->macros[i]);
-        }
     while (p->texts) {
         own_text *next = p->texts->next;
         free(p->texts);
         p->texts = next;
     }
+    token_list_free(&p->definitions);
     token_list_free(&p->tokens);
     free(p);
 }

@@ -23,19 +23,19 @@ standin_binaries standin_binaries_given(void)
 void program_empty(cl_program program)
 {
     kernels_free(&program->kernels);
-    free(program->source);
     free(program->options);
 }
 
 /* ---- From source ---- */
 
-static char *join(cl_uint count, const char **texts, const size_t *sizes)
+static shared_text *join(cl_uint count, const char **texts,
+                         const size_t *sizes)
 {
     size_t size = 0;
     for (cl_uint i = 0; i < count; i++)
         size += sizes && sizes[i] ? sizes[i] : strlen(texts[i]);
-    char *all = own_calloc(size + 1, 1);
-    char *at = all;
+    shared_text *all = text_new(size + 1);
+    char *at = all->text;
     for (cl_uint i = 0; i < count; i++) {
         const size_t length = sizes && sizes[i] ? sizes[i] : strlen(texts[i]);
         memcpy(at, texts[i], length);
@@ -206,6 +206,46 @@ cl_int clGetProgramInfo(cl_program program, cl_program_info what, size_t size,
 
 /* ---- Builds ---- */
 
+/* The last sources that were read: tests of the cache build the same programs
+ * thousands of times. */
+#define MOST_REMEMBERED 16
+static _Thread_local struct {
+    uint64_t sum;
+    char *options;
+    kernel_list kernels;
+} remembered[MOST_REMEMBERED];
+static _Thread_local size_t next_remembered;
+
+void programs_forget(void)
+{
+    for (size_t i = 0; i < MOST_REMEMBERED; i++) {
+        free(remembered[i].options);
+        kernels_free(&remembered[i].kernels);
+    }
+    memset(remembered, 0, sizeof remembered);
+}
+
+static kernel_list read_kernels(uint64_t sum, const char *source,
+                                const char *options)
+{
+    size_t i = 0;
+    while (i < MOST_REMEMBERED &&
+           !(remembered[i].options && remembered[i].sum == sum &&
+             strcmp(remembered[i].options, options) == 0))
+        i++;
+    if (i == MOST_REMEMBERED) {
+        i = next_remembered++ % MOST_REMEMBERED;
+        free(remembered[i].options);
+        kernels_free(&remembered[i].kernels);
+        remembered[i].sum = sum;
+        remembered[i].options = own_copy(options, strlen(options) + 1);
+        remembered[i].kernels = kernels_read(source, options);
+    }
+    kernel_list copy = remembered[i].kernels;
+    copy.all = own_copy(copy.all, copy.count * sizeof *copy.all);
+    return copy;
+}
+
 /* A compiler refuses what the device cannot hold. */
 static bool refuses(cl_program program, cl_device_id device,
                     const char *options)
@@ -226,12 +266,11 @@ static cl_int build(cl_program program, cl_device_id device,
         wrong("a binary of options \"%s\" is built with \"%s\"",
               program->options, options);
     if (program->source) {
-        free(program->options);
+        const char *source = program->source->text;
         program->options = own_copy(options, strlen(options) + 1);
-        kernels_free(&program->kernels);
-        program->source_sum = sum_of((const unsigned char *)program->source,
-                                     strlen(program->source));
-        program->kernels = kernels_read(program->source, options);
+        program->source_sum =
+            sum_of((const unsigned char *)source, strlen(source));
+        program->kernels = read_kernels(program->source_sum, source, options);
     }
     program->is_built = !refuses(program, device, options);
     program->built_for = device;
@@ -250,9 +289,12 @@ cl_int clBuildProgram(cl_program program, cl_uint count,
         return CL_INVALID_VALUE;
     if (standin_drivers.yields)
         sched_yield();
+    if (program->built_for) {
+        wrong("%s: the program was built before", __func__);
+        return CL_INVALID_OPERATION;
+    }
     const cl_int result = build(program, list[0], options ? options : "");
-    const standin_build record = {program->source, program->options, result};
-    record_build(&record);
+    record_build(program, result);
     return result;
 }
 

@@ -38,16 +38,39 @@ const char *standin_wrong(unsigned long *count)
 
 /* ---- Builds and launches ---- */
 
+shared_text *text_new(size_t size)
+{
+    shared_text *made = own_calloc(1, sizeof *made + size);
+    atomic_init(&made->users, 1);
+    return made;
+}
+
+void text_release(shared_text *text)
+{
+    if (text &&
+        atomic_fetch_sub_explicit(&text->users, 1, memory_order_acq_rel) == 1)
+        free(text);
+}
+
 static _Thread_local struct {
     standin_build *builds;
+    shared_text **sources; /* of the builds */
     standin_launch *launches;
     size_t build_count, launch_count;
 } done;
 
-void record_build(const standin_build *build)
+void record_build(cl_program program, cl_int result)
 {
-    done.builds = own_grow(done.builds, done.build_count, sizeof *build);
-    done.builds[done.build_count++] = *build;
+    shared_text *source = program->source;
+    const standin_build build = {source ? source->text : NULL,
+                                 program->options, result};
+    if (source)
+        atomic_fetch_add_explicit(&source->users, 1, memory_order_relaxed);
+    done.builds = own_grow(done.builds, done.build_count, sizeof build);
+    done.sources =
+        own_grow(done.sources, done.build_count, sizeof *done.sources);
+    done.sources[done.build_count] = source;
+    done.builds[done.build_count++] = build;
 }
 
 void record_launch(const standin_launch *launch)
@@ -80,8 +103,12 @@ void standin_forget(void)
     for (size_t i = 0; i < done.launch_count; i++)
         for (cl_uint a = 0; a < done.launches[i].argument_count; a++)
             free((void *)(size_t)done.launches[i].arguments[a].bytes);
+    for (size_t i = 0; i < done.build_count; i++)
+        text_release(done.sources[i]);
     free(done.launches);
     free(done.builds);
+    free(done.sources);
+    programs_forget();
     memset(&done, 0, sizeof done);
 }
 

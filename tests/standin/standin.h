@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A stand-in for OpenCL: the functions of OpenCL that the library calls, on
  * devices that are made up. A test program is linked with it in place of
- * libOpenCL (standin.cmake, add_standin_program), so it can plan for, build
+ * libOpenCL (CMakeLists.txt, add_standin_program), so it can plan for, build
  * for and enqueue on GPUs that nobody here owns, look at what was asked of
  * them, and make any call fail.
  *
@@ -11,8 +11,9 @@
  *                    but not as calls, and never fail
  *   standin_builds, standin_launches   what was asked
  *   standin_wrong    what no driver would have let pass
+ *   standin_alive    what was not released
  *   standin_fail_*   the n-th call or allocation fails
- *   standin_reset    back to the start, and were all objects released?
+ *   standin_reset    back to the start
  *
  * It computes nothing but what the library reads back: probes (host/probe.c)
  * and the self-test of matrix units (host/check_unit.c). Launches are complete
@@ -20,8 +21,9 @@
  * made from the caller's bytes.
  *
  * Threads: objects are those of OpenCL, so what it says of threads holds. What
- * is recorded and what fails belongs to the calling thread. No lock is taken,
- * so that ThreadSanitizer sees the library's own order of things. */
+ * is recorded and what fails belongs to the calling thread, which calls
+ * standin_forget before it ends. No lock is taken, so that ThreadSanitizer
+ * sees the library's own order of things. */
 #ifndef STANDIN_H
 #define STANDIN_H
 
@@ -54,10 +56,10 @@ typedef struct standin_driver {
      * memory, as real ones do. */
     bool (*refuses)(void *data, const char *options);
     void *data;
-    bool gives_no_binaries;      /* their size is 0 */
-    bool refuses_binaries;       /* CL_INVALID_BINARY, even where sound */
-    bool unit_is_wrong;          /* the self-test finds a wrong sum */
-    bool yields;                 /* other threads run during a build */
+    bool gives_no_binaries; /* their size is 0 */
+    bool refuses_binaries;  /* CL_INVALID_BINARY, even where sound */
+    bool unit_is_wrong;     /* the self-test finds a wrong sum */
+    bool yields; /* others run during builds and between arguments */
     unsigned long most_launches; /* then CL_OUT_OF_RESOURCES; 0: no limit */
 } standin_driver;
 extern standin_driver standin_drivers;
@@ -75,7 +77,7 @@ cl_event standin_event(cl_context context); /* complete */
 
 /* ---- What was asked ----------------------------------------------------- */
 
-/* A call of clBuildProgram. Texts live until standin_reset. */
+/* A call of clBuildProgram. */
 typedef struct standin_build {
     const char *source; /* all texts; NULL: from a binary */
     const char *options;

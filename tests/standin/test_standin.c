@@ -153,6 +153,36 @@ static void test_plans_run(void **state)
             }
 }
 
+/* Two devices of two platforms in one context. */
+static void test_several_devices(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"H200", "PoCL"};
+    cl_device_id ids[2];
+    winattn_plan *plans[2];
+    const winattn_desc desc = {.struct_size = sizeof desc,
+                               .windows = 4,
+                               .heads = 2,
+                               .queries = 49,
+                               .keys = 49,
+                               .head_dim = 32};
+    for (int i = 0; i < 2; i++)
+        ids[i] = standin_device(made_up_device(names[i]));
+    const cl_context context = standin_context(2, ids);
+    for (int i = 0; i < 2; i++) {
+        char text[64];
+        assert_int_equal(
+            winattn_plan_create(context, ids[i], &desc, &plans[i]), 0);
+        winattn_plan_describe(plans[i], sizeof text, text, NULL);
+        assert_ptr_equal(strstr(text, names[i]), text + strlen("device: "));
+    }
+    for (int i = 0; i < 2; i++)
+        winattn_plan_destroy(plans[i]);
+    clReleaseContext(context);
+    assert_null(standin_alive());
+    assert_null(standin_wrong(NULL));
+}
+
 /* ---- The reader of sources ---- */
 
 static void test_reads_kernels(void **state)
@@ -469,11 +499,63 @@ static cl_int launch(cl_command_queue queue, cl_kernel kernel, size_t global,
                                   NULL, NULL);
 }
 
+/* From this way on the buffer is released, too. */
+#define RELEASES 7
+#define WRONG_WAYS 9
+
+static void go_wrong(int way, cl_command_queue queue, cl_kernel kernel,
+                     cl_mem x)
+{
+    const cl_ulong n = 1;
+    switch (way) {
+    case 0:
+        assert_int_not_equal(launch(queue, kernel, 16, 8), CL_SUCCESS);
+        expect_wrong("argument 2 was not set");
+        break;
+    case 1:
+        clSetKernelArg(kernel, 2, 4, &n);
+        expect_wrong("argument 2 has 4 bytes, not 8");
+        break;
+    case 2:
+        clSetKernelArg(kernel, 3, 8, &n);
+        expect_wrong("no argument 3");
+        break;
+    case 3:
+        assert_int_not_equal(launch(queue, kernel, 16, 16), CL_SUCCESS);
+        expect_wrong("another work-group");
+        break;
+    case 4:
+        launch(queue, kernel, 20, 8);
+        expect_wrong("no multiple");
+        break;
+    case 5:
+        launch(queue, kernel, 0, 8);
+        expect_wrong("nothing is launched");
+        break;
+    case 6: /* nothing is wrong with a buffer that is retained */
+        clRetainMemObject(x);
+        clReleaseMemObject(x);
+        assert_int_equal(launch(queue, kernel, 16, 8), CL_SUCCESS);
+        assert_null(standin_wrong(NULL));
+        break;
+    case 7:
+        clReleaseMemObject(x);
+        launch(queue, kernel, 16, 8);
+        expect_wrong("the buffer was released before");
+        break;
+    default:
+        clReleaseMemObject(x);
+        clReleaseMemObject(x);
+        expect_wrong("the buffer was released before");
+    }
+}
+
 static void test_wrong_is_found(void **state)
 {
     (void)state;
     const cl_ulong n = 1;
-    for (int what = 0; what < 9; what++) {
+    for (int way = 0; way < WRONG_WAYS; way++) {
+        const bool releases = way >= RELEASES;
         standin_reset();
         standin_quiet = true;
         world w = open_world("PoCL");
@@ -482,55 +564,15 @@ static void test_wrong_is_found(void **state)
         const cl_mem x = standin_buffer(w.context, CL_MEM_READ_WRITE, 4);
         clSetKernelArg(kernel, 0, sizeof x, &x);
         clSetKernelArg(kernel, 1, sizeof x, NULL);
-        if (what != 0)
+        if (way != 0)
             clSetKernelArg(kernel, 2, sizeof n, &n);
-        switch (what) {
-        case 0:
-            assert_int_not_equal(launch(queue, kernel, 16, 8), CL_SUCCESS);
-            expect_wrong("argument 2 was not set");
-            break;
-        case 1:
-            clSetKernelArg(kernel, 2, 4, &n);
-            expect_wrong("argument 2 has 4 bytes, not 8");
-            break;
-        case 2:
-            clSetKernelArg(kernel, 3, 8, &n);
-            expect_wrong("no argument 3");
-            break;
-        case 3:
-            assert_int_not_equal(launch(queue, kernel, 16, 16), CL_SUCCESS);
-            expect_wrong("another work-group");
-            break;
-        case 4:
-            launch(queue, kernel, 20, 8);
-            expect_wrong("no multiple");
-            break;
-        case 5:
-            launch(queue, kernel, 0, 8);
-            expect_wrong("nothing is launched");
-            break;
-        case 6:
-            clRetainMemObject(x);
-            clReleaseMemObject(x);
-            assert_null(standin_wrong(NULL));
-            assert_int_equal(launch(queue, kernel, 16, 8), CL_SUCCESS);
-            break;
-        case 7:
-            clReleaseMemObject(x);
-            launch(queue, kernel, 16, 8);
-            expect_wrong("the buffer was released before");
-            break;
-        default:
-            clReleaseMemObject(x);
-            clReleaseMemObject(x);
-            expect_wrong("the buffer was released before");
-        }
+        go_wrong(way, queue, kernel, x);
         assert_string_equal(standin_alive(),
-                            what < 7 ? "1 context, 1 queue, 1 buffer, 1 "
-                                       "program, 1 kernel"
-                                     : "1 context, 1 queue, 1 program, 1 "
-                                       "kernel");
-        if (what < 7)
+                            releases ? "1 context, 1 queue, 1 program, 1 "
+                                       "kernel"
+                                     : "1 context, 1 queue, 1 buffer, 1 "
+                                       "program, 1 kernel");
+        if (!releases)
             clReleaseMemObject(x);
         clReleaseKernel(kernel);
         clReleaseCommandQueue(queue);
@@ -542,6 +584,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_devices_are_found_again, start),
+        cmocka_unit_test_setup(test_several_devices, start),
         cmocka_unit_test_setup(test_reads_kernels, start),
         cmocka_unit_test_setup(test_sources_are_as_planned, start),
         cmocka_unit_test_setup(test_plans_run, start),
