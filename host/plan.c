@@ -10,6 +10,9 @@
 #include "status.h"
 #include "unit.h"
 
+/* CL_DEVICE_MAX_PARAMETER_SIZE of the full profile, at least */
+#define LEAST_PARAMETER_BYTES 1024u
+
 typedef bool planner(const wa_problem *problem, const wa_device *device,
                      wa_plan *plan);
 
@@ -359,15 +362,8 @@ winattn_status wa_plan_finish(const wa_problem *problem,
     return WINATTN_SUCCESS;
 }
 
-winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
-                            const wa_exclusions *exclusions, wa_plan *plan)
+winattn_status wa_check_device(const wa_device *device)
 {
-    /* A device that limits loops is a graphics pipeline on a CPU: work-items
-     * are lanes of vectors there, and the tier for GPUs was 8 times as fast
-     * on llvmpipe. */
-    const winattn_tier *order =
-        wa_tier_order(device->is_cpu && device->loop_limit == 0);
-    memset(plan, 0, sizeof *plan);
     if (!device->compiles)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
                        "%s has no compiler for OpenCL C", device->name);
@@ -377,6 +373,26 @@ winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
     if (device->opencl < 102)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
                        "%s has an OpenCL below 1.2", device->name);
+    /* a backward kernel has nearly as many; an embedded profile has 256 */
+    if (device->max_parameter_bytes < LEAST_PARAMETER_BYTES)
+        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
+                       "%s takes %u bytes of kernel arguments, fewer than the "
+                       "%u of OpenCL's full profile",
+                       device->name, device->max_parameter_bytes,
+                       LEAST_PARAMETER_BYTES);
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
+                            const wa_exclusions *exclusions, wa_plan *plan)
+{
+    /* A device that limits loops is a graphics pipeline on a CPU: work-items
+     * are lanes of vectors there, and the tier for GPUs was 8 times as fast
+     * on llvmpipe. */
+    const winattn_tier *order =
+        wa_tier_order(device->is_cpu && device->loop_limit == 0);
+    memset(plan, 0, sizeof *plan);
+    WA_TRY(wa_check_device(device));
 
     for (size_t i = 0; i < WA_TIER_CHOICES; i++) {
         const winattn_tier tier = order[i];

@@ -73,6 +73,9 @@ typedef struct wa_exclusions {
     char untuned[WA_TIERS][WA_REASON_SIZE];
 } wa_exclusions;
 
+/* Fails if the device lacks what kernels of every tier need. */
+winattn_status wa_check_device(const wa_device *device);
+
 winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
                             const wa_exclusions *exclusions, wa_plan *plan);
 

@@ -233,6 +233,7 @@ winattn_status wa_backward_plan_make(const wa_problem *problem,
         [WINATTN_TIER_MATRIX] = wa_plan_backward_matrix};
     const winattn_tier *order = wa_tier_order(device->is_cpu);
     memset(plan, 0, sizeof *plan);
+    WA_TRY(wa_check_device(device));
     if (device->loop_limit)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
                        "%s ends a work-item's loops after %u rounds, too few "
