@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * winattn_programs_import: a blob is taken or refused as one; plans can be
+ * made all the same, and a blob exported that is taken again. The last byte of
+ * the input says what of the blob is put right first, since no mutation hits a
+ * checksum: 1: checksums of entries; 2: the blob's size, too. */
+#include <string.h>
+
+#include "entry.h"
+#include "kit/devices.h"
+#include "libfuzzer.h"
+#include "standin.h"
+
+/* Where the numbers of a blob and of an entry are, as in host/entry.c. */
+enum {
+    BLOB_SIZE_AT = 16,
+    KEY_SIZE_AT = 12,
+    BINARY_SIZE_AT = 16,
+    CHECKSUM_AT = 24,
+    ENTRY_HEADER = 40
+};
+
+static void put(unsigned char *to, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        to[i] = (unsigned char)(value >> (8 * i));
+}
+
+static uint64_t get(const unsigned char *from, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++)
+        value |= (uint64_t)from[i] << (8 * i);
+    return value;
+}
+
+static void mend_checksums(unsigned char *blob, size_t size)
+{
+    size_t at = WA_BLOB_HEADER;
+    while (at + ENTRY_HEADER <= size) {
+        unsigned char *entry = blob + at;
+        const uint64_t left = size - at - ENTRY_HEADER;
+        const uint64_t key = get(entry + KEY_SIZE_AT, 4);
+        const uint64_t binary = get(entry + BINARY_SIZE_AT, 8);
+        if (key > left || binary > left - key)
+            return;
+        wa_hash hash = wa_hash_start();
+        wa_hash_add(&hash, entry, CHECKSUM_AT);
+        wa_hash_add(&hash, entry + ENTRY_HEADER, (size_t)(key + binary));
+        hash = wa_hash_end(hash);
+        put(entry + CHECKSUM_AT, hash.a, 8);
+        put(entry + CHECKSUM_AT + 8, hash.b, 8);
+        at += ENTRY_HEADER + (size_t)(key + binary);
+    }
+}
+
+/* A plan, and what can be exported after it. */
+static void go_on(winattn_programs *programs, cl_context context,
+                  cl_device_id id)
+{
+    const winattn_desc desc = {.struct_size = sizeof desc,
+                               .windows = 5,
+                               .heads = 2,
+                               .queries = 49,
+                               .keys = 49,
+                               .head_dim = 32,
+                               .passes = 3};
+    winattn_plan *plan;
+    size_t size = 0;
+    EXPECT(winattn_plan_create(context, id, &desc, &plan) == 0,
+           winattn_last_reason());
+    EXPECT(winattn_programs_export(programs, 0, NULL, &size) == 0,
+           winattn_last_reason());
+    unsigned char *blob = malloc(size);
+    EXPECT(winattn_programs_export(programs, size, blob, NULL) == 0,
+           winattn_last_reason());
+    EXPECT(winattn_programs_import(programs, size, blob) == 0,
+           winattn_last_reason());
+    free(blob);
+    winattn_plan_destroy(plan);
+}
+
+/* A key may be made to stand before another program's binary. */
+static bool is_excused(const char *wrong)
+{
+    return !wrong || strncmp(wrong, "a binary of options ", 20) == 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static unsigned long runs;
+    winattn_programs *programs;
+    if (size < 2)
+        return 0;
+    size--;
+    unsigned char *blob = malloc(size);
+    if (!blob)
+        return 0;
+    setenv("WINATTN_CACHE", "0", 1);
+    standin_quiet = true;
+    memcpy(blob, data, size);
+    if (data[size] >= 2 && size >= WA_BLOB_HEADER)
+        put(blob + BLOB_SIZE_AT, size, 8);
+    if (data[size] >= 1)
+        mend_checksums(blob, size);
+    const cl_device_id id = standin_device(made_up_device("PoCL"));
+    const cl_context context = standin_context(1, &id);
+    EXPECT(winattn_programs_create(context, id, &programs) == 0,
+           winattn_last_reason());
+    const winattn_status status =
+        winattn_programs_import(programs, size, blob);
+    EXPECT(status == WINATTN_SUCCESS || status == WINATTN_INVALID_BLOB,
+           winattn_last_reason());
+    EXPECT((status == WINATTN_SUCCESS) == !winattn_last_reason()[0],
+           winattn_last_reason());
+    free(blob);
+    go_on(programs, context, id);
+    winattn_programs_destroy(programs);
+    clReleaseContext(context);
+    EXPECT(!standin_alive(), standin_alive());
+    EXPECT(is_excused(standin_wrong(NULL)), standin_wrong(NULL));
+    if (++runs % FORGET_RUNS == 0)
+        standin_reset();
+    return 0;
+}
