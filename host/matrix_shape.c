@@ -266,12 +266,36 @@ uint32_t wa_matrix_pass_tiles(uint32_t key_tiles, uint32_t most)
     return wa_ceil_div(key_tiles, wa_ceil_div(key_tiles, most));
 }
 
-uint32_t wa_matrix_next_smaller(uint32_t all, uint32_t tiles)
+/* Of one tensor, in local memory. */
+static uint32_t most_rows(const wa_problem *problem, const wa_device *device)
 {
-    const uint32_t blocks = wa_ceil_div(all, tiles);
-    while (--tiles > 0)
-        if (wa_ceil_div(all, tiles) > blocks &&
-            wa_ceil_div(all, wa_ceil_div(all, tiles)) == tiles)
-            break;
-    return tiles;
+    const wa_matrix_shape one = {
+        .block_rows = 1, .block_keys = 1, .team_waves = 1};
+    const wa_matrix_tiling t =
+        wa_matrix_tiling_of(problem, device->unit, &one);
+    return device->local_bytes / (t.pitch * t.element_bytes);
+}
+
+uint32_t wa_matrix_most_row_tiles(const wa_problem *problem,
+                                  const wa_device *device)
+{
+    return most_rows(problem, device) / device->unit->queries;
+}
+
+uint32_t wa_matrix_most_key_tiles(const wa_problem *problem,
+                                  const wa_device *device)
+{
+    /* the last may be a tile of one key */
+    return most_rows(problem, device) / 2 / device->unit->tile + 1;
+}
+
+bool wa_matrix_may_fit(const wa_problem *problem, const wa_device *device,
+                       const wa_matrix_shape *s, wa_pass pass,
+                       uint32_t row_planes)
+{
+    const wa_unit *unit = device->unit;
+    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
+    return (uint64_t)s->teams * s->stages *
+               wa_matrix_stage_bytes(unit, s, &t, pass, row_planes) <=
+           device->local_bytes;
 }

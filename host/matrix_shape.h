@@ -78,8 +78,16 @@ uint32_t wa_matrix_most_sums(const wa_problem *problem,
  * that costs less than half of them. */
 uint32_t wa_matrix_pass_tiles(uint32_t key_tiles, uint32_t most);
 
-/* The next smaller size of blocks after `tiles` that makes more blocks of
- * `all`, as even as they can be; 0: none. */
-uint32_t wa_matrix_next_smaller(uint32_t all, uint32_t tiles);
+/* Where searches of shapes end: tiles of rows of one tensor, and of keys, of
+ * which there are k and v, that local memory has room for beside nothing else;
+ * and has it room for the ring of a shape, of which blocks, teams and stages
+ * count? */
+uint32_t wa_matrix_most_row_tiles(const wa_problem *problem,
+                                  const wa_device *device);
+uint32_t wa_matrix_most_key_tiles(const wa_problem *problem,
+                                  const wa_device *device);
+bool wa_matrix_may_fit(const wa_problem *problem, const wa_device *device,
+                       const wa_matrix_shape *shape, wa_pass pass,
+                       uint32_t row_planes);
 
 #endif

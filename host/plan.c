@@ -85,7 +85,10 @@ winattn_status wa_fail_no_tier(const wa_problem *problem,
                    wa_tier_name(wanted), refusals[wanted]);
 }
 
-uint32_t wa_ceil_div(uint32_t a, uint32_t b) { return a / b + (a % b != 0); }
+uint32_t wa_even_size(uint32_t all, uint32_t most)
+{
+    return most == 0 ? 0 : wa_ceil_div(all, wa_ceil_div(all, most));
+}
 
 double wa_plan_key_blocks(const wa_problem *problem, uint32_t block_rows,
                           uint32_t block_keys)

@@ -58,7 +58,8 @@ typedef struct wa_plan {
     bool expands_table;
     char defines[WA_DEFINES_SIZE]; /* and other build options */
     char reason[WA_REASON_SIZE];
-    bool tuned;                   /* the shape was measured (tuning.h) */
+    bool tuned;     /* the shape was measured (tuning.h) */
+    uint64_t steps; /* shapes and sizes of blocks that searches looked at */
     char untuned[WA_REASON_SIZE]; /* why a measured one was not taken, or "" */
     char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
 } wa_plan;
@@ -128,16 +129,18 @@ bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
 
 /* Call visit for every shape that the planner chooses from, with what its
  * model expects: cycles for each logit (local), or a relative time (matrix).
- */
+ * They return the steps that this took, as in wa_plan. */
 typedef void wa_local_visitor(void *data, const wa_local_shape *shape,
                               double cost);
-void wa_visit_local_shapes(const wa_problem *problem, const wa_device *device,
-                           wa_local_visitor *visit, void *data);
+uint64_t wa_visit_local_shapes(const wa_problem *problem,
+                               const wa_device *device,
+                               wa_local_visitor *visit, void *data);
 /* The device must have a unit that computes the problem. */
 typedef void wa_matrix_visitor(void *data, const wa_matrix_shape *shape,
                                double cost);
-void wa_visit_matrix_shapes(const wa_problem *problem, const wa_device *device,
-                            wa_matrix_visitor *visit, void *data);
+uint64_t wa_visit_matrix_shapes(const wa_problem *problem,
+                                const wa_device *device,
+                                wa_matrix_visitor *visit, void *data);
 
 /* Fills in what follows from tier and shape: defines, launch sizes. */
 winattn_status wa_plan_finish(const wa_problem *problem,
@@ -176,7 +179,14 @@ void wa_choose_cpu_shape(const wa_problem *problem, const wa_device *device,
 /* Blocks of keys that a unit walks at most. */
 double wa_plan_key_blocks(const wa_problem *problem, uint32_t block_rows,
                           uint32_t block_keys);
-uint32_t wa_ceil_div(uint32_t a, uint32_t b);
+static inline uint32_t wa_ceil_div(uint32_t a, uint32_t b)
+{
+    return a / b + (a % b != 0);
+}
+/* The largest size up to `most` of blocks that share `all` evenly, that is
+ * ceil(all / n) for some n; 0 for 0. All such sizes, from the largest on:
+ * for (s = wa_even_size(all, all); s > 0; s = wa_even_size(all, s - 1)) */
+uint32_t wa_even_size(uint32_t all, uint32_t most);
 /* Appends to a text of the given size; cuts what does not fit. */
 void wa_append(char *text, size_t size, const char *format, ...);
 

@@ -74,7 +74,8 @@ typedef struct wa_backward_plan {
                              if kernels know none, then what dbias sums */
     uint64_t workspace_bytes;
     char reason[WA_REASON_SIZE];
-    bool tuned; /* these two as in wa_plan */
+    bool tuned; /* these three as in wa_plan */
+    uint64_t steps;
     char untuned[WA_REASON_SIZE];
     char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
 } wa_backward_plan;
@@ -113,9 +114,9 @@ bool wa_plan_backward_shapes(const wa_problem *problem,
 /* As in plan.h; only of what makes everything in one kernel. */
 typedef void wa_gradient_visitor(void *data, const wa_gradient_shape *shape,
                                  double cost);
-void wa_visit_gradient_shapes(const wa_problem *problem,
-                              const wa_device *device,
-                              wa_gradient_visitor *visit, void *data);
+uint64_t wa_visit_gradient_shapes(const wa_problem *problem,
+                                  const wa_device *device,
+                                  wa_gradient_visitor *visit, void *data);
 
 /* The same of tier matrix. (plan_backward_matrix.c) */
 bool wa_plan_backward_matrix(const wa_problem *problem,
@@ -127,15 +128,15 @@ bool wa_plan_backward_matrix_shape(const wa_problem *problem,
 typedef void wa_matrix_gradient_visitor(void *data,
                                         const wa_matrix_gradient_shape *shape,
                                         double cost);
-void wa_visit_matrix_gradient_shapes(const wa_problem *problem,
-                                     const wa_device *device,
-                                     wa_matrix_gradient_visitor *visit,
-                                     void *data);
+uint64_t wa_visit_matrix_gradient_shapes(const wa_problem *problem,
+                                         const wa_device *device,
+                                         wa_matrix_gradient_visitor *visit,
+                                         void *data);
 
 /* Of that, what two kernels do. NULL if they and the device allow the shape,
  * else why not; then it can be taken. Visits shapes of which one kernel's is
  * the cheapest, all of them in that way; true if any were there, within
- * registers or not. (plan_rows_keys_matrix.c) */
+ * registers or not. Adds to *steps. (plan_rows_keys_matrix.c) */
 const char *wa_matrix_pair_refusal(const wa_problem *problem,
                                    const wa_device *device,
                                    const wa_matrix_gradient_shape *shape);
@@ -143,6 +144,7 @@ void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
                          const wa_matrix_gradient_shape *shape,
                          wa_backward_plan *plan);
 bool wa_visit_matrix_pairs(const wa_problem *problem, const wa_device *device,
-                           wa_matrix_gradient_visitor *visit, void *data);
+                           wa_matrix_gradient_visitor *visit, void *data,
+                           uint64_t *steps);
 
 #endif

@@ -35,6 +35,8 @@
 #define MOST_ROWS 128u
 #define MOST_KEYS 128u
 #define MOST_OUT_ROWS 16u
+/* Blocks of so many rows or fewer are not made smaller still. */
+#define LEAST_ROWS 8u
 /* Of a table of biases in local memory: windows of 16 x 16. */
 #define MOST_KEPT_ENTRIES 961u
 
@@ -220,22 +222,21 @@ static double groups_per_unit(const wa_problem *problem,
 
 /* Cycles of a compute unit for each logit, of one kernel. */
 static double cost_of(const wa_problem *problem, const wa_device *device,
-                      part which, const wa_gradient_shape *s)
+                      part which, const wa_gradient_shape *s, const tiling *t)
 {
-    const tiling t = tiling_of(problem, s);
     const uint32_t wave = MIN(MAX(device->wave, 1), s->team);
-    const double stages = t.dim_stages, across = t.out_across;
+    const double stages = t->dim_stages, across = t->out_across;
     const double tile = (double)s->score_rows * s->score_cols;
-    const double tile_waves = wa_ceil_div(t.row_tiles * t.col_tiles, wave);
+    const double tile_waves = wa_ceil_div(t->row_tiles * t->col_tiles, wave);
     const double logit_steps = 2.0 * tile_waves * stages * across;
     const double out_steps =
         which == KEYS ? 0.0
-                      : wa_ceil_div(t.out_tiles * t.out_across, wave) *
-                            stages * (double)t.key_quads;
+                      : wa_ceil_div(t->out_tiles * t->out_across, wave) *
+                            stages * (double)t->key_quads;
     const double key_steps =
         which == ROWS ? 0.0
                       : 2.0 * stages * s->block_rows *
-                            wa_ceil_div(t.key_tiles * t.out_across, wave);
+                            wa_ceil_div(t->key_tiles * t->out_across, wave);
     const double quads = logit_steps * (s->score_rows + s->score_cols) +
                          out_steps * (4.0 + s->out_rows) +
                          key_steps * (1.0 + s->key_quads);
@@ -248,13 +249,13 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
         copies_k = 0.0;
     if (s->keeps_tiles && which == ROWS)
         copies_q = 0.0;
-    if (!s->keeps_tiles && which != ROWS && t.dim_stages > 1)
+    if (!s->keeps_tiles && which != ROWS && t->dim_stages > 1)
         copies_q += 1.0;
-    const double staged =
-        (copies_q * t.q_rows + copies_k * t.kv_rows) * stages * across / wave;
+    const double staged = (copies_q * t->q_rows + copies_k * t->kv_rows) *
+                          stages * across / wave;
     double logits = tile_waves * tile * TILE_CYCLES;
     if (which != ROWS && problem->bias != WINATTN_BIAS_NONE &&
-        !keeps_dbias(problem, device, which, s, &t))
+        !keeps_dbias(problem, device, which, s, t))
         logits += tile_waves * tile * DBIAS_CYCLES;
     const double phases = (which == WHOLE ? 6.0 : 4.0) +
                           (s->keeps_tiles ? 0.0 : 2.0 + 3.0 * (stages - 1.0));
@@ -263,7 +264,7 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
         32.0;
     const double groups = groups_per_unit(problem, device, which, s);
     const double at_once =
-        MIN(resident(problem, device, which, s, &t), MAX(groups, 1.0));
+        MIN(resident(problem, device, which, s, t), MAX(groups, 1.0));
     return (busy + phases * STAGE_WAIT / at_once) / MIN(groups, 1.0) /
            ((double)s->block_rows * s->block_keys);
 }
@@ -278,6 +279,7 @@ typedef struct search {
     wa_gradient_shape best;
     wa_gradient_visitor *visit; /* NULL: nobody else wants to see them */
     void *data;
+    uint64_t steps;
 } search;
 
 static const struct {
@@ -289,12 +291,13 @@ static const struct {
 static void try_shape(search *find, const wa_gradient_shape *s)
 {
     const tiling t = tiling_of(find->problem, s);
-    if (s->out_rows > MOST_OUT_ROWS ||
-        refusal(find->problem, find->device, find->which, s, &t) ||
+    find->steps++;
+    if (refusal(find->problem, find->device, find->which, s, &t) ||
         registers_of(find->problem, find->device, find->which, s, &t) >
             find->device->registers)
         return;
-    const double cost = cost_of(find->problem, find->device, find->which, s);
+    const double cost =
+        cost_of(find->problem, find->device, find->which, s, &t);
     if (find->cost == 0 || cost < find->cost) {
         find->cost = cost;
         find->best = *s;
@@ -303,22 +306,42 @@ static void try_shape(search *find, const wa_gradient_shape *s)
         find->visit(find->data, s, cost);
 }
 
+/* All teams that cover the logits. */
 static void visit_teams(search *find, wa_gradient_shape s)
 {
     const uint32_t step = MAX(find->device->wave, 32);
     const uint32_t most = MIN(find->device->max_work_group, 256);
-    for (s.team = step; s.team <= most; s.team += step) {
-        const uint32_t down = s.team / (s.stage_dims / 4);
-        if (down == 0)
+    const uint32_t across = s.stage_dims / 4;
+    const uint64_t tiles = (uint64_t)wa_ceil_div(s.block_rows, s.score_rows) *
+                           wa_ceil_div(s.block_keys, s.score_cols);
+    const bool may_keep = s.stage_dims >= find->problem->head_dim &&
+                          find->problem->variant != WINATTN_COSINE;
+    for (s.team = step; s.team <= most && tiles <= most; s.team += step) {
+        find->steps++;
+        if (s.team < tiles || s.team < across)
             continue;
-        s.out_rows = wa_ceil_div(s.block_rows, down);
+        s.out_rows = wa_ceil_div(s.block_rows, s.team / across);
+        if (s.out_rows > MOST_OUT_ROWS)
+            continue;
         for (s.key_quads = 1; s.key_quads <= 2; s.key_quads++) {
             s.keeps_tiles = false;
             try_shape(find, &s);
             s.keeps_tiles = true;
-            try_shape(find, &s);
+            if (may_keep)
+                try_shape(find, &s);
         }
     }
+}
+
+/* Does the local memory suffice for rows, keys and weights? Where a work-group
+ * needs all keys of a large window, it never does. */
+static bool may_fit(const search *find, const wa_gradient_shape *s)
+{
+    const uint64_t pitch = (s->stage_dims / 4) | 1;
+    const uint64_t rows = s->block_rows;
+    const uint64_t quads = (rows + s->block_keys) * pitch +
+                           rows * (wa_ceil_div(s->block_keys, 4) | 1);
+    return quads * 16 + LOCAL_SLACK <= find->device->local_bytes;
 }
 
 static void visit_blocks(search *find, uint32_t block_rows,
@@ -329,13 +352,18 @@ static void visit_blocks(search *find, uint32_t block_rows,
     memset(&s, 0, sizeof s);
     s.block_rows = block_rows;
     s.block_keys = block_keys;
-    for (size_t i = 0; i < SCORE_TILES; i++) {
-        s.score_rows = score_tiles[i].rows;
-        s.score_cols = score_tiles[i].cols;
-        for (uint32_t parts = 1; parts == 1 || quads / parts >= 2;
+    find->steps++;
+    for (size_t i = 0; i < SCORE_TILES && may_fit(find, &s); i++) {
+        wa_gradient_shape tiled = s;
+        tiled.score_rows = score_tiles[i].rows;
+        tiled.score_cols = score_tiles[i].cols;
+        for (uint32_t parts = 1;
+             parts <= MOST_STAGES && (parts == 1 || quads / parts >= 2);
              parts *= 2) {
-            s.stage_dims = wa_ceil_div(quads, parts) * 4;
-            visit_teams(find, s);
+            tiled.stage_dims = wa_ceil_div(quads, parts) * 4;
+            find->steps++;
+            if (may_fit(find, &tiled))
+                visit_teams(find, tiled);
         }
     }
 }
@@ -346,20 +374,18 @@ static void visit_all(search *find)
     const wa_problem *problem = find->problem;
     const bool sliding = problem->variant == WINATTN_SLIDING;
     const uint32_t all = sliding ? MOST_ROWS : problem->queries;
-    uint32_t last = 0;
-    for (uint32_t split = wa_ceil_div(all, MOST_ROWS);; split++) {
-        const uint32_t rows = wa_ceil_div(all, split);
-        if (rows != last) {
-            if (find->which == WHOLE)
-                visit_blocks(find, rows, problem->keys);
-            for (uint32_t keys = MOST_KEYS; find->which != WHOLE && keys >= 16;
-                 keys /= 2)
-                visit_blocks(find, rows,
-                             sliding ? keys : MIN(keys, problem->keys));
+    for (uint32_t rows = wa_even_size(all, MOST_ROWS); rows > 0;
+         rows = rows > LEAST_ROWS ? wa_even_size(all, rows - 1) : 0) {
+        uint32_t last = 0;
+        if (find->which == WHOLE)
+            visit_blocks(find, rows, problem->keys);
+        for (uint32_t most = MOST_KEYS; find->which != WHOLE && most >= 16;
+             most /= 2) {
+            const uint32_t keys = sliding ? most : MIN(most, problem->keys);
+            if (keys != last) /* few keys make the same block each time */
+                visit_blocks(find, rows, keys);
+            last = keys;
         }
-        last = rows;
-        if (rows <= 8)
-            break;
     }
 }
 
@@ -371,14 +397,15 @@ static bool choose(search *find, part which)
     return find->cost > 0;
 }
 
-void wa_visit_gradient_shapes(const wa_problem *problem,
-                              const wa_device *device,
-                              wa_gradient_visitor *visit, void *data)
+uint64_t wa_visit_gradient_shapes(const wa_problem *problem,
+                                  const wa_device *device,
+                                  wa_gradient_visitor *visit, void *data)
 {
     search find = {
         .problem = problem, .device = device, .visit = visit, .data = data};
     if (problem->variant != WINATTN_SLIDING)
         choose(&find, WHOLE);
+    return find.steps;
 }
 
 /* Takes a shape; NULL, or why it cannot be. */
@@ -546,6 +573,7 @@ bool wa_plan_backward_local(const wa_problem *problem, const wa_device *device,
         return true;
     bool fits = problem->variant != WINATTN_SLIDING && choose(&whole, WHOLE);
     const bool shared = choose(&rows, ROWS) && choose(&keys, KEYS);
+    plan->steps += whole.steps + rows.steps + keys.steps;
     if (fits && shared)
         fits = whole.cost <= rows.cost + keys.cost;
     if (!fits && !shared) {

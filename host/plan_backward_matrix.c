@@ -312,6 +312,7 @@ typedef struct search {
     wa_matrix_gradient_visitor *visit;
     void *data;
     bool fits_memory; /* some shape does, whatever its registers */
+    uint64_t steps;
 } search;
 
 /* Tiles of keys of a pass: all, or else as many as registers hold; 0: not even
@@ -338,6 +339,7 @@ static void try_shape(search *find, wa_matrix_gradient_shape s)
     const wa_problem *problem = find->problem;
     const wa_device *device = find->device;
     const wa_unit *unit = device->unit;
+    find->steps++;
     s.pass_keys = unit->tile;
     const wa_matrix_shape common = common_of(problem, &s);
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
@@ -396,29 +398,36 @@ static bool leaves_idle(const wa_problem *problem, const wa_device *device)
                device->compute_units;
 }
 
-/* Visits all shapes; true if some fit the local memory, visited or not. */
+/* Visits all shapes; true if some fit the local memory, visited or not. A
+ * wave has one tile of rows. */
 static bool visit_shapes(const wa_problem *problem, const wa_device *device,
-                         wa_matrix_gradient_visitor *visit, void *data)
+                         wa_matrix_gradient_visitor *visit, void *data,
+                         uint64_t *steps)
 {
     const wa_unit *unit = device->unit;
-    const uint32_t row_tiles = wa_ceil_div(problem->queries, unit->queries);
-    search find = {problem, device, visit, data, false};
-    const bool fits = wa_visit_matrix_pairs(problem, device, visit, data);
-    for (uint32_t rows = row_tiles; rows > 0 && !leaves_idle(problem, device);
-         rows = wa_matrix_next_smaller(row_tiles, rows)) {
+    const uint32_t all = wa_ceil_div(problem->queries, unit->queries);
+    search find = {problem, device, visit, data, false, 0};
+    const bool fits =
+        wa_visit_matrix_pairs(problem, device, visit, data, steps);
+    for (uint32_t rows = wa_even_size(all, WA_MATRIX_PLANNED_WAVES);
+         rows > 0 && !leaves_idle(problem, device);
+         rows = wa_even_size(all, rows - 1)) {
         const wa_matrix_gradient_shape s = {
             .block_rows = MIN(rows * unit->queries, problem->queries)};
         try_teams(&find, s, rows);
     }
+    *steps += find.steps;
     return find.fits_memory || fits;
 }
 
-void wa_visit_matrix_gradient_shapes(const wa_problem *problem,
-                                     const wa_device *device,
-                                     wa_matrix_gradient_visitor *visit,
-                                     void *data)
+uint64_t wa_visit_matrix_gradient_shapes(const wa_problem *problem,
+                                         const wa_device *device,
+                                         wa_matrix_gradient_visitor *visit,
+                                         void *data)
 {
-    visit_shapes(problem, device, visit, data);
+    uint64_t steps = 0;
+    visit_shapes(problem, device, visit, data, &steps);
+    return steps;
 }
 
 typedef struct best_shape {
@@ -462,7 +471,8 @@ bool wa_plan_backward_matrix(const wa_problem *problem,
     if (take_tuned(problem, device, plan))
         return true;
     best_shape found = {.cost = 0};
-    const bool fits_memory = visit_shapes(problem, device, keep_best, &found);
+    const bool fits_memory =
+        visit_shapes(problem, device, keep_best, &found, &plan->steps);
     if (found.cost == 0)
         return refuse(plan, fits_memory
                                 ? "its sums fit no lane's registers"

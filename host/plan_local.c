@@ -138,9 +138,8 @@ static double rounds_of(const wa_problem *problem, const wa_local_shape *s,
            2.0 * t->dim_stages * out_rows * (5.0 + s->row_items);
 }
 
-/* NULL if kernel and device allow the shape, else why not. */
-static const char *refusal(const wa_problem *problem, const wa_device *device,
-                           const wa_local_shape *s)
+/* NULL if the numbers of a shape say what a tiling follows from. */
+static const char *malformed(const wa_local_shape *s)
 {
     if (s->block_rows == 0 || s->block_keys == 0 || s->team == 0 ||
         s->teams == 0 || s->stage_keys == 0 || s->stage_dims == 0 ||
@@ -150,28 +149,34 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     if (s->stage_keys > s->block_keys || s->stage_dims % 4 != 0 ||
         (s->stage_keys % 4 != 0 && s->stage_keys != s->block_keys))
         return "a stage is no whole number of quads";
+    return NULL;
+}
+
+/* NULL if kernel and device allow the shape, else why not. */
+static const char *refusal(const wa_problem *problem, const wa_device *device,
+                           const wa_local_shape *s, const tiling *t)
+{
     if ((s->row_items & (s->row_items - 1)) != 0 ||
         s->team % s->row_items != 0)
         return "row_items does not divide a team";
-    const tiling t = tiling_of(problem, s);
-    if (t.out_tiles * t.out_across > s->team)
+    if (t->out_tiles * t->out_across > s->team)
         return "a team does not cover its rows of o";
     if (s->stage_dims / 4 > s->team)
         return "a team does not cover a row";
-    if (t.streaming && t.dim_stages > MOST_KEPT_STAGES)
+    if (t->streaming && t->dim_stages > MOST_KEPT_STAGES)
         return "a streaming softmax would keep too many stages of channels";
     if (s->teams > 1 && problem->variant == WINATTN_SLIDING)
         return "teams of a work-group would walk different keys";
     /* seen with ocloc 22.43, see cl/forward_local.cl */
-    if (device->sub_group && t.streaming && t.dim_stages > 1)
+    if (device->sub_group && t->streaming && t->dim_stages > 1)
         return "Intel's compiler would keep sums in private memory";
     if (device->sub_group && s->teams > 1)
         return "Intel's compiler would spill the addresses of teams";
     if (s->team * s->teams > device->max_work_group)
         return "work-groups of the device are too small";
-    if (local_bytes(problem, s, &t) + LOCAL_SLACK > device->local_bytes)
+    if (local_bytes(problem, s, t) + LOCAL_SLACK > device->local_bytes)
         return "local memory of the device is too small";
-    if (device->loop_limit && rounds_of(problem, s, &t) > device->loop_limit)
+    if (device->loop_limit && rounds_of(problem, s, t) > device->loop_limit)
         return "the device ends a work-item's loops too early";
     return NULL;
 }
@@ -188,13 +193,17 @@ uint32_t wa_local_access_elements(const wa_problem *problem,
 bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
                          const wa_local_shape *shape, wa_plan *plan)
 {
-    const char *why = refusal(problem, device, shape);
+    tiling t = {.streaming = false};
+    const char *why = malformed(shape);
+    if (!why) {
+        t = tiling_of(problem, shape);
+        why = refusal(problem, device, shape, &t);
+    }
     if (why) {
         snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE, "%s",
                  why);
         return false;
     }
-    const tiling t = tiling_of(problem, shape);
     plan->tier = WINATTN_TIER_LOCAL;
     plan->kernel = "forward_local";
     plan->shape.local = *shape;
@@ -222,11 +231,10 @@ static double waves(uint32_t items, uint32_t team, uint32_t wave)
 
 /* Cycles of a compute unit for each logit. */
 static double cost_of(const wa_problem *problem, const wa_device *device,
-                      const wa_local_shape *s)
+                      const wa_local_shape *s, const tiling *t)
 {
-    const tiling t = tiling_of(problem, s);
     const uint32_t wave = MIN(MAX(device->wave, 1), s->team);
-    const double stages = (double)t.dim_stages * t.key_stages;
+    const double stages = (double)t->dim_stages * t->key_stages;
     const double dim_quads = s->stage_dims / 4;
     const bool cosine = problem->variant == WINATTN_COSINE;
     const double terms = (problem->bias != WINATTN_BIAS_NONE ? 1.0 : 0.0) +
@@ -235,31 +243,32 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
                           : problem->mask == WINATTN_MASK_SHIFT   ? 0.1
                                                                   : 0.0);
     /* waves of each kind of work, and quads to or from local memory */
-    const double score_waves = waves(t.row_tiles * t.col_tiles, s->team, wave);
+    const double score_waves =
+        waves(t->row_tiles * t->col_tiles, s->team, wave);
     const double score_quads =
         score_waves * stages * dim_quads * (s->score_rows + s->score_cols);
     const double logits =
-        score_waves * t.key_stages * s->score_rows * s->score_cols;
-    const double out_waves =
-        wa_ceil_div(t.out_tiles * t.out_across, wave) * (double)t.dim_stages;
-    const double out_quads = out_waves * t.key_quads * (4.0 + s->out_rows);
+        score_waves * t->key_stages * s->score_rows * s->score_cols;
+    const double out_waves = wa_ceil_div(t->out_tiles * t->out_across, wave) *
+                             (double)t->dim_stages;
+    const double out_quads = out_waves * t->key_quads * (4.0 + s->out_rows);
     const double row_quads =
         waves(s->block_rows * s->row_items, s->team, wave) *
-        wa_ceil_div(t.key_quads, s->row_items);
+        wa_ceil_div(t->key_quads, s->row_items);
     const double staged_rows =
-        (t.streaming ? 0.0 : t.q_rows) +
-        (t.col_tiles * s->score_cols + wa_ceil_div(s->stage_keys, 4) * 4.0) *
-            t.key_stages;
-    const double staged = staged_rows * t.dim_stages * dim_quads / wave;
+        (t->streaming ? 0.0 : t->q_rows) +
+        (t->col_tiles * s->score_cols + wa_ceil_div(s->stage_keys, 4) * 4.0) *
+            t->key_stages;
+    const double staged = staged_rows * t->dim_stages * dim_quads / wave;
     const double stored = out_waves * s->out_rows;
     double norms = 0.0;
     if (cosine)
         norms = (double)(s->block_rows + s->block_keys) * dim_quads / wave *
-                t.dim_stages;
+                t->dim_stages;
 
     const double fma = score_waves * stages * dim_quads * 4.0 * s->score_rows *
                            s->score_cols +
-                       out_waves * t.key_quads * 16.0 * s->out_rows;
+                       out_waves * t->key_quads * 16.0 * s->out_rows;
     const double moved = 4.0 * (score_quads + out_quads + staged + stored +
                                 norms + 3.0 * row_quads) +
                          logits * (1.5 + 2.5 * terms);
@@ -271,16 +280,16 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     const double busy = MAX(moved, issued) * per_wave;
 
     const double by_memory = (double)device->local_capacity /
-                             ((double)local_bytes(problem, s, &t) + 1024.0);
+                             ((double)local_bytes(problem, s, t) + 1024.0);
     const double by_registers =
         (double)device->register_words /
-        ((registers_of(problem, device, s, &t) + 40.0) * s->team * s->teams);
+        ((registers_of(problem, device, s, t) + 40.0) * s->team * s->teams);
     const double by_items = 2048.0 / (s->team * s->teams);
     const double groups =
         (uint32_t)MIN(MIN(by_memory, by_registers), MIN(by_items, 16.0));
     const double resident = MAX(groups, 1.0) * s->teams;
     const double phases =
-        (t.streaming ? 1.0 : 2.0) + stages * (cosine ? 3.0 : 2.0);
+        (t->streaming ? 1.0 : 2.0) + stages * (cosine ? 3.0 : 2.0);
     const double alone = (4.0 * issued + moved) * per_wave;
     const double wait =
         phases * STAGE_WAIT + alone / wa_ceil_div(s->team, wave);
@@ -299,6 +308,7 @@ typedef struct search {
     wa_local_visitor *visit;
     void *data;
     bool found; /* any */
+    uint64_t steps;
 } search;
 
 static const struct {
@@ -312,6 +322,7 @@ static void visit_teams(search *find, wa_local_shape s)
     const uint32_t most = MIN(find->device->max_work_group, 256);
     const uint32_t step = MAX(find->device->wave, 32);
     for (s.team = step; s.team <= most; s.team += step) {
+        find->steps++;
         const uint32_t down = s.team / (s.stage_dims / 4);
         if (down == 0)
             continue;
@@ -326,13 +337,26 @@ static void visit_teams(search *find, wa_local_shape s)
             registers_of(find->problem, find->device, &s, &t) >
                 find->device->registers)
             continue;
-        for (s.teams = 1; s.teams * s.team <= most; s.teams *= 2)
-            if (!refusal(find->problem, find->device, &s)) {
+        for (s.teams = 1; s.teams * s.team <= most; s.teams *= 2) {
+            find->steps++;
+            if (!refusal(find->problem, find->device, &s, &t)) {
                 find->found = true;
                 find->visit(find->data, &s,
-                            cost_of(find->problem, find->device, &s));
+                            cost_of(find->problem, find->device, &s, &t));
             }
+        }
     }
+}
+
+/* Does the local memory suffice for rows, keys of a stage and scores? Most
+ * blocks of a large window are left here, whatever else their shapes are. */
+static bool may_fit(const search *find, const wa_local_shape *s)
+{
+    const uint64_t pitch = (s->stage_dims / 4) | 1;
+    const uint64_t rows = s->block_rows;
+    const uint64_t quads = (rows + s->stage_keys) * pitch +
+                           rows * (wa_ceil_div(s->block_keys, 4) | 1);
+    return quads * 16 + LOCAL_SLACK <= find->device->local_bytes;
 }
 
 /* Channels of a stage: all, or halves of them down to 16; keys likewise. */
@@ -347,7 +371,9 @@ static void visit_stages(search *find, wa_local_shape s)
                 s.stage_keys = wa_ceil_div(s.stage_keys, 4) * 4;
             if (split > 1 && s.stage_keys < 16)
                 break;
-            visit_teams(find, s);
+            find->steps++;
+            if (may_fit(find, &s))
+                visit_teams(find, s);
         }
     }
 }
@@ -362,31 +388,30 @@ static void visit_rows(search *find, uint32_t block_keys)
     wa_local_shape s;
     memset(&s, 0, sizeof s);
     s.block_keys = block_keys;
-    for (uint32_t split = wa_ceil_div(all, MOST_ROWS);
-         wa_ceil_div(all, split) >= least; split++) {
-        if (s.block_rows == wa_ceil_div(all, split))
-            continue;
-        s.block_rows = wa_ceil_div(all, split);
-        for (size_t i = 0; i < SCORE_TILES; i++) {
-            s.score_rows = score_tiles[i].rows;
-            s.score_cols = score_tiles[i].cols;
-            visit_stages(find, s);
+    for (s.block_rows = wa_even_size(all, MOST_ROWS); s.block_rows >= least;
+         s.block_rows = wa_even_size(all, s.block_rows - 1)) {
+        find->steps++;
+        for (size_t i = 0; i < SCORE_TILES && may_fit(find, &s); i++) {
+            wa_local_shape tiled = s;
+            tiled.score_rows = score_tiles[i].rows;
+            tiled.score_cols = score_tiles[i].cols;
+            visit_stages(find, tiled);
         }
-        if (s.block_rows == 1)
-            break;
     }
 }
 
-void wa_visit_local_shapes(const wa_problem *problem, const wa_device *device,
-                           wa_local_visitor *visit, void *data)
+uint64_t wa_visit_local_shapes(const wa_problem *problem,
+                               const wa_device *device,
+                               wa_local_visitor *visit, void *data)
 {
-    search find = {problem, device, visit, data, false};
+    search find = {problem, device, visit, data, false, 0};
     if (problem->variant != WINATTN_SLIDING)
         visit_rows(&find, problem->keys);
     if (find.found)
-        return;
+        return find.steps;
     for (uint32_t keys = 128; keys >= 16; keys /= 2)
         visit_rows(&find, keys);
+    return find.steps;
 }
 
 typedef struct best_shape {
@@ -427,7 +452,7 @@ bool wa_plan_local(const wa_problem *problem, const wa_device *device,
         return true;
     best_shape best;
     memset(&best, 0, sizeof best);
-    wa_visit_local_shapes(problem, device, keep_best, &best);
+    plan->steps += wa_visit_local_shapes(problem, device, keep_best, &best);
     if (best.cost == 0) {
         snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE,
                  "no shape fits %u bytes of local memory, %u registers and "

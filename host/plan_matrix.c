@@ -152,58 +152,86 @@ typedef struct search {
     const wa_device *device;
     wa_matrix_visitor *visit;
     void *data;
+    uint64_t steps;
 } search;
 
-static void try_shape(const search *find, wa_matrix_shape s)
+static void try_shape(search *find, wa_matrix_shape s)
 {
     const wa_problem *problem = find->problem;
     const wa_device *device = find->device;
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, device->unit, &s);
-    if ((t.streaming && t.wave_turns > 1) ||
-        (s.keeps_terms == 2 && !holds_own_terms(problem, device, &s, &t)))
+    find->steps++;
+    if (s.keeps_terms == 2 && !holds_own_terms(problem, device, &s, &t))
         return;
     s.pass_keys = pass_tiles(problem, device, &s, &t) * device->unit->tile;
     if (!refusal(problem, device, &s))
         find->visit(find->data, &s, cost_of(problem, device, &s));
 }
 
-/* All ways to compute blocks of `tiles` tiles of rows. Without asynchronous
- * copies neither a ring nor several teams pay. */
-static void try_teams(const search *find, wa_matrix_shape s, uint32_t tiles)
+/* Is there room for the rows and keys of all teams and stages? */
+static bool has_room(search *find, const wa_matrix_shape *s)
+{
+    find->steps++;
+    return wa_matrix_may_fit(find->problem, find->device, s, WA_FORWARD, 1);
+}
+
+/* All ways to compute blocks of `tiles` tiles of rows in a team of `waves` or
+ * more. Without asynchronous copies neither a ring nor several teams pay. */
+static void try_teams(search *find, wa_matrix_shape s, uint32_t tiles,
+                      uint32_t waves)
 {
     const bool async = find->device->unit->copies_async;
-    for (s.team_waves = 1; s.team_waves <= MIN(tiles, WA_MATRIX_PLANNED_WAVES);
-         s.team_waves++)
+    const uint32_t most_stages = async ? WA_MATRIX_MOST_STAGES : 1;
+    const uint32_t most_terms = wa_matrix_has_regions(find->problem) ? 3
+                                : wa_matrix_has_terms(find->problem) ? 2
+                                                                     : 0;
+    for (s.team_waves = waves;
+         s.team_waves <= MIN(tiles, WA_MATRIX_PLANNED_WAVES); s.team_waves++)
         for (s.teams = 1; s.teams * s.team_waves <=
                           (async ? WA_MATRIX_PLANNED_WAVES : s.team_waves);
              s.teams++)
-            for (s.stages = 1; s.stages <= (async ? WA_MATRIX_MOST_STAGES : 1);
+            for (s.stages = 1; s.stages <= most_stages && has_room(find, &s);
                  s.stages++)
-                for (s.keeps_terms = 0;
-                     s.keeps_terms <= (wa_matrix_has_regions(find->problem) ? 3
-                                       : wa_matrix_has_terms(find->problem)
-                                           ? 2
-                                           : 0);
+                for (s.keeps_terms = 0; s.keeps_terms <= most_terms;
                      s.keeps_terms++)
                     try_shape(find, s);
 }
 
-void wa_visit_matrix_shapes(const wa_problem *problem, const wa_device *device,
-                            wa_matrix_visitor *visit, void *data)
+/* Blocks of so many tiles of rows, with all keys or with parts of them: then
+ * the softmax streams, for which each tile of rows has a wave of its own. */
+static void visit_keys(search *find, uint32_t rows)
 {
-    const wa_unit *unit = device->unit;
-    const uint32_t row_tiles = wa_ceil_div(problem->queries, unit->queries);
-    const uint32_t key_tiles = wa_ceil_div(problem->keys, unit->tile);
-    const search find = {problem, device, visit, data};
-    for (uint32_t rows = row_tiles; rows > 0;
-         rows = wa_matrix_next_smaller(row_tiles, rows))
-        for (uint32_t keys = key_tiles; keys > 0;
-             keys = wa_matrix_next_smaller(key_tiles, keys)) {
-            const wa_matrix_shape s = {
-                .block_rows = MIN(rows * unit->queries, problem->queries),
-                .block_keys = MIN(keys * unit->tile, problem->keys)};
-            try_teams(&find, s, rows);
-        }
+    const wa_problem *problem = find->problem;
+    const wa_unit *unit = find->device->unit;
+    const uint32_t all = wa_ceil_div(problem->keys, unit->tile);
+    const uint32_t most = wa_matrix_most_key_tiles(problem, find->device);
+    for (uint32_t keys = wa_even_size(all, most); keys > 0;
+         keys = wa_even_size(all, keys - 1)) {
+        const bool streams = keys < all;
+        const wa_matrix_shape s = {
+            .block_rows = MIN(rows * unit->queries, problem->queries),
+            .block_keys = MIN(keys * unit->tile, problem->keys),
+            .team_waves = 1,
+            .teams = 1,
+            .stages = 1};
+        if (streams && rows > WA_MATRIX_PLANNED_WAVES)
+            return;
+        if (has_room(find, &s))
+            try_teams(find, s, rows, streams ? rows : 1);
+    }
+}
+
+uint64_t wa_visit_matrix_shapes(const wa_problem *problem,
+                                const wa_device *device,
+                                wa_matrix_visitor *visit, void *data)
+{
+    const uint32_t all = wa_ceil_div(problem->queries, device->unit->queries);
+    search find = {problem, device, visit, data, 0};
+    const uint32_t most = wa_matrix_most_row_tiles(problem, device);
+    for (uint32_t rows = wa_even_size(all, most); rows > 0;
+         rows = wa_even_size(all, rows - 1))
+        visit_keys(&find, rows);
+    return find.steps;
 }
 
 typedef struct best_shape {
@@ -246,7 +274,7 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
     if (take_tuned(problem, device, plan))
         return true;
     best_shape best = {.cost = 0};
-    wa_visit_matrix_shapes(problem, device, keep_best, &best);
+    plan->steps += wa_visit_matrix_shapes(problem, device, keep_best, &best);
     if (best.cost == 0)
         return refuse(plan, "no shape fits the device's local memory");
     const uint32_t kept = best.shape.keeps_terms;

@@ -25,7 +25,7 @@
 /* What either kernel sees: its tiles have rows of what it computes gradients
  * of. To the kernel of keys, problem and shape are the other way round. */
 typedef struct side {
-    wa_problem problem;
+    const wa_problem *problem;
     wa_matrix_shape shape;
     wa_matrix_tiling tiling;
 } side;
@@ -33,7 +33,7 @@ typedef struct side {
 static side rows_side(const wa_problem *problem, const wa_device *device,
                       const wa_matrix_gradient_shape *s)
 {
-    side rows = {.problem = *problem,
+    side rows = {.problem = problem,
                  .shape = {.block_rows = s->block_rows,
                            .block_keys = s->block_keys,
                            .team_waves = s->team_waves,
@@ -46,17 +46,24 @@ static side rows_side(const wa_problem *problem, const wa_device *device,
     return rows;
 }
 
-static side keys_side(const wa_problem *problem, const wa_device *device,
+static wa_problem turned(const wa_problem *problem)
+{
+    wa_problem keys_down = *problem;
+    keys_down.queries = problem->keys;
+    keys_down.keys = problem->queries;
+    return keys_down;
+}
+
+/* keys_down: the problem, turned. */
+static side keys_side(const wa_problem *keys_down, const wa_device *device,
                       const wa_matrix_shape *s)
 {
-    side keys = {.problem = *problem, .shape = *s};
-    keys.problem.queries = problem->keys;
-    keys.problem.keys = problem->queries;
+    side keys = {.problem = keys_down, .shape = *s};
     keys.shape.block_rows = s->block_keys;
     keys.shape.block_keys = s->block_rows;
     if (s->block_rows && s->block_keys && s->team_waves)
         keys.tiling =
-            wa_matrix_tiling_of(&keys.problem, device->unit, &keys.shape);
+            wa_matrix_tiling_of(keys_down, device->unit, &keys.shape);
     return keys;
 }
 
@@ -70,7 +77,7 @@ static uint64_t waves_of(const side *s)
 static bool keys_apart(const side *s, const wa_device *device)
 {
     return 2 * s->tiling.dim_tiles * s->tiling.values + s->tiling.values >
-           wa_matrix_most_sums(&s->problem, device, 8);
+           wa_matrix_most_sums(s->problem, device, 8);
 }
 
 /* Waves that share a tile of rows in the kernel of rows. */
@@ -92,7 +99,7 @@ static uint64_t dbias_bytes(const wa_unit *unit, const wa_matrix_tiling *t)
 static uint64_t rows_bytes(const side *s, const wa_device *device,
                            uint32_t keeps_dbias)
 {
-    const wa_problem *problem = &s->problem;
+    const wa_problem *problem = s->problem;
     uint64_t bytes = wa_matrix_local_bytes(
         problem, device, &s->shape, &s->tiling, WA_BACKWARD, ROW_PLANES);
     if (keeps_dbias == 2)
@@ -113,7 +120,7 @@ static uint64_t rows_bytes(const side *s, const wa_device *device,
 
 static uint64_t keys_bytes(const side *s, const wa_device *device)
 {
-    const wa_problem *problem = &s->problem;
+    const wa_problem *problem = s->problem;
     const uint32_t tile = device->unit->tile;
     const uint32_t across = s->shape.block_keys; /* rows of a visit */
     uint64_t bytes = wa_matrix_local_bytes(
@@ -132,7 +139,7 @@ static uint64_t keys_bytes(const side *s, const wa_device *device)
 
 static const char *side_refusal(const side *s, const wa_device *device)
 {
-    const wa_problem *problem = &s->problem;
+    const wa_problem *problem = s->problem;
     const char *why = wa_matrix_refusal(problem, device, &s->shape);
     if (why)
         return why;
@@ -159,7 +166,7 @@ static const char *rows_refusal(const side *s, const wa_device *device,
                                 uint32_t keeps_dbias)
 {
     const wa_matrix_tiling *t = &s->tiling;
-    const bool has_bias = s->problem.bias != WINATTN_BIAS_NONE;
+    const bool has_bias = s->problem->bias != WINATTN_BIAS_NONE;
     const char *why = side_refusal(s, device);
     if (why)
         return why;
@@ -168,7 +175,7 @@ static const char *rows_refusal(const side *s, const wa_device *device,
     const uint32_t splits = splits_of(s);
     const uint32_t pass_tiles = s->shape.pass_keys / device->unit->tile;
     if (splits > 1 && (s->shape.team_waves % t->row_tiles != 0 ||
-                       s->problem.keys % s->shape.block_keys != 0 ||
+                       s->problem->keys % s->shape.block_keys != 0 ||
                        s->shape.block_keys % device->unit->tile != 0 ||
                        t->key_tiles % splits != 0 ||
                        t->key_tiles / splits % pass_tiles != 0))
@@ -191,7 +198,7 @@ static const char *rows_refusal(const side *s, const wa_device *device,
 
 static const char *keys_refusal(const side *s, const wa_device *device)
 {
-    const wa_problem *problem = &s->problem;
+    const wa_problem *problem = s->problem;
     const char *why = side_refusal(s, device);
     if (why)
         return why;
@@ -207,8 +214,9 @@ const char *wa_matrix_pair_refusal(const wa_problem *problem,
                                    const wa_device *device,
                                    const wa_matrix_gradient_shape *shape)
 {
+    const wa_problem keys_down = turned(problem);
     const side rows = rows_side(problem, device, shape);
-    const side keys = keys_side(problem, device, &shape->keys);
+    const side keys = keys_side(&keys_down, device, &shape->keys);
     const char *why = rows_refusal(&rows, device, shape->keeps_dbias);
     return why ? why : keys_refusal(&keys, device);
 }
@@ -241,8 +249,9 @@ void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
                          const wa_matrix_gradient_shape *shape,
                          wa_backward_plan *plan)
 {
+    const wa_problem keys_down = turned(problem);
     const side rows = rows_side(problem, device, shape);
-    const side keys = keys_side(problem, device, &shape->keys);
+    const side keys = keys_side(&keys_down, device, &shape->keys);
     wa_backward_kernel *first = &plan->kernels[WA_BACKWARD_ROWS];
     wa_backward_kernel *last = &plan->kernels[WA_BACKWARD_KEYS];
     char options[64];
@@ -284,7 +293,7 @@ static double side_cost(const side *s, const wa_device *device,
                         double products, uint32_t splits)
 {
     const wa_unit *unit = device->unit;
-    const wa_problem *problem = &s->problem;
+    const wa_problem *problem = s->problem;
     const wa_matrix_shape *shape = &s->shape;
     const uint32_t blocks = wa_ceil_div(problem->queries, shape->block_rows);
     double cost = products * blocks * s->tiling.wave_turns *
@@ -311,7 +320,7 @@ static double rows_cost(const side *s, const wa_device *device,
     /* S, dP and dQ */
     double cost = side_cost(s, device, 3.0, splits_of(s));
     cost *= 1.0 + 0.02 * (splits_of(s) - 1); /* which they add up */
-    if (s->problem.bias != WINATTN_BIAS_NONE && keeps_dbias == 0)
+    if (s->problem->bias != WINATTN_BIAS_NONE && keeps_dbias == 0)
         cost *= 2.5; /* read and written for each window */
     if (keeps_dbias == 2)
         cost *= 1.1;
@@ -335,7 +344,7 @@ static uint64_t rows_sums(const side *s, const wa_device *device,
         sums += ROW_REGISTERS;
     if (keeps_dbias == 1)
         sums += (uint64_t)t->key_tiles / splits_of(s) * t->values;
-    if (s->problem.dtype == WINATTN_FP16) /* how rows of dS are rescaled */
+    if (s->problem->dtype == WINATTN_FP16) /* how rows of dS are rescaled */
         sums += 8;
     return sums;
 }
@@ -355,12 +364,14 @@ typedef struct best_side {
 
 typedef struct pair_search {
     const wa_problem *problem;
+    wa_problem keys_down; /* the same, turned */
     const wa_device *device;
     best_side rows, keys;
     bool fits_rows, fits_keys; /* local memory, whatever the registers */
     /* NULL: to find the best; else pairs of all with the best */
     wa_matrix_gradient_visitor *visit;
     void *data;
+    uint64_t steps;
 } pair_search;
 
 /* Sets the keys of a pass; what spills is dear, and only for those who demand
@@ -427,6 +438,7 @@ static void try_rows(pair_search *find, wa_matrix_shape common)
                                           .keeps_dbias = dbias,
                                           .block_keys = common.block_keys};
         side s = rows_side(problem, find->device, &shape);
+        find->steps++;
         if (rows_refusal(&s, find->device, dbias))
             continue;
         find->fits_rows = true;
@@ -445,7 +457,8 @@ static void try_keys(pair_search *find, wa_matrix_shape common)
     shape.keys.block_rows = common.block_keys;
     shape.keys.block_keys = common.block_rows;
     shape.keys.pass_keys = find->device->unit->tile;
-    side s = keys_side(find->problem, find->device, &shape.keys);
+    side s = keys_side(&find->keys_down, find->device, &shape.keys);
+    find->steps++;
     if (keys_refusal(&s, find->device))
         return;
     find->fits_keys = true;
@@ -456,56 +469,84 @@ static void try_keys(pair_search *find, wa_matrix_shape common)
                   spills * keys_cost(&s, find->device));
 }
 
-/* All ways of a kernel whose tiles have `rows` rows and `keys` keys. */
-static void try_side(pair_search *find, uint32_t rows, uint32_t keys,
-                     uint32_t most_splits,
-                     void (*try)(pair_search *, wa_matrix_shape))
+/* What searches of either kernel's shapes differ by. */
+typedef struct side_kind {
+    const wa_problem *problem; /* as that kernel sees it */
+    uint32_t row_planes, most_splits;
+    void (*try)(pair_search *, wa_matrix_shape);
+} side_kind;
+
+static bool has_room(pair_search *find, const side_kind *kind,
+                     const wa_matrix_shape *s)
+{
+    find->steps++;
+    return wa_matrix_may_fit(find->problem, find->device, s, WA_BACKWARD,
+                             kind->row_planes);
+}
+
+/* All ways to compute blocks of `down` tiles of rows. */
+static void try_teams(pair_search *find, const side_kind *kind,
+                      wa_matrix_shape s, uint32_t down)
 {
     static const uint32_t places[] = {0, 1, 3}; /* of terms */
-    const wa_unit *unit = find->device->unit;
-    const bool async = unit->copies_async;
+    const bool async = find->device->unit->copies_async;
+    const uint32_t most_stages = async ? MOST_STAGES : 1;
     const uint32_t place_count = wa_matrix_has_regions(find->problem) ? 3
                                  : wa_matrix_has_terms(find->problem) ? 2
                                                                       : 1;
-    const uint32_t row_tiles = wa_ceil_div(rows, unit->queries);
-    const uint32_t key_tiles = wa_ceil_div(keys, unit->tile);
+    for (s.team_waves = down; s.team_waves <= MIN(kind->most_splits * down,
+                                                  WA_MATRIX_PLANNED_WAVES);
+         s.team_waves += down)
+        for (s.teams = 1;
+             s.teams == 1 ||
+             (async && s.teams * s.team_waves <= WA_MATRIX_PLANNED_WAVES);
+             s.teams++)
+            for (s.stages = 1;
+                 s.stages <= most_stages && has_room(find, kind, &s);
+                 s.stages++)
+                for (uint32_t i = 0; i < place_count; i++) {
+                    s.keeps_terms = places[i];
+                    kind->try(find, s);
+                }
+}
+
+static void try_side(pair_search *find, const side_kind *kind)
+{
+    const wa_unit *unit = find->device->unit;
+    const uint32_t row_tiles =
+        wa_ceil_div(kind->problem->queries, unit->queries);
+    const uint32_t key_tiles = wa_ceil_div(kind->problem->keys, unit->tile);
+    const uint32_t most =
+        wa_matrix_most_key_tiles(find->problem, find->device);
     wa_matrix_shape s = {.pass_keys = unit->tile};
-    for (uint32_t down = row_tiles; down > 0;
-         down = wa_matrix_next_smaller(row_tiles, down))
-        for (uint32_t across = key_tiles;
-             across > 0 && down <= WA_MATRIX_PLANNED_WAVES;
-             across = wa_matrix_next_smaller(key_tiles, across)) {
-            s.block_rows = MIN(down * unit->queries, rows);
-            s.block_keys = MIN(across * unit->tile, keys);
-            for (s.team_waves = down;
-                 s.team_waves <=
-                 MIN(most_splits * down, WA_MATRIX_PLANNED_WAVES);
-                 s.team_waves += down)
-                for (s.teams = 1;
-                     s.teams == 1 || (async && s.teams * s.team_waves <=
-                                                   WA_MATRIX_PLANNED_WAVES);
-                     s.teams++)
-                    for (s.stages = 1; s.stages <= (async ? MOST_STAGES : 1);
-                         s.stages++)
-                        for (uint32_t i = 0; i < place_count; i++) {
-                            s.keeps_terms = places[i];
-                            try(find, s);
-                        }
+    for (uint32_t down = wa_even_size(row_tiles, WA_MATRIX_PLANNED_WAVES);
+         down > 0; down = wa_even_size(row_tiles, down - 1))
+        for (uint32_t across = wa_even_size(key_tiles, most); across > 0;
+             across = wa_even_size(key_tiles, across - 1)) {
+            s.block_rows = MIN(down * unit->queries, kind->problem->queries);
+            s.block_keys = MIN(across * unit->tile, kind->problem->keys);
+            s.team_waves = s.teams = s.stages = 1;
+            if (has_room(find, kind, &s))
+                try_teams(find, kind, s, down);
         }
 }
 
 bool wa_visit_matrix_pairs(const wa_problem *problem, const wa_device *device,
-                           wa_matrix_gradient_visitor *visit, void *data)
+                           wa_matrix_gradient_visitor *visit, void *data,
+                           uint64_t *steps)
 {
-    pair_search find = {.problem = problem, .device = device};
-    try_side(&find, problem->queries, problem->keys, MOST_SPLITS, try_rows);
-    try_side(&find, problem->keys, problem->queries, 1, try_keys);
+    pair_search find = {
+        .problem = problem, .keys_down = turned(problem), .device = device};
+    const side_kind rows = {problem, ROW_PLANES, MOST_SPLITS, try_rows};
+    const side_kind keys = {&find.keys_down, KEY_PLANES, 1, try_keys};
+    try_side(&find, &rows);
+    try_side(&find, &keys);
     if (find.rows.cost > 0 && find.keys.cost > 0) {
         find.visit = visit;
         find.data = data;
-        try_side(&find, problem->queries, problem->keys, MOST_SPLITS,
-                 try_rows);
-        try_side(&find, problem->keys, problem->queries, 1, try_keys);
+        try_side(&find, &rows);
+        try_side(&find, &keys);
     }
+    *steps += find.steps;
     return find.fits_rows && find.fits_keys;
 }
