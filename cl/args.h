@@ -147,9 +147,15 @@ typedef struct table_args {
     tensor_layout to; /* row = entry */
     arg_u64 from;     /* in elements of the workspace */
     arg_u64 pairs;    /* queries * keys */
+    arg_u64 first;    /* of the launch's entries, those of head after head */
     arg_u32 heads, entries;
     arg_u32 flags;
     arg_u32 slots; /* 1: sum_partials has added them up */
+    /* By position, as wa_table has it: the window's last two axes, what a
+     * place along an axis counts, and places by which no distance is 0. */
+    arg_u32 queries, keys;
+    arg_u32 window[2], step[2], center[3];
+    arg_u32 padding;
 } table_args;
 /* A work-group of sum_table, which makes one entry of a head. */
 #define TABLE_ITEMS 128

@@ -1,43 +1,131 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The gradient of a table of biases: adds up, for each entry and head, what
  * all slots have of the queries and keys that share the entry, always in the
- * same order. */
+ * same order: by rising query.
+ *
+ *   LISTED 1: the host has listed these
+ *          0: which they are follows from their distance along each axis */
+#ifndef LISTED
+#define LISTED 1
+#endif
 #define MOST_SLOT_PARTS 16
 /* loads at once, since each takes its time to come: pairs x slots */
 #define IN_FLIGHT 4
 
+#if LISTED
+#define LIST_PARAMETERS                                                       \
+    __global const uint *starts, __global const uint *order,
+#define LIST_PAIRS(args, entry) listed_pairs(starts, order, entry)
+
+typedef struct pair_list {
+    uint count;
+    __global const uint *order;
+} pair_list;
+
+INLINE pair_list listed_pairs(__global const uint *starts,
+                              __global const uint *order, uint entry)
+{
+    pair_list list;
+    list.count = starts[entry + 1] - starts[entry];
+    list.order = order + starts[entry];
+    return list;
+}
+
+/* A pair's element of [queries, keys]. */
+INLINE uint pair_at(pair_list list, uint number) { return list.order[number]; }
+#else
+#define LIST_PARAMETERS
+#define LIST_PAIRS(args, entry) pairs_of(&(args), entry)
+
+/* From the first pair of an entry to the next ones both tokens move alike: so
+ * many places along the last axis, then along the middle one, and from plane
+ * to plane as long as there are queries and keys. The numbers are arguments:
+ * where they were not, and a window had one token, PoCL 3.1 let work-items of
+ * a vector take the branch of the first of them. */
+typedef struct pair_list {
+    uint count, first, across, down;
+    uint row, plane, step; /* tokens of either; elements to the next token */
+} pair_list;
+
+/* Places of a window at which a token is, if another is so far away. */
+INLINE uint places_along(uint window, int distance)
+{
+    return window - min(abs(distance), window);
+}
+
+INLINE pair_list pairs_of(const table_args *args, uint entry)
+{
+    const uint row = args->window[1], plane = args->window[0] * row;
+    const int d0 = (int)(entry / args->step[0]) - (int)args->center[0];
+    const int d1 =
+        (int)(entry % args->step[0] / args->step[1]) - (int)args->center[1];
+    const int d2 = (int)(entry % args->step[1]) - (int)args->center[2];
+    const uint query = max(d0, 0) * plane + max(d1, 0) * row + max(d2, 0);
+    const uint key = max(-d0, 0) * plane + max(-d1, 0) * row + max(-d2, 0);
+    /* from there on, before queries or keys end */
+    const uint tokens = query < args->queries && key < args->keys
+                            ? min(args->queries - query, args->keys - key)
+                            : 0;
+    const uint rows = tokens % plane / row;
+    pair_list list;
+    list.across = places_along(row, d2);
+    list.down = places_along(args->window[0], d1);
+    /* of whole planes, of rows of the next, of the row behind them */
+    list.count = tokens / plane * list.down * list.across +
+                 min(rows, list.down) * list.across +
+                 (rows < list.down ? min(tokens % row, list.across) : 0);
+    list.first = query * args->keys + key;
+    list.row = row;
+    list.plane = plane;
+    list.step = args->keys + 1;
+    return list;
+}
+
+INLINE uint pair_at(pair_list list, uint number)
+{
+    const uint row = number / list.across;
+    const uint plane = row / list.down;
+    return list.first +
+           (plane * list.plane + (row - plane * list.down) * list.row +
+            (number - row * list.across)) *
+               list.step;
+}
+#endif
+
 __kernel __attribute__((reqd_work_group_size(TABLE_ITEMS, 1, 1))) void
-sum_table(const table_args args, __global const uint *starts,
-          __global const uint *order, __global const float *from,
+sum_table(const table_args args, LIST_PARAMETERS __global const float *from,
           __global float *to)
 {
     __local float sums[TABLE_ITEMS];
     const uint item = (uint)get_local_id(0);
-    const uint entry = (uint)get_group_id(0) % args.entries;
-    const uint head = (uint)get_group_id(0) / args.entries;
+    const ulong number = args.first + get_group_id(0);
+    const uint head = (uint)(number / args.entries);
+    const uint entry = (uint)(number - (ulong)head * args.entries);
+    const pair_list list = LIST_PAIRS(args, entry);
     uint slot_parts = 1; /* work-items that share the slots of a pair */
     while (slot_parts < MOST_SLOT_PARTS && slot_parts < args.slots)
         slot_parts *= 2;
     const uint pair_parts = TABLE_ITEMS / slot_parts;
     const uint slot_part = item % slot_parts;
     const ulong step = args.heads * args.pairs;
-    const uint end = starts[entry + 1];
     float sum = 0.0f;
     from += args.from + head * args.pairs;
-    for (uint first = starts[entry] + item / slot_parts; first < end;
+    for (uint first = item / slot_parts; first < list.count;
          first += IN_FLIGHT * pair_parts) {
         uint pair[IN_FLIGHT];
         UNROLL_FOR (uint i = 0; i < IN_FLIGHT; i++)
-            pair[i] = order[min(first + i * pair_parts, end - 1)];
+            pair[i] =
+                pair_at(list, min(first + i * pair_parts, list.count - 1));
         for (uint slot = slot_part; slot < args.slots;
              slot += IN_FLIGHT * slot_parts) {
             float x[IN_FLIGHT][IN_FLIGHT];
             UNROLL_FOR (uint k = 0; k < IN_FLIGHT; k++)
                 UNROLL_FOR (uint i = 0; i < IN_FLIGHT; i++) {
                     const uint s = slot + k * slot_parts;
-                    x[k][i] = s < args.slots && first + i * pair_parts < end
-                                  ? from[s * step + pair[i]]
-                                  : 0.0f;
+                    x[k][i] =
+                        s < args.slots && first + i * pair_parts < list.count
+                            ? from[s * step + pair[i]]
+                            : 0.0f;
                 }
             UNROLL_FOR (uint k = 0; k < IN_FLIGHT; k++)
                 sum += (x[k][0] + x[k][1]) + (x[k][2] + x[k][3]);

@@ -15,80 +15,54 @@ static uint32_t place_of(const wa_table *table, uint32_t token)
            token / last % middle * table->step[1] + token % last;
 }
 
-uint32_t wa_table_entry(const wa_problem *problem, uint32_t query,
-                        uint32_t key)
+/* The places of so many tokens; NULL: out of memory. */
+static uint32_t *places_of(const wa_table *table, uint32_t tokens)
+{
+    uint32_t *places = malloc((size_t)tokens * sizeof *places);
+    for (uint32_t i = 0; places && i < tokens; i++)
+        places[i] = place_of(table, i);
+    return places;
+}
+
+/* The entry of a query and a key. places: NULL with an index. */
+static uint32_t entry_of(const wa_problem *problem, const uint32_t *places,
+                         uint32_t query, uint32_t key)
 {
     const wa_table *table = &problem->table;
-    if (table->has_index)
+    if (!places)
         return (uint32_t)table->index[(size_t)query * problem->keys + key];
-    return place_of(table, query) + table->center - place_of(table, key);
-}
-
-/* The entries of a query's pairs. */
-typedef struct entry_row {
-    const int32_t *index; /* NULL: from places */
-    const uint32_t *key_places;
-    uint32_t base;
-} entry_row;
-
-static entry_row row_of(const wa_problem *problem, const uint32_t *key_places,
-                        uint32_t query)
-{
-    const wa_table *table = &problem->table;
-    entry_row row = {.key_places = key_places};
-    if (table->has_index)
-        row.index = table->index + (size_t)query * problem->keys;
-    else
-        row.base = place_of(table, query) + table->center;
-    return row;
-}
-
-static uint32_t entry_in(const entry_row *row, uint32_t key)
-{
-    return row->index ? (uint32_t)row->index[key]
-                      : row->base - row->key_places[key];
-}
-
-/* starts[e] counts entry e, then becomes where its list ends, and while the
- * lists are filled from their ends where it starts. */
-static void fill_lists(const wa_problem *problem, const uint32_t *key_places,
-                       wa_table_lists *lists)
-{
-    const uint32_t queries = problem->queries, keys = problem->keys;
-    for (uint32_t i = 0; i < queries; i++) {
-        const entry_row row = row_of(problem, key_places, i);
-        for (uint32_t j = 0; j < keys; j++)
-            lists->starts[entry_in(&row, j)]++;
-    }
-    for (uint32_t e = 0; e < problem->table.entries; e++)
-        lists->starts[e + 1] += lists->starts[e];
-    for (uint32_t i = queries; i-- > 0;) {
-        const entry_row row = row_of(problem, key_places, i);
-        for (uint32_t j = keys; j-- > 0;)
-            lists->order[--lists->starts[entry_in(&row, j)]] = i * keys + j;
-    }
+    return places[query] + table->center - places[key];
 }
 
 bool wa_table_lists_make(const wa_problem *problem, wa_table_lists *lists)
 {
-    const uint32_t keys = problem->keys;
-    uint32_t *key_places = NULL;
-    lists->starts =
-        calloc((size_t)problem->table.entries + 1, sizeof *lists->starts);
-    lists->order =
-        malloc((size_t)problem->queries * keys * sizeof *lists->order);
-    if (!problem->table.has_index)
-        key_places = malloc(keys * sizeof *key_places);
-    const bool made = lists->starts && lists->order &&
-                      (key_places || problem->table.has_index);
-    for (uint32_t j = 0; made && key_places && j < keys; j++)
-        key_places[j] = place_of(&problem->table, j);
-    if (made)
-        fill_lists(problem, key_places, lists);
-    else
+    const uint32_t entries = problem->table.entries;
+    const uint32_t queries = problem->queries, keys = problem->keys;
+    const bool has_index = problem->table.has_index;
+    uint32_t *places = has_index ? NULL
+                                 : places_of(&problem->table,
+                                             queries > keys ? queries : keys);
+    cl_uint *starts = calloc((size_t)entries + 1, sizeof *starts);
+    cl_uint *order = malloc((size_t)queries * keys * sizeof *order);
+    lists->starts = starts;
+    lists->order = order;
+    if (!starts || !order || (!has_index && !places)) {
+        free(places);
         wa_table_lists_free(lists);
-    free(key_places);
-    return made;
+        return false;
+    }
+    /* starts[e] counts entry e, then becomes where its list ends, and while
+     * the lists are filled from their ends where it starts */
+    for (uint32_t i = 0; i < queries; i++)
+        for (uint32_t j = 0; j < keys; j++)
+            starts[entry_of(problem, places, i, j)]++;
+    for (uint32_t e = 0; e < entries; e++)
+        starts[e + 1] += starts[e];
+    for (uint32_t i = queries; i-- > 0;)
+        for (uint32_t j = keys; j-- > 0;)
+            order[--starts[entry_of(problem, places, i, j)]] = i * keys + j;
+    free(places);
+    return true;
 }
 
 void wa_table_lists_free(wa_table_lists *lists)
@@ -131,14 +105,15 @@ winattn_status wa_table_buffers_make(cl_context context,
 {
     const uint64_t pairs = (uint64_t)problem->queries * problem->keys;
     const uint64_t starts = (uint64_t)problem->table.entries + 1;
-    const bool sums = problem->table.used && problem->passes[WA_BACKWARD];
+    const bool lists_pairs =
+        problem->table.is_listed && problem->passes[WA_BACKWARD];
     wa_table_lists lists;
-    if (problem->table.has_index || sums)
-        WA_TRY(check_sizes(device, pairs, sums ? starts : 0));
+    if (problem->table.has_index || lists_pairs)
+        WA_TRY(check_sizes(device, pairs, lists_pairs ? starts : 0));
     if (problem->table.has_index)
         WA_TRY(make_buffer(context, problem->table.index, pairs,
                            &buffers->index));
-    if (!sums)
+    if (!lists_pairs)
         return WINATTN_SUCCESS;
     if (!wa_table_lists_make(problem, &lists))
         return wa_fail_memory();

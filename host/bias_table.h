@@ -6,12 +6,9 @@
 
 #include "launch.h"
 
-/* The entry of a query and a key. */
-uint32_t wa_table_entry(const wa_problem *problem, uint32_t query,
-                        uint32_t key);
-
 /* Elements order[starts[e]] .. order[starts[e + 1] - 1] of [queries, keys] are
- * those whose bias is entry e, in ascending order. */
+ * those whose bias is entry e, in ascending order. Only of tables that are
+ * listed, see wa_table: of others cl/sum_table.cl finds them itself. */
 typedef struct wa_table_lists {
     cl_uint *starts; /* entries + 1 */
     cl_uint *order;  /* queries * keys */

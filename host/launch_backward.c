@@ -12,7 +12,7 @@ typedef char
 typedef char
     sum_args_have_no_padding[sizeof(all_sum_args) == SUMS * 72 ? 1 : -1];
 
-typedef char table_args_have_no_padding[sizeof(table_args) == 72 ? 1 : -1];
+typedef char table_args_have_no_padding[sizeof(table_args) == 120 ? 1 : -1];
 
 /* In the order of BACKWARD_PARAMETERS in cl/problem.cl; 0 is the arguments'
  * place. */
@@ -203,6 +203,22 @@ static winattn_status launch_list(const sum_launch *launch, sum_list *list)
     return wa_chain_append(launch->chain, kernel, list->groups * group, group);
 }
 
+/* By which cl/sum_table.cl finds the pairs of an entry. */
+static void set_positions(const wa_problem *problem, table_args *args)
+{
+    const wa_table *table = &problem->table;
+    const uint32_t across = table->step[1], down = table->step[0] / across;
+    args->queries = problem->queries;
+    args->keys = problem->keys;
+    args->window[0] = table->window[1];
+    args->window[1] = table->window[2];
+    args->step[0] = table->step[0];
+    args->step[1] = table->step[1];
+    args->center[2] = (across - 1) / 2;
+    args->center[1] = (down - 1) / 2;
+    args->center[0] = table->center / table->step[0];
+}
+
 /* Adds up what belongs to each entry of a table, of so many slots that lie
  * `from` in the workspace on. */
 static winattn_status launch_table_sum(const sum_launch *launch, uint64_t from,
@@ -221,17 +237,28 @@ static winattn_status launch_table_sum(const sum_launch *launch, uint64_t from,
     args.entries = problem->table.entries;
     args.flags = (launch->accumulate & WINATTN_DBIAS) != 0 ? ARG_ADD_SUMS : 0;
     args.slots = problem->windows ? (cl_uint)slots : 0;
-    WA_TRY(wa_set_arg(kernel, 0, sizeof args, &args));
-    WA_TRY(wa_set_arg(kernel, 1, sizeof buffers->table.starts,
-                      &buffers->table.starts));
-    WA_TRY(wa_set_arg(kernel, 2, sizeof buffers->table.order,
-                      &buffers->table.order));
-    WA_TRY(wa_set_arg(kernel, 3, sizeof buffers->workspace.buffer,
+    cl_uint index = 1;
+    if (!problem->table.is_listed) {
+        set_positions(problem, &args);
+    } else {
+        WA_TRY(wa_set_arg(kernel, index++, sizeof buffers->table.starts,
+                          &buffers->table.starts));
+        WA_TRY(wa_set_arg(kernel, index++, sizeof buffers->table.order,
+                          &buffers->table.order));
+    }
+    WA_TRY(wa_set_arg(kernel, index++, sizeof buffers->workspace.buffer,
                       &buffers->workspace.buffer));
-    WA_TRY(wa_set_arg(kernel, 4, sizeof to, &to));
-    return wa_chain_append(launch->chain, kernel,
-                           (uint64_t)args.heads * args.entries * TABLE_ITEMS,
-                           TABLE_ITEMS);
+    WA_TRY(wa_set_arg(kernel, index++, sizeof to, &to));
+    const uint64_t all = (uint64_t)args.heads * args.entries;
+    const uint64_t most = launch->plan->entries_per_launch;
+    for (args.first = 0; args.first < all; args.first += most) {
+        const uint64_t left = all - args.first;
+        WA_TRY(wa_set_arg(kernel, 0, sizeof args, &args));
+        WA_TRY(wa_chain_append(launch->chain, kernel,
+                               (left < most ? left : most) * TABLE_ITEMS,
+                               TABLE_ITEMS));
+    }
+    return WINATTN_SUCCESS;
 }
 
 /* The sums of a bias for each query and key, for sum_table: in the workspace,

@@ -19,6 +19,8 @@
 #define GPU_ROWS 16u
 /* Work-items per compute unit that keep a device busy. */
 #define ITEMS_PER_UNIT 8u
+/* Of a launch. */
+#define MOST_ITEMS 0x7fffffffu
 
 static uint64_t round_up(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
 
@@ -215,8 +217,12 @@ void wa_backward_plan_finish(const wa_problem *problem,
     plan->kernels[WA_BACKWARD_SUM].name = "sum_partials";
     plan->kernels[WA_BACKWARD_SUM].work_group = SUM_ELEMENTS * SUM_PARTS;
     if (problem->table.used) {
-        plan->kernels[WA_BACKWARD_SUM_TABLE].name = "sum_table";
-        plan->kernels[WA_BACKWARD_SUM_TABLE].work_group = TABLE_ITEMS;
+        wa_backward_kernel *sum = &plan->kernels[WA_BACKWARD_SUM_TABLE];
+        sum->name = "sum_table";
+        sum->work_group = TABLE_ITEMS;
+        if (!problem->table.is_listed)
+            wa_append(sum->defines, sizeof sum->defines, "-DLISTED=0");
+        plan->entries_per_launch = MOST_ITEMS / TABLE_ITEMS;
     }
     choose_slots(problem, device, plan);
 }

@@ -67,6 +67,7 @@ typedef struct wa_backward_plan {
     uint32_t key_parts; /* work-groups of the last kernel that share what one
                            owns; 0: none do */
     uint64_t windows_per_launch;
+    uint32_t entries_per_launch; /* of a table: those of its heads, summed */
     /* The workspace's parts, in this order: bytes. */
     uint64_t statistics_bytes, bias_bytes, scale_bytes;
     uint64_t pad_bytes;   /* of either of pad_k and pad_v */

@@ -16,6 +16,9 @@
 #define MAX_INNER_STRIDE UINT32_MAX
 /* Kernels number the windows of one grid with 32 bits. */
 #define MAX_GRID_WINDOWS 0x7fffffffu
+/* Entries of a table, and pairs of a query and a key, that are worth a list:
+ * windows of 1024 tokens. */
+#define MAX_LISTED (1u << 20)
 
 static const struct {
     const char *name;
@@ -398,15 +401,15 @@ static winattn_status read_grid(const winattn_desc *desc, wa_problem *problem)
     return check_follows("keys", desc->keys, tokens);
 }
 
-/* Lists of what shares an entry are made for gradients. */
+/* Of an index. Lists of what shares an entry are made for gradients. */
 static winattn_status check_entries(const wa_problem *problem,
-                                    uint64_t entries)
+                                    uint32_t entries)
 {
     if (problem->passes[WA_BACKWARD] && entries > WA_MOST_SUMMED_ENTRIES)
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "the table has %llu entries, and gradients are summed "
-                       "for at most %u",
-                       (unsigned long long)entries, WA_MOST_SUMMED_ENTRIES);
+                       "the table has %u entries, and with an index gradients "
+                       "are summed for at most %u",
+                       entries, WA_MOST_SUMMED_ENTRIES);
     return WINATTN_SUCCESS;
 }
 
@@ -429,7 +432,7 @@ static winattn_status read_index(const winattn_table *given,
                            given->entries - 1);
     table->entries = given->entries;
     table->index = given->index;
-    table->has_index = true;
+    table->has_index = table->is_listed = true;
     return WINATTN_SUCCESS;
 }
 
@@ -510,8 +513,10 @@ static winattn_status read_table(const winattn_desc *desc, wa_problem *problem)
                            "a table for such a window has more than 2^31 "
                            "entries");
     }
-    WA_TRY(check_entries(problem, entries));
     table->entries = (uint32_t)entries;
+    table->is_listed =
+        entries <= MAX_LISTED &&
+        (uint64_t)problem->queries * problem->keys <= MAX_LISTED;
     /* the window in which a token's number is its position */
     const bool own = given->sliced || !problem->grid.used;
     memcpy(table->window, own ? window : problem->grid.window, sizeof window);

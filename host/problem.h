@@ -70,7 +70,7 @@ typedef struct wa_grid {
     winattn_padding padding;
 } wa_grid;
 
-/* Of a table whose gradient is wanted. */
+/* Of a table with an index whose gradient is wanted. */
 #define WA_MOST_SUMMED_ENTRIES (1u << 24)
 
 /* The bias of query and key is the entry place(query) - place(key) + center of
@@ -82,6 +82,9 @@ typedef struct wa_table {
     uint32_t window[WINATTN_AXES], step[WINATTN_AXES], center;
     const int32_t *index; /* the caller's, not copied; NULL: none */
     bool has_index;
+    /* For gradients the host lists the pairs of each entry (bias_table.h);
+     * else they are found by position. */
+    bool is_listed;
 } wa_table;
 
 typedef struct wa_problem {

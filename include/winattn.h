@@ -296,8 +296,8 @@ typedef struct winattn_table {
      * whatever the positions; copied when the plan is created. Then axes,
      * window and sliced must be 0. */
     const cl_int *index;
-    /* Of the table, with an index, below 2^31; else 0. With a backward pass
-     * any table has at most 2^24. */
+    /* Of the table, with an index: below 2^31, with a backward pass at most
+     * 2^24; else 0. */
     cl_uint entries;
 } winattn_table;
 

@@ -5,7 +5,8 @@
  *   test_grid forward|backward TIER few           each third row
  *   test_grid forward|backward TIER fixed         each row in one dtype
  *   test_grid forward|backward TIER all           in every dtype
- *   test_grid forward|backward TIER random FIRST_SEED COUNT */
+ *   test_grid forward|backward TIER random FIRST_SEED COUNT
+ *   test_grid backward TIER tables                pairs found by position */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -318,6 +319,44 @@ static void pieces(void **state)
         }
 }
 
+/* Gradients of tables whose pairs are found by position, as they are where a
+ * window is large: of one token, of one row, of a part of a window, of tables
+ * for larger windows; and of several launches. */
+static void found_pairs(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "grid=2 size=6x3 window=1x1 bias=table_same pads=3 dim=4",
+        "grid=1 size=9 window=5 bias=table_fp32 pads=3 dim=4",
+        "grid=2 size=7x5 window=4x1 bias=table_same pads=3 dim=4",
+        "grid=2 size=9x10 window=4x4 shift=2x1 mask=shift bias=table_fp32 "
+        "pads=3 batch=2 dim=4",
+        "grid=3 size=5x6x7 window=2x3x4 bias=table_same pads=3 dim=4",
+        "grid=3 size=5x9x7 window=2x4x3 table=4x6x3 bias=table_fp32 pads=3 "
+        "dim=4",
+        "grid=3 size=5x9x7 window=2x4x3 table=4x4x5 sliced=1 bias=table_same "
+        "pads=3 dim=4",
+        "windows=5 queries=20 keys=31 table=6x6 sliced=1 bias=table_fp32 "
+        "dim=4",
+        "windows=3 queries=31 keys=2 table=3x4x3 sliced=1 bias=table_fp32 "
+        "dim=4",
+        "windows=2 heads=4 queries=384 keys=384 table=16x24 bias=table_same "
+        "dim=4",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (unsigned windows = 0; windows < 2; windows++) {
+            const demanded_backward demand = {.windows = windows,
+                                              .finds_pairs = true};
+            test_case c = case_default();
+            case_result result;
+            assert_true(case_parse(cases[i], &c, NULL));
+            c.pass = pass;
+            c.tier = tier;
+            if (!planned_backward(&device, device.queue, &c, &demand, &result))
+                fail_msg("%s, %u: %s", cases[i], windows, result.failure);
+        }
+}
+
 int main(int count, char **arguments)
 {
     char reason[256];
@@ -347,8 +386,11 @@ int main(int count, char **arguments)
         cmocka_unit_test(repeatable), cmocka_unit_test(pieces),
         cmocka_unit_test(other_images)};
     const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
+    const struct CMUnitTest table_tests[] = {cmocka_unit_test(found_pairs)};
     const int failures = strcmp(part, "random") == 0
                              ? cmocka_run_group_tests(random_tests, NULL, NULL)
+                         : strcmp(part, "tables") == 0
+                             ? cmocka_run_group_tests(table_tests, NULL, NULL)
                              : cmocka_run_group_tests(fixed_tests, NULL, NULL);
     if (refusals)
         printf("%d cases ran on another tier than the one demanded\n",

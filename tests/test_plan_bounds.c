@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "bias_table.h"
 #include "kit/cases.h"
 #include "kit/devices.h"
 #include "matrix_shape.h"
@@ -441,6 +442,33 @@ static void print_choices(void)
         }
 }
 
+/* ---- Tables ---- */
+
+/* Lists of pairs are made of what is small, or has an index: here they would
+ * take gigabytes, and an OpenCL context. */
+static void large_tables(void **state)
+{
+    (void)state;
+    static const char *const tables[] = {
+        "heads=1 grid=1 size=46340 window=46340 bias=table_same",
+        "heads=1 grid=2 size=25x41 window=25x41 bias=table_fp32",
+        "heads=1 queries=1 table=1073741823 sliced=1 bias=table_fp32",
+    };
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        wa_problem p;
+        wa_table_buffers buffers;
+        memset(&buffers, 0, sizeof buffers);
+        if (read_text(tables[i], WINATTN_TIER_AUTO, &p) != WINATTN_SUCCESS)
+            fail_msg("%s: %s", tables[i], winattn_last_reason());
+        assert_int_equal(
+            wa_table_buffers_make(NULL, made_up_device("H200"), &p, &buffers),
+            WINATTN_SUCCESS);
+        assert_null(buffers.index);
+        assert_null(buffers.starts);
+        assert_null(buffers.order);
+    }
+}
+
 int main(int count, char **arguments)
 {
     if (count == 2 && strcmp(arguments[1], "--print") == 0) {
@@ -450,7 +478,7 @@ int main(int count, char **arguments)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(even_sizes),     cmocka_unit_test(large_windows),
         cmocka_unit_test(random_windows), cmocka_unit_test(visits_are_steps),
-        cmocka_unit_test(large_choices),
+        cmocka_unit_test(large_choices),  cmocka_unit_test(large_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -310,6 +310,8 @@ static winattn_status make_backward_plan(const wa_problem *problem,
         plan->slots = demand->windows / 2 + 1;
     if (demand->windows && plan->row_slots > demand->windows / 2 + 1)
         plan->row_slots = demand->windows / 2 + 1;
+    if (demand->windows && plan->entries_per_launch > 50 * demand->windows)
+        plan->entries_per_launch = 50 * demand->windows;
     if (getenv("WINATTN_TEST_VERBOSE"))
         for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++)
             if (plan->kernels[i].name)
@@ -333,6 +335,8 @@ static winattn_status launch_backward(const test_device *device,
     cl_event event = NULL;
     cl_int error;
     WA_TRY(wa_problem_read(&desc, &problem));
+    if (demand->finds_pairs)
+        problem.table.is_listed = problem.table.has_index;
     memset(&kernels, 0, sizeof kernels);
     wa_device told = *wa_session_device(session);
     if (demand->registers)

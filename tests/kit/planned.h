@@ -30,8 +30,10 @@ bool planned_run(const test_device *device, cl_command_queue queue,
 
 /* What a test demands of a backward pass; zero as above. */
 typedef struct demanded_backward {
-    /* launches of so many windows, with slots for half of them */
+    /* launches of so many windows, with slots for half of them; and of 50
+     * times as many entries of a table */
     unsigned windows;
+    bool finds_pairs; /* of a table, by position, however small it is */
     /* of the tier local, see wa_plan_backward_shapes */
     const wa_gradient_shape *rows, *keys;
     uint32_t registers; /* that the planner is told of */
