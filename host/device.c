@@ -277,6 +277,9 @@ static winattn_status query_limits(cl_device_id id, wa_device *device)
     device->local_is_global = local_type == CL_GLOBAL;
     WA_TRY(
         query_uint(id, CL_DEVICE_MAX_COMPUTE_UNITS, &device->compute_units));
+    /* whatever a driver says: launches are shared among these */
+    if (device->compute_units == 0)
+        device->compute_units = 1;
     /* deprecated, and there since OpenCL 1.1 */
     WA_TRY(query_uint_or(id, CL_DEVICE_MAX_CLOCK_FREQUENCY, 0,
                          &device->clock_mhz));

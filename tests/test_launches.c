@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Launches, without a device: the few functions of OpenCL that they call stand
- * here and write down what is enqueued. Each launch has work, and together
- * they have all of it. */
+ * here and write down what is enqueued. Each launch has work, together they
+ * have all of it, and there is an end, also on a device that claims to have no
+ * compute unit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "kit/cases.h"
 #include "kit/devices.h"
 #include "launch_backward.h"
 #include "status.h"
@@ -73,7 +75,7 @@ cl_int CL_API_CALL clEnqueueNDRangeKernel(
     return CL_SUCCESS;
 }
 
-/* Of a queue in order. */
+/* Of a queue in order, and of a device: zeros, but for its version. */
 cl_int CL_API_CALL clGetCommandQueueInfo(cl_command_queue queue,
                                          cl_command_queue_info what,
                                          size_t size, void *value,
@@ -86,7 +88,48 @@ cl_int CL_API_CALL clGetCommandQueueInfo(cl_command_queue queue,
     return CL_SUCCESS;
 }
 
+cl_int CL_API_CALL clGetDeviceInfo(cl_device_id device, cl_device_info what,
+                                   size_t size, void *value, size_t *needed)
+{
+    static const char version[] = "OpenCL 3.0";
+    (void)device;
+    if (needed)
+        *needed = what == CL_DEVICE_VERSION ? sizeof version : 1;
+    if (value)
+        memset(value, 0, size);
+    if (value && what == CL_DEVICE_VERSION)
+        snprintf(value, size, "%s", version);
+    return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL clGetPlatformInfo(cl_platform_id platform,
+                                     cl_platform_info what, size_t size,
+                                     void *value, size_t *needed)
+{
+    (void)platform;
+    (void)what;
+    if (needed)
+        *needed = 1;
+    if (value)
+        memset(value, 0, size);
+    return CL_SUCCESS;
+}
+
 /* ---- Plans ---- */
+
+static wa_problem problem_of(const char *text)
+{
+    test_case c = case_default();
+    wa_problem p;
+    char bad[64];
+    if (!case_parse(text, &c, bad))
+        fail_msg("%s in \"%s\"", bad, text);
+    winattn_desc d = case_desc(&c);
+    d.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    if (wa_problem_read(&d, &p) != WINATTN_SUCCESS)
+        fail_msg("%s: %s", text, winattn_last_reason());
+    return p;
+}
 
 /* Every tensor is there: nobody looks into what stands for its buffer. */
 static wa_buffers all_buffers(const wa_problem *p)
@@ -103,7 +146,24 @@ static wa_buffers all_buffers(const wa_problem *p)
     return buffers;
 }
 
-/* Launches the backward pass: what was enqueued of each part. */
+/* Launches the forward pass; work-groups that there were. */
+static uint64_t launch_forward(const wa_problem *p, const wa_plan *plan)
+{
+    static fake_kernel main_kernel, expand;
+    static char queue;
+    const wa_buffers buffers = all_buffers(p);
+    const wa_forward_kernels kernels = {(cl_kernel)&main_kernel,
+                                        (cl_kernel)&expand};
+    memset(&main_kernel, 0, sizeof main_kernel);
+    memset(&expand, 0, sizeof expand);
+    assert_int_equal(wa_launch_forward(p, plan, &kernels,
+                                       (cl_command_queue)&queue, &buffers, 0,
+                                       NULL, NULL),
+                     WINATTN_SUCCESS);
+    return main_kernel.groups;
+}
+
+/* The same of the backward pass: what was enqueued of each part. */
 static void launch_backward(const wa_problem *p, const wa_backward_plan *plan,
                             fake_kernel parts[WA_BACKWARD_PARTS])
 {
@@ -118,6 +178,51 @@ static void launch_backward(const wa_problem *p, const wa_backward_plan *plan,
                                         (cl_command_queue)&queue, &buffers, 0,
                                         0, NULL, NULL),
                      WINATTN_SUCCESS);
+}
+
+/* ---- A device without compute units ---- */
+
+static const char *const problems[] = {
+    "dtype=fp16 windows=100 bias=same",
+    "windows=3 heads=1 queries=70000 keys=2000 dim=256",
+    "dtype=bf16 windows=2000 heads=12 queries=64",
+    "dtype=fp16 variant=sliding windows=2 queries=5000 block=64",
+    "dtype=fp16 grid=2 size=56x56 window=7x7 shift=3x3 mask=shift "
+    "bias=table_same batch=8",
+};
+
+/* It is said to have one; then all plans launch something, and come to an
+ * end. */
+static void no_compute_units(void **state)
+{
+    (void)state;
+    static const wa_exclusions none;
+    static fake_kernel parts[WA_BACKWARD_PARTS];
+    wa_device queried;
+    assert_int_equal(wa_device_query(NULL, &queried), WINATTN_SUCCESS);
+    assert_int_equal(queried.compute_units, 1);
+    for (size_t d = 0; d < made_up_count; d++)
+        for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+            const wa_problem p = problem_of(problems[i]);
+            wa_device device = made_up_devices[d];
+            wa_backward_plan backward;
+            wa_plan plan;
+            device.compute_units = queried.compute_units;
+            if (wa_plan_make(&p, &device, &none, &plan) == WINATTN_SUCCESS) {
+                const uint64_t groups = launch_forward(&p, &plan);
+                const uint64_t units = p.windows * p.heads * plan.row_blocks;
+                assert_true(groups > 0);
+                assert_true(plan.groups != 0 ||
+                            groups * plan.units_per_group >= units);
+            }
+            if (wa_backward_plan_make(&p, &device, &none, &backward) !=
+                WINATTN_SUCCESS)
+                continue;
+            launch_backward(&p, &backward, parts);
+            for (int n = 0; n < WA_BACKWARD_PARTS; n++)
+                assert_true(!backward.kernels[n].name || parts[n].groups > 0 ||
+                            n == WA_BACKWARD_SUM);
+        }
 }
 
 /* ---- A table of many entries ---- */
@@ -155,6 +260,7 @@ static void many_entries(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_compute_units),
         cmocka_unit_test(many_entries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
