@@ -2,6 +2,7 @@
  * winattn-info [TEXT]: for each device whose "platform / name" holds TEXT what
  * was queried and probed, which tiers it has, and what the cases of the bench
  * would get. Calls the rooms behind the public interface. */
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "kit/run.h"
 #include "kit/workloads.h"
 #include "measure.h"
-#include "plan.h"
+#include "plan_backward.h"
 #include "session.h"
 #include "unit.h"
 #include "workload.h"
@@ -141,6 +142,39 @@ static void print_tiers(const bench_device *device, wa_exclusions *exclusions)
 
 /* ---- Cases ---- */
 
+/* Milliseconds that planning takes, builds apart; the least of a few times. */
+#define PLANNING_TIMES 3
+
+static double forward_planning(const wa_problem *problem,
+                               const wa_device *device,
+                               const wa_exclusions *exclusions, wa_plan *plan)
+{
+    double least = INFINITY;
+    for (int i = 0; i < PLANNING_TIMES; i++) {
+        const double start = now_seconds();
+        if (wa_plan_make(problem, device, exclusions, plan) != WINATTN_SUCCESS)
+            return -1;
+        least = fmin(least, (now_seconds() - start) * 1e3);
+    }
+    return least;
+}
+
+static double backward_planning(const wa_problem *problem,
+                                const wa_device *device,
+                                const wa_exclusions *exclusions)
+{
+    wa_backward_plan plan;
+    double least = INFINITY;
+    for (int i = 0; i < PLANNING_TIMES; i++) {
+        const double start = now_seconds();
+        if (wa_backward_plan_make(problem, device, exclusions, &plan) !=
+            WINATTN_SUCCESS)
+            return -1;
+        least = fmin(least, (now_seconds() - start) * 1e3);
+    }
+    return least;
+}
+
 static void print_case(const workload_row *row, int dtype,
                        const wa_device *device,
                        const wa_exclusions *exclusions)
@@ -153,27 +187,36 @@ static void print_case(const workload_row *row, int dtype,
     if (!case_parse(row->text, &c, NULL))
         return;
     c.dtype = dtype;
-    const winattn_desc desc = workload_desc(&c);
+    winattn_desc desc = workload_desc(&c);
+    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
     printf("    %-20s %-5s ", row->name, dtypes[dtype]);
-    if (wa_problem_read(&desc, &problem) != WINATTN_SUCCESS ||
-        wa_plan_make(&problem, device, exclusions, &plan) != WINATTN_SUCCESS) {
+    double forward = -1;
+    if (wa_problem_read(&desc, &problem) == WINATTN_SUCCESS)
+        forward = forward_planning(&problem, device, exclusions, &plan);
+    if (forward < 0) {
         printf("%s\n", winattn_last_reason());
         return;
     }
+    const double backward = backward_planning(&problem, device, exclusions);
     char tile[32];
     snprintf(tile, sizeof tile, "%u x %u", plan.block_rows, plan.block_keys);
-    printf("%-6s %-19s %11s%s %6u %7u\n", wa_tier_name(plan.tier), plan.kernel,
-           tile, plan.streaming ? " *" : "  ", plan.work_group,
-           plan.local_bytes);
+    printf("%-6s %-19s %11s%s %6u %7u %7.2f ", wa_tier_name(plan.tier),
+           plan.kernel, tile, plan.streaming ? " *" : "  ", plan.work_group,
+           plan.local_bytes, forward);
+    if (backward < 0)
+        printf("%8s\n", "none");
+    else
+        printf("%8.2f\n", backward);
 }
 
 static void print_cases(const wa_device *device,
                         const wa_exclusions *exclusions)
 {
     printf("  cases of the bench (queries x keys of a step; *: the softmax "
-           "streams over steps)\n");
-    printf("    %-20s %-5s %-6s %-19s %11s   %6s %7s\n", "", "dtype", "tier",
-           "kernel", "tile", "group", "local");
+           "streams over steps;\n  milliseconds that planning the forward and "
+           "the backward pass takes, builds apart)\n");
+    printf("    %-20s %-5s %-6s %-19s %11s   %6s %7s %7s %8s\n", "", "dtype",
+           "tier", "kernel", "tile", "group", "local", "forward", "backward");
     for (size_t i = 0; i < workload_count; i++)
         for (int dtype = WINATTN_FP32; dtype <= WINATTN_FP16; dtype++)
             print_case(&workload_rows[i], dtype, device, exclusions);
