@@ -227,6 +227,39 @@ void wa_backward_plan_finish(const wa_problem *problem,
     choose_slots(problem, device, plan);
 }
 
+/* Kernels number their blocks, and groups of SUM_ELEMENTS logits of a bias,
+ * with 32 bits. */
+#define MOST_LOGITS ((uint64_t)1 << 40)
+#define MOST_BIASES ((uint64_t)1 << 35)
+#define MOST_BLOCKS ((uint64_t)1 << 30)
+
+static winattn_status check_logits(const wa_problem *problem)
+{
+    const uint64_t logits =
+        (uint64_t)problem->heads * problem->queries * problem->keys;
+    if (logits > MOST_LOGITS)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "heads x queries x keys is above 2^40");
+    if (problem->bias != WINATTN_BIAS_NONE && logits > MOST_BIASES)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "heads x queries x keys of a bias is above 2^35");
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status check_blocks(const wa_problem *problem,
+                                   const wa_backward_plan *plan)
+{
+    const uint64_t rows =
+        plan->whole ? 0 : (uint64_t)problem->heads * plan->row_blocks;
+    const uint64_t keys = (uint64_t)problem->kv_heads * plan->key_blocks *
+                          at_least_one(plan->key_parts);
+    if (rows > MOST_BLOCKS || keys > MOST_BLOCKS)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "heads x blocks of %s of a window is above 2^30",
+                       rows > MOST_BLOCKS ? "queries" : "keys");
+    return WINATTN_SUCCESS;
+}
+
 winattn_status wa_backward_plan_make(const wa_problem *problem,
                                      const wa_device *device,
                                      const wa_exclusions *exclusions,
@@ -245,10 +278,7 @@ winattn_status wa_backward_plan_make(const wa_problem *problem,
                        "%s ends a work-item's loops after %u rounds, too few "
                        "for a backward pass",
                        device->name, device->loop_limit);
-    if ((uint64_t)problem->heads * problem->queries * problem->keys >
-        (uint64_t)1 << 40)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "heads x queries x keys is above 2^40");
+    WA_TRY(check_logits(problem));
     for (size_t i = 0; i < WA_TIER_CHOICES; i++) {
         const winattn_tier tier = order[i];
         const wa_device seen = wa_device_for_tier(device, exclusions, tier);
@@ -257,7 +287,7 @@ winattn_status wa_backward_plan_make(const wa_problem *problem,
             make[tier](problem, &seen, plan)) {
             plan->tier = tier;
             wa_backward_plan_finish(problem, device, plan);
-            return WINATTN_SUCCESS;
+            return check_blocks(problem, plan);
         }
     }
     return wa_fail_no_tier(problem, device, "backward kernel", order[0],

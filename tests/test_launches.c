@@ -257,9 +257,42 @@ static void many_entries(void **state)
     assert_true(parts[WA_BACKWARD_SUM_TABLE].next == 65536ull * 65537);
 }
 
+/* ---- Numbers of 32 bits ---- */
+
+/* What kernels could not number is refused. */
+static void too_many_blocks(void **state)
+{
+    (void)state;
+    static const wa_exclusions none;
+    static const struct {
+        const char *device, *problem, *reason; /* NULL: none */
+    } rows[] = {
+        {"PoCL", "heads=32768 queries=1 keys=33554432 dim=1",
+         "blocks of keys"},
+        {"A100", "dtype=fp16 heads=65536 queries=16777216 keys=1",
+         "blocks of queries"},
+        {"PoCL", "heads=65536 queries=1 keys=1048576 dim=1 bias=fp32",
+         "of a bias"},
+        {"PoCL", "heads=32768 queries=1 keys=1048576 dim=1 bias=fp32", NULL},
+        {"PoCL", "heads=65536 kv_heads=1 queries=1 keys=16777216 dim=1", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const wa_problem p = problem_of(rows[i].problem);
+        wa_backward_plan plan;
+        const winattn_status status = wa_backward_plan_make(
+            &p, made_up_device(rows[i].device), &none, &plan);
+        if (status != (rows[i].reason ? WINATTN_UNSUPPORTED_PROBLEM
+                                      : WINATTN_SUCCESS) ||
+            (rows[i].reason && !strstr(winattn_last_reason(), rows[i].reason)))
+            fail_msg("%s: %s", rows[i].problem, winattn_last_reason());
+        wa_forget_failure();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(too_many_blocks),
         cmocka_unit_test(no_compute_units),
         cmocka_unit_test(many_entries),
     };

@@ -250,7 +250,7 @@ static void random_windows(void **state)
     (void)state;
     random_state r = random_seeded(1);
     size_t planned = 0, large_ones = 0;
-    for (size_t i = 0; i < 2000; i++) {
+    for (size_t i = 0; i < 1200; i++) {
         const winattn_desc d = random_problem(&r);
         char text[512];
         wa_problem p;
@@ -267,7 +267,7 @@ static void random_windows(void **state)
     printf("%u problems, %u of them large; %llu steps at most\n",
            (unsigned)planned, (unsigned)large_ones,
            (unsigned long long)most_seen);
-    assert_true(planned > 1200 && large_ones > 500);
+    assert_true(planned > 800 && large_ones > 400);
 }
 
 /* ---- Visitors ---- */
