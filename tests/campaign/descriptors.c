@@ -245,12 +245,6 @@ static void spoil(random_state *r, winattn_desc *d)
            desc_fields[field].bytes);
 }
 
-static void limit(cl_uint *tokens, cl_ulong most)
-{
-    if (*tokens > most && *tokens < 0x80000000u)
-        *tokens = (cl_uint)most;
-}
-
 /* Whatever the library may read of an index must be there: the product of
  * what it takes for queries and keys. NULL where that is more than is worth
  * while. */
@@ -294,7 +288,7 @@ static void give_build_options(random_state *r, made_desc *made)
     made->desc.build_options = made->build_options;
 }
 
-made_desc desc_make(random_state *r, cl_ulong most_tokens)
+made_desc desc_make(random_state *r)
 {
     made_desc made;
     memset(&made, 0, sizeof made);
@@ -307,10 +301,6 @@ made_desc desc_make(random_state *r, cl_ulong most_tokens)
         spoil(r, &made.desc);
         made.is_spoilt = true;
     }
-    limit(&made.desc.queries, most_tokens);
-    limit(&made.desc.keys, most_tokens);
-    for (int a = 0; a < WINATTN_AXES; a++)
-        limit(&made.desc.grid.window[a], most_tokens);
     give_index(r, &made);
     if (chance(r, 2))
         give_build_options(r, &made);

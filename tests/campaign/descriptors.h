@@ -25,8 +25,7 @@ typedef struct made_desc {
     bool is_spoilt;      /* it may be wrong */
 } made_desc;
 
-/* Windows have at most so many tokens: larger ones take long to plan for. */
-made_desc desc_make(random_state *r, cl_ulong most_tokens);
+made_desc desc_make(random_state *r);
 void desc_free(made_desc *made);
 
 /* The fields that are not 0, in one line. */

@@ -7,7 +7,6 @@
  *     --seed N     of the first case; the next cases have the next seeds
  *     --cases N    at most
  *     --seconds N  at most; 0: as long as it takes
- *     --huge       windows up to 2^31 tokens
  *
  * What is wrong is printed with the line that runs its case again. */
 #include <stdio.h>
@@ -17,23 +16,24 @@
 
 #include "calls.h"
 #include "kit/devices.h"
+#include "plan_backward.h"
+#include "session.h"
 #include "standin.h"
 
-#define USUAL_TOKENS ((cl_ulong)1 << 13)
-#define ALL_TOKENS ((cl_ulong)0x7fffffff)
+#define MOST_STEPS 1000000u
 
 #define MOST_LAUNCHES 200 /* while a plan is made */
 
 static struct {
     unsigned long seed, cases;
     double seconds;
-    cl_ulong most_tokens;
-} wanted = {1, 1000, 0, USUAL_TOKENS};
+} wanted = {1, 1000, 0};
 
 static struct {
     unsigned long cases, right, plans, refused, findings;
-    double slowest; /* seconds of processor time to make a plan */
-    unsigned long slowest_seed;
+    double slowest;      /* seconds of processor time to make a plan */
+    uint64_t most_steps; /* that a planner took */
+    unsigned long slowest_seed, most_steps_seed;
     call_counts calls;
 } counted;
 
@@ -48,9 +48,8 @@ static void report(const char *what, const char *detail)
     counted.findings++;
     desc_print(&made.desc, text, sizeof text);
     printf("FINDING %s %s\n  device %s:%s\n  again: fuzz_descriptors --seed "
-           "%lu --cases 1%s\n",
-           what, detail, device->name, text, seed,
-           wanted.most_tokens > USUAL_TOKENS ? " --huge" : "");
+           "%lu --cases 1\n",
+           what, detail, device->name, text, seed);
     fflush(stdout);
 }
 
@@ -184,6 +183,44 @@ static void check_tensors(void)
     }
 }
 
+static void note_steps(const char *pass, uint64_t steps)
+{
+    char text[64];
+    if (steps > counted.most_steps) {
+        counted.most_steps = steps;
+        counted.most_steps_seed = seed;
+    }
+    snprintf(text, sizeof text, "%s, %llu", pass, (unsigned long long)steps);
+    if (steps > MOST_STEPS)
+        report("a planner took many steps:", text);
+}
+
+/* Plans again without the device, since the library's interface does not say
+ * how many shapes were looked at. */
+static void check_steps(cl_context context, cl_device_id id)
+{
+    static const wa_exclusions none;
+    wa_problem problem;
+    wa_session *session;
+    wa_plan plan;
+    wa_backward_plan backward;
+    if (wa_problem_read(&made.desc, &problem) != WINATTN_SUCCESS ||
+        wa_session_acquire(context, id, &session) != WINATTN_SUCCESS) {
+        report("what was planned cannot be planned again", "");
+        return;
+    }
+    const wa_device *found = wa_session_device(session);
+    if (problem.passes[WA_FORWARD]) {
+        wa_plan_make(&problem, found, &none, &plan);
+        note_steps("forward", plan.steps);
+    }
+    if (problem.passes[WA_BACKWARD]) {
+        wa_backward_plan_make(&problem, found, &none, &backward);
+        note_steps("backward", backward.steps);
+    }
+    wa_session_release(session);
+}
+
 /* The reasons for which a right problem may be refused on a good device. */
 static bool is_excused(const char *reason)
 {
@@ -288,6 +325,7 @@ static void make_and_call(random_state *r, cl_context context,
         report("took a struct that is too short or too long", "");
     check_description(plan);
     check_tensors();
+    check_steps(context, id);
     const call_site site = {plan,    &made.desc,   id, device->address_bits,
                             context, other_context};
     for (int pass = 0; pass < 2; pass++)
@@ -301,7 +339,7 @@ static void run_case(void)
     random_state state = random_seeded(seed), *r = &state;
     const wa_device *other = draw_device(r);
     device = draw_device(r);
-    made = desc_make(r, wanted.most_tokens);
+    made = desc_make(r);
     counted.cases++;
     counted.right += !made.is_spoilt;
     const bool is_odd = draw_driver(r) || device->loop_limit != 0 ||
@@ -340,8 +378,6 @@ static void read_options(int count, char **arguments)
         } else if (strcmp(arguments[i], "--seconds") == 0) {
             wanted.seconds = strtod(value, NULL);
             i++;
-        } else if (strcmp(arguments[i], "--huge") == 0) {
-            wanted.most_tokens = ALL_TOKENS;
         } else {
             fprintf(stderr, "unknown option %s\n", arguments[i]);
             exit(2);
@@ -362,12 +398,15 @@ int main(int argument_count, char **arguments)
             break;
         run_case();
     }
-    printf("cases %lu from seed %lu on (%lu of them right): plans %lu, "
-           "refused %lu; calls %lu, refused %lu; launches %lu, tensors "
-           "checked %lu; slowest plan %.3f s (seed %lu); findings %lu\n",
-           counted.cases, wanted.seed, counted.right, counted.plans,
-           counted.refused, counted.calls.calls, counted.calls.refused,
-           counted.calls.launches, counted.calls.tensors, counted.slowest,
-           counted.slowest_seed, counted.findings);
+    printf(
+        "cases %lu from seed %lu on (%lu of them right): plans %lu, "
+        "refused %lu; calls %lu, refused %lu; launches %lu, tensors "
+        "checked %lu; slowest plan %.3f s (seed %lu), most steps %llu (seed "
+        "%lu); findings %lu\n",
+        counted.cases, wanted.seed, counted.right, counted.plans,
+        counted.refused, counted.calls.calls, counted.calls.refused,
+        counted.calls.launches, counted.calls.tensors, counted.slowest,
+        counted.slowest_seed, (unsigned long long)counted.most_steps,
+        counted.most_steps_seed, counted.findings);
     return counted.findings != 0;
 }
