@@ -16,8 +16,8 @@
 
 #include <cmocka.h>
 
-#include "kit/npy.h"
-#include "kit/run.h"
+#include "kit/golden.h"
+#include "kit/outputs.h"
 
 static test_device device;
 static int tier;
@@ -35,45 +35,10 @@ static case_buffers *make_case(const char *text, int pass)
     return d;
 }
 
-static size_t count_of(const tensor_data *t)
-{
-    return t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
-}
-
-/* Values of a tensor are [window or grid][head][row][column]. */
-static size_t index_of(const tensor_data *t, size_t window, size_t head,
-                       size_t row)
-{
-    return ((window * t->extent[1] + head) * t->extent[2] + row) *
-           t->extent[3];
-}
-
-/* All outputs of a case, in that order; NULL where there is none. */
-typedef struct outputs {
-    double *value[TENSORS];
-} outputs;
-
-static outputs make_outputs(const case_buffers *d)
-{
-    outputs out;
-    memset(&out, 0, sizeof out);
-    for (int id = 0; id < TENSORS; id++)
-        if (d->tensor[id].used && d->tensor[id].is_output)
-            out.value[id] =
-                calloc(count_of(&d->tensor[id]), sizeof *out.value[id]);
-    return out;
-}
-
-static void free_outputs(outputs *out)
-{
-    for (int id = 0; id < TENSORS; id++)
-        free(out->value[id]);
-}
-
 /* The device's, held against the oracle too. */
-static outputs run_device(case_buffers *d)
+static case_outputs run_device(case_buffers *d)
 {
-    outputs out = make_outputs(d);
+    case_outputs out = outputs_make(d);
     device_buffers b;
     case_result result;
     char text[1024];
@@ -83,26 +48,7 @@ static outputs run_device(case_buffers *d)
     if (!buffers_run(&device, device.queue, d, &b, 1, &result) ||
         !buffers_check(device.queue, d, &b, 0, &result))
         fail_msg("%s\n%s", text, result.failure);
-    for (int i = 0; i < d->buffers; i++) {
-        unsigned char *bytes = malloc(d->buffer[i].size);
-        assert_int_equal(clEnqueueReadBuffer(device.queue, b.mem[i], CL_TRUE,
-                                             0, d->buffer[i].size, bytes, 0,
-                                             NULL, NULL),
-                         CL_SUCCESS);
-        for (int id = 0; id < TENSORS; id++) {
-            const tensor_data *t = &d->tensor[id];
-            if (!out.value[id] || t->buffer != i)
-                continue;
-            double *to = out.value[id];
-            for (size_t w = 0; w < t->extent[0]; w++)
-                for (size_t h = 0; h < t->extent[1]; h++)
-                    for (size_t r = 0; r < t->extent[2]; r++)
-                        for (size_t x = 0; x < t->extent[3]; x++)
-                            *to++ = kind_read(t->kind,
-                                              bytes + data_at(t, w, h, r, x));
-        }
-        free(bytes);
-    }
+    assert_true(outputs_read(device.queue, d, &b, &out));
     buffers_release(&b);
     return out;
 }
@@ -111,87 +57,6 @@ static void add(double *to, const double *x, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         to[i] += x[i];
-}
-
-/* Gradients of one window-head, to where they belong. */
-static void add_gradients(const case_buffers *d, size_t window, size_t head,
-                          outputs *out)
-{
-    static const int tokens[3] = {T_DQ, T_DK, T_DV};
-    const tensor_data *t = d->tensor;
-    const size_t rows = d->map.tokens, dim = (size_t)d->c.dim;
-    double *all = calloc(7 * rows * dim + 2 * rows * rows, sizeof *all);
-    double *flow = all, *at = all + rows * dim;
-    double *dx[3], *size[3];
-    for (int i = 0; i < 3; i++) {
-        dx[i] = at;
-        size[i] = at + rows * dim;
-        at += 2 * rows * dim;
-    }
-    oracle_gradients g = {.dq = dx[0],
-                          .dk = dx[1],
-                          .dv = dx[2],
-                          .dbias = at,
-                          .dq_size = size[0],
-                          .dk_size = size[1],
-                          .dv_size = size[2],
-                          .dbias_size = at + rows * rows};
-    for (size_t i = 0; i < rows; i++) {
-        size_t grid = window, row = i;
-        if (data_find(d, T_D_O, &grid, &row))
-            memcpy(flow + i * dim,
-                   t[T_D_O].value + index_of(&t[T_D_O], grid, head, row),
-                   sizeof *flow * dim);
-    }
-    data_view view;
-    data_view_open(d, window, head, &view);
-    oracle_backward(&view.problem, flow, NULL, &g);
-    data_view_close(&view);
-    for (int part = 0; part < 3; part++)
-        for (size_t i = 0; i < rows; i++) {
-            const int id = tokens[part];
-            size_t grid = window, row = i;
-            double *to = NULL;
-            if (data_find(d, (tensor_id)id, &grid, &row))
-                to = out->value[id] + index_of(&t[id], grid, head, row);
-            else if (id != T_DQ && t[T_D_PAD_K + part - 1].used)
-                to = out->value[T_D_PAD_K + part - 1] + head * dim;
-            if (to)
-                add(to, dx[part] + i * dim, dim);
-        }
-    for (size_t i = 0; i < rows * rows; i++)
-        out->value[T_DBIAS][index_of(&t[T_DBIAS], 0, head,
-                                     (size_t)d->entry[i])] += g.dbias[i];
-    if (out->value[T_D_LOGIT_SCALE])
-        out->value[T_D_LOGIT_SCALE][head] += g.d_logit_scale;
-    free(all);
-}
-
-/* The oracle's, of a case with a table and as many key heads as heads. */
-static outputs run_oracle(const case_buffers *d)
-{
-    const tensor_data *t = d->tensor;
-    const size_t rows = d->map.tokens, dim = (size_t)d->c.dim;
-    outputs out = make_outputs(d);
-    double *o = malloc(sizeof *o * (2 * rows * dim + 2 * rows)), largest;
-    for (size_t w = 0; w < (size_t)d->c.windows; w++)
-        for (size_t h = 0; h < (size_t)d->c.heads; h++) {
-            if (d->c.pass == PASS_BACKWARD) {
-                add_gradients(d, w, h, &out);
-                continue;
-            }
-            double *lse = o + 2 * rows * dim;
-            data_oracle(d, w, h, o, o + rows * dim, lse, lse + rows, &largest);
-            for (size_t i = 0; i < rows; i++) {
-                size_t grid = w, row = i;
-                if (!data_find(d, T_O, &grid, &row))
-                    continue;
-                memcpy(out.value[T_O] + index_of(&t[T_O], grid, h, row),
-                       o + i * dim, sizeof *o * dim);
-            }
-        }
-    free(o);
-    return out;
 }
 
 static void assert_close(const char *what, const double *got,
@@ -209,86 +74,34 @@ static void assert_close(const char *what, const double *got,
 
 /* ---- torchvision ---- */
 
-/* [batch, axes, parts, heads, dim], part `part` of it, or [rows, heads] as a
- * tensor's values. */
-static double *load(const tensor_data *t, const char *case_name,
-                    const char *name, size_t part, size_t parts)
-{
-    npy_array array = npy_read(GOLDEN_FOLDER, case_name, name);
-    if (!array.value || array.count != count_of(t) * parts)
-        fail_msg("%s_%s.npy cannot be read", case_name, name);
-    double *value = malloc(sizeof *value * count_of(t));
-    for (size_t w = 0; w < t->extent[0]; w++)
-        for (size_t h = 0; h < t->extent[1]; h++)
-            for (size_t r = 0; r < t->extent[2]; r++)
-                for (size_t x = 0; x < t->extent[3]; x++)
-                    value[index_of(t, w, h, r) + x] =
-                        array.value[(((w * t->extent[2] + r) * parts + part) *
-                                         t->extent[1] +
-                                     h) *
-                                        t->extent[3] +
-                                    x];
-    npy_free(&array);
-    return value;
-}
-
-typedef struct golden_tensor {
-    tensor_id id;
-    const char *name;
-    size_t part, parts;
-} golden_tensor;
-
 static void check_torchvision(const char *name, const char *text, int pass)
 {
-    static const golden_tensor tensors[] = {
-        {T_Q, "qkv", 0, 3},
-        {T_K, "qkv", 1, 3},
-        {T_V, "qkv", 2, 3},
-        {T_BIAS, "table", 0, 1},
-        {T_LOGIT_SCALE, "logit_scale", 0, 1},
-        {T_PAD_K, "pad_k", 0, 1},
-        {T_PAD_V, "pad_v", 0, 1},
-        {T_D_O, "d_o", 0, 1},
-        {T_O, "o", 0, 1},
-        {T_DQ, "dqkv", 0, 3},
-        {T_DK, "dqkv", 1, 3},
-        {T_DV, "dqkv", 2, 3},
-        {T_DBIAS, "dtable", 0, 1},
-        {T_D_LOGIT_SCALE, "dlogit_scale", 0, 1},
-        {T_D_PAD_K, "d_pad_k", 0, 1},
-        {T_D_PAD_V, "d_pad_v", 0, 1},
-    };
-    const size_t count = sizeof tensors / sizeof *tensors;
     case_buffers *d = make_case(text, pass);
-    int inputs = 0, results = 0;
-    for (size_t i = 0; i < count; i++) {
-        const golden_tensor *g = &tensors[i];
-        tensor_data *t = &d->tensor[g->id];
-        if (!t->used || t->is_output)
-            continue;
-        free(t->value);
-        t->value = load(t, name, g->name, g->part, g->parts);
-        inputs++;
-    }
+    int results = 0;
+    const char *missing = golden_fill(GOLDEN_FOLDER, name, d);
+    if (missing)
+        fail_msg("%s_%s.npy cannot be read", name, missing);
     data_write(d);
-    outputs truth = run_oracle(d), got = run_device(d);
-    for (size_t i = 0; i < count; i++) {
-        const golden_tensor *g = &tensors[i];
+    case_outputs truth = outputs_of_oracle(d), got = run_device(d);
+    for (size_t i = 0; i < golden_count; i++) {
+        const golden_tensor *g = &golden_tensors[i];
         const tensor_data *t = &d->tensor[g->id];
         if (!got.value[g->id])
             continue;
-        double *want = load(t, name, g->name, g->part, g->parts);
+        double *want = golden_read(GOLDEN_FOLDER, name, g, t);
+        if (!want)
+            fail_msg("%s_%s.npy cannot be read", name, g->name);
         /* they are stored in fp32 */
-        assert_close(g->name, truth.value[g->id], want, count_of(t), 1e-7);
-        assert_close(g->name, got.value[g->id], want, count_of(t),
+        assert_close(g->name, truth.value[g->id], want, outputs_count(t),
+                     1e-7);
+        assert_close(g->name, got.value[g->id], want, outputs_count(t),
                      pass == PASS_FORWARD ? 5e-6 : 1e-5);
         free(want);
         results++;
     }
-    assert_in_range(inputs, pass == PASS_FORWARD ? 6 : 7, 8);
     assert_in_range(results, pass == PASS_FORWARD ? 1 : 6, 7);
-    free_outputs(&truth);
-    free_outputs(&got);
+    outputs_free(&truth);
+    outputs_free(&got);
     data_free(d);
 }
 
@@ -528,13 +341,13 @@ static case_buffers *make_neat(const case_buffers *d, const geometry *g)
 }
 
 /* What `d` would put out, by way of neat windows. */
-static outputs run_neat(const case_buffers *d)
+static case_outputs run_neat(const case_buffers *d)
 {
     static const int tokens[] = {T_O, T_DQ, T_DK, T_DV};
     const geometry g = geometry_of(&d->c);
     const size_t heads = (size_t)d->c.heads, dim = (size_t)d->c.dim;
     case_buffers *neat = make_neat(d, &g);
-    outputs windows = run_device(neat), out = make_outputs(d);
+    case_outputs windows = run_device(neat), out = outputs_make(d);
     for (int i = 0; i < 4; i++) {
         const int id = tokens[i];
         if (out.value[id])
@@ -547,13 +360,13 @@ static outputs run_neat(const case_buffers *d)
         out.value[T_DBIAS]
                  [i / pairs * entries + (size_t)d->entry[i % pairs]] +=
             windows.value[T_DBIAS][i];
-    free_outputs(&windows);
+    outputs_free(&windows);
     data_free(neat);
     return out;
 }
 
 /* A block on its map: on the grid in place, or by way of windows. */
-static outputs run_block(case_buffers *d, bool neatly)
+static case_outputs run_block(case_buffers *d, bool neatly)
 {
     data_write(d);
     return neatly ? run_neat(d) : run_device(d);
@@ -566,23 +379,23 @@ static void feed(const double *o, const case_buffers *first,
 {
     static const double factor[3] = {1, -1, 0.5};
     for (int id = T_Q; id <= T_V; id++)
-        for (size_t i = 0; i < count_of(&second->tensor[id]); i++)
+        for (size_t i = 0; i < outputs_count(&second->tensor[id]); i++)
             second->tensor[id].value[i] =
                 factor[id] * o[i] + first->tensor[id].value[i];
 }
 
 /* And the gradient of the first block's o. */
-static void feed_back(const outputs *second, case_buffers *first)
+static void feed_back(const case_outputs *second, case_buffers *first)
 {
     tensor_data *d_o = &first->tensor[T_D_O];
-    for (size_t i = 0; i < count_of(d_o); i++)
+    for (size_t i = 0; i < outputs_count(d_o); i++)
         d_o->value[i] = second->value[T_DQ][i] - second->value[T_DK][i] +
                         0.5 * second->value[T_DV][i];
 }
 
 /* Forward through two blocks and back. */
 typedef struct passes {
-    outputs forward[2], backward[2];
+    case_outputs forward[2], backward[2];
 } passes;
 
 static passes run_stage(const char *text, const char *shift, bool neatly)
@@ -604,7 +417,8 @@ static passes run_stage(const char *text, const char *shift, bool neatly)
             if (forward[block]->tensor[id].used)
                 memcpy(backward[block]->tensor[id].value,
                        forward[block]->tensor[id].value,
-                       sizeof(double) * count_of(&forward[block]->tensor[id]));
+                       sizeof(double) *
+                           outputs_count(&forward[block]->tensor[id]));
     p.backward[1] = run_block(backward[1], neatly);
     feed_back(&p.backward[1], backward[0]);
     p.backward[0] = run_block(backward[0], neatly);
@@ -615,8 +429,8 @@ static passes run_stage(const char *text, const char *shift, bool neatly)
     return p;
 }
 
-static void compare_outputs(const case_buffers *d, const outputs *got,
-                            const outputs *want, double tolerance)
+static void compare_outputs(const case_buffers *d, const case_outputs *got,
+                            const case_outputs *want, double tolerance)
 {
     static const char *const names[TENSORS] = {[T_O] = "o",
                                                [T_DQ] = "dq",
@@ -628,7 +442,7 @@ static void compare_outputs(const case_buffers *d, const outputs *got,
     for (int id = 0; id < TENSORS; id++)
         if (got->value[id])
             assert_close(names[id], got->value[id], want->value[id],
-                         count_of(&d->tensor[id]), tolerance);
+                         outputs_count(&d->tensor[id]), tolerance);
 }
 
 static void check_stage(const char *text, const char *shift)
@@ -645,10 +459,10 @@ static void check_stage(const char *text, const char *shift)
                         block == 0 ? 2e-5 : 1e-5);
         data_free(forward);
         data_free(backward);
-        free_outputs(&got.forward[block]);
-        free_outputs(&got.backward[block]);
-        free_outputs(&want.forward[block]);
-        free_outputs(&want.backward[block]);
+        outputs_free(&got.forward[block]);
+        outputs_free(&got.backward[block]);
+        outputs_free(&want.forward[block]);
+        outputs_free(&want.backward[block]);
     }
 }
 

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * All outputs of a case at once, whole tensors in double precision: what a
+ * device wrote, and what the oracle says; for tests that compare them with
+ * what others computed. */
+#ifndef KIT_OUTPUTS_H
+#define KIT_OUTPUTS_H
+
+#include "run.h"
+
+/* In the order of tensor_data.value; NULL where the case has no such
+ * output. */
+typedef struct case_outputs {
+    double *value[TENSORS];
+} case_outputs;
+
+/* Zeros. */
+case_outputs outputs_make(const case_buffers *d);
+void outputs_free(case_outputs *out);
+
+/* How many values a tensor has, and where those of a row begin. */
+size_t outputs_count(const tensor_data *t);
+size_t outputs_index(const tensor_data *t, size_t window, size_t head,
+                     size_t row);
+
+/* Reads them from the device's buffers; false: they could not be read. */
+bool outputs_read(cl_command_queue queue, const case_buffers *d,
+                  const device_buffers *b, case_outputs *out);
+
+/* The oracle's, of a case with as many key heads as heads, without d_lse and
+ * lse, whose outputs are overwritten, not added to. */
+case_outputs outputs_of_oracle(const case_buffers *d);
+
+#endif
