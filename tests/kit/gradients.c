@@ -132,10 +132,7 @@ static void check_rows(const checker *check, int id, const char *name,
             lost_in_p(check->d, id, 0, head, 0) * c->windows * c->keys;
     const double part = share_stored(&far, underflow, count, check->tolerance);
     case_result *result = check->result;
-    result->o_error = fmax(result->o_error, part);
-    if (far.want2 > 0)
-        result->o_relative =
-            fmax(result->o_relative, sqrt(far.error2 / far.want2));
+    note_error(result, (tensor_id)id, &far, part, check->tolerance);
     if ((far.mismatch || !(part <= 1)) && !result->failure[0])
         snprintf(result->failure, sizeof result->failure,
                  "%s of window %zu head %zu row %zu: %s, at %.3g of the "

@@ -7,11 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data.h"
+
 static double element(const char *type, const unsigned char *from)
 {
     double f64;
     float f32;
     int64_t i64;
+    if (strcmp(type, "<f2") == 0)
+        return kind_read(KIND_FP16, from);
     if (strcmp(type, "<f8") == 0) {
         memcpy(&f64, from, 8);
         return f64;
@@ -63,6 +67,7 @@ npy_array npy_read(const char *folder, const char *case_name,
         at = end + strspn(end, ", ");
     }
     const size_t size = strcmp(type, "|u1") == 0   ? 1
+                        : strcmp(type, "<f2") == 0 ? 2
                         : strcmp(type, "<f4") == 0 ? 4
                                                    : 8;
     unsigned char *bytes = malloc(array.count * size + 1);

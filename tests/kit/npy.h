@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reads the .npy files of tests/golden: C order; float64, float32, int64 or
- * uint8. */
+ * Reads the .npy files of tests/golden: C order; float64, float32, float16,
+ * int64 or uint8. */
 #ifndef KIT_NPY_H
 #define KIT_NPY_H
 

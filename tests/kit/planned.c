@@ -244,39 +244,54 @@ static winattn_status launch(const test_device *device, cl_command_queue queue,
     return status;
 }
 
+/* Waits for what was launched; a status that is no success is the reason of
+ * the failure. */
+static bool take_status(winattn_status status, cl_event event,
+                        case_result *result)
+{
+    result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
+    if (status == WINATTN_SUCCESS && event)
+        status = clWaitForEvents(1, &event);
+    if (status != WINATTN_SUCCESS)
+        snprintf(result->failure, sizeof result->failure, "%s: %s\n%.200s",
+                 winattn_status_name(status), winattn_last_reason(),
+                 winattn_last_build_log());
+    return status == WINATTN_SUCCESS;
+}
+
+bool planned_run_buffers(const test_device *device, cl_command_queue queue,
+                         const case_buffers *data, const device_buffers *b,
+                         const demanded_plan *demand, case_result *result)
+{
+    cl_event event = NULL;
+    wa_session *session = NULL;
+    winattn_status status =
+        wa_session_acquire(device->context, device->id, &session);
+    if (status == WINATTN_SUCCESS)
+        status = launch(device, queue, data, b, demand, session, &event);
+    const bool done = take_status(status, event, result);
+    if (event)
+        clReleaseEvent(event);
+    if (session)
+        wa_session_release(session);
+    return done;
+}
+
 bool planned_run(const test_device *device, cl_command_queue queue,
                  const test_case *c, const demanded_plan *demand,
                  case_result *result)
 {
     bool passed = false;
-    cl_event event = NULL;
-    wa_session *session = NULL;
     device_buffers b;
     memset(result, 0, sizeof *result);
     memset(&b, 0, sizeof b);
     case_buffers *data = data_make(c);
-    if (!data || !buffers_create(device, data, &b)) {
+    if (!data || !buffers_create(device, data, &b))
         snprintf(result->failure, sizeof result->failure, "out of memory");
-        goto cleanup;
-    }
-    winattn_status status =
-        wa_session_acquire(device->context, device->id, &session);
-    if (status == WINATTN_SUCCESS)
-        status = launch(device, queue, data, &b, demand, session, &event);
-    result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
-    if (status == WINATTN_SUCCESS)
-        status = clWaitForEvents(1, &event);
-    if (status == WINATTN_SUCCESS)
-        passed = buffers_check(device->queue, data, &b, 0, result);
     else
-        snprintf(result->failure, sizeof result->failure, "%s: %s\n%.200s",
-                 winattn_status_name(status), winattn_last_reason(),
-                 winattn_last_build_log());
-cleanup:
-    if (event)
-        clReleaseEvent(event);
-    if (session)
-        wa_session_release(session);
+        passed =
+            planned_run_buffers(device, queue, data, &b, demand, result) &&
+            buffers_check(device->queue, data, &b, 0, result);
     buffers_release(&b);
     data_free(data);
     return passed;
@@ -401,38 +416,42 @@ static winattn_status launch_backward(const test_device *device,
     return status;
 }
 
+bool planned_backward_buffers(const test_device *device,
+                              cl_command_queue queue, const case_buffers *data,
+                              const device_buffers *b,
+                              const demanded_backward *demand,
+                              case_result *result)
+{
+    wa_session *session = NULL;
+    cl_mem workspace = NULL;
+    winattn_status status =
+        wa_session_acquire(device->context, device->id, &session);
+    if (status == WINATTN_SUCCESS)
+        status = launch_backward(device, queue, data, b, demand, session,
+                                 &workspace);
+    const bool done = take_status(status, NULL, result);
+    if (session)
+        wa_session_release(session);
+    if (workspace)
+        clReleaseMemObject(workspace);
+    return done;
+}
+
 bool planned_backward(const test_device *device, cl_command_queue queue,
                       const test_case *c, const demanded_backward *demand,
                       case_result *result)
 {
     bool passed = false;
-    wa_session *session = NULL;
-    cl_mem workspace = NULL;
     device_buffers b;
     memset(result, 0, sizeof *result);
     memset(&b, 0, sizeof b);
     case_buffers *data = data_make(c);
-    if (!data || !buffers_create(device, data, &b)) {
+    if (!data || !buffers_create(device, data, &b))
         snprintf(result->failure, sizeof result->failure, "out of memory");
-        goto cleanup;
-    }
-    winattn_status status =
-        wa_session_acquire(device->context, device->id, &session);
-    if (status == WINATTN_SUCCESS)
-        status = launch_backward(device, queue, data, &b, demand, session,
-                                 &workspace);
-    result->refused = status == WINATTN_UNSUPPORTED_PROBLEM;
-    if (status == WINATTN_SUCCESS)
-        passed = buffers_check(device->queue, data, &b, 0, result);
     else
-        snprintf(result->failure, sizeof result->failure, "%s: %s\n%.200s",
-                 winattn_status_name(status), winattn_last_reason(),
-                 winattn_last_build_log());
-cleanup:
-    if (session)
-        wa_session_release(session);
-    if (workspace)
-        clReleaseMemObject(workspace);
+        passed = planned_backward_buffers(device, queue, data, &b, demand,
+                                          result) &&
+                 buffers_check(device->queue, data, &b, 0, result);
     buffers_release(&b);
     data_free(data);
     return passed;

@@ -28,6 +28,11 @@ bool planned_run(const test_device *device, cl_command_queue queue,
                  const test_case *c, const demanded_plan *demand,
                  case_result *result);
 
+/* The launch alone, on buffers of the test's own, until it is done. */
+bool planned_run_buffers(const test_device *device, cl_command_queue queue,
+                         const case_buffers *data, const device_buffers *b,
+                         const demanded_plan *demand, case_result *result);
+
 /* What a test demands of a backward pass; zero as above. */
 typedef struct demanded_backward {
     /* launches of so many windows, with slots for half of them; and of 50
@@ -46,6 +51,11 @@ typedef struct demanded_backward {
 bool planned_backward(const test_device *device, cl_command_queue queue,
                       const test_case *c, const demanded_backward *demand,
                       case_result *result);
+bool planned_backward_buffers(const test_device *device,
+                              cl_command_queue queue, const case_buffers *data,
+                              const device_buffers *b,
+                              const demanded_backward *demand,
+                              case_result *result);
 
 /* "rows:keys:team:stage_dims:score_rows:score_cols:out_rows:key_quads:
  * keeps_tiles", and a number more in rows of the tuning table */

@@ -228,6 +228,20 @@ double share(const distance *d, double tolerance, double size_share)
     return error == 0 ? 0 : allowed > 0 ? error / allowed : INFINITY;
 }
 
+void note_error(case_result *result, tensor_id id, const distance *d,
+                double part, double tolerance)
+{
+    result->error[id] = fmax(result->error[id], part);
+    result->plain_error[id] =
+        fmax(result->plain_error[id], share(d, tolerance, 0));
+    if (id == T_LSE)
+        return;
+    result->o_error = fmax(result->o_error, part);
+    if (d->want2 > 0)
+        result->o_relative =
+            fmax(result->o_relative, sqrt(d->error2 / d->want2));
+}
+
 static bool check_window_head(const case_buffers *d,
                               unsigned char *const bytes[TENSORS],
                               size_t window, size_t head, double *scratch,
@@ -278,11 +292,9 @@ static bool check_window_head(const case_buffers *d,
         share_stored(&beyond, stored_underflow(t->kind), stored, tolerance);
     /* the logarithm is stored in fp32, whatever q, k and v are */
     const double lse_share = share(&lse_distance, fp32, 1.0);
-    result->o_error = fmax(result->o_error, o_share);
     result->lse_error = fmax(result->lse_error, lse_share);
-    if (o_distance.want2 > 0)
-        result->o_relative = fmax(result->o_relative,
-                                  sqrt(o_distance.error2 / o_distance.want2));
+    note_error(result, T_O, &o_distance, o_share, tolerance);
+    note_error(result, T_LSE, &lse_distance, lse_share, fp32);
     const char *wrong = o_distance.mismatch     ? o_distance.mismatch
                         : lse_distance.mismatch ? lse_distance.mismatch
                                                 : NULL;

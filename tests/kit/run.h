@@ -28,6 +28,10 @@ typedef struct case_result {
     double o_error, lse_error;
     /* The same as a fraction of the tensor's norm, whatever is allowed. */
     double o_relative;
+    /* Of each output: the largest error as a fraction of what is allowed; and
+     * of what were allowed if only the result's own norm counted, not what its
+     * sums cancel. */
+    double error[TENSORS], plain_error[TENSORS];
     char failure[512]; /* "" if the case passed */
     /* The case failed because the device has no kernel of the demanded tier
      * for it. */

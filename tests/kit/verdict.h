@@ -24,6 +24,9 @@ void measure_gradient(distance *d, storage_kind kind, double got, double want,
                       double size, double tolerance);
 double share_stored(distance *d, double underflow, size_t count,
                     double tolerance);
+/* Keeps the largest errors of an output; part: of what is allowed. */
+void note_error(case_result *result, tensor_id id, const distance *d,
+                double part, double tolerance);
 /* What rounding may lose of the kind's smallest numbers. */
 double stored_underflow(storage_kind kind);
 /* Is a gradient judged row by row, and not a plane at once? So dq and dk of
