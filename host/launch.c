@@ -101,7 +101,10 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
     if (workspace_bytes == 0)
         return WINATTN_SUCCESS;
     if (!buffers->workspace.buffer)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "workspace is NULL");
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "workspace is NULL, but the %s pass needs %llu bytes",
+                       pass == WA_FORWARD ? "forward" : "backward",
+                       (unsigned long long)workspace_bytes);
     const winattn_status status = check_memory(
         "workspace", &buffers->workspace, context, true, 16, workspace_bytes);
     return status == WINATTN_BUFFER_TOO_SMALL ? WINATTN_WORKSPACE_TOO_SMALL

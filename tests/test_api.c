@@ -784,22 +784,27 @@ static void workspace_check(void **state)
     (void)state;
     fixture f = set_up("");
     const test_case c = f.data->c;
-    const winattn_desc desc = case_desc(&c);
+    winattn_desc desc = case_desc(&c);
     wa_problem problem;
-    wa_plan plan;
-    wa_buffers buffers;
+    wa_buffers buffers, backward;
     cl_int error;
-    memset(&plan, 0, sizeof plan);
     memset(&buffers, 0, sizeof buffers);
-    plan.workspace_bytes = 1024;
+    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
     assert_int_equal(wa_problem_read(&desc, &problem), WINATTN_SUCCESS);
     buffers.tensor[WA_Q] = f.forward.q;
     buffers.tensor[WA_K] = f.forward.k;
     buffers.tensor[WA_V] = f.forward.v;
     buffers.tensor[WA_O] = f.forward.o;
+    backward = buffers;
+    backward.tensor[WA_D_O] = f.forward.o;
     assert_status(
         wa_check_buffers(&problem, WA_FORWARD, 1024, device.context, &buffers),
-        WINATTN_INVALID_ARGUMENT, "workspace is NULL");
+        WINATTN_INVALID_ARGUMENT,
+        "workspace is NULL, but the forward pass needs 1024 bytes");
+    assert_status(
+        wa_check_buffers(&problem, WA_BACKWARD, 16, device.context, &backward),
+        WINATTN_INVALID_ARGUMENT,
+        "workspace is NULL, but the backward pass needs 16 bytes");
     buffers.workspace.buffer =
         clCreateBuffer(device.context, CL_MEM_READ_WRITE, 1024, NULL, &error);
     assert_int_equal(
@@ -808,7 +813,9 @@ static void workspace_check(void **state)
     buffers.workspace.offset = 16;
     assert_status(
         wa_check_buffers(&problem, WA_FORWARD, 1024, device.context, &buffers),
-        WINATTN_WORKSPACE_TOO_SMALL, "workspace needs 1024 bytes");
+        WINATTN_WORKSPACE_TOO_SMALL,
+        "workspace needs 1024 bytes from offset 16 on, but its buffer has "
+        "1024");
     clReleaseMemObject(buffers.workspace.buffer);
     tear_down(&f);
 }
@@ -839,9 +846,10 @@ static void grid_refuses(void **state)
         winattn_enqueue_forward(f.plan, device.queue, &bad, 0, NULL, NULL),   \
         status, culprit)
     REFUSE(bad.workspace.buffer = NULL, WINATTN_INVALID_ARGUMENT,
-           "workspace is NULL");
+           "workspace is NULL, but the forward pass needs 2048 bytes");
     REFUSE(bad.workspace.offset = 32, WINATTN_WORKSPACE_TOO_SMALL,
-           "workspace needs");
+           "workspace needs 2048 bytes from offset 32 on, but its buffer has "
+           "2064");
     REFUSE(bad.bias.buffer = NULL, WINATTN_INVALID_ARGUMENT, "bias is NULL");
     REFUSE(bad.bias.offset += 2, WINATTN_INVALID_LAYOUT, "the offset of bias");
     REFUSE(bad.q.offset = (cl_ulong)1 << 40, WINATTN_BUFFER_TOO_SMALL, "q");
