@@ -394,6 +394,16 @@ winattn_status winattn_plan_workspace_size(const winattn_plan *plan,
     return WINATTN_SUCCESS;
 }
 
+/* Legal, for batches that may be empty, but more often forgotten than meant;
+ * enqueueing cannot tell, so the plan does. */
+static void describe_nothing(const wa_problem *problem, char *text,
+                             size_t size)
+{
+    if (problem->windows == 0)
+        wa_append(text, size, "computes: nothing, as %s is 0\n",
+                  problem->grid.used ? "grid.batch" : "windows");
+}
+
 winattn_status winattn_plan_describe(const winattn_plan *plan, size_t size,
                                      char *text, size_t *needed)
 {
@@ -405,9 +415,11 @@ winattn_status winattn_plan_describe(const winattn_plan *plan, size_t size,
                        "text is NULL, but size is not 0");
     char all[8192];
     all[0] = 0;
+    describe_nothing(&plan->problem, all, sizeof all);
+    const size_t said = strlen(all);
     if (plan->problem.passes[WA_FORWARD])
-        wa_plan_describe(&plan->plan, wa_session_device(plan->session), all,
-                         sizeof all);
+        wa_plan_describe(&plan->plan, wa_session_device(plan->session),
+                         all + said, sizeof all - said);
     if (plan->problem.passes[WA_BACKWARD])
         wa_backward_plan_describe(&plan->backward, all, sizeof all);
     const char *trouble = wa_cache_trouble();

@@ -230,6 +230,42 @@ static void describes(void **state)
     tear_down(&f);
 }
 
+/* A plan without windows is legal and computes nothing, which whoever forgot
+ * to set them should find in its first line. */
+static void describes_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        bool on_grid, is_forgotten;
+        const char *line;
+    } rows[] = {
+        {true, true, "computes: nothing, as grid.batch is 0\n"},
+        {false, true, "computes: nothing, as windows is 0\n"},
+        {true, false, NULL},
+        {false, false, NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[8192];
+        const test_case c =
+            parsed(rows[i].on_grid ? "grid=1 size=8 window=4 dim=4 seed=1"
+                                   : "queries=4 dim=4");
+        winattn_desc desc = case_desc(&c);
+        winattn_plan *plan;
+        if (rows[i].is_forgotten)
+            desc.windows = desc.grid.batch = 0;
+        assert_int_equal(
+            winattn_plan_create(device.context, device.id, &desc, &plan),
+            WINATTN_SUCCESS);
+        assert_int_equal(winattn_plan_describe(plan, sizeof text, text, NULL),
+                         WINATTN_SUCCESS);
+        if (rows[i].line
+                ? strncmp(text, rows[i].line, strlen(rows[i].line)) != 0
+                : strstr(text, "computes:") != NULL)
+            fail_msg("%s", text);
+        winattn_plan_destroy(plan);
+    }
+}
+
 static void check_local_bytes(wa_session *session, const char *name,
                               const char *defines, uint32_t planned)
 {
@@ -1394,6 +1430,7 @@ int main(void)
         cmocka_unit_test(create_refuses),
         cmocka_unit_test(create_refuses_foreign_device),
         cmocka_unit_test(describes),
+        cmocka_unit_test(describes_nothing),
         cmocka_unit_test(local_bytes_are_right),
         cmocka_unit_test(tf32_may_be_allowed),
         cmocka_unit_test(programs_are_shared),
