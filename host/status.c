@@ -11,8 +11,14 @@
 static WA_THREAD_LOCAL char last_reason[512];
 static WA_THREAD_LOCAL char last_build_log[16384];
 
-/* OpenCL's codes that a call of this library can meet. */
+#ifndef CL_PLATFORM_NOT_FOUND_KHR /* CL/cl_ext.h has it */
+#define CL_PLATFORM_NOT_FOUND_KHR -1001
+#endif
+
+/* OpenCL's codes that a call of this library can meet, and the first one that
+ * an application meets where no OpenCL is installed. */
 #define CL_STATUS_LIST(X)                                                     \
+    X(CL_PLATFORM_NOT_FOUND_KHR)                                              \
     X(CL_DEVICE_NOT_FOUND)                                                    \
     X(CL_DEVICE_NOT_AVAILABLE)                                                \
     X(CL_COMPILER_NOT_AVAILABLE)                                              \

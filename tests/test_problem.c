@@ -787,6 +787,8 @@ static void status_texts(void **state)
     assert_string_equal(winattn_status_name(-3001), "WINATTN_INVALID_LAYOUT");
     assert_string_equal(winattn_status_name(CL_OUT_OF_RESOURCES),
                         "CL_OUT_OF_RESOURCES");
+    assert_string_equal(winattn_status_name(-1001),
+                        "CL_PLATFORM_NOT_FOUND_KHR");
     assert_string_equal(winattn_status_name(12345), "unknown status");
     assert_non_null(strstr(winattn_status_message(-3001), "strides"));
     assert_int_equal(winattn_version(), WINATTN_VERSION);
