@@ -1,15 +1,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <winattn.h>
-#define OK(call) ((call) ? exit(puts(winattn_last_reason())) : (void)0)
 static float x[4][3][49][16], y[4][3][49][16]; /* windows heads tokens dim */
 static unsigned char rgb[56][56][3];
 
+static void check(cl_int status, const char *what)
+{
+    if (status == 0)
+        return;
+    fprintf(stderr, "%s: %s %s\n", what, winattn_status_name(status),
+            winattn_last_reason());
+    exit(1);
+}
+
+/* A binary PPM of 56 x 56 pixels, without a comment. */
+static int read_picture(const char *name)
+{
+    int width, height, most;
+    FILE *file = fopen(name, "rb");
+    return file &&
+           fscanf(file, "P6 %d %d %d%*c", &width, &height, &most) == 3 &&
+           width == 56 && height == 56 && most == 255 &&
+           fread(rgb, sizeof rgb, 1, file) == 1;
+}
+
 int main(int count, char **names)
 {
-    FILE *file = count > 1 ? fopen(names[1], "rb") : NULL; /* 56 x 56 PPM */
-    if (!file || fscanf(file, "P6 56 56 255%*c") || !fread(rgb, 9408, 1, file))
-        return 1;
+    if (count != 2 || !read_picture(names[1])) {
+        fprintf(stderr, "usage: %s PICTURE (P6, 56 x 56, 255, no comment)\n",
+                names[0]);
+        return 2;
+    }
     /* Patches of 4 x 4 pixels are tokens; 7 x 7 of them make a window, 2 x 2
      * windows the picture; each colour is a head. */
     for (int i = 0; i < 56 * 56 * 3; i++) {
@@ -20,20 +41,36 @@ int main(int count, char **names)
     }
     cl_platform_id platform;
     cl_device_id dev;
-    OK(clGetPlatformIDs(1, &platform, NULL));
-    OK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &dev, NULL));
-    cl_context ctx = clCreateContext(NULL, 1, &dev, NULL, NULL, NULL);
-    cl_command_queue queue = clCreateCommandQueue(ctx, dev, 0, NULL);
-    cl_mem in = clCreateBuffer(ctx, CL_MEM_COPY_HOST_PTR, sizeof x, x, NULL);
-    cl_mem out = clCreateBuffer(ctx, CL_MEM_READ_WRITE, sizeof y, NULL, NULL);
+    cl_int error;
+    check(clGetPlatformIDs(1, &platform, NULL), "no OpenCL platform");
+    check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &dev, NULL),
+          "no OpenCL device");
+    cl_context ctx = clCreateContext(NULL, 1, &dev, NULL, NULL, &error);
+    check(error, "context");
+    cl_command_queue queue = clCreateCommandQueue(ctx, dev, 0, &error);
+    check(error, "queue");
+    cl_mem in = clCreateBuffer(ctx, CL_MEM_COPY_HOST_PTR, sizeof x, x, &error);
+    check(error, "input");
+    cl_mem out = clCreateBuffer(ctx, 0, sizeof y, NULL, &error);
+    check(error, "output");
 
-    winattn_desc desc = {sizeof desc,   .windows = 4, .heads = 3,
-                         .queries = 49, .keys = 49,   .head_dim = 16};
-    winattn_forward f = {sizeof f, {in, 0}, {in, 0}, {in, 0}, .o = {out, 0}};
+    winattn_desc desc = {.struct_size = sizeof desc,
+                         .windows = 4,
+                         .heads = 3,
+                         .queries = 49,
+                         .keys = 49,
+                         .head_dim = 16};
+    winattn_forward f = {.struct_size = sizeof f,
+                         .q = {in, 0},
+                         .k = {in, 0},
+                         .v = {in, 0},
+                         .o = {out, 0}};
     winattn_plan *plan;
-    OK(winattn_plan_create(ctx, dev, &desc, &plan));
-    OK(winattn_enqueue_forward(plan, queue, &f, 0, NULL, NULL));
-    OK(clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof y, y, 0, NULL, 0));
+    check(winattn_plan_create(ctx, dev, &desc, &plan), "plan");
+    check(winattn_enqueue_forward(plan, queue, &f, 0, NULL, NULL), "forward");
+    error =
+        clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof y, y, 0, NULL, 0);
+    check(error, "result");
     winattn_plan_destroy(plan);
     return fwrite(y, sizeof y, 1, stdout) != 1;
 }
