@@ -467,6 +467,19 @@ static bool write_files(const options *o, const report *r)
     return good;
 }
 
+/* A device may lack what a case needs, as the rows say; but a case that was
+ * asked for by name should have a result somewhere. */
+static bool has_results(const options *o, const report *r)
+{
+    const size_t missing = o->names_cases ? report_without_result(r) : 0;
+    fflush(stdout);
+    if (missing > 0)
+        fprintf(stderr,
+                "no result for %zu of the comparison's rows, see above\n",
+                missing);
+    return missing == 0;
+}
+
 static bool merge(const options *o)
 {
     char reason[REPORT_REASON_SIZE];
@@ -567,6 +580,7 @@ static int run_options(const options *o, const char *argument_0)
     bool good = bench_all(o, ids, names, chosen, argument_0, &r);
     table_print_comparison(&r);
     good = write_files(o, &r) && good;
+    good = has_results(o, &r) && good;
     report_free(&r);
     return good ? 0 : 1;
 }

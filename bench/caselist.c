@@ -34,6 +34,10 @@ static const char *fault_of(const test_case *c)
         return "windows, heads, queries, keys and dim must be positive";
     if (c->heads % c->kv_heads != 0)
         return "kv_heads is no divisor of heads";
+    if (c->first_block < 0 || c->window_blocks < 0 || c->sink < 0 ||
+        c->query_offset < 0 || c->table[0] < 0 || c->table[1] < 0 ||
+        c->table[2] < 0)
+        return "blocks, sink, query_offset and table must not be negative";
     if (case_has_table(c) && !c->grid)
         return "a table needs a grid";
     if (c->mask != TERM_NONE && c->mask != TERM_SHIFT && c->mask_windows < 1)

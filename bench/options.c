@@ -82,7 +82,10 @@ static void usage(FILE *to)
         "                       of --csv, --json and --plot\n"
         "\n"
         "--device, --case, --cases, --dtype, --pass may stand several "
-        "times.\n",
+        "times.\n"
+        "Exits with 1 if something failed, or if a case that is named has no "
+        "result\n"
+        "on any device; with 2 if an option makes no sense.\n",
         to);
 }
 
@@ -137,13 +140,19 @@ static bool choose_passes(const char *list, options *o)
     }
 }
 
-static bool read_seconds(const char *value, double *seconds)
+bool options_number(const char *name, const char *value, double least,
+                    double most, double *number)
 {
     char *end;
-    *seconds = strtod(value, &end);
-    if (end != value && *end == 0 && *seconds > 0)
+    *number = strtod(value, &end);
+    /* strtod also knows hexadecimal numbers, infinity and NaN, and passes
+     * over blanks */
+    if (end != value && *end == 0 &&
+        !value[strspn(value, "+-.0123456789eE")] && *number >= least &&
+        *number <= most)
         return true;
-    fprintf(stderr, "no number of seconds: %s\n", value);
+    fprintf(stderr, "%s wants a number from %g to %g, not \"%s\"\n", name,
+            least, most, value);
     return false;
 }
 
@@ -185,7 +194,8 @@ static bool read_value(const char *name, const char *value, options *o)
     if (strcmp(name, "--tier") == 0)
         return choose(option_tiers, COUNT(option_tiers), value, &o->tier);
     if (strcmp(name, "--seconds") == 0)
-        return read_seconds(value, &o->seconds);
+        return options_number(name, value, LEAST_SECONDS, MOST_SECONDS,
+                              &o->seconds);
     if (strcmp(name, "--merge") == 0)
         return keep(o->merge, &o->merge_count, value);
     if (strcmp(name, "--dtype") == 0) {
@@ -239,8 +249,8 @@ options_result options_read(int count, char **texts, options *o)
         if (!read_value(name, texts[++i], o))
             return OPTIONS_WRONG;
     }
-    const bool any_case = o->cases.count > 0;
-    for (size_t i = 0; !any_case && i < COUNT(common_cases); i++) {
+    o->names_cases = o->cases.count > 0;
+    for (size_t i = 0; !o->names_cases && i < COUNT(common_cases); i++) {
         if (!add_cases(o, common_cases[i].name, false))
             return OPTIONS_WRONG;
         bench_case *added = &o->cases.all[i];

@@ -7,6 +7,9 @@
 #include "workload.h"
 
 #define MOST_TEXTS 64
+/* Of a run; more than a day is nobody's wish. */
+#define LEAST_SECONDS 0.1
+#define MOST_SECONDS 86400.0
 
 /* Which rows get the times from program start to first result. */
 typedef enum startup_rows {
@@ -20,6 +23,7 @@ typedef struct options {
     const char *device[MOST_TEXTS];
     size_t device_count;
     caselist cases;
+    bool names_cases;         /* else they are those of a default run */
     bool dtype[3], any_dtype; /* winattn_dtype; any: the user chose */
     bool pass[BENCH_PASSES], any_pass;
     int tier;       /* winattn_tier */
@@ -48,6 +52,11 @@ typedef enum options_result {
 
 options_result options_read(int count, char **texts, options *o);
 void options_free(options *o);
+
+/* Reads the decimal number that option `name` has; false if it is none or out
+ * of range, which is then said on stderr. */
+bool options_number(const char *name, const char *value, double least,
+                    double most, double *number);
 
 /* Is "platform / device" one of those chosen? */
 bool options_take_device(const options *o, const char *name);

@@ -116,3 +116,19 @@ const report_row *report_find_row(const report *r, const report_row *like,
             return &r->rows[i];
     return NULL;
 }
+
+static bool any_has_times(const report *r, const report_row *like)
+{
+    for (size_t i = 0; i < r->row_count; i++)
+        if (r->rows[i].seconds > 0 && report_same_case(&r->rows[i], like))
+            return true;
+    return false;
+}
+
+size_t report_without_result(const report *r)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < r->row_count; i++)
+        count += report_first_of_case(r, i) && !any_has_times(r, &r->rows[i]);
+    return count;
+}

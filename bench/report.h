@@ -89,6 +89,9 @@ bool report_first_of_case(const report *r, size_t row);
 const report_row *report_find_row(const report *r, const report_row *like,
                                   size_t device);
 
+/* How many lines of a comparison have no times, of no device. */
+size_t report_without_result(const report *r);
+
 /* False if the file could not be written. */
 bool report_write_csv(const report *r, const char *path);
 bool report_write_json(const report *r, const char *path);

@@ -33,19 +33,20 @@ void row_shrink(const bench_device *device, bench_pass pass, double efficiency,
         if (expected * LEAST_CALLS <= seconds)
             break;
         if (c->grid && c->batch > 1) {
-            c->batch = (c->batch + 1) / 2;
+            c->batch -= c->batch / 2; /* rounds up */
             case_derive(c);
         } else if (!c->grid && c->windows > 1) {
-            c->windows = (c->windows + 1) / 2;
+            c->windows -= c->windows / 2;
             if (c->mask_windows > c->windows)
                 c->mask_windows = c->windows;
         } else if (c->variant == WINATTN_SLIDING && c->queries >= 128) {
             c->queries /= 2;
             c->keys /= 2;
             c->query_offset /= 2;
-            c->block = (c->block + 1) / 2;
+            c->block -= c->block / 2;
         } else if (c->heads > 1 && c->heads == c->kv_heads) {
-            c->heads = c->kv_heads = (c->heads + 1) / 2;
+            c->heads -= c->heads / 2;
+            c->kv_heads = c->heads;
         } else {
             break;
         }

@@ -19,6 +19,8 @@
 /* Results of a candidate may be off by what is promised for gradients, or
  * somewhat more than those of the plan's own choice. */
 #define WORSE_ERROR 1.5
+/* Percent; no kernel is a thousand times as fast as the plan's choice. */
+#define MOST_GAIN 1e5
 /* What nobody would call a rounding error. */
 #define ABSURD_ERROR 0.05
 
@@ -97,16 +99,6 @@ static bool read_choice(const char *const *names, int count, const char *value,
     return false;
 }
 
-static bool read_number(const char *value, double least, double *number)
-{
-    char *end;
-    *number = strtod(value, &end);
-    if (end != value && *end == 0 && *number >= least)
-        return true;
-    fprintf(stderr, "no such number: %s\n", value);
-    return false;
-}
-
 static bool read_option(const char *name, const char *value, settings *o)
 {
     int index;
@@ -119,9 +111,11 @@ static bool read_option(const char *name, const char *value, settings *o)
         return true;
     }
     if (strcmp(name, "--seconds") == 0)
-        return read_number(value, 0.1, &o->seconds);
+        return options_number(name, value, LEAST_SECONDS, MOST_SECONDS,
+                              &o->seconds);
     if (strcmp(name, "--gain") == 0) {
-        const bool good = read_number(value, -100, &o->gain);
+        const bool good =
+            options_number(name, value, -100, MOST_GAIN, &o->gain);
         o->gain /= 100;
         return good;
     }
@@ -152,10 +146,12 @@ static options_result read_settings(int count, char **texts, settings *o)
             return OPTIONS_HELP;
         }
         if (text[0] == '-') {
-            if (i + 1 == count || !read_option(text, texts[++i], o)) {
-                fprintf(stderr, "%s wants another value\n", text);
+            if (i + 1 == count) {
+                fprintf(stderr, "%s wants a value\n", text);
                 return OPTIONS_WRONG;
             }
+            if (!read_option(text, texts[++i], o))
+                return OPTIONS_WRONG;
         } else if (o->text_count == MOST_TEXTS) {
             fprintf(stderr, "more than %d are too many: %s\n", MOST_TEXTS,
                     text);

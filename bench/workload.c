@@ -35,7 +35,7 @@ static bool is_packed(const test_case *c)
 /* Elements of a packed token. */
 static size_t packed_elements(const test_case *c)
 {
-    return (size_t)(c->heads + 2 * c->kv_heads) * (size_t)c->dim;
+    return ((size_t)c->heads + 2 * (size_t)c->kv_heads) * (size_t)c->dim;
 }
 
 workload_place workload_place_of(const test_case *c, tensor_id id)
@@ -516,7 +516,7 @@ double workload_operations(const test_case *c, bench_pass pass)
         double same = 0; /* for all queries of a block */
         seen = 0;
         for (int i = 0; i < c->queries; i++) {
-            const int behind = i + c->query_offset - first;
+            const long long behind = (long long)i + c->query_offset - first;
             if (i == 0 || (behind >= 0 && behind % c->block == 0))
                 same = (double)oracle_seen(&p, (size_t)i);
             seen += same;

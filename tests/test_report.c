@@ -321,6 +321,21 @@ static void test_damage(void **state)
 
 #endif
 
+/* Lines of the comparison that nobody has times for. */
+static void test_without_result(void **state)
+{
+    report r = example();
+    (void)state;
+    assert_int_equal(report_without_result(&r), 0); /* the first has */
+    r.rows[0].seconds = 0;
+    assert_int_equal(report_without_result(&r), 1); /* one line, twice */
+    snprintf(r.rows[0].dtype, sizeof r.rows[0].dtype, "fp32");
+    assert_int_equal(report_without_result(&r), 2);
+    r.rows[1].seconds = 1;
+    assert_int_equal(report_without_result(&r), 1);
+    report_free(&r);
+}
+
 /* ---- Cases ---- */
 
 /* Rows as a file of workloads has them. */
@@ -404,6 +419,45 @@ static void test_wrong_cases(void **state)
     assert_true(
         caselist_add_text(&list, NULL, "grid=1 size=9 window=4", reason));
     caselist_free(&list);
+}
+
+/* Numbers that make no sense are nobody's case; large ones that do are. */
+static void test_numbers_of_cases(void **state)
+{
+    static const struct {
+        const char *text, *expected; /* NULL: it is a case */
+    } lines[] = {
+        {"windows=99999999999", "unknown: windows=99999999999"},
+        {"queries=1e3", "unknown: queries=1e3"},
+        {"keys=0x10", "unknown: keys=0x10"},
+        {"heads=", "unknown: heads="},
+        {"scale=0x3", "unknown: scale=0x3"},
+        {"scale=1e999", "unknown: scale=1e999"},
+        {"heads=-3", "must be positive"},
+        {"variant=sliding block=4 query_offset=-1", "must not be negative"},
+        {"variant=sliding block=4 sink=-1", "must not be negative"},
+        {"variant=sliding block=4 first_block=-1", "must not be negative"},
+        {"variant=sliding block=4 window_blocks=-1", "must not be negative"},
+        {"grid=2 size=99999x99999 window=1x1", "unknown: the grid's windows"},
+        {"grid=1 size=9 window=1 batch=2147483647", "the grid's windows"},
+        {"grid=2 size=1x1 window=99999x99999", "unknown: a window's tokens"},
+        {"grid=2 size=5x5 window=5x5 bias=table_same table=99999x99999",
+         "unknown: the table's entries"},
+        {"grid=1 size=5 window=5 bias=table_same table=-3", "must not be"},
+        {"grid=1 size=2147483647 window=2", NULL},
+        {"scale=-1e-3 region_value=-inf mask=regions mask_windows=1", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        caselist list = {0};
+        char reason[CASELIST_REASON_SIZE] = "";
+        const bool good =
+            caselist_add_text(&list, NULL, lines[i].text, reason);
+        if (good != !lines[i].expected ||
+            (!good && !strstr(reason, lines[i].expected)))
+            fail_msg("%s: \"%s\"", lines[i].text, reason);
+        caselist_free(&list);
+    }
 }
 
 /* Rows that a command line asks for, of its first case: "pass dtype" each. */
@@ -523,14 +577,22 @@ static void test_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fractions),  cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_fractions),
+        cmocka_unit_test(test_csv),
 #ifdef BENCH_HAS_CJSON
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_older_file), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_older_file),
+        cmocka_unit_test(test_damage),
 #endif
-        cmocka_unit_test(test_case_file),  cmocka_unit_test(test_wrong_cases),
-        cmocka_unit_test(test_passes),     cmocka_unit_test(test_tf32),
-        cmocka_unit_test(test_words),      cmocka_unit_test(test_common_cases),
+        cmocka_unit_test(test_case_file),
+        cmocka_unit_test(test_wrong_cases),
+        cmocka_unit_test(test_numbers_of_cases),
+        cmocka_unit_test(test_without_result),
+        cmocka_unit_test(test_passes),
+        cmocka_unit_test(test_tf32),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_common_cases),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove(SCRATCH);

@@ -2,6 +2,8 @@
  * The text form of a case, and its descriptor. */
 #include "cases.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,9 +122,28 @@ test_case case_default(void)
     return c;
 }
 
-static bool parse_value(const field *f, const char *value, test_case *c)
+/* A decimal number that an int holds; *end becomes what is behind it. */
+static bool parse_int(const char *value, const char **end, int *number)
+{
+    char *behind;
+    errno = 0;
+    const long read = strtol(value, &behind, 10);
+    *end = behind;
+    *number = (int)read;
+    return behind != value && errno == 0 && read >= INT_MIN && read <= INT_MAX;
+}
+
+/* Also nan, inf and -inf, but neither hexadecimal nor too large for double. */
+static bool parse_double(const char *value, double *number)
 {
     char *end;
+    *number = strtod(value, &end);
+    return *value != 0 && *end == 0 && !strpbrk(value, "xX") &&
+           !(isinf(*number) && strpbrk(value, "0123456789"));
+}
+
+static bool parse_value(const field *f, const char *value, test_case *c)
+{
     if (f->names) {
         for (int i = 0; f->names[i]; i++)
             if (strcmp(f->names[i], value) == 0) {
@@ -131,20 +152,48 @@ static bool parse_value(const field *f, const char *value, test_case *c)
             }
         return false;
     }
-    if (f->is_double) {
-        *double_of(c, f) = strtod(value, &end);
-        return *value != 0 && *end == 0;
-    }
+    if (f->is_double)
+        return parse_double(value, double_of(c, f));
     int *to = int_of(c, f);
     for (int axis = 0; f->has_axes && axis < WINATTN_AXES; axis++)
         to[axis] = 0;
     for (int axis = 0; axis < (f->has_axes ? WINATTN_AXES : 1); axis++) {
-        *to++ = (int)strtol(value, &end, 10);
-        if (end == value || *end != 'x')
-            return end != value && *end == 0;
-        value = end + 1;
+        if (!parse_int(value, &value, to++))
+            return false;
+        if (*value != 'x')
+            return *value == 0;
+        value++;
     }
     return false;
+}
+
+/* Along an axis, padded. */
+static long long grid_windows(const test_case *c, int axis)
+{
+    return ((long long)c->size[axis] + c->window[axis] - 1) / c->window[axis];
+}
+
+/* What follows from the fields and would be more than an int holds; NULL:
+ * nothing. */
+static const char *find_overflow(const test_case *c)
+{
+    double windows = c->batch, tokens = 1, entries = 1;
+    double most[3] = {0, 0, 0}; /* on the way, too */
+    for (int axis = 0; axis < c->grid; axis++) {
+        windows *= (double)grid_windows(c, axis);
+        tokens *= c->window[axis];
+        most[0] = fmax(most[0], fabs(windows));
+        most[1] = fmax(most[1], tokens);
+    }
+    for (int axis = 0; case_has_table(c) && axis < WINATTN_AXES; axis++)
+        if (case_table_window(c, axis)) {
+            entries *= 2.0 * case_table_window(c, axis) - 1;
+            most[2] = fmax(most[2], fabs(entries));
+        }
+    return most[0] > INT_MAX   ? "the grid's windows"
+           : most[1] > INT_MAX ? "a window's tokens"
+           : most[2] > INT_MAX ? "the table's entries"
+                               : NULL;
 }
 
 void case_derive(test_case *c)
@@ -154,9 +203,8 @@ void case_derive(test_case *c)
     c->windows = c->batch;
     c->queries = 1;
     for (int axis = 0; axis < c->grid; axis++) {
-        const int window = c->window[axis];
-        c->windows *= (c->size[axis] + window - 1) / window;
-        c->queries *= window;
+        c->windows *= (int)grid_windows(c, axis);
+        c->queries *= c->window[axis];
     }
     c->keys = c->queries;
 }
@@ -225,6 +273,12 @@ bool case_parse(const char *text, test_case *c, char bad[64])
                 snprintf(bad, 64, "window=%d axis=%d", c->window[axis], axis);
             return false;
         }
+    const char *overflow = find_overflow(c);
+    if (overflow) {
+        if (bad)
+            snprintf(bad, 64, "%s", overflow);
+        return false;
+    }
     case_derive(c);
     return true;
 }
