@@ -197,15 +197,45 @@ typedef enum winattn_tier {
  * tensors of tokens (q, k, v, o, lse and their gradients) have instead the
  * element [batch, position on the grid, head, column] at batch *
  * strides.window + position[0] * strides.axis[0] + ... + head * strides.head +
- * column * strides.column. All strides 0
- * means contiguous, in the order of the tensor's axes. Else a stride of 0
- * broadcasts an input along that axis; an output must not be broadcast.
+ * column * strides.column.
+ *
+ * All strides 0 means contiguous, in the order of the tensor's axes. On a grid
+ * the heads of a token thus stand together:
+ *
+ *                    q, o, d_o, dq                  lse, d_lse
+ *     windows        [windows, heads, queries, D]   [windows, heads, queries]
+ *     grid of H x W  [batch, H, W, heads, D]        [batch, H, W, heads]
+ *
+ * Else a stride of 0 broadcasts an input along that axis: q.window = 0 is the
+ * same queries for all windows. One that was only forgotten means that, too,
+ * without a word: q.axis[1] = 0 is the same query for all tokens of a row. An
+ * output must not be broadcast, which is refused.
+ *
  * Strides of axes that a tensor lacks must be 0. The stride of an axis of
  * extent 1 does not matter, except that one other than 0 tells a broadcast
  * along the other axes from a contiguous tensor. Sorted by size, each stride
  * must exceed what the smaller ones span, or the tensor overlaps within itself
  * and is refused. row and column must be below 2^32, and a plane [queries,
- * keys] of bias or mask must span less than 2^31 elements. */
+ * keys] of bias or mask must span less than 2^31 elements.
+ *
+ * Strides belong to the descriptor and count elements; where a tensor starts,
+ * each call says, in bytes (winattn_tensor). Packed qkv [batch, H, W, 3,
+ * heads, D] and its gradient are six tensors with the same strides:
+ *
+ *     winattn_strides s = {0};
+ *     s.column = 1;
+ *     s.head = D;
+ *     s.axis[1] = 3 * heads * D;   // from token to token
+ *     s.axis[0] = W * s.axis[1];   // from row to row
+ *     s.window = H * s.axis[0];    // from image to image
+ *     desc.q = desc.k = desc.v = desc.dq = desc.dk = desc.dv = s;
+ *
+ *     cl_ulong part = heads * D * 2;   // bytes; 4 with fp32
+ *     q = {qkv, 0},   k = {qkv, part},   v = {qkv, 2 * part}
+ *     dq = {dqkv, 0}, dk = {dqkv, part}, dv = {dqkv, 2 * part}
+ *
+ * Of [windows, tokens, 3, heads, D], without a grid, s.row is from token to
+ * token, and s.window = tokens * s.row. */
 #define WINATTN_AXES 3 /* of a grid, at most */
 typedef struct winattn_strides {
     cl_ulong window;
@@ -262,7 +292,11 @@ typedef struct winattn_grid {
      * multiple of the window. */
     cl_bool periodic[WINATTN_AXES];
     winattn_padding padding;
-    cl_ulong batch; /* grids, less than 2^32; 0 is legal */
+    /* Grids, such as the images of a batch; less than 2^32. The default is
+     * not 1: 0 is legal, and then there is no window, so that a plan is made
+     * and calls succeed, but nothing is computed and o is not written.
+     * winattn_plan_describe says so. */
+    cl_ulong batch;
 } winattn_grid;
 
 /* WINATTN_MASK_SHIFT adds region_value (-100, as Swin, Video Swin and timm do,
@@ -325,13 +359,18 @@ typedef struct winattn_desc {
     cl_bool allow_tf32;
 
     /* Windows of all images of the batch; for the sliding variant the batch.
-     * 0 is legal: enqueueing then does nothing. */
+     * 0 is legal, but means none, as grid.batch = 0 does. */
     cl_ulong windows;
     cl_uint heads;    /* required */
     cl_uint kv_heads; /* 0: like heads; else a divisor of heads, and query
                          head h reads key head h / (heads / kv_heads) */
-    cl_uint queries;  /* Nq, tokens of a window; required; below 2^31 */
-    cl_uint keys;     /* Nk, required; below 2^31 */
+    /* Tokens of a window; required; below 2^31. Kernels are compiled for their
+     * numbers, but not for those of the sliding variant: there a cache of keys
+     * may grow from plan to plan, and nothing compiles. Elsewhere each number
+     * of keys compiles anew, unless it is the cache's capacity and a mask
+     * hides the rest. */
+    cl_uint queries; /* Nq */
+    cl_uint keys;    /* Nk */
     /* with a grid, windows, queries and keys follow from it, and must be 0 or
      * what follows */
     cl_uint head_dim; /* D, 1 to 256, required */
@@ -443,7 +482,9 @@ WINATTN_API void winattn_plan_destroy(winattn_plan *plan);
  * numbers, rounded up to 16 bytes each: `slots` partial sums, so many that the
  * device is busy, but at most 16 MiB of them, on the tier `matrix` 64 MiB (or
  * one); `launched` windows of one launch, at most as many bytes (or one
- * window). It does not grow with windows beyond that. */
+ * window). It does not grow with windows beyond that. A call that needs a
+ * workspace and has none, or one that is too small, fails and names the bytes
+ * in winattn_last_reason. */
 WINATTN_API winattn_status
 winattn_plan_workspace_size(const winattn_plan *plan, size_t *size);
 
@@ -631,10 +672,12 @@ typedef struct winattn_backward {
     winattn_tensor q, k, v, bias, mask, query_regions, key_regions;
     winattn_tensor logit_scale, pad_k, pad_v;
     /* What a forward pass returned for the same inputs; NULL: computed again.
-     * Kernels for GPUs use lse, and where a window does not fit a work-group,
-     * or its logits not the registers of a matrix unit's waves, both (delta_i
-     * = dO_i . O_i, which has the rounding of a stored o), to save work. Other
-     * kernels do not read them. */
+     * Give them if they were kept: on GPUs they save work (lse always; o where
+     * a window does not fit a work-group, or its logits not the registers of a
+     * matrix unit's waves), and tier cpu does not read them. Leave them NULL
+     * if the forward pass was not kept, as in training that recomputes
+     * activations. Gradients are as accurate as promised either way, and with
+     * them at most twice as far off as without. */
     winattn_tensor o, lse;
     winattn_tensor d_o;   /* required */
     winattn_tensor d_lse; /* NULL: 0 */
