@@ -99,18 +99,24 @@ typedef struct forward_args {
 } forward_args;
 
 /* Backward pass. A slot keeps one partial sum of what is summed over windows.
- * The workspace holds, as fp32: statistics of the rows of a launch's windows,
- * [window - first_window][head][query] [lse, delta, q^ . dq^], or what tier
- * matrix has in its place; from
+ * The workspace holds, as fp32: what is known of the rows of a launch's
+ * windows, [window - first_window][head][query][ROW_NUMBERS]; from
  * bias_partials on [slot][head][query][key]; from scale_partials on
  * [slot][head]; from pad_k_partials and pad_v_partials on [slot][key block]
  * [key head][channel]. What is there for each query and key of a table of
  * biases comes last: a kernel that does not read the table finds its biases
  * there, and later, where partials are many, their sums are there. */
-/* Of a row, on tier matrix: lse, +infinity for a row that sees nothing; delta;
- * a bound of |dS| in its tile, as it goes to dK, negative where an lse of the
- * tile is large; and (cosine) what q k^ is multiplied by. */
+/* Of a row, on tiers cpu and local: P = exp(S - base) * factor, and delta =
+ * sum P dP - d_lse; cosine: q^ . dq^. An lse, which stands for both of the
+ * first on tier matrix, would be rounded: where logits are large, that P would
+ * not sum to 1. On tier matrix: lse, +infinity for a row that sees nothing;
+ * delta; a bound of |dS| in its tile, as it goes to dK, negative where an lse
+ * of the tile is large; and (cosine) what q k^ is multiplied by. */
 #define ROW_NUMBERS 4
+#define ROW_BASE 0
+#define ROW_DELTA 1
+#define ROW_FACTOR 2
+#define ROW_ALONG 3
 typedef struct backward_args {
     forward_args forward;
     tensor_layout d_o, d_lse, dq, dk, dv;

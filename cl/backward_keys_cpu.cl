@@ -81,12 +81,12 @@ INLINE void differentiate_softmax(row_tile *tile, gradient_tile *g,
         if ((args->forward.flags & ARG_D_LSE) != 0 && EXISTS(at))
             delta -= d_lse[token_offset(&args->d_lse, &at)];
 #else
-        const float lse = statistics[tile->row[r] * 3];
-        const float delta = statistics[tile->row[r] * 3 + 1];
-        const float base = lse == -INFINITY ? 0.0f : lse;
+        __global const float *row = statistics + tile->row[r] * ROW_NUMBERS;
+        const float delta = row[ROW_DELTA];
+        const float base = row[ROW_BASE] == -INFINITY ? 0.0f : row[ROW_BASE];
         for (int jv = 0; jv < KEY_VECS; jv++) {
             const vec x = JOIN(vload, LANES)(jv, tile->p[r]) - base;
-            const vec p = exp2_nonpositive(x * LOG2E);
+            const vec p = exp2_nonpositive(x * LOG2E) * row[ROW_FACTOR];
             JOIN(vstore, LANES)(exists ? p : (vec)(0.0f), jv, tile->p[r]);
         }
 #endif
@@ -289,7 +289,7 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
                 d_lse + plane(&args.d_lse, place.grid, u.head);
             __global const float *statistics =
                 workspace + args.workspace +
-                (w * forward->heads + u.head) * queries * 3;
+                (w * forward->heads + u.head) * queries * ROW_NUMBERS;
 #if VARIANT == COSINE
             const float scale = cosine_scale(forward, logit_scale, u.head);
 #else
@@ -345,7 +345,7 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
             if ((flags & ARG_D_LOGIT_SCALE) != 0 && key_block_index == 0) {
 #if !WHOLE
                 for (uint row = 0; row < queries; row++)
-                    along += statistics[row * 3 + 2];
+                    along += statistics[row * ROW_NUMBERS + ROW_ALONG];
 #endif
                 scale_partials[u.head] +=
                     scale_gradient(forward, logit_scale, u.head, along);

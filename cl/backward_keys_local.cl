@@ -228,14 +228,11 @@ backward_keys_local(BACKWARD_PARAMETERS)
             stage_d_o(&memory, &at, 0, lane);
 #endif
 #if WHOLE
-            const int known = (flags & ARG_LSE) != 0;
-            __global const float *head_lse =
-                lse + plane(&forward->lse, window.grid, u.head);
-            start_statistics(&memory, &args, &at, known ? head_lse : 0, lane);
+            start_statistics(&memory, lane);
 #else
             __global const float *statistics =
                 workspace + args.workspace +
-                (w * forward->heads + u.head) * (ulong)queries * 3;
+                (w * forward->heads + u.head) * (ulong)queries * ROW_NUMBERS;
             load_statistics(&memory, statistics, &at, lane);
 #endif
 #if KEEPS_TILES
@@ -246,17 +243,17 @@ backward_keys_local(BACKWARD_PARAMETERS)
             float tile[SCORE_ROWS][SCORE_COLS];
             compute_logits(tile, &memory, &args, &terms, &at, place, lane);
 #if WHOLE
-            add_statistics(tile, &memory, &at, place, known, lane);
+            add_statistics(tile, &memory, &at, place, lane);
             finish_statistics(&memory, &args, &at,
                               d_lse + plane(&args.d_lse, window.grid, u.head),
                               lane);
             barrier(CLK_LOCAL_MEM_FENCE);
             if (place.owns)
-                differentiate_softmax(tile, &memory, place, !known);
+                differentiate_softmax(tile, &memory, place, 1);
             barrier(CLK_LOCAL_MEM_FENCE);
 #else
             if (place.owns)
-                store_exponentials(tile, &memory, place);
+                store_exponentials(tile, &memory, place, 1);
             multiply_d_o(tile, &memory, &at, place, lane);
             if (place.owns)
                 differentiate_softmax(tile, &memory, place, 0);
@@ -354,7 +351,8 @@ backward_keys_local(BACKWARD_PARAMETERS)
 #if !WHOLE
                 /* each by the work-item that sums it */
                 for (int r = lane; r < at.row_count; r += TEAM)
-                    alongs[r] = statistics[(at.first_row + r) * 3 + 2];
+                    alongs[r] = statistics[(at.first_row + r) * ROW_NUMBERS +
+                                           ROW_ALONG];
 #endif
                 const float sum =
                     sum_over_team(alongs, team_sums, at.row_count, lane);

@@ -36,10 +36,16 @@
 #ifndef WHOLE
 #define WHOLE 0
 #endif
+/* Numbers that tiles of logits hand to their rows: what a softmax and P dP
+ * sum, or what the kernel of rows sums to check delta by; in other kernels
+ * none. */
 #ifndef STATISTICS
-#define STATISTICS 0
+#define PART_COUNT (WHOLE ? 2 * Q_ROWS * COL_TILES : 0)
+#elif STATISTICS
+#define PART_COUNT (2 * Q_ROWS * COL_TILES)
+#else
+#define PART_COUNT (Q_ROWS * (2 * COL_TILES + CEIL_DIV(COL_TILES, 2)))
 #endif
-#define FINDS_STATISTICS (WHOLE || STATISTICS)
 
 /* Where they are known before, loops have constant ends. */
 #if VARIANT == SLIDING
@@ -67,9 +73,10 @@ typedef struct gradient_memory {
     __local float4 *k;       /* [KV_ROWS][DIM_PITCH] */
     __local float4 *v;       /* as for d_o */
     __local float4 *weights; /* [ALL_ROWS][WEIGHT_PITCH], P, then dS */
-    __local float *parts;    /* [2][Q_ROWS][COL_TILES] */
-    __local float *row_max;  /* [Q_ROWS], of the logits, or lse */
-    __local float *row_sum;  /* [Q_ROWS], of exponentials */
+    __local float *parts;    /* [PART_COUNT], of tiles for their rows */
+    __local float *row_max;  /* [Q_ROWS], of the logits, or a number near it */
+    __local float *row_sum;  /* [Q_ROWS], of exponentials; later what makes
+                                them P */
     __local float *row_delta;       /* [Q_ROWS], of P dP, less d_lse */
     __local float *q_inverse;       /* [Q_ROWS], 1 / norm */
     __local float *k_inverse;       /* [KV_ROWS] */
@@ -90,16 +97,12 @@ typedef struct gradient_memory {
 #define DECLARE_INVERSES
 #define SET_INVERSES(memory)
 #endif
-#if FINDS_STATISTICS
-#define DECLARE_SUMS                                                          \
-    __local float parts[2 * Q_ROWS * COL_TILES];                              \
-    __local float row_sums[Q_ROWS];
-#define SET_SUMS(memory)                                                      \
-    (memory).parts = parts;                                                   \
-    (memory).row_sum = row_sums;
+#if WHOLE || defined(STATISTICS)
+#define DECLARE_PARTS __local float parts[PART_COUNT];
+#define SET_PARTS(memory) (memory).parts = parts;
 #else
-#define DECLARE_SUMS
-#define SET_SUMS(memory)
+#define DECLARE_PARTS
+#define SET_PARTS(memory)
 #endif
 /* WHOLE: the keys are all of the window, and so the rows are among them. */
 #define KEPT_ROWS (WHOLE ? 0 : BLOCK_ROWS)
@@ -130,8 +133,9 @@ typedef struct gradient_memory {
     __local float4 row_tiles[TILE_COPIES][Q_ROWS * DIM_PITCH];                \
     __local float4 col_tiles[TILE_COPIES][KV_ROWS * DIM_PITCH];               \
     __local float4 weight_tile[WEIGHT_QUADS];                                 \
-    DECLARE_SUMS                                                              \
+    DECLARE_PARTS                                                             \
     __local float row_maxima[Q_ROWS];                                         \
+    __local float row_sums[Q_ROWS];                                           \
     __local float row_deltas[Q_ROWS];                                         \
     DECLARE_INVERSES                                                          \
     DECLARE_TOKENS                                                            \
@@ -142,8 +146,9 @@ typedef struct gradient_memory {
                             .v = col_tiles[TILE_COPIES - 1],                  \
                             .weights = weight_tile,                           \
                             .row_max = row_maxima,                            \
+                            .row_sum = row_sums,                              \
                             .row_delta = row_deltas};                         \
-    SET_SUMS(name)                                                            \
+    SET_PARTS(name)                                                           \
     SET_INVERSES(name)                                                        \
     SET_TOKENS(name)                                                          \
     SET_TABLE(name)
@@ -406,44 +411,48 @@ INLINE void multiply_d_o(float tile[SCORE_ROWS][SCORE_COLS],
 #endif
 }
 
-/* The logits less row_max become exponentials, in place and in local memory.
- */
+/* The logits less row_max become exponentials, in place and in local memory;
+ * multiplies: times row_sum, where that is known to make them P. */
 INLINE void store_exponentials(float tile[SCORE_ROWS][SCORE_COLS],
-                               const gradient_memory *memory, tile_place place)
+                               const gradient_memory *memory, tile_place place,
+                               const int multiplies)
 {
     __local float *weights = tile_weights(memory, place);
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        const float top = memory->row_max[place.row + ROW_TILES * i];
+        const int r = place.row + ROW_TILES * i;
+        const float top = memory->row_max[r];
+        const float factor = multiplies ? memory->row_sum[r] : 1.0f;
         /* a row that has seen nothing has no maximum to subtract */
         const float base = top == -INFINITY ? 0.0f : top;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
             tile[i][j] = exp2((tile[i][j] - base) * LOG2E);
+            if (multiplies)
+                tile[i][j] *= factor;
             if (KEY_FITS(j))
                 weights[WEIGHT_AT(i, j)] = tile[i][j];
         }
     }
 }
 
-/* Turns dP into dS, given the deltas of the rows; normalizes: the exponentials
+/* Turns dP into dS, given the deltas of the rows; multiplies: the exponentials
  * become P first, by the factors in row_sum. */
 INLINE void differentiate_softmax(float tile[SCORE_ROWS][SCORE_COLS],
                                   const gradient_memory *memory,
-                                  tile_place place, int normalizes)
+                                  tile_place place, const int multiplies)
 {
     __local float *weights = tile_weights(memory, place);
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
         const int r = place.row + ROW_TILES * i;
         const float delta = memory->row_delta[r];
-        const float factor = normalizes ? memory->row_sum[r] : 1.0f;
+        const float factor = multiplies ? memory->row_sum[r] : 1.0f;
+        float p[SCORE_COLS]; /* all are read before one is written */
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            p[j] = KEY_FITS(j) ? weights[WEIGHT_AT(i, j)] * factor : 0.0f;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
-            float p = KEY_FITS(j) ? weights[WEIGHT_AT(i, j)] : 0.0f;
-            if (normalizes) {
-                p *= factor;
-                if (KEY_FITS(j))
-                    weights[WEIGHT_AT(i, j)] = p;
-            }
+            if (multiplies && KEY_FITS(j))
+                weights[WEIGHT_AT(i, j)] = p[j];
             /* nothing comes from a key that is not seen */
-            tile[i][j] = p == 0.0f ? 0.0f : p * (tile[i][j] - delta);
+            tile[i][j] = p[j] == 0.0f ? 0.0f : p[j] * (tile[i][j] - delta);
         }
     }
 }
@@ -458,68 +467,56 @@ INLINE void store_weights(const float tile[SCORE_ROWS][SCORE_COLS],
                 weights[WEIGHT_AT(i, j)] = tile[i][j];
 }
 
-/* Before a row's first block of keys; lse is NULL where it must be found. */
-INLINE void start_statistics(const gradient_memory *memory,
-                             const backward_args *args,
-                             const gradient_block *block,
-                             __global const float *lse, int lane)
+/* Before a row's first block of keys. */
+INLINE void start_statistics(const gradient_memory *memory, int lane)
 {
     for (int done = 0; done < Q_ROWS; done += TEAM) {
         const int r = done + lane;
         if (r >= Q_ROWS)
             continue;
-        float top = -INFINITY;
-        if (lse && r < block->row_count) {
-            const token t = token_of(&block->q.tokens, block->first_row + r);
-            if (EXISTS(t))
-                top = lse[token_offset(&args->forward.lse, &t)];
-        }
-        memory->row_max[r] = top;
-        memory->row_sum[r] = lse ? 1.0f : 0.0f;
+        memory->row_max[r] = -INFINITY;
+        memory->row_sum[r] = 0.0f;
         memory->row_delta[r] = 0.0f;
     }
 }
 
 /* Given the tile's logits, brings row_max, row_sum and row_delta (the sum of
  * exponentials times dP) up to date; leaves the exponentials in local memory
- * and dP in the tile. Where lse is known, row_max holds it and the sum is 1.
- * What it did last is seen by other work-items after the next barrier, but may
- * be done again without one. */
+ * and dP in the tile. What it did last is seen by other work-items after the
+ * next barrier, but may be done again without one. */
 INLINE void add_statistics(float tile[SCORE_ROWS][SCORE_COLS],
                            const gradient_memory *memory,
                            const gradient_block *block, tile_place place,
-                           int known, int lane)
+                           int lane)
 {
     __local float *part = memory->parts + place.row * COL_TILES + place.col;
     __local float *delta_part = part + Q_ROWS * COL_TILES;
     __local const float *weights = tile_weights(memory, place);
-    if (!known) {
-        if (place.owns)
-            UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-                float top = tile[i][0];
-                UNROLL_FOR (int j = 1; j < SCORE_COLS; j++)
-                    top = fmax(top, tile[i][j]);
-                part[ROW_TILES * i * COL_TILES] = top;
-            }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int done = 0; done < Q_ROWS; done += TEAM) {
-            const int r = done + lane;
-            if (r >= Q_ROWS)
-                continue;
-            const float earlier = memory->row_max[r];
-            float top = earlier;
-            UNROLL_FOR (int c = 0; c < COL_TILES; c++)
-                top = fmax(top, memory->parts[r * COL_TILES + c]);
-            const float base = top == -INFINITY ? 0.0f : top;
-            const float keep = exp2((earlier - base) * LOG2E);
-            memory->row_max[r] = top;
-            memory->row_sum[r] *= keep;
-            memory->row_delta[r] *= keep;
+    if (place.owns)
+        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+            float top = tile[i][0];
+            UNROLL_FOR (int j = 1; j < SCORE_COLS; j++)
+                top = fmax(top, tile[i][j]);
+            part[ROW_TILES * i * COL_TILES] = top;
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int done = 0; done < Q_ROWS; done += TEAM) {
+        const int r = done + lane;
+        if (r >= Q_ROWS)
+            continue;
+        const float earlier = memory->row_max[r];
+        float top = earlier;
+        UNROLL_FOR (int c = 0; c < COL_TILES; c++)
+            top = fmax(top, memory->parts[r * COL_TILES + c]);
+        const float base = top == -INFINITY ? 0.0f : top;
+        const float keep = exp2((earlier - base) * LOG2E);
+        memory->row_max[r] = top;
+        memory->row_sum[r] *= keep;
+        memory->row_delta[r] *= keep;
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
     if (place.owns) {
-        store_exponentials(tile, memory, place);
+        store_exponentials(tile, memory, place, 0);
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
             float sum = 0.0f;
             UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
@@ -548,14 +545,13 @@ INLINE void add_statistics(float tile[SCORE_ROWS][SCORE_COLS],
             sum += memory->parts[r * COL_TILES + c];
             delta += memory->parts[(Q_ROWS + r) * COL_TILES + c];
         }
-        if (!known)
-            memory->row_sum[r] += sum;
+        memory->row_sum[r] += sum;
         memory->row_delta[r] += delta;
     }
 }
 
-/* After the last block of keys: row_delta is done, row_sum becomes its inverse
- * and row_max lse, by the work-items that had the rows before. */
+/* After the last block of keys: row_delta is done and row_sum becomes its
+ * inverse, by the work-items that had the rows before. */
 INLINE void finish_statistics(const gradient_memory *memory,
                               const backward_args *args,
                               const gradient_block *block,
@@ -573,13 +569,12 @@ INLINE void finish_statistics(const gradient_memory *memory,
             if (EXISTS(t))
                 delta -= d_lse[token_offset(&args->d_lse, &t)];
         }
-        memory->row_max[r] += log(sum);
         memory->row_sum[r] = inverse;
         memory->row_delta[r] = delta;
     }
 }
 
-/* What the kernel before left of the rows: lse and delta. */
+/* What the kernel before left of the rows. */
 INLINE void load_statistics(const gradient_memory *memory,
                             __global const float *statistics,
                             const gradient_block *block, int lane)
@@ -588,10 +583,12 @@ INLINE void load_statistics(const gradient_memory *memory,
         const int r = done + lane;
         if (r >= Q_ROWS)
             continue;
-        __global const float *row = statistics + (block->first_row + r) * 3;
+        __global const float *row =
+            statistics + (block->first_row + r) * ROW_NUMBERS;
         const int exists = r < block->row_count;
-        memory->row_max[r] = exists ? row[0] : 0.0f;
-        memory->row_delta[r] = exists ? row[1] : 0.0f;
+        memory->row_max[r] = exists ? row[ROW_BASE] : 0.0f;
+        memory->row_sum[r] = exists ? row[ROW_FACTOR] : 0.0f;
+        memory->row_delta[r] = exists ? row[ROW_DELTA] : 0.0f;
     }
 }
 

@@ -31,7 +31,7 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
     workspace +=
         args.workspace +
         ((u.window - forward->first_window) * forward->heads + u.head) *
-            forward->queries * 3;
+            forward->queries * ROW_NUMBERS;
 #if VARIANT == COSINE
     const float scale = cosine_scale(forward, logit_scale, u.head);
 #else
@@ -145,9 +145,11 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
         if ((forward->flags & ARG_DQ) != 0 && EXISTS(t))
             store_gradient(d, dq + plane(&args.dq, place.grid, u.head),
                            &args.dq, t, (forward->flags & ARG_ADD_DQ) != 0);
-        workspace[row * 3] = row_max[at] + log(row_sum[at]);
-        workspace[row * 3 + 1] = delta;
+        __global float *to = workspace + row * ROW_NUMBERS;
+        to[ROW_BASE] = row_max[at];
+        to[ROW_DELTA] = delta;
+        to[ROW_FACTOR] = inverse;
         /* a query of the padding takes no part in gradients */
-        workspace[row * 3 + 2] = EXISTS(t) ? along : 0.0f;
+        to[ROW_ALONG] = EXISTS(t) ? along : 0.0f;
     }
 }

@@ -2,20 +2,33 @@
  * Backward pass for GPUs where a window is too large for one work-group: what
  * concerns rows. One work-group per block of query rows.
  *
- *   STATISTICS 1: lse, and delta = sum P dP - d_lse of each row, for the
- *                 kernels that follow; from the forward pass's o and lse where
- *                 given, as sum P dP = dO . O (Dao et al. 2022, appendix B),
- *                 else a walk over the keys as in a streaming softmax
- *              0: dQ, and q^ . dq^ of the cosine variant */
+ *   STATISTICS 1: what P and delta = sum P dP - d_lse of each row follow from,
+ *                 for the kernels that come after; from the forward pass's o
+ *                 and lse where given, as sum P dP = dO . O (Dao et al. 2022,
+ *                 appendix B), else by a walk over the keys as in a streaming
+ *                 softmax
+ *              0: dQ, and q^ . dq^ of the cosine variant
+ *
+ * A stored o and an lse are rounded, and gradients may cancel what is exact of
+ * them. But the sum of dS over a row's keys must be d_lse, and that of P 1. So
+ * dQ's walk sums both, which tells how far delta and lse are off. The kernel
+ * of keys gets what is right; and where it shows in dQ, the keys are visited
+ * once more, for dQ -= (error of delta) scale sum P K. */
 #if STATISTICS
-/* row_max and row_delta from what the forward pass left. */
-INLINE void read_statistics(const gradient_memory *memory,
-                            const backward_args *args,
-                            const gradient_block *at, const token_rows *o,
-                            __global const float *lse,
-                            __global const float *d_lse, int lane)
+/* An lse whose ulp is so large that exponentials of S - lse might overflow. */
+#define MOST_LSE 0x1p22f
+
+/* row_max, row_sum and row_delta from what the forward pass left. 0: that does
+ * not do, which all work-items find. */
+INLINE int read_statistics(const gradient_memory *memory,
+                           const backward_args *args, const gradient_block *at,
+                           const token_rows *o, __global const float *lse,
+                           __global const float *d_lse, __local int *suits,
+                           int lane)
 {
     __local float *dots = (__local float *)memory->q;
+    if (lane == 0)
+        *suits = 1;
     for (int done = 0; done < BLOCK_ROWS * STAGE_QUADS; done += TEAM) {
         const int r = (done + lane) / STAGE_QUADS;
         const int quad = (done + lane) % STAGE_QUADS;
@@ -31,15 +44,112 @@ INLINE void read_statistics(const gradient_memory *memory,
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int r = lane; r < at->row_count; r += TEAM) {
         const token t = token_of(&o->tokens, at->first_row + r);
-        float delta = 0.0f;
+        float delta = 0.0f, top = -INFINITY;
         for (int c = 0; c < STAGE_QUADS; c++)
             delta += dots[r * STAGE_QUADS + c];
         if ((args->forward.flags & ARG_D_LSE) != 0 && EXISTS(t))
             delta -= d_lse[token_offset(&args->d_lse, &t)];
-        memory->row_max[r] =
-            EXISTS(t) ? lse[token_offset(&args->forward.lse, &t)] : -INFINITY;
+        if (EXISTS(t))
+            top = lse[token_offset(&args->forward.lse, &t)];
+        if (top != -INFINITY && fabs(top) > MOST_LSE)
+            *suits = 0;
+        memory->row_max[r] = top;
+        memory->row_sum[r] = 1.0f;
         memory->row_delta[r] = delta;
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return *suits;
+}
+#else
+/* The sums that parts has of each row and column of tiles: of P and of dS;
+ * behind them of the squares of dS, of every other column, as an estimate does
+ * for these. A work-item has the place of its tile to itself. */
+#define SUM_PLANE (Q_ROWS * COL_TILES)
+#define SQUARE_TILES CEIL_DIV(COL_TILES, 2)
+INLINE void add_row_sums(const float tile[SCORE_ROWS][SCORE_COLS],
+                         __local float *sums)
+{
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+        float sum = sums[ROW_TILES * i * COL_TILES];
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            sum += tile[i][j];
+        sums[ROW_TILES * i * COL_TILES] = sum;
+    }
+}
+INLINE void add_row_squares(const float tile[SCORE_ROWS][SCORE_COLS],
+                            __local float *sums)
+{
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+        float sum = sums[ROW_TILES * i * SQUARE_TILES];
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            sum = FMA(tile[i][j], tile[i][j], sum);
+        sums[ROW_TILES * i * SQUARE_TILES] = sum;
+    }
+}
+
+/* After the walk: tells the kernel of keys what P and delta are. parts[r][0]
+ * becomes what dQ of row r is to be multiplied by, row_sum what turns
+ * exponentials into the weights of K that mend dQ. Do errors of delta show, by
+ * their 2-norm over the rows? All work-items find the same. */
+#define ADDERS (TEAM < 32 ? TEAM : 32)
+INLINE int
+check_statistics(const gradient_memory *memory, const backward_args *args,
+                 const gradient_block *block, __global const float *d_lse,
+                 __global float *statistics, __local int *mends, int lane)
+{
+    __local float *all_errors = memory->parts + SUM_PLANE;
+    __local float *all_squares = memory->parts + 2 * SUM_PLANE;
+    float error = 0.0f, size = 0.0f;
+    barrier(CLK_LOCAL_MEM_FENCE); /* a walk may have had no keys */
+    for (int done = 0; done < Q_ROWS; done += TEAM) {
+        const int r = done + lane;
+        __local float *own = memory->parts + r * COL_TILES;
+        float sum = 0.0f, ds = 0.0f, squares = 0.0f;
+        if (r >= block->row_count)
+            continue;
+        UNROLL_FOR (int c = 0; c < COL_TILES; c++) {
+            sum += own[c];
+            ds += own[SUM_PLANE + c];
+            if (c % 2 == 0)
+                squares += all_squares[r * SQUARE_TILES + c / 2];
+        }
+        if ((args->forward.flags & ARG_D_LSE) != 0) {
+            const token t = token_of(&block->q.tokens, block->first_row + r);
+            if (EXISTS(t))
+                ds -= d_lse[token_offset(&args->d_lse, &t)] * sum;
+        }
+        const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+        const float shift = ds * inverse, factor = memory->row_sum[r];
+        __global float *row =
+            statistics + (block->first_row + r) * ROW_NUMBERS;
+        row[ROW_DELTA] = memory->row_delta[r] + shift;
+        row[ROW_FACTOR] = factor * inverse;
+        memory->row_sum[r] = -shift * factor;
+        own[0] = inverse;
+        all_errors[r * COL_TILES] = ds * ds;
+        all_squares[r * SQUARE_TILES] =
+            squares * ((float)COL_TILES / SQUARE_TILES);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lane < ADDERS && lane < Q_ROWS) {
+        for (int r = lane; r < Q_ROWS; r += ADDERS) {
+            error += all_errors[r * COL_TILES];
+            size += all_squares[r * SQUARE_TILES];
+        }
+        all_errors[lane * COL_TILES] = error;
+        all_squares[lane * SQUARE_TILES] = size;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lane == 0) {
+        error = size = 0.0f;
+        for (int i = 0; i < ADDERS && i < Q_ROWS; i++) {
+            error += all_errors[i * COL_TILES];
+            size += all_squares[i * SQUARE_TILES];
+        }
+        *mends = error > DELTA_TOLERANCE * DELTA_TOLERANCE * size;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return *mends;
 }
 #endif
 
@@ -47,6 +157,7 @@ __kernel __attribute__((reqd_work_group_size(TEAM, 1, 1))) SUB_GROUP_SIZE void
 backward_rows_local(BACKWARD_PARAMETERS)
 {
     DECLARE_GRADIENT_MEMORY(memory)
+    __local int verdict; /* of all work-items */
 #if VARIANT == COSINE && !STATISTICS
     __local float alongs[Q_ROWS];
 #endif
@@ -91,16 +202,29 @@ backward_rows_local(BACKWARD_PARAMETERS)
     workspace +=
         args.workspace +
         ((u.window - forward->first_window) * forward->heads + u.head) *
-            (ulong)queries * 3;
-#if STATISTICS
+            (ulong)queries * ROW_NUMBERS;
     d_lse += plane(&args.d_lse, window.grid, u.head);
+#if STATISTICS
     const token_rows o_rows = {o + plane(&forward->o, window.grid, u.head),
                                &forward->o, row_tokens, 0};
-    start_statistics(&memory, &args, &at, 0, lane);
-    const int given = (flags & ARG_O) != 0 && (flags & ARG_LSE) != 0;
+    int known = (flags & ARG_O) != 0 && (flags & ARG_LSE) != 0;
+    if (known)
+        known =
+            read_statistics(&memory, &args, &at, &o_rows,
+                            lse + plane(&forward->lse, window.grid, u.head),
+                            d_lse, &verdict, lane);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (!known)
+        start_statistics(&memory, lane);
 #else
     load_statistics(&memory, workspace, &at, lane);
-    const int given = 0;
+    const int known = 0;
+    for (int i = lane; i < PART_COUNT; i += TEAM)
+        memory.parts[i] = 0.0f;
+    /* where the work-item's tile has its sums */
+    __local float *own_sums = memory.parts + place.row * COL_TILES + place.col;
+    __local float *own_squares = memory.parts + 2 * SUM_PLANE +
+                                 place.row * SQUARE_TILES + place.col / 2;
     /* this work-item's tile of dQ */
     const gradient_tile row_tile = {.owns = lane / STAGE_QUADS < OUT_TILES,
                                     .first = lane / STAGE_QUADS,
@@ -114,69 +238,88 @@ backward_rows_local(BACKWARD_PARAMETERS)
     clear_weights(&memory, lane);
 #endif
 #if KEEPS_TILES
-    if (!given) {
+    if (!known) {
         stage_q(&memory, &at, 0, 0, lane);
         stage_d_o(&memory, &at, 0, lane);
     }
 #endif
 
     const key_walk walk = walk_keys(forward, u.row, row_end);
-    for (uint b = 0; b < (given ? 0 : walk.blocks); b++) {
-        at.keys = walk_block(forward, &walk, b);
-        at.k.tokens = at.v.tokens =
-            list_tokens(memory.key_tokens, grid, &window, at.keys.first,
-                        (int)at.keys.count, lane);
-        float tile[SCORE_ROWS][SCORE_COLS];
+    int visits = known ? 0 : 1; /* of the keys */
+    for (int visit = 0; visit < visits; visit++) {
+        for (uint b = 0; b < walk.blocks; b++) {
+            at.keys = walk_block(forward, &walk, b);
+            at.k.tokens = at.v.tokens =
+                list_tokens(memory.key_tokens, grid, &window, at.keys.first,
+                            (int)at.keys.count, lane);
+            float tile[SCORE_ROWS][SCORE_COLS];
 #if KEEPS_TILES
-        stage_k(&memory, &at, 0, 0, lane);
-        stage_v(&memory, &at, 0, lane);
-        barrier(CLK_LOCAL_MEM_FENCE);
+            stage_k(&memory, &at, 0, 0, lane);
+            if (visit == 0)
+                stage_v(&memory, &at, 0, lane);
+            barrier(CLK_LOCAL_MEM_FENCE);
 #endif
-        compute_logits(tile, &memory, &args, &terms, &at, place, lane);
+            compute_logits(tile, &memory, &args, &terms, &at, place, lane);
 #if STATISTICS
-        add_statistics(tile, &memory, &at, place, 0, lane);
+            add_statistics(tile, &memory, &at, place, lane);
 #else
-        if (place.owns)
-            store_exponentials(tile, &memory, place);
-        multiply_d_o(tile, &memory, &at, place, lane);
-        if (place.owns) {
-            differentiate_softmax(tile, &memory, place, 0);
-            store_weights(tile, &memory, place);
-        }
-        UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
+            if (place.owns)
+                store_exponentials(tile, &memory, place, 1);
+            if (visit == 0) {
+                if (place.owns)
+                    add_row_sums(tile, own_sums);
+                multiply_d_o(tile, &memory, &at, place, lane);
+                if (place.owns) {
+                    differentiate_softmax(tile, &memory, place, 0);
+                    store_weights(tile, &memory, place);
+                    add_row_sums(tile, own_sums + SUM_PLANE);
+                    if (place.col % 2 == 0)
+                        add_row_squares(tile, own_squares);
+                }
+            }
+            UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
 #if !KEEPS_TILES
-            stage_k(&memory, &at, s * STAGE_DIMS, memory.k_inverse, lane);
+                stage_k(&memory, &at, s * STAGE_DIMS, memory.k_inverse, lane);
 #endif
-            barrier(CLK_LOCAL_MEM_FENCE);
-            if (row_tile.owns)
-                add_product(sums_q + s * OUT_ROWS, &memory, memory.k,
-                            row_tile.first, row_tile.quad, (int)at.keys.count);
-            barrier(CLK_LOCAL_MEM_FENCE);
+                barrier(CLK_LOCAL_MEM_FENCE);
+                if (row_tile.owns)
+                    add_product(sums_q + s * OUT_ROWS, &memory, memory.k,
+                                row_tile.first, row_tile.quad,
+                                (int)at.keys.count);
+                barrier(CLK_LOCAL_MEM_FENCE);
+            }
+#endif
         }
+#if !STATISTICS
+        if (visit == 0)
+            visits += check_statistics(&memory, &args, &at, d_lse, workspace,
+                                       &verdict, lane);
 #endif
     }
 
 #if STATISTICS
-    if (given)
-        read_statistics(&memory, &args, &at, &o_rows,
-                        lse + plane(&forward->lse, window.grid, u.head), d_lse,
-                        lane);
-    else
+    if (!known)
         finish_statistics(&memory, &args, &at, d_lse, lane);
     for (int r = lane; r < at.row_count; r += TEAM) {
-        __global float *row = workspace + (at.first_row + r) * 3;
-        row[0] = memory.row_max[r];
-        row[1] = memory.row_delta[r];
+        __global float *row = workspace + (at.first_row + r) * ROW_NUMBERS;
+        row[ROW_BASE] = memory.row_max[r];
+        row[ROW_DELTA] = memory.row_delta[r];
+        row[ROW_FACTOR] = memory.row_sum[r];
     }
 #else
-    UNROLL_FOR (int i = 0; i < DIM_STAGES * OUT_ROWS; i++)
-        sums_q[i] *= at.scale;
+    UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
+        const int r = row_tile.first + OUT_TILES * i;
+        const float factor =
+            r < at.row_count ? at.scale * memory.parts[r * COL_TILES] : 0.0f;
+        UNROLL_FOR (int s = 0; s < DIM_STAGES; s++)
+            sums_q[s * OUT_ROWS + i] *= factor;
+    }
 #if VARIANT == COSINE
     take_back_norms(sums_q, OUT_ROWS, &row_tile, &at.q, memory.q_inverse,
                     (__local float *)memory.q, alongs, at.wide);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int r = lane; r < at.row_count; r += TEAM)
-        workspace[(at.first_row + r) * 3 + 2] = alongs[r];
+        workspace[(at.first_row + r) * ROW_NUMBERS + ROW_ALONG] = alongs[r];
 #endif
     if ((flags & ARG_DQ) != 0)
         store_gradient(sums_q, OUT_ROWS, &row_tile,

@@ -69,6 +69,16 @@
 #endif
 
 #define LOG2E 1.44269504088896341f
+/* Gradients: the error of rows' deltas that may stay, as a part of the 2-norm
+ * of their dS. Where v's rows have nothing in common, the rounding of a stored
+ * o seldom makes as much. */
+#if DTYPE == 0
+#define DELTA_TOLERANCE 0x1p-20f
+#elif DTYPE == 1
+#define DELTA_TOLERANCE 0x1.6p-11f
+#else
+#define DELTA_TOLERANCE 0x1.6p-8f
+#endif
 /* ln 100, the largest logit scale of Swin V2 (Liu et al. 2022, section 3.2) */
 #define MAX_LOGIT_SCALE 4.6051702f
 #define NORM_EPSILON 1e-12f

@@ -165,8 +165,8 @@ static void choose_slots(const wa_problem *problem, const wa_device *device,
         slots = deal(problem, plan->busy_groups, key_owners, teams, most);
     }
 
-    const uint64_t row_bytes = (rows_sum ? ROW_NUMBERS * 4u : 12u) *
-                               (uint64_t)problem->heads * problem->queries;
+    const uint64_t row_bytes =
+        ROW_NUMBERS * 4ull * problem->heads * problem->queries;
     const uint64_t most_bytes =
         rows_sum ? WA_MATRIX_BIAS_BYTES : WA_BACKWARD_BYTES;
     const double operations = 2.5 * wa_problem_row_operations(problem) *

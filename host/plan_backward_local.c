@@ -101,9 +101,13 @@ static uint64_t local_bytes(const wa_problem *problem, part which,
     const uint64_t quads = copies * (t->q_rows + t->kv_rows) * pitch +
                            (uint64_t)t->weight_rows * (t->key_quads | 1) +
                            s->key_quads;
-    uint64_t floats = 2ull * t->q_rows;
-    if (which == WHOLE || which == STATISTICS)
-        floats += (2ull * t->col_tiles + 1) * t->q_rows;
+    uint64_t floats = 3ull * t->q_rows;
+    if (which != KEYS)
+        floats += 2ull * t->col_tiles * t->q_rows;
+    if (which == ROWS)
+        floats += (uint64_t)wa_ceil_div(t->col_tiles, 2) * t->q_rows;
+    if (which == STATISTICS || which == ROWS)
+        floats += 1;
     if (problem->variant == WINATTN_COSINE) {
         floats += t->q_rows + t->kv_rows;
         floats += which == STATISTICS ? 0 : t->q_rows;
@@ -178,10 +182,7 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "too many stages of channels";
     if (s->team > device->max_work_group)
         return "work-groups of the device are too small";
-    /* the rows' statistics take the rows' shape */
-    if (local_bytes(problem, which == ROWS ? STATISTICS : which, s, t) +
-            LOCAL_SLACK >
-        device->local_bytes)
+    if (local_bytes(problem, which, s, t) + LOCAL_SLACK > device->local_bytes)
         return "local memory of the device is too small";
     return NULL;
 }
