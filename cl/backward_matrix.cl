@@ -18,8 +18,9 @@
  * that sees the window's keys. All of a window's keys are in local memory.
  * Where PASS_KEYS are not all of them, scores are computed twice: for the
  * rows' statistics, and again for the gradients; or once where o and lse are
- * given and windows are not small, as delta is dO . O - d_lse then. With all
- * keys at once dP alone would be saved, which o is not worth.
+ * given and windows are not small, as delta is dO . O - d_lse then, but for an
+ * error that is mended where it shows (gradient_matrix.cl). With all keys at
+ * once dP alone would be saved, which o is not worth.
  *
  *   ONE_VISIT    1: a window has one visit
  *                0: sums of dK and dV live through all visits of a window
@@ -281,16 +282,70 @@ typedef struct row_weights {
     int owns; /* the wave has a tile of rows */
 } row_weights;
 
+/* Is delta taken from o in this kernel, where the caller has it? */
+#define O_SERVES (LATE_COPIES && TAKES_O)
+
+#if O_SERVES
+/* Takes an error of delta out of what a tile of rows has left, given what it
+ * makes of the sum over keys of dS, as that goes to dK. */
+INLINE void mend_rows(float sums[ROW_SUM_TILES][VALUES],
+                      const dbias_place *dbias, const float *error,
+                      const float *to_dbias, const float *to_dq,
+                      const row_part *part, const visit *here,
+                      const row_weights *weights, const wave *w)
+{
+    float factor[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        factor[r] = -error[r] / P_POWER;
+    GRADIENT_FOR (int tile = 0; tile < KEY_TILES; tile++) {
+        WAVE_SYNC();
+        const int key = tile * UNIT_TILE;
+        int row = part->rows.row;
+        wave own = *w;
+        FORGET(row);
+
+        float ds[VALUES], p[VALUES];
+        query_tile operands[WEIGHT_PARTS];
+        clear_tiles(&p, 1);
+        clear_tiles(&ds, 1);
+        if (weights->owns) {
+            load_tile(p, weights->p, WEIGHT_PITCH, row, key, &own);
+            load_tile(ds, weights->ds, WEIGHT_PITCH, row, key, &own);
+        }
+        UNROLL_FOR (int i = 0; i < VALUES; i++) {
+            p[i] *= factor[LANE_ROW(i)];
+            ds[i] += p[i];
+        }
+        if (weights->owns)
+            keep_weights(ds, weights->ds, row, key, &own);
+#if BIAS
+        float earlier[VALUES];
+        read_dbias(earlier, dbias, tile, part, here, &own);
+        add_dbias(dbias, earlier, p, to_dbias, tile, part, here, &own);
+#endif
+#if VARIANT == COSINE
+        UNROLL_FOR (int i = 0; i < VALUES; i++)
+            p[i] *= to_dq[LANE_ROW(i)] *
+                    here->k_inverses[min(key + value_key(own.lane, i),
+                                         (int)NK - 1)];
+#endif
+        make_operand_parts(operands, p, &own);
+        add_values(sums, ROW_SUM_TILES, operands, here->k, tile, 0, &own);
+    }
+}
+#endif
+
 /* P and dS of the tile of rows go to local memory, and dQ leaves. `scores` are
- * what add_statistics has left, of one pass P_POWER P. Adds q^ . dq^ of the
- * lane's own rows to *scale_sum. slot: for the power of two of dS. */
+ * what add_statistics has left, of one pass P_POWER P. given: delta is from o.
+ * Adds q^ . dq^ of the lane's own rows to *scale_sum. slot: for the power of
+ * two of dS. */
 INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
                                const dbias_place *dbias, __global storage *dq,
                                float *scale_sum, const row_statistics *s,
                                const row_part *part, const visit *here,
                                const logit_terms *terms,
-                               const row_weights *weights, __local uint *slot,
-                               const wave *w)
+                               const row_weights *weights, int given,
+                               __local uint *slot, const wave *w)
 {
     const int stores = weights->owns;
     const tile_rows *rows = &part->rows;
@@ -332,6 +387,10 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
         shift[r] = -s->delta[r] * factor[r];
     }
     clear_tiles(sums, ROW_SUM_TILES);
+#if O_SERVES
+    row_errors errors;
+    clear_errors(&errors);
+#endif
     GRADIENT_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
         if (PASSES > 1) {
             score_pass(scores, first, here, rows, terms, w);
@@ -358,6 +417,9 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
                             ? scores[t][i] * FMA(flow[i], factor[r], shift[r])
                             : 0.0f;
             }
+#if O_SERVES
+            add_errors(&errors, ds, first + t, w);
+#endif
             if (FLOW_AHEAD && t + 1 < PASS_TILES && IS_TILE(first + t + 1))
                 multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
                               first + t + 1, w);
@@ -385,6 +447,24 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
                            first + t, 0, w);
         }
     }
+#if O_SERVES
+    IF_ALL (given) {
+        float expected[LANE_ROWS];
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            expected[r] = part->d_lse[r] * factor[r] * P_POWER;
+        reduce_errors(&errors, w);
+        const int shows = find_errors(&errors, part, expected,
+                                      (__local float *)here->out, w);
+        IF_ALL (shows)
+            mend_rows(sums, dbias, errors.sum, to_dbias, to_dq, part, here,
+                      weights, w);
+        IF_ALL (!shows) {
+            UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+                errors.sum[r] *= to_dq[r];
+            take_mean_key(sums, errors.sum, here, w);
+        }
+    }
+#endif
     const row_target to = dq_target(dq, part, here);
 #if VARIANT == COSINE
     take_back_rows(sums, from_dq, scale_sum, part, here, w);
@@ -465,10 +545,8 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const uint row_blocks = CEIL_DIV(NQ, BLOCK_ROWS);
     const uint visits = ONE_VISIT ? 1 : heads_each * row_blocks;
     const int wide = (flags & ARG_WIDE_ACCESS) != 0;
-    const int known = (flags & ARG_LSE) != 0;
-    /* in small windows the rounding of o would show */
-    const int given =
-        LATE_COPIES && WEIGHT_PARTS == 1 && known && (flags & ARG_O) != 0;
+    const int known = TAKES_LSE && (flags & ARG_LSE) != 0;
+    const int given = O_SERVES && known && (flags & ARG_O) != 0;
     const uint leaves = ARG_DQ | ARG_DK | ARG_DV | ARG_WIDE_ACCESS;
     const int plain =
         !EMULATED && PADDING != 1 &&
@@ -689,12 +767,13 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         row_statistics statistics;
         if (computes) {
             read_rows(&part, &now, d_lse, w);
-            start_statistics(&statistics, known, part.lse);
+            const int takes_lse = known && !exceeds_lse(&part, w);
+            start_statistics(&statistics, given || takes_lse, part.lse);
             IF_ALL (!given) {
-                add_statistics(&statistics, scores, &part, &now, &terms, known,
-                               w);
-                finish_statistics(&statistics, &part, known, w);
-                if (PASSES == 1 && !known)
+                add_statistics(&statistics, scores, &part, &now, &terms,
+                               takes_lse, w);
+                finish_statistics(&statistics, &part, takes_lse, w);
+                if (PASSES == 1 && !takes_lse)
                     UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
                         UNROLL_FOR (int i = 0; i < VALUES; i++)
                             scores[t][i] *= statistics.sum[LANE_ROW(i)];
@@ -727,7 +806,8 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
         if (computes)
             differentiate_rows(scores, &dbias, dq, &scale_sum, &statistics,
-                               &part, &now, &terms, &weights, own_power, w);
+                               &part, &now, &terms, &weights, given, own_power,
+                               w);
         TEAM_SYNC(team); /* P and dS are there */
 #if LATE_KEYS
         walk next = here;

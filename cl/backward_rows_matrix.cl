@@ -16,8 +16,11 @@
  *
  * delta is dO . O - d_lse where o and lse are given and windows are not small,
  * else sum P dP - d_lse, for which a wave walks all keys before (where they
- * stream, they come twice). The workspace gets what the other kernel must know
- * of each row (args.h).
+ * stream, they come twice). From o it is a little off, which the sum of dS
+ * over all keys tells; where that shows, a wave walks them once more, for dQ
+ * -= scale (error of delta) P K and dBias -= (error) P (where keys stream, the
+ * team does, and they come again). The workspace gets what the other kernel
+ * must know of each row (args.h).
  *
  * Where sums of dBias leave room for few rows, several waves share a tile of
  * them, each with as many keys of an item as the others; at a window's end
@@ -29,6 +32,9 @@
 /* Waves that share a tile of rows, and what each has of an item. */
 #define SPLITS (TEAM_WAVES > ROW_TILES ? TEAM_WAVES / ROW_TILES : 1)
 #define SHARE_TILES (KEY_TILES / SPLITS)
+/* Is delta taken from o in this kernel, where the caller has it? Keys come
+ * again for all teams of a work-group, if at all. */
+#define O_SERVES (TAKES_O && !(STREAMING && TEAMS > 1))
 /* Bounds that a team finds of an item's keys: the largest |v|; cosine: also of
  * |v| / |k| and of 1 / |k|. */
 #define KEY_BOUNDS 3
@@ -87,8 +93,12 @@ typedef struct row_state {
     float length[LANE_ROWS]; /* |dO| */
     float power[LANE_ROWS];  /* of two, that dS is multiplied by for dQ */
     int large;               /* some lse is; the same at all lanes */
+    int takes_lse;           /* the same at all lanes, in a walk for statistics
+                              */
+    row_errors errors;       /* of dS as it goes to dQ */
 } row_state;
 
+#if O_SERVES
 /* Statistics from o and lse. */
 INLINE void take_statistics(row_state *s, const row_part *part,
                             const visit *here, __local const ushort *o,
@@ -103,6 +113,23 @@ INLINE void take_statistics(row_state *s, const row_part *part,
         s->length[r] = sqrt(dots[r]);
 #endif
 }
+
+/* What dS of the rows must sum over all keys, as it goes to dQ. */
+INLINE void expect_sums(float expected[LANE_ROWS], const row_state *s,
+                        const row_part *part)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        expected[r] = part->d_lse[r] * s->power[r];
+}
+
+/* The other kernel gets a delta without the error. */
+INLINE void mend_delta(row_state *s)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        s->statistics.delta[r] +=
+            s->errors.sum[r] * inverse_power(s->power[r]);
+}
+#endif
 
 /* scratch[UNIT_QUERIES] = values of the tile's rows, for all lanes. */
 INLINE void share_rows(__local float *scratch, const float *values,
@@ -194,29 +221,37 @@ INLINE void choose_powers(row_state *s, float sums[DIM_TILES][VALUES],
             UNROLL_FOR (int i = 0; i < VALUES; i++)
                 if (LANE_ROW(i) == r && (is_first || RESCALES))
                     sums[d][i] = is_first ? 0.0f : sums[d][i] * keep;
+        if (O_SERVES && (is_first || RESCALES)) {
+            s->errors.sum[r] = is_first ? 0.0f : s->errors.sum[r] * keep;
+            s->errors.squares[r] =
+                is_first ? 0.0f : s->errors.squares[r] * keep * keep;
+        }
     }
 }
 
 /* dQ and dBias of the tile of rows and the wave's share of an item's keys, as
- * if that were the item. */
-INLINE void differentiate_rows(const row_state *state,
-                               float sums[DIM_TILES][VALUES],
+ * if that were the item; or, `mends`, what takes an error of delta out of
+ * them. */
+INLINE void differentiate_rows(row_state *state, float sums[DIM_TILES][VALUES],
                                const dbias_place *dbias,
-                               const int may_be_large, const row_part *part,
-                               const visit *here, const logit_terms *terms,
-                               const wave *w)
+                               const int may_be_large, int mends,
+                               const row_part *part, const visit *here,
+                               const logit_terms *terms, const wave *w)
 {
     const tile_rows *rows = &part->rows;
     const row_statistics *s = &state->statistics;
     const flow_rows flow_rows_here = read_flow(rows, here->d_o, w);
     float factor[LANE_ROWS], shift[LANE_ROWS], to_dbias[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        factor[r] = state->power[r] / P_POWER;
-        shift[r] = -s->delta[r] * factor[r];
+        factor[r] = mends ? 0.0f : state->power[r] / P_POWER;
+        shift[r] =
+            mends ? -state->errors.sum[r] / P_POWER : -s->delta[r] * factor[r];
         to_dbias[r] = inverse_power(state->power[r]);
     }
     GRADIENT_FOR (int first = 0; first < SHARE_TILES; first += PASS_TILES) {
         float scores[PASS_TILES][VALUES];
+        if (mends) /* compilers are not to mix passes, for registers */
+            WAVE_SYNC();
         score_pass(scores, first, here, rows, terms, w);
         make_p(scores, first, s->top, may_be_large);
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++) {
@@ -228,14 +263,18 @@ INLINE void differentiate_rows(const row_state *state,
             float earlier[VALUES];
             read_dbias(earlier, dbias, first + t, part, here, w);
 #endif
-            multiply_flow(ds, &flow_rows_here, here->d_o, here->v, first + t,
-                          w);
+            clear_tiles(&ds, 1);
+            IF_ALL (!mends)
+                multiply_flow(ds, &flow_rows_here, here->d_o, here->v,
+                              first + t, w);
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
                 const int r = LANE_ROW(i);
                 ds[i] = HAS_KEY(first + t, i)
                             ? scores[t][i] * FMA(ds[i], factor[r], shift[r])
                             : 0.0f;
             }
+            if (O_SERVES && !mends)
+                add_errors(&state->errors, ds, first + t, w);
 #if BIAS
             add_dbias(dbias, earlier, ds, to_dbias, first + t, part, here, w);
 #endif
@@ -253,6 +292,35 @@ INLINE void differentiate_rows(const row_state *state,
         }
     }
 }
+
+/* Among a wave's rows that leave, behind what join_errors has there. */
+#define SCRATCH_OF_ERRORS(out) ((__local float *)(out) + 2 * UNIT_QUERIES)
+
+#if SPLITS > 1 && O_SERVES
+/* Errors of a tile of rows become the sums of all splits'. They go through the
+ * waves' rows that leave later, of which `shared` are those of the tile's
+ * first wave. Holds the team's barrier. */
+INLINE void join_errors(row_errors *e, __local uint4 (*shared)[OUT_ROW_CHUNKS],
+                        int split, int team, const wave *w)
+{
+    __local float *own = (__local float *)shared[split * ROW_TILES];
+    if (value_key(w->lane, 0) == 0)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+            own[lane_query(w->lane, r)] = e->sum[r];
+            own[UNIT_QUERIES + lane_query(w->lane, r)] = e->squares[r];
+        }
+    TEAM_SYNC(team);
+    clear_errors(e);
+    for (int other = 0; other < SPLITS; other++)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+            __local const float *row =
+                (__local const float *)shared[other * ROW_TILES] +
+                lane_query(w->lane, r);
+            e->sum[r] += row[0];
+            e->squares[r] += row[UNIT_QUERIES];
+        }
+}
+#endif
 
 #if SPLITS > 1
 /* Sums of dQ of the splits but the first go to it: [SPLITS - 1][DIM_TILES]
@@ -369,6 +437,9 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #if RESCALES
     __local uint bounds[TEAMS][2][KEY_BOUNDS]; /* this item's, the next's */
 #endif
+#if O_SERVES && STREAMING
+    __local int errors_show; /* in a tile of rows */
+#endif
     const forward_args *forward = &args.forward;
     const uint flags = forward->flags;
     DECLARE_PADS(pad_rows)
@@ -384,16 +455,17 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const uint first_row = row_block * BLOCK_ROWS;
     const int row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first_row);
     const int wide = (flags & ARG_WIDE_ACCESS) != 0;
-    const int known = (flags & ARG_LSE) != 0;
-    /* in small windows the rounding of o would show */
-    const int given = known && (flags & ARG_O) != 0 && WEIGHT_PARTS == 1;
+    const int known = TAKES_LSE && (flags & ARG_LSE) != 0;
     const int differentiates =
         (flags & (ARG_DQ | ARG_DBIAS | ARG_D_LOGIT_SCALE)) != 0;
+    /* only gradients tell how far that delta is off */
+    const int given =
+        O_SERVES && known && (flags & ARG_O) != 0 && differentiates;
     walk here = start_slot(forward, slot, team);
     /* items of a window: all keys for statistics, all for gradients */
     const uint sums_first = STREAMING && !given ? KEY_BLOCKS : 0;
     const uint window_items = sums_first + KEY_BLOCKS;
-    const uint items = here.rounds * window_items;
+    uint items = here.rounds * window_items;
     const ulong head_partial = (ulong)slot * forward->heads + own_head;
     __global float *bias_partial = workspace + args.bias_partials +
                                    (head_partial * NQ + first_row) * (ulong)NK;
@@ -401,18 +473,37 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     /* Starts the copies of one item; after the last of a window, walks on.
      * Where things lie is found anew each time: registers are worth more. */
     walk there = here;
+#if O_SERVES
+#define COPY_O(wide)                                                          \
+    if (given)                                                                \
+    COPY(0, rows_to + O_PLACE, o, forward->o, head, 0, first_row, row_count,  \
+         BLOCK_ROWS, wide)
+#else
+#define COPY_O(wide)
+#endif
 #define COPY_ITEM(wide)                                                       \
     if (number == 0) {                                                        \
         COPY_ROWS(rows_to, first_row, row_count, wide);                       \
-        if (given)                                                            \
-            COPY(0, rows_to + O_PLACE, o, forward->o, head, 0, first_row,     \
-                 row_count, BLOCK_ROWS, wide);                                \
+        COPY_O(wide);                                                         \
     }                                                                         \
     COPY_KEYS(to, key, keys, wide)
+    /* which item of which window is copied next, where a window has several */
+#if STREAMING
+    uint number_there = 0, window_there = 0;
+#define NUMBER_THERE(item) number_there
+#define WINDOW_THERE(item) window_there
+#define STEP_THERE(is_last)                                                   \
+    number_there = (is_last) ? 0 : number_there + 1;                          \
+    window_there += (is_last)
+#else
+#define NUMBER_THERE(item) 0
+#define WINDOW_THERE(item) (item)
+#define STEP_THERE(is_last)
+#endif
 #define START_COPIES(item)                                                    \
     if ((item) < items) {                                                     \
-        const uint number = (item) % window_items;                            \
-        const uint window_stage = (item) / window_items % STAGES;             \
+        const uint number = NUMBER_THERE(item);                               \
+        const uint window_stage = WINDOW_THERE(item) % STAGES;                \
         const uint key = number % KEY_BLOCKS * BLOCK_KEYS;                    \
         const int keys = (int)min((uint)BLOCK_KEYS, (uint)NK - key);          \
         __local ushort *to = ring + (item) % STAGES * STAGE_SIZE;             \
@@ -432,6 +523,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                      row_count, lane);                                        \
         if (number + 1 == window_items)                                       \
             walk_on(&there, forward, team);                                   \
+        STEP_THERE(number + 1 == window_items);                               \
     }                                                                         \
     END_COPIES()
     KEEP_PADS(pad_rows, *forward, own_head / forward->heads_per_kv_head,
@@ -464,14 +556,17 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     float dq_sums[DIM_TILES][VALUES];
 
     DECLARE_KEPT_REGIONS
+    /* the item's number in its window, and the window's; mends: the window's
+     * keys have come again */
+    uint number = 0, window_here = 0;
+    int mends = 0;
     for (uint item = 0; item < items; item++) {
         FORGET_LANE(lane_of_team);
         RELOAD_BACKWARD_ARGS
         FORGET_LANE(wave_here.lane);
-        const uint number = STREAMING ? item % window_items : 0;
-        const uint window_stage =
-            STREAMING ? item / window_items % STAGES : item % STAGES;
+        const uint window_stage = (STREAMING ? window_here : item) % STAGES;
         const uint block = number % KEY_BLOCKS;
+        int comes_again = 0;                  /* do the window's keys? */
         const int sums = number < sums_first; /* statistics only */
         const int is_last = number + 1 == window_items;
         __local const ushort *stage = ring + item % STAGES * STAGE_SIZE;
@@ -503,6 +598,10 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         DECLARE_ITEM_TERMS(first_row)
         AWAIT_ITEM(item);
         int meets = VARIANT == COSINE; /* the team, once more */
+#if O_SERVES && STREAMING
+        if (lane_of_team == 0 && block == 0)
+            errors_show = 0;
+#endif
 #if RESCALES
         if (lane_of_team < KEY_BOUNDS)
             bounds[team][(item + 1) % 2][lane_of_team] = 0;
@@ -548,7 +647,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 here.exists ? row_count - tile_here * UNIT_QUERIES : 0;
             /* emulated waves have to keep step; who shares rows must meet */
             const int computes = EMULATED || part.count > 0;
-            if (SPLITS == 1 && !computes)
+            if (SPLITS == 1 && !computes && !(O_SERVES && STREAMING))
                 continue;
 #if PADDING == 2
             part.rows.holds_padding =
@@ -566,77 +665,118 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                     part.rows.row + lane_query(w->lane, r), row_count - 1)];
 #endif
             read_rows(&part, &now, d_lse, w);
-            IF_ALL (computes && given && block == 0)
+#if O_SERVES
+            IF_ALL (computes && given && block == 0 && !mends)
                 take_statistics(&state, &part, &now, row_stage + O_PLACE, w);
 #if RESCALES
             if (given)
                 bound_flow(&state, BOUNDS_OF(item));
 #endif
+#endif
             IF_ALL (computes && !given && (!STREAMING || sums)) {
                 float scores[PASS_TILES][VALUES];
-                if (block == 0)
-                    start_statistics(&state.statistics, known, part.lse);
+                IF_ALL (block == 0) {
+                    state.takes_lse = known && !exceeds_lse(&part, w);
+                    start_statistics(&state.statistics, state.takes_lse,
+                                     part.lse);
+                }
 #if RESCALES && VARIANT == COSINE
                 bound_inverses(&state.statistics, &now, w);
 #endif
                 add_statistics(&state.statistics, scores, &part, &now, &terms,
-                               known, w);
+                               state.takes_lse, w);
                 IF_ALL (block == KEY_BLOCKS - 1) {
-                    finish_statistics(&state.statistics, &part, known, w);
+                    finish_statistics(&state.statistics, &part,
+                                      state.takes_lse, w);
 #if RESCALES
                     join_bounds(&state.statistics, w);
 #endif
                 }
             }
-            IF_ALL (computes && !sums) {
-                /* the wave's share of the item, as if that were all */
-                const int first = split * SHARE_TILES;
-                visit share = now;
-                row_part own = part;
-                share.k += first * UNIT_TILE * PITCH;
-                share.v += first * UNIT_TILE * PITCH;
-                share.k_inverses += first * UNIT_TILE;
-                share.first_key += first * UNIT_TILE;
-                share.key_count -= first * UNIT_TILE;
+            /* the wave's share of the item, as if that were all */
+            const int first = split * SHARE_TILES;
+            visit share = now;
+            row_part own = part;
+            share.k += first * UNIT_TILE * PITCH;
+            share.v += first * UNIT_TILE * PITCH;
+            share.k_inverses += first * UNIT_TILE;
+            share.first_key += first * UNIT_TILE;
+            share.key_count -= first * UNIT_TILE;
 #if HAS_LOCAL_TERMS
-                own.rows.local_terms =
-                    (__local const kept_term *)part.rows.local_terms +
-                    first * TERM_TILE;
+            own.rows.local_terms =
+                (__local const kept_term *)part.rows.local_terms +
+                first * TERM_TILE;
 #endif
-                if (REGIONS_APART && own.rows.key_regions)
-                    own.rows.key_regions += first * UNIT_TILE;
-                const dbias_place dbias = {
+            if (REGIONS_APART && own.rows.key_regions)
+                own.rows.key_regions += first * UNIT_TILE;
+            const dbias_place dbias = {
 #if BIAS && KEEPS_DBIAS == 1
-                    .sums = dbias_sums,
+                .sums = dbias_sums,
 #elif BIAS && KEEPS_DBIAS == 2
-                    .kept = dbias_kept + (tile * ALL_KEY_TILES +
-                                          (int)block * KEY_TILES + first) *
-                                             TERM_TILE / 4,
+                .kept = dbias_kept + (tile * ALL_KEY_TILES +
+                                      (int)block * KEY_TILES + first) *
+                                         TERM_TILE / 4,
 #endif
-                    .workspace = bias_partial + share.first_key,
-                    .keys = (int)NK - (int)share.first_key
-                };
-                IF_ALL (block == 0)
+                .workspace = bias_partial + share.first_key,
+                .keys = (int)NK - (int)share.first_key
+            };
+#define DIFFERENTIATE(may_be_large, mends)                                    \
+    differentiate_rows(&state, dq_sums, &dbias, may_be_large, mends, &own,    \
+                       &share, &terms, w)
+            IF_ALL (computes && !sums) {
+                IF_ALL (block == 0 && !mends)
                     find_large(&state, &now, w);
-                choose_powers(&state, dq_sums, block == 0);
-#define DIFFERENTIATE(may_be_large)                                           \
-    differentiate_rows(&state, dq_sums, &dbias, may_be_large, &own, &share,   \
-                       &terms, w)
+                choose_powers(&state, dq_sums, block == 0 && !mends);
+            }
+            IF_ALL (computes && !sums) {
 #if EMULATED /* waves have to keep step */
-                DIFFERENTIATE(1);
+                DIFFERENTIATE(1, mends);
 #else
-                if (differentiates && state.large)
-                    DIFFERENTIATE(1);
+                if (O_SERVES && STREAMING && mends)
+                    DIFFERENTIATE(1, 1);
+                else if (differentiates && state.large)
+                    DIFFERENTIATE(1, 0);
                 else if (differentiates)
-                    DIFFERENTIATE(0);
+                    DIFFERENTIATE(0, 0);
 #endif
             }
-            IF_ALL (is_last) {
+#if O_SERVES
+            IF_ALL (differentiates && is_last && given && !mends) {
+                float expected[LANE_ROWS];
+                IF_ALL (!computes)
+                    clear_errors(&state.errors);
+                expect_sums(expected, &state, &part);
+                reduce_errors(&state.errors, w);
+#if SPLITS > 1
+                join_errors(&state.errors, out_rows + team * TEAM_WAVES + tile,
+                            split, team, w);
+#endif
+                int shows = find_errors(&state.errors, &part, expected,
+                                        SCRATCH_OF_ERRORS(now.out), w) &&
+                            computes;
+#if STREAMING
+                if (shows && w->lane == 0)
+                    errors_show = 1;
+                TEAM_SYNC(team);
+                shows = comes_again = errors_show;
+#else
+                IF_ALL (shows)
+                    DIFFERENTIATE(1, 1);
+#endif
+                IF_ALL (computes && split == 0 && !shows)
+                    take_mean_key(dq_sums, state.errors.sum, &now, w);
+            }
+#endif
+            IF_ALL (is_last && !comes_again) {
 #if SPLITS > 1
                 add_splits(dq_sums, split_sums[team][tile], split, team, w);
                 part.count = split == 0 ? part.count : 0;
 #endif
                 if (EMULATED || part.count > 0) {
+#if O_SERVES
+                    if (given)
+                        mend_delta(&state);
+#endif
                     leave_rows(&state, dq_sums, dq, &scale_sum, &part, &now,
                                w);
                     store_statistics(
@@ -650,7 +790,25 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 }
             }
         }
-        if (is_last)
+#if STREAMING
+#if O_SERVES
+        if (comes_again) { /* in place of what was copied ahead */
+            AWAIT_COPIES(0);
+            TEAM_SYNC(team);
+            there = here;
+            number_there = 0;
+            window_there = window_here;
+            items += KEY_BLOCKS;
+            for (uint ahead = 1; ahead < STAGES; ahead++) {
+                START_COPIES(item + ahead);
+            }
+        }
+#endif
+        number = is_last ? 0 : number + 1;
+        window_here += is_last && !comes_again;
+        mends = is_last ? comes_again : mends;
+#endif
+        if (is_last && !comes_again)
             walk_on(&here, forward, team);
     }
 

@@ -37,6 +37,8 @@
  *   SWIZZLES_ROWS rows in local memory follow each other without a gap, and
  *                 tiles of them start with a line of 128 bytes; chunk c of
  *                 row r is c ^ row_swizzle(r, elements of a row)
+ *   SUM_OF_WAVE(x, scratch, w) where lanes add up what they have without
+ *                 local memory
  *   SPREAD_OUT    neighbouring elements of C are no neighbours in a row
  *   SUMS_BY_PRODUCT  rows of weights are summed by one more product, with ones
  *   UNROLL_PASSES the compiler may see all passes at once, for constants in
@@ -419,6 +421,22 @@ INLINE uint find_largest(uint x, __local uint *slot, const wave *w)
 }
 #define LARGEST_OF_WAVE(x, slot, w) find_largest(x, slot, w)
 #endif
+/* x = the sum of what a wave's lanes have, always in the same order. scratch:
+ * [WAVE], in local memory. */
+#ifndef SUM_OF_WAVE
+INLINE float add_lanes(float x, __local float *scratch, const wave *w)
+{
+    float sum = 0.0f;
+    WAVE_SYNC();
+    scratch[w->lane] = x;
+    WAVE_SYNC();
+    for (int l = 0; l < WAVE; l++)
+        sum += scratch[l];
+    WAVE_SYNC();
+    return sum;
+}
+#define SUM_OF_WAVE(x, scratch, w) x = add_lanes(x, scratch, w)
+#endif
 
 /* ---- Rows in local memory ---- */
 
@@ -738,6 +756,27 @@ INLINE void store_tile(const float *tile, __local storage_bits *rows,
         }
     }
 }
+
+#if DTYPE != 0
+/* A lane's numbers of a tile that store_tile left, all of whose columns are
+ * there. */
+INLINE void load_tile(float *tile, __local const storage_bits *rows,
+                      const int pitch, int row, int column, const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i += 1 + !SPREAD_OUT) {
+        __local const storage_bits *here =
+            rows + row_place(row + value_query(w->lane, i),
+                             column + value_key(w->lane, i), pitch);
+#if SPREAD_OUT
+        tile[i] = number_of(*here);
+#else
+        const uint both = *(__local const uint *)here;
+        tile[i] = number_of((ushort)both);
+        tile[i + 1] = number_of((ushort)(both >> 16));
+#endif
+    }
+}
+#endif
 
 /* Scores less what rounding to the storage type leaves of them. */
 INLINE void subtract_rounded(float *scores)

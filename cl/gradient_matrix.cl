@@ -252,6 +252,53 @@ INLINE void add_padding(float tiles[][VALUES], const float *factor, int first,
 }
 #endif
 
+/* ---- What o and lse of the forward pass may do ---- */
+
+/* Both are rounded, and gradients may cancel what is exact of them. An lse
+ * serves alone while its rounding is far below that of P. delta from o always
+ * does, since the sum of a row's dS over its keys must be d_lse: that tells
+ * how far delta is off, and where it shows the row is mended. But in small
+ * windows the rounding of o always shows. Both take a vote of the wave. */
+#ifdef WAVE_ANY
+#define TAKES_LSE 1
+#define TAKES_O (WEIGHT_PARTS == 1)
+#else
+#define TAKES_LSE 0
+#define TAKES_O 0
+#endif
+#define MOST_LSE 64.0f /* without o */
+/* A larger one, unless rounded up, might make exponentials overflow. */
+#define LARGE_LSE 0x1p22f
+
+/* What dS of a row sums over keys; its squares of one tile among so many, as
+ * an estimate does for these. */
+typedef struct row_errors {
+    float sum[LANE_ROWS], squares[LANE_ROWS];
+} row_errors;
+#define SAMPLED (CEIL_DIV(4, PASS_TILES) * PASS_TILES)
+/* Of a key, in a mean of keys of length 1: a number of 16 bits. */
+#define MOST_INVERSE 16384.0f
+
+INLINE void clear_errors(row_errors *e)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        e->sum[r] = e->squares[r] = 0.0f;
+}
+
+/* Of a tile of dS, a lane's own keys. */
+INLINE void add_errors(row_errors *e, const float *ds, int tile,
+                       const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        if (!HAS_KEY(tile, i))
+            continue;
+        const int r = LANE_ROW(i);
+        e->sum[r] += ds[i];
+        if (tile % SAMPLED == 0)
+            e->squares[r] = FMA(ds[i], ds[i], e->squares[r]);
+    }
+}
+
 /* What is known of rows, `count` numbers. */
 INLINE void copy_numbers(__local float *to, __global const float *from,
                          int count, int lane)
@@ -398,6 +445,18 @@ INLINE int row_exists(const row_part *part, int r, const wave *w)
     return part->rows.row + lane_query(w->lane, r) <= part->rows.last_row;
 }
 
+/* Is an lse of the tile too large to serve? The same at all lanes. */
+INLINE int exceeds_lse(const row_part *part, const wave *w)
+{
+    int exceeds = 0;
+#ifdef WAVE_ANY
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        exceeds |= part->lse[r] != INFINITY && fabs(part->lse[r]) > MOST_LSE;
+    exceeds = WAVE_ANY(exceeds);
+#endif
+    return exceeds;
+}
+
 /* What rows bring besides q and dO. */
 INLINE void read_rows(row_part *part, const visit *here,
                       __global const float *d_lse, const wave *w)
@@ -416,11 +475,16 @@ INLINE void read_rows(row_part *part, const visit *here,
         part->rows.scale[r] *= part->inverse[r];
 #endif
     }
-    if ((args->forward.flags & ARG_LSE) != 0)
-        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            part->lse[r] = here->lse[rows[r]];
+    const int known = TAKES_LSE && (args->forward.flags & ARG_LSE) != 0;
+    if (known)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+            const float lse = here->lse[rows[r]];
+            part->lse[r] = fabs(lse) > LARGE_LSE
+                               ? lse + fmin(fabs(lse), FLT_MAX) * 0x1p-22f
+                               : lse;
+        }
     /* exponentials of what does not exist or sees nothing must be 0 */
-    if ((args->forward.flags & ARG_LSE) != 0)
+    if (known)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             part->lse[r] = part->lse[r] == -INFINITY || !row_exists(part, r, w)
                                ? INFINITY
@@ -513,6 +577,60 @@ INLINE void take_delta(row_statistics *s, const row_part *part,
     multiply_rows(dots, here->d_o, o, part, w);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         s->delta[r] = dots[r] - part->d_lse[r];
+}
+
+/* An error of delta is in dQ times the row's mean key, weighted by P. What all
+ * keys have in common is taken out of `sums` by the plain mean of some, the
+ * first tile from here->k on. */
+INLINE void take_mean_key(float sums[][VALUES], const float *error,
+                          const visit *here, const wave *w)
+{
+    query_tile operands[WEIGHT_PARTS];
+    float x[VALUES];
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int key = value_key(w->lane, i);
+        x[i] = key < here->key_count ? error[LANE_ROW(i)] * (-1.0f / UNIT_TILE)
+                                     : 0.0f;
+#if VARIANT == COSINE
+        x[i] *= fmin(here->k_inverses[min(key, here->key_count - 1)],
+                     MOST_INVERSE);
+#endif
+    }
+    make_operand_parts(operands, x, w);
+    add_values(sums, DIM_TILES, operands, here->k, 0, 0, w);
+}
+
+/* Lanes that share rows share their sums. */
+INLINE void reduce_errors(row_errors *e, const wave *w)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(e->sum[r], ADD);
+        REDUCE(e->squares[r], ADD);
+    }
+}
+
+/* Given what dS sums over all keys, expected[r] of which would be right: the
+ * sums become errors. Do they show? What counts is their 2-norm and that of dS
+ * over all rows of the tile. The same at all lanes; `scratch`: of the wave. */
+INLINE int find_errors(row_errors *e, const row_part *part,
+                       const float *expected, __local float *scratch,
+                       const wave *w)
+{
+    int shows = 0;
+#ifdef WAVE_ANY
+    float error = 0.0f, size = 0.0f;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        /* a row that sees nothing, or does not exist, has no error */
+        e->sum[r] = part->lse[r] == INFINITY ? 0.0f : e->sum[r] - expected[r];
+        error = FMA(e->sum[r], e->sum[r], error);
+        size += e->squares[r];
+    }
+    SUM_OF_WAVE(error, scratch, w);
+    SUM_OF_WAVE(size, scratch, w);
+    size *= (float)SAMPLED;
+    shows = WAVE_ANY(error > DELTA_TOLERANCE * DELTA_TOLERANCE * size);
+#endif
+    return shows;
 }
 
 /* After the last pass. */

@@ -662,9 +662,9 @@ INLINE void hide_padding(float *scores, int key, int tile, int count,
  * line of 128 bytes for units that swizzle rows; of gradients, each wave's
  * rows that leave; terms. */
 #if BACKWARD
+#define OUT_ROW_CHUNKS (UNIT_QUERIES * OUT_PITCH / CHUNK)
 #define DECLARE_OUT_ROWS                                                      \
-    __local uint4                                                             \
-        out_rows[TEAMS * TEAM_WAVES][UNIT_QUERIES * OUT_PITCH / CHUNK]        \
+    __local uint4 out_rows[TEAMS * TEAM_WAVES][OUT_ROW_CHUNKS]                \
         __attribute__((aligned(128)));
 #else
 #define DECLARE_OUT_ROWS

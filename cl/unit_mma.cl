@@ -117,6 +117,13 @@ INLINE uint largest_of_wave(uint x)
 }
 #define LARGEST_OF_WAVE(x, slot, w) largest_of_wave(x)
 
+#define SUM_OF_WAVE(x, scratch, w)                                            \
+    x += LANE_XOR(x, 1);                                                      \
+    x += LANE_XOR(x, 2);                                                      \
+    x += LANE_XOR(x, 4);                                                      \
+    x += LANE_XOR(x, 8);                                                      \
+    x += LANE_XOR(x, 16)
+
 #if DTYPE == 1
 INLINE uint times_pair(uint x, uint y)
 {

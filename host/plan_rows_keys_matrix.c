@@ -11,13 +11,16 @@
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
-/* Tensors that a stage of the ring holds rows of: q, dO and o; k and v. */
-#define ROW_PLANES 3u
+/* Tensors that a stage of the ring holds rows of: q and dO, and o if delta may
+ * be taken from it; k and v. */
+#define ROW_PLANES 2u
 #define KEY_PLANES 2u
 #define MOST_STAGES 2u /* of a ring */
 /* Registers for what the kernel of rows knows of a tile's, with which ptxas
  * was seen to spill few. */
 #define ROW_REGISTERS 24u
+/* And for norms. */
+#define NORM_REGISTERS 8u
 #define MOST_SPLITS 8u /* of a tile of rows */
 /* Bytes of the bounds of an item's keys, this one's and the next's. */
 #define BOUND_BYTES 24u
@@ -88,6 +91,21 @@ static uint32_t splits_of(const side *s)
                : 1;
 }
 
+/* The O_SERVES of cl/backward_rows_matrix.cl: can the kernel take delta from
+ * o?
+ */
+static bool o_serves(const side *s, const wa_unit *unit)
+{
+    return unit->votes && s->problem->queries > unit->tile &&
+           s->problem->keys > unit->tile &&
+           !(s->tiling.streaming && s->shape.teams > 1);
+}
+
+static uint32_t row_planes(const side *s, const wa_unit *unit)
+{
+    return ROW_PLANES + o_serves(s, unit);
+}
+
 /* ---- Local memory, as the kernels declare their arrays ---- */
 
 static uint64_t dbias_bytes(const wa_unit *unit, const wa_matrix_tiling *t)
@@ -100,8 +118,9 @@ static uint64_t rows_bytes(const side *s, const wa_device *device,
                            uint32_t keeps_dbias)
 {
     const wa_problem *problem = s->problem;
-    uint64_t bytes = wa_matrix_local_bytes(
-        problem, device, &s->shape, &s->tiling, WA_BACKWARD, ROW_PLANES);
+    uint64_t bytes =
+        wa_matrix_local_bytes(problem, device, &s->shape, &s->tiling,
+                              WA_BACKWARD, row_planes(s, device->unit));
     if (keeps_dbias == 2)
         bytes += dbias_bytes(device->unit, &s->tiling);
     /* dQ of waves that share a tile of rows */
@@ -113,6 +132,8 @@ static uint64_t rows_bytes(const side *s, const wa_device *device,
         (uint64_t)s->shape.teams * s->shape.stages * s->shape.block_rows * 4;
     if (problem->dtype == WINATTN_FP16)
         bytes += s->shape.teams * BOUND_BYTES;
+    if (o_serves(s, device->unit) && s->tiling.streaming)
+        bytes += 4;                         /* whether errors show */
     if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */
         bytes += waves_of(s) * device->unit->wave * 4;
     return bytes;
@@ -190,7 +211,7 @@ static const char *rows_refusal(const side *s, const wa_device *device,
     if (keeps_dbias == 1 && s->shape.teams > 1 &&
         (uint64_t)s->shape.teams * s->shape.stages *
                 wa_matrix_stage_bytes(device->unit, &s->shape, t, WA_BACKWARD,
-                                      ROW_PLANES) <
+                                      row_planes(s, device->unit)) <
             dbias_bytes(device->unit, t))
         return "sums of a bias do not fit the ring, where teams add theirs";
     return too_large(rows_bytes(s, device, keeps_dbias), device);
@@ -267,8 +288,8 @@ void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
                           sizeof kernel->defines);
     }
     snprintf(options, sizeof options,
-             "-DROW_PLANES=%u -DAGAIN=1 -DKEEPS_DBIAS=%u ", ROW_PLANES,
-             shape->keeps_dbias);
+             "-DROW_PLANES=%u -DAGAIN=1 -DKEEPS_DBIAS=%u ",
+             row_planes(&rows, device->unit), shape->keeps_dbias);
     set_kernel(&rows, device, device->unit->rows_kernel,
                rows_bytes(&rows, device, shape->keeps_dbias), options, first);
     plan->key_parts = keys_apart(&keys, device) ? 2 : 1;
@@ -342,6 +363,8 @@ static uint64_t rows_sums(const side *s, const wa_device *device,
     uint64_t sums = (uint64_t)t->dim_tiles * t->values + t->values;
     if (device->unit->copies_async)
         sums += ROW_REGISTERS;
+    if (s->problem->variant == WINATTN_COSINE)
+        sums += NORM_REGISTERS;
     if (keeps_dbias == 1)
         sums += (uint64_t)t->key_tiles / splits_of(s) * t->values;
     if (s->problem->dtype == WINATTN_FP16) /* how rows of dS are rescaled */
