@@ -127,8 +127,8 @@ static double compare(const workload *w, int variant, storage_kind kind,
         if (d.mismatch)
             return NAN;
         if (count > 0)
-            worst = fmax(worst,
-                         share_stored(&d, stored_underflow(kind), count, 1.0));
+            worst = fmax(worst, share_stored(&d, stored_underflow(kind), count,
+                                             1.0, ORDINARY_SIZE_SHARE));
     }
     return worst;
 }

@@ -60,6 +60,20 @@ static const char *const table[] = {
     "mask=same mask_windows=2 data=masked",
     "given=1 windows=2 heads=2 queries=200 keys=300 variant=cosine "
     "logit_scale=1 layout=strided",
+    /* ... of a forward pass, where k and v have a mean, few keys dominate, or
+     * logits are large: deltas from a stored o would be far off */
+    "given=2 data=common windows=4 heads=1 queries=144 bias=fp32",
+    "given=2 data=dominant windows=2 heads=1 queries=150 keys=170 bias=same",
+    "given=2 data=steep windows=2 heads=1 queries=130 bias=same mask=regions "
+    "mask_windows=2",
+    "given=2 data=common variant=cosine logit_scale=2.3 windows=2 heads=1 "
+    "queries=200 keys=130 bias=fp32",
+    "given=2 data=common variant=sliding windows=1 queries=256 dim=64 "
+    "block=64 window_blocks=2",
+    "given=2 data=steep variant=sliding windows=1 heads=1 queries=200 "
+    "block=64 d_lse=1",
+    "given=2 data=common grid=3 size=3x8x8 window=8x7x7 dim=16 heads=1 "
+    "bias=table_same",
     /* what rows hold */
     "mask=same mask_windows=2 data=masked d_lse=1",
     "bias=same mask=fp32 mask_windows=2 data=masked",

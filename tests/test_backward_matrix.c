@@ -285,6 +285,46 @@ static const struct {
     {"given=1 grid=3 size=4x6x6 window=2x3x3 shift=1x1x1 mask=shift "
      "bias=table_fp32 heads=1 dim=16 batch=48 layout=packed",
      "0:2:2:1:0:1:1", false},
+    /* ---- What gradients cancel: delta from o is a little off, and mended;
+       where it is small, or lse large, that shows ---- */
+    {"given=2 queries=40 keys=50 dim=32 windows=3 heads=1 bias=same d_lse=1 "
+     "data=common",
+     "0:1:2:2:1:1:1", true},
+    {"given=2 queries=40 keys=50 dim=32 windows=3 heads=1 bias=fp32 "
+     "data=common accumulate=31",
+     "0:1:1:2:1:0:0", false},
+    {"given=2 variant=cosine logit_scale=2.3 queries=33 keys=50 dim=40 "
+     "windows=2 heads=1 bias=same data=dominant",
+     "0:1:1:1:1:1:1", false},
+    {"given=2 queries=40 keys=50 dim=32 windows=2 heads=1 data=steep",
+     "0:1:1:1:2:0:0", false},
+    {"given=2 queries=40 keys=35 dim=20 windows=2 heads=1 data=steep", "",
+     false},
+    {"given=2 queries=40 keys=50 dim=20 windows=2 heads=1 data=dominant "
+     "bias=same",
+     "0:1:1:1:2:0:1", false},
+    /* ... keys all at once in a kernel of rows, and block by block */
+    {"given=2 queries=40 keys=35 dim=20 windows=3 heads=1 bias=same d_lse=1 "
+     "data=common",
+     "0:1:2:2:1:1:1:" ALL ":1:2:1:2:1:1:1", true},
+    {"given=2 queries=40 keys=40 dim=20 windows=3 heads=1 bias=same d_lse=1 "
+     "data=common",
+     "1:1:1:2:1:1:2:1:1:1:1:1:2:1:1", true},
+    {"given=2 queries=40 keys=50 dim=32 windows=3 heads=1 bias=fp32 "
+     "data=dominant accumulate=31",
+     "1:1:1:1:1:0:0:1:1:1:1:1:1:1:0", false},
+    {"given=2 variant=cosine logit_scale=2.3 queries=33 keys=50 dim=24 "
+     "windows=2 heads=1 bias=same data=common",
+     "1:1:1:2:1:1:2:1:1:1:1:1:2:1:1", false},
+    {"given=2 queries=40 keys=50 dim=32 windows=2 heads=1 data=steep",
+     "1:1:1:2:1:0:0:1:1:1:1:1:1:1:0", false},
+    /* ... waves that share rows, likewise */
+    {"given=2 variant=cosine logit_scale=2 queries=20 keys=128 dim=40 "
+     "windows=3 heads=1 bias=same data=common",
+     "1:2:1:2:1:0:0:2:1:2:1:1:1:1:0", false},
+    {"given=2 queries=20 keys=64 dim=24 windows=3 heads=1 bias=same "
+     "data=common mask=regions mask_windows=2",
+     "1:2:1:2:1:3:2:" ALL ":1:2:1:1:1:1:0", true},
 };
 #define ROWS (sizeof table / sizeof *table)
 

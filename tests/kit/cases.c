@@ -19,9 +19,9 @@ static const char *const paddings[] = {"values", "hidden", NULL};
 static const char *const layouts[] = {"contiguous",  "tokens",    "packed",
                                       "interleaved", "padded",    "aligned",
                                       "strided",     "broadcast", NULL};
-static const char *const datas[] = {"normal",   "tiny",  "huge", "masked",
-                                    "lowest",   "nan",   "zero", "rising",
-                                    "swinging", "alone", NULL};
+static const char *const datas[] = {
+    "normal", "tiny",     "huge",  "masked", "lowest",   "nan",   "zero",
+    "rising", "swinging", "alone", "common", "dominant", "steep", NULL};
 
 static const char *const passes[] = {"forward", "backward", NULL};
 
@@ -228,6 +228,17 @@ int case_table_entries(const test_case *c)
         if (case_table_window(c, axis))
             entries *= 2 * case_table_window(c, axis) - 1;
     return entries;
+}
+
+bool case_has_common_parts(const test_case *c)
+{
+    return c->data == DATA_COMMON || c->data == DATA_DOMINANT ||
+           c->data == DATA_STEEP;
+}
+
+bool case_is_strict(const test_case *c)
+{
+    return c->variant != WINATTN_COSINE && case_has_common_parts(c);
 }
 
 int case_tier(const char *name)

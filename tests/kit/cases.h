@@ -23,17 +23,22 @@ typedef enum case_layout {
 
 typedef enum case_data {
     DATA_NORMAL,
-    DATA_TINY,    /* q and k about 1e-4 */
-    DATA_HUGE,    /* q and k about 1e4 */
-    DATA_MASKED,  /* rows that see nothing, scattered -infinity */
-    DATA_LOWEST,  /* rows of the lowest finite number */
-    DATA_NAN,     /* NaN in one row of q, one of k, one of v, one of bias */
-    DATA_ZERO,    /* some rows of q and k are zero */
-    DATA_RISING,  /* rows of v and of dO become larger with their number */
+    DATA_TINY,     /* q and k about 1e-4 */
+    DATA_HUGE,     /* q and k about 1e4 */
+    DATA_MASKED,   /* rows that see nothing, scattered -infinity */
+    DATA_LOWEST,   /* rows of the lowest finite number */
+    DATA_NAN,      /* NaN in one row of q, one of k, one of v, one of bias */
+    DATA_ZERO,     /* some rows of q and k are zero */
+    DATA_RISING,   /* rows of v and of dO become larger with their number */
     DATA_SWINGING, /* all logits of a window are near 0, far above or far
                       below, for four windows, then the next */
-    DATA_ALONE     /* regions: of tokens of the same number only. Whoever sees
+    DATA_ALONE,    /* regions: of tokens of the same number only. Whoever sees
                       one key, as with region_value=-inf, gets its v exactly */
+    /* What gradients cancel; see case_is_strict. */
+    DATA_COMMON,   /* k and v plus 3, which all of their rows share */
+    DATA_DOMINANT, /* so, and every 16th key is 8 times as long: few keys have
+                      most of the weight */
+    DATA_STEEP     /* so, and q is 100 times as long: large logits */
 } case_data;
 
 typedef enum case_term {
@@ -55,7 +60,8 @@ typedef struct test_case {
     /* backward: WINATTN_DQ and so on, or-ed */
     int outputs, accumulate;
     int d_lse; /* backward: is it given? */
-    int given; /* backward: are the forward pass's o and lse? */
+    int given; /* backward: are the forward pass's o and lse? 1: as the oracle
+                  has them, 2: as a forward pass of the library leaves them */
     int windows, heads, kv_heads, queries, keys, dim;
     /* Axes of the grid, 0: none. With one, windows, queries and keys follow
      * from it (case_derive). */
@@ -104,6 +110,13 @@ int case_table_entries(const test_case *c);
 
 /* The fields that differ from case_default. */
 void case_print(const test_case *c, char *text, size_t size);
+
+/* Do values, and keys or logits, have what gradients cancel? */
+bool case_has_common_parts(const test_case *c);
+/* Are gradients judged by their own size alone, and not also by a part of
+ * what they sum in absolute values? Not those of the cosine variant, of which
+ * each row is judged: some rows cancel altogether. */
+bool case_is_strict(const test_case *c);
 
 /* The descriptor; strides are filled in by data.c. */
 winattn_desc case_desc(const test_case *c);

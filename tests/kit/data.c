@@ -413,6 +413,37 @@ static void swing_windows(tensor_data *q, tensor_data *k)
         k->value[i] += 1;
 }
 
+static size_t count_of(const tensor_data *t)
+{
+    return t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
+}
+
+static void shift_values(tensor_data *t, double by)
+{
+    for (size_t i = 0; t->used && i < count_of(t); i++)
+        t->value[i] += by;
+}
+
+static void stretch_values(tensor_data *t, size_t each_row, double by)
+{
+    const size_t rows = t->extent[2], columns = t->extent[3];
+    for (size_t i = 0; t->used && i < count_of(t); i++)
+        t->value[i] *= i / columns % rows % each_row == 0 ? by : 1;
+}
+
+/* Common parts, which the padding's keys and values have too. */
+static void add_common(tensor_data *t, int data)
+{
+    if (data == DATA_DOMINANT)
+        stretch_values(&t[T_K], 16, 8);
+    if (data == DATA_STEEP)
+        stretch_values(&t[T_Q], 1, 100);
+    shift_values(&t[T_K], data == DATA_COMMON ? 3 : 0);
+    shift_values(&t[T_PAD_K], data == DATA_COMMON ? 3 : 0);
+    shift_values(&t[T_V], 3);
+    shift_values(&t[T_PAD_V], 3);
+}
+
 /* Row i of n has the value i. */
 static void number_rows(tensor_data *t)
 {
@@ -463,6 +494,8 @@ static void mark_rows(case_buffers *d)
     }
     if (c->data == DATA_SWINGING)
         swing_windows(&t[T_Q], &t[T_K]);
+    if (case_has_common_parts(c))
+        add_common(t, c->data);
     if (c->data == DATA_ALONE)
         for (int id = T_QUERY_REGIONS; id <= T_KEY_REGIONS; id++)
             number_rows(&t[id]);
@@ -585,7 +618,7 @@ case_buffers *data_make(const test_case *c)
         return NULL;
     }
     data_write(d);
-    if (c->pass == PASS_BACKWARD && c->given) {
+    if (c->pass == PASS_BACKWARD && c->given == 1) {
         if (!fill_given(d)) {
             data_free(d);
             return NULL;

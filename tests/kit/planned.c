@@ -449,7 +449,8 @@ bool planned_backward(const test_device *device, cl_command_queue queue,
     if (!data || !buffers_create(device, data, &b))
         snprintf(result->failure, sizeof result->failure, "out of memory");
     else
-        passed = planned_backward_buffers(device, queue, data, &b, demand,
+        passed = buffers_fill_given(device, data, &b, result) &&
+                 planned_backward_buffers(device, queue, data, &b, demand,
                                           result) &&
                  buffers_check(device->queue, data, &b, 0, result);
     buffers_release(&b);

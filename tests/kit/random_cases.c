@@ -68,13 +68,19 @@ test_case case_random(int seed, int tier)
     return c;
 }
 
-/* Which of `all` outputs, how, and what is given. */
+/* Which of `all` outputs, how, and what is given: nothing, o and lse of the
+ * oracle, or those of a forward pass. */
 static void draw_backward(random_state *r, test_case *c, int all)
 {
     c->d_lse = random_int(r, 0, 1);
     c->given = random_int(r, 0, 2) == 0;
     c->outputs = random_int(r, 0, 2) ? all : random_int(r, 1, all);
     c->accumulate = random_int(r, 0, 2) ? 0 : random_int(r, 0, all);
+    if (c->given)
+        c->given = random_int(r, 1, 2);
+    /* with other scales softmax may saturate, and all cancels */
+    if (c->data == DATA_NORMAL && c->scale == 0 && random_int(r, 0, 1))
+        c->data = random_int(r, DATA_COMMON, DATA_STEEP);
 }
 
 test_case case_random_backward(int seed, int tier)

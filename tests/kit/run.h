@@ -66,6 +66,9 @@ winattn_forward buffers_forward(const case_buffers *d,
                                 const device_buffers *b);
 winattn_backward buffers_backward(const case_buffers *d,
                                   const device_buffers *b);
+/* given=2: makes o and lse by a forward pass of the library. */
+bool buffers_fill_given(const test_device *device, case_buffers *d,
+                        const device_buffers *b, case_result *result);
 /* Makes the plan and calls it so many times, each time until it is done; the
  * bits must be those of the first time. False, with result->failure, if that
  * does not work out. */

@@ -23,7 +23,9 @@ double share(const distance *d, double tolerance, double size_share);
 void measure_gradient(distance *d, storage_kind kind, double got, double want,
                       double size, double tolerance);
 double share_stored(distance *d, double underflow, size_t count,
-                    double tolerance);
+                    double tolerance, double size_share);
+/* Results that cancel to nothing are not judged by their own size alone. */
+#define ORDINARY_SIZE_SHARE 0.1
 /* Keeps the largest errors of an output; part: of what is allowed. */
 void note_error(case_result *result, tensor_id id, const distance *d,
                 double part, double tolerance);
