@@ -153,7 +153,7 @@ check_statistics(const gradient_memory *memory, const backward_args *args,
 }
 #endif
 
-__kernel __attribute__((reqd_work_group_size(TEAM, 1, 1))) SUB_GROUP_SIZE void
+__kernel TEAM_SIZE SUB_GROUP_SIZE void
 backward_rows_local(BACKWARD_PARAMETERS)
 {
     DECLARE_GRADIENT_MEMORY(memory)

@@ -63,6 +63,16 @@
 #define SUB_GROUP_SIZE
 #define UNKNOWN_ZERO 0
 #endif
+/* NVIDIA's compiler heeds a limit of registers, which the host then gives it,
+ * only where no size of work-groups is demanded. */
+#ifndef LIMITS_REGISTERS
+#define LIMITS_REGISTERS 0
+#endif
+#if LIMITS_REGISTERS
+#define TEAM_SIZE
+#else
+#define TEAM_SIZE __attribute__((reqd_work_group_size(TEAM, 1, 1)))
+#endif
 
 #ifndef BACKWARD
 #define BACKWARD 0

@@ -264,6 +264,9 @@ static winattn_status query_language(cl_device_id id, const char *extensions,
     device->compiles = compiles != CL_FALSE;
     device->has_matrix_extension = has_extension(
         extensions, "cl_intel_subgroup_matrix_multiply_accumulate");
+    device->limits_registers =
+        device->vendor == WA_VENDOR_NVIDIA &&
+        has_extension(extensions, "cl_nv_compiler_options");
     return WINATTN_SUCCESS;
 }
 

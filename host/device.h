@@ -49,6 +49,7 @@ typedef struct wa_device {
     bool has_fma;                /* in hardware, fp32 */
     bool miscompiles_barriers; /* optimised kernels with barriers are wrong */
     bool splits_half_vectors;  /* vloada_half8 loads one half at a time */
+    bool limits_registers;     /* with -cl-nv-maxrregcount */
     bool reports_kernel_sizes; /* CL_KERNEL_WORK_GROUP_SIZE is right */
     /* rounds after which a work-item's loops end early, all loops counted
      * together; 0: no such limit */

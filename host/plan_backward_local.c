@@ -428,6 +428,28 @@ static const char *demand(search *find, part which,
 
 /* ---- The plan ---- */
 
+/* NVIDIA's compiler takes more registers than it needs for fewer stalls, and
+ * a compute unit then holds fewer work-groups than the model has found room
+ * for: on an H200, windows of 49 tokens took 765 us so, and 501 us with 128
+ * registers. With fewer than that the model's guess is not trusted. */
+#define LEAST_LIMIT 128u
+#define MOST_REGISTERS 255u
+static void append_register_limit(const search *find, part which, char *text,
+                                  size_t size)
+{
+    const wa_device *device = find->device;
+    const wa_gradient_shape *s = &find->best;
+    if (!device->limits_registers)
+        return;
+    const tiling t = tiling_of(find->problem, s);
+    const uint32_t groups =
+        (uint32_t)resident(find->problem, device, which, s, &t);
+    const uint32_t limit = device->register_words / (groups * s->team) / 8 * 8;
+    if (limit < MOST_REGISTERS)
+        wa_append(text, size, " -DLIMITS_REGISTERS=1 -cl-nv-maxrregcount=%u",
+                  MAX(limit, LEAST_LIMIT));
+}
+
 static void set_kernel(const search *find, part which, const char *name,
                        wa_backward_kernel *kernel)
 {
@@ -460,6 +482,7 @@ static void set_kernel(const search *find, part which, const char *name,
                   (uint32_t)keeps_dbias(problem, find->device, which, s, &t),
                   (uint32_t)keeps_table(problem, which, s));
     wa_append_local_options(problem, find->device, text, size);
+    append_register_limit(find, which, text, size);
     /* On grids 128 registers are too few for Intel's compiler, which then
      * keeps sums in memory. From Xe-HPG on, which have matrix units, a
      * hardware thread may have twice as many. */

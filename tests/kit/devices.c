@@ -13,7 +13,7 @@
 #define NVIDIA                                                                \
     COMMON, .vendor = WA_VENDOR_NVIDIA, .max_work_group = 1024, .wave = 32,   \
             .registers = 200, .register_words = 65536,                        \
-            .splits_half_vectors = true
+            .splits_half_vectors = true, .limits_registers = true
 #define AMD                                                                   \
     COMMON, .reports_kernel_sizes = true, .vendor = WA_VENDOR_AMD,            \
             .max_work_group = 256, .registers = 120, .local_bytes = 64 * KIB, \
