@@ -79,7 +79,9 @@
 #else
 #define DELTA_TOLERANCE 0x1.6p-8f
 #endif
-/* ln 100, the largest logit scale of Swin V2 (Liu et al. 2022, section 3.2) */
+/* ln 100, the largest logit scale of Swin V2 (Liu et al. 2022, section 3.2), as
+ * fp32 has it: a little more, so that a parameter that was clamped there is
+ * behind the clamp. */
 #define MAX_LOGIT_SCALE 4.6051702f
 #define NORM_EPSILON 1e-12f
 
@@ -280,7 +282,7 @@ INLINE float cosine_scale(const forward_args *args,
     if ((args->flags & ARG_LOGIT_SCALE) == 0)
         return args->scale;
     const float x = logit_scale[args->logit_scale_offset + head];
-    return x > MAX_LOGIT_SCALE ? 100.0f : exp(x);
+    return x >= MAX_LOGIT_SCALE ? 100.0f : exp(x);
 }
 
 /* Its gradient, given what it would be without the clamp, behind which the
@@ -289,7 +291,7 @@ INLINE float scale_gradient(const forward_args *args,
                             __global const float *logit_scale, uint head,
                             float sum)
 {
-    return logit_scale[args->logit_scale_offset + head] > MAX_LOGIT_SCALE
+    return logit_scale[args->logit_scale_offset + head] >= MAX_LOGIT_SCALE
                ? 0.0f
                : sum;
 }

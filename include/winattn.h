@@ -663,8 +663,9 @@ winattn_enqueue_forward(const winattn_plan *plan, cl_command_queue queue,
  *     dV = P^T dO, dQ = scale dS K, dK = scale dS^T Q, dBias = sum dS
  * summed over the query heads that share a key head, and for dBias over
  * windows. The cosine variant differentiates its normalisation too; its
- * d_logit_scale is 0 where logit_scale > ln 100. A query that sees nothing has
- * zero gradients. The bits of all results are the same in every run. */
+ * d_logit_scale is 0 from ln 100 as fp32 has it (4.60517025) on, where a
+ * parameter lies that was clamped. A query that sees nothing has zero
+ * gradients. The bits of all results are the same in every run. */
 typedef struct winattn_backward {
     size_t struct_size; /* sizeof(winattn_backward) */
 

@@ -84,7 +84,9 @@ static const char *const table[] = {
     /* cosine */
     "variant=cosine",
     "variant=cosine logit_scale=2.3 bias=same mask=regions mask_windows=2",
+    /* ln 100 in fp32, and one below and above */
     "variant=cosine logit_scale=4.6051702",
+    "variant=cosine logit_scale=4.6051697",
     "variant=cosine logit_scale=4.6051707",
     "variant=cosine logit_scale=7 bias=fp32",
     "variant=cosine logit_scale=3 data=tiny",

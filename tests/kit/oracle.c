@@ -44,7 +44,7 @@ static double factor(const oracle_problem *p)
     if (!p->cosine || !p->logit_scale)
         return p->scale;
     const float x = *p->logit_scale;
-    return x > 4.6051702f ? 100.0 : exp((double)x);
+    return x >= 4.6051702f ? 100.0 : exp((double)x);
 }
 
 /* Logits of query i, and the largest finite sum of the absolute values that
@@ -226,7 +226,7 @@ void oracle_backward(const oracle_problem *p, const double *d_o,
                         g->dk_size + j * dim);
     }
     /* behind the clamp the scale stands still */
-    if (!p->logit_scale || *p->logit_scale > 4.6051702f)
+    if (!p->logit_scale || *p->logit_scale >= 4.6051702f)
         g->d_logit_scale = g->d_logit_scale_size = 0;
     free(s);
     free(dp);
