@@ -4,8 +4,23 @@
  * each row. One work-item per block of query rows.
  *
  * With P normalised at the end only, one walk over the keys yields
- *     sum P,  delta = sum P dP,  A = sum P dP K,  B = sum P K
- * and dQ = scale (A - (delta - d_lse) B). */
+ *     sum P,  delta = sum P (dP - c),  A = sum P (dP - c) K,  B = sum P K
+ * and dQ = scale (A - (delta - d_lse) B), whatever c is of a row: what its
+ * first keys have as delta, so that A and B's part do not cancel where all
+ * keys, or all values, have something in common. */
+
+/* sum P dP of a row's block of keys. */
+INLINE float weigh_flow(const float *p, const float *flow)
+{
+    vec sum = (vec)(0.0f);
+    for (int jv = 0; jv < KEY_VECS; jv++) {
+        const vec weight = JOIN(vload, LANES)(jv, p);
+        const vec product = weight * JOIN(vload, LANES)(jv, flow);
+        /* nothing comes from a key that is not seen */
+        sum += select(product, (vec)(0.0f), weight == 0.0f);
+    }
+    return lanes_sum(sum);
+}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 backward_rows_cpu(BACKWARD_PARAMETERS)
@@ -43,9 +58,10 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
     gradient_tile g;
     vec a[BLOCK_ROWS][V_VECS], b[BLOCK_ROWS][V_VECS];
     float row_max[BLOCK_ROWS], row_sum[BLOCK_ROWS], row_delta[BLOCK_ROWS];
+    float center[BLOCK_ROWS];
     for (int r = 0; r < BLOCK_ROWS; r++) {
         row_max[r] = -INFINITY;
-        row_sum[r] = row_delta[r] = 0.0f;
+        row_sum[r] = row_delta[r] = center[r] = 0.0f;
         for (int cv = 0; cv < V_VECS; cv++)
             a[r][cv] = b[r][cv] = (vec)(0.0f);
     }
@@ -79,13 +95,16 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
             exponentiate(&tile, earlier_max, earlier_sum);
             multiply_d_o(&g, transposed_v);
 
-            /* P dP and P, both ready for the product with K */
             for (int r = 0; r < TILE_ROWS; r++) {
+                const uint at = tile.row[r] - u.row;
+                if (earlier_sum[r] == 0.0f && tile.sum[r] > 0.0f)
+                    center[at] = weigh_flow(tile.p[r], g.ds[r]) / tile.sum[r];
+                /* P (dP - c) and P, both ready for the product with K */
                 vec delta = (vec)(0.0f);
                 for (int jv = 0; jv < KEY_VECS; jv++) {
                     vec p = JOIN(vload, LANES)(jv, tile.p[r]);
-                    vec pdp = p * JOIN(vload, LANES)(jv, g.ds[r]);
-                    /* nothing comes from a key that is not seen */
+                    vec pdp =
+                        p * (JOIN(vload, LANES)(jv, g.ds[r]) - center[at]);
                     pdp = select(pdp, (vec)(0.0f), p == 0.0f);
                     delta += pdp;
 #if VARIANT == COSINE
@@ -125,7 +144,7 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
         const uint at = row - u.row;
         const token t = find_token(&forward->grid, &place, row);
         const float inverse = row_sum[at] == 0.0f ? 0.0f : 1.0f / row_sum[at];
-        float delta = row_delta[at] * inverse;
+        float delta = row_delta[at] * inverse; /* less the center */
         if ((forward->flags & ARG_D_LSE) != 0 && EXISTS(t))
             delta -= d_lse[plane(&args.d_lse, place.grid, u.head) +
                            token_offset(&args.d_lse, &t)];
@@ -147,7 +166,7 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
                            &args.dq, t, (forward->flags & ARG_ADD_DQ) != 0);
         __global float *to = workspace + row * ROW_NUMBERS;
         to[ROW_BASE] = row_max[at];
-        to[ROW_DELTA] = delta;
+        to[ROW_DELTA] = center[at] + delta;
         to[ROW_FACTOR] = inverse;
         /* a query of the padding takes no part in gradients */
         to[ROW_ALONG] = EXISTS(t) ? along : 0.0f;

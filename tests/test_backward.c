@@ -336,6 +336,48 @@ static void no_windows(void **state)
     tear_down(&f);
 }
 
+static void assert_zeros(const winattn_tensor *t, size_t elements,
+                         size_t element_size)
+{
+    unsigned char *bytes = malloc(elements * element_size);
+    assert_non_null(bytes);
+    assert_int_equal(clEnqueueReadBuffer(
+                         device.queue, t->buffer, CL_TRUE, (size_t)t->offset,
+                         elements * element_size, bytes, 0, NULL, NULL),
+                     CL_SUCCESS);
+    for (size_t i = 0; i < elements * element_size; i++) {
+        const bool has_sign = i % element_size == element_size - 1;
+        assert_int_equal(bytes[i] & (has_sign ? 0x7f : 0xff), 0);
+    }
+    free(bytes);
+}
+
+/* Who sees a single key has P = 1, whatever q and k are. */
+static void only_key(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "variant=sliding block=16 windows=2 heads=3 queries=1",
+        "variant=sliding block=16 windows=2 heads=3 queries=1 dtype=fp16",
+        "windows=2 heads=3 queries=1 dtype=bf16 bias=same",
+        "windows=2 heads=3 queries=1 given=2",
+        "variant=cosine logit_scale=3 windows=2 heads=3 queries=1",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fixture f = set_up(cases[i]);
+        const test_case *c = &f.data->c;
+        const size_t elements = (size_t)c->windows * c->heads * c->dim;
+        const size_t element_size = c->dtype == WINATTN_FP32 ? 4 : 2;
+        assert_int_equal(winattn_enqueue_backward(f.plan, device.queue,
+                                                  &f.call, 0, NULL, NULL),
+                         WINATTN_SUCCESS);
+        assert_zeros(&f.call.dq, elements, element_size);
+        assert_zeros(&f.call.dk, elements, element_size);
+        assert_correct(&f);
+        tear_down(&f);
+    }
+}
+
 /* The workspace's formula, as the header has it, and no growth. */
 static void workspace(void **state)
 {
@@ -496,8 +538,9 @@ int main(int count, char **arguments)
     const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
     const struct CMUnitTest call_tests[] = {
         cmocka_unit_test(repeatable), cmocka_unit_test(pieces),
-        cmocka_unit_test(no_windows), cmocka_unit_test(workspace),
-        cmocka_unit_test(refusals),   cmocka_unit_test(both_passes)};
+        cmocka_unit_test(no_windows), cmocka_unit_test(only_key),
+        cmocka_unit_test(workspace),  cmocka_unit_test(refusals),
+        cmocka_unit_test(both_passes)};
     int failures;
     if (strcmp(part, "random") == 0)
         failures = cmocka_run_group_tests(random_tests, NULL, NULL);
