@@ -106,7 +106,7 @@ typedef struct gradient_memory {
 #endif
 /* WHOLE: the keys are all of the window, and so the rows are among them. */
 #define KEPT_ROWS (WHOLE ? 0 : BLOCK_ROWS)
-#if KEEPS_TOKENS
+#if LISTS_TOKENS
 #define DECLARE_TOKENS __local kept_token kept_tokens[KEPT_ROWS + BLOCK_KEYS];
 #define SET_TOKENS(memory)                                                    \
     (memory).row_tokens = kept_tokens;                                        \
@@ -161,7 +161,7 @@ INLINE token_list list_tokens(__local kept_token *kept,
                               const window_place *place, uint first, int count,
                               int lane)
 {
-#if KEEPS_TOKENS
+#if LISTS_TOKENS
     FORGET(lane);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int done = 0; done < count; done += TEAM)

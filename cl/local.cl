@@ -81,7 +81,7 @@
 /* The backward pass needs each token a dozen times. On a grid, what leads to
  * its place fills registers that the sums need, so that a team keeps tokens in
  * local memory. */
-#define KEEPS_TOKENS (GRID && BACKWARD)
+#define LISTS_TOKENS (GRID && BACKWARD)
 
 /* Lets the compiler forget a work-item's number, but for its range on NVIDIA.
  * LLVM for AMD else computes before all loops what they need of it, keeps each
@@ -91,7 +91,7 @@
  * unrolling, and then sums are in memory. */
 #ifdef __AMDGCN__
 #define FORGET(lane) __asm__ volatile("" : "+v"(lane))
-#elif KEEPS_TOKENS && (defined(__NVPTX__) || defined(__NV_CL_C_VERSION))
+#elif LISTS_TOKENS && (defined(__NVPTX__) || defined(__NV_CL_C_VERSION))
 #define FORGET(lane)                                                          \
     __asm__ volatile("" : "+r"(lane));                                        \
     lane = (int)min((uint)(lane), TEAM - 1u)
@@ -186,7 +186,7 @@ INLINE void store4_aligned(float4 x, __global storage *p)
 
 /* The tokens of a window. */
 typedef struct token_list {
-#if KEEPS_TOKENS
+#if LISTS_TOKENS
     __local const kept_token *kept; /* from `first` on */
     uint first;
 #else
@@ -203,7 +203,7 @@ typedef struct token_rows {
     __global const storage *pad; /* those of the padding; 0: zeros */
 } token_rows;
 
-#if KEEPS_TOKENS
+#if LISTS_TOKENS
 /* int, so that compilers see how far rows are apart */
 INLINE kept_token kept_of(const token_list *tokens, uint row)
 {
@@ -214,7 +214,7 @@ INLINE kept_token kept_of(const token_list *tokens, uint row)
 /* Of a row that the list holds. */
 INLINE token token_of(const token_list *tokens, uint row)
 {
-#if KEEPS_TOKENS
+#if LISTS_TOKENS
     return recall_token(kept_of(tokens, row));
 #else
     return find_token(tokens->grid, tokens->place, row);
@@ -261,7 +261,7 @@ INLINE void store_staged(float4 x, __local float4 *to) { to[0] = x; }
  * memory too, cannot be read past a store, and stage_tiles() of the backward
  * pass has registers for them. Intel's compiler would keep them in private
  * memory. */
-#if KEEPS_TOKENS || (BACKWARD && ONE_VISIT && KEEPS_TILES && !SUB_GROUP)
+#if LISTS_TOKENS || (BACKWARD && ONE_VISIT && KEEPS_TILES && !SUB_GROUP)
 #define LOADS_AHEAD 4
 #else
 #define LOADS_AHEAD 1
@@ -419,7 +419,7 @@ INLINE void accumulate_norms(__local float *norms, __local const float4 *tile,
 }
 
 #if MASK >= 3
-#if MASK == 4 && KEEPS_TOKENS
+#if MASK == 4 && LISTS_TOKENS
 #define QUERY_REGION(row) recall_sides(kept_of(row_tokens, row))
 #define KEY_REGION(key) recall_sides(kept_of(key_tokens, key))
 #else
