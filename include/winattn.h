@@ -31,6 +31,17 @@
  * prints, aborts or exits. Memory objects are cl_mem buffers; shared virtual
  * memory and unified shared memory are not supported.
  *
+ * Accuracy, against fp64 on the same inputs: the error of a result is at most
+ * 5e-6 in fp32, 5e-4 in fp16 and 4e-3 in bf16, that of a gradient 1e-5, 1e-3
+ * and 6e-3, in the 2-norm, relative to the result or to a tenth of its terms'
+ * absolute values summed, whichever is more: what cancels is not as exact as
+ * what it is made of. That holds for what one window and head have of o, dq,
+ * dk and dv, or of dq and dk of the cosine variant one row, and for what one
+ * head has of gradients that windows share. lse has the error of fp32,
+ * relative to that sum. Where the ulp of the largest logit is coarser, that
+ * counts: 2^-23 of it, for gradients 2^-21. WINATTN_TIER_MATRIX and allow_tf32
+ * say what is different there.
+ *
  * Threads: every function may be called from any thread at any time, with one
  * exception: winattn_plan_destroy must not run beside another call on that
  * plan. One workspace serves one call in flight. */
@@ -474,8 +485,8 @@ WINATTN_API void winattn_plan_destroy(winattn_plan *plan);
  * needs, in fp32,
  *     slots * heads * (queries * keys with a bias + 1, or on the tier `matrix`
  *     1 for each block of rows, with the cosine variant)
- *     + launched * heads * queries * 3, on the tier `matrix` 4, where rows and
- *       keys of a window have kernels of their own
+ *     + launched * heads * queries * 4 where rows and keys of a window have
+ *       kernels of their own
  *     + heads * queries * keys with a table
  *     + 2 * slots * kv_heads * head_dim * (parts of a window's keys) where
  *       padding takes part
@@ -673,12 +684,14 @@ typedef struct winattn_backward {
     winattn_tensor q, k, v, bias, mask, query_regions, key_regions;
     winattn_tensor logit_scale, pad_k, pad_v;
     /* What a forward pass returned for the same inputs; NULL: computed again.
-     * Give them if they were kept: on GPUs they save work (lse always; o where
-     * a window does not fit a work-group, or its logits not the registers of a
-     * matrix unit's waves), and tier cpu does not read them. Leave them NULL
-     * if the forward pass was not kept, as in training that recomputes
-     * activations. Gradients are as accurate as promised either way, and with
-     * them at most twice as far off as without. */
+     * Give them if they were kept: on GPUs they save work where a window does
+     * not fit a work-group, or its logits not the registers of a matrix unit's
+     * waves, and on matrix units lse does in any window. Other kernels do not
+     * read them. Leave them NULL if the forward pass was not kept, as in
+     * training that recomputes activations. Gradients are as accurate as
+     * promised either way, and with them at most twice as far off as without:
+     * delta_i = dO_i . O_i of a stored o is off by its rounding, which the sum
+     * of a row's dS over its keys tells; it should be dLSE_i. */
     winattn_tensor o, lse;
     winattn_tensor d_o;   /* required */
     winattn_tensor d_lse; /* NULL: 0 */
