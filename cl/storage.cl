@@ -17,6 +17,13 @@
 #define DTYPE 0
 #endif
 
+/* To some versions of clang, `a && EMULATED` looks like a slip of the pen, as
+ * OpenCL C has a bool; and runtimes tell the application's user of warnings.
+ */
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wconstant-logical-operand"
+#endif
+
 /* Kernels must not call: an argument whose address is passed to a function
  * that is not inlined lands in slow private memory. Emulated units are slow
  * anyway, and PoCL takes a quarter of the time to compile what it may call. */
