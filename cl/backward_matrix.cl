@@ -417,8 +417,8 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
                             ? scores[t][i] * FMA(flow[i], factor[r], shift[r])
                             : 0.0f;
             }
-#if O_SERVES
-            add_errors(&errors, ds, first + t, w);
+#if O_SERVES && !SUMS_OPERANDS
+            add_errors(&errors, ds, 0, first + t, w);
 #endif
             if (FLOW_AHEAD && t + 1 < PASS_TILES && IS_TILE(first + t + 1))
                 multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
@@ -442,6 +442,9 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
             }
 #endif
             make_operand_parts(operands[t], ds, w);
+#if O_SERVES && SUMS_OPERANDS
+            add_errors(&errors, ds, operands[t], first + t, w);
+#endif
             if (ROW_SUM_TILES == DIM_TILES)
                 add_values(sums, ROW_SUM_TILES, operands[t], here->k,
                            first + t, 0, w);
@@ -453,15 +456,17 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             expected[r] = part->d_lse[r] * factor[r] * P_POWER;
         reduce_errors(&errors, w);
-        const int shows = find_errors(&errors, part, expected,
-                                      (__local float *)here->out, w);
-        IF_ALL (shows)
+        find_errors(&errors, part, expected);
+        float of_dq[LANE_ROWS];
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            of_dq[r] = errors.sum[r] * to_dq[r];
+        take_mean_key(sums, of_dq, here, w);
+        IF_ALL (errors_count(&errors, (__local float *)here->out, w)) {
+            UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+                of_dq[r] = -of_dq[r];
+            take_mean_key(sums, of_dq, here, w);
             mend_rows(sums, dbias, errors.sum, to_dbias, to_dq, part, here,
                       weights, w);
-        IF_ALL (!shows) {
-            UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-                errors.sum[r] *= to_dq[r];
-            take_mean_key(sums, errors.sum, here, w);
         }
     }
 #endif

@@ -273,8 +273,8 @@ INLINE void differentiate_rows(row_state *state, float sums[DIM_TILES][VALUES],
                             ? scores[t][i] * FMA(ds[i], factor[r], shift[r])
                             : 0.0f;
             }
-            if (O_SERVES && !mends)
-                add_errors(&state->errors, ds, first + t, w);
+            if (O_SERVES && !SUMS_OPERANDS && !mends)
+                add_errors(&state->errors, ds, 0, first + t, w);
 #if BIAS
             add_dbias(dbias, earlier, ds, to_dbias, first + t, part, here, w);
 #endif
@@ -288,6 +288,8 @@ INLINE void differentiate_rows(row_state *state, float sums[DIM_TILES][VALUES],
             }
 #endif
             make_operand_parts(operands, ds, w);
+            if (O_SERVES && SUMS_OPERANDS && !mends)
+                add_errors(&state->errors, ds, operands, first + t, w);
             add_values(sums, DIM_TILES, operands, here->k, first + t, 0, w);
         }
     }
@@ -751,9 +753,13 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 join_errors(&state.errors, out_rows + team * TEAM_WAVES + tile,
                             split, team, w);
 #endif
-                int shows = find_errors(&state.errors, &part, expected,
-                                        SCRATCH_OF_ERRORS(now.out), w) &&
-                            computes;
+                find_errors(&state.errors, &part, expected);
+                IF_ALL (computes && split == 0)
+                    take_mean_key(dq_sums, state.errors.sum, &now, w);
+                int shows =
+                    errors_count(&state.errors, SCRATCH_OF_ERRORS(now.out),
+                                 w) &&
+                    computes;
 #if STREAMING
                 if (shows && w->lane == 0)
                     errors_show = 1;
@@ -763,8 +769,12 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 IF_ALL (shows)
                     DIFFERENTIATE(1, 1);
 #endif
-                IF_ALL (computes && split == 0 && !shows)
-                    take_mean_key(dq_sums, state.errors.sum, &now, w);
+                IF_ALL (computes && split == 0 && shows) {
+                    float undone[LANE_ROWS];
+                    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+                        undone[r] = -state.errors.sum[r];
+                    take_mean_key(dq_sums, undone, &now, w);
+                }
             }
 #endif
             IF_ALL (is_last && !comes_again) {

@@ -285,15 +285,22 @@ INLINE void clear_errors(row_errors *e)
         e->sum[r] = e->squares[r] = 0.0f;
 }
 
-/* Of a tile of dS, a lane's own keys. */
-INLINE void add_errors(row_errors *e, const float *ds, int tile,
-                       const wave *w)
+/* Are sums of dS made of `operands`, as they go to the product with K? The
+ * cosine variant has those times norms. */
+#define SUMS_OPERANDS (VARIANT != COSINE)
+
+/* Of a tile of dS. */
+INLINE void add_errors(row_errors *e, const float *ds,
+                       const query_tile *operands, int tile, const wave *w)
 {
+    if (SUMS_OPERANDS)
+        add_weights(e->sum, operands, ds, w);
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         if (!HAS_KEY(tile, i))
             continue;
         const int r = LANE_ROW(i);
-        e->sum[r] += ds[i];
+        if (!SUMS_OPERANDS)
+            e->sum[r] += ds[i];
         if (tile % SAMPLED == 0)
             e->squares[r] = FMA(ds[i], ds[i], e->squares[r]);
     }
@@ -604,31 +611,38 @@ INLINE void take_mean_key(float sums[][VALUES], const float *error,
 INLINE void reduce_errors(row_errors *e, const wave *w)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        REDUCE(e->sum[r], ADD);
+        if (!SUMS_OPERANDS || SUMS_ARE_PARTS) {
+            REDUCE(e->sum[r], ADD);
+        }
         REDUCE(e->squares[r], ADD);
     }
 }
 
-/* Given what dS sums over all keys, expected[r] of which would be right: the
- * sums become errors. Do they show? What counts is their 2-norm and that of dS
- * over all rows of the tile. The same at all lanes; `scratch`: of the wave. */
-INLINE int find_errors(row_errors *e, const row_part *part,
-                       const float *expected, __local float *scratch,
-                       const wave *w)
+/* Sums of dS over all keys, expected[r] of which would be right, become their
+ * errors. */
+INLINE void find_errors(row_errors *e, const row_part *part,
+                        const float *expected)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        /* a row that sees nothing, or does not exist, has no error */
+        e->sum[r] = part->lse[r] == INFINITY ? 0.0f : e->sum[r] - expected[r];
+}
+
+/* Do errors show? What counts is their 2-norm and that of dS over all rows of
+ * the tile. The same at all lanes; `scratch`: of the wave. */
+INLINE int errors_count(const row_errors *e, __local float *scratch,
+                        const wave *w)
 {
     int shows = 0;
 #ifdef WAVE_ANY
-    float error = 0.0f, size = 0.0f;
+    const float allowed = SAMPLED * DELTA_TOLERANCE * DELTA_TOLERANCE;
+    float excess = 0.0f;
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        /* a row that sees nothing, or does not exist, has no error */
-        e->sum[r] = part->lse[r] == INFINITY ? 0.0f : e->sum[r] - expected[r];
-        error = FMA(e->sum[r], e->sum[r], error);
-        size += e->squares[r];
+        excess = FMA(e->sum[r], e->sum[r], excess);
+        excess = FMA(-allowed, e->squares[r], excess);
     }
-    SUM_OF_WAVE(error, scratch, w);
-    SUM_OF_WAVE(size, scratch, w);
-    size *= (float)SAMPLED;
-    shows = WAVE_ANY(error > DELTA_TOLERANCE * DELTA_TOLERANCE * size);
+    SUM_OF_WAVE(excess, scratch, w);
+    shows = WAVE_ANY(excess > 0.0f);
 #endif
     return shows;
 }
