@@ -6,6 +6,9 @@
  *   test_backward_matrix UNIT fixed          the table
  *   test_backward_matrix UNIT small          its small cases, for slow
  *                                            simulators
+ *   test_backward_matrix UNIT few            each third of these, other ones
+ *                                            for the next unit
+ *   test_backward_matrix UNIT small FIRST N  those of some rows
  *   test_backward_matrix UNIT rows FIRST N   some of the table's rows
  *   test_backward_matrix UNIT random SEED N  N random shapes; of even seeds
  *                                            those of two kernels */
@@ -330,7 +333,7 @@ static const struct {
 
 static test_device device;
 static const wa_unit *unit;
-static bool small;
+static bool small, few;
 static int first_seed, shape_count;
 static size_t first_row, row_count = ROWS;
 
@@ -396,7 +399,8 @@ static void run_table(void **state)
         wa_matrix_gradient_shape shape;
         const bool planned = !table[i].shape[0];
         if ((small && !table[i].small) || i < first_row ||
-            i - first_row >= row_count)
+            i - first_row >= row_count ||
+            (few && (i + (size_t)(unit - wa_units)) % 3 != 0))
             continue;
         assert_true(case_parse(table[i].text, &c, NULL));
         c.tier = WINATTN_TIER_MATRIX;
@@ -474,8 +478,9 @@ int main(int count, char **arguments)
     const char *part = count > 2 ? arguments[2] : "fixed";
     first_seed = count > 3 ? atoi(arguments[3]) : 1;
     shape_count = count > 4 ? atoi(arguments[4]) : 50;
-    small = strcmp(part, "small") == 0;
-    if (strcmp(part, "rows") == 0) {
+    few = strcmp(part, "few") == 0;
+    small = few || strcmp(part, "small") == 0;
+    if (count > 4 && strcmp(part, "random") != 0) {
         first_row = (size_t)first_seed;
         row_count = (size_t)shape_count;
     }

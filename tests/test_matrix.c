@@ -4,8 +4,11 @@
  * to cut a problem: several passes and blocks of keys, several waves to a
  * window, several windows at a time, rings of one to three stages.
  *
- *   test_matrix UNIT fixed          the table
+ *   test_matrix UNIT fixed          the tables, in each dtype
+ *   test_matrix UNIT each           each row in one
  *   test_matrix UNIT small          its small cases, for slow simulators
+ *   test_matrix UNIT few            each third of these in one dtype, other
+ *                                   ones for the next unit
  *   test_matrix UNIT rows FIRST N   some of the table's rows
  *   test_matrix UNIT shared         the second table
  *   test_matrix UNIT self-test      of plan creation; both parts above have it
@@ -204,7 +207,7 @@ static const struct {
 
 static test_device device;
 static const wa_unit *unit;
-static bool small;
+static bool small, few, each;
 static int first_seed, shape_count;
 static size_t first_row, row_count = ROWS;
 
@@ -246,6 +249,9 @@ static void run_row(size_t i, const char *text, const char *shape_text,
     c.tier = WINATTN_TIER_MATRIX;
     c.seed = (int)i + 1;
     for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++) {
+        const int own = first_dtype() + (int)i / 3 % (3 - first_dtype());
+        if ((few || each) && dtype != own)
+            continue;
         c.dtype = dtype;
         c.tf32 = dtype == WINATTN_FP32;
         if (!shape_text[0]) {
@@ -266,12 +272,18 @@ static void run_row(size_t i, const char *text, const char *shape_text,
     }
 }
 
+static bool is_chosen(size_t i, bool row_is_small)
+{
+    return (!small || row_is_small) &&
+           (!few || (i + (size_t)(unit - wa_units)) % 3 == 0);
+}
+
 static void run_table(void **state)
 {
     (void)state;
     static const demanded_plan any;
     for (size_t i = 0; i < ROWS; i++)
-        if ((!small || table[i].small) && i >= first_row &&
+        if (is_chosen(i, table[i].small) && i >= first_row &&
             i - first_row < row_count)
             run_row(i, table[i].text, table[i].shape, any);
 }
@@ -282,7 +294,7 @@ static void run_shared(void **state)
     for (size_t i = 0; i < SHARED_ROWS; i++) {
         const demanded_plan demand = {.held_groups = shared[i].held_groups,
                                       .shares_owners = true};
-        if (!small || shared[i].small)
+        if (is_chosen(i, shared[i].small))
             run_row(i, shared[i].text, shared[i].shape, demand);
     }
 }
@@ -435,7 +447,9 @@ int main(int count, char **arguments)
     const char *part = count > 2 ? arguments[2] : "fixed";
     first_seed = count > 3 ? atoi(arguments[3]) : 1;
     shape_count = count > 4 ? atoi(arguments[4]) : 50;
-    small = strcmp(part, "small") == 0;
+    few = strcmp(part, "few") == 0;
+    each = strcmp(part, "each") == 0;
+    small = few || strcmp(part, "small") == 0;
     if (strcmp(part, "rows") == 0) {
         first_row = (size_t)first_seed;
         row_count = (size_t)shape_count;
