@@ -63,8 +63,8 @@
 /* The token of a grid at a seat of a window; NOWHERE: of the padding. */
 INLINE INDEX token_at(INDEX window, INDEX seat)
 {
-    const INDEX x0 = AXIS(0, window / (COUNT_1 * COUNT_2),
-                          seat / (WINDOW_1 * WINDOW_2));
+    const INDEX x0 =
+        AXIS(0, window / (COUNT_1 * COUNT_2), seat / (WINDOW_1 * WINDOW_2));
     const INDEX x1 =
         AXIS(1, window / COUNT_2 % COUNT_1, seat / WINDOW_2 % WINDOW_1);
     const INDEX x2 = AXIS(2, window % COUNT_2, seat % WINDOW_2);
@@ -79,10 +79,10 @@ INLINE void seat_of(INDEX token, INDEX *window, INDEX *seat)
     const INDEX r0 = ROLLED(0, token / ((INDEX)SIZE_1 * SIZE_2));
     const INDEX r1 = ROLLED(1, token / SIZE_2 % SIZE_1);
     const INDEX r2 = ROLLED(2, token % SIZE_2);
-    *window = (r0 / WINDOW_0 * COUNT_1 + r1 / WINDOW_1) * COUNT_2 +
-              r2 / WINDOW_2;
-    *seat = (r0 % WINDOW_0 * WINDOW_1 + r1 % WINDOW_1) * WINDOW_2 +
-            r2 % WINDOW_2;
+    *window =
+        (r0 / WINDOW_0 * COUNT_1 + r1 / WINDOW_1) * COUNT_2 + r2 / WINDOW_2;
+    *seat =
+        (r0 % WINDOW_0 * WINDOW_1 + r1 % WINDOW_1) * WINDOW_2 + r2 % WINDOW_2;
 }
 
 #define CHOOSE(tensor, x0, x1, x2, x3)                                        \
@@ -133,11 +133,11 @@ __kernel void partition(__global const CHUNK *from_0,
     const INDEX head = id / (CHUNKS * SEATS) % heads;
     const INDEX window = id / (CHUNKS * SEATS) / heads;
     const INDEX token = token_at(window % WINDOWS, seat);
-    to[id] = token == NOWHERE
-                 ? PADDING(tensor, head * CHUNKS + i)
-                 : from[(window / WINDOWS * TOKENS + token) *
-                            TOKEN_OF(tensor) +
-                        head * CHUNKS + i];
+    to[id] =
+        token == NOWHERE
+            ? PADDING(tensor, head * CHUNKS + i)
+            : from[(window / WINDOWS * TOKENS + token) * TOKEN_OF(tensor) +
+                   head * CHUNKS + i];
 #endif
 }
 

@@ -99,8 +99,7 @@ INLINE float sum_over_team(__local const float *values, __local float *scratch,
 }
 #endif
 
-__kernel TEAM_SIZE SUB_GROUP_SIZE void
-backward_keys_local(BACKWARD_PARAMETERS)
+__kernel TEAM_SIZE SUB_GROUP_SIZE void backward_keys_local(BACKWARD_PARAMETERS)
 {
     DECLARE_GRADIENT_MEMORY(memory)
 #if VARIANT == COSINE

@@ -153,8 +153,7 @@ check_statistics(const gradient_memory *memory, const backward_args *args,
 }
 #endif
 
-__kernel TEAM_SIZE SUB_GROUP_SIZE void
-backward_rows_local(BACKWARD_PARAMETERS)
+__kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
 {
     DECLARE_GRADIENT_MEMORY(memory)
     __local int verdict; /* of all work-items */

@@ -756,10 +756,9 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 find_errors(&state.errors, &part, expected);
                 IF_ALL (computes && split == 0)
                     take_mean_key(dq_sums, state.errors.sum, &now, w);
-                int shows =
-                    errors_count(&state.errors, SCRATCH_OF_ERRORS(now.out),
-                                 w) &&
-                    computes;
+                int shows = errors_count(&state.errors,
+                                         SCRATCH_OF_ERRORS(now.out), w) &&
+                            computes;
 #if STREAMING
                 if (shows && w->lane == 0)
                     errors_show = 1;

@@ -79,8 +79,8 @@
 #else
 #define DELTA_TOLERANCE 0x1.6p-8f
 #endif
-/* ln 100, the largest logit scale of Swin V2 (Liu et al. 2022, section 3.2), as
- * fp32 has it: a little more, so that a parameter that was clamped there is
+/* ln 100, the largest logit scale of Swin V2 (Liu et al. 2022, section 3.2),
+ * as fp32 has it: a little more, so that a parameter that was clamped there is
  * behind the clamp. */
 #define MAX_LOGIT_SCALE 4.6051702f
 #define NORM_EPSILON 1e-12f

@@ -7,7 +7,7 @@
 #include "status.h"
 
 /* The same size on host and device, whatever the compiler. */
-typedef char args_have_no_padding[sizeof(forward_args) == 584 ? 1 : -1];
+_Static_assert(sizeof(forward_args) == 584, "forward_args has padding");
 
 static winattn_status check_memory(const char *name, const winattn_tensor *at,
                                    cl_context context, bool output,

@@ -7,12 +7,9 @@
 #include "status.h"
 
 /* The same size on host and device, whatever the compiler. */
-typedef char
-    backward_args_have_no_padding[sizeof(backward_args) == 832 ? 1 : -1];
-typedef char
-    sum_args_have_no_padding[sizeof(all_sum_args) == SUMS * 72 ? 1 : -1];
-
-typedef char table_args_have_no_padding[sizeof(table_args) == 120 ? 1 : -1];
+_Static_assert(sizeof(backward_args) == 832, "backward_args has padding");
+_Static_assert(sizeof(all_sum_args) == SUMS * 72, "all_sum_args has padding");
+_Static_assert(sizeof(table_args) == 120, "table_args has padding");
 
 /* In the order of BACKWARD_PARAMETERS in cl/problem.cl; 0 is the arguments'
  * place. */

@@ -92,8 +92,8 @@ static void print_argument(const call_tensors *call, cl_uint number,
 {
     printf("argument %u ", number);
     if (!argument->bytes)
-        printf("%s", argument->buffer ? name_of(call, argument->buffer)
-                                      : "nothing");
+        printf("%s",
+               argument->buffer ? name_of(call, argument->buffer) : "nothing");
     else
         for (size_t i = 0; i < argument->size; i++)
             printf("%02x", argument->bytes[i]);
