@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "matrix_shape.h"
-#include "tuning.h"
+#include "plan/matrix_shape.h"
+#include "plan/tuning.h"
 
 #define SHAPE_SIZE 128
 #define MOST_NUMBERS 15

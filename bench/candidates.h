@@ -4,7 +4,7 @@
 #ifndef BENCH_CANDIDATES_H
 #define BENCH_CANDIDATES_H
 
-#include "tuning_row.h"
+#include "plan/tuning_row.h"
 
 typedef struct candidate {
     wa_tuned_shape shape;

@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/unit.h"
 #include "kit/run.h"
 #include "kit/workloads.h"
 #include "measure.h"
-#include "plan_backward.h"
-#include "session.h"
-#include "unit.h"
+#include "plan/plan_backward.h"
+#include "session/session.h"
 #include "workload.h"
 
 #define MOST_DEVICES 64

@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bias_table.h"
-#include "cache.h"
-#include "launch_backward.h"
-#include "os.h"
-#include "plan_backward.h"
-#include "session.h"
-#include "status.h"
-#include "trial.h"
-#include "tuning.h"
+#include "base/os.h"
+#include "base/status.h"
+#include "launch/bias_table.h"
+#include "launch/launch_backward.h"
+#include "plan/plan_backward.h"
+#include "plan/tuning.h"
+#include "program/cache.h"
+#include "session/session.h"
+#include "session/trial.h"
 
 struct winattn_plan {
     wa_problem problem;

@@ -2,9 +2,9 @@
  * The public entry points for compiled kernels. */
 #include <stdlib.h>
 
-#include "cache.h"
-#include "session.h"
-#include "status.h"
+#include "base/status.h"
+#include "program/cache.h"
+#include "session/session.h"
 
 struct winattn_programs {
     wa_session *session;

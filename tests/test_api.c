@@ -13,10 +13,10 @@
 
 #include <cmocka.h>
 
+#include "base/status.h"
 #include "kit/planned.h"
-#include "launch.h"
-#include "session.h"
-#include "status.h"
+#include "launch/launch.h"
+#include "session/session.h"
 
 static test_device device;
 

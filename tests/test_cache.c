@@ -18,12 +18,12 @@
 
 #include <cmocka.h>
 
-#include "cache.h"
-#include "entry.h"
+#include "base/os.h"
 #include "kit/run.h"
-#include "os.h"
-#include "program.h"
-#include "program_set.h"
+#include "program/cache.h"
+#include "program/entry.h"
+#include "program/program.h"
+#include "program/program_set.h"
 
 static test_device device;
 static const char *own_path;

@@ -13,10 +13,10 @@
 
 #include <cmocka.h>
 
+#include "base/status.h"
 #include "kit/cases.h"
 #include "kit/devices.h"
-#include "launch_backward.h"
-#include "status.h"
+#include "launch/launch_backward.h"
 
 /* ---- In place of OpenCL ---- */
 

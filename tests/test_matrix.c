@@ -24,10 +24,10 @@
 
 #include <cmocka.h>
 
-#include "check_unit.h"
+#include "base/status.h"
 #include "kit/planned.h"
-#include "session.h"
-#include "status.h"
+#include "session/check_unit.h"
+#include "session/session.h"
 
 /* A shape of 0 is the planner's. Tiles of units differ, so rows, keys and
  * passes count tiles: 0 is all of them. */

@@ -12,13 +12,13 @@
 
 #include <cmocka.h>
 
+#include "base/status.h"
 #include "kit/cases.h"
 #include "kit/devices.h"
 #include "kit/planned.h"
 #include "kit/workloads.h"
-#include "matrix_shape.h"
-#include "status.h"
-#include "tuning.h"
+#include "plan/matrix_shape.h"
+#include "plan/tuning.h"
 
 /* The made-up devices with their matrix units, as wa_device_query adds them.
  */
@@ -134,7 +134,7 @@ static bool power_of_two(uint32_t x) { return x != 0 && (x & (x - 1)) == 0; }
     if (!(condition))                                                         \
     broken = #condition
 
-/* NULL if the shape is one that cl/forward_matrix.cl computes right. */
+/* NULL if the shape is one that cl/matrix/forward_matrix.cl computes right. */
 static const char *broken_matrix(const wa_problem *p, const wa_device *device,
                                  const wa_plan *plan)
 {
@@ -652,8 +652,8 @@ static const char *broken_side(const wa_unit *unit,
     return broken;
 }
 
-/* NULL if the kernels are what cl/backward_rows_matrix.cl and
- * cl/backward_keys_matrix.cl compute right. */
+/* NULL if the kernels are what cl/matrix/backward_rows_matrix.cl and
+ * cl/matrix/backward_keys_matrix.cl compute right. */
 static const char *broken_pair(const wa_problem *p, const wa_unit *unit,
                                const wa_backward_plan *plan)
 {
@@ -703,7 +703,8 @@ static const char *broken_pair(const wa_problem *p, const wa_unit *unit,
     return broken;
 }
 
-/* NULL if the kernel is one that cl/backward_matrix.cl computes right. */
+/* NULL if the kernel is one that cl/matrix/backward_matrix.cl computes right.
+ */
 static const char *broken_whole(const wa_problem *p, const wa_unit *unit,
                                 const wa_backward_plan *plan)
 {
@@ -1177,7 +1178,7 @@ static void backward_is_dealt(void **state)
     }
 }
 
-/* Demanded shapes that cl/backward_matrix.cl cannot compute. */
+/* Demanded shapes that cl/matrix/backward_matrix.cl cannot compute. */
 static void backward_shapes_are_refused(void **state)
 {
     (void)state;

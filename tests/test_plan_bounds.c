@@ -13,12 +13,12 @@
 
 #include <cmocka.h>
 
-#include "bias_table.h"
+#include "base/status.h"
 #include "kit/cases.h"
 #include "kit/devices.h"
-#include "matrix_shape.h"
-#include "plan_backward.h"
-#include "status.h"
+#include "launch/bias_table.h"
+#include "plan/matrix_shape.h"
+#include "plan/plan_backward.h"
 
 /* Of a plan of one pass; they take some 20 ms. */
 #define MOST_STEPS 1000000u

@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "bias_table.h"
-#include "problem.h"
-#include "status.h"
+#include "base/status.h"
+#include "launch/bias_table.h"
+#include "problem/problem.h"
 
 static winattn_desc valid(winattn_variant variant)
 {
@@ -712,7 +712,7 @@ static void indices(void **state)
     assert_refused(&d, WINATTN_INVALID_ARGUMENT, "table.entries");
 }
 
-/* As table_place of cl/problem.cl. */
+/* As table_place of cl/common/problem.cl. */
 static uint32_t place_of(const wa_table *table, uint32_t token)
 {
     const uint32_t last = table->window[2], middle = table->window[1];

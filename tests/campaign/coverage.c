@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../cl/args.h"
+#include "../../cl/common/args.h"
 #include "standin.h"
 
 #define MOST_KERNELS 8

@@ -5,12 +5,13 @@
  * checksum: 1: checksums of entries; 2: the blob's size, too. */
 #include <string.h>
 
-#include "entry.h"
 #include "kit/devices.h"
 #include "libfuzzer.h"
+#include "program/entry.h"
 #include "standin.h"
 
-/* Where the numbers of a blob and of an entry are, as in host/entry.c. */
+/* Where the numbers of a blob and of an entry are, as in host/program/entry.c.
+ */
 enum {
     BLOB_SIZE_AT = 16,
     KEY_SIZE_AT = 12,

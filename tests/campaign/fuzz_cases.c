@@ -6,7 +6,7 @@
 
 #include "caselist.h"
 #include "libfuzzer.h"
-#include "problem.h"
+#include "problem/problem.h"
 
 #define SCRATCH_SIZE 64
 

@@ -16,8 +16,8 @@
 
 #include "calls.h"
 #include "kit/devices.h"
-#include "plan_backward.h"
-#include "session.h"
+#include "plan/plan_backward.h"
+#include "session/session.h"
 #include "standin.h"
 
 #define MOST_STEPS 1000000u

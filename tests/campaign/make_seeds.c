@@ -10,9 +10,9 @@
 #include "kit/cases.h"
 #include "kit/devices.h"
 #include "kit/workloads.h"
+#include "plan/tuning.h"
 #include "report.h"
 #include "standin.h"
-#include "tuning.h"
 
 static const char *folder;
 

@@ -13,11 +13,11 @@
 
 #include <cmocka.h>
 
-#include "bias_table.h"
 #include "kit/devices.h"
+#include "launch/bias_table.h"
 #include "place.h"
-#include "trial.h"
-#include "tuning.h"
+#include "plan/tuning.h"
+#include "session/trial.h"
 
 static int no_cache(void **state)
 {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "unit.h"
+#include "device/unit.h"
 
 #define KIB 1024u
 #define COMMON                                                                \

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "device.h"
+#include "device/device.h"
 
 extern const wa_device made_up_devices[];
 extern const size_t made_up_count;

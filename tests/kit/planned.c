@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bias_table.h"
-#include "launch_backward.h"
-#include "session.h"
-#include "status.h"
-#include "tuning_row.h"
+#include "base/status.h"
+#include "launch/bias_table.h"
+#include "launch/launch_backward.h"
+#include "plan/tuning_row.h"
+#include "session/session.h"
 
 bool shape_parse(const char *text, wa_local_shape *s)
 {

@@ -4,10 +4,10 @@
 #ifndef KIT_PLANNED_H
 #define KIT_PLANNED_H
 
-#include "launch.h"
-#include "plan_backward.h"
+#include "device/unit.h"
+#include "launch/launch.h"
+#include "plan/plan_backward.h"
 #include "run.h"
-#include "unit.h"
 
 /* What a test demands; zero leaves the planner's choice. */
 typedef struct demanded_plan {

@@ -19,12 +19,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/status.h"
+#include "device/unit.h"
 #include "kit/cases.h"
 #include "kit/devices.h"
 #include "kit/workloads.h"
-#include "plan_backward.h"
-#include "status.h"
-#include "unit.h"
+#include "plan/plan_backward.h"
 
 static const struct {
     const char *compiler, *name; /* of the target */

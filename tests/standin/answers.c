@@ -8,7 +8,7 @@
 
 standin_driver standin_drivers;
 
-/* Of the vendors' extensions, as in host/device.c. */
+/* Of the vendors' extensions, as in host/device/device.c. */
 #define NV_COMPUTE_CAPABILITY_MAJOR 0x4000
 #define NV_COMPUTE_CAPABILITY_MINOR 0x4001
 #define NV_WARP_SIZE 0x4003

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Kernels whose results the library reads: the probe that counts rounds, and
- * the self-test of matrix units, as cl/check_matrix.cl describes it. */
+ * the self-test of matrix units, as cl/matrix/check_matrix.cl describes it. */
 #include "internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "unit.h"
+#include "device/unit.h"
 
 /* A loop that some drivers end early. */
 static void count_rounds(cl_kernel kernel, const wa_device *device)

@@ -15,10 +15,11 @@
  *   standin_fail_*   the n-th call or allocation fails
  *   standin_reset    back to the start
  *
- * It computes nothing but what the library reads back: probes (host/probe.c)
- * and the self-test of matrix units (host/check_unit.c). Launches are complete
- * when they are enqueued. Buffers have a size but no memory, unless they were
- * made from the caller's bytes.
+ * It computes nothing but what the library reads back: probes
+ * (host/session/probe.c) and the self-test of matrix units
+ * (host/session/check_unit.c). Launches are complete when they are enqueued.
+ * Buffers have a size but no memory, unless they were made from the caller's
+ * bytes.
  *
  * Threads: objects are those of OpenCL, so what it says of threads holds. What
  * is recorded and what fails belongs to the calling thread, which calls
@@ -30,7 +31,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "device.h"
+#include "device/device.h"
 
 /* ---- Devices ------------------------------------------------------------ */
 

@@ -11,14 +11,14 @@
 
 #include <cmocka.h>
 
+#include "device/unit.h"
 #include "kernels.h"
 #include "kit/cases.h"
 #include "kit/devices.h"
-#include "plan_backward.h"
-#include "program.h"
-#include "session.h"
+#include "plan/plan_backward.h"
+#include "program/program.h"
+#include "session/session.h"
 #include "standin.h"
-#include "unit.h"
 
 static int start(void **state)
 {

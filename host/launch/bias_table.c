@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Lists and buffers of a table of biases. */
+#include "launch/bias_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+/* Like table_place of cl/common/problem.cl. */
+static uint32_t place_of(const wa_table *table, uint32_t token)
+{
+    const uint32_t last = table->window[2], middle = table->window[1];
+    return token / last / middle * table->step[0] +
+           token / last % middle * table->step[1] + token % last;
+}
+
+/* The places of so many tokens; NULL: out of memory. */
+static uint32_t *places_of(const wa_table *table, uint32_t tokens)
+{
+    uint32_t *places = malloc((size_t)tokens * sizeof *places);
+    for (uint32_t i = 0; places && i < tokens; i++)
+        places[i] = place_of(table, i);
+    return places;
+}
+
+/* The entry of a query and a key. places: NULL with an index. */
+static uint32_t entry_of(const wa_problem *problem, const uint32_t *places,
+                         uint32_t query, uint32_t key)
+{
+    const wa_table *table = &problem->table;
+    if (!places)
+        return (uint32_t)table->index[(size_t)query * problem->keys + key];
+    return places[query] + table->center - places[key];
+}
+
+bool wa_table_lists_make(const wa_problem *problem, wa_table_lists *lists)
+{
+    const uint32_t entries = problem->table.entries;
+    const uint32_t queries = problem->queries, keys = problem->keys;
+    const bool has_index = problem->table.has_index;
+    uint32_t *places = has_index ? NULL
+                                 : places_of(&problem->table,
+                                             queries > keys ? queries : keys);
+    cl_uint *starts = calloc((size_t)entries + 1, sizeof *starts);
+    cl_uint *order = malloc((size_t)queries * keys * sizeof *order);
+    lists->starts = starts;
+    lists->order = order;
+    if (!starts || !order || (!has_index && !places)) {
+        free(places);
+        wa_table_lists_free(lists);
+        return false;
+    }
+    /* starts[e] counts entry e, then becomes where its list ends, and while
+     * the lists are filled from their ends where it starts */
+    for (uint32_t i = 0; i < queries; i++)
+        for (uint32_t j = 0; j < keys; j++)
+            starts[entry_of(problem, places, i, j)]++;
+    for (uint32_t e = 0; e < entries; e++)
+        starts[e + 1] += starts[e];
+    for (uint32_t i = queries; i-- > 0;)
+        for (uint32_t j = keys; j-- > 0;)
+            order[--starts[entry_of(problem, places, i, j)]] = i * keys + j;
+    free(places);
+    return true;
+}
+
+void wa_table_lists_free(wa_table_lists *lists)
+{
+    free(lists->starts);
+    free(lists->order);
+    memset(lists, 0, sizeof *lists);
+}
+
+static winattn_status make_buffer(cl_context context, const void *data,
+                                  uint64_t count, cl_mem *buffer)
+{
+    cl_int error;
+    /* the data is only read */
+    *buffer = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                             (size_t)count * sizeof(cl_uint),
+                             (void *)(size_t)data, &error);
+    return error == CL_SUCCESS ? WINATTN_SUCCESS
+                               : wa_fail_cl(error, "clCreateBuffer");
+}
+
+/* Before memory is taken for them. */
+static winattn_status check_sizes(const wa_device *device, uint64_t pairs,
+                                  uint64_t starts)
+{
+    const uint64_t bytes = 4 * (pairs > starts ? pairs : starts);
+    if (device->buffer_bytes != 0 && bytes > device->buffer_bytes)
+        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
+                       "the table's lists need a buffer of %llu bytes, and "
+                       "those of %s have at most %llu",
+                       (unsigned long long)bytes, device->name,
+                       (unsigned long long)device->buffer_bytes);
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_table_buffers_make(cl_context context,
+                                     const wa_device *device,
+                                     const wa_problem *problem,
+                                     wa_table_buffers *buffers)
+{
+    const uint64_t pairs = (uint64_t)problem->queries * problem->keys;
+    const uint64_t starts = (uint64_t)problem->table.entries + 1;
+    const bool lists_pairs =
+        problem->table.is_listed && problem->passes[WA_BACKWARD];
+    wa_table_lists lists;
+    if (problem->table.has_index || lists_pairs)
+        WA_TRY(check_sizes(device, pairs, lists_pairs ? starts : 0));
+    if (problem->table.has_index)
+        WA_TRY(make_buffer(context, problem->table.index, pairs,
+                           &buffers->index));
+    if (!lists_pairs)
+        return WINATTN_SUCCESS;
+    if (!wa_table_lists_make(problem, &lists))
+        return wa_fail_memory();
+    winattn_status status =
+        make_buffer(context, lists.starts, starts, &buffers->starts);
+    if (status == WINATTN_SUCCESS)
+        status = make_buffer(context, lists.order, pairs, &buffers->order);
+    wa_table_lists_free(&lists);
+    return status;
+}
+
+void wa_table_buffers_release(wa_table_buffers *buffers)
+{
+    if (buffers->index)
+        clReleaseMemObject(buffers->index);
+    if (buffers->starts)
+        clReleaseMemObject(buffers->starts);
+    if (buffers->order)
+        clReleaseMemObject(buffers->order);
+    memset(buffers, 0, sizeof *buffers);
+}

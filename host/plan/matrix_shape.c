@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Shapes of kernels for a matrix unit: what they follow to, what they take and
+ * what refuses them, in either pass. */
+#include "plan/matrix_shape.h"
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* A work-group of NVIDIA's has 16 barriers: one for all, one for each team. */
+#define MOST_TEAMS 15u
+/* No lane has registers for the scores of more. */
+#define MOST_PASS_TILES 64u
+/* Tiles of rows start so where a unit swizzles them. */
+#define LINE_BYTES 128u
+
+static uint32_t element_bytes(const wa_problem *problem)
+{
+    return problem->dtype == WINATTN_FP32 ? 4 : 2;
+}
+
+/* What keeps rows in different banks where the unit does not swizzle them. */
+static uint32_t pad_bytes(const wa_unit *unit)
+{
+    return unit->swizzles_rows ? 0 : WA_MATRIX_CHUNK_BYTES;
+}
+
+uint32_t wa_matrix_chunk(const wa_problem *problem)
+{
+    return WA_MATRIX_CHUNK_BYTES / element_bytes(problem);
+}
+
+wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
+                                     const wa_unit *unit,
+                                     const wa_matrix_shape *s)
+{
+    wa_matrix_tiling t;
+    t.row_tiles = wa_ceil_div(s->block_rows, unit->queries);
+    t.wave_turns = wa_ceil_div(t.row_tiles, s->team_waves);
+    t.key_tiles = wa_ceil_div(s->block_keys, unit->tile);
+    t.key_blocks = wa_ceil_div(problem->keys, s->block_keys);
+    t.dim_tiles = wa_ceil_div(problem->head_dim, unit->tile);
+    t.element_bytes = element_bytes(problem);
+    t.pitch =
+        t.dim_tiles * unit->tile + pad_bytes(unit) / element_bytes(problem);
+    t.values = unit->queries * unit->tile / unit->wave;
+    t.streaming = t.key_blocks > 1;
+    return t;
+}
+
+bool wa_matrix_has_terms(const wa_problem *problem)
+{
+    return problem->bias != WINATTN_BIAS_NONE ||
+           problem->mask != WINATTN_MASK_NONE;
+}
+
+bool wa_matrix_has_regions(const wa_problem *problem)
+{
+    return problem->mask == WINATTN_MASK_REGIONS ||
+           problem->mask == WINATTN_MASK_SHIFT;
+}
+
+/* Keys past the last of a tile are one row of zeros. */
+static uint64_t key_rows_of(const wa_unit *unit, const wa_matrix_shape *s)
+{
+    return s->block_keys + (s->block_keys % unit->tile != 0);
+}
+
+/* Rows in local memory. */
+static uint64_t tile_bytes(const wa_unit *unit, const wa_matrix_tiling *t,
+                           uint64_t rows)
+{
+    const uint64_t bytes = rows * t->pitch * t->element_bytes;
+    return unit->swizzles_rows
+               ? (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES
+               : bytes;
+}
+
+uint64_t wa_matrix_stage_bytes(const wa_unit *unit, const wa_matrix_shape *s,
+                               const wa_matrix_tiling *t, wa_pass pass,
+                               uint32_t row_planes)
+{
+    /* whole tiles of rows leave by way of q */
+    const uint32_t rows =
+        pass == WA_FORWARD ? t->row_tiles * unit->queries : s->block_rows;
+    return row_planes * tile_bytes(unit, t, rows) +
+           2 * tile_bytes(unit, t, key_rows_of(unit, s));
+}
+
+/* Of an array, with what may lie before one that needs its alignment. */
+static uint64_t array_bytes(const wa_unit *unit, uint64_t bytes)
+{
+    const uint64_t line =
+        unit->swizzles_rows ? LINE_BYTES : WA_MATRIX_CHUNK_BYTES;
+    return (bytes + line - 1) / line * line;
+}
+
+/* As the kernels declare their arrays. */
+uint64_t wa_matrix_local_bytes(const wa_problem *problem,
+                               const wa_device *device,
+                               const wa_matrix_shape *s,
+                               const wa_matrix_tiling *t, wa_pass pass,
+                               uint32_t row_planes)
+{
+    const wa_unit *unit = device->unit;
+    const uint64_t waves = (uint64_t)s->teams * s->team_waves;
+    uint64_t bytes = (uint64_t)s->teams * s->stages *
+                     wa_matrix_stage_bytes(unit, s, t, pass, row_planes);
+    bytes = array_bytes(unit, bytes);
+    if (pass == WA_BACKWARD) /* each wave's rows that leave */
+        bytes +=
+            array_bytes(unit, waves * unit->queries *
+                                  (MIN(t->dim_tiles, WA_MATRIX_OUT_TILES) *
+                                       unit->tile * t->element_bytes +
+                                   pad_bytes(unit)));
+    /* the bias as it is stored, or its sum with the mask */
+    const bool sums =
+        problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1;
+    const bool keeps_bias =
+        problem->bias != WINATTN_BIAS_NONE && s->keeps_terms != 0;
+    if (keeps_bias || sums)
+        bytes += array_bytes(
+            unit, (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
+                      unit->queries * unit->tile *
+                      (sums || problem->bias_dtype == WINATTN_TERM_FP32
+                           ? 4
+                           : t->element_bytes));
+    if (s->keeps_terms == 3)
+        bytes += array_bytes(unit, (uint64_t)s->teams * s->block_rows) +
+                 array_bytes(unit, (uint64_t)s->teams * problem->keys);
+    if (problem->variant == WINATTN_COSINE)
+        bytes +=
+            array_bytes(unit, (uint64_t)s->teams * s->block_rows * 4) +
+            array_bytes(unit, (uint64_t)s->teams * key_rows_of(unit, s) * 4);
+    if (wa_problem_padding(problem) == 1) /* pad_k and pad_v */
+        bytes += array_bytes(unit, 2ull * t->dim_tiles * unit->tile *
+                                       t->element_bytes);
+    if (device->emulates_unit)
+        bytes += array_bytes(unit, waves * unit->exchange_words * 4);
+    return bytes;
+}
+
+const char *wa_matrix_impossible(const wa_problem *problem,
+                                 const wa_device *device, wa_pass pass)
+{
+    if (!device->unit)
+        return "the device has no matrix unit that is known";
+    if (problem->variant == WINATTN_SLIDING)
+        return "it has no sliding variant";
+    if (problem->dtype != WINATTN_FP32)
+        return NULL;
+    if (pass == WA_BACKWARD)
+        return "fp32 would be rounded, and TF32 is for the forward pass only";
+    if (!device->unit->has_tf32)
+        return "fp32 would be rounded, as its unit has no TF32";
+    if (!problem->allows_tf32)
+        return "fp32 would be rounded to TF32, which must be allowed";
+    return NULL;
+}
+
+const char *wa_matrix_unwanted(const wa_problem *problem,
+                               const wa_device *device, wa_pass pass)
+{
+    const char *why = wa_matrix_impossible(problem, device, pass);
+    if (!why && !device->unit->proven && !device->emulates_unit &&
+        problem->tier != WINATTN_TIER_MATRIX)
+        why = "nobody has run it on such a device yet; it must be demanded";
+    return why;
+}
+
+/* Windows that lie alike in their grids must be masked alike where what masks
+ * add is kept. */
+static bool masks_follow_grid(const wa_problem *problem)
+{
+    const uint32_t *windows = problem->grid.windows;
+    const uint64_t masks = problem->mask_windows;
+    if (!problem->grid.used || problem->mask == WINATTN_MASK_NONE ||
+        problem->mask == WINATTN_MASK_SHIFT)
+        return true;
+    const uint64_t places = (uint64_t)windows[0] * windows[1] * windows[2];
+    return places % masks == 0 || masks % places == 0;
+}
+
+const char *wa_matrix_refusal(const wa_problem *problem,
+                              const wa_device *device,
+                              const wa_matrix_shape *s)
+{
+    const wa_unit *unit = device->unit;
+    if (s->block_rows == 0 || s->block_keys == 0 || s->team_waves == 0 ||
+        s->teams == 0 || s->stages == 0 || s->pass_keys == 0)
+        return "a size of the shape is 0";
+    if (s->stages > WA_MATRIX_MOST_STAGES)
+        return "a ring has too many stages";
+    if (s->pass_keys > MOST_PASS_TILES * unit->tile)
+        return "a pass has too many keys";
+    if (s->pass_keys % unit->tile != 0)
+        return "a pass is no whole number of tiles";
+    if (s->block_rows < problem->queries && s->block_rows % unit->queries != 0)
+        return "blocks of rows are no whole number of tiles";
+    if (s->keeps_terms > 3 ||
+        (s->keeps_terms == 3 && !wa_matrix_has_regions(problem)))
+        return "the problem has no regions to compare";
+    if ((s->keeps_terms == 1 || s->keeps_terms == 2) &&
+        !masks_follow_grid(problem))
+        return "masks do not repeat from grid to grid";
+    if (s->teams > MOST_TEAMS)
+        return "a work-group has no barriers for so many teams";
+    if (s->team_waves * s->teams > WA_MATRIX_MOST_WAVES ||
+        s->team_waves * s->teams * unit->wave > device->max_work_group)
+        return "work-groups of the device are too small";
+    return NULL;
+}
+
+/* Windows that lie alike, one of each grid, have the same seams. */
+bool wa_matrix_seams_repeat(const wa_problem *problem, uint32_t teams)
+{
+    const uint32_t *along = problem->grid.windows;
+    return problem->mask != WINATTN_MASK_SHIFT ||
+           problem->windows / ((uint64_t)along[0] * along[1] * along[2]) >=
+               2ull * teams;
+}
+
+uint32_t wa_matrix_access_elements(const wa_problem *problem)
+{
+    const uint32_t chunk = wa_matrix_chunk(problem);
+    return problem->head_dim % chunk == 0 ? chunk : 0;
+}
+
+/* NVIDIA's compiler gives a work-group the registers of a whole compute unit,
+ * if there is use for them. */
+uint32_t wa_matrix_resident(const wa_device *device, uint32_t local_bytes)
+{
+    return device->unit->copies_async
+               ? 1
+               : MAX(device->local_capacity / (local_bytes + 1024), 1);
+}
+
+/* Parts of a compute unit of NVIDIA's, which deal waves among them; each has
+ * registers of its own. */
+#define UNIT_PARTS 4u
+
+/* On NVIDIA's units a work-group has all registers of a compute unit, of which
+ * addresses and operands take 60, and 88 where operands are twice as long
+ * (with 76 ptxas spilled more). */
+uint32_t wa_matrix_most_sums(const wa_problem *problem,
+                             const wa_device *device, uint32_t waves)
+{
+    const uint32_t others = problem->dtype == WINATTN_FP32 ? 88 : 60;
+    const uint32_t wave = MAX(device->unit->wave, 1);
+    if (device->registers >= 200 && device->register_words) {
+        const uint32_t own = /* of the part whose waves are most */
+            device->register_words / (UNIT_PARTS * wave) /
+            wa_ceil_div(waves, UNIT_PARTS);
+        return own > others ? MIN(own, 255) - others : 0;
+    }
+    /* AMD's waves of 32 have half the registers of those of 64; Intel's units
+     * get twice what other kernels do */
+    return device->vendor == WA_VENDOR_AMD && device->wave == 32 ? 48 : 64;
+}
+
+uint32_t wa_matrix_pass_tiles(uint32_t key_tiles, uint32_t most)
+{
+    most = MIN(most, key_tiles);
+    for (uint32_t n = most; n > 0 && 2 * n >= most; n--)
+        if (key_tiles % n == 0)
+            return n;
+    return wa_ceil_div(key_tiles, wa_ceil_div(key_tiles, most));
+}
+
+/* Of one tensor, in local memory. */
+static uint32_t most_rows(const wa_problem *problem, const wa_device *device)
+{
+    const wa_matrix_shape one = {
+        .block_rows = 1, .block_keys = 1, .team_waves = 1};
+    const wa_matrix_tiling t =
+        wa_matrix_tiling_of(problem, device->unit, &one);
+    return device->local_bytes / (t.pitch * t.element_bytes);
+}
+
+uint32_t wa_matrix_most_row_tiles(const wa_problem *problem,
+                                  const wa_device *device)
+{
+    return most_rows(problem, device) / device->unit->queries;
+}
+
+uint32_t wa_matrix_most_key_tiles(const wa_problem *problem,
+                                  const wa_device *device)
+{
+    /* the last may be a tile of one key */
+    return most_rows(problem, device) / 2 / device->unit->tile + 1;
+}
+
+bool wa_matrix_may_fit(const wa_problem *problem, const wa_device *device,
+                       const wa_matrix_shape *s, wa_pass pass,
+                       uint32_t row_planes)
+{
+    const wa_unit *unit = device->unit;
+    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
+    return (uint64_t)s->teams * s->stages *
+               wa_matrix_stage_bytes(unit, s, &t, pass, row_planes) <=
+           device->local_bytes;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the planners of both passes know of kernels for a matrix unit. */
+#ifndef WINATTN_MATRIX_SHAPE_H
+#define WINATTN_MATRIX_SHAPE_H
+
+#include "device/unit.h"
+#include "plan/plan.h"
+
+/* Alignment between local arrays that only kernels of gradients have. */
+#define WA_MATRIX_SLACK 256u
+/* Bytes that are copied at once; tiles of channels that leave together. */
+#define WA_MATRIX_CHUNK_BYTES 16u
+#define WA_MATRIX_OUT_TILES 4u
+/* Stages of a ring, and waves of a work-group, at most; more of these than are
+ * planned leave a wave few registers, and were seen to pay where measured. */
+#define WA_MATRIX_MOST_STAGES 3u
+#define WA_MATRIX_MOST_WAVES 24u
+#define WA_MATRIX_PLANNED_WAVES 16u
+
+/* What a shape follows to; the names are the kernels'. */
+typedef struct wa_matrix_tiling {
+    uint32_t row_tiles, wave_turns, key_tiles, dim_tiles, key_blocks;
+    uint32_t element_bytes, pitch, values;
+    bool streaming;
+} wa_matrix_tiling;
+wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
+                                     const wa_unit *unit,
+                                     const wa_matrix_shape *shape);
+
+/* Elements that are copied at once. */
+uint32_t wa_matrix_chunk(const wa_problem *problem);
+
+/* Is anything added to scores? Are there regions to compare? */
+bool wa_matrix_has_terms(const wa_problem *problem);
+bool wa_matrix_has_regions(const wa_problem *problem);
+
+/* Bytes of a stage of the ring, which holds `row_planes` tensors of rows (q;
+ * or q and dO) and two of keys; and of all local arrays of kernels of a pass
+ * but, of gradients, what one of them has for itself. */
+uint64_t wa_matrix_stage_bytes(const wa_unit *unit,
+                               const wa_matrix_shape *shape,
+                               const wa_matrix_tiling *tiling, wa_pass pass,
+                               uint32_t row_planes);
+uint64_t wa_matrix_local_bytes(const wa_problem *problem,
+                               const wa_device *device,
+                               const wa_matrix_shape *shape,
+                               const wa_matrix_tiling *tiling, wa_pass pass,
+                               uint32_t row_planes);
+
+/* NULL if there is such a kernel of the pass at all, else why not; and the
+ * same of one that the planner may choose, as the caller's tier stands. */
+const char *wa_matrix_impossible(const wa_problem *problem,
+                                 const wa_device *device, wa_pass pass);
+const char *wa_matrix_unwanted(const wa_problem *problem,
+                               const wa_device *device, wa_pass pass);
+
+/* NULL if kernels of both passes and the device allow the shape, local memory
+ * apart; else why not. */
+const char *wa_matrix_refusal(const wa_problem *problem,
+                              const wa_device *device,
+                              const wa_matrix_shape *shape);
+
+/* Where sums of terms are kept: is there a window with the same seams for each
+ * team, and one for each to come? */
+bool wa_matrix_seams_repeat(const wa_problem *problem, uint32_t teams);
+
+/* Elements of a vector access: see wa_plan. */
+uint32_t wa_matrix_access_elements(const wa_problem *problem);
+
+/* Work-groups that a compute unit holds at once. */
+uint32_t wa_matrix_resident(const wa_device *device, uint32_t local_bytes);
+
+/* Sums that a lane can have at a time in a work-group of so many waves. */
+uint32_t wa_matrix_most_sums(const wa_problem *problem,
+                             const wa_device *device, uint32_t waves);
+
+/* Tiles of keys of a pass, where registers hold `most`: all passes alike if
+ * that costs less than half of them. */
+uint32_t wa_matrix_pass_tiles(uint32_t key_tiles, uint32_t most);
+
+/* Where searches of shapes end: tiles of rows of one tensor, and of keys, of
+ * which there are k and v, that local memory has room for beside nothing else;
+ * and has it room for the ring of a shape, of which blocks, teams and stages
+ * count? */
+uint32_t wa_matrix_most_row_tiles(const wa_problem *problem,
+                                  const wa_device *device);
+uint32_t wa_matrix_most_key_tiles(const wa_problem *problem,
+                                  const wa_device *device);
+bool wa_matrix_may_fit(const wa_problem *problem, const wa_device *device,
+                       const wa_matrix_shape *shape, wa_pass pass,
+                       uint32_t row_planes);
+
+#endif

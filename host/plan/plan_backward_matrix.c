@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Plans gradients on a matrix unit: in one kernel, or in two that
+ * plan_rows_keys_matrix.c knows. Shapes for the one,
+ * cl/matrix/backward_matrix.cl: every legal one whose sums fit a lane's
+ * registers is scored, and the cheapest wins. */
+#include <stdio.h>
+
+#include "plan/matrix_shape.h"
+#include "plan/plan_backward.h"
+#include "plan/tuning.h"
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+
+/* Tensors that a stage of the ring holds rows of: q and dO. */
+#define ROW_PLANES 2u
+/* Compute units that have work at least, in parts of the device; with fewer,
+ * tier local was taken to be faster. */
+#define LEAST_BUSY 4u
+#define MOST_STAGES 2u /* of the ring */
+/* ---- What a shape follows to ---- */
+
+/* What both passes' shapes have; a block has all keys. */
+static wa_matrix_shape common_of(const wa_problem *problem,
+                                 const wa_matrix_gradient_shape *s)
+{
+    const wa_matrix_shape common = {.block_rows = s->block_rows,
+                                    .block_keys = problem->keys,
+                                    .team_waves = s->team_waves,
+                                    .teams = s->teams,
+                                    .stages = s->stages,
+                                    .pass_keys = s->pass_keys,
+                                    .keeps_terms = s->keeps_terms};
+    return common;
+}
+
+/* Blocks of rows of a window that meet the same keys: their sums of dK and dV
+ * live from one to the next. */
+static uint64_t visits_of(const wa_problem *problem, uint32_t block_rows)
+{
+    return (uint64_t)(problem->heads / problem->kv_heads) *
+           wa_ceil_div(problem->queries, block_rows);
+}
+
+/* Do k, v and lse of the next window come while dK and dV of this one are
+ * summed, to where this one's were? So does a team that is alone and has two
+ * stages, where dK does not need k. */
+static bool copies_keys_late(const wa_problem *problem, const wa_unit *unit,
+                             const wa_matrix_shape *s)
+{
+    return unit->swizzles_rows && s->teams == 1 && s->stages > 1 &&
+           visits_of(problem, s->block_rows) == 1 &&
+           problem->variant != WINATTN_COSINE;
+}
+
+/* More than one compute S and dP twice, unless o and lse are given. */
+static uint32_t passes_of(const wa_unit *unit,
+                          const wa_matrix_gradient_shape *s,
+                          const wa_matrix_tiling *t)
+{
+    return wa_ceil_div(t->key_tiles * unit->tile, s->pass_keys);
+}
+
+static uint64_t ring_bytes(const wa_unit *unit, const wa_matrix_shape *s,
+                           const wa_matrix_tiling *t)
+{
+    return (uint64_t)s->teams * s->stages *
+           wa_matrix_stage_bytes(unit, s, t, WA_BACKWARD, ROW_PLANES);
+}
+
+/* As the kernel declares its arrays; has_tokens: with tables of where tokens
+ * lie. */
+static uint64_t bytes_of_arrays(const wa_problem *problem,
+                                const wa_device *device,
+                                const wa_matrix_shape *s,
+                                const wa_matrix_tiling *t, bool has_tokens)
+{
+    const wa_unit *unit = device->unit;
+    const bool takes_o = t->key_tiles * unit->tile > s->pass_keys &&
+                         t->dim_tiles <= WA_MATRIX_OUT_TILES &&
+                         unit->queries % unit->tile == 0;
+    /* P and dS of a team's rows, on their way to the waves that have keys */
+    const uint64_t weight_rows =
+        (uint64_t)wa_ceil_div(t->row_tiles * unit->queries, unit->tile) *
+        unit->tile;
+    const bool late_keys = copies_keys_late(problem, unit, s);
+    const uint64_t weight_pitch =
+        t->key_tiles * unit->tile + (late_keys ? 0 : wa_matrix_chunk(problem));
+    const bool is_small =
+        problem->queries <= unit->tile || problem->keys <= unit->tile;
+    const uint64_t parts = is_small ? 2 : 1; /* of a number */
+    const uint64_t waves = (uint64_t)s->teams * s->team_waves;
+    /* what a team has besides its ring and rows that leave starts and ends
+     * with a line, as these do: weights, tables of tokens, lse, in fp16 the
+     * powers of dS */
+    const uint64_t line = unit->swizzles_rows ? 128 : WA_MATRIX_CHUNK_BYTES;
+    const uint64_t own =
+        2 * parts * weight_rows * weight_pitch * t->element_bytes +
+        (has_tokens ? (uint64_t)(s->stages + 1) * problem->queries * 16 : 0) +
+        (uint64_t)(late_keys ? 1 : s->stages) * s->block_rows * 4 +
+        (problem->dtype == WINATTN_FP16 ? s->team_waves * 4 : 0);
+    uint64_t bytes =
+        wa_matrix_local_bytes(problem, device, s, t, WA_BACKWARD, ROW_PLANES) +
+        s->teams * ((own + line - 1) / line * line);
+    if (late_keys) /* keys have one stage */
+        bytes -= (s->stages - 1) *
+                 wa_matrix_stage_bytes(unit, s, t, WA_BACKWARD, 0);
+    if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */
+        bytes += waves * unit->wave * 4;
+    /* the largest |v| of this window and of the next */
+    if (problem->dtype == WINATTN_FP16 && takes_o)
+        bytes += s->teams * 2 * 4;
+    if (wa_problem_padding(problem) == 1) /* each wave's d_pad_k, d_pad_v */
+        bytes += waves * 2 * t->dim_tiles * unit->tile * 4;
+    return bytes;
+}
+
+/* The kernel keeps tables of where tokens lie, KEEPS_TOKENS in
+ * cl/common/tokens.cl: on grids, where a window has one visit and there is
+ * room. */
+static bool keeps_tokens(const wa_problem *problem, const wa_device *device,
+                         const wa_matrix_shape *s, const wa_matrix_tiling *t)
+{
+    return problem->grid.used && visits_of(problem, s->block_rows) == 1 &&
+           bytes_of_arrays(problem, device, s, t, true) + WA_MATRIX_SLACK <=
+               device->local_bytes;
+}
+
+static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
+                            const wa_matrix_shape *s,
+                            const wa_matrix_tiling *t)
+{
+    return bytes_of_arrays(problem, device, s, t,
+                           keeps_tokens(problem, device, s, t));
+}
+
+/* NULL if kernel and device allow the shape, else why not; registers apart. */
+static const char *refusal(const wa_problem *problem, const wa_device *device,
+                           const wa_matrix_gradient_shape *s)
+{
+    const wa_unit *unit = device->unit;
+    const wa_matrix_shape common = common_of(problem, s);
+    const bool has_bias = problem->bias != WINATTN_BIAS_NONE;
+    const char *why = wa_matrix_refusal(problem, device, &common);
+    if (why)
+        return why;
+    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
+    const uint64_t visits = visits_of(problem, s->block_rows);
+    if (s->stages > MOST_STAGES)
+        return "a ring has too many stages";
+    if (t.wave_turns > 1)
+        return "a team has too few waves for its rows";
+    if (s->keeps_terms == 2)
+        return "registers have no room for terms";
+    if (s->keeps_terms == 1 && !wa_matrix_seams_repeat(problem, s->teams))
+        return "too few windows have the same seams for all teams";
+    if (s->keeps_terms != 0 && visits > 1)
+        return "other blocks of rows have other terms";
+    if (s->keeps_dbias > 1 || (s->keeps_dbias && (!has_bias || visits > 1)))
+        return "sums of a bias stay in registers only where a wave has the "
+               "same logits always";
+    if (has_bias && !s->keeps_dbias && s->teams > 1)
+        return "teams cannot share sums of a bias in the workspace";
+    if (s->keeps_dbias && s->teams > 1 &&
+        ring_bytes(unit, &common, &t) < (uint64_t)t.row_tiles * t.key_tiles *
+                                            unit->queries * unit->tile * 4)
+        return "sums of a bias do not fit the ring, where teams add theirs";
+    if (local_bytes(problem, device, &common, &t) + WA_MATRIX_SLACK >
+        device->local_bytes)
+        return "local memory of the device is too small";
+    return NULL;
+}
+
+/* ---- The plan ---- */
+
+static bool refuse(wa_backward_plan *plan, const char *why)
+{
+    snprintf(plan->refusals[WINATTN_TIER_MATRIX], WA_REASON_SIZE, "%s", why);
+    return false;
+}
+
+static void set_kernel(const wa_problem *problem, const wa_device *device,
+                       const wa_matrix_gradient_shape *s,
+                       wa_backward_kernel *kernel)
+{
+    const wa_unit *unit = device->unit;
+    const wa_matrix_shape common = common_of(problem, s);
+    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
+    char *text = kernel->defines;
+    const size_t size = sizeof kernel->defines;
+    kernel->name = unit->backward_kernel;
+    kernel->block_rows = s->block_rows;
+    kernel->block_keys = problem->keys;
+    kernel->work_group = s->team_waves * s->teams * unit->wave;
+    kernel->local_bytes = (uint32_t)local_bytes(problem, device, &common, &t);
+    text[0] = 0;
+    wa_append_problem(problem, device, kernel->block_rows, kernel->block_keys,
+                      text, size);
+    wa_append(
+        text, size,
+        "-DBACKWARD=1 -DONE_VISIT=%u -DKEEPS_DBIAS=%u -DKEEPS_TOKENS=%u ",
+        (uint32_t)(visits_of(problem, s->block_rows) == 1), s->keeps_dbias,
+        (uint32_t)keeps_tokens(problem, device, &common, &t));
+    wa_append_matrix_shape(&common, device, text, size);
+}
+
+static void take_shape(const wa_problem *problem, const wa_device *device,
+                       const wa_matrix_gradient_shape *shape,
+                       wa_backward_plan *plan)
+{
+    wa_backward_kernel *kernel = &plan->kernels[WA_BACKWARD_KEYS];
+    set_kernel(problem, device, shape, kernel);
+    plan->whole = true;
+    plan->row_blocks = wa_ceil_div(problem->queries, shape->block_rows);
+    plan->key_blocks = 1;
+    plan->teams = shape->teams;
+    /* no more than start together, of which each head has as many */
+    const uint32_t groups = device->compute_units *
+                            wa_matrix_resident(device, kernel->local_bytes);
+    plan->busy_groups = groups < problem->kv_heads
+                            ? problem->kv_heads
+                            : groups - groups % problem->kv_heads;
+}
+
+bool wa_plan_backward_matrix_shape(const wa_problem *problem,
+                                   const wa_device *device,
+                                   const wa_matrix_gradient_shape *shape,
+                                   wa_backward_plan *plan)
+{
+    const char *why = wa_matrix_impossible(problem, device, WA_BACKWARD);
+    if (!why)
+        why = shape->block_keys
+                  ? wa_matrix_pair_refusal(problem, device, shape)
+                  : refusal(problem, device, shape);
+    if (why)
+        return refuse(plan, why);
+    if (shape->block_keys)
+        wa_take_matrix_pair(problem, device, shape, plan);
+    else
+        take_shape(problem, device, shape, plan);
+    plan->tier = WINATTN_TIER_MATRIX;
+    plan->access_elements = wa_matrix_access_elements(problem);
+    plan->access_bytes = WA_MATRIX_CHUNK_BYTES;
+    plan->refusals[WINATTN_TIER_MATRIX][0] = 0;
+    return true;
+}
+
+/* ---- The search ---- */
+
+/* Sums that a lane has besides those of a pass. */
+static uint64_t kept_sums(const wa_problem *problem, const wa_unit *unit,
+                          const wa_matrix_gradient_shape *s,
+                          const wa_matrix_tiling *t)
+{
+    /* dQ; of all channels where several passes add to it, or where its norm
+     * counts */
+    const bool all =
+        passes_of(unit, s, t) > 1 || problem->variant == WINATTN_COSINE;
+    uint64_t sums =
+        (all ? t->dim_tiles : MIN(t->dim_tiles, WA_MATRIX_OUT_TILES)) *
+        t->values;
+    if (s->keeps_dbias)
+        sums += t->key_tiles * t->values;
+    /* dK and dV of a wave's share of keys; compilers were seen to take as much
+     * again */
+    if (visits_of(problem, s->block_rows) > 1)
+        sums += 2 * 2ull * t->dim_tiles * t->values *
+                wa_ceil_div(wa_ceil_div(problem->keys, unit->queries),
+                            s->team_waves);
+    if (problem->dtype == WINATTN_FP16) /* how rows of dS are rescaled */
+        sums += 8;
+    return sums;
+}
+
+/* Relative: products of tiles that a compute unit does for each logit that
+ * counts, and what keeps it waiting. Fitted to 40 measurements of seven
+ * problems on an H200 (driver 580.159.04, November 2026, bench/notes.md). */
+static double cost_of(const wa_problem *problem, const wa_device *device,
+                      const wa_matrix_gradient_shape *s)
+{
+    const wa_unit *unit = device->unit;
+    const wa_matrix_shape common = common_of(problem, s);
+    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
+    const uint32_t blocks = wa_ceil_div(problem->queries, s->block_rows);
+    const double waves = s->team_waves * s->teams;
+    /* S, dP twice and dQ of each wave's rows */
+    const double row_products = passes_of(unit, s, &t) > 1 ? 5.0 : 4.0;
+    /* dK and dV of each wave's keys */
+    const uint32_t key_shares = wa_ceil_div(problem->keys, unit->queries);
+    const double key_products = 2.0 * wa_ceil_div(key_shares, s->team_waves) *
+                                s->team_waves / key_shares;
+    /* computed rows and keys for each that counts */
+    double cost = row_products * blocks * s->team_waves * unit->queries;
+    cost += key_products * blocks * t.row_tiles * unit->queries;
+    cost /= problem->queries;
+    cost *= (double)t.key_tiles * unit->tile / problem->keys;
+    cost *= 1.0 + 0.05 * (blocks - 1);  /* a block's barriers and copies */
+    cost *= 1.0 + 0.01 * s->team_waves; /* waiting for each other */
+    if (problem->bias != WINATTN_BIAS_NONE && !s->keeps_dbias)
+        cost *= 3.0; /* read and written for each window */
+    if (wa_matrix_has_terms(problem) && s->keeps_terms == 0)
+        cost *= 1.25;
+    /* regions are compared; those of a shift differ in few windows */
+    if (s->keeps_terms == 3)
+        cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.08 : 1.28;
+    if (unit->copies_async && s->stages == 1)
+        cost *= 1.05; /* other teams compute meanwhile */
+    return cost * (1.0 + 5.0 / waves);
+}
+
+typedef struct search {
+    const wa_problem *problem;
+    const wa_device *device;
+    wa_matrix_gradient_visitor *visit;
+    void *data;
+    bool fits_memory; /* some shape does, whatever its registers */
+    uint64_t steps;
+} search;
+
+/* Tiles of keys of a pass: all, or else as many as registers hold; 0: not even
+ * one. */
+static uint32_t pass_tiles(const wa_problem *problem, const wa_unit *unit,
+                           const wa_matrix_gradient_shape *shape,
+                           const wa_matrix_tiling *t, uint32_t budget)
+{
+    const uint64_t of_tile = t->values; /* S */
+    wa_matrix_gradient_shape s = *shape;
+    s.pass_keys = t->key_tiles * unit->tile;
+    if (kept_sums(problem, unit, &s, t) + t->key_tiles * of_tile <= budget)
+        return t->key_tiles;
+    s.pass_keys = unit->tile;
+    const uint64_t kept = kept_sums(problem, unit, &s, t);
+    return kept + of_tile > budget
+               ? 0
+               : wa_matrix_pass_tiles(t->key_tiles,
+                                      (uint32_t)((budget - kept) / of_tile));
+}
+
+static void try_shape(search *find, wa_matrix_gradient_shape s)
+{
+    const wa_problem *problem = find->problem;
+    const wa_device *device = find->device;
+    const wa_unit *unit = device->unit;
+    find->steps++;
+    s.pass_keys = unit->tile;
+    const wa_matrix_shape common = common_of(problem, &s);
+    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
+    /* a compute unit's registers lie in four parts, each of which has the same
+     * number of waves */
+    const uint32_t budget = wa_matrix_most_sums(
+        problem, device, wa_ceil_div(s.team_waves * s.teams, 4) * 4);
+    const uint32_t tiles = pass_tiles(problem, unit, &s, &t, budget);
+    if (tiles > 0)
+        s.pass_keys = tiles * unit->tile;
+    if (refusal(problem, device, &s))
+        return;
+    /* whoever demands the tier may have a kernel that spills */
+    find->fits_memory = true;
+    if (tiles == 0 && problem->tier != WINATTN_TIER_MATRIX)
+        return;
+    double cost = cost_of(problem, device, &s);
+    if (tiles == 0)
+        cost *= 1.0 + (double)kept_sums(problem, unit, &s, &t) / budget;
+    find->visit(find->data, &s, cost);
+}
+
+/* All ways to compute blocks of `tiles` tiles of rows. Without asynchronous
+ * copies neither a ring nor several teams pay. */
+static void try_teams(search *find, wa_matrix_gradient_shape s, uint32_t tiles)
+{
+    static const uint32_t places[] = {0, 1, 3}; /* of terms */
+    const bool async = find->device->unit->copies_async;
+    const uint32_t place_count = wa_matrix_has_regions(find->problem) ? 3
+                                 : wa_matrix_has_terms(find->problem) ? 2
+                                                                      : 1;
+    const int biases = find->problem->bias != WINATTN_BIAS_NONE ? 2 : 1;
+    for (s.team_waves = tiles; s.team_waves <= WA_MATRIX_PLANNED_WAVES;
+         s.team_waves++)
+        for (s.teams = 1; s.teams * s.team_waves <=
+                          (async ? WA_MATRIX_PLANNED_WAVES : s.team_waves);
+             s.teams++)
+            for (s.stages = 1; s.stages <= (async ? MOST_STAGES : 1);
+                 s.stages++)
+                for (uint32_t i = 0; i < place_count; i++)
+                    for (int keeps = 0; keeps < biases; keeps++) {
+                        s.keeps_terms = places[i];
+                        s.keeps_dbias = (uint32_t)keeps;
+                        try_shape(find, s);
+                    }
+}
+
+/* In one kernel, a work-group has all keys of a window, and the workspace
+ * bounds partial sums of a large bias. */
+static bool leaves_idle(const wa_problem *problem, const wa_device *device)
+{
+    return problem->tier != WINATTN_TIER_MATRIX &&
+           problem->bias != WINATTN_BIAS_NONE &&
+           wa_most_bias_slots(problem, WINATTN_TIER_MATRIX) *
+                   problem->kv_heads * LEAST_BUSY <
+               device->compute_units;
+}
+
+/* Visits all shapes; true if some fit the local memory, visited or not. A
+ * wave has one tile of rows. */
+static bool visit_shapes(const wa_problem *problem, const wa_device *device,
+                         wa_matrix_gradient_visitor *visit, void *data,
+                         uint64_t *steps)
+{
+    const wa_unit *unit = device->unit;
+    const uint32_t all = wa_ceil_div(problem->queries, unit->queries);
+    search find = {problem, device, visit, data, false, 0};
+    const bool fits =
+        wa_visit_matrix_pairs(problem, device, visit, data, steps);
+    for (uint32_t rows = wa_even_size(all, WA_MATRIX_PLANNED_WAVES);
+         rows > 0 && !leaves_idle(problem, device);
+         rows = wa_even_size(all, rows - 1)) {
+        const wa_matrix_gradient_shape s = {
+            .block_rows = MIN(rows * unit->queries, problem->queries)};
+        try_teams(&find, s, rows);
+    }
+    *steps += find.steps;
+    return find.fits_memory || fits;
+}
+
+uint64_t wa_visit_matrix_gradient_shapes(const wa_problem *problem,
+                                         const wa_device *device,
+                                         wa_matrix_gradient_visitor *visit,
+                                         void *data)
+{
+    uint64_t steps = 0;
+    visit_shapes(problem, device, visit, data, &steps);
+    return steps;
+}
+
+typedef struct best_shape {
+    double cost; /* 0: none yet */
+    wa_matrix_gradient_shape shape;
+} best_shape;
+
+static void keep_best(void *data, const wa_matrix_gradient_shape *shape,
+                      double cost)
+{
+    best_shape *best = data;
+    if (best->cost == 0 || cost < best->cost) {
+        best->cost = cost;
+        best->shape = *shape;
+    }
+}
+
+static bool take_tuned(const wa_problem *problem, const wa_device *device,
+                       wa_backward_plan *plan)
+{
+    wa_tuned tuned;
+    for (size_t i = 0;
+         wa_find_tuned(WA_MATRIX_BACKWARD, problem, device, i, &tuned); i++) {
+        plan->tuned = wa_plan_backward_matrix_shape(
+            problem, device, &tuned.shape.matrix_backward, plan);
+        wa_note_untuned(plan->untuned, WINATTN_TIER_MATRIX,
+                        plan->refusals[WINATTN_TIER_MATRIX]);
+        snprintf(plan->reason, sizeof plan->reason, "%s", tuned.reason);
+        if (plan->tuned)
+            return true;
+    }
+    return false;
+}
+
+bool wa_plan_backward_matrix(const wa_problem *problem,
+                             const wa_device *device, wa_backward_plan *plan)
+{
+    const char *why = wa_matrix_unwanted(problem, device, WA_BACKWARD);
+    if (why)
+        return refuse(plan, why);
+    if (take_tuned(problem, device, plan))
+        return true;
+    best_shape found = {.cost = 0};
+    const bool fits_memory =
+        visit_shapes(problem, device, keep_best, &found, &plan->steps);
+    if (found.cost == 0)
+        return refuse(plan, fits_memory
+                                ? "its sums fit no lane's registers"
+                                : "no shape fits the device's local memory");
+    const wa_matrix_gradient_shape *best = &found.shape;
+    const bool again = !best->block_keys && best->pass_keys < problem->keys;
+    snprintf(
+        plan->reason, sizeof plan->reason, "products on the %s%s unit%s%s%s%s",
+        device->unit->name, device->emulates_unit ? " (emulated)" : "",
+        best->block_keys ? ", rows and keys in kernels of their own" : "",
+        !wa_matrix_has_terms(problem) ? ""
+        : best->keeps_terms == 1      ? ", bias and mask in local memory"
+        : best->keeps_terms == 3      ? ", bias and regions in local memory"
+                                      : ", bias and mask from global memory",
+        best->keeps_dbias == 1   ? ", sums of dbias in registers"
+        : best->keeps_dbias == 2 ? ", sums of dbias in local memory"
+                                 : "",
+        again ? ", logits computed twice unless o and lse are given" : "");
+    return wa_plan_backward_matrix_shape(problem, device, best, plan);
+}

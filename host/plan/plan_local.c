@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Shapes for cl/local/forward_local.cl. Every legal shape is scored with a
+ * small model of a compute unit, and the cheapest wins.
+ *
+ * The model: a compute unit issues four instructions of 32 work-items a
+ * cycle, and local memory moves 128 bytes a cycle, whoever else reads the same
+ * address. The busier of the two sets the pace; what work-items wait for is
+ * divided by the teams that are resident to work meanwhile. Its constants were
+ * fitted to 500 shapes of nine problems on an H200 (bench/tune.c): the shape
+ * it chose took 1.00 to 1.15 of the best one's time, 1.4 in the sliding
+ * variant. Where that was measured and matters, tuning.c has the better shape.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "plan/plan.h"
+#include "plan/tuning.h"
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* Alignment between the kernel's local arrays. */
+#define LOCAL_SLACK 128u
+/* Cycles from the start of a staging to the end of its barrier. */
+#define STAGE_WAIT 2000.0
+/* What teams of one work-group cost each other by sharing barriers. */
+#define TEAMS_COST 0.04
+/* The streaming kernel unrolls its stages of channels. */
+#define MOST_KEPT_STAGES 4u
+/* Quads of o that a work-item sums at most, and that it keeps through the
+ * score tiles at most: with 13 of them, code for NVIDIA spilled. */
+#define MOST_SUMS 16u
+#define MOST_KEPT_SUMS 8u
+/* Query rows of a unit at most; of the sliding variant always. */
+#define MOST_ROWS 128u
+#define SLIDING_ROWS 64u
+
+/* ---- What a shape follows to ---- */
+
+typedef struct tiling {
+    uint32_t dim_stages, key_stages;
+    uint32_t row_tiles, col_tiles; /* score tiles of a stage */
+    uint32_t out_across, out_tiles;
+    uint32_t q_rows, kv_rows, score_rows;
+    uint32_t key_quads;
+    bool streaming;
+} tiling;
+
+static tiling tiling_of(const wa_problem *problem, const wa_local_shape *s)
+{
+    tiling t;
+    t.dim_stages = wa_ceil_div(problem->head_dim, s->stage_dims);
+    t.key_stages = wa_ceil_div(s->block_keys, s->stage_keys);
+    t.row_tiles = wa_ceil_div(s->block_rows, s->score_rows);
+    t.col_tiles = wa_ceil_div(s->stage_keys, s->score_cols);
+    t.out_across = s->stage_dims / 4;
+    t.out_tiles = wa_ceil_div(s->block_rows, s->out_rows);
+    t.q_rows = t.row_tiles * s->score_rows;
+    t.kv_rows =
+        MAX(t.col_tiles * s->score_cols, wa_ceil_div(s->stage_keys, 4) * 4);
+    t.score_rows = MAX(t.q_rows, t.out_tiles * s->out_rows);
+    t.key_quads = wa_ceil_div(s->block_keys, 4);
+    t.streaming =
+        problem->variant == WINATTN_SLIDING || problem->keys > s->block_keys;
+    return t;
+}
+
+/* As the kernel declares its arrays, in the same order. */
+static uint64_t local_bytes(const wa_problem *problem, const wa_local_shape *s,
+                            const tiling *t)
+{
+    const uint64_t pitch = (s->stage_dims / 4) | 1;
+    const uint64_t quads = (t->q_rows + t->kv_rows) * pitch +
+                           (uint64_t)t->score_rows * (t->key_quads | 1);
+    uint64_t floats = s->block_rows + (uint64_t)s->block_rows * s->row_items;
+    if (t->streaming)
+        floats += s->block_rows;
+    if (s->row_items > 1)
+        floats += (uint64_t)s->block_rows * s->row_items;
+    if (problem->variant == WINATTN_COSINE)
+        floats += s->block_rows + s->block_keys;
+    return s->teams * (quads * 16 + floats * 4);
+}
+
+/* Registers of a work-item: the larger of its two tiles, and what addresses
+ * need. Where sums of o live through the score tiles it needs both, and
+ * compilers were seen to take half as much again. Intel's keeps the places of
+ * terms that are not added first, or that are more than a product. */
+static uint32_t registers_of(const wa_problem *problem,
+                             const wa_device *device, const wa_local_shape *s,
+                             const tiling *t)
+{
+    const bool terms_first =
+        problem->variant == WINATTN_DOT && t->dim_stages == 1;
+    const uint32_t kept = t->streaming ? t->dim_stages : 1;
+    const uint32_t out = s->out_rows * 4 * kept;
+    const uint32_t kept_places = (terms_first ? 0u : 1u) +
+                                 (problem->table.used ? 1 : 0) +
+                                 (problem->mask == WINATTN_MASK_SHIFT ? 1 : 0);
+    const uint32_t places =
+        device->sub_group ? kept_places * (s->score_rows + s->score_cols) : 0;
+    const uint32_t scores =
+        s->score_rows * s->score_cols + 4 * s->score_rows + 4 + places;
+    return 24 +
+           (t->streaming ? scores + out + out / 2 : MAX(scores, out + 20));
+}
+
+/* Rounds of all loops of a work-item, for compilers that unroll none. */
+static double rounds_of(const wa_problem *problem, const wa_local_shape *s,
+                        const tiling *t)
+{
+    const double rows = s->score_rows, cols = s->score_cols;
+    const double out_rows = s->out_rows;
+    const double stages = (double)t->dim_stages * t->key_stages;
+    const double staging =
+        stages * s->stage_dims / s->team * (t->q_rows + 2.0 * t->kv_rows) +
+        5.0 * stages;
+    const double logits =
+        stages * wa_ceil_div(t->row_tiles * t->col_tiles, s->team) *
+        (7.0 * rows * (1.0 + cols) +
+         s->stage_dims / 4.0 * (1.0 + rows + cols * (1.0 + rows)));
+    double norms = 0.0;
+    if (problem->variant == WINATTN_COSINE)
+        norms = stages * (s->stage_dims / 4.0 + 1.0) *
+                (wa_ceil_div(s->block_rows, s->team) +
+                 wa_ceil_div(s->stage_keys, s->team));
+    const double softmax =
+        wa_ceil_div(s->block_rows, s->team / s->row_items) *
+        (1.0 + s->row_items + 2.0 * wa_ceil_div(t->key_quads, s->row_items));
+    const double values =
+        t->dim_stages *
+        (out_rows +
+         t->key_quads *
+             (5.0 +
+              out_rows * (problem->variant == WINATTN_SLIDING ? 5.0 : 1.0)));
+    return wa_plan_key_blocks(problem, s->block_rows, s->block_keys) *
+               (staging + logits + norms + softmax + values) +
+           2.0 * t->dim_stages * out_rows * (5.0 + s->row_items);
+}
+
+/* NULL if the numbers of a shape say what a tiling follows from. */
+static const char *malformed(const wa_local_shape *s)
+{
+    if (s->block_rows == 0 || s->block_keys == 0 || s->team == 0 ||
+        s->teams == 0 || s->stage_keys == 0 || s->stage_dims == 0 ||
+        s->score_rows == 0 || s->score_cols == 0 || s->out_rows == 0 ||
+        s->row_items == 0)
+        return "a size of the shape is 0";
+    if (s->stage_keys > s->block_keys || s->stage_dims % 4 != 0 ||
+        (s->stage_keys % 4 != 0 && s->stage_keys != s->block_keys))
+        return "a stage is no whole number of quads";
+    return NULL;
+}
+
+/* NULL if kernel and device allow the shape, else why not. */
+static const char *refusal(const wa_problem *problem, const wa_device *device,
+                           const wa_local_shape *s, const tiling *t)
+{
+    if ((s->row_items & (s->row_items - 1)) != 0 ||
+        s->team % s->row_items != 0)
+        return "row_items does not divide a team";
+    if (t->out_tiles * t->out_across > s->team)
+        return "a team does not cover its rows of o";
+    if (s->stage_dims / 4 > s->team)
+        return "a team does not cover a row";
+    if (t->streaming && t->dim_stages > MOST_KEPT_STAGES)
+        return "a streaming softmax would keep too many stages of channels";
+    if (s->teams > 1 && problem->variant == WINATTN_SLIDING)
+        return "teams of a work-group would walk different keys";
+    /* seen with ocloc 22.43, see cl/local/forward_local.cl */
+    if (device->sub_group && t->streaming && t->dim_stages > 1)
+        return "Intel's compiler would keep sums in private memory";
+    if (device->sub_group && s->teams > 1)
+        return "Intel's compiler would spill the addresses of teams";
+    if (s->team * s->teams > device->max_work_group)
+        return "work-groups of the device are too small";
+    if (local_bytes(problem, s, t) + LOCAL_SLACK > device->local_bytes)
+        return "local memory of the device is too small";
+    if (device->loop_limit && rounds_of(problem, s, t) > device->loop_limit)
+        return "the device ends a work-item's loops too early";
+    return NULL;
+}
+
+uint32_t wa_local_access_elements(const wa_problem *problem,
+                                  uint32_t stage_dims)
+{
+    const bool half = problem->dtype != WINATTN_FP32;
+    return half && problem->head_dim % 8 == 0 && stage_dims % 8 == 0 ? 8
+           : problem->head_dim % 4 == 0                              ? 4
+                                                                     : 0;
+}
+
+bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
+                         const wa_local_shape *shape, wa_plan *plan)
+{
+    tiling t = {.streaming = false};
+    const char *why = malformed(shape);
+    if (!why) {
+        t = tiling_of(problem, shape);
+        why = refusal(problem, device, shape, &t);
+    }
+    if (why) {
+        snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE, "%s",
+                 why);
+        return false;
+    }
+    plan->tier = WINATTN_TIER_LOCAL;
+    plan->kernel = "forward_local";
+    plan->shape.local = *shape;
+    plan->block_rows = shape->block_rows;
+    plan->block_keys = shape->block_keys;
+    plan->local_bytes = (uint32_t)local_bytes(problem, shape, &t);
+    plan->units_per_group = shape->teams;
+    plan->work_group = shape->team * shape->teams;
+    plan->access_elements =
+        wa_local_access_elements(problem, shape->stage_dims);
+    plan->access_bytes =
+        plan->access_elements * (problem->dtype != WINATTN_FP32 ? 2 : 4);
+    plan->refusals[WINATTN_TIER_LOCAL][0] = 0;
+    return true;
+}
+
+/* ---- The model ---- */
+
+/* Waves that a team needs for `items` pieces of work, one to a work-item. */
+static double waves(uint32_t items, uint32_t team, uint32_t wave)
+{
+    return (double)(items / team) * wa_ceil_div(team, wave) +
+           wa_ceil_div(items % team, wave);
+}
+
+/* Cycles of a compute unit for each logit. */
+static double cost_of(const wa_problem *problem, const wa_device *device,
+                      const wa_local_shape *s, const tiling *t)
+{
+    const uint32_t wave = MIN(MAX(device->wave, 1), s->team);
+    const double stages = (double)t->dim_stages * t->key_stages;
+    const double dim_quads = s->stage_dims / 4;
+    const bool cosine = problem->variant == WINATTN_COSINE;
+    const double terms = (problem->bias != WINATTN_BIAS_NONE ? 1.0 : 0.0) +
+                         (problem->mask == WINATTN_MASK_ADDITIVE  ? 1.0
+                          : problem->mask == WINATTN_MASK_REGIONS ? 0.3
+                          : problem->mask == WINATTN_MASK_SHIFT   ? 0.1
+                                                                  : 0.0);
+    /* waves of each kind of work, and quads to or from local memory */
+    const double score_waves =
+        waves(t->row_tiles * t->col_tiles, s->team, wave);
+    const double score_quads =
+        score_waves * stages * dim_quads * (s->score_rows + s->score_cols);
+    const double logits =
+        score_waves * t->key_stages * s->score_rows * s->score_cols;
+    const double out_waves = wa_ceil_div(t->out_tiles * t->out_across, wave) *
+                             (double)t->dim_stages;
+    const double out_quads = out_waves * t->key_quads * (4.0 + s->out_rows);
+    const double row_quads =
+        waves(s->block_rows * s->row_items, s->team, wave) *
+        wa_ceil_div(t->key_quads, s->row_items);
+    const double staged_rows =
+        (t->streaming ? 0.0 : t->q_rows) +
+        (t->col_tiles * s->score_cols + wa_ceil_div(s->stage_keys, 4) * 4.0) *
+            t->key_stages;
+    const double staged = staged_rows * t->dim_stages * dim_quads / wave;
+    const double stored = out_waves * s->out_rows;
+    double norms = 0.0;
+    if (cosine)
+        norms = (double)(s->block_rows + s->block_keys) * dim_quads / wave *
+                t->dim_stages;
+
+    const double fma = score_waves * stages * dim_quads * 4.0 * s->score_rows *
+                           s->score_cols +
+                       out_waves * t->key_quads * 16.0 * s->out_rows;
+    const double moved = 4.0 * (score_quads + out_quads + staged + stored +
+                                norms + 3.0 * row_quads) +
+                         logits * (1.5 + 2.5 * terms);
+    const double issued =
+        0.25 * (fma + 1.1 * (score_quads + out_quads) +
+                logits * (2.0 + 3.0 * terms) + 26.0 * row_quads +
+                12.0 * (staged + stored) + 150.0 * wa_ceil_div(s->team, wave));
+    const double per_wave = wave / 32.0;
+    const double busy = MAX(moved, issued) * per_wave;
+
+    const double by_memory = (double)device->local_capacity /
+                             ((double)local_bytes(problem, s, t) + 1024.0);
+    const double by_registers =
+        (double)device->register_words /
+        ((registers_of(problem, device, s, t) + 40.0) * s->team * s->teams);
+    const double by_items = 2048.0 / (s->team * s->teams);
+    const double groups =
+        (uint32_t)MIN(MIN(by_memory, by_registers), MIN(by_items, 16.0));
+    const double resident = MAX(groups, 1.0) * s->teams;
+    const double phases =
+        (t->streaming ? 1.0 : 2.0) + stages * (cosine ? 3.0 : 2.0);
+    const double alone = (4.0 * issued + moved) * per_wave;
+    const double wait =
+        phases * STAGE_WAIT + alone / wa_ceil_div(s->team, wave);
+    double log2_teams = 0.0;
+    for (uint32_t n = s->teams; n > 1; n /= 2)
+        log2_teams += 1.0;
+    return (busy + wait / resident) * (1.0 + TEAMS_COST * log2_teams) /
+           ((double)s->block_rows * s->block_keys);
+}
+
+/* ---- The search ---- */
+
+typedef struct search {
+    const wa_problem *problem;
+    const wa_device *device;
+    wa_local_visitor *visit;
+    void *data;
+    bool found; /* any */
+    uint64_t steps;
+} search;
+
+static const struct {
+    uint32_t rows, cols;
+} score_tiles[] = {{8, 8}, {7, 7}, {6, 6}, {4, 8}, {4, 7},
+                   {4, 6}, {4, 4}, {2, 8}, {2, 4}, {1, 4}};
+#define SCORE_TILES (sizeof score_tiles / sizeof *score_tiles)
+
+static void visit_teams(search *find, wa_local_shape s)
+{
+    const uint32_t most = MIN(find->device->max_work_group, 256);
+    const uint32_t step = MAX(find->device->wave, 32);
+    for (s.team = step; s.team <= most; s.team += step) {
+        find->steps++;
+        const uint32_t down = s.team / (s.stage_dims / 4);
+        if (down == 0)
+            continue;
+        s.out_rows = wa_ceil_div(s.block_rows, down);
+        s.row_items = 1;
+        while (s.row_items * 2 * s.block_rows <= s.team &&
+               s.team % (s.row_items * 2) == 0)
+            s.row_items *= 2;
+        const tiling t = tiling_of(find->problem, &s);
+        if (s.out_rows > MOST_SUMS ||
+            (t.streaming && s.out_rows * t.dim_stages > MOST_KEPT_SUMS) ||
+            registers_of(find->problem, find->device, &s, &t) >
+                find->device->registers)
+            continue;
+        for (s.teams = 1; s.teams * s.team <= most; s.teams *= 2) {
+            find->steps++;
+            if (!refusal(find->problem, find->device, &s, &t)) {
+                find->found = true;
+                find->visit(find->data, &s,
+                            cost_of(find->problem, find->device, &s, &t));
+            }
+        }
+    }
+}
+
+/* Does the local memory suffice for rows, keys of a stage and scores? Most
+ * blocks of a large window are left here, whatever else their shapes are. */
+static bool may_fit(const search *find, const wa_local_shape *s)
+{
+    const uint64_t pitch = (s->stage_dims / 4) | 1;
+    const uint64_t rows = s->block_rows;
+    const uint64_t quads = (rows + s->stage_keys) * pitch +
+                           rows * (wa_ceil_div(s->block_keys, 4) | 1);
+    return quads * 16 + LOCAL_SLACK <= find->device->local_bytes;
+}
+
+/* Channels of a stage: all, or halves of them down to 16; keys likewise. */
+static void visit_stages(search *find, wa_local_shape s)
+{
+    const uint32_t quads = wa_ceil_div(find->problem->head_dim, 4);
+    for (uint32_t parts = 1; parts == 1 || quads / parts >= 4; parts *= 2) {
+        s.stage_dims = wa_ceil_div(quads, parts) * 4;
+        for (uint32_t split = 1; split <= 8; split *= 2) {
+            s.stage_keys = wa_ceil_div(s.block_keys, split);
+            if (split > 1)
+                s.stage_keys = wa_ceil_div(s.stage_keys, 4) * 4;
+            if (split > 1 && s.stage_keys < 16)
+                break;
+            find->steps++;
+            if (may_fit(find, &s))
+                visit_teams(find, s);
+        }
+    }
+}
+
+/* Shapes whose softmax takes block_keys keys at a time. */
+static void visit_rows(search *find, uint32_t block_keys)
+{
+    const uint32_t all = find->problem->variant == WINATTN_SLIDING
+                             ? SLIDING_ROWS
+                             : find->problem->queries;
+    const uint32_t least = MIN(all, 8);
+    wa_local_shape s;
+    memset(&s, 0, sizeof s);
+    s.block_keys = block_keys;
+    for (s.block_rows = wa_even_size(all, MOST_ROWS); s.block_rows >= least;
+         s.block_rows = wa_even_size(all, s.block_rows - 1)) {
+        find->steps++;
+        for (size_t i = 0; i < SCORE_TILES && may_fit(find, &s); i++) {
+            wa_local_shape tiled = s;
+            tiled.score_rows = score_tiles[i].rows;
+            tiled.score_cols = score_tiles[i].cols;
+            visit_stages(find, tiled);
+        }
+    }
+}
+
+uint64_t wa_visit_local_shapes(const wa_problem *problem,
+                               const wa_device *device,
+                               wa_local_visitor *visit, void *data)
+{
+    search find = {problem, device, visit, data, false, 0};
+    if (problem->variant != WINATTN_SLIDING)
+        visit_rows(&find, problem->keys);
+    if (find.found)
+        return find.steps;
+    for (uint32_t keys = 128; keys >= 16; keys /= 2)
+        visit_rows(&find, keys);
+    return find.steps;
+}
+
+typedef struct best_shape {
+    double cost; /* 0: none yet */
+    wa_local_shape shape;
+} best_shape;
+
+static void keep_best(void *data, const wa_local_shape *shape, double cost)
+{
+    best_shape *best = data;
+    if (best->cost == 0 || cost < best->cost) {
+        best->cost = cost;
+        best->shape = *shape;
+    }
+}
+
+static bool take_tuned(const wa_problem *problem, const wa_device *device,
+                       wa_plan *plan)
+{
+    wa_tuned tuned;
+    for (size_t i = 0;
+         wa_find_tuned(WA_LOCAL_FORWARD, problem, device, i, &tuned); i++) {
+        plan->tuned = wa_plan_local_shape(problem, device,
+                                          &tuned.shape.local_forward, plan);
+        wa_note_untuned(plan->untuned, WINATTN_TIER_LOCAL,
+                        plan->refusals[WINATTN_TIER_LOCAL]);
+        snprintf(plan->reason, sizeof plan->reason, "%s", tuned.reason);
+        if (plan->tuned)
+            return true;
+    }
+    return false;
+}
+
+bool wa_plan_local(const wa_problem *problem, const wa_device *device,
+                   wa_plan *plan)
+{
+    if (take_tuned(problem, device, plan))
+        return true;
+    best_shape best;
+    memset(&best, 0, sizeof best);
+    plan->steps += wa_visit_local_shapes(problem, device, keep_best, &best);
+    if (best.cost == 0) {
+        snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE,
+                 "no shape fits %u bytes of local memory, %u registers and "
+                 "work-groups of %u%s",
+                 device->local_bytes, device->registers,
+                 device->max_work_group,
+                 device->loop_limit ? " on a device that ends long loops early"
+                                    : "");
+        return false;
+    }
+    const char *kept = problem->variant == WINATTN_SLIDING ||
+                               best.shape.block_keys < problem->keys
+                           ? "streaming softmax"
+                       : best.shape.block_rows < problem->queries
+                           ? "whole rows of the attention matrix"
+                           : "whole attention matrix";
+    snprintf(plan->reason, sizeof plan->reason,
+             "%s in local memory; modelled best of the shapes within %u "
+             "bytes, %u registers and work-groups of %u",
+             kept, device->local_bytes, device->registers,
+             device->max_work_group);
+    return wa_plan_local_shape(problem, device, &best.shape, plan);
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Shapes for cl/matrix/forward_matrix.cl: every legal one is scored, and the
+ * cheapest wins. */
+#include <stdio.h>
+#include <string.h>
+
+#include "plan/matrix_shape.h"
+#include "plan/tuning.h"
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+
+/* Terms that a lane keeps in registers at most. */
+#define MOST_OWN_TERMS 32u
+
+static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
+                            const wa_matrix_shape *s,
+                            const wa_matrix_tiling *t)
+{
+    return wa_matrix_local_bytes(problem, device, s, t, WA_FORWARD, 1);
+}
+
+/* NULL if kernel and device allow the shape, else why not. */
+static const char *refusal(const wa_problem *problem, const wa_device *device,
+                           const wa_matrix_shape *s)
+{
+    const wa_unit *unit = device->unit;
+    const char *why = wa_matrix_refusal(problem, device, s);
+    if (why)
+        return why;
+    if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
+        return "registers or regions serve better where seams are few";
+    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
+    if (t.streaming && s->block_keys % unit->tile != 0)
+        return "blocks of keys are no whole number of tiles";
+    if (s->keeps_terms == 2 && (t.streaming || t.wave_turns > 1))
+        return "terms in registers need a wave of its own for each tile";
+    if (problem->head_dim > 64 && s->team_waves * s->teams * unit->wave > 256)
+        return "sums of so many channels leave work-groups too few registers";
+    if (local_bytes(problem, device, s, &t) > device->local_bytes)
+        return "local memory of the device is too small";
+    return NULL;
+}
+
+static bool refuse(wa_plan *plan, const char *why)
+{
+    snprintf(plan->refusals[WINATTN_TIER_MATRIX], WA_REASON_SIZE, "%s", why);
+    return false;
+}
+
+bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
+                          const wa_matrix_shape *shape, wa_plan *plan)
+{
+    const char *why = wa_matrix_impossible(problem, device, WA_FORWARD);
+    if (!why)
+        why = refusal(problem, device, shape);
+    if (why)
+        return refuse(plan, why);
+    const wa_matrix_tiling t =
+        wa_matrix_tiling_of(problem, device->unit, shape);
+    plan->tier = WINATTN_TIER_MATRIX;
+    plan->kernel = device->unit->forward_kernel;
+    plan->shape.matrix = *shape;
+    plan->block_rows = shape->block_rows;
+    plan->block_keys = shape->block_keys;
+    plan->local_bytes = (uint32_t)local_bytes(problem, device, shape, &t);
+    plan->units_per_group = shape->teams;
+    plan->work_group = shape->team_waves * shape->teams * device->unit->wave;
+    plan->access_elements = wa_matrix_access_elements(problem);
+    plan->access_bytes = WA_MATRIX_CHUNK_BYTES;
+    plan->resident = wa_matrix_resident(device, plan->local_bytes);
+    plan->refusals[WINATTN_TIER_MATRIX][0] = 0;
+    return true;
+}
+
+/* ---- The search ---- */
+
+/* Tiles of keys of a pass: as many as registers hold; of large windows no more
+ * than were seen to pay (256 tokens: passes of 32 keys 390 us, of 64 398, of
+ * 128 493). */
+#define LARGE_PASS_TILES 4u
+/* Registers that a score takes on NVIDIA's units where its terms come from
+ * global memory, with what these and their addresses do (as ptxas spilled). */
+#define LOADED_TERM_REGISTERS 3u
+static uint32_t pass_tiles(const wa_problem *problem, const wa_device *device,
+                           const wa_matrix_shape *s, const wa_matrix_tiling *t)
+{
+    const bool loads_terms = device->vendor == WA_VENDOR_NVIDIA &&
+                             wa_matrix_has_terms(problem) &&
+                             s->keeps_terms == 0;
+    const uint32_t budget =
+        wa_matrix_most_sums(problem, device, s->team_waves * s->teams);
+    const uint32_t kept = t->dim_tiles * t->values;
+    const uint32_t each =
+        t->values * (loads_terms ? LOADED_TERM_REGISTERS : 1);
+    uint32_t most = budget > kept + each ? (budget - kept) / each : 1;
+    if (t->key_tiles > 2 * LARGE_PASS_TILES)
+        most = MIN(most, LARGE_PASS_TILES);
+    return wa_matrix_pass_tiles(t->key_tiles, most);
+}
+
+/* Have lanes registers for the terms of their scores? With TF32, whose
+ * operands are twice as long, beside o. */
+static bool holds_own_terms(const wa_problem *problem, const wa_device *device,
+                            const wa_matrix_shape *s,
+                            const wa_matrix_tiling *t)
+{
+    const uint32_t own = t->key_tiles * t->values;
+    const uint32_t others = t->dim_tiles * t->values;
+    return own <= MOST_OWN_TERMS &&
+           (problem->dtype != WINATTN_FP32 ||
+            own + others <= wa_matrix_most_sums(problem, device,
+                                                s->team_waves * s->teams));
+}
+
+/* Relative; fitted to 150 measurements of eight problems on an H200 (driver
+ * 580.159.04, November 2026, bench/notes.md). */
+static double cost_of(const wa_problem *problem, const wa_device *device,
+                      const wa_matrix_shape *s)
+{
+    const wa_unit *unit = device->unit;
+    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
+    const uint32_t blocks = wa_ceil_div(problem->queries, s->block_rows);
+    const double waves = s->team_waves * s->teams;
+    /* computed rows and keys for each that counts */
+    double cost = (double)blocks * t.wave_turns * s->team_waves *
+                  unit->queries / problem->queries;
+    cost *= (double)t.key_blocks * t.key_tiles * unit->tile / problem->keys;
+    cost *= 1.0 + 0.02 * (blocks - 1);  /* keys and values come again */
+    cost *= 1.0 + 24.0 / s->block_keys; /* what an item takes besides */
+    cost *= 1.0 + 0.01 * s->team_waves; /* waiting for each other */
+    cost *= 1.0 + 0.02 * (wa_ceil_div(t.key_tiles * unit->tile, s->pass_keys) -
+                          1); /* what sums are multiplied by */
+    if (t.streaming)
+        cost *= 1.1;
+    if (unit->copies_async && s->stages == 1)
+        cost *= 1.3;
+    /* one wave does one tile of a window at a time */
+    cost *= 1.0 + 0.05 * (t.wave_turns - 1);
+    if (wa_matrix_has_terms(problem) && s->keeps_terms == 0)
+        cost *= 1.4;
+    /* in local memory a sum is fp32, and slower to read than a bias */
+    if (problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1)
+        cost *= 1.08;
+    /* regions are compared; those of a shift differ in few windows */
+    if (s->keeps_terms == 3)
+        cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.08 : 1.25;
+    return cost * (1.0 + 8.0 / waves);
+}
+
+typedef struct search {
+    const wa_problem *problem;
+    const wa_device *device;
+    wa_matrix_visitor *visit;
+    void *data;
+    uint64_t steps;
+} search;
+
+static void try_shape(search *find, wa_matrix_shape s)
+{
+    const wa_problem *problem = find->problem;
+    const wa_device *device = find->device;
+    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, device->unit, &s);
+    find->steps++;
+    if (s.keeps_terms == 2 && !holds_own_terms(problem, device, &s, &t))
+        return;
+    s.pass_keys = pass_tiles(problem, device, &s, &t) * device->unit->tile;
+    if (!refusal(problem, device, &s))
+        find->visit(find->data, &s, cost_of(problem, device, &s));
+}
+
+/* Is there room for the rows and keys of all teams and stages? */
+static bool has_room(search *find, const wa_matrix_shape *s)
+{
+    find->steps++;
+    return wa_matrix_may_fit(find->problem, find->device, s, WA_FORWARD, 1);
+}
+
+/* All ways to compute blocks of `tiles` tiles of rows in a team of `waves` or
+ * more. Without asynchronous copies neither a ring nor several teams pay. */
+static void try_teams(search *find, wa_matrix_shape s, uint32_t tiles,
+                      uint32_t waves)
+{
+    const bool async = find->device->unit->copies_async;
+    const uint32_t most_stages = async ? WA_MATRIX_MOST_STAGES : 1;
+    const uint32_t most_terms = wa_matrix_has_regions(find->problem) ? 3
+                                : wa_matrix_has_terms(find->problem) ? 2
+                                                                     : 0;
+    for (s.team_waves = waves;
+         s.team_waves <= MIN(tiles, WA_MATRIX_PLANNED_WAVES); s.team_waves++)
+        for (s.teams = 1; s.teams * s.team_waves <=
+                          (async ? WA_MATRIX_PLANNED_WAVES : s.team_waves);
+             s.teams++)
+            for (s.stages = 1; s.stages <= most_stages && has_room(find, &s);
+                 s.stages++)
+                for (s.keeps_terms = 0; s.keeps_terms <= most_terms;
+                     s.keeps_terms++)
+                    try_shape(find, s);
+}
+
+/* Blocks of so many tiles of rows, with all keys or with parts of them: then
+ * the softmax streams, for which each tile of rows has a wave of its own. */
+static void visit_keys(search *find, uint32_t rows)
+{
+    const wa_problem *problem = find->problem;
+    const wa_unit *unit = find->device->unit;
+    const uint32_t all = wa_ceil_div(problem->keys, unit->tile);
+    const uint32_t most = wa_matrix_most_key_tiles(problem, find->device);
+    for (uint32_t keys = wa_even_size(all, most); keys > 0;
+         keys = wa_even_size(all, keys - 1)) {
+        const bool streams = keys < all;
+        const wa_matrix_shape s = {
+            .block_rows = MIN(rows * unit->queries, problem->queries),
+            .block_keys = MIN(keys * unit->tile, problem->keys),
+            .team_waves = 1,
+            .teams = 1,
+            .stages = 1};
+        if (streams && rows > WA_MATRIX_PLANNED_WAVES)
+            return;
+        if (has_room(find, &s))
+            try_teams(find, s, rows, streams ? rows : 1);
+    }
+}
+
+uint64_t wa_visit_matrix_shapes(const wa_problem *problem,
+                                const wa_device *device,
+                                wa_matrix_visitor *visit, void *data)
+{
+    const uint32_t all = wa_ceil_div(problem->queries, device->unit->queries);
+    search find = {problem, device, visit, data, 0};
+    const uint32_t most = wa_matrix_most_row_tiles(problem, device);
+    for (uint32_t rows = wa_even_size(all, most); rows > 0;
+         rows = wa_even_size(all, rows - 1))
+        visit_keys(&find, rows);
+    return find.steps;
+}
+
+typedef struct best_shape {
+    double cost; /* 0: none yet */
+    wa_matrix_shape shape;
+} best_shape;
+
+static void keep_best(void *data, const wa_matrix_shape *shape, double cost)
+{
+    best_shape *best = data;
+    if (best->cost == 0 || cost < best->cost) {
+        best->cost = cost;
+        best->shape = *shape;
+    }
+}
+
+static bool take_tuned(const wa_problem *problem, const wa_device *device,
+                       wa_plan *plan)
+{
+    wa_tuned tuned;
+    for (size_t i = 0;
+         wa_find_tuned(WA_MATRIX_FORWARD, problem, device, i, &tuned); i++) {
+        plan->tuned = wa_plan_matrix_shape(problem, device,
+                                           &tuned.shape.matrix_forward, plan);
+        wa_note_untuned(plan->untuned, WINATTN_TIER_MATRIX,
+                        plan->refusals[WINATTN_TIER_MATRIX]);
+        snprintf(plan->reason, sizeof plan->reason, "%s", tuned.reason);
+        if (plan->tuned)
+            return true;
+    }
+    return false;
+}
+
+bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
+                    wa_plan *plan)
+{
+    const char *why = wa_matrix_unwanted(problem, device, WA_FORWARD);
+    if (why)
+        return refuse(plan, why);
+    if (take_tuned(problem, device, plan))
+        return true;
+    best_shape best = {.cost = 0};
+    plan->steps += wa_visit_matrix_shapes(problem, device, keep_best, &best);
+    if (best.cost == 0)
+        return refuse(plan, "no shape fits the device's local memory");
+    const uint32_t kept = best.shape.keeps_terms;
+    snprintf(plan->reason, sizeof plan->reason,
+             "scores in registers of the %s%s unit%s%s", device->unit->name,
+             device->emulates_unit ? " (emulated)" : "",
+             problem->dtype == WINATTN_FP32 ? " in TF32" : "",
+             !wa_matrix_has_terms(problem) ? ""
+             : kept == 2                   ? ", bias and mask too"
+             : kept == 1                   ? ", bias and mask in local memory"
+             : kept == 3 ? ", bias and regions in local memory"
+                         : ", bias and mask from global memory");
+    return wa_plan_matrix_shape(problem, device, &best.shape, plan);
+}

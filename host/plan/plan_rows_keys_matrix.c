@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Shapes for cl/matrix/backward_rows_matrix.cl and
+ * cl/matrix/backward_keys_matrix.cl, which share the work of a gradient. Those
+ * of either kernel are scored, and the cheapest of each make the cheapest
+ * pair. */
+#include <stdio.h>
+
+#include "plan/matrix_shape.h"
+#include "plan/plan_backward.h"
+
+#include "../cl/common/args.h"
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+
+/* Tensors that a stage of the ring holds rows of: q and dO, and o if delta may
+ * be taken from it; k and v. */
+#define ROW_PLANES 2u
+#define KEY_PLANES 2u
+#define MOST_STAGES 2u /* of a ring */
+/* Registers for what the kernel of rows knows of a tile's, with which ptxas
+ * was seen to spill few. */
+#define ROW_REGISTERS 24u
+/* And for norms. */
+#define NORM_REGISTERS 8u
+#define MOST_SPLITS 8u /* of a tile of rows */
+/* Bytes of the bounds of an item's keys, this one's and the next's. */
+#define BOUND_BYTES 24u
+
+/* What either kernel sees: its tiles have rows of what it computes gradients
+ * of. To the kernel of keys, problem and shape are the other way round. */
+typedef struct side {
+    const wa_problem *problem;
+    wa_matrix_shape shape;
+    wa_matrix_tiling tiling;
+} side;
+
+static side rows_side(const wa_problem *problem, const wa_device *device,
+                      const wa_matrix_gradient_shape *s)
+{
+    side rows = {.problem = problem,
+                 .shape = {.block_rows = s->block_rows,
+                           .block_keys = s->block_keys,
+                           .team_waves = s->team_waves,
+                           .teams = s->teams,
+                           .stages = s->stages,
+                           .pass_keys = s->pass_keys,
+                           .keeps_terms = s->keeps_terms}};
+    if (s->block_rows && s->block_keys && s->team_waves)
+        rows.tiling = wa_matrix_tiling_of(problem, device->unit, &rows.shape);
+    return rows;
+}
+
+static wa_problem turned(const wa_problem *problem)
+{
+    wa_problem keys_down = *problem;
+    keys_down.queries = problem->keys;
+    keys_down.keys = problem->queries;
+    return keys_down;
+}
+
+/* keys_down: the problem, turned. */
+static side keys_side(const wa_problem *keys_down, const wa_device *device,
+                      const wa_matrix_shape *s)
+{
+    side keys = {.problem = keys_down, .shape = *s};
+    keys.shape.block_rows = s->block_keys;
+    keys.shape.block_keys = s->block_rows;
+    if (s->block_rows && s->block_keys && s->team_waves)
+        keys.tiling =
+            wa_matrix_tiling_of(keys_down, device->unit, &keys.shape);
+    return keys;
+}
+
+static uint64_t waves_of(const side *s)
+{
+    return (uint64_t)s->shape.teams * s->shape.team_waves;
+}
+
+/* Are dV and dK more sums than a lane has registers for, so that work-groups
+ * make one of them each? */
+static bool keys_apart(const side *s, const wa_device *device)
+{
+    return 2 * s->tiling.dim_tiles * s->tiling.values + s->tiling.values >
+           wa_matrix_most_sums(s->problem, device, 8);
+}
+
+/* Waves that share a tile of rows in the kernel of rows. */
+static uint32_t splits_of(const side *s)
+{
+    return s->shape.team_waves > s->tiling.row_tiles
+               ? s->shape.team_waves / s->tiling.row_tiles
+               : 1;
+}
+
+/* The O_SERVES of cl/matrix/backward_rows_matrix.cl: can the kernel take delta
+ * from o?
+ */
+static bool o_serves(const side *s, const wa_unit *unit)
+{
+    return unit->votes && s->problem->queries > unit->tile &&
+           s->problem->keys > unit->tile &&
+           !(s->tiling.streaming && s->shape.teams > 1);
+}
+
+static uint32_t row_planes(const side *s, const wa_unit *unit)
+{
+    return ROW_PLANES + o_serves(s, unit);
+}
+
+/* ---- Local memory, as the kernels declare their arrays ---- */
+
+static uint64_t dbias_bytes(const wa_unit *unit, const wa_matrix_tiling *t)
+{
+    return (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
+           unit->queries * unit->tile * 4;
+}
+
+static uint64_t rows_bytes(const side *s, const wa_device *device,
+                           uint32_t keeps_dbias)
+{
+    const wa_problem *problem = s->problem;
+    uint64_t bytes =
+        wa_matrix_local_bytes(problem, device, &s->shape, &s->tiling,
+                              WA_BACKWARD, row_planes(s, device->unit));
+    if (keeps_dbias == 2)
+        bytes += dbias_bytes(device->unit, &s->tiling);
+    /* dQ of waves that share a tile of rows */
+    bytes += (uint64_t)s->shape.teams * s->tiling.row_tiles *
+             (splits_of(s) - 1) * s->tiling.dim_tiles * device->unit->queries *
+             device->unit->tile * 4;
+    /* lse */
+    bytes +=
+        (uint64_t)s->shape.teams * s->shape.stages * s->shape.block_rows * 4;
+    if (problem->dtype == WINATTN_FP16)
+        bytes += s->shape.teams * BOUND_BYTES;
+    if (o_serves(s, device->unit) && s->tiling.streaming)
+        bytes += 4;                         /* whether errors show */
+    if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */
+        bytes += waves_of(s) * device->unit->wave * 4;
+    return bytes;
+}
+
+static uint64_t keys_bytes(const side *s, const wa_device *device)
+{
+    const wa_problem *problem = s->problem;
+    const uint32_t tile = device->unit->tile;
+    const uint32_t across = s->shape.block_keys; /* rows of a visit */
+    uint64_t bytes = wa_matrix_local_bytes(
+        problem, device, &s->shape, &s->tiling, WA_BACKWARD, KEY_PLANES);
+    if (problem->variant == WINATTN_COSINE) /* theirs the workspace has */
+        bytes -=
+            (uint64_t)s->shape.teams * (across + (across % tile != 0)) * 4;
+    bytes +=
+        (uint64_t)s->shape.teams * s->shape.stages * across * ROW_NUMBERS * 4;
+    if (wa_problem_padding(problem) == 1) /* each wave's d_pad_k, d_pad_v */
+        bytes += waves_of(s) * 2 * s->tiling.dim_tiles * tile * 4;
+    return bytes;
+}
+
+/* ---- What is refused; registers apart ---- */
+
+static const char *side_refusal(const side *s, const wa_device *device)
+{
+    const wa_problem *problem = s->problem;
+    const char *why = wa_matrix_refusal(problem, device, &s->shape);
+    if (why)
+        return why;
+    if (s->shape.stages > MOST_STAGES)
+        return "a ring has too many stages";
+    if (s->tiling.streaming && s->shape.block_keys % device->unit->tile != 0)
+        return "blocks are no whole number of tiles";
+    if (s->shape.keeps_terms == 2)
+        return "registers have no room for terms";
+    if (s->shape.keeps_terms == 1 &&
+        !wa_matrix_seams_repeat(problem, s->shape.teams))
+        return "too few windows have the same seams for all teams";
+    return NULL;
+}
+
+static const char *too_large(uint64_t bytes, const wa_device *device)
+{
+    return bytes + WA_MATRIX_SLACK > device->local_bytes
+               ? "local memory of the device is too small"
+               : NULL;
+}
+
+static const char *rows_refusal(const side *s, const wa_device *device,
+                                uint32_t keeps_dbias)
+{
+    const wa_matrix_tiling *t = &s->tiling;
+    const bool has_bias = s->problem->bias != WINATTN_BIAS_NONE;
+    const char *why = side_refusal(s, device);
+    if (why)
+        return why;
+    if (t->wave_turns > 1 && t->streaming)
+        return "a team has too few waves for its rows";
+    const uint32_t splits = splits_of(s);
+    const uint32_t pass_tiles = s->shape.pass_keys / device->unit->tile;
+    if (splits > 1 && (s->shape.team_waves % t->row_tiles != 0 ||
+                       s->problem->keys % s->shape.block_keys != 0 ||
+                       s->shape.block_keys % device->unit->tile != 0 ||
+                       t->key_tiles % splits != 0 ||
+                       t->key_tiles / splits % pass_tiles != 0))
+        return "waves that share rows have no equal shares of keys";
+    if (keeps_dbias > 2 || (keeps_dbias && !has_bias))
+        return "there are no sums of a bias, or no such place for them";
+    if (keeps_dbias == 1 && (t->streaming || t->wave_turns > 1))
+        return "sums of a bias stay in registers only where a wave has the "
+               "same logits always";
+    if (has_bias && keeps_dbias != 1 && s->shape.teams > 1)
+        return "teams cannot share sums of a bias";
+    if (keeps_dbias == 1 && s->shape.teams > 1 &&
+        (uint64_t)s->shape.teams * s->shape.stages *
+                wa_matrix_stage_bytes(device->unit, &s->shape, t, WA_BACKWARD,
+                                      row_planes(s, device->unit)) <
+            dbias_bytes(device->unit, t))
+        return "sums of a bias do not fit the ring, where teams add theirs";
+    return too_large(rows_bytes(s, device, keeps_dbias), device);
+}
+
+static const char *keys_refusal(const side *s, const wa_device *device)
+{
+    const wa_problem *problem = s->problem;
+    const char *why = side_refusal(s, device);
+    if (why)
+        return why;
+    if (s->tiling.wave_turns > 1)
+        return "a team has too few waves for its keys";
+    if (s->shape.keeps_terms != 0 && problem->bias != WINATTN_BIAS_NONE &&
+        problem->heads != problem->kv_heads)
+        return "other heads have other terms";
+    return too_large(keys_bytes(s, device), device);
+}
+
+const char *wa_matrix_pair_refusal(const wa_problem *problem,
+                                   const wa_device *device,
+                                   const wa_matrix_gradient_shape *shape)
+{
+    const wa_problem keys_down = turned(problem);
+    const side rows = rows_side(problem, device, shape);
+    const side keys = keys_side(&keys_down, device, &shape->keys);
+    const char *why = rows_refusal(&rows, device, shape->keeps_dbias);
+    return why ? why : keys_refusal(&keys, device);
+}
+
+/* ---- The plan ---- */
+
+static void set_kernel(const side *s, const wa_device *device,
+                       const char *name, uint64_t bytes, const char *options,
+                       wa_backward_kernel *kernel)
+{
+    kernel->name = name;
+    kernel->work_group =
+        s->shape.team_waves * s->shape.teams * device->unit->wave;
+    kernel->local_bytes = (uint32_t)bytes;
+    wa_append(kernel->defines, sizeof kernel->defines, "-DBACKWARD=1 %s",
+              options);
+    wa_append_matrix_shape(&s->shape, device, kernel->defines,
+                           sizeof kernel->defines);
+}
+
+/* Those that start together. */
+static uint32_t groups_of(const wa_device *device,
+                          const wa_backward_kernel *kernel)
+{
+    return device->compute_units *
+           wa_matrix_resident(device, kernel->local_bytes);
+}
+
+void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
+                         const wa_matrix_gradient_shape *shape,
+                         wa_backward_plan *plan)
+{
+    const wa_problem keys_down = turned(problem);
+    const side rows = rows_side(problem, device, shape);
+    const side keys = keys_side(&keys_down, device, &shape->keys);
+    wa_backward_kernel *first = &plan->kernels[WA_BACKWARD_ROWS];
+    wa_backward_kernel *last = &plan->kernels[WA_BACKWARD_KEYS];
+    char options[64];
+    first->block_rows = shape->block_rows;
+    first->block_keys = shape->block_keys;
+    last->block_rows = shape->keys.block_rows;
+    last->block_keys = shape->keys.block_keys;
+    for (int i = WA_BACKWARD_ROWS; i <= WA_BACKWARD_KEYS; i++) {
+        wa_backward_kernel *kernel = &plan->kernels[i];
+        kernel->defines[0] = 0;
+        wa_append_problem(problem, device, kernel->block_rows,
+                          kernel->block_keys, kernel->defines,
+                          sizeof kernel->defines);
+    }
+    snprintf(options, sizeof options,
+             "-DROW_PLANES=%u -DAGAIN=1 -DKEEPS_DBIAS=%u ",
+             row_planes(&rows, device->unit), shape->keeps_dbias);
+    set_kernel(&rows, device, device->unit->rows_kernel,
+               rows_bytes(&rows, device, shape->keeps_dbias), options, first);
+    plan->key_parts = keys_apart(&keys, device) ? 2 : 1;
+    snprintf(options, sizeof options, "-DKEYS_DOWN=1 -DAPART=%u ",
+             plan->key_parts - 1);
+    set_kernel(&keys, device, device->unit->keys_kernel,
+               keys_bytes(&keys, device), options, last);
+    plan->whole = false;
+    plan->row_blocks = wa_ceil_div(problem->queries, shape->block_rows);
+    plan->key_blocks = wa_ceil_div(problem->keys, shape->keys.block_keys);
+    plan->row_teams = shape->teams;
+    plan->row_groups = groups_of(device, first);
+    plan->teams = shape->keys.teams;
+    plan->busy_groups = groups_of(device, last);
+}
+
+/* ---- The search ---- */
+
+/* Fitted to nothing yet: the products that a compute unit does for each logit
+ * that counts, and what was seen of the other kernels for matrix units. */
+static double side_cost(const side *s, const wa_device *device,
+                        double products, uint32_t splits)
+{
+    const wa_unit *unit = device->unit;
+    const wa_problem *problem = s->problem;
+    const wa_matrix_shape *shape = &s->shape;
+    const uint32_t blocks = wa_ceil_div(problem->queries, shape->block_rows);
+    double cost = products * blocks * s->tiling.wave_turns *
+                  shape->team_waves / splits * unit->queries /
+                  problem->queries;
+    cost *= (double)s->tiling.key_blocks * s->tiling.key_tiles * unit->tile /
+            problem->keys;
+    cost *= 1.0 + 0.02 * (blocks - 1);      /* the other side comes again */
+    cost *= 1.0 + 24.0 / shape->block_keys; /* what an item takes besides */
+    cost *= 1.0 + 0.01 * shape->team_waves; /* waiting for each other */
+    if (wa_matrix_has_terms(problem) && shape->keeps_terms == 0)
+        cost *= 1.25;
+    /* regions are compared; those of a shift differ in few windows */
+    if (shape->keeps_terms == 3)
+        cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.08 : 1.2;
+    if (unit->copies_async && shape->stages == 1)
+        cost *= shape->teams > 1 ? 1.1 : 1.3;
+    return cost * (1.0 + 5.0 / (double)waves_of(s));
+}
+
+static double rows_cost(const side *s, const wa_device *device,
+                        uint32_t keeps_dbias)
+{
+    /* S, dP and dQ */
+    double cost = side_cost(s, device, 3.0, splits_of(s));
+    cost *= 1.0 + 0.02 * (splits_of(s) - 1); /* which they add up */
+    if (s->problem->bias != WINATTN_BIAS_NONE && keeps_dbias == 0)
+        cost *= 2.5; /* read and written for each window */
+    if (keeps_dbias == 2)
+        cost *= 1.1;
+    return cost;
+}
+
+static double keys_cost(const side *s, const wa_device *device)
+{
+    /* S, dP, dV and dK; apart S twice */
+    return side_cost(s, device, keys_apart(s, device) ? 5.0 : 4.0, 1);
+}
+
+/* Sums that a lane has besides those of a pass. */
+static uint64_t rows_sums(const side *s, const wa_device *device,
+                          uint32_t keeps_dbias)
+{
+    const wa_matrix_tiling *t = &s->tiling;
+    /* dQ and dP */
+    uint64_t sums = (uint64_t)t->dim_tiles * t->values + t->values;
+    if (device->unit->copies_async)
+        sums += ROW_REGISTERS;
+    if (s->problem->variant == WINATTN_COSINE)
+        sums += NORM_REGISTERS;
+    if (keeps_dbias == 1)
+        sums += (uint64_t)t->key_tiles / splits_of(s) * t->values;
+    if (s->problem->dtype == WINATTN_FP16) /* how rows of dS are rescaled */
+        sums += 8;
+    return sums;
+}
+
+static uint64_t keys_sums(const side *s, const wa_device *device)
+{
+    const uint64_t gradients = keys_apart(s, device) ? 1 : 2;
+    return gradients * s->tiling.dim_tiles * s->tiling.values +
+           s->tiling.values; /* dP */
+}
+
+/* The cheapest of either kernel; cost 0: none yet. */
+typedef struct best_side {
+    double cost;
+    wa_matrix_gradient_shape shape; /* its part counts */
+} best_side;
+
+typedef struct pair_search {
+    const wa_problem *problem;
+    wa_problem keys_down; /* the same, turned */
+    const wa_device *device;
+    best_side rows, keys;
+    bool fits_rows, fits_keys; /* local memory, whatever the registers */
+    /* NULL: to find the best; else pairs of all with the best */
+    wa_matrix_gradient_visitor *visit;
+    void *data;
+    uint64_t steps;
+} pair_search;
+
+/* Sets the keys of a pass; what spills is dear, and only for those who demand
+ * the tier. 0: they do not. */
+static double set_pass(const pair_search *find, side *s, uint64_t sums,
+                       uint32_t splits)
+{
+    const wa_device *device = find->device;
+    const uint32_t budget = wa_matrix_most_sums(
+        find->problem, device,
+        wa_ceil_div(s->shape.team_waves * s->shape.teams, 4) * 4);
+    const uint64_t of_tile = s->tiling.values;
+    uint32_t tiles = 0;
+    if (sums + of_tile <= budget) {
+        /* more than a few in flight gain nothing */
+        const uint64_t most = MIN((budget - sums) / of_tile, 4);
+        const uint32_t share = s->tiling.key_tiles / splits;
+        tiles = wa_matrix_pass_tiles(share, (uint32_t)most);
+        while (splits > 1 && share % tiles != 0)
+            tiles--;
+    }
+    s->shape.pass_keys = (tiles ? tiles : 1) * device->unit->tile;
+    if (tiles)
+        return 1.0;
+    return find->problem->tier == WINATTN_TIER_MATRIX
+               ? 1.0 + (double)sums / budget
+               : 0.0;
+}
+
+static void keep_side(pair_search *find, best_side *best,
+                      const wa_matrix_gradient_shape *shape, double cost)
+{
+    if (!find->visit) {
+        if (best->cost == 0 || cost < best->cost) {
+            best->cost = cost;
+            best->shape = *shape;
+        }
+        return;
+    }
+    wa_matrix_gradient_shape pair = *shape;
+    if (best == &find->rows) {
+        pair.keys = find->keys.shape.keys;
+        cost += find->keys.cost;
+    } else {
+        pair = find->rows.shape;
+        pair.keys = shape->keys;
+        cost += find->rows.cost;
+    }
+    find->visit(find->data, &pair, cost);
+}
+
+static void try_rows(pair_search *find, wa_matrix_shape common)
+{
+    const wa_problem *problem = find->problem;
+    const uint32_t places = problem->bias != WINATTN_BIAS_NONE ? 3 : 1;
+    for (uint32_t dbias = 0; dbias < places; dbias++) {
+        wa_matrix_gradient_shape shape = {.block_rows = common.block_rows,
+                                          .team_waves = common.team_waves,
+                                          .teams = common.teams,
+                                          .stages = common.stages,
+                                          .pass_keys =
+                                              find->device->unit->tile,
+                                          .keeps_terms = common.keeps_terms,
+                                          .keeps_dbias = dbias,
+                                          .block_keys = common.block_keys};
+        side s = rows_side(problem, find->device, &shape);
+        find->steps++;
+        if (rows_refusal(&s, find->device, dbias))
+            continue;
+        find->fits_rows = true;
+        const double spills = set_pass(
+            find, &s, rows_sums(&s, find->device, dbias), splits_of(&s));
+        shape.pass_keys = s.shape.pass_keys;
+        if (spills > 0)
+            keep_side(find, &find->rows, &shape,
+                      spills * rows_cost(&s, find->device, dbias));
+    }
+}
+
+static void try_keys(pair_search *find, wa_matrix_shape common)
+{
+    wa_matrix_gradient_shape shape = {.keys = common};
+    shape.keys.block_rows = common.block_keys;
+    shape.keys.block_keys = common.block_rows;
+    shape.keys.pass_keys = find->device->unit->tile;
+    side s = keys_side(&find->keys_down, find->device, &shape.keys);
+    find->steps++;
+    if (keys_refusal(&s, find->device))
+        return;
+    find->fits_keys = true;
+    const double spills = set_pass(find, &s, keys_sums(&s, find->device), 1);
+    shape.keys.pass_keys = s.shape.pass_keys;
+    if (spills > 0)
+        keep_side(find, &find->keys, &shape,
+                  spills * keys_cost(&s, find->device));
+}
+
+/* What searches of either kernel's shapes differ by. */
+typedef struct side_kind {
+    const wa_problem *problem; /* as that kernel sees it */
+    uint32_t row_planes, most_splits;
+    void (*try)(pair_search *, wa_matrix_shape);
+} side_kind;
+
+static bool has_room(pair_search *find, const side_kind *kind,
+                     const wa_matrix_shape *s)
+{
+    find->steps++;
+    return wa_matrix_may_fit(find->problem, find->device, s, WA_BACKWARD,
+                             kind->row_planes);
+}
+
+/* All ways to compute blocks of `down` tiles of rows. */
+static void try_teams(pair_search *find, const side_kind *kind,
+                      wa_matrix_shape s, uint32_t down)
+{
+    static const uint32_t places[] = {0, 1, 3}; /* of terms */
+    const bool async = find->device->unit->copies_async;
+    const uint32_t most_stages = async ? MOST_STAGES : 1;
+    const uint32_t place_count = wa_matrix_has_regions(find->problem) ? 3
+                                 : wa_matrix_has_terms(find->problem) ? 2
+                                                                      : 1;
+    for (s.team_waves = down; s.team_waves <= MIN(kind->most_splits * down,
+                                                  WA_MATRIX_PLANNED_WAVES);
+         s.team_waves += down)
+        for (s.teams = 1;
+             s.teams == 1 ||
+             (async && s.teams * s.team_waves <= WA_MATRIX_PLANNED_WAVES);
+             s.teams++)
+            for (s.stages = 1;
+                 s.stages <= most_stages && has_room(find, kind, &s);
+                 s.stages++)
+                for (uint32_t i = 0; i < place_count; i++) {
+                    s.keeps_terms = places[i];
+                    kind->try(find, s);
+                }
+}
+
+static void try_side(pair_search *find, const side_kind *kind)
+{
+    const wa_unit *unit = find->device->unit;
+    const uint32_t row_tiles =
+        wa_ceil_div(kind->problem->queries, unit->queries);
+    const uint32_t key_tiles = wa_ceil_div(kind->problem->keys, unit->tile);
+    const uint32_t most =
+        wa_matrix_most_key_tiles(find->problem, find->device);
+    wa_matrix_shape s = {.pass_keys = unit->tile};
+    for (uint32_t down = wa_even_size(row_tiles, WA_MATRIX_PLANNED_WAVES);
+         down > 0; down = wa_even_size(row_tiles, down - 1))
+        for (uint32_t across = wa_even_size(key_tiles, most); across > 0;
+             across = wa_even_size(key_tiles, across - 1)) {
+            s.block_rows = MIN(down * unit->queries, kind->problem->queries);
+            s.block_keys = MIN(across * unit->tile, kind->problem->keys);
+            s.team_waves = s.teams = s.stages = 1;
+            if (has_room(find, kind, &s))
+                try_teams(find, kind, s, down);
+        }
+}
+
+bool wa_visit_matrix_pairs(const wa_problem *problem, const wa_device *device,
+                           wa_matrix_gradient_visitor *visit, void *data,
+                           uint64_t *steps)
+{
+    pair_search find = {
+        .problem = problem, .keys_down = turned(problem), .device = device};
+    const side_kind rows = {problem, ROW_PLANES, MOST_SPLITS, try_rows};
+    const side_kind keys = {&find.keys_down, KEY_PLANES, 1, try_keys};
+    try_side(&find, &rows);
+    try_side(&find, &keys);
+    if (find.rows.cost > 0 && find.keys.cost > 0) {
+        find.visit = visit;
+        find.data = data;
+        try_side(&find, &rows);
+        try_side(&find, &keys);
+    }
+    *steps += find.steps;
+    return find.fits_rows && find.fits_keys;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The tuning table: shapes that were measured to be better than what a model
+ * of the device chooses. */
+#ifndef WINATTN_TUNING_H
+#define WINATTN_TUNING_H
+
+#include "plan/tuning_row.h"
+
+/* A shape as the problem can have it, and what the plan says of it. It may
+ * still not fit the device. */
+typedef struct wa_tuned {
+    wa_tuned_shape shape;
+    const char *reason;
+} wa_tuned;
+
+/* Of the rows for the kernel, the problem and the device the best after
+ * `passed_over` better ones; false: no more. Rows of the user's environment
+ * are better than those that the program loaded, these better than built-in
+ * ones; and of each the last. */
+bool wa_find_tuned(wa_tuned_kernel kernel, const wa_problem *problem,
+                   const wa_device *device, size_t passed_over,
+                   wa_tuned *found);
+
+/* See winattn_load_tuning. Rows: those of a source that stay in place of
+ * others for the same; text: at once, in bytes. */
+#define WA_MOST_ROWS 4096u
+#define WA_MOST_TUNING_TEXT (1024u * 1024u)
+winattn_status wa_load_tuning(const char *text);
+
+/* Reads the file of the user's environment, if it was not read yet. Fails only
+ * where memory is short, and then it is read the next time. */
+winattn_status wa_read_tuning(void);
+
+/* Appends why rows of the user's environment are not used, if that is so. */
+void wa_describe_tuning(char *text, size_t size);
+
+/* The rows that the library comes with, as text. */
+#define WA_BUILT_IN_ROWS 20
+extern const char *const wa_built_in_rows[WA_BUILT_IN_ROWS];
+
+#endif

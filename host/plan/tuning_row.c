@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Rows of the tuning table from text and to text. */
+#include "plan/tuning_row.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program/entry.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+/* Of a shape, at most; and how large each may be, so that the product of two
+ * fits 32 bits. */
+#define MOST_NUMBERS 15
+#define LARGEST_NUMBER 65535u
+#define ANY "any"
+
+static const char *const kernels[WA_TUNED_KERNELS] = {
+    "local-forward", "matrix-forward", "local-backward", "matrix-backward"};
+static const char *const variants[WA_ROW_VARIANTS] = {ANY, "dot", "cosine",
+                                                      "sliding"};
+static const char *const types[WA_ROW_TYPES] = {ANY, "fp32", "half"};
+static const char *const terms[WA_ROW_TERMS] = {ANY, "none", "bias", "mask",
+                                                "regions"};
+
+/* ---- Shapes ---- */
+
+/* A number without sign and its end; false if there is none. */
+static bool read_number(const char **text, uint32_t most, uint32_t *number)
+{
+    char *end;
+    if (**text < '0' || **text > '9')
+        return false;
+    const unsigned long value = strtoul(*text, &end, 10);
+    *text = end;
+    *number = (uint32_t)value;
+    return value <= most;
+}
+
+static size_t read_numbers(const char *text, uint32_t numbers[MOST_NUMBERS])
+{
+    size_t count = 0;
+    for (; count < MOST_NUMBERS; text++) {
+        if (!read_number(&text, LARGEST_NUMBER, &numbers[count++]))
+            return 0;
+        if (*text != ':')
+            return *text ? 0 : count;
+    }
+    return 0;
+}
+
+bool wa_tuned_shape_parse(wa_tuned_kernel kernel, const char *text,
+                          wa_tuned_shape *shape)
+{
+    uint32_t n[MOST_NUMBERS] = {0};
+    const size_t count = read_numbers(text, n);
+    switch (kernel) {
+    case WA_LOCAL_FORWARD:
+        shape->local_forward = (wa_local_shape){n[0], n[1], n[2], n[3], n[4],
+                                                n[5], n[6], n[7], n[8], n[9]};
+        return count == 10;
+    case WA_MATRIX_FORWARD:
+        shape->matrix_forward =
+            (wa_matrix_shape){n[0], n[1], n[2], n[3], n[4], n[5], n[6]};
+        return count == 7;
+    case WA_LOCAL_BACKWARD:
+        shape->local_backward.whole = (wa_gradient_shape){
+            n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8] != 0};
+        shape->local_backward.resident = n[9];
+        return count == 9 || count == 10;
+    case WA_MATRIX_BACKWARD:
+        shape->matrix_backward = (wa_matrix_gradient_shape){
+            n[0], n[1], n[2],
+            n[3], n[4], n[5],
+            n[6], n[7], {n[8], n[9], n[10], n[11], n[12], n[13], n[14]}};
+        return count == 7 || (count == 15 && n[7] != 0);
+    default:
+        return false;
+    }
+}
+
+static void print_gradients(const wa_matrix_gradient_shape *s, char *text,
+                            size_t size)
+{
+    const wa_matrix_shape *k = &s->keys;
+    snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u", s->block_rows, s->team_waves,
+             s->teams, s->stages, s->pass_keys, s->keeps_terms,
+             s->keeps_dbias);
+    if (s->block_keys)
+        wa_append(text, size, ":%u:%u:%u:%u:%u:%u:%u:%u", s->block_keys,
+                  k->block_rows, k->block_keys, k->team_waves, k->teams,
+                  k->stages, k->pass_keys, k->keeps_terms);
+}
+
+void wa_tuned_shape_print(wa_tuned_kernel kernel, const wa_tuned_shape *shape,
+                          char *text, size_t size)
+{
+    const wa_local_shape *l = &shape->local_forward;
+    const wa_matrix_shape *m = &shape->matrix_forward;
+    const wa_gradient_shape *g = &shape->local_backward.whole;
+    const wa_matrix_gradient_shape *b = &shape->matrix_backward;
+    if (kernel == WA_LOCAL_FORWARD)
+        snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u:%u:%u:%u", l->block_rows,
+                 l->block_keys, l->team, l->teams, l->stage_keys,
+                 l->stage_dims, l->score_rows, l->score_cols, l->out_rows,
+                 l->row_items);
+    else if (kernel == WA_MATRIX_FORWARD)
+        snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u", m->block_rows,
+                 m->block_keys, m->team_waves, m->teams, m->stages,
+                 m->pass_keys, m->keeps_terms);
+    else if (kernel == WA_LOCAL_BACKWARD)
+        snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u:%u:%u:%u", g->block_rows,
+                 g->block_keys, g->team, g->stage_dims, g->score_rows,
+                 g->score_cols, g->out_rows, g->key_quads,
+                 (uint32_t)g->keeps_tiles, shape->local_backward.resident);
+    else
+        print_gradients(b, text, size);
+}
+
+/* ---- Rows ---- */
+
+/* What is left of a line, and the word before it. */
+typedef struct reader {
+    const char *text, *end;
+    char word[WA_ROW_DEVICE_SIZE];
+} reader;
+
+static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+/* False if there is no word, or one that is too long. Names of devices stand
+ * in quotes, which become no part of the word. */
+static bool next_word(reader *from, bool *quoted)
+{
+    while (from->text < from->end && is_space(*from->text))
+        from->text++;
+    *quoted = from->text < from->end && *from->text == '"';
+    const char *start = from->text += *quoted;
+    while (from->text < from->end &&
+           (*quoted ? *from->text != '"' : !is_space(*from->text)))
+        from->text++;
+    const size_t length = (size_t)(from->text - start);
+    if (length == 0 || length >= sizeof from->word ||
+        (*quoted && from->text == from->end))
+        return false;
+    memcpy(from->word, start, length);
+    from->word[length] = 0;
+    from->text += *quoted;
+    return true;
+}
+
+static bool read_name(reader *from, const char *const *names, size_t count,
+                      uint32_t *index)
+{
+    bool quoted;
+    if (!next_word(from, &quoted) || quoted)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], from->word) == 0) {
+            *index = (uint32_t)i;
+            return true;
+        }
+    return false;
+}
+
+/* 0: "any". */
+static bool read_size(reader *from, bool may_be_any, uint32_t *number)
+{
+    bool quoted;
+    const char *text = from->word;
+    if (!next_word(from, &quoted) || quoted)
+        return false;
+    *number = 0;
+    if (may_be_any && strcmp(text, ANY) == 0)
+        return true;
+    return read_number(&text, 0x7fffffff, number) && !*text && *number > 0;
+}
+
+/* A vendor and a capability, or a name in quotes. */
+static bool read_device(reader *from, wa_tuned_row *row)
+{
+    bool quoted;
+    const char *text = from->word;
+    if (!next_word(from, &quoted))
+        return false;
+    if (quoted) {
+        memcpy(row->device, from->word, sizeof row->device);
+        return true;
+    }
+    row->vendor = WA_VENDOR_OTHER;
+    for (wa_vendor v = WA_VENDOR_OTHER + 1; v <= WA_VENDOR_QUALCOMM; v++)
+        if (strcmp(wa_vendor_name(v), from->word) == 0)
+            row->vendor = v;
+    return row->vendor != WA_VENDOR_OTHER && next_word(from, &quoted) &&
+           !quoted && read_number(&text, 1000, &row->least_capability) &&
+           !*text;
+}
+
+const char *wa_tuned_row_parse(const char *line, size_t length,
+                               wa_tuned_row *row)
+{
+    reader from = {line, line + length, ""};
+    uint32_t kernel, variant, type, term;
+    bool quoted;
+    memset(row, 0, sizeof *row);
+    if (!read_name(&from, kernels, COUNT(kernels), &kernel))
+        return "it starts with no kernel that has rows";
+    row->kernel = (wa_tuned_kernel)kernel;
+    if (!read_device(&from, row))
+        return "no vendor with a capability, and no device's name in quotes";
+    if (!read_name(&from, variants, COUNT(variants), &variant))
+        return "no variant";
+    row->variant = (wa_row_variant)variant;
+    if (!read_name(&from, types, COUNT(types), &type))
+        return "no type: any, fp32 or half";
+    row->type = (wa_row_type)type;
+    if (!read_name(&from, terms, COUNT(terms), &term))
+        return "no terms: any, none, bias, mask or regions";
+    row->terms = (wa_row_terms)term;
+    if (!read_size(&from, true, &row->queries) ||
+        !read_size(&from, true, &row->keys) ||
+        !read_size(&from, false, &row->head_dim))
+        return "no numbers of queries, keys and channels";
+    if (!next_word(&from, &quoted) || quoted ||
+        !wa_tuned_shape_parse(row->kernel, from.word, &row->shape))
+        return "no shape of that kernel";
+    return next_word(&from, &quoted) ? "more than a row" : NULL;
+}
+
+static void print_size(uint32_t number, char text[16])
+{
+    if (number)
+        snprintf(text, 16, "%u", number);
+    else
+        snprintf(text, 16, "%s", ANY);
+}
+
+void wa_tuned_row_print(const wa_tuned_row *row, char *text, size_t size)
+{
+    char device[WA_ROW_DEVICE_SIZE + 16], queries[16], keys[16], shape[128];
+    if (row->device[0])
+        snprintf(device, sizeof device, "\"%s\"", row->device);
+    else
+        snprintf(device, sizeof device, "%s %u", wa_vendor_name(row->vendor),
+                 row->least_capability);
+    print_size(row->queries, queries);
+    print_size(row->keys, keys);
+    wa_tuned_shape_print(row->kernel, &row->shape, shape, sizeof shape);
+    snprintf(text, size, "%s %s %s %s %s %s %s %u %s", kernels[row->kernel],
+             device, variants[row->variant], types[row->type],
+             terms[row->terms], queries, keys, row->head_dim, shape);
+}
+
+/* ---- What a row is for ---- */
+
+static wa_row_variant variant_of(const wa_problem *problem)
+{
+    return problem->variant == WINATTN_DOT      ? WA_ROW_DOT
+           : problem->variant == WINATTN_COSINE ? WA_ROW_COSINE
+                                                : WA_ROW_SLIDING;
+}
+
+static wa_row_type type_of(const wa_problem *problem)
+{
+    return problem->dtype == WINATTN_FP32 ? WA_ROW_FP32 : WA_ROW_HALF;
+}
+
+static wa_row_terms terms_of(const wa_problem *problem)
+{
+    return problem->mask == WINATTN_MASK_ADDITIVE ? WA_ROW_MASK
+           : problem->mask != WINATTN_MASK_NONE   ? WA_ROW_REGIONS
+           : problem->bias != WINATTN_BIAS_NONE   ? WA_ROW_BIAS
+                                                  : WA_ROW_NO_TERMS;
+}
+
+wa_tuned_row wa_tuned_row_of(wa_tuned_kernel kernel, const wa_problem *problem,
+                             const wa_device *device,
+                             const wa_tuned_shape *shape)
+{
+    const bool sliding = problem->variant == WINATTN_SLIDING;
+    wa_tuned_row row = {.kernel = kernel,
+                        .variant = variant_of(problem),
+                        .type = type_of(problem),
+                        .terms = terms_of(problem),
+                        .queries = sliding ? 0 : problem->queries,
+                        .keys = sliding ? 0 : problem->keys,
+                        .head_dim = problem->head_dim,
+                        .shape = *shape};
+    if (device->compute_capability) {
+        row.vendor = device->vendor;
+        row.least_capability = device->compute_capability;
+    } else {
+        snprintf(row.device, sizeof row.device, "%s", device->name);
+    }
+    return row;
+}
+
+bool wa_tuned_row_fits(const wa_tuned_row *row, wa_tuned_kernel kernel,
+                       const wa_problem *problem, const wa_device *device)
+{
+    const wa_row_variant variant = variant_of(problem);
+    const bool fits_device =
+        row->device[0]
+            ? strcmp(row->device, device->name) == 0
+            : row->vendor == device->vendor &&
+                  row->least_capability <= device->compute_capability;
+    const bool fits_variant = row->variant == WA_ROW_WINDOWS
+                                  ? variant != WA_ROW_SLIDING
+                                  : variant == row->variant;
+    return row->kernel == kernel && fits_device && fits_variant &&
+           (row->type == WA_ROW_ALL_TYPES || row->type == type_of(problem)) &&
+           (row->terms == WA_ROW_ALL_TERMS ||
+            row->terms == terms_of(problem)) &&
+           (row->queries == 0 || row->queries == problem->queries) &&
+           (row->keys == 0 || row->keys == problem->keys) &&
+           row->head_dim == problem->head_dim;
+}
+
+bool wa_tuned_rows_meet(const wa_tuned_row *a, const wa_tuned_row *b)
+{
+    return a->kernel == b->kernel && a->vendor == b->vendor &&
+           a->least_capability == b->least_capability &&
+           strcmp(a->device, b->device) == 0 && a->variant == b->variant &&
+           a->type == b->type && a->terms == b->terms &&
+           a->queries == b->queries && a->keys == b->keys &&
+           a->head_dim == b->head_dim;
+}
+
+uint64_t wa_tuned_row_hash(const wa_tuned_row *row)
+{
+    const uint32_t numbers[] = {(uint32_t)row->kernel, (uint32_t)row->vendor,
+                                row->least_capability, (uint32_t)row->variant,
+                                (uint32_t)row->type,   (uint32_t)row->terms,
+                                row->queries,          row->keys,
+                                row->head_dim};
+    wa_hash hash = wa_hash_start();
+    wa_hash_add(&hash, numbers, sizeof numbers);
+    wa_hash_add(&hash, row->device, strlen(row->device));
+    return wa_hash_end(hash).a;
+}

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Assembles sources and keys, builds, and talks about binaries with the
+ * driver. */
+#include "program/program.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "device/query.h"
+#include "program/cache.h"
+#include "program/sources.h"
+
+/* Subnormal fp32 numbers may become 0, which makes exponentials cheaper.
+ * Options that let the compiler forget infinities and NaNs must not come here:
+ * masks are made of them. */
+#define FAST_OPTIONS "-cl-denorms-are-zero "
+#define STANDARD_OPTIONS "-cl-std=CL1.2 " FAST_OPTIONS
+
+#define NAME_SIZE 64
+
+/* ---- Keys ---- */
+
+/* "what: value", in a line of its own, after what *key holds already; *key
+ * moves. On failure it stays, for the caller to free. */
+static winattn_status add_line(char **key, const char *what, const char *value)
+{
+    const size_t before = *key ? strlen(*key) : 0;
+    const size_t size = strlen(what) + strlen(value) + 4;
+    char *longer = realloc(*key, before + size);
+    if (!longer)
+        return wa_fail_memory();
+    snprintf(longer + before, size, "%s: %s\n", what, value);
+    *key = longer;
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status add_device_line(char **key, cl_device_id device,
+                                      const char *what, cl_device_info info)
+{
+    char *value;
+    WA_TRY(wa_query_text(device, info, &value));
+    const winattn_status status = add_line(key, what, value);
+    free(value);
+    return status;
+}
+
+static winattn_status add_platform_line(char **key, cl_platform_id platform,
+                                        const char *what,
+                                        cl_platform_info info)
+{
+    char *value;
+    WA_TRY(wa_query_platform_text(platform, info, &value));
+    const winattn_status status = add_line(key, what, value);
+    free(value);
+    return status;
+}
+
+static winattn_status add_hash_line(char **key, const wa_recipe *recipe)
+{
+    char digits[40];
+    wa_hash hash = wa_hash_start();
+    for (cl_uint i = 0; i < recipe->texts; i++)
+        /* with the final 0, so that the borders between texts count */
+        wa_hash_add(&hash, recipe->text[i], strlen(recipe->text[i]) + 1);
+    hash = wa_hash_end(hash);
+    snprintf(digits, sizeof digits, "%016llx%016llx",
+             (unsigned long long)hash.a, (unsigned long long)hash.b);
+    return add_line(key, "source", digits);
+}
+
+static winattn_status add_lines(char **key, cl_device_id device,
+                                const char *name, const wa_recipe *recipe)
+{
+    char number[48];
+    cl_platform_id platform = NULL;
+    cl_uint bits = 0;
+    snprintf(number, sizeof number, "%d.%d.%d, format %u",
+             WINATTN_VERSION_MAJOR, WINATTN_VERSION_MINOR,
+             WINATTN_VERSION_PATCH, WA_ENTRY_FORMAT);
+    WA_TRY(add_line(key, "winattn", number));
+    WA_TRY(wa_query(device, CL_DEVICE_PLATFORM, sizeof platform, &platform));
+    WA_TRY(add_platform_line(key, platform, "platform", CL_PLATFORM_NAME));
+    WA_TRY(add_platform_line(key, platform, "platform version",
+                             CL_PLATFORM_VERSION));
+    WA_TRY(add_device_line(key, device, "vendor", CL_DEVICE_VENDOR));
+    WA_TRY(add_device_line(key, device, "device", CL_DEVICE_NAME));
+    WA_TRY(add_device_line(key, device, "device version", CL_DEVICE_VERSION));
+    WA_TRY(add_device_line(key, device, "driver", CL_DRIVER_VERSION));
+    WA_TRY(wa_query(device, CL_DEVICE_ADDRESS_BITS, sizeof bits, &bits));
+    snprintf(number, sizeof number, "%u", bits);
+    WA_TRY(add_line(key, "address bits", number));
+    WA_TRY(add_line(key, "program", name));
+    return add_hash_line(key, recipe);
+}
+
+/* The lines of a key but the options, which may hold anything and so come
+ * last. */
+static winattn_status make_key(cl_device_id device, const char *name,
+                               const wa_recipe *recipe, char **key)
+{
+    *key = NULL;
+    const winattn_status status = add_lines(key, device, name, recipe);
+    if (status != WINATTN_SUCCESS) {
+        free(*key);
+        *key = NULL;
+    }
+    return status;
+}
+
+static winattn_status finish_recipe(cl_device_id device, const char *name,
+                                    const char *standard, const char *options,
+                                    wa_recipe *recipe)
+{
+    const size_t size = strlen(standard) + strlen(options) + 1;
+    WA_TRY(make_key(device, name, recipe, &recipe->key));
+    winattn_status status = WINATTN_SUCCESS;
+    recipe->options = malloc(size);
+    if (recipe->options) {
+        snprintf(recipe->options, size, "%s%s", standard, options);
+        status = add_line(&recipe->key, "options", recipe->options);
+    } else {
+        status = wa_fail_memory();
+    }
+    if (status != WINATTN_SUCCESS)
+        wa_recipe_free(recipe);
+    return status;
+}
+
+/* False if there is no such kernel. */
+static bool find_texts(const char *name, wa_recipe *recipe)
+{
+    char file[NAME_SIZE + 8];
+    snprintf(file, sizeof file, "%s.cl", name);
+    const bool for_cpu = strstr(name, "_cpu") != NULL;
+    const bool for_local = strstr(name, "_local") != NULL;
+    const bool for_gradients = strncmp(name, "backward", 8) == 0;
+    const char *unit = strstr(name, "_matrix_");
+    const bool for_attention = unit && strncmp(name, "check", 5) != 0;
+    char unit_file[NAME_SIZE + 8] = "";
+    if (unit) {
+        snprintf(unit_file, sizeof unit_file, "unit_%s.cl", unit + 8);
+        snprintf(file, sizeof file, "%.*smatrix.cl", (int)(unit + 1 - name),
+                 name);
+    }
+    const wa_recipe texts = {{wa_source("args.h"), wa_source("storage.cl"),
+                              wa_source("tokens.cl"), wa_source("problem.cl"),
+                              for_cpu     ? wa_source("cpu.cl")
+                              : for_local ? wa_source("local.cl")
+                              : unit      ? wa_source(unit_file)
+                                          : "\n",
+                              unit ? wa_source("fragment.cl") : "\n",
+                              for_attention ? wa_source("matrix.cl") : "\n",
+                              !for_gradients ? "\n"
+                              : for_local    ? wa_source("backward_local.cl")
+                              : unit         ? wa_source("gradient_matrix.cl")
+                                             : "\n",
+                              wa_source(file)},
+                             WA_RECIPE_TEXTS,
+                             NULL,
+                             NULL};
+    *recipe = texts;
+    for (size_t i = 0; i < WA_RECIPE_TEXTS; i++)
+        if (!texts.text[i])
+            return false;
+    return true;
+}
+
+winattn_status wa_recipe_of_kernel(cl_device_id device, const char *name,
+                                   const char *options, wa_recipe *recipe)
+{
+    if (!find_texts(name, recipe))
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "there is no kernel %s",
+                       name);
+    /* ocloc 22.43 does not compile for PVC where the standard comes twice */
+    return finish_recipe(device, name,
+                         strstr(options, "-cl-std=") ? FAST_OPTIONS
+                                                     : STANDARD_OPTIONS,
+                         options, recipe);
+}
+
+winattn_status wa_recipe_of_text(cl_device_id device, const char *name,
+                                 const char *text, const char *options,
+                                 wa_recipe *recipe)
+{
+    const wa_recipe all = {{text}, 1, NULL, NULL};
+    *recipe = all;
+    return finish_recipe(device, name, "", options, recipe);
+}
+
+void wa_recipe_free(wa_recipe *recipe)
+{
+    free(recipe->options);
+    free(recipe->key);
+    recipe->options = recipe->key = NULL;
+}
+
+static size_t line_length(const char *text)
+{
+    const char *end = strchr(text, '\n');
+    return end ? (size_t)(end - text) : strlen(text);
+}
+
+/* Every line of `own` must come first in `kept`. */
+static winattn_status compare_lines(const char *kept, const char *own)
+{
+    while (*own) {
+        const size_t kept_length = line_length(kept);
+        const size_t own_length = line_length(own);
+        if (kept_length != own_length || memcmp(kept, own, own_length) != 0)
+            return wa_fail(WINATTN_INVALID_BLOB,
+                           "the blob is for \"%.*s\", not for \"%.*s\"",
+                           (int)(kept_length < 200 ? kept_length : 200), kept,
+                           (int)(own_length < 200 ? own_length : 200), own);
+        kept += kept_length + (kept[kept_length] == '\n');
+        own += own_length + (own[own_length] == '\n');
+    }
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_check_key(cl_device_id device, const char *key)
+{
+    static const char label[] = "\nprogram: ";
+    char name[NAME_SIZE] = "";
+    wa_recipe recipe;
+    const char *named = strstr(key, label);
+    if (named) {
+        named += strlen(label);
+        const size_t length = line_length(named);
+        if (length < sizeof name) {
+            memcpy(name, named, length);
+            name[length] = 0;
+        }
+    }
+    if (!find_texts(name, &recipe))
+        recipe.texts = 0; /* no program has the hash of nothing */
+    char *own;
+    WA_TRY(make_key(device, name, &recipe, &own));
+    const winattn_status status = compare_lines(key, own);
+    free(own);
+    return status;
+}
+
+/* ---- From source ---- */
+
+static void keep_log(cl_program program, cl_device_id device)
+{
+    size_t size = 0;
+    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL,
+                              &size) != CL_SUCCESS)
+        return;
+    char *log = malloc(size + 1);
+    if (!log)
+        return;
+    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log,
+                              NULL) == CL_SUCCESS) {
+        log[size] = 0;
+        wa_keep_build_log(log);
+    }
+    free(log);
+}
+
+winattn_status wa_build_program(cl_context context, cl_device_id device,
+                                const wa_recipe *recipe, cl_program *result)
+{
+    cl_int error;
+    /* older OpenCL headers lack the const */
+    cl_program program = clCreateProgramWithSource(
+        context, recipe->texts, (const char **)(size_t)recipe->text, NULL,
+        &error);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clCreateProgramWithSource");
+    error = clBuildProgram(program, 1, &device, recipe->options, NULL, NULL);
+    if (error != CL_SUCCESS) {
+        keep_log(program, device);
+        clReleaseProgram(program);
+        return wa_fail_cl(error, "clBuildProgram");
+    }
+    *result = program;
+    return WINATTN_SUCCESS;
+}
+
+/* ---- From and to binaries ---- */
+
+/* A binary that builds, but without the kernel, is not what it should be. */
+static cl_int find_kernel(cl_program program, const char *name)
+{
+    cl_int error;
+    const cl_kernel kernel = clCreateKernel(program, name, &error);
+    if (error == CL_SUCCESS)
+        clReleaseKernel(kernel);
+    return error;
+}
+
+static cl_int load_program(cl_context context, cl_device_id device,
+                           const wa_recipe *recipe, const char *kernel,
+                           const unsigned char *binary, size_t size,
+                           cl_program *result)
+{
+    cl_int error, accepted = CL_INVALID_BINARY;
+    cl_program program = clCreateProgramWithBinary(context, 1, &device, &size,
+                                                   &binary, &accepted, &error);
+    if (error != CL_SUCCESS)
+        return error;
+    error = accepted;
+    /* a runtime may compile the binary further, with the same options */
+    if (error == CL_SUCCESS)
+        error =
+            clBuildProgram(program, 1, &device, recipe->options, NULL, NULL);
+    if (error == CL_SUCCESS)
+        error = find_kernel(program, kernel);
+    if (error == CL_SUCCESS)
+        *result = program;
+    else
+        clReleaseProgram(program);
+    return error;
+}
+
+cl_program wa_load_program(cl_context context, cl_device_id device,
+                           const wa_recipe *recipe, const char *kernel,
+                           const unsigned char *binary, size_t size)
+{
+    cl_program program = NULL;
+    if (wa_may_pass(load_program(context, device, recipe, kernel, binary, size,
+                                 &program)))
+        load_program(context, device, recipe, kernel, binary, size, &program);
+    return program;
+}
+
+/* What drivers say that give no binaries is no failure. */
+static winattn_status check_answer(cl_int error)
+{
+    return wa_may_pass(error) ? wa_fail_cl(error, "clGetProgramInfo")
+                              : WINATTN_SUCCESS;
+}
+
+/* A program knows binaries for several devices, in the order of its devices.
+ * PoCL counts the built ones only, and takes a whole device for its part. */
+static winattn_status find_binary(cl_program program, cl_device_id device,
+                                  size_t count, size_t *index, bool *found)
+{
+    cl_device_id *devices = malloc(count * sizeof *devices);
+    if (!devices)
+        return wa_fail_memory();
+    const cl_int error = clGetProgramInfo(
+        program, CL_PROGRAM_DEVICES, count * sizeof *devices, devices, NULL);
+    *index = 0;
+    *found = count == 1;
+    for (size_t i = 0; i < count && error == CL_SUCCESS; i++)
+        if (devices[i] == device) {
+            *found = true;
+            *index = i;
+        }
+    free(devices);
+    return check_answer(error);
+}
+
+/* Of `count` binaries the device's, of so many bytes; NULL: there is none. */
+static winattn_status read_binary(cl_program program, size_t count,
+                                  size_t index, size_t bytes,
+                                  unsigned char **binary)
+{
+    /* NULL means that one is not wanted */
+    unsigned char **all = calloc(count, sizeof *all);
+    unsigned char *own = malloc(bytes);
+    if (!all || !own) {
+        free(all);
+        free(own);
+        return wa_fail_memory();
+    }
+    all[index] = own;
+    const cl_int error = clGetProgramInfo(program, CL_PROGRAM_BINARIES,
+                                          count * sizeof *all, all, NULL);
+    free(all);
+    if (error == CL_SUCCESS)
+        *binary = own;
+    else
+        free(own);
+    return check_answer(error);
+}
+
+winattn_status wa_program_binary(cl_program program, cl_device_id device,
+                                 unsigned char **binary, size_t *size)
+{
+    size_t bytes = 0, index = 0;
+    bool found = false;
+    *binary = NULL;
+    *size = 0;
+    cl_int error =
+        clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, 0, NULL, &bytes);
+    if (error != CL_SUCCESS || bytes < sizeof(size_t))
+        return check_answer(error);
+    const size_t count = bytes / sizeof(size_t);
+    size_t *sizes = calloc(count, sizeof *sizes);
+    if (!sizes)
+        return wa_fail_memory();
+    error =
+        clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, bytes, sizes, NULL);
+    winattn_status status = check_answer(error);
+    if (status == WINATTN_SUCCESS && error == CL_SUCCESS)
+        status = find_binary(program, device, count, &index, &found);
+    if (status == WINATTN_SUCCESS && found && sizes[index] > 0) {
+        status = read_binary(program, count, index, sizes[index], binary);
+        *size = *binary ? sizes[index] : 0;
+    }
+    free(sizes);
+    return status;
+}
+
+/* ---- From and to the cache ---- */
+
+winattn_status wa_load_cached_program(cl_context context, cl_device_id device,
+                                      const wa_recipe *recipe,
+                                      const char *kernel, cl_program *program)
+{
+    unsigned char *file;
+    wa_entry entry;
+    *program = NULL;
+    WA_TRY(wa_cache_load(recipe->key, &file, &entry));
+    if (file)
+        *program = wa_load_program(context, device, recipe, kernel,
+                                   entry.binary, entry.binary_size);
+    free(file);
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_store_program(cl_program program, cl_device_id device,
+                                const char *key)
+{
+    unsigned char *binary;
+    size_t size;
+    if (!wa_cache_stores())
+        return WINATTN_SUCCESS;
+    WA_TRY(wa_program_binary(program, device, &binary, &size));
+    const winattn_status status =
+        binary ? wa_cache_store(key, binary, size) : WINATTN_SUCCESS;
+    free(binary);
+    return status;
+}
+
+winattn_status wa_obtain_program(cl_context context, cl_device_id device,
+                                 const wa_recipe *recipe, const char *kernel,
+                                 cl_program *program)
+{
+    WA_TRY(wa_load_cached_program(context, device, recipe, kernel, program));
+    if (*program)
+        return WINATTN_SUCCESS;
+    WA_TRY(wa_build_program(context, device, recipe, program));
+    wa_store_program(*program, device, recipe->key);
+    return WINATTN_SUCCESS;
+}

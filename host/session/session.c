@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Keeps what plans share. */
+#include "session/session.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "base/status.h"
+#include "device/query.h"
+#include "session/check_unit.h"
+#include "session/probe.h"
+
+#define CHECK_REASON_SIZE 256
+
+/* What a self-test of the matrix unit found. */
+typedef struct unit_check {
+    winattn_dtype dtype;
+    char *build_options;
+    winattn_status status;
+    char reason[CHECK_REASON_SIZE]; /* of a failure */
+    struct unit_check *next;
+} unit_check;
+
+struct wa_session {
+    cl_context context;
+    cl_device_id device_id;
+    wa_device device;
+    unsigned users;
+    wa_program_set *programs;
+    wa_lock *check_lock; /* for `checks`; held while a test runs */
+    unit_check *checks;
+    struct wa_session *next;
+};
+
+/* Guarded by the global lock. */
+static wa_session *sessions;
+
+cl_context wa_session_context(const wa_session *session)
+{
+    return session->context;
+}
+
+cl_device_id wa_session_device_id(const wa_session *session)
+{
+    return session->device_id;
+}
+
+const wa_device *wa_session_device(const wa_session *session)
+{
+    return &session->device;
+}
+
+wa_program_set *wa_session_programs(const wa_session *session)
+{
+    return session->programs;
+}
+
+winattn_status wa_session_kernel(const wa_session *session, const char *name,
+                                 const char *defines,
+                                 const char *build_options, cl_kernel *kernel)
+{
+    return wa_program_set_kernel(session->programs, name, defines,
+                                 build_options, kernel);
+}
+
+/* Tests again what failed for a reason that may pass. */
+static void keep_check(wa_session *session, winattn_dtype dtype,
+                       const char *build_options, winattn_status status)
+{
+    const size_t size = strlen(build_options) + 1;
+    if (status != WINATTN_SUCCESS && status != WINATTN_UNSUPPORTED_DEVICE)
+        return;
+    unit_check *check = calloc(1, sizeof *check);
+    if (check)
+        check->build_options = malloc(size);
+    if (!check || !check->build_options) {
+        free(check);
+        return;
+    }
+    memcpy(check->build_options, build_options, size);
+    check->dtype = dtype;
+    check->status = status;
+    snprintf(check->reason, sizeof check->reason, "%s", winattn_last_reason());
+    check->next = session->checks;
+    session->checks = check;
+}
+
+winattn_status wa_session_check_unit(wa_session *session, winattn_dtype dtype,
+                                     const char *build_options)
+{
+    winattn_status status;
+    wa_lock_take(session->check_lock);
+    const unit_check *check = session->checks;
+    while (check && (check->dtype != dtype ||
+                     strcmp(check->build_options, build_options) != 0))
+        check = check->next;
+    if (!check) {
+        status = wa_check_unit(session->context, session->device_id,
+                               session->programs, &session->device, dtype,
+                               build_options);
+        keep_check(session, dtype, build_options, status);
+    } else if (check->status == WINATTN_SUCCESS) {
+        status = WINATTN_SUCCESS;
+    } else {
+        status = wa_fail(check->status, "%s", check->reason);
+    }
+    wa_lock_release(session->check_lock);
+    return status;
+}
+
+/* The device that a sub-device is part of, NULL for a whole one. */
+static winattn_status find_parent(cl_device_id device, cl_device_id *parent)
+{
+    *parent = NULL;
+    return wa_query_if_known(device, CL_DEVICE_PARENT_DEVICE, sizeof *parent,
+                             parent);
+}
+
+/* Is the device, or a whole of which it is a part, in the list? */
+static winattn_status find_device(const cl_device_id *devices, size_t count,
+                                  cl_device_id device, bool *found)
+{
+    *found = false;
+    while (device) {
+        for (size_t i = 0; i < count; i++)
+            *found = *found || devices[i] == device;
+        if (*found)
+            break;
+        WA_TRY(find_parent(device, &device));
+    }
+    return WINATTN_SUCCESS;
+}
+
+/* PoCL lists the whole device in a context made of its parts, so a device
+ * also belongs where its parent does. */
+static winattn_status check_context(cl_context context, cl_device_id device)
+{
+    size_t bytes = 0;
+    bool found = false;
+    if (!context)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "context is NULL");
+    if (!device)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "device is NULL");
+    cl_int error =
+        clGetContextInfo(context, CL_CONTEXT_DEVICES, 0, NULL, &bytes);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clGetContextInfo");
+    cl_device_id *devices = malloc(bytes + 1);
+    if (!devices)
+        return wa_fail_memory();
+    error =
+        clGetContextInfo(context, CL_CONTEXT_DEVICES, bytes, devices, NULL);
+    const winattn_status status =
+        error == CL_SUCCESS
+            ? find_device(devices, bytes / sizeof *devices, device, &found)
+            : wa_fail_cl(error, "clGetContextInfo");
+    free(devices);
+    WA_TRY(status);
+    if (!found)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "device is not one of the context's");
+    return WINATTN_SUCCESS;
+}
+
+static void session_free(wa_session *session)
+{
+    while (session->checks) {
+        unit_check *check = session->checks;
+        session->checks = check->next;
+        free(check->build_options);
+        free(check);
+    }
+    if (session->check_lock)
+        wa_lock_destroy(session->check_lock);
+    wa_program_set_destroy(session->programs);
+    clReleaseContext(session->context);
+    free(session);
+}
+
+static winattn_status session_new(cl_context context, cl_device_id device,
+                                  wa_session **result)
+{
+    wa_session *session = calloc(1, sizeof *session);
+    if (!session)
+        return wa_fail_memory();
+    const cl_int error = clRetainContext(context);
+    if (error != CL_SUCCESS) {
+        free(session);
+        return wa_fail_cl(error, "clRetainContext");
+    }
+    session->context = context;
+    session->device_id = device;
+    session->users = 1;
+    session->programs = wa_program_set_create(context, device);
+    session->check_lock = wa_lock_create();
+    winattn_status status = session->programs && session->check_lock
+                                ? wa_device_query(device, &session->device)
+                                : wa_fail_memory();
+    if (status == WINATTN_SUCCESS)
+        status = wa_probe_device(context, device, &session->device);
+    if (status != WINATTN_SUCCESS) {
+        session_free(session);
+        return status;
+    }
+    *result = session;
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_session_acquire(cl_context context, cl_device_id device,
+                                  wa_session **result)
+{
+    winattn_status status = check_context(context, device);
+    if (status != WINATTN_SUCCESS)
+        return status;
+    wa_global_lock_take();
+    wa_session *session = sessions;
+    while (session &&
+           (session->context != context || session->device_id != device))
+        session = session->next;
+    if (session) {
+        session->users++;
+    } else {
+        status = session_new(context, device, &session);
+        if (status == WINATTN_SUCCESS) {
+            session->next = sessions;
+            sessions = session;
+        }
+    }
+    wa_global_lock_release();
+    *result = session;
+    return status;
+}
+
+void wa_session_release(wa_session *session)
+{
+    bool last = false;
+    wa_global_lock_take();
+    if (--session->users == 0) {
+        wa_session **link = &sessions;
+        while (*link != session)
+            link = &(*link)->next;
+        *link = session->next;
+        last = true;
+    }
+    wa_global_lock_release();
+    if (last)
+        session_free(session);
+}
