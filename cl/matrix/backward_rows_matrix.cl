@@ -754,8 +754,13 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                             split, team, w);
 #endif
                 find_errors(&state.errors, &part, expected);
-                IF_ALL (computes && split == 0)
-                    take_mean_key(dq_sums, state.errors.sum, &now, w);
+                /* by the first of who share rows; emulated waves keep step */
+                const int takes_mean = computes && (EMULATED || split == 0);
+                float of_dq[LANE_ROWS];
+                UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+                    of_dq[r] = split == 0 ? state.errors.sum[r] : 0.0f;
+                IF_ALL (takes_mean)
+                    take_mean_key(dq_sums, of_dq, &now, w);
                 int shows = errors_count(&state.errors,
                                          SCRATCH_OF_ERRORS(now.out), w) &&
                             computes;
@@ -768,11 +773,10 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                 IF_ALL (shows)
                     DIFFERENTIATE(1, 1);
 #endif
-                IF_ALL (computes && split == 0 && shows) {
-                    float undone[LANE_ROWS];
+                IF_ALL (takes_mean && shows) {
                     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-                        undone[r] = -state.errors.sum[r];
-                    take_mean_key(dq_sums, undone, &now, w);
+                        of_dq[r] = -of_dq[r];
+                    take_mean_key(dq_sums, of_dq, &now, w);
                 }
             }
 #endif
