@@ -4,6 +4,9 @@
  *
  *   test_grid forward|backward TIER few           each third row
  *   test_grid forward|backward TIER fixed         each row in one dtype
+ *   test_grid forward|backward TIER fixed FIRST N
+ *                                                 some rows, and what is none
+ *   test_grid forward|backward TIER rows FIRST N  some rows alone
  *   test_grid forward|backward TIER all           in every dtype
  *   test_grid forward|backward TIER random FIRST_SEED COUNT
  *   test_grid backward TIER tables                pairs found by position */
@@ -144,6 +147,7 @@ static const char *const backward_table[] = {
 static test_device device;
 static int pass, tier, first_seed, seed_count;
 static bool all_dtypes, few_rows;
+static size_t first_row, row_count = SIZE_MAX;
 static int refusals;
 
 static void run(const test_case *c)
@@ -156,7 +160,8 @@ static void run(const test_case *c)
     fail_msg("check '%s'\n%s", text, result.failure);
 }
 
-static void run_rows(const char *const *rows, size_t count)
+/* Rows that are numbered from `before` on. */
+static void run_rows(const char *const *rows, size_t count, size_t before)
 {
     for (size_t i = 0; i < count; i++)
         for (int dtype = 0; dtype <= WINATTN_BF16; dtype++) {
@@ -165,6 +170,8 @@ static void run_rows(const char *const *rows, size_t count)
             if (!all_dtypes && dtype != (int)(few_rows ? i / 3 : i) % 3)
                 continue;
             if (few_rows && i % 3 != 0)
+                continue;
+            if (before + i < first_row || before + i - first_row >= row_count)
                 continue;
             if (!case_parse(rows[i], &c, bad))
                 fail_msg("%s in \"%s\"", bad, rows[i]);
@@ -179,9 +186,9 @@ static void run_rows(const char *const *rows, size_t count)
 static void run_table(void **state)
 {
     (void)state;
-    run_rows(table, ROWS);
+    run_rows(table, ROWS, 0);
     if (pass == PASS_BACKWARD)
-        run_rows(backward_table, BACKWARD_ROWS);
+        run_rows(backward_table, BACKWARD_ROWS, ROWS);
 }
 
 static void run_random(void **state)
@@ -372,6 +379,10 @@ int main(int count, char **arguments)
     few_rows = strcmp(part, "few") == 0;
     first_seed = count > 4 ? atoi(arguments[4]) : 1;
     seed_count = count > 5 ? atoi(arguments[5]) : 50;
+    if (count > 5 && strcmp(part, "random") != 0) {
+        first_row = (size_t)first_seed;
+        row_count = (size_t)seed_count;
+    }
     if (!device_open(&device, reason)) {
         fprintf(stderr, "%s\n", reason);
         return 1;
@@ -386,9 +397,12 @@ int main(int count, char **arguments)
         cmocka_unit_test(repeatable), cmocka_unit_test(pieces),
         cmocka_unit_test(other_images)};
     const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
+    const struct CMUnitTest row_tests[] = {cmocka_unit_test(run_table)};
     const struct CMUnitTest table_tests[] = {cmocka_unit_test(found_pairs)};
     const int failures = strcmp(part, "random") == 0
                              ? cmocka_run_group_tests(random_tests, NULL, NULL)
+                         : strcmp(part, "rows") == 0
+                             ? cmocka_run_group_tests(row_tests, NULL, NULL)
                          : strcmp(part, "tables") == 0
                              ? cmocka_run_group_tests(table_tests, NULL, NULL)
                              : cmocka_run_group_tests(fixed_tests, NULL, NULL);

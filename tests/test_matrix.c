@@ -7,8 +7,8 @@
  *   test_matrix UNIT fixed          the tables, in each dtype
  *   test_matrix UNIT each           each row in one
  *   test_matrix UNIT small          its small cases, for slow simulators
- *   test_matrix UNIT few            each third of these in one dtype, other
- *                                   ones for the next unit
+ *   test_matrix UNIT few            each third row of these in one dtype,
+ *                                   other ones for the next unit
  *   test_matrix UNIT rows FIRST N   some of the table's rows
  *   test_matrix UNIT shared         the second table
  *   test_matrix UNIT self-test      of plan creation; both parts above have it
