@@ -306,6 +306,9 @@ INLINE void join_errors(row_errors *e, __local uint4 (*shared)[OUT_ROW_CHUNKS],
                         int split, int team, const wave *w)
 {
     __local float *own = (__local float *)shared[split * ROW_TILES];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(e->squares[r], ADD);
+    }
     if (value_key(w->lane, 0) == 0)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
             own[lane_query(w->lane, r)] = e->sum[r];
@@ -319,7 +322,7 @@ INLINE void join_errors(row_errors *e, __local uint4 (*shared)[OUT_ROW_CHUNKS],
                 (__local const float *)shared[other * ROW_TILES] +
                 lane_query(w->lane, r);
             e->sum[r] += row[0];
-            e->squares[r] += row[UNIT_QUERIES];
+            e->squares[r] += row[UNIT_QUERIES] / LANES_OF_ROW;
         }
 }
 #endif

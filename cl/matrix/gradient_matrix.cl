@@ -271,10 +271,11 @@ INLINE void add_padding(float tiles[][VALUES], const float *factor, int first,
 #define LARGE_LSE 0x1p22f
 
 /* What dS of a row sums over keys; its squares of one tile among so many, as
- * an estimate does for these. */
+ * an estimate does for these, and of a lane's own keys. */
 typedef struct row_errors {
     float sum[LANE_ROWS], squares[LANE_ROWS];
 } row_errors;
+#define LANES_OF_ROW (WAVE * LANE_ROWS / UNIT_QUERIES)
 #define SAMPLED (CEIL_DIV(4, PASS_TILES) * PASS_TILES)
 /* Of a key, in a mean of keys of length 1: a number of 16 bits. */
 #define MOST_INVERSE 16384.0f
@@ -607,14 +608,13 @@ INLINE void take_mean_key(float sums[][VALUES], const float *error,
     add_values(sums, DIM_TILES, operands, here->k, 0, 0, w);
 }
 
-/* Lanes that share rows share their sums. */
+/* Lanes that share rows share their sums; squares stay a lane's own. */
 INLINE void reduce_errors(row_errors *e, const wave *w)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         if (!SUMS_OPERANDS || SUMS_ARE_PARTS) {
             REDUCE(e->sum[r], ADD);
         }
-        REDUCE(e->squares[r], ADD);
     }
 }
 
@@ -635,7 +635,8 @@ INLINE int errors_count(const row_errors *e, __local float *scratch,
 {
     int shows = 0;
 #ifdef WAVE_ANY
-    const float allowed = SAMPLED * DELTA_TOLERANCE * DELTA_TOLERANCE;
+    const float allowed =
+        LANES_OF_ROW * SAMPLED * DELTA_TOLERANCE * DELTA_TOLERANCE;
     float excess = 0.0f;
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         excess = FMA(e->sum[r], e->sum[r], excess);
