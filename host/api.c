@@ -9,6 +9,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "base/struct.h"
 #include "launch/bias_table.h"
 #include "launch/launch_backward.h"
 #include "plan/plan_backward.h"
@@ -434,29 +435,6 @@ winattn_status winattn_plan_describe(const winattn_plan *plan, size_t size,
     return WINATTN_SUCCESS;
 }
 
-/* Copies the caller's struct, whatever its version, to one of `size` bytes. */
-static winattn_status read_struct(const char *name, const void *given,
-                                  void *own, size_t size)
-{
-    size_t struct_size;
-    memset(own, 0, size);
-    if (!given)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL", name);
-    memcpy(&struct_size, given, sizeof struct_size); /* the first member */
-    if (struct_size < size)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "%s.struct_size is %llu, not sizeof(winattn_%s)", name,
-                       (unsigned long long)struct_size, name);
-    for (size_t i = size; i < struct_size; i++)
-        if (((const unsigned char *)given)[i] != 0)
-            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                           "%s sets a field that this version of the library "
-                           "does not know",
-                           name);
-    memcpy(own, given, size);
-    return WINATTN_SUCCESS;
-}
-
 /* What every call checks besides its tensors. */
 static winattn_status check_call(const winattn_plan *plan, wa_pass pass,
                                  cl_command_queue queue, cl_uint wait_count,
@@ -482,7 +460,8 @@ winattn_enqueue_forward(const winattn_plan *plan, cl_command_queue queue,
     wa_forget_failure();
     if (!plan)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
-    WA_TRY(read_struct("forward", forward, &own, sizeof own));
+    WA_TRY(wa_read_struct("forward", forward, &own, sizeof own,
+                          offsetof(winattn_forward, lse)));
     WA_TRY(check_call(plan, WA_FORWARD, queue, wait_count, wait_list));
     if (plan->problem.windows == 0) {
         if (!event)
@@ -531,7 +510,8 @@ winattn_enqueue_backward(const winattn_plan *plan, cl_command_queue queue,
     wa_forget_failure();
     if (!plan)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
-    WA_TRY(read_struct("backward", backward, &own, sizeof own));
+    WA_TRY(wa_read_struct("backward", backward, &own, sizeof own,
+                          offsetof(winattn_backward, d_lse)));
     WA_TRY(check_call(plan, WA_BACKWARD, queue, wait_count, wait_list));
     if ((own.accumulate & ~outputs) != 0)
         return wa_fail(WINATTN_INVALID_ARGUMENT,

@@ -82,6 +82,12 @@ extern "C" {
  * header. */
 WINATTN_API int winattn_version(void);
 
+/* Structs that start with struct_size, its sizeof in the program, grow at
+ * their end from version to version; those within them never do. A program
+ * that was compiled with an older header may pass its shorter ones: what they
+ * lack is 0. Of a newer program's longer ones the library accepts what it
+ * knows, if the rest is 0. */
+
 /* ---- Status ------------------------------------------------------------ */
 
 /* 0 is success. OpenCL's own error codes pass through; winattn's own codes

@@ -125,11 +125,18 @@ static void struct_versions(void **state)
         char future[16];
     } longer;
     winattn_desc d = valid(WINATTN_DOT);
+    wa_problem p;
     assert_refused(NULL, WINATTN_INVALID_ARGUMENT, "desc");
     d.struct_size = 0;
     assert_refused(&d, WINATTN_INVALID_ARGUMENT, "struct_size");
     d.struct_size = offsetof(winattn_desc, build_options);
-    assert_read(&d);
+    d.build_options = "behind an older program's struct";
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_string_equal(p.build_options, "");
+    d.struct_size -= sizeof(void *);
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "struct_size");
+    d.struct_size = sizeof d - 1; /* within a pointer */
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "struct_size");
     memset(&longer, 0, sizeof longer);
     longer.d = valid(WINATTN_DOT);
     longer.d.struct_size = sizeof longer;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/struct.h"
 
 #define MAX_TOKENS 0x7fffffffu
 #define MAX_HEAD_DIM 256u
@@ -743,23 +744,9 @@ static winattn_status read_tensors(const winattn_desc *desc,
 winattn_status wa_problem_read(const winattn_desc *desc, wa_problem *problem)
 {
     winattn_desc own;
-    memset(&own, 0, sizeof own);
     memset(problem, 0, sizeof *problem);
-    if (!desc)
-        return wa_fail(WINATTN_INVALID_ARGUMENT, "desc is NULL");
-    if (desc->struct_size < offsetof(winattn_desc, build_options))
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "desc.struct_size is %llu, not sizeof(winattn_desc)",
-                       (unsigned long long)desc->struct_size);
-    /* A newer program may pass a longer struct; what this library does not
-     * know must then be zero. */
-    for (size_t i = sizeof own; i < desc->struct_size; i++)
-        if (((const unsigned char *)desc)[i] != 0)
-            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                           "desc sets a field that this version of the "
-                           "library does not know");
-    memcpy(&own, desc,
-           desc->struct_size < sizeof own ? desc->struct_size : sizeof own);
+    WA_TRY(wa_read_struct("desc", desc, &own, sizeof own,
+                          offsetof(winattn_desc, build_options)));
 
     WA_TRY(read_sizes(&own, problem));
     WA_TRY(read_terms(&own, problem));

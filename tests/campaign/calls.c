@@ -2,6 +2,7 @@
  * Makes argument sets, spoils them, calls, checks. */
 #include "calls.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,17 +164,47 @@ static void give_wrong_buffer(random_state *r, argument_set *a, int id)
 
 static void spoil_struct(random_state *r, argument_set *a)
 {
-    switch (below(r, 3)) {
+    switch (below(r, 4)) {
     case 0:
         a->struct_size = (size_t)ONE_OF(r, 0, 1, 8, 100, 255);
         break;
     case 1:
+        a->struct_size -= sizeof(void *) * (1 + below(r, 12));
+        break;
+    case 2:
         a->struct_size += 8 * (1 + below(r, 4));
         a->has_tail = chance(r, 50);
         break;
     default:
         a->is_null = chance(r, 20);
     }
+}
+
+/* Is what ends there behind a shorter struct? It is 0 to the library. */
+static bool is_cut(const argument_set *a, size_t end)
+{
+    return end > a->struct_size;
+}
+
+static void cut_tensor(const argument_set *a, winattn_tensor *t, size_t place)
+{
+    if (is_cut(a, place + offsetof(winattn_tensor, buffer) + sizeof t->buffer))
+        t->buffer = NULL;
+    if (is_cut(a, place + offsetof(winattn_tensor, offset) + sizeof t->offset))
+        t->offset = 0;
+}
+
+static void cut_struct(argument_set *a)
+{
+    for (int id = 0; id < TENSORS; id++)
+        if (tensor_traits[id].in_call[a->pass] != NOWHERE)
+            cut_tensor(a, &a->at[id], tensor_traits[id].in_call[a->pass]);
+    cut_tensor(a, &a->workspace,
+               a->pass ? offsetof(winattn_backward, workspace)
+                       : offsetof(winattn_forward, workspace));
+    if (is_cut(a,
+               offsetof(winattn_backward, accumulate) + sizeof a->accumulate))
+        a->accumulate = a->pass ? 0 : a->accumulate;
 }
 
 static void spoil_arguments(random_state *r, argument_set *a)
@@ -332,6 +363,8 @@ static void check_success(const argument_set *a, cl_event event,
 {
     const size_t full =
         a->pass ? sizeof(winattn_backward) : sizeof(winattn_forward);
+    const size_t least = a->pass ? offsetof(winattn_backward, d_lse)
+                                 : offsetof(winattn_forward, lse);
     const winattn_desc *desc = a->site->desc;
     const problem_size size = size_of(desc);
     if (winattn_last_reason()[0])
@@ -339,7 +372,8 @@ static void check_success(const argument_set *a, cl_event event,
     if (a->wants_event && !event)
         report("success without the event", "");
     const bool has_tail = a->has_tail && a->struct_size > full;
-    if (a->is_null || has_tail || a->struct_size < full)
+    if (a->is_null || has_tail || a->struct_size < least ||
+        a->struct_size % sizeof(void *) != 0)
         report("took a struct that is too short or too long", "");
     if (a->used_queue != a->queue)
         report("took a wrong queue", "");
@@ -412,6 +446,7 @@ void call_and_check(random_state *r, const call_site *site, int pass,
     make_arguments(r, &a);
     for (cl_ulong n = may_spoil ? ONE_OF(r, 0, 0, 1, 1, 2) : 0; n > 0; n--)
         spoil_arguments(r, &a);
+    cut_struct(&a);
     standin_forget();
     standin_drivers.most_launches = MOST_LAUNCHES;
     const winattn_status status = call(&a, &event);

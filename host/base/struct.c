@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/struct.h"
+
+#include <string.h>
+
+#include "base/status.h"
+
+winattn_status wa_read_struct(const char *name, const void *given, void *own,
+                              size_t size, size_t least)
+{
+    size_t struct_size;
+    memset(own, 0, size);
+    if (!given)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL", name);
+    memcpy(&struct_size, given, sizeof struct_size); /* the first member */
+    /* no version ends within a pointer */
+    if (struct_size < least || struct_size % sizeof(void *) != 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "%s.struct_size is %llu, not sizeof(winattn_%s)", name,
+                       (unsigned long long)struct_size, name);
+    for (size_t i = size; i < struct_size; i++)
+        if (((const unsigned char *)given)[i] != 0)
+            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                           "%s sets a field that this version of the library "
+                           "does not know",
+                           name);
+    memcpy(own, given, struct_size < size ? struct_size : size);
+    return WINATTN_SUCCESS;
+}
