@@ -10,10 +10,10 @@
 #include "device/unit.h"
 #include "kit/run.h"
 #include "kit/workloads.h"
-#include "measure.h"
+#include "measure/measure.h"
+#include "measure/workload.h"
 #include "plan/plan_backward.h"
 #include "session/session.h"
-#include "workload.h"
 
 #define MOST_DEVICES 64
 

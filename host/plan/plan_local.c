@@ -6,7 +6,7 @@
  * cycle, and local memory moves 128 bytes a cycle, whoever else reads the same
  * address. The busier of the two sets the pace; what work-items wait for is
  * divided by the teams that are resident to work meanwhile. Its constants were
- * fitted to 500 shapes of nine problems on an H200 (bench/tune.c): the shape
+ * fitted to 500 shapes of nine problems on an H200 (bench/tune): the shape
  * it chose took 1.00 to 1.15 of the best one's time, 1.4 in the sliding
  * variant. Where that was measured and matters, tuning.c has the better shape.
  */

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "caselist.h"
+#include "command/caselist.h"
 #include "libfuzzer.h"
 #include "problem/problem.h"
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "libfuzzer.h"
-#include "report.h"
+#include "report/report.h"
 
 #define SCRATCH_SIZE 64
 

@@ -11,7 +11,7 @@
 #include "kit/devices.h"
 #include "kit/workloads.h"
 #include "plan/tuning.h"
-#include "report.h"
+#include "report/report.h"
 #include "standin.h"
 
 static const char *folder;

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reads the command line. */
+#include "command/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* Those that a default run measures, and of which it measures gradients, too:
+ * one of each variant, and one on a grid. */
+static const struct {
+    const char *name;
+    bool shows_gradients;
+} common_cases[] = {
+    {"swin-t-224-s1-b64", true}, {"swin-b-384-s1-b16", false},
+    {"swinv2-t-w8-b64", true},   {"swinv2-b-w16-b32", false},
+    {"swinir-720p", false},      {"hat-ocab", false},
+    {"fwa1-bench", false},       {"swba-narrow", true},
+    {"swin-t-map-b64", true},    {"swin-30x45-b64", false},
+    {"video-swin-map", false},   {"swinv2-t-map-b64", false},
+};
+const char *const option_dtypes[3] = {"fp32", "fp16", "bf16"};
+const char *const option_tiers[4] = {"auto", "cpu", "local", "matrix"};
+const char *const option_passes[BENCH_PASSES] = {"forward", "backward",
+                                                 "both"};
+static const char *const startups[] = {"none", "first", "all"};
+
+static void usage(FILE *to)
+{
+    fputs(
+        "winattn-bench [OPTION ...] compares the OpenCL devices of a machine\n"
+        "\n"
+        "  --list               shows devices and cases\n"
+        "  --device TEXT        devices whose \"platform / name\" holds TEXT\n"
+        "  --case NAME          a case of the list, or `all`\n"
+        "  --case 'FIELD=VALUE ...'  a case of your own, for instance\n"
+        "                       'windows=64 heads=3 queries=49 dim=32'\n"
+        "                       or with a grid, which is compared with "
+        "partition,\n"
+        "                       winattn on windows and reverse:\n"
+        "                       'grid=2 size=56x56 window=7x7 shift=3x3 "
+        "batch=64\n"
+        "                       heads=3 dim=32 layout=packed mask=shift "
+        "bias=table_same'\n"
+        "                       What its table costs the row with bias=same "
+        "shows, what\n"
+        "                       its mask costs the row with mask=none: on "
+        "the list,\n"
+        "                       swin-t-map-b64, -full, -open, and -plain "
+        "without shift\n"
+        "  --cases FILE         cases of a CSV file (see bench/caselist.h)\n"
+        "  --dtype TYPE         fp32, fp16 or bf16\n"
+        "  --pass PASS,...      forward, backward (all gradients, o and lse "
+        "given)\n"
+        "                       or both, one after the other; by default "
+        "forward,\n"
+        "                       and without --case and --cases all three of "
+        "a few\n"
+        "                       cases in fp32 and fp16\n"
+        "  --tier TIER          cpu, local or matrix (fp16 and bf16; fp32 "
+        "forward\n"
+        "                       with --tf32) instead of the plan's choice\n"
+        "  --tf32               lets matrix units multiply fp32 as TF32, like "
+        "tf32=1\n"
+        "                       in a case\n"
+        "  --seconds N          of the whole run, 210 by default; large\n"
+        "                       cases are shrunk to fit, and named so\n"
+        "  --whole              shrinks nothing\n"
+        "  --no-unfused         no comparison with CLBlast\n"
+        "  --no-chain           no comparison with kernels around windows, "
+        "of grids\n"
+        "  --startup WHICH      rows whose time from program start to first\n"
+        "                       result is taken: none, first (of each\n"
+        "                       device, the default) or all; forward only\n"
+        "  --replay             prints the command that repeats each row\n"
+        "  --csv FILE, --json FILE, --plot FILE.png, --plot FILE.svg\n"
+        "  --merge FILE ...     measures nothing; joins JSON files of "
+        "several\n"
+        "                       machines into one table, and into the files\n"
+        "                       of --csv, --json and --plot\n"
+        "\n"
+        "--device, --case, --cases, --dtype, --pass may stand several "
+        "times.\n"
+        "Exits with 1 if something failed, or if a case that is named has no "
+        "result\n"
+        "on any device; with 2 if an option makes no sense.\n",
+        to);
+}
+
+static bool choose(const char *const *names, size_t count, const char *name,
+                   int *index)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0) {
+            *index = (int)i;
+            return true;
+        }
+    fprintf(stderr, "unknown: %s\n", name);
+    return false;
+}
+
+static bool keep(const char **texts, size_t *count, const char *text)
+{
+    if (*count == MOST_TEXTS) {
+        fprintf(stderr, "more than %d are too many: %s\n", MOST_TEXTS, text);
+        return false;
+    }
+    texts[(*count)++] = text;
+    return true;
+}
+
+static bool add_cases(options *o, const char *value, bool is_file)
+{
+    char reason[CASELIST_REASON_SIZE];
+    const bool good = is_file ? caselist_add_file(&o->cases, value, reason)
+                      : strchr(value, '=')
+                          ? caselist_add_text(&o->cases, NULL, value, reason)
+                          : caselist_add_named(&o->cases, value, reason);
+    if (!good)
+        fprintf(stderr, "%s\n", reason);
+    return good;
+}
+
+/* Names between commas. */
+static bool choose_passes(const char *list, options *o)
+{
+    for (;;) {
+        char name[16];
+        int index;
+        const size_t length = strcspn(list, ",");
+        snprintf(name, sizeof name, "%.*s", (int)length, list);
+        if (!choose(option_passes, COUNT(option_passes), name, &index))
+            return false;
+        o->pass[index] = o->any_pass = true;
+        if (!list[length])
+            return true;
+        list += length + 1;
+    }
+}
+
+bool options_number(const char *name, const char *value, double least,
+                    double most, double *number)
+{
+    char *end;
+    *number = strtod(value, &end);
+    /* strtod also knows hexadecimal numbers, infinity and NaN, and passes
+     * over blanks */
+    if (end != value && *end == 0 &&
+        !value[strspn(value, "+-.0123456789eE")] && *number >= least &&
+        *number <= most)
+        return true;
+    fprintf(stderr, "%s wants a number from %g to %g, not \"%s\"\n", name,
+            least, most, value);
+    return false;
+}
+
+/* Options without a value. */
+static bool read_flag(const char *name, options *o)
+{
+    const struct {
+        const char *name;
+        bool *flag;
+        bool value;
+    } flags[] = {
+        {"--list", &o->lists, true},
+        {"--whole", &o->shrinks, false},
+        {"--no-unfused", &o->unfused, false},
+        {"--no-chain", &o->chain, false},
+        {"--tf32", &o->tf32, true},
+        {"--replay", &o->replay, true},
+        {"--first-result", &o->first_result, true},
+    };
+    for (size_t i = 0; i < COUNT(flags); i++)
+        if (strcmp(flags[i].name, name) == 0) {
+            *flags[i].flag = flags[i].value;
+            return true;
+        }
+    return false;
+}
+
+static bool read_value(const char *name, const char *value, options *o)
+{
+    int index;
+    if (strcmp(name, "--device") == 0)
+        return keep(o->device, &o->device_count, value);
+    if (strcmp(name, "--case") == 0)
+        return add_cases(o, value, false);
+    if (strcmp(name, "--cases") == 0)
+        return add_cases(o, value, true);
+    if (strcmp(name, "--pass") == 0)
+        return choose_passes(value, o);
+    if (strcmp(name, "--tier") == 0)
+        return choose(option_tiers, COUNT(option_tiers), value, &o->tier);
+    if (strcmp(name, "--seconds") == 0)
+        return options_number(name, value, LEAST_SECONDS, MOST_SECONDS,
+                              &o->seconds);
+    if (strcmp(name, "--merge") == 0)
+        return keep(o->merge, &o->merge_count, value);
+    if (strcmp(name, "--dtype") == 0) {
+        if (!choose(option_dtypes, COUNT(option_dtypes), value, &index))
+            return false;
+        o->dtype[index] = o->any_dtype = true;
+        return true;
+    }
+    if (strcmp(name, "--startup") == 0) {
+        if (!choose(startups, COUNT(startups), value, &index))
+            return false;
+        o->startup = (startup_rows)index;
+        return true;
+    }
+    const char **file = strcmp(name, "--csv") == 0    ? &o->csv
+                        : strcmp(name, "--json") == 0 ? &o->json
+                        : strcmp(name, "--plot") == 0 ? &o->plot
+                                                      : NULL;
+    if (file)
+        *file = value;
+    else
+        usage(stderr);
+    return file != NULL;
+}
+
+options_result options_read(int count, char **texts, options *o)
+{
+    memset(o, 0, sizeof *o);
+    o->seconds = 210;
+    o->shrinks = true;
+    o->unfused = o->chain = true;
+    o->startup = STARTUP_FIRST;
+    for (int i = 1; i < count; i++) {
+        const char *name = texts[i];
+        if (strcmp(name, "--help") == 0) {
+            usage(stdout);
+            return OPTIONS_HELP;
+        }
+        if (read_flag(name, o))
+            continue;
+        /* a file after those of --merge */
+        if (name[0] != '-' && o->merge_count > 0) {
+            if (!keep(o->merge, &o->merge_count, name))
+                return OPTIONS_WRONG;
+            continue;
+        }
+        if (i + 1 == count) {
+            usage(stderr);
+            return OPTIONS_WRONG;
+        }
+        if (!read_value(name, texts[++i], o))
+            return OPTIONS_WRONG;
+    }
+    o->names_cases = o->cases.count > 0;
+    for (size_t i = 0; !o->names_cases && i < COUNT(common_cases); i++) {
+        if (!add_cases(o, common_cases[i].name, false))
+            return OPTIONS_WRONG;
+        bench_case *added = &o->cases.all[i];
+        added->shows_gradients = common_cases[i].shows_gradients;
+        /* each row on a grid is two, with its chain */
+        added->leaves_out_bf16 = added->c.grid != 0;
+    }
+    return OPTIONS_GOOD;
+}
+
+void options_free(options *o) { caselist_free(&o->cases); }
+
+bool options_take_device(const options *o, const char *name)
+{
+    for (size_t i = 0; i < o->device_count; i++)
+        if (strstr(name, o->device[i]))
+            return true;
+    return o->device_count == 0;
+}
+
+static bool takes_pass(const options *o, const bench_case *b, bench_pass pass,
+                       int dtype)
+{
+    if (o->any_pass)
+        return o->pass[pass];
+    if (b->names_pass)
+        return pass == (b->backward ? BENCH_BACKWARD : BENCH_FORWARD);
+    return pass == BENCH_FORWARD ||
+           (b->shows_gradients && (o->any_dtype || dtype != WINATTN_BF16));
+}
+
+bool options_take_row(const options *o, const bench_case *b, bench_pass pass,
+                      int dtype)
+{
+    const bool takes_dtype =
+        o->any_dtype     ? o->dtype[dtype]
+        : b->names_dtype ? b->c.dtype == dtype
+                         : !b->leaves_out_bf16 || dtype != WINATTN_BF16;
+    return takes_dtype && takes_pass(o, b, pass, dtype);
+}
+
+int options_tier(const options *o, const bench_case *b)
+{
+    return o->tier == WINATTN_TIER_AUTO && b->names_tier ? b->c.tier : o->tier;
+}
+
+bool options_tf32(const options *o, const bench_case *b, int dtype)
+{
+    return dtype == WINATTN_FP32 && (o->tf32 || b->c.tf32 != 0);
+}

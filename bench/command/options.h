@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The command line of winattn-bench. */
+#ifndef BENCH_OPTIONS_H
+#define BENCH_OPTIONS_H
+
+#include "command/caselist.h"
+#include "measure/workload.h"
+
+#define MOST_TEXTS 64
+/* Of a run; more than a day is nobody's wish. */
+#define LEAST_SECONDS 0.1
+#define MOST_SECONDS 86400.0
+
+/* Which rows get the times from program start to first result. */
+typedef enum startup_rows {
+    STARTUP_NONE,
+    STARTUP_FIRST,
+    STARTUP_ALL
+} startup_rows;
+
+typedef struct options {
+    /* parts of "platform / device"; none: all */
+    const char *device[MOST_TEXTS];
+    size_t device_count;
+    caselist cases;
+    bool names_cases;         /* else they are those of a default run */
+    bool dtype[3], any_dtype; /* winattn_dtype; any: the user chose */
+    bool pass[BENCH_PASSES], any_pass;
+    int tier;       /* winattn_tier */
+    bool tf32;      /* is allowed in rows of fp32 */
+    double seconds; /* of the whole run */
+    bool shrinks;
+    bool unfused, chain; /* comparisons */
+    startup_rows startup;
+    bool replay; /* print each row's command */
+    const char *csv, *json, *plot;
+    const char *merge[MOST_TEXTS];
+    size_t merge_count;
+    bool lists;        /* only show what there is */
+    bool first_result; /* be the process that startup.c times */
+} options;
+
+extern const char *const option_dtypes[3]; /* index: winattn_dtype */
+extern const char *const option_tiers[4];  /* index: winattn_tier */
+extern const char *const option_passes[BENCH_PASSES];
+
+typedef enum options_result {
+    OPTIONS_GOOD,
+    OPTIONS_HELP, /* was asked for and printed */
+    OPTIONS_WRONG /* was said on stderr */
+} options_result;
+
+options_result options_read(int count, char **texts, options *o);
+void options_free(options *o);
+
+/* Reads the decimal number that option `name` has; false if it is none or out
+ * of range, which is then said on stderr. */
+bool options_number(const char *name, const char *value, double least,
+                    double most, double *number);
+
+/* Is "platform / device" one of those chosen? */
+bool options_take_device(const options *o, const char *name);
+/* Is a case to be measured in this pass and type? Unless told otherwise,
+ * gradients are measured of some cases, in fp32 and fp16. */
+bool options_take_row(const options *o, const bench_case *b, bench_pass pass,
+                      int dtype);
+int options_tier(const options *o, const bench_case *b);
+/* Is TF32 allowed, by the options or by the case? */
+bool options_tf32(const options *o, const bench_case *b, int dtype);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Measures one row of a report. */
+#ifndef BENCH_ROW_H
+#define BENCH_ROW_H
+
+#include "command/caselist.h"
+#include "measure/measure.h"
+#include "measure/workload.h"
+#include "report/report.h"
+
+/* Fewer windows (grids where there are some), or fewer tokens and as many
+ * blocks of them, until a measurement is expected to fit into `seconds` at a
+ * fraction `efficiency` of the device's ceiling. The name says what became of
+ * `whole`. */
+void row_shrink(const bench_device *device, bench_pass pass, double efficiency,
+                double seconds, const bench_case *whole, bench_case *b);
+
+/* `seconds` is what the timed calls may take; building and filling buffers
+ * comes on top. Fills in all but device, name, whole, command and the chain's,
+ * unfused and startup times. */
+void row_measure(const bench_device *device, const test_case *c,
+                 bench_pass pass, double seconds, double efficiency,
+                 report_row *row);
+
+/* How many calls a measurement is expected to make. */
+int row_calls(const bench_device *device, const test_case *c, bench_pass pass,
+              double seconds, double efficiency);
+
+/* The same without measuring: what follows from case and pass alone. */
+void row_describe(const test_case *c, bench_pass pass, report_row *row);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A plan and its workspace, called on the tensors of a workload. */
+#ifndef BENCH_CALL_H
+#define BENCH_CALL_H
+
+#include "measure/workload.h"
+
+typedef struct bench_call {
+    const workload *w; /* may be set later than the rest */
+    winattn_plan *plan;
+    winattn_tensor workspace;
+    size_t workspace_size;
+} bench_call;
+
+/* To be closed even if it fails. */
+winattn_status call_open(const bench_device *device, const test_case *c,
+                         cl_bitfield passes, bench_call *call);
+void call_close(bench_call *call);
+
+/* What is behind `name`, such as "tier: ", in winattn_plan_describe's line
+ * that starts so; "" if there is none. */
+void call_described(const winattn_plan *plan, const char *name, char *value,
+                    size_t size);
+
+/* A bench_enqueue for each pass; `data` is a bench_call. */
+winattn_status call_forward(void *data, unsigned round);
+winattn_status call_backward(void *data, unsigned round);
+winattn_status call_both(void *data, unsigned round);
+extern bench_enqueue *const call_pass[BENCH_PASSES];
+
+/* Gives the first so many sets the o and lse that a backward pass takes. */
+winattn_status call_provide_outputs(const workload *w, int sets);
+
+#endif

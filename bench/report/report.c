@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Holds a report and derives fractions from it. */
+#include "report/report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+void report_start(report *r) { memset(r, 0, sizeof *r); }
+
+void report_free(report *r)
+{
+    free(r->devices);
+    free(r->rows);
+    memset(r, 0, sizeof *r);
+}
+
+/* One more element of zeros behind `count`; NULL leaves the array as it is. */
+static void *append(void **array, size_t *count, size_t size)
+{
+    char *larger = realloc(*array, (*count + 1) * size);
+    if (!larger)
+        return NULL;
+    *array = larger;
+    return memset(larger + size * (*count)++, 0, size);
+}
+
+report_device *report_add_device(report *r)
+{
+    void *array = r->devices;
+    report_device *added = append(&array, &r->device_count, sizeof *added);
+    r->devices = array;
+    return added;
+}
+
+report_row *report_add_row(report *r)
+{
+    void *array = r->rows;
+    report_row *added = append(&array, &r->row_count, sizeof *added);
+    r->rows = array;
+    return added;
+}
+
+void report_date(char date[32])
+{
+    const time_t now = time(NULL);
+    const struct tm *utc = gmtime(&now);
+    date[0] = 0;
+    if (utc)
+        strftime(date, 32, "%Y-%m-%dT%H:%M:%SZ", utc);
+}
+
+/* ---- Fractions ---- */
+
+static double fraction(double amount, double seconds, double rate)
+{
+    return seconds > 0 && rate > 0 ? amount / seconds / rate : 0;
+}
+
+double report_of_copy(const report *r, const report_row *row)
+{
+    return fraction(row->bytes, row->seconds,
+                    r->devices[row->device].copy_bandwidth);
+}
+
+double report_of_fma(const report *r, const report_row *row)
+{
+    return fraction(row->operations, row->seconds,
+                    r->devices[row->device].fma_rate);
+}
+
+double report_of_ceiling(const report *r, const report_row *row)
+{
+    return fmax(report_of_copy(r, row), report_of_fma(r, row));
+}
+
+double report_speed_up(const report_row *row)
+{
+    return row->seconds > 0 && row->unfused > 0 ? row->unfused / row->seconds
+                                                : 0;
+}
+
+double report_of_chain(const report_row *row)
+{
+    return row->seconds > 0 && row->chain > 0 ? row->seconds / row->chain : 0;
+}
+
+/* ---- Cases ---- */
+
+size_t report_base_length(const char *name) { return strcspn(name, ":"); }
+
+/* Own cases of two machines may share a name, hence the text. */
+bool report_same_case(const report_row *a, const report_row *b)
+{
+    const size_t length = report_base_length(a->name);
+    return length == report_base_length(b->name) &&
+           strncmp(a->name, b->name, length) == 0 &&
+           strcmp(a->whole, b->whole) == 0 &&
+           strcmp(a->dtype, b->dtype) == 0 && strcmp(a->pass, b->pass) == 0;
+}
+
+bool report_first_of_case(const report *r, size_t row)
+{
+    for (size_t i = 0; i < row; i++)
+        if (report_same_case(&r->rows[i], &r->rows[row]))
+            return false;
+    return true;
+}
+
+const report_row *report_find_row(const report *r, const report_row *like,
+                                  size_t device)
+{
+    for (size_t i = 0; i < r->row_count; i++)
+        if (r->rows[i].device == device && report_same_case(&r->rows[i], like))
+            return &r->rows[i];
+    return NULL;
+}
+
+static bool any_has_times(const report *r, const report_row *like)
+{
+    for (size_t i = 0; i < r->row_count; i++)
+        if (r->rows[i].seconds > 0 && report_same_case(&r->rows[i], like))
+            return true;
+    return false;
+}
+
+size_t report_without_result(const report *r)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < r->row_count; i++)
+        count += report_first_of_case(r, i) && !any_has_times(r, &r->rows[i]);
+    return count;
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * winattn-tune measures shapes of the kernels that plans take on a device, and
+ * writes those that beat the plan's own choice as rows of the tuning table. */
+#define _POSIX_C_SOURCE 200112L
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command/options.h"
+#include "kit/run.h"
+#include "session/session.h"
+#include "tune/search.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define MOST_DEVICES 64
+/* Of the time for a case, for the comparison with the plan's own choice. */
+#define COMPARED_PART 0.15
+/* Results of a candidate may be off by what is promised for gradients, or
+ * somewhat more than those of the plan's own choice. */
+#define WORSE_ERROR 1.5
+/* Percent; no kernel is a thousand times as fast as the plan's choice. */
+#define MOST_GAIN 1e5
+/* What nobody would call a rounding error. */
+#define ABSURD_ERROR 0.05
+
+typedef struct settings {
+    const char *device; /* part of "platform / device"; NULL: the first GPU */
+    double seconds;     /* of the whole run */
+    double gain;        /* that a row must have, as a part of 1 */
+    bench_pass pass;
+    int tier;
+    int dtype; /* of cases that name none */
+    const char *output;
+    const char *texts[MOST_TEXTS]; /* cases, and shapes before them */
+    size_t text_count, case_count;
+} settings;
+
+static void usage(FILE *to)
+{
+    fputs(
+        "winattn-tune [OPTION ...] CASE ... looks for better shapes of the\n"
+        "kernels that a plan takes, and writes them as rows of the tuning\n"
+        "table, which the environment variable WINATTN_TUNING=FILE or\n"
+        "winattn_load_tuning make plans take\n"
+        "\n"
+        "  CASE                a name of `winattn-bench --list`, or such as\n"
+        "                      'windows=4096 heads=3 queries=49 dim=32 "
+        "dtype=fp16\n"
+        "                      bias=same mask=regions mask_windows=64'\n"
+        "  --device TEXT       the device whose \"platform / name\" holds "
+        "TEXT;\n"
+        "                      else the first GPU, else the first of all\n"
+        "  --seconds N         of the whole run, 60 by default; more find "
+        "more\n"
+        "  --pass PASS         forward (the default) or backward\n"
+        "  --tier TIER         local or matrix instead of the plan's choice\n"
+        "  --dtype TYPE        fp32 (the default), fp16 or bf16, where CASE\n"
+        "                      does not say\n"
+        "  --output FILE       rows are appended to FILE, else printed last\n"
+        "  --gain PERCENT      that a row must be faster, 3 by default\n"
+        "\n"
+        "SHAPEs before a CASE, numbers with colons between them, are "
+        "measured\n"
+        "instead of a search, for it and the cases that follow, until other\n"
+        "SHAPEs or the word `search`: ten numbers for tier local, seven for\n"
+        "tier matrix (15 for gradients in two kernels), in the order of\n"
+        "host/plan/plan.h and host/plan/plan_backward.h.\n",
+        to);
+}
+
+/* A case, and what is to be done with it. */
+typedef struct job {
+    const settings *o;
+    const bench_device *device;
+    const wa_device *capabilities; /* of the device, as planners see them */
+    const char *text;
+    const char *shapes[MOST_TEXTS]; /* none: a search */
+    size_t shape_count;
+    double seconds;
+} job;
+
+/* ---- The command line ---- */
+
+static bool is_shape(const char *text)
+{
+    return strchr(text, ':') && strspn(text, "0123456789:") == strlen(text);
+}
+
+static bool is_search(const char *text) { return strcmp(text, "search") == 0; }
+
+static bool read_choice(const char *const *names, int count, const char *value,
+                        int *index)
+{
+    for (*index = 0; *index < count; ++*index)
+        if (strcmp(names[*index], value) == 0)
+            return true;
+    fprintf(stderr, "unknown: %s\n", value);
+    return false;
+}
+
+static bool read_option(const char *name, const char *value, settings *o)
+{
+    int index;
+    if (strcmp(name, "--device") == 0) {
+        o->device = value;
+        return true;
+    }
+    if (strcmp(name, "--output") == 0) {
+        o->output = value;
+        return true;
+    }
+    if (strcmp(name, "--seconds") == 0)
+        return options_number(name, value, LEAST_SECONDS, MOST_SECONDS,
+                              &o->seconds);
+    if (strcmp(name, "--gain") == 0) {
+        const bool good =
+            options_number(name, value, -100, MOST_GAIN, &o->gain);
+        o->gain /= 100;
+        return good;
+    }
+    if (strcmp(name, "--tier") == 0)
+        return read_choice(option_tiers, COUNT(option_tiers), value, &o->tier);
+    if (strcmp(name, "--dtype") == 0)
+        return read_choice(option_dtypes, COUNT(option_dtypes), value,
+                           &o->dtype);
+    if (strcmp(name, "--pass") == 0) {
+        const bool good =
+            read_choice(option_passes, BENCH_BOTH, value, &index);
+        o->pass = (bench_pass)index;
+        return good;
+    }
+    usage(stderr);
+    return false;
+}
+
+static options_result read_settings(int count, char **texts, settings *o)
+{
+    memset(o, 0, sizeof *o);
+    o->seconds = 60;
+    o->gain = 0.03;
+    for (int i = 1; i < count; i++) {
+        const char *text = texts[i];
+        if (strcmp(text, "--help") == 0) {
+            usage(stdout);
+            return OPTIONS_HELP;
+        }
+        if (text[0] == '-') {
+            if (i + 1 == count) {
+                fprintf(stderr, "%s wants a value\n", text);
+                return OPTIONS_WRONG;
+            }
+            if (!read_option(text, texts[++i], o))
+                return OPTIONS_WRONG;
+        } else if (o->text_count == MOST_TEXTS) {
+            fprintf(stderr, "more than %d are too many: %s\n", MOST_TEXTS,
+                    text);
+            return OPTIONS_WRONG;
+        } else {
+            o->case_count += !is_shape(text) && !is_search(text);
+            o->texts[o->text_count++] = text;
+        }
+    }
+    if (o->case_count > 0)
+        return OPTIONS_GOOD;
+    usage(stderr);
+    return OPTIONS_WRONG;
+}
+
+static bool read_case(const settings *o, const char *text, bench_case *b)
+{
+    char reason[CASELIST_REASON_SIZE];
+    caselist list = {NULL, 0, 0};
+    const bool good = strchr(text, '=')
+                          ? caselist_add_text(&list, NULL, text, reason)
+                          : caselist_add_named(&list, text, reason);
+    if (!good || list.count != 1) {
+        fprintf(stderr, "%s\n", good ? "one case at a time" : reason);
+        caselist_free(&list);
+        return false;
+    }
+    *b = list.all[0];
+    if (!b->names_dtype)
+        b->c.dtype = o->dtype;
+    if (!b->names_tier)
+        b->c.tier = o->tier;
+    caselist_free(&list);
+    return true;
+}
+
+/* ---- One case ---- */
+
+/* The kernel that has so many numbers in its shapes. */
+static wa_tuned_kernel kernel_of_shape(const char *text, bench_pass pass)
+{
+    size_t colons = 0;
+    for (; *text; text++)
+        colons += *text == ':';
+    const bool matrix = colons == 6 || colons == 14;
+    return pass == BENCH_FORWARD
+               ? (matrix ? WA_MATRIX_FORWARD : WA_LOCAL_FORWARD)
+               : (matrix ? WA_MATRIX_BACKWARD : WA_LOCAL_BACKWARD);
+}
+
+/* The kernel that the plan took; false if it has no rows. */
+static bool kernel_of_plan(const winattn_plan *plan, bench_pass pass,
+                           wa_tuned_kernel *kernel)
+{
+    const bool forward = pass == BENCH_FORWARD;
+    char tier[16];
+    call_described(plan, forward ? "tier: " : "backward tier: ", tier,
+                   sizeof tier);
+    if (strcmp(tier, "matrix") == 0)
+        *kernel = forward ? WA_MATRIX_FORWARD : WA_MATRIX_BACKWARD;
+    else if (strcmp(tier, "local") == 0)
+        *kernel = forward ? WA_LOCAL_FORWARD : WA_LOCAL_BACKWARD;
+    else
+        printf("  the plan takes tier %s, which has nothing to tune\n", tier);
+    return strcmp(tier, "cpu") != 0;
+}
+
+static void write_row(const job *j, const search *s, const candidate *best,
+                      double with_row, double without)
+{
+    const char *path = j->o->output;
+    const test_case *c = &s->w->c;
+    char row[WA_ROW_TEXT_SIZE];
+    FILE *file = path ? fopen(path, "a") : stdout;
+    if (!file) {
+        fprintf(stderr, "%s cannot be written\n", path);
+        file = stdout;
+    }
+    search_print_row(s, best, row, sizeof row);
+    fprintf(file,
+            "# %s, driver %s, winattn %d.%d.%d: %s, %s, %s: %.1f us instead "
+            "of %.1f\n%s\n",
+            j->device->name, j->device->driver, WINATTN_VERSION_MAJOR,
+            WINATTN_VERSION_MINOR, WINATTN_VERSION_PATCH, j->text,
+            option_passes[s->w->pass], option_dtypes[c->dtype], with_row * 1e6,
+            without * 1e6, row);
+    if (file != stdout)
+        fclose(file);
+}
+
+/* The winner's row, if it is worth one. */
+static void report(const job *j, const search *s)
+{
+    double with_row, without;
+    const candidate *best = search_best(s);
+    if (!best) {
+        printf("  no other shape works\n");
+        return;
+    }
+    if (!search_compare(s, best, COMPARED_PART * j->seconds, &with_row,
+                        &without))
+        return;
+    const bool wins = without / with_row - 1 >= j->o->gain;
+    printf("  %.1f us, plan's own choice %.1f us (%.2fx): %s\n",
+           with_row * 1e6, without * 1e6, without / with_row,
+           wins ? "a row" : "no row");
+    if (wins)
+        write_row(j, s, best, with_row, without);
+}
+
+static void try_shapes(const job *j, search *s)
+{
+    for (size_t i = 0; i < j->shape_count; i++) {
+        wa_tuned_shape shape;
+        if (wa_tuned_shape_parse(s->found.kernel, j->shapes[i], &shape))
+            candidates_add(&s->found, &shape, NAN);
+        else
+            printf("  no shape of the kernel: %s\n", j->shapes[i]);
+    }
+    search_all(s);
+}
+
+/* With a workload, and the plan's own choice for it. */
+static bool tune(const job *j, wa_tuned_kernel kernel, const workload *w,
+                 bench_call *own)
+{
+    const double start = now_seconds();
+    const double own_error = search_error(w, own);
+    wa_problem problem;
+    if (!(own_error < ABSURD_ERROR)) {
+        printf("  the plan's own choice is wrong (error %.1e): please report "
+               "it\n",
+               own_error);
+        return false;
+    }
+    if (wa_problem_read(&w->desc, &problem) != WINATTN_SUCCESS) {
+        printf("  %s\n", winattn_last_reason());
+        return false;
+    }
+    search s = {.w = w,
+                .found = {.kernel = kernel,
+                          .problem = &problem,
+                          .device = j->capabilities},
+                .allowed_error = fmax(2 * promised_error(w->c.dtype),
+                                      WORSE_ERROR * own_error)};
+    if (j->shape_count > 0) {
+        try_shapes(j, &s);
+    } else {
+        candidates_collect(&s.found);
+        printf("  %zu shapes\n", s.found.count);
+        search_widely(&s, (1 - COMPARED_PART) * j->seconds -
+                              (now_seconds() - start));
+    }
+    report(j, &s);
+    candidates_free(&s.found);
+    return true;
+}
+
+static bool tune_case(const job *j)
+{
+    bench_case b;
+    bench_call own;
+    workload w;
+    wa_tuned_kernel kernel = WA_LOCAL_FORWARD;
+    bool good = false;
+    if (!read_case(j->o, j->text, &b))
+        return false;
+    const bench_pass pass = !b.names_pass ? j->o->pass
+                            : b.backward  ? BENCH_BACKWARD
+                                          : BENCH_FORWARD;
+    if (j->shape_count > 0) {
+        kernel = kernel_of_shape(j->shapes[0], pass);
+        b.c.tier = kernel == WA_MATRIX_FORWARD || kernel == WA_MATRIX_BACKWARD
+                       ? WINATTN_TIER_MATRIX
+                       : WINATTN_TIER_LOCAL;
+    }
+    printf("%s, %s, %s\n", j->text, option_passes[pass],
+           option_dtypes[b.c.dtype]);
+    if (!workload_create(j->device, &b.c, pass, MOST_SETS, &w)) {
+        printf("  the device's memory does not suffice\n");
+        return false;
+    }
+    if (search_open(&w, &own) != WINATTN_SUCCESS ||
+        (pass == BENCH_BACKWARD &&
+         call_provide_outputs(&w, w.sets) != WINATTN_SUCCESS))
+        printf("  %s\n", winattn_last_reason());
+    else if (j->shape_count > 0 || kernel_of_plan(own.plan, pass, &kernel))
+        good = tune(j, kernel, &w, &own);
+    call_close(&own);
+    workload_release(&w);
+    return good;
+}
+
+/* ---- All cases ---- */
+
+/* Each case has an equal part of the time that is left. */
+static bool tune_cases(const settings *o, const bench_device *device,
+                       const wa_device *capabilities)
+{
+    job j = {.o = o, .device = device, .capabilities = capabilities};
+    size_t left = o->case_count;
+    bool after_case = false, good = true;
+    const double end = now_seconds() + o->seconds;
+    for (size_t i = 0; i < o->text_count; i++) {
+        const char *text = o->texts[i];
+        if (is_search(text)) {
+            j.shape_count = 0;
+        } else if (is_shape(text)) {
+            if (after_case)
+                j.shape_count = 0;
+            after_case = false;
+            j.shapes[j.shape_count++] = text;
+        } else {
+            after_case = true;
+            j.text = text;
+            j.seconds = fmax(end - now_seconds(), 0) / (double)left--;
+            good = tune_case(&j) && good;
+        }
+    }
+    return good;
+}
+
+/* The index of the device that was asked for, or -1. */
+static int choose_device(const settings *o, const cl_device_id *ids,
+                         char (*names)[256], int count)
+{
+    for (int i = 0; i < count; i++) {
+        cl_device_type type = 0;
+        clGetDeviceInfo(ids[i], CL_DEVICE_TYPE, sizeof type, &type, NULL);
+        if (o->device ? strstr(names[i], o->device) != NULL
+                      : (type & CL_DEVICE_TYPE_GPU) != 0)
+            return i;
+    }
+    return o->device || count == 0 ? -1 : 0;
+}
+
+int main(int count, char **texts)
+{
+    cl_device_id ids[MOST_DEVICES];
+    char names[MOST_DEVICES][256];
+    settings o;
+    bench_device device;
+    wa_session *session;
+    bool good = false;
+    const options_result read = read_settings(count, texts, &o);
+    if (read != OPTIONS_GOOD)
+        return read == OPTIONS_HELP ? 0 : 2;
+    /* rows that the user has, and compiled kernels of a moment, stay apart */
+    setenv("WINATTN_TUNING", "", 1);
+    winattn_set_cache_dir("");
+    const int chosen =
+        choose_device(&o, ids, names, device_list(ids, names, MOST_DEVICES));
+    if (chosen < 0 || !bench_device_open(ids[chosen], &device)) {
+        fprintf(stderr, "no OpenCL device %s\n", o.device ? o.device : "");
+        return 2;
+    }
+    measure_ceilings(&device);
+    printf("%s: copy %.1f GB/s\n", names[chosen],
+           device.copy_bandwidth * 1e-9);
+    if (wa_session_acquire(device.context, device.id, &session) ==
+        WINATTN_SUCCESS) {
+        good = tune_cases(&o, &device, wa_session_device(session));
+        wa_session_release(session);
+    } else {
+        fprintf(stderr, "%s\n", winattn_last_reason());
+    }
+    bench_device_close(&device);
+    return good ? 0 : 1;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the bench says of errors, bytes and operations: a wrong result must
+ * show, whichever output it is in. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compare/chain.h"
+#include "kit/run.h"
+#include "measure/accuracy.h"
+
+#define SAMPLES 6
+/* What is promised of fp32 gradients. */
+#define GOOD 1e-5
+
+static bench_device device;
+
+static test_case parsed(const char *text)
+{
+    test_case c = case_default();
+    char bad[64];
+    if (!case_parse(text, &c, bad))
+        fail_msg("%s in \"%s\"", bad, text);
+    return c;
+}
+
+/* One call of both passes on the first set. */
+static void compute(const workload *w)
+{
+    winattn_desc desc = w->desc;
+    winattn_plan *plan;
+    size_t size;
+    cl_int error = CL_SUCCESS;
+    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    if (winattn_plan_create(device.context, device.id, &desc, &plan) !=
+        WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+    winattn_forward f = workload_forward(w, 0);
+    winattn_backward b = workload_backward(w, 0);
+    assert_int_equal(winattn_plan_workspace_size(plan, &size), 0);
+    if (size > 0)
+        b.workspace.buffer = clCreateBuffer(device.context, CL_MEM_READ_WRITE,
+                                            size, NULL, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    f.workspace = b.workspace;
+    assert_int_equal(
+        winattn_enqueue_forward(plan, device.queue, &f, 0, NULL, NULL),
+        WINATTN_SUCCESS);
+    assert_int_equal(
+        winattn_enqueue_backward(plan, device.queue, &b, 0, NULL, NULL),
+        WINATTN_SUCCESS);
+    assert_int_equal(clFinish(device.queue), CL_SUCCESS);
+    if (b.workspace.buffer)
+        clReleaseMemObject(b.workspace.buffer);
+    winattn_plan_destroy(plan);
+}
+
+static double error_of(const workload *w)
+{
+    return accuracy_error(w, accuracy_all(&w->c), SAMPLES);
+}
+
+static void write_element(cl_mem mem, size_t at, cl_float x)
+{
+    assert_int_equal(clEnqueueWriteBuffer(device.queue, mem, CL_TRUE,
+                                          at * sizeof x, sizeof x, &x, 0, NULL,
+                                          NULL),
+                     CL_SUCCESS);
+}
+
+static void finds_errors(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "windows=5 heads=3 queries=20 bias=same mask=regions mask_windows=2",
+        "windows=4 heads=4 kv_heads=2 queries=9 keys=14 variant=cosine "
+        "bias=fp32",
+        "windows=2 heads=2 queries=50 variant=sliding block=16 "
+        "window_blocks=2",
+        "grid=2 size=5x7 window=3x4 shift=1x2 mask=shift bias=table_same "
+        "batch=3 heads=2 dim=8 layout=packed pads=3",
+        "grid=1 size=9 window=4 shift=1 mask=shift bias=table_fp32 "
+        "heads=2 kv_heads=1 dim=5 layout=packed padding=hidden",
+        "grid=3 size=4x6x5 window=2x3x3 shift=1x1x1 mask=shift "
+        "bias=table_same heads=2 dim=4 variant=cosine logit_scale=2 pads=1",
+        "grid=2 size=6x8 window=3x4 bias=same mask=regions mask_windows=4 "
+        "heads=2 dim=8",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const test_case c = parsed(cases[i]);
+        workload w;
+        assert_true(workload_create(&device, &c, BENCH_BOTH, 1, &w));
+        assert_true(isnan(error_of(&w))); /* nothing was computed yet */
+        compute(&w);
+        if (!(error_of(&w) <= GOOD))
+            fail_msg("%s: error %g", cases[i], error_of(&w));
+        const cl_mem outputs[] = {w.o[0],    w.dq[0],  w.dk[0],
+                                  w.dv[0],   w.dbias,  w.d_logit_scale,
+                                  w.d_pad_k, w.d_pad_v};
+        for (size_t j = 0; j < sizeof outputs / sizeof *outputs; j++) {
+            if (!outputs[j])
+                continue;
+            size_t bytes;
+            clGetMemObjectInfo(outputs[j], CL_MEM_SIZE, sizeof bytes, &bytes,
+                               NULL);
+            const size_t last = bytes / sizeof(cl_float) - 1;
+            write_element(outputs[j], last, 1e3f);
+            if (!(error_of(&w) > 0.1))
+                fail_msg("%s: error in output %zu not seen", cases[i], j);
+            write_element(outputs[j], last, NAN);
+            if (!isnan(error_of(&w)))
+                fail_msg("%s: NaN in output %zu not seen", cases[i], j);
+            compute(&w);
+        }
+        assert_true(error_of(&w) <= GOOD);
+        workload_release(&w);
+    }
+}
+
+/* ||a - b|| / ||a|| of two buffers of fp32 numbers. */
+static double difference(cl_mem a, cl_mem b)
+{
+    size_t bytes, b_bytes;
+    double error2 = 0, norm2 = 0;
+    clGetMemObjectInfo(a, CL_MEM_SIZE, sizeof bytes, &bytes, NULL);
+    clGetMemObjectInfo(b, CL_MEM_SIZE, sizeof b_bytes, &b_bytes, NULL);
+    assert_int_equal(bytes, b_bytes);
+    cl_float *x = malloc(2 * bytes), *y = x + bytes / sizeof *x;
+    assert_non_null(x);
+    assert_int_equal(clEnqueueReadBuffer(device.queue, a, CL_TRUE, 0, bytes, x,
+                                         0, NULL, NULL),
+                     CL_SUCCESS);
+    assert_int_equal(clEnqueueReadBuffer(device.queue, b, CL_TRUE, 0, bytes, y,
+                                         0, NULL, NULL),
+                     CL_SUCCESS);
+    for (size_t i = 0; i < bytes / sizeof *x; i++) {
+        const double far = (double)x[i] - (double)y[i];
+        error2 += far * far;
+        norm2 += (double)x[i] * (double)x[i];
+    }
+    free(x);
+    return sqrt(error2 / norm2);
+}
+
+/* Kernels that partition and reverse, with winattn on windows between them,
+ * give what winattn gives in place, in every element. */
+static void chains(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "grid=2 size=5x7 window=3x4 shift=1x2 mask=shift bias=table_same "
+        "batch=3 heads=2 dim=8 layout=packed pads=3",
+        "grid=2 size=8x8 window=4x4 bias=table_fp32 heads=3 dim=16 "
+        "layout=packed",
+        "grid=1 size=9 window=4 shift=1 mask=shift bias=table_fp32 batch=2 "
+        "heads=4 kv_heads=2 dim=5 layout=packed padding=hidden",
+        "grid=3 size=4x6x5 window=2x3x3 shift=1x1x1 mask=shift "
+        "bias=table_same heads=2 dim=4 variant=cosine logit_scale=2 pads=2",
+        "grid=2 size=6x8 window=3x4 bias=same mask=regions mask_windows=4 "
+        "heads=2 dim=8",
+    };
+    char note[160];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const test_case c = parsed(cases[i]);
+        workload w;
+        assert_true(workload_create(&device, &c, BENCH_BOTH, 1, &w));
+        compute(&w);
+        for (bench_pass pass = 0; pass < BENCH_PASSES; pass++) {
+            bench_device taken = device; /* as a CPU, or as a GPU */
+            taken.is_cpu = ((size_t)pass + i) % 2 == 0;
+            chain *made = chain_create(&taken, &c, pass, 1, note);
+            if (!made)
+                fail_msg("%s: %s", cases[i], note);
+            const workload *other = chain_workload(made);
+            assert_false(error_of(other) <= GOOD); /* nothing is computed */
+            assert_int_equal(chain_enqueue(made, 0), WINATTN_SUCCESS);
+            assert_int_equal(chain_finish(made), WINATTN_SUCCESS);
+            if (!(error_of(other) <= GOOD))
+                fail_msg("%s: error %g", cases[i], error_of(other));
+            const struct {
+                cl_mem ours, theirs;
+                bool computed;
+            } results[] = {
+                {w.o[0], other->o[0], pass != BENCH_BACKWARD},
+                {w.dq[0], other->dq[0], pass != BENCH_FORWARD},
+                {w.dk[0], other->dk[0], pass != BENCH_FORWARD},
+                {w.dv[0], other->dv[0], pass != BENCH_FORWARD},
+                {w.dbias, other->dbias, pass != BENCH_FORWARD},
+                {w.d_logit_scale, other->d_logit_scale, pass != BENCH_FORWARD},
+            };
+            for (size_t j = 0; j < sizeof results / sizeof *results; j++)
+                if (results[j].computed && results[j].ours &&
+                    !(difference(results[j].ours, results[j].theirs) <= GOOD))
+                    fail_msg("%s, pass %d: result %zu differs", cases[i],
+                             (int)pass, j);
+            chain_destroy(made);
+        }
+        workload_release(&w);
+    }
+    const test_case both = parsed("grid=1 size=9 window=4 padding=hidden "
+                                  "mask=regions mask_windows=3");
+    assert_null(chain_create(&device, &both, BENCH_FORWARD, 1, note));
+    assert_non_null(strstr(note, "mask"));
+}
+
+/* Of a long line of tokens the oracle sees the end only, of sums over many
+ * windows a few rows. */
+static void large_cases(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "windows=1 heads=1 queries=2048 dim=64 variant=sliding block=128 "
+        "window_blocks=16",
+        "windows=400 heads=2 queries=64 dim=32 bias=same"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const test_case c = parsed(cases[i]);
+        workload w;
+        assert_true(workload_create(&device, &c, BENCH_BOTH, 1, &w));
+        compute(&w);
+        assert_true(error_of(&w) <= GOOD);
+        const size_t k_last = (size_t)c.windows * (size_t)c.heads *
+                                  (size_t)c.keys * (size_t)c.dim -
+                              1;
+        write_element(w.dk[0], k_last, 1e3f);
+        assert_true(error_of(&w) > 0.1);
+        workload_release(&w);
+    }
+}
+
+static void floors(void **state)
+{
+    (void)state;
+    const test_case c = parsed("windows=5 heads=4 kv_heads=2 queries=10 "
+                               "keys=20 dim=8 dtype=fp16");
+    const double q = 5 * 4 * 10 * 8, k = 5 * 2 * 20 * 8;
+    const double product = 2.0 * 5 * 4 * 10 * 20 * 8;
+    assert_float_equal(workload_bytes(&c, BENCH_FORWARD), 2 * (2 * q + 2 * k),
+                       0);
+    assert_float_equal(workload_bytes(&c, BENCH_BACKWARD), 2 * (3 * q + 4 * k),
+                       0);
+    assert_float_equal(workload_bytes(&c, BENCH_BOTH), 2 * (5 * q + 6 * k), 0);
+    assert_float_equal(workload_operations(&c, BENCH_FORWARD), 2 * product, 0);
+    assert_float_equal(workload_operations(&c, BENCH_BACKWARD), 5 * product,
+                       0);
+    assert_float_equal(workload_operations(&c, BENCH_BOTH), 7 * product, 0);
+    /* of a grid its tokens count: 3 x 35, 12 windows of 12 with padding */
+    static const char *const paddings[] = {"padding=values", "padding=hidden"};
+    /* windows' tokens: 3, 2 along the first axis, 4, 3 along the other one */
+    static const float pairs[] = {3 * 35 * 12, 3 * 13 * 25};
+    for (int i = 0; i < 2; i++) {
+        test_case grid = parsed("grid=2 size=5x7 window=3x4 batch=3 heads=4 "
+                                "dim=8 layout=packed dtype=fp16");
+        assert_true(case_parse(paddings[i], &grid, NULL));
+        assert_float_equal(workload_bytes(&grid, BENCH_FORWARD),
+                           2 * 4 * (3 * 35 * 4 * 8), 0);
+        assert_float_equal(workload_bytes(&grid, BENCH_BACKWARD),
+                           2 * 7 * (3 * 35 * 4 * 8), 0);
+        assert_float_equal(workload_lse_bytes(&grid, BENCH_BACKWARD),
+                           4 * (3 * 35 * 4), 0);
+        assert_float_equal(workload_operations(&grid, BENCH_FORWARD),
+                           2 * 2 * 4 * 8 * pairs[i], 0);
+    }
+    assert_float_equal(workload_lse_bytes(&c, BENCH_FORWARD), 0, 0);
+    assert_float_equal(workload_lse_bytes(&c, BENCH_BOTH), 4 * 5 * 4 * 10, 0);
+}
+
+int main(void)
+{
+    char reason[256];
+    test_device chosen;
+    if (!device_open(&chosen, reason)) {
+        fprintf(stderr, "%s\n", reason);
+        return 1;
+    }
+    printf("device: %s\n", chosen.name);
+    if (!bench_device_open(chosen.id, &device))
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(floors),
+        cmocka_unit_test(finds_errors),
+        cmocka_unit_test(chains),
+        cmocka_unit_test(large_cases),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    bench_device_close(&device);
+    device_close(&chosen);
+    return failed;
+}
