@@ -51,9 +51,10 @@ static bool find_default(char folder[FOLDER_SIZE], const char **why)
     const wa_setting user = wa_user_cache_folder(text, sizeof text);
     if (user == WA_UNSET)
         return false;
-    if (user == WA_SET &&
-        strlen(text) + sizeof DEFAULT_FOLDER <= FOLDER_SIZE) {
-        snprintf(folder, FOLDER_SIZE, "%s" DEFAULT_FOLDER, text);
+    const size_t length = user == WA_SET ? strlen(text) : FOLDER_SIZE;
+    if (length + sizeof DEFAULT_FOLDER <= FOLDER_SIZE) {
+        memcpy(folder, text, length);
+        memcpy(folder + length, DEFAULT_FOLDER, sizeof DEFAULT_FOLDER);
         return true;
     }
     *why = "the path of the user's folder for caches is too long";

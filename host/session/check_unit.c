@@ -74,11 +74,10 @@ static uint16_t bits_of(const numbers *x, int n, bool small)
         return (uint16_t)(sign | size);
     while (size >> (top + 1))
         top++;
-    return x->dtype == WINATTN_FP16
-               ? (uint16_t)(sign | ((top + 15) << 10) |
-                            ((size << (10 - top)) & 0x3ffu))
-               : (uint16_t)(sign | ((top + 127 - (small ? 60u : 0)) << 7) |
-                            ((size << (7 - top)) & 0x7fu));
+    const uint32_t half = ((top + 15) << 10) | ((size << (10 - top)) & 0x3ffu);
+    const uint32_t brain =
+        ((top + 127 - (small ? 60u : 0)) << 7) | ((size << (7 - top)) & 0x7fu);
+    return (uint16_t)(sign | (x->dtype == WINATTN_FP16 ? half : brain));
 }
 
 /* Puts a number at element i of the tiles, and what it is as an operand. fp32
