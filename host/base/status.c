@@ -12,7 +12,7 @@ static WA_THREAD_LOCAL char last_reason[512];
 static WA_THREAD_LOCAL char last_build_log[16384];
 
 #ifndef CL_PLATFORM_NOT_FOUND_KHR /* CL/cl_ext.h has it */
-#define CL_PLATFORM_NOT_FOUND_KHR -1001
+#define CL_PLATFORM_NOT_FOUND_KHR (-1001)
 #endif
 
 /* OpenCL's codes that a call of this library can meet, and the first one that

@@ -8,7 +8,8 @@
 
 /* The same size on host and device, whatever the compiler. */
 _Static_assert(sizeof(backward_args) == 832, "backward_args has padding");
-_Static_assert(sizeof(all_sum_args) == SUMS * 72, "all_sum_args has padding");
+_Static_assert(sizeof(all_sum_args) == SUMS * (size_t)72,
+               "all_sum_args has padding");
 _Static_assert(sizeof(table_args) == 120, "table_args has padding");
 
 /* In the order of BACKWARD_PARAMETERS in cl/common/problem.cl; 0 is the

@@ -108,7 +108,7 @@ static uint64_t bytes_of_arrays(const wa_problem *problem,
         bytes += waves * unit->wave * 4;
     /* the largest |v| of this window and of the next */
     if (problem->dtype == WINATTN_FP16 && takes_o)
-        bytes += s->teams * 2 * 4;
+        bytes += s->teams * (uint64_t)8;
     if (wa_problem_padding(problem) == 1) /* each wave's d_pad_k, d_pad_v */
         bytes += waves * 2 * t->dim_tiles * unit->tile * 4;
     return bytes;
@@ -255,11 +255,11 @@ static uint64_t kept_sums(const wa_problem *problem, const wa_unit *unit,
      * counts */
     const bool all =
         passes_of(unit, s, t) > 1 || problem->variant == WINATTN_COSINE;
-    uint64_t sums =
-        (all ? t->dim_tiles : MIN(t->dim_tiles, WA_MATRIX_OUT_TILES)) *
-        t->values;
+    uint64_t sums = (uint64_t)(all ? t->dim_tiles
+                                   : MIN(t->dim_tiles, WA_MATRIX_OUT_TILES)) *
+                    t->values;
     if (s->keeps_dbias)
-        sums += t->key_tiles * t->values;
+        sums += (uint64_t)t->key_tiles * t->values;
     /* dK and dV of a wave's share of keys; compilers were seen to take as much
      * again */
     if (visits_of(problem, s->block_rows) > 1)

@@ -132,7 +132,7 @@ static uint64_t rows_bytes(const side *s, const wa_device *device,
     bytes +=
         (uint64_t)s->shape.teams * s->shape.stages * s->shape.block_rows * 4;
     if (problem->dtype == WINATTN_FP16)
-        bytes += s->shape.teams * BOUND_BYTES;
+        bytes += (uint64_t)s->shape.teams * BOUND_BYTES;
     if (o_serves(s, device->unit) && s->tiling.streaming)
         bytes += 4;                         /* whether errors show */
     if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */

@@ -24,7 +24,7 @@ bool wa_find_tuned(wa_tuned_kernel kernel, const wa_problem *problem,
 /* See winattn_load_tuning. Rows: those of a source that stay in place of
  * others for the same; text: at once, in bytes. */
 #define WA_MOST_ROWS 4096u
-#define WA_MOST_TUNING_TEXT (1024u * 1024u)
+#define WA_MOST_TUNING_TEXT 1048576u /* a MiB */
 winattn_status wa_load_tuning(const char *text);
 
 /* Reads the file of the user's environment, if it was not read yet. Fails only

@@ -203,10 +203,10 @@ static winattn_status obtain_program(wa_program_set *set, const char *name,
     shared_program *entry = set->shared;
     while (entry && strcmp(entry->order, order) != 0)
         entry = entry->next;
-    if (entry)
-        free(order);
-    else if ((status = add_program(set, name, options, order, &entry)) !=
-             WINATTN_SUCCESS)
+    const bool is_new = !entry;
+    if (is_new)
+        status = add_program(set, name, options, order, &entry);
+    if (!is_new || status != WINATTN_SUCCESS)
         free(order);
     if (status == WINATTN_SUCCESS)
         *program = entry->program;

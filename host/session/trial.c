@@ -92,7 +92,7 @@ double wa_trial_backward_work(const wa_problem *problem,
 /* ---- Its launch ---- */
 
 /* Bytes of a buffer; where more are needed the trial is too large as well. */
-#define MOST_BYTES (64u * 1024u * 1024u)
+#define MOST_BYTES ((uint64_t)64 << 20)
 
 typedef struct trial {
     cl_command_queue queue;
