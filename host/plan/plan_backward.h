@@ -43,9 +43,9 @@ typedef struct wa_matrix_gradient_shape {
      * memory (with block_keys) */
     uint32_t keeps_dbias;
     uint32_t block_keys; /* 0: one kernel makes everything */
-    wa_matrix_shape
-        keys; /* with block_keys, of cl/matrix/backward_keys_matrix.cl;
-                 a pass has so many rows */
+    /* With block_keys, of cl/matrix/backward_keys_matrix.cl; a pass has so
+     * many rows. */
+    wa_matrix_shape keys;
 } wa_matrix_gradient_shape;
 
 typedef struct wa_backward_plan {

@@ -20,15 +20,15 @@ static winattn_status read_grid_axis(const winattn_grid *given, uint32_t a,
     const uint64_t size = given->size[a], window = given->window[a];
     char name[32];
     snprintf(name, sizeof name, "grid.size[%u]", a);
-    WA_TRY(wa_check_count(name, size, MAX_TOKENS));
+    WA_TRY(wa_check_count(name, size, WA_MAX_TOKENS));
     snprintf(name, sizeof name, "grid.window[%u]", a);
-    WA_TRY(wa_check_count(name, window, MAX_TOKENS));
+    WA_TRY(wa_check_count(name, window, WA_MAX_TOKENS));
     if (given->shift[a] >= window)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "grid.shift[%u], %u, is not less than the window, %u",
                        a, given->shift[a], given->window[a]);
     const uint64_t windows = (size + window - 1) / window;
-    if (windows * window > MAX_TOKENS)
+    if (windows * window > WA_MAX_TOKENS)
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                        "grid.size[%u], %u, is above 2^31 when padded", a,
                        given->size[a]);
@@ -103,7 +103,7 @@ winattn_status wa_read_grid(const winattn_desc *desc, wa_problem *problem)
     for (int i = 0; i < WINATTN_AXES; i++) {
         tokens *= grid->window[i];
         windows *= grid->windows[i];
-        if (tokens > MAX_TOKENS)
+        if (tokens > WA_MAX_TOKENS)
             return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                            "a window of the grid has more than 2^31 tokens");
         if (windows > MAX_GRID_WINDOWS)
@@ -141,7 +141,7 @@ static winattn_status read_index(const winattn_table *given,
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "table.index is given, so table.axes, table.window and "
                        "table.sliced must be 0");
-    WA_TRY(wa_check_count("table.entries", given->entries, MAX_TOKENS));
+    WA_TRY(wa_check_count("table.entries", given->entries, WA_MAX_TOKENS));
     WA_TRY(check_entries(problem, given->entries));
     for (uint64_t i = 0; i < pairs; i++)
         if (given->index[i] < 0 || (uint32_t)given->index[i] >= given->entries)
@@ -186,7 +186,7 @@ static winattn_status read_table_window(const winattn_table *given,
         const uint32_t at = WINATTN_AXES - given->axes + a;
         char name[32];
         snprintf(name, sizeof name, "table.window[%u]", a);
-        WA_TRY(wa_check_count(name, given->window[a], MAX_TOKENS));
+        WA_TRY(wa_check_count(name, given->window[a], WA_MAX_TOKENS));
         window[at] = given->window[a];
         if (grid->used && window[at] < grid->window[at])
             return wa_fail(WINATTN_INVALID_ARGUMENT,
@@ -227,7 +227,7 @@ winattn_status wa_read_table(const winattn_desc *desc, wa_problem *problem)
         table->center += (window[i] - 1) * table->step[i];
         entries *= 2ull * window[i] - 1;
         tokens *= window[i];
-        if (entries > MAX_TOKENS)
+        if (entries > WA_MAX_TOKENS)
             return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                            "a table for such a window has more than 2^31 "
                            "entries");

@@ -45,8 +45,8 @@ static winattn_status read_sizes(const winattn_desc *desc, wa_problem *problem)
         wa_check_enum("mask_dtype", (int)desc->mask_dtype, WINATTN_TERM_FP32));
     WA_TRY(wa_read_grid(desc, problem));
     WA_TRY(wa_check_count("heads", desc->heads, MAX_HEADS));
-    WA_TRY(wa_check_count("queries", problem->queries, MAX_TOKENS));
-    WA_TRY(wa_check_count("keys", problem->keys, MAX_TOKENS));
+    WA_TRY(wa_check_count("queries", problem->queries, WA_MAX_TOKENS));
+    WA_TRY(wa_check_count("keys", problem->keys, WA_MAX_TOKENS));
     WA_TRY(wa_check_count("head_dim", desc->head_dim, MAX_HEAD_DIM));
     if (problem->windows > INT64_MAX)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "windows is above 2^63");
@@ -131,12 +131,12 @@ static winattn_status read_sliding(const winattn_desc *desc,
                            "sliding variant");
         return WINATTN_SUCCESS;
     }
-    WA_TRY(wa_check_count("block", desc->block, MAX_TOKENS));
-    if (desc->first_block > MAX_TOKENS || desc->sink > MAX_TOKENS ||
-        desc->window_blocks > MAX_TOKENS)
+    WA_TRY(wa_check_count("block", desc->block, WA_MAX_TOKENS));
+    if (desc->first_block > WA_MAX_TOKENS || desc->sink > WA_MAX_TOKENS ||
+        desc->window_blocks > WA_MAX_TOKENS)
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                        "first_block, window_blocks or sink is above 2^31");
-    if ((uint64_t)desc->query_offset + desc->queries > MAX_TOKENS)
+    if ((uint64_t)desc->query_offset + desc->queries > WA_MAX_TOKENS)
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                        "query_offset + queries is above 2^31");
     problem->block = desc->block;

@@ -9,7 +9,7 @@
 
 #include "problem/problem.h"
 
-#define MAX_TOKENS 0x7fffffffu
+#define WA_MAX_TOKENS 0x7fffffffu
 
 /* The descriptor's field `name` is 1 to `most`, or a number up to `last`. */
 winattn_status wa_check_count(const char *name, uint64_t value, uint64_t most);

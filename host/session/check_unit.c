@@ -75,9 +75,9 @@ static uint16_t bits_of(const numbers *x, int n, bool small)
     while (size >> (top + 1))
         top++;
     const uint32_t half = ((top + 15) << 10) | ((size << (10 - top)) & 0x3ffu);
-    const uint32_t brain =
+    const uint32_t bfloat =
         ((top + 127 - (small ? 60u : 0)) << 7) | ((size << (7 - top)) & 0x7fu);
-    return (uint16_t)(sign | (x->dtype == WINATTN_FP16 ? half : brain));
+    return (uint16_t)(sign | (x->dtype == WINATTN_FP16 ? half : bfloat));
 }
 
 /* Puts a number at element i of the tiles, and what it is as an operand. fp32
