@@ -21,6 +21,8 @@
  *   BLOCK_ROWS          query rows of a unit at most
  *   BLOCK_KEYS          keys that a softmax step takes at once; where they
  *                       are not all, the softmax streams */
+#include "common/tokens.cl"
+
 #define DOT 0
 #define COSINE 1
 #define SLIDING 2

@@ -13,6 +13,8 @@
  * load and store with the suffix of a type move one element, load4 and store4
  * (and so on) that many neighbours, aligned to one element only. Stores round
  * to nearest even and keep a NaN a NaN. */
+#include "common/args.h"
+
 #ifndef DTYPE
 #define DTYPE 0
 #endif

@@ -16,6 +16,8 @@
  *           2 those of the padding are hidden
  *   KEEPS_TOKENS  1: positions wait in local memory, for kernels that ask for
  *           each token many times; a place says where (GRID 1) */
+#include "common/storage.cl"
+
 #ifndef GRID
 #define GRID 0
 #endif

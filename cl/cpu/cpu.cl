@@ -16,6 +16,8 @@
  *   TILE_VECS    key vectors of a register tile
  *   OUT_VECS     channel vectors of an output tile
  * and BLOCK_KEYS must be a multiple of LANES * TILE_VECS. */
+#include "common/problem.cl"
+
 #ifndef LANES
 #define LANES 16
 #endif

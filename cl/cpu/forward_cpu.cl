@@ -3,6 +3,7 @@
  * cpu.cl has the parts. Logits, softmax, P V with vectors of channels. Where
  * the keys exceed BLOCK_KEYS it walks blocks of keys and the softmax streams
  * (Milakov and Gimelshein 2018). */
+#include "cpu/cpu.cl"
 
 INLINE void store_row(const vec *out, float max, float sum,
                       const forward_args *args, __global storage *o,

@@ -11,6 +11,8 @@
  *            only)
  *   KEEPS_DBIAS 1: the sum over windows stays in registers (ONE_VISIT only)
  *               0: it is added to in the workspace */
+#include "local/backward_local.cl"
+
 #ifndef ONE_VISIT
 #define ONE_VISIT 1
 #endif

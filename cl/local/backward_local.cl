@@ -22,6 +22,8 @@
  *   UNROLLED_ROWS rows of a product with transposed weights without a jump in
  *                 between; divides Q_ROWS
  *   TEAM          also covers the tiles of the block, one each */
+#include "local/local.cl"
+
 #ifndef KEEPS_TILES
 #define KEEPS_TILES 0
 #endif

@@ -14,6 +14,8 @@
  * dQ's walk sums both, which tells how far delta and lse are off. The kernel
  * of keys gets what is right; and where it shows in dQ, the keys are visited
  * once more, for dQ -= (error of delta) scale sum P K. */
+#include "local/backward_local.cl"
+
 #if STATISTICS
 /* An lse whose ulp is so large that exponentials of S - lse might overflow. */
 #define MOST_LSE 0x1p22f

@@ -24,6 +24,8 @@
  *                 all BLOCK_KEYS
  *   ROW_ITEMS     work-items to a row of the softmax, a power of two; above 1,
  *                 TEAM >= BLOCK_ROWS * ROW_ITEMS */
+#include "local/local.cl"
+
 #ifndef TEAMS
 #define TEAMS 1
 #endif

@@ -18,6 +18,8 @@
  *   HALVES_FROM_BITS  1: vloada_half would load one half at a time
  *   SUB_GROUP     Intel: work-items of a hardware thread, which share its
  *                 registers; 0: the compiler's choice */
+#include "common/problem.cl"
+
 #ifndef TEAM
 #define TEAM 64
 #endif

@@ -19,6 +19,7 @@
  *             them, and another the other
  *
  * Whose rows of dK and dV nobody stores (padding) may be anything. */
+#include "matrix/gradient_matrix.cl"
 
 #ifndef APART
 #define APART 0

@@ -25,6 +25,8 @@
  *   ONE_VISIT    1: a window has one visit
  *                0: sums of dK and dV live through all visits of a window
  *   KEEPS_DBIAS  0 or 1 (gradient_matrix.cl); 1 with ONE_VISIT only */
+#include "matrix/gradient_matrix.cl"
+
 #ifndef ONE_VISIT
 #define ONE_VISIT 1
 #endif

@@ -27,6 +27,7 @@
  * they add up dQ.
  *
  *   KEEPS_DBIAS  see gradient_matrix.cl */
+#include "matrix/gradient_matrix.cl"
 
 #define WAVE_TURNS CEIL_DIV(ROW_TILES, TEAM_WAVES)
 /* Waves that share a tile of rows, and what each has of an item. */

@@ -16,6 +16,8 @@
  *            first UNIT_QUERIES rows are then of queries; for the first
  *            UNIT_QUERIES keys. TF32 has no gradients, so not the last of
  *            these */
+#include "unit/fragment.cl"
+
 #define TEAM_WAVES 1
 
 #define CHUNKS (UNIT_TILE / CHUNK)

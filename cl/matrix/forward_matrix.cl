@@ -12,6 +12,8 @@
  *   SHARES_OWNERS  work-groups may go on from one block of rows or head to the
  *                  next; 0: each has one, which saves registers, and blocks
  *                  times heads divide the number of work-groups */
+#include "matrix/matrix.cl"
+
 #ifndef SHARES_OWNERS
 #define SHARES_OWNERS 1
 #endif

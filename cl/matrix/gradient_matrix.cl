@@ -9,6 +9,8 @@
  *                   rows and keys always, and indices be constant
  *                2: stay in local memory, in 16 bytes for each lane (TEAMS 1)
  *   AGAIN        1: scores are computed again for the gradients */
+#include "matrix/matrix.cl"
+
 #ifndef KEEPS_DBIAS
 #define KEEPS_DBIAS 0
 #endif

@@ -36,6 +36,8 @@
  *               another. 3: the bias in local memory, as the caller stores it;
  *               regions, of which there is one for each token, are compared at
  *               each score, which needs half the room of a sum. */
+#include "unit/fragment.cl"
+
 #ifndef TEAM_WAVES
 #define TEAM_WAVES 1
 #endif

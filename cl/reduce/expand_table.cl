@@ -2,6 +2,8 @@
  * Writes the bias that a table stands for, fp32 [heads][queries][keys], for
  * kernels that know no tables: neighbouring keys then lie side by side, and
  * vectors read them. One work-item per query of a head. */
+#include "common/problem.cl"
+
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 expand_table(const forward_args args, BIAS_PARAMETER __global float *to,
              const ulong at)

@@ -5,6 +5,8 @@
  *
  *   LISTED 1: the host has listed these
  *          0: which they are follows from their distance along each axis */
+#include "common/problem.cl"
+
 #ifndef LISTED
 #define LISTED 1
 #endif

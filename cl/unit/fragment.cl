@@ -56,6 +56,9 @@
  *   EMULATED 1    the instruction is computed through local memory, so that
  *                 each layout can be tested on any device. All work-items of
  *                 a work-group must make the same calls. */
+#include "common/problem.cl"
+#include MATRIX_UNIT
+
 #ifndef EMULATED
 #define EMULATED 1
 #endif

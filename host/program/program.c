@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "device/query.h"
 #include "program/cache.h"
-#include "program/sources.h"
+#include "program/source.h"
 
 /* Subnormal fp32 numbers may become 0, which makes exponentials cheaper.
  * Options that let the compiler forget infinities and NaNs must not come here:
@@ -61,9 +61,8 @@ static winattn_status add_hash_line(char **key, const wa_recipe *recipe)
 {
     char digits[40];
     wa_hash hash = wa_hash_start();
-    for (cl_uint i = 0; i < recipe->texts; i++)
-        /* with the final 0, so that the borders between texts count */
-        wa_hash_add(&hash, recipe->text[i], strlen(recipe->text[i]) + 1);
+    if (recipe->source)
+        wa_hash_add(&hash, recipe->source, strlen(recipe->source));
     hash = wa_hash_end(hash);
     snprintf(digits, sizeof digits, "%016llx%016llx",
              (unsigned long long)hash.a, (unsigned long long)hash.b);
@@ -114,63 +113,24 @@ static winattn_status finish_recipe(cl_device_id device, const char *name,
                                     wa_recipe *recipe)
 {
     const size_t size = strlen(standard) + strlen(options) + 1;
-    WA_TRY(make_key(device, name, recipe, &recipe->key));
-    winattn_status status = WINATTN_SUCCESS;
-    recipe->options = malloc(size);
-    if (recipe->options) {
+    winattn_status status = make_key(device, name, recipe, &recipe->key);
+    if (status == WINATTN_SUCCESS && !(recipe->options = malloc(size)))
+        status = wa_fail_memory();
+    if (status == WINATTN_SUCCESS) {
         snprintf(recipe->options, size, "%s%s", standard, options);
         status = add_line(&recipe->key, "options", recipe->options);
-    } else {
-        status = wa_fail_memory();
     }
     if (status != WINATTN_SUCCESS)
         wa_recipe_free(recipe);
     return status;
 }
 
-/* False if there is no such kernel. */
-static bool find_texts(const char *name, wa_recipe *recipe)
-{
-    char file[NAME_SIZE + 8];
-    snprintf(file, sizeof file, "%s.cl", name);
-    const bool for_cpu = strstr(name, "_cpu") != NULL;
-    const bool for_local = strstr(name, "_local") != NULL;
-    const bool for_gradients = strncmp(name, "backward", 8) == 0;
-    const char *unit = strstr(name, "_matrix_");
-    const bool for_attention = unit && strncmp(name, "check", 5) != 0;
-    char unit_file[NAME_SIZE + 8] = "";
-    if (unit) {
-        snprintf(unit_file, sizeof unit_file, "unit_%s.cl", unit + 8);
-        snprintf(file, sizeof file, "%.*smatrix.cl", (int)(unit + 1 - name),
-                 name);
-    }
-    const wa_recipe texts = {{wa_source("args.h"), wa_source("storage.cl"),
-                              wa_source("tokens.cl"), wa_source("problem.cl"),
-                              for_cpu     ? wa_source("cpu.cl")
-                              : for_local ? wa_source("local.cl")
-                              : unit      ? wa_source(unit_file)
-                                          : "\n",
-                              unit ? wa_source("fragment.cl") : "\n",
-                              for_attention ? wa_source("matrix.cl") : "\n",
-                              !for_gradients ? "\n"
-                              : for_local    ? wa_source("backward_local.cl")
-                              : unit         ? wa_source("gradient_matrix.cl")
-                                             : "\n",
-                              wa_source(file)},
-                             WA_RECIPE_TEXTS,
-                             NULL,
-                             NULL};
-    *recipe = texts;
-    for (size_t i = 0; i < WA_RECIPE_TEXTS; i++)
-        if (!texts.text[i])
-            return false;
-    return true;
-}
-
 winattn_status wa_recipe_of_kernel(cl_device_id device, const char *name,
                                    const char *options, wa_recipe *recipe)
 {
-    if (!find_texts(name, recipe))
+    memset(recipe, 0, sizeof *recipe);
+    WA_TRY(wa_source_of_kernel(name, &recipe->source));
+    if (!recipe->source)
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "there is no kernel %s",
                        name);
     /* ocloc 22.43 does not compile for PVC where the standard comes twice */
@@ -184,16 +144,21 @@ winattn_status wa_recipe_of_text(cl_device_id device, const char *name,
                                  const char *text, const char *options,
                                  wa_recipe *recipe)
 {
-    const wa_recipe all = {{text}, 1, NULL, NULL};
-    *recipe = all;
+    const size_t size = strlen(text) + 1;
+    memset(recipe, 0, sizeof *recipe);
+    recipe->source = malloc(size);
+    if (!recipe->source)
+        return wa_fail_memory();
+    memcpy(recipe->source, text, size);
     return finish_recipe(device, name, "", options, recipe);
 }
 
 void wa_recipe_free(wa_recipe *recipe)
 {
+    free(recipe->source);
     free(recipe->options);
     free(recipe->key);
-    recipe->options = recipe->key = NULL;
+    memset(recipe, 0, sizeof *recipe);
 }
 
 static size_t line_length(const char *text)
@@ -223,7 +188,7 @@ winattn_status wa_check_key(cl_device_id device, const char *key)
 {
     static const char label[] = "\nprogram: ";
     char name[NAME_SIZE] = "";
-    wa_recipe recipe;
+    wa_recipe recipe = {.source = NULL};
     const char *named = strstr(key, label);
     if (named) {
         named += strlen(label);
@@ -233,12 +198,15 @@ winattn_status wa_check_key(cl_device_id device, const char *key)
             name[length] = 0;
         }
     }
-    if (!find_texts(name, &recipe))
-        recipe.texts = 0; /* no program has the hash of nothing */
-    char *own;
-    WA_TRY(make_key(device, name, &recipe, &own));
-    const winattn_status status = compare_lines(key, own);
+    /* without a source where there is no such kernel: no program has the hash
+     * of nothing */
+    WA_TRY(wa_source_of_kernel(name, &recipe.source));
+    char *own = NULL;
+    winattn_status status = make_key(device, name, &recipe, &own);
+    if (status == WINATTN_SUCCESS)
+        status = compare_lines(key, own);
     free(own);
+    wa_recipe_free(&recipe);
     return status;
 }
 
@@ -267,8 +235,7 @@ winattn_status wa_build_program(cl_context context, cl_device_id device,
     cl_int error;
     /* older OpenCL headers lack the const */
     cl_program program = clCreateProgramWithSource(
-        context, recipe->texts, (const char **)(size_t)recipe->text, NULL,
-        &error);
+        context, 1, (const char **)(size_t)&recipe->source, NULL, &error);
     if (error != CL_SUCCESS)
         return wa_fail_cl(error, "clCreateProgramWithSource");
     error = clBuildProgram(program, 1, &device, recipe->options, NULL, NULL);

@@ -7,12 +7,9 @@
 
 #include "winattn.h"
 
-#define WA_RECIPE_TEXTS 9
-
 /* What a program is made of. */
 typedef struct wa_recipe {
-    const char *text[WA_RECIPE_TEXTS];
-    cl_uint texts;
+    char *source;
     char *options;
     /* Lines "what: value" that tell this program from every other one: the
      * library, the device and its driver, the text's hash, the options. */

@@ -47,7 +47,7 @@ if(STATIC)
     set(c11 calloc exp fclose ferror fflush floor fopen fread free fseek ftell
         fwrite getenv log malloc memchr memcmp memcpy memmove memset qsort
         realloc remove rename snprintf sqrt sscanf strchr strcmp strlen
-        strcspn strncmp strspn strstr strtol strtoul strtoull vsnprintf)
+        strcspn strncmp strrchr strspn strstr strtol strtoul strtoull vsnprintf)
     string(REPLACE ";" "|" c11 "${c11}")
     set(compilers "_GLOBAL_OFFSET_TABLE_|__tls_get_addr|__stack_chk_fail")
     read_symbols(lines -u ${STATIC})

@@ -15,8 +15,10 @@
  * every third. sm_89 differs from sm_80 in its local memory only, and gets the
  * matrix unit.
  *
- *   offline_plans [all] */
+ *   offline_plans [all]
+ *   offline_plans --source KERNEL    prints the kernel's program */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -25,6 +27,7 @@
 #include "kit/devices.h"
 #include "kit/workloads.h"
 #include "plan/plan_backward.h"
+#include "program/source.h"
 
 static const struct {
     const char *compiler, *name; /* of the target */
@@ -128,10 +131,22 @@ static winattn_status print_matrix(const wa_problem *problem, const line *l)
     return WINATTN_SUCCESS;
 }
 
+static int print_source(const char *kernel)
+{
+    char *source;
+    if (wa_source_of_kernel(kernel, &source) != WINATTN_SUCCESS || !source)
+        return 1;
+    fputs(source, stdout);
+    free(source);
+    return 0;
+}
+
 int main(int count, char **arguments)
 {
     enum { TF32 = 3, TYPES };
     static const char *const types[TYPES] = {"fp32", "fp16", "bf16", "tf32"};
+    if (count > 2 && strcmp(arguments[1], "--source") == 0)
+        return print_source(arguments[2]);
     const bool all = count > 1 && strcmp(arguments[1], "all") == 0;
     const size_t rows = workload_count + GRIDS;
     for (size_t i = 0; i < TARGETS * rows * TYPES; i++) {

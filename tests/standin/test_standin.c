@@ -251,16 +251,9 @@ static void check_kernel(cl_device_id id, const char *name,
                          uint32_t local_bytes)
 {
     wa_recipe recipe;
-    size_t size = 1;
     assert_int_equal(wa_recipe_of_kernel(id, name, defines, &recipe),
                      WINATTN_SUCCESS);
-    for (cl_uint i = 0; i < recipe.texts; i++)
-        size += strlen(recipe.text[i]);
-    char *source = calloc(size, 1);
-    assert_non_null(source);
-    for (cl_uint i = 0; i < recipe.texts; i++)
-        strcat(source, recipe.text[i]);
-    kernel_list list = kernels_read(source, recipe.options);
+    kernel_list list = kernels_read(recipe.source, recipe.options);
     const kernel_facts *kernel = kernels_find(&list, name);
     assert_non_null(kernel);
     /* a size that is demanded would lift the limit of registers */
@@ -273,7 +266,6 @@ static void check_kernel(cl_device_id id, const char *name,
                  name, kernel->work_group, work_group, kernel->local_bytes,
                  local_bytes, recipe.options);
     kernels_free(&list);
-    free(source);
     wa_recipe_free(&recipe);
 }
 
