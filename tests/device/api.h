@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The groups of test_api, a file each. */
+#ifndef DEVICE_API_H
+#define DEVICE_API_H
+
+#include "kit/runner.h"
+
+extern const test_group api_plans, api_shapes, api_refusals, api_grids,
+    api_order, api_threads;
+
+#endif

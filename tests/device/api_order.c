@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * When calls are done and what outlives them: events, queues, launches cut
+ * into pieces, the same bits each time. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+#include "kit/emulated.h"
+#include "kit/fixture.h"
+#include "kit/planned.h"
+
+static void no_windows(void **state)
+{
+    (void)state;
+    const test_case c = parsed("windows=0");
+    const winattn_desc desc = case_desc(&c);
+    winattn_plan *plan;
+    winattn_forward f;
+    cl_event event = NULL, gate;
+    cl_int error, done = CL_QUEUED;
+    memset(&f, 0, sizeof f);
+    f.struct_size = sizeof f; /* no buffers at all */
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &desc, &plan),
+        WINATTN_SUCCESS);
+    assert_int_equal(
+        winattn_enqueue_forward(plan, device.queue, &f, 0, NULL, NULL),
+        WINATTN_SUCCESS);
+    /* its event still waits for what it was told to wait for */
+    gate = clCreateUserEvent(device.context, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    assert_int_equal(
+        winattn_enqueue_forward(plan, device.queue, &f, 1, &gate, &event),
+        WINATTN_SUCCESS);
+    clFlush(device.queue);
+    clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof done,
+                   &done, NULL);
+    assert_int_not_equal(done, CL_COMPLETE);
+    clSetUserEventStatus(gate, CL_COMPLETE);
+    assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
+    clReleaseEvent(event);
+    clReleaseEvent(gate);
+    winattn_plan_destroy(plan);
+}
+
+static cl_uint references(void)
+{
+    cl_uint count = 0;
+    assert_int_equal(clGetContextInfo(device.context,
+                                      CL_CONTEXT_REFERENCE_COUNT, sizeof count,
+                                      &count, NULL),
+                     CL_SUCCESS);
+    return count;
+}
+
+/* On PoCL whatever belongs to a context counts as a reference to it; rusticl
+ * was seen to keep some of its own. */
+static void nothing_is_kept(void **state)
+{
+    (void)state;
+    if (!device_is_pocl())
+        skip();
+    const cl_uint before = references();
+    for (int round = 0; round < 3; round++) {
+        fixture f = set_up(round == 1 ? "tier=local" : "variant=cosine");
+        assert_int_equal(winattn_enqueue_forward(f.plan, device.queue,
+                                                 &f.forward, 0, NULL, NULL),
+                         WINATTN_SUCCESS);
+        assert_int_equal(clFinish(device.queue), CL_SUCCESS);
+        tear_down(&f);
+    }
+    assert_int_equal(references(), before);
+}
+
+/* A plan may go while its call is on the way. */
+static void destroy_early(void **state)
+{
+    (void)state;
+    fixture f = set_up("windows=20 heads=3");
+    assert_int_equal(winattn_enqueue_forward(f.plan, device.queue, &f.forward,
+                                             0, NULL, NULL),
+                     WINATTN_SUCCESS);
+    winattn_plan_destroy(f.plan);
+    f.plan = NULL;
+    assert_correct(&f);
+    tear_down(&f);
+}
+
+/* A forward pass in launches of so many units, or windows where work-groups
+ * walk them. */
+static void run_in_pieces(const char *text, uint32_t units,
+                          cl_command_queue queue)
+{
+    const test_case c = parsed(text);
+    const demanded_plan demand = {
+        .unit = c.tier == WINATTN_TIER_MATRIX ? wa_unit_named("mma") : NULL,
+        .units_per_launch = units};
+    case_result result;
+    if (!planned_run(&device, queue, &c, &demand, &result) &&
+        !is_excused(&result))
+        fail_msg("%s in launches of %u: %s", text, units, result.failure);
+}
+
+static void pieces(void **state)
+{
+    (void)state;
+    static const char *const tiers[] = {"cpu", "local"};
+    for (int t = 0; t < 2; t++)
+        for (uint32_t units = 1; units < 40; units = units * 2 + 1) {
+            char text[128];
+            /* the mask follows the caller's window index */
+            snprintf(text, sizeof text,
+                     "tier=%s windows=5 heads=3 queries=20 bias=same "
+                     "mask=same mask_windows=3",
+                     tiers[t]);
+            run_in_pieces(text, units, device.queue);
+            if (device.unordered)
+                run_in_pieces(text, units, device.unordered);
+            snprintf(text, sizeof text,
+                     "tier=%s variant=sliding windows=2 queries=300 block=50 "
+                     "window_blocks=2",
+                     tiers[t]);
+            run_in_pieces(text, units, device.queue);
+        }
+    for (uint32_t windows = 1; windows < 8 && can_emulate();
+         windows = windows * 2 + 1) {
+        static const char *const text =
+            "tier=matrix dtype=fp16 windows=7 heads=2 queries=20 bias=same "
+            "mask=same mask_windows=3";
+        run_in_pieces(text, windows, device.queue);
+        if (device.unordered)
+            run_in_pieces(text, windows, device.unordered);
+    }
+}
+
+static void unordered_queue(void **state)
+{
+    (void)state;
+    if (!device.unordered)
+        skip();
+    fixture f = set_up("windows=9 mask=same mask_windows=2");
+    cl_int error;
+    cl_event event = NULL;
+    cl_event gate = clCreateUserEvent(device.context, &error);
+    assert_int_equal(winattn_enqueue_forward(f.plan, device.unordered,
+                                             &f.forward, 1, &gate, &event),
+                     WINATTN_SUCCESS);
+    clFlush(device.unordered);
+    assert_nothing_written(&f); /* it waits */
+    clSetUserEventStatus(gate, CL_COMPLETE);
+    assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
+    assert_correct(&f);
+    clReleaseEvent(event);
+    clReleaseEvent(gate);
+    tear_down(&f);
+}
+
+/* The same call twice gives the same bits. */
+static void repeatable(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "tier=cpu windows=30 bias=same", "tier=local windows=30 bias=same",
+        "tier=local variant=sliding queries=400 block=50",
+        "tier=matrix dtype=fp16 queries=30 windows=5 bias=same"};
+    wa_session *session = pretend_unit();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fixture f = set_up(cases[i]);
+        const int o = f.data->tensor[T_O].buffer;
+        const size_t size = f.data->buffer[o].size;
+        unsigned char *first = malloc(size), *again = malloc(size);
+        for (int round = 0; round < 5; round++) {
+            assert_int_equal(winattn_enqueue_forward(f.plan, device.queue,
+                                                     &f.forward, 0, NULL,
+                                                     NULL),
+                             WINATTN_SUCCESS);
+            clEnqueueReadBuffer(device.queue, f.buffers.mem[o], CL_TRUE, 0,
+                                size, round ? again : first, 0, NULL, NULL);
+            if (round)
+                assert_memory_equal(again, first, size);
+        }
+        free(first);
+        free(again);
+        tear_down(&f);
+    }
+    wa_session_release(session);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(no_windows),      cmocka_unit_test(nothing_is_kept),
+    cmocka_unit_test(destroy_early),   cmocka_unit_test(pieces),
+    cmocka_unit_test(unordered_queue), cmocka_unit_test(repeatable),
+};
+const test_group api_order = TEST_GROUP(NULL, tests);

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Plans: what they refuse, what they say of themselves, which programs they
+ * share, what happens where one does not build. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api.h"
+#include "base/status.h"
+#include "kit/fixture.h"
+#include "plan/plan_backward.h"
+#include "session/session.h"
+
+/* Another device and context than the one under test; NULL if there is none.
+ */
+static cl_context other_context(cl_device_id *id)
+{
+    cl_device_id ids[64];
+    char names[64][256];
+    cl_int error;
+    const int count = device_list(ids, names, 64);
+    for (int i = 0; i < count; i++)
+        if (ids[i] != device.id) {
+            *id = ids[i];
+            cl_context context =
+                clCreateContext(NULL, 1, id, NULL, NULL, &error);
+            if (error == CL_SUCCESS)
+                return context;
+        }
+    return NULL;
+}
+
+static void create_refuses(void **state)
+{
+    (void)state;
+    const test_case c = parsed("");
+    winattn_desc desc = case_desc(&c);
+    winattn_plan *plan = (winattn_plan *)&desc;
+    assert_status(winattn_plan_create(NULL, device.id, &desc, &plan),
+                  WINATTN_INVALID_ARGUMENT, "context");
+    assert_null(plan);
+    assert_status(winattn_plan_create(device.context, NULL, &desc, &plan),
+                  WINATTN_INVALID_ARGUMENT, "device");
+    assert_status(winattn_plan_create(device.context, device.id, NULL, &plan),
+                  WINATTN_INVALID_ARGUMENT, "desc");
+    assert_status(winattn_plan_create(device.context, device.id, &desc, NULL),
+                  WINATTN_INVALID_ARGUMENT, "plan");
+    desc.head_dim = 1000;
+    assert_status(winattn_plan_create(device.context, device.id, &desc, &plan),
+                  WINATTN_UNSUPPORTED_PROBLEM, "head_dim");
+    assert_null(plan);
+    winattn_plan_destroy(NULL);
+}
+
+static void create_refuses_foreign_device(void **state)
+{
+    (void)state;
+    const test_case c = parsed("");
+    const winattn_desc desc = case_desc(&c);
+    winattn_plan *plan;
+    cl_device_id id;
+    cl_context context = other_context(&id);
+    if (!context)
+        skip();
+    assert_status(winattn_plan_create(device.context, id, &desc, &plan),
+                  WINATTN_INVALID_ARGUMENT, "device");
+    clReleaseContext(context);
+}
+
+static void describes(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "device: ",          "tier: ",        "kernel: ",          "tile: ",
+        "work-group size: ", "local bytes: ", "workspace bytes: ", "reason: "};
+    char text[4096], cut[20];
+    /* which tier is the device's best? The other one is demanded. */
+    fixture f = set_up("");
+    assert_int_equal(winattn_plan_describe(f.plan, sizeof text, text, NULL),
+                     WINATTN_SUCCESS);
+    const bool cpu_first = strstr(text, "tier: cpu") != NULL;
+    tear_down(&f);
+    f = set_up(cpu_first ? "tier=local" : "tier=cpu");
+    size_t needed = 0, size = 99;
+    assert_int_equal(winattn_plan_describe(f.plan, 0, NULL, &needed),
+                     WINATTN_SUCCESS);
+    assert_true(needed > 100 && needed <= sizeof text);
+    assert_int_equal(winattn_plan_describe(f.plan, needed, text, NULL),
+                     WINATTN_SUCCESS);
+    assert_int_equal(strlen(text) + 1, needed);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        if (!strstr(text, lines[i]))
+            fail_msg("no \"%s\" in\n%s", lines[i], text);
+    assert_non_null(strstr(text, cpu_first ? "tier: local" : "tier: cpu"));
+    assert_non_null(strstr(text, cpu_first ? "tier cpu not taken: the caller"
+                                           : "tier local not taken: the "
+                                             "caller"));
+    memset(cut, 'x', sizeof cut);
+    assert_int_equal(winattn_plan_describe(f.plan, 10, cut, &needed),
+                     WINATTN_SUCCESS);
+    assert_int_equal(strlen(cut), 9);
+    assert_int_equal(cut[10], 'x');
+    assert_int_equal(needed, strlen(text) + 1);
+    assert_status(winattn_plan_describe(f.plan, 5, NULL, NULL),
+                  WINATTN_INVALID_ARGUMENT, "text");
+    assert_status(winattn_plan_describe(NULL, 0, NULL, NULL),
+                  WINATTN_INVALID_ARGUMENT, "plan");
+    assert_int_equal(winattn_plan_workspace_size(f.plan, &size),
+                     WINATTN_SUCCESS);
+    assert_int_equal(size, 0);
+    assert_status(winattn_plan_workspace_size(f.plan, NULL),
+                  WINATTN_INVALID_ARGUMENT, "size");
+    assert_status(winattn_plan_workspace_size(NULL, &size),
+                  WINATTN_INVALID_ARGUMENT, "plan");
+    tear_down(&f);
+}
+
+/* A plan without windows is legal and computes nothing, which whoever forgot
+ * to set them should find in its first line. */
+static void describes_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        bool on_grid, is_forgotten;
+        const char *line;
+    } rows[] = {
+        {true, true, "computes: nothing, as grid.batch is 0\n"},
+        {false, true, "computes: nothing, as windows is 0\n"},
+        {true, false, NULL},
+        {false, false, NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[8192];
+        const test_case c =
+            parsed(rows[i].on_grid ? "grid=1 size=8 window=4 dim=4 seed=1"
+                                   : "queries=4 dim=4");
+        winattn_desc desc = case_desc(&c);
+        winattn_plan *plan;
+        if (rows[i].is_forgotten)
+            desc.windows = desc.grid.batch = 0;
+        assert_int_equal(
+            winattn_plan_create(device.context, device.id, &desc, &plan),
+            WINATTN_SUCCESS);
+        assert_int_equal(winattn_plan_describe(plan, sizeof text, text, NULL),
+                         WINATTN_SUCCESS);
+        if (rows[i].line
+                ? strncmp(text, rows[i].line, strlen(rows[i].line)) != 0
+                : strstr(text, "computes:") != NULL)
+            fail_msg("%s", text);
+        winattn_plan_destroy(plan);
+    }
+}
+
+static void check_local_bytes(wa_session *session, const char *name,
+                              const char *defines, uint32_t planned)
+{
+    cl_kernel kernel;
+    cl_ulong bytes = 0;
+    assert_int_equal(wa_session_kernel(session, name, defines, "", &kernel),
+                     WINATTN_SUCCESS);
+    clGetKernelWorkGroupInfo(kernel, device.id, CL_KERNEL_LOCAL_MEM_SIZE,
+                             sizeof bytes, &bytes, NULL);
+    /* arrays are aligned, which plans count or not; rusticl counts them twice
+     */
+    if (wa_session_device(session)->reports_kernel_sizes && bytes != 0)
+        assert_in_range(bytes + 512u, planned, planned + 1024u);
+    clReleaseKernel(kernel);
+}
+
+static void local_bytes_are_right(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "tier=local",
+        "tier=local variant=cosine queries=100 dim=80",
+        "tier=local variant=sliding block=20 dim=64",
+        "tier=matrix dtype=fp16 queries=20 bias=fp32",
+        "tier=matrix dtype=bf16 variant=cosine queries=40 dim=24",
+        "tier=matrix tf32=1 variant=cosine queries=40 dim=24 bias=same "
+        "mask=regions mask_windows=2",
+        "pass=backward tier=local bias=same",
+        "pass=backward tier=matrix dtype=fp16 queries=20 bias=fp32",
+        "pass=backward tier=matrix dtype=bf16 variant=cosine queries=40 "
+        "dim=24 heads=4 kv_heads=2"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const test_case c = parsed(cases[i]);
+        const winattn_desc desc = case_desc(&c);
+        static const wa_exclusions none;
+        wa_problem problem;
+        wa_session *session;
+        wa_plan plan;
+        wa_backward_plan backward;
+        assert_int_equal(wa_problem_read(&desc, &problem), WINATTN_SUCCESS);
+        assert_int_equal(
+            wa_session_acquire(device.context, device.id, &session),
+            WINATTN_SUCCESS);
+        wa_device capabilities = *wa_session_device(session);
+        capabilities.unit = wa_unit_named("mma");
+        capabilities.emulates_unit = true;
+        capabilities.loop_limit = 0;
+        if (c.pass == PASS_FORWARD) {
+            assert_int_equal(
+                wa_plan_make(&problem, &capabilities, &none, &plan),
+                WINATTN_SUCCESS);
+            check_local_bytes(session, plan.kernel, plan.defines,
+                              plan.local_bytes);
+        } else {
+            assert_int_equal(wa_backward_plan_make(&problem, &capabilities,
+                                                   &none, &backward),
+                             WINATTN_SUCCESS);
+            const wa_backward_kernel *last =
+                &backward.kernels[WA_BACKWARD_KEYS];
+            check_local_bytes(session, last->name, last->defines,
+                              last->local_bytes);
+        }
+        wa_session_release(session);
+    }
+}
+
+/* Where a unit has TF32, results are as accurate as promised of that; else
+ * the permission changes nothing. */
+static void tf32_may_be_allowed(void **state)
+{
+    (void)state;
+    char text[2][4096];
+    const wa_unit *unit;
+    wa_session *session;
+    assert_int_equal(wa_session_acquire(device.context, device.id, &session),
+                     WINATTN_SUCCESS);
+    unit = wa_session_device(session)->unit;
+    wa_session_release(session);
+    for (int allowed = 0; allowed < 2; allowed++) {
+        fixture f = set_up(allowed ? "tf32=1 bias=same" : "bias=same");
+        assert_int_equal(winattn_plan_describe(f.plan, sizeof text[allowed],
+                                               text[allowed], NULL),
+                         WINATTN_SUCCESS);
+        assert_int_equal(winattn_enqueue_forward(f.plan, device.queue,
+                                                 &f.forward, 0, NULL, NULL),
+                         WINATTN_SUCCESS);
+        assert_correct(&f);
+        tear_down(&f);
+    }
+    if (unit && unit->has_tf32)
+        assert_non_null(strstr(text[1], "TF32"));
+    else
+        assert_string_equal(text[1], text[0]);
+}
+
+static void programs_are_shared(void **state)
+{
+    (void)state;
+    const test_case c = parsed("queries=17 dim=20");
+    winattn_desc desc = case_desc(&c);
+    winattn_plan *plans[3];
+    const unsigned before = wa_programs_built();
+    for (int i = 0; i < 3; i++) {
+        desc.windows = (cl_ulong)(10 * i + 1);
+        desc.scale = 1.0f + (float)i;
+        assert_int_equal(
+            winattn_plan_create(device.context, device.id, &desc, &plans[i]),
+            WINATTN_SUCCESS);
+    }
+    assert_int_equal(wa_programs_built(), before + 1);
+    for (int i = 0; i < 3; i++)
+        winattn_plan_destroy(plans[i]);
+    /* gone with the last plan */
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &desc, &plans[0]),
+        WINATTN_SUCCESS);
+    assert_int_equal(wa_programs_built(), before + 2);
+    winattn_plan_destroy(plans[0]);
+}
+
+static void build_failure(void **state)
+{
+    (void)state;
+    const test_case c = parsed("queries=9");
+    winattn_desc desc = case_desc(&c);
+    winattn_plan *plan;
+    desc.build_options = "-Dforward_args=int";
+    assert_status(winattn_plan_create(device.context, device.id, &desc, &plan),
+                  CL_BUILD_PROGRAM_FAILURE, "clBuildProgram");
+    assert_null(plan);
+    assert_true(strlen(winattn_last_build_log()) > 10);
+    /* the next call that works forgets it */
+    desc.build_options = NULL;
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &desc, &plan),
+        WINATTN_SUCCESS);
+    assert_string_equal(winattn_last_build_log(), "");
+    assert_string_equal(winattn_last_reason(), "");
+    winattn_plan_destroy(plan);
+}
+
+/* The best tier does not build: the next one is taken, and says why. */
+static void falls_back(void **state)
+{
+    (void)state;
+    fixture f = set_up("queries=9");
+    char text[4096];
+    winattn_plan *plan;
+    winattn_plan_describe(f.plan, sizeof text, text, NULL);
+    const bool cpu_first = strstr(text, "tier: cpu") != NULL;
+    f.desc.build_options = cpu_first ? "-Drow_tile=int" : "-Dteam_memory=int";
+    if (winattn_plan_create(device.context, device.id, &f.desc, &plan) !=
+        WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+    winattn_plan_describe(plan, sizeof text, text, NULL);
+    assert_non_null(strstr(text, cpu_first ? "tier: local" : "tier: cpu"));
+    assert_non_null(strstr(text, "CL_BUILD_PROGRAM_FAILURE"));
+    assert_int_equal(
+        winattn_enqueue_forward(plan, device.queue, &f.forward, 0, NULL, NULL),
+        WINATTN_SUCCESS);
+    assert_correct(&f);
+    winattn_plan_destroy(plan);
+    tear_down(&f);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(create_refuses),
+    cmocka_unit_test(create_refuses_foreign_device),
+    cmocka_unit_test(describes),
+    cmocka_unit_test(describes_nothing),
+    cmocka_unit_test(local_bytes_are_right),
+    cmocka_unit_test(tf32_may_be_allowed),
+    cmocka_unit_test(programs_are_shared),
+    cmocka_unit_test(build_failure),
+    cmocka_unit_test(falls_back),
+};
+const test_group api_plans = TEST_GROUP(NULL, tests);

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Measured shapes that are loaded, and a matrix unit that is tested before it
+ * is used. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api.h"
+#include "kit/emulated.h"
+#include "kit/fixture.h"
+
+/* Rows for the device under test lead to their shapes, and to right results;
+ * where a shape is not allowed, the plan has another and says why. */
+static void measured_shapes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *kernel, *row;
+        const char *described; /* a line's start */
+        bool taken;
+    } rows[] = {
+        {"tier=local queries=20 dim=16", "local-forward",
+         "any any any 20 20 16 20:20:64:1:20:16:4:4:2:1",
+         "work-group size: 64\n", true},
+        {"tier=local queries=20 dim=16", "local-forward",
+         "any any any 20 20 16 20:20:64:1:20:16:4:4:1:1",
+         "measured shape not taken: tier local: a team does not cover", false},
+        {"pass=backward tier=local queries=20 dim=16", "local-backward",
+         "dot fp32 none 20 20 16 20:20:64:16:4:4:2:1:0:3",
+         "backward kernel: backward_keys_local, tile 20 queries x 20 keys, "
+         "work-group size 64",
+         true},
+        {"tier=matrix dtype=fp16 queries=20 dim=16", "matrix-forward",
+         "dot half none 20 20 16 20:20:2:2:1:32:0", "work-group size: 128\n",
+         true},
+    };
+    wa_session *session = pretend_unit();
+    const char *name = wa_session_device(session)->name;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[4096];
+        case_result result;
+        const test_case c = parsed(rows[i].text);
+        snprintf(text, sizeof text, "# a remark\n%s \"%s\" %s\n",
+                 rows[i].kernel, name, rows[i].row);
+        if (winattn_load_tuning(text) != WINATTN_SUCCESS)
+            fail_msg("%s: %s", text, winattn_last_reason());
+        if (!case_run(&device, device.queue, &c, 0, &result))
+            fail_msg("%s: %s", rows[i].row, result.failure);
+        fixture f = set_up(rows[i].text);
+        plan_text(f.plan, text);
+        if (!strstr(text, rows[i].described) ||
+            !strstr(text, "says a row that was loaded") == rows[i].taken)
+            fail_msg("%s\n%s", rows[i].row, text);
+        tear_down(&f);
+        assert_int_equal(winattn_load_tuning(NULL), WINATTN_SUCCESS);
+    }
+    wa_session_release(session);
+    assert_status(winattn_load_tuning("\nlocal-forward NVIDIA"),
+                  WINATTN_INVALID_ARGUMENT, "line 2: no vendor");
+}
+
+/* A measured shape that does not build is tried once. */
+static void measured_shape_fails(void **state)
+{
+    (void)state;
+    char text[512];
+    wa_device told;
+    const test_case c = parsed("tier=local queries=20 dim=16");
+    winattn_desc desc = case_desc(&c);
+    winattn_plan *plan;
+    assert_int_equal(wa_device_query(device.id, &told), WINATTN_SUCCESS);
+    snprintf(text, sizeof text,
+             "local-forward \"%s\" any any any 20 20 16 "
+             "20:20:64:1:20:16:4:4:2:1",
+             told.name);
+    assert_int_equal(winattn_load_tuning(text), WINATTN_SUCCESS);
+    desc.build_options = "-Dforward_args=int";
+    assert_status(winattn_plan_create(device.context, device.id, &desc, &plan),
+                  CL_BUILD_PROGRAM_FAILURE, "clBuildProgram");
+    assert_null(plan);
+    assert_int_equal(winattn_load_tuning(NULL), WINATTN_SUCCESS);
+}
+
+/* The unit is tested with the first plan for it, not again with others of the
+ * same type. */
+static void unit_is_tested_once(void **state)
+{
+    (void)state;
+    wa_session *session = pretend_unit();
+    const unsigned before = wa_programs_built();
+    char text[4096];
+    for (int i = 0; i < 3; i++) {
+        static const char *const cases[] = {
+            "dtype=fp16 queries=18 windows=3 heads=1 bias=same",
+            "dtype=fp16 queries=7 windows=3 heads=1",
+            "dtype=bf16 queries=7 windows=3 heads=1"};
+        static const unsigned built[] = {2, 3, 5};
+        fixture f = set_up(cases[i]);
+        plan_text(f.plan, text);
+        assert_non_null(strstr(text, "tier: matrix\n"));
+        assert_non_null(strstr(text, "kernel: forward_matrix_mma\n"));
+        assert_non_null(strstr(text, "(emulated)"));
+        assert_int_equal(wa_programs_built(), before + built[i]);
+        assert_int_equal(winattn_enqueue_forward(f.plan, device.queue,
+                                                 &f.forward, 0, NULL, NULL),
+                         WINATTN_SUCCESS);
+        assert_correct(&f);
+        tear_down(&f);
+    }
+    wa_session_release(session);
+}
+
+/* A unit that computes something else is not used; whoever demands it learns
+ * what was wrong. */
+static void wrong_unit_is_refused(void **state)
+{
+    (void)state;
+    static const char *const reason = "self-test of unit mma failed: o of "
+                                      "query ";
+    wa_session *session = pretend_unit();
+    fixture f = set_up("dtype=fp16 queries=18 windows=3 heads=1 bias=same");
+    char text[4096];
+    f.desc.build_options = "-DSLOT_KEY(k)=((k)^1)";
+    for (int round = 0; round < 2; round++) {
+        winattn_plan *plan;
+        f.desc.tier = WINATTN_TIER_AUTO;
+        assert_int_equal(
+            winattn_plan_create(device.context, device.id, &f.desc, &plan),
+            WINATTN_SUCCESS);
+        assert_string_equal(winattn_last_reason(), "");
+        plan_text(plan, text);
+        assert_non_null(strstr(text, "tier: local\n"));
+        const char *line = strstr(text, "tier matrix not taken: ");
+        assert_non_null(line);
+        assert_non_null(strstr(line, reason));
+        assert_int_equal(winattn_enqueue_forward(plan, device.queue,
+                                                 &f.forward, 0, NULL, NULL),
+                         WINATTN_SUCCESS);
+        winattn_plan_destroy(plan);
+        f.desc.tier = WINATTN_TIER_MATRIX;
+        assert_status(
+            winattn_plan_create(device.context, device.id, &f.desc, &plan),
+            WINATTN_UNSUPPORTED_DEVICE, reason);
+        assert_null(plan);
+    }
+    assert_correct(&f);
+    tear_down(&f);
+    wa_session_release(session);
+}
+
+/* Demanded for both passes, both take it; a backward pass is right, and tests
+ * the unit like a forward pass. */
+static void matrix_has_both_passes(void **state)
+{
+    (void)state;
+    wa_session *session = pretend_unit();
+    fixture f = set_up("dtype=fp16 queries=7 windows=3 heads=1");
+    char text[4096];
+    winattn_plan *plan;
+    case_result result;
+    f.desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    f.desc.tier = WINATTN_TIER_MATRIX;
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &f.desc, &plan),
+        WINATTN_SUCCESS);
+    plan_text(plan, text);
+    assert_non_null(strstr(text, "tier: matrix\n"));
+    assert_non_null(strstr(text, "backward tier: matrix\n"));
+    assert_non_null(strstr(text, "backward kernel: backward_matrix_mma, "));
+    winattn_plan_destroy(plan);
+    const test_case c = parsed("pass=backward tier=matrix dtype=fp16 "
+                               "queries=18 windows=5 heads=2 bias=same");
+    if (!case_run(&device, device.queue, &c, 0, &result))
+        fail_msg("%s", result.failure);
+    f.desc.passes = WINATTN_PASS_BACKWARD;
+    f.desc.tier = WINATTN_TIER_AUTO;
+    f.desc.build_options = "-DSLOT_KEY(k)=((k)^1)";
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &f.desc, &plan),
+        WINATTN_SUCCESS);
+    plan_text(plan, text);
+    assert_non_null(strstr(text, "backward tier: local\n"));
+    assert_non_null(strstr(text, "backward tier matrix not taken: self-test"));
+    winattn_plan_destroy(plan);
+    tear_down(&f);
+    wa_session_release(session);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(measured_shapes),
+    cmocka_unit_test(measured_shape_fails),
+    cmocka_unit_test(unit_is_tested_once),
+    cmocka_unit_test(wrong_unit_is_refused),
+    cmocka_unit_test(matrix_has_both_passes),
+};
+const test_group api_shapes = TEST_GROUP(NULL, tests);

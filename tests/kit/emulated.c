@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Emulated matrix units. */
+#include "emulated.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runner.h"
+
+bool can_emulate(void)
+{
+    char version[128] = "";
+    clGetPlatformInfo(device.platform, CL_PLATFORM_VERSION, sizeof version - 1,
+                      version, NULL);
+    if (!strstr(version, "PoCL 5."))
+        return true;
+    printf("PoCL 5.0 cannot run emulated units\n");
+    return false;
+}
+
+wa_session *pretend_unit(void)
+{
+    wa_session *session;
+    if (!can_emulate())
+        skip();
+    assert_int_equal(wa_session_acquire(device.context, device.id, &session),
+                     WINATTN_SUCCESS);
+    wa_device *told = (wa_device *)(size_t)wa_session_device(session);
+    told->unit = wa_unit_named("mma");
+    told->emulates_unit = true;
+    told->is_cpu = false;
+    told->loop_limit = 0;
+    if (told->max_work_group > 256) /* PoCL's stack holds no more */
+        told->max_work_group = 256;
+    return session;
+}

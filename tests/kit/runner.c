@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The main of test programs. */
+#include "runner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planned.h"
+
+#define SKIPPED 77 /* to ctest */
+
+test_device device;
+run_choice chosen = {.tier = WINATTN_TIER_AUTO, .first = 1, .count = 50};
+
+static int cases_elsewhere;
+
+bool part_is(const char *part) { return strcmp(chosen.part, part) == 0; }
+
+bool row_is_chosen(size_t row)
+{
+    const size_t first = (size_t)chosen.first;
+    return !chosen.has_first ||
+           (row >= first && row - first < (size_t)chosen.count);
+}
+
+/* ---- Device ---- */
+
+bool runner_open(void)
+{
+    char reason[256];
+    if (!device_open(&device, reason)) {
+        fprintf(stderr, "%s\n", reason);
+        return false;
+    }
+    printf("device: %s\n", device.name);
+    return true;
+}
+
+void runner_close(void) { device_close(&device); }
+
+bool device_is_pocl(void)
+{
+    return strstr(device.name, "Portable Computing Language") != NULL;
+}
+
+/* ---- Cases ---- */
+
+void run_case(const test_case *c, int sampled)
+{
+    char text[1024];
+    case_result result;
+    if (case_run_anywhere(&device, c, sampled, &cases_elsewhere, &result))
+        return;
+    case_print(c, text, sizeof text);
+    fail_msg("check '%s'\n%s", text, result.failure);
+}
+
+void announce(const char *format, ...)
+{
+    va_list values;
+    if (!getenv("WINATTN_TEST_VERBOSE"))
+        return;
+    va_start(values, format);
+    vprintf(format, values);
+    va_end(values);
+    fflush(stdout);
+}
+
+bool is_excused(const case_result *result)
+{
+    if (!result->refused || device_is_pocl())
+        return false;
+    printf("refused: %s\n", result->failure);
+    return true;
+}
+
+/* ---- Program ---- */
+
+int runner_run(const test_group *groups, size_t count)
+{
+    int failures = 0;
+    bool found = false;
+    for (size_t i = 0; i < count; i++)
+        found = found || (groups[i].part && part_is(groups[i].part));
+    for (size_t i = 0; i < count; i++)
+        if (found ? groups[i].part && part_is(groups[i].part)
+                  : !groups[i].part)
+            failures += _cmocka_run_group_tests(chosen.part, groups[i].tests,
+                                                groups[i].count, NULL, NULL);
+    return failures;
+}
+
+/* False, and printed why, if the word is none of its kind. */
+static bool read_word(run_word kind, const char *text)
+{
+    switch (kind) {
+    case WORD_PART:
+        chosen.part = text;
+        break;
+    case WORD_PASS:
+        chosen.pass =
+            strcmp(text, "backward") == 0 ? PASS_BACKWARD : PASS_FORWARD;
+        break;
+    case WORD_TIER:
+        chosen.tier = case_tier(text);
+        if (chosen.tier < 0)
+            fprintf(stderr, "no tier is named %s\n", text);
+        return chosen.tier >= 0;
+    case WORD_UNIT:
+        chosen.unit = wa_unit_named(text);
+        if (!chosen.unit)
+            fprintf(stderr, "no matrix unit is named %s\n", text);
+        return chosen.unit != NULL;
+    case WORD_FIRST:
+        chosen.first = atoi(text);
+        chosen.has_first = true;
+        break;
+    case WORD_COUNT:
+        chosen.count = atoi(text);
+        break;
+    case WORD_END:
+        break;
+    }
+    return true;
+}
+
+int runner_main(const test_program *program, int count, char **arguments)
+{
+    chosen.part = program->part;
+    chosen.unit = wa_unit_named("mma");
+    for (int i = 0; i + 1 < count && program->words[i] != WORD_END; i++)
+        if (!read_word(program->words[i], arguments[i + 1]))
+            return 1;
+    if (!runner_open())
+        return 1;
+    int result = SKIPPED;
+    if (!planned_lacks_unit(&device, chosen.tier))
+        result = runner_run(program->groups, program->group_count);
+    if (cases_elsewhere)
+        printf("%d cases ran on another tier than the one demanded\n",
+               cases_elsewhere);
+    runner_close();
+    return result;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The main of test programs: what the command line chooses, the device under
+ * test, groups of tests. Includes cmocka.
+ *
+ * A program says which words its command line has, and in which order; words
+ * that are left out at its end have a default. Of its groups those run that
+ * the word for the part names. */
+#ifndef KIT_RUNNER_H
+#define KIT_RUNNER_H
+
+#include "asserts.h"
+#include "device/unit.h"
+#include "run.h"
+
+/* Tests that run one after the other. */
+typedef struct test_group {
+    const char *part; /* NULL: any that no other group has. Several groups may
+                         have the same. */
+    const struct CMUnitTest *tests;
+    size_t count;
+} test_group;
+#define TEST_GROUP(part, tests)                                               \
+    {                                                                         \
+        part, tests, sizeof(tests) / sizeof *(tests)                          \
+    }
+
+/* What a word of the command line is. */
+typedef enum run_word {
+    WORD_END,
+    WORD_PART,  /* of the tests; default: the program's */
+    WORD_PASS,  /* forward (the default) or backward */
+    WORD_TIER,  /* default: auto */
+    WORD_UNIT,  /* a matrix unit; default: mma */
+    WORD_FIRST, /* seed of random cases, else row of a table */
+    WORD_COUNT  /* of these */
+} run_word;
+
+typedef struct test_program {
+    run_word words[6];
+    const char *part;
+    const test_group *groups;
+    size_t group_count;
+} test_program;
+#define TEST_GROUPS(groups)                                                   \
+    .groups = (groups), .group_count = sizeof(groups) / sizeof *(groups)
+
+/* What the command line chose. */
+typedef struct run_choice {
+    const char *part;
+    int pass; /* case_pass */
+    int tier; /* winattn_tier */
+    const wa_unit *unit;
+    int first, count; /* default: 50 from 1 on */
+    bool has_first;   /* it is not the default */
+} run_choice;
+extern run_choice chosen;
+
+bool part_is(const char *part);
+/* Is the row among those that were chosen? All are where none is named. */
+bool row_is_chosen(size_t row);
+
+/* The device under test, from runner_open to runner_close. Tests that need no
+ * device do not open it. */
+extern test_device device;
+
+/* False, and printed why, if there is none. */
+bool runner_open(void);
+void runner_close(void);
+/* PoCL runs every tier; other devices may refuse one. */
+bool device_is_pocl(void);
+
+/* Runs a case on the device, on another tier where that has no kernel of the
+ * demanded one; sampled: as in case_run. A failure prints the call of `check`
+ * that replays it. */
+void run_case(const test_case *c, int sampled);
+
+/* Prints what is about to run, where WINATTN_TEST_VERBOSE is set. */
+void announce(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Did the case fail only because the device lacks what a demanded shape takes?
+ * Then that is printed. PoCL has all of it. */
+bool is_excused(const case_result *result);
+
+/* Runs the groups of the chosen part; returns how many tests failed. */
+int runner_run(const test_group *groups, size_t count);
+
+/* All of it: the status with which main ends. */
+int runner_main(const test_program *program, int count, char **arguments);
+
+#endif
