@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the tests of the cache share: files, processes, plans that are run. */
+#define _POSIX_C_SOURCE 200809L
+#include "cache.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "program/program_set.h"
+
+const char *own_path;
+
+uint32_t random_below(uint64_t *state, uint32_t limit)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((*state >> 33) % limit);
+}
+
+int for_files(const char *folder, void (*visit)(const char *path, void *data),
+              void *data)
+{
+    DIR *open_folder = opendir(folder);
+    const struct dirent *item;
+    int count = 0;
+    while (open_folder && (item = readdir(open_folder)) != NULL) {
+        char path[4600];
+        if (!strstr(item->d_name, ".winattn"))
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, item->d_name);
+        if (visit)
+            visit(path, data);
+        count++;
+    }
+    if (open_folder)
+        closedir(open_folder);
+    return count;
+}
+
+pid_t start_child(const char *mode, const char *folder)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        execl(own_path, own_path, mode, folder, (char *)NULL);
+        _exit(99);
+    }
+    assert_true(child > 0);
+    return child;
+}
+
+void assert_child_succeeds(pid_t child)
+{
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+void describe_origin(const winattn_plan *plan, char origin[40])
+{
+    char text[4096];
+    assert_int_equal(winattn_plan_describe(plan, sizeof text, text, NULL),
+                     WINATTN_SUCCESS);
+    const char *line = strstr(text, "\nprogram: ");
+    assert_non_null(line);
+    assert_int_equal(sscanf(line, "\nprogram: %39[^\n]", origin), 1);
+}
+
+void run_plan(cl_context context, cl_device_id id, cl_command_queue queue,
+              const char *text, outcome *result)
+{
+    test_case c = case_default();
+    test_device on = device;
+    device_buffers buffers;
+    case_result checked;
+    winattn_plan *plan;
+    on.context = context;
+    on.id = id;
+    on.queue = queue;
+    memset(result, 0, sizeof *result);
+    memset(&checked, 0, sizeof checked);
+    assert_true(case_parse(text, &c, NULL));
+    case_buffers *data = data_make(&c);
+    assert_non_null(data);
+    assert_true(buffers_create(&on, data, &buffers));
+    const winattn_desc desc = data_desc(data);
+    const unsigned before = wa_programs_built();
+    if (winattn_plan_create(context, id, &desc, &plan) != WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+    result->built = wa_programs_built() - before;
+    assert_string_equal(winattn_last_reason(), "");
+    describe_origin(plan, result->origin);
+    const winattn_forward forward = buffers_forward(data, &buffers);
+    assert_int_equal(
+        winattn_enqueue_forward(plan, queue, &forward, 0, NULL, NULL),
+        WINATTN_SUCCESS);
+    if (!buffers_check(queue, data, &buffers, 0, &checked))
+        fail_msg("%s", checked.failure);
+    const int o = data->tensor[T_O].buffer;
+    assert_true(data->buffer[o].size <= sizeof result->o);
+    assert_int_equal(clEnqueueReadBuffer(queue, buffers.mem[o], CL_TRUE, 0,
+                                         data->buffer[o].size, result->o, 0,
+                                         NULL, NULL),
+                     CL_SUCCESS);
+    winattn_plan_destroy(plan);
+    buffers_release(&buffers);
+    data_free(data);
+}
+
+void run_here(const char *text, outcome *result)
+{
+    run_plan(device.context, device.id, device.queue, text, result);
+}
+
+bool gives_binaries(void)
+{
+    static int known = -1;
+    outcome first;
+    if (known < 0) {
+        char folder[4200];
+        snprintf(folder, sizeof folder, "%s", folder_named("tried"));
+        winattn_set_cache_dir(folder);
+        run_here(CPU_CASE, &first);
+        known = for_files(folder, NULL, NULL) > 0;
+        if (!known)
+            printf("the driver gives no binaries\n");
+    }
+    return known;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Blobs of programs: what goes out comes in again, and nothing else. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache.h"
+#include "program/entry.h"
+#include "program/program.h"
+
+static winattn_programs *make_programs(void)
+{
+    winattn_programs *programs;
+    assert_int_equal(
+        winattn_programs_create(device.context, device.id, &programs),
+        WINATTN_SUCCESS);
+    return programs;
+}
+
+static unsigned char *export_all(const winattn_programs *programs,
+                                 size_t *size)
+{
+    assert_int_equal(winattn_programs_export(programs, 0, NULL, size),
+                     WINATTN_SUCCESS);
+    unsigned char *blob = malloc(*size);
+    assert_non_null(blob);
+    assert_int_equal(winattn_programs_export(programs, *size, blob, NULL),
+                     WINATTN_SUCCESS);
+    return blob;
+}
+
+static void programs_stay(void **state)
+{
+    (void)state;
+    outcome result;
+    winattn_set_cache_dir("");
+    winattn_programs *programs = make_programs();
+    run_here(CPU_CASE, &result);
+    assert_int_equal(result.built, 1);
+    run_here(CPU_CASE, &result);
+    assert_int_equal(result.built, 0);
+    winattn_programs_destroy(programs);
+    run_here(CPU_CASE, &result);
+    assert_int_equal(result.built, 1);
+}
+
+static void blobs_travel(void **state)
+{
+    (void)state;
+    outcome cold[2], warm;
+    size_t size, size_again, needed = 0;
+    if (!gives_binaries())
+        skip();
+    winattn_set_cache_dir("");
+    winattn_programs *programs = make_programs();
+    run_here(CPU_CASE, &cold[0]);
+    run_here(LOCAL_CASE, &cold[1]);
+    unsigned char *blob = export_all(programs, &size);
+    assert_int_equal(
+        winattn_programs_export(programs, size - 1, blob, &needed),
+        WINATTN_INVALID_ARGUMENT);
+    assert_int_equal(needed, size);
+    winattn_programs_destroy(programs);
+
+    /* as in another process: nothing of it is left */
+    programs = make_programs();
+    assert_int_equal(winattn_programs_import(programs, size, blob),
+                     WINATTN_SUCCESS);
+    assert_int_equal(winattn_programs_import(programs, size, blob),
+                     WINATTN_SUCCESS);
+    run_here(CPU_CASE, &warm);
+    assert_int_equal(warm.built, 0);
+    assert_string_equal(warm.origin, "imported");
+    assert_memory_equal(warm.o, cold[0].o, sizeof warm.o);
+    /* used and unused, both go out again */
+    unsigned char *second = export_all(programs, &size_again);
+    winattn_programs_destroy(programs);
+    programs = make_programs();
+    assert_int_equal(winattn_programs_import(programs, size_again, second),
+                     WINATTN_SUCCESS);
+    run_here(LOCAL_CASE, &warm);
+    assert_int_equal(warm.built, 0);
+    assert_memory_equal(warm.o, cold[1].o, sizeof warm.o);
+    run_here(CPU_CASE, &warm);
+    assert_int_equal(warm.built, 0);
+    winattn_programs_destroy(programs);
+    free(second);
+    free(blob);
+}
+
+static void assert_refused(winattn_programs *programs, const void *blob,
+                           size_t size, const char *culprit)
+{
+    unsigned char *copy = malloc(size ? size : 1);
+    assert_non_null(copy);
+    memcpy(copy, blob, size);
+    assert_int_equal(winattn_programs_import(programs, size, copy),
+                     WINATTN_INVALID_BLOB);
+    if (!strstr(winattn_last_reason(), culprit))
+        fail_msg("\"%s\" does not name \"%s\"", winattn_last_reason(),
+                 culprit);
+    free(copy);
+}
+
+static void bad_blobs_are_refused(void **state)
+{
+    (void)state;
+    outcome result;
+    size_t size;
+    if (!gives_binaries())
+        skip();
+    winattn_set_cache_dir("");
+    winattn_programs *programs = make_programs();
+    run_here(CPU_CASE, &result);
+    unsigned char *blob = export_all(programs, &size);
+    winattn_programs_destroy(programs);
+    programs = make_programs();
+    for (size_t length = 0; length < 300; length++)
+        assert_refused(programs, blob, length, "blob");
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        uint64_t random = seed;
+        const size_t at = random_below(&random, (uint32_t)size);
+        const unsigned char bit =
+            (unsigned char)(1u << random_below(&random, 8));
+        assert_refused(programs, blob, random_below(&random, (uint32_t)size),
+                       "blob");
+        blob[at] ^= bit;
+        assert_refused(programs, blob, size, "blob");
+        blob[at] ^= bit;
+    }
+    /* nothing of all that was taken */
+    run_here(CPU_CASE, &result);
+    assert_int_equal(result.built, 1);
+    winattn_programs_destroy(programs);
+    free(blob);
+}
+
+/* A blob of one entry with this key. */
+static unsigned char *blob_with_key(const char *key, size_t key_size,
+                                    size_t *size)
+{
+    const wa_entry entry = {key, key_size, (const unsigned char *)"binary", 6};
+    *size = WA_BLOB_HEADER + wa_entry_size(&entry);
+    unsigned char *blob = malloc(*size);
+    assert_non_null(blob);
+    wa_blob_write_header(blob, 1, *size);
+    wa_entry_write(&entry, blob + WA_BLOB_HEADER);
+    return blob;
+}
+
+/* Sound, but of another version, device or driver. */
+static void foreign_blobs_are_refused(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "winattn: ", "platform: ",     "platform version: ",
+        "vendor: ",  "device: ",       "device version: ",
+        "driver: ",  "address bits: ", "program: ",
+        "source: "};
+    wa_recipe recipe;
+    size_t size;
+    winattn_programs *programs = make_programs();
+    assert_int_equal(
+        wa_recipe_of_kernel(device.id, "forward_cpu", "-DX", &recipe),
+        WINATTN_SUCCESS);
+    const size_t length = strlen(recipe.key);
+    unsigned char *blob = blob_with_key(recipe.key, length, &size);
+    assert_int_equal(winattn_programs_import(programs, size, blob),
+                     WINATTN_SUCCESS);
+    free(blob);
+    char *key = malloc(length + 2);
+    assert_non_null(key);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        memcpy(key, recipe.key, length + 1);
+        char *line = strstr(key, lines[i]);
+        assert_non_null(line);
+        line += strlen(lines[i]);
+        memmove(line + 1, line, strlen(line) + 1);
+        *line = '#';
+        blob = blob_with_key(key, length + 1, &size);
+        assert_refused(programs, blob, size,
+                       strcmp(lines[i], "program: ") == 0 ? "source: "
+                                                          : lines[i]);
+        free(blob);
+    }
+    /* keys that end early, or hold a 0 */
+    for (size_t cut = 1; cut + 20 < length; cut += 7) {
+        blob = blob_with_key(recipe.key, cut, &size);
+        assert_int_equal(winattn_programs_import(programs, size, blob),
+                         strstr(recipe.key, "options: ") - recipe.key <=
+                                 (ptrdiff_t)cut + 1
+                             ? WINATTN_SUCCESS
+                             : WINATTN_INVALID_BLOB);
+        free(blob);
+    }
+    memcpy(key, recipe.key, length + 1);
+    key[length - 3] = 0;
+    blob = blob_with_key(key, length, &size);
+    assert_refused(programs, blob, size, "blob");
+    free(blob);
+    free(key);
+    wa_recipe_free(&recipe);
+    winattn_programs_destroy(programs);
+}
+
+static void arguments_are_checked(void **state)
+{
+    (void)state;
+    winattn_programs *programs = (winattn_programs *)&device;
+    size_t size = 0;
+    char byte = 0;
+    assert_int_equal(winattn_programs_create(NULL, device.id, &programs),
+                     WINATTN_INVALID_ARGUMENT);
+    assert_null(programs);
+    assert_int_equal(winattn_programs_create(device.context, NULL, &programs),
+                     WINATTN_INVALID_ARGUMENT);
+    assert_int_equal(winattn_programs_create(device.context, device.id, NULL),
+                     WINATTN_INVALID_ARGUMENT);
+    assert_int_equal(winattn_programs_import(NULL, 1, &byte),
+                     WINATTN_INVALID_ARGUMENT);
+    assert_int_equal(winattn_programs_export(NULL, 0, NULL, &size),
+                     WINATTN_INVALID_ARGUMENT);
+    winattn_programs_destroy(NULL);
+    programs = make_programs();
+    assert_int_equal(winattn_programs_import(programs, 1, NULL),
+                     WINATTN_INVALID_ARGUMENT);
+    assert_int_equal(winattn_programs_import(programs, 1, &byte),
+                     WINATTN_INVALID_BLOB);
+    assert_int_equal(winattn_programs_export(programs, 5, NULL, &size),
+                     WINATTN_INVALID_ARGUMENT);
+    /* nothing to export is a blob too */
+    unsigned char *blob = export_all(programs, &size);
+    assert_int_equal(winattn_programs_import(programs, size, blob),
+                     WINATTN_SUCCESS);
+    free(blob);
+    winattn_programs_destroy(programs);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(programs_stay),
+    cmocka_unit_test(blobs_travel),
+    cmocka_unit_test(bad_blobs_are_refused),
+    cmocka_unit_test(foreign_blobs_are_refused),
+    cmocka_unit_test(arguments_are_checked),
+};
+const test_group cache_blobs = TEST_GROUP(NULL, tests);

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Plans that take their programs from the folder, or do without. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "cache.h"
+#include "program/entry.h"
+
+static void warm_is_like_cold(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {CPU_CASE, LOCAL_CASE};
+    outcome cold, warm;
+    if (!gives_binaries())
+        skip();
+    winattn_set_cache_dir(folder_named("warm"));
+    for (int i = 0; i < 2; i++) {
+        run_here(cases[i], &cold);
+        assert_int_equal(cold.built, 1);
+        assert_string_equal(cold.origin, "compiled from source");
+        run_here(cases[i], &warm);
+        assert_int_equal(warm.built, 0);
+        assert_string_equal(warm.origin, "from the cache");
+        assert_memory_equal(warm.o, cold.o, sizeof cold.o);
+    }
+    /* elsewhere, and off */
+    winattn_set_cache_dir(folder_named("elsewhere"));
+    run_here(CPU_CASE, &cold);
+    assert_int_equal(cold.built, 1);
+    winattn_set_cache_dir("");
+    run_here(CPU_CASE, &cold);
+    assert_int_equal(cold.built, 1);
+    winattn_set_cache_dir(folder_named("warm"));
+    run_here(CPU_CASE, &warm);
+    assert_int_equal(warm.built, 0);
+}
+
+/* Options are part of the key, and so is a failed build no entry. */
+static void options_matter(void **state)
+{
+    (void)state;
+    test_case c = case_default();
+    winattn_plan *plan;
+    char origin[40];
+    if (!gives_binaries())
+        skip();
+    winattn_set_cache_dir(folder_named("options"));
+    assert_true(case_parse(CPU_CASE, &c, NULL));
+    winattn_desc desc = case_desc(&c);
+    const char *const options[] = {"-DUNUSED=1", "-DUNUSED=2"};
+    for (int i = 0; i < 4; i++) {
+        desc.build_options = options[i % 2];
+        assert_int_equal(
+            winattn_plan_create(device.context, device.id, &desc, &plan),
+            WINATTN_SUCCESS);
+        describe_origin(plan, origin);
+        assert_string_equal(origin,
+                            i < 2 ? "compiled from source" : "from the cache");
+        winattn_plan_destroy(plan);
+    }
+    for (int i = 0; i < 2; i++) {
+        desc.build_options = "-Dforward_args=int";
+        assert_int_equal(
+            winattn_plan_create(device.context, device.id, &desc, &plan),
+            CL_BUILD_PROGRAM_FAILURE);
+        assert_true(strlen(winattn_last_build_log()) > 10);
+    }
+}
+
+/* What is done to a file. */
+typedef enum damage {
+    EMPTY,
+    CUT,
+    FLIPPED,
+    FOREIGN,    /* sound, but of another key */
+    NO_PROGRAM, /* sound, but the driver must refuse it */
+    DAMAGES
+} damage;
+
+static void spoil(const char *path, void *data)
+{
+    const damage how = *(const damage *)data;
+    unsigned char *bytes, *bad;
+    size_t size;
+    wa_entry entry;
+    static unsigned char rubbish[16384];
+    assert_int_equal(wa_file_read(path, SIZE_MAX, &bytes, &size),
+                     WA_FILE_READ);
+    assert_null(wa_entry_read(bytes, size, &entry));
+    switch (how) {
+    case EMPTY:
+        write_bytes(path, bytes, 0);
+        break;
+    case CUT:
+        write_bytes(path, bytes, size / 2);
+        break;
+    case FLIPPED:
+        bytes[size - 100] ^= 4;
+        write_bytes(path, bytes, size);
+        break;
+    case FOREIGN:
+        entry.key_size--;
+        bad = malloc(size);
+        assert_non_null(bad);
+        wa_entry_write(&entry, bad);
+        write_bytes(path, bad, wa_entry_size(&entry));
+        free(bad);
+        break;
+    case NO_PROGRAM:
+        for (size_t i = 0; i < sizeof rubbish; i++)
+            rubbish[i] = (unsigned char)(i * 2654435761u >> 13);
+        entry.binary = rubbish;
+        entry.binary_size = sizeof rubbish;
+        bad = malloc(wa_entry_size(&entry));
+        assert_non_null(bad);
+        wa_entry_write(&entry, bad);
+        write_bytes(path, bad, wa_entry_size(&entry));
+        free(bad);
+        break;
+    case DAMAGES:
+        break;
+    }
+    free(bytes);
+}
+
+static void damaged_programs_are_rebuilt(void **state)
+{
+    (void)state;
+    outcome good, again;
+    char folder[4200];
+    if (!gives_binaries())
+        skip();
+    snprintf(folder, sizeof folder, "%s", folder_named("spoilt"));
+    winattn_set_cache_dir(folder);
+    run_here(CPU_CASE, &good);
+    for (damage how = 0; how < DAMAGES; how++) {
+        /* rusticl 22.3 aborts the process instead */
+        if (how == NO_PROGRAM && strncmp(device.name, "rusticl", 7) == 0)
+            continue;
+        assert_true(for_files(folder, spoil, &how) > 0);
+        run_here(CPU_CASE, &again);
+        assert_int_equal(again.built, 1);
+        assert_memory_equal(again.o, good.o, sizeof good.o);
+        run_here(CPU_CASE, &again);
+        assert_int_equal(again.built, 0);
+    }
+}
+
+static void plans_do_without_a_folder(void **state)
+{
+    (void)state;
+    outcome result;
+    char path[4200];
+    snprintf(path, sizeof path, "%s", folder_named("no folder"));
+    write_bytes(path, "x", 1);
+    winattn_set_cache_dir(path);
+    run_here(CPU_CASE, &result);
+    assert_int_equal(result.built, 1);
+}
+
+static void processes_share(void **state)
+{
+    (void)state;
+    char folder[4200];
+    outcome result;
+    if (!gives_binaries())
+        skip();
+    snprintf(folder, sizeof folder, "%s", folder_named("shared"));
+    const pid_t children[2] = {start_child("plan", folder),
+                               start_child("plan", folder)};
+    for (int i = 0; i < 2; i++)
+        assert_child_succeeds(children[i]);
+    winattn_set_cache_dir(folder);
+    run_here(CPU_CASE, &result);
+    assert_int_equal(result.built, 0);
+    run_here(LOCAL_CASE, &result);
+    assert_int_equal(result.built, 0);
+}
+
+/* A part of a device, in a context of its own. */
+static void parts_of_devices(void **state)
+{
+    (void)state;
+    const cl_device_partition_property units[] = {
+        CL_DEVICE_PARTITION_BY_COUNTS, 1,
+        CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
+    cl_device_id part = NULL;
+    cl_uint count = 0, parts = 0;
+    cl_int error;
+    outcome cold, warm;
+    /* rusticl 22.3 crashes where it could refuse */
+    clGetDeviceInfo(device.id, CL_DEVICE_PARTITION_MAX_SUB_DEVICES,
+                    sizeof parts, &parts, NULL);
+    if (!gives_binaries() || parts < 2 ||
+        clCreateSubDevices(device.id, units, 1, &part, &count) != CL_SUCCESS)
+        skip();
+    cl_context context = clCreateContext(NULL, 1, &part, NULL, NULL, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    cl_command_queue queue = clCreateCommandQueue(context, part, 0, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    winattn_set_cache_dir(folder_named("part"));
+    run_plan(context, part, queue, CPU_CASE, &cold);
+    run_plan(context, part, queue, CPU_CASE, &warm);
+    assert_int_equal(warm.built, 0);
+    assert_memory_equal(warm.o, cold.o, sizeof cold.o);
+    clReleaseCommandQueue(queue);
+    clReleaseContext(context);
+    clReleaseDevice(part);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(warm_is_like_cold),
+    cmocka_unit_test(options_matter),
+    cmocka_unit_test(damaged_programs_are_rebuilt),
+    cmocka_unit_test(plans_do_without_a_folder),
+    cmocka_unit_test(processes_share),
+    cmocka_unit_test(parts_of_devices),
+};
+const test_group cache_plans = TEST_GROUP(NULL, tests);
