@@ -7,36 +7,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "kit/tensor_id.h"
 #include "winattn.h"
 
 /* Products of two 64-bit numbers, so that nothing here overflows. */
 __extension__ typedef unsigned __int128 wide;
-
-/* In the order of the structs of winattn.h. */
-typedef enum tensor_id {
-    T_Q,
-    T_K,
-    T_V,
-    T_BIAS,
-    T_MASK,
-    T_QUERY_REGIONS,
-    T_KEY_REGIONS,
-    T_LOGIT_SCALE,
-    T_PAD_K,
-    T_PAD_V,
-    T_O,
-    T_LSE,
-    T_D_O,
-    T_D_LSE,
-    T_DQ,
-    T_DK,
-    T_DV,
-    T_DBIAS,
-    T_D_LOGIT_SCALE,
-    T_D_PAD_K,
-    T_D_PAD_V,
-    TENSORS
-} tensor_id;
 
 /* In a call of a pass. */
 typedef enum tensor_role {

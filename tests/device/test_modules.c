@@ -143,7 +143,7 @@ static void ocab_move(tensor_id id, const tensor_data *t, double *map,
     for (size_t w = 0; w < t->extent[0]; w++)
         for (size_t r = 0; r < t->extent[2]; r++) {
             const int token = ocab_token(id, (int)w, (int)r);
-            double *here = windows + outputs_index(t, w, 0, r);
+            double *here = windows + data_index(t, w, 0, r, 0);
             for (size_t x = 0; x < dim; x++)
                 if (fold && token >= 0)
                     map[(size_t)token * dim + x] += here[x];
@@ -165,7 +165,7 @@ static const char *ocab_fill(const char *name, case_buffers *d)
         if (!value)
             return g->name;
         if (g->id == T_BIAS)
-            memcpy(t->value, value, sizeof *value * outputs_count(t));
+            memcpy(t->value, value, sizeof *value * data_count(t));
         else
             ocab_move(g->id, t, value, t->value, false);
         free(value);
@@ -227,15 +227,15 @@ static void compare_tensor(const module_row *row, const golden_tensor *g,
     const bool folds = is_ocab(row) && g->id != T_DBIAS;
     const tensor_data map = folds ? ocab_map(t) : *t;
     double *want = golden_read(FOLDER, row->name, g, &map);
-    double *own = calloc(outputs_count(&map), sizeof *own);
+    double *own = calloc(data_count(&map), sizeof *own);
     assert_non_null(own);
     if (!want)
         fail_msg("%s_%s.npy cannot be read", row->name, g->name);
     if (folds)
         ocab_move(g->id, t, own, got, true);
     else
-        memcpy(own, got, sizeof *own * outputs_count(t));
-    compare(row, g->name, own, want, outputs_count(&map));
+        memcpy(own, got, sizeof *own * data_count(t));
+    compare(row, g->name, own, want, data_count(&map));
     free(own);
     free(want);
 }
@@ -271,7 +271,7 @@ static void check_types(void **state)
         for (int dtype = 1; as[0]->tensor[id].used && dtype < 3; dtype++)
             assert_memory_equal(
                 as[dtype]->tensor[id].value, as[0]->tensor[id].value,
-                sizeof(double) * outputs_count(&as[0]->tensor[id]));
+                sizeof(double) * data_count(&as[0]->tensor[id]));
     for (int dtype = 0; dtype < 3; dtype++)
         data_free(as[dtype]);
 }
@@ -317,7 +317,7 @@ static bool run_backward(const module_row *row, int dtype,
     for (size_t i = 0; given && i < 2; i++) {
         tensor_data *t = &d->tensor[left[i]];
         memcpy(t->value, given->value[left[i]],
-               sizeof *t->value * outputs_count(t));
+               sizeof *t->value * data_count(t));
     }
     data_write(d);
     const bool done = run_pass(row, d, result, NULL);

@@ -332,7 +332,7 @@ static case_outputs run_contiguous(const case_buffers *d, const test_case *c)
     for (int id = 0; id < TENSORS; id++)
         if (plain->tensor[id].value)
             memcpy(plain->tensor[id].value, d->tensor[id].value,
-                   sizeof(double) * outputs_count(&d->tensor[id]));
+                   sizeof(double) * data_count(&d->tensor[id]));
     data_write(plain);
     memset(&result, 0, sizeof result);
     assert_true(buffers_create(&device, plain, &b));
@@ -353,7 +353,7 @@ static void compare(const case_buffers *d, const case_outputs *got,
 {
     for (int id = 0; id < TENSORS; id++) {
         const double *x = got->value[id], *y = want->value[id];
-        for (size_t i = 0; x && i < outputs_count(&d->tensor[id]); i++)
+        for (size_t i = 0; x && i < data_count(&d->tensor[id]); i++)
             if (memcmp(&x[i], &y[i], sizeof *x) != 0)
                 fail_msg("%s\nnumber %zu of %s is %g, in contiguous tensors "
                          "%g",

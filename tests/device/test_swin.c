@@ -92,9 +92,8 @@ static void check_torchvision(const char *name, const char *text, int pass)
         if (!want)
             fail_msg("%s_%s.npy cannot be read", name, g->name);
         /* they are stored in fp32 */
-        assert_close(g->name, truth.value[g->id], want, outputs_count(t),
-                     1e-7);
-        assert_close(g->name, got.value[g->id], want, outputs_count(t),
+        assert_close(g->name, truth.value[g->id], want, data_count(t), 1e-7);
+        assert_close(g->name, got.value[g->id], want, data_count(t),
                      pass == PASS_FORWARD ? 5e-6 : 1e-5);
         free(want);
         results++;
@@ -379,7 +378,7 @@ static void feed(const double *o, const case_buffers *first,
 {
     static const double factor[3] = {1, -1, 0.5};
     for (int id = T_Q; id <= T_V; id++)
-        for (size_t i = 0; i < outputs_count(&second->tensor[id]); i++)
+        for (size_t i = 0; i < data_count(&second->tensor[id]); i++)
             second->tensor[id].value[i] =
                 factor[id] * o[i] + first->tensor[id].value[i];
 }
@@ -388,7 +387,7 @@ static void feed(const double *o, const case_buffers *first,
 static void feed_back(const case_outputs *second, case_buffers *first)
 {
     tensor_data *d_o = &first->tensor[T_D_O];
-    for (size_t i = 0; i < outputs_count(d_o); i++)
+    for (size_t i = 0; i < data_count(d_o); i++)
         d_o->value[i] = second->value[T_DQ][i] - second->value[T_DK][i] +
                         0.5 * second->value[T_DV][i];
 }
@@ -418,7 +417,7 @@ static passes run_stage(const char *text, const char *shift, bool neatly)
                 memcpy(backward[block]->tensor[id].value,
                        forward[block]->tensor[id].value,
                        sizeof(double) *
-                           outputs_count(&forward[block]->tensor[id]));
+                           data_count(&forward[block]->tensor[id]));
     p.backward[1] = run_block(backward[1], neatly);
     feed_back(&p.backward[1], backward[0]);
     p.backward[0] = run_block(backward[0], neatly);
@@ -442,7 +441,7 @@ static void compare_outputs(const case_buffers *d, const case_outputs *got,
     for (int id = 0; id < TENSORS; id++)
         if (got->value[id])
             assert_close(names[id], got->value[id], want->value[id],
-                         outputs_count(&d->tensor[id]), tolerance);
+                         data_count(&d->tensor[id]), tolerance);
 }
 
 static void check_stage(const char *text, const char *shift)

@@ -5,49 +5,11 @@
 #ifndef KIT_DATA_H
 #define KIT_DATA_H
 
-#include <stdint.h>
-
 #include "cases.h"
 #include "grid.h"
 #include "oracle.h"
-
-typedef enum tensor_id {
-    T_Q,
-    T_K,
-    T_V,
-    T_BIAS,
-    T_MASK,
-    T_QUERY_REGIONS,
-    T_KEY_REGIONS,
-    T_LOGIT_SCALE,
-    T_PAD_K,
-    T_PAD_V,
-    T_O,
-    T_LSE,
-    T_D_O,
-    T_D_LSE,
-    T_DQ,
-    T_DK,
-    T_DV,
-    T_DBIAS,
-    T_D_LOGIT_SCALE,
-    T_D_PAD_K,
-    T_D_PAD_V,
-    TENSORS
-} tensor_id;
-
-/* How an element is stored. */
-typedef enum storage_kind {
-    KIND_FP32,
-    KIND_FP16,
-    KIND_BF16,
-    KIND_U8
-} storage_kind;
-size_t kind_size(storage_kind kind);
-/* Nearest value of the kind, ties to even. */
-double kind_round(storage_kind kind, double x);
-void kind_write(storage_kind kind, double x, void *to);
-double kind_read(storage_kind kind, const void *from);
+#include "storage.h"
+#include "tensor_id.h"
 
 typedef struct tensor_data {
     int used;
@@ -86,6 +48,11 @@ void data_write(case_buffers *d);
 
 /* case_desc with the strides of the layout. */
 winattn_desc data_desc(const case_buffers *d);
+
+/* How many values a tensor has, and where that of an element is among them. */
+size_t data_count(const tensor_data *t);
+size_t data_index(const tensor_data *t, size_t window, size_t head, size_t row,
+                  size_t column);
 
 /* Byte offset of an element of a tensor in its buffer. */
 size_t data_at(const tensor_data *t, size_t window, size_t head, size_t row,

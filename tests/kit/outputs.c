@@ -5,18 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t outputs_count(const tensor_data *t)
-{
-    return t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
-}
-
-size_t outputs_index(const tensor_data *t, size_t window, size_t head,
-                     size_t row)
-{
-    return ((window * t->extent[1] + head) * t->extent[2] + row) *
-           t->extent[3];
-}
-
 case_outputs outputs_make(const case_buffers *d)
 {
     case_outputs out;
@@ -24,7 +12,7 @@ case_outputs outputs_make(const case_buffers *d)
     for (int id = 0; id < TENSORS; id++)
         if (d->tensor[id].used && d->tensor[id].is_output)
             out.value[id] =
-                calloc(outputs_count(&d->tensor[id]), sizeof *out.value[id]);
+                calloc(data_count(&d->tensor[id]), sizeof *out.value[id]);
     return out;
 }
 
@@ -91,7 +79,7 @@ static void add_rows(const case_buffers *d, tensor_id id, size_t window,
         if (row == GRID_NONE)
             to += head * dim;
         else
-            to += outputs_index(t, at, head, row);
+            to += data_index(t, at, head, row, 0);
         add(to, dx + i * dim, dim);
     }
 }
@@ -104,7 +92,7 @@ static void add_logits(const case_buffers *d, size_t head, const double *ds,
     double *to = out->value[T_DBIAS];
     if (!to)
         return;
-    to += outputs_index(t, 0, head, 0);
+    to += data_index(t, 0, head, 0, 0);
     for (size_t i = 0; i < pairs; i++)
         to[d->entry ? (size_t)d->entry[i] : i] += ds[i];
 }
@@ -118,7 +106,7 @@ static void read_flow(const case_buffers *d, size_t window, size_t head,
     for (size_t i = 0; i < data_rows(d, T_D_O); i++) {
         size_t at = window, row = i;
         if (data_find(d, T_D_O, &at, &row))
-            memcpy(flow + i * dim, t->value + outputs_index(t, at, head, row),
+            memcpy(flow + i * dim, t->value + data_index(t, at, head, row, 0),
                    sizeof *flow * dim);
     }
 }
@@ -167,7 +155,7 @@ static void put_forward(const case_buffers *d, size_t window, size_t head,
     for (size_t i = 0; i < rows; i++) {
         size_t at = window, row = i;
         if (data_find(d, T_O, &at, &row))
-            memcpy(out->value[T_O] + outputs_index(t, at, head, row),
+            memcpy(out->value[T_O] + data_index(t, at, head, row, 0),
                    o + i * dim, sizeof *o * dim);
     }
     free(o);

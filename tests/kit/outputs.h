@@ -17,11 +17,6 @@ typedef struct case_outputs {
 case_outputs outputs_make(const case_buffers *d);
 void outputs_free(case_outputs *out);
 
-/* How many values a tensor has, and where those of a row begin. */
-size_t outputs_count(const tensor_data *t);
-size_t outputs_index(const tensor_data *t, size_t window, size_t head,
-                     size_t row);
-
 /* Reads them from the device's buffers; false: they could not be read. */
 bool outputs_read(cl_command_queue queue, const case_buffers *d,
                   const device_buffers *b, case_outputs *out);

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which tensors a case has, how large they are, and where they lie in memory.
+ */
+#include "data_parts.h"
+
+#include <math.h>
+
+/* ---- Shapes ---- */
+
+/* Has it an element for each token? */
+static bool has_tokens(tensor_id id)
+{
+    return id <= T_V || (id >= T_O && id <= T_DV);
+}
+
+static bool is_used(const test_case *c, tensor_id id)
+{
+    const bool back = c->pass == PASS_BACKWARD;
+    const bool wanted = id < T_DQ || (back && (c->outputs >> (id - T_DQ) & 1));
+    const bool has_pads = c->grid && c->padding == WINATTN_PADDING_VALUES;
+    switch (id) {
+    case T_BIAS:
+    case T_DBIAS:
+        return wanted && c->bias != TERM_NONE;
+    case T_MASK:
+        return c->mask == TERM_SAME || c->mask == TERM_FP32;
+    case T_QUERY_REGIONS:
+    case T_KEY_REGIONS:
+        return c->mask == TERM_REGIONS;
+    case T_LOGIT_SCALE:
+    case T_D_LOGIT_SCALE:
+        return wanted && c->variant == WINATTN_COSINE &&
+               !isnan(c->logit_scale);
+    case T_PAD_K:
+        return has_pads && (c->pads & 1);
+    case T_PAD_V:
+        return has_pads && (c->pads & 2);
+    case T_D_PAD_K:
+    case T_D_PAD_V:
+        return wanted && has_pads;
+    case T_O:
+        return !back || c->given;
+    case T_LSE:
+        return back ? c->given : c->lse;
+    case T_D_O:
+        return back;
+    case T_D_LSE:
+        return back && c->d_lse;
+    default:
+        return wanted;
+    }
+}
+
+static storage_kind kind_of(const test_case *c, tensor_id id)
+{
+    const storage_kind own = c->dtype == WINATTN_FP32   ? KIND_FP32
+                             : c->dtype == WINATTN_FP16 ? KIND_FP16
+                                                        : KIND_BF16;
+    switch (id) {
+    case T_BIAS:
+        return c->bias == TERM_FP32 || c->bias == TERM_TABLE_FP32 ? KIND_FP32
+                                                                  : own;
+    case T_MASK:
+        return c->mask == TERM_FP32 ? KIND_FP32 : own;
+    case T_QUERY_REGIONS:
+    case T_KEY_REGIONS:
+        return KIND_U8;
+    case T_LOGIT_SCALE:
+    case T_LSE:
+    case T_D_LSE:
+        return KIND_FP32;
+    default:
+        return id >= T_DBIAS ? KIND_FP32 : own; /* sums over windows */
+    }
+}
+
+/* Windows, heads, rows, columns. */
+static void set_extents(size_t extent[4], size_t windows, int heads,
+                        size_t rows, size_t columns)
+{
+    extent[0] = windows;
+    extent[1] = (size_t)heads;
+    extent[2] = rows;
+    extent[3] = columns;
+}
+
+/* As they are without a grid. */
+static void extents_of(const test_case *c, tensor_id id, size_t extent[4])
+{
+    const size_t windows = (size_t)c->windows, dim = (size_t)c->dim;
+    const size_t queries = (size_t)c->queries, keys = (size_t)c->keys;
+    const size_t masks = (size_t)c->mask_windows;
+    switch (id) {
+    case T_Q:
+    case T_O:
+    case T_D_O:
+    case T_DQ:
+        set_extents(extent, windows, c->heads, queries, dim);
+        break;
+    case T_K:
+    case T_V:
+    case T_DK:
+    case T_DV:
+        set_extents(extent, windows, c->kv_heads, keys, dim);
+        break;
+    case T_LSE:
+    case T_D_LSE:
+        set_extents(extent, windows, c->heads, queries, 1);
+        break;
+    case T_BIAS:
+    case T_DBIAS:
+        if (case_has_table(c))
+            set_extents(extent, 1, c->heads, (size_t)case_table_entries(c), 1);
+        else
+            set_extents(extent, 1, c->heads, queries, keys);
+        break;
+    case T_MASK:
+        set_extents(extent, masks, 1, queries, keys);
+        break;
+    case T_QUERY_REGIONS:
+    case T_KEY_REGIONS:
+        set_extents(extent, masks, 1, id == T_KEY_REGIONS ? keys : queries, 1);
+        break;
+    case T_LOGIT_SCALE:
+    case T_D_LOGIT_SCALE:
+        set_extents(extent, 1, c->heads, 1, 1);
+        break;
+    default: /* of the padding */
+        set_extents(extent, 1, c->kv_heads, 1, dim);
+    }
+}
+
+void data_describe(case_buffers *d)
+{
+    const test_case *c = &d->c;
+    const bool back = c->pass == PASS_BACKWARD;
+    for (int i = 0; i < TENSORS; i++) {
+        const tensor_id id = (tensor_id)i;
+        tensor_data *t = &d->tensor[id];
+        t->used = is_used(c, id);
+        t->is_output = (!back && (id == T_O || id == T_LSE)) || id >= T_DQ;
+        t->kind = kind_of(c, id);
+        extents_of(c, id, t->extent);
+        t->on_grid = c->grid && has_tokens(id);
+        if (!t->on_grid)
+            continue;
+        t->extent[0] = (size_t)c->batch;
+        t->extent[2] = 1;
+        for (int axis = 0; axis < c->grid; axis++) {
+            t->axis_extent[axis] = (size_t)c->size[axis];
+            t->extent[2] *= t->axis_extent[axis];
+        }
+    }
+}
+
+/* ---- Layouts ---- */
+
+/* Strides for axes nested in the given order, outermost first, each axis
+ * followed by a gap of `gap[axis]` elements. */
+static void nest(tensor_data *t, const int order[4], const size_t gap[4])
+{
+    size_t stride = 1;
+    for (int i = 3; i >= 0; i--) {
+        const int axis = order[i];
+        stride *= axis == 3 && gap[3] ? gap[3] + 1 : 1;
+        t->stride[axis] = stride;
+        for (int a = WINATTN_AXES - 1; axis == 2 && a >= 0; a--) {
+            if (!t->axis_extent[a])
+                continue;
+            t->axis_stride[a] = stride;
+            stride = stride * t->axis_extent[a] + gap[2];
+        }
+        if (axis != 2 || !t->on_grid)
+            stride *= t->extent[axis] ? t->extent[axis] : 1;
+        stride += axis == 3 ? gap[2] : axis == 2 ? gap[1] : gap[0];
+    }
+}
+
+/* [windows, tokens, parts, heads, dim], part `part` of it. */
+static void pack(tensor_data *t, size_t parts, size_t part)
+{
+    const size_t row = t->extent[1] * t->extent[3];
+    t->stride[3] = 1;
+    t->stride[1] = t->extent[3];
+    t->stride[2] = parts * row;
+    t->stride[0] = parts * row * t->extent[2];
+    size_t stride = parts * row;
+    for (int a = WINATTN_AXES - 1; a >= 0; a--) {
+        t->axis_stride[a] = stride;
+        stride *= t->axis_extent[a] ? t->axis_extent[a] : 1;
+    }
+    t->offset += part * row * kind_size(t->kind);
+}
+
+/* Coordinates of a row's token. */
+static void row_position(const tensor_data *t, size_t row,
+                         size_t at[WINATTN_AXES])
+{
+    for (int a = WINATTN_AXES - 1; a >= 0; a--) {
+        const size_t extent = t->axis_extent[a] ? t->axis_extent[a] : 1;
+        at[a] = row % extent;
+        row /= extent;
+    }
+}
+
+static size_t row_offset(const tensor_data *t, size_t row)
+{
+    size_t at[WINATTN_AXES], offset = 0;
+    if (!t->on_grid)
+        return row * t->stride[2];
+    row_position(t, row, at);
+    for (int a = 0; a < WINATTN_AXES; a++)
+        offset += at[a] * t->axis_stride[a];
+    return offset;
+}
+
+size_t data_first_row(const tensor_data *t, size_t row)
+{
+    size_t at[WINATTN_AXES], first = 0;
+    if (!t->on_grid)
+        return t->stride[2] ? row : 0;
+    row_position(t, row, at);
+    for (int a = 0; a < WINATTN_AXES; a++)
+        if (t->axis_extent[a])
+            first =
+                first * t->axis_extent[a] + (t->axis_stride[a] ? at[a] : 0);
+    return first;
+}
+
+static size_t span_bytes(const tensor_data *t)
+{
+    size_t last = 0;
+    for (int axis = 0; axis < 4; axis++) {
+        if (t->extent[axis] == 0)
+            return 0;
+        last += axis == 2 ? row_offset(t, t->extent[2] - 1)
+                          : (t->extent[axis] - 1) * t->stride[axis];
+    }
+    return (last + 1) * kind_size(t->kind);
+}
+
+void data_place(case_buffers *d)
+{
+    static const int heads_first[4] = {0, 1, 2, 3};
+    static const int tokens_first[4] = {0, 2, 1, 3};
+    static const size_t none[4] = {0, 0, 0, 0};
+    /* behind a row, a head, a window; between columns */
+    static const size_t padded[4] = {7, 5, 3, 0};
+    static const size_t aligned[4] = {16, 8, 8, 0};
+    static const size_t strided[4] = {0, 0, 0, 1};
+    const int layout = d->c.layout;
+    const int shared = layout == LAYOUT_PACKED        ? 3
+                       : layout == LAYOUT_INTERLEAVED ? 4
+                                                      : 0;
+    d->buffers = 0;
+    for (int id = 0; id < TENSORS; id++) {
+        tensor_data *t = &d->tensor[id];
+        /* q, k, v (and o) share a buffer, dq, dk, dv another */
+        const int first = id >= T_DQ ? T_DQ : T_Q;
+        const int part = id == T_O ? 3 : id - first;
+        const bool complete = (d->c.outputs & 7) == 7;
+        if (!t->used)
+            continue;
+        const int packs = (id <= T_V || (id == T_O && t->is_output) ||
+                           (id >= T_DQ && id <= T_DV && complete)) &&
+                          part < shared;
+        t->buffer = packs && part > 0 ? d->tensor[first].buffer : d->buffers++;
+        t->offset = GUARD;
+        /* tokens on a grid and tables have their heads inside */
+        const bool inside = t->on_grid || ((id == T_BIAS || id == T_DBIAS) &&
+                                           case_has_table(&d->c));
+        nest(t,
+             inside != (layout == LAYOUT_TOKENS) ? tokens_first : heads_first,
+             layout == LAYOUT_PADDED    ? padded
+             : layout == LAYOUT_ALIGNED ? aligned
+             : layout == LAYOUT_STRIDED ? strided
+                                        : none);
+        if (layout == LAYOUT_PADDED)
+            t->offset += kind_size(t->kind) * (size_t)(id + 1);
+        if (packs)
+            pack(t, (size_t)shared, (size_t)part);
+        if (layout == LAYOUT_BROADCAST) {
+            if (id == T_K || id == T_V)
+                t->stride[0] = 0;
+            if (id == T_V) /* and one row of a map for all */
+                t->axis_stride[0] = 0;
+            if (id == T_PAD_V)
+                t->stride[1] = 0;
+            if (id == T_BIAS)
+                t->stride[1] = 0;
+            if (id == T_MASK)
+                t->stride[2] = 0;
+        }
+        if (id == T_LOGIT_SCALE || id == T_D_LOGIT_SCALE) /* no strides */
+            nest(t, heads_first, none);
+        const size_t end = t->offset + span_bytes(t) + GUARD;
+        buffer_image *image = &d->buffer[t->buffer];
+        image->size = end > image->size ? end : image->size;
+    }
+}
+
+size_t data_at(const tensor_data *t, size_t window, size_t head, size_t row,
+               size_t column)
+{
+    return t->offset +
+           kind_size(t->kind) * (window * t->stride[0] + head * t->stride[1] +
+                                 row_offset(t, row) + column * t->stride[3]);
+}
+
+size_t data_count(const tensor_data *t)
+{
+    return t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
+}
+
+size_t data_index(const tensor_data *t, size_t window, size_t head, size_t row,
+                  size_t column)
+{
+    return ((window * t->extent[1] + head) * t->extent[2] + row) *
+               t->extent[3] +
+           column;
+}
