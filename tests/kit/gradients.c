@@ -26,11 +26,16 @@ typedef struct checker {
  * until a table's entries are summed. */
 typedef struct sums {
     oracle_gradients head; /* of one window-head */
+    double *d_o, *d_lse;   /* what flows back into it */
     double *dk, *dk_size;  /* of one window and key head */
     double *dv, *dv_size;
     double *dbias, *dbias_size;   /* of all heads */
     double *pad[2], *pad_size[2]; /* of all key heads: what flows into the
                                      padding's keys and values */
+    double *scale, *scale_size;   /* of each head */
+    double *all;                  /* the memory of these */
+    bool *spoilt;                 /* heads in which there is a NaN */
+    double largest;               /* logit */
 } sums;
 
 static double *zeros(size_t count) { return calloc(count, sizeof(double)); }
@@ -226,18 +231,18 @@ static void grant_ranges(const oracle_problem *p, int variant,
 
 /* All that query head `head` of a window adds; false if it holds a NaN. */
 static bool add_head(const case_buffers *d, size_t window, size_t head,
-                     double *d_o, double *d_lse, sums *s, double *largest)
+                     sums *s)
 {
     const test_case *c = &d->c;
     const size_t k_count = (size_t)c->keys * (size_t)c->dim;
     const size_t logits = (size_t)c->queries * (size_t)c->keys;
     data_view view;
     data_view_open(d, window, head, &view);
-    read_flow(d, window, head, d_o, d_lse);
-    oracle_backward(&view.problem, d_o, d_lse, &s->head);
+    read_flow(d, window, head, s->d_o, s->d_lse);
+    oracle_backward(&view.problem, s->d_o, s->d_lse, &s->head);
     if (c->dtype == WINATTN_FP16)
         grant_ranges(&view.problem, c->variant, &s->head);
-    *largest = fmax(*largest, largest_logit(&view.problem));
+    s->largest = fmax(s->largest, largest_logit(&view.problem));
     data_view_close(&view);
     add(s->dk, s->head.dk, k_count);
     add(s->dk_size, s->head.dk_size, k_count);
@@ -245,6 +250,8 @@ static bool add_head(const case_buffers *d, size_t window, size_t head,
     add(s->dv_size, s->head.dv_size, k_count);
     add(s->dbias + head * logits, s->head.dbias, logits);
     add(s->dbias_size + head * logits, s->head.dbias_size, logits);
+    s->scale[head] += s->head.d_logit_scale;
+    s->scale_size[head] += s->head.d_logit_scale_size;
     return !has_nan(s->head.dq, (size_t)c->queries * (size_t)c->dim) &&
            !has_nan(s->head.dk, k_count) && !has_nan(s->head.dv, k_count);
 }
@@ -265,9 +272,7 @@ static void add_pads(const case_buffers *d, size_t window, size_t kv_head,
     }
 }
 
-static void check_window(const checker *check, size_t window, sums *s,
-                         double *scale_sums, double *d_o, double *d_lse,
-                         double *largest, bool *head_spoilt)
+static void check_window(const checker *check, size_t window, sums *s)
 {
     const test_case *c = &check->d->c;
     const size_t group = (size_t)(c->heads / c->kv_heads);
@@ -281,14 +286,11 @@ static void check_window(const checker *check, size_t window, sums *s,
         memset(s->dv_size, 0, sizeof(double) * k_count);
         for (size_t head = kv_head * group; head < (kv_head + 1) * group;
              head++) {
-            const bool clean =
-                add_head(check->d, window, head, d_o, d_lse, s, largest);
+            const bool clean = add_head(check->d, window, head, s);
             own.tolerance =
-                fmax(promised[c->dtype], ldexp(*largest, LOGIT_EXPONENT));
-            scale_sums[2 * head] += s->head.d_logit_scale;
-            scale_sums[2 * head + 1] += s->head.d_logit_scale_size;
+                fmax(promised[c->dtype], ldexp(s->largest, LOGIT_EXPONENT));
             spoilt = spoilt || !clean;
-            head_spoilt[head] = head_spoilt[head] || !clean;
+            s->spoilt[head] = s->spoilt[head] || !clean;
             if (clean)
                 check_plane(&own, T_DQ, "dq", window, head, s->head.dq,
                             s->head.dq_size);
@@ -326,79 +328,101 @@ static void check_dbias(const checker *check, size_t head, const sums *s)
     free(sum);
 }
 
-bool check_gradients(const case_buffers *d,
-                     unsigned char *const bytes[TENSORS], case_result *result)
+/* Zeros. False: out of memory. */
+static bool make_sums(const test_case *c, sums *s)
 {
-    const test_case *c = &d->c;
-    const size_t q_count = (size_t)c->queries * (size_t)c->dim;
-    const size_t k_count = (size_t)c->keys * (size_t)c->dim;
+    const size_t q = (size_t)c->queries * (size_t)c->dim;
+    const size_t k = (size_t)c->keys * (size_t)c->dim;
     const size_t logits = (size_t)c->queries * (size_t)c->keys;
     const size_t heads = (size_t)c->heads;
-    checker check = {d, bytes, result, promised[c->dtype]};
-    double largest = 0;
-    const size_t pad_count = (size_t)c->kv_heads * (size_t)c->dim;
-    double *all =
-        zeros(3 * q_count + 8 * k_count + 2 * logits + 2 * heads * logits +
-              (size_t)c->queries + 2 * heads + 4 * pad_count);
-    bool *spoilt = calloc(heads, sizeof *spoilt);
-    if (!all || !spoilt) {
-        free(all);
-        free(spoilt);
-        snprintf(result->failure, sizeof result->failure, "out of memory");
-        return false;
+    const size_t pads = (size_t)c->kv_heads * (size_t)c->dim;
+    const struct {
+        double **array;
+        size_t count;
+    } arrays[] = {{&s->head.dq, q},
+                  {&s->head.dq_size, q},
+                  {&s->head.dk, k},
+                  {&s->head.dk_size, k},
+                  {&s->head.dv, k},
+                  {&s->head.dv_size, k},
+                  {&s->head.dbias, logits},
+                  {&s->head.dbias_size, logits},
+                  {&s->d_o, q},
+                  {&s->d_lse, (size_t)c->queries},
+                  {&s->dk, k},
+                  {&s->dk_size, k},
+                  {&s->dv, k},
+                  {&s->dv_size, k},
+                  {&s->dbias, heads * logits},
+                  {&s->dbias_size, heads * logits},
+                  {&s->pad[0], pads},
+                  {&s->pad[1], pads},
+                  {&s->pad_size[0], pads},
+                  {&s->pad_size[1], pads},
+                  {&s->scale, heads},
+                  {&s->scale_size, heads}};
+    const size_t number = sizeof arrays / sizeof *arrays;
+    size_t count = 0;
+    memset(s, 0, sizeof *s);
+    for (size_t i = 0; i < number; i++)
+        count += arrays[i].count;
+    s->all = zeros(count);
+    s->spoilt = calloc(heads, sizeof *s->spoilt);
+    double *at = s->all;
+    for (size_t i = 0; at && i < number; i++) {
+        *arrays[i].array = at;
+        at += arrays[i].count;
     }
-    double *at = all;
-    sums s;
-    memset(&s, 0, sizeof s);
-#define TAKE(pointer, count)                                                  \
-    pointer = at;                                                             \
-    at += count
-    TAKE(s.head.dq, q_count);
-    TAKE(s.head.dq_size, q_count);
-    TAKE(s.head.dk, k_count);
-    TAKE(s.head.dk_size, k_count);
-    TAKE(s.head.dv, k_count);
-    TAKE(s.head.dv_size, k_count);
-    TAKE(s.head.dbias, logits);
-    TAKE(s.head.dbias_size, logits);
-    TAKE(s.dk, k_count);
-    TAKE(s.dk_size, k_count);
-    TAKE(s.dv, k_count);
-    TAKE(s.dv_size, k_count);
-    TAKE(s.dbias, heads * logits);
-    TAKE(s.dbias_size, heads * logits);
-    for (int i = 0; i < 2; i++) {
-        TAKE(s.pad[i], pad_count);
-        TAKE(s.pad_size[i], pad_count);
-    }
-    double *TAKE(d_o, q_count);
-    double *TAKE(d_lse, (size_t)c->queries);
-    double *TAKE(scale_sums, 2 * heads);
-#undef TAKE
-    for (size_t w = 0; w < (size_t)c->windows; w++)
-        check_window(&check, w, &s, scale_sums, d_o, d_lse, &largest, spoilt);
-    check.tolerance = fmax(check.tolerance, ldexp(largest, LOGIT_EXPONENT));
+    return s->all && s->spoilt;
+}
+
+static void free_sums(sums *s)
+{
+    free(s->all);
+    free(s->spoilt);
+}
+
+/* What is summed over all windows, but for heads that a NaN spoils. */
+static void check_sums(const checker *check, const sums *s)
+{
+    const test_case *c = &check->d->c;
+    const size_t heads = (size_t)c->heads, kv_heads = (size_t)c->kv_heads;
     for (size_t h = 0; h < heads; h++) {
-        if (spoilt[h])
+        if (s->spoilt[h])
             continue;
-        check_dbias(&check, h, &s);
-        check_plane(&check, T_D_LOGIT_SCALE, "d_logit_scale", 0, h,
-                    &scale_sums[2 * h], &scale_sums[2 * h + 1]);
+        check_dbias(check, h, s);
+        check_plane(check, T_D_LOGIT_SCALE, "d_logit_scale", 0, h,
+                    &s->scale[h], &s->scale_size[h]);
     }
-    for (size_t h = 0; h < (size_t)c->kv_heads; h++) {
-        const size_t group = heads / (size_t)c->kv_heads;
+    for (size_t h = 0; h < kv_heads; h++) {
+        const size_t group = heads / kv_heads;
         const size_t first = h * (size_t)c->dim;
         bool clean = true;
         for (size_t i = h * group; i < (h + 1) * group; i++)
-            clean = clean && !spoilt[i];
+            clean = clean && !s->spoilt[i];
         if (!clean)
             continue;
-        check_plane(&check, T_D_PAD_K, "d_pad_k", 0, h, s.pad[0] + first,
-                    s.pad_size[0] + first);
-        check_plane(&check, T_D_PAD_V, "d_pad_v", 0, h, s.pad[1] + first,
-                    s.pad_size[1] + first);
+        check_plane(check, T_D_PAD_K, "d_pad_k", 0, h, s->pad[0] + first,
+                    s->pad_size[0] + first);
+        check_plane(check, T_D_PAD_V, "d_pad_v", 0, h, s->pad[1] + first,
+                    s->pad_size[1] + first);
     }
-    free(all);
-    free(spoilt);
+}
+
+bool check_gradients(const case_buffers *d,
+                     unsigned char *const bytes[TENSORS], case_result *result)
+{
+    checker check = {d, bytes, result, promised[d->c.dtype]};
+    sums s;
+    if (!make_sums(&d->c, &s)) {
+        snprintf(result->failure, sizeof result->failure, "out of memory");
+        free_sums(&s);
+        return false;
+    }
+    for (size_t w = 0; w < (size_t)d->c.windows; w++)
+        check_window(&check, w, &s);
+    check.tolerance = fmax(check.tolerance, ldexp(s.largest, LOGIT_EXPONENT));
+    check_sums(&check, &s);
+    free_sums(&s);
     return result->failure[0] == 0;
 }

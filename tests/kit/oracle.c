@@ -160,75 +160,107 @@ static void clear(double *a, double *b, size_t count)
         a[i] = b[i] = 0;
 }
 
+/* What a query's gradients are made of. */
+typedef struct query_flow {
+    size_t query;
+    const double *into;       /* dO */
+    double d_lse;             /* of the query */
+    double *s, *dp, *dp_size; /* [keys]: P in s */
+    double delta, delta_size; /* sum of P dP */
+} query_flow;
+
+/* dP, and what flows into the values. `sum` is that of the exponentials in
+ * s. */
+static void flow_into_values(const oracle_problem *p, query_flow *f,
+                             double sum, oracle_gradients *g)
+{
+    const size_t dim = p->dim;
+    f->delta = f->delta_size = 0;
+    for (size_t j = 0; j < p->keys; j++) {
+        if (p->sliding && !oracle_sees(p, f->query, j))
+            continue;
+        f->s[j] /= sum;
+        f->dp[j] = f->dp_size[j] = 0;
+        for (size_t c = 0; c < dim; c++) {
+            const double x = f->into[c] * p->v[j * dim + c];
+            f->dp[j] += x;
+            f->dp_size[j] += fabs(x);
+            g->dv[j * dim + c] += f->s[j] * f->into[c];
+            g->dv_size[j * dim + c] += f->s[j] * fabs(f->into[c]);
+        }
+        f->delta += f->s[j] * f->dp[j];
+        f->delta_size += f->s[j] * f->dp_size[j];
+    }
+}
+
+/* dS, and what flows into the logits. */
+static void flow_into_logits(const oracle_problem *p, const query_flow *f,
+                             oracle_gradients *g)
+{
+    const size_t i = f->query, dim = p->dim;
+    const double *q = p->q + i * dim;
+    const double scale = factor(p);
+    const double q_norm = p->cosine ? norm(q, dim) : 1.0;
+    for (size_t j = 0; j < p->keys; j++) {
+        if (p->sliding && !oracle_sees(p, i, j))
+            continue;
+        const double *k = p->k + j * dim;
+        const double k_norm = p->cosine ? norm(k, dim) : 1.0;
+        const double ds = f->s[j] * (f->dp[j] - f->delta + f->d_lse);
+        const double ds_size =
+            f->s[j] * (f->dp_size[j] + f->delta_size + fabs(f->d_lse));
+        double dot = 0;
+        g->dbias[i * p->keys + j] = ds;
+        g->dbias_size[i * p->keys + j] = ds_size;
+        for (size_t c = 0; c < dim; c++) {
+            dot += q[c] / q_norm * (k[c] / k_norm);
+            g->dq[i * dim + c] += scale * ds * k[c] / k_norm;
+            g->dq_size[i * dim + c] += fabs(scale * ds_size * k[c] / k_norm);
+            g->dk[j * dim + c] += scale * ds * q[c] / q_norm;
+            g->dk_size[j * dim + c] += fabs(scale * ds_size * q[c] / q_norm);
+        }
+        g->d_logit_scale += ds * scale * dot;
+        g->d_logit_scale_size += ds_size * fabs(scale * dot);
+    }
+}
+
+/* From normalised queries and keys back to their own. */
+static void flow_through_norms(const oracle_problem *p, oracle_gradients *g)
+{
+    const size_t dim = p->dim;
+    for (size_t i = 0; i < p->queries; i++)
+        unnormalise(p->q + i * dim, dim, g->dq + i * dim,
+                    g->dq_size + i * dim);
+    for (size_t j = 0; j < p->keys; j++)
+        unnormalise(p->k + j * dim, dim, g->dk + j * dim,
+                    g->dk_size + j * dim);
+}
+
 void oracle_backward(const oracle_problem *p, const double *d_o,
                      const double *d_lse, oracle_gradients *g)
 {
     const size_t dim = p->dim, keys = p->keys;
-    const double f = factor(p);
-    double *s = malloc(sizeof *s * keys), *dp = malloc(sizeof *dp * keys);
-    double *dp_size = malloc(sizeof *dp_size * keys);
+    double *memory = malloc(sizeof *memory * 3 * keys), sum;
+    query_flow f = {
+        .s = memory, .dp = memory + keys, .dp_size = memory + 2 * keys};
     clear(g->dq, g->dq_size, p->queries * dim);
     clear(g->dk, g->dk_size, keys * dim);
     clear(g->dv, g->dv_size, keys * dim);
     clear(g->dbias, g->dbias_size, p->queries * keys);
     g->d_logit_scale = g->d_logit_scale_size = 0;
-    for (size_t i = 0; i < p->queries; i++) {
-        const double *q = p->q + i * dim, *into = d_o + i * dim;
-        const double q_norm = p->cosine ? norm(q, dim) : 1.0;
-        const double flow = d_lse ? d_lse[i] : 0;
-        double sum, delta = 0, delta_size = 0;
-        logits(p, i, s);
-        if (exponentials(p, s, &sum) == -INFINITY)
+    for (f.query = 0; f.query < p->queries; f.query++) {
+        logits(p, f.query, f.s);
+        if (exponentials(p, f.s, &sum) == -INFINITY)
             continue; /* sees nothing */
-        for (size_t j = 0; j < keys; j++) {
-            if (p->sliding && !oracle_sees(p, i, j))
-                continue;
-            s[j] /= sum;
-            dp[j] = dp_size[j] = 0;
-            for (size_t c = 0; c < dim; c++) {
-                const double x = into[c] * p->v[j * dim + c];
-                dp[j] += x;
-                dp_size[j] += fabs(x);
-                g->dv[j * dim + c] += s[j] * into[c];
-                g->dv_size[j * dim + c] += s[j] * fabs(into[c]);
-            }
-            delta += s[j] * dp[j];
-            delta_size += s[j] * dp_size[j];
-        }
-        for (size_t j = 0; j < keys; j++) {
-            if (p->sliding && !oracle_sees(p, i, j))
-                continue;
-            const double *k = p->k + j * dim;
-            const double k_norm = p->cosine ? norm(k, dim) : 1.0;
-            const double ds = s[j] * (dp[j] - delta + flow);
-            const double ds_size =
-                s[j] * (dp_size[j] + delta_size + fabs(flow));
-            double dot = 0;
-            g->dbias[i * keys + j] = ds;
-            g->dbias_size[i * keys + j] = ds_size;
-            for (size_t c = 0; c < dim; c++) {
-                dot += q[c] / q_norm * (k[c] / k_norm);
-                g->dq[i * dim + c] += f * ds * k[c] / k_norm;
-                g->dq_size[i * dim + c] += fabs(f * ds_size * k[c] / k_norm);
-                g->dk[j * dim + c] += f * ds * q[c] / q_norm;
-                g->dk_size[j * dim + c] += fabs(f * ds_size * q[c] / q_norm);
-            }
-            g->d_logit_scale += ds * f * dot;
-            g->d_logit_scale_size += ds_size * fabs(f * dot);
-        }
+        f.into = d_o + f.query * dim;
+        f.d_lse = d_lse ? d_lse[f.query] : 0;
+        flow_into_values(p, &f, sum, g);
+        flow_into_logits(p, &f, g);
     }
-    if (p->cosine) {
-        for (size_t i = 0; i < p->queries; i++)
-            unnormalise(p->q + i * dim, dim, g->dq + i * dim,
-                        g->dq_size + i * dim);
-        for (size_t j = 0; j < keys; j++)
-            unnormalise(p->k + j * dim, dim, g->dk + j * dim,
-                        g->dk_size + j * dim);
-    }
+    if (p->cosine)
+        flow_through_norms(p, g);
     /* behind the clamp the scale stands still */
     if (!p->logit_scale || *p->logit_scale >= 4.6051702f)
         g->d_logit_scale = g->d_logit_scale_size = 0;
-    free(s);
-    free(dp);
-    free(dp_size);
+    free(memory);
 }

@@ -62,80 +62,122 @@ static void assert_close(const char *what, const double *got,
         fail_msg("%s: relative error %g", what, sqrt(error / norm));
 }
 
-static void check_golden(const char *name, bool cosine, bool is_sliding)
+/* A module's tensors; those that a variant has not are empty. */
+typedef struct golden {
+    bool is_cosine, is_sliding;
+    npy_array q, k, v, bias, logit_scale, regions, shape;
+    npy_array d_o, d_lse, dq, dk, dv, dbias, d_logit_scale;
+    size_t windows, heads, tokens, dim;
+    unsigned char ids[2][64]; /* regions of tokens */
+} golden;
+
+static golden load_golden(const char *name, bool is_cosine, bool is_sliding)
 {
-    npy_array q = load(name, "q"), k = load(name, "k"), v = load(name, "v");
-    npy_array dq = load(name, "dq"), dk = load(name, "dk");
-    npy_array dv = load(name, "dv"), d_o = load(name, "d_o");
-    npy_array d_lse = load(name, "d_lse");
-    npy_array bias = {0}, dbias = {0}, regions = {0}, shape = {0};
-    npy_array logit_scale = {0}, d_logit_scale = {0};
+    golden g;
+    memset(&g, 0, sizeof g);
+    g.is_cosine = is_cosine;
+    g.is_sliding = is_sliding;
+    g.q = load(name, "q");
+    g.k = load(name, "k");
+    g.v = load(name, "v");
+    g.dq = load(name, "dq");
+    g.dk = load(name, "dk");
+    g.dv = load(name, "dv");
+    g.d_o = load(name, "d_o");
+    g.d_lse = load(name, "d_lse");
     if (is_sliding) {
-        shape = load(name, "shape");
+        g.shape = load(name, "shape");
     } else {
-        bias = load(name, "bias");
-        dbias = load(name, "dbias");
-        regions = load(name, "regions");
+        g.bias = load(name, "bias");
+        g.dbias = load(name, "dbias");
+        g.regions = load(name, "regions");
     }
-    if (cosine) {
-        logit_scale = load(name, "logit_scale");
-        d_logit_scale = load(name, "dlogit_scale");
+    if (is_cosine) {
+        g.logit_scale = load(name, "logit_scale");
+        g.d_logit_scale = load(name, "dlogit_scale");
     }
-    const size_t windows = q.extent[0], heads = q.extent[1];
-    const size_t tokens = q.extent[2], dim = q.extent[3];
-    unsigned char ids[2][64];
-    assert_true(tokens <= 64);
-    for (size_t i = 0; i < regions.count; i++)
-        ids[i / tokens][i % tokens] = (unsigned char)regions.value[i];
-    for (size_t h = 0; h < heads; h++) {
-        double *dbias_sum = calloc(tokens * tokens, sizeof(double));
-        double d_logit_scale_sum = 0;
-        const float scale = cosine ? (float)logit_scale.value[h] : 0.0f;
-        for (size_t w = 0; w < windows; w++) {
-            const size_t row = (w * heads + h) * tokens, at = row * dim;
-            oracle_problem p = {
-                .queries = tokens,
-                .keys = tokens,
-                .dim = dim,
-                .q = q.value + at,
-                .k = k.value + at,
-                .v = v.value + at,
-                .scale = 0.7,
-                .cosine = cosine,
-                .logit_scale = cosine ? &scale : NULL,
-            };
-            if (is_sliding) {
-                p.sliding = true;
-                p.block = (size_t)shape.value[0];
-                p.window_blocks = (size_t)shape.value[1];
-            } else {
-                p.bias = bias.value + h * tokens * tokens;
-                p.query_region = p.key_region = ids[w % 2];
-                p.region_value = -2.5;
-            }
-            oracle_gradients g = gradients_new(&p);
-            oracle_backward(&p, d_o.value + at, d_lse.value + row, &g);
-            assert_close("dq", g.dq, dq.value + at, tokens * dim);
-            assert_close("dk", g.dk, dk.value + at, tokens * dim);
-            assert_close("dv", g.dv, dv.value + at, tokens * dim);
-            for (size_t i = 0; i < tokens * tokens; i++)
-                dbias_sum[i] += g.dbias[i];
-            d_logit_scale_sum += g.d_logit_scale;
-            gradients_free(&g);
-        }
-        if (!is_sliding)
-            assert_close("dbias", dbias_sum, dbias.value + h * tokens * tokens,
-                         tokens * tokens);
-        if (cosine)
-            assert_close("d_logit_scale", &d_logit_scale_sum,
-                         d_logit_scale.value + h, 1);
-        free(dbias_sum);
-    }
-    npy_array *all[] = {&q,     &k,       &v,           &dq,           &dk,
-                        &dv,    &d_o,     &d_lse,       &bias,         &dbias,
-                        &shape, &regions, &logit_scale, &d_logit_scale};
+    g.windows = g.q.extent[0];
+    g.heads = g.q.extent[1];
+    g.tokens = g.q.extent[2];
+    g.dim = g.q.extent[3];
+    assert_true(g.tokens <= 64);
+    for (size_t i = 0; i < g.regions.count; i++)
+        g.ids[i / g.tokens][i % g.tokens] = (unsigned char)g.regions.value[i];
+    return g;
+}
+
+static void free_golden(golden *g)
+{
+    npy_array *all[] = {
+        &g->q,       &g->k,     &g->v,     &g->bias,         &g->logit_scale,
+        &g->regions, &g->shape, &g->d_o,   &g->d_lse,        &g->dq,
+        &g->dk,      &g->dv,    &g->dbias, &g->d_logit_scale};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         npy_free(all[i]);
+}
+
+static oracle_problem golden_problem(const golden *g, size_t window,
+                                     size_t head, const float *scale)
+{
+    const size_t tokens = g->tokens;
+    const size_t at = (window * g->heads + head) * tokens * g->dim;
+    oracle_problem p = {
+        .queries = tokens,
+        .keys = tokens,
+        .dim = g->dim,
+        .q = g->q.value + at,
+        .k = g->k.value + at,
+        .v = g->v.value + at,
+        .scale = 0.7,
+        .cosine = g->is_cosine,
+        .logit_scale = g->is_cosine ? scale : NULL,
+    };
+    if (g->is_sliding) {
+        p.sliding = true;
+        p.block = (size_t)g->shape.value[0];
+        p.window_blocks = (size_t)g->shape.value[1];
+    } else {
+        p.bias = g->bias.value + head * tokens * tokens;
+        p.query_region = p.key_region = g->ids[window % 2];
+        p.region_value = -2.5;
+    }
+    return p;
+}
+
+static void check_golden_head(const golden *g, size_t head)
+{
+    const size_t tokens = g->tokens, dim = g->dim;
+    double *dbias_sum = calloc(tokens * tokens, sizeof(double));
+    double d_logit_scale_sum = 0;
+    const float scale = g->is_cosine ? (float)g->logit_scale.value[head] : 0;
+    for (size_t w = 0; w < g->windows; w++) {
+        const size_t row = (w * g->heads + head) * tokens, at = row * dim;
+        const oracle_problem p = golden_problem(g, w, head, &scale);
+        oracle_gradients got = gradients_new(&p);
+        oracle_backward(&p, g->d_o.value + at, g->d_lse.value + row, &got);
+        assert_close("dq", got.dq, g->dq.value + at, tokens * dim);
+        assert_close("dk", got.dk, g->dk.value + at, tokens * dim);
+        assert_close("dv", got.dv, g->dv.value + at, tokens * dim);
+        for (size_t i = 0; i < tokens * tokens; i++)
+            dbias_sum[i] += got.dbias[i];
+        d_logit_scale_sum += got.d_logit_scale;
+        gradients_free(&got);
+    }
+    if (!g->is_sliding)
+        assert_close("dbias", dbias_sum,
+                     g->dbias.value + head * tokens * tokens, tokens * tokens);
+    if (g->is_cosine)
+        assert_close("d_logit_scale", &d_logit_scale_sum,
+                     g->d_logit_scale.value + head, 1);
+    free(dbias_sum);
+}
+
+static void check_golden(const char *name, bool is_cosine, bool is_sliding)
+{
+    golden g = load_golden(name, is_cosine, is_sliding);
+    for (size_t h = 0; h < g.heads; h++)
+        check_golden_head(&g, h);
+    free_golden(&g);
 }
 
 static void golden_dot(void **state)
