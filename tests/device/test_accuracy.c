@@ -2,34 +2,18 @@
  * What the bench says of errors, bytes and operations: a wrong result must
  * show, whichever output it is in. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "compare/chain.h"
-#include "kit/run.h"
+#include "kit/runner.h"
 #include "measure/accuracy.h"
 
 #define SAMPLES 6
 /* What is promised of fp32 gradients. */
 #define GOOD 1e-5
 
-static bench_device device;
-
-static test_case parsed(const char *text)
-{
-    test_case c = case_default();
-    char bad[64];
-    if (!case_parse(text, &c, bad))
-        fail_msg("%s in \"%s\"", bad, text);
-    return c;
-}
+static bench_device bench; /* the device under test */
 
 /* One call of both passes on the first set. */
 static void compute(const workload *w)
@@ -39,24 +23,24 @@ static void compute(const workload *w)
     size_t size;
     cl_int error = CL_SUCCESS;
     desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
-    if (winattn_plan_create(device.context, device.id, &desc, &plan) !=
+    if (winattn_plan_create(bench.context, bench.id, &desc, &plan) !=
         WINATTN_SUCCESS)
         fail_msg("%s", winattn_last_reason());
     winattn_forward f = workload_forward(w, 0);
     winattn_backward b = workload_backward(w, 0);
     assert_int_equal(winattn_plan_workspace_size(plan, &size), 0);
     if (size > 0)
-        b.workspace.buffer = clCreateBuffer(device.context, CL_MEM_READ_WRITE,
+        b.workspace.buffer = clCreateBuffer(bench.context, CL_MEM_READ_WRITE,
                                             size, NULL, &error);
     assert_int_equal(error, CL_SUCCESS);
     f.workspace = b.workspace;
     assert_int_equal(
-        winattn_enqueue_forward(plan, device.queue, &f, 0, NULL, NULL),
+        winattn_enqueue_forward(plan, bench.queue, &f, 0, NULL, NULL),
         WINATTN_SUCCESS);
     assert_int_equal(
-        winattn_enqueue_backward(plan, device.queue, &b, 0, NULL, NULL),
+        winattn_enqueue_backward(plan, bench.queue, &b, 0, NULL, NULL),
         WINATTN_SUCCESS);
-    assert_int_equal(clFinish(device.queue), CL_SUCCESS);
+    assert_int_equal(clFinish(bench.queue), CL_SUCCESS);
     if (b.workspace.buffer)
         clReleaseMemObject(b.workspace.buffer);
     winattn_plan_destroy(plan);
@@ -69,7 +53,7 @@ static double error_of(const workload *w)
 
 static void write_element(cl_mem mem, size_t at, cl_float x)
 {
-    assert_int_equal(clEnqueueWriteBuffer(device.queue, mem, CL_TRUE,
+    assert_int_equal(clEnqueueWriteBuffer(bench.queue, mem, CL_TRUE,
                                           at * sizeof x, sizeof x, &x, 0, NULL,
                                           NULL),
                      CL_SUCCESS);
@@ -96,7 +80,7 @@ static void finds_errors(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const test_case c = parsed(cases[i]);
         workload w;
-        assert_true(workload_create(&device, &c, BENCH_BOTH, 1, &w));
+        assert_true(workload_create(&bench, &c, BENCH_BOTH, 1, &w));
         assert_true(isnan(error_of(&w))); /* nothing was computed yet */
         compute(&w);
         if (!(error_of(&w) <= GOOD))
@@ -134,10 +118,10 @@ static double difference(cl_mem a, cl_mem b)
     assert_int_equal(bytes, b_bytes);
     cl_float *x = malloc(2 * bytes), *y = x + bytes / sizeof *x;
     assert_non_null(x);
-    assert_int_equal(clEnqueueReadBuffer(device.queue, a, CL_TRUE, 0, bytes, x,
+    assert_int_equal(clEnqueueReadBuffer(bench.queue, a, CL_TRUE, 0, bytes, x,
                                          0, NULL, NULL),
                      CL_SUCCESS);
-    assert_int_equal(clEnqueueReadBuffer(device.queue, b, CL_TRUE, 0, bytes, y,
+    assert_int_equal(clEnqueueReadBuffer(bench.queue, b, CL_TRUE, 0, bytes, y,
                                          0, NULL, NULL),
                      CL_SUCCESS);
     for (size_t i = 0; i < bytes / sizeof *x; i++) {
@@ -170,10 +154,10 @@ static void chains(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const test_case c = parsed(cases[i]);
         workload w;
-        assert_true(workload_create(&device, &c, BENCH_BOTH, 1, &w));
+        assert_true(workload_create(&bench, &c, BENCH_BOTH, 1, &w));
         compute(&w);
         for (bench_pass pass = 0; pass < BENCH_PASSES; pass++) {
-            bench_device taken = device; /* as a CPU, or as a GPU */
+            bench_device taken = bench; /* as a CPU, or as a GPU */
             taken.is_cpu = ((size_t)pass + i) % 2 == 0;
             chain *made = chain_create(&taken, &c, pass, 1, note);
             if (!made)
@@ -206,7 +190,7 @@ static void chains(void **state)
     }
     const test_case both = parsed("grid=1 size=9 window=4 padding=hidden "
                                   "mask=regions mask_windows=3");
-    assert_null(chain_create(&device, &both, BENCH_FORWARD, 1, note));
+    assert_null(chain_create(&bench, &both, BENCH_FORWARD, 1, note));
     assert_non_null(strstr(note, "mask"));
 }
 
@@ -222,7 +206,7 @@ static void large_cases(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const test_case c = parsed(cases[i]);
         workload w;
-        assert_true(workload_create(&device, &c, BENCH_BOTH, 1, &w));
+        assert_true(workload_create(&bench, &c, BENCH_BOTH, 1, &w));
         compute(&w);
         assert_true(error_of(&w) <= GOOD);
         const size_t k_last = (size_t)c.windows * (size_t)c.heads *
@@ -273,23 +257,18 @@ static void floors(void **state)
 
 int main(void)
 {
-    char reason[256];
-    test_device chosen;
-    if (!device_open(&chosen, reason)) {
-        fprintf(stderr, "%s\n", reason);
-        return 1;
-    }
-    printf("device: %s\n", chosen.name);
-    if (!bench_device_open(chosen.id, &device))
-        return 1;
-    const struct CMUnitTest tests[] = {
+    static const struct CMUnitTest tests[] = {
         cmocka_unit_test(floors),
         cmocka_unit_test(finds_errors),
         cmocka_unit_test(chains),
         cmocka_unit_test(large_cases),
     };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    bench_device_close(&device);
-    device_close(&chosen);
-    return failed;
+    const test_group group = TEST_GROUP(NULL, tests);
+    chosen.part = "accuracy";
+    if (!runner_open() || !bench_device_open(device.id, &bench))
+        return 1;
+    const int failures = runner_run(&group, 1);
+    bench_device_close(&bench);
+    runner_close();
+    return failures;
 }

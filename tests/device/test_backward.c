@@ -7,17 +7,10 @@
  *   test_backward each TIER                    each row in one
  *   test_backward calls TIER
  *   test_backward random TIER FIRST_SEED COUNT */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "kit/fixture.h"
 #include "kit/planned.h"
 
 static const char *const table[] = {
@@ -119,124 +112,60 @@ static const char *const table[] = {
 };
 #define ROWS (sizeof table / sizeof *table)
 
-static test_device device;
-static const char *part;
-static int tier, first_seed, seed_count;
-static int refused_cases;
-
-static void run(const test_case *c)
+static test_case backward_case(const char *text)
 {
-    char text[512];
-    case_result result;
-    if (case_run_anywhere(&device, c, 0, &refused_cases, &result))
-        return;
-    case_print(c, text, sizeof text);
-    fail_msg("check '%s'\n%s", text, result.failure);
-}
-
-static test_case parsed(const char *text)
-{
-    test_case c = case_default();
-    char bad[64];
-    if (!case_parse(text, &c, bad))
-        fail_msg("%s in \"%s\"", bad, text);
+    test_case c = parsed(text);
     c.pass = PASS_BACKWARD;
-    c.tier = tier;
+    c.tier = chosen.tier;
     return c;
 }
 
 static void run_table(void **state)
 {
     (void)state;
-    const bool each = strcmp(part, "each") == 0;
+    const bool each = part_is("each");
     for (size_t i = 0; i < ROWS; i++)
         for (int dtype = 0; dtype <= WINATTN_BF16; dtype++) {
             if (each && dtype != (int)i % 3)
                 continue;
-            test_case c = parsed(table[i]);
+            test_case c = backward_case(table[i]);
             c.dtype = dtype;
             c.seed = (int)i + 1;
-            run(&c);
+            run_case(&c, 0);
         }
 }
 
 static void run_random(void **state)
 {
     (void)state;
-    for (int seed = first_seed; seed < first_seed + seed_count; seed++) {
-        const test_case c = case_random_backward(seed, tier);
-        run(&c);
+    for (int i = 0; i < chosen.count; i++) {
+        const test_case c =
+            case_random_backward(chosen.first + i, chosen.tier);
+        run_case(&c, 0);
     }
 }
 
 /* ---- Calls ---- */
 
-typedef struct fixture {
-    case_buffers *data;
-    device_buffers buffers;
-    winattn_desc desc;
-    winattn_plan *plan;
-    winattn_backward call;
-    cl_mem workspace;
-    size_t size;
-} fixture;
-
-static fixture set_up(const char *text)
+static fixture set_up_backward(const char *text)
 {
-    const test_case c = parsed(text);
-    fixture f;
-    cl_int error = CL_SUCCESS;
-    memset(&f, 0, sizeof f);
-    f.data = data_make(&c);
-    assert_non_null(f.data);
-    assert_true(buffers_create(&device, f.data, &f.buffers));
-    f.desc = data_desc(f.data);
-    assert_int_equal(
-        winattn_plan_create(device.context, device.id, &f.desc, &f.plan),
-        WINATTN_SUCCESS);
-    assert_int_equal(winattn_plan_workspace_size(f.plan, &f.size),
-                     WINATTN_SUCCESS);
-    f.call = buffers_backward(f.data, &f.buffers);
-    if (f.size != 0)
-        f.workspace = clCreateBuffer(device.context, CL_MEM_READ_WRITE, f.size,
-                                     NULL, &error);
-    assert_int_equal(error, CL_SUCCESS);
-    f.call.workspace.buffer = f.workspace;
-    return f;
+    const test_case c = backward_case(text);
+    return set_up_case(&c);
 }
 
-static void tear_down(fixture *f)
+static void assert_refused(const fixture *f, winattn_status wanted,
+                           const char *culprit)
 {
-    winattn_plan_destroy(f->plan);
-    if (f->workspace)
-        clReleaseMemObject(f->workspace);
-    buffers_release(&f->buffers);
-    data_free(f->data);
-}
-
-static void assert_correct(fixture *f)
-{
-    case_result result;
-    memset(&result, 0, sizeof result);
-    assert_int_equal(clFinish(device.queue), CL_SUCCESS);
-    if (!buffers_check(device.queue, f->data, &f->buffers, 0, &result))
-        fail_msg("%s", result.failure);
-}
-
-static void assert_refused(const fixture *f, winattn_status expected,
-                           const char *reason)
-{
-    const winattn_status status = winattn_enqueue_backward(
-        f->plan, device.queue, &f->call, 0, NULL, NULL);
-    if (status != expected || !strstr(winattn_last_reason(), reason))
-        fail_msg("%s: %s", winattn_status_name(status), winattn_last_reason());
+    assert_status(winattn_enqueue_backward(f->plan, device.queue, &f->backward,
+                                           0, NULL, NULL),
+                  wanted, culprit);
 }
 
 /* Enough keys for two kernels of tier cpu. A CPU is slow at the other tier,
  * which has two kernels for a sliding window anyway. */
 static const char *many_keys(void)
 {
-    return tier == WINATTN_TIER_LOCAL
+    return chosen.tier == WINATTN_TIER_LOCAL
                ? "windows=5 heads=1 queries=9 keys=90 dim=20 bias=fp32"
                : "windows=5 heads=1 queries=9 keys=820 dim=250 bias=fp32";
 }
@@ -245,7 +174,7 @@ static const char *many_keys(void)
 static void repeatable(void **state)
 {
     (void)state;
-    const bool slow = tier == WINATTN_TIER_LOCAL;
+    const bool slow = chosen.tier == WINATTN_TIER_LOCAL;
     const char *const cases[] = {
         slow ? "windows=9 heads=2 bias=same variant=cosine logit_scale=1"
              : "windows=50 heads=3 bias=same variant=cosine logit_scale=1 "
@@ -254,19 +183,22 @@ static void repeatable(void **state)
              : "windows=2 heads=3 variant=sliding queries=300 block=40",
         many_keys()};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fixture f = set_up(cases[i]), other = set_up(cases[i]);
+        fixture f = set_up_backward(cases[i]),
+                other = set_up_backward(cases[i]);
         cl_int error;
         cl_command_queue busy =
             clCreateCommandQueue(device.context, device.id, 0, &error);
         unsigned char *first[TENSORS] = {NULL};
         assert_int_equal(error, CL_SUCCESS);
         for (int round = 0; round < 20; round++) {
-            assert_int_equal(winattn_enqueue_backward(
-                                 other.plan, busy, &other.call, 0, NULL, NULL),
+            assert_int_equal(winattn_enqueue_backward(other.plan, busy,
+                                                      &other.backward, 0, NULL,
+                                                      NULL),
                              WINATTN_SUCCESS);
             clFlush(busy);
             assert_int_equal(winattn_enqueue_backward(f.plan, device.queue,
-                                                      &f.call, 0, NULL, NULL),
+                                                      &f.backward, 0, NULL,
+                                                      NULL),
                              WINATTN_SUCCESS);
             for (int b = 0; b < f.data->buffers; b++) {
                 const size_t size = f.data->buffer[b].size;
@@ -304,7 +236,7 @@ static void pieces(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (unsigned windows = 1; windows < 6; windows += 2)
             for (int unordered = 0; unordered < 2; unordered++) {
-                const test_case c = parsed(cases[i]);
+                const test_case c = backward_case(cases[i]);
                 const demanded_backward demand = {.windows = windows};
                 case_result result;
                 if (unordered && !device.unordered)
@@ -321,22 +253,23 @@ static void pieces(void **state)
 static void no_windows(void **state)
 {
     (void)state;
-    fixture f =
-        set_up("windows=0 bias=same variant=cosine logit_scale=1 queries=5");
+    fixture f = set_up_backward(
+        "windows=0 bias=same variant=cosine logit_scale=1 queries=5");
     cl_event event = NULL;
-    assert_int_equal(winattn_enqueue_backward(f.plan, device.queue, &f.call, 0,
-                                              NULL, &event),
+    assert_int_equal(winattn_enqueue_backward(f.plan, device.queue,
+                                              &f.backward, 0, NULL, &event),
                      WINATTN_SUCCESS);
     assert_non_null(event);
     assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
     clReleaseEvent(event);
     assert_correct(&f);
     tear_down(&f);
-    f = set_up("windows=0 bias=same variant=cosine logit_scale=1 queries=5 "
-               "accumulate=31");
-    assert_int_equal(
-        winattn_enqueue_backward(f.plan, device.queue, &f.call, 0, NULL, NULL),
-        WINATTN_SUCCESS);
+    f = set_up_backward(
+        "windows=0 bias=same variant=cosine logit_scale=1 queries=5 "
+        "accumulate=31");
+    assert_int_equal(winattn_enqueue_backward(f.plan, device.queue,
+                                              &f.backward, 0, NULL, NULL),
+                     WINATTN_SUCCESS);
     assert_correct(&f);
     tear_down(&f);
 }
@@ -369,15 +302,15 @@ static void only_key(void **state)
         "variant=cosine logit_scale=3 windows=2 heads=3 queries=1",
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fixture f = set_up(cases[i]);
+        fixture f = set_up_backward(cases[i]);
         const test_case *c = &f.data->c;
         const size_t elements = (size_t)c->windows * c->heads * c->dim;
         const size_t element_size = c->dtype == WINATTN_FP32 ? 4 : 2;
         assert_int_equal(winattn_enqueue_backward(f.plan, device.queue,
-                                                  &f.call, 0, NULL, NULL),
+                                                  &f.backward, 0, NULL, NULL),
                          WINATTN_SUCCESS);
-        assert_zeros(&f.call.dq, elements, element_size);
-        assert_zeros(&f.call.dk, elements, element_size);
+        assert_zeros(&f.backward.dq, elements, element_size);
+        assert_zeros(&f.backward.dk, elements, element_size);
         assert_correct(&f);
         tear_down(&f);
     }
@@ -392,7 +325,7 @@ static void workspace(void **state)
         "windows=10000 heads=3 queries=49 bias=same variant=cosine",
         "windows=90000 heads=3 queries=49 bias=same variant=cosine"};
     for (int i = 0; i < 2; i++) {
-        test_case c = parsed(cases[i]);
+        test_case c = backward_case(cases[i]);
         const winattn_desc desc = case_desc(&c);
         winattn_plan *plan;
         assert_int_equal(
@@ -408,13 +341,13 @@ static void workspace(void **state)
     /* slots are dealt evenly, so their number is not quite the same */
     assert_true(sizes[1] <= sizes[0] + sizes[0] / 8 + slot);
 
-    fixture f = set_up("bias=same");
-    f.call.workspace.buffer = NULL;
+    fixture f = set_up_backward("bias=same");
+    f.backward.workspace.buffer = NULL;
     assert_refused(&f, WINATTN_INVALID_ARGUMENT, "workspace is NULL");
-    f.call.workspace.buffer = f.workspace;
-    f.call.workspace.offset = 16;
+    f.backward.workspace.buffer = f.workspace;
+    f.backward.workspace.offset = 16;
     assert_refused(&f, WINATTN_WORKSPACE_TOO_SMALL, "workspace needs");
-    f.call.workspace.offset = 4;
+    f.backward.workspace.offset = 4;
     assert_refused(&f, WINATTN_INVALID_LAYOUT, "workspace");
     tear_down(&f);
 }
@@ -422,29 +355,29 @@ static void workspace(void **state)
 static void refusals(void **state)
 {
     (void)state;
-    fixture f = set_up("bias=same variant=cosine logit_scale=1");
-    const winattn_backward good = f.call;
-    f.call.d_o.buffer = NULL;
+    fixture f = set_up_backward("bias=same variant=cosine logit_scale=1");
+    const winattn_backward good = f.backward;
+    f.backward.d_o.buffer = NULL;
     assert_refused(&f, WINATTN_INVALID_ARGUMENT, "d_o is NULL");
-    f.call = good;
-    f.call.accumulate = 128;
+    f.backward = good;
+    f.backward.accumulate = 128;
     assert_refused(&f, WINATTN_INVALID_ARGUMENT, "accumulate");
-    f.call = good;
-    f.call.d_pad_k = good.dbias;
+    f.backward = good;
+    f.backward.d_pad_k = good.dbias;
     assert_refused(&f, WINATTN_INVALID_ARGUMENT, "d_pad_k is given, but");
-    f.call = good;
-    f.call.logit_scale.buffer = NULL;
+    f.backward = good;
+    f.backward.logit_scale.buffer = NULL;
     assert_refused(&f, WINATTN_INVALID_ARGUMENT, "d_logit_scale");
-    f.call = good;
-    f.call.dq.offset += 2;
+    f.backward = good;
+    f.backward.dq.offset += 2;
     assert_refused(&f, WINATTN_INVALID_LAYOUT, "dq");
-    f.call = good;
-    f.call.dk.offset = 1 << 30;
+    f.backward = good;
+    f.backward.dk.offset = 1 << 30;
     assert_refused(&f, WINATTN_BUFFER_TOO_SMALL, "dk");
-    f.call = good;
-    f.call.struct_size = 8;
+    f.backward = good;
+    f.backward.struct_size = 8;
     assert_refused(&f, WINATTN_INVALID_ARGUMENT, "struct_size");
-    f.call = good;
+    f.backward = good;
     winattn_forward forward;
     memset(&forward, 0, sizeof forward);
     forward.struct_size = sizeof forward;
@@ -479,7 +412,7 @@ static void both_passes(void **state)
     (void)state;
     cl_command_queue queue =
         device.unordered ? device.unordered : device.queue;
-    fixture f = set_up("windows=5 bias=same");
+    fixture f = set_up_backward("windows=5 bias=same");
     winattn_plan_destroy(f.plan);
     f.desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
     assert_int_equal(
@@ -493,19 +426,19 @@ static void both_passes(void **state)
     winattn_forward forward;
     memset(&forward, 0, sizeof forward);
     forward.struct_size = sizeof forward;
-    forward.q = f.call.q;
-    forward.k = f.call.k;
-    forward.v = f.call.v;
-    forward.bias = f.call.bias;
+    forward.q = f.backward.q;
+    forward.k = f.backward.k;
+    forward.v = f.backward.v;
+    forward.bias = f.backward.bias;
     forward.o.buffer = o;
     cl_event first = NULL, second = NULL;
     assert_int_equal(
         winattn_enqueue_forward(f.plan, queue, &forward, 0, NULL, &first),
         WINATTN_SUCCESS);
-    f.call.o = forward.o; /* may be given */
-    assert_int_equal(
-        winattn_enqueue_backward(f.plan, queue, &f.call, 1, &first, &second),
-        WINATTN_SUCCESS);
+    f.backward.o = forward.o; /* may be given */
+    assert_int_equal(winattn_enqueue_backward(f.plan, queue, &f.backward, 1,
+                                              &first, &second),
+                     WINATTN_SUCCESS);
     assert_int_equal(clWaitForEvents(1, &second), CL_SUCCESS);
     clReleaseEvent(first);
     clReleaseEvent(second);
@@ -519,43 +452,23 @@ static void both_passes(void **state)
     tear_down(&f);
 }
 
+static const struct CMUnitTest table_tests[] = {cmocka_unit_test(run_table)};
+static const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
+static const struct CMUnitTest call_tests[] = {
+    cmocka_unit_test(repeatable), cmocka_unit_test(pieces),
+    cmocka_unit_test(no_windows), cmocka_unit_test(only_key),
+    cmocka_unit_test(workspace),  cmocka_unit_test(refusals),
+    cmocka_unit_test(both_passes)};
+
+static const test_group groups[] = {TEST_GROUP("random", random_tests),
+                                    TEST_GROUP("calls", call_tests),
+                                    TEST_GROUP(NULL, table_tests)};
+
 int main(int count, char **arguments)
 {
-    char reason[256];
-    part = count > 1 ? arguments[1] : "table";
-    tier = count > 2 ? case_tier(arguments[2]) : WINATTN_TIER_AUTO;
-    if (tier < 0) {
-        fprintf(stderr, "no tier is named %s\n", arguments[2]);
-        return 1;
-    }
-    first_seed = count > 3 ? atoi(arguments[3]) : 1;
-    seed_count = count > 4 ? atoi(arguments[4]) : 50;
-    if (!device_open(&device, reason)) {
-        fprintf(stderr, "%s\n", reason);
-        return 1;
-    }
-    printf("device: %s\n", device.name);
-    if (planned_lacks_unit(&device, tier)) {
-        device_close(&device);
-        return 77;
-    }
-    const struct CMUnitTest table_tests[] = {cmocka_unit_test(run_table)};
-    const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
-    const struct CMUnitTest call_tests[] = {
-        cmocka_unit_test(repeatable), cmocka_unit_test(pieces),
-        cmocka_unit_test(no_windows), cmocka_unit_test(only_key),
-        cmocka_unit_test(workspace),  cmocka_unit_test(refusals),
-        cmocka_unit_test(both_passes)};
-    int failures;
-    if (strcmp(part, "random") == 0)
-        failures = cmocka_run_group_tests(random_tests, NULL, NULL);
-    else if (strcmp(part, "calls") == 0)
-        failures = cmocka_run_group_tests(call_tests, NULL, NULL);
-    else
-        failures = cmocka_run_group_tests(table_tests, NULL, NULL);
-    if (refused_cases)
-        printf("%d cases ran on another tier than the one demanded\n",
-               refused_cases);
-    device_close(&device);
-    return failures;
+    const test_program program = {
+        .words = {WORD_PART, WORD_TIER, WORD_FIRST, WORD_COUNT},
+        .part = "table",
+        TEST_GROUPS(groups)};
+    return runner_main(&program, count, arguments);
 }

@@ -12,17 +12,10 @@
  *   test_backward_matrix UNIT rows FIRST N   some of the table's rows
  *   test_backward_matrix UNIT random SEED N  N random shapes; of even seeds
  *                                            those of two kernels */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "kit/planned.h"
+#include "kit/runner.h"
 
 /* A shape of "" is the planner's. Tiles of units differ, so rows, keys and
  * passes count tiles, where 0 (of keys ALL) is all of them, and a team has as
@@ -331,42 +324,31 @@ static const struct {
 };
 #define ROWS (sizeof table / sizeof *table)
 
-static test_device device;
-static const wa_unit *unit;
-static bool small, few;
-static int first_seed, shape_count;
-static size_t first_row, row_count = ROWS;
-
 static void run(const test_case *c, const wa_matrix_gradient_shape *shape,
                 unsigned windows)
 {
     const demanded_backward demand = {
-        .unit = unit, .matrix = shape, .windows = windows};
+        .unit = chosen.unit, .matrix = shape, .windows = windows};
     case_result result;
     char text[512], shape_text[128] = "";
     case_print(c, text, sizeof text);
     if (shape)
         matrix_gradient_shape_print(shape, shape_text, sizeof shape_text);
-    if (getenv("WINATTN_TEST_VERBOSE")) {
-        printf("{\"%s\", \"%s\"}, %u windows to a launch\n", text, shape_text,
-               windows);
-        fflush(stdout);
-    }
+    announce("{\"%s\", \"%s\"}, %u windows to a launch\n", text, shape_text,
+             windows);
     if (planned_backward(&device, device.queue, c, &demand, &result))
         return;
     /* a kernel may need the registers of more work-items than it has */
-    if (shape && result.refused &&
-        !strstr(device.name, "Portable Computing Language")) {
-        printf("refused: %s\n", result.failure);
+    if (shape && is_excused(&result))
         return;
-    }
-    fail_msg("%s {\"%s\", \"%s\"}, %u windows to a launch\n%s", unit->name,
-             text, shape_text, windows, result.failure);
+    fail_msg("%s {\"%s\", \"%s\"}, %u windows to a launch\n%s",
+             chosen.unit->name, text, shape_text, windows, result.failure);
 }
 
 /* Turns tiles of a shape into rows and keys, and raises its waves. */
 static void fit_shape(wa_matrix_gradient_shape *s, const test_case *c)
 {
+    const wa_unit *unit = chosen.unit;
     const uint32_t waves = s->team_waves;
     s->block_rows = matrix_tiles(s->block_rows, unit->queries, c->queries);
     const uint32_t row_tiles = wa_ceil_div(s->block_rows, unit->queries);
@@ -394,15 +376,14 @@ static void fit_shape(wa_matrix_gradient_shape *s, const test_case *c)
 static void run_table(void **state)
 {
     (void)state;
+    const bool few = part_is("few"), small = few || part_is("small");
     for (size_t i = 0; i < ROWS; i++) {
-        test_case c = case_default();
         wa_matrix_gradient_shape shape;
         const bool planned = !table[i].shape[0];
-        if ((small && !table[i].small) || i < first_row ||
-            i - first_row >= row_count ||
-            (few && (i + (size_t)(unit - wa_units)) % 6 != 0))
+        if ((small && !table[i].small) || !row_is_chosen(i) ||
+            (few && (i + (size_t)(chosen.unit - wa_units)) % 6 != 0))
             continue;
-        assert_true(case_parse(table[i].text, &c, NULL));
+        test_case c = parsed(table[i].text);
         c.tier = WINATTN_TIER_MATRIX;
         c.pass = PASS_BACKWARD;
         c.seed = (int)i + 1;
@@ -448,7 +429,7 @@ static void random_shape(random_state *r, test_case *c, bool pairs,
         memset(&roomy, 0, sizeof roomy);
         roomy.max_work_group = 256;
         roomy.local_bytes = 60 * 1024;
-        roomy.unit = unit;
+        roomy.unit = chosen.unit;
         roomy.emulates_unit = true;
         memset(&plan, 0, sizeof plan);
         const winattn_desc desc = case_desc(c);
@@ -461,44 +442,28 @@ static void random_shape(random_state *r, test_case *c, bool pairs,
 static void run_random(void **state)
 {
     (void)state;
-    for (int i = 0; i < shape_count; i++) {
-        random_state r = random_seeded((unsigned long long)(first_seed + i));
+    for (int i = 0; i < chosen.count; i++) {
+        const int seed = chosen.first + i;
+        random_state r = random_seeded((unsigned long long)seed);
         test_case c;
         wa_matrix_gradient_shape shape;
-        random_shape(&r, &c, (first_seed + i) % 2 == 0, &shape);
-        c.seed = first_seed + i;
+        random_shape(&r, &c, seed % 2 == 0, &shape);
+        c.seed = seed;
         run(&c, &shape, between(&r, 0, 3));
     }
 }
 
+static const struct CMUnitTest fixed_tests[] = {cmocka_unit_test(run_table)};
+static const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
+
+static const test_group groups[] = {TEST_GROUP("random", random_tests),
+                                    TEST_GROUP(NULL, fixed_tests)};
+
 int main(int count, char **arguments)
 {
-    char reason[256];
-    const char *name = count > 1 ? arguments[1] : "mma";
-    const char *part = count > 2 ? arguments[2] : "fixed";
-    first_seed = count > 3 ? atoi(arguments[3]) : 1;
-    shape_count = count > 4 ? atoi(arguments[4]) : 50;
-    few = strcmp(part, "few") == 0;
-    small = few || strcmp(part, "small") == 0;
-    if (count > 4 && strcmp(part, "random") != 0) {
-        first_row = (size_t)first_seed;
-        row_count = (size_t)shape_count;
-    }
-    unit = wa_unit_named(name);
-    if (!unit) {
-        fprintf(stderr, "no matrix unit is named %s\n", name);
-        return 1;
-    }
-    if (!device_open(&device, reason)) {
-        fprintf(stderr, "%s\n", reason);
-        return 1;
-    }
-    printf("device: %s\n", device.name);
-    const struct CMUnitTest fixed_tests[] = {cmocka_unit_test(run_table)};
-    const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
-    const int failures = strcmp(part, "random") == 0
-                             ? cmocka_run_group_tests(random_tests, NULL, NULL)
-                             : cmocka_run_group_tests(fixed_tests, NULL, NULL);
-    device_close(&device);
-    return failures;
+    const test_program program = {
+        .words = {WORD_UNIT, WORD_PART, WORD_FIRST, WORD_COUNT},
+        .part = "fixed",
+        TEST_GROUPS(groups)};
+    return runner_main(&program, count, arguments);
 }

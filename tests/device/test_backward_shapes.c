@@ -7,17 +7,10 @@
  *   test_backward_shapes small               its small rows
  *   test_backward_shapes rows FIRST COUNT
  *   test_backward_shapes random FIRST_SEED COUNT */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "kit/planned.h"
+#include "kit/runner.h"
 
 /* SMALL ones take a simulator some seconds. */
 enum { BIG, SMALL };
@@ -140,10 +133,6 @@ static const struct {
 };
 #define ROWS (sizeof table / sizeof *table)
 
-static test_device device;
-static int least_kind, first_row, row_count = ROWS;
-static int first_seed, shape_count;
-
 /* Other devices than PoCL may lack the local memory for the big ones. */
 static void run(const test_case *c, const demanded_backward *demand,
                 bool may_be_refused)
@@ -154,18 +143,12 @@ static void run(const test_case *c, const demanded_backward *demand,
     if (demand->rows)
         gradient_shape_print(demand->rows, rows, sizeof rows);
     gradient_shape_print(demand->keys, keys, sizeof keys);
-    if (getenv("WINATTN_TEST_VERBOSE")) {
-        printf("{\"%s\", %u, \"%s\", \"%s\"}, %u windows to a launch\n", text,
-               demand->registers, rows, keys, demand->windows);
-        fflush(stdout);
-    }
+    announce("{\"%s\", %u, \"%s\", \"%s\"}, %u windows to a launch\n", text,
+             demand->registers, rows, keys, demand->windows);
     if (planned_backward(&device, device.queue, c, demand, &result))
         return;
-    if (may_be_refused && result.refused &&
-        !strstr(device.name, "Portable Computing Language")) {
-        printf("refused: %s\n", result.failure);
+    if (may_be_refused && is_excused(&result))
         return;
-    }
     fail_msg("{\"%s\", %u, \"%s\", \"%s\"}, %u windows to a launch\n%s", text,
              demand->registers, rows, keys, demand->windows, result.failure);
 }
@@ -173,15 +156,14 @@ static void run(const test_case *c, const demanded_backward *demand,
 static void run_table(void **state)
 {
     (void)state;
+    const int least_kind = part_is("small") ? SMALL : BIG;
     for (size_t i = 0; i < ROWS; i++) {
-        test_case c = case_default();
         wa_gradient_shape rows, keys;
         demanded_backward demand = {.keys = &keys,
                                     .registers = table[i].registers};
-        if (table[i].kind < least_kind || (int)i < first_row ||
-            (int)i >= first_row + row_count)
+        if (table[i].kind < least_kind || !row_is_chosen(i))
             continue;
-        assert_true(case_parse(table[i].text, &c, NULL));
+        test_case c = parsed(table[i].text);
         assert_true(gradient_shape_parse(table[i].keys, &keys));
         if (table[i].rows) {
             assert_true(gradient_shape_parse(table[i].rows, &rows));
@@ -284,38 +266,28 @@ static void random_shapes(random_state *r, test_case *c,
 static void run_random(void **state)
 {
     (void)state;
-    for (int i = 0; i < shape_count; i++) {
-        random_state r = random_seeded((unsigned long long)(first_seed + i));
+    for (int i = 0; i < chosen.count; i++) {
+        const int seed = chosen.first + i;
+        random_state r = random_seeded((unsigned long long)seed);
         test_case c;
         wa_gradient_shape rows, keys;
         demanded_backward demand;
         random_shapes(&r, &c, &rows, &keys, &demand);
-        c.seed = first_seed + i;
+        c.seed = seed;
         run(&c, &demand, false);
     }
 }
 
+static const struct CMUnitTest fixed_tests[] = {cmocka_unit_test(run_table)};
+static const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
+
+static const test_group groups[] = {TEST_GROUP("random", random_tests),
+                                    TEST_GROUP(NULL, fixed_tests)};
+
 int main(int count, char **arguments)
 {
-    char reason[256];
-    const char *part = count > 1 ? arguments[1] : "fixed";
-    least_kind = strcmp(part, "small") == 0 ? SMALL : BIG;
-    first_seed = count > 2 ? atoi(arguments[2]) : 1;
-    shape_count = count > 3 ? atoi(arguments[3]) : 50;
-    if (strcmp(part, "rows") == 0) {
-        first_row = first_seed;
-        row_count = shape_count;
-    }
-    if (!device_open(&device, reason)) {
-        fprintf(stderr, "%s\n", reason);
-        return 1;
-    }
-    printf("device: %s\n", device.name);
-    const struct CMUnitTest fixed_tests[] = {cmocka_unit_test(run_table)};
-    const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
-    const int failures = strcmp(part, "random") == 0
-                             ? cmocka_run_group_tests(random_tests, NULL, NULL)
-                             : cmocka_run_group_tests(fixed_tests, NULL, NULL);
-    device_close(&device);
-    return failures;
+    const test_program program = {.words = {WORD_PART, WORD_FIRST, WORD_COUNT},
+                                  .part = "fixed",
+                                  TEST_GROUPS(groups)};
+    return runner_main(&program, count, arguments);
 }

@@ -9,18 +9,7 @@
  *   test_forward random TIER FIRST_SEED COUNT
  *
  * TIER is cpu, local or auto. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "kit/planned.h"
+#include "kit/runner.h"
 #include "kit/workloads.h"
 
 static const char *const table[] = {
@@ -109,37 +98,21 @@ static const char *const table[] = {
 };
 #define ROWS (sizeof table / sizeof *table)
 
-static test_device device;
-static const char *part;
-static int tier, first_seed, seed_count;
-static int refusals;
-
-static void run(const test_case *c)
-{
-    char text[512];
-    case_result result;
-    if (case_run_anywhere(&device, c, 300, &refusals, &result))
-        return;
-    case_print(c, text, sizeof text);
-    fail_msg("check '%s'\n%s", text, result.failure);
-}
+#define SAMPLES 300 /* window-heads of a case that are compared */
 
 static void run_table(void **state)
 {
     (void)state;
-    const bool each = strcmp(part, "each") == 0;
+    const bool each = part_is("each");
     for (size_t i = 0; i < ROWS; i++)
         for (int dtype = 0; dtype <= WINATTN_BF16; dtype++) {
             if (each && dtype != (int)i % 3)
                 continue;
-            test_case c = case_default();
-            char bad[64];
-            if (!case_parse(table[i], &c, bad))
-                fail_msg("%s in \"%s\"", bad, table[i]);
-            c.tier = tier;
+            test_case c = parsed(table[i]);
+            c.tier = chosen.tier;
             c.dtype = dtype;
             c.seed = (int)i + 1;
-            run(&c);
+            run_case(&c, SAMPLES);
         }
 }
 
@@ -148,9 +121,8 @@ static void run_workloads(void **state)
 {
     (void)state;
     for (size_t i = 0; i < workload_count; i++) {
-        test_case c = case_default();
-        assert_true(case_parse(workload_rows[i].text, &c, NULL));
-        c.tier = tier;
+        test_case c = parsed(workload_rows[i].text);
+        c.tier = chosen.tier;
         c.dtype = (int)i % 3;
         c.windows = c.windows > 3 ? 3 : c.windows;
         c.heads = c.kv_heads = 1;
@@ -163,16 +135,16 @@ static void run_workloads(void **state)
             c.query_offset /= shrink;
             c.block = c.block / shrink + 1;
         }
-        run(&c);
+        run_case(&c, SAMPLES);
     }
 }
 
 static void run_random(void **state)
 {
     (void)state;
-    for (int seed = first_seed; seed < first_seed + seed_count; seed++) {
-        const test_case c = case_random(seed, tier);
-        run(&c);
+    for (int i = 0; i < chosen.count; i++) {
+        const test_case c = case_random(chosen.first + i, chosen.tier);
+        run_case(&c, SAMPLES);
     }
 }
 
@@ -181,7 +153,7 @@ static void text_form(void **state)
 {
     (void)state;
     for (int seed = 1; seed <= 200; seed++) {
-        const test_case c = case_random(seed, tier);
+        const test_case c = case_random(seed, chosen.tier);
         test_case again = case_default();
         char text[512], text_again[512];
         case_print(&c, text, sizeof text);
@@ -193,41 +165,21 @@ static void text_form(void **state)
     }
 }
 
+static const struct CMUnitTest table_tests[] = {cmocka_unit_test(run_table),
+                                                cmocka_unit_test(text_form)};
+static const struct CMUnitTest workload_tests[] = {
+    cmocka_unit_test(run_workloads)};
+static const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
+
+static const test_group groups[] = {TEST_GROUP("random", random_tests),
+                                    TEST_GROUP("workloads", workload_tests),
+                                    TEST_GROUP(NULL, table_tests)};
+
 int main(int count, char **arguments)
 {
-    char reason[256];
-    part = count > 1 ? arguments[1] : "table";
-    tier = count > 2 ? case_tier(arguments[2]) : WINATTN_TIER_AUTO;
-    if (tier < 0) {
-        fprintf(stderr, "no tier is named %s\n", arguments[2]);
-        return 1;
-    }
-    first_seed = count > 3 ? atoi(arguments[3]) : 1;
-    seed_count = count > 4 ? atoi(arguments[4]) : 50;
-    if (!device_open(&device, reason)) {
-        fprintf(stderr, "%s\n", reason);
-        return 1;
-    }
-    printf("device: %s\n", device.name);
-    if (planned_lacks_unit(&device, tier)) {
-        device_close(&device);
-        return 77;
-    }
-    const struct CMUnitTest table_tests[] = {cmocka_unit_test(run_table),
-                                             cmocka_unit_test(text_form)};
-    const struct CMUnitTest workload_tests[] = {
-        cmocka_unit_test(run_workloads)};
-    const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
-    int failures;
-    if (strcmp(part, "random") == 0)
-        failures = cmocka_run_group_tests(random_tests, NULL, NULL);
-    else if (strcmp(part, "workloads") == 0)
-        failures = cmocka_run_group_tests(workload_tests, NULL, NULL);
-    else
-        failures = cmocka_run_group_tests(table_tests, NULL, NULL);
-    if (refusals)
-        printf("%d cases ran on another tier than the one demanded\n",
-               refusals);
-    device_close(&device);
-    return failures;
+    const test_program program = {
+        .words = {WORD_PART, WORD_TIER, WORD_FIRST, WORD_COUNT},
+        .part = "table",
+        TEST_GROUPS(groups)};
+    return runner_main(&program, count, arguments);
 }

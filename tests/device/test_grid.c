@@ -11,17 +11,10 @@
  *   test_grid forward|backward TIER random FIRST_SEED COUNT
  *   test_grid backward TIER tables                pairs found by position */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kit/planned.h"
+#include "kit/runner.h"
 
 /* Of both passes. */
 static const char *const table[] = {
@@ -144,42 +137,38 @@ static const char *const backward_table[] = {
 };
 #define BACKWARD_ROWS (sizeof backward_table / sizeof *backward_table)
 
-static test_device device;
-static int pass, tier, first_seed, seed_count;
-static bool all_dtypes, few_rows;
-static size_t first_row, row_count = SIZE_MAX;
-static int refusals;
-
-static void run(const test_case *c)
+static test_case grid_case(const char *text)
 {
-    char text[1024];
-    case_result result;
-    if (case_run_anywhere(&device, c, 0, &refusals, &result))
-        return;
-    case_print(c, text, sizeof text);
-    fail_msg("check '%s'\n%s", text, result.failure);
+    test_case c = parsed(text);
+    c.pass = chosen.pass;
+    c.tier = chosen.tier;
+    return c;
+}
+
+/* In fp32, but for tier matrix, which takes types of 16 bits. */
+static test_case small_grid_case(const char *text)
+{
+    test_case c = grid_case(text);
+    c.dtype = chosen.tier == WINATTN_TIER_MATRIX ? WINATTN_FP16 : WINATTN_FP32;
+    return c;
 }
 
 /* Rows that are numbered from `before` on. */
 static void run_rows(const char *const *rows, size_t count, size_t before)
 {
+    const bool all_dtypes = part_is("all"), few_rows = part_is("few");
     for (size_t i = 0; i < count; i++)
         for (int dtype = 0; dtype <= WINATTN_BF16; dtype++) {
-            test_case c = case_default();
-            char bad[64];
             if (!all_dtypes && dtype != (int)(few_rows ? i / 3 : i) % 3)
                 continue;
             if (few_rows && i % 3 != 0)
                 continue;
-            if (before + i < first_row || before + i - first_row >= row_count)
+            if (!row_is_chosen(before + i))
                 continue;
-            if (!case_parse(rows[i], &c, bad))
-                fail_msg("%s in \"%s\"", bad, rows[i]);
-            c.pass = pass;
-            c.tier = tier;
+            test_case c = grid_case(rows[i]);
             c.dtype = dtype;
             c.seed = (int)i + 1;
-            run(&c);
+            run_case(&c, 0);
         }
 }
 
@@ -187,16 +176,17 @@ static void run_table(void **state)
 {
     (void)state;
     run_rows(table, ROWS, 0);
-    if (pass == PASS_BACKWARD)
+    if (chosen.pass == PASS_BACKWARD)
         run_rows(backward_table, BACKWARD_ROWS, ROWS);
 }
 
 static void run_random(void **state)
 {
     (void)state;
-    for (int seed = first_seed; seed < first_seed + seed_count; seed++) {
-        const test_case c = case_random_grid(seed, tier, pass);
-        run(&c);
+    for (int i = 0; i < chosen.count; i++) {
+        const test_case c =
+            case_random_grid(chosen.first + i, chosen.tier, chosen.pass);
+        run_case(&c, 0);
     }
 }
 
@@ -205,7 +195,7 @@ static void text_form(void **state)
 {
     (void)state;
     for (int seed = 1; seed <= 300; seed++) {
-        const test_case c = case_random_grid(seed, tier, seed % 2);
+        const test_case c = case_random_grid(seed, chosen.tier, seed % 2);
         test_case again = case_default();
         char text[1024], text_again[1024];
         case_print(&c, text, sizeof text);
@@ -228,16 +218,13 @@ static void repeatable(void **state)
 {
     (void)state;
     const char *text =
-        pass == PASS_FORWARD
+        chosen.pass == PASS_FORWARD
             ? "grid=2 size=23x31 window=7x7 shift=3x3 mask=shift "
               "bias=table_same pads=3 batch=2 dim=16"
             : "pass=backward grid=2 size=23x31 window=7x7 shift=3x3 "
               "mask=shift bias=table_same pads=3 batch=2 dim=16 d_lse=1 "
               "variant=cosine logit_scale=1";
-    test_case c = case_default();
-    assert_true(case_parse(text, &c, NULL));
-    c.tier = tier;
-    c.dtype = tier == WINATTN_TIER_MATRIX ? WINATTN_FP16 : WINATTN_FP32;
+    const test_case c = small_grid_case(text);
     case_result result;
     if (!case_repeats(&device, &c, 6, &result))
         fail_msg("check '%s'\n%s", text, result.failure);
@@ -270,11 +257,7 @@ static void other_images(void **state)
         WINATTN_SUCCESS);
     const size_t none = compiled_bytes(programs);
     for (int i = 0; i < 3; i++) {
-        test_case c = case_default();
-        assert_true(case_parse(cases[i], &c, NULL));
-        c.pass = pass;
-        c.tier = tier;
-        c.dtype = tier == WINATTN_TIER_MATRIX ? WINATTN_FP16 : WINATTN_FP32;
+        const test_case c = small_grid_case(cases[i]);
         case_buffers *d = data_make(&c);
         assert_non_null(d);
         const winattn_desc desc = data_desc(d);
@@ -304,23 +287,19 @@ static void pieces(void **state)
         "entries=9 padding=hidden dim=8 variant=cosine logit_scale=1"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (unsigned windows = 1; windows < 6; windows += 4) {
-            test_case c = case_default();
+            const test_case c = small_grid_case(cases[i]);
             case_result result;
-            assert_true(case_parse(cases[i], &c, NULL));
-            c.pass = pass;
-            c.tier = tier;
-            c.dtype =
-                tier == WINATTN_TIER_MATRIX ? WINATTN_FP16 : WINATTN_FP32;
             cl_command_queue queue = windows == 1 || !device.unordered
                                          ? device.queue
                                          : device.unordered;
             const demanded_plan forward = {.units_per_launch = windows};
             const demanded_backward backward = {.windows = windows};
             const bool passed =
-                pass == PASS_FORWARD
+                chosen.pass == PASS_FORWARD
                     ? planned_run(&device, queue, &c, &forward, &result)
                     : planned_backward(&device, queue, &c, &backward, &result);
-            if (!passed && !(tier == WINATTN_TIER_MATRIX && result.refused))
+            if (!passed &&
+                !(chosen.tier == WINATTN_TIER_MATRIX && result.refused))
                 fail_msg("%s, %u to a launch: %s", cases[i], windows,
                          result.failure);
         }
@@ -354,61 +333,30 @@ static void found_pairs(void **state)
         for (unsigned windows = 0; windows < 2; windows++) {
             const demanded_backward demand = {.windows = windows,
                                               .finds_pairs = true};
-            test_case c = case_default();
+            const test_case c = grid_case(cases[i]);
             case_result result;
-            assert_true(case_parse(cases[i], &c, NULL));
-            c.pass = pass;
-            c.tier = tier;
             if (!planned_backward(&device, device.queue, &c, &demand, &result))
                 fail_msg("%s, %u: %s", cases[i], windows, result.failure);
         }
 }
 
+static const struct CMUnitTest fixed_tests[] = {
+    cmocka_unit_test(text_form), cmocka_unit_test(run_table),
+    cmocka_unit_test(repeatable), cmocka_unit_test(pieces),
+    cmocka_unit_test(other_images)};
+static const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
+static const struct CMUnitTest row_tests[] = {cmocka_unit_test(run_table)};
+static const struct CMUnitTest table_tests[] = {cmocka_unit_test(found_pairs)};
+
+static const test_group groups[] = {
+    TEST_GROUP("random", random_tests), TEST_GROUP("rows", row_tests),
+    TEST_GROUP("tables", table_tests), TEST_GROUP(NULL, fixed_tests)};
+
 int main(int count, char **arguments)
 {
-    char reason[256];
-    const char *part = count > 3 ? arguments[3] : "fixed";
-    pass = count > 1 && strcmp(arguments[1], "backward") == 0 ? PASS_BACKWARD
-                                                              : PASS_FORWARD;
-    tier = count > 2 ? case_tier(arguments[2]) : WINATTN_TIER_AUTO;
-    if (tier < 0) {
-        fprintf(stderr, "no tier is named %s\n", arguments[2]);
-        return 1;
-    }
-    all_dtypes = strcmp(part, "all") == 0;
-    few_rows = strcmp(part, "few") == 0;
-    first_seed = count > 4 ? atoi(arguments[4]) : 1;
-    seed_count = count > 5 ? atoi(arguments[5]) : 50;
-    if (count > 5 && strcmp(part, "random") != 0) {
-        first_row = (size_t)first_seed;
-        row_count = (size_t)seed_count;
-    }
-    if (!device_open(&device, reason)) {
-        fprintf(stderr, "%s\n", reason);
-        return 1;
-    }
-    printf("device: %s\n", device.name);
-    if (planned_lacks_unit(&device, tier)) {
-        device_close(&device);
-        return 77;
-    }
-    const struct CMUnitTest fixed_tests[] = {
-        cmocka_unit_test(text_form), cmocka_unit_test(run_table),
-        cmocka_unit_test(repeatable), cmocka_unit_test(pieces),
-        cmocka_unit_test(other_images)};
-    const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
-    const struct CMUnitTest row_tests[] = {cmocka_unit_test(run_table)};
-    const struct CMUnitTest table_tests[] = {cmocka_unit_test(found_pairs)};
-    const int failures = strcmp(part, "random") == 0
-                             ? cmocka_run_group_tests(random_tests, NULL, NULL)
-                         : strcmp(part, "rows") == 0
-                             ? cmocka_run_group_tests(row_tests, NULL, NULL)
-                         : strcmp(part, "tables") == 0
-                             ? cmocka_run_group_tests(table_tests, NULL, NULL)
-                             : cmocka_run_group_tests(fixed_tests, NULL, NULL);
-    if (refusals)
-        printf("%d cases ran on another tier than the one demanded\n",
-               refusals);
-    device_close(&device);
-    return failures;
+    const test_program program = {
+        .words = {WORD_PASS, WORD_TIER, WORD_PART, WORD_FIRST, WORD_COUNT},
+        .part = "fixed",
+        TEST_GROUPS(groups)};
+    return runner_main(&program, count, arguments);
 }

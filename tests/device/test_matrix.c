@@ -13,19 +13,13 @@
  *   test_matrix UNIT shared         the second table
  *   test_matrix UNIT self-test      of plan creation; both parts above have it
  *   test_matrix UNIT random SEED N  N random shapes */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/status.h"
 #include "kit/planned.h"
+#include "kit/runner.h"
 #include "session/check_unit.h"
 #include "session/session.h"
 
@@ -205,12 +199,6 @@ static const struct {
 };
 #define SHARED_ROWS (sizeof shared / sizeof *shared)
 
-static test_device device;
-static const wa_unit *unit;
-static bool small, few, each;
-static int first_seed, shape_count;
-static size_t first_row, row_count = ROWS;
-
 static void run(const test_case *c, const demanded_plan *demand)
 {
     const wa_matrix_shape *shape = demand->matrix;
@@ -219,22 +207,19 @@ static void run(const test_case *c, const demanded_plan *demand)
     if (planned_run(&device, device.queue, c, demand, &result))
         return;
     /* a kernel may need the registers of more work-items than it has */
-    if (shape && result.refused &&
-        !strstr(device.name, "Portable Computing Language")) {
-        printf("refused: %s\n", result.failure);
+    if (shape && is_excused(&result))
         return;
-    }
     case_print(c, text, sizeof text);
     if (shape)
         matrix_shape_print(shape, shape_text, sizeof shape_text);
-    fail_msg("%s {\"%s\", \"%s\"}\n%s", unit->name, text, shape_text,
+    fail_msg("%s {\"%s\", \"%s\"}\n%s", chosen.unit->name, text, shape_text,
              result.failure);
 }
 
 /* Of the operands' types: fp32 is TF32. */
 static int first_dtype(void)
 {
-    return unit->has_tf32 ? WINATTN_FP32 : WINATTN_FP16;
+    return chosen.unit->has_tf32 ? WINATTN_FP32 : WINATTN_FP16;
 }
 
 /* A row of a table, in each type; every third in launches of two windows, but
@@ -242,15 +227,16 @@ static int first_dtype(void)
 static void run_row(size_t i, const char *text, const char *shape_text,
                     demanded_plan demand)
 {
-    test_case c = case_default();
+    const wa_unit *unit = chosen.unit;
+    const bool in_one_type = part_is("few") || part_is("each");
+    test_case c = parsed(text);
     wa_matrix_shape shape;
     demand.unit = unit;
-    assert_true(case_parse(text, &c, NULL));
     c.tier = WINATTN_TIER_MATRIX;
     c.seed = (int)i + 1;
     for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++) {
         const int own = first_dtype() + (int)i / 3 % (3 - first_dtype());
-        if ((few || each) && dtype != own)
+        if (in_one_type && dtype != own)
             continue;
         c.dtype = dtype;
         c.tf32 = dtype == WINATTN_FP32;
@@ -274,8 +260,9 @@ static void run_row(size_t i, const char *text, const char *shape_text,
 
 static bool is_chosen(size_t i, bool row_is_small)
 {
-    return (!small || row_is_small) &&
-           (!few || (i + (size_t)(unit - wa_units)) % 3 == 0);
+    const bool few = part_is("few");
+    return (row_is_small || !(few || part_is("small"))) &&
+           (!few || (i + (size_t)(chosen.unit - wa_units)) % 3 == 0);
 }
 
 static void run_table(void **state)
@@ -283,8 +270,7 @@ static void run_table(void **state)
     (void)state;
     static const demanded_plan any;
     for (size_t i = 0; i < ROWS; i++)
-        if (is_chosen(i, table[i].small) && i >= first_row &&
-            i - first_row < row_count)
+        if (is_chosen(i, table[i].small) && row_is_chosen(i))
             run_row(i, table[i].text, table[i].shape, any);
 }
 
@@ -307,6 +293,7 @@ static uint32_t between(random_state *r, uint32_t low, uint32_t high)
 /* A random shape that fits a random case; tries until one is legal. */
 static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
 {
+    const wa_unit *unit = chosen.unit;
     for (;;) {
         wa_device roomy;
         wa_problem problem;
@@ -339,20 +326,18 @@ static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
 static void run_random(void **state)
 {
     (void)state;
-    for (int i = 0; i < shape_count; i++) {
-        random_state r = random_seeded((unsigned long long)(first_seed + i));
+    for (int i = 0; i < chosen.count; i++) {
+        const int seed = chosen.first + i;
+        random_state r = random_seeded((unsigned long long)seed);
         test_case c;
         wa_matrix_shape shape;
+        char text[512], shape_text[128];
         random_shape(&r, &c, &shape);
-        c.seed = first_seed + i;
-        if (getenv("WINATTN_TEST_VERBOSE")) {
-            char text[512], shape_text[128];
-            case_print(&c, text, sizeof text);
-            matrix_shape_print(&shape, shape_text, sizeof shape_text);
-            printf("%d {\"%s\", \"%s\"}\n", first_seed + i, text, shape_text);
-            fflush(stdout);
-        }
-        demanded_plan demand = {.unit = unit, .matrix = &shape};
+        c.seed = seed;
+        case_print(&c, text, sizeof text);
+        matrix_shape_print(&shape, shape_text, sizeof shape_text);
+        announce("%d {\"%s\", \"%s\"}\n", seed, text, shape_text);
+        demanded_plan demand = {.unit = chosen.unit, .matrix = &shape};
         demand.units_per_launch = between(&r, 0, 3);
         demand.held_groups = between(&r, 0, 5);
         run(&c, &demand);
@@ -368,7 +353,7 @@ static winattn_status check(bool emulated, winattn_dtype dtype,
     assert_int_equal(wa_session_acquire(device.context, device.id, &session),
                      WINATTN_SUCCESS);
     wa_device told = *wa_session_device(session);
-    told.unit = unit;
+    told.unit = chosen.unit;
     told.emulates_unit = emulated;
     char options[1024];
     const char *more = getenv("WINATTN_TEST_BUILD_OPTIONS");
@@ -386,11 +371,12 @@ static void self_test_passes(void **state)
     (void)state;
     wa_device own;
     assert_int_equal(wa_device_query(device.id, &own), WINATTN_SUCCESS);
-    for (int emulated = own.unit == unit ? 0 : 1; emulated < 2; emulated++)
+    for (int emulated = own.unit == chosen.unit ? 0 : 1; emulated < 2;
+         emulated++)
         for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++)
             if (check(emulated != 0, (winattn_dtype)dtype, "") !=
                 WINATTN_SUCCESS)
-                fail_msg("%s: %s", unit->name, winattn_last_reason());
+                fail_msg("%s: %s", chosen.unit->name, winattn_last_reason());
 }
 
 /* An emulated unit is spoilt through what the fragment layer lets a unit's
@@ -428,61 +414,40 @@ static void self_test_finds_faults(void **state)
         for (int dtype = faults[i].first; dtype <= (int)faults[i].last;
              dtype++) {
             if (dtype < first_dtype() ||
-                (faults[i].unit && strcmp(faults[i].unit, unit->name) != 0))
+                (faults[i].unit &&
+                 strcmp(faults[i].unit, chosen.unit->name) != 0))
                 continue;
             const winattn_status status =
                 check(true, (winattn_dtype)dtype, faults[i].options);
             if (status != WINATTN_UNSUPPORTED_DEVICE ||
                 !strstr(winattn_last_reason(), faults[i].reason) ||
-                !strstr(winattn_last_reason(), unit->name))
+                !strstr(winattn_last_reason(), chosen.unit->name))
                 fail_msg("%s: %s \"%s\"", faults[i].options,
                          winattn_status_name(status), winattn_last_reason());
         }
 }
 
+static const struct CMUnitTest fixed_tests[] = {
+    cmocka_unit_test(self_test_passes),
+    cmocka_unit_test(self_test_finds_faults), cmocka_unit_test(run_table),
+    cmocka_unit_test(run_shared)};
+static const struct CMUnitTest row_tests[] = {cmocka_unit_test(run_table)};
+static const struct CMUnitTest shared_tests[] = {cmocka_unit_test(run_shared)};
+static const struct CMUnitTest self_tests[] = {
+    cmocka_unit_test(self_test_passes),
+    cmocka_unit_test(self_test_finds_faults)};
+static const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
+
+static const test_group groups[] = {
+    TEST_GROUP("random", random_tests), TEST_GROUP("rows", row_tests),
+    TEST_GROUP("shared", shared_tests), TEST_GROUP("self-test", self_tests),
+    TEST_GROUP(NULL, fixed_tests)};
+
 int main(int count, char **arguments)
 {
-    char reason[256];
-    const char *name = count > 1 ? arguments[1] : "mma";
-    const char *part = count > 2 ? arguments[2] : "fixed";
-    first_seed = count > 3 ? atoi(arguments[3]) : 1;
-    shape_count = count > 4 ? atoi(arguments[4]) : 50;
-    few = strcmp(part, "few") == 0;
-    each = strcmp(part, "each") == 0;
-    small = few || strcmp(part, "small") == 0;
-    if (strcmp(part, "rows") == 0) {
-        first_row = (size_t)first_seed;
-        row_count = (size_t)shape_count;
-    }
-    unit = wa_unit_named(name);
-    if (!unit) {
-        fprintf(stderr, "no matrix unit is named %s\n", name);
-        return 1;
-    }
-    if (!device_open(&device, reason)) {
-        fprintf(stderr, "%s\n", reason);
-        return 1;
-    }
-    printf("device: %s\n", device.name);
-    const struct CMUnitTest fixed_tests[] = {
-        cmocka_unit_test(self_test_passes),
-        cmocka_unit_test(self_test_finds_faults), cmocka_unit_test(run_table),
-        cmocka_unit_test(run_shared)};
-    const struct CMUnitTest row_tests[] = {cmocka_unit_test(run_table)};
-    const struct CMUnitTest shared_tests[] = {cmocka_unit_test(run_shared)};
-    const struct CMUnitTest self_tests[] = {
-        cmocka_unit_test(self_test_passes),
-        cmocka_unit_test(self_test_finds_faults)};
-    const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
-    const int failures = strcmp(part, "random") == 0
-                             ? cmocka_run_group_tests(random_tests, NULL, NULL)
-                         : strcmp(part, "rows") == 0
-                             ? cmocka_run_group_tests(row_tests, NULL, NULL)
-                         : strcmp(part, "shared") == 0
-                             ? cmocka_run_group_tests(shared_tests, NULL, NULL)
-                         : strcmp(part, "self-test") == 0
-                             ? cmocka_run_group_tests(self_tests, NULL, NULL)
-                             : cmocka_run_group_tests(fixed_tests, NULL, NULL);
-    device_close(&device);
-    return failures;
+    const test_program program = {
+        .words = {WORD_UNIT, WORD_PART, WORD_FIRST, WORD_COUNT},
+        .part = "fixed",
+        TEST_GROUPS(groups)};
+    return runner_main(&program, count, arguments);
 }

@@ -17,19 +17,14 @@
  * with o and lse NULL, and with those that the same tier's forward pass left.
  * Each line shows errors as fractions of what is allowed, NULL/given. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "kit/golden.h"
 #include "kit/outputs.h"
 #include "kit/planned.h"
+#include "kit/runner.h"
 #include "kit/verdict.h"
 
 #define FOLDER GOLDEN_FOLDER "/modules"
@@ -83,7 +78,6 @@ static const module_row rows[] = {
 };
 #define ROWS (sizeof rows / sizeof *rows)
 
-static test_device device;
 static int tier;
 static const wa_unit *unit; /* of tier matrix */
 /* Behind winattn_dtype's. */
@@ -177,19 +171,10 @@ static const char *ocab_fill(const char *name, case_buffers *d)
 
 /* ---- Data ---- */
 
-static test_case row_case(const module_row *row)
-{
-    test_case c = case_default();
-    char bad[64];
-    if (!case_parse(row->text, &c, bad))
-        fail_msg("%s in \"%s\"", bad, row->text);
-    return c;
-}
-
 static case_buffers *make_case(const module_row *row, int dtype, int pass,
                                int given)
 {
-    test_case c = row_case(row);
+    test_case c = parsed(row->text);
     c.dtype = dtype;
     c.tier = tier;
     c.pass = pass;
@@ -296,8 +281,7 @@ static bool run_pass(const module_row *row, const case_buffers *d,
             : planned_backward_buffers(&device, device.queue, d, &b, &backward,
                                        result);
     /* PoCL has every tier but for some cases of tier matrix */
-    const bool may_refuse =
-        unit || !strstr(device.name, "Portable Computing Language");
+    const bool may_refuse = unit || !device_is_pocl();
     if (!done && !(result->refused && may_refuse))
         fail_msg("%s: %s", row->name, result->failure);
     if (done)
@@ -423,7 +407,7 @@ static void check_type(const module_row *row, int dtype, char *failures,
             snprintf(failures + used, size - used, "%s: %s\n", names[i],
                      results[i]->failure);
     }
-    compare_given(&e, row_case(row).variant, failures, size);
+    compare_given(&e, parsed(row->text).variant, failures, size);
 }
 
 static void check_tier(void **state)
@@ -475,19 +459,15 @@ static bool choose_type(const char *name)
 
 static int run_tier(choice c)
 {
-    char reason[256];
     winattn_programs *kept = NULL;
-    if (!device_open(&device, reason)) {
-        fprintf(stderr, "%s\n", reason);
+    if (!runner_open())
         return 1;
-    }
-    printf("device: %s\n", device.name);
     /* so that three calls of a row compile once */
     winattn_programs_create(device.context, device.id, &kept);
     int failures = run_rows(check_tier, c);
     printf("%d rows and types ran, %d were refused\n", runs, refusals);
     winattn_programs_destroy(kept);
-    device_close(&device);
+    runner_close();
     return failures ? failures : runs == 0;
 }
 

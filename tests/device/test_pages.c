@@ -10,19 +10,14 @@
  * KIND: near, far or both. Each row of the table is run with each seed; a
  * failure prints the call that replays it. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "kit/guarded.h"
 #include "kit/outputs.h"
 #include "kit/random_layout.h"
+#include "kit/runner.h"
 
 #define GAP_BYTE 0xa5
 
@@ -47,8 +42,7 @@ static const char *const table[] = {
 };
 #define ROWS ((int)(sizeof table / sizeof *table))
 
-static test_device device;
-static int tier, first_seed, seeds, first_row, row_count;
+static int first_row, row_count;
 static bool far;
 static char doing[1400]; /* and to which case */
 
@@ -93,11 +87,10 @@ static void draw_shape(random_state *r, test_case *c)
 static test_case draw_case(int row, int seed, int pass)
 {
     random_state r = random_seeded((unsigned long long)seed + 40000);
-    test_case c = case_default();
-    assert_true(case_parse(table[row], &c, NULL));
+    test_case c = parsed(table[row]);
     draw_shape(&r, &c);
     c.seed = seed;
-    c.tier = tier;
+    c.tier = chosen.tier;
     c.pass = pass;
     c.lse = random_int(&r, 0, 1);
     c.d_lse = random_int(&r, 0, 1);
@@ -369,8 +362,8 @@ static void run_seed(int row, int seed, int pass)
     char text[1024];
     case_print(&c, text, sizeof text);
     snprintf(doing, sizeof doing, "test_pages %s %s %d 1 %d 1: %s",
-             tier == WINATTN_TIER_CPU ? "cpu" : "local", far ? "far" : "near",
-             seed, row, text);
+             chosen.tier == WINATTN_TIER_CPU ? "cpu" : "local",
+             far ? "far" : "near", seed, row, text);
     case_buffers *d = data_make(&c);
     assert_non_null(d);
     places p;
@@ -391,15 +384,16 @@ static void run_seed(int row, int seed, int pass)
 
 static void run_rows(void)
 {
+    const int first_seed = chosen.first, end = first_seed + chosen.count;
     guarded_watch(doing); /* cmocka has handlers of its own until here */
     compared = beyond = 0;
     for (int row = first_row; row < first_row + row_count && row < ROWS; row++)
-        for (int seed = first_seed; seed < first_seed + seeds; seed++)
+        for (int seed = first_seed; seed < end; seed++)
             for (int pass = PASS_FORWARD; pass <= PASS_BACKWARD; pass++)
                 run_seed(row, seed, pass);
     printf("seeds %d to %d: %ld outputs compared, %ld tensors beyond 2^32 "
            "elements\n",
-           first_seed, first_seed + seeds - 1, compared, beyond);
+           first_seed, end - 1, compared, beyond);
     assert_true(compared > 0);
     assert_int_equal(beyond > 0, far);
 }
@@ -459,12 +453,12 @@ static bool allows_far(void)
 }
 
 /* What of both kinds was asked for and can be; 77 if nothing. */
-static int run_kinds(const char *kind)
+static int run_kinds(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(near_rows),
                                        cmocka_unit_test(far_rows)};
-    const bool wants_near = strcmp(kind, "far") != 0;
-    const bool wants_far = strcmp(kind, "near") != 0;
+    const bool wants_near = !part_is("far");
+    const bool wants_far = !part_is("near");
     const bool has_far = allows_far();
     winattn_programs *kept = NULL;
     if (!uses_host_memory()) {
@@ -486,23 +480,18 @@ static int run_kinds(const char *kind)
 
 int main(int count, char **arguments)
 {
-    char reason[256];
-    const char *kind = count > 2 ? arguments[2] : "both";
-    tier = count > 1 ? case_tier(arguments[1]) : WINATTN_TIER_CPU;
-    first_seed = count > 3 ? atoi(arguments[3]) : 1;
-    seeds = count > 4 ? atoi(arguments[4]) : 10;
+    static const run_word words[] = {WORD_TIER, WORD_PART, WORD_FIRST,
+                                     WORD_COUNT, WORD_END};
+    chosen.tier = WINATTN_TIER_CPU;
+    chosen.part = "both";
+    chosen.count = 10;
+    if (!runner_read(words, count, arguments))
+        return 1;
     first_row = count > 5 ? atoi(arguments[5]) : 0;
     row_count = count > 6 ? atoi(arguments[6]) : ROWS;
-    if (tier < 0) {
-        fprintf(stderr, "no tier is named %s\n", arguments[1]);
+    if (!runner_open())
         return 1;
-    }
-    if (!device_open(&device, reason)) {
-        fprintf(stderr, "%s\n", reason);
-        return 1;
-    }
-    printf("device: %s\n", device.name);
-    const int result = run_kinds(kind);
-    device_close(&device);
+    const int result = run_kinds();
+    runner_close();
     return result;
 }

@@ -9,18 +9,10 @@
  *   test_shapes written        those of them that compute nothing from padding
  *                              that nobody wrote, not even what is not stored
  *   test_shapes random SEED N  N random shapes */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "kit/planned.h"
+#include "kit/runner.h"
 
 enum { BIG, SMALL, WRITTEN };
 static const struct {
@@ -90,10 +82,6 @@ static const struct {
 };
 #define ROWS (sizeof table / sizeof *table)
 
-static test_device device;
-static int least_kind;
-static int first_seed, shape_count;
-
 /* Other devices than PoCL may lack the local memory for the big ones. */
 static void run(const test_case *c, const wa_local_shape *shape,
                 bool may_be_refused)
@@ -103,11 +91,8 @@ static void run(const test_case *c, const wa_local_shape *shape,
     char text[512], shape_text[128];
     if (planned_run(&device, device.queue, c, &demand, &result))
         return;
-    if (may_be_refused && result.refused &&
-        !strstr(device.name, "Portable Computing Language")) {
-        printf("refused: %s\n", result.failure);
+    if (may_be_refused && is_excused(&result))
         return;
-    }
     case_print(c, text, sizeof text);
     shape_print(shape, shape_text, sizeof shape_text);
     fail_msg("{\"%s\", \"%s\"}\n%s", text, shape_text, result.failure);
@@ -116,12 +101,14 @@ static void run(const test_case *c, const wa_local_shape *shape,
 static void run_table(void **state)
 {
     (void)state;
+    const int least_kind = part_is("written") ? WRITTEN
+                           : part_is("small") ? SMALL
+                                              : BIG;
     for (size_t i = 0; i < ROWS; i++) {
-        test_case c = case_default();
         wa_local_shape shape;
         if (table[i].kind < least_kind)
             continue;
-        assert_true(case_parse(table[i].text, &c, NULL));
+        test_case c = parsed(table[i].text);
         assert_true(shape_parse(table[i].shape, &shape));
         c.tier = WINATTN_TIER_LOCAL;
         c.seed = (int)i + 1;
@@ -196,42 +183,31 @@ static void random_shape(random_state *r, test_case *c, wa_local_shape *s)
 static void run_random(void **state)
 {
     (void)state;
-    for (int i = 0; i < shape_count; i++) {
-        random_state r = random_seeded((unsigned long long)(first_seed + i));
+    for (int i = 0; i < chosen.count; i++) {
+        const int seed = chosen.first + i;
+        random_state r = random_seeded((unsigned long long)seed);
         test_case c;
         wa_local_shape shape;
+        char text[512], shape_text[128];
         random_shape(&r, &c, &shape);
-        c.seed = first_seed + i;
-        if (getenv("WINATTN_TEST_VERBOSE")) {
-            char text[512], shape_text[128];
-            case_print(&c, text, sizeof text);
-            shape_print(&shape, shape_text, sizeof shape_text);
-            printf("%d {\"%s\", \"%s\"}\n", first_seed + i, text, shape_text);
-            fflush(stdout);
-        }
+        c.seed = seed;
+        case_print(&c, text, sizeof text);
+        shape_print(&shape, shape_text, sizeof shape_text);
+        announce("%d {\"%s\", \"%s\"}\n", seed, text, shape_text);
         run(&c, &shape, false);
     }
 }
 
+static const struct CMUnitTest fixed_tests[] = {cmocka_unit_test(run_table)};
+static const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
+
+static const test_group groups[] = {TEST_GROUP("random", random_tests),
+                                    TEST_GROUP(NULL, fixed_tests)};
+
 int main(int count, char **arguments)
 {
-    char reason[256];
-    const char *part = count > 1 ? arguments[1] : "fixed";
-    least_kind = strcmp(part, "written") == 0 ? WRITTEN
-                 : strcmp(part, "small") == 0 ? SMALL
-                                              : BIG;
-    first_seed = count > 2 ? atoi(arguments[2]) : 1;
-    shape_count = count > 3 ? atoi(arguments[3]) : 50;
-    if (!device_open(&device, reason)) {
-        fprintf(stderr, "%s\n", reason);
-        return 1;
-    }
-    printf("device: %s\n", device.name);
-    const struct CMUnitTest fixed_tests[] = {cmocka_unit_test(run_table)};
-    const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
-    const int failures = strcmp(part, "random") == 0
-                             ? cmocka_run_group_tests(random_tests, NULL, NULL)
-                             : cmocka_run_group_tests(fixed_tests, NULL, NULL);
-    device_close(&device);
-    return failures;
+    const test_program program = {.words = {WORD_PART, WORD_FIRST, WORD_COUNT},
+                                  .part = "fixed",
+                                  TEST_GROUPS(groups)};
+    return runner_main(&program, count, arguments);
 }

@@ -6,30 +6,19 @@
  *
  *   test_swin TIER */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "kit/golden.h"
 #include "kit/outputs.h"
-
-static test_device device;
-static int tier;
+#include "kit/runner.h"
 
 static case_buffers *make_case(const char *text, int pass)
 {
-    test_case c = case_default();
-    char bad[64];
-    if (!case_parse(text, &c, bad))
-        fail_msg("%s in \"%s\"", bad, text);
+    test_case c = parsed(text);
     c.pass = pass;
-    c.tier = tier;
+    c.tier = chosen.tier;
     case_buffers *d = data_make(&c);
     assert_non_null(d);
     return d;
@@ -481,23 +470,15 @@ static void stage_of_volumes(void **state)
                 "4x3x3");
 }
 
+static const struct CMUnitTest tests[] = {cmocka_unit_test(torchvision),
+                                          cmocka_unit_test(stage_of_images),
+                                          cmocka_unit_test(stage_of_volumes)};
+
+static const test_group groups[] = {TEST_GROUP(NULL, tests)};
+
 int main(int count, char **arguments)
 {
-    char reason[256];
-    tier = count > 1 ? case_tier(arguments[1]) : WINATTN_TIER_AUTO;
-    if (tier < 0) {
-        fprintf(stderr, "no tier is named %s\n", arguments[1]);
-        return 1;
-    }
-    if (!device_open(&device, reason)) {
-        fprintf(stderr, "%s\n", reason);
-        return 1;
-    }
-    printf("device: %s\n", device.name);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(torchvision),
-                                       cmocka_unit_test(stage_of_images),
-                                       cmocka_unit_test(stage_of_volumes)};
-    const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-    device_close(&device);
-    return failures;
+    const test_program program = {
+        .words = {WORD_TIER}, .part = "swin", TEST_GROUPS(groups)};
+    return runner_main(&program, count, arguments);
 }

@@ -5,17 +5,11 @@
  * the packed product of a layer's input, and their gradients written the same
  * way. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "kit/npy.h"
-#include "kit/run.h"
+#include "kit/runner.h"
 
 enum {
     WINDOWS = 4,
@@ -27,8 +21,6 @@ enum {
     BIAS = HEADS * TOKENS * TOKENS
 };
 #define RATE 0.03f
-
-static test_device device;
 
 typedef struct layer {
     bool cosine;
@@ -253,15 +245,12 @@ static void follows_pytorch(void **state)
     close_layer(&second);
 }
 
-int main(void)
+static const struct CMUnitTest tests[] = {cmocka_unit_test(follows_pytorch)};
+
+static const test_group groups[] = {TEST_GROUP(NULL, tests)};
+
+int main(int count, char **arguments)
 {
-    char reason[256];
-    if (!device_open(&device, reason)) {
-        print_error("%s\n", reason);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(follows_pytorch)};
-    const int failures = cmocka_run_group_tests(tests, NULL, NULL);
-    device_close(&device);
-    return failures;
+    const test_program program = {.part = "training", TEST_GROUPS(groups)};
+    return runner_main(&program, count, arguments);
 }

@@ -1,28 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A forward case on the device under test. */
+ * A case on the device under test. */
 #include "fixture.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-fixture set_up(const char *text)
+fixture set_up_case(const test_case *c)
 {
     fixture f;
-    const test_case c = parsed(text);
-    f.data = data_make(&c);
+    size_t size = 0;
+    cl_int error = CL_SUCCESS;
+    memset(&f, 0, sizeof f);
+    f.data = data_make(c);
     assert_non_null(f.data);
     assert_true(buffers_create(&device, f.data, &f.buffers));
     f.desc = data_desc(f.data);
     if (winattn_plan_create(device.context, device.id, &f.desc, &f.plan) !=
         WINATTN_SUCCESS)
         fail_msg("%s", winattn_last_reason());
-    f.forward = buffers_forward(f.data, &f.buffers);
+    assert_int_equal(winattn_plan_workspace_size(f.plan, &size),
+                     WINATTN_SUCCESS);
+    if (size != 0)
+        f.workspace = clCreateBuffer(device.context, CL_MEM_READ_WRITE, size,
+                                     NULL, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    if (c->pass == PASS_BACKWARD)
+        f.backward = buffers_backward(f.data, &f.buffers);
+    else
+        f.forward = buffers_forward(f.data, &f.buffers);
+    f.forward.workspace.buffer = f.backward.workspace.buffer = f.workspace;
     return f;
+}
+
+fixture set_up(const char *text)
+{
+    const test_case c = parsed(text);
+    return set_up_case(&c);
 }
 
 void tear_down(fixture *f)
 {
     winattn_plan_destroy(f->plan);
+    if (f->workspace)
+        clReleaseMemObject(f->workspace);
     buffers_release(&f->buffers);
     data_free(f->data);
 }
@@ -31,6 +51,7 @@ void assert_correct(const fixture *f)
 {
     case_result result;
     memset(&result, 0, sizeof result);
+    assert_int_equal(clFinish(device.queue), CL_SUCCESS);
     if (!buffers_check(device.queue, f->data, &f->buffers, 0, &result))
         fail_msg("%s", result.failure);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A forward case with its data, its plan and its buffers on the device under
- * test, ready to be enqueued; for tests of calls. Whatever fails here fails
+ * A case with its data, its plan and its buffers on the device under test,
+ * ready to be enqueued; for tests of calls. Whatever fails here fails
  * the test. */
 #ifndef KIT_FIXTURE_H
 #define KIT_FIXTURE_H
@@ -12,11 +12,13 @@ typedef struct fixture {
     device_buffers buffers;
     winattn_desc desc;
     winattn_plan *plan;
-    winattn_forward forward;
+    winattn_forward forward; /* of the case's pass, and the other zeros */
+    winattn_backward backward;
+    cl_mem workspace; /* NULL: none is needed */
 } fixture;
 
-/* Of a case's text. */
-fixture set_up(const char *text);
+fixture set_up_case(const test_case *c);
+fixture set_up(const char *text); /* of a case */
 void tear_down(fixture *f);
 
 /* Waits for the device's queue: the results are those of the oracle. */

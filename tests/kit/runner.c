@@ -11,7 +11,11 @@
 #define SKIPPED 77 /* to ctest */
 
 test_device device;
-run_choice chosen = {.tier = WINATTN_TIER_AUTO, .first = 1, .count = 50};
+run_choice chosen = {.part = "all",
+                     .pass = PASS_FORWARD,
+                     .tier = WINATTN_TIER_AUTO,
+                     .first = 1,
+                     .count = 50};
 
 static int cases_elsewhere;
 
@@ -125,14 +129,20 @@ static bool read_word(run_word kind, const char *text)
     return true;
 }
 
+bool runner_read(const run_word *words, int count, char **arguments)
+{
+    if (!chosen.unit)
+        chosen.unit = wa_unit_named("mma");
+    for (int i = 0; i + 1 < count && words[i] != WORD_END; i++)
+        if (!read_word(words[i], arguments[i + 1]))
+            return false;
+    return true;
+}
+
 int runner_main(const test_program *program, int count, char **arguments)
 {
     chosen.part = program->part;
-    chosen.unit = wa_unit_named("mma");
-    for (int i = 0; i + 1 < count && program->words[i] != WORD_END; i++)
-        if (!read_word(program->words[i], arguments[i + 1]))
-            return 1;
-    if (!runner_open())
+    if (!runner_read(program->words, count, arguments) || !runner_open())
         return 1;
     int result = SKIPPED;
     if (!planned_lacks_unit(&device, chosen.tier))

@@ -44,7 +44,8 @@ typedef struct test_program {
 #define TEST_GROUPS(groups)                                                   \
     .groups = (groups), .group_count = sizeof(groups) / sizeof *(groups)
 
-/* What the command line chose. */
+/* What the command line chose; a program may set other defaults before it is
+ * read. */
 typedef struct run_choice {
     const char *part;
     int pass; /* case_pass */
@@ -54,6 +55,10 @@ typedef struct run_choice {
     bool has_first;   /* it is not the default */
 } run_choice;
 extern run_choice chosen;
+
+/* False, and printed why, if a word is none of its kind; words end with
+ * WORD_END. */
+bool runner_read(const run_word *words, int count, char **arguments);
 
 bool part_is(const char *part);
 /* Is the row among those that were chosen? All are where none is named. */

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/status.h"
-#include "kit/cases.h"
+#include "kit/asserts.h"
 #include "kit/devices.h"
 #include "launch/launch_backward.h"
 
@@ -119,11 +119,8 @@ cl_int CL_API_CALL clGetPlatformInfo(cl_platform_id platform,
 
 static wa_problem problem_of(const char *text)
 {
-    test_case c = case_default();
+    const test_case c = parsed(text);
     wa_problem p;
-    char bad[64];
-    if (!case_parse(text, &c, bad))
-        fail_msg("%s in \"%s\"", bad, text);
     winattn_desc d = case_desc(&c);
     d.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
     if (wa_problem_read(&d, &p) != WINATTN_SUCCESS)
