@@ -6,19 +6,9 @@
 #include <string.h>
 
 #include "kit/devices.h"
+#include "kit/entry_layout.h"
 #include "libfuzzer.h"
-#include "program/entry.h"
 #include "standin.h"
-
-/* Where the numbers of a blob and of an entry are, as in host/program/entry.c.
- */
-enum {
-    BLOB_SIZE_AT = 16,
-    KEY_SIZE_AT = 12,
-    BINARY_SIZE_AT = 16,
-    CHECKSUM_AT = 24,
-    ENTRY_HEADER = 40
-};
 
 static void put(unsigned char *to, uint64_t value, int bytes)
 {
@@ -40,16 +30,16 @@ static void mend_checksums(unsigned char *blob, size_t size)
     while (at + ENTRY_HEADER <= size) {
         unsigned char *entry = blob + at;
         const uint64_t left = size - at - ENTRY_HEADER;
-        const uint64_t key = get(entry + KEY_SIZE_AT, 4);
-        const uint64_t binary = get(entry + BINARY_SIZE_AT, 8);
+        const uint64_t key = get(entry + ENTRY_KEY_SIZE_AT, 4);
+        const uint64_t binary = get(entry + ENTRY_BINARY_SIZE_AT, 8);
         if (key > left || binary > left - key)
             return;
         wa_hash hash = wa_hash_start();
-        wa_hash_add(&hash, entry, CHECKSUM_AT);
+        wa_hash_add(&hash, entry, ENTRY_CHECKSUM_AT);
         wa_hash_add(&hash, entry + ENTRY_HEADER, (size_t)(key + binary));
         hash = wa_hash_end(hash);
-        put(entry + CHECKSUM_AT, hash.a, 8);
-        put(entry + CHECKSUM_AT + 8, hash.b, 8);
+        put(entry + ENTRY_CHECKSUM_AT, hash.a, 8);
+        put(entry + ENTRY_CHECKSUM_AT + 8, hash.b, 8);
         at += ENTRY_HEADER + (size_t)(key + binary);
     }
 }

@@ -16,6 +16,7 @@
 
 #include "calls.h"
 #include "kit/devices.h"
+#include "options.h"
 #include "plan/plan_backward.h"
 #include "session/session.h"
 #include "standin.h"
@@ -24,10 +25,8 @@
 
 #define MOST_LAUNCHES 200 /* while a plan is made */
 
-static struct {
-    unsigned long seed, cases;
-    double seconds;
-} wanted = {1, 1000, 0};
+static campaign_options wanted = {
+    .count_option = "--cases", .seed = 1, .count = 1000};
 
 static struct {
     unsigned long cases, right, plans, refused, findings;
@@ -365,39 +364,14 @@ static void run_case(void)
 
 /* ---- The run ---- */
 
-static void read_options(int count, char **arguments)
-{
-    for (int i = 1; i < count; i++) {
-        const char *value = i + 1 < count ? arguments[i + 1] : "0";
-        if (strcmp(arguments[i], "--seed") == 0) {
-            wanted.seed = strtoul(value, NULL, 10);
-            i++;
-        } else if (strcmp(arguments[i], "--cases") == 0) {
-            wanted.cases = strtoul(value, NULL, 10);
-            i++;
-        } else if (strcmp(arguments[i], "--seconds") == 0) {
-            wanted.seconds = strtod(value, NULL);
-            i++;
-        } else {
-            fprintf(stderr, "unknown option %s\n", arguments[i]);
-            exit(2);
-        }
-    }
-}
-
 int main(int argument_count, char **arguments)
 {
-    const time_t start = time(NULL);
     setenv("WINATTN_CACHE", "0", 1);
-    read_options(argument_count, arguments);
+    options_read(&wanted, argument_count, arguments);
     if (__sanitizer_set_death_callback)
         __sanitizer_set_death_callback(on_death);
-    for (seed = wanted.seed; counted.cases < wanted.cases; seed++) {
-        if (wanted.seconds > 0 &&
-            difftime(time(NULL), start) >= wanted.seconds)
-            break;
+    for (seed = wanted.seed; options_allow(&wanted, counted.cases); seed++)
         run_case();
-    }
     printf(
         "cases %lu from seed %lu on (%lu of them right): plans %lu, "
         "refused %lu; calls %lu, refused %lu; launches %lu, tensors "

@@ -15,21 +15,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "descriptors.h"
 #include "kit/devices.h"
+#include "options.h"
 #include "standin.h"
 
 #define THREADS 8
 #define THINGS 30 /* that a thread does in a round */
 #define PLACES 4  /* where plans are handed over */
 
-static struct {
-    unsigned long seed, rounds;
-    double seconds;
-    const char *folder;
-} wanted = {1, 3, 0, ""};
+static campaign_options wanted = {
+    .count_option = "--rounds", .seed = 1, .count = 3, .folder = ""};
 
 /* What all threads use. */
 static const char *const device_names[] = {"PoCL", "H200", "gfx90a (MI210)"};
@@ -300,26 +297,11 @@ static void run_round(void)
 
 int main(int argument_count, char **arguments)
 {
-    const time_t start = time(NULL);
-    for (int i = 1; i + 1 < argument_count; i += 2) {
-        const char *value = arguments[i + 1];
-        if (strcmp(arguments[i], "--seed") == 0)
-            wanted.seed = strtoul(value, NULL, 10);
-        else if (strcmp(arguments[i], "--rounds") == 0)
-            wanted.rounds = strtoul(value, NULL, 10);
-        else if (strcmp(arguments[i], "--seconds") == 0)
-            wanted.seconds = strtod(value, NULL);
-        else if (strcmp(arguments[i], "--folder") == 0)
-            wanted.folder = value;
-    }
+    options_read(&wanted, argument_count, arguments);
     winattn_set_cache_dir(wanted.folder);
     unsigned long rounds = 0;
-    for (seed = wanted.seed; rounds < wanted.rounds; seed++, rounds++) {
-        if (wanted.seconds > 0 &&
-            difftime(time(NULL), start) >= wanted.seconds)
-            break;
+    for (seed = wanted.seed; options_allow(&wanted, rounds); seed++, rounds++)
         run_round();
-    }
     printf("rounds %lu from seed %lu on, of %d threads: plans %lu, of them "
            "handed over %lu; calls %lu; blobs %lu; refused plans %lu; "
            "findings %lu\n",

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cache.h"
-#include "program/entry.h"
+#include "kit/entry_layout.h"
 
 /* An entry of a few hundred bytes, to be freed. */
 static unsigned char *small_entry(size_t *size)
@@ -15,6 +15,7 @@ static unsigned char *small_entry(size_t *size)
     const char *key = "winattn: 1\noptions: -DX=1\n";
     const wa_entry entry = {key, strlen(key), binary, sizeof binary};
     *size = wa_entry_size(&entry);
+    assert_int_equal(*size, ENTRY_HEADER + strlen(key) + sizeof binary);
     unsigned char *bytes = malloc(*size);
     assert_non_null(bytes);
     wa_entry_write(&entry, bytes);
@@ -149,9 +150,11 @@ static void sizes_are_not_believed(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (size_t j = 0; j < sizeof sizes / sizeof *sizes; j++) {
             for (int byte = 0; byte < 4; byte++)
-                bytes[12 + byte] = (unsigned char)(sizes[i] >> 8 * byte);
+                bytes[ENTRY_KEY_SIZE_AT + byte] =
+                    (unsigned char)(sizes[i] >> 8 * byte);
             for (int byte = 0; byte < 8; byte++)
-                bytes[16 + byte] = (unsigned char)(sizes[j] >> 8 * byte);
+                bytes[ENTRY_BINARY_SIZE_AT + byte] =
+                    (unsigned char)(sizes[j] >> 8 * byte);
             assert_non_null(read_copy(bytes, size, read_entry));
         }
     free(bytes);
