@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Plans: what they refuse, what they say of themselves, which programs they
  * share, what happens where one does not build. */
-#include <stdio.h>
 #include <string.h>
 
 #include "api.h"

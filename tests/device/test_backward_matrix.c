@@ -396,11 +396,6 @@ static void run_table(void **state)
     }
 }
 
-static uint32_t between(random_state *r, uint32_t low, uint32_t high)
-{
-    return (uint32_t)random_int(r, (int)low, (int)high);
-}
-
 /* A random shape that fits a random case; tries until one is legal. */
 static void random_shape(random_state *r, test_case *c, bool pairs,
                          wa_matrix_gradient_shape *s)
@@ -410,21 +405,21 @@ static void random_shape(random_state *r, test_case *c, bool pairs,
         wa_problem problem;
         wa_backward_plan plan;
         *c = case_random_matrix(r, PASS_BACKWARD, WINATTN_FP16);
-        s->block_rows = between(r, 0, 3);
-        s->team_waves = between(r, 1, 4);
-        s->teams = between(r, 1, 3);
-        s->stages = between(r, 1, 2);
-        s->pass_keys = between(r, 0, 3);
-        s->keeps_terms = between(r, 0, 3);
-        s->keeps_dbias = between(r, 0, 2);
-        s->block_keys = pairs ? between(r, 1, 6) : 0;
-        s->keys = (wa_matrix_shape){.block_rows = between(r, 0, 3),
-                                    .block_keys = between(r, 0, 3),
-                                    .team_waves = between(r, 1, 4),
-                                    .teams = between(r, 1, 3),
-                                    .stages = between(r, 1, 2),
-                                    .pass_keys = between(r, 0, 3),
-                                    .keeps_terms = between(r, 0, 3)};
+        s->block_rows = random_between(r, 0, 3);
+        s->team_waves = random_between(r, 1, 4);
+        s->teams = random_between(r, 1, 3);
+        s->stages = random_between(r, 1, 2);
+        s->pass_keys = random_between(r, 0, 3);
+        s->keeps_terms = random_between(r, 0, 3);
+        s->keeps_dbias = random_between(r, 0, 2);
+        s->block_keys = pairs ? random_between(r, 1, 6) : 0;
+        s->keys = (wa_matrix_shape){.block_rows = random_between(r, 0, 3),
+                                    .block_keys = random_between(r, 0, 3),
+                                    .team_waves = random_between(r, 1, 4),
+                                    .teams = random_between(r, 1, 3),
+                                    .stages = random_between(r, 1, 2),
+                                    .pass_keys = random_between(r, 0, 3),
+                                    .keeps_terms = random_between(r, 0, 3)};
         fit_shape(s, c);
         memset(&roomy, 0, sizeof roomy);
         roomy.max_work_group = 256;
@@ -449,7 +444,7 @@ static void run_random(void **state)
         wa_matrix_gradient_shape shape;
         random_shape(&r, &c, seed % 2 == 0, &shape);
         c.seed = seed;
-        run(&c, &shape, between(&r, 0, 3));
+        run(&c, &shape, random_between(&r, 0, 3));
     }
 }
 

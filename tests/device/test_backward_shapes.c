@@ -179,23 +179,18 @@ static void run_table(void **state)
     }
 }
 
-static uint32_t between(random_state *r, uint32_t low, uint32_t high)
-{
-    return (uint32_t)random_int(r, (int)low, (int)high);
-}
-
 static wa_gradient_shape random_shape(random_state *r, const test_case *c,
                                       bool whole)
 {
     const wa_gradient_shape shape = {
-        .block_rows = between(r, 1, (uint32_t)c->queries),
-        .block_keys = whole ? (uint32_t)c->keys : between(r, 1, 48),
-        .team = 32 * between(r, 1, 4),
-        .stage_dims = 4 * between(r, 1, ((uint32_t)c->dim + 3) / 4),
-        .score_rows = between(r, 1, 8),
-        .score_cols = between(r, 1, 8),
-        .out_rows = between(r, 1, 12),
-        .key_quads = between(r, 1, 2),
+        .block_rows = random_between(r, 1, (uint32_t)c->queries),
+        .block_keys = whole ? (uint32_t)c->keys : random_between(r, 1, 48),
+        .team = 32 * random_between(r, 1, 4),
+        .stage_dims = 4 * random_between(r, 1, ((uint32_t)c->dim + 3) / 4),
+        .score_rows = random_between(r, 1, 8),
+        .score_cols = random_between(r, 1, 8),
+        .out_rows = random_between(r, 1, 12),
+        .key_quads = random_between(r, 1, 2),
         .keeps_tiles = random_int(r, 0, 1) != 0};
     return shape;
 }
@@ -249,7 +244,7 @@ static void random_shapes(random_state *r, test_case *c,
         demand->rows = whole ? NULL : rows;
         demand->keys = keys;
         demand->registers = random_int(r, 0, 1) ? MANY : FEW;
-        demand->windows = between(r, 1, 3);
+        demand->windows = random_between(r, 1, 3);
         memset(&roomy, 0, sizeof roomy);
         roomy.max_work_group = 256;
         roomy.local_bytes = 30 * 1024;

@@ -10,9 +10,6 @@
  *   test_grid forward|backward TIER all           in every dtype
  *   test_grid forward|backward TIER random FIRST_SEED COUNT
  *   test_grid backward TIER tables                pairs found by position */
-#include <math.h>
-#include <stdlib.h>
-
 #include "kit/planned.h"
 #include "kit/runner.h"
 

@@ -285,11 +285,6 @@ static void run_shared(void **state)
     }
 }
 
-static uint32_t between(random_state *r, uint32_t low, uint32_t high)
-{
-    return (uint32_t)random_int(r, (int)low, (int)high);
-}
-
 /* A random shape that fits a random case; tries until one is legal. */
 static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
 {
@@ -301,13 +296,14 @@ static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
         *c = case_random_matrix(r, PASS_FORWARD, first_dtype());
         memset(s, 0, sizeof *s);
         s->block_rows =
-            matrix_tiles(between(r, 0, 3), unit->queries, c->queries);
-        s->block_keys = matrix_tiles(between(r, 0, 3), unit->tile, c->keys);
-        s->team_waves = between(r, 1, 4);
-        s->teams = between(r, 1, 3);
-        s->stages = between(r, 1, 3);
-        s->pass_keys = unit->tile * between(r, 1, 4);
-        s->keeps_terms = between(r, 0, 3);
+            matrix_tiles(random_between(r, 0, 3), unit->queries, c->queries);
+        s->block_keys =
+            matrix_tiles(random_between(r, 0, 3), unit->tile, c->keys);
+        s->team_waves = random_between(r, 1, 4);
+        s->teams = random_between(r, 1, 3);
+        s->stages = random_between(r, 1, 3);
+        s->pass_keys = unit->tile * random_between(r, 1, 4);
+        s->keeps_terms = random_between(r, 0, 3);
         memset(&roomy, 0, sizeof roomy);
         roomy.max_work_group = 256;
         roomy.local_bytes = 60 * 1024;
@@ -338,8 +334,8 @@ static void run_random(void **state)
         matrix_shape_print(&shape, shape_text, sizeof shape_text);
         announce("%d {\"%s\", \"%s\"}\n", seed, text, shape_text);
         demanded_plan demand = {.unit = chosen.unit, .matrix = &shape};
-        demand.units_per_launch = between(&r, 0, 3);
-        demand.held_groups = between(&r, 0, 5);
+        demand.units_per_launch = random_between(&r, 0, 3);
+        demand.held_groups = random_between(&r, 0, 5);
         run(&c, &demand);
     }
 }

@@ -319,15 +319,6 @@ static void show_error(const char *name, double error)
     printf("%s%.3f%s", name, error, error <= 1 ? "" : "!");
 }
 
-static const char *const gradients[TENSORS] = {[T_DQ] = "dq",
-                                               [T_DK] = "dk",
-                                               [T_DV] = "dv",
-                                               [T_DBIAS] = "dbias",
-                                               [T_D_LOGIT_SCALE] =
-                                                   "d_logit_scale",
-                                               [T_D_PAD_K] = "d_pad_k",
-                                               [T_D_PAD_V] = "d_pad_v"};
-
 static void show_errors(const module_row *row, int dtype, const row_errors *e)
 {
     printf("%-15s %s ", row->name, type_names[dtype]);
@@ -336,7 +327,7 @@ static void show_errors(const module_row *row, int dtype, const row_errors *e)
     for (int id = T_DQ; e->has_gradients && id < TENSORS; id++) {
         if (e->computed.error[id] == 0 && e->given.error[id] == 0)
             continue;
-        printf("  %s ", gradients[id]);
+        printf("  %s ", tensor_names[id]);
         show_error("", e->computed.error[id]);
         show_error("/", e->given.error[id]);
     }
@@ -364,7 +355,7 @@ static void compare_given(const row_errors *e, int variant, char *failures,
         snprintf(failures + used, size - used,
                  "%s with o and lse given: at %.3g of the allowed error, with "
                  "NULL at %.3g (of what its norm alone allows: %.3g, %.3g)\n",
-                 gradients[id], given, computed, e->given.plain_error[id],
+                 tensor_names[id], given, computed, e->given.plain_error[id],
                  e->computed.plain_error[id]);
     }
 }

@@ -117,11 +117,6 @@ static void run_table(void **state)
     }
 }
 
-static uint32_t between(random_state *r, uint32_t low, uint32_t high)
-{
-    return (uint32_t)random_int(r, (int)low, (int)high);
-}
-
 /* A random shape that fits a random case; tries until one is legal. */
 static void random_shape(random_state *r, test_case *c, wa_local_shape *s)
 {
@@ -156,18 +151,18 @@ static void random_shape(random_state *r, test_case *c, wa_local_shape *s)
         if (c->queries > 70 || c->dim > 70 || c->windows > 8)
             continue;
         memset(s, 0, sizeof *s);
-        s->block_rows = between(r, 1, (uint32_t)c->queries);
+        s->block_rows = random_between(r, 1, (uint32_t)c->queries);
         s->block_keys = random_int(r, 0, 1) && c->variant != WINATTN_SLIDING
                             ? (uint32_t)c->keys
-                            : 4 * between(r, 1, 12);
-        s->team = 32 * between(r, 1, 4);
-        s->teams = random_int(r, 0, 2) ? 1 : between(r, 2, 3);
+                            : 4 * random_between(r, 1, 12);
+        s->team = 32 * random_between(r, 1, 4);
+        s->teams = random_int(r, 0, 2) ? 1 : random_between(r, 2, 3);
         s->stage_keys =
-            random_int(r, 0, 1) ? s->block_keys : 4 * between(r, 1, 12);
-        s->stage_dims = 4 * between(r, 1, ((uint32_t)c->dim + 3) / 4);
+            random_int(r, 0, 1) ? s->block_keys : 4 * random_between(r, 1, 12);
+        s->stage_dims = 4 * random_between(r, 1, ((uint32_t)c->dim + 3) / 4);
         s->score_rows = tiles[random_int(r, 0, 7)];
         s->score_cols = tiles[random_int(r, 0, 7)];
-        s->out_rows = between(r, 1, 12);
+        s->out_rows = random_between(r, 1, 12);
         s->row_items = 1u << random_int(r, 0, 4);
         memset(&roomy, 0, sizeof roomy);
         roomy.max_work_group = 256;

@@ -5,7 +5,6 @@
  * back around the attention.
  *
  *   test_swin TIER */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,19 +45,6 @@ static void add(double *to, const double *x, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         to[i] += x[i];
-}
-
-static void assert_close(const char *what, const double *got,
-                         const double *want, size_t count, double tolerance)
-{
-    double error = 0, norm = 0;
-    for (size_t i = 0; i < count; i++) {
-        assert_true(isfinite(got[i]));
-        error += (got[i] - want[i]) * (got[i] - want[i]);
-        norm += want[i] * want[i];
-    }
-    if (!(sqrt(error) <= tolerance * sqrt(norm)))
-        fail_msg("%s: relative error %g", what, sqrt(error / norm));
 }
 
 /* ---- torchvision ---- */
@@ -420,16 +406,9 @@ static passes run_stage(const char *text, const char *shift, bool neatly)
 static void compare_outputs(const case_buffers *d, const case_outputs *got,
                             const case_outputs *want, double tolerance)
 {
-    static const char *const names[TENSORS] = {[T_O] = "o",
-                                               [T_DQ] = "dq",
-                                               [T_DK] = "dk",
-                                               [T_DV] = "dv",
-                                               [T_DBIAS] = "dbias",
-                                               [T_D_PAD_K] = "d_pad_k",
-                                               [T_D_PAD_V] = "d_pad_v"};
     for (int id = 0; id < TENSORS; id++)
         if (got->value[id])
-            assert_close(names[id], got->value[id], want->value[id],
+            assert_close(tensor_names[id], got->value[id], want->value[id],
                          data_count(&d->tensor[id]), tolerance);
 }
 

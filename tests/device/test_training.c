@@ -5,10 +5,8 @@
  * the packed product of a layer's input, and their gradients written the same
  * way. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "kit/npy.h"
 #include "kit/runner.h"
 
 enum {
@@ -35,9 +33,8 @@ typedef struct layer {
 
 static void load(const char *tensor, float *to, size_t count)
 {
-    npy_array array = npy_read(GOLDEN_FOLDER, "training", tensor);
-    if (!array.value || array.count != count)
-        fail_msg("training_%s.npy cannot be read", tensor);
+    npy_array array = loaded("training", tensor);
+    assert_int_equal(array.count, count);
     for (size_t i = 0; i < count; i++)
         to[i] = (float)array.value[i];
     npy_free(&array);

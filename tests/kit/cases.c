@@ -443,6 +443,11 @@ int random_int(random_state *r, int low, int high)
     return low + (int)(random_bits(r) % (unsigned)(high - low + 1));
 }
 
+unsigned random_between(random_state *r, unsigned low, unsigned high)
+{
+    return (unsigned)random_int(r, (int)low, (int)high);
+}
+
 double random_unit(random_state *r)
 {
     return (random_bits(r) & 0x7fffffffu) / 2147483648.0;

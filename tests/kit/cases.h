@@ -134,7 +134,8 @@ typedef struct random_state {
 random_state random_seeded(unsigned long long seed);
 unsigned random_bits(random_state *r);
 int random_int(random_state *r, int low, int high); /* both included */
-double random_unit(random_state *r);                /* [0, 1) */
+unsigned random_between(random_state *r, unsigned low, unsigned high);
+double random_unit(random_state *r); /* [0, 1) */
 double random_normal(random_state *r);
 
 /* A small case for the tier matrix, of types from `first_dtype` on, fp32 as

@@ -28,4 +28,6 @@ typedef enum tensor_id {
     TENSORS
 } tensor_id;
 
+extern const char *const tensor_names[TENSORS];
+
 #endif

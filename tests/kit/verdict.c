@@ -122,21 +122,6 @@ static bool check_window_head(const case_buffers *d,
     return false;
 }
 
-static const char *output_name(int id)
-{
-    static const char *const names[TENSORS] = {[T_O] = "o",
-                                               [T_LSE] = "lse",
-                                               [T_DQ] = "dq",
-                                               [T_DK] = "dk",
-                                               [T_DV] = "dv",
-                                               [T_DBIAS] = "dbias",
-                                               [T_D_LOGIT_SCALE] =
-                                                   "d_logit_scale",
-                                               [T_D_PAD_K] = "d_pad_k",
-                                               [T_D_PAD_V] = "d_pad_v"};
-    return names[id] ? names[id] : "";
-}
-
 /* Bytes that are no element of an output must be as before the call. */
 static bool check_untouched(const case_buffers *d,
                             unsigned char *const bytes[TENSORS],
@@ -152,7 +137,7 @@ static bool check_untouched(const case_buffers *d,
             const tensor_data *t = &d->tensor[id];
             if (!t->used || !t->is_output || t->buffer != i)
                 continue;
-            names = output_name(id);
+            names = tensor_names[id];
             for (size_t w = 0; w < t->extent[0]; w++)
                 for (size_t h = 0; h < t->extent[1]; h++)
                     for (size_t r = 0; r < t->extent[2]; r++)

@@ -2,17 +2,10 @@
  * The oracle's gradients against PyTorch's autograd (golden/make_golden.py)
  * and against central differences of its own forward pass. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "kit/cases.h"
-#include "kit/npy.h"
+#include "kit/asserts.h"
 #include "kit/oracle.h"
 
 static oracle_gradients gradients_new(const oracle_problem *p)
@@ -42,25 +35,7 @@ static void gradients_free(oracle_gradients *g)
 
 /* ---- PyTorch ---- */
 
-static npy_array load(const char *case_name, const char *tensor)
-{
-    const npy_array array = npy_read(GOLDEN_FOLDER, case_name, tensor);
-    if (!array.value)
-        fail_msg("%s_%s.npy cannot be read", case_name, tensor);
-    return array;
-}
-
-static void assert_close(const char *what, const double *got,
-                         const double *want, size_t count)
-{
-    double error = 0, norm = 0;
-    for (size_t i = 0; i < count; i++) {
-        error += (got[i] - want[i]) * (got[i] - want[i]);
-        norm += want[i] * want[i];
-    }
-    if (!(sqrt(error) <= 1e-12 * sqrt(norm)))
-        fail_msg("%s: relative error %g", what, sqrt(error / norm));
-}
+#define TOLERANCE 1e-12
 
 /* A module's tensors; those that a variant has not are empty. */
 typedef struct golden {
@@ -77,24 +52,24 @@ static golden load_golden(const char *name, bool is_cosine, bool is_sliding)
     memset(&g, 0, sizeof g);
     g.is_cosine = is_cosine;
     g.is_sliding = is_sliding;
-    g.q = load(name, "q");
-    g.k = load(name, "k");
-    g.v = load(name, "v");
-    g.dq = load(name, "dq");
-    g.dk = load(name, "dk");
-    g.dv = load(name, "dv");
-    g.d_o = load(name, "d_o");
-    g.d_lse = load(name, "d_lse");
+    g.q = loaded(name, "q");
+    g.k = loaded(name, "k");
+    g.v = loaded(name, "v");
+    g.dq = loaded(name, "dq");
+    g.dk = loaded(name, "dk");
+    g.dv = loaded(name, "dv");
+    g.d_o = loaded(name, "d_o");
+    g.d_lse = loaded(name, "d_lse");
     if (is_sliding) {
-        g.shape = load(name, "shape");
+        g.shape = loaded(name, "shape");
     } else {
-        g.bias = load(name, "bias");
-        g.dbias = load(name, "dbias");
-        g.regions = load(name, "regions");
+        g.bias = loaded(name, "bias");
+        g.dbias = loaded(name, "dbias");
+        g.regions = loaded(name, "regions");
     }
     if (is_cosine) {
-        g.logit_scale = load(name, "logit_scale");
-        g.d_logit_scale = load(name, "dlogit_scale");
+        g.logit_scale = loaded(name, "logit_scale");
+        g.d_logit_scale = loaded(name, "dlogit_scale");
     }
     g.windows = g.q.extent[0];
     g.heads = g.q.extent[1];
@@ -155,9 +130,9 @@ static void check_golden_head(const golden *g, size_t head)
         const oracle_problem p = golden_problem(g, w, head, &scale);
         oracle_gradients got = gradients_new(&p);
         oracle_backward(&p, g->d_o.value + at, g->d_lse.value + row, &got);
-        assert_close("dq", got.dq, g->dq.value + at, tokens * dim);
-        assert_close("dk", got.dk, g->dk.value + at, tokens * dim);
-        assert_close("dv", got.dv, g->dv.value + at, tokens * dim);
+        assert_close("dq", got.dq, g->dq.value + at, tokens * dim, TOLERANCE);
+        assert_close("dk", got.dk, g->dk.value + at, tokens * dim, TOLERANCE);
+        assert_close("dv", got.dv, g->dv.value + at, tokens * dim, TOLERANCE);
         for (size_t i = 0; i < tokens * tokens; i++)
             dbias_sum[i] += got.dbias[i];
         d_logit_scale_sum += got.d_logit_scale;
@@ -165,10 +140,11 @@ static void check_golden_head(const golden *g, size_t head)
     }
     if (!g->is_sliding)
         assert_close("dbias", dbias_sum,
-                     g->dbias.value + head * tokens * tokens, tokens * tokens);
+                     g->dbias.value + head * tokens * tokens, tokens * tokens,
+                     TOLERANCE);
     if (g->is_cosine)
         assert_close("d_logit_scale", &d_logit_scale_sum,
-                     g->d_logit_scale.value + head, 1);
+                     g->d_logit_scale.value + head, 1, TOLERANCE);
     free(dbias_sum);
 }
 

@@ -2,39 +2,12 @@
  * The oracle against vectors that PyTorch and torchvision made in double
  * precision (golden/make_golden.py). Whoever is wrong, they would differ. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "kit/npy.h"
+#include "kit/asserts.h"
 #include "kit/oracle.h"
 
 #define TOLERANCE 1e-12
-
-static npy_array load(const char *case_name, const char *tensor)
-{
-    const npy_array array = npy_read(GOLDEN_FOLDER, case_name, tensor);
-    if (!array.value)
-        fail_msg("%s_%s.npy cannot be read", case_name, tensor);
-    return array;
-}
-
-static void assert_close(const double *got, const double *want, size_t count)
-{
-    double error = 0, norm = 0;
-    for (size_t i = 0; i < count; i++) {
-        assert_false(isnan(got[i]));
-        error += (got[i] - want[i]) * (got[i] - want[i]);
-        norm += want[i] * want[i];
-    }
-    if (!(sqrt(error) <= TOLERANCE * sqrt(norm)))
-        fail_msg("relative error %g", sqrt(error / norm));
-}
 
 /* Results of one window-head. */
 typedef struct output {
@@ -64,11 +37,12 @@ static void output_free(output *out)
  * the windows are shifted, two images share the masks. */
 static void check_swin(const char *name, bool cosine)
 {
-    npy_array q = load(name, "q"), k = load(name, "k"), v = load(name, "v");
-    npy_array o = load(name, "o"), bias = load(name, "bias");
-    npy_array regions = load(name, "regions"), logit_scale = {0};
+    npy_array q = loaded(name, "q"), k = loaded(name, "k"),
+              v = loaded(name, "v");
+    npy_array o = loaded(name, "o"), bias = loaded(name, "bias");
+    npy_array regions = loaded(name, "regions"), logit_scale = {0};
     if (cosine)
-        logit_scale = load(name, "logit_scale");
+        logit_scale = loaded(name, "logit_scale");
     const size_t windows = q.extent[0], heads = q.extent[1];
     const size_t tokens = q.extent[2], dim = q.extent[3];
     const size_t masks = regions.extent[0];
@@ -96,7 +70,7 @@ static void check_swin(const char *name, bool cosine)
                 .logit_scale = cosine ? &scale : NULL,
             };
             output out = run_oracle(&p);
-            assert_close(out.o, o.value + at, tokens * dim);
+            assert_close("o", out.o, o.value + at, tokens * dim, TOLERANCE);
             output_free(&out);
         }
     free(ids);
@@ -124,9 +98,10 @@ static void swin_v2(void **state)
 /* scaled_dot_product_attention under a block-causal mask. */
 static void check_sliding(const char *name)
 {
-    npy_array q = load(name, "q"), k = load(name, "k"), v = load(name, "v");
-    npy_array o = load(name, "o"), lse = load(name, "lse");
-    npy_array shape = load(name, "shape"), scale = load(name, "scale");
+    npy_array q = loaded(name, "q"), k = loaded(name, "k"),
+              v = loaded(name, "v");
+    npy_array o = loaded(name, "o"), lse = loaded(name, "lse");
+    npy_array shape = loaded(name, "shape"), scale = loaded(name, "scale");
     const size_t heads = q.extent[1], dim = q.extent[3];
     for (size_t h = 0; h < heads; h++) {
         const oracle_problem p = {
@@ -143,8 +118,10 @@ static void check_sliding(const char *name)
             .query_offset = (size_t)shape.value[2],
         };
         output out = run_oracle(&p);
-        assert_close(out.o, o.value + h * p.queries * dim, p.queries * dim);
-        assert_close(out.lse, lse.value + h * p.queries, p.queries);
+        assert_close("o", out.o, o.value + h * p.queries * dim,
+                     p.queries * dim, TOLERANCE);
+        assert_close("lse", out.lse, lse.value + h * p.queries, p.queries,
+                     TOLERANCE);
         output_free(&out);
     }
     npy_free(&q);
