@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The values of a case: drawn, spoilt as its kind of data says, and computed.
- */
+ * The values of a case: drawn, spoilt as its kind of data says, computed. */
 #include "data_parts.h"
 
 #include <float.h>

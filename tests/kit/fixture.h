@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A case with its data, its plan and its buffers on the device under test,
- * ready to be enqueued; for tests of calls. Whatever fails here fails
- * the test. */
+ * ready to be enqueued; for tests of calls. Whatever fails here fails the
+ * test. */
 #ifndef KIT_FIXTURE_H
 #define KIT_FIXTURE_H
 
