@@ -12,7 +12,7 @@
 #include "kit/workloads.h"
 #include "measure/measure.h"
 #include "measure/workload.h"
-#include "plan/plan_backward.h"
+#include "plan/planner.h"
 #include "session/session.h"
 
 #define MOST_DEVICES 64
@@ -152,7 +152,8 @@ static double forward_planning(const wa_problem *problem,
     double least = INFINITY;
     for (int i = 0; i < PLANNING_TIMES; i++) {
         const double start = now_seconds();
-        if (wa_plan_make(problem, device, exclusions, plan) != WINATTN_SUCCESS)
+        if (wa_plan_make(problem, device, WA_FORWARD, exclusions, plan) !=
+            WINATTN_SUCCESS)
             return -1;
         least = fmin(least, (now_seconds() - start) * 1e3);
     }
@@ -163,11 +164,11 @@ static double backward_planning(const wa_problem *problem,
                                 const wa_device *device,
                                 const wa_exclusions *exclusions)
 {
-    wa_backward_plan plan;
+    wa_plan plan;
     double least = INFINITY;
     for (int i = 0; i < PLANNING_TIMES; i++) {
         const double start = now_seconds();
-        if (wa_backward_plan_make(problem, device, exclusions, &plan) !=
+        if (wa_plan_make(problem, device, WA_BACKWARD, exclusions, &plan) !=
             WINATTN_SUCCESS)
             return -1;
         least = fmin(least, (now_seconds() - start) * 1e3);
@@ -199,10 +200,13 @@ static void print_case(const workload_row *row, int dtype,
     }
     const double backward = backward_planning(&problem, device, exclusions);
     char tile[32];
-    snprintf(tile, sizeof tile, "%u x %u", plan.block_rows, plan.block_keys);
+    snprintf(tile, sizeof tile, "%u x %u",
+             plan.step[WA_STEP_FORWARD].block_rows,
+             plan.step[WA_STEP_FORWARD].block_keys);
     printf("%-6s %-19s %11s%s %6u %7u %7.2f ", wa_tier_name(plan.tier),
-           plan.kernel, tile, plan.streaming ? " *" : "  ", plan.work_group,
-           plan.local_bytes, forward);
+           plan.step[WA_STEP_FORWARD].kernel, tile, plan.streams ? " *" : "  ",
+           plan.step[WA_STEP_FORWARD].work_group,
+           plan.step[WA_STEP_FORWARD].local_bytes, forward);
     if (backward < 0)
         printf("%8s\n", "none");
     else

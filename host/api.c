@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The public entry points: argument checks, lifetimes, and the loop that plans
- * again where a kernel does not build. */
+ * The public entry points of plans and calls: argument checks, lifetimes. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -10,326 +9,46 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "base/struct.h"
+#include "base/text.h"
 #include "launch/bias_table.h"
-#include "launch/launch_backward.h"
-#include "plan/plan_backward.h"
+#include "launch/check.h"
 #include "plan/tuning.h"
 #include "program/cache.h"
-#include "session/session.h"
-#include "session/trial.h"
+#include "session/build.h"
 
 struct winattn_plan {
     wa_problem problem;
-    wa_plan plan;
     wa_session *session;
     wa_lock *lock; /* held from the first clSetKernelArg to the last enqueue */
-    wa_forward_kernels forward_kernels; /* NULL without a forward pass */
-    const char *origin;                 /* of the main kernel's program */
+    wa_plan passes[WA_PASSES];     /* zeroed where one is not planned, */
+    wa_kernels kernels[WA_PASSES]; /* and no kernels then */
+    const char *origin; /* of the program of the first pass's main step */
     wa_table_buffers table;
-    wa_backward_plan backward;
-    wa_backward_kernels backward_kernels;
 };
 
 int winattn_version(void) { return WINATTN_VERSION; }
-
-/* A kernel that built can still be one that the device cannot run; *most, if
- * not NULL, becomes the work-items that it can. */
-static winattn_status check_kernel(uint32_t work_group,
-                                   const wa_session *session, cl_kernel kernel,
-                                   uint32_t *most)
-{
-    size_t size = 0;
-    const cl_int error = clGetKernelWorkGroupInfo(
-        kernel, wa_session_device_id(session), CL_KERNEL_WORK_GROUP_SIZE,
-        sizeof size, &size, NULL);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
-    if (most)
-        *most = (uint32_t)size;
-    if (size < work_group && wa_session_device(session)->reports_kernel_sizes)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "the kernel built for work-groups of %llu, not %u",
-                       (unsigned long long)size, work_group);
-    return WINATTN_SUCCESS;
-}
-
-/* Lets the binaries of new programs be kept, once they are complete. A trial
- * that fails for a cause that may pass leaves them to the next plan. */
-static winattn_status keep_forward_binaries(winattn_plan *plan)
-{
-    const wa_forward_kernels *kernels = &plan->forward_kernels;
-    wa_program_set *set = wa_session_programs(plan->session);
-    bool keeps = false;
-    WA_TRY(wa_program_set_keeps(set, kernels->main, &keeps));
-    if (!keeps && kernels->expand)
-        WA_TRY(wa_program_set_keeps(set, kernels->expand, &keeps));
-    if (!keeps || wa_may_pass(wa_trial_forward(
-                      wa_session_context(plan->session),
-                      wa_session_device_id(plan->session), &plan->problem,
-                      &plan->plan, kernels, &plan->table)))
-        return WINATTN_SUCCESS;
-    wa_program_set_keep(set, kernels->main);
-    if (kernels->expand)
-        wa_program_set_keep(set, kernels->expand);
-    return WINATTN_SUCCESS;
-}
-
-static void release_forward(wa_forward_kernels *kernels)
-{
-    if (kernels->main)
-        clReleaseKernel(kernels->main);
-    if (kernels->expand)
-        clReleaseKernel(kernels->expand);
-    memset(kernels, 0, sizeof *kernels);
-}
-
-static winattn_status build_expansion(winattn_plan *plan)
-{
-    char defines[WA_DEFINES_SIZE] = "";
-    if (!plan->plan.expands_table)
-        return WINATTN_SUCCESS;
-    wa_append_table(&plan->problem, defines, sizeof defines);
-    return wa_session_kernel(plan->session, "expand_table", defines,
-                             plan->problem.build_options,
-                             &plan->forward_kernels.expand);
-}
-
-/* What attempts to build a pass taught. The first failure is the best tier's,
- * so it is what the caller is told where no tier works. */
-typedef struct attempts {
-    wa_exclusions exclusions;
-    winattn_status first; /* failure; success: none yet */
-    char reason[WA_REASON_SIZE];
-    bool repeats; /* the last attempt, which ran out of resources */
-} attempts;
-
-/* May there be another plan of the tier, with fewer work-items? */
-static bool may_retry(const attempts *tried, winattn_tier tier)
-{
-    return tier == WINATTN_TIER_MATRIX &&
-           tried->exclusions.most_items[tier] == 0;
-}
-
-/* After a failure that says something of kernel and device: where the shape
- * was a measured one, the planner has another of its own; the registers that
- * its kernel needs may be there for `most` work-items, fewer than it had; else
- * the next tier. Where the failure may pass, the call fails; what may be
- * either must come twice. */
-static winattn_status learn(attempts *tried, winattn_tier tier, bool tuned,
-                            winattn_status status, uint32_t work_group,
-                            uint32_t most)
-{
-    char *reason = tried->exclusions.reason[tier];
-    if (wa_may_pass(status) && status != CL_OUT_OF_RESOURCES)
-        return status;
-    tried->repeats = status == CL_OUT_OF_RESOURCES && !tried->repeats;
-    if (tried->repeats)
-        return WINATTN_SUCCESS;
-    if (tuned) {
-        snprintf(tried->exclusions.untuned[tier], WA_REASON_SIZE, "%.200s",
-                 winattn_last_reason());
-        return WINATTN_SUCCESS;
-    }
-    if (may_retry(tried, tier) && most > 0 && most < work_group) {
-        tried->exclusions.most_items[tier] = most;
-        return WINATTN_SUCCESS;
-    }
-    snprintf(reason, WA_REASON_SIZE, "%.200s", winattn_last_reason());
-    if (tried->first == WINATTN_SUCCESS) {
-        tried->first = status;
-        memcpy(tried->reason, reason, sizeof tried->reason);
-    }
-    return WINATTN_SUCCESS;
-}
-
-static winattn_status report_first(const attempts *tried, winattn_status last)
-{
-    return tried->first == WINATTN_SUCCESS
-               ? last
-               : wa_fail(tried->first, "%s", tried->reason);
-}
-
-/* Bytes of slow memory that a work-item of the kernel needs because registers
- * do not suffice; 0 where the driver does not tell. */
-static winattn_status find_spills(const wa_session *session, cl_kernel kernel,
-                                  cl_ulong *bytes)
-{
-    *bytes = 0;
-    const cl_int error = clGetKernelWorkGroupInfo(
-        kernel, wa_session_device_id(session), CL_KERNEL_PRIVATE_MEM_SIZE,
-        sizeof *bytes, bytes, NULL);
-    if (wa_may_pass(error))
-        return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
-    if (error != CL_SUCCESS)
-        *bytes = 0;
-    return WINATTN_SUCCESS;
-}
-
-/* Bytes of a work-item: a few values that are kept outside the loops cost
- * little (49 x 49 x 32 on an H200: 16 waves, for which ptxas spills 8 bytes,
- * were faster than 8 and 12); so many are tiles, and the next tier is faster.
- */
-#define FEW_SPILLED 128
-#define TILES_SPILLED 1024
-
-/* A kernel for a matrix unit must be right about the unit, which is tested
- * before it is built as that is soon done, */
-static winattn_status check_unit(const winattn_plan *plan, winattn_tier tier)
-{
-    return tier == WINATTN_TIER_MATRIX
-               ? wa_session_check_unit(plan->session, plan->problem.dtype,
-                                       plan->problem.build_options)
-               : WINATTN_SUCCESS;
-}
-
-/* and keep its tiles in registers. *most becomes fewer work-items, which can
- * have more registers, where the plan may be made again. */
-static winattn_status check_spills(const winattn_plan *plan, winattn_tier tier,
-                                   cl_kernel kernel, uint32_t work_group,
-                                   bool again, uint32_t *most)
-{
-    if (tier != WINATTN_TIER_MATRIX ||
-        wa_session_device(plan->session)->emulates_unit)
-        return WINATTN_SUCCESS;
-    cl_ulong spilled;
-    WA_TRY(find_spills(plan->session, kernel, &spilled));
-    const bool retry = spilled > FEW_SPILLED && again;
-    if (retry)
-        *most = work_group / 2;
-    if (retry || spilled > TILES_SPILLED)
-        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "the kernel spills %llu bytes of registers",
-                       (unsigned long long)spilled);
-    return WINATTN_SUCCESS;
-}
-
-/* *most becomes the work-items that the kernel should have at most; again:
- * there can be another plan with fewer. */
-static winattn_status build_forward(winattn_plan *plan, bool again,
-                                    uint32_t *most)
-{
-    const wa_plan *forward = &plan->plan;
-    cl_kernel *kernel = &plan->forward_kernels.main;
-    WA_TRY(check_unit(plan, forward->tier));
-    WA_TRY(wa_session_kernel(plan->session, forward->kernel, forward->defines,
-                             plan->problem.build_options, kernel));
-    WA_TRY(check_kernel(forward->work_group, plan->session, *kernel, most));
-    WA_TRY(build_expansion(plan));
-    WA_TRY(keep_forward_binaries(plan));
-    WA_TRY(check_spills(plan, forward->tier, *kernel, forward->work_group,
-                        again, most));
-    return wa_program_set_origin(wa_session_programs(plan->session), *kernel,
-                                 &plan->origin);
-}
-
-/* Plans, builds and checks; a tier that fails is excluded and the next one
- * planned. */
-static winattn_status choose_forward(winattn_plan *plan)
-{
-    attempts tried;
-    memset(&tried, 0, sizeof tried);
-    for (;;) {
-        uint32_t most = 0;
-        winattn_status status =
-            wa_plan_make(&plan->problem, wa_session_device(plan->session),
-                         &tried.exclusions, &plan->plan);
-        if (status != WINATTN_SUCCESS)
-            return report_first(&tried, status);
-        status =
-            build_forward(plan, may_retry(&tried, plan->plan.tier), &most);
-        if (status == WINATTN_SUCCESS) {
-            wa_forget_failure();
-            return status;
-        }
-        release_forward(&plan->forward_kernels);
-        WA_TRY(learn(&tried, plan->plan.tier, plan->plan.tuned, status,
-                     plan->plan.work_group, most));
-    }
-}
-
-static void release_backward(wa_backward_kernels *kernels)
-{
-    for (int i = 0; i < WA_BACKWARD_PARTS; i++)
-        if (kernels->part[i])
-            clReleaseKernel(kernels->part[i]);
-    memset(kernels, 0, sizeof *kernels);
-}
-
-static winattn_status keep_backward_binaries(winattn_plan *plan)
-{
-    const wa_backward_kernels *kernels = &plan->backward_kernels;
-    wa_program_set *set = wa_session_programs(plan->session);
-    bool keeps = false;
-    for (int i = 0; i < WA_BACKWARD_PARTS && !keeps; i++)
-        if (kernels->part[i])
-            WA_TRY(wa_program_set_keeps(set, kernels->part[i], &keeps));
-    if (!keeps || wa_may_pass(wa_trial_backward(
-                      wa_session_context(plan->session),
-                      wa_session_device_id(plan->session), &plan->problem,
-                      &plan->backward, kernels, &plan->table)))
-        return WINATTN_SUCCESS;
-    for (int i = 0; i < WA_BACKWARD_PARTS; i++)
-        if (kernels->part[i])
-            wa_program_set_keep(set, kernels->part[i]);
-    return WINATTN_SUCCESS;
-}
-
-/* The same as build_forward; the last kernel is what computes on a unit. */
-static winattn_status build_backward(winattn_plan *plan, bool again,
-                                     uint32_t *most)
-{
-    const wa_backward_plan *backward = &plan->backward;
-    const wa_backward_kernel *last = &backward->kernels[WA_BACKWARD_KEYS];
-    const wa_backward_kernels *kernels = &plan->backward_kernels;
-    WA_TRY(check_unit(plan, backward->tier));
-    for (int i = 0; i < WA_BACKWARD_PARTS; i++) {
-        const wa_backward_kernel *part = &backward->kernels[i];
-        cl_kernel *kernel = &plan->backward_kernels.part[i];
-        if (!part->name)
-            continue;
-        WA_TRY(wa_session_kernel(plan->session, part->name, part->defines,
-                                 plan->problem.build_options, kernel));
-        WA_TRY(check_kernel(part->work_group, plan->session, *kernel,
-                            part == last ? most : NULL));
-    }
-    WA_TRY(keep_backward_binaries(plan));
-    WA_TRY(check_spills(plan, backward->tier, kernels->part[WA_BACKWARD_KEYS],
-                        last->work_group, again, most));
-    return plan->origin
-               ? WINATTN_SUCCESS
-               : wa_program_set_origin(wa_session_programs(plan->session),
-                                       kernels->part[WA_BACKWARD_KEYS],
-                                       &plan->origin);
-}
-
-static winattn_status choose_backward(winattn_plan *plan)
-{
-    attempts tried;
-    memset(&tried, 0, sizeof tried);
-    for (;;) {
-        uint32_t most = 0;
-        winattn_status status = wa_backward_plan_make(
-            &plan->problem, wa_session_device(plan->session),
-            &tried.exclusions, &plan->backward);
-        if (status != WINATTN_SUCCESS)
-            return report_first(&tried, status);
-        const winattn_tier tier = plan->backward.tier;
-        status = build_backward(plan, may_retry(&tried, tier), &most);
-        if (status == WINATTN_SUCCESS) {
-            wa_forget_failure();
-            return status;
-        }
-        release_backward(&plan->backward_kernels);
-        WA_TRY(learn(&tried, tier, plan->backward.tuned, status,
-                     plan->backward.kernels[WA_BACKWARD_KEYS].work_group,
-                     most));
-    }
-}
 
 winattn_status winattn_load_tuning(const char *text)
 {
     wa_forget_failure();
     return wa_load_tuning(text);
+}
+
+/* Plans and builds the passes that the problem is for. */
+static winattn_status build_passes(winattn_plan *plan)
+{
+    for (wa_pass pass = WA_FORWARD; pass < WA_PASSES; pass++) {
+        wa_kernels *kernels = &plan->kernels[pass];
+        if (!plan->problem.passes[pass])
+            continue;
+        WA_TRY(wa_build_pass(plan->session, &plan->problem, pass, &plan->table,
+                             &plan->passes[pass], kernels));
+        if (!plan->origin)
+            WA_TRY(wa_program_set_origin(wa_session_programs(plan->session),
+                                         kernels->step[wa_main_step(pass)],
+                                         &plan->origin));
+    }
+    return WINATTN_SUCCESS;
 }
 
 winattn_status winattn_plan_create(cl_context context, cl_device_id device,
@@ -355,10 +74,8 @@ winattn_status winattn_plan_create(cl_context context, cl_device_id device,
                                        wa_session_device(plan->session),
                                        &plan->problem, &plan->table);
     plan->problem.table.index = NULL; /* the caller's memory */
-    if (status == WINATTN_SUCCESS && plan->problem.passes[WA_FORWARD])
-        status = choose_forward(plan);
-    if (status == WINATTN_SUCCESS && plan->problem.passes[WA_BACKWARD])
-        status = choose_backward(plan);
+    if (status == WINATTN_SUCCESS)
+        status = build_passes(plan);
     if (status != WINATTN_SUCCESS) {
         winattn_plan_destroy(plan);
         return status;
@@ -372,8 +89,8 @@ void winattn_plan_destroy(winattn_plan *plan)
 {
     if (!plan)
         return;
-    release_forward(&plan->forward_kernels);
-    release_backward(&plan->backward_kernels);
+    for (wa_pass pass = WA_FORWARD; pass < WA_PASSES; pass++)
+        wa_kernels_release(&plan->kernels[pass]);
     wa_table_buffers_release(&plan->table);
     if (plan->lock)
         wa_lock_destroy(plan->lock);
@@ -389,8 +106,8 @@ winattn_status winattn_plan_workspace_size(const winattn_plan *plan,
     if (!plan || !size)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
                        plan ? "size" : "plan");
-    const uint64_t forward = plan->plan.workspace_bytes;
-    const uint64_t backward = plan->backward.workspace_bytes;
+    const uint64_t forward = plan->passes[WA_FORWARD].workspace.all;
+    const uint64_t backward = plan->passes[WA_BACKWARD].workspace.all;
     *size = (size_t)(forward > backward ? forward : backward);
     return WINATTN_SUCCESS;
 }
@@ -405,6 +122,12 @@ static void describe_nothing(const wa_problem *problem, char *text,
                   problem->grid.used ? "grid.batch" : "windows");
 }
 
+static void describe_device(const wa_device *device, char *text, size_t size)
+{
+    wa_append(text, size, "device: %s (%s, driver %s)\n", device->name,
+              device->platform, device->driver);
+}
+
 winattn_status winattn_plan_describe(const winattn_plan *plan, size_t size,
                                      char *text, size_t *needed)
 {
@@ -417,12 +140,11 @@ winattn_status winattn_plan_describe(const winattn_plan *plan, size_t size,
     char all[8192];
     all[0] = 0;
     describe_nothing(&plan->problem, all, sizeof all);
-    const size_t said = strlen(all);
     if (plan->problem.passes[WA_FORWARD])
-        wa_plan_describe(&plan->plan, wa_session_device(plan->session),
-                         all + said, sizeof all - said);
-    if (plan->problem.passes[WA_BACKWARD])
-        wa_backward_plan_describe(&plan->backward, all, sizeof all);
+        describe_device(wa_session_device(plan->session), all, sizeof all);
+    for (wa_pass pass = WA_FORWARD; pass < WA_PASSES; pass++)
+        if (plan->problem.passes[pass])
+            wa_plan_describe(&plan->passes[pass], all, sizeof all);
     const char *trouble = wa_cache_trouble();
     wa_describe_tuning(all, sizeof all);
     if (trouble)
@@ -449,6 +171,22 @@ static winattn_status check_call(const winattn_plan *plan, wa_pass pass,
                        "wait_count and wait_list contradict each other");
     return wa_check_queue(queue, wa_session_context(plan->session),
                           wa_session_device_id(plan->session));
+}
+
+static winattn_status launch(const winattn_plan *plan, wa_pass pass,
+                             cl_command_queue queue, const wa_buffers *buffers,
+                             cl_bitfield accumulate, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event)
+{
+    const wa_plan *planned = &plan->passes[pass];
+    WA_TRY(wa_check_buffers(&plan->problem, pass, planned->workspace.all,
+                            wa_session_context(plan->session), buffers));
+    wa_lock_take(plan->lock);
+    const winattn_status status =
+        wa_launch(&plan->problem, planned, &plan->kernels[pass], queue,
+                  buffers, accumulate, wait_count, wait_list, event);
+    wa_lock_release(plan->lock);
+    return status;
 }
 
 winattn_status
@@ -487,15 +225,8 @@ winattn_enqueue_forward(const winattn_plan *plan, cl_command_queue queue,
                    [WA_LSE] = own.lse},
         .workspace = own.workspace,
         .table = plan->table};
-    WA_TRY(wa_check_buffers(&plan->problem, WA_FORWARD,
-                            plan->plan.workspace_bytes,
-                            wa_session_context(plan->session), &buffers));
-    wa_lock_take(plan->lock);
-    const winattn_status status =
-        wa_launch_forward(&plan->problem, &plan->plan, &plan->forward_kernels,
-                          queue, &buffers, wait_count, wait_list, event);
-    wa_lock_release(plan->lock);
-    return status;
+    return launch(plan, WA_FORWARD, queue, &buffers, 0, wait_count, wait_list,
+                  event);
 }
 
 winattn_status
@@ -543,13 +274,6 @@ winattn_enqueue_backward(const winattn_plan *plan, cl_command_queue queue,
                    [WA_D_PAD_V] = own.d_pad_v},
         .workspace = own.workspace,
         .table = plan->table};
-    WA_TRY(wa_check_buffers(&plan->problem, WA_BACKWARD,
-                            plan->backward.workspace_bytes,
-                            wa_session_context(plan->session), &buffers));
-    wa_lock_take(plan->lock);
-    const winattn_status status = wa_launch_backward(
-        &plan->problem, &plan->backward, &plan->backward_kernels, queue,
-        &buffers, own.accumulate, wait_count, wait_list, event);
-    wa_lock_release(plan->lock);
-    return status;
+    return launch(plan, WA_BACKWARD, queue, &buffers, own.accumulate,
+                  wait_count, wait_list, event);
 }

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "plan/matrix_shape.h"
+#include "plan/planner.h"
 #include "plan/tuning.h"
 
 #define SHAPE_SIZE 128
@@ -125,10 +127,9 @@ static bool is_legal(const candidates *c, const wa_tuned_shape *s)
     const wa_matrix_shape *m = &s->matrix_forward;
     const wa_gradient_shape *g = &s->local_backward.whole;
     const wa_matrix_gradient_shape *b = &s->matrix_backward;
-    wa_plan forward;
-    wa_backward_plan backward;
-    memset(&forward, 0, sizeof forward);
-    memset(&backward, 0, sizeof backward);
+    wa_plan forward, backward;
+    wa_plan_begin(WA_FORWARD, &forward);
+    wa_plan_begin(WA_BACKWARD, &backward);
     const bool has_terms = wa_matrix_has_terms(c->problem);
     switch (c->kernel) {
     case WA_LOCAL_FORWARD:
@@ -140,14 +141,14 @@ static bool is_legal(const candidates *c, const wa_tuned_shape *s)
                wa_plan_matrix_shape(c->problem, c->device, m, &forward);
     case WA_LOCAL_BACKWARD:
         return is_sensible(c, g->block_rows, g->block_keys, g->team) &&
-               wa_plan_backward_shapes(c->problem, c->device, NULL, g,
+               wa_plan_gradient_shapes(c->problem, c->device, NULL, g,
                                        &backward);
     default:
         return is_sensible(c, b->block_rows, b->block_keys, 0) &&
                is_sensible(c, b->keys.block_rows, b->keys.block_keys, 0) &&
                (has_terms ||
                 (b->keeps_terms == 0 && b->keys.keeps_terms == 0)) &&
-               wa_plan_backward_matrix_shape(c->problem, c->device, b,
+               wa_plan_matrix_gradient_shape(c->problem, c->device, b,
                                              &backward);
     }
 }

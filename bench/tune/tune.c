@@ -65,7 +65,7 @@ static void usage(FILE *to)
         "instead of a search, for it and the cases that follow, until other\n"
         "SHAPEs or the word `search`: ten numbers for tier local, seven for\n"
         "tier matrix (15 for gradients in two kernels), in the order of\n"
-        "host/plan/plan.h and host/plan/plan_backward.h.\n",
+        "host/plan/shapes.h.\n",
         to);
 }
 

@@ -3,6 +3,8 @@
  * what refuses them, in either pass. */
 #include "plan/matrix_shape.h"
 
+#include "plan/planner.h"
+
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 

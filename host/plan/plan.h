@@ -1,68 +1,111 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Problem x device -> kernel, defines, sizes. Pure: no OpenCL calls, so that
- * devices nobody here owns can be planned for in a test. */
+ * Problem x device -> the plan of a pass: which kernels run, how their work is
+ * dealt to work-groups and launches, and what lies in the workspace. Pure: no
+ * OpenCL calls, so that devices nobody here owns can be planned for in a test.
+ */
 #ifndef WINATTN_PLAN_H
 #define WINATTN_PLAN_H
 
 #include "device/device.h"
+#include "plan/shapes.h"
 #include "problem/problem.h"
 
 #define WA_DEFINES_SIZE 1024
 #define WA_REASON_SIZE 256
 #define WA_TIERS (WINATTN_TIER_MATRIX + 1) /* index: winattn_tier */
 
-/* Shapes of the kernels; the names are those of the -D options and are
- * explained at the head of cl/<tier>/forward_<tier>.cl. */
-typedef struct wa_cpu_shape {
-    uint32_t lanes, tile_rows, tile_vecs, out_vecs;
-} wa_cpu_shape;
+/* In the order in which they run. */
+typedef enum wa_step_id {
+    WA_STEP_EXPAND, /* a table, for kernels that know none */
+    /* The forward pass: o and lse. */
+    WA_STEP_FORWARD,
+    /* The backward pass. Either WA_STEP_KEYS alone makes all gradients of a
+     * window, or those before it leave what it must know of each row. */
+    WA_STEP_STATISTICS, /* lse and delta of rows (tier local) */
+    WA_STEP_ROWS,       /* dQ */
+    WA_STEP_KEYS,       /* dK, dV, partial sums; alone: everything */
+    WA_STEP_SUM,        /* of partial sums */
+    WA_STEP_SUM_TABLE,  /* of what belongs to an entry of a table */
+    WA_STEPS
+} wa_step_id;
+/* Those that compute on windows. */
+#define WA_STEP_FIRST WA_STEP_FORWARD
+#define WA_STEP_LAST WA_STEP_KEYS
 
-typedef struct wa_local_shape {
-    uint32_t block_rows, block_keys, team, teams, stage_keys, stage_dims,
-        score_rows, score_cols, out_rows, row_items;
-} wa_local_shape;
-
-typedef struct wa_matrix_shape {
-    uint32_t block_rows, block_keys, team_waves, teams, stages, pass_keys;
-    /* 0: nowhere, 1: in local memory, 2: in registers, 3: the bias in local
-     * memory, regions compared */
-    uint32_t keeps_terms;
-} wa_matrix_shape;
-
-typedef struct wa_plan {
-    winattn_tier tier;
-    const char *kernel;  /* function name; the file is <kernel>.cl */
+typedef struct wa_step {
+    const char *kernel;  /* function name; NULL: the pass has no such step */
     uint32_t block_rows; /* query rows of a unit of work */
     uint32_t block_keys; /* keys that one softmax step takes */
-    bool streaming;
-    union {
+    uint32_t work_group;
+    uint32_t local_bytes;
+    char defines[WA_DEFINES_SIZE]; /* and other build options */
+} wa_step;
+
+/* How the work is dealt; what a pass or tier has no use for is 0. */
+typedef struct wa_schedule {
+    uint32_t row_blocks; /* of a window-head */
+    uint32_t key_blocks; /* of a window-head, of WA_STEP_KEYS */
+
+    /* The forward pass: units of work, a block of rows each. */
+    uint32_t units_per_group;
+    uint32_t units_per_launch; /* at most */
+    /* Where work-groups walk windows (tier matrix): how many of them share
+     * those of all row blocks of all heads. */
+    uint32_t groups;
+    bool shares_owners; /* a work-group may have several row blocks */
+    uint32_t resident;  /* such work-groups that a compute unit holds */
+
+    /* Where work-groups walk windows: those of a launch. */
+    uint64_t windows_per_launch;
+
+    /* The backward pass: WA_STEP_KEYS. */
+    uint32_t teams;       /* windows that a work-group computes at once */
+    uint32_t busy_groups; /* work-groups that keep a device busy */
+    uint32_t slots;       /* partial sums over windows */
+    uint32_t key_parts;   /* work-groups that share what one owns */
+    /* Where WA_STEP_ROWS walks windows too, the same of it; its slots then are
+     * those of sums of a bias and a scale. */
+    uint32_t row_teams, row_groups, row_slots;
+    uint32_t entries_per_launch; /* of a table: those of its heads, summed */
+} wa_schedule;
+
+/* Bytes of the workspace's parts, in this order. */
+typedef struct wa_workspace {
+    uint64_t statistics, bias, scale;
+    uint64_t pad;   /* of either of pad_k and pad_v */
+    uint64_t dense; /* with a table: first the bias that it stands for, if
+                       kernels know none, then what dbias sums */
+    uint64_t all;
+} wa_workspace;
+
+typedef struct wa_plan {
+    wa_pass pass;
+    winattn_tier tier;
+    wa_step step[WA_STEPS];
+    union { /* of the forward pass */
         wa_cpu_shape cpu;
         wa_local_shape local;
         wa_matrix_shape matrix;
     } shape;
-    uint32_t units_per_group;
-    uint32_t work_group;
-    uint32_t local_bytes;
-    uint32_t row_blocks;       /* units of a window-head */
-    uint32_t units_per_launch; /* at most */
-    /* Where work-groups walk windows (tier matrix; else 0): how many of them
-     * share those of all row blocks of all heads, and windows of a launch */
-    uint32_t groups, windows_per_launch;
-    bool shares_owners;       /* a work-group may have several row blocks */
-    uint32_t resident;        /* such work-groups that a compute unit holds */
+    bool streams; /* forward: the softmax takes several steps */
+    bool whole;   /* backward: one kernel makes everything of a window */
     uint32_t access_elements; /* of a vector access; 0: element by element */
     uint32_t access_bytes;    /* its alignment; 0: that of an element */
-    uint64_t workspace_bytes;
-    /* The kernel knows no tables: cl/reduce/expand_table.cl runs before it and
-     * leaves an ordinary bias at the start of the workspace. */
-    bool expands_table;
-    char defines[WA_DEFINES_SIZE]; /* and other build options */
+    wa_schedule schedule;
+    wa_workspace workspace;
     char reason[WA_REASON_SIZE];
-    bool tuned;     /* the shape was measured (tuning.h) */
-    uint64_t steps; /* shapes and sizes of blocks that searches looked at */
+    bool tuned;       /* the shape was measured (tuning.h) */
+    uint64_t visited; /* shapes and sizes of blocks that searches looked at */
     char untuned[WA_REASON_SIZE]; /* why a measured one was not taken, or "" */
     char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
 } wa_plan;
+
+/* The step whose kernel computes the most: what is told of a plan and, on a
+ * matrix unit, what must not spill. */
+static inline wa_step_id wa_main_step(wa_pass pass)
+{
+    return pass == WA_FORWARD ? WA_STEP_FORWARD : WA_STEP_KEYS;
+}
 
 /* Tiers that must not be taken, with the reason: what an earlier attempt to
  * build them taught. Zeroed at first. */
@@ -74,120 +117,23 @@ typedef struct wa_exclusions {
     char untuned[WA_TIERS][WA_REASON_SIZE];
 } wa_exclusions;
 
-/* Fails if the device lacks what kernels of every tier need. */
-winattn_status wa_check_device(const wa_device *device);
-
+/* Tries the tiers, best first. */
 winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
-                            const wa_exclusions *exclusions, wa_plan *plan);
+                            wa_pass pass, const wa_exclusions *exclusions,
+                            wa_plan *plan);
 
-const char *wa_tier_name(winattn_tier tier);
-
-/* What the planners of all passes do with tiers. The order in which they are
- * tried, best first. */
-#define WA_TIER_CHOICES 3
-const winattn_tier *wa_tier_order(bool for_cpu);
-/* May it be tried? If not, `refusal` says why. */
-bool wa_tier_is_open(const wa_problem *problem,
-                     const wa_exclusions *exclusions, winattn_tier tier,
-                     char *refusal);
-/* The device as a tier's planner sees it after what was learnt. */
-wa_device wa_device_for_tier(const wa_device *device,
-                             const wa_exclusions *exclusions,
-                             winattn_tier tier);
-/* Keeps the first reason why a measured shape of a tier was not taken. */
-void wa_note_untuned(char untuned[WA_REASON_SIZE], winattn_tier tier,
-                     const char *why);
-/* Fails with the refusal of the demanded tier, else of the best. */
-winattn_status wa_fail_no_tier(const wa_problem *problem,
-                               const wa_device *device, const char *kernel,
-                               winattn_tier best,
-                               char (*refusals)[WA_REASON_SIZE]);
-
-/* The lines of winattn_plan_describe. */
-void wa_plan_describe(const wa_plan *plan, const wa_device *device, char *text,
-                      size_t size);
-
-/* One kernel kind each: fill plan's shape, sizes and reason, or leave in
- * plan->refusals why not. (plan_cpu.c, plan_local.c, plan_matrix.c) */
-bool wa_plan_cpu(const wa_problem *problem, const wa_device *device,
-                 wa_plan *plan);
-bool wa_plan_local(const wa_problem *problem, const wa_device *device,
-                   wa_plan *plan);
-
-bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
-                    wa_plan *plan);
-
-/* Takes one shape of cl/matrix/forward_matrix.cl; false, with a refusal, if
- * the kernel or the device does not allow it. */
-bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
-                          const wa_matrix_shape *shape, wa_plan *plan);
-
-/* Takes one shape of cl/local/forward_local.cl; false, with a refusal, if the
- * kernel or the device does not allow it. */
-bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
-                         const wa_local_shape *shape, wa_plan *plan);
-
-/* Call visit for every shape that the planner chooses from, with what its
- * model expects: cycles for each logit (local), or a relative time (matrix).
- * They return the steps that this took, as in wa_plan. */
-typedef void wa_local_visitor(void *data, const wa_local_shape *shape,
-                              double cost);
-uint64_t wa_visit_local_shapes(const wa_problem *problem,
-                               const wa_device *device,
-                               wa_local_visitor *visit, void *data);
-/* The device must have a unit that computes the problem. */
-typedef void wa_matrix_visitor(void *data, const wa_matrix_shape *shape,
-                               double cost);
-uint64_t wa_visit_matrix_shapes(const wa_problem *problem,
-                                const wa_device *device,
-                                wa_matrix_visitor *visit, void *data);
-
-/* Fills in what follows from tier and shape: defines, launch sizes. */
+/* An empty plan, for who then takes a shape (planner.h) and completes it. */
+void wa_plan_begin(wa_pass pass, wa_plan *plan);
+/* Fills in what follows from the steps: schedule, workspace, options. */
 winattn_status wa_plan_finish(const wa_problem *problem,
                               const wa_device *device, wa_plan *plan);
 
-/* Operations that one launch should have at most. */
-double wa_launch_operations(const wa_device *device);
+/* Fails if the device lacks what kernels of every tier need. */
+winattn_status wa_check_device(const wa_device *device);
 
-/* Append -D options to a text of the given size. */
-void wa_append_problem(const wa_problem *problem, const wa_device *device,
-                       uint32_t block_rows, uint32_t block_keys, char *text,
-                       size_t size);
-/* Those of cl/reduce/expand_table.cl. */
-void wa_append_table(const wa_problem *problem, char *text, size_t size);
-void wa_append_cpu_shape(const wa_cpu_shape *shape, char *text, size_t size);
-/* The WIDE of cl/local/local.cl: elements of a vector access, 0 where there is
- * none. (plan_local.c) */
-uint32_t wa_local_access_elements(const wa_problem *problem,
-                                  uint32_t stage_dims);
-/* What kernels for a matrix unit must know of the device and its compiler. */
-void wa_append_unit_options(const wa_device *device, char *text, size_t size);
-/* Those options, after the part of the shape that is not in wa_append_problem.
- */
-void wa_append_matrix_shape(const wa_matrix_shape *shape,
-                            const wa_device *device, char *text, size_t size);
-/* What the kernels of tier local must know of the device and its compiler. */
-void wa_append_local_options(const wa_problem *problem,
-                             const wa_device *device, char *text, size_t size);
+const char *wa_tier_name(winattn_tier tier);
 
-/* Lanes, and the tile that suits `rows` queries and `keys` keys best.
- * (plan_cpu.c) */
-void wa_choose_cpu_shape(const wa_problem *problem, const wa_device *device,
-                         uint32_t rows, uint32_t keys, wa_cpu_shape *shape);
-
-/* Helpers of the planners. */
-/* Blocks of keys that a unit walks at most. */
-double wa_plan_key_blocks(const wa_problem *problem, uint32_t block_rows,
-                          uint32_t block_keys);
-static inline uint32_t wa_ceil_div(uint32_t a, uint32_t b)
-{
-    return a / b + (a % b != 0);
-}
-/* The largest size up to `most` of blocks that share `all` evenly, that is
- * ceil(all / n) for some n; 0 for 0. All such sizes, from the largest on:
- * for (s = wa_even_size(all, all); s > 0; s = wa_even_size(all, s - 1)) */
-uint32_t wa_even_size(uint32_t all, uint32_t most);
-/* Appends to a text of the given size; cuts what does not fit. */
-void wa_append(char *text, size_t size, const char *format, ...);
+/* Appends its lines of winattn_plan_describe. */
+void wa_plan_describe(const wa_plan *plan, char *text, size_t size);
 
 #endif

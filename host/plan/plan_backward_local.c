@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/plan_backward.h"
+#include "base/text.h"
+#include "plan/defines.h"
+#include "plan/planner.h"
+#include "plan/schedule.h"
 #include "plan/tuning.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -280,7 +283,7 @@ typedef struct search {
     wa_gradient_shape best;
     wa_gradient_visitor *visit; /* NULL: nobody else wants to see them */
     void *data;
-    uint64_t steps;
+    uint64_t visited;
 } search;
 
 static const struct {
@@ -292,7 +295,7 @@ static const struct {
 static void try_shape(search *find, const wa_gradient_shape *s)
 {
     const tiling t = tiling_of(find->problem, s);
-    find->steps++;
+    find->visited++;
     if (refusal(find->problem, find->device, find->which, s, &t) ||
         registers_of(find->problem, find->device, find->which, s, &t) >
             find->device->registers)
@@ -318,7 +321,7 @@ static void visit_teams(search *find, wa_gradient_shape s)
     const bool may_keep = s.stage_dims >= find->problem->head_dim &&
                           find->problem->variant != WINATTN_COSINE;
     for (s.team = step; s.team <= most && tiles <= most; s.team += step) {
-        find->steps++;
+        find->visited++;
         if (s.team < tiles || s.team < across)
             continue;
         s.out_rows = wa_ceil_div(s.block_rows, s.team / across);
@@ -353,7 +356,7 @@ static void visit_blocks(search *find, uint32_t block_rows,
     memset(&s, 0, sizeof s);
     s.block_rows = block_rows;
     s.block_keys = block_keys;
-    find->steps++;
+    find->visited++;
     for (size_t i = 0; i < SCORE_TILES && may_fit(find, &s); i++) {
         wa_gradient_shape tiled = s;
         tiled.score_rows = score_tiles[i].rows;
@@ -362,7 +365,7 @@ static void visit_blocks(search *find, uint32_t block_rows,
              parts <= MOST_STAGES && (parts == 1 || quads / parts >= 2);
              parts *= 2) {
             tiled.stage_dims = wa_ceil_div(quads, parts) * 4;
-            find->steps++;
+            find->visited++;
             if (may_fit(find, &tiled))
                 visit_teams(find, tiled);
         }
@@ -406,7 +409,7 @@ uint64_t wa_visit_gradient_shapes(const wa_problem *problem,
         .problem = problem, .device = device, .visit = visit, .data = data};
     if (problem->variant != WINATTN_SLIDING)
         choose(&find, WHOLE);
-    return find.steps;
+    return find.visited;
 }
 
 /* Takes a shape; NULL, or why it cannot be. */
@@ -451,12 +454,12 @@ static void append_register_limit(const search *find, part which, char *text,
 }
 
 static void set_kernel(const search *find, part which, const char *name,
-                       wa_backward_kernel *kernel)
+                       wa_step *kernel)
 {
     const wa_problem *problem = find->problem;
     const wa_gradient_shape *s = &find->best;
     const tiling t = tiling_of(problem, s);
-    kernel->name = name;
+    kernel->kernel = name;
     kernel->block_rows = s->block_rows;
     kernel->block_keys = s->block_keys;
     kernel->work_group = s->team;
@@ -492,7 +495,7 @@ static void set_kernel(const search *find, part which, const char *name,
 }
 
 static void require_access(const wa_problem *problem,
-                           const wa_gradient_shape *s, wa_backward_plan *plan)
+                           const wa_gradient_shape *s, wa_plan *plan)
 {
     const uint32_t elements = wa_local_access_elements(problem, s->stage_dims);
     const uint32_t bytes = elements * (problem->dtype != WINATTN_FP32 ? 2 : 4);
@@ -509,33 +512,32 @@ static uint32_t busy_groups(const search *find)
 }
 
 /* Fills in the plan; rows is NULL where one kernel makes everything. */
-static void set_plan(const search *rows, const search *keys,
-                     wa_backward_plan *plan)
+static void set_plan(const search *rows, const search *keys, wa_plan *plan)
 {
     const wa_problem *problem = keys->problem;
     plan->whole = !rows;
     set_kernel(keys, keys->which, "backward_keys_local",
-               &plan->kernels[WA_BACKWARD_KEYS]);
+               &plan->step[WA_STEP_KEYS]);
     require_access(problem, &keys->best, plan);
-    plan->key_blocks = wa_ceil_div(problem->keys, keys->best.block_keys);
-    plan->row_blocks = 1;
-    plan->busy_groups = WAVES * busy_groups(keys);
+    plan->schedule.key_blocks =
+        wa_ceil_div(problem->keys, keys->best.block_keys);
+    plan->schedule.row_blocks = 1;
+    plan->schedule.busy_groups = WAVES * busy_groups(keys);
     if (rows) {
         set_kernel(rows, STATISTICS, "backward_rows_local",
-                   &plan->kernels[WA_BACKWARD_STATISTICS]);
+                   &plan->step[WA_STEP_STATISTICS]);
         set_kernel(rows, ROWS, "backward_rows_local",
-                   &plan->kernels[WA_BACKWARD_ROWS]);
+                   &plan->step[WA_STEP_ROWS]);
         require_access(problem, &rows->best, plan);
-        plan->row_blocks =
+        plan->schedule.row_blocks =
             wa_ceil_div(problem->queries, rows->best.block_rows);
     }
 }
 
-bool wa_plan_backward_shapes(const wa_problem *problem,
+bool wa_plan_gradient_shapes(const wa_problem *problem,
                              const wa_device *device,
                              const wa_gradient_shape *rows,
-                             const wa_gradient_shape *keys,
-                             wa_backward_plan *plan)
+                             const wa_gradient_shape *keys, wa_plan *plan)
 {
     search first = {.problem = problem, .device = device};
     search last = first;
@@ -561,13 +563,13 @@ bool wa_plan_backward_shapes(const wa_problem *problem,
 static const char whole_fits[] = "a window's keys fit a work-group";
 
 static bool take_tuned(const wa_problem *problem, const wa_device *device,
-                       wa_backward_plan *plan)
+                       wa_plan *plan)
 {
     wa_tuned tuned;
     for (size_t i = 0;
          wa_find_tuned(WA_LOCAL_BACKWARD, problem, device, i, &tuned); i++) {
         const wa_tuned_gradient_shape *shape = &tuned.shape.local_backward;
-        plan->tuned = wa_plan_backward_shapes(problem, device, NULL,
+        plan->tuned = wa_plan_gradient_shapes(problem, device, NULL,
                                               &shape->whole, plan);
         wa_note_untuned(plan->untuned, WINATTN_TIER_LOCAL,
                         plan->refusals[WINATTN_TIER_LOCAL]);
@@ -580,7 +582,7 @@ static bool take_tuned(const wa_problem *problem, const wa_device *device,
                 ? shape->resident - 1
                 : shape->resident;
         if (resident)
-            plan->busy_groups = device->compute_units * resident;
+            plan->schedule.busy_groups = device->compute_units * resident;
         snprintf(plan->reason, sizeof plan->reason, "%s; %s", whole_fits,
                  tuned.reason);
         return true;
@@ -588,8 +590,8 @@ static bool take_tuned(const wa_problem *problem, const wa_device *device,
     return false;
 }
 
-bool wa_plan_backward_local(const wa_problem *problem, const wa_device *device,
-                            wa_backward_plan *plan)
+bool wa_plan_local_backward(const wa_problem *problem, const wa_device *device,
+                            wa_plan *plan)
 {
     search whole = {.problem = problem, .device = device};
     search rows = whole, keys = whole;
@@ -597,7 +599,7 @@ bool wa_plan_backward_local(const wa_problem *problem, const wa_device *device,
         return true;
     bool fits = problem->variant != WINATTN_SLIDING && choose(&whole, WHOLE);
     const bool shared = choose(&rows, ROWS) && choose(&keys, KEYS);
-    plan->steps += whole.steps + rows.steps + keys.steps;
+    plan->visited += whole.visited + rows.visited + keys.visited;
     if (fits && shared)
         fits = whole.cost <= rows.cost + keys.cost;
     if (!fits && !shared) {

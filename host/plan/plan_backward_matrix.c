@@ -5,8 +5,11 @@
  * registers is scored, and the cheapest wins. */
 #include <stdio.h>
 
+#include "base/text.h"
+#include "plan/defines.h"
 #include "plan/matrix_shape.h"
-#include "plan/plan_backward.h"
+#include "plan/planner.h"
+#include "plan/schedule.h"
 #include "plan/tuning.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -172,22 +175,21 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
 
 /* ---- The plan ---- */
 
-static bool refuse(wa_backward_plan *plan, const char *why)
+static bool refuse(wa_plan *plan, const char *why)
 {
     snprintf(plan->refusals[WINATTN_TIER_MATRIX], WA_REASON_SIZE, "%s", why);
     return false;
 }
 
 static void set_kernel(const wa_problem *problem, const wa_device *device,
-                       const wa_matrix_gradient_shape *s,
-                       wa_backward_kernel *kernel)
+                       const wa_matrix_gradient_shape *s, wa_step *kernel)
 {
     const wa_unit *unit = device->unit;
     const wa_matrix_shape common = common_of(problem, s);
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
     char *text = kernel->defines;
     const size_t size = sizeof kernel->defines;
-    kernel->name = unit->backward_kernel;
+    kernel->kernel = unit->backward_kernel;
     kernel->block_rows = s->block_rows;
     kernel->block_keys = problem->keys;
     kernel->work_group = s->team_waves * s->teams * unit->wave;
@@ -204,27 +206,27 @@ static void set_kernel(const wa_problem *problem, const wa_device *device,
 }
 
 static void take_shape(const wa_problem *problem, const wa_device *device,
-                       const wa_matrix_gradient_shape *shape,
-                       wa_backward_plan *plan)
+                       const wa_matrix_gradient_shape *shape, wa_plan *plan)
 {
-    wa_backward_kernel *kernel = &plan->kernels[WA_BACKWARD_KEYS];
+    wa_step *kernel = &plan->step[WA_STEP_KEYS];
     set_kernel(problem, device, shape, kernel);
     plan->whole = true;
-    plan->row_blocks = wa_ceil_div(problem->queries, shape->block_rows);
-    plan->key_blocks = 1;
-    plan->teams = shape->teams;
+    plan->schedule.row_blocks =
+        wa_ceil_div(problem->queries, shape->block_rows);
+    plan->schedule.key_blocks = 1;
+    plan->schedule.teams = shape->teams;
     /* no more than start together, of which each head has as many */
     const uint32_t groups = device->compute_units *
                             wa_matrix_resident(device, kernel->local_bytes);
-    plan->busy_groups = groups < problem->kv_heads
-                            ? problem->kv_heads
-                            : groups - groups % problem->kv_heads;
+    plan->schedule.busy_groups = groups < problem->kv_heads
+                                     ? problem->kv_heads
+                                     : groups - groups % problem->kv_heads;
 }
 
-bool wa_plan_backward_matrix_shape(const wa_problem *problem,
+bool wa_plan_matrix_gradient_shape(const wa_problem *problem,
                                    const wa_device *device,
                                    const wa_matrix_gradient_shape *shape,
-                                   wa_backward_plan *plan)
+                                   wa_plan *plan)
 {
     const char *why = wa_matrix_impossible(problem, device, WA_BACKWARD);
     if (!why)
@@ -313,7 +315,7 @@ typedef struct search {
     wa_matrix_gradient_visitor *visit;
     void *data;
     bool fits_memory; /* some shape does, whatever its registers */
-    uint64_t steps;
+    uint64_t visited;
 } search;
 
 /* Tiles of keys of a pass: all, or else as many as registers hold; 0: not even
@@ -340,7 +342,7 @@ static void try_shape(search *find, wa_matrix_gradient_shape s)
     const wa_problem *problem = find->problem;
     const wa_device *device = find->device;
     const wa_unit *unit = device->unit;
-    find->steps++;
+    find->visited++;
     s.pass_keys = unit->tile;
     const wa_matrix_shape common = common_of(problem, &s);
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
@@ -403,13 +405,13 @@ static bool leaves_idle(const wa_problem *problem, const wa_device *device)
  * wave has one tile of rows. */
 static bool visit_shapes(const wa_problem *problem, const wa_device *device,
                          wa_matrix_gradient_visitor *visit, void *data,
-                         uint64_t *steps)
+                         uint64_t *visited)
 {
     const wa_unit *unit = device->unit;
     const uint32_t all = wa_ceil_div(problem->queries, unit->queries);
     search find = {problem, device, visit, data, false, 0};
     const bool fits =
-        wa_visit_matrix_pairs(problem, device, visit, data, steps);
+        wa_visit_matrix_pairs(problem, device, visit, data, visited);
     for (uint32_t rows = wa_even_size(all, WA_MATRIX_PLANNED_WAVES);
          rows > 0 && !leaves_idle(problem, device);
          rows = wa_even_size(all, rows - 1)) {
@@ -417,7 +419,7 @@ static bool visit_shapes(const wa_problem *problem, const wa_device *device,
             .block_rows = MIN(rows * unit->queries, problem->queries)};
         try_teams(&find, s, rows);
     }
-    *steps += find.steps;
+    *visited += find.visited;
     return find.fits_memory || fits;
 }
 
@@ -426,9 +428,9 @@ uint64_t wa_visit_matrix_gradient_shapes(const wa_problem *problem,
                                          wa_matrix_gradient_visitor *visit,
                                          void *data)
 {
-    uint64_t steps = 0;
-    visit_shapes(problem, device, visit, data, &steps);
-    return steps;
+    uint64_t visited = 0;
+    visit_shapes(problem, device, visit, data, &visited);
+    return visited;
 }
 
 typedef struct best_shape {
@@ -447,12 +449,12 @@ static void keep_best(void *data, const wa_matrix_gradient_shape *shape,
 }
 
 static bool take_tuned(const wa_problem *problem, const wa_device *device,
-                       wa_backward_plan *plan)
+                       wa_plan *plan)
 {
     wa_tuned tuned;
     for (size_t i = 0;
          wa_find_tuned(WA_MATRIX_BACKWARD, problem, device, i, &tuned); i++) {
-        plan->tuned = wa_plan_backward_matrix_shape(
+        plan->tuned = wa_plan_matrix_gradient_shape(
             problem, device, &tuned.shape.matrix_backward, plan);
         wa_note_untuned(plan->untuned, WINATTN_TIER_MATRIX,
                         plan->refusals[WINATTN_TIER_MATRIX]);
@@ -463,8 +465,8 @@ static bool take_tuned(const wa_problem *problem, const wa_device *device,
     return false;
 }
 
-bool wa_plan_backward_matrix(const wa_problem *problem,
-                             const wa_device *device, wa_backward_plan *plan)
+bool wa_plan_matrix_backward(const wa_problem *problem,
+                             const wa_device *device, wa_plan *plan)
 {
     const char *why = wa_matrix_unwanted(problem, device, WA_BACKWARD);
     if (why)
@@ -473,7 +475,7 @@ bool wa_plan_backward_matrix(const wa_problem *problem,
         return true;
     best_shape found = {.cost = 0};
     const bool fits_memory =
-        visit_shapes(problem, device, keep_best, &found, &plan->steps);
+        visit_shapes(problem, device, keep_best, &found, &plan->visited);
     if (found.cost == 0)
         return refuse(plan, fits_memory
                                 ? "its sums fit no lane's registers"
@@ -492,5 +494,5 @@ bool wa_plan_backward_matrix(const wa_problem *problem,
         : best->keeps_dbias == 2 ? ", sums of dbias in local memory"
                                  : "",
         again ? ", logits computed twice unless o and lse are given" : "");
-    return wa_plan_backward_matrix_shape(problem, device, best, plan);
+    return wa_plan_matrix_gradient_shape(problem, device, best, plan);
 }

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Shapes for cl/cpu/forward_cpu.cl. */
+ * Shapes for cl/cpu/, of both passes. */
 #include <stdio.h>
+#include <string.h>
 
-#include "plan/plan.h"
+#include "base/text.h"
+#include "plan/defines.h"
+#include "plan/planner.h"
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+
+/* ---- The forward pass ---- */
 
 /* K^T and V of a block of keys should stay in a core's second-level cache,
  * and on the stack of a runtime's worker thread; a GPU sets aside as much
@@ -42,9 +49,10 @@ static double tile_cost(uint32_t rows, uint32_t vecs, uint32_t all_rows,
 /* Rounds of all loops of a unit, for compilers that unroll none. */
 static double rounds_of(const wa_problem *problem, const wa_plan *plan)
 {
+    const wa_step *step = &plan->step[WA_STEP_FORWARD];
     const wa_cpu_shape *s = &plan->shape.cpu;
     const double lanes = s->lanes, rows = s->tile_rows, vecs = s->tile_vecs;
-    const double keys = plan->block_keys, key_vecs = keys / lanes;
+    const double keys = step->block_keys, key_vecs = keys / lanes;
     const double channel_vecs = wa_ceil_div(problem->head_dim, s->lanes);
     const double passes = wa_ceil_div((uint32_t)channel_vecs, s->out_vecs);
     const double out_vecs = s->out_vecs, value_vecs = passes * out_vecs;
@@ -72,10 +80,10 @@ static double rounds_of(const wa_problem *problem, const wa_plan *plan)
         tile += rows * (2.0 + 4.0 * AXIS_ROUNDS) +
                 key_vecs / vecs * rows * (1.0 + vecs);
     }
-    return wa_plan_key_blocks(problem, plan->block_rows, plan->block_keys) *
+    return wa_plan_key_blocks(problem, step->block_rows, step->block_keys) *
                (load_keys + find_keys +
-                wa_ceil_div(plan->block_rows, s->tile_rows) * tile) +
-           plan->block_rows * (row_loads + value_vecs + find_row);
+                wa_ceil_div(step->block_rows, s->tile_rows) * tile) +
+           step->block_rows * (row_loads + value_vecs + find_row);
 }
 
 static uint32_t lanes_of(const wa_device *device)
@@ -83,7 +91,7 @@ static uint32_t lanes_of(const wa_device *device)
     return device->vector_lanes >= 16 ? 16 : device->vector_lanes >= 8 ? 8 : 4;
 }
 
-void wa_choose_cpu_shape(const wa_problem *problem, const wa_device *device,
+static void choose_shape(const wa_problem *problem, const wa_device *device,
                          uint32_t rows, uint32_t keys, wa_cpu_shape *shape)
 {
     shape->lanes = lanes_of(device);
@@ -104,10 +112,11 @@ void wa_choose_cpu_shape(const wa_problem *problem, const wa_device *device,
     shape->out_vecs = wa_ceil_div(channel_vecs, passes);
 }
 
-bool wa_plan_cpu(const wa_problem *problem, const wa_device *device,
-                 wa_plan *plan)
+bool wa_plan_cpu_forward(const wa_problem *problem, const wa_device *device,
+                         wa_plan *plan)
 {
     const bool sliding = problem->variant == WINATTN_SLIDING;
+    wa_step *step = &plan->step[WA_STEP_FORWARD];
     wa_cpu_shape *shape = &plan->shape.cpu;
     const uint32_t lanes = lanes_of(device);
     const uint32_t channel_vecs = wa_ceil_div(problem->head_dim, lanes);
@@ -122,16 +131,16 @@ bool wa_plan_cpu(const wa_problem *problem, const wa_device *device,
     const uint32_t most_rows = !device->is_cpu ? GPU_ROWS
                                : sliding       ? SLIDING_ROWS
                                                : WINDOW_ROWS;
-    plan->block_rows =
+    step->block_rows =
         sliding || problem->queries > most_rows ? most_rows : problem->queries;
 
-    wa_choose_cpu_shape(problem, device, plan->block_rows, block_keys, shape);
+    choose_shape(problem, device, step->block_rows, block_keys, shape);
     const uint32_t tile_keys = shape->tile_vecs * lanes;
-    plan->block_keys = wa_ceil_div(block_keys, tile_keys) * tile_keys;
+    step->block_keys = wa_ceil_div(block_keys, tile_keys) * tile_keys;
     if (device->loop_limit) {
         while (rounds_of(problem, plan) > device->loop_limit &&
-               plan->block_rows > shape->tile_rows)
-            plan->block_rows = wa_ceil_div(plan->block_rows, 2);
+               step->block_rows > shape->tile_rows)
+            step->block_rows = wa_ceil_div(step->block_rows, 2);
         if (rounds_of(problem, plan) > device->loop_limit) {
             snprintf(plan->refusals[WINATTN_TIER_CPU], WA_REASON_SIZE,
                      "the device ends a work-item's loops after %u rounds",
@@ -140,14 +149,88 @@ bool wa_plan_cpu(const wa_problem *problem, const wa_device *device,
         }
     }
 
-    plan->kernel = "forward_cpu";
-    plan->units_per_group = 1;
-    plan->work_group = 1;
+    step->kernel = "forward_cpu";
+    plan->schedule.units_per_group = 1;
+    step->work_group = 1;
     plan->access_elements = shape->lanes;
     plan->access_bytes = 0;
     snprintf(plan->reason, sizeof plan->reason,
              "%s, %u fp32 lanes: register tiles of %u queries x %u keys",
              device->is_cpu ? "a CPU" : "nothing better fits", shape->lanes,
              shape->tile_rows, shape->tile_vecs * shape->lanes);
+    return true;
+}
+
+/* ---- The backward pass ---- */
+
+/* What a work-item may keep of keys, in private memory: a CPU's worker thread
+ * has a stack of megabytes, a GPU sets the memory aside for all its threads.
+ */
+#define CPU_KEY_BYTES (1024u * 1024u)
+#define GPU_KEY_BYTES (32u * 1024u)
+/* Rows of a unit of the first kernel of two. */
+#define BACKWARD_CPU_ROWS 96u
+#define BACKWARD_GPU_ROWS 16u
+/* Work-items per compute unit that keep a device busy. */
+#define ITEMS_PER_UNIT 8u
+
+/* K and V transposed, K as it is, dK and dV, all fp32, for one key. */
+static uint32_t bytes_per_key(const wa_problem *problem)
+{
+    return 5 * 4 * (wa_ceil_div(problem->head_dim, 16) * 16);
+}
+
+bool wa_plan_cpu_backward(const wa_problem *problem, const wa_device *device,
+                          wa_plan *plan)
+{
+    const uint32_t most_bytes = device->is_cpu ? CPU_KEY_BYTES : GPU_KEY_BYTES;
+    const uint32_t most_rows =
+        device->is_cpu ? BACKWARD_CPU_ROWS : BACKWARD_GPU_ROWS;
+    const uint32_t fitting = most_bytes / bytes_per_key(problem);
+    wa_cpu_shape shape;
+    wa_step step;
+    memset(&step, 0, sizeof step);
+    plan->whole =
+        problem->variant != WINATTN_SLIDING && problem->keys <= fitting;
+    uint32_t keys = problem->keys;
+    if (!plan->whole) {
+        /* short blocks keep compute units busy and skip what is hidden */
+        keys = MIN(device->is_cpu ? 128u : 32u, fitting);
+        keys = keys < 16 ? 16 : keys / 16 * 16;
+    }
+    choose_shape(problem, device, problem->queries, keys, &shape);
+    const uint32_t tile = shape.tile_vecs * shape.lanes;
+    step.block_keys = wa_ceil_div(keys, tile) * tile;
+    step.block_rows = problem->variant == WINATTN_SLIDING
+                          ? most_rows
+                          : MIN(problem->queries, most_rows);
+    step.work_group = 1;
+    const wa_problem computed = wa_problem_without_table(problem);
+    wa_append_problem(&computed, device, step.block_rows, step.block_keys,
+                      step.defines, sizeof step.defines);
+    wa_append_cpu_shape(&shape, step.defines, sizeof step.defines);
+    wa_append(step.defines, sizeof step.defines, " -DBACKWARD=1 -DWHOLE=%u",
+              (uint32_t)plan->whole);
+    step.kernel = "backward_keys_cpu";
+    plan->step[WA_STEP_KEYS] = step;
+    if (!plan->whole) {
+        step.kernel = "backward_rows_cpu";
+        plan->step[WA_STEP_ROWS] = step;
+    }
+    if (problem->table.used) {
+        wa_step *expand = &plan->step[WA_STEP_EXPAND];
+        expand->kernel = "expand_table";
+        expand->work_group = 1;
+        wa_append_table(problem, expand->defines, sizeof expand->defines);
+    }
+    plan->schedule.row_blocks = wa_ceil_div(problem->queries, step.block_rows);
+    plan->schedule.key_blocks = wa_ceil_div(problem->keys, step.block_keys);
+    plan->schedule.busy_groups = device->compute_units * ITEMS_PER_UNIT;
+    snprintf(plan->reason, sizeof plan->reason, "%s",
+             plan->whole ? "all keys of a window fit a work-item"
+             : problem->variant == WINATTN_SLIDING
+                 ? "rows and keys in two kernels"
+                 : "a window's keys are too many for a work-item, so rows and "
+                   "keys in two kernels");
     return true;
 }

@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/plan.h"
+#include "base/text.h"
+#include "plan/defines.h"
+#include "plan/planner.h"
 #include "plan/tuning.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -204,14 +206,15 @@ bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
                  why);
         return false;
     }
+    wa_step *step = &plan->step[WA_STEP_FORWARD];
     plan->tier = WINATTN_TIER_LOCAL;
-    plan->kernel = "forward_local";
+    step->kernel = "forward_local";
     plan->shape.local = *shape;
-    plan->block_rows = shape->block_rows;
-    plan->block_keys = shape->block_keys;
-    plan->local_bytes = (uint32_t)local_bytes(problem, shape, &t);
-    plan->units_per_group = shape->teams;
-    plan->work_group = shape->team * shape->teams;
+    step->block_rows = shape->block_rows;
+    step->block_keys = shape->block_keys;
+    step->local_bytes = (uint32_t)local_bytes(problem, shape, &t);
+    plan->schedule.units_per_group = shape->teams;
+    step->work_group = shape->team * shape->teams;
     plan->access_elements =
         wa_local_access_elements(problem, shape->stage_dims);
     plan->access_bytes =
@@ -308,7 +311,7 @@ typedef struct search {
     wa_local_visitor *visit;
     void *data;
     bool found; /* any */
-    uint64_t steps;
+    uint64_t visited;
 } search;
 
 static const struct {
@@ -322,7 +325,7 @@ static void visit_teams(search *find, wa_local_shape s)
     const uint32_t most = MIN(find->device->max_work_group, 256);
     const uint32_t step = MAX(find->device->wave, 32);
     for (s.team = step; s.team <= most; s.team += step) {
-        find->steps++;
+        find->visited++;
         const uint32_t down = s.team / (s.stage_dims / 4);
         if (down == 0)
             continue;
@@ -338,7 +341,7 @@ static void visit_teams(search *find, wa_local_shape s)
                 find->device->registers)
             continue;
         for (s.teams = 1; s.teams * s.team <= most; s.teams *= 2) {
-            find->steps++;
+            find->visited++;
             if (!refusal(find->problem, find->device, &s, &t)) {
                 find->found = true;
                 find->visit(find->data, &s,
@@ -371,7 +374,7 @@ static void visit_stages(search *find, wa_local_shape s)
                 s.stage_keys = wa_ceil_div(s.stage_keys, 4) * 4;
             if (split > 1 && s.stage_keys < 16)
                 break;
-            find->steps++;
+            find->visited++;
             if (may_fit(find, &s))
                 visit_teams(find, s);
         }
@@ -390,7 +393,7 @@ static void visit_rows(search *find, uint32_t block_keys)
     s.block_keys = block_keys;
     for (s.block_rows = wa_even_size(all, MOST_ROWS); s.block_rows >= least;
          s.block_rows = wa_even_size(all, s.block_rows - 1)) {
-        find->steps++;
+        find->visited++;
         for (size_t i = 0; i < SCORE_TILES && may_fit(find, &s); i++) {
             wa_local_shape tiled = s;
             tiled.score_rows = score_tiles[i].rows;
@@ -408,10 +411,10 @@ uint64_t wa_visit_local_shapes(const wa_problem *problem,
     if (problem->variant != WINATTN_SLIDING)
         visit_rows(&find, problem->keys);
     if (find.found)
-        return find.steps;
+        return find.visited;
     for (uint32_t keys = 128; keys >= 16; keys /= 2)
         visit_rows(&find, keys);
-    return find.steps;
+    return find.visited;
 }
 
 typedef struct best_shape {
@@ -445,14 +448,14 @@ static bool take_tuned(const wa_problem *problem, const wa_device *device,
     return false;
 }
 
-bool wa_plan_local(const wa_problem *problem, const wa_device *device,
-                   wa_plan *plan)
+bool wa_plan_local_forward(const wa_problem *problem, const wa_device *device,
+                           wa_plan *plan)
 {
     if (take_tuned(problem, device, plan))
         return true;
     best_shape best;
     memset(&best, 0, sizeof best);
-    plan->steps += wa_visit_local_shapes(problem, device, keep_best, &best);
+    plan->visited += wa_visit_local_shapes(problem, device, keep_best, &best);
     if (best.cost == 0) {
         snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE,
                  "no shape fits %u bytes of local memory, %u registers and "

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plan/defines.h"
 #include "plan/matrix_shape.h"
+#include "plan/planner.h"
 #include "plan/tuning.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -57,17 +59,18 @@ bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
         return refuse(plan, why);
     const wa_matrix_tiling t =
         wa_matrix_tiling_of(problem, device->unit, shape);
+    wa_step *step = &plan->step[WA_STEP_FORWARD];
     plan->tier = WINATTN_TIER_MATRIX;
-    plan->kernel = device->unit->forward_kernel;
+    step->kernel = device->unit->forward_kernel;
     plan->shape.matrix = *shape;
-    plan->block_rows = shape->block_rows;
-    plan->block_keys = shape->block_keys;
-    plan->local_bytes = (uint32_t)local_bytes(problem, device, shape, &t);
-    plan->units_per_group = shape->teams;
-    plan->work_group = shape->team_waves * shape->teams * device->unit->wave;
+    step->block_rows = shape->block_rows;
+    step->block_keys = shape->block_keys;
+    step->local_bytes = (uint32_t)local_bytes(problem, device, shape, &t);
+    plan->schedule.units_per_group = shape->teams;
+    step->work_group = shape->team_waves * shape->teams * device->unit->wave;
     plan->access_elements = wa_matrix_access_elements(problem);
     plan->access_bytes = WA_MATRIX_CHUNK_BYTES;
-    plan->resident = wa_matrix_resident(device, plan->local_bytes);
+    plan->schedule.resident = wa_matrix_resident(device, step->local_bytes);
     plan->refusals[WINATTN_TIER_MATRIX][0] = 0;
     return true;
 }
@@ -152,7 +155,7 @@ typedef struct search {
     const wa_device *device;
     wa_matrix_visitor *visit;
     void *data;
-    uint64_t steps;
+    uint64_t visited;
 } search;
 
 static void try_shape(search *find, wa_matrix_shape s)
@@ -160,7 +163,7 @@ static void try_shape(search *find, wa_matrix_shape s)
     const wa_problem *problem = find->problem;
     const wa_device *device = find->device;
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, device->unit, &s);
-    find->steps++;
+    find->visited++;
     if (s.keeps_terms == 2 && !holds_own_terms(problem, device, &s, &t))
         return;
     s.pass_keys = pass_tiles(problem, device, &s, &t) * device->unit->tile;
@@ -171,7 +174,7 @@ static void try_shape(search *find, wa_matrix_shape s)
 /* Is there room for the rows and keys of all teams and stages? */
 static bool has_room(search *find, const wa_matrix_shape *s)
 {
-    find->steps++;
+    find->visited++;
     return wa_matrix_may_fit(find->problem, find->device, s, WA_FORWARD, 1);
 }
 
@@ -231,7 +234,7 @@ uint64_t wa_visit_matrix_shapes(const wa_problem *problem,
     for (uint32_t rows = wa_even_size(all, most); rows > 0;
          rows = wa_even_size(all, rows - 1))
         visit_keys(&find, rows);
-    return find.steps;
+    return find.visited;
 }
 
 typedef struct best_shape {
@@ -265,8 +268,8 @@ static bool take_tuned(const wa_problem *problem, const wa_device *device,
     return false;
 }
 
-bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
-                    wa_plan *plan)
+bool wa_plan_matrix_forward(const wa_problem *problem, const wa_device *device,
+                            wa_plan *plan)
 {
     const char *why = wa_matrix_unwanted(problem, device, WA_FORWARD);
     if (why)
@@ -274,7 +277,7 @@ bool wa_plan_matrix(const wa_problem *problem, const wa_device *device,
     if (take_tuned(problem, device, plan))
         return true;
     best_shape best = {.cost = 0};
-    plan->steps += wa_visit_matrix_shapes(problem, device, keep_best, &best);
+    plan->visited += wa_visit_matrix_shapes(problem, device, keep_best, &best);
     if (best.cost == 0)
         return refuse(plan, "no shape fits the device's local memory");
     const uint32_t kept = best.shape.keeps_terms;

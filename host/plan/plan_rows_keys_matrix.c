@@ -5,8 +5,10 @@
  * pair. */
 #include <stdio.h>
 
+#include "base/text.h"
+#include "plan/defines.h"
 #include "plan/matrix_shape.h"
-#include "plan/plan_backward.h"
+#include "plan/planner.h"
 
 #include "../cl/common/args.h"
 
@@ -247,9 +249,9 @@ const char *wa_matrix_pair_refusal(const wa_problem *problem,
 
 static void set_kernel(const side *s, const wa_device *device,
                        const char *name, uint64_t bytes, const char *options,
-                       wa_backward_kernel *kernel)
+                       wa_step *kernel)
 {
-    kernel->name = name;
+    kernel->kernel = name;
     kernel->work_group =
         s->shape.team_waves * s->shape.teams * device->unit->wave;
     kernel->local_bytes = (uint32_t)bytes;
@@ -260,29 +262,27 @@ static void set_kernel(const side *s, const wa_device *device,
 }
 
 /* Those that start together. */
-static uint32_t groups_of(const wa_device *device,
-                          const wa_backward_kernel *kernel)
+static uint32_t groups_of(const wa_device *device, const wa_step *kernel)
 {
     return device->compute_units *
            wa_matrix_resident(device, kernel->local_bytes);
 }
 
 void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
-                         const wa_matrix_gradient_shape *shape,
-                         wa_backward_plan *plan)
+                         const wa_matrix_gradient_shape *shape, wa_plan *plan)
 {
     const wa_problem keys_down = turned(problem);
     const side rows = rows_side(problem, device, shape);
     const side keys = keys_side(&keys_down, device, &shape->keys);
-    wa_backward_kernel *first = &plan->kernels[WA_BACKWARD_ROWS];
-    wa_backward_kernel *last = &plan->kernels[WA_BACKWARD_KEYS];
+    wa_step *first = &plan->step[WA_STEP_ROWS];
+    wa_step *last = &plan->step[WA_STEP_KEYS];
     char options[64];
     first->block_rows = shape->block_rows;
     first->block_keys = shape->block_keys;
     last->block_rows = shape->keys.block_rows;
     last->block_keys = shape->keys.block_keys;
-    for (int i = WA_BACKWARD_ROWS; i <= WA_BACKWARD_KEYS; i++) {
-        wa_backward_kernel *kernel = &plan->kernels[i];
+    for (int i = WA_STEP_ROWS; i <= WA_STEP_KEYS; i++) {
+        wa_step *kernel = &plan->step[i];
         kernel->defines[0] = 0;
         wa_append_problem(problem, device, kernel->block_rows,
                           kernel->block_keys, kernel->defines,
@@ -293,18 +293,20 @@ void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
              row_planes(&rows, device->unit), shape->keeps_dbias);
     set_kernel(&rows, device, device->unit->rows_kernel,
                rows_bytes(&rows, device, shape->keeps_dbias), options, first);
-    plan->key_parts = keys_apart(&keys, device) ? 2 : 1;
+    plan->schedule.key_parts = keys_apart(&keys, device) ? 2 : 1;
     snprintf(options, sizeof options, "-DKEYS_DOWN=1 -DAPART=%u ",
-             plan->key_parts - 1);
+             plan->schedule.key_parts - 1);
     set_kernel(&keys, device, device->unit->keys_kernel,
                keys_bytes(&keys, device), options, last);
     plan->whole = false;
-    plan->row_blocks = wa_ceil_div(problem->queries, shape->block_rows);
-    plan->key_blocks = wa_ceil_div(problem->keys, shape->keys.block_keys);
-    plan->row_teams = shape->teams;
-    plan->row_groups = groups_of(device, first);
-    plan->teams = shape->keys.teams;
-    plan->busy_groups = groups_of(device, last);
+    plan->schedule.row_blocks =
+        wa_ceil_div(problem->queries, shape->block_rows);
+    plan->schedule.key_blocks =
+        wa_ceil_div(problem->keys, shape->keys.block_keys);
+    plan->schedule.row_teams = shape->teams;
+    plan->schedule.row_groups = groups_of(device, first);
+    plan->schedule.teams = shape->keys.teams;
+    plan->schedule.busy_groups = groups_of(device, last);
 }
 
 /* ---- The search ---- */
@@ -395,7 +397,7 @@ typedef struct pair_search {
     /* NULL: to find the best; else pairs of all with the best */
     wa_matrix_gradient_visitor *visit;
     void *data;
-    uint64_t steps;
+    uint64_t visited;
 } pair_search;
 
 /* Sets the keys of a pass; what spills is dear, and only for those who demand
@@ -462,7 +464,7 @@ static void try_rows(pair_search *find, wa_matrix_shape common)
                                           .keeps_dbias = dbias,
                                           .block_keys = common.block_keys};
         side s = rows_side(problem, find->device, &shape);
-        find->steps++;
+        find->visited++;
         if (rows_refusal(&s, find->device, dbias))
             continue;
         find->fits_rows = true;
@@ -482,7 +484,7 @@ static void try_keys(pair_search *find, wa_matrix_shape common)
     shape.keys.block_keys = common.block_rows;
     shape.keys.pass_keys = find->device->unit->tile;
     side s = keys_side(&find->keys_down, find->device, &shape.keys);
-    find->steps++;
+    find->visited++;
     if (keys_refusal(&s, find->device))
         return;
     find->fits_keys = true;
@@ -503,7 +505,7 @@ typedef struct side_kind {
 static bool has_room(pair_search *find, const side_kind *kind,
                      const wa_matrix_shape *s)
 {
-    find->steps++;
+    find->visited++;
     return wa_matrix_may_fit(find->problem, find->device, s, WA_BACKWARD,
                              kind->row_planes);
 }
@@ -557,7 +559,7 @@ static void try_side(pair_search *find, const side_kind *kind)
 
 bool wa_visit_matrix_pairs(const wa_problem *problem, const wa_device *device,
                            wa_matrix_gradient_visitor *visit, void *data,
-                           uint64_t *steps)
+                           uint64_t *visited)
 {
     pair_search find = {
         .problem = problem, .keys_down = turned(problem), .device = device};
@@ -571,6 +573,6 @@ bool wa_visit_matrix_pairs(const wa_problem *problem, const wa_device *device,
         try_side(&find, &rows);
         try_side(&find, &keys);
     }
-    *steps += find.steps;
+    *visited += find.visited;
     return find.fits_rows && find.fits_keys;
 }

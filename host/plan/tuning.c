@@ -9,6 +9,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "plan/matrix_shape.h"
 
 /* A row is worth having where it beats the model by 3% or more; winattn-tune

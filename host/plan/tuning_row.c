@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "program/entry.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

@@ -6,7 +6,7 @@
 #ifndef WINATTN_TUNING_ROW_H
 #define WINATTN_TUNING_ROW_H
 
-#include "plan/plan_backward.h"
+#include "plan/plan.h"
 
 /* The kernels that have rows. */
 typedef enum wa_tuned_kernel {

@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 #include "device/unit.h"
-#include "plan/plan.h"
+#include "plan/defines.h"
 
 /* Operands of each dtype; those of fp32 are TF32.
  *

@@ -17,7 +17,7 @@
 #include "calls.h"
 #include "kit/devices.h"
 #include "options.h"
-#include "plan/plan_backward.h"
+#include "plan/planner.h"
 #include "session/session.h"
 #include "standin.h"
 
@@ -202,7 +202,7 @@ static void check_steps(cl_context context, cl_device_id id)
     wa_problem problem;
     wa_session *session;
     wa_plan plan;
-    wa_backward_plan backward;
+    wa_plan backward;
     if (wa_problem_read(&made.desc, &problem) != WINATTN_SUCCESS ||
         wa_session_acquire(context, id, &session) != WINATTN_SUCCESS) {
         report("what was planned cannot be planned again", "");
@@ -210,12 +210,12 @@ static void check_steps(cl_context context, cl_device_id id)
     }
     const wa_device *found = wa_session_device(session);
     if (problem.passes[WA_FORWARD]) {
-        wa_plan_make(&problem, found, &none, &plan);
-        note_steps("forward", plan.steps);
+        wa_plan_make(&problem, found, WA_FORWARD, &none, &plan);
+        note_steps("forward", plan.visited);
     }
     if (problem.passes[WA_BACKWARD]) {
-        wa_backward_plan_make(&problem, found, &none, &backward);
-        note_steps("backward", backward.steps);
+        wa_plan_make(&problem, found, WA_BACKWARD, &none, &backward);
+        note_steps("backward", backward.visited);
     }
     wa_session_release(session);
 }

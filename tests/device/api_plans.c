@@ -6,7 +6,7 @@
 #include "api.h"
 #include "base/status.h"
 #include "kit/fixture.h"
-#include "plan/plan_backward.h"
+#include "plan/planner.h"
 #include "session/session.h"
 
 /* Another device and context than the one under test; NULL if there is none.
@@ -187,7 +187,7 @@ static void local_bytes_are_right(void **state)
         wa_problem problem;
         wa_session *session;
         wa_plan plan;
-        wa_backward_plan backward;
+        wa_plan backward;
         assert_int_equal(wa_problem_read(&desc, &problem), WINATTN_SUCCESS);
         assert_int_equal(
             wa_session_acquire(device.context, device.id, &session),
@@ -197,18 +197,18 @@ static void local_bytes_are_right(void **state)
         capabilities.emulates_unit = true;
         capabilities.loop_limit = 0;
         if (c.pass == PASS_FORWARD) {
-            assert_int_equal(
-                wa_plan_make(&problem, &capabilities, &none, &plan),
-                WINATTN_SUCCESS);
-            check_local_bytes(session, plan.kernel, plan.defines,
-                              plan.local_bytes);
-        } else {
-            assert_int_equal(wa_backward_plan_make(&problem, &capabilities,
-                                                   &none, &backward),
+            assert_int_equal(wa_plan_make(&problem, &capabilities, WA_FORWARD,
+                                          &none, &plan),
                              WINATTN_SUCCESS);
-            const wa_backward_kernel *last =
-                &backward.kernels[WA_BACKWARD_KEYS];
-            check_local_bytes(session, last->name, last->defines,
+            check_local_bytes(session, plan.step[WA_STEP_FORWARD].kernel,
+                              plan.step[WA_STEP_FORWARD].defines,
+                              plan.step[WA_STEP_FORWARD].local_bytes);
+        } else {
+            assert_int_equal(wa_plan_make(&problem, &capabilities, WA_BACKWARD,
+                                          &none, &backward),
+                             WINATTN_SUCCESS);
+            const wa_step *last = &backward.step[WA_STEP_KEYS];
+            check_local_bytes(session, last->kernel, last->defines,
                               last->local_bytes);
         }
         wa_session_release(session);

@@ -4,7 +4,7 @@
 
 #include "api.h"
 #include "kit/fixture.h"
-#include "launch/launch.h"
+#include "launch/check.h"
 
 static void enqueue_refuses(void **state)
 {

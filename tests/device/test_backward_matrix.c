@@ -403,7 +403,7 @@ static void random_shape(random_state *r, test_case *c, bool pairs,
     for (;;) {
         wa_device roomy;
         wa_problem problem;
-        wa_backward_plan plan;
+        wa_plan plan;
         *c = case_random_matrix(r, PASS_BACKWARD, WINATTN_FP16);
         s->block_rows = random_between(r, 0, 3);
         s->team_waves = random_between(r, 1, 4);
@@ -426,10 +426,10 @@ static void random_shape(random_state *r, test_case *c, bool pairs,
         roomy.local_bytes = 60 * 1024;
         roomy.unit = chosen.unit;
         roomy.emulates_unit = true;
-        memset(&plan, 0, sizeof plan);
+        wa_plan_begin(WA_BACKWARD, &plan);
         const winattn_desc desc = case_desc(c);
         if (wa_problem_read(&desc, &problem) == WINATTN_SUCCESS &&
-            wa_plan_backward_matrix_shape(&problem, &roomy, s, &plan))
+            wa_plan_matrix_gradient_shape(&problem, &roomy, s, &plan))
             return;
     }
 }

@@ -203,7 +203,7 @@ static void random_shapes(random_state *r, test_case *c,
     for (;;) {
         wa_device roomy;
         wa_problem problem;
-        wa_backward_plan plan;
+        wa_plan plan;
         *c = case_default();
         c->tier = WINATTN_TIER_LOCAL;
         c->pass = PASS_BACKWARD;
@@ -249,10 +249,10 @@ static void random_shapes(random_state *r, test_case *c,
         roomy.max_work_group = 256;
         roomy.local_bytes = 30 * 1024;
         roomy.registers = demand->registers;
-        memset(&plan, 0, sizeof plan);
+        wa_plan_begin(WA_BACKWARD, &plan);
         const winattn_desc desc = case_desc(c);
         if (wa_problem_read(&desc, &problem) == WINATTN_SUCCESS &&
-            wa_plan_backward_shapes(&problem, &roomy, demand->rows, keys,
+            wa_plan_gradient_shapes(&problem, &roomy, demand->rows, keys,
                                     &plan))
             return;
     }

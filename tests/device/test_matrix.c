@@ -309,7 +309,7 @@ static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
         roomy.local_bytes = 60 * 1024;
         roomy.unit = unit;
         roomy.emulates_unit = true;
-        memset(&plan, 0, sizeof plan);
+        wa_plan_begin(WA_FORWARD, &plan);
         const winattn_desc desc = case_desc(c);
         /* regions are compared or kept, those of a shift not in local memory
          */

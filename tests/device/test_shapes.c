@@ -167,7 +167,7 @@ static void random_shape(random_state *r, test_case *c, wa_local_shape *s)
         memset(&roomy, 0, sizeof roomy);
         roomy.max_work_group = 256;
         roomy.local_bytes = 30 * 1024;
-        memset(&plan, 0, sizeof plan);
+        wa_plan_begin(WA_FORWARD, &plan);
         const winattn_desc desc = case_desc(c);
         if (wa_problem_read(&desc, &problem) == WINATTN_SUCCESS &&
             wa_plan_local_shape(&problem, &roomy, s, &plan))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is bounded, whatever the caller gives: the work of a trial launch, rows
+ * What is bounded, whatever the caller gives: the work of a warm-up, rows
  * of the tuning table, lists of a table of biases. Steps are counted, not
  * seconds. */
 #define _POSIX_C_SOURCE 200809L
@@ -17,7 +17,9 @@
 #include "launch/bias_table.h"
 #include "place.h"
 #include "plan/tuning.h"
-#include "session/trial.h"
+#include "session/warmup.h"
+
+#include "../cl/common/args.h"
 
 static int no_cache(void **state)
 {
@@ -29,7 +31,7 @@ static int no_cache(void **state)
     return 0;
 }
 
-/* ---- The trial ---- */
+/* ---- The warm-up ---- */
 
 /* The number that an option -D<name>= gives. */
 static double option(const standin_launch *launch, const char *name)
@@ -53,14 +55,14 @@ static double pairs_of(const standin_launch *launch)
 }
 
 /* Launches of plan_create, each of which must be little work. */
-static size_t check_trials(const char *device, winattn_tier tier,
-                           winattn_variant variant, cl_uint queries,
-                           cl_uint keys)
+static size_t check_warm_ups(const char *device, winattn_tier tier,
+                             winattn_variant variant, cl_uint queries,
+                             cl_uint keys)
 {
     const cl_uint head_dim = 32;
     const standin_launch *launches;
     winattn_desc desc = {.struct_size = sizeof desc};
-    winattn_programs *programs; /* for them a trial is made */
+    winattn_programs *programs; /* for them kernels are warmed up */
     winattn_plan *plan;
     const place p = open_place(device);
     desc.variant = variant;
@@ -77,8 +79,8 @@ static size_t check_trials(const char *device, winattn_tier tier,
         fail_msg("%s: %s", device, winattn_last_reason());
     const size_t count = standin_launches(&launches);
     for (size_t i = 0; i < count; i++)
-        if (pairs_of(&launches[i]) * head_dim > WA_MOST_TRIAL_WORK)
-            fail_msg("%s, %u x %u: a trial of %s has %g pairs", device,
+        if (pairs_of(&launches[i]) * head_dim > WA_MOST_WARM_UP_WORK)
+            fail_msg("%s, %u x %u: a warm-up of %s has %g pairs", device,
                      queries, keys, launches[i].kernel,
                      pairs_of(&launches[i]));
     winattn_plan_destroy(plan);
@@ -87,13 +89,13 @@ static size_t check_trials(const char *device, winattn_tier tier,
     return count;
 }
 
-/* Kernels whose units are large have small trials, or none. */
-static void test_trials_are_little_work(void **state)
+/* Kernels whose units are large have a small warm-up, or none. */
+static void test_warm_ups_are_little_work(void **state)
 {
     (void)state;
     static const struct {
         cl_uint queries, keys;
-        bool cpu, local; /* is a trial little work? */
+        bool cpu, local; /* is a warm-up little work? */
     } windows[] = {{1, 1, true, true},
                    {49, 49, true, true},
                    {1000, 1000, true, true},
@@ -104,12 +106,12 @@ static void test_trials_are_little_work(void **state)
                    {INT32_MAX, 49, true, false}};
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
         const cl_uint queries = windows[i].queries, keys = windows[i].keys;
-        const size_t cpu =
-            check_trials("PoCL", WINATTN_TIER_CPU, WINATTN_DOT, queries, keys);
-        const size_t local = check_trials("PoCL", WINATTN_TIER_LOCAL,
+        const size_t cpu = check_warm_ups("PoCL", WINATTN_TIER_CPU,
                                           WINATTN_DOT, queries, keys);
-        const size_t sliding = check_trials("PoCL", WINATTN_TIER_CPU,
-                                            WINATTN_SLIDING, queries, keys);
+        const size_t local = check_warm_ups("PoCL", WINATTN_TIER_LOCAL,
+                                            WINATTN_DOT, queries, keys);
+        const size_t sliding = check_warm_ups("PoCL", WINATTN_TIER_CPU,
+                                              WINATTN_SLIDING, queries, keys);
         assert_int_equal(cpu > 0, windows[i].cpu);
         assert_int_equal(local > 0, windows[i].local);
         assert_true(sliding >= 2);
@@ -309,7 +311,7 @@ static void test_lists_fit_the_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_trials_are_little_work, no_cache),
+        cmocka_unit_test_setup(test_warm_ups_are_little_work, no_cache),
         cmocka_unit_test_setup(test_rows_are_compared_seldom, no_cache),
         cmocka_unit_test_setup(test_rows_have_a_limit, no_cache),
         cmocka_unit_test_setup(test_text_has_a_limit, no_cache),

@@ -8,9 +8,9 @@
 
 #include "base/status.h"
 #include "launch/bias_table.h"
-#include "launch/launch_backward.h"
+#include "plan/planner.h"
 #include "plan/tuning_row.h"
-#include "session/session.h"
+#include "session/build.h"
 
 bool shape_parse(const char *text, wa_local_shape *s)
 {
@@ -104,6 +104,14 @@ wa_buffers planned_buffers(const winattn_forward *f)
     return buffers;
 }
 
+/* The shape that a test demands; all NULL: none. */
+typedef struct demanded_shape {
+    const wa_local_shape *local;
+    const wa_matrix_shape *matrix;
+    const wa_gradient_shape *rows, *keys; /* rows may be NULL */
+    const wa_matrix_gradient_shape *matrix_gradients;
+} demanded_shape;
+
 /* So many, one to a compute unit. */
 static void tell_held_groups(wa_device *device, uint32_t groups)
 {
@@ -123,124 +131,131 @@ static void tell_unit(wa_device *device, const wa_unit *unit)
     device->compute_units = 2; /* a work-group walks several windows */
 }
 
+/* A plan of the shape that a test demands, if any; else the planner's. */
 static winattn_status make_plan(const wa_problem *problem,
-                                const wa_device *device,
-                                const demanded_plan *demand, wa_plan *plan)
+                                const wa_device *device, wa_pass pass,
+                                const demanded_shape *shape, wa_plan *plan)
 {
     static const wa_exclusions none;
-    if (demand->matrix) {
-        memset(plan, 0, sizeof *plan);
-        if (!wa_plan_matrix_shape(problem, device, demand->matrix, plan))
-            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s",
-                           plan->refusals[WINATTN_TIER_MATRIX]);
-        WA_TRY(wa_plan_finish(problem, device, plan));
-    } else if (!demand->shape) {
-        WA_TRY(wa_plan_make(problem, device, &none, plan));
-    } else {
-        memset(plan, 0, sizeof *plan);
-        if (!wa_plan_local_shape(problem, device, demand->shape, plan))
-            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s",
-                           plan->refusals[WINATTN_TIER_LOCAL]);
-        WA_TRY(wa_plan_finish(problem, device, plan));
-    }
-    if (demand->units_per_launch)
-        plan->units_per_launch = demand->units_per_launch;
-    if (demand->units_per_launch && plan->groups)
-        plan->windows_per_launch = demand->units_per_launch;
-    return WINATTN_SUCCESS;
+    const winattn_tier tier = shape->matrix || shape->matrix_gradients
+                                  ? WINATTN_TIER_MATRIX
+                                  : WINATTN_TIER_LOCAL;
+    bool taken;
+    wa_plan_begin(pass, plan);
+    if (shape->local)
+        taken = wa_plan_local_shape(problem, device, shape->local, plan);
+    else if (shape->matrix)
+        taken = wa_plan_matrix_shape(problem, device, shape->matrix, plan);
+    else if (shape->matrix_gradients)
+        taken = wa_plan_matrix_gradient_shape(problem, device,
+                                              shape->matrix_gradients, plan);
+    else if (shape->keys)
+        taken = wa_plan_gradient_shapes(problem, device, shape->rows,
+                                        shape->keys, plan);
+    else
+        return wa_plan_make(problem, device, pass, &none, plan);
+    return taken ? wa_plan_finish(problem, device, plan)
+                 : wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s",
+                           plan->refusals[tier]);
 }
 
-/* The kernels that a plan wants; what was built is left to release. */
-static winattn_status build_forward(wa_session *session,
-                                    const wa_problem *problem,
-                                    const wa_plan *plan,
-                                    wa_forward_kernels *kernels)
+/* What is launched, and what that takes. */
+typedef struct planned {
+    wa_problem problem;
+    wa_plan plan;
+    wa_kernels kernels;
+    wa_buffers buffers;
+} planned;
+
+static winattn_status make_workspace(const test_device *device, planned *p)
 {
-    char defines[WA_DEFINES_SIZE] = "";
-    WA_TRY(wa_session_kernel(session, plan->kernel, plan->defines,
-                             problem->build_options, &kernels->main));
-    if (!plan->expands_table)
+    cl_int error = CL_SUCCESS;
+    if (p->plan.workspace.all == 0)
         return WINATTN_SUCCESS;
-    wa_append_table(problem, defines, sizeof defines);
-    return wa_session_kernel(session, "expand_table", defines,
-                             problem->build_options, &kernels->expand);
+    p->buffers.workspace.offset = 16;
+    p->buffers.workspace.buffer =
+        clCreateBuffer(device->context, CL_MEM_READ_WRITE,
+                       (size_t)p->plan.workspace.all + 16, NULL, &error);
+    return error;
+}
+
+/* Kernels, lists of a table and a workspace; to be released, also after a
+ * failure. */
+static winattn_status prepare(const test_device *device, wa_session *session,
+                              const wa_device *told, planned *p)
+{
+    uint32_t most;
+    const winattn_status status =
+        wa_build_steps(session, &p->problem, &p->plan, &p->kernels, &most);
+    if (status == WINATTN_UNSUPPORTED_DEVICE)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "work-group too large");
+    WA_TRY(status);
+    WA_TRY(wa_table_buffers_make(device->context, told, &p->problem,
+                                 &p->buffers.table));
+    return make_workspace(device, p);
+}
+
+/* What was enqueued keeps what it needs. */
+static void release(planned *p)
+{
+    if (p->buffers.workspace.buffer)
+        clReleaseMemObject(p->buffers.workspace.buffer);
+    wa_table_buffers_release(&p->buffers.table);
+    wa_kernels_release(&p->kernels);
 }
 
 static winattn_status
 launch_behind_gate(const test_device *device, cl_command_queue queue,
-                   const wa_problem *problem, const wa_plan *plan,
-                   const wa_forward_kernels *kernels,
-                   const wa_buffers *buffers, cl_event *event)
+                   const planned *p, cl_bitfield accumulate, cl_event *event)
 {
     cl_int error;
     cl_event gate = clCreateUserEvent(device->context, &error);
     if (error != CL_SUCCESS)
         return error;
-    const winattn_status status = wa_launch_forward(
-        problem, plan, kernels, queue, buffers, 1, &gate, event);
+    const winattn_status status =
+        wa_launch(&p->problem, &p->plan, &p->kernels, queue, &p->buffers,
+                  accumulate, 1, &gate, event);
     clSetUserEventStatus(gate, CL_COMPLETE);
     clReleaseEvent(gate);
     return status;
 }
 
-/* Of a kernel of tier matrix: may a work-group have so many work-items? */
-static winattn_status check_work_group(const test_device *device,
-                                       const wa_device *told, cl_kernel kernel,
-                                       size_t work_group)
+static winattn_status plan_forward(const wa_device *told,
+                                   const demanded_plan *demand, planned *p)
 {
-    size_t most = work_group;
-    clGetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE,
-                             sizeof most, &most, NULL);
-    return most < work_group && told->reports_kernel_sizes
-               ? wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "work-group too large")
-               : WINATTN_SUCCESS;
+    const demanded_shape shape = {.local = demand->shape,
+                                  .matrix = demand->matrix};
+    wa_schedule *schedule = &p->plan.schedule;
+    WA_TRY(make_plan(&p->problem, told, WA_FORWARD, &shape, &p->plan));
+    if (demand->units_per_launch)
+        schedule->units_per_launch = demand->units_per_launch;
+    if (demand->units_per_launch && schedule->groups)
+        schedule->windows_per_launch = demand->units_per_launch;
+    if (demand->shares_owners && !schedule->shares_owners)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "work-groups have one block of rows each");
+    return WINATTN_SUCCESS;
 }
 
-static winattn_status launch(const test_device *device, cl_command_queue queue,
-                             const case_buffers *data, const device_buffers *b,
-                             const demanded_plan *demand, wa_session *session,
-                             cl_event *event)
+static winattn_status launch_forward(const test_device *device,
+                                     cl_command_queue queue,
+                                     const case_buffers *data,
+                                     const device_buffers *b,
+                                     const demanded_plan *demand,
+                                     wa_session *session, cl_event *event)
 {
     const winattn_desc desc = data_desc(data);
     const winattn_forward forward = buffers_forward(data, b);
-    wa_buffers buffers = planned_buffers(&forward);
     wa_device told = *wa_session_device(session);
-    wa_problem problem;
-    wa_plan plan;
-    wa_forward_kernels kernels = {NULL, NULL};
-    cl_int error = CL_SUCCESS;
+    planned p = {.buffers = planned_buffers(&forward)};
     tell_unit(&told, demand->unit);
     tell_held_groups(&told, demand->held_groups);
-    WA_TRY(wa_problem_read(&desc, &problem));
-    WA_TRY(make_plan(&problem, &told, demand, &plan));
-    if (demand->shares_owners && !plan.shares_owners)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "work-groups have one block of rows each");
-    winattn_status status = build_forward(session, &problem, &plan, &kernels);
-    if (status == WINATTN_SUCCESS && demand->matrix)
-        status =
-            check_work_group(device, &told, kernels.main, plan.work_group);
+    WA_TRY(wa_problem_read(&desc, &p.problem));
+    WA_TRY(plan_forward(&told, demand, &p));
+    winattn_status status = prepare(device, session, &told, &p);
     if (status == WINATTN_SUCCESS)
-        status = wa_table_buffers_make(device->context, &told, &problem,
-                                       &buffers.table);
-    if (status == WINATTN_SUCCESS && plan.workspace_bytes != 0) {
-        buffers.workspace.offset = 16;
-        buffers.workspace.buffer =
-            clCreateBuffer(device->context, CL_MEM_READ_WRITE,
-                           (size_t)plan.workspace_bytes + 16, NULL, &error);
-        status = error;
-    }
-    if (status == WINATTN_SUCCESS)
-        status = launch_behind_gate(device, queue, &problem, &plan, &kernels,
-                                    &buffers, event);
-    /* what was enqueued keeps what it needs */
-    if (buffers.workspace.buffer)
-        clReleaseMemObject(buffers.workspace.buffer);
-    wa_table_buffers_release(&buffers.table);
-    if (kernels.expand)
-        clReleaseKernel(kernels.expand);
-    if (kernels.main)
-        clReleaseKernel(kernels.main);
+        status = launch_behind_gate(device, queue, &p, 0, event);
+    release(&p);
     return status;
 }
 
@@ -268,7 +283,8 @@ bool planned_run_buffers(const test_device *device, cl_command_queue queue,
     winattn_status status =
         wa_session_acquire(device->context, device->id, &session);
     if (status == WINATTN_SUCCESS)
-        status = launch(device, queue, data, b, demand, session, &event);
+        status =
+            launch_forward(device, queue, data, b, demand, session, &event);
     const bool done = take_status(status, event, result);
     if (event)
         clReleaseEvent(event);
@@ -297,63 +313,72 @@ bool planned_run(const test_device *device, cl_command_queue queue,
     return passed;
 }
 
-static winattn_status make_backward_plan(const wa_problem *problem,
-                                         const wa_device *device,
-                                         const demanded_backward *demand,
-                                         wa_backward_plan *plan)
+/* No more than so many, where a test demands it. */
+static uint64_t bounded(uint64_t value, uint64_t most)
 {
-    static const wa_exclusions none;
-    if (!demand->keys && !demand->matrix) {
-        WA_TRY(wa_backward_plan_make(problem, device, &none, plan));
-    } else {
-        memset(plan, 0, sizeof *plan);
-        if (!(demand->matrix
-                  ? wa_plan_backward_matrix_shape(problem, device,
-                                                  demand->matrix, plan)
-                  : wa_plan_backward_shapes(problem, device, demand->rows,
-                                            demand->keys, plan)))
-            return wa_fail(
-                WINATTN_UNSUPPORTED_PROBLEM, "%s",
-                plan->refusals[demand->matrix ? WINATTN_TIER_MATRIX
-                                              : WINATTN_TIER_LOCAL]);
-        wa_backward_plan_finish(problem, device, plan);
-    }
+    return most && value > most ? most : value;
+}
+
+static winattn_status plan_backward(const wa_device *told,
+                                    const demanded_backward *demand,
+                                    planned *p)
+{
+    const demanded_shape shape = {.rows = demand->rows,
+                                  .keys = demand->keys,
+                                  .matrix_gradients = demand->matrix};
+    const unsigned windows = demand->windows;
+    const unsigned slots = windows ? windows / 2 + 1 : 0;
+    wa_schedule *schedule = &p->plan.schedule;
+    if (demand->finds_pairs)
+        p->problem.table.is_listed = p->problem.table.has_index;
+    WA_TRY(make_plan(&p->problem, told, WA_BACKWARD, &shape, &p->plan));
     /* the workspace was planned for at least as much */
-    if (demand->windows && plan->windows_per_launch > demand->windows)
-        plan->windows_per_launch = demand->windows;
-    if (demand->windows && plan->slots > demand->windows / 2 + 1)
-        plan->slots = demand->windows / 2 + 1;
-    if (demand->windows && plan->row_slots > demand->windows / 2 + 1)
-        plan->row_slots = demand->windows / 2 + 1;
-    if (demand->windows && plan->entries_per_launch > 50 * demand->windows)
-        plan->entries_per_launch = 50 * demand->windows;
+    schedule->windows_per_launch =
+        bounded(schedule->windows_per_launch, windows);
+    schedule->slots = (uint32_t)bounded(schedule->slots, slots);
+    schedule->row_slots = (uint32_t)bounded(schedule->row_slots, slots);
+    schedule->entries_per_launch =
+        (uint32_t)bounded(schedule->entries_per_launch, 50ull * windows);
     if (getenv("WINATTN_TEST_VERBOSE"))
-        for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++)
-            if (plan->kernels[i].name)
-                printf("%s, %u slots: %s\n", plan->kernels[i].name,
-                       plan->slots, plan->kernels[i].defines);
+        for (int i = WA_STEP_FIRST; i <= WA_STEP_LAST; i++)
+            if (p->plan.step[i].kernel)
+                printf("%s, %u slots: %s\n", p->plan.step[i].kernel,
+                       schedule->slots, p->plan.step[i].defines);
     return WINATTN_SUCCESS;
 }
 
-static winattn_status launch_backward(const test_device *device,
-                                      cl_command_queue queue,
-                                      const case_buffers *data,
-                                      const device_buffers *b,
-                                      const demanded_backward *demand,
-                                      wa_session *session, cl_mem *workspace)
+static wa_buffers gradient_buffers(const winattn_backward *call)
 {
-    const winattn_desc desc = data_desc(data);
-    const winattn_backward call = buffers_backward(data, b);
-    wa_problem problem;
-    wa_backward_plan plan;
-    wa_backward_kernels kernels;
-    cl_event event = NULL;
-    cl_int error;
-    WA_TRY(wa_problem_read(&desc, &problem));
-    if (demand->finds_pairs)
-        problem.table.is_listed = problem.table.has_index;
-    memset(&kernels, 0, sizeof kernels);
-    wa_device told = *wa_session_device(session);
+    const wa_buffers buffers = {
+        .tensor = {[WA_Q] = call->q,
+                   [WA_K] = call->k,
+                   [WA_V] = call->v,
+                   [WA_BIAS] = call->bias,
+                   [WA_MASK] = call->mask,
+                   [WA_QUERY_REGIONS] = call->query_regions,
+                   [WA_KEY_REGIONS] = call->key_regions,
+                   [WA_LOGIT_SCALE] = call->logit_scale,
+                   [WA_PAD_K] = call->pad_k,
+                   [WA_PAD_V] = call->pad_v,
+                   [WA_O] = call->o,
+                   [WA_LSE] = call->lse,
+                   [WA_D_O] = call->d_o,
+                   [WA_D_LSE] = call->d_lse,
+                   [WA_DQ] = call->dq,
+                   [WA_DK] = call->dk,
+                   [WA_DV] = call->dv,
+                   [WA_DBIAS] = call->dbias,
+                   [WA_D_LOGIT_SCALE] = call->d_logit_scale,
+                   [WA_D_PAD_K] = call->d_pad_k,
+                   [WA_D_PAD_V] = call->d_pad_v}};
+    return buffers;
+}
+
+/* The device as the planner is told of it. */
+static wa_device device_told(const wa_device *device,
+                             const demanded_backward *demand)
+{
+    wa_device told = *device;
     if (demand->registers)
         told.registers = demand->registers;
     tell_unit(&told, demand->unit);
@@ -361,58 +386,26 @@ static winattn_status launch_backward(const test_device *device,
      * those of 512 emulated lanes were seen to overflow */
     if (told.emulates_unit && !demand->matrix && told.max_work_group > 256)
         told.max_work_group = 256;
-    WA_TRY(make_backward_plan(&problem, &told, demand, &plan));
-    *workspace =
-        clCreateBuffer(device->context, CL_MEM_READ_WRITE,
-                       (size_t)plan.workspace_bytes + 16, NULL, &error);
-    if (error != CL_SUCCESS)
-        return error;
-    wa_buffers buffers = {.tensor = {[WA_Q] = call.q,
-                                     [WA_K] = call.k,
-                                     [WA_V] = call.v,
-                                     [WA_BIAS] = call.bias,
-                                     [WA_MASK] = call.mask,
-                                     [WA_QUERY_REGIONS] = call.query_regions,
-                                     [WA_KEY_REGIONS] = call.key_regions,
-                                     [WA_LOGIT_SCALE] = call.logit_scale,
-                                     [WA_PAD_K] = call.pad_k,
-                                     [WA_PAD_V] = call.pad_v,
-                                     [WA_O] = call.o,
-                                     [WA_LSE] = call.lse,
-                                     [WA_D_O] = call.d_o,
-                                     [WA_D_LSE] = call.d_lse,
-                                     [WA_DQ] = call.dq,
-                                     [WA_DK] = call.dk,
-                                     [WA_DV] = call.dv,
-                                     [WA_DBIAS] = call.dbias,
-                                     [WA_D_LOGIT_SCALE] = call.d_logit_scale,
-                                     [WA_D_PAD_K] = call.d_pad_k,
-                                     [WA_D_PAD_V] = call.d_pad_v},
-                          .workspace = {*workspace, 16}};
-    winattn_status status = wa_table_buffers_make(device->context, &told,
-                                                  &problem, &buffers.table);
-    for (int i = 0; i < WA_BACKWARD_PARTS && status == WINATTN_SUCCESS; i++) {
-        const wa_backward_kernel *part = &plan.kernels[i];
-        if (part->name)
-            status =
-                wa_session_kernel(session, part->name, part->defines,
-                                  problem.build_options, &kernels.part[i]);
-    }
-    if (status == WINATTN_SUCCESS && demand->matrix)
-        status =
-            check_work_group(device, &told, kernels.part[WA_BACKWARD_KEYS],
-                             plan.kernels[WA_BACKWARD_KEYS].work_group);
+    return told;
+}
+
+static winattn_status launch_backward(const test_device *device,
+                                      cl_command_queue queue,
+                                      const case_buffers *data,
+                                      const device_buffers *b,
+                                      const demanded_backward *demand,
+                                      wa_session *session, cl_event *event)
+{
+    const winattn_desc desc = data_desc(data);
+    const winattn_backward call = buffers_backward(data, b);
+    const wa_device told = device_told(wa_session_device(session), demand);
+    planned p = {.buffers = gradient_buffers(&call)};
+    WA_TRY(wa_problem_read(&desc, &p.problem));
+    WA_TRY(plan_backward(&told, demand, &p));
+    winattn_status status = prepare(device, session, &told, &p);
     if (status == WINATTN_SUCCESS)
-        status = wa_launch_backward(&problem, &plan, &kernels, queue, &buffers,
-                                    call.accumulate, 0, NULL, &event);
-    if (status == WINATTN_SUCCESS)
-        status = clWaitForEvents(1, &event);
-    if (event)
-        clReleaseEvent(event);
-    for (int i = 0; i < WA_BACKWARD_PARTS; i++)
-        if (kernels.part[i])
-            clReleaseKernel(kernels.part[i]);
-    wa_table_buffers_release(&buffers.table);
+        status = launch_behind_gate(device, queue, &p, call.accumulate, event);
+    release(&p);
     return status;
 }
 
@@ -422,18 +415,18 @@ bool planned_backward_buffers(const test_device *device,
                               const demanded_backward *demand,
                               case_result *result)
 {
+    cl_event event = NULL;
     wa_session *session = NULL;
-    cl_mem workspace = NULL;
     winattn_status status =
         wa_session_acquire(device->context, device->id, &session);
     if (status == WINATTN_SUCCESS)
-        status = launch_backward(device, queue, data, b, demand, session,
-                                 &workspace);
-    const bool done = take_status(status, NULL, result);
+        status =
+            launch_backward(device, queue, data, b, demand, session, &event);
+    const bool done = take_status(status, event, result);
+    if (event)
+        clReleaseEvent(event);
     if (session)
         wa_session_release(session);
-    if (workspace)
-        clReleaseMemObject(workspace);
     return done;
 }
 

@@ -6,7 +6,7 @@
 
 #include "device/unit.h"
 #include "launch/launch.h"
-#include "plan/plan_backward.h"
+#include "plan/planner.h"
 #include "run.h"
 
 /* What a test demands; zero leaves the planner's choice. */
@@ -39,7 +39,7 @@ typedef struct demanded_backward {
      * times as many entries of a table */
     unsigned windows;
     bool finds_pairs; /* of a table, by position, however small it is */
-    /* of the tier local, see wa_plan_backward_shapes */
+    /* of the tier local, see wa_plan_gradient_shapes */
     const wa_gradient_shape *rows, *keys;
     uint32_t registers; /* that the planner is told of */
     /* of the tier matrix, as in demanded_plan */

@@ -26,7 +26,7 @@
 #include "kit/cases.h"
 #include "kit/devices.h"
 #include "kit/workloads.h"
-#include "plan/plan_backward.h"
+#include "plan/planner.h"
 #include "program/source.h"
 
 static const struct {
@@ -81,9 +81,11 @@ static winattn_status print_forward(const wa_problem *problem, const line *l)
 {
     static const wa_exclusions none;
     wa_plan plan;
-    WA_TRY(wa_plan_make(problem, l->device, &none, &plan));
-    print_line(l, plan.kernel, plan.work_group, plan.local_bytes,
-               plan.defines);
+    WA_TRY(wa_plan_make(problem, l->device, WA_FORWARD, &none, &plan));
+    print_line(l, plan.step[WA_STEP_FORWARD].kernel,
+               plan.step[WA_STEP_FORWARD].work_group,
+               plan.step[WA_STEP_FORWARD].local_bytes,
+               plan.step[WA_STEP_FORWARD].defines);
     return WINATTN_SUCCESS;
 }
 
@@ -92,14 +94,14 @@ static winattn_status print_backward(const wa_problem *problem, const line *l,
                                      winattn_tier tier)
 {
     static const wa_exclusions none;
-    wa_backward_plan plan;
-    WA_TRY(wa_backward_plan_make(problem, l->device, &none, &plan));
+    wa_plan plan;
+    WA_TRY(wa_plan_make(problem, l->device, WA_BACKWARD, &none, &plan));
     if (plan.tier != tier)
         return WINATTN_SUCCESS;
-    for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++) {
-        const wa_backward_kernel *kernel = &plan.kernels[i];
-        if (kernel->name)
-            print_line(l, kernel->name, kernel->work_group,
+    for (int i = WA_STEP_STATISTICS; i <= WA_STEP_LAST; i++) {
+        const wa_step *kernel = &plan.step[i];
+        if (kernel->kernel)
+            print_line(l, kernel->kernel, kernel->work_group,
                        kernel->local_bytes, kernel->defines);
     }
     return WINATTN_SUCCESS;

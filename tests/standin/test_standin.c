@@ -15,7 +15,7 @@
 #include "kernels.h"
 #include "kit/cases.h"
 #include "kit/devices.h"
-#include "plan/plan_backward.h"
+#include "plan/planner.h"
 #include "program/program.h"
 #include "session/session.h"
 #include "standin.h"
@@ -277,18 +277,21 @@ static void check_plans(const wa_device *made_up, wa_problem *problem)
     device.unit = wa_unit_of(made_up);
     for (int tier = WINATTN_TIER_CPU; tier < WA_TIERS; tier++) {
         wa_plan plan;
-        wa_backward_plan backward;
+        wa_plan backward;
         problem->tier = (winattn_tier)tier;
-        if (wa_plan_make(problem, &device, &none, &plan) == WINATTN_SUCCESS)
-            check_kernel(id, plan.kernel, plan.defines, plan.work_group,
-                         plan.local_bytes);
-        if (wa_backward_plan_make(problem, &device, &none, &backward) !=
+        if (wa_plan_make(problem, &device, WA_FORWARD, &none, &plan) ==
+            WINATTN_SUCCESS)
+            check_kernel(id, plan.step[WA_STEP_FORWARD].kernel,
+                         plan.step[WA_STEP_FORWARD].defines,
+                         plan.step[WA_STEP_FORWARD].work_group,
+                         plan.step[WA_STEP_FORWARD].local_bytes);
+        if (wa_plan_make(problem, &device, WA_BACKWARD, &none, &backward) !=
             WINATTN_SUCCESS)
             continue;
-        for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++) {
-            const wa_backward_kernel *part = &backward.kernels[i];
-            if (part->name)
-                check_kernel(id, part->name, part->defines, part->work_group,
+        for (int i = WA_STEP_STATISTICS; i <= WA_STEP_LAST; i++) {
+            const wa_step *part = &backward.step[i];
+            if (part->kernel)
+                check_kernel(id, part->kernel, part->defines, part->work_group,
                              part->local_bytes);
         }
     }

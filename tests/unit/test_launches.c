@@ -15,7 +15,9 @@
 #include "base/status.h"
 #include "kit/asserts.h"
 #include "kit/devices.h"
-#include "launch/launch_backward.h"
+#include "launch/launch.h"
+
+#include "../cl/common/args.h"
 
 /* ---- In place of OpenCL ---- */
 
@@ -142,37 +144,19 @@ static wa_buffers all_buffers(const wa_problem *p)
     return buffers;
 }
 
-/* Launches the forward pass; work-groups that there were. */
-static uint64_t launch_forward(const wa_problem *p, const wa_plan *plan)
-{
-    static fake_kernel main_kernel, expand;
-    static char queue;
-    const wa_buffers buffers = all_buffers(p);
-    const wa_forward_kernels kernels = {(cl_kernel)&main_kernel,
-                                        (cl_kernel)&expand};
-    memset(&main_kernel, 0, sizeof main_kernel);
-    memset(&expand, 0, sizeof expand);
-    assert_int_equal(wa_launch_forward(p, plan, &kernels,
-                                       (cl_command_queue)&queue, &buffers, 0,
-                                       NULL, NULL),
-                     WINATTN_SUCCESS);
-    return main_kernel.groups;
-}
-
-/* The same of the backward pass: what was enqueued of each part. */
-static void launch_backward(const wa_problem *p, const wa_backward_plan *plan,
-                            fake_kernel parts[WA_BACKWARD_PARTS])
+/* Launches a pass: what was enqueued of each step. */
+static void launch(const wa_problem *p, const wa_plan *plan,
+                   fake_kernel steps[WA_STEPS])
 {
     static char queue;
     const wa_buffers buffers = all_buffers(p);
-    wa_backward_kernels kernels;
-    memset(parts, 0, WA_BACKWARD_PARTS * sizeof *parts);
-    parts[WA_BACKWARD_SUM_TABLE].sums_table = true;
-    for (int i = 0; i < WA_BACKWARD_PARTS; i++)
-        kernels.part[i] = plan->kernels[i].name ? (cl_kernel)&parts[i] : NULL;
-    assert_int_equal(wa_launch_backward(p, plan, &kernels,
-                                        (cl_command_queue)&queue, &buffers, 0,
-                                        0, NULL, NULL),
+    wa_kernels kernels;
+    memset(steps, 0, WA_STEPS * sizeof *steps);
+    steps[WA_STEP_SUM_TABLE].sums_table = true;
+    for (int i = 0; i < WA_STEPS; i++)
+        kernels.step[i] = plan->step[i].kernel ? (cl_kernel)&steps[i] : NULL;
+    assert_int_equal(wa_launch(p, plan, &kernels, (cl_command_queue)&queue,
+                               &buffers, 0, 0, NULL, NULL),
                      WINATTN_SUCCESS);
 }
 
@@ -193,7 +177,7 @@ static void no_compute_units(void **state)
 {
     (void)state;
     static const wa_exclusions none;
-    static fake_kernel parts[WA_BACKWARD_PARTS];
+    static fake_kernel steps[WA_STEPS];
     wa_device queried;
     assert_int_equal(wa_device_query(NULL, &queried), WINATTN_SUCCESS);
     assert_int_equal(queried.compute_units, 1);
@@ -201,23 +185,26 @@ static void no_compute_units(void **state)
         for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
             const wa_problem p = problem_of(problems[i]);
             wa_device device = made_up_devices[d];
-            wa_backward_plan backward;
+            wa_plan backward;
             wa_plan plan;
             device.compute_units = queried.compute_units;
-            if (wa_plan_make(&p, &device, &none, &plan) == WINATTN_SUCCESS) {
-                const uint64_t groups = launch_forward(&p, &plan);
-                const uint64_t units = p.windows * p.heads * plan.row_blocks;
+            if (wa_plan_make(&p, &device, WA_FORWARD, &none, &plan) ==
+                WINATTN_SUCCESS) {
+                launch(&p, &plan, steps);
+                const uint64_t groups = steps[WA_STEP_FORWARD].groups;
+                const uint64_t units =
+                    p.windows * p.heads * plan.schedule.row_blocks;
                 assert_true(groups > 0);
-                assert_true(plan.groups != 0 ||
-                            groups * plan.units_per_group >= units);
+                assert_true(plan.schedule.groups != 0 ||
+                            groups * plan.schedule.units_per_group >= units);
             }
-            if (wa_backward_plan_make(&p, &device, &none, &backward) !=
+            if (wa_plan_make(&p, &device, WA_BACKWARD, &none, &backward) !=
                 WINATTN_SUCCESS)
                 continue;
-            launch_backward(&p, &backward, parts);
-            for (int n = 0; n < WA_BACKWARD_PARTS; n++)
-                assert_true(!backward.kernels[n].name || parts[n].groups > 0 ||
-                            n == WA_BACKWARD_SUM);
+            launch(&p, &backward, steps);
+            for (int n = 0; n < WA_STEPS; n++)
+                assert_true(!backward.step[n].kernel || steps[n].groups > 0 ||
+                            n == WA_STEP_SUM);
         }
 }
 
@@ -229,10 +216,10 @@ static void many_entries(void **state)
 {
     (void)state;
     static const wa_exclusions none;
-    static fake_kernel parts[WA_BACKWARD_PARTS];
+    static fake_kernel steps[WA_STEPS];
     const cl_int index[1] = {0};
     wa_device device = *made_up_device("H200");
-    wa_backward_plan plan;
+    wa_plan plan;
     wa_problem p;
     winattn_desc d;
     memset(&d, 0, sizeof d);
@@ -247,10 +234,10 @@ static void many_entries(void **state)
     d.bias_strides.head = d.dbias_strides.head = d.table.entries;
     d.passes = WINATTN_PASS_BACKWARD;
     assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
-    assert_int_equal(wa_backward_plan_make(&p, &device, &none, &plan),
+    assert_int_equal(wa_plan_make(&p, &device, WA_BACKWARD, &none, &plan),
                      WINATTN_SUCCESS);
-    launch_backward(&p, &plan, parts);
-    assert_true(parts[WA_BACKWARD_SUM_TABLE].next == 65536ull * 65537);
+    launch(&p, &plan, steps);
+    assert_true(steps[WA_STEP_SUM_TABLE].next == 65536ull * 65537);
 }
 
 /* ---- Numbers of 32 bits ---- */
@@ -274,9 +261,9 @@ static void too_many_blocks(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const wa_problem p = problem_of(rows[i].problem);
-        wa_backward_plan plan;
-        const winattn_status status = wa_backward_plan_make(
-            &p, made_up_device(rows[i].device), &none, &plan);
+        wa_plan plan;
+        const winattn_status status = wa_plan_make(
+            &p, made_up_device(rows[i].device), WA_BACKWARD, &none, &plan);
         if (status != (rows[i].reason ? WINATTN_UNSUPPORTED_PROBLEM
                                       : WINATTN_SUCCESS) ||
             (rows[i].reason && !strstr(winattn_last_reason(), rows[i].reason)))

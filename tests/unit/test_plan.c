@@ -13,11 +13,15 @@
 #include <cmocka.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "kit/cases.h"
 #include "kit/devices.h"
 #include "kit/planned.h"
 #include "kit/workloads.h"
+#include "plan/defines.h"
 #include "plan/matrix_shape.h"
+#include "plan/planner.h"
+#include "plan/schedule.h"
 #include "plan/tuning.h"
 
 /* The made-up devices with their matrix units, as wa_device_query adds them.
@@ -57,7 +61,7 @@ static wa_plan plan_of(const wa_problem *p, const wa_device *device)
 {
     static const wa_exclusions none;
     wa_plan plan;
-    if (wa_plan_make(p, device, &none, &plan) != WINATTN_SUCCESS)
+    if (wa_plan_make(p, device, WA_FORWARD, &none, &plan) != WINATTN_SUCCESS)
         fail_msg("%s: %s", device->name, winattn_last_reason());
     return plan;
 }
@@ -81,7 +85,7 @@ static bool plan_or_refusal(const wa_problem *p, const wa_device *device,
                             wa_plan *plan)
 {
     static const wa_exclusions none;
-    if (wa_plan_make(p, device, &none, plan) == WINATTN_SUCCESS)
+    if (wa_plan_make(p, device, WA_FORWARD, &none, plan) == WINATTN_SUCCESS)
         return true;
     if (p->tier == WINATTN_TIER_MATRIX && !suits_matrix(p, device) &&
         strstr(winattn_last_reason(), "tier matrix: "))
@@ -112,13 +116,18 @@ static void table(void **state)
             const wa_plan plan = plan_of(&p, &devices[i]);
             seen++;
             if (strcmp(wa_tier_name(plan.tier), expected[j].tier) != 0 ||
-                plan.work_group != expected[j].work_group ||
-                plan.local_bytes != expected[j].local_bytes ||
-                plan.block_rows != expected[j].block_rows)
+                plan.step[WA_STEP_FORWARD].work_group !=
+                    expected[j].work_group ||
+                plan.step[WA_STEP_FORWARD].local_bytes !=
+                    expected[j].local_bytes ||
+                plan.step[WA_STEP_FORWARD].block_rows !=
+                    expected[j].block_rows)
                 fail_msg("%s, %s: now %s %u %u %u\n%s", expected[j].device,
                          expected[j].problem, wa_tier_name(plan.tier),
-                         plan.work_group, plan.local_bytes, plan.block_rows,
-                         plan.defines);
+                         plan.step[WA_STEP_FORWARD].work_group,
+                         plan.step[WA_STEP_FORWARD].local_bytes,
+                         plan.step[WA_STEP_FORWARD].block_rows,
+                         plan.step[WA_STEP_FORWARD].defines);
         }
     assert_int_equal(seen, sizeof expected / sizeof *expected);
     /* every device stands in the table */
@@ -144,12 +153,15 @@ static const char *broken_matrix(const wa_problem *p, const wa_device *device,
     const uint32_t waves = s->team_waves * s->teams;
     REQUIRE(suits_matrix(p, device) && p->tier != WINATTN_TIER_LOCAL);
     REQUIRE(unit->proven || p->tier == WINATTN_TIER_MATRIX);
-    REQUIRE(strstr(plan->kernel, "forward_matrix_") == plan->kernel);
-    REQUIRE(strcmp(plan->kernel + strlen("forward_matrix_"), unit->name) == 0);
-    REQUIRE(waves * unit->wave == plan->work_group);
-    REQUIRE(plan->units_per_group == s->teams);
-    REQUIRE(plan->block_rows == s->block_rows);
-    REQUIRE(plan->block_keys == s->block_keys);
+    REQUIRE(strstr(plan->step[WA_STEP_FORWARD].kernel, "forward_matrix_") ==
+            plan->step[WA_STEP_FORWARD].kernel);
+    REQUIRE(
+        strcmp(plan->step[WA_STEP_FORWARD].kernel + strlen("forward_matrix_"),
+               unit->name) == 0);
+    REQUIRE(waves * unit->wave == plan->step[WA_STEP_FORWARD].work_group);
+    REQUIRE(plan->schedule.units_per_group == s->teams);
+    REQUIRE(plan->step[WA_STEP_FORWARD].block_rows == s->block_rows);
+    REQUIRE(plan->step[WA_STEP_FORWARD].block_keys == s->block_keys);
     REQUIRE(s->block_rows == p->queries || s->block_rows % unit->queries == 0);
     REQUIRE(s->block_keys == p->keys || s->block_keys % unit->tile == 0);
     REQUIRE(s->block_keys <= p->keys && s->block_rows <= p->queries);
@@ -159,17 +171,19 @@ static const char *broken_matrix(const wa_problem *p, const wa_device *device,
     REQUIRE(!s->keeps_terms || p->bias != WINATTN_BIAS_NONE ||
             p->mask != WINATTN_MASK_NONE);
     /* the ring alone */
-    REQUIRE(plan->local_bytes >=
+    REQUIRE(plan->step[WA_STEP_FORWARD].local_bytes >=
             s->teams * s->stages * (s->block_rows + 2 * s->block_keys) *
                 p->head_dim * (p->dtype == WINATTN_FP32 ? 4 : 2));
-    REQUIRE(plan->resident >= 1);
-    REQUIRE(plan->groups >= 1);
-    REQUIRE(plan->groups < 65536 ||
-            plan->groups == plan->row_blocks * p->heads);
-    REQUIRE((uint64_t)plan->groups * plan->work_group <= 2147483647u);
+    REQUIRE(plan->schedule.resident >= 1);
+    REQUIRE(plan->schedule.groups >= 1);
+    REQUIRE(plan->schedule.groups < 65536 ||
+            plan->schedule.groups == plan->schedule.row_blocks * p->heads);
+    REQUIRE((uint64_t)plan->schedule.groups *
+                plan->step[WA_STEP_FORWARD].work_group <=
+            2147483647u);
     /* every round of a launch but the last gives each team a window */
-    REQUIRE(plan->windows_per_launch >= 1);
-    REQUIRE(plan->windows_per_launch % s->teams == 0);
+    REQUIRE(plan->schedule.windows_per_launch >= 1);
+    REQUIRE(plan->schedule.windows_per_launch % s->teams == 0);
     return broken;
 }
 
@@ -178,43 +192,55 @@ static void assert_legal(const wa_problem *p, const wa_device *device,
                          const wa_plan *plan, const char *what)
 {
     const char *broken = NULL;
-    REQUIRE(plan->work_group >= 1);
-    REQUIRE(plan->work_group <= device->max_work_group);
-    REQUIRE(plan->local_bytes <= device->local_bytes);
-    REQUIRE(plan->block_rows >= 1);
-    REQUIRE(plan->row_blocks * (uint64_t)plan->block_rows >= p->queries);
-    REQUIRE((plan->row_blocks - 1) * (uint64_t)plan->block_rows < p->queries);
-    REQUIRE(plan->units_per_launch >= 1);
+    REQUIRE(plan->step[WA_STEP_FORWARD].work_group >= 1);
+    REQUIRE(plan->step[WA_STEP_FORWARD].work_group <= device->max_work_group);
+    REQUIRE(plan->step[WA_STEP_FORWARD].local_bytes <= device->local_bytes);
+    REQUIRE(plan->step[WA_STEP_FORWARD].block_rows >= 1);
+    REQUIRE(plan->schedule.row_blocks *
+                (uint64_t)plan->step[WA_STEP_FORWARD].block_rows >=
+            p->queries);
+    REQUIRE((plan->schedule.row_blocks - 1) *
+                (uint64_t)plan->step[WA_STEP_FORWARD].block_rows <
+            p->queries);
+    REQUIRE(plan->schedule.units_per_launch >= 1);
     REQUIRE(plan->reason[0] != 0);
-    REQUIRE(strlen(plan->defines) + 1 < sizeof plan->defines);
+    REQUIRE(strlen(plan->step[WA_STEP_FORWARD].defines) + 1 <
+            sizeof plan->step[WA_STEP_FORWARD].defines);
     REQUIRE(plan->refusals[plan->tier][0] == 0);
     if (plan->tier == WINATTN_TIER_CPU) {
         const wa_cpu_shape *s = &plan->shape.cpu;
         REQUIRE(s->lanes == 4 || s->lanes == 8 || s->lanes == 16);
-        REQUIRE(plan->block_keys % (s->lanes * s->tile_vecs) == 0);
+        REQUIRE(plan->step[WA_STEP_FORWARD].block_keys %
+                    (s->lanes * s->tile_vecs) ==
+                0);
         REQUIRE(s->out_vecs >= 1 && s->tile_rows >= 1);
-        REQUIRE(plan->work_group == 1 && plan->local_bytes == 0);
-        REQUIRE(plan->groups == 0);
+        REQUIRE(plan->step[WA_STEP_FORWARD].work_group == 1 &&
+                plan->step[WA_STEP_FORWARD].local_bytes == 0);
+        REQUIRE(plan->schedule.groups == 0);
     } else if (plan->tier == WINATTN_TIER_MATRIX) {
         const char *of_matrix = broken_matrix(p, device, plan);
         broken = of_matrix ? of_matrix : broken;
     } else {
         const wa_local_shape *s = &plan->shape.local;
-        REQUIRE(s->team * s->teams == plan->work_group);
+        REQUIRE(s->team * s->teams == plan->step[WA_STEP_FORWARD].work_group);
         REQUIRE(s->stage_dims % 4 == 0);
-        REQUIRE(s->stage_keys % 4 == 0 || s->stage_keys == plan->block_keys);
-        REQUIRE(s->stage_keys <= plan->block_keys);
+        REQUIRE(s->stage_keys % 4 == 0 ||
+                s->stage_keys == plan->step[WA_STEP_FORWARD].block_keys);
+        REQUIRE(s->stage_keys <= plan->step[WA_STEP_FORWARD].block_keys);
         REQUIRE(power_of_two(s->row_items) && s->team % s->row_items == 0);
-        REQUIRE(wa_ceil_div(plan->block_rows, s->out_rows) *
-                    (s->stage_dims / 4) <=
-                s->team);
+        REQUIRE(
+            wa_ceil_div(plan->step[WA_STEP_FORWARD].block_rows, s->out_rows) *
+                (s->stage_dims / 4) <=
+            s->team);
         REQUIRE(s->teams == 1 || p->variant != WINATTN_SLIDING);
-        REQUIRE(plan->local_bytes > plan->block_rows * plan->block_keys * 4);
-        REQUIRE(plan->groups == 0);
+        REQUIRE(plan->step[WA_STEP_FORWARD].local_bytes >
+                plan->step[WA_STEP_FORWARD].block_rows *
+                    plan->step[WA_STEP_FORWARD].block_keys * 4);
+        REQUIRE(plan->schedule.groups == 0);
     }
     if (broken)
         fail_msg("%s on %s: not %s\n%s", what, device->name, broken,
-                 plan->defines);
+                 plan->step[WA_STEP_FORWARD].defines);
 }
 
 static winattn_tier best_tier(const wa_problem *p, const wa_device *device)
@@ -292,16 +318,17 @@ static void assert_cache_may_grow(const wa_device *device)
             "variant=sliding block=16 queries=16 keys=32 query_offset=16"),
         problem_of("variant=sliding block=16 queries=48 keys=9000 "
                    "query_offset=800 window_blocks=3 sink=4")};
-    wa_backward_plan backward[2];
+    wa_plan backward[2];
     for (int i = 0; i < 2; i++)
         assert_int_equal(
-            wa_backward_plan_make(&caches[i], device, &none, &backward[i]),
+            wa_plan_make(&caches[i], device, WA_BACKWARD, &none, &backward[i]),
             WINATTN_SUCCESS);
-    assert_string_equal(plan_of(&caches[0], device).defines,
-                        plan_of(&caches[1], device).defines);
-    for (int k = 0; k < WA_BACKWARD_PARTS; k++)
-        assert_string_equal(backward[0].kernels[k].defines,
-                            backward[1].kernels[k].defines);
+    assert_string_equal(
+        plan_of(&caches[0], device).step[WA_STEP_FORWARD].defines,
+        plan_of(&caches[1], device).step[WA_STEP_FORWARD].defines);
+    for (int k = 0; k < WA_STEPS; k++)
+        assert_string_equal(backward[0].step[k].defines,
+                            backward[1].step[k].defines);
 }
 
 /* Another batch, another view of the same tensors, another scale: nothing
@@ -323,12 +350,15 @@ static void same_program(void **state)
             snprintf(text, sizeof text,
                      "bias=fp32 mask=regions mask_windows=3 %s", changes[j]);
             const wa_problem other = problem_of(text);
-            assert_string_equal(plan_of(&other, device).defines, plan.defines);
+            assert_string_equal(
+                plan_of(&other, device).step[WA_STEP_FORWARD].defines,
+                plan.step[WA_STEP_FORWARD].defines);
         }
         const wa_problem more_keys =
             problem_of("keys=50 bias=fp32 mask=regions mask_windows=3");
-        assert_string_not_equal(plan_of(&more_keys, device).defines,
-                                plan.defines);
+        assert_string_not_equal(
+            plan_of(&more_keys, device).step[WA_STEP_FORWARD].defines,
+            plan.step[WA_STEP_FORWARD].defines);
         /* the number of rounds of a loop may not grow */
         if (!device->loop_limit)
             assert_cache_may_grow(device);
@@ -344,15 +374,16 @@ static void exclusions(void **state)
     wa_problem p = problem_of("");
     memset(&without, 0, sizeof without);
     strcpy(without.reason[WINATTN_TIER_LOCAL], "did not build");
-    assert_int_equal(wa_plan_make(&p, h200, &without, &plan), WINATTN_SUCCESS);
+    assert_int_equal(wa_plan_make(&p, h200, WA_FORWARD, &without, &plan),
+                     WINATTN_SUCCESS);
     assert_int_equal(plan.tier, WINATTN_TIER_CPU);
     assert_string_equal(plan.refusals[WINATTN_TIER_LOCAL], "did not build");
     strcpy(without.reason[WINATTN_TIER_CPU], "neither");
-    assert_int_equal(wa_plan_make(&p, h200, &without, &plan),
+    assert_int_equal(wa_plan_make(&p, h200, WA_FORWARD, &without, &plan),
                      WINATTN_UNSUPPORTED_DEVICE);
     assert_non_null(strstr(winattn_last_reason(), "did not build"));
     p.tier = WINATTN_TIER_CPU;
-    assert_int_equal(wa_plan_make(&p, h200, &without, &plan),
+    assert_int_equal(wa_plan_make(&p, h200, WA_FORWARD, &without, &plan),
                      WINATTN_UNSUPPORTED_PROBLEM);
     assert_non_null(strstr(winattn_last_reason(), "neither"));
 }
@@ -403,7 +434,7 @@ static void assert_matrix_refused(const char *text, const wa_device *device,
     assert_int_not_equal(plan.tier, WINATTN_TIER_MATRIX);
     assert_non_null(strstr(plan.refusals[WINATTN_TIER_MATRIX], why));
     p.tier = WINATTN_TIER_MATRIX;
-    assert_int_equal(wa_plan_make(&p, device, &none, &plan),
+    assert_int_equal(wa_plan_make(&p, device, WA_FORWARD, &none, &plan),
                      WINATTN_UNSUPPORTED_PROBLEM);
     assert_non_null(strstr(winattn_last_reason(), "tier matrix: "));
     assert_non_null(strstr(winattn_last_reason(), why));
@@ -463,15 +494,17 @@ static void failed_units_are_left(void **state)
     memset(&without, 0, sizeof without);
     snprintf(without.reason[WINATTN_TIER_MATRIX], WA_REASON_SIZE, "%s",
              reason);
-    assert_int_equal(wa_plan_make(&p, h200, &without, &plan), WINATTN_SUCCESS);
+    assert_int_equal(wa_plan_make(&p, h200, WA_FORWARD, &without, &plan),
+                     WINATTN_SUCCESS);
     assert_int_equal(plan.tier, WINATTN_TIER_LOCAL);
     assert_legal(&p, h200, &plan, "without its unit");
-    wa_plan_describe(&plan, h200, text, sizeof text);
+    text[0] = 0;
+    wa_plan_describe(&plan, text, sizeof text);
     const char *line = strstr(text, "tier matrix not taken: ");
     assert_non_null(line);
     assert_non_null(strstr(line, reason));
     p.tier = WINATTN_TIER_MATRIX;
-    assert_int_equal(wa_plan_make(&p, h200, &without, &plan),
+    assert_int_equal(wa_plan_make(&p, h200, WA_FORWARD, &without, &plan),
                      WINATTN_UNSUPPORTED_PROBLEM);
     assert_non_null(strstr(winattn_last_reason(), reason));
 }
@@ -482,13 +515,15 @@ static void failed_units_are_left(void **state)
 static bool walk_windows(const wa_plan *plan, uint64_t owners,
                          uint64_t windows, unsigned char *seen)
 {
-    const uint64_t teams = plan->units_per_group, groups = plan->groups;
+    const uint64_t teams = plan->schedule.units_per_group,
+                   groups = plan->schedule.groups;
     bool keeps_owners = true;
     for (uint64_t first = 0; first < windows;
-         first += plan->windows_per_launch) {
+         first += plan->schedule.windows_per_launch) {
         const uint64_t left = windows - first;
-        const uint64_t launched =
-            left < plan->windows_per_launch ? left : plan->windows_per_launch;
+        const uint64_t launched = left < plan->schedule.windows_per_launch
+                                      ? left
+                                      : plan->schedule.windows_per_launch;
         const uint64_t rounds = (launched + teams - 1) / teams;
         for (uint64_t group = 0; group < groups; group++) {
             const uint64_t from = rounds * owners * group / groups;
@@ -528,7 +563,8 @@ static void windows_are_dealt(void **state)
             wa_plan plan;
             if (!plan_or_refusal(&p, device, &plan))
                 continue;
-            const uint64_t owners = (uint64_t)plan.row_blocks * p.heads;
+            const uint64_t owners =
+                (uint64_t)plan.schedule.row_blocks * p.heads;
             const size_t units = (size_t)(owners * (uint64_t)windows);
             unsigned char *seen = calloc(units, 1);
             assert_non_null(seen);
@@ -540,21 +576,25 @@ static void windows_are_dealt(void **state)
                              device->name, k, seen[k]);
             free(seen);
             const uint64_t held =
-                (uint64_t)plan.resident * device->compute_units;
+                (uint64_t)plan.schedule.resident * device->compute_units;
             const uint64_t rounds =
-                owners * wa_ceil_div((uint32_t)windows, plan.units_per_group);
-            const uint64_t of_last = plan.groups % held;
-            if (plan.shares_owners)
-                assert_int_equal(plan.groups, held < rounds ? held : rounds);
+                owners *
+                wa_ceil_div((uint32_t)windows, plan.schedule.units_per_group);
+            const uint64_t of_last = plan.schedule.groups % held;
+            if (plan.schedule.shares_owners)
+                assert_int_equal(plan.schedule.groups,
+                                 held < rounds ? held : rounds);
             else
-                assert_true(keeps_owners && plan.groups % owners == 0);
-            assert_true(plan.groups == rounds || of_last == 0 ||
-                        (held - of_last) * 10 <= plan.groups - of_last + held);
+                assert_true(keeps_owners &&
+                            plan.schedule.groups % owners == 0);
+            assert_true(plan.schedule.groups == rounds || of_last == 0 ||
+                        (held - of_last) * 10 <=
+                            plan.schedule.groups - of_last + held);
             /* the number of windows compiles nothing */
             if (j % 6 == 0)
-                strcpy(defines, plan.defines);
-            assert_string_equal(plan.defines, defines);
-            shared += plan.shares_owners;
+                strcpy(defines, plan.step[WA_STEP_FORWARD].defines);
+            assert_string_equal(plan.step[WA_STEP_FORWARD].defines, defines);
+            shared += plan.schedule.shares_owners;
         }
     assert_true(shared > 0);
 }
@@ -568,21 +608,22 @@ static void poor_devices(void **state)
     const wa_device *mali = device_named("Mali-G78");
     wa_device device = *mali;
     device.has_int64 = false;
-    assert_int_equal(wa_plan_make(&p, &device, &none, &plan),
+    assert_int_equal(wa_plan_make(&p, &device, WA_FORWARD, &none, &plan),
                      WINATTN_UNSUPPORTED_DEVICE);
     assert_non_null(strstr(winattn_last_reason(), "64-bit"));
     device = *mali;
     device.compiles = false;
-    assert_int_equal(wa_plan_make(&p, &device, &none, &plan),
+    assert_int_equal(wa_plan_make(&p, &device, WA_FORWARD, &none, &plan),
                      WINATTN_UNSUPPORTED_DEVICE);
     device = *mali;
     device.opencl = 101;
-    assert_int_equal(wa_plan_make(&p, &device, &none, &plan),
+    assert_int_equal(wa_plan_make(&p, &device, WA_FORWARD, &none, &plan),
                      WINATTN_UNSUPPORTED_DEVICE);
     /* 1 KiB of local memory, the least of an embedded profile */
     device = *mali;
     device.local_bytes = device.local_capacity = 1024;
-    assert_int_equal(wa_plan_make(&p, &device, &none, &plan), WINATTN_SUCCESS);
+    assert_int_equal(wa_plan_make(&p, &device, WA_FORWARD, &none, &plan),
+                     WINATTN_SUCCESS);
     assert_int_equal(plan.tier, WINATTN_TIER_CPU);
     assert_non_null(strstr(plan.refusals[WINATTN_TIER_LOCAL], "1024"));
 }
@@ -601,13 +642,15 @@ static void launches(void **state)
         if (!plan_or_refusal(&p, device, &plan))
             continue;
         const double operations = wa_problem_row_operations(&p) *
-                                  plan.block_rows * plan.units_per_launch;
+                                  plan.step[WA_STEP_FORWARD].block_rows *
+                                  plan.schedule.units_per_launch;
         const double peak = device->compute_units * 256.0 *
                             (device->clock_mhz ? device->clock_mhz : 500) *
                             1e6;
         assert_true(operations < 0.2 * peak ||
-                    plan.units_per_launch <=
-                        4 * device->compute_units * plan.units_per_group);
+                    plan.schedule.units_per_launch <=
+                        4 * device->compute_units *
+                            plan.schedule.units_per_group);
     }
 }
 
@@ -631,9 +674,9 @@ static uint32_t define_of(const char *defines, const char *name)
 
 /* What a kernel's options say of teams, for either side of a pair: blocks of
  * `down` of `rows` run down tiles, those of `across` of `keys` across. */
-static const char *broken_side(const wa_unit *unit,
-                               const wa_backward_kernel *kernel, uint32_t down,
-                               uint32_t rows, uint32_t across, uint32_t keys)
+static const char *broken_side(const wa_unit *unit, const wa_step *kernel,
+                               uint32_t down, uint32_t rows, uint32_t across,
+                               uint32_t keys)
 {
     const char *broken = NULL;
     const char *options = kernel->defines;
@@ -655,11 +698,11 @@ static const char *broken_side(const wa_unit *unit,
 /* NULL if the kernels are what cl/matrix/backward_rows_matrix.cl and
  * cl/matrix/backward_keys_matrix.cl compute right. */
 static const char *broken_pair(const wa_problem *p, const wa_unit *unit,
-                               const wa_backward_plan *plan)
+                               const wa_plan *plan)
 {
     const char *broken = NULL;
-    const wa_backward_kernel *first = &plan->kernels[WA_BACKWARD_ROWS];
-    const wa_backward_kernel *last = &plan->kernels[WA_BACKWARD_KEYS];
+    const wa_step *first = &plan->step[WA_STEP_ROWS];
+    const wa_step *last = &plan->step[WA_STEP_KEYS];
     const bool has_bias = p->bias != WINATTN_BIAS_NONE;
     const uint32_t keeps_dbias = define_of(first->defines, "KEEPS_DBIAS");
     const uint32_t row_waves = define_of(first->defines, "TEAM_WAVES");
@@ -670,46 +713,49 @@ static const char *broken_pair(const wa_problem *p, const wa_unit *unit,
     const char *of_keys = broken_side(unit, last, last->block_keys, p->keys,
                                       last->block_rows, p->queries);
     REQUIRE(!of_rows && !of_keys);
-    REQUIRE(strcmp(first->name, unit->rows_kernel) == 0);
-    REQUIRE(strcmp(last->name, unit->keys_kernel) == 0);
-    REQUIRE(!plan->kernels[WA_BACKWARD_STATISTICS].name);
+    REQUIRE(strcmp(first->kernel, unit->rows_kernel) == 0);
+    REQUIRE(strcmp(last->kernel, unit->keys_kernel) == 0);
+    REQUIRE(!plan->step[WA_STEP_STATISTICS].kernel);
     /* o comes where delta may be taken from it */
     const bool takes_o =
         unit->votes && p->queries > unit->tile && p->keys > unit->tile &&
-        (first->block_keys >= p->keys || plan->row_teams == 1);
+        (first->block_keys >= p->keys || plan->schedule.row_teams == 1);
     REQUIRE(has_define(first->defines, "ROW_PLANES", takes_o ? 3 : 2));
     REQUIRE(has_define(last->defines, "KEYS_DOWN", 1));
-    REQUIRE(plan->row_blocks == wa_ceil_div(p->queries, first->block_rows));
-    REQUIRE(plan->key_blocks == wa_ceil_div(p->keys, last->block_keys));
-    REQUIRE(plan->row_teams == define_of(first->defines, "TEAMS"));
-    REQUIRE(plan->teams == define_of(last->defines, "TEAMS"));
+    REQUIRE(plan->schedule.row_blocks ==
+            wa_ceil_div(p->queries, first->block_rows));
+    REQUIRE(plan->schedule.key_blocks ==
+            wa_ceil_div(p->keys, last->block_keys));
+    REQUIRE(plan->schedule.row_teams == define_of(first->defines, "TEAMS"));
+    REQUIRE(plan->schedule.teams == define_of(last->defines, "TEAMS"));
     REQUIRE(row_waves >= row_tiles ||
             (!streams && keeps_dbias != 1)); /* waves take tiles in turn */
     REQUIRE(row_waves <= row_tiles || row_waves % row_tiles == 0);
     REQUIRE(keeps_dbias <= 2 && (keeps_dbias == 0 || has_bias));
     REQUIRE(keeps_dbias != 1 || !streams);
-    REQUIRE(keeps_dbias == 1 || !has_bias || plan->row_teams == 1);
+    REQUIRE(keeps_dbias == 1 || !has_bias || plan->schedule.row_teams == 1);
     REQUIRE(wa_ceil_div(last->block_keys, unit->queries) <=
             define_of(last->defines, "TEAM_WAVES"));
     REQUIRE(define_of(last->defines, "KEEPS_TERMS") == 0 || !has_bias ||
             p->heads == p->kv_heads);
-    REQUIRE(plan->row_slots >= 1);
-    REQUIRE(plan->row_slots <= plan->windows_per_launch);
-    REQUIRE(plan->statistics_bytes >=
-            plan->windows_per_launch * p->heads * p->queries * 16);
-    REQUIRE(plan->bias_bytes >= (has_bias ? 4ull * plan->row_slots * p->heads *
-                                                p->queries * p->keys
-                                          : 0));
+    REQUIRE(plan->schedule.row_slots >= 1);
+    REQUIRE(plan->schedule.row_slots <= plan->schedule.windows_per_launch);
+    REQUIRE(plan->workspace.statistics >=
+            plan->schedule.windows_per_launch * p->heads * p->queries * 16);
+    REQUIRE(plan->workspace.bias >= (has_bias
+                                         ? 4ull * plan->schedule.row_slots *
+                                               p->heads * p->queries * p->keys
+                                         : 0));
     return broken;
 }
 
 /* NULL if the kernel is one that cl/matrix/backward_matrix.cl computes right.
  */
 static const char *broken_whole(const wa_problem *p, const wa_unit *unit,
-                                const wa_backward_plan *plan)
+                                const wa_plan *plan)
 {
     const char *broken = NULL;
-    const wa_backward_kernel *kernel = &plan->kernels[WA_BACKWARD_KEYS];
+    const wa_step *kernel = &plan->step[WA_STEP_KEYS];
     const char *options = kernel->defines;
     const uint32_t rows = kernel->block_rows;
     const uint32_t team_waves = define_of(options, "TEAM_WAVES");
@@ -722,10 +768,10 @@ static const char *broken_whole(const wa_problem *p, const wa_unit *unit,
     const char *of_side = broken_side(unit, kernel, rows, p->queries,
                                       kernel->block_keys, p->keys);
     REQUIRE(!of_side && kernel->block_keys == p->keys);
-    REQUIRE(strcmp(kernel->name, unit->backward_kernel) == 0);
-    REQUIRE(plan->key_blocks == 1 && plan->teams == teams);
-    REQUIRE(plan->row_slots == 0);
-    REQUIRE(plan->row_blocks == wa_ceil_div(p->queries, rows));
+    REQUIRE(strcmp(kernel->kernel, unit->backward_kernel) == 0);
+    REQUIRE(plan->schedule.key_blocks == 1 && plan->schedule.teams == teams);
+    REQUIRE(plan->schedule.row_slots == 0);
+    REQUIRE(plan->schedule.row_blocks == wa_ceil_div(p->queries, rows));
     REQUIRE(wa_ceil_div(rows, unit->queries) <= team_waves);
     REQUIRE(has_define(options, "ONE_VISIT", one_visit));
     REQUIRE(keeps_terms == 0 || one_visit);
@@ -735,16 +781,18 @@ static const char *broken_whole(const wa_problem *p, const wa_unit *unit,
     REQUIRE(kernel->local_bytes >=
             teams * stages * 2 * (rows + p->keys) * p->head_dim * 2);
     /* every round of a launch but the last gives each team a window */
-    REQUIRE(plan->windows_per_launch == p->windows ||
-            plan->windows_per_launch % (plan->slots * teams) == 0);
-    REQUIRE(plan->slots == 1 ||
-            plan->slots * p->kv_heads <= plan->busy_groups);
+    REQUIRE(plan->schedule.windows_per_launch == p->windows ||
+            plan->schedule.windows_per_launch %
+                    (plan->schedule.slots * teams) ==
+                0);
+    REQUIRE(plan->schedule.slots == 1 ||
+            plan->schedule.slots * p->kv_heads <= plan->schedule.busy_groups);
     return broken;
 }
 
 static const char *broken_gradients(const wa_problem *p,
                                     const wa_device *device,
-                                    const wa_backward_plan *plan)
+                                    const wa_plan *plan)
 {
     const char *broken = NULL;
     REQUIRE(suits_matrix(p, device) && p->dtype != WINATTN_FP32);
@@ -757,22 +805,21 @@ static const char *broken_gradients(const wa_problem *p,
 }
 
 static void assert_legal_backward(const wa_problem *p, const wa_device *device,
-                                  const wa_backward_plan *plan,
-                                  const char *what)
+                                  const wa_plan *plan, const char *what)
 {
     const char *broken = NULL;
-    const wa_backward_kernel *last = &plan->kernels[WA_BACKWARD_KEYS];
+    const wa_step *last = &plan->step[WA_STEP_KEYS];
     const uint64_t logits = (uint64_t)p->heads * p->queries * p->keys;
-    for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++) {
-        const wa_backward_kernel *kernel = &plan->kernels[i];
-        if (!kernel->name)
+    for (int i = WA_STEP_STATISTICS; i <= WA_STEP_LAST; i++) {
+        const wa_step *kernel = &plan->step[i];
+        if (!kernel->kernel)
             continue;
         REQUIRE(kernel->work_group <= device->max_work_group);
         REQUIRE(kernel->local_bytes <= device->local_bytes);
         REQUIRE(strlen(kernel->defines) + 1 < sizeof kernel->defines);
         REQUIRE(has_define(kernel->defines, "BLOCK_KEYS", kernel->block_keys));
         REQUIRE((plan->tier == WINATTN_TIER_LOCAL) ==
-                (strstr(kernel->name, "_local") != NULL));
+                (strstr(kernel->kernel, "_local") != NULL));
         REQUIRE(
             (strstr(kernel->defines, "-cl-opt-disable") != NULL) ==
             (device->miscompiles_barriers && plan->tier != WINATTN_TIER_CPU));
@@ -781,22 +828,24 @@ static void assert_legal_backward(const wa_problem *p, const wa_device *device,
         const char *of_matrix = broken_gradients(p, device, plan);
         broken = of_matrix ? of_matrix : broken;
     }
-    REQUIRE(last->name != NULL);
-    REQUIRE(plan->whole == (plan->kernels[WA_BACKWARD_ROWS].name == NULL));
+    REQUIRE(last->kernel != NULL);
+    REQUIRE(plan->whole == (plan->step[WA_STEP_ROWS].kernel == NULL));
     REQUIRE(!plan->whole || last->block_keys >= p->keys);
-    REQUIRE(!plan->whole || plan->statistics_bytes == 0);
-    REQUIRE((uint64_t)plan->key_blocks * last->block_keys >= p->keys);
-    REQUIRE(plan->slots >= 1);
-    REQUIRE(plan->slots <= plan->windows_per_launch);
-    const uint64_t bias_slots =
-        plan->row_slots ? plan->row_slots : plan->slots;
+    REQUIRE(!plan->whole || plan->workspace.statistics == 0);
+    REQUIRE((uint64_t)plan->schedule.key_blocks * last->block_keys >= p->keys);
+    REQUIRE(plan->schedule.slots >= 1);
+    REQUIRE(plan->schedule.slots <= plan->schedule.windows_per_launch);
+    const uint64_t bias_slots = plan->schedule.row_slots
+                                    ? plan->schedule.row_slots
+                                    : plan->schedule.slots;
     REQUIRE(bias_slots == 1 || p->bias == WINATTN_BIAS_NONE ||
             bias_slots * logits * 4 <= (plan->tier == WINATTN_TIER_MATRIX
                                             ? WA_MATRIX_BIAS_BYTES
                                             : WA_BACKWARD_BYTES));
-    REQUIRE(plan->workspace_bytes ==
-            plan->statistics_bytes + plan->bias_bytes + plan->scale_bytes +
-                2 * plan->pad_bytes + plan->dense_bytes);
+    REQUIRE(plan->workspace.all ==
+            plan->workspace.statistics + plan->workspace.bias +
+                plan->workspace.scale + 2 * plan->workspace.pad +
+                plan->workspace.dense);
     REQUIRE(plan->reason[0] != 0);
     REQUIRE(plan->refusals[plan->tier][0] == 0);
     if (broken)
@@ -813,7 +862,7 @@ static void backward_is_legal(void **state)
         for (size_t j = 0; j < workload_count * 3; j++) {
             const wa_device *device = &devices[i];
             test_case c = case_default();
-            wa_backward_plan plan;
+            wa_plan plan;
             wa_problem p;
             assert_true(case_parse(workload_rows[j / 3].text, &c, NULL));
             c.pass = PASS_BACKWARD;
@@ -821,7 +870,7 @@ static void backward_is_legal(void **state)
             const winattn_desc d = case_desc(&c);
             assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
             const winattn_status status =
-                wa_backward_plan_make(&p, device, &none, &plan);
+                wa_plan_make(&p, device, WA_BACKWARD, &none, &plan);
             if (device->loop_limit) {
                 assert_int_equal(status, WINATTN_UNSUPPORTED_DEVICE);
                 assert_non_null(strstr(winattn_last_reason(), "loops"));
@@ -861,10 +910,9 @@ static void same_grid_program(void **state)
         const wa_device *device = &devices[i];
         const wa_problem p = problem_of(base);
         const wa_plan plan = plan_of(&p, device);
-        wa_backward_plan backward, other_backward;
-        const bool has_backward =
-            wa_backward_plan_make(&p, device, &none, &backward) ==
-            WINATTN_SUCCESS;
+        wa_plan backward, other_backward;
+        const bool has_backward = wa_plan_make(&p, device, WA_BACKWARD, &none,
+                                               &backward) == WINATTN_SUCCESS;
         assert_int_equal(has_backward, device->loop_limit == 0);
         if (has_backward)
             assert_legal_backward(&p, device, &backward, base);
@@ -873,15 +921,17 @@ static void same_grid_program(void **state)
             char text[256];
             snprintf(text, sizeof text, "%s %s", base, changes[j]);
             const wa_problem other = problem_of(text);
-            assert_string_equal(plan_of(&other, device).defines, plan.defines);
+            assert_string_equal(
+                plan_of(&other, device).step[WA_STEP_FORWARD].defines,
+                plan.step[WA_STEP_FORWARD].defines);
             if (!has_backward)
                 continue;
-            assert_int_equal(
-                wa_backward_plan_make(&other, device, &none, &other_backward),
-                WINATTN_SUCCESS);
-            for (int k = 0; k < WA_BACKWARD_PARTS; k++)
-                assert_string_equal(other_backward.kernels[k].defines,
-                                    backward.kernels[k].defines);
+            assert_int_equal(wa_plan_make(&other, device, WA_BACKWARD, &none,
+                                          &other_backward),
+                             WINATTN_SUCCESS);
+            for (int k = 0; k < WA_STEPS; k++)
+                assert_string_equal(other_backward.step[k].defines,
+                                    backward.step[k].defines);
         }
     }
 }
@@ -898,20 +948,20 @@ static void grid_options(void **state)
     const uint64_t dense = 5 * 42 * 42 * 4; /* a multiple of 16 */
     const wa_device *device = device_named("H200");
     wa_problem p = problem_of(text);
-    wa_backward_plan backward;
+    wa_plan backward;
     char table[WA_DEFINES_SIZE] = "";
     wa_plan plan = plan_of(&p, device);
-    assert_true(has_define(plan.defines, "GRID", 1));
-    assert_true(has_define(plan.defines, "NQ", 42));
-    assert_true(has_define(plan.defines, "WINDOW_0", 1));
-    assert_true(has_define(plan.defines, "WINDOW_1", 7));
-    assert_true(has_define(plan.defines, "WINDOW_2", 6));
-    assert_true(has_define(plan.defines, "MASK", 4));
-    assert_true(has_define(plan.defines, "PADDING", 1));
-    assert_true(has_define(plan.defines, "BIAS", 2));
-    assert_null(strstr(plan.defines, "TABLE"));
-    assert_true(plan.expands_table);
-    assert_int_equal(plan.workspace_bytes, dense);
+    assert_true(has_define(plan.step[WA_STEP_FORWARD].defines, "GRID", 1));
+    assert_true(has_define(plan.step[WA_STEP_FORWARD].defines, "NQ", 42));
+    assert_true(has_define(plan.step[WA_STEP_FORWARD].defines, "WINDOW_0", 1));
+    assert_true(has_define(plan.step[WA_STEP_FORWARD].defines, "WINDOW_1", 7));
+    assert_true(has_define(plan.step[WA_STEP_FORWARD].defines, "WINDOW_2", 6));
+    assert_true(has_define(plan.step[WA_STEP_FORWARD].defines, "MASK", 4));
+    assert_true(has_define(plan.step[WA_STEP_FORWARD].defines, "PADDING", 1));
+    assert_true(has_define(plan.step[WA_STEP_FORWARD].defines, "BIAS", 2));
+    assert_null(strstr(plan.step[WA_STEP_FORWARD].defines, "TABLE"));
+    assert_true(plan.step[WA_STEP_EXPAND].kernel);
+    assert_int_equal(plan.workspace.all, dense);
     wa_append_table(&p, table, sizeof table);
     assert_true(has_define(table, "TABLE", 1));
     assert_true(has_define(table, "BIAS", 1));
@@ -920,45 +970,45 @@ static void grid_options(void **state)
     assert_true(has_define(table, "TABLE_STEP_0", 143));
     assert_true(has_define(table, "TABLE_STEP_1", 11));
     assert_true(has_define(table, "TABLE_CENTER", 71));
-    assert_int_equal(wa_backward_plan_make(&p, device, &none, &backward),
+    assert_int_equal(wa_plan_make(&p, device, WA_BACKWARD, &none, &backward),
                      WINATTN_SUCCESS);
-    assert_string_equal(backward.kernels[WA_BACKWARD_EXPAND].defines, table);
-    assert_non_null(backward.kernels[WA_BACKWARD_SUM_TABLE].name);
-    assert_int_equal(backward.dense_bytes, dense);
-    assert_int_equal(
-        backward.pad_bytes,
-        (backward.slots * backward.key_blocks * p.kv_heads * p.head_dim * 4 +
-         15) /
-            16 * 16);
+    assert_string_equal(backward.step[WA_STEP_EXPAND].defines, table);
+    assert_non_null(backward.step[WA_STEP_SUM_TABLE].kernel);
+    assert_int_equal(backward.workspace.dense, dense);
+    assert_int_equal(backward.workspace.pad,
+                     (backward.schedule.slots * backward.schedule.key_blocks *
+                          p.kv_heads * p.head_dim * 4 +
+                      15) /
+                         16 * 16);
 
     /* tier local reads the table in place */
     p = problem_of("grid=2 size=28x12 window=7x6 shift=3x3 mask=shift "
                    "bias=table_same pass=backward tier=local");
     plan = plan_of(&p, device);
-    assert_true(has_define(plan.defines, "TABLE", 1));
-    assert_null(strstr(plan.defines, "PADDING"));
-    assert_false(plan.expands_table);
-    assert_int_equal(plan.workspace_bytes, 0);
-    assert_int_equal(wa_backward_plan_make(&p, device, &none, &backward),
+    assert_true(has_define(plan.step[WA_STEP_FORWARD].defines, "TABLE", 1));
+    assert_null(strstr(plan.step[WA_STEP_FORWARD].defines, "PADDING"));
+    assert_false(plan.step[WA_STEP_EXPAND].kernel);
+    assert_int_equal(plan.workspace.all, 0);
+    assert_int_equal(wa_plan_make(&p, device, WA_BACKWARD, &none, &backward),
                      WINATTN_SUCCESS);
-    assert_null(backward.kernels[WA_BACKWARD_EXPAND].name);
-    assert_non_null(backward.kernels[WA_BACKWARD_SUM_TABLE].name);
-    assert_int_equal(backward.pad_bytes, 0);
+    assert_null(backward.step[WA_STEP_EXPAND].kernel);
+    assert_non_null(backward.step[WA_STEP_SUM_TABLE].kernel);
+    assert_int_equal(backward.workspace.pad, 0);
 
     /* hidden padding needs no sums; without a grid no option names one */
     p = problem_of("grid=1 size=20 window=7 padding=hidden pass=backward "
                    "tier=cpu");
     plan = plan_of(&p, device);
-    assert_true(has_define(plan.defines, "PADDING", 2));
-    assert_int_equal(wa_backward_plan_make(&p, device, &none, &backward),
+    assert_true(has_define(plan.step[WA_STEP_FORWARD].defines, "PADDING", 2));
+    assert_int_equal(wa_plan_make(&p, device, WA_BACKWARD, &none, &backward),
                      WINATTN_SUCCESS);
-    assert_int_equal(backward.pad_bytes + backward.dense_bytes, 0);
+    assert_int_equal(backward.workspace.pad + backward.workspace.dense, 0);
     p = problem_of("bias=same mask=same mask_windows=2");
     plan = plan_of(&p, device);
-    assert_null(strstr(plan.defines, "GRID"));
-    assert_null(strstr(plan.defines, "WINDOW"));
-    assert_null(strstr(plan.defines, "PADDING"));
-    assert_null(strstr(plan.defines, "TABLE"));
+    assert_null(strstr(plan.step[WA_STEP_FORWARD].defines, "GRID"));
+    assert_null(strstr(plan.step[WA_STEP_FORWARD].defines, "WINDOW"));
+    assert_null(strstr(plan.step[WA_STEP_FORWARD].defines, "PADDING"));
+    assert_null(strstr(plan.step[WA_STEP_FORWARD].defines, "TABLE"));
 }
 
 /* A tier that did not build is not taken again; one that is demanded is the
@@ -970,16 +1020,17 @@ static void backward_falls_back(void **state)
     const wa_problem local = problem_of("pass=backward bias=same tier=local");
     const wa_device *device = device_named("H200");
     wa_exclusions exclusions;
-    wa_backward_plan plan;
+    wa_plan plan;
     memset(&exclusions, 0, sizeof exclusions);
     snprintf(exclusions.reason[WINATTN_TIER_LOCAL], WA_REASON_SIZE,
              "it did not build");
-    assert_int_equal(wa_backward_plan_make(&p, device, &exclusions, &plan),
+    assert_int_equal(wa_plan_make(&p, device, WA_BACKWARD, &exclusions, &plan),
                      WINATTN_SUCCESS);
     assert_int_equal(plan.tier, WINATTN_TIER_CPU);
     assert_string_equal(plan.refusals[WINATTN_TIER_LOCAL], "it did not build");
-    assert_int_equal(wa_backward_plan_make(&local, device, &exclusions, &plan),
-                     WINATTN_UNSUPPORTED_PROBLEM);
+    assert_int_equal(
+        wa_plan_make(&local, device, WA_BACKWARD, &exclusions, &plan),
+        WINATTN_UNSUPPORTED_PROBLEM);
     assert_non_null(strstr(winattn_last_reason(), "it did not build"));
 }
 
@@ -993,15 +1044,16 @@ static void tf32_is_allowed(void **state)
     const wa_problem p = problem_of("tf32=1 bias=same pass=backward");
     const wa_problem half = problem_of("dtype=fp16 bias=same");
     const wa_problem odd = problem_of("tf32=1 dim=30");
-    wa_backward_plan backward;
+    wa_plan backward;
     const wa_plan plan = plan_of(&p, h200);
-    assert_true(has_define(plan.defines, "DTYPE", WINATTN_FP32));
+    assert_true(
+        has_define(plan.step[WA_STEP_FORWARD].defines, "DTYPE", WINATTN_FP32));
     assert_non_null(strstr(plan.reason, "TF32"));
     assert_int_equal(plan.access_elements, 4);
     assert_int_equal(plan.access_bytes, 16);
     assert_int_equal(plan_of(&half, h200).access_elements, 8);
     assert_int_equal(plan_of(&odd, h200).access_elements, 0);
-    assert_int_equal(wa_backward_plan_make(&p, h200, &none, &backward),
+    assert_int_equal(wa_plan_make(&p, h200, WA_BACKWARD, &none, &backward),
                      WINATTN_SUCCESS);
     assert_int_equal(backward.tier, WINATTN_TIER_LOCAL);
 
@@ -1016,7 +1068,8 @@ static void tf32_is_allowed(void **state)
     wa_plan narrow, wide;
     assert_true(wa_plan_matrix_shape(&half, h200, &shape, &narrow));
     assert_true(wa_plan_matrix_shape(&p, h200, &shape, &wide));
-    assert_int_equal(wide.local_bytes, 2 * narrow.local_bytes);
+    assert_int_equal(wide.step[WA_STEP_FORWARD].local_bytes,
+                     2 * narrow.step[WA_STEP_FORWARD].local_bytes);
 }
 
 /* On grids, of those devices of Intel's that have them. */
@@ -1034,14 +1087,14 @@ static void gradients_ask_for_registers(void **state)
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         const wa_problem p = problem_of(cases[c].problem);
-        wa_backward_plan plan;
-        assert_int_equal(wa_backward_plan_make(
-                             &p, device_named(cases[c].device), &none, &plan),
+        wa_plan plan;
+        assert_int_equal(wa_plan_make(&p, device_named(cases[c].device),
+                                      WA_BACKWARD, &none, &plan),
                          WINATTN_SUCCESS);
         assert_int_equal(plan.tier, WINATTN_TIER_LOCAL);
-        for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++)
-            if (plan.kernels[i].name)
-                assert_int_equal(strstr(plan.kernels[i].defines, "256-GRF") !=
+        for (int i = WA_STEP_STATISTICS; i <= WA_STEP_LAST; i++)
+            if (plan.step[i].kernel)
+                assert_int_equal(strstr(plan.step[i].defines, "256-GRF") !=
                                      NULL,
                                  cases[c].asks);
     }
@@ -1107,8 +1160,8 @@ static void backward_units(void **state)
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         const wa_problem p = problem_of(choices[i].problem);
         const char *refusal = choices[i].refusal;
-        wa_backward_plan plan;
-        assert_int_equal(wa_backward_plan_make(&p, h200, &none, &plan),
+        wa_plan plan;
+        assert_int_equal(wa_plan_make(&p, h200, WA_BACKWARD, &none, &plan),
                          WINATTN_SUCCESS);
         assert_legal_backward(&p, h200, &plan, choices[i].problem);
         if (plan.tier !=
@@ -1122,16 +1175,16 @@ static void backward_units(void **state)
     wa_problem p = problem_of("dtype=fp16 bias=same");
     wa_unit unit = *wa_unit_named("mma");
     wa_device device = *h200;
-    wa_backward_plan plan;
+    wa_plan plan;
     unit.proven = false;
     device.unit = &unit;
-    assert_int_equal(wa_backward_plan_make(&p, &device, &none, &plan),
+    assert_int_equal(wa_plan_make(&p, &device, WA_BACKWARD, &none, &plan),
                      WINATTN_SUCCESS);
     assert_int_equal(plan.tier, WINATTN_TIER_LOCAL);
     assert_non_null(
         strstr(plan.refusals[WINATTN_TIER_MATRIX], "must be demanded"));
     p.tier = WINATTN_TIER_MATRIX;
-    assert_int_equal(wa_backward_plan_make(&p, &device, &none, &plan),
+    assert_int_equal(wa_plan_make(&p, &device, WA_BACKWARD, &none, &plan),
                      WINATTN_SUCCESS);
     assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
     assert_legal_backward(&p, &device, &plan, "unproven");
@@ -1163,17 +1216,17 @@ static void backward_is_dealt(void **state)
     const wa_device *h200 = device_named("H200");
     for (size_t i = 0; i < sizeof deals / sizeof *deals; i++) {
         char text[256];
-        wa_backward_plan plan;
+        wa_plan plan;
         snprintf(text, sizeof text, "%s heads=3 pass=backward",
                  deals[i].problem);
         const wa_problem p = problem_of(text);
-        assert_int_equal(wa_backward_plan_make(&p, h200, &none, &plan),
+        assert_int_equal(wa_plan_make(&p, h200, WA_BACKWARD, &none, &plan),
                          WINATTN_SUCCESS);
         assert_legal_backward(&p, h200, &plan, text);
         assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
-        assert_int_equal(plan.slots, deals[i].slots);
+        assert_int_equal(plan.schedule.slots, deals[i].slots);
         assert_int_equal(
-            define_of(plan.kernels[WA_BACKWARD_KEYS].defines, "KEEPS_TOKENS"),
+            define_of(plan.step[WA_STEP_KEYS].defines, "KEEPS_TOKENS"),
             deals[i].keeps_tokens);
     }
 }
@@ -1241,18 +1294,18 @@ static void backward_shapes_are_refused(void **state)
         const wa_problem p = problem_of(rows[i].problem);
         const wa_device *h200 = device_named("H200");
         wa_matrix_gradient_shape shape;
-        wa_backward_plan plan;
-        memset(&plan, 0, sizeof plan);
+        wa_plan plan;
+        wa_plan_begin(WA_BACKWARD, &plan);
         assert_true(matrix_gradient_shape_parse(rows[i].shape, &shape));
         const bool taken =
-            wa_plan_backward_matrix_shape(&p, h200, &shape, &plan);
+            wa_plan_matrix_gradient_shape(&p, h200, &shape, &plan);
         const char *why = plan.refusals[WINATTN_TIER_MATRIX];
         if (taken != !rows[i].refusal ||
             (!taken && !strstr(why, rows[i].refusal)))
             fail_msg("%s %s: \"%s\"", rows[i].problem, rows[i].shape, why);
         if (!taken)
             continue;
-        wa_backward_plan_finish(&p, h200, &plan);
+        wa_plan_finish(&p, h200, &plan);
         snprintf(plan.reason, sizeof plan.reason, "demanded");
         assert_legal_backward(&p, h200, &plan, rows[i].shape);
     }
@@ -1265,14 +1318,14 @@ static void backward_has_fewer_waves(void **state)
     const wa_problem p = problem_of("dtype=fp16 bias=same windows=1000");
     const wa_device *h200 = device_named("H200");
     wa_exclusions learnt;
-    wa_backward_plan plan;
+    wa_plan plan;
     memset(&learnt, 0, sizeof learnt);
     for (uint32_t most = 1024; most > 32; most /= 2) {
         learnt.most_items[WINATTN_TIER_MATRIX] = most;
-        assert_int_equal(wa_backward_plan_make(&p, h200, &learnt, &plan),
+        assert_int_equal(wa_plan_make(&p, h200, WA_BACKWARD, &learnt, &plan),
                          WINATTN_SUCCESS);
         assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
-        assert_in_range(plan.kernels[WA_BACKWARD_KEYS].work_group, 1, most);
+        assert_in_range(plan.step[WA_STEP_KEYS].work_group, 1, most);
         assert_legal_backward(&p, h200, &plan, "fewer waves");
     }
 }
@@ -1363,12 +1416,11 @@ static void load(const char *text)
         fail_msg("%s", winattn_last_reason());
 }
 
-static wa_backward_plan backward_plan_of(const wa_problem *p,
-                                         const wa_device *device)
+static wa_plan backward_plan_of(const wa_problem *p, const wa_device *device)
 {
     static const wa_exclusions none;
-    wa_backward_plan plan;
-    if (wa_backward_plan_make(p, device, &none, &plan) != WINATTN_SUCCESS)
+    wa_plan plan;
+    if (wa_plan_make(p, device, WA_BACKWARD, &none, &plan) != WINATTN_SUCCESS)
         fail_msg("%s: %s", device->name, winattn_last_reason());
     return plan;
 }
@@ -1399,10 +1451,10 @@ static void loaded_rows(void **state)
     assert_true(plan.tuned);
     assert_non_null(strstr(plan.reason, "loaded"));
     assert_int_equal(plan.shape.matrix.teams, 3);
-    const wa_backward_plan backward = backward_plan_of(&p, h200);
+    const wa_plan backward = backward_plan_of(&p, h200);
     assert_true(backward.tuned);
     assert_non_null(strstr(backward.reason, "loaded"));
-    assert_int_equal(backward.teams, 2);
+    assert_int_equal(backward.schedule.teams, 2);
     assert_legal_backward(&p, h200, &backward, "loaded");
 
     /* by name, for regions, and the same again */
@@ -1435,7 +1487,8 @@ static void loaded_rows(void **state)
     wa_exclusions learnt;
     memset(&learnt, 0, sizeof learnt);
     strcpy(learnt.untuned[WINATTN_TIER_MATRIX], "it spills");
-    assert_int_equal(wa_plan_make(&p, h200, &learnt, &plan), WINATTN_SUCCESS);
+    assert_int_equal(wa_plan_make(&p, h200, WA_FORWARD, &learnt, &plan),
+                     WINATTN_SUCCESS);
     assert_false(plan.tuned);
     assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
     assert_string_equal(plan.untuned, "tier matrix: it spills");
@@ -1480,10 +1533,12 @@ static void wild_rows(void **state)
         if (kernel < 2) {
             const wa_plan plan = plan_of(&p, h200);
             taken += plan.tuned;
-            assert_in_range(plan.local_bytes, 1, h200->local_bytes);
-            assert_in_range(plan.work_group, 1, h200->max_work_group);
+            assert_in_range(plan.step[WA_STEP_FORWARD].local_bytes, 1,
+                            h200->local_bytes);
+            assert_in_range(plan.step[WA_STEP_FORWARD].work_group, 1,
+                            h200->max_work_group);
         } else {
-            const wa_backward_plan plan = backward_plan_of(&p, h200);
+            const wa_plan plan = backward_plan_of(&p, h200);
             taken += plan.tuned;
             assert_legal_backward(&p, h200, &plan, text);
         }
@@ -1510,7 +1565,9 @@ int main(int count, char **arguments)
                 const wa_plan plan = plan_of(&p, &devices[i]);
                 printf("{\"%s\", \"%s\", \"%s\", %u, %u, %u},\n",
                        devices[i].name, problems[j], wa_tier_name(plan.tier),
-                       plan.work_group, plan.local_bytes, plan.block_rows);
+                       plan.step[WA_STEP_FORWARD].work_group,
+                       plan.step[WA_STEP_FORWARD].local_bytes,
+                       plan.step[WA_STEP_FORWARD].block_rows);
             }
         return 0;
     }

@@ -14,11 +14,12 @@
 #include <cmocka.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "kit/cases.h"
 #include "kit/devices.h"
 #include "launch/bias_table.h"
 #include "plan/matrix_shape.h"
-#include "plan/plan_backward.h"
+#include "plan/planner.h"
 
 /* Of a plan of one pass; they take some 20 ms. */
 #define MOST_STEPS 1000000u
@@ -70,15 +71,15 @@ static void plan_all(const wa_problem *p, const wa_device *device,
                      const char *what)
 {
     wa_plan plan;
-    wa_backward_plan backward;
+    wa_plan backward;
     winattn_status status;
     if (p->passes[WA_FORWARD]) {
-        status = wa_plan_make(p, device, &none, &plan);
-        check_steps(plan.steps, status, device, what);
+        status = wa_plan_make(p, device, WA_FORWARD, &none, &plan);
+        check_steps(plan.visited, status, device, what);
     }
     if (p->passes[WA_BACKWARD]) {
-        status = wa_backward_plan_make(p, device, &none, &backward);
-        check_steps(backward.steps, status, device, what);
+        status = wa_plan_make(p, device, WA_BACKWARD, &none, &backward);
+        check_steps(backward.visited, status, device, what);
     }
 }
 
@@ -377,20 +378,24 @@ static bool print_choice(const char *problem, const char *name, char *text,
 {
     wa_problem p;
     wa_plan plan;
-    wa_backward_plan backward;
+    wa_plan backward;
     wa_device device = *made_up_device(name);
     device.unit = wa_unit_of(&device);
     if (read_text(problem, TIER_OF_TEXT, &p) != WINATTN_SUCCESS ||
-        wa_plan_make(&p, &device, &none, &plan) != WINATTN_SUCCESS ||
-        wa_backward_plan_make(&p, &device, &none, &backward) !=
+        wa_plan_make(&p, &device, WA_FORWARD, &none, &plan) !=
+            WINATTN_SUCCESS ||
+        wa_plan_make(&p, &device, WA_BACKWARD, &none, &backward) !=
             WINATTN_SUCCESS)
         return false;
-    snprintf(text, size, "%s %ux%u %u %u", plan.kernel, plan.block_rows,
-             plan.block_keys, plan.work_group, plan.local_bytes);
-    for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++) {
-        const wa_backward_kernel *kernel = &backward.kernels[i];
-        if (kernel->name)
-            wa_append(text, size, ", %s %ux%u %u %u", kernel->name,
+    snprintf(text, size, "%s %ux%u %u %u", plan.step[WA_STEP_FORWARD].kernel,
+             plan.step[WA_STEP_FORWARD].block_rows,
+             plan.step[WA_STEP_FORWARD].block_keys,
+             plan.step[WA_STEP_FORWARD].work_group,
+             plan.step[WA_STEP_FORWARD].local_bytes);
+    for (int i = WA_STEP_STATISTICS; i <= WA_STEP_LAST; i++) {
+        const wa_step *kernel = &backward.step[i];
+        if (kernel->kernel)
+            wa_append(text, size, ", %s %ux%u %u %u", kernel->kernel,
                       kernel->block_rows, kernel->block_keys,
                       kernel->work_group, kernel->local_bytes);
     }

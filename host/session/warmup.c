@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Makes the smallest problem that the kernel of a plan computes, and launches
  * it. */
-#include "session/trial.h"
+#include "session/warmup.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
+
+#include "../cl/common/args.h"
 
 #define ELEMENT_BYTES 4u /* of the largest type */
 #define SPARE_BYTES 1024u
@@ -53,7 +55,7 @@ static wa_problem shrink(const wa_problem *problem, winattn_tier tier)
     return small;
 }
 
-/* ---- How much a trial would be ---- */
+/* ---- How much it would be ---- */
 
 /* Multiply-adds of kernels that walk all keys for a block of rows, or all rows
  * for a block of keys. */
@@ -66,39 +68,31 @@ static double work_of(const wa_problem *small, uint32_t rows, uint32_t keys)
            small->head_dim;
 }
 
-double wa_trial_forward_work(const wa_problem *problem, const wa_plan *plan)
+double wa_warm_up_work(const wa_problem *problem, const wa_plan *plan)
 {
     const wa_problem small = shrink(problem, plan->tier);
     const bool one_row = plan->tier == WINATTN_TIER_CPU;
-    return FORWARD_PRODUCTS *
-           work_of(&small, one_row ? 1 : plan->block_rows, 0);
-}
-
-double wa_trial_backward_work(const wa_problem *problem,
-                              const wa_backward_plan *plan)
-{
-    const wa_problem small = shrink(problem, plan->tier);
-    const bool one_row = plan->tier == WINATTN_TIER_CPU;
+    const bool is_forward = plan->pass == WA_FORWARD;
     double work = 0.0;
-    for (int i = WA_BACKWARD_FIRST; i <= WA_BACKWARD_LAST; i++) {
-        const wa_backward_kernel *kernel = &plan->kernels[i];
-        if (kernel->name)
-            work += work_of(&small, one_row ? 1 : kernel->block_rows,
-                            kernel->block_keys);
+    for (int i = WA_STEP_FIRST; i <= WA_STEP_LAST; i++) {
+        const wa_step *step = &plan->step[i];
+        if (step->kernel)
+            work += work_of(&small, one_row ? 1 : step->block_rows,
+                            is_forward ? 0 : step->block_keys);
     }
-    return BACKWARD_PRODUCTS * work;
+    return (is_forward ? FORWARD_PRODUCTS : BACKWARD_PRODUCTS) * work;
 }
 
 /* ---- Its launch ---- */
 
-/* Bytes of a buffer; where more are needed the trial is too large as well. */
+/* Bytes of a buffer; where more are needed it is too large as well. */
 #define MOST_BYTES ((uint64_t)64 << 20)
 
-typedef struct trial {
+typedef struct warm_up {
     cl_command_queue queue;
     cl_mem in, out, workspace;
     wa_buffers buffers;
-} trial;
+} warm_up;
 
 /* Bytes of a row of any tensor, at least. */
 static uint64_t row_bytes(const wa_problem *problem)
@@ -143,46 +137,46 @@ static winattn_status make_queue(cl_context context, cl_device_id device,
 }
 
 /* Makes what the launch needs; to be ended, also after a failure. */
-static winattn_status begin(trial *t, cl_context context, cl_device_id device,
-                            const wa_problem *small, uint64_t out_bytes,
-                            uint64_t workspace_bytes,
+static winattn_status begin(warm_up *w, cl_context context,
+                            cl_device_id device, const wa_problem *small,
+                            uint64_t out_bytes, uint64_t workspace_bytes,
                             const wa_table_buffers *table)
 {
-    memset(t, 0, sizeof *t);
-    WA_TRY(make_queue(context, device, &t->queue));
-    WA_TRY(make_buffer(context, row_bytes(small), &t->in));
-    WA_TRY(make_buffer(context, out_bytes, &t->out));
-    WA_TRY(make_buffer(context, workspace_bytes, &t->workspace));
-    t->buffers.workspace.buffer = t->workspace;
-    t->buffers.table = *table;
+    memset(w, 0, sizeof *w);
+    WA_TRY(make_queue(context, device, &w->queue));
+    WA_TRY(make_buffer(context, row_bytes(small), &w->in));
+    WA_TRY(make_buffer(context, out_bytes, &w->out));
+    WA_TRY(make_buffer(context, workspace_bytes, &w->workspace));
+    w->buffers.workspace.buffer = w->workspace;
+    w->buffers.table = *table;
     return WINATTN_SUCCESS;
 }
 
-static void end(trial *t)
+static void end(warm_up *w)
 {
-    if (t->workspace)
-        clReleaseMemObject(t->workspace);
-    if (t->out)
-        clReleaseMemObject(t->out);
-    if (t->in)
-        clReleaseMemObject(t->in);
-    if (t->queue)
-        clReleaseCommandQueue(t->queue);
+    if (w->workspace)
+        clReleaseMemObject(w->workspace);
+    if (w->out)
+        clReleaseMemObject(w->out);
+    if (w->in)
+        clReleaseMemObject(w->in);
+    if (w->queue)
+        clReleaseCommandQueue(w->queue);
 }
 
 /* The tensors that a pass must have. */
-static void set_tensors(trial *t, const wa_problem *small, wa_pass pass)
+static void set_tensors(warm_up *w, const wa_problem *small, wa_pass pass)
 {
     for (wa_tensor_id id = 0; id < WA_TENSORS; id++) {
         const wa_role role = wa_tensor_role(id, pass);
         if (small->tensor[id].used && (role == WA_INPUT || role == WA_OUTPUT))
-            t->buffers.tensor[id].buffer = role == WA_OUTPUT ? t->out : t->in;
+            w->buffers.tensor[id].buffer = role == WA_OUTPUT ? w->out : w->in;
     }
 }
 
-static winattn_status finish(const trial *t)
+static winattn_status finish(const warm_up *w)
 {
-    const cl_int error = clFinish(t->queue);
+    const cl_int error = clFinish(w->queue);
     return error == CL_SUCCESS ? WINATTN_SUCCESS
                                : wa_fail_cl(error, "clFinish");
 }
@@ -190,70 +184,55 @@ static winattn_status finish(const trial *t)
 /* Is it little enough? */
 static bool suits(const wa_problem *small, double work, uint64_t workspace)
 {
-    return work <= WA_MOST_TRIAL_WORK && row_bytes(small) <= MOST_BYTES &&
+    return work <= WA_MOST_WARM_UP_WORK && row_bytes(small) <= MOST_BYTES &&
            workspace <= MOST_BYTES;
 }
 
-winattn_status wa_trial_forward(cl_context context, cl_device_id device,
-                                const wa_problem *problem, const wa_plan *plan,
-                                const wa_forward_kernels *kernels,
-                                const wa_table_buffers *table)
+/* The plan for one window. Without an output that is wanted, the backward pass
+ * writes statistics only, and expands a table. */
+static void shrink_plan(const wa_problem *small, wa_plan *plan)
 {
-    const wa_problem small = shrink(problem, plan->tier);
-    const uint64_t workspace = dense_bytes(&small);
-    const uint64_t out =
-        (uint64_t)plan->block_rows * small.head_dim * ELEMENT_BYTES;
-    wa_plan small_plan = *plan;
-    trial t;
-    if (!suits(&small, wa_trial_forward_work(problem, plan), workspace))
-        return WINATTN_SUCCESS;
-    small_plan.row_blocks = 1;
+    const uint64_t statistics =
+        plan->pass == WA_FORWARD
+            ? 0
+            : ((uint64_t)small->queries * ROW_NUMBERS * ELEMENT_BYTES + 15) /
+                  16 * 16;
+    wa_schedule *schedule = &plan->schedule;
+    schedule->row_blocks = schedule->key_blocks = 1;
     if (plan->tier == WINATTN_TIER_CPU)
-        small_plan.block_rows = 1;
-    winattn_status status =
-        begin(&t, context, device, &small, out, workspace, table);
-    set_tensors(&t, &small, WA_FORWARD);
-    if (status == WINATTN_SUCCESS)
-        status = wa_launch_forward(&small, &small_plan, kernels, t.queue,
-                                   &t.buffers, 0, NULL, NULL);
-    if (status == WINATTN_SUCCESS)
-        status = finish(&t);
-    end(&t);
-    return status;
+        plan->step[WA_STEP_FORWARD].block_rows =
+            plan->step[WA_STEP_ROWS].block_rows = 1;
+    schedule->slots = 1;
+    schedule->row_slots = schedule->row_slots ? 1 : 0;
+    if (plan->pass == WA_BACKWARD)
+        schedule->windows_per_launch = 1;
+    plan->workspace.dense = dense_bytes(small);
+    plan->workspace.all = statistics + plan->workspace.dense;
 }
 
-winattn_status wa_trial_backward(cl_context context, cl_device_id device,
-                                 const wa_problem *problem,
-                                 const wa_backward_plan *plan,
-                                 const wa_backward_kernels *kernels,
-                                 const wa_table_buffers *table)
+winattn_status wa_warm_up(cl_context context, cl_device_id device,
+                          const wa_problem *problem, const wa_plan *plan,
+                          const wa_kernels *kernels,
+                          const wa_table_buffers *table)
 {
     const wa_problem small = shrink(problem, plan->tier);
-    /* no output is wanted, so only statistics are written, and a table
-     * expanded */
-    const uint64_t statistics =
-        ((uint64_t)small.queries * ROW_NUMBERS * ELEMENT_BYTES + 15) / 16 * 16;
-    wa_backward_plan small_plan = *plan;
-    trial t;
-    small_plan.row_blocks = small_plan.key_blocks = 1;
-    if (plan->tier == WINATTN_TIER_CPU)
-        small_plan.kernels[WA_BACKWARD_ROWS].block_rows = 1;
-    small_plan.slots = 1;
-    small_plan.row_slots = plan->row_slots ? 1 : 0;
-    small_plan.windows_per_launch = 1;
-    small_plan.dense_bytes = dense_bytes(&small);
-    small_plan.workspace_bytes = statistics + small_plan.dense_bytes;
-    if (!suits(&small, wa_trial_backward_work(problem, plan),
-               small_plan.workspace_bytes))
+    /* the forward pass always writes o */
+    const uint64_t out = (uint64_t)plan->step[WA_STEP_FORWARD].block_rows *
+                         small.head_dim * ELEMENT_BYTES;
+    wa_plan small_plan = *plan;
+    warm_up w;
+    shrink_plan(&small, &small_plan);
+    if (!suits(&small, wa_warm_up_work(problem, plan),
+               small_plan.workspace.all))
         return WINATTN_SUCCESS;
-    winattn_status status = begin(&t, context, device, &small, 0,
-                                  small_plan.workspace_bytes, table);
-    set_tensors(&t, &small, WA_BACKWARD);
+    winattn_status status = begin(&w, context, device, &small, out,
+                                  small_plan.workspace.all, table);
+    set_tensors(&w, &small, plan->pass);
     if (status == WINATTN_SUCCESS)
-        status = wa_launch_backward(&small, &small_plan, kernels, t.queue,
-                                    &t.buffers, 0, 0, NULL, NULL);
+        status = wa_launch(&small, &small_plan, kernels, w.queue, &w.buffers,
+                           0, 0, NULL, NULL);
     if (status == WINATTN_SUCCESS)
-        status = finish(&t);
-    end(&t);
+        status = finish(&w);
+    end(&w);
     return status;
 }

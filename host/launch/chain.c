@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/chain.h"
+
+#include <string.h>
+
+#include "base/status.h"
+
+winattn_status wa_chain_begin(wa_kernel_chain *chain, cl_command_queue queue,
+                              cl_uint wait_count, const cl_event *wait_list,
+                              bool wants_event)
+{
+    cl_command_queue_properties properties = 0;
+    const cl_int error = clGetCommandQueueInfo(
+        queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
+    memset(chain, 0, sizeof *chain);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clGetCommandQueueInfo");
+    chain->queue = queue;
+    chain->wait_count = wait_count;
+    chain->wait_list = wait_list;
+    chain->in_order =
+        (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
+    chain->wants_event = wants_event;
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_chain_append(wa_kernel_chain *chain, cl_kernel kernel,
+                               uint64_t items, size_t group)
+{
+    const size_t global = (size_t)((items + group - 1) / group * group);
+    cl_event done = NULL;
+    const cl_int error = clEnqueueNDRangeKernel(
+        chain->queue, kernel, 1, NULL, &global, &group, chain->wait_count,
+        chain->wait_list,
+        chain->wants_event || !chain->in_order ? &done : NULL);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clEnqueueNDRangeKernel");
+    if (chain->last)
+        clReleaseEvent(chain->last);
+    chain->last = done;
+    chain->has_begun = true;
+    chain->wait_count = chain->in_order ? 0 : 1;
+    chain->wait_list = chain->in_order ? NULL : &chain->last;
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_chain_end(wa_kernel_chain *chain, winattn_status status,
+                            cl_event *event)
+{
+    if (status == WINATTN_SUCCESS && event && !chain->has_begun) {
+        const cl_int error = clEnqueueMarkerWithWaitList(
+            chain->queue, chain->wait_count, chain->wait_list, &chain->last);
+        if (error != CL_SUCCESS)
+            status = wa_fail_cl(error, "clEnqueueMarkerWithWaitList");
+    }
+    if (status == WINATTN_SUCCESS && event)
+        *event = chain->last;
+    else if (chain->last)
+        clReleaseEvent(chain->last);
+    return status;
+}

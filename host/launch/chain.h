@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Launches one behind the other. */
+#ifndef WINATTN_CHAIN_H
+#define WINATTN_CHAIN_H
+
+#include <stdbool.h>
+
+#include "winattn.h"
+
+/* Launches of which each reads what those before it wrote. The first waits for
+ * what the caller names. A queue that runs them in order needs no events in
+ * between, which take time (bench/notes.md). */
+typedef struct wa_kernel_chain {
+    cl_command_queue queue;
+    /* what the next launch waits for: the caller's list, then &last or, in
+     * order, nothing */
+    cl_uint wait_count;
+    const cl_event *wait_list;
+    bool in_order;    /* so is the queue */
+    bool wants_event; /* the caller */
+    bool has_begun;
+    cl_event last; /* NULL: there is none, or no one waits for it */
+} wa_kernel_chain;
+
+winattn_status wa_chain_begin(wa_kernel_chain *chain, cl_command_queue queue,
+                              cl_uint wait_count, const cl_event *wait_list,
+                              bool wants_event);
+/* Appends a launch of at least so many work-items. */
+winattn_status wa_chain_append(wa_kernel_chain *chain, cl_kernel kernel,
+                               uint64_t items, size_t group);
+/* The last launch's event, or a marker's where there was no launch, becomes
+ * the caller's; after a failure, or where event is NULL, it is let go. Returns
+ * status. */
+winattn_status wa_chain_end(wa_kernel_chain *chain, winattn_status status,
+                            cl_event *event);
+
+#endif

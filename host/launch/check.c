@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/check.h"
+
+#include "base/status.h"
+
+static winattn_status check_memory(const char *name, const winattn_tensor *at,
+                                   cl_context context, bool output,
+                                   uint32_t element_size, uint64_t bytes)
+{
+    cl_mem_object_type type = 0;
+    cl_mem_flags flags = 0;
+    cl_context owner = NULL;
+    size_t size = 0;
+    cl_int error =
+        clGetMemObjectInfo(at->buffer, CL_MEM_TYPE, sizeof type, &type, NULL);
+    if (error == CL_SUCCESS)
+        error = clGetMemObjectInfo(at->buffer, CL_MEM_FLAGS, sizeof flags,
+                                   &flags, NULL);
+    if (error == CL_SUCCESS)
+        error = clGetMemObjectInfo(at->buffer, CL_MEM_CONTEXT, sizeof owner,
+                                   &owner, NULL);
+    if (error == CL_SUCCESS)
+        error = clGetMemObjectInfo(at->buffer, CL_MEM_SIZE, sizeof size, &size,
+                                   NULL);
+    if (error == CL_INVALID_MEM_OBJECT)
+        return wa_fail(WINATTN_INVALID_BUFFER, "%s is no memory object", name);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clGetMemObjectInfo");
+    if (type != CL_MEM_OBJECT_BUFFER)
+        return wa_fail(WINATTN_INVALID_BUFFER, "%s is no buffer", name);
+    if (owner != context)
+        return wa_fail(WINATTN_INVALID_BUFFER,
+                       "%s belongs to another context than the plan", name);
+    if (!output && (flags & CL_MEM_WRITE_ONLY) != 0)
+        return wa_fail(WINATTN_INVALID_BUFFER,
+                       "%s is read, but its buffer is write-only", name);
+    if (output && (flags & CL_MEM_READ_ONLY) != 0)
+        return wa_fail(WINATTN_INVALID_BUFFER,
+                       "%s is written, but its buffer is read-only", name);
+    if (at->offset % element_size != 0)
+        return wa_fail(WINATTN_INVALID_LAYOUT,
+                       "the offset of %s, %llu, is no multiple of %u", name,
+                       (unsigned long long)at->offset, element_size);
+    if (at->offset > size || bytes > size - at->offset)
+        return wa_fail(WINATTN_BUFFER_TOO_SMALL,
+                       "%s needs %llu bytes from offset %llu on, but its "
+                       "buffer has %llu",
+                       name, (unsigned long long)bytes,
+                       (unsigned long long)at->offset,
+                       (unsigned long long)size);
+    return WINATTN_SUCCESS;
+}
+
+/* Kernels take the step between channels of the padding from k and v. */
+static winattn_status check_pad_columns(const wa_problem *problem,
+                                        const wa_buffers *buffers,
+                                        wa_tensor_id pad, wa_tensor_id tokens)
+{
+    const uint64_t own = problem->tensor[pad].stride[WA_COLUMN];
+    const uint64_t wanted = problem->tensor[tokens].stride[WA_COLUMN];
+    if (!buffers->tensor[pad].buffer || own == wanted)
+        return WINATTN_SUCCESS;
+    return wa_fail(
+        WINATTN_INVALID_LAYOUT,
+        "the stride of axis column of %s, %llu, is not that of %s, %llu",
+        wa_tensor_name(pad), (unsigned long long)own, wa_tensor_name(tokens),
+        (unsigned long long)wanted);
+}
+
+winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
+                                uint64_t workspace_bytes, cl_context context,
+                                const wa_buffers *buffers)
+{
+    for (wa_tensor_id id = 0; id < WA_TENSORS; id++) {
+        const wa_tensor *tensor = &problem->tensor[id];
+        const winattn_tensor *at = &buffers->tensor[id];
+        const char *name = wa_tensor_name(id);
+        const wa_role role = wa_tensor_role(id, pass);
+        if (role == WA_ABSENT)
+            continue;
+        if (!at->buffer) {
+            if (tensor->used && (role == WA_INPUT || role == WA_OUTPUT))
+                return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL", name);
+            continue;
+        }
+        if (!tensor->used)
+            return wa_fail(WINATTN_INVALID_ARGUMENT,
+                           "%s is given, but the plan does not use it", name);
+        WA_TRY(check_memory(name, at, context, role >= WA_OUTPUT,
+                            tensor->element_size,
+                            tensor->span * tensor->element_size));
+    }
+    WA_TRY(check_pad_columns(problem, buffers, WA_PAD_K, WA_K));
+    WA_TRY(check_pad_columns(problem, buffers, WA_PAD_V, WA_V));
+    if (workspace_bytes == 0)
+        return WINATTN_SUCCESS;
+    if (!buffers->workspace.buffer)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "workspace is NULL, but the %s pass needs %llu bytes",
+                       pass == WA_FORWARD ? "forward" : "backward",
+                       (unsigned long long)workspace_bytes);
+    const winattn_status status = check_memory(
+        "workspace", &buffers->workspace, context, true, 16, workspace_bytes);
+    return status == WINATTN_BUFFER_TOO_SMALL ? WINATTN_WORKSPACE_TOO_SMALL
+                                              : status;
+}
+
+winattn_status wa_check_queue(cl_command_queue queue, cl_context context,
+                              cl_device_id device)
+{
+    cl_context queue_context = NULL;
+    cl_device_id queue_device = NULL;
+    if (!queue)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "queue is NULL");
+    cl_int error = clGetCommandQueueInfo(
+        queue, CL_QUEUE_CONTEXT, sizeof queue_context, &queue_context, NULL);
+    if (error == CL_SUCCESS)
+        error = clGetCommandQueueInfo(
+            queue, CL_QUEUE_DEVICE, sizeof queue_device, &queue_device, NULL);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clGetCommandQueueInfo");
+    if (queue_context != context)
+        return wa_fail(WINATTN_INVALID_QUEUE,
+                       "the queue belongs to another context than the plan");
+    if (queue_device != device)
+        return wa_fail(WINATTN_INVALID_QUEUE,
+                       "the queue belongs to another device than the plan");
+    return WINATTN_SUCCESS;
+}

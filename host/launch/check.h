@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Checks what a call was given before anything is enqueued. */
+#ifndef WINATTN_CHECK_H
+#define WINATTN_CHECK_H
+
+#include "launch/launch.h"
+
+/* Every tensor present, readable or writable, of the context, aligned to its
+ * elements and inside its buffer; enough workspace. */
+winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
+                                uint64_t workspace_bytes, cl_context context,
+                                const wa_buffers *buffers);
+
+winattn_status wa_check_queue(cl_command_queue queue, cl_context context,
+                              cl_device_id device);
+
+#endif

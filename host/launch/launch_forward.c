@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The forward pass: units of work, or windows that work-groups walk. */
+#include "base/status.h"
+#include "launch/passes.h"
+
+/* In the order of FORWARD_PARAMETERS in cl/common/problem.cl; 0 is
+ * forward_args. */
+static winattn_status set_buffers(const wa_call *call, cl_kernel kernel)
+{
+    static const wa_tensor_id order[] = {
+        WA_Q,           WA_K,           WA_V,
+        WA_BIAS,        WA_MASK,        WA_QUERY_REGIONS,
+        WA_KEY_REGIONS, WA_LOGIT_SCALE, WA_PAD_K,
+        WA_PAD_V,       WA_O,           WA_LSE};
+    cl_uint index = 1;
+    return wa_set_buffers(&call->problem, kernel, &call->buffers, order,
+                          sizeof order / sizeof *order, &index);
+}
+
+static forward_args make_args(const wa_call *call)
+{
+    static const wa_tensor_id ids[] = {WA_Q,     WA_K,     WA_V,
+                                       WA_PAD_K, WA_PAD_V, WA_O};
+    const wa_plan *plan = call->plan;
+    forward_args args = wa_forward_args(&call->problem, &call->buffers);
+    args.row_blocks = plan->schedule.row_blocks;
+    args.block_rows = plan->step[WA_STEP_FORWARD].block_rows;
+    if (wa_allows_wide_access(&call->problem, &call->buffers, ids,
+                              sizeof ids / sizeof *ids, plan->access_elements,
+                              plan->access_bytes))
+        args.flags |= ARG_WIDE_ACCESS;
+    if (call->buffers.tensor[WA_LSE].buffer)
+        args.flags |= ARG_LSE;
+    return args;
+}
+
+static winattn_status append(wa_call *call, cl_kernel kernel,
+                             const forward_args *args, uint64_t groups)
+{
+    const size_t group = call->plan->step[WA_STEP_FORWARD].work_group;
+    WA_TRY(wa_set_arg(kernel, 0, sizeof *args, args));
+    return wa_chain_append(&call->chain, kernel, groups * group, group);
+}
+
+/* Launches of units, a long window in several. */
+static winattn_status launch_units(wa_call *call, cl_kernel kernel,
+                                   forward_args *args)
+{
+    const wa_schedule *schedule = &call->plan->schedule;
+    const uint64_t windows = call->problem.windows;
+    const uint32_t per_window = schedule->row_blocks * call->problem.heads;
+    const uint64_t per_launch = schedule->units_per_launch;
+    const uint64_t per_group = schedule->units_per_group;
+    uint64_t window = 0; /* where the next launch starts */
+    uint32_t unit = 0;
+    while (window < windows) {
+        const uint64_t windows_left = windows - window;
+        /* Units left, if that is fewer than a launch takes. */
+        const uint64_t left = windows_left > per_launch / per_window + 1
+                                  ? per_launch
+                                  : windows_left * per_window - unit;
+        const uint64_t units = left < per_launch ? left : per_launch;
+        const uint64_t next = unit + units;
+        args->first_window = window;
+        args->first_unit = unit;
+        args->units = (cl_uint)units;
+        window += next / per_window;
+        unit = (uint32_t)(next % per_window);
+        WA_TRY(
+            append(call, kernel, args, (units + per_group - 1) / per_group));
+    }
+    return WINATTN_SUCCESS;
+}
+
+/* Launches of whole windows, which work-groups walk. */
+static winattn_status launch_walks(wa_call *call, cl_kernel kernel,
+                                   forward_args *args)
+{
+    const uint64_t windows = call->problem.windows;
+    const uint64_t per_launch = call->plan->schedule.windows_per_launch;
+    for (uint64_t window = 0; window < windows; window += per_launch) {
+        const uint64_t left = windows - window;
+        args->first_window = window;
+        args->windows = left < per_launch ? left : per_launch;
+        WA_TRY(append(call, kernel, args, call->plan->schedule.groups));
+    }
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_launch_forward(wa_call *call)
+{
+    const cl_kernel kernel = call->kernels->step[WA_STEP_FORWARD];
+    forward_args args = make_args(call);
+    WA_TRY(set_buffers(call, kernel));
+    return (call->plan->schedule.groups ? launch_walks
+                                        : launch_units)(call, kernel, &args);
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/defines.h"
+
+#include "base/text.h"
+#include "device/unit.h"
+
+typedef struct define {
+    const char *name;
+    uint32_t value;
+    bool used;
+} define;
+
+static void append_defines(const define *defines, size_t count, char *text,
+                           size_t size)
+{
+    for (size_t i = 0; i < count; i++)
+        if (defines[i].used)
+            wa_append(text, size, "-D%s=%u ", defines[i].name,
+                      defines[i].value);
+}
+
+/* As cl/common/problem.cl numbers them. */
+static uint32_t bias_number(const wa_problem *problem)
+{
+    return problem->bias == WINATTN_BIAS_NONE         ? 0u
+           : problem->bias_dtype == WINATTN_TERM_SAME ? 1u
+                                                      : 2u;
+}
+
+static uint32_t mask_number(const wa_problem *problem)
+{
+    return problem->mask == WINATTN_MASK_NONE         ? 0u
+           : problem->mask == WINATTN_MASK_REGIONS    ? 3u
+           : problem->mask == WINATTN_MASK_SHIFT      ? 4u
+           : problem->mask_dtype == WINATTN_TERM_SAME ? 1u
+                                                      : 2u;
+}
+
+static void append_grid(const wa_problem *problem, char *text, size_t size)
+{
+    const wa_grid *grid = &problem->grid;
+    const uint32_t padding = wa_problem_padding(problem);
+    const define defines[] = {
+        {"GRID", 1, grid->used},
+        {"WINDOW_0", grid->window[0], grid->used},
+        {"WINDOW_1", grid->window[1], grid->used},
+        {"WINDOW_2", grid->window[2], grid->used},
+        {"PADDING", padding, padding != 0},
+    };
+    append_defines(defines, sizeof defines / sizeof *defines, text, size);
+}
+
+static void append_table(const wa_problem *problem, char *text, size_t size)
+{
+    const wa_table *table = &problem->table;
+    const bool by_position = table->used && !table->has_index;
+    const define defines[] = {
+        {"TABLE", table->has_index ? 2u : 1u, table->used},
+        {"TABLE_WINDOW_1", table->window[1], by_position},
+        {"TABLE_WINDOW_2", table->window[2], by_position},
+        {"TABLE_STEP_0", table->step[0], by_position},
+        {"TABLE_STEP_1", table->step[1], by_position},
+        {"TABLE_CENTER", table->center, by_position},
+    };
+    append_defines(defines, sizeof defines / sizeof *defines, text, size);
+}
+
+/* The one place that turns a problem into -D options. */
+void wa_append_problem(const wa_problem *problem, const wa_device *device,
+                       uint32_t block_rows, uint32_t block_keys, char *text,
+                       size_t size)
+{
+    const define defines[] = {
+        {"VARIANT", problem->variant, true},
+        {"DTYPE", problem->dtype, true},
+        {"HEAD_DIM", problem->head_dim, true},
+        {"NQ", problem->queries, problem->variant != WINATTN_SLIDING},
+        {"NK", problem->keys, problem->variant != WINATTN_SLIDING},
+        {"BIAS", bias_number(problem), true},
+        {"MASK", mask_number(problem), true},
+        {"ADJACENT_KEYS",
+         wa_tensor_is_adjacent(&problem->tensor[WA_BIAS]) &&
+             wa_tensor_is_adjacent(&problem->tensor[WA_MASK]),
+         true},
+        {"BLOCK_ROWS", block_rows, true},
+        {"BLOCK_KEYS", block_keys, true},
+        {"HAS_FMA", device->has_fma, true},
+    };
+    append_defines(defines, sizeof defines / sizeof *defines, text, size);
+    append_grid(problem, text, size);
+    append_table(problem, text, size);
+}
+
+void wa_append_table(const wa_problem *problem, char *text, size_t size)
+{
+    const define defines[] = {
+        {"DTYPE", problem->dtype, true},
+        {"NQ", problem->queries, true},
+        {"NK", problem->keys, true},
+        {"BIAS", bias_number(problem), true},
+    };
+    append_defines(defines, sizeof defines / sizeof *defines, text, size);
+    append_table(problem, text, size);
+}
+
+void wa_append_cpu_shape(const wa_cpu_shape *shape, char *text, size_t size)
+{
+    wa_append(
+        text, size, "-DLANES=%u -DTILE_ROWS=%u -DTILE_VECS=%u -DOUT_VECS=%u",
+        shape->lanes, shape->tile_rows, shape->tile_vecs, shape->out_vecs);
+}
+
+void wa_append_local_options(const wa_problem *problem,
+                             const wa_device *device, char *text, size_t size)
+{
+    if (device->splits_half_vectors && problem->dtype == WINATTN_FP16)
+        wa_append(text, size, " -DHALVES_FROM_BITS=1");
+    if (device->sub_group)
+        wa_append(text, size, " -DSUB_GROUP=%u", device->sub_group);
+    if (device->miscompiles_barriers)
+        wa_append(text, size, " -cl-opt-disable");
+}
+
+void wa_append_unit_options(const wa_device *device, char *text, size_t size)
+{
+    wa_append(text, size, "-DEMULATED=%u%s", (uint32_t)device->emulates_unit,
+              device->emulates_unit ? "" : device->unit->options);
+    if (device->vendor == WA_VENDOR_NVIDIA)
+        wa_append(text, size, " -DCOMPUTE_CAPABILITY=%u",
+                  device->compute_capability);
+    if (device->miscompiles_barriers)
+        wa_append(text, size, " -cl-opt-disable");
+}
+
+void wa_append_matrix_shape(const wa_matrix_shape *s, const wa_device *device,
+                            char *text, size_t size)
+{
+    wa_append(text, size,
+              "-DTEAM_WAVES=%u -DTEAMS=%u -DSTAGES=%u -DPASS_KEYS=%u "
+              "-DKEEPS_TERMS=%u ",
+              s->team_waves, s->teams, s->stages, s->pass_keys,
+              s->keeps_terms);
+    wa_append_unit_options(device, text, size);
+}
+
+static void append_local_shape(const wa_local_shape *s, char *text,
+                               size_t size)
+{
+    wa_append(text, size,
+              "-DTEAM=%u -DTEAMS=%u -DSTAGE_KEYS=%u -DSTAGE_DIMS=%u "
+              "-DSCORE_ROWS=%u -DSCORE_COLS=%u -DOUT_ROWS=%u -DROW_ITEMS=%u",
+              s->team, s->teams, s->stage_keys, s->stage_dims, s->score_rows,
+              s->score_cols, s->out_rows, s->row_items);
+}
+
+void wa_write_forward_defines(const wa_problem *problem,
+                              const wa_device *device, wa_plan *plan)
+{
+    wa_step *step = &plan->step[WA_STEP_FORWARD];
+    wa_step *expand = &plan->step[WA_STEP_EXPAND];
+    const wa_problem computed =
+        expand->kernel ? wa_problem_without_table(problem) : *problem;
+    char *text = step->defines;
+    const size_t size = sizeof step->defines;
+    text[0] = expand->defines[0] = 0;
+    wa_append_problem(&computed, device, step->block_rows, step->block_keys,
+                      text, size);
+    if (plan->tier == WINATTN_TIER_CPU) {
+        wa_append_cpu_shape(&plan->shape.cpu, text, size);
+    } else if (plan->tier == WINATTN_TIER_MATRIX) {
+        wa_append(text, size, "-DSHARES_OWNERS=%u ",
+                  (uint32_t)plan->schedule.shares_owners);
+        wa_append_matrix_shape(&plan->shape.matrix, device, text, size);
+    } else {
+        append_local_shape(&plan->shape.local, text, size);
+        wa_append_local_options(problem, device, text, size);
+    }
+    if (expand->kernel)
+        wa_append_table(problem, expand->defines, sizeof expand->defines);
+}

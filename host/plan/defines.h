@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The -D options of kernels: appended to a text of the given size. */
+#ifndef WINATTN_DEFINES_H
+#define WINATTN_DEFINES_H
+
+#include "plan/plan.h"
+
+/* Of the problem. Window count, the sizes of a grid, strides, offsets, scale
+ * and, for the sliding variant, token counts are kernel arguments and must not
+ * appear here, so that another batch or image size compiles nothing. */
+void wa_append_problem(const wa_problem *problem, const wa_device *device,
+                       uint32_t block_rows, uint32_t block_keys, char *text,
+                       size_t size);
+/* Those of cl/reduce/expand_table.cl. */
+void wa_append_table(const wa_problem *problem, char *text, size_t size);
+
+void wa_append_cpu_shape(const wa_cpu_shape *shape, char *text, size_t size);
+/* What kernels for a matrix unit must know of the device and its compiler. */
+void wa_append_unit_options(const wa_device *device, char *text, size_t size);
+/* Those options, after the part of the shape that is not in wa_append_problem.
+ */
+void wa_append_matrix_shape(const wa_matrix_shape *shape,
+                            const wa_device *device, char *text, size_t size);
+/* What the kernels of tier local must know of the device and its compiler. */
+void wa_append_local_options(const wa_problem *problem,
+                             const wa_device *device, char *text, size_t size);
+/* The WIDE of cl/local/local.cl: elements of a vector access, 0 where there is
+ * none. (plan_local.c) */
+uint32_t wa_local_access_elements(const wa_problem *problem,
+                                  uint32_t stage_dims);
+
+/* All of the forward pass's kernels. */
+void wa_write_forward_defines(const wa_problem *problem,
+                              const wa_device *device, wa_plan *plan);
+
+#endif

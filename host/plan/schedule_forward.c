@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The forward pass: units of a launch, and work-groups that walk windows. */
+#include "plan/schedule.h"
+
+#include "plan/planner.h"
+
+/* Of a launch, whatever its kernel. */
+#define MOST_ITEMS 2147483647.0
+
+/* A desktop GPU resets a kernel after about two seconds, and it must draw in
+ * between: aim at a tenth of a second on a device that reaches a twentieth of
+ * its fp32 peak, assuming 16 FMA lanes per compute unit where nothing better
+ * is known. A launch also stays below 2^31 work-items. */
+double wa_launch_operations(const wa_device *device)
+{
+    const double lanes = device->is_cpu                       ? 16.0
+                         : device->vendor == WA_VENDOR_NVIDIA ? 128.0
+                         : device->vendor == WA_VENDOR_AMD    ? 64.0
+                                                              : 16.0;
+    const double clock = (device->clock_mhz ? device->clock_mhz : 500) * 1e6;
+    const double rate = device->compute_units * lanes * 2.0 * clock / 20.0;
+    return 0.1 * rate;
+}
+
+static uint32_t units_per_launch(const wa_problem *problem,
+                                 const wa_device *device, const wa_plan *plan)
+{
+    const wa_step *step = &plan->step[WA_STEP_FORWARD];
+    const uint32_t per_group = plan->schedule.units_per_group;
+    const double unit = wa_problem_row_operations(problem) * step->block_rows;
+    const double by_time = wa_launch_operations(device) / unit;
+    const double by_items = MOST_ITEMS / step->work_group * per_group / 2.0;
+    double most = by_time < by_items ? by_time : by_items;
+    /* enough for every compute unit to be busy */
+    const double least = 4.0 * device->compute_units * per_group;
+    most = most > least ? most : least;
+    return most < 1e9 ? (uint32_t)most : 1000000000u;
+}
+
+/* cl/matrix/forward_matrix.cl counts on it. */
+#define MOST_SHARING 65535u
+
+/* Work-groups, as many as the device holds at once, share the windows of the
+ * blocks of rows of the heads, their owners. Each has one owner, unless more
+ * than a tenth would idle then: to go on to another takes registers, which
+ * cost a twentieth of the time on an H200. Each has a round
+ * (cl/matrix/matrix.cl) of a launch at least, and all have as many where a
+ * launch holds that many. */
+static void deal_windows(const wa_problem *problem, const wa_device *device,
+                         wa_schedule *s)
+{
+    const uint64_t owners = (uint64_t)s->row_blocks * problem->heads;
+    const uint64_t teams = s->units_per_group;
+    const uint64_t units = device->compute_units ? device->compute_units : 1;
+    const uint64_t all = units * s->resident;
+    const uint64_t held = all < MOST_SHARING ? all : MOST_SHARING;
+    const uint64_t turns = (owners + held - 1) / held;
+    const uint64_t slots = held > owners ? held / owners : 1;
+    s->shares_owners = 10 * slots * owners < 9 * turns * held;
+    uint64_t groups = s->shares_owners ? held : slots * owners;
+    const uint64_t even = s->shares_owners ? held : slots;
+    const uint64_t wanted = (problem->windows + teams - 1) / teams;
+    uint64_t rounds = s->units_per_launch / (owners * teams);
+    if (rounds * owners < groups)
+        rounds = (groups + owners - 1) / owners;
+    if (rounds > even)
+        rounds -= rounds % even;
+    s->windows_per_launch = (uint32_t)(rounds * teams);
+    rounds = rounds < wanted ? rounds : wanted;
+    groups = groups < rounds * owners ? groups : rounds * owners;
+    s->groups = groups ? (uint32_t)groups : 1;
+}
+
+void wa_schedule_forward(const wa_problem *problem, const wa_device *device,
+                         wa_plan *plan)
+{
+    const wa_step *step = &plan->step[WA_STEP_FORWARD];
+    plan->schedule.row_blocks =
+        wa_ceil_div(problem->queries, step->block_rows);
+    plan->schedule.units_per_launch = units_per_launch(problem, device, plan);
+    if (plan->tier == WINATTN_TIER_MATRIX)
+        deal_windows(problem, device, &plan->schedule);
+    if (plan->step[WA_STEP_EXPAND].kernel)
+        plan->workspace.dense = plan->workspace.all =
+            (wa_problem_dense_bias_bytes(problem) + 15) / 16 * 16;
+}
