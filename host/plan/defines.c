@@ -103,54 +103,33 @@ void wa_append_table(const wa_problem *problem, char *text, size_t size)
     append_table(problem, text, size);
 }
 
-void wa_append_cpu_shape(const wa_cpu_shape *shape, char *text, size_t size)
-{
-    wa_append(
-        text, size, "-DLANES=%u -DTILE_ROWS=%u -DTILE_VECS=%u -DOUT_VECS=%u",
-        shape->lanes, shape->tile_rows, shape->tile_vecs, shape->out_vecs);
-}
-
 void wa_append_local_options(const wa_problem *problem,
                              const wa_device *device, char *text, size_t size)
 {
     if (device->splits_half_vectors && problem->dtype == WINATTN_FP16)
-        wa_append(text, size, " -DHALVES_FROM_BITS=1");
+        wa_append(text, size, "-DHALVES_FROM_BITS=1 ");
     if (device->sub_group)
-        wa_append(text, size, " -DSUB_GROUP=%u", device->sub_group);
+        wa_append(text, size, "-DSUB_GROUP=%u ", device->sub_group);
     if (device->miscompiles_barriers)
-        wa_append(text, size, " -cl-opt-disable");
+        wa_append(text, size, "-cl-opt-disable ");
 }
 
 void wa_append_unit_options(const wa_device *device, char *text, size_t size)
 {
-    wa_append(text, size, "-DEMULATED=%u%s", (uint32_t)device->emulates_unit,
+    wa_append(text, size, "-DEMULATED=%u%s ", (uint32_t)device->emulates_unit,
               device->emulates_unit ? "" : device->unit->options);
     if (device->vendor == WA_VENDOR_NVIDIA)
-        wa_append(text, size, " -DCOMPUTE_CAPABILITY=%u",
+        wa_append(text, size, "-DCOMPUTE_CAPABILITY=%u ",
                   device->compute_capability);
     if (device->miscompiles_barriers)
-        wa_append(text, size, " -cl-opt-disable");
+        wa_append(text, size, "-cl-opt-disable ");
 }
 
-void wa_append_matrix_shape(const wa_matrix_shape *s, const wa_device *device,
-                            char *text, size_t size)
+void wa_append_matrix_shape(const wa_matrix_shape *shape,
+                            const wa_device *device, char *text, size_t size)
 {
-    wa_append(text, size,
-              "-DTEAM_WAVES=%u -DTEAMS=%u -DSTAGES=%u -DPASS_KEYS=%u "
-              "-DKEEPS_TERMS=%u ",
-              s->team_waves, s->teams, s->stages, s->pass_keys,
-              s->keeps_terms);
+    wa_append_shape(&wa_matrix_numbers, shape, text, size);
     wa_append_unit_options(device, text, size);
-}
-
-static void append_local_shape(const wa_local_shape *s, char *text,
-                               size_t size)
-{
-    wa_append(text, size,
-              "-DTEAM=%u -DTEAMS=%u -DSTAGE_KEYS=%u -DSTAGE_DIMS=%u "
-              "-DSCORE_ROWS=%u -DSCORE_COLS=%u -DOUT_ROWS=%u -DROW_ITEMS=%u",
-              s->team, s->teams, s->stage_keys, s->stage_dims, s->score_rows,
-              s->score_cols, s->out_rows, s->row_items);
 }
 
 void wa_write_forward_defines(const wa_problem *problem,
@@ -166,13 +145,13 @@ void wa_write_forward_defines(const wa_problem *problem,
     wa_append_problem(&computed, device, step->block_rows, step->block_keys,
                       text, size);
     if (plan->tier == WINATTN_TIER_CPU) {
-        wa_append_cpu_shape(&plan->shape.cpu, text, size);
+        wa_append_shape(&wa_cpu_numbers, &plan->shape.cpu, text, size);
     } else if (plan->tier == WINATTN_TIER_MATRIX) {
         wa_append(text, size, "-DSHARES_OWNERS=%u ",
                   (uint32_t)plan->schedule.shares_owners);
         wa_append_matrix_shape(&plan->shape.matrix, device, text, size);
     } else {
-        append_local_shape(&plan->shape.local, text, size);
+        wa_append_shape(&wa_local_numbers, &plan->shape.local, text, size);
         wa_append_local_options(problem, device, text, size);
     }
     if (expand->kernel)

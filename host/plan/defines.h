@@ -14,7 +14,6 @@ void wa_append_problem(const wa_problem *problem, const wa_device *device,
 /* Those of cl/reduce/expand_table.cl. */
 void wa_append_table(const wa_problem *problem, char *text, size_t size);
 
-void wa_append_cpu_shape(const wa_cpu_shape *shape, char *text, size_t size);
 /* What kernels for a matrix unit must know of the device and its compiler. */
 void wa_append_unit_options(const wa_device *device, char *text, size_t size);
 /* Those options, after the part of the shape that is not in wa_append_problem.

@@ -116,9 +116,9 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
                                    pad_bytes(unit)));
     /* the bias as it is stored, or its sum with the mask */
     const bool sums =
-        problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1;
-    const bool keeps_bias =
-        problem->bias != WINATTN_BIAS_NONE && s->keeps_terms != 0;
+        problem->mask != WINATTN_MASK_NONE && s->keeps_terms == WA_TERMS_LOCAL;
+    const bool keeps_bias = problem->bias != WINATTN_BIAS_NONE &&
+                            s->keeps_terms != WA_TERMS_NOWHERE;
     if (keeps_bias || sums)
         bytes += array_bytes(
             unit, (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
@@ -126,7 +126,7 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
                       (sums || problem->bias_dtype == WINATTN_TERM_FP32
                            ? 4
                            : t->element_bytes));
-    if (s->keeps_terms == 3)
+    if (s->keeps_terms == WA_TERMS_LOCAL_REGIONS)
         bytes += array_bytes(unit, (uint64_t)s->teams * s->block_rows) +
                  array_bytes(unit, (uint64_t)s->teams * problem->keys);
     if (problem->variant == WINATTN_COSINE)
@@ -187,9 +187,8 @@ const char *wa_matrix_refusal(const wa_problem *problem,
                               const wa_matrix_shape *s)
 {
     const wa_unit *unit = device->unit;
-    if (s->block_rows == 0 || s->block_keys == 0 || s->team_waves == 0 ||
-        s->teams == 0 || s->stages == 0 || s->pass_keys == 0)
-        return "a size of the shape is 0";
+    if (wa_shape_wrong(&wa_matrix_numbers, s))
+        return "a number of the shape is out of its bounds";
     if (s->stages > WA_MATRIX_MOST_STAGES)
         return "a ring has too many stages";
     if (s->pass_keys > MOST_PASS_TILES * unit->tile)
@@ -198,10 +197,11 @@ const char *wa_matrix_refusal(const wa_problem *problem,
         return "a pass is no whole number of tiles";
     if (s->block_rows < problem->queries && s->block_rows % unit->queries != 0)
         return "blocks of rows are no whole number of tiles";
-    if (s->keeps_terms > 3 ||
-        (s->keeps_terms == 3 && !wa_matrix_has_regions(problem)))
+    if (s->keeps_terms == WA_TERMS_LOCAL_REGIONS &&
+        !wa_matrix_has_regions(problem))
         return "the problem has no regions to compare";
-    if ((s->keeps_terms == 1 || s->keeps_terms == 2) &&
+    if ((s->keeps_terms == WA_TERMS_LOCAL ||
+         s->keeps_terms == WA_TERMS_REGISTERS) &&
         !masks_follow_grid(problem))
         return "masks do not repeat from grid to grid";
     if (s->teams > MOST_TEAMS)

@@ -416,11 +416,8 @@ uint64_t wa_visit_gradient_shapes(const wa_problem *problem,
 static const char *demand(search *find, part which,
                           const wa_gradient_shape *shape)
 {
-    if (shape->block_rows == 0 || shape->block_keys == 0 || shape->team == 0 ||
-        shape->stage_dims == 0 || shape->score_rows == 0 ||
-        shape->score_cols == 0 || shape->out_rows == 0 ||
-        shape->key_quads == 0)
-        return "a size of the shape is 0";
+    if (wa_shape_wrong(&wa_gradient_numbers, shape))
+        return "a number of the shape is out of its bounds";
     if (shape->stage_dims % 4 != 0)
         return "a stage is no whole number of quads";
     const tiling t = tiling_of(find->problem, shape);
@@ -449,7 +446,7 @@ static void append_register_limit(const search *find, part which, char *text,
         (uint32_t)resident(find->problem, device, which, s, &t);
     const uint32_t limit = device->register_words / (groups * s->team) / 8 * 8;
     if (limit < MOST_REGISTERS)
-        wa_append(text, size, " -DLIMITS_REGISTERS=1 -cl-nv-maxrregcount=%u",
+        wa_append(text, size, "-DLIMITS_REGISTERS=1 -cl-nv-maxrregcount=%u ",
                   MAX(limit, LEAST_LIMIT));
 }
 
@@ -468,18 +465,15 @@ static void set_kernel(const search *find, part which, const char *name,
     const size_t size = sizeof kernel->defines;
     wa_append_problem(problem, find->device, s->block_rows, s->block_keys,
                       text, size);
-    wa_append(text, size,
-              "-DTEAM=%u -DSTAGE_DIMS=%u -DSCORE_ROWS=%u -DSCORE_COLS=%u "
-              "-DOUT_ROWS=%u -DKEY_QUADS=%u -DKEEPS_TILES=%u -DBACKWARD=1",
-              s->team, s->stage_dims, s->score_rows, s->score_cols,
-              s->out_rows, s->key_quads, (uint32_t)s->keeps_tiles);
+    wa_append_shape(&wa_gradient_numbers, s, text, size);
+    wa_append(text, size, "-DBACKWARD=1 ");
     if (which == STATISTICS || which == ROWS)
-        wa_append(text, size, " -DSTATISTICS=%u",
+        wa_append(text, size, "-DSTATISTICS=%u ",
                   (uint32_t)(which == STATISTICS));
     else
         wa_append(text, size,
-                  " -DWHOLE=%u -DONE_VISIT=%u -DKEEPS_DBIAS=%u "
-                  "-DKEEPS_TABLE=%u",
+                  "-DWHOLE=%u -DONE_VISIT=%u -DKEEPS_DBIAS=%u "
+                  "-DKEEPS_TABLE=%u ",
                   (uint32_t)(which == WHOLE),
                   (uint32_t)is_one_visit(problem, which, s),
                   (uint32_t)keeps_dbias(problem, find->device, which, s, &t),
@@ -491,7 +485,7 @@ static void set_kernel(const search *find, part which, const char *name,
      * hardware thread may have twice as many. */
     if (problem->grid.used && find->device->vendor == WA_VENDOR_INTEL &&
         find->device->has_matrix_extension)
-        wa_append(text, size, " -cl-intel-256-GRF-per-thread");
+        wa_append(text, size, "-cl-intel-256-GRF-per-thread ");
 }
 
 static void require_access(const wa_problem *problem,

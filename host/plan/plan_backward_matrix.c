@@ -152,11 +152,12 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "a ring has too many stages";
     if (t.wave_turns > 1)
         return "a team has too few waves for its rows";
-    if (s->keeps_terms == 2)
+    if (s->keeps_terms == WA_TERMS_REGISTERS)
         return "registers have no room for terms";
-    if (s->keeps_terms == 1 && !wa_matrix_seams_repeat(problem, s->teams))
+    if (s->keeps_terms == WA_TERMS_LOCAL &&
+        !wa_matrix_seams_repeat(problem, s->teams))
         return "too few windows have the same seams for all teams";
-    if (s->keeps_terms != 0 && visits > 1)
+    if (s->keeps_terms != WA_TERMS_NOWHERE && visits > 1)
         return "other blocks of rows have other terms";
     if (s->keeps_dbias > 1 || (s->keeps_dbias && (!has_bias || visits > 1)))
         return "sums of a bias stay in registers only where a wave has the "
@@ -299,10 +300,10 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     cost *= 1.0 + 0.01 * s->team_waves; /* waiting for each other */
     if (problem->bias != WINATTN_BIAS_NONE && !s->keeps_dbias)
         cost *= 3.0; /* read and written for each window */
-    if (wa_matrix_has_terms(problem) && s->keeps_terms == 0)
+    if (wa_matrix_has_terms(problem) && s->keeps_terms == WA_TERMS_NOWHERE)
         cost *= 1.25;
     /* regions are compared; those of a shift differ in few windows */
-    if (s->keeps_terms == 3)
+    if (s->keeps_terms == WA_TERMS_LOCAL_REGIONS)
         cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.08 : 1.28;
     if (unit->copies_async && s->stages == 1)
         cost *= 1.05; /* other teams compute meanwhile */
@@ -487,12 +488,16 @@ bool wa_plan_matrix_backward(const wa_problem *problem,
         device->unit->name, device->emulates_unit ? " (emulated)" : "",
         best->block_keys ? ", rows and keys in kernels of their own" : "",
         !wa_matrix_has_terms(problem) ? ""
-        : best->keeps_terms == 1      ? ", bias and mask in local memory"
-        : best->keeps_terms == 3      ? ", bias and regions in local memory"
-                                      : ", bias and mask from global memory",
-        best->keeps_dbias == 1   ? ", sums of dbias in registers"
-        : best->keeps_dbias == 2 ? ", sums of dbias in local memory"
-                                 : "",
+        : best->keeps_terms == WA_TERMS_LOCAL
+            ? ", bias and mask in local memory"
+        : best->keeps_terms == WA_TERMS_LOCAL_REGIONS
+            ? ", bias and regions in local memory"
+            : ", bias and mask from global memory",
+        best->keeps_dbias == WA_DBIAS_REGISTERS
+            ? ", sums of dbias in registers"
+        : best->keeps_dbias == WA_DBIAS_LOCAL
+            ? ", sums of dbias in local memory"
+            : "",
         again ? ", logits computed twice unless o and lse are given" : "");
     return wa_plan_matrix_gradient_shape(problem, device, best, plan);
 }

@@ -208,8 +208,9 @@ bool wa_plan_cpu_backward(const wa_problem *problem, const wa_device *device,
     const wa_problem computed = wa_problem_without_table(problem);
     wa_append_problem(&computed, device, step.block_rows, step.block_keys,
                       step.defines, sizeof step.defines);
-    wa_append_cpu_shape(&shape, step.defines, sizeof step.defines);
-    wa_append(step.defines, sizeof step.defines, " -DBACKWARD=1 -DWHOLE=%u",
+    wa_append_shape(&wa_cpu_numbers, &shape, step.defines,
+                    sizeof step.defines);
+    wa_append(step.defines, sizeof step.defines, "-DBACKWARD=1 -DWHOLE=%u ",
               (uint32_t)plan->whole);
     step.kernel = "backward_keys_cpu";
     plan->step[WA_STEP_KEYS] = step;

@@ -143,11 +143,8 @@ static double rounds_of(const wa_problem *problem, const wa_local_shape *s,
 /* NULL if the numbers of a shape say what a tiling follows from. */
 static const char *malformed(const wa_local_shape *s)
 {
-    if (s->block_rows == 0 || s->block_keys == 0 || s->team == 0 ||
-        s->teams == 0 || s->stage_keys == 0 || s->stage_dims == 0 ||
-        s->score_rows == 0 || s->score_cols == 0 || s->out_rows == 0 ||
-        s->row_items == 0)
-        return "a size of the shape is 0";
+    if (wa_shape_wrong(&wa_local_numbers, s))
+        return "a number of the shape is out of its bounds";
     if (s->stage_keys > s->block_keys || s->stage_dims % 4 != 0 ||
         (s->stage_keys % 4 != 0 && s->stage_keys != s->block_keys))
         return "a stage is no whole number of quads";

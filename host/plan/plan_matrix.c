@@ -29,12 +29,14 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     const char *why = wa_matrix_refusal(problem, device, s);
     if (why)
         return why;
-    if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
+    if (s->keeps_terms == WA_TERMS_LOCAL &&
+        problem->mask == WINATTN_MASK_SHIFT)
         return "registers or regions serve better where seams are few";
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
     if (t.streaming && s->block_keys % unit->tile != 0)
         return "blocks of keys are no whole number of tiles";
-    if (s->keeps_terms == 2 && (t.streaming || t.wave_turns > 1))
+    if (s->keeps_terms == WA_TERMS_REGISTERS &&
+        (t.streaming || t.wave_turns > 1))
         return "terms in registers need a wave of its own for each tile";
     if (problem->head_dim > 64 && s->team_waves * s->teams * unit->wave > 256)
         return "sums of so many channels leave work-groups too few registers";
@@ -89,7 +91,7 @@ static uint32_t pass_tiles(const wa_problem *problem, const wa_device *device,
 {
     const bool loads_terms = device->vendor == WA_VENDOR_NVIDIA &&
                              wa_matrix_has_terms(problem) &&
-                             s->keeps_terms == 0;
+                             s->keeps_terms == WA_TERMS_NOWHERE;
     const uint32_t budget =
         wa_matrix_most_sums(problem, device, s->team_waves * s->teams);
     const uint32_t kept = t->dim_tiles * t->values;
@@ -139,13 +141,13 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
         cost *= 1.3;
     /* one wave does one tile of a window at a time */
     cost *= 1.0 + 0.05 * (t.wave_turns - 1);
-    if (wa_matrix_has_terms(problem) && s->keeps_terms == 0)
+    if (wa_matrix_has_terms(problem) && s->keeps_terms == WA_TERMS_NOWHERE)
         cost *= 1.4;
     /* in local memory a sum is fp32, and slower to read than a bias */
-    if (problem->mask != WINATTN_MASK_NONE && s->keeps_terms == 1)
+    if (problem->mask != WINATTN_MASK_NONE && s->keeps_terms == WA_TERMS_LOCAL)
         cost *= 1.08;
     /* regions are compared; those of a shift differ in few windows */
-    if (s->keeps_terms == 3)
+    if (s->keeps_terms == WA_TERMS_LOCAL_REGIONS)
         cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.08 : 1.25;
     return cost * (1.0 + 8.0 / waves);
 }
@@ -164,7 +166,8 @@ static void try_shape(search *find, wa_matrix_shape s)
     const wa_device *device = find->device;
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, device->unit, &s);
     find->visited++;
-    if (s.keeps_terms == 2 && !holds_own_terms(problem, device, &s, &t))
+    if (s.keeps_terms == WA_TERMS_REGISTERS &&
+        !holds_own_terms(problem, device, &s, &t))
         return;
     s.pass_keys = pass_tiles(problem, device, &s, &t) * device->unit->tile;
     if (!refusal(problem, device, &s))
@@ -286,9 +289,10 @@ bool wa_plan_matrix_forward(const wa_problem *problem, const wa_device *device,
              device->emulates_unit ? " (emulated)" : "",
              problem->dtype == WINATTN_FP32 ? " in TF32" : "",
              !wa_matrix_has_terms(problem) ? ""
-             : kept == 2                   ? ", bias and mask too"
-             : kept == 1                   ? ", bias and mask in local memory"
-             : kept == 3 ? ", bias and regions in local memory"
-                         : ", bias and mask from global memory");
+             : kept == WA_TERMS_REGISTERS  ? ", bias and mask too"
+             : kept == WA_TERMS_LOCAL      ? ", bias and mask in local memory"
+             : kept == WA_TERMS_LOCAL_REGIONS
+                 ? ", bias and regions in local memory"
+                 : ", bias and mask from global memory");
     return wa_plan_matrix_shape(problem, device, &best.shape, plan);
 }

@@ -124,7 +124,7 @@ static uint64_t rows_bytes(const side *s, const wa_device *device,
     uint64_t bytes =
         wa_matrix_local_bytes(problem, device, &s->shape, &s->tiling,
                               WA_BACKWARD, row_planes(s, device->unit));
-    if (keeps_dbias == 2)
+    if (keeps_dbias == WA_DBIAS_LOCAL)
         bytes += dbias_bytes(device->unit, &s->tiling);
     /* dQ of waves that share a tile of rows */
     bytes += (uint64_t)s->shape.teams * s->tiling.row_tiles *
@@ -171,9 +171,9 @@ static const char *side_refusal(const side *s, const wa_device *device)
         return "a ring has too many stages";
     if (s->tiling.streaming && s->shape.block_keys % device->unit->tile != 0)
         return "blocks are no whole number of tiles";
-    if (s->shape.keeps_terms == 2)
+    if (s->shape.keeps_terms == WA_TERMS_REGISTERS)
         return "registers have no room for terms";
-    if (s->shape.keeps_terms == 1 &&
+    if (s->shape.keeps_terms == WA_TERMS_LOCAL &&
         !wa_matrix_seams_repeat(problem, s->shape.teams))
         return "too few windows have the same seams for all teams";
     return NULL;
@@ -206,12 +206,13 @@ static const char *rows_refusal(const side *s, const wa_device *device,
         return "waves that share rows have no equal shares of keys";
     if (keeps_dbias > 2 || (keeps_dbias && !has_bias))
         return "there are no sums of a bias, or no such place for them";
-    if (keeps_dbias == 1 && (t->streaming || t->wave_turns > 1))
+    if (keeps_dbias == WA_DBIAS_REGISTERS &&
+        (t->streaming || t->wave_turns > 1))
         return "sums of a bias stay in registers only where a wave has the "
                "same logits always";
-    if (has_bias && keeps_dbias != 1 && s->shape.teams > 1)
+    if (has_bias && keeps_dbias != WA_DBIAS_REGISTERS && s->shape.teams > 1)
         return "teams cannot share sums of a bias";
-    if (keeps_dbias == 1 && s->shape.teams > 1 &&
+    if (keeps_dbias == WA_DBIAS_REGISTERS && s->shape.teams > 1 &&
         (uint64_t)s->shape.teams * s->shape.stages *
                 wa_matrix_stage_bytes(device->unit, &s->shape, t, WA_BACKWARD,
                                       row_planes(s, device->unit)) <
@@ -228,7 +229,8 @@ static const char *keys_refusal(const side *s, const wa_device *device)
         return why;
     if (s->tiling.wave_turns > 1)
         return "a team has too few waves for its keys";
-    if (s->shape.keeps_terms != 0 && problem->bias != WINATTN_BIAS_NONE &&
+    if (s->shape.keeps_terms != WA_TERMS_NOWHERE &&
+        problem->bias != WINATTN_BIAS_NONE &&
         problem->heads != problem->kv_heads)
         return "other heads have other terms";
     return too_large(keys_bytes(s, device), device);
@@ -328,10 +330,10 @@ static double side_cost(const side *s, const wa_device *device,
     cost *= 1.0 + 0.02 * (blocks - 1);      /* the other side comes again */
     cost *= 1.0 + 24.0 / shape->block_keys; /* what an item takes besides */
     cost *= 1.0 + 0.01 * shape->team_waves; /* waiting for each other */
-    if (wa_matrix_has_terms(problem) && shape->keeps_terms == 0)
+    if (wa_matrix_has_terms(problem) && shape->keeps_terms == WA_TERMS_NOWHERE)
         cost *= 1.25;
     /* regions are compared; those of a shift differ in few windows */
-    if (shape->keeps_terms == 3)
+    if (shape->keeps_terms == WA_TERMS_LOCAL_REGIONS)
         cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.08 : 1.2;
     if (unit->copies_async && shape->stages == 1)
         cost *= shape->teams > 1 ? 1.1 : 1.3;
@@ -344,9 +346,10 @@ static double rows_cost(const side *s, const wa_device *device,
     /* S, dP and dQ */
     double cost = side_cost(s, device, 3.0, splits_of(s));
     cost *= 1.0 + 0.02 * (splits_of(s) - 1); /* which they add up */
-    if (s->problem->bias != WINATTN_BIAS_NONE && keeps_dbias == 0)
+    if (s->problem->bias != WINATTN_BIAS_NONE &&
+        keeps_dbias == WA_DBIAS_WORKSPACE)
         cost *= 2.5; /* read and written for each window */
-    if (keeps_dbias == 2)
+    if (keeps_dbias == WA_DBIAS_LOCAL)
         cost *= 1.1;
     return cost;
 }
@@ -368,7 +371,7 @@ static uint64_t rows_sums(const side *s, const wa_device *device,
         sums += ROW_REGISTERS;
     if (s->problem->variant == WINATTN_COSINE)
         sums += NORM_REGISTERS;
-    if (keeps_dbias == 1)
+    if (keeps_dbias == WA_DBIAS_REGISTERS)
         sums += (uint64_t)t->key_tiles / splits_of(s) * t->values;
     if (s->problem->dtype == WINATTN_FP16) /* how rows of dS are rescaled */
         sums += 8;

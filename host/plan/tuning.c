@@ -309,16 +309,18 @@ static void suit_problem(wa_tuned_kernel kernel, const wa_problem *problem,
     if (kernel == WA_MATRIX_FORWARD) {
         wa_matrix_shape *s = &shape->matrix_forward;
         if (!wa_matrix_has_terms(problem))
-            s->keeps_terms = 0;
-        else if (s->keeps_terms == 1 && problem->mask == WINATTN_MASK_SHIFT)
-            s->keeps_terms = 3; /* which it has no sum with a bias for */
+            s->keeps_terms = WA_TERMS_NOWHERE;
+        else if (s->keeps_terms == WA_TERMS_LOCAL &&
+                 problem->mask == WINATTN_MASK_SHIFT)
+            s->keeps_terms = WA_TERMS_LOCAL_REGIONS; /* which it has no sum
+                                                        with a bias for */
     } else if (kernel == WA_MATRIX_BACKWARD) {
         wa_matrix_gradient_shape *s = &shape->matrix_backward;
         s->keeps_terms = wa_matrix_has_terms(problem) ? s->keeps_terms : 0;
         s->keys.keeps_terms =
             wa_matrix_has_terms(problem) ? s->keys.keeps_terms : 0;
         if (problem->bias == WINATTN_BIAS_NONE)
-            s->keeps_dbias = 0;
+            s->keeps_dbias = WA_DBIAS_WORKSPACE;
     }
 }
 

@@ -10,10 +10,7 @@
 #include "program/entry.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-/* Of a shape, at most; and how large each may be, so that the product of two
- * fits 32 bits. */
-#define MOST_NUMBERS 15
-#define LARGEST_NUMBER 65535u
+#define MOST_NUMBERS 15 /* of a shape */
 #define ANY "any"
 
 static const char *const kernels[WA_TUNED_KERNELS] = {
@@ -42,7 +39,7 @@ static size_t read_numbers(const char *text, uint32_t numbers[MOST_NUMBERS])
 {
     size_t count = 0;
     for (; count < MOST_NUMBERS; text++) {
-        if (!read_number(&text, LARGEST_NUMBER, &numbers[count++]))
+        if (!read_number(&text, WA_LARGEST_NUMBER, &numbers[count++]))
             return 0;
         if (*text != ':')
             return *text ? 0 : count;
@@ -50,72 +47,76 @@ static size_t read_numbers(const char *text, uint32_t numbers[MOST_NUMBERS])
     return 0;
 }
 
+#define NUMBER(field, option, least, most)                                    \
+    {#field, option, least, most, offsetof(wa_tuned_shape, MEMBER.field)},
+#define NUMBER_OF_KEYS(field, option, least, most)                            \
+    {"keys." #field, option, least, most,                                     \
+     offsetof(wa_tuned_shape, matrix_backward.keys.field)},
+
+#define MEMBER local_forward
+static const wa_shape_field local_forward[] = {WA_LOCAL_SHAPE(NUMBER)};
+#undef MEMBER
+#define MEMBER matrix_forward
+static const wa_shape_field matrix_forward[] = {WA_MATRIX_SHAPE(NUMBER)};
+#undef MEMBER
+#define MEMBER local_backward.whole
+static const wa_shape_field local_backward[] = {WA_GRADIENT_SHAPE(NUMBER){
+    "resident", NULL, 0, WA_LARGEST_NUMBER,
+    offsetof(wa_tuned_shape, local_backward.resident)}};
+#undef MEMBER
+#define MEMBER matrix_backward
+static const wa_shape_field matrix_backward[] = {
+    WA_MATRIX_GRADIENT_SHAPE(NUMBER) WA_MATRIX_SHAPE(NUMBER_OF_KEYS)};
+#undef MEMBER
+
+/* The numbers of a text, in their order; those from `least` on may be missing
+ * together, and are 0 then. */
+static const struct {
+    wa_shape_list list;
+    size_t least;
+} texts[WA_TUNED_KERNELS] = {
+    [WA_LOCAL_FORWARD] = {{local_forward, COUNT(local_forward)},
+                          COUNT(local_forward)},
+    [WA_MATRIX_FORWARD] = {{matrix_forward, COUNT(matrix_forward)},
+                           COUNT(matrix_forward)},
+    [WA_LOCAL_BACKWARD] = {{local_backward, COUNT(local_backward)},
+                           COUNT(local_backward) - 1},
+    [WA_MATRIX_BACKWARD] = {{matrix_backward, COUNT(matrix_backward)},
+                            COUNT(matrix_backward) - COUNT(matrix_forward) -
+                                1},
+};
+_Static_assert(COUNT(matrix_backward) <= MOST_NUMBERS, "too many numbers");
+
+/* What is of two kernels is there if there are two. */
+static bool has_all(wa_tuned_kernel kernel, const wa_tuned_shape *shape)
+{
+    return kernel != WA_MATRIX_BACKWARD ||
+           shape->matrix_backward.block_keys != 0;
+}
+
 bool wa_tuned_shape_parse(wa_tuned_kernel kernel, const char *text,
                           wa_tuned_shape *shape)
 {
     uint32_t n[MOST_NUMBERS] = {0};
+    const wa_shape_list *list = &texts[kernel].list;
     const size_t count = read_numbers(text, n);
-    switch (kernel) {
-    case WA_LOCAL_FORWARD:
-        shape->local_forward = (wa_local_shape){n[0], n[1], n[2], n[3], n[4],
-                                                n[5], n[6], n[7], n[8], n[9]};
-        return count == 10;
-    case WA_MATRIX_FORWARD:
-        shape->matrix_forward =
-            (wa_matrix_shape){n[0], n[1], n[2], n[3], n[4], n[5], n[6]};
-        return count == 7;
-    case WA_LOCAL_BACKWARD:
-        shape->local_backward.whole = (wa_gradient_shape){
-            n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8] != 0};
-        shape->local_backward.resident = n[9];
-        return count == 9 || count == 10;
-    case WA_MATRIX_BACKWARD:
-        shape->matrix_backward = (wa_matrix_gradient_shape){
-            n[0], n[1], n[2],
-            n[3], n[4], n[5],
-            n[6], n[7], {n[8], n[9], n[10], n[11], n[12], n[13], n[14]}};
-        return count == 7 || (count == 15 && n[7] != 0);
-    default:
-        return false;
-    }
-}
-
-static void print_gradients(const wa_matrix_gradient_shape *s, char *text,
-                            size_t size)
-{
-    const wa_matrix_shape *k = &s->keys;
-    snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u", s->block_rows, s->team_waves,
-             s->teams, s->stages, s->pass_keys, s->keeps_terms,
-             s->keeps_dbias);
-    if (s->block_keys)
-        wa_append(text, size, ":%u:%u:%u:%u:%u:%u:%u:%u", s->block_keys,
-                  k->block_rows, k->block_keys, k->team_waves, k->teams,
-                  k->stages, k->pass_keys, k->keeps_terms);
+    memset(shape, 0, sizeof *shape);
+    for (size_t i = 0; i < list->count; i++)
+        wa_shape_set_number(list, i, n[i], shape);
+    return count == texts[kernel].least ||
+           (count == list->count && has_all(kernel, shape));
 }
 
 void wa_tuned_shape_print(wa_tuned_kernel kernel, const wa_tuned_shape *shape,
                           char *text, size_t size)
 {
-    const wa_local_shape *l = &shape->local_forward;
-    const wa_matrix_shape *m = &shape->matrix_forward;
-    const wa_gradient_shape *g = &shape->local_backward.whole;
-    const wa_matrix_gradient_shape *b = &shape->matrix_backward;
-    if (kernel == WA_LOCAL_FORWARD)
-        snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u:%u:%u:%u", l->block_rows,
-                 l->block_keys, l->team, l->teams, l->stage_keys,
-                 l->stage_dims, l->score_rows, l->score_cols, l->out_rows,
-                 l->row_items);
-    else if (kernel == WA_MATRIX_FORWARD)
-        snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u", m->block_rows,
-                 m->block_keys, m->team_waves, m->teams, m->stages,
-                 m->pass_keys, m->keeps_terms);
-    else if (kernel == WA_LOCAL_BACKWARD)
-        snprintf(text, size, "%u:%u:%u:%u:%u:%u:%u:%u:%u:%u", g->block_rows,
-                 g->block_keys, g->team, g->stage_dims, g->score_rows,
-                 g->score_cols, g->out_rows, g->key_quads,
-                 (uint32_t)g->keeps_tiles, shape->local_backward.resident);
-    else
-        print_gradients(b, text, size);
+    const wa_shape_list *list = &texts[kernel].list;
+    const size_t count =
+        has_all(kernel, shape) ? list->count : texts[kernel].least;
+    text[0] = 0;
+    for (size_t i = 0; i < count; i++)
+        wa_append(text, size, "%s%u", i ? ":" : "",
+                  wa_shape_number(list, i, shape));
 }
 
 /* ---- Rows ---- */
