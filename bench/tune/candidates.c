@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "plan/matrix_shape.h"
+#include "plan/matrix_tiling.h"
 #include "plan/planner.h"
 #include "plan/tuning.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Does the device's matrix unit do what fragment.cl says of it? One wave
  * computes one tile of scores, of row sums, of o and of a gradient in the way
- * of the attention kernels, and the host (check_unit.c) knows the right
+ * of the attention kernels, and the host (self_test.c) knows the right
  * numbers.
  *
  *   tiles    queries [UNIT_QUERIES][UNIT_TILE], keys and values [UNIT_TILE]

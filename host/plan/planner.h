@@ -11,11 +11,11 @@
 typedef bool wa_planner(const wa_problem *problem, const wa_device *device,
                         wa_plan *plan);
 
-wa_planner wa_plan_cpu_forward, wa_plan_cpu_backward; /* plan_cpu.c */
-wa_planner wa_plan_local_forward;                     /* plan_local.c */
-wa_planner wa_plan_local_backward;  /* plan_backward_local.c */
-wa_planner wa_plan_matrix_forward;  /* plan_matrix.c */
-wa_planner wa_plan_matrix_backward; /* plan_backward_matrix.c */
+wa_planner wa_plan_cpu_forward, wa_plan_cpu_backward; /* cpu.c */
+wa_planner wa_plan_local_forward;                     /* local_forward.c */
+wa_planner wa_plan_local_backward;                    /* local_backward.c */
+wa_planner wa_plan_matrix_forward;                    /* matrix_forward.c */
+wa_planner wa_plan_matrix_backward;                   /* matrix_backward.c */
 
 /* ---- Demanded shapes: false, with a refusal, if the kernel or the device
  * does not allow them. ---- */
@@ -66,7 +66,7 @@ uint64_t wa_visit_matrix_gradient_shapes(const wa_problem *problem,
 /* Of that, what two kernels do. NULL if they and the device allow the shape,
  * else why not; then it can be taken. Visits shapes of which one kernel's is
  * the cheapest, all of them in that way; true if any were there, within
- * registers or not. Adds to *visited. (plan_rows_keys_matrix.c) */
+ * registers or not. Adds to *visited. (matrix_backward_split.c) */
 const char *wa_matrix_pair_refusal(const wa_problem *problem,
                                    const wa_device *device,
                                    const wa_matrix_gradient_shape *shape);

@@ -10,7 +10,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "plan/matrix_shape.h"
+#include "plan/matrix_tiling.h"
 
 /* A row is worth having where it beats the model by 3% or more; winattn-tune
  * finds it. Rows that fit fewer problems stand behind those that fit more.

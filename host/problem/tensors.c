@@ -191,19 +191,15 @@ static winattn_status sort_strides(const wa_problem *problem, wa_tensor_id id,
     return WINATTN_SUCCESS;
 }
 
-/* Shape and strides of one tensor. An extent of 0 means that the tensor has
- * no such axis. */
-static winattn_status read_tensor(wa_problem *problem, wa_tensor_id id,
-                                  uint32_t element_size,
-                                  const uint64_t extent[WA_AXES],
-                                  const winattn_strides *strides)
+/* Extents and strides; those of a tensor without strides follow. */
+static winattn_status read_axes(wa_problem *problem, wa_tensor_id id,
+                                const uint64_t extent[WA_AXES],
+                                const winattn_strides *strides)
 {
     wa_tensor *tensor = &problem->tensor[id];
     const char *name = traits[id].name;
     uint64_t given[WA_AXES];
     bool contiguous = true;
-    tensor->used = true;
-    tensor->element_size = element_size;
     WA_TRY(sort_strides(problem, id, strides, given));
     for (int axis = 0; axis < WA_AXES; axis++) {
         const bool exists =
@@ -215,9 +211,17 @@ static winattn_status read_tensor(wa_problem *problem, wa_tensor_id id,
         tensor->stride[axis] = tensor->extent[axis] > 1 ? given[axis] : 0;
         contiguous = contiguous && given[axis] == 0;
     }
-    if (contiguous)
-        WA_TRY(fill_contiguous(tensor, name, contiguous_order(problem, id)));
+    return contiguous
+               ? fill_contiguous(tensor, name, contiguous_order(problem, id))
+               : WINATTN_SUCCESS;
+}
 
+/* From the first to the last element; 0 for an empty tensor, which nothing
+ * else is asked of. */
+static winattn_status find_span(const wa_problem *problem, wa_tensor_id id,
+                                wa_tensor *tensor)
+{
+    const char *name = traits[id].name;
     tensor->span = 1;
     for (int axis = 0; axis < WA_AXES; axis++) {
         const uint64_t count = tensor->extent[axis];
@@ -239,26 +243,52 @@ static winattn_status read_tensor(wa_problem *problem, wa_tensor_id id,
                            "the stride of axis %s of %s is above 2^32",
                            axis_name(problem, id, axis), name);
     }
-    /* Kernels address the terms inside a plane with 32 bits. */
+    return WINATTN_SUCCESS;
+}
+
+/* Kernels address the terms inside a plane, and a grid's tokens and their
+ * channels, with 32 bits. */
+static winattn_status check_planes(const wa_problem *problem, wa_tensor_id id,
+                                   const wa_tensor *tensor)
+{
+    const char *name = traits[id].name;
     if (is_of_terms(id) &&
         (tensor->extent[WA_ROW] - 1) * tensor->stride[WA_ROW] +
                 (tensor->extent[WA_COLUMN] - 1) * tensor->stride[WA_COLUMN] >
             INT32_MAX)
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                        "a plane of %s spans more than 2^31 elements", name);
-    /* And a grid's tokens and their channels. */
     uint64_t last = 0;
     for (int axis = WA_AXIS_0; problem->grid.used && axis <= WA_COLUMN; axis++)
         last += tensor->stride[axis] * (tensor->extent[axis] - 1);
     if (last > UINT32_MAX)
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
                        "a grid of %s spans more than 2^32 elements", name);
+    return WINATTN_SUCCESS;
+}
+
+/* Shape and strides of one tensor. An extent of 0 means that the tensor has
+ * no such axis. */
+static winattn_status read_tensor(wa_problem *problem, wa_tensor_id id,
+                                  uint32_t element_size,
+                                  const uint64_t extent[WA_AXES],
+                                  const winattn_strides *strides)
+{
+    wa_tensor *tensor = &problem->tensor[id];
+    tensor->used = true;
+    tensor->element_size = element_size;
+    WA_TRY(read_axes(problem, id, extent, strides));
+    WA_TRY(find_span(problem, id, tensor));
+    if (tensor->span == 0)
+        return WINATTN_SUCCESS;
+    WA_TRY(check_planes(problem, id, tensor));
     if (overlaps_itself(tensor))
         return wa_fail(WINATTN_INVALID_LAYOUT,
-                       "the strides of %s let elements overlap", name);
+                       "the strides of %s let elements overlap",
+                       traits[id].name);
     if (tensor->span > UINT64_MAX / 2 / element_size)
         return wa_fail(WINATTN_INVALID_LAYOUT, "%s spans more than 2^63 bytes",
-                       name);
+                       traits[id].name);
     return WINATTN_SUCCESS;
 }
 
@@ -268,72 +298,85 @@ bool wa_has_pad_values(const wa_problem *problem)
            problem->grid.padding == WINATTN_PADDING_VALUES;
 }
 
+/* Of each kind of tensor; 0: it has no such axis. */
+typedef struct all_extents {
+    uint64_t queries[WA_AXES], keys[WA_AXES], rows[WA_AXES];
+    uint64_t bias[WA_AXES], mask[WA_AXES];
+    uint64_t query_regions[WA_AXES], key_regions[WA_AXES];
+    uint64_t scale[WA_AXES], pad[WA_AXES];
+} all_extents;
+
+static all_extents extents_of(const wa_problem *p)
+{
+    const uint32_t *g = p->grid.size;
+    const bool on_grid = p->grid.used, table = p->table.used;
+    const uint64_t n = on_grid ? p->grid.batch : p->windows;
+    const uint64_t rows = on_grid ? g[2] : p->queries;
+    const uint64_t key_rows = on_grid ? g[2] : p->keys;
+    const uint64_t h = p->heads, kh = p->kv_heads, d = p->head_dim;
+    const all_extents all = {
+        .queries = {n, h, g[0], g[1], rows, d},
+        .keys = {n, kh, g[0], g[1], key_rows, d},
+        .rows = {n, h, g[0], g[1], rows, 0},
+        .bias = {0, h, 0, 0, table ? p->table.entries : p->queries,
+                 table ? 0 : p->keys},
+        .mask = {p->mask_windows, 0, 0, 0, p->queries, p->keys},
+        .query_regions = {p->mask_windows, 0, 0, 0, p->queries, 0},
+        .key_regions = {p->mask_windows, 0, 0, 0, p->keys, 0},
+        .scale = {0, h, 0, 0, 0, 0},
+        .pad = {0, kh, 0, 0, 0, d},
+    };
+    return all;
+}
+
 winattn_status wa_read_tensors(const winattn_desc *desc, wa_problem *problem)
 {
+    static const winattn_strides none = {0};
+    const all_extents e = extents_of(problem);
+    const bool bias = desc->bias != WINATTN_BIAS_NONE;
+    const bool additive = desc->mask == WINATTN_MASK_ADDITIVE;
+    const bool regions = desc->mask == WINATTN_MASK_REGIONS;
+    const bool cosine = desc->variant == WINATTN_COSINE;
+    const bool pads = wa_has_pad_values(problem);
+    const bool back = problem->passes[WA_BACKWARD];
     const uint32_t size = problem->dtype == WINATTN_FP32 ? 4 : 2;
     const uint32_t bias_size =
         desc->bias_dtype == WINATTN_TERM_FP32 ? 4 : size;
     const uint32_t mask_size =
         desc->mask_dtype == WINATTN_TERM_FP32 ? 4 : size;
-    const uint64_t heads = problem->heads, kv_heads = problem->kv_heads;
-    const uint64_t queries = problem->queries, keys = problem->keys;
-    const uint64_t masks = problem->mask_windows, dim = problem->head_dim;
-    const wa_grid *grid = &problem->grid;
-    const uint64_t windows = grid->used ? grid->batch : problem->windows;
-    const uint64_t axis_0 = grid->size[0], axis_1 = grid->size[1];
-    const uint64_t rows = grid->used ? grid->size[2] : queries;
-    const uint64_t key_rows = grid->used ? grid->size[2] : keys;
-    const bool is_table = problem->table.used;
-    const uint64_t bias_rows = is_table ? problem->table.entries : queries;
-    const uint64_t bias_columns = is_table ? 0 : keys;
-    const bool has_pads = wa_has_pad_values(problem);
-    const winattn_strides contiguous = {0};
-#define READ_AXES(id, size, strides, ...)                                     \
-    WA_TRY(read_tensor(problem, id, size,                                     \
-                       (const uint64_t[WA_AXES]){__VA_ARGS__}, strides))
-#define READ(id, size, strides, window, head, row, column)                    \
-    READ_AXES(id, size, strides, window, head, 0, 0, row, column)
-#define READ_TOKENS(id, size, strides, head, row, column)                     \
-    READ_AXES(id, size, strides, windows, head, axis_0, axis_1, row, column)
-    READ_TOKENS(WA_Q, size, &desc->q, heads, rows, dim);
-    READ_TOKENS(WA_K, size, &desc->k, kv_heads, key_rows, dim);
-    READ_TOKENS(WA_V, size, &desc->v, kv_heads, key_rows, dim);
-    READ_TOKENS(WA_O, size, &desc->o, heads, rows, dim);
-    READ_TOKENS(WA_LSE, 4, &desc->lse, heads, rows, 0);
-    if (desc->bias != WINATTN_BIAS_NONE)
-        READ(WA_BIAS, bias_size, &desc->bias_strides, 0, heads, bias_rows,
-             bias_columns);
-    if (desc->mask == WINATTN_MASK_ADDITIVE)
-        READ(WA_MASK, mask_size, &desc->mask_strides, masks, 0, queries, keys);
-    if (desc->mask == WINATTN_MASK_REGIONS) {
-        READ(WA_QUERY_REGIONS, 1, &desc->query_region_strides, masks, 0,
-             queries, 0);
-        READ(WA_KEY_REGIONS, 1, &desc->key_region_strides, masks, 0, keys, 0);
-    }
-    if (desc->variant == WINATTN_COSINE)
-        READ(WA_LOGIT_SCALE, 4, &contiguous, 0, heads, 0, 0);
-    if (has_pads) {
-        READ(WA_PAD_K, size, &desc->pad_k, 0, kv_heads, 0, dim);
-        READ(WA_PAD_V, size, &desc->pad_v, 0, kv_heads, 0, dim);
-    }
-    if (!problem->passes[WA_BACKWARD])
-        return WINATTN_SUCCESS;
-    READ_TOKENS(WA_D_O, size, &desc->d_o, heads, rows, dim);
-    READ_TOKENS(WA_D_LSE, 4, &desc->d_lse, heads, rows, 0);
-    READ_TOKENS(WA_DQ, size, &desc->dq, heads, rows, dim);
-    READ_TOKENS(WA_DK, size, &desc->dk, kv_heads, key_rows, dim);
-    READ_TOKENS(WA_DV, size, &desc->dv, kv_heads, key_rows, dim);
-    if (desc->bias != WINATTN_BIAS_NONE)
-        READ(WA_DBIAS, 4, &desc->dbias_strides, 0, heads, bias_rows,
-             bias_columns);
-    if (desc->variant == WINATTN_COSINE)
-        READ(WA_D_LOGIT_SCALE, 4, &contiguous, 0, heads, 0, 0);
-    if (has_pads) {
-        READ(WA_D_PAD_K, 4, &desc->d_pad_k, 0, kv_heads, 0, dim);
-        READ(WA_D_PAD_V, 4, &desc->d_pad_v, 0, kv_heads, 0, dim);
-    }
-#undef READ_TOKENS
-#undef READ
-#undef READ_AXES
+    const struct {
+        bool used;
+        wa_tensor_id id;
+        uint32_t size; /* of an element */
+        const winattn_strides *strides;
+        const uint64_t *extent;
+    } all[] = {
+        {true, WA_Q, size, &desc->q, e.queries},
+        {true, WA_K, size, &desc->k, e.keys},
+        {true, WA_V, size, &desc->v, e.keys},
+        {true, WA_O, size, &desc->o, e.queries},
+        {true, WA_LSE, 4, &desc->lse, e.rows},
+        {bias, WA_BIAS, bias_size, &desc->bias_strides, e.bias},
+        {additive, WA_MASK, mask_size, &desc->mask_strides, e.mask},
+        {regions, WA_QUERY_REGIONS, 1, &desc->query_region_strides,
+         e.query_regions},
+        {regions, WA_KEY_REGIONS, 1, &desc->key_region_strides, e.key_regions},
+        {cosine, WA_LOGIT_SCALE, 4, &none, e.scale},
+        {pads, WA_PAD_K, size, &desc->pad_k, e.pad},
+        {pads, WA_PAD_V, size, &desc->pad_v, e.pad},
+        {back, WA_D_O, size, &desc->d_o, e.queries},
+        {back, WA_D_LSE, 4, &desc->d_lse, e.rows},
+        {back, WA_DQ, size, &desc->dq, e.queries},
+        {back, WA_DK, size, &desc->dk, e.keys},
+        {back, WA_DV, size, &desc->dv, e.keys},
+        {back && bias, WA_DBIAS, 4, &desc->dbias_strides, e.bias},
+        {back && cosine, WA_D_LOGIT_SCALE, 4, &none, e.scale},
+        {back && pads, WA_D_PAD_K, 4, &desc->d_pad_k, e.pad},
+        {back && pads, WA_D_PAD_V, 4, &desc->d_pad_v, e.pad},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].used)
+            WA_TRY(read_tensor(problem, all[i].id, all[i].size, all[i].extent,
+                               all[i].strides));
     return WINATTN_SUCCESS;
 }

@@ -10,8 +10,8 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "device/query.h"
-#include "session/check_unit.h"
 #include "session/probe.h"
+#include "session/self_test.h"
 
 #define CHECK_REASON_SIZE 256
 

@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "kit/planned.h"
 #include "kit/runner.h"
-#include "session/check_unit.h"
+#include "session/self_test.h"
 #include "session/session.h"
 
 /* A shape of 0 is the planner's. Tiles of units differ, so rows, keys and

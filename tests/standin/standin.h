@@ -17,7 +17,7 @@
  *
  * It computes nothing but what the library reads back: probes
  * (host/session/probe.c) and the self-test of matrix units
- * (host/session/check_unit.c). Launches are complete when they are enqueued.
+ * (host/session/self_test.c). Launches are complete when they are enqueued.
  * Buffers have a size but no memory, unless they were made from the caller's
  * bytes.
  *

@@ -18,7 +18,7 @@
 #include "kit/cases.h"
 #include "kit/devices.h"
 #include "launch/bias_table.h"
-#include "plan/matrix_shape.h"
+#include "plan/matrix_tiling.h"
 #include "plan/planner.h"
 
 /* Of a plan of one pass; they take some 20 ms. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Plans gradients on a matrix unit: in one kernel, or in two that
- * plan_rows_keys_matrix.c knows. Shapes for the one,
+ * matrix_backward_split.c knows. Shapes for the one,
  * cl/matrix/backward_matrix.cl: every legal one whose sums fit a lane's
  * registers is scored, and the cheapest wins. */
 #include <stdio.h>
 
 #include "base/text.h"
 #include "plan/defines.h"
-#include "plan/matrix_shape.h"
+#include "plan/matrix_tiling.h"
 #include "plan/planner.h"
 #include "plan/schedule.h"
 #include "plan/tuning.h"

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "plan/defines.h"
-#include "plan/matrix_shape.h"
+#include "plan/matrix_tiling.h"
 #include "plan/planner.h"
 
 #include "../cl/common/args.h"

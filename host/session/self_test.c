@@ -2,7 +2,7 @@
  * Makes the numbers for cl/matrix/check_matrix.cl, runs it and compares. All
  * operands are small integers, or such times a power of two, so that sums are
  * exact in any order and the comparison needs no tolerance. */
-#include "session/check_unit.h"
+#include "session/self_test.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the planners of both passes know of kernels for a matrix unit. */
-#ifndef WINATTN_MATRIX_SHAPE_H
-#define WINATTN_MATRIX_SHAPE_H
+#ifndef WINATTN_MATRIX_TILING_H
+#define WINATTN_MATRIX_TILING_H
 
 #include "device/unit.h"
 #include "plan/plan.h"

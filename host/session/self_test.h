@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The self-test of a device's matrix unit: its layouts come from documents,
  * and a compiler, a driver or a new chip may not follow them. */
-#ifndef WINATTN_CHECK_UNIT_H
-#define WINATTN_CHECK_UNIT_H
+#ifndef WINATTN_SELF_TEST_H
+#define WINATTN_SELF_TEST_H
 
 #include "device/device.h"
 #include "program/program_set.h"

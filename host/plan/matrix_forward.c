@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "plan/defines.h"
-#include "plan/matrix_shape.h"
+#include "plan/matrix_tiling.h"
 #include "plan/planner.h"
 #include "plan/tuning.h"
 

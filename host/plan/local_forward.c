@@ -229,6 +229,22 @@ static double waves(uint32_t items, uint32_t team, uint32_t wave)
            wa_ceil_div(items % team, wave);
 }
 
+/* Work-groups that a compute unit holds at once. */
+static double resident_groups(const wa_problem *problem,
+                              const wa_device *device, const wa_local_shape *s,
+                              const tiling *t)
+{
+    const double by_memory = (double)device->local_capacity /
+                             ((double)local_bytes(problem, s, t) + 1024.0);
+    const double by_registers =
+        (double)device->register_words /
+        ((registers_of(problem, device, s, t) + 40.0) * s->team * s->teams);
+    const double by_items = 2048.0 / (s->team * s->teams);
+    const double groups =
+        (uint32_t)MIN(MIN(by_memory, by_registers), MIN(by_items, 16.0));
+    return MAX(groups, 1.0);
+}
+
 /* Cycles of a compute unit for each logit. */
 static double cost_of(const wa_problem *problem, const wa_device *device,
                       const wa_local_shape *s, const tiling *t)
@@ -279,15 +295,7 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     const double per_wave = wave / 32.0;
     const double busy = MAX(moved, issued) * per_wave;
 
-    const double by_memory = (double)device->local_capacity /
-                             ((double)local_bytes(problem, s, t) + 1024.0);
-    const double by_registers =
-        (double)device->register_words /
-        ((registers_of(problem, device, s, t) + 40.0) * s->team * s->teams);
-    const double by_items = 2048.0 / (s->team * s->teams);
-    const double groups =
-        (uint32_t)MIN(MIN(by_memory, by_registers), MIN(by_items, 16.0));
-    const double resident = MAX(groups, 1.0) * s->teams;
+    const double resident = resident_groups(problem, device, s, t) * s->teams;
     const double phases =
         (t->streaming ? 1.0 : 2.0) + stages * (cosine ? 3.0 : 2.0);
     const double alone = (4.0 * issued + moved) * per_wave;

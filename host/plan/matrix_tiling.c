@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Shapes of kernels for a matrix unit: what they follow to, what they take and
  * what refuses them, in either pass. */
-#include "plan/matrix_shape.h"
+#include "plan/matrix_tiling.h"
 
 #include "plan/planner.h"
 
