@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The parameters of kernels: which there are, how bias and mask are stored,
+ * and which unit of work a kernel computes. problem.cl includes it, behind the
+ * switches BIAS, MASK, TABLE, VARIANT, PADDING and ADJACENT_KEYS. */
+
+#if BIAS == 1
+typedef storage bias_storage;
+#define BIAS_SUFFIX SUFFIX
+#else
+typedef float bias_storage;
+#define BIAS_SUFFIX _f32
+#endif
+#if MASK == 1
+typedef storage mask_storage;
+#define MASK_SUFFIX SUFFIX
+#else
+typedef float mask_storage;
+#define MASK_SUFFIX _f32
+#endif
+
+/* The distance of neighbouring keys in bias or mask. */
+#if ADJACENT_KEYS
+#define TERM_STEP(layout) 1u
+#else
+#define TERM_STEP(layout) ((layout).column)
+#endif
+
+#if BIAS && TABLE == 2
+#define BIAS_PARAMETER                                                        \
+    __global const bias_storage *bias, __global const int *table_index,
+#elif BIAS
+#define BIAS_PARAMETER __global const bias_storage *bias,
+#else
+#define BIAS_PARAMETER
+#endif
+#if MASK == 3
+#define MASK_PARAMETERS                                                       \
+    __global const uchar *query_regions, __global const uchar *key_regions,
+#elif MASK && MASK != 4
+#define MASK_PARAMETERS __global const mask_storage *mask,
+#else
+#define MASK_PARAMETERS
+#endif
+#if VARIANT == COSINE
+#define LOGIT_SCALE_PARAMETER __global const float *logit_scale,
+#else
+#define LOGIT_SCALE_PARAMETER
+#endif
+#if PADDING == 1
+#define PAD_PARAMETERS                                                        \
+    __global const storage *pad_k, __global const storage *pad_v,
+#else
+#define PAD_PARAMETERS
+#endif
+
+/* The parameters of every forward kernel, in the order that the host sets. */
+#define FORWARD_PARAMETERS                                                    \
+    const forward_args args, __global const storage *q,                       \
+        __global const storage *k, __global const storage *v,                 \
+        BIAS_PARAMETER MASK_PARAMETERS LOGIT_SCALE_PARAMETER PAD_PARAMETERS   \
+            __global storage *o,                                              \
+        __global float *lse
+
+/* The same for the backward pass. Outputs that are not wanted are NULL, and so
+ * are o and lse where the caller has not kept them. */
+#define BACKWARD_PARAMETERS                                                   \
+    const backward_args args, __global const storage *q,                      \
+        __global const storage *k, __global const storage *v,                 \
+        BIAS_PARAMETER MASK_PARAMETERS LOGIT_SCALE_PARAMETER PAD_PARAMETERS   \
+            __global const storage *o,                                        \
+        __global const float *lse, __global const storage *d_o,               \
+        __global const float *d_lse, __global storage *dq,                    \
+        __global storage *dk, __global storage *dv, __global float *workspace
+
+/* The channels of a key head's tokens of the padding, 0 for zeros. */
+#if PADDING == 1
+#define PAD_ROW(args, name, flag, kv_head)                                    \
+    ((args).flags & flag ? name + plane(&(args).name, 0, kv_head) : 0)
+#else
+#define PAD_ROW(args, name, flag, kv_head) 0
+#endif
+
+typedef struct unit {
+    ulong window;
+    uint head;
+    uint row; /* first query row */
+} unit;
+
+INLINE unit find_unit(const forward_args *args, uint index)
+{
+    const uint in_launch = args->first_unit + index;
+    const uint window_head = in_launch / args->row_blocks;
+    unit u;
+    u.row = (in_launch - window_head * args->row_blocks) * args->block_rows;
+    u.window = args->first_window + window_head / args->heads;
+    u.head = window_head % args->heads;
+    return u;
+}
+
+/* Of a tensor without tokens on a grid: bias, mask, regions, sums. */
+INLINE ulong element(const tensor_layout *layout, uint row, uint column)
+{
+    return (ulong)row * layout->row + (ulong)column * layout->column;
+}
