@@ -11,7 +11,7 @@
  *   dS = P (dP - delta + d_lse),  dV += P^T dO,  dK += scale dS^T Q,
  *   dBias += dS
  * and dK, dV of the padding's tokens add up to those of pad_k, pad_v. */
-#include "cpu/cpu.cl"
+#include "cpu/cpu_gradients.cl"
 
 #ifndef WHOLE
 #define WHOLE 1

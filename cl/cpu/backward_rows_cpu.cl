@@ -8,7 +8,7 @@
  * and dQ = scale (A - (delta - d_lse) B), whatever c is of a row: what its
  * first keys have as delta, so that A and B's part do not cancel where all
  * keys, or all values, have something in common. */
-#include "cpu/cpu.cl"
+#include "cpu/cpu_gradients.cl"
 
 /* sum P dP of a row's block of keys. */
 INLINE float weigh_flow(const float *p, const float *flow)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Forward pass for CPUs: one work-item per unit, no local memory, no barrier;
- * cpu.cl has the parts. Logits, softmax, P V with vectors of channels. Where
- * the keys exceed BLOCK_KEYS it walks blocks of keys and the softmax streams
- * (Milakov and Gimelshein 2018). */
-#include "cpu/cpu.cl"
+ * Forward pass for CPUs: one work-item per unit, no local memory, no barrier.
+ * Logits, softmax, P V with vectors of channels. Where the keys exceed
+ * BLOCK_KEYS it walks blocks of keys and the softmax streams (Milakov and
+ * Gimelshein 2018). */
+#include "cpu/cpu_scores.cl"
 
 INLINE void store_row(const vec *out, float max, float sum,
                       const forward_args *args, __global storage *o,

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A tile of query rows times a block of keys, for CPUs: logits, softmax, and
+ * products with values.
+ *
+ *                      keys, LANES at a time
+ *                    +-----+-----+-----+-----+
+ *      query row     |  s  |  s  |  s  |  s  |   TILE_ROWS x TILE_VECS sums
+ *      query row     |  s  |  s  |  s  |  s  |   over the channels c:
+ *                    +-----+-----+-----+-----+   s += q[row][c] * K^T[c][keys]
+ *
+ * Beside the switches of tiles it reads VARIANT, BIAS, MASK and PADDING. */
+#include "cpu/cpu_tiles.cl"
+
+#if BIAS || MASK == 1 || MASK == 2
+#define DEFINE_TERM_LOAD(name, suffix, type)                                  \
+    INLINE vec name(__global const type *p, const tensor_layout *layout,      \
+                    uint row, uint key)                                       \
+    {                                                                         \
+        p += element(layout, row, key);                                       \
+        if (NK % LANES == 0 || key + LANES <= NK)                             \
+            return JOIN(load_lanes, suffix)(p, TERM_STEP(*layout), LANES);    \
+        return JOIN(load_lanes, suffix)(p, TERM_STEP(*layout), NK % LANES);   \
+    }
+#if BIAS
+DEFINE_TERM_LOAD(load_bias, BIAS_SUFFIX, bias_storage)
+#endif
+#if MASK == 1 || MASK == 2
+DEFINE_TERM_LOAD(load_mask, MASK_SUFFIX, mask_storage)
+#endif
+#endif
+
+/* Dot products of the tile's rows with key vectors jv .. jv + TILE_VECS. */
+INLINE void multiply_transposed(vec acc[TILE_ROWS][TILE_VECS],
+                                const float rows[TILE_ROWS][CHANNELS],
+                                const vec transposed[HEAD_DIM][KEY_VECS],
+                                int jv)
+{
+    UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
+        UNROLL_FOR (int t = 0; t < TILE_VECS; t++)
+            acc[r][t] = (vec)(0.0f);
+    NO_UNROLL_FOR (int c = 0; c < HEAD_DIM; c++)
+        UNROLL_FOR (int t = 0; t < TILE_VECS; t++) {
+            const vec x = transposed[c][jv + t];
+            UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
+                acc[r][t] = FMA((vec)(rows[r][c]), x, acc[r][t]);
+        }
+}
+
+#if ADJUSTS
+/* What the logits of key vectors jv .. jv + TILE_VECS get from where the
+ * tokens lie, in windows where that is not nothing. */
+INLINE void adjust_logits(row_tile *tile, const key_block *keys, int jv,
+                          const forward_args *args)
+{
+    for (int r = 0; r < TILE_ROWS; r++)
+        UNROLL_FOR (int t = 0; t < TILE_VECS; t++) {
+            vec x = JOIN(vload, LANES)(jv + t, tile->p[r]);
+#if MASK == 4
+            x = select(x, x + args->region_value,
+                       keys->region[jv + t] != tile->region[r]);
+#endif
+#if PADDING == 2
+            x = select(x, (vec)(-INFINITY), keys->hidden[jv + t]);
+#endif
+            JOIN(vstore, LANES)(x, jv + t, tile->p[r]);
+        }
+}
+#endif
+
+/* Logits of the tile for key vectors jv .. jv + TILE_VECS. */
+INLINE void compute_logits(row_tile *tile, const key_block *keys, int jv,
+                           const forward_args *args, const logit_terms *terms)
+{
+    vec acc[TILE_ROWS][TILE_VECS];
+    multiply_transposed(acc, tile->q, keys->transposed, jv);
+    UNROLL_FOR (int t = 0; t < TILE_VECS; t++) {
+        const int j = (jv + t) * LANES;
+        UNROLL_FOR (int r = 0; r < TILE_ROWS; r++) {
+            vec x = acc[r][t] * tile->q_scale[r];
+#if VARIANT == COSINE
+            x *= keys->inverse_norm[jv + t];
+#endif
+            if (j < keys->count) {
+#if BIAS
+                x += load_bias(terms->bias, &args->bias, tile->row[r],
+                               keys->first + j);
+#endif
+#if MASK == 3
+                const int region = terms->query_regions[element(
+                    &args->query_regions, tile->row[r], 0)];
+                x = select(x, x + args->region_value,
+                           keys->region[jv + t] != region);
+#elif MASK && MASK != 4
+                x += load_mask(terms->mask, &args->mask, tile->row[r],
+                               keys->first + j);
+#endif
+            }
+            if (j + LANES > keys->count)
+                x = select((vec)(-INFINITY), x,
+                           LANE_NUMBERS < keys->count - j);
+#if VARIANT == SLIDING
+            if (keys->mixed) {
+                const span seen = visible_span(args, tile->row[r]);
+                const ivec at = LANE_NUMBERS + (int)(keys->first + j);
+                x = select((vec)(-INFINITY), x,
+                           at < (int)seen.high &&
+                               (at >= (int)seen.low || at < (int)args->sink));
+            }
+#endif
+            JOIN(vstore, LANES)(x, jv + t, tile->p[r]);
+        }
+    }
+#if ADJUSTS
+    if (keys->adjusts)
+        adjust_logits(tile, keys, jv, args);
+#endif
+}
+
+/* Turns logits into exponentials and sums them. earlier_max and earlier_sum
+ * are what the rows had before this block of keys. */
+INLINE void exponentiate(row_tile *tile, const float *earlier_max,
+                         const float *earlier_sum)
+{
+    for (int r = 0; r < TILE_ROWS; r++) {
+        vec maxima = JOIN(vload, LANES)(0, tile->p[r]);
+        for (int jv = 1; jv < KEY_VECS; jv++)
+            maxima = fmax(maxima, JOIN(vload, LANES)(jv, tile->p[r]));
+        tile->max[r] = fmax(lanes_max(maxima), earlier_max[r]);
+        /* a row that has seen nothing has no maximum to subtract */
+        const float base = tile->max[r] == -INFINITY ? 0.0f : tile->max[r];
+        vec sums = (vec)(0.0f);
+        for (int jv = 0; jv < KEY_VECS; jv++) {
+            const vec x = JOIN(vload, LANES)(jv, tile->p[r]) - base;
+            const vec p = exp2_nonpositive(x * LOG2E);
+            JOIN(vstore, LANES)(p, jv, tile->p[r]);
+            sums += p;
+        }
+        tile->sum[r] = lanes_sum(sums);
+#if STREAMING
+        tile->keep[r] = exp2((earlier_max[r] - base) * LOG2E);
+        tile->sum[r] += tile->keep[r] * earlier_sum[r];
+#endif
+    }
+}
+
+/* sums[row][..] += P V for channel vectors cv .. cv + OUT_VECS. */
+INLINE void multiply_values(vec sums[TILE_ROWS][V_VECS], const row_tile *tile,
+                            const key_block *keys,
+                            const vec values[BLOCK_KEYS][V_VECS], int cv,
+                            const forward_args *args)
+{
+#if VARIANT == SLIDING
+    /* A value must not reach a row that does not see it, not even as
+     * 0 * NaN. */
+    if (keys->mixed) {
+        for (int r = 0; r < TILE_ROWS; r++) {
+            const span seen = visible_span(args, tile->row[r]);
+            for (int j = 0; j < keys->count; j++)
+                if (sees(args, seen, keys->first + j))
+                    for (int t = 0; t < OUT_VECS; t++)
+                        sums[r][cv + t] =
+                            FMA((vec)(tile->p[r][j]), values[j][cv + t],
+                                sums[r][cv + t]);
+        }
+        return;
+    }
+#endif
+    vec acc[TILE_ROWS][OUT_VECS];
+    UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
+        UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
+            acc[r][t] = sums[r][cv + t];
+    NO_UNROLL_FOR (int j = 0; j < keys->count; j++)
+        UNROLL_FOR (int r = 0; r < TILE_ROWS; r++) {
+            const vec p = (vec)(tile->p[r][j]);
+            UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
+                acc[r][t] = FMA(p, values[j][cv + t], acc[r][t]);
+        }
+    UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
+        UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
+            sums[r][cv + t] = acc[r][t];
+}
