@@ -24,7 +24,11 @@
  *                 all BLOCK_KEYS
  *   ROW_ITEMS     work-items to a row of the softmax, a power of two; above 1,
  *                 TEAM >= BLOCK_ROWS * ROW_ITEMS */
-#include "local/local.cl"
+#define LISTS_TOKENS 0
+#define SCALES_ROWS 0
+#define LOADS_AHEAD 1
+#define SUMS_STAY STREAMING
+#include "local/local_bias.cl"
 
 #ifndef TEAMS
 #define TEAMS 1
@@ -69,6 +73,13 @@
 #else
 #define KEPT_STAGES 1
 #define STAGE_FOR for
+#endif
+
+/* The cosine variant scales a finished dot product, the others q. */
+#if VARIANT == COSINE
+#define Q_FACTOR 1.0f
+#else
+#define Q_FACTOR args.scale
 #endif
 
 /* What a team shares in local memory. */
@@ -361,7 +372,7 @@ forward_local(FORWARD_PARAMETERS)
     const uint row_end = min(u.row + args.block_rows, (uint)NQ);
     const int row_count = (int)(row_end - u.row);
     const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
-    const int zero = UNKNOWN_ZERO;
+    const int zero = UNKNOWN_ZERO(args);
     const window_place place = place_window(&args.grid, u.window);
     DECLARE_TERMS_AT(terms, args, u, place)
     const int hides_keys = PADDING == 2 && holds_padding(&args.grid, &place);

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * P and dS of a block of rows and a block of keys, for the backward kernels.
+ *
+ *                   BLOCK_KEYS
+ *                 +------------+
+ *     Q  K^T  ->  |     P      | BLOCK_ROWS    ->  dV += P^T dO
+ *    dO  V^T  ->  |    dP      |
+ *                 |    dS      | P (dP - delta)  ->  dQ += scale dS K
+ *                 +------------+                   dK += scale dS^T Q
+ *
+ * A work-item owns one tile of SCORE_ROWS x SCORE_COLS of the block, and keeps
+ * its dP in registers; P lies in local memory, and dS takes its place once dV
+ * is made. */
+#include "local/gradient_memory.cl"
+
+/* The place of a work-item's tile of the block. */
+typedef struct tile_place {
+    int owns; /* does it have one? */
+    int row, col;
+} tile_place;
+
+INLINE tile_place find_tile(int lane)
+{
+    tile_place place;
+    place.owns = lane < ROW_TILES * COL_TILES;
+    place.row = lane / COL_TILES;
+    place.col = lane % COL_TILES;
+    return place;
+}
+
+#if VARIANT != SLIDING
+#define FULL_ROWS (BLOCK_ROWS % SCORE_ROWS == 0 && NQ % BLOCK_ROWS == 0)
+#define FULL_COLS (BLOCK_KEYS % SCORE_COLS == 0 && NK % BLOCK_KEYS == 0)
+#else
+#define FULL_ROWS 0
+#define FULL_COLS 0
+#endif
+/* Entry i, j of the work-item's tile, counted from its first. */
+#define WEIGHT_AT(i, j) (ROW_TILES * (i)*WEIGHT_PITCH * 4 + COL_TILES * (j))
+#define ROW_EXISTS(i)                                                         \
+    (FULL_ROWS || place.row + ROW_TILES * (i) < block->row_count)
+#define KEY_EXISTS(j)                                                         \
+    (FULL_COLS || place.col + COL_TILES * (j) < (int)block->keys.count)
+/* Columns past BLOCK_KEYS are not stored. */
+#define KEY_FITS(j)                                                           \
+    (COL_TILES * SCORE_COLS == BLOCK_KEYS ||                                  \
+     place.col + COL_TILES * (j) < BLOCK_KEYS)
+
+INLINE __local float *tile_weights(const gradient_memory *memory,
+                                   tile_place place)
+{
+    return (__local float *)memory->weights + place.row * WEIGHT_PITCH * 4 +
+           place.col;
+}
+
+/* tile = the logits of the work-item's tile, -inf where there is no row or
+ * key, the row is padding or does not see the key. Ends with a barrier where
+ * it staged. */
+INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
+                           const gradient_memory *memory,
+                           const backward_args *args, const logit_terms *terms,
+                           const gradient_block *block, tile_place place,
+                           int lane)
+{
+    const forward_args *forward = &args->forward;
+    /* Rows and keys past the last take the last one's terms. */
+    int rows[SCORE_ROWS], keys[SCORE_COLS];
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        rows[i] =
+            (int)block->first_row +
+            (FULL_ROWS ? place.row + ROW_TILES * i
+                       : min(place.row + ROW_TILES * i, block->row_count - 1));
+    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+        keys[j] = (int)block->keys.first +
+                  (FULL_COLS ? place.col + COL_TILES * j
+                             : min(place.col + COL_TILES * j,
+                                   (int)block->keys.count - 1));
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            tile[i][j] = 0.0f;
+    if (VARIANT == DOT && place.owns)
+        add_terms(tile, forward, terms, &block->q.tokens, &block->k.tokens,
+                  rows, keys);
+#if KEEPS_TILES
+    if (place.owns)
+        multiply_rows(tile, memory->q, memory->k, place.row, place.col,
+                      COL_TILES);
+#else
+    for (int channel = 0; channel < HEAD_DIM; channel += STAGE_DIMS) {
+        stage_q(memory, block, channel, 0, lane);
+        stage_k(memory, block, channel, 0, lane);
+        barrier(CLK_LOCAL_MEM_FENCE);
+#if VARIANT == COSINE
+        accumulate_norms(memory->q_inverse, memory->q, Q_ROWS, 1.0f, channel,
+                         lane);
+        accumulate_norms(memory->k_inverse, memory->k, KV_ROWS, 1.0f, channel,
+                         lane);
+#endif
+        if (place.owns)
+            multiply_rows(tile, memory->q, memory->k, place.row, place.col,
+                          COL_TILES);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+#endif
+    if (!place.owns)
+        return;
+#if VARIANT == COSINE
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            tile[i][j] *= block->scale *
+                          memory->q_inverse[place.row + ROW_TILES * i] *
+                          memory->k_inverse[place.col + COL_TILES * j];
+    add_terms(tile, forward, terms, &block->q.tokens, &block->k.tokens, rows,
+              keys);
+#endif
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            if (!ROW_EXISTS(i) || !KEY_EXISTS(j))
+                tile[i][j] = -INFINITY;
+    if (PADDING && block->has_padding) {
+        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+            const token t = token_of(&block->q.tokens, rows[i]);
+            UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+                tile[i][j] = EXISTS(t) ? tile[i][j] : -INFINITY;
+        }
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
+            const token t = token_of(&block->k.tokens, keys[j]);
+            UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+                if (PADDING == 2 && !EXISTS(t))
+                    tile[i][j] = -INFINITY;
+        }
+    }
+#if VARIANT == SLIDING
+    if (block->keys.mixed)
+        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+            const span seen = visible_span(forward, rows[i]);
+            UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+                if (!sees(forward, seen, keys[j]))
+                    tile[i][j] = -INFINITY;
+        }
+#endif
+}
+
+/* tile = dP = dO V^T. The last channels of dO stay; ends with a barrier where
+ * it staged. */
+INLINE void multiply_d_o(float tile[SCORE_ROWS][SCORE_COLS],
+                         const gradient_memory *memory,
+                         const gradient_block *block, tile_place place,
+                         int lane)
+{
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            tile[i][j] = 0.0f;
+#if KEEPS_TILES
+    if (place.owns)
+        multiply_rows(tile, memory->d_o, memory->v, place.row, place.col,
+                      COL_TILES);
+#else
+    for (int channel = 0; channel < HEAD_DIM; channel += STAGE_DIMS) {
+        stage_d_o(memory, block, channel, lane);
+        stage_v(memory, block, channel, lane);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (place.owns)
+            multiply_rows(tile, memory->d_o, memory->v, place.row, place.col,
+                          COL_TILES);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+#endif
+}
+
+/* The logits less row_max become exponentials, in place and in local memory;
+ * multiplies: times row_sum, where that is known to make them P. */
+INLINE void store_exponentials(float tile[SCORE_ROWS][SCORE_COLS],
+                               const gradient_memory *memory, tile_place place,
+                               const int multiplies)
+{
+    __local float *weights = tile_weights(memory, place);
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+        const int r = place.row + ROW_TILES * i;
+        const float top = memory->row_max[r];
+        const float factor = multiplies ? memory->row_sum[r] : 1.0f;
+        /* a row that has seen nothing has no maximum to subtract */
+        const float base = top == -INFINITY ? 0.0f : top;
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
+            tile[i][j] = exp2((tile[i][j] - base) * LOG2E);
+            if (multiplies)
+                tile[i][j] *= factor;
+            if (KEY_FITS(j))
+                weights[WEIGHT_AT(i, j)] = tile[i][j];
+        }
+    }
+}
+
+/* Turns dP into dS, given the deltas of the rows; multiplies: the exponentials
+ * become P first, by the factors in row_sum. */
+INLINE void differentiate_softmax(float tile[SCORE_ROWS][SCORE_COLS],
+                                  const gradient_memory *memory,
+                                  tile_place place, const int multiplies)
+{
+    __local float *weights = tile_weights(memory, place);
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+        const int r = place.row + ROW_TILES * i;
+        const float delta = memory->row_delta[r];
+        const float factor = multiplies ? memory->row_sum[r] : 1.0f;
+        float p[SCORE_COLS]; /* all are read before one is written */
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            p[j] = KEY_FITS(j) ? weights[WEIGHT_AT(i, j)] * factor : 0.0f;
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
+            if (multiplies && KEY_FITS(j))
+                weights[WEIGHT_AT(i, j)] = p[j];
+            /* nothing comes from a key that is not seen */
+            tile[i][j] = p[j] == 0.0f ? 0.0f : p[j] * (tile[i][j] - delta);
+        }
+    }
+}
+
+INLINE void store_weights(const float tile[SCORE_ROWS][SCORE_COLS],
+                          const gradient_memory *memory, tile_place place)
+{
+    __local float *weights = tile_weights(memory, place);
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            if (KEY_FITS(j))
+                weights[WEIGHT_AT(i, j)] = tile[i][j];
+}
+
+/* Before a row's first block of keys. */
+INLINE void start_statistics(const gradient_memory *memory, int lane)
+{
+    for (int done = 0; done < Q_ROWS; done += TEAM) {
+        const int r = done + lane;
+        if (r >= Q_ROWS)
+            continue;
+        memory->row_max[r] = -INFINITY;
+        memory->row_sum[r] = 0.0f;
+        memory->row_delta[r] = 0.0f;
+    }
+}
+
+/* Given the tile's logits, brings row_max, row_sum and row_delta (the sum of
+ * exponentials times dP) up to date; leaves the exponentials in local memory
+ * and dP in the tile. What it did last is seen by other work-items after the
+ * next barrier, but may be done again without one. */
+INLINE void add_statistics(float tile[SCORE_ROWS][SCORE_COLS],
+                           const gradient_memory *memory,
+                           const gradient_block *block, tile_place place,
+                           int lane)
+{
+    __local float *part = memory->parts + place.row * COL_TILES + place.col;
+    __local float *delta_part = part + Q_ROWS * COL_TILES;
+    __local const float *weights = tile_weights(memory, place);
+    if (place.owns)
+        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+            float top = tile[i][0];
+            UNROLL_FOR (int j = 1; j < SCORE_COLS; j++)
+                top = fmax(top, tile[i][j]);
+            part[ROW_TILES * i * COL_TILES] = top;
+        }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int done = 0; done < Q_ROWS; done += TEAM) {
+        const int r = done + lane;
+        if (r >= Q_ROWS)
+            continue;
+        const float earlier = memory->row_max[r];
+        float top = earlier;
+        UNROLL_FOR (int c = 0; c < COL_TILES; c++)
+            top = fmax(top, memory->parts[r * COL_TILES + c]);
+        const float base = top == -INFINITY ? 0.0f : top;
+        const float keep = exp2((earlier - base) * LOG2E);
+        memory->row_max[r] = top;
+        memory->row_sum[r] *= keep;
+        memory->row_delta[r] *= keep;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (place.owns) {
+        store_exponentials(tile, memory, place, 0);
+        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+            float sum = 0.0f;
+            UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+                sum += tile[i][j];
+            part[ROW_TILES * i * COL_TILES] = sum;
+        }
+    }
+    multiply_d_o(tile, memory, block, place, lane);
+    if (place.owns)
+        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+            float sum = 0.0f;
+            UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
+                const float p = KEY_FITS(j) ? weights[WEIGHT_AT(i, j)] : 0.0f;
+                /* nothing comes from a key that is not seen */
+                sum += p == 0.0f ? 0.0f : p * tile[i][j];
+            }
+            delta_part[ROW_TILES * i * COL_TILES] = sum;
+        }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int done = 0; done < Q_ROWS; done += TEAM) {
+        const int r = done + lane;
+        if (r >= Q_ROWS)
+            continue;
+        float sum = 0.0f, delta = 0.0f;
+        UNROLL_FOR (int c = 0; c < COL_TILES; c++) {
+            sum += memory->parts[r * COL_TILES + c];
+            delta += memory->parts[(Q_ROWS + r) * COL_TILES + c];
+        }
+        memory->row_sum[r] += sum;
+        memory->row_delta[r] += delta;
+    }
+}
+
+/* After the last block of keys: row_delta is done and row_sum becomes its
+ * inverse, by the work-items that had the rows before. */
+INLINE void finish_statistics(const gradient_memory *memory,
+                              const backward_args *args,
+                              const gradient_block *block,
+                              __global const float *d_lse, int lane)
+{
+    for (int done = 0; done < Q_ROWS; done += TEAM) {
+        const int r = done + lane;
+        if (r >= Q_ROWS)
+            continue;
+        const float sum = memory->row_sum[r];
+        const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+        float delta = memory->row_delta[r] * inverse;
+        if ((args->forward.flags & ARG_D_LSE) != 0 && r < block->row_count) {
+            const token t = token_of(&block->q.tokens, block->first_row + r);
+            if (EXISTS(t))
+                delta -= d_lse[token_offset(&args->d_lse, &t)];
+        }
+        memory->row_sum[r] = inverse;
+        memory->row_delta[r] = delta;
+    }
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Parts of matrices in local memory: a team copies rows there as fp32, finds
+ * their norms, and multiplies rows of two of them in register tiles. */
+#include "local/token_rows.cl"
+
+/* Loops over single elements, in place of wide accesses. Unrolled, such a loop
+ * needs registers that AMD's kernels, and those whose sums live through a
+ * copy, do not have, and few tensors take it where wide accesses are possible.
+ */
+#if WIDE && (SUMS_STAY || defined(__AMDGCN__))
+#define NARROW_FOR NO_UNROLL_FOR
+#else
+#define NARROW_FOR for
+#endif
+
+/* What a staged row is multiplied by. */
+INLINE float row_factor(float factor, __local const float *factors, int row)
+{
+#if SCALES_ROWS
+    return factors ? factors[row] * factor : factor;
+#else
+    return factor;
+#endif
+}
+
+/* An aligned access to global memory, and the same elements as fp32. */
+#if WIDE == 8
+typedef float8 wide_quads;
+#define load_wide load8_aligned
+INLINE void store_staged(float8 x, __local float4 *to)
+{
+    to[0] = x.lo;
+    to[1] = x.hi;
+}
+#elif WIDE
+typedef float4 wide_quads;
+#define load_wide load4_aligned
+INLINE void store_staged(float4 x, __local float4 *to) { to[0] = x; }
+#endif
+
+#if WIDE
+/* A work-item keeps its columns and steps down the rows. */
+#define STAGE_ACROSS (STAGE_DIMS / WIDE)
+#define STAGE_DOWN (TEAM / STAGE_ACROSS)
+#define STAGE_ROW(lane) ((lane) / STAGE_ACROSS)
+#define STAGE_COLUMN(lane) ((lane) % STAGE_ACROSS * WIDE)
+#endif
+
+#if WIDE && LOADS_AHEAD > 1
+/* x[i] = row `row` + STAGE_DOWN * i of a matrix, counted from `first`, zeros
+ * from `count` on; one access, at `channel`. */
+INLINE void load_rows(wide_quads x[LOADS_AHEAD], const token_rows *matrix,
+                      uint first, int row, int count, int channel)
+{
+    const int exists =
+        HEAD_DIM % STAGE_DIMS == 0 || channel < HEAD_DIM ? count : 0;
+#if !GRID
+    __global const storage *from =
+        matrix->plane + (ulong)(first + row) * matrix->layout->row + channel;
+    const ulong step = (ulong)STAGE_DOWN * matrix->layout->row;
+#endif
+    UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
+        const int r = row + STAGE_DOWN * i;
+        x[i] = 0.0f;
+        if (r < exists) {
+#if GRID
+            const token t = token_of(&matrix->tokens, first + r);
+            __global const storage *from = channels_of(matrix, &t, channel, 1);
+            if (!ARE_ZEROS(from))
+#endif
+                x[i] = load_wide(from);
+        }
+#if !GRID
+        from += step;
+#endif
+    }
+}
+
+/* What load_rows left, to the same rows of `tile`, which has `rows` of them.
+ */
+INLINE void store_rows(const wide_quads x[LOADS_AHEAD], __local float4 *tile,
+                       int row, int rows, int column, float factor,
+                       __local const float *factors)
+{
+    tile += row * DIM_PITCH + column / 4;
+    UNROLL_FOR (int i = 0; i < LOADS_AHEAD; i++) {
+        const int r = row + STAGE_DOWN * i;
+        if (r < rows)
+            store_staged(x[i] * row_factor(factor, factors, r),
+                         tile + STAGE_DOWN * i * DIM_PITCH);
+    }
+}
+#endif
+
+/* Copies rows first .. first + count of `matrix`, STAGE_DIMS channels from
+ * `channel` on, to local memory as fp32 times `factor` and, where given, each
+ * row's own of `factors`; zeros fill `rows` rows. */
+INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
+                  int count, int rows, int channel, float factor,
+                  __local const float *factors, int lane, int wide)
+{
+    FORGET(lane);
+#if WIDE && LOADS_AHEAD > 1
+    if (wide) {
+        const int c = STAGE_COLUMN(lane);
+        const int end = STAGE_ROW(lane) < STAGE_DOWN ? rows : 0;
+        for (int done = 0; done < rows; done += LOADS_AHEAD * STAGE_DOWN) {
+            wide_quads x[LOADS_AHEAD];
+            const int row = done + STAGE_ROW(lane);
+            load_rows(x, matrix, first, row, min(count, end), channel + c);
+            store_rows(x, tile, row, end, c, factor, factors);
+        }
+        return;
+    }
+#elif WIDE
+    if (wide) {
+        const int down = STAGE_DOWN;
+        const int first_row = STAGE_ROW(lane);
+        const int c = STAGE_COLUMN(lane);
+        __local float4 *to = tile + first_row * DIM_PITCH + c / 4;
+#if !GRID
+        __global const storage *from =
+            matrix->plane + (ulong)(first + first_row) * matrix->layout->row +
+            (channel + c);
+        const ulong step = (ulong)down * matrix->layout->row;
+#endif
+        const int exists = channel + c < HEAD_DIM ? count : 0;
+        for (int done = 0; done < rows; done += down) {
+            const int r = done + first_row;
+            if (first_row < down && r < rows) {
+#if GRID
+                const token t = token_of(&matrix->tokens, first + r);
+                __global const storage *from =
+                    channels_of(matrix, &t, channel + c, 1);
+                const int is_there = r < exists && !ARE_ZEROS(from);
+#else
+                const int is_there = r < exists;
+#endif
+                const wide_quads x =
+                    is_there ? load_wide(from) : (wide_quads)(0.0f);
+                store_staged(x * row_factor(factor, factors, r), to);
+            }
+            to += down * DIM_PITCH;
+#if !GRID
+            from += step;
+#endif
+        }
+        return;
+    }
+#endif
+    __local float *scalars = (__local float *)tile;
+    NARROW_FOR (int done = 0; done < rows * STAGE_DIMS; done += TEAM) {
+        const int r = (done + lane) / STAGE_DIMS;
+        const int c = (done + lane) % STAGE_DIMS;
+        float x = 0.0f;
+        if (r < count && channel + c < HEAD_DIM) {
+            const token t = token_of(&matrix->tokens, first + r);
+            __global const storage *from =
+                channels_of(matrix, &t, channel + c, matrix->layout->column);
+            if (!ARE_ZEROS(from))
+                x = LOAD(from, 0) * row_factor(factor, factors, r);
+        }
+        if (r < rows)
+            scalars[r * DIM_PITCH * 4 + c] = x;
+    }
+}
+
+/* Adds the squares of staged rows; after the last channels the sum becomes
+ * factor / norm. */
+INLINE void accumulate_norms(__local float *norms, __local const float4 *tile,
+                             int rows, float factor, int channel, int lane)
+{
+#if VARIANT == COSINE
+    for (int done = 0; done < rows; done += TEAM) {
+        const int r = done + lane;
+        if (r >= rows)
+            continue;
+        float4 squares = (float4)(0.0f);
+        for (int c = 0; c < STAGE_QUADS; c++) {
+            const float4 x = tile[r * DIM_PITCH + c];
+            squares = FMA(x, x, squares);
+        }
+        float sum = (squares.x + squares.y) + (squares.z + squares.w);
+        if (channel > 0)
+            sum += norms[r];
+        norms[r] =
+            channel + STAGE_DIMS < HEAD_DIM ? sum : factor * inverse_norm(sum);
+    }
+#endif
+}
+
+/* sums[i][j] += the product of rows row + ROW_TILES * i of one staged matrix
+ * and col + col_tiles * j of another. */
+INLINE void multiply_rows(float sums[SCORE_ROWS][SCORE_COLS],
+                          __local const float4 *rows,
+                          __local const float4 *cols, int row, int col,
+                          const int col_tiles)
+{
+    NO_UNROLL_FOR (int c = 0; c < STAGE_QUADS; c++) {
+        float4 x[SCORE_ROWS];
+        UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+            x[i] = rows[(row + ROW_TILES * i) * DIM_PITCH + c];
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
+            const float4 y = cols[(col + col_tiles * j) * DIM_PITCH + c];
+            UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
+                sums[i][j] = FMA(x[i].x, y.x, sums[i][j]);
+                sums[i][j] = FMA(x[i].y, y.y, sums[i][j]);
+                sums[i][j] = FMA(x[i].z, y.z, sums[i][j]);
+                sums[i][j] = FMA(x[i].w, y.w, sums[i][j]);
+            }
+        }
+    }
+}

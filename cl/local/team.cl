@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A team of work-items of a GPU (*_local.cl): how its tiles divide a unit of
+ * work, and what compilers have to be told so that the tiles stay in
+ * registers. No matrix units, no sub-groups.
+ *
+ * Loops over a team's work make the same number of rounds for every work-item,
+ * which also made them faster on an H200 (0.34 to 0.39 of copy bandwidth).
+ *
+ * Local arrays are made of float4 ("quads"); the pitch of their rows is an odd
+ * number of quads, so that neighbouring rows lie in different banks.
+ *
+ *   TEAM          work-items that share one unit of work
+ *   STAGE_DIMS    channels that are in local memory at once; a multiple of 4
+ *   SCORE_ROWS, SCORE_COLS  a work-item's tile of logits
+ *   OUT_ROWS      rows of a work-item's tile of a product with the
+ *                 attention matrix, one quad of channels wide; a team covers
+ *                 BLOCK_ROWS x STAGE_DIMS
+ *   SUB_GROUP     Intel: work-items of a hardware thread, which share its
+ *                 registers; 0: the compiler's choice
+ *   LIMITS_REGISTERS  NVIDIA: 1 where the host limits them
+ *
+ * The file that includes this one says what its kernel needs:
+ *
+ *   LISTS_TOKENS  1: a team keeps its tokens in local memory
+ *   SCALES_ROWS   1: staged rows may have factors of their own
+ *   LOADS_AHEAD   rows that a work-item loads before it stores the first
+ *   SUMS_STAY     1: sums live in registers while rows are copied */
+#include "common/problem.cl"
+
+#ifndef TEAM
+#define TEAM 64
+#endif
+#ifndef STAGE_DIMS
+#define STAGE_DIMS 32
+#endif
+#ifndef SCORE_ROWS
+#define SCORE_ROWS 7
+#endif
+#ifndef SCORE_COLS
+#define SCORE_COLS 7
+#endif
+#ifndef OUT_ROWS
+#define OUT_ROWS 7
+#endif
+#ifndef SUB_GROUP
+#define SUB_GROUP 0
+#endif
+
+#define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
+#define LARGER(a, b) ((a) > (b) ? (a) : (b))
+
+#define STAGE_QUADS (STAGE_DIMS / 4)
+#define DIM_STAGES CEIL_DIV(HEAD_DIM, STAGE_DIMS)
+#define DIM_PITCH (STAGE_QUADS | 1)
+#define ROW_TILES CEIL_DIV(BLOCK_ROWS, SCORE_ROWS)
+#define OUT_TILES CEIL_DIV(BLOCK_ROWS, OUT_ROWS)
+#define Q_ROWS (ROW_TILES * SCORE_ROWS)
+/* rows of the score matrix, for whole tiles of both kinds */
+#define ALL_ROWS LARGER(Q_ROWS, OUT_TILES *OUT_ROWS)
+
+/* Always 0, but Intel's compiler cannot know. It unrolls loops of a known
+ * number of rounds although it is told not to (ocloc 22.43 forgets that of
+ * loops with calls), moves what a round needs out of the loops around it, and
+ * runs out of registers. */
+#if SUB_GROUP
+#define SUB_GROUP_SIZE __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
+#define UNKNOWN_ZERO(args) ((int)((args).flags >> 24))
+#else
+#define SUB_GROUP_SIZE
+#define UNKNOWN_ZERO(args) 0
+#endif
+/* NVIDIA's compiler heeds a limit of registers, which the host then gives it,
+ * only where no size of work-groups is demanded. */
+#ifndef LIMITS_REGISTERS
+#define LIMITS_REGISTERS 0
+#endif
+#if LIMITS_REGISTERS
+#define TEAM_SIZE
+#else
+#define TEAM_SIZE __attribute__((reqd_work_group_size(TEAM, 1, 1)))
+#endif
+
+/* Lets the compiler forget a work-item's number, but for its range on NVIDIA.
+ * LLVM for AMD else computes before all loops what they need of it, keeps each
+ * comparison in a pair of scalar registers, and runs out of these; that for
+ * NVIDIA keeps addresses of kept tokens, so that other registers are spilled;
+ * Intel's runs out of registers for addresses, compiles again without
+ * unrolling, and then sums are in memory. */
+#ifdef __AMDGCN__
+#define FORGET(lane) __asm__ volatile("" : "+v"(lane))
+#elif LISTS_TOKENS && (defined(__NVPTX__) || defined(__NV_CL_C_VERSION))
+#define FORGET(lane)                                                          \
+    __asm__ volatile("" : "+r"(lane));                                        \
+    lane = (int)min((uint)(lane), TEAM - 1u)
+#elif SUB_GROUP && defined(cl_intel_subgroups_char) /* not Mesa's compiler */
+#define FORGET(lane) __asm__ volatile("" : "+rw"(lane))
+#else
+#define FORGET(lane)
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The rows of a tensor in global memory, those of a window's tokens and one
+ * head: where they are, and accesses to one, four or eight channels of them.
+ *
+ *   HALVES_FROM_BITS  1: vloada_half would load one half at a time */
+#include "local/team.cl"
+
+#ifndef HALVES_FROM_BITS
+#define HALVES_FROM_BITS 0
+#endif
+
+/* Elements of an aligned access of at most 16 bytes; 0: no such access. */
+#if DTYPE != 0 && HEAD_DIM % 8 == 0 && STAGE_DIMS % 8 == 0
+#define WIDE 8
+#elif HEAD_DIM % 4 == 0
+#define WIDE 4
+#else
+#define WIDE 0
+#endif
+
+#if DTYPE == 0
+INLINE float4 load4_aligned(__global const storage *p)
+{
+    return *(__global const float4 *)p;
+}
+INLINE void store4_aligned(float4 x, __global storage *p)
+{
+    *(__global float4 *)p = x;
+}
+#elif DTYPE == 1 && HALVES_FROM_BITS
+INLINE float4 load4_aligned(__global const storage *p)
+{
+    const ushort4 bits = *(__global const ushort4 *)p;
+    return vload_half4(0, (const half *)&bits);
+}
+INLINE float8 load8_aligned(__global const storage *p)
+{
+    const ushort8 bits = *(__global const ushort8 *)p;
+    return vload_half8(0, (const half *)&bits);
+}
+INLINE void store4_aligned(float4 x, __global storage *p)
+{
+    ushort4 bits;
+    vstore_half4_rte(x, 0, (half *)&bits);
+    *(__global ushort4 *)p = bits;
+}
+#elif DTYPE == 1
+INLINE float4 load4_aligned(__global const storage *p)
+{
+    return vloada_half4(0, p);
+}
+INLINE float8 load8_aligned(__global const storage *p)
+{
+    return vloada_half8(0, p);
+}
+INLINE void store4_aligned(float4 x, __global storage *p)
+{
+    vstorea_half4_rte(x, 0, p);
+}
+#else
+INLINE float4 load4_aligned(__global const storage *p)
+{
+    return as_float4(convert_uint4(*(__global const ushort4 *)p) << 16u);
+}
+INLINE float8 load8_aligned(__global const storage *p)
+{
+    return as_float8(convert_uint8(*(__global const ushort8 *)p) << 16u);
+}
+INLINE void store4_aligned(float4 x, __global storage *p)
+{
+    const uint4 bits = as_uint4(x);
+    const uint4 rounded = bits + 0x7fffu + ((bits >> 16u) & 1u);
+    *(__global ushort4 *)p =
+        convert_ushort4(select(rounded, bits | 0x400000u, isnan(x)) >> 16u);
+}
+#endif
+
+/* The tokens of a window. */
+typedef struct token_list {
+#if LISTS_TOKENS
+    __local const kept_token *kept; /* from `first` on */
+    uint first;
+#else
+    const grid_layout *grid;
+    const window_place *place;
+#endif
+} token_list;
+
+/* And a tensor's channels of them, of one head. */
+typedef struct token_rows {
+    __global const storage *plane;
+    const tensor_layout *layout;
+    token_list tokens;
+    __global const storage *pad; /* those of the padding; 0: zeros */
+} token_rows;
+
+#if LISTS_TOKENS
+/* int, so that compilers see how far rows are apart */
+INLINE kept_token kept_of(const token_list *tokens, uint row)
+{
+    return tokens->kept[(int)row - (int)tokens->first];
+}
+#endif
+
+/* Of a row that the list holds. */
+INLINE token token_of(const token_list *tokens, uint row)
+{
+#if LISTS_TOKENS
+    return recall_token(kept_of(tokens, row));
+#else
+    return find_token(tokens->grid, tokens->place, row);
+#endif
+}
+
+/* Where the channels of a token are, from `channel` on; 0 if they are zeros.
+ * `column`: their distance. */
+INLINE __global const storage *
+channels_of(const token_rows *rows, const token *t, uint channel, uint column)
+{
+    const plane_offset c = (plane_offset)channel * column;
+    if (EXISTS(*t))
+        return rows->plane + (token_offset(rows->layout, t) + c);
+    return rows->pad ? rows->pad + c : 0;
+}
+#if PADDING
+#define ARE_ZEROS(channels) ((channels) == 0)
+#else
+#define ARE_ZEROS(channels) 0
+#endif
+
+/* Four channels of a token in global memory; channel < HEAD_DIM. */
+INLINE float4 load_quad(const token_rows *rows, const token *t, int channel,
+                        int wide)
+{
+    __global const storage *from =
+        channels_of(rows, t, channel, rows->layout->column);
+    if (ARE_ZEROS(from))
+        return (float4)(0.0f);
+#if WIDE
+    if (wide)
+        return load4_aligned(from);
+#endif
+    float x[4];
+    UNROLL_FOR (int i = 0; i < 4; i++)
+        x[i] = channel + i < HEAD_DIM
+                   ? LOAD(from, (ulong)i * rows->layout->column)
+                   : 0.0f;
+    return (float4)(x[0], x[1], x[2], x[3]);
+}
+
+/* Stores four channels of a token that exists; channel < HEAD_DIM. */
+INLINE void store_quad(float4 x, __global storage *plane,
+                       const tensor_layout *layout, const token *t,
+                       int channel, int wide)
+{
+    const uint column = WIDE && wide ? 1 : layout->column;
+    __global storage *to = plane + (token_offset(layout, t) +
+                                    (plane_offset)(uint)channel * column);
+#if WIDE
+    if (wide) {
+        store4_aligned(x, to);
+        return;
+    }
+#endif
+    const float parts[4] = {x.x, x.y, x.z, x.w};
+    UNROLL_FOR (int i = 0; i < 4; i++)
+        if (channel + i < HEAD_DIM)
+            STORE(parts[i], to, (ulong)i * column);
+}
