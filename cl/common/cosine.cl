@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The cosine variant's norms, the scale of its logits and the scale's
+ * The scale of a head's logits; the cosine variant's norms, and its scale's
  * gradient. problem.cl includes it, behind the switch VARIANT. */
 
 /* ln 100, the largest logit scale of Swin V2 (Liu et al. 2022, section 3.2),
@@ -33,4 +33,9 @@ INLINE float inverse_norm(float sum_of_squares)
 {
     return 1.0f / fmax(sqrt(sum_of_squares), NORM_EPSILON);
 }
+#define HEAD_SCALE(args, logit_scale, head)                                   \
+    cosine_scale(args, logit_scale, head)
+#else
+/* There is no such parameter as logit_scale. */
+#define HEAD_SCALE(args, logit_scale, head) ((args)->scale)
 #endif

@@ -32,9 +32,33 @@ INLINE span visible_span(const forward_args *args, uint row)
     return s;
 }
 
+/* Keys may be numbers or vectors of type `number`. */
+#define IS_SEEN(args, s, keys, number)                                        \
+    ((keys) < (number)(s).high &&                                             \
+     ((keys) >= (number)(s).low || (keys) < (number)(args)->sink))
 INLINE int sees(const forward_args *args, span s, uint key)
 {
-    return key < s.high && (key >= s.low || key < args->sink);
+    return IS_SEEN(args, s, key, uint);
+}
+
+/* Of neighbouring rows, given what the first and the last see, and keys
+ * [first, end): */
+/* do they all lie before the keys? */
+INLINE int lie_before(span last_row, uint first)
+{
+    return last_row.high <= first;
+}
+/* do they all lie behind, so that later rows do too? */
+INLINE int lie_behind(const forward_args *args, span first_row, uint first,
+                      uint end)
+{
+    return first_row.low >= end && first >= args->sink;
+}
+/* does one of them see some of the keys only? */
+INLINE int see_mixed(const forward_args *args, span first_row, span last_row,
+                     uint first, uint end)
+{
+    return end > first_row.high || (first < last_row.low && end > args->sink);
 }
 #endif
 
@@ -83,8 +107,8 @@ INLINE key_range walk_block(const forward_args *args, const key_walk *walk,
     const uint end = min(range.first + BLOCK_KEYS,
                          in_sink ? walk->sink_end : walk->last_row.high);
     range.count = end - range.first;
-    range.mixed = end > walk->first_row.high ||
-                  (range.first < walk->last_row.low && end > args->sink);
+    range.mixed =
+        see_mixed(args, walk->first_row, walk->last_row, range.first, end);
 #else
     range.first = b * BLOCK_KEYS;
     range.count = min(NK - range.first, (uint)BLOCK_KEYS);

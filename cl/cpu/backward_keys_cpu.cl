@@ -207,6 +207,146 @@ INLINE void add_channels(__global float *to, const vec sums[V_VECS], int add)
 }
 #endif
 
+/* What the rows of a window sum for the block's keys, and what those of the
+ * padding's tokens sum over windows. */
+typedef struct key_sums {
+    vec k[BLOCK_KEYS][V_VECS], v[BLOCK_KEYS][V_VECS];
+#if PADDING == 1
+    vec pad_k[V_VECS], pad_v[V_VECS];
+#endif
+} key_sums;
+
+INLINE void clear_sums(key_sums *sums, const key_block *keys)
+{
+    for (int j = 0; j < keys->count; j++)
+        for (int cv = 0; cv < V_VECS; cv++)
+            sums->k[j][cv] = sums->v[j][cv] = (vec)(0.0f);
+}
+
+INLINE void clear_pads(key_sums *sums)
+{
+#if PADDING == 1
+    for (int cv = 0; cv < V_VECS; cv++)
+        sums->pad_k[cv] = sums->pad_v[cv] = (vec)(0.0f);
+#endif
+}
+
+/* dV += P^T dO, dK += scale dS^T Q. */
+INLINE void add_tile(key_sums *sums, const row_tile *tile,
+                     const gradient_tile *g, const key_block *keys,
+                     int wants_dk, int wants_dv)
+{
+    float one[TILE_ROWS];
+    for (int r = 0; r < TILE_ROWS; r++)
+        one[r] = 1.0f;
+    if (wants_dv)
+        add_outer(sums->v, tile->p, g->d_o, one, keys->count);
+    if (wants_dk)
+        add_outer(sums->k, g->ds, tile->q, tile->q_scale, keys->count);
+}
+
+/* After a window's last row. dk and dv are planes, as is k, whose row of
+ * padding is pad_k. */
+INLINE void store_keys(key_sums *sums, const key_block *keys,
+                       const backward_args *args, __global const storage *k,
+                       __global const storage *pad_k, __global storage *dk,
+                       __global storage *dv, int wants_dk)
+{
+    const uint flags = args->forward.flags;
+    for (int j = 0; j < keys->count; j++) {
+        const token at = key_token(keys, j);
+#if PADDING == 1
+        for (int cv = 0; !EXISTS(at) && cv < V_VECS; cv++)
+            sums->pad_v[cv] += sums->v[j][cv];
+#endif
+        if ((flags & ARG_DV) != 0 && EXISTS(at))
+            store_gradient(sums->v[j], dv, &args->dv, at,
+                           (flags & ARG_ADD_DV) != 0);
+        if (!wants_dk)
+            continue;
+#if VARIANT == COSINE
+        take_back_token(sums->k[j], k, &args->forward.k, at, pad_k);
+#endif
+#if PADDING == 1
+        for (int cv = 0; !EXISTS(at) && cv < V_VECS; cv++)
+            sums->pad_k[cv] += sums->k[j][cv];
+#endif
+        if ((flags & ARG_DK) != 0 && EXISTS(at))
+            store_gradient(sums->k[j], dk, &args->dk, at,
+                           (flags & ARG_ADD_DK) != 0);
+    }
+}
+
+/* A slot's partial sums: [head], and [head][query][key] from the block's first
+ * key on. */
+typedef struct slot_partials {
+    __global float *scale;
+    __global float *bias;
+} slot_partials;
+
+INLINE __global float *bias_line(const slot_partials *partials,
+                                 const forward_args *forward, uint head,
+                                 uint row)
+{
+    return partials->bias +
+           ((ulong)head * forward->queries + row) * forward->keys;
+}
+
+/* In the first launch, of the heads that share a key head. */
+INLINE void clear_partials(const slot_partials *partials,
+                           const forward_args *forward, uint key_count,
+                           uint kv_head, int owns_scale)
+{
+    const uint group = forward->heads_per_kv_head;
+    for (uint head = kv_head * group; head < (kv_head + 1) * group; head++) {
+        if ((forward->flags & ARG_D_LOGIT_SCALE) != 0 && owns_scale)
+            partials->scale[head] = 0.0f;
+        for (uint row = 0;
+             (forward->flags & ARG_DBIAS) != 0 && row < forward->queries;
+             row++)
+            for (uint j = 0; j < key_count; j++)
+                bias_line(partials, forward, head, row)[j] = 0.0f;
+    }
+}
+
+/* dBias += dS. */
+INLINE void add_dbias(const slot_partials *partials,
+                      const forward_args *forward, const gradient_tile *g,
+                      uint head, uint row, int row_count, int key_count)
+{
+    for (int r = 0; r < row_count; r++)
+        add_partial(bias_line(partials, forward, head, row + r), g->ds[r],
+                    key_count);
+}
+
+#if VARIANT == COSINE && !WHOLE
+/* q^ . dq^ of all rows, as the kernel of rows left it. */
+INLINE float sum_along(__global const float *statistics, uint rows)
+{
+    float sum = 0.0f;
+    for (uint row = 0; row < rows; row++)
+        sum += statistics[row * ROW_NUMBERS + ROW_ALONG];
+    return sum;
+}
+#endif
+
+#if PADDING == 1
+/* Adds what tokens of the padding have summed to the partials; `at` counts
+ * those of slots, blocks of keys and key heads. */
+INLINE void add_pads(const key_sums *sums, const backward_args *args,
+                     __global float *workspace, ulong at)
+{
+    const uint flags = args->forward.flags;
+    const int add = (flags & ARG_FIRST_LAUNCH) == 0;
+    if ((flags & ARG_D_PAD_K) != 0)
+        add_channels(workspace + args->pad_k_partials + at * HEAD_DIM,
+                     sums->pad_k, add);
+    if ((flags & ARG_D_PAD_V) != 0)
+        add_channels(workspace + args->pad_v_partials + at * HEAD_DIM,
+                     sums->pad_v, add);
+}
+#endif
+
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 backward_keys_cpu(BACKWARD_PARAMETERS)
 {
@@ -216,66 +356,51 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
     const uint group = forward->heads_per_kv_head;
     const uint index = get_global_id(0);
     const uint key_block_index = index % args.key_blocks;
-    const uint kv_head = index / args.key_blocks % (forward->heads / group);
-    const uint slot = index / args.key_blocks / (forward->heads / group);
+    const uint kv_heads = forward->heads / group;
+    const uint kv_head = index / args.key_blocks % kv_heads;
+    const uint slot = index / args.key_blocks / kv_heads;
+    const int wants_dv = (flags & (ARG_DV | ARG_D_PAD_V)) != 0;
+    const int wants_dk = (flags & (ARG_DK | ARG_D_PAD_K)) != 0;
     key_block keys;
     vec transposed_v[HEAD_DIM][KEY_VECS];
-    vec sums_k[BLOCK_KEYS][V_VECS], sums_v[BLOCK_KEYS][V_VECS];
+    key_sums sums;
 #if WHOLE
     vec natural_k[BLOCK_KEYS][V_VECS];
 #endif
     row_tile tile;
     gradient_tile g;
-    keys.first = key_block_index * BLOCK_KEYS;
-    keys.count = (int)min(forward->keys - keys.first, (uint)BLOCK_KEYS);
-    keys.mixed = VARIANT == SLIDING;
-    const int wants_dv = (flags & (ARG_DV | ARG_D_PAD_V)) != 0;
-    const int wants_dk = (flags & (ARG_DK | ARG_D_PAD_K)) != 0;
+    key_range range;
+    range.first = key_block_index * BLOCK_KEYS;
+    range.count = min(forward->keys - range.first, (uint)BLOCK_KEYS);
+    range.mixed = VARIANT == SLIDING;
     __global const storage *unit_pad_k =
         PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head);
     __global const storage *unit_pad_v =
         PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head);
-#if PADDING == 1
-    vec pad_sums_k[V_VECS], pad_sums_v[V_VECS];
-    for (int cv = 0; cv < V_VECS; cv++)
-        pad_sums_k[cv] = pad_sums_v[cv] = (vec)(0.0f);
-#endif
-
-    __global float *scale_partials =
-        workspace + args.scale_partials + (ulong)slot * forward->heads;
-    __global float *bias_partials =
+    clear_pads(&sums);
+    const slot_partials partials = {
+        workspace + args.scale_partials + (ulong)slot * forward->heads,
         workspace + args.bias_partials +
-        (ulong)slot * forward->heads * queries * forward->keys + keys.first;
+            (ulong)slot * forward->heads * queries * forward->keys +
+            range.first};
     if ((flags & ARG_FIRST_LAUNCH) != 0)
-        for (uint head = kv_head * group; head < (kv_head + 1) * group;
-             head++) {
-            if ((flags & ARG_D_LOGIT_SCALE) != 0 && key_block_index == 0)
-                scale_partials[head] = 0.0f;
-            for (uint row = 0; (flags & ARG_DBIAS) != 0 && row < queries;
-                 row++)
-                for (int j = 0; j < keys.count; j++)
-                    bias_partials[((ulong)head * queries + row) *
-                                      forward->keys +
-                                  j] = 0.0f;
-        }
+        clear_partials(&partials, forward, range.count, kv_head,
+                       key_block_index == 0);
 
-    for (ulong w = slot; w < args.forward.windows; w += args.forward.slots) {
+    for (ulong w = slot; w < forward->windows; w += forward->slots) {
         unit u;
         u.window = forward->first_window + w;
         const window_place place = place_window(&forward->grid, u.window);
         __global const storage *unit_k =
             k + plane(&forward->k, place.grid, kv_head);
-        find_keys(&keys, &forward->grid, &place);
-        load_keys(&keys, forward, unit_k, unit_pad_k);
+        open_keys(&keys, range, forward, &place, unit_k, unit_pad_k);
         load_transposed(transposed_v, 0,
                         v + plane(&forward->v, place.grid, kv_head),
                         &forward->v, &keys, unit_pad_v);
 #if WHOLE
         load_natural(natural_k, unit_k, &forward->k, &keys, unit_pad_k);
 #endif
-        for (int j = 0; j < keys.count; j++)
-            for (int cv = 0; cv < V_VECS; cv++)
-                sums_k[j][cv] = sums_v[j][cv] = (vec)(0.0f);
+        clear_sums(&sums, &keys);
 
         for (u.head = kv_head * group; u.head < (kv_head + 1) * group;
              u.head++) {
@@ -292,20 +417,15 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
             __global const float *statistics =
                 workspace + args.workspace +
                 (w * forward->heads + u.head) * queries * ROW_NUMBERS;
-#if VARIANT == COSINE
-            const float scale = cosine_scale(forward, logit_scale, u.head);
-#else
-            const float scale = forward->scale;
-#endif
+            const float scale = HEAD_SCALE(forward, logit_scale, u.head);
             float along = 0.0f;
             for (uint row = 0; row < queries; row += TILE_ROWS) {
 #if VARIANT == SLIDING
                 const uint last = min(row + TILE_ROWS, queries) - 1;
-                if (visible_span(forward, last).high <= keys.first)
+                if (lie_before(visible_span(forward, last), keys.first))
                     continue;
-                if (visible_span(forward, row).low >=
-                        keys.first + keys.count &&
-                    keys.first >= forward->sink)
+                if (lie_behind(forward, visible_span(forward, row), keys.first,
+                               keys.first + keys.count))
                     break;
 #endif
 #if GRID && WHOLE
@@ -316,11 +436,8 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
                 load_rows(&tile, forward, &place, unit_q, row, queries, scale);
                 if (!has_rows(&tile))
                     continue;
-                for (int r = 0; r < TILE_ROWS; r++)
-                    load_row(g.d_o[r], unit_d_o, &args.d_o,
-                             row_token(&tile, r), 0);
-                for (int jv = 0; jv < KEY_VECS; jv += TILE_VECS)
-                    compute_logits(&tile, &keys, jv, forward, &terms);
+                load_d_o(&g, &tile, unit_d_o, &args.d_o);
+                compute_logits(&tile, &keys, forward, &terms);
                 multiply_d_o(&g, transposed_v);
                 differentiate_softmax(&tile, &g, &args, unit_d_lse,
                                       statistics);
@@ -329,74 +446,28 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
                                     dq + plane(&args.dq, place.grid, u.head),
                                     scale);
 #endif
-                for (int r = 0; (flags & ARG_DBIAS) != 0 && r < tile.count;
-                     r++)
-                    add_partial(bias_partials +
-                                    ((ulong)u.head * queries + row + r) *
-                                        forward->keys,
-                                g.ds[r], keys.count);
-                float one[TILE_ROWS];
-                for (int r = 0; r < TILE_ROWS; r++)
-                    one[r] = 1.0f;
-                if (wants_dv)
-                    add_outer(sums_v, tile.p, g.d_o, one, keys.count);
-                if (wants_dk)
-                    add_outer(sums_k, g.ds, tile.q, tile.q_scale, keys.count);
+                if ((flags & ARG_DBIAS) != 0)
+                    add_dbias(&partials, forward, &g, u.head, row, tile.count,
+                              keys.count);
+                add_tile(&sums, &tile, &g, &keys, wants_dk, wants_dv);
             }
 #if VARIANT == COSINE
             if ((flags & ARG_D_LOGIT_SCALE) != 0 && key_block_index == 0) {
 #if !WHOLE
-                for (uint row = 0; row < queries; row++)
-                    along += statistics[row * ROW_NUMBERS + ROW_ALONG];
+                along = sum_along(statistics, queries);
 #endif
-                scale_partials[u.head] +=
+                partials.scale[u.head] +=
                     scale_gradient(forward, logit_scale, u.head, along);
             }
 #endif
         }
-
-        for (int j = 0; j < keys.count; j++) {
-            const token at = key_token(&keys, j);
-#if PADDING == 1
-            for (int cv = 0; !EXISTS(at) && cv < V_VECS; cv++)
-                pad_sums_v[cv] += sums_v[j][cv];
-#endif
-            if ((flags & ARG_DV) != 0 && EXISTS(at))
-                store_gradient(sums_v[j],
-                               dv + plane(&args.dv, place.grid, kv_head),
-                               &args.dv, at, (flags & ARG_ADD_DV) != 0);
-            if (!wants_dk)
-                continue;
-#if VARIANT == COSINE
-            float x[CHANNELS];
-            vec x_vecs[V_VECS];
-            const float squares =
-                lanes_sum(load_row(x, unit_k, &forward->k, at, unit_pad_k));
-            for (int cv = 0; cv < V_VECS; cv++)
-                x_vecs[cv] = JOIN(vload, LANES)(cv, x);
-            take_back_norm(sums_k[j], x_vecs, inverse_norm(squares));
-#endif
-#if PADDING == 1
-            for (int cv = 0; !EXISTS(at) && cv < V_VECS; cv++)
-                pad_sums_k[cv] += sums_k[j][cv];
-#endif
-            if ((flags & ARG_DK) != 0 && EXISTS(at))
-                store_gradient(sums_k[j],
-                               dk + plane(&args.dk, place.grid, kv_head),
-                               &args.dk, at, (flags & ARG_ADD_DK) != 0);
-        }
+        store_keys(&sums, &keys, &args, unit_k, unit_pad_k,
+                   dk + plane(&args.dk, place.grid, kv_head),
+                   dv + plane(&args.dv, place.grid, kv_head), wants_dk);
     }
 #if PADDING == 1
-    const ulong pad_at = (((ulong)slot * args.key_blocks + key_block_index) *
-                              (forward->heads / group) +
-                          kv_head) *
-                         HEAD_DIM;
-    const int add = (flags & ARG_FIRST_LAUNCH) == 0;
-    if ((flags & ARG_D_PAD_K) != 0)
-        add_channels(workspace + args.pad_k_partials + pad_at, pad_sums_k,
-                     add);
-    if ((flags & ARG_D_PAD_V) != 0)
-        add_channels(workspace + args.pad_v_partials + pad_at, pad_sums_v,
-                     add);
+    add_pads(&sums, &args, workspace,
+             ((ulong)slot * args.key_blocks + key_block_index) * kv_heads +
+                 kv_head);
 #endif
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the backward kernels for CPUs share: dP, products with weights, norms
- * taken back, and gradients stored. It reads no switch of its own. */
+ * What the backward kernels for CPUs share: dP, norms taken back, and
+ * gradients stored. It reads no switch of its own. */
 #include "cpu/cpu_scores.cl"
 
 /* What the backward kernels keep of a tile beside row_tile. */
@@ -9,6 +9,14 @@ typedef struct gradient_tile {
     float ds[TILE_ROWS][BLOCK_KEYS]; /* dP, then dS */
     float delta[TILE_ROWS];          /* sum over keys of P dP, less d_lse */
 } gradient_tile;
+
+INLINE void load_d_o(gradient_tile *g, const row_tile *tile,
+                     __global const storage *plane,
+                     const tensor_layout *layout)
+{
+    for (int r = 0; r < TILE_ROWS; r++)
+        load_row(g->d_o[r], plane, layout, row_token(tile, r), 0);
+}
 
 /* ds = dO V^T, for all keys of the block. */
 INLINE void multiply_d_o(gradient_tile *g,
@@ -21,28 +29,6 @@ INLINE void multiply_d_o(gradient_tile *g,
             UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
                 JOIN(vstore, LANES)(acc[r][t], jv + t, g->ds[r]);
     }
-}
-
-/* sums[row][..] += weights times rows of a matrix, channel vectors cv .. cv +
- * OUT_VECS. */
-INLINE void multiply_natural(vec sums[TILE_ROWS][V_VECS],
-                             const float weights[TILE_ROWS][BLOCK_KEYS],
-                             const vec natural[BLOCK_KEYS][V_VECS], int count,
-                             int cv)
-{
-    vec acc[TILE_ROWS][OUT_VECS];
-    UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
-        UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
-            acc[r][t] = sums[r][cv + t];
-    NO_UNROLL_FOR (int j = 0; j < count; j++)
-        UNROLL_FOR (int r = 0; r < TILE_ROWS; r++) {
-            const vec x = (vec)(weights[r][j]);
-            UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
-                acc[r][t] = FMA(x, natural[j][cv + t], acc[r][t]);
-        }
-    UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
-        UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
-            sums[r][cv + t] = acc[r][t];
 }
 
 /* Gradients with respect to rows of length 1, taken back to x = those rows
@@ -59,6 +45,21 @@ INLINE float take_back_norm(vec d[V_VECS], const vec x[V_VECS], float inverse)
         d[cv] = (d[cv] - x[cv] * part) * inverse;
     return dot;
 }
+
+#if VARIANT == COSINE
+/* The same with respect to a token's row as memory has it. */
+INLINE float take_back_token(vec d[V_VECS], __global const storage *plane,
+                             const tensor_layout *layout, token at,
+                             __global const storage *pad)
+{
+    float x[CHANNELS];
+    vec x_vecs[V_VECS];
+    const float squares = lanes_sum(load_row(x, plane, layout, at, pad));
+    for (int cv = 0; cv < V_VECS; cv++)
+        x_vecs[cv] = JOIN(vload, LANES)(cv, x);
+    return take_back_norm(d, x_vecs, inverse_norm(squares));
+}
+#endif
 
 /* Stores a row of a gradient, or adds to it; the token exists. */
 INLINE void store_gradient(const vec d[V_VECS], __global storage *plane,

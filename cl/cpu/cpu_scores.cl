@@ -68,8 +68,9 @@ INLINE void adjust_logits(row_tile *tile, const key_block *keys, int jv,
 #endif
 
 /* Logits of the tile for key vectors jv .. jv + TILE_VECS. */
-INLINE void compute_logits(row_tile *tile, const key_block *keys, int jv,
-                           const forward_args *args, const logit_terms *terms)
+INLINE void compute_logits_at(row_tile *tile, const key_block *keys, int jv,
+                              const forward_args *args,
+                              const logit_terms *terms)
 {
     vec acc[TILE_ROWS][TILE_VECS];
     multiply_transposed(acc, tile->q, keys->transposed, jv);
@@ -102,9 +103,7 @@ INLINE void compute_logits(row_tile *tile, const key_block *keys, int jv,
             if (keys->mixed) {
                 const span seen = visible_span(args, tile->row[r]);
                 const ivec at = LANE_NUMBERS + (int)(keys->first + j);
-                x = select((vec)(-INFINITY), x,
-                           at < (int)seen.high &&
-                               (at >= (int)seen.low || at < (int)args->sink));
+                x = select((vec)(-INFINITY), x, IS_SEEN(args, seen, at, int));
             }
 #endif
             JOIN(vstore, LANES)(x, jv + t, tile->p[r]);
@@ -114,6 +113,14 @@ INLINE void compute_logits(row_tile *tile, const key_block *keys, int jv,
     if (keys->adjusts)
         adjust_logits(tile, keys, jv, args);
 #endif
+}
+
+/* And for all keys of the block. */
+INLINE void compute_logits(row_tile *tile, const key_block *keys,
+                           const forward_args *args, const logit_terms *terms)
+{
+    for (int jv = 0; jv < KEY_VECS; jv += TILE_VECS)
+        compute_logits_at(tile, keys, jv, args, terms);
 }
 
 /* Turns logits into exponentials and sums them. earlier_max and earlier_sum
@@ -143,6 +150,28 @@ INLINE void exponentiate(row_tile *tile, const float *earlier_max,
     }
 }
 
+/* sums[row][..] += weights times rows of a matrix, channel vectors cv .. cv +
+ * OUT_VECS. */
+INLINE void multiply_natural(vec sums[TILE_ROWS][V_VECS],
+                             const float weights[TILE_ROWS][BLOCK_KEYS],
+                             const vec natural[BLOCK_KEYS][V_VECS], int count,
+                             int cv)
+{
+    vec acc[TILE_ROWS][OUT_VECS];
+    UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
+        UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
+            acc[r][t] = sums[r][cv + t];
+    NO_UNROLL_FOR (int j = 0; j < count; j++)
+        UNROLL_FOR (int r = 0; r < TILE_ROWS; r++) {
+            const vec x = (vec)(weights[r][j]);
+            UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
+                acc[r][t] = FMA(x, natural[j][cv + t], acc[r][t]);
+        }
+    UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
+        UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
+            sums[r][cv + t] = acc[r][t];
+}
+
 /* sums[row][..] += P V for channel vectors cv .. cv + OUT_VECS. */
 INLINE void multiply_values(vec sums[TILE_ROWS][V_VECS], const row_tile *tile,
                             const key_block *keys,
@@ -165,17 +194,5 @@ INLINE void multiply_values(vec sums[TILE_ROWS][V_VECS], const row_tile *tile,
         return;
     }
 #endif
-    vec acc[TILE_ROWS][OUT_VECS];
-    UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
-        UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
-            acc[r][t] = sums[r][cv + t];
-    NO_UNROLL_FOR (int j = 0; j < keys->count; j++)
-        UNROLL_FOR (int r = 0; r < TILE_ROWS; r++) {
-            const vec p = (vec)(tile->p[r][j]);
-            UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
-                acc[r][t] = FMA(p, values[j][cv + t], acc[r][t]);
-        }
-    UNROLL_FOR (int r = 0; r < TILE_ROWS; r++)
-        UNROLL_FOR (int t = 0; t < OUT_VECS; t++)
-            sums[r][cv + t] = acc[r][t];
+    multiply_natural(sums, tile->p, values, keys->count, cv);
 }

@@ -200,6 +200,18 @@ INLINE void load_keys(key_block *keys, const forward_args *args,
 #endif
 }
 
+/* Makes the block one of a window's keys. */
+INLINE void open_keys(key_block *keys, key_range range,
+                      const forward_args *args, const window_place *place,
+                      __global const storage *k, __global const storage *pad_k)
+{
+    keys->first = range.first;
+    keys->count = (int)range.count;
+    keys->mixed = range.mixed;
+    find_keys(keys, &args->grid, place);
+    load_keys(keys, args, k, pad_k);
+}
+
 #if MASK == 3
 INLINE void load_regions(key_block *keys, const forward_args *args,
                          const logit_terms *terms)

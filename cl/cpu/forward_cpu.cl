@@ -68,11 +68,7 @@ forward_cpu(FORWARD_PARAMETERS)
         PAD_ROW(args, pad_v, ARG_PAD_V, kv_head);
     o += plane(&args.o, place.grid, u.head);
     lse += plane(&args.lse, place.grid, u.head);
-#if VARIANT == COSINE
-    const float scale = cosine_scale(&args, logit_scale, u.head);
-#else
-    const float scale = args.scale;
-#endif
+    const float scale = HEAD_SCALE(&args, logit_scale, u.head);
     key_block keys;
     vec values[BLOCK_KEYS][V_VECS];
     row_tile tile;
@@ -89,12 +85,8 @@ forward_cpu(FORWARD_PARAMETERS)
 
     const key_walk walk = walk_keys(&args, u.row, row_end);
     for (uint b = 0; b < walk.blocks; b++) {
-        const key_range range = walk_block(&args, &walk, b);
-        keys.first = range.first;
-        keys.count = (int)range.count;
-        keys.mixed = range.mixed;
-        find_keys(&keys, &args.grid, &place);
-        load_keys(&keys, &args, unit_k, unit_pad_k);
+        open_keys(&keys, walk_block(&args, &walk, b), &args, &place, unit_k,
+                  unit_pad_k);
         load_natural(values, unit_v, &args.v, &keys, unit_pad_v);
 #if MASK == 3
         load_regions(&keys, &args, &terms);
@@ -107,8 +99,7 @@ forward_cpu(FORWARD_PARAMETERS)
             load_rows(&tile, &args, &place, unit_q, row, row_end, scale);
             if (!has_rows(&tile))
                 continue;
-            for (int jv = 0; jv < KEY_VECS; jv += TILE_VECS)
-                compute_logits(&tile, &keys, jv, &args, &terms);
+            compute_logits(&tile, &keys, &args, &terms);
 
             float earlier_max[TILE_ROWS], earlier_sum[TILE_ROWS];
             vec sums[TILE_ROWS][V_VECS];
