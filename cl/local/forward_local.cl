@@ -75,13 +75,6 @@
 #define STAGE_FOR for
 #endif
 
-/* The cosine variant scales a finished dot product, the others q. */
-#if VARIANT == COSINE
-#define Q_FACTOR 1.0f
-#else
-#define Q_FACTOR args.scale
-#endif
-
 /* What a team shares in local memory. */
 typedef struct team_memory {
     __local float4 *q;       /* [Q_ROWS][DIM_PITCH] */
@@ -95,10 +88,20 @@ typedef struct team_memory {
     __local float *k_factor; /* [BLOCK_KEYS] */
 } team_memory;
 
+/* A team's unit of work. */
+typedef struct team_unit {
+    token_rows q, k, v;
+    uint first_row;
+    int row_count;
+    int hides_keys; /* tokens of the padding are among them, and hidden */
+    float scale;    /* of the logits */
+    int wide;
+    int zero; /* UNKNOWN_ZERO */
+} team_unit;
+
 /* scores[.., key .. key + STAGE_KEYS) += q kv^T over the staged channels. */
 INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
-                          const logit_terms *terms, const token_rows *key_rows,
-                          int hides_keys, uint first_row, int row_count,
+                          const logit_terms *terms, const team_unit *at,
                           key_range range, int key, int channel, int lane)
 {
     FORGET(lane);
@@ -118,17 +121,17 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
         /* Rows and keys past the last take the last one's terms. */
         int rows[SCORE_ROWS], keys[SCORE_COLS];
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-            rows[i] = FULL_ROWS ? (int)first_row + row + ROW_TILES * i
-                                : (int)first_row +
-                                      min(row + ROW_TILES * i, row_count - 1);
+            rows[i] = FULL_ROWS ? (int)at->first_row + row + ROW_TILES * i
+                                : (int)at->first_row + min(row + ROW_TILES * i,
+                                                           at->row_count - 1);
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             keys[j] = FULL_COLS
                           ? (int)range.first + key + col + COL_TILES * j
                           : (int)range.first + min(key + col + COL_TILES * j,
                                                    (int)range.count - 1);
         if (TERMS_FIRST)
-            add_terms(acc, args, terms, &key_rows->tokens, &key_rows->tokens,
-                      rows, keys);
+            add_terms(acc, args, terms, &at->k.tokens, &at->k.tokens, rows,
+                      keys);
         multiply_rows(acc, memory->q, memory->kv, row, col, COL_TILES);
         if (DIM_STAGES > 1 && channel > 0)
             UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
@@ -139,15 +142,15 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
 #if VARIANT == COSINE
             UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
                 UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-                    acc[i][j] *= memory->q_factor[rows[i] - first_row] *
+                    acc[i][j] *= memory->q_factor[rows[i] - at->first_row] *
                                  memory->k_factor[keys[j] - range.first];
 #endif
             if (!TERMS_FIRST)
-                add_terms(acc, args, terms, &key_rows->tokens,
-                          &key_rows->tokens, rows, keys);
-            if (PADDING == 2 && hides_keys)
+                add_terms(acc, args, terms, &at->k.tokens, &at->k.tokens, rows,
+                          keys);
+            if (PADDING == 2 && at->hides_keys)
                 UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
-                    const token t = token_of(&key_rows->tokens, keys[j]);
+                    const token t = token_of(&at->k.tokens, keys[j]);
                     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
                         acc[i][j] = EXISTS(t) ? acc[i][j] : -INFINITY;
                 }
@@ -157,6 +160,40 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
                 if (STAGE_FITS(i, j))
                     scores[SCORE_AT(i, j)] = acc[i][j];
     }
+}
+
+/* The logits of a block of keys, which come STAGE_KEYS at a time. is_first: of
+ * all blocks, so that Q is not yet there. */
+INLINE void compute_logits(const team_memory *memory, const forward_args *args,
+                           const logit_terms *terms, const team_unit *at,
+                           key_range range, int is_first, int lane)
+{
+    const int count = (int)range.count;
+    /* the cosine variant scales a finished dot product, the others q */
+    const float q_factor = VARIANT == COSINE ? 1.0f : at->scale;
+    for (int channel = 0; channel < HEAD_DIM + at->zero; channel += STAGE_DIMS)
+        for (int key = 0; key < BLOCK_KEYS + at->zero; key += STAGE_KEYS) {
+            const int me = lane + (at->zero & (key + 1));
+            const int new_q = key == 0 && (DIM_STAGES > 1 || is_first);
+            if (new_q)
+                stage(memory->q, &at->q, at->first_row, at->row_count,
+                      Q_ROWS + at->zero, channel, q_factor, 0, me, at->wide);
+            stage(memory->kv, &at->k, range.first + key, count - key,
+                  COL_TILES * SCORE_COLS + at->zero, channel, 1.0f, 0, me,
+                  at->wide);
+            barrier(CLK_LOCAL_MEM_FENCE);
+#if VARIANT == COSINE
+            if (new_q)
+                accumulate_norms(memory->q_factor, memory->q, BLOCK_ROWS,
+                                 at->scale, channel, me);
+            accumulate_norms(memory->k_factor + key, memory->kv,
+                             min(STAGE_KEYS, BLOCK_KEYS - key), 1.0f, channel,
+                             me);
+            barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+            multiply_keys(memory, args, terms, at, range, key, channel, me);
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
 }
 
 /* The bits of -0, which stand for the exponential of a key that the row does
@@ -266,18 +303,24 @@ INLINE float4 seen_value(float p, float4 y)
     return as_uint(p) == UNSEEN_BITS ? (float4)(0.0f) : y;
 }
 
-/* out[i] += P V over `count` staged keys, for rows out_row + OUT_TILES * i and
- * one quad of channels. Constant `mixed`: rows do not see all of them. */
+/* A work-item's tile of O, one quad of channels wide. */
+typedef struct out_tile {
+    int owns; /* does it have one? */
+    int row;  /* the first, of rows OUT_TILES apart */
+    int quad; /* of a stage's channels */
+} out_tile;
+
+/* out[i] += P V over `count` staged keys, for rows tile.row + OUT_TILES * i
+ * and one quad of channels. Constant `mixed`: rows do not see all of them. */
 INLINE void multiply_values(float4 *out, const team_memory *memory,
-                            int out_row, int out_quad, int key, int count,
-                            const int mixed)
+                            out_tile tile, int key, int count, const int mixed)
 {
     __local const float4 *line =
-        memory->scores + out_row * SCORE_PITCH + key / 4;
+        memory->scores + tile.row * SCORE_PITCH + key / 4;
     for (int c = 0; c < CEIL_DIV(count, 4); c++) {
         float4 y[4];
         UNROLL_FOR (int j = 0; j < 4; j++)
-            y[j] = memory->kv[(c * 4 + j) * DIM_PITCH + out_quad];
+            y[j] = memory->kv[(c * 4 + j) * DIM_PITCH + tile.quad];
         UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
             const float4 p = line[OUT_TILES * i * SCORE_PITCH + c];
             float4 x[4] = {y[0], y[1], y[2], y[3]};
@@ -295,6 +338,33 @@ INLINE void multiply_values(float4 *out, const team_memory *memory,
     }
 }
 
+/* sums = rows of O, over a block of keys and those before: stage d of the
+ * channels, whose first values are there if d is 0. */
+INLINE void sum_values(float4 *sums, const team_memory *memory,
+                       const team_unit *at, out_tile tile, key_range range,
+                       int d, int lane)
+{
+    const int count = (int)range.count;
+    UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
+        const int r = min(tile.row + OUT_TILES * i, at->row_count - 1);
+        sums[i] = STREAMING ? sums[i] * memory->row_keep[r] : (float4)(0.0f);
+    }
+    for (int key = 0; key < BLOCK_KEYS + at->zero; key += STAGE_KEYS) {
+        if (d > 0 || key > 0) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            stage(memory->kv, &at->v, range.first + key, count - key,
+                  VALUE_ROWS + at->zero, d * STAGE_DIMS, 1.0f, 0, lane,
+                  at->wide);
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        const int staged = min(count - key, STAGE_KEYS);
+        if (tile.owns && range.mixed)
+            multiply_values(sums, memory, tile, key, staged, 1);
+        else if (tile.owns)
+            multiply_values(sums, memory, tile, key, staged, 0);
+    }
+}
+
 INLINE float total(const team_memory *memory, int row)
 {
     float sum = 0.0f;
@@ -305,22 +375,53 @@ INLINE float total(const team_memory *memory, int row)
 
 /* Stores this work-item's tile of O: channels channel .. channel + 3. */
 INLINE void store_out(const float4 *out, const team_memory *memory,
-                      const forward_args *args, const window_place *place,
-                      __global storage *o, uint first_row, int out_row,
-                      int row_count, int channel, int wide)
+                      const forward_args *args, const team_unit *at,
+                      const window_place *place, __global storage *o,
+                      out_tile tile, int channel)
 {
     UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
-        const int r = out_row + OUT_TILES * i;
-        if (r >= row_count || channel >= HEAD_DIM)
+        const int r = tile.row + OUT_TILES * i;
+        if (r >= at->row_count || channel >= HEAD_DIM)
             continue;
-        const token t = find_token(&args->grid, place, first_row + r);
+        const token t = find_token(&args->grid, place, at->first_row + r);
         if (!EXISTS(t))
             continue;
         const float sum = total(memory, r);
         const float4 x = out[i] * (sum == 0.0f ? 0.0f : 1.0f / sum);
-        store_quad(x, o, &args->o, &t, channel, wide);
+        store_quad(x, o, &args->o, &t, channel, at->wide);
     }
 }
+
+INLINE void store_lse(const team_memory *memory, const forward_args *args,
+                      const team_unit *at, const window_place *place,
+                      __global float *lse, int lane)
+{
+    for (int done = 0; done < at->row_count; done += TEAM) {
+        const int r = done + lane;
+        const token t = find_token(&args->grid, place, at->first_row + r);
+        if (r < at->row_count && EXISTS(t))
+            lse[token_offset(&args->lse, &t)] =
+                memory->row_max[r] + log(total(memory, r));
+    }
+}
+
+#if STREAMING
+/* Before the first block of keys. */
+INLINE void clear_sums(float4 out[KEPT_STAGES][OUT_ROWS],
+                       const team_memory *memory, int lane)
+{
+    UNROLL_FOR (int d = 0; d < KEPT_STAGES; d++)
+        UNROLL_FOR (int i = 0; i < OUT_ROWS; i++)
+            out[d][i] = (float4)(0.0f);
+    for (int done = 0; done < BLOCK_ROWS * ROW_ITEMS; done += TEAM) {
+        const int r = done + lane;
+        if (r < BLOCK_ROWS * ROW_ITEMS)
+            memory->row_sum[r] = 0.0f;
+        if (r < BLOCK_ROWS)
+            memory->row_max[r] = -INFINITY;
+    }
+}
+#endif
 
 __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
 SUB_GROUP_SIZE void
@@ -370,109 +471,52 @@ forward_local(FORWARD_PARAMETERS)
     const unit u = find_unit(&args, min(index, args.units - 1));
     const uint kv_head = u.head / args.heads_per_kv_head;
     const uint row_end = min(u.row + args.block_rows, (uint)NQ);
-    const int row_count = (int)(row_end - u.row);
-    const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
-    const int zero = UNKNOWN_ZERO(args);
     const window_place place = place_window(&args.grid, u.window);
     DECLARE_TERMS_AT(terms, args, u, place)
-    const int hides_keys = PADDING == 2 && holds_padding(&args.grid, &place);
     const token_list tokens = {&args.grid, &place};
-    const token_rows q_rows = {q + plane(&args.q, place.grid, u.head), &args.q,
-                               tokens, 0};
-    const token_rows k_rows = {k + plane(&args.k, place.grid, kv_head),
-                               &args.k, tokens,
-                               PAD_ROW(args, pad_k, ARG_PAD_K, kv_head)};
-    const token_rows v_rows = {v + plane(&args.v, place.grid, kv_head),
-                               &args.v, tokens,
-                               PAD_ROW(args, pad_v, ARG_PAD_V, kv_head)};
+    const team_unit at = {
+        .q = {q + plane(&args.q, place.grid, u.head), &args.q, tokens, 0},
+        .k = {k + plane(&args.k, place.grid, kv_head), &args.k, tokens,
+              PAD_ROW(args, pad_k, ARG_PAD_K, kv_head)},
+        .v = {v + plane(&args.v, place.grid, kv_head), &args.v, tokens,
+              PAD_ROW(args, pad_v, ARG_PAD_V, kv_head)},
+        .first_row = u.row,
+        .row_count = (int)(row_end - u.row),
+        .hides_keys = PADDING == 2 && holds_padding(&args.grid, &place),
+        .scale = HEAD_SCALE(&args, logit_scale, u.head),
+        .wide = (args.flags & ARG_WIDE_ACCESS) != 0,
+        .zero = UNKNOWN_ZERO(args)};
     o += plane(&args.o, place.grid, u.head);
-#if VARIANT == COSINE
-    const float scale = cosine_scale(&args, logit_scale, u.head);
-#endif
 
-    /* This work-item's tile of O, if it owns one. */
-    const int out_row = lane / STAGE_QUADS;
-    const int out_quad = lane % STAGE_QUADS;
-    const int owns = out_row < OUT_TILES;
+    const int quad = lane % STAGE_QUADS;
+    const int owns = lane / STAGE_QUADS < OUT_TILES;
     const int stores = owns && index < args.units;
+    const out_tile tile = {owns, lane / STAGE_QUADS, quad};
     float4 out[KEPT_STAGES][OUT_ROWS];
 #if STREAMING
-    UNROLL_FOR (int d = 0; d < KEPT_STAGES; d++)
-        UNROLL_FOR (int i = 0; i < OUT_ROWS; i++)
-            out[d][i] = (float4)(0.0f);
-    for (int done = 0; done < BLOCK_ROWS * ROW_ITEMS; done += TEAM) {
-        const int r = done + lane;
-        if (r < BLOCK_ROWS * ROW_ITEMS)
-            memory.row_sum[r] = 0.0f;
-        if (r < BLOCK_ROWS)
-            memory.row_max[r] = -INFINITY;
-    }
+    clear_sums(out, &memory, lane);
 #endif
 
     const key_walk walk = walk_keys(&args, u.row, row_end);
     for (uint b = 0; b < walk.blocks; b++) {
         const key_range range = walk_block(&args, &walk, b);
-        const int count = (int)range.count;
 
-        /* 1. logits */
-        for (int channel = 0; channel < HEAD_DIM + zero; channel += STAGE_DIMS)
-            for (int key = 0; key < BLOCK_KEYS + zero; key += STAGE_KEYS) {
-                const int me = lane + (zero & (key + 1));
-                const int new_q = key == 0 && (DIM_STAGES > 1 || b == 0);
-                if (new_q)
-                    stage(memory.q, &q_rows, u.row, row_count, Q_ROWS + zero,
-                          channel, Q_FACTOR, 0, me, wide);
-                stage(memory.kv, &k_rows, range.first + key, count - key,
-                      COL_TILES * SCORE_COLS + zero, channel, 1.0f, 0, me,
-                      wide);
-                barrier(CLK_LOCAL_MEM_FENCE);
-#if VARIANT == COSINE
-                if (new_q)
-                    accumulate_norms(memory.q_factor, memory.q, BLOCK_ROWS,
-                                     scale, channel, me);
-                accumulate_norms(memory.k_factor + key, memory.kv,
-                                 min(STAGE_KEYS, BLOCK_KEYS - key), 1.0f,
-                                 channel, me);
-                barrier(CLK_LOCAL_MEM_FENCE);
-#endif
-                multiply_keys(&memory, &args, &terms, &k_rows, hides_keys,
-                              u.row, row_count, range, key, channel, me);
-                barrier(CLK_LOCAL_MEM_FENCE);
-            }
+        /* 1. */
+        compute_logits(&memory, &args, &terms, &at, range, b == 0, lane);
 
-        /* 2. softmax; the first values travel meanwhile */
-        stage(memory.kv, &v_rows, range.first, count, VALUE_ROWS + zero, 0,
-              1.0f, 0, lane, wide);
-        exponentiate(&memory, &args, u.row, row_count, range, lane);
+        /* 2.; the first values travel meanwhile */
+        stage(memory.kv, &at.v, range.first, (int)range.count,
+              VALUE_ROWS + at.zero, 0, 1.0f, 0, lane, at.wide);
+        exponentiate(&memory, &args, u.row, at.row_count, range, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
 
-        /* 3. O */
+        /* 3. */
         STAGE_FOR (int d = 0; d < DIM_STAGES; d++) {
             float4 *sums = out[STREAMING ? d : 0];
-            UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
-                const int r = min(out_row + OUT_TILES * i, row_count - 1);
-                sums[i] =
-                    STREAMING ? sums[i] * memory.row_keep[r] : (float4)(0.0f);
-            }
-            for (int key = 0; key < BLOCK_KEYS + zero; key += STAGE_KEYS) {
-                if (d > 0 || key > 0) {
-                    barrier(CLK_LOCAL_MEM_FENCE);
-                    stage(memory.kv, &v_rows, range.first + key, count - key,
-                          VALUE_ROWS + zero, d * STAGE_DIMS, 1.0f, 0, lane,
-                          wide);
-                    barrier(CLK_LOCAL_MEM_FENCE);
-                }
-                const int staged = min(count - key, STAGE_KEYS);
-                if (owns && range.mixed)
-                    multiply_values(sums, &memory, out_row, out_quad, key,
-                                    staged, 1);
-                else if (owns)
-                    multiply_values(sums, &memory, out_row, out_quad, key,
-                                    staged, 0);
-            }
+            sum_values(sums, &memory, &at, tile, range, d, lane);
             if (!STREAMING && stores)
-                store_out(sums, &memory, &args, &place, o, u.row, out_row,
-                          row_count, d * STAGE_DIMS + out_quad * 4, wide);
+                store_out(sums, &memory, &args, &at, &place, o, tile,
+                          d * STAGE_DIMS + quad * 4);
         }
         if (b + 1 < walk.blocks)
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -482,16 +526,10 @@ forward_local(FORWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL_FOR (int d = 0; d < DIM_STAGES; d++)
         if (stores)
-            store_out(out[d], &memory, &args, &place, o, u.row, out_row,
-                      row_count, d * STAGE_DIMS + out_quad * 4, wide);
+            store_out(out[d], &memory, &args, &at, &place, o, tile,
+                      d * STAGE_DIMS + quad * 4);
 #endif
     if ((args.flags & ARG_LSE) != 0 && index < args.units)
-        for (int done = 0; done < row_count; done += TEAM) {
-            const int r = done + lane;
-            const token t = find_token(&args.grid, &place, u.row + r);
-            if (r < row_count && EXISTS(t))
-                lse[plane(&args.lse, place.grid, u.head) +
-                    token_offset(&args.lse, &t)] =
-                    memory.row_max[r] + log(total(&memory, r));
-        }
+        store_lse(&memory, &args, &at, &place,
+                  lse + plane(&args.lse, place.grid, u.head), lane);
 }
