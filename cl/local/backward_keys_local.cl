@@ -110,16 +110,356 @@ INLINE float sum_over_team(__local const float *values, __local float *scratch,
 }
 #endif
 
+/* What a window's rows sum for the block's keys, in a work-item's tile. */
+typedef struct key_sums {
+    float4 k[DIM_STAGES * TILE_KEYS], v[DIM_STAGES * TILE_KEYS];
+} key_sums;
+
+INLINE void clear_sums(key_sums *sums)
+{
+    UNROLL_FOR (int i = 0; i < DIM_STAGES * TILE_KEYS; i++)
+        sums->k[i] = sums->v[i] = (float4)(0.0f);
+}
+
+/* What windows sum in registers. */
+typedef struct kept_sums {
+#if KEEPS_DBIAS
+    float dbias[SCORE_ROWS][SCORE_COLS];
+#endif
+#if PADDING == 1
+    float4 pad_k[DIM_STAGES], pad_v[DIM_STAGES];
+#endif
+    int unused; /* a struct needs a member */
+} kept_sums;
+
+INLINE void clear_kept(kept_sums *kept)
+{
+#if KEEPS_DBIAS
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            kept->dbias[i][j] = 0.0f;
+#endif
+#if PADDING == 1
+    UNROLL_FOR (int s = 0; s < DIM_STAGES; s++)
+        kept->pad_k[s] = kept->pad_v[s] = (float4)(0.0f);
+#endif
+}
+
+/* A block of keys before its first window and rows. */
+INLINE gradient_block start_block(const forward_args *forward, uint key_block,
+                                  uint queries, uint keys)
+{
+    gradient_block block;
+    block.wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
+    block.keys.first = key_block * BLOCK_KEYS;
+    block.keys.count = min(keys - block.keys.first, (uint)BLOCK_KEYS);
+    block.keys.mixed = 0;
+    block.first_row = 0;
+    block.row_count = (int)min(queries, (uint)BLOCK_ROWS);
+    return block;
+}
+
+/* Takes a window's keys; pad_k and pad_v are the rows of its padding. */
+INLINE void open_keys(gradient_block *block, const gradient_memory *memory,
+                      const forward_args *forward, const window_place *window,
+                      __global const storage *k, __global const storage *v,
+                      __global const storage *pad_k,
+                      __global const storage *pad_v, uint kv_head, int lane)
+{
+    block->has_padding = holds_padding(&forward->grid, window);
+    const token_list tokens =
+        list_tokens(memory->key_tokens, &forward->grid, window,
+                    block->keys.first, (int)block->keys.count, lane);
+    const token_rows k_rows = {k + plane(&forward->k, window->grid, kv_head),
+                               &forward->k, tokens, pad_k};
+    const token_rows v_rows = {v + plane(&forward->v, window->grid, kv_head),
+                               &forward->v, tokens, pad_v};
+    block->k = k_rows;
+    block->v = v_rows;
+#if KEEPS_TILES && !ONE_VISIT
+    stage_k(memory, block, 0, 0, lane);
+    stage_v(memory, block, 0, lane);
+#endif
+}
+
+/* Takes a head's rows of the window, with what is known of them. statistics:
+ * what the kernel of rows has left, unless WHOLE. */
+INLINE void open_rows(gradient_block *block, const gradient_memory *memory,
+                      const backward_args *args, const window_place *window,
+                      __global const storage *q, __global const storage *d_o,
+                      uint head, __global const float *statistics, int lane)
+{
+    const forward_args *forward = &args->forward;
+#if WHOLE
+    const token_list tokens = block->k.tokens;
+#else
+    const token_list tokens =
+        list_tokens(memory->row_tokens, &forward->grid, window,
+                    block->first_row, block->row_count, lane);
+#endif
+    const token_rows q_rows = {q + plane(&forward->q, window->grid, head),
+                               &forward->q, tokens, 0};
+    const token_rows d_o_rows = {d_o + plane(&args->d_o, window->grid, head),
+                                 &args->d_o, tokens, 0};
+    block->q = q_rows;
+    block->d_o = d_o_rows;
+#if KEEPS_TILES && ONE_VISIT
+    stage_tiles(memory, block, lane);
+#elif KEEPS_TILES
+    stage_q(memory, block, 0, 0, lane);
+    stage_d_o(memory, block, 0, lane);
+#endif
+#if WHOLE
+    start_statistics(memory, lane);
+#else
+    load_statistics(memory, statistics, block, lane);
+#endif
+#if KEEPS_TILES
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+}
+
+#if VARIANT == SLIDING
+/* Whether rows see keys of the block; if so, keys.mixed is set. */
+INLINE int sees_block(gradient_block *block, const forward_args *forward)
+{
+    const uint row_end = block->first_row + block->row_count;
+    const span first_seen = visible_span(forward, block->first_row);
+    const span last_seen = visible_span(forward, row_end - 1);
+    const uint first = block->keys.first;
+    const uint end = first + block->keys.count;
+    if (lie_before(last_seen, first) ||
+        lie_behind(forward, first_seen, first, end))
+        return 0;
+    block->keys.mixed = see_mixed(forward, first_seen, last_seen, first, end);
+    return 1;
+}
+#endif
+
+/* Adds a tile of dS to what windows sum, in registers or, wanted, at
+ * `partial`.
+ */
+INLINE void add_dbias(const float tile[SCORE_ROWS][SCORE_COLS],
+                      kept_sums *kept, __global float *partial,
+                      const gradient_block *block, tile_place place, uint keys,
+                      uint flags, int is_first)
+{
+#if KEEPS_DBIAS
+    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
+        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
+            kept->dbias[i][j] += tile[i][j];
+#else
+    if ((flags & ARG_DBIAS) != 0)
+        add_bias_partial(tile, partial, block, place, keys, is_first);
+#endif
+}
+
+/* Given the rows' logits: P in local memory, dS in the tile. */
+INLINE void differentiate(float tile[SCORE_ROWS][SCORE_COLS],
+                          const gradient_memory *memory,
+                          const backward_args *args,
+                          const gradient_block *block, tile_place place,
+                          __global const float *d_lse, int lane)
+{
+#if WHOLE
+    add_statistics(tile, memory, block, place, lane);
+    finish_statistics(memory, args, block, d_lse, lane);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (place.owns)
+        differentiate_softmax(tile, memory, place, 1);
+    barrier(CLK_LOCAL_MEM_FENCE);
+#else
+    if (place.owns)
+        store_exponentials(tile, memory, place, 1);
+    multiply_d_o(tile, memory, block, place, lane);
+    if (place.owns)
+        differentiate_softmax(tile, memory, place, 0);
+#if KEEPS_TILES
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+#endif
+}
+
+/* dV += P^T dO, beginning with the dO that is there last. */
+INLINE void add_dv(float4 *sums_v, const gradient_memory *memory,
+                   const gradient_block *block, const gradient_tile *key_tile,
+                   int wants_dv, int lane)
+{
+    UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
+        if (DIM_STAGES > 1) {
+            if (s > 0)
+                barrier(CLK_LOCAL_MEM_FENCE);
+            stage_d_o(memory, block, s * STAGE_DIMS, lane);
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        if (key_tile->owns && wants_dv)
+            add_transposed(sums_v + s * TILE_KEYS, memory, memory->d_o,
+                           key_tile->first / 4, key_tile->quad,
+                           block->row_count);
+    }
+}
+
+/* With dS in the place of P: dK += scale dS^T Q, and sums_q = dS K where
+ * given. Ends with a barrier. */
+INLINE void add_dk_dq(float4 *sums_k, float4 *sums_q,
+                      const gradient_memory *memory,
+                      const gradient_block *block,
+                      const gradient_tile *key_tile,
+                      const gradient_tile *row_tile, uint flags, int lane)
+{
+#if WHOLE
+    UNROLL_FOR (int i = 0; i < DIM_STAGES * OUT_ROWS; i++)
+        sums_q[i] = (float4)(0.0f);
+#endif
+    UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
+        if (s > 0)
+            barrier(CLK_LOCAL_MEM_FENCE);
+#if !KEEPS_TILES
+        stage_q(memory, block, s * STAGE_DIMS, memory->q_inverse, lane);
+#if WHOLE
+        stage_k(memory, block, s * STAGE_DIMS, memory->k_inverse, lane);
+#endif
+#endif
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (key_tile->owns && (flags & WANTS_DK) != 0)
+            add_transposed(sums_k + s * TILE_KEYS, memory, memory->q,
+                           key_tile->first / 4, key_tile->quad,
+                           block->row_count);
+#if WHOLE
+        if (row_tile->owns && (flags & (ARG_DQ | ARG_D_LOGIT_SCALE)) != 0)
+            add_product(sums_q + s * OUT_ROWS, memory, memory->k,
+                        row_tile->first, row_tile->quad,
+                        (int)block->keys.count);
+#endif
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+#if WHOLE
+/* sums_q becomes dQ; dq is a plane. */
+INLINE void store_dq(float4 *sums_q, const gradient_memory *memory,
+                     const backward_args *args, const gradient_block *block,
+                     const gradient_tile *row_tile, __global storage *dq)
+{
+    const uint flags = args->forward.flags;
+    UNROLL_FOR (int i = 0; i < DIM_STAGES * OUT_ROWS; i++)
+        sums_q[i] *= block->scale;
+#if VARIANT == COSINE
+    take_back_norms(sums_q, OUT_ROWS, row_tile, &block->q, memory->q_inverse,
+                    (__local float *)memory->q, memory->along, block->wide);
+#endif
+    if ((flags & ARG_DQ) != 0)
+        store_gradient(sums_q, OUT_ROWS, row_tile, dq, &args->dq,
+                       block->q.tokens, (flags & ARG_ADD_DQ) != 0,
+                       block->wide);
+}
+#endif
+
+#if VARIANT == COSINE
+/* Adds q^ . dq^ of the rows to a slot's sum of their head. Holds barriers.
+ * statistics: as for open_rows. */
+INLINE void
+add_scale_partial(__global float *partial, const gradient_memory *memory,
+                  const forward_args *forward, const gradient_block *block,
+                  __global const float *logit_scale, uint head,
+                  __global const float *statistics, int is_first, int lane)
+{
+    barrier(CLK_LOCAL_MEM_FENCE);
+#if !WHOLE
+    /* each by the work-item that sums it */
+    for (int r = lane; r < block->row_count; r += TEAM)
+        memory->along[r] =
+            statistics[(block->first_row + r) * ROW_NUMBERS + ROW_ALONG];
+#endif
+    const float sum = sum_over_team(memory->along, memory->team_sums,
+                                    block->row_count, lane);
+    const float more = scale_gradient(forward, logit_scale, head, sum);
+    if (lane == 0)
+        *partial = is_first ? more : *partial + more;
+}
+#endif
+
+/* After the last rows of a window; dv is a plane. */
+INLINE void finish_dv(key_sums *sums, kept_sums *kept,
+                      const backward_args *args, const gradient_block *block,
+                      const gradient_tile *key_tile, __global storage *dv)
+{
+    const uint flags = args->forward.flags;
+    if ((flags & ARG_DV) != 0)
+        store_gradient(sums->v, TILE_KEYS, key_tile, dv, &args->dv,
+                       block->v.tokens, (flags & ARG_ADD_DV) != 0,
+                       block->wide);
+#if PADDING == 1
+    if (block->has_padding)
+        add_padding(kept->pad_v, sums->v, TILE_KEYS, key_tile,
+                    &block->v.tokens);
+#endif
+}
+
+/* And then; dk is a plane. */
+INLINE void finish_dk(key_sums *sums, kept_sums *kept,
+                      const gradient_memory *memory, const backward_args *args,
+                      const gradient_block *block,
+                      const gradient_tile *key_tile, __global storage *dk)
+{
+    const uint flags = args->forward.flags;
+#if VARIANT == COSINE
+    take_back_norms(sums->k, TILE_KEYS, key_tile, &block->k, memory->k_inverse,
+                    (__local float *)memory->k, 0, block->wide);
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+    if ((flags & ARG_DK) != 0)
+        store_gradient(sums->k, TILE_KEYS, key_tile, dk, &args->dk,
+                       block->k.tokens, (flags & ARG_ADD_DK) != 0,
+                       block->wide);
+#if PADDING == 1
+    if (block->has_padding)
+        add_padding(kept->pad_k, sums->k, TILE_KEYS, key_tile,
+                    &block->k.tokens);
+#endif
+}
+
+/* After the last window, to the slot's partials: `dbias` those of the head and
+ * `pads` the number of the padding's, of slots, blocks of keys and key heads.
+ */
+INLINE void store_kept(const kept_sums *kept, const gradient_memory *memory,
+                       const backward_args *args, const gradient_block *block,
+                       __global float *workspace, __global float *dbias,
+                       uint keys, ulong pads, int lane)
+{
+    const uint flags = args->forward.flags;
+    const int starts = (flags & ARG_FIRST_LAUNCH) != 0;
+#if KEEPS_DBIAS
+    const tile_place place = find_tile(lane);
+    if (place.owns && (flags & ARG_DBIAS) != 0)
+        add_bias_partial(kept->dbias, dbias, block, place, keys, starts);
+#endif
+#if PADDING == 1
+    const gradient_tile key_tile = find_key_tile(block, lane);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if ((flags & ARG_D_PAD_K) != 0)
+        add_pad_partial(kept->pad_k,
+                        workspace + args->pad_k_partials + pads * HEAD_DIM,
+                        &key_tile, memory->k, starts, lane);
+    if ((flags & ARG_D_PAD_V) != 0)
+        add_pad_partial(kept->pad_v,
+                        workspace + args->pad_v_partials + pads * HEAD_DIM,
+                        &key_tile, memory->k, starts, lane);
+#endif
+}
+
 __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_keys_local(BACKWARD_PARAMETERS)
 {
     DECLARE_GRADIENT_MEMORY(memory)
 #if VARIANT == COSINE
     __local float alongs[Q_ROWS];
     __local float team_sums[TEAM];
+    memory.along = alongs;
+    memory.team_sums = team_sums;
 #endif
     const forward_args *forward = &args.forward;
     const uint flags = forward->flags;
-    const uint queries = QUERIES, keys = KEYS;
+    const uint queries = QUERIES(forward), keys = KEYS(forward);
     const uint heads_each = forward->heads_per_kv_head;
     const uint kv_heads = forward->heads / heads_each;
     const uint row_blocks = (queries + BLOCK_ROWS - 1) / BLOCK_ROWS;
@@ -130,14 +470,7 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_keys_local(BACKWARD_PARAMETERS)
     const uint kv_head = index / key_blocks % kv_heads;
     const uint slot = index / key_blocks / kv_heads;
     int lane = (int)get_local_id(0);
-    gradient_block at;
-    at.wide = (flags & ARG_WIDE_ACCESS) != 0;
-    at.keys.first = key_block * BLOCK_KEYS;
-    at.keys.count = min(keys - at.keys.first, (uint)BLOCK_KEYS);
-    at.keys.mixed = 0;
-    at.first_row = 0;
-    at.row_count = (int)min(queries, (uint)BLOCK_ROWS);
-    const int key_count = (int)at.keys.count;
+    gradient_block at = start_block(forward, key_block, queries, keys);
     clear_weights(&memory, lane);
 #if KEEPS_TABLE
     keep_table(&memory, forward, bias, kv_head, lane);
@@ -145,49 +478,25 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_keys_local(BACKWARD_PARAMETERS)
     __global float *bias_partials =
         workspace + args.bias_partials +
         (ulong)slot * forward->heads * queries * keys;
-#if KEEPS_DBIAS
-    float dbias_sums[SCORE_ROWS][SCORE_COLS];
-    UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-        UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            dbias_sums[i][j] = 0.0f;
-#endif
-#if PADDING == 1
-    float4 pad_sums_k[DIM_STAGES], pad_sums_v[DIM_STAGES];
-    UNROLL_FOR (int s = 0; s < DIM_STAGES; s++)
-        pad_sums_k[s] = pad_sums_v[s] = (float4)(0.0f);
-#endif
+    kept_sums kept;
+    clear_kept(&kept);
 
     for (ulong w = slot; w < forward->windows; w += forward->slots) {
         FORGET(lane);
         const tile_place place = find_tile(lane);
         const gradient_tile key_tile = find_key_tile(&at, lane);
-        const int key_quad = key_tile.first / 4;
-        unit u;
-        u.window = forward->first_window + w;
         const int is_first =
             (flags & ARG_FIRST_LAUNCH) != 0 && w < forward->slots;
-        const grid_layout *grid = &forward->grid;
-        const window_place window = place_window(grid, u.window);
-        at.has_padding = holds_padding(grid, &window);
-        const token_list key_tokens = list_tokens(
-            memory.key_tokens, grid, &window, at.keys.first, key_count, lane);
-        const token_rows k_rows = {
-            k + plane(&forward->k, window.grid, kv_head), &forward->k,
-            key_tokens, PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head)};
-        const token_rows v_rows = {
-            v + plane(&forward->v, window.grid, kv_head), &forward->v,
-            key_tokens, PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head)};
-        at.k = k_rows;
-        at.v = v_rows;
+        unit u;
+        u.window = forward->first_window + w;
+        const window_place window = place_window(&forward->grid, u.window);
+        open_keys(&at, &memory, forward, &window, k, v,
+                  PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head),
+                  PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head), kv_head, lane);
         __global storage *to_dk = dk + plane(&args.dk, window.grid, kv_head);
         __global storage *to_dv = dv + plane(&args.dv, window.grid, kv_head);
-        float4 sums_k[DIM_STAGES * TILE_KEYS], sums_v[DIM_STAGES * TILE_KEYS];
-        UNROLL_FOR (int i = 0; i < DIM_STAGES * TILE_KEYS; i++)
-            sums_k[i] = sums_v[i] = (float4)(0.0f);
-#if KEEPS_TILES && !ONE_VISIT
-        stage_k(&memory, &at, 0, 0, lane);
-        stage_v(&memory, &at, 0, lane);
-#endif
+        key_sums sums;
+        clear_sums(&sums);
 
         for (uint step = 0; step < steps; step++) {
             u.head =
@@ -196,229 +505,66 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_keys_local(BACKWARD_PARAMETERS)
             at.first_row = u.row;
             at.row_count = (int)min(queries - u.row, (uint)BLOCK_ROWS);
 #if VARIANT == SLIDING
-            const span first_seen = visible_span(forward, u.row);
-            const span last_seen =
-                visible_span(forward, u.row + at.row_count - 1);
-            const uint key_end = at.keys.first + at.keys.count;
-            if (last_seen.high <= at.keys.first ||
-                (first_seen.low >= key_end && at.keys.first >= forward->sink))
+            if (!sees_block(&at, forward))
                 continue; /* all of the team do */
-            at.keys.mixed =
-                key_end > first_seen.high ||
-                (at.keys.first < last_seen.low && key_end > forward->sink);
 #endif
             DECLARE_TERMS_AT(terms, *forward, u, window)
 #if KEEPS_TABLE
             terms.table = memory.table;
             terms.table_places = memory.table_places;
 #endif
-#if WHOLE
-            const token_list row_tokens = key_tokens;
-#else
-            const token_list row_tokens = list_tokens(
-                memory.row_tokens, grid, &window, u.row, at.row_count, lane);
-#endif
-            const token_rows q_rows = {
-                q + plane(&forward->q, window.grid, u.head), &forward->q,
-                row_tokens, 0};
-            const token_rows d_o_rows = {
-                d_o + plane(&args.d_o, window.grid, u.head), &args.d_o,
-                row_tokens, 0};
-            at.q = q_rows;
-            at.d_o = d_o_rows;
-#if VARIANT == COSINE
-            at.scale = cosine_scale(forward, logit_scale, u.head);
-#else
-            at.scale = forward->scale;
-#endif
-#if KEEPS_TILES && ONE_VISIT
-            stage_tiles(&memory, &at, lane);
-#elif KEEPS_TILES
-            stage_q(&memory, &at, 0, 0, lane);
-            stage_d_o(&memory, &at, 0, lane);
-#endif
-#if WHOLE
-            start_statistics(&memory, lane);
-#else
             __global const float *statistics =
                 workspace + args.workspace +
                 (w * forward->heads + u.head) * (ulong)queries * ROW_NUMBERS;
-            load_statistics(&memory, statistics, &at, lane);
-#endif
-#if KEEPS_TILES
-            barrier(CLK_LOCAL_MEM_FENCE);
-#endif
+            at.scale = HEAD_SCALE(forward, logit_scale, u.head);
+            open_rows(&at, &memory, &args, &window, q, d_o, u.head, statistics,
+                      lane);
 
             /* 1. P in local memory, dS in registers */
             float tile[SCORE_ROWS][SCORE_COLS];
             compute_logits(tile, &memory, &args, &terms, &at, place, lane);
-#if WHOLE
-            add_statistics(tile, &memory, &at, place, lane);
-            finish_statistics(&memory, &args, &at,
-                              d_lse + plane(&args.d_lse, window.grid, u.head),
-                              lane);
-            barrier(CLK_LOCAL_MEM_FENCE);
-            if (place.owns)
-                differentiate_softmax(tile, &memory, place, 1);
-            barrier(CLK_LOCAL_MEM_FENCE);
-#else
-            if (place.owns)
-                store_exponentials(tile, &memory, place, 1);
-            multiply_d_o(tile, &memory, &at, place, lane);
-            if (place.owns)
-                differentiate_softmax(tile, &memory, place, 0);
-#if KEEPS_TILES
-            barrier(CLK_LOCAL_MEM_FENCE);
-#endif
-#endif
+            differentiate(tile, &memory, &args, &at, place,
+                          d_lse + plane(&args.d_lse, window.grid, u.head),
+                          lane);
 
-            /* 2. dV, from the dO that is there last */
-            UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
-                if (DIM_STAGES > 1) {
-                    if (s > 0)
-                        barrier(CLK_LOCAL_MEM_FENCE);
-                    stage_d_o(&memory, &at, s * STAGE_DIMS, lane);
-                    barrier(CLK_LOCAL_MEM_FENCE);
-                }
-                if (key_tile.owns && (flags & WANTS_DV) != 0)
-                    add_transposed(sums_v + s * TILE_KEYS, &memory, memory.d_o,
-                                   key_quad, key_tile.quad, at.row_count);
-            }
-            if (ONE_VISIT && (flags & ARG_DV) != 0)
-                store_gradient(sums_v, TILE_KEYS, &key_tile, to_dv, &args.dv,
-                               key_tokens, (flags & ARG_ADD_DV) != 0, at.wide);
-#if ONE_VISIT && PADDING == 1
-            if (at.has_padding)
-                add_padding(pad_sums_v, sums_v, TILE_KEYS, &key_tile,
-                            &key_tokens);
-#endif
+            /* 2. dV */
+            add_dv(sums.v, &memory, &at, &key_tile, (flags & WANTS_DV) != 0,
+                   lane);
+            if (ONE_VISIT)
+                finish_dv(&sums, &kept, &args, &at, &key_tile, to_dv);
             barrier(CLK_LOCAL_MEM_FENCE);
 
-            /* 3. dS takes the place of P; dK, dQ, dBias */
+            /* 3. dS takes the place of P; dBias, dK, dQ */
             if (place.owns) {
                 store_weights(tile, &memory, place);
-#if KEEPS_DBIAS
-                UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
-                    UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-                        dbias_sums[i][j] += tile[i][j];
-#else
-                if ((flags & ARG_DBIAS) != 0)
-                    add_bias_partial(
-                        tile, bias_partials + (ulong)u.head * queries * keys,
-                        &at, place, keys, is_first);
-#endif
+                add_dbias(tile, &kept,
+                          bias_partials + (ulong)u.head * queries * keys, &at,
+                          place, keys, flags, is_first);
             }
-#if WHOLE
+            const gradient_tile row_tile = find_row_tile(&at, lane);
             float4 sums_q[DIM_STAGES * OUT_ROWS];
-            const gradient_tile row_tile = {.owns =
-                                                lane / STAGE_QUADS < OUT_TILES,
-                                            .first = lane / STAGE_QUADS,
-                                            .step = OUT_TILES,
-                                            .quad = lane % STAGE_QUADS,
-                                            .row_count = at.row_count,
-                                            .first_row = at.first_row};
-            UNROLL_FOR (int i = 0; i < DIM_STAGES * OUT_ROWS; i++)
-                sums_q[i] = (float4)(0.0f);
-#endif
-            UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
-                if (s > 0)
-                    barrier(CLK_LOCAL_MEM_FENCE);
-#if !KEEPS_TILES
-                stage_q(&memory, &at, s * STAGE_DIMS, memory.q_inverse, lane);
+            add_dk_dq(sums.k, sums_q, &memory, &at, &key_tile, &row_tile,
+                      flags, lane);
 #if WHOLE
-                stage_k(&memory, &at, s * STAGE_DIMS, memory.k_inverse, lane);
-#endif
-#endif
-                barrier(CLK_LOCAL_MEM_FENCE);
-                if (key_tile.owns && (flags & WANTS_DK) != 0)
-                    add_transposed(sums_k + s * TILE_KEYS, &memory, memory.q,
-                                   key_quad, key_tile.quad, at.row_count);
-#if WHOLE
-                if (row_tile.owns &&
-                    (flags & (ARG_DQ | ARG_D_LOGIT_SCALE)) != 0)
-                    add_product(sums_q + s * OUT_ROWS, &memory, memory.k,
-                                row_tile.first, row_tile.quad, key_count);
-#endif
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
-#if WHOLE
-            UNROLL_FOR (int i = 0; i < DIM_STAGES * OUT_ROWS; i++)
-                sums_q[i] *= at.scale;
-#if VARIANT == COSINE
-            take_back_norms(sums_q, OUT_ROWS, &row_tile, &at.q,
-                            memory.q_inverse, (__local float *)memory.q,
-                            alongs, at.wide);
-#endif
-            if ((flags & ARG_DQ) != 0)
-                store_gradient(sums_q, OUT_ROWS, &row_tile,
-                               dq + plane(&args.dq, window.grid, u.head),
-                               &args.dq, row_tokens, (flags & ARG_ADD_DQ) != 0,
-                               at.wide);
+            store_dq(sums_q, &memory, &args, &at, &row_tile,
+                     dq + plane(&args.dq, window.grid, u.head));
 #endif
 #if VARIANT == COSINE
-            if ((flags & ARG_D_LOGIT_SCALE) != 0 && key_block == 0) {
-                barrier(CLK_LOCAL_MEM_FENCE);
-#if !WHOLE
-                /* each by the work-item that sums it */
-                for (int r = lane; r < at.row_count; r += TEAM)
-                    alongs[r] = statistics[(at.first_row + r) * ROW_NUMBERS +
-                                           ROW_ALONG];
-#endif
-                const float sum =
-                    sum_over_team(alongs, team_sums, at.row_count, lane);
-                __global float *partial = workspace + args.scale_partials +
-                                          (ulong)slot * forward->heads +
-                                          u.head;
-                const float more =
-                    scale_gradient(forward, logit_scale, u.head, sum);
-                if (lane == 0)
-                    *partial = is_first && u.row == 0 ? more : *partial + more;
-            }
+            if ((flags & ARG_D_LOGIT_SCALE) != 0 && key_block == 0)
+                add_scale_partial(workspace + args.scale_partials +
+                                      (ulong)slot * forward->heads + u.head,
+                                  &memory, forward, &at, logit_scale, u.head,
+                                  statistics, is_first && u.row == 0, lane);
             barrier(CLK_LOCAL_MEM_FENCE);
 #endif
         }
 
-        if (!ONE_VISIT && (flags & ARG_DV) != 0)
-            store_gradient(sums_v, TILE_KEYS, &key_tile, to_dv, &args.dv,
-                           key_tokens, (flags & ARG_ADD_DV) != 0, at.wide);
-#if VARIANT == COSINE
-        take_back_norms(sums_k, TILE_KEYS, &key_tile, &at.k, memory.k_inverse,
-                        (__local float *)memory.k, 0, at.wide);
-        barrier(CLK_LOCAL_MEM_FENCE);
-#endif
-        if ((flags & ARG_DK) != 0)
-            store_gradient(sums_k, TILE_KEYS, &key_tile, to_dk, &args.dk,
-                           key_tokens, (flags & ARG_ADD_DK) != 0, at.wide);
-#if PADDING == 1
-        if (at.has_padding) {
-            if (!ONE_VISIT)
-                add_padding(pad_sums_v, sums_v, TILE_KEYS, &key_tile,
-                            &key_tokens);
-            add_padding(pad_sums_k, sums_k, TILE_KEYS, &key_tile, &key_tokens);
-        }
-#endif
+        if (!ONE_VISIT)
+            finish_dv(&sums, &kept, &args, &at, &key_tile, to_dv);
+        finish_dk(&sums, &kept, &memory, &args, &at, &key_tile, to_dk);
     }
-#if KEEPS_DBIAS
-    const tile_place place = find_tile(lane);
-    if (place.owns && (flags & ARG_DBIAS) != 0)
-        add_bias_partial(dbias_sums,
-                         bias_partials + (ulong)kv_head * queries * keys, &at,
-                         place, keys, (flags & ARG_FIRST_LAUNCH) != 0);
-#endif
-#if PADDING == 1
-    const gradient_tile key_tile = find_key_tile(&at, lane);
-    const int starts = (flags & ARG_FIRST_LAUNCH) != 0;
-    const ulong pad_partial =
-        (((ulong)slot * key_blocks + key_block) * kv_heads + kv_head) *
-        HEAD_DIM;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if ((flags & ARG_D_PAD_K) != 0)
-        add_pad_partial(pad_sums_k,
-                        workspace + args.pad_k_partials + pad_partial,
-                        &key_tile, memory.k, starts, lane);
-    if ((flags & ARG_D_PAD_V) != 0)
-        add_pad_partial(pad_sums_v,
-                        workspace + args.pad_v_partials + pad_partial,
-                        &key_tile, memory.k, starts, lane);
-#endif
+    store_kept(&kept, &memory, &args, &at, workspace,
+               bias_partials + (ulong)kv_head * queries * keys, keys,
+               ((ulong)slot * key_blocks + key_block) * kv_heads + kv_head,
+               lane);
 }

@@ -74,6 +74,20 @@ INLINE int read_statistics(const gradient_memory *memory,
     barrier(CLK_LOCAL_MEM_FENCE);
     return *suits;
 }
+
+/* For the kernels that come after. */
+INLINE void store_statistics(const gradient_memory *memory,
+                             const gradient_block *block,
+                             __global float *statistics, int lane)
+{
+    for (int r = lane; r < block->row_count; r += TEAM) {
+        __global float *row =
+            statistics + (block->first_row + r) * ROW_NUMBERS;
+        row[ROW_BASE] = memory->row_max[r];
+        row[ROW_DELTA] = memory->row_delta[r];
+        row[ROW_FACTOR] = memory->row_sum[r];
+    }
+}
 #else
 /* The sums that parts has of each row and column of tiles: of P and of dS;
  * behind them of the squares of dS, of every other column, as an estimate does
@@ -165,6 +179,70 @@ check_statistics(const gradient_memory *memory, const backward_args *args,
     barrier(CLK_LOCAL_MEM_FENCE);
     return *mends;
 }
+
+/* Before the walk, clears what it sums. */
+INLINE void start_sums(float4 *sums_q, const gradient_memory *memory, int lane)
+{
+    for (int i = lane; i < PART_COUNT; i += TEAM)
+        memory->parts[i] = 0.0f;
+    UNROLL_FOR (int i = 0; i < DIM_STAGES * OUT_ROWS; i++)
+        sums_q[i] = (float4)(0.0f);
+    clear_weights(memory, lane);
+}
+
+/* Given the tile's logits, adds a block of keys to dQ: dS K on the first
+ * visit, when it sums P and dS as well, and P K on the second. */
+INLINE void add_keys(float4 *sums_q, float tile[SCORE_ROWS][SCORE_COLS],
+                     const gradient_memory *memory,
+                     const gradient_block *block, tile_place place,
+                     const gradient_tile *row_tile, int visit, int lane)
+{
+    /* where the work-item's tile has its sums */
+    __local float *own_sums =
+        memory->parts + place.row * COL_TILES + place.col;
+    __local float *own_squares = memory->parts + 2 * SUM_PLANE +
+                                 place.row * SQUARE_TILES + place.col / 2;
+    if (place.owns)
+        store_exponentials(tile, memory, place, 1);
+    if (visit == 0) {
+        if (place.owns)
+            add_row_sums(tile, own_sums);
+        multiply_d_o(tile, memory, block, place, lane);
+        if (place.owns) {
+            differentiate_softmax(tile, memory, place, 0);
+            store_weights(tile, memory, place);
+            add_row_sums(tile, own_sums + SUM_PLANE);
+            if (place.col % 2 == 0)
+                add_row_squares(tile, own_squares);
+        }
+    }
+    UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
+#if !KEEPS_TILES
+        stage_k(memory, block, s * STAGE_DIMS, memory->k_inverse, lane);
+#endif
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (row_tile->owns)
+            add_product(sums_q + s * OUT_ROWS, memory, memory->k,
+                        row_tile->first, row_tile->quad,
+                        (int)block->keys.count);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+/* After the walk: sums become dQ. */
+INLINE void scale_sums(float4 *sums_q, const gradient_memory *memory,
+                       const gradient_block *block,
+                       const gradient_tile *row_tile)
+{
+    UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
+        const int r = row_tile->first + OUT_TILES * i;
+        const float factor = r < block->row_count
+                                 ? block->scale * memory->parts[r * COL_TILES]
+                                 : 0.0f;
+        UNROLL_FOR (int s = 0; s < DIM_STAGES; s++)
+            sums_q[s * OUT_ROWS + i] *= factor;
+    }
+}
 #endif
 
 __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
@@ -176,42 +254,33 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
 #endif
     const forward_args *forward = &args.forward;
     const uint flags = forward->flags;
-    const uint queries = QUERIES;
+    const uint queries = QUERIES(forward);
     const int lane = (int)get_local_id(0);
     const tile_place place = find_tile(lane);
     const unit u = find_unit(forward, (uint)get_group_id(0));
     const uint kv_head = u.head / forward->heads_per_kv_head;
     const uint row_end = min(u.row + forward->block_rows, queries);
-    gradient_block at;
-    at.wide = (flags & ARG_WIDE_ACCESS) != 0;
-    at.first_row = u.row;
-    at.row_count = (int)(row_end - u.row);
+    const int row_count = (int)(row_end - u.row);
     const grid_layout *grid = &forward->grid;
     const window_place window = place_window(grid, u.window);
     DECLARE_TERMS_AT(terms, *forward, u, window)
-    at.has_padding = holds_padding(grid, &window);
-    const token_list row_tokens = list_tokens(memory.row_tokens, grid, &window,
-                                              u.row, at.row_count, lane);
-    const token_rows q_rows = {q + plane(&forward->q, window.grid, u.head),
-                               &forward->q, row_tokens, 0};
-    const token_rows d_o_rows = {d_o + plane(&args.d_o, window.grid, u.head),
-                                 &args.d_o, row_tokens, 0};
-    /* whose tokens follow with each block of keys */
-    const token_rows k_rows = {k + plane(&forward->k, window.grid, kv_head),
-                               &forward->k, row_tokens,
-                               PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head)};
-    const token_rows v_rows = {v + plane(&forward->v, window.grid, kv_head),
-                               &forward->v, row_tokens,
-                               PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head)};
-    at.q = q_rows;
-    at.d_o = d_o_rows;
-    at.k = k_rows;
-    at.v = v_rows;
-#if VARIANT == COSINE
-    at.scale = cosine_scale(forward, logit_scale, u.head);
-#else
-    at.scale = forward->scale;
-#endif
+    const token_list row_tokens =
+        list_tokens(memory.row_tokens, grid, &window, u.row, row_count, lane);
+    gradient_block at = {
+        .q = {q + plane(&forward->q, window.grid, u.head), &forward->q,
+              row_tokens, 0},
+        .d_o = {d_o + plane(&args.d_o, window.grid, u.head), &args.d_o,
+                row_tokens, 0},
+        /* whose tokens follow with each block of keys */
+        .k = {k + plane(&forward->k, window.grid, kv_head), &forward->k,
+              row_tokens, PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head)},
+        .v = {v + plane(&forward->v, window.grid, kv_head), &forward->v,
+              row_tokens, PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head)},
+        .has_padding = holds_padding(grid, &window),
+        .first_row = u.row,
+        .row_count = row_count,
+        .scale = HEAD_SCALE(forward, logit_scale, u.head),
+        .wide = (flags & ARG_WIDE_ACCESS) != 0};
     workspace +=
         args.workspace +
         ((u.window - forward->first_window) * forward->heads + u.head) *
@@ -232,23 +301,9 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
 #else
     load_statistics(&memory, workspace, &at, lane);
     const int known = 0;
-    for (int i = lane; i < PART_COUNT; i += TEAM)
-        memory.parts[i] = 0.0f;
-    /* where the work-item's tile has its sums */
-    __local float *own_sums = memory.parts + place.row * COL_TILES + place.col;
-    __local float *own_squares = memory.parts + 2 * SUM_PLANE +
-                                 place.row * SQUARE_TILES + place.col / 2;
-    /* this work-item's tile of dQ */
-    const gradient_tile row_tile = {.owns = lane / STAGE_QUADS < OUT_TILES,
-                                    .first = lane / STAGE_QUADS,
-                                    .step = OUT_TILES,
-                                    .quad = lane % STAGE_QUADS,
-                                    .row_count = at.row_count,
-                                    .first_row = at.first_row};
+    const gradient_tile row_tile = find_row_tile(&at, lane);
     float4 sums_q[DIM_STAGES * OUT_ROWS];
-    UNROLL_FOR (int i = 0; i < DIM_STAGES * OUT_ROWS; i++)
-        sums_q[i] = (float4)(0.0f);
-    clear_weights(&memory, lane);
+    start_sums(sums_q, &memory, lane);
 #endif
 #if KEEPS_TILES
     if (!known) {
@@ -276,31 +331,8 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
 #if STATISTICS
             add_statistics(tile, &memory, &at, place, lane);
 #else
-            if (place.owns)
-                store_exponentials(tile, &memory, place, 1);
-            if (visit == 0) {
-                if (place.owns)
-                    add_row_sums(tile, own_sums);
-                multiply_d_o(tile, &memory, &at, place, lane);
-                if (place.owns) {
-                    differentiate_softmax(tile, &memory, place, 0);
-                    store_weights(tile, &memory, place);
-                    add_row_sums(tile, own_sums + SUM_PLANE);
-                    if (place.col % 2 == 0)
-                        add_row_squares(tile, own_squares);
-                }
-            }
-            UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {
-#if !KEEPS_TILES
-                stage_k(&memory, &at, s * STAGE_DIMS, memory.k_inverse, lane);
-#endif
-                barrier(CLK_LOCAL_MEM_FENCE);
-                if (row_tile.owns)
-                    add_product(sums_q + s * OUT_ROWS, &memory, memory.k,
-                                row_tile.first, row_tile.quad,
-                                (int)at.keys.count);
-                barrier(CLK_LOCAL_MEM_FENCE);
-            }
+            add_keys(sums_q, tile, &memory, &at, place, &row_tile, visit,
+                     lane);
 #endif
         }
 #if !STATISTICS
@@ -313,20 +345,9 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
 #if STATISTICS
     if (!known)
         finish_statistics(&memory, &args, &at, d_lse, lane);
-    for (int r = lane; r < at.row_count; r += TEAM) {
-        __global float *row = workspace + (at.first_row + r) * ROW_NUMBERS;
-        row[ROW_BASE] = memory.row_max[r];
-        row[ROW_DELTA] = memory.row_delta[r];
-        row[ROW_FACTOR] = memory.row_sum[r];
-    }
+    store_statistics(&memory, &at, workspace, lane);
 #else
-    UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
-        const int r = row_tile.first + OUT_TILES * i;
-        const float factor =
-            r < at.row_count ? at.scale * memory.parts[r * COL_TILES] : 0.0f;
-        UNROLL_FOR (int s = 0; s < DIM_STAGES; s++)
-            sums_q[s * OUT_ROWS + i] *= factor;
-    }
+    scale_sums(sums_q, &memory, &at, &row_tile);
 #if VARIANT == COSINE
     take_back_norms(sums_q, OUT_ROWS, &row_tile, &at.q, memory.q_inverse,
                     (__local float *)memory.q, alongs, at.wide);

@@ -38,11 +38,11 @@
 
 /* Where they are known before, loops have constant ends. */
 #if VARIANT == SLIDING
-#define QUERIES forward->queries
-#define KEYS forward->keys
+#define QUERIES(forward) ((forward)->queries)
+#define KEYS(forward) ((forward)->keys)
 #else
-#define QUERIES NQ
-#define KEYS NK
+#define QUERIES(forward) NQ
+#define KEYS(forward) NK
 #endif
 
 #define COL_TILES CEIL_DIV(BLOCK_KEYS, SCORE_COLS)
@@ -69,6 +69,8 @@ typedef struct gradient_memory {
     __local float *row_delta;       /* [Q_ROWS], of P dP, less d_lse */
     __local float *q_inverse;       /* [Q_ROWS], 1 / norm */
     __local float *k_inverse;       /* [KV_ROWS] */
+    __local float *along;           /* [Q_ROWS], of q^ . dq^ */
+    __local float *team_sums;       /* [TEAM] */
     __local kept_token *row_tokens; /* [BLOCK_ROWS] */
     __local kept_token *key_tokens; /* [BLOCK_KEYS] */
     __local float *table;           /* [TABLE_ENTRIES], of biases */

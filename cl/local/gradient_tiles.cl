@@ -61,6 +61,18 @@ typedef struct gradient_tile {
     uint first_row; /* of the block */
 } gradient_tile;
 
+/* A work-item's tile of dQ. */
+INLINE gradient_tile find_row_tile(const gradient_block *block, int lane)
+{
+    const gradient_tile tile = {.owns = lane / STAGE_QUADS < OUT_TILES,
+                                .first = lane / STAGE_QUADS,
+                                .step = OUT_TILES,
+                                .quad = lane % STAGE_QUADS,
+                                .row_count = block->row_count,
+                                .first_row = block->first_row};
+    return tile;
+}
+
 /* The same tile, of which Intel's compiler has prepared nothing. */
 INLINE gradient_tile forget_tile(const gradient_tile *tile)
 {
