@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Backward pass on a matrix unit, behind backward_rows_matrix.cl: what
- * concerns keys. Tiles are the other way round (KEYS_DOWN of matrix.cl).
+ * concerns keys. Tiles are the other way round (KEYS_DOWN of geometry.cl).
  *
  *                     rows, BLOCK_ROWS at a time
  *                +-----------+
@@ -19,7 +19,10 @@
  *             them, and another the other
  *
  * Whose rows of dK and dV nobody stores (padding) may be anything. */
-#include "matrix/gradient_matrix.cl"
+#include "matrix/grad_epilogue.cl"
+#include "matrix/grad_pipeline.cl"
+#include "matrix/grad_sums.cl"
+#include "matrix/waves.cl"
 
 #ifndef APART
 #define APART 0

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * How far a delta that was taken from a stored, rounded o is off: what dS of a
+ * row sums over keys tells, and whether that counts. */
+#ifndef DELTA_ERRORS_CL
+#define DELTA_ERRORS_CL
+#include "matrix/grad_softmax.cl"
+
+/* What dS of a row sums over keys; its squares of one tile among so many, as
+ * an estimate does for these, and of a lane's own keys. */
+typedef struct row_errors {
+    float sum[LANE_ROWS], squares[LANE_ROWS];
+} row_errors;
+#define LANES_OF_ROW (WAVE * LANE_ROWS / UNIT_QUERIES)
+#define SAMPLED (CEIL_DIV(4, PASS_TILES) * PASS_TILES)
+/* Of a key, in a mean of keys of length 1: a number of 16 bits. */
+#define MOST_INVERSE 16384.0f
+
+INLINE void clear_errors(row_errors *e)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        e->sum[r] = e->squares[r] = 0.0f;
+}
+
+/* Are sums of dS made of `operands`, as they go to the product with K? The
+ * cosine variant has those times norms. */
+#define SUMS_OPERANDS (VARIANT != COSINE)
+
+/* Of a tile of dS. */
+INLINE void add_errors(row_errors *e, const float *ds,
+                       const query_tile *operands, int tile, const wave *w)
+{
+    if (SUMS_OPERANDS)
+        add_weights(e->sum, operands, ds, w);
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        if (!HAS_KEY(tile, i))
+            continue;
+        const int r = LANE_ROW(i);
+        if (!SUMS_OPERANDS)
+            e->sum[r] += ds[i];
+        if (tile % SAMPLED == 0)
+            e->squares[r] = FMA(ds[i], ds[i], e->squares[r]);
+    }
+}
+
+/* An error of delta is in dQ times the row's mean key, weighted by P. What all
+ * keys have in common is taken out of `sums` by the plain mean of some, the
+ * first tile from here->k on. */
+INLINE void take_mean_key(float sums[][VALUES], const float *error,
+                          const visit *here, const wave *w)
+{
+    query_tile operands[WEIGHT_PARTS];
+    float x[VALUES];
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int key = value_key(w->lane, i);
+        x[i] = key < here->key_count ? error[LANE_ROW(i)] * (-1.0f / UNIT_TILE)
+                                     : 0.0f;
+#if VARIANT == COSINE
+        x[i] *= fmin(here->k_inverses[min(key, here->key_count - 1)],
+                     MOST_INVERSE);
+#endif
+    }
+    make_operand_parts(operands, x, w);
+    add_values(sums, DIM_TILES, operands, here->k, 0, 0, w);
+}
+
+/* Lanes that share rows share their sums; squares stay a lane's own. */
+INLINE void reduce_errors(row_errors *e, const wave *w)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        if (!SUMS_OPERANDS || SUMS_ARE_PARTS) {
+            REDUCE(e->sum[r], ADD);
+        }
+    }
+}
+
+/* Sums of dS over all keys, expected[r] of which would be right, become their
+ * errors. */
+INLINE void find_errors(row_errors *e, const row_part *part,
+                        const float *expected)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        /* a row that sees nothing, or does not exist, has no error */
+        e->sum[r] = part->lse[r] == INFINITY ? 0.0f : e->sum[r] - expected[r];
+}
+
+/* Do errors show? What counts is their 2-norm and that of dS over all rows of
+ * the tile. The same at all lanes; `scratch`: of the wave. */
+INLINE int errors_count(const row_errors *e, __local float *scratch,
+                        const wave *w)
+{
+    int shows = 0;
+#ifdef WAVE_ANY
+    const float allowed =
+        LANES_OF_ROW * SAMPLED * DELTA_TOLERANCE * DELTA_TOLERANCE;
+    float excess = 0.0f;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        excess = FMA(e->sum[r], e->sum[r], excess);
+        excess = FMA(-allowed, e->squares[r], excess);
+    }
+    SUM_OF_WAVE(excess, scratch, w);
+    shows = WAVE_ANY(excess > 0.0f);
+#endif
+    return shows;
+}
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The first half of backward_matrix.cl: a wave's tile of rows, of which dQ
+ * leaves, dBias is summed, and P and dS go to local memory. */
+#ifndef FUSED_ROWS_CL
+#define FUSED_ROWS_CL
+#include "matrix/delta_errors.cl"
+#include "matrix/fused_tile.cl"
+#include "matrix/grad_epilogue.cl"
+#include "matrix/grad_sums.cl"
+
+/* Starts copies of rows `row` and on of a window's o, of which `count` exist,
+ * to the wave's rows that leave; zeros fill the tile. */
+INLINE void copy_o(__local ushort *to, __global const storage *plane_of_o,
+                   const forward_args *args, const window_place *place,
+                   uint row, int count, int wide, const wave *w)
+{
+    const tensor_layout *layout = &args->o;
+    for (int i = w->lane; i < UNIT_QUERIES * (DIMS - HEAD_DIM); i += WAVE)
+        to[row_place(i % UNIT_QUERIES, HEAD_DIM + i / UNIT_QUERIES, PITCH)] =
+            0;
+#if CHUNKS
+    if (wide) {
+        UNROLL_FOR (int turn = 0; turn < STORE_TURNS(HEAD_DIM); turn++) {
+            const int i = turn * WAVE + w->lane;
+            const int r = i / CHUNKS;
+            const plane_offset at =
+                find_chunk(layout, &args->grid, place, row, CHUNKS, i);
+            const int exists = (r < count) & !IS_PADDED(at);
+            copy_16(to + row_place(r, i % CHUNKS * CHUNK, PITCH),
+                    plane_of_o + (IS_PADDED(at) ? 0 : at), exists,
+                    i < UNIT_QUERIES * CHUNKS);
+        }
+        return;
+    }
+#endif
+    NO_UNROLL_FOR (int i = w->lane; i < UNIT_QUERIES * HEAD_DIM; i += WAVE) {
+        const int r = i / HEAD_DIM, c = i % HEAD_DIM;
+        ulong at;
+        const int exists =
+            r < count && find_row(&at, layout, &args->grid, place, row + r);
+        to[row_place(r, c, PITCH)] =
+            exists ? ((__global const storage_bits *)
+                          plane_of_o)[at + (ulong)c * layout->column]
+                   : (storage_bits)0;
+    }
+}
+
+/* What dS of a row is multiplied by for dK: no less than this. */
+#define LEAST_FACTOR 0x1p-60f
+INLINE void find_row_factors(float factor[LANE_ROWS], const row_part *part,
+                             const visit *here)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        factor[r] = 1.0f;
+#if VARIANT == COSINE
+        /* rows of length 0 add nothing to dK, but have a dS */
+        const int is_zero = DROPS_ZEROS && part->inverse[r] == 0.0f;
+        factor[r] = here->scale * (is_zero ? 1.0f : part->inverse[r]);
+        if (!(fabs(factor[r]) > LEAST_FACTOR))
+            factor[r] = LEAST_FACTOR;
+#endif
+    }
+}
+
+#if RESCALES
+/* The power of two for dS of the wave's rows, which are multiplied by `factor`
+ * too; P is at most 1. */
+INLINE float find_power(const row_statistics *s, const float *factor,
+                        const row_part *part, __local uint *slot,
+                        const wave *w)
+{
+    float bound = 0.0f;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        if (row_exists(part, r, w))
+            bound = fmax(bound,
+                         (s->flow[r] + fabs(s->delta[r])) * fabs(factor[r]));
+    return power_for(as_float(
+        LARGEST_OF_WAVE(as_uint(part->count > 0 ? bound : 0.0f), slot, w)));
+}
+
+/* The largest |v|^2 of an item's keys goes to *largest, by all waves of the
+ * team. */
+INLINE void measure_values(__local uint *largest, __local const ushort *v,
+                           int wave_of_team, __local uint *slot, const wave *w)
+{
+    const int tiles = CEIL_DIV(BLOCK_KEYS, UNIT_QUERIES);
+    float most = 0.0f;
+    MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
+        float square[LANE_ROWS];
+        int place[LANE_ROWS];
+        dot_rows(square, place, v, v, (done + wave_of_team) * UNIT_QUERIES,
+                 BLOCK_KEYS, w);
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            most = fmax(most, square[r]);
+    }
+    const uint bits = LARGEST_OF_WAVE(as_uint(most), slot, w);
+    if (w->lane == 0)
+        atomic_max(largest, bits);
+}
+#endif
+
+/* Is delta taken from o in this kernel, where the caller has it? */
+#define O_SERVES (LATE_COPIES && TAKES_O)
+
+#if O_SERVES
+/* Takes an error of delta out of what a tile of rows has left, given what it
+ * makes of the sum over keys of dS, as that goes to dK. */
+INLINE void mend_rows(float sums[ROW_SUM_TILES][VALUES],
+                      const dbias_place *dbias, const float *error,
+                      const float *to_dbias, const float *to_dq,
+                      const row_part *part, const visit *here,
+                      const row_weights *weights, const wave *w)
+{
+    float factor[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        factor[r] = -error[r] / P_POWER;
+    GRADIENT_FOR (int tile = 0; tile < KEY_TILES; tile++) {
+        WAVE_SYNC();
+        const int key = tile * UNIT_TILE;
+        int row = part->rows.row;
+        wave own = *w;
+        FORGET(row);
+
+        float ds[VALUES], p[VALUES];
+        query_tile operands[WEIGHT_PARTS];
+        clear_tiles(&p, 1);
+        clear_tiles(&ds, 1);
+        if (weights->owns) {
+            load_tile(p, weights->p, WEIGHT_PITCH, row, key, &own);
+            load_tile(ds, weights->ds, WEIGHT_PITCH, row, key, &own);
+        }
+        UNROLL_FOR (int i = 0; i < VALUES; i++) {
+            p[i] *= factor[LANE_ROW(i)];
+            ds[i] += p[i];
+        }
+        if (weights->owns)
+            keep_weights(ds, weights->ds, row, key, &own);
+#if BIAS
+        float earlier[VALUES];
+        read_dbias(earlier, dbias, tile, part, here, &own);
+        add_dbias(dbias, earlier, p, to_dbias, tile, part, here, &own);
+#endif
+#if VARIANT == COSINE
+        UNROLL_FOR (int i = 0; i < VALUES; i++)
+            p[i] *= to_dq[LANE_ROW(i)] *
+                    here->k_inverses[min(key + value_key(own.lane, i),
+                                         (int)NK - 1)];
+#endif
+        make_operand_parts(operands, p, &own);
+        add_values(sums, ROW_SUM_TILES, operands, here->k, tile, 0, &own);
+    }
+}
+#endif
+
+/* P and dS of the tile of rows go to local memory, and dQ leaves. `scores` are
+ * what add_statistics has left, of one pass P_POWER P. given: delta is from o.
+ * Adds q^ . dq^ of the lane's own rows to *scale_sum. slot: for the power of
+ * two of dS. */
+INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
+                               const dbias_place *dbias, __global storage *dq,
+                               float *scale_sum, const row_statistics *s,
+                               const row_part *part, const visit *here,
+                               const logit_terms *terms,
+                               const row_weights *weights, int given,
+                               __local uint *slot, const wave *w)
+{
+    const int stores = weights->owns;
+    const tile_rows *rows = &part->rows;
+    const uint flags = here->args->forward.flags;
+    const flow_rows flow_rows_here = read_flow(rows, here->d_o, w);
+    float sums[ROW_SUM_TILES][VALUES];
+    query_tile operands[PASS_TILES][WEIGHT_PARTS];
+    /* what dS is multiplied by, as dK wants it, and then for dQ and dBias */
+    float factor[LANE_ROWS], shift[LANE_ROWS];
+    float from_dq[LANE_ROWS], to_dbias[LANE_ROWS];
+    float to_dq[LANE_ROWS];
+    float power = 1.0f; /* of dS */
+    find_row_factors(factor, part, here);
+#if RESCALES
+#if VARIANT == COSINE
+    const float inverse = largest_inverse(here, slot, w);
+#endif
+    power = find_power(s, factor, part, slot, w);
+    if (w->lane == 0)
+        *slot = as_uint(power);
+#endif
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        to_dq[r] = 1.0f;
+        to_dbias[r] = inverse_power(power);
+#if VARIANT == COSINE
+        to_dbias[r] *= RECIPROCAL(factor[r]);
+#endif
+        from_dq[r] = here->scale * to_dbias[r];
+#if RESCALES && VARIANT == COSINE
+        /* lengths of q and of k may differ much: rows have powers of their own
+         */
+        float bound = s->flow[r];
+        REDUCE(bound, fmax);
+        const float own = power_for((bound + fabs(s->delta[r])) * inverse);
+        to_dq[r] = own * to_dbias[r];
+        from_dq[r] = here->scale * inverse_power(own);
+#endif
+        factor[r] *= power / P_POWER;
+        shift[r] = -s->delta[r] * factor[r];
+    }
+    clear_tiles(sums, ROW_SUM_TILES);
+#if O_SERVES
+    row_errors errors;
+    clear_errors(&errors);
+#endif
+    GRADIENT_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
+        if (PASSES > 1) {
+            score_pass(scores, first, here, rows, terms, w);
+            make_p(scores, first, s->top, 1);
+        }
+        float flow[VALUES];
+        if (FLOW_AHEAD)
+            multiply_flow(flow, &flow_rows_here, here->d_o, here->v, first, w);
+        UNROLL_FOR (int t = 0; t < PASS_TILES; t++) {
+            if (!IS_TILE(first + t))
+                continue;
+            const int key = (first + t) * UNIT_TILE;
+            float ds[VALUES];
+#if BIAS
+            float earlier[VALUES];
+            read_dbias(earlier, dbias, first + t, part, here, w);
+#endif
+            if (!FLOW_AHEAD)
+                multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
+                              first + t, w);
+            UNROLL_FOR (int i = 0; i < VALUES; i++) {
+                const int r = LANE_ROW(i);
+                ds[i] = HAS_KEY(first + t, i)
+                            ? scores[t][i] * FMA(flow[i], factor[r], shift[r])
+                            : 0.0f;
+            }
+#if O_SERVES && !SUMS_OPERANDS
+            add_errors(&errors, ds, 0, first + t, w);
+#endif
+            if (FLOW_AHEAD && t + 1 < PASS_TILES && IS_TILE(first + t + 1))
+                multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
+                              first + t + 1, w);
+#if BIAS
+            add_dbias(dbias, earlier, ds, to_dbias, first + t, part, here, w);
+#endif
+            if (stores) {
+                keep_weights(scores[t], weights->p, rows->row, key, w);
+                keep_weights(ds, weights->ds, rows->row, key, w);
+            }
+#if VARIANT == COSINE
+            UNROLL_FOR (int i = 0; i < VALUES; i++) {
+                const int own_key = key + value_key(w->lane, i);
+                if (!HAS_KEY(first + t, i))
+                    continue;
+                ds[i] *= to_dq[LANE_ROW(i)] *
+                         here->k_inverses[IS_WHOLE(first + t)
+                                              ? own_key
+                                              : min(own_key, (int)NK - 1)];
+            }
+#endif
+            make_operand_parts(operands[t], ds, w);
+#if O_SERVES && SUMS_OPERANDS
+            add_errors(&errors, ds, operands[t], first + t, w);
+#endif
+            if (ROW_SUM_TILES == DIM_TILES)
+                add_values(sums, ROW_SUM_TILES, operands[t], here->k,
+                           first + t, 0, w);
+        }
+    }
+#if O_SERVES
+    IF_ALL (given) {
+        float expected[LANE_ROWS];
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            expected[r] = part->d_lse[r] * factor[r] * P_POWER;
+        reduce_errors(&errors, w);
+        find_errors(&errors, part, expected);
+        float of_dq[LANE_ROWS];
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            of_dq[r] = errors.sum[r] * to_dq[r];
+        take_mean_key(sums, of_dq, here, w);
+        IF_ALL (errors_count(&errors, (__local float *)here->out, w)) {
+            UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+                of_dq[r] = -of_dq[r];
+            take_mean_key(sums, of_dq, here, w);
+            mend_rows(sums, dbias, errors.sum, to_dbias, to_dq, part, here,
+                      weights, w);
+        }
+    }
+#endif
+    const row_target to = dq_target(dq, part, here);
+#if VARIANT == COSINE
+    take_back_rows(sums, from_dq, scale_sum, part, here, w);
+#endif
+    if (!here->plain && (flags & ARG_DQ) == 0)
+        return;
+    CHANNEL_FOR(int first = 0; first < DIM_TILES; first += OUT_TILES)
+    {
+        if (ROW_SUM_TILES != DIM_TILES) {
+            clear_tiles(sums, ROW_SUM_TILES);
+            UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+                if (IS_TILE(t))
+                    add_values(sums, ROW_SUM_TILES, operands[t], here->k, t,
+                               first, w);
+        }
+        leave_channels(sums + (ROW_SUM_TILES == DIM_TILES ? first : 0),
+                       from_dq, first, &to, here, w);
+    }
+}
+
+#endif

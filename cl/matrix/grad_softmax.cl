@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The softmax of a tile of rows in the gradient kernels: P, computed again
+ * from lse or anew; delta, what dS = P (dP - delta) subtracts; and powers of
+ * two, without which fp16 would lose small numbers.
+ *
+ *   AGAIN  1: scores are computed again for the gradients */
+#ifndef GRAD_SOFTMAX_CL
+#define GRAD_SOFTMAX_CL
+#include "matrix/grad_tiles.cl"
+
+#ifndef AGAIN
+#define AGAIN (PASSES > 1)
+#endif
+
+/* Rounding to fp16 loses small numbers, below 2^-24 of all there are: P, and
+ * so dS and dBias, is multiplied by a power of two first, and dS by one more.
+ * Where rows are summed, for dK, that is the same for all rows of a visit. */
+#define RESCALES (DTYPE == 1)
+#define P_EXPONENT (RESCALES ? 15.0f : 0.0f)
+#define P_POWER (RESCALES ? 32768.0f : 1.0f)
+
+typedef struct row_statistics {
+    float top[LANE_ROWS]; /* of scores; or lse, where that is known */
+    /* of exponentials, and of these times dP; at first of a lane's own keys.
+     * Later the former's inverse, times P_POWER, and delta. */
+    float sum[LANE_ROWS], delta[LANE_ROWS];
+#if RESCALES
+    float flow[LANE_ROWS]; /* sum of |dP|: a bound that costs little */
+#if VARIANT == COSINE
+    float key_flow[LANE_ROWS];    /* no less than of |dP| / norm of the key */
+    float key_inverse[LANE_ROWS]; /* largest 1 / norm of a key */
+#endif
+#endif
+} row_statistics;
+
+INLINE void start_statistics(row_statistics *s, const int known,
+                             const float *lse)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        s->top[r] = known ? lse[r] : -INFINITY;
+        s->sum[r] = s->delta[r] = 0.0f;
+#if RESCALES
+        s->flow[r] = 0.0f;
+#if VARIANT == COSINE
+        s->key_flow[r] = s->key_inverse[r] = 0.0f;
+#endif
+#endif
+    }
+}
+
+/* P_POWER P of a pass from tile `first` on, of rows whose lse is known;
+ * may_be_large: see shift_scores. */
+INLINE void make_p(float scores[PASS_TILES][VALUES], int first,
+                   const float *lse, const int may_be_large)
+{
+    float shift[LANE_ROWS];
+    if (may_be_large)
+        shift_scores(scores, lse, shift);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        shift[r] = may_be_large ? shift[r] + P_EXPONENT
+                                : FMA(-lse[r], LOG2E, P_EXPONENT);
+    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        UNROLL_FOR (int i = 0; i < VALUES; i++)
+            scores[t][i] =
+                HAS_KEY(first + t, i)
+                    ? EXP2(FMA(scores[t][i], LOG2E, shift[LANE_ROW(i)]))
+                    : 0.0f;
+}
+
+/* A pass's scores become exponentials of what they are less the row's maximum
+ * so far, and are added to its sum. */
+INLINE void make_exponentials(row_statistics *s,
+                              float scores[PASS_TILES][VALUES], int first,
+                              const wave *w)
+{
+    float top[LANE_ROWS], base[LANE_ROWS], shift[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        top[r] = s->top[r];
+    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        UNROLL_FOR (int i = 0; i < (IS_TILE(first + t) ? VALUES : 0); i++)
+            top[LANE_ROW(i)] = fmax(top[LANE_ROW(i)], scores[t][i]);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(top[r], fmax);
+        /* a row that has seen nothing has no maximum to subtract */
+        base[r] = top[r] == -INFINITY ? 0.0f : top[r];
+        if (KEY_BLOCKS > 1 || PASSES > 1) {
+            const float keep = EXP2((s->top[r] - base[r]) * LOG2E);
+            s->sum[r] *= keep;
+            s->delta[r] *= keep;
+        }
+        s->top[r] = top[r];
+    }
+    shift_scores(scores, base, shift);
+    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        UNROLL_FOR (int i = 0; i < (IS_TILE(first + t) ? VALUES : 0); i++) {
+            const int r = LANE_ROW(i);
+            scores[t][i] = HAS_KEY(first + t, i)
+                               ? EXP2(FMA(scores[t][i], LOG2E, shift[r]))
+                               : 0.0f;
+            s->sum[r] += scores[t][i];
+        }
+}
+
+/* Takes a tile's dP into account, given its exponentials. */
+INLINE void add_flow(row_statistics *s, const float *exponentials,
+                     const float *flow, int tile)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int r = LANE_ROW(i);
+        if (!HAS_KEY(tile, i))
+            continue;
+        s->delta[r] = FMA(exponentials[i], flow[i], s->delta[r]);
+#if RESCALES
+        s->flow[r] += fabs(flow[i]);
+#endif
+    }
+}
+
+/* The power of two that takes numbers up to `bound` as far up as fp16 has
+ * room. */
+INLINE float power_for(float bound)
+{
+    const int exponent = (int)(as_uint(bound) >> 23); /* bound >= 0 */
+    /* no more than 2^64, which norms and scales may still multiply */
+    return exponent == 255
+               ? 1.0f
+               : as_float((uint)clamp(267 - exponent, 1, 191) << 23);
+}
+INLINE float inverse_power(float power)
+{
+    return as_float((254u << 23) - as_uint(power));
+}
+
+/* delta of rows whose lse and o are known (Dao et al. 2022, appendix B). */
+INLINE void take_delta(row_statistics *s, const row_part *part,
+                       const visit *here, __local const ushort *o,
+                       const wave *w)
+{
+    float dots[LANE_ROWS];
+    multiply_rows(dots, here->d_o, o, part, w);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        s->delta[r] = dots[r] - part->d_lse[r];
+}
+
+/* After the last pass. */
+INLINE void finish_statistics(row_statistics *s, const row_part *part,
+                              const int known, const wave *w)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(s->delta[r], ADD);
+        if (known) {
+            s->delta[r] /= P_POWER;
+        } else {
+            REDUCE(s->sum[r], ADD);
+            const float sum = s->sum[r];
+            const int sees = sum != 0.0f && row_exists(part, r, w);
+            s->sum[r] = sees ? RECIPROCAL(sum) : 0.0f;
+            s->delta[r] *= s->sum[r];
+            s->sum[r] *= P_POWER;
+            if (AGAIN)
+                s->top[r] = sees ? s->top[r] + log(sum) : INFINITY;
+        }
+        s->delta[r] -= part->d_lse[r];
+    }
+}
+
+#if RESCALES && VARIANT == COSINE
+/* 1 / norm of the shortest key; those of length 0 do not count. */
+INLINE float largest_inverse(const visit *here, __local uint *slot,
+                             const wave *w)
+{
+    float largest = 0.0f;
+    UNROLL_FOR (int done = 0; done < BLOCK_KEYS; done += WAVE) {
+        const int key = done + w->lane;
+        if (key < here->key_count)
+            largest = fmax(largest, here->k_inverses[key]);
+    }
+    return as_float(LARGEST_OF_WAVE(as_uint(largest), slot, w));
+}
+#endif
+
+/* A first walk over keys, for what must be known of the rows. Of one pass
+ * leaves the exponentials, or where lse is known P. */
+INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
+                           const row_part *part, const visit *here,
+                           const logit_terms *terms, const int known,
+                           const wave *w)
+{
+    const flow_rows flow_rows_here = read_flow(&part->rows, here->d_o, w);
+    PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
+        score_pass(scores, first, here, &part->rows, terms, w);
+        if (known)
+            make_p(scores, first, s->top, 1);
+        else
+            make_exponentials(s, scores, first, w);
+        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+            if (IS_TILE(first + t)) {
+                float flow[VALUES];
+                multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
+                              first + t, w);
+                add_flow(s, scores[t], flow, first + t);
+            }
+    }
+}
+
+#endif

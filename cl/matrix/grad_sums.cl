@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Gradients that windows share: sums over windows of dBias, of d_logit_scale
+ * and of the padding's keys and values, and how they come to the workspace.
+ *
+ *   KEEPS_DBIAS  sums of dBias over windows of a tile of rows
+ *                0: are added to in the workspace (TEAMS 1)
+ *                1: stay in registers, for which a wave must have the same
+ *                   rows and keys always, and indices be constant
+ *                2: stay in local memory, in 16 bytes for each lane (TEAMS 1)
+ */
+#ifndef GRAD_SUMS_CL
+#define GRAD_SUMS_CL
+#include "matrix/grad_tiles.cl"
+
+#ifndef KEEPS_DBIAS
+#define KEEPS_DBIAS 0
+#endif
+
+/* Sums of dBias that stay in registers must have constant indices. */
+#if BIAS && KEEPS_DBIAS == 1
+#define GRADIENT_FOR UNROLL_FOR
+#else
+#define GRADIENT_FOR PASS_FOR
+#endif
+
+/* The first launch starts partial sums, the others add to them. */
+INLINE void add_partial(__global float *partial, float sum, uint flags)
+{
+    *partial = (flags & ARG_FIRST_LAUNCH) != 0 ? sum : *partial + sum;
+}
+
+#if BIAS && KEEPS_DBIAS
+/* A tile's sums go to the workspace: tile `tile` of keys, rows row .. of
+ * row_count. */
+INLINE void store_dbias_tile(const float *sums, __global float *partial,
+                             int row, int row_count, int tile, uint flags,
+                             const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int r = row + value_query(w->lane, i);
+        const int key = tile * UNIT_TILE + value_key(w->lane, i);
+        if (r < row_count && key < NK)
+            add_partial(partial + r * NK + key, sums[i], flags);
+    }
+}
+#endif
+
+#if BIAS && KEEPS_DBIAS == 1
+/* The sums of all teams, team after team, and then to the workspace: of tile
+ * `tile` of rows and `count` tiles of keys from `first` on. */
+INLINE void store_dbias(float (*sums)[VALUES], const int count,
+                        __local float *shared, __global float *partial,
+                        int team, int tile, int first, int row_count,
+                        const int owns, uint flags, const wave *w)
+{
+    __local float *own =
+        shared + (tile * KEY_TILES + first) * TERM_TILE + w->lane;
+    for (int t = 1; t < TEAMS; t++) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (team == t && owns)
+            UNROLL_FOR (int k = 0; k < count; k++)
+                UNROLL_FOR (int i = 0; i < VALUES; i++)
+                    own[(k * VALUES + i) * WAVE] =
+                        (t == 1 ? 0.0f : own[(k * VALUES + i) * WAVE]) +
+                        sums[k][i];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (team != 0 || !owns)
+        return;
+    UNROLL_FOR (int k = 0; k < count; k++) {
+        if (TEAMS > 1)
+            UNROLL_FOR (int i = 0; i < VALUES; i++)
+                sums[k][i] += own[(k * VALUES + i) * WAVE];
+        store_dbias_tile(sums[k], partial, tile * UNIT_QUERIES, row_count,
+                         first + k, flags, w);
+    }
+}
+#endif
+
+#if VARIANT == COSINE
+/* The sum of all lanes' numbers, at the first work-item of `items`. Scratch:
+ * [items]. Holds barriers of the whole work-group. */
+INLINE float sum_over_group(float x, __local float *scratch, int item,
+                            const int items)
+{
+    float sum = 0.0f;
+    scratch[item] = x;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item < WAVE)
+        for (int i = item; i < items; i += WAVE)
+            sum += scratch[i];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item < WAVE)
+        scratch[item] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    sum = 0.0f;
+    for (int i = 0; i < (item == 0 ? WAVE : 0); i++)
+        sum += scratch[i];
+    return sum;
+}
+#endif
+
+#if PADDING == 1
+/* The sums of all waves, [2][DIMS] of each, go to the workspace, as they were
+ * made; `owner` counts the blocks of keys of all slots and heads. Behind a
+ * barrier. */
+INLINE void store_pad_sums(__local float (*pad_sums)[2 * DIMS],
+                           __global float *workspace,
+                           const backward_args *args, ulong owner, int makes_k,
+                           int makes_v, int item)
+{
+    const uint flags = args->forward.flags;
+    for (int c = item; c < HEAD_DIM; c += TEAM * TEAMS) {
+        const ulong at = owner * HEAD_DIM + c;
+        float sum_k = 0.0f, sum_v = 0.0f;
+        for (int i = 0; i < TEAMS * TEAM_WAVES; i++) {
+            sum_k += pad_sums[i][c];
+            sum_v += pad_sums[i][DIMS + c];
+        }
+        if (makes_k && (flags & ARG_D_PAD_K) != 0)
+            add_partial(workspace + args->pad_k_partials + at, sum_k, flags);
+        if (makes_v && (flags & ARG_D_PAD_V) != 0)
+            add_partial(workspace + args->pad_v_partials + at, sum_v, flags);
+    }
+}
+#endif
+
+/* Where sums of dBias are, one of them, for keys of an item. */
+typedef struct dbias_place {
+    float (*sums)[VALUES];     /* of the wave's rows */
+    __local float4 *kept;      /* the same */
+    __global float *workspace; /* of the block's rows, NK apart */
+    int keys;                  /* that exist there, in the workspace */
+} dbias_place;
+
+#if BIAS
+
+/* What the workspace has of a tile. It is asked for long before it is needed.
+ */
+INLINE void read_dbias(float *earlier, const dbias_place *to, int tile,
+                       const row_part *part, const visit *here, const wave *w)
+{
+#if !KEEPS_DBIAS
+    if ((here->args->forward.flags & ARG_DBIAS) == 0)
+        return;
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int row = value_query(w->lane, i);
+        const int key = tile * UNIT_TILE + value_key(w->lane, i);
+        if (row < part->count && key < to->keys)
+            earlier[i] = to->workspace[(part->rows.row + row) * NK + key];
+    }
+#endif
+}
+
+/* Adds a tile of dS, each row times its factor, to what is summed over
+ * windows. */
+INLINE void add_dbias(const dbias_place *to, const float *earlier,
+                      const float *ds, const float *factor, int tile,
+                      const row_part *part, const visit *here, const wave *w)
+{
+    const int exists = !EMULATED || part->count > 0;
+#if KEEPS_DBIAS == 1
+    float *sums = to->sums[tile];
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        if (!HAS_KEY(tile, i))
+            continue;
+        uint sum = as_uint(FMA(ds[i], factor[LANE_ROW(i)], sums[i]));
+        FORGET(sum); /* LLVM would add all tiles up behind the last one */
+        sums[i] = exists ? as_float(sum) : sums[i];
+    }
+#elif KEEPS_DBIAS == 2
+    UNROLL_FOR (int i = 0; i < VALUES; i += 4) {
+        __local float4 *at =
+            to->kept + (tile * TERM_TILE + i * WAVE) / 4 + w->lane;
+        float4 sums = *at;
+        sums.x = FMA(ds[i], factor[LANE_ROW(i)], sums.x);
+        sums.y = FMA(ds[i + 1], factor[LANE_ROW(i + 1)], sums.y);
+        sums.z = FMA(ds[i + 2], factor[LANE_ROW(i + 2)], sums.z);
+        sums.w = FMA(ds[i + 3], factor[LANE_ROW(i + 3)], sums.w);
+        if (exists)
+            *at = sums;
+    }
+#else
+    if ((here->args->forward.flags & ARG_DBIAS) == 0)
+        return;
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int row = value_query(w->lane, i);
+        const int key = tile * UNIT_TILE + value_key(w->lane, i);
+        if (row < part->count && key < to->keys)
+            to->workspace[(part->rows.row + row) * NK + key] =
+                FMA(ds[i], factor[LANE_ROW(i)], earlier[i]);
+    }
+#endif
+}
+#endif
+
+#endif

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The ring of copies: how rows of q, k and v (backward also dO) of the windows
+ * to come travel to local memory while waves compute. The kernel says what
+ * START_COPIES(item) copies, by copy_rows or by find_copies and copy_found;
+ * START_RING and AWAIT_ITEM start and await items in turn. Reads STAGES and
+ * the layout of a stage (geometry.cl). */
+#ifndef PIPELINE_CL
+#define PIPELINE_CL
+#include "matrix/geometry.cl"
+
+/* Work-items that copy a tensor's rows: of the backward pass in one kernel,
+ * which alone has ONE_VISIT, each wave of four has a tensor of its own
+ * where rows are short and copies asynchronous, so that it makes addresses of
+ * one only; else all of the team copy each. */
+#if SWIZZLES_ROWS && BACKWARD && defined(ONE_VISIT)
+#define COPIES_APART (TEAM_WAVES == 4 && HEAD_DIM <= 64)
+#else
+#define COPIES_APART 0
+#endif
+#define COPIERS (COPIES_APART ? WAVE : TEAM)
+/* Groups of copies that a wave starts between those of items: of the backward
+ * pass in one kernel, o of its own rows, where that saves a walk over keys and
+ * rows that leave have room for it. */
+#if BACKWARD && defined(ONE_VISIT)
+#define LATE_COPIES                                                           \
+    (PASSES > 1 && DIM_TILES == OUT_TILES && UNIT_QUERIES % UNIT_TILE == 0)
+#else
+#define LATE_COPIES 0
+#endif
+#if CHUNKS
+/* Lanes of them that share a row, each with one chunk of it or, where they
+ * are fewer, with every ROW_LANES-th; rows that they copy at once. */
+#define ROW_LANES (CHUNKS < COPIERS ? CHUNKS : COPIERS)
+#define ROWS_AT_ONCE (COPIERS / ROW_LANES)
+#define COPIES ((COPIERS % ROW_LANES == 0) | (lane / ROW_LANES < ROWS_AT_ONCE))
+#endif
+
+/* How far a lane's chunk of the first rows that a team copies is from the
+ * first row's start, in a plane without a grid. */
+INLINE ulong chunk_of(const tensor_layout *layout, int lane)
+{
+#if CHUNKS
+    return (ulong)(lane / ROW_LANES) * layout->row + lane % ROW_LANES * CHUNK;
+#else
+    return 0;
+#endif
+}
+
+/* The channels of tokens of the padding, of k and of v, wait in local memory:
+ * all compute units at once would get them slowly from the few lines that they
+ * have in global memory. */
+#if PADDING == 1
+#define DECLARE_PADS(pads) __local uint4 pads[2][DIMS / CHUNK];
+#define KEPT_PAD(pads, i) ((__local const storage_bits *)(pads)[i])
+#define KEEP_PADS(pads, args, kv_head, item)                                  \
+    keep_pad(pads[0], PAD_ROW(args, pad_k, ARG_PAD_K, kv_head),               \
+             (args).pad_k.column, item);                                      \
+    keep_pad(pads[1], PAD_ROW(args, pad_v, ARG_PAD_V, kv_head),               \
+             (args).pad_v.column, item);                                      \
+    barrier(CLK_LOCAL_MEM_FENCE);
+INLINE void keep_pad(__local void *to, __global const storage *pad,
+                     uint column, int item)
+{
+    for (int c = item; c < HEAD_DIM; c += TEAM * TEAMS)
+        ((__local storage_bits *)to)[c] =
+            pad ? ((__global const storage_bits *)pad)[(ulong)c * column]
+                : (storage_bits)0;
+}
+#else
+#define DECLARE_PADS(pads)
+#define KEPT_PAD(pads, i) 0
+#define KEEP_PADS(pads, args, kv_head, item)
+#endif
+
+/* Among offsets: of a token of the padding. */
+#define PADDED (~0u)
+#define IS_PADDED(at) (PADDING && (at) == PADDED)
+
+#if CHUNKS
+/* Where chunk `i` of a window's rows is, counted from row `first` on, of which
+ * each has row_chunks. */
+INLINE plane_offset find_chunk(const tensor_layout *layout,
+                               const grid_layout *grid,
+                               const window_place *place, uint first,
+                               const int row_chunks, uint i)
+{
+    const token t = find_token(grid, place, first + i / row_chunks);
+    return EXISTS(t) ? token_offset(layout, &t) + i % row_chunks * CHUNK
+                     : PADDED;
+}
+
+/* Where the chunks are that a lane copies of `rows` rows. */
+#define COPY_TURNS(rows) CEIL_DIV(rows, ROWS_AT_ONCE)
+INLINE void find_copies(plane_offset *at, const tensor_layout *layout,
+                        const grid_layout *grid, const window_place *place,
+                        uint first, const int rows, int lane)
+{
+    UNROLL_FOR (int turn = 0; turn < COPY_TURNS(rows); turn++)
+        at[turn] = find_chunk(layout, grid, place, first, ROW_LANES,
+                              turn * ROWS_AT_ONCE * ROW_LANES + lane);
+}
+
+/* Copies chunks that are `at` from `from`, or where that is NULL from `from`
+ * on and `step` apart, of `count` rows; zeros fill the others, and those of
+ * the padding unless they are `pad`. has_padding 0: there are none of these.
+ */
+INLINE void copy_found(__local storage_bits *to, __global const storage *from,
+                       const plane_offset *at, ulong step,
+                       const int has_padding, __local const storage_bits *pad,
+                       int count, const int rows, int lane)
+{
+    const int r = lane / ROW_LANES;
+    const int c = lane % ROW_LANES;
+    __local const uint4 *pads = (__local const uint4 *)pad + c;
+    UNROLL_FOR (int turn = 0; turn < COPY_TURNS(rows); turn++) {
+        const int done = turn * ROWS_AT_ONCE;
+        const int exists = done + r < count;
+        const int padded = at && has_padding && IS_PADDED(at[turn]);
+        /* & and no &&: copies are not to lie in branches */
+        const int is_row =
+            COPIES & ((done + ROWS_AT_ONCE <= rows) | (done + r < rows));
+        UNROLL_FOR (int i = 0; i < CHUNKS; i += ROW_LANES) {
+            const int wanted =
+                is_row & ((CHUNKS % ROW_LANES == 0) | (c + i < CHUNKS));
+            /* eight rows on, chunks have the same order: places of all turns
+             * are constants from that of the first */
+            const int alike = ROWS_AT_ONCE % 8 == 0;
+            int own =
+                row_place((alike ? 0 : done) + r, (c + i) * CHUNK, PITCH);
+            if (COPIES_APART && alike)
+                FORGET(own);
+            __local storage_bits *here = to + own + (alike ? done : 0) * PITCH;
+            if (pad && exists && padded && wanted)
+                *(__local uint4 *)here = pads[i];
+            else
+                copy_16(here, from + (at ? at[turn] : 0) + i * CHUNK,
+                        exists & !padded, wanted);
+        }
+        from += step;
+    }
+}
+#endif
+
+/* Copies rows first .. first + count of a window to a place of the ring; zeros
+ * fill `rows` rows, and those of the padding unless they are `pad`. */
+INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
+                      ulong own, const tensor_layout *layout,
+                      const grid_layout *grid, const window_place *place,
+                      __local const storage_bits *pad, uint first, int count,
+                      const int rows, int lane, int wide)
+{
+#if CHUNKS
+    if (wide) {
+#if GRID
+        plane_offset at[COPY_TURNS(BLOCK_ROWS + BLOCK_KEYS)];
+        find_copies(at, layout, grid, place, first, rows, lane);
+        copy_found(to, plane, at, 0, 1, pad, count, rows, lane);
+#else
+        copy_found(to, plane + element(layout, first, 0) + own, 0,
+                   (ulong)ROWS_AT_ONCE * layout->row, 0, pad, count, rows,
+                   lane);
+#endif
+        return;
+    }
+#endif
+    NO_UNROLL_FOR (int i = lane; i < rows * HEAD_DIM; i += COPIERS) {
+        const int r = i / HEAD_DIM;
+        const int c = i % HEAD_DIM;
+        const token t = find_token(grid, place, first + min(r, count - 1));
+        const ulong at = token_offset(layout, &t) + (ulong)c * layout->column;
+        const storage_bits padding = pad ? pad[c] : (storage_bits)0;
+        to[row_place(r, c, PITCH)] =
+            r >= count  ? (storage_bits)0
+            : EXISTS(t) ? ((__global const storage_bits *)plane)[at]
+                        : padding;
+    }
+}
+
+/* Zeros where no copy writes: in channels and keys past the last. */
+INLINE void clear_pads(__local storage_bits *ring, int lane)
+{
+#if DIMS != HEAD_DIM
+    const int pads = DIMS - HEAD_DIM;
+    for (int plane = 0; plane < STAGES * (ROW_PLANES + 2); plane++) {
+        const int n = plane % (ROW_PLANES + 2);
+        const int stage = plane / (ROW_PLANES + 2);
+        const int is_row = n < ROW_PLANES;
+        __local storage_bits *rows =
+            ring + (is_row ? stage * STAGE_SIZE + ROW_PLANE(n)
+                           : KEY_STAGE(stage) + KEY_PLANE(n - ROW_PLANES));
+        if (!is_row && stage >= KEY_STAGES)
+            continue;
+        for (int i = lane; i < (is_row ? BLOCK_DOWN : KEY_ROWS) * pads;
+             i += TEAM)
+            rows[row_place(i / pads, HEAD_DIM + i % pads, PITCH)] = 0;
+    }
+#endif
+    if (KEY_ROWS != BLOCK_ACROSS)
+        for (int i = lane; i < KEY_STAGES * 2 * HEAD_DIM; i += TEAM)
+            ring[KEY_STAGE(i / (2 * HEAD_DIM)) + KEY_PLANE(i / HEAD_DIM % 2) +
+                 row_place(BLOCK_ACROSS, i % HEAD_DIM, PITCH)] = 0;
+}
+
+/* An item is there, the one before was read, and copies are under way again;
+ * the kernel's START_COPIES(item) starts those of an item. */
+#if STAGES == 1
+#define START_RING()
+#define AWAIT_ITEM(item)                                                      \
+    TEAM_SYNC(team);                                                          \
+    START_COPIES(item);                                                       \
+    AWAIT_COPIES(0);                                                          \
+    TEAM_SYNC(team)
+#else
+#define START_RING()                                                          \
+    for (uint ahead = 0; ahead + 1 < STAGES; ahead++) {                       \
+        START_COPIES(ahead);                                                  \
+    }
+#define AWAIT_ITEM(item)                                                      \
+    AWAIT_COPIES(STAGES - 2 + LATE_COPIES);                                   \
+    TEAM_SYNC(team);                                                          \
+    START_COPIES(item + STAGES - 1)
+#endif
+
+#endif

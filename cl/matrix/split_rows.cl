@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What backward_rows_matrix.cl does with a wave's tile of rows and an item's
+ * keys: statistics, dQ and dBias, and how waves that share a tile add up. */
+#ifndef SPLIT_ROWS_CL
+#define SPLIT_ROWS_CL
+#include "matrix/delta_errors.cl"
+#include "matrix/grad_epilogue.cl"
+#include "matrix/grad_sums.cl"
+#include "matrix/waves.cl"
+
+#define WAVE_TURNS CEIL_DIV(ROW_TILES, TEAM_WAVES)
+/* Waves that share a tile of rows, and what each has of an item. */
+#define SPLITS (TEAM_WAVES > ROW_TILES ? TEAM_WAVES / ROW_TILES : 1)
+#define SHARE_TILES (KEY_TILES / SPLITS)
+/* Is delta taken from o in this kernel, where the caller has it? Keys come
+ * again for all teams of a work-group, if at all. */
+#define O_SERVES (TAKES_O && !(STREAMING && TEAMS > 1))
+/* Bounds that a team finds of an item's keys: the largest |v|; cosine: also of
+ * |v| / |k| and of 1 / |k|. */
+#define KEY_BOUNDS 3
+#if RESCALES
+#define BOUNDS_OF(item) bounds[team][(item) % 2]
+#else
+#define BOUNDS_OF(item) 0
+#endif
+
+/* ---- Keys of an item ---- */
+
+#if VARIANT == COSINE || RESCALES
+/* 1 / |k|, as it goes to products, and with `wants_bounds` the bounds. The
+ * team's waves take tiles in turn. */
+INLINE void measure_keys(__local float *inverses, __local uint *bounds,
+                         __local const ushort *k, __local const ushort *v,
+                         const int wants_bounds, int wave_of_team,
+                         const wave *w)
+{
+    const int tiles = CEIL_DIV(BLOCK_KEYS, UNIT_QUERIES);
+    MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
+        const int key = (done + wave_of_team) * UNIT_QUERIES;
+        float square[LANE_ROWS], inverse[LANE_ROWS];
+        int place[LANE_ROWS];
+        UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
+            inverse[i] = 1.0f;
+#if VARIANT == COSINE
+        dot_rows(square, place, k, k, key, BLOCK_KEYS, w);
+        UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
+            if (place[i] < BLOCK_KEYS) {
+                inverse[i] = quick_inverse_norm(square[i]);
+                inverses[place[i]] = inverse[i];
+            }
+#endif
+        if (!RESCALES || !wants_bounds)
+            continue;
+        dot_rows(square, place, v, v, key, BLOCK_KEYS, w);
+        UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
+            if (place[i] < BLOCK_KEYS) {
+                const float norm = sqrt(square[i]);
+                atomic_max(&bounds[0], as_uint(norm));
+#if VARIANT == COSINE
+                atomic_max(&bounds[1], as_uint(norm * inverse[i]));
+                atomic_max(&bounds[2], as_uint(inverse[i]));
+#endif
+            }
+    }
+}
+#endif
+
+/* ---- Rows ---- */
+
+/* What a wave knows of a tile of rows, of which it sums dQ. */
+typedef struct row_state {
+    row_statistics statistics;
+    float length[LANE_ROWS]; /* |dO| */
+    float power[LANE_ROWS];  /* of two, that dS is multiplied by for dQ */
+    int large;               /* some lse is; the same at all lanes */
+    int takes_lse;           /* the same at all lanes, in a walk for statistics
+                              */
+    row_errors errors;       /* of dS as it goes to dQ */
+} row_state;
+
+#if O_SERVES
+/* Statistics from o and lse. */
+INLINE void take_statistics(row_state *s, const row_part *part,
+                            const visit *here, __local const ushort *o,
+                            const wave *w)
+{
+    start_statistics(&s->statistics, 1, part->lse);
+    take_delta(&s->statistics, part, here, o, w);
+#if RESCALES
+    float dots[LANE_ROWS];
+    multiply_rows(dots, here->d_o, here->d_o, part, w);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        s->length[r] = sqrt(dots[r]);
+#endif
+}
+
+/* What dS of the rows must sum over all keys, as it goes to dQ. */
+INLINE void expect_sums(float expected[LANE_ROWS], const row_state *s,
+                        const row_part *part)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        expected[r] = part->d_lse[r] * s->power[r];
+}
+
+/* The other kernel gets a delta without the error. */
+INLINE void mend_delta(row_state *s)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        s->statistics.delta[r] +=
+            s->errors.sum[r] * inverse_power(s->power[r]);
+}
+#endif
+
+/* scratch[UNIT_QUERIES] = values of the tile's rows, for all lanes. */
+INLINE void share_rows(__local float *scratch, const float *values,
+                       const wave *w)
+{
+    WAVE_SYNC();
+    if (value_key(w->lane, 0) == 0)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            scratch[lane_query(w->lane, r)] = values[r];
+    WAVE_SYNC();
+}
+
+/* Is the lse of a row so large that shift_scores must care? */
+INLINE void find_large(row_state *s, const visit *here, const wave *w)
+{
+    __local float *scratch = (__local float *)here->out;
+    float size[LANE_ROWS], largest = 0.0f;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        const float lse = s->statistics.top[r];
+        size[r] = lse == INFINITY ? 0.0f : fabs(lse);
+    }
+    share_rows(scratch, size, w);
+    UNROLL_FOR (int i = 0; i < UNIT_QUERIES; i++)
+        largest = fmax(largest, scratch[i]);
+    s->large = largest > LARGE_LOGIT;
+}
+
+#if RESCALES
+/* Without a walk for statistics: |dP| is at most |dO| |v|. */
+INLINE void bound_flow(row_state *s, __local const uint *bounds)
+{
+    row_statistics *all = &s->statistics;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        all->flow[r] = fmax(all->flow[r], s->length[r] * as_float(bounds[0]));
+#if VARIANT == COSINE
+        all->key_flow[r] =
+            fmax(all->key_flow[r], s->length[r] * as_float(bounds[1]));
+        all->key_inverse[r] = fmax(all->key_inverse[r], as_float(bounds[2]));
+#endif
+    }
+}
+
+#if VARIANT == COSINE
+/* Before a walk for statistics. */
+INLINE void bound_inverses(row_statistics *s, const visit *here, const wave *w)
+{
+    const float inverse = largest_inverse(here, (__local uint *)here->out, w);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        s->key_inverse[r] = fmax(s->key_inverse[r], inverse);
+}
+#endif
+
+/* After one: lanes still have bounds of their own keys' |dP|. */
+INLINE void join_bounds(row_statistics *s, const wave *w)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(s->flow[r], fmax);
+#if VARIANT == COSINE
+        s->key_flow[r] = s->flow[r] * s->key_inverse[r];
+#endif
+    }
+}
+#endif
+
+/* The power of two of row r of dS, as it goes to dQ. */
+INLINE float power_of(const row_statistics *s, int r)
+{
+#if RESCALES && VARIANT == COSINE
+    return power_for(s->key_flow[r] + fabs(s->delta[r]) * s->key_inverse[r]);
+#elif RESCALES
+    return power_for(s->flow[r] + fabs(s->delta[r]));
+#else
+    return 1.0f;
+#endif
+}
+
+/* What is known of the rows' dS decides its power; sums of earlier keys, which
+ * may have had another, follow. */
+INLINE void choose_powers(row_state *s, float sums[DIM_TILES][VALUES],
+                          const int is_first)
+{
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        const float earlier = s->power[r];
+        s->power[r] = power_of(&s->statistics, r);
+        if (!is_first)
+            s->power[r] = fmin(s->power[r], earlier);
+        const float keep = s->power[r] * inverse_power(earlier);
+        UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+            UNROLL_FOR (int i = 0; i < VALUES; i++)
+                if (LANE_ROW(i) == r && (is_first || RESCALES))
+                    sums[d][i] = is_first ? 0.0f : sums[d][i] * keep;
+        if (O_SERVES && (is_first || RESCALES)) {
+            s->errors.sum[r] = is_first ? 0.0f : s->errors.sum[r] * keep;
+            s->errors.squares[r] =
+                is_first ? 0.0f : s->errors.squares[r] * keep * keep;
+        }
+    }
+}
+
+/* dQ and dBias of the tile of rows and the wave's share of an item's keys, as
+ * if that were the item; or, `mends`, what takes an error of delta out of
+ * them. */
+INLINE void differentiate_rows(row_state *state, float sums[DIM_TILES][VALUES],
+                               const dbias_place *dbias,
+                               const int may_be_large, int mends,
+                               const row_part *part, const visit *here,
+                               const logit_terms *terms, const wave *w)
+{
+    const tile_rows *rows = &part->rows;
+    const row_statistics *s = &state->statistics;
+    const flow_rows flow_rows_here = read_flow(rows, here->d_o, w);
+    float factor[LANE_ROWS], shift[LANE_ROWS], to_dbias[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        factor[r] = mends ? 0.0f : state->power[r] / P_POWER;
+        shift[r] =
+            mends ? -state->errors.sum[r] / P_POWER : -s->delta[r] * factor[r];
+        to_dbias[r] = inverse_power(state->power[r]);
+    }
+    GRADIENT_FOR (int first = 0; first < SHARE_TILES; first += PASS_TILES) {
+        float scores[PASS_TILES][VALUES];
+        if (mends) /* compilers are not to mix passes, for registers */
+            WAVE_SYNC();
+        score_pass(scores, first, here, rows, terms, w);
+        make_p(scores, first, s->top, may_be_large);
+        UNROLL_FOR (int t = 0; t < PASS_TILES; t++) {
+            if (!IS_TILE(first + t))
+                continue;
+            query_tile operands[WEIGHT_PARTS];
+            float ds[VALUES];
+#if BIAS
+            float earlier[VALUES];
+            read_dbias(earlier, dbias, first + t, part, here, w);
+#endif
+            clear_tiles(&ds, 1);
+            IF_ALL (!mends)
+                multiply_flow(ds, &flow_rows_here, here->d_o, here->v,
+                              first + t, w);
+            UNROLL_FOR (int i = 0; i < VALUES; i++) {
+                const int r = LANE_ROW(i);
+                ds[i] = HAS_KEY(first + t, i)
+                            ? scores[t][i] * FMA(ds[i], factor[r], shift[r])
+                            : 0.0f;
+            }
+            if (O_SERVES && !SUMS_OPERANDS && !mends)
+                add_errors(&state->errors, ds, 0, first + t, w);
+#if BIAS
+            add_dbias(dbias, earlier, ds, to_dbias, first + t, part, here, w);
+#endif
+#if VARIANT == COSINE
+            UNROLL_FOR (int i = 0; i < VALUES; i++) {
+                const int key =
+                    (first + t) * UNIT_TILE + value_key(w->lane, i);
+                ds[i] *= here->k_inverses[IS_WHOLE(first + t)
+                                              ? key
+                                              : min(key, BLOCK_KEYS - 1)];
+            }
+#endif
+            make_operand_parts(operands, ds, w);
+            if (O_SERVES && SUMS_OPERANDS && !mends)
+                add_errors(&state->errors, ds, operands, first + t, w);
+            add_values(sums, DIM_TILES, operands, here->k, first + t, 0, w);
+        }
+    }
+}
+
+/* Among a wave's rows that leave, behind what join_errors has there. */
+#define SCRATCH_OF_ERRORS(out) ((__local float *)(out) + 2 * UNIT_QUERIES)
+
+#if SPLITS > 1 && O_SERVES
+/* Errors of a tile of rows become the sums of all splits'. They go through the
+ * waves' rows that leave later, of which `shared` are those of the tile's
+ * first wave. Holds the team's barrier. */
+INLINE void join_errors(row_errors *e, __local uint4 (*shared)[OUT_ROW_CHUNKS],
+                        int split, int team, const wave *w)
+{
+    __local float *own = (__local float *)shared[split * ROW_TILES];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        REDUCE(e->squares[r], ADD);
+    }
+    if (value_key(w->lane, 0) == 0)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+            own[lane_query(w->lane, r)] = e->sum[r];
+            own[UNIT_QUERIES + lane_query(w->lane, r)] = e->squares[r];
+        }
+    TEAM_SYNC(team);
+    clear_errors(e);
+    for (int other = 0; other < SPLITS; other++)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+            __local const float *row =
+                (__local const float *)shared[other * ROW_TILES] +
+                lane_query(w->lane, r);
+            e->sum[r] += row[0];
+            e->squares[r] += row[UNIT_QUERIES] / LANES_OF_ROW;
+        }
+}
+#endif
+
+#if SPLITS > 1
+/* Sums of dQ of the splits but the first go to it: [SPLITS - 1][DIM_TILES]
+ * [VALUES][WAVE] of each tile. Holds the team's barrier. */
+INLINE void add_splits(float sums[DIM_TILES][VALUES], __local float *shared,
+                       int split, int team, const wave *w)
+{
+    const int size = DIM_TILES * TERM_TILE;
+    int lane = w->lane;
+    FORGET(lane);
+    __local float *all = shared + lane;
+    __local float *own = all + max(split - 1, 0) * size;
+    if (split > 0)
+        UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+            UNROLL_FOR (int i = 0; i < VALUES; i++)
+                own[(d * VALUES + i) * WAVE] = sums[d][i];
+    TEAM_SYNC(team);
+    if (split == 0)
+        UNROLL_FOR (int other = 0; other < SPLITS - 1; other++)
+            UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+                UNROLL_FOR (int i = 0; i < VALUES; i++)
+                    sums[d][i] += all[other * size + (d * VALUES + i) * WAVE];
+}
+#endif
+
+/* dQ of the tile of rows leaves. Adds q^ . dq^ of the lane's own rows to
+ * *scale_sum. */
+INLINE void leave_rows(const row_state *s, float sums[DIM_TILES][VALUES],
+                       __global storage *dq, float *scale_sum,
+                       const row_part *part, const visit *here, const wave *w)
+{
+    const row_target to = dq_target(dq, part, here);
+    float from_dq[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        from_dq[r] = here->scale * inverse_power(s->power[r]);
+#if VARIANT == COSINE
+    take_back_rows(sums, from_dq, scale_sum, part, here, w);
+#endif
+    IF_ALL ((here->args->forward.flags & ARG_DQ) != 0)
+        UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
+            store_channels(sums + first, from_dq, first, OUT_TILES, here->out,
+                           OUT_PITCH, &to, w);
+}
+
+/* A bound of row r's |dS|, as it goes to dK; P is at most 1. Of a lane's own
+ * keys, if that is what s->flow is of. */
+INLINE float bound_of(const row_statistics *s, const row_part *part, int r,
+                      const visit *here, const wave *w)
+{
+    float bound = 0.0f;
+#if RESCALES
+    bound = s->flow[r] + fabs(s->delta[r]);
+#if VARIANT == COSINE
+    bound *= part->inverse[r] * fabs(here->scale);
+#endif
+#endif
+    return row_exists(part, r, w) ? bound : 0.0f;
+}
+
+/* What the other kernel must know goes to the workspace; `to`: of the tile's
+ * first row. */
+INLINE void store_statistics(const row_state *s, __global float *to,
+                             const row_part *part, const visit *here,
+                             const wave *w)
+{
+    float bound = 0.0f;
+#if RESCALES
+    __local float *scratch = (__local float *)here->out;
+    float own_bound[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        own_bound[r] = bound_of(&s->statistics, part, r, here, w);
+    share_rows(scratch, own_bound, w);
+    UNROLL_FOR (int i = 0; i < UNIT_QUERIES; i++)
+        bound = fmax(bound, scratch[i]);
+    WAVE_SYNC();
+#endif
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        const int row = lane_query(w->lane, r);
+        if (value_key(w->lane, 0) != 0 || row >= part->count)
+            continue;
+        __global float *own = to + row * ROW_NUMBERS;
+        own[0] = s->statistics.top[r];
+        own[1] = s->statistics.delta[r];
+        own[2] = s->large ? -bound : bound;
+#if VARIANT == COSINE
+        own[3] = part->inverse[r] * here->scale;
+#endif
+    }
+}
+
+#endif

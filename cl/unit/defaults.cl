@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What no unit needs to define, in OpenCL C 1.2: hints to the compiler that do
+ * nothing, rounding, copies that are not asynchronous, and sums and maxima of
+ * a wave through local memory. */
+#ifndef DEFAULTS_CL
+#define DEFAULTS_CL
+#include "unit/emulated.cl"
+#include "unit/vendors.cl"
+
+#ifndef WAVE_ATTRIBUTE
+#define WAVE_ATTRIBUTE
+#endif
+/* Keeps the compiler from computing what follows from an int x before a loop:
+ * it would take registers all along. FORGET_LANE is for the lane of a kernel's
+ * outermost loop. */
+#ifndef FORGET
+#define FORGET(x)
+#endif
+/* Keeps the compiler from computing a float behind what comes now. */
+#ifndef SETTLE
+#define SETTLE(x)
+#endif
+#ifndef FORGET_LANE
+#define FORGET_LANE(x)
+#endif
+/* 1: addresses of tiles and of terms are not kept from one to the next either.
+ */
+#ifndef FORGETS_TILES
+#define FORGETS_TILES 0
+#endif
+/* Within a loop: reads the kernel's first argument, args, again. */
+#ifndef RELOAD_ARGS
+#define RELOAD_ARGS(type)
+#endif
+#if DTYPE == 0
+#ifndef TO_TF32
+/* To nearest, ties away from 0, as the units that have TF32 do. */
+INLINE uint round_to_tf32(float x)
+{
+    const uint bits = as_uint(x);
+    return (isnan(x) ? bits | 0x400000u : bits + 0x1000u) & ~0x1fffu;
+}
+#define TO_TF32(x) round_to_tf32(x)
+#endif
+#elif !defined(PACK)
+INLINE uint bits_of(float x)
+{
+    ushort bits;
+#if DTYPE == 1
+    vstore_half_rte(x, 0, (half *)&bits);
+#else
+    const uint all = as_uint(x);
+    bits = (ushort)((isnan(x) ? all | 0x400000u
+                              : all + 0x7fffu + ((all >> 16) & 1u)) >>
+                    16);
+#endif
+    return bits;
+}
+#define PACK(low, high) (bits_of(low) | bits_of(high) << 16)
+#endif
+#ifndef EXP2
+#define EXP2(x) exp2(x)
+#endif
+#ifndef RECIPROCAL
+#define RECIPROCAL(x) (1.0f / (x))
+#endif
+#ifndef ASYNC_COPIES
+#define ASYNC_COPIES 0
+#define END_COPIES()
+#define AWAIT_COPIES(newer)
+INLINE void copy_16(__local storage_bits *to, __global const void *from,
+                    int exists, int wanted)
+{
+    if (wanted)
+        *(__local uint4 *)to =
+            exists ? *(__global const uint4 *)from : (uint4)(0u);
+}
+INLINE void copy_4(__local float *to, __global const float *from)
+{
+    *to = *from;
+}
+#endif
+#ifndef TEAM_SYNC
+#define TEAM_SYNC(team) barrier(CLK_LOCAL_MEM_FENCE)
+#endif
+/* The largest of what a wave's lanes have; slot: for it, in local memory. */
+#ifndef LARGEST_OF_WAVE
+INLINE uint find_largest(uint x, __local uint *slot, const wave *w)
+{
+    uint y;
+    if (w->lane == 0)
+        *slot = 0;
+    WAVE_SYNC();
+    atomic_max(slot, x);
+    WAVE_SYNC();
+    y = *slot;
+    WAVE_SYNC();
+    return y;
+}
+#define LARGEST_OF_WAVE(x, slot, w) find_largest(x, slot, w)
+#endif
+/* x = the sum of what a wave's lanes have, always in the same order. scratch:
+ * [WAVE], in local memory. */
+#ifndef SUM_OF_WAVE
+INLINE float add_lanes(float x, __local float *scratch, const wave *w)
+{
+    float sum = 0.0f;
+    WAVE_SYNC();
+    scratch[w->lane] = x;
+    WAVE_SYNC();
+    for (int l = 0; l < WAVE; l++)
+        sum += scratch[l];
+    WAVE_SYNC();
+    return sum;
+}
+#define SUM_OF_WAVE(x, scratch, w) x = add_lanes(x, scratch, w)
+#endif
+
+#endif

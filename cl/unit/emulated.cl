@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A matrix instruction that is computed through local memory (EMULATED 1), so
+ * that each unit's layout can be tested on any device. It offers what a real
+ * unit's file defines: MMA, LANE_XOR, WAVE_ANY and WAVE_SYNC; and for real
+ * units too IF_ALL. All work-items of a work-group must make the same
+ * calls. */
+#ifndef EMULATED_CL
+#define EMULATED_CL
+#include "unit/fragment.cl"
+
+#if EMULATED
+#define OPERAND_WORDS ((MMA_M + MMA_N) * MMA_K / WORD_ELEMENTS)
+#define EXCHANGE_WORDS (OPERAND_WORDS > WAVE ? OPERAND_WORDS : WAVE)
+
+INLINE storage_bits operand(const uint *words, int i)
+{
+    return (storage_bits)(words[i / WORD_ELEMENTS] >> i % WORD_ELEMENTS * 16);
+}
+
+INLINE void emulate_mma(const uint *a, const uint *b, float *c, const wave *w)
+{
+    const int l = w->lane;
+    __local storage_bits *rows = (__local storage_bits *)w->exchange;
+    __local storage_bits *cols = rows + MMA_M * MMA_K; /* [M][K], [K][N] */
+    int repeats = 1;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (l < OPERAND_LANES) {
+        for (int i = 0; i < A_ELEMENTS; i++)
+            rows[a_m(l, i) * MMA_K + a_k(l, i)] = operand(a, i);
+        for (int i = 0; i < B_ELEMENTS; i++)
+            cols[b_k(l, i) * MMA_N + b_n(l, i)] = operand(b, i);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = 0; i < A_ELEMENTS; i++)
+        repeats &= rows[a_m(l, i) * MMA_K + a_k(l, i)] == operand(a, i);
+    for (int i = 0; i < B_ELEMENTS; i++)
+        repeats &= cols[b_k(l, i) * MMA_N + b_n(l, i)] == operand(b, i);
+    for (int i = 0; i < C_ELEMENTS; i++)
+        for (int k = 0; k < MMA_K; k++)
+            c[i] = FMA(number_of(rows[c_m(l, i) * MMA_K + k]),
+                       number_of(cols[k * MMA_N + c_n(l, i)]), c[i]);
+    if (!repeats) /* the hardware would compute nonsense */
+        c[0] = NAN;
+}
+#define MMA(a, b, c, w) emulate_mma(a, b, c, w)
+
+INLINE float emulate_lane_xor(float x, int mask, const wave *w)
+{
+    __local float *all = (__local float *)w->exchange;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    all[w->lane] = x;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return all[w->lane ^ mask];
+}
+#define LANE_XOR(x, mask) emulate_lane_xor(x, mask, w)
+
+/* Of all waves: they have to take the same branches. */
+INLINE int emulate_wave_any(int x, const wave *w)
+{
+    int any = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    w->exchange[w->lane] = (uint)x;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = 0; i < w->waves * WAVE; i++)
+        any |= w->exchanges[i / WAVE * EXCHANGE_WORDS + i % WAVE] != 0;
+    return any;
+}
+#if !INTEL_UNIT
+#define WAVE_ANY(x) emulate_wave_any(x, w)
+#endif
+#define WAVE_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+/* `if`, where what follows holds barriers: PoCL 3.1 compiles all that comes
+ * behind a condition with barriers twice, but not behind a loop. */
+#define IF_ALL(condition)                                                     \
+    for (int only = (condition) ? 1 : 0; only > 0; only--)
+#else
+#define IF_ALL(condition) if (condition)
+#define MMA(a, b, c, w) mma(a, b, c)
+#endif
+
+#endif

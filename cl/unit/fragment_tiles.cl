@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Tiles of matrices: read as fragments from rows in local memory (queries,
+ * keys, values, weights), multiplied, rounded to operands, and stored to local
+ * memory again. What an instruction takes and which lane has it is told by
+ * fragment.cl; this is what the attention kernels call. */
+#ifndef FRAGMENT_TILES_CL
+#define FRAGMENT_TILES_CL
+#include "unit/defaults.cl"
+
+/* ---- Rows in local memory ---- */
+
+/* Eight rows' chunks of the same channels lie in different banks: either rows
+ * are an odd number of chunks long, or each has its chunks in an order of its
+ * own, which the unit's file says. */
+#define LINE (8 * CHUNK)
+#if SWIZZLES_ROWS
+#define ROW_PITCH(dims) (dims)
+#define WHOLE_LINES(elements) (((elements) + LINE - 1) / LINE * LINE)
+#else
+#define ROW_PITCH(dims) ((dims) + CHUNK)
+#define WHOLE_LINES(elements) (elements)
+#define row_swizzle(row, pitch) 0
+#endif
+
+/* Where an element of a tile is. */
+INLINE int row_place(int row, int channel, const int pitch)
+{
+    return row * pitch +
+           ((channel / CHUNK) ^ row_swizzle(row, pitch)) * CHUNK +
+           channel % CHUNK;
+}
+
+/* ---- Tiles from local memory ---- */
+
+/* The lane that addresses of a tile follow from. */
+INLINE int tile_lane(const wave *w)
+{
+    int lane = w->lane;
+#if FORGETS_TILES
+    FORGET(lane);
+#endif
+    return lane;
+}
+
+/* A run of elements, at least a word. */
+INLINE void load_run(uint *to, __local const storage_bits *at, const int run)
+{
+    if (run == 4 * WORD_ELEMENTS) {
+        const uint4 x = *(__local const uint4 *)at;
+        to[0] = x.x;
+        to[1] = x.y;
+        to[2] = x.z;
+        to[3] = x.w;
+    } else if (run == 2 * WORD_ELEMENTS) {
+        const uint2 x = *(__local const uint2 *)at;
+        to[0] = x.x;
+        to[1] = x.y;
+    } else {
+        to[0] = *(__local const uint *)at;
+    }
+}
+
+/* Elements as they are stored become operands. */
+INLINE void make_operands(uint *x, const int words)
+{
+#if DTYPE == 0
+    UNROLL_FOR (int i = 0; i < words; i++)
+        x[i] = TO_TF32(as_float(x[i]));
+#endif
+}
+
+/* Reads a tile from rows `row` and on and channels `channel` and on of rows
+ * that are `pitch` elements apart; rows past `last` are `last`. */
+INLINE query_tile load_query(__local const storage_bits *rows, const int pitch,
+                             int row, int channel, int last, const wave *w)
+{
+    query_tile q;
+    const int lane = tile_lane(w);
+#if NATIVE_QUERIES
+    load_native_query(q.x, rows, pitch, row, channel, last, lane);
+#else
+    UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += QUERY_RUN) {
+        const int e = i % QUERY_ELEMENTS;
+        load_run(q.x + i / WORD_ELEMENTS,
+                 rows + row_place(min(row + query_row(lane, e), last),
+                                  channel + i / QUERY_ELEMENTS * MMA_K +
+                                      query_step(lane, e),
+                                  pitch),
+                 QUERY_RUN);
+    }
+#endif
+    make_operands(q.x, sizeof q.x / sizeof *q.x);
+    return q;
+}
+
+/* Where element i of a lane's key tile is. */
+INLINE __local const storage_bits *key_place(__local const storage_bits *rows,
+                                             const int pitch, int row,
+                                             int channel, int last, int i,
+                                             int lane)
+{
+    const int e = i % KEY_ELEMENTS;
+    const int key =
+        row + i / (STEPS * KEY_ELEMENTS) * KEY_SIDE + key_row(lane, e);
+    return rows + row_place(min(key, last),
+                            channel + i / KEY_ELEMENTS % STEPS * MMA_K +
+                                key_step(lane, e),
+                            pitch);
+}
+
+/* count: of its keys, from the first on, that matter. Those of the others may
+ * be 0. */
+INLINE key_tile load_key(__local const storage_bits *rows, const int pitch,
+                         int row, int channel, int last, const int count,
+                         const wave *w)
+{
+    key_tile k;
+    const int lane = tile_lane(w);
+#if NATIVE_KEYS
+    load_native_key(k.x, rows, pitch, row, channel, last, count, lane);
+#elif KEY_RUN >= WORD_ELEMENTS
+    UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += KEY_RUN)
+        load_run(k.x + i / WORD_ELEMENTS,
+                 key_place(rows, pitch, row, channel, last, i, lane), KEY_RUN);
+#else
+    UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
+        k.x[i / 2] =
+            (uint)*key_place(rows, pitch, row, channel, last, i, lane) |
+            (uint)*key_place(rows, pitch, row, channel, last, i + 1, lane)
+                << 16;
+#endif
+    make_operands(k.x, sizeof k.x / sizeof *k.x);
+    return k;
+}
+
+/* Values are stored as keys are, but contracted over the keys. */
+INLINE __local const storage_bits *
+value_place(__local const storage_bits *rows, const int pitch, int row,
+            int channel, int last, int i, int lane)
+{
+    const int e = i % KEY_ELEMENTS;
+    const int key =
+        row + i / KEY_ELEMENTS % STEPS * MMA_K + SLOT_KEY(key_step(lane, e));
+    return rows + row_place(min(key, last),
+                            channel + i / (STEPS * KEY_ELEMENTS) * KEY_SIDE +
+                                key_row(lane, e),
+                            pitch);
+}
+
+INLINE key_tile load_value(__local const storage_bits *rows, const int pitch,
+                           int row, int channel, int last, const int count,
+                           const wave *w)
+{
+    key_tile v;
+    const int lane = tile_lane(w);
+#if NATIVE_VALUES
+    load_native_value(v.x, rows, pitch, row, channel, last, count, lane);
+#elif VALUE_RUN >= WORD_ELEMENTS
+    UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += VALUE_RUN)
+        load_run(v.x + i / WORD_ELEMENTS,
+                 value_place(rows, pitch, row, channel, last, i, lane),
+                 VALUE_RUN);
+#else
+    UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
+        v.x[i / 2] =
+            (uint)*value_place(rows, pitch, row, channel, last, i, lane) |
+            (uint)*value_place(rows, pitch, row, channel, last, i + 1, lane)
+                << 16;
+#endif
+    make_operands(v.x, sizeof v.x / sizeof *v.x);
+    return v;
+}
+
+#if DTYPE != 0 /* only the backward pass needs that, and it has no TF32 */
+/* Where element i of a lane's tile of weights is, the other way round. */
+INLINE __local const ushort *weight_place(__local const ushort *weights,
+                                          int pitch, int query, int key, int i,
+                                          int lane)
+{
+    const int e = i % QUERY_ELEMENTS;
+    const int row =
+        query + i / QUERY_ELEMENTS * MMA_K + SLOT_KEY(query_step(lane, e));
+    return weights + row_place(row, key + query_row(lane, e), pitch);
+}
+
+/* Reads weights [queries][keys] the other way round: keys `key` and on take
+ * the place of a tile's queries, and the contraction, with what load_value
+ * reads, is over the queries `query` and on, of which `count` matter. */
+INLINE query_tile load_weights(__local const ushort *weights, int pitch,
+                               int query, int key, const int count,
+                               const wave *w)
+{
+    query_tile p;
+    const int lane = tile_lane(w);
+#if NATIVE_WEIGHTS
+    load_native_weights(p.x, weights, pitch, query, key, count, lane);
+#else
+    UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += 2)
+        p.x[i / 2] =
+            (uint)*weight_place(weights, pitch, query, key, i, lane) |
+            (uint)*weight_place(weights, pitch, query, key, i + 1, lane) << 16;
+#endif
+    return p;
+}
+#endif
+
+/* ---- Products ---- */
+
+/* scores[VALUES] += Q K^T, or o += P V. */
+INLINE void multiply_tiles(float *sums, const query_tile *q, const key_tile *k,
+                           const wave *w)
+{
+    UNROLL_FOR (int part = 0; part < PARTS; part++)
+        UNROLL_FOR (int step = 0; step < STEPS; step++) {
+            const uint *query = q->x + step * QUERY_ELEMENTS / WORD_ELEMENTS;
+            const uint *key =
+                k->x + (part * STEPS + step) * KEY_ELEMENTS / WORD_ELEMENTS;
+#if QUERIES_DOWN
+            MMA(query, key, sums + part * C_ELEMENTS, w);
+#else
+            MMA(key, query, sums + part * C_ELEMENTS, w);
+#endif
+        }
+}
+
+/* Scores, rounded to operands of the next product. */
+INLINE query_tile make_weights(const float *scores, const wave *w)
+{
+    query_tile p;
+#ifdef OWN_WEIGHTS
+    uint packed[VALUES / WORD_ELEMENTS];
+#else
+    uint *packed = p.x;
+#endif
+#if DTYPE == 0
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        packed[i] = TO_TF32(scores[i]);
+#else
+    UNROLL_FOR (int i = 0; i < VALUES; i += 2)
+        packed[i / 2] = PACK(scores[i], scores[i + 1]);
+#endif
+#ifdef OWN_WEIGHTS
+    OWN_WEIGHTS(p.x, packed)
+#endif
+    return p;
+}
+
+/* Adds the weights that make_weights makes of scores to their rows' sums: to
+ * those of all of a tile's keys, or where lanes SUMS_ARE_PARTS to those of a
+ * lane's own. What is divided by a sum of weights as they are multiplied has
+ * no error where one of them is nearly all. */
+#define SUMS_ARE_PARTS (!SUMS_BY_PRODUCT || DTYPE == 0)
+#define PAIR_OF_ONES (DTYPE == 1 ? 0x3c003c00u : 0x3f803f80u)
+INLINE void add_weights(float *sums, const query_tile *weights,
+                        const float *scores, const wave *w)
+{
+#if DTYPE == 0
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        sums[LANE_ROW(i)] += as_float(TO_TF32(scores[i]));
+#elif SUMS_BY_PRODUCT
+    uint ones[KEY_ELEMENTS / WORD_ELEMENTS];
+    float products[C_ELEMENTS];
+    UNROLL_FOR (int i = 0; i < KEY_ELEMENTS / WORD_ELEMENTS; i++)
+        ones[i] = PAIR_OF_ONES;
+    UNROLL_FOR (int i = 0; i < C_ELEMENTS; i++)
+        products[i] = sums[LANE_ROW(i)];
+    UNROLL_FOR (int step = 0; step < STEPS; step++) {
+        const uint *query = weights->x + step * QUERY_ELEMENTS / WORD_ELEMENTS;
+#if QUERIES_DOWN
+        MMA(query, ones, products, w);
+#else
+        MMA(ones, query, products, w);
+#endif
+    }
+    UNROLL_FOR (int i = 0; i < C_ELEMENTS; i++)
+        sums[LANE_ROW(i)] = products[i];
+#else
+    UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
+        const uint both = PACK(scores[i], scores[i + 1]);
+        sums[LANE_ROW(i)] += number_of((ushort)both);
+        sums[LANE_ROW(i + 1)] += number_of((ushort)(both >> 16));
+    }
+#endif
+}
+
+INLINE storage_bits stored_bits(float x)
+{
+#if DTYPE == 0
+    return as_uint(x);
+#else
+    return (ushort)PACK(x, 0.0f);
+#endif
+}
+
+/* Do neighbouring values leave together? Both are channels, or neither. */
+#define PAIRS_LEAVE (!SPREAD_OUT && HEAD_DIM % 2 == 0)
+
+/* A tile, rounded to the storage type, goes to rows in local memory, from
+ * `row` and `column` on; columns from `columns` on stay as they are. */
+INLINE void store_tile(const float *tile, __local storage_bits *rows,
+                       const int pitch, int row, int column, const int columns,
+                       const wave *w)
+{
+#if NATIVE_STORES
+    if (column + UNIT_TILE <= columns) {
+        uint x[VALUES / 2];
+        UNROLL_FOR (int i = 0; i < VALUES; i += 2)
+            x[i / 2] = PACK(tile[i], tile[i + 1]);
+        store_native_tile(x, rows, pitch, row, column, w->lane);
+        return;
+    }
+#endif
+    UNROLL_FOR (int i = 0; i < VALUES; i += 1 + PAIRS_LEAVE) {
+        const int c = column + value_key(w->lane, i);
+        __local storage_bits *here =
+            rows + row_place(row + value_query(w->lane, i), c, pitch);
+        if (c < columns) {
+#if !PAIRS_LEAVE
+            *here = stored_bits(tile[i]);
+#elif DTYPE == 0
+            *(__local float2 *)here = (float2)(tile[i], tile[i + 1]);
+#else
+            *(__local uint *)here = PACK(tile[i], tile[i + 1]);
+#endif
+        }
+    }
+}
+
+#if DTYPE != 0
+/* A lane's numbers of a tile that store_tile left, all of whose columns are
+ * there. */
+INLINE void load_tile(float *tile, __local const storage_bits *rows,
+                      const int pitch, int row, int column, const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < VALUES; i += 1 + !SPREAD_OUT) {
+        __local const storage_bits *here =
+            rows + row_place(row + value_query(w->lane, i),
+                             column + value_key(w->lane, i), pitch);
+#if SPREAD_OUT
+        tile[i] = number_of(*here);
+#else
+        const uint both = *(__local const uint *)here;
+        tile[i] = number_of((ushort)both);
+        tile[i + 1] = number_of((ushort)(both >> 16));
+#endif
+    }
+}
+#endif
+
+/* Scores less what rounding to the storage type leaves of them. */
+INLINE void subtract_rounded(float *scores)
+{
+#if DTYPE == 0
+    UNROLL_FOR (int i = 0; i < VALUES; i++)
+        scores[i] -= as_float(TO_TF32(scores[i]));
+#else
+    UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
+        const uint both = PACK(scores[i], scores[i + 1]);
+        scores[i] -= number_of((ushort)both);
+        scores[i + 1] -= number_of((ushort)(both >> 16));
+    }
+#endif
+}
+
+#endif

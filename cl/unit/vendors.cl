@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What all matrix units of a vendor share: for the file of a unit that defines
+ * AMD_UNIT or INTEL_UNIT, how the lanes of a wave wait for each other and
+ * exchange numbers, and what the vendor's compiler must be told. NVIDIA has
+ * one unit, whose file says all that. */
+#ifndef VENDORS_CL
+#define VENDORS_CL
+#include "unit/fragment.cl"
+
+#if !EMULATED && AMD_UNIT
+/* Lanes compute in lockstep, and their accesses to local memory keep their
+ * order: only the compiler must not change it. */
+#define WAVE_SYNC()                                                           \
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");                    \
+    __builtin_amdgcn_wave_barrier();                                          \
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront")
+
+/* LLVM computes all that follows from a lane or from the arguments before a
+ * loop, and runs out of vector and of scalar registers for it. Arguments lie
+ * where scalar loads find them again. */
+#define FORGET(x) __asm__ volatile("" : "+v"(x))
+#define FORGET_LANE(x) FORGET(x)
+#define RELOAD_ARGS(type)                                                     \
+    __constant const void *segment =                                          \
+        (__constant const void *)__builtin_amdgcn_kernarg_segment_ptr();      \
+    __asm__ volatile("" : "+s"(segment));                                     \
+    const type args = *(__constant const type *)segment;
+
+INLINE float lane_xor(float x, int mask, int lane)
+{
+#if WAVE == 32 /* the other row of 16, the same lane of it: mask is 16 */
+    return as_float(__builtin_amdgcn_permlanex16(
+        as_uint(x), as_uint(x), 0x76543210u, 0xfedcba98u, false, false));
+#else
+    return as_float(
+        __builtin_amdgcn_ds_bpermute((lane ^ mask) * 4, as_int(x)));
+#endif
+}
+#define LANE_XOR(x, mask) lane_xor(x, mask, w->lane)
+#if WAVE == 32
+#define WAVE_ANY(x) (__builtin_amdgcn_ballot_w32((x) != 0) != 0)
+#else
+#define WAVE_ANY(x) (__builtin_amdgcn_ballot_w64((x) != 0) != 0)
+#endif
+
+#define EXP2(x) __builtin_amdgcn_exp2f(x)
+#define RECIPROCAL(x) __builtin_amdgcn_rcpf(x)
+#if DTYPE == 1
+/* not the instruction that makes two halves: it rounds towards 0 */
+#define PACK(low, high) as_uint((half2)((half)(low), (half)(high)))
+#endif
+#endif
+
+#if !EMULATED && INTEL_UNIT
+#define WAVE_ATTRIBUTE __attribute__((intel_reqd_sub_group_size(WAVE)))
+#define WAVE_SYNC() sub_group_barrier(CLK_LOCAL_MEM_FENCE)
+/* IGC computes addresses early too; where registers run out it compiles again
+ * without unrolling, and then all arrays are in memory. */
+#define FORGET(x) __asm__ volatile("" : "+rw"(x))
+#define FORGET_LANE(x) FORGET(x)
+#define FORGETS_TILES 1
+#define EXP2(x) native_exp2(x)
+#define RECIPROCAL(x) native_recip(x)
+#if DTYPE == 1
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+#define PACK(low, high)                                                       \
+    as_uint((half2)(convert_half_rte(low), convert_half_rte(high)))
+#else
+#define PACK(low, high)                                                       \
+    (intel_convert_bfloat16_as_ushort(low) |                                  \
+     (uint)intel_convert_bfloat16_as_ushort(high) << 16)
+#endif
+#endif
+
+#endif
