@@ -64,9 +64,14 @@ INLINE void add_values(float sums[][VALUES], const int count,
 #define LARGE_LSE 0x1p22f
 
 /* For RELOAD_ARGS in these kernels, which call args.forward forward. */
+#if !EMULATED && AMD_UNIT
 #define RELOAD_BACKWARD_ARGS                                                  \
-    RELOAD_ARGS(backward_args)                                                \
+    RELOAD_ARGS(backward_args, reloaded, 0)                                   \
+    const backward_args args = *reloaded;                                     \
     const forward_args *forward = &args.forward;
+#else
+#define RELOAD_BACKWARD_ARGS const forward_args *forward = &args.forward;
+#endif
 
 /* Terms of logits in a kernel: at the start those of the head, for rows from
  * `first` on; and, as `terms`, an item's. */

@@ -137,6 +137,70 @@ INLINE void keep_regions(__local uchar *rows, __local uchar *keys,
 }
 #endif
 
+/* Bias and mask as a kernel has them in its parameters. */
+typedef struct logit_tensors {
+#if BIAS
+    __global const bias_storage *bias;
+#if TABLE == 2
+    __global const int *table_index;
+#endif
+#endif
+#if MASK == 3
+    __global const uchar *query_regions, *key_regions;
+#elif MASK && MASK != 4
+    __global const mask_storage *mask;
+#endif
+    int unused; /* a struct needs a member */
+} logit_tensors;
+#if BIAS && TABLE == 2
+#define BIAS_TENSORS .bias = bias, .table_index = table_index,
+#elif BIAS
+#define BIAS_TENSORS .bias = bias,
+#else
+#define BIAS_TENSORS
+#endif
+#if MASK == 3
+#define MASK_TENSORS                                                          \
+    .query_regions = query_regions, .key_regions = key_regions,
+#elif MASK && MASK != 4
+#define MASK_TENSORS .mask = mask,
+#else
+#define MASK_TENSORS
+#endif
+
+/* What is added to the logits of a unit. */
+INLINE logit_terms terms_of(const logit_tensors *tensors,
+                            const forward_args *args, unit u)
+{
+#if BIAS
+    __global const bias_storage *bias = tensors->bias;
+#if TABLE == 2
+    __global const int *table_index = tensors->table_index;
+#endif
+#endif
+#if MASK == 3
+    __global const uchar *query_regions = tensors->query_regions;
+    __global const uchar *key_regions = tensors->key_regions;
+#elif MASK && MASK != 4
+    __global const mask_storage *mask = tensors->mask;
+#endif
+    DECLARE_TERMS(terms, *args, u)
+    return terms;
+}
+
+/* The same of a window whose place is known. */
+INLINE logit_terms terms_at(const logit_tensors *tensors,
+                            const forward_args *args, unit u,
+                            const window_place *place)
+{
+#if MASK == 4
+    const logit_terms terms = {.place = *place};
+    return terms;
+#else
+    return terms_of(tensors, args, u);
+#endif
+}
+
 /* Which regions there are: has the window of a walk more than one? And the
  * terms that keep_regions reads, of unit u in that window. */
 #if MASK == 4

@@ -52,12 +52,6 @@ INLINE ulong chunk_of(const tensor_layout *layout, int lane)
 #if PADDING == 1
 #define DECLARE_PADS(pads) __local uint4 pads[2][DIMS / CHUNK];
 #define KEPT_PAD(pads, i) ((__local const storage_bits *)(pads)[i])
-#define KEEP_PADS(pads, args, kv_head, item)                                  \
-    keep_pad(pads[0], PAD_ROW(args, pad_k, ARG_PAD_K, kv_head),               \
-             (args).pad_k.column, item);                                      \
-    keep_pad(pads[1], PAD_ROW(args, pad_v, ARG_PAD_V, kv_head),               \
-             (args).pad_v.column, item);                                      \
-    barrier(CLK_LOCAL_MEM_FENCE);
 INLINE void keep_pad(__local void *to, __global const storage *pad,
                      uint column, int item)
 {
@@ -66,6 +60,21 @@ INLINE void keep_pad(__local void *to, __global const storage *pad,
             pad ? ((__global const storage_bits *)pad)[(ulong)c * column]
                 : (storage_bits)0;
 }
+/* k and v: the channels, NULL for zeros. Holds a barrier of the work-group. */
+INLINE void keep_pads(__local uint4 (*pads)[DIMS / CHUNK],
+                      __global const storage *k, __global const storage *v,
+                      const forward_args *args, int item)
+{
+    keep_pad(pads[0], k, args->pad_k.column, item);
+    keep_pad(pads[1], v, args->pad_v.column, item);
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+#define KEEP_PADS(pads, args, kv_head, item)                                  \
+    keep_pad(pads[0], PAD_ROW(args, pad_k, ARG_PAD_K, kv_head),               \
+             (args).pad_k.column, item);                                      \
+    keep_pad(pads[1], PAD_ROW(args, pad_v, ARG_PAD_V, kv_head),               \
+             (args).pad_v.column, item);                                      \
+    barrier(CLK_LOCAL_MEM_FENCE);
 #else
 #define DECLARE_PADS(pads)
 #define KEPT_PAD(pads, i) 0
@@ -199,6 +208,25 @@ INLINE void clear_pads(__local storage_bits *ring, int lane)
         for (int i = lane; i < KEY_STAGES * 2 * HEAD_DIM; i += TEAM)
             ring[KEY_STAGE(i / (2 * HEAD_DIM)) + KEY_PLANE(i / HEAD_DIM % 2) +
                  row_place(BLOCK_ACROSS, i % HEAD_DIM, PITCH)] = 0;
+}
+
+/* Awaits an item, and that all of the team have read the one before, in whose
+ * stage the copies of the last of AHEAD items to come may start. Where there
+ * is one stage, AHEAD is 0: the item itself, which await_copies awaits. */
+#define AHEAD (STAGES - 1)
+INLINE void await_stage(int team)
+{
+#if STAGES > 1
+    AWAIT_COPIES(STAGES - 2 + LATE_COPIES);
+#endif
+    TEAM_SYNC(team);
+}
+INLINE void await_copies(int team)
+{
+#if STAGES == 1
+    AWAIT_COPIES(0);
+    TEAM_SYNC(team);
+#endif
 }
 
 /* An item is there, the one before was read, and copies are under way again;

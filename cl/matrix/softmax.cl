@@ -6,8 +6,6 @@
 #define SOFTMAX_CL
 #include "matrix/scores.cl"
 
-#define WAVE_TURNS CEIL_DIV(ROW_TILES, TEAM_WAVES)
-
 /* Rows' operands stay in registers from pass to pass, where the unit has its
  * own instruction to load them, which compilers do not move. */
 #if NATIVE_QUERIES && PASSES > 1 && DIM_TILES <= OUT_TILES
@@ -94,14 +92,20 @@ typedef struct row_state {
 /* What it carries from window to window. */
 typedef struct carried_base {
     float base[LANE_ROWS];
-    int wary; /* windows to come in which that is not relied upon */
+    int wary;      /* windows to come in which that is not relied upon */
+    int wants_lse; /* exact sums: it never is */
+    int relies;    /* with NOTES_RELIANCE: in the window to come */
 } carried_base;
+/* Folded bases are in the terms then. A single pass of grids has no register
+ * for the answer. */
+#define NOTES_RELIANCE (FOLDS_BASE || QUICK_SHIFTS)
 
 /* What a wave computes them from: a tile of rows, and an item's keys. */
 typedef struct item_rows {
     tile_rows rows;
-    int key, count; /* the item's first key, and how many it has */
-    __local const storage_bits *q, *stage;
+    int key, count;          /* the item's first key, and how many it has */
+    __local storage_bits *q; /* o leaves through it */
+    __local const storage_bits *stage;
     __local const float *key_scale;
     const forward_args *args;
     const logit_terms *terms;
@@ -309,6 +313,26 @@ INLINE void finish_sums(row_state *s, const int searches, const wave *w)
 }
 
 #if CARRIES_BASE
+/* Is a carried base relied upon in the window to come? */
+INLINE int relies_on(const carried_base *c)
+{
+    return NOTES_RELIANCE ? c->relies : c->wary == 0 && !c->wants_lse;
+}
+INLINE void note_reliance(carried_base *c)
+{
+    if (NOTES_RELIANCE)
+        c->relies = c->wary == 0 && !c->wants_lse;
+}
+
+INLINE void start_carrying(carried_base *c, int wants_lse)
+{
+    c->wary = 1;
+    c->wants_lse = wants_lse;
+    c->relies = 0;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        c->base[r] = 0.0f;
+}
+
 /* Attends to a window, looking for bases or with those of others. 0: these do
  * not serve, and nothing of this is worth anything. */
 INLINE int attend_window(row_state *s, const carried_base *carried,

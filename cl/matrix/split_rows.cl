@@ -8,7 +8,6 @@
 #include "matrix/grad_sums.cl"
 #include "matrix/waves.cl"
 
-#define WAVE_TURNS CEIL_DIV(ROW_TILES, TEAM_WAVES)
 /* Waves that share a tile of rows, and what each has of an item. */
 #define SPLITS (TEAM_WAVES > ROW_TILES ? TEAM_WAVES / ROW_TILES : 1)
 #define SHARE_TILES (KEY_TILES / SPLITS)

@@ -5,25 +5,56 @@
 #define WAVES_CL
 #include "matrix/matrix_bias.cl"
 
-/* What a kernel needs of that: declares exchanges, item_id, team,
- * lane_of_team, wave_of_team and w, this work-item's wave. */
+/* Where a work-item is: in the work-group, in its team. */
+typedef struct work_item {
+    int id;   /* in the work-group */
+    int team; /* its number */
+    int lane; /* in the team */
+    int wave; /* in the team */
+} work_item;
+
+INLINE work_item this_work_item(void)
+{
+    work_item me;
+    me.id = (int)get_local_id(0);
+    me.team = me.id / TEAM;
+    me.lane = me.id % TEAM;
+    me.wave = me.lane / WAVE;
+    return me;
+}
+
+/* In local memory, for emulated units: what waves exchange data through. */
 #if EMULATED
-#define DECLARE_EXCHANGES                                                     \
-    __local uint exchanges[TEAMS * TEAM_WAVES][EXCHANGE_WORDS];
-#define OWN_EXCHANGE                                                          \
-    , .exchange = exchanges[item_id / WAVE], .exchanges = exchanges[0],       \
-      .waves = TEAMS * TEAM_WAVES
+#define DECLARE_EXCHANGES(name)                                               \
+    __local uint name[TEAMS * TEAM_WAVES][EXCHANGE_WORDS];
 #else
-#define DECLARE_EXCHANGES
-#define OWN_EXCHANGE
+#define DECLARE_EXCHANGES(name) __local uint(*const name)[1] = 0;
+#endif
+#if EMULATED
+INLINE wave wave_of(const work_item *me,
+                    __local uint (*exchanges)[EXCHANGE_WORDS])
+{
+    const wave w = {.lane = me->id % WAVE,
+                    .exchange = exchanges[me->id / WAVE],
+                    .exchanges = exchanges[0],
+                    .waves = TEAMS * TEAM_WAVES};
+    return w;
+}
+#else
+INLINE wave wave_of(const work_item *me, __local uint (*exchanges)[1])
+{
+    const wave w = {.lane = me->id % WAVE};
+    return w;
+}
 #endif
 #define DECLARE_WAVE                                                          \
-    DECLARE_EXCHANGES                                                         \
-    const int item_id = (int)get_local_id(0);                                 \
-    const int team = item_id / TEAM;                                          \
-    int lane_of_team = item_id % TEAM;                                        \
-    const int wave_of_team = lane_of_team / WAVE;                             \
-    wave wave_here = {.lane = item_id % WAVE OWN_EXCHANGE};                   \
+    DECLARE_EXCHANGES(exchanges)                                              \
+    const work_item me = this_work_item();                                    \
+    const int item_id = me.id;                                                \
+    const int team = me.team;                                                 \
+    int lane_of_team = me.lane;                                               \
+    const int wave_of_team = me.wave;                                         \
+    wave wave_here = wave_of(&me, exchanges);                                 \
     const wave *w = &wave_here;
 
 /* What every kernel has in local memory: the teams' rings, which start with a

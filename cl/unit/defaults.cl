@@ -28,9 +28,10 @@
 #ifndef FORGETS_TILES
 #define FORGETS_TILES 0
 #endif
-/* Within a loop: reads the kernel's first argument, args, again. */
+/* Within a loop: declares `name`, which points to the kernel's first argument,
+ * as `from` does; or to what is read of it again. */
 #ifndef RELOAD_ARGS
-#define RELOAD_ARGS(type)
+#define RELOAD_ARGS(type, name, from) const type *name = from;
 #endif
 #if DTYPE == 0
 #ifndef TO_TF32

@@ -20,11 +20,12 @@
  * where scalar loads find them again. */
 #define FORGET(x) __asm__ volatile("" : "+v"(x))
 #define FORGET_LANE(x) FORGET(x)
-#define RELOAD_ARGS(type)                                                     \
-    __constant const void *segment =                                          \
+#define RELOAD_ARGS(type, name, from)                                         \
+    __constant const void *name##_segment =                                   \
         (__constant const void *)__builtin_amdgcn_kernarg_segment_ptr();      \
-    __asm__ volatile("" : "+s"(segment));                                     \
-    const type args = *(__constant const type *)segment;
+    __asm__ volatile("" : "+s"(name##_segment));                              \
+    const type name##_again = *(__constant const type *)name##_segment;       \
+    const type *name = &name##_again;
 
 INLINE float lane_xor(float x, int mask, int lane)
 {
