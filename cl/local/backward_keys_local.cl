@@ -36,14 +36,14 @@ INLINE void add_bias_partial(const float tile[SCORE_ROWS][SCORE_COLS],
                              uint keys, int is_first)
 {
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        if (!ROW_EXISTS(i))
+        if (!has_row(block, place, i))
             continue;
         __global float *line =
             partial +
             (block->first_row + place.row + ROW_TILES * i) * (size_t)keys +
             block->keys.first + place.col;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            if (KEY_EXISTS(j))
+            if (has_key(block, place, j))
                 line[COL_TILES * j] =
                     is_first ? tile[i][j] : line[COL_TILES * j] + tile[i][j];
     }

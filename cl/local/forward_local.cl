@@ -58,14 +58,8 @@
 #define FULL_ROWS 0
 #define FULL_COLS 0
 #endif
-/* Entry i, j of a score tile, counted from its first. Columns past a stage are
- * not stored. */
+/* Entry i, j of a score tile, counted from its first. */
 #define SCORE_AT(i, j) (ROW_TILES * (i)*SCORE_PITCH * 4 + COL_TILES * (j))
-#define STAGE_FITS(i, j)                                                      \
-    ((COL_TILES * SCORE_COLS == STAGE_KEYS ||                                 \
-      col + COL_TILES * (j) < STAGE_KEYS) &&                                  \
-     (BLOCK_KEYS % STAGE_KEYS == 0 ||                                         \
-      key + col + COL_TILES * (j) < BLOCK_KEYS))
 /* Sums that live through all blocks of keys must have constant indices. */
 #if STREAMING
 #define KEPT_STAGES DIM_STAGES
@@ -98,6 +92,15 @@ typedef struct team_unit {
     int wide;
     int zero; /* UNKNOWN_ZERO */
 } team_unit;
+
+/* Columns past a stage are not stored. */
+INLINE int is_stored(int key, int col, int j)
+{
+    return (COL_TILES * SCORE_COLS == STAGE_KEYS ||
+            col + COL_TILES * j < STAGE_KEYS) &&
+           (BLOCK_KEYS % STAGE_KEYS == 0 ||
+            key + col + COL_TILES * j < BLOCK_KEYS);
+}
 
 /* scores[.., key .. key + STAGE_KEYS) += q kv^T over the staged channels. */
 INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
@@ -136,7 +139,7 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
         if (DIM_STAGES > 1 && channel > 0)
             UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
                 UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-                    if (STAGE_FITS(i, j))
+                    if (is_stored(key, col, j))
                         acc[i][j] += scores[SCORE_AT(i, j)];
         if (channel + STAGE_DIMS >= HEAD_DIM) {
 #if VARIANT == COSINE
@@ -157,7 +160,7 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
         }
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
             UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-                if (STAGE_FITS(i, j))
+                if (is_stored(key, col, j))
                     scores[SCORE_AT(i, j)] = acc[i][j];
     }
 }

@@ -37,14 +37,21 @@ INLINE tile_place find_tile(int lane)
 #endif
 /* Entry i, j of the work-item's tile, counted from its first. */
 #define WEIGHT_AT(i, j) (ROW_TILES * (i)*WEIGHT_PITCH * 4 + COL_TILES * (j))
-#define ROW_EXISTS(i)                                                         \
-    (FULL_ROWS || place.row + ROW_TILES * (i) < block->row_count)
-#define KEY_EXISTS(j)                                                         \
-    (FULL_COLS || place.col + COL_TILES * (j) < (int)block->keys.count)
+/* Is there a row i, or a key j, of the tile in the block? */
+INLINE int has_row(const gradient_block *block, tile_place place, int i)
+{
+    return FULL_ROWS || place.row + ROW_TILES * i < block->row_count;
+}
+INLINE int has_key(const gradient_block *block, tile_place place, int j)
+{
+    return FULL_COLS || place.col + COL_TILES * j < (int)block->keys.count;
+}
 /* Columns past BLOCK_KEYS are not stored. */
-#define KEY_FITS(j)                                                           \
-    (COL_TILES * SCORE_COLS == BLOCK_KEYS ||                                  \
-     place.col + COL_TILES * (j) < BLOCK_KEYS)
+INLINE int is_stored(tile_place place, int j)
+{
+    return COL_TILES * SCORE_COLS == BLOCK_KEYS ||
+           place.col + COL_TILES * j < BLOCK_KEYS;
+}
 
 INLINE __local float *tile_weights(const gradient_memory *memory,
                                    tile_place place)
@@ -115,7 +122,7 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
 #endif
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            if (!ROW_EXISTS(i) || !KEY_EXISTS(j))
+            if (!has_row(block, place, i) || !has_key(block, place, j))
                 tile[i][j] = -INFINITY;
     if (PADDING && block->has_padding) {
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
@@ -185,7 +192,7 @@ INLINE void store_exponentials(float tile[SCORE_ROWS][SCORE_COLS],
             tile[i][j] = exp2((tile[i][j] - base) * LOG2E);
             if (multiplies)
                 tile[i][j] *= factor;
-            if (KEY_FITS(j))
+            if (is_stored(place, j))
                 weights[WEIGHT_AT(i, j)] = tile[i][j];
         }
     }
@@ -204,9 +211,10 @@ INLINE void differentiate_softmax(float tile[SCORE_ROWS][SCORE_COLS],
         const float factor = multiplies ? memory->row_sum[r] : 1.0f;
         float p[SCORE_COLS]; /* all are read before one is written */
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            p[j] = KEY_FITS(j) ? weights[WEIGHT_AT(i, j)] * factor : 0.0f;
+            p[j] =
+                is_stored(place, j) ? weights[WEIGHT_AT(i, j)] * factor : 0.0f;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
-            if (multiplies && KEY_FITS(j))
+            if (multiplies && is_stored(place, j))
                 weights[WEIGHT_AT(i, j)] = p[j];
             /* nothing comes from a key that is not seen */
             tile[i][j] = p[j] == 0.0f ? 0.0f : p[j] * (tile[i][j] - delta);
@@ -220,7 +228,7 @@ INLINE void store_weights(const float tile[SCORE_ROWS][SCORE_COLS],
     __local float *weights = tile_weights(memory, place);
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            if (KEY_FITS(j))
+            if (is_stored(place, j))
                 weights[WEIGHT_AT(i, j)] = tile[i][j];
 }
 
@@ -286,7 +294,8 @@ INLINE void add_statistics(float tile[SCORE_ROWS][SCORE_COLS],
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
             float sum = 0.0f;
             UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
-                const float p = KEY_FITS(j) ? weights[WEIGHT_AT(i, j)] : 0.0f;
+                const float p =
+                    is_stored(place, j) ? weights[WEIGHT_AT(i, j)] : 0.0f;
                 /* nothing comes from a key that is not seen */
                 sum += p == 0.0f ? 0.0f : p * tile[i][j];
             }

@@ -5,11 +5,11 @@
 
 #if MASK >= 3
 #if MASK == 4 && LISTS_TOKENS
-#define QUERY_REGION(row) recall_sides(kept_of(row_tokens, row))
-#define KEY_REGION(key) recall_sides(kept_of(key_tokens, key))
+/* A kept token tells its region. */
+#define REGION_OF(find, args, terms, tokens, row)                             \
+    recall_sides(kept_of(tokens, row))
 #else
-#define QUERY_REGION(row) query_region(args, terms, row)
-#define KEY_REGION(key) key_region(args, terms, key)
+#define REGION_OF(find, args, terms, tokens, row) find(args, terms, row)
 #endif
 /* sums[i][j] += region_value where rows[i] and keys[j] differ in region. */
 INLINE void add_regions(float sums[SCORE_ROWS][SCORE_COLS],
@@ -20,9 +20,10 @@ INLINE void add_regions(float sums[SCORE_ROWS][SCORE_COLS],
 {
     uint there[SCORE_COLS];
     UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-        there[j] = KEY_REGION(keys[j]);
+        there[j] = REGION_OF(key_region, args, terms, key_tokens, keys[j]);
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        const uint here = QUERY_REGION(rows[i]);
+        const uint here =
+            REGION_OF(query_region, args, terms, row_tokens, rows[i]);
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             if (here != there[j])
                 sums[i][j] += args->region_value;
