@@ -29,8 +29,6 @@
 #endif
 /* What a wave sums: dV and dK, or one of them. */
 #define GRADIENTS (APART ? 1 : 2)
-/* Tiles of keys, one for each wave at least. */
-#define OWN_TILE min(wave_of_team, ROW_TILES - 1)
 
 /* What is known of a row. */
 INLINE float4 row_numbers(__local const float *rows, int row)
@@ -116,6 +114,203 @@ INLINE void differentiate_keys(float sums[GRADIENTS][DIM_TILES][VALUES],
     }
 }
 
+/* ---- What a work-group owns ---- */
+
+/* The keys of an owner. */
+INLINE kv_block find_block(uint owner, const backward_args *args)
+{
+    const uint key_block = BLOCK_KEYS >= NK ? 0 : owner % args->key_blocks;
+    kv_block b = {.kv_head = owner / args->key_blocks,
+                  .heads_each = args->forward.heads_per_kv_head,
+                  .first_key = key_block * BLOCK_KEYS};
+    b.key_count = (int)min((uint)BLOCK_KEYS, (uint)NK - b.first_key);
+    b.visits = b.heads_each * KEY_BLOCKS;
+    return b;
+}
+
+/* ---- Copies ---- */
+
+/* Starts the copies of a visit, and of what is known of its rows, of which
+ * `all_numbers` are in the workspace; after the last of a window, walks on. */
+INLINE void start_visit(grad_pipeline *p, uint item,
+                        __local float4 (*numbers)[BLOCK_ROWS],
+                        __global const float *all_numbers,
+                        const kv_block *block, const backward_args *args,
+                        int team, int lane)
+{
+    if (item < p->items) {
+        const copied_visit v = find_visit(item, p, block, lane);
+        if (p->next.exists) {
+            if (p->wide)
+                copy_visit(&v, 1, p, block, args);
+            else
+                copy_visit(&v, 0, p, block, args);
+            copy_numbers(
+                (__local float *)numbers[item % STAGES],
+                all_numbers +
+                    (((ulong)p->next.window * args->forward.heads + v.head) *
+                         NQ +
+                     v.first) *
+                        ROW_NUMBERS,
+                v.count * ROW_NUMBERS, v.lane);
+        }
+        if (v.number + 1 == block->visits)
+            walk_on(&p->next, &args->forward, team);
+    }
+    END_COPIES();
+}
+
+/* ---- A wave's keys ---- */
+
+/* What a wave has of keys, and sums of their gradients from visit to visit. */
+typedef struct wave_keys {
+    int makes_v, makes_k;
+    float power; /* of two, that sums of dK are multiplied by */
+    __global storage *dk, *dv;
+    __local float *pads; /* sums of the padding, [2][DIMS] */
+} wave_keys;
+
+/* What all of a team have in local memory. */
+typedef struct keys_memory {
+    __local kept_term *terms;
+#if VARIANT == COSINE
+    __local float *k_inverses;
+#endif
+#if REGIONS_APART
+    __local uchar *key_regions, *row_regions;
+#endif
+} keys_memory;
+
+/* The wave's tile of keys, in a visit to block `block` of rows. */
+INLINE tile_rows find_keys(const visit *here, uint block, int has_seams,
+                           const keys_memory *memory, int wave_of_team,
+                           const wave *w)
+{
+    const int tile = min(wave_of_team, ROW_TILES - 1); /* one at least */
+    tile_rows keys = {.row = tile * UNIT_QUERIES,
+                      .last_row = here->key_count - 1,
+                      .first_row = (int)here->first_key,
+                      .place = here->at->place};
+#if HAS_LOCAL_TERMS
+    keys.local_terms =
+        memory->terms + (tile * ALL_KEY_TILES + block * KEY_TILES) * TERM_TILE;
+#endif
+#if REGIONS_APART
+    keys.key_regions = has_seams ? memory->row_regions + here->first_row : 0;
+#endif
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        const int own =
+            min(keys.row + lane_query(w->lane, r), here->key_count - 1);
+        keys.scale[r] = here->scale;
+#if VARIANT == COSINE
+        keys.scale[r] = memory->k_inverses[own];
+#endif
+#if REGIONS_APART
+        keys.region[r] = memory->key_regions[own];
+#endif
+    }
+    return keys;
+}
+
+/* Takes a visit into account; after the last of a window, dV and dK leave. */
+INLINE void add_visit(wave_keys *own, float sums[GRADIENTS][DIM_TILES][VALUES],
+                      visit *now, const tile_rows *keys, int is_first,
+                      int count, uint kv_head, __local const float *numbers,
+                      const logit_terms *terms, const wave *w)
+{
+    int large;
+    const float earlier = own->power;
+    const float bound = bound_of_rows(numbers, now->row_count, &large);
+    own->power = RESCALES ? power_for(bound) : 1.0f;
+    if (is_first) {
+        UNROLL_FOR (int g = 0; g < GRADIENTS; g++)
+            clear_tiles(sums[g], DIM_TILES);
+    } else if (RESCALES && own->makes_k) {
+        own->power = fmin(own->power, earlier);
+        const float keep = own->power * inverse_power(earlier);
+        UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+            UNROLL_FOR (int i = 0; i < VALUES; i++)
+                sums[GRADIENTS - 1][d][i] *= keep;
+    }
+    now->power = own->power;
+#if EMULATED /* waves have to keep step */
+    differentiate_keys(sums, own->makes_v, own->makes_k, large, numbers, keys,
+                       now, terms, w);
+#else
+    if (large)
+        differentiate_keys(sums, own->makes_v, own->makes_k, 1, numbers, keys,
+                           now, terms, w);
+    else
+        differentiate_keys(sums, own->makes_v, own->makes_k, 0, numbers, keys,
+                           now, terms, w);
+#endif
+    IF_ALL (now->is_last && own->makes_v)
+        leave_dv(sums[0], DIM_TILES, keys->row, count, 0, own->dv, kv_head,
+                 own->pads, now, w);
+    IF_ALL (now->is_last && own->makes_k)
+        leave_dk(sums[GRADIENTS - 1], DIM_TILES, keys->row, count, 0, own->dk,
+                 kv_head, own->pads, now, w);
+}
+
+/* What a team computes with: an item of the ring. */
+INLINE visit visit_of(uint item, const kv_block *block,
+                      const backward_args *args, const walk *at,
+                      __local const ushort *ring)
+{
+    const uint number = item % block->visits;
+    __local const ushort *stage = ring + item % STAGES * STAGE_SIZE;
+    __local const ushort *key_stage =
+        ring + item / block->visits % STAGES * STAGE_SIZE;
+    visit v = {.args = args,
+               .at = at,
+               .head =
+                   block->kv_head * block->heads_each + number / KEY_BLOCKS,
+               .first_row = number % KEY_BLOCKS * BLOCK_ROWS,
+               .first_key = block->first_key,
+               .key_count = block->key_count,
+               .is_last = number + 1 == block->visits,
+               .scale = args->forward.scale,
+               .q = stage + Q_PLACE,
+               .d_o = stage + D_O_PLACE,
+               .k = key_stage + K_PLACE,
+               .v = key_stage + V_PLACE};
+    v.row_count = min(BLOCK_ROWS, (int)NQ - (int)v.first_row);
+    return v;
+}
+
+/* What a visit has to be measured or found before it is computed with. Has
+ * the window several regions? */
+INLINE int prepare_visit(const visit *now, uint number, uint *kept_regions,
+                         const keys_memory *memory,
+                         const logit_tensors *tensors, unit of,
+                         const work_item *me, const wave *w)
+{
+    int has_seams = 0;
+#if VARIANT == COSINE
+    IF_ALL (number == 0) { /* each wave its own keys' */
+        const measured_rows measured = {memory->k_inverses, now->k, BLOCK_KEYS,
+                                        1.0f};
+        measure_rows(&measured, 1, me->wave, w);
+        WAVE_SYNC();
+    }
+#endif
+#if REGIONS_APART
+    has_seams = HAS_SEAMS(*now->at);
+    const int has_new =
+        number == 0 && has_seams && has_new_regions(now->at, kept_regions);
+    if (has_new) {
+        const forward_args *forward = &now->args->forward;
+        const logit_terms regions =
+            terms_at(tensors, forward, of, &now->at->place);
+        keep_regions(memory->key_regions, memory->row_regions, forward,
+                     &regions, now->first_key, me->lane);
+    }
+    if (EMULATED || has_new)
+        TEAM_SYNC(me->team);
+#endif
+    return has_seams;
+}
+
 /* ---- The kernel ---- */
 
 __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
@@ -130,181 +325,116 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local uchar kept_key_regions[TEAMS][BLOCK_KEYS];
     __local uchar kept_row_regions[TEAMS][NQ];
 #endif
-    __local float4 row_numbers_kept[TEAMS][STAGES][BLOCK_ROWS];
+    __local float4 all_numbers[TEAMS][STAGES][BLOCK_ROWS];
 #if PADDING == 1
     __local float pad_sums[TEAMS * TEAM_WAVES][2 * DIMS];
 #endif
-    const forward_args *forward = &args.forward;
-    const uint flags = forward->flags;
-    DECLARE_PADS(pad_rows)
-    DECLARE_WAVE
-    __local ushort *ring = (__local ushort *)rings[team];
+    DECLARE_PADS(pads)
+    DECLARE_EXCHANGES(exchanges)
+    const forward_args *kernel_forward = &args.forward;
+    work_item me = this_work_item();
+    wave w = wave_of(&me, exchanges);
+    const logit_tensors tensors = {BIAS_TENSORS MASK_TENSORS.unused = 0};
+    const keys_memory memory = {
+        .terms = LOCAL_TERMS(kept),
+#if VARIANT == COSINE
+        .k_inverses = k_inverses[me.team],
+#endif
+#if REGIONS_APART
+        .key_regions = kept_key_regions[me.team],
+        .row_regions = kept_row_regions[me.team],
+#endif
+    };
 
     /* what this work-group owns */
-    const uint heads_each = forward->heads_per_kv_head;
-    const uint kv_heads = forward->heads / heads_each;
+    const uint kv_heads =
+        kernel_forward->heads / kernel_forward->heads_per_kv_head;
     const uint owners = kv_heads * args.key_blocks;
     const uint group = (uint)get_group_id(0) / (APART ? 2 : 1);
-    const uint owner = group % owners;
     const uint slot = group / owners;
-    const int makes_v = !APART || get_group_id(0) % 2 == 0;
-    const int makes_k = !APART || !makes_v;
-    const uint kv_head = owner / args.key_blocks;
-    const uint key_block = BLOCK_KEYS >= NK ? 0 : owner % args.key_blocks;
-    const uint first_key = key_block * BLOCK_KEYS;
-    const int key_count = (int)min((uint)BLOCK_KEYS, (uint)NK - first_key);
-    const uint visits = heads_each * KEY_BLOCKS;
-    const int wide = (flags & ARG_WIDE_ACCESS) != 0;
-    walk here = start_slot(forward, slot, team);
-    const uint items = here.rounds * visits;
-
-    walk there = here;
-#define COPY_NUMBERS(item)                                                    \
-    copy_numbers(                                                             \
-        (__local float *)row_numbers_kept[team][(item) % STAGES],             \
-        workspace + args.workspace +                                          \
-            (((ulong)there.window * forward->heads + head) * NQ + first) *    \
-                ROW_NUMBERS,                                                  \
-        count * ROW_NUMBERS, lane)
-#define START_COPIES START_VISIT
-    KEEP_PADS(pad_rows, *forward, kv_head, item_id)
-    START_RING();
-    clear_pads(ring, lane_of_team);
-    KEEP_HEAD_TERMS(kv_head, first_key)
+    const kv_block block = find_block(group % owners, &args);
+    wave_keys own = {.makes_v = !APART || get_group_id(0) % 2 == 0,
+                     .power = 1.0f,
+                     .dk = dk,
+                     .dv = dv};
+    own.makes_k = !APART || !own.makes_v;
+    walk here = start_slot(kernel_forward, slot, me.team);
+    grad_pipeline pipeline = {
+        .next = here,
+        .items = here.rounds * block.visits,
+        .ring = (__local ushort *)rings[me.team],
+        .pad_k = KEPT_PAD(pads, 0),
+        .pad_v = KEPT_PAD(pads, 1),
+        .from = {.q = q, .k = k, .v = v, .d_o = d_o},
+        .wide = (kernel_forward->flags & ARG_WIDE_ACCESS) != 0};
 #if PADDING == 1
-    for (int i = w->lane; i < 2 * DIMS; i += WAVE)
-        pad_sums[item_id / WAVE][i] = 0.0f;
-    __local float *pads = pad_sums[item_id / WAVE];
-#else
-    __local float *pads = 0;
+    keep_pads(pads, PAD_ROW(*kernel_forward, pad_k, ARG_PAD_K, block.kv_head),
+              PAD_ROW(*kernel_forward, pad_v, ARG_PAD_V, block.kv_head),
+              kernel_forward, me.id);
+#endif
+    for (uint ahead = 0; ahead < AHEAD; ahead++)
+        start_visit(&pipeline, ahead, all_numbers[me.team],
+                    workspace + args.workspace, &block, &args, me.team,
+                    me.lane);
+    clear_pads(pipeline.ring, me.lane);
+#if HAS_LOCAL_TERMS
+    keep_head_terms(kept, &tensors, kernel_forward, block.kv_head,
+                    block.first_key, me.id);
+#endif
+#if PADDING == 1
+    for (int i = w.lane; i < 2 * DIMS; i += WAVE)
+        pad_sums[me.id / WAVE][i] = 0.0f;
+    own.pads = pad_sums[me.id / WAVE];
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
     float sums[GRADIENTS][DIM_TILES][VALUES];
-    float power = 1.0f; /* of two, that sums of dK are multiplied by */
-
-    DECLARE_KEPT_REGIONS
-    for (uint item = 0; item < items; item++) {
-        FORGET_LANE(lane_of_team);
-        RELOAD_BACKWARD_ARGS
-        FORGET_LANE(wave_here.lane);
-        const uint number = item % visits;
-        const uint block = number % KEY_BLOCKS;
-        __local const ushort *stage = ring + item % STAGES * STAGE_SIZE;
-        __local const ushort *key_stage =
-            ring + item / visits % STAGES * STAGE_SIZE;
+    uint kept_kind = ~0u;    /* of windows whose terms are kept */
+    uint kept_regions = ~0u; /* and of those whose regions are */
+    for (uint item = 0; item < pipeline.items; item++) {
+        FORGET_LANE(me.lane);
+        RELOAD_ARGS(backward_args, now_args, &args)
+        FORGET_LANE(w.lane);
+        const forward_args *forward = &now_args->forward;
+        const uint number = item % block.visits;
         __local const float *numbers =
-            (__local const float *)row_numbers_kept[team][item % STAGES];
-        visit now = {.args = &args,
-                     .at = &here,
-                     .head = kv_head * heads_each + number / KEY_BLOCKS,
-                     .first_row = block * BLOCK_ROWS,
-                     .first_key = first_key,
-                     .key_count = key_count,
-                     .is_last = number + 1 == visits,
-                     .scale = forward->scale,
-                     .q = stage + Q_PLACE,
-                     .d_o = stage + D_O_PLACE,
-                     .k = key_stage + K_PLACE,
-                     .v = key_stage + V_PLACE,
-                     .out = (__local ushort *)out_rows[item_id / WAVE]};
-        now.row_count = min(BLOCK_ROWS, (int)NQ - (int)now.first_row);
+            (__local const float *)all_numbers[me.team][item % STAGES];
+        visit now = visit_of(item, &block, now_args, &here, pipeline.ring);
+        now.out = (__local ushort *)out_rows[me.id / WAVE];
 #if VARIANT == COSINE
-        now.k_inverses = k_inverses[team];
+        now.k_inverses = memory.k_inverses;
 #endif
         const unit unit_here = {.window = window_of(&here, forward),
                                 .head = now.head,
                                 .row = now.first_row};
-        DECLARE_ITEM_TERMS(first_key)
-        AWAIT_ITEM(item);
-#if VARIANT == COSINE
-        IF_ALL (number == 0) { /* each wave its own keys' */
-            const measured_rows measured = {k_inverses[team], now.k,
-                                            BLOCK_KEYS, 1.0f};
-            measure_rows(&measured, 1, wave_of_team, w);
-            WAVE_SYNC();
-        }
-#endif
-#if REGIONS_APART
-        const int has_seams = HAS_SEAMS(here);
-        const int has_new =
-            number == 0 && has_seams && has_new_regions(&here, &kept_regions);
-        if (has_new) {
-            DECLARE_REGIONS(regions, *forward, unit_here, here)
-            keep_regions(kept_key_regions[team], kept_row_regions[team],
-                         forward, &regions, first_key, lane_of_team);
-        }
-        if (EMULATED || has_new)
-            TEAM_SYNC(team);
-#endif
-        const int key = OWN_TILE * UNIT_QUERIES;
+        const logit_terms terms =
+            item_terms(&kept_kind, memory.terms, &tensors, &here, unit_here,
+                       forward, block.first_key, me.id);
+        await_stage(me.team);
+        start_visit(&pipeline, item + AHEAD, all_numbers[me.team],
+                    workspace + now_args->workspace, &block, now_args, me.team,
+                    me.lane);
+        await_copies(me.team);
+        const int has_seams =
+            prepare_visit(&now, number, &kept_regions, &memory, &tensors,
+                          unit_here, &me, &w);
         const int count =
-            here.exists ? key_count - wave_of_team * UNIT_QUERIES : 0;
+            here.exists ? block.key_count - me.wave * UNIT_QUERIES : 0;
         if (EMULATED || count > 0) { /* emulated waves have to keep step */
-            tile_rows keys = {.row = key,
-                              .last_row = key_count - 1,
-                              .first_row = (int)first_key,
-                              .place = here.place};
-#if HAS_LOCAL_TERMS
-            keys.local_terms =
-                kept +
-                (OWN_TILE * ALL_KEY_TILES + block * KEY_TILES) * TERM_TILE;
-#endif
-#if REGIONS_APART
-            keys.key_regions =
-                has_seams ? kept_row_regions[team] + now.first_row : 0;
-#endif
-            UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-                const int own =
-                    min(key + lane_query(w->lane, r), key_count - 1);
-                keys.scale[r] = now.scale;
-#if VARIANT == COSINE
-                keys.scale[r] = k_inverses[team][own];
-#endif
-#if REGIONS_APART
-                keys.region[r] = kept_key_regions[team][own];
-#endif
-            }
-            int large;
-            const float earlier = power;
-            const float bound = bound_of_rows(numbers, now.row_count, &large);
-            power = RESCALES ? power_for(bound) : 1.0f;
-            if (number == 0) {
-                UNROLL_FOR (int g = 0; g < GRADIENTS; g++)
-                    clear_tiles(sums[g], DIM_TILES);
-            } else if (RESCALES && makes_k) {
-                power = fmin(power, earlier);
-                const float keep = power * inverse_power(earlier);
-                UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
-                    UNROLL_FOR (int i = 0; i < VALUES; i++)
-                        sums[GRADIENTS - 1][d][i] *= keep;
-            }
-            now.power = power;
-#define DIFFERENTIATE(large)                                                  \
-    differentiate_keys(sums, makes_v, makes_k, large, numbers, &keys, &now,   \
-                       &terms, w)
-#if EMULATED /* waves have to keep step */
-            DIFFERENTIATE(large);
-#else
-            if (large)
-                DIFFERENTIATE(1);
-            else
-                DIFFERENTIATE(0);
-#endif
-            IF_ALL (now.is_last && makes_v)
-                leave_dv(sums[0], DIM_TILES, key, count, 0, dv, kv_head, pads,
-                         &now, w);
-            IF_ALL (now.is_last && makes_k)
-                leave_dk(sums[GRADIENTS - 1], DIM_TILES, key, count, 0, dk,
-                         kv_head, pads, &now, w);
+            const tile_rows keys = find_keys(&now, number % KEY_BLOCKS,
+                                             has_seams, &memory, me.wave, &w);
+            add_visit(&own, sums, &now, &keys, number == 0, count,
+                      block.kv_head, numbers, &terms, &w);
         }
         if (now.is_last)
-            walk_on(&here, forward, team);
+            walk_on(&here, forward, me.team);
     }
 #if PADDING == 1
     barrier(CLK_LOCAL_MEM_FENCE);
-    store_pad_sums(pad_sums, workspace, &args,
-                   ((ulong)slot * args.key_blocks + key_block) * kv_heads +
-                       kv_head,
-                   makes_k, makes_v, item_id);
+    store_pad_sums(
+        pad_sums, workspace, &args,
+        ((ulong)slot * args.key_blocks + block.first_key / BLOCK_KEYS) *
+                kv_heads +
+            block.kv_head,
+        own.makes_k, own.makes_v, me.id);
 #endif
 }

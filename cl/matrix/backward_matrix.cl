@@ -22,9 +22,200 @@
  * error that is mended where it shows (delta_errors.cl). With all keys at
  * once dP alone would be saved, which o is not worth. */
 #include "matrix/fused_keys.cl"
+#include "matrix/fused_pipeline.cl"
 #include "matrix/fused_rows.cl"
-#include "matrix/grad_pipeline.cl"
 #include "matrix/waves.cl"
+
+/* ---- A visit ---- */
+
+INLINE visit visit_of(uint item, const fused_job *job,
+                      const fused_memory *memory, const backward_args *args,
+                      const walk *at, __local const ushort *ring,
+                      int wave_of_team)
+{
+    const uint row_blocks = CEIL_DIV(NQ, BLOCK_ROWS);
+    const uint number = ONE_VISIT ? 0 : item % job->keys.visits;
+    __local const ushort *stage = ring + item % STAGES * STAGE_SIZE;
+    __local const ushort *key_stage =
+        ring + KEY_STAGE(item / job->keys.visits % STAGES);
+    visit v = {.args = args,
+               .at = at,
+               .head = job->first_head + number / row_blocks,
+               .first_row =
+                   BLOCK_ROWS >= NQ ? 0 : number % row_blocks * BLOCK_ROWS,
+               .key_count = NK,
+               .is_last = number + 1 == job->keys.visits,
+               .plain = job->plain,
+               .scale = args->forward.scale,
+               .power = 1.0f,
+               .q = stage + Q_PLACE,
+               .d_o = stage + D_O_PLACE,
+               .k = key_stage + K_PLACE,
+               .v = key_stage + V_PLACE,
+               .lse = memory->lse_rows + item % KEY_STAGES * BLOCK_ROWS,
+               .out = memory->o_rows + wave_of_team * OUT_SIZE};
+    v.row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - v.first_row);
+#if VARIANT == COSINE
+    v.q_inverses = memory->q_inverses;
+    v.k_inverses = memory->k_inverses;
+#endif
+    return v;
+}
+
+/* What a visit has to be measured or found before it is computed with; the
+ * team meets again where there is something. Has the window several regions?
+ */
+INLINE int prepare_visit(const visit *now, uint item, uint *kept_regions,
+                         const fused_job *job, const fused_memory *memory,
+                         const logit_tensors *tensors, unit of,
+                         const work_item *me, const wave *w)
+{
+    int has_seams = 0;
+    int meets = VARIANT == COSINE;
+#if RESCALES && LATE_COPIES
+    meets |= job->given;
+    if (job->given && me->lane == 0)
+        memory->largest_v[(item + 1) % 2] = 0;
+    IF_ALL (job->given)
+        measure_values(&memory->largest_v[item % 2], now->v, me->wave,
+                       memory->own_power, w);
+#endif
+#if VARIANT == COSINE
+    const uint number = ONE_VISIT ? 0 : item % job->keys.visits;
+    const measured_rows measured[2] = {
+        {memory->q_inverses, now->q, BLOCK_ROWS, 1.0f},
+        {memory->k_inverses, now->k, BLOCK_KEYS, 1.0f}};
+    IF_ALL (number == 0)
+        measure_rows(measured, 2, me->wave, w);
+    IF_ALL (number != 0)
+        measure_rows(measured, 1, me->wave, w);
+#endif
+#if REGIONS_APART
+    has_seams = HAS_SEAMS(*now->at);
+    const int has_new = has_seams && has_new_regions(now->at, kept_regions);
+    meets |= has_new;
+    if (has_new) {
+        const forward_args *forward = &now->args->forward;
+        const logit_terms regions =
+            terms_at(tensors, forward, of, &now->at->place);
+        keep_regions(memory->row_regions, memory->key_regions, forward,
+                     &regions, 0, me->lane);
+    }
+#endif
+    if (EMULATED || meets)
+        TEAM_SYNC(me->team);
+    return has_seams;
+}
+
+/* The wave's tile of rows. */
+INLINE row_part find_rows(const visit *now, int has_seams,
+                          const fused_memory *memory, int wave_of_team,
+                          const wave *w)
+{
+    const int tile = memory->row_tile;
+    const int exists = now->at->exists;
+    row_part part = {.rows = {.row = tile * UNIT_QUERIES,
+                              .last_row = now->row_count - 1,
+                              .first_row = (int)now->first_row,
+                              .place = now->at->place}};
+    part.count =
+        exists && memory->weights.owns ? now->row_count - part.rows.row : 0;
+#if PADDING == 2
+    part.rows.holds_padding =
+        holds_padding(&now->args->forward.grid, &now->at->place);
+#endif
+#if HAS_LOCAL_TERMS
+    part.rows.local_terms = memory->terms + tile * KEY_TILES * TERM_TILE;
+#endif
+#if REGIONS_APART
+    part.rows.key_regions = has_seams ? memory->key_regions : 0;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        part.rows.region[r] = memory->row_regions[min(
+            part.rows.row + lane_query(w->lane, r), now->row_count - 1)];
+#endif
+    return part;
+}
+
+/* What must be known of the rows; of one pass leaves P in `scores`. */
+INLINE void find_statistics(row_statistics *s,
+                            float scores[PASS_TILES][VALUES], row_part *part,
+                            const visit *now, const logit_terms *terms,
+                            uint item, const fused_job *job,
+                            const fused_memory *memory, const wave *w)
+{
+    read_rows(part, now, job->d_lse, w);
+    const int takes_lse = job->known && !exceeds_lse(part, w);
+    start_statistics(s, job->given || takes_lse, part->lse);
+    IF_ALL (!job->given) {
+        add_statistics(s, scores, part, now, terms, takes_lse, w);
+        finish_statistics(s, part, takes_lse, w);
+        if (PASSES == 1 && !takes_lse)
+            UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+                UNROLL_FOR (int i = 0; i < VALUES; i++)
+                    scores[t][i] *= s->sum[LANE_ROW(i)];
+    }
+    IF_ALL (job->given) {
+#if STAGES > 1 /* else all copies are there */
+        AWAIT_COPIES(1);
+        WAVE_SYNC();
+#endif
+        take_delta(s, part, now, memory->o_rows, w);
+#if RESCALES && LATE_COPIES
+        /* |dP| is at most |dO| |v| */
+        float square[LANE_ROWS];
+        multiply_rows(square, now->d_o, now->d_o, part, w);
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            s->flow[r] =
+                sqrt(square[r] * as_float(memory->largest_v[item % 2]));
+#endif
+    }
+}
+
+/* P and dS of the wave's tile of rows go to local memory, and dQ leaves. */
+INLINE void compute_rows(const visit *now, uint item,
+                         float dbias_sums[KEY_TILES][VALUES], float *scale_sum,
+                         int has_seams, const logit_terms *terms,
+                         const fused_job *job, const fused_memory *memory,
+                         int wave_of_team, const wave *w)
+{
+    const int exists = now->at->exists;
+    const int computes = EMULATED || (exists && memory->weights.owns);
+    row_part part = find_rows(now, has_seams, memory, wave_of_team, w);
+    float scores[PASS_TILES][VALUES];
+    row_statistics statistics;
+    if (computes)
+        find_statistics(&statistics, scores, &part, now, terms, item, job,
+                        memory, w);
+#if BIAS
+    const dbias_place dbias = {
+        .sums = dbias_sums,
+        .workspace = job->bias_partials +
+                     (ulong)(now->head - job->first_head) * (NQ * NK) +
+                     now->first_row * NK,
+        .keys = NK};
+#else
+    const dbias_place dbias = {.workspace = 0};
+#endif
+    if (computes)
+        differentiate_rows(scores, &dbias, job->dq, scale_sum, &statistics,
+                           &part, now, terms, &memory->weights, job->given,
+                           memory->own_power, w);
+}
+
+/* The power of two that dS of all rows gets, for dK. */
+INLINE float level_power(const fused_memory *memory, uint number,
+                         float kept_power)
+{
+    float power = 1.0f;
+#if RESCALES
+    power = ONE_VISIT || number == 0 ? memory->powers[0] : kept_power;
+    UNROLL_FOR (int t = 0; t < ROW_TILES; t++)
+        power = fmin(power, memory->powers[t]);
+#endif
+    return power;
+}
+
+/* ---- The kernel ---- */
 
 __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
 WAVE_ATTRIBUTE void
@@ -38,7 +229,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local float lane_sums[TEAM * TEAMS];
 #endif
 #if RESCALES && LATE_COPIES
-    __local uint largest_v[TEAMS][2]; /* |v|^2, of this item's, the next's */
+    __local uint largest_v[TEAMS][2];
 #endif
 #if REGIONS_APART
     __local uchar kept_row_regions[TEAMS][BLOCK_ROWS];
@@ -47,430 +238,196 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #if PADDING == 1
     __local float pad_sums[TEAMS * TEAM_WAVES][2 * DIMS];
 #endif
-    DECLARE_PADS(pad_rows)
-    const forward_args *forward = &args.forward;
-    const uint flags = forward->flags;
-    DECLARE_WAVE
-    __local uchar *own_memory = (__local uchar *)team_memory[team];
-    __local ushort *ring = (__local ushort *)own_memory;
-    __local float *lse_rows = (__local float *)(own_memory + LSE_PLACE);
-#if RESCALES
-    /* of dS, of tiles of rows */
-    __local float *row_powers = (__local float *)(own_memory + POWER_PLACE);
-    __local uint *own_power = (__local uint *)row_powers + wave_of_team;
-#else
-    __local uint *own_power = 0;
+    DECLARE_PADS(pads)
+    DECLARE_EXCHANGES(exchanges)
+    const forward_args *kernel_forward = &args.forward;
+    const uint flags = kernel_forward->flags;
+    work_item me = this_work_item();
+    wave w = wave_of(&me, exchanges);
+    const logit_tensors tensors = {BIAS_TENSORS MASK_TENSORS.unused = 0};
+    fused_memory memory =
+        find_memory((__local uchar *)team_memory[me.team], me.wave);
+    memory.terms = LOCAL_TERMS(kept);
+#if RESCALES && LATE_COPIES
+    memory.largest_v = largest_v[me.team];
 #endif
-    const int row_tile = min(wave_of_team, ROW_TILES - 1);
-    row_weights weights = {.p = (__local ushort *)(own_memory + WEIGHT_PLACE),
-                           .owns = wave_of_team < ROW_TILES};
-    weights.ds = weights.p + WEIGHT_PARTS * WEIGHT_SIZE;
+#if VARIANT == COSINE
+    memory.q_inverses = q_inverses[me.team];
+    memory.k_inverses = k_inverses[me.team];
+#endif
+#if REGIONS_APART
+    memory.row_regions = kept_row_regions[me.team];
+    memory.key_regions = kept_key_regions[me.team];
+#endif
 
     /* what this work-group owns */
-    const uint heads_each = forward->heads_per_kv_head;
-    const uint kv_heads = forward->heads / heads_each;
-    const uint kv_head = (uint)get_group_id(0) % kv_heads;
+    const uint kv_heads =
+        kernel_forward->heads / kernel_forward->heads_per_kv_head;
     const uint slot = (uint)get_group_id(0) / kv_heads;
-    const uint first_head = kv_head * heads_each;
-    const uint row_blocks = CEIL_DIV(NQ, BLOCK_ROWS);
-    const uint visits = ONE_VISIT ? 1 : heads_each * row_blocks;
-    const int wide = (flags & ARG_WIDE_ACCESS) != 0;
-    const int known = TAKES_LSE && (flags & ARG_LSE) != 0;
-    const int given = O_SERVES && known && (flags & ARG_O) != 0;
-    const uint leaves = ARG_DQ | ARG_DK | ARG_DV | ARG_WIDE_ACCESS;
-    const int plain =
-        !EMULATED && PADDING != 1 &&
-        (flags & (leaves | ARG_ADD_DQ | ARG_ADD_DK | ARG_ADD_DV)) == leaves;
-    walk here = start_slot(forward, slot, team);
+    fused_job job = find_job(&args, (uint)get_group_id(0) % kv_heads);
+    job.d_lse = d_lse;
+    job.dq = dq;
+    job.dk = dk;
+    job.dv = dv;
+    walk here = start_slot(kernel_forward, slot, me.team);
+    uint table = 0; /* of tokens, of the last window that was found */
 #if KEEPS_TOKENS
-    __local kept_token *tables =
-        (__local kept_token *)(own_memory + TOKEN_PLACE);
-    uint table = 0; /* of the last window that was found */
-/* A walk has come to a window, whose tokens are where those of the last are,
- * or else get the next table, for all who pass the team's next barrier. */
-#define FIND_TOKENS(walk, alike)                                              \
-    if (!(alike)) {                                                           \
-        table = table == (TOKEN_TABLES - 1) * NQ ? 0 : table + NQ;            \
-        keep_tokens(tables + table, forward, &walk.place, lane_of_team);      \
-    }                                                                         \
-    walk.place.tokens = tables + table;
-    keep_tokens(tables, forward, &here.place, lane_of_team);
-    here.place.tokens = tables;
+    keep_tokens(memory.tables, kernel_forward, &here.place, me.lane);
+    here.place.tokens = memory.tables;
     barrier(CLK_LOCAL_MEM_FENCE);
-#else
-#define FIND_TOKENS(walk, alike) (void)(alike);
 #endif
-    const uint items = here.rounds * visits;
-    const ulong head_partial = (ulong)slot * forward->heads + first_head;
-    __global float *bias_partials =
+    const ulong head_partial =
+        (ulong)slot * kernel_forward->heads + job.first_head;
+    job.bias_partials =
         workspace + args.bias_partials + head_partial * (NQ * NK);
-    __global float *scale_partials =
-        workspace + args.scale_partials + head_partial;
-
-    const uint first_key = 0;
-    const int key_count = NK;
-    walk there = here;
-#define COPY_NUMBERS(item)                                                    \
-    if (known)                                                                \
-    copy_lse(lse_rows + (item) % KEY_STAGES * BLOCK_ROWS,                     \
-             lse + plane(&forward->lse, there.place.grid, head),              \
-             &forward->lse, &forward->grid, &there.place, first, count, lane)
-#define START_COPIES START_VISIT
-    KEEP_PADS(pad_rows, *forward, kv_head, item_id)
-/* Starts the copies of an item's keys and lse, of the window that a walk is
- * at. */
-#define COPY_LATE_KEYS(wide) COPY_KEYS(ring + KEY_STAGE(0), 0, NK, wide)
-#define START_KEYS(item, at)                                                  \
-    if (LATE_KEYS) {                                                          \
-        const walk there = at;                                                \
-        const int first = 0, count = NQ;                                      \
-        DECLARE_COPIER                                                        \
-        const uint head = kv;                                                 \
-        if ((item) < items && there.exists) {                                 \
-            COPY_WIDE_OR_NOT(COPY_LATE_KEYS)                                  \
-            COPY_NUMBERS(item);                                               \
-        }                                                                     \
-        END_COPIES();                                                         \
-    }
-    START_RING();
-    START_KEYS(0, here)
-    clear_pads(ring, lane_of_team);
-#if RESCALES && LATE_COPIES
-    if (lane_of_team < 2)
-        largest_v[team][lane_of_team] = 0;
-#endif
-    /* rows of weights that no tile of rows has */
-    for (int i = lane_of_team; i < 2 * WEIGHT_PARTS * WEIGHT_SIZE / CHUNK;
-         i += TEAM)
-        ((__local uint4 *)weights.p)[i] = (uint4)(0u);
-    KEEP_HEAD_TERMS(first_head, 0)
+    grad_pipeline pipeline = {
+        .next = here,
+        .items = here.rounds * job.keys.visits,
+        .ring = (__local ushort *)team_memory[me.team],
+        .pad_k = KEPT_PAD(pads, 0),
+        .pad_v = KEPT_PAD(pads, 1),
+        .from = {.q = q, .k = k, .v = v, .o = o, .d_o = d_o, .lse = lse},
+        .wide = (flags & ARG_WIDE_ACCESS) != 0};
 #if PADDING == 1
-    for (int i = w->lane; i < 2 * DIMS; i += WAVE)
-        pad_sums[item_id / WAVE][i] = 0.0f;
+    keep_pads(pads,
+              PAD_ROW(*kernel_forward, pad_k, ARG_PAD_K, job.keys.kv_head),
+              PAD_ROW(*kernel_forward, pad_v, ARG_PAD_V, job.keys.kv_head),
+              kernel_forward, me.id);
+#endif
+    for (uint ahead = 0; ahead < AHEAD; ahead++)
+        start_visit(&pipeline, ahead, &job, &memory, &args, me.team, me.lane);
+    start_late_keys(&pipeline, 0, &here, &job, &memory, kernel_forward,
+                    me.lane);
+    clear_memory(&pipeline, &memory, &me);
+#if HAS_LOCAL_TERMS
+    keep_head_terms(kept, &tensors, kernel_forward, job.first_head, 0, me.id);
+#endif
+#if PADDING == 1
+    for (int i = w.lane; i < 2 * DIMS; i += WAVE)
+        pad_sums[me.id / WAVE][i] = 0.0f;
+    memory.pads = pad_sums[me.id / WAVE];
 #endif
 #if BIAS && !KEEPS_DBIAS
     if ((flags & ARG_FIRST_LAUNCH) != 0 && (flags & ARG_DBIAS) != 0)
-        for (uint i = item_id; i < heads_each * NQ * NK; i += TEAM * TEAMS)
-            bias_partials[i] = 0.0f;
+        for (uint i = me.id; i < job.keys.heads_each * NQ * NK;
+             i += TEAM * TEAMS)
+            job.bias_partials[i] = 0.0f;
     barrier(CLK_GLOBAL_MEM_FENCE);
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
+    float dbias_sums[KEY_TILES][VALUES]; /* with KEEPS_DBIAS */
 #if BIAS && KEEPS_DBIAS
-    float dbias_sums[KEY_TILES][VALUES];
     clear_tiles(dbias_sums, KEY_TILES);
-#else
-    float dbias_sums[KEY_TILES][VALUES]; /* not used */
 #endif
     float scale_sum = 0.0f; /* for d_logit_scale, of a lane's own rows */
 #if VARIANT == COSINE
+    __global float *scale_partials =
+        workspace + args.scale_partials + head_partial;
     if (!ONE_VISIT && (flags & ARG_FIRST_LAUNCH) != 0 &&
-        (flags & ARG_D_LOGIT_SCALE) != 0 && item_id == 0)
-        for (uint i = 0; i < heads_each; i++)
+        (flags & ARG_D_LOGIT_SCALE) != 0 && me.id == 0)
+        for (uint i = 0; i < job.keys.heads_each; i++)
             scale_partials[i] = 0.0f;
-#endif
-#if VARIANT == COSINE
     const float only_scale = /* of all visits, where they are of one head */
-        cosine_scale(forward, logit_scale, first_head);
+        cosine_scale(kernel_forward, logit_scale, job.first_head);
 #endif
+    float kept_power = 1.0f; /* that of kept_k */
 #if !ONE_VISIT
     float kept_v[KEY_TURNS][DIM_TILES][VALUES];
     float kept_k[KEY_TURNS][DIM_TILES][VALUES];
-    float kept_power = 1.0f; /* that of kept_k */
 #endif
+    start_o(&pipeline, 0, &here, &job, &memory, kernel_forward, me.wave, &w);
 
-    /* o of an item's rows, where they will leave: the waves' rows that leave
-     * follow each other */
-    __local ushort *o_rows = (__local ushort *)(own_memory + OUT_PLACE);
-#define START_O(item)                                                         \
-    if (given && (item) < items && here.exists && weights.owns) {             \
-        const uint number = ONE_VISIT ? 0 : (item) % visits;                  \
-        const uint row =                                                      \
-            (BLOCK_ROWS >= NQ ? 0 : number % row_blocks * BLOCK_ROWS) +       \
-            row_tile * UNIT_QUERIES;                                          \
-        copy_o(o_rows + wave_of_team * OUT_SIZE,                              \
-               o + plane(&forward->o, here.place.grid,                        \
-                         first_head + number / row_blocks),                   \
-               forward, &here.place, row, (int)NQ - (int)row, wide, w);       \
-    }                                                                         \
-    if (LATE_COPIES) {                                                        \
-        END_COPIES();                                                         \
-    }
-    START_O(0)
-
-    DECLARE_KEPT_REGIONS
-    for (uint item = 0; item < items; item++) {
-        FORGET_LANE(lane_of_team);
-        RELOAD_BACKWARD_ARGS
+    uint kept_kind = ~0u;    /* of windows whose terms are kept */
+    uint kept_regions = ~0u; /* and of those whose regions are */
+    for (uint item = 0; item < pipeline.items; item++) {
+        FORGET_LANE(me.lane);
+        RELOAD_ARGS(backward_args, now_args, &args)
+        const forward_args *forward = &now_args->forward;
 #if ONE_VISIT /* what is copied next: found anew, for fewer registers */
-        walk there = here;
+        pipeline.next = here;
         if (STAGES > 1) {
-            const int alike = walk_on(&there, forward, team);
-            FIND_TOKENS(there, alike)
+            const int alike = walk_on(&pipeline.next, forward, me.team);
+            find_tokens(&pipeline.next, alike, &table, &memory, forward,
+                        me.lane);
         }
 #endif
-        FORGET_LANE(wave_here.lane);
-        const uint number = ONE_VISIT ? 0 : item % visits;
-        __local const ushort *stage = ring + item % STAGES * STAGE_SIZE;
-        __local const ushort *key_stage =
-            ring + KEY_STAGE(item / visits % STAGES);
-        visit now = {.args = &args,
-                     .at = &here,
-                     .head = first_head + number / row_blocks,
-                     .first_row = BLOCK_ROWS >= NQ
-                                      ? 0
-                                      : number % row_blocks * BLOCK_ROWS,
-                     .key_count = NK,
-                     .is_last = number + 1 == visits,
-                     .plain = plain,
-                     .scale = forward->scale,
-                     .power = 1.0f,
-                     .q = stage + Q_PLACE,
-                     .d_o = stage + D_O_PLACE,
-                     .k = key_stage + K_PLACE,
-                     .v = key_stage + V_PLACE,
-                     .lse = lse_rows + item % KEY_STAGES * BLOCK_ROWS,
-                     .out = o_rows + wave_of_team * OUT_SIZE};
-        now.row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - now.first_row);
+        FORGET_LANE(w.lane);
+        const uint number = ONE_VISIT ? 0 : item % job.keys.visits;
+        visit now = visit_of(item, &job, &memory, now_args, &here,
+                             pipeline.ring, me.wave);
 #if VARIANT == COSINE
         now.scale = ONE_VISIT ? only_scale
                               : cosine_scale(forward, logit_scale, now.head);
-        now.q_inverses = q_inverses[team];
-        now.k_inverses = k_inverses[team];
 #endif
         const unit unit_here = {.window = window_of(&here, forward),
                                 .head = now.head,
                                 .row = now.first_row};
-        DECLARE_ITEM_TERMS(0)
-        AWAIT_ITEM(item);
-        int meets = VARIANT == COSINE; /* the team, once more */
-#if RESCALES && LATE_COPIES
-        meets |= given;
-        if (given && lane_of_team == 0)
-            largest_v[team][(item + 1) % 2] = 0;
-        IF_ALL (given)
-            measure_values(&largest_v[team][item % 2], now.v, wave_of_team,
-                           own_power, w);
-#endif
-#if VARIANT == COSINE
-        const measured_rows measured[2] = {
-            {q_inverses[team], now.q, BLOCK_ROWS, 1.0f},
-            {k_inverses[team], now.k, BLOCK_KEYS, 1.0f}};
-        IF_ALL (number == 0)
-            measure_rows(measured, 2, wave_of_team, w);
-        IF_ALL (number != 0)
-            measure_rows(measured, 1, wave_of_team, w);
-#endif
-#if REGIONS_APART
-        const int has_seams = HAS_SEAMS(here);
-        const int has_new = has_seams && has_new_regions(&here, &kept_regions);
-        meets |= has_new;
-        if (has_new) {
-            DECLARE_REGIONS(regions, *forward, unit_here, here)
-            keep_regions(kept_row_regions[team], kept_key_regions[team],
-                         forward, &regions, 0, lane_of_team);
-        }
-#endif
-        if (EMULATED || meets)
-            TEAM_SYNC(team);
-
+        const logit_terms terms =
+            item_terms(&kept_kind, memory.terms, &tensors, &here, unit_here,
+                       forward, 0, me.id);
+        await_stage(me.team);
+        start_visit(&pipeline, item + AHEAD, &job, &memory, now_args, me.team,
+                    me.lane);
+        await_copies(me.team);
+        const int has_seams =
+            prepare_visit(&now, item, &kept_regions, &job, &memory, &tensors,
+                          unit_here, &me, &w);
         /* 1. tiles of rows; waves without one wait */
-        const int computes = EMULATED || (here.exists && weights.owns);
-        row_part part = {.rows = {.row = row_tile * UNIT_QUERIES,
-                                  .last_row = now.row_count - 1,
-                                  .first_row = (int)now.first_row,
-                                  .place = here.place}};
-        part.count =
-            here.exists && weights.owns ? now.row_count - part.rows.row : 0;
-#if PADDING == 2
-        part.rows.holds_padding = holds_padding(&forward->grid, &here.place);
-#endif
-#if HAS_LOCAL_TERMS
-        part.rows.local_terms = kept + row_tile * KEY_TILES * TERM_TILE;
-#endif
-#if REGIONS_APART
-        part.rows.key_regions = has_seams ? kept_key_regions[team] : 0;
-        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            part.rows.region[r] = kept_row_regions[team][min(
-                part.rows.row + lane_query(w->lane, r), now.row_count - 1)];
-#endif
-        float scores[PASS_TILES][VALUES];
-        row_statistics statistics;
-        if (computes) {
-            read_rows(&part, &now, d_lse, w);
-            const int takes_lse = known && !exceeds_lse(&part, w);
-            start_statistics(&statistics, given || takes_lse, part.lse);
-            IF_ALL (!given) {
-                add_statistics(&statistics, scores, &part, &now, &terms,
-                               takes_lse, w);
-                finish_statistics(&statistics, &part, takes_lse, w);
-                if (PASSES == 1 && !takes_lse)
-                    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-                        UNROLL_FOR (int i = 0; i < VALUES; i++)
-                            scores[t][i] *= statistics.sum[LANE_ROW(i)];
-            }
-            IF_ALL (given) {
-#if STAGES > 1 /* else all copies are there */
-                AWAIT_COPIES(1);
-                WAVE_SYNC();
-#endif
-                take_delta(&statistics, &part, &now, o_rows, w);
-#if RESCALES && LATE_COPIES
-                /* |dP| is at most |dO| |v| */
-                float square[LANE_ROWS];
-                multiply_rows(square, now.d_o, now.d_o, &part, w);
-                UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-                    statistics.flow[r] =
-                        sqrt(square[r] * as_float(largest_v[team][item % 2]));
-#endif
-            }
-        }
-#if BIAS
-        const dbias_place dbias = {
-            .sums = dbias_sums,
-            .workspace = bias_partials +
-                         (ulong)(now.head - first_head) * (NQ * NK) +
-                         now.first_row * NK,
-            .keys = NK};
-#else
-        const dbias_place dbias = {.workspace = 0};
-#endif
-        if (computes)
-            differentiate_rows(scores, &dbias, dq, &scale_sum, &statistics,
-                               &part, &now, &terms, &weights, given, own_power,
-                               w);
-        TEAM_SYNC(team); /* P and dS are there */
+        compute_rows(&now, item, dbias_sums, &scale_sum, has_seams, &terms,
+                     &job, &memory, me.wave, &w);
+        TEAM_SYNC(me.team); /* P and dS are there */
 #if LATE_KEYS
         walk next = here;
-        walk_on(&next, forward, team);
-        FIND_TOKENS(next, 1)
-        START_KEYS(item + 1, next)
+        walk_on(&next, forward, me.team);
+        find_tokens(&next, 1, &table, &memory, forward, me.lane);
+        start_late_keys(&pipeline, item + 1, &next, &job, &memory, forward,
+                        me.lane);
 #endif
-#if RESCALES
-        __local const float *powers = row_powers;
-        now.power = powers[0];
-#if !ONE_VISIT
-        now.power = number == 0 ? powers[0] : kept_power;
-#endif
-        UNROLL_FOR (int t = 0; t < ROW_TILES; t++)
-            now.power = fmin(now.power, powers[t]);
-#else
-        __local const float *powers = 0;
-#endif
-
+        now.power = level_power(&memory, number, kept_power);
         /* 2. tiles of keys */
-        KEY_FOR (int turn = 0; turn < KEY_TURNS; turn++) {
-            const int job = turn * TEAM_WAVES + wave_of_team;
-            const int tile = job / STRIPES_AT_ONCE * STRIPES_AT_ONCE;
-            const int key =
-                min(tile, KEY_STRIPES - STRIPES_AT_ONCE) * UNIT_QUERIES;
-            const int count = here.exists ? NK - tile * UNIT_QUERIES : 0;
-#if PADDING == 1
-            __local float *pads = pad_sums[item_id / WAVE];
-#else
-            __local float *pads = 0;
-#endif
-            if (!EMULATED && count <= 0)
-                continue;
+        KEY_FOR (int turn = 0; turn < KEY_TURNS; turn++)
 #if ONE_VISIT
-            CHANNEL_FOR(int first = 0; first < DIM_TILES;
-                        first += KEY_SUM_TILES)
-            {
-                float sums[2][KEY_SUM_TILES][VALUES];
-                clear_tiles(sums[0], KEY_SUM_TILES);
-                clear_tiles(sums[1], KEY_SUM_TILES);
-#if ONE_GRADIENT
-                /* teams differ, or a compute unit's waves of the same number
-                 * would all have the one that takes more */
-                const int is_dk = (job + team) % 2;
-                const int count_v = is_dk ? 0 : count;
-                const int count_k = is_dk ? count : 0;
-                IF_ALL (EMULATED || !is_dk) {
-                    add_across(sums, 2, weights.p, key, now.d_o, first,
-                               now.row_count, 0, 0, 1.0f, w);
-                    leave_dv(sums[0], KEY_SUM_TILES, key, count_v, first, dv,
-                             kv_head, pads, &now, w);
-                    leave_dv(sums[1], KEY_SUM_TILES, key + UNIT_QUERIES,
-                             count_v - UNIT_QUERIES, first, dv, kv_head, pads,
-                             &now, w);
-                }
-                IF_ALL (EMULATED || is_dk) {
-                    clear_tiles(sums[0], KEY_SUM_TILES);
-                    clear_tiles(sums[1], KEY_SUM_TILES);
-                    add_across(sums, 2, weights.ds, key, now.q, first,
-                               now.row_count, 1, powers, now.power, w);
-                    leave_dk(sums[0], KEY_SUM_TILES, key, count_k, first, dk,
-                             kv_head, pads, &now, w);
-                    leave_dk(sums[1], KEY_SUM_TILES, key + UNIT_QUERIES,
-                             count_k - UNIT_QUERIES, first, dk, kv_head, pads,
-                             &now, w);
-                }
+            add_keys(turn, &now, &job, &memory, me.team, me.wave, &w);
 #else
-                add_across(&sums[0], 1, weights.p, key, now.d_o, first,
-                           now.row_count, 0, 0, 1.0f, w);
-                add_across(&sums[1], 1, weights.ds, key, now.q, first,
-                           now.row_count, 1, powers, now.power, w);
-                leave_dv(sums[0], KEY_SUM_TILES, key, count, first, dv,
-                         kv_head, pads, &now, w);
-                leave_dk(sums[1], KEY_SUM_TILES, key, count, first, dk,
-                         kv_head, pads, &now, w);
-#endif
-            }
-#else
-            const float keep = now.power * inverse_power(kept_power);
-            UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
-                UNROLL_FOR (int i = 0; i < VALUES; i++) {
-                    kept_v[turn][d][i] =
-                        number == 0 ? 0.0f : kept_v[turn][d][i];
-                    kept_k[turn][d][i] =
-                        number == 0 ? 0.0f : kept_k[turn][d][i] * keep;
-                }
-            add_across(&kept_v[turn], 1, weights.p, key, now.d_o, 0,
-                       now.row_count, 0, 0, 1.0f, w);
-            add_across(&kept_k[turn], 1, weights.ds, key, now.q, 0,
-                       now.row_count, 1, powers, now.power, w);
-            if (now.is_last) {
-                leave_dv(kept_v[turn], DIM_TILES, key, count, 0, dv, kv_head,
-                         pads, &now, w);
-                leave_dk(kept_k[turn], DIM_TILES, key, count, 0, dk, kv_head,
-                         pads, &now, w);
-            }
-#endif
-        }
-#if !ONE_VISIT
+            add_kept_keys(&kept_v[turn], &kept_k[turn], kept_power,
+                          number == 0, turn, &now, &job, &memory, me.wave, &w);
         kept_power = now.power;
 #if VARIANT == COSINE
         const float sum =
-            sum_over_group(scale_sum, lane_sums, item_id, TEAM * TEAMS);
+            sum_over_group(scale_sum, lane_sums, me.id, TEAM * TEAMS);
         scale_sum = 0.0f;
-        if (item_id == 0 && (flags & ARG_D_LOGIT_SCALE) != 0)
-            scale_partials[now.head - first_head] +=
+        if (me.id == 0 && (flags & ARG_D_LOGIT_SCALE) != 0)
+            scale_partials[now.head - job.first_head] +=
                 scale_gradient(forward, logit_scale, now.head, sum);
 #endif
 #endif
         if (now.is_last) {
-            const int alike = walk_on(&here, forward, team);
-            FIND_TOKENS(here, STAGES > 1 || alike)
+            const int alike = walk_on(&here, forward, me.team);
+            find_tokens(&here, STAGES > 1 || alike, &table, &memory, forward,
+                        me.lane);
         }
-        START_O(item + 1)
+        start_o(&pipeline, item + 1, &here, &job, &memory, forward, me.wave,
+                &w);
     }
 
     barrier(CLK_LOCAL_MEM_FENCE);
 #if BIAS && KEEPS_DBIAS
     if ((flags & ARG_DBIAS) != 0)
         store_dbias(dbias_sums, KEY_TILES, (__local float *)team_memory,
-                    bias_partials, team, row_tile, 0, NQ, weights.owns, flags,
-                    w);
+                    job.bias_partials, me.team, memory.row_tile, 0, NQ,
+                    memory.weights.owns, flags, &w);
 #endif
 #if VARIANT == COSINE && ONE_VISIT
     const float sum =
-        sum_over_group(scale_sum, lane_sums, item_id, TEAM * TEAMS);
-    if (item_id == 0 && (flags & ARG_D_LOGIT_SCALE) != 0)
-        add_partial(scale_partials,
-                    scale_gradient(forward, logit_scale, first_head, sum),
-                    flags);
+        sum_over_group(scale_sum, lane_sums, me.id, TEAM * TEAMS);
+    if (me.id == 0 && (flags & ARG_D_LOGIT_SCALE) != 0)
+        add_partial(
+            scale_partials,
+            scale_gradient(kernel_forward, logit_scale, job.first_head, sum),
+            flags);
 #endif
 #if PADDING == 1
     store_pad_sums(pad_sums, workspace, &args,
-                   (ulong)slot * kv_heads + kv_head, 1, 1, item_id);
+                   (ulong)slot * kv_heads + job.keys.kv_head, 1, 1, me.id);
 #endif
 }

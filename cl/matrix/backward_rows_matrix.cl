@@ -29,6 +29,119 @@
 #include "matrix/split_rows.cl"
 #include "matrix/waves.cl"
 
+/* ---- Macros of this kernel, which use what its function declares ---- */
+
+/* Starts the copies of rows of a plane of a head, in a kernel's START_COPIES:
+ * `number` of four of which each may have a wave of its own, whose lanes then
+ * count from 0. */
+#define COPY_LANE (COPIES_APART ? lane & (WAVE - 1) : lane)
+#define COPY(number, to, name, layout, head, pad, first, count, rows, wide)   \
+    if (!COPIES_APART || lane / COPIERS == (number))                          \
+    copy_rows(to, name + plane(&(layout), there.place.grid, head),            \
+              chunk_of(&(layout), COPY_LANE), &(layout), &forward->grid,      \
+              &there.place, pad, first, count, rows, COPY_LANE, wide)
+/* `count` keys of head kv, from `first` on. */
+#define COPY_KEYS(to, first, count, wide)                                     \
+    COPY(2, (to) + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), first,  \
+         count, BLOCK_KEYS, wide);                                            \
+    COPY(3, (to) + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1), first,  \
+         count, BLOCK_KEYS, wide)
+/* `count` rows of q and dO of a head, from `first` on. */
+#define COPY_ROWS(to, first, count, wide)                                     \
+    COPY(0, (to) + Q_PLACE, q, forward->q, head, 0, first, count, BLOCK_ROWS, \
+         wide);                                                               \
+    COPY(1, (to) + D_O_PLACE, d_o, args.d_o, head, 0, first, count,           \
+         BLOCK_ROWS, wide)
+/* One branch for all of them: copy(wide). */
+#define COPY_WIDE_OR_NOT(copy)                                                \
+    if (wide) {                                                               \
+        copy(1);                                                              \
+    } else {                                                                  \
+        copy(0);                                                              \
+    }
+
+/* Terms of logits in a kernel: at the start those of the head, for rows from
+ * `first` on; and, as `terms`, an item's. */
+#if MASK_IN_LOCAL
+#define KEEP_HEAD_TERMS(of_head, first)                                       \
+    uint kept_kind = ~0u; /* of windows whose terms are kept */
+#elif HAS_LOCAL_TERMS
+#define KEEP_HEAD_TERMS(of_head, first)                                       \
+    const unit head_unit = {.window = forward->first_window,                  \
+                            .head = of_head};                                 \
+    DECLARE_TERMS(head_terms, *forward, head_unit)                            \
+    keep_terms(kept, forward, &head_terms, first, item_id);
+#else
+#define KEEP_HEAD_TERMS(of_head, first)
+#endif
+#if MASK_IN_LOCAL /* all teams have windows of the same kind */
+#define DECLARE_ITEM_TERMS(first)                                             \
+    const logit_terms terms = {.unused = 0};                                  \
+    const uint kind = MASK_KIND(here);                                        \
+    if (kind != kept_kind) {                                                  \
+        DECLARE_TERMS(new_terms, *forward, unit_here)                         \
+        kept_kind = kind;                                                     \
+        barrier(CLK_LOCAL_MEM_FENCE);                                         \
+        keep_terms(kept, forward, &new_terms, first, item_id);                \
+        barrier(CLK_LOCAL_MEM_FENCE);                                         \
+    }
+#elif HAS_TERMS_KEPT
+#define DECLARE_ITEM_TERMS(first) const logit_terms terms = {.unused = 0};
+#else
+#define DECLARE_ITEM_TERMS(first) DECLARE_TERMS(terms, *forward, unit_here)
+#endif
+
+/* For RELOAD_ARGS in these kernels, which call args.forward forward. */
+#if !EMULATED && AMD_UNIT
+#define RELOAD_BACKWARD_ARGS                                                  \
+    RELOAD_ARGS(backward_args, reloaded, 0)                                   \
+    const backward_args args = *reloaded;                                     \
+    const forward_args *forward = &args.forward;
+#else
+#define RELOAD_BACKWARD_ARGS const forward_args *forward = &args.forward;
+#endif
+
+#define DECLARE_WAVE                                                          \
+    DECLARE_EXCHANGES(exchanges)                                              \
+    const work_item me = this_work_item();                                    \
+    const int item_id = me.id;                                                \
+    const int team = me.team;                                                 \
+    int lane_of_team = me.lane;                                               \
+    const int wave_of_team = me.wave;                                         \
+    wave wave_here = wave_of(&me, exchanges);                                 \
+    const wave *w = &wave_here;
+
+/* An item is there, the one before was read, and copies are under way again;
+ * the kernel's START_COPIES(item) starts those of an item. */
+#if STAGES == 1
+#define START_RING()
+#define AWAIT_ITEM(item)                                                      \
+    TEAM_SYNC(team);                                                          \
+    START_COPIES(item);                                                       \
+    AWAIT_COPIES(0);                                                          \
+    TEAM_SYNC(team)
+#else
+#define START_RING()                                                          \
+    for (uint ahead = 0; ahead + 1 < STAGES; ahead++) {                       \
+        START_COPIES(ahead);                                                  \
+    }
+#define AWAIT_ITEM(item)                                                      \
+    AWAIT_COPIES(STAGES - 2 + LATE_COPIES);                                   \
+    TEAM_SYNC(team);                                                          \
+    START_COPIES(item + STAGES - 1)
+#endif
+
+#if PADDING == 1
+#define KEEP_PADS(pads, args, kv_head, item)                                  \
+    keep_pad(pads[0], PAD_ROW(args, pad_k, ARG_PAD_K, kv_head),               \
+             (args).pad_k.column, item);                                      \
+    keep_pad(pads[1], PAD_ROW(args, pad_v, ARG_PAD_V, kv_head),               \
+             (args).pad_v.column, item);                                      \
+    barrier(CLK_LOCAL_MEM_FENCE);
+#else
+#define KEEP_PADS(pads, args, kv_head, item)
+#endif
+
 __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
 WAVE_ATTRIBUTE void
 JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)

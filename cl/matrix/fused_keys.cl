@@ -3,6 +3,7 @@
  * products of P and dS, the other way round, and rows of dO and q. */
 #ifndef FUSED_KEYS_CL
 #define FUSED_KEYS_CL
+#include "matrix/fused_pipeline.cl"
 #include "matrix/fused_tile.cl"
 #include "matrix/grad_epilogue.cl"
 
@@ -81,5 +82,98 @@ INLINE void add_across(float (*sums)[KEY_SUM_TILES][VALUES], const int count,
             }
     }
 }
+
+/* Sums of dV and dK of the wave's tiles of keys, and they leave. */
+#if ONE_VISIT
+INLINE void add_keys(int turn, const visit *now, const fused_job *job,
+                     const fused_memory *memory, int team, int wave_of_team,
+                     const wave *w)
+{
+    const row_weights *weights = &memory->weights;
+    const int job_number = turn * TEAM_WAVES + wave_of_team;
+    const int tile = job_number / STRIPES_AT_ONCE * STRIPES_AT_ONCE;
+    const int key = min(tile, KEY_STRIPES - STRIPES_AT_ONCE) * UNIT_QUERIES;
+    const int exists = now->at->exists;
+    const int count = exists ? NK - tile * UNIT_QUERIES : 0;
+    const uint kv_head = job->keys.kv_head;
+    if (!EMULATED && count <= 0)
+        return;
+    CHANNEL_FOR(int first = 0; first < DIM_TILES; first += KEY_SUM_TILES)
+    {
+        float sums[2][KEY_SUM_TILES][VALUES];
+        clear_tiles(sums[0], KEY_SUM_TILES);
+        clear_tiles(sums[1], KEY_SUM_TILES);
+#if ONE_GRADIENT
+        /* teams differ, or a compute unit's waves of the same number would all
+         * have the one that takes more */
+        const int is_dk = (job_number + team) % 2;
+        const int count_v = is_dk ? 0 : count;
+        const int count_k = is_dk ? count : 0;
+        IF_ALL (EMULATED || !is_dk) {
+            add_across(sums, 2, weights->p, key, now->d_o, first,
+                       now->row_count, 0, 0, 1.0f, w);
+            leave_dv(sums[0], KEY_SUM_TILES, key, count_v, first, job->dv,
+                     kv_head, memory->pads, now, w);
+            leave_dv(sums[1], KEY_SUM_TILES, key + UNIT_QUERIES,
+                     count_v - UNIT_QUERIES, first, job->dv, kv_head,
+                     memory->pads, now, w);
+        }
+        IF_ALL (EMULATED || is_dk) {
+            clear_tiles(sums[0], KEY_SUM_TILES);
+            clear_tiles(sums[1], KEY_SUM_TILES);
+            add_across(sums, 2, weights->ds, key, now->q, first,
+                       now->row_count, 1, memory->powers, now->power, w);
+            leave_dk(sums[0], KEY_SUM_TILES, key, count_k, first, job->dk,
+                     kv_head, memory->pads, now, w);
+            leave_dk(sums[1], KEY_SUM_TILES, key + UNIT_QUERIES,
+                     count_k - UNIT_QUERIES, first, job->dk, kv_head,
+                     memory->pads, now, w);
+        }
+#else
+        add_across(&sums[0], 1, weights->p, key, now->d_o, first,
+                   now->row_count, 0, 0, 1.0f, w);
+        add_across(&sums[1], 1, weights->ds, key, now->q, first,
+                   now->row_count, 1, memory->powers, now->power, w);
+        leave_dv(sums[0], KEY_SUM_TILES, key, count, first, job->dv, kv_head,
+                 memory->pads, now, w);
+        leave_dk(sums[1], KEY_SUM_TILES, key, count, first, job->dk, kv_head,
+                 memory->pads, now, w);
+#endif
+    }
+}
+#else
+/* Where they live from visit to visit: sums of one turn, those of dK times
+ * *kept_power. */
+INLINE void add_kept_keys(float kept_v[1][DIM_TILES][VALUES],
+                          float kept_k[1][DIM_TILES][VALUES], float kept_power,
+                          int is_first, int turn, const visit *now,
+                          const fused_job *job, const fused_memory *memory,
+                          int wave_of_team, const wave *w)
+{
+    const int tile = turn * TEAM_WAVES + wave_of_team;
+    const int key = min(tile, KEY_STRIPES - 1) * UNIT_QUERIES;
+    const int exists = now->at->exists;
+    const int count = exists ? NK - tile * UNIT_QUERIES : 0;
+    const uint kv_head = job->keys.kv_head;
+    if (!EMULATED && count <= 0)
+        return;
+    const float keep = now->power * inverse_power(kept_power);
+    UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+        UNROLL_FOR (int i = 0; i < VALUES; i++) {
+            kept_v[0][d][i] = is_first ? 0.0f : kept_v[0][d][i];
+            kept_k[0][d][i] = is_first ? 0.0f : kept_k[0][d][i] * keep;
+        }
+    add_across(kept_v, 1, memory->weights.p, key, now->d_o, 0, now->row_count,
+               0, 0, 1.0f, w);
+    add_across(kept_k, 1, memory->weights.ds, key, now->q, 0, now->row_count,
+               1, memory->powers, now->power, w);
+    if (now->is_last) {
+        leave_dv(kept_v[0], DIM_TILES, key, count, 0, job->dv, kv_head,
+                 memory->pads, now, w);
+        leave_dk(kept_k[0], DIM_TILES, key, count, 0, job->dk, kv_head,
+                 memory->pads, now, w);
+    }
+}
+#endif
 
 #endif

@@ -14,73 +14,113 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
         copy_4(to + i, from + i);
 }
 
-/* Starts the copies of rows of a plane of a head, in a kernel's START_COPIES:
- * `number` of four of which each may have a wave of its own, whose lanes then
- * count from 0. */
-#define COPY_LANE (COPIES_APART ? lane & (WAVE - 1) : lane)
-#define COPY(number, to, name, layout, head, pad, first, count, rows, wide)   \
-    if (!COPIES_APART || lane / COPIERS == (number))                          \
-    copy_rows(to, name + plane(&(layout), there.place.grid, head),            \
-              chunk_of(&(layout), COPY_LANE), &(layout), &forward->grid,      \
-              &there.place, pad, first, count, rows, COPY_LANE, wide)
-/* `count` keys of head kv, from `first` on. */
-#define COPY_KEYS(to, first, count, wide)                                     \
-    COPY(2, (to) + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), first,  \
-         count, BLOCK_KEYS, wide);                                            \
-    COPY(3, (to) + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1), first,  \
-         count, BLOCK_KEYS, wide)
-/* `count` rows of q and dO of a head, from `first` on. */
-#define COPY_ROWS(to, first, count, wide)                                     \
-    COPY(0, (to) + Q_PLACE, q, forward->q, head, 0, first, count, BLOCK_ROWS, \
-         wide);                                                               \
-    COPY(1, (to) + D_O_PLACE, d_o, args.d_o, head, 0, first, count,           \
-         BLOCK_ROWS, wide)
-/* One branch for all of them: copy(wide). */
-#define COPY_WIDE_OR_NOT(copy)                                                \
-    if (wide) {                                                               \
-        copy(1);                                                              \
-    } else {                                                                  \
-        copy(0);                                                              \
-    }
+/* Tensors that rows are copied of, as kernels have them in their parameters.
+ */
+typedef struct copied_tensors {
+    __global const storage *q, *k, *v, *o, *d_o;
+    __global const float *lse;
+} copied_tensors;
 
-/* A work-item and the head of keys, for copies: where things lie is found anew
- * each time, as registers are worth more. */
-#define DECLARE_COPIER                                                        \
-    int lane = lane_of_team;                                                  \
-    uint kv = kv_head;                                                        \
-    FORGET(lane);                                                             \
-    FORGET(kv);
+/* Copies that are under way. */
+typedef struct grad_pipeline {
+    walk next; /* its window is the next one to be copied */
+    uint items;
+    __local ushort *ring;
+    __local const storage_bits *pad_k, *pad_v; /* NULL: zeros */
+    copied_tensors from;
+    int wide; /* rows are copied in chunks */
+} grad_pipeline;
 
-/* Starts the copies of one visit, a block of rows of one head, with the first
- * also those of the keys first_key .. first_key + key_count, unless these come
- * late; after the last of a window, walks on. COPY_NUMBERS() is the kernel's,
- * for what else rows bring. */
-#define COPY_VISIT(wide)                                                      \
-    COPY_ROWS(to, first, count, wide);                                        \
-    if (!LATE_KEYS && number == 0) {                                          \
-        COPY_KEYS(keys_to, first_key, key_count, wide);                       \
-    }
-#define START_VISIT(item)                                                     \
-    if ((item) < items) {                                                     \
-        const uint number = (item) % visits;                                  \
-        const uint row_block = number % CEIL_DIV(NQ, BLOCK_ROWS);             \
-        const uint first = row_block * BLOCK_ROWS;                            \
-        const int count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first);       \
-        __local ushort *to = ring + (item) % STAGES * STAGE_SIZE;             \
-        __local ushort *keys_to = ring + KEY_STAGE((item) / visits % STAGES); \
-        DECLARE_COPIER                                                        \
-        const uint head =                                                     \
-            kv * heads_each + number / CEIL_DIV(NQ, BLOCK_ROWS);              \
-        if (there.exists) {                                                   \
-            COPY_WIDE_OR_NOT(COPY_VISIT)                                      \
-            if (!LATE_KEYS) {                                                 \
-                COPY_NUMBERS(item);                                           \
-            }                                                                 \
-        }                                                                     \
-        if (number + 1 == visits)                                             \
-            walk_on(&there, forward, team);                                   \
-    }                                                                         \
-    END_COPIES()
+/* Copies rows first .. first + count of a tensor's head to `rows` rows, of the
+ * window that p->next is at. Of the four tensors of a stage, `number` is one;
+ * each may have a wave of its own. */
+INLINE void copy_plane(const int number, __local storage_bits *to,
+                       __global const storage *tensor,
+                       const tensor_layout *layout, uint head,
+                       __local const storage_bits *pad, uint first, int count,
+                       const int rows, const int wide, const grad_pipeline *p,
+                       const forward_args *forward, int lane)
+{
+    const int own = COPIES_APART ? lane & (WAVE - 1) : lane;
+    if (!COPIES_APART || lane / COPIERS == number)
+        copy_rows(to, tensor + plane(layout, p->next.place.grid, head),
+                  chunk_of(layout, own), layout, &forward->grid,
+                  &p->next.place, pad, first, count, rows, own, wide);
+}
+
+/* Copies `count` keys of a head of keys, from `first` on. */
+INLINE void copy_keys(__local storage_bits *to, uint kv_head, uint first,
+                      int count, const int wide, const grad_pipeline *p,
+                      const forward_args *forward, int lane)
+{
+    copy_plane(2, to + K_PLACE, p->from.k, &forward->k, kv_head, p->pad_k,
+               first, count, BLOCK_KEYS, wide, p, forward, lane);
+    copy_plane(3, to + V_PLACE, p->from.v, &forward->v, kv_head, p->pad_v,
+               first, count, BLOCK_KEYS, wide, p, forward, lane);
+}
+
+/* Copies `count` rows of q and dO of a head, from `first` on. */
+INLINE void copy_queries(__local storage_bits *to, uint head, uint first,
+                         int count, const int wide, const grad_pipeline *p,
+                         const backward_args *args, int lane)
+{
+    copy_plane(0, to + Q_PLACE, p->from.q, &args->forward.q, head, 0, first,
+               count, BLOCK_ROWS, wide, p, &args->forward, lane);
+    copy_plane(1, to + D_O_PLACE, p->from.d_o, &args->d_o, head, 0, first,
+               count, BLOCK_ROWS, wide, p, &args->forward, lane);
+}
+
+/* ---- Visits ---- */
+
+/* The keys of a head of keys that a work-group has, which the blocks of rows
+ * of heads_each heads visit. */
+typedef struct kv_block {
+    uint kv_head, heads_each;
+    uint first_key; /* of a window */
+    int key_count;
+    uint visits; /* of a window */
+} kv_block;
+
+/* A visit that is to be copied: a block of rows of one head. */
+typedef struct copied_visit {
+    uint number; /* in the window */
+    uint head, kv_head;
+    uint first; /* row of the window */
+    int count;
+    int lane; /* of the copying team */
+    __local ushort *to, *keys_to;
+} copied_visit;
+
+INLINE copied_visit find_visit(uint item, const grad_pipeline *p,
+                               const kv_block *block, int lane)
+{
+    const uint row_blocks = CEIL_DIV(NQ, BLOCK_ROWS);
+    copied_visit v;
+    v.number = item % block->visits;
+    v.first = v.number % row_blocks * BLOCK_ROWS;
+    v.count = (int)min((uint)BLOCK_ROWS, (uint)NQ - v.first);
+    v.to = p->ring + item % STAGES * STAGE_SIZE;
+    v.keys_to = p->ring + KEY_STAGE(item / block->visits % STAGES);
+    /* where things lie is found anew each time: registers are worth more */
+    v.lane = lane;
+    v.kv_head = block->kv_head;
+    FORGET(v.lane);
+    FORGET(v.kv_head);
+    v.head = v.kv_head * block->heads_each + v.number / row_blocks;
+    return v;
+}
+
+/* Copies a visit's rows and, before the first of a window, its keys, unless
+ * these come late. */
+INLINE void copy_visit(const copied_visit *v, const int wide,
+                       const grad_pipeline *p, const kv_block *block,
+                       const backward_args *args)
+{
+    copy_queries(v->to, v->head, v->first, v->count, wide, p, args, v->lane);
+    if (!LATE_KEYS && v->number == 0)
+        copy_keys(v->keys_to, v->kv_head, block->first_key, block->key_count,
+                  wide, p, &args->forward, v->lane);
+}
 
 /* lse of rows first .. first + count of a window. */
 INLINE void copy_lse(__local float *to, __global const float *plane,

@@ -63,46 +63,51 @@ INLINE void add_values(float sums[][VALUES], const int count,
 /* A larger one, unless rounded up, might make exponentials overflow. */
 #define LARGE_LSE 0x1p22f
 
-/* For RELOAD_ARGS in these kernels, which call args.forward forward. */
-#if !EMULATED && AMD_UNIT
-#define RELOAD_BACKWARD_ARGS                                                  \
-    RELOAD_ARGS(backward_args, reloaded, 0)                                   \
-    const backward_args args = *reloaded;                                     \
-    const forward_args *forward = &args.forward;
+#if HAS_LOCAL_TERMS
+/* Terms that stay in local memory come there: at the start those of a head,
+ * for rows from `first` on. */
+INLINE void keep_head_terms(__local kept_term *kept,
+                            const logit_tensors *tensors,
+                            const forward_args *forward, uint head, uint first,
+                            int item)
+{
+#if !MASK_IN_LOCAL
+    const unit of_head = {.window = forward->first_window, .head = head};
+    const logit_terms terms = terms_of(tensors, forward, of_head);
+    keep_terms(kept, forward, &terms, first, item);
+#endif
+}
+#define LOCAL_TERMS(kept) kept
 #else
-#define RELOAD_BACKWARD_ARGS const forward_args *forward = &args.forward;
+typedef float kept_term;
+#define LOCAL_TERMS(kept) 0
 #endif
 
-/* Terms of logits in a kernel: at the start those of the head, for rows from
- * `first` on; and, as `terms`, an item's. */
+/* Terms of an item; those that stay are renewed where the window is of another
+ * kind than `kept_kind`, for all teams, which have windows of one kind. */
+INLINE logit_terms item_terms(uint *kept_kind, __local kept_term *kept,
+                              const logit_tensors *tensors, const walk *here,
+                              unit u, const forward_args *forward, uint first,
+                              int item)
+{
 #if MASK_IN_LOCAL
-#define KEEP_HEAD_TERMS(of_head, first)                                       \
-    uint kept_kind = ~0u; /* of windows whose terms are kept */
-#elif HAS_LOCAL_TERMS
-#define KEEP_HEAD_TERMS(of_head, first)                                       \
-    const unit head_unit = {.window = forward->first_window,                  \
-                            .head = of_head};                                 \
-    DECLARE_TERMS(head_terms, *forward, head_unit)                            \
-    keep_terms(kept, forward, &head_terms, first, item_id);
-#else
-#define KEEP_HEAD_TERMS(of_head, first)
-#endif
-#if MASK_IN_LOCAL /* all teams have windows of the same kind */
-#define DECLARE_ITEM_TERMS(first)                                             \
-    const logit_terms terms = {.unused = 0};                                  \
-    const uint kind = MASK_KIND(here);                                        \
-    if (kind != kept_kind) {                                                  \
-        DECLARE_TERMS(new_terms, *forward, unit_here)                         \
-        kept_kind = kind;                                                     \
-        barrier(CLK_LOCAL_MEM_FENCE);                                         \
-        keep_terms(kept, forward, &new_terms, first, item_id);                \
-        barrier(CLK_LOCAL_MEM_FENCE);                                         \
+    const logit_terms terms = {.unused = 0};
+    const uint kind = MASK_KIND(*here);
+    if (kind != *kept_kind) {
+        const logit_terms new_terms = terms_of(tensors, forward, u);
+        *kept_kind = kind;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        keep_terms(kept, forward, &new_terms, first, item);
+        barrier(CLK_LOCAL_MEM_FENCE);
     }
+    return terms;
 #elif HAS_TERMS_KEPT
-#define DECLARE_ITEM_TERMS(first) const logit_terms terms = {.unused = 0};
+    const logit_terms terms = {.unused = 0};
+    return terms;
 #else
-#define DECLARE_ITEM_TERMS(first) DECLARE_TERMS(terms, *forward, unit_here)
+    return terms_of(tensors, forward, u);
 #endif
+}
 
 /* What a team computes with. */
 typedef struct visit {

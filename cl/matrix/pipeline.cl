@@ -69,16 +69,9 @@ INLINE void keep_pads(__local uint4 (*pads)[DIMS / CHUNK],
     keep_pad(pads[1], v, args->pad_v.column, item);
     barrier(CLK_LOCAL_MEM_FENCE);
 }
-#define KEEP_PADS(pads, args, kv_head, item)                                  \
-    keep_pad(pads[0], PAD_ROW(args, pad_k, ARG_PAD_K, kv_head),               \
-             (args).pad_k.column, item);                                      \
-    keep_pad(pads[1], PAD_ROW(args, pad_v, ARG_PAD_V, kv_head),               \
-             (args).pad_v.column, item);                                      \
-    barrier(CLK_LOCAL_MEM_FENCE);
 #else
 #define DECLARE_PADS(pads)
 #define KEPT_PAD(pads, i) 0
-#define KEEP_PADS(pads, args, kv_head, item)
 #endif
 
 /* Among offsets: of a token of the padding. */
@@ -228,25 +221,5 @@ INLINE void await_copies(int team)
     TEAM_SYNC(team);
 #endif
 }
-
-/* An item is there, the one before was read, and copies are under way again;
- * the kernel's START_COPIES(item) starts those of an item. */
-#if STAGES == 1
-#define START_RING()
-#define AWAIT_ITEM(item)                                                      \
-    TEAM_SYNC(team);                                                          \
-    START_COPIES(item);                                                       \
-    AWAIT_COPIES(0);                                                          \
-    TEAM_SYNC(team)
-#else
-#define START_RING()                                                          \
-    for (uint ahead = 0; ahead + 1 < STAGES; ahead++) {                       \
-        START_COPIES(ahead);                                                  \
-    }
-#define AWAIT_ITEM(item)                                                      \
-    AWAIT_COPIES(STAGES - 2 + LATE_COPIES);                                   \
-    TEAM_SYNC(team);                                                          \
-    START_COPIES(item + STAGES - 1)
-#endif
 
 #endif

@@ -47,16 +47,6 @@ INLINE wave wave_of(const work_item *me, __local uint (*exchanges)[1])
     return w;
 }
 #endif
-#define DECLARE_WAVE                                                          \
-    DECLARE_EXCHANGES(exchanges)                                              \
-    const work_item me = this_work_item();                                    \
-    const int item_id = me.id;                                                \
-    const int team = me.team;                                                 \
-    int lane_of_team = me.lane;                                               \
-    const int wave_of_team = me.wave;                                         \
-    wave wave_here = wave_of(&me, exchanges);                                 \
-    const wave *w = &wave_here;
-
 /* What every kernel has in local memory: the teams' rings, which start with a
  * line of 128 bytes for units that swizzle rows; of gradients, each wave's
  * rows that leave; terms. */
