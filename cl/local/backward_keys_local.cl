@@ -336,10 +336,13 @@ INLINE void add_dk_dq(float4 *sums_k, float4 *sums_q,
 }
 
 #if WHOLE
-/* sums_q becomes dQ; dq is a plane. */
+/* sums_q becomes dQ. Its plane is found where it is stored: found before,
+ * registers hold it over the steps, which NVIDIA's compiler then spills.
+ */
 INLINE void store_dq(float4 *sums_q, const gradient_memory *memory,
                      const backward_args *args, const gradient_block *block,
-                     const gradient_tile *row_tile, __global storage *dq)
+                     const gradient_tile *row_tile, const window_place *window,
+                     __global storage *dq, uint head)
 {
     const uint flags = args->forward.flags;
     UNROLL_FOR (int i = 0; i < DIM_STAGES * OUT_ROWS; i++)
@@ -349,7 +352,8 @@ INLINE void store_dq(float4 *sums_q, const gradient_memory *memory,
                     (__local float *)memory->q, memory->along, block->wide);
 #endif
     if ((flags & ARG_DQ) != 0)
-        store_gradient(sums_q, OUT_ROWS, row_tile, dq, &args->dq,
+        store_gradient(sums_q, OUT_ROWS, row_tile,
+                       dq + plane(&args->dq, window->grid, head), &args->dq,
                        block->q.tokens, (flags & ARG_ADD_DQ) != 0,
                        block->wide);
 }
@@ -546,8 +550,8 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_keys_local(BACKWARD_PARAMETERS)
             add_dk_dq(sums.k, sums_q, &memory, &at, &key_tile, &row_tile,
                       flags, lane);
 #if WHOLE
-            store_dq(sums_q, &memory, &args, &at, &row_tile,
-                     dq + plane(&args.dq, window.grid, u.head));
+            store_dq(sums_q, &memory, &args, &at, &row_tile, &window, dq,
+                     u.head);
 #endif
 #if VARIANT == COSINE
             if ((flags & ARG_D_LOGIT_SCALE) != 0 && key_block == 0)
