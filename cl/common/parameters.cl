@@ -96,9 +96,3 @@ INLINE unit find_unit(const forward_args *args, uint index)
     u.head = window_head % args->heads;
     return u;
 }
-
-/* Of a tensor without tokens on a grid: bias, mask, regions, sums. */
-INLINE ulong element(const tensor_layout *layout, uint row, uint column)
-{
-    return (ulong)row * layout->row + (ulong)column * layout->column;
-}

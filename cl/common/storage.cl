@@ -13,44 +13,18 @@
  * load and store with the suffix of a type move one element, load4 and store4
  * (and so on) that many neighbours, aligned to one element only. Stores round
  * to nearest even and keep a NaN a NaN. */
-#include "common/args.h"
+#include "common/language.cl"
 
-#ifndef DTYPE
-#define DTYPE 0
-#endif
+REQUIRE(DTYPE)
+REQUIRE(HAS_FMA)
 
-/* To some versions of clang, `a && EMULATED` looks like a slip of the pen, as
- * OpenCL C has a bool; and runtimes tell the application's user of warnings.
- */
-#ifdef __clang__
-#pragma clang diagnostic ignored "-Wconstant-logical-operand"
-#endif
-
-/* Kernels must not call: an argument whose address is passed to a function
- * that is not inlined lands in slow private memory. Emulated units are slow
- * anyway, and PoCL takes a quarter of the time to compile what it may call. */
-#ifndef INLINE
-#if defined(EMULATED) && EMULATED
-#define INLINE static inline
-#else
-#define INLINE static inline __attribute__((always_inline))
-#endif
-#endif
 /* a * b + c. A device without the instruction would compute fma in software,
  * a hundred times slower. */
-#ifndef HAS_FMA
-#define HAS_FMA 1
-#endif
 #if HAS_FMA
 #define FMA(a, b, c) fma(a, b, c)
 #else
 #define FMA(a, b, c) mad(a, b, c)
 #endif
-
-#define UNROLL_FOR _Pragma("unroll") for
-#define NO_UNROLL_FOR _Pragma("nounroll") for
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
 
 INLINE float load_f32(__global const float *p, ulong i) { return p[i]; }
 #define DEFINE_VECTOR_LOAD_F32(n)                                             \

@@ -16,27 +16,16 @@
  *           2 those of the padding are hidden
  *   KEEPS_TOKENS  1: positions wait in local memory, for kernels that ask for
  *           each token many times; a place says where (GRID 1) */
+#include "common/layout.cl"
 #include "common/storage.cl"
 
-#ifndef GRID
-#define GRID 0
-#endif
-#ifndef PADDING
-#define PADDING 0
-#endif
-#ifndef KEEPS_TOKENS
-#define KEEPS_TOKENS 0
-#endif
+REQUIRE(GRID)
+REQUIRE(PADDING)
+REQUIRE(KEEPS_TOKENS)
 #if GRID
-#ifndef WINDOW_0
-#define WINDOW_0 1
-#endif
-#ifndef WINDOW_1
-#define WINDOW_1 7
-#endif
-#ifndef WINDOW_2
-#define WINDOW_2 7
-#endif
+REQUIRE(WINDOW_0)
+REQUIRE(WINDOW_1)
+REQUIRE(WINDOW_2)
 #define WINDOW_TOKENS (WINDOW_0 * WINDOW_1 * WINDOW_2)
 #endif
 
@@ -204,12 +193,6 @@ INLINE token find_token(const grid_layout *grid, const window_place *place,
 #else
     return compute_token(grid, place, row);
 #endif
-}
-
-/* Offset of the plane of a window's grid (or of the window) and a head. */
-INLINE ulong plane(const tensor_layout *layout, ulong window, uint head)
-{
-    return layout->offset + window * layout->window + head * layout->head;
 }
 
 /* How far something is from its plane's start. On a grid the host has checked

@@ -13,9 +13,7 @@
  * and dK, dV of the padding's tokens add up to those of pad_k, pad_v. */
 #include "cpu/cpu_gradients.cl"
 
-#ifndef WHOLE
-#define WHOLE 1
-#endif
+REQUIRE(WHOLE)
 
 /* sums[key][..] += the sum over the tile's rows of weights[row][key] factor
  * rows[row][..]. */

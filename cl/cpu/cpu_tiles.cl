@@ -9,15 +9,10 @@
  * and BLOCK_KEYS must be a multiple of LANES * TILE_VECS. */
 #include "cpu/cpu_vectors.cl"
 
-#ifndef TILE_ROWS
-#define TILE_ROWS 7
-#endif
-#ifndef TILE_VECS
-#define TILE_VECS 4
-#endif
-#ifndef OUT_VECS
-#define OUT_VECS 2
-#endif
+REQUIRE(TILE_ROWS)
+REQUIRE(TILE_VECS)
+REQUIRE(OUT_VECS)
+
 #define KEY_VECS (BLOCK_KEYS / LANES)
 #define OUT_PASSES ((CHANNEL_VECS + OUT_VECS - 1) / OUT_VECS)
 #define V_VECS (OUT_PASSES * OUT_VECS)

@@ -5,9 +5,8 @@
  *   LANES        vector length: 4, 8 or 16 */
 #include "common/problem.cl"
 
-#ifndef LANES
-#define LANES 16
-#endif
+REQUIRE(LANES)
+
 #define CHANNEL_VECS ((HEAD_DIM + LANES - 1) / LANES)
 #define CHANNEL_TAIL (HEAD_DIM % LANES)
 

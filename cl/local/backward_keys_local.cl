@@ -11,12 +11,6 @@
  *            only)
  *   KEEPS_DBIAS 1: the sum over windows stays in registers (ONE_VISIT only)
  *               0: it is added to in the workspace */
-#ifndef WHOLE
-#define WHOLE 0
-#endif
-#ifndef ONE_VISIT
-#define ONE_VISIT 1
-#endif
 #define STAGES_TILES (ONE_VISIT && KEEPS_TILES)
 /* The keys are all of the window, and so the rows are among them. */
 #define KEPT_ROWS (WHOLE ? 0 : BLOCK_ROWS)
@@ -25,9 +19,9 @@
 #define PART_COUNT (2 * Q_ROWS * COL_TILES)
 #include "local/gradient_tiles.cl"
 
-#ifndef KEEPS_DBIAS
-#define KEEPS_DBIAS 0
-#endif
+REQUIRE(WHOLE)
+REQUIRE(ONE_VISIT)
+REQUIRE(KEEPS_DBIAS)
 
 /* Adds a tile of dS to the slot's sum over windows. */
 INLINE void add_bias_partial(const float tile[SCORE_ROWS][SCORE_COLS],

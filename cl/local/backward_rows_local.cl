@@ -14,9 +14,6 @@
  * dQ's walk sums both, which tells how far delta and lse are off. The kernel
  * of keys gets what is right; and where it shows in dQ, the keys are visited
  * once more, for dQ -= (error of delta) scale sum P K. */
-#ifndef STATISTICS
-#define STATISTICS 0
-#endif
 #define STAGES_TILES 0
 #define KEPT_ROWS BLOCK_ROWS
 /* What a softmax and P dP sum, or what delta is checked by. */
@@ -27,6 +24,8 @@
 #define PART_COUNT (Q_ROWS * (2 * COL_TILES + SQUARE_TILES))
 #endif
 #include "local/gradient_tiles.cl"
+
+REQUIRE(STATISTICS)
 
 #if STATISTICS
 /* An lse whose ulp is so large that exponentials of S - lse might overflow. */

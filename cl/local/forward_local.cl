@@ -30,15 +30,9 @@
 #define SUMS_STAY STREAMING
 #include "local/local_bias.cl"
 
-#ifndef TEAMS
-#define TEAMS 1
-#endif
-#ifndef STAGE_KEYS
-#define STAGE_KEYS 49
-#endif
-#ifndef ROW_ITEMS
-#define ROW_ITEMS 1
-#endif
+REQUIRE(TEAMS)
+REQUIRE(STAGE_KEYS)
+REQUIRE(ROW_ITEMS)
 
 #define KEY_STAGES CEIL_DIV(BLOCK_KEYS, STAGE_KEYS)
 #define COL_TILES CEIL_DIV(STAGE_KEYS, SCORE_COLS)

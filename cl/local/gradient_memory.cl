@@ -29,12 +29,8 @@
 #define SUMS_STAY 1
 #include "local/local_bias.cl"
 
-#ifndef KEEPS_TILES
-#define KEEPS_TILES 0
-#endif
-#ifndef KEY_QUADS
-#define KEY_QUADS 2
-#endif
+REQUIRE(KEEPS_TILES)
+REQUIRE(KEY_QUADS)
 
 /* Where they are known before, loops have constant ends. */
 #if VARIANT == SLIDING

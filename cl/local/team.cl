@@ -27,24 +27,13 @@
  *   SUMS_STAY     1: sums live in registers while rows are copied */
 #include "common/problem.cl"
 
-#ifndef TEAM
-#define TEAM 64
-#endif
-#ifndef STAGE_DIMS
-#define STAGE_DIMS 32
-#endif
-#ifndef SCORE_ROWS
-#define SCORE_ROWS 7
-#endif
-#ifndef SCORE_COLS
-#define SCORE_COLS 7
-#endif
-#ifndef OUT_ROWS
-#define OUT_ROWS 7
-#endif
-#ifndef SUB_GROUP
-#define SUB_GROUP 0
-#endif
+REQUIRE(TEAM)
+REQUIRE(STAGE_DIMS)
+REQUIRE(SCORE_ROWS)
+REQUIRE(SCORE_COLS)
+REQUIRE(OUT_ROWS)
+REQUIRE(SUB_GROUP)
+REQUIRE(LIMITS_REGISTERS)
 
 #define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
@@ -71,9 +60,6 @@
 #endif
 /* NVIDIA's compiler heeds a limit of registers, which the host then gives it,
  * only where no size of work-groups is demanded. */
-#ifndef LIMITS_REGISTERS
-#define LIMITS_REGISTERS 0
-#endif
 #if LIMITS_REGISTERS
 #define TEAM_SIZE
 #else

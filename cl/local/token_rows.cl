@@ -5,9 +5,7 @@
  *   HALVES_FROM_BITS  1: vloada_half would load one half at a time */
 #include "local/team.cl"
 
-#ifndef HALVES_FROM_BITS
-#define HALVES_FROM_BITS 0
-#endif
+REQUIRE(HALVES_FROM_BITS)
 
 /* Elements of an aligned access of at most 16 bytes; 0: no such access. */
 #if DTYPE != 0 && HEAD_DIM % 8 == 0 && STAGE_DIMS % 8 == 0

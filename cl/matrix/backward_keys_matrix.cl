@@ -19,14 +19,17 @@
  *             them, and another the other
  *
  * Whose rows of dK and dV nobody stores (padding) may be anything. */
+#define BACKWARD 1
+#define KEYS_DOWN 1
+#define AGAIN (PASSES > 1)
+#define KEEPS_DBIAS 0
 #include "matrix/grad_epilogue.cl"
 #include "matrix/grad_pipeline.cl"
 #include "matrix/grad_sums.cl"
 #include "matrix/waves.cl"
 
-#ifndef APART
-#define APART 0
-#endif
+REQUIRE(APART)
+
 /* What a wave sums: dV and dK, or one of them. */
 #define GRADIENTS (APART ? 1 : 2)
 

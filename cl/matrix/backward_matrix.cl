@@ -21,6 +21,9 @@
  * given and windows are not small, as delta is dO . O - d_lse then, but for an
  * error that is mended where it shows (delta_errors.cl). With all keys at
  * once dP alone would be saved, which o is not worth. */
+#define BACKWARD 1
+#define FUSED_GRADIENTS 1
+#define AGAIN (PASSES > 1)
 #include "matrix/fused_keys.cl"
 #include "matrix/fused_pipeline.cl"
 #include "matrix/fused_rows.cl"

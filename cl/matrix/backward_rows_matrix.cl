@@ -25,9 +25,13 @@
  * Where sums of dBias leave room for few rows, several waves share a tile of
  * them, each with as many keys of an item as the others; at a window's end
  * they add up dQ. */
+#define BACKWARD 1
+#define AGAIN 1
 #include "matrix/grad_pipeline.cl"
 #include "matrix/split_rows.cl"
 #include "matrix/waves.cl"
+
+REQUIRE(KEEPS_DBIAS)
 
 /* ---- Macros of this kernel, which use what its function declares ---- */
 

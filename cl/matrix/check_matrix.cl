@@ -16,6 +16,7 @@
  *            first UNIT_QUERIES rows are then of queries; for the first
  *            UNIT_QUERIES keys. TF32 has no gradients, so not the last of
  *            these */
+#define HEAD_DIM UNIT_TILE
 #include "unit/fragment_tiles.cl"
 
 #define TEAM_WAVES 1

@@ -10,9 +10,8 @@
 #define FUSED_TILE_CL
 #include "matrix/grad_softmax.cl"
 
-#ifndef ONE_VISIT
-#define ONE_VISIT 1
-#endif
+REQUIRE(ONE_VISIT)
+REQUIRE(KEEPS_DBIAS)
 
 /* A tile's dP is computed while dS of the one before is: that pays in fp16,
  * but where the cosine variant takes the registers (bench/notes.md). */

@@ -23,46 +23,49 @@
  *   STAGES      of the ring
  *   PASS_KEYS   keys whose scores a wave has in registers at a time; a
  *               multiple of UNIT_TILE
- *   KEYS_DOWN   1: tiles are the other way round, as gradients of keys want
- *               them: what is called rows here are keys, v beside k, and what
- *               is called keys are queries, dO beside q
  *   ROW_PLANES  tensors that a stage holds rows of: q; backward also dO, and
- *               then o
+ *               then o, where the host says 3
  *   KEEPS_TERMS where what is added to the block's logits stays from window to
  *               window; 0: nowhere, 1: in local memory, 2: in registers, for
  *               which each wave must have the same rows always. With a mask, a
  *               work-group then walks the windows of one mask after those of
  *               another. 3: the bias in local memory, as the caller stores it;
  *               regions, of which there is one for each token, are compared at
- *               each score, which needs half the room of a sum. */
+ *               each score, which needs half the room of a sum.
+ *
+ * A kernel's file sets its features before it includes others:
+ *
+ *   BACKWARD    1: a stage holds dO too, and what leaves does so through rows
+ *               of each wave
+ *   FUSED_GRADIENTS  1: all gradients in one kernel, whose waves exchange P
+ *               and dS through local memory
+ *   KEYS_DOWN   1: tiles are the other way round, as gradients of keys want
+ *               them: what is called rows here are keys, v beside k, and what
+ *               is called keys are queries, dO beside q */
 #ifndef GEOMETRY_CL
 #define GEOMETRY_CL
+#include "common/problem.cl"
 #include "unit/fragment_tiles.cl"
 
-#ifndef TEAM_WAVES
-#define TEAM_WAVES 1
-#endif
-#ifndef TEAMS
-#define TEAMS 1
-#endif
-#ifndef STAGES
-#define STAGES 1
-#endif
-#ifndef PASS_KEYS
-#define PASS_KEYS 64
-#endif
-#ifndef KEEPS_TERMS
-#define KEEPS_TERMS 1
-#endif
+REQUIRE(TEAM_WAVES)
+REQUIRE(TEAMS)
+REQUIRE(STAGES)
+REQUIRE(PASS_KEYS)
+REQUIRE(KEEPS_TERMS)
+
 #ifndef BACKWARD
 #define BACKWARD 0
+#endif
+#ifndef FUSED_GRADIENTS
+#define FUSED_GRADIENTS 0
 #endif
 #ifndef KEYS_DOWN
 #define KEYS_DOWN 0
 #endif
 #ifndef ROW_PLANES
-#define ROW_PLANES (BACKWARD ? 2 : 1)
+#define ROW_PLANES (1 + BACKWARD)
 #endif
+REQUIRE(ROW_PLANES)
 
 #define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
 
@@ -118,7 +121,7 @@
  * stages: these are of q and dO; k, v and lse of the next window come to where
  * this one's were while dK and dV are summed. Not in the cosine variant, whose
  * dK needs k. */
-#if SWIZZLES_ROWS && BACKWARD && defined(ONE_VISIT)
+#if SWIZZLES_ROWS && FUSED_GRADIENTS
 #define LATE_KEYS (ONE_VISIT && TEAMS == 1 && STAGES > 1 && VARIANT != COSINE)
 #else
 #define LATE_KEYS 0

@@ -3,14 +3,11 @@
  * from lse or anew; delta, what dS = P (dP - delta) subtracts; and powers of
  * two, without which fp16 would lose small numbers.
  *
- *   AGAIN  1: scores are computed again for the gradients */
+ *   AGAIN  a feature of the kernel (geometry.cl): 1: scores are computed again
+ *          for the gradients */
 #ifndef GRAD_SOFTMAX_CL
 #define GRAD_SOFTMAX_CL
 #include "matrix/grad_tiles.cl"
-
-#ifndef AGAIN
-#define AGAIN (PASSES > 1)
-#endif
 
 /* Rounding to fp16 loses small numbers, below 2^-24 of all there are: P, and
  * so dS and dBias, is multiplied by a power of two first, and dS by one more.

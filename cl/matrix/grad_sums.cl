@@ -12,10 +12,6 @@
 #define GRAD_SUMS_CL
 #include "matrix/grad_tiles.cl"
 
-#ifndef KEEPS_DBIAS
-#define KEEPS_DBIAS 0
-#endif
-
 /* Sums of dBias that stay in registers must have constant indices. */
 #if BIAS && KEEPS_DBIAS == 1
 #define GRADIENT_FOR UNROLL_FOR

@@ -9,9 +9,7 @@
 #define PERSISTENT_CL
 #include "matrix/geometry.cl"
 
-#ifndef SHARES_OWNERS
-#define SHARES_OWNERS 1
-#endif
+REQUIRE(SHARES_OWNERS)
 
 /* The rounds of a launch (tile_scheduler.cl) are there for each block of rows
  * of each head, their owner. Numbered owner by owner, they are dealt evenly: a

@@ -8,20 +8,19 @@
 #define PIPELINE_CL
 #include "matrix/geometry.cl"
 
-/* Work-items that copy a tensor's rows: of the backward pass in one kernel,
- * which alone has ONE_VISIT, each wave of four has a tensor of its own
- * where rows are short and copies asynchronous, so that it makes addresses of
- * one only; else all of the team copy each. */
-#if SWIZZLES_ROWS && BACKWARD && defined(ONE_VISIT)
+/* Work-items that copy a tensor's rows: with FUSED_GRADIENTS, each wave of
+ * four has a tensor of its own where rows are short and copies asynchronous,
+ * so that it makes addresses of one only; else all of the team copy each. */
+#if SWIZZLES_ROWS && FUSED_GRADIENTS
 #define COPIES_APART (TEAM_WAVES == 4 && HEAD_DIM <= 64)
 #else
 #define COPIES_APART 0
 #endif
 #define COPIERS (COPIES_APART ? WAVE : TEAM)
-/* Groups of copies that a wave starts between those of items: of the backward
- * pass in one kernel, o of its own rows, where that saves a walk over keys and
+/* Groups of copies that a wave starts between those of items: with
+ * FUSED_GRADIENTS, o of its own rows, where that saves a walk over keys and
  * rows that leave have room for it. */
-#if BACKWARD && defined(ONE_VISIT)
+#if FUSED_GRADIENTS
 #define LATE_COPIES                                                           \
     (PASSES > 1 && DIM_TILES == OUT_TILES && UNIT_QUERIES % UNIT_TILE == 0)
 #else

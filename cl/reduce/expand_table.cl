@@ -2,6 +2,15 @@
  * Writes the bias that a table stands for, fp32 [heads][queries][keys], for
  * kernels that know no tables: neighbouring keys then lie side by side, and
  * vectors read them. One work-item per query of a head. */
+
+/* What of the problem does not matter here. */
+#define VARIANT 0
+#define HEAD_DIM 1
+#define MASK 0
+#define ADJACENT_KEYS 1
+#define HAS_FMA 1
+#define BLOCK_ROWS 1
+#define BLOCK_KEYS 1
 #include "common/problem.cl"
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void

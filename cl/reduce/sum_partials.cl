@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The second stage of sums over windows: adds the partial sums of all slots,
  * always in the same order. */
-#include "common/problem.cl"
+#include "common/layout.cl"
 
 #define IN_FLIGHT 8 /* at once, since each takes its time to come */
 

@@ -5,11 +5,10 @@
  *
  *   LISTED 1: the host has listed these
  *          0: which they are follows from their distance along each axis */
-#include "common/problem.cl"
+#include "common/layout.cl"
 
-#ifndef LISTED
-#define LISTED 1
-#endif
+REQUIRE(LISTED)
+
 #define MOST_SLOT_PARTS 16
 /* loads at once, since each takes its time to come: pairs x slots */
 #define IN_FLIGHT 4

@@ -58,12 +58,12 @@
  *                 a work-group must make the same calls. */
 #ifndef FRAGMENT_CL
 #define FRAGMENT_CL
-#include "common/problem.cl"
+#include "common/storage.cl"
 #include MATRIX_UNIT
 
-#ifndef EMULATED
-#define EMULATED 1
-#endif
+REQUIRE(EMULATED)
+REQUIRE(COMPUTE_CAPABILITY)
+
 #if QUERIES_DOWN
 #define UNIT_QUERIES MMA_M
 #define KEY_SIDE MMA_N

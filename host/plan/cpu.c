@@ -210,10 +210,10 @@ bool wa_plan_cpu_backward(const wa_problem *problem, const wa_device *device,
                       step.defines, sizeof step.defines);
     wa_append_shape(&wa_cpu_numbers, &shape, step.defines,
                     sizeof step.defines);
-    wa_append(step.defines, sizeof step.defines, "-DBACKWARD=1 -DWHOLE=%u ",
-              (uint32_t)plan->whole);
     step.kernel = "backward_keys_cpu";
     plan->step[WA_STEP_KEYS] = step;
+    wa_append_switch(plan->step[WA_STEP_KEYS].defines, sizeof step.defines,
+                     WA_SWITCH(WHOLE), plan->whole);
     if (!plan->whole) {
         step.kernel = "backward_rows_cpu";
         plan->step[WA_STEP_ROWS] = step;

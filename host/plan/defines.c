@@ -5,7 +5,7 @@
 #include "device/unit.h"
 
 typedef struct define {
-    const char *name;
+    wa_switch name;
     uint32_t value;
     bool used;
 } define;
@@ -15,8 +15,7 @@ static void append_defines(const define *defines, size_t count, char *text,
 {
     for (size_t i = 0; i < count; i++)
         if (defines[i].used)
-            wa_append(text, size, "-D%s=%u ", defines[i].name,
-                      defines[i].value);
+            wa_append_switch(text, size, defines[i].name, defines[i].value);
 }
 
 /* As cl/common/problem.cl numbers them. */
@@ -41,11 +40,11 @@ static void append_grid(const wa_problem *problem, char *text, size_t size)
     const wa_grid *grid = &problem->grid;
     const uint32_t padding = wa_problem_padding(problem);
     const define defines[] = {
-        {"GRID", 1, grid->used},
-        {"WINDOW_0", grid->window[0], grid->used},
-        {"WINDOW_1", grid->window[1], grid->used},
-        {"WINDOW_2", grid->window[2], grid->used},
-        {"PADDING", padding, padding != 0},
+        {WA_SWITCH(GRID), 1, grid->used},
+        {WA_SWITCH(WINDOW_0), grid->window[0], grid->used},
+        {WA_SWITCH(WINDOW_1), grid->window[1], grid->used},
+        {WA_SWITCH(WINDOW_2), grid->window[2], grid->used},
+        {WA_SWITCH(PADDING), padding, padding != 0},
     };
     append_defines(defines, sizeof defines / sizeof *defines, text, size);
 }
@@ -55,12 +54,12 @@ static void append_table(const wa_problem *problem, char *text, size_t size)
     const wa_table *table = &problem->table;
     const bool by_position = table->used && !table->has_index;
     const define defines[] = {
-        {"TABLE", table->has_index ? 2u : 1u, table->used},
-        {"TABLE_WINDOW_1", table->window[1], by_position},
-        {"TABLE_WINDOW_2", table->window[2], by_position},
-        {"TABLE_STEP_0", table->step[0], by_position},
-        {"TABLE_STEP_1", table->step[1], by_position},
-        {"TABLE_CENTER", table->center, by_position},
+        {WA_SWITCH(TABLE), table->has_index ? 2u : 1u, table->used},
+        {WA_SWITCH(TABLE_WINDOW_1), table->window[1], by_position},
+        {WA_SWITCH(TABLE_WINDOW_2), table->window[2], by_position},
+        {WA_SWITCH(TABLE_STEP_0), table->step[0], by_position},
+        {WA_SWITCH(TABLE_STEP_1), table->step[1], by_position},
+        {WA_SWITCH(TABLE_CENTER), table->center, by_position},
     };
     append_defines(defines, sizeof defines / sizeof *defines, text, size);
 }
@@ -71,20 +70,20 @@ void wa_append_problem(const wa_problem *problem, const wa_device *device,
                        size_t size)
 {
     const define defines[] = {
-        {"VARIANT", problem->variant, true},
-        {"DTYPE", problem->dtype, true},
-        {"HEAD_DIM", problem->head_dim, true},
-        {"NQ", problem->queries, problem->variant != WINATTN_SLIDING},
-        {"NK", problem->keys, problem->variant != WINATTN_SLIDING},
-        {"BIAS", bias_number(problem), true},
-        {"MASK", mask_number(problem), true},
-        {"ADJACENT_KEYS",
+        {WA_SWITCH(VARIANT), problem->variant, true},
+        {WA_SWITCH(DTYPE), problem->dtype, true},
+        {WA_SWITCH(HEAD_DIM), problem->head_dim, true},
+        {WA_SWITCH(NQ), problem->queries, problem->variant != WINATTN_SLIDING},
+        {WA_SWITCH(NK), problem->keys, problem->variant != WINATTN_SLIDING},
+        {WA_SWITCH(BIAS), bias_number(problem), true},
+        {WA_SWITCH(MASK), mask_number(problem), true},
+        {WA_SWITCH(ADJACENT_KEYS),
          wa_tensor_is_adjacent(&problem->tensor[WA_BIAS]) &&
              wa_tensor_is_adjacent(&problem->tensor[WA_MASK]),
          true},
-        {"BLOCK_ROWS", block_rows, true},
-        {"BLOCK_KEYS", block_keys, true},
-        {"HAS_FMA", device->has_fma, true},
+        {WA_SWITCH(BLOCK_ROWS), block_rows, true},
+        {WA_SWITCH(BLOCK_KEYS), block_keys, true},
+        {WA_SWITCH(HAS_FMA), device->has_fma, true},
     };
     append_defines(defines, sizeof defines / sizeof *defines, text, size);
     append_grid(problem, text, size);
@@ -94,10 +93,10 @@ void wa_append_problem(const wa_problem *problem, const wa_device *device,
 void wa_append_table(const wa_problem *problem, char *text, size_t size)
 {
     const define defines[] = {
-        {"DTYPE", problem->dtype, true},
-        {"NQ", problem->queries, true},
-        {"NK", problem->keys, true},
-        {"BIAS", bias_number(problem), true},
+        {WA_SWITCH(DTYPE), problem->dtype, true},
+        {WA_SWITCH(NQ), problem->queries, true},
+        {WA_SWITCH(NK), problem->keys, true},
+        {WA_SWITCH(BIAS), bias_number(problem), true},
     };
     append_defines(defines, sizeof defines / sizeof *defines, text, size);
     append_table(problem, text, size);
@@ -107,20 +106,21 @@ void wa_append_local_options(const wa_problem *problem,
                              const wa_device *device, char *text, size_t size)
 {
     if (device->splits_half_vectors && problem->dtype == WINATTN_FP16)
-        wa_append(text, size, "-DHALVES_FROM_BITS=1 ");
+        wa_append_switch(text, size, WA_SWITCH(HALVES_FROM_BITS), 1);
     if (device->sub_group)
-        wa_append(text, size, "-DSUB_GROUP=%u ", device->sub_group);
+        wa_append_switch(text, size, WA_SWITCH(SUB_GROUP), device->sub_group);
     if (device->miscompiles_barriers)
         wa_append(text, size, "-cl-opt-disable ");
 }
 
 void wa_append_unit_options(const wa_device *device, char *text, size_t size)
 {
-    wa_append(text, size, "-DEMULATED=%u%s ", (uint32_t)device->emulates_unit,
-              device->emulates_unit ? "" : device->unit->options);
+    wa_append_switch(text, size, WA_SWITCH(EMULATED), device->emulates_unit);
+    if (!device->emulates_unit)
+        wa_append(text, size, "%s", device->unit->options);
     if (device->vendor == WA_VENDOR_NVIDIA)
-        wa_append(text, size, "-DCOMPUTE_CAPABILITY=%u ",
-                  device->compute_capability);
+        wa_append_switch(text, size, WA_SWITCH(COMPUTE_CAPABILITY),
+                         device->compute_capability);
     if (device->miscompiles_barriers)
         wa_append(text, size, "-cl-opt-disable ");
 }
@@ -147,8 +147,8 @@ void wa_write_forward_defines(const wa_problem *problem,
     if (plan->tier == WINATTN_TIER_CPU) {
         wa_append_shape(&wa_cpu_numbers, &plan->shape.cpu, text, size);
     } else if (plan->tier == WINATTN_TIER_MATRIX) {
-        wa_append(text, size, "-DSHARES_OWNERS=%u ",
-                  (uint32_t)plan->schedule.shares_owners);
+        wa_append_switch(text, size, WA_SWITCH(SHARES_OWNERS),
+                         plan->schedule.shares_owners);
         wa_append_matrix_shape(&plan->shape.matrix, device, text, size);
     } else {
         wa_append_shape(&wa_local_numbers, &plan->shape.local, text, size);

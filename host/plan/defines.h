@@ -4,6 +4,7 @@
 #define WINATTN_DEFINES_H
 
 #include "plan/plan.h"
+#include "plan/switches.h"
 
 /* Of the problem. Window count, the sizes of a grid, strides, offsets, scale
  * and, for the sliding variant, token counts are kernel arguments and must not

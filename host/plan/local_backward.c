@@ -199,9 +199,10 @@ static void append_register_limit(const search *find, wa_gradient_part which,
     const uint32_t groups =
         (uint32_t)wa_gradient_resident(find->problem, device, which, s, &t);
     const uint32_t limit = device->register_words / (groups * s->team) / 8 * 8;
-    if (limit < MOST_REGISTERS)
-        wa_append(text, size, "-DLIMITS_REGISTERS=1 -cl-nv-maxrregcount=%u ",
-                  MAX(limit, LEAST_LIMIT));
+    if (limit >= MOST_REGISTERS)
+        return;
+    wa_append_switch(text, size, WA_SWITCH(LIMITS_REGISTERS), 1);
+    wa_append(text, size, "-cl-nv-maxrregcount=%u ", MAX(limit, LEAST_LIMIT));
 }
 
 static void set_kernel(const search *find, wa_gradient_part which,
@@ -221,19 +222,20 @@ static void set_kernel(const search *find, wa_gradient_part which,
     wa_append_problem(problem, find->device, s->block_rows, s->block_keys,
                       text, size);
     wa_append_shape(&wa_gradient_numbers, s, text, size);
-    wa_append(text, size, "-DBACKWARD=1 ");
-    if (which == WA_GRADIENTS_STATISTICS || which == WA_GRADIENTS_ROWS)
-        wa_append(text, size, "-DSTATISTICS=%u ",
-                  (uint32_t)(which == WA_GRADIENTS_STATISTICS));
-    else
-        wa_append(text, size,
-                  "-DWHOLE=%u -DONE_VISIT=%u -DKEEPS_DBIAS=%u "
-                  "-DKEEPS_TABLE=%u ",
-                  (uint32_t)(which == WA_GRADIENTS_WHOLE),
-                  (uint32_t)wa_gradient_is_one_visit(problem, which, s),
-                  (uint32_t)wa_gradient_keeps_dbias(problem, find->device,
-                                                    which, s, &t),
-                  (uint32_t)wa_gradient_keeps_table(problem, which, s));
+    if (which == WA_GRADIENTS_STATISTICS || which == WA_GRADIENTS_ROWS) {
+        wa_append_switch(text, size, WA_SWITCH(STATISTICS),
+                         which == WA_GRADIENTS_STATISTICS);
+    } else {
+        wa_append_switch(text, size, WA_SWITCH(WHOLE),
+                         which == WA_GRADIENTS_WHOLE);
+        wa_append_switch(text, size, WA_SWITCH(ONE_VISIT),
+                         wa_gradient_is_one_visit(problem, which, s));
+        wa_append_switch(
+            text, size, WA_SWITCH(KEEPS_DBIAS),
+            wa_gradient_keeps_dbias(problem, find->device, which, s, &t));
+        wa_append_switch(text, size, WA_SWITCH(KEEPS_TABLE),
+                         wa_gradient_keeps_table(problem, which, s));
+    }
     wa_append_local_options(problem, find->device, text, size);
     append_register_limit(find, which, text, size);
     /* On grids 128 registers are too few for Intel's compiler, which then

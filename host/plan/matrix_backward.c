@@ -198,11 +198,11 @@ static void set_kernel(const wa_problem *problem, const wa_device *device,
     text[0] = 0;
     wa_append_problem(problem, device, kernel->block_rows, kernel->block_keys,
                       text, size);
-    wa_append(
-        text, size,
-        "-DBACKWARD=1 -DONE_VISIT=%u -DKEEPS_DBIAS=%u -DKEEPS_TOKENS=%u ",
-        (uint32_t)(visits_of(problem, s->block_rows) == 1), s->keeps_dbias,
-        (uint32_t)keeps_tokens(problem, device, &common, &t));
+    wa_append_switch(text, size, WA_SWITCH(ONE_VISIT),
+                     visits_of(problem, s->block_rows) == 1);
+    wa_append_switch(text, size, WA_SWITCH(KEEPS_DBIAS), s->keeps_dbias);
+    wa_append_switch(text, size, WA_SWITCH(KEEPS_TOKENS),
+                     keeps_tokens(problem, device, &common, &t));
     wa_append_matrix_shape(&common, device, text, size);
 }
 

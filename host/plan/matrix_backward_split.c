@@ -250,15 +250,12 @@ const char *wa_matrix_pair_refusal(const wa_problem *problem,
 /* ---- The plan ---- */
 
 static void set_kernel(const side *s, const wa_device *device,
-                       const char *name, uint64_t bytes, const char *options,
-                       wa_step *kernel)
+                       const char *name, uint64_t bytes, wa_step *kernel)
 {
     kernel->kernel = name;
     kernel->work_group =
         s->shape.team_waves * s->shape.teams * device->unit->wave;
     kernel->local_bytes = (uint32_t)bytes;
-    wa_append(kernel->defines, sizeof kernel->defines, "-DBACKWARD=1 %s",
-              options);
     wa_append_matrix_shape(&s->shape, device, kernel->defines,
                            sizeof kernel->defines);
 }
@@ -278,7 +275,6 @@ void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
     const side keys = keys_side(&keys_down, device, &shape->keys);
     wa_step *first = &plan->step[WA_STEP_ROWS];
     wa_step *last = &plan->step[WA_STEP_KEYS];
-    char options[64];
     first->block_rows = shape->block_rows;
     first->block_keys = shape->block_keys;
     last->block_rows = shape->keys.block_rows;
@@ -290,16 +286,17 @@ void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
                           kernel->block_keys, kernel->defines,
                           sizeof kernel->defines);
     }
-    snprintf(options, sizeof options,
-             "-DROW_PLANES=%u -DAGAIN=1 -DKEEPS_DBIAS=%u ",
-             row_planes(&rows, device->unit), shape->keeps_dbias);
+    wa_append_switch(first->defines, sizeof first->defines,
+                     WA_SWITCH(ROW_PLANES), row_planes(&rows, device->unit));
+    wa_append_switch(first->defines, sizeof first->defines,
+                     WA_SWITCH(KEEPS_DBIAS), shape->keeps_dbias);
     set_kernel(&rows, device, device->unit->rows_kernel,
-               rows_bytes(&rows, device, shape->keeps_dbias), options, first);
+               rows_bytes(&rows, device, shape->keeps_dbias), first);
     plan->schedule.key_parts = keys_apart(&keys, device) ? 2 : 1;
-    snprintf(options, sizeof options, "-DKEYS_DOWN=1 -DAPART=%u ",
-             plan->schedule.key_parts - 1);
+    wa_append_switch(last->defines, sizeof last->defines, WA_SWITCH(APART),
+                     plan->schedule.key_parts - 1);
     set_kernel(&keys, device, device->unit->keys_kernel,
-               keys_bytes(&keys, device), options, last);
+               keys_bytes(&keys, device), last);
     plan->whole = false;
     plan->schedule.row_blocks =
         wa_ceil_div(problem->queries, shape->block_rows);

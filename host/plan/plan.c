@@ -167,8 +167,8 @@ static winattn_status finish_backward(const wa_problem *problem,
         wa_step *sum = &plan->step[WA_STEP_SUM_TABLE];
         sum->kernel = "sum_table";
         sum->work_group = TABLE_ITEMS;
-        if (!problem->table.is_listed)
-            wa_append(sum->defines, sizeof sum->defines, "-DLISTED=0");
+        wa_append_switch(sum->defines, sizeof sum->defines, WA_SWITCH(LISTED),
+                         problem->table.is_listed);
         plan->schedule.entries_per_launch = MOST_ITEMS / TABLE_ITEMS;
     }
     wa_schedule_backward(problem, device, plan);

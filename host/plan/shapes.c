@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "base/text.h"
-
 /* A list of the struct TYPE from the list of X. */
 #define NUMBER(field, option, least, most)                                    \
     {#field, option, least, most, offsetof(TYPE, field)},
@@ -67,7 +65,7 @@ void wa_append_shape(const wa_shape_list *list, const void *shape, char *text,
                      size_t size)
 {
     for (size_t i = 0; i < list->count; i++)
-        if (list->field[i].option)
-            wa_append(text, size, "-D%s=%u ", list->field[i].option,
-                      wa_shape_number(list, i, shape));
+        if (list->field[i].option != WA_NO_SWITCH)
+            wa_append_switch(text, size, list->field[i].option,
+                             wa_shape_number(list, i, shape));
 }

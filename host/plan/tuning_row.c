@@ -61,7 +61,7 @@ static const wa_shape_field matrix_forward[] = {WA_MATRIX_SHAPE(NUMBER)};
 #undef MEMBER
 #define MEMBER local_backward.whole
 static const wa_shape_field local_backward[] = {WA_GRADIENT_SHAPE(NUMBER){
-    "resident", NULL, 0, WA_LARGEST_NUMBER,
+    "resident", WA_NO_SWITCH, 0, WA_LARGEST_NUMBER,
     offsetof(wa_tuned_shape, local_backward.resident)}};
 #undef MEMBER
 #define MEMBER matrix_backward

@@ -285,8 +285,10 @@ static winattn_status build(wa_program_set *programs, const wa_device *device,
 {
     char name[64], defines[256];
     snprintf(name, sizeof name, "check_matrix_%s", device->unit->name);
-    snprintf(defines, sizeof defines, "-DDTYPE=%u -DHAS_FMA=%u ",
-             (unsigned)dtype, (unsigned)device->has_fma);
+    defines[0] = 0;
+    wa_append_switch(defines, sizeof defines, WA_SWITCH(DTYPE), dtype);
+    wa_append_switch(defines, sizeof defines, WA_SWITCH(HAS_FMA),
+                     device->has_fma);
     wa_append_unit_options(device, defines, sizeof defines);
     return wa_program_set_kernel(programs, name, defines, build_options,
                                  kernel);

@@ -721,7 +721,6 @@ static const char *broken_pair(const wa_problem *p, const wa_unit *unit,
         unit->votes && p->queries > unit->tile && p->keys > unit->tile &&
         (first->block_keys >= p->keys || plan->schedule.row_teams == 1);
     REQUIRE(has_define(first->defines, "ROW_PLANES", takes_o ? 3 : 2));
-    REQUIRE(has_define(last->defines, "KEYS_DOWN", 1));
     REQUIRE(plan->schedule.row_blocks ==
             wa_ceil_div(p->queries, first->block_rows));
     REQUIRE(plan->schedule.key_blocks ==

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The switches of kernels: what the host says with -D when it builds one, and
+ * nothing else (host/plan/defines.h). This list says of each what it means and
+ * which values are legal:
+ *
+ *   X(name, least, most)
+ *
+ * A kernel's file that reads one REQUIREs it, so that a value that is not
+ * legal, or a switch that was forgotten, is an error of the build. They are
+ * arrays of negative size and not #error, since no #error comes from a list.
+ * What kernels' files define before they include shared ones are their
+ * features, not switches; the head of the shared file says what these mean. */
+#ifndef SWITCHES_H
+#define SWITCHES_H
+
+#define SWITCHES(X)                                                           \
+    /* The problem: 0 dot, S = scale Q K^T + bias + mask; 1 cosine, S = s_h   \
+     * q^ k^T + bias + mask, q^ = q / |q|; 2 sliding, S = scale Q K^T over    \
+     * the visible blocks */                                                  \
+    X(VARIANT, 0, 2)                                                          \
+    /* 0 fp32, 1 fp16, 2 bf16 (storage.cl) */                                 \
+    X(DTYPE, 0, 2)                                                            \
+    /* channels of a head */                                                  \
+    X(HEAD_DIM, 1, 256)                                                       \
+    /* queries and keys of a window; arguments where it slides */             \
+    X(NQ, 1, 0x7fffffff)                                                      \
+    X(NK, 1, 0x7fffffff)                                                      \
+    /* 0 none, 1 in the storage type, 2 fp32 */                               \
+    X(BIAS, 0, 2)                                                             \
+    /* 0 none, 1 additive in the storage type, 2 additive in fp32, 3 region   \
+     * numbers, 4 those that the shift of a grid makes */                     \
+    X(MASK, 0, 4)                                                             \
+    /* 1: in bias and mask, neighbouring keys are neighbours in memory; 0:    \
+     * their strides say where they are */                                    \
+    X(ADJACENT_KEYS, 0, 1)                                                    \
+    /* 1: fma is an instruction of the device */                              \
+    X(HAS_FMA, 0, 1)                                                          \
+    /* 1: tokens of a window are a box of a grid (tokens.cl), WINDOW_0 x      \
+     * WINDOW_1 x WINDOW_2 of them */                                         \
+    X(GRID, 0, 1)                                                             \
+    X(WINDOW_0, 1, 0x7fffffff)                                                \
+    X(WINDOW_1, 1, 0x7fffffff)                                                \
+    X(WINDOW_2, 1, 0x7fffffff)                                                \
+    /* 0: all tokens exist; those of the padding are 1 a given row, or zeros, \
+     * 2 hidden */                                                            \
+    X(PADDING, 0, 2)                                                          \
+    /* 0: bias has an element for each query and key; else it is a table      \
+     * [entries][heads], and its entry for a query and a key is               \
+     * 1 table_place(query) - table_place(key) + TABLE_CENTER, from positions \
+     * in a window of that many tokens along the last two axes, and steps of  \
+     * entries along the first two; 2 index[query * NK + key] */              \
+    X(TABLE, 0, 2)                                                            \
+    X(TABLE_WINDOW_1, 1, 0x7fffffff)                                          \
+    X(TABLE_WINDOW_2, 1, 0x7fffffff)                                          \
+    X(TABLE_STEP_0, 0, 0x7fffffff)                                            \
+    X(TABLE_STEP_1, 0, 0x7fffffff)                                            \
+    X(TABLE_CENTER, 0, 0x7fffffff)                                            \
+    /* query rows of a unit of work at most; keys that a softmax step takes   \
+     * at once: where they are not all, the softmax streams */                \
+    X(BLOCK_ROWS, 1, 0x7fffffff)                                              \
+    X(BLOCK_KEYS, 1, 0x7fffffff)                                              \
+                                                                              \
+    /* cpu/: lengths of a vector, 4, 8 or 16; query rows and key vectors of a \
+     * register tile; channel vectors of a tile of the output */              \
+    X(LANES, 4, 16)                                                           \
+    X(TILE_ROWS, 1, 12)                                                       \
+    X(TILE_VECS, 1, 8)                                                        \
+    X(OUT_VECS, 1, 64)                                                        \
+                                                                              \
+    /* local/: work-items that share a unit of work; channels, and forward    \
+     * keys, that are in local memory at once; a work-item's tile of logits;  \
+     * rows of its tile of the output, which is four channels wide; work-     \
+     * items to a row of the softmax */                                       \
+    X(TEAM, 1, 65535)                                                         \
+    X(STAGE_DIMS, 1, 256)                                                     \
+    X(STAGE_KEYS, 1, 65535)                                                   \
+    X(SCORE_ROWS, 1, 16)                                                      \
+    X(SCORE_COLS, 1, 16)                                                      \
+    X(OUT_ROWS, 1, 64)                                                        \
+    X(ROW_ITEMS, 1, 64)                                                       \
+    /* backward: quads of keys in a work-item's tile of dK and dV; 1: q, dO,  \
+     * k and v have local memory each, 0: they take turns */                  \
+    X(KEY_QUADS, 1, 16)                                                       \
+    X(KEEPS_TILES, 0, 1)                                                      \
+    /* backward_rows_local: 1 rows' statistics, 0 dQ */                       \
+    X(STATISTICS, 0, 1)                                                       \
+    /* backward_keys_local: 1: the table of biases stays in local memory */   \
+    X(KEEPS_TABLE, 0, 1)                                                      \
+    /* of the device and its compiler: its vloads of halves are wrong; the    \
+     * size of sub-groups to ask for, 0 any; registers have a limit */        \
+    X(HALVES_FROM_BITS, 0, 1)                                                 \
+    X(SUB_GROUP, 0, 64)                                                       \
+    X(LIMITS_REGISTERS, 0, 1)                                                 \
+                                                                              \
+    /* Gradients of keys: 1: the block holds all keys of a window, and dQ is  \
+     * made here too (cpu/, local/); 1: one block of rows is all that sees    \
+     * the keys (local/, matrix/) */                                          \
+    X(WHOLE, 0, 1)                                                            \
+    X(ONE_VISIT, 0, 1)                                                        \
+    /* where sums of dBias over windows stay: 0 in the workspace, 1 in        \
+     * registers, 2 in local memory */                                        \
+    X(KEEPS_DBIAS, 0, 2)                                                      \
+                                                                              \
+    /* forward_local, matrix/: windows that a work-group has at once */       \
+    X(TEAMS, 1, 65535)                                                        \
+    /* matrix/: waves that share a window; stages of the ring of copies; keys \
+     * whose scores a wave has in registers at a time; where bias and mask    \
+     * wait for the next window (geometry.cl) */                              \
+    X(TEAM_WAVES, 1, 32)                                                      \
+    X(STAGES, 1, 8)                                                           \
+    X(PASS_KEYS, 1, 65535)                                                    \
+    X(KEEPS_TERMS, 0, 3)                                                      \
+    /* forward_matrix: 1: a work-group goes on with another block of rows */  \
+    X(SHARES_OWNERS, 0, 1)                                                    \
+    /* backward_matrix: 1: positions of tokens wait in local memory */        \
+    X(KEEPS_TOKENS, 0, 1)                                                     \
+    /* tensors that a stage has rows of (geometry.cl) */                      \
+    X(ROW_PLANES, 1, 3)                                                       \
+    /* backward_keys_matrix: 1: a launch makes dV, another dK; 0: one both */ \
+    X(APART, 0, 1)                                                            \
+    /* unit/: 1: the instruction is computed through local memory, on any     \
+     * device; NVIDIA's compute capability, times 10 */                       \
+    X(EMULATED, 0, 1)                                                         \
+    X(COMPUTE_CAPABILITY, 0, 9999)                                            \
+                                                                              \
+    /* sum_table: 1: the host has listed pairs of an entry; 0: they follow    \
+     * from their distance */                                                 \
+    X(LISTED, 0, 1)
+
+/* LEAST_name and MOST_name of each. */
+#define SWITCH_BOUNDS(name, least, most)                                      \
+    LEAST_##name = least, MOST_##name = most,
+enum switch_bounds { SWITCHES(SWITCH_BOUNDS) SWITCHES_END };
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/switches.h"
+
+#include "base/text.h"
+
+#define BOUNDS(name, least, most) {#name, least, most},
+const wa_switch_bounds wa_switches[WA_SWITCHES] = {SWITCHES(BOUNDS)};
+
+void wa_append_switch(char *text, size_t size, wa_switch which, uint32_t value)
+{
+    wa_append(text, size, "-D%s=%u ", wa_switches[which].name, value);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Kernels refuse to be built without a switch that they read, and with a value
+ * that is not legal (cl/common/switches.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kit/devices.h"
+#include "kit/runner.h"
+#include "plan/planner.h"
+#include "program/source.h"
+
+/* One for each kernel, as an H200 would have it, with units emulated. */
+static const struct {
+    const char *text;
+    wa_pass pass;
+} table[] = {
+    {"tier=cpu queries=20 dim=8 bias=fp32", WA_FORWARD},
+    {"tier=cpu queries=2000 dim=8", WA_BACKWARD},
+    {"tier=cpu heads=1 grid=2 size=6x6 window=3x3 dim=8 bias=table_fp32",
+     WA_BACKWARD},
+    {"tier=local heads=1 grid=2 size=6x6 window=3x3 dim=8 bias=table_fp32",
+     WA_FORWARD},
+    {"tier=local queries=20 dim=8 bias=fp32", WA_BACKWARD},
+    {"tier=local queries=2000 dim=8", WA_BACKWARD},
+    {"tier=matrix dtype=fp16 queries=64 dim=32 bias=fp32", WA_FORWARD},
+    {"tier=matrix dtype=fp16 queries=64 dim=32 bias=fp32", WA_BACKWARD},
+    {"tier=matrix dtype=fp16 queries=576 dim=32 bias=fp32", WA_BACKWARD},
+};
+
+/* Those that are 0 where they are not given (cl/common/language.cl). */
+static bool is_optional(const char *name)
+{
+    static const char *const names[] = {
+        "GRID",        "PADDING",           "TABLE",
+        "KEEPS_TABLE", "KEEPS_TOKENS",      "HALVES_FROM_BITS",
+        "SUB_GROUP",   "LIMITS_REGISTERS",  "EMULATED",
+        "ROW_PLANES",  "COMPUTE_CAPABILITY"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static bool builds(const char *kernel, const char *defines)
+{
+    char *source, options[1200];
+    assert_int_equal(wa_source_of_kernel(kernel, &source), WINATTN_SUCCESS);
+    assert_non_null(source);
+    cl_int error;
+    const char *text = source;
+    cl_program program =
+        clCreateProgramWithSource(device.context, 1, &text, NULL, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    snprintf(options, sizeof options, "-cl-std=CL1.2 %s", defines);
+    error = clBuildProgram(program, 1, &device.id, options, NULL, NULL);
+    clReleaseProgram(program);
+    free(source);
+    return error == CL_SUCCESS;
+}
+
+/* Those of `defines` but for -Dname=; then " -Dname=value" if that is wanted.
+ * False if there was none. */
+static bool replace(const char *defines, const char *name, const char *value,
+                    char changed[1024])
+{
+    char start[80];
+    snprintf(start, sizeof start, "-D%s=", name);
+    const char *at = strstr(defines, start);
+    if (!at)
+        return false;
+    const char *end = at + strcspn(at, " ");
+    snprintf(changed, 1024, "%.*s%s%s%s", (int)(at - defines), defines, end,
+             value ? start : "", value ? value : "");
+    return true;
+}
+
+/* A value that is too large is tried of each switch once. */
+static void check_step(const wa_step *step, bool tried[WA_SWITCHES])
+{
+    char defines[1024], changed[1024], value[24];
+    /* of an option for NVIDIA's compiler nothing else knows */
+    snprintf(defines, sizeof defines, "%s", step->defines);
+    char *foreign = strstr(defines, "-cl-nv-");
+    if (foreign)
+        *foreign = 0;
+    announce("%s %s\n", step->kernel, defines);
+    assert_true(builds(step->kernel, defines));
+    for (int i = 0; i < WA_SWITCHES; i++) {
+        const wa_switch_bounds *s = &wa_switches[i];
+        if (!replace(defines, s->name, NULL, changed))
+            continue;
+        if (!is_optional(s->name) && builds(step->kernel, changed))
+            fail_msg("%s builds without %s", step->kernel, s->name);
+        if (tried[i])
+            continue;
+        tried[i] = true;
+        snprintf(value, sizeof value, "%llu", s->most + 1ull);
+        replace(defines, s->name, value, changed);
+        if (builds(step->kernel, changed))
+            fail_msg("%s builds with %s=%s", step->kernel, s->name, value);
+    }
+}
+
+static void illegal_switches_are_refused(void **state)
+{
+    (void)state;
+    static const wa_exclusions none;
+    bool tried[WA_SWITCHES] = {false};
+    wa_device told = *made_up_device("H200");
+    wa_unit unit = *told.unit;
+    unit.proven = true;
+    told.unit = &unit;
+    told.emulates_unit = true;
+    for (size_t row = 0; row < sizeof table / sizeof *table; row++) {
+        test_case c = case_default();
+        wa_problem problem;
+        wa_plan plan;
+        if (!row_is_chosen(row))
+            continue;
+        assert_true(case_parse(table[row].text, &c, NULL));
+        winattn_desc desc = case_desc(&c);
+        desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+        assert_int_equal(wa_problem_read(&desc, &problem), WINATTN_SUCCESS);
+        assert_int_equal(
+            wa_plan_make(&problem, &told, table[row].pass, &none, &plan),
+            WINATTN_SUCCESS);
+        for (int i = WA_STEP_FIRST; i <= WA_STEP_LAST; i++)
+            if (plan.step[i].kernel)
+                check_step(&plan.step[i], tried);
+    }
+}
+
+int main(int count, char **arguments)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(illegal_switches_are_refused),
+    };
+    const test_group groups[] = {TEST_GROUP(NULL, tests)};
+    const test_program program = {.words = {WORD_FIRST, WORD_COUNT},
+                                  TEST_GROUPS(groups)};
+    return runner_main(&program, count, arguments);
+}
