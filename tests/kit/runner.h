@@ -10,19 +10,8 @@
 
 #include "asserts.h"
 #include "device/unit.h"
+#include "group.h"
 #include "run.h"
-
-/* Tests that run one after the other. */
-typedef struct test_group {
-    const char *part; /* NULL: any that no other group has. Several groups may
-                         have the same. */
-    const struct CMUnitTest *tests;
-    size_t count;
-} test_group;
-#define TEST_GROUP(part, tests)                                               \
-    {                                                                         \
-        part, tests, sizeof(tests) / sizeof *(tests)                          \
-    }
 
 /* What a word of the command line is. */
 typedef enum run_word {
