@@ -3,19 +3,12 @@
  * searches look at so many shapes and sizes of blocks at most, on every device
  * of the table, and what they choose for large windows is what they chose when
  * they walked all sizes one by one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/status.h"
 #include "base/text.h"
-#include "kit/cases.h"
+#include "kit/asserts.h"
 #include "kit/devices.h"
 #include "launch/bias_table.h"
 #include "plan/matrix_tiling.h"
@@ -86,10 +79,7 @@ static void plan_all(const wa_problem *p, const wa_device *device,
 #define TIER_OF_TEXT (-1)
 static winattn_status read_text(const char *text, int tier, wa_problem *p)
 {
-    test_case c = case_default();
-    char bad[64];
-    if (!case_parse(text, &c, bad))
-        fail_msg("%s in \"%s\"", bad, text);
+    test_case c = parsed(text);
     if (tier != TIER_OF_TEXT)
         c.tier = tier;
     winattn_desc d = case_desc(&c);
