@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * How plans deal work: windows to work-groups, units of work to launches, and
+ * windows to slots of partial sums. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan_groups.h"
+#include "plan_legal.h"
+#include "plan_made.h"
+
+/* Counts how often each window of each owner, a block of rows of a head, is
+ * computed, as launches and work-groups take them. False if a work-group has
+ * several owners. */
+static bool walk_windows(const wa_plan *plan, uint64_t owners,
+                         uint64_t windows, unsigned char *seen)
+{
+    const uint64_t teams = plan->schedule.units_per_group,
+                   groups = plan->schedule.groups;
+    bool keeps_owners = true;
+    for (uint64_t first = 0; first < windows;
+         first += plan->schedule.windows_per_launch) {
+        const uint64_t left = windows - first;
+        const uint64_t launched = left < plan->schedule.windows_per_launch
+                                      ? left
+                                      : plan->schedule.windows_per_launch;
+        const uint64_t rounds = (launched + teams - 1) / teams;
+        for (uint64_t group = 0; group < groups; group++) {
+            const uint64_t from = rounds * owners * group / groups;
+            const uint64_t to = rounds * owners * (group + 1) / groups;
+            keeps_owners &= from == to || from / rounds == (to - 1) / rounds;
+            for (uint64_t i = from * teams; i < to * teams; i++) {
+                const uint64_t owner = i / (rounds * teams);
+                const uint64_t window = i % (rounds * teams);
+                if (window < launched)
+                    seen[owner * windows + first + window]++;
+            }
+        }
+    }
+    return keeps_owners;
+}
+
+/* Each window is computed once, whatever their number. Work-groups have one
+ * owner, unless more than a tenth of those that the device holds would
+ * idle; then there are as many as it holds and as there are rounds for. */
+static void windows_are_dealt(void **state)
+{
+    (void)state;
+    static const int counts[] = {1, 2, 7, 131, 1000, 4096};
+    static const char *const problems[] = {
+        "dtype=fp16 heads=3 bias=same", "dtype=bf16 queries=256 heads=32",
+        "dtype=fp16 queries=1000 heads=2", "dtype=fp16 heads=24"};
+    char defines[WA_DEFINES_SIZE];
+    size_t shared = 0;
+    for (size_t i = 0; i < made_up_count; i++)
+        for (size_t j = 0; j < 24; j++) {
+            const wa_device *device = &devices[i];
+            const int windows = counts[j % 6];
+            char text[128];
+            snprintf(text, sizeof text, "%s windows=%d tier=matrix",
+                     problems[j / 6], windows);
+            const wa_problem p = problem_of(text);
+            wa_plan plan;
+            if (!plan_or_refusal(&p, device, &plan))
+                continue;
+            const uint64_t owners =
+                (uint64_t)plan.schedule.row_blocks * p.heads;
+            const size_t units = (size_t)(owners * (uint64_t)windows);
+            unsigned char *seen = calloc(units, 1);
+            assert_non_null(seen);
+            const bool keeps_owners =
+                walk_windows(&plan, owners, (uint64_t)windows, seen);
+            for (size_t k = 0; k < units; k++)
+                if (seen[k] != 1)
+                    fail_msg("%s on %s: unit %zu is computed %d times", text,
+                             device->name, k, seen[k]);
+            free(seen);
+            const uint64_t held =
+                (uint64_t)plan.schedule.resident * device->compute_units;
+            const uint64_t rounds =
+                owners *
+                wa_ceil_div((uint32_t)windows, plan.schedule.units_per_group);
+            const uint64_t of_last = plan.schedule.groups % held;
+            if (plan.schedule.shares_owners)
+                assert_int_equal(plan.schedule.groups,
+                                 held < rounds ? held : rounds);
+            else
+                assert_true(keeps_owners &&
+                            plan.schedule.groups % owners == 0);
+            assert_true(plan.schedule.groups == rounds || of_last == 0 ||
+                        (held - of_last) * 10 <=
+                            plan.schedule.groups - of_last + held);
+            /* the number of windows compiles nothing */
+            if (j % 6 == 0)
+                strcpy(defines, plan.step[WA_STEP_FORWARD].defines);
+            assert_string_equal(plan.step[WA_STEP_FORWARD].defines, defines);
+            shared += plan.schedule.shares_owners;
+        }
+    assert_true(shared > 0);
+}
+
+/* A launch lasts at most about a fifth of a second at a tenth of what these
+ * devices were seen or said to reach, and a slow one is still busy. */
+static void launches(void **state)
+{
+    (void)state;
+    const wa_problem p = problem_of(
+        "variant=sliding windows=1 heads=24 kv_heads=8 queries=48600 dim=128 "
+        "block=12150 window_blocks=4");
+    for (size_t i = 0; i < made_up_count; i++) {
+        const wa_device *device = &devices[i];
+        wa_plan plan;
+        if (!plan_or_refusal(&p, device, &plan))
+            continue;
+        const double operations = wa_problem_row_operations(&p) *
+                                  plan.step[WA_STEP_FORWARD].block_rows *
+                                  plan.schedule.units_per_launch;
+        const double peak = device->compute_units * 256.0 *
+                            (device->clock_mhz ? device->clock_mhz : 500) *
+                            1e6;
+        assert_true(operations < 0.2 * peak ||
+                    plan.schedule.units_per_launch <=
+                        4 * device->compute_units *
+                            plan.schedule.units_per_group);
+    }
+}
+
+/* 132 units, three heads: 44 slots, or fewer where these have as many rounds
+ * of three windows, which come sorted by mask or by place on a grid. Tables of
+ * where tokens are stay where there is room. */
+static void backward_is_dealt(void **state)
+{
+    (void)state;
+    static const wa_exclusions none;
+    static const struct {
+        const char *problem;
+        uint32_t slots;
+        int keeps_tokens;
+    } deals[] = {
+        {"dtype=fp16 windows=4096 bias=same", 43, 0},
+        {"dtype=fp16 windows=4096 bias=same mask=regions mask_windows=64", 44,
+         0},
+        {"dtype=fp16 grid=2 size=56x56 window=7x7 shift=3x3 mask=shift "
+         "bias=table_same batch=64",
+         44, 1},
+        {"dtype=fp16 windows=3 bias=same", 1, 0},
+        {"dtype=fp16 grid=2 size=48x48 window=12x12 shift=6x6 mask=shift "
+         "bias=table_same batch=64",
+         43, 0},
+    };
+    const wa_device *h200 = device_named("H200");
+    for (size_t i = 0; i < sizeof deals / sizeof *deals; i++) {
+        char text[256];
+        wa_plan plan;
+        snprintf(text, sizeof text, "%s heads=3 pass=backward",
+                 deals[i].problem);
+        const wa_problem p = problem_of(text);
+        assert_int_equal(wa_plan_make(&p, h200, WA_BACKWARD, &none, &plan),
+                         WINATTN_SUCCESS);
+        assert_legal_backward(&p, h200, &plan, text);
+        assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+        assert_int_equal(plan.schedule.slots, deals[i].slots);
+        assert_int_equal(
+            define_of(plan.step[WA_STEP_KEYS].defines, "KEEPS_TOKENS"),
+            deals[i].keeps_tokens);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(windows_are_dealt),
+    cmocka_unit_test(launches),
+    cmocka_unit_test(backward_is_dealt),
+};
+const test_group plan_dealt = TEST_GROUP(NULL, tests);

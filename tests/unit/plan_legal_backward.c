@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the kernels of the backward pass rely on. */
+#include "plan_legal.h"
+
+#include <string.h>
+
+#include "plan/schedule.h"
+#include "plan_made.h"
+
+/* What a kernel's options say of teams, for either side of a pair: blocks of
+ * `down` of `rows` run down tiles, those of `across` of `keys` across. */
+static const char *broken_side(const wa_unit *unit, const wa_step *kernel,
+                               uint32_t down, uint32_t rows, uint32_t across,
+                               uint32_t keys)
+{
+    const char *broken = NULL;
+    const char *options = kernel->defines;
+    const uint32_t team_waves = define_of(options, "TEAM_WAVES");
+    const uint32_t teams = define_of(options, "TEAMS");
+    const uint32_t stages = define_of(options, "STAGES");
+    const uint32_t pass_keys = define_of(options, "PASS_KEYS");
+    REQUIRE(down >= 1 && down <= rows && across >= 1 && across <= keys);
+    REQUIRE(down == rows || down % unit->queries == 0);
+    REQUIRE(across == keys || across % unit->tile == 0);
+    REQUIRE(team_waves >= 1 && teams >= 1 && teams <= 15);
+    REQUIRE(team_waves * teams * unit->wave == kernel->work_group);
+    REQUIRE(stages == 1 || (stages == 2 && unit->copies_async));
+    REQUIRE(pass_keys >= 1 && pass_keys % unit->tile == 0);
+    REQUIRE(define_of(options, "KEEPS_TERMS") != 2);
+    return broken;
+}
+
+/* NULL if the kernels are what cl/matrix/backward_rows_matrix.cl and
+ * cl/matrix/backward_keys_matrix.cl compute right. */
+static const char *broken_pair(const wa_problem *p, const wa_unit *unit,
+                               const wa_plan *plan)
+{
+    const char *broken = NULL;
+    const wa_step *first = &plan->step[WA_STEP_ROWS];
+    const wa_step *last = &plan->step[WA_STEP_KEYS];
+    const bool has_bias = p->bias != WINATTN_BIAS_NONE;
+    const uint32_t keeps_dbias = define_of(first->defines, "KEEPS_DBIAS");
+    const uint32_t row_waves = define_of(first->defines, "TEAM_WAVES");
+    const uint32_t row_tiles = wa_ceil_div(first->block_rows, unit->queries);
+    const bool streams = first->block_keys < p->keys;
+    const char *of_rows = broken_side(unit, first, first->block_rows,
+                                      p->queries, first->block_keys, p->keys);
+    const char *of_keys = broken_side(unit, last, last->block_keys, p->keys,
+                                      last->block_rows, p->queries);
+    REQUIRE(!of_rows && !of_keys);
+    REQUIRE(strcmp(first->kernel, unit->rows_kernel) == 0);
+    REQUIRE(strcmp(last->kernel, unit->keys_kernel) == 0);
+    REQUIRE(!plan->step[WA_STEP_STATISTICS].kernel);
+    /* o comes where delta may be taken from it */
+    const bool takes_o =
+        unit->votes && p->queries > unit->tile && p->keys > unit->tile &&
+        (first->block_keys >= p->keys || plan->schedule.row_teams == 1);
+    REQUIRE(has_define(first->defines, "ROW_PLANES", takes_o ? 3 : 2));
+    REQUIRE(plan->schedule.row_blocks ==
+            wa_ceil_div(p->queries, first->block_rows));
+    REQUIRE(plan->schedule.key_blocks ==
+            wa_ceil_div(p->keys, last->block_keys));
+    REQUIRE(plan->schedule.row_teams == define_of(first->defines, "TEAMS"));
+    REQUIRE(plan->schedule.teams == define_of(last->defines, "TEAMS"));
+    REQUIRE(row_waves >= row_tiles ||
+            (!streams && keeps_dbias != 1)); /* waves take tiles in turn */
+    REQUIRE(row_waves <= row_tiles || row_waves % row_tiles == 0);
+    REQUIRE(keeps_dbias <= 2 && (keeps_dbias == 0 || has_bias));
+    REQUIRE(keeps_dbias != 1 || !streams);
+    REQUIRE(keeps_dbias == 1 || !has_bias || plan->schedule.row_teams == 1);
+    REQUIRE(wa_ceil_div(last->block_keys, unit->queries) <=
+            define_of(last->defines, "TEAM_WAVES"));
+    REQUIRE(define_of(last->defines, "KEEPS_TERMS") == 0 || !has_bias ||
+            p->heads == p->kv_heads);
+    REQUIRE(plan->schedule.row_slots >= 1);
+    REQUIRE(plan->schedule.row_slots <= plan->schedule.windows_per_launch);
+    REQUIRE(plan->workspace.statistics >=
+            plan->schedule.windows_per_launch * p->heads * p->queries * 16);
+    REQUIRE(plan->workspace.bias >= (has_bias
+                                         ? 4ull * plan->schedule.row_slots *
+                                               p->heads * p->queries * p->keys
+                                         : 0));
+    return broken;
+}
+
+/* NULL if the kernel is one that cl/matrix/backward_matrix.cl computes right.
+ */
+static const char *broken_whole(const wa_problem *p, const wa_unit *unit,
+                                const wa_plan *plan)
+{
+    const char *broken = NULL;
+    const wa_step *kernel = &plan->step[WA_STEP_KEYS];
+    const char *options = kernel->defines;
+    const uint32_t rows = kernel->block_rows;
+    const uint32_t team_waves = define_of(options, "TEAM_WAVES");
+    const uint32_t teams = define_of(options, "TEAMS");
+    const uint32_t stages = define_of(options, "STAGES");
+    const uint32_t keeps_terms = define_of(options, "KEEPS_TERMS");
+    const uint32_t keeps_dbias = define_of(options, "KEEPS_DBIAS");
+    const bool one_visit = p->heads == p->kv_heads && rows >= p->queries;
+    const bool has_bias = p->bias != WINATTN_BIAS_NONE;
+    const char *of_side = broken_side(unit, kernel, rows, p->queries,
+                                      kernel->block_keys, p->keys);
+    REQUIRE(!of_side && kernel->block_keys == p->keys);
+    REQUIRE(strcmp(kernel->kernel, unit->backward_kernel) == 0);
+    REQUIRE(plan->schedule.key_blocks == 1 && plan->schedule.teams == teams);
+    REQUIRE(plan->schedule.row_slots == 0);
+    REQUIRE(plan->schedule.row_blocks == wa_ceil_div(p->queries, rows));
+    REQUIRE(wa_ceil_div(rows, unit->queries) <= team_waves);
+    REQUIRE(has_define(options, "ONE_VISIT", one_visit));
+    REQUIRE(keeps_terms == 0 || one_visit);
+    REQUIRE(keeps_dbias <= 1 && (!keeps_dbias || (has_bias && one_visit)));
+    REQUIRE(keeps_dbias || !has_bias || teams == 1);
+    /* the ring alone */
+    REQUIRE(kernel->local_bytes >=
+            teams * stages * 2 * (rows + p->keys) * p->head_dim * 2);
+    /* every round of a launch but the last gives each team a window */
+    REQUIRE(plan->schedule.windows_per_launch == p->windows ||
+            plan->schedule.windows_per_launch %
+                    (plan->schedule.slots * teams) ==
+                0);
+    REQUIRE(plan->schedule.slots == 1 ||
+            plan->schedule.slots * p->kv_heads <= plan->schedule.busy_groups);
+    return broken;
+}
+
+static const char *broken_gradients(const wa_problem *p,
+                                    const wa_device *device,
+                                    const wa_plan *plan)
+{
+    const char *broken = NULL;
+    REQUIRE(suits_matrix(p, device) && p->dtype != WINATTN_FP32);
+    REQUIRE(p->tier != WINATTN_TIER_LOCAL);
+    REQUIRE(device->unit->proven || p->tier == WINATTN_TIER_MATRIX);
+    if (broken)
+        return broken;
+    return plan->whole ? broken_whole(p, device->unit, plan)
+                       : broken_pair(p, device->unit, plan);
+}
+
+void assert_legal_backward(const wa_problem *p, const wa_device *device,
+                           const wa_plan *plan, const char *what)
+{
+    const char *broken = NULL;
+    const wa_step *last = &plan->step[WA_STEP_KEYS];
+    const uint64_t logits = (uint64_t)p->heads * p->queries * p->keys;
+    for (int i = WA_STEP_STATISTICS; i <= WA_STEP_LAST; i++) {
+        const wa_step *kernel = &plan->step[i];
+        if (!kernel->kernel)
+            continue;
+        REQUIRE(kernel->work_group <= device->max_work_group);
+        REQUIRE(kernel->local_bytes <= device->local_bytes);
+        REQUIRE(strlen(kernel->defines) + 1 < sizeof kernel->defines);
+        REQUIRE(has_define(kernel->defines, "BLOCK_KEYS", kernel->block_keys));
+        REQUIRE((plan->tier == WINATTN_TIER_LOCAL) ==
+                (strstr(kernel->kernel, "_local") != NULL));
+        REQUIRE(
+            (strstr(kernel->defines, "-cl-opt-disable") != NULL) ==
+            (device->miscompiles_barriers && plan->tier != WINATTN_TIER_CPU));
+    }
+    if (plan->tier == WINATTN_TIER_MATRIX) {
+        const char *of_matrix = broken_gradients(p, device, plan);
+        broken = of_matrix ? of_matrix : broken;
+    }
+    REQUIRE(last->kernel != NULL);
+    REQUIRE(plan->whole == (plan->step[WA_STEP_ROWS].kernel == NULL));
+    REQUIRE(!plan->whole || last->block_keys >= p->keys);
+    REQUIRE(!plan->whole || plan->workspace.statistics == 0);
+    REQUIRE((uint64_t)plan->schedule.key_blocks * last->block_keys >= p->keys);
+    REQUIRE(plan->schedule.slots >= 1);
+    REQUIRE(plan->schedule.slots <= plan->schedule.windows_per_launch);
+    const uint64_t bias_slots = plan->schedule.row_slots
+                                    ? plan->schedule.row_slots
+                                    : plan->schedule.slots;
+    REQUIRE(bias_slots == 1 || p->bias == WINATTN_BIAS_NONE ||
+            bias_slots * logits * 4 <= (plan->tier == WINATTN_TIER_MATRIX
+                                            ? WA_MATRIX_BIAS_BYTES
+                                            : WA_BACKWARD_BYTES));
+    REQUIRE(plan->workspace.all ==
+            plan->workspace.statistics + plan->workspace.bias +
+                plan->workspace.scale + 2 * plan->workspace.pad +
+                plan->workspace.dense);
+    REQUIRE(plan->reason[0] != 0);
+    REQUIRE(plan->refusals[plan->tier][0] == 0);
+    if (broken)
+        fail_msg("%s, %s: not %s", device->name, what, broken);
+}

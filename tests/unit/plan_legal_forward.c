@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the kernels of the forward pass rely on. */
+#include "plan_legal.h"
+
+#include <string.h>
+
+#include "plan_made.h"
+
+static bool power_of_two(uint32_t x) { return x != 0 && (x & (x - 1)) == 0; }
+
+/* NULL if the shape is one that cl/matrix/forward_matrix.cl computes right. */
+static const char *broken_matrix(const wa_problem *p, const wa_device *device,
+                                 const wa_plan *plan)
+{
+    const char *broken = NULL;
+    const wa_unit *unit = device->unit;
+    const wa_matrix_shape *s = &plan->shape.matrix;
+    const uint32_t waves = s->team_waves * s->teams;
+    REQUIRE(suits_matrix(p, device) && p->tier != WINATTN_TIER_LOCAL);
+    REQUIRE(unit->proven || p->tier == WINATTN_TIER_MATRIX);
+    REQUIRE(strstr(plan->step[WA_STEP_FORWARD].kernel, "forward_matrix_") ==
+            plan->step[WA_STEP_FORWARD].kernel);
+    REQUIRE(
+        strcmp(plan->step[WA_STEP_FORWARD].kernel + strlen("forward_matrix_"),
+               unit->name) == 0);
+    REQUIRE(waves * unit->wave == plan->step[WA_STEP_FORWARD].work_group);
+    REQUIRE(plan->schedule.units_per_group == s->teams);
+    REQUIRE(plan->step[WA_STEP_FORWARD].block_rows == s->block_rows);
+    REQUIRE(plan->step[WA_STEP_FORWARD].block_keys == s->block_keys);
+    REQUIRE(s->block_rows == p->queries || s->block_rows % unit->queries == 0);
+    REQUIRE(s->block_keys == p->keys || s->block_keys % unit->tile == 0);
+    REQUIRE(s->block_keys <= p->keys && s->block_rows <= p->queries);
+    REQUIRE(s->pass_keys >= 1 && s->pass_keys % unit->tile == 0);
+    REQUIRE(s->stages >= 1 && s->teams <= 15);
+    REQUIRE(s->stages == 1 || unit->copies_async);
+    REQUIRE(!s->keeps_terms || p->bias != WINATTN_BIAS_NONE ||
+            p->mask != WINATTN_MASK_NONE);
+    /* the ring alone */
+    REQUIRE(plan->step[WA_STEP_FORWARD].local_bytes >=
+            s->teams * s->stages * (s->block_rows + 2 * s->block_keys) *
+                p->head_dim * (p->dtype == WINATTN_FP32 ? 4 : 2));
+    REQUIRE(plan->schedule.resident >= 1);
+    REQUIRE(plan->schedule.groups >= 1);
+    REQUIRE(plan->schedule.groups < 65536 ||
+            plan->schedule.groups == plan->schedule.row_blocks * p->heads);
+    REQUIRE((uint64_t)plan->schedule.groups *
+                plan->step[WA_STEP_FORWARD].work_group <=
+            2147483647u);
+    /* every round of a launch but the last gives each team a window */
+    REQUIRE(plan->schedule.windows_per_launch >= 1);
+    REQUIRE(plan->schedule.windows_per_launch % s->teams == 0);
+    return broken;
+}
+
+void assert_legal(const wa_problem *p, const wa_device *device,
+                  const wa_plan *plan, const char *what)
+{
+    const char *broken = NULL;
+    REQUIRE(plan->step[WA_STEP_FORWARD].work_group >= 1);
+    REQUIRE(plan->step[WA_STEP_FORWARD].work_group <= device->max_work_group);
+    REQUIRE(plan->step[WA_STEP_FORWARD].local_bytes <= device->local_bytes);
+    REQUIRE(plan->step[WA_STEP_FORWARD].block_rows >= 1);
+    REQUIRE(plan->schedule.row_blocks *
+                (uint64_t)plan->step[WA_STEP_FORWARD].block_rows >=
+            p->queries);
+    REQUIRE((plan->schedule.row_blocks - 1) *
+                (uint64_t)plan->step[WA_STEP_FORWARD].block_rows <
+            p->queries);
+    REQUIRE(plan->schedule.units_per_launch >= 1);
+    REQUIRE(plan->reason[0] != 0);
+    REQUIRE(strlen(plan->step[WA_STEP_FORWARD].defines) + 1 <
+            sizeof plan->step[WA_STEP_FORWARD].defines);
+    REQUIRE(plan->refusals[plan->tier][0] == 0);
+    if (plan->tier == WINATTN_TIER_CPU) {
+        const wa_cpu_shape *s = &plan->shape.cpu;
+        REQUIRE(s->lanes == 4 || s->lanes == 8 || s->lanes == 16);
+        REQUIRE(plan->step[WA_STEP_FORWARD].block_keys %
+                    (s->lanes * s->tile_vecs) ==
+                0);
+        REQUIRE(s->out_vecs >= 1 && s->tile_rows >= 1);
+        REQUIRE(plan->step[WA_STEP_FORWARD].work_group == 1 &&
+                plan->step[WA_STEP_FORWARD].local_bytes == 0);
+        REQUIRE(plan->schedule.groups == 0);
+    } else if (plan->tier == WINATTN_TIER_MATRIX) {
+        const char *of_matrix = broken_matrix(p, device, plan);
+        broken = of_matrix ? of_matrix : broken;
+    } else {
+        const wa_local_shape *s = &plan->shape.local;
+        REQUIRE(s->team * s->teams == plan->step[WA_STEP_FORWARD].work_group);
+        REQUIRE(s->stage_dims % 4 == 0);
+        REQUIRE(s->stage_keys % 4 == 0 ||
+                s->stage_keys == plan->step[WA_STEP_FORWARD].block_keys);
+        REQUIRE(s->stage_keys <= plan->step[WA_STEP_FORWARD].block_keys);
+        REQUIRE(power_of_two(s->row_items) && s->team % s->row_items == 0);
+        REQUIRE(
+            wa_ceil_div(plan->step[WA_STEP_FORWARD].block_rows, s->out_rows) *
+                (s->stage_dims / 4) <=
+            s->team);
+        REQUIRE(s->teams == 1 || p->variant != WINATTN_SLIDING);
+        REQUIRE(plan->step[WA_STEP_FORWARD].local_bytes >
+                plan->step[WA_STEP_FORWARD].block_rows *
+                    plan->step[WA_STEP_FORWARD].block_keys * 4);
+        REQUIRE(plan->schedule.groups == 0);
+    }
+    if (broken)
+        fail_msg("%s on %s: not %s\n%s", what, device->name, broken,
+                 plan->step[WA_STEP_FORWARD].defines);
+}

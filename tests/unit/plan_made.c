@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Plans of texts for made-up devices. */
+#include "plan_made.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+wa_device devices[MOST_DEVICES];
+
+void find_units(void)
+{
+    for (size_t i = 0; i < made_up_count && i < MOST_DEVICES; i++) {
+        devices[i] = made_up_devices[i];
+        devices[i].unit = wa_unit_of(&devices[i]);
+    }
+}
+
+const wa_device *device_named(const char *name)
+{
+    const wa_device *device = made_up_device(name);
+    assert_non_null(device);
+    return &devices[device - made_up_devices];
+}
+
+wa_problem problem_of(const char *text)
+{
+    const test_case c = parsed(text);
+    const winattn_desc d = case_desc(&c);
+    wa_problem p;
+    if (wa_problem_read(&d, &p) != WINATTN_SUCCESS)
+        fail_msg("%s: %s", text, winattn_last_reason());
+    return p;
+}
+
+wa_plan plan_of(const wa_problem *p, const wa_device *device)
+{
+    static const wa_exclusions none;
+    wa_plan plan;
+    if (wa_plan_make(p, device, WA_FORWARD, &none, &plan) != WINATTN_SUCCESS)
+        fail_msg("%s: %s", device->name, winattn_last_reason());
+    return plan;
+}
+
+wa_plan backward_plan_of(const wa_problem *p, const wa_device *device)
+{
+    static const wa_exclusions none;
+    wa_plan plan;
+    if (wa_plan_make(p, device, WA_BACKWARD, &none, &plan) != WINATTN_SUCCESS)
+        fail_msg("%s: %s", device->name, winattn_last_reason());
+    return plan;
+}
+
+bool has_proven_unit(const wa_device *device)
+{
+    return device->unit && device->unit->proven;
+}
+
+bool suits_matrix(const wa_problem *p, const wa_device *device)
+{
+    return device->unit && p->variant != WINATTN_SLIDING &&
+           (p->dtype != WINATTN_FP32 ||
+            (p->allows_tf32 && device->unit->has_tf32));
+}
+
+winattn_tier best_tier(const wa_problem *p, const wa_device *device)
+{
+    return device->is_cpu ? WINATTN_TIER_CPU
+           : has_proven_unit(device) && suits_matrix(p, device)
+               ? WINATTN_TIER_MATRIX
+               : WINATTN_TIER_LOCAL;
+}
+
+bool plan_or_refusal(const wa_problem *p, const wa_device *device,
+                     wa_plan *plan)
+{
+    static const wa_exclusions none;
+    if (wa_plan_make(p, device, WA_FORWARD, &none, plan) == WINATTN_SUCCESS)
+        return true;
+    if (p->tier == WINATTN_TIER_MATRIX && !suits_matrix(p, device) &&
+        strstr(winattn_last_reason(), "tier matrix: "))
+        return false;
+    if (device->loop_limit == 0 || !strstr(winattn_last_reason(), "loops"))
+        fail_msg("%s: %s", device->name, winattn_last_reason());
+    return false;
+}
+
+bool has_define(const char *defines, const char *name, unsigned value)
+{
+    char text[64];
+    snprintf(text, sizeof text, "-D%s=%u ", name, value);
+    return strstr(defines, text) != NULL;
+}
+
+uint32_t define_of(const char *defines, const char *name)
+{
+    char text[64];
+    snprintf(text, sizeof text, "-D%s=", name);
+    const char *at = strstr(defines, text);
+    return at ? (uint32_t)strtoul(at + strlen(text), NULL, 10) : 0;
+}

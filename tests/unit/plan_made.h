@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What tests of plans start from: made-up devices with their matrix units, the
+ * problem of a text, its plan, and what the options of a step say. */
+#ifndef UNIT_PLAN_MADE_H
+#define UNIT_PLAN_MADE_H
+
+#include "device/unit.h"
+#include "kit/asserts.h"
+#include "kit/devices.h"
+#include "plan/planner.h"
+
+/* The made-up devices with their matrix units, as wa_device_query adds them,
+ * once find_units was called. */
+#define MOST_DEVICES 64
+extern wa_device devices[MOST_DEVICES];
+void find_units(void);
+
+const wa_device *device_named(const char *name);
+
+/* Of a case, which must be right. */
+wa_problem problem_of(const char *text);
+
+/* The plan of a pass, which must be there. */
+wa_plan plan_of(const wa_problem *p, const wa_device *device);
+wa_plan backward_plan_of(const wa_problem *p, const wa_device *device);
+
+/* Has the device a unit that is taken unasked? */
+bool has_proven_unit(const wa_device *device);
+
+/* Does tier matrix compute such problems on the device? */
+bool suits_matrix(const wa_problem *p, const wa_device *device);
+
+/* The one that was made for such a device and problem. */
+winattn_tier best_tier(const wa_problem *p, const wa_device *device);
+
+/* A forward plan. A device that ends loops early computes small problems only,
+ * and says so. */
+bool plan_or_refusal(const wa_problem *p, const wa_device *device,
+                     wa_plan *plan);
+
+bool has_define(const char *defines, const char *name, unsigned value);
+/* 0 if the options do not have it. */
+uint32_t define_of(const char *defines, const char *name);
+
+#endif
