@@ -7,8 +7,8 @@
  *   gate_record [--seeds N] [--programs FOLDER]
  *
  *   --seeds N     so many random descriptors for each device, 100 by default
- *   --programs F  also leaves each program for an NVIDIA device there, as
- *                 NUMBER.cl with its options in NUMBER.options
+ *   --programs F  also leaves each program there, as KERNEL.HASH.cl, with its
+ *                 options in KERNEL.HASH.options
  *
  * A problem starts with a line "problem DEVICE: WHAT". Lines that follow have
  * a word for their kind first: status, plan, build, launch, argument. */
@@ -50,25 +50,26 @@ static void write_file(const char *name, const char *ending, const char *text)
     }
 }
 
-/* A program has the name of its options, which a change of form keeps. */
+/* A program has the names of its kernel and options, which a change of form
+ * keeps. */
 static void keep_program(const standin_build *build)
 {
-    char name[32];
-    snprintf(name, sizeof name, "%016llx", hash_of(build->options));
+    char name[128];
+    snprintf(name, sizeof name, "%s.%016llx", build->kernel,
+             hash_of(build->options));
     write_file(name, "cl", build->source);
     write_file(name, "options", build->options);
 }
 
 /* ---- What was asked ---- */
 
-static void print_builds(const wa_device *device)
+static void print_builds(void)
 {
     const standin_build *builds;
     const size_t count = standin_builds(&builds);
     for (size_t i = 0; i < count; i++) {
         printf("build %d %s\n", (int)builds[i].result, builds[i].options);
-        if (program_folder && builds[i].source &&
-            device->vendor == WA_VENDOR_NVIDIA)
+        if (program_folder && builds[i].source && builds[i].kernel)
             keep_program(&builds[i]);
     }
 }
@@ -218,7 +219,7 @@ static void record(const place *at, const winattn_desc *desc, const char *what)
         winattn_plan_create(at->context, at->id, desc, &plan);
     printf("status plan %s %s\n", winattn_status_name(status),
            winattn_last_reason());
-    print_builds(at->device);
+    print_builds();
     if (!plan)
         return;
     print_plan(plan);

@@ -62,8 +62,12 @@ static _Thread_local struct {
 void record_build(cl_program program, cl_int result)
 {
     shared_text *source = program->source;
-    const standin_build build = {source ? source->text : NULL,
-                                 program->options, result};
+    const kernel_list *kernels = &program->kernels;
+    const standin_build build = {
+        .source = source ? source->text : NULL,
+        .options = program->options,
+        .kernel = kernels->count ? kernels->all[0].name : NULL,
+        .result = result};
     if (source)
         atomic_fetch_add_explicit(&source->users, 1, memory_order_relaxed);
     done.builds = own_grow(done.builds, done.build_count, sizeof build);

@@ -82,6 +82,7 @@ cl_event standin_event(cl_context context); /* complete */
 typedef struct standin_build {
     const char *source; /* all texts; NULL: from a binary */
     const char *options;
+    const char *kernel; /* its first one; NULL: it has none */
     cl_int result;
 } standin_build;
 
