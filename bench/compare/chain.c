@@ -3,6 +3,7 @@
 #include "compare/chain.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,10 +169,26 @@ static bool write_terms(const chain *made)
 
 /* ---- Kernels ---- */
 
-static bool build(chain *made)
+typedef struct option_text {
+    char text[1024];
+    size_t used; /* at least its size: it does not fit */
+} option_text;
+
+static void add(option_text *options, const char *format, ...)
 {
-    const test_case *c = &made->grids.c;
-    const workload *grids = &made->grids;
+    va_list values;
+    if (options->used >= sizeof options->text)
+        return;
+    va_start(values, format);
+    options->used += (size_t)vsnprintf(options->text + options->used,
+                                       sizeof options->text - options->used,
+                                       format, values);
+    va_end(values);
+}
+
+/* How a row is moved: the type of its chunks, as large as divides it. */
+static const char *choose_chunk(chain *made)
+{
     static const struct {
         size_t bytes;
         const char *name;
@@ -180,53 +197,82 @@ static bool build(chain *made)
                  {8, "uint2"},
                  {4, "uint"},
                  {2, "ushort"}};
-    static const tensor_id ids[PARTS] = {T_Q, T_K, T_V, T_O};
+    const test_case *c = &made->grids.c;
     const size_t row = (size_t)c->dim * kind_size(workload_kind(c));
-    const size_t element = kind_size(workload_kind(c));
-    char options[1024];
-    size_t used = 0;
     int type = made->device->is_cpu ? 0 : 1;
     while (row % types[type].bytes != 0)
         type++;
+    made->chunk = types[type].bytes;
+    made->chunks = row / made->chunk;
+    return types[type].name;
+}
+
+static void choose_groups(chain *made)
+{
     made->by_token = made->device->is_cpu;
     made->group = GROUP;
     while (made->group > made->device->largest_group)
         made->group /= 2;
-    made->chunk = types[type].bytes;
-    made->chunks = row / made->chunk;
-    const double most = (double)c->windows * c->queries *
-                        (c->heads + 2.0 * c->kv_heads) * (double)made->chunks;
-#define ADD(...)                                                              \
-    used +=                                                                   \
-        (size_t)snprintf(options + used, sizeof options - used, __VA_ARGS__)
+}
+
+static void add_axes(option_text *options, const test_case *c)
+{
     for (int axis = 0; axis < WINATTN_AXES; axis++) {
         /* a grid of fewer axes lacks the first ones */
         const int at = axis - (WINATTN_AXES - c->grid);
         const int size = at < 0 ? 1 : c->size[at];
         const int window = at < 0 ? 1 : c->window[at];
         const int count = (size + window - 1) / window;
-        ADD("-DSIZE_%d=%d -DWINDOW_%d=%d -DCOUNT_%d=%d -DSHIFT_%d=%d ", axis,
+        add(options,
+            "-DSIZE_%d=%d -DWINDOW_%d=%d -DCOUNT_%d=%d -DSHIFT_%d=%d ", axis,
             size, axis, window, axis, count, axis,
             at >= 0 && count > 1 ? c->shift[at] : 0);
     }
+}
+
+/* Where the parts' tokens lie, in chunks. */
+static void add_parts(option_text *options, const chain *made)
+{
+    static const tensor_id ids[PARTS] = {T_Q, T_K, T_V, T_O};
+    const test_case *c = &made->grids.c;
+    const size_t element = kind_size(workload_kind(c));
     for (int i = 0; i < PARTS; i++) {
         const workload_place place = workload_place_of(c, ids[i]);
-        ADD("-DTOKEN_%d=%zu -DFIRST_%d=%zu ", i,
+        add(options, "-DTOKEN_%d=%zu -DFIRST_%d=%zu ", i,
             place.token * element / made->chunk, i,
             place.first * element / made->chunk);
     }
-    ADD("-DHEADS=%d -DKV_HEADS=%d -DCHUNKS=%zu -DCHUNK=%s -DPAD_1=%d "
+}
+
+static void add_counts(option_text *options, const chain *made,
+                       const char *type)
+{
+    const workload *grids = &made->grids;
+    const test_case *c = &grids->c;
+    const double most = (double)c->windows * c->queries *
+                        (c->heads + 2.0 * c->kv_heads) * (double)made->chunks;
+    add(options,
+        "-DHEADS=%d -DKV_HEADS=%d -DCHUNKS=%zu -DCHUNK=%s -DPAD_1=%d "
         "-DPAD_2=%d -DBY_TOKEN=%d -DINDEX=%s",
-        c->heads, c->kv_heads, made->chunks, types[type].name,
-        grids->pad_k != NULL, grids->pad_v != NULL, made->by_token,
+        c->heads, c->kv_heads, made->chunks, type, grids->pad_k != NULL,
+        grids->pad_v != NULL, made->by_token,
         most + GROUP <= MOST_IN_UINT ? "uint" : "ulong");
-#undef ADD
+}
+
+static bool build(chain *made)
+{
+    option_text options = {"", 0};
+    const char *type = choose_chunk(made);
+    choose_groups(made);
+    add_axes(&options, &made->grids.c);
+    add_parts(&options, made);
+    add_counts(&options, made, type);
     const char *source = bench_source("chain.cl");
     cl_int error;
     made->program = clCreateProgramWithSource(made->device->context, 1,
                                               &source, NULL, &error);
-    if (error != CL_SUCCESS || used >= sizeof options ||
-        clBuildProgram(made->program, 1, &made->device->id, options, NULL,
+    if (error != CL_SUCCESS || options.used >= sizeof options.text ||
+        clBuildProgram(made->program, 1, &made->device->id, options.text, NULL,
                        NULL) != CL_SUCCESS)
         return false;
     made->partition = clCreateKernel(made->program, "partition", &error);

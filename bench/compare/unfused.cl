@@ -108,6 +108,56 @@ DEFINE_REDUCE(row_max, fmax)
 DEFINE_REDUCE(row_sum, ADD)
 #endif
 
+/* Which keys a token of the sliding variant sees besides the sink. */
+static void see_blocks(row_state *r, int token, int block, int first_block,
+                       int window_blocks)
+{
+    const int here =
+        token < first_block ? 0 : 1 + (token - first_block) / block;
+    const int oldest = window_blocks > 0 ? here - window_blocks + 1 : 0;
+    r->first_key = oldest > 0 ? first_block + (oldest - 1) * block : 0;
+    r->last_key = first_block + here * block;
+}
+
+/* The largest of an item's logits. */
+static float largest_logit(const row_state *r, int item)
+{
+    vec tops = (vec)(-INFINITY);
+    for (int j = item * LANES; j < VECTOR_KEYS; j += GROUP * LANES)
+        tops = fmax(tops, logits(r, j));
+    float top = FOLD_LANES(fmax, tops);
+    for (int j = VECTOR_KEYS + item; j < NK; j += GROUP)
+        top = fmax(top, logit(r, j));
+    return top;
+}
+
+/* exp(logit - top) of an item's keys, and their sum. */
+static float exponentiate(const row_state *r, __global float *own, int item,
+                          float top)
+{
+    vec sums = (vec)(0.0f);
+    for (int j = item * LANES; j < VECTOR_KEYS; j += GROUP * LANES) {
+        const vec p = exp(logits(r, j) - top);
+        STORE(p, own + j);
+        sums += p;
+    }
+    float sum = FOLD_LANES(ADD, sums);
+    for (int j = VECTOR_KEYS + item; j < NK; j += GROUP) {
+        const float p = exp(logit(r, j) - top);
+        own[j] = p;
+        sum += p;
+    }
+    return sum;
+}
+
+static void scale(__global float *own, int item, float share)
+{
+    for (int j = item * LANES; j < VECTOR_KEYS; j += GROUP * LANES)
+        STORE(LOAD(own + j) * share, own + j);
+    for (int j = VECTOR_KEYS + item; j < NK; j += GROUP)
+        own[j] *= share;
+}
+
 /* first_row: global number of row 0 of s. */
 __kernel void
 softmax(__global float *s, __global const float *bias,
@@ -144,45 +194,18 @@ softmax(__global float *s, __global const float *bias,
     r.sink = sink;
     r.first_key = 0;
     r.last_key = NK;
-    if (SLIDING) {
-        const int token = query + query_offset;
-        const int here =
-            token < first_block ? 0 : 1 + (token - first_block) / block;
-        const int oldest = window_blocks > 0 ? here - window_blocks + 1 : 0;
-        r.first_key = oldest > 0 ? first_block + (oldest - 1) * block : 0;
-        r.last_key = first_block + here * block;
-    }
+    if (SLIDING)
+        see_blocks(&r, query + query_offset, block, first_block,
+                   window_blocks);
 
-    vec tops = (vec)(-INFINITY);
-    for (int j = item * LANES; j < VECTOR_KEYS; j += GROUP * LANES)
-        tops = fmax(tops, logits(&r, j));
-    float top = FOLD_LANES(fmax, tops);
-    for (int j = VECTOR_KEYS + item; j < NK; j += GROUP)
-        top = fmax(top, logit(&r, j));
+    float top = largest_logit(&r, item);
 #if GROUP > 1
     top = row_max(top, scratch);
 #endif
     top = top == -INFINITY ? 0.0f : top; /* a row that sees nothing */
-
-    vec sums = (vec)(0.0f);
-    for (int j = item * LANES; j < VECTOR_KEYS; j += GROUP * LANES) {
-        const vec p = exp(logits(&r, j) - top);
-        STORE(p, own + j);
-        sums += p;
-    }
-    float sum = FOLD_LANES(ADD, sums);
-    for (int j = VECTOR_KEYS + item; j < NK; j += GROUP) {
-        const float p = exp(logit(&r, j) - top);
-        own[j] = p;
-        sum += p;
-    }
+    float sum = exponentiate(&r, own, item, top);
 #if GROUP > 1
     sum = row_sum(sum, scratch);
 #endif
-
-    const float share = sum > 0.0f ? 1.0f / sum : 0.0f;
-    for (int j = item * LANES; j < VECTOR_KEYS; j += GROUP * LANES)
-        STORE(LOAD(own + j) * share, own + j);
-    for (int j = VECTOR_KEYS + item; j < NK; j += GROUP)
-        own[j] *= share;
+    scale(own, item, sum > 0.0f ? 1.0f / sum : 0.0f);
 }
