@@ -63,7 +63,8 @@ typedef struct grid_layout {
  *
  * Where work-groups keep something from window to window, the windows of a
  * launch are dealt instead, in the backward pass to `slots`: slot s computes
- * windows s, s + slots, ..., or on tier matrix what matrix.cl says. */
+ * windows s, s + slots, ..., or on tier matrix the rounds that start_slot of
+ * tile_scheduler.cl gives it. */
 typedef struct forward_args {
     tensor_layout q, k, v, o;
     tensor_layout bias;                       /* row = query, column = key */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a device can do, as plain numbers: queried once per context and
- * device, corrected by probes, then all that plan.c knows of the device. */
+ * device, corrected by probes, then all that plans know of the device. */
 #ifndef WINATTN_DEVICE_H
 #define WINATTN_DEVICE_H
 

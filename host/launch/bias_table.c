@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-/* Like table_place of cl/common/problem.cl. */
+/* Like table_place of cl/common/score_bias.cl. */
 static uint32_t place_of(const wa_table *table, uint32_t token)
 {
     const uint32_t last = table->window[2], middle = table->window[1];

@@ -8,7 +8,7 @@
 /* The same size on host and device, whatever the compiler. */
 _Static_assert(sizeof(backward_args) == 832, "backward_args has padding");
 
-/* In the order of BACKWARD_PARAMETERS in cl/common/problem.cl; 0 is the
+/* In the order of BACKWARD_PARAMETERS in cl/common/parameters.cl; 0 is the
  * arguments' place. */
 static winattn_status set_buffers(const wa_call *call, cl_kernel kernel)
 {

@@ -3,7 +3,7 @@
 #include "base/status.h"
 #include "launch/passes.h"
 
-/* In the order of FORWARD_PARAMETERS in cl/common/problem.cl; 0 is
+/* In the order of FORWARD_PARAMETERS in cl/common/parameters.cl; 0 is
  * forward_args. */
 static winattn_status set_buffers(const wa_call *call, cl_kernel kernel)
 {

@@ -24,8 +24,8 @@ void wa_append_matrix_shape(const wa_matrix_shape *shape,
 /* What the kernels of tier local must know of the device and its compiler. */
 void wa_append_local_options(const wa_problem *problem,
                              const wa_device *device, char *text, size_t size);
-/* The WIDE of cl/local/local.cl: elements of a vector access, 0 where there is
- * none. (local_forward.c) */
+/* WIDE of cl/local/token_rows.cl: elements of a vector access, 0 where there
+ * is none. (local_forward.c) */
 uint32_t wa_local_access_elements(const wa_problem *problem,
                                   uint32_t stage_dims);
 

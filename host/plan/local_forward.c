@@ -166,7 +166,7 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "a streaming softmax would keep too many stages of channels";
     if (s->teams > 1 && problem->variant == WINATTN_SLIDING)
         return "teams of a work-group would walk different keys";
-    /* seen with ocloc 22.43, see cl/local/forward_local.cl */
+    /* seen with ocloc 22.43, see cl/local/team.cl */
     if (device->sub_group && t->streaming && t->dim_stages > 1)
         return "Intel's compiler would keep sums in private memory";
     if (device->sub_group && s->teams > 1)

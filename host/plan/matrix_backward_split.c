@@ -94,9 +94,8 @@ static uint32_t splits_of(const side *s)
                : 1;
 }
 
-/* The O_SERVES of cl/matrix/backward_rows_matrix.cl: can the kernel take delta
- * from o?
- */
+/* O_SERVES of cl/matrix/split_rows.cl: can the kernel of rows take delta from
+ * o? */
 static bool o_serves(const side *s, const wa_unit *unit)
 {
     return unit->votes && s->problem->queries > unit->tile &&

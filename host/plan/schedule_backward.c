@@ -29,7 +29,7 @@ uint64_t wa_most_bias_slots(const wa_problem *problem, winattn_tier tier)
 }
 
 /* Rounds, of a window for each team, if windows are of so many kinds and a
- * round has windows of one (cl/matrix/matrix.cl). */
+ * round has windows of one (cl/matrix/tile_scheduler.cl). */
 static uint64_t rounds_of_kinds(const wa_problem *problem, uint64_t teams,
                                 uint64_t kinds)
 {

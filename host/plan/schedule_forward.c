@@ -37,15 +37,15 @@ static uint32_t units_per_launch(const wa_problem *problem,
     return most < 1e9 ? (uint32_t)most : 1000000000u;
 }
 
-/* cl/matrix/forward_matrix.cl counts on it. */
+/* first_round of cl/matrix/persistent.cl counts on it. */
 #define MOST_SHARING 65535u
 
 /* Work-groups, as many as the device holds at once, share the windows of the
  * blocks of rows of the heads, their owners. Each has one owner, unless more
  * than a tenth would idle then: to go on to another takes registers, which
  * cost a twentieth of the time on an H200. Each has a round
- * (cl/matrix/matrix.cl) of a launch at least, and all have as many where a
- * launch holds that many. */
+ * (cl/matrix/tile_scheduler.cl) of a launch at least, and all have as many
+ * where a launch holds that many. */
 static void deal_windows(const wa_problem *problem, const wa_device *device,
                          wa_schedule *s)
 {

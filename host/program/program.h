@@ -16,9 +16,7 @@ typedef struct wa_recipe {
     char *key;
 } wa_recipe;
 
-/* Of cl/<name>.cl with the files that such a kernel needs.
- * <pass>_matrix_<unit> is cl/<pass>_matrix.cl for the matrix unit of
- * cl/unit/unit_<unit>.cl. */
+/* Of the kernel of that name, whose text wa_source_of_kernel puts together. */
 winattn_status wa_recipe_of_kernel(cl_device_id device, const char *name,
                                    const char *options, wa_recipe *recipe);
 /* Of any text; the name is for the key. */

@@ -3,7 +3,7 @@
 #ifndef WINATTN_SOURCES_H
 #define WINATTN_SOURCES_H
 
-/* The text of cl/<name>, or NULL. */
+/* The text of cl/<folder>/<name>, or NULL. */
 const char *wa_source(const char *name);
 
 #endif
