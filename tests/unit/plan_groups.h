@@ -5,8 +5,8 @@
 
 #include "kit/group.h"
 
-extern const test_group plan_backward, plan_choices, plan_dealt, plan_grid,
-    plan_matrix, plan_purity, plan_refusals, plan_rows;
+extern const test_group plan_backward, plan_choices, plan_contract, plan_dealt,
+    plan_grid, plan_matrix, plan_purity, plan_refusals, plan_rows;
 
 /* Makes expected_plans.inc. */
 void print_choices(void);
