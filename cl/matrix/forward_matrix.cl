@@ -126,7 +126,7 @@ INLINE void renew_terms(const wave_memory *own, const team_memory *memory,
     load_terms(own, args, &terms,
                (int)block->first_row + me->wave * UNIT_QUERIES, w);
 #if FOLDS_BASE
-    if (relies_on(own->carried))
+    if (relies_on(own->carried, args))
         fold_base(own->terms, own->carried->base);
 #endif
 #endif
@@ -214,13 +214,13 @@ INLINE void attend_carrying(item_rows *work, int rows_left,
     carried_base *carried = own->carried;
     int is_done = 0;
     SEARCH_FOR (int searches = 0; searches < 2; searches++)
-        IF_ALL (!is_done && (searches || relies_on(carried))) {
+        IF_ALL (!is_done && (searches || relies_on(carried, work->args))) {
             row_state state;
             wave again = *w;
             if (searches) {
                 FORGET(again.lane); /* nothing is kept for this */
 #if FOLDS_BASE
-                if (relies_on(carried)) {
+                if (relies_on(carried, work->args)) {
                     const logit_terms unfolded = terms_at(
                         here->tensors, work->args, here->of, &here->at->place);
                     load_terms(own, work->args, &unfolded,
@@ -237,9 +237,9 @@ INLINE void attend_carrying(item_rows *work, int rows_left,
                 carry_base(carried, &state);
                 carried->wary =
                     carried->wary > 0 ? carried->wary - 1 : WARY_WINDOWS;
-                note_reliance(carried);
+                note_reliance(carried, work->args);
 #if FOLDS_BASE
-                if (relies_on(carried))
+                if (relies_on(carried, work->args))
                     fold_base(own->terms, carried->base);
 #endif
             }
@@ -346,7 +346,7 @@ INLINE void attend_windows(walk here, forward_pipeline *pipeline,
 #endif
 #if CARRIES_BASE
     carried_base carried;
-    start_carrying(&carried, (kernel_args->flags & ARG_LSE) != 0);
+    start_carrying(&carried);
     own.carried = &carried;
 #endif
 #if KEEPS_STORES

@@ -92,9 +92,8 @@ typedef struct row_state {
 /* What it carries from window to window. */
 typedef struct carried_base {
     float base[LANE_ROWS];
-    int wary;      /* windows to come in which that is not relied upon */
-    int wants_lse; /* exact sums: it never is */
-    int relies;    /* with NOTES_RELIANCE: in the window to come */
+    int wary;   /* windows to come in which that is not relied upon */
+    int relies; /* with NOTES_RELIANCE: in the window to come */
 } carried_base;
 /* Folded bases are in the terms then. A single pass of grids has no register
  * for the answer. */
@@ -313,21 +312,25 @@ INLINE void finish_sums(row_state *s, const int searches, const wave *w)
 }
 
 #if CARRIES_BASE
-/* Is a carried base relied upon in the window to come? */
-INLINE int relies_on(const carried_base *c)
+/* Is a carried base relied upon in the window to come? Never for an lse, which
+ * wants exact sums. */
+INLINE int may_rely(const carried_base *c, const forward_args *args)
 {
-    return NOTES_RELIANCE ? c->relies : c->wary == 0 && !c->wants_lse;
+    return c->wary == 0 && (args->flags & ARG_LSE) == 0;
 }
-INLINE void note_reliance(carried_base *c)
+INLINE int relies_on(const carried_base *c, const forward_args *args)
+{
+    return NOTES_RELIANCE ? c->relies : may_rely(c, args);
+}
+INLINE void note_reliance(carried_base *c, const forward_args *args)
 {
     if (NOTES_RELIANCE)
-        c->relies = c->wary == 0 && !c->wants_lse;
+        c->relies = may_rely(c, args);
 }
 
-INLINE void start_carrying(carried_base *c, int wants_lse)
+INLINE void start_carrying(carried_base *c)
 {
     c->wary = 1;
-    c->wants_lse = wants_lse;
     c->relies = 0;
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         c->base[r] = 0.0f;
