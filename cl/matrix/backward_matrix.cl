@@ -29,6 +29,19 @@
 #include "matrix/fused_rows.cl"
 #include "matrix/waves.cl"
 
+/* What a wave sums from visit to visit. */
+typedef struct kept_sums {
+#if BIAS && KEEPS_DBIAS
+    float (*dbias)[VALUES]; /* [KEY_TILES] */
+#endif
+#if !ONE_VISIT
+    /* [KEY_TURNS], of all visits of a window; dK times `power` */
+    float (*dv)[DIM_TILES][VALUES], (*dk)[DIM_TILES][VALUES];
+    float power;
+#endif
+    float scale; /* for d_logit_scale, of a lane's own rows */
+} kept_sums;
+
 /* ---- A visit ---- */
 
 INLINE visit visit_of(uint item, const fused_job *job,
@@ -59,6 +72,9 @@ INLINE visit visit_of(uint item, const fused_job *job,
                .out = memory->o_rows + wave_of_team * OUT_SIZE};
     v.row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - v.first_row);
 #if VARIANT == COSINE
+    v.scale = ONE_VISIT
+                  ? job->scale
+                  : cosine_scale(&args->forward, job->logit_scale, v.head);
     v.q_inverses = memory->q_inverses;
     v.k_inverses = memory->k_inverses;
 #endif
@@ -175,8 +191,7 @@ INLINE void find_statistics(row_statistics *s,
 }
 
 /* P and dS of the wave's tile of rows go to local memory, and dQ leaves. */
-INLINE void compute_rows(const visit *now, uint item,
-                         float dbias_sums[KEY_TILES][VALUES], float *scale_sum,
+INLINE void compute_rows(const visit *now, uint item, kept_sums *sums,
                          int has_seams, const logit_terms *terms,
                          const fused_job *job, const fused_memory *memory,
                          int wave_of_team, const wave *w)
@@ -191,16 +206,19 @@ INLINE void compute_rows(const visit *now, uint item,
                         memory, w);
 #if BIAS
     const dbias_place dbias = {
-        .sums = dbias_sums,
+#if KEEPS_DBIAS
+        .sums = sums->dbias,
+#endif
         .workspace = job->bias_partials +
                      (ulong)(now->head - job->first_head) * (NQ * NK) +
                      now->first_row * NK,
-        .keys = NK};
+        .keys = NK
+    };
 #else
     const dbias_place dbias = {.workspace = 0};
 #endif
     if (computes)
-        differentiate_rows(scores, &dbias, job->dq, scale_sum, &statistics,
+        differentiate_rows(scores, &dbias, job->dq, &sums->scale, &statistics,
                            &part, now, terms, &memory->weights, job->given,
                            memory->own_power, w);
 }
@@ -216,6 +234,119 @@ INLINE float level_power(const fused_memory *memory, uint number,
         power = fmin(power, memory->powers[t]);
 #endif
     return power;
+}
+
+/* dV and dK of the wave's tiles of keys, once P and dS of all rows are there.
+ */
+INLINE void compute_keys(visit *now, uint number, kept_sums *sums,
+                         const fused_job *job, const fused_memory *memory,
+                         const work_item *me, const wave *w)
+{
+#if ONE_VISIT
+    now->power = level_power(memory, number, 1.0f);
+    KEY_FOR (int turn = 0; turn < KEY_TURNS; turn++)
+        add_keys(turn, now, job, memory, me->team, me->wave, w);
+#else
+    const float earlier = sums->power;
+    now->power = level_power(memory, number, earlier);
+    KEY_FOR (int turn = 0; turn < KEY_TURNS; turn++)
+        add_kept_keys(sums->dv + turn, sums->dk + turn, earlier, number == 0,
+                      turn, now, job, memory, me->wave, w);
+    sums->power = now->power;
+#endif
+}
+
+/* ---- Gradients that windows share ---- */
+
+/* What is added to in the workspace starts at 0. */
+INLINE void clear_partials(const fused_job *job, uint flags, int item)
+{
+    const int starts = (flags & ARG_FIRST_LAUNCH) != 0;
+#if VARIANT == COSINE && !ONE_VISIT
+    if (starts && (flags & ARG_D_LOGIT_SCALE) != 0 && item == 0)
+        for (uint i = 0; i < job->keys.heads_each; i++)
+            job->scale_partials[i] = 0.0f;
+#endif
+#if BIAS && !KEEPS_DBIAS
+    if (starts && (flags & ARG_DBIAS) != 0)
+        for (uint i = item; i < job->keys.heads_each * NQ * NK;
+             i += TEAM * TEAMS)
+            job->bias_partials[i] = 0.0f;
+    barrier(CLK_GLOBAL_MEM_FENCE);
+#endif
+}
+
+#if VARIANT == COSINE
+/* What all lanes have summed for a head's d_logit_scale. Holds barriers of the
+ * work-group. */
+INLINE void leave_scale(kept_sums *sums, uint head, const fused_job *job,
+                        const fused_memory *memory,
+                        const forward_args *forward, const work_item *me)
+{
+    __global float *partial = job->scale_partials + (head - job->first_head);
+    const float sum =
+        sum_over_group(sums->scale, memory->lane_sums, me->id, TEAM * TEAMS);
+    sums->scale = 0.0f;
+    if (me->id == 0 && (forward->flags & ARG_D_LOGIT_SCALE) != 0) {
+        const float own = scale_gradient(forward, job->logit_scale, head, sum);
+        if (ONE_VISIT)
+            add_partial(partial, own, forward->flags);
+        else
+            *partial += own;
+    }
+}
+#endif
+
+/* ---- Windows ---- */
+
+/* All gradients of the windows of a walk. */
+INLINE void
+differentiate_windows(walk here, kept_sums *sums, grad_pipeline *pipeline,
+                      const fused_job *job, const fused_memory *memory,
+                      const logit_tensors *tensors, const backward_args *args,
+                      work_item *me, wave *w)
+{
+    uint table = 0;          /* of tokens, of the last window that was found */
+    uint kept_kind = ~0u;    /* of windows whose terms are kept */
+    uint kept_regions = ~0u; /* and of those whose regions are */
+    for (uint item = 0; item < pipeline->items; item++) {
+        FORGET_LANE(me->lane);
+        RELOAD_ARGS(backward_args, now_args, args)
+        const forward_args *forward = &now_args->forward;
+        look_ahead(pipeline, &here, &table, memory, forward, me);
+        FORGET_LANE(w->lane);
+        const uint number = ONE_VISIT ? 0 : item % job->keys.visits;
+        visit now = visit_of(item, job, memory, now_args, &here,
+                             pipeline->ring, me->wave);
+        const unit of = {.window = window_of(&here, forward),
+                         .head = now.head,
+                         .row = now.first_row};
+        const logit_terms terms = item_terms(
+            &kept_kind, memory->terms, tensors, &here, of, forward, 0, me->id);
+        await_stage(me->team);
+        start_visit(pipeline, item + AHEAD, job, memory, now_args, me->team,
+                    me->lane);
+        await_copies(me->team);
+        const int has_seams = prepare_visit(&now, item, &kept_regions, job,
+                                            memory, tensors, of, me, w);
+        /* 1. tiles of rows; waves without one wait */
+        compute_rows(&now, item, sums, has_seams, &terms, job, memory,
+                     me->wave, w);
+        TEAM_SYNC(me->team); /* P and dS are there */
+        start_next_keys(pipeline, item + 1, &here, &table, job, memory,
+                        forward, me);
+        /* 2. tiles of keys */
+        compute_keys(&now, number, sums, job, memory, me, w);
+#if VARIANT == COSINE && !ONE_VISIT
+        leave_scale(sums, now.head, job, memory, forward, me);
+#endif
+        if (now.is_last) {
+            const int alike = walk_on(&here, forward, me->team);
+            find_tokens(&here, STAGES > 1 || alike, &table, memory, forward,
+                        me->lane);
+        }
+        start_o(pipeline, item + 1, &here, job, memory, forward, me->wave, w);
+    }
 }
 
 /* ---- The kernel ---- */
@@ -243,8 +374,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
     DECLARE_PADS(pads)
     DECLARE_EXCHANGES(exchanges)
-    const forward_args *kernel_forward = &args.forward;
-    const uint flags = kernel_forward->flags;
+    const forward_args *forward = &args.forward;
     work_item me = this_work_item();
     wave w = wave_of(&me, exchanges);
     const logit_tensors tensors = {BIAS_TENSORS MASK_TENSORS.unused = 0};
@@ -257,30 +387,29 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #if VARIANT == COSINE
     memory.q_inverses = q_inverses[me.team];
     memory.k_inverses = k_inverses[me.team];
+    memory.lane_sums = lane_sums;
 #endif
 #if REGIONS_APART
     memory.row_regions = kept_row_regions[me.team];
     memory.key_regions = kept_key_regions[me.team];
 #endif
+#if PADDING == 1
+    memory.pads = pad_sums[me.id / WAVE];
+    for (int i = w.lane; i < 2 * DIMS; i += WAVE)
+        memory.pads[i] = 0.0f;
+#endif
 
     /* what this work-group owns */
-    const uint kv_heads =
-        kernel_forward->heads / kernel_forward->heads_per_kv_head;
+    const uint kv_heads = forward->heads / forward->heads_per_kv_head;
     const uint slot = (uint)get_group_id(0) / kv_heads;
     fused_job job = find_job(&args, (uint)get_group_id(0) % kv_heads);
     job.d_lse = d_lse;
     job.dq = dq;
     job.dk = dk;
     job.dv = dv;
-    walk here = start_slot(kernel_forward, slot, me.team);
-    uint table = 0; /* of tokens, of the last window that was found */
-#if KEEPS_TOKENS
-    keep_tokens(memory.tables, kernel_forward, &here.place, me.lane);
-    here.place.tokens = memory.tables;
-    barrier(CLK_LOCAL_MEM_FENCE);
-#endif
-    const ulong head_partial =
-        (ulong)slot * kernel_forward->heads + job.first_head;
+    walk here = start_slot(forward, slot, me.team);
+    keep_first_tokens(&here, &memory, forward, me.lane);
+    const ulong head_partial = (ulong)slot * forward->heads + job.first_head;
     job.bias_partials =
         workspace + args.bias_partials + head_partial * (NQ * NK);
     grad_pipeline pipeline = {
@@ -290,144 +419,53 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         .pad_k = KEPT_PAD(pads, 0),
         .pad_v = KEPT_PAD(pads, 1),
         .from = {.q = q, .k = k, .v = v, .o = o, .d_o = d_o, .lse = lse},
-        .wide = (flags & ARG_WIDE_ACCESS) != 0};
+        .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
 #if PADDING == 1
-    keep_pads(pads,
-              PAD_ROW(*kernel_forward, pad_k, ARG_PAD_K, job.keys.kv_head),
-              PAD_ROW(*kernel_forward, pad_v, ARG_PAD_V, job.keys.kv_head),
-              kernel_forward, me.id);
+    keep_pads(pads, PAD_ROW(*forward, pad_k, ARG_PAD_K, job.keys.kv_head),
+              PAD_ROW(*forward, pad_v, ARG_PAD_V, job.keys.kv_head), forward,
+              me.id);
 #endif
     for (uint ahead = 0; ahead < AHEAD; ahead++)
         start_visit(&pipeline, ahead, &job, &memory, &args, me.team, me.lane);
-    start_late_keys(&pipeline, 0, &here, &job, &memory, kernel_forward,
-                    me.lane);
+    start_late_keys(&pipeline, 0, &here, &job, &memory, forward, me.lane);
     clear_memory(&pipeline, &memory, &me);
 #if HAS_LOCAL_TERMS
-    keep_head_terms(kept, &tensors, kernel_forward, job.first_head, 0, me.id);
-#endif
-#if PADDING == 1
-    for (int i = w.lane; i < 2 * DIMS; i += WAVE)
-        pad_sums[me.id / WAVE][i] = 0.0f;
-    memory.pads = pad_sums[me.id / WAVE];
-#endif
-#if BIAS && !KEEPS_DBIAS
-    if ((flags & ARG_FIRST_LAUNCH) != 0 && (flags & ARG_DBIAS) != 0)
-        for (uint i = me.id; i < job.keys.heads_each * NQ * NK;
-             i += TEAM * TEAMS)
-            job.bias_partials[i] = 0.0f;
-    barrier(CLK_GLOBAL_MEM_FENCE);
+    keep_head_terms(kept, &tensors, forward, job.first_head, 0, me.id);
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
-    float dbias_sums[KEY_TILES][VALUES]; /* with KEEPS_DBIAS */
+
+    kept_sums sums = {.scale = 0.0f};
 #if BIAS && KEEPS_DBIAS
+    float dbias_sums[KEY_TILES][VALUES];
     clear_tiles(dbias_sums, KEY_TILES);
+    sums.dbias = dbias_sums;
 #endif
-    float scale_sum = 0.0f; /* for d_logit_scale, of a lane's own rows */
-#if VARIANT == COSINE
-    __global float *scale_partials =
-        workspace + args.scale_partials + head_partial;
-    if (!ONE_VISIT && (flags & ARG_FIRST_LAUNCH) != 0 &&
-        (flags & ARG_D_LOGIT_SCALE) != 0 && me.id == 0)
-        for (uint i = 0; i < job.keys.heads_each; i++)
-            scale_partials[i] = 0.0f;
-    const float only_scale = /* of all visits, where they are of one head */
-        cosine_scale(kernel_forward, logit_scale, job.first_head);
-#endif
-    float kept_power = 1.0f; /* that of kept_k */
 #if !ONE_VISIT
-    float kept_v[KEY_TURNS][DIM_TILES][VALUES];
-    float kept_k[KEY_TURNS][DIM_TILES][VALUES];
+    float dv_sums[KEY_TURNS][DIM_TILES][VALUES];
+    float dk_sums[KEY_TURNS][DIM_TILES][VALUES];
+    sums.dv = dv_sums;
+    sums.dk = dk_sums;
+    sums.power = 1.0f;
 #endif
-    start_o(&pipeline, 0, &here, &job, &memory, kernel_forward, me.wave, &w);
-
-    uint kept_kind = ~0u;    /* of windows whose terms are kept */
-    uint kept_regions = ~0u; /* and of those whose regions are */
-    for (uint item = 0; item < pipeline.items; item++) {
-        FORGET_LANE(me.lane);
-        RELOAD_ARGS(backward_args, now_args, &args)
-        const forward_args *forward = &now_args->forward;
-#if ONE_VISIT /* what is copied next: found anew, for fewer registers */
-        pipeline.next = here;
-        if (STAGES > 1) {
-            const int alike = walk_on(&pipeline.next, forward, me.team);
-            find_tokens(&pipeline.next, alike, &table, &memory, forward,
-                        me.lane);
-        }
-#endif
-        FORGET_LANE(w.lane);
-        const uint number = ONE_VISIT ? 0 : item % job.keys.visits;
-        visit now = visit_of(item, &job, &memory, now_args, &here,
-                             pipeline.ring, me.wave);
 #if VARIANT == COSINE
-        now.scale = ONE_VISIT ? only_scale
-                              : cosine_scale(forward, logit_scale, now.head);
+    job.logit_scale = logit_scale;
+    job.scale = cosine_scale(forward, logit_scale, job.first_head);
+    job.scale_partials = workspace + args.scale_partials + head_partial;
 #endif
-        const unit unit_here = {.window = window_of(&here, forward),
-                                .head = now.head,
-                                .row = now.first_row};
-        const logit_terms terms =
-            item_terms(&kept_kind, memory.terms, &tensors, &here, unit_here,
-                       forward, 0, me.id);
-        await_stage(me.team);
-        start_visit(&pipeline, item + AHEAD, &job, &memory, now_args, me.team,
-                    me.lane);
-        await_copies(me.team);
-        const int has_seams =
-            prepare_visit(&now, item, &kept_regions, &job, &memory, &tensors,
-                          unit_here, &me, &w);
-        /* 1. tiles of rows; waves without one wait */
-        compute_rows(&now, item, dbias_sums, &scale_sum, has_seams, &terms,
-                     &job, &memory, me.wave, &w);
-        TEAM_SYNC(me.team); /* P and dS are there */
-#if LATE_KEYS
-        walk next = here;
-        walk_on(&next, forward, me.team);
-        find_tokens(&next, 1, &table, &memory, forward, me.lane);
-        start_late_keys(&pipeline, item + 1, &next, &job, &memory, forward,
-                        me.lane);
-#endif
-        now.power = level_power(&memory, number, kept_power);
-        /* 2. tiles of keys */
-        KEY_FOR (int turn = 0; turn < KEY_TURNS; turn++)
-#if ONE_VISIT
-            add_keys(turn, &now, &job, &memory, me.team, me.wave, &w);
-#else
-            add_kept_keys(&kept_v[turn], &kept_k[turn], kept_power,
-                          number == 0, turn, &now, &job, &memory, me.wave, &w);
-        kept_power = now.power;
-#if VARIANT == COSINE
-        const float sum =
-            sum_over_group(scale_sum, lane_sums, me.id, TEAM * TEAMS);
-        scale_sum = 0.0f;
-        if (me.id == 0 && (flags & ARG_D_LOGIT_SCALE) != 0)
-            scale_partials[now.head - job.first_head] +=
-                scale_gradient(forward, logit_scale, now.head, sum);
-#endif
-#endif
-        if (now.is_last) {
-            const int alike = walk_on(&here, forward, me.team);
-            find_tokens(&here, STAGES > 1 || alike, &table, &memory, forward,
-                        me.lane);
-        }
-        start_o(&pipeline, item + 1, &here, &job, &memory, forward, me.wave,
-                &w);
-    }
+    clear_partials(&job, forward->flags, me.id);
+    start_o(&pipeline, 0, &here, &job, &memory, forward, me.wave, &w);
+    differentiate_windows(here, &sums, &pipeline, &job, &memory, &tensors,
+                          &args, &me, &w);
 
     barrier(CLK_LOCAL_MEM_FENCE);
 #if BIAS && KEEPS_DBIAS
-    if ((flags & ARG_DBIAS) != 0)
+    if ((forward->flags & ARG_DBIAS) != 0)
         store_dbias(dbias_sums, KEY_TILES, (__local float *)team_memory,
                     job.bias_partials, me.team, memory.row_tile, 0, NQ,
-                    memory.weights.owns, flags, &w);
+                    memory.weights.owns, forward->flags, &w);
 #endif
 #if VARIANT == COSINE && ONE_VISIT
-    const float sum =
-        sum_over_group(scale_sum, lane_sums, me.id, TEAM * TEAMS);
-    if (me.id == 0 && (flags & ARG_D_LOGIT_SCALE) != 0)
-        add_partial(
-            scale_partials,
-            scale_gradient(kernel_forward, logit_scale, job.first_head, sum),
-            flags);
+    leave_scale(&sums, job.first_head, &job, &memory, forward, &me);
 #endif
 #if PADDING == 1
     store_pad_sums(pad_sums, workspace, &args,

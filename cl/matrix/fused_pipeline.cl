@@ -20,7 +20,11 @@ typedef struct fused_job {
     __global const float *d_lse;
     __global storage *dq, *dk, *dv;
     __global float *bias_partials;
-    float scale;
+#if VARIANT == COSINE
+    __global const float *logit_scale;
+    __global float *scale_partials;
+    float scale; /* of the first head */
+#endif
 } fused_job;
 
 /* What all of a team have in local memory. */
@@ -40,6 +44,7 @@ typedef struct fused_memory {
 #endif
 #if VARIANT == COSINE
     __local float *q_inverses, *k_inverses;
+    __local float *lane_sums; /* of all teams */
 #endif
 #if REGIONS_APART
     __local uchar *row_regions, *key_regions;
@@ -122,7 +127,33 @@ INLINE void find_tokens(walk *here, int alike, uint *table,
 #endif
 }
 
+/* The first window's; holds a barrier. */
+INLINE void keep_first_tokens(walk *here, const fused_memory *memory,
+                              const forward_args *forward, int lane)
+{
+#if KEEPS_TOKENS
+    keep_tokens(memory->tables, forward, &here->place, lane);
+    here->place.tokens = memory->tables;
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+}
+
 /* ---- Copies ---- */
+
+/* Where a window has one visit, the one behind `here` is copied next: found
+ * anew, for fewer registers. */
+INLINE void look_ahead(grad_pipeline *p, const walk *here, uint *table,
+                       const fused_memory *memory, const forward_args *forward,
+                       const work_item *me)
+{
+#if ONE_VISIT
+    p->next = *here;
+    if (STAGES > 1) {
+        const int alike = walk_on(&p->next, forward, me->team);
+        find_tokens(&p->next, alike, table, memory, forward, me->lane);
+    }
+#endif
+}
 
 /* Copies lse of rows of an item, where it is known. */
 INLINE void copy_item_lse(const grad_pipeline *p, uint item, uint head,
@@ -181,6 +212,20 @@ INLINE void start_late_keys(const grad_pipeline *p, uint item, const walk *at,
         copy_item_lse(&late, item, kv_head, 0, NQ, job, memory, forward, lane);
     }
     END_COPIES();
+#endif
+}
+
+/* The same of the window behind `here`. */
+INLINE void start_next_keys(const grad_pipeline *p, uint item,
+                            const walk *here, uint *table,
+                            const fused_job *job, const fused_memory *memory,
+                            const forward_args *forward, const work_item *me)
+{
+#if LATE_KEYS
+    walk next = *here;
+    walk_on(&next, forward, me->team);
+    find_tokens(&next, 1, table, memory, forward, me->lane);
+    start_late_keys(p, item, &next, job, memory, forward, me->lane);
 #endif
 }
 
