@@ -99,6 +99,50 @@ INLINE void measure_values(__local uint *largest, __local const ushort *v,
 }
 #endif
 
+/* What a tile of dS, by rows, is multiplied by. */
+typedef struct ds_factors {
+    float factor[LANE_ROWS]; /* from P_POWER P to what dK wants */
+    float shift[LANE_ROWS];  /* that of -delta */
+    float to_dbias[LANE_ROWS], to_dq[LANE_ROWS]; /* from there to others */
+    float from_dq[LANE_ROWS];                    /* and of dQ at the end */
+} ds_factors;
+
+/* slot: for the power of two of dS. */
+INLINE void find_factors(ds_factors *f, const row_statistics *s,
+                         const row_part *part, const visit *here,
+                         __local uint *slot, const wave *w)
+{
+    float power = 1.0f; /* of dS */
+    find_row_factors(f->factor, part, here);
+#if RESCALES
+#if VARIANT == COSINE
+    const float inverse = largest_inverse(here, slot, w);
+#endif
+    power = find_power(s, f->factor, part, slot, w);
+    if (w->lane == 0)
+        *slot = as_uint(power);
+#endif
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
+        f->to_dq[r] = 1.0f;
+        f->to_dbias[r] = inverse_power(power);
+#if VARIANT == COSINE
+        f->to_dbias[r] *= RECIPROCAL(f->factor[r]);
+#endif
+        f->from_dq[r] = here->scale * f->to_dbias[r];
+#if RESCALES && VARIANT == COSINE
+        /* lengths of q and of k may differ much: rows have powers of their own
+         */
+        float bound = s->flow[r];
+        REDUCE(bound, fmax);
+        const float own = power_for((bound + fabs(s->delta[r])) * inverse);
+        f->to_dq[r] = own * f->to_dbias[r];
+        f->from_dq[r] = here->scale * inverse_power(own);
+#endif
+        f->factor[r] *= power / P_POWER;
+        f->shift[r] = -s->delta[r] * f->factor[r];
+    }
+}
+
 /* Is delta taken from o in this kernel, where the caller has it? */
 #define O_SERVES (LATE_COPIES && TAKES_O)
 
@@ -107,9 +151,9 @@ INLINE void measure_values(__local uint *largest, __local const ushort *v,
  * makes of the sum over keys of dS, as that goes to dK. */
 INLINE void mend_rows(float sums[ROW_SUM_TILES][VALUES],
                       const dbias_place *dbias, const float *error,
-                      const float *to_dbias, const float *to_dq,
-                      const row_part *part, const visit *here,
-                      const row_weights *weights, const wave *w)
+                      const ds_factors *f, const row_part *part,
+                      const visit *here, const row_weights *weights,
+                      const wave *w)
 {
     float factor[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
@@ -135,158 +179,48 @@ INLINE void mend_rows(float sums[ROW_SUM_TILES][VALUES],
         }
         if (weights->owns)
             keep_weights(ds, weights->ds, row, key, &own);
-#if BIAS
         float earlier[VALUES];
         read_dbias(earlier, dbias, tile, part, here, &own);
-        add_dbias(dbias, earlier, p, to_dbias, tile, part, here, &own);
-#endif
-#if VARIANT == COSINE
-        UNROLL_FOR (int i = 0; i < VALUES; i++)
-            p[i] *= to_dq[LANE_ROW(i)] *
-                    here->k_inverses[min(key + value_key(own.lane, i),
-                                         (int)NK - 1)];
-#endif
+        add_dbias(dbias, earlier, p, f->to_dbias, tile, part, here, &own);
+        scale_keys(p, f->to_dq, tile, here, &own);
         make_operand_parts(operands, p, &own);
         add_values(sums, ROW_SUM_TILES, operands, here->k, tile, 0, &own);
     }
 }
+
+/* Sums of dS over keys tell how far a delta from o is off. What that leaves in
+ * dQ for the most part goes, and all of it where it shows. */
+INLINE void mend_errors(float sums[ROW_SUM_TILES][VALUES], row_errors *errors,
+                        const dbias_place *dbias, const ds_factors *f,
+                        const row_part *part, const visit *here,
+                        const row_weights *weights, const wave *w)
+{
+    float expected[LANE_ROWS], of_dq[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        expected[r] = part->d_lse[r] * f->factor[r] * P_POWER;
+    reduce_errors(errors, w);
+    find_errors(errors, part, expected);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        of_dq[r] = errors->sum[r] * f->to_dq[r];
+    take_mean_key(sums, of_dq, here, w);
+    IF_ALL (errors_count(errors, (__local float *)here->out, w)) {
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            of_dq[r] = -of_dq[r];
+        take_mean_key(sums, of_dq, here, w);
+        mend_rows(sums, dbias, errors->sum, f, part, here, weights, w);
+    }
+}
 #endif
 
-/* P and dS of the tile of rows go to local memory, and dQ leaves. `scores` are
- * what add_statistics has left, of one pass P_POWER P. given: delta is from o.
- * Adds q^ . dq^ of the lane's own rows to *scale_sum. slot: for the power of
- * two of dS. */
-INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
-                               const dbias_place *dbias, __global storage *dq,
-                               float *scale_sum, const row_statistics *s,
-                               const row_part *part, const visit *here,
-                               const logit_terms *terms,
-                               const row_weights *weights, int given,
-                               __local uint *slot, const wave *w)
+/* dQ of the tile of rows leaves: `sums`, or where they are of a part of the
+ * channels, products of `operands`, dS of all keys. Adds q^ . dq^ of the
+ * lane's own rows to *scale_sum. */
+INLINE void leave_rows(float sums[ROW_SUM_TILES][VALUES],
+                       query_tile operands[PASS_TILES][WEIGHT_PARTS],
+                       float *from_dq, __global storage *dq, float *scale_sum,
+                       const row_part *part, const visit *here, const wave *w)
 {
-    const int stores = weights->owns;
-    const tile_rows *rows = &part->rows;
     const uint flags = here->args->forward.flags;
-    const flow_rows flow_rows_here = read_flow(rows, here->d_o, w);
-    float sums[ROW_SUM_TILES][VALUES];
-    query_tile operands[PASS_TILES][WEIGHT_PARTS];
-    /* what dS is multiplied by, as dK wants it, and then for dQ and dBias */
-    float factor[LANE_ROWS], shift[LANE_ROWS];
-    float from_dq[LANE_ROWS], to_dbias[LANE_ROWS];
-    float to_dq[LANE_ROWS];
-    float power = 1.0f; /* of dS */
-    find_row_factors(factor, part, here);
-#if RESCALES
-#if VARIANT == COSINE
-    const float inverse = largest_inverse(here, slot, w);
-#endif
-    power = find_power(s, factor, part, slot, w);
-    if (w->lane == 0)
-        *slot = as_uint(power);
-#endif
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        to_dq[r] = 1.0f;
-        to_dbias[r] = inverse_power(power);
-#if VARIANT == COSINE
-        to_dbias[r] *= RECIPROCAL(factor[r]);
-#endif
-        from_dq[r] = here->scale * to_dbias[r];
-#if RESCALES && VARIANT == COSINE
-        /* lengths of q and of k may differ much: rows have powers of their own
-         */
-        float bound = s->flow[r];
-        REDUCE(bound, fmax);
-        const float own = power_for((bound + fabs(s->delta[r])) * inverse);
-        to_dq[r] = own * to_dbias[r];
-        from_dq[r] = here->scale * inverse_power(own);
-#endif
-        factor[r] *= power / P_POWER;
-        shift[r] = -s->delta[r] * factor[r];
-    }
-    clear_tiles(sums, ROW_SUM_TILES);
-#if O_SERVES
-    row_errors errors;
-    clear_errors(&errors);
-#endif
-    GRADIENT_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
-        if (PASSES > 1) {
-            score_pass(scores, first, here, rows, terms, w);
-            make_p(scores, first, s->top, 1);
-        }
-        float flow[VALUES];
-        if (FLOW_AHEAD)
-            multiply_flow(flow, &flow_rows_here, here->d_o, here->v, first, w);
-        UNROLL_FOR (int t = 0; t < PASS_TILES; t++) {
-            if (!IS_TILE(first + t))
-                continue;
-            const int key = (first + t) * UNIT_TILE;
-            float ds[VALUES];
-#if BIAS
-            float earlier[VALUES];
-            read_dbias(earlier, dbias, first + t, part, here, w);
-#endif
-            if (!FLOW_AHEAD)
-                multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
-                              first + t, w);
-            UNROLL_FOR (int i = 0; i < VALUES; i++) {
-                const int r = LANE_ROW(i);
-                ds[i] = HAS_KEY(first + t, i)
-                            ? scores[t][i] * FMA(flow[i], factor[r], shift[r])
-                            : 0.0f;
-            }
-#if O_SERVES && !SUMS_OPERANDS
-            add_errors(&errors, ds, 0, first + t, w);
-#endif
-            if (FLOW_AHEAD && t + 1 < PASS_TILES && IS_TILE(first + t + 1))
-                multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
-                              first + t + 1, w);
-#if BIAS
-            add_dbias(dbias, earlier, ds, to_dbias, first + t, part, here, w);
-#endif
-            if (stores) {
-                keep_weights(scores[t], weights->p, rows->row, key, w);
-                keep_weights(ds, weights->ds, rows->row, key, w);
-            }
-#if VARIANT == COSINE
-            UNROLL_FOR (int i = 0; i < VALUES; i++) {
-                const int own_key = key + value_key(w->lane, i);
-                if (!HAS_KEY(first + t, i))
-                    continue;
-                ds[i] *= to_dq[LANE_ROW(i)] *
-                         here->k_inverses[IS_WHOLE(first + t)
-                                              ? own_key
-                                              : min(own_key, (int)NK - 1)];
-            }
-#endif
-            make_operand_parts(operands[t], ds, w);
-#if O_SERVES && SUMS_OPERANDS
-            add_errors(&errors, ds, operands[t], first + t, w);
-#endif
-            if (ROW_SUM_TILES == DIM_TILES)
-                add_values(sums, ROW_SUM_TILES, operands[t], here->k,
-                           first + t, 0, w);
-        }
-    }
-#if O_SERVES
-    IF_ALL (given) {
-        float expected[LANE_ROWS];
-        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            expected[r] = part->d_lse[r] * factor[r] * P_POWER;
-        reduce_errors(&errors, w);
-        find_errors(&errors, part, expected);
-        float of_dq[LANE_ROWS];
-        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            of_dq[r] = errors.sum[r] * to_dq[r];
-        take_mean_key(sums, of_dq, here, w);
-        IF_ALL (errors_count(&errors, (__local float *)here->out, w)) {
-            UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-                of_dq[r] = -of_dq[r];
-            take_mean_key(sums, of_dq, here, w);
-            mend_rows(sums, dbias, errors.sum, to_dbias, to_dq, part, here,
-                      weights, w);
-        }
-    }
-#endif
     const row_target to = dq_target(dq, part, here);
 #if VARIANT == COSINE
     take_back_rows(sums, from_dq, scale_sum, part, here, w);
@@ -305,6 +239,75 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
         leave_channels(sums + (ROW_SUM_TILES == DIM_TILES ? first : 0),
                        from_dq, first, &to, here, w);
     }
+}
+
+/* P and dS of the tile of rows go to local memory, and dQ leaves. `scores` are
+ * what add_statistics has left, of one pass P_POWER P. given: delta is from o.
+ * Adds q^ . dq^ of the lane's own rows to *scale_sum. slot: for the power of
+ * two of dS. */
+INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
+                               const dbias_place *dbias, __global storage *dq,
+                               float *scale_sum, const row_statistics *s,
+                               const row_part *part, const visit *here,
+                               const logit_terms *terms,
+                               const row_weights *weights, int given,
+                               __local uint *slot, const wave *w)
+{
+    const int stores = weights->owns;
+    const tile_rows *rows = &part->rows;
+    const flow_rows d_o = read_flow(rows, here->d_o, w);
+    float sums[ROW_SUM_TILES][VALUES];
+    query_tile operands[PASS_TILES][WEIGHT_PARTS];
+    row_errors errors; /* with O_SERVES */
+    ds_factors f;
+    find_factors(&f, s, part, here, slot, w);
+    clear_tiles(sums, ROW_SUM_TILES);
+    clear_errors(&errors);
+    GRADIENT_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
+        if (PASSES > 1) {
+            score_pass(scores, first, here, rows, terms, w);
+            make_p(scores, first, s->top, 1);
+        }
+        float flow[VALUES];
+        if (FLOW_AHEAD)
+            multiply_flow(flow, &d_o, here->d_o, here->v, first, w);
+        UNROLL_FOR (int t = 0; t < PASS_TILES; t++) {
+            const int tile = first + t;
+            if (!IS_TILE(tile))
+                continue;
+            const int key = tile * UNIT_TILE;
+            float ds[VALUES], earlier[VALUES];
+            read_dbias(earlier, dbias, tile, part, here, w);
+            if (!FLOW_AHEAD)
+                multiply_flow(flow, &d_o, here->d_o, here->v, tile, w);
+            UNROLL_FOR (int i = 0; i < VALUES; i++) {
+                const int r = LANE_ROW(i);
+                const float change = FMA(flow[i], f.factor[r], f.shift[r]);
+                ds[i] = HAS_KEY(tile, i) ? scores[t][i] * change : 0.0f;
+            }
+            if (O_SERVES && !SUMS_OPERANDS)
+                add_errors(&errors, ds, 0, tile, w);
+            if (FLOW_AHEAD && t + 1 < PASS_TILES && IS_TILE(tile + 1))
+                multiply_flow(flow, &d_o, here->d_o, here->v, tile + 1, w);
+            add_dbias(dbias, earlier, ds, f.to_dbias, tile, part, here, w);
+            if (stores) {
+                keep_weights(scores[t], weights->p, rows->row, key, w);
+                keep_weights(ds, weights->ds, rows->row, key, w);
+            }
+            scale_keys(ds, f.to_dq, tile, here, w);
+            make_operand_parts(operands[t], ds, w);
+            if (O_SERVES && SUMS_OPERANDS)
+                add_errors(&errors, ds, operands[t], tile, w);
+            if (ROW_SUM_TILES == DIM_TILES)
+                add_values(sums, ROW_SUM_TILES, operands[t], here->k, tile, 0,
+                           w);
+        }
+    }
+#if O_SERVES
+    IF_ALL (given)
+        mend_errors(sums, &errors, dbias, &f, part, here, weights, w);
+#endif
+    leave_rows(sums, operands, f.from_dq, dq, scale_sum, part, here, w);
 }
 
 #endif

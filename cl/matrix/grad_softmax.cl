@@ -200,4 +200,21 @@ INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
     }
 }
 
+/* Rows of k go to products as they are: the cosine variant's dS is divided by
+ * their norms first, and multiplied by a factor of each row. */
+INLINE void scale_keys(float *ds, const float *factor, int tile,
+                       const visit *here, const wave *w)
+{
+#if VARIANT == COSINE
+    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        const int key = tile * UNIT_TILE + value_key(w->lane, i);
+        if (!HAS_KEY(tile, i))
+            continue;
+        ds[i] *=
+            factor[LANE_ROW(i)] *
+            here->k_inverses[IS_WHOLE(tile) ? key : min(key, BLOCK_KEYS - 1)];
+    }
+#endif
+}
+
 #endif

@@ -129,14 +129,12 @@ typedef struct dbias_place {
     int keys;                  /* that exist there, in the workspace */
 } dbias_place;
 
-#if BIAS
-
 /* What the workspace has of a tile. It is asked for long before it is needed.
  */
 INLINE void read_dbias(float *earlier, const dbias_place *to, int tile,
                        const row_part *part, const visit *here, const wave *w)
 {
-#if !KEEPS_DBIAS
+#if BIAS && !KEEPS_DBIAS
     if ((here->args->forward.flags & ARG_DBIAS) == 0)
         return;
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
@@ -155,7 +153,7 @@ INLINE void add_dbias(const dbias_place *to, const float *earlier,
                       const row_part *part, const visit *here, const wave *w)
 {
     const int exists = !EMULATED || part->count > 0;
-#if KEEPS_DBIAS == 1
+#if BIAS && KEEPS_DBIAS == 1
     float *sums = to->sums[tile];
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
         if (!HAS_KEY(tile, i))
@@ -164,7 +162,7 @@ INLINE void add_dbias(const dbias_place *to, const float *earlier,
         FORGET(sum); /* LLVM would add all tiles up behind the last one */
         sums[i] = exists ? as_float(sum) : sums[i];
     }
-#elif KEEPS_DBIAS == 2
+#elif BIAS && KEEPS_DBIAS == 2
     UNROLL_FOR (int i = 0; i < VALUES; i += 4) {
         __local float4 *at =
             to->kept + (tile * TERM_TILE + i * WAVE) / 4 + w->lane;
@@ -176,7 +174,7 @@ INLINE void add_dbias(const dbias_place *to, const float *earlier,
         if (exists)
             *at = sums;
     }
-#else
+#elif BIAS
     if ((here->args->forward.flags & ARG_DBIAS) == 0)
         return;
     UNROLL_FOR (int i = 0; i < VALUES; i++) {
@@ -188,6 +186,5 @@ INLINE void add_dbias(const dbias_place *to, const float *earlier,
     }
 #endif
 }
-#endif
 
 #endif

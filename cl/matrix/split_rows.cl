@@ -219,13 +219,15 @@ INLINE void differentiate_rows(row_state *state, float sums[DIM_TILES][VALUES],
 {
     const tile_rows *rows = &part->rows;
     const row_statistics *s = &state->statistics;
-    const flow_rows flow_rows_here = read_flow(rows, here->d_o, w);
-    float factor[LANE_ROWS], shift[LANE_ROWS], to_dbias[LANE_ROWS];
+    const flow_rows d_o = read_flow(rows, here->d_o, w);
+    float factor[LANE_ROWS], shift[LANE_ROWS];
+    float to_dbias[LANE_ROWS], to_dq[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         factor[r] = mends ? 0.0f : state->power[r] / P_POWER;
         shift[r] =
             mends ? -state->errors.sum[r] / P_POWER : -s->delta[r] * factor[r];
         to_dbias[r] = inverse_power(state->power[r]);
+        to_dq[r] = 1.0f;
     }
     GRADIENT_FOR (int first = 0; first < SHARE_TILES; first += PASS_TILES) {
         float scores[PASS_TILES][VALUES];
@@ -234,42 +236,28 @@ INLINE void differentiate_rows(row_state *state, float sums[DIM_TILES][VALUES],
         score_pass(scores, first, here, rows, terms, w);
         make_p(scores, first, s->top, may_be_large);
         UNROLL_FOR (int t = 0; t < PASS_TILES; t++) {
-            if (!IS_TILE(first + t))
+            const int tile = first + t;
+            if (!IS_TILE(tile))
                 continue;
             query_tile operands[WEIGHT_PARTS];
-            float ds[VALUES];
-#if BIAS
-            float earlier[VALUES];
-            read_dbias(earlier, dbias, first + t, part, here, w);
-#endif
+            float ds[VALUES], earlier[VALUES];
+            read_dbias(earlier, dbias, tile, part, here, w);
             clear_tiles(&ds, 1);
             IF_ALL (!mends)
-                multiply_flow(ds, &flow_rows_here, here->d_o, here->v,
-                              first + t, w);
+                multiply_flow(ds, &d_o, here->d_o, here->v, tile, w);
             UNROLL_FOR (int i = 0; i < VALUES; i++) {
                 const int r = LANE_ROW(i);
-                ds[i] = HAS_KEY(first + t, i)
-                            ? scores[t][i] * FMA(ds[i], factor[r], shift[r])
-                            : 0.0f;
+                const float change = FMA(ds[i], factor[r], shift[r]);
+                ds[i] = HAS_KEY(tile, i) ? scores[t][i] * change : 0.0f;
             }
             if (O_SERVES && !SUMS_OPERANDS && !mends)
-                add_errors(&state->errors, ds, 0, first + t, w);
-#if BIAS
-            add_dbias(dbias, earlier, ds, to_dbias, first + t, part, here, w);
-#endif
-#if VARIANT == COSINE
-            UNROLL_FOR (int i = 0; i < VALUES; i++) {
-                const int key =
-                    (first + t) * UNIT_TILE + value_key(w->lane, i);
-                ds[i] *= here->k_inverses[IS_WHOLE(first + t)
-                                              ? key
-                                              : min(key, BLOCK_KEYS - 1)];
-            }
-#endif
+                add_errors(&state->errors, ds, 0, tile, w);
+            add_dbias(dbias, earlier, ds, to_dbias, tile, part, here, w);
+            scale_keys(ds, to_dq, tile, here, w);
             make_operand_parts(operands, ds, w);
             if (O_SERVES && SUMS_OPERANDS && !mends)
-                add_errors(&state->errors, ds, operands, first + t, w);
-            add_values(sums, DIM_TILES, operands, here->k, first + t, 0, w);
+                add_errors(&state->errors, ds, operands, tile, w);
+            add_values(sums, DIM_TILES, operands, here->k, tile, 0, w);
         }
     }
 }
