@@ -176,6 +176,17 @@ INLINE void open_keys(gradient_block *block, const gradient_memory *memory,
 #endif
 }
 
+/* The rows of a tensor that has no padding. Returned, since NVIDIA's compiler
+ * keeps gradient_block in memory if it is filled from a local struct here. */
+INLINE token_rows rows_of(__global const storage *tensor,
+                          const tensor_layout *layout, ulong grid, uint head,
+                          token_list tokens)
+{
+    const token_rows rows = {tensor + plane(layout, grid, head), layout,
+                             tokens, 0};
+    return rows;
+}
+
 /* Takes a head's rows of the window, with what is known of them. statistics:
  * what the kernel of rows has left, unless WHOLE. */
 INLINE void open_rows(gradient_block *block, const gradient_memory *memory,
@@ -191,12 +202,8 @@ INLINE void open_rows(gradient_block *block, const gradient_memory *memory,
         list_tokens(memory->row_tokens, &forward->grid, window,
                     block->first_row, block->row_count, lane);
 #endif
-    const token_rows q_rows = {q + plane(&forward->q, window->grid, head),
-                               &forward->q, tokens, 0};
-    const token_rows d_o_rows = {d_o + plane(&args->d_o, window->grid, head),
-                                 &args->d_o, tokens, 0};
-    block->q = q_rows;
-    block->d_o = d_o_rows;
+    block->q = rows_of(q, &forward->q, window->grid, head, tokens);
+    block->d_o = rows_of(d_o, &args->d_o, window->grid, head, tokens);
 #if KEEPS_TILES && ONE_VISIT
     stage_tiles(memory, block, lane);
 #elif KEEPS_TILES
