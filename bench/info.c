@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "device/unit.h"
+#include "device/matrix_unit.h"
 #include "kit/run.h"
 #include "kit/workloads.h"
 #include "measure/measure.h"
@@ -102,15 +102,15 @@ static void print_fields(const wa_device *queried, const wa_device *probed)
 
 static void print_unit(const wa_device *device)
 {
-    const wa_unit *unit = device->unit;
+    const wa_matrix_unit *unit = device->matrix_unit;
     printf("  %-34s ", "matrix unit");
     if (!unit)
         printf("%12s\n", "none");
     else
         printf("%12s (%s, tiles of %u queries x %u keys)\n", unit->name,
-               device->emulates_unit ? "emulated"
-               : unit->proven        ? "proven"
-                                     : "not proven: must be demanded",
+               device->emulates_matrix_unit ? "emulated"
+               : unit->proven               ? "proven"
+                                            : "not proven: must be demanded",
                unit->queries, unit->tile);
 }
 

@@ -49,7 +49,7 @@ static bool has_padding(const grid_map *map)
     return false;
 }
 
-static bool has_seams(const grid_map *map)
+static bool has_shift_boundary(const grid_map *map)
 {
     for (size_t i = 0; i < map->windows * map->tokens; i++)
         if (map->region[i] != map->region[i / map->tokens * map->tokens])
@@ -82,9 +82,9 @@ static const char *case_on_windows(const workload *grids, test_case *neat)
         return "hidden padding and a mask of the case's own need a mask of "
                "both";
     if (shifts || hides) {
-        neat->mask = hides                    ? TERM_SAME
-                     : has_seams(&grids->map) ? TERM_REGIONS
-                                              : TERM_NONE;
+        neat->mask = hides                             ? TERM_SAME
+                     : has_shift_boundary(&grids->map) ? TERM_REGIONS
+                                                       : TERM_NONE;
         neat->mask_windows = (int)grids->map.windows;
     }
     return NULL;

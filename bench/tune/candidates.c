@@ -125,19 +125,19 @@ static bool is_legal(const candidates *c, const wa_tuned_shape *s)
 {
     const wa_local_shape *l = &s->local_forward;
     const wa_matrix_shape *m = &s->matrix_forward;
-    const wa_gradient_shape *g = &s->local_backward.whole;
+    const wa_gradient_shape *g = &s->local_backward.fused;
     const wa_matrix_gradient_shape *b = &s->matrix_backward;
     wa_plan forward, backward;
     wa_plan_begin(WA_FORWARD, &forward);
     wa_plan_begin(WA_BACKWARD, &backward);
-    const bool has_terms = wa_matrix_has_terms(c->problem);
+    const bool has_score_bias = wa_matrix_has_score_bias(c->problem);
     switch (c->kernel) {
     case WA_LOCAL_FORWARD:
         return is_sensible(c, l->block_rows, l->block_keys, l->team) &&
                wa_plan_local_shape(c->problem, c->device, l, &forward);
     case WA_MATRIX_FORWARD:
         return is_sensible(c, m->block_rows, m->block_keys, 0) &&
-               (has_terms || m->keeps_terms == 0) &&
+               (has_score_bias || m->bias_cache == 0) &&
                wa_plan_matrix_shape(c->problem, c->device, m, &forward);
     case WA_LOCAL_BACKWARD:
         return is_sensible(c, g->block_rows, g->block_keys, g->team) &&
@@ -146,8 +146,8 @@ static bool is_legal(const candidates *c, const wa_tuned_shape *s)
     default:
         return is_sensible(c, b->block_rows, b->block_keys, 0) &&
                is_sensible(c, b->keys.block_rows, b->keys.block_keys, 0) &&
-               (has_terms ||
-                (b->keeps_terms == 0 && b->keys.keeps_terms == 0)) &&
+               (has_score_bias ||
+                (b->bias_cache == 0 && b->keys.bias_cache == 0)) &&
                wa_plan_matrix_gradient_shape(c->problem, c->device, b,
                                              &backward);
     }

@@ -29,7 +29,8 @@ typedef struct grid_layout {
     arg_u32 size[3];    /* tokens, without padding */
     arg_u32 windows[3]; /* along each axis */
     arg_u32 shift[3];
-    arg_u32 seams; /* bit a: the last windows of axis a have two regions */
+    arg_u32 shift_boundaries; /* bit a: the last windows of axis a have two
+                                 regions */
 } grid_layout;
 
 /* Set in forward_args.flags. */
@@ -56,15 +57,23 @@ typedef struct grid_layout {
 #define ARG_D_PAD_K 262144u
 #define ARG_D_PAD_V 524288u
 
-/* A unit is one block of query rows of one head of one window; units are
- * numbered with the row block running fastest, then the head. A launch
- * computes units [first_unit, first_unit + units) counted from
- * first_window, so that a long call can be cut into several launches.
+/* BIAS_CACHE: where bias and mask of a block of rows wait for the next window:
+ * nowhere, their sum in local memory or in registers, or the bias in local
+ * memory and one region for each token. */
+#define BIAS_CACHE_NONE 0
+#define BIAS_CACHE_LOCAL 1
+#define BIAS_CACHE_REGISTERS 2
+#define BIAS_CACHE_LOCAL_AND_REGIONS 3
+
+/* A work tile is one block of query rows of one head of one window; work tiles
+ * are numbered with the row block running fastest, then the head. A launch
+ * computes work tiles [first_work_tile, first_work_tile + work_tiles) counted
+ * from first_window, so that a long call can be cut into several launches.
  *
  * Where work-groups keep something from window to window, the windows of a
- * launch are dealt instead, in the backward pass to `slots`: slot s computes
- * windows s, s + slots, ..., or on tier matrix the rounds that start_slot of
- * tile_scheduler.cl gives it. */
+ * launch are distributed instead, in the backward pass to `splits`: split s
+ * computes windows s, s + splits, ..., or on tier matrix the rounds that
+ * start_split of tile_scheduler.cl gives it. */
 typedef struct forward_args {
     tensor_layout q, k, v, o;
     tensor_layout bias;                       /* row = query, column = key */
@@ -76,12 +85,12 @@ typedef struct forward_args {
     arg_u64 logit_scale_offset;
     arg_u64 first_window;
     arg_u64 mask_windows;
-    arg_u64 windows; /* of the launch, where they are dealt */
-    arg_u32 slots;
-    arg_u32 first_unit;
-    arg_u32 units;
+    arg_u64 windows; /* of the launch, where they are distributed */
+    arg_u32 splits;
+    arg_u32 first_work_tile;
+    arg_u32 work_tiles;
     arg_u32 row_blocks; /* per window-head */
-    arg_u32 block_rows; /* query rows of a unit, at most BLOCK_ROWS */
+    arg_u32 block_rows; /* query rows of a work tile, at most BLOCK_ROWS */
     arg_u32 heads;
     arg_u32 heads_per_kv_head;
     arg_u32 queries;
@@ -99,22 +108,22 @@ typedef struct forward_args {
     arg_u32 padding;
 } forward_args;
 
-/* Backward pass. A slot keeps one partial sum of what is summed over windows.
+/* Backward pass. A split keeps one partial sum of what is summed over windows.
  * The workspace holds, as fp32: what is known of the rows of a launch's
  * windows, [window - first_window][head][query][ROW_NUMBERS]; from
- * bias_partials on [slot][head][query][key]; from scale_partials on
- * [slot][head]; from pad_k_partials and pad_v_partials on [slot][key block]
+ * bias_partials on [split][head][query][key]; from scale_partials on
+ * [split][head]; from pad_k_partials and pad_v_partials on [split][key block]
  * [key head][channel]. What is there for each query and key of a table of
  * biases comes last: a kernel that does not read the table finds its biases
  * there, and later, where partials are many, their sums are there. */
-/* Of a row, on tiers cpu and local: P = exp(S - base) * factor, and delta =
+/* Of a row, on tiers cpu and local: P = exp(S - max) * factor, and delta =
  * sum P dP - d_lse; cosine: q^ . dq^. An lse, which stands for both of the
  * first on tier matrix, would be rounded: where logits are large, that P would
  * not sum to 1. On tier matrix: lse, +infinity for a row that sees nothing;
  * delta; a bound of |dS| in its tile, as it goes to dK, negative where an lse
  * of the tile is large; and (cosine) what q k^ is multiplied by. */
 #define ROW_NUMBERS 4
-#define ROW_BASE 0
+#define ROW_MAX 0
 #define ROW_DELTA 1
 #define ROW_FACTOR 2
 #define ROW_ALONG 3
@@ -129,12 +138,12 @@ typedef struct backward_args {
     arg_u32 padding;
 } backward_args;
 
-/* One sum over windows: the partials [slots][heads][rows][columns] go to
+/* One sum over windows: the partials [splits][heads][rows][columns] go to
  * `to`, fp32. */
 typedef struct sum_args {
     tensor_layout to;
     arg_u64 partials; /* in elements of the workspace */
-    arg_u32 slots, heads, rows, columns;
+    arg_u32 splits, heads, rows, columns;
     arg_u32 flags;
     arg_u32 first_group; /* of the launch, that adds up this one */
 } sum_args;
@@ -144,11 +153,11 @@ typedef struct all_sum_args {
     sum_args sum[SUMS];
 } all_sum_args;
 /* A work-group of sum_partials: neighbouring elements, and the work-items that
- * share the slots of each. */
+ * share the splits of each. */
 #define SUM_ELEMENTS 16
 #define SUM_PARTS 8
 
-/* Sums over windows for each query and key, fp32 partials [slots][heads]
+/* Sums over windows for each query and key, fp32 partials [splits][heads]
  * [queries * keys], added up by the entry of a table that each belongs to. */
 typedef struct table_args {
     tensor_layout to; /* row = entry */
@@ -157,9 +166,10 @@ typedef struct table_args {
     arg_u64 first;    /* of the launch's entries, those of head after head */
     arg_u32 heads, entries;
     arg_u32 flags;
-    arg_u32 slots; /* 1: sum_partials has added them up */
+    arg_u32 splits; /* 1: sum_partials has added them up */
     /* By position, as wa_table has it: the window's last two axes, what a
-     * place along an axis counts, and places by which no distance is 0. */
+     * position along an axis counts, and positions by which no distance is 0.
+     */
     arg_u32 queries, keys;
     arg_u32 window[2], step[2], center[3];
     arg_u32 padding;

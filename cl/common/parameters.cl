@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The parameters of kernels: which there are, how bias and mask are stored,
- * and which unit of work a kernel computes. problem.cl includes it, behind the
+ * and which work tile a kernel computes. problem.cl includes it, behind the
  * switches BIAS, MASK, TABLE, VARIANT, PADDING and ADJACENT_KEYS. */
 
 #if BIAS == 1
@@ -20,9 +20,9 @@ typedef float mask_storage;
 
 /* The distance of neighbouring keys in bias or mask. */
 #if ADJACENT_KEYS
-#define TERM_STEP(layout) 1u
+#define KEY_STRIDE(layout) 1u
 #else
-#define TERM_STEP(layout) ((layout).column)
+#define KEY_STRIDE(layout) ((layout).column)
 #endif
 
 #if BIAS && TABLE == 2
@@ -80,17 +80,17 @@ typedef float mask_storage;
 #define PAD_ROW(args, name, flag, kv_head) 0
 #endif
 
-typedef struct unit {
+typedef struct work_tile {
     ulong window;
     uint head;
     uint row; /* first query row */
-} unit;
+} work_tile;
 
-INLINE unit find_unit(const forward_args *args, uint index)
+INLINE work_tile find_work_tile(const forward_args *args, uint index)
 {
-    const uint in_launch = args->first_unit + index;
+    const uint in_launch = args->first_work_tile + index;
     const uint window_head = in_launch / args->row_blocks;
-    unit u;
+    work_tile u;
     u.row = (in_launch - window_head * args->row_blocks) * args->block_rows;
     u.window = args->first_window + window_head / args->heads;
     u.head = window_head % args->heads;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is added to a logit: the bias of its query and key, or of their places
- * in a table of biases, and the mask. problem.cl includes it, behind the
- * switches BIAS, MASK, TABLE, KEEPS_TABLE and ADJACENT_KEYS. */
+ * What is added to a logit: the bias of its query and key, or of their
+ * positions in a table of biases, and the mask. problem.cl includes it, behind
+ * the switches BIAS, MASK, TABLE, KEEPS_TABLE and ADJACENT_KEYS. */
 
 /* What is added to the logits of one window-head. */
-typedef struct logit_terms {
+typedef struct score_bias_view {
 #if BIAS
     __global const bias_storage *bias;
 #if TABLE == 2
@@ -12,18 +12,18 @@ typedef struct logit_terms {
 #endif
 #if KEEPS_TABLE
     __local const float *table;
-    __local const int *table_places;
+    __local const int *table_positions;
 #endif
 #endif
 #if MASK == 3
     __global const uchar *query_regions, *key_regions;
 #elif MASK == 4
-    window_place place;
+    window_coord coord;
 #elif MASK
     __global const mask_storage *mask;
 #endif
     int unused; /* a struct needs a member */
-} logit_terms;
+} score_bias_view;
 
 #if BIAS && TABLE == 2
 #define SET_BIAS(t, args, u)                                                  \
@@ -37,35 +37,37 @@ typedef struct logit_terms {
 #endif
 
 #if MASK == 3
-#define SET_MASK(t, args, u, place_of)                                        \
+#define SET_MASK(t, args, u, coord_of)                                        \
     const ulong mask_window = remainder_of((u).window, (args).mask_windows);  \
     (t).query_regions =                                                       \
         query_regions + plane(&(args).query_regions, mask_window, 0);         \
     (t).key_regions = key_regions + plane(&(args).key_regions, mask_window, 0);
 #elif MASK == 4
-#define SET_MASK(t, args, u, place_of) (t).place = (place_of);
+#define SET_MASK(t, args, u, coord_of) (t).coord = (coord_of);
 #elif MASK
-#define SET_MASK(t, args, u, place_of)                                        \
+#define SET_MASK(t, args, u, coord_of)                                        \
     (t).mask =                                                                \
         mask + plane(&(args).mask,                                            \
                      remainder_of((u).window, (args).mask_windows), 0);
 #else
-#define SET_MASK(t, args, u, place_of)
+#define SET_MASK(t, args, u, coord_of)
 #endif
-/* Declares `name`: the terms of unit u, from the kernel's parameters, for
- * kernels that have the window's place and for those that have not. */
-#define DECLARE_TERMS_AT(name, args, u, place_of)                             \
-    logit_terms name = {.unused = 0};                                         \
+/* Declares `name`: the score bias of work tile u, from the kernel's
+ * parameters, for kernels that have the window's coordinates and for those
+ * that have not. */
+#define DECLARE_SCORE_BIAS_AT(name, args, u, coord_of)                        \
+    score_bias_view name = {.unused = 0};                                     \
     SET_BIAS(name, args, u)                                                   \
-    SET_MASK(name, args, u, place_of)
-#define DECLARE_TERMS(name, args, u)                                          \
-    DECLARE_TERMS_AT(name, args, u, place_window(&(args).grid, (u).window))
+    SET_MASK(name, args, u, coord_of)
+#define DECLARE_SCORE_BIAS(name, args, u)                                     \
+    DECLARE_SCORE_BIAS_AT(name, args, u,                                      \
+                          locate_window(&(args).grid, (u).window))
 
 #if BIAS
 #if TABLE == 1
 /* Positions are told apart by these multiples along each axis; TABLE_WINDOW_1
  * and _2 are the window in which a token's number is its position. */
-INLINE int table_place(uint token)
+INLINE int table_position(uint token)
 {
     return (int)(token / (TABLE_WINDOW_1 * TABLE_WINDOW_2) * TABLE_STEP_0 +
                  token / TABLE_WINDOW_2 % TABLE_WINDOW_1 * TABLE_STEP_1 +
@@ -73,17 +75,18 @@ INLINE int table_place(uint token)
 }
 #endif
 
-/* Where the bias of a row and a key lies, in elements from terms->bias. */
-INLINE int bias_at(const forward_args *args, const logit_terms *terms, int row,
-                   int key)
+/* Where the bias of a row and a key lies, in elements from score_bias->bias.
+ */
+INLINE int bias_at(const forward_args *args, const score_bias_view *score_bias,
+                   int row, int key)
 {
 #if TABLE == 1
-    return (table_place(row) - table_place(key) + TABLE_CENTER) *
+    return (table_position(row) - table_position(key) + TABLE_CENTER) *
            (int)args->bias.row;
 #elif TABLE == 2
-    return terms->index[row * (int)NK + key] * (int)args->bias.row;
+    return score_bias->index[row * (int)NK + key] * (int)args->bias.row;
 #else
-    return row * (int)args->bias.row + key * (int)TERM_STEP(args->bias);
+    return row * (int)args->bias.row + key * (int)KEY_STRIDE(args->bias);
 #endif
 }
 #endif
@@ -91,22 +94,22 @@ INLINE int bias_at(const forward_args *args, const logit_terms *terms, int row,
 #if MASK >= 3
 /* Regions of a row and of a key of the window; region_value is added where
  * they differ. */
-INLINE uint query_region(const forward_args *args, const logit_terms *terms,
-                         int row)
+INLINE uint query_region(const forward_args *args,
+                         const score_bias_view *score_bias, int row)
 {
 #if MASK == 3
-    return terms->query_regions[row * (int)args->query_regions.row];
+    return score_bias->query_regions[row * (int)args->query_regions.row];
 #else
-    return seam_sides(&args->grid, &terms->place, row);
+    return shift_boundary_sides(&args->grid, &score_bias->coord, row);
 #endif
 }
-INLINE uint key_region(const forward_args *args, const logit_terms *terms,
-                       int key)
+INLINE uint key_region(const forward_args *args,
+                       const score_bias_view *score_bias, int key)
 {
 #if MASK == 3
-    return terms->key_regions[key * (int)args->key_regions.row];
+    return score_bias->key_regions[key * (int)args->key_regions.row];
 #else
-    return seam_sides(&args->grid, &terms->place, key);
+    return shift_boundary_sides(&args->grid, &score_bias->coord, key);
 #endif
 }
 #endif

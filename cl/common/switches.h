@@ -46,16 +46,16 @@
     X(PADDING, 0, 2)                                                          \
     /* 0: bias has an element for each query and key; else it is a table      \
      * [entries][heads], and its entry for a query and a key is               \
-     * 1 table_place(query) - table_place(key) + TABLE_CENTER, from positions \
-     * in a window of that many tokens along the last two axes, and steps of  \
-     * entries along the first two; 2 index[query * NK + key] */              \
+     * 1 table_position(query) - table_position(key) + TABLE_CENTER, from     \
+     * positions in a window of that many tokens along the last two axes, and \
+     * steps of entries along the first two; 2 index[query * NK + key] */     \
     X(TABLE, 0, 2)                                                            \
     X(TABLE_WINDOW_1, 1, 0x7fffffff)                                          \
     X(TABLE_WINDOW_2, 1, 0x7fffffff)                                          \
     X(TABLE_STEP_0, 0, 0x7fffffff)                                            \
     X(TABLE_STEP_1, 0, 0x7fffffff)                                            \
     X(TABLE_CENTER, 0, 0x7fffffff)                                            \
-    /* query rows of a unit of work at most; keys that a softmax step takes   \
+    /* query rows of a work tile at most; keys that a softmax step takes      \
      * at once: where they are not all, the softmax streams */                \
     X(BLOCK_ROWS, 1, 0x7fffffff)                                              \
     X(BLOCK_KEYS, 1, 0x7fffffff)                                              \
@@ -67,7 +67,7 @@
     X(TILE_VECS, 1, 8)                                                        \
     X(OUT_VECS, 1, 64)                                                        \
                                                                               \
-    /* local/: work-items that share a unit of work; channels, and forward    \
+    /* local/: work-items that share a work tile; channels, and forward       \
      * keys, that are in local memory at once; a work-item's tile of logits;  \
      * rows of its tile of the output, which is four channels wide; work-     \
      * items to a row of the softmax */                                       \
@@ -95,29 +95,31 @@
     /* Gradients of keys: 1: the block holds all keys of a window, and dQ is  \
      * made here too (cpu/, local/); 1: one block of rows is all that sees    \
      * the keys (local/, matrix/) */                                          \
-    X(WHOLE, 0, 1)                                                            \
-    X(ONE_VISIT, 0, 1)                                                        \
+    X(FUSED, 0, 1)                                                            \
+    X(SINGLE_Q_BLOCK, 0, 1)                                                   \
     /* where sums of dBias over windows stay: 0 in the workspace, 1 in        \
      * registers, 2 in local memory */                                        \
     X(KEEPS_DBIAS, 0, 2)                                                      \
                                                                               \
-    /* forward_local, matrix/: windows that a work-group has at once */       \
+    /* forward_local: teams of a work-group */                                \
     X(TEAMS, 1, 65535)                                                        \
+    /* matrix/: windows that a work-group has at once */                      \
+    X(WINDOWS_PER_GROUP, 1, 32)                                               \
     /* matrix/: waves that share a window; stages of the ring of copies; keys \
      * whose scores a wave has in registers at a time; where bias and mask    \
      * wait for the next window (geometry.cl) */                              \
-    X(TEAM_WAVES, 1, 32)                                                      \
+    X(WAVES_PER_WINDOW, 1, 32)                                                \
     X(STAGES, 1, 8)                                                           \
-    X(PASS_KEYS, 1, 65535)                                                    \
-    X(KEEPS_TERMS, 0, 3)                                                      \
+    X(SUBTILE_KEYS, 1, 65535)                                                 \
+    X(BIAS_CACHE, 0, 3)                                                       \
     /* forward_matrix: 1: a work-group goes on with another block of rows */  \
-    X(SHARES_OWNERS, 0, 1)                                                    \
+    X(PERSISTENT_MULTI_BLOCK, 0, 1)                                           \
     /* backward_matrix: 1: positions of tokens wait in local memory */        \
     X(KEEPS_TOKENS, 0, 1)                                                     \
     /* tensors that a stage has rows of (geometry.cl) */                      \
     X(ROW_PLANES, 1, 3)                                                       \
     /* backward_keys_matrix: 1: a launch makes dV, another dK; 0: one both */ \
-    X(APART, 0, 1)                                                            \
+    X(SPLIT_DK_DV, 0, 1)                                                      \
     /* unit/: 1: the instruction is computed through local memory, on any     \
      * device; NVIDIA's compute capability, times 10 */                       \
     X(EMULATED, 0, 1)                                                         \

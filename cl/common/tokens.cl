@@ -15,7 +15,7 @@
  *           1 those of the padding are the row `pad`, or zeros
  *           2 those of the padding are hidden
  *   KEEPS_TOKENS  1: positions wait in local memory, for kernels that ask for
- *           each token many times; a place says where (GRID 1) */
+ *           each token many times; a window_coord says where (GRID 1) */
 #include "common/layout.cl"
 #include "common/storage.cl"
 
@@ -30,23 +30,25 @@ REQUIRE(WINDOW_2)
 #endif
 
 /* What is kept of a token in local memory, for all of a team's work-items: its
- * position, and with 8 for a token that exists the sides of the seams. */
+ * position, and with 8 for a token that exists the sides of the shift
+ * boundaries. */
 typedef uint4 kept_token;
 
 /* What all tokens of a window have in common. */
-typedef struct window_place {
+typedef struct window_coord {
 #if GRID
     uint grid;     /* of the batch */
     uint first[3]; /* position of its first token; may exceed the padded size
                       by less than a window */
-    uint seams;    /* bit a: tokens on both sides of a seam across axis a */
+    uint shift_boundaries; /* bit a: tokens on both sides of a shift boundary
+                              across axis a */
 #if KEEPS_TOKENS
     __local const kept_token *tokens; /* of the window; not set here */
 #endif
 #else
     ulong grid; /* the window */
 #endif
-} window_place;
+} window_coord;
 
 typedef struct token {
 #if GRID
@@ -75,45 +77,46 @@ INLINE ulong quotient_of(ulong a, ulong b)
     return (a | b) >> 32 ? a / b : (uint)a / (uint)b;
 }
 
-INLINE window_place place_window(const grid_layout *grid, ulong window)
+INLINE window_coord locate_window(const grid_layout *grid, ulong window)
 {
-    window_place place;
+    window_coord coord;
 #if GRID
     const uint last_two = grid->windows[1] * grid->windows[2];
     const uint all = grid->windows[0] * last_two;
-    place.grid = (uint)quotient_of(window, all);
-    const uint i = (uint)window - place.grid * all;
+    coord.grid = (uint)quotient_of(window, all);
+    const uint i = (uint)window - coord.grid * all;
     const uint w0 = i / last_two;
     const uint w1 = i % last_two / grid->windows[2];
     const uint w2 = i % grid->windows[2];
-    place.first[0] = w0 * WINDOW_0 + grid->shift[0];
-    place.first[1] = w1 * WINDOW_1 + grid->shift[1];
-    place.first[2] = w2 * WINDOW_2 + grid->shift[2];
-    place.seams = grid->seams & ((w0 + 1 == grid->windows[0] ? 1u : 0u) |
-                                 (w1 + 1 == grid->windows[1] ? 2u : 0u) |
-                                 (w2 + 1 == grid->windows[2] ? 4u : 0u));
+    coord.first[0] = w0 * WINDOW_0 + grid->shift[0];
+    coord.first[1] = w1 * WINDOW_1 + grid->shift[1];
+    coord.first[2] = w2 * WINDOW_2 + grid->shift[2];
+    coord.shift_boundaries =
+        grid->shift_boundaries & ((w0 + 1 == grid->windows[0] ? 1u : 0u) |
+                                  (w1 + 1 == grid->windows[1] ? 2u : 0u) |
+                                  (w2 + 1 == grid->windows[2] ? 4u : 0u));
 #else
-    place.grid = window;
+    coord.grid = window;
 #endif
-    return place;
+    return coord;
 }
 
 /* Are tokens of the padding in the window? */
-INLINE int holds_padding(const grid_layout *grid, const window_place *place)
+INLINE int holds_padding(const grid_layout *grid, const window_coord *coord)
 {
     int holds = 0;
 #if PADDING
     const uint window[3] = {WINDOW_0, WINDOW_1, WINDOW_2};
     UNROLL_FOR (int a = 0; a < 3; a++) {
         const uint padded = grid->windows[a] * window[a];
-        const uint first = min(place->first[a], place->first[a] - padded);
+        const uint first = min(coord->first[a], coord->first[a] - padded);
         holds |= grid->size[a] < padded && first + window[a] > grid->size[a];
     }
 #endif
     return holds;
 }
 
-INLINE token compute_token(const grid_layout *grid, const window_place *place,
+INLINE token compute_token(const grid_layout *grid, const window_coord *coord,
                            uint row)
 {
     token t;
@@ -129,7 +132,7 @@ INLINE token compute_token(const grid_layout *grid, const window_place *place,
 #endif
     UNROLL_FOR (int a = 0; a < 3; a++) {
         const uint padded = grid->windows[a] * window[a];
-        uint x = place->first[a] + inside[a];
+        uint x = coord->first[a] + inside[a];
         if (window[a] > 1)          /* else there is no shift */
             x = min(x, x - padded); /* which is huge before the end */
 #if PADDING
@@ -144,17 +147,17 @@ INLINE token compute_token(const grid_layout *grid, const window_place *place,
     return t;
 }
 
-/* On which sides of the seams a token of a window lies: tokens of different
- * numbers are of different regions. */
-INLINE uint seam_sides(const grid_layout *grid, const window_place *place,
-                       uint row)
+/* On which sides of the shift boundaries a token of a window lies: tokens of
+ * different numbers are of different regions. */
+INLINE uint shift_boundary_sides(const grid_layout *grid,
+                                 const window_coord *coord, uint row)
 {
 #if GRID
     const uint sides =
         (row / (WINDOW_1 * WINDOW_2) + grid->shift[0] >= WINDOW_0 ? 1u : 0u) |
         (row / WINDOW_2 % WINDOW_1 + grid->shift[1] >= WINDOW_1 ? 2u : 0u) |
         (row % WINDOW_2 + grid->shift[2] >= WINDOW_2 ? 4u : 0u);
-    return sides & place->seams;
+    return sides & coord->shift_boundaries;
 #else
     return 0;
 #endif
@@ -162,11 +165,12 @@ INLINE uint seam_sides(const grid_layout *grid, const window_place *place,
 
 #if GRID
 INLINE kept_token keep_token(const grid_layout *grid,
-                             const window_place *place, uint row)
+                             const window_coord *coord, uint row)
 {
-    const token t = compute_token(grid, place, row);
+    const token t = compute_token(grid, coord, row);
     return (kept_token)(t.at[0], t.at[1], t.at[2],
-                        seam_sides(grid, place, row) | (EXISTS(t) ? 8u : 0u));
+                        shift_boundary_sides(grid, coord, row) |
+                            (EXISTS(t) ? 8u : 0u));
 }
 
 INLINE token recall_token(kept_token kept)
@@ -185,13 +189,13 @@ INLINE uint recall_sides(kept_token kept) { return kept.w & 7u; }
 #endif
 
 /* A row past the last may be any other. */
-INLINE token find_token(const grid_layout *grid, const window_place *place,
+INLINE token find_token(const grid_layout *grid, const window_coord *coord,
                         uint row)
 {
 #if KEEPS_TOKENS
-    return recall_token(place->tokens[min(row, WINDOW_TOKENS - 1u)]);
+    return recall_token(coord->tokens[min(row, WINDOW_TOKENS - 1u)]);
 #else
-    return compute_token(grid, place, row);
+    return compute_token(grid, coord, row);
 #endif
 }
 

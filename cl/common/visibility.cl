@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which keys a query sees: all of its window or, sliding, those of the blocks
- * before it and the sink; and the walk over them, BLOCK_KEYS at a time.
+ * before it and the sink; and the loop over them, BLOCK_KEYS at a time.
  * problem.cl includes it, behind the switches VARIANT, NK and BLOCK_KEYS. */
 
 #if VARIANT == SLIDING
@@ -62,15 +62,15 @@ INLINE int see_mixed(const forward_args *args, span first_row, span last_row,
 }
 #endif
 
-/* The walk over the keys that rows [row, row_end) see: first the sink, as far
+/* The loop over the keys that rows [row, row_end) see: first the sink, as far
  * as it lies before the window, then the window. */
-typedef struct key_walk {
+typedef struct key_loop {
     uint blocks;
 #if VARIANT == SLIDING
     uint sink_end, sink_blocks;
     span first_row, last_row;
 #endif
-} key_walk;
+} key_loop;
 
 /* Keys [first, first + count); mixed: some row does not see all of them. */
 typedef struct key_range {
@@ -78,37 +78,38 @@ typedef struct key_range {
     int mixed;
 } key_range;
 
-INLINE key_walk walk_keys(const forward_args *args, uint row, uint row_end)
+INLINE key_loop loop_over_keys(const forward_args *args, uint row,
+                               uint row_end)
 {
-    key_walk walk;
+    key_loop loop;
 #if VARIANT == SLIDING
-    walk.first_row = visible_span(args, row);
-    walk.last_row = visible_span(args, row_end - 1);
-    walk.sink_end = min(args->sink, walk.first_row.low);
-    walk.sink_blocks = (walk.sink_end + BLOCK_KEYS - 1) / BLOCK_KEYS;
-    walk.blocks = walk.sink_blocks +
-                  (walk.last_row.high - walk.first_row.low + BLOCK_KEYS - 1) /
+    loop.first_row = visible_span(args, row);
+    loop.last_row = visible_span(args, row_end - 1);
+    loop.sink_end = min(args->sink, loop.first_row.low);
+    loop.sink_blocks = (loop.sink_end + BLOCK_KEYS - 1) / BLOCK_KEYS;
+    loop.blocks = loop.sink_blocks +
+                  (loop.last_row.high - loop.first_row.low + BLOCK_KEYS - 1) /
                       BLOCK_KEYS;
 #else
-    walk.blocks = (NK + BLOCK_KEYS - 1) / BLOCK_KEYS;
+    loop.blocks = (NK + BLOCK_KEYS - 1) / BLOCK_KEYS;
 #endif
-    return walk;
+    return loop;
 }
 
-INLINE key_range walk_block(const forward_args *args, const key_walk *walk,
+INLINE key_range loop_block(const forward_args *args, const key_loop *loop,
                             uint b)
 {
     key_range range;
 #if VARIANT == SLIDING
-    const int in_sink = b < walk->sink_blocks;
+    const int in_sink = b < loop->sink_blocks;
     range.first =
         in_sink ? b * BLOCK_KEYS
-                : walk->first_row.low + (b - walk->sink_blocks) * BLOCK_KEYS;
+                : loop->first_row.low + (b - loop->sink_blocks) * BLOCK_KEYS;
     const uint end = min(range.first + BLOCK_KEYS,
-                         in_sink ? walk->sink_end : walk->last_row.high);
+                         in_sink ? loop->sink_end : loop->last_row.high);
     range.count = end - range.first;
     range.mixed =
-        see_mixed(args, walk->first_row, walk->last_row, range.first, end);
+        see_mixed(args, loop->first_row, loop->last_row, range.first, end);
 #else
     range.first = b * BLOCK_KEYS;
     range.count = min(NK - range.first, (uint)BLOCK_KEYS);

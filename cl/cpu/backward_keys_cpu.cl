@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Backward pass for CPUs: dK, dV and what is summed over windows. One
- * work-item per (slot, key head, block of keys): it walks its slot's windows,
- * and in each all query heads and rows that see its keys.
+ * work-item per (split, key head, block of keys): it iterates over its split's
+ * windows, and in each all query heads and rows that see its keys.
  *
- *   WHOLE 1: the block holds all keys of a window, so that a row's softmax is
+ *   FUSED 1: the block holds all keys of a window, so that a row's softmax is
  *            known here, and dQ is made here too
  *         0: backward_rows_cpu.cl has left each row's statistics
  *
@@ -13,7 +13,7 @@
  * and dK, dV of the padding's tokens add up to those of pad_k, pad_v. */
 #include "cpu/cpu_gradients.cl"
 
-REQUIRE(WHOLE)
+REQUIRE(FUSED)
 
 /* sums[key][..] += the sum over the tile's rows of weights[row][key] factor
  * rows[row][..]. */
@@ -54,7 +54,7 @@ INLINE void differentiate_softmax(row_tile *tile, gradient_tile *g,
                                   __global const float *d_lse,
                                   __global const float *statistics)
 {
-#if WHOLE
+#if FUSED
     float earlier_max[TILE_ROWS], earlier_sum[TILE_ROWS];
     for (int r = 0; r < TILE_ROWS; r++) {
         earlier_max[r] = -INFINITY;
@@ -67,7 +67,7 @@ INLINE void differentiate_softmax(row_tile *tile, gradient_tile *g,
          * all */
         const token at = row_token(tile, r);
         const int exists = r < tile->count && EXISTS(at);
-#if WHOLE
+#if FUSED
         const float factor =
             exists && tile->sum[r] != 0.0f ? 1.0f / tile->sum[r] : 0.0f;
         vec sums = (vec)(0.0f);
@@ -83,9 +83,10 @@ INLINE void differentiate_softmax(row_tile *tile, gradient_tile *g,
 #else
         __global const float *row = statistics + tile->row[r] * ROW_NUMBERS;
         const float delta = row[ROW_DELTA];
-        const float base = row[ROW_BASE] == -INFINITY ? 0.0f : row[ROW_BASE];
+        const float softmax_max =
+            row[ROW_MAX] == -INFINITY ? 0.0f : row[ROW_MAX];
         for (int jv = 0; jv < KEY_VECS; jv++) {
-            const vec x = JOIN(vload, LANES)(jv, tile->p[r]) - base;
+            const vec x = JOIN(vload, LANES)(jv, tile->p[r]) - softmax_max;
             const vec p = exp2_nonpositive(x * LOG2E) * row[ROW_FACTOR];
             JOIN(vstore, LANES)(exists ? p : (vec)(0.0f), jv, tile->p[r]);
         }
@@ -105,7 +106,7 @@ INLINE void differentiate_softmax(row_tile *tile, gradient_tile *g,
     }
 }
 
-#if GRID && WHOLE
+#if GRID && FUSED
 /* Asks, tile by tile, for what the next window will read and write: rows of a
  * token lie apart on a grid, and the processor's own prefetcher does not guess
  * where the next one is. */
@@ -118,34 +119,34 @@ INLINE void prefetch_next(const backward_args *args, ulong window, uint head,
                           __global const storage *dv)
 {
     const forward_args *forward = &args->forward;
-    const window_place place = place_window(&forward->grid, window);
+    const window_coord coord = locate_window(&forward->grid, window);
     const uint kv_head = head / forward->heads_per_kv_head;
     for (uint r = row; r < min(row + TILE_ROWS, forward->queries); r++) {
-        const token at = find_token(&forward->grid, &place, r);
-        prefetch_channels(q + plane(&forward->q, place.grid, head),
+        const token at = find_token(&forward->grid, &coord, r);
+        prefetch_channels(q + plane(&forward->q, coord.grid, head),
                           &forward->q, at);
-        prefetch_channels(d_o + plane(&args->d_o, place.grid, head),
+        prefetch_channels(d_o + plane(&args->d_o, coord.grid, head),
                           &args->d_o, at);
         if ((forward->flags & ARG_DQ) != 0)
-            prefetch_channels(dq + plane(&args->dq, place.grid, head),
+            prefetch_channels(dq + plane(&args->dq, coord.grid, head),
                               &args->dq, at);
         if (head % forward->heads_per_kv_head != 0)
             continue; /* the others share its keys */
-        prefetch_channels(k + plane(&forward->k, place.grid, kv_head),
+        prefetch_channels(k + plane(&forward->k, coord.grid, kv_head),
                           &forward->k, at);
-        prefetch_channels(v + plane(&forward->v, place.grid, kv_head),
+        prefetch_channels(v + plane(&forward->v, coord.grid, kv_head),
                           &forward->v, at);
         if ((forward->flags & ARG_DK) != 0)
-            prefetch_channels(dk + plane(&args->dk, place.grid, kv_head),
+            prefetch_channels(dk + plane(&args->dk, coord.grid, kv_head),
                               &args->dk, at);
         if ((forward->flags & ARG_DV) != 0)
-            prefetch_channels(dv + plane(&args->dv, place.grid, kv_head),
+            prefetch_channels(dv + plane(&args->dv, coord.grid, kv_head),
                               &args->dv, at);
     }
 }
 #endif
 
-#if WHOLE
+#if FUSED
 /* dQ of the tile; returns the sum of q^ . dq^ over its rows. */
 INLINE float compute_dq(const row_tile *tile, gradient_tile *g,
                         const key_block *keys,
@@ -183,7 +184,8 @@ INLINE float compute_dq(const row_tile *tile, gradient_tile *g,
             x[cv] = JOIN(vload, LANES)(cv, tile->q[r]);
             squares = FMA(x[cv], x[cv], squares);
         }
-        along += take_back_norm(sums[r], x, inverse_norm(lanes_sum(squares)));
+        along +=
+            l2norm_backward_row(sums[r], x, inverse_norm(lanes_sum(squares)));
 #endif
         if ((args->forward.flags & ARG_DQ) != 0)
             store_gradient(sums[r], dq, &args->dq, at,
@@ -263,7 +265,7 @@ INLINE void store_keys(key_sums *sums, const key_block *keys,
         if (!wants_dk)
             continue;
 #if VARIANT == COSINE
-        take_back_token(sums->k[j], k, &args->forward.k, at, pad_k);
+        l2norm_backward_token(sums->k[j], k, &args->forward.k, at, pad_k);
 #endif
 #if PADDING == 1
         for (int cv = 0; !EXISTS(at) && cv < V_VECS; cv++)
@@ -275,14 +277,14 @@ INLINE void store_keys(key_sums *sums, const key_block *keys,
     }
 }
 
-/* A slot's partial sums: [head], and [head][query][key] from the block's first
- * key on. */
-typedef struct slot_partials {
+/* A split's partial sums: [head], and [head][query][key] from the block's
+ * first key on. */
+typedef struct split_partials {
     __global float *scale;
     __global float *bias;
-} slot_partials;
+} split_partials;
 
-INLINE __global float *bias_line(const slot_partials *partials,
+INLINE __global float *bias_line(const split_partials *partials,
                                  const forward_args *forward, uint head,
                                  uint row)
 {
@@ -291,7 +293,7 @@ INLINE __global float *bias_line(const slot_partials *partials,
 }
 
 /* In the first launch, of the heads that share a key head. */
-INLINE void clear_partials(const slot_partials *partials,
+INLINE void clear_partials(const split_partials *partials,
                            const forward_args *forward, uint key_count,
                            uint kv_head, int owns_scale)
 {
@@ -308,7 +310,7 @@ INLINE void clear_partials(const slot_partials *partials,
 }
 
 /* dBias += dS. */
-INLINE void add_dbias(const slot_partials *partials,
+INLINE void add_dbias(const split_partials *partials,
                       const forward_args *forward, const gradient_tile *g,
                       uint head, uint row, int row_count, int key_count)
 {
@@ -317,7 +319,7 @@ INLINE void add_dbias(const slot_partials *partials,
                     key_count);
 }
 
-#if VARIANT == COSINE && !WHOLE
+#if VARIANT == COSINE && !FUSED
 /* q^ . dq^ of all rows, as the kernel of rows left it. */
 INLINE float sum_along(__global const float *statistics, uint rows)
 {
@@ -330,7 +332,7 @@ INLINE float sum_along(__global const float *statistics, uint rows)
 
 #if PADDING == 1
 /* Adds what tokens of the padding have summed to the partials; `at` counts
- * those of slots, blocks of keys and key heads. */
+ * those of splits, blocks of keys and key heads. */
 INLINE void add_pads(const key_sums *sums, const backward_args *args,
                      __global float *workspace, ulong at)
 {
@@ -356,13 +358,13 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
     const uint key_block_index = index % args.key_blocks;
     const uint kv_heads = forward->heads / group;
     const uint kv_head = index / args.key_blocks % kv_heads;
-    const uint slot = index / args.key_blocks / kv_heads;
+    const uint split = index / args.key_blocks / kv_heads;
     const int wants_dv = (flags & (ARG_DV | ARG_D_PAD_V)) != 0;
     const int wants_dk = (flags & (ARG_DK | ARG_D_PAD_K)) != 0;
     key_block keys;
     vec transposed_v[HEAD_DIM][KEY_VECS];
     key_sums sums;
-#if WHOLE
+#if FUSED
     vec natural_k[BLOCK_KEYS][V_VECS];
 #endif
     row_tile tile;
@@ -371,47 +373,47 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
     range.first = key_block_index * BLOCK_KEYS;
     range.count = min(forward->keys - range.first, (uint)BLOCK_KEYS);
     range.mixed = VARIANT == SLIDING;
-    __global const storage *unit_pad_k =
+    __global const storage *head_pad_k =
         PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head);
-    __global const storage *unit_pad_v =
+    __global const storage *head_pad_v =
         PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head);
     clear_pads(&sums);
-    const slot_partials partials = {
-        workspace + args.scale_partials + (ulong)slot * forward->heads,
+    const split_partials partials = {
+        workspace + args.scale_partials + (ulong)split * forward->heads,
         workspace + args.bias_partials +
-            (ulong)slot * forward->heads * queries * forward->keys +
+            (ulong)split * forward->heads * queries * forward->keys +
             range.first};
     if ((flags & ARG_FIRST_LAUNCH) != 0)
         clear_partials(&partials, forward, range.count, kv_head,
                        key_block_index == 0);
 
-    for (ulong w = slot; w < forward->windows; w += forward->slots) {
-        unit u;
+    for (ulong w = split; w < forward->windows; w += forward->splits) {
+        work_tile u;
         u.window = forward->first_window + w;
-        const window_place place = place_window(&forward->grid, u.window);
-        __global const storage *unit_k =
-            k + plane(&forward->k, place.grid, kv_head);
-        open_keys(&keys, range, forward, &place, unit_k, unit_pad_k);
+        const window_coord coord = locate_window(&forward->grid, u.window);
+        __global const storage *head_k =
+            k + plane(&forward->k, coord.grid, kv_head);
+        open_keys(&keys, range, forward, &coord, head_k, head_pad_k);
         load_transposed(transposed_v, 0,
-                        v + plane(&forward->v, place.grid, kv_head),
-                        &forward->v, &keys, unit_pad_v);
-#if WHOLE
-        load_natural(natural_k, unit_k, &forward->k, &keys, unit_pad_k);
+                        v + plane(&forward->v, coord.grid, kv_head),
+                        &forward->v, &keys, head_pad_v);
+#if FUSED
+        load_natural(natural_k, head_k, &forward->k, &keys, head_pad_k);
 #endif
         clear_sums(&sums, &keys);
 
         for (u.head = kv_head * group; u.head < (kv_head + 1) * group;
              u.head++) {
-            DECLARE_TERMS_AT(terms, *forward, u, place)
+            DECLARE_SCORE_BIAS_AT(score_bias, *forward, u, coord)
 #if MASK == 3
-            load_regions(&keys, forward, &terms);
+            load_regions(&keys, forward, &score_bias);
 #endif
-            __global const storage *unit_q =
-                q + plane(&forward->q, place.grid, u.head);
-            __global const storage *unit_d_o =
-                d_o + plane(&args.d_o, place.grid, u.head);
-            __global const float *unit_d_lse =
-                d_lse + plane(&args.d_lse, place.grid, u.head);
+            __global const storage *head_q =
+                q + plane(&forward->q, coord.grid, u.head);
+            __global const storage *head_d_o =
+                d_o + plane(&args.d_o, coord.grid, u.head);
+            __global const float *head_d_lse =
+                d_lse + plane(&args.d_lse, coord.grid, u.head);
             __global const float *statistics =
                 workspace + args.workspace +
                 (w * forward->heads + u.head) * queries * ROW_NUMBERS;
@@ -426,22 +428,22 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
                                keys.first + keys.count))
                     break;
 #endif
-#if GRID && WHOLE
-                if (w + forward->slots < forward->windows)
-                    prefetch_next(&args, u.window + forward->slots, u.head,
+#if GRID && FUSED
+                if (w + forward->splits < forward->windows)
+                    prefetch_next(&args, u.window + forward->splits, u.head,
                                   row, q, k, v, d_o, dq, dk, dv);
 #endif
-                load_rows(&tile, forward, &place, unit_q, row, queries, scale);
+                load_rows(&tile, forward, &coord, head_q, row, queries, scale);
                 if (!has_rows(&tile))
                     continue;
-                load_d_o(&g, &tile, unit_d_o, &args.d_o);
-                compute_logits(&tile, &keys, forward, &terms);
+                load_d_o(&g, &tile, head_d_o, &args.d_o);
+                compute_logits(&tile, &keys, forward, &score_bias);
                 multiply_d_o(&g, transposed_v);
-                differentiate_softmax(&tile, &g, &args, unit_d_lse,
+                differentiate_softmax(&tile, &g, &args, head_d_lse,
                                       statistics);
-#if WHOLE
+#if FUSED
                 along += compute_dq(&tile, &g, &keys, natural_k, &args,
-                                    dq + plane(&args.dq, place.grid, u.head),
+                                    dq + plane(&args.dq, coord.grid, u.head),
                                     scale);
 #endif
                 if ((flags & ARG_DBIAS) != 0)
@@ -451,7 +453,7 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
             }
 #if VARIANT == COSINE
             if ((flags & ARG_D_LOGIT_SCALE) != 0 && key_block_index == 0) {
-#if !WHOLE
+#if !FUSED
                 along = sum_along(statistics, queries);
 #endif
                 partials.scale[u.head] +=
@@ -459,13 +461,13 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
             }
 #endif
         }
-        store_keys(&sums, &keys, &args, unit_k, unit_pad_k,
-                   dk + plane(&args.dk, place.grid, kv_head),
-                   dv + plane(&args.dv, place.grid, kv_head), wants_dk);
+        store_keys(&sums, &keys, &args, head_k, head_pad_k,
+                   dk + plane(&args.dk, coord.grid, kv_head),
+                   dv + plane(&args.dv, coord.grid, kv_head), wants_dk);
     }
 #if PADDING == 1
     add_pads(&sums, &args, workspace,
-             ((ulong)slot * args.key_blocks + key_block_index) * kv_heads +
+             ((ulong)split * args.key_blocks + key_block_index) * kv_heads +
                  kv_head);
 #endif
 }

@@ -3,7 +3,7 @@
  * kernel: dQ, and what the second kernel (backward_keys_cpu.cl) has to know of
  * each row. One work-item per block of query rows.
  *
- * With P normalised at the end only, one walk over the keys yields
+ * With P normalised at the end only, one loop over the keys yields
  *     sum P,  delta = sum P (dP - c),  A = sum P (dP - c) K,  B = sum P K
  * and dQ = scale (A - (delta - d_lse) B), whatever c is of a row: what its
  * first keys have as delta, so that A and B's part do not cancel where all
@@ -11,29 +11,29 @@
 #include "cpu/cpu_gradients.cl"
 
 /* sum P dP of a row's block of keys. */
-INLINE float weigh_flow(const float *p, const float *flow)
+INLINE float weigh_dp(const float *p, const float *dp)
 {
     vec sum = (vec)(0.0f);
     for (int jv = 0; jv < KEY_VECS; jv++) {
         const vec weight = JOIN(vload, LANES)(jv, p);
-        const vec product = weight * JOIN(vload, LANES)(jv, flow);
+        const vec product = weight * JOIN(vload, LANES)(jv, dp);
         /* nothing comes from a key that is not seen */
         sum += select(product, (vec)(0.0f), weight == 0.0f);
     }
     return lanes_sum(sum);
 }
 
-/* What the rows of a unit have summed. */
-typedef struct unit_sums {
+/* What the rows of a work tile have summed. */
+typedef struct work_tile_sums {
     vec a[BLOCK_ROWS][V_VECS];
     vec b[BLOCK_ROWS][V_VECS];
     float max[BLOCK_ROWS];
     float sum[BLOCK_ROWS];    /* of P */
     float delta[BLOCK_ROWS];  /* of P (dP - c) */
     float center[BLOCK_ROWS]; /* c */
-} unit_sums;
+} work_tile_sums;
 
-INLINE void clear_sums(unit_sums *sums)
+INLINE void clear_sums(work_tile_sums *sums)
 {
     for (int r = 0; r < BLOCK_ROWS; r++) {
         sums->max[r] = -INFINITY;
@@ -45,14 +45,14 @@ INLINE void clear_sums(unit_sums *sums)
 
 /* P (dP - c) takes the place of dP; it and P become ready for the product with
  * K. earlier_sum: as exponentiate had it. */
-INLINE void center_flow(row_tile *tile, gradient_tile *g, unit_sums *sums,
-                        const key_block *keys, uint first_row,
-                        const float *earlier_sum)
+INLINE void center_dp(row_tile *tile, gradient_tile *g, work_tile_sums *sums,
+                      const key_block *keys, uint first_row,
+                      const float *earlier_sum)
 {
     for (int r = 0; r < TILE_ROWS; r++) {
         const uint at = tile->row[r] - first_row;
         if (earlier_sum[r] == 0.0f && tile->sum[r] > 0.0f)
-            sums->center[at] = weigh_flow(tile->p[r], g->ds[r]) / tile->sum[r];
+            sums->center[at] = weigh_dp(tile->p[r], g->ds[r]) / tile->sum[r];
         vec delta = (vec)(0.0f);
         for (int jv = 0; jv < KEY_VECS; jv++) {
             vec p = JOIN(vload, LANES)(jv, tile->p[r]);
@@ -72,7 +72,7 @@ INLINE void center_flow(row_tile *tile, gradient_tile *g, unit_sums *sums,
 }
 
 /* Brings the sums of the tile's rows up to date. */
-INLINE void add_tile(unit_sums *sums, const row_tile *tile,
+INLINE void add_tile(work_tile_sums *sums, const row_tile *tile,
                      const gradient_tile *g, const key_block *keys,
                      const vec natural_k[BLOCK_KEYS][V_VECS], uint first_row,
                      uint row)
@@ -81,8 +81,8 @@ INLINE void add_tile(unit_sums *sums, const row_tile *tile,
     for (int r = 0; r < TILE_ROWS; r++)
         for (int cv = 0; cv < V_VECS; cv++) {
             const uint at = tile->row[r] - first_row;
-            a[r][cv] = sums->a[at][cv] * tile->keep[r];
-            b[r][cv] = sums->b[at][cv] * tile->keep[r];
+            a[r][cv] = sums->a[at][cv] * tile->rescale[r];
+            b[r][cv] = sums->b[at][cv] * tile->rescale[r];
         }
     for (int cv = 0; cv < V_VECS; cv += OUT_VECS) {
         multiply_natural(a, g->ds, natural_k, keys->count, cv);
@@ -96,7 +96,7 @@ INLINE void add_tile(unit_sums *sums, const row_tile *tile,
         }
         sums->max[at] = tile->max[r];
         sums->sum[at] = tile->sum[r];
-        sums->delta[at] = FMA(sums->delta[at], tile->keep[r], g->delta[r]);
+        sums->delta[at] = FMA(sums->delta[at], tile->rescale[r], g->delta[r]);
     }
 }
 
@@ -104,23 +104,23 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 backward_rows_cpu(BACKWARD_PARAMETERS)
 {
     const forward_args *forward = &args.forward;
-    const unit u = find_unit(forward, get_global_id(0));
+    const work_tile u = find_work_tile(forward, get_global_id(0));
     const uint kv_head = u.head / forward->heads_per_kv_head;
     const uint row_end =
         min(u.row + forward->block_rows, (uint)forward->queries);
-    const window_place place = place_window(&forward->grid, u.window);
-    DECLARE_TERMS_AT(terms, *forward, u, place)
-    __global const storage *unit_q =
-        q + plane(&forward->q, place.grid, u.head);
-    __global const storage *unit_k =
-        k + plane(&forward->k, place.grid, kv_head);
-    __global const storage *unit_v =
-        v + plane(&forward->v, place.grid, kv_head);
-    __global const storage *unit_pad_k =
+    const window_coord coord = locate_window(&forward->grid, u.window);
+    DECLARE_SCORE_BIAS_AT(score_bias, *forward, u, coord)
+    __global const storage *head_q =
+        q + plane(&forward->q, coord.grid, u.head);
+    __global const storage *head_k =
+        k + plane(&forward->k, coord.grid, kv_head);
+    __global const storage *head_v =
+        v + plane(&forward->v, coord.grid, kv_head);
+    __global const storage *head_pad_k =
         PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head);
-    __global const storage *unit_pad_v =
+    __global const storage *head_pad_v =
         PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head);
-    d_o += plane(&args.d_o, place.grid, u.head);
+    d_o += plane(&args.d_o, coord.grid, u.head);
     workspace +=
         args.workspace +
         ((u.window - forward->first_window) * forward->heads + u.head) *
@@ -130,22 +130,22 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
     vec natural_k[BLOCK_KEYS][V_VECS], transposed_v[HEAD_DIM][KEY_VECS];
     row_tile tile;
     gradient_tile g;
-    unit_sums sums;
+    work_tile_sums sums;
     clear_sums(&sums);
 
-    const key_walk walk = walk_keys(forward, u.row, row_end);
-    for (uint block = 0; block < walk.blocks; block++) {
-        open_keys(&keys, walk_block(forward, &walk, block), forward, &place,
-                  unit_k, unit_pad_k);
-        load_natural(natural_k, unit_k, &forward->k, &keys, unit_pad_k);
-        load_transposed(transposed_v, 0, unit_v, &forward->v, &keys,
-                        unit_pad_v);
+    const key_loop loop = loop_over_keys(forward, u.row, row_end);
+    for (uint block = 0; block < loop.blocks; block++) {
+        open_keys(&keys, loop_block(forward, &loop, block), forward, &coord,
+                  head_k, head_pad_k);
+        load_natural(natural_k, head_k, &forward->k, &keys, head_pad_k);
+        load_transposed(transposed_v, 0, head_v, &forward->v, &keys,
+                        head_pad_v);
 #if MASK == 3
-        load_regions(&keys, forward, &terms);
+        load_regions(&keys, forward, &score_bias);
 #endif
         for (uint row = u.row; row < row_end; row += TILE_ROWS) {
             float earlier_max[TILE_ROWS], earlier_sum[TILE_ROWS];
-            load_rows(&tile, forward, &place, unit_q, row, row_end, scale);
+            load_rows(&tile, forward, &coord, head_q, row, row_end, scale);
             if (!has_rows(&tile))
                 continue;
             load_d_o(&g, &tile, d_o, &args.d_o);
@@ -153,22 +153,22 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
                 earlier_max[r] = sums.max[tile.row[r] - u.row];
                 earlier_sum[r] = sums.sum[tile.row[r] - u.row];
             }
-            compute_logits(&tile, &keys, forward, &terms);
+            compute_logits(&tile, &keys, forward, &score_bias);
             exponentiate(&tile, earlier_max, earlier_sum);
             multiply_d_o(&g, transposed_v);
-            center_flow(&tile, &g, &sums, &keys, u.row, earlier_sum);
+            center_dp(&tile, &g, &sums, &keys, u.row, earlier_sum);
             add_tile(&sums, &tile, &g, &keys, natural_k, u.row, row);
         }
     }
 
     for (uint row = u.row; row < row_end; row++) {
         const uint at = row - u.row;
-        const token t = find_token(&forward->grid, &place, row);
+        const token t = find_token(&forward->grid, &coord, row);
         const float inverse =
             sums.sum[at] == 0.0f ? 0.0f : 1.0f / sums.sum[at];
         float delta = sums.delta[at] * inverse; /* less the center */
         if ((forward->flags & ARG_D_LSE) != 0 && EXISTS(t))
-            delta -= d_lse[plane(&args.d_lse, place.grid, u.head) +
+            delta -= d_lse[plane(&args.d_lse, coord.grid, u.head) +
                            token_offset(&args.d_lse, &t)];
         vec d[V_VECS];
         for (int cv = 0; cv < V_VECS; cv++)
@@ -176,13 +176,13 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
                 (sums.a[at][cv] - sums.b[at][cv] * delta) * (inverse * scale);
         float along = 0.0f;
 #if VARIANT == COSINE
-        along = take_back_token(d, unit_q, &forward->q, t, 0);
+        along = l2norm_backward_token(d, head_q, &forward->q, t, 0);
 #endif
         if ((forward->flags & ARG_DQ) != 0 && EXISTS(t))
-            store_gradient(d, dq + plane(&args.dq, place.grid, u.head),
+            store_gradient(d, dq + plane(&args.dq, coord.grid, u.head),
                            &args.dq, t, (forward->flags & ARG_ADD_DQ) != 0);
         __global float *to = workspace + row * ROW_NUMBERS;
-        to[ROW_BASE] = sums.max[at];
+        to[ROW_MAX] = sums.max[at];
         to[ROW_DELTA] = sums.center[at] + delta;
         to[ROW_FACTOR] = inverse;
         /* a query of the padding takes no part in gradients */

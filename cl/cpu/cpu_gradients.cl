@@ -34,7 +34,8 @@ INLINE void multiply_d_o(gradient_tile *g,
 /* Gradients with respect to rows of length 1, taken back to x = those rows
  * times 1 / inverse: (d - x^ (x^ . d)) / |x|. Below the smallest norm x^ is
  * just a multiple of x. Returns x^ . d. */
-INLINE float take_back_norm(vec d[V_VECS], const vec x[V_VECS], float inverse)
+INLINE float l2norm_backward_row(vec d[V_VECS], const vec x[V_VECS],
+                                 float inverse)
 {
     vec along = (vec)(0.0f);
     for (int cv = 0; cv < V_VECS; cv++)
@@ -48,16 +49,17 @@ INLINE float take_back_norm(vec d[V_VECS], const vec x[V_VECS], float inverse)
 
 #if VARIANT == COSINE
 /* The same with respect to a token's row as memory has it. */
-INLINE float take_back_token(vec d[V_VECS], __global const storage *plane,
-                             const tensor_layout *layout, token at,
-                             __global const storage *pad)
+INLINE float l2norm_backward_token(vec d[V_VECS],
+                                   __global const storage *plane,
+                                   const tensor_layout *layout, token at,
+                                   __global const storage *pad)
 {
     float x[CHANNELS];
     vec x_vecs[V_VECS];
     const float squares = lanes_sum(load_row(x, plane, layout, at, pad));
     for (int cv = 0; cv < V_VECS; cv++)
         x_vecs[cv] = JOIN(vload, LANES)(cv, x);
-    return take_back_norm(d, x_vecs, inverse_norm(squares));
+    return l2norm_backward_row(d, x_vecs, inverse_norm(squares));
 }
 #endif
 

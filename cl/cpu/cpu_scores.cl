@@ -12,20 +12,20 @@
 #include "cpu/cpu_tiles.cl"
 
 #if BIAS || MASK == 1 || MASK == 2
-#define DEFINE_TERM_LOAD(name, suffix, type)                                  \
+#define DEFINE_BIAS_LOAD(name, suffix, type)                                  \
     INLINE vec name(__global const type *p, const tensor_layout *layout,      \
                     uint row, uint key)                                       \
     {                                                                         \
         p += element(layout, row, key);                                       \
         if (NK % LANES == 0 || key + LANES <= NK)                             \
-            return JOIN(load_lanes, suffix)(p, TERM_STEP(*layout), LANES);    \
-        return JOIN(load_lanes, suffix)(p, TERM_STEP(*layout), NK % LANES);   \
+            return JOIN(load_lanes, suffix)(p, KEY_STRIDE(*layout), LANES);   \
+        return JOIN(load_lanes, suffix)(p, KEY_STRIDE(*layout), NK % LANES);  \
     }
 #if BIAS
-DEFINE_TERM_LOAD(load_bias, BIAS_SUFFIX, bias_storage)
+DEFINE_BIAS_LOAD(load_bias, BIAS_SUFFIX, bias_storage)
 #endif
 #if MASK == 1 || MASK == 2
-DEFINE_TERM_LOAD(load_mask, MASK_SUFFIX, mask_storage)
+DEFINE_BIAS_LOAD(load_mask, MASK_SUFFIX, mask_storage)
 #endif
 #endif
 
@@ -70,7 +70,7 @@ INLINE void adjust_logits(row_tile *tile, const key_block *keys, int jv,
 /* Logits of the tile for key vectors jv .. jv + TILE_VECS. */
 INLINE void compute_logits_at(row_tile *tile, const key_block *keys, int jv,
                               const forward_args *args,
-                              const logit_terms *terms)
+                              const score_bias_view *score_bias)
 {
     vec acc[TILE_ROWS][TILE_VECS];
     multiply_transposed(acc, tile->q, keys->transposed, jv);
@@ -83,16 +83,16 @@ INLINE void compute_logits_at(row_tile *tile, const key_block *keys, int jv,
 #endif
             if (j < keys->count) {
 #if BIAS
-                x += load_bias(terms->bias, &args->bias, tile->row[r],
+                x += load_bias(score_bias->bias, &args->bias, tile->row[r],
                                keys->first + j);
 #endif
 #if MASK == 3
-                const int region = terms->query_regions[element(
+                const int region = score_bias->query_regions[element(
                     &args->query_regions, tile->row[r], 0)];
                 x = select(x, x + args->region_value,
                            keys->region[jv + t] != region);
 #elif MASK && MASK != 4
-                x += load_mask(terms->mask, &args->mask, tile->row[r],
+                x += load_mask(score_bias->mask, &args->mask, tile->row[r],
                                keys->first + j);
 #endif
             }
@@ -117,10 +117,11 @@ INLINE void compute_logits_at(row_tile *tile, const key_block *keys, int jv,
 
 /* And for all keys of the block. */
 INLINE void compute_logits(row_tile *tile, const key_block *keys,
-                           const forward_args *args, const logit_terms *terms)
+                           const forward_args *args,
+                           const score_bias_view *score_bias)
 {
     for (int jv = 0; jv < KEY_VECS; jv += TILE_VECS)
-        compute_logits_at(tile, keys, jv, args, terms);
+        compute_logits_at(tile, keys, jv, args, score_bias);
 }
 
 /* Turns logits into exponentials and sums them. earlier_max and earlier_sum
@@ -134,18 +135,19 @@ INLINE void exponentiate(row_tile *tile, const float *earlier_max,
             maxima = fmax(maxima, JOIN(vload, LANES)(jv, tile->p[r]));
         tile->max[r] = fmax(lanes_max(maxima), earlier_max[r]);
         /* a row that has seen nothing has no maximum to subtract */
-        const float base = tile->max[r] == -INFINITY ? 0.0f : tile->max[r];
+        const float softmax_max =
+            tile->max[r] == -INFINITY ? 0.0f : tile->max[r];
         vec sums = (vec)(0.0f);
         for (int jv = 0; jv < KEY_VECS; jv++) {
-            const vec x = JOIN(vload, LANES)(jv, tile->p[r]) - base;
+            const vec x = JOIN(vload, LANES)(jv, tile->p[r]) - softmax_max;
             const vec p = exp2_nonpositive(x * LOG2E);
             JOIN(vstore, LANES)(p, jv, tile->p[r]);
             sums += p;
         }
         tile->sum[r] = lanes_sum(sums);
 #if STREAMING
-        tile->keep[r] = exp2((earlier_max[r] - base) * LOG2E);
-        tile->sum[r] += tile->keep[r] * earlier_sum[r];
+        tile->rescale[r] = exp2((earlier_max[r] - softmax_max) * LOG2E);
+        tile->sum[r] += tile->rescale[r] * earlier_sum[r];
 #endif
     }
 }

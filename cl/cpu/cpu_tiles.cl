@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a work-item for CPUs has at hand: a block of keys, and a tile of query
  * rows. It transposes a block of keys once, so that a vector holds one channel
- * of neighbouring keys, and walks query rows in tiles.
+ * of neighbouring keys, and loops over query rows in tiles.
  *
  *   TILE_ROWS    query rows of a register tile
  *   TILE_VECS    key vectors of a register tile
@@ -25,7 +25,7 @@ REQUIRE(OUT_VECS)
 typedef struct key_block {
     uint first; /* key */
     int count;
-    int mixed; /* some row of the unit does not see all of it */
+    int mixed; /* some row of the work tile does not see all of it */
 #if GRID
     token token[BLOCK_KEYS];
 #endif
@@ -44,7 +44,7 @@ typedef struct key_block {
 #endif
 } key_block;
 
-/* A tile of query rows. Rows past the unit's last repeat it, unstored. */
+/* A tile of query rows. Rows past the work tile's last repeat it, unstored. */
 typedef struct row_tile {
     uint row[TILE_ROWS];
     int count;
@@ -53,7 +53,7 @@ typedef struct row_tile {
     float p[TILE_ROWS][BLOCK_KEYS]; /* logits, then their exponentials */
     float max[TILE_ROWS];
     float sum[TILE_ROWS];
-    float keep[TILE_ROWS]; /* factor of what earlier blocks summed */
+    float rescale[TILE_ROWS]; /* factor of what earlier blocks summed */
 #if GRID
     token token[TILE_ROWS];
 #endif
@@ -98,14 +98,14 @@ INLINE int has_rows(const row_tile *tile)
 
 /* Where the keys of the block lie, and what follows from it. */
 INLINE void find_keys(key_block *keys, const grid_layout *grid,
-                      const window_place *place)
+                      const window_coord *coord)
 {
 #if GRID
     for (int j = 0; j < keys->count; j++)
-        keys->token[j] = find_token(grid, place, keys->first + j);
+        keys->token[j] = find_token(grid, coord, keys->first + j);
 #endif
 #if MASK == 4
-    keys->adjusts = place->seams != 0;
+    keys->adjusts = coord->shift_boundaries != 0;
 #elif PADDING == 2
     keys->adjusts = 0;
 #endif
@@ -118,7 +118,7 @@ INLINE void find_keys(key_block *keys, const grid_layout *grid,
         int x[LANES], y[LANES];
         for (int i = 0; i < LANES; i++) {
             const int j = min(jv * LANES + i, keys->count - 1);
-            x[i] = seam_sides(grid, place, keys->first + j);
+            x[i] = shift_boundary_sides(grid, coord, keys->first + j);
             y[i] = EXISTS(keys->token[j]) ? 0 : -1;
         }
 #if MASK == 4
@@ -197,26 +197,26 @@ INLINE void load_keys(key_block *keys, const forward_args *args,
 
 /* Makes the block one of a window's keys. */
 INLINE void open_keys(key_block *keys, key_range range,
-                      const forward_args *args, const window_place *place,
+                      const forward_args *args, const window_coord *coord,
                       __global const storage *k, __global const storage *pad_k)
 {
     keys->first = range.first;
     keys->count = (int)range.count;
     keys->mixed = range.mixed;
-    find_keys(keys, &args->grid, place);
+    find_keys(keys, &args->grid, coord);
     load_keys(keys, args, k, pad_k);
 }
 
 #if MASK == 3
 INLINE void load_regions(key_block *keys, const forward_args *args,
-                         const logit_terms *terms)
+                         const score_bias_view *score_bias)
 {
     for (int jv = 0; jv < KEY_VECS; jv++) {
         int x[LANES];
         for (int i = 0; i < LANES; i++) {
             const uint j = min(jv * LANES + i, keys->count - 1);
-            x[i] = terms->key_regions[element(&args->key_regions,
-                                              keys->first + j, 0)];
+            x[i] = score_bias->key_regions[element(&args->key_regions,
+                                                   keys->first + j, 0)];
         }
         keys->region[jv] = JOIN(vload, LANES)(0, x);
     }
@@ -242,17 +242,18 @@ INLINE vec load_row(float *to, __global const storage *plane,
 
 /* Queries of the padding are zeros: nothing is kept of them. */
 INLINE void load_rows(row_tile *tile, const forward_args *args,
-                      const window_place *place, __global const storage *q,
+                      const window_coord *coord, __global const storage *q,
                       uint row, uint row_end, float scale)
 {
     tile->count = (int)min(row_end - row, (uint)TILE_ROWS);
     for (int r = 0; r < TILE_ROWS; r++) {
         tile->row[r] = min(row + r, row_end - 1);
 #if GRID
-        tile->token[r] = find_token(&args->grid, place, tile->row[r]);
+        tile->token[r] = find_token(&args->grid, coord, tile->row[r]);
 #endif
 #if MASK == 4
-        tile->region[r] = seam_sides(&args->grid, place, tile->row[r]);
+        tile->region[r] =
+            shift_boundary_sides(&args->grid, coord, tile->row[r]);
 #endif
         const vec squares =
             load_row(tile->q[r], q, &args->q, row_token(tile, r), 0);

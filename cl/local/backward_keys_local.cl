@@ -1,43 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Backward pass for GPUs: dK, dV and what is summed over windows. One
- * work-group per (slot, key head, block of keys): it walks its slot's windows,
- * and in each the rows of all query heads that see its keys.
+ * work-group per (split, key head, block of keys): it iterates over its
+ * split's windows, and in each the rows of all query heads that see its keys.
  *
- *   WHOLE 1: the block holds all keys of a window, so that a row's softmax is
+ *   FUSED 1: the block holds all keys of a window, so that a row's softmax is
  *            known here, and dQ is made here too
  *         0: backward_rows_local.cl has left each row's statistics
- *   ONE_VISIT 1: one block of rows of one head is all that sees the keys
- *   KEEPS_TABLE 1: the head's table of biases stays in local memory (ONE_VISIT
- *            only)
- *   KEEPS_DBIAS 1: the sum over windows stays in registers (ONE_VISIT only)
+ *   SINGLE_Q_BLOCK 1: one block of rows of one head is all that sees the keys
+ *   KEEPS_TABLE 1: the head's table of biases stays in local memory
+ *            (SINGLE_Q_BLOCK only)
+ *   KEEPS_DBIAS 1: the sum over windows stays in registers (SINGLE_Q_BLOCK
+ *               only)
  *               0: it is added to in the workspace */
-#define STAGES_TILES (ONE_VISIT && KEEPS_TILES)
+#define STAGES_TILES (SINGLE_Q_BLOCK && KEEPS_TILES)
 /* The keys are all of the window, and so the rows are among them. */
-#define KEPT_ROWS (WHOLE ? 0 : BLOCK_ROWS)
+#define KEPT_ROWS (FUSED ? 0 : BLOCK_ROWS)
 /* What a softmax and P dP sum. */
-#define HAS_PARTS WHOLE
+#define HAS_PARTS FUSED
 #define PART_COUNT (2 * Q_ROWS * COL_TILES)
 #include "local/gradient_tiles.cl"
 
-REQUIRE(WHOLE)
-REQUIRE(ONE_VISIT)
+REQUIRE(FUSED)
+REQUIRE(SINGLE_Q_BLOCK)
 REQUIRE(KEEPS_DBIAS)
 
-/* Adds a tile of dS to the slot's sum over windows. */
+/* Adds a tile of dS to the split's sum over windows. */
 INLINE void add_bias_partial(const float tile[SCORE_ROWS][SCORE_COLS],
                              __global float *partial,
-                             const gradient_block *block, tile_place place,
+                             const gradient_block *block, tile_coord coord,
                              uint keys, int is_first)
 {
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        if (!has_row(block, place, i))
+        if (!has_row(block, coord, i))
             continue;
         __global float *line =
             partial +
-            (block->first_row + place.row + ROW_TILES * i) * (size_t)keys +
-            block->keys.first + place.col;
+            (block->first_row + coord.row + ROW_TILES * i) * (size_t)keys +
+            block->keys.first + coord.col;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            if (has_key(block, place, j))
+            if (has_key(block, coord, j))
                 line[COL_TILES * j] =
                     is_first ? tile[i][j] : line[COL_TILES * j] + tile[i][j];
     }
@@ -155,7 +156,7 @@ INLINE gradient_block start_block(const forward_args *forward, uint key_block,
 
 /* Takes a window's keys; pad_k and pad_v are the rows of its padding. */
 INLINE void open_keys(gradient_block *block, const gradient_memory *memory,
-                      const forward_args *forward, const window_place *window,
+                      const forward_args *forward, const window_coord *window,
                       __global const storage *k, __global const storage *v,
                       __global const storage *pad_k,
                       __global const storage *pad_v, uint kv_head, int lane)
@@ -170,7 +171,7 @@ INLINE void open_keys(gradient_block *block, const gradient_memory *memory,
                                &forward->v, tokens, pad_v};
     block->k = k_rows;
     block->v = v_rows;
-#if KEEPS_TILES && !ONE_VISIT
+#if KEEPS_TILES && !SINGLE_Q_BLOCK
     stage_k(memory, block, 0, 0, lane);
     stage_v(memory, block, 0, lane);
 #endif
@@ -188,14 +189,14 @@ INLINE token_rows rows_of(__global const storage *tensor,
 }
 
 /* Takes a head's rows of the window, with what is known of them. statistics:
- * what the kernel of rows has left, unless WHOLE. */
+ * what the kernel of rows has left, unless FUSED. */
 INLINE void open_rows(gradient_block *block, const gradient_memory *memory,
-                      const backward_args *args, const window_place *window,
+                      const backward_args *args, const window_coord *window,
                       __global const storage *q, __global const storage *d_o,
                       uint head, __global const float *statistics, int lane)
 {
     const forward_args *forward = &args->forward;
-#if WHOLE
+#if FUSED
     const token_list tokens = block->k.tokens;
 #else
     const token_list tokens =
@@ -204,13 +205,13 @@ INLINE void open_rows(gradient_block *block, const gradient_memory *memory,
 #endif
     block->q = rows_of(q, &forward->q, window->grid, head, tokens);
     block->d_o = rows_of(d_o, &args->d_o, window->grid, head, tokens);
-#if KEEPS_TILES && ONE_VISIT
+#if KEEPS_TILES && SINGLE_Q_BLOCK
     stage_tiles(memory, block, lane);
 #elif KEEPS_TILES
     stage_q(memory, block, 0, 0, lane);
     stage_d_o(memory, block, 0, lane);
 #endif
-#if WHOLE
+#if FUSED
     start_statistics(memory, lane);
 #else
     load_statistics(memory, statistics, block, lane);
@@ -242,7 +243,7 @@ INLINE int sees_block(gradient_block *block, const forward_args *forward)
  */
 INLINE void add_dbias(const float tile[SCORE_ROWS][SCORE_COLS],
                       kept_sums *kept, __global float *partial,
-                      const gradient_block *block, tile_place place, uint keys,
+                      const gradient_block *block, tile_coord coord, uint keys,
                       uint flags, int is_first)
 {
 #if KEEPS_DBIAS
@@ -251,7 +252,7 @@ INLINE void add_dbias(const float tile[SCORE_ROWS][SCORE_COLS],
             kept->dbias[i][j] += tile[i][j];
 #else
     if ((flags & ARG_DBIAS) != 0)
-        add_bias_partial(tile, partial, block, place, keys, is_first);
+        add_bias_partial(tile, partial, block, coord, keys, is_first);
 #endif
 }
 
@@ -259,22 +260,22 @@ INLINE void add_dbias(const float tile[SCORE_ROWS][SCORE_COLS],
 INLINE void differentiate(float tile[SCORE_ROWS][SCORE_COLS],
                           const gradient_memory *memory,
                           const backward_args *args,
-                          const gradient_block *block, tile_place place,
+                          const gradient_block *block, tile_coord coord,
                           __global const float *d_lse, int lane)
 {
-#if WHOLE
-    add_statistics(tile, memory, block, place, lane);
+#if FUSED
+    add_statistics(tile, memory, block, coord, lane);
     finish_statistics(memory, args, block, d_lse, lane);
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (place.owns)
-        differentiate_softmax(tile, memory, place, 1);
+    if (coord.owns)
+        differentiate_softmax(tile, memory, coord, 1);
     barrier(CLK_LOCAL_MEM_FENCE);
 #else
-    if (place.owns)
-        store_exponentials(tile, memory, place, 1);
-    multiply_d_o(tile, memory, block, place, lane);
-    if (place.owns)
-        differentiate_softmax(tile, memory, place, 0);
+    if (coord.owns)
+        store_exponentials(tile, memory, coord, 1);
+    multiply_d_o(tile, memory, block, coord, lane);
+    if (coord.owns)
+        differentiate_softmax(tile, memory, coord, 0);
 #if KEEPS_TILES
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
@@ -308,7 +309,7 @@ INLINE void add_dk_dq(float4 *sums_k, float4 *sums_q,
                       const gradient_tile *key_tile,
                       const gradient_tile *row_tile, uint flags, int lane)
 {
-#if WHOLE
+#if FUSED
     UNROLL_FOR (int i = 0; i < DIM_STAGES * OUT_ROWS; i++)
         sums_q[i] = (float4)(0.0f);
 #endif
@@ -317,7 +318,7 @@ INLINE void add_dk_dq(float4 *sums_k, float4 *sums_q,
             barrier(CLK_LOCAL_MEM_FENCE);
 #if !KEEPS_TILES
         stage_q(memory, block, s * STAGE_DIMS, memory->q_inverse, lane);
-#if WHOLE
+#if FUSED
         stage_k(memory, block, s * STAGE_DIMS, memory->k_inverse, lane);
 #endif
 #endif
@@ -326,7 +327,7 @@ INLINE void add_dk_dq(float4 *sums_k, float4 *sums_q,
             add_transposed(sums_k + s * TILE_KEYS, memory, memory->q,
                            key_tile->first / 4, key_tile->quad,
                            block->row_count);
-#if WHOLE
+#if FUSED
         if (row_tile->owns && (flags & (ARG_DQ | ARG_D_LOGIT_SCALE)) != 0)
             add_product(sums_q + s * OUT_ROWS, memory, memory->k,
                         row_tile->first, row_tile->quad,
@@ -336,20 +337,20 @@ INLINE void add_dk_dq(float4 *sums_k, float4 *sums_q,
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-#if WHOLE
+#if FUSED
 /* sums_q becomes dQ. Its plane is found where it is stored: found before,
  * registers hold it over the steps, which NVIDIA's compiler then spills.
  */
 INLINE void store_dq(float4 *sums_q, const gradient_memory *memory,
                      const backward_args *args, const gradient_block *block,
-                     const gradient_tile *row_tile, const window_place *window,
+                     const gradient_tile *row_tile, const window_coord *window,
                      __global storage *dq, uint head)
 {
     const uint flags = args->forward.flags;
     UNROLL_FOR (int i = 0; i < DIM_STAGES * OUT_ROWS; i++)
         sums_q[i] *= block->scale;
 #if VARIANT == COSINE
-    take_back_norms(sums_q, OUT_ROWS, row_tile, &block->q, memory->q_inverse,
+    l2norm_backward(sums_q, OUT_ROWS, row_tile, &block->q, memory->q_inverse,
                     (__local float *)memory->q, memory->along, block->wide);
 #endif
     if ((flags & ARG_DQ) != 0)
@@ -361,7 +362,7 @@ INLINE void store_dq(float4 *sums_q, const gradient_memory *memory,
 #endif
 
 #if VARIANT == COSINE
-/* Adds q^ . dq^ of the rows to a slot's sum of their head. Holds barriers.
+/* Adds q^ . dq^ of the rows to a split's sum of their head. Holds barriers.
  * statistics: as for open_rows. */
 INLINE void
 add_scale_partial(__global float *partial, const gradient_memory *memory,
@@ -370,7 +371,7 @@ add_scale_partial(__global float *partial, const gradient_memory *memory,
                   __global const float *statistics, int is_first, int lane)
 {
     barrier(CLK_LOCAL_MEM_FENCE);
-#if !WHOLE
+#if !FUSED
     /* each by the work-item that sums it */
     for (int r = lane; r < block->row_count; r += TEAM)
         memory->along[r] =
@@ -409,7 +410,7 @@ INLINE void finish_dk(key_sums *sums, kept_sums *kept,
 {
     const uint flags = args->forward.flags;
 #if VARIANT == COSINE
-    take_back_norms(sums->k, TILE_KEYS, key_tile, &block->k, memory->k_inverse,
+    l2norm_backward(sums->k, TILE_KEYS, key_tile, &block->k, memory->k_inverse,
                     (__local float *)memory->k, 0, block->wide);
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
@@ -424,8 +425,9 @@ INLINE void finish_dk(key_sums *sums, kept_sums *kept,
 #endif
 }
 
-/* After the last window, to the slot's partials: `dbias` those of the head and
- * `pads` the number of the padding's, of slots, blocks of keys and key heads.
+/* After the last window, to the split's partials: `dbias` those of the head
+ * and `pads` the number of the padding's, of splits, blocks of keys and key
+ * heads.
  */
 INLINE void store_kept(const kept_sums *kept, const gradient_memory *memory,
                        const backward_args *args, const gradient_block *block,
@@ -435,9 +437,9 @@ INLINE void store_kept(const kept_sums *kept, const gradient_memory *memory,
     const uint flags = args->forward.flags;
     const int starts = (flags & ARG_FIRST_LAUNCH) != 0;
 #if KEEPS_DBIAS
-    const tile_place place = find_tile(lane);
-    if (place.owns && (flags & ARG_DBIAS) != 0)
-        add_bias_partial(kept->dbias, dbias, block, place, keys, starts);
+    const tile_coord coord = find_tile(lane);
+    if (coord.owns && (flags & ARG_DBIAS) != 0)
+        add_bias_partial(kept->dbias, dbias, block, coord, keys, starts);
 #endif
 #if PADDING == 1
     const gradient_tile key_tile = find_key_tile(block, lane);
@@ -468,12 +470,12 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_keys_local(BACKWARD_PARAMETERS)
     const uint heads_each = forward->heads_per_kv_head;
     const uint kv_heads = forward->heads / heads_each;
     const uint row_blocks = (queries + BLOCK_ROWS - 1) / BLOCK_ROWS;
-    const uint steps = ONE_VISIT ? 1 : heads_each * row_blocks;
+    const uint steps = SINGLE_Q_BLOCK ? 1 : heads_each * row_blocks;
     const uint index = (uint)get_group_id(0);
-    const uint key_blocks = WHOLE ? 1 : args.key_blocks;
+    const uint key_blocks = FUSED ? 1 : args.key_blocks;
     const uint key_block = index % key_blocks;
     const uint kv_head = index / key_blocks % kv_heads;
-    const uint slot = index / key_blocks / kv_heads;
+    const uint split = index / key_blocks / kv_heads;
     int lane = (int)get_local_id(0);
     gradient_block at = start_block(forward, key_block, queries, keys);
     clear_weights(&memory, lane);
@@ -482,19 +484,19 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_keys_local(BACKWARD_PARAMETERS)
 #endif
     __global float *bias_partials =
         workspace + args.bias_partials +
-        (ulong)slot * forward->heads * queries * keys;
+        (ulong)split * forward->heads * queries * keys;
     kept_sums kept;
     clear_kept(&kept);
 
-    for (ulong w = slot; w < forward->windows; w += forward->slots) {
-        FORGET(lane);
-        const tile_place place = find_tile(lane);
+    for (ulong w = split; w < forward->windows; w += forward->splits) {
+        HIDE_FROM_OPTIMIZER(lane);
+        const tile_coord coord = find_tile(lane);
         const gradient_tile key_tile = find_key_tile(&at, lane);
         const int is_first =
-            (flags & ARG_FIRST_LAUNCH) != 0 && w < forward->slots;
-        unit u;
+            (flags & ARG_FIRST_LAUNCH) != 0 && w < forward->splits;
+        work_tile u;
         u.window = forward->first_window + w;
-        const window_place window = place_window(&forward->grid, u.window);
+        const window_coord window = locate_window(&forward->grid, u.window);
         open_keys(&at, &memory, forward, &window, k, v,
                   PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head),
                   PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head), kv_head, lane);
@@ -504,19 +506,19 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_keys_local(BACKWARD_PARAMETERS)
         clear_sums(&sums);
 
         for (uint step = 0; step < steps; step++) {
-            u.head =
-                kv_head * heads_each + (ONE_VISIT ? 0 : step / row_blocks);
-            u.row = ONE_VISIT ? 0 : step % row_blocks * BLOCK_ROWS;
+            u.head = kv_head * heads_each +
+                     (SINGLE_Q_BLOCK ? 0 : step / row_blocks);
+            u.row = SINGLE_Q_BLOCK ? 0 : step % row_blocks * BLOCK_ROWS;
             at.first_row = u.row;
             at.row_count = (int)min(queries - u.row, (uint)BLOCK_ROWS);
 #if VARIANT == SLIDING
             if (!sees_block(&at, forward))
                 continue; /* all of the team do */
 #endif
-            DECLARE_TERMS_AT(terms, *forward, u, window)
+            DECLARE_SCORE_BIAS_AT(score_bias, *forward, u, window)
 #if KEEPS_TABLE
-            terms.table = memory.table;
-            terms.table_places = memory.table_places;
+            score_bias.table = memory.table;
+            score_bias.table_positions = memory.table_positions;
 #endif
             __global const float *statistics =
                 workspace + args.workspace +
@@ -527,49 +529,50 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_keys_local(BACKWARD_PARAMETERS)
 
             /* 1. P in local memory, dS in registers */
             float tile[SCORE_ROWS][SCORE_COLS];
-            compute_logits(tile, &memory, &args, &terms, &at, place, lane);
-            differentiate(tile, &memory, &args, &at, place,
+            compute_logits(tile, &memory, &args, &score_bias, &at, coord,
+                           lane);
+            differentiate(tile, &memory, &args, &at, coord,
                           d_lse + plane(&args.d_lse, window.grid, u.head),
                           lane);
 
             /* 2. dV */
             add_dv(sums.v, &memory, &at, &key_tile, (flags & WANTS_DV) != 0,
                    lane);
-            if (ONE_VISIT)
+            if (SINGLE_Q_BLOCK)
                 finish_dv(&sums, &kept, &args, &at, &key_tile, to_dv);
             barrier(CLK_LOCAL_MEM_FENCE);
 
             /* 3. dS takes the place of P; dBias, dK, dQ */
-            if (place.owns) {
-                store_weights(tile, &memory, place);
+            if (coord.owns) {
+                store_weights(tile, &memory, coord);
                 add_dbias(tile, &kept,
                           bias_partials + (ulong)u.head * queries * keys, &at,
-                          place, keys, flags, is_first);
+                          coord, keys, flags, is_first);
             }
             const gradient_tile row_tile = find_row_tile(&at, lane);
             float4 sums_q[DIM_STAGES * OUT_ROWS];
             add_dk_dq(sums.k, sums_q, &memory, &at, &key_tile, &row_tile,
                       flags, lane);
-#if WHOLE
+#if FUSED
             store_dq(sums_q, &memory, &args, &at, &row_tile, &window, dq,
                      u.head);
 #endif
 #if VARIANT == COSINE
             if ((flags & ARG_D_LOGIT_SCALE) != 0 && key_block == 0)
                 add_scale_partial(workspace + args.scale_partials +
-                                      (ulong)slot * forward->heads + u.head,
+                                      (ulong)split * forward->heads + u.head,
                                   &memory, forward, &at, logit_scale, u.head,
                                   statistics, is_first && u.row == 0, lane);
             barrier(CLK_LOCAL_MEM_FENCE);
 #endif
         }
 
-        if (!ONE_VISIT)
+        if (!SINGLE_Q_BLOCK)
             finish_dv(&sums, &kept, &args, &at, &key_tile, to_dv);
         finish_dk(&sums, &kept, &memory, &args, &at, &key_tile, to_dk);
     }
     store_kept(&kept, &memory, &args, &at, workspace,
                bias_partials + (ulong)kv_head * queries * keys, keys,
-               ((ulong)slot * key_blocks + key_block) * kv_heads + kv_head,
+               ((ulong)split * key_blocks + key_block) * kv_heads + kv_head,
                lane);
 }

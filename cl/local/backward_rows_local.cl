@@ -5,13 +5,13 @@
  *   STATISTICS 1: what P and delta = sum P dP - d_lse of each row follow from,
  *                 for the kernels that come after; from the forward pass's o
  *                 and lse where given, as sum P dP = dO . O (Dao et al. 2022,
- *                 appendix B), else by a walk over the keys as in a streaming
+ *                 appendix B), else by a loop over the keys as in a streaming
  *                 softmax
  *              0: dQ, and q^ . dq^ of the cosine variant
  *
  * A stored o and an lse are rounded, and gradients may cancel what is exact of
  * them. But the sum of dS over a row's keys must be d_lse, and that of P 1. So
- * dQ's walk sums both, which tells how far delta and lse are off. The kernel
+ * dQ's loop sums both, which tells how far delta and lse are off. The kernel
  * of keys gets what is right; and where it shows in dQ, the keys are visited
  * once more, for dQ -= (error of delta) scale sum P K. */
 #define STAGES_TILES 0
@@ -82,7 +82,7 @@ INLINE void store_statistics(const gradient_memory *memory,
     for (int r = lane; r < block->row_count; r += TEAM) {
         __global float *row =
             statistics + (block->first_row + r) * ROW_NUMBERS;
-        row[ROW_BASE] = memory->row_max[r];
+        row[ROW_MAX] = memory->row_max[r];
         row[ROW_DELTA] = memory->row_delta[r];
         row[ROW_FACTOR] = memory->row_sum[r];
     }
@@ -114,7 +114,7 @@ INLINE void add_row_squares(const float tile[SCORE_ROWS][SCORE_COLS],
     }
 }
 
-/* After the walk: tells the kernel of keys what P and delta are. parts[r][0]
+/* After the loop: tells the kernel of keys what P and delta are. parts[r][0]
  * becomes what dQ of row r is to be multiplied by, row_sum what turns
  * exponentials into the weights of K that mend dQ. Do errors of delta show, by
  * their 2-norm over the rows? All work-items find the same. */
@@ -127,7 +127,7 @@ check_statistics(const gradient_memory *memory, const backward_args *args,
     __local float *all_errors = memory->parts + SUM_PLANE;
     __local float *all_squares = memory->parts + 2 * SUM_PLANE;
     float error = 0.0f, size = 0.0f;
-    barrier(CLK_LOCAL_MEM_FENCE); /* a walk may have had no keys */
+    barrier(CLK_LOCAL_MEM_FENCE); /* a loop may have had no keys */
     for (int done = 0; done < Q_ROWS; done += TEAM) {
         const int r = done + lane;
         __local float *own = memory->parts + r * COL_TILES;
@@ -179,7 +179,7 @@ check_statistics(const gradient_memory *memory, const backward_args *args,
     return *mends;
 }
 
-/* Before the walk, clears what it sums. */
+/* Before the loop, clears what it sums. */
 INLINE void start_sums(float4 *sums_q, const gradient_memory *memory, int lane)
 {
     for (int i = lane; i < PART_COUNT; i += TEAM)
@@ -190,28 +190,28 @@ INLINE void start_sums(float4 *sums_q, const gradient_memory *memory, int lane)
 }
 
 /* Given the tile's logits, adds a block of keys to dQ: dS K on the first
- * visit, when it sums P and dS as well, and P K on the second. */
+ * pass, when it sums P and dS as well, and P K on the second. */
 INLINE void add_keys(float4 *sums_q, float tile[SCORE_ROWS][SCORE_COLS],
                      const gradient_memory *memory,
-                     const gradient_block *block, tile_place place,
-                     const gradient_tile *row_tile, int visit, int lane)
+                     const gradient_block *block, tile_coord coord,
+                     const gradient_tile *row_tile, int pass, int lane)
 {
     /* where the work-item's tile has its sums */
     __local float *own_sums =
-        memory->parts + place.row * COL_TILES + place.col;
+        memory->parts + coord.row * COL_TILES + coord.col;
     __local float *own_squares = memory->parts + 2 * SUM_PLANE +
-                                 place.row * SQUARE_TILES + place.col / 2;
-    if (place.owns)
-        store_exponentials(tile, memory, place, 1);
-    if (visit == 0) {
-        if (place.owns)
+                                 coord.row * SQUARE_TILES + coord.col / 2;
+    if (coord.owns)
+        store_exponentials(tile, memory, coord, 1);
+    if (pass == 0) {
+        if (coord.owns)
             add_row_sums(tile, own_sums);
-        multiply_d_o(tile, memory, block, place, lane);
-        if (place.owns) {
-            differentiate_softmax(tile, memory, place, 0);
-            store_weights(tile, memory, place);
+        multiply_d_o(tile, memory, block, coord, lane);
+        if (coord.owns) {
+            differentiate_softmax(tile, memory, coord, 0);
+            store_weights(tile, memory, coord);
             add_row_sums(tile, own_sums + SUM_PLANE);
-            if (place.col % 2 == 0)
+            if (coord.col % 2 == 0)
                 add_row_squares(tile, own_squares);
         }
     }
@@ -228,7 +228,7 @@ INLINE void add_keys(float4 *sums_q, float tile[SCORE_ROWS][SCORE_COLS],
     }
 }
 
-/* After the walk: sums become dQ. */
+/* After the loop: sums become dQ. */
 INLINE void scale_sums(float4 *sums_q, const gradient_memory *memory,
                        const gradient_block *block,
                        const gradient_tile *row_tile)
@@ -255,14 +255,14 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
     const uint flags = forward->flags;
     const uint queries = QUERIES(forward);
     const int lane = (int)get_local_id(0);
-    const tile_place place = find_tile(lane);
-    const unit u = find_unit(forward, (uint)get_group_id(0));
+    const tile_coord coord = find_tile(lane);
+    const work_tile u = find_work_tile(forward, (uint)get_group_id(0));
     const uint kv_head = u.head / forward->heads_per_kv_head;
     const uint row_end = min(u.row + forward->block_rows, queries);
     const int row_count = (int)(row_end - u.row);
     const grid_layout *grid = &forward->grid;
-    const window_place window = place_window(grid, u.window);
-    DECLARE_TERMS_AT(terms, *forward, u, window)
+    const window_coord window = locate_window(grid, u.window);
+    DECLARE_SCORE_BIAS_AT(score_bias, *forward, u, window)
     const token_list row_tokens =
         list_tokens(memory.row_tokens, grid, &window, u.row, row_count, lane);
     gradient_block at = {
@@ -288,67 +288,67 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
 #if STATISTICS
     const token_rows o_rows = {o + plane(&forward->o, window.grid, u.head),
                                &forward->o, row_tokens, 0};
-    int known = (flags & ARG_O) != 0 && (flags & ARG_LSE) != 0;
-    if (known)
-        known =
+    int has_o_lse = (flags & ARG_O) != 0 && (flags & ARG_LSE) != 0;
+    if (has_o_lse)
+        has_o_lse =
             read_statistics(&memory, &args, &at, &o_rows,
                             lse + plane(&forward->lse, window.grid, u.head),
                             d_lse, &verdict, lane);
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (!known)
+    if (!has_o_lse)
         start_statistics(&memory, lane);
 #else
     load_statistics(&memory, workspace, &at, lane);
-    const int known = 0;
+    const int has_o_lse = 0;
     const gradient_tile row_tile = find_row_tile(&at, lane);
     float4 sums_q[DIM_STAGES * OUT_ROWS];
     start_sums(sums_q, &memory, lane);
 #endif
 #if KEEPS_TILES
-    if (!known) {
+    if (!has_o_lse) {
         stage_q(&memory, &at, 0, 0, lane);
         stage_d_o(&memory, &at, 0, lane);
     }
 #endif
 
-    const key_walk walk = walk_keys(forward, u.row, row_end);
-    int visits = known ? 0 : 1; /* of the keys */
-    for (int visit = 0; visit < visits; visit++) {
-        for (uint b = 0; b < walk.blocks; b++) {
-            at.keys = walk_block(forward, &walk, b);
+    const key_loop loop = loop_over_keys(forward, u.row, row_end);
+    int passes = has_o_lse ? 0 : 1; /* of the keys */
+    for (int pass = 0; pass < passes; pass++) {
+        for (uint b = 0; b < loop.blocks; b++) {
+            at.keys = loop_block(forward, &loop, b);
             at.k.tokens = at.v.tokens =
                 list_tokens(memory.key_tokens, grid, &window, at.keys.first,
                             (int)at.keys.count, lane);
             float tile[SCORE_ROWS][SCORE_COLS];
 #if KEEPS_TILES
             stage_k(&memory, &at, 0, 0, lane);
-            if (visit == 0)
+            if (pass == 0)
                 stage_v(&memory, &at, 0, lane);
             barrier(CLK_LOCAL_MEM_FENCE);
 #endif
-            compute_logits(tile, &memory, &args, &terms, &at, place, lane);
+            compute_logits(tile, &memory, &args, &score_bias, &at, coord,
+                           lane);
 #if STATISTICS
-            add_statistics(tile, &memory, &at, place, lane);
+            add_statistics(tile, &memory, &at, coord, lane);
 #else
-            add_keys(sums_q, tile, &memory, &at, place, &row_tile, visit,
-                     lane);
+            add_keys(sums_q, tile, &memory, &at, coord, &row_tile, pass, lane);
 #endif
         }
 #if !STATISTICS
-        if (visit == 0)
-            visits += check_statistics(&memory, &args, &at, d_lse, workspace,
+        if (pass == 0)
+            passes += check_statistics(&memory, &args, &at, d_lse, workspace,
                                        &verdict, lane);
 #endif
     }
 
 #if STATISTICS
-    if (!known)
+    if (!has_o_lse)
         finish_statistics(&memory, &args, &at, d_lse, lane);
     store_statistics(&memory, &at, workspace, lane);
 #else
     scale_sums(sums_q, &memory, &at, &row_tile);
 #if VARIANT == COSINE
-    take_back_norms(sums_q, OUT_ROWS, &row_tile, &at.q, memory.q_inverse,
+    l2norm_backward(sums_q, OUT_ROWS, &row_tile, &at.q, memory.q_inverse,
                     (__local float *)memory.q, alongs, at.wide);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int r = lane; r < at.row_count; r += TEAM)

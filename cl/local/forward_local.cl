@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Forward pass for any GPU: a team of work-items computes one unit with the
- * attention matrix of its query rows in local memory. No matrix units, no
+ * Forward pass for any GPU: a team of work-items computes one work tile with
+ * the attention matrix of its query rows in local memory. No matrix units, no
  * sub-groups.
  *
  *        STAGE_KEYS         BLOCK_KEYS                 STAGE_DIMS
@@ -9,7 +9,7 @@
  *       +----------+      +------------+              +----------+
  *    Q  x staged K   ->   softmax in place  ->  P  x  staged V
  *
- *   1. S = Q K^T in register tiles of SCORE_ROWS x SCORE_COLS, the terms
+ *   1. S = Q K^T in register tiles of SCORE_ROWS x SCORE_COLS, the score bias
  *      added; K comes through local memory STAGE_KEYS keys and STAGE_DIMS
  *      channels at a time
  *   2. softmax, ROW_ITEMS work-items to a row
@@ -40,9 +40,10 @@ REQUIRE(ROW_ITEMS)
 #define KV_ROWS LARGER(COL_TILES *SCORE_COLS, VALUE_ROWS)
 #define SCORE_PITCH (CEIL_DIV(BLOCK_KEYS, 4) | 1)
 #define ROWS_AT_ONCE (TEAM / ROW_ITEMS)
-/* Sums may start at the terms, so that these are on their way while the first
- * products are made; a cosine is scaled before its terms are added. */
-#define TERMS_FIRST (VARIANT == DOT && DIM_STAGES == 1)
+/* Sums may start at the score bias, so that these are on their way while the
+ * first products are made; a cosine is scaled before its score bias is added.
+ */
+#define SCORE_BIAS_FIRST (VARIANT == DOT && DIM_STAGES == 1)
 #if VARIANT != SLIDING
 #define FULL_ROWS (BLOCK_ROWS % SCORE_ROWS == 0 && NQ % BLOCK_ROWS == 0)
 #define FULL_COLS                                                             \
@@ -65,19 +66,19 @@ REQUIRE(ROW_ITEMS)
 
 /* What a team shares in local memory. */
 typedef struct team_memory {
-    __local float4 *q;       /* [Q_ROWS][DIM_PITCH] */
-    __local float4 *kv;      /* [KV_ROWS][DIM_PITCH] */
-    __local float4 *scores;  /* [ALL_ROWS][SCORE_PITCH] */
-    __local float *row_max;  /* [BLOCK_ROWS] */
-    __local float *row_sum;  /* [BLOCK_ROWS][ROW_ITEMS], partial sums */
-    __local float *part_max; /* [BLOCK_ROWS][ROW_ITEMS] */
-    __local float *row_keep; /* [BLOCK_ROWS], factor of earlier sums */
-    __local float *q_factor; /* [BLOCK_ROWS] */
-    __local float *k_factor; /* [BLOCK_KEYS] */
+    __local float4 *q;          /* [Q_ROWS][DIM_PITCH] */
+    __local float4 *kv;         /* [KV_ROWS][DIM_PITCH] */
+    __local float4 *scores;     /* [ALL_ROWS][SCORE_PITCH] */
+    __local float *row_max;     /* [BLOCK_ROWS] */
+    __local float *row_sum;     /* [BLOCK_ROWS][ROW_ITEMS], partial sums */
+    __local float *part_max;    /* [BLOCK_ROWS][ROW_ITEMS] */
+    __local float *row_rescale; /* [BLOCK_ROWS], factor of earlier sums */
+    __local float *q_factor;    /* [BLOCK_ROWS] */
+    __local float *k_factor;    /* [BLOCK_KEYS] */
 } team_memory;
 
-/* A team's unit of work. */
-typedef struct team_unit {
+/* A team's work tile. */
+typedef struct team_work_tile {
     token_rows q, k, v;
     uint first_row;
     int row_count;
@@ -85,7 +86,7 @@ typedef struct team_unit {
     float scale;    /* of the logits */
     int wide;
     int zero; /* UNKNOWN_ZERO */
-} team_unit;
+} team_work_tile;
 
 /* Columns past a stage are not stored. */
 INLINE int is_stored(int key, int col, int j)
@@ -98,10 +99,11 @@ INLINE int is_stored(int key, int col, int j)
 
 /* scores[.., key .. key + STAGE_KEYS) += q kv^T over the staged channels. */
 INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
-                          const logit_terms *terms, const team_unit *at,
-                          key_range range, int key, int channel, int lane)
+                          const score_bias_view *score_bias,
+                          const team_work_tile *at, key_range range, int key,
+                          int channel, int lane)
 {
-    FORGET(lane);
+    HIDE_FROM_OPTIMIZER(lane);
     for (int first = 0; first < ROW_TILES * COL_TILES; first += TEAM) {
         const int t = first + lane;
         if (t >= ROW_TILES * COL_TILES)
@@ -115,7 +117,7 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
             UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
                 acc[i][j] = 0.0f;
 
-        /* Rows and keys past the last take the last one's terms. */
+        /* Rows and keys past the last take the last one's score bias. */
         int rows[SCORE_ROWS], keys[SCORE_COLS];
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
             rows[i] = FULL_ROWS ? (int)at->first_row + row + ROW_TILES * i
@@ -126,9 +128,9 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
                           ? (int)range.first + key + col + COL_TILES * j
                           : (int)range.first + min(key + col + COL_TILES * j,
                                                    (int)range.count - 1);
-        if (TERMS_FIRST)
-            add_terms(acc, args, terms, &at->k.tokens, &at->k.tokens, rows,
-                      keys);
+        if (SCORE_BIAS_FIRST)
+            add_score_bias(acc, args, score_bias, &at->k.tokens, &at->k.tokens,
+                           rows, keys);
         multiply_rows(acc, memory->q, memory->kv, row, col, COL_TILES);
         if (DIM_STAGES > 1 && channel > 0)
             UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
@@ -142,9 +144,9 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
                     acc[i][j] *= memory->q_factor[rows[i] - at->first_row] *
                                  memory->k_factor[keys[j] - range.first];
 #endif
-            if (!TERMS_FIRST)
-                add_terms(acc, args, terms, &at->k.tokens, &at->k.tokens, rows,
-                          keys);
+            if (!SCORE_BIAS_FIRST)
+                add_score_bias(acc, args, score_bias, &at->k.tokens,
+                               &at->k.tokens, rows, keys);
             if (PADDING == 2 && at->hides_keys)
                 UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
                     const token t = token_of(&at->k.tokens, keys[j]);
@@ -162,8 +164,9 @@ INLINE void multiply_keys(const team_memory *memory, const forward_args *args,
 /* The logits of a block of keys, which come STAGE_KEYS at a time. is_first: of
  * all blocks, so that Q is not yet there. */
 INLINE void compute_logits(const team_memory *memory, const forward_args *args,
-                           const logit_terms *terms, const team_unit *at,
-                           key_range range, int is_first, int lane)
+                           const score_bias_view *score_bias,
+                           const team_work_tile *at, key_range range,
+                           int is_first, int lane)
 {
     const int count = (int)range.count;
     /* the cosine variant scales a finished dot product, the others q */
@@ -188,7 +191,8 @@ INLINE void compute_logits(const team_memory *memory, const forward_args *args,
                              me);
             barrier(CLK_LOCAL_MEM_FENCE);
 #endif
-            multiply_keys(memory, args, terms, at, range, key, channel, me);
+            multiply_keys(memory, args, score_bias, at, range, key, channel,
+                          me);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
 }
@@ -216,7 +220,7 @@ INLINE void exponentiate(const team_memory *memory, const forward_args *args,
                          uint first_row, int row_count, key_range range,
                          int lane)
 {
-    FORGET(lane);
+    HIDE_FROM_OPTIMIZER(lane);
     const int part = lane % ROW_ITEMS;
     const int count = (int)range.count;
     const int quads = CEIL_DIV(count, 4);
@@ -263,14 +267,14 @@ INLINE void exponentiate(const team_memory *memory, const forward_args *args,
         barrier(CLK_LOCAL_MEM_FENCE); /* all have read row_max */
 #endif
         /* a row that has seen nothing has no maximum to subtract */
-        const float base = top == -INFINITY ? 0.0f : top;
-        const float keep = exp2((earlier - base) * LOG2E);
+        const float softmax_max = top == -INFINITY ? 0.0f : top;
+        const float rescale = exp2((earlier - softmax_max) * LOG2E);
         float4 sums = (float4)(0.0f);
         for (int first = 0; first < quads; first += ROW_ITEMS) {
             const int c = first + part;
             if (!works || c >= quads)
                 continue;
-            float4 p = exp2((line[c] - base) * LOG2E);
+            float4 p = exp2((line[c] - softmax_max) * LOG2E);
 #if VARIANT == SLIDING
             if (range.mixed)
                 p = hide_unseen(p, as_float(UNSEEN_BITS), args, seen,
@@ -282,12 +286,12 @@ INLINE void exponentiate(const team_memory *memory, const forward_args *args,
         if (works) {
             __local float *row_sum = memory->row_sum + r * ROW_ITEMS + part;
             const float sum = (sums.x + sums.y) + (sums.z + sums.w);
-            *row_sum = STREAMING ? FMA(keep, *row_sum, sum) : sum;
+            *row_sum = STREAMING ? FMA(rescale, *row_sum, sum) : sum;
         }
         if (works && part == 0) {
             memory->row_max[r] = top;
 #if STREAMING
-            memory->row_keep[r] = keep;
+            memory->row_rescale[r] = rescale;
 #endif
         }
     }
@@ -338,13 +342,14 @@ INLINE void multiply_values(float4 *out, const team_memory *memory,
 /* sums = rows of O, over a block of keys and those before: stage d of the
  * channels, whose first values are there if d is 0. */
 INLINE void sum_values(float4 *sums, const team_memory *memory,
-                       const team_unit *at, out_tile tile, key_range range,
-                       int d, int lane)
+                       const team_work_tile *at, out_tile tile,
+                       key_range range, int d, int lane)
 {
     const int count = (int)range.count;
     UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
         const int r = min(tile.row + OUT_TILES * i, at->row_count - 1);
-        sums[i] = STREAMING ? sums[i] * memory->row_keep[r] : (float4)(0.0f);
+        sums[i] =
+            STREAMING ? sums[i] * memory->row_rescale[r] : (float4)(0.0f);
     }
     for (int key = 0; key < BLOCK_KEYS + at->zero; key += STAGE_KEYS) {
         if (d > 0 || key > 0) {
@@ -372,15 +377,15 @@ INLINE float total(const team_memory *memory, int row)
 
 /* Stores this work-item's tile of O: channels channel .. channel + 3. */
 INLINE void store_out(const float4 *out, const team_memory *memory,
-                      const forward_args *args, const team_unit *at,
-                      const window_place *place, __global storage *o,
+                      const forward_args *args, const team_work_tile *at,
+                      const window_coord *coord, __global storage *o,
                       out_tile tile, int channel)
 {
     UNROLL_FOR (int i = 0; i < OUT_ROWS; i++) {
         const int r = tile.row + OUT_TILES * i;
         if (r >= at->row_count || channel >= HEAD_DIM)
             continue;
-        const token t = find_token(&args->grid, place, at->first_row + r);
+        const token t = find_token(&args->grid, coord, at->first_row + r);
         if (!EXISTS(t))
             continue;
         const float sum = total(memory, r);
@@ -390,12 +395,12 @@ INLINE void store_out(const float4 *out, const team_memory *memory,
 }
 
 INLINE void store_lse(const team_memory *memory, const forward_args *args,
-                      const team_unit *at, const window_place *place,
+                      const team_work_tile *at, const window_coord *coord,
                       __global float *lse, int lane)
 {
     for (int done = 0; done < at->row_count; done += TEAM) {
         const int r = done + lane;
-        const token t = find_token(&args->grid, place, at->first_row + r);
+        const token t = find_token(&args->grid, coord, at->first_row + r);
         if (r < at->row_count && EXISTS(t))
             lse[token_offset(&args->lse, &t)] =
                 memory->row_max[r] + log(total(memory, r));
@@ -430,7 +435,7 @@ forward_local(FORWARD_PARAMETERS)
     __local float row_maxima[TEAMS][BLOCK_ROWS];
     __local float row_sums[TEAMS][BLOCK_ROWS * ROW_ITEMS];
 #if STREAMING
-    __local float row_keeps[TEAMS][BLOCK_ROWS];
+    __local float row_rescales[TEAMS][BLOCK_ROWS];
 #endif
 #if ROW_ITEMS > 1
     __local float part_maxima[TEAMS][BLOCK_ROWS * ROW_ITEMS];
@@ -452,7 +457,7 @@ forward_local(FORWARD_PARAMETERS)
         .row_max = row_maxima[team],
         .row_sum = row_sums[team],
 #if STREAMING
-        .row_keep = row_keeps[team],
+        .row_rescale = row_rescales[team],
 #endif
 #if ROW_ITEMS > 1
         .part_max = part_maxima[team],
@@ -463,43 +468,43 @@ forward_local(FORWARD_PARAMETERS)
 #endif
     };
 
-    /* A team past the last unit computes that one again, unstored. */
+    /* A team past the last work tile computes that one again, unstored. */
     const uint index = (uint)get_group_id(0) * TEAMS + team;
-    const unit u = find_unit(&args, min(index, args.units - 1));
+    const work_tile u = find_work_tile(&args, min(index, args.work_tiles - 1));
     const uint kv_head = u.head / args.heads_per_kv_head;
     const uint row_end = min(u.row + args.block_rows, (uint)NQ);
-    const window_place place = place_window(&args.grid, u.window);
-    DECLARE_TERMS_AT(terms, args, u, place)
-    const token_list tokens = {&args.grid, &place};
-    const team_unit at = {
-        .q = {q + plane(&args.q, place.grid, u.head), &args.q, tokens, 0},
-        .k = {k + plane(&args.k, place.grid, kv_head), &args.k, tokens,
+    const window_coord coord = locate_window(&args.grid, u.window);
+    DECLARE_SCORE_BIAS_AT(score_bias, args, u, coord)
+    const token_list tokens = {&args.grid, &coord};
+    const team_work_tile at = {
+        .q = {q + plane(&args.q, coord.grid, u.head), &args.q, tokens, 0},
+        .k = {k + plane(&args.k, coord.grid, kv_head), &args.k, tokens,
               PAD_ROW(args, pad_k, ARG_PAD_K, kv_head)},
-        .v = {v + plane(&args.v, place.grid, kv_head), &args.v, tokens,
+        .v = {v + plane(&args.v, coord.grid, kv_head), &args.v, tokens,
               PAD_ROW(args, pad_v, ARG_PAD_V, kv_head)},
         .first_row = u.row,
         .row_count = (int)(row_end - u.row),
-        .hides_keys = PADDING == 2 && holds_padding(&args.grid, &place),
+        .hides_keys = PADDING == 2 && holds_padding(&args.grid, &coord),
         .scale = HEAD_SCALE(&args, logit_scale, u.head),
         .wide = (args.flags & ARG_WIDE_ACCESS) != 0,
         .zero = UNKNOWN_ZERO(args)};
-    o += plane(&args.o, place.grid, u.head);
+    o += plane(&args.o, coord.grid, u.head);
 
     const int quad = lane % STAGE_QUADS;
     const int owns = lane / STAGE_QUADS < OUT_TILES;
-    const int stores = owns && index < args.units;
+    const int stores = owns && index < args.work_tiles;
     const out_tile tile = {owns, lane / STAGE_QUADS, quad};
     float4 out[KEPT_STAGES][OUT_ROWS];
 #if STREAMING
     clear_sums(out, &memory, lane);
 #endif
 
-    const key_walk walk = walk_keys(&args, u.row, row_end);
-    for (uint b = 0; b < walk.blocks; b++) {
-        const key_range range = walk_block(&args, &walk, b);
+    const key_loop loop = loop_over_keys(&args, u.row, row_end);
+    for (uint b = 0; b < loop.blocks; b++) {
+        const key_range range = loop_block(&args, &loop, b);
 
         /* 1. */
-        compute_logits(&memory, &args, &terms, &at, range, b == 0, lane);
+        compute_logits(&memory, &args, &score_bias, &at, range, b == 0, lane);
 
         /* 2.; the first values travel meanwhile */
         stage(memory.kv, &at.v, range.first, (int)range.count,
@@ -512,10 +517,10 @@ forward_local(FORWARD_PARAMETERS)
             float4 *sums = out[STREAMING ? d : 0];
             sum_values(sums, &memory, &at, tile, range, d, lane);
             if (!STREAMING && stores)
-                store_out(sums, &memory, &args, &at, &place, o, tile,
+                store_out(sums, &memory, &args, &at, &coord, o, tile,
                           d * STAGE_DIMS + quad * 4);
         }
-        if (b + 1 < walk.blocks)
+        if (b + 1 < loop.blocks)
             barrier(CLK_LOCAL_MEM_FENCE);
     }
 
@@ -523,10 +528,10 @@ forward_local(FORWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL_FOR (int d = 0; d < DIM_STAGES; d++)
         if (stores)
-            store_out(out[d], &memory, &args, &at, &place, o, tile,
+            store_out(out[d], &memory, &args, &at, &coord, o, tile,
                       d * STAGE_DIMS + quad * 4);
 #endif
-    if ((args.flags & ARG_LSE) != 0 && index < args.units)
-        store_lse(&memory, &args, &at, &place,
-                  lse + plane(&args.lse, place.grid, u.head), lane);
+    if ((args.flags & ARG_LSE) != 0 && index < args.work_tiles)
+        store_lse(&memory, &args, &at, &coord,
+                  lse + plane(&args.lse, coord.grid, u.head), lane);
 }

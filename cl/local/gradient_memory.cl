@@ -70,7 +70,7 @@ typedef struct gradient_memory {
     __local kept_token *row_tokens; /* [BLOCK_ROWS] */
     __local kept_token *key_tokens; /* [BLOCK_KEYS] */
     __local float *table;           /* [TABLE_ENTRIES], of biases */
-    __local int *table_places;      /* [TABLE_TOKENS] */
+    __local int *table_positions;   /* [TABLE_TOKENS] */
 } gradient_memory;
 
 #if VARIANT == COSINE
@@ -105,10 +105,10 @@ typedef struct gradient_memory {
 #define TABLE_TOKENS LARGER(NQ, NK)
 #define DECLARE_TABLE                                                         \
     __local float table[TABLE_ENTRIES];                                       \
-    __local int table_places[TABLE_TOKENS];
+    __local int table_positions[TABLE_TOKENS];
 #define SET_TABLE(memory)                                                     \
     (memory).table = table;                                                   \
-    (memory).table_places = table_places;
+    (memory).table_positions = table_positions;
 #else
 #define DECLARE_TABLE
 #define SET_TABLE(memory)
@@ -143,19 +143,19 @@ typedef struct gradient_memory {
  * at the earlier ones. */
 INLINE token_list list_tokens(__local kept_token *kept,
                               const grid_layout *grid,
-                              const window_place *place, uint first, int count,
+                              const window_coord *coord, uint first, int count,
                               int lane)
 {
 #if LISTS_TOKENS
-    FORGET(lane);
+    HIDE_FROM_OPTIMIZER(lane);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int done = 0; done < count; done += TEAM)
         if (done + lane < count)
-            kept[done + lane] = keep_token(grid, place, first + done + lane);
+            kept[done + lane] = keep_token(grid, coord, first + done + lane);
     barrier(CLK_LOCAL_MEM_FENCE);
     const token_list tokens = {kept, first};
 #else
-    const token_list tokens = {grid, place};
+    const token_list tokens = {grid, coord};
 #endif
     return tokens;
 }
@@ -253,7 +253,7 @@ INLINE void load_statistics(const gradient_memory *memory,
         __global const float *row =
             statistics + (block->first_row + r) * ROW_NUMBERS;
         const int exists = r < block->row_count;
-        memory->row_max[r] = exists ? row[ROW_BASE] : 0.0f;
+        memory->row_max[r] = exists ? row[ROW_MAX] : 0.0f;
         memory->row_sum[r] = exists ? row[ROW_FACTOR] : 0.0f;
         memory->row_delta[r] = exists ? row[ROW_DELTA] : 0.0f;
     }
@@ -276,7 +276,7 @@ INLINE void keep_table(const gradient_memory *memory, const forward_args *args,
     for (uint i = (uint)lane; i < TABLE_ENTRIES; i += TEAM)
         memory->table[i] = JOIN(load, BIAS_SUFFIX)(bias, i * args->bias.row);
     for (uint i = (uint)lane; i < TABLE_TOKENS; i += TEAM)
-        memory->table_places[i] = table_place(i);
+        memory->table_positions[i] = table_position(i);
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 #endif

@@ -13,19 +13,19 @@
  * is made. */
 #include "local/gradient_memory.cl"
 
-/* The place of a work-item's tile of the block. */
-typedef struct tile_place {
+/* The coordinates of a work-item's tile of the block. */
+typedef struct tile_coord {
     int owns; /* does it have one? */
     int row, col;
-} tile_place;
+} tile_coord;
 
-INLINE tile_place find_tile(int lane)
+INLINE tile_coord find_tile(int lane)
 {
-    tile_place place;
-    place.owns = lane < ROW_TILES * COL_TILES;
-    place.row = lane / COL_TILES;
-    place.col = lane % COL_TILES;
-    return place;
+    tile_coord coord;
+    coord.owns = lane < ROW_TILES * COL_TILES;
+    coord.row = lane / COL_TILES;
+    coord.col = lane % COL_TILES;
+    return coord;
 }
 
 #if VARIANT != SLIDING
@@ -38,26 +38,26 @@ INLINE tile_place find_tile(int lane)
 /* Entry i, j of the work-item's tile, counted from its first. */
 #define WEIGHT_AT(i, j) (ROW_TILES * (i)*WEIGHT_PITCH * 4 + COL_TILES * (j))
 /* Is there a row i, or a key j, of the tile in the block? */
-INLINE int has_row(const gradient_block *block, tile_place place, int i)
+INLINE int has_row(const gradient_block *block, tile_coord coord, int i)
 {
-    return FULL_ROWS || place.row + ROW_TILES * i < block->row_count;
+    return FULL_ROWS || coord.row + ROW_TILES * i < block->row_count;
 }
-INLINE int has_key(const gradient_block *block, tile_place place, int j)
+INLINE int has_key(const gradient_block *block, tile_coord coord, int j)
 {
-    return FULL_COLS || place.col + COL_TILES * j < (int)block->keys.count;
+    return FULL_COLS || coord.col + COL_TILES * j < (int)block->keys.count;
 }
 /* Columns past BLOCK_KEYS are not stored. */
-INLINE int is_stored(tile_place place, int j)
+INLINE int is_stored(tile_coord coord, int j)
 {
     return COL_TILES * SCORE_COLS == BLOCK_KEYS ||
-           place.col + COL_TILES * j < BLOCK_KEYS;
+           coord.col + COL_TILES * j < BLOCK_KEYS;
 }
 
 INLINE __local float *tile_weights(const gradient_memory *memory,
-                                   tile_place place)
+                                   tile_coord coord)
 {
-    return (__local float *)memory->weights + place.row * WEIGHT_PITCH * 4 +
-           place.col;
+    return (__local float *)memory->weights + coord.row * WEIGHT_PITCH * 4 +
+           coord.col;
 }
 
 /* tile = the logits of the work-item's tile, -inf where there is no row or
@@ -65,32 +65,33 @@ INLINE __local float *tile_weights(const gradient_memory *memory,
  * it staged. */
 INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
                            const gradient_memory *memory,
-                           const backward_args *args, const logit_terms *terms,
-                           const gradient_block *block, tile_place place,
+                           const backward_args *args,
+                           const score_bias_view *score_bias,
+                           const gradient_block *block, tile_coord coord,
                            int lane)
 {
     const forward_args *forward = &args->forward;
-    /* Rows and keys past the last take the last one's terms. */
+    /* Rows and keys past the last take the last one's score bias. */
     int rows[SCORE_ROWS], keys[SCORE_COLS];
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
         rows[i] =
             (int)block->first_row +
-            (FULL_ROWS ? place.row + ROW_TILES * i
-                       : min(place.row + ROW_TILES * i, block->row_count - 1));
+            (FULL_ROWS ? coord.row + ROW_TILES * i
+                       : min(coord.row + ROW_TILES * i, block->row_count - 1));
     UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
         keys[j] = (int)block->keys.first +
-                  (FULL_COLS ? place.col + COL_TILES * j
-                             : min(place.col + COL_TILES * j,
+                  (FULL_COLS ? coord.col + COL_TILES * j
+                             : min(coord.col + COL_TILES * j,
                                    (int)block->keys.count - 1));
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             tile[i][j] = 0.0f;
-    if (VARIANT == DOT && place.owns)
-        add_terms(tile, forward, terms, &block->q.tokens, &block->k.tokens,
-                  rows, keys);
+    if (VARIANT == DOT && coord.owns)
+        add_score_bias(tile, forward, score_bias, &block->q.tokens,
+                       &block->k.tokens, rows, keys);
 #if KEEPS_TILES
-    if (place.owns)
-        multiply_rows(tile, memory->q, memory->k, place.row, place.col,
+    if (coord.owns)
+        multiply_rows(tile, memory->q, memory->k, coord.row, coord.col,
                       COL_TILES);
 #else
     for (int channel = 0; channel < HEAD_DIM; channel += STAGE_DIMS) {
@@ -103,26 +104,26 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
         accumulate_norms(memory->k_inverse, memory->k, KV_ROWS, 1.0f, channel,
                          lane);
 #endif
-        if (place.owns)
-            multiply_rows(tile, memory->q, memory->k, place.row, place.col,
+        if (coord.owns)
+            multiply_rows(tile, memory->q, memory->k, coord.row, coord.col,
                           COL_TILES);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 #endif
-    if (!place.owns)
+    if (!coord.owns)
         return;
 #if VARIANT == COSINE
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             tile[i][j] *= block->scale *
-                          memory->q_inverse[place.row + ROW_TILES * i] *
-                          memory->k_inverse[place.col + COL_TILES * j];
-    add_terms(tile, forward, terms, &block->q.tokens, &block->k.tokens, rows,
-              keys);
+                          memory->q_inverse[coord.row + ROW_TILES * i] *
+                          memory->k_inverse[coord.col + COL_TILES * j];
+    add_score_bias(tile, forward, score_bias, &block->q.tokens,
+                   &block->k.tokens, rows, keys);
 #endif
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            if (!has_row(block, place, i) || !has_key(block, place, j))
+            if (!has_row(block, coord, i) || !has_key(block, coord, j))
                 tile[i][j] = -INFINITY;
     if (PADDING && block->has_padding) {
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
@@ -152,23 +153,23 @@ INLINE void compute_logits(float tile[SCORE_ROWS][SCORE_COLS],
  * it staged. */
 INLINE void multiply_d_o(float tile[SCORE_ROWS][SCORE_COLS],
                          const gradient_memory *memory,
-                         const gradient_block *block, tile_place place,
+                         const gradient_block *block, tile_coord coord,
                          int lane)
 {
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             tile[i][j] = 0.0f;
 #if KEEPS_TILES
-    if (place.owns)
-        multiply_rows(tile, memory->d_o, memory->v, place.row, place.col,
+    if (coord.owns)
+        multiply_rows(tile, memory->d_o, memory->v, coord.row, coord.col,
                       COL_TILES);
 #else
     for (int channel = 0; channel < HEAD_DIM; channel += STAGE_DIMS) {
         stage_d_o(memory, block, channel, lane);
         stage_v(memory, block, channel, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (place.owns)
-            multiply_rows(tile, memory->d_o, memory->v, place.row, place.col,
+        if (coord.owns)
+            multiply_rows(tile, memory->d_o, memory->v, coord.row, coord.col,
                           COL_TILES);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
@@ -178,21 +179,21 @@ INLINE void multiply_d_o(float tile[SCORE_ROWS][SCORE_COLS],
 /* The logits less row_max become exponentials, in place and in local memory;
  * multiplies: times row_sum, where that is known to make them P. */
 INLINE void store_exponentials(float tile[SCORE_ROWS][SCORE_COLS],
-                               const gradient_memory *memory, tile_place place,
+                               const gradient_memory *memory, tile_coord coord,
                                const int multiplies)
 {
-    __local float *weights = tile_weights(memory, place);
+    __local float *weights = tile_weights(memory, coord);
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        const int r = place.row + ROW_TILES * i;
+        const int r = coord.row + ROW_TILES * i;
         const float top = memory->row_max[r];
         const float factor = multiplies ? memory->row_sum[r] : 1.0f;
         /* a row that has seen nothing has no maximum to subtract */
-        const float base = top == -INFINITY ? 0.0f : top;
+        const float softmax_max = top == -INFINITY ? 0.0f : top;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
-            tile[i][j] = exp2((tile[i][j] - base) * LOG2E);
+            tile[i][j] = exp2((tile[i][j] - softmax_max) * LOG2E);
             if (multiplies)
                 tile[i][j] *= factor;
-            if (is_stored(place, j))
+            if (is_stored(coord, j))
                 weights[WEIGHT_AT(i, j)] = tile[i][j];
         }
     }
@@ -202,19 +203,19 @@ INLINE void store_exponentials(float tile[SCORE_ROWS][SCORE_COLS],
  * become P first, by the factors in row_sum. */
 INLINE void differentiate_softmax(float tile[SCORE_ROWS][SCORE_COLS],
                                   const gradient_memory *memory,
-                                  tile_place place, const int multiplies)
+                                  tile_coord coord, const int multiplies)
 {
-    __local float *weights = tile_weights(memory, place);
+    __local float *weights = tile_weights(memory, coord);
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        const int r = place.row + ROW_TILES * i;
+        const int r = coord.row + ROW_TILES * i;
         const float delta = memory->row_delta[r];
         const float factor = multiplies ? memory->row_sum[r] : 1.0f;
         float p[SCORE_COLS]; /* all are read before one is written */
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             p[j] =
-                is_stored(place, j) ? weights[WEIGHT_AT(i, j)] * factor : 0.0f;
+                is_stored(coord, j) ? weights[WEIGHT_AT(i, j)] * factor : 0.0f;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
-            if (multiplies && is_stored(place, j))
+            if (multiplies && is_stored(coord, j))
                 weights[WEIGHT_AT(i, j)] = p[j];
             /* nothing comes from a key that is not seen */
             tile[i][j] = p[j] == 0.0f ? 0.0f : p[j] * (tile[i][j] - delta);
@@ -223,12 +224,12 @@ INLINE void differentiate_softmax(float tile[SCORE_ROWS][SCORE_COLS],
 }
 
 INLINE void store_weights(const float tile[SCORE_ROWS][SCORE_COLS],
-                          const gradient_memory *memory, tile_place place)
+                          const gradient_memory *memory, tile_coord coord)
 {
-    __local float *weights = tile_weights(memory, place);
+    __local float *weights = tile_weights(memory, coord);
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            if (is_stored(place, j))
+            if (is_stored(coord, j))
                 weights[WEIGHT_AT(i, j)] = tile[i][j];
 }
 
@@ -251,13 +252,13 @@ INLINE void start_statistics(const gradient_memory *memory, int lane)
  * next barrier, but may be done again without one. */
 INLINE void add_statistics(float tile[SCORE_ROWS][SCORE_COLS],
                            const gradient_memory *memory,
-                           const gradient_block *block, tile_place place,
+                           const gradient_block *block, tile_coord coord,
                            int lane)
 {
-    __local float *part = memory->parts + place.row * COL_TILES + place.col;
+    __local float *part = memory->parts + coord.row * COL_TILES + coord.col;
     __local float *delta_part = part + Q_ROWS * COL_TILES;
-    __local const float *weights = tile_weights(memory, place);
-    if (place.owns)
+    __local const float *weights = tile_weights(memory, coord);
+    if (coord.owns)
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
             float top = tile[i][0];
             UNROLL_FOR (int j = 1; j < SCORE_COLS; j++)
@@ -273,15 +274,15 @@ INLINE void add_statistics(float tile[SCORE_ROWS][SCORE_COLS],
         float top = earlier;
         UNROLL_FOR (int c = 0; c < COL_TILES; c++)
             top = fmax(top, memory->parts[r * COL_TILES + c]);
-        const float base = top == -INFINITY ? 0.0f : top;
-        const float keep = exp2((earlier - base) * LOG2E);
+        const float softmax_max = top == -INFINITY ? 0.0f : top;
+        const float rescale = exp2((earlier - softmax_max) * LOG2E);
         memory->row_max[r] = top;
-        memory->row_sum[r] *= keep;
-        memory->row_delta[r] *= keep;
+        memory->row_sum[r] *= rescale;
+        memory->row_delta[r] *= rescale;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (place.owns) {
-        store_exponentials(tile, memory, place, 0);
+    if (coord.owns) {
+        store_exponentials(tile, memory, coord, 0);
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
             float sum = 0.0f;
             UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
@@ -289,13 +290,13 @@ INLINE void add_statistics(float tile[SCORE_ROWS][SCORE_COLS],
             part[ROW_TILES * i * COL_TILES] = sum;
         }
     }
-    multiply_d_o(tile, memory, block, place, lane);
-    if (place.owns)
+    multiply_d_o(tile, memory, block, coord, lane);
+    if (coord.owns)
         UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
             float sum = 0.0f;
             UNROLL_FOR (int j = 0; j < SCORE_COLS; j++) {
                 const float p =
-                    is_stored(place, j) ? weights[WEIGHT_AT(i, j)] : 0.0f;
+                    is_stored(coord, j) ? weights[WEIGHT_AT(i, j)] : 0.0f;
                 /* nothing comes from a key that is not seen */
                 sum += p == 0.0f ? 0.0f : p * tile[i][j];
             }

@@ -74,12 +74,12 @@ INLINE gradient_tile find_row_tile(const gradient_block *block, int lane)
 }
 
 /* The same tile, of which Intel's compiler has prepared nothing. */
-INLINE gradient_tile forget_tile(const gradient_tile *tile)
+INLINE gradient_tile hide_tile(const gradient_tile *tile)
 {
     gradient_tile own = *tile;
 #if SUB_GROUP
-    FORGET(own.first);
-    FORGET(own.quad);
+    HIDE_FROM_OPTIMIZER(own.first);
+    HIDE_FROM_OPTIMIZER(own.quad);
 #endif
     return own;
 }
@@ -117,7 +117,7 @@ INLINE void store_gradient(float4 *sums, const int tile_rows,
                            int adds, int wide)
 {
     const token_rows there = {to, layout, tokens, 0};
-    const gradient_tile own = forget_tile(tile);
+    const gradient_tile own = hide_tile(tile);
     /* asked once, not for each row */
     if (adds)
         move_gradient(sums, tile_rows, &own, to, &there, 1, wide);
@@ -150,13 +150,13 @@ INLINE void add_padding(float4 *pad_sums, const float4 *sums,
  * multiple of x. Leaves x^ . d in along[row], where given. `scratch` has room
  * for a float of each row and quad; it is free after the caller's next
  * barrier. */
-INLINE void take_back_norms(float4 *sums, const int tile_rows,
+INLINE void l2norm_backward(float4 *sums, const int tile_rows,
                             const gradient_tile *tile, const token_rows *x,
                             __local const float *inverses,
                             __local float *scratch, __local float *along,
                             int wide)
 {
-    const gradient_tile own = forget_tile(tile);
+    const gradient_tile own = hide_tile(tile);
     UNROLL_FOR (int i = 0; i < tile_rows; i++) {
         const int r = own.first + own.step * i;
         if (!own.owns || r >= own.row_count)

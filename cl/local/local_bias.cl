@@ -6,24 +6,25 @@
 #if MASK >= 3
 #if MASK == 4 && LISTS_TOKENS
 /* A kept token tells its region. */
-#define REGION_OF(find, args, terms, tokens, row)                             \
+#define REGION_OF(find, args, score_bias, tokens, row)                        \
     recall_sides(kept_of(tokens, row))
 #else
-#define REGION_OF(find, args, terms, tokens, row) find(args, terms, row)
+#define REGION_OF(find, args, score_bias, tokens, row)                        \
+    find(args, score_bias, row)
 #endif
 /* sums[i][j] += region_value where rows[i] and keys[j] differ in region. */
-INLINE void add_regions(float sums[SCORE_ROWS][SCORE_COLS],
-                        const forward_args *args, const logit_terms *terms,
-                        const token_list *row_tokens,
-                        const token_list *key_tokens, const int *rows,
-                        const int *keys)
+INLINE void
+add_regions(float sums[SCORE_ROWS][SCORE_COLS], const forward_args *args,
+            const score_bias_view *score_bias, const token_list *row_tokens,
+            const token_list *key_tokens, const int *rows, const int *keys)
 {
     uint there[SCORE_COLS];
     UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-        there[j] = REGION_OF(key_region, args, terms, key_tokens, keys[j]);
+        there[j] =
+            REGION_OF(key_region, args, score_bias, key_tokens, keys[j]);
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
         const uint here =
-            REGION_OF(query_region, args, terms, row_tokens, rows[i]);
+            REGION_OF(query_region, args, score_bias, row_tokens, rows[i]);
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             if (here != there[j])
                 sums[i][j] += args->region_value;
@@ -31,59 +32,60 @@ INLINE void add_regions(float sums[SCORE_ROWS][SCORE_COLS],
 }
 #endif
 
-/* sums[i][j] += the terms of rows[i], keys[j]. */
-INLINE void add_terms(float sums[SCORE_ROWS][SCORE_COLS],
-                      const forward_args *args, const logit_terms *terms,
-                      const token_list *row_tokens,
-                      const token_list *key_tokens, const int *rows,
-                      const int *keys)
+/* sums[i][j] += the score bias of rows[i], keys[j]. */
+INLINE void
+add_score_bias(float sums[SCORE_ROWS][SCORE_COLS], const forward_args *args,
+               const score_bias_view *score_bias, const token_list *row_tokens,
+               const token_list *key_tokens, const int *rows, const int *keys)
 {
 #if KEEPS_TABLE
-    int places[SCORE_COLS];
+    int positions[SCORE_COLS];
     UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-        places[j] = TABLE_CENTER - terms->table_places[keys[j]];
+        positions[j] = TABLE_CENTER - score_bias->table_positions[keys[j]];
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        const int place = terms->table_places[rows[i]];
+        const int position = score_bias->table_positions[rows[i]];
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            sums[i][j] += terms->table[place + places[j]];
+            sums[i][j] += score_bias->table[position + positions[j]];
     }
 #elif BIAS && TABLE == 1
-    uint places[SCORE_COLS];
+    uint positions[SCORE_COLS];
     UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-        places[j] =
-            (uint)(TABLE_CENTER - table_place(keys[j])) * args->bias.row;
+        positions[j] =
+            (uint)(TABLE_CENTER - table_position(keys[j])) * args->bias.row;
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        const uint place = (uint)table_place(rows[i]) * args->bias.row;
+        const uint position = (uint)table_position(rows[i]) * args->bias.row;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            sums[i][j] +=
-                JOIN(load, BIAS_SUFFIX)(terms->bias, place + places[j]);
+            sums[i][j] += JOIN(load, BIAS_SUFFIX)(score_bias->bias,
+                                                  position + positions[j]);
     }
 #elif BIAS && TABLE
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++)
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             sums[i][j] += JOIN(load, BIAS_SUFFIX)(
-                terms->bias, bias_at(args, terms, rows[i], keys[j]));
+                score_bias->bias, bias_at(args, score_bias, rows[i], keys[j]));
 #elif BIAS
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
         __global const bias_storage *bias =
-            terms->bias + rows[i] * (int)args->bias.row;
+            score_bias->bias + rows[i] * (int)args->bias.row;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             sums[i][j] += JOIN(load, BIAS_SUFFIX)(
-                bias, keys[j] * (int)TERM_STEP(args->bias));
+                bias, keys[j] * (int)KEY_STRIDE(args->bias));
     }
 #endif
 #if MASK == 4
-    if (terms->place.seams != 0) /* else it all lies in one region */
-        add_regions(sums, args, terms, row_tokens, key_tokens, rows, keys);
+    if (score_bias->coord.shift_boundaries !=
+        0) /* else it all lies in one region */
+        add_regions(sums, args, score_bias, row_tokens, key_tokens, rows,
+                    keys);
 #elif MASK == 3
-    add_regions(sums, args, terms, row_tokens, key_tokens, rows, keys);
+    add_regions(sums, args, score_bias, row_tokens, key_tokens, rows, keys);
 #elif MASK
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
         __global const mask_storage *mask =
-            terms->mask + rows[i] * (int)args->mask.row;
+            score_bias->mask + rows[i] * (int)args->mask.row;
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             sums[i][j] += JOIN(load, MASK_SUFFIX)(
-                mask, keys[j] * (int)TERM_STEP(args->mask));
+                mask, keys[j] * (int)KEY_STRIDE(args->mask));
     }
 #endif
 }

@@ -99,7 +99,7 @@ INLINE void stage(__local float4 *tile, const token_rows *matrix, uint first,
                   int count, int rows, int channel, float factor,
                   __local const float *factors, int lane, int wide)
 {
-    FORGET(lane);
+    HIDE_FROM_OPTIMIZER(lane);
 #if WIDE && LOADS_AHEAD > 1
     if (wide) {
         const int c = STAGE_COLUMN(lane);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A team of work-items of a GPU (*_local.cl): how its tiles divide a unit of
- * work, and what compilers have to be told so that the tiles stay in
+ * A team of work-items of a GPU (*_local.cl): how its tiles divide a work
+ * tile, and what compilers have to be told so that the tiles stay in
  * registers. No matrix units, no sub-groups.
  *
  * Loops over a team's work make the same number of rounds for every work-item,
@@ -9,7 +9,7 @@
  * Local arrays are made of float4 ("quads"); the pitch of their rows is an odd
  * number of quads, so that neighbouring rows lie in different banks.
  *
- *   TEAM          work-items that share one unit of work
+ *   TEAM          work-items that share one work tile
  *   STAGE_DIMS    channels that are in local memory at once; a multiple of 4
  *   SCORE_ROWS, SCORE_COLS  a work-item's tile of logits
  *   OUT_ROWS      rows of a work-item's tile of a product with the
@@ -73,13 +73,13 @@ REQUIRE(LIMITS_REGISTERS)
  * Intel's runs out of registers for addresses, compiles again without
  * unrolling, and then sums are in memory. */
 #ifdef __AMDGCN__
-#define FORGET(lane) __asm__ volatile("" : "+v"(lane))
+#define HIDE_FROM_OPTIMIZER(lane) __asm__ volatile("" : "+v"(lane))
 #elif LISTS_TOKENS && (defined(__NVPTX__) || defined(__NV_CL_C_VERSION))
-#define FORGET(lane)                                                          \
+#define HIDE_FROM_OPTIMIZER(lane)                                             \
     __asm__ volatile("" : "+r"(lane));                                        \
     lane = (int)min((uint)(lane), TEAM - 1u)
 #elif SUB_GROUP && defined(cl_intel_subgroups_char) /* not Mesa's compiler */
-#define FORGET(lane) __asm__ volatile("" : "+rw"(lane))
+#define HIDE_FROM_OPTIMIZER(lane) __asm__ volatile("" : "+rw"(lane))
 #else
-#define FORGET(lane)
+#define HIDE_FROM_OPTIMIZER(lane)
 #endif

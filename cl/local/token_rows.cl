@@ -80,7 +80,7 @@ typedef struct token_list {
     uint first;
 #else
     const grid_layout *grid;
-    const window_place *place;
+    const window_coord *coord;
 #endif
 } token_list;
 
@@ -106,7 +106,7 @@ INLINE token token_of(const token_list *tokens, uint row)
 #if LISTS_TOKENS
     return recall_token(kept_of(tokens, row));
 #else
-    return find_token(tokens->grid, tokens->place, row);
+    return find_token(tokens->grid, tokens->coord, row);
 #endif
 }
 

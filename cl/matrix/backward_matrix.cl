@@ -14,65 +14,65 @@
  *
  * P is exp(S - lse), and dS = P (dP - delta), delta = sum P dP - d_lse.
  *
- * An item of the ring (pipeline.cl) is a visit: one block of rows of one head
+ * A step of the ring (pipeline.cl) is a q block: one block of rows of one head
  * that sees the window's keys. All of a window's keys are in local memory.
- * Where PASS_KEYS are not all of them, scores are computed twice: for the
+ * Where SUBTILE_KEYS are not all of them, scores are computed twice: for the
  * rows' statistics, and again for the gradients; or once where o and lse are
  * given and windows are not small, as delta is dO . O - d_lse then, but for an
  * error that is mended where it shows (delta_errors.cl). With all keys at
  * once dP alone would be saved, which o is not worth. */
 #define BACKWARD 1
 #define FUSED_GRADIENTS 1
-#define AGAIN (PASSES > 1)
+#define RECOMPUTE_SCORES (SUBTILES > 1)
 #include "matrix/fused_keys.cl"
 #include "matrix/fused_pipeline.cl"
 #include "matrix/fused_rows.cl"
 #include "matrix/waves.cl"
 
-/* What a wave sums from visit to visit. */
+/* What a wave sums from q block to q block. */
 typedef struct kept_sums {
 #if BIAS && KEEPS_DBIAS
-    float (*dbias)[VALUES]; /* [KEY_TILES] */
+    float (*dbias)[ACC_PER_LANE]; /* [KEY_TILES] */
 #endif
-#if !ONE_VISIT
-    /* [KEY_TURNS], of all visits of a window; dK times `power` */
-    float (*dv)[DIM_TILES][VALUES], (*dk)[DIM_TILES][VALUES];
-    float power;
+#if !SINGLE_Q_BLOCK
+    /* [KEY_TURNS], of all q blocks of a window; dK times `ds_scale` */
+    float (*dv)[DIM_TILES][ACC_PER_LANE], (*dk)[DIM_TILES][ACC_PER_LANE];
+    float ds_scale;
 #endif
     float scale; /* for d_logit_scale, of a lane's own rows */
 } kept_sums;
 
-/* ---- A visit ---- */
+/* ---- A q block ---- */
 
-INLINE visit visit_of(uint item, const fused_job *job,
-                      const fused_memory *memory, const backward_args *args,
-                      const walk *at, __local const ushort *ring,
-                      int wave_of_team)
+INLINE q_block q_block_of(uint step, const fused_job *job,
+                          const fused_memory *memory,
+                          const backward_args *args, const tile_scheduler *at,
+                          __local const ushort *ring, int wave_of_team)
 {
     const uint row_blocks = CEIL_DIV(NQ, BLOCK_ROWS);
-    const uint number = ONE_VISIT ? 0 : item % job->keys.visits;
-    __local const ushort *stage = ring + item % STAGES * STAGE_SIZE;
+    const uint number = SINGLE_Q_BLOCK ? 0 : step % job->keys.q_blocks;
+    __local const ushort *stage = ring + step % STAGES * STAGE_SIZE;
     __local const ushort *key_stage =
-        ring + KEY_STAGE(item / job->keys.visits % STAGES);
-    visit v = {.args = args,
-               .at = at,
-               .head = job->first_head + number / row_blocks,
-               .first_row =
-                   BLOCK_ROWS >= NQ ? 0 : number % row_blocks * BLOCK_ROWS,
-               .key_count = NK,
-               .is_last = number + 1 == job->keys.visits,
-               .plain = job->plain,
-               .scale = args->forward.scale,
-               .power = 1.0f,
-               .q = stage + Q_PLACE,
-               .d_o = stage + D_O_PLACE,
-               .k = key_stage + K_PLACE,
-               .v = key_stage + V_PLACE,
-               .lse = memory->lse_rows + item % KEY_STAGES * BLOCK_ROWS,
-               .out = memory->o_rows + wave_of_team * OUT_SIZE};
+        ring + KEY_STAGE(step / job->keys.q_blocks % STAGES);
+    q_block v = {.args = args,
+                 .at = at,
+                 .head = job->first_head + number / row_blocks,
+                 .first_row =
+                     BLOCK_ROWS >= NQ ? 0 : number % row_blocks * BLOCK_ROWS,
+                 .key_count = NK,
+                 .is_last = number + 1 == job->keys.q_blocks,
+                 .fast_store = job->fast_store,
+                 .scale = args->forward.scale,
+                 .ds_scale = 1.0f,
+                 .q = stage + Q_OFFSET,
+                 .d_o = stage + D_O_OFFSET,
+                 .k = key_stage + K_OFFSET,
+                 .v = key_stage + V_OFFSET,
+                 .lse = memory->lse_rows + step % KEY_STAGES * BLOCK_ROWS,
+                 .out = memory->o_rows + wave_of_team * OUT_SIZE};
     v.row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - v.first_row);
 #if VARIANT == COSINE
-    v.scale = ONE_VISIT
+    v.scale = SINGLE_Q_BLOCK
                   ? job->scale
                   : cosine_scale(&args->forward, job->logit_scale, v.head);
     v.q_inverses = memory->q_inverses;
@@ -81,26 +81,26 @@ INLINE visit visit_of(uint item, const fused_job *job,
     return v;
 }
 
-/* What a visit has to be measured or found before it is computed with; the
+/* What a q block has to be measured or found before it is computed with; the
  * team meets again where there is something. Has the window several regions?
  */
-INLINE int prepare_visit(const visit *now, uint item, uint *kept_regions,
-                         const fused_job *job, const fused_memory *memory,
-                         const logit_tensors *tensors, unit of,
-                         const work_item *me, const wave *w)
+INLINE int prepare_q_block(const q_block *now, uint step, uint *kept_regions,
+                           const fused_job *job, const fused_memory *memory,
+                           const score_bias_tensors *tensors, work_tile of,
+                           const work_item *me, const wave *w)
 {
-    int has_seams = 0;
+    int has_shift_boundary = 0;
     int meets = VARIANT == COSINE;
 #if RESCALES && LATE_COPIES
-    meets |= job->given;
-    if (job->given && me->lane == 0)
-        memory->largest_v[(item + 1) % 2] = 0;
-    IF_ALL (job->given)
-        measure_values(&memory->largest_v[item % 2], now->v, me->wave,
-                       memory->own_power, w);
+    meets |= job->has_o_lse;
+    if (job->has_o_lse && me->lane == 0)
+        memory->largest_v[(step + 1) % 2] = 0;
+    IF_ALL (job->has_o_lse)
+        measure_values(&memory->largest_v[step % 2], now->v, me->wave,
+                       memory->own_ds_scale, w);
 #endif
 #if VARIANT == COSINE
-    const uint number = ONE_VISIT ? 0 : item % job->keys.visits;
+    const uint number = SINGLE_Q_BLOCK ? 0 : step % job->keys.q_blocks;
     const measured_rows measured[2] = {
         {memory->q_inverses, now->q, BLOCK_ROWS, 1.0f},
         {memory->k_inverses, now->k, BLOCK_KEYS, 1.0f}};
@@ -109,45 +109,47 @@ INLINE int prepare_visit(const visit *now, uint item, uint *kept_regions,
     IF_ALL (number != 0)
         measure_rows(measured, 1, me->wave, w);
 #endif
-#if REGIONS_APART
-    has_seams = HAS_SEAMS(*now->at);
-    const int has_new = has_seams && has_new_regions(now->at, kept_regions);
+#if COMPARES_REGIONS
+    has_shift_boundary = HAS_SHIFT_BOUNDARY(*now->at);
+    const int has_new =
+        has_shift_boundary && has_new_regions(now->at, kept_regions);
     meets |= has_new;
     if (has_new) {
         const forward_args *forward = &now->args->forward;
-        const logit_terms regions =
-            terms_at(tensors, forward, of, &now->at->place);
+        const score_bias_view regions =
+            score_bias_at(tensors, forward, of, &now->at->coord);
         keep_regions(memory->row_regions, memory->key_regions, forward,
                      &regions, 0, me->lane);
     }
 #endif
     if (EMULATED || meets)
         TEAM_SYNC(me->team);
-    return has_seams;
+    return has_shift_boundary;
 }
 
 /* The wave's tile of rows. */
-INLINE row_part find_rows(const visit *now, int has_seams,
+INLINE row_part find_rows(const q_block *now, int has_shift_boundary,
                           const fused_memory *memory, int wave_of_team,
                           const wave *w)
 {
     const int tile = memory->row_tile;
     const int exists = now->at->exists;
-    row_part part = {.rows = {.row = tile * UNIT_QUERIES,
+    row_part part = {.rows = {.row = tile * TILE_M,
                               .last_row = now->row_count - 1,
                               .first_row = (int)now->first_row,
-                              .place = now->at->place}};
+                              .coord = now->at->coord}};
     part.count =
         exists && memory->weights.owns ? now->row_count - part.rows.row : 0;
 #if PADDING == 2
     part.rows.holds_padding =
-        holds_padding(&now->args->forward.grid, &now->at->place);
+        holds_padding(&now->args->forward.grid, &now->at->coord);
 #endif
-#if HAS_LOCAL_TERMS
-    part.rows.local_terms = memory->terms + tile * KEY_TILES * TERM_TILE;
+#if HAS_LOCAL_BIAS_CACHE
+    part.rows.local_score_bias =
+        memory->bias_cache + tile * KEY_TILES * TILE_ELEMENTS;
 #endif
-#if REGIONS_APART
-    part.rows.key_regions = has_seams ? memory->key_regions : 0;
+#if COMPARES_REGIONS
+    part.rows.key_regions = has_shift_boundary ? memory->key_regions : 0;
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         part.rows.region[r] = memory->row_regions[min(
             part.rows.row + lane_query(w->lane, r), now->row_count - 1)];
@@ -155,25 +157,26 @@ INLINE row_part find_rows(const visit *now, int has_seams,
     return part;
 }
 
-/* What must be known of the rows; of one pass leaves P in `scores`. */
+/* What must be known of the rows; of one subtile leaves P in `scores`. */
 INLINE void find_statistics(row_statistics *s,
-                            float scores[PASS_TILES][VALUES], row_part *part,
-                            const visit *now, const logit_terms *terms,
-                            uint item, const fused_job *job,
-                            const fused_memory *memory, const wave *w)
+                            float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
+                            row_part *part, const q_block *now,
+                            const score_bias_view *score_bias, uint step,
+                            const fused_job *job, const fused_memory *memory,
+                            const wave *w)
 {
     read_rows(part, now, job->d_lse, w);
-    const int takes_lse = job->known && !exceeds_lse(part, w);
-    start_statistics(s, job->given || takes_lse, part->lse);
-    IF_ALL (!job->given) {
-        add_statistics(s, scores, part, now, terms, takes_lse, w);
+    const int takes_lse = job->has_lse && !exceeds_lse(part, w);
+    start_statistics(s, job->has_o_lse || takes_lse, part->lse);
+    IF_ALL (!job->has_o_lse) {
+        add_statistics(s, scores, part, now, score_bias, takes_lse, w);
         finish_statistics(s, part, takes_lse, w);
-        if (PASSES == 1 && !takes_lse)
-            UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-                UNROLL_FOR (int i = 0; i < VALUES; i++)
+        if (SUBTILES == 1 && !takes_lse)
+            UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+                UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
                     scores[t][i] *= s->sum[LANE_ROW(i)];
     }
-    IF_ALL (job->given) {
+    IF_ALL (job->has_o_lse) {
 #if STAGES > 1 /* else all copies are there */
         AWAIT_COPIES(1);
         WAVE_SYNC();
@@ -184,28 +187,30 @@ INLINE void find_statistics(row_statistics *s,
         float square[LANE_ROWS];
         multiply_rows(square, now->d_o, now->d_o, part, w);
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            s->flow[r] =
-                sqrt(square[r] * as_float(memory->largest_v[item % 2]));
+            s->dp_bound[r] =
+                sqrt(square[r] * as_float(memory->largest_v[step % 2]));
 #endif
     }
 }
 
-/* P and dS of the wave's tile of rows go to local memory, and dQ leaves. */
-INLINE void compute_rows(const visit *now, uint item, kept_sums *sums,
-                         int has_seams, const logit_terms *terms,
+/* P and dS of the wave's tile of rows go to local memory, and dQ is stored. */
+INLINE void compute_rows(const q_block *now, uint step, kept_sums *sums,
+                         int has_shift_boundary,
+                         const score_bias_view *score_bias,
                          const fused_job *job, const fused_memory *memory,
                          int wave_of_team, const wave *w)
 {
     const int exists = now->at->exists;
     const int computes = EMULATED || (exists && memory->weights.owns);
-    row_part part = find_rows(now, has_seams, memory, wave_of_team, w);
-    float scores[PASS_TILES][VALUES];
+    row_part part =
+        find_rows(now, has_shift_boundary, memory, wave_of_team, w);
+    float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
     row_statistics statistics;
     if (computes)
-        find_statistics(&statistics, scores, &part, now, terms, item, job,
+        find_statistics(&statistics, scores, &part, now, score_bias, step, job,
                         memory, w);
 #if BIAS
-    const dbias_place dbias = {
+    const dbias_target dbias = {
 #if KEEPS_DBIAS
         .sums = sums->dbias,
 #endif
@@ -215,44 +220,45 @@ INLINE void compute_rows(const visit *now, uint item, kept_sums *sums,
         .keys = NK
     };
 #else
-    const dbias_place dbias = {.workspace = 0};
+    const dbias_target dbias = {.workspace = 0};
 #endif
     if (computes)
         differentiate_rows(scores, &dbias, job->dq, &sums->scale, &statistics,
-                           &part, now, terms, &memory->weights, job->given,
-                           memory->own_power, w);
+                           &part, now, score_bias, &memory->weights,
+                           job->has_o_lse, memory->own_ds_scale, w);
 }
 
 /* The power of two that dS of all rows gets, for dK. */
-INLINE float level_power(const fused_memory *memory, uint number,
-                         float kept_power)
+INLINE float aligned_ds_scale(const fused_memory *memory, uint number,
+                              float kept_ds_scale)
 {
-    float power = 1.0f;
+    float ds_scale = 1.0f;
 #if RESCALES
-    power = ONE_VISIT || number == 0 ? memory->powers[0] : kept_power;
+    ds_scale =
+        SINGLE_Q_BLOCK || number == 0 ? memory->ds_scales[0] : kept_ds_scale;
     UNROLL_FOR (int t = 0; t < ROW_TILES; t++)
-        power = fmin(power, memory->powers[t]);
+        ds_scale = fmin(ds_scale, memory->ds_scales[t]);
 #endif
-    return power;
+    return ds_scale;
 }
 
 /* dV and dK of the wave's tiles of keys, once P and dS of all rows are there.
  */
-INLINE void compute_keys(visit *now, uint number, kept_sums *sums,
+INLINE void compute_keys(q_block *now, uint number, kept_sums *sums,
                          const fused_job *job, const fused_memory *memory,
                          const work_item *me, const wave *w)
 {
-#if ONE_VISIT
-    now->power = level_power(memory, number, 1.0f);
+#if SINGLE_Q_BLOCK
+    now->ds_scale = aligned_ds_scale(memory, number, 1.0f);
     KEY_FOR (int turn = 0; turn < KEY_TURNS; turn++)
         add_keys(turn, now, job, memory, me->team, me->wave, w);
 #else
-    const float earlier = sums->power;
-    now->power = level_power(memory, number, earlier);
+    const float earlier = sums->ds_scale;
+    now->ds_scale = aligned_ds_scale(memory, number, earlier);
     KEY_FOR (int turn = 0; turn < KEY_TURNS; turn++)
         add_kept_keys(sums->dv + turn, sums->dk + turn, earlier, number == 0,
                       turn, now, job, memory, me->wave, w);
-    sums->power = now->power;
+    sums->ds_scale = now->ds_scale;
 #endif
 }
 
@@ -262,7 +268,7 @@ INLINE void compute_keys(visit *now, uint number, kept_sums *sums,
 INLINE void clear_partials(const fused_job *job, uint flags, int item)
 {
     const int starts = (flags & ARG_FIRST_LAUNCH) != 0;
-#if VARIANT == COSINE && !ONE_VISIT
+#if VARIANT == COSINE && !SINGLE_Q_BLOCK
     if (starts && (flags & ARG_D_LOGIT_SCALE) != 0 && item == 0)
         for (uint i = 0; i < job->keys.heads_each; i++)
             job->scale_partials[i] = 0.0f;
@@ -270,7 +276,7 @@ INLINE void clear_partials(const fused_job *job, uint flags, int item)
 #if BIAS && !KEEPS_DBIAS
     if (starts && (flags & ARG_DBIAS) != 0)
         for (uint i = item; i < job->keys.heads_each * NQ * NK;
-             i += TEAM * TEAMS)
+             i += TEAM * WINDOWS_PER_GROUP)
             job->bias_partials[i] = 0.0f;
     barrier(CLK_GLOBAL_MEM_FENCE);
 #endif
@@ -284,12 +290,12 @@ INLINE void leave_scale(kept_sums *sums, uint head, const fused_job *job,
                         const forward_args *forward, const work_item *me)
 {
     __global float *partial = job->scale_partials + (head - job->first_head);
-    const float sum =
-        sum_over_group(sums->scale, memory->lane_sums, me->id, TEAM * TEAMS);
+    const float sum = sum_over_group(sums->scale, memory->lane_sums, me->id,
+                                     TEAM * WINDOWS_PER_GROUP);
     sums->scale = 0.0f;
     if (me->id == 0 && (forward->flags & ARG_D_LOGIT_SCALE) != 0) {
         const float own = scale_gradient(forward, job->logit_scale, head, sum);
-        if (ONE_VISIT)
+        if (SINGLE_Q_BLOCK)
             add_partial(partial, own, forward->flags);
         else
             *partial += own;
@@ -299,88 +305,92 @@ INLINE void leave_scale(kept_sums *sums, uint head, const fused_job *job,
 
 /* ---- Windows ---- */
 
-/* All gradients of the windows of a walk. */
-INLINE void
-differentiate_windows(walk here, kept_sums *sums, grad_pipeline *pipeline,
-                      const fused_job *job, const fused_memory *memory,
-                      const logit_tensors *tensors, const backward_args *args,
-                      work_item *me, wave *w)
+/* All gradients of the windows of a tile scheduler. */
+INLINE void differentiate_windows(tile_scheduler here, kept_sums *sums,
+                                  grad_pipeline *pipeline,
+                                  const fused_job *job,
+                                  const fused_memory *memory,
+                                  const score_bias_tensors *tensors,
+                                  const backward_args *args, work_item *me,
+                                  wave *w)
 {
-    uint table = 0;          /* of tokens, of the last window that was found */
-    uint kept_kind = ~0u;    /* of windows whose terms are kept */
-    uint kept_regions = ~0u; /* and of those whose regions are */
-    for (uint item = 0; item < pipeline->items; item++) {
-        FORGET_LANE(me->lane);
+    uint table = 0; /* of tokens, of the last window that was found */
+    uint cached_mask_class = ~0u; /* of windows whose bias is cached */
+    uint kept_regions = ~0u;      /* and of those whose regions are */
+    for (uint step = 0; step < pipeline->steps; step++) {
+        HIDE_LANE(me->lane);
         RELOAD_ARGS(backward_args, now_args, args)
         const forward_args *forward = &now_args->forward;
         look_ahead(pipeline, &here, &table, memory, forward, me);
-        FORGET_LANE(w->lane);
-        const uint number = ONE_VISIT ? 0 : item % job->keys.visits;
-        visit now = visit_of(item, job, memory, now_args, &here,
-                             pipeline->ring, me->wave);
-        const unit of = {.window = window_of(&here, forward),
-                         .head = now.head,
-                         .row = now.first_row};
-        const logit_terms terms = item_terms(
-            &kept_kind, memory->terms, tensors, &here, of, forward, 0, me->id);
+        HIDE_LANE(w->lane);
+        const uint number = SINGLE_Q_BLOCK ? 0 : step % job->keys.q_blocks;
+        q_block now = q_block_of(step, job, memory, now_args, &here,
+                                 pipeline->ring, me->wave);
+        const work_tile of = {.window = window_of(&here, forward),
+                              .head = now.head,
+                              .row = now.first_row};
+        const score_bias_view score_bias =
+            block_score_bias(&cached_mask_class, memory->bias_cache, tensors,
+                             &here, of, forward, 0, me->id);
         await_stage(me->team);
-        start_visit(pipeline, item + AHEAD, job, memory, now_args, me->team,
-                    me->lane);
+        start_q_block(pipeline, step + AHEAD, job, memory, now_args, me->team,
+                      me->lane);
         await_copies(me->team);
-        const int has_seams = prepare_visit(&now, item, &kept_regions, job,
-                                            memory, tensors, of, me, w);
+        const int has_shift_boundary = prepare_q_block(
+            &now, step, &kept_regions, job, memory, tensors, of, me, w);
         /* 1. tiles of rows; waves without one wait */
-        compute_rows(&now, item, sums, has_seams, &terms, job, memory,
-                     me->wave, w);
+        compute_rows(&now, step, sums, has_shift_boundary, &score_bias, job,
+                     memory, me->wave, w);
         TEAM_SYNC(me->team); /* P and dS are there */
-        start_next_keys(pipeline, item + 1, &here, &table, job, memory,
+        start_next_keys(pipeline, step + 1, &here, &table, job, memory,
                         forward, me);
         /* 2. tiles of keys */
         compute_keys(&now, number, sums, job, memory, me, w);
-#if VARIANT == COSINE && !ONE_VISIT
+#if VARIANT == COSINE && !SINGLE_Q_BLOCK
         leave_scale(sums, now.head, job, memory, forward, me);
 #endif
         if (now.is_last) {
-            const int alike = walk_on(&here, forward, me->team);
+            const int alike = next_window(&here, forward, me->team);
             find_tokens(&here, STAGES > 1 || alike, &table, memory, forward,
                         me->lane);
         }
-        start_o(pipeline, item + 1, &here, job, memory, forward, me->wave, w);
+        start_o(pipeline, step + 1, &here, job, memory, forward, me->wave, w);
     }
 }
 
 /* ---- The kernel ---- */
 
-__kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(TEAM * WINDOWS_PER_GROUP, 1, 1)))
 WAVE_ATTRIBUTE void
 JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 {
-    __local uint4 team_memory[TEAMS][TEAM_BYTES / 16]
+    __local uint4 team_memory[WINDOWS_PER_GROUP][TEAM_BYTES / 16]
         __attribute__((aligned(128)));
-    DECLARE_KEPT
+    DECLARE_BIAS_CACHE
 #if VARIANT == COSINE
-    __local float q_inverses[TEAMS][BLOCK_ROWS], k_inverses[TEAMS][KEY_ROWS];
-    __local float lane_sums[TEAM * TEAMS];
+    __local float q_inverses[WINDOWS_PER_GROUP][BLOCK_ROWS],
+        k_inverses[WINDOWS_PER_GROUP][KEY_ROWS];
+    __local float lane_sums[TEAM * WINDOWS_PER_GROUP];
 #endif
 #if RESCALES && LATE_COPIES
-    __local uint largest_v[TEAMS][2];
+    __local uint largest_v[WINDOWS_PER_GROUP][2];
 #endif
-#if REGIONS_APART
-    __local uchar kept_row_regions[TEAMS][BLOCK_ROWS];
-    __local uchar kept_key_regions[TEAMS][NK];
+#if COMPARES_REGIONS
+    __local uchar kept_row_regions[WINDOWS_PER_GROUP][BLOCK_ROWS];
+    __local uchar kept_key_regions[WINDOWS_PER_GROUP][NK];
 #endif
 #if PADDING == 1
-    __local float pad_sums[TEAMS * TEAM_WAVES][2 * DIMS];
+    __local float pad_sums[WINDOWS_PER_GROUP * WAVES_PER_WINDOW][2 * DIMS];
 #endif
     DECLARE_PADS(pads)
     DECLARE_EXCHANGES(exchanges)
     const forward_args *forward = &args.forward;
     work_item me = this_work_item();
     wave w = wave_of(&me, exchanges);
-    const logit_tensors tensors = {BIAS_TENSORS MASK_TENSORS.unused = 0};
+    const score_bias_tensors tensors = {BIAS_TENSORS MASK_TENSORS.unused = 0};
     fused_memory memory =
         find_memory((__local uchar *)team_memory[me.team], me.wave);
-    memory.terms = LOCAL_TERMS(kept);
+    memory.bias_cache = BIAS_CACHE_OR_NULL(bias_cache);
 #if RESCALES && LATE_COPIES
     memory.largest_v = largest_v[me.team];
 #endif
@@ -389,7 +399,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     memory.k_inverses = k_inverses[me.team];
     memory.lane_sums = lane_sums;
 #endif
-#if REGIONS_APART
+#if COMPARES_REGIONS
     memory.row_regions = kept_row_regions[me.team];
     memory.key_regions = kept_key_regions[me.team];
 #endif
@@ -401,20 +411,20 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 
     /* what this work-group owns */
     const uint kv_heads = forward->heads / forward->heads_per_kv_head;
-    const uint slot = (uint)get_group_id(0) / kv_heads;
+    const uint split = (uint)get_group_id(0) / kv_heads;
     fused_job job = find_job(&args, (uint)get_group_id(0) % kv_heads);
     job.d_lse = d_lse;
     job.dq = dq;
     job.dk = dk;
     job.dv = dv;
-    walk here = start_slot(forward, slot, me.team);
+    tile_scheduler here = start_split(forward, split, me.team);
     keep_first_tokens(&here, &memory, forward, me.lane);
-    const ulong head_partial = (ulong)slot * forward->heads + job.first_head;
+    const ulong head_partial = (ulong)split * forward->heads + job.first_head;
     job.bias_partials =
         workspace + args.bias_partials + head_partial * (NQ * NK);
     grad_pipeline pipeline = {
         .next = here,
-        .items = here.rounds * job.keys.visits,
+        .steps = here.rounds * job.keys.q_blocks,
         .ring = (__local ushort *)team_memory[me.team],
         .pad_k = KEPT_PAD(pads, 0),
         .pad_v = KEPT_PAD(pads, 1),
@@ -426,26 +436,28 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
               me.id);
 #endif
     for (uint ahead = 0; ahead < AHEAD; ahead++)
-        start_visit(&pipeline, ahead, &job, &memory, &args, me.team, me.lane);
+        start_q_block(&pipeline, ahead, &job, &memory, &args, me.team,
+                      me.lane);
     start_late_keys(&pipeline, 0, &here, &job, &memory, forward, me.lane);
     clear_memory(&pipeline, &memory, &me);
-#if HAS_LOCAL_TERMS
-    keep_head_terms(kept, &tensors, forward, job.first_head, 0, me.id);
+#if HAS_LOCAL_BIAS_CACHE
+    cache_head_score_bias(bias_cache, &tensors, forward, job.first_head, 0,
+                          me.id);
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
     kept_sums sums = {.scale = 0.0f};
 #if BIAS && KEEPS_DBIAS
-    float dbias_sums[KEY_TILES][VALUES];
+    float dbias_sums[KEY_TILES][ACC_PER_LANE];
     clear_tiles(dbias_sums, KEY_TILES);
     sums.dbias = dbias_sums;
 #endif
-#if !ONE_VISIT
-    float dv_sums[KEY_TURNS][DIM_TILES][VALUES];
-    float dk_sums[KEY_TURNS][DIM_TILES][VALUES];
+#if !SINGLE_Q_BLOCK
+    float dv_sums[KEY_TURNS][DIM_TILES][ACC_PER_LANE];
+    float dk_sums[KEY_TURNS][DIM_TILES][ACC_PER_LANE];
     sums.dv = dv_sums;
     sums.dk = dk_sums;
-    sums.power = 1.0f;
+    sums.ds_scale = 1.0f;
 #endif
 #if VARIANT == COSINE
     job.logit_scale = logit_scale;
@@ -464,11 +476,11 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                     job.bias_partials, me.team, memory.row_tile, 0, NQ,
                     memory.weights.owns, forward->flags, &w);
 #endif
-#if VARIANT == COSINE && ONE_VISIT
+#if VARIANT == COSINE && SINGLE_Q_BLOCK
     leave_scale(&sums, job.first_head, &job, &memory, forward, &me);
 #endif
 #if PADDING == 1
     store_pad_sums(pad_sums, workspace, &args,
-                   (ulong)slot * kv_heads + job.keys.kv_head, 1, 1, me.id);
+                   (ulong)split * kv_heads + job.keys.kv_head, 1, 1, me.id);
 #endif
 }

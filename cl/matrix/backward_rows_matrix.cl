@@ -10,23 +10,23 @@
  *                +-----------+
  *
  * A work-group owns one block of rows of one head, as in forward_matrix.cl,
- * and walks windows. dS goes from registers to the product with K, so waves
- * meet only where an item of the ring arrives: BLOCK_KEYS keys of a window,
- * the first with the window's rows of q, dO and o.
+ * and iterates over windows. dS goes from registers to the product with K, so
+ * waves meet only where a step of the ring arrives: BLOCK_KEYS keys of a
+ * window, the first with the window's rows of q, dO and o.
  *
  * delta is dO . O - d_lse where o and lse are given and windows are not small,
- * else sum P dP - d_lse, for which a wave walks all keys before (where they
- * stream, they come twice). From o it is a little off, which the sum of dS
- * over all keys tells; where that shows, a wave walks them once more, for dQ
- * -= scale (error of delta) P K and dBias -= (error) P (where keys stream, the
- * team does, and they come again). The workspace gets what the other kernel
- * must know of each row (args.h).
+ * else sum P dP - d_lse, for which a wave loops over all keys before (where
+ * they stream, they come twice). From o it is a little off, which the sum of
+ * dS over all keys tells; where that shows, a wave loops over them once more,
+ * for dQ -= scale (error of delta) P K and dBias -= (error) P (where keys
+ * stream, the team does, and they come again). The workspace gets what the
+ * other kernel must know of each row (args.h).
  *
  * Where sums of dBias leave room for few rows, several waves share a tile of
- * them, each with as many keys of an item as the others; at a window's end
+ * them, each with as many keys of a KV block as the others; at a window's end
  * they add up dQ. */
 #define BACKWARD 1
-#define AGAIN 1
+#define RECOMPUTE_SCORES 1
 #include "matrix/grad_pipeline.cl"
 #include "matrix/split_rows.cl"
 #include "matrix/waves.cl"
@@ -38,23 +38,23 @@ REQUIRE(KEEPS_DBIAS)
 /* Starts the copies of rows of a plane of a head, in a kernel's START_COPIES:
  * `number` of four of which each may have a wave of its own, whose lanes then
  * count from 0. */
-#define COPY_LANE (COPIES_APART ? lane & (WAVE - 1) : lane)
+#define COPY_LANE (ONE_WAVE_PER_TENSOR ? lane & (WAVE - 1) : lane)
 #define COPY(number, to, name, layout, head, pad, first, count, rows, wide)   \
-    if (!COPIES_APART || lane / COPIERS == (number))                          \
-    copy_rows(to, name + plane(&(layout), there.place.grid, head),            \
+    if (!ONE_WAVE_PER_TENSOR || lane / COPIERS == (number))                   \
+    copy_rows(to, name + plane(&(layout), there.coord.grid, head),            \
               chunk_of(&(layout), COPY_LANE), &(layout), &forward->grid,      \
-              &there.place, pad, first, count, rows, COPY_LANE, wide)
+              &there.coord, pad, first, count, rows, COPY_LANE, wide)
 /* `count` keys of head kv, from `first` on. */
 #define COPY_KEYS(to, first, count, wide)                                     \
-    COPY(2, (to) + K_PLACE, k, forward->k, kv, KEPT_PAD(pad_rows, 0), first,  \
+    COPY(2, (to) + K_OFFSET, k, forward->k, kv, KEPT_PAD(pad_rows, 0), first, \
          count, BLOCK_KEYS, wide);                                            \
-    COPY(3, (to) + V_PLACE, v, forward->v, kv, KEPT_PAD(pad_rows, 1), first,  \
+    COPY(3, (to) + V_OFFSET, v, forward->v, kv, KEPT_PAD(pad_rows, 1), first, \
          count, BLOCK_KEYS, wide)
 /* `count` rows of q and dO of a head, from `first` on. */
 #define COPY_ROWS(to, first, count, wide)                                     \
-    COPY(0, (to) + Q_PLACE, q, forward->q, head, 0, first, count, BLOCK_ROWS, \
-         wide);                                                               \
-    COPY(1, (to) + D_O_PLACE, d_o, args.d_o, head, 0, first, count,           \
+    COPY(0, (to) + Q_OFFSET, q, forward->q, head, 0, first, count,            \
+         BLOCK_ROWS, wide);                                                   \
+    COPY(1, (to) + D_O_OFFSET, d_o, args.d_o, head, 0, first, count,          \
          BLOCK_ROWS, wide)
 /* One branch for all of them: copy(wide). */
 #define COPY_WIDE_OR_NOT(copy)                                                \
@@ -65,34 +65,37 @@ REQUIRE(KEEPS_DBIAS)
     }
 
 /* Terms of logits in a kernel: at the start those of the head, for rows from
- * `first` on; and, as `terms`, an item's. */
+ * `first` on; and, as `score_bias`, a KV block's. */
 #if MASK_IN_LOCAL
-#define KEEP_HEAD_TERMS(of_head, first)                                       \
-    uint kept_kind = ~0u; /* of windows whose terms are kept */
-#elif HAS_LOCAL_TERMS
-#define KEEP_HEAD_TERMS(of_head, first)                                       \
-    const unit head_unit = {.window = forward->first_window,                  \
-                            .head = of_head};                                 \
-    DECLARE_TERMS(head_terms, *forward, head_unit)                            \
-    keep_terms(kept, forward, &head_terms, first, item_id);
+#define CACHE_HEAD_SCORE_BIAS(of_head, first)                                 \
+    uint cached_mask_class = ~0u; /* of windows whose bias is cached */
+#elif HAS_LOCAL_BIAS_CACHE
+#define CACHE_HEAD_SCORE_BIAS(of_head, first)                                 \
+    const work_tile head_work_tile = {.window = forward->first_window,        \
+                                      .head = of_head};                       \
+    DECLARE_SCORE_BIAS(head_score_bias, *forward, head_work_tile)             \
+    cache_score_bias(bias_cache, forward, &head_score_bias, first, local_id);
 #else
-#define KEEP_HEAD_TERMS(of_head, first)
+#define CACHE_HEAD_SCORE_BIAS(of_head, first)
 #endif
-#if MASK_IN_LOCAL /* all teams have windows of the same kind */
-#define DECLARE_ITEM_TERMS(first)                                             \
-    const logit_terms terms = {.unused = 0};                                  \
-    const uint kind = MASK_KIND(here);                                        \
-    if (kind != kept_kind) {                                                  \
-        DECLARE_TERMS(new_terms, *forward, unit_here)                         \
-        kept_kind = kind;                                                     \
+#if MASK_IN_LOCAL /* all teams have windows of the same mask class */
+#define DECLARE_BLOCK_SCORE_BIAS(first)                                       \
+    const score_bias_view score_bias = {.unused = 0};                         \
+    const uint mask_class = MASK_CLASS(here);                                 \
+    if (mask_class != cached_mask_class) {                                    \
+        DECLARE_SCORE_BIAS(new_score_bias, *forward, work_tile_here)          \
+        cached_mask_class = mask_class;                                       \
         barrier(CLK_LOCAL_MEM_FENCE);                                         \
-        keep_terms(kept, forward, &new_terms, first, item_id);                \
+        cache_score_bias(bias_cache, forward, &new_score_bias, first,         \
+                         local_id);                                           \
         barrier(CLK_LOCAL_MEM_FENCE);                                         \
     }
-#elif HAS_TERMS_KEPT
-#define DECLARE_ITEM_TERMS(first) const logit_terms terms = {.unused = 0};
+#elif HAS_BIAS_CACHE
+#define DECLARE_BLOCK_SCORE_BIAS(first)                                       \
+    const score_bias_view score_bias = {.unused = 0};
 #else
-#define DECLARE_ITEM_TERMS(first) DECLARE_TERMS(terms, *forward, unit_here)
+#define DECLARE_BLOCK_SCORE_BIAS(first)                                       \
+    DECLARE_SCORE_BIAS(score_bias, *forward, work_tile_here)
 #endif
 
 /* For RELOAD_ARGS in these kernels, which call args.forward forward. */
@@ -108,20 +111,20 @@ REQUIRE(KEEPS_DBIAS)
 #define DECLARE_WAVE                                                          \
     DECLARE_EXCHANGES(exchanges)                                              \
     const work_item me = this_work_item();                                    \
-    const int item_id = me.id;                                                \
+    const int local_id = me.id;                                               \
     const int team = me.team;                                                 \
     int lane_of_team = me.lane;                                               \
     const int wave_of_team = me.wave;                                         \
     wave wave_here = wave_of(&me, exchanges);                                 \
     const wave *w = &wave_here;
 
-/* An item is there, the one before was read, and copies are under way again;
- * the kernel's START_COPIES(item) starts those of an item. */
+/* A KV block is there, the one before was read, and copies are under way
+ * again; the kernel's START_COPIES(step) starts those of a KV block. */
 #if STAGES == 1
 #define START_RING()
-#define AWAIT_ITEM(item)                                                      \
+#define AWAIT_KV_BLOCK(step)                                                  \
     TEAM_SYNC(team);                                                          \
-    START_COPIES(item);                                                       \
+    START_COPIES(step);                                                       \
     AWAIT_COPIES(0);                                                          \
     TEAM_SYNC(team)
 #else
@@ -129,46 +132,48 @@ REQUIRE(KEEPS_DBIAS)
     for (uint ahead = 0; ahead + 1 < STAGES; ahead++) {                       \
         START_COPIES(ahead);                                                  \
     }
-#define AWAIT_ITEM(item)                                                      \
+#define AWAIT_KV_BLOCK(step)                                                  \
     AWAIT_COPIES(STAGES - 2 + LATE_COPIES);                                   \
     TEAM_SYNC(team);                                                          \
-    START_COPIES(item + STAGES - 1)
+    START_COPIES(step + STAGES - 1)
 #endif
 
 #if PADDING == 1
-#define KEEP_PADS(pads, args, kv_head, item)                                  \
+#define KEEP_PADS(pads, args, kv_head, step)                                  \
     keep_pad(pads[0], PAD_ROW(args, pad_k, ARG_PAD_K, kv_head),               \
-             (args).pad_k.column, item);                                      \
+             (args).pad_k.column, step);                                      \
     keep_pad(pads[1], PAD_ROW(args, pad_v, ARG_PAD_V, kv_head),               \
-             (args).pad_v.column, item);                                      \
+             (args).pad_v.column, step);                                      \
     barrier(CLK_LOCAL_MEM_FENCE);
 #else
-#define KEEP_PADS(pads, args, kv_head, item)
+#define KEEP_PADS(pads, args, kv_head, step)
 #endif
 
-__kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(TEAM * WINDOWS_PER_GROUP, 1, 1)))
 WAVE_ATTRIBUTE void
 JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 {
     DECLARE_LOCAL_MEMORY
 #if BIAS && KEEPS_DBIAS == 2
-    __local float4 dbias_kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE / 4];
+    __local float4 dbias_kept[ROW_TILES * ALL_KEY_TILES * TILE_ELEMENTS / 4];
 #endif
 #if SPLITS > 1
-    __local float split_sums[TEAMS][ROW_TILES]
-                            [(SPLITS - 1) * DIM_TILES * TERM_TILE];
+    __local float split_sums[WINDOWS_PER_GROUP][ROW_TILES]
+                            [(SPLITS - 1) * DIM_TILES * TILE_ELEMENTS];
 #endif
 #if VARIANT == COSINE
-    __local float q_inverses[TEAMS][BLOCK_ROWS], k_inverses[TEAMS][KEY_ROWS];
-    __local float lane_sums[TEAM * TEAMS];
+    __local float q_inverses[WINDOWS_PER_GROUP][BLOCK_ROWS],
+        k_inverses[WINDOWS_PER_GROUP][KEY_ROWS];
+    __local float lane_sums[TEAM * WINDOWS_PER_GROUP];
 #endif
-#if REGIONS_APART
-    __local uchar kept_row_regions[TEAMS][BLOCK_ROWS];
-    __local uchar kept_key_regions[TEAMS][NK];
+#if COMPARES_REGIONS
+    __local uchar kept_row_regions[WINDOWS_PER_GROUP][BLOCK_ROWS];
+    __local uchar kept_key_regions[WINDOWS_PER_GROUP][NK];
 #endif
-    __local float lse_rows[TEAMS][STAGES][BLOCK_ROWS];
+    __local float lse_rows[WINDOWS_PER_GROUP][STAGES][BLOCK_ROWS];
 #if RESCALES
-    __local uint bounds[TEAMS][2][KEY_BOUNDS]; /* this item's, the next's */
+    __local uint
+        bounds[WINDOWS_PER_GROUP][2][KEY_BOUNDS]; /* this step's, the next's */
 #endif
 #if O_SERVES && STREAMING
     __local int errors_show; /* in a tile of rows */
@@ -180,156 +185,160 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local ushort *ring = (__local ushort *)rings[team];
 
     /* what this work-group owns */
-    const uint owners = forward->heads * forward->row_blocks;
-    const uint owner = (uint)get_group_id(0) % owners;
-    const uint slot = (uint)get_group_id(0) / owners;
-    const uint own_head = owner / forward->row_blocks;
-    const uint row_block = BLOCK_ROWS >= NQ ? 0 : owner % forward->row_blocks;
+    const uint head_blocks = forward->heads * forward->row_blocks;
+    const uint head_block = (uint)get_group_id(0) % head_blocks;
+    const uint window_split = (uint)get_group_id(0) / head_blocks;
+    const uint own_head = head_block / forward->row_blocks;
+    const uint row_block =
+        BLOCK_ROWS >= NQ ? 0 : head_block % forward->row_blocks;
     const uint first_row = row_block * BLOCK_ROWS;
     const int row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first_row);
     const int wide = (flags & ARG_WIDE_ACCESS) != 0;
-    const int known = TAKES_LSE && (flags & ARG_LSE) != 0;
+    const int has_lse = TAKES_LSE && (flags & ARG_LSE) != 0;
     const int differentiates =
         (flags & (ARG_DQ | ARG_DBIAS | ARG_D_LOGIT_SCALE)) != 0;
     /* only gradients tell how far that delta is off */
-    const int given =
-        O_SERVES && known && (flags & ARG_O) != 0 && differentiates;
-    walk here = start_slot(forward, slot, team);
-    /* items of a window: all keys for statistics, all for gradients */
-    const uint sums_first = STREAMING && !given ? KEY_BLOCKS : 0;
-    const uint window_items = sums_first + KEY_BLOCKS;
-    uint items = here.rounds * window_items;
-    const ulong head_partial = (ulong)slot * forward->heads + own_head;
+    const int has_o_lse =
+        O_SERVES && has_lse && (flags & ARG_O) != 0 && differentiates;
+    tile_scheduler here = start_split(forward, window_split, team);
+    /* KV blocks of a window: all keys for statistics, all for gradients */
+    const uint sums_first = STREAMING && !has_o_lse ? KEY_BLOCKS : 0;
+    const uint window_steps = sums_first + KEY_BLOCKS;
+    uint steps = here.rounds * window_steps;
+    const ulong head_partial = (ulong)window_split * forward->heads + own_head;
     __global float *bias_partial = workspace + args.bias_partials +
                                    (head_partial * NQ + first_row) * (ulong)NK;
 
-    /* Starts the copies of one item; after the last of a window, walks on.
-     * Where things lie is found anew each time: registers are worth more. */
-    walk there = here;
+    /* Starts the copies of one KV block; after the last of a window, goes to
+     * the next. Where things lie is found anew each time: registers are worth
+     * more. */
+    tile_scheduler there = here;
 #if O_SERVES
 #define COPY_O(wide)                                                          \
-    if (given)                                                                \
-    COPY(0, rows_to + O_PLACE, o, forward->o, head, 0, first_row, row_count,  \
+    if (has_o_lse)                                                            \
+    COPY(0, rows_to + O_OFFSET, o, forward->o, head, 0, first_row, row_count, \
          BLOCK_ROWS, wide)
 #else
 #define COPY_O(wide)
 #endif
-#define COPY_ITEM(wide)                                                       \
+#define COPY_KV_BLOCK(wide)                                                   \
     if (number == 0) {                                                        \
         COPY_ROWS(rows_to, first_row, row_count, wide);                       \
         COPY_O(wide);                                                         \
     }                                                                         \
     COPY_KEYS(to, key, keys, wide)
-    /* which item of which window is copied next, where a window has several */
+    /* which KV block of which window is copied next, where a window has
+     * several */
 #if STREAMING
     uint number_there = 0, window_there = 0;
-#define NUMBER_THERE(item) number_there
-#define WINDOW_THERE(item) window_there
+#define NUMBER_THERE(step) number_there
+#define WINDOW_THERE(step) window_there
 #define STEP_THERE(is_last)                                                   \
     number_there = (is_last) ? 0 : number_there + 1;                          \
     window_there += (is_last)
 #else
-#define NUMBER_THERE(item) 0
-#define WINDOW_THERE(item) (item)
+#define NUMBER_THERE(step) 0
+#define WINDOW_THERE(step) (step)
 #define STEP_THERE(is_last)
 #endif
-#define START_COPIES(item)                                                    \
-    if ((item) < items) {                                                     \
-        const uint number = NUMBER_THERE(item);                               \
-        const uint window_stage = WINDOW_THERE(item) % STAGES;                \
+#define START_COPIES(step)                                                    \
+    if ((step) < steps) {                                                     \
+        const uint number = NUMBER_THERE(step);                               \
+        const uint window_stage = WINDOW_THERE(step) % STAGES;                \
         const uint key = number % KEY_BLOCKS * BLOCK_KEYS;                    \
         const int keys = (int)min((uint)BLOCK_KEYS, (uint)NK - key);          \
-        __local ushort *to = ring + (item) % STAGES * STAGE_SIZE;             \
+        __local ushort *to = ring + (step) % STAGES * STAGE_SIZE;             \
         __local ushort *rows_to = ring + window_stage * STAGE_SIZE;           \
         int lane = lane_of_team;                                              \
         uint head = own_head;                                                 \
-        FORGET(lane);                                                         \
-        FORGET(head);                                                         \
+        HIDE_FROM_OPTIMIZER(lane);                                            \
+        HIDE_FROM_OPTIMIZER(head);                                            \
         const uint kv = head / forward->heads_per_kv_head;                    \
         if (there.exists) {                                                   \
-            COPY_WIDE_OR_NOT(COPY_ITEM)                                       \
+            COPY_WIDE_OR_NOT(COPY_KV_BLOCK)                                   \
         }                                                                     \
-        if (there.exists && number == 0 && known)                             \
+        if (there.exists && number == 0 && has_lse)                           \
             copy_lse(lse_rows[team][window_stage],                            \
-                     lse + plane(&forward->lse, there.place.grid, head),      \
-                     &forward->lse, &forward->grid, &there.place, first_row,  \
+                     lse + plane(&forward->lse, there.coord.grid, head),      \
+                     &forward->lse, &forward->grid, &there.coord, first_row,  \
                      row_count, lane);                                        \
-        if (number + 1 == window_items)                                       \
-            walk_on(&there, forward, team);                                   \
-        STEP_THERE(number + 1 == window_items);                               \
+        if (number + 1 == window_steps)                                       \
+            next_window(&there, forward, team);                               \
+        STEP_THERE(number + 1 == window_steps);                               \
     }                                                                         \
     END_COPIES()
     KEEP_PADS(pad_rows, *forward, own_head / forward->heads_per_kv_head,
-              item_id)
+              local_id)
     START_RING();
     clear_pads(ring, lane_of_team);
-    KEEP_HEAD_TERMS(own_head, first_row)
+    CACHE_HEAD_SCORE_BIAS(own_head, first_row)
 #if RESCALES
     if (lane_of_team < 2 * KEY_BOUNDS)
         bounds[team][lane_of_team / KEY_BOUNDS][lane_of_team % KEY_BOUNDS] = 0;
 #endif
 #if BIAS && !KEEPS_DBIAS
     if ((flags & ARG_FIRST_LAUNCH) != 0 && (flags & ARG_DBIAS) != 0)
-        for (int i = item_id; i < row_count * NK; i += TEAM * TEAMS)
+        for (int i = local_id; i < row_count * NK;
+             i += TEAM * WINDOWS_PER_GROUP)
             bias_partial[i] = 0.0f;
     barrier(CLK_GLOBAL_MEM_FENCE);
 #elif BIAS && KEEPS_DBIAS == 2
-    for (int i = item_id; i < ROW_TILES * ALL_KEY_TILES * TERM_TILE / 4;
-         i += TEAM * TEAMS)
+    for (int i = local_id; i < ROW_TILES * ALL_KEY_TILES * TILE_ELEMENTS / 4;
+         i += TEAM * WINDOWS_PER_GROUP)
         dbias_kept[i] = (float4)(0.0f);
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
 #if BIAS && KEEPS_DBIAS == 1
-    float dbias_sums[SHARE_TILES][VALUES];
+    float dbias_sums[SHARE_TILES][ACC_PER_LANE];
     clear_tiles(dbias_sums, SHARE_TILES);
 #endif
     float scale_sum = 0.0f; /* for d_logit_scale, of a lane's own rows */
-    /* these live from item to item where keys stream */
+    /* these live from KV block to KV block where keys stream */
     row_state state;
-    float dq_sums[DIM_TILES][VALUES];
+    float dq_sums[DIM_TILES][ACC_PER_LANE];
 
     DECLARE_KEPT_REGIONS
-    /* the item's number in its window, and the window's; mends: the window's
+    /* the block's number in its window, and the window's; mends: the window's
      * keys have come again */
     uint number = 0, window_here = 0;
     int mends = 0;
-    for (uint item = 0; item < items; item++) {
-        FORGET_LANE(lane_of_team);
+    for (uint step = 0; step < steps; step++) {
+        HIDE_LANE(lane_of_team);
         RELOAD_BACKWARD_ARGS
-        FORGET_LANE(wave_here.lane);
-        const uint window_stage = (STREAMING ? window_here : item) % STAGES;
+        HIDE_LANE(wave_here.lane);
+        const uint window_stage = (STREAMING ? window_here : step) % STAGES;
         const uint block = number % KEY_BLOCKS;
         int comes_again = 0;                  /* do the window's keys? */
         const int sums = number < sums_first; /* statistics only */
-        const int is_last = number + 1 == window_items;
-        __local const ushort *stage = ring + item % STAGES * STAGE_SIZE;
+        const int is_last = number + 1 == window_steps;
+        __local const ushort *stage = ring + step % STAGES * STAGE_SIZE;
         __local const ushort *row_stage = ring + window_stage * STAGE_SIZE;
-        visit now = {.args = &args,
-                     .at = &here,
-                     .head = own_head,
-                     .first_row = first_row,
-                     .first_key = block * BLOCK_KEYS,
-                     .row_count = row_count,
-                     .is_last = is_last,
-                     .scale = forward->scale,
-                     .power = 1.0f,
-                     .q = row_stage + Q_PLACE,
-                     .d_o = row_stage + D_O_PLACE,
-                     .k = stage + K_PLACE,
-                     .v = stage + V_PLACE,
-                     .lse = lse_rows[team][window_stage],
-                     .out = (__local ushort *)out_rows[item_id / WAVE]};
+        q_block now = {.args = &args,
+                       .at = &here,
+                       .head = own_head,
+                       .first_row = first_row,
+                       .first_key = block * BLOCK_KEYS,
+                       .row_count = row_count,
+                       .is_last = is_last,
+                       .scale = forward->scale,
+                       .ds_scale = 1.0f,
+                       .q = row_stage + Q_OFFSET,
+                       .d_o = row_stage + D_O_OFFSET,
+                       .k = stage + K_OFFSET,
+                       .v = stage + V_OFFSET,
+                       .lse = lse_rows[team][window_stage],
+                       .out = (__local ushort *)out_staging[local_id / WAVE]};
         now.key_count = min(BLOCK_KEYS, (int)NK - (int)now.first_key);
 #if VARIANT == COSINE
         now.scale = cosine_scale(forward, logit_scale, own_head);
         now.q_inverses = q_inverses[team];
         now.k_inverses = k_inverses[team];
 #endif
-        const unit unit_here = {.window = window_of(&here, forward),
-                                .head = own_head,
-                                .row = first_row};
-        DECLARE_ITEM_TERMS(first_row)
-        AWAIT_ITEM(item);
+        const work_tile work_tile_here = {.window = window_of(&here, forward),
+                                          .head = own_head,
+                                          .row = first_row};
+        DECLARE_BLOCK_SCORE_BIAS(first_row)
+        AWAIT_KV_BLOCK(step);
         int meets = VARIANT == COSINE; /* the team, once more */
 #if O_SERVES && STREAMING
         if (lane_of_team == 0 && block == 0)
@@ -337,13 +346,13 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
 #if RESCALES
         if (lane_of_team < KEY_BOUNDS)
-            bounds[team][(item + 1) % 2][lane_of_team] = 0;
-        meets |= given;
+            bounds[team][(step + 1) % 2][lane_of_team] = 0;
+        meets |= has_o_lse;
 #endif
 #if VARIANT == COSINE || RESCALES
         IF_ALL (meets)
-            measure_keys((__local float *)now.k_inverses, BOUNDS_OF(item),
-                         now.k, now.v, given, wave_of_team, w);
+            measure_keys((__local float *)now.k_inverses, BOUNDS_OF(step),
+                         now.k, now.v, has_o_lse, wave_of_team, w);
 #endif
 #if VARIANT == COSINE
         IF_ALL (number == 0) {
@@ -352,12 +361,12 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             measure_rows(&measured, 1, wave_of_team, w);
         }
 #endif
-#if REGIONS_APART
-        const int has_seams = HAS_SEAMS(here);
-        const int has_new =
-            number == 0 && has_seams && has_new_regions(&here, &kept_regions);
+#if COMPARES_REGIONS
+        const int has_shift_boundary = HAS_SHIFT_BOUNDARY(here);
+        const int has_new = number == 0 && has_shift_boundary &&
+                            has_new_regions(&here, &kept_regions);
         if (has_new) {
-            DECLARE_REGIONS(regions, *forward, unit_here, here)
+            DECLARE_REGIONS(regions, *forward, work_tile_here, here)
             keep_regions(kept_row_regions[team], kept_key_regions[team],
                          forward, &regions, first_row, lane_of_team);
         }
@@ -369,55 +378,56 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         NO_UNROLL_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
             const int tile_here = SPLITS > 1
                                       ? wave_of_team % ROW_TILES
-                                      : turn * TEAM_WAVES + wave_of_team;
+                                      : turn * WAVES_PER_WINDOW + wave_of_team;
             const int tile = min(tile_here, ROW_TILES - 1);
             const int split = SPLITS > 1 ? wave_of_team / ROW_TILES : 0;
-            row_part part = {.rows = {.row = tile * UNIT_QUERIES,
+            row_part part = {.rows = {.row = tile * TILE_M,
                                       .last_row = row_count - 1,
                                       .first_row = (int)first_row,
-                                      .place = here.place}};
-            part.count =
-                here.exists ? row_count - tile_here * UNIT_QUERIES : 0;
+                                      .coord = here.coord}};
+            part.count = here.exists ? row_count - tile_here * TILE_M : 0;
             /* emulated waves have to keep step; who shares rows must meet */
             const int computes = EMULATED || part.count > 0;
             if (SPLITS == 1 && !computes && !(O_SERVES && STREAMING))
                 continue;
 #if PADDING == 2
             part.rows.holds_padding =
-                holds_padding(&forward->grid, &here.place);
+                holds_padding(&forward->grid, &here.coord);
 #endif
-#if HAS_LOCAL_TERMS
-            part.rows.local_terms =
-                kept + (tile * ALL_KEY_TILES + block * KEY_TILES) * TERM_TILE;
+#if HAS_LOCAL_BIAS_CACHE
+            part.rows.local_score_bias =
+                bias_cache +
+                (tile * ALL_KEY_TILES + block * KEY_TILES) * TILE_ELEMENTS;
 #endif
-#if REGIONS_APART
+#if COMPARES_REGIONS
             part.rows.key_regions =
-                has_seams ? kept_key_regions[team] + now.first_key : 0;
+                has_shift_boundary ? kept_key_regions[team] + now.first_key
+                                   : 0;
             UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
                 part.rows.region[r] = kept_row_regions[team][min(
                     part.rows.row + lane_query(w->lane, r), row_count - 1)];
 #endif
             read_rows(&part, &now, d_lse, w);
 #if O_SERVES
-            IF_ALL (computes && given && block == 0 && !mends)
-                take_statistics(&state, &part, &now, row_stage + O_PLACE, w);
+            IF_ALL (computes && has_o_lse && block == 0 && !mends)
+                take_statistics(&state, &part, &now, row_stage + O_OFFSET, w);
 #if RESCALES
-            if (given)
-                bound_flow(&state, BOUNDS_OF(item));
+            if (has_o_lse)
+                bound_dp(&state, BOUNDS_OF(step));
 #endif
 #endif
-            IF_ALL (computes && !given && (!STREAMING || sums)) {
-                float scores[PASS_TILES][VALUES];
+            IF_ALL (computes && !has_o_lse && (!STREAMING || sums)) {
+                float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
                 IF_ALL (block == 0) {
-                    state.takes_lse = known && !exceeds_lse(&part, w);
+                    state.takes_lse = has_lse && !exceeds_lse(&part, w);
                     start_statistics(&state.statistics, state.takes_lse,
                                      part.lse);
                 }
 #if RESCALES && VARIANT == COSINE
                 bound_inverses(&state.statistics, &now, w);
 #endif
-                add_statistics(&state.statistics, scores, &part, &now, &terms,
-                               state.takes_lse, w);
+                add_statistics(&state.statistics, scores, &part, &now,
+                               &score_bias, state.takes_lse, w);
                 IF_ALL (block == KEY_BLOCKS - 1) {
                     finish_statistics(&state.statistics, &part,
                                       state.takes_lse, w);
@@ -426,40 +436,40 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
                 }
             }
-            /* the wave's share of the item, as if that were all */
+            /* the wave's share of the block, as if that were all */
             const int first = split * SHARE_TILES;
-            visit share = now;
+            q_block share = now;
             row_part own = part;
-            share.k += first * UNIT_TILE * PITCH;
-            share.v += first * UNIT_TILE * PITCH;
-            share.k_inverses += first * UNIT_TILE;
-            share.first_key += first * UNIT_TILE;
-            share.key_count -= first * UNIT_TILE;
-#if HAS_LOCAL_TERMS
-            own.rows.local_terms =
-                (__local const kept_term *)part.rows.local_terms +
-                first * TERM_TILE;
+            share.k += first * TILE_N * PITCH;
+            share.v += first * TILE_N * PITCH;
+            share.k_inverses += first * TILE_N;
+            share.first_key += first * TILE_N;
+            share.key_count -= first * TILE_N;
+#if HAS_LOCAL_BIAS_CACHE
+            own.rows.local_score_bias =
+                (__local const cached_bias *)part.rows.local_score_bias +
+                first * TILE_ELEMENTS;
 #endif
-            if (REGIONS_APART && own.rows.key_regions)
-                own.rows.key_regions += first * UNIT_TILE;
-            const dbias_place dbias = {
+            if (COMPARES_REGIONS && own.rows.key_regions)
+                own.rows.key_regions += first * TILE_N;
+            const dbias_target dbias = {
 #if BIAS && KEEPS_DBIAS == 1
                 .sums = dbias_sums,
 #elif BIAS && KEEPS_DBIAS == 2
                 .kept = dbias_kept + (tile * ALL_KEY_TILES +
                                       (int)block * KEY_TILES + first) *
-                                         TERM_TILE / 4,
+                                         TILE_ELEMENTS / 4,
 #endif
                 .workspace = bias_partial + share.first_key,
                 .keys = (int)NK - (int)share.first_key
             };
 #define DIFFERENTIATE(may_be_large, mends)                                    \
     differentiate_rows(&state, dq_sums, &dbias, may_be_large, mends, &own,    \
-                       &share, &terms, w)
+                       &share, &score_bias, w)
             IF_ALL (computes && !sums) {
                 IF_ALL (block == 0 && !mends)
                     find_large(&state, &now, w);
-                choose_powers(&state, dq_sums, block == 0 && !mends);
+                choose_ds_scales(&state, dq_sums, block == 0 && !mends);
             }
             IF_ALL (computes && !sums) {
 #if EMULATED /* waves have to keep step */
@@ -474,14 +484,15 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
             }
 #if O_SERVES
-            IF_ALL (differentiates && is_last && given && !mends) {
+            IF_ALL (differentiates && is_last && has_o_lse && !mends) {
                 float expected[LANE_ROWS];
                 IF_ALL (!computes)
                     clear_errors(&state.errors);
                 expect_sums(expected, &state, &part);
                 reduce_errors(&state.errors, w);
 #if SPLITS > 1
-                join_errors(&state.errors, out_rows + team * TEAM_WAVES + tile,
+                join_errors(&state.errors,
+                            out_staging + team * WAVES_PER_WINDOW + tile,
                             split, team, w);
 #endif
                 find_errors(&state.errors, &part, expected);
@@ -518,11 +529,10 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
                 if (EMULATED || part.count > 0) {
 #if O_SERVES
-                    if (given)
+                    if (has_o_lse)
                         mend_delta(&state);
 #endif
-                    leave_rows(&state, dq_sums, dq, &scale_sum, &part, &now,
-                               w);
+                    store_dq(&state, dq_sums, dq, &scale_sum, &part, &now, w);
                     store_statistics(
                         &state,
                         workspace + args.workspace +
@@ -542,9 +552,9 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             there = here;
             number_there = 0;
             window_there = window_here;
-            items += KEY_BLOCKS;
+            steps += KEY_BLOCKS;
             for (uint ahead = 1; ahead < STAGES; ahead++) {
-                START_COPIES(item + ahead);
+                START_COPIES(step + ahead);
             }
         }
 #endif
@@ -553,7 +563,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         mends = is_last ? comes_again : mends;
 #endif
         if (is_last && !comes_again)
-            walk_on(&here, forward, team);
+            next_window(&here, forward, team);
     }
 
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -566,30 +576,29 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #elif BIAS && KEEPS_DBIAS == 2
     for (int tile = wave_of_team;
          tile < ((flags & ARG_DBIAS) != 0 ? ROW_TILES * ALL_KEY_TILES : 0);
-         tile += TEAM_WAVES) {
-        float own[VALUES];
-        UNROLL_FOR (int i = 0; i < VALUES; i += 4) {
+         tile += WAVES_PER_WINDOW) {
+        float own[ACC_PER_LANE];
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 4) {
             const float4 x =
-                dbias_kept[(tile * TERM_TILE + i * WAVE) / 4 + w->lane];
+                dbias_kept[(tile * TILE_ELEMENTS + i * WAVE) / 4 + w->lane];
             own[i] = x.x;
             own[i + 1] = x.y;
             own[i + 2] = x.z;
             own[i + 3] = x.w;
         }
-        store_dbias_tile(own, bias_partial,
-                         tile / ALL_KEY_TILES * UNIT_QUERIES, row_count,
-                         tile % ALL_KEY_TILES, flags, w);
+        store_dbias_tile(own, bias_partial, tile / ALL_KEY_TILES * TILE_M,
+                         row_count, tile % ALL_KEY_TILES, flags, w);
     }
 #endif
 #if VARIANT == COSINE
-    const float sum =
-        sum_over_group(scale_sum, lane_sums, item_id, TEAM * TEAMS);
-    if (item_id == 0 && (flags & ARG_D_LOGIT_SCALE) != 0)
-        add_partial(workspace + args.scale_partials +
-                        ((ulong)slot * forward->row_blocks + row_block) *
-                            forward->heads +
-                        own_head,
-                    scale_gradient(forward, logit_scale, own_head, sum),
-                    flags);
+    const float sum = sum_over_group(scale_sum, lane_sums, local_id,
+                                     TEAM * WINDOWS_PER_GROUP);
+    if (local_id == 0 && (flags & ARG_D_LOGIT_SCALE) != 0)
+        add_partial(
+            workspace + args.scale_partials +
+                ((ulong)window_split * forward->row_blocks + row_block) *
+                    forward->heads +
+                own_head,
+            scale_gradient(forward, logit_scale, own_head, sum), flags);
 #endif
 }

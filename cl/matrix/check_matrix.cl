@@ -4,33 +4,33 @@
  * of the attention kernels, and the host (self_test.c) knows the right
  * numbers.
  *
- *   tiles    queries [UNIT_QUERIES][UNIT_TILE], keys and values [UNIT_TILE]
- *            [UNIT_TILE], as the caller would store them. Of each the last
+ *   tiles    queries [TILE_M][TILE_N], keys and values [TILE_N]
+ *            [TILE_N], as the caller would store them. Of each the last
  *            row is never read, but the one before it in its place; and
  *            zeros in place of the first row of values.
- *   given    [2][UNIT_QUERIES][UNIT_TILE]: what scores start from, and the
+ *   initial  [2][TILE_M][TILE_N]: what scores start from, and the
  *            weights before they are rounded
- *   results  [4][UNIT_QUERIES][UNIT_TILE]: scores; o; the sum of a row's
+ *   results  [4][TILE_M][TILE_N]: scores; o; the sum of a row's
  *            weights, once for each key; weights the other way round, but
  *            for every fourth query's, whose are small, times values, whose
- *            first UNIT_QUERIES rows are then of queries; for the first
- *            UNIT_QUERIES keys. TF32 has no gradients, so not the last of
+ *            first TILE_M rows are then of queries; for the first
+ *            TILE_M keys. TF32 has no gradients, so not the last of
  *            these */
-#define HEAD_DIM UNIT_TILE
+#define HEAD_DIM TILE_N
 #include "unit/fragment_tiles.cl"
 
-#define TEAM_WAVES 1
+#define WAVES_PER_WINDOW 1
 
-#define CHUNKS (UNIT_TILE / CHUNK)
-#define PITCH ROW_PITCH(UNIT_TILE)
-#define FIRST_KEY UNIT_QUERIES
-#define FIRST_VALUE (FIRST_KEY + UNIT_TILE)
-#define FIRST_WEIGHT (FIRST_VALUE + UNIT_TILE)
-#define ALL_ROWS (FIRST_WEIGHT + UNIT_TILE)
+#define CHUNKS (TILE_N / CHUNK)
+#define PITCH ROW_PITCH(TILE_N)
+#define FIRST_KEY TILE_M
+#define FIRST_VALUE (FIRST_KEY + TILE_N)
+#define FIRST_WEIGHT (FIRST_VALUE + TILE_N)
+#define ALL_ROWS (FIRST_WEIGHT + TILE_N)
 
 __kernel __attribute__((reqd_work_group_size(WAVE, 1, 1))) WAVE_ATTRIBUTE void
 JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
-                               __global const float *given,
+                               __global const float *initial,
                                __global float *results)
 {
     __local uint4 places[ALL_ROWS * PITCH / CHUNK]
@@ -44,39 +44,40 @@ JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
     const wave wave_here = {.lane = (int)get_local_id(0)};
 #endif
     const wave *w = &wave_here;
-    const int all = UNIT_QUERIES * UNIT_TILE;
+    const int all = TILE_M * TILE_N;
     for (int i = w->lane; i < FIRST_WEIGHT * CHUNKS; i += WAVE)
-        copy_16(rows + row_place(i / CHUNKS, i % CHUNKS * CHUNK, PITCH),
+        copy_16(rows + swizzled_offset(i / CHUNKS, i % CHUNKS * CHUNK, PITCH),
                 tiles + i * CHUNK, i / CHUNKS != FIRST_VALUE, 1);
     END_COPIES();
     AWAIT_COPIES(0);
     TEAM_SYNC(0);
 
-    float scores[VALUES], weights[VALUES], out[VALUES], sums[LANE_ROWS];
+    float scores[ACC_PER_LANE], weights[ACC_PER_LANE], out[ACC_PER_LANE],
+        sums[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         sums[r] = 0.0f;
-    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const int at =
-            value_query(w->lane, i) * UNIT_TILE + value_key(w->lane, i);
-        scores[i] = given[at];
-        weights[i] = given[all + at];
+            value_query(w->lane, i) * TILE_N + value_key(w->lane, i);
+        scores[i] = initial[at];
+        weights[i] = initial[all + at];
         out[i] = 0.0f;
         sums[LANE_ROW(i)] += weights[i];
     }
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(sums[r], ADD);
     }
-    const query_tile q = load_query(rows, PITCH, 0, 0, UNIT_QUERIES - 2, w);
-    const key_tile k = load_key(rows + FIRST_KEY * PITCH, PITCH, 0, 0,
-                                UNIT_TILE - 2, UNIT_TILE, w);
+    const query_tile q = load_query(rows, PITCH, 0, 0, TILE_M - 2, w);
+    const key_tile k =
+        load_key(rows + FIRST_KEY * PITCH, PITCH, 0, 0, TILE_N - 2, TILE_N, w);
     multiply_tiles(scores, &q, &k, w);
     const query_tile p = make_weights(weights, w);
     const key_tile v = load_value(rows + FIRST_VALUE * PITCH, PITCH, 0, 0,
-                                  UNIT_TILE - 2, UNIT_TILE, w);
+                                  TILE_N - 2, TILE_N, w);
     multiply_tiles(out, &p, &v, w);
-    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const int at =
-            value_query(w->lane, i) * UNIT_TILE + value_key(w->lane, i);
+            value_query(w->lane, i) * TILE_N + value_key(w->lane, i);
         results[at] = scores[i];
         results[all + at] = out[i];
         results[2 * all + at] = sums[LANE_ROW(i)];
@@ -84,21 +85,21 @@ JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
 
 #if DTYPE != 0
     __local storage_bits *own_weights = rows + FIRST_WEIGHT * PITCH;
-    float large[VALUES], across[VALUES];
-    for (int i = w->lane; i < UNIT_TILE * PITCH; i += WAVE)
+    float large[ACC_PER_LANE], transposed[ACC_PER_LANE];
+    for (int i = w->lane; i < TILE_N * PITCH; i += WAVE)
         own_weights[i] = 0;
-    UNROLL_FOR (int i = 0; i < VALUES; i++) {
-        across[i] = 0.0f;
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
+        transposed[i] = 0.0f;
         large[i] = value_query(w->lane, i) % 4 == 3 ? 0.0f : weights[i];
     }
     TEAM_SYNC(0);
-    store_tile(large, own_weights, PITCH, 0, 0, UNIT_TILE, w);
+    store_tile(large, own_weights, PITCH, 0, 0, TILE_N, w);
     TEAM_SYNC(0);
-    const query_tile p_across =
-        load_weights(own_weights, PITCH, 0, 0, UNIT_TILE, w);
-    multiply_tiles(across, &p_across, &v, w);
-    UNROLL_FOR (int i = 0; i < VALUES; i++)
-        results[3 * all + value_query(w->lane, i) * UNIT_TILE +
-                value_key(w->lane, i)] = across[i];
+    const query_tile p_transposed =
+        load_weights(own_weights, PITCH, 0, 0, TILE_N, w);
+    multiply_tiles(transposed, &p_transposed, &v, w);
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+        results[3 * all + value_query(w->lane, i) * TILE_N +
+                value_key(w->lane, i)] = transposed[i];
 #endif
 }

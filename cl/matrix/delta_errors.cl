@@ -10,8 +10,8 @@
 typedef struct row_errors {
     float sum[LANE_ROWS], squares[LANE_ROWS];
 } row_errors;
-#define LANES_OF_ROW (WAVE * LANE_ROWS / UNIT_QUERIES)
-#define SAMPLED (CEIL_DIV(4, PASS_TILES) * PASS_TILES)
+#define LANES_OF_ROW (WAVE * LANE_ROWS / TILE_M)
+#define SAMPLED (CEIL_DIV(4, TILES_PER_SUBTILE) * TILES_PER_SUBTILE)
 /* Of a key, in a mean of keys of length 1: a number of 16 bits. */
 #define MOST_INVERSE 16384.0f
 
@@ -31,7 +31,7 @@ INLINE void add_errors(row_errors *e, const float *ds,
 {
     if (SUMS_OPERANDS)
         add_weights(e->sum, operands, ds, w);
-    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         if (!HAS_KEY(tile, i))
             continue;
         const int r = LANE_ROW(i);
@@ -45,14 +45,14 @@ INLINE void add_errors(row_errors *e, const float *ds,
 /* An error of delta is in dQ times the row's mean key, weighted by P. What all
  * keys have in common is taken out of `sums` by the plain mean of some, the
  * first tile from here->k on. */
-INLINE void take_mean_key(float sums[][VALUES], const float *error,
-                          const visit *here, const wave *w)
+INLINE void take_mean_key(float sums[][ACC_PER_LANE], const float *error,
+                          const q_block *here, const wave *w)
 {
     query_tile operands[WEIGHT_PARTS];
-    float x[VALUES];
-    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+    float x[ACC_PER_LANE];
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const int key = value_key(w->lane, i);
-        x[i] = key < here->key_count ? error[LANE_ROW(i)] * (-1.0f / UNIT_TILE)
+        x[i] = key < here->key_count ? error[LANE_ROW(i)] * (-1.0f / TILE_N)
                                      : 0.0f;
 #if VARIANT == COSINE
         x[i] *= fmin(here->k_inverses[min(key, here->key_count - 1)],

@@ -8,9 +8,9 @@
 /* Where row r of a window, which exists, lies in its plane. 0: it is of the
  * padding. */
 INLINE int find_row(ulong *at, const tensor_layout *layout,
-                    const grid_layout *grid, const window_place *place, uint r)
+                    const grid_layout *grid, const window_coord *coord, uint r)
 {
-    const token t = find_token(grid, place, r);
+    const token t = find_token(grid, coord, r);
     *at = token_offset(layout, &t);
     return EXISTS(t);
 }
@@ -20,7 +20,7 @@ typedef struct row_target {
     __global storage *plane;
     const tensor_layout *layout;
     const grid_layout *grid;
-    const window_place *place;
+    const window_coord *coord;
     uint row;
     int count;
     int adds; /* to what is there */
@@ -31,63 +31,63 @@ typedef struct row_target {
 #if CHUNKS
 /* Where the chunks of a tile of rows that a lane stores go to: `dims` channels
  * of each. */
-#define STORE_TURNS(dims) CEIL_DIV(UNIT_QUERIES *(dims) / CHUNK, WAVE)
+#define STORE_TURNS(dims) CEIL_DIV(TILE_M *(dims) / CHUNK, WAVE)
 INLINE void find_stores(plane_offset *at, const tensor_layout *layout,
-                        const grid_layout *grid, const window_place *place,
+                        const grid_layout *grid, const window_coord *coord,
                         uint row, const int dims, const wave *w)
 {
     UNROLL_FOR (int turn = 0; turn < STORE_TURNS(dims); turn++)
-        at[turn] = find_chunk(layout, grid, place, row, dims / CHUNK,
+        at[turn] = find_chunk(layout, grid, coord, row, dims / CHUNK,
                               turn * WAVE + w->lane);
 }
 #endif
 
-/* Half of a tile's rows, each times its factor, go to scratch [UNIT_QUERIES /
- * 2][UNIT_TILE], for all lanes of the wave. */
+/* Half of a tile's rows, each times its factor, go to scratch [TILE_M /
+ * 2][TILE_N], for all lanes of the wave. */
 INLINE void spread_half(__local float *scratch, const float *tile,
                         const float *factor, int half_tile, const wave *w)
 {
-    UNROLL_FOR (int i = 0; i < VALUES; i++) {
-        const int r = value_query(w->lane, i) - half_tile * UNIT_QUERIES / 2;
-        if (r >= 0 && r < UNIT_QUERIES / 2)
-            scratch[r * UNIT_TILE + value_key(w->lane, i)] =
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
+        const int r = value_query(w->lane, i) - half_tile * TILE_M / 2;
+        if (r >= 0 && r < TILE_M / 2)
+            scratch[r * TILE_N + value_key(w->lane, i)] =
                 tile[i] * factor[LANE_ROW(i)];
     }
     WAVE_SYNC();
 }
 
 /* Stores `count` tiles of channels, from tile `first` on, each row times its
- * factor. They leave through `place`, a tile of rows of as many channels, so
+ * factor. They leave through `staging`, a tile of rows of as many channels, so
  * that each is written in whole chunks; channels past the last stay there as
  * they are. */
-INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
+INLINE void store_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
                            int first, const int count,
-                           __local storage_bits *place, const int pitch,
+                           __local storage_bits *staging, const int pitch,
                            const row_target *to, const wave *w)
 {
     ulong at;
 #if !(BACKWARD && SWIZZLES_ROWS)
-    wave leaving = *w; /* what lanes need for this is no register worth */
-    FORGET(leaving.lane);
-    w = &leaving;
+    wave storing = *w; /* what lanes need for this is no register worth */
+    HIDE_FROM_OPTIMIZER(storing.lane);
+    w = &storing;
 #endif
-    const int channel = first * UNIT_TILE;
+    const int channel = first * TILE_N;
     const int channels = HEAD_DIM % OUT_DIMS == 0 && count == OUT_TILES
                              ? OUT_DIMS
-                             : min(count * UNIT_TILE, HEAD_DIM - channel);
+                             : min(count * TILE_N, HEAD_DIM - channel);
     if (to->adds) { /* in fp32, which there is room for by half a tile */
-        __local float *scratch = (__local float *)place;
+        __local float *scratch = (__local float *)staging;
         UNROLL_FOR (int d = 0; d < count; d++)
             NO_UNROLL_FOR (int half_tile = 0;
                            half_tile < (HAS_CHANNELS(first + d) ? 2 : 0);
                            half_tile++) {
                 spread_half(scratch, tiles[d], factor, half_tile, w);
-                NO_UNROLL_FOR (int i = w->lane;
-                               i < UNIT_QUERIES / 2 * UNIT_TILE; i += WAVE) {
-                    const int r = half_tile * UNIT_QUERIES / 2 + i / UNIT_TILE;
-                    const int c = d * UNIT_TILE + i % UNIT_TILE;
+                NO_UNROLL_FOR (int i = w->lane; i < TILE_M / 2 * TILE_N;
+                               i += WAVE) {
+                    const int r = half_tile * TILE_M / 2 + i / TILE_N;
+                    const int c = d * TILE_N + i % TILE_N;
                     if (r >= to->count || c >= channels ||
-                        !find_row(&at, to->layout, to->grid, to->place,
+                        !find_row(&at, to->layout, to->grid, to->coord,
                                   to->row + r))
                         continue;
                     at += (ulong)(channel + c) * to->layout->column;
@@ -101,10 +101,10 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
     UNROLL_FOR (int d = 0; d < count; d++)
         /* emulated waves may have no rows: those there are another's */
         if (HAS_CHANNELS(first + d) && (!EMULATED || to->count > 0)) {
-            float x[VALUES];
-            UNROLL_FOR (int i = 0; i < VALUES; i++)
+            float x[ACC_PER_LANE];
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
                 x[i] = tiles[d][i] * factor[LANE_ROW(i)];
-            store_tile(x, place, pitch, 0, d * UNIT_TILE, channels, w);
+            store_tile(x, staging, pitch, 0, d * TILE_N, channels, w);
         }
     WAVE_SYNC();
 #if CHUNKS
@@ -113,21 +113,22 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
         uint4 x[STORE_TURNS(OUT_DIMS)];
         UNROLL_FOR (int turn = 0; turn < STORE_TURNS(channels); turn++) {
             const uint i = (uint)(turn * WAVE + w->lane);
-            const int r = UNIT_QUERIES * chunks % WAVE == 0
+            const int r = TILE_M * chunks % WAVE == 0
                               ? (int)(i / chunks)
-                              : min((int)(i / chunks), UNIT_QUERIES - 1);
-            x[turn] = *(__local const uint4 *)(place +
-                                               row_place(r, i % chunks * CHUNK,
+                              : min((int)(i / chunks), TILE_M - 1);
+            x[turn] =
+                *(__local const uint4 *)(staging +
+                                         swizzled_offset(r, i % chunks * CHUNK,
                                                          pitch));
             uint word = x[turn].x;
-            FORGET(word); /* all are read before one is stored */
+            HIDE_FROM_OPTIMIZER(word); /* all are read before one is stored */
             x[turn].x = word;
         }
         UNROLL_FOR (int turn = 0; turn < STORE_TURNS(channels); turn++) {
             const uint i = (uint)(turn * WAVE + w->lane);
             const plane_offset found =
                 to->found ? to->found[turn]
-                          : find_chunk(to->layout, to->grid, to->place,
+                          : find_chunk(to->layout, to->grid, to->coord,
                                        to->row, chunks, i);
             if ((int)(i / chunks) < to->count && !IS_PADDED(found))
                 *(__global uint4 *)(to->plane + found + channel) = x[turn];
@@ -136,10 +137,10 @@ INLINE void store_channels(float (*tiles)[VALUES], const float *factor,
 #endif
         NO_UNROLL_FOR (int i = w->lane; i < to->count * channels; i += WAVE) {
             const int r = i / channels, c = i % channels;
-            if (find_row(&at, to->layout, to->grid, to->place, to->row + r))
+            if (find_row(&at, to->layout, to->grid, to->coord, to->row + r))
                 ((__global storage_bits *)to
                      ->plane)[at + (ulong)(channel + c) * to->layout->column] =
-                    place[row_place(r, c, pitch)];
+                    staging[swizzled_offset(r, c, pitch)];
         }
     WAVE_SYNC();
 }

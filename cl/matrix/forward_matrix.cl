@@ -3,11 +3,11 @@
  * caller allows TF32, fp32: scores, weights and sums stay in a wave's
  * registers, as fragments (fragment.cl).
  *
- * An item of the ring (pipeline.cl) is BLOCK_KEYS keys of a window; where
- * those are not all (STREAMING), sums live through the items of a window.
- * Within an item the softmax (softmax.cl) takes PASS_KEYS keys at a time and
- * streams where these are not all. A wave takes tiles of the block's rows in
- * turn. */
+ * A step of the ring (pipeline.cl) is BLOCK_KEYS keys of a window; where
+ * those are not all (STREAMING), sums live through the KV blocks of a window.
+ * Within a KV block the softmax (softmax.cl) takes SUBTILE_KEYS keys at a time
+ * and streams where these are not all. A wave takes tiles of the block's rows
+ * in turn. */
 #include "matrix/epilogue.cl"
 #include "matrix/forward_pipeline.cl"
 #include "matrix/norms.cl"
@@ -29,35 +29,35 @@ INLINE void store_rows(row_state *s, __local storage_bits *q,
     if ((args->flags & ARG_LSE) != 0) {
         float sum[LANE_ROWS];
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-            sum[r] = KEEPS_BASE ? s->exact[r] : s->sum[r];
-            if (KEEPS_BASE) {
+            sum[r] = LAZY_MAX ? s->exact[r] : s->sum[r];
+            if (LAZY_MAX) {
                 REDUCE(sum[r], ADD);
             }
         }
-        UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
             ulong at;
             const int row = value_query(w->lane, i);
             const int r = LANE_ROW(i);
             if (value_key(w->lane, i) == 0 && row < to->count &&
-                find_row(&at, &args->lse, to->grid, to->place, to->row + row))
-                lse[at] = s->base[r] + log(sum[r]);
+                find_row(&at, &args->lse, to->grid, to->coord, to->row + row))
+                lse[at] = s->softmax_max[r] + log(sum[r]);
         }
     }
     UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
         store_channels(s->out + first, inverse, first, OUT_TILES,
-                       q + first * UNIT_TILE, PITCH, to, w);
+                       q + first * TILE_N, PITCH, to, w);
 }
 
 /* What all of a team have in local memory. */
 typedef struct team_memory {
     __local storage_bits *ring;
-#if HAS_LOCAL_TERMS
-    __local kept_term *terms; /* those of all teams */
+#if HAS_LOCAL_BIAS_CACHE
+    __local cached_bias *bias_cache; /* those of all teams */
 #endif
 #if VARIANT == COSINE
     __local float *q_factors, *k_factors;
 #endif
-#if REGIONS_APART
+#if COMPARES_REGIONS
     __local uchar *row_regions, *key_regions;
 #endif
     int unused; /* a struct needs a member */
@@ -66,68 +66,72 @@ typedef struct team_memory {
 /* What a wave keeps in registers from window to window. Pointers: compilers
  * then see that these are apart. */
 typedef struct wave_memory {
-#if HAS_OWN_TERMS
-    float (*terms)[VALUES]; /* [KEY_TILES]: what is added to its scores */
-    __local const void *local_terms; /* that are part of these */
+#if HAS_REGISTER_BIAS_CACHE
+    float (*score_bias)[ACC_PER_LANE];    /* [KEY_TILES]: what is added to its
+                                             scores */
+    __local const void *local_score_bias; /* that are part of these */
 #endif
 #if STREAMING
     row_state *states; /* [WAVE_TURNS] */
 #endif
-#if CARRIES_BASE
-    carried_base *carried;
+#if REUSES_MAX
+    reused_max *reused;
 #endif
     const plane_offset *o_offsets; /* see find_stores; NULL: nothing is kept */
 } wave_memory;
 
-/* What a team computes with: an item of the ring, and the window it is of. */
-typedef struct kv_item {
-    const walk *at;
-    unit of;
+/* What a team computes with: a step of the ring, and the window it is of. */
+typedef struct kv_block {
+    const tile_scheduler *at;
+    work_tile of;
     uint block; /* of keys: its number in the window */
     int first, count;
     __local storage_bits *q;
     __local const storage_bits *stage;
-    const logit_terms *terms;
-    const logit_tensors *tensors;
-    int has_seams; /* there are several regions */
-} kv_item;
+    const score_bias_view *score_bias;
+    const score_bias_tensors *tensors;
+    int has_shift_boundary; /* there are several regions */
+} kv_block;
 
 /* ---- What is added to scores ---- */
 
-#if HAS_OWN_TERMS
+#if HAS_REGISTER_BIAS_CACHE
 /* Those of all tiles of keys, of rows `row` and on, become a lane's own. */
-INLINE void load_terms(const wave_memory *own, const forward_args *args,
-                       const logit_terms *terms, int row, const wave *w)
+INLINE void load_score_bias(const wave_memory *own, const forward_args *args,
+                            const score_bias_view *score_bias, int row,
+                            const wave *w)
 {
     int lane = w->lane;
-    FORGET(lane); /* nothing of this is worth a register all along */
+    HIDE_FROM_OPTIMIZER(
+        lane); /* nothing of this is worth a register all along */
     UNROLL_FOR (int t = 0; t < KEY_TILES; t++)
-        load_own_terms(own->terms[t], own->local_terms, args, terms, row, t,
-                       lane);
+        load_own_score_bias(own->score_bias[t], own->local_score_bias, args,
+                            score_bias, row, t, lane);
 }
 #endif
 
-#if HAS_TERMS_KEPT
-/* Terms of a window that are unlike those of the last: all teams have windows
- * of the same kind. */
-INLINE void renew_terms(const wave_memory *own, const team_memory *memory,
-                        const kv_item *here, const row_block *block,
-                        const forward_args *args, const work_item *me,
-                        const wave *w)
+#if HAS_BIAS_CACHE
+/* Score bias of a window that is unlike that of the last: all teams have
+ * windows of the same mask class. */
+INLINE void renew_score_bias(const wave_memory *own, const team_memory *memory,
+                             const kv_block *here, const row_block *block,
+                             const forward_args *args, const work_item *me,
+                             const wave *w)
 {
-    const logit_terms terms =
-        terms_at(here->tensors, args, here->of, &here->at->place);
+    const score_bias_view score_bias =
+        score_bias_at(here->tensors, args, here->of, &here->at->coord);
 #if MASK_IN_LOCAL
     barrier(CLK_LOCAL_MEM_FENCE);
-    keep_terms(memory->terms, args, &terms, block->first_row, me->id);
+    cache_score_bias(memory->bias_cache, args, &score_bias, block->first_row,
+                     me->id);
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
-#if HAS_OWN_TERMS
-    load_terms(own, args, &terms,
-               (int)block->first_row + me->wave * UNIT_QUERIES, w);
-#if FOLDS_BASE
-    if (relies_on(own->carried, args))
-        fold_base(own->terms, own->carried->base);
+#if HAS_REGISTER_BIAS_CACHE
+    load_score_bias(own, args, &score_bias,
+                    (int)block->first_row + me->wave * TILE_M, w);
+#if FOLDS_MAX
+    if (reuses_max(own->reused, args))
+        fold_max(own->score_bias, own->reused->softmax_max);
 #endif
 #endif
 }
@@ -136,134 +140,136 @@ INLINE void renew_terms(const wave_memory *own, const team_memory *memory,
 /* ---- A tile of rows ---- */
 
 /* Starts what a wave computes of tile `tile` of the block's rows. */
-INLINE void start_tile(item_rows *work, int tile, const wave_memory *own,
-                       const team_memory *memory, const kv_item *here,
+INLINE void start_tile(attention_tile *work, int tile, const wave_memory *own,
+                       const team_memory *memory, const kv_block *here,
                        const row_block *block, const forward_args *args,
                        const wave *w)
 {
     tile_rows *rows = &work->rows;
-    const item_rows start = {.rows = {.row = tile * UNIT_QUERIES,
-                                      .last_row = block->row_count - 1,
-                                      .first_row = (int)block->first_row,
-                                      .place = here->at->place},
-                             .key = here->first,
-                             .count = here->count,
-                             .q = here->q,
-                             .stage = here->stage,
-                             .args = args,
-                             .terms = here->terms};
+    const attention_tile start = {.rows = {.row = tile * TILE_M,
+                                           .last_row = block->row_count - 1,
+                                           .first_row = (int)block->first_row,
+                                           .coord = here->at->coord},
+                                  .key = here->first,
+                                  .count = here->count,
+                                  .q = here->q,
+                                  .stage = here->stage,
+                                  .args = args,
+                                  .score_bias = here->score_bias};
     *work = start;
 #if VARIANT == COSINE
     work->key_scale = memory->k_factors;
 #endif
 #if PADDING == 2
-    rows->holds_padding = holds_padding(&args->grid, &here->at->place);
+    rows->holds_padding = holds_padding(&args->grid, &here->at->coord);
 #endif
-#if HAS_OWN_TERMS
-    rows->own_terms = own->terms;
-#elif HAS_LOCAL_TERMS
-    rows->local_terms =
-        memory->terms +
-        (tile * ALL_KEY_TILES + here->block * KEY_TILES) * TERM_TILE;
+#if HAS_REGISTER_BIAS_CACHE
+    rows->own_score_bias = own->score_bias;
+#elif HAS_LOCAL_BIAS_CACHE
+    rows->local_score_bias =
+        memory->bias_cache +
+        (tile * ALL_KEY_TILES + here->block * KEY_TILES) * TILE_ELEMENTS;
 #endif
-    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const int row =
             min(rows->row + value_query(w->lane, i), block->row_count - 1);
         rows->scale[LANE_ROW(i)] = block->scale;
 #if VARIANT == COSINE
         rows->scale[LANE_ROW(i)] = memory->q_factors[row];
 #endif
-#if REGIONS_APART
+#if COMPARES_REGIONS
         rows->region[LANE_ROW(i)] = memory->row_regions[row];
 #endif
     }
-#if REGIONS_APART
+#if COMPARES_REGIONS
     rows->key_regions =
-        here->has_seams ? memory->key_regions + here->first : 0;
+        here->has_shift_boundary ? memory->key_regions + here->first : 0;
 #endif
 }
 
 /* Stores a tile of rows of a window, of which so many are left. */
-INLINE void store_window(row_state *s, const item_rows *work, int rows_left,
-                         const wave_memory *own, const kv_item *here,
-                         const row_block *block, const wave *w)
+INLINE void store_window(row_state *s, const attention_tile *work,
+                         int rows_left, const wave_memory *own,
+                         const kv_block *here, const row_block *block,
+                         const wave *w)
 {
     const forward_args *args = work->args;
     const uint plane = plane_of(here->at);
-    const row_target to = {
-        .plane = block->o + plane * args->o.window,
-        .layout = &args->o,
-        .grid = &args->grid,
-        .place = &here->at->place,
-        .row = block->first_row + work->rows.row,
-        .count = here->at->exists ? min(rows_left, UNIT_QUERIES) : 0,
-        .wide = block->wide,
-        .found = own->o_offsets};
-    store_rows(s, here->q + Q_PLACE + work->rows.row * PITCH, args, &to,
+    const row_target to = {.plane = block->o + plane * args->o.window,
+                           .layout = &args->o,
+                           .grid = &args->grid,
+                           .coord = &here->at->coord,
+                           .row = block->first_row + work->rows.row,
+                           .count =
+                               here->at->exists ? min(rows_left, TILE_M) : 0,
+                           .wide = block->wide,
+                           .found = own->o_offsets};
+    store_rows(s, here->q + Q_OFFSET + work->rows.row * PITCH, args, &to,
                block->lse + plane * args->lse.window, w);
 }
 
-#if CARRIES_BASE
-/* Attends to a window and stores its rows: with the bases of windows before,
+#if REUSES_MAX
+/* Attends to a window and stores its rows: with the maxima of windows before,
  * and where these do not serve with its own, which are carried then. */
-INLINE void attend_carrying(item_rows *work, int rows_left,
-                            const wave_memory *own, const kv_item *here,
-                            const row_block *block, const work_item *me,
-                            const wave *w)
+INLINE void attend_reusing_max(attention_tile *work, int rows_left,
+                               const wave_memory *own, const kv_block *here,
+                               const row_block *block, const work_item *me,
+                               const wave *w)
 {
-    carried_base *carried = own->carried;
+    reused_max *reused = own->reused;
     int is_done = 0;
     SEARCH_FOR (int searches = 0; searches < 2; searches++)
-        IF_ALL (!is_done && (searches || relies_on(carried, work->args))) {
+        IF_ALL (!is_done && (searches || reuses_max(reused, work->args))) {
             row_state state;
             wave again = *w;
             if (searches) {
-                FORGET(again.lane); /* nothing is kept for this */
-#if FOLDS_BASE
-                if (relies_on(carried, work->args)) {
-                    const logit_terms unfolded = terms_at(
-                        here->tensors, work->args, here->of, &here->at->place);
-                    load_terms(own, work->args, &unfolded,
-                               (int)block->first_row + me->wave * UNIT_QUERIES,
-                               w);
+                HIDE_FROM_OPTIMIZER(again.lane); /* nothing is kept for this */
+#if FOLDS_MAX
+                if (reuses_max(reused, work->args)) {
+                    const score_bias_view unfolded = score_bias_at(
+                        here->tensors, work->args, here->of, &here->at->coord);
+                    load_score_bias(own, work->args, &unfolded,
+                                    (int)block->first_row + me->wave * TILE_M,
+                                    w);
                 }
 #endif
             }
-            is_done = attend_window(&state, carried, work, searches, &again);
+            is_done = attend_window(&state, reused, work, searches, &again);
             IF_ALL (is_done)
                 store_window(&state, work, rows_left, own, here, block,
                              &again);
             if (searches) {
-                carry_base(carried, &state);
-                carried->wary =
-                    carried->wary > 0 ? carried->wary - 1 : WARY_WINDOWS;
-                note_reliance(carried, work->args);
-#if FOLDS_BASE
-                if (relies_on(carried, work->args))
-                    fold_base(own->terms, carried->base);
+                set_reused_max(reused, &state);
+                reused->recheck_windows = reused->recheck_windows > 0
+                                              ? reused->recheck_windows - 1
+                                              : RECHECK_WINDOWS;
+                note_reuse(reused, work->args);
+#if FOLDS_MAX
+                if (reuses_max(reused, work->args))
+                    fold_max(own->score_bias, reused->softmax_max);
 #endif
             }
         }
 }
 #endif
 
-/* Attends to an item, with the wave's tile of rows of that turn. */
+/* Attends to a KV block, with the wave's tile of rows of that turn. */
 INLINE void attend_tile(int turn, const wave_memory *own,
-                        const team_memory *memory, const kv_item *here,
+                        const team_memory *memory, const kv_block *here,
                         const row_block *block, const forward_args *all_args,
                         const work_item *me, const wave *w)
 {
     RELOAD_ARGS(forward_args, args, all_args)
-    const int tile_here = turn * TEAM_WAVES + me->wave;
+    const int tile_here = turn * WAVES_PER_WINDOW + me->wave;
     const int tile = min(tile_here, ROW_TILES - 1);
-    const int rows_left = block->row_count - tile_here * UNIT_QUERIES;
+    const int rows_left = block->row_count - tile_here * TILE_M;
     const int exists = here->at->exists;
     if (!EMULATED && (rows_left <= 0 || !exists))
         return; /* emulated waves have to keep step */
-    item_rows work;
+    attention_tile work;
     start_tile(&work, tile, own, memory, here, block, args, w);
-#if CARRIES_BASE
-    attend_carrying(&work, rows_left, own, here, block, me, w);
+#if REUSES_MAX
+    attend_reusing_max(&work, rows_left, own, here, block, me, w);
 #else
 #if STREAMING
     row_state *state = &own->states[turn];
@@ -273,7 +279,7 @@ INLINE void attend_tile(int turn, const wave_memory *own,
 #endif
     if (here->block == 0)
         start_rows(state, 0);
-    attend_item(state, &work, 1, w);
+    attend_kv_block(state, &work, 1, w);
     if (here->block == KEY_BLOCKS - 1) {
         finish_sums(state, 1, w);
         store_window(state, &work, rows_left, own, here, block, w);
@@ -283,119 +289,121 @@ INLINE void attend_tile(int turn, const wave_memory *own,
 
 /* ---- Windows ---- */
 
-/* What an item has to be measured or found before it is computed with; the
+/* What a KV block has to be measured or found before it is computed with; the
  * team meets again where there is something. */
-INLINE void prepare_item(kv_item *here, const team_memory *memory,
-                         uint *kept_regions, const row_block *block,
-                         const forward_args *args, const work_item *me,
-                         const wave *w)
+INLINE void prepare_kv_block(kv_block *here, const team_memory *memory,
+                             uint *kept_regions, const row_block *block,
+                             const forward_args *args, const work_item *me,
+                             const wave *w)
 {
 #if VARIANT == COSINE
     const measured_rows measured[2] = {
-        {memory->k_factors, here->stage + K_PLACE, BLOCK_KEYS, 1.0f},
-        {memory->q_factors, here->q + Q_PLACE, BLOCK_ROWS, block->scale}};
+        {memory->k_factors, here->stage + K_OFFSET, BLOCK_KEYS, 1.0f},
+        {memory->q_factors, here->q + Q_OFFSET, BLOCK_ROWS, block->scale}};
     IF_ALL (here->block == 0)
         measure_rows(measured, 2, me->wave, w);
     IF_ALL (here->block != 0)
         measure_rows(measured, 1, me->wave, w);
 #endif
-#if REGIONS_APART
-    here->has_seams = HAS_SEAMS(*here->at);
-    const int has_new = here->block == 0 && here->has_seams &&
+#if COMPARES_REGIONS
+    here->has_shift_boundary = HAS_SHIFT_BOUNDARY(*here->at);
+    const int has_new = here->block == 0 && here->has_shift_boundary &&
                         has_new_regions(here->at, kept_regions);
     if (has_new) {
-        const logit_terms regions =
-            terms_at(here->tensors, args, here->of, &here->at->place);
+        const score_bias_view regions =
+            score_bias_at(here->tensors, args, here->of, &here->at->coord);
         keep_regions(memory->row_regions, memory->key_regions, args, &regions,
                      block->first_row, me->lane);
     }
 #endif
 #if VARIANT == COSINE
     TEAM_SYNC(me->team);
-#elif REGIONS_APART
+#elif COMPARES_REGIONS
     if (EMULATED || has_new)
         TEAM_SYNC(me->team);
 #endif
 }
 
-/* Attends to the windows of a walk, for a block of rows. */
-INLINE void attend_windows(walk here, forward_pipeline *pipeline,
+/* Attends to the windows of a tile scheduler, for a block of rows. */
+INLINE void attend_windows(tile_scheduler here, forward_pipeline *pipeline,
                            const team_memory *memory,
-                           const logit_tensors *tensors,
+                           const score_bias_tensors *tensors,
                            const row_block *block,
                            const forward_args *kernel_args, work_item *me,
                            wave *w)
 {
     wave_memory own;
-#if HAS_TERMS_KEPT
-    uint kept_kind = ~0u; /* of windows whose terms are kept */
+#if HAS_BIAS_CACHE
+    uint cached_mask_class = ~0u; /* of windows whose bias is cached */
 #endif
-#if HAS_OWN_TERMS
-    float own_terms[KEY_TILES][VALUES];
-    own.terms = own_terms;
-#if HAS_LOCAL_TERMS
-    own.local_terms =
-        memory->terms + min(me->wave, ROW_TILES - 1) * KEY_TILES * TERM_TILE;
+#if HAS_REGISTER_BIAS_CACHE
+    float own_score_bias[KEY_TILES][ACC_PER_LANE];
+    own.score_bias = own_score_bias;
+#if HAS_LOCAL_BIAS_CACHE
+    own.local_score_bias = memory->bias_cache + min(me->wave, ROW_TILES - 1) *
+                                                    KEY_TILES * TILE_ELEMENTS;
 #else
-    own.local_terms = 0;
+    own.local_score_bias = 0;
 #endif
 #endif
 #if STREAMING
     row_state states[WAVE_TURNS];
     own.states = states;
 #endif
-#if CARRIES_BASE
-    carried_base carried;
-    start_carrying(&carried);
-    own.carried = &carried;
+#if REUSES_MAX
+    reused_max reused;
+    start_reuse(&reused);
+    own.reused = &reused;
 #endif
 #if KEEPS_STORES
     plane_offset o_offsets[STORE_TURNS(HEAD_DIM)];
     own.o_offsets = o_offsets;
-    find_stores(o_offsets, &kernel_args->o, &kernel_args->grid, &here.place,
-                block->first_row + me->wave * UNIT_QUERIES, HEAD_DIM, w);
+    find_stores(o_offsets, &kernel_args->o, &kernel_args->grid, &here.coord,
+                block->first_row + me->wave * TILE_M, HEAD_DIM, w);
 #else
     own.o_offsets = 0;
 #endif
-    uint kept_regions = ~0u; /* the kind of windows whose regions are kept */
-    for (uint item = 0; item < pipeline->items; item++) {
-        FORGET_LANE(me->lane);
-        FORGET_LANE(w->lane);
+    uint kept_regions =
+        ~0u; /* the mask class of windows whose regions are kept */
+    for (uint step = 0; step < pipeline->steps; step++) {
+        HIDE_LANE(me->lane);
+        HIDE_LANE(w->lane);
         RELOAD_ARGS(forward_args, args, kernel_args)
-        kv_item now = {.at = &here,
-                       .of = {.window = window_of(&here, args),
-                              .head = block->head,
-                              .row = block->first_row},
-                       .block = item % KEY_BLOCKS,
-                       .q = memory->ring +
-                            item / KEY_BLOCKS % STAGES * STAGE_SIZE,
-                       .stage = memory->ring + item % STAGES * STAGE_SIZE,
-                       .tensors = tensors};
+        kv_block now = {.at = &here,
+                        .of = {.window = window_of(&here, args),
+                               .head = block->head,
+                               .row = block->first_row},
+                        .block = step % KEY_BLOCKS,
+                        .q = memory->ring +
+                             step / KEY_BLOCKS % STAGES * STAGE_SIZE,
+                        .stage = memory->ring + step % STAGES * STAGE_SIZE,
+                        .tensors = tensors};
         now.first = (int)now.block * BLOCK_KEYS;
         now.count = min(BLOCK_KEYS, (int)NK - now.first);
-#if HAS_TERMS_KEPT
-        const logit_terms terms = {.unused = 0};
-        const uint kind = MASK_KIND(here);
-        if (kind != kept_kind) {
-            kept_kind = kind;
-            renew_terms(&own, memory, &now, block, args, me, w);
+#if HAS_BIAS_CACHE
+        const score_bias_view score_bias = {.unused = 0};
+        const uint mask_class = MASK_CLASS(here);
+        if (mask_class != cached_mask_class) {
+            cached_mask_class = mask_class;
+            renew_score_bias(&own, memory, &now, block, args, me, w);
         }
 #else
-        const logit_terms terms = terms_of(tensors, args, now.of);
+        const score_bias_view score_bias =
+            score_bias_of(tensors, args, now.of);
 #endif
-        now.terms = &terms;
+        now.score_bias = &score_bias;
         await_stage(me->team);
-        start_item(pipeline, item + AHEAD, block, args, me->team, me->lane);
+        start_kv_block(pipeline, step + AHEAD, block, args, me->team,
+                       me->lane);
         await_copies(me->team);
-        prepare_item(&now, memory, &kept_regions, block, args, me, w);
+        prepare_kv_block(&now, memory, &kept_regions, block, args, me, w);
         TURN_FOR (int turn = 0; turn < WAVE_TURNS; turn++)
             attend_tile(turn, &own, memory, &now, block, args, me, w);
         if ((KEY_BLOCKS == 1 || now.block == KEY_BLOCKS - 1) &&
-            !walk_on(&here, args, me->team)) {
+            !next_window(&here, args, me->team)) {
 #if KEEPS_STORES
-            find_stores(o_offsets, &args->o, &args->grid, &here.place,
-                        block->first_row + me->wave * UNIT_QUERIES, HEAD_DIM,
-                        w);
+            find_stores(o_offsets, &args->o, &args->grid, &here.coord,
+                        block->first_row + me->wave * TILE_M, HEAD_DIM, w);
 #endif
         }
     }
@@ -403,33 +411,34 @@ INLINE void attend_windows(walk here, forward_pipeline *pipeline,
 
 /* ---- The kernel ---- */
 
-__kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(TEAM * WINDOWS_PER_GROUP, 1, 1)))
 WAVE_ATTRIBUTE void
 JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 {
     DECLARE_LOCAL_MEMORY
 #if VARIANT == COSINE
-    __local float q_factors[TEAMS][BLOCK_ROWS], k_factors[TEAMS][KEY_ROWS];
+    __local float q_factors[WINDOWS_PER_GROUP][BLOCK_ROWS],
+        k_factors[WINDOWS_PER_GROUP][KEY_ROWS];
 #endif
-#if REGIONS_APART
-    __local uchar kept_row_regions[TEAMS][BLOCK_ROWS];
-    __local uchar kept_key_regions[TEAMS][NK];
+#if COMPARES_REGIONS
+    __local uchar kept_row_regions[WINDOWS_PER_GROUP][BLOCK_ROWS];
+    __local uchar kept_key_regions[WINDOWS_PER_GROUP][NK];
 #endif
     DECLARE_PADS(pads)
     DECLARE_EXCHANGES(exchanges)
     work_item me = this_work_item();
     wave w = wave_of(&me, exchanges);
-    const logit_tensors tensors = {BIAS_TENSORS MASK_TENSORS.unused = 0};
+    const score_bias_tensors tensors = {BIAS_TENSORS MASK_TENSORS.unused = 0};
     const team_memory memory = {
         .ring = (__local storage_bits *)rings[me.team],
-#if HAS_LOCAL_TERMS
-        .terms = kept,
+#if HAS_LOCAL_BIAS_CACHE
+        .bias_cache = bias_cache,
 #endif
 #if VARIANT == COSINE
         .q_factors = q_factors[me.team],
         .k_factors = k_factors[me.team],
 #endif
-#if REGIONS_APART
+#if COMPARES_REGIONS
         .row_regions = kept_row_regions[me.team],
         .key_regions = kept_key_regions[me.team],
 #endif
@@ -438,26 +447,27 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     /* of the rounds of this work-group the next one, and how many are left */
     const uint group = (uint)get_group_id(0);
     const uint rounds = count_rounds(&args);
-    const owned_round end = first_round(&args, rounds, group + 1);
-    owned_round next = first_round(&args, rounds, group);
-    ulong left =
-        (ulong)(end.owner - next.owner) * rounds + end.round - next.round;
-    uint kept_owner = ~0u; /* whose terms are kept */
+    const head_block_round end = first_round(&args, rounds, group + 1);
+    head_block_round next = first_round(&args, rounds, group);
+    ulong left = (ulong)(end.head_block - next.head_block) * rounds +
+                 end.round - next.round;
+    uint cached_head_block = ~0u; /* whose bias is cached */
     NO_UNROLL_FOR (uint number = 0; left > 0; number++) {
-#if SHARES_OWNERS
+#if PERSISTENT_MULTI_BLOCK
         const stretch part = stretch_of(&args, rounds, group, number);
         if (part.rounds == 0)
             continue;
-        next.owner = part.owner;
+        next.head_block = part.head_block;
         next.round = part.first;
         const uint own_rounds = part.rounds;
-        FORGET_LANE(me.lane);
-        FORGET_LANE(w.lane);
+        HIDE_LANE(me.lane);
+        HIDE_LANE(w.lane);
 #else
         const uint own_rounds = (uint)left;
 #endif
-        row_block block = find_block(next.owner, &args);
-        walk here = start_walk(&args, next.round, own_rounds, me.team);
+        row_block block = find_block(next.head_block, &args);
+        tile_scheduler here =
+            start_tile_scheduler(&args, next.round, own_rounds, me.team);
         left -= here.rounds;
 #if VARIANT == COSINE
         block.scale = cosine_scale(&args, logit_scale, block.head);
@@ -478,21 +488,23 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         pipeline.pad_k = KEPT_PAD(pads, 0);
         pipeline.pad_v = KEPT_PAD(pads, 1);
         for (uint ahead = 0; ahead < AHEAD; ahead++)
-            start_item(&pipeline, ahead, &block, &args, me.team, me.lane);
+            start_kv_block(&pipeline, ahead, &block, &args, me.team, me.lane);
         clear_pads(memory.ring, me.lane);
-#if HAS_LOCAL_TERMS && !MASK_IN_LOCAL
-        if (!SHARES_OWNERS || next.owner != kept_owner) {
-            const unit of_head = {.window = args.first_window,
-                                  .head = block.head};
-            const logit_terms terms = terms_of(&tensors, &args, of_head);
-            keep_terms(kept, &args, &terms, block.first_row, me.id);
+#if HAS_LOCAL_BIAS_CACHE && !MASK_IN_LOCAL
+        if (!PERSISTENT_MULTI_BLOCK || next.head_block != cached_head_block) {
+            const work_tile of_head = {.window = args.first_window,
+                                       .head = block.head};
+            const score_bias_view score_bias =
+                score_bias_of(&tensors, &args, of_head);
+            cache_score_bias(bias_cache, &args, &score_bias, block.first_row,
+                             me.id);
         }
-        kept_owner = next.owner;
+        cached_head_block = next.head_block;
 #endif
         barrier(CLK_LOCAL_MEM_FENCE);
         attend_windows(here, &pipeline, &memory, &tensors, &block, &args, &me,
                        &w);
-        if (!SHARES_OWNERS)
+        if (!PERSISTENT_MULTI_BLOCK)
             break;
         barrier(CLK_LOCAL_MEM_FENCE); /* the next may replace all */
     }

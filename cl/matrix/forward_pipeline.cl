@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the forward kernel copies to the ring (pipeline.cl): of the block of
  * rows that a work-group has, the q of each window, and its keys and values,
- * an item of BLOCK_KEYS at a time.
+ * a KV block of BLOCK_KEYS at a time.
  *
  * Where what a lane copies and stores lies in its plane is found anew only
- * where the next window lies otherwise (KEEPS_PLACES of the unit, on grids).
+ * where the next window lies otherwise (KEEPS_OFFSETS of the unit, on grids).
  */
 #ifndef FORWARD_PIPELINE_CL
 #define FORWARD_PIPELINE_CL
 #include "matrix/pipeline.cl"
 #include "matrix/tile_scheduler.cl"
 
-#define FOLLOWS_GRID (GRID && CHUNKS && KEEPS_PLACES)
+#define FOLLOWS_GRID (GRID && CHUNKS && KEEPS_OFFSETS)
 #define KEEPS_COPIES (FOLLOWS_GRID && KEY_BLOCKS == 1)
 #define KEEPS_STORES                                                          \
     (FOLLOWS_GRID && WAVE_TURNS == 1 && DIM_TILES <= OUT_TILES)
@@ -28,13 +28,14 @@ typedef struct row_block {
     __global float *lse;
 } row_block;
 
-/* The block of rows of an owner (persistent.cl), but for its planes. */
-INLINE row_block find_block(uint owner, const forward_args *args)
+/* The block of rows of a head block (persistent.cl), but for its planes. */
+INLINE row_block find_block(uint head_block, const forward_args *args)
 {
     row_block b;
-    b.head = owner / args->row_blocks;
-    b.first_row =
-        BLOCK_ROWS >= NQ ? 0 : owner % args->row_blocks * args->block_rows;
+    b.head = head_block / args->row_blocks;
+    b.first_row = BLOCK_ROWS >= NQ
+                      ? 0
+                      : head_block % args->row_blocks * args->block_rows;
     b.row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - b.first_row);
     b.kv_head = b.head / args->heads_per_kv_head;
     b.wide = (args->flags & ARG_WIDE_ACCESS) != 0;
@@ -64,8 +65,8 @@ typedef struct copy_offsets {
 
 /* Copies that are under way. */
 typedef struct forward_pipeline {
-    walk next; /* its window is the next one to be copied */
-    uint items;
+    tile_scheduler next; /* its window is the next one to be copied */
+    uint steps;
     __local storage_bits *ring;
     __local const storage_bits *pad_k, *pad_v; /* NULL: zeros */
     ulong q_chunk, k_chunk, v_chunk;           /* see chunk_of */
@@ -75,12 +76,13 @@ typedef struct forward_pipeline {
 #endif
 } forward_pipeline;
 
-INLINE forward_pipeline start_pipeline(walk first, __local storage_bits *ring,
+INLINE forward_pipeline start_pipeline(tile_scheduler first,
+                                       __local storage_bits *ring,
                                        const forward_args *args, int lane)
 {
     forward_pipeline p;
     p.next = first;
-    p.items = first.rounds * KEY_BLOCKS;
+    p.steps = first.rounds * KEY_BLOCKS;
     p.ring = ring;
     p.q_chunk = chunk_of(&args->q, lane);
     p.k_chunk = chunk_of(&args->k, lane);
@@ -99,12 +101,12 @@ INLINE void find_offsets(forward_pipeline *p, const row_block *block,
 {
 #if KEEPS_COPIES
     const grid_layout *grid = &args->grid;
-    const window_place *place = &p->next.place;
-    find_copies(p->offsets->q, &args->q, grid, place, block->first_row,
+    const window_coord *coord = &p->next.coord;
+    find_copies(p->offsets->q, &args->q, grid, coord, block->first_row,
                 BLOCK_ROWS, lane);
-    find_copies(p->offsets->k, &args->k, grid, place, 0, BLOCK_KEYS, lane);
-    find_copies(p->offsets->v, &args->v, grid, place, 0, BLOCK_KEYS, lane);
-    p->has_padding = holds_padding(grid, place);
+    find_copies(p->offsets->k, &args->k, grid, coord, 0, BLOCK_KEYS, lane);
+    find_copies(p->offsets->v, &args->v, grid, coord, 0, BLOCK_KEYS, lane);
+    p->has_padding = holds_padding(grid, coord);
 #endif
 }
 
@@ -127,15 +129,15 @@ INLINE void copy_tensor(__local storage_bits *to,
         return;
     }
 #endif
-    copy_rows(to, from, chunk, layout, &args->grid, &p->next.place, pad, first,
+    copy_rows(to, from, chunk, layout, &args->grid, &p->next.coord, pad, first,
               count, rows, lane, how != COPY_NARROW);
 }
 
 /* Copies `count` keys from `first` on, and before a window's first its q. */
-INLINE void copy_item(__local storage_bits *q_to, __local storage_bits *to,
-                      int first, int count, const int how,
-                      const forward_pipeline *p, const row_block *block,
-                      const forward_args *args, int lane)
+INLINE void copy_kv_block(__local storage_bits *q_to, __local storage_bits *to,
+                          int first, int count, const int how,
+                          const forward_pipeline *p, const row_block *block,
+                          const forward_args *args, int lane)
 {
 #if KEEPS_COPIES
     const copy_offsets *at = p->offsets;
@@ -147,22 +149,23 @@ INLINE void copy_item(__local storage_bits *q_to, __local storage_bits *to,
         copy_tensor(q_to, block->q, p->q_chunk, &args->q, q_at, how, 0,
                     block->first_row, block->row_count, BLOCK_ROWS, p, args,
                     lane);
-    copy_tensor(to + K_PLACE, block->k, p->k_chunk, &args->k, k_at, how,
+    copy_tensor(to + K_OFFSET, block->k, p->k_chunk, &args->k, k_at, how,
                 p->pad_k, first, count, BLOCK_KEYS, p, args, lane);
-    copy_tensor(to + V_PLACE, block->v, p->v_chunk, &args->v, v_at, how,
+    copy_tensor(to + V_OFFSET, block->v, p->v_chunk, &args->v, v_at, how,
                 p->pad_v, first, count, BLOCK_KEYS, p, args, lane);
 }
 
-/* Starts the copies of an item; after a window's last, walks on. */
-INLINE void start_item(forward_pipeline *p, uint item, const row_block *block,
-                       const forward_args *args, int team, int lane)
+/* Starts the copies of a KV block; after a window's last, goes to the next. */
+INLINE void start_kv_block(forward_pipeline *p, uint step,
+                           const row_block *block, const forward_args *args,
+                           int team, int lane)
 {
-    if (item < p->items) {
-        const int first = (int)(item % KEY_BLOCKS) * BLOCK_KEYS;
+    if (step < p->steps) {
+        const int first = (int)(step % KEY_BLOCKS) * BLOCK_KEYS;
         const int count = min(BLOCK_KEYS, (int)NK - first);
-        __local storage_bits *to = p->ring + item % STAGES * STAGE_SIZE;
+        __local storage_bits *to = p->ring + step % STAGES * STAGE_SIZE;
         __local storage_bits *q_to =
-            p->ring + item / KEY_BLOCKS % STAGES * STAGE_SIZE;
+            p->ring + step / KEY_BLOCKS % STAGES * STAGE_SIZE;
 #if KEEPS_COPIES
         const int has_padding = p->has_padding;
 #else
@@ -170,17 +173,17 @@ INLINE void start_item(forward_pipeline *p, uint item, const row_block *block,
 #endif
         if (p->next.exists) {
             if (!block->wide)
-                copy_item(q_to, to, first, count, COPY_NARROW, p, block, args,
-                          lane);
+                copy_kv_block(q_to, to, first, count, COPY_NARROW, p, block,
+                              args, lane);
             else if (has_padding)
-                copy_item(q_to, to, first, count, COPY_PADDED, p, block, args,
-                          lane);
+                copy_kv_block(q_to, to, first, count, COPY_PADDED, p, block,
+                              args, lane);
             else
-                copy_item(q_to, to, first, count, COPY_WIDE, p, block, args,
-                          lane);
+                copy_kv_block(q_to, to, first, count, COPY_WIDE, p, block,
+                              args, lane);
         }
         if ((KEY_BLOCKS == 1 || first + BLOCK_KEYS >= NK) &&
-            !walk_on(&p->next, args, team))
+            !next_window(&p->next, args, team))
             find_offsets(p, block, args, lane);
     }
     END_COPIES();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The first half of backward_matrix.cl: a wave's tile of rows, of which dQ
- * leaves, dBias is summed, and P and dS go to local memory. */
+ * The first half of backward_matrix.cl: a wave's tile of rows, of which dQ is
+ * stored, dBias is summed, and P and dS go to local memory. */
 #ifndef FUSED_ROWS_CL
 #define FUSED_ROWS_CL
 #include "matrix/delta_errors.cl"
@@ -9,36 +9,35 @@
 #include "matrix/grad_sums.cl"
 
 /* Starts copies of rows `row` and on of a window's o, of which `count` exist,
- * to the wave's rows that leave; zeros fill the tile. */
+ * to the wave's output staging; zeros fill the tile. */
 INLINE void copy_o(__local ushort *to, __global const storage *plane_of_o,
-                   const forward_args *args, const window_place *place,
+                   const forward_args *args, const window_coord *coord,
                    uint row, int count, int wide, const wave *w)
 {
     const tensor_layout *layout = &args->o;
-    for (int i = w->lane; i < UNIT_QUERIES * (DIMS - HEAD_DIM); i += WAVE)
-        to[row_place(i % UNIT_QUERIES, HEAD_DIM + i / UNIT_QUERIES, PITCH)] =
-            0;
+    for (int i = w->lane; i < TILE_M * (DIMS - HEAD_DIM); i += WAVE)
+        to[swizzled_offset(i % TILE_M, HEAD_DIM + i / TILE_M, PITCH)] = 0;
 #if CHUNKS
     if (wide) {
         UNROLL_FOR (int turn = 0; turn < STORE_TURNS(HEAD_DIM); turn++) {
             const int i = turn * WAVE + w->lane;
             const int r = i / CHUNKS;
             const plane_offset at =
-                find_chunk(layout, &args->grid, place, row, CHUNKS, i);
+                find_chunk(layout, &args->grid, coord, row, CHUNKS, i);
             const int exists = (r < count) & !IS_PADDED(at);
-            copy_16(to + row_place(r, i % CHUNKS * CHUNK, PITCH),
+            copy_16(to + swizzled_offset(r, i % CHUNKS * CHUNK, PITCH),
                     plane_of_o + (IS_PADDED(at) ? 0 : at), exists,
-                    i < UNIT_QUERIES * CHUNKS);
+                    i < TILE_M * CHUNKS);
         }
         return;
     }
 #endif
-    NO_UNROLL_FOR (int i = w->lane; i < UNIT_QUERIES * HEAD_DIM; i += WAVE) {
+    NO_UNROLL_FOR (int i = w->lane; i < TILE_M * HEAD_DIM; i += WAVE) {
         const int r = i / HEAD_DIM, c = i % HEAD_DIM;
         ulong at;
         const int exists =
-            r < count && find_row(&at, layout, &args->grid, place, row + r);
-        to[row_place(r, c, PITCH)] =
+            r < count && find_row(&at, layout, &args->grid, coord, row + r);
+        to[swizzled_offset(r, c, PITCH)] =
             exists ? ((__global const storage_bits *)
                           plane_of_o)[at + (ulong)c * layout->column]
                    : (storage_bits)0;
@@ -48,7 +47,7 @@ INLINE void copy_o(__local ushort *to, __global const storage *plane_of_o,
 /* What dS of a row is multiplied by for dK: no less than this. */
 #define LEAST_FACTOR 0x1p-60f
 INLINE void find_row_factors(float factor[LANE_ROWS], const row_part *part,
-                             const visit *here)
+                             const q_block *here)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         factor[r] = 1.0f;
@@ -65,35 +64,36 @@ INLINE void find_row_factors(float factor[LANE_ROWS], const row_part *part,
 #if RESCALES
 /* The power of two for dS of the wave's rows, which are multiplied by `factor`
  * too; P is at most 1. */
-INLINE float find_power(const row_statistics *s, const float *factor,
-                        const row_part *part, __local uint *slot,
-                        const wave *w)
+INLINE float find_ds_scale(const row_statistics *s, const float *factor,
+                           const row_part *part, __local uint *scratch,
+                           const wave *w)
 {
     float bound = 0.0f;
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         if (row_exists(part, r, w))
-            bound = fmax(bound,
-                         (s->flow[r] + fabs(s->delta[r])) * fabs(factor[r]));
-    return power_for(as_float(
-        LARGEST_OF_WAVE(as_uint(part->count > 0 ? bound : 0.0f), slot, w)));
+            bound = fmax(bound, (s->dp_bound[r] + fabs(s->delta[r])) *
+                                    fabs(factor[r]));
+    return ds_scale_for(as_float(
+        LARGEST_OF_WAVE(as_uint(part->count > 0 ? bound : 0.0f), scratch, w)));
 }
 
-/* The largest |v|^2 of an item's keys goes to *largest, by all waves of the
+/* The largest |v|^2 of a step's keys goes to *largest, by all waves of the
  * team. */
 INLINE void measure_values(__local uint *largest, __local const ushort *v,
-                           int wave_of_team, __local uint *slot, const wave *w)
+                           int wave_of_team, __local uint *scratch,
+                           const wave *w)
 {
-    const int tiles = CEIL_DIV(BLOCK_KEYS, UNIT_QUERIES);
+    const int tiles = CEIL_DIV(BLOCK_KEYS, TILE_M);
     float most = 0.0f;
-    MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
+    MEASURE_FOR (int done = 0; done < tiles; done += WAVES_PER_WINDOW) {
         float square[LANE_ROWS];
-        int place[LANE_ROWS];
-        dot_rows(square, place, v, v, (done + wave_of_team) * UNIT_QUERIES,
+        int row_index[LANE_ROWS];
+        dot_rows(square, row_index, v, v, (done + wave_of_team) * TILE_M,
                  BLOCK_KEYS, w);
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             most = fmax(most, square[r]);
     }
-    const uint bits = LARGEST_OF_WAVE(as_uint(most), slot, w);
+    const uint bits = LARGEST_OF_WAVE(as_uint(most), scratch, w);
     if (w->lane == 0)
         atomic_max(largest, bits);
 }
@@ -101,30 +101,30 @@ INLINE void measure_values(__local uint *largest, __local const ushort *v,
 
 /* What a tile of dS, by rows, is multiplied by. */
 typedef struct ds_factors {
-    float factor[LANE_ROWS]; /* from P_POWER P to what dK wants */
+    float factor[LANE_ROWS]; /* from P_SCALE P to what dK wants */
     float shift[LANE_ROWS];  /* that of -delta */
     float to_dbias[LANE_ROWS], to_dq[LANE_ROWS]; /* from there to others */
     float from_dq[LANE_ROWS];                    /* and of dQ at the end */
 } ds_factors;
 
-/* slot: for the power of two of dS. */
+/* scratch: for the power of two of dS. */
 INLINE void find_factors(ds_factors *f, const row_statistics *s,
-                         const row_part *part, const visit *here,
-                         __local uint *slot, const wave *w)
+                         const row_part *part, const q_block *here,
+                         __local uint *scratch, const wave *w)
 {
-    float power = 1.0f; /* of dS */
+    float ds_scale = 1.0f; /* of dS */
     find_row_factors(f->factor, part, here);
 #if RESCALES
 #if VARIANT == COSINE
-    const float inverse = largest_inverse(here, slot, w);
+    const float inverse = largest_inverse(here, scratch, w);
 #endif
-    power = find_power(s, f->factor, part, slot, w);
+    ds_scale = find_ds_scale(s, f->factor, part, scratch, w);
     if (w->lane == 0)
-        *slot = as_uint(power);
+        *scratch = as_uint(ds_scale);
 #endif
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         f->to_dq[r] = 1.0f;
-        f->to_dbias[r] = inverse_power(power);
+        f->to_dbias[r] = inverse_ds_scale(ds_scale);
 #if VARIANT == COSINE
         f->to_dbias[r] *= RECIPROCAL(f->factor[r]);
 #endif
@@ -132,13 +132,13 @@ INLINE void find_factors(ds_factors *f, const row_statistics *s,
 #if RESCALES && VARIANT == COSINE
         /* lengths of q and of k may differ much: rows have powers of their own
          */
-        float bound = s->flow[r];
+        float bound = s->dp_bound[r];
         REDUCE(bound, fmax);
-        const float own = power_for((bound + fabs(s->delta[r])) * inverse);
+        const float own = ds_scale_for((bound + fabs(s->delta[r])) * inverse);
         f->to_dq[r] = own * f->to_dbias[r];
-        f->from_dq[r] = here->scale * inverse_power(own);
+        f->from_dq[r] = here->scale * inverse_ds_scale(own);
 #endif
-        f->factor[r] *= power / P_POWER;
+        f->factor[r] *= ds_scale / P_SCALE;
         f->shift[r] = -s->delta[r] * f->factor[r];
     }
 }
@@ -149,23 +149,23 @@ INLINE void find_factors(ds_factors *f, const row_statistics *s,
 #if O_SERVES
 /* Takes an error of delta out of what a tile of rows has left, given what it
  * makes of the sum over keys of dS, as that goes to dK. */
-INLINE void mend_rows(float sums[ROW_SUM_TILES][VALUES],
-                      const dbias_place *dbias, const float *error,
+INLINE void mend_rows(float sums[ROW_SUM_TILES][ACC_PER_LANE],
+                      const dbias_target *dbias, const float *error,
                       const ds_factors *f, const row_part *part,
-                      const visit *here, const row_weights *weights,
+                      const q_block *here, const row_weights *weights,
                       const wave *w)
 {
     float factor[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        factor[r] = -error[r] / P_POWER;
+        factor[r] = -error[r] / P_SCALE;
     GRADIENT_FOR (int tile = 0; tile < KEY_TILES; tile++) {
         WAVE_SYNC();
-        const int key = tile * UNIT_TILE;
+        const int key = tile * TILE_N;
         int row = part->rows.row;
         wave own = *w;
-        FORGET(row);
+        HIDE_FROM_OPTIMIZER(row);
 
-        float ds[VALUES], p[VALUES];
+        float ds[ACC_PER_LANE], p[ACC_PER_LANE];
         query_tile operands[WEIGHT_PARTS];
         clear_tiles(&p, 1);
         clear_tiles(&ds, 1);
@@ -173,13 +173,13 @@ INLINE void mend_rows(float sums[ROW_SUM_TILES][VALUES],
             load_tile(p, weights->p, WEIGHT_PITCH, row, key, &own);
             load_tile(ds, weights->ds, WEIGHT_PITCH, row, key, &own);
         }
-        UNROLL_FOR (int i = 0; i < VALUES; i++) {
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
             p[i] *= factor[LANE_ROW(i)];
             ds[i] += p[i];
         }
         if (weights->owns)
             keep_weights(ds, weights->ds, row, key, &own);
-        float earlier[VALUES];
+        float earlier[ACC_PER_LANE];
         read_dbias(earlier, dbias, tile, part, here, &own);
         add_dbias(dbias, earlier, p, f->to_dbias, tile, part, here, &own);
         scale_keys(p, f->to_dq, tile, here, &own);
@@ -190,14 +190,15 @@ INLINE void mend_rows(float sums[ROW_SUM_TILES][VALUES],
 
 /* Sums of dS over keys tell how far a delta from o is off. What that leaves in
  * dQ for the most part goes, and all of it where it shows. */
-INLINE void mend_errors(float sums[ROW_SUM_TILES][VALUES], row_errors *errors,
-                        const dbias_place *dbias, const ds_factors *f,
-                        const row_part *part, const visit *here,
-                        const row_weights *weights, const wave *w)
+INLINE void mend_errors(float sums[ROW_SUM_TILES][ACC_PER_LANE],
+                        row_errors *errors, const dbias_target *dbias,
+                        const ds_factors *f, const row_part *part,
+                        const q_block *here, const row_weights *weights,
+                        const wave *w)
 {
     float expected[LANE_ROWS], of_dq[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        expected[r] = part->d_lse[r] * f->factor[r] * P_POWER;
+        expected[r] = part->d_lse[r] * f->factor[r] * P_SCALE;
     reduce_errors(errors, w);
     find_errors(errors, part, expected);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
@@ -215,80 +216,81 @@ INLINE void mend_errors(float sums[ROW_SUM_TILES][VALUES], row_errors *errors,
 /* dQ of the tile of rows leaves: `sums`, or where they are of a part of the
  * channels, products of `operands`, dS of all keys. Adds q^ . dq^ of the
  * lane's own rows to *scale_sum. */
-INLINE void leave_rows(float sums[ROW_SUM_TILES][VALUES],
-                       query_tile operands[PASS_TILES][WEIGHT_PARTS],
-                       float *from_dq, __global storage *dq, float *scale_sum,
-                       const row_part *part, const visit *here, const wave *w)
+INLINE void store_dq(float sums[ROW_SUM_TILES][ACC_PER_LANE],
+                     query_tile operands[TILES_PER_SUBTILE][WEIGHT_PARTS],
+                     float *from_dq, __global storage *dq, float *scale_sum,
+                     const row_part *part, const q_block *here, const wave *w)
 {
     const uint flags = here->args->forward.flags;
     const row_target to = dq_target(dq, part, here);
 #if VARIANT == COSINE
-    take_back_rows(sums, from_dq, scale_sum, part, here, w);
+    l2norm_backward_rows(sums, from_dq, scale_sum, part, here, w);
 #endif
-    if (!here->plain && (flags & ARG_DQ) == 0)
+    if (!here->fast_store && (flags & ARG_DQ) == 0)
         return;
     CHANNEL_FOR(int first = 0; first < DIM_TILES; first += OUT_TILES)
     {
         if (ROW_SUM_TILES != DIM_TILES) {
             clear_tiles(sums, ROW_SUM_TILES);
-            UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+            UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
                 if (IS_TILE(t))
                     add_values(sums, ROW_SUM_TILES, operands[t], here->k, t,
                                first, w);
         }
-        leave_channels(sums + (ROW_SUM_TILES == DIM_TILES ? first : 0),
+        store_epilogue(sums + (ROW_SUM_TILES == DIM_TILES ? first : 0),
                        from_dq, first, &to, here, w);
     }
 }
 
-/* P and dS of the tile of rows go to local memory, and dQ leaves. `scores` are
- * what add_statistics has left, of one pass P_POWER P. given: delta is from o.
- * Adds q^ . dq^ of the lane's own rows to *scale_sum. slot: for the power of
- * two of dS. */
-INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
-                               const dbias_place *dbias, __global storage *dq,
+/* P and dS of the tile of rows go to local memory, and dQ is stored. `scores`
+ * are what add_statistics has left, of one subtile P_SCALE P. has_o_lse: delta
+ * is from o. Adds q^ . dq^ of the lane's own rows to *scale_sum. scratch: for
+ * the power of two of dS. */
+INLINE void differentiate_rows(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
+                               const dbias_target *dbias, __global storage *dq,
                                float *scale_sum, const row_statistics *s,
-                               const row_part *part, const visit *here,
-                               const logit_terms *terms,
-                               const row_weights *weights, int given,
-                               __local uint *slot, const wave *w)
+                               const row_part *part, const q_block *here,
+                               const score_bias_view *score_bias,
+                               const row_weights *weights, int has_o_lse,
+                               __local uint *scratch, const wave *w)
 {
     const int stores = weights->owns;
     const tile_rows *rows = &part->rows;
-    const flow_rows d_o = read_flow(rows, here->d_o, w);
-    float sums[ROW_SUM_TILES][VALUES];
-    query_tile operands[PASS_TILES][WEIGHT_PARTS];
+    const dp_rows d_o = read_dp_rows(rows, here->d_o, w);
+    float sums[ROW_SUM_TILES][ACC_PER_LANE];
+    query_tile operands[TILES_PER_SUBTILE][WEIGHT_PARTS];
     row_errors errors; /* with O_SERVES */
     ds_factors f;
-    find_factors(&f, s, part, here, slot, w);
+    find_factors(&f, s, part, here, scratch, w);
     clear_tiles(sums, ROW_SUM_TILES);
     clear_errors(&errors);
-    GRADIENT_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
-        if (PASSES > 1) {
-            score_pass(scores, first, here, rows, terms, w);
+    GRADIENT_FOR (int first = 0; first < KEY_TILES;
+                  first += TILES_PER_SUBTILE) {
+        if (SUBTILES > 1) {
+            score_subtile(scores, first, here, rows, score_bias, w);
             make_p(scores, first, s->top, 1);
         }
-        float flow[VALUES];
-        if (FLOW_AHEAD)
-            multiply_flow(flow, &d_o, here->d_o, here->v, first, w);
-        UNROLL_FOR (int t = 0; t < PASS_TILES; t++) {
+        float dp[ACC_PER_LANE];
+        if (PIPELINE_DP)
+            multiply_dp(dp, &d_o, here->d_o, here->v, first, w);
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++) {
             const int tile = first + t;
             if (!IS_TILE(tile))
                 continue;
-            const int key = tile * UNIT_TILE;
-            float ds[VALUES], earlier[VALUES];
+            const int key = tile * TILE_N;
+            float ds[ACC_PER_LANE], earlier[ACC_PER_LANE];
             read_dbias(earlier, dbias, tile, part, here, w);
-            if (!FLOW_AHEAD)
-                multiply_flow(flow, &d_o, here->d_o, here->v, tile, w);
-            UNROLL_FOR (int i = 0; i < VALUES; i++) {
+            if (!PIPELINE_DP)
+                multiply_dp(dp, &d_o, here->d_o, here->v, tile, w);
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
                 const int r = LANE_ROW(i);
-                const float change = FMA(flow[i], f.factor[r], f.shift[r]);
+                const float change = FMA(dp[i], f.factor[r], f.shift[r]);
                 ds[i] = HAS_KEY(tile, i) ? scores[t][i] * change : 0.0f;
             }
             if (O_SERVES && !SUMS_OPERANDS)
                 add_errors(&errors, ds, 0, tile, w);
-            if (FLOW_AHEAD && t + 1 < PASS_TILES && IS_TILE(tile + 1))
-                multiply_flow(flow, &d_o, here->d_o, here->v, tile + 1, w);
+            if (PIPELINE_DP && t + 1 < TILES_PER_SUBTILE && IS_TILE(tile + 1))
+                multiply_dp(dp, &d_o, here->d_o, here->v, tile + 1, w);
             add_dbias(dbias, earlier, ds, f.to_dbias, tile, part, here, w);
             if (stores) {
                 keep_weights(scores[t], weights->p, rows->row, key, w);
@@ -304,10 +306,10 @@ INLINE void differentiate_rows(float scores[PASS_TILES][VALUES],
         }
     }
 #if O_SERVES
-    IF_ALL (given)
+    IF_ALL (has_o_lse)
         mend_errors(sums, &errors, dbias, &f, part, here, weights, w);
 #endif
-    leave_rows(sums, operands, f.from_dq, dq, scale_sum, part, here, w);
+    store_dq(sums, operands, f.from_dq, dq, scale_sum, part, here, w);
 }
 
 #endif

@@ -3,61 +3,63 @@
  * them between waves that have rows and waves that have keys: the layout of a
  * team's local memory, and how tiles come there and back.
  *
- *   ONE_VISIT    1: a window has one visit
- *                0: sums of dK and dV live through all visits of a window
- *   KEEPS_DBIAS  0 or 1 (grad_sums.cl); 1 with ONE_VISIT only */
+ *   SINGLE_Q_BLOCK  1: a window has one q block
+ *                0: sums of dK and dV live through all q blocks of a window
+ *   KEEPS_DBIAS  0 or 1 (grad_sums.cl); 1 with SINGLE_Q_BLOCK only */
 #ifndef FUSED_TILE_CL
 #define FUSED_TILE_CL
 #include "matrix/grad_softmax.cl"
 
-REQUIRE(ONE_VISIT)
+REQUIRE(SINGLE_Q_BLOCK)
 REQUIRE(KEEPS_DBIAS)
 
 /* A tile's dP is computed while dS of the one before is: that pays in fp16,
  * but where the cosine variant takes the registers (bench/notes.md). */
-#define FLOW_AHEAD (DTYPE == 1 && VARIANT != COSINE && UNROLL_PASSES)
+#define PIPELINE_DP (DTYPE == 1 && VARIANT != COSINE && UNROLL_SUBTILES)
 /* P and dS in local memory. */
-#define WEIGHT_ROWS (CEIL_DIV(ROW_TILES * UNIT_QUERIES, UNIT_TILE) * UNIT_TILE)
-#define WEIGHT_KEYS (KEY_TILES * UNIT_TILE)
+#define WEIGHT_ROWS (CEIL_DIV(ROW_TILES * TILE_M, TILE_N) * TILE_N)
+#define WEIGHT_KEYS (KEY_TILES * TILE_N)
 /* Addresses cost less with a pad, but there is no room for it. */
 #define WEIGHT_PITCH (LATE_KEYS ? ROW_PITCH(WEIGHT_KEYS) : WEIGHT_KEYS + CHUNK)
 #define WEIGHT_SIZE (WEIGHT_ROWS * WEIGHT_PITCH)
 /* Tables of where tokens are: of the window that is copied, of this one, and
  * of the last, whose rows other waves may still store. */
 #define TOKEN_TABLES (KEEPS_TOKENS ? STAGES + 1 : 0)
-/* A team's local memory, in bytes: the ring, each wave's rows that leave, P
+/* A team's local memory, in bytes: the ring, each wave's output staging, P
  * and dS, tables of tokens, and of rows lse and powers of two. Together, for
  * one address that stays in a register: NVIDIA's compiler makes that of each
  * array anew, which takes long. */
-#define OUT_SIZE (UNIT_QUERIES * OUT_PITCH)
-#define OUT_PLACE (RING_SIZE * 2)
-#define WEIGHT_PLACE (OUT_PLACE + TEAM_WAVES * OUT_SIZE * 2)
-#define TOKEN_PLACE (WEIGHT_PLACE + 2 * WEIGHT_PARTS * WEIGHT_SIZE * 2)
-#define LSE_PLACE (TOKEN_PLACE + TOKEN_TABLES * NQ * 16)
-#define POWER_PLACE (LSE_PLACE + KEY_STAGES * BLOCK_ROWS * 4)
+#define OUT_SIZE (TILE_M * OUT_PITCH)
+#define OUT_OFFSET (RING_SIZE * 2)
+#define WEIGHT_OFFSET (OUT_OFFSET + WAVES_PER_WINDOW * OUT_SIZE * 2)
+#define TOKEN_OFFSET (WEIGHT_OFFSET + 2 * WEIGHT_PARTS * WEIGHT_SIZE * 2)
+#define LSE_OFFSET (TOKEN_OFFSET + TOKEN_TABLES * NQ * 16)
+#define DS_SCALE_OFFSET (LSE_OFFSET + KEY_STAGES * BLOCK_ROWS * 4)
 #if SWIZZLES_ROWS
 #define TEAM_ALIGNMENT (LINE * 2)
 #else
 #define TEAM_ALIGNMENT (CHUNK * 2)
 #endif
 #define TEAM_BYTES                                                            \
-    (CEIL_DIV(POWER_PLACE + (RESCALES ? TEAM_WAVES * 4 : 0),                  \
+    (CEIL_DIV(DS_SCALE_OFFSET + (RESCALES ? WAVES_PER_WINDOW * 4 : 0),        \
               TEAM_ALIGNMENT) *                                               \
      TEAM_ALIGNMENT)
 /* Tiles of keys that waves take in turn. */
-#define KEY_STRIPES CEIL_DIV(NK, UNIT_QUERIES)
-#define KEY_TURNS CEIL_DIV(KEY_STRIPES, TEAM_WAVES)
+#define KEY_STRIPES CEIL_DIV(NK, TILE_M)
+#define KEY_TURNS CEIL_DIV(KEY_STRIPES, WAVES_PER_WINDOW)
 /* Where it can, a wave makes one gradient of two of them and not both of one:
  * what it reads of dO or of q then serves twice. Not in the cosine variant,
  * where dK takes much longer. */
 #define ONE_GRADIENT                                                          \
-    (ONE_VISIT && VARIANT != COSINE && SPARES_GRADIENTS &&                    \
-     KEY_STRIPES % 2 == 0 && TEAM_WAVES % 2 == 0)
+    (SINGLE_Q_BLOCK && VARIANT != COSINE && SPARES_GRADIENTS &&               \
+     KEY_STRIPES % 2 == 0 && WAVES_PER_WINDOW % 2 == 0)
 #define STRIPES_AT_ONCE (ONE_GRADIENT ? 2 : 1)
 /* Tiles of channels that are summed at a time; the cosine variant needs all of
  * a row's before one can leave. */
-#define ROW_SUM_TILES (PASSES > 1 || VARIANT == COSINE ? DIM_TILES : OUT_TILES)
-#define KEY_SUM_TILES (!ONE_VISIT || VARIANT == COSINE ? DIM_TILES : OUT_TILES)
+#define ROW_SUM_TILES                                                         \
+    (SUBTILES > 1 || VARIANT == COSINE ? DIM_TILES : OUT_TILES)
+#define KEY_SUM_TILES                                                         \
+    (!SINGLE_Q_BLOCK || VARIANT == COSINE ? DIM_TILES : OUT_TILES)
 /* Many channels: the code for a part of them serves for all, so that a
  * window's fits the instruction cache. Sums of all must have constant indices.
  */
@@ -67,8 +69,8 @@ REQUIRE(KEEPS_DBIAS)
 #else
 #define CHANNEL_FOR UNROLL_FOR
 #endif
-/* Sums that live from visit to visit must have constant indices. */
-#if ONE_VISIT
+/* Sums that live from q block to q block must have constant indices. */
+#if SINGLE_Q_BLOCK
 #define KEY_FOR NO_UNROLL_FOR
 #else
 #define KEY_FOR UNROLL_FOR
@@ -84,8 +86,8 @@ typedef struct row_weights {
 INLINE void keep_weights(const float *tile, __local ushort *weights, int query,
                          int key, const wave *w)
 {
-    float rest[VALUES];
-    UNROLL_FOR (int i = 0; i < VALUES; i++)
+    float rest[ACC_PER_LANE];
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
         rest[i] = tile[i];
     UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++) {
         store_tile(rest, weights + part * WEIGHT_SIZE, WEIGHT_PITCH, query,
@@ -97,10 +99,10 @@ INLINE void keep_weights(const float *tile, __local ushort *weights, int query,
 
 #if KEEPS_TOKENS
 INLINE void keep_tokens(__local kept_token *table, const forward_args *args,
-                        const window_place *place, int lane)
+                        const window_coord *coord, int lane)
 {
     for (int i = lane; i < NQ; i += TEAM)
-        table[i] = keep_token(&args->grid, place, i);
+        table[i] = keep_token(&args->grid, coord, i);
 }
 #endif
 

@@ -4,11 +4,11 @@
  *
  *   work-group   owns one block of query rows of one head (backward: all rows
  *                of the heads of one key head), keeps bias and mask of those
- *                rows on the chip, and walks windows; in the forward pass
- *                then perhaps those of another block
- *   team         TEAM_WAVES waves of it compute one window at a time; TEAMS
- *                teams take windows in turn
- *   wave         takes tiles of UNIT_QUERIES rows of the block
+ *                rows on the chip, and iterates over windows; in the forward
+ *                pass then perhaps those of another block
+ *   team         WAVES_PER_WINDOW waves of it compute one window at a time;
+ *                WINDOWS_PER_GROUP teams take windows in turn
+ *   wave         takes tiles of TILE_M rows of the block
  *
  * q, k and v of the windows to come travel to a ring in local memory while
  * waves compute:
@@ -19,19 +19,19 @@
  *       +-----+----+----+    +-----+----+----+     them; backward also dO
  *        computed from        being filled
  *
- *   TEAM_WAVES, TEAMS
+ *   WAVES_PER_WINDOW, WINDOWS_PER_GROUP
  *   STAGES      of the ring
- *   PASS_KEYS   keys whose scores a wave has in registers at a time; a
- *               multiple of UNIT_TILE
+ *   SUBTILE_KEYS  keys whose scores a wave has in registers at a time; a
+ *               multiple of TILE_N
  *   ROW_PLANES  tensors that a stage holds rows of: q; backward also dO, and
  *               then o, where the host says 3
- *   KEEPS_TERMS where what is added to the block's logits stays from window to
+ *   BIAS_CACHE  where what is added to the block's logits stays from window to
  *               window; 0: nowhere, 1: in local memory, 2: in registers, for
  *               which each wave must have the same rows always. With a mask, a
- *               work-group then walks the windows of one mask after those of
- *               another. 3: the bias in local memory, as the caller stores it;
- *               regions, of which there is one for each token, are compared at
- *               each score, which needs half the room of a sum.
+ *               work-group then iterates over the windows of one mask after
+ *               those of another. 3: the bias in local memory, as the caller
+ *               stores it; regions, of which there is one for each token, are
+ *               compared at each score, which needs half the room of a sum.
  *
  * A kernel's file sets its features before it includes others:
  *
@@ -39,7 +39,7 @@
  *               of each wave
  *   FUSED_GRADIENTS  1: all gradients in one kernel, whose waves exchange P
  *               and dS through local memory
- *   KEYS_DOWN   1: tiles are the other way round, as gradients of keys want
+ *   S_TRANSPOSED  1: tiles are the other way round, as gradients of keys want
  *               them: what is called rows here are keys, v beside k, and what
  *               is called keys are queries, dO beside q */
 #ifndef GEOMETRY_CL
@@ -47,11 +47,11 @@
 #include "common/problem.cl"
 #include "unit/fragment_tiles.cl"
 
-REQUIRE(TEAM_WAVES)
-REQUIRE(TEAMS)
+REQUIRE(WAVES_PER_WINDOW)
+REQUIRE(WINDOWS_PER_GROUP)
 REQUIRE(STAGES)
-REQUIRE(PASS_KEYS)
-REQUIRE(KEEPS_TERMS)
+REQUIRE(SUBTILE_KEYS)
+REQUIRE(BIAS_CACHE)
 
 #ifndef BACKWARD
 #define BACKWARD 0
@@ -59,8 +59,8 @@ REQUIRE(KEEPS_TERMS)
 #ifndef FUSED_GRADIENTS
 #define FUSED_GRADIENTS 0
 #endif
-#ifndef KEYS_DOWN
-#define KEYS_DOWN 0
+#ifndef S_TRANSPOSED
+#define S_TRANSPOSED 0
 #endif
 #ifndef ROW_PLANES
 #define ROW_PLANES (1 + BACKWARD)
@@ -70,59 +70,61 @@ REQUIRE(ROW_PLANES)
 #define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
 
 /* Tokens of a window, and of a block of it, that run down and across tiles. */
-#if KEYS_DOWN
-#define DOWN NK
-#define ACROSS NQ
-#define BLOCK_DOWN BLOCK_KEYS
-#define BLOCK_ACROSS BLOCK_ROWS
-#define OF_PAIR(of, args, terms, down, across) of(args, terms, across, down)
+#if S_TRANSPOSED
+#define SEQ_M NK
+#define SEQ_N NQ
+#define BLOCK_M BLOCK_KEYS
+#define BLOCK_N BLOCK_ROWS
+#define OF_PAIR(of, args, score_bias, m, n) of(args, score_bias, n, m)
 #else
-#define DOWN NQ
-#define ACROSS NK
-#define BLOCK_DOWN BLOCK_ROWS
-#define BLOCK_ACROSS BLOCK_KEYS
-#define OF_PAIR(of, args, terms, down, across) of(args, terms, down, across)
+#define SEQ_M NQ
+#define SEQ_N NK
+#define BLOCK_M BLOCK_ROWS
+#define BLOCK_N BLOCK_KEYS
+#define OF_PAIR(of, args, score_bias, m, n) of(args, score_bias, m, n)
 #endif
 
-#define TEAM (TEAM_WAVES * WAVE)
-#define ROW_TILES CEIL_DIV(BLOCK_DOWN, UNIT_QUERIES)
-#define WAVE_TURNS CEIL_DIV(ROW_TILES, TEAM_WAVES)
-#define KEY_BLOCKS CEIL_DIV(ACROSS, BLOCK_ACROSS)
-#define KEY_TILES CEIL_DIV(BLOCK_ACROSS, UNIT_TILE)
+#define TEAM (WAVES_PER_WINDOW * WAVE)
+#define ROW_TILES CEIL_DIV(BLOCK_M, TILE_M)
+#define WAVE_TURNS CEIL_DIV(ROW_TILES, WAVES_PER_WINDOW)
+#define KEY_BLOCKS CEIL_DIV(SEQ_N, BLOCK_N)
+#define KEY_TILES CEIL_DIV(BLOCK_N, TILE_N)
 #define ALL_KEY_TILES (KEY_BLOCKS * KEY_TILES)
-#define PASS_TILES (PASS_KEYS / UNIT_TILE)
-#define PASSES CEIL_DIV(KEY_TILES, PASS_TILES)
-#define DIM_TILES CEIL_DIV(HEAD_DIM, UNIT_TILE)
-#define DIMS (DIM_TILES * UNIT_TILE)
+#define TILES_PER_SUBTILE (SUBTILE_KEYS / TILE_N)
+#define SUBTILES CEIL_DIV(KEY_TILES, TILES_PER_SUBTILE)
+#define DIM_TILES CEIL_DIV(HEAD_DIM, TILE_N)
+#define DIMS (DIM_TILES * TILE_N)
 #define PITCH ROW_PITCH(DIMS)
 /* Keys past the last are one row of zeros. */
-#define KEY_ROWS (BLOCK_ACROSS + (BLOCK_ACROSS % UNIT_TILE != 0))
+#define KEY_ROWS (BLOCK_N + (BLOCK_N % TILE_N != 0))
 /* The last that may be read: where tiles are whole, addresses need no care. */
-#define LAST_KEY (KEY_ROWS == BLOCK_ACROSS ? INT_MAX : KEY_ROWS - 1)
-#define SHORT_BLOCK (ACROSS % BLOCK_ACROSS != 0)
+#define LAST_KEY (KEY_ROWS == BLOCK_N ? INT_MAX : KEY_ROWS - 1)
+#define SHORT_BLOCK (SEQ_N % BLOCK_N != 0)
 /* Rows leave in tiles through the q that they were computed from. */
-#define ROW_ROWS (BACKWARD ? BLOCK_DOWN : ROW_TILES * UNIT_QUERIES)
+#define ROW_ROWS (BACKWARD ? BLOCK_M : ROW_TILES * TILE_M)
 #define ROW_PLANE(n) ((n)*WHOLE_LINES(ROW_ROWS * PITCH))
 #define KEY_PLANE(n)                                                          \
     (ROW_PLANE(ROW_PLANES) + (n)*WHOLE_LINES(KEY_ROWS * PITCH))
-#if KEYS_DOWN
-#define Q_PLACE KEY_PLANE(0)
-#define D_O_PLACE KEY_PLANE(1)
-#define K_PLACE ROW_PLANE(0)
-#define V_PLACE ROW_PLANE(1)
+#if S_TRANSPOSED
+#define Q_OFFSET KEY_PLANE(0)
+#define D_O_OFFSET KEY_PLANE(1)
+#define K_OFFSET ROW_PLANE(0)
+#define V_OFFSET ROW_PLANE(1)
 #else
-#define Q_PLACE ROW_PLANE(0)
-#define D_O_PLACE ROW_PLANE(1)
-#define O_PLACE ROW_PLANE(2)
-#define K_PLACE KEY_PLANE(0)
-#define V_PLACE KEY_PLANE(1)
+#define Q_OFFSET ROW_PLANE(0)
+#define D_O_OFFSET ROW_PLANE(1)
+#define O_OFFSET ROW_PLANE(2)
+#define K_OFFSET KEY_PLANE(0)
+#define V_OFFSET KEY_PLANE(1)
 #endif
 /* Of the backward pass in one kernel, where a team is alone and has two
  * stages: these are of q and dO; k, v and lse of the next window come to where
  * this one's were while dK and dV are summed. Not in the cosine variant, whose
  * dK needs k. */
 #if SWIZZLES_ROWS && FUSED_GRADIENTS
-#define LATE_KEYS (ONE_VISIT && TEAMS == 1 && STAGES > 1 && VARIANT != COSINE)
+#define LATE_KEYS                                                             \
+    (SINGLE_Q_BLOCK && WINDOWS_PER_GROUP == 1 && STAGES > 1 &&                \
+     VARIANT != COSINE)
 #else
 #define LATE_KEYS 0
 #endif
@@ -131,31 +133,34 @@ REQUIRE(ROW_PLANES)
 /* Where in the ring KEY_PLANE counts from, for the keys of stage n. */
 #define KEY_STAGE(n) ((LATE_KEYS ? STAGES - 1 : (n)) * STAGE_SIZE)
 #define RING_SIZE ((STAGES - 1) * STAGE_SIZE + KEY_PLANE(2))
-/* Gradients leave through rows of each wave, OUT_DIMS channels at a time. */
+/* Gradients are stored by way of rows of each wave, OUT_DIMS channels at a
+ * time. */
 #define OUT_TILES (DIM_TILES < 4 ? DIM_TILES : 4)
-#define OUT_DIMS (OUT_TILES * UNIT_TILE)
+#define OUT_DIMS (OUT_TILES * TILE_N)
 #define OUT_PITCH ROW_PITCH(OUT_DIMS)
 /* Is there a tile of channels of this number? Known where groups are whole. */
 #define HAS_CHANNELS(tile) (DIM_TILES % OUT_TILES == 0 || (tile) < DIM_TILES)
 #define LARGE_LOGIT 1024.0f
-/* terms of a tile: [VALUES / TERM_GROUP][WAVE][TERM_GROUP] */
-#define TERM_GROUP 4
-#define TERM_TILE (VALUES * WAVE)
-#define REGIONS_APART (MASK >= 3 && KEEPS_TERMS == 3)
-#define KEPT_MASK (MASK && KEEPS_TERMS && !REGIONS_APART)
-#define HAS_TERMS_KEPT ((BIAS && KEEPS_TERMS) || KEPT_MASK)
+/* score bias of a tile: [ACC_PER_LANE / BIAS_GROUP][WAVE][BIAS_GROUP] */
+#define BIAS_GROUP 4
+#define TILE_ELEMENTS (ACC_PER_LANE * WAVE)
+#define COMPARES_REGIONS                                                      \
+    (MASK >= 3 && BIAS_CACHE == BIAS_CACHE_LOCAL_AND_REGIONS)
+#define MASK_IN_CACHE (MASK && BIAS_CACHE && !COMPARES_REGIONS)
+#define HAS_BIAS_CACHE ((BIAS && BIAS_CACHE) || MASK_IN_CACHE)
 /* In local memory is the bias as the caller stores it, or the sum. */
-#define MASK_IN_LOCAL (MASK && KEEPS_TERMS == 1)
-#define HAS_LOCAL_TERMS ((BIAS && KEEPS_TERMS) || MASK_IN_LOCAL)
-#define HAS_OWN_TERMS (HAS_TERMS_KEPT && KEEPS_TERMS == 2)
+#define MASK_IN_LOCAL (MASK && BIAS_CACHE == BIAS_CACHE_LOCAL)
+#define HAS_LOCAL_BIAS_CACHE ((BIAS && BIAS_CACHE) || MASK_IN_LOCAL)
+#define HAS_REGISTER_BIAS_CACHE                                               \
+    (HAS_BIAS_CACHE && BIAS_CACHE == BIAS_CACHE_REGISTERS)
 
 /* Is there a tile of keys of this number? Has it all its keys? Constant where
  * the tiles divide everything. */
-#define IS_TILE(tile) (KEY_TILES % PASS_TILES == 0 || (tile) < KEY_TILES)
-#define IS_WHOLE(tile)                                                        \
+#define IS_TILE(tile)                                                         \
+    (KEY_TILES % TILES_PER_SUBTILE == 0 || (tile) < KEY_TILES)
+#define IS_FULL_TILE(tile)                                                    \
     (!(KEY_BLOCKS > 1 && SHORT_BLOCK) &&                                      \
-     (BLOCK_ACROSS % UNIT_TILE == 0 ||                                        \
-      ((tile) + 1) * UNIT_TILE <= BLOCK_ACROSS))
+     (BLOCK_N % TILE_N == 0 || ((tile) + 1) * TILE_N <= BLOCK_N))
 /* Gradients do with fewer reads by code that is longer: on grids, whose code
  * is longest, that pays in bf16, and padding leaves no registers for it
  * (bench/notes.md). */
@@ -163,29 +168,29 @@ REQUIRE(ROW_PLANES)
 /* Tokens of a tile, of so many in all, that are read and computed with: where
  * instructions are shorter than tiles, the last tile may do with less. The
  * forward pass gains nothing by it. */
-#if UNROLL_PASSES && SPARES_GRADIENTS
+#if UNROLL_SUBTILES && SPARES_GRADIENTS
 #define TILE_PART(tile, all)                                                  \
-    ((all) % UNIT_TILE == 0                                                   \
-         ? UNIT_TILE                                                          \
-         : min(UNIT_TILE, (CEIL_DIV((int)(all), KEY_SIDE) * KEY_SIDE -        \
-                           (tile)*UNIT_TILE)))
+    ((all) % TILE_N == 0                                                      \
+         ? TILE_N                                                             \
+         : min(TILE_N,                                                        \
+               (CEIL_DIV((int)(all), KEY_SIDE) * KEY_SIDE - (tile)*TILE_N)))
 #else
-#define TILE_PART(tile, all) UNIT_TILE
+#define TILE_PART(tile, all) TILE_N
 #endif
-#define KEY_PART(tile) TILE_PART(tile, BLOCK_ACROSS)
+#define KEY_PART(tile) TILE_PART(tile, BLOCK_N)
 /* Is value i of a tile of scores one of these? */
 #define HAS_KEY(tile, i)                                                      \
-    (BLOCK_ACROSS % UNIT_TILE == 0 ||                                         \
-     (i) / C_ELEMENTS * KEY_SIDE < KEY_PART(tile))
-/* Passes that are not alike must be unrolled for these to be constants, and
- * all must be where terms are in registers. */
-#if HAS_OWN_TERMS || (UNROLL_PASSES && (KEY_TILES % PASS_TILES != 0 ||        \
-                                        BLOCK_ACROSS % UNIT_TILE != 0))
-#define PASS_FOR UNROLL_FOR
+    (BLOCK_N % TILE_N == 0 || (i) / C_ELEMENTS * KEY_SIDE < KEY_PART(tile))
+/* Subtiles that are not alike must be unrolled for these to be constants, and
+ * all must be where the score bias is in registers. */
+#if HAS_REGISTER_BIAS_CACHE ||                                                \
+    (UNROLL_SUBTILES &&                                                       \
+     (KEY_TILES % TILES_PER_SUBTILE != 0 || BLOCK_N % TILE_N != 0))
+#define SUBTILE_FOR UNROLL_FOR
 #else
-#define PASS_FOR NO_UNROLL_FOR
+#define SUBTILE_FOR NO_UNROLL_FOR
 #endif
-#if UNROLL_PASSES
+#if UNROLL_SUBTILES
 #define MEASURE_FOR UNROLL_FOR
 #else
 #define MEASURE_FOR NO_UNROLL_FOR

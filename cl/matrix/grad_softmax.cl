@@ -3,51 +3,52 @@
  * from lse or anew; delta, what dS = P (dP - delta) subtracts; and powers of
  * two, without which fp16 would lose small numbers.
  *
- *   AGAIN  a feature of the kernel (geometry.cl): 1: scores are computed again
- *          for the gradients */
+ *   RECOMPUTE_SCORES  a feature of the kernel (geometry.cl): 1: scores are
+ *          computed again for the gradients */
 #ifndef GRAD_SOFTMAX_CL
 #define GRAD_SOFTMAX_CL
 #include "matrix/grad_tiles.cl"
 
 /* Rounding to fp16 loses small numbers, below 2^-24 of all there are: P, and
  * so dS and dBias, is multiplied by a power of two first, and dS by one more.
- * Where rows are summed, for dK, that is the same for all rows of a visit. */
+ * Where rows are summed, for dK, that is the same for all rows of a q block.
+ */
 #define RESCALES (DTYPE == 1)
 #define P_EXPONENT (RESCALES ? 15.0f : 0.0f)
-#define P_POWER (RESCALES ? 32768.0f : 1.0f)
+#define P_SCALE (RESCALES ? 32768.0f : 1.0f)
 
 typedef struct row_statistics {
     float top[LANE_ROWS]; /* of scores; or lse, where that is known */
     /* of exponentials, and of these times dP; at first of a lane's own keys.
-     * Later the former's inverse, times P_POWER, and delta. */
+     * Later the former's inverse, times P_SCALE, and delta. */
     float sum[LANE_ROWS], delta[LANE_ROWS];
 #if RESCALES
-    float flow[LANE_ROWS]; /* sum of |dP|: a bound that costs little */
+    float dp_bound[LANE_ROWS]; /* sum of |dP|: a bound that costs little */
 #if VARIANT == COSINE
-    float key_flow[LANE_ROWS];    /* no less than of |dP| / norm of the key */
-    float key_inverse[LANE_ROWS]; /* largest 1 / norm of a key */
+    float key_dp_bound[LANE_ROWS]; /* no less than of |dP| / norm of the key */
+    float key_inverse[LANE_ROWS];  /* largest 1 / norm of a key */
 #endif
 #endif
 } row_statistics;
 
-INLINE void start_statistics(row_statistics *s, const int known,
+INLINE void start_statistics(row_statistics *s, const int has_lse,
                              const float *lse)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        s->top[r] = known ? lse[r] : -INFINITY;
+        s->top[r] = has_lse ? lse[r] : -INFINITY;
         s->sum[r] = s->delta[r] = 0.0f;
 #if RESCALES
-        s->flow[r] = 0.0f;
+        s->dp_bound[r] = 0.0f;
 #if VARIANT == COSINE
-        s->key_flow[r] = s->key_inverse[r] = 0.0f;
+        s->key_dp_bound[r] = s->key_inverse[r] = 0.0f;
 #endif
 #endif
     }
 }
 
-/* P_POWER P of a pass from tile `first` on, of rows whose lse is known;
+/* P_SCALE P of a subtile from tile `first` on, of rows whose lse is known;
  * may_be_large: see shift_scores. */
-INLINE void make_p(float scores[PASS_TILES][VALUES], int first,
+INLINE void make_p(float scores[TILES_PER_SUBTILE][ACC_PER_LANE], int first,
                    const float *lse, const int may_be_large)
 {
     float shift[LANE_ROWS];
@@ -56,40 +57,42 @@ INLINE void make_p(float scores[PASS_TILES][VALUES], int first,
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         shift[r] = may_be_large ? shift[r] + P_EXPONENT
                                 : FMA(-lse[r], LOG2E, P_EXPONENT);
-    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-        UNROLL_FOR (int i = 0; i < VALUES; i++)
+    UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
             scores[t][i] =
                 HAS_KEY(first + t, i)
                     ? EXP2(FMA(scores[t][i], LOG2E, shift[LANE_ROW(i)]))
                     : 0.0f;
 }
 
-/* A pass's scores become exponentials of what they are less the row's maximum
- * so far, and are added to its sum. */
+/* A subtile's scores become exponentials of what they are less the row's
+ * maximum so far, and are added to its sum. */
 INLINE void make_exponentials(row_statistics *s,
-                              float scores[PASS_TILES][VALUES], int first,
-                              const wave *w)
+                              float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
+                              int first, const wave *w)
 {
-    float top[LANE_ROWS], base[LANE_ROWS], shift[LANE_ROWS];
+    float top[LANE_ROWS], softmax_max[LANE_ROWS], shift[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         top[r] = s->top[r];
-    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-        UNROLL_FOR (int i = 0; i < (IS_TILE(first + t) ? VALUES : 0); i++)
+    UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+        UNROLL_FOR (int i = 0; i < (IS_TILE(first + t) ? ACC_PER_LANE : 0);
+                    i++)
             top[LANE_ROW(i)] = fmax(top[LANE_ROW(i)], scores[t][i]);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(top[r], fmax);
         /* a row that has seen nothing has no maximum to subtract */
-        base[r] = top[r] == -INFINITY ? 0.0f : top[r];
-        if (KEY_BLOCKS > 1 || PASSES > 1) {
-            const float keep = EXP2((s->top[r] - base[r]) * LOG2E);
-            s->sum[r] *= keep;
-            s->delta[r] *= keep;
+        softmax_max[r] = top[r] == -INFINITY ? 0.0f : top[r];
+        if (KEY_BLOCKS > 1 || SUBTILES > 1) {
+            const float rescale = EXP2((s->top[r] - softmax_max[r]) * LOG2E);
+            s->sum[r] *= rescale;
+            s->delta[r] *= rescale;
         }
         s->top[r] = top[r];
     }
-    shift_scores(scores, base, shift);
-    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-        UNROLL_FOR (int i = 0; i < (IS_TILE(first + t) ? VALUES : 0); i++) {
+    shift_scores(scores, softmax_max, shift);
+    UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+        UNROLL_FOR (int i = 0; i < (IS_TILE(first + t) ? ACC_PER_LANE : 0);
+                    i++) {
             const int r = LANE_ROW(i);
             scores[t][i] = HAS_KEY(first + t, i)
                                ? EXP2(FMA(scores[t][i], LOG2E, shift[r]))
@@ -99,23 +102,23 @@ INLINE void make_exponentials(row_statistics *s,
 }
 
 /* Takes a tile's dP into account, given its exponentials. */
-INLINE void add_flow(row_statistics *s, const float *exponentials,
-                     const float *flow, int tile)
+INLINE void accumulate_dp(row_statistics *s, const float *exponentials,
+                          const float *dp, int tile)
 {
-    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const int r = LANE_ROW(i);
         if (!HAS_KEY(tile, i))
             continue;
-        s->delta[r] = FMA(exponentials[i], flow[i], s->delta[r]);
+        s->delta[r] = FMA(exponentials[i], dp[i], s->delta[r]);
 #if RESCALES
-        s->flow[r] += fabs(flow[i]);
+        s->dp_bound[r] += fabs(dp[i]);
 #endif
     }
 }
 
 /* The power of two that takes numbers up to `bound` as far up as fp16 has
  * room. */
-INLINE float power_for(float bound)
+INLINE float ds_scale_for(float bound)
 {
     const int exponent = (int)(as_uint(bound) >> 23); /* bound >= 0 */
     /* no more than 2^64, which norms and scales may still multiply */
@@ -123,14 +126,14 @@ INLINE float power_for(float bound)
                ? 1.0f
                : as_float((uint)clamp(267 - exponent, 1, 191) << 23);
 }
-INLINE float inverse_power(float power)
+INLINE float inverse_ds_scale(float ds_scale)
 {
-    return as_float((254u << 23) - as_uint(power));
+    return as_float((254u << 23) - as_uint(ds_scale));
 }
 
 /* delta of rows whose lse and o are known (Dao et al. 2022, appendix B). */
 INLINE void take_delta(row_statistics *s, const row_part *part,
-                       const visit *here, __local const ushort *o,
+                       const q_block *here, __local const ushort *o,
                        const wave *w)
 {
     float dots[LANE_ROWS];
@@ -139,22 +142,22 @@ INLINE void take_delta(row_statistics *s, const row_part *part,
         s->delta[r] = dots[r] - part->d_lse[r];
 }
 
-/* After the last pass. */
+/* After the last subtile. */
 INLINE void finish_statistics(row_statistics *s, const row_part *part,
-                              const int known, const wave *w)
+                              const int has_lse, const wave *w)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(s->delta[r], ADD);
-        if (known) {
-            s->delta[r] /= P_POWER;
+        if (has_lse) {
+            s->delta[r] /= P_SCALE;
         } else {
             REDUCE(s->sum[r], ADD);
             const float sum = s->sum[r];
             const int sees = sum != 0.0f && row_exists(part, r, w);
             s->sum[r] = sees ? RECIPROCAL(sum) : 0.0f;
             s->delta[r] *= s->sum[r];
-            s->sum[r] *= P_POWER;
-            if (AGAIN)
+            s->sum[r] *= P_SCALE;
+            if (RECOMPUTE_SCORES)
                 s->top[r] = sees ? s->top[r] + log(sum) : INFINITY;
         }
         s->delta[r] -= part->d_lse[r];
@@ -163,7 +166,7 @@ INLINE void finish_statistics(row_statistics *s, const row_part *part,
 
 #if RESCALES && VARIANT == COSINE
 /* 1 / norm of the shortest key; those of length 0 do not count. */
-INLINE float largest_inverse(const visit *here, __local uint *slot,
+INLINE float largest_inverse(const q_block *here, __local uint *scratch,
                              const wave *w)
 {
     float largest = 0.0f;
@@ -172,30 +175,32 @@ INLINE float largest_inverse(const visit *here, __local uint *slot,
         if (key < here->key_count)
             largest = fmax(largest, here->k_inverses[key]);
     }
-    return as_float(LARGEST_OF_WAVE(as_uint(largest), slot, w));
+    return as_float(LARGEST_OF_WAVE(as_uint(largest), scratch, w));
 }
 #endif
 
-/* A first walk over keys, for what must be known of the rows. Of one pass
+/* A first loop over keys, for what must be known of the rows. Of one subtile
  * leaves the exponentials, or where lse is known P. */
-INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
-                           const row_part *part, const visit *here,
-                           const logit_terms *terms, const int known,
-                           const wave *w)
+INLINE void add_statistics(row_statistics *s,
+                           float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
+                           const row_part *part, const q_block *here,
+                           const score_bias_view *score_bias,
+                           const int has_lse, const wave *w)
 {
-    const flow_rows flow_rows_here = read_flow(&part->rows, here->d_o, w);
-    PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES) {
-        score_pass(scores, first, here, &part->rows, terms, w);
-        if (known)
+    const dp_rows dp_rows_here = read_dp_rows(&part->rows, here->d_o, w);
+    SUBTILE_FOR (int first = 0; first < KEY_TILES;
+                 first += TILES_PER_SUBTILE) {
+        score_subtile(scores, first, here, &part->rows, score_bias, w);
+        if (has_lse)
             make_p(scores, first, s->top, 1);
         else
             make_exponentials(s, scores, first, w);
-        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
             if (IS_TILE(first + t)) {
-                float flow[VALUES];
-                multiply_flow(flow, &flow_rows_here, here->d_o, here->v,
-                              first + t, w);
-                add_flow(s, scores[t], flow, first + t);
+                float dp[ACC_PER_LANE];
+                multiply_dp(dp, &dp_rows_here, here->d_o, here->v, first + t,
+                            w);
+                accumulate_dp(s, scores[t], dp, first + t);
             }
     }
 }
@@ -203,16 +208,17 @@ INLINE void add_statistics(row_statistics *s, float scores[PASS_TILES][VALUES],
 /* Rows of k go to products as they are: the cosine variant's dS is divided by
  * their norms first, and multiplied by a factor of each row. */
 INLINE void scale_keys(float *ds, const float *factor, int tile,
-                       const visit *here, const wave *w)
+                       const q_block *here, const wave *w)
 {
 #if VARIANT == COSINE
-    UNROLL_FOR (int i = 0; i < VALUES; i++) {
-        const int key = tile * UNIT_TILE + value_key(w->lane, i);
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
+        const int key = tile * TILE_N + value_key(w->lane, i);
         if (!HAS_KEY(tile, i))
             continue;
         ds[i] *=
             factor[LANE_ROW(i)] *
-            here->k_inverses[IS_WHOLE(tile) ? key : min(key, BLOCK_KEYS - 1)];
+            here->k_inverses[IS_FULL_TILE(tile) ? key
+                                                : min(key, BLOCK_KEYS - 1)];
     }
 #endif
 }

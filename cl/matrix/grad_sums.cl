@@ -3,10 +3,11 @@
  * and of the padding's keys and values, and how they come to the workspace.
  *
  *   KEEPS_DBIAS  sums of dBias over windows of a tile of rows
- *                0: are added to in the workspace (TEAMS 1)
+ *                0: are added to in the workspace (WINDOWS_PER_GROUP 1)
  *                1: stay in registers, for which a wave must have the same
  *                   rows and keys always, and indices be constant
- *                2: stay in local memory, in 16 bytes for each lane (TEAMS 1)
+ *                2: stay in local memory, in 16 bytes for each lane
+ *                (WINDOWS_PER_GROUP 1)
  */
 #ifndef GRAD_SUMS_CL
 #define GRAD_SUMS_CL
@@ -16,7 +17,7 @@
 #if BIAS && KEEPS_DBIAS == 1
 #define GRADIENT_FOR UNROLL_FOR
 #else
-#define GRADIENT_FOR PASS_FOR
+#define GRADIENT_FOR SUBTILE_FOR
 #endif
 
 /* The first launch starts partial sums, the others add to them. */
@@ -32,9 +33,9 @@ INLINE void store_dbias_tile(const float *sums, __global float *partial,
                              int row, int row_count, int tile, uint flags,
                              const wave *w)
 {
-    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const int r = row + value_query(w->lane, i);
-        const int key = tile * UNIT_TILE + value_key(w->lane, i);
+        const int key = tile * TILE_N + value_key(w->lane, i);
         if (r < row_count && key < NK)
             add_partial(partial + r * NK + key, sums[i], flags);
     }
@@ -44,31 +45,31 @@ INLINE void store_dbias_tile(const float *sums, __global float *partial,
 #if BIAS && KEEPS_DBIAS == 1
 /* The sums of all teams, team after team, and then to the workspace: of tile
  * `tile` of rows and `count` tiles of keys from `first` on. */
-INLINE void store_dbias(float (*sums)[VALUES], const int count,
+INLINE void store_dbias(float (*sums)[ACC_PER_LANE], const int count,
                         __local float *shared, __global float *partial,
                         int team, int tile, int first, int row_count,
                         const int owns, uint flags, const wave *w)
 {
     __local float *own =
-        shared + (tile * KEY_TILES + first) * TERM_TILE + w->lane;
-    for (int t = 1; t < TEAMS; t++) {
+        shared + (tile * KEY_TILES + first) * TILE_ELEMENTS + w->lane;
+    for (int t = 1; t < WINDOWS_PER_GROUP; t++) {
         barrier(CLK_LOCAL_MEM_FENCE);
         if (team == t && owns)
             UNROLL_FOR (int k = 0; k < count; k++)
-                UNROLL_FOR (int i = 0; i < VALUES; i++)
-                    own[(k * VALUES + i) * WAVE] =
-                        (t == 1 ? 0.0f : own[(k * VALUES + i) * WAVE]) +
+                UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                    own[(k * ACC_PER_LANE + i) * WAVE] =
+                        (t == 1 ? 0.0f : own[(k * ACC_PER_LANE + i) * WAVE]) +
                         sums[k][i];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (team != 0 || !owns)
         return;
     UNROLL_FOR (int k = 0; k < count; k++) {
-        if (TEAMS > 1)
-            UNROLL_FOR (int i = 0; i < VALUES; i++)
-                sums[k][i] += own[(k * VALUES + i) * WAVE];
-        store_dbias_tile(sums[k], partial, tile * UNIT_QUERIES, row_count,
-                         first + k, flags, w);
+        if (WINDOWS_PER_GROUP > 1)
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                sums[k][i] += own[(k * ACC_PER_LANE + i) * WAVE];
+        store_dbias_tile(sums[k], partial, tile * TILE_M, row_count, first + k,
+                         flags, w);
     }
 }
 #endif
@@ -98,18 +99,18 @@ INLINE float sum_over_group(float x, __local float *scratch, int item,
 
 #if PADDING == 1
 /* The sums of all waves, [2][DIMS] of each, go to the workspace, as they were
- * made; `owner` counts the blocks of keys of all slots and heads. Behind a
- * barrier. */
+ * made; `head_block` counts the blocks of keys of all splits and heads. Behind
+ * a barrier. */
 INLINE void store_pad_sums(__local float (*pad_sums)[2 * DIMS],
                            __global float *workspace,
-                           const backward_args *args, ulong owner, int makes_k,
-                           int makes_v, int item)
+                           const backward_args *args, ulong head_block,
+                           int makes_k, int makes_v, int item)
 {
     const uint flags = args->forward.flags;
-    for (int c = item; c < HEAD_DIM; c += TEAM * TEAMS) {
-        const ulong at = owner * HEAD_DIM + c;
+    for (int c = item; c < HEAD_DIM; c += TEAM * WINDOWS_PER_GROUP) {
+        const ulong at = head_block * HEAD_DIM + c;
         float sum_k = 0.0f, sum_v = 0.0f;
-        for (int i = 0; i < TEAMS * TEAM_WAVES; i++) {
+        for (int i = 0; i < WINDOWS_PER_GROUP * WAVES_PER_WINDOW; i++) {
             sum_k += pad_sums[i][c];
             sum_v += pad_sums[i][DIMS + c];
         }
@@ -121,25 +122,26 @@ INLINE void store_pad_sums(__local float (*pad_sums)[2 * DIMS],
 }
 #endif
 
-/* Where sums of dBias are, one of them, for keys of an item. */
-typedef struct dbias_place {
-    float (*sums)[VALUES];     /* of the wave's rows */
-    __local float4 *kept;      /* the same */
-    __global float *workspace; /* of the block's rows, NK apart */
-    int keys;                  /* that exist there, in the workspace */
-} dbias_place;
+/* Where sums of dBias are, one of them, for keys of a step. */
+typedef struct dbias_target {
+    float (*sums)[ACC_PER_LANE]; /* of the wave's rows */
+    __local float4 *kept;        /* the same */
+    __global float *workspace;   /* of the block's rows, NK apart */
+    int keys;                    /* that exist there, in the workspace */
+} dbias_target;
 
 /* What the workspace has of a tile. It is asked for long before it is needed.
  */
-INLINE void read_dbias(float *earlier, const dbias_place *to, int tile,
-                       const row_part *part, const visit *here, const wave *w)
+INLINE void read_dbias(float *earlier, const dbias_target *to, int tile,
+                       const row_part *part, const q_block *here,
+                       const wave *w)
 {
 #if BIAS && !KEEPS_DBIAS
     if ((here->args->forward.flags & ARG_DBIAS) == 0)
         return;
-    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const int row = value_query(w->lane, i);
-        const int key = tile * UNIT_TILE + value_key(w->lane, i);
+        const int key = tile * TILE_N + value_key(w->lane, i);
         if (row < part->count && key < to->keys)
             earlier[i] = to->workspace[(part->rows.row + row) * NK + key];
     }
@@ -148,24 +150,25 @@ INLINE void read_dbias(float *earlier, const dbias_place *to, int tile,
 
 /* Adds a tile of dS, each row times its factor, to what is summed over
  * windows. */
-INLINE void add_dbias(const dbias_place *to, const float *earlier,
+INLINE void add_dbias(const dbias_target *to, const float *earlier,
                       const float *ds, const float *factor, int tile,
-                      const row_part *part, const visit *here, const wave *w)
+                      const row_part *part, const q_block *here, const wave *w)
 {
     const int exists = !EMULATED || part->count > 0;
 #if BIAS && KEEPS_DBIAS == 1
     float *sums = to->sums[tile];
-    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         if (!HAS_KEY(tile, i))
             continue;
         uint sum = as_uint(FMA(ds[i], factor[LANE_ROW(i)], sums[i]));
-        FORGET(sum); /* LLVM would add all tiles up behind the last one */
+        HIDE_FROM_OPTIMIZER(
+            sum); /* LLVM would add all tiles up behind the last one */
         sums[i] = exists ? as_float(sum) : sums[i];
     }
 #elif BIAS && KEEPS_DBIAS == 2
-    UNROLL_FOR (int i = 0; i < VALUES; i += 4) {
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 4) {
         __local float4 *at =
-            to->kept + (tile * TERM_TILE + i * WAVE) / 4 + w->lane;
+            to->kept + (tile * TILE_ELEMENTS + i * WAVE) / 4 + w->lane;
         float4 sums = *at;
         sums.x = FMA(ds[i], factor[LANE_ROW(i)], sums.x);
         sums.y = FMA(ds[i + 1], factor[LANE_ROW(i + 1)], sums.y);
@@ -177,9 +180,9 @@ INLINE void add_dbias(const dbias_place *to, const float *earlier,
 #elif BIAS
     if ((here->args->forward.flags & ARG_DBIAS) == 0)
         return;
-    UNROLL_FOR (int i = 0; i < VALUES; i++) {
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const int row = value_query(w->lane, i);
-        const int key = tile * UNIT_TILE + value_key(w->lane, i);
+        const int key = tile * TILE_N + value_key(w->lane, i);
         if (row < part->count && key < to->keys)
             to->workspace[(part->rows.row + row) * NK + key] =
                 FMA(ds[i], factor[LANE_ROW(i)], earlier[i]);

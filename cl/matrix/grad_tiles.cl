@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the gradient kernels compute with, a visit's rows and keys, and the
+ * What the gradient kernels compute with, a q block's rows and keys, and the
  * products of a wave's tile of them: scores, dP and sums of gradients. */
 #ifndef GRAD_TILES_CL
 #define GRAD_TILES_CL
@@ -11,12 +11,12 @@
 /* P and dS go to products as sums of so many numbers of 16 bits. In small
  * windows, whose gradients are sums of few terms, the rounding of each shows.
  */
-#define WEIGHT_PARTS (NQ <= UNIT_TILE || NK <= UNIT_TILE ? 2 : 1)
+#define WEIGHT_PARTS (NQ <= TILE_N || NK <= TILE_N ? 2 : 1)
 
-INLINE void clear_tiles(float tiles[][VALUES], const int count)
+INLINE void clear_tiles(float tiles[][ACC_PER_LANE], const int count)
 {
     UNROLL_FOR (int t = 0; t < count; t++)
-        UNROLL_FOR (int i = 0; i < VALUES; i++)
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
             tiles[t][i] = 0.0f;
 }
 
@@ -33,14 +33,14 @@ INLINE void make_operand_parts(query_tile *operands, float *tile,
 
 /* sums += a tile's weights times values, for `count` tiles of channels from
  * tile `channels` on. */
-INLINE void add_values(float sums[][VALUES], const int count,
+INLINE void add_values(float sums[][ACC_PER_LANE], const int count,
                        const query_tile *weights, __local const ushort *values,
                        int tile, int channels, const wave *w)
 {
     UNROLL_FOR (int d = 0; d < count; d++)
         if (HAS_CHANNELS(channels + d)) {
-            const key_tile x = load_value(values, PITCH, tile * UNIT_TILE,
-                                          (channels + d) * UNIT_TILE, LAST_KEY,
+            const key_tile x = load_value(values, PITCH, tile * TILE_N,
+                                          (channels + d) * TILE_N, LAST_KEY,
                                           KEY_PART(tile), w);
             UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
                 multiply_tiles(sums[d], &weights[part], &x, w);
@@ -63,69 +63,73 @@ INLINE void add_values(float sums[][VALUES], const int count,
 /* A larger one, unless rounded up, might make exponentials overflow. */
 #define LARGE_LSE 0x1p22f
 
-#if HAS_LOCAL_TERMS
+#if HAS_LOCAL_BIAS_CACHE
 /* Terms that stay in local memory come there: at the start those of a head,
  * for rows from `first` on. */
-INLINE void keep_head_terms(__local kept_term *kept,
-                            const logit_tensors *tensors,
-                            const forward_args *forward, uint head, uint first,
-                            int item)
+INLINE void cache_head_score_bias(__local cached_bias *bias_cache,
+                                  const score_bias_tensors *tensors,
+                                  const forward_args *forward, uint head,
+                                  uint first, int item)
 {
 #if !MASK_IN_LOCAL
-    const unit of_head = {.window = forward->first_window, .head = head};
-    const logit_terms terms = terms_of(tensors, forward, of_head);
-    keep_terms(kept, forward, &terms, first, item);
+    const work_tile of_head = {.window = forward->first_window, .head = head};
+    const score_bias_view score_bias =
+        score_bias_of(tensors, forward, of_head);
+    cache_score_bias(bias_cache, forward, &score_bias, first, item);
 #endif
 }
-#define LOCAL_TERMS(kept) kept
+#define BIAS_CACHE_OR_NULL(bias_cache) bias_cache
 #else
-typedef float kept_term;
-#define LOCAL_TERMS(kept) 0
+typedef float cached_bias;
+#define BIAS_CACHE_OR_NULL(bias_cache) 0
 #endif
 
-/* Terms of an item; those that stay are renewed where the window is of another
- * kind than `kept_kind`, for all teams, which have windows of one kind. */
-INLINE logit_terms item_terms(uint *kept_kind, __local kept_term *kept,
-                              const logit_tensors *tensors, const walk *here,
-                              unit u, const forward_args *forward, uint first,
-                              int item)
+/* Terms of a step; those that stay are renewed where the window is of another
+ * mask class than `cached_mask_class`, for all teams, which have windows of
+ * one mask class. */
+INLINE score_bias_view block_score_bias(
+    uint *cached_mask_class, __local cached_bias *bias_cache,
+    const score_bias_tensors *tensors, const tile_scheduler *here, work_tile u,
+    const forward_args *forward, uint first, int item)
 {
 #if MASK_IN_LOCAL
-    const logit_terms terms = {.unused = 0};
-    const uint kind = MASK_KIND(*here);
-    if (kind != *kept_kind) {
-        const logit_terms new_terms = terms_of(tensors, forward, u);
-        *kept_kind = kind;
+    const score_bias_view score_bias = {.unused = 0};
+    const uint mask_class = MASK_CLASS(*here);
+    if (mask_class != *cached_mask_class) {
+        const score_bias_view new_score_bias =
+            score_bias_of(tensors, forward, u);
+        *cached_mask_class = mask_class;
         barrier(CLK_LOCAL_MEM_FENCE);
-        keep_terms(kept, forward, &new_terms, first, item);
+        cache_score_bias(bias_cache, forward, &new_score_bias, first, item);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    return terms;
-#elif HAS_TERMS_KEPT
-    const logit_terms terms = {.unused = 0};
-    return terms;
+    return score_bias;
+#elif HAS_BIAS_CACHE
+    const score_bias_view score_bias = {.unused = 0};
+    return score_bias;
 #else
-    return terms_of(tensors, forward, u);
+    return score_bias_of(tensors, forward, u);
 #endif
 }
 
 /* What a team computes with. */
-typedef struct visit {
+typedef struct q_block {
     const backward_args *args;
-    const walk *at;
+    const tile_scheduler *at;
     uint head;
     uint first_row, first_key; /* of the blocks, counted from the window's */
     int row_count, key_count;
-    int is_last; /* of the window */
-    int plain;   /* all gradients leave in whole chunks, added to nothing */
+    int is_last;    /* of the window */
+    int fast_store; /* all gradients are stored in whole chunks, added to
+                       nothing */
     float scale;
-    float power; /* of two, that dS is multiplied by for dK */
+    float ds_scale; /* a power of two that dS is multiplied by for dK */
     /* local memory: rows of PITCH */
     __local const ushort *q, *d_o, *k, *v;
     __local const float *q_inverses, *k_inverses;
     __local const float *lse; /* of the rows, where known */
-    __local ushort *out;      /* of the wave, for rows that leave */
-} visit;
+    __local ushort *out;      /* of the wave, for output staging */
+} q_block;
 
 /* A wave's tile of rows. */
 typedef struct row_part {
@@ -154,12 +158,12 @@ INLINE int exceeds_lse(const row_part *part, const wave *w)
 }
 
 /* What rows bring besides q and dO. */
-INLINE void read_rows(row_part *part, const visit *here,
+INLINE void read_rows(row_part *part, const q_block *here,
                       __global const float *d_lse, const wave *w)
 {
     const backward_args *args = here->args;
     const grid_layout *grid = &args->forward.grid;
-    const window_place *place = &here->at->place;
+    const window_coord *coord = &here->at->coord;
     int rows[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         rows[r] =
@@ -171,8 +175,8 @@ INLINE void read_rows(row_part *part, const visit *here,
         part->rows.scale[r] *= part->inverse[r];
 #endif
     }
-    const int known = TAKES_LSE && (args->forward.flags & ARG_LSE) != 0;
-    if (known)
+    const int has_lse = TAKES_LSE && (args->forward.flags & ARG_LSE) != 0;
+    if (has_lse)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
             const float lse = here->lse[rows[r]];
             part->lse[r] = fabs(lse) > LARGE_LSE
@@ -180,7 +184,7 @@ INLINE void read_rows(row_part *part, const visit *here,
                                : lse;
         }
     /* exponentials of what does not exist or sees nothing must be 0 */
-    if (known)
+    if (has_lse)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             part->lse[r] = part->lse[r] == -INFINITY || !row_exists(part, r, w)
                                ? INFINITY
@@ -188,64 +192,64 @@ INLINE void read_rows(row_part *part, const visit *here,
     if ((args->forward.flags & ARG_D_LSE) != 0)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
             ulong at;
-            if (find_row(&at, &args->d_lse, grid, place,
+            if (find_row(&at, &args->d_lse, grid, coord,
                          here->first_row + rows[r]))
                 part->d_lse[r] =
-                    d_lse[plane(&args->d_lse, place->grid, here->head) + at];
+                    d_lse[plane(&args->d_lse, coord->grid, here->head) + at];
         }
 }
 
-/* Scores of a pass. */
-INLINE void score_pass(float scores[PASS_TILES][VALUES], int first,
-                       const visit *here, const tile_rows *rows,
-                       const logit_terms *terms, const wave *w)
+/* Scores of a subtile. */
+INLINE void score_subtile(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
+                          int first, const q_block *here,
+                          const tile_rows *rows,
+                          const score_bias_view *score_bias, const wave *w)
 {
-    multiply_pass(scores, 0, here->q, rows->row, rows->last_row, here->k,
-                  first, w);
-    finish_pass(scores, here->k_inverses, first, (int)here->first_key,
-                here->key_count, &here->args->forward, terms, rows, w);
+    multiply_subtile(scores, 0, here->q, rows->row, rows->last_row, here->k,
+                     first, w);
+    finish_subtile(scores, here->k_inverses, first, (int)here->first_key,
+                   here->key_count, &here->args->forward, score_bias, rows, w);
 }
 
 /* dO of a tile of rows, or v of a tile of keys, stays in registers where that
  * is not much. */
-#define KEPT_FLOW_TILES (DIM_TILES <= 4 ? DIM_TILES : 0)
-typedef struct flow_rows {
+#define HELD_DP_TILES (DIM_TILES <= 4 ? DIM_TILES : 0)
+typedef struct dp_rows {
     int row, last_row;
-    query_tile tile[KEPT_FLOW_TILES + 1];
-} flow_rows;
+    query_tile tile[HELD_DP_TILES + 1];
+} dp_rows;
 
-INLINE query_tile load_flow(const flow_rows *rows, int d,
-                            __local const ushort *plane_of_rows, const wave *w)
+INLINE query_tile load_dp_rows(const dp_rows *rows, int d,
+                               __local const ushort *plane_of_rows,
+                               const wave *w)
 {
-    return load_query(plane_of_rows, PITCH, rows->row, d * UNIT_TILE,
+    return load_query(plane_of_rows, PITCH, rows->row, d * TILE_N,
                       rows->last_row, w);
 }
 
-INLINE flow_rows read_flow(const tile_rows *rows,
-                           __local const ushort *plane_of_rows, const wave *w)
+INLINE dp_rows read_dp_rows(const tile_rows *rows,
+                            __local const ushort *plane_of_rows, const wave *w)
 {
-    flow_rows flow = {.row = rows->row, .last_row = rows->last_row};
-    UNROLL_FOR (int d = 0; d < KEPT_FLOW_TILES; d++)
-        flow.tile[d] = load_flow(&flow, d, plane_of_rows, w);
-    return flow;
+    dp_rows dp = {.row = rows->row, .last_row = rows->last_row};
+    UNROLL_FOR (int d = 0; d < HELD_DP_TILES; d++)
+        dp.tile[d] = load_dp_rows(&dp, d, plane_of_rows, w);
+    return dp;
 }
 
 /* dP of a tile of keys, or of rows the other way round. */
-INLINE void multiply_flow(float *flow, const flow_rows *rows,
-                          __local const ushort *plane_of_rows,
-                          __local const ushort *columns, int tile,
-                          const wave *w)
+INLINE void multiply_dp(float *dp, const dp_rows *rows,
+                        __local const ushort *plane_of_rows,
+                        __local const ushort *columns, int tile, const wave *w)
 {
-    UNROLL_FOR (int i = 0; i < VALUES; i++)
-        flow[i] = 0.0f;
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+        dp[i] = 0.0f;
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
-        const query_tile q = d < KEPT_FLOW_TILES
+        const query_tile q = d < HELD_DP_TILES
                                  ? rows->tile[d]
-                                 : load_flow(rows, d, plane_of_rows, w);
-        const key_tile k =
-            load_key(columns, PITCH, tile * UNIT_TILE, d * UNIT_TILE, LAST_KEY,
-                     KEY_PART(tile), w);
-        multiply_tiles(flow, &q, &k, w);
+                                 : load_dp_rows(rows, d, plane_of_rows, w);
+        const key_tile k = load_key(columns, PITCH, tile * TILE_N, d * TILE_N,
+                                    LAST_KEY, KEY_PART(tile), w);
+        multiply_tiles(dp, &q, &k, w);
     }
 }
 
@@ -255,10 +259,10 @@ INLINE void multiply_rows(float sums[LANE_ROWS], __local const ushort *rows,
                           __local const ushort *others, const row_part *part,
                           const wave *w)
 {
-    int place[LANE_ROWS];
+    int row_index[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         sums[r] = 0.0f;
-    dot_rows(sums, place, rows, others, part->rows.row, BLOCK_ROWS, w);
+    dot_rows(sums, row_index, rows, others, part->rows.row, BLOCK_ROWS, w);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(sums[r], ADD);
     }

@@ -1,115 +1,122 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What is added to scores, bias and mask, and where that stays on the chip
- * from window to window (KEEPS_TERMS): in local memory, in registers, or as
+ * from window to window (BIAS_CACHE): in local memory, in registers, or as
  * the regions of rows and keys. Reads BIAS, MASK and TABLE by way of
  * problem.cl. */
 #ifndef MATRIX_BIAS_CL
 #define MATRIX_BIAS_CL
 #include "matrix/geometry.cl"
 
-INLINE float bias_of(const forward_args *args, const logit_terms *terms,
-                     int row, int key)
+INLINE float bias_of(const forward_args *args,
+                     const score_bias_view *score_bias, int row, int key)
 {
 #if BIAS
-    return JOIN(load, BIAS_SUFFIX)(terms->bias,
-                                   bias_at(args, terms, row, key));
+    return JOIN(load, BIAS_SUFFIX)(score_bias->bias,
+                                   bias_at(args, score_bias, row, key));
 #else
     return 0.0f;
 #endif
 }
 
-INLINE float mask_of(const forward_args *args, const logit_terms *terms,
-                     int row, int key)
+INLINE float mask_of(const forward_args *args,
+                     const score_bias_view *score_bias, int row, int key)
 {
 #if MASK >= 3
-    return query_region(args, terms, row) != key_region(args, terms, key)
+    return query_region(args, score_bias, row) !=
+                   key_region(args, score_bias, key)
                ? args->region_value
                : 0.0f;
 #elif MASK
-    return JOIN(load, MASK_SUFFIX)(terms->mask,
+    return JOIN(load, MASK_SUFFIX)(score_bias->mask,
                                    row * (int)args->mask.row +
-                                       key * (int)TERM_STEP(args->mask));
+                                       key * (int)KEY_STRIDE(args->mask));
 #else
     return 0.0f;
 #endif
 }
 
-#if HAS_LOCAL_TERMS
+#if HAS_LOCAL_BIAS_CACHE
 #if BIAS == 1 && !MASK_IN_LOCAL
-typedef storage_bits kept_term;
+typedef storage_bits cached_bias;
 #else
-typedef float kept_term;
+typedef float cached_bias;
 #endif
 
-INLINE kept_term term_to_keep(const forward_args *args,
-                              const logit_terms *terms, int row, int key)
+INLINE cached_bias bias_to_cache(const forward_args *args,
+                                 const score_bias_view *score_bias, int row,
+                                 int key)
 {
 #if MASK_IN_LOCAL
-    return bias_of(args, terms, row, key) + mask_of(args, terms, row, key);
+    return bias_of(args, score_bias, row, key) +
+           mask_of(args, score_bias, row, key);
 #elif BIAS == 1
     return ((__global const storage_bits *)
-                terms->bias)[bias_at(args, terms, row, key)];
+                score_bias->bias)[bias_at(args, score_bias, row, key)];
 #else
-    return bias_of(args, terms, row, key);
+    return bias_of(args, score_bias, row, key);
 #endif
 }
 
-/* Puts the block's terms where lanes will read them. */
-INLINE void keep_terms(__local kept_term *kept, const forward_args *args,
-                       const logit_terms *terms, uint first_row, int item)
+/* Puts the block's score bias where lanes will read them. */
+INLINE void cache_score_bias(__local cached_bias *bias_cache,
+                             const forward_args *args,
+                             const score_bias_view *score_bias, uint first_row,
+                             int step)
 {
-#if FORGETS_TILES
-    FORGET(item);
+#if HIDES_TILE_LANES
+    HIDE_FROM_OPTIMIZER(step);
 #endif
     /* several at a time are on their way; those of a group have rows and keys
      * in common */
-    _Pragma("unroll 4") for (int i = item; i < ROW_TILES * ALL_KEY_TILES *
-                                                   TERM_TILE / TERM_GROUP;
-                             i += TEAM * TEAMS)
+    _Pragma("unroll 4") for (int i = step; i < ROW_TILES * ALL_KEY_TILES *
+                                                   TILE_ELEMENTS / BIAS_GROUP;
+                             i += TEAM * WINDOWS_PER_GROUP)
     {
-        const int tile = i / (TERM_TILE / TERM_GROUP);
-        const int first = i % (TERM_TILE / TERM_GROUP) / WAVE * TERM_GROUP;
+        const int tile = i / (TILE_ELEMENTS / BIAS_GROUP);
+        const int first = i % (TILE_ELEMENTS / BIAS_GROUP) / WAVE * BIAS_GROUP;
         const int l = i % WAVE;
-        const int down = (int)first_row + tile / ALL_KEY_TILES * UNIT_QUERIES;
-        const int across = tile % ALL_KEY_TILES * UNIT_TILE;
-        kept_term x[TERM_GROUP];
+        const int m = (int)first_row + tile / ALL_KEY_TILES * TILE_M;
+        const int n = tile % ALL_KEY_TILES * TILE_N;
+        cached_bias x[BIAS_GROUP];
         /* what no query or key needs may be any of the others' */
-        UNROLL_FOR (int j = 0; j < TERM_GROUP; j++)
-            x[j] = OF_PAIR(term_to_keep, args, terms,
-                           min(down + value_query(l, first + j), DOWN - 1),
-                           min(across + value_key(l, first + j), ACROSS - 1));
-        UNROLL_FOR (int j = 0; j < TERM_GROUP; j++)
-            kept[i * TERM_GROUP + j] = x[j];
+        UNROLL_FOR (int j = 0; j < BIAS_GROUP; j++)
+            x[j] = OF_PAIR(bias_to_cache, args, score_bias,
+                           min(m + value_query(l, first + j), SEQ_M - 1),
+                           min(n + value_key(l, first + j), SEQ_N - 1));
+        UNROLL_FOR (int j = 0; j < BIAS_GROUP; j++)
+            bias_cache[i * BIAS_GROUP + j] = x[j];
     }
 }
 
-INLINE float4 read_kept(__local const kept_term *kept)
+INLINE float4 load_cached_bias(__local const cached_bias *bias_cache)
 {
 #if BIAS == 2 || MASK_IN_LOCAL || DTYPE == 0
-    return *(__local const float4 *)kept;
+    return *(__local const float4 *)bias_cache;
 #elif DTYPE == 1
-    return vloada_half4(0, (__local const half *)kept);
+    return vloada_half4(0, (__local const half *)bias_cache);
 #else
-    return as_float4(convert_uint4(*(__local const ushort4 *)kept) << 16u);
+    return as_float4(convert_uint4(*(__local const ushort4 *)bias_cache)
+                     << 16u);
 #endif
 }
 #endif
 
-#if HAS_OWN_TERMS
-/* Terms of a lane's scores of one tile. */
-INLINE void load_own_terms(float *own, __local const void *kept,
-                           const forward_args *args, const logit_terms *terms,
-                           int row, int tile, int lane)
+#if HAS_REGISTER_BIAS_CACHE
+/* Score bias of a lane's scores of one tile. */
+INLINE void load_own_score_bias(float *own, __local const void *bias_cache,
+                                const forward_args *args,
+                                const score_bias_view *score_bias, int row,
+                                int tile, int lane)
 {
-    UNROLL_FOR (int i = 0; i < VALUES; i++)
-        own[i] =
-            mask_of(args, terms, min(row + value_query(lane, i), (int)NQ - 1),
-                    min(tile * UNIT_TILE + value_key(lane, i), (int)NK - 1));
-#if HAS_LOCAL_TERMS
-    UNROLL_FOR (int i = 0; i < VALUES; i += TERM_GROUP) {
-        const float4 x =
-            read_kept((__local const kept_term *)kept + tile * TERM_TILE +
-                      i * WAVE + lane * TERM_GROUP);
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+        own[i] = mask_of(args, score_bias,
+                         min(row + value_query(lane, i), (int)NQ - 1),
+                         min(tile * TILE_N + value_key(lane, i), (int)NK - 1));
+#if HAS_LOCAL_BIAS_CACHE
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += BIAS_GROUP) {
+        const float4 x = load_cached_bias(
+            (__local const cached_bias *)bias_cache + tile * TILE_ELEMENTS +
+            i * WAVE + lane * BIAS_GROUP);
         own[i] += x.x;
         own[i + 1] += x.y;
         own[i + 2] += x.z;
@@ -119,26 +126,27 @@ INLINE void load_own_terms(float *own, __local const void *kept,
 }
 #endif
 
-#if REGIONS_APART
+#if COMPARES_REGIONS
 /* Puts the regions of the window's rows and keys where lanes will read them.
  */
 INLINE void keep_regions(__local uchar *rows, __local uchar *keys,
-                         const forward_args *args, const logit_terms *terms,
-                         uint first_row, int lane)
+                         const forward_args *args,
+                         const score_bias_view *score_bias, uint first_row,
+                         int lane)
 {
-    for (int i = lane; i < BLOCK_DOWN; i += TEAM) {
-        const int row = min((int)first_row + i, DOWN - 1);
-        rows[i] = (uchar)(KEYS_DOWN ? key_region(args, terms, row)
-                                    : query_region(args, terms, row));
+    for (int i = lane; i < BLOCK_M; i += TEAM) {
+        const int row = min((int)first_row + i, SEQ_M - 1);
+        rows[i] = (uchar)(S_TRANSPOSED ? key_region(args, score_bias, row)
+                                       : query_region(args, score_bias, row));
     }
-    for (int i = lane; i < ACROSS; i += TEAM)
-        keys[i] = (uchar)(KEYS_DOWN ? query_region(args, terms, i)
-                                    : key_region(args, terms, i));
+    for (int i = lane; i < SEQ_N; i += TEAM)
+        keys[i] = (uchar)(S_TRANSPOSED ? query_region(args, score_bias, i)
+                                       : key_region(args, score_bias, i));
 }
 #endif
 
 /* Bias and mask as a kernel has them in its parameters. */
-typedef struct logit_tensors {
+typedef struct score_bias_tensors {
 #if BIAS
     __global const bias_storage *bias;
 #if TABLE == 2
@@ -151,7 +159,7 @@ typedef struct logit_tensors {
     __global const mask_storage *mask;
 #endif
     int unused; /* a struct needs a member */
-} logit_tensors;
+} score_bias_tensors;
 #if BIAS && TABLE == 2
 #define BIAS_TENSORS .bias = bias, .table_index = table_index,
 #elif BIAS
@@ -168,9 +176,9 @@ typedef struct logit_tensors {
 #define MASK_TENSORS
 #endif
 
-/* What is added to the logits of a unit. */
-INLINE logit_terms terms_of(const logit_tensors *tensors,
-                            const forward_args *args, unit u)
+/* What is added to the logits of a work tile. */
+INLINE score_bias_view score_bias_of(const score_bias_tensors *tensors,
+                                     const forward_args *args, work_tile u)
 {
 #if BIAS
     __global const bias_storage *bias = tensors->bias;
@@ -184,39 +192,42 @@ INLINE logit_terms terms_of(const logit_tensors *tensors,
 #elif MASK && MASK != 4
     __global const mask_storage *mask = tensors->mask;
 #endif
-    DECLARE_TERMS(terms, *args, u)
-    return terms;
+    DECLARE_SCORE_BIAS(score_bias, *args, u)
+    return score_bias;
 }
 
-/* The same of a window whose place is known. */
-INLINE logit_terms terms_at(const logit_tensors *tensors,
-                            const forward_args *args, unit u,
-                            const window_place *place)
+/* The same of a window whose coordinates are known. */
+INLINE score_bias_view score_bias_at(const score_bias_tensors *tensors,
+                                     const forward_args *args, work_tile u,
+                                     const window_coord *coord)
 {
 #if MASK == 4
-    const logit_terms terms = {.place = *place};
-    return terms;
+    const score_bias_view score_bias = {.coord = *coord};
+    return score_bias;
 #else
-    return terms_of(tensors, args, u);
+    return score_bias_of(tensors, args, u);
 #endif
 }
 
-/* Which regions there are: has the window of a walk more than one? And the
- * terms that keep_regions reads, of unit u in that window. */
+/* Which regions there are: has the window of a tile scheduler more than one?
+ * And what keep_regions reads, of work tile u in that window. */
 #if MASK == 4
-#define HAS_SEAMS(walk) ((walk).place.seams != 0)
-#define DECLARE_REGIONS(name, args, u, walk)                                  \
-    const logit_terms name = {.place = (walk).place};
+#define HAS_SHIFT_BOUNDARY(tile_scheduler)                                    \
+    ((tile_scheduler).coord.shift_boundaries != 0)
+#define DECLARE_REGIONS(name, args, u, tile_scheduler)                        \
+    const score_bias_view name = {.coord = (tile_scheduler).coord};
 #else
-#define HAS_SEAMS(walk) 1 /* regions may be anything */
-#define DECLARE_REGIONS(name, args, u, walk) DECLARE_TERMS(name, args, u)
+#define HAS_SHIFT_BOUNDARY(tile_scheduler) 1 /* regions may be anything */
+#define DECLARE_REGIONS(name, args, u, tile_scheduler)                        \
+    DECLARE_SCORE_BIAS(name, args, u)
 #endif
 
-/* Windows of the same kind have the same terms. */
-#if MASK == 4 && KEPT_MASK
-#define MASK_KIND(walk) ((walk).place.seams)
+/* Windows of the same mask class have the same score bias. */
+#if MASK == 4 && MASK_IN_CACHE
+#define MASK_CLASS(tile_scheduler) ((tile_scheduler).coord.shift_boundaries)
 #else
-#define MASK_KIND(walk) (KEPT_MASK ? (walk).kind : 0)
+#define MASK_CLASS(tile_scheduler)                                            \
+    (MASK_IN_CACHE ? (tile_scheduler).mask_class : 0)
 #endif
 
 #endif

@@ -7,24 +7,24 @@
 
 /* The products of a tile's rows with the rows of the same numbers of another
  * plane: the diagonal of a product of both. Of a lane's row r, dots[r] if it
- * has that entry; place[r] is the row then, else row_count. */
-INLINE void dot_rows(float dots[LANE_ROWS], int place[LANE_ROWS],
+ * has that entry; row_index[r] is the row then, else row_count. */
+INLINE void dot_rows(float dots[LANE_ROWS], int row_index[LANE_ROWS],
                      __local const storage_bits *rows,
                      __local const storage_bits *others, int row,
                      const int row_count, const wave *w)
 {
-    float products[VALUES];
+    float products[ACC_PER_LANE];
     /* rows of its tile before */
-    const int beside = UNIT_QUERIES % UNIT_TILE == 0 ? 0 : row % UNIT_TILE;
+    const int beside = TILE_M % TILE_N == 0 ? 0 : row % TILE_N;
     const int key = row - beside;
-    FORGET(row);
-    UNROLL_FOR (int i = 0; i < VALUES; i++)
+    HIDE_FROM_OPTIMIZER(row);
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
         products[i] = 0.0f;
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
         const query_tile q =
-            load_query(rows, PITCH, row, d * UNIT_TILE, row_count - 1, w);
-        const key_tile k = load_key(others, PITCH, key, d * UNIT_TILE,
-                                    row_count - 1, UNIT_TILE, w);
+            load_query(rows, PITCH, row, d * TILE_N, row_count - 1, w);
+        const key_tile k =
+            load_key(others, PITCH, key, d * TILE_N, row_count - 1, TILE_N, w);
         multiply_tiles(products, &q, &k, w);
     }
     /* masked, so that the compiler sees which entries are on no diagonal */
@@ -32,11 +32,11 @@ INLINE void dot_rows(float dots[LANE_ROWS], int place[LANE_ROWS],
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         const int own_row = lane_query(lane, r);
         dots[r] = 0.0f;
-        place[r] = row_count;
-        UNROLL_FOR (int i = 0; i < VALUES; i++)
+        row_index[r] = row_count;
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
             if (LANE_ROW(i) == r && value_key(lane, i) == own_row + beside) {
                 dots[r] = products[i];
-                place[r] = min(row + own_row, row_count);
+                row_index[r] = min(row + own_row, row_count);
             }
     }
 }
@@ -69,23 +69,23 @@ INLINE void measure_together(const measured_rows *planes, const int from,
 {
     const int most = max(planes[from].count, planes[to - 1].count);
     MEASURE_FOR (int done = 0; done < most;
-                 done += TEAM_WAVES * UNIT_QUERIES) {
+                 done += WAVES_PER_WINDOW * TILE_M) {
         float square[2][LANE_ROWS];
-        int place[2][LANE_ROWS];
+        int row_index[2][LANE_ROWS];
         UNROLL_FOR (int n = from; n < to; n++)
             if (done < planes[n].count)
-                dot_rows(square[n], place[n], planes[n].rows, planes[n].rows,
-                         done + wave_of_team * UNIT_QUERIES, planes[n].count,
-                         w);
+                dot_rows(square[n], row_index[n], planes[n].rows,
+                         planes[n].rows, done + wave_of_team * TILE_M,
+                         planes[n].count, w);
         UNROLL_FOR (int n = from; n < to; n++)
             UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
                 if (done < planes[n].count) {
                     /* by all lanes: no branch but for the store */
                     float own =
                         planes[n].factor * quick_inverse_norm(square[n][r]);
-                    SETTLE(own);
-                    if (place[n][r] < planes[n].count)
-                        planes[n].factors[place[n][r]] = own;
+                    FORCE_EARLY(own);
+                    if (row_index[n][r] < planes[n].count)
+                        planes[n].factors[row_index[n][r]] = own;
                 }
     }
 }
@@ -94,7 +94,7 @@ INLINE void measure_together(const measured_rows *planes, const int from,
 INLINE void measure_rows(const measured_rows *planes, const int count,
                          int wave_of_team, const wave *w)
 {
-#if UNROLL_PASSES /* else they take too many registers */
+#if UNROLL_SUBTILES /* else they take too many registers */
     measure_together(planes, 0, count, wave_of_team, w);
 #else
     measure_together(planes, 0, 1, wave_of_team, w);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The ring of copies: how rows of q, k and v (backward also dO) of the windows
  * to come travel to local memory while waves compute. The kernel says what
- * START_COPIES(item) copies, by copy_rows or by find_copies and copy_found;
- * START_RING and AWAIT_ITEM start and await items in turn. Reads STAGES and
- * the layout of a stage (geometry.cl). */
+ * START_COPIES(step) copies, by copy_rows or by find_copies and copy_found;
+ * START_RING and AWAIT_KV_BLOCK start and await steps in turn. Reads STAGES
+ * and the layout of a stage (geometry.cl). */
 #ifndef PIPELINE_CL
 #define PIPELINE_CL
 #include "matrix/geometry.cl"
@@ -12,17 +12,17 @@
  * four has a tensor of its own where rows are short and copies asynchronous,
  * so that it makes addresses of one only; else all of the team copy each. */
 #if SWIZZLES_ROWS && FUSED_GRADIENTS
-#define COPIES_APART (TEAM_WAVES == 4 && HEAD_DIM <= 64)
+#define ONE_WAVE_PER_TENSOR (WAVES_PER_WINDOW == 4 && HEAD_DIM <= 64)
 #else
-#define COPIES_APART 0
+#define ONE_WAVE_PER_TENSOR 0
 #endif
-#define COPIERS (COPIES_APART ? WAVE : TEAM)
-/* Groups of copies that a wave starts between those of items: with
- * FUSED_GRADIENTS, o of its own rows, where that saves a walk over keys and
- * rows that leave have room for it. */
+#define COPIERS (ONE_WAVE_PER_TENSOR ? WAVE : TEAM)
+/* Groups of copies that a wave starts between those of steps: with
+ * FUSED_GRADIENTS, o of its own rows, where that saves a loop over keys and
+ * output staging have room for it. */
 #if FUSED_GRADIENTS
 #define LATE_COPIES                                                           \
-    (PASSES > 1 && DIM_TILES == OUT_TILES && UNIT_QUERIES % UNIT_TILE == 0)
+    (SUBTILES > 1 && DIM_TILES == OUT_TILES && TILE_M % TILE_N == 0)
 #else
 #define LATE_COPIES 0
 #endif
@@ -54,7 +54,7 @@ INLINE ulong chunk_of(const tensor_layout *layout, int lane)
 INLINE void keep_pad(__local void *to, __global const storage *pad,
                      uint column, int item)
 {
-    for (int c = item; c < HEAD_DIM; c += TEAM * TEAMS)
+    for (int c = item; c < HEAD_DIM; c += TEAM * WINDOWS_PER_GROUP)
         ((__local storage_bits *)to)[c] =
             pad ? ((__global const storage_bits *)pad)[(ulong)c * column]
                 : (storage_bits)0;
@@ -82,10 +82,10 @@ INLINE void keep_pads(__local uint4 (*pads)[DIMS / CHUNK],
  * each has row_chunks. */
 INLINE plane_offset find_chunk(const tensor_layout *layout,
                                const grid_layout *grid,
-                               const window_place *place, uint first,
+                               const window_coord *coord, uint first,
                                const int row_chunks, uint i)
 {
-    const token t = find_token(grid, place, first + i / row_chunks);
+    const token t = find_token(grid, coord, first + i / row_chunks);
     return EXISTS(t) ? token_offset(layout, &t) + i % row_chunks * CHUNK
                      : PADDED;
 }
@@ -93,11 +93,11 @@ INLINE plane_offset find_chunk(const tensor_layout *layout,
 /* Where the chunks are that a lane copies of `rows` rows. */
 #define COPY_TURNS(rows) CEIL_DIV(rows, ROWS_AT_ONCE)
 INLINE void find_copies(plane_offset *at, const tensor_layout *layout,
-                        const grid_layout *grid, const window_place *place,
+                        const grid_layout *grid, const window_coord *coord,
                         uint first, const int rows, int lane)
 {
     UNROLL_FOR (int turn = 0; turn < COPY_TURNS(rows); turn++)
-        at[turn] = find_chunk(layout, grid, place, first, ROW_LANES,
+        at[turn] = find_chunk(layout, grid, coord, first, ROW_LANES,
                               turn * ROWS_AT_ONCE * ROW_LANES + lane);
 }
 
@@ -126,10 +126,10 @@ INLINE void copy_found(__local storage_bits *to, __global const storage *from,
             /* eight rows on, chunks have the same order: places of all turns
              * are constants from that of the first */
             const int alike = ROWS_AT_ONCE % 8 == 0;
-            int own =
-                row_place((alike ? 0 : done) + r, (c + i) * CHUNK, PITCH);
-            if (COPIES_APART && alike)
-                FORGET(own);
+            int own = swizzled_offset((alike ? 0 : done) + r, (c + i) * CHUNK,
+                                      PITCH);
+            if (ONE_WAVE_PER_TENSOR && alike)
+                HIDE_FROM_OPTIMIZER(own);
             __local storage_bits *here = to + own + (alike ? done : 0) * PITCH;
             if (pad && exists && padded && wanted)
                 *(__local uint4 *)here = pads[i];
@@ -142,11 +142,11 @@ INLINE void copy_found(__local storage_bits *to, __global const storage *from,
 }
 #endif
 
-/* Copies rows first .. first + count of a window to a place of the ring; zeros
- * fill `rows` rows, and those of the padding unless they are `pad`. */
+/* Copies rows first .. first + count of a window to its part of the ring;
+ * zeros fill `rows` rows, and those of the padding unless they are `pad`. */
 INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
                       ulong own, const tensor_layout *layout,
-                      const grid_layout *grid, const window_place *place,
+                      const grid_layout *grid, const window_coord *coord,
                       __local const storage_bits *pad, uint first, int count,
                       const int rows, int lane, int wide)
 {
@@ -154,7 +154,7 @@ INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
     if (wide) {
 #if GRID
         plane_offset at[COPY_TURNS(BLOCK_ROWS + BLOCK_KEYS)];
-        find_copies(at, layout, grid, place, first, rows, lane);
+        find_copies(at, layout, grid, coord, first, rows, lane);
         copy_found(to, plane, at, 0, 1, pad, count, rows, lane);
 #else
         copy_found(to, plane + element(layout, first, 0) + own, 0,
@@ -167,10 +167,10 @@ INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
     NO_UNROLL_FOR (int i = lane; i < rows * HEAD_DIM; i += COPIERS) {
         const int r = i / HEAD_DIM;
         const int c = i % HEAD_DIM;
-        const token t = find_token(grid, place, first + min(r, count - 1));
+        const token t = find_token(grid, coord, first + min(r, count - 1));
         const ulong at = token_offset(layout, &t) + (ulong)c * layout->column;
         const storage_bits padding = pad ? pad[c] : (storage_bits)0;
-        to[row_place(r, c, PITCH)] =
+        to[swizzled_offset(r, c, PITCH)] =
             r >= count  ? (storage_bits)0
             : EXISTS(t) ? ((__global const storage_bits *)plane)[at]
                         : padding;
@@ -191,20 +191,19 @@ INLINE void clear_pads(__local storage_bits *ring, int lane)
                            : KEY_STAGE(stage) + KEY_PLANE(n - ROW_PLANES));
         if (!is_row && stage >= KEY_STAGES)
             continue;
-        for (int i = lane; i < (is_row ? BLOCK_DOWN : KEY_ROWS) * pads;
-             i += TEAM)
-            rows[row_place(i / pads, HEAD_DIM + i % pads, PITCH)] = 0;
+        for (int i = lane; i < (is_row ? BLOCK_M : KEY_ROWS) * pads; i += TEAM)
+            rows[swizzled_offset(i / pads, HEAD_DIM + i % pads, PITCH)] = 0;
     }
 #endif
-    if (KEY_ROWS != BLOCK_ACROSS)
+    if (KEY_ROWS != BLOCK_N)
         for (int i = lane; i < KEY_STAGES * 2 * HEAD_DIM; i += TEAM)
             ring[KEY_STAGE(i / (2 * HEAD_DIM)) + KEY_PLANE(i / HEAD_DIM % 2) +
-                 row_place(BLOCK_ACROSS, i % HEAD_DIM, PITCH)] = 0;
+                 swizzled_offset(BLOCK_N, i % HEAD_DIM, PITCH)] = 0;
 }
 
-/* Awaits an item, and that all of the team have read the one before, in whose
- * stage the copies of the last of AHEAD items to come may start. Where there
- * is one stage, AHEAD is 0: the item itself, which await_copies awaits. */
+/* Awaits a step, and that all of the team have read the one before, in whose
+ * stage the copies of the last of AHEAD steps to come may start. Where there
+ * is one stage, AHEAD is 0: the step itself, which await_copies awaits. */
 #define AHEAD (STAGES - 1)
 INLINE void await_stage(int team)
 {

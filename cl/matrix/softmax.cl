@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The softmax of the forward pass, of a wave's tile of rows: weights from
- * scores, their sums, and the values times weights, a pass at a time (Milakov
- * and Gimelshein 2018). */
+ * scores, their sums, and the values times weights, a subtile at a time
+ * (Milakov and Gimelshein 2018). */
 #ifndef SOFTMAX_CL
 #define SOFTMAX_CL
 #include "matrix/scores.cl"
 
-/* Rows' operands stay in registers from pass to pass, where the unit has its
- * own instruction to load them, which compilers do not move. */
-#if NATIVE_QUERIES && PASSES > 1 && DIM_TILES <= OUT_TILES
+/* Rows' operands stay in registers from subtile to subtile, where the unit has
+ * its own instruction to load them, which compilers do not move. */
+#if NATIVE_QUERIES && SUBTILES > 1 && DIM_TILES <= OUT_TILES
 #define HOLDS_ROWS 1
 #define HELD_ROWS(here) ((here)->held)
 #else
@@ -16,50 +16,51 @@
 #define HELD_ROWS(here) 0
 #endif
 
-/* Sums that live from item to item must have constant indices. */
+/* Sums that live from KV block to KV block must have constant indices. */
 #if STREAMING
 #define TURN_FOR UNROLL_FOR
 #else
 #define TURN_FOR NO_UNROLL_FOR
 #endif
 
-/* Weights are exponentials of scores less a row's base. That is the row's
- * maximum when the wave last looked for it: any number serves as long as
+/* Weights are exponentials of scores less a row's softmax_max. That is the
+ * row's maximum when the wave last looked for it: any number serves as long as
  * weights stay within what the storage type represents well, which their sums
  * tell.
  *
- *   CARRIES_BASE   from window to window, where a wave always has the same
+ *   REUSES_MAX     from window to window, where a wave always has the same
  *                  rows (not where exponentials do not count, as channels are
  *                  many; and not where lse is wanted): where sums are out of
  *                  range it looks and computes the window again, and looks in
  *                  some windows to come
- *   KEEPS_BASE     else from pass to pass: it looks where weights become too
- *                  large, or where a row has seen nothing yet
- *   FOLDS_BASE     carried bases are subtracted from the terms that lanes have
- *                  in registers, and these multiplied by log2 e: a weight then
- *                  takes one multiplication and addition (not of grids, which
- *                  leave no registers for it) */
+ *   LAZY_MAX       else from subtile to subtile: it looks where weights become
+ *                  too large, or where a row has seen nothing yet
+ *   FOLDS_MAX      reused maxima are subtracted from the score bias that lanes
+ *                  have in registers, and these multiplied by log2 e: a weight
+ *                  then takes one multiplication and addition (not of grids,
+ *                  which leave no registers for it) */
 #ifdef WAVE_ANY
-#define CARRIES_BASE (!STREAMING && WAVE_TURNS == 1 && DIM_TILES <= OUT_TILES)
-#define KEEPS_BASE (!CARRIES_BASE && (STREAMING || PASSES > 1))
+#define REUSES_MAX (!STREAMING && WAVE_TURNS == 1 && DIM_TILES <= OUT_TILES)
+#define LAZY_MAX (!REUSES_MAX && (STREAMING || SUBTILES > 1))
 #else
-#define CARRIES_BASE 0
-#define KEEPS_BASE 0
+#define REUSES_MAX 0
+#define LAZY_MAX 0
 #define WAVE_ANY(x) 1
 #endif
-#define FOLDS_BASE (CARRIES_BASE && HAS_OWN_TERMS && !GRID)
-/* What is added to scores is known before a pass, where there are several. A
- * single one subtracts its base with care: grids have no registers for more.
+#define FOLDS_MAX (REUSES_MAX && HAS_REGISTER_BIAS_CACHE && !GRID)
+/* What is added to scores is known before a subtile, where there are several.
+ * A single one subtracts its softmax_max with care: grids have no registers
+ * for more.
  */
-#define QUICK_SHIFTS (!FOLDS_BASE && PASSES > 1)
+#define QUICK_SHIFTS (!FOLDS_MAX && SUBTILES > 1)
 /* What weights may be: in fp16 no more than it holds, and where all of a row
  * have less, the largest may have lost precision. The other types hold more,
  * but products with values have to stay in the range of fp32 too. */
 #define LARGE_WEIGHT (DTYPE == 1 ? 32768.0f : 0x1p24f)
 #define SMALL_WEIGHT (DTYPE == 1 ? NK / 256.0f : 0x1p-24f)
-/* Carried bases are so far below the maxima they come from: in the middle of
+/* Reused maxima are so far below the maxima they come from: in the middle of
  * what sums may be in fp16. */
-#define BASE_BELOW 2.5f
+#define MAX_MARGIN 2.5f
 /* First without a search, then with one: each has its own code, but what
  * emulates units is large enough. */
 #if EMULATED
@@ -67,8 +68,8 @@
 #else
 #define SEARCH_FOR UNROLL_FOR
 #endif
-/* In how many windows the wave looks after a base did not serve. */
-#define WARY_WINDOWS 8
+/* In how many windows the wave looks after a maximum did not serve. */
+#define RECHECK_WINDOWS 8
 
 /* Weights go to products as sums of so many numbers of the storage type: where
  * o has few numbers, the rounding of each weight shows. */
@@ -76,145 +77,150 @@
 
 /* What a wave sums of a tile of rows. */
 typedef struct row_state {
-    float base[LANE_ROWS];  /* -infinity: nothing was seen */
-    float shift[LANE_ROWS]; /* see quick_shift */
-    float sum[LANE_ROWS];   /* of weights; see EXACT_SUMS */
-    float exact[LANE_ROWS]; /* with KEEPS_BASE for lse: of a lane's own keys */
-    float out[DIM_TILES][VALUES];
+    float softmax_max[LANE_ROWS]; /* -infinity: nothing was seen */
+    float shift[LANE_ROWS];       /* see quick_shift */
+    float sum[LANE_ROWS];         /* of weights; see EXACT_SUMS */
+    float exact[LANE_ROWS]; /* with LAZY_MAX for lse: of a lane's own keys */
+    float out[DIM_TILES][ACC_PER_LANE];
 } row_state;
 
-/* Where bases are maxima, a weight that is nearly all of its row is 1, and
+/* Where these are maxima, a weight that is nearly all of its row is 1, and
  * sums are those of weights before they are rounded, which lse needs, of a
  * lane's own keys. Else that weight's rounding would be in o, if sums were not
  * of weights as they are multiplied. */
-#define EXACT_SUMS(searches) ((searches) && !KEEPS_BASE)
+#define EXACT_SUMS(searches) ((searches) && !LAZY_MAX)
 
 /* What it carries from window to window. */
-typedef struct carried_base {
-    float base[LANE_ROWS];
-    int wary;   /* windows to come in which that is not relied upon */
-    int relies; /* with NOTES_RELIANCE: in the window to come */
-} carried_base;
-/* Folded bases are in the terms then. A single pass of grids has no register
- * for the answer. */
-#define NOTES_RELIANCE (FOLDS_BASE || QUICK_SHIFTS)
+typedef struct reused_max {
+    float softmax_max[LANE_ROWS];
+    int recheck_windows; /* windows to come in which that is not relied upon */
+    int reuses;          /* with NOTES_REUSE: in the window to come */
+} reused_max;
+/* Folded maxima are in the score bias then. A single subtile of grids has no
+ * register for the answer. */
+#define NOTES_REUSE (FOLDS_MAX || QUICK_SHIFTS)
 
-/* What a wave computes them from: a tile of rows, and an item's keys. */
-typedef struct item_rows {
+/* What a wave computes them from: a tile of rows, and a KV block's keys. */
+typedef struct attention_tile {
     tile_rows rows;
-    int key, count;          /* the item's first key, and how many it has */
-    __local storage_bits *q; /* o leaves through it */
+    int key, count;          /* the block's first key, and how many it has */
+    __local storage_bits *q; /* o is staged in it */
     __local const storage_bits *stage;
     __local const float *key_scale;
     const forward_args *args;
-    const logit_terms *terms;
+    const score_bias_view *score_bias;
 #if HOLDS_ROWS
     query_tile held[DIM_TILES];
 #endif
-} item_rows;
+} attention_tile;
 
-/* What is added to a row's scores, times log2 e, where its base is an ordinary
- * number; else infinity, which says that the wave has to look. */
-INLINE float quick_shift(float base)
+/* What is added to a row's scores, times log2 e, where its softmax_max is an
+ * ordinary number; else infinity, which says that the wave has to look. */
+INLINE float quick_shift(float softmax_max)
 {
-    return fabs(base) <= LARGE_LOGIT ? -base * LOG2E : INFINITY;
+    return fabs(softmax_max) <= LARGE_LOGIT ? -softmax_max * LOG2E : INFINITY;
 }
 
-/* base NULL: nothing is known. */
-INLINE void start_rows(row_state *s, const float *base)
+/* softmax_max NULL: nothing is known. */
+INLINE void start_rows(row_state *s, const float *softmax_max)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        s->base[r] = base ? base[r] : -INFINITY;
-        s->shift[r] = quick_shift(s->base[r]);
+        s->softmax_max[r] = softmax_max ? softmax_max[r] : -INFINITY;
+        s->shift[r] = quick_shift(s->softmax_max[r]);
         s->sum[r] = 0.0f;
         s->exact[r] = 0.0f;
     }
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
-        UNROLL_FOR (int i = 0; i < VALUES; i++)
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
             s->out[d][i] = 0.0f;
 }
 
 INLINE key_tile read_value(__local const storage_bits *stage, int d, int tile,
                            const wave *w)
 {
-    return load_value(stage + V_PLACE, PITCH, tile * UNIT_TILE, d * UNIT_TILE,
-                      LAST_KEY, UNIT_TILE, w);
+    return load_value(stage + V_OFFSET, PITCH, tile * TILE_N, d * TILE_N,
+                      LAST_KEY, TILE_N, w);
 }
 
-/* The scores of a pass, from key `first` of the item on. */
-INLINE void score_pass(float scores[PASS_TILES][VALUES], const item_rows *here,
-                       int first, const wave *w)
+/* The scores of a subtile, from key `first` of the block on. */
+INLINE void score_subtile(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
+                          const attention_tile *here, int first, const wave *w)
 {
-    multiply_pass(scores, HELD_ROWS(here), here->q, here->rows.row,
-                  here->rows.last_row, here->stage + K_PLACE, first, w);
-    finish_pass(scores, here->key_scale, first, here->key, here->count,
-                here->args, here->terms, &here->rows, w);
+    multiply_subtile(scores, HELD_ROWS(here), here->q, here->rows.row,
+                     here->rows.last_row, here->stage + K_OFFSET, first, w);
+    finish_subtile(scores, here->key_scale, first, here->key, here->count,
+                   here->args, here->score_bias, &here->rows, w);
 }
 
-/* Rows' bases become their maxima up to this pass, and what has been summed
- * follows. */
-INLINE void raise_base(row_state *s, float scores[PASS_TILES][VALUES],
-                       int first, const wave *w)
+/* Rows' softmax_max become their maxima up to this subtile, and what has been
+ * summed follows. */
+INLINE void raise_max(row_state *s,
+                      float scores[TILES_PER_SUBTILE][ACC_PER_LANE], int first,
+                      const wave *w)
 {
-    float top[LANE_ROWS], keep[LANE_ROWS];
+    float top[LANE_ROWS], rescale[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        top[r] = s->base[r];
-    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+        top[r] = s->softmax_max[r];
+    UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
         if (IS_TILE(first + t))
-            UNROLL_FOR (int i = 0; i < VALUES; i++)
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
                 top[LANE_ROW(i)] = fmax(top[LANE_ROW(i)], scores[t][i]);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(top[r], fmax);
-        if (STREAMING || PASSES > 1) {
-            keep[r] = top[r] == -INFINITY
-                          ? 1.0f
-                          : EXP2((s->base[r] - top[r]) * LOG2E);
-            s->sum[r] *= keep[r];
-            s->exact[r] *= keep[r];
+        if (STREAMING || SUBTILES > 1) {
+            rescale[r] = top[r] == -INFINITY
+                             ? 1.0f
+                             : EXP2((s->softmax_max[r] - top[r]) * LOG2E);
+            s->sum[r] *= rescale[r];
+            s->exact[r] *= rescale[r];
         }
-        s->base[r] = top[r];
+        s->softmax_max[r] = top[r];
         s->shift[r] = quick_shift(top[r]);
     }
-    if (STREAMING || PASSES > 1)
+    if (STREAMING || SUBTILES > 1)
         UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
-            UNROLL_FOR (int i = 0; i < VALUES; i++)
-                s->out[d][i] *= keep[LANE_ROW(i)];
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                s->out[d][i] *= rescale[LANE_ROW(i)];
 }
 
 /* Scores become what exponentials with base 2 are taken of. */
-INLINE void add_shift(float scores[PASS_TILES][VALUES], const float *shift)
+INLINE void add_shift(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
+                      const float *shift)
 {
-    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
-        UNROLL_FOR (int i = 0; i < VALUES; i++)
+    UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
             scores[t][i] = FMA(scores[t][i], LOG2E, shift[LANE_ROW(i)]);
 }
 
-/* The same of rows with any base. */
-INLINE void subtract_base(float scores[PASS_TILES][VALUES], const row_state *s)
+/* The same of rows with any softmax_max. */
+INLINE void subtract_max(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
+                         const row_state *s)
 {
-    float base[LANE_ROWS], shift[LANE_ROWS];
+    float softmax_max[LANE_ROWS], shift[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) /* nothing seen: no maximum */
-        base[r] = s->base[r] == -INFINITY ? 0.0f : s->base[r];
-    shift_scores(scores, base, shift);
+        softmax_max[r] =
+            s->softmax_max[r] == -INFINITY ? 0.0f : s->softmax_max[r];
+    shift_scores(scores, softmax_max, shift);
     add_shift(scores, shift);
 }
 
 /* These become weights, as operands, and their sums. */
-INLINE void weigh_pass(query_tile weights[PASS_TILES][WEIGHT_PARTS],
-                       float *sum, float scores[PASS_TILES][VALUES], int first,
-                       const int searches, const wave *w)
+INLINE void weigh_subtile(query_tile weights[TILES_PER_SUBTILE][WEIGHT_PARTS],
+                          float *sum,
+                          float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
+                          int first, const int searches, const wave *w)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         sum[r] = 0.0f;
-    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+    UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
         if (IS_TILE(first + t)) {
-            UNROLL_FOR (int i = 0; i < VALUES; i++) {
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
                 scores[t][i] = EXP2(scores[t][i]);
                 if (EXACT_SUMS(searches))
                     sum[LANE_ROW(i)] += scores[t][i];
             }
-            float rest[VALUES];
-            UNROLL_FOR (int i = 0; i < VALUES; i++)
+            float rest[ACC_PER_LANE];
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
                 rest[i] = scores[t][i];
             UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++) {
                 weights[t][part] = make_weights(rest, w);
@@ -226,20 +232,21 @@ INLINE void weigh_pass(query_tile weights[PASS_TILES][WEIGHT_PARTS],
         }
 }
 
-/* Adds a pass's weights, and its values times these. */
-INLINE void add_pass(row_state *s,
-                     query_tile weights[PASS_TILES][WEIGHT_PARTS],
-                     const float *sum, float scores[PASS_TILES][VALUES],
-                     const item_rows *here, int first, const wave *w)
+/* Adds a subtile's weights, and its values times these. */
+INLINE void add_subtile(row_state *s,
+                        query_tile weights[TILES_PER_SUBTILE][WEIGHT_PARTS],
+                        const float *sum,
+                        float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
+                        const attention_tile *here, int first, const wave *w)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         s->sum[r] += sum[r];
-    if (KEEPS_BASE && (here->args->flags & ARG_LSE) != 0)
-        UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+    if (LAZY_MAX && (here->args->flags & ARG_LSE) != 0)
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
             if (IS_TILE(first + t))
-                UNROLL_FOR (int i = 0; i < VALUES; i++)
+                UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
                     s->exact[LANE_ROW(i)] += scores[t][i];
-    UNROLL_FOR (int t = 0; t < PASS_TILES; t++)
+    UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
         if (IS_TILE(first + t))
             UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
                 const key_tile v = read_value(here->stage, d, first + t, w);
@@ -248,58 +255,58 @@ INLINE void add_pass(row_state *s,
             }
 }
 
-/* Takes a pass into account. searches 0: rows have the bases they started
+/* Takes a subtile into account. searches 0: rows have the maxima they started
  * with, which are ordinary numbers, and if these can be folded, they are. */
-INLINE void attend_pass(row_state *s, const item_rows *here, int first,
-                        const int searches, const wave *w)
+INLINE void attend_subtile(row_state *s, const attention_tile *here, int first,
+                           const int searches, const wave *w)
 {
     int looks = searches;
-    float scores[PASS_TILES][VALUES], sum[LANE_ROWS];
-    query_tile weights[PASS_TILES][WEIGHT_PARTS];
-    if (KEEPS_BASE) {
+    float scores[TILES_PER_SUBTILE][ACC_PER_LANE], sum[LANE_ROWS];
+    query_tile weights[TILES_PER_SUBTILE][WEIGHT_PARTS];
+    if (LAZY_MAX) {
         looks = 0;
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             looks |= s->shift[r] == INFINITY;
         looks = WAVE_ANY(looks);
     }
-    score_pass(scores, here, first, w);
+    score_subtile(scores, here, first, w);
     IF_ALL (looks) {
-        raise_base(s, scores, first, w);
-        subtract_base(scores, s);
+        raise_max(s, scores, first, w);
+        subtract_max(scores, s);
     }
     if (!looks && QUICK_SHIFTS)
         add_shift(scores, s->shift);
-    if (!looks && !QUICK_SHIFTS && !FOLDS_BASE)
-        subtract_base(scores, s);
-    weigh_pass(weights, sum, scores, first, searches, w);
-    if (KEEPS_BASE) {
+    if (!looks && !QUICK_SHIFTS && !FOLDS_MAX)
+        subtract_max(scores, s);
+    weigh_subtile(weights, sum, scores, first, searches, w);
+    if (LAZY_MAX) {
         int large = 0;
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             large |= sum[r] > LARGE_WEIGHT;
         large = WAVE_ANY(large);
         IF_ALL (large && !looks) {
             wave again = *w; /* of which nothing is kept for this rare case */
-            FORGET(again.lane);
-            score_pass(scores, here, first, &again);
-            raise_base(s, scores, first, &again);
-            subtract_base(scores, s);
-            weigh_pass(weights, sum, scores, first, searches, &again);
+            HIDE_FROM_OPTIMIZER(again.lane);
+            score_subtile(scores, here, first, &again);
+            raise_max(s, scores, first, &again);
+            subtract_max(scores, s);
+            weigh_subtile(weights, sum, scores, first, searches, &again);
         }
     }
-    add_pass(s, weights, sum, scores, here, first, w);
+    add_subtile(s, weights, sum, scores, here, first, w);
 }
 
-/* Attends to all of an item's keys. */
-INLINE void attend_item(row_state *s, item_rows *here, const int searches,
-                        const wave *w)
+/* Attends to all of a KV block's keys. */
+INLINE void attend_kv_block(row_state *s, attention_tile *here,
+                            const int searches, const wave *w)
 {
 #if HOLDS_ROWS
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
-        here->held[d] = load_query(here->q, PITCH, here->rows.row,
-                                   d * UNIT_TILE, here->rows.last_row, w);
+        here->held[d] = load_query(here->q, PITCH, here->rows.row, d * TILE_N,
+                                   here->rows.last_row, w);
 #endif
-    PASS_FOR (int first = 0; first < KEY_TILES; first += PASS_TILES)
-        attend_pass(s, here, first, searches, w);
+    SUBTILE_FOR (int first = 0; first < KEY_TILES; first += TILES_PER_SUBTILE)
+        attend_subtile(s, here, first, searches, w);
 }
 
 /* Sums of lanes that share a row become the row's. */
@@ -311,71 +318,73 @@ INLINE void finish_sums(row_state *s, const int searches, const wave *w)
         }
 }
 
-#if CARRIES_BASE
-/* Is a carried base relied upon in the window to come? Never for an lse, which
- * wants exact sums. */
-INLINE int may_rely(const carried_base *c, const forward_args *args)
+#if REUSES_MAX
+/* Is a reused maximum relied upon in the window to come? Never for an lse,
+ * which wants exact sums. */
+INLINE int may_rely(const reused_max *c, const forward_args *args)
 {
-    return c->wary == 0 && (args->flags & ARG_LSE) == 0;
+    return c->recheck_windows == 0 && (args->flags & ARG_LSE) == 0;
 }
-INLINE int relies_on(const carried_base *c, const forward_args *args)
+INLINE int reuses_max(const reused_max *c, const forward_args *args)
 {
-    return NOTES_RELIANCE ? c->relies : may_rely(c, args);
+    return NOTES_REUSE ? c->reuses : may_rely(c, args);
 }
-INLINE void note_reliance(carried_base *c, const forward_args *args)
+INLINE void note_reuse(reused_max *c, const forward_args *args)
 {
-    if (NOTES_RELIANCE)
-        c->relies = may_rely(c, args);
+    if (NOTES_REUSE)
+        c->reuses = may_rely(c, args);
 }
 
-INLINE void start_carrying(carried_base *c)
+INLINE void start_reuse(reused_max *c)
 {
-    c->wary = 1;
-    c->relies = 0;
+    c->recheck_windows = 1;
+    c->reuses = 0;
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        c->base[r] = 0.0f;
+        c->softmax_max[r] = 0.0f;
 }
 
-/* Attends to a window, looking for bases or with those of others. 0: these do
+/* Attends to a window, looking for maxima or with those of others. 0: these do
  * not serve, and nothing of this is worth anything. */
-INLINE int attend_window(row_state *s, const carried_base *carried,
-                         const item_rows *here, const int searches,
+INLINE int attend_window(row_state *s, const reused_max *reused,
+                         const attention_tile *here, const int searches,
                          const wave *w)
 {
     int fails = 0;
-    item_rows folded = *here;
-    if (FOLDS_BASE)
+    attention_tile folded = *here;
+    if (FOLDS_MAX)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             folded.rows.scale[r] *= searches ? 1.0f : LOG2E;
-    start_rows(s, carried->base);
+    start_rows(s, reused->softmax_max);
     if (searches)
         start_rows(s, 0);
-    attend_item(s, &folded, searches, w);
+    attend_kv_block(s, &folded, searches, w);
     finish_sums(s, searches, w);
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
-        UNROLL_FOR (int i = 0; i < VALUES; i++)
-            SETTLE(s->out[d][i]); /* products do not wait for the sums */
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+            FORCE_EARLY(s->out[d][i]); /* products do not wait for the sums */
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         fails |= !(s->sum[r] >= SMALL_WEIGHT && s->sum[r] <= LARGE_WEIGHT);
     return searches || !WAVE_ANY(fails);
 }
 
-/* Takes the bases of a window with maxima for those to come, but not those of
+/* Takes the maxima of a window with maxima for those to come, but not those of
  * rows that saw nothing, or NaN. */
-INLINE void carry_base(carried_base *carried, const row_state *s)
+INLINE void set_reused_max(reused_max *reused, const row_state *s)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        if (fabs(s->base[r]) <= LARGE_LOGIT)
-            carried->base[r] = s->base[r] - BASE_BELOW;
+        if (fabs(s->softmax_max[r]) <= LARGE_LOGIT)
+            reused->softmax_max[r] = s->softmax_max[r] - MAX_MARGIN;
 }
 #endif
 
-#if FOLDS_BASE
-INLINE void fold_base(float terms[KEY_TILES][VALUES], const float *base)
+#if FOLDS_MAX
+INLINE void fold_max(float score_bias[KEY_TILES][ACC_PER_LANE],
+                     const float *softmax_max)
 {
     UNROLL_FOR (int t = 0; t < KEY_TILES; t++)
-        UNROLL_FOR (int i = 0; i < VALUES; i++)
-            terms[t][i] = FMA(terms[t][i], LOG2E, -base[LANE_ROW(i)] * LOG2E);
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+            score_bias[t][i] = FMA(score_bias[t][i], LOG2E,
+                                   -softmax_max[LANE_ROW(i)] * LOG2E);
 }
 #endif
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What backward_rows_matrix.cl does with a wave's tile of rows and an item's
- * keys: statistics, dQ and dBias, and how waves that share a tile add up. */
+ * What backward_rows_matrix.cl does with a wave's tile of rows and a KV
+ * block's keys: statistics, dQ and dBias, and how waves that share a tile add
+ * up. */
 #ifndef SPLIT_ROWS_CL
 #define SPLIT_ROWS_CL
 #include "matrix/delta_errors.cl"
@@ -8,22 +9,23 @@
 #include "matrix/grad_sums.cl"
 #include "matrix/waves.cl"
 
-/* Waves that share a tile of rows, and what each has of an item. */
-#define SPLITS (TEAM_WAVES > ROW_TILES ? TEAM_WAVES / ROW_TILES : 1)
+/* Waves that share a tile of rows, and what each has of a KV block. */
+#define SPLITS                                                                \
+    (WAVES_PER_WINDOW > ROW_TILES ? WAVES_PER_WINDOW / ROW_TILES : 1)
 #define SHARE_TILES (KEY_TILES / SPLITS)
 /* Is delta taken from o in this kernel, where the caller has it? Keys come
  * again for all teams of a work-group, if at all. */
-#define O_SERVES (TAKES_O && !(STREAMING && TEAMS > 1))
-/* Bounds that a team finds of an item's keys: the largest |v|; cosine: also of
- * |v| / |k| and of 1 / |k|. */
+#define O_SERVES (TAKES_O && !(STREAMING && WINDOWS_PER_GROUP > 1))
+/* Bounds that a team finds of a KV block's keys: the largest |v|; cosine: also
+ * of |v| / |k| and of 1 / |k|. */
 #define KEY_BOUNDS 3
 #if RESCALES
-#define BOUNDS_OF(item) bounds[team][(item) % 2]
+#define BOUNDS_OF(step) bounds[team][(step) % 2]
 #else
-#define BOUNDS_OF(item) 0
+#define BOUNDS_OF(step) 0
 #endif
 
-/* ---- Keys of an item ---- */
+/* ---- Keys of a KV block ---- */
 
 #if VARIANT == COSINE || RESCALES
 /* 1 / |k|, as it goes to products, and with `wants_bounds` the bounds. The
@@ -33,26 +35,26 @@ INLINE void measure_keys(__local float *inverses, __local uint *bounds,
                          const int wants_bounds, int wave_of_team,
                          const wave *w)
 {
-    const int tiles = CEIL_DIV(BLOCK_KEYS, UNIT_QUERIES);
-    MEASURE_FOR (int done = 0; done < tiles; done += TEAM_WAVES) {
-        const int key = (done + wave_of_team) * UNIT_QUERIES;
+    const int tiles = CEIL_DIV(BLOCK_KEYS, TILE_M);
+    MEASURE_FOR (int done = 0; done < tiles; done += WAVES_PER_WINDOW) {
+        const int key = (done + wave_of_team) * TILE_M;
         float square[LANE_ROWS], inverse[LANE_ROWS];
-        int place[LANE_ROWS];
+        int row_index[LANE_ROWS];
         UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
             inverse[i] = 1.0f;
 #if VARIANT == COSINE
-        dot_rows(square, place, k, k, key, BLOCK_KEYS, w);
+        dot_rows(square, row_index, k, k, key, BLOCK_KEYS, w);
         UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
-            if (place[i] < BLOCK_KEYS) {
+            if (row_index[i] < BLOCK_KEYS) {
                 inverse[i] = quick_inverse_norm(square[i]);
-                inverses[place[i]] = inverse[i];
+                inverses[row_index[i]] = inverse[i];
             }
 #endif
         if (!RESCALES || !wants_bounds)
             continue;
-        dot_rows(square, place, v, v, key, BLOCK_KEYS, w);
+        dot_rows(square, row_index, v, v, key, BLOCK_KEYS, w);
         UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
-            if (place[i] < BLOCK_KEYS) {
+            if (row_index[i] < BLOCK_KEYS) {
                 const float norm = sqrt(square[i]);
                 atomic_max(&bounds[0], as_uint(norm));
 #if VARIANT == COSINE
@@ -69,18 +71,19 @@ INLINE void measure_keys(__local float *inverses, __local uint *bounds,
 /* What a wave knows of a tile of rows, of which it sums dQ. */
 typedef struct row_state {
     row_statistics statistics;
-    float length[LANE_ROWS]; /* |dO| */
-    float power[LANE_ROWS];  /* of two, that dS is multiplied by for dQ */
-    int large;               /* some lse is; the same at all lanes */
-    int takes_lse;           /* the same at all lanes, in a walk for statistics
-                              */
-    row_errors errors;       /* of dS as it goes to dQ */
+    float length[LANE_ROWS];   /* |dO| */
+    float ds_scale[LANE_ROWS]; /* a power of two that dS is multiplied by for
+                                  dQ */
+    int large;                 /* some lse is; the same at all lanes */
+    int takes_lse;     /* the same at all lanes, in a loop for statistics
+                        */
+    row_errors errors; /* of dS as it goes to dQ */
 } row_state;
 
 #if O_SERVES
 /* Statistics from o and lse. */
 INLINE void take_statistics(row_state *s, const row_part *part,
-                            const visit *here, __local const ushort *o,
+                            const q_block *here, __local const ushort *o,
                             const wave *w)
 {
     start_statistics(&s->statistics, 1, part->lse);
@@ -98,7 +101,7 @@ INLINE void expect_sums(float expected[LANE_ROWS], const row_state *s,
                         const row_part *part)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        expected[r] = part->d_lse[r] * s->power[r];
+        expected[r] = part->d_lse[r] * s->ds_scale[r];
 }
 
 /* The other kernel gets a delta without the error. */
@@ -106,11 +109,11 @@ INLINE void mend_delta(row_state *s)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         s->statistics.delta[r] +=
-            s->errors.sum[r] * inverse_power(s->power[r]);
+            s->errors.sum[r] * inverse_ds_scale(s->ds_scale[r]);
 }
 #endif
 
-/* scratch[UNIT_QUERIES] = values of the tile's rows, for all lanes. */
+/* scratch[TILE_M] = values of the tile's rows, for all lanes. */
 INLINE void share_rows(__local float *scratch, const float *values,
                        const wave *w)
 {
@@ -122,7 +125,7 @@ INLINE void share_rows(__local float *scratch, const float *values,
 }
 
 /* Is the lse of a row so large that shift_scores must care? */
-INLINE void find_large(row_state *s, const visit *here, const wave *w)
+INLINE void find_large(row_state *s, const q_block *here, const wave *w)
 {
     __local float *scratch = (__local float *)here->out;
     float size[LANE_ROWS], largest = 0.0f;
@@ -131,29 +134,31 @@ INLINE void find_large(row_state *s, const visit *here, const wave *w)
         size[r] = lse == INFINITY ? 0.0f : fabs(lse);
     }
     share_rows(scratch, size, w);
-    UNROLL_FOR (int i = 0; i < UNIT_QUERIES; i++)
+    UNROLL_FOR (int i = 0; i < TILE_M; i++)
         largest = fmax(largest, scratch[i]);
     s->large = largest > LARGE_LOGIT;
 }
 
 #if RESCALES
-/* Without a walk for statistics: |dP| is at most |dO| |v|. */
-INLINE void bound_flow(row_state *s, __local const uint *bounds)
+/* Without a loop for statistics: |dP| is at most |dO| |v|. */
+INLINE void bound_dp(row_state *s, __local const uint *bounds)
 {
     row_statistics *all = &s->statistics;
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        all->flow[r] = fmax(all->flow[r], s->length[r] * as_float(bounds[0]));
+        all->dp_bound[r] =
+            fmax(all->dp_bound[r], s->length[r] * as_float(bounds[0]));
 #if VARIANT == COSINE
-        all->key_flow[r] =
-            fmax(all->key_flow[r], s->length[r] * as_float(bounds[1]));
+        all->key_dp_bound[r] =
+            fmax(all->key_dp_bound[r], s->length[r] * as_float(bounds[1]));
         all->key_inverse[r] = fmax(all->key_inverse[r], as_float(bounds[2]));
 #endif
     }
 }
 
 #if VARIANT == COSINE
-/* Before a walk for statistics. */
-INLINE void bound_inverses(row_statistics *s, const visit *here, const wave *w)
+/* Before a loop for statistics. */
+INLINE void bound_inverses(row_statistics *s, const q_block *here,
+                           const wave *w)
 {
     const float inverse = largest_inverse(here, (__local uint *)here->out, w);
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
@@ -165,87 +170,89 @@ INLINE void bound_inverses(row_statistics *s, const visit *here, const wave *w)
 INLINE void join_bounds(row_statistics *s, const wave *w)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        REDUCE(s->flow[r], fmax);
+        REDUCE(s->dp_bound[r], fmax);
 #if VARIANT == COSINE
-        s->key_flow[r] = s->flow[r] * s->key_inverse[r];
+        s->key_dp_bound[r] = s->dp_bound[r] * s->key_inverse[r];
 #endif
     }
 }
 #endif
 
 /* The power of two of row r of dS, as it goes to dQ. */
-INLINE float power_of(const row_statistics *s, int r)
+INLINE float ds_scale_of(const row_statistics *s, int r)
 {
 #if RESCALES && VARIANT == COSINE
-    return power_for(s->key_flow[r] + fabs(s->delta[r]) * s->key_inverse[r]);
+    return ds_scale_for(s->key_dp_bound[r] +
+                        fabs(s->delta[r]) * s->key_inverse[r]);
 #elif RESCALES
-    return power_for(s->flow[r] + fabs(s->delta[r]));
+    return ds_scale_for(s->dp_bound[r] + fabs(s->delta[r]));
 #else
     return 1.0f;
 #endif
 }
 
-/* What is known of the rows' dS decides its power; sums of earlier keys, which
+/* What is known of the rows' dS decides its scale; sums of earlier keys, which
  * may have had another, follow. */
-INLINE void choose_powers(row_state *s, float sums[DIM_TILES][VALUES],
-                          const int is_first)
+INLINE void choose_ds_scales(row_state *s, float sums[DIM_TILES][ACC_PER_LANE],
+                             const int is_first)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        const float earlier = s->power[r];
-        s->power[r] = power_of(&s->statistics, r);
+        const float earlier = s->ds_scale[r];
+        s->ds_scale[r] = ds_scale_of(&s->statistics, r);
         if (!is_first)
-            s->power[r] = fmin(s->power[r], earlier);
-        const float keep = s->power[r] * inverse_power(earlier);
+            s->ds_scale[r] = fmin(s->ds_scale[r], earlier);
+        const float rescale = s->ds_scale[r] * inverse_ds_scale(earlier);
         UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
-            UNROLL_FOR (int i = 0; i < VALUES; i++)
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
                 if (LANE_ROW(i) == r && (is_first || RESCALES))
-                    sums[d][i] = is_first ? 0.0f : sums[d][i] * keep;
+                    sums[d][i] = is_first ? 0.0f : sums[d][i] * rescale;
         if (O_SERVES && (is_first || RESCALES)) {
-            s->errors.sum[r] = is_first ? 0.0f : s->errors.sum[r] * keep;
+            s->errors.sum[r] = is_first ? 0.0f : s->errors.sum[r] * rescale;
             s->errors.squares[r] =
-                is_first ? 0.0f : s->errors.squares[r] * keep * keep;
+                is_first ? 0.0f : s->errors.squares[r] * rescale * rescale;
         }
     }
 }
 
-/* dQ and dBias of the tile of rows and the wave's share of an item's keys, as
- * if that were the item; or, `mends`, what takes an error of delta out of
+/* dQ and dBias of the tile of rows and the wave's share of a KV block's keys,
+ * as if that were the block; or, `mends`, what takes an error of delta out of
  * them. */
-INLINE void differentiate_rows(row_state *state, float sums[DIM_TILES][VALUES],
-                               const dbias_place *dbias,
-                               const int may_be_large, int mends,
-                               const row_part *part, const visit *here,
-                               const logit_terms *terms, const wave *w)
+INLINE void
+differentiate_rows(row_state *state, float sums[DIM_TILES][ACC_PER_LANE],
+                   const dbias_target *dbias, const int may_be_large,
+                   int mends, const row_part *part, const q_block *here,
+                   const score_bias_view *score_bias, const wave *w)
 {
     const tile_rows *rows = &part->rows;
     const row_statistics *s = &state->statistics;
-    const flow_rows d_o = read_flow(rows, here->d_o, w);
+    const dp_rows d_o = read_dp_rows(rows, here->d_o, w);
     float factor[LANE_ROWS], shift[LANE_ROWS];
     float to_dbias[LANE_ROWS], to_dq[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        factor[r] = mends ? 0.0f : state->power[r] / P_POWER;
+        factor[r] = mends ? 0.0f : state->ds_scale[r] / P_SCALE;
         shift[r] =
-            mends ? -state->errors.sum[r] / P_POWER : -s->delta[r] * factor[r];
-        to_dbias[r] = inverse_power(state->power[r]);
+            mends ? -state->errors.sum[r] / P_SCALE : -s->delta[r] * factor[r];
+        to_dbias[r] = inverse_ds_scale(state->ds_scale[r]);
         to_dq[r] = 1.0f;
     }
-    GRADIENT_FOR (int first = 0; first < SHARE_TILES; first += PASS_TILES) {
-        float scores[PASS_TILES][VALUES];
-        if (mends) /* compilers are not to mix passes, for registers */
+    GRADIENT_FOR (int first = 0; first < SHARE_TILES;
+                  first += TILES_PER_SUBTILE) {
+        float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
+        if (mends) /* compilers are not to mix subtiles, for registers */
             WAVE_SYNC();
-        score_pass(scores, first, here, rows, terms, w);
+        score_subtile(scores, first, here, rows, score_bias, w);
         make_p(scores, first, s->top, may_be_large);
-        UNROLL_FOR (int t = 0; t < PASS_TILES; t++) {
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++) {
             const int tile = first + t;
             if (!IS_TILE(tile))
                 continue;
             query_tile operands[WEIGHT_PARTS];
-            float ds[VALUES], earlier[VALUES];
+            float ds[ACC_PER_LANE], earlier[ACC_PER_LANE];
             read_dbias(earlier, dbias, tile, part, here, w);
             clear_tiles(&ds, 1);
             IF_ALL (!mends)
-                multiply_flow(ds, &d_o, here->d_o, here->v, tile, w);
-            UNROLL_FOR (int i = 0; i < VALUES; i++) {
+                multiply_dp(ds, &d_o, here->d_o, here->v, tile, w);
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
                 const int r = LANE_ROW(i);
                 const float change = FMA(ds[i], factor[r], shift[r]);
                 ds[i] = HAS_KEY(tile, i) ? scores[t][i] * change : 0.0f;
@@ -262,15 +269,16 @@ INLINE void differentiate_rows(row_state *state, float sums[DIM_TILES][VALUES],
     }
 }
 
-/* Among a wave's rows that leave, behind what join_errors has there. */
-#define SCRATCH_OF_ERRORS(out) ((__local float *)(out) + 2 * UNIT_QUERIES)
+/* Among a wave's output staging, behind what join_errors has there. */
+#define SCRATCH_OF_ERRORS(out) ((__local float *)(out) + 2 * TILE_M)
 
 #if SPLITS > 1 && O_SERVES
 /* Errors of a tile of rows become the sums of all splits'. They go through the
- * waves' rows that leave later, of which `shared` are those of the tile's
+ * waves' output staging later, of which `shared` are those of the tile's
  * first wave. Holds the team's barrier. */
-INLINE void join_errors(row_errors *e, __local uint4 (*shared)[OUT_ROW_CHUNKS],
-                        int split, int team, const wave *w)
+INLINE void join_errors(row_errors *e,
+                        __local uint4 (*shared)[OUT_STAGING_CHUNKS], int split,
+                        int team, const wave *w)
 {
     __local float *own = (__local float *)shared[split * ROW_TILES];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
@@ -279,7 +287,7 @@ INLINE void join_errors(row_errors *e, __local uint4 (*shared)[OUT_ROW_CHUNKS],
     if (value_key(w->lane, 0) == 0)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
             own[lane_query(w->lane, r)] = e->sum[r];
-            own[UNIT_QUERIES + lane_query(w->lane, r)] = e->squares[r];
+            own[TILE_M + lane_query(w->lane, r)] = e->squares[r];
         }
     TEAM_SYNC(team);
     clear_errors(e);
@@ -289,47 +297,49 @@ INLINE void join_errors(row_errors *e, __local uint4 (*shared)[OUT_ROW_CHUNKS],
                 (__local const float *)shared[other * ROW_TILES] +
                 lane_query(w->lane, r);
             e->sum[r] += row[0];
-            e->squares[r] += row[UNIT_QUERIES] / LANES_OF_ROW;
+            e->squares[r] += row[TILE_M] / LANES_OF_ROW;
         }
 }
 #endif
 
 #if SPLITS > 1
 /* Sums of dQ of the splits but the first go to it: [SPLITS - 1][DIM_TILES]
- * [VALUES][WAVE] of each tile. Holds the team's barrier. */
-INLINE void add_splits(float sums[DIM_TILES][VALUES], __local float *shared,
-                       int split, int team, const wave *w)
+ * [ACC_PER_LANE][WAVE] of each tile. Holds the team's barrier. */
+INLINE void add_splits(float sums[DIM_TILES][ACC_PER_LANE],
+                       __local float *shared, int split, int team,
+                       const wave *w)
 {
-    const int size = DIM_TILES * TERM_TILE;
+    const int size = DIM_TILES * TILE_ELEMENTS;
     int lane = w->lane;
-    FORGET(lane);
+    HIDE_FROM_OPTIMIZER(lane);
     __local float *all = shared + lane;
     __local float *own = all + max(split - 1, 0) * size;
     if (split > 0)
         UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
-            UNROLL_FOR (int i = 0; i < VALUES; i++)
-                own[(d * VALUES + i) * WAVE] = sums[d][i];
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                own[(d * ACC_PER_LANE + i) * WAVE] = sums[d][i];
     TEAM_SYNC(team);
     if (split == 0)
         UNROLL_FOR (int other = 0; other < SPLITS - 1; other++)
             UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
-                UNROLL_FOR (int i = 0; i < VALUES; i++)
-                    sums[d][i] += all[other * size + (d * VALUES + i) * WAVE];
+                UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                    sums[d][i] +=
+                        all[other * size + (d * ACC_PER_LANE + i) * WAVE];
 }
 #endif
 
 /* dQ of the tile of rows leaves. Adds q^ . dq^ of the lane's own rows to
  * *scale_sum. */
-INLINE void leave_rows(const row_state *s, float sums[DIM_TILES][VALUES],
-                       __global storage *dq, float *scale_sum,
-                       const row_part *part, const visit *here, const wave *w)
+INLINE void store_dq(const row_state *s, float sums[DIM_TILES][ACC_PER_LANE],
+                     __global storage *dq, float *scale_sum,
+                     const row_part *part, const q_block *here, const wave *w)
 {
     const row_target to = dq_target(dq, part, here);
     float from_dq[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        from_dq[r] = here->scale * inverse_power(s->power[r]);
+        from_dq[r] = here->scale * inverse_ds_scale(s->ds_scale[r]);
 #if VARIANT == COSINE
-    take_back_rows(sums, from_dq, scale_sum, part, here, w);
+    l2norm_backward_rows(sums, from_dq, scale_sum, part, here, w);
 #endif
     IF_ALL ((here->args->forward.flags & ARG_DQ) != 0)
         UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
@@ -338,13 +348,13 @@ INLINE void leave_rows(const row_state *s, float sums[DIM_TILES][VALUES],
 }
 
 /* A bound of row r's |dS|, as it goes to dK; P is at most 1. Of a lane's own
- * keys, if that is what s->flow is of. */
+ * keys, if that is what s->dp_bound is of. */
 INLINE float bound_of(const row_statistics *s, const row_part *part, int r,
-                      const visit *here, const wave *w)
+                      const q_block *here, const wave *w)
 {
     float bound = 0.0f;
 #if RESCALES
-    bound = s->flow[r] + fabs(s->delta[r]);
+    bound = s->dp_bound[r] + fabs(s->delta[r]);
 #if VARIANT == COSINE
     bound *= part->inverse[r] * fabs(here->scale);
 #endif
@@ -355,7 +365,7 @@ INLINE float bound_of(const row_statistics *s, const row_part *part, int r,
 /* What the other kernel must know goes to the workspace; `to`: of the tile's
  * first row. */
 INLINE void store_statistics(const row_state *s, __global float *to,
-                             const row_part *part, const visit *here,
+                             const row_part *part, const q_block *here,
                              const wave *w)
 {
     float bound = 0.0f;
@@ -365,7 +375,7 @@ INLINE void store_statistics(const row_state *s, __global float *to,
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         own_bound[r] = bound_of(&s->statistics, part, r, here, w);
     share_rows(scratch, own_bound, w);
-    UNROLL_FOR (int i = 0; i < UNIT_QUERIES; i++)
+    UNROLL_FOR (int i = 0; i < TILE_M; i++)
         bound = fmax(bound, scratch[i]);
     WAVE_SYNC();
 #endif

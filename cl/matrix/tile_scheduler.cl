@@ -1,121 +1,128 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which window comes after which: the walk of a work-group's teams over the
- * windows of a launch. Reads TEAMS, and of what stays on the chip KEPT_MASK
- * and REGIONS_APART (geometry.cl). */
+ * Which window comes after which: how a work-group's teams go through the
+ * windows of a launch. Reads WINDOWS_PER_GROUP, and of what stays on the chip
+ * MASK_IN_CACHE and COMPARES_REGIONS (geometry.cl). */
 #ifndef TILE_SCHEDULER_CL
 #define TILE_SCHEDULER_CL
 #include "matrix/geometry.cl"
 
-/* A round is one window for each team, and a walk takes rounds that follow
- * each other. Windows that lie and are masked alike come one after the other:
- * terms and regions that are kept stay, and of a grid the next window is as
- * far away as the next grid. Where a grid has few windows of each place, they
- * come as they are numbered instead. */
-#define SORTED (GRID || KEPT_MASK || REGIONS_APART)
+/* A round is one window for each team, and a tile scheduler takes rounds that
+ * follow each other. Windows that lie and are masked alike come one after the
+ * other: bias and regions that are cached stay, and of a grid the next window
+ * is as far away as the next grid. Where a grid has few windows at each
+ * position, they come as they are numbered instead. */
+#define SORTED (GRID || MASK_IN_CACHE || COMPARES_REGIONS)
 
-typedef struct walk {
-    uint kinds, kind;    /* of windows that are alike; the present one */
-    uint of_kind, round; /* rounds of a kind; the present one */
-    uint rounds;         /* of the walk */
-    uint window;         /* the team's, counted from the launch's first */
-    int exists;          /* 0: the team is behind the last window */
-    uint step;           /* window_places that are alike are so far apart */
-    window_place place;  /* of the window, or where the team has none, of one
-                            like the others' */
-} walk;
+typedef struct tile_scheduler {
+    uint mask_classes,
+        mask_class; /* of windows that are alike; the present one */
+    uint rounds_per_class, round; /* rounds of a mask class; the present one */
+    uint rounds;                  /* of the scheduler */
+    uint window;        /* the team's, counted from the launch's first */
+    int exists;         /* 0: the team is behind the last window */
+    uint step;          /* window_coords that are alike are so far apart */
+    window_coord coord; /* of the window, or where the team has none, of one
+                           like the others' */
+} tile_scheduler;
 
 /* How many planes on the window's is: after the first grid's, or without a
  * grid after that of the launch's first window. */
-INLINE uint plane_of(const walk *w)
+INLINE uint plane_of(const tile_scheduler *w)
 {
-    return GRID ? (uint)w->place.grid : w->window;
+    return GRID ? (uint)w->coord.grid : w->window;
 }
 
 /* Windows of a grid; 1 without one. */
-INLINE uint count_places(const forward_args *args)
+INLINE uint windows_per_grid(const forward_args *args)
 {
     return GRID ? args->grid.windows[0] * args->grid.windows[1] *
                       args->grid.windows[2]
                 : 1;
 }
 
-INLINE uint rounds_of_kind(const forward_args *args, uint kinds)
+INLINE uint rounds_of_class(const forward_args *args, uint mask_classes)
 {
-    return CEIL_DIV(CEIL_DIV((uint)args->windows, kinds), TEAMS);
+    return CEIL_DIV(CEIL_DIV((uint)args->windows, mask_classes),
+                    WINDOWS_PER_GROUP);
 }
 
-/* Window w + kinds is like window w. */
-INLINE uint count_kinds(const forward_args *args)
+/* Window w + mask_classes is like window w. */
+INLINE uint count_mask_classes(const forward_args *args)
 {
-    ulong kinds = KEPT_MASK ? args->mask_windows : 1;
-#if REGIONS_APART && MASK == 3 && !GRID
+    ulong mask_classes = MASK_IN_CACHE ? args->mask_windows : 1;
+#if COMPARES_REGIONS && MASK == 3 && !GRID
     /* where teams then have as many rounds as before, or a sixteenth more */
     const uint masks = (uint)min(args->mask_windows, args->windows);
-    if ((ulong)masks * rounds_of_kind(args, masks) * 16 <=
-        (ulong)CEIL_DIV((uint)args->windows, TEAMS) * 17)
-        kinds = masks;
+    if ((ulong)masks * rounds_of_class(args, masks) * 16 <=
+        (ulong)CEIL_DIV((uint)args->windows, WINDOWS_PER_GROUP) * 17)
+        mask_classes = masks;
 #endif
 #if GRID
-    const ulong places = count_places(args);
-    if (KEPT_MASK && (MASK != 4 || MASK_IN_LOCAL))
-        kinds = max(kinds, places); /* one is a multiple of the other */
+    const ulong per_grid = windows_per_grid(args);
+    if (MASK_IN_CACHE && (MASK != 4 || MASK_IN_LOCAL))
+        mask_classes =
+            max(mask_classes, per_grid); /* one is a multiple of the other */
     else
-        kinds = args->windows / places < 2 * TEAMS ? 1 : places;
+        mask_classes =
+            args->windows / per_grid < 2 * WINDOWS_PER_GROUP ? 1 : per_grid;
 #endif
-    return (uint)min(kinds, args->windows);
+    return (uint)min(mask_classes, args->windows);
 }
 
 /* The window, or where the team has none, one like the others'. */
-INLINE ulong window_of(const walk *w, const forward_args *args)
+INLINE ulong window_of(const tile_scheduler *w, const forward_args *args)
 {
-    return args->first_window + (w->exists ? w->window : w->kind);
+    return args->first_window + (w->exists ? w->window : w->mask_class);
 }
 
 /* Rounds of a launch. */
 INLINE uint count_rounds(const forward_args *args)
 {
-    const uint kinds = count_kinds(args);
-    return kinds * rounds_of_kind(args, kinds);
+    const uint mask_classes = count_mask_classes(args);
+    return mask_classes * rounds_of_class(args, mask_classes);
 }
 
-/* Starts a walk of so many rounds of a launch, of which `first` is the first.
+/* Starts with so many rounds of a launch, of which `first` is the first.
  */
-INLINE walk start_walk(const forward_args *args, uint first, uint rounds,
-                       int team)
+INLINE tile_scheduler start_tile_scheduler(const forward_args *args,
+                                           uint first, uint rounds, int team)
 {
-    walk w;
-    w.kinds = count_kinds(args);
-    w.of_kind = rounds_of_kind(args, w.kinds);
-    w.kind = first / w.of_kind;
-    w.round = first % w.of_kind;
+    tile_scheduler w;
+    w.mask_classes = count_mask_classes(args);
+    w.rounds_per_class = rounds_of_class(args, w.mask_classes);
+    w.mask_class = first / w.rounds_per_class;
+    w.round = first % w.rounds_per_class;
     w.rounds = rounds;
-    w.window = (w.round * TEAMS + team) * w.kinds + w.kind;
+    w.window =
+        (w.round * WINDOWS_PER_GROUP + team) * w.mask_classes + w.mask_class;
     w.exists = w.window < (uint)args->windows;
-    w.step = TEAMS * w.kinds / count_places(args);
-    w.place = place_window(&args->grid, window_of(&w, args));
+    w.step = WINDOWS_PER_GROUP * w.mask_classes / windows_per_grid(args);
+    w.coord = locate_window(&args->grid, window_of(&w, args));
     return w;
 }
 
-/* Starts that of a slot: slots have as many rounds, the first ones one more.
+/* Starts that of a split: splits have as many rounds, the first ones one more.
  */
-INLINE walk start_slot(const forward_args *args, uint slot, int team)
+INLINE tile_scheduler start_split(const forward_args *args, uint split,
+                                  int team)
 {
     const uint rounds = count_rounds(args);
-    const uint least = rounds / args->slots, more = rounds % args->slots;
-    return start_walk(args, slot * least + min(slot, more),
-                      least + (slot < more), team);
+    const uint least = rounds / args->splits, more = rounds % args->splits;
+    return start_tile_scheduler(args, split * least + min(split, more),
+                                least + (split < more), team);
 }
 
-#if REGIONS_APART
+#if COMPARES_REGIONS
 #define DECLARE_KEPT_REGIONS                                                  \
-    uint kept_regions = ~0u; /* the kind of windows whose regions are kept */
-/* Has the window other regions than those of the kind that was `kept`, or may
- * it have? */
-INLINE int has_new_regions(const walk *w, uint *kept)
+    uint kept_regions =                                                       \
+        ~0u; /* the mask class of windows whose regions are kept */
+/* Has the window other regions than those of the mask class that was `kept`,
+ * or may it have? */
+INLINE int has_new_regions(const tile_scheduler *w, uint *kept)
 {
     const int is_new =
-        w->kinds == 1 || (GRID && MASK == 3) || w->kind != *kept;
-    *kept = w->kind;
+        w->mask_classes == 1 || (GRID && MASK == 3) || w->mask_class != *kept;
+    *kept = w->mask_class;
     return is_new;
 }
 #else
@@ -123,21 +130,21 @@ INLINE int has_new_regions(const walk *w, uint *kept)
 #endif
 
 /* To the next round. 1: to a window that is like the last, `step` further. */
-INLINE int walk_on(walk *w, const forward_args *args, int team)
+INLINE int next_window(tile_scheduler *w, const forward_args *args, int team)
 {
-    int alike = !GRID || w->kinds > 1;
-    w->window += TEAMS * w->kinds;
-    if (SORTED && ++w->round == w->of_kind) {
+    int alike = !GRID || w->mask_classes > 1;
+    w->window += WINDOWS_PER_GROUP * w->mask_classes;
+    if (SORTED && ++w->round == w->rounds_per_class) {
         w->round = 0;
-        w->kind++;
-        w->window = team * w->kinds + w->kind;
+        w->mask_class++;
+        w->window = team * w->mask_classes + w->mask_class;
         alike = 0;
     }
     w->exists = w->window < (uint)args->windows;
     if (alike)
-        w->place.grid += w->step;
+        w->coord.grid += w->step;
     else
-        w->place = place_window(&args->grid, window_of(w, args));
+        w->coord = locate_window(&args->grid, window_of(w, args));
     return alike;
 }
 

@@ -26,7 +26,7 @@ INLINE work_item this_work_item(void)
 /* In local memory, for emulated units: what waves exchange data through. */
 #if EMULATED
 #define DECLARE_EXCHANGES(name)                                               \
-    __local uint name[TEAMS * TEAM_WAVES][EXCHANGE_WORDS];
+    __local uint name[WINDOWS_PER_GROUP * WAVES_PER_WINDOW][EXCHANGE_WORDS];
 #else
 #define DECLARE_EXCHANGES(name) __local uint(*const name)[1] = 0;
 #endif
@@ -37,7 +37,7 @@ INLINE wave wave_of(const work_item *me,
     const wave w = {.lane = me->id % WAVE,
                     .exchange = exchanges[me->id / WAVE],
                     .exchanges = exchanges[0],
-                    .waves = TEAMS * TEAM_WAVES};
+                    .waves = WINDOWS_PER_GROUP * WAVES_PER_WINDOW};
     return w;
 }
 #else
@@ -49,26 +49,27 @@ INLINE wave wave_of(const work_item *me, __local uint (*exchanges)[1])
 #endif
 /* What every kernel has in local memory: the teams' rings, which start with a
  * line of 128 bytes for units that swizzle rows; of gradients, each wave's
- * rows that leave; terms. */
+ * output staging; the bias cache. */
 #if BACKWARD
-#define OUT_ROW_CHUNKS (UNIT_QUERIES * OUT_PITCH / CHUNK)
-#define DECLARE_OUT_ROWS                                                      \
-    __local uint4 out_rows[TEAMS * TEAM_WAVES][OUT_ROW_CHUNKS]                \
+#define OUT_STAGING_CHUNKS (TILE_M * OUT_PITCH / CHUNK)
+#define DECLARE_OUT_STAGING                                                   \
+    __local uint4                                                             \
+        out_staging[WINDOWS_PER_GROUP * WAVES_PER_WINDOW][OUT_STAGING_CHUNKS] \
         __attribute__((aligned(128)));
 #else
-#define DECLARE_OUT_ROWS
+#define DECLARE_OUT_STAGING
 #endif
-#if HAS_LOCAL_TERMS
-#define DECLARE_KEPT                                                          \
-    __local kept_term kept[ROW_TILES * ALL_KEY_TILES * TERM_TILE]             \
+#if HAS_LOCAL_BIAS_CACHE
+#define DECLARE_BIAS_CACHE                                                    \
+    __local cached_bias bias_cache[ROW_TILES * ALL_KEY_TILES * TILE_ELEMENTS] \
         __attribute__((aligned(16)));
 #else
-#define DECLARE_KEPT
+#define DECLARE_BIAS_CACHE
 #endif
 #define DECLARE_LOCAL_MEMORY                                                  \
-    __local uint4 rings[TEAMS][STAGES * STAGE_SIZE / CHUNK]                   \
+    __local uint4 rings[WINDOWS_PER_GROUP][STAGES * STAGE_SIZE / CHUNK]       \
         __attribute__((aligned(128)));                                        \
-    DECLARE_OUT_ROWS                                                          \
-    DECLARE_KEPT
+    DECLARE_OUT_STAGING                                                       \
+    DECLARE_BIAS_CACHE
 
 #endif

@@ -19,12 +19,12 @@ expand_table(const forward_args args, BIAS_PARAMETER __global float *to,
 {
     const size_t index = get_global_id(0);
     const uint row = (uint)(index % NQ);
-    logit_terms terms = {.unused = 0};
-    unit u;
+    score_bias_view score_bias = {.unused = 0};
+    work_tile u;
     u.head = (uint)(index / NQ);
-    SET_BIAS(terms, args, u)
+    SET_BIAS(score_bias, args, u)
     to += at + index * NK;
     for (int key = 0; key < NK; key++)
         to[key] = JOIN(load, BIAS_SUFFIX)(
-            terms.bias, bias_at(&args, &terms, (int)row, key));
+            score_bias.bias, bias_at(&args, &score_bias, (int)row, key));
 }

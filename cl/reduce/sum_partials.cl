@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The second stage of sums over windows: adds the partial sums of all slots,
+ * The second stage of sums over windows: adds the partial sums of all splits,
  * always in the same order. */
 #include "common/layout.cl"
 
@@ -36,12 +36,12 @@ __kernel
     if (at < count) {
         float sum = 0.0f;
         workspace += args.partials + at;
-        for (uint slot = part; slot < args.slots;
-             slot += IN_FLIGHT * SUM_PARTS) {
+        for (uint split = part; split < args.splits;
+             split += IN_FLIGHT * SUM_PARTS) {
             float x[IN_FLIGHT];
             UNROLL_FOR (uint i = 0; i < IN_FLIGHT; i++) {
-                const uint s = slot + i * SUM_PARTS;
-                x[i] = s < args.slots ? workspace[s * count] : 0.0f;
+                const uint s = split + i * SUM_PARTS;
+                x[i] = s < args.splits ? workspace[s * count] : 0.0f;
             }
             sum += ((x[0] + x[4]) + (x[1] + x[5])) +
                    ((x[2] + x[6]) + (x[3] + x[7]));

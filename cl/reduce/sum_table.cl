@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The gradient of a table of biases: adds up, for each entry and head, what
- * all slots have of the queries and keys that share the entry, always in the
+ * all splits have of the queries and keys that share the entry, always in the
  * same order: by rising query.
  *
  *   LISTED 1: the host has listed these
@@ -9,8 +9,8 @@
 
 REQUIRE(LISTED)
 
-#define MOST_SLOT_PARTS 16
-/* loads at once, since each takes its time to come: pairs x slots */
+#define MOST_SPLIT_PARTS 16
+/* loads at once, since each takes its time to come: pairs x splits */
 #define IN_FLIGHT 4
 
 #if LISTED
@@ -39,17 +39,17 @@ INLINE uint pair_at(pair_list list, uint number) { return list.order[number]; }
 #define LIST_PAIRS(args, entry) pairs_of(&(args), entry)
 
 /* From the first pair of an entry to the next ones both tokens move alike: so
- * many places along the last axis, then along the middle one, and from plane
- * to plane as long as there are queries and keys. The numbers are arguments:
- * where they were not, and a window had one token, PoCL 3.1 let work-items of
- * a vector take the branch of the first of them. */
+ * many positions along the last axis, then along the middle one, and from
+ * plane to plane as long as there are queries and keys. The numbers are
+ * arguments: where they were not, and a window had one token, PoCL 3.1 let
+ * work-items of a vector take the branch of the first of them. */
 typedef struct pair_list {
     uint count, first, across, down;
     uint row, plane, step; /* tokens of either; elements to the next token */
 } pair_list;
 
 /* Places of a window at which a token is, if another is so far away. */
-INLINE uint places_along(uint window, int distance)
+INLINE uint positions_along(uint window, int distance)
 {
     return window - min(abs(distance), window);
 }
@@ -69,8 +69,8 @@ INLINE pair_list pairs_of(const table_args *args, uint entry)
                             : 0;
     const uint rows = tokens % plane / row;
     pair_list list;
-    list.across = places_along(row, d2);
-    list.down = places_along(args->window[0], d1);
+    list.across = positions_along(row, d2);
+    list.down = positions_along(args->window[0], d1);
     /* of whole planes, of rows of the next, of the row behind them */
     list.count = tokens / plane * list.down * list.across +
                  min(rows, list.down) * list.across +
@@ -103,28 +103,28 @@ sum_table(const table_args args, LIST_PARAMETERS __global const float *from,
     const uint head = (uint)(number / args.entries);
     const uint entry = (uint)(number - (ulong)head * args.entries);
     const pair_list list = LIST_PAIRS(args, entry);
-    uint slot_parts = 1; /* work-items that share the slots of a pair */
-    while (slot_parts < MOST_SLOT_PARTS && slot_parts < args.slots)
-        slot_parts *= 2;
-    const uint pair_parts = TABLE_ITEMS / slot_parts;
-    const uint slot_part = item % slot_parts;
+    uint split_parts = 1; /* work-items that share the splits of a pair */
+    while (split_parts < MOST_SPLIT_PARTS && split_parts < args.splits)
+        split_parts *= 2;
+    const uint pair_parts = TABLE_ITEMS / split_parts;
+    const uint split_part = item % split_parts;
     const ulong step = args.heads * args.pairs;
     float sum = 0.0f;
     from += args.from + head * args.pairs;
-    for (uint first = item / slot_parts; first < list.count;
+    for (uint first = item / split_parts; first < list.count;
          first += IN_FLIGHT * pair_parts) {
         uint pair[IN_FLIGHT];
         UNROLL_FOR (uint i = 0; i < IN_FLIGHT; i++)
             pair[i] =
                 pair_at(list, min(first + i * pair_parts, list.count - 1));
-        for (uint slot = slot_part; slot < args.slots;
-             slot += IN_FLIGHT * slot_parts) {
+        for (uint split = split_part; split < args.splits;
+             split += IN_FLIGHT * split_parts) {
             float x[IN_FLIGHT][IN_FLIGHT];
             UNROLL_FOR (uint k = 0; k < IN_FLIGHT; k++)
                 UNROLL_FOR (uint i = 0; i < IN_FLIGHT; i++) {
-                    const uint s = slot + k * slot_parts;
+                    const uint s = split + k * split_parts;
                     x[k][i] =
-                        s < args.slots && first + i * pair_parts < list.count
+                        s < args.splits && first + i * pair_parts < list.count
                             ? from[s * step + pair[i]]
                             : 0.0f;
                 }

@@ -11,22 +11,23 @@
 #define WAVE_ATTRIBUTE
 #endif
 /* Keeps the compiler from computing what follows from an int x before a loop:
- * it would take registers all along. FORGET_LANE is for the lane of a kernel's
+ * it would take registers all along. HIDE_LANE is for the lane of a kernel's
  * outermost loop. */
-#ifndef FORGET
-#define FORGET(x)
+#ifndef HIDE_FROM_OPTIMIZER
+#define HIDE_FROM_OPTIMIZER(x)
 #endif
 /* Keeps the compiler from computing a float behind what comes now. */
-#ifndef SETTLE
-#define SETTLE(x)
+#ifndef FORCE_EARLY
+#define FORCE_EARLY(x)
 #endif
-#ifndef FORGET_LANE
-#define FORGET_LANE(x)
+#ifndef HIDE_LANE
+#define HIDE_LANE(x)
 #endif
-/* 1: addresses of tiles and of terms are not kept from one to the next either.
+/* 1: addresses of tiles and of the score bias are not kept from one to the
+ * next either.
  */
-#ifndef FORGETS_TILES
-#define FORGETS_TILES 0
+#ifndef HIDES_TILE_LANES
+#define HIDES_TILE_LANES 0
 #endif
 /* Within a loop: declares `name`, which points to the kernel's first argument,
  * as `from` does; or to what is read of it again. */
@@ -84,21 +85,22 @@ INLINE void copy_4(__local float *to, __global const float *from)
 #ifndef TEAM_SYNC
 #define TEAM_SYNC(team) barrier(CLK_LOCAL_MEM_FENCE)
 #endif
-/* The largest of what a wave's lanes have; slot: for it, in local memory. */
+/* The largest of what a wave's lanes have; scratch: for it, in local memory.
+ */
 #ifndef LARGEST_OF_WAVE
-INLINE uint find_largest(uint x, __local uint *slot, const wave *w)
+INLINE uint find_largest(uint x, __local uint *scratch, const wave *w)
 {
     uint y;
     if (w->lane == 0)
-        *slot = 0;
+        *scratch = 0;
     WAVE_SYNC();
-    atomic_max(slot, x);
+    atomic_max(scratch, x);
     WAVE_SYNC();
-    y = *slot;
+    y = *scratch;
     WAVE_SYNC();
     return y;
 }
-#define LARGEST_OF_WAVE(x, slot, w) find_largest(x, slot, w)
+#define LARGEST_OF_WAVE(x, scratch, w) find_largest(x, scratch, w)
 #endif
 /* x = the sum of what a wave's lanes have, always in the same order. scratch:
  * [WAVE], in local memory. */

@@ -11,10 +11,10 @@
  *   A_, B_, C_ELEMENTS   elements of each that one lane holds; of A and B
  *                 WORD_ELEMENTS to a uint, the first in the lower half
  *   a_m(l, i), a_k, b_k, b_n, c_m, c_n  where element i of lane l lies
- *   QUERIES_DOWN  1: scores are Q K^T, a tile's queries run down C; 0: they
+ *   QUERIES_ARE_M 1: scores are Q K^T, a tile's queries run down C; 0: they
  *                 are (K Q^T)^T and run across, so that each lane has one
  *                 query and C is the next product's B without an exchange
- *   UNIT_TILE     keys of a tile of scores, and channels of a step
+ *   TILE_N        keys of a tile of scores, and channels of a step
  *   LANE_ROWS     queries of which a lane holds scores
  *   LANE_ROW(i)   which of them score i belongs to
  *   REDUCE(x, op) combines x over the lanes that share a query
@@ -41,17 +41,17 @@
  *                 local memory
  *   SPREAD_OUT    neighbouring elements of C are no neighbours in a row
  *   SUMS_BY_PRODUCT  rows of weights are summed by one more product, with ones
- *   UNROLL_PASSES the compiler may see all passes at once, for constants in
- *                 each; others move too much of them into registers
- *   KEEPS_PLACES  lanes have registers for where what they copy and store lies
+ *   UNROLL_SUBTILES the compiler may see all subtiles at once, for constants
+ *                 in each; others move too much of them into registers
+ *   KEEPS_OFFSETS lanes have registers for where what they copy and store lies
  * and, unless EMULATED, mma(a, b, c), LANE_XOR(x, mask) where REDUCE needs it,
  * WAVE_SYNC(), WAVE_ATTRIBUTE of kernels, and what else is guarded below, for
  * speed. AMD_UNIT or INTEL_UNIT defines all of that but mma.
  *
  * Operands are what is stored, fp16 or bf16. A unit that has_tf32
- * (host/device/unit.h) also multiplies fp32, rounded to TF32, which has the
- * exponents of fp32 and the fraction of fp16: its file describes that where
- * DTYPE is 0.
+ * (host/device/matrix_unit.h) also multiplies fp32, rounded to TF32, which has
+ * the exponents of fp32 and the fraction of fp16: its file describes that
+ * where DTYPE is 0.
  *
  *   EMULATED 1    the instruction is computed through local memory, so that
  *                 each layout can be tested on any device. All work-items of
@@ -64,23 +64,23 @@
 REQUIRE(EMULATED)
 REQUIRE(COMPUTE_CAPABILITY)
 
-#if QUERIES_DOWN
-#define UNIT_QUERIES MMA_M
+#if QUERIES_ARE_M
+#define TILE_M MMA_M
 #define KEY_SIDE MMA_N
 #define QUERY_ELEMENTS A_ELEMENTS
 #define KEY_ELEMENTS B_ELEMENTS
 #else
-#define UNIT_QUERIES MMA_N
+#define TILE_M MMA_N
 #define KEY_SIDE MMA_M
 #define QUERY_ELEMENTS B_ELEMENTS
 #define KEY_ELEMENTS A_ELEMENTS
 #endif
 /* instructions that a tile takes along keys (or channels of o), and along the
  * contraction */
-#define PARTS (UNIT_TILE / KEY_SIDE)
-#define STEPS (UNIT_TILE / MMA_K)
+#define PARTS (TILE_N / KEY_SIDE)
+#define STEPS (TILE_N / MMA_K)
 /* scores of a tile that a lane holds */
-#define VALUES (PARTS * C_ELEMENTS)
+#define ACC_PER_LANE (PARTS * C_ELEMENTS)
 #ifndef OPERAND_LANES
 #define OPERAND_LANES WAVE
 #endif
@@ -118,15 +118,15 @@ REQUIRE(COMPUTE_CAPABILITY)
 #ifndef SUMS_BY_PRODUCT
 #define SUMS_BY_PRODUCT 0
 #endif
-#ifndef UNROLL_PASSES
-#define UNROLL_PASSES 0
+#ifndef UNROLL_SUBTILES
+#define UNROLL_SUBTILES 0
 #endif
-#ifndef KEEPS_PLACES
-#define KEEPS_PLACES 0
+#ifndef KEEPS_OFFSETS
+#define KEEPS_OFFSETS 0
 #endif
 
-/* Tiles of queries and of weights [UNIT_QUERIES][UNIT_TILE]; of keys
- * [UNIT_TILE keys][UNIT_TILE channels], and of values transposed. */
+/* Tiles of queries and of weights [TILE_M][TILE_N]; of keys
+ * [TILE_N keys][TILE_N channels], and of values transposed. */
 typedef struct query_tile {
     uint x[STEPS * QUERY_ELEMENTS / WORD_ELEMENTS];
 } query_tile;
@@ -146,38 +146,38 @@ typedef struct wave {
 
 INLINE int query_row(int l, int i)
 {
-    return QUERIES_DOWN ? a_m(l, i) : b_n(l, i);
+    return QUERIES_ARE_M ? a_m(l, i) : b_n(l, i);
 }
 INLINE int query_step(int l, int i)
 {
-    return QUERIES_DOWN ? a_k(l, i) : b_k(l, i);
+    return QUERIES_ARE_M ? a_k(l, i) : b_k(l, i);
 }
 INLINE int key_row(int l, int i)
 {
-    return QUERIES_DOWN ? b_n(l, i) : a_m(l, i);
+    return QUERIES_ARE_M ? b_n(l, i) : a_m(l, i);
 }
 INLINE int key_step(int l, int i)
 {
-    return QUERIES_DOWN ? b_k(l, i) : a_k(l, i);
+    return QUERIES_ARE_M ? b_k(l, i) : a_k(l, i);
 }
 
 /* Query, and key or channel, of value i of a tile of scores or of o. */
 INLINE int value_query(int l, int i)
 {
     const int e = i % C_ELEMENTS;
-    return QUERIES_DOWN ? c_m(l, e) : c_n(l, e);
+    return QUERIES_ARE_M ? c_m(l, e) : c_n(l, e);
 }
 INLINE int value_key(int l, int i)
 {
     const int e = i % C_ELEMENTS;
-    return i / C_ELEMENTS * KEY_SIDE + (QUERIES_DOWN ? c_n(l, e) : c_m(l, e));
+    return i / C_ELEMENTS * KEY_SIDE + (QUERIES_ARE_M ? c_n(l, e) : c_m(l, e));
 }
 
 /* Query of a lane's row r of LANE_ROWS. */
 INLINE int lane_query(int l, int r)
 {
     int query = 0;
-    UNROLL_FOR (int i = VALUES - 1; i >= 0; i--)
+    UNROLL_FOR (int i = ACC_PER_LANE - 1; i >= 0; i--)
         if (LANE_ROW(i) == r)
             query = value_query(l, i);
     return query;

@@ -23,7 +23,7 @@
 #endif
 
 /* Where an element of a tile is. */
-INLINE int row_place(int row, int channel, const int pitch)
+INLINE int swizzled_offset(int row, int channel, const int pitch)
 {
     return row * pitch +
            ((channel / CHUNK) ^ row_swizzle(row, pitch)) * CHUNK +
@@ -36,8 +36,8 @@ INLINE int row_place(int row, int channel, const int pitch)
 INLINE int tile_lane(const wave *w)
 {
     int lane = w->lane;
-#if FORGETS_TILES
-    FORGET(lane);
+#if HIDES_TILE_LANES
+    HIDE_FROM_OPTIMIZER(lane);
 #endif
     return lane;
 }
@@ -82,10 +82,10 @@ INLINE query_tile load_query(__local const storage_bits *rows, const int pitch,
     UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += QUERY_RUN) {
         const int e = i % QUERY_ELEMENTS;
         load_run(q.x + i / WORD_ELEMENTS,
-                 rows + row_place(min(row + query_row(lane, e), last),
-                                  channel + i / QUERY_ELEMENTS * MMA_K +
-                                      query_step(lane, e),
-                                  pitch),
+                 rows + swizzled_offset(min(row + query_row(lane, e), last),
+                                        channel + i / QUERY_ELEMENTS * MMA_K +
+                                            query_step(lane, e),
+                                        pitch),
                  QUERY_RUN);
     }
 #endif
@@ -94,18 +94,17 @@ INLINE query_tile load_query(__local const storage_bits *rows, const int pitch,
 }
 
 /* Where element i of a lane's key tile is. */
-INLINE __local const storage_bits *key_place(__local const storage_bits *rows,
-                                             const int pitch, int row,
-                                             int channel, int last, int i,
-                                             int lane)
+INLINE __local const storage_bits *
+key_pointer(__local const storage_bits *rows, const int pitch, int row,
+            int channel, int last, int i, int lane)
 {
     const int e = i % KEY_ELEMENTS;
     const int key =
         row + i / (STEPS * KEY_ELEMENTS) * KEY_SIDE + key_row(lane, e);
-    return rows + row_place(min(key, last),
-                            channel + i / KEY_ELEMENTS % STEPS * MMA_K +
-                                key_step(lane, e),
-                            pitch);
+    return rows + swizzled_offset(min(key, last),
+                                  channel + i / KEY_ELEMENTS % STEPS * MMA_K +
+                                      key_step(lane, e),
+                                  pitch);
 }
 
 /* count: of its keys, from the first on, that matter. Those of the others may
@@ -121,12 +120,13 @@ INLINE key_tile load_key(__local const storage_bits *rows, const int pitch,
 #elif KEY_RUN >= WORD_ELEMENTS
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += KEY_RUN)
         load_run(k.x + i / WORD_ELEMENTS,
-                 key_place(rows, pitch, row, channel, last, i, lane), KEY_RUN);
+                 key_pointer(rows, pitch, row, channel, last, i, lane),
+                 KEY_RUN);
 #else
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
         k.x[i / 2] =
-            (uint)*key_place(rows, pitch, row, channel, last, i, lane) |
-            (uint)*key_place(rows, pitch, row, channel, last, i + 1, lane)
+            (uint)*key_pointer(rows, pitch, row, channel, last, i, lane) |
+            (uint)*key_pointer(rows, pitch, row, channel, last, i + 1, lane)
                 << 16;
 #endif
     make_operands(k.x, sizeof k.x / sizeof *k.x);
@@ -135,16 +135,17 @@ INLINE key_tile load_key(__local const storage_bits *rows, const int pitch,
 
 /* Values are stored as keys are, but contracted over the keys. */
 INLINE __local const storage_bits *
-value_place(__local const storage_bits *rows, const int pitch, int row,
-            int channel, int last, int i, int lane)
+value_pointer(__local const storage_bits *rows, const int pitch, int row,
+              int channel, int last, int i, int lane)
 {
     const int e = i % KEY_ELEMENTS;
     const int key =
         row + i / KEY_ELEMENTS % STEPS * MMA_K + SLOT_KEY(key_step(lane, e));
-    return rows + row_place(min(key, last),
-                            channel + i / (STEPS * KEY_ELEMENTS) * KEY_SIDE +
-                                key_row(lane, e),
-                            pitch);
+    return rows +
+           swizzled_offset(min(key, last),
+                           channel + i / (STEPS * KEY_ELEMENTS) * KEY_SIDE +
+                               key_row(lane, e),
+                           pitch);
 }
 
 INLINE key_tile load_value(__local const storage_bits *rows, const int pitch,
@@ -158,13 +159,13 @@ INLINE key_tile load_value(__local const storage_bits *rows, const int pitch,
 #elif VALUE_RUN >= WORD_ELEMENTS
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += VALUE_RUN)
         load_run(v.x + i / WORD_ELEMENTS,
-                 value_place(rows, pitch, row, channel, last, i, lane),
+                 value_pointer(rows, pitch, row, channel, last, i, lane),
                  VALUE_RUN);
 #else
     UNROLL_FOR (int i = 0; i < PARTS * STEPS * KEY_ELEMENTS; i += 2)
         v.x[i / 2] =
-            (uint)*value_place(rows, pitch, row, channel, last, i, lane) |
-            (uint)*value_place(rows, pitch, row, channel, last, i + 1, lane)
+            (uint)*value_pointer(rows, pitch, row, channel, last, i, lane) |
+            (uint)*value_pointer(rows, pitch, row, channel, last, i + 1, lane)
                 << 16;
 #endif
     make_operands(v.x, sizeof v.x / sizeof *v.x);
@@ -173,14 +174,14 @@ INLINE key_tile load_value(__local const storage_bits *rows, const int pitch,
 
 #if DTYPE != 0 /* only the backward pass needs that, and it has no TF32 */
 /* Where element i of a lane's tile of weights is, the other way round. */
-INLINE __local const ushort *weight_place(__local const ushort *weights,
-                                          int pitch, int query, int key, int i,
-                                          int lane)
+INLINE __local const ushort *weight_pointer(__local const ushort *weights,
+                                            int pitch, int query, int key,
+                                            int i, int lane)
 {
     const int e = i % QUERY_ELEMENTS;
     const int row =
         query + i / QUERY_ELEMENTS * MMA_K + SLOT_KEY(query_step(lane, e));
-    return weights + row_place(row, key + query_row(lane, e), pitch);
+    return weights + swizzled_offset(row, key + query_row(lane, e), pitch);
 }
 
 /* Reads weights [queries][keys] the other way round: keys `key` and on take
@@ -197,8 +198,9 @@ INLINE query_tile load_weights(__local const ushort *weights, int pitch,
 #else
     UNROLL_FOR (int i = 0; i < STEPS * QUERY_ELEMENTS; i += 2)
         p.x[i / 2] =
-            (uint)*weight_place(weights, pitch, query, key, i, lane) |
-            (uint)*weight_place(weights, pitch, query, key, i + 1, lane) << 16;
+            (uint)*weight_pointer(weights, pitch, query, key, i, lane) |
+            (uint)*weight_pointer(weights, pitch, query, key, i + 1, lane)
+                << 16;
 #endif
     return p;
 }
@@ -206,7 +208,7 @@ INLINE query_tile load_weights(__local const ushort *weights, int pitch,
 
 /* ---- Products ---- */
 
-/* scores[VALUES] += Q K^T, or o += P V. */
+/* scores[ACC_PER_LANE] += Q K^T, or o += P V. */
 INLINE void multiply_tiles(float *sums, const query_tile *q, const key_tile *k,
                            const wave *w)
 {
@@ -215,7 +217,7 @@ INLINE void multiply_tiles(float *sums, const query_tile *q, const key_tile *k,
             const uint *query = q->x + step * QUERY_ELEMENTS / WORD_ELEMENTS;
             const uint *key =
                 k->x + (part * STEPS + step) * KEY_ELEMENTS / WORD_ELEMENTS;
-#if QUERIES_DOWN
+#if QUERIES_ARE_M
             MMA(query, key, sums + part * C_ELEMENTS, w);
 #else
             MMA(key, query, sums + part * C_ELEMENTS, w);
@@ -228,15 +230,15 @@ INLINE query_tile make_weights(const float *scores, const wave *w)
 {
     query_tile p;
 #ifdef OWN_WEIGHTS
-    uint packed[VALUES / WORD_ELEMENTS];
+    uint packed[ACC_PER_LANE / WORD_ELEMENTS];
 #else
     uint *packed = p.x;
 #endif
 #if DTYPE == 0
-    UNROLL_FOR (int i = 0; i < VALUES; i++)
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
         packed[i] = TO_TF32(scores[i]);
 #else
-    UNROLL_FOR (int i = 0; i < VALUES; i += 2)
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 2)
         packed[i / 2] = PACK(scores[i], scores[i + 1]);
 #endif
 #ifdef OWN_WEIGHTS
@@ -255,7 +257,7 @@ INLINE void add_weights(float *sums, const query_tile *weights,
                         const float *scores, const wave *w)
 {
 #if DTYPE == 0
-    UNROLL_FOR (int i = 0; i < VALUES; i++)
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
         sums[LANE_ROW(i)] += as_float(TO_TF32(scores[i]));
 #elif SUMS_BY_PRODUCT
     uint ones[KEY_ELEMENTS / WORD_ELEMENTS];
@@ -266,7 +268,7 @@ INLINE void add_weights(float *sums, const query_tile *weights,
         products[i] = sums[LANE_ROW(i)];
     UNROLL_FOR (int step = 0; step < STEPS; step++) {
         const uint *query = weights->x + step * QUERY_ELEMENTS / WORD_ELEMENTS;
-#if QUERIES_DOWN
+#if QUERIES_ARE_M
         MMA(query, ones, products, w);
 #else
         MMA(ones, query, products, w);
@@ -275,7 +277,7 @@ INLINE void add_weights(float *sums, const query_tile *weights,
     UNROLL_FOR (int i = 0; i < C_ELEMENTS; i++)
         sums[LANE_ROW(i)] = products[i];
 #else
-    UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 2) {
         const uint both = PACK(scores[i], scores[i + 1]);
         sums[LANE_ROW(i)] += number_of((ushort)both);
         sums[LANE_ROW(i + 1)] += number_of((ushort)(both >> 16));
@@ -293,7 +295,7 @@ INLINE storage_bits stored_bits(float x)
 }
 
 /* Do neighbouring values leave together? Both are channels, or neither. */
-#define PAIRS_LEAVE (!SPREAD_OUT && HEAD_DIM % 2 == 0)
+#define STORES_PAIRS (!SPREAD_OUT && HEAD_DIM % 2 == 0)
 
 /* A tile, rounded to the storage type, goes to rows in local memory, from
  * `row` and `column` on; columns from `columns` on stay as they are. */
@@ -302,20 +304,20 @@ INLINE void store_tile(const float *tile, __local storage_bits *rows,
                        const wave *w)
 {
 #if NATIVE_STORES
-    if (column + UNIT_TILE <= columns) {
-        uint x[VALUES / 2];
-        UNROLL_FOR (int i = 0; i < VALUES; i += 2)
+    if (column + TILE_N <= columns) {
+        uint x[ACC_PER_LANE / 2];
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 2)
             x[i / 2] = PACK(tile[i], tile[i + 1]);
         store_native_tile(x, rows, pitch, row, column, w->lane);
         return;
     }
 #endif
-    UNROLL_FOR (int i = 0; i < VALUES; i += 1 + PAIRS_LEAVE) {
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 1 + STORES_PAIRS) {
         const int c = column + value_key(w->lane, i);
         __local storage_bits *here =
-            rows + row_place(row + value_query(w->lane, i), c, pitch);
+            rows + swizzled_offset(row + value_query(w->lane, i), c, pitch);
         if (c < columns) {
-#if !PAIRS_LEAVE
+#if !STORES_PAIRS
             *here = stored_bits(tile[i]);
 #elif DTYPE == 0
             *(__local float2 *)here = (float2)(tile[i], tile[i + 1]);
@@ -332,10 +334,10 @@ INLINE void store_tile(const float *tile, __local storage_bits *rows,
 INLINE void load_tile(float *tile, __local const storage_bits *rows,
                       const int pitch, int row, int column, const wave *w)
 {
-    UNROLL_FOR (int i = 0; i < VALUES; i += 1 + !SPREAD_OUT) {
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 1 + !SPREAD_OUT) {
         __local const storage_bits *here =
-            rows + row_place(row + value_query(w->lane, i),
-                             column + value_key(w->lane, i), pitch);
+            rows + swizzled_offset(row + value_query(w->lane, i),
+                                   column + value_key(w->lane, i), pitch);
 #if SPREAD_OUT
         tile[i] = number_of(*here);
 #else
@@ -351,10 +353,10 @@ INLINE void load_tile(float *tile, __local const storage_bits *rows,
 INLINE void subtract_rounded(float *scores)
 {
 #if DTYPE == 0
-    UNROLL_FOR (int i = 0; i < VALUES; i++)
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
         scores[i] -= as_float(TO_TF32(scores[i]));
 #else
-    UNROLL_FOR (int i = 0; i < VALUES; i += 2) {
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 2) {
         const uint both = PACK(scores[i], scores[i + 1]);
         scores[i] -= number_of((ushort)both);
         scores[i + 1] -= number_of((ushort)(both >> 16));

@@ -11,8 +11,8 @@
 #define A_ELEMENTS 4
 #define B_ELEMENTS 4
 #define C_ELEMENTS 4
-#define QUERIES_DOWN 0
-#define UNIT_TILE 16
+#define QUERIES_ARE_M 0
+#define TILE_N 16
 
 INLINE int a_m(int l, int i) { return l & 15; }
 INLINE int a_k(int l, int i) { return 4 * (l >> 4) + i; }

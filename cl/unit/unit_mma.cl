@@ -11,23 +11,23 @@
 #define A_ELEMENTS (4 * WORD_ELEMENTS)
 #define B_ELEMENTS (2 * WORD_ELEMENTS)
 #define C_ELEMENTS 4
-#define QUERIES_DOWN 1
-#define UNIT_TILE 16
-#define UNROLL_PASSES (DTYPE != 0)
+#define QUERIES_ARE_M 1
+#define TILE_N 16
+#define UNROLL_SUBTILES (DTYPE != 0)
 #define SUMS_BY_PRODUCT 1
-#define KEEPS_PLACES 1
+#define KEEPS_OFFSETS 1
 
 /* Four lanes share each 16 bytes of a row, a word for each. */
-INLINE int place_in_row(int l, int i, int half_row)
+INLINE int offset_in_row(int l, int i, int half_row)
 {
     return (l & 3) * WORD_ELEMENTS + i % WORD_ELEMENTS + half_row * MMA_K / 2;
 }
 INLINE int a_m(int l, int i) { return (l >> 2) + 8 * (i / WORD_ELEMENTS & 1); }
 INLINE int a_k(int l, int i)
 {
-    return place_in_row(l, i, i / WORD_ELEMENTS / 2);
+    return offset_in_row(l, i, i / WORD_ELEMENTS / 2);
 }
-INLINE int b_k(int l, int i) { return place_in_row(l, i, i / WORD_ELEMENTS); }
+INLINE int b_k(int l, int i) { return offset_in_row(l, i, i / WORD_ELEMENTS); }
 INLINE int b_n(int l, int i) { return l >> 2; }
 INLINE int c_m(int l, int i) { return (l >> 2) + 8 * (i >> 1); }
 INLINE int c_n(int l, int i) { return 2 * (l & 3) + (i & 1); }
@@ -58,27 +58,27 @@ INLINE int row_swizzle(int row, const int pitch)
  * apart: neighbours, by giving keys another order. */
 #define SLOT_KEY(k) (2 * ((k)&3) + ((k) >> 2))
 #define OWN_WEIGHTS(to, packed)                                               \
-    UNROLL_FOR (int i = 0; i < VALUES; i++)                                   \
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)                             \
         (to)[i] = (packed)[i / 4 * 4 + (i & 1) * 2 + (i >> 1 & 1)];
 #endif
 
 #if !EMULATED
 #if DTYPE == 0
-#define UNIT_TYPE "tf32"
-#define UNIT_SHAPE "m16n8k8"
+#define MMA_TYPE "tf32"
+#define MMA_SHAPE "m16n8k8"
 #elif DTYPE == 1
-#define UNIT_TYPE "f16"
-#define UNIT_SHAPE "m16n8k16"
+#define MMA_TYPE "f16"
+#define MMA_SHAPE "m16n8k16"
 #else
-#define UNIT_TYPE "bf16"
-#define UNIT_SHAPE "m16n8k16"
+#define MMA_TYPE "bf16"
+#define MMA_SHAPE "m16n8k16"
 #endif
 
 INLINE void mma(const uint *a, const uint *b, float *c)
 {
     /* not volatile: the compiler may mix it with other work */
-    __asm__("mma.sync.aligned." UNIT_SHAPE ".row.col.f32." UNIT_TYPE
-            "." UNIT_TYPE ".f32 {%0, %1, %2, %3}, "
+    __asm__("mma.sync.aligned." MMA_SHAPE ".row.col.f32." MMA_TYPE "." MMA_TYPE
+            ".f32 {%0, %1, %2, %3}, "
             "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
@@ -115,7 +115,7 @@ INLINE uint largest_of_wave(uint x)
                      : "r"(x));
     return y;
 }
-#define LARGEST_OF_WAVE(x, slot, w) largest_of_wave(x)
+#define LARGEST_OF_WAVE(x, scratch, w) largest_of_wave(x)
 
 #define SUM_OF_WAVE(x, scratch, w)                                            \
     x += LANE_XOR(x, 1);                                                      \
@@ -146,7 +146,7 @@ INLINE uint to_tf32(float x)
 INLINE uint pack(float low, float high)
 {
     uint both;
-    __asm__("cvt.rn." UNIT_TYPE "x2.f32 %0, %1, %2;"
+    __asm__("cvt.rn." MMA_TYPE "x2.f32 %0, %1, %2;"
             : "=r"(both)
             : "f"(high), "f"(low));
     return both;
@@ -170,13 +170,13 @@ INLINE float reciprocal(float x)
 }
 #define RECIPROCAL(x) reciprocal(x)
 
-#define FORGET(x) __asm__ volatile("" : "+r"(x))
+#define HIDE_FROM_OPTIMIZER(x) __asm__ volatile("" : "+r"(x))
 #if GRID /* where windows lie takes the registers */
-#define FORGET_LANE(x) FORGET(x)
+#define HIDE_LANE(x) HIDE_FROM_OPTIMIZER(x)
 #endif
-#define SETTLE(x) __asm__ volatile("" : "+f"(x))
+#define FORCE_EARLY(x) __asm__ volatile("" : "+f"(x))
 /* Elements of TF32 are read one by one, each from an address of its own. */
-#define FORGETS_TILES (DTYPE == 0)
+#define HIDES_TILE_LANES (DTYPE == 0)
 
 INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 
@@ -218,7 +218,7 @@ INLINE void load_native_query(uint *to, __local const storage_bits *rows,
                               int lane)
 {
     const int own = min(row + (lane & 15), last);
-    UNROLL_FOR (int step = 0; step < UNIT_TILE / MMA_K; step++)
+    UNROLL_FOR (int step = 0; step < TILE_N / MMA_K; step++)
         LOAD_MATRICES(
             to + 4 * step,
             chunk_address(rows, pitch, own,
@@ -232,7 +232,7 @@ INLINE void load_native_key(uint *to, __local const storage_bits *rows,
     const int keys = 8 * WORD_ELEMENTS;   /* whose rows are four matrices */
     const int lanes = 32 / WORD_ELEMENTS; /* that have rows of eight keys */
     const int own = (lane & 7) + 8 * (lane / lanes & (WORD_ELEMENTS - 1));
-    UNROLL_FOR (int key = 0; key < UNIT_TILE; key += keys) {
+    UNROLL_FOR (int key = 0; key < TILE_N; key += keys) {
         uint *words = to + key / keys * 4;
         const uint at =
             chunk_address(rows, pitch, min(row + key + own, last),
@@ -323,6 +323,6 @@ INLINE void copy_4(__local float *to, __global const float *from)
 #define TEAM_SYNC(team)                                                       \
     __asm__ volatile("bar.sync %0, %1;"                                       \
                      :                                                        \
-                     : "r"((team) + 1), "n"(WAVE * TEAM_WAVES)                \
+                     : "r"((team) + 1), "n"(WAVE * WAVES_PER_WINDOW)          \
                      : "memory")
 #endif

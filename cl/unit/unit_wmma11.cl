@@ -11,8 +11,8 @@
 #define A_ELEMENTS 16
 #define B_ELEMENTS 16
 #define C_ELEMENTS 8
-#define QUERIES_DOWN 0
-#define UNIT_TILE 16
+#define QUERIES_ARE_M 0
+#define TILE_N 16
 /* lanes 16 to 31 hold what 0 to 15 do */
 #define OPERAND_LANES 16
 

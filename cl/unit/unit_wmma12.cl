@@ -11,8 +11,8 @@
 #define A_ELEMENTS 8
 #define B_ELEMENTS 8
 #define C_ELEMENTS 8
-#define QUERIES_DOWN 0
-#define UNIT_TILE 16
+#define QUERIES_ARE_M 0
+#define TILE_N 16
 
 /* Element i of lane l has k = i % 4 + 4 * (l / 16) + 8 * (i / 4) in A and B.
  * A product may take its k in any order that both have: channels come as

@@ -18,8 +18,8 @@
 /* LLVM computes all that follows from a lane or from the arguments before a
  * loop, and runs out of vector and of scalar registers for it. Arguments lie
  * where scalar loads find them again. */
-#define FORGET(x) __asm__ volatile("" : "+v"(x))
-#define FORGET_LANE(x) FORGET(x)
+#define HIDE_FROM_OPTIMIZER(x) __asm__ volatile("" : "+v"(x))
+#define HIDE_LANE(x) HIDE_FROM_OPTIMIZER(x)
 #define RELOAD_ARGS(type, name, from)                                         \
     __constant const void *name##_segment =                                   \
         (__constant const void *)__builtin_amdgcn_kernarg_segment_ptr();      \
@@ -57,9 +57,9 @@ INLINE float lane_xor(float x, int mask, int lane)
 #define WAVE_SYNC() sub_group_barrier(CLK_LOCAL_MEM_FENCE)
 /* IGC computes addresses early too; where registers run out it compiles again
  * without unrolling, and then all arrays are in memory. */
-#define FORGET(x) __asm__ volatile("" : "+rw"(x))
-#define FORGET_LANE(x) FORGET(x)
-#define FORGETS_TILES 1
+#define HIDE_FROM_OPTIMIZER(x) __asm__ volatile("" : "+rw"(x))
+#define HIDE_LANE(x) HIDE_FROM_OPTIMIZER(x)
+#define HIDES_TILE_LANES 1
 #define EXP2(x) native_exp2(x)
 #define RECIPROCAL(x) native_recip(x)
 #if DTYPE == 1

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "device/matrix_unit.h"
 #include "device/query.h"
-#include "device/unit.h"
 
 /* Numbers from the vendors' extension documents (cl_nv_device_attribute_query,
  * cl_amd_device_attribute_query, cl_intel_required_subgroup_size); not every
@@ -316,7 +316,7 @@ static winattn_status query_all(cl_device_id id, const char *extensions,
     WA_TRY(query_capability(id, device));
     set_registers(device);
     device->local_capacity = local_capacity_of(device);
-    device->unit = wa_unit_of(device);
+    device->matrix_unit = wa_matrix_unit_of(device);
     return WINATTN_SUCCESS;
 }
 

@@ -18,7 +18,7 @@ typedef enum wa_vendor {
     WA_VENDOR_QUALCOMM
 } wa_vendor;
 
-struct wa_unit;
+struct wa_matrix_unit;
 
 typedef struct wa_device {
     char name[128];
@@ -54,10 +54,11 @@ typedef struct wa_device {
     /* rounds after which a work-item's loops end early, all loops counted
      * together; 0: no such limit */
     uint32_t loop_limit;
-    bool has_matrix_extension;  /* Intel: kernels can use its matrix unit */
-    const struct wa_unit *unit; /* its matrix unit, see unit.h; NULL: none */
-    bool emulates_unit;         /* for tests: with ordinary instructions */
-    bool ignores_tuning;        /* a measured shape was seen not to work */
+    bool has_matrix_extension; /* Intel: kernels can use its matrix unit */
+    const struct wa_matrix_unit
+        *matrix_unit;          /* its matrix unit, see unit.h; NULL: none */
+    bool emulates_matrix_unit; /* for tests: with ordinary instructions */
+    bool ignores_tuning;       /* a measured shape was seen not to work */
 } wa_device;
 
 /* Queries only; launches nothing and builds nothing. Fails where a query

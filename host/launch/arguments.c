@@ -58,7 +58,7 @@ static grid_layout layout_of_grid(const wa_grid *grid)
         layout.windows[axis] = grid->windows[axis];
         layout.shift[axis] = grid->shift[axis];
     }
-    layout.seams = grid->seams;
+    layout.shift_boundaries = grid->shift_boundaries;
     return layout;
 }
 

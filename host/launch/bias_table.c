@@ -7,31 +7,31 @@
 
 #include "base/status.h"
 
-/* Like table_place of cl/common/score_bias.cl. */
-static uint32_t place_of(const wa_table *table, uint32_t token)
+/* Like table_position of cl/common/score_bias.cl. */
+static uint32_t position_of(const wa_table *table, uint32_t token)
 {
     const uint32_t last = table->window[2], middle = table->window[1];
     return token / last / middle * table->step[0] +
            token / last % middle * table->step[1] + token % last;
 }
 
-/* The places of so many tokens; NULL: out of memory. */
-static uint32_t *places_of(const wa_table *table, uint32_t tokens)
+/* The positions of so many tokens; NULL: out of memory. */
+static uint32_t *positions_of(const wa_table *table, uint32_t tokens)
 {
-    uint32_t *places = malloc((size_t)tokens * sizeof *places);
-    for (uint32_t i = 0; places && i < tokens; i++)
-        places[i] = place_of(table, i);
-    return places;
+    uint32_t *positions = malloc((size_t)tokens * sizeof *positions);
+    for (uint32_t i = 0; positions && i < tokens; i++)
+        positions[i] = position_of(table, i);
+    return positions;
 }
 
-/* The entry of a query and a key. places: NULL with an index. */
-static uint32_t entry_of(const wa_problem *problem, const uint32_t *places,
+/* The entry of a query and a key. positions: NULL with an index. */
+static uint32_t entry_of(const wa_problem *problem, const uint32_t *positions,
                          uint32_t query, uint32_t key)
 {
     const wa_table *table = &problem->table;
-    if (!places)
+    if (!positions)
         return (uint32_t)table->index[(size_t)query * problem->keys + key];
-    return places[query] + table->center - places[key];
+    return positions[query] + table->center - positions[key];
 }
 
 bool wa_table_lists_make(const wa_problem *problem, wa_table_lists *lists)
@@ -39,15 +39,16 @@ bool wa_table_lists_make(const wa_problem *problem, wa_table_lists *lists)
     const uint32_t entries = problem->table.entries;
     const uint32_t queries = problem->queries, keys = problem->keys;
     const bool has_index = problem->table.has_index;
-    uint32_t *places = has_index ? NULL
-                                 : places_of(&problem->table,
-                                             queries > keys ? queries : keys);
+    uint32_t *positions =
+        has_index
+            ? NULL
+            : positions_of(&problem->table, queries > keys ? queries : keys);
     cl_uint *starts = calloc((size_t)entries + 1, sizeof *starts);
     cl_uint *order = malloc((size_t)queries * keys * sizeof *order);
     lists->starts = starts;
     lists->order = order;
-    if (!starts || !order || (!has_index && !places)) {
-        free(places);
+    if (!starts || !order || (!has_index && !positions)) {
+        free(positions);
         wa_table_lists_free(lists);
         return false;
     }
@@ -55,13 +56,13 @@ bool wa_table_lists_make(const wa_problem *problem, wa_table_lists *lists)
      * the lists are filled from their ends where it starts */
     for (uint32_t i = 0; i < queries; i++)
         for (uint32_t j = 0; j < keys; j++)
-            starts[entry_of(problem, places, i, j)]++;
+            starts[entry_of(problem, positions, i, j)]++;
     for (uint32_t e = 0; e < entries; e++)
         starts[e + 1] += starts[e];
     for (uint32_t i = queries; i-- > 0;)
         for (uint32_t j = keys; j-- > 0;)
-            order[--starts[entry_of(problem, places, i, j)]] = i * keys + j;
-    free(places);
+            order[--starts[entry_of(problem, positions, i, j)]] = i * keys + j;
+    free(positions);
     return true;
 }
 

@@ -75,7 +75,7 @@ static backward_args make_args(const wa_call *call)
         args.forward.flags |= ARG_WIDE_ACCESS;
     args.forward.row_blocks = plan->schedule.row_blocks;
     args.forward.block_rows =
-        plan->step[plan->whole ? WA_STEP_KEYS : WA_STEP_ROWS].block_rows;
+        plan->step[plan->fused ? WA_STEP_KEYS : WA_STEP_ROWS].block_rows;
     args.d_o = wa_layout_of(problem, buffers, WA_D_O);
     args.d_lse = wa_layout_of(problem, buffers, WA_D_LSE);
     args.dq = wa_layout_of(problem, buffers, WA_DQ);
@@ -96,9 +96,9 @@ static uint64_t groups_of(const wa_call *call, int step, uint64_t windows)
     const wa_schedule *s = &call->plan->schedule;
     const uint64_t row_blocks = (uint64_t)call->problem.heads * s->row_blocks;
     if (step == WA_STEP_KEYS)
-        return (uint64_t)s->slots * call->problem.kv_heads * s->key_blocks *
+        return (uint64_t)s->splits * call->problem.kv_heads * s->key_blocks *
                (s->key_parts ? s->key_parts : 1);
-    return (s->row_slots ? s->row_slots : windows) * row_blocks;
+    return (s->row_splits ? s->row_splits : windows) * row_blocks;
 }
 
 static winattn_status append_steps(wa_call *call, backward_args *args,
@@ -110,7 +110,7 @@ static winattn_status append_steps(wa_call *call, backward_args *args,
         const size_t group = call->plan->step[i].work_group;
         if (!kernel || (i == WA_STEP_KEYS && skips_keys))
             continue;
-        args->forward.slots = i == WA_STEP_KEYS ? s->slots : s->row_slots;
+        args->forward.splits = i == WA_STEP_KEYS ? s->splits : s->row_splits;
         WA_TRY(wa_set_arg(kernel, 0, sizeof *args, args));
         WA_TRY(wa_chain_append(
             &call->chain, kernel,
@@ -132,7 +132,7 @@ winattn_status wa_launch_gradients(wa_call *call, backward_args *args)
     args->forward.flags |= ARG_FIRST_LAUNCH;
     /* where the kernel of rows sums what belongs to them */
     const bool skips_keys =
-        call->plan->schedule.row_slots &&
+        call->plan->schedule.row_splits &&
         (args->forward.flags &
          (ARG_DK | ARG_DV | ARG_D_PAD_K | ARG_D_PAD_V)) == 0;
     for (uint64_t window = 0; window < windows; window += per_launch) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The forward pass: units of work, or windows that work-groups walk. */
+ * The forward pass: work tiles, or windows that work-groups iterate over. */
 #include "base/status.h"
 #include "launch/passes.h"
 
@@ -42,39 +42,39 @@ static winattn_status append(wa_call *call, cl_kernel kernel,
     return wa_chain_append(&call->chain, kernel, groups * group, group);
 }
 
-/* Launches of units, a long window in several. */
-static winattn_status launch_units(wa_call *call, cl_kernel kernel,
-                                   forward_args *args)
+/* Launches of work tiles, a long window in several. */
+static winattn_status launch_work_tiles(wa_call *call, cl_kernel kernel,
+                                        forward_args *args)
 {
     const wa_schedule *schedule = &call->plan->schedule;
     const uint64_t windows = call->problem.windows;
     const uint32_t per_window = schedule->row_blocks * call->problem.heads;
-    const uint64_t per_launch = schedule->units_per_launch;
-    const uint64_t per_group = schedule->units_per_group;
+    const uint64_t per_launch = schedule->work_tiles_per_launch;
+    const uint64_t per_group = schedule->work_tiles_per_group;
     uint64_t window = 0; /* where the next launch starts */
-    uint32_t unit = 0;
+    uint32_t work_tile = 0;
     while (window < windows) {
         const uint64_t windows_left = windows - window;
         /* Units left, if that is fewer than a launch takes. */
         const uint64_t left = windows_left > per_launch / per_window + 1
                                   ? per_launch
-                                  : windows_left * per_window - unit;
-        const uint64_t units = left < per_launch ? left : per_launch;
-        const uint64_t next = unit + units;
+                                  : windows_left * per_window - work_tile;
+        const uint64_t work_tiles = left < per_launch ? left : per_launch;
+        const uint64_t next = work_tile + work_tiles;
         args->first_window = window;
-        args->first_unit = unit;
-        args->units = (cl_uint)units;
+        args->first_work_tile = work_tile;
+        args->work_tiles = (cl_uint)work_tiles;
         window += next / per_window;
-        unit = (uint32_t)(next % per_window);
-        WA_TRY(
-            append(call, kernel, args, (units + per_group - 1) / per_group));
+        work_tile = (uint32_t)(next % per_window);
+        WA_TRY(append(call, kernel, args,
+                      (work_tiles + per_group - 1) / per_group));
     }
     return WINATTN_SUCCESS;
 }
 
-/* Launches of whole windows, which work-groups walk. */
-static winattn_status launch_walks(wa_call *call, cl_kernel kernel,
-                                   forward_args *args)
+/* Launches of whole windows, which work-groups iterate over. */
+static winattn_status launch_persistent(wa_call *call, cl_kernel kernel,
+                                        forward_args *args)
 {
     const uint64_t windows = call->problem.windows;
     const uint64_t per_launch = call->plan->schedule.windows_per_launch;
@@ -92,6 +92,7 @@ winattn_status wa_launch_forward(wa_call *call)
     const cl_kernel kernel = call->kernels->step[WA_STEP_FORWARD];
     forward_args args = make_args(call);
     WA_TRY(set_buffers(call, kernel));
-    return (call->plan->schedule.groups ? launch_walks
-                                        : launch_units)(call, kernel, &args);
+    return (call->plan->schedule.groups
+                ? launch_persistent
+                : launch_work_tiles)(call, kernel, &args);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The backward pass: adds up what slots have summed over windows. */
+ * The backward pass: adds up what splits have summed over windows. */
 #include <string.h>
 
 #include "base/status.h"
@@ -18,11 +18,11 @@ typedef struct sum_list {
     uint64_t groups;
 } sum_list;
 
-/* Adds the sum over `slots` partials of the gradient `id`, where it is wanted;
- * zeros where there was no window. adds: to what is there. */
+/* Adds the sum over `splits` partials of the gradient `id`, where it is
+ * wanted; zeros where there was no window. adds: to what is there. */
 static void list_sum(sum_list *list, const wa_problem *problem,
                      const wa_buffers *buffers, wa_tensor_id id,
-                     uint64_t partials, uint64_t slots, bool adds)
+                     uint64_t partials, uint64_t splits, bool adds)
 {
     const wa_tensor *tensor = &problem->tensor[id];
     sum_args *args = &list->args.sum[list->count];
@@ -30,7 +30,7 @@ static void list_sum(sum_list *list, const wa_problem *problem,
         return;
     args->to = wa_layout_of(problem, buffers, id);
     args->partials = partials;
-    args->slots = problem->windows ? (cl_uint)slots : 0;
+    args->splits = problem->windows ? (cl_uint)splits : 0;
     args->heads = (cl_uint)tensor->extent[WA_HEAD];
     args->rows = (cl_uint)tensor->extent[WA_ROW];
     args->columns = (cl_uint)tensor->extent[WA_COLUMN];
@@ -42,7 +42,7 @@ static void list_sum(sum_list *list, const wa_problem *problem,
     list->groups += (elements + SUM_ELEMENTS - 1) / SUM_ELEMENTS;
 }
 
-/* Adds up what the slots have summed. */
+/* Adds up what the splits have summed. */
 static winattn_status launch_list(wa_call *call, sum_list *list)
 {
     const cl_kernel kernel = call->kernels->step[WA_STEP_SUM];
@@ -77,10 +77,10 @@ static void set_positions(const wa_problem *problem, table_args *args)
     args->center[0] = table->center / table->step[0];
 }
 
-/* Adds up what belongs to each entry of a table, of so many slots that lie
+/* Adds up what belongs to each entry of a table, of so many splits that lie
  * `from` in the workspace on. */
 static winattn_status launch_table_sum(wa_call *call, uint64_t from,
-                                       uint64_t slots)
+                                       uint64_t splits)
 {
     const wa_problem *problem = call->asked;
     const wa_buffers *buffers = call->given;
@@ -94,7 +94,7 @@ static winattn_status launch_table_sum(wa_call *call, uint64_t from,
     args.heads = problem->heads;
     args.entries = problem->table.entries;
     args.flags = (call->accumulate & WINATTN_DBIAS) != 0 ? ARG_ADD_SUMS : 0;
-    args.slots = problem->windows ? (cl_uint)slots : 0;
+    args.splits = problem->windows ? (cl_uint)splits : 0;
     cl_uint index = 1;
     if (!problem->table.is_listed) {
         set_positions(problem, &args);
@@ -122,13 +122,14 @@ static winattn_status launch_table_sum(wa_call *call, uint64_t from,
 /* The sums of a bias for each query and key, for sum_table: in the workspace.
  */
 static void list_dense_sum(sum_list *list, const wa_call *call,
-                           uint64_t partials, uint64_t slots)
+                           uint64_t partials, uint64_t splits)
 {
     const wa_problem without_table = wa_problem_without_table(call->asked);
     wa_buffers buffers = *call->given;
     buffers.tensor[WA_DBIAS] = buffers.workspace;
     buffers.tensor[WA_DBIAS].offset += wa_dense_at(call->plan);
-    list_sum(list, &without_table, &buffers, WA_DBIAS, partials, slots, false);
+    list_sum(list, &without_table, &buffers, WA_DBIAS, partials, splits,
+             false);
 }
 
 /* The sums that do not belong to a bias. */
@@ -136,49 +137,50 @@ static void list_others(sum_list *list, const wa_call *call,
                         const backward_args *args)
 {
     const wa_schedule *s = &call->plan->schedule;
-    const uint64_t scale_slots =
-        s->row_slots ? (uint64_t)s->row_slots * s->row_blocks : s->slots;
+    const uint64_t scale_splits =
+        s->row_splits ? (uint64_t)s->row_splits * s->row_blocks : s->splits;
     /* without padding there are no partials, and the sums are 0 */
-    const uint64_t pad_slots =
-        call->plan->workspace.pad ? (uint64_t)s->slots * s->key_blocks : 0;
+    const uint64_t pad_splits =
+        call->plan->workspace.pad ? (uint64_t)s->splits * s->key_blocks : 0;
     const struct {
         wa_tensor_id id;
-        uint64_t partials, slots;
+        uint64_t partials, splits;
         cl_bitfield output;
     } sums[] = {
-        {WA_D_LOGIT_SCALE, args->scale_partials, scale_slots,
+        {WA_D_LOGIT_SCALE, args->scale_partials, scale_splits,
          WINATTN_D_LOGIT_SCALE},
-        {WA_D_PAD_K, args->pad_k_partials, pad_slots, WINATTN_D_PAD_K},
-        {WA_D_PAD_V, args->pad_v_partials, pad_slots, WINATTN_D_PAD_V},
+        {WA_D_PAD_K, args->pad_k_partials, pad_splits, WINATTN_D_PAD_K},
+        {WA_D_PAD_V, args->pad_v_partials, pad_splits, WINATTN_D_PAD_V},
     };
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
         list_sum(list, call->asked, call->given, sums[i].id, sums[i].partials,
-                 sums[i].slots, (call->accumulate & sums[i].output) != 0);
+                 sums[i].splits, (call->accumulate & sums[i].output) != 0);
 }
 
 winattn_status wa_launch_sums(wa_call *call, const backward_args *args)
 {
     const wa_problem *problem = call->asked;
     const wa_schedule *s = &call->plan->schedule;
-    const uint64_t bias_slots = s->row_slots ? s->row_slots : s->slots;
+    const uint64_t bias_splits = s->row_splits ? s->row_splits : s->splits;
     const bool sums_table =
         problem->table.used && call->given->tensor[WA_DBIAS].buffer;
     const uint64_t partials =
-        bias_slots * problem->heads * problem->queries * problem->keys;
+        bias_splits * problem->heads * problem->queries * problem->keys;
     const bool is_dense = sums_table && partials > TABLE_PARTIALS;
     sum_list list;
     memset(&list, 0, sizeof list);
     if (is_dense)
-        list_dense_sum(&list, call, args->bias_partials, bias_slots);
+        list_dense_sum(&list, call, args->bias_partials, bias_splits);
     else if (!sums_table)
         list_sum(&list, problem, call->given, WA_DBIAS, args->bias_partials,
-                 bias_slots, (call->accumulate & WINATTN_DBIAS) != 0);
+                 bias_splits, (call->accumulate & WINATTN_DBIAS) != 0);
     list_others(&list, call, args);
     WA_TRY(launch_list(call, &list));
     if (is_dense)
         return launch_table_sum(
             call,
             (call->given->workspace.offset + wa_dense_at(call->plan)) / 4, 1);
-    return sums_table ? launch_table_sum(call, args->bias_partials, bias_slots)
-                      : WINATTN_SUCCESS;
+    return sums_table
+               ? launch_table_sum(call, args->bias_partials, bias_splits)
+               : WINATTN_SUCCESS;
 }

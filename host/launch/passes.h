@@ -24,7 +24,7 @@ winattn_status wa_launch_forward(wa_call *call);
 /* launch_backward.c: kernels that compute on windows; *args becomes what they
  * were told. */
 winattn_status wa_launch_gradients(wa_call *call, backward_args *args);
-/* launch_sums.c: what windows share, from the slots that args says. */
+/* launch_sums.c: what windows share, from the splits that args says. */
 winattn_status wa_launch_sums(wa_call *call, const backward_args *args);
 
 /* From which byte of the workspace on the bias lies that a table stands for.

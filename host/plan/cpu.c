@@ -16,8 +16,8 @@
  * memory for every work-item that it could run at once. */
 #define BLOCK_BYTES (256u * 1024u)
 #define GPU_BLOCK_BYTES (32u * 1024u)
-/* Rows of a unit. Each unit transposes its keys once, so few rows cost time
- * (64 rows: 3%), and many leave cores idle at the end. */
+/* Rows of a work tile. Each work tile transposes its keys once, so few rows
+ * cost time (64 rows: 3%), and many leave cores idle at the end. */
 #define WINDOW_ROWS 576u
 #define SLIDING_ROWS 96u
 #define GPU_ROWS 32u
@@ -46,7 +46,7 @@ static double tile_cost(uint32_t rows, uint32_t vecs, uint32_t all_rows,
 /* The three axes that a token on a grid is found along. */
 #define AXIS_ROUNDS 3.0
 
-/* Rounds of all loops of a unit, for compilers that unroll none. */
+/* Rounds of all loops of a work tile, for compilers that unroll none. */
 static double rounds_of(const wa_problem *problem, const wa_plan *plan)
 {
     const wa_step *step = &plan->step[WA_STEP_FORWARD];
@@ -150,7 +150,7 @@ bool wa_plan_cpu_forward(const wa_problem *problem, const wa_device *device,
     }
 
     step->kernel = "forward_cpu";
-    plan->schedule.units_per_group = 1;
+    plan->schedule.work_tiles_per_group = 1;
     step->work_group = 1;
     plan->access_elements = shape->lanes;
     plan->access_bytes = 0;
@@ -168,7 +168,7 @@ bool wa_plan_cpu_forward(const wa_problem *problem, const wa_device *device,
  */
 #define CPU_KEY_BYTES (1024u * 1024u)
 #define GPU_KEY_BYTES (32u * 1024u)
-/* Rows of a unit of the first kernel of two. */
+/* Rows of a work tile of the first kernel of two. */
 #define BACKWARD_CPU_ROWS 96u
 #define BACKWARD_GPU_ROWS 16u
 /* Work-items per compute unit that keep a device busy. */
@@ -190,10 +190,10 @@ bool wa_plan_cpu_backward(const wa_problem *problem, const wa_device *device,
     wa_cpu_shape shape;
     wa_step step;
     memset(&step, 0, sizeof step);
-    plan->whole =
+    plan->fused =
         problem->variant != WINATTN_SLIDING && problem->keys <= fitting;
     uint32_t keys = problem->keys;
-    if (!plan->whole) {
+    if (!plan->fused) {
         /* short blocks keep compute units busy and skip what is hidden */
         keys = MIN(device->is_cpu ? 128u : 32u, fitting);
         keys = keys < 16 ? 16 : keys / 16 * 16;
@@ -213,8 +213,8 @@ bool wa_plan_cpu_backward(const wa_problem *problem, const wa_device *device,
     step.kernel = "backward_keys_cpu";
     plan->step[WA_STEP_KEYS] = step;
     wa_append_switch(plan->step[WA_STEP_KEYS].defines, sizeof step.defines,
-                     WA_SWITCH(WHOLE), plan->whole);
-    if (!plan->whole) {
+                     WA_SWITCH(FUSED), plan->fused);
+    if (!plan->fused) {
         step.kernel = "backward_rows_cpu";
         plan->step[WA_STEP_ROWS] = step;
     }
@@ -228,7 +228,7 @@ bool wa_plan_cpu_backward(const wa_problem *problem, const wa_device *device,
     plan->schedule.key_blocks = wa_ceil_div(problem->keys, step.block_keys);
     plan->schedule.busy_groups = device->compute_units * ITEMS_PER_UNIT;
     snprintf(plan->reason, sizeof plan->reason, "%s",
-             plan->whole ? "all keys of a window fit a work-item"
+             plan->fused ? "all keys of a window fit a work-item"
              : problem->variant == WINATTN_SLIDING
                  ? "rows and keys in two kernels"
                  : "a window's keys are too many for a work-item, so rows and "

@@ -2,7 +2,7 @@
 #include "plan/defines.h"
 
 #include "base/text.h"
-#include "device/unit.h"
+#include "device/matrix_unit.h"
 
 typedef struct define {
     wa_switch name;
@@ -113,11 +113,13 @@ void wa_append_local_options(const wa_problem *problem,
         wa_append(text, size, "-cl-opt-disable ");
 }
 
-void wa_append_unit_options(const wa_device *device, char *text, size_t size)
+void wa_append_matrix_unit_options(const wa_device *device, char *text,
+                                   size_t size)
 {
-    wa_append_switch(text, size, WA_SWITCH(EMULATED), device->emulates_unit);
-    if (!device->emulates_unit)
-        wa_append(text, size, "%s", device->unit->options);
+    wa_append_switch(text, size, WA_SWITCH(EMULATED),
+                     device->emulates_matrix_unit);
+    if (!device->emulates_matrix_unit)
+        wa_append(text, size, "%s", device->matrix_unit->options);
     if (device->vendor == WA_VENDOR_NVIDIA)
         wa_append_switch(text, size, WA_SWITCH(COMPUTE_CAPABILITY),
                          device->compute_capability);
@@ -129,7 +131,7 @@ void wa_append_matrix_shape(const wa_matrix_shape *shape,
                             const wa_device *device, char *text, size_t size)
 {
     wa_append_shape(&wa_matrix_numbers, shape, text, size);
-    wa_append_unit_options(device, text, size);
+    wa_append_matrix_unit_options(device, text, size);
 }
 
 void wa_write_forward_defines(const wa_problem *problem,
@@ -147,8 +149,8 @@ void wa_write_forward_defines(const wa_problem *problem,
     if (plan->tier == WINATTN_TIER_CPU) {
         wa_append_shape(&wa_cpu_numbers, &plan->shape.cpu, text, size);
     } else if (plan->tier == WINATTN_TIER_MATRIX) {
-        wa_append_switch(text, size, WA_SWITCH(SHARES_OWNERS),
-                         plan->schedule.shares_owners);
+        wa_append_switch(text, size, WA_SWITCH(PERSISTENT_MULTI_BLOCK),
+                         plan->schedule.persistent_multi_block);
         wa_append_matrix_shape(&plan->shape.matrix, device, text, size);
     } else {
         wa_append_shape(&wa_local_numbers, &plan->shape.local, text, size);

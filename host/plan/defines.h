@@ -16,7 +16,8 @@ void wa_append_problem(const wa_problem *problem, const wa_device *device,
 void wa_append_table(const wa_problem *problem, char *text, size_t size);
 
 /* What kernels for a matrix unit must know of the device and its compiler. */
-void wa_append_unit_options(const wa_device *device, char *text, size_t size);
+void wa_append_matrix_unit_options(const wa_device *device, char *text,
+                                   size_t size);
 /* Those options, after the part of the shape that is not in wa_append_problem.
  */
 void wa_append_matrix_shape(const wa_matrix_shape *shape,

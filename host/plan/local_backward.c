@@ -135,10 +135,10 @@ static void visit_all(search *find)
     for (uint32_t rows = wa_even_size(all, MOST_ROWS); rows > 0;
          rows = rows > LEAST_ROWS ? wa_even_size(all, rows - 1) : 0) {
         uint32_t last = 0;
-        if (find->which == WA_GRADIENTS_WHOLE)
+        if (find->which == WA_GRADIENTS_FUSED)
             visit_blocks(find, rows, problem->keys);
         for (uint32_t most = MOST_KEYS;
-             find->which != WA_GRADIENTS_WHOLE && most >= 16; most /= 2) {
+             find->which != WA_GRADIENTS_FUSED && most >= 16; most /= 2) {
             const uint32_t keys = sliding ? most : MIN(most, problem->keys);
             if (keys != last) /* few keys make the same block each time */
                 visit_blocks(find, rows, keys);
@@ -162,7 +162,7 @@ uint64_t wa_visit_gradient_shapes(const wa_problem *problem,
     search find = {
         .problem = problem, .device = device, .visit = visit, .data = data};
     if (problem->variant != WINATTN_SLIDING)
-        choose(&find, WA_GRADIENTS_WHOLE);
+        choose(&find, WA_GRADIENTS_FUSED);
     return find.visited;
 }
 
@@ -226,10 +226,10 @@ static void set_kernel(const search *find, wa_gradient_part which,
         wa_append_switch(text, size, WA_SWITCH(STATISTICS),
                          which == WA_GRADIENTS_STATISTICS);
     } else {
-        wa_append_switch(text, size, WA_SWITCH(WHOLE),
-                         which == WA_GRADIENTS_WHOLE);
-        wa_append_switch(text, size, WA_SWITCH(ONE_VISIT),
-                         wa_gradient_is_one_visit(problem, which, s));
+        wa_append_switch(text, size, WA_SWITCH(FUSED),
+                         which == WA_GRADIENTS_FUSED);
+        wa_append_switch(text, size, WA_SWITCH(SINGLE_Q_BLOCK),
+                         wa_gradient_is_single_q_block(problem, which, s));
         wa_append_switch(
             text, size, WA_SWITCH(KEEPS_DBIAS),
             wa_gradient_keeps_dbias(problem, find->device, which, s, &t));
@@ -268,7 +268,7 @@ static uint32_t busy_groups(const search *find)
 static void set_plan(const search *rows, const search *keys, wa_plan *plan)
 {
     const wa_problem *problem = keys->problem;
-    plan->whole = !rows;
+    plan->fused = !rows;
     set_kernel(keys, keys->which, "backward_keys_local",
                &plan->step[WA_STEP_KEYS]);
     require_access(problem, &keys->best, plan);
@@ -302,7 +302,7 @@ bool wa_plan_gradient_shapes(const wa_problem *problem,
         why = "one kernel needs all keys of a window";
     if (!why)
         why =
-            demand(&last, rows ? WA_GRADIENTS_KEYS : WA_GRADIENTS_WHOLE, keys);
+            demand(&last, rows ? WA_GRADIENTS_KEYS : WA_GRADIENTS_FUSED, keys);
     if (why) {
         snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE, "%s",
                  why);
@@ -314,7 +314,7 @@ bool wa_plan_gradient_shapes(const wa_problem *problem,
     return true;
 }
 
-static const char whole_fits[] = "a window's keys fit a work-group";
+static const char fused_fits[] = "a window's keys fit a work-group";
 
 static bool take_tuned(const wa_problem *problem, const wa_device *device,
                        wa_plan *plan)
@@ -324,7 +324,7 @@ static bool take_tuned(const wa_problem *problem, const wa_device *device,
          wa_find_tuned(WA_LOCAL_BACKWARD, problem, device, i, &tuned); i++) {
         const wa_tuned_gradient_shape *shape = &tuned.shape.local_backward;
         plan->tuned = wa_plan_gradient_shapes(problem, device, NULL,
-                                              &shape->whole, plan);
+                                              &shape->fused, plan);
         wa_note_untuned(plan->untuned, WINATTN_TIER_LOCAL,
                         plan->refusals[WINATTN_TIER_LOCAL]);
         if (!plan->tuned)
@@ -337,7 +337,7 @@ static bool take_tuned(const wa_problem *problem, const wa_device *device,
                 : shape->resident;
         if (resident)
             plan->schedule.busy_groups = device->compute_units * resident;
-        snprintf(plan->reason, sizeof plan->reason, "%s; %s", whole_fits,
+        snprintf(plan->reason, sizeof plan->reason, "%s; %s", fused_fits,
                  tuned.reason);
         return true;
     }
@@ -347,17 +347,17 @@ static bool take_tuned(const wa_problem *problem, const wa_device *device,
 bool wa_plan_local_backward(const wa_problem *problem, const wa_device *device,
                             wa_plan *plan)
 {
-    search whole = {.problem = problem, .device = device};
-    search rows = whole, keys = whole;
+    search fused = {.problem = problem, .device = device};
+    search rows = fused, keys = fused;
     if (take_tuned(problem, device, plan))
         return true;
     bool fits = problem->variant != WINATTN_SLIDING &&
-                choose(&whole, WA_GRADIENTS_WHOLE);
+                choose(&fused, WA_GRADIENTS_FUSED);
     const bool shared =
         choose(&rows, WA_GRADIENTS_ROWS) && choose(&keys, WA_GRADIENTS_KEYS);
-    plan->visited += whole.visited + rows.visited + keys.visited;
+    plan->visited += fused.visited + rows.visited + keys.visited;
     if (fits && shared)
-        fits = whole.cost <= rows.cost + keys.cost;
+        fits = fused.cost <= rows.cost + keys.cost;
     if (!fits && !shared) {
         snprintf(plan->refusals[WINATTN_TIER_LOCAL], WA_REASON_SIZE,
                  "no shape fits %u bytes of local memory, %u registers and "
@@ -366,12 +366,12 @@ bool wa_plan_local_backward(const wa_problem *problem, const wa_device *device,
                  device->max_work_group);
         return false;
     }
-    set_plan(fits ? NULL : &rows, fits ? &whole : &keys, plan);
+    set_plan(fits ? NULL : &rows, fits ? &fused : &keys, plan);
     plan->refusals[WINATTN_TIER_LOCAL][0] = 0;
     snprintf(plan->reason, sizeof plan->reason,
              "%s; modelled best of the shapes within %u bytes, %u "
              "registers and work-groups of %u",
-             fits ? whole_fits : "rows and keys in kernels of their own",
+             fits ? fused_fits : "rows and keys in kernels of their own",
              device->local_bytes, device->registers, device->max_work_group);
     return true;
 }

@@ -33,7 +33,7 @@
  * score tiles at most: with 13 of them, code for NVIDIA spilled. */
 #define MOST_SUMS 16u
 #define MOST_KEPT_SUMS 8u
-/* Query rows of a unit at most; of the sliding variant always. */
+/* Query rows of a work tile at most; of the sliding variant always. */
 #define MOST_ROWS 128u
 #define SLIDING_ROWS 64u
 
@@ -86,23 +86,25 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_local_shape *s,
 
 /* Registers of a work-item: the larger of its two tiles, and what addresses
  * need. Where sums of o live through the score tiles it needs both, and
- * compilers were seen to take half as much again. Intel's keeps the places of
- * terms that are not added first, or that are more than a product. */
+ * compilers were seen to take half as much again. Intel's keeps the positions
+ * of bias and mask that are not added first, or that are more than a product.
+ */
 static uint32_t registers_of(const wa_problem *problem,
                              const wa_device *device, const wa_local_shape *s,
                              const tiling *t)
 {
-    const bool terms_first =
+    const bool score_bias_first =
         problem->variant == WINATTN_DOT && t->dim_stages == 1;
     const uint32_t kept = t->streaming ? t->dim_stages : 1;
     const uint32_t out = s->out_rows * 4 * kept;
-    const uint32_t kept_places = (terms_first ? 0u : 1u) +
-                                 (problem->table.used ? 1 : 0) +
-                                 (problem->mask == WINATTN_MASK_SHIFT ? 1 : 0);
-    const uint32_t places =
-        device->sub_group ? kept_places * (s->score_rows + s->score_cols) : 0;
+    const uint32_t kept_positions =
+        (score_bias_first ? 0u : 1u) + (problem->table.used ? 1 : 0) +
+        (problem->mask == WINATTN_MASK_SHIFT ? 1 : 0);
+    const uint32_t positions =
+        device->sub_group ? kept_positions * (s->score_rows + s->score_cols)
+                          : 0;
     const uint32_t scores =
-        s->score_rows * s->score_cols + 4 * s->score_rows + 4 + places;
+        s->score_rows * s->score_cols + 4 * s->score_rows + 4 + positions;
     return 24 +
            (t->streaming ? scores + out + out / 2 : MAX(scores, out + 20));
 }
@@ -210,7 +212,7 @@ bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
     step->block_rows = shape->block_rows;
     step->block_keys = shape->block_keys;
     step->local_bytes = (uint32_t)local_bytes(problem, shape, &t);
-    plan->schedule.units_per_group = shape->teams;
+    plan->schedule.work_tiles_per_group = shape->teams;
     step->work_group = shape->team * shape->teams;
     plan->access_elements =
         wa_local_access_elements(problem, shape->stage_dims);

@@ -42,11 +42,11 @@ wa_gradient_tiling wa_gradient_tiling_of(const wa_problem *problem,
     return t;
 }
 
-bool wa_gradient_is_one_visit(const wa_problem *problem,
-                              wa_gradient_part which,
-                              const wa_gradient_shape *s)
+bool wa_gradient_is_single_q_block(const wa_problem *problem,
+                                   wa_gradient_part which,
+                                   const wa_gradient_shape *s)
 {
-    return which == WA_GRADIENTS_WHOLE && problem->queries <= s->block_rows &&
+    return which == WA_GRADIENTS_FUSED && problem->queries <= s->block_rows &&
            problem->heads == problem->kv_heads;
 }
 
@@ -56,7 +56,7 @@ bool wa_gradient_keeps_table(const wa_problem *problem, wa_gradient_part which,
     const wa_table *table = &problem->table;
     return table->used && !table->has_index &&
            table->entries <= MOST_KEPT_ENTRIES &&
-           wa_gradient_is_one_visit(problem, which, s);
+           wa_gradient_is_single_q_block(problem, which, s);
 }
 
 /* As the kernels declare their arrays, in the same order. */
@@ -80,14 +80,14 @@ uint64_t wa_gradient_local_bytes(const wa_problem *problem,
     if (problem->variant == WINATTN_COSINE) {
         floats += t->q_rows + t->kv_rows;
         floats += which == WA_GRADIENTS_STATISTICS ? 0 : t->q_rows;
-        floats += which == WA_GRADIENTS_WHOLE || which == WA_GRADIENTS_KEYS
+        floats += which == WA_GRADIENTS_FUSED || which == WA_GRADIENTS_KEYS
                       ? s->team
                       : 0;
     }
     uint64_t tokens = 0;
     if (problem->grid.used)
         tokens =
-            s->block_keys + (which == WA_GRADIENTS_WHOLE ? 0 : s->block_rows);
+            s->block_keys + (which == WA_GRADIENTS_FUSED ? 0 : s->block_rows);
     const uint64_t entries =
         wa_gradient_keeps_table(problem, which, s)
             ? problem->table.entries + MAX(problem->queries, problem->keys)
@@ -109,7 +109,7 @@ uint32_t wa_gradient_registers(const wa_problem *problem,
     const uint32_t loaded = 4 * (s->key_quads + 1);
     /* sums of the padding's gradients, which live through all windows */
     const bool sums_pads =
-        (which == WA_GRADIENTS_WHOLE || which == WA_GRADIENTS_KEYS) &&
+        (which == WA_GRADIENTS_FUSED || which == WA_GRADIENTS_KEYS) &&
         wa_problem_padding(problem) == 1;
     const uint32_t pads = sums_pads ? 8 * t->dim_stages : 0;
     uint32_t most;
@@ -117,7 +117,7 @@ uint32_t wa_gradient_registers(const wa_problem *problem,
         most = logits + rows;
     else if (which == WA_GRADIENTS_KEYS)
         most = logits + 2 * keys;
-    else if (wa_gradient_is_one_visit(problem, which, s))
+    else if (wa_gradient_is_single_q_block(problem, which, s))
         most = MAX(logits, MAX(tile + keys + loaded, keys + rows + 10));
     else
         most = 2 * keys + MAX(logits, rows + 10);
@@ -133,7 +133,7 @@ bool wa_gradient_keeps_dbias(const wa_problem *problem,
                              const wa_gradient_tiling *t)
 {
     return problem->bias != WINATTN_BIAS_NONE &&
-           wa_gradient_is_one_visit(problem, which, s) &&
+           wa_gradient_is_single_q_block(problem, which, s) &&
            wa_gradient_registers(problem, device, which, s, t) +
                    s->score_rows * s->score_cols <=
                device->registers;
@@ -188,11 +188,12 @@ static double groups_per_unit(const wa_problem *problem,
                               const wa_device *device, wa_gradient_part which,
                               const wa_gradient_shape *s)
 {
-    const double owners =
+    const double head_blocks =
         (double)problem->kv_heads * wa_ceil_div(problem->keys, s->block_keys);
     if (which == WA_GRADIENTS_ROWS || problem->bias == WINATTN_BIAS_NONE)
         return 1e9;
-    return owners * (double)wa_most_bias_slots(problem, WINATTN_TIER_LOCAL) /
+    return head_blocks *
+           (double)wa_most_bias_splits(problem, WINATTN_TIER_LOCAL) /
            MAX(device->compute_units, 1);
 }
 
@@ -239,7 +240,7 @@ double wa_gradient_cost(const wa_problem *problem, const wa_device *device,
     if (which != WA_GRADIENTS_ROWS && problem->bias != WINATTN_BIAS_NONE &&
         !wa_gradient_keeps_dbias(problem, device, which, s, t))
         logits += tile_waves * tile * DBIAS_CYCLES;
-    const double phases = (which == WA_GRADIENTS_WHOLE ? 6.0 : 4.0) +
+    const double phases = (which == WA_GRADIENTS_FUSED ? 6.0 : 4.0) +
                           (s->keeps_tiles ? 0.0 : 2.0 + 3.0 * (stages - 1.0));
     const double busy =
         (QUAD_CYCLES * (quads + staged) + FMA_CYCLES * fma + logits) * wave /

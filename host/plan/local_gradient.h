@@ -9,7 +9,7 @@
 /* Which of the kernels: one that makes everything, or one of those that share
  * it. */
 typedef enum wa_gradient_part {
-    WA_GRADIENTS_WHOLE,
+    WA_GRADIENTS_FUSED,
     WA_GRADIENTS_STATISTICS,
     WA_GRADIENTS_ROWS,
     WA_GRADIENTS_KEYS
@@ -32,11 +32,12 @@ typedef struct wa_gradient_tiling {
 wa_gradient_tiling wa_gradient_tiling_of(const wa_problem *problem,
                                          const wa_gradient_shape *s);
 
-/* All rows of one head see all keys, so nothing is kept from visit to visit.
+/* All rows of one head see all keys, so nothing is kept from q block to q
+ * block.
  */
-bool wa_gradient_is_one_visit(const wa_problem *problem,
-                              wa_gradient_part which,
-                              const wa_gradient_shape *s);
+bool wa_gradient_is_single_q_block(const wa_problem *problem,
+                                   wa_gradient_part which,
+                                   const wa_gradient_shape *s);
 /* A work-group's one head has its table of biases in local memory. */
 bool wa_gradient_keeps_table(const wa_problem *problem, wa_gradient_part which,
                              const wa_gradient_shape *s);

@@ -28,17 +28,17 @@ static wa_matrix_shape common_of(const wa_problem *problem,
 {
     const wa_matrix_shape common = {.block_rows = s->block_rows,
                                     .block_keys = problem->keys,
-                                    .team_waves = s->team_waves,
-                                    .teams = s->teams,
+                                    .waves_per_window = s->waves_per_window,
+                                    .windows_per_group = s->windows_per_group,
                                     .stages = s->stages,
-                                    .pass_keys = s->pass_keys,
-                                    .keeps_terms = s->keeps_terms};
+                                    .subtile_keys = s->subtile_keys,
+                                    .bias_cache = s->bias_cache};
     return common;
 }
 
 /* Blocks of rows of a window that meet the same keys: their sums of dK and dV
  * live from one to the next. */
-static uint64_t visits_of(const wa_problem *problem, uint32_t block_rows)
+static uint64_t q_blocks_of(const wa_problem *problem, uint32_t block_rows)
 {
     return (uint64_t)(problem->heads / problem->kv_heads) *
            wa_ceil_div(problem->queries, block_rows);
@@ -47,26 +47,27 @@ static uint64_t visits_of(const wa_problem *problem, uint32_t block_rows)
 /* Do k, v and lse of the next window come while dK and dV of this one are
  * summed, to where this one's were? So does a team that is alone and has two
  * stages, where dK does not need k. */
-static bool copies_keys_late(const wa_problem *problem, const wa_unit *unit,
+static bool copies_keys_late(const wa_problem *problem,
+                             const wa_matrix_unit *unit,
                              const wa_matrix_shape *s)
 {
-    return unit->swizzles_rows && s->teams == 1 && s->stages > 1 &&
-           visits_of(problem, s->block_rows) == 1 &&
+    return unit->swizzles_rows && s->windows_per_group == 1 && s->stages > 1 &&
+           q_blocks_of(problem, s->block_rows) == 1 &&
            problem->variant != WINATTN_COSINE;
 }
 
 /* More than one compute S and dP twice, unless o and lse are given. */
-static uint32_t passes_of(const wa_unit *unit,
-                          const wa_matrix_gradient_shape *s,
-                          const wa_matrix_tiling *t)
+static uint32_t subtiles_of(const wa_matrix_unit *unit,
+                            const wa_matrix_gradient_shape *s,
+                            const wa_matrix_tiling *t)
 {
-    return wa_ceil_div(t->key_tiles * unit->tile, s->pass_keys);
+    return wa_ceil_div(t->key_tiles * unit->tile, s->subtile_keys);
 }
 
-static uint64_t ring_bytes(const wa_unit *unit, const wa_matrix_shape *s,
-                           const wa_matrix_tiling *t)
+static uint64_t ring_bytes(const wa_matrix_unit *unit,
+                           const wa_matrix_shape *s, const wa_matrix_tiling *t)
 {
-    return (uint64_t)s->teams * s->stages *
+    return (uint64_t)s->windows_per_group * s->stages *
            wa_matrix_stage_bytes(unit, s, t, WA_BACKWARD, ROW_PLANES);
 }
 
@@ -77,8 +78,8 @@ static uint64_t bytes_of_arrays(const wa_problem *problem,
                                 const wa_matrix_shape *s,
                                 const wa_matrix_tiling *t, bool has_tokens)
 {
-    const wa_unit *unit = device->unit;
-    const bool takes_o = t->key_tiles * unit->tile > s->pass_keys &&
+    const wa_matrix_unit *unit = device->matrix_unit;
+    const bool takes_o = t->key_tiles * unit->tile > s->subtile_keys &&
                          t->dim_tiles <= WA_MATRIX_OUT_TILES &&
                          unit->queries % unit->tile == 0;
     /* P and dS of a team's rows, on their way to the waves that have keys */
@@ -91,7 +92,8 @@ static uint64_t bytes_of_arrays(const wa_problem *problem,
     const bool is_small =
         problem->queries <= unit->tile || problem->keys <= unit->tile;
     const uint64_t parts = is_small ? 2 : 1; /* of a number */
-    const uint64_t waves = (uint64_t)s->teams * s->team_waves;
+    const uint64_t waves =
+        (uint64_t)s->windows_per_group * s->waves_per_window;
     /* what a team has besides its ring and rows that leave starts and ends
      * with a line, as these do: weights, tables of tokens, lse, in fp16 the
      * powers of dS */
@@ -100,10 +102,10 @@ static uint64_t bytes_of_arrays(const wa_problem *problem,
         2 * parts * weight_rows * weight_pitch * t->element_bytes +
         (has_tokens ? (uint64_t)(s->stages + 1) * problem->queries * 16 : 0) +
         (uint64_t)(late_keys ? 1 : s->stages) * s->block_rows * 4 +
-        (problem->dtype == WINATTN_FP16 ? s->team_waves * 4 : 0);
+        (problem->dtype == WINATTN_FP16 ? s->waves_per_window * 4 : 0);
     uint64_t bytes =
         wa_matrix_local_bytes(problem, device, s, t, WA_BACKWARD, ROW_PLANES) +
-        s->teams * ((own + line - 1) / line * line);
+        s->windows_per_group * ((own + line - 1) / line * line);
     if (late_keys) /* keys have one stage */
         bytes -= (s->stages - 1) *
                  wa_matrix_stage_bytes(unit, s, t, WA_BACKWARD, 0);
@@ -111,19 +113,19 @@ static uint64_t bytes_of_arrays(const wa_problem *problem,
         bytes += waves * unit->wave * 4;
     /* the largest |v| of this window and of the next */
     if (problem->dtype == WINATTN_FP16 && takes_o)
-        bytes += s->teams * (uint64_t)8;
+        bytes += s->windows_per_group * (uint64_t)8;
     if (wa_problem_padding(problem) == 1) /* each wave's d_pad_k, d_pad_v */
         bytes += waves * 2 * t->dim_tiles * unit->tile * 4;
     return bytes;
 }
 
 /* The kernel keeps tables of where tokens lie, KEEPS_TOKENS in
- * cl/common/tokens.cl: on grids, where a window has one visit and there is
+ * cl/common/tokens.cl: on grids, where a window has one q block and there is
  * room. */
 static bool keeps_tokens(const wa_problem *problem, const wa_device *device,
                          const wa_matrix_shape *s, const wa_matrix_tiling *t)
 {
-    return problem->grid.used && visits_of(problem, s->block_rows) == 1 &&
+    return problem->grid.used && q_blocks_of(problem, s->block_rows) == 1 &&
            bytes_of_arrays(problem, device, s, t, true) + WA_MATRIX_SLACK <=
                device->local_bytes;
 }
@@ -140,31 +142,31 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
 static const char *refusal(const wa_problem *problem, const wa_device *device,
                            const wa_matrix_gradient_shape *s)
 {
-    const wa_unit *unit = device->unit;
+    const wa_matrix_unit *unit = device->matrix_unit;
     const wa_matrix_shape common = common_of(problem, s);
     const bool has_bias = problem->bias != WINATTN_BIAS_NONE;
     const char *why = wa_matrix_refusal(problem, device, &common);
     if (why)
         return why;
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
-    const uint64_t visits = visits_of(problem, s->block_rows);
+    const uint64_t q_blocks = q_blocks_of(problem, s->block_rows);
     if (s->stages > MOST_STAGES)
         return "a ring has too many stages";
     if (t.wave_turns > 1)
         return "a team has too few waves for its rows";
-    if (s->keeps_terms == WA_TERMS_REGISTERS)
+    if (s->bias_cache == WA_BIAS_CACHE_REGISTERS)
         return "registers have no room for terms";
-    if (s->keeps_terms == WA_TERMS_LOCAL &&
-        !wa_matrix_seams_repeat(problem, s->teams))
+    if (s->bias_cache == WA_BIAS_CACHE_LOCAL &&
+        !wa_matrix_boundaries_repeat(problem, s->windows_per_group))
         return "too few windows have the same seams for all teams";
-    if (s->keeps_terms != WA_TERMS_NOWHERE && visits > 1)
+    if (s->bias_cache != WA_BIAS_CACHE_NONE && q_blocks > 1)
         return "other blocks of rows have other terms";
-    if (s->keeps_dbias > 1 || (s->keeps_dbias && (!has_bias || visits > 1)))
+    if (s->keeps_dbias > 1 || (s->keeps_dbias && (!has_bias || q_blocks > 1)))
         return "sums of a bias stay in registers only where a wave has the "
                "same logits always";
-    if (has_bias && !s->keeps_dbias && s->teams > 1)
+    if (has_bias && !s->keeps_dbias && s->windows_per_group > 1)
         return "teams cannot share sums of a bias in the workspace";
-    if (s->keeps_dbias && s->teams > 1 &&
+    if (s->keeps_dbias && s->windows_per_group > 1 &&
         ring_bytes(unit, &common, &t) < (uint64_t)t.row_tiles * t.key_tiles *
                                             unit->queries * unit->tile * 4)
         return "sums of a bias do not fit the ring, where teams add theirs";
@@ -185,7 +187,7 @@ static bool refuse(wa_plan *plan, const char *why)
 static void set_kernel(const wa_problem *problem, const wa_device *device,
                        const wa_matrix_gradient_shape *s, wa_step *kernel)
 {
-    const wa_unit *unit = device->unit;
+    const wa_matrix_unit *unit = device->matrix_unit;
     const wa_matrix_shape common = common_of(problem, s);
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
     char *text = kernel->defines;
@@ -193,13 +195,14 @@ static void set_kernel(const wa_problem *problem, const wa_device *device,
     kernel->kernel = unit->backward_kernel;
     kernel->block_rows = s->block_rows;
     kernel->block_keys = problem->keys;
-    kernel->work_group = s->team_waves * s->teams * unit->wave;
+    kernel->work_group =
+        s->waves_per_window * s->windows_per_group * unit->wave;
     kernel->local_bytes = (uint32_t)local_bytes(problem, device, &common, &t);
     text[0] = 0;
     wa_append_problem(problem, device, kernel->block_rows, kernel->block_keys,
                       text, size);
-    wa_append_switch(text, size, WA_SWITCH(ONE_VISIT),
-                     visits_of(problem, s->block_rows) == 1);
+    wa_append_switch(text, size, WA_SWITCH(SINGLE_Q_BLOCK),
+                     q_blocks_of(problem, s->block_rows) == 1);
     wa_append_switch(text, size, WA_SWITCH(KEEPS_DBIAS), s->keeps_dbias);
     wa_append_switch(text, size, WA_SWITCH(KEEPS_TOKENS),
                      keeps_tokens(problem, device, &common, &t));
@@ -211,11 +214,11 @@ static void take_shape(const wa_problem *problem, const wa_device *device,
 {
     wa_step *kernel = &plan->step[WA_STEP_KEYS];
     set_kernel(problem, device, shape, kernel);
-    plan->whole = true;
+    plan->fused = true;
     plan->schedule.row_blocks =
         wa_ceil_div(problem->queries, shape->block_rows);
     plan->schedule.key_blocks = 1;
-    plan->schedule.teams = shape->teams;
+    plan->schedule.windows_per_group = shape->windows_per_group;
     /* no more than start together, of which each head has as many */
     const uint32_t groups = device->compute_units *
                             wa_matrix_resident(device, kernel->local_bytes);
@@ -250,25 +253,26 @@ bool wa_plan_matrix_gradient_shape(const wa_problem *problem,
 /* ---- The search ---- */
 
 /* Sums that a lane has besides those of a pass. */
-static uint64_t kept_sums(const wa_problem *problem, const wa_unit *unit,
+static uint64_t kept_sums(const wa_problem *problem,
+                          const wa_matrix_unit *unit,
                           const wa_matrix_gradient_shape *s,
                           const wa_matrix_tiling *t)
 {
     /* dQ; of all channels where several passes add to it, or where its norm
      * counts */
     const bool all =
-        passes_of(unit, s, t) > 1 || problem->variant == WINATTN_COSINE;
+        subtiles_of(unit, s, t) > 1 || problem->variant == WINATTN_COSINE;
     uint64_t sums = (uint64_t)(all ? t->dim_tiles
                                    : MIN(t->dim_tiles, WA_MATRIX_OUT_TILES)) *
-                    t->values;
+                    t->acc_per_lane;
     if (s->keeps_dbias)
-        sums += (uint64_t)t->key_tiles * t->values;
+        sums += (uint64_t)t->key_tiles * t->acc_per_lane;
     /* dK and dV of a wave's share of keys; compilers were seen to take as much
      * again */
-    if (visits_of(problem, s->block_rows) > 1)
-        sums += 2 * 2ull * t->dim_tiles * t->values *
+    if (q_blocks_of(problem, s->block_rows) > 1)
+        sums += 2 * 2ull * t->dim_tiles * t->acc_per_lane *
                 wa_ceil_div(wa_ceil_div(problem->keys, unit->queries),
-                            s->team_waves);
+                            s->waves_per_window);
     if (problem->dtype == WINATTN_FP16) /* how rows of dS are rescaled */
         sums += 8;
     return sums;
@@ -280,30 +284,32 @@ static uint64_t kept_sums(const wa_problem *problem, const wa_unit *unit,
 static double cost_of(const wa_problem *problem, const wa_device *device,
                       const wa_matrix_gradient_shape *s)
 {
-    const wa_unit *unit = device->unit;
+    const wa_matrix_unit *unit = device->matrix_unit;
     const wa_matrix_shape common = common_of(problem, s);
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
     const uint32_t blocks = wa_ceil_div(problem->queries, s->block_rows);
-    const double waves = s->team_waves * s->teams;
+    const double waves = s->waves_per_window * s->windows_per_group;
     /* S, dP twice and dQ of each wave's rows */
-    const double row_products = passes_of(unit, s, &t) > 1 ? 5.0 : 4.0;
+    const double row_products = subtiles_of(unit, s, &t) > 1 ? 5.0 : 4.0;
     /* dK and dV of each wave's keys */
     const uint32_t key_shares = wa_ceil_div(problem->keys, unit->queries);
-    const double key_products = 2.0 * wa_ceil_div(key_shares, s->team_waves) *
-                                s->team_waves / key_shares;
+    const double key_products = 2.0 *
+                                wa_ceil_div(key_shares, s->waves_per_window) *
+                                s->waves_per_window / key_shares;
     /* computed rows and keys for each that counts */
-    double cost = row_products * blocks * s->team_waves * unit->queries;
+    double cost = row_products * blocks * s->waves_per_window * unit->queries;
     cost += key_products * blocks * t.row_tiles * unit->queries;
     cost /= problem->queries;
     cost *= (double)t.key_tiles * unit->tile / problem->keys;
-    cost *= 1.0 + 0.05 * (blocks - 1);  /* a block's barriers and copies */
-    cost *= 1.0 + 0.01 * s->team_waves; /* waiting for each other */
+    cost *= 1.0 + 0.05 * (blocks - 1); /* a block's barriers and copies */
+    cost *= 1.0 + 0.01 * s->waves_per_window; /* waiting for each other */
     if (problem->bias != WINATTN_BIAS_NONE && !s->keeps_dbias)
         cost *= 3.0; /* read and written for each window */
-    if (wa_matrix_has_terms(problem) && s->keeps_terms == WA_TERMS_NOWHERE)
+    if (wa_matrix_has_score_bias(problem) &&
+        s->bias_cache == WA_BIAS_CACHE_NONE)
         cost *= 1.25;
     /* regions are compared; those of a shift differ in few windows */
-    if (s->keeps_terms == WA_TERMS_LOCAL_REGIONS)
+    if (s->bias_cache == WA_BIAS_CACHE_LOCAL_AND_REGIONS)
         cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.08 : 1.28;
     if (unit->copies_async && s->stages == 1)
         cost *= 1.05; /* other teams compute meanwhile */
@@ -321,39 +327,41 @@ typedef struct search {
 
 /* Tiles of keys of a pass: all, or else as many as registers hold; 0: not even
  * one. */
-static uint32_t pass_tiles(const wa_problem *problem, const wa_unit *unit,
-                           const wa_matrix_gradient_shape *shape,
-                           const wa_matrix_tiling *t, uint32_t budget)
+static uint32_t tiles_per_subtile(const wa_problem *problem,
+                                  const wa_matrix_unit *unit,
+                                  const wa_matrix_gradient_shape *shape,
+                                  const wa_matrix_tiling *t, uint32_t budget)
 {
-    const uint64_t of_tile = t->values; /* S */
+    const uint64_t of_tile = t->acc_per_lane; /* S */
     wa_matrix_gradient_shape s = *shape;
-    s.pass_keys = t->key_tiles * unit->tile;
+    s.subtile_keys = t->key_tiles * unit->tile;
     if (kept_sums(problem, unit, &s, t) + t->key_tiles * of_tile <= budget)
         return t->key_tiles;
-    s.pass_keys = unit->tile;
+    s.subtile_keys = unit->tile;
     const uint64_t kept = kept_sums(problem, unit, &s, t);
     return kept + of_tile > budget
                ? 0
-               : wa_matrix_pass_tiles(t->key_tiles,
-                                      (uint32_t)((budget - kept) / of_tile));
+               : wa_matrix_tiles_per_subtile(
+                     t->key_tiles, (uint32_t)((budget - kept) / of_tile));
 }
 
 static void try_shape(search *find, wa_matrix_gradient_shape s)
 {
     const wa_problem *problem = find->problem;
     const wa_device *device = find->device;
-    const wa_unit *unit = device->unit;
+    const wa_matrix_unit *unit = device->matrix_unit;
     find->visited++;
-    s.pass_keys = unit->tile;
+    s.subtile_keys = unit->tile;
     const wa_matrix_shape common = common_of(problem, &s);
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
     /* a compute unit's registers lie in four parts, each of which has the same
      * number of waves */
     const uint32_t budget = wa_matrix_most_sums(
-        problem, device, wa_ceil_div(s.team_waves * s.teams, 4) * 4);
-    const uint32_t tiles = pass_tiles(problem, unit, &s, &t, budget);
+        problem, device,
+        wa_ceil_div(s.waves_per_window * s.windows_per_group, 4) * 4);
+    const uint32_t tiles = tiles_per_subtile(problem, unit, &s, &t, budget);
     if (tiles > 0)
-        s.pass_keys = tiles * unit->tile;
+        s.subtile_keys = tiles * unit->tile;
     if (refusal(problem, device, &s))
         return;
     /* whoever demands the tier may have a kernel that spills */
@@ -370,22 +378,24 @@ static void try_shape(search *find, wa_matrix_gradient_shape s)
  * copies neither a ring nor several teams pay. */
 static void try_teams(search *find, wa_matrix_gradient_shape s, uint32_t tiles)
 {
-    static const uint32_t places[] = {0, 1, 3}; /* of terms */
-    const bool async = find->device->unit->copies_async;
-    const uint32_t place_count = wa_matrix_has_regions(find->problem) ? 3
-                                 : wa_matrix_has_terms(find->problem) ? 2
-                                                                      : 1;
+    static const uint32_t bias_caches[] = {0, 1, 3}; /* of bias and mask */
+    const bool async = find->device->matrix_unit->copies_async;
+    const uint32_t bias_cache_count = wa_matrix_has_regions(find->problem) ? 3
+                                      : wa_matrix_has_score_bias(find->problem)
+                                          ? 2
+                                          : 1;
     const int biases = find->problem->bias != WINATTN_BIAS_NONE ? 2 : 1;
-    for (s.team_waves = tiles; s.team_waves <= WA_MATRIX_PLANNED_WAVES;
-         s.team_waves++)
-        for (s.teams = 1; s.teams * s.team_waves <=
-                          (async ? WA_MATRIX_PLANNED_WAVES : s.team_waves);
-             s.teams++)
+    for (s.waves_per_window = tiles;
+         s.waves_per_window <= WA_MATRIX_PLANNED_WAVES; s.waves_per_window++)
+        for (s.windows_per_group = 1;
+             s.windows_per_group * s.waves_per_window <=
+             (async ? WA_MATRIX_PLANNED_WAVES : s.waves_per_window);
+             s.windows_per_group++)
             for (s.stages = 1; s.stages <= (async ? MOST_STAGES : 1);
                  s.stages++)
-                for (uint32_t i = 0; i < place_count; i++)
+                for (uint32_t i = 0; i < bias_cache_count; i++)
                     for (int keeps = 0; keeps < biases; keeps++) {
-                        s.keeps_terms = places[i];
+                        s.bias_cache = bias_caches[i];
                         s.keeps_dbias = (uint32_t)keeps;
                         try_shape(find, s);
                     }
@@ -397,7 +407,7 @@ static bool leaves_idle(const wa_problem *problem, const wa_device *device)
 {
     return problem->tier != WINATTN_TIER_MATRIX &&
            problem->bias != WINATTN_BIAS_NONE &&
-           wa_most_bias_slots(problem, WINATTN_TIER_MATRIX) *
+           wa_most_bias_splits(problem, WINATTN_TIER_MATRIX) *
                    problem->kv_heads * LEAST_BUSY <
                device->compute_units;
 }
@@ -408,7 +418,7 @@ static bool visit_shapes(const wa_problem *problem, const wa_device *device,
                          wa_matrix_gradient_visitor *visit, void *data,
                          uint64_t *visited)
 {
-    const wa_unit *unit = device->unit;
+    const wa_matrix_unit *unit = device->matrix_unit;
     const uint32_t all = wa_ceil_div(problem->queries, unit->queries);
     search find = {problem, device, visit, data, false, 0};
     const bool fits =
@@ -482,22 +492,23 @@ bool wa_plan_matrix_backward(const wa_problem *problem,
                                 ? "its sums fit no lane's registers"
                                 : "no shape fits the device's local memory");
     const wa_matrix_gradient_shape *best = &found.shape;
-    const bool again = !best->block_keys && best->pass_keys < problem->keys;
-    snprintf(
-        plan->reason, sizeof plan->reason, "products on the %s%s unit%s%s%s%s",
-        device->unit->name, device->emulates_unit ? " (emulated)" : "",
-        best->block_keys ? ", rows and keys in kernels of their own" : "",
-        !wa_matrix_has_terms(problem) ? ""
-        : best->keeps_terms == WA_TERMS_LOCAL
-            ? ", bias and mask in local memory"
-        : best->keeps_terms == WA_TERMS_LOCAL_REGIONS
-            ? ", bias and regions in local memory"
-            : ", bias and mask from global memory",
-        best->keeps_dbias == WA_DBIAS_REGISTERS
-            ? ", sums of dbias in registers"
-        : best->keeps_dbias == WA_DBIAS_LOCAL
-            ? ", sums of dbias in local memory"
-            : "",
-        again ? ", logits computed twice unless o and lse are given" : "");
+    const bool again = !best->block_keys && best->subtile_keys < problem->keys;
+    snprintf(plan->reason, sizeof plan->reason,
+             "products on the %s%s unit%s%s%s%s", device->matrix_unit->name,
+             device->emulates_matrix_unit ? " (emulated)" : "",
+             best->block_keys ? ", rows and keys in kernels of their own" : "",
+             !wa_matrix_has_score_bias(problem) ? ""
+             : best->bias_cache == WA_BIAS_CACHE_LOCAL
+                 ? ", bias and mask in local memory"
+             : best->bias_cache == WA_BIAS_CACHE_LOCAL_AND_REGIONS
+                 ? ", bias and regions in local memory"
+                 : ", bias and mask from global memory",
+             best->keeps_dbias == WA_DBIAS_REGISTERS
+                 ? ", sums of dbias in registers"
+             : best->keeps_dbias == WA_DBIAS_LOCAL
+                 ? ", sums of dbias in local memory"
+                 : "",
+             again ? ", logits computed twice unless o and lse are given"
+                   : "");
     return wa_plan_matrix_gradient_shape(problem, device, best, plan);
 }

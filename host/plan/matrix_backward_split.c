@@ -42,75 +42,78 @@ static side rows_side(const wa_problem *problem, const wa_device *device,
     side rows = {.problem = problem,
                  .shape = {.block_rows = s->block_rows,
                            .block_keys = s->block_keys,
-                           .team_waves = s->team_waves,
-                           .teams = s->teams,
+                           .waves_per_window = s->waves_per_window,
+                           .windows_per_group = s->windows_per_group,
                            .stages = s->stages,
-                           .pass_keys = s->pass_keys,
-                           .keeps_terms = s->keeps_terms}};
-    if (s->block_rows && s->block_keys && s->team_waves)
-        rows.tiling = wa_matrix_tiling_of(problem, device->unit, &rows.shape);
+                           .subtile_keys = s->subtile_keys,
+                           .bias_cache = s->bias_cache}};
+    if (s->block_rows && s->block_keys && s->waves_per_window)
+        rows.tiling =
+            wa_matrix_tiling_of(problem, device->matrix_unit, &rows.shape);
     return rows;
 }
 
-static wa_problem turned(const wa_problem *problem)
+static wa_problem transpose(const wa_problem *problem)
 {
-    wa_problem keys_down = *problem;
-    keys_down.queries = problem->keys;
-    keys_down.keys = problem->queries;
-    return keys_down;
+    wa_problem transposed = *problem;
+    transposed.queries = problem->keys;
+    transposed.keys = problem->queries;
+    return transposed;
 }
 
-/* keys_down: the problem, turned. */
-static side keys_side(const wa_problem *keys_down, const wa_device *device,
+/* transposed: the problem, turned. */
+static side keys_side(const wa_problem *transposed, const wa_device *device,
                       const wa_matrix_shape *s)
 {
-    side keys = {.problem = keys_down, .shape = *s};
+    side keys = {.problem = transposed, .shape = *s};
     keys.shape.block_rows = s->block_keys;
     keys.shape.block_keys = s->block_rows;
-    if (s->block_rows && s->block_keys && s->team_waves)
+    if (s->block_rows && s->block_keys && s->waves_per_window)
         keys.tiling =
-            wa_matrix_tiling_of(keys_down, device->unit, &keys.shape);
+            wa_matrix_tiling_of(transposed, device->matrix_unit, &keys.shape);
     return keys;
 }
 
 static uint64_t waves_of(const side *s)
 {
-    return (uint64_t)s->shape.teams * s->shape.team_waves;
+    return (uint64_t)s->shape.windows_per_group * s->shape.waves_per_window;
 }
 
 /* Are dV and dK more sums than a lane has registers for, so that work-groups
  * make one of them each? */
-static bool keys_apart(const side *s, const wa_device *device)
+static bool splits_dk_dv(const side *s, const wa_device *device)
 {
-    return 2 * s->tiling.dim_tiles * s->tiling.values + s->tiling.values >
+    return 2 * s->tiling.dim_tiles * s->tiling.acc_per_lane +
+               s->tiling.acc_per_lane >
            wa_matrix_most_sums(s->problem, device, 8);
 }
 
 /* Waves that share a tile of rows in the kernel of rows. */
 static uint32_t splits_of(const side *s)
 {
-    return s->shape.team_waves > s->tiling.row_tiles
-               ? s->shape.team_waves / s->tiling.row_tiles
+    return s->shape.waves_per_window > s->tiling.row_tiles
+               ? s->shape.waves_per_window / s->tiling.row_tiles
                : 1;
 }
 
 /* O_SERVES of cl/matrix/split_rows.cl: can the kernel of rows take delta from
  * o? */
-static bool o_serves(const side *s, const wa_unit *unit)
+static bool o_serves(const side *s, const wa_matrix_unit *unit)
 {
     return unit->votes && s->problem->queries > unit->tile &&
            s->problem->keys > unit->tile &&
-           !(s->tiling.streaming && s->shape.teams > 1);
+           !(s->tiling.streaming && s->shape.windows_per_group > 1);
 }
 
-static uint32_t row_planes(const side *s, const wa_unit *unit)
+static uint32_t row_planes(const side *s, const wa_matrix_unit *unit)
 {
     return ROW_PLANES + o_serves(s, unit);
 }
 
 /* ---- Local memory, as the kernels declare their arrays ---- */
 
-static uint64_t dbias_bytes(const wa_unit *unit, const wa_matrix_tiling *t)
+static uint64_t dbias_bytes(const wa_matrix_unit *unit,
+                            const wa_matrix_tiling *t)
 {
     return (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
            unit->queries * unit->tile * 4;
@@ -122,37 +125,37 @@ static uint64_t rows_bytes(const side *s, const wa_device *device,
     const wa_problem *problem = s->problem;
     uint64_t bytes =
         wa_matrix_local_bytes(problem, device, &s->shape, &s->tiling,
-                              WA_BACKWARD, row_planes(s, device->unit));
+                              WA_BACKWARD, row_planes(s, device->matrix_unit));
     if (keeps_dbias == WA_DBIAS_LOCAL)
-        bytes += dbias_bytes(device->unit, &s->tiling);
+        bytes += dbias_bytes(device->matrix_unit, &s->tiling);
     /* dQ of waves that share a tile of rows */
-    bytes += (uint64_t)s->shape.teams * s->tiling.row_tiles *
-             (splits_of(s) - 1) * s->tiling.dim_tiles * device->unit->queries *
-             device->unit->tile * 4;
+    bytes += (uint64_t)s->shape.windows_per_group * s->tiling.row_tiles *
+             (splits_of(s) - 1) * s->tiling.dim_tiles *
+             device->matrix_unit->queries * device->matrix_unit->tile * 4;
     /* lse */
-    bytes +=
-        (uint64_t)s->shape.teams * s->shape.stages * s->shape.block_rows * 4;
+    bytes += (uint64_t)s->shape.windows_per_group * s->shape.stages *
+             s->shape.block_rows * 4;
     if (problem->dtype == WINATTN_FP16)
-        bytes += (uint64_t)s->shape.teams * BOUND_BYTES;
-    if (o_serves(s, device->unit) && s->tiling.streaming)
+        bytes += (uint64_t)s->shape.windows_per_group * BOUND_BYTES;
+    if (o_serves(s, device->matrix_unit) && s->tiling.streaming)
         bytes += 4;                         /* whether errors show */
     if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */
-        bytes += waves_of(s) * device->unit->wave * 4;
+        bytes += waves_of(s) * device->matrix_unit->wave * 4;
     return bytes;
 }
 
 static uint64_t keys_bytes(const side *s, const wa_device *device)
 {
     const wa_problem *problem = s->problem;
-    const uint32_t tile = device->unit->tile;
-    const uint32_t across = s->shape.block_keys; /* rows of a visit */
+    const uint32_t tile = device->matrix_unit->tile;
+    const uint32_t block_n = s->shape.block_keys; /* rows of a q block */
     uint64_t bytes = wa_matrix_local_bytes(
         problem, device, &s->shape, &s->tiling, WA_BACKWARD, KEY_PLANES);
     if (problem->variant == WINATTN_COSINE) /* theirs the workspace has */
-        bytes -=
-            (uint64_t)s->shape.teams * (across + (across % tile != 0)) * 4;
-    bytes +=
-        (uint64_t)s->shape.teams * s->shape.stages * across * ROW_NUMBERS * 4;
+        bytes -= (uint64_t)s->shape.windows_per_group *
+                 (block_n + (block_n % tile != 0)) * 4;
+    bytes += (uint64_t)s->shape.windows_per_group * s->shape.stages * block_n *
+             ROW_NUMBERS * 4;
     if (wa_problem_padding(problem) == 1) /* each wave's d_pad_k, d_pad_v */
         bytes += waves_of(s) * 2 * s->tiling.dim_tiles * tile * 4;
     return bytes;
@@ -168,12 +171,13 @@ static const char *side_refusal(const side *s, const wa_device *device)
         return why;
     if (s->shape.stages > MOST_STAGES)
         return "a ring has too many stages";
-    if (s->tiling.streaming && s->shape.block_keys % device->unit->tile != 0)
+    if (s->tiling.streaming &&
+        s->shape.block_keys % device->matrix_unit->tile != 0)
         return "blocks are no whole number of tiles";
-    if (s->shape.keeps_terms == WA_TERMS_REGISTERS)
+    if (s->shape.bias_cache == WA_BIAS_CACHE_REGISTERS)
         return "registers have no room for terms";
-    if (s->shape.keeps_terms == WA_TERMS_LOCAL &&
-        !wa_matrix_seams_repeat(problem, s->shape.teams))
+    if (s->shape.bias_cache == WA_BIAS_CACHE_LOCAL &&
+        !wa_matrix_boundaries_repeat(problem, s->shape.windows_per_group))
         return "too few windows have the same seams for all teams";
     return NULL;
 }
@@ -196,12 +200,13 @@ static const char *rows_refusal(const side *s, const wa_device *device,
     if (t->wave_turns > 1 && t->streaming)
         return "a team has too few waves for its rows";
     const uint32_t splits = splits_of(s);
-    const uint32_t pass_tiles = s->shape.pass_keys / device->unit->tile;
-    if (splits > 1 && (s->shape.team_waves % t->row_tiles != 0 ||
+    const uint32_t tiles_per_subtile =
+        s->shape.subtile_keys / device->matrix_unit->tile;
+    if (splits > 1 && (s->shape.waves_per_window % t->row_tiles != 0 ||
                        s->problem->keys % s->shape.block_keys != 0 ||
-                       s->shape.block_keys % device->unit->tile != 0 ||
+                       s->shape.block_keys % device->matrix_unit->tile != 0 ||
                        t->key_tiles % splits != 0 ||
-                       t->key_tiles / splits % pass_tiles != 0))
+                       t->key_tiles / splits % tiles_per_subtile != 0))
         return "waves that share rows have no equal shares of keys";
     if (keeps_dbias > 2 || (keeps_dbias && !has_bias))
         return "there are no sums of a bias, or no such place for them";
@@ -209,13 +214,15 @@ static const char *rows_refusal(const side *s, const wa_device *device,
         (t->streaming || t->wave_turns > 1))
         return "sums of a bias stay in registers only where a wave has the "
                "same logits always";
-    if (has_bias && keeps_dbias != WA_DBIAS_REGISTERS && s->shape.teams > 1)
+    if (has_bias && keeps_dbias != WA_DBIAS_REGISTERS &&
+        s->shape.windows_per_group > 1)
         return "teams cannot share sums of a bias";
-    if (keeps_dbias == WA_DBIAS_REGISTERS && s->shape.teams > 1 &&
-        (uint64_t)s->shape.teams * s->shape.stages *
-                wa_matrix_stage_bytes(device->unit, &s->shape, t, WA_BACKWARD,
-                                      row_planes(s, device->unit)) <
-            dbias_bytes(device->unit, t))
+    if (keeps_dbias == WA_DBIAS_REGISTERS && s->shape.windows_per_group > 1 &&
+        (uint64_t)s->shape.windows_per_group * s->shape.stages *
+                wa_matrix_stage_bytes(device->matrix_unit, &s->shape, t,
+                                      WA_BACKWARD,
+                                      row_planes(s, device->matrix_unit)) <
+            dbias_bytes(device->matrix_unit, t))
         return "sums of a bias do not fit the ring, where teams add theirs";
     return too_large(rows_bytes(s, device, keeps_dbias), device);
 }
@@ -228,7 +235,7 @@ static const char *keys_refusal(const side *s, const wa_device *device)
         return why;
     if (s->tiling.wave_turns > 1)
         return "a team has too few waves for its keys";
-    if (s->shape.keeps_terms != WA_TERMS_NOWHERE &&
+    if (s->shape.bias_cache != WA_BIAS_CACHE_NONE &&
         problem->bias != WINATTN_BIAS_NONE &&
         problem->heads != problem->kv_heads)
         return "other heads have other terms";
@@ -239,9 +246,9 @@ const char *wa_matrix_pair_refusal(const wa_problem *problem,
                                    const wa_device *device,
                                    const wa_matrix_gradient_shape *shape)
 {
-    const wa_problem keys_down = turned(problem);
+    const wa_problem transposed = transpose(problem);
     const side rows = rows_side(problem, device, shape);
-    const side keys = keys_side(&keys_down, device, &shape->keys);
+    const side keys = keys_side(&transposed, device, &shape->keys);
     const char *why = rows_refusal(&rows, device, shape->keeps_dbias);
     return why ? why : keys_refusal(&keys, device);
 }
@@ -252,8 +259,9 @@ static void set_kernel(const side *s, const wa_device *device,
                        const char *name, uint64_t bytes, wa_step *kernel)
 {
     kernel->kernel = name;
-    kernel->work_group =
-        s->shape.team_waves * s->shape.teams * device->unit->wave;
+    kernel->work_group = s->shape.waves_per_window *
+                         s->shape.windows_per_group *
+                         device->matrix_unit->wave;
     kernel->local_bytes = (uint32_t)bytes;
     wa_append_matrix_shape(&s->shape, device, kernel->defines,
                            sizeof kernel->defines);
@@ -269,9 +277,9 @@ static uint32_t groups_of(const wa_device *device, const wa_step *kernel)
 void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
                          const wa_matrix_gradient_shape *shape, wa_plan *plan)
 {
-    const wa_problem keys_down = turned(problem);
+    const wa_problem transposed = transpose(problem);
     const side rows = rows_side(problem, device, shape);
-    const side keys = keys_side(&keys_down, device, &shape->keys);
+    const side keys = keys_side(&transposed, device, &shape->keys);
     wa_step *first = &plan->step[WA_STEP_ROWS];
     wa_step *last = &plan->step[WA_STEP_KEYS];
     first->block_rows = shape->block_rows;
@@ -286,24 +294,25 @@ void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
                           sizeof kernel->defines);
     }
     wa_append_switch(first->defines, sizeof first->defines,
-                     WA_SWITCH(ROW_PLANES), row_planes(&rows, device->unit));
+                     WA_SWITCH(ROW_PLANES),
+                     row_planes(&rows, device->matrix_unit));
     wa_append_switch(first->defines, sizeof first->defines,
                      WA_SWITCH(KEEPS_DBIAS), shape->keeps_dbias);
-    set_kernel(&rows, device, device->unit->rows_kernel,
+    set_kernel(&rows, device, device->matrix_unit->rows_kernel,
                rows_bytes(&rows, device, shape->keeps_dbias), first);
-    plan->schedule.key_parts = keys_apart(&keys, device) ? 2 : 1;
-    wa_append_switch(last->defines, sizeof last->defines, WA_SWITCH(APART),
-                     plan->schedule.key_parts - 1);
-    set_kernel(&keys, device, device->unit->keys_kernel,
+    plan->schedule.key_parts = splits_dk_dv(&keys, device) ? 2 : 1;
+    wa_append_switch(last->defines, sizeof last->defines,
+                     WA_SWITCH(SPLIT_DK_DV), plan->schedule.key_parts - 1);
+    set_kernel(&keys, device, device->matrix_unit->keys_kernel,
                keys_bytes(&keys, device), last);
-    plan->whole = false;
+    plan->fused = false;
     plan->schedule.row_blocks =
         wa_ceil_div(problem->queries, shape->block_rows);
     plan->schedule.key_blocks =
         wa_ceil_div(problem->keys, shape->keys.block_keys);
-    plan->schedule.row_teams = shape->teams;
+    plan->schedule.row_windows_per_group = shape->windows_per_group;
     plan->schedule.row_groups = groups_of(device, first);
-    plan->schedule.teams = shape->keys.teams;
+    plan->schedule.windows_per_group = shape->keys.windows_per_group;
     plan->schedule.busy_groups = groups_of(device, last);
 }
 
@@ -314,25 +323,26 @@ void wa_take_matrix_pair(const wa_problem *problem, const wa_device *device,
 static double side_cost(const side *s, const wa_device *device,
                         double products, uint32_t splits)
 {
-    const wa_unit *unit = device->unit;
+    const wa_matrix_unit *unit = device->matrix_unit;
     const wa_problem *problem = s->problem;
     const wa_matrix_shape *shape = &s->shape;
     const uint32_t blocks = wa_ceil_div(problem->queries, shape->block_rows);
     double cost = products * blocks * s->tiling.wave_turns *
-                  shape->team_waves / splits * unit->queries /
+                  shape->waves_per_window / splits * unit->queries /
                   problem->queries;
     cost *= (double)s->tiling.key_blocks * s->tiling.key_tiles * unit->tile /
             problem->keys;
     cost *= 1.0 + 0.02 * (blocks - 1);      /* the other side comes again */
     cost *= 1.0 + 24.0 / shape->block_keys; /* what an item takes besides */
-    cost *= 1.0 + 0.01 * shape->team_waves; /* waiting for each other */
-    if (wa_matrix_has_terms(problem) && shape->keeps_terms == WA_TERMS_NOWHERE)
+    cost *= 1.0 + 0.01 * shape->waves_per_window; /* waiting for each other */
+    if (wa_matrix_has_score_bias(problem) &&
+        shape->bias_cache == WA_BIAS_CACHE_NONE)
         cost *= 1.25;
     /* regions are compared; those of a shift differ in few windows */
-    if (shape->keeps_terms == WA_TERMS_LOCAL_REGIONS)
+    if (shape->bias_cache == WA_BIAS_CACHE_LOCAL_AND_REGIONS)
         cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.08 : 1.2;
     if (unit->copies_async && shape->stages == 1)
-        cost *= shape->teams > 1 ? 1.1 : 1.3;
+        cost *= shape->windows_per_group > 1 ? 1.1 : 1.3;
     return cost * (1.0 + 5.0 / (double)waves_of(s));
 }
 
@@ -353,7 +363,7 @@ static double rows_cost(const side *s, const wa_device *device,
 static double keys_cost(const side *s, const wa_device *device)
 {
     /* S, dP, dV and dK; apart S twice */
-    return side_cost(s, device, keys_apart(s, device) ? 5.0 : 4.0, 1);
+    return side_cost(s, device, splits_dk_dv(s, device) ? 5.0 : 4.0, 1);
 }
 
 /* Sums that a lane has besides those of a pass. */
@@ -362,13 +372,13 @@ static uint64_t rows_sums(const side *s, const wa_device *device,
 {
     const wa_matrix_tiling *t = &s->tiling;
     /* dQ and dP */
-    uint64_t sums = (uint64_t)t->dim_tiles * t->values + t->values;
-    if (device->unit->copies_async)
+    uint64_t sums = (uint64_t)t->dim_tiles * t->acc_per_lane + t->acc_per_lane;
+    if (device->matrix_unit->copies_async)
         sums += ROW_REGISTERS;
     if (s->problem->variant == WINATTN_COSINE)
         sums += NORM_REGISTERS;
     if (keeps_dbias == WA_DBIAS_REGISTERS)
-        sums += (uint64_t)t->key_tiles / splits_of(s) * t->values;
+        sums += (uint64_t)t->key_tiles / splits_of(s) * t->acc_per_lane;
     if (s->problem->dtype == WINATTN_FP16) /* how rows of dS are rescaled */
         sums += 8;
     return sums;
@@ -376,9 +386,9 @@ static uint64_t rows_sums(const side *s, const wa_device *device,
 
 static uint64_t keys_sums(const side *s, const wa_device *device)
 {
-    const uint64_t gradients = keys_apart(s, device) ? 1 : 2;
-    return gradients * s->tiling.dim_tiles * s->tiling.values +
-           s->tiling.values; /* dP */
+    const uint64_t gradients = splits_dk_dv(s, device) ? 1 : 2;
+    return gradients * s->tiling.dim_tiles * s->tiling.acc_per_lane +
+           s->tiling.acc_per_lane; /* dP */
 }
 
 /* The cheapest of either kernel; cost 0: none yet. */
@@ -389,7 +399,7 @@ typedef struct best_side {
 
 typedef struct pair_search {
     const wa_problem *problem;
-    wa_problem keys_down; /* the same, turned */
+    wa_problem transposed; /* the same, turned */
     const wa_device *device;
     best_side rows, keys;
     bool fits_rows, fits_keys; /* local memory, whatever the registers */
@@ -407,18 +417,20 @@ static double set_pass(const pair_search *find, side *s, uint64_t sums,
     const wa_device *device = find->device;
     const uint32_t budget = wa_matrix_most_sums(
         find->problem, device,
-        wa_ceil_div(s->shape.team_waves * s->shape.teams, 4) * 4);
-    const uint64_t of_tile = s->tiling.values;
+        wa_ceil_div(s->shape.waves_per_window * s->shape.windows_per_group,
+                    4) *
+            4);
+    const uint64_t of_tile = s->tiling.acc_per_lane;
     uint32_t tiles = 0;
     if (sums + of_tile <= budget) {
         /* more than a few in flight gain nothing */
         const uint64_t most = MIN((budget - sums) / of_tile, 4);
         const uint32_t share = s->tiling.key_tiles / splits;
-        tiles = wa_matrix_pass_tiles(share, (uint32_t)most);
+        tiles = wa_matrix_tiles_per_subtile(share, (uint32_t)most);
         while (splits > 1 && share % tiles != 0)
             tiles--;
     }
-    s->shape.pass_keys = (tiles ? tiles : 1) * device->unit->tile;
+    s->shape.subtile_keys = (tiles ? tiles : 1) * device->matrix_unit->tile;
     if (tiles)
         return 1.0;
     return find->problem->tier == WINATTN_TIER_MATRIX
@@ -453,15 +465,15 @@ static void try_rows(pair_search *find, wa_matrix_shape common)
     const wa_problem *problem = find->problem;
     const uint32_t places = problem->bias != WINATTN_BIAS_NONE ? 3 : 1;
     for (uint32_t dbias = 0; dbias < places; dbias++) {
-        wa_matrix_gradient_shape shape = {.block_rows = common.block_rows,
-                                          .team_waves = common.team_waves,
-                                          .teams = common.teams,
-                                          .stages = common.stages,
-                                          .pass_keys =
-                                              find->device->unit->tile,
-                                          .keeps_terms = common.keeps_terms,
-                                          .keeps_dbias = dbias,
-                                          .block_keys = common.block_keys};
+        wa_matrix_gradient_shape shape = {
+            .block_rows = common.block_rows,
+            .waves_per_window = common.waves_per_window,
+            .windows_per_group = common.windows_per_group,
+            .stages = common.stages,
+            .subtile_keys = find->device->matrix_unit->tile,
+            .bias_cache = common.bias_cache,
+            .keeps_dbias = dbias,
+            .block_keys = common.block_keys};
         side s = rows_side(problem, find->device, &shape);
         find->visited++;
         if (rows_refusal(&s, find->device, dbias))
@@ -469,7 +481,7 @@ static void try_rows(pair_search *find, wa_matrix_shape common)
         find->fits_rows = true;
         const double spills = set_pass(
             find, &s, rows_sums(&s, find->device, dbias), splits_of(&s));
-        shape.pass_keys = s.shape.pass_keys;
+        shape.subtile_keys = s.shape.subtile_keys;
         if (spills > 0)
             keep_side(find, &find->rows, &shape,
                       spills * rows_cost(&s, find->device, dbias));
@@ -481,14 +493,14 @@ static void try_keys(pair_search *find, wa_matrix_shape common)
     wa_matrix_gradient_shape shape = {.keys = common};
     shape.keys.block_rows = common.block_keys;
     shape.keys.block_keys = common.block_rows;
-    shape.keys.pass_keys = find->device->unit->tile;
-    side s = keys_side(&find->keys_down, find->device, &shape.keys);
+    shape.keys.subtile_keys = find->device->matrix_unit->tile;
+    side s = keys_side(&find->transposed, find->device, &shape.keys);
     find->visited++;
     if (keys_refusal(&s, find->device))
         return;
     find->fits_keys = true;
     const double spills = set_pass(find, &s, keys_sums(&s, find->device), 1);
-    shape.keys.pass_keys = s.shape.pass_keys;
+    shape.keys.subtile_keys = s.shape.subtile_keys;
     if (spills > 0)
         keep_side(find, &find->keys, &shape,
                   spills * keys_cost(&s, find->device));
@@ -513,44 +525,47 @@ static bool has_room(pair_search *find, const side_kind *kind,
 static void try_teams(pair_search *find, const side_kind *kind,
                       wa_matrix_shape s, uint32_t down)
 {
-    static const uint32_t places[] = {0, 1, 3}; /* of terms */
-    const bool async = find->device->unit->copies_async;
+    static const uint32_t bias_caches[] = {0, 1, 3}; /* of bias and mask */
+    const bool async = find->device->matrix_unit->copies_async;
     const uint32_t most_stages = async ? MOST_STAGES : 1;
-    const uint32_t place_count = wa_matrix_has_regions(find->problem) ? 3
-                                 : wa_matrix_has_terms(find->problem) ? 2
-                                                                      : 1;
-    for (s.team_waves = down; s.team_waves <= MIN(kind->most_splits * down,
-                                                  WA_MATRIX_PLANNED_WAVES);
-         s.team_waves += down)
-        for (s.teams = 1;
-             s.teams == 1 ||
-             (async && s.teams * s.team_waves <= WA_MATRIX_PLANNED_WAVES);
-             s.teams++)
+    const uint32_t bias_cache_count = wa_matrix_has_regions(find->problem) ? 3
+                                      : wa_matrix_has_score_bias(find->problem)
+                                          ? 2
+                                          : 1;
+    for (s.waves_per_window = down;
+         s.waves_per_window <=
+         MIN(kind->most_splits * down, WA_MATRIX_PLANNED_WAVES);
+         s.waves_per_window += down)
+        for (s.windows_per_group = 1;
+             s.windows_per_group == 1 ||
+             (async && s.windows_per_group * s.waves_per_window <=
+                           WA_MATRIX_PLANNED_WAVES);
+             s.windows_per_group++)
             for (s.stages = 1;
                  s.stages <= most_stages && has_room(find, kind, &s);
                  s.stages++)
-                for (uint32_t i = 0; i < place_count; i++) {
-                    s.keeps_terms = places[i];
+                for (uint32_t i = 0; i < bias_cache_count; i++) {
+                    s.bias_cache = bias_caches[i];
                     kind->try(find, s);
                 }
 }
 
 static void try_side(pair_search *find, const side_kind *kind)
 {
-    const wa_unit *unit = find->device->unit;
+    const wa_matrix_unit *unit = find->device->matrix_unit;
     const uint32_t row_tiles =
         wa_ceil_div(kind->problem->queries, unit->queries);
     const uint32_t key_tiles = wa_ceil_div(kind->problem->keys, unit->tile);
     const uint32_t most =
         wa_matrix_most_key_tiles(find->problem, find->device);
-    wa_matrix_shape s = {.pass_keys = unit->tile};
+    wa_matrix_shape s = {.subtile_keys = unit->tile};
     for (uint32_t down = wa_even_size(row_tiles, WA_MATRIX_PLANNED_WAVES);
          down > 0; down = wa_even_size(row_tiles, down - 1))
-        for (uint32_t across = wa_even_size(key_tiles, most); across > 0;
-             across = wa_even_size(key_tiles, across - 1)) {
+        for (uint32_t block_n = wa_even_size(key_tiles, most); block_n > 0;
+             block_n = wa_even_size(key_tiles, block_n - 1)) {
             s.block_rows = MIN(down * unit->queries, kind->problem->queries);
-            s.block_keys = MIN(across * unit->tile, kind->problem->keys);
-            s.team_waves = s.teams = s.stages = 1;
+            s.block_keys = MIN(block_n * unit->tile, kind->problem->keys);
+            s.waves_per_window = s.windows_per_group = s.stages = 1;
             if (has_room(find, kind, &s))
                 try_teams(find, kind, s, down);
         }
@@ -560,10 +575,11 @@ bool wa_visit_matrix_pairs(const wa_problem *problem, const wa_device *device,
                            wa_matrix_gradient_visitor *visit, void *data,
                            uint64_t *visited)
 {
-    pair_search find = {
-        .problem = problem, .keys_down = turned(problem), .device = device};
+    pair_search find = {.problem = problem,
+                        .transposed = transpose(problem),
+                        .device = device};
     const side_kind rows = {problem, ROW_PLANES, MOST_SPLITS, try_rows};
-    const side_kind keys = {&find.keys_down, KEY_PLANES, 1, try_keys};
+    const side_kind keys = {&find.transposed, KEY_PLANES, 1, try_keys};
     try_side(&find, &rows);
     try_side(&find, &keys);
     if (find.rows.cost > 0 && find.keys.cost > 0) {

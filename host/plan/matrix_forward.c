@@ -12,7 +12,7 @@
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
 /* Terms that a lane keeps in registers at most. */
-#define MOST_OWN_TERMS 32u
+#define MOST_OWN_SCORE_BIAS 32u
 
 static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
                             const wa_matrix_shape *s,
@@ -25,20 +25,21 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
 static const char *refusal(const wa_problem *problem, const wa_device *device,
                            const wa_matrix_shape *s)
 {
-    const wa_unit *unit = device->unit;
+    const wa_matrix_unit *unit = device->matrix_unit;
     const char *why = wa_matrix_refusal(problem, device, s);
     if (why)
         return why;
-    if (s->keeps_terms == WA_TERMS_LOCAL &&
+    if (s->bias_cache == WA_BIAS_CACHE_LOCAL &&
         problem->mask == WINATTN_MASK_SHIFT)
         return "registers or regions serve better where seams are few";
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
     if (t.streaming && s->block_keys % unit->tile != 0)
         return "blocks of keys are no whole number of tiles";
-    if (s->keeps_terms == WA_TERMS_REGISTERS &&
+    if (s->bias_cache == WA_BIAS_CACHE_REGISTERS &&
         (t.streaming || t.wave_turns > 1))
         return "terms in registers need a wave of its own for each tile";
-    if (problem->head_dim > 64 && s->team_waves * s->teams * unit->wave > 256)
+    if (problem->head_dim > 64 &&
+        s->waves_per_window * s->windows_per_group * unit->wave > 256)
         return "sums of so many channels leave work-groups too few registers";
     if (local_bytes(problem, device, s, &t) > device->local_bytes)
         return "local memory of the device is too small";
@@ -60,16 +61,17 @@ bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
     if (why)
         return refuse(plan, why);
     const wa_matrix_tiling t =
-        wa_matrix_tiling_of(problem, device->unit, shape);
+        wa_matrix_tiling_of(problem, device->matrix_unit, shape);
     wa_step *step = &plan->step[WA_STEP_FORWARD];
     plan->tier = WINATTN_TIER_MATRIX;
-    step->kernel = device->unit->forward_kernel;
+    step->kernel = device->matrix_unit->forward_kernel;
     plan->shape.matrix = *shape;
     step->block_rows = shape->block_rows;
     step->block_keys = shape->block_keys;
     step->local_bytes = (uint32_t)local_bytes(problem, device, shape, &t);
-    plan->schedule.units_per_group = shape->teams;
-    step->work_group = shape->team_waves * shape->teams * device->unit->wave;
+    plan->schedule.work_tiles_per_group = shape->windows_per_group;
+    step->work_group = shape->waves_per_window * shape->windows_per_group *
+                       device->matrix_unit->wave;
     plan->access_elements = wa_matrix_access_elements(problem);
     plan->access_bytes = WA_MATRIX_CHUNK_BYTES;
     plan->schedule.resident = wa_matrix_resident(device, step->local_bytes);
@@ -82,39 +84,44 @@ bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
 /* Tiles of keys of a pass: as many as registers hold; of large windows no more
  * than were seen to pay (256 tokens: passes of 32 keys 390 us, of 64 398, of
  * 128 493). */
-#define LARGE_PASS_TILES 4u
-/* Registers that a score takes on NVIDIA's units where its terms come from
- * global memory, with what these and their addresses do (as ptxas spilled). */
-#define LOADED_TERM_REGISTERS 3u
-static uint32_t pass_tiles(const wa_problem *problem, const wa_device *device,
-                           const wa_matrix_shape *s, const wa_matrix_tiling *t)
+#define LARGE_TILES_PER_SUBTILE 4u
+/* Registers that a score takes on NVIDIA's units where its bias and mask come
+ * from global memory, with what these and their addresses do (as ptxas
+ * spilled). */
+#define LOADED_BIAS_REGISTERS 3u
+static uint32_t tiles_per_subtile(const wa_problem *problem,
+                                  const wa_device *device,
+                                  const wa_matrix_shape *s,
+                                  const wa_matrix_tiling *t)
 {
-    const bool loads_terms = device->vendor == WA_VENDOR_NVIDIA &&
-                             wa_matrix_has_terms(problem) &&
-                             s->keeps_terms == WA_TERMS_NOWHERE;
-    const uint32_t budget =
-        wa_matrix_most_sums(problem, device, s->team_waves * s->teams);
-    const uint32_t kept = t->dim_tiles * t->values;
+    const bool loads_score_bias = device->vendor == WA_VENDOR_NVIDIA &&
+                                  wa_matrix_has_score_bias(problem) &&
+                                  s->bias_cache == WA_BIAS_CACHE_NONE;
+    const uint32_t budget = wa_matrix_most_sums(
+        problem, device, s->waves_per_window * s->windows_per_group);
+    const uint32_t kept = t->dim_tiles * t->acc_per_lane;
     const uint32_t each =
-        t->values * (loads_terms ? LOADED_TERM_REGISTERS : 1);
+        t->acc_per_lane * (loads_score_bias ? LOADED_BIAS_REGISTERS : 1);
     uint32_t most = budget > kept + each ? (budget - kept) / each : 1;
-    if (t->key_tiles > 2 * LARGE_PASS_TILES)
-        most = MIN(most, LARGE_PASS_TILES);
-    return wa_matrix_pass_tiles(t->key_tiles, most);
+    if (t->key_tiles > 2 * LARGE_TILES_PER_SUBTILE)
+        most = MIN(most, LARGE_TILES_PER_SUBTILE);
+    return wa_matrix_tiles_per_subtile(t->key_tiles, most);
 }
 
-/* Have lanes registers for the terms of their scores? With TF32, whose
+/* Have lanes registers for the bias and mask of their scores? With TF32, whose
  * operands are twice as long, beside o. */
-static bool holds_own_terms(const wa_problem *problem, const wa_device *device,
-                            const wa_matrix_shape *s,
-                            const wa_matrix_tiling *t)
+static bool holds_own_score_bias(const wa_problem *problem,
+                                 const wa_device *device,
+                                 const wa_matrix_shape *s,
+                                 const wa_matrix_tiling *t)
 {
-    const uint32_t own = t->key_tiles * t->values;
-    const uint32_t others = t->dim_tiles * t->values;
-    return own <= MOST_OWN_TERMS &&
+    const uint32_t own = t->key_tiles * t->acc_per_lane;
+    const uint32_t others = t->dim_tiles * t->acc_per_lane;
+    return own <= MOST_OWN_SCORE_BIAS &&
            (problem->dtype != WINATTN_FP32 ||
             own + others <= wa_matrix_most_sums(problem, device,
-                                                s->team_waves * s->teams));
+                                                s->waves_per_window *
+                                                    s->windows_per_group));
 }
 
 /* Relative; fitted to 150 measurements of eight problems on an H200 (driver
@@ -122,32 +129,35 @@ static bool holds_own_terms(const wa_problem *problem, const wa_device *device,
 static double cost_of(const wa_problem *problem, const wa_device *device,
                       const wa_matrix_shape *s)
 {
-    const wa_unit *unit = device->unit;
+    const wa_matrix_unit *unit = device->matrix_unit;
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
     const uint32_t blocks = wa_ceil_div(problem->queries, s->block_rows);
-    const double waves = s->team_waves * s->teams;
+    const double waves = s->waves_per_window * s->windows_per_group;
     /* computed rows and keys for each that counts */
-    double cost = (double)blocks * t.wave_turns * s->team_waves *
+    double cost = (double)blocks * t.wave_turns * s->waves_per_window *
                   unit->queries / problem->queries;
     cost *= (double)t.key_blocks * t.key_tiles * unit->tile / problem->keys;
-    cost *= 1.0 + 0.02 * (blocks - 1);  /* keys and values come again */
-    cost *= 1.0 + 24.0 / s->block_keys; /* what an item takes besides */
-    cost *= 1.0 + 0.01 * s->team_waves; /* waiting for each other */
-    cost *= 1.0 + 0.02 * (wa_ceil_div(t.key_tiles * unit->tile, s->pass_keys) -
-                          1); /* what sums are multiplied by */
+    cost *= 1.0 + 0.02 * (blocks - 1);        /* keys and values come again */
+    cost *= 1.0 + 24.0 / s->block_keys;       /* what an item takes besides */
+    cost *= 1.0 + 0.01 * s->waves_per_window; /* waiting for each other */
+    cost *=
+        1.0 + 0.02 * (wa_ceil_div(t.key_tiles * unit->tile, s->subtile_keys) -
+                      1); /* what sums are multiplied by */
     if (t.streaming)
         cost *= 1.1;
     if (unit->copies_async && s->stages == 1)
         cost *= 1.3;
     /* one wave does one tile of a window at a time */
     cost *= 1.0 + 0.05 * (t.wave_turns - 1);
-    if (wa_matrix_has_terms(problem) && s->keeps_terms == WA_TERMS_NOWHERE)
+    if (wa_matrix_has_score_bias(problem) &&
+        s->bias_cache == WA_BIAS_CACHE_NONE)
         cost *= 1.4;
     /* in local memory a sum is fp32, and slower to read than a bias */
-    if (problem->mask != WINATTN_MASK_NONE && s->keeps_terms == WA_TERMS_LOCAL)
+    if (problem->mask != WINATTN_MASK_NONE &&
+        s->bias_cache == WA_BIAS_CACHE_LOCAL)
         cost *= 1.08;
     /* regions are compared; those of a shift differ in few windows */
-    if (s->keeps_terms == WA_TERMS_LOCAL_REGIONS)
+    if (s->bias_cache == WA_BIAS_CACHE_LOCAL_AND_REGIONS)
         cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.08 : 1.25;
     return cost * (1.0 + 8.0 / waves);
 }
@@ -164,12 +174,14 @@ static void try_shape(search *find, wa_matrix_shape s)
 {
     const wa_problem *problem = find->problem;
     const wa_device *device = find->device;
-    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, device->unit, &s);
+    const wa_matrix_tiling t =
+        wa_matrix_tiling_of(problem, device->matrix_unit, &s);
     find->visited++;
-    if (s.keeps_terms == WA_TERMS_REGISTERS &&
-        !holds_own_terms(problem, device, &s, &t))
+    if (s.bias_cache == WA_BIAS_CACHE_REGISTERS &&
+        !holds_own_score_bias(problem, device, &s, &t))
         return;
-    s.pass_keys = pass_tiles(problem, device, &s, &t) * device->unit->tile;
+    s.subtile_keys =
+        tiles_per_subtile(problem, device, &s, &t) * device->matrix_unit->tile;
     if (!refusal(problem, device, &s))
         find->visit(find->data, &s, cost_of(problem, device, &s));
 }
@@ -186,20 +198,23 @@ static bool has_room(search *find, const wa_matrix_shape *s)
 static void try_teams(search *find, wa_matrix_shape s, uint32_t tiles,
                       uint32_t waves)
 {
-    const bool async = find->device->unit->copies_async;
+    const bool async = find->device->matrix_unit->copies_async;
     const uint32_t most_stages = async ? WA_MATRIX_MOST_STAGES : 1;
-    const uint32_t most_terms = wa_matrix_has_regions(find->problem) ? 3
-                                : wa_matrix_has_terms(find->problem) ? 2
-                                                                     : 0;
-    for (s.team_waves = waves;
-         s.team_waves <= MIN(tiles, WA_MATRIX_PLANNED_WAVES); s.team_waves++)
-        for (s.teams = 1; s.teams * s.team_waves <=
-                          (async ? WA_MATRIX_PLANNED_WAVES : s.team_waves);
-             s.teams++)
+    const uint32_t most_bias_cache = wa_matrix_has_regions(find->problem) ? 3
+                                     : wa_matrix_has_score_bias(find->problem)
+                                         ? 2
+                                         : 0;
+    for (s.waves_per_window = waves;
+         s.waves_per_window <= MIN(tiles, WA_MATRIX_PLANNED_WAVES);
+         s.waves_per_window++)
+        for (s.windows_per_group = 1;
+             s.windows_per_group * s.waves_per_window <=
+             (async ? WA_MATRIX_PLANNED_WAVES : s.waves_per_window);
+             s.windows_per_group++)
             for (s.stages = 1; s.stages <= most_stages && has_room(find, &s);
                  s.stages++)
-                for (s.keeps_terms = 0; s.keeps_terms <= most_terms;
-                     s.keeps_terms++)
+                for (s.bias_cache = 0; s.bias_cache <= most_bias_cache;
+                     s.bias_cache++)
                     try_shape(find, s);
 }
 
@@ -208,7 +223,7 @@ static void try_teams(search *find, wa_matrix_shape s, uint32_t tiles,
 static void visit_keys(search *find, uint32_t rows)
 {
     const wa_problem *problem = find->problem;
-    const wa_unit *unit = find->device->unit;
+    const wa_matrix_unit *unit = find->device->matrix_unit;
     const uint32_t all = wa_ceil_div(problem->keys, unit->tile);
     const uint32_t most = wa_matrix_most_key_tiles(problem, find->device);
     for (uint32_t keys = wa_even_size(all, most); keys > 0;
@@ -217,8 +232,8 @@ static void visit_keys(search *find, uint32_t rows)
         const wa_matrix_shape s = {
             .block_rows = MIN(rows * unit->queries, problem->queries),
             .block_keys = MIN(keys * unit->tile, problem->keys),
-            .team_waves = 1,
-            .teams = 1,
+            .waves_per_window = 1,
+            .windows_per_group = 1,
             .stages = 1};
         if (streams && rows > WA_MATRIX_PLANNED_WAVES)
             return;
@@ -231,7 +246,8 @@ uint64_t wa_visit_matrix_shapes(const wa_problem *problem,
                                 const wa_device *device,
                                 wa_matrix_visitor *visit, void *data)
 {
-    const uint32_t all = wa_ceil_div(problem->queries, device->unit->queries);
+    const uint32_t all =
+        wa_ceil_div(problem->queries, device->matrix_unit->queries);
     search find = {problem, device, visit, data, 0};
     const uint32_t most = wa_matrix_most_row_tiles(problem, device);
     for (uint32_t rows = wa_even_size(all, most); rows > 0;
@@ -283,15 +299,16 @@ bool wa_plan_matrix_forward(const wa_problem *problem, const wa_device *device,
     plan->visited += wa_visit_matrix_shapes(problem, device, keep_best, &best);
     if (best.cost == 0)
         return refuse(plan, "no shape fits the device's local memory");
-    const uint32_t kept = best.shape.keeps_terms;
+    const uint32_t kept = best.shape.bias_cache;
     snprintf(plan->reason, sizeof plan->reason,
-             "scores in registers of the %s%s unit%s%s", device->unit->name,
-             device->emulates_unit ? " (emulated)" : "",
+             "scores in registers of the %s%s unit%s%s",
+             device->matrix_unit->name,
+             device->emulates_matrix_unit ? " (emulated)" : "",
              problem->dtype == WINATTN_FP32 ? " in TF32" : "",
-             !wa_matrix_has_terms(problem) ? ""
-             : kept == WA_TERMS_REGISTERS  ? ", bias and mask too"
-             : kept == WA_TERMS_LOCAL      ? ", bias and mask in local memory"
-             : kept == WA_TERMS_LOCAL_REGIONS
+             !wa_matrix_has_score_bias(problem) ? ""
+             : kept == WA_BIAS_CACHE_REGISTERS  ? ", bias and mask too"
+             : kept == WA_BIAS_CACHE_LOCAL ? ", bias and mask in local memory"
+             : kept == WA_BIAS_CACHE_LOCAL_AND_REGIONS
                  ? ", bias and regions in local memory"
                  : ", bias and mask from global memory");
     return wa_plan_matrix_shape(problem, device, &best.shape, plan);

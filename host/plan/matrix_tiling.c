@@ -5,13 +5,23 @@
 
 #include "plan/planner.h"
 
+#include "../cl/common/args.h"
+
+/* The kernels number the places of bias and mask alike. */
+_Static_assert((int)WA_BIAS_CACHE_NONE == BIAS_CACHE_NONE &&
+                   (int)WA_BIAS_CACHE_LOCAL == BIAS_CACHE_LOCAL &&
+                   (int)WA_BIAS_CACHE_REGISTERS == BIAS_CACHE_REGISTERS &&
+                   (int)WA_BIAS_CACHE_LOCAL_AND_REGIONS ==
+                       BIAS_CACHE_LOCAL_AND_REGIONS,
+               "wa_bias_cache is not as args.h has it");
+
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* A work-group of NVIDIA's has 16 barriers: one for all, one for each team. */
-#define MOST_TEAMS 15u
+#define MOST_WINDOWS_PER_GROUP 15u
 /* No lane has registers for the scores of more. */
-#define MOST_PASS_TILES 64u
+#define MOST_TILES_PER_SUBTILE 64u
 /* Tiles of rows start so where a unit swizzles them. */
 #define LINE_BYTES 128u
 
@@ -21,7 +31,7 @@ static uint32_t element_bytes(const wa_problem *problem)
 }
 
 /* What keeps rows in different banks where the unit does not swizzle them. */
-static uint32_t pad_bytes(const wa_unit *unit)
+static uint32_t pad_bytes(const wa_matrix_unit *unit)
 {
     return unit->swizzles_rows ? 0 : WA_MATRIX_CHUNK_BYTES;
 }
@@ -32,24 +42,24 @@ uint32_t wa_matrix_chunk(const wa_problem *problem)
 }
 
 wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
-                                     const wa_unit *unit,
+                                     const wa_matrix_unit *unit,
                                      const wa_matrix_shape *s)
 {
     wa_matrix_tiling t;
     t.row_tiles = wa_ceil_div(s->block_rows, unit->queries);
-    t.wave_turns = wa_ceil_div(t.row_tiles, s->team_waves);
+    t.wave_turns = wa_ceil_div(t.row_tiles, s->waves_per_window);
     t.key_tiles = wa_ceil_div(s->block_keys, unit->tile);
     t.key_blocks = wa_ceil_div(problem->keys, s->block_keys);
     t.dim_tiles = wa_ceil_div(problem->head_dim, unit->tile);
     t.element_bytes = element_bytes(problem);
     t.pitch =
         t.dim_tiles * unit->tile + pad_bytes(unit) / element_bytes(problem);
-    t.values = unit->queries * unit->tile / unit->wave;
+    t.acc_per_lane = unit->queries * unit->tile / unit->wave;
     t.streaming = t.key_blocks > 1;
     return t;
 }
 
-bool wa_matrix_has_terms(const wa_problem *problem)
+bool wa_matrix_has_score_bias(const wa_problem *problem)
 {
     return problem->bias != WINATTN_BIAS_NONE ||
            problem->mask != WINATTN_MASK_NONE;
@@ -62,14 +72,15 @@ bool wa_matrix_has_regions(const wa_problem *problem)
 }
 
 /* Keys past the last of a tile are one row of zeros. */
-static uint64_t key_rows_of(const wa_unit *unit, const wa_matrix_shape *s)
+static uint64_t key_rows_of(const wa_matrix_unit *unit,
+                            const wa_matrix_shape *s)
 {
     return s->block_keys + (s->block_keys % unit->tile != 0);
 }
 
 /* Rows in local memory. */
-static uint64_t tile_bytes(const wa_unit *unit, const wa_matrix_tiling *t,
-                           uint64_t rows)
+static uint64_t tile_bytes(const wa_matrix_unit *unit,
+                           const wa_matrix_tiling *t, uint64_t rows)
 {
     const uint64_t bytes = rows * t->pitch * t->element_bytes;
     return unit->swizzles_rows
@@ -77,7 +88,8 @@ static uint64_t tile_bytes(const wa_unit *unit, const wa_matrix_tiling *t,
                : bytes;
 }
 
-uint64_t wa_matrix_stage_bytes(const wa_unit *unit, const wa_matrix_shape *s,
+uint64_t wa_matrix_stage_bytes(const wa_matrix_unit *unit,
+                               const wa_matrix_shape *s,
                                const wa_matrix_tiling *t, wa_pass pass,
                                uint32_t row_planes)
 {
@@ -89,7 +101,7 @@ uint64_t wa_matrix_stage_bytes(const wa_unit *unit, const wa_matrix_shape *s,
 }
 
 /* Of an array, with what may lie before one that needs its alignment. */
-static uint64_t array_bytes(const wa_unit *unit, uint64_t bytes)
+static uint64_t array_bytes(const wa_matrix_unit *unit, uint64_t bytes)
 {
     const uint64_t line =
         unit->swizzles_rows ? LINE_BYTES : WA_MATRIX_CHUNK_BYTES;
@@ -103,9 +115,10 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
                                const wa_matrix_tiling *t, wa_pass pass,
                                uint32_t row_planes)
 {
-    const wa_unit *unit = device->unit;
-    const uint64_t waves = (uint64_t)s->teams * s->team_waves;
-    uint64_t bytes = (uint64_t)s->teams * s->stages *
+    const wa_matrix_unit *unit = device->matrix_unit;
+    const uint64_t waves =
+        (uint64_t)s->windows_per_group * s->waves_per_window;
+    uint64_t bytes = (uint64_t)s->windows_per_group * s->stages *
                      wa_matrix_stage_bytes(unit, s, t, pass, row_planes);
     bytes = array_bytes(unit, bytes);
     if (pass == WA_BACKWARD) /* each wave's rows that leave */
@@ -115,10 +128,10 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
                                        unit->tile * t->element_bytes +
                                    pad_bytes(unit)));
     /* the bias as it is stored, or its sum with the mask */
-    const bool sums =
-        problem->mask != WINATTN_MASK_NONE && s->keeps_terms == WA_TERMS_LOCAL;
+    const bool sums = problem->mask != WINATTN_MASK_NONE &&
+                      s->bias_cache == WA_BIAS_CACHE_LOCAL;
     const bool keeps_bias = problem->bias != WINATTN_BIAS_NONE &&
-                            s->keeps_terms != WA_TERMS_NOWHERE;
+                            s->bias_cache != WA_BIAS_CACHE_NONE;
     if (keeps_bias || sums)
         bytes += array_bytes(
             unit, (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
@@ -126,17 +139,19 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
                       (sums || problem->bias_dtype == WINATTN_TERM_FP32
                            ? 4
                            : t->element_bytes));
-    if (s->keeps_terms == WA_TERMS_LOCAL_REGIONS)
-        bytes += array_bytes(unit, (uint64_t)s->teams * s->block_rows) +
-                 array_bytes(unit, (uint64_t)s->teams * problem->keys);
-    if (problem->variant == WINATTN_COSINE)
+    if (s->bias_cache == WA_BIAS_CACHE_LOCAL_AND_REGIONS)
         bytes +=
-            array_bytes(unit, (uint64_t)s->teams * s->block_rows * 4) +
-            array_bytes(unit, (uint64_t)s->teams * key_rows_of(unit, s) * 4);
+            array_bytes(unit, (uint64_t)s->windows_per_group * s->block_rows) +
+            array_bytes(unit, (uint64_t)s->windows_per_group * problem->keys);
+    if (problem->variant == WINATTN_COSINE)
+        bytes += array_bytes(unit, (uint64_t)s->windows_per_group *
+                                       s->block_rows * 4) +
+                 array_bytes(unit, (uint64_t)s->windows_per_group *
+                                       key_rows_of(unit, s) * 4);
     if (wa_problem_padding(problem) == 1) /* pad_k and pad_v */
         bytes += array_bytes(unit, 2ull * t->dim_tiles * unit->tile *
                                        t->element_bytes);
-    if (device->emulates_unit)
+    if (device->emulates_matrix_unit)
         bytes += array_bytes(unit, waves * unit->exchange_words * 4);
     return bytes;
 }
@@ -144,7 +159,7 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
 const char *wa_matrix_impossible(const wa_problem *problem,
                                  const wa_device *device, wa_pass pass)
 {
-    if (!device->unit)
+    if (!device->matrix_unit)
         return "the device has no matrix unit that is known";
     if (problem->variant == WINATTN_SLIDING)
         return "it has no sliding variant";
@@ -152,7 +167,7 @@ const char *wa_matrix_impossible(const wa_problem *problem,
         return NULL;
     if (pass == WA_BACKWARD)
         return "fp32 would be rounded, and TF32 is for the forward pass only";
-    if (!device->unit->has_tf32)
+    if (!device->matrix_unit->has_tf32)
         return "fp32 would be rounded, as its unit has no TF32";
     if (!problem->allows_tf32)
         return "fp32 would be rounded to TF32, which must be allowed";
@@ -163,8 +178,8 @@ const char *wa_matrix_unwanted(const wa_problem *problem,
                                const wa_device *device, wa_pass pass)
 {
     const char *why = wa_matrix_impossible(problem, device, pass);
-    if (!why && !device->unit->proven && !device->emulates_unit &&
-        problem->tier != WINATTN_TIER_MATRIX)
+    if (!why && !device->matrix_unit->proven &&
+        !device->emulates_matrix_unit && problem->tier != WINATTN_TIER_MATRIX)
         why = "nobody has run it on such a device yet; it must be demanded";
     return why;
 }
@@ -178,47 +193,50 @@ static bool masks_follow_grid(const wa_problem *problem)
     if (!problem->grid.used || problem->mask == WINATTN_MASK_NONE ||
         problem->mask == WINATTN_MASK_SHIFT)
         return true;
-    const uint64_t places = (uint64_t)windows[0] * windows[1] * windows[2];
-    return places % masks == 0 || masks % places == 0;
+    const uint64_t windows_per_grid =
+        (uint64_t)windows[0] * windows[1] * windows[2];
+    return windows_per_grid % masks == 0 || masks % windows_per_grid == 0;
 }
 
 const char *wa_matrix_refusal(const wa_problem *problem,
                               const wa_device *device,
                               const wa_matrix_shape *s)
 {
-    const wa_unit *unit = device->unit;
+    const wa_matrix_unit *unit = device->matrix_unit;
     if (wa_shape_wrong(&wa_matrix_numbers, s))
         return "a number of the shape is out of its bounds";
     if (s->stages > WA_MATRIX_MOST_STAGES)
         return "a ring has too many stages";
-    if (s->pass_keys > MOST_PASS_TILES * unit->tile)
+    if (s->subtile_keys > MOST_TILES_PER_SUBTILE * unit->tile)
         return "a pass has too many keys";
-    if (s->pass_keys % unit->tile != 0)
+    if (s->subtile_keys % unit->tile != 0)
         return "a pass is no whole number of tiles";
     if (s->block_rows < problem->queries && s->block_rows % unit->queries != 0)
         return "blocks of rows are no whole number of tiles";
-    if (s->keeps_terms == WA_TERMS_LOCAL_REGIONS &&
+    if (s->bias_cache == WA_BIAS_CACHE_LOCAL_AND_REGIONS &&
         !wa_matrix_has_regions(problem))
         return "the problem has no regions to compare";
-    if ((s->keeps_terms == WA_TERMS_LOCAL ||
-         s->keeps_terms == WA_TERMS_REGISTERS) &&
+    if ((s->bias_cache == WA_BIAS_CACHE_LOCAL ||
+         s->bias_cache == WA_BIAS_CACHE_REGISTERS) &&
         !masks_follow_grid(problem))
         return "masks do not repeat from grid to grid";
-    if (s->teams > MOST_TEAMS)
+    if (s->windows_per_group > MOST_WINDOWS_PER_GROUP)
         return "a work-group has no barriers for so many teams";
-    if (s->team_waves * s->teams > WA_MATRIX_MOST_WAVES ||
-        s->team_waves * s->teams * unit->wave > device->max_work_group)
+    if (s->waves_per_window * s->windows_per_group > WA_MATRIX_MOST_WAVES ||
+        s->waves_per_window * s->windows_per_group * unit->wave >
+            device->max_work_group)
         return "work-groups of the device are too small";
     return NULL;
 }
 
-/* Windows that lie alike, one of each grid, have the same seams. */
-bool wa_matrix_seams_repeat(const wa_problem *problem, uint32_t teams)
+/* Windows that lie alike, one of each grid, have the same shift boundaries. */
+bool wa_matrix_boundaries_repeat(const wa_problem *problem,
+                                 uint32_t windows_per_group)
 {
     const uint32_t *along = problem->grid.windows;
     return problem->mask != WINATTN_MASK_SHIFT ||
            problem->windows / ((uint64_t)along[0] * along[1] * along[2]) >=
-               2ull * teams;
+               2ull * windows_per_group;
 }
 
 uint32_t wa_matrix_access_elements(const wa_problem *problem)
@@ -231,7 +249,7 @@ uint32_t wa_matrix_access_elements(const wa_problem *problem)
  * if there is use for them. */
 uint32_t wa_matrix_resident(const wa_device *device, uint32_t local_bytes)
 {
-    return device->unit->copies_async
+    return device->matrix_unit->copies_async
                ? 1
                : MAX(device->local_capacity / (local_bytes + 1024), 1);
 }
@@ -247,7 +265,7 @@ uint32_t wa_matrix_most_sums(const wa_problem *problem,
                              const wa_device *device, uint32_t waves)
 {
     const uint32_t others = problem->dtype == WINATTN_FP32 ? 88 : 60;
-    const uint32_t wave = MAX(device->unit->wave, 1);
+    const uint32_t wave = MAX(device->matrix_unit->wave, 1);
     if (device->registers >= 200 && device->register_words) {
         const uint32_t own = /* of the part whose waves are most */
             device->register_words / (UNIT_PARTS * wave) /
@@ -259,7 +277,7 @@ uint32_t wa_matrix_most_sums(const wa_problem *problem,
     return device->vendor == WA_VENDOR_AMD && device->wave == 32 ? 48 : 64;
 }
 
-uint32_t wa_matrix_pass_tiles(uint32_t key_tiles, uint32_t most)
+uint32_t wa_matrix_tiles_per_subtile(uint32_t key_tiles, uint32_t most)
 {
     most = MIN(most, key_tiles);
     for (uint32_t n = most; n > 0 && 2 * n >= most; n--)
@@ -272,32 +290,32 @@ uint32_t wa_matrix_pass_tiles(uint32_t key_tiles, uint32_t most)
 static uint32_t most_rows(const wa_problem *problem, const wa_device *device)
 {
     const wa_matrix_shape one = {
-        .block_rows = 1, .block_keys = 1, .team_waves = 1};
+        .block_rows = 1, .block_keys = 1, .waves_per_window = 1};
     const wa_matrix_tiling t =
-        wa_matrix_tiling_of(problem, device->unit, &one);
+        wa_matrix_tiling_of(problem, device->matrix_unit, &one);
     return device->local_bytes / (t.pitch * t.element_bytes);
 }
 
 uint32_t wa_matrix_most_row_tiles(const wa_problem *problem,
                                   const wa_device *device)
 {
-    return most_rows(problem, device) / device->unit->queries;
+    return most_rows(problem, device) / device->matrix_unit->queries;
 }
 
 uint32_t wa_matrix_most_key_tiles(const wa_problem *problem,
                                   const wa_device *device)
 {
     /* the last may be a tile of one key */
-    return most_rows(problem, device) / 2 / device->unit->tile + 1;
+    return most_rows(problem, device) / 2 / device->matrix_unit->tile + 1;
 }
 
 bool wa_matrix_may_fit(const wa_problem *problem, const wa_device *device,
                        const wa_matrix_shape *s, wa_pass pass,
                        uint32_t row_planes)
 {
-    const wa_unit *unit = device->unit;
+    const wa_matrix_unit *unit = device->matrix_unit;
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
-    return (uint64_t)s->teams * s->stages *
+    return (uint64_t)s->windows_per_group * s->stages *
                wa_matrix_stage_bytes(unit, s, &t, pass, row_planes) <=
            device->local_bytes;
 }

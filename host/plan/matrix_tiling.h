@@ -3,7 +3,7 @@
 #ifndef WINATTN_MATRIX_TILING_H
 #define WINATTN_MATRIX_TILING_H
 
-#include "device/unit.h"
+#include "device/matrix_unit.h"
 #include "plan/plan.h"
 
 /* Alignment between local arrays that only kernels of gradients have. */
@@ -20,24 +20,24 @@
 /* What a shape follows to; the names are the kernels'. */
 typedef struct wa_matrix_tiling {
     uint32_t row_tiles, wave_turns, key_tiles, dim_tiles, key_blocks;
-    uint32_t element_bytes, pitch, values;
+    uint32_t element_bytes, pitch, acc_per_lane;
     bool streaming;
 } wa_matrix_tiling;
 wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
-                                     const wa_unit *unit,
+                                     const wa_matrix_unit *unit,
                                      const wa_matrix_shape *shape);
 
 /* Elements that are copied at once. */
 uint32_t wa_matrix_chunk(const wa_problem *problem);
 
 /* Is anything added to scores? Are there regions to compare? */
-bool wa_matrix_has_terms(const wa_problem *problem);
+bool wa_matrix_has_score_bias(const wa_problem *problem);
 bool wa_matrix_has_regions(const wa_problem *problem);
 
 /* Bytes of a stage of the ring, which holds `row_planes` tensors of rows (q;
  * or q and dO) and two of keys; and of all local arrays of kernels of a pass
  * but, of gradients, what one of them has for itself. */
-uint64_t wa_matrix_stage_bytes(const wa_unit *unit,
+uint64_t wa_matrix_stage_bytes(const wa_matrix_unit *unit,
                                const wa_matrix_shape *shape,
                                const wa_matrix_tiling *tiling, wa_pass pass,
                                uint32_t row_planes);
@@ -60,9 +60,10 @@ const char *wa_matrix_refusal(const wa_problem *problem,
                               const wa_device *device,
                               const wa_matrix_shape *shape);
 
-/* Where sums of terms are kept: is there a window with the same seams for each
- * team, and one for each to come? */
-bool wa_matrix_seams_repeat(const wa_problem *problem, uint32_t teams);
+/* Where sums of bias and mask are kept: is there a window with the same shift
+ * boundaries for each team, and one for each to come? */
+bool wa_matrix_boundaries_repeat(const wa_problem *problem,
+                                 uint32_t windows_per_group);
 
 /* Elements of a vector access: see wa_plan. */
 uint32_t wa_matrix_access_elements(const wa_problem *problem);
@@ -74,9 +75,9 @@ uint32_t wa_matrix_resident(const wa_device *device, uint32_t local_bytes);
 uint32_t wa_matrix_most_sums(const wa_problem *problem,
                              const wa_device *device, uint32_t waves);
 
-/* Tiles of keys of a pass, where registers hold `most`: all passes alike if
- * that costs less than half of them. */
-uint32_t wa_matrix_pass_tiles(uint32_t key_tiles, uint32_t most);
+/* Tiles of keys of a subtile, where registers hold `most`: all subtiles alike
+ * if that costs less than half of them. */
+uint32_t wa_matrix_tiles_per_subtile(uint32_t key_tiles, uint32_t most);
 
 /* Where searches of shapes end: tiles of rows of one tensor, and of keys, of
  * which there are k and v, that local memory has room for beside nothing else;

@@ -55,7 +55,7 @@ double wa_plan_key_blocks(const wa_problem *problem, uint32_t block_rows,
     double keys = wa_problem_seen_keys(problem);
     if (problem->variant != WINATTN_SLIDING)
         return wa_ceil_div(problem->keys, block_keys);
-    /* rows of one unit may lie in different blocks of tokens */
+    /* rows of one work tile may lie in different blocks of tokens */
     keys += (double)block_rows + problem->block;
     keys = keys < problem->keys ? keys : problem->keys;
     return keys / block_keys + 2.0; /* a part at each end, the sink's too */
@@ -120,7 +120,7 @@ static winattn_status check_blocks(const wa_problem *problem,
 {
     const wa_schedule *s = &plan->schedule;
     const uint64_t rows =
-        plan->whole ? 0 : (uint64_t)problem->heads * s->row_blocks;
+        plan->fused ? 0 : (uint64_t)problem->heads * s->row_blocks;
     const uint64_t keys = (uint64_t)problem->kv_heads * s->key_blocks *
                           (s->key_parts ? s->key_parts : 1);
     if (rows > MOST_BLOCKS || keys > MOST_BLOCKS)
@@ -287,12 +287,12 @@ static void describe_backward(const wa_plan *plan, char *text, size_t size)
                       step->kernel, step->block_rows, step->block_keys,
                       step->work_group, step->local_bytes);
     }
-    if (s->row_slots)
+    if (s->row_splits)
         wa_append(text, size,
                   "backward partial sums: %u of rows, %u of keys\n",
-                  s->row_slots, s->slots);
+                  s->row_splits, s->splits);
     else
-        wa_append(text, size, "backward partial sums: %u\n", s->slots);
+        wa_append(text, size, "backward partial sums: %u\n", s->splits);
 }
 
 void wa_plan_describe(const wa_plan *plan, char *text, size_t size)

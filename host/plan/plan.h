@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Problem x device -> the plan of a pass: which kernels run, how their work is
- * dealt to work-groups and launches, and what lies in the workspace. Pure: no
- * OpenCL calls, so that devices nobody here owns can be planned for in a test.
+ * distributed to work-groups and launches, and what lies in the workspace.
+ * Pure: no OpenCL calls, so that devices nobody here owns can be planned for
+ * in a test.
  */
 #ifndef WINATTN_PLAN_H
 #define WINATTN_PLAN_H
@@ -34,38 +35,39 @@ typedef enum wa_step_id {
 
 typedef struct wa_step {
     const char *kernel;  /* function name; NULL: the pass has no such step */
-    uint32_t block_rows; /* query rows of a unit of work */
+    uint32_t block_rows; /* query rows of a work tile */
     uint32_t block_keys; /* keys that one softmax step takes */
     uint32_t work_group;
     uint32_t local_bytes;
     char defines[WA_DEFINES_SIZE]; /* and other build options */
 } wa_step;
 
-/* How the work is dealt; what a pass or tier has no use for is 0. */
+/* How the work is distributed; what a pass or tier has no use for is 0. */
 typedef struct wa_schedule {
     uint32_t row_blocks; /* of a window-head */
     uint32_t key_blocks; /* of a window-head, of WA_STEP_KEYS */
 
-    /* The forward pass: units of work, a block of rows each. */
-    uint32_t units_per_group;
-    uint32_t units_per_launch; /* at most */
-    /* Where work-groups walk windows (tier matrix): how many of them share
-     * those of all row blocks of all heads. */
+    /* The forward pass: work tiles, a block of rows each. */
+    uint32_t work_tiles_per_group;
+    uint32_t work_tiles_per_launch; /* at most */
+    /* Where work-groups iterate over windows (tier matrix): how many of them
+     * share those of all row blocks of all heads. */
     uint32_t groups;
-    bool shares_owners; /* a work-group may have several row blocks */
-    uint32_t resident;  /* such work-groups that a compute unit holds */
+    bool persistent_multi_block; /* a work-group may have several row blocks */
+    uint32_t resident; /* such work-groups that a compute unit holds */
 
-    /* Where work-groups walk windows: those of a launch. */
+    /* Where work-groups iterate over windows: those of a launch. */
     uint64_t windows_per_launch;
 
     /* The backward pass: WA_STEP_KEYS. */
-    uint32_t teams;       /* windows that a work-group computes at once */
-    uint32_t busy_groups; /* work-groups that keep a device busy */
-    uint32_t slots;       /* partial sums over windows */
-    uint32_t key_parts;   /* work-groups that share what one owns */
-    /* Where WA_STEP_ROWS walks windows too, the same of it; its slots then are
-     * those of sums of a bias and a scale. */
-    uint32_t row_teams, row_groups, row_slots;
+    uint32_t
+        windows_per_group; /* windows that a work-group computes at once */
+    uint32_t busy_groups;  /* work-groups that keep a device busy */
+    uint32_t splits;       /* partial sums over windows */
+    uint32_t key_parts;    /* work-groups that share what one owns */
+    /* Where WA_STEP_ROWS iterates over windows too, the same of it; its splits
+     * then are those of sums of a bias and a scale. */
+    uint32_t row_windows_per_group, row_groups, row_splits;
     uint32_t entries_per_launch; /* of a table: those of its heads, summed */
 } wa_schedule;
 
@@ -88,7 +90,7 @@ typedef struct wa_plan {
         wa_matrix_shape matrix;
     } shape;
     bool streams; /* forward: the softmax takes several steps */
-    bool whole;   /* backward: one kernel makes everything of a window */
+    bool fused;   /* backward: one kernel makes everything of a window */
     uint32_t access_elements; /* of a vector access; 0: element by element */
     uint32_t access_bytes;    /* its alignment; 0: that of an element */
     wa_schedule schedule;

@@ -81,7 +81,7 @@ bool wa_visit_matrix_pairs(const wa_problem *problem, const wa_device *device,
 /* Keeps the first reason why a measured shape of a tier was not taken. */
 void wa_note_untuned(char untuned[WA_REASON_SIZE], winattn_tier tier,
                      const char *why);
-/* Blocks of keys that a unit walks at most. */
+/* Blocks of keys that a work tile loops over at most. */
 double wa_plan_key_blocks(const wa_problem *problem, uint32_t block_rows,
                           uint32_t block_keys);
 static inline uint32_t wa_ceil_div(uint32_t a, uint32_t b)

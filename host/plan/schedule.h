@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How the work of a plan's steps is dealt to work-groups and launches, and
- * what of the workspace that takes. */
+ * How the work of a plan's steps is distributed to work-groups and launches,
+ * and what of the workspace that takes. */
 #ifndef WINATTN_SCHEDULE_H
 #define WINATTN_SCHEDULE_H
 
 #include "plan/plan.h"
 
-/* From the steps, units_per_group and, on tier matrix, `resident`. */
+/* From the steps, work_tiles_per_group and, on tier matrix, `resident`. */
 void wa_schedule_forward(const wa_problem *problem, const wa_device *device,
                          wa_plan *plan);
 /* From the steps, row_blocks, key_blocks, teams, busy_groups, key_parts and
@@ -18,9 +18,9 @@ void wa_schedule_backward(const wa_problem *problem, const wa_device *device,
 double wa_launch_operations(const wa_device *device);
 
 /* Bytes that partial sums, and statistics of a launch, take at most; the
- * slots that follow for partial sums of a bias. */
+ * splits that follow for partial sums of a bias. */
 #define WA_BACKWARD_BYTES (16u * 1024u * 1024u)
 #define WA_MATRIX_BIAS_BYTES (64u * 1024u * 1024u) /* tier matrix */
-uint64_t wa_most_bias_slots(const wa_problem *problem, winattn_tier tier);
+uint64_t wa_most_bias_splits(const wa_problem *problem, winattn_tier tier);
 
 #endif

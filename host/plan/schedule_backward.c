@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The backward pass: slots of partial sums, windows of a launch, and the parts
- * of the workspace. */
+ * The backward pass: splits of partial sums, windows of a launch, and the
+ * parts of the workspace. */
 #include "plan/schedule.h"
 
 #include <stddef.h>
@@ -21,72 +21,85 @@ static uint64_t logits_of(const wa_problem *problem)
 /* Does the kernel of rows sum what belongs to them? */
 static bool rows_sum(const wa_schedule *s) { return s->row_groups != 0; }
 
-uint64_t wa_most_bias_slots(const wa_problem *problem, winattn_tier tier)
+uint64_t wa_most_bias_splits(const wa_problem *problem, winattn_tier tier)
 {
     const uint64_t bytes =
         tier == WINATTN_TIER_MATRIX ? WA_MATRIX_BIAS_BYTES : WA_BACKWARD_BYTES;
     return at_least_one(bytes / 4 / logits_of(problem));
 }
 
-/* Rounds, of a window for each team, if windows are of so many kinds and a
- * round has windows of one (cl/matrix/tile_scheduler.cl). */
-static uint64_t rounds_of_kinds(const wa_problem *problem, uint64_t teams,
-                                uint64_t kinds)
+/* Rounds, of a window for each team, if windows are of so many mask classes
+ * and a round has windows of one (cl/matrix/tile_scheduler.cl). */
+static uint64_t rounds_of_classes(const wa_problem *problem,
+                                  uint64_t windows_per_group,
+                                  uint64_t mask_classes)
 {
-    const uint64_t of_kind = (problem->windows + kinds - 1) / kinds;
-    return kinds * ((of_kind + teams - 1) / teams);
+    const uint64_t rounds_per_class =
+        (problem->windows + mask_classes - 1) / mask_classes;
+    return mask_classes *
+           ((rounds_per_class + windows_per_group - 1) / windows_per_group);
 }
 
-/* Slots for the windows of `owners` of a slot's work-groups; `most` at most.
+/* Splits for the windows of `head_blocks` of a split's work-groups; `most` at
+ * most.
  */
-static uint64_t deal(const wa_problem *problem, uint64_t groups,
-                     uint64_t owners, uint64_t teams, uint64_t most)
+static uint64_t even_splits(const wa_problem *problem, uint64_t groups,
+                            uint64_t head_blocks, uint64_t windows_per_group,
+                            uint64_t most)
 {
-    const uint64_t slots =
-        least(at_least_one(least((groups + owners - 1) / owners, most)),
-              at_least_one(rounds_of_kinds(problem, teams, 1)));
+    const uint64_t splits = least(
+        at_least_one(least((groups + head_blocks - 1) / head_blocks, most)),
+        at_least_one(rounds_of_classes(problem, windows_per_group, 1)));
     const wa_grid *grid = &problem->grid;
-    const uint64_t places =
+    const uint64_t windows_per_grid =
         grid->used
             ? (uint64_t)grid->windows[0] * grid->windows[1] * grid->windows[2]
             : 1;
-    /* Dealt evenly: as many rounds with fewer slots, whichever way a kernel
-     * sorts windows. */
-    const uint64_t kinds[] = {1, problem->mask_windows, places};
+    /* Distributed evenly: as many rounds with fewer splits, whichever way a
+     * kernel sorts windows. */
+    const uint64_t mask_classes[] = {1, problem->mask_windows,
+                                     windows_per_grid};
     uint64_t even = 1;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const uint64_t all = rounds_of_kinds(
-            problem, teams, least(kinds[i], at_least_one(problem->windows)));
-        const uint64_t rounds = at_least_one((all + slots - 1) / slots);
+    for (size_t i = 0; i < sizeof mask_classes / sizeof *mask_classes; i++) {
+        const uint64_t all = rounds_of_classes(
+            problem, windows_per_group,
+            least(mask_classes[i], at_least_one(problem->windows)));
+        const uint64_t rounds = at_least_one((all + splits - 1) / splits);
         const uint64_t enough = (all + rounds - 1) / rounds;
         even = enough > even ? enough : even;
     }
     return even;
 }
 
-/* Work-groups of whole slots, at most so many where that is one. */
-static uint64_t whole_slots(uint64_t groups, uint64_t owners)
+/* Work-groups of whole splits, at most so many where that is one. */
+static uint64_t whole_splits(uint64_t groups, uint64_t head_blocks)
 {
-    return groups < owners ? owners : groups / owners * owners;
+    return groups < head_blocks ? head_blocks
+                                : groups / head_blocks * head_blocks;
 }
 
-/* Slots of the last kernel, and where there is one that walks windows of the
- * kernel of rows, as many as windows are worth. */
-static void choose_slots(const wa_problem *problem, wa_schedule *s,
-                         uint64_t most, uint64_t *slots, uint64_t *row_slots)
+/* Splits of the last kernel, and where there is one that iterates over windows
+ * of the kernel of rows, as many as windows are worth. */
+static void choose_splits(const wa_problem *problem, wa_schedule *s,
+                          uint64_t most, uint64_t *splits,
+                          uint64_t *row_splits)
 {
-    const uint64_t row_owners = (uint64_t)problem->heads * s->row_blocks;
-    const uint64_t key_owners = (uint64_t)problem->kv_heads * s->key_blocks *
-                                at_least_one(s->key_parts);
-    const uint64_t teams = at_least_one(s->teams);
-    *row_slots = 0;
+    const uint64_t row_head_blocks = (uint64_t)problem->heads * s->row_blocks;
+    const uint64_t key_head_blocks = (uint64_t)problem->kv_heads *
+                                     s->key_blocks *
+                                     at_least_one(s->key_parts);
+    const uint64_t windows_per_group = at_least_one(s->windows_per_group);
+    *row_splits = 0;
     if (rows_sum(s)) { /* no more than start together */
-        *slots = deal(problem, whole_slots(s->busy_groups, key_owners),
-                      key_owners, teams, UINT64_MAX);
-        *row_slots = deal(problem, whole_slots(s->row_groups, row_owners),
-                          row_owners, at_least_one(s->row_teams), most);
+        *splits =
+            even_splits(problem, whole_splits(s->busy_groups, key_head_blocks),
+                        key_head_blocks, windows_per_group, UINT64_MAX);
+        *row_splits = even_splits(
+            problem, whole_splits(s->row_groups, row_head_blocks),
+            row_head_blocks, at_least_one(s->row_windows_per_group), most);
     } else {
-        *slots = deal(problem, s->busy_groups, key_owners, teams, most);
+        *splits = even_splits(problem, s->busy_groups, key_head_blocks,
+                              windows_per_group, most);
     }
 }
 
@@ -96,7 +109,7 @@ static uint64_t row_bytes(const wa_problem *problem)
     return ROW_NUMBERS * 4ull * problem->heads * problem->queries;
 }
 
-/* round: windows of which all slots and teams have work. */
+/* round: windows of which all splits and teams have work. */
 static uint64_t windows_of_launch(const wa_problem *problem,
                                   const wa_device *device, const wa_plan *plan,
                                   uint64_t round)
@@ -109,11 +122,11 @@ static uint64_t windows_of_launch(const wa_problem *problem,
     const double by_time = wa_launch_operations(device) / operations;
     uint64_t windows =
         by_time < 1e9 ? (uint64_t)by_time : (uint64_t)1000000000u;
-    if (!plan->whole)
+    if (!plan->fused)
         windows = least(windows, most_bytes / row_bytes(problem));
-    if ((plan->whole || sums) && windows > round)
+    if ((plan->fused || sums) && windows > round)
         windows = windows / round * round;
-    if (plan->whole && windows < round)
+    if (plan->fused && windows < round)
         windows = round;
     return least(at_least_one(windows), at_least_one(problem->windows));
 }
@@ -122,17 +135,17 @@ static void lay_out(const wa_problem *problem, wa_plan *plan)
 {
     const wa_schedule *s = &plan->schedule;
     wa_workspace *w = &plan->workspace;
-    const uint64_t row_slots = rows_sum(s) ? s->row_slots : s->slots;
+    const uint64_t row_splits = rows_sum(s) ? s->row_splits : s->splits;
     const uint64_t scales =
-        rows_sum(s) ? row_slots * s->row_blocks : row_slots;
-    if (!plan->whole)
+        rows_sum(s) ? row_splits * s->row_blocks : row_splits;
+    if (!plan->fused)
         w->statistics = round_up(s->windows_per_launch * row_bytes(problem));
     if (problem->bias != WINATTN_BIAS_NONE)
-        w->bias = round_up(row_slots * logits_of(problem) * 4);
+        w->bias = round_up(row_splits * logits_of(problem) * 4);
     if (problem->variant == WINATTN_COSINE)
         w->scale = round_up(scales * problem->heads * 4);
     if (wa_problem_padding(problem) == 1)
-        w->pad = round_up((uint64_t)s->slots * s->key_blocks *
+        w->pad = round_up((uint64_t)s->splits * s->key_blocks *
                           problem->kv_heads * problem->head_dim * 4);
     if (problem->table.used)
         w->dense = round_up(wa_problem_dense_bias_bytes(problem));
@@ -144,15 +157,16 @@ void wa_schedule_backward(const wa_problem *problem, const wa_device *device,
 {
     wa_schedule *s = &plan->schedule;
     const uint64_t most = problem->bias != WINATTN_BIAS_NONE
-                              ? wa_most_bias_slots(problem, plan->tier)
+                              ? wa_most_bias_splits(problem, plan->tier)
                               : UINT64_MAX;
-    uint64_t slots, row_slots;
-    choose_slots(problem, s, most, &slots, &row_slots);
-    const uint64_t round = rows_sum(s) ? row_slots * at_least_one(s->row_teams)
-                                       : slots * at_least_one(s->teams);
+    uint64_t splits, row_splits;
+    choose_splits(problem, s, most, &splits, &row_splits);
+    const uint64_t round =
+        rows_sum(s) ? row_splits * at_least_one(s->row_windows_per_group)
+                    : splits * at_least_one(s->windows_per_group);
     s->windows_per_launch = windows_of_launch(problem, device, plan, round);
     /* the first launch starts all partial sums */
-    s->slots = (uint32_t)least(slots, s->windows_per_launch);
-    s->row_slots = (uint32_t)least(row_slots, s->windows_per_launch);
+    s->splits = (uint32_t)least(splits, s->windows_per_launch);
+    s->row_splits = (uint32_t)least(row_splits, s->windows_per_launch);
     lay_out(problem, plan);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The forward pass: units of a launch, and work-groups that walk windows. */
+ * The forward pass: work tiles of a launch, and work-groups that iterate over
+ * windows. */
 #include "plan/schedule.h"
 
 #include "plan/planner.h"
@@ -22,13 +23,15 @@ double wa_launch_operations(const wa_device *device)
     return 0.1 * rate;
 }
 
-static uint32_t units_per_launch(const wa_problem *problem,
-                                 const wa_device *device, const wa_plan *plan)
+static uint32_t work_tiles_per_launch(const wa_problem *problem,
+                                      const wa_device *device,
+                                      const wa_plan *plan)
 {
     const wa_step *step = &plan->step[WA_STEP_FORWARD];
-    const uint32_t per_group = plan->schedule.units_per_group;
-    const double unit = wa_problem_row_operations(problem) * step->block_rows;
-    const double by_time = wa_launch_operations(device) / unit;
+    const uint32_t per_group = plan->schedule.work_tiles_per_group;
+    const double operations =
+        wa_problem_row_operations(problem) * step->block_rows;
+    const double by_time = wa_launch_operations(device) / operations;
     const double by_items = MOST_ITEMS / step->work_group * per_group / 2.0;
     double most = by_time < by_items ? by_time : by_items;
     /* enough for every compute unit to be busy */
@@ -41,33 +44,36 @@ static uint32_t units_per_launch(const wa_problem *problem,
 #define MOST_SHARING 65535u
 
 /* Work-groups, as many as the device holds at once, share the windows of the
- * blocks of rows of the heads, their owners. Each has one owner, unless more
- * than a tenth would idle then: to go on to another takes registers, which
- * cost a twentieth of the time on an H200. Each has a round
+ * blocks of rows of the heads, the head blocks. Each has one head block,
+ * unless more than a tenth would idle then: to go on to another takes
+ * registers, which cost a twentieth of the time on an H200. Each has a round
  * (cl/matrix/tile_scheduler.cl) of a launch at least, and all have as many
  * where a launch holds that many. */
-static void deal_windows(const wa_problem *problem, const wa_device *device,
-                         wa_schedule *s)
+static void schedule_windows(const wa_problem *problem,
+                             const wa_device *device, wa_schedule *s)
 {
-    const uint64_t owners = (uint64_t)s->row_blocks * problem->heads;
-    const uint64_t teams = s->units_per_group;
-    const uint64_t units = device->compute_units ? device->compute_units : 1;
-    const uint64_t all = units * s->resident;
+    const uint64_t head_blocks = (uint64_t)s->row_blocks * problem->heads;
+    const uint64_t windows_per_group = s->work_tiles_per_group;
+    const uint64_t compute_units =
+        device->compute_units ? device->compute_units : 1;
+    const uint64_t all = compute_units * s->resident;
     const uint64_t held = all < MOST_SHARING ? all : MOST_SHARING;
-    const uint64_t turns = (owners + held - 1) / held;
-    const uint64_t slots = held > owners ? held / owners : 1;
-    s->shares_owners = 10 * slots * owners < 9 * turns * held;
-    uint64_t groups = s->shares_owners ? held : slots * owners;
-    const uint64_t even = s->shares_owners ? held : slots;
-    const uint64_t wanted = (problem->windows + teams - 1) / teams;
-    uint64_t rounds = s->units_per_launch / (owners * teams);
-    if (rounds * owners < groups)
-        rounds = (groups + owners - 1) / owners;
+    const uint64_t turns = (head_blocks + held - 1) / held;
+    const uint64_t splits = held > head_blocks ? held / head_blocks : 1;
+    s->persistent_multi_block = 10 * splits * head_blocks < 9 * turns * held;
+    uint64_t groups = s->persistent_multi_block ? held : splits * head_blocks;
+    const uint64_t even = s->persistent_multi_block ? held : splits;
+    const uint64_t wanted =
+        (problem->windows + windows_per_group - 1) / windows_per_group;
+    uint64_t rounds =
+        s->work_tiles_per_launch / (head_blocks * windows_per_group);
+    if (rounds * head_blocks < groups)
+        rounds = (groups + head_blocks - 1) / head_blocks;
     if (rounds > even)
         rounds -= rounds % even;
-    s->windows_per_launch = (uint32_t)(rounds * teams);
+    s->windows_per_launch = (uint32_t)(rounds * windows_per_group);
     rounds = rounds < wanted ? rounds : wanted;
-    groups = groups < rounds * owners ? groups : rounds * owners;
+    groups = groups < rounds * head_blocks ? groups : rounds * head_blocks;
     s->groups = groups ? (uint32_t)groups : 1;
 }
 
@@ -77,9 +83,10 @@ void wa_schedule_forward(const wa_problem *problem, const wa_device *device,
     const wa_step *step = &plan->step[WA_STEP_FORWARD];
     plan->schedule.row_blocks =
         wa_ceil_div(problem->queries, step->block_rows);
-    plan->schedule.units_per_launch = units_per_launch(problem, device, plan);
+    plan->schedule.work_tiles_per_launch =
+        work_tiles_per_launch(problem, device, plan);
     if (plan->tier == WINATTN_TIER_MATRIX)
-        deal_windows(problem, device, &plan->schedule);
+        schedule_windows(problem, device, &plan->schedule);
     if (plan->step[WA_STEP_EXPAND].kernel)
         plan->workspace.dense = plan->workspace.all =
             (wa_problem_dense_bias_bytes(problem) + 15) / 16 * 16;

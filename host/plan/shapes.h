@@ -41,10 +41,10 @@ typedef struct wa_cpu_shape {
 
 /* Of cl/local/forward_local.cl: */
 #define WA_LOCAL_SHAPE(X)                                                     \
-    /* query rows of a unit of work, keys of a softmax step */                \
+    /* query rows of a work tile, keys of a softmax step */                   \
     X(block_rows, WA_NO_SWITCH, 1, WA_LARGEST_NUMBER)                         \
     X(block_keys, WA_NO_SWITCH, 1, WA_LARGEST_NUMBER)                         \
-    /* work-items that share a unit, and teams of a work-group */             \
+    /* work-items that share a work tile, and teams of a work-group */        \
     WA_SWITCHED(X, team, TEAM)                                                \
     WA_SWITCHED(X, teams, TEAMS)                                              \
     /* keys and channels that are in local memory at once */                  \
@@ -62,12 +62,13 @@ typedef struct wa_local_shape {
 } wa_local_shape;
 
 /* Where the bias and the mask of a block of rows wait for the next window. */
-typedef enum wa_kept_terms {
-    WA_TERMS_NOWHERE,      /* they come from global memory each time */
-    WA_TERMS_LOCAL,        /* their sum, in local memory */
-    WA_TERMS_REGISTERS,    /* their sum, in registers; forward only */
-    WA_TERMS_LOCAL_REGIONS /* the bias in local memory, regions compared */
-} wa_kept_terms;
+typedef enum wa_bias_cache {
+    WA_BIAS_CACHE_NONE,      /* they come from global memory each time */
+    WA_BIAS_CACHE_LOCAL,     /* their sum, in local memory */
+    WA_BIAS_CACHE_REGISTERS, /* their sum, in registers; forward only */
+    WA_BIAS_CACHE_LOCAL_AND_REGIONS /* the bias in local memory, regions
+                                       compared */
+} wa_bias_cache;
 
 /* Of cl/matrix/forward_matrix.cl and backward_keys_matrix.cl: */
 #define WA_MATRIX_SHAPE(X)                                                    \
@@ -75,13 +76,13 @@ typedef enum wa_kept_terms {
     X(block_rows, WA_NO_SWITCH, 1, WA_LARGEST_NUMBER)                         \
     X(block_keys, WA_NO_SWITCH, 1, WA_LARGEST_NUMBER)                         \
     /* waves that share a window, windows that a work-group has at once */    \
-    WA_SWITCHED(X, team_waves, TEAM_WAVES)                                    \
-    X(teams, WA_SWITCH_TEAMS, 1, 32)                                          \
+    WA_SWITCHED(X, waves_per_window, WAVES_PER_WINDOW)                        \
+    WA_SWITCHED(X, windows_per_group, WINDOWS_PER_GROUP)                      \
     /* of the ring in local memory */                                         \
     WA_SWITCHED(X, stages, STAGES)                                            \
     /* keys whose scores a wave has in registers at a time */                 \
-    WA_SWITCHED(X, pass_keys, PASS_KEYS)                                      \
-    WA_SWITCHED(X, keeps_terms, KEEPS_TERMS)
+    WA_SWITCHED(X, subtile_keys, SUBTILE_KEYS)                                \
+    WA_SWITCHED(X, bias_cache, BIAS_CACHE)
 typedef struct wa_matrix_shape {
     WA_MATRIX_SHAPE(WA_DECLARE_FIELD)
 } wa_matrix_shape;
@@ -115,13 +116,14 @@ typedef enum wa_kept_dbias {
  * block_keys, of backward_rows_matrix.cl. Their options are those of a
  * wa_matrix_shape that is made from it. */
 #define WA_MATRIX_GRADIENT_SHAPE(X)                                           \
-    /* as in WA_MATRIX_SHAPE; keeps_terms is not WA_TERMS_REGISTERS */        \
+    /* as in WA_MATRIX_SHAPE; bias_cache is not WA_BIAS_CACHE_REGISTERS */    \
     X(block_rows, WA_NO_SWITCH, 1, WA_LARGEST_NUMBER)                         \
-    X(team_waves, WA_NO_SWITCH, 1, 32)                                        \
-    X(teams, WA_NO_SWITCH, 1, 32)                                             \
+    X(waves_per_window, WA_NO_SWITCH, 1, 32)                                  \
+    X(windows_per_group, WA_NO_SWITCH, 1, 32)                                 \
     X(stages, WA_NO_SWITCH, 1, 8)                                             \
-    X(pass_keys, WA_NO_SWITCH, 1, WA_LARGEST_NUMBER)                          \
-    X(keeps_terms, WA_NO_SWITCH, WA_TERMS_NOWHERE, WA_TERMS_LOCAL_REGIONS)    \
+    X(subtile_keys, WA_NO_SWITCH, 1, WA_LARGEST_NUMBER)                       \
+    X(bias_cache, WA_NO_SWITCH, WA_BIAS_CACHE_NONE,                           \
+      WA_BIAS_CACHE_LOCAL_AND_REGIONS)                                        \
     WA_SWITCHED(X, keeps_dbias, KEEPS_DBIAS)                                  \
     /* 0: one kernel makes everything */                                      \
     X(block_keys, WA_NO_SWITCH, 0, WA_LARGEST_NUMBER)

@@ -302,23 +302,23 @@ static bool find_built_in(lookup *find, wa_tuned_shape *shape)
     return false;
 }
 
-/* Where a shape keeps terms follows from what the problem has of them. */
+/* Where a shape keeps bias and mask follows from which the problem has. */
 static void suit_problem(wa_tuned_kernel kernel, const wa_problem *problem,
                          wa_tuned_shape *shape)
 {
     if (kernel == WA_MATRIX_FORWARD) {
         wa_matrix_shape *s = &shape->matrix_forward;
-        if (!wa_matrix_has_terms(problem))
-            s->keeps_terms = WA_TERMS_NOWHERE;
-        else if (s->keeps_terms == WA_TERMS_LOCAL &&
+        if (!wa_matrix_has_score_bias(problem))
+            s->bias_cache = WA_BIAS_CACHE_NONE;
+        else if (s->bias_cache == WA_BIAS_CACHE_LOCAL &&
                  problem->mask == WINATTN_MASK_SHIFT)
-            s->keeps_terms = WA_TERMS_LOCAL_REGIONS; /* which it has no sum
-                                                        with a bias for */
+            s->bias_cache = WA_BIAS_CACHE_LOCAL_AND_REGIONS; /* which it has no
+                                                        sum with a bias for */
     } else if (kernel == WA_MATRIX_BACKWARD) {
         wa_matrix_gradient_shape *s = &shape->matrix_backward;
-        s->keeps_terms = wa_matrix_has_terms(problem) ? s->keeps_terms : 0;
-        s->keys.keeps_terms =
-            wa_matrix_has_terms(problem) ? s->keys.keeps_terms : 0;
+        s->bias_cache = wa_matrix_has_score_bias(problem) ? s->bias_cache : 0;
+        s->keys.bias_cache =
+            wa_matrix_has_score_bias(problem) ? s->keys.bias_cache : 0;
         if (problem->bias == WINATTN_BIAS_NONE)
             s->keeps_dbias = WA_DBIAS_WORKSPACE;
     }

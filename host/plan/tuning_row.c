@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "program/entry.h"
+#include "program/cache_record.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define MOST_NUMBERS 15 /* of a shape */
@@ -59,7 +59,7 @@ static const wa_shape_field local_forward[] = {WA_LOCAL_SHAPE(NUMBER)};
 #define MEMBER matrix_forward
 static const wa_shape_field matrix_forward[] = {WA_MATRIX_SHAPE(NUMBER)};
 #undef MEMBER
-#define MEMBER local_backward.whole
+#define MEMBER local_backward.fused
 static const wa_shape_field local_backward[] = {WA_GRADIENT_SHAPE(NUMBER){
     "resident", WA_NO_SWITCH, 0, WA_LARGEST_NUMBER,
     offsetof(wa_tuned_shape, local_backward.resident)}};

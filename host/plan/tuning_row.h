@@ -20,7 +20,7 @@ typedef enum wa_tuned_kernel {
 /* A backward pass of tier local, and how many of its work-groups a compute
  * unit was seen to hold; 0: as many as the planner expects. */
 typedef struct wa_tuned_gradient_shape {
-    wa_gradient_shape whole;
+    wa_gradient_shape fused;
     uint32_t resident;
 } wa_tuned_gradient_shape;
 

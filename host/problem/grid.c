@@ -45,7 +45,7 @@ static winattn_status read_grid_axis(const winattn_grid *given, uint32_t a,
     if (windows > 1) { /* else the window covers the axis */
         grid->shift[at] = given->shift[a];
         if (given->shift[a] != 0 && !given->periodic[a])
-            grid->seams |= 1u << at;
+            grid->shift_boundaries |= 1u << at;
     }
     return WINATTN_SUCCESS;
 }

@@ -65,8 +65,8 @@ typedef struct wa_grid {
     uint64_t batch;
     uint32_t size[WINATTN_AXES], window[WINATTN_AXES], shift[WINATTN_AXES];
     uint32_t windows[WINATTN_AXES]; /* along each axis */
-    uint32_t seams; /* bit a: axis a is shifted and not periodic */
-    bool is_padded; /* some axis is no multiple of its window */
+    uint32_t shift_boundaries; /* bit a: axis a is shifted and not periodic */
+    bool is_padded;            /* some axis is no multiple of its window */
     winattn_padding padding;
 } wa_grid;
 

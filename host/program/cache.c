@@ -103,7 +103,7 @@ bool wa_cache_stores(void)
 }
 
 winattn_status wa_cache_load(const char *key, unsigned char **file,
-                             wa_entry *entry)
+                             wa_cache_record *record)
 {
     char folder[FOLDER_SIZE], name[WA_CACHE_NAME_SIZE];
     char path[FOLDER_SIZE + WA_CACHE_NAME_SIZE];
@@ -116,14 +116,16 @@ winattn_status wa_cache_load(const char *key, unsigned char **file,
     snprintf(path, sizeof path, "%s/%s", folder, name);
     unsigned char *bytes;
     const wa_file_answer answer = wa_file_read(
-        path, WA_ENTRY_MOST_BINARY + WA_ENTRY_MOST_KEY, &bytes, &size);
+        path, WA_CACHE_RECORD_MOST_BINARY + WA_CACHE_RECORD_MOST_KEY, &bytes,
+        &size);
     if (answer == WA_FILE_NO_MEMORY)
         return wa_fail_memory();
     if (answer != WA_FILE_READ)
         return WINATTN_SUCCESS;
-    if (!wa_entry_read(bytes, size, entry) && wa_entry_size(entry) == size &&
-        entry->key_size == strlen(key) &&
-        memcmp(entry->key, key, entry->key_size) == 0)
+    if (!wa_cache_record_read(bytes, size, record) &&
+        wa_cache_record_size(record) == size &&
+        record->key_size == strlen(key) &&
+        memcmp(record->key, key, record->key_size) == 0)
         *file = bytes;
     else
         free(bytes);
@@ -134,18 +136,18 @@ winattn_status wa_cache_store(const char *key, const unsigned char *binary,
                               size_t binary_size)
 {
     char folder[FOLDER_SIZE], name[WA_CACHE_NAME_SIZE];
-    const wa_entry entry = {key, strlen(key), binary, binary_size};
+    const wa_cache_record record = {key, strlen(key), binary, binary_size};
     const char *why;
-    if (binary_size == 0 || binary_size > WA_ENTRY_MOST_BINARY ||
-        entry.key_size > WA_ENTRY_MOST_KEY || !find_folder(folder, &why) ||
-        !wa_folder_make(folder))
+    if (binary_size == 0 || binary_size > WA_CACHE_RECORD_MOST_BINARY ||
+        record.key_size > WA_CACHE_RECORD_MOST_KEY ||
+        !find_folder(folder, &why) || !wa_folder_make(folder))
         return WINATTN_SUCCESS;
-    unsigned char *bytes = malloc(wa_entry_size(&entry));
+    unsigned char *bytes = malloc(wa_cache_record_size(&record));
     if (!bytes)
         return wa_fail_memory();
-    wa_entry_write(&entry, bytes);
+    wa_cache_record_write(&record, bytes);
     wa_cache_file_name(key, name);
-    wa_file_replace(folder, name, bytes, wa_entry_size(&entry));
+    wa_file_replace(folder, name, bytes, wa_cache_record_size(&record));
     free(bytes);
     wa_cache_lock_take();
     /* looking through thousands of files takes milliseconds */
@@ -170,7 +172,7 @@ typedef struct file_list {
     size_t count, capacity;
 } file_list;
 
-static bool is_entry_name(const char *name)
+static bool is_record_name(const char *name)
 {
     size_t digits = 0;
     while (digits < 32 && name[digits] &&
@@ -185,7 +187,7 @@ static void collect(void *data, const char *name, uint64_t bytes, double age)
     if (strncmp(name, WA_TEMPORARY, strlen(WA_TEMPORARY)) == 0 &&
         age > ABANDONED_SECONDS)
         wa_file_remove(list->folder, name);
-    if (!is_entry_name(name))
+    if (!is_record_name(name))
         return;
     if (list->count == list->capacity) {
         const size_t capacity = list->capacity * 2 + 64;

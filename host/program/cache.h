@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "program/entry.h"
+#include "program/cache_record.h"
 #include "winattn.h"
 
 /* Once stored, the oldest files go until so much is left. */
@@ -28,7 +28,7 @@ const char *wa_cache_trouble(void);
  * caller frees, and where in it the binary is. *file becomes NULL if there is
  * none that is sound. Fails only where memory is short. */
 winattn_status wa_cache_load(const char *key, unsigned char **file,
-                             wa_entry *entry);
+                             wa_cache_record *record);
 
 /* Fails only where memory is short. */
 winattn_status wa_cache_store(const char *key, const unsigned char *binary,

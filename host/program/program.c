@@ -57,12 +57,13 @@ static winattn_status add_platform_line(char **key, cl_platform_id platform,
     return status;
 }
 
-static winattn_status add_hash_line(char **key, const wa_recipe *recipe)
+static winattn_status add_hash_line(char **key,
+                                    const wa_program_source *program_source)
 {
     char digits[40];
     wa_hash hash = wa_hash_start();
-    if (recipe->source)
-        wa_hash_add(&hash, recipe->source, strlen(recipe->source));
+    if (program_source->text)
+        wa_hash_add(&hash, program_source->text, strlen(program_source->text));
     hash = wa_hash_end(hash);
     snprintf(digits, sizeof digits, "%016llx%016llx",
              (unsigned long long)hash.a, (unsigned long long)hash.b);
@@ -70,14 +71,15 @@ static winattn_status add_hash_line(char **key, const wa_recipe *recipe)
 }
 
 static winattn_status add_lines(char **key, cl_device_id device,
-                                const char *name, const wa_recipe *recipe)
+                                const char *name,
+                                const wa_program_source *program_source)
 {
     char number[48];
     cl_platform_id platform = NULL;
     cl_uint bits = 0;
     snprintf(number, sizeof number, "%d.%d.%d, format %u",
              WINATTN_VERSION_MAJOR, WINATTN_VERSION_MINOR,
-             WINATTN_VERSION_PATCH, WA_ENTRY_FORMAT);
+             WINATTN_VERSION_PATCH, WA_CACHE_RECORD_FORMAT);
     WA_TRY(add_line(key, "winattn", number));
     WA_TRY(wa_query(device, CL_DEVICE_PLATFORM, sizeof platform, &platform));
     WA_TRY(add_platform_line(key, platform, "platform", CL_PLATFORM_NAME));
@@ -91,16 +93,17 @@ static winattn_status add_lines(char **key, cl_device_id device,
     snprintf(number, sizeof number, "%u", bits);
     WA_TRY(add_line(key, "address bits", number));
     WA_TRY(add_line(key, "program", name));
-    return add_hash_line(key, recipe);
+    return add_hash_line(key, program_source);
 }
 
 /* The lines of a key but the options, which may hold anything and so come
  * last. */
 static winattn_status make_key(cl_device_id device, const char *name,
-                               const wa_recipe *recipe, char **key)
+                               const wa_program_source *program_source,
+                               char **key)
 {
     *key = NULL;
-    const winattn_status status = add_lines(key, device, name, recipe);
+    const winattn_status status = add_lines(key, device, name, program_source);
     if (status != WINATTN_SUCCESS) {
         free(*key);
         *key = NULL;
@@ -108,57 +111,63 @@ static winattn_status make_key(cl_device_id device, const char *name,
     return status;
 }
 
-static winattn_status finish_recipe(cl_device_id device, const char *name,
-                                    const char *standard, const char *options,
-                                    wa_recipe *recipe)
+static winattn_status finish_program_source(cl_device_id device,
+                                            const char *name,
+                                            const char *standard,
+                                            const char *options,
+                                            wa_program_source *program_source)
 {
     const size_t size = strlen(standard) + strlen(options) + 1;
-    winattn_status status = make_key(device, name, recipe, &recipe->key);
-    if (status == WINATTN_SUCCESS && !(recipe->options = malloc(size)))
+    winattn_status status =
+        make_key(device, name, program_source, &program_source->key);
+    if (status == WINATTN_SUCCESS && !(program_source->options = malloc(size)))
         status = wa_fail_memory();
     if (status == WINATTN_SUCCESS) {
-        snprintf(recipe->options, size, "%s%s", standard, options);
-        status = add_line(&recipe->key, "options", recipe->options);
+        snprintf(program_source->options, size, "%s%s", standard, options);
+        status =
+            add_line(&program_source->key, "options", program_source->options);
     }
     if (status != WINATTN_SUCCESS)
-        wa_recipe_free(recipe);
+        wa_program_source_free(program_source);
     return status;
 }
 
-winattn_status wa_recipe_of_kernel(cl_device_id device, const char *name,
-                                   const char *options, wa_recipe *recipe)
+winattn_status wa_program_source_of_kernel(cl_device_id device,
+                                           const char *name,
+                                           const char *options,
+                                           wa_program_source *program_source)
 {
-    memset(recipe, 0, sizeof *recipe);
-    WA_TRY(wa_source_of_kernel(name, &recipe->source));
-    if (!recipe->source)
+    memset(program_source, 0, sizeof *program_source);
+    WA_TRY(wa_source_of_kernel(name, &program_source->text));
+    if (!program_source->text)
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "there is no kernel %s",
                        name);
     /* ocloc 22.43 does not compile for PVC where the standard comes twice */
-    return finish_recipe(device, name,
-                         strstr(options, "-cl-std=") ? FAST_OPTIONS
-                                                     : STANDARD_OPTIONS,
-                         options, recipe);
+    return finish_program_source(
+        device, name,
+        strstr(options, "-cl-std=") ? FAST_OPTIONS : STANDARD_OPTIONS, options,
+        program_source);
 }
 
-winattn_status wa_recipe_of_text(cl_device_id device, const char *name,
-                                 const char *text, const char *options,
-                                 wa_recipe *recipe)
+winattn_status wa_program_source_of_text(cl_device_id device, const char *name,
+                                         const char *text, const char *options,
+                                         wa_program_source *program_source)
 {
     const size_t size = strlen(text) + 1;
-    memset(recipe, 0, sizeof *recipe);
-    recipe->source = malloc(size);
-    if (!recipe->source)
+    memset(program_source, 0, sizeof *program_source);
+    program_source->text = malloc(size);
+    if (!program_source->text)
         return wa_fail_memory();
-    memcpy(recipe->source, text, size);
-    return finish_recipe(device, name, "", options, recipe);
+    memcpy(program_source->text, text, size);
+    return finish_program_source(device, name, "", options, program_source);
 }
 
-void wa_recipe_free(wa_recipe *recipe)
+void wa_program_source_free(wa_program_source *program_source)
 {
-    free(recipe->source);
-    free(recipe->options);
-    free(recipe->key);
-    memset(recipe, 0, sizeof *recipe);
+    free(program_source->text);
+    free(program_source->options);
+    free(program_source->key);
+    memset(program_source, 0, sizeof *program_source);
 }
 
 static size_t line_length(const char *text)
@@ -188,7 +197,7 @@ winattn_status wa_check_key(cl_device_id device, const char *key)
 {
     static const char label[] = "\nprogram: ";
     char name[NAME_SIZE] = "";
-    wa_recipe recipe = {.source = NULL};
+    wa_program_source program_source = {.text = NULL};
     const char *named = strstr(key, label);
     if (named) {
         named += strlen(label);
@@ -200,13 +209,13 @@ winattn_status wa_check_key(cl_device_id device, const char *key)
     }
     /* without a source where there is no such kernel: no program has the hash
      * of nothing */
-    WA_TRY(wa_source_of_kernel(name, &recipe.source));
+    WA_TRY(wa_source_of_kernel(name, &program_source.text));
     char *own = NULL;
-    winattn_status status = make_key(device, name, &recipe, &own);
+    winattn_status status = make_key(device, name, &program_source, &own);
     if (status == WINATTN_SUCCESS)
         status = compare_lines(key, own);
     free(own);
-    wa_recipe_free(&recipe);
+    wa_program_source_free(&program_source);
     return status;
 }
 
@@ -230,15 +239,18 @@ static void keep_log(cl_program program, cl_device_id device)
 }
 
 winattn_status wa_build_program(cl_context context, cl_device_id device,
-                                const wa_recipe *recipe, cl_program *result)
+                                const wa_program_source *program_source,
+                                cl_program *result)
 {
     cl_int error;
     /* older OpenCL headers lack the const */
     cl_program program = clCreateProgramWithSource(
-        context, 1, (const char **)(size_t)&recipe->source, NULL, &error);
+        context, 1, (const char **)(size_t)&program_source->text, NULL,
+        &error);
     if (error != CL_SUCCESS)
         return wa_fail_cl(error, "clCreateProgramWithSource");
-    error = clBuildProgram(program, 1, &device, recipe->options, NULL, NULL);
+    error = clBuildProgram(program, 1, &device, program_source->options, NULL,
+                           NULL);
     if (error != CL_SUCCESS) {
         keep_log(program, device);
         clReleaseProgram(program);
@@ -261,9 +273,9 @@ static cl_int find_kernel(cl_program program, const char *name)
 }
 
 static cl_int load_program(cl_context context, cl_device_id device,
-                           const wa_recipe *recipe, const char *kernel,
-                           const unsigned char *binary, size_t size,
-                           cl_program *result)
+                           const wa_program_source *program_source,
+                           const char *kernel, const unsigned char *binary,
+                           size_t size, cl_program *result)
 {
     cl_int error, accepted = CL_INVALID_BINARY;
     cl_program program = clCreateProgramWithBinary(context, 1, &device, &size,
@@ -273,8 +285,8 @@ static cl_int load_program(cl_context context, cl_device_id device,
     error = accepted;
     /* a runtime may compile the binary further, with the same options */
     if (error == CL_SUCCESS)
-        error =
-            clBuildProgram(program, 1, &device, recipe->options, NULL, NULL);
+        error = clBuildProgram(program, 1, &device, program_source->options,
+                               NULL, NULL);
     if (error == CL_SUCCESS)
         error = find_kernel(program, kernel);
     if (error == CL_SUCCESS)
@@ -285,13 +297,15 @@ static cl_int load_program(cl_context context, cl_device_id device,
 }
 
 cl_program wa_load_program(cl_context context, cl_device_id device,
-                           const wa_recipe *recipe, const char *kernel,
-                           const unsigned char *binary, size_t size)
+                           const wa_program_source *program_source,
+                           const char *kernel, const unsigned char *binary,
+                           size_t size)
 {
     cl_program program = NULL;
-    if (wa_may_pass(load_program(context, device, recipe, kernel, binary, size,
-                                 &program)))
-        load_program(context, device, recipe, kernel, binary, size, &program);
+    if (wa_may_pass(load_program(context, device, program_source, kernel,
+                                 binary, size, &program)))
+        load_program(context, device, program_source, kernel, binary, size,
+                     &program);
     return program;
 }
 
@@ -378,16 +392,16 @@ winattn_status wa_program_binary(cl_program program, cl_device_id device,
 /* ---- From and to the cache ---- */
 
 winattn_status wa_load_cached_program(cl_context context, cl_device_id device,
-                                      const wa_recipe *recipe,
+                                      const wa_program_source *program_source,
                                       const char *kernel, cl_program *program)
 {
     unsigned char *file;
-    wa_entry entry;
+    wa_cache_record record;
     *program = NULL;
-    WA_TRY(wa_cache_load(recipe->key, &file, &entry));
+    WA_TRY(wa_cache_load(program_source->key, &file, &record));
     if (file)
-        *program = wa_load_program(context, device, recipe, kernel,
-                                   entry.binary, entry.binary_size);
+        *program = wa_load_program(context, device, program_source, kernel,
+                                   record.binary, record.binary_size);
     free(file);
     return WINATTN_SUCCESS;
 }
@@ -407,13 +421,14 @@ winattn_status wa_store_program(cl_program program, cl_device_id device,
 }
 
 winattn_status wa_obtain_program(cl_context context, cl_device_id device,
-                                 const wa_recipe *recipe, const char *kernel,
-                                 cl_program *program)
+                                 const wa_program_source *program_source,
+                                 const char *kernel, cl_program *program)
 {
-    WA_TRY(wa_load_cached_program(context, device, recipe, kernel, program));
+    WA_TRY(wa_load_cached_program(context, device, program_source, kernel,
+                                  program));
     if (*program)
         return WINATTN_SUCCESS;
-    WA_TRY(wa_build_program(context, device, recipe, program));
-    wa_store_program(*program, device, recipe->key);
+    WA_TRY(wa_build_program(context, device, program_source, program));
+    wa_store_program(*program, device, program_source->key);
     return WINATTN_SUCCESS;
 }

@@ -19,7 +19,7 @@ typedef enum program_origin {
 
 typedef struct shared_program {
     char *order; /* name and options: found faster than the key is made */
-    char *key;   /* the recipe's */
+    char *key;   /* the program source's */
     cl_program program;
     program_origin origin;
     bool kept; /* its binary was taken, or is known already */
@@ -134,29 +134,29 @@ static winattn_status find_kernel_program(wa_program_set *set,
 /* From what was imported or cached; entry->program stays NULL if neither has
  * it. */
 static winattn_status load_program(wa_program_set *set,
-                                   const wa_recipe *recipe, const char *name,
-                                   shared_program *entry)
+                                   const wa_program_source *program_source,
+                                   const char *name, shared_program *entry)
 {
-    const imported_program *imported = find_imported(set, recipe->key);
+    const imported_program *imported = find_imported(set, program_source->key);
     entry->kept = true;
     entry->origin = FROM_IMPORT;
     if (imported)
         entry->program =
-            wa_load_program(set->context, set->device, recipe, name,
+            wa_load_program(set->context, set->device, program_source, name,
                             imported->binary, imported->size);
     if (entry->program)
         return WINATTN_SUCCESS;
     entry->origin = FROM_CACHE;
-    return wa_load_cached_program(set->context, set->device, recipe, name,
-                                  &entry->program);
+    return wa_load_cached_program(set->context, set->device, program_source,
+                                  name, &entry->program);
 }
 
 static winattn_status build_program(wa_program_set *set,
-                                    const wa_recipe *recipe,
+                                    const wa_program_source *program_source,
                                     shared_program *entry)
 {
-    WA_TRY(
-        wa_build_program(set->context, set->device, recipe, &entry->program));
+    WA_TRY(wa_build_program(set->context, set->device, program_source,
+                            &entry->program));
     entry->kept = false;
     entry->origin = FROM_SOURCE;
     wa_global_lock_take();
@@ -170,24 +170,26 @@ static winattn_status add_program(wa_program_set *set, const char *name,
                                   const char *options, char *order,
                                   shared_program **result)
 {
-    wa_recipe recipe;
-    WA_TRY(wa_recipe_of_kernel(set->device, name, options, &recipe));
+    wa_program_source program_source;
+    WA_TRY(wa_program_source_of_kernel(set->device, name, options,
+                                       &program_source));
     shared_program *entry = calloc(1, sizeof *entry);
     winattn_status status =
-        entry ? load_program(set, &recipe, name, entry) : wa_fail_memory();
+        entry ? load_program(set, &program_source, name, entry)
+              : wa_fail_memory();
     if (status == WINATTN_SUCCESS && !entry->program)
-        status = build_program(set, &recipe, entry);
+        status = build_program(set, &program_source, entry);
     if (status == WINATTN_SUCCESS) {
         entry->order = order;
-        entry->key = recipe.key;
-        recipe.key = NULL;
+        entry->key = program_source.key;
+        program_source.key = NULL;
         entry->next = set->shared;
         set->shared = entry;
         *result = entry;
     } else {
         free(entry);
     }
-    wa_recipe_free(&recipe);
+    wa_program_source_free(&program_source);
     return status;
 }
 
@@ -293,21 +295,21 @@ void wa_program_set_remove_exporter(wa_program_set *set)
     wa_lock_release(set->lock);
 }
 
-static imported_program *imported_new(const wa_entry *entry)
+static imported_program *imported_new(const wa_cache_record *record)
 {
     imported_program *program = calloc(1, sizeof *program);
     if (!program)
         return NULL;
-    program->key = malloc(entry->key_size + 1);
-    program->binary = malloc(entry->binary_size);
+    program->key = malloc(record->key_size + 1);
+    program->binary = malloc(record->binary_size);
     if (!program->key || !program->binary) {
         imported_free(program);
         return NULL;
     }
-    memcpy(program->key, entry->key, entry->key_size);
-    program->key[entry->key_size] = 0;
-    memcpy(program->binary, entry->binary, entry->binary_size);
-    program->size = entry->binary_size;
+    memcpy(program->key, record->key, record->key_size);
+    program->key[record->key_size] = 0;
+    memcpy(program->binary, record->binary, record->binary_size);
+    program->size = record->binary_size;
     return program;
 }
 
@@ -317,17 +319,17 @@ typedef struct import_list {
     winattn_status status;
 } import_list;
 
-static const char *import_entry(void *data, const wa_entry *entry)
+static const char *import_entry(void *data, const wa_cache_record *record)
 {
     import_list *to = data;
-    imported_program *program = imported_new(entry);
+    imported_program *program = imported_new(record);
     if (!program) {
         to->status = wa_fail_memory();
         return winattn_last_reason();
     }
     program->next = to->list;
     to->list = program;
-    to->status = strlen(program->key) == entry->key_size
+    to->status = strlen(program->key) == record->key_size
                      ? wa_check_key(to->device, program->key)
                      : wa_fail(WINATTN_INVALID_BLOB,
                                "the blob has a key that is no text");
@@ -364,7 +366,7 @@ winattn_status wa_program_set_import(wa_program_set *set, size_t size,
 
 /* What an export consists of. */
 typedef struct export_list {
-    wa_entry *entries;
+    wa_cache_record *entries;
     size_t count;
     size_t size; /* of the blob */
 } export_list;
@@ -379,14 +381,14 @@ static void export_free(export_list *all)
 static void export_add(export_list *all, const char *key,
                        unsigned char *binary, size_t size)
 {
-    const wa_entry entry = {key, strlen(key), binary, size};
-    if (size == 0 || size > WA_ENTRY_MOST_BINARY ||
-        entry.key_size > WA_ENTRY_MOST_KEY) {
+    const wa_cache_record record = {key, strlen(key), binary, size};
+    if (size == 0 || size > WA_CACHE_RECORD_MOST_BINARY ||
+        record.key_size > WA_CACHE_RECORD_MOST_KEY) {
         free(binary);
         return;
     }
-    all->entries[all->count++] = entry;
-    all->size += wa_entry_size(&entry);
+    all->entries[all->count++] = record;
+    all->size += wa_cache_record_size(&record);
 }
 
 /* Programs whose driver gives no binary are left out. */
@@ -423,8 +425,8 @@ static void write_blob(const export_list *all, unsigned char *to)
     wa_blob_write_header(to, (uint32_t)all->count, all->size);
     to += WA_BLOB_HEADER;
     for (size_t i = 0; i < all->count; i++) {
-        wa_entry_write(&all->entries[i], to);
-        to += wa_entry_size(&all->entries[i]);
+        wa_cache_record_write(&all->entries[i], to);
+        to += wa_cache_record_size(&all->entries[i]);
     }
 }
 

@@ -104,12 +104,13 @@ static winattn_status find_spills(const wa_session *session, cl_kernel kernel,
 
 /* A kernel for a matrix unit must be right about the unit, which is tested
  * before it is built as that is soon done, */
-static winattn_status check_unit(wa_session *session,
-                                 const wa_problem *problem, winattn_tier tier)
+static winattn_status check_matrix_unit(wa_session *session,
+                                        const wa_problem *problem,
+                                        winattn_tier tier)
 {
     return tier == WINATTN_TIER_MATRIX
-               ? wa_session_check_unit(session, problem->dtype,
-                                       problem->build_options)
+               ? wa_session_check_matrix_unit(session, problem->dtype,
+                                              problem->build_options)
                : WINATTN_SUCCESS;
 }
 
@@ -122,7 +123,7 @@ static winattn_status check_spills(const wa_session *session,
 {
     const wa_step_id main = wa_main_step(plan->pass);
     if (plan->tier != WINATTN_TIER_MATRIX ||
-        wa_session_device(session)->emulates_unit)
+        wa_session_device(session)->emulates_matrix_unit)
         return WINATTN_SUCCESS;
     cl_ulong spilled;
     WA_TRY(find_spills(session, kernels->step[main], &spilled));
@@ -141,7 +142,7 @@ static winattn_status build(wa_session *session, const wa_problem *problem,
                             const wa_plan *plan, const wa_table_buffers *table,
                             bool again, wa_kernels *kernels, uint32_t *most)
 {
-    WA_TRY(check_unit(session, problem, plan->tier));
+    WA_TRY(check_matrix_unit(session, problem, plan->tier));
     WA_TRY(wa_build_steps(session, problem, plan, kernels, most));
     WA_TRY(keep_binaries(session, problem, plan, kernels, table));
     return check_spills(session, plan, kernels, again, most);

@@ -13,11 +13,12 @@ static winattn_status build(cl_context context, cl_device_id id,
                             const char *source, const char *options,
                             cl_program *program)
 {
-    wa_recipe recipe;
-    WA_TRY(wa_recipe_of_text(id, "probe", source, options, &recipe));
+    wa_program_source program_source;
+    WA_TRY(wa_program_source_of_text(id, "probe", source, options,
+                                     &program_source));
     const winattn_status status =
-        wa_obtain_program(context, id, &recipe, "probe", program);
-    wa_recipe_free(&recipe);
+        wa_obtain_program(context, id, &program_source, "probe", program);
+    wa_program_source_free(&program_source);
     return status;
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "device/unit.h"
+#include "device/matrix_unit.h"
 #include "plan/defines.h"
 
 /* Operands of each dtype; those of fp32 are TF32.
@@ -141,7 +141,8 @@ static void numbers_free(numbers *x)
     free(x->results);
 }
 
-static bool numbers_make(const wa_unit *unit, winattn_dtype dtype, numbers *x)
+static bool numbers_make(const wa_matrix_unit *unit, winattn_dtype dtype,
+                         numbers *x)
 {
     const size_t all = (size_t)unit->queries * unit->tile;
     const size_t stored =
@@ -198,7 +199,7 @@ static double expected_sum(const numbers *x, size_t query, size_t key)
     return sum;
 }
 
-static double expected_across(const numbers *x, size_t key, size_t channel)
+static double expected_transposed(const numbers *x, size_t key, size_t channel)
 {
     const double *values = x->rows + (x->queries + x->tile) * x->tile;
     double sum = 0;
@@ -209,7 +210,7 @@ static double expected_across(const numbers *x, size_t key, size_t channel)
     return sum;
 }
 
-static winattn_status compare(const numbers *x, const wa_unit *unit)
+static winattn_status compare(const numbers *x, const wa_matrix_unit *unit)
 {
     static const struct {
         const char *what;
@@ -217,7 +218,7 @@ static winattn_status compare(const numbers *x, const wa_unit *unit)
     } kinds[] = {{"score of query %u and key %u", expected_score},
                  {"o of query %u and channel %u", expected_out},
                  {"sum of row %u in the lane of key %u", expected_sum},
-                 {"gradient of key %u and channel %u", expected_across}};
+                 {"gradient of key %u and channel %u", expected_transposed}};
     for (size_t i = 0; i < result_tiles(x) * x->queries * x->tile; i++) {
         const size_t kind = i / (x->queries * x->tile);
         const size_t row = i / x->tile % x->queries;
@@ -245,7 +246,7 @@ static cl_mem make_buffer(cl_context context, const void *bytes, size_t size,
 }
 
 static cl_int launch(cl_context context, cl_device_id id, cl_kernel kernel,
-                     const wa_unit *unit, numbers *x)
+                     const wa_matrix_unit *unit, numbers *x)
 {
     const size_t all = x->queries * x->tile;
     const size_t wave = unit->wave;
@@ -284,12 +285,12 @@ static winattn_status build(wa_program_set *programs, const wa_device *device,
                             cl_kernel *kernel)
 {
     char name[64], defines[256];
-    snprintf(name, sizeof name, "check_matrix_%s", device->unit->name);
+    snprintf(name, sizeof name, "check_matrix_%s", device->matrix_unit->name);
     defines[0] = 0;
     wa_append_switch(defines, sizeof defines, WA_SWITCH(DTYPE), dtype);
     wa_append_switch(defines, sizeof defines, WA_SWITCH(HAS_FMA),
                      device->has_fma);
-    wa_append_unit_options(device, defines, sizeof defines);
+    wa_append_matrix_unit_options(device, defines, sizeof defines);
     return wa_program_set_kernel(programs, name, defines, build_options,
                                  kernel);
 }
@@ -304,25 +305,28 @@ static winattn_status keep_binary(wa_program_set *programs, cl_kernel kernel)
     return WINATTN_SUCCESS;
 }
 
-winattn_status wa_check_unit(cl_context context, cl_device_id id,
-                             wa_program_set *programs, const wa_device *device,
-                             winattn_dtype dtype, const char *build_options)
+winattn_status wa_check_matrix_unit(cl_context context, cl_device_id id,
+                                    wa_program_set *programs,
+                                    const wa_device *device,
+                                    winattn_dtype dtype,
+                                    const char *build_options)
 {
     cl_kernel kernel;
     numbers x;
     WA_TRY(build(programs, device, dtype, build_options, &kernel));
-    if (!numbers_make(device->unit, dtype, &x)) {
+    if (!numbers_make(device->matrix_unit, dtype, &x)) {
         clReleaseKernel(kernel);
         return wa_fail_memory();
     }
-    const cl_int error = launch(context, id, kernel, device->unit, &x);
+    const cl_int error = launch(context, id, kernel, device->matrix_unit, &x);
     winattn_status status =
         wa_may_pass(error) ? WINATTN_SUCCESS : keep_binary(programs, kernel);
     if (status == WINATTN_SUCCESS)
         status = error == CL_SUCCESS
-                     ? compare(&x, device->unit)
+                     ? compare(&x, device->matrix_unit)
                      : wa_fail(error, "self-test of unit %s did not run: %s",
-                               device->unit->name, winattn_status_name(error));
+                               device->matrix_unit->name,
+                               winattn_status_name(error));
     numbers_free(&x);
     clReleaseKernel(kernel);
     return status;

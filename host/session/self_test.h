@@ -12,8 +12,10 @@
  * is wrong as the reason, if the unit does not compute as cl/unit/fragment.cl
  * says; with another status if the test could not be made. build_options: the
  * caller's. */
-winattn_status wa_check_unit(cl_context context, cl_device_id id,
-                             wa_program_set *programs, const wa_device *device,
-                             winattn_dtype dtype, const char *build_options);
+winattn_status wa_check_matrix_unit(cl_context context, cl_device_id id,
+                                    wa_program_set *programs,
+                                    const wa_device *device,
+                                    winattn_dtype dtype,
+                                    const char *build_options);
 
 #endif

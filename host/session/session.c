@@ -16,13 +16,13 @@
 #define CHECK_REASON_SIZE 256
 
 /* What a self-test of the matrix unit found. */
-typedef struct unit_check {
+typedef struct matrix_unit_check {
     winattn_dtype dtype;
     char *build_options;
     winattn_status status;
     char reason[CHECK_REASON_SIZE]; /* of a failure */
-    struct unit_check *next;
-} unit_check;
+    struct matrix_unit_check *next;
+} matrix_unit_check;
 
 struct wa_session {
     cl_context context;
@@ -31,7 +31,7 @@ struct wa_session {
     unsigned users;
     wa_program_set *programs;
     wa_lock *check_lock; /* for `checks`; held while a test runs */
-    unit_check *checks;
+    matrix_unit_check *checks;
     struct wa_session *next;
 };
 
@@ -73,7 +73,7 @@ static void keep_check(wa_session *session, winattn_dtype dtype,
     const size_t size = strlen(build_options) + 1;
     if (status != WINATTN_SUCCESS && status != WINATTN_UNSUPPORTED_DEVICE)
         return;
-    unit_check *check = calloc(1, sizeof *check);
+    matrix_unit_check *check = calloc(1, sizeof *check);
     if (check)
         check->build_options = malloc(size);
     if (!check || !check->build_options) {
@@ -88,19 +88,20 @@ static void keep_check(wa_session *session, winattn_dtype dtype,
     session->checks = check;
 }
 
-winattn_status wa_session_check_unit(wa_session *session, winattn_dtype dtype,
-                                     const char *build_options)
+winattn_status wa_session_check_matrix_unit(wa_session *session,
+                                            winattn_dtype dtype,
+                                            const char *build_options)
 {
     winattn_status status;
     wa_lock_take(session->check_lock);
-    const unit_check *check = session->checks;
+    const matrix_unit_check *check = session->checks;
     while (check && (check->dtype != dtype ||
                      strcmp(check->build_options, build_options) != 0))
         check = check->next;
     if (!check) {
-        status = wa_check_unit(session->context, session->device_id,
-                               session->programs, &session->device, dtype,
-                               build_options);
+        status = wa_check_matrix_unit(session->context, session->device_id,
+                                      session->programs, &session->device,
+                                      dtype, build_options);
         keep_check(session, dtype, build_options, status);
     } else if (check->status == WINATTN_SUCCESS) {
         status = WINATTN_SUCCESS;
@@ -168,7 +169,7 @@ static winattn_status check_context(cl_context context, cl_device_id device)
 static void session_free(wa_session *session)
 {
     while (session->checks) {
-        unit_check *check = session->checks;
+        matrix_unit_check *check = session->checks;
         session->checks = check->next;
         free(check->build_options);
         free(check);

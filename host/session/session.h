@@ -26,9 +26,10 @@ winattn_status wa_session_kernel(const wa_session *session, const char *name,
                                  const char *defines,
                                  const char *build_options, cl_kernel *kernel);
 
-/* wa_check_unit for the session's device, made once for each type and build
- * options. */
-winattn_status wa_session_check_unit(wa_session *session, winattn_dtype dtype,
-                                     const char *build_options);
+/* wa_check_matrix_unit for the session's device, made once for each type and
+ * build options. */
+winattn_status wa_session_check_matrix_unit(wa_session *session,
+                                            winattn_dtype dtype,
+                                            const char *build_options);
 
 #endif

@@ -22,7 +22,7 @@ static void shrink_grid(wa_grid *grid)
         grid->windows[axis] = 1;
         grid->shift[axis] = 0;
     }
-    grid->seams = 0;
+    grid->shift_boundaries = 0;
 }
 
 /* One window of one head, and on tier cpu, whose kernels allow it, one query.
@@ -57,8 +57,8 @@ static wa_problem shrink(const wa_problem *problem, winattn_tier tier)
 
 /* ---- How much it would be ---- */
 
-/* Multiply-adds of kernels that walk all keys for a block of rows, or all rows
- * for a block of keys. */
+/* Multiply-adds of kernels that loop over all keys for a block of rows, or all
+ * rows for a block of keys. */
 #define FORWARD_PRODUCTS 2.0
 #define BACKWARD_PRODUCTS 5.0
 
@@ -202,8 +202,8 @@ static void shrink_plan(const wa_problem *small, wa_plan *plan)
     if (plan->tier == WINATTN_TIER_CPU)
         plan->step[WA_STEP_FORWARD].block_rows =
             plan->step[WA_STEP_ROWS].block_rows = 1;
-    schedule->slots = 1;
-    schedule->row_slots = schedule->row_slots ? 1 : 0;
+    schedule->splits = 1;
+    schedule->row_splits = schedule->row_splits ? 1 : 0;
     if (plan->pass == WA_BACKWARD)
         schedule->windows_per_launch = 1;
     plan->workspace.dense = dense_bytes(small);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One launch of new kernels, of one unit of work on zeros. Runtimes may
+ * One launch of new kernels, of one work tile on zeros. Runtimes may
  * compile a kernel to the end at its first launch only (PoCL does), and a
  * binary taken before lacks that part. */
 #ifndef WINATTN_WARMUP_H

@@ -60,17 +60,18 @@ static const char *take(progress *all, size_t *count, wide windows,
     if (launch->arguments[0].size < sizeof args)
         return "a kernel of attention without its arguments";
     memcpy(&args, launch->arguments[0].bytes, sizeof args);
-    const bool in_units = args.units != 0;
-    const wide per_window = in_units ? (wide)args.row_blocks * args.heads : 1;
-    const wide first = args.first_window * per_window + args.first_unit;
+    const bool in_work_tiles = args.work_tiles != 0;
+    const wide per_window =
+        in_work_tiles ? (wide)args.row_blocks * args.heads : 1;
+    const wide first = args.first_window * per_window + args.first_work_tile;
     progress *p = find(all, count, launch);
     if (!p)
         return "too many kernels";
     if (first != p->next)
         return "a launch that does not go on where the last one ended";
-    if (in_units && !has_teams(launch, args.units))
+    if (in_work_tiles && !has_teams(launch, args.work_tiles))
         return "more or fewer work-groups than units";
-    p->next += in_units ? args.units : args.windows;
+    p->next += in_work_tiles ? args.work_tiles : args.windows;
     p->end = windows * per_window;
     return p->next > p->end ? "a launch beyond the last window" : NULL;
 }

@@ -2,11 +2,11 @@
  * winattn_programs_import: a blob is taken or refused as one; plans can be
  * made all the same, and a blob exported that is taken again. The last byte of
  * the input says what of the blob is put right first, since no mutation hits a
- * checksum: 1: checksums of entries; 2: the blob's size, too. */
+ * checksum: 1: checksums of records; 2: the blob's size, too. */
 #include <string.h>
 
+#include "kit/cache_record_layout.h"
 #include "kit/devices.h"
-#include "kit/entry_layout.h"
 #include "libfuzzer.h"
 #include "standin.h"
 
@@ -27,20 +27,20 @@ static uint64_t get(const unsigned char *from, int bytes)
 static void mend_checksums(unsigned char *blob, size_t size)
 {
     size_t at = WA_BLOB_HEADER;
-    while (at + ENTRY_HEADER <= size) {
+    while (at + RECORD_HEADER <= size) {
         unsigned char *entry = blob + at;
-        const uint64_t left = size - at - ENTRY_HEADER;
-        const uint64_t key = get(entry + ENTRY_KEY_SIZE_AT, 4);
-        const uint64_t binary = get(entry + ENTRY_BINARY_SIZE_AT, 8);
+        const uint64_t left = size - at - RECORD_HEADER;
+        const uint64_t key = get(entry + RECORD_KEY_SIZE_AT, 4);
+        const uint64_t binary = get(entry + RECORD_BINARY_SIZE_AT, 8);
         if (key > left || binary > left - key)
             return;
         wa_hash hash = wa_hash_start();
-        wa_hash_add(&hash, entry, ENTRY_CHECKSUM_AT);
-        wa_hash_add(&hash, entry + ENTRY_HEADER, (size_t)(key + binary));
+        wa_hash_add(&hash, entry, RECORD_CHECKSUM_AT);
+        wa_hash_add(&hash, entry + RECORD_HEADER, (size_t)(key + binary));
         hash = wa_hash_end(hash);
-        put(entry + ENTRY_CHECKSUM_AT, hash.a, 8);
-        put(entry + ENTRY_CHECKSUM_AT + 8, hash.b, 8);
-        at += ENTRY_HEADER + (size_t)(key + binary);
+        put(entry + RECORD_CHECKSUM_AT, hash.a, 8);
+        put(entry + RECORD_CHECKSUM_AT + 8, hash.b, 8);
+        at += RECORD_HEADER + (size_t)(key + binary);
     }
 }
 

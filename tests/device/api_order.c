@@ -87,15 +87,16 @@ static void destroy_early(void **state)
     tear_down(&f);
 }
 
-/* A forward pass in launches of so many units, or windows where work-groups
- * walk them. */
+/* A forward pass in launches of so many work tiles, or windows where
+ * work-groups iterate over them. */
 static void run_in_pieces(const char *text, uint32_t units,
                           cl_command_queue queue)
 {
     const test_case c = parsed(text);
     const demanded_plan demand = {
-        .unit = c.tier == WINATTN_TIER_MATRIX ? wa_unit_named("mma") : NULL,
-        .units_per_launch = units};
+        .matrix_unit =
+            c.tier == WINATTN_TIER_MATRIX ? wa_matrix_unit_named("mma") : NULL,
+        .work_tiles_per_launch = units};
     case_result result;
     if (!planned_run(&device, queue, &c, &demand, &result) &&
         !is_excused(&result))

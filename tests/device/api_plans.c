@@ -193,8 +193,8 @@ static void local_bytes_are_right(void **state)
             wa_session_acquire(device.context, device.id, &session),
             WINATTN_SUCCESS);
         wa_device capabilities = *wa_session_device(session);
-        capabilities.unit = wa_unit_named("mma");
-        capabilities.emulates_unit = true;
+        capabilities.matrix_unit = wa_matrix_unit_named("mma");
+        capabilities.emulates_matrix_unit = true;
         capabilities.loop_limit = 0;
         if (c.pass == PASS_FORWARD) {
             assert_int_equal(wa_plan_make(&problem, &capabilities, WA_FORWARD,
@@ -221,11 +221,11 @@ static void tf32_may_be_allowed(void **state)
 {
     (void)state;
     char text[2][4096];
-    const wa_unit *unit;
+    const wa_matrix_unit *unit;
     wa_session *session;
     assert_int_equal(wa_session_acquire(device.context, device.id, &session),
                      WINATTN_SUCCESS);
-    unit = wa_session_device(session)->unit;
+    unit = wa_session_device(session)->matrix_unit;
     wa_session_release(session);
     for (int allowed = 0; allowed < 2; allowed++) {
         fixture f = set_up(allowed ? "tf32=1 bias=same" : "bias=same");

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cache.h"
-#include "program/entry.h"
+#include "program/cache_record.h"
 #include "program/program.h"
 
 static winattn_programs *make_programs(void)
@@ -134,16 +134,17 @@ static void bad_blobs_are_refused(void **state)
     free(blob);
 }
 
-/* A blob of one entry with this key. */
+/* A blob of one record with this key. */
 static unsigned char *blob_with_key(const char *key, size_t key_size,
                                     size_t *size)
 {
-    const wa_entry entry = {key, key_size, (const unsigned char *)"binary", 6};
-    *size = WA_BLOB_HEADER + wa_entry_size(&entry);
+    const wa_cache_record record = {key, key_size,
+                                    (const unsigned char *)"binary", 6};
+    *size = WA_BLOB_HEADER + wa_cache_record_size(&record);
     unsigned char *blob = malloc(*size);
     assert_non_null(blob);
     wa_blob_write_header(blob, 1, *size);
-    wa_entry_write(&entry, blob + WA_BLOB_HEADER);
+    wa_cache_record_write(&record, blob + WA_BLOB_HEADER);
     return blob;
 }
 
@@ -156,21 +157,21 @@ static void foreign_blobs_are_refused(void **state)
         "vendor: ",  "device: ",       "device version: ",
         "driver: ",  "address bits: ", "program: ",
         "source: "};
-    wa_recipe recipe;
+    wa_program_source program_source;
     size_t size;
     winattn_programs *programs = make_programs();
-    assert_int_equal(
-        wa_recipe_of_kernel(device.id, "forward_cpu", "-DX", &recipe),
-        WINATTN_SUCCESS);
-    const size_t length = strlen(recipe.key);
-    unsigned char *blob = blob_with_key(recipe.key, length, &size);
+    assert_int_equal(wa_program_source_of_kernel(device.id, "forward_cpu",
+                                                 "-DX", &program_source),
+                     WINATTN_SUCCESS);
+    const size_t length = strlen(program_source.key);
+    unsigned char *blob = blob_with_key(program_source.key, length, &size);
     assert_int_equal(winattn_programs_import(programs, size, blob),
                      WINATTN_SUCCESS);
     free(blob);
     char *key = malloc(length + 2);
     assert_non_null(key);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        memcpy(key, recipe.key, length + 1);
+        memcpy(key, program_source.key, length + 1);
         char *line = strstr(key, lines[i]);
         assert_non_null(line);
         line += strlen(lines[i]);
@@ -184,21 +185,22 @@ static void foreign_blobs_are_refused(void **state)
     }
     /* keys that end early, or hold a 0 */
     for (size_t cut = 1; cut + 20 < length; cut += 7) {
-        blob = blob_with_key(recipe.key, cut, &size);
+        blob = blob_with_key(program_source.key, cut, &size);
         assert_int_equal(winattn_programs_import(programs, size, blob),
-                         strstr(recipe.key, "options: ") - recipe.key <=
+                         strstr(program_source.key, "options: ") -
+                                     program_source.key <=
                                  (ptrdiff_t)cut + 1
                              ? WINATTN_SUCCESS
                              : WINATTN_INVALID_BLOB);
         free(blob);
     }
-    memcpy(key, recipe.key, length + 1);
+    memcpy(key, program_source.key, length + 1);
     key[length - 3] = 0;
     blob = blob_with_key(key, length, &size);
     assert_refused(programs, blob, size, "blob");
     free(blob);
     free(key);
-    wa_recipe_free(&recipe);
+    wa_program_source_free(&program_source);
     winattn_programs_destroy(programs);
 }
 

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The bytes of entries and blobs: no damage is taken for sound. */
+ * The bytes of records and blobs: no damage is taken for sound. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cache.h"
-#include "kit/entry_layout.h"
+#include "kit/cache_record_layout.h"
 
-/* An entry of a few hundred bytes, to be freed. */
+/* A record of a few hundred bytes, to be freed. */
 static unsigned char *small_entry(size_t *size)
 {
     unsigned char binary[150];
     for (size_t i = 0; i < sizeof binary; i++)
         binary[i] = (unsigned char)(i * 37);
     const char *key = "winattn: 1\noptions: -DX=1\n";
-    const wa_entry entry = {key, strlen(key), binary, sizeof binary};
-    *size = wa_entry_size(&entry);
-    assert_int_equal(*size, ENTRY_HEADER + strlen(key) + sizeof binary);
+    const wa_cache_record record = {key, strlen(key), binary, sizeof binary};
+    *size = wa_cache_record_size(&record);
+    assert_int_equal(*size, RECORD_HEADER + strlen(key) + sizeof binary);
     unsigned char *bytes = malloc(*size);
     assert_non_null(bytes);
-    wa_entry_write(&entry, bytes);
+    wa_cache_record_write(&record, bytes);
     return bytes;
 }
 
@@ -37,14 +37,14 @@ static const char *read_copy(const unsigned char *bytes, size_t size,
 
 static const char *read_entry(const unsigned char *bytes, size_t size)
 {
-    wa_entry entry;
-    const char *wrong = wa_entry_read(bytes, size, &entry);
-    return !wrong && wa_entry_size(&entry) != size ? "size" : wrong;
+    wa_cache_record record;
+    const char *wrong = wa_cache_record_read(bytes, size, &record);
+    return !wrong && wa_cache_record_size(&record) != size ? "size" : wrong;
 }
 
-static const char *ignore_entry(void *data, const wa_entry *entry)
+static const char *ignore_entry(void *data, const wa_cache_record *record)
 {
-    (void)entry;
+    (void)record;
     ++*(int *)data;
     return NULL;
 }
@@ -99,12 +99,12 @@ static void entries_are_checked(void **state)
 {
     (void)state;
     size_t size;
-    wa_entry entry;
+    wa_cache_record record;
     unsigned char *bytes = small_entry(&size);
-    assert_null(wa_entry_read(bytes, size, &entry));
-    assert_int_equal(entry.binary_size, 150);
-    assert_int_equal(entry.binary[2], 74);
-    assert_memory_equal(entry.key, "winattn: 1\n", 11);
+    assert_null(wa_cache_record_read(bytes, size, &record));
+    assert_int_equal(record.binary_size, 150);
+    assert_int_equal(record.binary[2], 74);
+    assert_memory_equal(record.key, "winattn: 1\n", 11);
     refuses_damage(bytes, size, read_entry);
     free(bytes);
 }
@@ -150,10 +150,10 @@ static void sizes_are_not_believed(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (size_t j = 0; j < sizeof sizes / sizeof *sizes; j++) {
             for (int byte = 0; byte < 4; byte++)
-                bytes[ENTRY_KEY_SIZE_AT + byte] =
+                bytes[RECORD_KEY_SIZE_AT + byte] =
                     (unsigned char)(sizes[i] >> 8 * byte);
             for (int byte = 0; byte < 8; byte++)
-                bytes[ENTRY_BINARY_SIZE_AT + byte] =
+                bytes[RECORD_BINARY_SIZE_AT + byte] =
                     (unsigned char)(sizes[j] >> 8 * byte);
             assert_non_null(read_copy(bytes, size, read_entry));
         }

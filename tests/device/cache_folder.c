@@ -14,7 +14,7 @@
 #include "base/os.h"
 #include "cache.h"
 #include "program/cache.h"
-#include "program/entry.h"
+#include "program/cache_record.h"
 
 static void store_text(const char *key, const char *text)
 {
@@ -24,19 +24,19 @@ static void store_text(const char *key, const char *text)
 static void assert_cached(const char *key, const char *text)
 {
     unsigned char *file;
-    wa_entry entry;
-    assert_int_equal(wa_cache_load(key, &file, &entry), WINATTN_SUCCESS);
+    wa_cache_record record;
+    assert_int_equal(wa_cache_load(key, &file, &record), WINATTN_SUCCESS);
     assert_non_null(file);
-    assert_int_equal(entry.binary_size, strlen(text));
-    assert_memory_equal(entry.binary, text, entry.binary_size);
+    assert_int_equal(record.binary_size, strlen(text));
+    assert_memory_equal(record.binary, text, record.binary_size);
     free(file);
 }
 
 static void assert_not_cached(const char *key)
 {
     unsigned char *file;
-    wa_entry entry;
-    assert_int_equal(wa_cache_load(key, &file, &entry), WINATTN_SUCCESS);
+    wa_cache_record record;
+    assert_int_equal(wa_cache_load(key, &file, &record), WINATTN_SUCCESS);
     assert_null(file);
 }
 
@@ -322,16 +322,16 @@ void *hammer(void *unused)
     for (uint64_t i = 1; i <= 200; i++) {
         uint64_t random = i * 77777;
         unsigned char *file;
-        wa_entry entry;
+        wa_cache_record record;
         wa_cache_store("hammered", (const unsigned char *)text,
                        1 + random_below(&random, sizeof text));
-        if (wa_cache_load("hammered", &file, &entry) != WINATTN_SUCCESS ||
+        if (wa_cache_load("hammered", &file, &record) != WINATTN_SUCCESS ||
             !file) {
             ok = false;
             continue;
         }
-        for (size_t at = 0; at < entry.binary_size; at += 997)
-            ok = ok && entry.binary[at] == 'x';
+        for (size_t at = 0; at < record.binary_size; at += 997)
+            ok = ok && record.binary[at] == 'x';
         free(file);
     }
     return ok ? NULL : "";

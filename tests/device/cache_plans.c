@@ -6,7 +6,7 @@
 
 #include "base/os.h"
 #include "cache.h"
-#include "program/entry.h"
+#include "program/cache_record.h"
 
 static void warm_is_like_cold(void **state)
 {
@@ -37,7 +37,7 @@ static void warm_is_like_cold(void **state)
     assert_int_equal(warm.built, 0);
 }
 
-/* Options are part of the key, and so is a failed build no entry. */
+/* Options are part of the key, and so is a failed build no record. */
 static void options_matter(void **state)
 {
     (void)state;
@@ -84,11 +84,11 @@ static void spoil(const char *path, void *data)
     const damage how = *(const damage *)data;
     unsigned char *bytes, *bad;
     size_t size;
-    wa_entry entry;
+    wa_cache_record record;
     static unsigned char rubbish[16384];
     assert_int_equal(wa_file_read(path, SIZE_MAX, &bytes, &size),
                      WA_FILE_READ);
-    assert_null(wa_entry_read(bytes, size, &entry));
+    assert_null(wa_cache_record_read(bytes, size, &record));
     switch (how) {
     case EMPTY:
         write_bytes(path, bytes, 0);
@@ -101,22 +101,22 @@ static void spoil(const char *path, void *data)
         write_bytes(path, bytes, size);
         break;
     case FOREIGN:
-        entry.key_size--;
+        record.key_size--;
         bad = malloc(size);
         assert_non_null(bad);
-        wa_entry_write(&entry, bad);
-        write_bytes(path, bad, wa_entry_size(&entry));
+        wa_cache_record_write(&record, bad);
+        write_bytes(path, bad, wa_cache_record_size(&record));
         free(bad);
         break;
     case NO_PROGRAM:
         for (size_t i = 0; i < sizeof rubbish; i++)
             rubbish[i] = (unsigned char)(i * 2654435761u >> 13);
-        entry.binary = rubbish;
-        entry.binary_size = sizeof rubbish;
-        bad = malloc(wa_entry_size(&entry));
+        record.binary = rubbish;
+        record.binary_size = sizeof rubbish;
+        bad = malloc(wa_cache_record_size(&record));
         assert_non_null(bad);
-        wa_entry_write(&entry, bad);
-        write_bytes(path, bad, wa_entry_size(&entry));
+        wa_cache_record_write(&record, bad);
+        write_bytes(path, bad, wa_cache_record_size(&record));
         free(bad);
         break;
     case DAMAGES:

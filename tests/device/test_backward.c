@@ -338,7 +338,7 @@ static void workspace(void **state)
     const size_t slot = 3 * (49 * 49 + 1) * 4;
     assert_in_range(sizes[0], slot, (16u << 20) + 4096);
     assert_true(sizes[0] % slot <= 32); /* two roundings */
-    /* slots are dealt evenly, so their number is not quite the same */
+    /* splits are made evenly, so their number is not quite the same */
     assert_true(sizes[1] <= sizes[0] + sizes[0] / 8 + slot);
 
     fixture f = set_up_backward("bias=same");

@@ -17,11 +17,11 @@
 #include "kit/planned.h"
 #include "kit/runner.h"
 
-/* A shape of "" is the planner's. Tiles of units differ, so rows, keys and
- * passes count tiles, where 0 (of keys ALL) is all of them, and a team has as
- * many more waves as its rows need. Shapes of two kernels have eight numbers
- * more: keys, and for the kernel of keys rows, keys, waves of a team, teams,
- * stages, tiles of a pass, terms. */
+/* A shape of "" is the planner's. Tiles of matrix units differ, so rows, keys
+ * and subtiles count tiles, where 0 (of keys ALL) is all of them, and a team
+ * has as many more waves as its rows need. Shapes of two kernels have eight
+ * numbers more: keys, and for the kernel of keys rows, keys, waves of a team,
+ * teams, stages, tiles of a subtile, bias cache. */
 #define ALL "999"
 static const struct {
     const char *text, *shape;
@@ -97,7 +97,7 @@ static const struct {
     /* tiles of rows have different powers of two */
     {"queries=70 keys=33 dim=16 windows=2 heads=1 data=rising",
      "0:1:1:1:0:0:0", false},
-    /* ---- Several visits: rows in blocks, heads that share keys ---- */
+    /* ---- Several q blocks: rows in blocks, heads that share keys ---- */
     {"queries=40 keys=20 dim=16 windows=3 heads=1 d_lse=1", "1:1:2:1:0:0:0",
      true},
     {"queries=40 keys=33 dim=20 windows=2 heads=2 kv_heads=1 bias=fp32 "
@@ -213,7 +213,7 @@ static const struct {
      "0:1:1:1:1:0:0:" ALL ":1:1:1:1:1:1:0", false},
     {"given=1 queries=20 dim=80 windows=2 heads=1 bias=same layout=broadcast",
      "0:1:1:1:1:1:2:1:1:0:1:1:1:1:1", false},
-    /* each visit's bound of dS is larger than the last one's */
+    /* each q block's bound of dS is larger than the last one's */
     {"given=1 queries=70 keys=60 dim=16 windows=2 heads=1 data=rising",
      "1:1:1:1:1:0:0:1:1:1:1:1:1:1:0", true},
     {"variant=cosine queries=70 keys=60 dim=16 windows=2 heads=1 data=rising",
@@ -327,8 +327,9 @@ static const struct {
 static void run(const test_case *c, const wa_matrix_gradient_shape *shape,
                 unsigned windows)
 {
-    const demanded_backward demand = {
-        .unit = chosen.unit, .matrix = shape, .windows = windows};
+    const demanded_backward demand = {.matrix_unit = chosen.matrix_unit,
+                                      .matrix = shape,
+                                      .windows = windows};
     case_result result;
     char text[512], shape_text[128] = "";
     case_print(c, text, sizeof text);
@@ -342,35 +343,36 @@ static void run(const test_case *c, const wa_matrix_gradient_shape *shape,
     if (shape && is_excused(&result))
         return;
     fail_msg("%s {\"%s\", \"%s\"}, %u windows to a launch\n%s",
-             chosen.unit->name, text, shape_text, windows, result.failure);
+             chosen.matrix_unit->name, text, shape_text, windows,
+             result.failure);
 }
 
 /* Turns tiles of a shape into rows and keys, and raises its waves. */
 static void fit_shape(wa_matrix_gradient_shape *s, const test_case *c)
 {
-    const wa_unit *unit = chosen.unit;
-    const uint32_t waves = s->team_waves;
+    const wa_matrix_unit *unit = chosen.matrix_unit;
+    const uint32_t waves = s->waves_per_window;
     s->block_rows = matrix_tiles(s->block_rows, unit->queries, c->queries);
     const uint32_t row_tiles = wa_ceil_div(s->block_rows, unit->queries);
-    if (s->team_waves < row_tiles)
-        s->team_waves = row_tiles;
-    if (s->pass_keys == 0)
-        s->pass_keys = wa_ceil_div((uint32_t)c->keys, unit->tile);
-    s->pass_keys *= unit->tile;
+    if (s->waves_per_window < row_tiles)
+        s->waves_per_window = row_tiles;
+    if (s->subtile_keys == 0)
+        s->subtile_keys = wa_ceil_div((uint32_t)c->keys, unit->tile);
+    s->subtile_keys *= unit->tile;
     if (s->block_keys == 0)
         return;
     wa_matrix_shape *k = &s->keys;
     s->block_keys = matrix_tiles(s->block_keys, unit->tile, c->keys);
     if (s->block_keys == (uint32_t)c->keys && s->keeps_dbias != 1)
-        s->team_waves = waves;
+        s->waves_per_window = waves;
     k->block_rows = matrix_tiles(k->block_rows, unit->tile, c->queries);
     k->block_keys = matrix_tiles(k->block_keys, unit->queries, c->keys);
     const uint32_t key_tiles = wa_ceil_div(k->block_keys, unit->queries);
-    if (k->team_waves < key_tiles)
-        k->team_waves = key_tiles;
-    if (k->pass_keys == 0)
-        k->pass_keys = wa_ceil_div(k->block_rows, unit->tile);
-    k->pass_keys *= unit->tile;
+    if (k->waves_per_window < key_tiles)
+        k->waves_per_window = key_tiles;
+    if (k->subtile_keys == 0)
+        k->subtile_keys = wa_ceil_div(k->block_rows, unit->tile);
+    k->subtile_keys *= unit->tile;
 }
 
 static void run_table(void **state)
@@ -381,7 +383,8 @@ static void run_table(void **state)
         wa_matrix_gradient_shape shape;
         const bool planned = !table[i].shape[0];
         if ((small && !table[i].small) || !row_is_chosen(i) ||
-            (few && (i + (size_t)(chosen.unit - wa_units)) % 6 != 0))
+            (few &&
+             (i + (size_t)(chosen.matrix_unit - wa_matrix_units)) % 6 != 0))
             continue;
         test_case c = parsed(table[i].text);
         c.tier = WINATTN_TIER_MATRIX;
@@ -406,26 +409,27 @@ static void random_shape(random_state *r, test_case *c, bool pairs,
         wa_plan plan;
         *c = case_random_matrix(r, PASS_BACKWARD, WINATTN_FP16);
         s->block_rows = random_between(r, 0, 3);
-        s->team_waves = random_between(r, 1, 4);
-        s->teams = random_between(r, 1, 3);
+        s->waves_per_window = random_between(r, 1, 4);
+        s->windows_per_group = random_between(r, 1, 3);
         s->stages = random_between(r, 1, 2);
-        s->pass_keys = random_between(r, 0, 3);
-        s->keeps_terms = random_between(r, 0, 3);
+        s->subtile_keys = random_between(r, 0, 3);
+        s->bias_cache = random_between(r, 0, 3);
         s->keeps_dbias = random_between(r, 0, 2);
         s->block_keys = pairs ? random_between(r, 1, 6) : 0;
-        s->keys = (wa_matrix_shape){.block_rows = random_between(r, 0, 3),
-                                    .block_keys = random_between(r, 0, 3),
-                                    .team_waves = random_between(r, 1, 4),
-                                    .teams = random_between(r, 1, 3),
-                                    .stages = random_between(r, 1, 2),
-                                    .pass_keys = random_between(r, 0, 3),
-                                    .keeps_terms = random_between(r, 0, 3)};
+        s->keys =
+            (wa_matrix_shape){.block_rows = random_between(r, 0, 3),
+                              .block_keys = random_between(r, 0, 3),
+                              .waves_per_window = random_between(r, 1, 4),
+                              .windows_per_group = random_between(r, 1, 3),
+                              .stages = random_between(r, 1, 2),
+                              .subtile_keys = random_between(r, 0, 3),
+                              .bias_cache = random_between(r, 0, 3)};
         fit_shape(s, c);
         memset(&roomy, 0, sizeof roomy);
         roomy.max_work_group = 256;
         roomy.local_bytes = 60 * 1024;
-        roomy.unit = chosen.unit;
-        roomy.emulates_unit = true;
+        roomy.matrix_unit = chosen.matrix_unit;
+        roomy.emulates_matrix_unit = true;
         wa_plan_begin(WA_BACKWARD, &plan);
         const winattn_desc desc = case_desc(c);
         if (wa_problem_read(&desc, &problem) == WINATTN_SUCCESS &&

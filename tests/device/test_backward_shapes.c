@@ -26,7 +26,7 @@ static const struct {
     const char *rows, *keys; /* shapes; no rows: one kernel */
     int kind;
 } table[] = {
-    /* ---- One kernel, one visit ---- */
+    /* ---- One kernel, one q block ---- */
     {"windows=3 heads=1 queries=12 dim=8 bias=fp32 d_lse=1", MANY, NULL,
      "12:12:32:8:4:4:1:1:1", SMALL},
     {"windows=3 heads=1 queries=12 dim=8 bias=fp32 accumulate=31", FEW, NULL,
@@ -49,7 +49,7 @@ static const struct {
      NULL, "10:9:32:8:4:4:1:1:0", SMALL},
     {"given=1 queries=7 keys=9 dim=30 bias=fp32 d_lse=1 layout=strided", 130,
      NULL, "7:9:32:8:4:2:1:1:0", SMALL},
-    /* ---- One kernel, several visits ---- */
+    /* ---- One kernel, several q blocks ---- */
     {"windows=3 heads=4 kv_heads=2 queries=8 keys=9 dim=8 bias=fp32", MANY,
      NULL, "8:9:32:8:4:2:1:1:1", SMALL},
     {"heads=2 kv_heads=1 queries=13 keys=10 dim=12 bias=same d_lse=1 "
@@ -99,7 +99,7 @@ static const struct {
     {"variant=sliding queries=20 keys=8 block=4 window_blocks=1 dim=8 "
      "accumulate=7",
      MANY, "8:8:32:8:4:4:1:1:1", "6:4:32:8:4:4:1:1:0", SMALL},
-    /* visits that no sum of d_logit_scale parts */
+    /* q blocks that no sum of d_logit_scale parts */
     {"variant=cosine heads=2 kv_heads=1 windows=3 queries=11 keys=9 dim=12",
      MANY, NULL, "6:9:32:12:2:4:1:1:0", SMALL},
     /* ---- Grids: padding, regions and tables of each kind ---- */
@@ -169,7 +169,7 @@ static void run_table(void **state)
             assert_true(gradient_shape_parse(table[i].rows, &rows));
             demand.rows = &rows;
         }
-        /* of three windows, two follow each other in a slot */
+        /* of three windows, two follow each other in a split */
         demand.windows = (unsigned)c.windows;
         c.tier = WINATTN_TIER_LOCAL;
         c.pass = PASS_BACKWARD;

@@ -273,7 +273,8 @@ static void other_images(void **state)
     winattn_programs_destroy(programs);
 }
 
-/* Launches of few units or windows each, and partial sums in several slots. */
+/* Launches of few work tiles or windows each, and partial sums in several
+ * splits. */
 static void pieces(void **state)
 {
     (void)state;
@@ -289,7 +290,7 @@ static void pieces(void **state)
             cl_command_queue queue = windows == 1 || !device.unordered
                                          ? device.queue
                                          : device.unordered;
-            const demanded_plan forward = {.units_per_launch = windows};
+            const demanded_plan forward = {.work_tiles_per_launch = windows};
             const demanded_backward backward = {.windows = windows};
             const bool passed =
                 chosen.pass == PASS_FORWARD

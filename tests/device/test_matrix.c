@@ -23,8 +23,8 @@
 #include "session/self_test.h"
 #include "session/session.h"
 
-/* A shape of 0 is the planner's. Tiles of units differ, so rows, keys and
- * passes count tiles: 0 is all of them. */
+/* A shape of 0 is the planner's. Tiles of matrix units differ, so rows, keys
+ * and subtiles count tiles: 0 is all of them. */
 static const struct {
     const char *text, *shape;
     bool small;
@@ -99,8 +99,9 @@ static const struct {
     {"queries=18 dim=16 windows=7 heads=1 kv_heads=1 mask=regions "
      "mask_windows=7",
      "0:0:2:1:2:1:3", true},
-    /* on grids: terms in registers, regions compared, terms kept by window,
-     * padding of each kind; many grids, so that windows come sorted */
+    /* on grids: bias and mask in registers, regions compared, bias and mask
+     * kept by window, padding of each kind; many grids, so that windows come
+     * sorted */
     {"grid=2 size=10x13 window=4x5 shift=1x2 mask=shift bias=table_same "
      "pads=3 heads=1 kv_heads=1 dim=16 lse=1",
      "0:0:2:2:2:2:2", false},
@@ -120,8 +121,8 @@ static const struct {
      "kv_heads=1 dim=80 batch=5",
      "0:0:1:2:2:2:3", false},
     /* what rows carry from window to window where lse is not wanted: folded
-     * into their terms or not, in a pass or several, and where it does not
-     * serve */
+     * into bias and mask or not, in a subtile or several, and where it does
+     * not serve */
     {"queries=18 dim=8 windows=5 heads=1 kv_heads=1 bias=same lse=0",
      "0:0:2:1:2:2:2", true},
     {"queries=36 dim=32 windows=24 heads=1 kv_heads=1 bias=same lse=0",
@@ -140,7 +141,7 @@ static const struct {
     {"queries=34 keys=40 dim=16 windows=12 heads=1 kv_heads=1 bias=same "
      "mask=same mask_windows=3 data=masked lse=0",
      "0:0:3:1:2:1:1", false},
-    /* walks from windows of one place to those of others */
+    /* from windows at one position to those at others */
     {"grid=2 size=20x26 window=4x4 shift=1x2 mask=shift bias=table_same "
      "pads=3 heads=1 kv_heads=1 dim=16 batch=7 layout=packed lse=1",
      "0:0:1:2:2:2:2", false},
@@ -212,26 +213,26 @@ static void run(const test_case *c, const demanded_plan *demand)
     case_print(c, text, sizeof text);
     if (shape)
         matrix_shape_print(shape, shape_text, sizeof shape_text);
-    fail_msg("%s {\"%s\", \"%s\"}\n%s", chosen.unit->name, text, shape_text,
-             result.failure);
+    fail_msg("%s {\"%s\", \"%s\"}\n%s", chosen.matrix_unit->name, text,
+             shape_text, result.failure);
 }
 
 /* Of the operands' types: fp32 is TF32. */
 static int first_dtype(void)
 {
-    return chosen.unit->has_tf32 ? WINATTN_FP32 : WINATTN_FP16;
+    return chosen.matrix_unit->has_tf32 ? WINATTN_FP32 : WINATTN_FP16;
 }
 
 /* A row of a table, in each type; every third in launches of two windows, but
- * for those without lse, whose bases are carried from window to window. */
+ * for those without lse, whose maxima are reused from window to window. */
 static void run_row(size_t i, const char *text, const char *shape_text,
                     demanded_plan demand)
 {
-    const wa_unit *unit = chosen.unit;
+    const wa_matrix_unit *unit = chosen.matrix_unit;
     const bool in_one_type = part_is("few") || part_is("each");
     test_case c = parsed(text);
     wa_matrix_shape shape;
-    demand.unit = unit;
+    demand.matrix_unit = unit;
     c.tier = WINATTN_TIER_MATRIX;
     c.seed = (int)i + 1;
     for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++) {
@@ -248,12 +249,12 @@ static void run_row(size_t i, const char *text, const char *shape_text,
         shape.block_rows =
             matrix_tiles(shape.block_rows, unit->queries, c.queries);
         shape.block_keys = matrix_tiles(shape.block_keys, unit->tile, c.keys);
-        shape.pass_keys *= unit->tile;
-        if (shape.keeps_terms == 2) /* each wave has its own rows */
-            shape.team_waves =
+        shape.subtile_keys *= unit->tile;
+        if (shape.bias_cache == 2) /* each wave has its own rows */
+            shape.waves_per_window =
                 (shape.block_rows + unit->queries - 1) / unit->queries;
         demand.matrix = &shape;
-        demand.units_per_launch = i % 3 == 0 && c.lse ? 2 : 0;
+        demand.work_tiles_per_launch = i % 3 == 0 && c.lse ? 2 : 0;
         run(&c, &demand);
     }
 }
@@ -262,7 +263,8 @@ static bool is_chosen(size_t i, bool row_is_small)
 {
     const bool few = part_is("few");
     return (row_is_small || !(few || part_is("small"))) &&
-           (!few || (i + (size_t)(chosen.unit - wa_units)) % 3 == 0);
+           (!few ||
+            (i + (size_t)(chosen.matrix_unit - wa_matrix_units)) % 3 == 0);
 }
 
 static void run_table(void **state)
@@ -279,7 +281,7 @@ static void run_shared(void **state)
     (void)state;
     for (size_t i = 0; i < SHARED_ROWS; i++) {
         const demanded_plan demand = {.held_groups = shared[i].held_groups,
-                                      .shares_owners = true};
+                                      .persistent_multi_block = true};
         if (is_chosen(i, shared[i].small))
             run_row(i, shared[i].text, shared[i].shape, demand);
     }
@@ -288,7 +290,7 @@ static void run_shared(void **state)
 /* A random shape that fits a random case; tries until one is legal. */
 static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
 {
-    const wa_unit *unit = chosen.unit;
+    const wa_matrix_unit *unit = chosen.matrix_unit;
     for (;;) {
         wa_device roomy;
         wa_problem problem;
@@ -299,16 +301,16 @@ static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
             matrix_tiles(random_between(r, 0, 3), unit->queries, c->queries);
         s->block_keys =
             matrix_tiles(random_between(r, 0, 3), unit->tile, c->keys);
-        s->team_waves = random_between(r, 1, 4);
-        s->teams = random_between(r, 1, 3);
+        s->waves_per_window = random_between(r, 1, 4);
+        s->windows_per_group = random_between(r, 1, 3);
         s->stages = random_between(r, 1, 3);
-        s->pass_keys = unit->tile * random_between(r, 1, 4);
-        s->keeps_terms = random_between(r, 0, 3);
+        s->subtile_keys = unit->tile * random_between(r, 1, 4);
+        s->bias_cache = random_between(r, 0, 3);
         memset(&roomy, 0, sizeof roomy);
         roomy.max_work_group = 256;
         roomy.local_bytes = 60 * 1024;
-        roomy.unit = unit;
-        roomy.emulates_unit = true;
+        roomy.matrix_unit = unit;
+        roomy.emulates_matrix_unit = true;
         wa_plan_begin(WA_FORWARD, &plan);
         const winattn_desc desc = case_desc(c);
         /* regions are compared or kept, those of a shift not in local memory
@@ -333,8 +335,9 @@ static void run_random(void **state)
         case_print(&c, text, sizeof text);
         matrix_shape_print(&shape, shape_text, sizeof shape_text);
         announce("%d {\"%s\", \"%s\"}\n", seed, text, shape_text);
-        demanded_plan demand = {.unit = chosen.unit, .matrix = &shape};
-        demand.units_per_launch = random_between(&r, 0, 3);
+        demanded_plan demand = {.matrix_unit = chosen.matrix_unit,
+                                .matrix = &shape};
+        demand.work_tiles_per_launch = random_between(&r, 0, 3);
         demand.held_groups = random_between(&r, 0, 5);
         run(&c, &demand);
     }
@@ -349,15 +352,15 @@ static winattn_status check(bool emulated, winattn_dtype dtype,
     assert_int_equal(wa_session_acquire(device.context, device.id, &session),
                      WINATTN_SUCCESS);
     wa_device told = *wa_session_device(session);
-    told.unit = chosen.unit;
-    told.emulates_unit = emulated;
+    told.matrix_unit = chosen.matrix_unit;
+    told.emulates_matrix_unit = emulated;
     char options[1024];
     const char *more = getenv("WINATTN_TEST_BUILD_OPTIONS");
     snprintf(options, sizeof options, "%s %s", build_options,
              more ? more : "");
-    const winattn_status status =
-        wa_check_unit(device.context, device.id, wa_session_programs(session),
-                      &told, dtype, options);
+    const winattn_status status = wa_check_matrix_unit(
+        device.context, device.id, wa_session_programs(session), &told, dtype,
+        options);
     wa_session_release(session);
     return status;
 }
@@ -367,12 +370,13 @@ static void self_test_passes(void **state)
     (void)state;
     wa_device own;
     assert_int_equal(wa_device_query(device.id, &own), WINATTN_SUCCESS);
-    for (int emulated = own.unit == chosen.unit ? 0 : 1; emulated < 2;
-         emulated++)
+    for (int emulated = own.matrix_unit == chosen.matrix_unit ? 0 : 1;
+         emulated < 2; emulated++)
         for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++)
             if (check(emulated != 0, (winattn_dtype)dtype, "") !=
                 WINATTN_SUCCESS)
-                fail_msg("%s: %s", chosen.unit->name, winattn_last_reason());
+                fail_msg("%s: %s", chosen.matrix_unit->name,
+                         winattn_last_reason());
 }
 
 /* An emulated unit is spoilt through what the fragment layer lets a unit's
@@ -411,13 +415,13 @@ static void self_test_finds_faults(void **state)
              dtype++) {
             if (dtype < first_dtype() ||
                 (faults[i].unit &&
-                 strcmp(faults[i].unit, chosen.unit->name) != 0))
+                 strcmp(faults[i].unit, chosen.matrix_unit->name) != 0))
                 continue;
             const winattn_status status =
                 check(true, (winattn_dtype)dtype, faults[i].options);
             if (status != WINATTN_UNSUPPORTED_DEVICE ||
                 !strstr(winattn_last_reason(), faults[i].reason) ||
-                !strstr(winattn_last_reason(), chosen.unit->name))
+                !strstr(winattn_last_reason(), chosen.matrix_unit->name))
                 fail_msg("%s: %s \"%s\"", faults[i].options,
                          winattn_status_name(status), winattn_last_reason());
         }

@@ -79,7 +79,7 @@ static const module_row rows[] = {
 #define ROWS (sizeof rows / sizeof *rows)
 
 static int tier;
-static const wa_unit *unit; /* of tier matrix */
+static const wa_matrix_unit *unit; /* of tier matrix */
 /* Behind winattn_dtype's. */
 enum { ALL_TYPES = 3, EACH_TYPE = 4 };
 static const char *const type_names[] = {"fp32", "fp16", "bf16", "all",
@@ -268,8 +268,8 @@ static void check_types(void **state)
 static bool run_pass(const module_row *row, const case_buffers *d,
                      case_result *result, case_outputs *out)
 {
-    const demanded_plan forward = {.unit = unit};
-    const demanded_backward backward = {.unit = unit};
+    const demanded_plan forward = {.matrix_unit = unit};
+    const demanded_backward backward = {.matrix_unit = unit};
     device_buffers b;
     memset(result, 0, sizeof *result);
     assert_true(buffers_create(&device, d, &b));
@@ -471,7 +471,7 @@ int main(int count, char **arguments)
         return failures + run_rows(check_oracle, c);
     }
     tier = case_tier(what);
-    unit = tier < 0 ? wa_unit_named(what) : NULL;
+    unit = tier < 0 ? wa_matrix_unit_named(what) : NULL;
     if (unit)
         tier = WINATTN_TIER_MATRIX;
     if (tier < 0 || !choose_type(count > 2 ? arguments[2] : "all")) {

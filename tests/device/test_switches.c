@@ -108,10 +108,10 @@ static void illegal_switches_are_refused(void **state)
     static const wa_exclusions none;
     bool tried[WA_SWITCHES] = {false};
     wa_device told = *made_up_device("H200");
-    wa_unit unit = *told.unit;
+    wa_matrix_unit unit = *told.matrix_unit;
     unit.proven = true;
-    told.unit = &unit;
-    told.emulates_unit = true;
+    told.matrix_unit = &unit;
+    told.emulates_matrix_unit = true;
     for (size_t row = 0; row < sizeof table / sizeof *table; row++) {
         test_case c = case_default();
         wa_problem problem;

@@ -87,7 +87,7 @@ const scenario scenarios[] = {
               .keys = 300,
               .head_dim = 32,
               .passes = BOTH},
-     .refused = "-DTEAM_WAVES="},
+     .refused = "-DWAVES_PER_WINDOW="},
     {.name = "Arc, window in parts",
      .device = "Arc A770",
      .desc = {.dtype = WINATTN_FP16,

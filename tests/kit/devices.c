@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "device/unit.h"
+#include "device/matrix_unit.h"
 
 #define KIB 1024u
 #define COMMON                                                                \
@@ -26,7 +26,7 @@
     .address_bits = 64, .max_parameter_bytes = 1024, .registers = 64,         \
     .register_words = 32768, .local_is_global = true
 
-#define UNIT(name) .unit = &wa_units[WA_UNIT_##name]
+#define UNIT(name) .matrix_unit = &wa_matrix_units[WA_MATRIX_UNIT_##name]
 
 const wa_device made_up_devices[] = {
     {NVIDIA, .name = "RTX 2080 Ti", .compute_capability = 75,

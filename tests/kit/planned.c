@@ -44,7 +44,7 @@ bool gradient_shape_parse(const char *text, wa_gradient_shape *s)
 {
     wa_tuned_shape shape;
     const bool whole = wa_tuned_shape_parse(WA_LOCAL_BACKWARD, text, &shape);
-    *s = shape.local_backward.whole;
+    *s = shape.local_backward.fused;
     return whole;
 }
 
@@ -80,7 +80,7 @@ bool planned_lacks_unit(const test_device *device, int tier)
     wa_device capabilities;
     if (tier != WINATTN_TIER_MATRIX ||
         wa_device_query(device->id, &capabilities) != WINATTN_SUCCESS ||
-        capabilities.unit)
+        capabilities.matrix_unit)
         return false;
     printf("skipped: the device has no matrix unit\n");
     return true;
@@ -122,13 +122,13 @@ static void tell_held_groups(wa_device *device, uint32_t groups)
 }
 
 /* Of the unit that a test demands, if any. */
-static void tell_unit(wa_device *device, const wa_unit *unit)
+static void tell_unit(wa_device *device, const wa_matrix_unit *unit)
 {
-    if (!unit || device->unit == unit)
+    if (!unit || device->matrix_unit == unit)
         return;
-    device->unit = unit;
-    device->emulates_unit = true;
-    device->compute_units = 2; /* a work-group walks several windows */
+    device->matrix_unit = unit;
+    device->emulates_matrix_unit = true;
+    device->compute_units = 2; /* a work-group iterates over several windows */
 }
 
 /* A plan of the shape that a test demands, if any; else the planner's. */
@@ -227,11 +227,11 @@ static winattn_status plan_forward(const wa_device *told,
                                   .matrix = demand->matrix};
     wa_schedule *schedule = &p->plan.schedule;
     WA_TRY(make_plan(&p->problem, told, WA_FORWARD, &shape, &p->plan));
-    if (demand->units_per_launch)
-        schedule->units_per_launch = demand->units_per_launch;
-    if (demand->units_per_launch && schedule->groups)
-        schedule->windows_per_launch = demand->units_per_launch;
-    if (demand->shares_owners && !schedule->shares_owners)
+    if (demand->work_tiles_per_launch)
+        schedule->work_tiles_per_launch = demand->work_tiles_per_launch;
+    if (demand->work_tiles_per_launch && schedule->groups)
+        schedule->windows_per_launch = demand->work_tiles_per_launch;
+    if (demand->persistent_multi_block && !schedule->persistent_multi_block)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "work-groups have one block of rows each");
     return WINATTN_SUCCESS;
@@ -248,7 +248,7 @@ static winattn_status launch_forward(const test_device *device,
     const winattn_forward forward = buffers_forward(data, b);
     wa_device told = *wa_session_device(session);
     planned p = {.buffers = planned_buffers(&forward)};
-    tell_unit(&told, demand->unit);
+    tell_unit(&told, demand->matrix_unit);
     tell_held_groups(&told, demand->held_groups);
     WA_TRY(wa_problem_read(&desc, &p.problem));
     WA_TRY(plan_forward(&told, demand, &p));
@@ -327,7 +327,7 @@ static winattn_status plan_backward(const wa_device *told,
                                   .keys = demand->keys,
                                   .matrix_gradients = demand->matrix};
     const unsigned windows = demand->windows;
-    const unsigned slots = windows ? windows / 2 + 1 : 0;
+    const unsigned splits = windows ? windows / 2 + 1 : 0;
     wa_schedule *schedule = &p->plan.schedule;
     if (demand->finds_pairs)
         p->problem.table.is_listed = p->problem.table.has_index;
@@ -335,15 +335,15 @@ static winattn_status plan_backward(const wa_device *told,
     /* the workspace was planned for at least as much */
     schedule->windows_per_launch =
         bounded(schedule->windows_per_launch, windows);
-    schedule->slots = (uint32_t)bounded(schedule->slots, slots);
-    schedule->row_slots = (uint32_t)bounded(schedule->row_slots, slots);
+    schedule->splits = (uint32_t)bounded(schedule->splits, splits);
+    schedule->row_splits = (uint32_t)bounded(schedule->row_splits, splits);
     schedule->entries_per_launch =
         (uint32_t)bounded(schedule->entries_per_launch, 50ull * windows);
     if (getenv("WINATTN_TEST_VERBOSE"))
         for (int i = WA_STEP_FIRST; i <= WA_STEP_LAST; i++)
             if (p->plan.step[i].kernel)
                 printf("%s, %u slots: %s\n", p->plan.step[i].kernel,
-                       schedule->slots, p->plan.step[i].defines);
+                       schedule->splits, p->plan.step[i].defines);
     return WINATTN_SUCCESS;
 }
 
@@ -381,10 +381,11 @@ static wa_device device_told(const wa_device *device,
     wa_device told = *device;
     if (demand->registers)
         told.registers = demand->registers;
-    tell_unit(&told, demand->unit);
+    tell_unit(&told, demand->matrix_unit);
     /* PoCL keeps all work-items' variables of a work-group on one stack, where
      * those of 512 emulated lanes were seen to overflow */
-    if (told.emulates_unit && !demand->matrix && told.max_work_group > 256)
+    if (told.emulates_matrix_unit && !demand->matrix &&
+        told.max_work_group > 256)
         told.max_work_group = 256;
     return told;
 }

@@ -4,7 +4,7 @@
 #ifndef KIT_PLANNED_H
 #define KIT_PLANNED_H
 
-#include "device/unit.h"
+#include "device/matrix_unit.h"
 #include "launch/launch.h"
 #include "plan/planner.h"
 #include "run.h"
@@ -13,12 +13,12 @@
 typedef struct demanded_plan {
     const wa_local_shape *shape; /* of the tier local; NULL: planner's */
     /* The matrix unit of that name: the device's own, or else emulated. */
-    const wa_unit *unit;
+    const wa_matrix_unit *matrix_unit;
     const wa_matrix_shape *matrix; /* of the tier matrix, with `unit` */
     uint32_t held_groups; /* of tier matrix, that the device holds at once */
-    bool shares_owners;   /* that its work-groups go on to other rows: else it
-                             is an error */
-    uint32_t units_per_launch;
+    bool persistent_multi_block; /* that its work-groups go on to other rows:
+                           else it is an error */
+    uint32_t work_tiles_per_launch;
 } demanded_plan;
 
 /* Runs the case on `queue` behind a user event and checks everything. False,
@@ -35,7 +35,7 @@ bool planned_run_buffers(const test_device *device, cl_command_queue queue,
 
 /* What a test demands of a backward pass; zero as above. */
 typedef struct demanded_backward {
-    /* launches of so many windows, with slots for half of them; and of 50
+    /* launches of so many windows, with splits for half of them; and of 50
      * times as many entries of a table */
     unsigned windows;
     bool finds_pairs; /* of a table, by position, however small it is */
@@ -43,7 +43,7 @@ typedef struct demanded_backward {
     const wa_gradient_shape *rows, *keys;
     uint32_t registers; /* that the planner is told of */
     /* of the tier matrix, as in demanded_plan */
-    const wa_unit *unit;
+    const wa_matrix_unit *matrix_unit;
     const wa_matrix_gradient_shape *matrix;
 } demanded_backward;
 
@@ -63,11 +63,11 @@ bool gradient_shape_parse(const char *text, wa_gradient_shape *shape);
 void gradient_shape_print(const wa_gradient_shape *shape, char *text,
                           size_t size);
 
-/* "rows:keys:team_waves:teams:stages:pass_keys:keeps_terms" */
+/* "rows:keys:waves:windows:stages:subtile_keys:bias_cache" */
 bool matrix_shape_parse(const char *text, wa_matrix_shape *shape);
 void matrix_shape_print(const wa_matrix_shape *shape, char *text, size_t size);
 
-/* "rows:team_waves:teams:stages:pass_keys:keeps_terms:keeps_dbias", and of two
+/* "rows:waves:windows:stages:subtile_keys:bias_cache:keeps_dbias", and of two
  * kernels behind that ":keys", and a matrix_shape of the kernel of keys */
 bool matrix_gradient_shape_parse(const char *text,
                                  wa_matrix_gradient_shape *shape);

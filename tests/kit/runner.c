@@ -112,10 +112,10 @@ static bool read_word(run_word kind, const char *text)
             fprintf(stderr, "no tier is named %s\n", text);
         return chosen.tier >= 0;
     case WORD_UNIT:
-        chosen.unit = wa_unit_named(text);
-        if (!chosen.unit)
+        chosen.matrix_unit = wa_matrix_unit_named(text);
+        if (!chosen.matrix_unit)
             fprintf(stderr, "no matrix unit is named %s\n", text);
-        return chosen.unit != NULL;
+        return chosen.matrix_unit != NULL;
     case WORD_FIRST:
         chosen.first = atoi(text);
         chosen.has_first = true;
@@ -131,8 +131,8 @@ static bool read_word(run_word kind, const char *text)
 
 bool runner_read(const run_word *words, int count, char **arguments)
 {
-    if (!chosen.unit)
-        chosen.unit = wa_unit_named("mma");
+    if (!chosen.matrix_unit)
+        chosen.matrix_unit = wa_matrix_unit_named("mma");
     for (int i = 0; i + 1 < count && words[i] != WORD_END; i++)
         if (!read_word(words[i], arguments[i + 1]))
             return false;

@@ -9,7 +9,7 @@
 #define KIT_RUNNER_H
 
 #include "asserts.h"
-#include "device/unit.h"
+#include "device/matrix_unit.h"
 #include "group.h"
 #include "run.h"
 
@@ -39,7 +39,7 @@ typedef struct run_choice {
     const char *part;
     int pass; /* case_pass */
     int tier; /* winattn_tier */
-    const wa_unit *unit;
+    const wa_matrix_unit *matrix_unit;
     int first, count; /* default: 50 from 1 on */
     bool has_first;   /* it is not the default */
 } run_choice;

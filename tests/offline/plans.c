@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "device/unit.h"
+#include "device/matrix_unit.h"
 #include "kit/cases.h"
 #include "kit/devices.h"
 #include "kit/workloads.h"
@@ -120,11 +120,11 @@ static winattn_status print_matrix(const wa_problem *problem, const line *l)
     of_unit.device = &device;
     if (problem->variant == WINATTN_SLIDING)
         return WINATTN_SUCCESS;
-    for (int i = 0; i < WA_UNITS; i++) {
-        wa_unit unit = wa_units[i];
+    for (int i = 0; i < WA_MATRIX_UNITS; i++) {
+        wa_matrix_unit unit = wa_matrix_units[i];
         unit.proven = true;
-        device.unit = &unit;
-        if (!wa_unit_suits(&unit, l->device) ||
+        device.matrix_unit = &unit;
+        if (!wa_matrix_unit_suits(&unit, l->device) ||
             (problem->dtype == WINATTN_FP32 && !unit.has_tf32))
             continue;
         WA_TRY(print_forward(&demanded, &of_unit));

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "device/unit.h"
+#include "device/matrix_unit.h"
 
 /* A loop that some drivers end early. */
 static void count_rounds(cl_kernel kernel, const wa_device *device)
@@ -119,7 +119,8 @@ static double result(const unit_test *t, int kind, size_t row, size_t column)
     }
 }
 
-static void test_unit(cl_kernel kernel, const wa_unit *unit, unsigned dtype)
+static void test_unit(cl_kernel kernel, const wa_matrix_unit *unit,
+                      unsigned dtype)
 {
     const cl_mem tiles = kernel->arguments[0].buffer;
     const cl_mem given = kernel->arguments[1].buffer;
@@ -150,7 +151,8 @@ void compute(cl_kernel kernel, const wa_device *device)
     if (strcmp(name, "probe") == 0) {
         count_rounds(kernel, device);
     } else if (strncmp(name, check, sizeof check - 1) == 0) {
-        const wa_unit *unit = wa_unit_named(name + sizeof check - 1);
+        const wa_matrix_unit *unit =
+            wa_matrix_unit_named(name + sizeof check - 1);
         const char *dtype = strstr(kernel->program->options, "-DDTYPE=");
         if (unit && dtype)
             test_unit(kernel, unit, (unsigned)(dtype[8] - '0'));

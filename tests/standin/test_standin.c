@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "device/unit.h"
+#include "device/matrix_unit.h"
 #include "kernels.h"
 #include "kit/cases.h"
 #include "kit/devices.h"
@@ -39,7 +39,7 @@ static void check_device(const wa_device *made_up)
     assert_int_equal(wa_session_acquire(context, id, &session),
                      WINATTN_SUCCESS);
     wa_device is = *wa_session_device(session), want = *made_up;
-    want.unit = wa_unit_of(&want);
+    want.matrix_unit = wa_matrix_unit_of(&want);
     /* which the table may leave out */
     memcpy(want.driver, is.driver, sizeof want.driver);
     memcpy(want.platform, is.platform, sizeof want.platform);
@@ -48,7 +48,7 @@ static void check_device(const wa_device *made_up)
     fail_msg("%s: " #field " is %llu, not %llu", want.name,                   \
              (unsigned long long)is.field, (unsigned long long)want.field)
     assert_string_equal(is.name, want.name);
-    assert_ptr_equal(is.unit, want.unit);
+    assert_ptr_equal(is.matrix_unit, want.matrix_unit);
     SAME(vendor);
     SAME(is_cpu);
     SAME(has_int64);
@@ -250,10 +250,12 @@ static void check_kernel(cl_device_id id, const char *name,
                          const char *defines, uint32_t work_group,
                          uint32_t local_bytes)
 {
-    wa_recipe recipe;
-    assert_int_equal(wa_recipe_of_kernel(id, name, defines, &recipe),
-                     WINATTN_SUCCESS);
-    kernel_list list = kernels_read(recipe.source, recipe.options);
+    wa_program_source program_source;
+    assert_int_equal(
+        wa_program_source_of_kernel(id, name, defines, &program_source),
+        WINATTN_SUCCESS);
+    kernel_list list =
+        kernels_read(program_source.text, program_source.options);
     const kernel_facts *kernel = kernels_find(&list, name);
     assert_non_null(kernel);
     /* a size that is demanded would lift the limit of registers */
@@ -264,9 +266,9 @@ static void check_kernel(cl_device_id id, const char *name,
         fail_msg("%s: work-group %zu, planned %u; local bytes %zu, planned "
                  "%u; %s",
                  name, kernel->work_group, work_group, kernel->local_bytes,
-                 local_bytes, recipe.options);
+                 local_bytes, program_source.options);
     kernels_free(&list);
-    wa_recipe_free(&recipe);
+    wa_program_source_free(&program_source);
 }
 
 static void check_plans(const wa_device *made_up, wa_problem *problem)
@@ -274,7 +276,7 @@ static void check_plans(const wa_device *made_up, wa_problem *problem)
     static const wa_exclusions none;
     const cl_device_id id = standin_device(made_up);
     wa_device device = *made_up;
-    device.unit = wa_unit_of(made_up);
+    device.matrix_unit = wa_matrix_unit_of(made_up);
     for (int tier = WINATTN_TIER_CPU; tier < WA_TIERS; tier++) {
         wa_plan plan;
         wa_plan backward;

@@ -114,11 +114,11 @@ static void backward_units(void **state)
     }
     /* a unit that nobody has seen work must be demanded */
     wa_problem p = problem_of("dtype=fp16 bias=same");
-    wa_unit unit = *wa_unit_named("mma");
+    wa_matrix_unit unit = *wa_matrix_unit_named("mma");
     wa_device device = *h200;
     wa_plan plan;
     unit.proven = false;
-    device.unit = &unit;
+    device.matrix_unit = &unit;
     assert_int_equal(wa_plan_make(&p, &device, WA_BACKWARD, &none, &plan),
                      WINATTN_SUCCESS);
     assert_int_equal(plan.tier, WINATTN_TIER_LOCAL);

@@ -146,9 +146,9 @@ static void assert_steps(const planned *of)
     } else {
         REQUIRE(!step[WA_STEP_FORWARD].kernel);
         REQUIRE(step[WA_STEP_KEYS].kernel && step[WA_STEP_SUM].kernel);
-        REQUIRE(plan->whole == !step[WA_STEP_ROWS].kernel);
+        REQUIRE(plan->fused == !step[WA_STEP_ROWS].kernel);
         REQUIRE(!step[WA_STEP_STATISTICS].kernel ||
-                (!plan->whole && plan->tier == WINATTN_TIER_LOCAL));
+                (!plan->fused && plan->tier == WINATTN_TIER_LOCAL));
         REQUIRE(has_table == (step[WA_STEP_SUM_TABLE].kernel != NULL));
     }
     REQUIRE(!step[WA_STEP_EXPAND].kernel || has_table);
@@ -175,23 +175,24 @@ static void assert_workspace(const planned *of)
     const wa_workspace *w = &of->plan->workspace;
     const bool expands = of->plan->step[WA_STEP_EXPAND].kernel != NULL;
     const bool is_backward = of->plan->pass == WA_BACKWARD;
-    /* of what rows have: the kernel of rows sums it, where it walks windows */
-    const uint64_t slots = s->row_slots ? s->row_slots : s->slots;
-    const uint64_t sums = s->row_slots ? slots * s->row_blocks : slots;
+    /* of what rows have: the kernel of rows sums it, where it iterates over
+     * windows */
+    const uint64_t splits = s->row_splits ? s->row_splits : s->splits;
+    const uint64_t sums = s->row_splits ? splits * s->row_blocks : splits;
     const uint64_t rows = (uint64_t)p->heads * p->queries;
     const char *broken = NULL;
     REQUIRE(holds(w->statistics,
-                  is_backward && !of->plan->whole
+                  is_backward && !of->plan->fused
                       ? s->windows_per_launch * rows * ROW_NUMBERS * 4
                       : 0));
     REQUIRE(holds(w->bias, is_backward && p->bias != WINATTN_BIAS_NONE
-                               ? slots * rows * p->keys * 4
+                               ? splits * rows * p->keys * 4
                                : 0));
     REQUIRE(holds(w->scale, is_backward && p->variant == WINATTN_COSINE
                                 ? sums * p->heads * 4
                                 : 0));
     REQUIRE(holds(w->pad, is_backward && wa_problem_padding(p) == 1
-                              ? (uint64_t)s->slots * s->key_blocks *
+                              ? (uint64_t)s->splits * s->key_blocks *
                                     p->kv_heads * p->head_dim * 4
                               : 0));
     REQUIRE(holds(w->dense, p->table.used && (is_backward || expands)

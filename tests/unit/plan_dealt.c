@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * How plans deal work: windows to work-groups, units of work to launches, and
- * windows to slots of partial sums. */
+ * windows to splits of partial sums. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,15 +9,15 @@
 #include "plan_legal.h"
 #include "plan_made.h"
 
-/* Counts how often each window of each owner, a block of rows of a head, is
- * computed, as launches and work-groups take them. False if a work-group has
- * several owners. */
-static bool walk_windows(const wa_plan *plan, uint64_t owners,
+/* Counts how often each window of each head block, a block of rows of a head,
+ * is computed, as launches and work-groups take them. False if a work-group
+ * has several head blocks. */
+static bool walk_windows(const wa_plan *plan, uint64_t head_blocks,
                          uint64_t windows, unsigned char *seen)
 {
-    const uint64_t teams = plan->schedule.units_per_group,
+    const uint64_t teams = plan->schedule.work_tiles_per_group,
                    groups = plan->schedule.groups;
-    bool keeps_owners = true;
+    bool keeps_head_blocks = true;
     for (uint64_t first = 0; first < windows;
          first += plan->schedule.windows_per_launch) {
         const uint64_t left = windows - first;
@@ -26,22 +26,23 @@ static bool walk_windows(const wa_plan *plan, uint64_t owners,
                                       : plan->schedule.windows_per_launch;
         const uint64_t rounds = (launched + teams - 1) / teams;
         for (uint64_t group = 0; group < groups; group++) {
-            const uint64_t from = rounds * owners * group / groups;
-            const uint64_t to = rounds * owners * (group + 1) / groups;
-            keeps_owners &= from == to || from / rounds == (to - 1) / rounds;
+            const uint64_t from = rounds * head_blocks * group / groups;
+            const uint64_t to = rounds * head_blocks * (group + 1) / groups;
+            keeps_head_blocks &=
+                from == to || from / rounds == (to - 1) / rounds;
             for (uint64_t i = from * teams; i < to * teams; i++) {
-                const uint64_t owner = i / (rounds * teams);
+                const uint64_t head_block = i / (rounds * teams);
                 const uint64_t window = i % (rounds * teams);
                 if (window < launched)
-                    seen[owner * windows + first + window]++;
+                    seen[head_block * windows + first + window]++;
             }
         }
     }
-    return keeps_owners;
+    return keeps_head_blocks;
 }
 
 /* Each window is computed once, whatever their number. Work-groups have one
- * owner, unless more than a tenth of those that the device holds would
+ * head block, unless more than a tenth of those that the device holds would
  * idle; then there are as many as it holds and as there are rounds for. */
 static void windows_are_dealt(void **state)
 {
@@ -63,13 +64,13 @@ static void windows_are_dealt(void **state)
             wa_plan plan;
             if (!plan_or_refusal(&p, device, &plan))
                 continue;
-            const uint64_t owners =
+            const uint64_t head_blocks =
                 (uint64_t)plan.schedule.row_blocks * p.heads;
-            const size_t units = (size_t)(owners * (uint64_t)windows);
+            const size_t units = (size_t)(head_blocks * (uint64_t)windows);
             unsigned char *seen = calloc(units, 1);
             assert_non_null(seen);
-            const bool keeps_owners =
-                walk_windows(&plan, owners, (uint64_t)windows, seen);
+            const bool keeps_head_blocks =
+                walk_windows(&plan, head_blocks, (uint64_t)windows, seen);
             for (size_t k = 0; k < units; k++)
                 if (seen[k] != 1)
                     fail_msg("%s on %s: unit %zu is computed %d times", text,
@@ -78,15 +79,15 @@ static void windows_are_dealt(void **state)
             const uint64_t held =
                 (uint64_t)plan.schedule.resident * device->compute_units;
             const uint64_t rounds =
-                owners *
-                wa_ceil_div((uint32_t)windows, plan.schedule.units_per_group);
+                head_blocks * wa_ceil_div((uint32_t)windows,
+                                          plan.schedule.work_tiles_per_group);
             const uint64_t of_last = plan.schedule.groups % held;
-            if (plan.schedule.shares_owners)
+            if (plan.schedule.persistent_multi_block)
                 assert_int_equal(plan.schedule.groups,
                                  held < rounds ? held : rounds);
             else
-                assert_true(keeps_owners &&
-                            plan.schedule.groups % owners == 0);
+                assert_true(keeps_head_blocks &&
+                            plan.schedule.groups % head_blocks == 0);
             assert_true(plan.schedule.groups == rounds || of_last == 0 ||
                         (held - of_last) * 10 <=
                             plan.schedule.groups - of_last + held);
@@ -94,7 +95,7 @@ static void windows_are_dealt(void **state)
             if (j % 6 == 0)
                 strcpy(defines, plan.step[WA_STEP_FORWARD].defines);
             assert_string_equal(plan.step[WA_STEP_FORWARD].defines, defines);
-            shared += plan.schedule.shares_owners;
+            shared += plan.schedule.persistent_multi_block;
         }
     assert_true(shared > 0);
 }
@@ -114,18 +115,18 @@ static void launches(void **state)
             continue;
         const double operations = wa_problem_row_operations(&p) *
                                   plan.step[WA_STEP_FORWARD].block_rows *
-                                  plan.schedule.units_per_launch;
+                                  plan.schedule.work_tiles_per_launch;
         const double peak = device->compute_units * 256.0 *
                             (device->clock_mhz ? device->clock_mhz : 500) *
                             1e6;
         assert_true(operations < 0.2 * peak ||
-                    plan.schedule.units_per_launch <=
+                    plan.schedule.work_tiles_per_launch <=
                         4 * device->compute_units *
-                            plan.schedule.units_per_group);
+                            plan.schedule.work_tiles_per_group);
     }
 }
 
-/* 132 units, three heads: 44 slots, or fewer where these have as many rounds
+/* 132 units, three heads: 44 splits, or fewer where these have as many rounds
  * of three windows, which come sorted by mask or by place on a grid. Tables of
  * where tokens are stay where there is room. */
 static void backward_is_dealt(void **state)
@@ -134,7 +135,7 @@ static void backward_is_dealt(void **state)
     static const wa_exclusions none;
     static const struct {
         const char *problem;
-        uint32_t slots;
+        uint32_t splits;
         int keeps_tokens;
     } deals[] = {
         {"dtype=fp16 windows=4096 bias=same", 43, 0},
@@ -159,7 +160,7 @@ static void backward_is_dealt(void **state)
                          WINATTN_SUCCESS);
         assert_legal_backward(&p, h200, &plan, text);
         assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
-        assert_int_equal(plan.schedule.slots, deals[i].slots);
+        assert_int_equal(plan.schedule.splits, deals[i].splits);
         assert_int_equal(
             define_of(plan.step[WA_STEP_KEYS].defines, "KEEPS_TOKENS"),
             deals[i].keeps_tokens);

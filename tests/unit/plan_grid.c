@@ -49,7 +49,7 @@ static void cpu_expands_tables(const wa_device *device)
     assert_non_null(backward.step[WA_STEP_SUM_TABLE].kernel);
     assert_int_equal(backward.workspace.dense, dense);
     assert_int_equal(backward.workspace.pad,
-                     (backward.schedule.slots * backward.schedule.key_blocks *
+                     (backward.schedule.splits * backward.schedule.key_blocks *
                           p.kv_heads * p.head_dim * 4 +
                       15) /
                          16 * 16);

@@ -9,30 +9,30 @@
 
 /* What a kernel's options say of teams, for either side of a pair: blocks of
  * `down` of `rows` run down tiles, those of `across` of `keys` across. */
-static const char *broken_side(const wa_unit *unit, const wa_step *kernel,
-                               uint32_t down, uint32_t rows, uint32_t across,
-                               uint32_t keys)
+static const char *broken_side(const wa_matrix_unit *unit,
+                               const wa_step *kernel, uint32_t down,
+                               uint32_t rows, uint32_t across, uint32_t keys)
 {
     const char *broken = NULL;
     const char *options = kernel->defines;
-    const uint32_t team_waves = define_of(options, "TEAM_WAVES");
-    const uint32_t teams = define_of(options, "TEAMS");
+    const uint32_t waves_per_window = define_of(options, "WAVES_PER_WINDOW");
+    const uint32_t teams = define_of(options, "WINDOWS_PER_GROUP");
     const uint32_t stages = define_of(options, "STAGES");
-    const uint32_t pass_keys = define_of(options, "PASS_KEYS");
+    const uint32_t subtile_keys = define_of(options, "SUBTILE_KEYS");
     REQUIRE(down >= 1 && down <= rows && across >= 1 && across <= keys);
     REQUIRE(down == rows || down % unit->queries == 0);
     REQUIRE(across == keys || across % unit->tile == 0);
-    REQUIRE(team_waves >= 1 && teams >= 1 && teams <= 15);
-    REQUIRE(team_waves * teams * unit->wave == kernel->work_group);
+    REQUIRE(waves_per_window >= 1 && teams >= 1 && teams <= 15);
+    REQUIRE(waves_per_window * teams * unit->wave == kernel->work_group);
     REQUIRE(stages == 1 || (stages == 2 && unit->copies_async));
-    REQUIRE(pass_keys >= 1 && pass_keys % unit->tile == 0);
-    REQUIRE(define_of(options, "KEEPS_TERMS") != 2);
+    REQUIRE(subtile_keys >= 1 && subtile_keys % unit->tile == 0);
+    REQUIRE(define_of(options, "BIAS_CACHE") != 2);
     return broken;
 }
 
 /* NULL if the kernels are what cl/matrix/backward_rows_matrix.cl and
  * cl/matrix/backward_keys_matrix.cl compute right. */
-static const char *broken_pair(const wa_problem *p, const wa_unit *unit,
+static const char *broken_pair(const wa_problem *p, const wa_matrix_unit *unit,
                                const wa_plan *plan)
 {
     const char *broken = NULL;
@@ -40,7 +40,7 @@ static const char *broken_pair(const wa_problem *p, const wa_unit *unit,
     const wa_step *last = &plan->step[WA_STEP_KEYS];
     const bool has_bias = p->bias != WINATTN_BIAS_NONE;
     const uint32_t keeps_dbias = define_of(first->defines, "KEEPS_DBIAS");
-    const uint32_t row_waves = define_of(first->defines, "TEAM_WAVES");
+    const uint32_t row_waves = define_of(first->defines, "WAVES_PER_WINDOW");
     const uint32_t row_tiles = wa_ceil_div(first->block_rows, unit->queries);
     const bool streams = first->block_keys < p->keys;
     const char *of_rows = broken_side(unit, first, first->block_rows,
@@ -52,32 +52,36 @@ static const char *broken_pair(const wa_problem *p, const wa_unit *unit,
     REQUIRE(strcmp(last->kernel, unit->keys_kernel) == 0);
     REQUIRE(!plan->step[WA_STEP_STATISTICS].kernel);
     /* o comes where delta may be taken from it */
-    const bool takes_o =
-        unit->votes && p->queries > unit->tile && p->keys > unit->tile &&
-        (first->block_keys >= p->keys || plan->schedule.row_teams == 1);
+    const bool takes_o = unit->votes && p->queries > unit->tile &&
+                         p->keys > unit->tile &&
+                         (first->block_keys >= p->keys ||
+                          plan->schedule.row_windows_per_group == 1);
     REQUIRE(has_define(first->defines, "ROW_PLANES", takes_o ? 3 : 2));
     REQUIRE(plan->schedule.row_blocks ==
             wa_ceil_div(p->queries, first->block_rows));
     REQUIRE(plan->schedule.key_blocks ==
             wa_ceil_div(p->keys, last->block_keys));
-    REQUIRE(plan->schedule.row_teams == define_of(first->defines, "TEAMS"));
-    REQUIRE(plan->schedule.teams == define_of(last->defines, "TEAMS"));
+    REQUIRE(plan->schedule.row_windows_per_group ==
+            define_of(first->defines, "WINDOWS_PER_GROUP"));
+    REQUIRE(plan->schedule.windows_per_group ==
+            define_of(last->defines, "WINDOWS_PER_GROUP"));
     REQUIRE(row_waves >= row_tiles ||
             (!streams && keeps_dbias != 1)); /* waves take tiles in turn */
     REQUIRE(row_waves <= row_tiles || row_waves % row_tiles == 0);
     REQUIRE(keeps_dbias <= 2 && (keeps_dbias == 0 || has_bias));
     REQUIRE(keeps_dbias != 1 || !streams);
-    REQUIRE(keeps_dbias == 1 || !has_bias || plan->schedule.row_teams == 1);
+    REQUIRE(keeps_dbias == 1 || !has_bias ||
+            plan->schedule.row_windows_per_group == 1);
     REQUIRE(wa_ceil_div(last->block_keys, unit->queries) <=
-            define_of(last->defines, "TEAM_WAVES"));
-    REQUIRE(define_of(last->defines, "KEEPS_TERMS") == 0 || !has_bias ||
+            define_of(last->defines, "WAVES_PER_WINDOW"));
+    REQUIRE(define_of(last->defines, "BIAS_CACHE") == 0 || !has_bias ||
             p->heads == p->kv_heads);
-    REQUIRE(plan->schedule.row_slots >= 1);
-    REQUIRE(plan->schedule.row_slots <= plan->schedule.windows_per_launch);
+    REQUIRE(plan->schedule.row_splits >= 1);
+    REQUIRE(plan->schedule.row_splits <= plan->schedule.windows_per_launch);
     REQUIRE(plan->workspace.statistics >=
             plan->schedule.windows_per_launch * p->heads * p->queries * 16);
     REQUIRE(plan->workspace.bias >= (has_bias
-                                         ? 4ull * plan->schedule.row_slots *
+                                         ? 4ull * plan->schedule.row_splits *
                                                p->heads * p->queries * p->keys
                                          : 0));
     return broken;
@@ -85,31 +89,34 @@ static const char *broken_pair(const wa_problem *p, const wa_unit *unit,
 
 /* NULL if the kernel is one that cl/matrix/backward_matrix.cl computes right.
  */
-static const char *broken_whole(const wa_problem *p, const wa_unit *unit,
+static const char *broken_whole(const wa_problem *p,
+                                const wa_matrix_unit *unit,
                                 const wa_plan *plan)
 {
     const char *broken = NULL;
     const wa_step *kernel = &plan->step[WA_STEP_KEYS];
     const char *options = kernel->defines;
     const uint32_t rows = kernel->block_rows;
-    const uint32_t team_waves = define_of(options, "TEAM_WAVES");
-    const uint32_t teams = define_of(options, "TEAMS");
+    const uint32_t waves_per_window = define_of(options, "WAVES_PER_WINDOW");
+    const uint32_t teams = define_of(options, "WINDOWS_PER_GROUP");
     const uint32_t stages = define_of(options, "STAGES");
-    const uint32_t keeps_terms = define_of(options, "KEEPS_TERMS");
+    const uint32_t bias_cache = define_of(options, "BIAS_CACHE");
     const uint32_t keeps_dbias = define_of(options, "KEEPS_DBIAS");
-    const bool one_visit = p->heads == p->kv_heads && rows >= p->queries;
+    const bool single_q_block = p->heads == p->kv_heads && rows >= p->queries;
     const bool has_bias = p->bias != WINATTN_BIAS_NONE;
     const char *of_side = broken_side(unit, kernel, rows, p->queries,
                                       kernel->block_keys, p->keys);
     REQUIRE(!of_side && kernel->block_keys == p->keys);
     REQUIRE(strcmp(kernel->kernel, unit->backward_kernel) == 0);
-    REQUIRE(plan->schedule.key_blocks == 1 && plan->schedule.teams == teams);
-    REQUIRE(plan->schedule.row_slots == 0);
+    REQUIRE(plan->schedule.key_blocks == 1 &&
+            plan->schedule.windows_per_group == teams);
+    REQUIRE(plan->schedule.row_splits == 0);
     REQUIRE(plan->schedule.row_blocks == wa_ceil_div(p->queries, rows));
-    REQUIRE(wa_ceil_div(rows, unit->queries) <= team_waves);
-    REQUIRE(has_define(options, "ONE_VISIT", one_visit));
-    REQUIRE(keeps_terms == 0 || one_visit);
-    REQUIRE(keeps_dbias <= 1 && (!keeps_dbias || (has_bias && one_visit)));
+    REQUIRE(wa_ceil_div(rows, unit->queries) <= waves_per_window);
+    REQUIRE(has_define(options, "SINGLE_Q_BLOCK", single_q_block));
+    REQUIRE(bias_cache == 0 || single_q_block);
+    REQUIRE(keeps_dbias <= 1 &&
+            (!keeps_dbias || (has_bias && single_q_block)));
     REQUIRE(keeps_dbias || !has_bias || teams == 1);
     /* the ring alone */
     REQUIRE(kernel->local_bytes >=
@@ -117,10 +124,10 @@ static const char *broken_whole(const wa_problem *p, const wa_unit *unit,
     /* every round of a launch but the last gives each team a window */
     REQUIRE(plan->schedule.windows_per_launch == p->windows ||
             plan->schedule.windows_per_launch %
-                    (plan->schedule.slots * teams) ==
+                    (plan->schedule.splits * teams) ==
                 0);
-    REQUIRE(plan->schedule.slots == 1 ||
-            plan->schedule.slots * p->kv_heads <= plan->schedule.busy_groups);
+    REQUIRE(plan->schedule.splits == 1 ||
+            plan->schedule.splits * p->kv_heads <= plan->schedule.busy_groups);
     return broken;
 }
 
@@ -131,11 +138,11 @@ static const char *broken_gradients(const wa_problem *p,
     const char *broken = NULL;
     REQUIRE(suits_matrix(p, device) && p->dtype != WINATTN_FP32);
     REQUIRE(p->tier != WINATTN_TIER_LOCAL);
-    REQUIRE(device->unit->proven || p->tier == WINATTN_TIER_MATRIX);
+    REQUIRE(device->matrix_unit->proven || p->tier == WINATTN_TIER_MATRIX);
     if (broken)
         return broken;
-    return plan->whole ? broken_whole(p, device->unit, plan)
-                       : broken_pair(p, device->unit, plan);
+    return plan->fused ? broken_whole(p, device->matrix_unit, plan)
+                       : broken_pair(p, device->matrix_unit, plan);
 }
 
 void assert_legal_backward(const wa_problem *p, const wa_device *device,
@@ -163,19 +170,19 @@ void assert_legal_backward(const wa_problem *p, const wa_device *device,
         broken = of_matrix ? of_matrix : broken;
     }
     REQUIRE(last->kernel != NULL);
-    REQUIRE(plan->whole == (plan->step[WA_STEP_ROWS].kernel == NULL));
-    REQUIRE(!plan->whole || last->block_keys >= p->keys);
-    REQUIRE(!plan->whole || plan->workspace.statistics == 0);
+    REQUIRE(plan->fused == (plan->step[WA_STEP_ROWS].kernel == NULL));
+    REQUIRE(!plan->fused || last->block_keys >= p->keys);
+    REQUIRE(!plan->fused || plan->workspace.statistics == 0);
     REQUIRE((uint64_t)plan->schedule.key_blocks * last->block_keys >= p->keys);
-    REQUIRE(plan->schedule.slots >= 1);
-    REQUIRE(plan->schedule.slots <= plan->schedule.windows_per_launch);
-    const uint64_t bias_slots = plan->schedule.row_slots
-                                    ? plan->schedule.row_slots
-                                    : plan->schedule.slots;
-    REQUIRE(bias_slots == 1 || p->bias == WINATTN_BIAS_NONE ||
-            bias_slots * logits * 4 <= (plan->tier == WINATTN_TIER_MATRIX
-                                            ? WA_MATRIX_BIAS_BYTES
-                                            : WA_BACKWARD_BYTES));
+    REQUIRE(plan->schedule.splits >= 1);
+    REQUIRE(plan->schedule.splits <= plan->schedule.windows_per_launch);
+    const uint64_t bias_splits = plan->schedule.row_splits
+                                     ? plan->schedule.row_splits
+                                     : plan->schedule.splits;
+    REQUIRE(bias_splits == 1 || p->bias == WINATTN_BIAS_NONE ||
+            bias_splits * logits * 4 <= (plan->tier == WINATTN_TIER_MATRIX
+                                             ? WA_MATRIX_BIAS_BYTES
+                                             : WA_BACKWARD_BYTES));
     REQUIRE(plan->workspace.all ==
             plan->workspace.statistics + plan->workspace.bias +
                 plan->workspace.scale + 2 * plan->workspace.pad +

@@ -13,9 +13,9 @@ static const char *broken_matrix(const wa_problem *p, const wa_device *device,
                                  const wa_plan *plan)
 {
     const char *broken = NULL;
-    const wa_unit *unit = device->unit;
+    const wa_matrix_unit *unit = device->matrix_unit;
     const wa_matrix_shape *s = &plan->shape.matrix;
-    const uint32_t waves = s->team_waves * s->teams;
+    const uint32_t waves = s->waves_per_window * s->windows_per_group;
     REQUIRE(suits_matrix(p, device) && p->tier != WINATTN_TIER_LOCAL);
     REQUIRE(unit->proven || p->tier == WINATTN_TIER_MATRIX);
     REQUIRE(strstr(plan->step[WA_STEP_FORWARD].kernel, "forward_matrix_") ==
@@ -24,21 +24,22 @@ static const char *broken_matrix(const wa_problem *p, const wa_device *device,
         strcmp(plan->step[WA_STEP_FORWARD].kernel + strlen("forward_matrix_"),
                unit->name) == 0);
     REQUIRE(waves * unit->wave == plan->step[WA_STEP_FORWARD].work_group);
-    REQUIRE(plan->schedule.units_per_group == s->teams);
+    REQUIRE(plan->schedule.work_tiles_per_group == s->windows_per_group);
     REQUIRE(plan->step[WA_STEP_FORWARD].block_rows == s->block_rows);
     REQUIRE(plan->step[WA_STEP_FORWARD].block_keys == s->block_keys);
     REQUIRE(s->block_rows == p->queries || s->block_rows % unit->queries == 0);
     REQUIRE(s->block_keys == p->keys || s->block_keys % unit->tile == 0);
     REQUIRE(s->block_keys <= p->keys && s->block_rows <= p->queries);
-    REQUIRE(s->pass_keys >= 1 && s->pass_keys % unit->tile == 0);
-    REQUIRE(s->stages >= 1 && s->teams <= 15);
+    REQUIRE(s->subtile_keys >= 1 && s->subtile_keys % unit->tile == 0);
+    REQUIRE(s->stages >= 1 && s->windows_per_group <= 15);
     REQUIRE(s->stages == 1 || unit->copies_async);
-    REQUIRE(!s->keeps_terms || p->bias != WINATTN_BIAS_NONE ||
+    REQUIRE(!s->bias_cache || p->bias != WINATTN_BIAS_NONE ||
             p->mask != WINATTN_MASK_NONE);
     /* the ring alone */
     REQUIRE(plan->step[WA_STEP_FORWARD].local_bytes >=
-            s->teams * s->stages * (s->block_rows + 2 * s->block_keys) *
-                p->head_dim * (p->dtype == WINATTN_FP32 ? 4 : 2));
+            s->windows_per_group * s->stages *
+                (s->block_rows + 2 * s->block_keys) * p->head_dim *
+                (p->dtype == WINATTN_FP32 ? 4 : 2));
     REQUIRE(plan->schedule.resident >= 1);
     REQUIRE(plan->schedule.groups >= 1);
     REQUIRE(plan->schedule.groups < 65536 ||
@@ -48,7 +49,7 @@ static const char *broken_matrix(const wa_problem *p, const wa_device *device,
             2147483647u);
     /* every round of a launch but the last gives each team a window */
     REQUIRE(plan->schedule.windows_per_launch >= 1);
-    REQUIRE(plan->schedule.windows_per_launch % s->teams == 0);
+    REQUIRE(plan->schedule.windows_per_launch % s->windows_per_group == 0);
     return broken;
 }
 
@@ -66,7 +67,7 @@ void assert_legal(const wa_problem *p, const wa_device *device,
     REQUIRE((plan->schedule.row_blocks - 1) *
                 (uint64_t)plan->step[WA_STEP_FORWARD].block_rows <
             p->queries);
-    REQUIRE(plan->schedule.units_per_launch >= 1);
+    REQUIRE(plan->schedule.work_tiles_per_launch >= 1);
     REQUIRE(plan->reason[0] != 0);
     REQUIRE(strlen(plan->step[WA_STEP_FORWARD].defines) + 1 <
             sizeof plan->step[WA_STEP_FORWARD].defines);

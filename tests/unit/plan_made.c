@@ -14,7 +14,7 @@ void find_units(void)
 {
     for (size_t i = 0; i < made_up_count && i < MOST_DEVICES; i++) {
         devices[i] = made_up_devices[i];
-        devices[i].unit = wa_unit_of(&devices[i]);
+        devices[i].matrix_unit = wa_matrix_unit_of(&devices[i]);
     }
 }
 
@@ -55,14 +55,14 @@ wa_plan backward_plan_of(const wa_problem *p, const wa_device *device)
 
 bool has_proven_unit(const wa_device *device)
 {
-    return device->unit && device->unit->proven;
+    return device->matrix_unit && device->matrix_unit->proven;
 }
 
 bool suits_matrix(const wa_problem *p, const wa_device *device)
 {
-    return device->unit && p->variant != WINATTN_SLIDING &&
+    return device->matrix_unit && p->variant != WINATTN_SLIDING &&
            (p->dtype != WINATTN_FP32 ||
-            (p->allows_tf32 && device->unit->has_tf32));
+            (p->allows_tf32 && device->matrix_unit->has_tf32));
 }
 
 winattn_tier best_tier(const wa_problem *p, const wa_device *device)

@@ -4,7 +4,7 @@
 #ifndef UNIT_PLAN_MADE_H
 #define UNIT_PLAN_MADE_H
 
-#include "device/unit.h"
+#include "device/matrix_unit.h"
 #include "kit/asserts.h"
 #include "kit/devices.h"
 #include "plan/planner.h"

@@ -18,12 +18,12 @@ static void units_are_found(void **state)
         const wa_device *device = &devices[i];
         if (device->vendor != WA_VENDOR_NVIDIA)
             continue;
-        assert_int_equal(device->unit == wa_unit_named("mma"),
+        assert_int_equal(device->matrix_unit == wa_matrix_unit_named("mma"),
                          device->compute_capability >= 80);
         found += has_proven_unit(device);
     }
     assert_true(found >= 4);
-    assert_null(wa_unit_named("none"));
+    assert_null(wa_matrix_unit_named("none"));
     const wa_device *h200 = device_named("H200");
     const struct {
         const char *problem;
@@ -47,10 +47,10 @@ static void units_are_found(void **state)
 static void unproven_units_are_demanded(void **state)
 {
     (void)state;
-    wa_unit unit = *wa_unit_named("mma");
+    wa_matrix_unit unit = *wa_matrix_unit_named("mma");
     wa_device device = *device_named("H200");
     unit.proven = false;
-    device.unit = &unit;
+    device.matrix_unit = &unit;
     wa_problem p = problem_of("dtype=fp16");
     wa_plan plan = plan_of(&p, &device);
     assert_int_equal(plan.tier, WINATTN_TIER_LOCAL);
@@ -88,11 +88,11 @@ static void tf32_is_allowed(void **state)
     /* the same shape: rows are twice as long */
     const wa_matrix_shape shape = {.block_rows = 16,
                                    .block_keys = 49,
-                                   .team_waves = 1,
-                                   .teams = 2,
+                                   .waves_per_window = 1,
+                                   .windows_per_group = 2,
                                    .stages = 2,
-                                   .pass_keys = 64,
-                                   .keeps_terms = 1};
+                                   .subtile_keys = 64,
+                                   .bias_cache = 1};
     wa_plan narrow, wide;
     assert_true(wa_plan_matrix_shape(&half, h200, &shape, &narrow));
     assert_true(wa_plan_matrix_shape(&p, h200, &shape, &wide));
@@ -124,14 +124,17 @@ static void lanes_have_registers(void **state)
     const wa_matrix_shape *s = &plan.shape.matrix;
     const uint32_t values = 16 * 16 / 32;
     assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
-    assert_int_equal(s->keeps_terms, 0);
-    assert_true(3 * values * s->pass_keys / 16 + 2 * values <=
-                wa_matrix_most_sums(&large, small, s->team_waves * s->teams));
+    assert_int_equal(s->bias_cache, 0);
+    assert_true(
+        3 * values * s->subtile_keys / 16 + 2 * values <=
+        wa_matrix_most_sums(&large, small,
+                            s->waves_per_window * s->windows_per_group));
 
-    /* terms of TF32 in registers, where 16 waves have none left */
+    /* bias and mask of TF32 in registers, where 16 waves have none left */
     const wa_plan narrow = plan_of(&tf32, h200);
     s = &narrow.shape.matrix;
-    assert_true(s->keeps_terms != 2 || s->team_waves * s->teams <= 12);
+    assert_true(s->bias_cache != 2 ||
+                s->waves_per_window * s->windows_per_group <= 12);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -112,11 +112,11 @@ static void loaded_rows_are_taken(const wa_problem *p, const wa_device *h200)
     const wa_plan plan = plan_of(p, h200);
     assert_true(plan.tuned);
     assert_non_null(strstr(plan.reason, "loaded"));
-    assert_int_equal(plan.shape.matrix.teams, 3);
+    assert_int_equal(plan.shape.matrix.windows_per_group, 3);
     const wa_plan backward = backward_plan_of(p, h200);
     assert_true(backward.tuned);
     assert_non_null(strstr(backward.reason, "loaded"));
-    assert_int_equal(backward.schedule.teams, 2);
+    assert_int_equal(backward.schedule.windows_per_group, 2);
     assert_legal_backward(p, h200, &backward, "loaded");
 }
 
@@ -149,7 +149,7 @@ static void next_row_is_taken(const wa_problem *p, const wa_device *h200)
     assert_true(plan.tuned);
     assert_null(strstr(plan.reason, "loaded"));
     assert_non_null(strstr(plan.untuned, "tier matrix: "));
-    assert_int_equal(plan.shape.matrix.teams, 4);
+    assert_int_equal(plan.shape.matrix.windows_per_group, 4);
 }
 
 /* Where rows were seen not to build. */
@@ -173,7 +173,7 @@ static void loaded_rows(void **state)
     (void)state;
     const wa_problem p = problem_of("dtype=fp16 bias=same windows=1000");
     const wa_device *h200 = device_named("H200");
-    assert_int_equal(plan_of(&p, h200).shape.matrix.teams, 4);
+    assert_int_equal(plan_of(&p, h200).shape.matrix.windows_per_group, 4);
     loaded_rows_are_taken(&p, h200);
     last_rows_come_first(&p, h200);
     load(NULL);

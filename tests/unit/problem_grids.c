@@ -24,7 +24,7 @@ static void grid_defaults(void **state)
     assert_triple(p.grid.window, 1, 7, 6);
     assert_triple(p.grid.windows, 1, 4, 5);
     assert_triple(p.grid.shift, 0, 3, 2);
-    assert_int_equal(p.grid.seams, 6);
+    assert_int_equal(p.grid.shift_boundaries, 6);
     assert_int_equal(wa_problem_padding(&p), 1);
     assert_true(p.region_value == -100.0f);
     /* [batch, axes, heads, channels] */
@@ -60,8 +60,8 @@ static void grid_defaults(void **state)
     assert_int_equal(p.windows, 0);
 }
 
-/* No shift where the window covers the padded axis, no seam where the axis is
- * a circle. */
+/* No shift where the window covers the padded axis, no shift boundary where
+ * the axis is a circle. */
 static void grid_shifts(void **state)
 {
     (void)state;
@@ -73,16 +73,16 @@ static void grid_shifts(void **state)
     assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
     assert_triple(p.grid.shift, 0, 0, 0);
     assert_triple(p.grid.windows, 1, 1, 1);
-    assert_int_equal(p.grid.seams, 0);
+    assert_int_equal(p.grid.shift_boundaries, 0);
     d.grid.size[0] = 8; /* two windows */
     assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
     assert_triple(p.grid.shift, 0, 3, 0);
-    assert_int_equal(p.grid.seams, 2);
+    assert_int_equal(p.grid.shift_boundaries, 2);
     d.grid.size[1] = 12;
     d.grid.periodic[1] = CL_TRUE;
     assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
     assert_triple(p.grid.shift, 0, 3, 2);
-    assert_int_equal(p.grid.seams, 2);
+    assert_int_equal(p.grid.shift_boundaries, 2);
     d.grid.axes = 3;
     d.grid.size[2] = 9;
     d.grid.window[2] = 4;
@@ -90,7 +90,7 @@ static void grid_shifts(void **state)
     assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
     assert_triple(p.grid.size, 8, 12, 9);
     assert_triple(p.grid.shift, 3, 2, 1);
-    assert_int_equal(p.grid.seams, 5);
+    assert_int_equal(p.grid.shift_boundaries, 5);
     assert_int_equal(p.queries, 7 * 6 * 4);
     assert_int_equal(p.windows, 2 * 2 * 2 * 3);
 }

@@ -196,7 +196,8 @@ static void no_compute_units(void **state)
                     p.windows * p.heads * plan.schedule.row_blocks;
                 assert_true(groups > 0);
                 assert_true(plan.schedule.groups != 0 ||
-                            groups * plan.schedule.units_per_group >= units);
+                            groups * plan.schedule.work_tiles_per_group >=
+                                units);
             }
             if (wa_plan_make(&p, &device, WA_BACKWARD, &none, &backward) !=
                 WINATTN_SUCCESS)

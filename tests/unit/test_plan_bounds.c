@@ -28,16 +28,18 @@ static uint64_t most_seen; /* steps */
 static bool device_with_unit(size_t i, size_t number, wa_device *device)
 {
     *device = made_up_devices[i];
-    device->unit = wa_unit_of(device);
+    device->matrix_unit = wa_matrix_unit_of(device);
     if (number == 0)
         return true;
-    for (size_t u = 0; u < WA_UNITS; u++) {
-        const bool suits = wa_unit_suits(&wa_units[u], &made_up_devices[i]);
-        if (&wa_units[u] == device->unit || (!suits && !device->is_cpu))
+    for (size_t u = 0; u < WA_MATRIX_UNITS; u++) {
+        const bool suits =
+            wa_matrix_unit_suits(&wa_matrix_units[u], &made_up_devices[i]);
+        if (&wa_matrix_units[u] == device->matrix_unit ||
+            (!suits && !device->is_cpu))
             continue;
         if (--number == 0) {
-            device->unit = &wa_units[u];
-            device->emulates_unit = !suits;
+            device->matrix_unit = &wa_matrix_units[u];
+            device->emulates_matrix_unit = !suits;
             return true;
         }
     }
@@ -52,7 +54,7 @@ static void check_steps(uint64_t steps, winattn_status status,
     most_seen = steps > most_seen ? steps : most_seen;
     if (steps > MOST_STEPS)
         fail_msg("%s on %s, unit %s: %llu steps", what, device->name,
-                 device->unit ? device->unit->name : "none",
+                 device->matrix_unit ? device->matrix_unit->name : "none",
                  (unsigned long long)steps);
     if (status != WINATTN_SUCCESS && !winattn_last_reason()[0])
         fail_msg("%s on %s: refused for no reason", what, device->name);
@@ -309,7 +311,7 @@ static void visits_are_steps(void **state)
         wa_device device = *made_up_device("H200");
         uint64_t steps[4], visits[4] = {0};
         wa_problem p;
-        device.unit = wa_unit_of(&device);
+        device.matrix_unit = wa_matrix_unit_of(&device);
         assert_int_equal(read_text(problems[i], 0, &p), WINATTN_SUCCESS);
         steps[0] = wa_visit_local_shapes(&p, &device, count_local, &visits[0]);
         steps[1] =
@@ -370,7 +372,7 @@ static bool print_choice(const char *problem, const char *name, char *text,
     wa_plan plan;
     wa_plan backward;
     wa_device device = *made_up_device(name);
-    device.unit = wa_unit_of(&device);
+    device.matrix_unit = wa_matrix_unit_of(&device);
     if (read_text(problem, TIER_OF_TEXT, &p) != WINATTN_SUCCESS ||
         wa_plan_make(&p, &device, WA_FORWARD, &none, &plan) !=
             WINATTN_SUCCESS ||

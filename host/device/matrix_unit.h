@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The matrix units that cl/unit/unit_*.cl describe. */
-#ifndef WINATTN_UNIT_H
-#define WINATTN_UNIT_H
+#ifndef WINATTN_MATRIX_UNIT_H
+#define WINATTN_MATRIX_UNIT_H
 
 #include <stdint.h>
 
 #include "device/device.h"
 
-typedef struct wa_unit {
+typedef struct wa_matrix_unit {
     const char *name;            /* cl/unit/unit_<name>.cl describes it */
     const char *forward_kernel;  /* forward_matrix_<name> */
     const char *backward_kernel; /* backward_matrix_<name> */
@@ -27,27 +27,27 @@ typedef struct wa_unit {
     uint32_t tile;             /* keys of one, and channels of a step */
     uint32_t exchange_words;   /* of an emulated wave, in local memory */
     const char *options;       /* for the compiler; "" */
-} wa_unit;
+} wa_matrix_unit;
 
 enum {
-    WA_UNIT_MMA,
-    WA_UNIT_WMMA11,
-    WA_UNIT_WMMA12,
-    WA_UNIT_MFMA16,
-    WA_UNIT_MFMA32,
-    WA_UNIT_DPAS16,
-    WA_UNIT_DPAS8,
-    WA_UNITS
+    WA_MATRIX_UNIT_MMA,
+    WA_MATRIX_UNIT_WMMA11,
+    WA_MATRIX_UNIT_WMMA12,
+    WA_MATRIX_UNIT_MFMA16,
+    WA_MATRIX_UNIT_MFMA32,
+    WA_MATRIX_UNIT_DPAS16,
+    WA_MATRIX_UNIT_DPAS8,
+    WA_MATRIX_UNITS
 };
-extern const wa_unit wa_units[WA_UNITS];
+extern const wa_matrix_unit wa_matrix_units[WA_MATRIX_UNITS];
 
 /* Does the device have that unit? */
-bool wa_unit_suits(const wa_unit *unit, const wa_device *device);
+bool wa_matrix_unit_suits(const wa_matrix_unit *unit, const wa_device *device);
 
 /* The best unit of a device, or NULL. */
-const wa_unit *wa_unit_of(const wa_device *device);
+const wa_matrix_unit *wa_matrix_unit_of(const wa_device *device);
 
 /* NULL if there is none of that name. */
-const wa_unit *wa_unit_named(const char *name);
+const wa_matrix_unit *wa_matrix_unit_named(const char *name);
 
 #endif

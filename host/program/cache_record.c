@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Writes and reads kept programs. Reading believes no number before it was
  * held against the size of what there is. */
-#include "program/entry.h"
+#include "program/cache_record.h"
 
 #include <string.h>
 
 #define MAGIC_SIZE 8
 /* A bit more than 7 and both line ends show what a text transfer spoils. */
-static const char entry_magic[MAGIC_SIZE + 1] = "\x89WAprg\r\n";
+static const char record_magic[MAGIC_SIZE + 1] = "\x89WAprg\r\n";
 static const char blob_magic[MAGIC_SIZE + 1] = "\x89WAset\r\n";
 
-/* Where the numbers of an entry's header are. */
+/* Where the numbers of a record's header are. */
 enum {
     FORMAT_AT = MAGIC_SIZE,
     KEY_SIZE_AT = FORMAT_AT + 4,
@@ -82,56 +82,56 @@ static wa_hash checksum(const unsigned char *bytes, size_t size)
     return wa_hash_end(hash);
 }
 
-size_t wa_entry_size(const wa_entry *entry)
+size_t wa_cache_record_size(const wa_cache_record *record)
 {
-    return HEADER_SIZE + entry->key_size + entry->binary_size;
+    return HEADER_SIZE + record->key_size + record->binary_size;
 }
 
-void wa_entry_write(const wa_entry *entry, unsigned char *to)
+void wa_cache_record_write(const wa_cache_record *record, unsigned char *to)
 {
-    memcpy(to, entry_magic, MAGIC_SIZE);
-    put(to + FORMAT_AT, WA_ENTRY_FORMAT, 4);
-    put(to + KEY_SIZE_AT, entry->key_size, 4);
-    put(to + BINARY_SIZE_AT, entry->binary_size, 8);
-    memcpy(to + HEADER_SIZE, entry->key, entry->key_size);
-    memcpy(to + HEADER_SIZE + entry->key_size, entry->binary,
-           entry->binary_size);
-    const wa_hash sum = checksum(to, wa_entry_size(entry));
+    memcpy(to, record_magic, MAGIC_SIZE);
+    put(to + FORMAT_AT, WA_CACHE_RECORD_FORMAT, 4);
+    put(to + KEY_SIZE_AT, record->key_size, 4);
+    put(to + BINARY_SIZE_AT, record->binary_size, 8);
+    memcpy(to + HEADER_SIZE, record->key, record->key_size);
+    memcpy(to + HEADER_SIZE + record->key_size, record->binary,
+           record->binary_size);
+    const wa_hash sum = checksum(to, wa_cache_record_size(record));
     put(to + CHECKSUM_AT, sum.a, 8);
     put(to + CHECKSUM_AT + 8, sum.b, 8);
 }
 
-/* All of wa_entry_read but the checksum. */
+/* All of wa_cache_record_read but the checksum. */
 static const char *find_parts(const unsigned char *bytes, size_t size,
-                              wa_entry *entry)
+                              wa_cache_record *record)
 {
     if (size < HEADER_SIZE)
         return "it ends early";
-    if (memcmp(bytes, entry_magic, MAGIC_SIZE) != 0)
+    if (memcmp(bytes, record_magic, MAGIC_SIZE) != 0)
         return "it is no compiled program of winattn";
-    if (get(bytes + FORMAT_AT, 4) != WA_ENTRY_FORMAT)
+    if (get(bytes + FORMAT_AT, 4) != WA_CACHE_RECORD_FORMAT)
         return "its format is of another version";
     const uint64_t key_size = get(bytes + KEY_SIZE_AT, 4);
     const uint64_t binary_size = get(bytes + BINARY_SIZE_AT, 8);
-    if (key_size == 0 || key_size > WA_ENTRY_MOST_KEY || binary_size == 0 ||
-        binary_size > WA_ENTRY_MOST_BINARY)
+    if (key_size == 0 || key_size > WA_CACHE_RECORD_MOST_KEY ||
+        binary_size == 0 || binary_size > WA_CACHE_RECORD_MOST_BINARY)
         return "a size in it is impossible";
     if (key_size + binary_size > size - HEADER_SIZE)
         return "it ends early";
-    entry->key = (const char *)bytes + HEADER_SIZE;
-    entry->key_size = (size_t)key_size;
-    entry->binary = bytes + HEADER_SIZE + key_size;
-    entry->binary_size = (size_t)binary_size;
+    record->key = (const char *)bytes + HEADER_SIZE;
+    record->key_size = (size_t)key_size;
+    record->binary = bytes + HEADER_SIZE + key_size;
+    record->binary_size = (size_t)binary_size;
     return NULL;
 }
 
-const char *wa_entry_read(const unsigned char *bytes, size_t size,
-                          wa_entry *entry)
+const char *wa_cache_record_read(const unsigned char *bytes, size_t size,
+                                 wa_cache_record *record)
 {
-    const char *wrong = find_parts(bytes, size, entry);
+    const char *wrong = find_parts(bytes, size, record);
     if (wrong)
         return wrong;
-    const wa_hash sum = checksum(bytes, wa_entry_size(entry));
+    const wa_hash sum = checksum(bytes, wa_cache_record_size(record));
     if (sum.a != get(bytes + CHECKSUM_AT, 8) ||
         sum.b != get(bytes + CHECKSUM_AT + 8, 8))
         return "its checksum is wrong";
@@ -143,19 +143,19 @@ const char *wa_entry_read(const unsigned char *bytes, size_t size,
 void wa_blob_write_header(unsigned char *to, uint32_t count, size_t size)
 {
     memcpy(to, blob_magic, MAGIC_SIZE);
-    put(to + MAGIC_SIZE, WA_ENTRY_FORMAT, 4);
+    put(to + MAGIC_SIZE, WA_CACHE_RECORD_FORMAT, 4);
     put(to + MAGIC_SIZE + 4, count, 4);
     put(to + MAGIC_SIZE + 8, size, 8);
 }
 
 const char *wa_blob_read(const unsigned char *bytes, size_t size,
-                         wa_entry_visitor *visit, void *data)
+                         wa_cache_record_visitor *visit, void *data)
 {
     if (size < WA_BLOB_HEADER)
         return "it ends early";
     if (memcmp(bytes, blob_magic, MAGIC_SIZE) != 0)
         return "it is no blob of winattn";
-    if (get(bytes + MAGIC_SIZE, 4) != WA_ENTRY_FORMAT)
+    if (get(bytes + MAGIC_SIZE, 4) != WA_CACHE_RECORD_FORMAT)
         return "its format is of another version";
     const uint64_t count = get(bytes + MAGIC_SIZE + 4, 4);
     if (get(bytes + MAGIC_SIZE + 8, 8) != size)
@@ -163,15 +163,16 @@ const char *wa_blob_read(const unsigned char *bytes, size_t size,
     for (int visiting = 0; visiting < 2; visiting++) {
         size_t at = WA_BLOB_HEADER;
         for (uint64_t i = 0; i < count; i++) {
-            wa_entry entry;
+            wa_cache_record record;
             const char *wrong =
-                visiting ? find_parts(bytes + at, size - at, &entry)
-                         : wa_entry_read(bytes + at, size - at, &entry);
+                visiting
+                    ? find_parts(bytes + at, size - at, &record)
+                    : wa_cache_record_read(bytes + at, size - at, &record);
             if (!wrong && visiting)
-                wrong = visit(data, &entry);
+                wrong = visit(data, &record);
             if (wrong)
                 return wrong;
-            at += wa_entry_size(&entry);
+            at += wa_cache_record_size(&record);
         }
         if (at != size)
             return "it holds more than it says";
