@@ -53,10 +53,12 @@
 /* Kernels must not call: an argument whose address is passed to a function
  * that is not inlined lands in slow private memory. Emulated units are slow
  * anyway, and PoCL takes a quarter of the time to compile what it may call. */
+#ifndef INLINE /* simulators want calls (tests/runtimes/oclgrind) */
 #if EMULATED
 #define INLINE static inline
 #else
 #define INLINE static inline __attribute__((always_inline))
+#endif
 #endif
 
 #define UNROLL_FOR _Pragma("unroll") for
