@@ -46,7 +46,7 @@ INLINE void copy_o(__local ushort *to, __global const storage *plane_of_o,
 
 /* What dS of a row is multiplied by for dK: no less than this. */
 #define LEAST_FACTOR 0x1p-60f
-INLINE void find_row_factors(float factor[LANE_ROWS], const row_part *part,
+INLINE void find_row_factors(float *factor, const row_part *part,
                              const q_block *here)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
