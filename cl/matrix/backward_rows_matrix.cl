@@ -56,6 +56,21 @@ REQUIRE(KEEPS_DBIAS)
          BLOCK_ROWS, wide);                                                   \
     COPY(1, (to) + D_O_OFFSET, d_o, args.d_o, head, 0, first, count,          \
          BLOCK_ROWS, wide)
+/* A KV block; with the first of a window, its rows. */
+#if O_SERVES
+#define COPY_O(wide)                                                          \
+    if (has_o_lse)                                                            \
+    COPY(0, rows_to + O_OFFSET, o, forward->o, head, 0, first_row, row_count, \
+         BLOCK_ROWS, wide)
+#else
+#define COPY_O(wide)
+#endif
+#define COPY_KV_BLOCK(wide)                                                   \
+    if (number == 0) {                                                        \
+        COPY_ROWS(rows_to, first_row, row_count, wide);                       \
+        COPY_O(wide);                                                         \
+    }                                                                         \
+    COPY_KEYS(to, key, keys, wide)
 /* One branch for all of them: copy(wide). */
 #define COPY_WIDE_OR_NOT(copy)                                                \
     if (wide) {                                                               \
@@ -117,37 +132,6 @@ REQUIRE(KEEPS_DBIAS)
     const int wave_of_team = me.wave;                                         \
     wave wave_here = wave_of(&me, exchanges);                                 \
     const wave *w = &wave_here;
-
-/* A KV block is there, the one before was read, and copies are under way
- * again; the kernel's START_COPIES(step) starts those of a KV block. */
-#if STAGES == 1
-#define START_RING()
-#define AWAIT_KV_BLOCK(step)                                                  \
-    TEAM_SYNC(team);                                                          \
-    START_COPIES(step);                                                       \
-    AWAIT_COPIES(0);                                                          \
-    TEAM_SYNC(team)
-#else
-#define START_RING()                                                          \
-    for (uint ahead = 0; ahead + 1 < STAGES; ahead++) {                       \
-        START_COPIES(ahead);                                                  \
-    }
-#define AWAIT_KV_BLOCK(step)                                                  \
-    AWAIT_COPIES(STAGES - 2 + LATE_COPIES);                                   \
-    TEAM_SYNC(team);                                                          \
-    START_COPIES(step + STAGES - 1)
-#endif
-
-#if PADDING == 1
-#define KEEP_PADS(pads, args, kv_head, step)                                  \
-    keep_pad(pads[0], PAD_ROW(args, pad_k, ARG_PAD_K, kv_head),               \
-             (args).pad_k.column, step);                                      \
-    keep_pad(pads[1], PAD_ROW(args, pad_v, ARG_PAD_V, kv_head),               \
-             (args).pad_v.column, step);                                      \
-    barrier(CLK_LOCAL_MEM_FENCE);
-#else
-#define KEEP_PADS(pads, args, kv_head, step)
-#endif
 
 __kernel __attribute__((reqd_work_group_size(TEAM * WINDOWS_PER_GROUP, 1, 1)))
 WAVE_ATTRIBUTE void
@@ -213,20 +197,6 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
      * the next. Where things lie is found anew each time: registers are worth
      * more. */
     tile_scheduler there = here;
-#if O_SERVES
-#define COPY_O(wide)                                                          \
-    if (has_o_lse)                                                            \
-    COPY(0, rows_to + O_OFFSET, o, forward->o, head, 0, first_row, row_count, \
-         BLOCK_ROWS, wide)
-#else
-#define COPY_O(wide)
-#endif
-#define COPY_KV_BLOCK(wide)                                                   \
-    if (number == 0) {                                                        \
-        COPY_ROWS(rows_to, first_row, row_count, wide);                       \
-        COPY_O(wide);                                                         \
-    }                                                                         \
-    COPY_KEYS(to, key, keys, wide)
     /* which KV block of which window is copied next, where a window has
      * several */
 #if STREAMING
@@ -267,9 +237,15 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         STEP_THERE(number + 1 == window_steps);                               \
     }                                                                         \
     END_COPIES()
-    KEEP_PADS(pad_rows, *forward, own_head / forward->heads_per_kv_head,
-              local_id)
-    START_RING();
+#if PADDING == 1
+    const uint own_kv_head = own_head / forward->heads_per_kv_head;
+    keep_pads(pad_rows, PAD_ROW(*forward, pad_k, ARG_PAD_K, own_kv_head),
+              PAD_ROW(*forward, pad_v, ARG_PAD_V, own_kv_head), forward,
+              local_id);
+#endif
+    for (uint ahead = 0; ahead + 1 < STAGES; ahead++) {
+        START_COPIES(ahead);
+    }
     clear_pads(ring, lane_of_team);
     CACHE_HEAD_SCORE_BIAS(own_head, first_row)
 #if RESCALES
@@ -297,7 +273,10 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     row_state state;
     float dq_sums[DIM_TILES][ACC_PER_LANE];
 
-    DECLARE_KEPT_REGIONS
+#if COMPARES_REGIONS
+    const score_bias_tensors tensors = {BIAS_TENSORS MASK_TENSORS.unused = 0};
+    uint kept_regions = ~0u; /* whose windows' regions are kept */
+#endif
     /* the block's number in its window, and the window's; mends: the window's
      * keys have come again */
     uint number = 0, window_here = 0;
@@ -338,7 +317,9 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                                           .head = own_head,
                                           .row = first_row};
         DECLARE_BLOCK_SCORE_BIAS(first_row)
-        AWAIT_KV_BLOCK(step);
+        await_stage(team);
+        START_COPIES(step + STAGES - 1);
+        await_copies(team);
         int meets = VARIANT == COSINE; /* the team, once more */
 #if O_SERVES && STREAMING
         if (lane_of_team == 0 && block == 0)
@@ -366,7 +347,8 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         const int has_new = number == 0 && has_shift_boundary &&
                             has_new_regions(&here, &kept_regions);
         if (has_new) {
-            DECLARE_REGIONS(regions, *forward, work_tile_here, here)
+            const score_bias_view regions =
+                score_bias_at(&tensors, forward, work_tile_here, &here.coord);
             keep_regions(kept_row_regions[team], kept_key_regions[team],
                          forward, &regions, first_row, lane_of_team);
         }

@@ -209,17 +209,12 @@ INLINE score_bias_view score_bias_at(const score_bias_tensors *tensors,
 #endif
 }
 
-/* Which regions there are: has the window of a tile scheduler more than one?
- * And what keep_regions reads, of work tile u in that window. */
+/* Has the window of a tile scheduler more than one region? */
 #if MASK == 4
 #define HAS_SHIFT_BOUNDARY(tile_scheduler)                                    \
     ((tile_scheduler).coord.shift_boundaries != 0)
-#define DECLARE_REGIONS(name, args, u, tile_scheduler)                        \
-    const score_bias_view name = {.coord = (tile_scheduler).coord};
 #else
 #define HAS_SHIFT_BOUNDARY(tile_scheduler) 1 /* regions may be anything */
-#define DECLARE_REGIONS(name, args, u, tile_scheduler)                        \
-    DECLARE_SCORE_BIAS(name, args, u)
 #endif
 
 /* Windows of the same mask class have the same score bias. */

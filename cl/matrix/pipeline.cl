@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The ring of copies: how rows of q, k and v (backward also dO) of the windows
- * to come travel to local memory while waves compute. The kernel says what
- * START_COPIES(step) copies, by copy_rows or by find_copies and copy_found;
- * START_RING and AWAIT_KV_BLOCK start and await steps in turn. Reads STAGES
- * and the layout of a stage (geometry.cl). */
+ * to come travel to local memory while waves compute. Kernels say what a step
+ * copies, by copy_rows or by find_copies and copy_found. Reads STAGES and the
+ * layout of a stage (geometry.cl). */
 #ifndef PIPELINE_CL
 #define PIPELINE_CL
 #include "matrix/geometry.cl"

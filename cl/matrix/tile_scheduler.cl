@@ -113,9 +113,6 @@ INLINE tile_scheduler start_split(const forward_args *args, uint split,
 }
 
 #if COMPARES_REGIONS
-#define DECLARE_KEPT_REGIONS                                                  \
-    uint kept_regions =                                                       \
-        ~0u; /* the mask class of windows whose regions are kept */
 /* Has the window other regions than those of the mask class that was `kept`,
  * or may it have? */
 INLINE int has_new_regions(const tile_scheduler *w, uint *kept)
@@ -125,8 +122,6 @@ INLINE int has_new_regions(const tile_scheduler *w, uint *kept)
     *kept = w->mask_class;
     return is_new;
 }
-#else
-#define DECLARE_KEPT_REGIONS
 #endif
 
 /* To the next round. 1: to a window that is like the last, `step` further. */
