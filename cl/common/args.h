@@ -57,14 +57,6 @@ typedef struct grid_layout {
 #define ARG_D_PAD_K 262144u
 #define ARG_D_PAD_V 524288u
 
-/* BIAS_CACHE: where bias and mask of a block of rows wait for the next window:
- * nowhere, their sum in local memory or in registers, or the bias in local
- * memory and one region for each token. */
-#define BIAS_CACHE_NONE 0
-#define BIAS_CACHE_LOCAL 1
-#define BIAS_CACHE_REGISTERS 2
-#define BIAS_CACHE_LOCAL_AND_REGIONS 3
-
 /* A work tile is one block of query rows of one head of one window; work tiles
  * are numbered with the row block running fastest, then the head. A launch
  * computes work tiles [first_work_tile, first_work_tile + work_tiles) counted

@@ -129,6 +129,14 @@
      * from their distance */                                                 \
     X(LISTED, 0, 1)
 
+/* Of BIAS_CACHE: nowhere, since they come from global memory each time; their
+ * sum in local memory, or in registers (forward only); or the bias in local
+ * memory, and one region for each token, which are compared. */
+#define BIAS_CACHE_NONE 0
+#define BIAS_CACHE_LOCAL 1
+#define BIAS_CACHE_REGISTERS 2
+#define BIAS_CACHE_LOCAL_AND_REGIONS 3
+
 /* LEAST_name and MOST_name of each. */
 #define SWITCH_BOUNDS(name, least, most)                                      \
     LEAST_##name = least, MOST_##name = most,

@@ -5,16 +5,6 @@
 
 #include "plan/planner.h"
 
-#include "../cl/common/args.h"
-
-/* The kernels number the places of bias and mask alike. */
-_Static_assert((int)WA_BIAS_CACHE_NONE == BIAS_CACHE_NONE &&
-                   (int)WA_BIAS_CACHE_LOCAL == BIAS_CACHE_LOCAL &&
-                   (int)WA_BIAS_CACHE_REGISTERS == BIAS_CACHE_REGISTERS &&
-                   (int)WA_BIAS_CACHE_LOCAL_AND_REGIONS ==
-                       BIAS_CACHE_LOCAL_AND_REGIONS,
-               "wa_bias_cache is not as args.h has it");
-
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 

@@ -63,11 +63,10 @@ typedef struct wa_local_shape {
 
 /* Where the bias and the mask of a block of rows wait for the next window. */
 typedef enum wa_bias_cache {
-    WA_BIAS_CACHE_NONE,      /* they come from global memory each time */
-    WA_BIAS_CACHE_LOCAL,     /* their sum, in local memory */
-    WA_BIAS_CACHE_REGISTERS, /* their sum, in registers; forward only */
-    WA_BIAS_CACHE_LOCAL_AND_REGIONS /* the bias in local memory, regions
-                                       compared */
+    WA_BIAS_CACHE_NONE = BIAS_CACHE_NONE, /* as switches.h has them */
+    WA_BIAS_CACHE_LOCAL = BIAS_CACHE_LOCAL,
+    WA_BIAS_CACHE_REGISTERS = BIAS_CACHE_REGISTERS,
+    WA_BIAS_CACHE_LOCAL_AND_REGIONS = BIAS_CACHE_LOCAL_AND_REGIONS
 } wa_bias_cache;
 
 /* Of cl/matrix/forward_matrix.cl and backward_keys_matrix.cl: */

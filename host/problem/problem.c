@@ -227,9 +227,3 @@ double wa_problem_row_operations(const wa_problem *problem)
 {
     return 4.0 * wa_problem_seen_keys(problem) * problem->head_dim;
 }
-
-double wa_problem_operations(const wa_problem *problem)
-{
-    return wa_problem_row_operations(problem) * (double)problem->windows *
-           problem->heads * problem->queries;
-}

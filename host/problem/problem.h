@@ -134,8 +134,7 @@ uint64_t wa_problem_dense_bias_bytes(const wa_problem *problem);
 uint32_t wa_problem_seen_keys(const wa_problem *problem);
 
 /* Multiply-adds times two of Q K^T and P V, for one query row of one head at
- * most, and for all of the problem. */
+ * most. */
 double wa_problem_row_operations(const wa_problem *problem);
-double wa_problem_operations(const wa_problem *problem);
 
 #endif
