@@ -59,7 +59,7 @@ extern "C" {
 #endif
 
 #define WINATTN_VERSION_MAJOR 0
-#define WINATTN_VERSION_MINOR 1
+#define WINATTN_VERSION_MINOR 2
 #define WINATTN_VERSION_PATCH 0
 #define WINATTN_VERSION                                                       \
     (WINATTN_VERSION_MAJOR * 10000 + WINATTN_VERSION_MINOR * 100 +            \
