@@ -28,8 +28,9 @@
  *       puts(winattn_last_reason());
  *
  * The caller owns context, queues, buffers and workspace. The library never
- * prints, aborts or exits. Memory objects are cl_mem buffers; shared virtual
- * memory and unified shared memory are not supported.
+ * prints, aborts or exits. Memory objects are cl_mem buffers; images, shared
+ * virtual memory and unified shared memory are not supported. A device needs
+ * OpenCL 1.2 and 64-bit integers.
  *
  * Accuracy, against fp64 on the same inputs: the error of a result is at most
  * 5e-6 in fp32, 5e-4 in fp16 and 4e-3 in bf16, that of a gradient 1e-5, 1e-3
@@ -183,8 +184,8 @@ typedef enum winattn_mask {
 } winattn_mask;
 
 /* The kinds of kernels. AUTO takes the best that the device builds, for each
- * pass; the others demand one for all passes and fail where it is not
- * possible. */
+ * pass: a GPU gets MATRIX, else LOCAL, else CPU, a CPU gets CPU first. The
+ * others demand one for all passes and fail where it is not possible. */
 typedef enum winattn_tier {
     WINATTN_TIER_AUTO = 0,
     WINATTN_TIER_CPU = 1,   /* one work-item per window-head, vectors */
@@ -201,7 +202,10 @@ typedef enum winattn_tier {
      * gradients may be 0), and the same call gives the same bits, but not
      * those of another tier; the last bits of a window may depend on which
      * windows the call has beside it. A unit that fails its self-test is not
-     * used, and one that nobody has run on silicon yet must be demanded. */
+     * used, and one that nobody has run on silicon yet must be demanded:
+     * NVIDIA's, of compute capability 8.0 and later, is known to compute;
+     * AMD's WMMA (gfx11, gfx12) and MFMA (gfx90a, gfx94x) and Intel's DPAS are
+     * not. */
     WINATTN_TIER_MATRIX = 3
 } winattn_tier;
 
@@ -473,7 +477,10 @@ typedef struct winattn_plan winattn_plan;
  * Only what lasts makes AUTO pass over a tier: a kernel that does not build,
  * or that the device cannot run. Where memory is short or a query fails, the
  * call fails. CL_OUT_OF_RESOURCES of a build may be either, so it is tried
- * again, and believed the second time. */
+ * again, and believed the second time.
+ *
+ * Another batch, map or shift compiles nothing new; other numbers of queries
+ * or keys do, but not with the sliding variant, so that a cache may grow. */
 WINATTN_API winattn_status winattn_plan_create(cl_context context,
                                                cl_device_id device,
                                                const winattn_desc *desc,
