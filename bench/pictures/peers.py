@@ -103,10 +103,10 @@ def draw(rows):
             draw_row(p, problem, which, of[which], left, y)
     device = max((row for _, of in found for row in of.values() if row),
                  key=lambda row: row.device.date).device
+    made_by = " ".join(
+        word for word in ("winattn", device.version, device.commit) if word)
     p.text(24, height - 18,
-           "winattn %s, driver %s, %s. The others: bench/results/"
-           "peers_h200.csv; the Triton kernel of the dot variant takes no "
-           "mask."
-           % (device.version, device.driver, device.date[:10]), 11.5,
-           svg.MUTED)
+           "%s, driver %s, %s. The others: bench/results/peers_h200.csv; the "
+           "Triton kernel of the dot variant takes no mask."
+           % (made_by, device.driver, device.date[:10]), 11.5, svg.MUTED)
     return p

@@ -37,7 +37,9 @@ class Device:
         self.date = entry["date"]
         self.copy_bandwidth = entry["copy_bandwidth"]
         self.fma_rate = entry["fma_rate"]
-        self.version = version
+        # older files say the version once for all of their devices
+        self.version = entry.get("winattn", version)
+        self.commit = entry.get("commit", "")
 
 
 class Row:
@@ -59,7 +61,7 @@ def read_rows(folder=FOLDER):
     rows = []
     for path in sorted(folder.glob("*.json")):
         report = json.loads(path.read_text(encoding="utf-8"))
-        devices = [Device(entry, report["winattn"])
+        devices = [Device(entry, report.get("winattn", ""))
                    for entry in report["devices"]]
         for entry in report["rows"]:
             if entry["seconds"] and entry["seconds"] > 0:

@@ -62,7 +62,7 @@ bool buffers_run(const test_device *device, cl_command_queue queue,
 bool buffers_check(cl_command_queue queue, const case_buffers *d,
                    const device_buffers *b, int sampled, case_result *result);
 
-/* The promise of the README, by winattn_dtype. */
+/* The promise of host/README.md, by winattn_dtype. */
 double promised_error(int dtype);
 #define PROMISED_TF32 2e-3 /* where it is allowed */
 
