@@ -184,8 +184,9 @@ typedef enum winattn_mask {
 } winattn_mask;
 
 /* The kinds of kernels. AUTO takes the best that the device builds, for each
- * pass: a GPU gets MATRIX, else LOCAL, else CPU, a CPU gets CPU first. The
- * others demand one for all passes and fail where it is not possible. */
+ * pass; the others demand one for all passes and fail where it is not
+ * possible. The best is MATRIX, else LOCAL, else CPU on a GPU, and CPU first
+ * on a CPU. */
 typedef enum winattn_tier {
     WINATTN_TIER_AUTO = 0,
     WINATTN_TIER_CPU = 1,   /* one work-item per window-head, vectors */
