@@ -692,11 +692,12 @@ WINATTN_API winattn_status winattn_programs_import(winattn_programs *programs,
                                                    const void *blob);
 
 /** Writes all kernels that plans use or used, and those that were imported, to
- * `blob`, if that is not NULL and `size` is enough, else fails with
- * WINATTN_INVALID_ARGUMENT; *needed, unless NULL, becomes the size that holds
- * all, in either case. A plan that another thread creates between two calls
- * makes the blob larger. Kernels whose driver gives no binary are left out,
- * but none because of a failure: then the call fails. */
+ * `blob`, and their size to *needed, unless NULL. `blob` may be NULL if `size`
+ * is 0; then only *needed is written. Fails with WINATTN_INVALID_ARGUMENT if
+ * `size` is too small; *needed is right even then. A plan that another thread
+ * creates between two calls makes the blob larger. Kernels whose driver gives
+ * no binary are left out, but none because of a failure: then the call
+ * fails. */
 WINATTN_API winattn_status winattn_programs_export(
     const winattn_programs *programs, size_t size, void *blob, size_t *needed);
 
