@@ -1,55 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` installs: CMake package and pkg-config files.
+# What `cmake --install` installs, in three components:
+#   winattn_runtime  the shared library and the licence
+#   winattn_dev      header, static library, CMake package, pkg-config files
+#   winattn_tools    winattn-bench, winattn-info, winattn-tune
+# No file says where it was installed, so that a copy can be moved.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/winattn)
+
 install(TARGETS winattn ${library_targets} EXPORT winattn-targets
-    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-    RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(FILES include/winattn.h
-    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT winattn_runtime
+        NAMELINK_COMPONENT winattn_dev
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT winattn_dev
+    RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT winattn_runtime)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
+    COMPONENT winattn_runtime)
+install(FILES include/winattn.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+    COMPONENT winattn_dev)
+if(TARGET winattn-bench)
+    install(TARGETS winattn-bench winattn-info winattn-tune
+        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT winattn_tools)
+endif()
+
+# ---- CMake package ----
 install(EXPORT winattn-targets NAMESPACE winattn::
-    DESTINATION ${package_dir})
-file(WRITE ${PROJECT_BINARY_DIR}/winattn-config.cmake
-    "include(CMakeFindDependencyMacro)\n"
-    "find_dependency(OpenCL)\n"
-    "find_dependency(Threads)\n"
-    "include(\"\${CMAKE_CURRENT_LIST_DIR}/winattn-targets.cmake\")\n")
+    DESTINATION ${package_dir} COMPONENT winattn_dev)
+set(needs_threads OFF)
+if(WINATTN_STATIC AND "Threads::Threads" IN_LIST system_targets)
+    set(needs_threads ON)
+endif()
+configure_package_config_file(host/package/winattn-config.cmake.in
+    ${PROJECT_BINARY_DIR}/winattn-config.cmake
+    INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(
     ${PROJECT_BINARY_DIR}/winattn-config-version.cmake
-    COMPATIBILITY SameMinorVersion)
+    COMPATIBILITY ${compatibility})
 install(FILES ${PROJECT_BINARY_DIR}/winattn-config.cmake
     ${PROJECT_BINARY_DIR}/winattn-config-version.cmake
-    DESTINATION ${package_dir})
-# so that an installed copy can be moved
+    DESTINATION ${package_dir} COMPONENT winattn_dev)
+
+# ---- pkg-config ----
 file(RELATIVE_PATH pc_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-# Module `name` of pkg-config, for the kind of library that is named.
-# -lwinattn is the shared library wherever there is one, with pkg-config
-# --static too, so that the archive goes by its path.
+# Module `name`, for the kind of library that is named. -lwinattn is the shared
+# library wherever there is one, with pkg-config --static too, so that the
+# archive goes by its path.
 function(install_pc name kind)
     set(pc_name ${name})
-    set(system_libs "-lm -pthread") # what the archive needs
     if(kind STREQUAL "shared")
         set(pc_libs "-L\${libdir} -lwinattn")
-        set(pc_private_libs "${system_libs}") # for cc -static
+        set(pc_private_libs "${pc_system_libs}") # for cc -static
         set(pc_definitions "")
     else()
-        get_target_property(archive winattn_static OUTPUT_NAME)
-        string(CONCAT archive ${CMAKE_STATIC_LIBRARY_PREFIX} ${archive}
+        string(CONCAT archive ${CMAKE_STATIC_LIBRARY_PREFIX} ${static_name}
             ${CMAKE_STATIC_LIBRARY_SUFFIX})
-        set(pc_libs "\${libdir}/${archive} ${system_libs}")
+        set(pc_libs "\${libdir}/${archive} ${pc_system_libs}")
         set(pc_private_libs "")
         set(pc_definitions " -DWINATTN_STATIC")
     endif()
+    string(APPEND pc_libs " ${pc_opencl_libs}")
+    string(STRIP "${pc_libs}" pc_libs)
     configure_file(host/package/winattn.pc.in
         ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
     install(FILES ${PROJECT_BINARY_DIR}/${name}.pc
-        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT winattn_dev)
 endfunction()
 if(WINATTN_STATIC)
     install_pc(winattn-static static)
 endif()
-if(WINATTN_SHARED)
+# as winattn::winattn
+if(default_library STREQUAL "winattn_shared")
     install_pc(winattn shared)
 else()
     install_pc(winattn static)
