@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+# Packages: `cpack -G DEB`, TGZ or ZIP in the build folder; `cpack --config
+# CPackSourceConfig.cmake` packs the source. An archive has everything in one
+# folder, which can lie anywhere. Debian's are three packages, as its policy
+# wants them; libraries lie where Debian has them if the build was configured
+# with -DCMAKE_INSTALL_PREFIX=/usr.
+set(CPACK_PACKAGE_NAME winattn)
+set(CPACK_PACKAGE_VENDOR winattn)
+set(CPACK_PACKAGE_CONTACT "winattn maintainers <maintainers@winattn.invalid>"
+    CACHE STRING "Who answers for the packages: NAME <ADDRESS>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+set(CPACK_PACKAGE_FILE_NAME "winattn-${PROJECT_VERSION}-\
+${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}")
+set(CPACK_STRIP_FILES ON)
+set(CPACK_VERBATIM_VARIABLES ON)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE
+    OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+
+set(CPACK_COMPONENTS_ALL winattn_dev)
+if(WINATTN_SHARED)
+    list(APPEND CPACK_COMPONENTS_ALL winattn_runtime)
+endif()
+if(TARGET winattn-bench)
+    list(APPEND CPACK_COMPONENTS_ALL winattn_tools)
+endif()
+
+set(CPACK_GENERATOR TGZ ZIP)
+find_program(DPKG_SHLIBDEPS dpkg-shlibdeps)
+mark_as_advanced(DPKG_SHLIBDEPS)
+if(DPKG_SHLIBDEPS)
+    list(APPEND CPACK_GENERATOR DEB)
+endif()
+
+# ---- Source ----
+set(CPACK_SOURCE_GENERATOR TGZ)
+set(CPACK_SOURCE_PACKAGE_FILE_NAME winattn-${PROJECT_VERSION})
+# what git does not have; the folder's own path may have any characters
+string(REGEX REPLACE "([][+.*()^$?|\\\\])" "\\\\\\1" source_regex
+    "${PROJECT_SOURCE_DIR}")
+set(CPACK_SOURCE_IGNORE_FILES "^${source_regex}/\\.git(/|$)"
+    "^${source_regex}/build(-[^/]*)?/")
+
+# ---- Debian ----
+# A library's package is called by what programs are linked with.
+set(deb_library libwinattn${abi_version})
+set(deb_opencl "ocl-icd-opencl-dev | opencl-dev")
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS OFF)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SOURCE winattn)
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_WINATTN_CHANGELOG ${PROJECT_SOURCE_DIR}/.github/CHANGELOG.md)
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/host/package/debian.cmake)
+
+# CPACK_DEBIAN_<COMPONENT>_...; text: below the summary
+function(describe_deb component package section text)
+    string(TOUPPER ${component} upper)
+    set(prefix CPACK_DEBIAN_${upper})
+    set(${prefix}_PACKAGE_NAME ${package} PARENT_SCOPE)
+    set(${prefix}_PACKAGE_SECTION ${section} PARENT_SCOPE)
+    set(${prefix}_DESCRIPTION "${text}" PARENT_SCOPE)
+endfunction()
+describe_deb(winattn_runtime ${deb_library} libs
+    "The shared library. It computes windowed attention of vision and video\n\
+transformers, forward and backward, with OpenCL kernels of its own.")
+describe_deb(winattn_dev libwinattn-dev libdevel
+    "Header, static library, CMake package and pkg-config files.")
+describe_deb(winattn_tools winattn-tools utils
+    "winattn-info says what each OpenCL device can do, winattn-bench measures\n\
+it, winattn-tune finds faster shapes of kernels for a problem.")
+set(CPACK_DEBIAN_WINATTN_RUNTIME_PACKAGE_RECOMMENDS
+    "pocl-opencl-icd | opencl-icd")
+set(CPACK_DEBIAN_WINATTN_TOOLS_PACKAGE_RECOMMENDS
+    "pocl-opencl-icd | opencl-icd")
+# nothing is loaded from it
+set(CPACK_DEBIAN_WINATTN_DEV_PACKAGE_SHLIBDEPS OFF)
+set(CPACK_DEBIAN_WINATTN_DEV_PACKAGE_DEPENDS "${deb_opencl}")
+if(WINATTN_SHARED)
+    set(CPACK_DEBIAN_WINATTN_DEV_PACKAGE_DEPENDS
+        "${deb_library} (= ${PROJECT_VERSION}), ${deb_opencl}")
+endif()
+
+include(CPack)
