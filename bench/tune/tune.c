@@ -12,6 +12,10 @@
 #include "session/session.h"
 #include "tune/search.h"
 
+#ifdef _WIN32
+#define setenv(name, value, replace) _putenv_s(name, value)
+#endif
+
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define MOST_DEVICES 64
 /* Of the time for a case, for the comparison with the plan's own choice. */

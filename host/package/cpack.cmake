@@ -21,7 +21,7 @@ set(CPACK_COMPONENTS_ALL winattn_dev)
 if(WINATTN_SHARED)
     list(APPEND CPACK_COMPONENTS_ALL winattn_runtime)
 endif()
-if(TARGET winattn-bench)
+if(TARGET winattn-info)
     list(APPEND CPACK_COMPONENTS_ALL winattn_tools)
 endif()
 

@@ -12,6 +12,7 @@ set(pc_opencl_requires "")
 set(pc_opencl_libs "")
 set(static_name winattn)
 if(WIN32)
+    set(CMAKE_SHARED_LIBRARY_PREFIX "") # winattn.dll from any compiler
     # locks and files are of kernel32, which every program is linked with
     set(system_targets "")
     set(pc_system_libs "")

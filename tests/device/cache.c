@@ -6,8 +6,12 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
+#ifdef _WIN32
+#include <process.h>
+#else
 #include <sys/wait.h>
 #include <unistd.h>
+#endif
 
 #include "program/program_set.h"
 
@@ -39,6 +43,22 @@ int for_files(const char *folder, void (*visit)(const char *path, void *data),
     return count;
 }
 
+#ifdef _WIN32
+pid_t start_child(const char *mode, const char *folder)
+{
+    const intptr_t child =
+        _spawnl(_P_NOWAIT, own_path, own_path, mode, folder, (char *)NULL);
+    assert_true(child != -1);
+    return child;
+}
+
+void assert_child_succeeds(pid_t child)
+{
+    int status = -1;
+    assert_true(_cwait(&status, child, 0) == child);
+    assert_int_equal(status, 0);
+}
+#else
 pid_t start_child(const char *mode, const char *folder)
 {
     const pid_t child = fork();
@@ -57,6 +77,7 @@ void assert_child_succeeds(pid_t child)
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
 }
+#endif
 
 void describe_origin(const winattn_plan *plan, char origin[40])
 {

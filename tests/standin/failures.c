@@ -5,6 +5,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#ifdef _WIN32
+#include <windows.h>
+#endif
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -16,23 +19,48 @@ void *__wrap_realloc(void *old, size_t size);
 size_t standin_most_bytes = (size_t)256 << 20;
 
 /* What is to fail, counted from when it was said. */
-static _Thread_local struct {
+typedef struct failure_plan {
     char function[64]; /* "": any */
     unsigned long call, allocation;
     cl_int error;
     unsigned long calls, allocations;
     const char *failed;
-} plan;
+} failure_plan;
+
+/* The calling thread's. MinGW's _Thread_local allocates, through here. */
+#ifdef _WIN32
+static DWORD slot;
+
+static void __attribute__((constructor)) get_slot(void) { slot = TlsAlloc(); }
+
+static failure_plan *plan(void)
+{
+    failure_plan *own = TlsGetValue(slot);
+    if (!own) {
+        own = HeapAlloc(GetProcessHeap(),
+                        HEAP_ZERO_MEMORY | HEAP_GENERATE_EXCEPTIONS,
+                        sizeof *own);
+        TlsSetValue(slot, own);
+    }
+    return own;
+}
+#else
+static failure_plan *plan(void)
+{
+    static _Thread_local failure_plan own;
+    return &own;
+}
+#endif
 
 static void start_plan(const char *function, unsigned long call,
                        unsigned long allocation, cl_int error)
 {
-    memset(&plan, 0, sizeof plan);
+    memset(plan(), 0, sizeof *plan());
     if (function)
-        snprintf(plan.function, sizeof plan.function, "%s", function);
-    plan.call = call;
-    plan.allocation = allocation;
-    plan.error = error;
+        snprintf(plan()->function, sizeof plan()->function, "%s", function);
+    plan()->call = call;
+    plan()->allocation = allocation;
+    plan()->error = error;
 }
 
 void standin_fail_call(const char *function, unsigned long n, cl_int error)
@@ -44,20 +72,20 @@ void standin_fail_allocation(unsigned long n) { start_plan(NULL, 0, n, 0); }
 
 void standin_fail_nothing(void) { start_plan(NULL, 0, 0, 0); }
 
-unsigned long standin_calls(void) { return plan.calls; }
+unsigned long standin_calls(void) { return plan()->calls; }
 
-unsigned long standin_allocations(void) { return plan.allocations; }
+unsigned long standin_allocations(void) { return plan()->allocations; }
 
-const char *standin_failed(void) { return plan.failed; }
+const char *standin_failed(void) { return plan()->failed; }
 
 bool call_fails(const char *function, cl_int usual, cl_int *error)
 {
-    if (plan.function[0] && strcmp(plan.function, function) != 0)
+    if (plan()->function[0] && strcmp(plan()->function, function) != 0)
         return false;
-    if (++plan.calls != plan.call)
+    if (++plan()->calls != plan()->call)
         return false;
-    plan.failed = function;
-    *error = plan.error ? plan.error : usual;
+    plan()->failed = function;
+    *error = plan()->error ? plan()->error : usual;
     return true;
 }
 
@@ -72,8 +100,8 @@ void *fail_with(cl_int code, cl_int *error)
 
 static bool allocation_fails(const char *function, size_t size)
 {
-    if (++plan.allocations == plan.allocation) {
-        plan.failed = function;
+    if (++plan()->allocations == plan()->allocation) {
+        plan()->failed = function;
         return true;
     }
     return size > standin_most_bytes;
