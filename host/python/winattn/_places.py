@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the arrays of a call are: in the host's memory, with numpy, or on a
+device, with pyopencl. Both places have the same methods:
+
+    context, device, queue   handles of OpenCL
+    load                     an input -> its tensor
+    make                     an output -> its tensor
+    scratch                  a workspace -> its tensor
+    enqueue                  calls the library
+    take                     an output, as the caller gets it
+"""
+from __future__ import annotations
+
+import ctypes
+import sys
+from ctypes import POINTER, byref, c_void_p
+from typing import Any, Callable, Iterable, Mapping
+
+import numpy
+
+from . import _library, _opencl
+from ._library import Tensor, invalid
+
+
+class NumpyPlace:
+    """Arrays are copied to a device and back; calls wait for their results.
+    """
+
+    def __init__(self, device: _opencl.Device) -> None:
+        self._session = _opencl.session_of(device)
+        self.context = self._session.context
+        self.device = self._session.device
+        self.queue = self._session.queue
+        # device memory of this call; released when it is done
+        self._buffers: dict[str, _opencl.Buffer] = {}
+        self._outputs: dict[str, numpy.ndarray] = {}
+
+    def _tensor(self, name: str, size: int,
+                content: numpy.ndarray | None = None) -> Tensor:
+        buffer = _opencl.Buffer(self._session, size, content)
+        self._buffers[name] = buffer
+        return Tensor(buffer.handle, 0)
+
+    def load(self, name: str, array: numpy.ndarray) -> Tensor:
+        content = numpy.ascontiguousarray(array)
+        return self._tensor(name, content.nbytes, content)
+
+    def make(self, name: str, shape: tuple[int, ...], dtype: numpy.dtype,
+             given: numpy.ndarray | None, keep: bool) -> Tensor:
+        self._outputs[name] = (numpy.empty(shape, dtype) if given is None
+                               else given)
+        if keep:
+            return self.load(name, given)
+        return self._tensor(
+            name, int(numpy.prod(shape, dtype=object)) * dtype.itemsize)
+
+    def scratch(self, size: int) -> Tensor:
+        return self._tensor("workspace", size)
+
+    def enqueue(self, function: Callable, plan: c_void_p,
+                call: ctypes.Structure) -> None:
+        _library.check(function(plan, self.queue, byref(call), 0, None, None))
+
+    def take(self, name: str) -> numpy.ndarray:
+        to = self._outputs[name]
+        if to.flags.c_contiguous:
+            self._session.read(self._buffers[name], to)
+            return to
+        read = numpy.empty(to.shape, to.dtype)
+        self._session.read(self._buffers[name], read)
+        numpy.copyto(to, read)
+        return to
+
+    @staticmethod
+    def layout(array: numpy.ndarray) -> _Contiguous:
+        return _Contiguous(array)
+
+
+class _Contiguous:
+    """An array as it will lie on the device."""
+
+    def __init__(self, array: numpy.ndarray) -> None:
+        self.shape = array.shape
+        self.dtype = array.dtype
+        strides, step = [], array.dtype.itemsize
+        for extent in reversed(array.shape):
+            strides.insert(0, step)
+            step *= extent
+        self.strides = tuple(strides)
+
+
+class PyOpenCLPlace:
+    """Arrays of pyopencl stay where they are; calls return at once. What was
+    enqueued for an array before is waited for, on the device, and the outputs
+    get the call's event (pyopencl.array.Array.events)."""
+
+    def __init__(self, queue: Any, arrays: Iterable[Any],
+                 wait_for: Iterable[Any], allocator: Any) -> None:
+        import pyopencl
+        import pyopencl.array
+
+        self._cl = pyopencl
+        self._array = pyopencl.array
+        self._queue = queue
+        self._context = queue.context
+        self.context = self._context.int_ptr
+        self.device = queue.device.int_ptr
+        self.queue = queue.int_ptr
+        self._allocator = allocator
+        self._held: list[Any] = []  # until the call is enqueued
+        self._outputs: dict[str, Any] = {}
+        self._events = list(wait_for or ())
+        for array in arrays:
+            self._events += array.events
+
+    def _memory(self, size: int) -> Any:
+        """From the allocator of q, such as a pool, unless the queue is out of
+        order: then the memory could serve another call too early."""
+        out_of_order = (self._queue.properties & self._cl.
+                        command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
+        memory = None
+        if self._allocator is not None and not out_of_order:
+            memory = self._allocator(size)
+        if not isinstance(memory, self._cl.MemoryObjectHolder):
+            memory = self._cl.Buffer(self._context,
+                                     self._cl.mem_flags.READ_WRITE, size)
+        self._held.append(memory)
+        return memory
+
+    def load(self, name: str, array: Any) -> Tensor:
+        if not array.size:
+            # nothing of it is read, but there must be a buffer
+            return Tensor(self._memory(1).int_ptr, 0)
+        memory = array.base_data
+        if not isinstance(memory, self._cl.MemoryObjectHolder):
+            raise TypeError(f"{name} is in {type(memory).__name__}, and must "
+                            "be in a buffer: shared virtual memory is not "
+                            "supported")
+        return Tensor(memory.int_ptr, array.offset)
+
+    def make(self, name: str, shape: tuple[int, ...], dtype: numpy.dtype,
+             given: Any, keep: bool) -> Tensor:
+        if given is None:
+            given = self._array.empty(self._queue, shape, dtype,
+                                      allocator=self._allocator)
+        self._outputs[name] = given
+        return self.load(name, given)
+
+    def scratch(self, size: int) -> Tensor:
+        return Tensor(self._memory(size).int_ptr, 0)
+
+    def enqueue(self, function: Callable, plan: c_void_p,
+                call: ctypes.Structure) -> None:
+        events = list(dict.fromkeys(event.int_ptr for event in self._events))
+        waits = (c_void_p * len(events))(*events) if events else None
+        made = c_void_p()
+        _library.check(function(plan, self.queue, byref(call), len(events),
+                                ctypes.cast(waits, POINTER(c_void_p)),
+                                byref(made)))
+        event = self._cl.Event.from_int_ptr(made.value, retain=False)
+        for output in self._outputs.values():
+            output.add_event(event)
+
+    def take(self, name: str) -> Any:
+        return self._outputs[name]
+
+    @staticmethod
+    def layout(array: Any) -> Any:
+        return array
+
+
+def place_of(arrays: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    """Where all the arrays of a call are."""
+    module = sys.modules.get("pyopencl.array")
+    kinds = {}
+    for name, array in arrays.items():
+        if isinstance(array, numpy.ndarray):
+            kinds[name] = "numpy"
+        elif module and isinstance(array, module.Array):
+            kinds[name] = "pyopencl"
+        else:
+            raise TypeError(f"{name} must be an array of numpy or pyopencl, "
+                            f"not {type(array).__name__}")
+    for name, kind in kinds.items():
+        if kind != kinds["q"]:
+            raise TypeError(f"q is an array of {kinds['q']}, and {name} one of"
+                            f" {kind}")
+    if kinds["q"] == "numpy":
+        if given["queue"] is not None or given["wait_for"]:
+            raise TypeError("queue and wait_for belong to arrays of pyopencl")
+        device = given["device"] or _opencl.default_device()
+        if not isinstance(device, _opencl.Device):
+            raise TypeError("device must be one of winattn.devices(), not "
+                            f"{type(device).__name__}")
+        return NumpyPlace(device)
+    if given["device"] is not None:
+        raise TypeError("device belongs to arrays of numpy; those of pyopencl "
+                        "are where their queue is")
+    _opencl.load()
+    q = arrays["q"]
+    queue = given["queue"] if given["queue"] is not None else q.queue
+    if queue is None:
+        raise invalid("q has no queue, so the call must be given one")
+    if not isinstance(queue, sys.modules["pyopencl"].CommandQueue):
+        raise TypeError("queue must be a pyopencl.CommandQueue, not "
+                        f"{type(queue).__name__}")
+    return PyOpenCLPlace(queue, arrays.values(), given["wait_for"],
+                         q.allocator)

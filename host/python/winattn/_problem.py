@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of a function -> what is computed: shapes and types are checked,
+and the library's descriptor is filled in. Nothing here knows where an array
+lies; of each one its shape, dtype and strides are asked.
+
+An array is named as in winattn.h; `table` stands for a bias that is one."""
+from __future__ import annotations
+
+import hashlib
+from ctypes import POINTER, c_int32, sizeof
+from typing import Any, Mapping, Sequence
+
+import numpy
+
+from . import _library
+from ._library import invalid
+
+_BF16 = "bfloat16"
+_CODES = {"float32": "fp32", "float16": "fp16", _BF16: "bf16"}
+
+# What each array's axes are in the library, in the order of its shape; GRID
+# stands for the grid's axes. Arrays without strides must be contiguous.
+_GRID = "grid"
+_AXES = {
+    "windows": {"tokens": ("window", "head", "row", "column"),
+                "numbers": ("window", "head", "row")},
+    "grid": {"tokens": ("window", _GRID, "head", "column"),
+             "numbers": ("window", _GRID, "head")},
+}
+_TERMS = {
+    "bias": ("bias_strides", ("head", "row", "column")),
+    "table": ("bias_strides", ("row", "head")),
+    "dbias": ("dbias_strides", ("head", "row", "column")),
+    "dtable": ("dbias_strides", ("row", "head")),
+    "mask": ("mask_strides", ("window", "row", "column")),
+    "query_regions": ("query_region_strides", ("window", "row")),
+    "key_regions": ("key_region_strides", ("window", "row")),
+    "pad_k": ("pad_k", ("head", "column")),
+    "pad_v": ("pad_v", ("head", "column")),
+    "d_pad_k": ("d_pad_k", ("head", "column")),
+    "d_pad_v": ("d_pad_v", ("head", "column")),
+}
+_OF_QUERIES = ("q", "o", "d_o", "dq")
+_OF_KEYS = ("k", "v", "dk", "dv")
+_NUMBERS = ("lse", "d_lse")
+
+
+def code_of(array: Any, dtype: str | None) -> str:
+    """"fp32", "fp16" or "bf16". numpy itself knows no bfloat16: it is that of
+    ml_dtypes, or uint16 where dtype="bfloat16" says so."""
+    name = array.dtype.name if array.dtype.isnative else str(array.dtype)
+    if name == "uint16" and dtype == _BF16:
+        return "bf16"
+    if name in _CODES:
+        return _CODES[name]
+    raise TypeError(f"arrays of {name} are not computed: float32, float16 and "
+                    "bfloat16 are (uint16 with dtype=\"bfloat16\")")
+
+
+def element_strides(name: str, array: Any) -> list[int] | None:
+    """Strides in elements, None: contiguous, which the library computes
+    itself. Those of axes of extent 1 are 0, as they do not matter, so that
+    the same tensor has the same plan."""
+    size = array.dtype.itemsize
+    strides, contiguous, step = [], True, size
+    for extent, stride in zip(reversed(array.shape), reversed(array.strides)):
+        contiguous &= extent <= 1 or stride == step
+        step *= extent
+        strides.insert(0, 0 if extent == 1 else stride // size)
+        if extent > 1 and (stride < 0 or stride % size):
+            raise invalid(f"{name} has a stride of {stride} bytes, which is "
+                          f"no whole number of elements of {size} bytes")
+    if contiguous or 0 in array.shape:
+        return None
+    if not any(strides):
+        # zeros would mean contiguous; a stride that does not matter tells it
+        # from a broadcast
+        if 1 not in array.shape:
+            raise invalid(f"{name} repeats one number along all its axes")
+        strides[array.shape.index(1)] = 1
+    return strides
+
+
+def _numbers(name: str, value: Any, count: int) -> list[int]:
+    """`count` whole numbers, or one for all axes."""
+    numbers = ([value] * count if isinstance(value, (int, numpy.integer))
+               else list(value))
+    if len(numbers) != count:
+        raise invalid(f"{name} has {len(numbers)} numbers, and the grid "
+                      f"{count} axes")
+    return [whole(name, number) for number in numbers]
+
+
+def whole(name: str, number: Any, most: int = 2**32 - 1) -> int:
+    if isinstance(number, (bool, numpy.bool_)) or not isinstance(
+            number, (int, numpy.integer)):
+        raise TypeError(f"{name} must be a whole number, not {number!r}")
+    if not 0 <= number <= most:
+        raise invalid(f"{name} is {number}, and must be 0 to {most}")
+    return int(number)
+
+
+def _choice(name: str, value: str, values: Sequence[str]) -> int:
+    if value not in values:
+        raise invalid(f"{name} is {value!r}, and must be one of "
+                      f"{', '.join(map(repr, values))}")
+    return values.index(value)
+
+
+class Problem:
+    """A descriptor, and the shapes of all arrays that belong to it.
+
+    arrays  name -> array, of those that were given: the library's inputs
+    given   the other arguments of winattn.window_attention and so on
+    kind    "windows", "grid" or "sliding\""""
+
+    def __init__(self, kind: str, arrays: Mapping[str, Any],
+                 given: Mapping[str, Any]) -> None:
+        self.kind = kind
+        self.arrays = dict(arrays)
+        self.desc = _library.Desc(struct_size=sizeof(_library.Desc))
+        self.index: numpy.ndarray | None = None
+        self.dtype = arrays["q"].dtype  # of what is computed
+        self._named_dtype = given["dtype"]
+        if self._named_dtype not in (None, _BF16):
+            raise invalid(f"dtype is {self._named_dtype!r}; only uint16 needs "
+                          "to be told what it holds: \"bfloat16\"")
+        self.code = code_of(arrays["q"], self._named_dtype)
+        desc = self.desc
+        desc.dtype = _library.DTYPES.index(self.code)
+        desc.tier = _choice("tier", given["tier"], _library.TIERS)
+        desc.allow_tf32 = bool(given["allow_tf32"])
+        if given["scale"] is not None:
+            if not given["scale"]:
+                raise invalid("scale is 0; None means 1 / sqrt(D)")
+            desc.scale = given["scale"]
+        self._read_extents()
+        self._settle(given)
+        for name in arrays:
+            self._set_strides(name, arrays[name])
+
+    # ---- Extents ----
+
+    def _read_extents(self) -> None:
+        """From the shapes of q and k, which must have the right axes."""
+        q, k = self.arrays["q"].shape, self.arrays["k"].shape
+        if self.kind == "grid":
+            if not 4 <= len(q) <= 3 + _library.AXES:
+                raise invalid(f"q has the shape {q}, and must be [batch, one "
+                              "to three axes of the grid, heads, D]")
+            self.batch, self.size = q[0], q[1:-2]
+            self.heads, self.dim = q[-2:]
+            self.kv_heads = k[-2] if len(k) == len(q) else 0
+        else:
+            for name, shape in (("q", q), ("k", k)):
+                if len(shape) != 4:
+                    raise invalid(f"{name} has the shape {shape}, and must be "
+                                  "[windows, heads, tokens, D]")
+            self.batch, self.heads, self.queries, self.dim = q
+            self.kv_heads, self.keys = k[1:3]
+        if not self.heads or not self.kv_heads or self.heads % self.kv_heads:
+            raise invalid(f"q has the shape {q} and k {k}: the heads of k "
+                          "must divide those of q")
+
+    def _settle(self, given: Mapping[str, Any]) -> None:
+        desc = self.desc
+        desc.heads, desc.kv_heads = self.heads, self.kv_heads
+        desc.head_dim = whole("D, the last axis of q,", self.dim)
+        if self.kind == "grid":
+            self._settle_grid(given)
+        else:
+            desc.windows = self.batch
+            desc.queries = whole("the number of queries", self.queries)
+            desc.keys = whole("the number of keys", self.keys)
+        if self.kind == "sliding":
+            self._settle_sliding(given)
+            return
+        cosine = given["cosine"] or "logit_scale" in self.arrays
+        desc.variant = _library.VARIANTS.index("cosine" if cosine else "dot")
+        self._settle_bias(given)
+        self._settle_mask(given)
+
+    def _settle_grid(self, given: Mapping[str, Any]) -> None:
+        grid, axes = self.desc.grid, len(self.size)
+        grid.axes, grid.batch = axes, self.batch
+        window = _numbers("window", given["window"], axes)
+        shift = _numbers("shift", given["shift"], axes)
+        periodic = given["periodic"]
+        if isinstance(periodic, (bool, numpy.bool_)):
+            periodic = [periodic] * axes
+        if len(periodic) != axes:
+            raise invalid(f"periodic has {len(periodic)} values, and the grid "
+                          f"{axes} axes")
+        for axis in range(axes):
+            grid.size[axis] = whole("the grid's size", self.size[axis])
+            grid.window[axis] = window[axis]
+            grid.shift[axis] = shift[axis]
+            grid.periodic[axis] = bool(periodic[axis])
+        grid.padding = _choice("padding", given["padding"], _library.PADDINGS)
+        for name in ("pad_k", "pad_v"):
+            if name in self.arrays and given["padding"] != "values":
+                raise invalid(f"{name} needs padding=\"values\"")
+        self.queries = self.keys = int(numpy.prod(window, dtype=object))
+        self._table_window = window
+
+    def _settle_sliding(self, given: Mapping[str, Any]) -> None:
+        desc = self.desc
+        desc.variant = _library.VARIANTS.index("sliding")
+        for name in ("block", "first_block", "window_blocks", "sink",
+                     "query_offset"):
+            setattr(desc, name, whole(name, given[name] or 0))
+        desc.sink_in_window = bool(given["sink_in_window"])
+
+    def _term(self, name: str) -> int:
+        """How a bias or a mask is stored: as q is, or in fp32."""
+        code = code_of(self.arrays[name], self._named_dtype)
+        if code == self.code:
+            return _library.TERM_SAME
+        if code == "fp32":
+            return _library.TERM_FP32
+        raise TypeError(f"{name} is {code}, and must be {self.code}, as q is, "
+                        "or fp32")
+
+    def _settle_bias(self, given: Mapping[str, Any]) -> None:
+        desc, table = self.desc, self.desc.table
+        if "bias" in self.arrays and "table" in self.arrays:
+            raise invalid("bias and table exclude each other")
+        if "bias" in self.arrays:
+            desc.bias = _library.BIAS_FULL
+            desc.bias_dtype = self._term("bias")
+        if "table" not in self.arrays:
+            for name in ("table_window", "table_index", "table_sliced"):
+                if given[name] is not None and given[name] is not False:
+                    raise invalid(f"{name} needs a table")
+            return
+        desc.bias = _library.BIAS_TABLE
+        desc.bias_dtype = self._term("table")
+        table.sliced = bool(given["table_sliced"])
+        if given["table_index"] is not None:
+            self._set_index(given["table_index"])
+            if given["table_window"] is not None:
+                raise invalid("table_window and table_index exclude each "
+                              "other")
+            return
+        window = given["table_window"]
+        if window is not None:
+            window = [window] if isinstance(window, int) else list(window)
+            if not 1 <= len(window) <= _library.AXES:
+                raise invalid(f"table_window has {len(window)} axes, and must "
+                              f"have 1 to {_library.AXES}")
+            table.axes = len(window)
+            for axis, extent in enumerate(window):
+                table.window[axis] = whole("table_window", extent)
+        elif self.kind == "grid":
+            window = self._table_window
+        else:
+            raise invalid("a table needs table_window or table_index")
+        self.entries = int(numpy.prod([2 * whole("table_window", extent) - 1
+                                       for extent in window], dtype=object))
+
+    def _set_index(self, given: Any) -> None:
+        index = numpy.asarray(given)
+        if index.dtype.kind not in "iu":
+            raise TypeError("table_index must hold whole numbers, not "
+                            f"{index.dtype}")
+        if index.shape != (self.queries, self.keys):
+            raise invalid(f"table_index has the shape {index.shape}, and must "
+                          f"be [queries, keys], {(self.queries, self.keys)}")
+        self.entries = whole("the table's length",
+                             self.arrays["table"].shape[0])
+        if index.size and not (0 <= index.min()
+                               and index.max() < self.entries):
+            raise invalid("table_index must be 0 to the table's length less 1,"
+                          f" {self.entries - 1}")
+        self.index = numpy.ascontiguousarray(index, numpy.int32)
+        self.desc.table.entries = self.entries
+
+    def _settle_mask(self, given: Mapping[str, Any]) -> None:
+        desc = self.desc
+        regions = "query_regions" in self.arrays
+        kinds = [kind for kind, wanted in (
+            (_library.MASK_ADDITIVE, "mask" in self.arrays),
+            (_library.MASK_REGIONS, regions),
+            (_library.MASK_SHIFT, given["shift_mask"])) if wanted]
+        if len(kinds) > 1:
+            raise invalid("mask and regions exclude each other")
+        desc.mask = kinds[0] if kinds else _library.MASK_NONE
+        if "mask" in self.arrays:
+            desc.mask_dtype = self._term("mask")
+            self._mask_windows("mask")
+        if regions:
+            self._mask_windows("query_regions")
+        if given["region_value"] is not None:
+            desc.has_region_value = 1
+            desc.region_value = given["region_value"]
+
+    def _mask_windows(self, name: str) -> None:
+        shape = self.arrays[name].shape
+        self.desc.mask_windows = self.masks = shape[0] if shape else 0
+
+    # ---- Arrays ----
+
+    def shape_of(self, name: str) -> tuple[int, ...]:
+        """That an array of this name must have."""
+        if name in _OF_QUERIES + _OF_KEYS + _NUMBERS:
+            heads = self.kv_heads if name in _OF_KEYS else self.heads
+            last = () if name in _NUMBERS else (self.dim,)
+            if self.kind == "grid":
+                return (self.batch, *self.size, heads, *last)
+            tokens = self.keys if name in _OF_KEYS else self.queries
+            return (self.batch, heads, tokens, *last)
+        if name == "dbias":
+            name = "table" if self.desc.bias == _library.BIAS_TABLE else "bias"
+        if name == "table":
+            return (self.entries, self.heads)
+        if name == "bias":
+            return (self.heads, self.queries, self.keys)
+        if name == "mask":
+            return (self.masks, self.queries, self.keys)
+        if name.endswith("_regions"):
+            return (self.masks, self.queries if name[0] == "q" else self.keys)
+        if name.endswith("logit_scale"):
+            return (self.heads,)
+        return (self.kv_heads, self.dim)  # of the padding
+
+    def dtype_of(self, name: str) -> numpy.dtype:
+        """Of an output."""
+        shared = ("lse", "dbias", "d_logit_scale", "d_pad_k", "d_pad_v")
+        return numpy.dtype("float32") if name in shared else self.dtype
+
+    def check(self, name: str, array: Any) -> None:
+        wanted = self.shape_of(name)
+        if tuple(array.shape) != wanted:
+            raise invalid(f"{name} has the shape {tuple(array.shape)}, and "
+                          f"must be {wanted}")
+        if name in ("bias", "table", "mask"):
+            return  # _term has checked it
+        if name.endswith("_regions"):
+            wanted_type = numpy.dtype("uint8")
+        elif name in ("pad_k", "pad_v"):
+            wanted_type = self.dtype
+        elif name in ("logit_scale", "d_lse"):
+            wanted_type = numpy.dtype("float32")
+        else:
+            wanted_type = self.dtype_of(name)
+        if array.dtype != wanted_type:
+            raise TypeError(f"{name} is {array.dtype}, and must be "
+                            f"{wanted_type}")
+
+    def add(self, name: str, array: Any) -> None:
+        """An array that the call brings besides the problem's own: an output
+        of the caller's, or the backward pass's d_o, o, lse, d_lse."""
+        self.arrays[name] = array
+        self._set_strides(name, array)
+
+    def _set_strides(self, name: str, array: Any) -> None:
+        self.check(name, array)
+        strides = element_strides(name, array)
+        if strides is None:
+            return
+        if name.endswith("logit_scale"):
+            raise invalid(f"{name} must be contiguous")
+        if name == "dbias" and self.desc.bias == _library.BIAS_TABLE:
+            name = "dtable"
+        if name in _TERMS:
+            field, axes = _TERMS[name]
+        else:
+            field = name
+            on = "grid" if self.kind == "grid" else "windows"
+            axes = _AXES[on]["numbers" if name in _NUMBERS else "tokens"]
+        target = getattr(self.desc, field)
+        for axis in axes:
+            if axis == _GRID:
+                for number in range(len(self.size)):
+                    target.axis[number] = strides.pop(0)
+            else:
+                setattr(target, axis, strides.pop(0))
+
+    # ---- For the plan ----
+
+    def key(self) -> bytes:
+        """What tells this problem from others: an index by its content, not
+        by its address."""
+        digest = (hashlib.blake2b(self.index.tobytes(), digest_size=32)
+                  .digest() if self.index is not None else b"")
+        self.desc.table.index = None
+        key = bytes(self.desc) + digest
+        if self.index is not None:
+            self.desc.table.index = self.index.ctypes.data_as(POINTER(c_int32))
+        return key
