@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each test of numbers runs with numpy and with pyopencl, on one device: a
+place moves arrays there and back."""
+import os
+import unittest
+
+import numpy
+import winattn
+
+try:
+    import pyopencl
+    import pyopencl.array
+except ImportError:
+    pyopencl = None
+
+
+def device():
+    """The device that WINATTN_DEVICE names."""
+    try:
+        return winattn.default_device()
+    except winattn.OpenCLError as error:
+        raise unittest.SkipTest(f"no OpenCL device: {error}")
+
+
+class Numpy:
+    def put(self, array):
+        return array
+
+    def get(self, array):
+        return array
+
+
+class PyOpenCL:
+    """Arrays stand at an offset of a larger buffer, between NaNs."""
+    _queue = None
+
+    def __init__(self):
+        if not pyopencl:
+            raise unittest.SkipTest("pyopencl is not installed")
+        if not PyOpenCL._queue:
+            wanted = device()
+            PyOpenCL._queue = pyopencl.CommandQueue(pyopencl.Context(
+                [pyopencl.Device.from_int_ptr(wanted.id)]))
+        self.queue = PyOpenCL._queue
+
+    def put(self, array):
+        around = numpy.full(array.size + 16, 255, array.dtype)
+        if array.dtype.kind == "f":
+            around[:] = numpy.nan
+        around[8:8 + array.size] = array.ravel()
+        whole = pyopencl.array.to_device(self.queue, around)
+        return whole[8:8 + array.size].reshape(array.shape)
+
+    def get(self, array):
+        return array.with_queue(self.queue).get()
+
+
+class EachPlace(unittest.TestCase):
+    """A test of numbers: self.place in turn is each of the places."""
+    place_class = None  # its subclasses have one
+
+    def setUp(self):
+        if self.place_class is None:
+            self.skipTest("for subclasses")
+        device()
+        self.place = self.place_class()
+
+    def call(self, function, *arrays, **options):
+        """function of what self.place made of arrays; results of numpy."""
+        def moved(value):
+            if isinstance(value, numpy.ndarray):
+                return self.place.put(value)
+            if isinstance(value, dict):
+                return {key: moved(each) for key, each in value.items()}
+            if isinstance(value, tuple) and isinstance(value[0],
+                                                       numpy.ndarray):
+                return tuple(map(moved, value))
+            return value
+
+        kept = options.pop("host", {})
+        results = function(
+            *map(moved, arrays),
+            **{name: moved(value) for name, value in options.items()}, **kept)
+        if isinstance(results, tuple):
+            got = [None if each is None else self.place.get(each)
+                   for each in results]
+            return (type(results)(*got) if hasattr(results, "_fields")
+                    else tuple(got))
+        return self.place.get(results)
+
+
+def in_each_place(base):
+    """Test cases with numpy and with pyopencl, for the module of `base`."""
+    return [type(f"{base.__name__}{place.__name__}", (base,),
+                 {"place_class": place, "__module__": base.__module__})
+            for place in (Numpy, PyOpenCL)]
+
+
+def load_places(loader, *bases):
+    suite = unittest.TestSuite()
+    for base in bases:
+        for case in in_each_place(base):
+            suite.addTests(loader.loadTestsFromTestCase(case))
+    return suite
+
+
+__all__ = ["EachPlace", "device", "load_places", "pyopencl"]
+os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
