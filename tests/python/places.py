@@ -31,7 +31,8 @@ class Numpy:
 
 
 class PyOpenCL:
-    """Arrays stand at an offset of a larger buffer, between NaNs."""
+    """Arrays lie at an offset of a larger buffer, between NaNs; their axes,
+    but for the last, in reverse order, and with gaps."""
     _queue = None
 
     def __init__(self):
@@ -44,15 +45,32 @@ class PyOpenCL:
         self.queue = PyOpenCL._queue
 
     def put(self, array):
-        around = numpy.full(array.size + 16, 255, array.dtype)
+        if array.ndim == 1:  # logit_scale must be contiguous
+            order, lies = [0], array
+        else:
+            order = [*range(array.ndim - 2, -1, -1), array.ndim - 1]
+            lies = array.transpose(order)
+        gap = 8 if array.ndim > 1 else 0
+        around = numpy.full((lies.shape[0] + 2, *lies.shape[1:-1],
+                             lies.shape[-1] + gap) if gap else
+                            lies.size + 16, 255, array.dtype)
         if array.dtype.kind == "f":
             around[:] = numpy.nan
-        around[8:8 + array.size] = array.ravel()
-        whole = pyopencl.array.to_device(self.queue, around)
-        return whole[8:8 + array.size].reshape(array.shape)
+        part = ((slice(1, -1), ..., slice(0, lies.shape[-1])) if gap
+                else slice(8, -8))
+        around[part] = lies
+        there = pyopencl.array.to_device(self.queue, around)[part]
+        return there.transpose(order) if gap else there
 
     def get(self, array):
-        return array.with_queue(self.queue).get()
+        """pyopencl copies whole buffers only."""
+        whole = array.base_data
+        host = numpy.empty(whole.size, "uint8")
+        for event in array.events:
+            event.wait()
+        pyopencl.enqueue_copy(self.queue, host, whole)
+        return numpy.ndarray(array.shape, array.dtype, host, array.offset,
+                             array.strides).copy()
 
 
 class EachPlace(unittest.TestCase):

@@ -59,6 +59,13 @@ class Windows(EachPlace):
         got = self.check((q, k, v), {"bias": bias, "mask": mask}, added,
                          lambda ds: ds.sum(0))
         self.assertEqual(got.dbias.dtype, numpy.float32)
+        before = random(5, *bias.shape)
+        d_o = random(8, *self.shape)
+        again = self.call(winattn.window_attention_backward, d_o, q, k, v,
+                          bias=bias, mask=mask, out={"dbias": before.copy()},
+                          host={"wanted": "dbias", "accumulate": "dbias"})
+        want = attend(q, k, v, added=added, d_o=d_o)[2]["added"].sum(0)
+        expect_close(self, again.dbias, want + before, gradient=True)
 
     def test_cosine_and_regions(self):
         w, h, n, d = self.shape
@@ -218,6 +225,21 @@ class Grids(EachPlace):
             "grid_3d", {"window": (5, 7, 7), "shift": (4, 3, 3),
                         "table_window": (8, 7, 7), "table_sliced": True},
             ("table", "pad_k", "pad_v"))
+
+    def test_sliced_table(self):
+        q, k, v = (random(i, 1, 6, 6, 1, 4) for i in range(3))
+        number, _ = grid_tokens((6, 6), (3, 3), (0, 0))
+
+        def to_windows(array):
+            return array.reshape(36, 1, 4)[number].transpose(0, 2, 1, 3)
+
+        table = random(3, 5 * 7, 1)
+        added = table[relative_index((3, 4))[:9, :9], 0]
+        o = self.call(winattn.grid_attention, q, k, v, table=table,
+                      host={"window": 3, "table_window": (3, 4),
+                            "table_sliced": True})
+        expect_close(self, to_windows(o),
+                     attend(*map(to_windows, (q, k, v)), added=added)[0])
 
     def test_mask_none_and_periodic(self):
         # without a mask, and on a torus, all tokens of a window see another

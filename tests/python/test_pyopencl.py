@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrays of pyopencl: where they lie, on which queue, after which events."""
+import time
 import unittest
 
 import numpy
@@ -77,6 +78,10 @@ class Arrays(unittest.TestCase):
         with self.assertRaises(winattn.InvalidArgument) as caught:
             winattn.window_attention(short, short, short)
         self.assertEqual(caught.exception.name, "WINATTN_BUFFER_TOO_SMALL")
+        scales = self.put(numpy.zeros(4, "float32"))[::2]
+        with self.assertRaisesRegex(winattn.InvalidArgument,
+                                    "logit_scale must be contiguous"):
+            winattn.window_attention(q, k, v, logit_scale=scales)
         with self.assertRaisesRegex(TypeError, "k one of numpy"):
             winattn.window_attention(q, self.numbers[1], v)
         with self.assertRaisesRegex(TypeError, "device belongs to"):
@@ -118,14 +123,19 @@ class Arrays(unittest.TestCase):
         expect_close(self, got.dq.get(), gradients["dq"], gradient=True)
 
     def test_wait_for(self):
+        # q is written on another queue, behind a user's event
         q, k, v = map(self.put, self.numbers)
+        late = pyopencl.array.zeros(self.queue, SHAPE, "float32")
+        late.finish()
         gate = pyopencl.UserEvent(self.queue.context)
-        queue = pyopencl.CommandQueue(self.queue.context)
-        o = winattn.window_attention(q, k, v, queue=queue, wait_for=[gate])
-        states = pyopencl.command_execution_status
-        self.assertNotEqual(o.events[-1].command_execution_status,
-                            states.COMPLETE)
-        gate.set_status(states.COMPLETE)
+        other = pyopencl.CommandQueue(self.queue.context)
+        written = pyopencl.enqueue_copy(other, late.base_data, q.base_data,
+                                        wait_for=[gate])
+        o = winattn.window_attention(late, k, v, wait_for=[written])
+        self.queue.flush()
+        other.flush()
+        time.sleep(0.1)  # what does not wait is done by then
+        gate.set_status(pyopencl.command_execution_status.COMPLETE)
         expect_close(self, o.get(), self.want)
 
     def test_pool(self):

@@ -15,6 +15,7 @@ import tempfile
 import unittest
 import zipfile
 
+import numpy
 import winattn
 from places import device, pyopencl
 from winattn import _library, _problem
@@ -61,20 +62,22 @@ class Wheel(unittest.TestCase):
                    for part in ("MAJOR", "MINOR", "PATCH")]
         self.assertEqual(winattn.__version__, ".".join(numbers))
 
-    def test_older_library(self):
-        for version, fits in (("0.1.0", True), ("0.1.1", False),
-                              ("0.2.0", False), ("1.1.0", False)):
+    def test_other_library(self):
+        """One that is older than the package, or of another minor version, is
+        refused."""
+        for change, fits in (((0, 0, 0), True), ((0, 0, 1), False),
+                             ((0, 1, 0), False), ((0, -1, 0), False),
+                             ((1, 0, 0), False)):
+            version = ".".join(str(int(number) + more) for number, more in zip(
+                winattn.__version__.split("."), change))
             done = run(sys.executable, "-c", f"""
 import importlib.util, sys, types
-origin = importlib.util.find_spec("winattn").origin
 package = types.ModuleType("winattn")
-package.__path__ = [origin.rsplit("/", 1)[0]]
+package.__path__ = importlib.util.find_spec(
+    "winattn").submodule_search_locations
 sys.modules["winattn"] = package
-import winattn._version as v
-has = v.VERSION.split(".")
-base = [int(a) - int(b) for a, b in zip(has, (0, 1, 0))]
-v.VERSION = ".".join(str(int(a) + b) for a, b in
-                     zip("{version}".split("."), base))
+import winattn._version
+winattn._version.VERSION = {version!r}
 import winattn._library
 """)
             self.assertEqual(done.returncode == 0, fits, done.stderr)
@@ -188,6 +191,17 @@ print({line.split()[-1] for line in open("/proc/self/maps")
 
 
 class Package(unittest.TestCase):
+    def test_strides(self):
+        """The same tensor has the same strides, however numpy writes it."""
+        numbers = numpy.zeros((3, 4, 5), "float32")
+        for array, wanted in (
+                (numbers, None), (numbers[:, :1], [20, 0, 1]),
+                (numbers[:1, :1], None), (numbers.swapaxes(0, 1), [5, 20, 1]),
+                (numbers[:0, ::2], None),
+                (numpy.broadcast_to(numbers[:1, 0, 0], (3, 1, 5)), [0, 1, 0]),
+                (numpy.broadcast_to(numbers[0], (2, 4, 5)), [0, 5, 1])):
+            self.assertEqual(_problem.element_strides("x", array), wanted)
+
     def test_every_field_is_used(self):
         """Whoever adds a field to the descriptor must decide what it is in
         Python."""

@@ -28,11 +28,13 @@ GRADIENTS = ("dq", "dk", "dv", "dbias", "d_logit_scale", "d_pad_k", "d_pad_v")
 
 
 class Strides(Structure):
+    __slots__ = ()  # what is no field cannot be set
     _fields_ = [("window", c_uint64), ("head", c_uint64), ("row", c_uint64),
                 ("column", c_uint64), ("axis", c_uint64 * AXES)]
 
 
 class Grid(Structure):
+    __slots__ = ()
     _fields_ = [("axes", c_uint32), ("size", c_uint32 * AXES),
                 ("window", c_uint32 * AXES), ("shift", c_uint32 * AXES),
                 ("periodic", c_uint32 * AXES), ("padding", c_int),
@@ -40,12 +42,14 @@ class Grid(Structure):
 
 
 class Table(Structure):
+    __slots__ = ()
     _fields_ = [("axes", c_uint32), ("window", c_uint32 * AXES),
                 ("sliced", c_uint32), ("index", POINTER(c_int32)),
                 ("entries", c_uint32)]
 
 
 class Desc(Structure):
+    __slots__ = ()
     _fields_ = [
         ("struct_size", c_size_t), ("variant", c_int), ("dtype", c_int),
         ("tier", c_int), ("allow_tf32", c_uint32), ("windows", c_uint64),
@@ -68,6 +72,7 @@ class Desc(Structure):
 
 
 class Tensor(Structure):
+    __slots__ = ()
     _fields_ = [("buffer", c_void_p), ("offset", c_uint64)]
 
 
@@ -80,11 +85,13 @@ _INPUTS = _tensors("q", "k", "v", "bias", "mask", "query_regions",
 
 
 class Forward(Structure):
+    __slots__ = ()
     _fields_ = [("struct_size", c_size_t), *_INPUTS,
                 *_tensors("o", "lse", "workspace")]
 
 
 class Backward(Structure):
+    __slots__ = ()
     _fields_ = [("struct_size", c_size_t), *_INPUTS,
                 *_tensors("o", "lse", "d_o", "d_lse", *GRADIENTS),
                 ("accumulate", c_uint64), *_tensors("workspace")]

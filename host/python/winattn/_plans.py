@@ -65,7 +65,7 @@ class Cache:
             self._misses += 1
         # Compiling takes seconds, in which other threads go on. One that makes
         # the same plan meanwhile shares the kernels, and keeps its own plan.
-        plan = Plan(context, device, problem.desc)
+        plan = Plan(context, device, problem.complete_desc())
         with self._lock:
             dropped = [self._plans.pop(key, None)]
             self._plans[key] = plan

@@ -380,11 +380,15 @@ class Problem:
 
     def key(self) -> bytes:
         """What tells this problem from others: an index by its content, not
-        by its address."""
+        by its address, which the descriptor has from complete_desc only."""
         digest = (hashlib.blake2b(self.index.tobytes(), digest_size=32)
                   .digest() if self.index is not None else b"")
-        self.desc.table.index = None
-        key = bytes(self.desc) + digest
+        return bytes(self.desc) + digest
+
+    def complete_desc(self) -> _library.Desc:
+        """With the address of the index; to be used while this object
+        lives."""
+        desc = _library.Desc.from_buffer_copy(self.desc)
         if self.index is not None:
-            self.desc.table.index = self.index.ctypes.data_as(POINTER(c_int32))
-        return key
+            desc.table.index = self.index.ctypes.data_as(POINTER(c_int32))
+        return desc
