@@ -15,6 +15,7 @@ import hashlib
 import io
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -98,11 +99,21 @@ def linux_tag(library, machine):
     return "manylinux_{}_{}_{}".format(*max(asked), machine)
 
 
+def macos_tag():
+    """The library is for the processor that builds, and for systems from the
+    one that builds on, or from what the compiler is told. (Python's own tag
+    may be of both processors, and of an older system.)"""
+    system = (os.environ.get("MACOSX_DEPLOYMENT_TARGET")
+              or platform.mac_ver()[0]).split(".")
+    minor = system[1] if system[0] == "10" else "0"
+    return f"macosx_{system[0]}_{minor}_{platform.machine()}"
+
+
 def platform_tag(library):
-    platform = re.sub(r"[-.]", "_", sysconfig.get_platform())
-    if platform.startswith("linux_"):
-        return linux_tag(library, platform[len("linux_"):])
-    return platform
+    tag = re.sub(r"[-.]", "_", sysconfig.get_platform())
+    if tag.startswith("linux_"):
+        return linux_tag(library, tag[len("linux_"):])
+    return macos_tag() if tag.startswith("macosx_") else tag
 
 
 # ---- The wheel ----

@@ -103,8 +103,8 @@ class Plans(unittest.TestCase):
 
     def run_program(self, text, **environment):
         return subprocess.run(
-            [sys.executable, "-c", text], capture_output=True, text=True,
-            timeout=300, env={**os.environ, **environment})
+            [sys.executable, "-W", "ignore", "-c", text], capture_output=True,
+            text=True, timeout=300, env={**os.environ, **environment})
 
     def test_end_of_a_program(self):
         # plans, arrays and exceptions are alive when it ends

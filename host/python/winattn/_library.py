@@ -154,10 +154,10 @@ def check(status: int) -> None:
     call, as the reason is kept for each thread."""
     if status == 0:
         return
+    kind: type[Error] = (InvalidArgument if status <= -3000
+                         else OpenCLError)
     if status in (-3010, -3020):
         kind = Unsupported
-    else:
-        kind = InvalidArgument if status <= -3000 else OpenCLError
     reason = (_text(library.winattn_last_reason())
               or _text(library.winattn_status_message(status)))
     raise kind(status, _text(library.winattn_status_name(status)), reason,

@@ -66,6 +66,8 @@ def _of_pyopencl() -> Iterator[str]:
         module = importlib.import_module("pyopencl._cl").__file__
     except Exception:  # it may be installed and fail in its own ways
         return
+    if not module:
+        return
     if sys.platform == "win32":
         # a module shows its own functions only, so the loader that its wheel
         # brings is looked for by its name
@@ -116,10 +118,14 @@ _chosen: tuple[ctypes.CDLL, str] | None = None
 
 def load() -> ctypes.CDLL:
     """OpenCL, after the library has its functions too."""
+    return _choose()[0]
+
+
+def _choose() -> tuple[ctypes.CDLL, str]:
     global _chosen
     with _lock:
         if _chosen:
-            return _chosen[0]
+            return _chosen
         named = os.environ.get("WINATTN_OPENCL")
         if named:
             chosen = _load_first(iter([named]))
@@ -137,15 +143,14 @@ def load() -> ctypes.CDLL:
                                 else c_int32)
         _bind(*chosen)
         _chosen = chosen
-        return chosen[0]
+        return chosen
 
 
 def loader_path() -> str:
     """The library from which the functions of OpenCL are taken: that of
     WINATTN_OPENCL, pyopencl's module (which is linked to its loader), or the
     system's loader."""
-    load()
-    return _chosen[1]
+    return _choose()[1]
 
 
 def _check(status: int, what: str) -> None:
@@ -265,10 +270,11 @@ class Buffer:
         self.handle = None
         self.size = max(size, 1)  # OpenCL has no empty buffers
         error = c_int32()
-        copied = content is not None and content.nbytes > 0
+        source = (content.ctypes.data
+                  if content is not None and content.nbytes else None)
         self.handle = session.cl.clCreateBuffer(
-            session.context, _READ_WRITE | (_COPY_HOST if copied else 0),
-            self.size, content.ctypes.data if copied else None, byref(error))
+            session.context, _READ_WRITE | (_COPY_HOST if source else 0),
+            self.size, source, byref(error))
         self._release = session.cl.clReleaseMemObject
         _check(error.value, f"a buffer of {self.size} bytes")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from ctypes import POINTER, byref, c_void_p
+from ctypes import byref, c_void_p
 from typing import Any, Callable, Iterable, Mapping
 
 import numpy
@@ -50,7 +50,7 @@ class NumpyPlace:
         self._outputs[name] = (numpy.empty(shape, dtype) if given is None
                                else given)
         if keep:
-            return self.load(name, given)
+            return self.load(name, self._outputs[name])
         return self._tensor(
             name, int(numpy.prod(shape, dtype=object)) * dtype.itemsize)
 
@@ -82,7 +82,8 @@ class _Contiguous:
     def __init__(self, array: numpy.ndarray) -> None:
         self.shape = array.shape
         self.dtype = array.dtype
-        strides, step = [], array.dtype.itemsize
+        strides: list[int] = []
+        step = array.dtype.itemsize
         for extent in reversed(array.shape):
             strides.insert(0, step)
             step *= extent
@@ -152,12 +153,12 @@ class PyOpenCLPlace:
     def enqueue(self, function: Callable, plan: c_void_p,
                 call: ctypes.Structure) -> None:
         events = list(dict.fromkeys(event.int_ptr for event in self._events))
-        waits = (c_void_p * len(events))(*events) if events else None
+        waits = (c_void_p * max(len(events), 1))(*events)
         made = c_void_p()
         _library.check(function(plan, self.queue, byref(call), len(events),
-                                ctypes.cast(waits, POINTER(c_void_p)),
+                                waits if events else None,
                                 byref(made)))
-        event = self._cl.Event.from_int_ptr(made.value, retain=False)
+        event = self._cl.Event.from_int_ptr(made.value or 0, retain=False)
         for output in self._outputs.values():
             output.add_event(event)
 

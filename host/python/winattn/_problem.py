@@ -62,7 +62,8 @@ def element_strides(name: str, array: Any) -> list[int] | None:
     itself. Those of axes of extent 1 are 0, as they do not matter, so that
     the same tensor has the same plan."""
     size = array.dtype.itemsize
-    strides, contiguous, step = [], True, size
+    strides: list[int] = []
+    contiguous, step = True, size
     for extent, stride in zip(reversed(array.shape), reversed(array.strides)):
         contiguous &= extent <= 1 or stride == step
         step *= extent
@@ -336,7 +337,7 @@ class Problem:
         if name in ("bias", "table", "mask"):
             return  # _term has checked it
         if name.endswith("_regions"):
-            wanted_type = numpy.dtype("uint8")
+            wanted_type: numpy.dtype = numpy.dtype("uint8")
         elif name in ("pad_k", "pad_v"):
             wanted_type = self.dtype
         elif name in ("logit_scale", "d_lse"):
