@@ -62,7 +62,7 @@ static bool merge(const options *o)
             good = false;
         }
     if (good) {
-        table_print_comparison(&r);
+        table_print_comparison(stdout, &r);
         good = write_files(o, &r);
     }
     report_free(&r);
@@ -148,7 +148,7 @@ static int run_options(const options *o, const char *argument_0)
     report r;
     report_start(&r);
     bool good = comparison_run(o, ids, names, chosen, argument_0, &r);
-    table_print_comparison(&r);
+    table_print_comparison(stdout, &r);
     good = write_files(o, &r) && good;
     good = has_results(o, &r) && good;
     report_free(&r);

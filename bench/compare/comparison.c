@@ -329,7 +329,7 @@ static bool bench_pass_of(run_state *run, device_state *d, size_t number,
             time_starts(run, d, &b, row);
         is_first = false;
         clear_progress(run);
-        table_print_row(run->r, row);
+        table_print_row(stdout, run->r, row);
         if (o->replay)
             printf("    %s\n", row->command);
     }
@@ -355,12 +355,12 @@ static void bench_device_of(run_state *run, device_state *d)
     const size_t count = run->o->cases.count;
     const size_t first = count < 1 ? count : 1;
     bool good = true;
-    table_print_heading();
+    table_print_heading(stdout);
     for (bench_pass pass = 0; pass < BENCH_PASSES && good; pass++)
         good = bench_cases(run, d, pass, 0, first);
     for (bench_pass pass = 0; pass < BENCH_PASSES && good; pass++)
         good = bench_cases(run, d, pass, first, count);
-    table_print_notes(run->r, d->index);
+    table_print_notes(stdout, run->r, d->index);
 }
 
 /* A machine that was busy at first, or became it, has lower ceilings than it
@@ -404,7 +404,7 @@ static bool open_and_bench(run_state *run, cl_device_id id, const char *name)
     report_date(entry->date);
     entry->copy_bandwidth = d.device.copy_bandwidth;
     entry->fma_rate = d.device.fma_rate;
-    table_print_device(entry);
+    table_print_device(stdout, entry);
     const bool usable =
         opened && entry->copy_bandwidth > 0 && entry->fma_rate > 0;
     if (usable) {
@@ -431,7 +431,7 @@ bool comparison_run(const options *o, const cl_device_id *ids,
     printf("winattn-bench %d.%d.%d, %s, at most about %.0f s\n",
            WINATTN_VERSION_MAJOR, WINATTN_VERSION_MINOR, WINATTN_VERSION_PATCH,
            date, o->seconds);
-    table_print_legend();
+    table_print_legend(stdout);
     for (size_t i = 0; i < count; i++) {
         const double left = fmax(seconds_left(&run), 0);
         run.device_end = now_seconds() + left / (double)(count - i);

@@ -59,46 +59,49 @@ static const char *memory_text(double megabytes, char text[16])
     return text;
 }
 
-void table_print_device(const report_device *device)
+void table_print_device(FILE *to, const report_device *device)
 {
-    printf("\n%s / %s, driver %s\n", device->platform, device->name,
-           device->driver);
-    printf("  ceilings: copy %.1f GB/s, multiply-add %.1f GFLOP/s (fp32)\n",
-           device->copy_bandwidth * 1e-9, device->fma_rate * 1e-9);
+    fprintf(to, "\n%s / %s, driver %s\n", device->platform, device->name,
+            device->driver);
+    fprintf(to,
+            "  ceilings: copy %.1f GB/s, multiply-add %.1f GFLOP/s (fp32)\n",
+            device->copy_bandwidth * 1e-9, device->fma_rate * 1e-9);
 }
 
-void table_print_heading(void)
+void table_print_heading(FILE *to)
 {
-    printf("  %-26s %-8s %-5s %-12s %8s %7s %7s %8s %8s  %9s %8s %10s  %8s "
-           "%8s\n",
-           "case", "pass", "dtype", "tier", "time", "of copy", "of fma",
-           "error", "MB", "unfused", "speed-up", "unfused MB", "chain",
-           "of chain");
+    fprintf(to,
+            "  %-26s %-8s %-5s %-12s %8s %7s %7s %8s %8s  %9s %8s %10s  %8s "
+            "%8s\n",
+            "case", "pass", "dtype", "tier", "time", "of copy", "of fma",
+            "error", "MB", "unfused", "speed-up", "unfused MB", "chain",
+            "of chain");
 }
 
-void table_print_row(const report *r, const report_row *row)
+void table_print_row(FILE *to, const report *r, const report_row *row)
 {
     char time[16], unfused[16], factor[16], memory[16], unfused_memory[16];
     char chain[16], of_chain[16];
-    printf("  %-26s %-8s %-5s ", row->name, row->pass, row->dtype);
+    fprintf(to, "  %-26s %-8s %-5s ", row->name, row->pass, row->dtype);
     if (row->failure[0])
-        printf("%s\n", row->failure);
+        fprintf(to, "%s\n", row->failure);
     else
-        printf("%-12s %8s %6.1f%% %6.1f%% %8.1e %8s %c%9s %8s %10s  "
-               "%8s %8s\n",
-               row->tier, time_text(row->seconds, time),
-               100 * report_of_copy(r, row), 100 * report_of_fma(r, row),
-               row->error, memory_text(row->memory, memory),
-               row->unfused > 0 && row->unfused_part < 1 ? '~' : ' ',
-               time_text(row->unfused, unfused),
-               factor_text(report_speed_up(row), factor),
-               memory_text(row->unfused_memory, unfused_memory),
-               time_text(row->chain, chain),
-               factor_text(report_of_chain(row), of_chain));
+        fprintf(to,
+                "%-12s %8s %6.1f%% %6.1f%% %8.1e %8s %c%9s %8s %10s  "
+                "%8s %8s\n",
+                row->tier, time_text(row->seconds, time),
+                100 * report_of_copy(r, row), 100 * report_of_fma(r, row),
+                row->error, memory_text(row->memory, memory),
+                row->unfused > 0 && row->unfused_part < 1 ? '~' : ' ',
+                time_text(row->unfused, unfused),
+                factor_text(report_speed_up(row), factor),
+                memory_text(row->unfused_memory, unfused_memory),
+                time_text(row->chain, chain),
+                factor_text(report_of_chain(row), of_chain));
     if (row->cold > 0 && row->warm > 0)
-        printf("    first result after %.2f s cold, %.2f s warm\n", row->cold,
-               row->warm);
-    fflush(stdout);
+        fprintf(to, "    first result after %.2f s cold, %.2f s warm\n",
+                row->cold, row->warm);
+    fflush(to);
 }
 
 static const char *note_of(const report_row *row, bool of_chain)
@@ -107,7 +110,8 @@ static const char *note_of(const report_row *row, bool of_chain)
 }
 
 /* Each note once, for the first row that has it. */
-static void print_notes(const report *r, size_t device, bool of_chain)
+static void print_notes(FILE *to, const report *r, size_t device,
+                        bool of_chain)
 {
     for (size_t i = 0; i < r->row_count; i++) {
         const report_row *row = &r->rows[i];
@@ -117,20 +121,20 @@ static void print_notes(const report *r, size_t device, bool of_chain)
             new = r->rows[j].device != device ||
                   strcmp(note_of(&r->rows[j], of_chain), note) != 0;
         if (new)
-            printf("  no %s time for %.*s%s: %s\n",
-                   of_chain ? "chain" : "unfused",
-                   (int)report_base_length(row->name), row->name,
-                   r->row_count > 1 ? " and so on" : "", note);
+            fprintf(to, "  no %s time for %.*s%s: %s\n",
+                    of_chain ? "chain" : "unfused",
+                    (int)report_base_length(row->name), row->name,
+                    r->row_count > 1 ? " and so on" : "", note);
     }
 }
 
-void table_print_notes(const report *r, size_t device)
+void table_print_notes(FILE *to, const report *r, size_t device)
 {
-    print_notes(r, device, false);
-    print_notes(r, device, true);
+    print_notes(to, r, device, false);
+    print_notes(to, r, device, true);
 }
 
-void table_print_legend(void)
+void table_print_legend(FILE *to)
 {
     fputs(
         "  backward: all gradients, o and lse given; both: forward, then "
@@ -159,71 +163,72 @@ void table_print_legend(void)
         "all windows at once, in fp32\n"
         "  first result: from program start, caches empty (cold) and filled "
         "(warm)\n",
-        stdout);
+        to);
 }
 
 /* ---- Comparison ---- */
 
-static void print_devices(const report *r)
+static void print_devices(FILE *to, const report *r)
 {
     for (size_t d = 0; d < r->device_count; d++) {
         const report_device *device = &r->devices[d];
-        printf("  [%zu] %s / %s", d + 1, device->platform, device->name);
+        fprintf(to, "  [%zu] %s / %s", d + 1, device->platform, device->name);
         if (device->source[0])
-            printf(", %s of %s", device->source, device->date);
-        printf("\n      copy %.1f GB/s, multiply-add %.1f GFLOP/s",
-               device->copy_bandwidth * 1e-9, device->fma_rate * 1e-9);
+            fprintf(to, ", %s of %s", device->source, device->date);
+        fprintf(to, "\n      copy %.1f GB/s, multiply-add %.1f GFLOP/s",
+                device->copy_bandwidth * 1e-9, device->fma_rate * 1e-9);
         /* of the first case that has it */
         for (size_t i = 0; i < r->row_count; i++) {
             const report_row *row = &r->rows[i];
             if (row->device != d || !(row->cold > 0) || !(row->warm > 0))
                 continue;
-            printf(", first result after %.2f s cold, %.2f s warm", row->cold,
-                   row->warm);
+            fprintf(to, ", first result after %.2f s cold, %.2f s warm",
+                    row->cold, row->warm);
             break;
         }
-        printf("\n");
+        fprintf(to, "\n");
     }
 }
 
 /* The columns of the devices from `first` up to `end`. */
-static void print_columns(const report *r, size_t first, size_t end)
+static void print_columns(FILE *to, const report *r, size_t first, size_t end)
 {
-    printf("\n  %-20s %-8s %-5s", "case", "pass", "dtype");
+    fprintf(to, "\n  %-20s %-8s %-5s", "case", "pass", "dtype");
     for (size_t d = first; d < end; d++)
-        printf("  [%zu] GFLOP/s ceiling speed-up of chain", d + 1);
-    printf("\n");
+        fprintf(to, "  [%zu] GFLOP/s ceiling speed-up of chain", d + 1);
+    fprintf(to, "\n");
     for (size_t i = 0; i < r->row_count; i++) {
         const report_row *row = &r->rows[i];
         char factor[16], of_chain[16];
         if (!report_first_of_case(r, i))
             continue;
-        printf("  %-20.*s %-8s %-5s", (int)report_base_length(row->name),
-               row->name, row->pass, row->dtype);
+        fprintf(to, "  %-20.*s %-8s %-5s", (int)report_base_length(row->name),
+                row->name, row->pass, row->dtype);
         for (size_t d = first; d < end; d++) {
             const report_row *cell = report_find_row(r, row, d);
             if (cell && cell->seconds > 0)
-                printf("  %11.1f %6.1f%% %8s %8s",
-                       cell->operations / cell->seconds * 1e-9,
-                       100 * report_of_ceiling(r, cell),
-                       factor_text(report_speed_up(cell), factor),
-                       factor_text(report_of_chain(cell), of_chain));
+                fprintf(to, "  %11.1f %6.1f%% %8s %8s",
+                        cell->operations / cell->seconds * 1e-9,
+                        100 * report_of_ceiling(r, cell),
+                        factor_text(report_speed_up(cell), factor),
+                        factor_text(report_of_chain(cell), of_chain));
             else
-                printf("  %11s %7s %8s %8s", "-", "-", "-", "-");
+                fprintf(to, "  %11s %7s %8s %8s", "-", "-", "-", "-");
         }
-        printf("\n");
+        fprintf(to, "\n");
     }
 }
 
-void table_print_comparison(const report *r)
+void table_print_comparison(FILE *to, const report *r)
 {
-    printf("\nComparison: useful GFLOP/s, the fraction of the device's own "
-           "ceiling that binds\n(copy bandwidth or multiply-add rate, of "
-           "the same run), speed-up over unfused,\nand time over that of the "
-           "chain around windows\n\n");
-    print_devices(r);
+    fprintf(to,
+            "\nComparison: useful GFLOP/s, the fraction of the device's own "
+            "ceiling that binds\n(copy bandwidth or multiply-add rate, of "
+            "the same run), speed-up over unfused,\nand time over that of the "
+            "chain around windows\n\n");
+    print_devices(to, r);
     for (size_t d = 0; d < r->device_count; d += DEVICES_A_LINE)
-        print_columns(r, d,
+        print_columns(to, r, d,
                       d + DEVICES_A_LINE < r->device_count ? d + DEVICES_A_LINE
                                                            : r->device_count);
 }

@@ -4,16 +4,18 @@
 #ifndef BENCH_TABLE_H
 #define BENCH_TABLE_H
 
+#include <stdio.h>
+
 #include "report/report.h"
 
-void table_print_device(const report_device *device);
-void table_print_heading(void);
-void table_print_row(const report *r, const report_row *row);
+void table_print_device(FILE *to, const report_device *device);
+void table_print_heading(FILE *to);
+void table_print_row(FILE *to, const report *r, const report_row *row);
 /* The distinct reasons why rows of a device were not compared. */
-void table_print_notes(const report *r, size_t device);
+void table_print_notes(FILE *to, const report *r, size_t device);
 /* What the columns mean. */
-void table_print_legend(void);
+void table_print_legend(FILE *to);
 /* Cases against devices. */
-void table_print_comparison(const report *r);
+void table_print_comparison(FILE *to, const report *r);
 
 #endif
