@@ -402,6 +402,8 @@ static bool open_and_bench(run_state *run, cl_device_id id, const char *name)
     snprintf(entry->name, sizeof entry->name, "%s", d.device.name);
     snprintf(entry->driver, sizeof entry->driver, "%s", d.device.driver);
     report_date(entry->date);
+    snprintf(entry->version, sizeof entry->version, "%s", report_version);
+    snprintf(entry->commit, sizeof entry->commit, "%s", report_commit);
     entry->copy_bandwidth = d.device.copy_bandwidth;
     entry->fma_rate = d.device.fma_rate;
     table_print_device(stdout, entry);

@@ -16,6 +16,8 @@ typedef struct report_device {
     char name[128];
     char driver[128];
     char date[32];         /* of its run, UTC, ISO 8601 */
+    char version[32];      /* of winattn; "" where an older file has none */
+    char commit[64];       /* of git describe; "" outside git */
     char source[128];      /* the file that a merged device came from, or "" */
     double copy_bandwidth; /* bytes read + written per second */
     double fma_rate;       /* fp32 operations per second */
@@ -66,6 +68,9 @@ report_device *report_add_device(report *r);
 report_row *report_add_row(report *r);
 /* The present time as report_device.date has it. */
 void report_date(char date[32]);
+/* Of this program, as report_device.version and .commit have them. (commit.c,
+ * which each build makes by commit.cmake) */
+extern const char *const report_version, *const report_commit;
 
 /* Fractions of the row's device's ceilings; 0 where unknown. */
 double report_of_copy(const report *r, const report_row *row);

@@ -129,13 +129,25 @@ static bool get_chain(const reader *in, const cJSON *object, report_row *to)
     get_text(in, object, name, to->field, sizeof to->field)
 #define NUMBER(field, name) get_number(in, object, name, false, &to->field)
 
-static bool get_device(const reader *in, const cJSON *object,
-                       report_device *to)
+/* A text that older files have not: "" there. */
+static bool get_new_text(const reader *in, const cJSON *object,
+                         const char *name, char *to, size_t size)
+{
+    to[0] = 0;
+    return !has(object, name) || get_text(in, object, name, to, size);
+}
+
+/* `file`: the whole of it, which says the version in older ones. */
+static bool get_device(const reader *in, const cJSON *file,
+                       const cJSON *object, report_device *to)
 {
     if (!TEXT(platform, "platform") || !TEXT(name, "name") ||
         !TEXT(driver, "driver") || !TEXT(date, "date") ||
         !TEXT(source, "source") || !NUMBER(copy_bandwidth, "copy_bandwidth") ||
-        !NUMBER(fma_rate, "fma_rate"))
+        !NUMBER(fma_rate, "fma_rate") ||
+        !get_new_text(in, has(object, "winattn") ? object : file, "winattn",
+                      to->version, sizeof to->version) ||
+        !get_new_text(in, object, "commit", to->commit, sizeof to->commit))
         return false;
     /* a file that was merged before knows the first source */
     if (!to->source[0]) {
@@ -198,7 +210,7 @@ static bool get_all(const reader *in, const cJSON *root, report *r)
         report_device *device = report_add_device(r);
         if (!device)
             return refuse(in, "out of memory", NULL);
-        if (!get_device(in, object, device))
+        if (!get_device(in, root, object, device))
             return false;
     }
     const size_t count = r->device_count - first_device;

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "report/report.h"
-#include "winattn.h"
 
 static bool finished(FILE *file)
 {
@@ -40,7 +39,8 @@ bool report_write_csv(const report *r, const char *path)
     FILE *file = fopen(path, "w");
     if (!file)
         return false;
-    fputs("date,source,platform,device,driver,case,dtype,pass,tier,failure,"
+    fputs("date,source,winattn,commit,platform,device,driver,case,dtype,pass,"
+          "tier,failure,"
           "seconds,bytes,operations,of_copy,of_fma,error,unfused,"
           "unfused_part,unfused_error,speed_up,memory_mb,unfused_memory_mb,"
           "chain,chain_error,of_chain,cold,warm,unfused_note,chain_note,text,"
@@ -49,10 +49,10 @@ bool report_write_csv(const report *r, const char *path)
     for (size_t i = 0; i < r->row_count; i++) {
         const report_row *row = &r->rows[i];
         const report_device *device = &r->devices[row->device];
-        const char *texts[] = {device->date, device->source, device->platform,
-                               device->name, device->driver, row->name,
-                               row->dtype,   row->pass,      row->tier,
-                               row->failure};
+        const char *texts[] = {
+            device->date,     device->source, device->version, device->commit,
+            device->platform, device->name,   device->driver,  row->name,
+            row->dtype,       row->pass,      row->tier,       row->failure};
         const bool timed = row->seconds > 0, compared = row->unfused > 0;
         for (size_t j = 0; j < sizeof texts / sizeof *texts; j++)
             write_cell(file, texts[j], ',');
@@ -138,9 +138,8 @@ bool report_write_json(const report *r, const char *path)
     FILE *file = fopen(path, "w");
     if (!file)
         return false;
-    fprintf(file, "{\"format\": %d, \"winattn\": \"%d.%d.%d\",\n",
-            REPORT_FORMAT, WINATTN_VERSION_MAJOR, WINATTN_VERSION_MINOR,
-            WINATTN_VERSION_PATCH);
+    fprintf(file, "{\"format\": %d, \"winattn\": \"%s\",\n", REPORT_FORMAT,
+            report_version);
     fputs("\"devices\": [", file);
     for (size_t i = 0; i < r->device_count; i++) {
         const report_device *device = &r->devices[i];
@@ -149,6 +148,8 @@ bool report_write_json(const report *r, const char *path)
         write_member(file, "name", device->name);
         write_member(file, "driver", device->driver);
         write_member(file, "date", device->date);
+        write_member(file, "winattn", device->version);
+        write_member(file, "commit", device->commit);
         write_member(file, "source", device->source);
         write_number(file, "copy_bandwidth", device->copy_bandwidth, ", ");
         write_number(file, "fma_rate", device->fma_rate, "}");

@@ -52,6 +52,8 @@ static report example(void)
         snprintf(device->name, sizeof device->name, "a \"name\" \\ %d", i);
         snprintf(device->driver, sizeof device->driver, "1.2, 3");
         report_date(device->date);
+        snprintf(device->version, sizeof device->version, "7.8.9");
+        snprintf(device->commit, sizeof device->commit, "v7-8-gabc");
         device->copy_bandwidth = 1e10;
         device->fma_rate = 2e11;
         row->device = (size_t)i;
@@ -160,6 +162,9 @@ static void test_round_trip(void **state)
         assert_int_equal(b->device, i);
         assert_string_equal(joined.devices[i].source, SCRATCH);
         assert_string_equal(joined.devices[i].name, r.devices[i % 2].name);
+        assert_string_equal(joined.devices[i].date, r.devices[i % 2].date);
+        assert_string_equal(joined.devices[i].version, "7.8.9");
+        assert_string_equal(joined.devices[i].commit, "v7-8-gabc");
         assert_string_equal(a->name, b->name);
         assert_string_equal(a->text, b->text);
         assert_string_equal(a->command, b->command);
@@ -228,6 +233,27 @@ static void take_out(char text[8192], const char *part)
     char *at = strstr(text, part);
     assert_non_null(at);
     memmove(at, at + strlen(part), strlen(at + strlen(part)) + 1);
+}
+
+/* Files of before devices said version and commit: one version for all. */
+static void test_older_devices(void **state)
+{
+    const char *both = "\"winattn\": \"7.8.9\", \"commit\": \"v7-8-gabc\", ";
+    char changed[8192], reason[REPORT_REASON_SIZE];
+    report r;
+    (void)state;
+    report_start(&r);
+    change_example(both, "", changed);
+    take_out(changed, both);
+    write_scratch(changed, strlen(changed));
+    if (!report_read_json(&r, SCRATCH, reason))
+        fail_msg("%s", reason);
+    for (size_t i = 0; i < 2; i++) {
+        assert_string_equal(r.devices[i].version, report_version);
+        assert_string_equal(r.devices[i].commit, "");
+    }
+    report_free(&r);
+    refuses_changed("v7-8-gabc", "\\u0007", "control characters");
 }
 
 /* Files of before there were columns of memory, and of the chain. */
@@ -583,6 +609,7 @@ int main(void)
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_older_file),
+        cmocka_unit_test(test_older_devices),
         cmocka_unit_test(test_damage),
 #endif
         cmocka_unit_test(test_case_file),
