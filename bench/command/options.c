@@ -8,18 +8,19 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Those that a default run measures, and of which it measures gradients, too:
- * one of each variant, and one on a grid. */
+/* Those that a default run measures. Most of its time goes into compiling
+ * kernels, on a CPU two seconds for each row: gradients are measured of one
+ * case of each variant and of one on a grid, bf16 of the first case. */
 static const struct {
     const char *name;
-    bool shows_gradients;
+    bool shows_gradients, shows_bf16;
 } common_cases[] = {
-    {"swin-t-224-s1-b64", true}, {"swin-b-384-s1-b16", false},
-    {"swinv2-t-w8-b64", true},   {"swinv2-b-w16-b32", false},
-    {"swinir-720p", false},      {"hat-ocab", false},
-    {"fwa1-bench", false},       {"swba-narrow", true},
-    {"swin-t-map-b64", true},    {"swin-30x45-b64", false},
-    {"video-swin-map", false},   {"swinv2-t-map-b64", false},
+    {"swin-t-224-s1-b64", true, true},   {"swin-t-map-b64", true, false},
+    {"swba-narrow", true, false},        {"swinv2-t-w8-b64", true, false},
+    {"swinv2-t-map-b64", false, false},  {"swin-30x45-b64", false, false},
+    {"swin-b-384-s1-b16", false, false}, {"swinv2-b-w16-b32", false, false},
+    {"swinir-720p", false, false},       {"hat-ocab", false, false},
+    {"fwa1-bench", false, false},        {"video-swin-map", false, false},
 };
 const char *const option_dtypes[3] = {"fp32", "fp16", "bf16"};
 const char *const option_tiers[4] = {"auto", "cpu", "local", "matrix"};
@@ -27,12 +28,45 @@ const char *const option_passes[BENCH_PASSES] = {"forward", "backward",
                                                  "both"};
 static const char *const startups[] = {"none", "first", "all"};
 
+static void usage_of_runs(FILE *to)
+{
+    fputs(
+        "  --seconds N          of the whole run, 160 by default; large\n"
+        "                       cases are shrunk to fit, and named so\n"
+        "  --whole              shrinks nothing\n"
+        "  --no-unfused         no comparison with CLBlast\n"
+        "  --no-chain           no comparison with kernels around windows, "
+        "of grids\n"
+        "  --startup WHICH      rows whose time from program start to first\n"
+        "                       result is taken: none, first (of each\n"
+        "                       device, the default) or all; forward only\n"
+        "  --replay             prints the command that repeats each row\n"
+        "  --log FILE           takes what drivers and compilers print, "
+        "which\n"
+        "                       else stands between the rows\n"
+        "  --csv FILE, --json FILE, --plot FILE.png, --plot FILE.svg\n"
+        "  --merge FILE ...     measures nothing; joins JSON files of "
+        "several\n"
+        "                       machines into one table, and into the files\n"
+        "                       of --csv, --json and --plot\n"
+        "\n"
+        "--device, --case, --cases, --dtype, --pass may stand several "
+        "times.\n"
+        "Exits with 1 if a call failed or gave a wrong result, or if a case "
+        "that is\n"
+        "named has no result on any device; with 2 if an option makes no "
+        "sense. What is\n"
+        "not supported or does not fit into memory or time is no failure.\n",
+        to);
+}
+
 static void usage(FILE *to)
 {
     fputs(
         "winattn-bench [OPTION ...] compares the OpenCL devices of a machine\n"
         "\n"
         "  --list               shows devices and cases\n"
+        "  --explain            says what the columns mean\n"
         "  --device TEXT        devices whose \"platform / name\" holds TEXT\n"
         "  --case NAME          a case of the list, or `all`\n"
         "  --case 'FIELD=VALUE ...'  a case of your own, for instance\n"
@@ -52,42 +86,24 @@ static void usage(FILE *to)
         "without shift\n"
         "  --cases FILE         cases of a CSV file (see "
         "bench/command/caselist.h)\n"
-        "  --dtype TYPE         fp32, fp16 or bf16\n"
+        "  --dtype TYPE         fp32, fp16 or bf16; without --case and "
+        "--cases\n"
+        "                       bf16 is measured of one case unless asked "
+        "for\n"
         "  --pass PASS,...      forward, backward (all gradients, o and lse "
         "given)\n"
         "                       or both, one after the other; by default "
         "forward,\n"
-        "                       and without --case and --cases all three of "
-        "a few\n"
-        "                       cases in fp32 and fp16\n"
+        "                       and without --case and --cases backward, too, "
+        "of a few\n"
         "  --tier TIER          cpu, local or matrix (fp16 and bf16; fp32 "
         "forward\n"
         "                       with --tf32) instead of the plan's choice\n"
         "  --tf32               lets matrix units multiply fp32 as TF32, like "
         "tf32=1\n"
-        "                       in a case\n"
-        "  --seconds N          of the whole run, 210 by default; large\n"
-        "                       cases are shrunk to fit, and named so\n"
-        "  --whole              shrinks nothing\n"
-        "  --no-unfused         no comparison with CLBlast\n"
-        "  --no-chain           no comparison with kernels around windows, "
-        "of grids\n"
-        "  --startup WHICH      rows whose time from program start to first\n"
-        "                       result is taken: none, first (of each\n"
-        "                       device, the default) or all; forward only\n"
-        "  --replay             prints the command that repeats each row\n"
-        "  --csv FILE, --json FILE, --plot FILE.png, --plot FILE.svg\n"
-        "  --merge FILE ...     measures nothing; joins JSON files of "
-        "several\n"
-        "                       machines into one table, and into the files\n"
-        "                       of --csv, --json and --plot\n"
-        "\n"
-        "--device, --case, --cases, --dtype, --pass may stand several "
-        "times.\n"
-        "Exits with 1 if something failed, or if a case that is named has no "
-        "result\n"
-        "on any device; with 2 if an option makes no sense.\n",
+        "                       in a case\n",
         to);
+    usage_of_runs(to);
 }
 
 static bool choose(const char *const *names, size_t count, const char *name,
@@ -166,6 +182,7 @@ static bool read_flag(const char *name, options *o)
         bool value;
     } flags[] = {
         {"--list", &o->lists, true},
+        {"--explain", &o->explains, true},
         {"--whole", &o->shrinks, false},
         {"--no-unfused", &o->unfused, false},
         {"--no-chain", &o->chain, false},
@@ -214,6 +231,7 @@ static bool read_value(const char *name, const char *value, options *o)
     const char **file = strcmp(name, "--csv") == 0    ? &o->csv
                         : strcmp(name, "--json") == 0 ? &o->json
                         : strcmp(name, "--plot") == 0 ? &o->plot
+                        : strcmp(name, "--log") == 0  ? &o->log
                                                       : NULL;
     if (file)
         *file = value;
@@ -225,7 +243,7 @@ static bool read_value(const char *name, const char *value, options *o)
 options_result options_read(int count, char **texts, options *o)
 {
     memset(o, 0, sizeof *o);
-    o->seconds = 210;
+    o->seconds = 160;
     o->shrinks = true;
     o->unfused = o->chain = true;
     o->startup = STARTUP_FIRST;
@@ -256,8 +274,7 @@ options_result options_read(int count, char **texts, options *o)
             return OPTIONS_WRONG;
         bench_case *added = &o->cases.all[i];
         added->shows_gradients = common_cases[i].shows_gradients;
-        /* each row on a grid is two, with its chain */
-        added->leaves_out_bf16 = added->c.grid != 0;
+        added->leaves_out_bf16 = !common_cases[i].shows_bf16;
     }
     return OPTIONS_GOOD;
 }
@@ -280,7 +297,8 @@ static bool takes_pass(const options *o, const bench_case *b, bench_pass pass,
     if (b->names_pass)
         return pass == (b->backward ? BENCH_BACKWARD : BENCH_FORWARD);
     return pass == BENCH_FORWARD ||
-           (b->shows_gradients && (o->any_dtype || dtype != WINATTN_BF16));
+           (pass == BENCH_BACKWARD && b->shows_gradients &&
+            (o->any_dtype || dtype != WINATTN_BF16));
 }
 
 bool options_take_row(const options *o, const bench_case *b, bench_pass pass,

@@ -36,7 +36,9 @@ typedef struct options {
     const char *csv, *json, *plot;
     const char *merge[MOST_TEXTS];
     size_t merge_count;
+    const char *log;   /* where drivers may print; NULL: as they like */
     bool lists;        /* only show what there is */
+    bool explains;     /* only print what columns mean */
     bool first_result; /* be the process that startup.c times */
 } options;
 

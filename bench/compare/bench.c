@@ -11,43 +11,63 @@
 #include "kit/run.h"
 #include "kit/workloads.h"
 #include "measure/process.h"
+#include "report/explain.h"
 #include "report/plot.h"
+#include "report/summary.h"
 #include "report/table.h"
 
 #define MOST_DEVICES 64
 
 /* ---- What is asked for ---- */
 
-static bool write_files(const options *o, const report *r)
+static bool write_files(const options *o, FILE *error, const report *r)
 {
     char reason[REPORT_REASON_SIZE];
     bool good = true;
     if (o->csv && !report_write_csv(r, o->csv)) {
-        fprintf(stderr, "cannot write %s\n", o->csv);
+        fprintf(error, "cannot write %s\n", o->csv);
         good = false;
     }
     if (o->json && !report_write_json(r, o->json)) {
-        fprintf(stderr, "cannot write %s\n", o->json);
+        fprintf(error, "cannot write %s\n", o->json);
         good = false;
     }
     if (o->plot && !plot_write(r, o->plot, reason)) {
-        fprintf(stderr, "%s\n", reason);
+        fprintf(error, "%s\n", reason);
         good = false;
     }
     return good;
 }
 
 /* A device may lack what a case needs, as the rows say; but a case that was
- * asked for by name should have a result somewhere. */
-static bool has_results(const options *o, const report *r)
+ * asked for by name should have a result somewhere, and no call may fail. */
+static bool is_good(const options *o, FILE *error, const report *r)
 {
+    const size_t failed = report_outcomes(r, REPORT_FAILED);
     const size_t missing = o->names_cases ? report_without_result(r) : 0;
-    fflush(stdout);
     if (missing > 0)
-        fprintf(stderr,
+        fprintf(error,
                 "no result for %zu of the comparison's rows, see above\n",
                 missing);
-    return missing == 0;
+    if (failed > 0)
+        fprintf(error, "%zu rows failed, see above\n", failed);
+    return missing == 0 && failed == 0;
+}
+
+/* What a run ends with; the summary is the last screen. */
+static void print_end(const options *o, FILE *out, const report *r)
+{
+    const summary_files files = {.csv = o->csv,
+                                 .json = o->json,
+                                 .plot = o->plot,
+                                 .log = o->log,
+                                 .log_lines = process_count_lines(o->log),
+                                 .advises = !o->names_cases};
+    if (r->device_count > 1)
+        table_print_comparison(out, r);
+    summary_print_devices(out, r);
+    summary_print_end(out, r, &files);
+    fflush(out);
 }
 
 static bool merge(const options *o)
@@ -63,20 +83,22 @@ static bool merge(const options *o)
         }
     if (good) {
         table_print_comparison(stdout, &r);
-        good = write_files(o, &r);
+        summary_print_devices(stdout, &r);
+        good = write_files(o, stderr, &r);
     }
     report_free(&r);
     return good;
 }
 
-static void list(char (*names)[256], size_t count)
+static void list(FILE *to, char (*names)[256], size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        printf("%s\n", names[i]);
+        fprintf(to, "%s\n", names[i]);
     for (size_t i = 0; i < workload_count; i++)
-        printf("%-20s %s\n", workload_rows[i].name, workload_rows[i].text);
+        fprintf(to, "%-20s %s\n", workload_rows[i].name,
+                workload_rows[i].text);
     for (size_t i = 0; i < map_count; i++)
-        printf("%-20s %s\n", map_rows[i].name, map_rows[i].text);
+        fprintf(to, "%-20s %s\n", map_rows[i].name, map_rows[i].text);
 }
 
 static bool print_first_result(const options *o, cl_device_id id)
@@ -114,45 +136,74 @@ static void sort_devices(cl_device_id *ids, char (*names)[256], size_t count)
     }
 }
 
-static int run_options(const options *o, const char *argument_0)
+/* Keeps the devices that are asked for; how many. */
+static size_t find_devices(const options *o, cl_device_id *ids,
+                           char (*names)[256], size_t *found)
 {
-    cl_device_id ids[MOST_DEVICES];
-    char names[MOST_DEVICES][256];
-    char reason[REPORT_REASON_SIZE];
-    if (o->plot && !plot_possible(o->plot, reason)) {
-        fprintf(stderr, "%s\n", reason);
-        return 2;
-    }
-    if (o->merge_count > 0)
-        return merge(o) ? 0 : 1;
-    const int found = device_list(ids, names, MOST_DEVICES);
     size_t chosen = 0;
-    for (int i = 0; i < found; i++)
+    *found = (size_t)device_list(ids, names, MOST_DEVICES);
+    for (size_t i = 0; i < *found; i++)
         if (options_take_device(o, names[i])) {
             ids[chosen] = ids[i];
             memmove(names[chosen++], names[i], sizeof names[i]);
         }
     sort_devices(ids, names, chosen);
+    return chosen;
+}
+
+static int compare_devices(const options *o, const process_screen *screen,
+                           const cl_device_id *ids, char (*names)[256],
+                           size_t count, const char *argument_0)
+{
+    report r;
+    report_start(&r);
+    bool good = comparison_run(o, screen, ids, names, count, argument_0, &r);
+    good = write_files(o, screen->error, &r) && good;
+    print_end(o, screen->out, &r);
+    good = is_good(o, screen->error, &r) && good;
+    report_free(&r);
+    return good ? 0 : 1;
+}
+
+static int use_devices(const options *o, const char *argument_0)
+{
+    cl_device_id ids[MOST_DEVICES];
+    char names[MOST_DEVICES][256];
+    process_screen screen;
+    size_t found;
+    if (!process_screen_open(o->log, &screen)) {
+        fprintf(stderr, "cannot write %s\n", o->log);
+        return 2;
+    }
+    /* drivers already print where they are only asked for */
+    const size_t chosen = find_devices(o, ids, names, &found);
     if (o->lists) {
-        list(names, chosen);
-        return 0;
+        list(screen.out, names, chosen);
+        return fflush(screen.out) == 0 ? 0 : 1;
     }
     if (chosen == 0) {
-        fprintf(stderr, "no OpenCL device%s%s among %d\n",
+        fprintf(screen.error, "no OpenCL device%s%s among %zu\n",
                 o->device_count ? " named like " : "",
                 o->device_count ? o->device[0] : "", found);
         return 2;
     }
     if (o->first_result)
         return print_first_result(o, ids[0]) ? 0 : 1;
-    report r;
-    report_start(&r);
-    bool good = comparison_run(o, ids, names, chosen, argument_0, &r);
-    table_print_comparison(stdout, &r);
-    good = write_files(o, &r) && good;
-    good = has_results(o, &r) && good;
-    report_free(&r);
-    return good ? 0 : 1;
+    return compare_devices(o, &screen, ids, names, chosen, argument_0);
+}
+
+static int run_options(const options *o, const char *argument_0)
+{
+    char reason[REPORT_REASON_SIZE];
+    if (o->explains) {
+        explain_print(stdout);
+        return 0;
+    }
+    if (o->plot && !plot_possible(o->plot, reason)) {
+        fprintf(stderr, "%s\n", reason);
+        return 2;
+    }
+    return o->merge_count > 0 ? !merge(o) : use_devices(o, argument_0);
 }
 
 int main(int count, char **texts)

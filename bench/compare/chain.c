@@ -337,29 +337,42 @@ static winattn_status reverse(const chain *made, unsigned set, size_t first,
                   (cl_ulong)workload_tokens(&g->c), first, end);
 }
 
-static winattn_status forward(chain *made, unsigned set)
+static winattn_status forward(chain *made, unsigned set, bool computes)
 {
     TRY(partition(made, set, 0, O_PART));
-    TRY(call_forward(&made->call, 0));
+    if (computes)
+        TRY(call_forward(&made->call, 0));
     return reverse(made, set, O_PART, PARTS);
 }
 
-static winattn_status backward(chain *made, unsigned set, size_t first)
+static winattn_status backward(chain *made, unsigned set, size_t first,
+                               bool computes)
 {
     TRY(partition(made, set, first, PARTS));
-    TRY(call_backward(&made->call, 0));
+    if (computes)
+        TRY(call_backward(&made->call, 0));
     return reverse(made, set, 0, O_PART);
+}
+
+static winattn_status enqueue(chain *made, unsigned round, bool computes)
+{
+    const unsigned set = round % (unsigned)made->grids.sets;
+    const bench_pass pass = made->grids.pass;
+    if (pass == BENCH_BACKWARD)
+        return backward(made, set, 0, computes);
+    TRY(forward(made, set, computes));
+    return pass == BENCH_BOTH ? backward(made, set, O_PART, computes)
+                              : WINATTN_SUCCESS;
 }
 
 winattn_status chain_enqueue(void *data, unsigned round)
 {
-    chain *made = data;
-    const unsigned set = round % (unsigned)made->grids.sets;
-    const bench_pass pass = made->grids.pass;
-    if (pass == BENCH_BACKWARD)
-        return backward(made, set, 0);
-    TRY(forward(made, set));
-    return pass == BENCH_BOTH ? backward(made, set, O_PART) : WINATTN_SUCCESS;
+    return enqueue(data, round, true);
+}
+
+winattn_status chain_move(void *data, unsigned round)
+{
+    return enqueue(data, round, false);
 }
 
 /* ---- Start and end ---- */
@@ -505,6 +518,9 @@ void chain_measure(const bench_device *device, const test_case *c,
         chain_finish(made) == WINATTN_SUCCESS) {
         result->seconds = seconds;
         result->error = accuracy_error(&made->grids, accuracy_all(c), SAMPLES);
+        result->windows = made->windows.c;
+        result->moves =
+            fmax(measure_calls(device, chain_move, made, budget / 3), 0);
     } else {
         snprintf(result->note, sizeof result->note, "a call failed");
     }

@@ -20,9 +20,11 @@
 #include "measure/workload.h"
 
 typedef struct chain_result {
-    double seconds; /* of one call; 0: not measured */
-    double error;   /* as accuracy_error; NaN: unknown */
-    char note[160]; /* why it was not measured */
+    double seconds;    /* of one call; 0: not measured */
+    double moves;      /* of both kernels without winattn between; 0: ... */
+    double error;      /* as accuracy_error; NaN: unknown */
+    test_case windows; /* what is computed between them, if it was measured */
+    char note[160];    /* why it was not measured */
 } chain_result;
 
 typedef struct chain chain;
@@ -31,8 +33,9 @@ typedef struct chain chain;
 chain *chain_create(const bench_device *device, const test_case *c,
                     bench_pass pass, int calls, char note[160]);
 void chain_destroy(chain *made);
-/* A bench_enqueue; `data` is a chain. */
+/* Each a bench_enqueue; `data` is a chain. chain_move leaves out winattn. */
 winattn_status chain_enqueue(void *data, unsigned round);
+winattn_status chain_move(void *data, unsigned round);
 /* Its tensors on grids. After a call of the first set and chain_finish they
  * hold what winattn would have computed in place, but no d_pad_k, d_pad_v. */
 const workload *chain_workload(const chain *made);

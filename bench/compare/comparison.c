@@ -1,37 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Runs a comparison: each device, each row, in the time that there is. */
+ * Runs a comparison: each device, each unit of the schedule. */
 #include "compare/comparison.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "command/schedule.h"
 #include "compare/chain.h"
 #include "compare/row.h"
 #include "compare/startup.h"
 #include "compare/unfused.h"
-#include "measure/process.h"
 #include "report/table.h"
 
 /* What is assumed of a kernel before the device has shown something. */
 #define FIRST_GUESS 0.03
-/* Seconds that timed calls get at most and at least. */
-#define MOST_TIMED 2.0
-#define LEAST_TIMED 0.15
-/* What is assumed of the time for builds, data and checks. */
-#define FIRST_OVERHEAD 0.5
+/* Rows are left out only in a run that takes so many times as long as it
+ * should: the machine is busy with other work. */
+#define MOST_OVERTIME 1.5
 
-/* A unit of work is a row, a comparison with unfused kernels or with a chain,
- * or the starts of a row. */
 typedef struct run_state {
     const options *o;
+    const process_screen *screen;
     report *r;
+    schedule plan; /* of the present device */
     char program[1024];
     double start;
-    double device_end;             /* when the present device's part is over */
-    size_t units_done, units_left; /* of the present device */
-    size_t units_later;            /* of those to come */
-    bool shows_progress;
+    double device_end; /* when the present device's part is over */
+    size_t devices_later;
 } run_state;
 
 typedef struct device_state {
@@ -40,9 +36,16 @@ typedef struct device_state {
     size_t index;   /* in the report */
     double efficiency[BENCH_PASSES];
     bool taught[BENCH_PASSES]; /* efficiency is no longer a guess */
-    /* seconds of a row and of comparisons that were not timed calls */
-    double row_overhead, unfused_overhead, chain_overhead;
 } device_state;
+
+/* What a row leaves to its comparisons. */
+typedef struct measured_row {
+    const bench_case *whole;
+    bench_case b; /* as it was measured */
+    bench_pass pass;
+    report_row *row;
+    chain_result chain;
+} measured_row;
 
 /* ---- Time ---- */
 
@@ -57,85 +60,46 @@ static double device_left(const run_state *run)
     return run->device_end - now_seconds();
 }
 
-/* A machine that is busy with other work gets little done. Gradients that
- * nobody asked for do not take the time of the next device. */
-static bool time_is_over(const run_state *run, bench_pass pass)
+static bool time_is_over(const run_state *run)
 {
     const options *o = run->o;
-    const bool extra = pass != BENCH_FORWARD && !o->any_pass;
-    return o->shrinks && (seconds_left(run) < -0.1 * o->seconds ||
-                          (extra && device_left(run) <= 0));
+    return o->shrinks && seconds_left(run) < (1 - MOST_OVERTIME) * o->seconds;
 }
 
-static double share_of(const run_state *run)
+/* What timed calls of the present unit may take; negative: leave it out. */
+static double timed_share(const run_state *run)
 {
-    const double units = run->units_left > 0 ? (double)run->units_left : 1;
-    return fmax(device_left(run) / units, 0);
+    const double timed = schedule_timed(&run->plan, device_left(run));
+    if (time_is_over(run))
+        return -1;
+    return run->o->shrinks ? timed : fmax(timed, SCHEDULE_LEAST);
 }
 
-/* What timed calls of a unit may take that needs `overhead` besides. */
-static double timed_share(const run_state *run, double overhead)
+/* The present unit, which began at `start`, is over. */
+static void finish(run_state *run, double start, double timed)
 {
-    return fmax(fmin(share_of(run) - overhead, MOST_TIMED), LEAST_TIMED);
+    schedule_finish(&run->plan, fmax(now_seconds() - start - timed, 0));
 }
 
-/* `overhead` follows what is seen. */
-static void follow(double *overhead, double start, double timed)
-{
-    const double seen = fmax(now_seconds() - start - timed, 0);
-    *overhead = 0.5 * (*overhead + seen);
-}
+/* ... was left out, or cost nothing. */
+static void skip(run_state *run) { schedule_finish(&run->plan, -1); }
 
 static void progress(const run_state *run, const char *name, const char *what)
 {
-    if (!run->shows_progress)
+    if (!run->screen->terminal)
         return;
-    const double passed = now_seconds() - run->start;
-    const size_t units = run->units_left + run->units_later;
-    double left = fmax(seconds_left(run), 0);
-    if (run->units_done > 0)
-        left = fmin(left, passed / (double)run->units_done * (double)units);
-    fprintf(stderr, "\r%-28.28s %-14.14s %3zu to go, about %3.0f s \r", name,
-            what, units, left);
-    fflush(stderr);
+    fprintf(run->screen->error,
+            "\r%-28.28s %-14.14s %3zu to go, about %3.0f s \r", name, what,
+            run->plan.count - run->plan.next +
+                run->plan.count * run->devices_later,
+            fmax(seconds_left(run), 0));
+    fflush(run->screen->error);
 }
 
 static void clear_progress(const run_state *run)
 {
-    if (run->shows_progress)
-        fprintf(stderr, "\r%76s\r", "");
-}
-
-static void finish_unit(run_state *run)
-{
-    run->units_done++;
-    if (run->units_left > 0)
-        run->units_left--;
-}
-
-static size_t units_of_pass(const options *o, size_t number, bench_pass pass)
-{
-    size_t rows = 0, starts = 0;
-    for (int dtype = 0; dtype < 3; dtype++)
-        rows += options_take_row(o, &o->cases.all[number], pass, dtype);
-    if (pass == BENCH_FORWARD && rows > 0)
-        starts = o->startup == STARTUP_ALL                    ? rows
-                 : o->startup == STARTUP_FIRST && number == 0 ? 1
-                                                              : 0;
-    /* grids are compared with the chain, in each type */
-    const size_t compared = o->cases.all[number].c.grid
-                                ? (o->chain ? rows : 0)
-                                : rows > 0 && o->unfused;
-    return rows + compared + starts;
-}
-
-static size_t units_of_device(const options *o)
-{
-    size_t units = 0;
-    for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)
-        for (size_t i = 0; i < o->cases.count; i++)
-            units += units_of_pass(o, i, pass);
-    return units;
+    if (run->screen->terminal)
+        fprintf(run->screen->error, "\r%76s\r", "");
 }
 
 /* ---- One row ---- */
@@ -155,29 +119,27 @@ static void write_command(const device_state *d, const test_case *c,
 
 /* Shrinks to the time that there is, and measures. Types after the first keep
  * its shape unless they are far slower. */
-static void measure(const run_state *run, device_state *d,
-                    const bench_case *whole, bench_pass pass, bool is_first,
-                    bench_case *b, report_row *row)
+static void measure(const run_state *run, device_state *d, bool is_first,
+                    double timed, measured_row *m)
 {
-    const double efficiency = d->efficiency[pass];
-    const double start = now_seconds();
-    const double timed = timed_share(run, d->row_overhead);
+    report_row *row = m->row;
+    const double efficiency = d->efficiency[m->pass];
     if (run->o->shrinks)
-        row_shrink(&d->device, pass, efficiency, is_first ? timed : 3 * timed,
-                   whole, b);
+        row_shrink(&d->device, m->pass, efficiency,
+                   is_first ? timed : 3 * timed, m->whole, &m->b);
     const size_t device = row->device;
     memset(row, 0, sizeof *row);
     row->device = device;
-    row_measure(&d->device, &b->c, pass, timed, efficiency, row);
-    follow(&d->row_overhead, start, timed);
-    snprintf(row->name, sizeof row->name, "%s", b->name);
+    row_measure(&d->device, &m->b.c, m->pass, timed, efficiency, row);
+    snprintf(row->name, sizeof row->name, "%s", m->b.name);
 }
 
 static void leave_out(const bench_case *b, bench_pass pass, report_row *row)
 {
     snprintf(row->name, sizeof row->name, "%s", b->name);
     row_describe(&b->c, pass, row);
-    snprintf(row->failure, sizeof row->failure, "no time was left");
+    row->outcome = REPORT_NO_TIME;
+    snprintf(row->failure, sizeof row->failure, REPORT_NO_TIME_NOTE);
 }
 
 static void learn(device_state *d, const report *r, bench_pass pass,
@@ -191,184 +153,212 @@ static void learn(device_state *d, const report *r, bench_pass pass,
     d->taught[pass] = d->taught[pass] || row->seconds > 0;
 }
 
-/* The products are the same for all types, and so is a time that another row
- * of the same shape has. */
-static void compare(run_state *run, device_state *d, const bench_case *b,
-                    bench_pass pass, report_row *row)
+/* Another row of the same shape, whose unfused products were timed. */
+static const report_row *find_compared(const report *r, const report_row *row)
 {
-    const report *r = run->r;
-    unfused_result result;
-    for (size_t i = 0; i + 1 < r->row_count; i++) {
+    for (size_t i = 0; i < r->row_count; i++) {
         const report_row *other = &r->rows[i];
-        if (other->device == d->index && strcmp(other->name, row->name) == 0 &&
+        if (other != row && other->device == row->device &&
+            strcmp(other->name, row->name) == 0 &&
             strcmp(other->whole, row->whole) == 0 &&
             strcmp(other->pass, row->pass) == 0 &&
-            (other->unfused > 0 || other->unfused_note[0])) {
-            row->unfused = other->unfused;
-            row->unfused_part = other->unfused_part;
-            row->unfused_error = other->unfused_error;
-            memcpy(row->unfused_note, other->unfused_note,
-                   sizeof row->unfused_note);
-            return;
-        }
+            (other->unfused > 0 || other->unfused_note[0]))
+            return other;
     }
-    if (device_left(run) > 0 || !run->o->shrinks) {
-        progress(run, b->name, "unfused");
-        const double start = now_seconds();
-        const double timed = timed_share(run, d->unfused_overhead);
-        unfused_measure(&d->device, &b->c, pass, timed, &result);
-        follow(&d->unfused_overhead, start, timed);
-        row->unfused = result.seconds;
-        row->unfused_part = result.part;
-        row->unfused_error = result.error;
-        memcpy(row->unfused_note, result.note, sizeof row->unfused_note);
-    } else {
+    return NULL;
+}
+
+/* On grids the chain's kernels move what the products then find. */
+static void set_unfused(report_row *row, double products, double part,
+                        double error, const char note[160])
+{
+    row->unfused = products > 0 ? products + row->moves : 0;
+    row->unfused_part = part;
+    row->unfused_error = error;
+    memcpy(row->unfused_note, note, sizeof row->unfused_note);
+}
+
+/* The products are the same for all types, and so is a time that another row
+ * of the same shape has. */
+static void compare(run_state *run, device_state *d, measured_row *m)
+{
+    report_row *row = m->row;
+    const bool on_grid = m->b.c.grid != 0;
+    const report_row *other = find_compared(run->r, row);
+    const double timed = timed_share(run);
+    if (!(row->seconds > 0)) {
+        skip(run);
+    } else if (on_grid && !(row->moves > 0)) {
+        memcpy(row->unfused_note, row->chain_note, sizeof row->unfused_note);
+        skip(run);
+    } else if (other) {
+        set_unfused(row, other->unfused - other->moves, other->unfused_part,
+                    other->unfused_error, other->unfused_note);
+        skip(run);
+    } else if (timed < 0) {
         snprintf(row->unfused_note, sizeof row->unfused_note,
-                 "no time was left");
+                 REPORT_NO_TIME_NOTE);
+        skip(run);
+    } else {
+        unfused_result result;
+        const double start = now_seconds();
+        progress(run, m->b.name, "unfused");
+        unfused_measure(&d->device, on_grid ? &m->chain.windows : &m->b.c,
+                        m->pass, timed, &result);
+        set_unfused(row, result.seconds, result.part, result.error,
+                    result.note);
+        finish(run, start, timed);
     }
-    finish_unit(run);
 }
 
 /* As many buffers in turn as the row had. */
-static void compare_chain(run_state *run, device_state *d, const bench_case *b,
-                          bench_pass pass, report_row *row)
+static void compare_chain(run_state *run, device_state *d, measured_row *m)
 {
-    if (device_left(run) > 0 || !run->o->shrinks) {
-        chain_result result;
-        progress(run, b->name, "chain");
-        const double start = now_seconds();
-        const double timed = timed_share(run, d->chain_overhead);
-        chain_measure(
-            &d->device, &b->c, pass,
-            row_calls(&d->device, &b->c, pass, timed, d->efficiency[pass]),
-            timed, &result);
-        follow(&d->chain_overhead, start, timed);
-        row->chain = result.seconds;
-        row->chain_error = result.error;
-        memcpy(row->chain_note, result.note, sizeof row->chain_note);
-    } else {
-        snprintf(row->chain_note, sizeof row->chain_note, "no time was left");
+    report_row *row = m->row;
+    const double timed = timed_share(run);
+    if (!(row->seconds > 0)) {
+        skip(run);
+        return;
     }
-    finish_unit(run);
+    if (timed < 0) {
+        snprintf(row->chain_note, sizeof row->chain_note, REPORT_NO_TIME_NOTE);
+        skip(run);
+        return;
+    }
+    const double start = now_seconds();
+    const int calls =
+        row_calls(&d->device, &m->b.c, m->pass, timed, d->efficiency[m->pass]);
+    progress(run, m->b.name, "chain");
+    chain_measure(&d->device, &m->b.c, m->pass, calls, timed, &m->chain);
+    row->chain = m->chain.seconds;
+    row->moves = m->chain.moves;
+    row->chain_error = m->chain.error;
+    memcpy(row->chain_note, m->chain.note, sizeof row->chain_note);
+    finish(run, start, timed);
 }
 
 static void time_starts(run_state *run, const device_state *d,
-                        const bench_case *b, report_row *row)
+                        const measured_row *m)
 {
-    double most = fmin(fmax(6 * share_of(run), 20), device_left(run) / 2);
-    if (!run->o->shrinks)
-        most = 180;
-    progress(run, b->name, "first result");
-    if (most > 1 && !startup_measure(run->program, d->name, &b->c, most,
-                                     &row->cold, &row->warm))
+    report_row *row = m->row;
+    const double most = run->o->shrinks ? fmin(20, device_left(run) / 2) : 180;
+    const double start = now_seconds();
+    if (!(row->seconds > 0) || timed_share(run) < 0 || most < 1) {
+        skip(run);
+        return;
+    }
+    progress(run, m->b.name, "first result");
+    if (!startup_measure(run->program, d->name, &m->b.c, most, &row->cold,
+                         &row->warm))
         row->cold = row->warm = 0;
-    finish_unit(run);
+    finish(run, start, 0);
 }
 
 /* ---- The run ---- */
 
 /* Measures a row of which device, name and command are still missing. */
-static void bench_row(run_state *run, device_state *d, const bench_case *whole,
-                      bench_pass pass, bool is_first, bench_case *b,
-                      report_row *row)
+static void bench_row(run_state *run, device_state *d, bool is_first,
+                      measured_row *m)
 {
     char what[32];
-    const int dtype = b->c.dtype, tier = b->c.tier, tf32 = b->c.tf32;
+    report_row *row = m->row;
+    const bench_pass pass = m->pass;
+    const test_case shape = m->b.c;
+    const double start = now_seconds();
+    const double timed = timed_share(run);
     snprintf(what, sizeof what, "%s %s", option_passes[pass],
-             option_dtypes[dtype]);
-    progress(run, b->name, what);
-    if (time_is_over(run, pass))
-        leave_out(b, pass, row);
-    else
-        measure(run, d, whole, pass, is_first, b, row);
+             option_dtypes[shape.dtype]);
+    progress(run, m->b.name, what);
     const bool guessed = !d->taught[pass];
+    if (timed < 0)
+        leave_out(&m->b, pass, row);
+    else
+        measure(run, d, is_first, timed, m);
     learn(d, run->r, pass, row);
     /* a guess may have shrunk it too far */
     if (guessed && d->taught[pass] && run->o->shrinks &&
-        strcmp(b->name, whole->name) != 0) {
-        *b = *whole;
-        b->c.dtype = dtype;
-        b->c.tier = tier;
-        b->c.tf32 = tf32;
-        measure(run, d, whole, pass, true, b, row);
+        strcmp(m->b.name, m->whole->name) != 0) {
+        m->b = *m->whole;
+        m->b.c.dtype = shape.dtype;
+        m->b.c.tier = shape.tier;
+        m->b.c.tf32 = shape.tf32;
+        measure(run, d, true, timed, m);
     }
-    test_case common = whole->c;
+    test_case common = m->whole->c;
     common.dtype = WINATTN_FP32;
     common.tier = WINATTN_TIER_AUTO;
     common.tf32 = 0;
     case_print(&common, row->whole, sizeof row->whole);
-    write_command(d, &b->c, row);
-    finish_unit(run);
+    write_command(d, &m->b.c, row);
+    if (timed < 0)
+        skip(run);
+    else
+        finish(run, start, timed);
 }
 
-static bool bench_pass_of(run_state *run, device_state *d, size_t number,
-                          bench_pass pass)
+/* Rows that a device cannot have stand in one line at the end, unless they
+ * were asked for by name. */
+static void print_row(const run_state *run, const report_row *row)
+{
+    FILE *out = run->screen->out;
+    clear_progress(run);
+    if (row->outcome == REPORT_MEASURED || row->outcome == REPORT_FAILED ||
+        run->o->names_cases)
+        table_print_row(out, run->r, row);
+    if (run->o->replay)
+        fprintf(out, "    %s\n", row->command);
+}
+
+/* A unit that is a row, and those that belong to it. */
+static bool bench_unit(run_state *run, device_state *d, bool is_first,
+                       measured_row *m)
 {
     const options *o = run->o;
-    const bench_case *whole = &o->cases.all[number];
-    bench_case b = *whole;
-    bool is_first = true;
-    for (int dtype = 0; dtype < 3; dtype++) {
-        if (!options_take_row(o, whole, pass, dtype))
-            continue;
-        report_row *row = report_add_row(run->r);
-        if (!row)
-            return false;
-        row->device = d->index;
-        b.c.dtype = dtype;
-        b.c.tier = options_tier(o, whole);
-        b.c.tf32 = options_tf32(o, whole, dtype);
-        bench_row(run, d, whole, pass, is_first, &b, row);
-        if (row->seconds > 0 && b.c.grid && o->chain)
-            compare_chain(run, d, &b, pass, row);
-        if (o->unfused && row->seconds > 0 && !b.c.grid)
-            compare(run, d, &b, pass, row);
-        if (row->seconds > 0 && pass == BENCH_FORWARD &&
-            (o->startup == STARTUP_ALL ||
-             (o->startup == STARTUP_FIRST && number == 0 && is_first)))
-            time_starts(run, d, &b, row);
-        is_first = false;
-        clear_progress(run);
-        table_print_row(stdout, run->r, row);
-        if (o->replay)
-            printf("    %s\n", row->command);
-    }
+    const schedule_unit unit = *schedule_next(&run->plan, UNIT_ROW);
+    m->row = report_add_row(run->r);
+    if (!m->row)
+        return false;
+    m->row->device = d->index;
+    m->b.c.dtype = unit.dtype;
+    m->b.c.tier = options_tier(o, m->whole);
+    m->b.c.tf32 = options_tf32(o, m->whole, unit.dtype);
+    memset(&m->chain, 0, sizeof m->chain);
+    bench_row(run, d, is_first, m);
+    if (schedule_next(&run->plan, UNIT_CHAIN))
+        compare_chain(run, d, m);
+    if (schedule_next(&run->plan, UNIT_UNFUSED))
+        compare(run, d, m);
+    if (schedule_next(&run->plan, UNIT_STARTS))
+        time_starts(run, d, m);
+    print_row(run, m->row);
     return true;
 }
 
-static bool bench_cases(run_state *run, device_state *d, bench_pass pass,
-                        size_t first, size_t end)
+static bool bench_device_of(run_state *run, device_state *d)
 {
+    const schedule_unit *unit;
+    measured_row m;
     bool good = true;
-    for (size_t i = first; i < end && good; i++) {
-        const size_t left = run->units_left - units_of_pass(run->o, i, pass);
-        good = bench_pass_of(run, d, i, pass);
-        run->units_left = left;
+    memset(&m, 0, sizeof m);
+    table_print_heading(run->screen->out);
+    while (good && (unit = schedule_next(&run->plan, UNIT_ROW))) {
+        const bench_case *whole = &run->o->cases.all[unit->number];
+        const bool is_first = whole != m.whole || unit->pass != m.pass;
+        if (is_first)
+            m.b = *whole;
+        m.whole = whole;
+        m.pass = unit->pass;
+        good = bench_unit(run, d, is_first, &m);
     }
     return good;
 }
 
-/* Where time runs short, there are all passes of the first case and the
- * forward rows of the others. */
-static void bench_device_of(run_state *run, device_state *d)
-{
-    const size_t count = run->o->cases.count;
-    const size_t first = count < 1 ? count : 1;
-    bool good = true;
-    table_print_heading(stdout);
-    for (bench_pass pass = 0; pass < BENCH_PASSES && good; pass++)
-        good = bench_cases(run, d, pass, 0, first);
-    for (bench_pass pass = 0; pass < BENCH_PASSES && good; pass++)
-        good = bench_cases(run, d, pass, first, count);
-    table_print_notes(stdout, run->r, d->index);
-}
-
 /* A machine that was busy at first, or became it, has lower ceilings than it
  * should: the larger of two measurements counts. */
-static void measure_again(const run_state *run, device_state *d,
-                          report_device *entry)
+static void measure_again(const run_state *run, device_state *d)
 {
     bench_device *device = &d->device;
+    report_device *entry = &run->r->devices[d->index];
     const double copy = entry->copy_bandwidth, fma = entry->fma_rate;
     progress(run, d->name, "ceilings");
     measure_ceilings(device);
@@ -376,70 +366,105 @@ static void measure_again(const run_state *run, device_state *d,
     entry->copy_bandwidth = fmax(copy, device->copy_bandwidth);
     entry->fma_rate = fmax(fma, device->fma_rate);
     if (entry->copy_bandwidth > 1.05 * copy || entry->fma_rate > 1.05 * fma)
-        printf("  ceilings once more: copy %.1f GB/s, multiply-add %.1f "
-               "GFLOP/s; the comparison takes the larger\n",
-               device->copy_bandwidth * 1e-9, device->fma_rate * 1e-9);
+        table_print_line(run->screen->out,
+                         "  ceilings again: copy %.1f GB/s, multiply-add %.1f "
+                         "GFLOP/s; the larger ones count",
+                         device->copy_bandwidth * 1e-9,
+                         device->fma_rate * 1e-9);
+}
+
+/* As it was found, before anything is measured. */
+static bool open_device(run_state *run, cl_device_id id, const char *name,
+                        device_state *d)
+{
+    report_device *entry = report_add_device(run->r);
+    memset(d, 0, sizeof *d);
+    if (!entry)
+        return false;
+    const bool opened = bench_device_open(id, &d->device);
+    snprintf(d->name, sizeof d->name, "%.255s", name);
+    d->index = run->r->device_count - 1;
+    for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)
+        d->efficiency[pass] = FIRST_GUESS;
+    snprintf(entry->platform, sizeof entry->platform, "%s",
+             d->device.platform);
+    snprintf(entry->name, sizeof entry->name, "%s", d->device.name);
+    snprintf(entry->driver, sizeof entry->driver, "%s", d->device.driver);
+    snprintf(entry->version, sizeof entry->version, "%s", report_version);
+    snprintf(entry->commit, sizeof entry->commit, "%s", report_commit);
+    report_date(entry->date);
+    return opened;
 }
 
 static bool open_and_bench(run_state *run, cl_device_id id, const char *name)
 {
     device_state d;
-    memset(&d, 0, sizeof d);
     progress(run, name, "ceilings");
-    report_device *entry = report_add_device(run->r);
-    if (!entry)
-        return false;
-    const bool opened = bench_device_open(id, &d.device);
-    if (opened)
-        measure_ceilings(&d.device);
-    clear_progress(run);
-    snprintf(d.name, sizeof d.name, "%.255s", name);
-    d.index = run->r->device_count - 1;
-    for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)
-        d.efficiency[pass] = FIRST_GUESS;
-    d.row_overhead = d.unfused_overhead = d.chain_overhead = FIRST_OVERHEAD;
-    snprintf(entry->platform, sizeof entry->platform, "%s", d.device.platform);
-    snprintf(entry->name, sizeof entry->name, "%s", d.device.name);
-    snprintf(entry->driver, sizeof entry->driver, "%s", d.device.driver);
-    report_date(entry->date);
-    snprintf(entry->version, sizeof entry->version, "%s", report_version);
-    snprintf(entry->commit, sizeof entry->commit, "%s", report_commit);
-    entry->copy_bandwidth = d.device.copy_bandwidth;
-    entry->fma_rate = d.device.fma_rate;
-    table_print_device(stdout, entry);
-    const bool usable =
-        opened && entry->copy_bandwidth > 0 && entry->fma_rate > 0;
+    bool usable = open_device(run, id, name, &d);
+    report_device *entry = &run->r->devices[d.index];
     if (usable) {
-        bench_device_of(run, &d);
-        measure_again(run, &d, entry);
+        measure_ceilings(&d.device);
+        entry->copy_bandwidth = d.device.copy_bandwidth;
+        entry->fma_rate = d.device.fma_rate;
+        usable = entry->copy_bandwidth > 0 && entry->fma_rate > 0;
+    }
+    clear_progress(run);
+    table_print_device(run->screen->out, run->r, d.index);
+    if (usable) {
+        usable = bench_device_of(run, &d);
+        measure_again(run, &d);
     } else {
-        printf("  skipped: its ceilings could not be measured\n");
+        table_print_line(run->screen->out,
+                         "  skipped: its ceilings could not be measured");
     }
     unfused_forget();
     bench_device_close(&d.device);
     return usable;
 }
 
-bool comparison_run(const options *o, const cl_device_id *ids,
-                    char (*names)[256], size_t count, const char *argument_0,
-                    report *r)
+/* What is there, and what is to come. */
+static void announce(const run_state *run, char (*names)[256], size_t count)
 {
-    run_state run = {.o = o, .r = r, .start = now_seconds()};
-    char date[32];
-    bool good = true;
-    run.shows_progress = process_on_terminal();
+    const options *o = run->o;
+    FILE *out = run->screen->out;
+    char time[64] = "as long as it takes: nothing is shrunk";
+    if (o->shrinks)
+        snprintf(time, sizeof time, "about %.0f s in all", o->seconds);
+    table_print_line(
+        out,
+        "winattn-bench %s%s%s: %zu device%s, %zu case%s, %zu rows "
+        "on each, %s",
+        report_version, report_commit[0] ? " " : "", report_commit, count,
+        count == 1 ? "" : "s", o->cases.count, o->cases.count == 1 ? "" : "s",
+        schedule_rows(&run->plan), time);
+    for (size_t i = 0; i < count; i++)
+        table_print_line(out, "  [%zu] %s", i + 1, names[i]);
+    if (o->unfused && !unfused_possible())
+        table_print_line(out,
+                         "built without CLBlast (Debian: libclblast-dev): "
+                         "nothing unfused to compare with");
+    table_print_line(out, "Columns `unfused` and `chain`: times as fast as "
+                          "these. --explain says what all columns mean.");
+    fflush(out);
+}
+
+bool comparison_run(const options *o, const process_screen *screen,
+                    const cl_device_id *ids, char (*names)[256], size_t count,
+                    const char *argument_0, report *r)
+{
+    run_state run = {.o = o, .screen = screen, .r = r, .start = now_seconds()};
+    bool good = schedule_make(o, unfused_possible(), &run.plan);
     process_own_path(argument_0, run.program, sizeof run.program);
-    report_date(date);
-    printf("winattn-bench %d.%d.%d, %s, at most about %.0f s\n",
-           WINATTN_VERSION_MAJOR, WINATTN_VERSION_MINOR, WINATTN_VERSION_PATCH,
-           date, o->seconds);
-    table_print_legend(stdout);
+    if (!good)
+        return false;
+    announce(&run, names, count);
     for (size_t i = 0; i < count; i++) {
         const double left = fmax(seconds_left(&run), 0);
         run.device_end = now_seconds() + left / (double)(count - i);
-        run.units_left = units_of_device(o);
-        run.units_later = run.units_left * (count - i - 1);
+        run.devices_later = count - i - 1;
+        schedule_restart(&run.plan);
         good = open_and_bench(&run, ids[i], names[i]) && good;
     }
+    schedule_free(&run.plan);
     return good;
 }

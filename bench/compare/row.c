@@ -94,6 +94,39 @@ void row_describe(const test_case *c, bench_pass pass, report_row *row)
     row->unfused_memory = c->grid ? NAN : unfused_bytes(c, pass) * 1e-6;
 }
 
+/* Results that are so far off are no rounding, of whatever type. */
+#define MOST_ERROR 0.05
+
+/* CL_OUT_OF_RESOURCES is none: drivers say it of bad addresses, too. */
+static bool is_allocation(winattn_status status)
+{
+    return status == CL_MEM_OBJECT_ALLOCATION_FAILURE ||
+           status == CL_OUT_OF_HOST_MEMORY || status == CL_INVALID_BUFFER_SIZE;
+}
+
+/* A failed call is repeated to learn how it fails: some drivers find room for
+ * buffers only when a kernel is enqueued. */
+static void explain_failure(bench_call *timed, bench_pass pass,
+                            report_row *row)
+{
+    const bool no_room = is_allocation(call_pass[pass](timed, 0));
+    row->outcome = no_room ? REPORT_NO_MEMORY : REPORT_FAILED;
+    snprintf(row->failure, sizeof row->failure, "a call failed: %.200s",
+             winattn_last_reason());
+}
+
+/* A number beside a wrong result would be worth nothing. */
+static void judge(report_row *row)
+{
+    if (row->error <= MOST_ERROR)
+        return;
+    row->outcome = REPORT_FAILED;
+    row->seconds = 0;
+    snprintf(row->failure, sizeof row->failure,
+             "the result is wrong or could not be read: error %.1e",
+             row->error);
+}
+
 /* False if a call fails. */
 static bool time_pass(const workload *w, bench_call *timed, double seconds,
                       report_row *row)
@@ -124,6 +157,11 @@ void row_measure(const bench_device *device, const test_case *c,
     row_describe(c, pass, row);
     const winattn_status status = call_open(device, c, passes[pass], &timed);
     if (status != WINATTN_SUCCESS) {
+        const bool refused = status == WINATTN_UNSUPPORTED_PROBLEM ||
+                             status == WINATTN_UNSUPPORTED_DEVICE;
+        row->outcome = refused                 ? REPORT_UNSUPPORTED
+                       : is_allocation(status) ? REPORT_NO_MEMORY
+                                               : REPORT_FAILED;
         snprintf(row->failure, sizeof row->failure, "%s: %.200s",
                  winattn_status_name(status), winattn_last_reason());
         call_close(&timed);
@@ -133,13 +171,15 @@ void row_measure(const bench_device *device, const test_case *c,
     row->memory =
         ((double)timed.workspace_size + workload_lse_bytes(c, pass)) * 1e-6;
     if (!workload_create(device, c, pass, calls, &w)) {
+        row->outcome = REPORT_NO_MEMORY;
         snprintf(row->failure, sizeof row->failure,
                  "the device's memory does not suffice");
     } else {
         timed.w = &w;
-        if (!time_pass(&w, &timed, seconds, row))
-            snprintf(row->failure, sizeof row->failure,
-                     "a call failed: %.200s", winattn_last_reason());
+        if (time_pass(&w, &timed, seconds, row))
+            judge(row);
+        else
+            explain_failure(&timed, pass, row);
         workload_release(&w);
     }
     call_close(&timed);

@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "measure/process.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,43 @@ bool process_first_line(const char *command, char *line, size_t size,
 
 void process_end_after(unsigned seconds) { alarm(seconds); }
 
-bool process_on_terminal(void) { return isatty(2) != 0; }
+bool process_screen_open(const char *log, process_screen *screen)
+{
+    screen->out = stdout;
+    screen->error = stderr;
+    screen->terminal = isatty(2) != 0;
+    if (!log)
+        return true;
+    const int file = open(log, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0666);
+    const int out = dup(1), error = dup(2);
+    FILE *streams[] = {out < 0 ? NULL : fdopen(out, "w"),
+                       error < 0 ? NULL : fdopen(error, "w")};
+    fflush(NULL);
+    if (file < 0 || !streams[0] || !streams[1] || dup2(file, 1) < 0 ||
+        dup2(file, 2) < 0)
+        return false;
+    close(file);
+    /* children need neither */
+    fcntl(out, F_SETFD, FD_CLOEXEC);
+    fcntl(error, F_SETFD, FD_CLOEXEC);
+    setvbuf(streams[1], NULL, _IONBF, 0);
+    screen->out = streams[0];
+    screen->error = streams[1];
+    return true;
+}
+
+size_t process_count_lines(const char *path)
+{
+    size_t lines = 0;
+    fflush(NULL);
+    FILE *file = path ? fopen(path, "r") : NULL;
+    if (!file)
+        return 0;
+    for (int c; (c = getc(file)) != EOF;)
+        lines += c == '\n';
+    fclose(file);
+    return lines;
+}
 
 bool process_make_folder(char *path, size_t size)
 {

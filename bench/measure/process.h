@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* Path of the running program. */
 void process_own_path(const char *argument_0, char *path, size_t size);
@@ -23,7 +24,20 @@ bool process_first_line(const char *command, char *line, size_t size,
 /* Ends this process after so many seconds, wherever it hangs. */
 void process_end_after(unsigned seconds);
 
-bool process_on_terminal(void); /* is stderr one? */
+/* Where this program prints. */
+typedef struct process_screen {
+    FILE *out, *error;
+    bool terminal; /* is `error` one? */
+} process_screen;
+
+/* stdout and stderr, which from then on lead to `log` (NULL: stay what they
+ * are) for all others: drivers and compilers print warnings as they like, and
+ * would do so between the lines of a table. False, with stderr as it was, if
+ * the file cannot be written. */
+bool process_screen_open(const char *log, process_screen *screen);
+
+/* Of a file, after all streams were flushed; 0 if there is none. */
+size_t process_count_lines(const char *path);
 
 /* An empty folder of its own; false: there is none. */
 bool process_make_folder(char *path, size_t size);

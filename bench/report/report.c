@@ -75,15 +75,23 @@ double report_of_ceiling(const report *r, const report_row *row)
     return fmax(report_of_copy(r, row), report_of_fma(r, row));
 }
 
-double report_speed_up(const report_row *row)
+double report_speed_up(const report *r, const report_row *row)
 {
+    (void)r;
     return row->seconds > 0 && row->unfused > 0 ? row->unfused / row->seconds
                                                 : 0;
 }
 
-double report_of_chain(const report_row *row)
+double report_of_chain(const report *r, const report_row *row)
 {
+    (void)r;
     return row->seconds > 0 && row->chain > 0 ? row->seconds / row->chain : 0;
+}
+
+double report_chain_speed_up(const report *r, const report_row *row)
+{
+    (void)r;
+    return row->seconds > 0 && row->chain > 0 ? row->chain / row->seconds : 0;
 }
 
 /* ---- Cases ---- */
@@ -98,6 +106,13 @@ bool report_same_case(const report_row *a, const report_row *b)
            strncmp(a->name, b->name, length) == 0 &&
            strcmp(a->whole, b->whole) == 0 &&
            strcmp(a->dtype, b->dtype) == 0 && strcmp(a->pass, b->pass) == 0;
+}
+
+report_kind report_kind_of(const report_row *row)
+{
+    return strstr(row->text, "grid=")             ? REPORT_MAP
+           : strstr(row->text, "variant=sliding") ? REPORT_SLIDING
+                                                  : REPORT_WINDOW;
 }
 
 bool report_first_of_case(const report *r, size_t row)
@@ -117,7 +132,7 @@ const report_row *report_find_row(const report *r, const report_row *like,
     return NULL;
 }
 
-static bool any_has_times(const report *r, const report_row *like)
+bool report_has_times(const report *r, const report_row *like)
 {
     for (size_t i = 0; i < r->row_count; i++)
         if (r->rows[i].seconds > 0 && report_same_case(&r->rows[i], like))
@@ -129,6 +144,37 @@ size_t report_without_result(const report *r)
 {
     size_t count = 0;
     for (size_t i = 0; i < r->row_count; i++)
-        count += report_first_of_case(r, i) && !any_has_times(r, &r->rows[i]);
+        count +=
+            report_first_of_case(r, i) && !report_has_times(r, &r->rows[i]);
+    return count;
+}
+
+/* ---- Sums ---- */
+
+double report_mean(const report *r, size_t device, report_kind kind,
+                   const char *pass,
+                   double (*of)(const report *r, const report_row *row))
+{
+    double sum = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < r->row_count; i++) {
+        const report_row *row = &r->rows[i];
+        if (row->device != device || report_kind_of(row) != kind ||
+            strcmp(row->pass, pass) != 0)
+            continue;
+        const double value = of(r, row);
+        if (!(value > 0))
+            continue;
+        sum += log(value);
+        count++;
+    }
+    return count > 0 ? exp(sum / (double)count) : 0;
+}
+
+size_t report_outcomes(const report *r, report_outcome outcome)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < r->row_count; i++)
+        count += r->rows[i].outcome == outcome;
     return count;
 }

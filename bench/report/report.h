@@ -23,6 +23,18 @@ typedef struct report_device {
     double fma_rate;       /* fp32 operations per second */
 } report_device;
 
+/* What became of a row; of this run, files have the failure's text. */
+typedef enum report_outcome {
+    REPORT_MEASURED,
+    REPORT_UNSUPPORTED, /* the library has no kernel for it here */
+    REPORT_NO_MEMORY,
+    REPORT_NO_TIME,
+    REPORT_FAILED /* a call did, or what it computed is wrong */
+} report_outcome;
+
+/* Of a row or comparison that was left out. */
+#define REPORT_NO_TIME_NOTE "no time was left"
+
 typedef struct report_row {
     size_t device;     /* index */
     char name[64];     /* of the workload, with ":w64" where shrunk */
@@ -38,18 +50,21 @@ typedef struct report_row {
     /* MB of device memory besides the tensors that the caller has, with all
      * windows at once; NaN: unknown. */
     double memory, unfused_memory;
-    /* The same with one kernel after the other, see unfused.h. */
+    /* The same with one kernel after the other, see unfused.h; of a case on
+     * grids with `moves` around them. */
     double unfused;         /* seconds of one call; 0: not measured */
     double unfused_part;    /* of the windows that was timed */
     double unfused_error;   /* as above */
     char unfused_note[160]; /* why it was not measured */
     /* Of a case on grids the same with kernels around windows, see chain.h. */
     double chain;         /* seconds of one call; 0: not measured */
+    double moves;         /* of its kernels around winattn; 0: unknown */
     double chain_error;   /* as above; NaN: unknown */
     char chain_note[160]; /* why it was not measured */
     /* Seconds from the program's start to its first result, with empty and
      * with filled caches; 0: not measured. */
     double cold, warm;
+    report_outcome outcome;
     char failure[256]; /* "" if there are times */
     char command[704]; /* that measures this row again */
 } report_row;
@@ -78,10 +93,12 @@ double report_of_fma(const report *r, const report_row *row);
 /* The larger of both: 1 is what no kernel on this device can exceed. */
 double report_of_ceiling(const report *r, const report_row *row);
 /* How many times as fast as the unfused kernels; 0 where unknown. */
-double report_speed_up(const report_row *row);
+double report_speed_up(const report *r, const report_row *row);
 
 /* What part of the chain's time a call takes; 0 where unknown. */
-double report_of_chain(const report_row *row);
+double report_of_chain(const report *r, const report_row *row);
+/* How many times as fast as the chain; 0 where unknown. */
+double report_chain_speed_up(const report *r, const report_row *row);
 
 /* Shrunk workloads stand under the name of the whole one: the length of the
  * name without its ":w64". */
@@ -94,6 +111,24 @@ bool report_first_of_case(const report *r, size_t row);
 const report_row *report_find_row(const report *r, const report_row *like,
                                   size_t device);
 
+/* What a case computes, as a summary tells apart. */
+typedef enum report_kind {
+    REPORT_WINDOW, /* windows that lie together */
+    REPORT_MAP,    /* on a grid */
+    REPORT_SLIDING,
+    REPORT_KINDS
+} report_kind;
+report_kind report_kind_of(const report_row *row);
+/* The geometric mean of what `of` says of a device's rows of that kind and
+ * pass, of those where it is above 0; 0 where there are none. */
+double report_mean(const report *r, size_t device, report_kind kind,
+                   const char *pass,
+                   double (*of)(const report *r, const report_row *row));
+
+/* Rows of an outcome. */
+size_t report_outcomes(const report *r, report_outcome outcome);
+/* Has any device times for the row's case? */
+bool report_has_times(const report *r, const report_row *like);
 /* How many lines of a comparison have no times, of no device. */
 size_t report_without_result(const report *r);
 

@@ -115,11 +115,13 @@ static bool get_new_number(const reader *in, const cJSON *object,
 /* The chain, which older files have not: none there. */
 static bool get_chain(const reader *in, const cJSON *object, report_row *to)
 {
-    to->chain = 0;
+    to->chain = to->moves = 0;
     to->chain_error = NAN;
     to->chain_note[0] = 0;
     return !has(object, "chain") ||
            (get_number(in, object, "chain", false, &to->chain) &&
+            (!has(object, "moves") ||
+             get_number(in, object, "moves", false, &to->moves)) &&
             get_number(in, object, "chain_error", true, &to->chain_error) &&
             get_text(in, object, "chain_note", to->chain_note,
                      sizeof to->chain_note));

@@ -43,7 +43,8 @@ bool report_write_csv(const report *r, const char *path)
           "tier,failure,"
           "seconds,bytes,operations,of_copy,of_fma,error,unfused,"
           "unfused_part,unfused_error,speed_up,memory_mb,unfused_memory_mb,"
-          "chain,chain_error,of_chain,cold,warm,unfused_note,chain_note,text,"
+          "chain,moves,chain_error,of_chain,cold,warm,unfused_note,chain_note,"
+          "text,"
           "command\n",
           file);
     for (size_t i = 0; i < r->row_count; i++) {
@@ -65,12 +66,13 @@ bool report_write_csv(const report *r, const char *path)
         write_value(file, row->unfused, compared);
         write_value(file, row->unfused_part, compared);
         write_value(file, row->unfused_error, compared);
-        write_value(file, report_speed_up(row), timed && compared);
+        write_value(file, report_speed_up(r, row), timed && compared);
         write_value(file, row->memory, true);
         write_value(file, row->unfused_memory, true);
         write_value(file, row->chain, row->chain > 0);
+        write_value(file, row->moves, row->moves > 0);
         write_value(file, row->chain_error, row->chain > 0);
-        write_value(file, report_of_chain(row), timed && row->chain > 0);
+        write_value(file, report_of_chain(r, row), timed && row->chain > 0);
         write_value(file, row->cold, row->cold > 0);
         write_value(file, row->warm, row->warm > 0);
         write_cell(file, row->unfused_note, ',');
@@ -126,6 +128,7 @@ static void write_row(FILE *file, const report_row *row)
     write_number(file, "unfused_part", row->unfused_part, ", ");
     write_number(file, "unfused_error", row->unfused_error, ", ");
     write_number(file, "chain", row->chain, ", ");
+    write_number(file, "moves", row->moves, ", ");
     write_number(file, "chain_error", row->chain_error, ", ");
     write_number(file, "memory_mb", row->memory, ", ");
     write_number(file, "unfused_memory_mb", row->unfused_memory, ", ");

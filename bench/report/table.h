@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A report on the terminal: row by row while it grows, and as a comparison
- * of devices at the end. */
+ * A report on a terminal of 100 columns: row by row while it grows, and as a
+ * comparison of devices at the end. */
 #ifndef BENCH_TABLE_H
 #define BENCH_TABLE_H
 
@@ -8,13 +8,20 @@
 
 #include "report/report.h"
 
-void table_print_device(FILE *to, const report_device *device);
+#define TABLE_WIDTH 100
+
+/* One line, of which what is too long is cut off. */
+void table_print_line(FILE *to, const char *format, ...)
+#ifdef __GNUC__
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+/* "12.3x", or "-" where unknown. */
+const char *table_factor(double factor, char text[16]);
+
+void table_print_device(FILE *to, const report *r, size_t device);
 void table_print_heading(FILE *to);
 void table_print_row(FILE *to, const report *r, const report_row *row);
-/* The distinct reasons why rows of a device were not compared. */
-void table_print_notes(FILE *to, const report *r, size_t device);
-/* What the columns mean. */
-void table_print_legend(FILE *to);
 /* Cases against devices. */
 void table_print_comparison(FILE *to, const report *r);
 

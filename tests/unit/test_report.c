@@ -77,6 +77,7 @@ static report example(void)
         row->memory = 0.25;
         row->unfused_memory = 12.5;
         row->chain = 0.0125;
+        row->moves = 0.0025;
         row->chain_error = 2e-7;
         snprintf(row->chain_note, sizeof row->chain_note, "none of this");
         row->cold = 2;
@@ -92,11 +93,13 @@ static void test_fractions(void **state)
     assert_float_equal(report_of_copy(&r, &r.rows[0]), 0.01, 1e-9);
     assert_float_equal(report_of_fma(&r, &r.rows[0]), 0.2, 1e-9);
     assert_float_equal(report_of_ceiling(&r, &r.rows[0]), 0.2, 1e-9);
-    assert_float_equal(report_speed_up(&r.rows[0]), 5, 1e-9);
-    assert_float_equal(report_of_chain(&r.rows[0]), 0.8, 1e-9);
-    assert_float_equal(report_of_chain(&r.rows[1]), 0, 0);
+    assert_float_equal(report_speed_up(&r, &r.rows[0]), 5, 1e-9);
+    assert_float_equal(report_of_chain(&r, &r.rows[0]), 0.8, 1e-9);
+    assert_float_equal(report_chain_speed_up(&r, &r.rows[0]), 1.25, 1e-9);
+    assert_float_equal(report_of_chain(&r, &r.rows[1]), 0, 0);
+    assert_float_equal(report_chain_speed_up(&r, &r.rows[1]), 0, 0);
     assert_float_equal(report_of_ceiling(&r, &r.rows[1]), 0, 0);
-    assert_float_equal(report_speed_up(&r.rows[1]), 0, 0);
+    assert_float_equal(report_speed_up(&r, &r.rows[1]), 0, 0);
     /* shrunk or not, they stand on one line */
     assert_true(report_first_of_case(&r, 0));
     assert_false(report_first_of_case(&r, 1));
@@ -125,12 +128,13 @@ static void test_csv(void **state)
     assert_int_equal(lines, 3);
     assert_non_null(strstr(text, "\"a \"\"name\"\" \\ 0\""));
     assert_non_null(strstr(text, ",speed_up,memory_mb,unfused_memory_mb,"));
-    assert_non_null(strstr(text, ",chain,chain_error,of_chain,cold,warm,"));
     assert_non_null(
-        strstr(text, ",0.05,0.5,0,5,0.25,12.5,0.0125,2e-07,0.8,2,0.25,"));
+        strstr(text, ",chain,moves,chain_error,of_chain,cold,warm,"));
+    assert_non_null(strstr(
+        text, ",0.05,0.5,0,5,0.25,12.5,0.0125,0.0025,2e-07,0.8,2,0.25,"));
     assert_non_null(strstr(text, ",\"none of this\",\"windows=4\","));
     assert_non_null(
-        strstr(text, ",1000000,400000000,,,,,,,,,,,,,,,")); /* failed */
+        strstr(text, ",1000000,400000000,,,,,,,,,,,,,,,,")); /* failed */
     assert_false(report_write_csv(&r, "no such folder/file"));
     report_free(&r);
 }
@@ -172,6 +176,7 @@ static void test_round_trip(void **state)
         assert_string_equal(a->pass, b->pass);
         assert_same_number(a->error, b->error);
         assert_same_number(a->chain, b->chain);
+        assert_same_number(a->moves, b->moves);
         assert_same_number(a->chain_error, b->chain_error);
         assert_string_equal(a->chain_note, b->chain_note);
         assert_same_number(a->memory, b->memory);
@@ -269,14 +274,20 @@ static void test_older_file(void **state)
     assert_true(isnan(r.rows[0].memory) && isnan(r.rows[0].unfused_memory));
     assert_float_equal(r.rows[0].seconds, 0.01, 1e-12);
     assert_float_equal(r.rows[0].chain, 0.0125, 1e-12);
+    take_out(changed, "\"moves\": 0.0025, ");
+    write_scratch(changed, strlen(changed));
+    if (!report_read_json(&r, SCRATCH, reason))
+        fail_msg("%s", reason);
+    assert_float_equal(r.rows[2].chain, 0.0125, 1e-12);
+    assert_true(r.rows[2].moves == 0);
     take_out(changed, "\"chain\": 0.0125, \"chain_error\": 2e-07, ");
     take_out(changed, "\"chain_note\": \"none of this\", ");
     write_scratch(changed, strlen(changed));
     if (!report_read_json(&r, SCRATCH, reason))
         fail_msg("%s", reason);
-    assert_int_equal(r.row_count, 4);
-    assert_true(r.rows[2].chain == 0 && isnan(r.rows[2].chain_error));
-    assert_string_equal(r.rows[2].chain_note, "");
+    assert_int_equal(r.row_count, 6);
+    assert_true(r.rows[4].chain == 0 && isnan(r.rows[4].chain_error));
+    assert_string_equal(r.rows[4].chain_note, "");
     report_free(&r);
 }
 
@@ -301,6 +312,7 @@ static void test_refusals(void **state)
     refuses_changed("\"seconds\": 0.01", "\"seconds\": 1e999", "seconds");
     refuses_changed("\"memory_mb\": 0.25", "\"memory_mb\": -1", "memory_mb");
     refuses_changed("\"chain\": 0.0125", "\"chain\": null", "chain");
+    refuses_changed("\"moves\": 0.0025", "\"moves\": -1", "moves");
     refuses_changed("\"chain_error\": 2e-07", "\"chain_error\": -1",
                     "chain_error");
     refuses_changed("\"chain_note\": ", "\"note\": ", "chain_note");

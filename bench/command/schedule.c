@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Orders units and shares time among them. */
+#include "command/schedule.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Seconds besides timed calls, before the device has shown something. */
+#define FIRST_OVERHEAD 0.5
+
+/* As the summary tells them apart. */
+typedef enum case_kind {
+    CASE_WINDOW,
+    CASE_MAP,
+    CASE_SLIDING,
+    CASE_KINDS
+} case_kind;
+
+static case_kind kind_of(const test_case *c)
+{
+    return c->grid                         ? CASE_MAP
+           : c->variant == WINATTN_SLIDING ? CASE_SLIDING
+                                           : CASE_WINDOW;
+}
+
+/* ---- Order ---- */
+
+typedef struct builder {
+    const options *o;
+    bool unfused;
+    schedule *s; /* whose units are only counted while they are NULL */
+    bool compared[UNIT_KINDS][CASE_KINDS][BENCH_PASSES];
+} builder;
+
+static void add(builder *b, schedule_unit unit)
+{
+    if (b->s->units)
+        b->s->units[b->s->count] = unit;
+    b->s->count++;
+}
+
+static void add_comparison(builder *b, schedule_unit unit, unit_kind kind,
+                           bool repeat)
+{
+    const case_kind of = kind_of(&b->o->cases.all[unit.number].c);
+    unit.kind = kind;
+    unit.repeat = repeat;
+    unit.must = !b->compared[kind][of][unit.pass];
+    b->compared[kind][of][unit.pass] = true;
+    add(b, unit);
+}
+
+/* What one pass of a case has, type by type. */
+static void add_pass(builder *b, size_t number, bench_pass pass)
+{
+    const options *o = b->o;
+    const bench_case *c = &o->cases.all[number];
+    bool first = true;
+    for (int dtype = 0; dtype < 3; dtype++) {
+        if (!options_take_row(o, c, pass, dtype))
+            continue;
+        const schedule_unit row = {UNIT_ROW, number, pass, dtype, true, false};
+        const bool on_grid = c->c.grid != 0;
+        add(b, row);
+        if (on_grid && o->chain)
+            add_comparison(b, row, UNIT_CHAIN, false);
+        /* on grids it goes on from the chain */
+        if (b->unfused && (!on_grid || o->chain))
+            add_comparison(b, row, UNIT_UNFUSED, !first);
+        if (pass == BENCH_FORWARD &&
+            (o->startup == STARTUP_ALL ||
+             (o->startup == STARTUP_FIRST && number == 0 && first))) {
+            schedule_unit starts = row;
+            starts.kind = UNIT_STARTS;
+            starts.must = false;
+            add(b, starts);
+        }
+        first = false;
+    }
+}
+
+static void add_all(builder *b)
+{
+    memset(b->compared, 0, sizeof b->compared);
+    b->s->count = 0;
+    for (size_t i = 0; i < b->o->cases.count; i++)
+        for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)
+            add_pass(b, i, pass);
+}
+
+bool schedule_make(const options *o, bool unfused, schedule *s)
+{
+    builder b = {.o = o, .unfused = unfused && o->unfused, .s = s};
+    memset(s, 0, sizeof *s);
+    add_all(&b);
+    s->units = calloc(s->count + 1, sizeof *s->units);
+    if (!s->units)
+        return false;
+    add_all(&b);
+    return true;
+}
+
+void schedule_free(schedule *s)
+{
+    free(s->units);
+    memset(s, 0, sizeof *s);
+}
+
+void schedule_restart(schedule *s)
+{
+    s->next = 0;
+    memset(s->seen, 0, sizeof s->seen);
+    memset(s->seen_count, 0, sizeof s->seen_count);
+}
+
+size_t schedule_rows(const schedule *s)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < s->count; i++)
+        rows += s->units[i].kind == UNIT_ROW;
+    return rows;
+}
+
+const schedule_unit *schedule_next(const schedule *s, unit_kind kind)
+{
+    return s->next < s->count && s->units[s->next].kind == kind
+               ? &s->units[s->next]
+               : NULL;
+}
+
+/* ---- Time ---- */
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of what was seen, and of two the smaller: the first unit of a
+ * kind may compile what the others find. */
+static double seen_overhead(const schedule *s, unit_kind kind, bench_pass pass)
+{
+    double sorted[SCHEDULE_SEEN];
+    const unsigned all = s->seen_count[kind][pass];
+    const unsigned count = all < SCHEDULE_SEEN ? all : SCHEDULE_SEEN;
+    if (count == 0)
+        return 0;
+    memcpy(sorted, s->seen[kind][pass], count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, ascending);
+    return sorted[(count - 1) / 2];
+}
+
+/* A pass that was not seen yet is like the others of its kind. */
+static double expected(const schedule *s, const schedule_unit *unit)
+{
+    double most = 0;
+    if (unit->repeat)
+        return 0;
+    if (s->seen_count[unit->kind][unit->pass] > 0)
+        return seen_overhead(s, unit->kind, unit->pass);
+    for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)
+        most = fmax(most, seen_overhead(s, unit->kind, pass));
+    return most > 0 ? most : FIRST_OVERHEAD;
+}
+
+double schedule_timed(const schedule *s, double left)
+{
+    const schedule_unit *unit = &s->units[s->next];
+    const double own = expected(s, unit);
+    double needed = 0, overhead = 0, sharing = 1;
+    for (size_t i = s->next + 1; i < s->count; i++) {
+        const schedule_unit *later = &s->units[i];
+        const double seconds = expected(s, later);
+        overhead += seconds;
+        sharing += later->repeat ? 0 : 1;
+        if (later->must && !later->repeat)
+            needed += seconds + SCHEDULE_LEAST;
+    }
+    if (!unit->must && left - needed < own + SCHEDULE_LEAST)
+        return -1;
+    return fmin(fmax((left - own - overhead) / sharing, SCHEDULE_LEAST),
+                SCHEDULE_MOST);
+}
+
+void schedule_finish(schedule *s, double overhead)
+{
+    const schedule_unit *unit = &s->units[s->next++];
+    if (overhead < 0)
+        return;
+    unsigned *count = &s->seen_count[unit->kind][unit->pass];
+    s->seen[unit->kind][unit->pass][(*count)++ % SCHEDULE_SEEN] = overhead;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Prints summaries. */
+#include "report/summary.h"
+
+#include <string.h>
+
+#include "report/table.h"
+
+/* More do not fit on the screen. */
+#define MOST_DEVICES 4
+
+static size_t shown(const report *r)
+{
+    /* one line less for the devices, which says so */
+    return r->device_count <= MOST_DEVICES ? r->device_count
+                                           : MOST_DEVICES - 1;
+}
+
+/* ---- Devices ---- */
+
+static void print_device(FILE *to, const report *r, size_t d)
+{
+    const report_device *device = &r->devices[d];
+    char name[52], start[48] = "-";
+    snprintf(name, sizeof name, "%.16s / %.32s", device->platform,
+             device->name);
+    /* of the first case that has it */
+    for (size_t i = 0; i < r->row_count; i++) {
+        const report_row *row = &r->rows[i];
+        if (row->device != d || !(row->cold > 0) || !(row->warm > 0))
+            continue;
+        snprintf(start, sizeof start, "%.2f s, %.2f s", row->cold, row->warm);
+        break;
+    }
+    table_print_line(to, "  [%zu] %-51s %7.1f %10.1f  %s", d + 1, name,
+                     device->copy_bandwidth * 1e-9, device->fma_rate * 1e-9,
+                     start);
+}
+
+typedef double value_of(const report *r, const report_row *row);
+
+/* "31%" or "12.3x"; "-" where there is no row. */
+static void print_mean(FILE *to, const report *r, size_t d, report_kind kind,
+                       const char *pass, value_of *of)
+{
+    char text[16] = "-";
+    const double mean = report_mean(r, d, kind, pass, of);
+    if (of == report_of_ceiling && mean > 0)
+        snprintf(text, sizeof text, mean < 0.0995 ? "%.1f%%" : "%.0f%%",
+                 100 * mean);
+    else
+        table_factor(mean, text);
+    fprintf(to, " %8s", text);
+}
+
+static void print_means(FILE *to, const report *r, size_t d, const char *name,
+                        value_of *of)
+{
+    static const char *const passes[] = {"forward", "backward"};
+    fprintf(to, "  %-13s [%zu]", name, d + 1);
+    for (report_kind kind = 0; kind < REPORT_KINDS; kind++)
+        for (size_t pass = 0; pass < 2; pass++)
+            print_mean(to, r, d, kind, passes[pass], of);
+    for (size_t pass = 0; pass < 2 && of == report_speed_up; pass++)
+        print_mean(to, r, d, REPORT_MAP, passes[pass], report_chain_speed_up);
+    fprintf(to, "\n");
+}
+
+void summary_print_devices(FILE *to, const report *r)
+{
+    const size_t count = shown(r);
+    table_print_line(to, "\n%-58s %7s %10s  %s", "Summary", "copy",
+                     "mult.-add", "first result");
+    table_print_line(to, "%-58s %7s %10s  %s", "", "GB/s", "GFLOP/s",
+                     "cold, warm");
+    for (size_t d = 0; d < count; d++)
+        print_device(to, r, d);
+    if (count < r->device_count)
+        table_print_line(to, "  and %zu more devices in the files",
+                         r->device_count - count);
+    table_print_line(to, "%-19s %17s %17s %17s %17s", "  geometric means",
+                     "---- window ----", "----- map ------",
+                     "---- sliding ---", "map, over chain-");
+    table_print_line(to, "%19s %8s %8s %8s %8s %8s %8s %8s %8s", "", "forward",
+                     "backward", "forward", "backward", "forward", "backward",
+                     "forward", "backward");
+    for (size_t d = 0; d < count; d++)
+        print_means(to, r, d, "of ceiling", report_of_ceiling);
+    for (size_t d = 0; d < count; d++)
+        print_means(to, r, d, "over unfused", report_speed_up);
+}
+
+/* ---- The end ---- */
+
+/* Appends "3 rows why" behind what is there. */
+static void count_in(char text[256], size_t count, const char *what)
+{
+    const size_t used = strlen(text);
+    if (count > 0)
+        snprintf(text + used, 256 - used, "%s%zu %s", used ? ", " : "", count,
+                 what);
+}
+
+/* A reason without the name of its status. */
+static const char *reason_of(const char *failure)
+{
+    const char *colon = strstr(failure, ": ");
+    return colon ? colon + 2 : failure;
+}
+
+/* In one line. */
+static void print_left_out(FILE *to, const report *r)
+{
+    char text[256] = "";
+    size_t timeless = 0, others = 0;
+    const char *first = "", *why = "";
+    for (size_t i = 0; i < r->row_count; i++) {
+        const report_row *row = &r->rows[i];
+        const char *notes[] = {row->unfused_note, row->chain_note};
+        for (size_t j = 0; j < 2; j++) {
+            const bool late = strcmp(notes[j], REPORT_NO_TIME_NOTE) == 0;
+            timeless += late;
+            others += !late && notes[j][0];
+            if (!late && notes[j][0] && !first[0])
+                first = notes[j];
+        }
+        if (row->outcome == REPORT_UNSUPPORTED && !why[0])
+            why = reason_of(row->failure);
+    }
+    count_in(text, report_outcomes(r, REPORT_NO_TIME), "rows (time)");
+    count_in(text, report_outcomes(r, REPORT_NO_MEMORY), "rows (memory)");
+    count_in(text, timeless, "comparisons (time)");
+    count_in(text, report_outcomes(r, REPORT_UNSUPPORTED), "unsupported rows");
+    count_in(text, others, "comparisons");
+    if (text[0])
+        table_print_line(to, "Left out: %s%s%s", text,
+                         why[0] || first[0] ? "; " : "", why[0] ? why : first);
+}
+
+static void print_files(FILE *to, const summary_files *files)
+{
+    const char *names[] = {files->csv, files->json, files->plot};
+    char text[512] = "";
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const size_t used = strlen(text);
+        if (names[i])
+            snprintf(text + used, sizeof text - used, "%s%.140s",
+                     used ? ", " : "", names[i]);
+    }
+    if (text[0])
+        table_print_line(to, "Files: %s", text);
+    if (files->log && files->log_lines > 0)
+        table_print_line(to, "What drivers printed (%zu line%s): %s",
+                         files->log_lines, files->log_lines == 1 ? "" : "s",
+                         files->log);
+}
+
+void summary_print_end(FILE *to, const report *r, const summary_files *files)
+{
+    const size_t failed = report_outcomes(r, REPORT_FAILED);
+    print_left_out(to, r);
+    if (failed > 0)
+        table_print_line(to, "FAILED: %zu rows, see the table", failed);
+    print_files(to, files);
+    if (!files->advises)
+        return;
+    fputs(
+        "Next: bench/run --explain           what the columns mean, and how "
+        "it was counted\n"
+        "      bench/run --whole             full sizes: nothing is shrunk, "
+        "as long as it takes\n"
+        "      build/bench/winattn-tune ...  looks for faster sizes of "
+        "kernels; without arguments: how\n"
+        "      bench/send                    makes one archive of results of "
+        "this machine, to send in\n",
+        to);
+}
