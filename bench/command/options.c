@@ -96,6 +96,7 @@ static void usage(FILE *to)
         "forward,\n"
         "                       and without --case and --cases backward, too, "
         "of a few\n"
+        "                       cases\n"
         "  --tier TIER          cpu, local or matrix (fp16 and bf16; fp32 "
         "forward\n"
         "                       with --tf32) instead of the plan's choice\n"

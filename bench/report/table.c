@@ -196,11 +196,11 @@ static void print_devices(FILE *to, const report *r)
                          device->name);
         table_print_line(
             to,
-            "      copy %.1f GB/s, multiply-add %.1f GFLOP/s, "
-            "%.10s, winattn %s%s%s%s%s",
+            "      copy %.1f GB/s, multiply-add %.1f GFLOP/s, %.10s%s%s, "
+            "winattn %s%s%s",
             device->copy_bandwidth * 1e-9, device->fma_rate * 1e-9,
-            device->date, device->version, device->commit[0] ? " " : "",
-            device->commit, device->source[0] ? ", of " : "", device->source);
+            device->date, device->source[0] ? ", " : "", device->source,
+            device->version, device->commit[0] ? " " : "", device->commit);
     }
 }
 
