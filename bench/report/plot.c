@@ -11,19 +11,27 @@
 #include "measure/process.h"
 
 #define MOST_PANELS 8
-#define BAR_PIXELS 30
+#define BAR_PIXELS 26
 #define PANEL_PIXELS 190
 #define LEGEND_PIXELS 20
-#define NAMES_PIXELS 115 /* of the cases, below the last panel */
+#define NAMES_PIXELS 100 /* of the cases, below each panel */
+#define LEFT_PIXELS 95
+#define RIGHT_PIXELS 15
+#define LABEL_PIXELS 24 /* above each panel */
+
+/* The cases of a pass and dtype that any device has times for. */
+typedef struct panel {
+    const report_row *like; /* one of them */
+    size_t *cases;          /* rows that stand for them */
+    size_t case_count;
+    double left, upper, wide; /* pixels */
+} panel;
 
 typedef struct picture {
     const report *r;
-    /* one each for a dtype, and one of its rows */
-    const report_row *panels[MOST_PANELS];
+    panel panels[MOST_PANELS];
     size_t panel_count;
-    /* rows that stand for a case and pass, whatever the dtype */
-    size_t *cases;
-    size_t case_count;
+    size_t widest; /* cases of a panel */
 } picture;
 
 static bool ends_with(const char *text, const char *end)
@@ -55,47 +63,58 @@ bool plot_possible(const char *path, char reason[REPORT_REASON_SIZE])
 
 static bool same_panel(const report_row *a, const report_row *b)
 {
-    return strcmp(a->dtype, b->dtype) == 0;
+    return strcmp(a->dtype, b->dtype) == 0 && strcmp(a->pass, b->pass) == 0;
 }
 
-static bool same_name(const report_row *a, const report_row *b)
+static panel *find_panel(picture *p, const report_row *row)
 {
-    const size_t length = report_base_length(a->name);
-    return length == report_base_length(b->name) &&
-           strncmp(a->name, b->name, length) == 0 &&
-           strcmp(a->whole, b->whole) == 0 && strcmp(a->pass, b->pass) == 0;
+    for (size_t i = 0; i < p->panel_count; i++)
+        if (same_panel(p->panels[i].like, row))
+            return &p->panels[i];
+    if (p->panel_count == MOST_PANELS)
+        return NULL;
+    panel *made = &p->panels[p->panel_count];
+    made->cases = malloc(p->r->row_count * sizeof *made->cases);
+    if (!made->cases)
+        return NULL;
+    made->like = row;
+    p->panel_count++;
+    return made;
 }
 
-static bool collect(const report *r, picture *p)
+/* Rows of passes in their order, so that panels of a pass stand together. */
+static void collect(const report *r, picture *p)
 {
+    static const char *const passes[] = {"forward", "backward", "both"};
     memset(p, 0, sizeof *p);
     p->r = r;
-    p->cases = malloc((r->row_count + 1) * sizeof *p->cases);
-    if (!p->cases)
-        return false;
-    for (size_t i = 0; i < r->row_count; i++) {
-        const report_row *row = &r->rows[i];
-        size_t at = 0;
-        while (at < p->panel_count && !same_panel(p->panels[at], row))
-            at++;
-        if (at == p->panel_count && at < MOST_PANELS)
-            p->panels[p->panel_count++] = row;
-        for (at = 0; at < p->case_count; at++)
-            if (same_name(&r->rows[p->cases[at]], row))
-                break;
-        if (at == p->case_count)
-            p->cases[p->case_count++] = i;
-    }
-    return true;
+    for (size_t pass = 0; pass < sizeof passes / sizeof *passes; pass++)
+        for (size_t i = 0; i < r->row_count; i++) {
+            const report_row *row = &r->rows[i];
+            if (strcmp(row->pass, passes[pass]) != 0 ||
+                !report_first_of_case(r, i) || !report_has_times(r, row))
+                continue;
+            panel *at = find_panel(p, row);
+            if (!at)
+                continue;
+            at->cases[at->case_count++] = i;
+            if (at->case_count > p->widest)
+                p->widest = at->case_count;
+        }
+}
+
+static void forget(picture *p)
+{
+    for (size_t i = 0; i < p->panel_count; i++)
+        free(p->panels[i].cases);
 }
 
 /* In percent; 0 where nothing was measured. */
-static double height(const picture *p, const report_row *like, size_t number,
+static double height(const picture *p, const panel *of, size_t number,
                      size_t device)
 {
-    report_row wanted = p->r->rows[p->cases[number]];
-    memcpy(wanted.dtype, like->dtype, sizeof wanted.dtype);
-    const report_row *row = report_find_row(p->r, &wanted, device);
+    const report_row *row =
+        report_find_row(p->r, &p->r->rows[of->cases[number]], device);
     return row ? 100 * report_of_ceiling(p->r, row) : 0;
 }
 
@@ -103,9 +122,9 @@ static double highest(const picture *p)
 {
     double top = 10;
     for (size_t i = 0; i < p->panel_count; i++)
-        for (size_t j = 0; j < p->case_count; j++)
+        for (size_t j = 0; j < p->panels[i].case_count; j++)
             for (size_t d = 0; d < p->r->device_count; d++)
-                top = fmax(top, height(p, p->panels[i], j, d));
+                top = fmax(top, height(p, &p->panels[i], j, d));
     return top;
 }
 
@@ -137,17 +156,19 @@ static void write_bars(FILE *file, const picture *p, size_t number)
         "empty border lc rgb 'black' lc rgb 'black'",
     };
     const size_t devices = p->r->device_count;
-    const report_row *like = p->panels[number];
+    const panel *of = &p->panels[number];
+    char label[48];
     fprintf(file, "$panel%zu << END\n", number);
-    for (size_t i = 0; i < p->case_count; i++) {
+    for (size_t i = 0; i < of->case_count; i++) {
         fprintf(file, "%zu", i);
         for (size_t d = 0; d < devices; d++)
-            fprintf(file, " %.3g", height(p, like, i, d));
+            fprintf(file, " %.3g", height(p, of, i, d));
         fputs("\n", file);
     }
     fputs("END\nset label 1 ", file);
-    write_whole(file, like->dtype);
-    fputs(" at graph 0.015, graph 0.9 left front font ',13'\nplot ", file);
+    snprintf(label, sizeof label, "%s, %s", of->like->pass, of->like->dtype);
+    write_whole(file, label);
+    fputs(" at graph 0, graph 1.09 left front font ',13'\nplot ", file);
     for (size_t d = 0; d < devices; d++) {
         const report_device *device = &p->r->devices[d];
         char name[512];
@@ -175,25 +196,71 @@ static void write_bars(FILE *file, const picture *p, size_t number)
     fputs("\n", file);
 }
 
-static void write_script(FILE *file, const picture *p, const char *path)
+/* Below each panel stand the names of its own cases. */
+static void write_names(FILE *file, const picture *p, const panel *of)
+{
+    fputs("set xtics rotate by 25 right (", file);
+    for (size_t j = 0; j < of->case_count; j++) {
+        const report_row *row = &p->r->rows[of->cases[j]];
+        fputs(j ? ", " : "", file);
+        write_text(file, row->name, report_base_length(row->name));
+        fprintf(file, " %zu", j);
+    }
+    fputs(")\n", file);
+}
+
+/* A panel is as wide as it has cases, so that all bars are as wide. Those that
+ * fit stand side by side. Returns the height of all. */
+static double lay_out(picture *p, double width, double top)
+{
+    const double step = LABEL_PIXELS + PANEL_PIXELS + NAMES_PIXELS;
+    const double room = width - LEFT_PIXELS - RIGHT_PIXELS;
+    double left = LEFT_PIXELS;
+    for (size_t i = 0; i < p->panel_count; i++) {
+        panel *of = &p->panels[i];
+        of->wide = room * (double)of->case_count / (double)p->widest;
+        if (i > 0 && left + of->wide > width - RIGHT_PIXELS + 1) {
+            left = LEFT_PIXELS;
+            top += step;
+        }
+        of->left = left;
+        of->upper = top + LABEL_PIXELS;
+        left += of->wide + LEFT_PIXELS;
+    }
+    return top + step;
+}
+
+static void write_panel(FILE *file, const picture *p, size_t number,
+                        double width, double tall)
+{
+    const panel *of = &p->panels[number];
+    fprintf(file,
+            "set lmargin at screen %.4f\nset rmargin at screen %.4f\n"
+            "set tmargin at screen %.4f\nset bmargin at screen %.4f\n"
+            "set xrange [-0.6:%.1f]\n",
+            of->left / width, (of->left + of->wide) / width,
+            1 - of->upper / tall, 1 - (of->upper + PANEL_PIXELS) / tall,
+            (double)of->case_count - 0.4);
+    write_names(file, p, of);
+    write_bars(file, p, number);
+    fputs("unset label 2\nunset label 3\n", file);
+}
+
+static void write_script(FILE *file, picture *p, const char *path)
 {
     const size_t devices = p->r->device_count;
-    const double bars = (double)p->case_count * ((double)devices + 1);
+    const double bars = (double)p->widest * ((double)devices + 1);
     const double width = fmin(fmax(100 + bars * BAR_PIXELS, 800), 8000);
-    const double top = 62 + LEGEND_PIXELS * (double)devices;
-    const double tall =
-        top + PANEL_PIXELS * (double)p->panel_count + NAMES_PIXELS;
+    const double top = 72 + LEGEND_PIXELS * (double)devices;
+    const double tall = lay_out(p, width, top);
     const double most = ceil(highest(p) * 1.12 / 10) * 10;
     fprintf(file, "set terminal %s noenhanced size %.0f,%.0f font 'Sans,11'\n",
-            ends_with(path, ".png") ? "pngcairo" : "svg", width, tall);
+            ends_with(path, ".png") ? "pngcairo" : "svg background 'white'",
+            width, tall);
     fputs("set output ", file);
     write_whole(file, path);
     fprintf(file,
-            "\nset multiplot layout %zu,1 margins screen %.4f,%.4f,%.4f,%.4f "
-            "spacing screen %.4f\n",
-            p->panel_count, 65 / width, 1 - 15 / width, NAMES_PIXELS / tall,
-            1 - top / tall, 18 / tall);
-    fprintf(file,
+            "\nset multiplot\n"
             "set label 2 'Windowed attention: fraction of each device''s own "
             "ceiling' at screen %.4f, screen %.4f left front font ',13'\n"
             "set label 3 '(copy bandwidth or fp32 multiply-add rate, the one "
@@ -205,32 +272,12 @@ static void write_script(FILE *file, const picture *p, const char *path)
             "Left reverse samplen 2 spacing 1.1\n",
             20 / width, 1 - 52 / tall);
     fprintf(file, "set boxwidth %.4f\n", 0.92 / ((double)devices + 1));
-    fprintf(file, "set xrange [-0.6:%.1f]\nset yrange [0:%.0f]\n",
-            (double)p->case_count - 0.4, most);
+    fprintf(file, "set yrange [0:%.0f]\n", most);
     fputs("set format y '%g%%'\nset ytics nomirror\nset grid ytics lc rgb "
           "'#c0c0c0' lw 0.5\nset border 3\nset xtics nomirror scale 0\n",
           file);
-    for (size_t i = 0; i < p->panel_count; i++) {
-        if (i + 1 < p->panel_count) {
-            fputs("set xtics format ''\n", file);
-        } else {
-            fputs("set xtics rotate by 25 right (", file);
-            for (size_t j = 0; j < p->case_count; j++) {
-                const report_row *row = &p->r->rows[p->cases[j]];
-                char label[96];
-                const bool forward = strcmp(row->pass, "forward") == 0;
-                snprintf(label, sizeof label, "%.*s%s%s",
-                         (int)report_base_length(row->name), row->name,
-                         forward ? "" : " ", forward ? "" : row->pass);
-                fputs(j ? ", " : "", file);
-                write_whole(file, label);
-                fprintf(file, " %zu", j);
-            }
-            fputs(")\n", file);
-        }
-        write_bars(file, p, i);
-        fputs("unset label 2\nunset label 3\n", file);
-    }
+    for (size_t i = 0; i < p->panel_count; i++)
+        write_panel(file, p, i, width, tall);
     fputs("unset multiplot\n", file);
 }
 
@@ -244,9 +291,9 @@ bool plot_write(const report *r, const char *path,
     if (!plot_possible(path, reason))
         return false;
     snprintf(script, sizeof script, "%.1000s.gnuplot", path);
-    if (!collect(r, &p) || p.case_count == 0) {
+    collect(r, &p);
+    if (p.panel_count == 0) {
         snprintf(reason, REPORT_REASON_SIZE, "nothing to draw");
-        free(p.cases);
         return false;
     }
     FILE *file = fopen(script, "w");
@@ -255,7 +302,7 @@ bool plot_write(const report *r, const char *path,
         good = !ferror(file);
         good = fclose(file) == 0 && good;
     }
-    free(p.cases);
+    forget(&p);
     if (!good) {
         snprintf(reason, REPORT_REASON_SIZE, "cannot write %.300s", script);
         return false;
