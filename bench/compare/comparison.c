@@ -15,9 +15,11 @@
 
 /* What is assumed of a kernel before the device has shown something. */
 #define FIRST_GUESS 0.03
-/* Rows are left out only in a run that takes so many times as long as it
- * should: the machine is busy with other work. */
-#define MOST_OVERTIME 1.5
+/* Rows are left out only in a run that has taken so much longer than it
+ * should, as a fraction and in seconds: the machine is busy with other work.
+ */
+#define MOST_OVERTIME 0.5
+#define LEAST_OVERTIME 90.0
 
 typedef struct run_state {
     const options *o;
@@ -63,7 +65,8 @@ static double device_left(const run_state *run)
 static bool time_is_over(const run_state *run)
 {
     const options *o = run->o;
-    return o->shrinks && seconds_left(run) < (1 - MOST_OVERTIME) * o->seconds;
+    const double most = fmax(MOST_OVERTIME * o->seconds, LEAST_OVERTIME);
+    return o->shrinks && seconds_left(run) < -most;
 }
 
 /* What timed calls of the present unit may take; negative: leave it out. */
@@ -427,16 +430,17 @@ static void announce(const run_state *run, char (*names)[256], size_t count)
 {
     const options *o = run->o;
     FILE *out = run->screen->out;
+    const size_t rows = schedule_rows(&run->plan);
     char time[64] = "as long as it takes: nothing is shrunk";
     if (o->shrinks)
         snprintf(time, sizeof time, "about %.0f s in all", o->seconds);
     table_print_line(
         out,
-        "winattn-bench %s%s%s: %zu device%s, %zu case%s, %zu rows "
+        "winattn-bench %s%s%s: %zu device%s, %zu case%s, %zu row%s "
         "on each, %s",
         report_version, report_commit[0] ? " " : "", report_commit, count,
         count == 1 ? "" : "s", o->cases.count, o->cases.count == 1 ? "" : "s",
-        schedule_rows(&run->plan), time);
+        rows, rows == 1 ? "" : "s", time);
     for (size_t i = 0; i < count; i++)
         table_print_line(out, "  [%zu] %s", i + 1, names[i]);
     if (o->unfused && !unfused_possible())

@@ -7,13 +7,11 @@
 #include "report/table.h"
 
 /* More do not fit on the screen. */
-#define MOST_DEVICES 4
+#define MOST_DEVICES 3
 
 static size_t shown(const report *r)
 {
-    /* one line less for the devices, which says so */
-    return r->device_count <= MOST_DEVICES ? r->device_count
-                                           : MOST_DEVICES - 1;
+    return r->device_count < MOST_DEVICES ? r->device_count : MOST_DEVICES;
 }
 
 /* ---- Devices ---- */
@@ -92,13 +90,14 @@ void summary_print_devices(FILE *to, const report *r)
 
 /* ---- The end ---- */
 
-/* Appends "3 rows why" behind what is there. */
-static void count_in(char text[256], size_t count, const char *what)
+/* Appends "3 rows (why)" behind what is there. */
+static void count_in(char text[256], size_t count, const char *what,
+                     const char *why)
 {
     const size_t used = strlen(text);
     if (count > 0)
-        snprintf(text + used, 256 - used, "%s%zu %s", used ? ", " : "", count,
-                 what);
+        snprintf(text + used, 256 - used, "%s%zu %s%s%s", used ? ", " : "",
+                 count, what, count == 1 ? "" : "s", why);
 }
 
 /* A reason without the name of its status. */
@@ -127,27 +126,49 @@ static void print_left_out(FILE *to, const report *r)
         if (row->outcome == REPORT_UNSUPPORTED && !why[0])
             why = reason_of(row->failure);
     }
-    count_in(text, report_outcomes(r, REPORT_NO_TIME), "rows (time)");
-    count_in(text, report_outcomes(r, REPORT_NO_MEMORY), "rows (memory)");
-    count_in(text, timeless, "comparisons (time)");
-    count_in(text, report_outcomes(r, REPORT_UNSUPPORTED), "unsupported rows");
-    count_in(text, others, "comparisons");
+    count_in(text, report_outcomes(r, REPORT_NO_TIME), "row", " (time)");
+    count_in(text, report_outcomes(r, REPORT_NO_MEMORY), "row", " (memory)");
+    count_in(text, timeless, "comparison", " (time)");
+    count_in(text, report_outcomes(r, REPORT_UNSUPPORTED), "row",
+             " (not supported)");
+    count_in(text, others, "comparison", "");
     if (text[0])
         table_print_line(to, "Left out: %s%s%s", text,
                          why[0] || first[0] ? "; " : "", why[0] ? why : first);
 }
 
+static size_t folder_length(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? (size_t)(slash - path) + 1 : 0;
+}
+
+/* The folder once where they share it, since paths may be long. */
 static void print_files(FILE *to, const summary_files *files)
 {
     const char *names[] = {files->csv, files->json, files->plot};
+    const char *first = NULL;
     char text[512] = "";
+    bool shared = true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!names[i])
+            continue;
+        first = first ? first : names[i];
+        const size_t length = folder_length(first);
+        shared = shared && folder_length(names[i]) == length &&
+                 strncmp(names[i], first, length) == 0;
+    }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const size_t used = strlen(text);
         if (names[i])
             snprintf(text + used, sizeof text - used, "%s%.140s",
-                     used ? ", " : "", names[i]);
+                     used ? ", " : "",
+                     names[i] + (shared ? folder_length(first) : 0));
     }
-    if (text[0])
+    if (first && shared && folder_length(first) > 0)
+        table_print_line(to, "Files: %s in %.*s", text,
+                         (int)folder_length(first), first);
+    else if (first)
         table_print_line(to, "Files: %s", text);
     if (files->log && files->log_lines > 0)
         table_print_line(to, "What drivers printed (%zu line%s): %s",
@@ -160,7 +181,8 @@ void summary_print_end(FILE *to, const report *r, const summary_files *files)
     const size_t failed = report_outcomes(r, REPORT_FAILED);
     print_left_out(to, r);
     if (failed > 0)
-        table_print_line(to, "FAILED: %zu rows, see the table", failed);
+        table_print_line(to, "FAILED: %zu row%s, see the table", failed,
+                         failed == 1 ? "" : "s");
     print_files(to, files);
     if (!files->advises)
         return;
