@@ -134,6 +134,10 @@ static void test_shortage(void **state)
     assert_int_equal(out.rows, schedule_rows(&s));
     assert_true(out.end < 80 * 1.25);
     assert_true(out.end > 60);
+    /* early comparisons do not take what later rows need */
+    const outcome slow = simulate(&o, &s, 130, 2.5, 10);
+    assert_true(slow.left_out > 0);
+    assert_true(slow.end < 130 * 1.1);
     const outcome more = simulate(&o, &s, 160, 1.5, 10);
     assert_true(more.comparisons > out.comparisons);
     schedule_free(&s);
