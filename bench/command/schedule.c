@@ -73,7 +73,7 @@ static void add_pass(builder *b, size_t number, bench_pass pass)
              (o->startup == STARTUP_FIRST && number == 0 && first))) {
             schedule_unit starts = row;
             starts.kind = UNIT_STARTS;
-            starts.must = false;
+            starts.must = o->startup == STARTUP_FIRST;
             add(b, starts);
         }
         first = false;

@@ -3,7 +3,8 @@
  * Every row is measured: each unit leaves the later ones the time that they
  * need besides timed calls (most of it compiles kernels), and all share what
  * remains. A comparison with other kernels is made if the rows to come can
- * spare the time, but the first of each kind of attention and pass always. */
+ * spare the time, but the first of each kind of attention and pass always, as
+ * is the first start of programs. */
 #ifndef BENCH_SCHEDULE_H
 #define BENCH_SCHEDULE_H
 
