@@ -10,7 +10,7 @@ typedef storage bias_storage;
 typedef float bias_storage;
 #define BIAS_SUFFIX _f32
 #endif
-#if MASK == 1
+#if MASK == MASK_ARRAY
 typedef storage mask_storage;
 #define MASK_SUFFIX SUFFIX
 #else
@@ -33,10 +33,10 @@ typedef float mask_storage;
 #else
 #define BIAS_PARAMETER
 #endif
-#if MASK == 3
+#if MASK_READS_REGIONS(MASK)
 #define MASK_PARAMETERS                                                       \
     __global const uchar *query_regions, __global const uchar *key_regions,
-#elif MASK && MASK != 4
+#elif MASK_READS_ARRAY(MASK)
 #define MASK_PARAMETERS __global const mask_storage *mask,
 #else
 #define MASK_PARAMETERS

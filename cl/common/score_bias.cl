@@ -15,11 +15,11 @@ typedef struct score_bias_view {
     __local const int *table_positions;
 #endif
 #endif
-#if MASK == 3
+#if MASK_READS_REGIONS(MASK)
     __global const uchar *query_regions, *key_regions;
-#elif MASK == 4
+#elif MASK_FOLLOWS_GRID(MASK)
     window_coord coord;
-#elif MASK
+#elif MASK_READS_ARRAY(MASK)
     __global const mask_storage *mask;
 #endif
     int unused; /* a struct needs a member */
@@ -36,15 +36,15 @@ typedef struct score_bias_view {
 #define SET_BIAS(t, args, u)
 #endif
 
-#if MASK == 3
+#if MASK_READS_REGIONS(MASK)
 #define SET_MASK(t, args, u, coord_of)                                        \
     const ulong mask_window = remainder_of((u).window, (args).mask_windows);  \
     (t).query_regions =                                                       \
         query_regions + plane(&(args).query_regions, mask_window, 0);         \
     (t).key_regions = key_regions + plane(&(args).key_regions, mask_window, 0);
-#elif MASK == 4
+#elif MASK_FOLLOWS_GRID(MASK)
 #define SET_MASK(t, args, u, coord_of) (t).coord = (coord_of);
-#elif MASK
+#elif MASK_READS_ARRAY(MASK)
 #define SET_MASK(t, args, u, coord_of)                                        \
     (t).mask =                                                                \
         mask + plane(&(args).mask,                                            \
@@ -91,13 +91,13 @@ INLINE int bias_at(const forward_args *args, const score_bias_view *score_bias,
 }
 #endif
 
-#if MASK >= 3
+#if MASK_HAS_REGIONS(MASK)
 /* Regions of a row and of a key of the window; region_value is added where
  * they differ. */
 INLINE uint query_region(const forward_args *args,
                          const score_bias_view *score_bias, int row)
 {
-#if MASK == 3
+#if MASK_READS_REGIONS(MASK)
     return score_bias->query_regions[row * (int)args->query_regions.row];
 #else
     return shift_boundary_sides(&args->grid, &score_bias->coord, row);
@@ -106,10 +106,63 @@ INLINE uint query_region(const forward_args *args,
 INLINE uint key_region(const forward_args *args,
                        const score_bias_view *score_bias, int key)
 {
-#if MASK == 3
+#if MASK_READS_REGIONS(MASK)
     return score_bias->key_regions[key * (int)args->key_regions.row];
 #else
     return shift_boundary_sides(&args->grid, &score_bias->coord, key);
 #endif
 }
 #endif
+
+/* What the mask adds to the logit of a row and a key. A kind that computes it
+ * from their numbers does so here, for all tiers. */
+INLINE float mask_of(const forward_args *args,
+                     const score_bias_view *score_bias, int row, int key)
+{
+#if MASK_HAS_REGIONS(MASK)
+    return query_region(args, score_bias, row) !=
+                   key_region(args, score_bias, key)
+               ? args->region_value
+               : 0.0f;
+#elif MASK_READS_ARRAY(MASK)
+    return JOIN(load, MASK_SUFFIX)(score_bias->mask,
+                                   row * (int)args->mask.row +
+                                       key * (int)KEY_STRIDE(args->mask));
+#else
+    return 0.0f;
+#endif
+}
+
+/* The mask of one row, for keys one after the other: of an array it is where
+ * the row lies. */
+typedef struct mask_row {
+#if MASK_READS_ARRAY(MASK)
+    __global const mask_storage *mask;
+#else
+    int row;
+#endif
+} mask_row;
+
+INLINE mask_row find_mask_row(const forward_args *args,
+                              const score_bias_view *score_bias, int row)
+{
+#if MASK_READS_ARRAY(MASK)
+    const mask_row found = {.mask =
+                                score_bias->mask + row * (int)args->mask.row};
+#else
+    const mask_row found = {.row = row};
+#endif
+    return found;
+}
+
+INLINE float mask_in_row(const forward_args *args,
+                         const score_bias_view *score_bias, const mask_row *in,
+                         int key)
+{
+#if MASK_READS_ARRAY(MASK)
+    return JOIN(load, MASK_SUFFIX)(in->mask,
+                                   key * (int)KEY_STRIDE(args->mask));
+#else
+    return mask_of(args, score_bias, in->row, key);
+#endif
+}

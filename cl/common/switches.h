@@ -27,9 +27,8 @@
     X(NK, 1, 0x7fffffff)                                                      \
     /* 0 none, 1 in the storage type, 2 fp32 */                               \
     X(BIAS, 0, 2)                                                             \
-    /* 0 none, 1 additive in the storage type, 2 additive in fp32, 3 region   \
-     * numbers, 4 those that the shift of a grid makes */                     \
-    X(MASK, 0, 4)                                                             \
+    /* a kind of mask, see below */                                           \
+    X(MASK, MASK_NONE, MASK_SHIFT)                                            \
     /* 1: in bias and mask, neighbouring keys are neighbours in memory; 0:    \
      * their strides say where they are */                                    \
     X(ADJACENT_KEYS, 0, 1)                                                    \
@@ -128,6 +127,32 @@
     /* sum_table: 1: the host has listed pairs of an entry; 0: they follow    \
      * from their distance */                                                 \
     X(LISTED, 0, 1)
+
+/* Of MASK: nothing; an array of what is added, in the storage type or in fp32;
+ * region numbers of queries and keys, in arrays or as the shift of a grid
+ * makes them. Apart from that of none, the numbers of kinds follow those of
+ * winattn_mask, of which the array has two here. */
+#define MASK_NONE 0
+#define MASK_ARRAY 1
+#define MASK_ARRAY_FP32 2
+#define MASK_REGIONS 3
+#define MASK_SHIFT 4
+
+/* What planners and kernels ask of a kind, instead of which it is:
+ *
+ *   READS_ARRAY    is what is added to a query and a key in an array?
+ *   READS_REGIONS  are region numbers in arrays?
+ *   HAS_REGIONS    is region_value added where query and key differ in region?
+ *   FOLLOWS_GRID   do regions depend on where the window lies on its grid, and
+ *                  does a window without a shift boundary have only one?
+ *
+ * What else a kind adds follows from the numbers of query and key
+ * (score_bias.cl). */
+#define MASK_READS_ARRAY(kind)                                                \
+    ((kind) == MASK_ARRAY || (kind) == MASK_ARRAY_FP32)
+#define MASK_READS_REGIONS(kind) ((kind) == MASK_REGIONS)
+#define MASK_HAS_REGIONS(kind) ((kind) == MASK_REGIONS || (kind) == MASK_SHIFT)
+#define MASK_FOLLOWS_GRID(kind) ((kind) == MASK_SHIFT)
 
 /* Of BIAS_CACHE: nowhere, since they come from global memory each time; their
  * sum in local memory, or in registers (forward only); or the bias in local

@@ -405,9 +405,7 @@ backward_keys_cpu(BACKWARD_PARAMETERS)
         for (u.head = kv_head * group; u.head < (kv_head + 1) * group;
              u.head++) {
             DECLARE_SCORE_BIAS_AT(score_bias, *forward, u, coord)
-#if MASK == 3
             load_regions(&keys, forward, &score_bias);
-#endif
             __global const storage *head_q =
                 q + plane(&forward->q, coord.grid, u.head);
             __global const storage *head_d_o =

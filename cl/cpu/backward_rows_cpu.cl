@@ -140,9 +140,7 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
         load_natural(natural_k, head_k, &forward->k, &keys, head_pad_k);
         load_transposed(transposed_v, 0, head_v, &forward->v, &keys,
                         head_pad_v);
-#if MASK == 3
         load_regions(&keys, forward, &score_bias);
-#endif
         for (uint row = u.row; row < row_end; row += TILE_ROWS) {
             float earlier_max[TILE_ROWS], earlier_sum[TILE_ROWS];
             load_rows(&tile, forward, &coord, head_q, row, row_end, scale);

@@ -11,7 +11,7 @@
  * Beside the switches of tiles it reads VARIANT, BIAS, MASK and PADDING. */
 #include "cpu/cpu_tiles.cl"
 
-#if BIAS || MASK == 1 || MASK == 2
+#if BIAS || MASK_READS_ARRAY(MASK)
 #define DEFINE_BIAS_LOAD(name, suffix, type)                                  \
     INLINE vec name(__global const type *p, const tensor_layout *layout,      \
                     uint row, uint key)                                       \
@@ -24,10 +24,24 @@
 #if BIAS
 DEFINE_BIAS_LOAD(load_bias, BIAS_SUFFIX, bias_storage)
 #endif
-#if MASK == 1 || MASK == 2
+#if MASK_READS_ARRAY(MASK)
 DEFINE_BIAS_LOAD(load_mask, MASK_SUFFIX, mask_storage)
 #endif
 #endif
+
+/* What the mask adds to the logits of a row and of keys from `key` on. */
+INLINE vec mask_of_lanes(const forward_args *args,
+                         const score_bias_view *score_bias, uint row, uint key)
+{
+#if MASK_READS_ARRAY(MASK)
+    return load_mask(score_bias->mask, &args->mask, row, key);
+#else
+    float x[LANES];
+    for (int i = 0; i < LANES; i++)
+        x[i] = mask_of(args, score_bias, row, min(key + i, args->keys - 1));
+    return JOIN(vload, LANES)(0, x);
+#endif
+}
 
 /* Dot products of the tile's rows with key vectors jv .. jv + TILE_VECS. */
 INLINE void multiply_transposed(vec acc[TILE_ROWS][TILE_VECS],
@@ -55,7 +69,7 @@ INLINE void adjust_logits(row_tile *tile, const key_block *keys, int jv,
     for (int r = 0; r < TILE_ROWS; r++)
         UNROLL_FOR (int t = 0; t < TILE_VECS; t++) {
             vec x = JOIN(vload, LANES)(jv + t, tile->p[r]);
-#if MASK == 4
+#if MASK_FOLLOWS_GRID(MASK)
             x = select(x, x + args->region_value,
                        keys->region[jv + t] != tile->region[r]);
 #endif
@@ -86,14 +100,14 @@ INLINE void compute_logits_at(row_tile *tile, const key_block *keys, int jv,
                 x += load_bias(score_bias->bias, &args->bias, tile->row[r],
                                keys->first + j);
 #endif
-#if MASK == 3
+#if MASK_READS_REGIONS(MASK)
                 const int region = score_bias->query_regions[element(
                     &args->query_regions, tile->row[r], 0)];
                 x = select(x, x + args->region_value,
                            keys->region[jv + t] != region);
-#elif MASK && MASK != 4
-                x += load_mask(score_bias->mask, &args->mask, tile->row[r],
-                               keys->first + j);
+#elif MASK && !MASK_HAS_REGIONS(MASK)
+                x += mask_of_lanes(args, score_bias, tile->row[r],
+                                   keys->first + j);
 #endif
             }
             if (j + LANES > keys->count)

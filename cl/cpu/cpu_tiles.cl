@@ -19,7 +19,7 @@ REQUIRE(OUT_VECS)
 #define CHANNELS (V_VECS * LANES)
 
 /* Is something added to logits because of where tokens lie on their grid? */
-#define ADJUSTS (MASK == 4 || PADDING == 2)
+#define ADJUSTS (MASK_FOLLOWS_GRID(MASK) || PADDING == 2)
 
 /* A block of keys, ready for the register tiles. */
 typedef struct key_block {
@@ -39,7 +39,7 @@ typedef struct key_block {
 #if VARIANT == COSINE
     vec inverse_norm[KEY_VECS];
 #endif
-#if MASK >= 3
+#if MASK_HAS_REGIONS(MASK)
     ivec region[KEY_VECS];
 #endif
 } key_block;
@@ -57,7 +57,7 @@ typedef struct row_tile {
 #if GRID
     token token[TILE_ROWS];
 #endif
-#if MASK == 4
+#if MASK_FOLLOWS_GRID(MASK)
     int region[TILE_ROWS];
 #endif
 } row_tile;
@@ -104,7 +104,7 @@ INLINE void find_keys(key_block *keys, const grid_layout *grid,
     for (int j = 0; j < keys->count; j++)
         keys->token[j] = find_token(grid, coord, keys->first + j);
 #endif
-#if MASK == 4
+#if MASK_FOLLOWS_GRID(MASK)
     keys->adjusts = coord->shift_boundaries != 0;
 #elif PADDING == 2
     keys->adjusts = 0;
@@ -121,7 +121,7 @@ INLINE void find_keys(key_block *keys, const grid_layout *grid,
             x[i] = shift_boundary_sides(grid, coord, keys->first + j);
             y[i] = EXISTS(keys->token[j]) ? 0 : -1;
         }
-#if MASK == 4
+#if MASK_FOLLOWS_GRID(MASK)
         keys->region[jv] = JOIN(vload, LANES)(0, x);
 #endif
 #if PADDING == 2
@@ -207,10 +207,11 @@ INLINE void open_keys(key_block *keys, key_range range,
     load_keys(keys, args, k, pad_k);
 }
 
-#if MASK == 3
+/* Of keys whose regions are in arrays: find_keys has found others'. */
 INLINE void load_regions(key_block *keys, const forward_args *args,
                          const score_bias_view *score_bias)
 {
+#if MASK_READS_REGIONS(MASK)
     for (int jv = 0; jv < KEY_VECS; jv++) {
         int x[LANES];
         for (int i = 0; i < LANES; i++) {
@@ -220,8 +221,8 @@ INLINE void load_regions(key_block *keys, const forward_args *args,
         }
         keys->region[jv] = JOIN(vload, LANES)(0, x);
     }
-}
 #endif
+}
 
 /* One row of channels; returns its squares, not yet summed over the lanes. */
 INLINE vec load_row(float *to, __global const storage *plane,
@@ -251,7 +252,7 @@ INLINE void load_rows(row_tile *tile, const forward_args *args,
 #if GRID
         tile->token[r] = find_token(&args->grid, coord, tile->row[r]);
 #endif
-#if MASK == 4
+#if MASK_FOLLOWS_GRID(MASK)
         tile->region[r] =
             shift_boundary_sides(&args->grid, coord, tile->row[r]);
 #endif

@@ -88,9 +88,7 @@ forward_cpu(FORWARD_PARAMETERS)
         open_keys(&keys, loop_block(&args, &loop, b), &args, &coord, head_k,
                   head_pad_k);
         load_natural(values, head_v, &args.v, &keys, head_pad_v);
-#if MASK == 3
         load_regions(&keys, &args, &score_bias);
-#endif
         for (uint row = u.row; row < row_end; row += TILE_ROWS) {
 #if VARIANT != SLIDING
             if (args.row_blocks == 1 && index + 1 < args.work_tiles)

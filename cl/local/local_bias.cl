@@ -3,8 +3,8 @@
  * TABLE, KEEPS_TABLE and MASK. */
 #include "local/staging.cl"
 
-#if MASK >= 3
-#if MASK == 4 && LISTS_TOKENS
+#if MASK_HAS_REGIONS(MASK)
+#if MASK_FOLLOWS_GRID(MASK) && LISTS_TOKENS
 /* A kept token tells its region. */
 #define REGION_OF(find, args, score_bias, tokens, row)                        \
     recall_sides(kept_of(tokens, row))
@@ -72,20 +72,18 @@ add_score_bias(float sums[SCORE_ROWS][SCORE_COLS], const forward_args *args,
                 bias, keys[j] * (int)KEY_STRIDE(args->bias));
     }
 #endif
-#if MASK == 4
+#if MASK_FOLLOWS_GRID(MASK)
     if (score_bias->coord.shift_boundaries !=
         0) /* else it all lies in one region */
         add_regions(sums, args, score_bias, row_tokens, key_tokens, rows,
                     keys);
-#elif MASK == 3
+#elif MASK_HAS_REGIONS(MASK)
     add_regions(sums, args, score_bias, row_tokens, key_tokens, rows, keys);
 #elif MASK
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        __global const mask_storage *mask =
-            score_bias->mask + rows[i] * (int)args->mask.row;
+        const mask_row row = find_mask_row(args, score_bias, rows[i]);
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
-            sums[i][j] += JOIN(load, MASK_SUFFIX)(
-                mask, keys[j] * (int)KEY_STRIDE(args->mask));
+            sums[i][j] += mask_in_row(args, score_bias, &row, keys[j]);
     }
 #endif
 }

@@ -145,7 +145,7 @@ REQUIRE(ROW_PLANES)
 #define BIAS_GROUP 4
 #define TILE_ELEMENTS (ACC_PER_LANE * WAVE)
 #define COMPARES_REGIONS                                                      \
-    (MASK >= 3 && BIAS_CACHE == BIAS_CACHE_LOCAL_AND_REGIONS)
+    (MASK_HAS_REGIONS(MASK) && BIAS_CACHE == BIAS_CACHE_LOCAL_AND_REGIONS)
 #define MASK_IN_CACHE (MASK && BIAS_CACHE && !COMPARES_REGIONS)
 #define HAS_BIAS_CACHE ((BIAS && BIAS_CACHE) || MASK_IN_CACHE)
 /* In local memory is the bias as the caller stores it, or the sum. */

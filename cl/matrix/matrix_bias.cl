@@ -18,23 +18,6 @@ INLINE float bias_of(const forward_args *args,
 #endif
 }
 
-INLINE float mask_of(const forward_args *args,
-                     const score_bias_view *score_bias, int row, int key)
-{
-#if MASK >= 3
-    return query_region(args, score_bias, row) !=
-                   key_region(args, score_bias, key)
-               ? args->region_value
-               : 0.0f;
-#elif MASK
-    return JOIN(load, MASK_SUFFIX)(score_bias->mask,
-                                   row * (int)args->mask.row +
-                                       key * (int)KEY_STRIDE(args->mask));
-#else
-    return 0.0f;
-#endif
-}
-
 #if HAS_LOCAL_BIAS_CACHE
 #if BIAS == 1 && !MASK_IN_LOCAL
 typedef storage_bits cached_bias;
@@ -153,9 +136,9 @@ typedef struct score_bias_tensors {
     __global const int *table_index;
 #endif
 #endif
-#if MASK == 3
+#if MASK_READS_REGIONS(MASK)
     __global const uchar *query_regions, *key_regions;
-#elif MASK && MASK != 4
+#elif MASK_READS_ARRAY(MASK)
     __global const mask_storage *mask;
 #endif
     int unused; /* a struct needs a member */
@@ -167,10 +150,10 @@ typedef struct score_bias_tensors {
 #else
 #define BIAS_TENSORS
 #endif
-#if MASK == 3
+#if MASK_READS_REGIONS(MASK)
 #define MASK_TENSORS                                                          \
     .query_regions = query_regions, .key_regions = key_regions,
-#elif MASK && MASK != 4
+#elif MASK_READS_ARRAY(MASK)
 #define MASK_TENSORS .mask = mask,
 #else
 #define MASK_TENSORS
@@ -186,10 +169,10 @@ INLINE score_bias_view score_bias_of(const score_bias_tensors *tensors,
     __global const int *table_index = tensors->table_index;
 #endif
 #endif
-#if MASK == 3
+#if MASK_READS_REGIONS(MASK)
     __global const uchar *query_regions = tensors->query_regions;
     __global const uchar *key_regions = tensors->key_regions;
-#elif MASK && MASK != 4
+#elif MASK_READS_ARRAY(MASK)
     __global const mask_storage *mask = tensors->mask;
 #endif
     DECLARE_SCORE_BIAS(score_bias, *args, u)
@@ -201,7 +184,7 @@ INLINE score_bias_view score_bias_at(const score_bias_tensors *tensors,
                                      const forward_args *args, work_tile u,
                                      const window_coord *coord)
 {
-#if MASK == 4
+#if MASK_FOLLOWS_GRID(MASK)
     const score_bias_view score_bias = {.coord = *coord};
     return score_bias;
 #else
@@ -210,7 +193,7 @@ INLINE score_bias_view score_bias_at(const score_bias_tensors *tensors,
 }
 
 /* Has the window of a tile scheduler more than one region? */
-#if MASK == 4
+#if MASK_FOLLOWS_GRID(MASK)
 #define HAS_SHIFT_BOUNDARY(tile_scheduler)                                    \
     ((tile_scheduler).coord.shift_boundaries != 0)
 #else
@@ -218,7 +201,7 @@ INLINE score_bias_view score_bias_at(const score_bias_tensors *tensors,
 #endif
 
 /* Windows of the same mask class have the same score bias. */
-#if MASK == 4 && MASK_IN_CACHE
+#if MASK_FOLLOWS_GRID(MASK) && MASK_IN_CACHE
 #define MASK_CLASS(tile_scheduler) ((tile_scheduler).coord.shift_boundaries)
 #else
 #define MASK_CLASS(tile_scheduler)                                            \

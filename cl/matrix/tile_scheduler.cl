@@ -50,7 +50,7 @@ INLINE uint rounds_of_class(const forward_args *args, uint mask_classes)
 INLINE uint count_mask_classes(const forward_args *args)
 {
     ulong mask_classes = MASK_IN_CACHE ? args->mask_windows : 1;
-#if COMPARES_REGIONS && MASK == 3 && !GRID
+#if COMPARES_REGIONS && MASK_READS_REGIONS(MASK) && !GRID
     /* where teams then have as many rounds as before, or a sixteenth more */
     const uint masks = (uint)min(args->mask_windows, args->windows);
     if ((ulong)masks * rounds_of_class(args, masks) * 16 <=
@@ -59,7 +59,7 @@ INLINE uint count_mask_classes(const forward_args *args)
 #endif
 #if GRID
     const ulong per_grid = windows_per_grid(args);
-    if (MASK_IN_CACHE && (MASK != 4 || MASK_IN_LOCAL))
+    if (MASK_IN_CACHE && (!MASK_FOLLOWS_GRID(MASK) || MASK_IN_LOCAL))
         mask_classes =
             max(mask_classes, per_grid); /* one is a multiple of the other */
     else
@@ -117,8 +117,9 @@ INLINE tile_scheduler start_split(const forward_args *args, uint split,
  * or may it have? */
 INLINE int has_new_regions(const tile_scheduler *w, uint *kept)
 {
-    const int is_new =
-        w->mask_classes == 1 || (GRID && MASK == 3) || w->mask_class != *kept;
+    const int is_new = w->mask_classes == 1 ||
+                       (GRID && MASK_READS_REGIONS(MASK)) ||
+                       w->mask_class != *kept;
     *kept = w->mask_class;
     return is_new;
 }
