@@ -26,15 +26,6 @@ static uint32_t bias_number(const wa_problem *problem)
                                                       : 2u;
 }
 
-static uint32_t mask_number(const wa_problem *problem)
-{
-    return problem->mask == WINATTN_MASK_NONE         ? 0u
-           : problem->mask == WINATTN_MASK_REGIONS    ? 3u
-           : problem->mask == WINATTN_MASK_SHIFT      ? 4u
-           : problem->mask_dtype == WINATTN_TERM_SAME ? 1u
-                                                      : 2u;
-}
-
 static void append_grid(const wa_problem *problem, char *text, size_t size)
 {
     const wa_grid *grid = &problem->grid;
@@ -76,7 +67,7 @@ void wa_append_problem(const wa_problem *problem, const wa_device *device,
         {WA_SWITCH(NQ), problem->queries, problem->variant != WINATTN_SLIDING},
         {WA_SWITCH(NK), problem->keys, problem->variant != WINATTN_SLIDING},
         {WA_SWITCH(BIAS), bias_number(problem), true},
-        {WA_SWITCH(MASK), mask_number(problem), true},
+        {WA_SWITCH(MASK), problem->mask, true},
         {WA_SWITCH(ADJACENT_KEYS),
          wa_tensor_is_adjacent(&problem->tensor[WA_BIAS]) &&
              wa_tensor_is_adjacent(&problem->tensor[WA_MASK]),

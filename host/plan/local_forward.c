@@ -97,9 +97,9 @@ static uint32_t registers_of(const wa_problem *problem,
         problem->variant == WINATTN_DOT && t->dim_stages == 1;
     const uint32_t kept = t->streaming ? t->dim_stages : 1;
     const uint32_t out = s->out_rows * 4 * kept;
-    const uint32_t kept_positions =
-        (score_bias_first ? 0u : 1u) + (problem->table.used ? 1 : 0) +
-        (problem->mask == WINATTN_MASK_SHIFT ? 1 : 0);
+    const uint32_t kept_positions = (score_bias_first ? 0u : 1u) +
+                                    (problem->table.used ? 1 : 0) +
+                                    (MASK_FOLLOWS_GRID(problem->mask) ? 1 : 0);
     const uint32_t positions =
         device->sub_group ? kept_positions * (s->score_rows + s->score_cols)
                           : 0;
@@ -256,10 +256,10 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     const double dim_quads = s->stage_dims / 4;
     const bool cosine = problem->variant == WINATTN_COSINE;
     const double terms = (problem->bias != WINATTN_BIAS_NONE ? 1.0 : 0.0) +
-                         (problem->mask == WINATTN_MASK_ADDITIVE  ? 1.0
-                          : problem->mask == WINATTN_MASK_REGIONS ? 0.3
-                          : problem->mask == WINATTN_MASK_SHIFT   ? 0.1
-                                                                  : 0.0);
+                         (MASK_READS_ARRAY(problem->mask)     ? 1.0
+                          : MASK_READS_REGIONS(problem->mask) ? 0.3
+                          : problem->mask                     ? 0.1
+                                                              : 0.0);
     /* waves of each kind of work, and quads to or from local memory */
     const double score_waves =
         waves(t->row_tiles * t->col_tiles, s->team, wave);

@@ -310,7 +310,7 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
         cost *= 1.25;
     /* regions are compared; those of a shift differ in few windows */
     if (s->bias_cache == WA_BIAS_CACHE_LOCAL_AND_REGIONS)
-        cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.08 : 1.28;
+        cost *= MASK_FOLLOWS_GRID(problem->mask) ? 1.08 : 1.28;
     if (unit->copies_async && s->stages == 1)
         cost *= 1.05; /* other teams compute meanwhile */
     return cost * (1.0 + 5.0 / waves);

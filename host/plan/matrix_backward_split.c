@@ -340,7 +340,7 @@ static double side_cost(const side *s, const wa_device *device,
         cost *= 1.25;
     /* regions are compared; those of a shift differ in few windows */
     if (shape->bias_cache == WA_BIAS_CACHE_LOCAL_AND_REGIONS)
-        cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.08 : 1.2;
+        cost *= MASK_FOLLOWS_GRID(problem->mask) ? 1.08 : 1.2;
     if (unit->copies_async && shape->stages == 1)
         cost *= shape->windows_per_group > 1 ? 1.1 : 1.3;
     return cost * (1.0 + 5.0 / (double)waves_of(s));

@@ -30,7 +30,7 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     if (why)
         return why;
     if (s->bias_cache == WA_BIAS_CACHE_LOCAL &&
-        problem->mask == WINATTN_MASK_SHIFT)
+        MASK_FOLLOWS_GRID(problem->mask))
         return "registers or regions serve better where seams are few";
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
     if (t.streaming && s->block_keys % unit->tile != 0)
@@ -153,12 +153,11 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
         s->bias_cache == WA_BIAS_CACHE_NONE)
         cost *= 1.4;
     /* in local memory a sum is fp32, and slower to read than a bias */
-    if (problem->mask != WINATTN_MASK_NONE &&
-        s->bias_cache == WA_BIAS_CACHE_LOCAL)
+    if (problem->mask != MASK_NONE && s->bias_cache == WA_BIAS_CACHE_LOCAL)
         cost *= 1.08;
     /* regions are compared; those of a shift differ in few windows */
     if (s->bias_cache == WA_BIAS_CACHE_LOCAL_AND_REGIONS)
-        cost *= problem->mask == WINATTN_MASK_SHIFT ? 1.08 : 1.25;
+        cost *= MASK_FOLLOWS_GRID(problem->mask) ? 1.08 : 1.25;
     return cost * (1.0 + 8.0 / waves);
 }
 

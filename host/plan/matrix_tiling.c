@@ -51,14 +51,12 @@ wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
 
 bool wa_matrix_has_score_bias(const wa_problem *problem)
 {
-    return problem->bias != WINATTN_BIAS_NONE ||
-           problem->mask != WINATTN_MASK_NONE;
+    return problem->bias != WINATTN_BIAS_NONE || problem->mask != MASK_NONE;
 }
 
 bool wa_matrix_has_regions(const wa_problem *problem)
 {
-    return problem->mask == WINATTN_MASK_REGIONS ||
-           problem->mask == WINATTN_MASK_SHIFT;
+    return MASK_HAS_REGIONS(problem->mask);
 }
 
 /* Keys past the last of a tile are one row of zeros. */
@@ -118,8 +116,8 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
                                        unit->tile * t->element_bytes +
                                    pad_bytes(unit)));
     /* the bias as it is stored, or its sum with the mask */
-    const bool sums = problem->mask != WINATTN_MASK_NONE &&
-                      s->bias_cache == WA_BIAS_CACHE_LOCAL;
+    const bool sums =
+        problem->mask != MASK_NONE && s->bias_cache == WA_BIAS_CACHE_LOCAL;
     const bool keeps_bias = problem->bias != WINATTN_BIAS_NONE &&
                             s->bias_cache != WA_BIAS_CACHE_NONE;
     if (keeps_bias || sums)
@@ -180,8 +178,7 @@ static bool masks_follow_grid(const wa_problem *problem)
 {
     const uint32_t *windows = problem->grid.windows;
     const uint64_t masks = problem->mask_windows;
-    if (!problem->grid.used || problem->mask == WINATTN_MASK_NONE ||
-        problem->mask == WINATTN_MASK_SHIFT)
+    if (!problem->grid.used)
         return true;
     const uint64_t windows_per_grid =
         (uint64_t)windows[0] * windows[1] * windows[2];
@@ -224,7 +221,7 @@ bool wa_matrix_boundaries_repeat(const wa_problem *problem,
                                  uint32_t windows_per_group)
 {
     const uint32_t *along = problem->grid.windows;
-    return problem->mask != WINATTN_MASK_SHIFT ||
+    return !MASK_FOLLOWS_GRID(problem->mask) ||
            problem->windows / ((uint64_t)along[0] * along[1] * along[2]) >=
                2ull * windows_per_group;
 }

@@ -311,7 +311,7 @@ static void suit_problem(wa_tuned_kernel kernel, const wa_problem *problem,
         if (!wa_matrix_has_score_bias(problem))
             s->bias_cache = WA_BIAS_CACHE_NONE;
         else if (s->bias_cache == WA_BIAS_CACHE_LOCAL &&
-                 problem->mask == WINATTN_MASK_SHIFT)
+                 MASK_FOLLOWS_GRID(problem->mask))
             s->bias_cache = WA_BIAS_CACHE_LOCAL_AND_REGIONS; /* which it has no
                                                         sum with a bias for */
     } else if (kernel == WA_MATRIX_BACKWARD) {

@@ -268,10 +268,10 @@ static wa_row_type type_of(const wa_problem *problem)
 
 static wa_row_terms terms_of(const wa_problem *problem)
 {
-    return problem->mask == WINATTN_MASK_ADDITIVE ? WA_ROW_MASK
-           : problem->mask != WINATTN_MASK_NONE   ? WA_ROW_REGIONS
-           : problem->bias != WINATTN_BIAS_NONE   ? WA_ROW_BIAS
-                                                  : WA_ROW_NO_TERMS;
+    return MASK_HAS_REGIONS(problem->mask)      ? WA_ROW_REGIONS
+           : problem->mask != MASK_NONE         ? WA_ROW_MASK
+           : problem->bias != WINATTN_BIAS_NONE ? WA_ROW_BIAS
+                                                : WA_ROW_NO_TERMS;
 }
 
 wa_tuned_row wa_tuned_row_of(wa_tuned_kernel kernel, const wa_problem *problem,

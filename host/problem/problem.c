@@ -40,7 +40,8 @@ static winattn_status read_sizes(const winattn_desc *desc, wa_problem *problem)
     WA_TRY(wa_check_enum("bias", (int)desc->bias, WINATTN_BIAS_TABLE));
     WA_TRY(
         wa_check_enum("bias_dtype", (int)desc->bias_dtype, WINATTN_TERM_FP32));
-    WA_TRY(wa_check_enum("mask", (int)desc->mask, WINATTN_MASK_SHIFT));
+    /* of an array kernels know two (mask_of) */
+    WA_TRY(wa_check_enum("mask", (int)desc->mask, MOST_MASK - 1));
     WA_TRY(
         wa_check_enum("mask_dtype", (int)desc->mask_dtype, WINATTN_TERM_FP32));
     WA_TRY(wa_read_grid(desc, problem));
@@ -81,42 +82,62 @@ static winattn_status read_sizes(const winattn_desc *desc, wa_problem *problem)
     return WINATTN_SUCCESS;
 }
 
-static winattn_status read_terms(const winattn_desc *desc, wa_problem *problem)
+_Static_assert(MASK_NONE == WINATTN_MASK_NONE &&
+                   MASK_ARRAY == WINATTN_MASK_ADDITIVE &&
+                   MASK_ARRAY_FP32 == WINATTN_MASK_ADDITIVE + 1 &&
+                   MASK_REGIONS == WINATTN_MASK_REGIONS + 1 &&
+                   MASK_SHIFT == WINATTN_MASK_SHIFT + 1,
+               "kernels number masks in another order");
+
+/* Of those that the caller numbers, kernels know that of an array as two. */
+static uint32_t mask_of(const winattn_desc *desc)
 {
-    if (desc->variant == WINATTN_SLIDING &&
-        (desc->bias != WINATTN_BIAS_NONE || desc->mask != WINATTN_MASK_NONE))
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "the sliding variant takes no bias and no mask");
-    if (desc->mask == WINATTN_MASK_NONE && desc->mask_windows != 0)
+    if (desc->mask < WINATTN_MASK_ADDITIVE ||
+        (desc->mask == WINATTN_MASK_ADDITIVE &&
+         desc->mask_dtype == WINATTN_TERM_SAME))
+        return (uint32_t)desc->mask;
+    return (uint32_t)desc->mask + 1;
+}
+
+static winattn_status read_mask(const winattn_desc *desc, wa_problem *problem)
+{
+    const uint32_t mask = mask_of(desc);
+    const bool is_read = MASK_READS_ARRAY(mask) || MASK_READS_REGIONS(mask);
+    if (mask == MASK_NONE && desc->mask_windows != 0)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "mask_windows is set, but there is no mask");
-    const bool computed = desc->mask == WINATTN_MASK_SHIFT;
-    if (computed && !problem->grid.used)
+    if (MASK_FOLLOWS_GRID(mask) && !problem->grid.used)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "the mask of a shift needs a grid");
-    if (computed && desc->mask_windows != 0)
+    if (!is_read && desc->mask_windows != 0)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "mask_windows is set, but the mask is computed");
-    if (desc->mask != WINATTN_MASK_NONE && !computed &&
-        (desc->mask_windows == 0 || desc->mask_windows > INT64_MAX))
+    if (is_read && (desc->mask_windows == 0 || desc->mask_windows > INT64_MAX))
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "a mask needs mask_windows from 1 to 2^63");
-    if (desc->has_region_value && desc->mask != WINATTN_MASK_REGIONS &&
-        !computed)
+    if (desc->has_region_value && !MASK_HAS_REGIONS(mask))
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "region_value is set, but the mask has no regions");
     if (desc->has_region_value &&
         (isnan(desc->region_value) || desc->region_value == INFINITY))
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "region_value is NaN or +infinity");
-    problem->bias = desc->bias;
-    problem->bias_dtype = desc->bias_dtype;
-    problem->mask = desc->mask;
-    problem->mask_dtype = desc->mask_dtype;
+    problem->mask = mask;
     problem->mask_windows = desc->mask_windows ? desc->mask_windows : 1;
     problem->region_value =
         desc->has_region_value ? desc->region_value : -100.0f;
     return WINATTN_SUCCESS;
+}
+
+static winattn_status read_terms(const winattn_desc *desc, wa_problem *problem)
+{
+    if (desc->variant == WINATTN_SLIDING &&
+        (desc->bias != WINATTN_BIAS_NONE || desc->mask != WINATTN_MASK_NONE))
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "the sliding variant takes no bias and no mask");
+    problem->bias = desc->bias;
+    problem->bias_dtype = desc->bias_dtype;
+    return read_mask(desc, problem);
 }
 
 static winattn_status read_sliding(const winattn_desc *desc,

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../cl/common/switches.h"
 #include "winattn.h"
 
 typedef enum wa_tensor_id {
@@ -99,9 +100,10 @@ typedef struct wa_problem {
     float scale;
     winattn_bias bias;
     winattn_term_dtype bias_dtype;
-    winattn_mask mask;
-    winattn_term_dtype mask_dtype;
-    uint64_t mask_windows; /* 1 without a mask */
+    /* MASK_NONE and so on. All that reads a problem asks for what it must know
+     * of the kind, as kernels do (switches.h). */
+    uint32_t mask;
+    uint64_t mask_windows; /* 1 without arrays of a mask */
     float region_value;
     /* Sliding; window_blocks 0 means all. A sink inside the window has been
      * turned into a shorter window. */

@@ -334,8 +334,8 @@ winattn_status wa_read_tensors(const winattn_desc *desc, wa_problem *problem)
     static const winattn_strides none = {0};
     const all_extents e = extents_of(problem);
     const bool bias = desc->bias != WINATTN_BIAS_NONE;
-    const bool additive = desc->mask == WINATTN_MASK_ADDITIVE;
-    const bool regions = desc->mask == WINATTN_MASK_REGIONS;
+    const bool array = MASK_READS_ARRAY(problem->mask);
+    const bool regions = MASK_READS_REGIONS(problem->mask);
     const bool cosine = desc->variant == WINATTN_COSINE;
     const bool pads = wa_has_pad_values(problem);
     const bool back = problem->passes[WA_BACKWARD];
@@ -357,7 +357,7 @@ winattn_status wa_read_tensors(const winattn_desc *desc, wa_problem *problem)
         {true, WA_O, size, &desc->o, e.queries},
         {true, WA_LSE, 4, &desc->lse, e.rows},
         {bias, WA_BIAS, bias_size, &desc->bias_strides, e.bias},
-        {additive, WA_MASK, mask_size, &desc->mask_strides, e.mask},
+        {array, WA_MASK, mask_size, &desc->mask_strides, e.mask},
         {regions, WA_QUERY_REGIONS, 1, &desc->query_region_strides,
          e.query_regions},
         {regions, WA_KEY_REGIONS, 1, &desc->key_region_strides, e.key_regions},

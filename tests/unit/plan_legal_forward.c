@@ -34,7 +34,7 @@ static const char *broken_matrix(const wa_problem *p, const wa_device *device,
     REQUIRE(s->stages >= 1 && s->windows_per_group <= 15);
     REQUIRE(s->stages == 1 || unit->copies_async);
     REQUIRE(!s->bias_cache || p->bias != WINATTN_BIAS_NONE ||
-            p->mask != WINATTN_MASK_NONE);
+            p->mask != MASK_NONE);
     /* the ring alone */
     REQUIRE(plan->step[WA_STEP_FORWARD].local_bytes >=
             s->windows_per_group * s->stages *
