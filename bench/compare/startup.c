@@ -77,7 +77,7 @@ bool startup_first_result(cl_device_id id, const test_case *whole)
             zeros(&device, (double)c.mask_windows * c.queries, 1);
         f.key_regions.buffer =
             zeros(&device, (double)c.mask_windows * c.keys, 1);
-    } else if (c.mask != TERM_NONE && c.mask != TERM_SHIFT) {
+    } else if (case_mask_is_array(&c)) {
         f.mask.buffer = zeros(&device, c.mask_windows * plane, 4);
     }
     winattn_plan_workspace_size(plan, &workspace);

@@ -177,9 +177,8 @@ static bool read_terms(const workload *w, size_t window, size_t head,
     const test_case *c = &w->c;
     const storage_kind kind = workload_kind(c);
     const size_t all = (size_t)c->queries, keys = (size_t)c->keys;
-    const size_t number = c->mask == TERM_NONE || c->mask == TERM_SHIFT
-                              ? 0
-                              : window % (size_t)c->mask_windows;
+    const size_t number =
+        case_mask_is_read(c) ? window % (size_t)c->mask_windows : 0;
     if (w->bias) {
         s->problem.bias = bias;
         if (!read_bias(w, head, first, rows, bias))

@@ -274,7 +274,7 @@ static bool create_shared(workload *w, storage_kind rounding)
                           wide_bias ? KIND_FP32 : rounding, logits, 5)) ||
          (back && !(w->dbias = new_output(device, 4 * logits)))))
         return false;
-    if ((c->mask == TERM_SAME || c->mask == TERM_FP32) &&
+    if (case_mask_is_array(c) &&
         !(w->mask = new_buffer(device, T_MASK, mask_kind,
                                c->mask == TERM_FP32 ? KIND_FP32 : rounding,
                                (size_t)c->mask_windows * plane, 6)))

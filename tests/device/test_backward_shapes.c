@@ -226,8 +226,8 @@ static void random_shapes(random_state *r, test_case *c,
             c->query_offset = random_int(r, 0, 20);
         } else {
             c->bias = random_int(r, TERM_NONE, TERM_FP32);
-            c->mask = random_int(r, TERM_NONE, TERM_REGIONS);
-            c->mask_windows = c->mask ? random_int(r, 1, 3) : 0;
+            c->mask = random_int(r, TERM_NONE, TERM_SHIFT - 1);
+            c->mask_windows = case_mask_is_read(c) ? random_int(r, 1, 3) : 0;
         }
         if (c->variant == WINATTN_COSINE)
             c->logit_scale = random_unit(r) * 4;

@@ -69,7 +69,7 @@ static void draw_shape(random_state *r, test_case *c)
     if (c->grid && c->padding == WINATTN_PADDING_VALUES)
         c->pads = random_int(r, 0, 3);
     case_derive(c);
-    if (c->mask && c->mask != TERM_SHIFT)
+    if (case_mask_is_read(c))
         c->mask_windows = draw(r, 4);
     if (c->mask == TERM_REGIONS)
         c->region_value = -5;

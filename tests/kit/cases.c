@@ -12,9 +12,12 @@
 static const char *const variants[] = {"dot", "cosine", "sliding", NULL};
 static const char *const dtypes[] = {"fp32", "fp16", "bf16", NULL};
 static const char *const tiers[] = {"auto", "cpu", "local", "matrix", NULL};
-static const char *const terms[] = {"none",       "same",  "fp32",
-                                    "regions",    "shift", "table_same",
-                                    "table_fp32", NULL};
+#define WORD(term, word, mask) word,
+static const char *const terms[] = {CASE_TERMS(WORD) NULL};
+#undef WORD
+#define MASK_OF(term, word, mask) mask,
+static const winattn_mask term_masks[] = {CASE_TERMS(MASK_OF)};
+#undef MASK_OF
 static const char *const paddings[] = {"values", "hidden", NULL};
 static const char *const layouts[] = {"contiguous",  "tokens",    "packed",
                                       "interleaved", "padded",    "aligned",
@@ -367,6 +370,23 @@ static void describe_grid(const test_case *c, winattn_desc *desc)
     }
 }
 
+bool case_mask_is_array(const test_case *c)
+{
+    return term_masks[c->mask] == WINATTN_MASK_ADDITIVE;
+}
+
+bool case_mask_is_read(const test_case *c)
+{
+    return case_mask_is_array(c) ||
+           term_masks[c->mask] == WINATTN_MASK_REGIONS;
+}
+
+bool case_mask_has_regions(const test_case *c)
+{
+    return term_masks[c->mask] == WINATTN_MASK_REGIONS ||
+           term_masks[c->mask] == WINATTN_MASK_SHIFT;
+}
+
 winattn_desc case_desc(const test_case *c)
 {
     winattn_desc desc;
@@ -400,18 +420,15 @@ winattn_desc case_desc(const test_case *c)
         }
         desc.table.sliced = (cl_bool)(c->sliced != 0);
     }
-    if (c->mask == TERM_REGIONS || c->mask == TERM_SHIFT) {
-        desc.mask =
-            c->mask == TERM_SHIFT ? WINATTN_MASK_SHIFT : WINATTN_MASK_REGIONS;
+    desc.mask = term_masks[c->mask];
+    if (case_mask_has_regions(c)) {
         desc.has_region_value = !isnan(c->region_value);
         desc.region_value =
             desc.has_region_value ? (cl_float)c->region_value : 0.0f;
-    } else if (c->mask != TERM_NONE) {
-        desc.mask = WINATTN_MASK_ADDITIVE;
-        desc.mask_dtype =
-            c->mask == TERM_FP32 ? WINATTN_TERM_FP32 : WINATTN_TERM_SAME;
     }
-    if (c->mask != TERM_NONE && c->mask != TERM_SHIFT)
+    if (c->mask == TERM_FP32)
+        desc.mask_dtype = WINATTN_TERM_FP32;
+    if (case_mask_is_read(c))
         desc.mask_windows = (cl_ulong)c->mask_windows;
     desc.block = (cl_uint)c->block;
     desc.first_block = (cl_uint)c->first_block;

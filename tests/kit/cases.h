@@ -41,15 +41,22 @@ typedef enum case_data {
     DATA_STEEP     /* so, and q is 100 times as long: large logits */
 } case_data;
 
-typedef enum case_term {
-    TERM_NONE,
-    TERM_SAME,
-    TERM_FP32,
-    TERM_REGIONS,    /* of a mask */
-    TERM_SHIFT,      /* of a mask */
-    TERM_TABLE_SAME, /* of a bias */
-    TERM_TABLE_FP32
-} case_term;
+/* Where a bias or a mask comes from: its word in the text form, and what it is
+ * as a mask. Masks that need no grid come before TERM_SHIFT. */
+#define CASE_NO_MASK ((winattn_mask)-1) /* which plans refuse */
+#define CASE_TERMS(X)                                                         \
+    X(TERM_NONE, "none", WINATTN_MASK_NONE)                                   \
+    X(TERM_SAME, "same", WINATTN_MASK_ADDITIVE)                               \
+    X(TERM_FP32, "fp32", WINATTN_MASK_ADDITIVE)                               \
+    /* of a mask */                                                           \
+    X(TERM_REGIONS, "regions", WINATTN_MASK_REGIONS)                          \
+    X(TERM_SHIFT, "shift", WINATTN_MASK_SHIFT)                                \
+    /* of a bias */                                                           \
+    X(TERM_TABLE_SAME, "table_same", CASE_NO_MASK)                            \
+    X(TERM_TABLE_FP32, "table_fp32", CASE_NO_MASK)
+#define DECLARE_TERM(term, word, mask) term,
+typedef enum case_term { CASE_TERMS(DECLARE_TERM) } case_term;
+#undef DECLARE_TERM
 
 typedef enum case_pass { PASS_FORWARD, PASS_BACKWARD } case_pass;
 
@@ -107,6 +114,12 @@ bool case_has_table(const test_case *c);
 /* The table's window along an axis, and how many entries it has. */
 int case_table_window(const test_case *c, int axis);
 int case_table_entries(const test_case *c);
+
+/* Is the mask an array; is it read, from one or from arrays of regions, of
+ * which there are mask_windows; has it a region_value? */
+bool case_mask_is_array(const test_case *c);
+bool case_mask_is_read(const test_case *c);
+bool case_mask_has_regions(const test_case *c);
 
 /* The fields that differ from case_default. */
 void case_print(const test_case *c, char *text, size_t size);

@@ -23,7 +23,7 @@ static bool is_used(const test_case *c, tensor_id id)
     case T_DBIAS:
         return wanted && c->bias != TERM_NONE;
     case T_MASK:
-        return c->mask == TERM_SAME || c->mask == TERM_FP32;
+        return case_mask_is_array(c);
     case T_QUERY_REGIONS:
     case T_KEY_REGIONS:
         return c->mask == TERM_REGIONS;

@@ -75,7 +75,7 @@ void data_view_open(const case_buffers *d, size_t window, size_t head,
     const size_t kv_head = head / (size_t)(c->heads / c->kv_heads);
     const bool shifted = c->mask == TERM_SHIFT;
     const size_t mask_window =
-        c->mask == TERM_NONE || shifted ? 0 : window % (size_t)c->mask_windows;
+        case_mask_is_read(c) ? window % (size_t)c->mask_windows : 0;
     memset(view, 0, sizeof *view);
     for (int i = 0; c->mask == TERM_REGIONS && i < 2; i++) {
         const tensor_data *region = &t[T_QUERY_REGIONS + i];

@@ -44,9 +44,9 @@ test_case case_random(int seed, int tier)
         c.data = random_int(&r, 0, 3) ? DATA_NORMAL : DATA_NAN;
     } else {
         c.bias = random_int(&r, TERM_NONE, TERM_FP32);
-        c.mask = random_int(&r, TERM_NONE, TERM_REGIONS);
+        c.mask = random_int(&r, TERM_NONE, TERM_SHIFT - 1);
         c.mask_windows =
-            c.mask == TERM_NONE ? 0 : random_int(&r, 1, c.windows + 1);
+            case_mask_is_read(&c) ? random_int(&r, 1, c.windows + 1) : 0;
         if (c.mask == TERM_REGIONS && random_int(&r, 0, 1))
             c.region_value = random_normal(&r) * 10;
         if (c.variant == WINATTN_COSINE) {
@@ -56,7 +56,7 @@ test_case case_random(int seed, int tier)
                 c.logit_scale = random_normal(&r) * 2 + 3;
             c.data = one_of(&r, kinds, 4);
         }
-        if (c.mask == TERM_SAME || c.mask == TERM_FP32)
+        if (case_mask_is_array(&c))
             c.data = random_int(&r, 0, 1) ? DATA_MASKED : DATA_LOWEST;
     }
     /* a packed buffer holds as many keys as queries, a broadcast one NaN
@@ -137,15 +137,14 @@ static void draw_grid_terms(random_state *r, test_case *c)
     static const int biases[] = {
         TERM_NONE,       TERM_SAME,       TERM_FP32,      TERM_TABLE_SAME,
         TERM_TABLE_FP32, TERM_TABLE_SAME, TERM_TABLE_FP32};
-    static const int masks[] = {TERM_NONE,    TERM_SAME,  TERM_FP32,
-                                TERM_REGIONS, TERM_SHIFT, TERM_SHIFT,
-                                TERM_SHIFT};
     c->bias = one_of(r, biases, 7);
-    c->mask = one_of(r, masks, 7);
-    if (c->mask != TERM_NONE && c->mask != TERM_SHIFT)
+    /* that of the shift more often than others */
+    c->mask = random_int(r, TERM_NONE, TERM_SHIFT + 2);
+    if (c->mask > TERM_SHIFT)
+        c->mask = TERM_SHIFT;
+    if (case_mask_is_read(c))
         c->mask_windows = random_int(r, 1, c->windows + 1);
-    if ((c->mask == TERM_REGIONS || c->mask == TERM_SHIFT) &&
-        random_int(r, 0, 1))
+    if (case_mask_has_regions(c) && random_int(r, 0, 1))
         c->region_value =
             random_int(r, 0, 1) ? -INFINITY : random_normal(r) * 10;
     if (!case_has_table(c))
@@ -190,7 +189,7 @@ test_case case_random_grid(int seed, int tier, int pass)
         if (random_int(&r, 0, 2))
             c.logit_scale = random_normal(&r) * 2 + 3;
         c.data = one_of(&r, kinds, 4);
-    } else if (c.mask == TERM_SAME || c.mask == TERM_FP32) {
+    } else if (case_mask_is_array(&c)) {
         c.data = random_int(&r, 0, 1) ? DATA_MASKED : DATA_LOWEST;
     } else if (random_int(&r, 0, 4) == 0) {
         c.data = DATA_NAN;
@@ -243,10 +242,10 @@ test_case case_random_matrix(random_state *r, int pass, int first_dtype)
     c.scale = random_int(r, 0, 1) ? 0.0 : 0.4;
     c.lse = random_int(r, 0, 1);
     c.bias = random_int(r, TERM_NONE, TERM_FP32);
-    c.mask = random_int(r, TERM_NONE, TERM_REGIONS);
+    c.mask = random_int(r, TERM_NONE, TERM_SHIFT - 1);
     if (c.data == DATA_MASKED || c.data == DATA_LOWEST)
         c.mask = random_int(r, TERM_SAME, TERM_FP32);
-    c.mask_windows = c.mask ? random_int(r, 1, 3) : 0;
+    c.mask_windows = case_mask_is_read(&c) ? random_int(r, 1, 3) : 0;
     if (c.variant == WINATTN_COSINE && random_int(r, 0, 1))
         c.logit_scale = random_unit(r) * 5.0;
     if (pass == PASS_BACKWARD) {

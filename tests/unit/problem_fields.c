@@ -115,7 +115,7 @@ static const refused_field refused_sizes[] = {
     {FIELD(dtype, -1), WINATTN_INVALID_ARGUMENT, "dtype"},
     {FIELD(tier, 9), WINATTN_INVALID_ARGUMENT, "tier"},
     {FIELD(bias, 3), WINATTN_INVALID_ARGUMENT, "bias"},
-    {FIELD(mask, 4), WINATTN_INVALID_ARGUMENT, "mask"},
+    {FIELD(mask, MOST_MASK), WINATTN_INVALID_ARGUMENT, "mask"},
     {FIELD(bias_dtype, 2), WINATTN_INVALID_ARGUMENT, "bias_dtype"},
     {FIELD(mask_dtype, 2), WINATTN_INVALID_ARGUMENT, "mask_dtype"},
 };
