@@ -1,124 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of matrix units, of those for the same devices the best first. Its
- * numbers are those of the unit's file. */
+ * The table of matrix units, and the unit of a device. */
 #include "device/matrix_unit.h"
 
 #include <string.h>
 
-/* Sub-groups are of OpenCL C 2.0. ocloc 22.43 knows the functions below but
- * declares them only where these macros say so; drivers define them. */
-#define INTEL_OPTIONS                                                         \
-    " -cl-std=CL2.0 -cl-intel-256-GRF-per-thread"                             \
-    " -Dcl_intel_subgroup_matrix_multiply_accumulate"                         \
-    " -Dcl_intel_bfloat16_conversions"
-
+#define ROW(id, unit, ...)                                                    \
+    [WA_MATRIX_UNIT_##id] = {.name = #unit,                                   \
+                             .forward_kernel = "forward_matrix_" #unit,       \
+                             .backward_kernel = "backward_matrix_" #unit,     \
+                             .rows_kernel = "backward_rows_matrix_" #unit,    \
+                             .keys_kernel = "backward_keys_matrix_" #unit,    \
+                             __VA_ARGS__},
 const wa_matrix_unit wa_matrix_units[WA_MATRIX_UNITS] = {
-    [WA_MATRIX_UNIT_MMA] = {.name = "mma",
-                            .forward_kernel = "forward_matrix_mma",
-                            .backward_kernel = "backward_matrix_mma",
-                            .rows_kernel = "backward_rows_matrix_mma",
-                            .keys_kernel = "backward_keys_matrix_mma",
-                            .vendor = WA_VENDOR_NVIDIA,
-                            .least_capability = 80,
-                            .proven = true,
-                            .copies_async = true,
-                            .swizzles_rows = true,
-                            .has_tf32 = true,
-                            .votes = true,
-                            .wave = 32,
-                            .queries = 16,
-                            .tile = 16,
-                            .exchange_words = 192,
-                            .options = ""},
-    [WA_MATRIX_UNIT_WMMA11] = {.name = "wmma11",
-                               .forward_kernel = "forward_matrix_wmma11",
-                               .backward_kernel = "backward_matrix_wmma11",
-                               .rows_kernel = "backward_rows_matrix_wmma11",
-                               .keys_kernel = "backward_keys_matrix_wmma11",
-                               .vendor = WA_VENDOR_AMD,
-                               .targets = "gfx11",
-                               .proven = false,
-                               .copies_async = false,
-                               .votes = true,
-                               .wave = 32,
-                               .queries = 16,
-                               .tile = 16,
-                               .exchange_words = 256,
-                               .options = ""},
-    [WA_MATRIX_UNIT_WMMA12] = {.name = "wmma12",
-                               .forward_kernel = "forward_matrix_wmma12",
-                               .backward_kernel = "backward_matrix_wmma12",
-                               .rows_kernel = "backward_rows_matrix_wmma12",
-                               .keys_kernel = "backward_keys_matrix_wmma12",
-                               .vendor = WA_VENDOR_AMD,
-                               .targets = "gfx12",
-                               .proven = false,
-                               .copies_async = false,
-                               .votes = true,
-                               .wave = 32,
-                               .queries = 16,
-                               .tile = 16,
-                               .exchange_words = 256,
-                               .options = ""},
-    [WA_MATRIX_UNIT_MFMA16] = {.name = "mfma16",
-                               .forward_kernel = "forward_matrix_mfma16",
-                               .backward_kernel = "backward_matrix_mfma16",
-                               .rows_kernel = "backward_rows_matrix_mfma16",
-                               .keys_kernel = "backward_keys_matrix_mfma16",
-                               .vendor = WA_VENDOR_AMD,
-                               .targets = "gfx90a gfx94",
-                               .proven = false,
-                               .copies_async = false,
-                               .votes = true,
-                               .wave = 64,
-                               .queries = 16,
-                               .tile = 16,
-                               .exchange_words = 256,
-                               .options = ""},
-    [WA_MATRIX_UNIT_MFMA32] = {.name = "mfma32",
-                               .forward_kernel = "forward_matrix_mfma32",
-                               .backward_kernel = "backward_matrix_mfma32",
-                               .rows_kernel = "backward_rows_matrix_mfma32",
-                               .keys_kernel = "backward_keys_matrix_mfma32",
-                               .vendor = WA_VENDOR_AMD,
-                               .targets = "gfx90a gfx94",
-                               .proven = false,
-                               .copies_async = false,
-                               .votes = true,
-                               .wave = 64,
-                               .queries = 32,
-                               .tile = 32,
-                               .exchange_words = 256,
-                               .options = ""},
-    [WA_MATRIX_UNIT_DPAS16] = {.name = "dpas16",
-                               .forward_kernel = "forward_matrix_dpas16",
-                               .backward_kernel = "backward_matrix_dpas16",
-                               .rows_kernel = "backward_rows_matrix_dpas16",
-                               .keys_kernel = "backward_keys_matrix_dpas16",
-                               .vendor = WA_VENDOR_INTEL,
-                               .sub_group = 16,
-                               .proven = false,
-                               .copies_async = false,
-                               .wave = 16,
-                               .queries = 16,
-                               .tile = 16,
-                               .exchange_words = 192,
-                               .options = INTEL_OPTIONS},
-    [WA_MATRIX_UNIT_DPAS8] = {.name = "dpas8",
-                              .forward_kernel = "forward_matrix_dpas8",
-                              .backward_kernel = "backward_matrix_dpas8",
-                              .rows_kernel = "backward_rows_matrix_dpas8",
-                              .keys_kernel = "backward_keys_matrix_dpas8",
-                              .vendor = WA_VENDOR_INTEL,
-                              .sub_group = 8,
-                              .proven = false,
-                              .copies_async = false,
-                              .wave = 8,
-                              .queries = 8,
-                              .tile = 16,
-                              .exchange_words = 128,
-                              .options = INTEL_OPTIONS},
-};
+    WA_MATRIX_UNIT_ROWS(ROW)};
+#undef ROW
 
 /* Does a word of the list begin the name? */
 static bool is_target(const char *targets, const char *name)

@@ -29,16 +29,42 @@ typedef struct wa_matrix_unit {
     const char *options;       /* for the compiler; "" */
 } wa_matrix_unit;
 
-enum {
-    WA_MATRIX_UNIT_MMA,
-    WA_MATRIX_UNIT_WMMA11,
-    WA_MATRIX_UNIT_WMMA12,
-    WA_MATRIX_UNIT_MFMA16,
-    WA_MATRIX_UNIT_MFMA32,
-    WA_MATRIX_UNIT_DPAS16,
-    WA_MATRIX_UNIT_DPAS8,
-    WA_MATRIX_UNITS
-};
+/* Sub-groups are of OpenCL C 2.0. ocloc 22.43 knows the functions below but
+ * declares them only where these macros say so; drivers define them. */
+#define WA_INTEL_UNIT_OPTIONS                                                 \
+    " -cl-std=CL2.0 -cl-intel-256-GRF-per-thread"                             \
+    " -Dcl_intel_subgroup_matrix_multiply_accumulate"                         \
+    " -Dcl_intel_bfloat16_conversions"
+
+/* X(ID, name, what it is), of those for the same devices the best first. The
+ * numbers are those of the unit's file. */
+#define WA_MATRIX_UNIT_ROWS(X)                                                \
+    X(MMA, mma, .vendor = WA_VENDOR_NVIDIA, .least_capability = 80,           \
+      .proven = true, .copies_async = true, .swizzles_rows = true,            \
+      .has_tf32 = true, .votes = true, .wave = 32, .queries = 16, .tile = 16, \
+      .exchange_words = 192, .options = "")                                   \
+    X(WMMA11, wmma11, .vendor = WA_VENDOR_AMD, .targets = "gfx11",            \
+      .proven = false, .copies_async = false, .votes = true, .wave = 32,      \
+      .queries = 16, .tile = 16, .exchange_words = 256, .options = "")        \
+    X(WMMA12, wmma12, .vendor = WA_VENDOR_AMD, .targets = "gfx12",            \
+      .proven = false, .copies_async = false, .votes = true, .wave = 32,      \
+      .queries = 16, .tile = 16, .exchange_words = 256, .options = "")        \
+    X(MFMA16, mfma16, .vendor = WA_VENDOR_AMD, .targets = "gfx90a gfx94",     \
+      .proven = false, .copies_async = false, .votes = true, .wave = 64,      \
+      .queries = 16, .tile = 16, .exchange_words = 256, .options = "")        \
+    X(MFMA32, mfma32, .vendor = WA_VENDOR_AMD, .targets = "gfx90a gfx94",     \
+      .proven = false, .copies_async = false, .votes = true, .wave = 64,      \
+      .queries = 32, .tile = 32, .exchange_words = 256, .options = "")        \
+    X(DPAS16, dpas16, .vendor = WA_VENDOR_INTEL, .sub_group = 16,             \
+      .proven = false, .copies_async = false, .wave = 16, .queries = 16,      \
+      .tile = 16, .exchange_words = 192, .options = WA_INTEL_UNIT_OPTIONS)    \
+    X(DPAS8, dpas8, .vendor = WA_VENDOR_INTEL, .sub_group = 8,                \
+      .proven = false, .copies_async = false, .wave = 8, .queries = 8,        \
+      .tile = 16, .exchange_words = 128, .options = WA_INTEL_UNIT_OPTIONS)
+
+#define WA_DECLARE_UNIT(id, unit, ...) WA_MATRIX_UNIT_##id,
+enum { WA_MATRIX_UNIT_ROWS(WA_DECLARE_UNIT) WA_MATRIX_UNITS };
+#undef WA_DECLARE_UNIT
 extern const wa_matrix_unit wa_matrix_units[WA_MATRIX_UNITS];
 
 /* Does the device have that unit? */
