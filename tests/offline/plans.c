@@ -15,7 +15,7 @@
  * every third. sm_89 differs from sm_80 in its local memory only, and gets the
  * matrix unit.
  *
- *   offline_plans [all]
+ *   offline_plans [all] [TARGET]     TARGET: those of this one only
  *   offline_plans --source KERNEL    prints the kernel's program */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +29,7 @@
 #include "plan/planner.h"
 #include "program/source.h"
 
+/* CMakeLists.txt makes a test of each. */
 static const struct {
     const char *compiler, *name; /* of the target */
     const char *device;          /* made-up */
@@ -143,60 +144,96 @@ static int print_source(const char *kernel)
     return 0;
 }
 
+/* ---- What a target gets ---- */
+
+enum { TF32 = 3, TYPES };
+
+/* Kernels that are printed of a target, a workload and a type. */
+typedef struct selection {
+    bool local, local_backward, matrix;
+} selection;
+
+/* Without `all`: see above. */
+static selection select_kernels(size_t target, size_t workload, size_t type)
+{
+    const size_t both = target + workload;
+    const size_t other = type == TF32 ? both + 2 : both;
+    const bool on_grid = workload >= workload_count;
+    selection s;
+    s.local = type == both % 3 && (on_grid || both % 2 == 0) &&
+              strcmp(targets[target].name, "sm_89") != 0;
+    s.local_backward =
+        s.local && (on_grid ? type == target / 3 % 3 : both % 16 == 0);
+    s.matrix = on_grid ? other % 3 == 0 && type == 1 + target % 2
+                       : other % 4 == 0 &&
+                             (type == TF32 || type == 1 + other / 4 % 2);
+    return s;
+}
+
+static winattn_status print_kernels(const workload_row *row, size_t type,
+                                    const selection *s, const line *l)
+{
+    test_case c = case_default();
+    wa_problem problem;
+    if (!l->device || !case_parse(row->text, &c, NULL))
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "bad table");
+    c.tf32 = type == TF32;
+    c.dtype = c.tf32 ? WINATTN_FP32 : (int)type;
+    c.tier = WINATTN_TIER_LOCAL;
+    winattn_desc desc = case_desc(&c);
+    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    WA_TRY(wa_problem_read(&desc, &problem));
+    if (s->local)
+        WA_TRY(print_forward(&problem, l));
+    if (s->local_backward)
+        WA_TRY(print_backward(&problem, l, WINATTN_TIER_LOCAL));
+    if (s->matrix)
+        WA_TRY(print_matrix(&problem, l));
+    return WINATTN_SUCCESS;
+}
+
+/* All workloads in all types; false, with the reason said, if one fails. */
+static bool print_target(size_t target, bool all)
+{
+    static const char *const types[TYPES] = {"fp32", "fp16", "bf16", "tf32"};
+    for (size_t i = 0; i < (workload_count + GRIDS) * TYPES; i++) {
+        const size_t workload = i / TYPES;
+        const size_t type = i % TYPES;
+        const workload_row *row = workload < workload_count
+                                      ? &workload_rows[workload]
+                                      : &grids[workload - workload_count];
+        const line l = {targets[target].compiler, targets[target].name,
+                        row->name, types[type],
+                        made_up_device(targets[target].device)};
+        const selection everything = {.local = type != TF32,
+                                      .local_backward = type != TF32,
+                                      .matrix = type != WINATTN_FP32};
+        const selection s =
+            all ? everything : select_kernels(target, workload, type);
+        if (print_kernels(row, type, &s, &l) != WINATTN_SUCCESS) {
+            fprintf(stderr, "%s, %s: %s\n", l.target, l.workload,
+                    winattn_last_reason());
+            return false;
+        }
+    }
+    return true;
+}
+
 int main(int count, char **arguments)
 {
-    enum { TF32 = 3, TYPES };
-    static const char *const types[TYPES] = {"fp32", "fp16", "bf16", "tf32"};
     if (count > 2 && strcmp(arguments[1], "--source") == 0)
         return print_source(arguments[2]);
     const bool all = count > 1 && strcmp(arguments[1], "all") == 0;
-    const size_t rows = workload_count + GRIDS;
-    for (size_t i = 0; i < TARGETS * rows * TYPES; i++) {
-        const size_t t = i / (rows * TYPES);
-        const size_t w = i / TYPES % rows;
-        const size_t type = i % TYPES;
-        const bool on_grid = w >= workload_count;
-        const workload_row *row =
-            on_grid ? &grids[w - workload_count] : &workload_rows[w];
-        const line l = {targets[t].compiler, targets[t].name, row->name,
-                        types[type], made_up_device(targets[t].device)};
-        test_case c = case_default();
-        wa_problem problem;
-        const bool has_local =
-            type != TF32 &&
-            (all || (type == (w + t) % 3 && (on_grid || (w + t) % 2 == 0) &&
-                     strcmp(targets[t].name, "sm_89") != 0));
-        const bool has_backward =
-            has_local &&
-            (all || (on_grid ? type == t / 3 % 3 : (w + t) % 16 == 0));
-        const size_t other = type == TF32 ? w + t + 2 : w + t;
-        const bool has_matrix =
-            type != WINATTN_FP32 &&
-            (all || (on_grid ? other % 3 == 0 && type == 1 + t % 2
-                             : other % 4 == 0 && (type == TF32 ||
-                                                  type == 1 + other / 4 % 2)));
-        if (!has_local && !has_matrix)
+    const char *only = count > 1 + all ? arguments[1 + all] : NULL;
+    bool found = false;
+    for (size_t t = 0; t < TARGETS; t++) {
+        if (only && strcmp(only, targets[t].name) != 0)
             continue;
-        if (!l.device || !case_parse(row->text, &c, NULL)) {
-            fprintf(stderr, "bad table: %s, %s\n", targets[t].device,
-                    row->name);
+        found = true;
+        if (!print_target(t, all))
             return 1;
-        }
-        c.tf32 = type == TF32;
-        c.dtype = c.tf32 ? WINATTN_FP32 : (int)type;
-        c.tier = WINATTN_TIER_LOCAL;
-        winattn_desc desc = case_desc(&c);
-        desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
-        if (wa_problem_read(&desc, &problem) != WINATTN_SUCCESS ||
-            (has_local && print_forward(&problem, &l) != WINATTN_SUCCESS) ||
-            (has_backward &&
-             print_backward(&problem, &l, WINATTN_TIER_LOCAL) !=
-                 WINATTN_SUCCESS) ||
-            (has_matrix && print_matrix(&problem, &l) != WINATTN_SUCCESS)) {
-            fprintf(stderr, "%s, %s: %s\n", targets[t].name, row->name,
-                    winattn_last_reason());
-            return 1;
-        }
     }
-    return 0;
+    if (!found)
+        fprintf(stderr, "no such target: %s\n", only);
+    return !found;
 }
