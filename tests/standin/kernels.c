@@ -232,13 +232,13 @@ static void read_head(const source_reader *in, kernel_facts *kernel,
     }
 }
 
-/* "type a[2][3], b[4] __attribute__((aligned(128)));" behind __local; pointers
+/* "type a[2][3], b __attribute__((aligned(128)));" behind __local; pointers
  * take no local memory. */
 static void add_locals(const source_reader *in, kernel_facts *kernel,
                        const token *tokens, size_t count)
 {
     type_facts type;
-    if (count < 3 || token_is(&tokens[0], "const") ||
+    if (count < 2 || token_is(&tokens[0], "const") ||
         !token_is_name(&tokens[1]))
         return;
     if (!find_type(in, &tokens[0], &type)) {
