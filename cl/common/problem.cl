@@ -3,9 +3,6 @@
  * it is (switches.h). Files that stand behind them follow at the end. */
 #include "common/tokens.cl"
 
-#define DOT 0
-#define COSINE 1
-#define SLIDING 2
 REQUIRE(VARIANT)
 REQUIRE(HEAD_DIM)
 REQUIRE(BIAS)

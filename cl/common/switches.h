@@ -154,6 +154,11 @@
 #define MASK_HAS_REGIONS(kind) ((kind) == MASK_REGIONS || (kind) == MASK_SHIFT)
 #define MASK_FOLLOWS_GRID(kind) ((kind) == MASK_SHIFT)
 
+/* Of VARIANT. */
+#define DOT 0
+#define COSINE 1
+#define SLIDING 2
+
 /* Of BIAS_CACHE: nowhere, since they come from global memory each time; their
  * sum in local memory, or in registers (forward only); or the bias in local
  * memory, and one region for each token, which are compared. */

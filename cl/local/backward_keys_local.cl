@@ -13,11 +13,8 @@
  *               only)
  *               0: it is added to in the workspace */
 #define STAGES_TILES (SINGLE_Q_BLOCK && KEEPS_TILES)
-/* The keys are all of the window, and so the rows are among them. */
-#define KEPT_ROWS (FUSED ? 0 : BLOCK_ROWS)
-/* What a softmax and P dP sum. */
-#define HAS_PARTS FUSED
-#define PART_COUNT (2 * Q_ROWS * COL_TILES)
+#define KEPT_ROWS KEYS_KEPT_ROWS
+#define PART_COUNT KEYS_PART_COUNT
 #include "local/gradient_tiles.cl"
 
 REQUIRE(FUSED)
@@ -458,7 +455,7 @@ INLINE void store_kept(const kept_sums *kept, const gradient_memory *memory,
 __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_keys_local(BACKWARD_PARAMETERS)
 {
     DECLARE_GRADIENT_MEMORY(memory)
-#if VARIANT == COSINE
+#if KEYS_HAVE_ALONG
     __local float alongs[Q_ROWS];
     __local float team_sums[TEAM];
     memory.along = alongs;

@@ -16,13 +16,7 @@
  * once more, for dQ -= (error of delta) scale sum P K. */
 #define STAGES_TILES 0
 #define KEPT_ROWS BLOCK_ROWS
-/* What a softmax and P dP sum, or what delta is checked by. */
-#define HAS_PARTS 1
-#if STATISTICS
-#define PART_COUNT (2 * Q_ROWS * COL_TILES)
-#else
-#define PART_COUNT (Q_ROWS * (2 * COL_TILES + SQUARE_TILES))
-#endif
+#define PART_COUNT ROWS_PART_COUNT
 #include "local/gradient_tiles.cl"
 
 REQUIRE(STATISTICS)
@@ -92,7 +86,6 @@ INLINE void store_statistics(const gradient_memory *memory,
  * behind them of the squares of dS, of every other column, as an estimate does
  * for these. A work-item has the place of its tile to itself. */
 #define SUM_PLANE (Q_ROWS * COL_TILES)
-#define SQUARE_TILES CEIL_DIV(COL_TILES, 2)
 INLINE void add_row_sums(const float tile[SCORE_ROWS][SCORE_COLS],
                          __local float *sums)
 {
@@ -248,7 +241,7 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
 {
     DECLARE_GRADIENT_MEMORY(memory)
     __local int verdict; /* of all work-items */
-#if VARIANT == COSINE && !STATISTICS
+#if ROWS_HAVE_ALONG
     __local float alongs[Q_ROWS];
 #endif
     const forward_args *forward = &args.forward;

@@ -28,17 +28,13 @@
 #define SCALES_ROWS 0
 #define LOADS_AHEAD 1
 #define SUMS_STAY STREAMING
+#include "local/forward_extents.h"
 #include "local/local_bias.cl"
 
 REQUIRE(TEAMS)
 REQUIRE(STAGE_KEYS)
 REQUIRE(ROW_ITEMS)
 
-#define KEY_STAGES CEIL_DIV(BLOCK_KEYS, STAGE_KEYS)
-#define COL_TILES CEIL_DIV(STAGE_KEYS, SCORE_COLS)
-#define VALUE_ROWS (CEIL_DIV(STAGE_KEYS, 4) * 4)
-#define KV_ROWS LARGER(COL_TILES *SCORE_COLS, VALUE_ROWS)
-#define SCORE_PITCH (CEIL_DIV(BLOCK_KEYS, 4) | 1)
 #define ROWS_AT_ONCE (TEAM / ROW_ITEMS)
 /* Sums may start at the score bias, so that these are on their way while the
  * first products are made; a cosine is scaled before its score bias is added.
@@ -429,18 +425,18 @@ __kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
 SUB_GROUP_SIZE void
 forward_local(FORWARD_PARAMETERS)
 {
-    __local float4 q_tiles[TEAMS][Q_ROWS * DIM_PITCH];
-    __local float4 kv_tiles[TEAMS][KV_ROWS * DIM_PITCH];
-    __local float4 score_tiles[TEAMS][ALL_ROWS * SCORE_PITCH];
+    __local float4 q_tiles[TEAMS][Q_QUADS];
+    __local float4 kv_tiles[TEAMS][KV_QUADS];
+    __local float4 score_tiles[TEAMS][SCORE_QUADS];
     __local float row_maxima[TEAMS][BLOCK_ROWS];
-    __local float row_sums[TEAMS][BLOCK_ROWS * ROW_ITEMS];
-#if STREAMING
+    __local float row_sums[TEAMS][ROW_PARTS];
+#if HAS_RESCALES
     __local float row_rescales[TEAMS][BLOCK_ROWS];
 #endif
-#if ROW_ITEMS > 1
-    __local float part_maxima[TEAMS][BLOCK_ROWS * ROW_ITEMS];
+#if HAS_PART_MAXIMA
+    __local float part_maxima[TEAMS][ROW_PARTS];
 #endif
-#if VARIANT == COSINE
+#if HAS_FACTORS
     __local float q_factors[TEAMS][BLOCK_ROWS];
     __local float k_factors[TEAMS][BLOCK_KEYS];
 #endif
@@ -456,13 +452,13 @@ forward_local(FORWARD_PARAMETERS)
         .scores = score_tiles[team],
         .row_max = row_maxima[team],
         .row_sum = row_sums[team],
-#if STREAMING
+#if HAS_RESCALES
         .row_rescale = row_rescales[team],
 #endif
-#if ROW_ITEMS > 1
+#if HAS_PART_MAXIMA
         .part_max = part_maxima[team],
 #endif
-#if VARIANT == COSINE
+#if HAS_FACTORS
         .q_factor = q_factors[team],
         .k_factor = k_factors[team],
 #endif

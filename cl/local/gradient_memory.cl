@@ -17,16 +17,13 @@
  *   KEPT_ROWS     rows whose tokens it lists apart from those of keys
  *   PART_COUNT    numbers that tiles of logits hand to their rows */
 
-/* The backward pass needs each token a dozen times. On a grid, what leads to
- * its place fills registers that the sums need, so that a team keeps tokens in
- * local memory. */
-#define LISTS_TOKENS GRID
 #define SCALES_ROWS (VARIANT == COSINE)
 /* Tokens, in local memory too, cannot be read past a store, and stage_tiles
  * has registers for them. Intel's compiler would keep them in private memory.
  */
 #define LOADS_AHEAD (LISTS_TOKENS || (STAGES_TILES && !SUB_GROUP) ? 4 : 1)
 #define SUMS_STAY 1
+#include "local/gradient_extents.h"
 #include "local/local_bias.cl"
 
 REQUIRE(KEEPS_TILES)
@@ -41,15 +38,7 @@ REQUIRE(KEY_QUADS)
 #define KEYS(forward) NK
 #endif
 
-#define COL_TILES CEIL_DIV(BLOCK_KEYS, SCORE_COLS)
-#define BLOCK_QUADS CEIL_DIV(BLOCK_KEYS, 4)
-#define KEY_TILES CEIL_DIV(BLOCK_QUADS, KEY_QUADS)
 #define TILE_KEYS (4 * KEY_QUADS)
-#define KV_ROWS LARGER(COL_TILES *SCORE_COLS, BLOCK_QUADS * 4)
-#define WEIGHT_PITCH (BLOCK_QUADS | 1)
-/* The last tile of keys may reach behind the last row. */
-#define WEIGHT_QUADS (ALL_ROWS * WEIGHT_PITCH + KEY_QUADS)
-#define TILE_COPIES (KEEPS_TILES ? 2 : 1)
 
 /* What a team shares in local memory. */
 typedef struct gradient_memory {
@@ -73,7 +62,7 @@ typedef struct gradient_memory {
     __local int *table_positions;   /* [TABLE_TOKENS] */
 } gradient_memory;
 
-#if VARIANT == COSINE
+#if HAS_INVERSES
 #define DECLARE_INVERSES                                                      \
     __local float q_inverses[Q_ROWS];                                         \
     __local float k_inverses[KV_ROWS];
@@ -84,7 +73,7 @@ typedef struct gradient_memory {
 #define DECLARE_INVERSES
 #define SET_INVERSES(memory)
 #endif
-#if HAS_PARTS
+#if PART_COUNT > 0
 #define DECLARE_PARTS __local float parts[PART_COUNT];
 #define SET_PARTS(memory) (memory).parts = parts;
 #else
@@ -101,8 +90,6 @@ typedef struct gradient_memory {
 #define SET_TOKENS(memory)
 #endif
 #if KEEPS_TABLE
-#define TABLE_ENTRIES (2 * TABLE_CENTER + 1)
-#define TABLE_TOKENS LARGER(NQ, NK)
 #define DECLARE_TABLE                                                         \
     __local float table[TABLE_ENTRIES];                                       \
     __local int table_positions[TABLE_TOKENS];
@@ -115,8 +102,8 @@ typedef struct gradient_memory {
 #endif
 /* Declares `name` and its arrays, in a kernel. */
 #define DECLARE_GRADIENT_MEMORY(name)                                         \
-    __local float4 row_tiles[TILE_COPIES][Q_ROWS * DIM_PITCH];                \
-    __local float4 col_tiles[TILE_COPIES][KV_ROWS * DIM_PITCH];               \
+    __local float4 row_tiles[TILE_COPIES][Q_QUADS];                           \
+    __local float4 col_tiles[TILE_COPIES][KV_QUADS];                          \
     __local float4 weight_tile[WEIGHT_QUADS];                                 \
     DECLARE_PARTS                                                             \
     __local float row_maxima[Q_ROWS];                                         \

@@ -6,9 +6,6 @@
  * Loops over a team's work make the same number of rounds for every work-item,
  * which also made them faster on an H200 (0.34 to 0.39 of copy bandwidth).
  *
- * Local arrays are made of float4 ("quads"); the pitch of their rows is an odd
- * number of quads, so that neighbouring rows lie in different banks.
- *
  *   TEAM          work-items that share one work tile
  *   STAGE_DIMS    channels that are in local memory at once; a multiple of 4
  *   SCORE_ROWS, SCORE_COLS  a work-item's tile of logits
@@ -26,6 +23,7 @@
  *   LOADS_AHEAD   rows that a work-item loads before it stores the first
  *   SUMS_STAY     1: sums live in registers while rows are copied */
 #include "common/problem.cl"
+#include "local/team_extents.h"
 
 REQUIRE(TEAM)
 REQUIRE(STAGE_DIMS)
@@ -34,18 +32,6 @@ REQUIRE(SCORE_COLS)
 REQUIRE(OUT_ROWS)
 REQUIRE(SUB_GROUP)
 REQUIRE(LIMITS_REGISTERS)
-
-#define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
-#define LARGER(a, b) ((a) > (b) ? (a) : (b))
-
-#define STAGE_QUADS (STAGE_DIMS / 4)
-#define DIM_STAGES CEIL_DIV(HEAD_DIM, STAGE_DIMS)
-#define DIM_PITCH (STAGE_QUADS | 1)
-#define ROW_TILES CEIL_DIV(BLOCK_ROWS, SCORE_ROWS)
-#define OUT_TILES CEIL_DIV(BLOCK_ROWS, OUT_ROWS)
-#define Q_ROWS (ROW_TILES * SCORE_ROWS)
-/* rows of the score matrix, for whole tiles of both kinds */
-#define ALL_ROWS LARGER(Q_ROWS, OUT_TILES *OUT_ROWS)
 
 /* Always 0, but Intel's compiler cannot know. It unrolls loops of a known
  * number of rounds although it is told not to (ocloc 22.43 forgets that of

@@ -215,8 +215,7 @@ static void set_kernel(const search *find, wa_gradient_part which,
     kernel->block_rows = s->block_rows;
     kernel->block_keys = s->block_keys;
     kernel->work_group = s->team;
-    kernel->local_bytes =
-        (uint32_t)wa_gradient_local_bytes(problem, which, s, &t);
+    kernel->local_bytes = (uint32_t)wa_gradient_local_bytes(problem, which, s);
     char *text = kernel->defines;
     const size_t size = sizeof kernel->defines;
     wa_append_problem(problem, find->device, s->block_rows, s->block_keys,

@@ -18,6 +18,9 @@
 #include "plan/planner.h"
 #include "plan/tuning.h"
 
+#include "../cl/local/forward_extents.h"
+#include "../cl/local/team_extents.h"
+
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
@@ -46,42 +49,38 @@ typedef struct tiling {
     uint32_t q_rows, kv_rows, score_rows;
     uint32_t key_quads;
     bool streaming;
+    uint64_t team_bytes; /* local memory, without gaps between arrays */
 } tiling;
 
+/* By the kernel's formulas, which name the switches that it is built with. */
 static tiling tiling_of(const wa_problem *problem, const wa_local_shape *s)
 {
-    tiling t;
-    t.dim_stages = wa_ceil_div(problem->head_dim, s->stage_dims);
-    t.key_stages = wa_ceil_div(s->block_keys, s->stage_keys);
-    t.row_tiles = wa_ceil_div(s->block_rows, s->score_rows);
-    t.col_tiles = wa_ceil_div(s->stage_keys, s->score_cols);
-    t.out_across = s->stage_dims / 4;
-    t.out_tiles = wa_ceil_div(s->block_rows, s->out_rows);
-    t.q_rows = t.row_tiles * s->score_rows;
-    t.kv_rows =
-        MAX(t.col_tiles * s->score_cols, wa_ceil_div(s->stage_keys, 4) * 4);
-    t.score_rows = MAX(t.q_rows, t.out_tiles * s->out_rows);
-    t.key_quads = wa_ceil_div(s->block_keys, 4);
-    t.streaming =
-        problem->variant == WINATTN_SLIDING || problem->keys > s->block_keys;
+    const uint64_t VARIANT = problem->variant;
+    const uint64_t HEAD_DIM = problem->head_dim;
+    const uint64_t BLOCK_ROWS = s->block_rows, BLOCK_KEYS = s->block_keys;
+    const uint64_t STAGE_KEYS = s->stage_keys, STAGE_DIMS = s->stage_dims;
+    const uint64_t SCORE_ROWS = s->score_rows, SCORE_COLS = s->score_cols;
+    const uint64_t OUT_ROWS = s->out_rows, ROW_ITEMS = s->row_items;
+    const bool STREAMING = VARIANT == SLIDING || problem->keys > BLOCK_KEYS;
+    const tiling t = {.dim_stages = (uint32_t)(DIM_STAGES),
+                      .key_stages = (uint32_t)(KEY_STAGES),
+                      .row_tiles = (uint32_t)(ROW_TILES),
+                      .col_tiles = (uint32_t)(COL_TILES),
+                      .out_across = (uint32_t)(STAGE_QUADS),
+                      .out_tiles = (uint32_t)(OUT_TILES),
+                      .q_rows = (uint32_t)(Q_ROWS),
+                      .kv_rows = (uint32_t)(KV_ROWS),
+                      .score_rows = (uint32_t)(ALL_ROWS),
+                      .key_quads = (uint32_t)(CEIL_DIV(BLOCK_KEYS, 4)),
+                      .streaming = STREAMING,
+                      .team_bytes = TEAM_LOCAL_BYTES};
     return t;
 }
 
-/* As the kernel declares its arrays, in the same order. */
-static uint64_t local_bytes(const wa_problem *problem, const wa_local_shape *s,
-                            const tiling *t)
+/* Of a work-group. */
+static uint64_t local_bytes(const wa_local_shape *s, const tiling *t)
 {
-    const uint64_t pitch = (s->stage_dims / 4) | 1;
-    const uint64_t quads = (t->q_rows + t->kv_rows) * pitch +
-                           (uint64_t)t->score_rows * (t->key_quads | 1);
-    uint64_t floats = s->block_rows + (uint64_t)s->block_rows * s->row_items;
-    if (t->streaming)
-        floats += s->block_rows;
-    if (s->row_items > 1)
-        floats += (uint64_t)s->block_rows * s->row_items;
-    if (problem->variant == WINATTN_COSINE)
-        floats += s->block_rows + s->block_keys;
-    return s->teams * (quads * 16 + floats * 4);
+    return s->teams * t->team_bytes;
 }
 
 /* Registers of a work-item: the larger of its two tiles, and what addresses
@@ -175,7 +174,7 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "Intel's compiler would spill the addresses of teams";
     if (s->team * s->teams > device->max_work_group)
         return "work-groups of the device are too small";
-    if (local_bytes(problem, s, t) + LOCAL_SLACK > device->local_bytes)
+    if (local_bytes(s, t) + LOCAL_SLACK > device->local_bytes)
         return "local memory of the device is too small";
     if (device->loop_limit && rounds_of(problem, s, t) > device->loop_limit)
         return "the device ends a work-item's loops too early";
@@ -211,7 +210,7 @@ bool wa_plan_local_shape(const wa_problem *problem, const wa_device *device,
     plan->shape.local = *shape;
     step->block_rows = shape->block_rows;
     step->block_keys = shape->block_keys;
-    step->local_bytes = (uint32_t)local_bytes(problem, shape, &t);
+    step->local_bytes = (uint32_t)local_bytes(shape, &t);
     plan->schedule.work_tiles_per_group = shape->teams;
     step->work_group = shape->team * shape->teams;
     plan->access_elements =
@@ -236,8 +235,8 @@ static double resident_groups(const wa_problem *problem,
                               const wa_device *device, const wa_local_shape *s,
                               const tiling *t)
 {
-    const double by_memory = (double)device->local_capacity /
-                             ((double)local_bytes(problem, s, t) + 1024.0);
+    const double by_memory =
+        (double)device->local_capacity / ((double)local_bytes(s, t) + 1024.0);
     const double by_registers =
         (double)device->register_words /
         ((registers_of(problem, device, s, t) + 40.0) * s->team * s->teams);

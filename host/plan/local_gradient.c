@@ -4,6 +4,10 @@
 #include "plan/planner.h"
 #include "plan/schedule.h"
 
+#include "../cl/common/switches.h"
+#include "../cl/local/gradient_extents.h"
+#include "../cl/local/team_extents.h"
+
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
@@ -25,20 +29,25 @@
  * work-groups on the same unit share. */
 #define STAGE_WAIT 1800.0
 
+/* By the kernels' formulas, which name the switches that they are built with.
+ */
 wa_gradient_tiling wa_gradient_tiling_of(const wa_problem *problem,
                                          const wa_gradient_shape *s)
 {
-    wa_gradient_tiling t;
-    t.dim_stages = wa_ceil_div(problem->head_dim, s->stage_dims);
-    t.row_tiles = wa_ceil_div(s->block_rows, s->score_rows);
-    t.col_tiles = wa_ceil_div(s->block_keys, s->score_cols);
-    t.out_across = s->stage_dims / 4;
-    t.out_tiles = wa_ceil_div(s->block_rows, s->out_rows);
-    t.key_quads = wa_ceil_div(s->block_keys, 4);
-    t.key_tiles = wa_ceil_div(t.key_quads, s->key_quads);
-    t.q_rows = t.row_tiles * s->score_rows;
-    t.kv_rows = MAX(t.col_tiles * s->score_cols, t.key_quads * 4);
-    t.weight_rows = MAX(t.q_rows, t.out_tiles * s->out_rows);
+    const uint32_t HEAD_DIM = problem->head_dim;
+    const uint32_t BLOCK_ROWS = s->block_rows, BLOCK_KEYS = s->block_keys;
+    const uint32_t STAGE_DIMS = s->stage_dims;
+    const uint32_t SCORE_ROWS = s->score_rows, SCORE_COLS = s->score_cols;
+    const uint32_t OUT_ROWS = s->out_rows, KEY_QUADS = s->key_quads;
+    const wa_gradient_tiling t = {.dim_stages = DIM_STAGES,
+                                  .row_tiles = ROW_TILES,
+                                  .col_tiles = COL_TILES,
+                                  .out_across = STAGE_QUADS,
+                                  .out_tiles = OUT_TILES,
+                                  .key_quads = BLOCK_QUADS,
+                                  .key_tiles = KEY_TILES,
+                                  .q_rows = Q_ROWS,
+                                  .kv_rows = KV_ROWS};
     return t;
 }
 
@@ -59,40 +68,25 @@ bool wa_gradient_keeps_table(const wa_problem *problem, wa_gradient_part which,
            wa_gradient_is_single_q_block(problem, which, s);
 }
 
-/* As the kernels declare their arrays, in the same order. */
 uint64_t wa_gradient_local_bytes(const wa_problem *problem,
                                  wa_gradient_part which,
-                                 const wa_gradient_shape *s,
-                                 const wa_gradient_tiling *t)
+                                 const wa_gradient_shape *s)
 {
-    const uint64_t pitch = (s->stage_dims / 4) | 1;
-    const uint64_t copies = s->keeps_tiles ? 2 : 1;
-    const uint64_t quads = copies * (t->q_rows + t->kv_rows) * pitch +
-                           (uint64_t)t->weight_rows * (t->key_quads | 1) +
-                           s->key_quads;
-    uint64_t floats = 3ull * t->q_rows;
-    if (which != WA_GRADIENTS_KEYS)
-        floats += 2ull * t->col_tiles * t->q_rows;
-    if (which == WA_GRADIENTS_ROWS)
-        floats += (uint64_t)wa_ceil_div(t->col_tiles, 2) * t->q_rows;
-    if (which == WA_GRADIENTS_STATISTICS || which == WA_GRADIENTS_ROWS)
-        floats += 1;
-    if (problem->variant == WINATTN_COSINE) {
-        floats += t->q_rows + t->kv_rows;
-        floats += which == WA_GRADIENTS_STATISTICS ? 0 : t->q_rows;
-        floats += which == WA_GRADIENTS_FUSED || which == WA_GRADIENTS_KEYS
-                      ? s->team
-                      : 0;
-    }
-    uint64_t tokens = 0;
-    if (problem->grid.used)
-        tokens =
-            s->block_keys + (which == WA_GRADIENTS_FUSED ? 0 : s->block_rows);
-    const uint64_t entries =
-        wa_gradient_keeps_table(problem, which, s)
-            ? problem->table.entries + MAX(problem->queries, problem->keys)
-            : 0;
-    return quads * 16 + floats * 4 + tokens * 16 + entries * 4;
+    const uint64_t VARIANT = problem->variant;
+    const uint64_t GRID = problem->grid.used;
+    const uint64_t NQ = problem->queries, NK = problem->keys;
+    const uint64_t TABLE_CENTER = problem->table.center;
+    const uint64_t BLOCK_ROWS = s->block_rows, BLOCK_KEYS = s->block_keys;
+    const uint64_t TEAM = s->team, STAGE_DIMS = s->stage_dims;
+    const uint64_t SCORE_ROWS = s->score_rows, SCORE_COLS = s->score_cols;
+    const uint64_t OUT_ROWS = s->out_rows, KEY_QUADS = s->key_quads;
+    const uint64_t KEEPS_TILES = s->keeps_tiles;
+    const bool KEEPS_TABLE = wa_gradient_keeps_table(problem, which, s);
+    const bool STATISTICS = which == WA_GRADIENTS_STATISTICS;
+    const bool FUSED = which == WA_GRADIENTS_FUSED;
+    return which == WA_GRADIENTS_STATISTICS || which == WA_GRADIENTS_ROWS
+               ? ROWS_LOCAL_BYTES
+               : KEYS_LOCAL_BYTES;
 }
 
 /* Registers of a work-item: what is live in the busiest of its products, and
@@ -156,7 +150,7 @@ const char *wa_gradient_refusal(const wa_problem *problem,
         return "too many stages of channels";
     if (s->team > device->max_work_group)
         return "work-groups of the device are too small";
-    if (wa_gradient_local_bytes(problem, which, s, t) + WA_GRADIENT_SLACK >
+    if (wa_gradient_local_bytes(problem, which, s) + WA_GRADIENT_SLACK >
         device->local_bytes)
         return "local memory of the device is too small";
     return NULL;
@@ -170,7 +164,7 @@ double wa_gradient_resident(const wa_problem *problem, const wa_device *device,
 {
     const double by_memory =
         (double)device->local_capacity /
-        ((double)wa_gradient_local_bytes(problem, which, s, t) + 1024.0);
+        ((double)wa_gradient_local_bytes(problem, which, s) + 1024.0);
     double registers = wa_gradient_registers(problem, device, which, s, t);
     if (wa_gradient_keeps_dbias(problem, device, which, s, t))
         registers += s->score_rows * s->score_cols;

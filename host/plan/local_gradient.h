@@ -25,7 +25,7 @@ typedef struct wa_gradient_tiling {
     uint32_t dim_stages;
     uint32_t row_tiles, col_tiles; /* of logits */
     uint32_t out_across, out_tiles, key_tiles;
-    uint32_t q_rows, kv_rows, weight_rows;
+    uint32_t q_rows, kv_rows;
     uint32_t key_quads; /* of a block */
 } wa_gradient_tiling;
 
@@ -47,11 +47,10 @@ bool wa_gradient_keeps_dbias(const wa_problem *problem,
                              const wa_gradient_shape *s,
                              const wa_gradient_tiling *t);
 
-/* As the kernels declare their arrays. */
+/* Of what a team has in local memory, without gaps between arrays. */
 uint64_t wa_gradient_local_bytes(const wa_problem *problem,
                                  wa_gradient_part which,
-                                 const wa_gradient_shape *s,
-                                 const wa_gradient_tiling *t);
+                                 const wa_gradient_shape *s);
 /* Of a work-item, an estimate; without a sum of dBias. */
 uint32_t wa_gradient_registers(const wa_problem *problem,
                                const wa_device *device, wa_gradient_part which,
