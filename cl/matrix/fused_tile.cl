@@ -29,7 +29,6 @@ REQUIRE(KEEPS_DBIAS)
  * and dS, tables of tokens, and of rows lse and powers of two. Together, for
  * one address that stays in a register: NVIDIA's compiler makes that of each
  * array anew, which takes long. */
-#define OUT_SIZE (TILE_M * OUT_PITCH)
 #define OUT_OFFSET (RING_SIZE * 2)
 #define WEIGHT_OFFSET (OUT_OFFSET + WAVES_PER_WINDOW * OUT_SIZE * 2)
 #define TOKEN_OFFSET (WEIGHT_OFFSET + 2 * WEIGHT_PARTS * WEIGHT_SIZE * 2)

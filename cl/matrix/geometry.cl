@@ -67,8 +67,6 @@ REQUIRE(BIAS_CACHE)
 #endif
 REQUIRE(ROW_PLANES)
 
-#define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
-
 /* Tokens of a window, and of a block of it, that run down and across tiles. */
 #if S_TRANSPOSED
 #define SEQ_M NK
@@ -84,27 +82,17 @@ REQUIRE(ROW_PLANES)
 #define OF_PAIR(of, args, score_bias, m, n) of(args, score_bias, m, n)
 #endif
 
+#include "matrix/matrix_extents.h"
+
 #define TEAM (WAVES_PER_WINDOW * WAVE)
-#define ROW_TILES CEIL_DIV(BLOCK_M, TILE_M)
-#define WAVE_TURNS CEIL_DIV(ROW_TILES, WAVES_PER_WINDOW)
-#define KEY_BLOCKS CEIL_DIV(SEQ_N, BLOCK_N)
-#define KEY_TILES CEIL_DIV(BLOCK_N, TILE_N)
-#define ALL_KEY_TILES (KEY_BLOCKS * KEY_TILES)
 #define TILES_PER_SUBTILE (SUBTILE_KEYS / TILE_N)
 #define SUBTILES CEIL_DIV(KEY_TILES, TILES_PER_SUBTILE)
-#define DIM_TILES CEIL_DIV(HEAD_DIM, TILE_N)
-#define DIMS (DIM_TILES * TILE_N)
-#define PITCH ROW_PITCH(DIMS)
-/* Keys past the last are one row of zeros. */
-#define KEY_ROWS (BLOCK_N + (BLOCK_N % TILE_N != 0))
 /* The last that may be read: where tiles are whole, addresses need no care. */
 #define LAST_KEY (KEY_ROWS == BLOCK_N ? INT_MAX : KEY_ROWS - 1)
 #define SHORT_BLOCK (SEQ_N % BLOCK_N != 0)
-/* Rows leave in tiles through the q that they were computed from. */
-#define ROW_ROWS (BACKWARD ? BLOCK_M : ROW_TILES * TILE_M)
-#define ROW_PLANE(n) ((n)*WHOLE_LINES(ROW_ROWS * PITCH))
-#define KEY_PLANE(n)                                                          \
-    (ROW_PLANE(ROW_PLANES) + (n)*WHOLE_LINES(KEY_ROWS * PITCH))
+/* Where a stage has its tensors: those of rows, then k and v. */
+#define ROW_PLANE(n) ((n)*ROW_PLANE_SIZE)
+#define KEY_PLANE(n) (ROW_PLANE(ROW_PLANES) + (n)*KEY_PLANE_SIZE)
 #if S_TRANSPOSED
 #define Q_OFFSET KEY_PLANE(0)
 #define D_O_OFFSET KEY_PLANE(1)
@@ -133,17 +121,11 @@ REQUIRE(ROW_PLANES)
 /* Where in the ring KEY_PLANE counts from, for the keys of stage n. */
 #define KEY_STAGE(n) ((LATE_KEYS ? STAGES - 1 : (n)) * STAGE_SIZE)
 #define RING_SIZE ((STAGES - 1) * STAGE_SIZE + KEY_PLANE(2))
-/* Gradients are stored by way of rows of each wave, OUT_DIMS channels at a
- * time. */
-#define OUT_TILES (DIM_TILES < 4 ? DIM_TILES : 4)
-#define OUT_DIMS (OUT_TILES * TILE_N)
-#define OUT_PITCH ROW_PITCH(OUT_DIMS)
 /* Is there a tile of channels of this number? Known where groups are whole. */
 #define HAS_CHANNELS(tile) (DIM_TILES % OUT_TILES == 0 || (tile) < DIM_TILES)
 #define LARGE_LOGIT 1024.0f
 /* score bias of a tile: [ACC_PER_LANE / BIAS_GROUP][WAVE][BIAS_GROUP] */
 #define BIAS_GROUP 4
-#define TILE_ELEMENTS (ACC_PER_LANE * WAVE)
 #define COMPARES_REGIONS                                                      \
     (MASK_HAS_REGIONS(MASK) && BIAS_CACHE == BIAS_CACHE_LOCAL_AND_REGIONS)
 #define MASK_IN_CACHE (MASK && BIAS_CACHE && !COMPARES_REGIONS)

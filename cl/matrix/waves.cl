@@ -51,7 +51,7 @@ INLINE wave wave_of(const work_item *me, __local uint (*exchanges)[1])
  * line of 128 bytes for units that swizzle rows; of gradients, each wave's
  * output staging; the bias cache. */
 #if BACKWARD
-#define OUT_STAGING_CHUNKS (TILE_M * OUT_PITCH / CHUNK)
+#define OUT_STAGING_CHUNKS (OUT_SIZE / CHUNK)
 #define DECLARE_OUT_STAGING                                                   \
     __local uint4                                                             \
         out_staging[WINDOWS_PER_GROUP * WAVES_PER_WINDOW][OUT_STAGING_CHUNKS] \
@@ -61,7 +61,7 @@ INLINE wave wave_of(const work_item *me, __local uint (*exchanges)[1])
 #endif
 #if HAS_LOCAL_BIAS_CACHE
 #define DECLARE_BIAS_CACHE                                                    \
-    __local cached_bias bias_cache[ROW_TILES * ALL_KEY_TILES * TILE_ELEMENTS] \
+    __local cached_bias bias_cache[BIAS_CACHE_SIZE]                           \
         __attribute__((aligned(16)));
 #else
 #define DECLARE_BIAS_CACHE

@@ -97,6 +97,9 @@ REQUIRE(COMPUTE_CAPABILITY)
 #ifndef VALUE_RUN
 #define VALUE_RUN 1
 #endif
+#ifndef SWIZZLES_ROWS
+#define SWIZZLES_ROWS 0
+#endif
 #ifndef NATIVE_QUERIES
 #define NATIVE_QUERIES 0
 #endif

@@ -6,19 +6,11 @@
 #ifndef FRAGMENT_TILES_CL
 #define FRAGMENT_TILES_CL
 #include "unit/defaults.cl"
+#include "unit/row_extents.h"
 
 /* ---- Rows in local memory ---- */
 
-/* Eight rows' chunks of the same channels lie in different banks: either rows
- * are an odd number of chunks long, or each has its chunks in an order of its
- * own, which the unit's file says. */
-#define LINE (8 * CHUNK)
-#if SWIZZLES_ROWS
-#define ROW_PITCH(dims) (dims)
-#define WHOLE_LINES(elements) (((elements) + LINE - 1) / LINE * LINE)
-#else
-#define ROW_PITCH(dims) ((dims) + CHUNK)
-#define WHOLE_LINES(elements) (elements)
+#if !SWIZZLES_ROWS
 #define row_swizzle(row, pitch) 0
 #endif
 

@@ -64,11 +64,10 @@ static uint32_t subtiles_of(const wa_matrix_unit *unit,
     return wa_ceil_div(t->key_tiles * unit->tile, s->subtile_keys);
 }
 
-static uint64_t ring_bytes(const wa_matrix_unit *unit,
-                           const wa_matrix_shape *s, const wa_matrix_tiling *t)
+static uint64_t ring_bytes(const wa_matrix_shape *s, const wa_matrix_tiling *t)
 {
     return (uint64_t)s->windows_per_group * s->stages *
-           wa_matrix_stage_bytes(unit, s, t, WA_BACKWARD, ROW_PLANES);
+           wa_matrix_stage_bytes(t, WA_BACKWARD, ROW_PLANES);
 }
 
 /* As the kernel declares its arrays; has_tokens: with tables of where tokens
@@ -107,8 +106,7 @@ static uint64_t bytes_of_arrays(const wa_problem *problem,
         wa_matrix_local_bytes(problem, device, s, t, WA_BACKWARD, ROW_PLANES) +
         s->windows_per_group * ((own + line - 1) / line * line);
     if (late_keys) /* keys have one stage */
-        bytes -= (s->stages - 1) *
-                 wa_matrix_stage_bytes(unit, s, t, WA_BACKWARD, 0);
+        bytes -= (s->stages - 1) * wa_matrix_stage_bytes(t, WA_BACKWARD, 0);
     if (problem->variant == WINATTN_COSINE) /* each lane's d_logit_scale */
         bytes += waves * unit->wave * 4;
     /* the largest |v| of this window and of the next */
@@ -167,8 +165,8 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     if (has_bias && !s->keeps_dbias && s->windows_per_group > 1)
         return "teams cannot share sums of a bias in the workspace";
     if (s->keeps_dbias && s->windows_per_group > 1 &&
-        ring_bytes(unit, &common, &t) < (uint64_t)t.row_tiles * t.key_tiles *
-                                            unit->queries * unit->tile * 4)
+        ring_bytes(&common, &t) < (uint64_t)t.row_tiles * t.key_tiles *
+                                      unit->queries * unit->tile * 4)
         return "sums of a bias do not fit the ring, where teams add theirs";
     if (local_bytes(problem, device, &common, &t) + WA_MATRIX_SLACK >
         device->local_bytes)

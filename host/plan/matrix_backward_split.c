@@ -219,8 +219,7 @@ static const char *rows_refusal(const side *s, const wa_device *device,
         return "teams cannot share sums of a bias";
     if (keeps_dbias == WA_DBIAS_REGISTERS && s->shape.windows_per_group > 1 &&
         (uint64_t)s->shape.windows_per_group * s->shape.stages *
-                wa_matrix_stage_bytes(device->matrix_unit, &s->shape, t,
-                                      WA_BACKWARD,
+                wa_matrix_stage_bytes(t, WA_BACKWARD,
                                       row_planes(s, device->matrix_unit)) <
             dbias_bytes(device->matrix_unit, t))
         return "sums of a bias do not fit the ring, where teams add theirs";

@@ -5,6 +5,9 @@
 
 #include "plan/planner.h"
 
+#include "../cl/matrix/matrix_extents.h"
+#include "../cl/unit/row_extents.h"
+
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
@@ -12,7 +15,7 @@
 #define MOST_WINDOWS_PER_GROUP 15u
 /* No lane has registers for the scores of more. */
 #define MOST_TILES_PER_SUBTILE 64u
-/* Tiles of rows start so where a unit swizzles them. */
+/* Arrays start so where a unit swizzles rows. */
 #define LINE_BYTES 128u
 
 static uint32_t element_bytes(const wa_problem *problem)
@@ -20,32 +23,41 @@ static uint32_t element_bytes(const wa_problem *problem)
     return problem->dtype == WINATTN_FP32 ? 4 : 2;
 }
 
-/* What keeps rows in different banks where the unit does not swizzle them. */
-static uint32_t pad_bytes(const wa_matrix_unit *unit)
-{
-    return unit->swizzles_rows ? 0 : WA_MATRIX_CHUNK_BYTES;
-}
-
 uint32_t wa_matrix_chunk(const wa_problem *problem)
 {
     return WA_MATRIX_CHUNK_BYTES / element_bytes(problem);
 }
 
+/* By the kernels' formulas, which name switches and what a unit's file says.
+ */
 wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
                                      const wa_matrix_unit *unit,
                                      const wa_matrix_shape *s)
 {
-    wa_matrix_tiling t;
-    t.row_tiles = wa_ceil_div(s->block_rows, unit->queries);
-    t.wave_turns = wa_ceil_div(t.row_tiles, s->waves_per_window);
-    t.key_tiles = wa_ceil_div(s->block_keys, unit->tile);
-    t.key_blocks = wa_ceil_div(problem->keys, s->block_keys);
-    t.dim_tiles = wa_ceil_div(problem->head_dim, unit->tile);
-    t.element_bytes = element_bytes(problem);
-    t.pitch =
-        t.dim_tiles * unit->tile + pad_bytes(unit) / element_bytes(problem);
-    t.acc_per_lane = unit->queries * unit->tile / unit->wave;
-    t.streaming = t.key_blocks > 1;
+    const uint64_t HEAD_DIM = problem->head_dim, SEQ_N = problem->keys;
+    const uint64_t BLOCK_M = s->block_rows, BLOCK_N = s->block_keys;
+    const uint64_t WAVES_PER_WINDOW = s->waves_per_window;
+    const uint64_t TILE_M = unit->queries, TILE_N = unit->tile;
+    const uint64_t CHUNK = wa_matrix_chunk(problem);
+    const bool SWIZZLES_ROWS = unit->swizzles_rows;
+    const uint32_t bytes = element_bytes(problem);
+    wa_matrix_tiling t = {.row_tiles = (uint32_t)(ROW_TILES),
+                          .wave_turns = (uint32_t)(WAVE_TURNS),
+                          .key_tiles = (uint32_t)(KEY_TILES),
+                          .dim_tiles = (uint32_t)(DIM_TILES),
+                          .key_blocks = (uint32_t)(KEY_BLOCKS),
+                          .element_bytes = bytes,
+                          .dims = (uint32_t)(DIMS),
+                          .row_bytes = (uint32_t)(PITCH)*bytes,
+                          .key_rows = (uint32_t)(KEY_ROWS),
+                          .key_plane_bytes = KEY_PLANE_SIZE * bytes,
+                          .out_bytes = OUT_SIZE * bytes,
+                          .bias_cache_size = BIAS_CACHE_SIZE,
+                          .acc_per_lane =
+                              (uint32_t)(TILE_ELEMENTS) / unit->wave,
+                          .streaming = KEY_BLOCKS > 1};
+    for (int BACKWARD = WA_FORWARD; BACKWARD <= WA_BACKWARD; BACKWARD++)
+        t.row_plane_bytes[BACKWARD] = ROW_PLANE_SIZE * bytes;
     return t;
 }
 
@@ -59,33 +71,10 @@ bool wa_matrix_has_regions(const wa_problem *problem)
     return MASK_HAS_REGIONS(problem->mask);
 }
 
-/* Keys past the last of a tile are one row of zeros. */
-static uint64_t key_rows_of(const wa_matrix_unit *unit,
-                            const wa_matrix_shape *s)
-{
-    return s->block_keys + (s->block_keys % unit->tile != 0);
-}
-
-/* Rows in local memory. */
-static uint64_t tile_bytes(const wa_matrix_unit *unit,
-                           const wa_matrix_tiling *t, uint64_t rows)
-{
-    const uint64_t bytes = rows * t->pitch * t->element_bytes;
-    return unit->swizzles_rows
-               ? (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES
-               : bytes;
-}
-
-uint64_t wa_matrix_stage_bytes(const wa_matrix_unit *unit,
-                               const wa_matrix_shape *s,
-                               const wa_matrix_tiling *t, wa_pass pass,
+uint64_t wa_matrix_stage_bytes(const wa_matrix_tiling *t, wa_pass pass,
                                uint32_t row_planes)
 {
-    /* whole tiles of rows leave by way of q */
-    const uint32_t rows =
-        pass == WA_FORWARD ? t->row_tiles * unit->queries : s->block_rows;
-    return row_planes * tile_bytes(unit, t, rows) +
-           2 * tile_bytes(unit, t, key_rows_of(unit, s));
+    return row_planes * t->row_plane_bytes[pass] + 2 * t->key_plane_bytes;
 }
 
 /* Of an array, with what may lie before one that needs its alignment. */
@@ -107,14 +96,10 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
     const uint64_t waves =
         (uint64_t)s->windows_per_group * s->waves_per_window;
     uint64_t bytes = (uint64_t)s->windows_per_group * s->stages *
-                     wa_matrix_stage_bytes(unit, s, t, pass, row_planes);
+                     wa_matrix_stage_bytes(t, pass, row_planes);
     bytes = array_bytes(unit, bytes);
     if (pass == WA_BACKWARD) /* each wave's rows that leave */
-        bytes +=
-            array_bytes(unit, waves * unit->queries *
-                                  (MIN(t->dim_tiles, WA_MATRIX_OUT_TILES) *
-                                       unit->tile * t->element_bytes +
-                                   pad_bytes(unit)));
+        bytes += array_bytes(unit, waves * t->out_bytes);
     /* the bias as it is stored, or its sum with the mask */
     const bool sums =
         problem->mask != MASK_NONE && s->bias_cache == WA_BIAS_CACHE_LOCAL;
@@ -122,8 +107,7 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
                             s->bias_cache != WA_BIAS_CACHE_NONE;
     if (keeps_bias || sums)
         bytes += array_bytes(
-            unit, (uint64_t)t->row_tiles * t->key_blocks * t->key_tiles *
-                      unit->queries * unit->tile *
+            unit, t->bias_cache_size *
                       (sums || problem->bias_dtype == WINATTN_TERM_FP32
                            ? 4
                            : t->element_bytes));
@@ -134,11 +118,10 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
     if (problem->variant == WINATTN_COSINE)
         bytes += array_bytes(unit, (uint64_t)s->windows_per_group *
                                        s->block_rows * 4) +
-                 array_bytes(unit, (uint64_t)s->windows_per_group *
-                                       key_rows_of(unit, s) * 4);
+                 array_bytes(unit,
+                             (uint64_t)s->windows_per_group * t->key_rows * 4);
     if (wa_problem_padding(problem) == 1) /* pad_k and pad_v */
-        bytes += array_bytes(unit, 2ull * t->dim_tiles * unit->tile *
-                                       t->element_bytes);
+        bytes += array_bytes(unit, 2ull * t->dims * t->element_bytes);
     if (device->emulates_matrix_unit)
         bytes += array_bytes(unit, waves * unit->exchange_words * 4);
     return bytes;
@@ -280,7 +263,7 @@ static uint32_t most_rows(const wa_problem *problem, const wa_device *device)
         .block_rows = 1, .block_keys = 1, .waves_per_window = 1};
     const wa_matrix_tiling t =
         wa_matrix_tiling_of(problem, device->matrix_unit, &one);
-    return device->local_bytes / (t.pitch * t.element_bytes);
+    return device->local_bytes / t.row_bytes;
 }
 
 uint32_t wa_matrix_most_row_tiles(const wa_problem *problem,
@@ -303,6 +286,6 @@ bool wa_matrix_may_fit(const wa_problem *problem, const wa_device *device,
     const wa_matrix_unit *unit = device->matrix_unit;
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
     return (uint64_t)s->windows_per_group * s->stages *
-               wa_matrix_stage_bytes(unit, s, &t, pass, row_planes) <=
+               wa_matrix_stage_bytes(&t, pass, row_planes) <=
            device->local_bytes;
 }

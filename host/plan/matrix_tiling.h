@@ -17,10 +17,13 @@
 #define WA_MATRIX_MOST_WAVES 24u
 #define WA_MATRIX_PLANNED_WAVES 16u
 
-/* What a shape follows to; the names are the kernels'. */
+/* What a shape follows to; the names are the kernels', in
+ * cl/matrix/matrix_extents.h. */
 typedef struct wa_matrix_tiling {
     uint32_t row_tiles, wave_turns, key_tiles, dim_tiles, key_blocks;
-    uint32_t element_bytes, pitch, acc_per_lane;
+    uint32_t element_bytes, dims, row_bytes, key_rows, acc_per_lane;
+    uint64_t row_plane_bytes[WA_PASSES], key_plane_bytes, out_bytes;
+    uint64_t bias_cache_size; /* in elements */
     bool streaming;
 } wa_matrix_tiling;
 wa_matrix_tiling wa_matrix_tiling_of(const wa_problem *problem,
@@ -37,9 +40,7 @@ bool wa_matrix_has_regions(const wa_problem *problem);
 /* Bytes of a stage of the ring, which holds `row_planes` tensors of rows (q;
  * or q and dO) and two of keys; and of all local arrays of kernels of a pass
  * but, of gradients, what one of them has for itself. */
-uint64_t wa_matrix_stage_bytes(const wa_matrix_unit *unit,
-                               const wa_matrix_shape *shape,
-                               const wa_matrix_tiling *tiling, wa_pass pass,
+uint64_t wa_matrix_stage_bytes(const wa_matrix_tiling *tiling, wa_pass pass,
                                uint32_t row_planes);
 uint64_t wa_matrix_local_bytes(const wa_problem *problem,
                                const wa_device *device,
