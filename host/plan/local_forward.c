@@ -254,11 +254,12 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     const double stages = (double)t->dim_stages * t->key_stages;
     const double dim_quads = s->stage_dims / 4;
     const bool cosine = problem->variant == WINATTN_COSINE;
-    const double terms = (problem->bias != WINATTN_BIAS_NONE ? 1.0 : 0.0) +
-                         (MASK_READS_ARRAY(problem->mask)     ? 1.0
-                          : MASK_READS_REGIONS(problem->mask) ? 0.3
-                          : problem->mask                     ? 0.1
-                                                              : 0.0);
+    const double score_bias =
+        (problem->bias != WINATTN_BIAS_NONE ? 1.0 : 0.0) +
+        (MASK_READS_ARRAY(problem->mask)     ? 1.0
+         : MASK_READS_REGIONS(problem->mask) ? 0.3
+         : problem->mask                     ? 0.1
+                                             : 0.0);
     /* waves of each kind of work, and quads to or from local memory */
     const double score_waves =
         waves(t->row_tiles * t->col_tiles, s->team, wave);
@@ -288,10 +289,10 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
                        out_waves * t->key_quads * 16.0 * s->out_rows;
     const double moved = 4.0 * (score_quads + out_quads + staged + stored +
                                 norms + 3.0 * row_quads) +
-                         logits * (1.5 + 2.5 * terms);
+                         logits * (1.5 + 2.5 * score_bias);
     const double issued =
         0.25 * (fma + 1.1 * (score_quads + out_quads) +
-                logits * (2.0 + 3.0 * terms) + 26.0 * row_quads +
+                logits * (2.0 + 3.0 * score_bias) + 26.0 * row_quads +
                 12.0 * (staged + stored) + 150.0 * wa_ceil_div(s->team, wave));
     const double per_wave = wave / 32.0;
     const double busy = MAX(moved, issued) * per_wave;

@@ -175,7 +175,7 @@ static const char *side_refusal(const side *s, const wa_device *device)
         s->shape.block_keys % device->matrix_unit->tile != 0)
         return "blocks are no whole number of tiles";
     if (s->shape.bias_cache == WA_BIAS_CACHE_REGISTERS)
-        return "registers have no room for terms";
+        return "registers have no room for bias and mask";
     if (s->shape.bias_cache == WA_BIAS_CACHE_LOCAL &&
         !wa_matrix_boundaries_repeat(problem, s->shape.windows_per_group))
         return "too few windows have the same seams for all teams";
@@ -237,7 +237,7 @@ static const char *keys_refusal(const side *s, const wa_device *device)
     if (s->shape.bias_cache != WA_BIAS_CACHE_NONE &&
         problem->bias != WINATTN_BIAS_NONE &&
         problem->heads != problem->kv_heads)
-        return "other heads have other terms";
+        return "other heads have another bias";
     return too_large(keys_bytes(s, device), device);
 }
 

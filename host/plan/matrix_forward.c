@@ -11,7 +11,7 @@
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
-/* Terms that a lane keeps in registers at most. */
+/* Biases and masks of scores that a lane keeps in registers at most. */
 #define MOST_OWN_SCORE_BIAS 32u
 
 static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
@@ -37,7 +37,8 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
         return "blocks of keys are no whole number of tiles";
     if (s->bias_cache == WA_BIAS_CACHE_REGISTERS &&
         (t.streaming || t.wave_turns > 1))
-        return "terms in registers need a wave of its own for each tile";
+        return "bias and mask in registers need a wave of its own for each "
+               "tile";
     if (problem->head_dim > 64 &&
         s->waves_per_window * s->windows_per_group * unit->wave > 256)
         return "sums of so many channels leave work-groups too few registers";

@@ -18,8 +18,8 @@ static const char *const kernels[WA_TUNED_KERNELS] = {
 static const char *const variants[WA_ROW_VARIANTS] = {ANY, "dot", "cosine",
                                                       "sliding"};
 static const char *const types[WA_ROW_TYPES] = {ANY, "fp32", "half"};
-static const char *const terms[WA_ROW_TERMS] = {ANY, "none", "bias", "mask",
-                                                "regions"};
+static const char *const score_biases[WA_ROW_SCORE_BIASES] = {
+    ANY, "none", "bias", "mask", "regions"};
 
 /* ---- Shapes ---- */
 
@@ -201,7 +201,7 @@ const char *wa_tuned_row_parse(const char *line, size_t length,
                                wa_tuned_row *row)
 {
     reader from = {line, line + length, ""};
-    uint32_t kernel, variant, type, term;
+    uint32_t kernel, variant, type, score_bias;
     bool quoted;
     memset(row, 0, sizeof *row);
     if (!read_name(&from, kernels, COUNT(kernels), &kernel))
@@ -215,9 +215,9 @@ const char *wa_tuned_row_parse(const char *line, size_t length,
     if (!read_name(&from, types, COUNT(types), &type))
         return "no type: any, fp32 or half";
     row->type = (wa_row_type)type;
-    if (!read_name(&from, terms, COUNT(terms), &term))
-        return "no terms: any, none, bias, mask or regions";
-    row->terms = (wa_row_terms)term;
+    if (!read_name(&from, score_biases, COUNT(score_biases), &score_bias))
+        return "no score bias: any, none, bias, mask or regions";
+    row->score_bias = (wa_row_score_bias)score_bias;
     if (!read_size(&from, true, &row->queries) ||
         !read_size(&from, true, &row->keys) ||
         !read_size(&from, false, &row->head_dim))
@@ -249,7 +249,8 @@ void wa_tuned_row_print(const wa_tuned_row *row, char *text, size_t size)
     wa_tuned_shape_print(row->kernel, &row->shape, shape, sizeof shape);
     snprintf(text, size, "%s %s %s %s %s %s %s %u %s", kernels[row->kernel],
              device, variants[row->variant], types[row->type],
-             terms[row->terms], queries, keys, row->head_dim, shape);
+             score_biases[row->score_bias], queries, keys, row->head_dim,
+             shape);
 }
 
 /* ---- What a row is for ---- */
@@ -266,12 +267,12 @@ static wa_row_type type_of(const wa_problem *problem)
     return problem->dtype == WINATTN_FP32 ? WA_ROW_FP32 : WA_ROW_HALF;
 }
 
-static wa_row_terms terms_of(const wa_problem *problem)
+static wa_row_score_bias score_bias_of(const wa_problem *problem)
 {
     return MASK_HAS_REGIONS(problem->mask)      ? WA_ROW_REGIONS
            : problem->mask != MASK_NONE         ? WA_ROW_MASK
            : problem->bias != WINATTN_BIAS_NONE ? WA_ROW_BIAS
-                                                : WA_ROW_NO_TERMS;
+                                                : WA_ROW_NO_SCORE_BIAS;
 }
 
 wa_tuned_row wa_tuned_row_of(wa_tuned_kernel kernel, const wa_problem *problem,
@@ -282,7 +283,7 @@ wa_tuned_row wa_tuned_row_of(wa_tuned_kernel kernel, const wa_problem *problem,
     wa_tuned_row row = {.kernel = kernel,
                         .variant = variant_of(problem),
                         .type = type_of(problem),
-                        .terms = terms_of(problem),
+                        .score_bias = score_bias_of(problem),
                         .queries = sliding ? 0 : problem->queries,
                         .keys = sliding ? 0 : problem->keys,
                         .head_dim = problem->head_dim,
@@ -310,8 +311,8 @@ bool wa_tuned_row_fits(const wa_tuned_row *row, wa_tuned_kernel kernel,
                                   : variant == row->variant;
     return row->kernel == kernel && fits_device && fits_variant &&
            (row->type == WA_ROW_ALL_TYPES || row->type == type_of(problem)) &&
-           (row->terms == WA_ROW_ALL_TERMS ||
-            row->terms == terms_of(problem)) &&
+           (row->score_bias == WA_ROW_ANY_SCORE_BIAS ||
+            row->score_bias == score_bias_of(problem)) &&
            (row->queries == 0 || row->queries == problem->queries) &&
            (row->keys == 0 || row->keys == problem->keys) &&
            row->head_dim == problem->head_dim;
@@ -322,18 +323,19 @@ bool wa_tuned_rows_meet(const wa_tuned_row *a, const wa_tuned_row *b)
     return a->kernel == b->kernel && a->vendor == b->vendor &&
            a->least_capability == b->least_capability &&
            strcmp(a->device, b->device) == 0 && a->variant == b->variant &&
-           a->type == b->type && a->terms == b->terms &&
+           a->type == b->type && a->score_bias == b->score_bias &&
            a->queries == b->queries && a->keys == b->keys &&
            a->head_dim == b->head_dim;
 }
 
 uint64_t wa_tuned_row_hash(const wa_tuned_row *row)
 {
-    const uint32_t numbers[] = {(uint32_t)row->kernel, (uint32_t)row->vendor,
-                                row->least_capability, (uint32_t)row->variant,
-                                (uint32_t)row->type,   (uint32_t)row->terms,
-                                row->queries,          row->keys,
-                                row->head_dim};
+    const uint32_t numbers[] = {
+        (uint32_t)row->kernel, (uint32_t)row->vendor,
+        row->least_capability, (uint32_t)row->variant,
+        (uint32_t)row->type,   (uint32_t)row->score_bias,
+        row->queries,          row->keys,
+        row->head_dim};
     wa_hash hash = wa_hash_start();
     wa_hash_add(&hash, numbers, sizeof numbers);
     wa_hash_add(&hash, row->device, strlen(row->device));

@@ -51,14 +51,14 @@ typedef enum wa_row_type {
 } wa_row_type;
 
 /* What is added to the logits. */
-typedef enum wa_row_terms {
-    WA_ROW_ALL_TERMS,
-    WA_ROW_NO_TERMS,
+typedef enum wa_row_score_bias {
+    WA_ROW_ANY_SCORE_BIAS,
+    WA_ROW_NO_SCORE_BIAS,
     WA_ROW_BIAS,    /* and no mask */
     WA_ROW_MASK,    /* additive, with or without a bias */
     WA_ROW_REGIONS, /* or a grid's shift, with or without a bias */
-    WA_ROW_TERMS
-} wa_row_terms;
+    WA_ROW_SCORE_BIASES
+} wa_row_score_bias;
 
 #define WA_ROW_DEVICE_SIZE 128
 #define WA_ROW_TEXT_SIZE 512
@@ -72,7 +72,7 @@ typedef struct wa_tuned_row {
     char device[WA_ROW_DEVICE_SIZE];
     wa_row_variant variant;
     wa_row_type type;
-    wa_row_terms terms;
+    wa_row_score_bias score_bias;
     uint32_t queries, keys; /* 0: any, as in the sliding variant */
     uint32_t head_dim;
     wa_tuned_shape shape;

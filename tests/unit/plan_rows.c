@@ -62,7 +62,7 @@ static void rows_are_read(void **state)
         {"local-forward \"\" any any any", "no vendor"},
         {"local-forward NVIDIA 80 dots", "no variant"},
         {"local-forward NVIDIA 80 dot fp16", "no type"},
-        {"local-forward NVIDIA 80 dot half shift", "no terms"},
+        {"local-forward NVIDIA 80 dot half shift", "no score bias"},
         {"local-forward NVIDIA 80 dot half bias 0 49 32", "no numbers"},
         {"local-forward NVIDIA 80 dot half bias 49 any any", "no numbers"},
         {"local-forward NVIDIA 80 dot half bias 49 9999999999 8",
