@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What every attention kernel knows of the problem: the switches that say what
- * it is (switches.h). Files that stand behind them follow at the end. */
+ * it is (switches.h). Files that stand behind them follow at the end. Who
+ * reads BLOCK_ROWS or NQ, which some kernels do without, requires them. */
 #include "common/tokens.cl"
 
 REQUIRE(VARIANT)
@@ -10,7 +11,6 @@ REQUIRE(MASK)
 REQUIRE(ADJACENT_KEYS)
 REQUIRE(TABLE)
 REQUIRE(KEEPS_TABLE)
-REQUIRE(BLOCK_ROWS)
 REQUIRE(BLOCK_KEYS)
 #if TABLE == 1
 REQUIRE(TABLE_WINDOW_1)
@@ -24,7 +24,6 @@ REQUIRE(TABLE_CENTER)
 #define NK args.keys
 #define STREAMING 1
 #else
-REQUIRE(NQ)
 REQUIRE(NK)
 #define STREAMING (NK > BLOCK_KEYS)
 #endif

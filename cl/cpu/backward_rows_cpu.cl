@@ -10,6 +10,8 @@
  * keys, or all values, have something in common. */
 #include "cpu/cpu_gradients.cl"
 
+REQUIRE(BLOCK_ROWS)
+
 /* sum P dP of a row's block of keys. */
 INLINE float weigh_dp(const float *p, const float *dp)
 {

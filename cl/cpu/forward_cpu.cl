@@ -5,6 +5,11 @@
  * (Milakov and Gimelshein 2018). */
 #include "cpu/cpu_scores.cl"
 
+REQUIRE(BLOCK_ROWS)
+#if VARIANT != SLIDING
+REQUIRE(NQ)
+#endif
+
 INLINE void store_row(const vec *out, float max, float sum,
                       const forward_args *args, __global storage *o,
                       __global float *lse, token at)

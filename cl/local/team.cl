@@ -25,6 +25,10 @@
 #include "common/problem.cl"
 #include "local/team_extents.h"
 
+REQUIRE(BLOCK_ROWS)
+#if VARIANT != SLIDING
+REQUIRE(NQ)
+#endif
 REQUIRE(TEAM)
 REQUIRE(STAGE_DIMS)
 REQUIRE(SCORE_ROWS)

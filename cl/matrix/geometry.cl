@@ -47,6 +47,10 @@
 #include "common/problem.cl"
 #include "unit/fragment_tiles.cl"
 
+REQUIRE(BLOCK_ROWS)
+#if VARIANT != SLIDING
+REQUIRE(NQ)
+#endif
 REQUIRE(WAVES_PER_WINDOW)
 REQUIRE(WINDOWS_PER_GROUP)
 REQUIRE(STAGES)

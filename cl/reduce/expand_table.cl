@@ -9,9 +9,10 @@
 #define MASK 0
 #define ADJACENT_KEYS 1
 #define HAS_FMA 1
-#define BLOCK_ROWS 1
 #define BLOCK_KEYS 1
 #include "common/problem.cl"
+
+REQUIRE(NQ)
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 expand_table(const forward_args args, BIAS_PARAMETER __global float *to,

@@ -180,6 +180,20 @@ static uint32_t bytes_per_key(const wa_problem *problem)
     return 5 * 4 * (wa_ceil_div(problem->head_dim, 16) * 16);
 }
 
+/* The options of a step, whose kernel loops over any number of queries;
+ * block_rows: 0 where it has no blocks of rows either. */
+static void set_backward_defines(const wa_problem *problem,
+                                 const wa_device *device, uint32_t block_rows,
+                                 const wa_cpu_shape *shape, wa_step *step)
+{
+    const wa_problem computed = wa_problem_without_table(problem);
+    step->defines[0] = 0;
+    wa_append_problem_of_keys(&computed, device, block_rows, step->block_keys,
+                              step->defines, sizeof step->defines);
+    wa_append_shape(&wa_cpu_numbers, shape, step->defines,
+                    sizeof step->defines);
+}
+
 bool wa_plan_cpu_backward(const wa_problem *problem, const wa_device *device,
                           wa_plan *plan)
 {
@@ -205,17 +219,14 @@ bool wa_plan_cpu_backward(const wa_problem *problem, const wa_device *device,
                           ? most_rows
                           : MIN(problem->queries, most_rows);
     step.work_group = 1;
-    const wa_problem computed = wa_problem_without_table(problem);
-    wa_append_problem(&computed, device, step.block_rows, step.block_keys,
-                      step.defines, sizeof step.defines);
-    wa_append_shape(&wa_cpu_numbers, &shape, step.defines,
-                    sizeof step.defines);
     step.kernel = "backward_keys_cpu";
+    set_backward_defines(problem, device, 0, &shape, &step);
+    wa_append_switch(step.defines, sizeof step.defines, WA_SWITCH(FUSED),
+                     plan->fused);
     plan->step[WA_STEP_KEYS] = step;
-    wa_append_switch(plan->step[WA_STEP_KEYS].defines, sizeof step.defines,
-                     WA_SWITCH(FUSED), plan->fused);
     if (!plan->fused) {
         step.kernel = "backward_rows_cpu";
+        set_backward_defines(problem, device, step.block_rows, &shape, &step);
         plan->step[WA_STEP_ROWS] = step;
     }
     if (problem->table.used) {

@@ -56,29 +56,44 @@ static void append_table(const wa_problem *problem, char *text, size_t size)
 }
 
 /* The one place that turns a problem into -D options. */
-void wa_append_problem(const wa_problem *problem, const wa_device *device,
-                       uint32_t block_rows, uint32_t block_keys, char *text,
-                       size_t size)
+static void append_problem(const wa_problem *problem, const wa_device *device,
+                           bool has_queries, uint32_t block_rows,
+                           uint32_t block_keys, char *text, size_t size)
 {
+    const bool is_window = problem->variant != WINATTN_SLIDING;
     const define defines[] = {
         {WA_SWITCH(VARIANT), problem->variant, true},
         {WA_SWITCH(DTYPE), problem->dtype, true},
         {WA_SWITCH(HEAD_DIM), problem->head_dim, true},
-        {WA_SWITCH(NQ), problem->queries, problem->variant != WINATTN_SLIDING},
-        {WA_SWITCH(NK), problem->keys, problem->variant != WINATTN_SLIDING},
+        {WA_SWITCH(NQ), problem->queries, is_window && has_queries},
+        {WA_SWITCH(NK), problem->keys, is_window},
         {WA_SWITCH(BIAS), bias_number(problem), true},
         {WA_SWITCH(MASK), problem->mask, true},
         {WA_SWITCH(ADJACENT_KEYS),
          wa_tensor_is_adjacent(&problem->tensor[WA_BIAS]) &&
              wa_tensor_is_adjacent(&problem->tensor[WA_MASK]),
          true},
-        {WA_SWITCH(BLOCK_ROWS), block_rows, true},
+        {WA_SWITCH(BLOCK_ROWS), block_rows, block_rows > 0},
         {WA_SWITCH(BLOCK_KEYS), block_keys, true},
         {WA_SWITCH(HAS_FMA), device->has_fma, true},
     };
     append_defines(defines, sizeof defines / sizeof *defines, text, size);
     append_grid(problem, text, size);
     append_table(problem, text, size);
+}
+
+void wa_append_problem(const wa_problem *problem, const wa_device *device,
+                       uint32_t block_rows, uint32_t block_keys, char *text,
+                       size_t size)
+{
+    append_problem(problem, device, true, block_rows, block_keys, text, size);
+}
+
+void wa_append_problem_of_keys(const wa_problem *problem,
+                               const wa_device *device, uint32_t block_rows,
+                               uint32_t block_keys, char *text, size_t size)
+{
+    append_problem(problem, device, false, block_rows, block_keys, text, size);
 }
 
 void wa_append_table(const wa_problem *problem, char *text, size_t size)

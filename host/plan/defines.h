@@ -12,6 +12,11 @@
 void wa_append_problem(const wa_problem *problem, const wa_device *device,
                        uint32_t block_rows, uint32_t block_keys, char *text,
                        size_t size);
+/* The same for kernels that take any number of queries, as arguments, and with
+ * block_rows 0 any number of rows: other numbers compile nothing. */
+void wa_append_problem_of_keys(const wa_problem *problem,
+                               const wa_device *device, uint32_t block_rows,
+                               uint32_t block_keys, char *text, size_t size);
 /* Those of cl/reduce/expand_table.cl. */
 void wa_append_table(const wa_problem *problem, char *text, size_t size);
 
