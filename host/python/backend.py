@@ -63,7 +63,7 @@ def version():
     """Of the header, as CMake reads it."""
     text = (ROOT / "include" / "winattn.h").read_text(encoding="utf-8")
     return ".".join(
-        re.search(rf"^#define WINATTN_VERSION_{part} (\d+)$", text,
+        re.search(rf"^#define WINATTN_VERSION_{part} (\d+)\b", text,
                   re.M).group(1) for part in ("MAJOR", "MINOR", "PATCH"))
 
 
