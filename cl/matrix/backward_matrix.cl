@@ -111,12 +111,50 @@ INLINE int prepare_q_block(const q_block *now, uint step, uint *kept_regions,
 #endif
 #if COMPARES_REGIONS
     has_shift_boundary = HAS_SHIFT_BOUNDARY(*now->at);
-    meets |= renew_regions(&memory->bias, kept_regions, has_shift_boundary,
-                           now, tensors, of, me->lane);
+    const int has_new =
+        has_shift_boundary && has_new_regions(now->at, kept_regions);
+    meets |= has_new;
+    if (has_new) {
+        const forward_args *forward = &now->args->forward;
+        const score_bias_view regions =
+            score_bias_at(tensors, forward, of, &now->at->coord);
+        keep_regions(memory->row_regions, memory->key_regions, forward,
+                     &regions, 0, me->lane);
+    }
 #endif
     if (EMULATED || meets)
         TEAM_SYNC(me->team);
     return has_shift_boundary;
+}
+
+/* The wave's tile of rows. */
+INLINE row_part find_rows(const q_block *now, int has_shift_boundary,
+                          const fused_memory *memory, int wave_of_team,
+                          const wave *w)
+{
+    const int tile = memory->row_tile;
+    const int exists = now->at->exists;
+    row_part part = {.rows = {.row = tile * TILE_M,
+                              .last_row = now->row_count - 1,
+                              .first_row = (int)now->first_row,
+                              .coord = now->at->coord}};
+    part.count =
+        exists && memory->weights.owns ? now->row_count - part.rows.row : 0;
+#if PADDING == 2
+    part.rows.holds_padding =
+        holds_padding(&now->args->forward.grid, &now->at->coord);
+#endif
+#if HAS_LOCAL_BIAS_CACHE
+    part.rows.local_score_bias =
+        memory->bias_cache + tile * KEY_TILES * TILE_ELEMENTS;
+#endif
+#if COMPARES_REGIONS
+    part.rows.key_regions = has_shift_boundary ? memory->key_regions : 0;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        part.rows.region[r] = memory->row_regions[min(
+            part.rows.row + lane_query(w->lane, r), now->row_count - 1)];
+#endif
+    return part;
 }
 
 /* What must be known of the rows; of one subtile leaves P in `scores`. */
@@ -164,11 +202,8 @@ INLINE void compute_rows(const q_block *now, uint step, kept_sums *sums,
 {
     const int exists = now->at->exists;
     const int computes = EMULATED || (exists && memory->weights.owns);
-    const int tile = memory->row_tile;
-    row_part part = find_rows(
-        now, tile,
-        exists && memory->weights.owns ? now->row_count - tile * TILE_M : 0, 0,
-        has_shift_boundary, &memory->bias, w);
+    row_part part =
+        find_rows(now, has_shift_boundary, memory, wave_of_team, w);
     float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
     row_statistics statistics;
     if (computes)
@@ -295,7 +330,7 @@ INLINE void differentiate_windows(tile_scheduler here, kept_sums *sums,
                               .head = now.head,
                               .row = now.first_row};
         const score_bias_view score_bias =
-            block_score_bias(&cached_mask_class, memory->bias.cache, tensors,
+            block_score_bias(&cached_mask_class, memory->bias_cache, tensors,
                              &here, of, forward, 0, me->id);
         await_stage(me->team);
         start_q_block(pipeline, step + AHEAD, job, memory, now_args, me->team,
@@ -355,7 +390,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const score_bias_tensors tensors = {BIAS_TENSORS MASK_TENSORS.unused = 0};
     fused_memory memory =
         find_memory((__local uchar *)team_memory[me.team], me.wave);
-    memory.bias.cache = BIAS_CACHE_OR_NULL(bias_cache);
+    memory.bias_cache = BIAS_CACHE_OR_NULL(bias_cache);
 #if RESCALES && LATE_COPIES
     memory.largest_v = largest_v[me.team];
 #endif
@@ -365,8 +400,8 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     memory.lane_sums = lane_sums;
 #endif
 #if COMPARES_REGIONS
-    memory.bias.row_regions = kept_row_regions[me.team];
-    memory.bias.key_regions = kept_key_regions[me.team];
+    memory.row_regions = kept_row_regions[me.team];
+    memory.key_regions = kept_key_regions[me.team];
 #endif
 #if PADDING == 1
     memory.pads = pad_sums[me.id / WAVE];

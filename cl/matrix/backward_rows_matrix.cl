@@ -27,441 +27,111 @@
  * they add up dQ. */
 #define BACKWARD 1
 #define RECOMPUTE_SCORES 1
-#include "matrix/split_pipeline.cl"
+#include "matrix/grad_pipeline.cl"
+#include "matrix/split_rows.cl"
+#include "matrix/waves.cl"
 
 REQUIRE(KEEPS_DBIAS)
 
-/* What a wave sums from KV block to KV block, or from window to window. */
-typedef struct row_sums {
-    row_state *state;
-    float (*dq)[ACC_PER_LANE]; /* [DIM_TILES] */
-#if BIAS && KEEPS_DBIAS == 1
-    float (*dbias)[ACC_PER_LANE]; /* [SHARE_TILES] */
-#endif
-    float scale; /* for d_logit_scale, of a lane's own rows */
-} row_sums;
+/* ---- Macros of this kernel, which use what its function declares ---- */
 
-/* ---- A KV block ---- */
-
-/* A step of the ring, besides what a team computes with. */
-typedef struct row_step {
-    uint number, block; /* in the window; of keys */
-    int is_for_sums;    /* for statistics only */
-    int mends;          /* the window's keys have come again */
-    int has_shift_boundary;
-    __local const uint *bounds; /* of its keys */
-} row_step;
-
-/* A wave's tile of rows in a KV block. */
-typedef struct row_tile {
-    row_part part;
-    int tile;
-    int split;    /* of those who share it, the wave's number */
-    int computes; /* it exists */
-} row_tile;
-
-INLINE q_block q_block_of(uint step, uint row_stage, const row_step *in,
-                          const split_job *job, const split_memory *memory,
-                          const backward_args *args, const tile_scheduler *at,
-                          __local const ushort *ring)
-{
-    __local const ushort *stage = ring + step % STAGES * STAGE_SIZE;
-    __local const ushort *rows = ring + row_stage * STAGE_SIZE;
-    q_block v = {.args = args,
-                 .at = at,
-                 .head = job->head,
-                 .first_row = job->first_row,
-                 .first_key = in->block * BLOCK_KEYS,
-                 .row_count = job->row_count,
-                 .is_last = in->number + 1 == job->window_steps,
-                 .scale = args->forward.scale,
-                 .ds_scale = 1.0f,
-                 .q = rows + Q_OFFSET,
-                 .d_o = rows + D_O_OFFSET,
-                 .k = stage + K_OFFSET,
-                 .v = stage + V_OFFSET,
-                 .lse = memory->lse_rows[row_stage],
-                 .out = memory->out};
-    v.key_count = min(BLOCK_KEYS, (int)NK - (int)v.first_key);
-#if VARIANT == COSINE
-    v.scale = cosine_scale(&args->forward, job->logit_scale, job->head);
-    v.q_inverses = memory->q_inverses;
-    v.k_inverses = memory->k_inverses;
-#endif
-    return v;
-}
-
-/* What a KV block has to be measured or found before it is computed with; the
- * team meets again where there is something. */
-INLINE void prepare_kv_block(uint step, row_step *in, const q_block *now,
-                             uint *kept_regions, const split_memory *memory,
-                             const score_bias_tensors *tensors, work_tile of,
-                             const work_item *me, const wave *w)
-{
-    int meets = VARIANT == COSINE;
-    const uint number = in->number;
-    in->bounds = 0;
-    in->has_shift_boundary = 0;
-#if O_SERVES && STREAMING
-    if (me->lane == 0 && in->block == 0)
-        *memory->errors_show = 0;
-#endif
-#if VARIANT == COSINE || RESCALES
-    const int has_o_lse = delta_is_of_o(now->args->forward.flags);
-    __local uint *bounds = 0;
-    __local float *inverses = 0;
-#if RESCALES
-    bounds = memory->bounds[step % 2];
-    in->bounds = bounds;
-    if (me->lane < KEY_BOUNDS)
-        memory->bounds[(step + 1) % 2][me->lane] = 0;
-    meets |= has_o_lse;
-#endif
-#if VARIANT == COSINE
-    inverses = memory->k_inverses;
-#endif
-    IF_ALL (meets)
-        measure_keys(inverses, bounds, now->k, now->v, has_o_lse, me->wave, w);
-#endif
-#if VARIANT == COSINE
-    IF_ALL (number == 0) {
-        const measured_rows measured = {memory->q_inverses, now->q, BLOCK_ROWS,
-                                        1.0f};
-        measure_rows(&measured, 1, me->wave, w);
-    }
-#endif
-#if COMPARES_REGIONS
-    in->has_shift_boundary = HAS_SHIFT_BOUNDARY(*now->at);
-    meets |= renew_regions(&memory->bias, kept_regions,
-                           number == 0 && in->has_shift_boundary, now, tensors,
-                           of, me->lane);
-#endif
-    if (EMULATED || meets)
-        TEAM_SYNC(me->team);
-}
-
-/* What must be known of the rows before they can be differentiated: from o and
- * lse, or of all keys. */
-INLINE void find_statistics(row_state *state, const row_tile *own,
-                            const row_step *step, const q_block *now,
-                            const score_bias_view *score_bias, const wave *w)
-{
-    const int computes = own->computes;
-    const uint flags = now->args->forward.flags;
-    const int has_lse = lse_serves(flags), has_o_lse = delta_is_of_o(flags);
-    const int is_for_sums = step->is_for_sums, mends = step->mends;
-    const uint block = step->block;
+/* Starts the copies of rows of a plane of a head, in a kernel's START_COPIES:
+ * `number` of four of which each may have a wave of its own, whose lanes then
+ * count from 0. */
+#define COPY_LANE (ONE_WAVE_PER_TENSOR ? lane & (WAVE - 1) : lane)
+#define COPY(number, to, name, layout, head, pad, first, count, rows, wide)   \
+    if (!ONE_WAVE_PER_TENSOR || lane / COPIERS == (number))                   \
+    copy_rows(to, name + plane(&(layout), there.coord.grid, head),            \
+              chunk_of(&(layout), COPY_LANE), &(layout), &forward->grid,      \
+              &there.coord, pad, first, count, rows, COPY_LANE, wide)
+/* `count` keys of head kv, from `first` on. */
+#define COPY_KEYS(to, first, count, wide)                                     \
+    COPY(2, (to) + K_OFFSET, k, forward->k, kv, KEPT_PAD(pad_rows, 0), first, \
+         count, BLOCK_KEYS, wide);                                            \
+    COPY(3, (to) + V_OFFSET, v, forward->v, kv, KEPT_PAD(pad_rows, 1), first, \
+         count, BLOCK_KEYS, wide)
+/* `count` rows of q and dO of a head, from `first` on. */
+#define COPY_ROWS(to, first, count, wide)                                     \
+    COPY(0, (to) + Q_OFFSET, q, forward->q, head, 0, first, count,            \
+         BLOCK_ROWS, wide);                                                   \
+    COPY(1, (to) + D_O_OFFSET, d_o, args.d_o, head, 0, first, count,          \
+         BLOCK_ROWS, wide)
+/* A KV block; with the first of a window, its rows. */
 #if O_SERVES
-    IF_ALL (computes && has_o_lse && block == 0 && !mends)
-        take_statistics(state, &own->part, now, now->q + (O_OFFSET - Q_OFFSET),
-                        w);
-#if RESCALES
-    if (has_o_lse)
-        bound_dp(state, step->bounds);
-#endif
-#endif
-    IF_ALL (computes && !has_o_lse && (!STREAMING || is_for_sums)) {
-        row_statistics *s = &state->statistics;
-        float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
-        IF_ALL (block == 0) {
-            state->takes_lse = has_lse && !exceeds_lse(&own->part, w);
-            start_statistics(s, state->takes_lse, own->part.lse);
-        }
-#if RESCALES && VARIANT == COSINE
-        bound_inverses(s, now, w);
-#endif
-        add_statistics(s, scores, &own->part, now, score_bias,
-                       state->takes_lse, w);
-        IF_ALL (block == KEY_BLOCKS - 1) {
-            finish_statistics(s, &own->part, state->takes_lse, w);
-#if RESCALES
-            join_bounds(s, w);
-#endif
-        }
-    }
-}
-
-/* dQ and dBias of the tile of rows and a KV block's keys, of which the wave
- * has a share: that block, of the rows `part`. */
-INLINE void add_kv_block(row_sums *sums, const row_tile *own,
-                         const row_part *part, const q_block *share,
-                         const dbias_target *dbias, const row_step *step,
-                         const q_block *now, const score_bias_view *score_bias,
-                         const wave *w)
-{
-    row_state *state = sums->state;
-    const int mends = step->mends;
-    const int wanted = wants_rows(now->args->forward.flags);
-    const int is_for_sums = step->is_for_sums, exists = own->computes;
-    const uint block = step->block;
-    const int is_first = block == 0 && !mends;
-    const int computes = exists && !is_for_sums;
-    IF_ALL (computes) {
-        IF_ALL (is_first)
-            find_large(state, now, w);
-        choose_ds_scales(state, sums->dq, is_first);
-    }
-    IF_ALL (computes) {
-#if EMULATED /* waves have to keep step */
-        differentiate_rows(state, sums->dq, dbias, 1, mends, part, share,
-                           score_bias, w);
+#define COPY_O(wide)                                                          \
+    if (has_o_lse)                                                            \
+    COPY(0, rows_to + O_OFFSET, o, forward->o, head, 0, first_row, row_count, \
+         BLOCK_ROWS, wide)
 #else
-        if (O_SERVES && STREAMING && mends)
-            differentiate_rows(state, sums->dq, dbias, 1, 1, part, share,
-                               score_bias, w);
-        else if (wanted && state->large)
-            differentiate_rows(state, sums->dq, dbias, 1, 0, part, share,
-                               score_bias, w);
-        else if (wanted)
-            differentiate_rows(state, sums->dq, dbias, 0, 0, part, share,
-                               score_bias, w);
+#define COPY_O(wide)
 #endif
+#define COPY_KV_BLOCK(wide)                                                   \
+    if (number == 0) {                                                        \
+        COPY_ROWS(rows_to, first_row, row_count, wide);                       \
+        COPY_O(wide);                                                         \
+    }                                                                         \
+    COPY_KEYS(to, key, keys, wide)
+/* One branch for all of them: copy(wide). */
+#define COPY_WIDE_OR_NOT(copy)                                                \
+    if (wide) {                                                               \
+        copy(1);                                                              \
+    } else {                                                                  \
+        copy(0);                                                              \
     }
-}
 
-#if O_SERVES
-/* After the last step, if delta is from o: sums of dS tell how far it is off.
- * What that leaves in dQ for the most part goes, and all of it where it shows,
- * for which a window's keys must come again where they stream (1). */
-INLINE int mend_window(row_sums *sums, const row_tile *own,
-                       const row_part *part, const q_block *share,
-                       const dbias_target *dbias, const q_block *now,
-                       const score_bias_view *score_bias,
-                       const split_memory *memory, int team, const wave *w)
-{
-    row_state *state = sums->state;
-    const int computes = own->computes, split = own->split;
-    float expected[LANE_ROWS], of_dq[LANE_ROWS];
-    IF_ALL (!computes)
-        clear_errors(&state->errors);
-    expect_sums(expected, state, &own->part);
-    reduce_errors(&state->errors, w);
-#if SPLITS > 1
-    join_errors(&state->errors, memory->team_out + own->tile, split, team, w);
-#endif
-    find_errors(&state->errors, &own->part, expected);
-    /* by the first of who share rows; emulated waves keep step */
-    const int takes_mean = computes && (EMULATED || split == 0);
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        of_dq[r] = split == 0 ? state->errors.sum[r] : 0.0f;
-    IF_ALL (takes_mean)
-        take_mean_key(sums->dq, of_dq, now, w);
-    int shows = errors_count(&state->errors, SCRATCH_OF_ERRORS(now->out), w) &&
-                computes;
-#if STREAMING
-    if (shows && w->lane == 0)
-        *memory->errors_show = 1;
-    TEAM_SYNC(team);
-    shows = *memory->errors_show;
-#else
-    IF_ALL (shows)
-        differentiate_rows(state, sums->dq, dbias, 1, 1, part, share,
-                           score_bias, w);
-#endif
-    IF_ALL (takes_mean && shows) {
-        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            of_dq[r] = -of_dq[r];
-        take_mean_key(sums->dq, of_dq, now, w);
-    }
-    return STREAMING && shows;
-}
-#endif
-
-/* dQ of the tile of rows leaves, and what the other kernel must know. */
-INLINE void leave_window(row_sums *sums, row_tile *own, const q_block *now,
-                         const split_job *job, const split_memory *memory,
-                         int team, const wave *w)
-{
-    row_part *part = &own->part;
-#if SPLITS > 1
-    add_splits(sums->dq, memory->splits[own->tile], own->split, team, w);
-    part->count = own->split == 0 ? part->count : 0;
-#endif
-    if (EMULATED || part->count > 0) {
-        const backward_args *args = now->args;
-#if O_SERVES
-        if (delta_is_of_o(args->forward.flags))
-            mend_delta(sums->state);
-#endif
-        store_dq(sums->state, sums->dq, job->dq, &sums->scale, part, now, w);
-        store_statistics(
-            sums->state,
-            job->workspace + args->workspace +
-                (((ulong)now->at->window * args->forward.heads + job->head) *
-                     NQ +
-                 job->first_row + part->rows.row) *
-                    ROW_NUMBERS,
-            part, now, w);
-    }
-}
-
-/* Takes a KV block into account in the wave's tile of rows of that turn, which
- * leaves after the window's last. 1: its keys must come again. */
-INLINE int compute_rows(int turn, row_sums *sums, const row_step *step,
-                        const q_block *now, const score_bias_view *score_bias,
-                        const split_job *job, const split_memory *memory,
-                        const work_item *me, const wave *w)
-{
-    const int tile_here =
-        SPLITS > 1 ? me->wave % ROW_TILES : turn * WAVES_PER_WINDOW + me->wave;
-    const int exists = now->at->exists;
-    const int count = exists ? job->row_count - tile_here * TILE_M : 0;
-    row_tile own = {.tile = min(tile_here, ROW_TILES - 1),
-                    .split = SPLITS > 1 ? me->wave / ROW_TILES : 0,
-                    /* emulated waves have to keep step; who shares rows must
-                     * meet */
-                    .computes = EMULATED || count > 0};
-    const int is_last = now->is_last;
-    int comes_again = 0;
-    if (SPLITS == 1 && !own.computes && !(O_SERVES && STREAMING))
-        return 0;
-    own.part = find_rows(now, own.tile, count, step->block * KEY_TILES,
-                         step->has_shift_boundary, &memory->bias, w);
-    read_rows(&own.part, now, job->d_lse, w);
-    find_statistics(sums->state, &own, step, now, score_bias, w);
-#if SPLITS > 1
-    key_share own_keys;
-    find_share(&own_keys, own.split, &own.part, now);
-    const q_block *share = &own_keys.here;
-    const row_part *part = &own_keys.part;
-#else
-    const q_block *share = now;
-    const row_part *part = &own.part;
-#endif
-    const dbias_target dbias = {
-#if BIAS && KEEPS_DBIAS == 1
-        .sums = sums->dbias,
-#elif BIAS && KEEPS_DBIAS == 2
-        .kept = memory->dbias +
-                (own.tile * ALL_KEY_TILES + (int)step->block * KEY_TILES +
-                 own.split * SHARE_TILES) *
-                    TILE_ELEMENTS / 4,
-#endif
-        .workspace = job->bias_partial + share->first_key,
-        .keys = (int)NK - (int)share->first_key
-    };
-    add_kv_block(sums, &own, part, share, &dbias, step, now, score_bias, w);
-#if O_SERVES
-    const uint flags = now->args->forward.flags;
-    const int has_o_lse = delta_is_of_o(flags), wanted = wants_rows(flags);
-    const int mends = step->mends;
-    IF_ALL (wanted && is_last && has_o_lse && !mends)
-        comes_again = mend_window(sums, &own, part, share, &dbias, now,
-                                  score_bias, memory, me->team, w);
-#endif
-    IF_ALL (is_last && !comes_again)
-        leave_window(sums, &own, now, job, memory, me->team, w);
-    return comes_again;
-}
-
-/* ---- Windows ---- */
-
-/* dQ and what windows share of the windows of a tile scheduler. */
-INLINE void differentiate_windows(tile_scheduler here, row_sums *sums,
-                                  split_pipeline *pipeline,
-                                  const split_job *job,
-                                  const split_memory *memory,
-                                  const score_bias_tensors *tensors,
-                                  const backward_args *args, work_item *me,
-                                  wave *w)
-{
+/* Terms of logits in a kernel: at the start those of the head, for rows from
+ * `first` on; and, as `score_bias`, a KV block's. */
+#if MASK_IN_LOCAL
+#define CACHE_HEAD_SCORE_BIAS(of_head, first)                                 \
     uint cached_mask_class = ~0u; /* of windows whose bias is cached */
-    uint kept_regions = ~0u;      /* and of those whose regions are */
-    /* the block's number in its window, and the window's; mends: the window's
-     * keys have come again */
-    uint number = 0, window = 0;
-    int mends = 0;
-    for (uint step = 0; step < pipeline->ring.steps; step++) {
-        HIDE_LANE(me->lane);
-        RELOAD_ARGS(backward_args, now_args, args)
-        HIDE_LANE(w->lane);
-        const forward_args *forward = &now_args->forward;
-        const uint row_stage = (STREAMING ? window : step) % STAGES;
-        row_step in = {.number = number,
-                       .block = number % KEY_BLOCKS,
-                       .is_for_sums = number < job->sums_first,
-                       .mends = mends};
-        const q_block now = q_block_of(step, row_stage, &in, job, memory,
-                                       now_args, &here, pipeline->ring.ring);
-        const work_tile work_tile_here = {.window = window_of(&here, forward),
-                                          .head = job->head,
-                                          .row = job->first_row};
-        const score_bias_view score_bias = block_score_bias(
-            &cached_mask_class, memory->bias.cache, tensors, &here,
-            work_tile_here, forward, job->first_row, me->id);
-        int comes_again = 0; /* do the window's keys? */
-        await_stage(me->team);
-        start_kv_block(pipeline, step + AHEAD, job, memory, now_args, me->team,
-                       me->lane);
-        await_copies(me->team);
-        prepare_kv_block(step, &in, &now, &kept_regions, memory, tensors,
-                         work_tile_here, me, w);
-        NO_UNROLL_FOR (int turn = 0; turn < WAVE_TURNS; turn++)
-            comes_again |= compute_rows(turn, sums, &in, &now, &score_bias,
-                                        job, memory, me, w);
-        if (STREAMING) {
-            if (O_SERVES && comes_again)
-                start_again(pipeline, step, &here, window, job, memory,
-                            now_args, me->team, me->lane);
-            number = now.is_last ? 0 : number + 1;
-            window += now.is_last && !comes_again;
-            mends = now.is_last ? comes_again : mends;
-        }
-        if (now.is_last && !comes_again)
-            next_window(&here, forward, me->team);
+#elif HAS_LOCAL_BIAS_CACHE
+#define CACHE_HEAD_SCORE_BIAS(of_head, first)                                 \
+    const work_tile head_work_tile = {.window = forward->first_window,        \
+                                      .head = of_head};                       \
+    DECLARE_SCORE_BIAS(head_score_bias, *forward, head_work_tile)             \
+    cache_score_bias(bias_cache, forward, &head_score_bias, first, local_id);
+#else
+#define CACHE_HEAD_SCORE_BIAS(of_head, first)
+#endif
+#if MASK_IN_LOCAL /* all teams have windows of the same mask class */
+#define DECLARE_BLOCK_SCORE_BIAS(first)                                       \
+    const score_bias_view score_bias = {.unused = 0};                         \
+    const uint mask_class = MASK_CLASS(here);                                 \
+    if (mask_class != cached_mask_class) {                                    \
+        DECLARE_SCORE_BIAS(new_score_bias, *forward, work_tile_here)          \
+        cached_mask_class = mask_class;                                       \
+        barrier(CLK_LOCAL_MEM_FENCE);                                         \
+        cache_score_bias(bias_cache, forward, &new_score_bias, first,         \
+                         local_id);                                           \
+        barrier(CLK_LOCAL_MEM_FENCE);                                         \
     }
-}
-
-#if VARIANT == COSINE
-/* What lanes have summed for d_logit_scale. Holds barriers of the work-group.
- */
-INLINE void leave_scale(float own, const split_job *job,
-                        const split_memory *memory, const backward_args *args,
-                        int item)
-{
-    const forward_args *forward = &args->forward;
-    const uint flags = forward->flags;
-    const ulong block =
-        (ulong)job->window_split * forward->row_blocks + job->row_block;
-    const float sum =
-        sum_over_group(own, memory->lane_sums, item, TEAM * WINDOWS_PER_GROUP);
-    if (item == 0 && (flags & ARG_D_LOGIT_SCALE) != 0)
-        add_partial(job->workspace + args->scale_partials +
-                        block * forward->heads + job->head,
-                    scale_gradient(forward, job->logit_scale, job->head, sum),
-                    flags);
-}
+#elif HAS_BIAS_CACHE
+#define DECLARE_BLOCK_SCORE_BIAS(first)                                       \
+    const score_bias_view score_bias = {.unused = 0};
+#else
+#define DECLARE_BLOCK_SCORE_BIAS(first)                                       \
+    DECLARE_SCORE_BIAS(score_bias, *forward, work_tile_here)
 #endif
 
-/* What windows share leaves. `shared`: local memory of the rings. Holds
- * barriers of the work-group. */
-INLINE void leave_sums(row_sums *sums, __local float *shared,
-                       const split_job *of, const split_memory *memory,
-                       const backward_args *args, const work_item *me,
-                       const wave *w)
-{
-    const uint flags = args->forward.flags;
-    /* the job is found again, as what is kept of it would cost registers */
-    uint group = (uint)get_group_id(0);
-    HIDE_FROM_OPTIMIZER(group);
-    split_job job = find_job(args, of->workspace, group);
-#if BIAS && KEEPS_DBIAS == 1
-    if ((flags & ARG_DBIAS) != 0)
-        store_dbias(sums->dbias, SHARE_TILES, shared, job.bias_partial,
-                    me->team, me->wave % ROW_TILES,
-                    me->wave / ROW_TILES * SHARE_TILES, job.row_count,
-                    me->wave < SPLITS * ROW_TILES, flags, w);
-#elif BIAS && KEEPS_DBIAS == 2
-    store_kept_dbias(memory->dbias, job.bias_partial, job.row_count, me->wave,
-                     flags, w);
+/* For RELOAD_ARGS in these kernels, which call args.forward forward. */
+#if !EMULATED && AMD_UNIT
+#define RELOAD_BACKWARD_ARGS                                                  \
+    RELOAD_ARGS(backward_args, reloaded, 0)                                   \
+    const backward_args args = *reloaded;                                     \
+    const forward_args *forward = &args.forward;
+#else
+#define RELOAD_BACKWARD_ARGS const forward_args *forward = &args.forward;
 #endif
-#if VARIANT == COSINE
-    job.logit_scale = of->logit_scale;
-    leave_scale(sums->scale, &job, memory, args, me->id);
-#endif
-}
 
-/* ---- The kernel ---- */
+#define DECLARE_WAVE                                                          \
+    DECLARE_EXCHANGES(exchanges)                                              \
+    const work_item me = this_work_item();                                    \
+    const int local_id = me.id;                                               \
+    const int team = me.team;                                                 \
+    int lane_of_team = me.lane;                                               \
+    const int wave_of_team = me.wave;                                         \
+    wave wave_here = wave_of(&me, exchanges);                                 \
+    const wave *w = &wave_here;
 
 __kernel __attribute__((reqd_work_group_size(TEAM * WINDOWS_PER_GROUP, 1, 1)))
 WAVE_ATTRIBUTE void
@@ -472,7 +142,8 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local float4 dbias_kept[ROW_TILES * ALL_KEY_TILES * TILE_ELEMENTS / 4];
 #endif
 #if SPLITS > 1
-    __local float split_sums[WINDOWS_PER_GROUP][ROW_TILES][SPLIT_SIZE];
+    __local float split_sums[WINDOWS_PER_GROUP][ROW_TILES]
+                            [(SPLITS - 1) * DIM_TILES * TILE_ELEMENTS];
 #endif
 #if VARIANT == COSINE
     __local float q_inverses[WINDOWS_PER_GROUP][BLOCK_ROWS],
@@ -485,92 +156,431 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
     __local float lse_rows[WINDOWS_PER_GROUP][STAGES][BLOCK_ROWS];
 #if RESCALES
-    __local uint bounds[WINDOWS_PER_GROUP][2][KEY_BOUNDS];
+    __local uint
+        bounds[WINDOWS_PER_GROUP][2][KEY_BOUNDS]; /* this step's, the next's */
 #endif
 #if O_SERVES && STREAMING
-    __local int errors_show;
+    __local int errors_show; /* in a tile of rows */
 #endif
-    DECLARE_PADS(pads)
-    DECLARE_EXCHANGES(exchanges)
     const forward_args *forward = &args.forward;
-    work_item me = this_work_item();
-    wave w = wave_of(&me, exchanges);
-    const score_bias_tensors tensors = {BIAS_TENSORS MASK_TENSORS.unused = 0};
-    const split_memory memory = {
-        .bias =
-            {
-                .cache = BIAS_CACHE_OR_NULL(bias_cache),
-#if COMPARES_REGIONS
-                .row_regions = kept_row_regions[me.team],
-                .key_regions = kept_key_regions[me.team],
-#endif
-            },
-        .lse_rows = lse_rows[me.team],
-        .out = (__local ushort *)out_staging[me.id / WAVE],
-#if RESCALES
-        .bounds = bounds[me.team],
-#endif
-#if O_SERVES && STREAMING
-        .errors_show = &errors_show,
-#endif
-#if BIAS && KEEPS_DBIAS == 2
-        .dbias = dbias_kept,
-#endif
-#if SPLITS > 1
-        .team_out = out_staging + me.team * WAVES_PER_WINDOW,
-        .splits = split_sums[me.team],
-#endif
-#if VARIANT == COSINE
-        .q_inverses = q_inverses[me.team],
-        .k_inverses = k_inverses[me.team],
-        .lane_sums = lane_sums,
-#endif
-    };
+    const uint flags = forward->flags;
+    DECLARE_PADS(pad_rows)
+    DECLARE_WAVE
+    __local ushort *ring = (__local ushort *)rings[team];
 
-    split_job job = find_job(&args, workspace, (uint)get_group_id(0));
-    job.d_lse = d_lse;
-    job.dq = dq;
-#if VARIANT == COSINE
-    job.logit_scale = logit_scale;
+    /* what this work-group owns */
+    const uint head_blocks = forward->heads * forward->row_blocks;
+    const uint head_block = (uint)get_group_id(0) % head_blocks;
+    const uint window_split = (uint)get_group_id(0) / head_blocks;
+    const uint own_head = head_block / forward->row_blocks;
+    const uint row_block =
+        BLOCK_ROWS >= NQ ? 0 : head_block % forward->row_blocks;
+    const uint first_row = row_block * BLOCK_ROWS;
+    const int row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first_row);
+    const int wide = (flags & ARG_WIDE_ACCESS) != 0;
+    const int has_lse = TAKES_LSE && (flags & ARG_LSE) != 0;
+    const int differentiates =
+        (flags & (ARG_DQ | ARG_DBIAS | ARG_D_LOGIT_SCALE)) != 0;
+    /* only gradients tell how far that delta is off */
+    const int has_o_lse =
+        O_SERVES && has_lse && (flags & ARG_O) != 0 && differentiates;
+    tile_scheduler here = start_split(forward, window_split, team);
+    /* KV blocks of a window: all keys for statistics, all for gradients */
+    const uint sums_first = STREAMING && !has_o_lse ? KEY_BLOCKS : 0;
+    const uint window_steps = sums_first + KEY_BLOCKS;
+    uint steps = here.rounds * window_steps;
+    const ulong head_partial = (ulong)window_split * forward->heads + own_head;
+    __global float *bias_partial = workspace + args.bias_partials +
+                                   (head_partial * NQ + first_row) * (ulong)NK;
+
+    /* Starts the copies of one KV block; after the last of a window, goes to
+     * the next. Where things lie is found anew each time: registers are worth
+     * more. */
+    tile_scheduler there = here;
+    /* which KV block of which window is copied next, where a window has
+     * several */
+#if STREAMING
+    uint number_there = 0, window_there = 0;
+#define NUMBER_THERE(step) number_there
+#define WINDOW_THERE(step) window_there
+#define STEP_THERE(is_last)                                                   \
+    number_there = (is_last) ? 0 : number_there + 1;                          \
+    window_there += (is_last)
+#else
+#define NUMBER_THERE(step) 0
+#define WINDOW_THERE(step) (step)
+#define STEP_THERE(is_last)
 #endif
-    const tile_scheduler here =
-        start_split(forward, job.window_split, me.team);
-    split_pipeline pipeline = {
-        .ring = {
-            .next = here,
-            .steps = here.rounds * job.window_steps,
-            .ring = (__local ushort *)rings[me.team],
-            .pad_k = KEPT_PAD(pads, 0),
-            .pad_v = KEPT_PAD(pads, 1),
-            .from = {.q = q, .k = k, .v = v, .o = o, .d_o = d_o, .lse = lse},
-            .wide = (forward->flags & ARG_WIDE_ACCESS) != 0}};
+#define START_COPIES(step)                                                    \
+    if ((step) < steps) {                                                     \
+        const uint number = NUMBER_THERE(step);                               \
+        const uint window_stage = WINDOW_THERE(step) % STAGES;                \
+        const uint key = number % KEY_BLOCKS * BLOCK_KEYS;                    \
+        const int keys = (int)min((uint)BLOCK_KEYS, (uint)NK - key);          \
+        __local ushort *to = ring + (step) % STAGES * STAGE_SIZE;             \
+        __local ushort *rows_to = ring + window_stage * STAGE_SIZE;           \
+        int lane = lane_of_team;                                              \
+        uint head = own_head;                                                 \
+        HIDE_FROM_OPTIMIZER(lane);                                            \
+        HIDE_FROM_OPTIMIZER(head);                                            \
+        const uint kv = head / forward->heads_per_kv_head;                    \
+        if (there.exists) {                                                   \
+            COPY_WIDE_OR_NOT(COPY_KV_BLOCK)                                   \
+        }                                                                     \
+        if (there.exists && number == 0 && has_lse)                           \
+            copy_lse(lse_rows[team][window_stage],                            \
+                     lse + plane(&forward->lse, there.coord.grid, head),      \
+                     &forward->lse, &forward->grid, &there.coord, first_row,  \
+                     row_count, lane);                                        \
+        if (number + 1 == window_steps)                                       \
+            next_window(&there, forward, team);                               \
+        STEP_THERE(number + 1 == window_steps);                               \
+    }                                                                         \
+    END_COPIES()
 #if PADDING == 1
-    const uint kv_head = job.head / forward->heads_per_kv_head;
-    keep_pads(pads, PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head),
-              PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head), forward, me.id);
+    const uint own_kv_head = own_head / forward->heads_per_kv_head;
+    keep_pads(pad_rows, PAD_ROW(*forward, pad_k, ARG_PAD_K, own_kv_head),
+              PAD_ROW(*forward, pad_v, ARG_PAD_V, own_kv_head), forward,
+              local_id);
 #endif
-    for (uint ahead = 0; ahead < AHEAD; ahead++)
-        start_kv_block(&pipeline, ahead, &job, &memory, &args, me.team,
-                       me.lane);
-    clear_pads(pipeline.ring.ring, me.lane);
-#if HAS_LOCAL_BIAS_CACHE
-    cache_head_score_bias(bias_cache, &tensors, forward, job.head,
-                          job.first_row, me.id);
+    for (uint ahead = 0; ahead + 1 < STAGES; ahead++) {
+        START_COPIES(ahead);
+    }
+    clear_pads(ring, lane_of_team);
+    CACHE_HEAD_SCORE_BIAS(own_head, first_row)
+#if RESCALES
+    if (lane_of_team < 2 * KEY_BOUNDS)
+        bounds[team][lane_of_team / KEY_BOUNDS][lane_of_team % KEY_BOUNDS] = 0;
 #endif
-    clear_sums(&job, &memory, forward->flags, &me);
+#if BIAS && !KEEPS_DBIAS
+    if ((flags & ARG_FIRST_LAUNCH) != 0 && (flags & ARG_DBIAS) != 0)
+        for (int i = local_id; i < row_count * NK;
+             i += TEAM * WINDOWS_PER_GROUP)
+            bias_partial[i] = 0.0f;
+    barrier(CLK_GLOBAL_MEM_FENCE);
+#elif BIAS && KEEPS_DBIAS == 2
+    for (int i = local_id; i < ROW_TILES * ALL_KEY_TILES * TILE_ELEMENTS / 4;
+         i += TEAM * WINDOWS_PER_GROUP)
+        dbias_kept[i] = (float4)(0.0f);
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
-    row_state state; /* this and dQ live from KV block to KV block where keys
-                        stream */
-    float dq_sums[DIM_TILES][ACC_PER_LANE];
-    row_sums sums = {.state = &state, .dq = dq_sums, .scale = 0.0f};
 #if BIAS && KEEPS_DBIAS == 1
     float dbias_sums[SHARE_TILES][ACC_PER_LANE];
     clear_tiles(dbias_sums, SHARE_TILES);
-    sums.dbias = dbias_sums;
 #endif
-    differentiate_windows(here, &sums, &pipeline, &job, &memory, &tensors,
-                          &args, &me, &w);
+    float scale_sum = 0.0f; /* for d_logit_scale, of a lane's own rows */
+    /* these live from KV block to KV block where keys stream */
+    row_state state;
+    float dq_sums[DIM_TILES][ACC_PER_LANE];
+
+#if COMPARES_REGIONS
+    const score_bias_tensors tensors = {BIAS_TENSORS MASK_TENSORS.unused = 0};
+    uint kept_regions = ~0u; /* whose windows' regions are kept */
+#endif
+    /* the block's number in its window, and the window's; mends: the window's
+     * keys have come again */
+    uint number = 0, window_here = 0;
+    int mends = 0;
+    for (uint step = 0; step < steps; step++) {
+        HIDE_LANE(lane_of_team);
+        RELOAD_BACKWARD_ARGS
+        HIDE_LANE(wave_here.lane);
+        const uint window_stage = (STREAMING ? window_here : step) % STAGES;
+        const uint block = number % KEY_BLOCKS;
+        int comes_again = 0;                  /* do the window's keys? */
+        const int sums = number < sums_first; /* statistics only */
+        const int is_last = number + 1 == window_steps;
+        __local const ushort *stage = ring + step % STAGES * STAGE_SIZE;
+        __local const ushort *row_stage = ring + window_stage * STAGE_SIZE;
+        q_block now = {.args = &args,
+                       .at = &here,
+                       .head = own_head,
+                       .first_row = first_row,
+                       .first_key = block * BLOCK_KEYS,
+                       .row_count = row_count,
+                       .is_last = is_last,
+                       .scale = forward->scale,
+                       .ds_scale = 1.0f,
+                       .q = row_stage + Q_OFFSET,
+                       .d_o = row_stage + D_O_OFFSET,
+                       .k = stage + K_OFFSET,
+                       .v = stage + V_OFFSET,
+                       .lse = lse_rows[team][window_stage],
+                       .out = (__local ushort *)out_staging[local_id / WAVE]};
+        now.key_count = min(BLOCK_KEYS, (int)NK - (int)now.first_key);
+#if VARIANT == COSINE
+        now.scale = cosine_scale(forward, logit_scale, own_head);
+        now.q_inverses = q_inverses[team];
+        now.k_inverses = k_inverses[team];
+#endif
+        const work_tile work_tile_here = {.window = window_of(&here, forward),
+                                          .head = own_head,
+                                          .row = first_row};
+        DECLARE_BLOCK_SCORE_BIAS(first_row)
+        await_stage(team);
+        START_COPIES(step + STAGES - 1);
+        await_copies(team);
+        int meets = VARIANT == COSINE; /* the team, once more */
+#if O_SERVES && STREAMING
+        if (lane_of_team == 0 && block == 0)
+            errors_show = 0;
+#endif
+#if RESCALES
+        if (lane_of_team < KEY_BOUNDS)
+            bounds[team][(step + 1) % 2][lane_of_team] = 0;
+        meets |= has_o_lse;
+#endif
+#if VARIANT == COSINE || RESCALES
+        IF_ALL (meets)
+            measure_keys((__local float *)now.k_inverses, BOUNDS_OF(step),
+                         now.k, now.v, has_o_lse, wave_of_team, w);
+#endif
+#if VARIANT == COSINE
+        IF_ALL (number == 0) {
+            const measured_rows measured = {q_inverses[team], now.q,
+                                            BLOCK_ROWS, 1.0f};
+            measure_rows(&measured, 1, wave_of_team, w);
+        }
+#endif
+#if COMPARES_REGIONS
+        const int has_shift_boundary = HAS_SHIFT_BOUNDARY(here);
+        const int has_new = number == 0 && has_shift_boundary &&
+                            has_new_regions(&here, &kept_regions);
+        if (has_new) {
+            const score_bias_view regions =
+                score_bias_at(&tensors, forward, work_tile_here, &here.coord);
+            keep_regions(kept_row_regions[team], kept_key_regions[team],
+                         forward, &regions, first_row, lane_of_team);
+        }
+        meets |= has_new;
+#endif
+        if (EMULATED || meets)
+            TEAM_SYNC(team);
+
+        NO_UNROLL_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
+            const int tile_here = SPLITS > 1
+                                      ? wave_of_team % ROW_TILES
+                                      : turn * WAVES_PER_WINDOW + wave_of_team;
+            const int tile = min(tile_here, ROW_TILES - 1);
+            const int split = SPLITS > 1 ? wave_of_team / ROW_TILES : 0;
+            row_part part = {.rows = {.row = tile * TILE_M,
+                                      .last_row = row_count - 1,
+                                      .first_row = (int)first_row,
+                                      .coord = here.coord}};
+            part.count = here.exists ? row_count - tile_here * TILE_M : 0;
+            /* emulated waves have to keep step; who shares rows must meet */
+            const int computes = EMULATED || part.count > 0;
+            if (SPLITS == 1 && !computes && !(O_SERVES && STREAMING))
+                continue;
+#if PADDING == 2
+            part.rows.holds_padding =
+                holds_padding(&forward->grid, &here.coord);
+#endif
+#if HAS_LOCAL_BIAS_CACHE
+            part.rows.local_score_bias =
+                bias_cache +
+                (tile * ALL_KEY_TILES + block * KEY_TILES) * TILE_ELEMENTS;
+#endif
+#if COMPARES_REGIONS
+            part.rows.key_regions =
+                has_shift_boundary ? kept_key_regions[team] + now.first_key
+                                   : 0;
+            UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+                part.rows.region[r] = kept_row_regions[team][min(
+                    part.rows.row + lane_query(w->lane, r), row_count - 1)];
+#endif
+            read_rows(&part, &now, d_lse, w);
+#if O_SERVES
+            IF_ALL (computes && has_o_lse && block == 0 && !mends)
+                take_statistics(&state, &part, &now, row_stage + O_OFFSET, w);
+#if RESCALES
+            if (has_o_lse)
+                bound_dp(&state, BOUNDS_OF(step));
+#endif
+#endif
+            IF_ALL (computes && !has_o_lse && (!STREAMING || sums)) {
+                float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
+                IF_ALL (block == 0) {
+                    state.takes_lse = has_lse && !exceeds_lse(&part, w);
+                    start_statistics(&state.statistics, state.takes_lse,
+                                     part.lse);
+                }
+#if RESCALES && VARIANT == COSINE
+                bound_inverses(&state.statistics, &now, w);
+#endif
+                add_statistics(&state.statistics, scores, &part, &now,
+                               &score_bias, state.takes_lse, w);
+                IF_ALL (block == KEY_BLOCKS - 1) {
+                    finish_statistics(&state.statistics, &part,
+                                      state.takes_lse, w);
+#if RESCALES
+                    join_bounds(&state.statistics, w);
+#endif
+                }
+            }
+            /* the wave's share of the block, as if that were all */
+            const int first = split * SHARE_TILES;
+            q_block share = now;
+            row_part own = part;
+            share.k += first * TILE_N * PITCH;
+            share.v += first * TILE_N * PITCH;
+            share.k_inverses += first * TILE_N;
+            share.first_key += first * TILE_N;
+            share.key_count -= first * TILE_N;
+#if HAS_LOCAL_BIAS_CACHE
+            own.rows.local_score_bias =
+                (__local const cached_bias *)part.rows.local_score_bias +
+                first * TILE_ELEMENTS;
+#endif
+            if (COMPARES_REGIONS && own.rows.key_regions)
+                own.rows.key_regions += first * TILE_N;
+            const dbias_target dbias = {
+#if BIAS && KEEPS_DBIAS == 1
+                .sums = dbias_sums,
+#elif BIAS && KEEPS_DBIAS == 2
+                .kept = dbias_kept + (tile * ALL_KEY_TILES +
+                                      (int)block * KEY_TILES + first) *
+                                         TILE_ELEMENTS / 4,
+#endif
+                .workspace = bias_partial + share.first_key,
+                .keys = (int)NK - (int)share.first_key
+            };
+#define DIFFERENTIATE(may_be_large, mends)                                    \
+    differentiate_rows(&state, dq_sums, &dbias, may_be_large, mends, &own,    \
+                       &share, &score_bias, w)
+            IF_ALL (computes && !sums) {
+                IF_ALL (block == 0 && !mends)
+                    find_large(&state, &now, w);
+                choose_ds_scales(&state, dq_sums, block == 0 && !mends);
+            }
+            IF_ALL (computes && !sums) {
+#if EMULATED /* waves have to keep step */
+                DIFFERENTIATE(1, mends);
+#else
+                if (O_SERVES && STREAMING && mends)
+                    DIFFERENTIATE(1, 1);
+                else if (differentiates && state.large)
+                    DIFFERENTIATE(1, 0);
+                else if (differentiates)
+                    DIFFERENTIATE(0, 0);
+#endif
+            }
+#if O_SERVES
+            IF_ALL (differentiates && is_last && has_o_lse && !mends) {
+                float expected[LANE_ROWS];
+                IF_ALL (!computes)
+                    clear_errors(&state.errors);
+                expect_sums(expected, &state, &part);
+                reduce_errors(&state.errors, w);
+#if SPLITS > 1
+                join_errors(&state.errors,
+                            out_staging + team * WAVES_PER_WINDOW + tile,
+                            split, team, w);
+#endif
+                find_errors(&state.errors, &part, expected);
+                /* by the first of who share rows; emulated waves keep step */
+                const int takes_mean = computes && (EMULATED || split == 0);
+                float of_dq[LANE_ROWS];
+                UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+                    of_dq[r] = split == 0 ? state.errors.sum[r] : 0.0f;
+                IF_ALL (takes_mean)
+                    take_mean_key(dq_sums, of_dq, &now, w);
+                int shows = errors_count(&state.errors,
+                                         SCRATCH_OF_ERRORS(now.out), w) &&
+                            computes;
+#if STREAMING
+                if (shows && w->lane == 0)
+                    errors_show = 1;
+                TEAM_SYNC(team);
+                shows = comes_again = errors_show;
+#else
+                IF_ALL (shows)
+                    DIFFERENTIATE(1, 1);
+#endif
+                IF_ALL (takes_mean && shows) {
+                    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+                        of_dq[r] = -of_dq[r];
+                    take_mean_key(dq_sums, of_dq, &now, w);
+                }
+            }
+#endif
+            IF_ALL (is_last && !comes_again) {
+#if SPLITS > 1
+                add_splits(dq_sums, split_sums[team][tile], split, team, w);
+                part.count = split == 0 ? part.count : 0;
+#endif
+                if (EMULATED || part.count > 0) {
+#if O_SERVES
+                    if (has_o_lse)
+                        mend_delta(&state);
+#endif
+                    store_dq(&state, dq_sums, dq, &scale_sum, &part, &now, w);
+                    store_statistics(
+                        &state,
+                        workspace + args.workspace +
+                            (((ulong)here.window * forward->heads + own_head) *
+                                 NQ +
+                             first_row + part.rows.row) *
+                                ROW_NUMBERS,
+                        &part, &now, w);
+                }
+            }
+        }
+#if STREAMING
+#if O_SERVES
+        if (comes_again) { /* in place of what was copied ahead */
+            AWAIT_COPIES(0);
+            TEAM_SYNC(team);
+            there = here;
+            number_there = 0;
+            window_there = window_here;
+            steps += KEY_BLOCKS;
+            for (uint ahead = 1; ahead < STAGES; ahead++) {
+                START_COPIES(step + ahead);
+            }
+        }
+#endif
+        number = is_last ? 0 : number + 1;
+        window_here += is_last && !comes_again;
+        mends = is_last ? comes_again : mends;
+#endif
+        if (is_last && !comes_again)
+            next_window(&here, forward, team);
+    }
 
     barrier(CLK_LOCAL_MEM_FENCE);
-    leave_sums(&sums, (__local float *)rings, &job, &memory, &args, &me, &w);
+#if BIAS && KEEPS_DBIAS == 1
+    if ((flags & ARG_DBIAS) != 0)
+        store_dbias(dbias_sums, SHARE_TILES, (__local float *)rings,
+                    bias_partial, team, wave_of_team % ROW_TILES,
+                    wave_of_team / ROW_TILES * SHARE_TILES, row_count,
+                    wave_of_team < SPLITS * ROW_TILES, flags, w);
+#elif BIAS && KEEPS_DBIAS == 2
+    for (int tile = wave_of_team;
+         tile < ((flags & ARG_DBIAS) != 0 ? ROW_TILES * ALL_KEY_TILES : 0);
+         tile += WAVES_PER_WINDOW) {
+        float own[ACC_PER_LANE];
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 4) {
+            const float4 x =
+                dbias_kept[(tile * TILE_ELEMENTS + i * WAVE) / 4 + w->lane];
+            own[i] = x.x;
+            own[i + 1] = x.y;
+            own[i + 2] = x.z;
+            own[i + 3] = x.w;
+        }
+        store_dbias_tile(own, bias_partial, tile / ALL_KEY_TILES * TILE_M,
+                         row_count, tile % ALL_KEY_TILES, flags, w);
+    }
+#endif
+#if VARIANT == COSINE
+    const float sum = sum_over_group(scale_sum, lane_sums, local_id,
+                                     TEAM * WINDOWS_PER_GROUP);
+    if (local_id == 0 && (flags & ARG_D_LOGIT_SCALE) != 0)
+        add_partial(
+            workspace + args.scale_partials +
+                ((ulong)window_split * forward->row_blocks + row_block) *
+                    forward->heads +
+                own_head,
+            scale_gradient(forward, logit_scale, own_head, sum), flags);
+#endif
 }

@@ -37,7 +37,7 @@ typedef struct fused_memory {
     __local uint *own_ds_scale; /* the wave's */
     __local ushort
         *o_rows; /* o where rows are staged: waves' follow each other */
-    team_bias bias;
+    __local cached_bias *bias_cache; /* of all teams */
 #if KEEPS_TOKENS
     __local kept_token *tables;
 #endif
@@ -47,6 +47,9 @@ typedef struct fused_memory {
 #if VARIANT == COSINE
     __local float *q_inverses, *k_inverses;
     __local float *lane_sums; /* of all teams */
+#endif
+#if COMPARES_REGIONS
+    __local uchar *row_regions, *key_regions;
 #endif
     __local float *pads; /* sums of the padding, of the wave: [2][DIMS] */
 } fused_memory;

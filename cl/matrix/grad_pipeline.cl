@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What gradient kernels copy to the ring (pipeline.cl): rows of q, dO, k and
- * v, and what else is known of rows. */
+ * What a gradient kernel's START_COPIES copies to the ring (pipeline.cl): rows
+ * of q, dO, k and v, and what else is known of rows. */
 #ifndef GRAD_PIPELINE_CL
 #define GRAD_PIPELINE_CL
 #include "matrix/grad_tiles.cl"

@@ -84,15 +84,6 @@ typedef float cached_bias;
 #define BIAS_CACHE_OR_NULL(bias_cache) 0
 #endif
 
-/* What a team keeps of what is added to logits: score bias, of all teams, and
- * the regions of the window's rows and keys. */
-typedef struct team_bias {
-    __local cached_bias *cache;
-#if COMPARES_REGIONS
-    __local uchar *row_regions, *key_regions;
-#endif
-} team_bias;
-
 /* Terms of a step; those that stay are renewed where the window is of another
  * mask class than `cached_mask_class`, for all teams, which have windows of
  * one mask class. */
@@ -153,56 +144,6 @@ INLINE int row_exists(const row_part *part, int r, const wave *w)
 {
     return part->rows.row + lane_query(w->lane, r) <= part->rows.last_row;
 }
-
-/* Tile `tile` of a q block's rows, `count` of whose exist, and what is added
- * to their logits. first_tile: of the KV block. */
-INLINE row_part find_rows(const q_block *here, int tile, int count,
-                          uint first_tile, int has_shift_boundary,
-                          const team_bias *bias, const wave *w)
-{
-    row_part part = {.rows = {.row = tile * TILE_M,
-                              .last_row = here->row_count - 1,
-                              .first_row = (int)here->first_row,
-                              .coord = here->at->coord},
-                     .count = count};
-#if PADDING == 2
-    part.rows.holds_padding =
-        holds_padding(&here->args->forward.grid, &here->at->coord);
-#endif
-#if HAS_LOCAL_BIAS_CACHE
-    part.rows.local_score_bias =
-        bias->cache + (tile * ALL_KEY_TILES + first_tile) * TILE_ELEMENTS;
-#endif
-#if COMPARES_REGIONS
-    part.rows.key_regions =
-        has_shift_boundary ? bias->key_regions + here->first_key : 0;
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        part.rows.region[r] = bias->row_regions[min(
-            part.rows.row + lane_query(w->lane, r), here->row_count - 1)];
-#endif
-    return part;
-}
-
-#if COMPARES_REGIONS
-/* Puts the regions of a window of several where lanes will read them, unless
- * those of the last serve. Are they new? */
-INLINE int renew_regions(const team_bias *bias, uint *kept_regions,
-                         int has_shift_boundary, const q_block *here,
-                         const score_bias_tensors *tensors, work_tile of,
-                         int lane)
-{
-    const int has_new =
-        has_shift_boundary && has_new_regions(here->at, kept_regions);
-    if (has_new) {
-        const forward_args *forward = &here->args->forward;
-        const score_bias_view regions =
-            score_bias_at(tensors, forward, of, &here->at->coord);
-        keep_regions(bias->row_regions, bias->key_regions, forward, &regions,
-                     here->first_row, lane);
-    }
-    return has_new;
-}
-#endif
 
 /* Is an lse of the tile too large to serve? The same at all lanes. */
 INLINE int exceeds_lse(const row_part *part, const wave *w)

@@ -19,8 +19,11 @@
 /* Bounds that a team finds of a KV block's keys: the largest |v|; cosine: also
  * of |v| / |k| and of 1 / |k|. */
 #define KEY_BOUNDS 3
-/* What splits but the first have of sums of dQ, of a tile of rows. */
-#define SPLIT_SIZE ((SPLITS - 1) * DIM_TILES * TILE_ELEMENTS)
+#if RESCALES
+#define BOUNDS_OF(step) bounds[team][(step) % 2]
+#else
+#define BOUNDS_OF(step) 0
+#endif
 
 /* ---- Keys of a KV block ---- */
 
@@ -211,39 +214,9 @@ INLINE void choose_ds_scales(row_state *s, float sums[DIM_TILES][ACC_PER_LANE],
     }
 }
 
-#if SPLITS > 1
-/* A wave's own keys of a KV block where waves share a tile of rows, as if
- * those were all: as a block, and for the rows. */
-typedef struct key_share {
-    q_block here;
-    row_part part;
-} key_share;
-
-/* Fills what the caller has: a row_part that is returned stays in memory with
- * NVIDIA's compiler. */
-INLINE void find_share(key_share *s, int split, const row_part *part,
-                       const q_block *here)
-{
-    const int first = split * SHARE_TILES;
-    s->here = *here;
-    s->part = *part;
-    s->here.k += first * TILE_N * PITCH;
-    s->here.v += first * TILE_N * PITCH;
-    s->here.k_inverses += first * TILE_N;
-    s->here.first_key += first * TILE_N;
-    s->here.key_count -= first * TILE_N;
-#if HAS_LOCAL_BIAS_CACHE
-    s->part.rows.local_score_bias =
-        (__local const cached_bias *)part->rows.local_score_bias +
-        first * TILE_ELEMENTS;
-#endif
-    if (COMPARES_REGIONS && s->part.rows.key_regions)
-        s->part.rows.key_regions += first * TILE_N;
-}
-#endif
-
-/* dQ and dBias of the tile of rows and the wave's share of a KV block's keys;
- * or, `mends`, what takes an error of delta out of them. */
+/* dQ and dBias of the tile of rows and the wave's share of a KV block's keys,
+ * as if that were the block; or, `mends`, what takes an error of delta out of
+ * them. */
 INLINE void
 differentiate_rows(row_state *state, float sums[DIM_TILES][ACC_PER_LANE],
                    const dbias_target *dbias, const int may_be_large,
