@@ -108,6 +108,6 @@ def draw(rows):
             draw_panel(p, device, of, cases, LABELS + step * i, step - 50, top)
     p.text(24, height - 16, "Each from the newest run of the device in "
            "bench/results; slow devices were given fewer windows. Where "
-           "a bar is missing, the run had no time or no kernel for it.", 11.5,
+           "a bar is missing, that run has no such row.", 11.5,
            svg.MUTED)
     return p
