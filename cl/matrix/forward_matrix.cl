@@ -8,45 +8,13 @@
  * Within a KV block the softmax (softmax.cl) takes SUBTILE_KEYS keys at a time
  * and streams where these are not all. A wave takes tiles of the block's rows
  * in turn. */
-#include "matrix/epilogue.cl"
+#include "matrix/forward_epilogue.cl"
 #include "matrix/forward_pipeline.cl"
 #include "matrix/norms.cl"
 #include "matrix/persistent.cl"
 #include "matrix/softmax.cl"
 #include "matrix/tile_scheduler.cl"
 #include "matrix/waves.cl"
-
-/* ---- Rows that leave ---- */
-
-/* Stores o, by way of the rows' q, and lse of the rows. */
-INLINE void store_rows(row_state *s, __local storage_bits *q,
-                       const forward_args *args, const row_target *to,
-                       __global float *lse, const wave *w)
-{
-    float inverse[LANE_ROWS];
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        inverse[r] = s->sum[r] == 0.0f ? 0.0f : RECIPROCAL(s->sum[r]);
-    if ((args->flags & ARG_LSE) != 0) {
-        float sum[LANE_ROWS];
-        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-            sum[r] = LAZY_MAX ? s->exact[r] : s->sum[r];
-            if (LAZY_MAX) {
-                REDUCE(sum[r], ADD);
-            }
-        }
-        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
-            ulong at;
-            const int row = value_query(w->lane, i);
-            const int r = LANE_ROW(i);
-            if (value_key(w->lane, i) == 0 && row < to->count &&
-                find_row(&at, &args->lse, to->grid, to->coord, to->row + row))
-                lse[at] = s->softmax_max[r] + log(sum[r]);
-        }
-    }
-    UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
-        store_channels(s->out + first, inverse, first, OUT_TILES,
-                       q + first * TILE_N, PITCH, to, w);
-}
 
 /* What all of a team have in local memory. */
 typedef struct team_memory {

@@ -8,6 +8,7 @@
 #ifndef GRAD_SOFTMAX_CL
 #define GRAD_SOFTMAX_CL
 #include "matrix/grad_tiles.cl"
+#include "matrix/shift_scores.cl"
 
 /* Rounding to fp16 loses small numbers, below 2^-24 of all there are: P, and
  * so dS and dBias, is multiplied by a power of two first, and dS by one more.
