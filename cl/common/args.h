@@ -97,7 +97,9 @@ typedef struct forward_args {
     arg_u32 window;
     arg_u32 sink;
     arg_u32 query_offset;
-    arg_u32 padding;
+    /* and of the row blocks those at the beginning, which see less than all of
+     * the blocks that a row may see (tier matrix) */
+    arg_u32 short_row_blocks;
 } forward_args;
 
 /* Backward pass. A split keeps one partial sum of what is summed over windows.

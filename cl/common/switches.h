@@ -116,7 +116,7 @@
     /* backward_matrix: 1: positions of tokens wait in local memory */        \
     X(KEEPS_TOKENS, 0, 1)                                                     \
     /* tensors that a stage has rows of (geometry.cl) */                      \
-    X(ROW_PLANES, 1, 3)                                                       \
+    X(ROW_PLANES, 0, 3)                                                       \
     /* backward_keys_matrix: 1: a launch makes dV, another dK; 0: one both */ \
     X(SPLIT_DK_DV, 0, 1)                                                      \
     /* unit/: 1: the instruction is computed through local memory, on any     \

@@ -124,8 +124,8 @@ INLINE void copy_tensor(__local storage_bits *to,
         planes + plane_of(&p->next) * layout->window;
 #if KEEPS_COPIES
     if (how != COPY_NARROW) {
-        copy_found(to, from, offsets, 0, how == COPY_PADDED, pad, count, rows,
-                   lane);
+        copy_found(to, from, offsets, 0, how == COPY_PADDED, pad, count, 0,
+                   rows, lane);
         return;
     }
 #endif

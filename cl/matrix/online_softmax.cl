@@ -46,7 +46,17 @@
 #define MAX_MARGIN 2.5f
 /* Weights go to products as sums of so many numbers of the storage type: where
  * o has few numbers, the rounding of each weight shows. */
-#define WEIGHT_PARTS (DTYPE != 0 && NQ * HEAD_DIM <= 64 ? 2 : 1)
+#if VARIANT == SLIDING /* rows may be as few as one */
+#define HAS_FEW_NUMBERS (HEAD_DIM <= 32)
+#else
+#define HAS_FEW_NUMBERS (NQ * HEAD_DIM <= 64)
+#endif
+#define WEIGHT_PARTS (DTYPE != 0 && HAS_FEW_NUMBERS ? 2 : 1)
+
+/* Do weights of this sum show that their row's softmax_max does not serve? A
+ * weight that is infinite has NaN for its second part. */
+#define IS_TOO_LARGE(sum)                                                     \
+    (WEIGHT_PARTS > 1 ? !((sum) <= LARGE_WEIGHT) : (sum) > LARGE_WEIGHT)
 
 /* What a wave sums of a tile of rows. */
 typedef struct row_state {

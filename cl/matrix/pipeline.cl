@@ -102,19 +102,19 @@ INLINE void find_copies(plane_offset *at, const tensor_layout *layout,
 
 /* Copies chunks that are `at` from `from`, or where that is NULL from `from`
  * on and `step` apart, of `count` rows; zeros fill the others, and those of
- * the padding unless they are `pad`. has_padding 0: there are none of these.
- */
+ * the padding unless they are `pad`. has_padding 0: there are none of these;
+ * is_whole: count is `rows`, which saves asking. */
 INLINE void copy_found(__local storage_bits *to, __global const storage *from,
                        const plane_offset *at, ulong step,
                        const int has_padding, __local const storage_bits *pad,
-                       int count, const int rows, int lane)
+                       int count, const int is_whole, const int rows, int lane)
 {
     const int r = lane / ROW_LANES;
     const int c = lane % ROW_LANES;
     __local const uint4 *pads = (__local const uint4 *)pad + c;
     UNROLL_FOR (int turn = 0; turn < COPY_TURNS(rows); turn++) {
         const int done = turn * ROWS_AT_ONCE;
-        const int exists = done + r < count;
+        const int exists = is_whole | (done + r < count);
         const int padded = at && has_padding && IS_PADDED(at[turn]);
         /* & and no &&: copies are not to lie in branches */
         const int is_row =
@@ -154,10 +154,10 @@ INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
 #if GRID
         plane_offset at[COPY_TURNS(BLOCK_ROWS + BLOCK_KEYS)];
         find_copies(at, layout, grid, coord, first, rows, lane);
-        copy_found(to, plane, at, 0, 1, pad, count, rows, lane);
+        copy_found(to, plane, at, 0, 1, pad, count, 0, rows, lane);
 #else
         copy_found(to, plane + element(layout, first, 0) + own, 0,
-                   (ulong)ROWS_AT_ONCE * layout->row, 0, pad, count, rows,
+                   (ulong)ROWS_AT_ONCE * layout->row, 0, pad, count, 0, rows,
                    lane);
 #endif
         return;

@@ -125,7 +125,7 @@ INLINE void attend_subtile(row_state *s, const attention_tile *here, int first,
     if (LAZY_MAX) {
         int large = 0;
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-            large |= sum[r] > LARGE_WEIGHT;
+            large |= IS_TOO_LARGE(sum[r]);
         large = WAVE_ANY(large);
         IF_ALL (large && !looks) {
             wave again = *w; /* of which nothing is kept for this rare case */

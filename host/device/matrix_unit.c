@@ -5,12 +5,14 @@
 #include <string.h>
 
 #define ROW(id, unit, ...)                                                    \
-    [WA_MATRIX_UNIT_##id] = {.name = #unit,                                   \
-                             .forward_kernel = "forward_matrix_" #unit,       \
-                             .backward_kernel = "backward_matrix_" #unit,     \
-                             .rows_kernel = "backward_rows_matrix_" #unit,    \
-                             .keys_kernel = "backward_keys_matrix_" #unit,    \
-                             __VA_ARGS__},
+    [WA_MATRIX_UNIT_##                                                        \
+        id] = {.name = #unit,                                                 \
+               .forward_kernel = "forward_matrix_" #unit,                     \
+               .sliding_forward_kernel = "sliding_forward_matrix_" #unit,     \
+               .backward_kernel = "backward_matrix_" #unit,                   \
+               .rows_kernel = "backward_rows_matrix_" #unit,                  \
+               .keys_kernel = "backward_keys_matrix_" #unit,                  \
+               __VA_ARGS__},
 const wa_matrix_unit wa_matrix_units[WA_MATRIX_UNITS] = {
     WA_MATRIX_UNIT_ROWS(ROW)};
 #undef ROW

@@ -155,8 +155,9 @@ void wa_write_forward_defines(const wa_problem *problem,
     if (plan->tier == WINATTN_TIER_CPU) {
         wa_append_shape(&wa_cpu_numbers, &plan->shape.cpu, text, size);
     } else if (plan->tier == WINATTN_TIER_MATRIX) {
-        wa_append_switch(text, size, WA_SWITCH(PERSISTENT_MULTI_BLOCK),
-                         plan->schedule.persistent_multi_block);
+        if (plan->schedule.groups)
+            wa_append_switch(text, size, WA_SWITCH(PERSISTENT_MULTI_BLOCK),
+                             plan->schedule.persistent_multi_block);
         wa_append_matrix_shape(&plan->shape.matrix, device, text, size);
     } else {
         wa_append_shape(&wa_local_numbers, &plan->shape.local, text, size);

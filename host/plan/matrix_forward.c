@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Shapes for cl/matrix/forward_matrix.cl: every legal one is scored, and the
- * cheapest wins. */
+ * cheapest wins. Those of the sliding variant are matrix_sliding.c's. */
 #include <stdio.h>
 #include <string.h>
 
 #include "plan/defines.h"
+#include "plan/matrix_sliding.h"
 #include "plan/matrix_tiling.h"
 #include "plan/planner.h"
 #include "plan/tuning.h"
@@ -18,7 +19,9 @@ static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
                             const wa_matrix_shape *s,
                             const wa_matrix_tiling *t)
 {
-    return wa_matrix_local_bytes(problem, device, s, t, WA_FORWARD, 1);
+    return problem->variant == WINATTN_SLIDING
+               ? wa_sliding_local_bytes(problem, device, s)
+               : wa_matrix_local_bytes(problem, device, s, t, WA_FORWARD, 1);
 }
 
 /* NULL if kernel and device allow the shape, else why not. */
@@ -29,6 +32,8 @@ static const char *refusal(const wa_problem *problem, const wa_device *device,
     const char *why = wa_matrix_refusal(problem, device, s);
     if (why)
         return why;
+    if (problem->variant == WINATTN_SLIDING)
+        return wa_sliding_shape_refusal(problem, device, s);
     if (s->bias_cache == WA_BIAS_CACHE_LOCAL &&
         MASK_FOLLOWS_GRID(problem->mask))
         return "registers or regions serve better where seams are few";
@@ -65,7 +70,9 @@ bool wa_plan_matrix_shape(const wa_problem *problem, const wa_device *device,
         wa_matrix_tiling_of(problem, device->matrix_unit, shape);
     wa_step *step = &plan->step[WA_STEP_FORWARD];
     plan->tier = WINATTN_TIER_MATRIX;
-    step->kernel = device->matrix_unit->forward_kernel;
+    step->kernel = problem->variant == WINATTN_SLIDING
+                       ? device->matrix_unit->sliding_forward_kernel
+                       : device->matrix_unit->forward_kernel;
     plan->shape.matrix = *shape;
     step->block_rows = shape->block_rows;
     step->block_keys = shape->block_keys;
@@ -246,6 +253,8 @@ uint64_t wa_visit_matrix_shapes(const wa_problem *problem,
                                 const wa_device *device,
                                 wa_matrix_visitor *visit, void *data)
 {
+    if (problem->variant == WINATTN_SLIDING)
+        return wa_visit_sliding_shapes(problem, device, visit, data);
     const uint32_t all =
         wa_ceil_div(problem->queries, device->matrix_unit->queries);
     search find = {problem, device, visit, data, 0};

@@ -132,8 +132,8 @@ const char *wa_matrix_impossible(const wa_problem *problem,
 {
     if (!device->matrix_unit)
         return "the device has no matrix unit that is known";
-    if (problem->variant == WINATTN_SLIDING)
-        return "it has no sliding variant";
+    if (problem->variant == WINATTN_SLIDING && pass == WA_BACKWARD)
+        return "it has no gradients of the sliding variant";
     if (problem->dtype != WINATTN_FP32)
         return NULL;
     if (pass == WA_BACKWARD)
@@ -181,7 +181,8 @@ const char *wa_matrix_refusal(const wa_problem *problem,
         return "a pass has too many keys";
     if (s->subtile_keys % unit->tile != 0)
         return "a pass is no whole number of tiles";
-    if (s->block_rows < problem->queries && s->block_rows % unit->queries != 0)
+    if (problem->variant != WINATTN_SLIDING &&
+        s->block_rows < problem->queries && s->block_rows % unit->queries != 0)
         return "blocks of rows are no whole number of tiles";
     if (s->bias_cache == WA_BIAS_CACHE_LOCAL_AND_REGIONS &&
         !wa_matrix_has_regions(problem))

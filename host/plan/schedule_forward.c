@@ -85,7 +85,8 @@ void wa_schedule_forward(const wa_problem *problem, const wa_device *device,
         wa_ceil_div(problem->queries, step->block_rows);
     plan->schedule.work_tiles_per_launch =
         work_tiles_per_launch(problem, device, plan);
-    if (plan->tier == WINATTN_TIER_MATRIX)
+    if (plan->tier == WINATTN_TIER_MATRIX &&
+        problem->variant != WINATTN_SLIDING)
         schedule_windows(problem, device, &plan->schedule);
     if (plan->step[WA_STEP_EXPAND].kernel)
         plan->workspace.dense = plan->workspace.all =

@@ -13,6 +13,7 @@
  *   test_matrix UNIT shared         the second table
  *   test_matrix UNIT self-test      of plan creation; both parts above have it
  *   test_matrix UNIT random SEED N  N random shapes */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +162,39 @@ static const struct {
     {"grid=2 size=8x12 window=4x4 shift=1x2 mask=shift bias=table_same "
      "heads=1 kv_heads=1 dim=16 batch=30 layout=packed data=swinging lse=0",
      "0:0:1:1:2:1:2", false},
+    /* the same where weights have two parts */
+    {"scale=40 queries=3 keys=70 dim=16 windows=4 heads=1 kv_heads=1 lse=1",
+     "0:0:1:1:1:1:0", true},
+    /* sliding: blocks that tiles divide and others, ragged ends, the sink
+     * before the window and inside it, decoding, grouped queries */
+    {"variant=sliding queries=40 keys=40 dim=16 windows=2 heads=2 kv_heads=1 "
+     "block=16 window_blocks=2 lse=1",
+     "1:1:1:1:1:1:0", true},
+    {"variant=sliding queries=75 keys=75 dim=24 windows=1 heads=2 kv_heads=1 "
+     "block=20 first_block=7 window_blocks=2 sink=9 lse=1",
+     "2:2:2:1:2:1:0", true},
+    {"variant=sliding queries=20 keys=90 dim=40 windows=2 heads=3 kv_heads=3 "
+     "block=20 window_blocks=3 query_offset=70 sink=5 lse=1 scale=-0.3",
+     "2:2:1:1:3:2:0", false},
+    {"variant=sliding queries=70 keys=90 dim=33 windows=2 heads=1 kv_heads=1 "
+     "block=5 window_blocks=65 query_offset=20 sink=30 sink_in_window=1",
+     "4:4:2:1:2:2:0", false},
+    {"variant=sliding queries=50 keys=50 dim=64 windows=1 heads=2 kv_heads=2 "
+     "block=10 layout=strided data=nan",
+     "2:1:2:1:2:1:0", true},
+    {"variant=sliding queries=64 keys=64 dim=20 windows=1 heads=1 kv_heads=1 "
+     "block=64 window_blocks=1 scale=0 lse=1 layout=packed",
+     "", false},
+    /* scores that grow along the keys, beyond any base */
+    {"variant=sliding queries=60 keys=90 dim=16 windows=1 heads=1 kv_heads=1 "
+     "block=30 query_offset=30 data=rising scale=9 lse=1",
+     "2:1:2:1:3:1:0", true},
+    {"variant=sliding queries=40 keys=60 dim=32 windows=1 heads=1 kv_heads=1 "
+     "block=12 query_offset=20 data=huge scale=0.5 lse=1",
+     "2:2:1:1:2:1:0", false},
+    {"variant=sliding queries=33 keys=33 dim=200 windows=1 heads=1 "
+     "kv_heads=1 block=8 window_blocks=2 sink=3",
+     "", false},
 };
 #define ROWS (sizeof table / sizeof *table)
 
@@ -246,9 +280,12 @@ static void run_row(size_t i, const char *text, const char *shape_text,
             continue;
         }
         assert_true(matrix_shape_parse(shape_text, &shape));
-        shape.block_rows =
-            matrix_tiles(shape.block_rows, unit->queries, c.queries);
-        shape.block_keys = matrix_tiles(shape.block_keys, unit->tile, c.keys);
+        /* numbers of tokens say nothing of sliding shapes */
+        const bool slides = c.variant == WINATTN_SLIDING;
+        shape.block_rows = matrix_tiles(shape.block_rows, unit->queries,
+                                        slides ? INT_MAX : c.queries);
+        shape.block_keys = matrix_tiles(shape.block_keys, unit->tile,
+                                        slides ? INT_MAX : c.keys);
         shape.subtile_keys *= unit->tile;
         if (shape.bias_cache == 2) /* each wave has its own rows */
             shape.waves_per_window =
@@ -306,6 +343,13 @@ static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
         s->stages = random_between(r, 1, 3);
         s->subtile_keys = unit->tile * random_between(r, 1, 4);
         s->bias_cache = random_between(r, 0, 3);
+        if (c->variant == WINATTN_SLIDING) {
+            s->block_rows =
+                unit->queries * s->waves_per_window * random_between(r, 1, 2);
+            s->block_keys = unit->tile * random_between(r, 1, 4);
+            s->windows_per_group = 1;
+            s->bias_cache = 0;
+        }
         memset(&roomy, 0, sizeof roomy);
         roomy.max_work_group = 256;
         roomy.local_bytes = 60 * 1024;

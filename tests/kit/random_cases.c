@@ -207,6 +207,26 @@ static void set_operands(test_case *c, int dtype)
     c->tf32 = dtype == WINATTN_FP32;
 }
 
+/* Makes the case a sliding one. */
+static void draw_sliding(random_state *r, test_case *c)
+{
+    c->variant = WINATTN_SLIDING;
+    c->block = random_int(r, 1, 40);
+    c->first_block = random_int(r, 0, 1) ? random_int(r, 1, 40) : 0;
+    c->window_blocks = random_int(r, 0, 4);
+    c->query_offset = random_int(r, 0, 1) ? random_int(r, 0, 90) : 0;
+    c->sink = random_int(r, 0, 1) ? random_int(r, 1, 60) : 0;
+    /* the sink touches at most 61 blocks */
+    if (c->sink && random_int(r, 0, 2) == 0) {
+        c->sink_in_window = 1;
+        c->window_blocks = 62 + random_int(r, 0, 3);
+    }
+    c->data = random_int(r, 0, 3) ? DATA_NORMAL : DATA_NAN;
+    c->bias = c->mask = TERM_NONE;
+    c->mask_windows = 0;
+    c->logit_scale = NAN;
+}
+
 test_case case_random_matrix(random_state *r, int pass, int first_dtype)
 {
     test_case c = case_default();
@@ -248,6 +268,8 @@ test_case case_random_matrix(random_state *r, int pass, int first_dtype)
     c.mask_windows = case_mask_is_read(&c) ? random_int(r, 1, 3) : 0;
     if (c.variant == WINATTN_COSINE && random_int(r, 0, 1))
         c.logit_scale = random_unit(r) * 5.0;
+    if (pass == PASS_FORWARD && random_int(r, 0, 2) == 0)
+        draw_sliding(r, &c);
     if (pass == PASS_BACKWARD) {
         /* gradients of logits of 1e8 are rounding errors */
         if (c.data == DATA_HUGE && c.variant == WINATTN_DOT)

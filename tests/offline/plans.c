@@ -119,8 +119,6 @@ static winattn_status print_matrix(const wa_problem *problem, const line *l)
     demanded.tier = WINATTN_TIER_MATRIX;
     free_choice.tier = WINATTN_TIER_AUTO;
     of_unit.device = &device;
-    if (problem->variant == WINATTN_SLIDING)
-        return WINATTN_SUCCESS;
     for (int i = 0; i < WA_MATRIX_UNITS; i++) {
         wa_matrix_unit unit = wa_matrix_units[i];
         unit.proven = true;

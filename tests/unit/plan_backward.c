@@ -37,11 +37,12 @@ static void backward_is_legal(void **state)
             if (status != WINATTN_SUCCESS)
                 fail_msg("%s: %s", device->name, winattn_last_reason());
             /* large windows may not suit a matrix unit */
-            if (best_tier(&p, device) == WINATTN_TIER_MATRIX && p.keys > 256 &&
-                plan.refusals[WINATTN_TIER_MATRIX][0])
+            if (best_tier(&p, device, WA_BACKWARD) == WINATTN_TIER_MATRIX &&
+                p.keys > 256 && plan.refusals[WINATTN_TIER_MATRIX][0])
                 assert_int_equal(plan.tier, WINATTN_TIER_LOCAL);
             else
-                assert_int_equal(plan.tier, best_tier(&p, device));
+                assert_int_equal(plan.tier,
+                                 best_tier(&p, device, WA_BACKWARD));
             assert_legal_backward(&p, device, &plan,
                                   workload_rows[j / 3].name);
         }

@@ -86,8 +86,8 @@ static void workloads(void **state)
                     if (tier != WINATTN_TIER_AUTO)
                         assert_int_equal(plan.tier, tier);
                     else if (devices[i].loop_limit == 0)
-                        assert_int_equal(plan.tier,
-                                         best_tier(&p, &devices[i]));
+                        assert_int_equal(
+                            plan.tier, best_tier(&p, &devices[i], WA_FORWARD));
                 }
 }
 

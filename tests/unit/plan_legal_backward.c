@@ -136,7 +136,7 @@ static const char *broken_gradients(const wa_problem *p,
                                     const wa_plan *plan)
 {
     const char *broken = NULL;
-    REQUIRE(suits_matrix(p, device) && p->dtype != WINATTN_FP32);
+    REQUIRE(suits_matrix(p, device, WA_BACKWARD) && p->dtype != WINATTN_FP32);
     REQUIRE(p->tier != WINATTN_TIER_LOCAL);
     REQUIRE(device->matrix_unit->proven || p->tier == WINATTN_TIER_MATRIX);
     if (broken)

@@ -8,31 +8,39 @@
 
 static bool power_of_two(uint32_t x) { return x != 0 && (x & (x - 1)) == 0; }
 
-/* NULL if the shape is one that cl/matrix/forward_matrix.cl computes right. */
-static const char *broken_matrix(const wa_problem *p, const wa_device *device,
-                                 const wa_plan *plan)
+/* NULL if the shape is one that cl/matrix/sliding_forward_matrix.cl computes
+ * right. */
+static const char *broken_sliding(const wa_problem *p, const wa_device *device,
+                                  const wa_plan *plan)
+{
+    const char *broken = NULL;
+    const wa_matrix_unit *unit = device->matrix_unit;
+    const wa_matrix_shape *s = &plan->shape.matrix;
+    const wa_step *step = &plan->step[WA_STEP_FORWARD];
+    REQUIRE(s->windows_per_group == 1 && s->bias_cache == WA_BIAS_CACHE_NONE);
+    REQUIRE(s->waves_per_window * unit->wave == step->work_group);
+    REQUIRE(s->block_rows % (s->waves_per_window * unit->queries) == 0);
+    REQUIRE(s->block_keys % unit->tile == 0);
+    REQUIRE(step->local_bytes >
+            (s->block_rows + s->stages * 2 * s->block_keys) * p->head_dim *
+                (p->dtype == WINATTN_FP32 ? 4 : 2));
+    REQUIRE(plan->schedule.groups == 0);
+    return broken;
+}
+
+/* The same of cl/matrix/forward_matrix.cl. */
+static const char *broken_windows(const wa_problem *p, const wa_device *device,
+                                  const wa_plan *plan)
 {
     const char *broken = NULL;
     const wa_matrix_unit *unit = device->matrix_unit;
     const wa_matrix_shape *s = &plan->shape.matrix;
     const uint32_t waves = s->waves_per_window * s->windows_per_group;
-    REQUIRE(suits_matrix(p, device) && p->tier != WINATTN_TIER_LOCAL);
-    REQUIRE(unit->proven || p->tier == WINATTN_TIER_MATRIX);
-    REQUIRE(strstr(plan->step[WA_STEP_FORWARD].kernel, "forward_matrix_") ==
-            plan->step[WA_STEP_FORWARD].kernel);
-    REQUIRE(
-        strcmp(plan->step[WA_STEP_FORWARD].kernel + strlen("forward_matrix_"),
-               unit->name) == 0);
     REQUIRE(waves * unit->wave == plan->step[WA_STEP_FORWARD].work_group);
-    REQUIRE(plan->schedule.work_tiles_per_group == s->windows_per_group);
-    REQUIRE(plan->step[WA_STEP_FORWARD].block_rows == s->block_rows);
-    REQUIRE(plan->step[WA_STEP_FORWARD].block_keys == s->block_keys);
     REQUIRE(s->block_rows == p->queries || s->block_rows % unit->queries == 0);
     REQUIRE(s->block_keys == p->keys || s->block_keys % unit->tile == 0);
     REQUIRE(s->block_keys <= p->keys && s->block_rows <= p->queries);
-    REQUIRE(s->subtile_keys >= 1 && s->subtile_keys % unit->tile == 0);
-    REQUIRE(s->stages >= 1 && s->windows_per_group <= 15);
-    REQUIRE(s->stages == 1 || unit->copies_async);
+    REQUIRE(s->windows_per_group <= 15);
     REQUIRE(!s->bias_cache || p->bias != WINATTN_BIAS_NONE ||
             p->mask != MASK_NONE);
     /* the ring alone */
@@ -51,6 +59,30 @@ static const char *broken_matrix(const wa_problem *p, const wa_device *device,
     REQUIRE(plan->schedule.windows_per_launch >= 1);
     REQUIRE(plan->schedule.windows_per_launch % s->windows_per_group == 0);
     return broken;
+}
+
+static const char *broken_matrix(const wa_problem *p, const wa_device *device,
+                                 const wa_plan *plan)
+{
+    const char *broken = NULL;
+    const wa_matrix_unit *unit = device->matrix_unit;
+    const wa_matrix_shape *s = &plan->shape.matrix;
+    const bool slides = p->variant == WINATTN_SLIDING;
+    const char *kernel = plan->step[WA_STEP_FORWARD].kernel;
+    const char *name = slides ? "sliding_forward_matrix_" : "forward_matrix_";
+    REQUIRE(suits_matrix(p, device, WA_FORWARD) &&
+            p->tier != WINATTN_TIER_LOCAL);
+    REQUIRE(unit->proven || p->tier == WINATTN_TIER_MATRIX);
+    REQUIRE(strstr(kernel, name) == kernel);
+    REQUIRE(strcmp(kernel + strlen(name), unit->name) == 0);
+    REQUIRE(plan->schedule.work_tiles_per_group == s->windows_per_group);
+    REQUIRE(plan->step[WA_STEP_FORWARD].block_rows == s->block_rows);
+    REQUIRE(plan->step[WA_STEP_FORWARD].block_keys == s->block_keys);
+    REQUIRE(s->subtile_keys >= 1 && s->subtile_keys % unit->tile == 0);
+    REQUIRE(s->stages >= 1 && (s->stages == 1 || unit->copies_async));
+    if (broken)
+        return broken;
+    return (slides ? broken_sliding : broken_windows)(p, device, plan);
 }
 
 void assert_legal(const wa_problem *p, const wa_device *device,

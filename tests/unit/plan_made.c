@@ -58,17 +58,19 @@ bool has_proven_unit(const wa_device *device)
     return device->matrix_unit && device->matrix_unit->proven;
 }
 
-bool suits_matrix(const wa_problem *p, const wa_device *device)
+bool suits_matrix(const wa_problem *p, const wa_device *device, wa_pass pass)
 {
-    return device->matrix_unit && p->variant != WINATTN_SLIDING &&
+    return device->matrix_unit &&
+           (p->variant != WINATTN_SLIDING || pass == WA_FORWARD) &&
            (p->dtype != WINATTN_FP32 ||
             (p->allows_tf32 && device->matrix_unit->has_tf32));
 }
 
-winattn_tier best_tier(const wa_problem *p, const wa_device *device)
+winattn_tier best_tier(const wa_problem *p, const wa_device *device,
+                       wa_pass pass)
 {
     return device->is_cpu ? WINATTN_TIER_CPU
-           : has_proven_unit(device) && suits_matrix(p, device)
+           : has_proven_unit(device) && suits_matrix(p, device, pass)
                ? WINATTN_TIER_MATRIX
                : WINATTN_TIER_LOCAL;
 }
@@ -79,7 +81,8 @@ bool plan_or_refusal(const wa_problem *p, const wa_device *device,
     static const wa_exclusions none;
     if (wa_plan_make(p, device, WA_FORWARD, &none, plan) == WINATTN_SUCCESS)
         return true;
-    if (p->tier == WINATTN_TIER_MATRIX && !suits_matrix(p, device) &&
+    if (p->tier == WINATTN_TIER_MATRIX &&
+        !suits_matrix(p, device, WA_FORWARD) &&
         strstr(winattn_last_reason(), "tier matrix: "))
         return false;
     if (device->loop_limit == 0 || !strstr(winattn_last_reason(), "loops"))

@@ -27,11 +27,12 @@ wa_plan backward_plan_of(const wa_problem *p, const wa_device *device);
 /* Has the device a unit that is taken unasked? */
 bool has_proven_unit(const wa_device *device);
 
-/* Does tier matrix compute such problems on the device? */
-bool suits_matrix(const wa_problem *p, const wa_device *device);
+/* Does tier matrix compute the pass of such problems on the device? */
+bool suits_matrix(const wa_problem *p, const wa_device *device, wa_pass pass);
 
 /* The one that was made for such a device and problem. */
-winattn_tier best_tier(const wa_problem *p, const wa_device *device);
+winattn_tier best_tier(const wa_problem *p, const wa_device *device,
+                       wa_pass pass);
 
 /* A forward plan. A device that ends loops early computes small problems only,
  * and says so. */

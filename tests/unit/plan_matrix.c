@@ -34,8 +34,8 @@ static void units_are_found(void **state)
         {"dtype=fp16 mask=regions mask_windows=2 dim=20", WINATTN_TIER_MATRIX},
         {"dtype=fp32", WINATTN_TIER_LOCAL},
         {"tf32=1", WINATTN_TIER_MATRIX},
-        {"tf32=1 variant=sliding block=16", WINATTN_TIER_LOCAL},
-        {"dtype=fp16 variant=sliding block=16", WINATTN_TIER_LOCAL},
+        {"tf32=1 variant=sliding block=16", WINATTN_TIER_MATRIX},
+        {"dtype=fp16 variant=sliding block=16", WINATTN_TIER_MATRIX},
     };
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         const wa_problem p = problem_of(choices[i].problem);

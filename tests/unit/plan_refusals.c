@@ -106,8 +106,6 @@ static void matrix_refuses(void **state)
     assert_matrix_refused("dtype=fp32", h200, "TF32, which must be allowed");
     assert_matrix_refused("tf32=1", device_named("gfx942 (MI300X)"),
                           "no TF32");
-    assert_matrix_refused("dtype=fp16 variant=sliding block=16", h200,
-                          "sliding");
     assert_matrix_refused("dtype=fp16", device_named("RTX 2080 Ti"),
                           "no matrix unit");
     assert_matrix_refused("dtype=fp16", device_named("Mali-G78"),

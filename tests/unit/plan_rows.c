@@ -214,8 +214,9 @@ static void wild_rows(void **state)
         load(NULL);
         load(text);
         p.tier = matrix ? WINATTN_TIER_MATRIX : WINATTN_TIER_LOCAL;
-        if (matrix && (!suits_matrix(&p, h200) ||
-                       (kernel >= 2 && p.dtype == WINATTN_FP32)))
+        if (matrix &&
+            (!suits_matrix(&p, h200, kernel < 2 ? WA_FORWARD : WA_BACKWARD) ||
+             (kernel >= 2 && p.dtype == WINATTN_FP32)))
             continue;
         if (kernel < 2) {
             const wa_plan plan = plan_of(&p, h200);

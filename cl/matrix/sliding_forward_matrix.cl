@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Forward pass of sliding-window attention on a matrix unit, in fp16, bf16
+ * and, where the caller allows TF32, fp32.
+ *
+ * A work-group has BLOCK_ROWS query rows of a head, a wave WAVE_TURNS tiles of
+ * them, whose q and sums stay in its registers. Keys and values come by a ring
+ * (sliding_pipeline.cl) and are read from it once for all of a wave's tiles.
+ * Subtiles that all rows of a wave see entirely carry no comparison; those
+ * that none of them sees are passed over. */
+#define ROW_PLANES 0 /* q has local memory of its own */
+#include "matrix/forward_epilogue.cl"
+#include "matrix/sliding_pipeline.cl"
+#include "matrix/sliding_values.cl"
+
+/* Rows' operands stay in registers, where the unit has its own instruction to
+ * load them, which compilers do not move. */
+#define HOLDS_ROWS NATIVE_QUERIES
+
+/* What a wave keeps from subtile to subtile. */
+typedef struct wave_state {
+    row_state rows[WAVE_TURNS];
+    int looks; /* some row of the wave has no base for its exponentials */
+#if HOLDS_ROWS
+    query_tile q[WAVE_TURNS][DIM_TILES];
+#endif
+} wave_state;
+
+/* What a subtile is computed from. */
+typedef struct sliding_keys {
+    __local const storage_bits *q, *k,
+        *v;              /* rows of the block, of the stage */
+    uint first, end;     /* the stage's keys */
+    float scale;         /* never 0 */
+    __local uint *found; /* see LARGEST_OF_WAVE */
+    const forward_args *args;
+} sliding_keys;
+
+INLINE void start_wave(wave_state *s, __local const storage_bits *q, int row,
+                       const wave *w)
+{
+    s->looks = 1;
+    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
+        start_rows(&s->rows[m], 0);
+#if HOLDS_ROWS
+        UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+            s->q[m][d] =
+                load_query(q, PITCH, row + m * TILE_M, d * TILE_N, INT_MAX, w);
+#endif
+    }
+}
+
+/* Products q k of a wave's rows and of a subtile's keys, without the scale. */
+INLINE void
+multiply_keys(float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE],
+              const wave_state *s, const sliding_keys *here,
+              const wave_rows *rows, int first, const wave *w)
+{
+    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                scores[m][t][i] = 0.0f;
+    UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
+        query_tile q[WAVE_TURNS];
+        UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
+#if HOLDS_ROWS
+            q[m] = s->q[m][d];
+#else
+            q[m] = load_query(here->q, PITCH, rows->row + m * TILE_M,
+                              d * TILE_N, INT_MAX, w);
+#endif
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+            if (IS_TILE(first + t)) {
+                const key_tile k =
+                    load_key(here->k, PITCH, (first + t) * TILE_N, d * TILE_N,
+                             INT_MAX, TILE_N, w);
+                UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
+                    multiply_tiles(scores[m][t], &q[m], &k, w);
+            }
+    }
+}
+
+/* Adds a subtile's weights, and its values times these. guards: of keys that
+ * not all rows see. */
+INLINE void
+add_values(wave_state *s,
+           query_tile weights[WAVE_TURNS][TILES_PER_SUBTILE][WEIGHT_PARTS],
+           float sums[WAVE_TURNS][LANE_ROWS],
+           float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE],
+           const sliding_keys *here, const wave_rows *rows, int first,
+           const int guards, const wave *w)
+{
+    uint unlike_numbers = 0;
+    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            s->rows[m].sum[r] += sums[m][r];
+    if (LAZY_MAX && (here->args->flags & ARG_LSE) != 0)
+        UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
+            UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+                if (IS_TILE(first + t))
+                    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                        s->rows[m].exact[LANE_ROW(i)] += scores[m][t][i];
+    UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+        if (IS_TILE(first + t))
+            UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
+                key_tile v = load_value(here->v, PITCH, (first + t) * TILE_N,
+                                        d * TILE_N, INT_MAX, TILE_N, w);
+                if (guards)
+                    unlike_numbers |= leave_numbers(&v);
+                UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
+                    UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
+                        multiply_tiles(s->rows[m].out[d], &weights[m][t][part],
+                                       &v, w);
+            }
+    if (guards && LARGEST_OF_WAVE(unlike_numbers, here->found, w))
+        for (int key = 0; key < SUBTILE_KEYS; key++)
+            UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
+                UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+                    add_unlike_numbers(s->rows[m].out[d], here->v,
+                                       first * TILE_N + key, d * TILE_N,
+                                       here->args, rows, m, here->first,
+                                       here->end, w);
+}
+
+/* Takes a subtile into account that all rows see entirely, with the rows'
+ * bases; 0: these do not serve, and nothing was done. */
+INLINE int attend_quickly(wave_state *s, const sliding_keys *here,
+                          const wave_rows *rows, int first, const wave *w)
+{
+    float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE];
+    query_tile weights[WAVE_TURNS][TILES_PER_SUBTILE][WEIGHT_PARTS];
+    float sums[WAVE_TURNS][LANE_ROWS];
+    const float scale = here->scale * LOG2E;
+    int large = 0;
+    multiply_keys(scores, s, here, rows, first, w);
+    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                scores[m][t][i] =
+                    FMA(scores[m][t][i], scale, s->rows[m].shift[LANE_ROW(i)]);
+        weigh_subtile(weights[m], sums[m], scores[m], first, 1, w);
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            large |= IS_TOO_LARGE(sums[m][r]);
+    }
+    large = WAVE_ANY(large);
+    IF_ALL (!large)
+        add_values(s, weights, sums, scores, here, rows, first, 0, w);
+    return !large;
+}
+
+/* Takes any subtile into account: looks for the rows' maxima. */
+INLINE void attend_carefully(wave_state *s, const sliding_keys *here,
+                             const wave_rows *rows, int first, uint key,
+                             int mixed, const wave *w)
+{
+    float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE];
+    query_tile weights[WAVE_TURNS][TILES_PER_SUBTILE][WEIGHT_PARTS];
+    float sums[WAVE_TURNS][LANE_ROWS];
+    const uint end = min(key + SUBTILE_KEYS, here->end);
+    const float hidden = here->scale < 0.0f ? INFINITY : -INFINITY;
+    int looks = 0;
+    multiply_keys(scores, s, here, rows, first, w);
+    if (mixed)
+        UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
+            UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+                hide_unseen(scores[m][t], here->args, rows, m,
+                            key + t * TILE_N, end, hidden, w);
+    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                scores[m][t][i] *= here->scale;
+        raise_max(&s->rows[m], scores[m], first, w);
+        subtract_max(scores[m], &s->rows[m]);
+        weigh_subtile(weights[m], sums[m], scores[m], first, 1, w);
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            looks |= s->rows[m].shift[r] == INFINITY;
+    }
+    s->looks = WAVE_ANY(looks);
+    IF_ALL (LAZY_MAX || mixed) /* where it is rare, one code serves all */
+        add_values(s, weights, sums, scores, here, rows, first, 1, w);
+    IF_ALL (!LAZY_MAX && !mixed)
+        add_values(s, weights, sums, scores, here, rows, first, 0, w);
+}
+
+INLINE void attend_keys(wave_state *s, const sliding_keys *here,
+                        const wave_rows *rows, int first, uint key,
+                        const wave *w)
+{
+    const uint end = min(key + SUBTILE_KEYS, here->end);
+    const int mixed = key + SUBTILE_KEYS > here->end ||
+                      see_mixed(here->args, rows->first, rows->last, key, end);
+    int is_done = 0;
+#if LAZY_MAX
+    const int plain = !WAVE_ANY(mixed || s->looks);
+    IF_ALL (plain)
+        is_done = attend_quickly(s, here, rows, first, w);
+#endif
+    IF_ALL (!is_done)
+        attend_carefully(s, here, rows, first, key,
+                         EMULATED ? WAVE_ANY(mixed) : mixed, w);
+}
+
+/* Attends to a stage's keys. */
+INLINE void attend_stage(wave_state *s, const sliding_keys *here,
+                         const wave_rows *rows, const wave *w)
+{
+    SUBTILE_FOR (int first = 0; first < KEY_TILES;
+                 first += TILES_PER_SUBTILE) {
+        const uint key = here->first + first * TILE_N;
+        if (EMULATED || (key < here->end &&
+                         !see_nothing(here->args, rows, key,
+                                      min(key + SUBTILE_KEYS, here->end))))
+            attend_keys(s, here, rows, first, key, w);
+    }
+}
+
+/* Stores o and lse of a wave's rows, by way of their q. */
+INLINE void store_wave(wave_state *s, __local storage_bits *q,
+                       const wave_rows *rows, const forward_args *args,
+                       const work_tile *tile, const window_coord *coord,
+                       __global storage *o, __global float *lse, const wave *w)
+{
+    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
+        const int row = rows->row + m * TILE_M;
+        const row_target to = {
+            .plane = o + plane(&args->o, coord->grid, tile->head),
+            .layout = &args->o,
+            .grid = &args->grid,
+            .coord = coord,
+            .row = tile->row + row,
+            .count = min(rows->count - m * TILE_M, TILE_M),
+            .wide = (args->flags & ARG_WIDE_ACCESS) != 0};
+        finish_sums(&s->rows[m], 1, w);
+        store_rows(&s->rows[m], q + row * PITCH, args, &to,
+                   lse + plane(&args->lse, coord->grid, tile->head), w);
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(TEAM, 1, 1))) WAVE_ATTRIBUTE void
+JOIN(sliding_forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
+{
+    DECLARE_LOCAL_MEMORY
+    __local uint4 q_rows[ROW_PLANE_SIZE / CHUNK] __attribute__((aligned(128)));
+    __local span spans[BLOCK_ROWS];
+    __local uint found[WAVES_PER_WINDOW];
+    DECLARE_EXCHANGES(exchanges)
+    const work_item me = this_work_item();
+    const wave w = wave_of(&me, exchanges);
+    __local storage_bits *own_q = (__local storage_bits *)q_rows;
+
+    const work_tile tile = deal_work_tile(&args, (uint)get_group_id(0));
+    const uint row_end = min(tile.row + args.block_rows, (uint)NQ);
+    const uint kv_head = tile.head / args.heads_per_kv_head;
+    const window_coord coord = locate_window(&args.grid, tile.window);
+    const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
+    const key_pipeline pipeline = {
+        .loop = loop_over_keys(&args, tile.row, row_end),
+        .ring = (__local storage_bits *)rings[0],
+        .k = k + plane(&args.k, coord.grid, kv_head),
+        .v = v + plane(&args.v, coord.grid, kv_head),
+        .k_chunk = chunk_of(&args.k, me.lane),
+        .v_chunk = chunk_of(&args.v, me.lane),
+        .coord = coord,
+        .wide = wide};
+    /* a scale of 0 is q of 0 and a scale of 1, which hides keys as others do
+     */
+    const int row_count = (int)(row_end - tile.row);
+    copy_rows(own_q, q + plane(&args.q, coord.grid, tile.head),
+              chunk_of(&args.q, me.lane), &args.q, &args.grid, &coord, 0,
+              tile.row, args.scale == 0.0f ? 0 : row_count, BLOCK_ROWS,
+              me.lane, wide);
+    END_COPIES();
+    for (uint ahead = 0; ahead < AHEAD; ahead++)
+        start_keys(&pipeline, ahead, &args, me.lane);
+    clear_channels(own_q, BLOCK_ROWS, me.lane);
+    clear_pads(pipeline.ring, me.lane);
+    keep_spans(spans, &args, tile.row, row_end, me.id);
+    AWAIT_COPIES(AHEAD);
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    const wave_rows rows = find_wave_rows(spans, row_count, me.wave);
+    wave_state state;
+    start_wave(&state, own_q, rows.row, &w);
+    for (uint b = 0; b < pipeline.loop.blocks; b++) {
+        const key_range range = loop_block(&args, &pipeline.loop, b);
+        __local const storage_bits *stage =
+            pipeline.ring + b % STAGES * STAGE_SIZE;
+        const sliding_keys here = {.q = own_q,
+                                   .k = stage + K_OFFSET,
+                                   .v = stage + V_OFFSET,
+                                   .first = range.first,
+                                   .end = range.first + range.count,
+                                   .scale =
+                                       args.scale == 0.0f ? 1.0f : args.scale,
+                                   .found = found + me.wave,
+                                   .args = &args};
+        await_stage(0);
+        start_keys(&pipeline, b + AHEAD, &args, me.lane);
+        await_copies(0);
+        attend_stage(&state, &here, &rows, &w);
+    }
+    if (EMULATED || rows.count > 0)
+        store_wave(&state, own_q, &rows, &args, &tile, &coord, o, lse, &w);
+}

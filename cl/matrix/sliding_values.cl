@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Values of keys that some rows of a tile do not see, as keys to come in a
+ * cache that nobody has filled: what is no number there must not reach those
+ * rows, even times a weight of 0. It is left out of the product, and added
+ * where a row sees the key. */
+#ifndef SLIDING_VALUES_CL
+#define SLIDING_VALUES_CL
+#include "matrix/sliding_rows.cl"
+
+#if DTYPE == 0
+#define EXPONENT 0x7f800000u
+#elif DTYPE == 1
+#define EXPONENT 0x7c00u
+#else
+#define EXPONENT 0x7f80u
+#endif
+#define IS_NO_NUMBER(bits) (((bits)&EXPONENT) == EXPONENT)
+
+/* Operands that are infinite or NaN become 0; were there any? */
+INLINE uint leave_numbers(key_tile *v)
+{
+    uint any = 0;
+    UNROLL_FOR (int i = 0; i < (int)(sizeof v->x / sizeof *v->x); i++) {
+#if DTYPE == 0
+        const uint lost = IS_NO_NUMBER(v->x[i]) ? ~0u : 0u;
+#else
+        const uint lost = (IS_NO_NUMBER(v->x[i]) ? 0xffffu : 0u) |
+                          (IS_NO_NUMBER(v->x[i] >> 16) ? 0xffff0000u : 0u);
+#endif
+        any |= lost;
+        v->x[i] &= ~lost;
+    }
+    return any != 0;
+}
+
+/* Adds what was left out of a stage's key `key` to a tile of o, of channels
+ * `channel` and on, where its row sees the key: any weight times infinity. */
+INLINE void add_unlike_numbers(float *out, __local const storage_bits *v,
+                               int key, int channel, const forward_args *args,
+                               const wave_rows *rows, int turn, uint first,
+                               uint end, const wave *w)
+{
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
+        const span seen =
+            rows->spans[rows->row + turn * TILE_M + value_query(w->lane, i)];
+        const storage_bits bits =
+            v[swizzled_offset(key, channel + value_key(w->lane, i), PITCH)];
+        if (IS_NO_NUMBER(bits) && first + key < end &&
+            sees(args, seen, first + key))
+            out[i] += number_of(bits);
+    }
+}
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Shapes for cl/matrix/sliding_forward_matrix.cl: all that a work-group's
+ * registers hold are scored, and the cheapest wins. */
+#include "plan/matrix_sliding.h"
+
+#include "device/matrix_unit.h"
+
+/* Local memory for what a row sees, the first key and the one past the last.
+ */
+#define SPAN_BYTES 8u
+/* And for what a wave has found among values. */
+#define FOUND_BYTES 4u
+/* A stage has so many tiles of keys at most, a wave so many of rows. */
+#define MOST_KEY_TILES 8u
+#define MOST_TURNS 2u
+#define MOST_WAVES 8u
+
+static uint32_t turns_of(const wa_device *device, const wa_matrix_shape *s)
+{
+    return s->block_rows /
+           (s->waves_per_window * device->matrix_unit->queries);
+}
+
+uint64_t wa_sliding_local_bytes(const wa_problem *problem,
+                                const wa_device *device,
+                                const wa_matrix_shape *s)
+{
+    const wa_matrix_tiling t =
+        wa_matrix_tiling_of(problem, device->matrix_unit, s);
+    /* the ring has keys and values only, q is there once */
+    uint64_t bytes =
+        wa_matrix_local_bytes(problem, device, s, &t, WA_FORWARD, 0);
+    bytes += t.row_plane_bytes[WA_FORWARD];
+    bytes += (uint64_t)s->block_rows * SPAN_BYTES;
+    bytes += s->waves_per_window * FOUND_BYTES;
+    /* the arrays start with lines */
+    return (bytes + 127) / 128 * 128;
+}
+
+const char *wa_sliding_shape_refusal(const wa_problem *problem,
+                                     const wa_device *device,
+                                     const wa_matrix_shape *s)
+{
+    const wa_matrix_unit *unit = device->matrix_unit;
+    const uint32_t tiles = s->waves_per_window * unit->queries;
+    if (s->windows_per_group != 1 || s->bias_cache != WA_BIAS_CACHE_NONE)
+        return "sliding kernels have one team and no bias";
+    if (tiles == 0 || s->block_rows == 0 || s->block_rows % tiles != 0)
+        return "waves have different numbers of tiles of rows";
+    if (s->block_keys % unit->tile != 0 || s->block_keys == 0)
+        return "blocks of keys are no whole number of tiles";
+    if (wa_sliding_local_bytes(problem, device, s) > device->local_bytes)
+        return "local memory of the device is too small";
+    return NULL;
+}
+
+/* ---- The search ---- */
+
+/* Registers of a lane that a wave's tiles of rows take: sums, q where it stays
+ * in registers, scores and, half as many, weights. */
+static double registers_of(const wa_problem *problem, const wa_device *device,
+                           const wa_matrix_shape *s)
+{
+    const wa_matrix_unit *unit = device->matrix_unit;
+    const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
+    const uint32_t tiles = s->subtile_keys / unit->tile;
+    const double q = device->vendor == WA_VENDOR_NVIDIA
+                         ? t.dim_tiles * t.acc_per_lane * 0.5
+                         : 0.0;
+    return turns_of(device, s) *
+           (t.dim_tiles * t.acc_per_lane + q + 1.5 * tiles * t.acc_per_lane);
+}
+
+/* Waves of a work-group that were the fastest on an H200. */
+#define BEST_WAVES 4u
+
+/* Relative; fitted to some 30 measurements of two problems on an H200 (driver
+ * 580.159.04, November 2026, bench/notes.md). */
+static double cost_of(const wa_problem *problem, const wa_device *device,
+                      const wa_matrix_shape *s)
+{
+    const double budget =
+        wa_matrix_most_sums(problem, device, s->waves_per_window);
+    const double registers = registers_of(problem, device, s);
+    const uint64_t local = wa_sliding_local_bytes(problem, device, s);
+    /* a tile of keys is read for all of a wave's tiles of rows */
+    double cost = 1.0 + 0.3 / turns_of(device, s);
+    cost *= 1.0 + 2.0 / s->block_keys; /* waiting for a stage */
+    cost *= 1.0 + 8.0 / s->subtile_keys;
+    cost *= s->waves_per_window > BEST_WAVES
+                ? 1.25
+                : 1.0 + 0.1 * (BEST_WAVES / s->waves_per_window - 1);
+    if (registers > budget)
+        cost *= registers / (budget > 1.0 ? budget : 1.0);
+    if (device->matrix_unit->copies_async) {
+        cost *= s->stages == 1 ? 1.3 : 1.0 + 0.05 / (s->stages - 1);
+        /* work-groups of few waves want company */
+        if (s->waves_per_window <= BEST_WAVES &&
+            2 * local > device->local_capacity)
+            cost *= 1.3;
+    }
+    return cost;
+}
+
+typedef struct search {
+    const wa_problem *problem;
+    const wa_device *device;
+    wa_matrix_visitor *visit;
+    void *data;
+    uint64_t visited;
+} search;
+
+/* All passes over a stage's keys. */
+static void try_subtiles(search *find, wa_matrix_shape s)
+{
+    const uint32_t tile = find->device->matrix_unit->tile;
+    for (uint32_t tiles = 1; tiles * tile <= s.block_keys; tiles *= 2) {
+        find->visited++;
+        s.subtile_keys = tiles * tile;
+        if (!wa_matrix_refusal(find->problem, find->device, &s) &&
+            !wa_sliding_shape_refusal(find->problem, find->device, &s))
+            find->visit(find->data, &s,
+                        cost_of(find->problem, find->device, &s));
+    }
+}
+
+uint64_t wa_visit_sliding_shapes(const wa_problem *problem,
+                                 const wa_device *device,
+                                 wa_matrix_visitor *visit, void *data)
+{
+    const wa_matrix_unit *unit = device->matrix_unit;
+    const uint32_t most_stages =
+        unit->copies_async ? WA_MATRIX_MOST_STAGES : 1;
+    search find = {problem, device, visit, data, 0};
+    wa_matrix_shape s = {.windows_per_group = 1,
+                         .bias_cache = WA_BIAS_CACHE_NONE};
+    for (uint32_t turns = 1; turns <= MOST_TURNS; turns++)
+        for (s.waves_per_window = 1; s.waves_per_window <= MOST_WAVES;
+             s.waves_per_window *= 2)
+            for (uint32_t keys = 1; keys <= MOST_KEY_TILES; keys *= 2)
+                for (s.stages = 1; s.stages <= most_stages; s.stages++) {
+                    s.block_rows = turns * s.waves_per_window * unit->queries;
+                    s.block_keys = keys * unit->tile;
+                    try_subtiles(&find, s);
+                }
+    return find.visited;
+}
