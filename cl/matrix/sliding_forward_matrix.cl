@@ -152,6 +152,11 @@ INLINE void attend_carefully(wave_state *s, const sliding_keys *here,
                              const wave_rows *rows, int first, uint key,
                              int mixed, const wave *w)
 {
+#if LAZY_MAX /* of what lanes need for this rare case nothing is kept */
+    wave again = *w;
+    HIDE_FROM_OPTIMIZER(again.lane);
+    w = &again;
+#endif
     float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE];
     query_tile weights[WAVE_TURNS][TILES_PER_SUBTILE][WEIGHT_PARTS];
     float sums[WAVE_TURNS][LANE_ROWS];
@@ -243,8 +248,8 @@ JOIN(sliding_forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     __local span spans[BLOCK_ROWS];
     __local uint found[WAVES_PER_WINDOW];
     DECLARE_EXCHANGES(exchanges)
-    const work_item me = this_work_item();
-    const wave w = wave_of(&me, exchanges);
+    work_item me = this_work_item();
+    wave w = wave_of(&me, exchanges);
     __local storage_bits *own_q = (__local storage_bits *)q_rows;
 
     const work_tile tile = deal_work_tile(&args, (uint)get_group_id(0));
@@ -281,20 +286,23 @@ JOIN(sliding_forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     wave_state state;
     start_wave(&state, own_q, rows.row, &w);
     for (uint b = 0; b < pipeline.loop.blocks; b++) {
-        const key_range range = loop_block(&args, &pipeline.loop, b);
+        HIDE_LANE(me.lane);
+        HIDE_LANE(w.lane);
+        RELOAD_ARGS(forward_args, now_args, &args)
+        const key_range range = loop_block(now_args, &pipeline.loop, b);
         __local const storage_bits *stage =
             pipeline.ring + b % STAGES * STAGE_SIZE;
-        const sliding_keys here = {.q = own_q,
-                                   .k = stage + K_OFFSET,
-                                   .v = stage + V_OFFSET,
-                                   .first = range.first,
-                                   .end = range.first + range.count,
-                                   .scale =
-                                       args.scale == 0.0f ? 1.0f : args.scale,
-                                   .found = found + me.wave,
-                                   .args = &args};
+        const sliding_keys here = {
+            .q = own_q,
+            .k = stage + K_OFFSET,
+            .v = stage + V_OFFSET,
+            .first = range.first,
+            .end = range.first + range.count,
+            .scale = now_args->scale == 0.0f ? 1.0f : now_args->scale,
+            .found = found + me.wave,
+            .args = now_args};
         await_stage(0);
-        start_keys(&pipeline, b + AHEAD, &args, me.lane);
+        start_keys(&pipeline, b + AHEAD, now_args, me.lane);
         await_copies(0);
         attend_stage(&state, &here, &rows, &w);
     }

@@ -90,8 +90,10 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     cost *= s->waves_per_window > BEST_WAVES
                 ? 1.25
                 : 1.0 + 0.1 * (BEST_WAVES / s->waves_per_window - 1);
-    if (registers > budget)
-        cost *= registers / (budget > 1.0 ? budget : 1.0);
+    if (registers > budget) {
+        const double excess = registers / (budget > 1.0 ? budget : 1.0);
+        cost *= excess * excess;
+    }
     if (device->matrix_unit->copies_async) {
         cost *= s->stages == 1 ? 1.3 : 1.0 + 0.05 / (s->stages - 1);
         /* work-groups of few waves want company */
