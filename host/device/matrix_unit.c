@@ -9,6 +9,8 @@
         id] = {.name = #unit,                                                 \
                .forward_kernel = "forward_matrix_" #unit,                     \
                .sliding_forward_kernel = "sliding_forward_matrix_" #unit,     \
+               .sliding_rows_kernel = "sliding_rows_matrix_" #unit,           \
+               .sliding_keys_kernel = "sliding_keys_matrix_" #unit,           \
                .backward_kernel = "backward_matrix_" #unit,                   \
                .rows_kernel = "backward_rows_matrix_" #unit,                  \
                .keys_kernel = "backward_keys_matrix_" #unit,                  \

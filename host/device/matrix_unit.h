@@ -10,8 +10,10 @@
 typedef struct wa_matrix_unit {
     const char *name;           /* cl/unit/unit_<name>.cl describes it */
     const char *forward_kernel; /* forward_matrix_<name> */
-    const char *sliding_forward_kernel; /* sliding_forward_matrix_<name> */
-    const char *backward_kernel;        /* backward_matrix_<name> */
+    /* sliding_forward_matrix_<name> and so on */
+    const char *sliding_forward_kernel, *sliding_rows_kernel,
+        *sliding_keys_kernel;
+    const char *backward_kernel; /* backward_matrix_<name> */
     /* backward_rows_matrix_<name>, backward_keys_matrix_<name> */
     const char *rows_kernel, *keys_kernel;
     wa_vendor vendor;

@@ -104,6 +104,34 @@ forward_args wa_forward_args(const wa_problem *problem,
     return args;
 }
 
+/* Tokens that come before all of the blocks are there that a row may see. */
+static uint64_t tokens_of_window(const wa_problem *problem)
+{
+    if (problem->window_blocks == 0)
+        return UINT64_MAX;
+    return problem->window_blocks == 1
+               ? 0
+               : problem->first_block +
+                     (problem->window_blocks - 2ull) * problem->block;
+}
+
+uint32_t wa_short_row_blocks(const wa_problem *problem, uint32_t block_rows,
+                             uint32_t row_blocks)
+{
+    const uint64_t before = tokens_of_window(problem);
+    const uint64_t rows =
+        before > problem->query_offset ? before - problem->query_offset : 0;
+    const uint64_t blocks = rows / block_rows + (rows % block_rows != 0);
+    return blocks < row_blocks ? (uint32_t)blocks : row_blocks;
+}
+
+uint32_t wa_short_key_blocks(const wa_problem *problem, uint32_t block_keys,
+                             uint32_t key_blocks)
+{
+    const uint64_t blocks = tokens_of_window(problem) / block_keys;
+    return blocks < key_blocks ? (uint32_t)blocks : key_blocks;
+}
+
 winattn_status wa_set_arg(cl_kernel kernel, cl_uint index, size_t size,
                           const void *value)
 {

@@ -7,6 +7,14 @@
 
 #include "../cl/common/args.h"
 
+/* Of the blocks of rows of a sliding problem those at the beginning that see
+ * fewer blocks than a row may; of the blocks of keys as many at the end, which
+ * fewer rows see. Work is dealt by them (cl/matrix/sliding_rows.cl). */
+uint32_t wa_short_row_blocks(const wa_problem *problem, uint32_t block_rows,
+                             uint32_t row_blocks);
+uint32_t wa_short_key_blocks(const wa_problem *problem, uint32_t block_keys,
+                             uint32_t key_blocks);
+
 winattn_status wa_set_arg(cl_kernel kernel, cl_uint index, size_t size,
                           const void *value);
 /* The buffers of so many tensors, from argument *index on, which moves. Those

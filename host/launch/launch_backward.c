@@ -6,7 +6,7 @@
 #include "launch/passes.h"
 
 /* The same size on host and device, whatever the compiler. */
-_Static_assert(sizeof(backward_args) == 832, "backward_args has padding");
+_Static_assert(sizeof(backward_args) == 840, "backward_args has padding");
 
 /* In the order of BACKWARD_PARAMETERS in cl/common/parameters.cl; 0 is the
  * arguments' place. */
@@ -84,9 +84,17 @@ static backward_args make_args(const wa_call *call)
     args.workspace = buffers->workspace.offset / 4;
     args.bias_partials = args.workspace + workspace->statistics / 4;
     args.scale_partials = args.bias_partials + workspace->bias / 4;
-    args.pad_k_partials = args.scale_partials + workspace->scale / 4;
+    args.bounds = args.scale_partials + workspace->scale / 4;
+    args.pad_k_partials = args.bounds + workspace->bounds / 4;
     args.pad_v_partials = args.pad_k_partials + workspace->pad / 4;
     args.key_blocks = plan->schedule.key_blocks;
+    if (plan->tier == WINATTN_TIER_MATRIX &&
+        problem->variant == WINATTN_SLIDING) {
+        args.forward.short_row_blocks = wa_short_row_blocks(
+            problem, args.forward.block_rows, args.forward.row_blocks);
+        args.short_key_blocks = wa_short_key_blocks(
+            problem, plan->step[WA_STEP_KEYS].block_keys, args.key_blocks);
+    }
     return args;
 }
 

@@ -17,25 +17,6 @@ static winattn_status set_buffers(const wa_call *call, cl_kernel kernel)
                           sizeof order / sizeof *order, &index);
 }
 
-/* Of sliding row blocks those that start before all of the blocks are there
- * that a row may see. */
-static uint32_t short_row_blocks(const wa_problem *problem,
-                                 const wa_plan *plan)
-{
-    const uint32_t block_rows = plan->step[WA_STEP_FORWARD].block_rows;
-    const uint64_t before =
-        problem->window_blocks == 0 ? UINT32_MAX
-        : problem->window_blocks == 1
-            ? 0
-            : problem->first_block +
-                  (problem->window_blocks - 2ull) * problem->block;
-    const uint64_t tokens =
-        before > problem->query_offset ? before - problem->query_offset : 0;
-    const uint64_t blocks = (tokens + block_rows - 1) / block_rows;
-    const uint32_t all = plan->schedule.row_blocks;
-    return blocks < all ? (uint32_t)blocks : all;
-}
-
 static forward_args make_args(const wa_call *call)
 {
     static const wa_tensor_id ids[] = {WA_Q,     WA_K,     WA_V,
@@ -52,7 +33,8 @@ static forward_args make_args(const wa_call *call)
         args.flags |= ARG_LSE;
     if (plan->tier == WINATTN_TIER_MATRIX &&
         call->problem.variant == WINATTN_SLIDING)
-        args.short_row_blocks = short_row_blocks(&call->problem, plan);
+        args.short_row_blocks = wa_short_row_blocks(
+            &call->problem, args.block_rows, args.row_blocks);
     return args;
 }
 

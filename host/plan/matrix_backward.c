@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "plan/defines.h"
+#include "plan/matrix_sliding.h"
 #include "plan/matrix_tiling.h"
 #include "plan/planner.h"
 #include "plan/schedule.h"
@@ -231,13 +232,17 @@ bool wa_plan_matrix_gradient_shape(const wa_problem *problem,
                                    wa_plan *plan)
 {
     const char *why = wa_matrix_impossible(problem, device, WA_BACKWARD);
+    const bool slides = problem->variant == WINATTN_SLIDING;
     if (!why)
-        why = shape->block_keys
+        why = slides ? wa_sliding_pair_refusal(problem, device, shape)
+              : shape->block_keys
                   ? wa_matrix_pair_refusal(problem, device, shape)
                   : refusal(problem, device, shape);
     if (why)
         return refuse(plan, why);
-    if (shape->block_keys)
+    if (slides)
+        wa_take_sliding_pair(problem, device, shape, plan);
+    else if (shape->block_keys)
         wa_take_matrix_pair(problem, device, shape, plan);
     else
         take_shape(problem, device, shape, plan);
@@ -416,6 +421,8 @@ static bool visit_shapes(const wa_problem *problem, const wa_device *device,
                          wa_matrix_gradient_visitor *visit, void *data,
                          uint64_t *visited)
 {
+    if (problem->variant == WINATTN_SLIDING)
+        return wa_visit_sliding_pairs(problem, device, visit, data, visited);
     const wa_matrix_unit *unit = device->matrix_unit;
     const uint32_t all = wa_ceil_div(problem->queries, unit->queries);
     search find = {problem, device, visit, data, false, 0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Shapes for cl/matrix/sliding_forward_matrix.cl: all that a work-group's
- * registers hold are scored, and the cheapest wins. */
+ * Shapes for the sliding kernels of matrix units: what they have in common,
+ * and those of cl/matrix/sliding_forward_matrix.cl, which are all scored. */
 #include "plan/matrix_sliding.h"
 
 #include "device/matrix_unit.h"
@@ -15,7 +15,7 @@
 #define MOST_TURNS 2u
 #define MOST_WAVES 8u
 
-static uint32_t turns_of(const wa_device *device, const wa_matrix_shape *s)
+uint32_t wa_sliding_turns(const wa_device *device, const wa_matrix_shape *s)
 {
     return s->block_rows /
            (s->waves_per_window * device->matrix_unit->queries);
@@ -37,21 +37,34 @@ uint64_t wa_sliding_local_bytes(const wa_problem *problem,
     return (bytes + 127) / 128 * 128;
 }
 
-const char *wa_sliding_shape_refusal(const wa_problem *problem,
+const char *wa_sliding_tiles_refusal(const wa_problem *problem,
                                      const wa_device *device,
                                      const wa_matrix_shape *s)
 {
     const wa_matrix_unit *unit = device->matrix_unit;
     const uint32_t tiles = s->waves_per_window * unit->queries;
+    const char *why = wa_matrix_refusal(problem, device, s);
+    if (why)
+        return why;
     if (s->windows_per_group != 1 || s->bias_cache != WA_BIAS_CACHE_NONE)
         return "sliding kernels have one team and no bias";
     if (tiles == 0 || s->block_rows == 0 || s->block_rows % tiles != 0)
         return "waves have different numbers of tiles of rows";
     if (s->block_keys % unit->tile != 0 || s->block_keys == 0)
         return "blocks of keys are no whole number of tiles";
-    if (wa_sliding_local_bytes(problem, device, s) > device->local_bytes)
-        return "local memory of the device is too small";
     return NULL;
+}
+
+const char *wa_sliding_shape_refusal(const wa_problem *problem,
+                                     const wa_device *device,
+                                     const wa_matrix_shape *s)
+{
+    const char *why = wa_sliding_tiles_refusal(problem, device, s);
+    if (why)
+        return why;
+    return wa_sliding_local_bytes(problem, device, s) > device->local_bytes
+               ? "local memory of the device is too small"
+               : NULL;
 }
 
 /* ---- The search ---- */
@@ -67,7 +80,7 @@ static double registers_of(const wa_problem *problem, const wa_device *device,
     const double q = device->vendor == WA_VENDOR_NVIDIA
                          ? t.dim_tiles * t.acc_per_lane * 0.5
                          : 0.0;
-    return turns_of(device, s) *
+    return wa_sliding_turns(device, s) *
            (t.dim_tiles * t.acc_per_lane + q + 1.5 * tiles * t.acc_per_lane);
 }
 
@@ -76,15 +89,14 @@ static double registers_of(const wa_problem *problem, const wa_device *device,
 
 /* Relative; fitted to some 30 measurements of two problems on an H200 (driver
  * 580.159.04, November 2026, bench/notes.md). */
-static double cost_of(const wa_problem *problem, const wa_device *device,
-                      const wa_matrix_shape *s)
+double wa_sliding_cost(const wa_problem *problem, const wa_device *device,
+                       const wa_matrix_shape *s, double registers,
+                       uint64_t local)
 {
     const double budget =
         wa_matrix_most_sums(problem, device, s->waves_per_window);
-    const double registers = registers_of(problem, device, s);
-    const uint64_t local = wa_sliding_local_bytes(problem, device, s);
     /* a tile of keys is read for all of a wave's tiles of rows */
-    double cost = 1.0 + 0.3 / turns_of(device, s);
+    double cost = 1.0 + 0.3 / wa_sliding_turns(device, s);
     cost *= 1.0 + 2.0 / s->block_keys; /* waiting for a stage */
     cost *= 1.0 + 8.0 / s->subtile_keys;
     cost *= s->waves_per_window > BEST_WAVES
@@ -104,46 +116,54 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     return cost;
 }
 
-typedef struct search {
-    const wa_problem *problem;
-    const wa_device *device;
-    wa_matrix_visitor *visit;
-    void *data;
-    uint64_t visited;
-} search;
-
-/* All passes over a stage's keys. */
-static void try_subtiles(search *find, wa_matrix_shape s)
-{
-    const uint32_t tile = find->device->matrix_unit->tile;
-    for (uint32_t tiles = 1; tiles * tile <= s.block_keys; tiles *= 2) {
-        find->visited++;
-        s.subtile_keys = tiles * tile;
-        if (!wa_matrix_refusal(find->problem, find->device, &s) &&
-            !wa_sliding_shape_refusal(find->problem, find->device, &s))
-            find->visit(find->data, &s,
-                        cost_of(find->problem, find->device, &s));
-    }
-}
-
-uint64_t wa_visit_sliding_shapes(const wa_problem *problem,
-                                 const wa_device *device,
-                                 wa_matrix_visitor *visit, void *data)
+uint64_t wa_visit_sliding_tiles(const wa_device *device,
+                                wa_sliding_visitor *visit, void *data)
 {
     const wa_matrix_unit *unit = device->matrix_unit;
     const uint32_t most_stages =
         unit->copies_async ? WA_MATRIX_MOST_STAGES : 1;
-    search find = {problem, device, visit, data, 0};
+    uint64_t visited = 0;
     wa_matrix_shape s = {.windows_per_group = 1,
                          .bias_cache = WA_BIAS_CACHE_NONE};
     for (uint32_t turns = 1; turns <= MOST_TURNS; turns++)
         for (s.waves_per_window = 1; s.waves_per_window <= MOST_WAVES;
              s.waves_per_window *= 2)
             for (uint32_t keys = 1; keys <= MOST_KEY_TILES; keys *= 2)
-                for (s.stages = 1; s.stages <= most_stages; s.stages++) {
-                    s.block_rows = turns * s.waves_per_window * unit->queries;
-                    s.block_keys = keys * unit->tile;
-                    try_subtiles(&find, s);
-                }
-    return find.visited;
+                for (s.stages = 1; s.stages <= most_stages; s.stages++)
+                    for (uint32_t tiles = 1; tiles <= keys; tiles *= 2) {
+                        s.block_rows =
+                            turns * s.waves_per_window * unit->queries;
+                        s.block_keys = keys * unit->tile;
+                        s.subtile_keys = tiles * unit->tile;
+                        visited++;
+                        visit(data, &s);
+                    }
+    return visited;
+}
+
+typedef struct search {
+    const wa_problem *problem;
+    const wa_device *device;
+    wa_matrix_visitor *visit;
+    void *data;
+} search;
+
+static void try_shape(void *data, const wa_matrix_shape *s)
+{
+    const search *find = data;
+    const wa_problem *problem = find->problem;
+    const wa_device *device = find->device;
+    if (!wa_sliding_shape_refusal(problem, device, s))
+        find->visit(find->data, s,
+                    wa_sliding_cost(
+                        problem, device, s, registers_of(problem, device, s),
+                        wa_sliding_local_bytes(problem, device, s)));
+}
+
+uint64_t wa_visit_sliding_shapes(const wa_problem *problem,
+                                 const wa_device *device,
+                                 wa_matrix_visitor *visit, void *data)
+{
+    search find = {problem, device, visit, data};
+    return wa_visit_sliding_tiles(device, try_shape, &find);
 }

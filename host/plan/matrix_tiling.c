@@ -132,8 +132,6 @@ const char *wa_matrix_impossible(const wa_problem *problem,
 {
     if (!device->matrix_unit)
         return "the device has no matrix unit that is known";
-    if (problem->variant == WINATTN_SLIDING && pass == WA_BACKWARD)
-        return "it has no gradients of the sliding variant";
     if (problem->dtype != WINATTN_FP32)
         return NULL;
     if (pass == WA_BACKWARD)

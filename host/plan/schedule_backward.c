@@ -109,6 +109,12 @@ static uint64_t row_bytes(const wa_problem *problem)
     return ROW_NUMBERS * 4ull * problem->heads * problem->queries;
 }
 
+/* And what blocks of rows leave (cl/matrix/sliding_gradients.cl). */
+static uint64_t bound_bytes(const wa_problem *problem, const wa_schedule *s)
+{
+    return ROW_NUMBERS * 4ull * problem->heads * s->row_blocks;
+}
+
 /* round: windows of which all splits and teams have work. */
 static uint64_t windows_of_launch(const wa_problem *problem,
                                   const wa_device *device, const wa_plan *plan,
@@ -149,7 +155,11 @@ static void lay_out(const wa_problem *problem, wa_plan *plan)
                           problem->kv_heads * problem->head_dim * 4);
     if (problem->table.used)
         w->dense = round_up(wa_problem_dense_bias_bytes(problem));
-    w->all = w->statistics + w->bias + w->scale + 2 * w->pad + w->dense;
+    if (plan->tier == WINATTN_TIER_MATRIX &&
+        problem->variant == WINATTN_SLIDING)
+        w->bounds = s->windows_per_launch * bound_bytes(problem, s);
+    w->all =
+        w->statistics + w->bias + w->scale + w->bounds + 2 * w->pad + w->dense;
 }
 
 void wa_schedule_backward(const wa_problem *problem, const wa_device *device,

@@ -321,6 +321,36 @@ static const struct {
     {"given=2 queries=20 keys=64 dim=24 windows=3 heads=1 bias=same "
      "data=common mask=regions mask_windows=2",
      "1:2:1:2:1:3:2:" ALL ":1:2:1:1:1:1:0", true},
+    /* ---- Sliding: turns of a wave instead of tiles of rows or keys ---- */
+    {"variant=sliding queries=40 keys=40 dim=16 windows=2 heads=2 kv_heads=1 "
+     "block=16 window_blocks=2 d_lse=1",
+     "1:1:1:1:1:0:0:1:1:1:1:1:1:1:0", true},
+    {"given=1 variant=sliding queries=75 keys=75 dim=24 windows=1 heads=2 "
+     "kv_heads=1 block=20 first_block=7 window_blocks=2 sink=9 d_lse=1",
+     "2:1:1:2:1:0:0:2:2:1:2:1:2:1:0", true},
+    {"given=2 variant=sliding queries=30 keys=90 dim=40 windows=2 heads=3 "
+     "kv_heads=3 block=20 window_blocks=3 query_offset=60 sink=5 scale=-0.3 "
+     "data=common",
+     "1:2:1:2:2:0:0:2:1:1:1:1:2:1:0", false},
+    {"variant=sliding queries=70 keys=90 dim=33 windows=2 heads=1 kv_heads=1 "
+     "block=5 window_blocks=65 query_offset=20 sink=30 sink_in_window=1 "
+     "accumulate=7",
+     "1:2:1:1:2:0:0:2:2:2:1:1:1:2:0", false},
+    {"given=2 variant=sliding queries=50 keys=50 dim=64 windows=1 heads=2 "
+     "kv_heads=2 block=10 layout=strided data=dominant",
+     "2:1:1:2:1:0:0:1:1:2:1:1:2:1:0", true},
+    {"variant=sliding queries=64 keys=64 dim=20 windows=1 heads=1 kv_heads=1 "
+     "block=64 window_blocks=1 scale=0 layout=packed",
+     "", false},
+    {"given=1 variant=sliding queries=60 keys=90 dim=16 windows=1 heads=1 "
+     "kv_heads=1 block=30 query_offset=30 data=steep d_lse=1",
+     "1:1:1:2:1:0:0:1:1:1:1:1:1:1:0", true},
+    {"variant=sliding queries=33 keys=33 dim=200 windows=1 heads=1 "
+     "kv_heads=1 block=8 window_blocks=2 sink=3",
+     "", false},
+    {"variant=sliding queries=50 keys=50 dim=32 windows=1 heads=4 "
+     "kv_heads=2 block=10 data=nan outputs=5",
+     "", false},
 };
 #define ROWS (sizeof table / sizeof *table)
 
@@ -347,9 +377,26 @@ static void run(const test_case *c, const wa_matrix_gradient_shape *shape,
              result.failure);
 }
 
+/* The same of a sliding one, which has turns instead. */
+static void fit_sliding_shape(wa_matrix_gradient_shape *s)
+{
+    const wa_matrix_unit *unit = chosen.matrix_unit;
+    wa_matrix_shape *k = &s->keys;
+    s->block_rows *= s->waves_per_window * unit->queries;
+    s->block_keys *= unit->tile;
+    s->subtile_keys *= unit->tile;
+    k->block_rows *= unit->tile;
+    k->block_keys *= k->waves_per_window * unit->queries;
+    k->subtile_keys *= unit->tile;
+}
+
 /* Turns tiles of a shape into rows and keys, and raises its waves. */
 static void fit_shape(wa_matrix_gradient_shape *s, const test_case *c)
 {
+    if (c->variant == WINATTN_SLIDING) {
+        fit_sliding_shape(s);
+        return;
+    }
     const wa_matrix_unit *unit = chosen.matrix_unit;
     const uint32_t waves = s->waves_per_window;
     s->block_rows = matrix_tiles(s->block_rows, unit->queries, c->queries);

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Backward pass of sliding-window attention on a matrix unit, behind
+ * sliding_rows_matrix.cl: what concerns keys. Tiles are the other way round
+ * (S_TRANSPOSED of geometry.cl).
+ *
+ *                   rows, BLOCK_ROWS a stage
+ *                +-----------+
+ *     K  Q^T ->  |    P^T    |  a wave's tiles ->  dV += P^T dO
+ *     V  dO^T -> |    dP^T   |  of keys            dK += scale dS^T Q
+ *                +-----------+
+ *
+ * A work-group has a block of keys of a key head; the rows that see some of
+ * them, of all query heads of the group, come by the ring.
+ *
+ *   SPLIT_DK_DV  1: dV and dK are so many sums that a work-group makes only
+ *             one of them, and another the other */
+#define S_TRANSPOSED 1
+#define ROW_PLANES 0 /* keys have local memory of their own */
+#include "matrix/sliding_gradients.cl"
+
+REQUIRE(SPLIT_DK_DV)
+
+/* What a wave sums: dV and dK, or one of them. */
+#define GRADIENTS (SPLIT_DK_DV ? 1 : 2)
+/* k and v of a wave's keys stay in registers where that is not much. */
+#define HOLDS_KEYS (NATIVE_QUERIES && WAVE_TURNS * DIM_TILES <= 4)
+
+/* ---- What a work-group has ---- */
+
+typedef struct key_block {
+    ulong window;
+    uint kv_head;
+    uint first; /* key */
+    int count;
+} key_block;
+
+/* Key block `index` of a launch's window: as deal_work_tile, but few rows see
+ * the last keys. */
+INLINE key_block deal_key_block(const backward_args *args, uint index)
+{
+    const forward_args *forward = &args->forward;
+    const uint kv_heads = forward->heads / forward->heads_per_kv_head;
+    const uint full = args->key_blocks - args->short_key_blocks;
+    const uint per_window = args->key_blocks * kv_heads;
+    const uint window = index / per_window;
+    const uint i = index - window * per_window;
+    key_block b = {.window = forward->first_window + window};
+    uint block;
+    if (i < full * kv_heads) {
+        b.kv_head = i / full;
+        block = i - b.kv_head * full;
+    } else {
+        const uint rest = i - full * kv_heads;
+        b.kv_head = rest % kv_heads;
+        block = full + rest / kv_heads;
+    }
+    b.first = block * BLOCK_KEYS;
+    b.count = (int)min((uint)BLOCK_KEYS, forward->keys - b.first);
+    return b;
+}
+
+/* Rows that see some of the keys, and those of them that see them all. */
+typedef struct row_range {
+    uint first, end, all_first, all_end;
+} row_range;
+
+INLINE ulong block_of(const forward_args *args, uint position)
+{
+    return position < args->first_block
+               ? 0
+               : 1 + (position - args->first_block) / args->block;
+}
+
+/* The first query at or behind a position. */
+INLINE uint query_at(const forward_args *args, ulong position)
+{
+    const ulong offset = args->query_offset;
+    return (uint)min(position > offset ? position - offset : 0,
+                     (ulong)args->queries);
+}
+
+INLINE row_range rows_of_keys(const forward_args *args, const key_block *keys)
+{
+    const uint last = keys->first + keys->count - 1;
+    const ulong first_block = block_of(args, keys->first);
+    const ulong last_block = block_of(args, last);
+    const int bounded = (args->flags & ARG_WINDOW_BOUNDED) != 0;
+    row_range r;
+    r.first = query_at(args, block_start(args, first_block));
+    r.all_first = query_at(args, block_start(args, last_block));
+    r.end = !bounded || keys->first < args->sink
+                ? args->queries
+                : query_at(args, block_start(args, last_block + args->window));
+    r.all_end =
+        !bounded || last < args->sink
+            ? args->queries
+            : query_at(args, block_start(args, first_block + args->window));
+    return r;
+}
+
+/* ---- Copies ---- */
+
+typedef struct row_pipeline {
+    row_range rows;
+    uint per_head, steps; /* stages */
+    uint first_head;
+    __local storage_bits *ring;
+    __local float4 (*numbers)[BLOCK_ROWS];
+    __global const storage *q, *d_o; /* of the window */
+    __global const float *workspace; /* numbers of the first head's rows */
+    window_coord coord;
+    int wide;
+} row_pipeline;
+
+/* Rows of a stage. */
+typedef struct row_stage {
+    uint head, first; /* head: of the group */
+    int count;
+} row_stage;
+
+INLINE row_stage stage_of(const row_pipeline *p, uint step)
+{
+    row_stage s;
+    s.head = step / p->per_head;
+    s.first = p->rows.first + (step - s.head * p->per_head) * BLOCK_ROWS;
+    s.count = (int)min((uint)BLOCK_ROWS, p->rows.end - s.first);
+    return s;
+}
+
+INLINE void copy_plane(__local storage_bits *to,
+                       __global const storage *planes,
+                       const tensor_layout *layout, const row_pipeline *p,
+                       const row_stage *s, const forward_args *args, int lane)
+{
+    __global const storage *from =
+        planes + (ulong)(p->first_head + s->head) * layout->head;
+    const ulong chunk = chunk_of(layout, lane);
+#if CHUNKS
+    if (p->wide && s->count == BLOCK_ROWS) {
+        copy_found(to, from + element(layout, s->first, 0) + chunk, 0,
+                   (ulong)ROWS_AT_ONCE * layout->row, 0, 0, s->count, 1,
+                   BLOCK_ROWS, lane);
+        return;
+    }
+#endif
+    copy_rows(to, from, chunk, layout, &args->grid, &p->coord, 0, s->first,
+              s->count, BLOCK_ROWS, lane, p->wide);
+}
+
+INLINE void start_rows_of(const row_pipeline *p, uint step,
+                          const backward_args *args, int lane)
+{
+    if (step < p->steps) {
+        const forward_args *forward = &args->forward;
+        const row_stage s = stage_of(p, step);
+        __local storage_bits *to = p->ring + step % STAGES * STAGE_SIZE;
+        __local float4 *numbers = p->numbers[step % STAGES];
+        __global const float *known =
+            p->workspace +
+            ((ulong)s.head * forward->queries + s.first) * ROW_NUMBERS;
+        copy_plane(to + Q_OFFSET, p->q, &forward->q, p, &s, forward, lane);
+        copy_plane(to + D_O_OFFSET, p->d_o, &args->d_o, p, &s, forward, lane);
+        for (int i = lane; i < s.count * ROW_NUMBERS; i += TEAM)
+            copy_4((__local float *)numbers + i, known + i);
+    }
+    END_COPIES();
+}
+
+/* ---- A wave's keys ---- */
+
+typedef struct wave_state {
+    int makes_v, makes_k;
+    float sums[GRADIENTS][WAVE_TURNS][DIM_TILES][ACC_PER_LANE];
+#if HOLDS_KEYS
+    query_tile k[WAVE_TURNS][DIM_TILES], v[WAVE_TURNS][DIM_TILES];
+#endif
+} wave_state;
+#if HOLDS_KEYS
+#define HELD(held) (held)
+#else
+#define HELD(held) 0
+#endif
+
+/* What a subtile is computed from. */
+typedef struct sliding_queries {
+    __local const storage_bits *k, *v, *q, *d_o;
+    __local const float4 *numbers; /* of the stage's rows */
+    uint first;                    /* of these */
+    int count;
+    uint key;    /* the wave's first one */
+    int key_row; /* and in the block */
+    float ds_scale;
+    int mixed; /* some row of the stage does not see all keys */
+    const backward_args *args;
+} sliding_queries;
+
+/* 0 in tiles' places of rows that do not see the key, or do not exist. */
+INLINE void clear_unseen(float *p, float *ds, const sliding_queries *here,
+                         int turn, int tile, const wave *w)
+{
+    const forward_args *args = &here->args->forward;
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
+        const int row = tile * TILE_N + value_key(w->lane, i);
+        const uint key = here->key + turn * TILE_M + value_query(w->lane, i);
+        const span seen = visible_span(args, here->first + row);
+        if (row < here->count && sees(args, seen, key))
+            continue;
+        p[i] = ds[i] = 0.0f;
+    }
+}
+
+/* P^T and dP^T of a tile become P^T times P_SCALE and dS^T times ds_scale. */
+INLINE void differentiate_tile(float *p, float *dp,
+                               const sliding_queries *here, int turn, int tile,
+                               const wave *w)
+{
+    const float quick_scale = here->args->forward.scale * LOG2E;
+    const float factor = here->ds_scale / P_SCALE;
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
+        const float4 row =
+            here->numbers[tile * TILE_N + value_key(w->lane, i)];
+        p[i] = EXP2(FMA(p[i], quick_scale, row.x));
+        dp[i] = p[i] * FMA(dp[i], factor, -row.y * factor);
+    }
+    if (here->mixed)
+        clear_unseen(p, dp, here, turn, tile, w);
+}
+
+INLINE void add_queries(wave_state *s, const sliding_queries *here, int first,
+                        const wave *w)
+{
+    float p[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE];
+    float dp[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE];
+    query_tile operands[WAVE_TURNS][TILES_PER_SUBTILE];
+    UNROLL_FOR (int m = 0; m < (SPLIT_DK_DV ? WAVE_TURNS : 0); m++)
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                dp[m][t][i] = 0.0f;
+    multiply_wave(p, HELD(s->k), here->k, here->key_row, here->q, first, w);
+    IF_ALL (s->makes_k)
+        multiply_wave(dp, HELD(s->v), here->v, here->key_row, here->d_o, first,
+                      w);
+    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++) {
+            differentiate_tile(p[m][t], dp[m][t], here, m, first + t, w);
+            operands[m][t] = make_weights(p[m][t], w);
+        }
+    IF_ALL (s->makes_v)
+        add_wave_values(s->sums[0], operands, here->d_o, first, w);
+    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+            operands[m][t] = make_weights(dp[m][t], w);
+    IF_ALL (s->makes_k)
+        add_wave_values(s->sums[GRADIENTS - 1], operands, here->q, first, w);
+}
+
+/* ---- What leaves ---- */
+
+INLINE void store_wave(float sums[WAVE_TURNS][DIM_TILES][ACC_PER_LANE],
+                       float factor_of_all, __global storage *to_plane,
+                       const tensor_layout *layout, uint adds,
+                       __local storage_bits *staging, const key_block *keys,
+                       int key_row, const row_pipeline *p,
+                       const forward_args *args, const wave *w)
+{
+    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
+        const int row = key_row + m * TILE_M;
+        const row_target to = {.plane = to_plane,
+                               .layout = layout,
+                               .grid = &args->grid,
+                               .coord = &p->coord,
+                               .row = keys->first + row,
+                               .count = min(keys->count - row, TILE_M),
+                               .adds = (args->flags & adds) != 0,
+                               .wide = p->wide};
+        float factor[LANE_ROWS];
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            factor[r] = factor_of_all;
+        UNROLL_FOR (int d = 0; d < DIM_TILES; d += OUT_TILES)
+            store_channels(sums[m] + d, factor, d, OUT_TILES,
+                           staging + row * PITCH + d * TILE_N, PITCH, &to, w);
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(TEAM, 1, 1))) WAVE_ATTRIBUTE void
+JOIN(sliding_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
+{
+    DECLARE_LOCAL_MEMORY
+    __local uint4 k_rows[ROW_PLANE_SIZE / CHUNK] __attribute__((aligned(128)));
+    __local uint4 v_rows[ROW_PLANE_SIZE / CHUNK] __attribute__((aligned(128)));
+    __local float4 numbers[STAGES][BLOCK_ROWS];
+    __local uint found[BOUND_NUMBERS];
+    DECLARE_EXCHANGES(exchanges)
+    const forward_args *forward = &args.forward;
+    work_item me = this_work_item();
+    wave w = wave_of(&me, exchanges);
+    __local storage_bits *own_k = (__local storage_bits *)k_rows;
+    __local storage_bits *own_v = (__local storage_bits *)v_rows;
+
+    const uint parts = SPLIT_DK_DV ? 2 : 1;
+    const uint group = (uint)get_group_id(0);
+    const key_block keys = deal_key_block(&args, group / parts);
+    if (keys.window >= forward->first_window + forward->windows)
+        return;
+    const window_coord coord = locate_window(&forward->grid, keys.window);
+    const uint first_head = keys.kv_head * forward->heads_per_kv_head;
+    row_pipeline pipeline = {
+        .rows = rows_of_keys(forward, &keys),
+        .first_head = first_head,
+        .ring = (__local storage_bits *)rings[0],
+        .numbers = numbers,
+        .q = q + forward->q.offset + coord.grid * forward->q.window,
+        .d_o = d_o + args.d_o.offset + coord.grid * args.d_o.window,
+        .workspace = row_numbers_of(workspace, &args, keys.window, first_head),
+        .coord = coord,
+        .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
+    const uint all_rows = pipeline.rows.end > pipeline.rows.first
+                              ? pipeline.rows.end - pipeline.rows.first
+                              : 0;
+    pipeline.per_head = CEIL_DIV(all_rows, (uint)BLOCK_ROWS);
+    pipeline.steps = pipeline.per_head * forward->heads_per_kv_head;
+    const float4 largest = largest_bounds(
+        found, bounds_of(workspace, &args, keys.window, keys.kv_head), forward,
+        me.id);
+
+    copy_rows(own_k, k + plane(&forward->k, coord.grid, keys.kv_head),
+              chunk_of(&forward->k, me.lane), &forward->k, &forward->grid,
+              &coord, 0, keys.first, keys.count, BLOCK_KEYS, me.lane,
+              pipeline.wide);
+    copy_rows(own_v, v + plane(&forward->v, coord.grid, keys.kv_head),
+              chunk_of(&forward->v, me.lane), &forward->v, &forward->grid,
+              &coord, 0, keys.first, keys.count, BLOCK_KEYS, me.lane,
+              pipeline.wide);
+    END_COPIES();
+    for (uint ahead = 0; ahead < AHEAD; ahead++)
+        start_rows_of(&pipeline, ahead, &args, me.lane);
+    clear_channels(own_k, BLOCK_KEYS, me.lane);
+    clear_channels(own_v, BLOCK_KEYS, me.lane);
+    clear_pads(pipeline.ring, me.lane);
+    AWAIT_COPIES(AHEAD);
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    wave_state state = {.makes_v = !SPLIT_DK_DV || group % 2 == 0};
+    state.makes_k = !SPLIT_DK_DV || !state.makes_v;
+    const int key_row = me.wave * WAVE_ROWS;
+    UNROLL_FOR (int g = 0; g < GRADIENTS; g++)
+        UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
+            UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+                UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                    state.sums[g][m][d][i] = 0.0f;
+#if HOLDS_KEYS
+    hold_rows(state.k, own_k, key_row, &w);
+    hold_rows(state.v, own_v, key_row, &w);
+#endif
+    const float ds_scale = ds_scale_of(largest.y, largest.x, largest.z);
+    for (uint step = 0; step < pipeline.steps; step++) {
+        HIDE_LANE(me.lane);
+        HIDE_LANE(w.lane);
+        RELOAD_ARGS(backward_args, now_args, &args)
+        const row_stage stage = stage_of(&pipeline, step);
+        __local const storage_bits *ring =
+            pipeline.ring + step % STAGES * STAGE_SIZE;
+        const sliding_queries here = {
+            .k = own_k,
+            .v = own_v,
+            .q = ring + Q_OFFSET,
+            .d_o = ring + D_O_OFFSET,
+            .numbers = numbers[step % STAGES],
+            .first = stage.first,
+            .count = stage.count,
+            .key = keys.first + key_row,
+            .key_row = key_row,
+            .ds_scale = ds_scale,
+            .mixed = stage.count < BLOCK_ROWS || keys.count < BLOCK_KEYS ||
+                     stage.first < pipeline.rows.all_first ||
+                     stage.first + BLOCK_ROWS > pipeline.rows.all_end,
+            .args = now_args};
+        await_stage(0);
+        start_rows_of(&pipeline, step + AHEAD, now_args, me.lane);
+        await_copies(0);
+        SUBTILE_FOR (int first = 0; first < KEY_TILES;
+                     first += TILES_PER_SUBTILE)
+            add_queries(&state, &here, first, &w);
+    }
+    const uint flags = forward->flags;
+    IF_ALL (state.makes_v && (flags & ARG_DV) != 0)
+        store_wave(state.sums[0], 1.0f / P_SCALE,
+                   dv + plane(&args.dv, coord.grid, keys.kv_head), &args.dv,
+                   ARG_ADD_DV, own_k, &keys, key_row, &pipeline, forward, &w);
+    IF_ALL (state.makes_k && (flags & ARG_DK) != 0)
+        store_wave(state.sums[GRADIENTS - 1],
+                   inverse_ds_scale(ds_scale) * forward->scale,
+                   dk + plane(&args.dk, coord.grid, keys.kv_head), &args.dk,
+                   ARG_ADD_DK, own_k, &keys, key_row, &pipeline, forward, &w);
+}
