@@ -34,8 +34,8 @@ typedef struct key_block {
     int count;
 } key_block;
 
-/* Key block `index` of a launch's window: as deal_work_tile, but few rows see
- * the last keys. */
+/* Key block `index` of a launch, of its split's first window: as
+ * deal_work_tile, but few rows see the last keys. */
 INLINE key_block deal_key_block(const backward_args *args, uint index)
 {
     const forward_args *forward = &args->forward;
@@ -282,6 +282,73 @@ INLINE void store_wave(float sums[WAVE_TURNS][DIM_TILES][ACC_PER_LANE],
     }
 }
 
+/* What is copied of a window, for the key block. */
+INLINE row_pipeline start_row_pipeline(const key_block *keys,
+                                       const backward_args *args,
+                                       __global const storage *q,
+                                       __global const storage *d_o,
+                                       __global float *workspace,
+                                       __local storage_bits *ring,
+                                       __local float4 (*numbers)[BLOCK_ROWS])
+{
+    const forward_args *forward = &args->forward;
+    const uint first_head = keys->kv_head * forward->heads_per_kv_head;
+    row_pipeline p = {
+        .rows = rows_of_keys(forward, keys),
+        .first_head = first_head,
+        .ring = ring,
+        .numbers = numbers,
+        .workspace = row_numbers_of(workspace, args, keys->window, first_head),
+        .coord = locate_window(&forward->grid, keys->window),
+        .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
+    p.q = q + forward->q.offset + p.coord.grid * forward->q.window;
+    p.d_o = d_o + args->d_o.offset + p.coord.grid * args->d_o.window;
+    const uint rows =
+        p.rows.end > p.rows.first ? p.rows.end - p.rows.first : 0;
+    p.per_head = CEIL_DIV(rows, (uint)BLOCK_ROWS);
+    p.steps = p.per_head * forward->heads_per_kv_head;
+    return p;
+}
+
+/* The loop over rows: sums of the wave's keys, from `key_row` on. */
+INLINE void loop_rows(wave_state *s, const row_pipeline *p,
+                      sliding_queries here, const key_block *keys,
+                      work_item *me, wave *w)
+{
+    for (uint step = 0; step < p->steps; step++) {
+        HIDE_LANE(me->lane);
+        HIDE_LANE(w->lane);
+        RELOAD_ARGS(backward_args, args, here.args)
+        const row_stage stage = stage_of(p, step);
+        __local const storage_bits *ring =
+            p->ring + step % STAGES * STAGE_SIZE;
+        here.args = args;
+        here.q = ring + Q_OFFSET;
+        here.d_o = ring + D_O_OFFSET;
+        here.numbers = p->numbers[step % STAGES];
+        here.first = stage.first;
+        here.count = stage.count;
+        here.mixed = stage.count < BLOCK_ROWS || keys->count < BLOCK_KEYS ||
+                     stage.first < p->rows.all_first ||
+                     stage.first + BLOCK_ROWS > p->rows.all_end;
+        await_stage(0);
+        start_rows_of(p, step + AHEAD, args, me->lane);
+        await_copies(0);
+        SUBTILE_FOR (int first = 0; first < KEY_TILES;
+                     first += TILES_PER_SUBTILE)
+            add_queries(s, &here, first, w);
+    }
+}
+
+INLINE void start_sums(wave_state *s)
+{
+    UNROLL_FOR (int g = 0; g < GRADIENTS; g++)
+        UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
+            UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
+                UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                    s->sums[g][m][d][i] = 0.0f;
+}
+
 __kernel __attribute__((reqd_work_group_size(TEAM, 1, 1))) WAVE_ATTRIBUTE void
 JOIN(sliding_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 {
@@ -299,97 +366,63 @@ JOIN(sliding_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 
     const uint parts = SPLIT_DK_DV ? 2 : 1;
     const uint group = (uint)get_group_id(0);
-    const key_block keys = deal_key_block(&args, group / parts);
-    if (keys.window >= forward->first_window + forward->windows)
-        return;
-    const window_coord coord = locate_window(&forward->grid, keys.window);
-    const uint first_head = keys.kv_head * forward->heads_per_kv_head;
-    row_pipeline pipeline = {
-        .rows = rows_of_keys(forward, &keys),
-        .first_head = first_head,
-        .ring = (__local storage_bits *)rings[0],
-        .numbers = numbers,
-        .q = q + forward->q.offset + coord.grid * forward->q.window,
-        .d_o = d_o + args.d_o.offset + coord.grid * args.d_o.window,
-        .workspace = row_numbers_of(workspace, &args, keys.window, first_head),
-        .coord = coord,
-        .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
-    const uint all_rows = pipeline.rows.end > pipeline.rows.first
-                              ? pipeline.rows.end - pipeline.rows.first
-                              : 0;
-    pipeline.per_head = CEIL_DIV(all_rows, (uint)BLOCK_ROWS);
-    pipeline.steps = pipeline.per_head * forward->heads_per_kv_head;
-    const float4 largest = largest_bounds(
-        found, bounds_of(workspace, &args, keys.window, keys.kv_head), forward,
-        me.id);
-
-    copy_rows(own_k, k + plane(&forward->k, coord.grid, keys.kv_head),
-              chunk_of(&forward->k, me.lane), &forward->k, &forward->grid,
-              &coord, 0, keys.first, keys.count, BLOCK_KEYS, me.lane,
-              pipeline.wide);
-    copy_rows(own_v, v + plane(&forward->v, coord.grid, keys.kv_head),
-              chunk_of(&forward->v, me.lane), &forward->v, &forward->grid,
-              &coord, 0, keys.first, keys.count, BLOCK_KEYS, me.lane,
-              pipeline.wide);
-    END_COPIES();
-    for (uint ahead = 0; ahead < AHEAD; ahead++)
-        start_rows_of(&pipeline, ahead, &args, me.lane);
-    clear_channels(own_k, BLOCK_KEYS, me.lane);
-    clear_channels(own_v, BLOCK_KEYS, me.lane);
-    clear_pads(pipeline.ring, me.lane);
-    AWAIT_COPIES(AHEAD);
-    barrier(CLK_LOCAL_MEM_FENCE);
-
+    const uint flags = forward->flags;
+    const int key_row = me.wave * WAVE_ROWS;
     wave_state state = {.makes_v = !SPLIT_DK_DV || group % 2 == 0};
     state.makes_k = !SPLIT_DK_DV || !state.makes_v;
-    const int key_row = me.wave * WAVE_ROWS;
-    UNROLL_FOR (int g = 0; g < GRADIENTS; g++)
-        UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
-            UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
-                UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
-                    state.sums[g][m][d][i] = 0.0f;
+    /* the windows of a split */
+    for (key_block keys = deal_key_block(&args, group / parts);
+         keys.window < forward->first_window + forward->windows;
+         keys.window += forward->splits) {
+        const row_pipeline pipeline =
+            start_row_pipeline(&keys, &args, q, d_o, workspace,
+                               (__local storage_bits *)rings[0], numbers);
+        const window_coord *coord = &pipeline.coord;
+        const float4 largest = largest_bounds(
+            found, bounds_of(workspace, &args, keys.window, keys.kv_head),
+            forward, me.id);
+        const float ds_scale = ds_scale_of(largest.y, largest.x, largest.z);
+        copy_rows(own_k, k + plane(&forward->k, coord->grid, keys.kv_head),
+                  chunk_of(&forward->k, me.lane), &forward->k, &forward->grid,
+                  coord, 0, keys.first, keys.count, BLOCK_KEYS, me.lane,
+                  pipeline.wide);
+        copy_rows(own_v, v + plane(&forward->v, coord->grid, keys.kv_head),
+                  chunk_of(&forward->v, me.lane), &forward->v, &forward->grid,
+                  coord, 0, keys.first, keys.count, BLOCK_KEYS, me.lane,
+                  pipeline.wide);
+        END_COPIES();
+        for (uint ahead = 0; ahead < AHEAD; ahead++)
+            start_rows_of(&pipeline, ahead, &args, me.lane);
+        clear_channels(own_k, BLOCK_KEYS, me.lane);
+        clear_channels(own_v, BLOCK_KEYS, me.lane);
+        clear_pads(pipeline.ring, me.lane);
+        AWAIT_COPIES(AHEAD);
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        start_sums(&state);
 #if HOLDS_KEYS
-    hold_rows(state.k, own_k, key_row, &w);
-    hold_rows(state.v, own_v, key_row, &w);
+        hold_rows(state.k, own_k, key_row, &w);
+        hold_rows(state.v, own_v, key_row, &w);
 #endif
-    const float ds_scale = ds_scale_of(largest.y, largest.x, largest.z);
-    for (uint step = 0; step < pipeline.steps; step++) {
-        HIDE_LANE(me.lane);
-        HIDE_LANE(w.lane);
-        RELOAD_ARGS(backward_args, now_args, &args)
-        const row_stage stage = stage_of(&pipeline, step);
-        __local const storage_bits *ring =
-            pipeline.ring + step % STAGES * STAGE_SIZE;
-        const sliding_queries here = {
-            .k = own_k,
-            .v = own_v,
-            .q = ring + Q_OFFSET,
-            .d_o = ring + D_O_OFFSET,
-            .numbers = numbers[step % STAGES],
-            .first = stage.first,
-            .count = stage.count,
-            .key = keys.first + key_row,
-            .key_row = key_row,
-            .ds_scale = ds_scale,
-            .mixed = stage.count < BLOCK_ROWS || keys.count < BLOCK_KEYS ||
-                     stage.first < pipeline.rows.all_first ||
-                     stage.first + BLOCK_ROWS > pipeline.rows.all_end,
-            .args = now_args};
-        await_stage(0);
-        start_rows_of(&pipeline, step + AHEAD, now_args, me.lane);
-        await_copies(0);
-        SUBTILE_FOR (int first = 0; first < KEY_TILES;
-                     first += TILES_PER_SUBTILE)
-            add_queries(&state, &here, first, &w);
+        const sliding_queries here = {.k = own_k,
+                                      .v = own_v,
+                                      .key = keys.first + key_row,
+                                      .key_row = key_row,
+                                      .ds_scale = ds_scale,
+                                      .args = &args};
+        loop_rows(&state, &pipeline, here, &keys, &me, &w);
+        IF_ALL (state.makes_v && (flags & ARG_DV) != 0)
+            store_wave(state.sums[0], 1.0f / P_SCALE,
+                       dv + plane(&args.dv, coord->grid, keys.kv_head),
+                       &args.dv, ARG_ADD_DV, own_k, &keys, key_row, &pipeline,
+                       forward, &w);
+        IF_ALL (state.makes_k && (flags & ARG_DK) != 0)
+            store_wave(state.sums[GRADIENTS - 1],
+                       inverse_ds_scale(ds_scale) * forward->scale,
+                       dk + plane(&args.dk, coord->grid, keys.kv_head),
+                       &args.dk, ARG_ADD_DK, own_k, &keys, key_row, &pipeline,
+                       forward, &w);
+        AWAIT_COPIES(0);
+        barrier(CLK_LOCAL_MEM_FENCE); /* the next may replace all */
     }
-    const uint flags = forward->flags;
-    IF_ALL (state.makes_v && (flags & ARG_DV) != 0)
-        store_wave(state.sums[0], 1.0f / P_SCALE,
-                   dv + plane(&args.dv, coord.grid, keys.kv_head), &args.dv,
-                   ARG_ADD_DV, own_k, &keys, key_row, &pipeline, forward, &w);
-    IF_ALL (state.makes_k && (flags & ARG_DK) != 0)
-        store_wave(state.sums[GRADIENTS - 1],
-                   inverse_ds_scale(ds_scale) * forward->scale,
-                   dk + plane(&args.dk, coord.grid, keys.kv_head), &args.dk,
-                   ARG_ADD_DK, own_k, &keys, key_row, &pipeline, forward, &w);
 }

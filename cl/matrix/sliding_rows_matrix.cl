@@ -526,6 +526,7 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                me.id] = as_float(found[me.id]);
 #else
     read_statistics(&state, &rows, numbers, d_lse, largest, &args, &w);
+    barrier(CLK_GLOBAL_MEM_FENCE); /* before a row's delta is mended */
     int passes = 1;
     for (int pass = 0; pass < passes; pass++) {
         start_sums(&state);

@@ -471,6 +471,15 @@ static void random_shape(random_state *r, test_case *c, bool pairs,
                               .stages = random_between(r, 1, 2),
                               .subtile_keys = random_between(r, 0, 3),
                               .bias_cache = random_between(r, 0, 3)};
+        if (c->variant == WINATTN_SLIDING) {
+            const uint32_t tiles = 1u << random_between(r, 0, 2);
+            s->windows_per_group = s->keys.windows_per_group = 1;
+            s->bias_cache = s->keys.bias_cache = s->keeps_dbias = 0;
+            s->block_rows = random_between(r, 1, 2);
+            s->block_keys = s->subtile_keys = tiles;
+            s->keys.block_rows = s->keys.subtile_keys = tiles;
+            s->keys.block_keys = random_between(r, 1, 2);
+        }
         fit_shape(s, c);
         memset(&roomy, 0, sizeof roomy);
         roomy.max_work_group = 256;

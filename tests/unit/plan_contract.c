@@ -148,7 +148,8 @@ static void assert_steps(const planned *of)
         REQUIRE(step[WA_STEP_KEYS].kernel && step[WA_STEP_SUM].kernel);
         REQUIRE(plan->fused == !step[WA_STEP_ROWS].kernel);
         REQUIRE(!step[WA_STEP_STATISTICS].kernel ||
-                (!plan->fused && plan->tier == WINATTN_TIER_LOCAL));
+                (!plan->fused && (plan->tier == WINATTN_TIER_LOCAL ||
+                                  of->problem->variant == WINATTN_SLIDING)));
         REQUIRE(has_table == (step[WA_STEP_SUM_TABLE].kernel != NULL));
     }
     REQUIRE(!step[WA_STEP_EXPAND].kernel || has_table);
@@ -198,8 +199,13 @@ static void assert_workspace(const planned *of)
     REQUIRE(holds(w->dense, p->table.used && (is_backward || expands)
                                 ? rows * p->keys * 4
                                 : 0));
-    REQUIRE(w->all ==
-            w->statistics + w->bias + w->scale + 2 * w->pad + w->dense);
+    REQUIRE(holds(w->bounds, is_backward && p->variant == WINATTN_SLIDING &&
+                                     of->plan->tier == WINATTN_TIER_MATRIX
+                                 ? s->windows_per_launch * p->heads *
+                                       s->row_blocks * ROW_NUMBERS * 4
+                                 : 0));
+    REQUIRE(w->all == w->statistics + w->bias + w->scale + w->bounds +
+                          2 * w->pad + w->dense);
     if (broken)
         fail_of(of, broken);
 }

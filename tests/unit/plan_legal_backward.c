@@ -131,6 +131,32 @@ static const char *broken_whole(const wa_problem *p,
     return broken;
 }
 
+/* NULL if the kernels are such that cl/matrix/sliding_rows_matrix.cl and
+ * sliding_keys_matrix.cl compute right. */
+static const char *broken_sliding(const wa_matrix_unit *unit,
+                                  const wa_plan *plan)
+{
+    const char *broken = NULL;
+    const wa_step *rows = &plan->step[WA_STEP_ROWS];
+    const wa_step *keys = &plan->step[WA_STEP_KEYS];
+    const uint32_t row_waves = define_of(rows->defines, "WAVES_PER_WINDOW");
+    const uint32_t key_waves = define_of(keys->defines, "WAVES_PER_WINDOW");
+    REQUIRE(!plan->fused && plan->step[WA_STEP_STATISTICS].kernel);
+    REQUIRE(strcmp(rows->kernel, unit->sliding_rows_kernel) == 0);
+    REQUIRE(strcmp(keys->kernel, unit->sliding_keys_kernel) == 0);
+    REQUIRE(plan->step[WA_STEP_STATISTICS].block_rows == rows->block_rows);
+    REQUIRE(rows->block_rows % (row_waves * unit->queries) == 0);
+    REQUIRE(rows->block_keys % unit->tile == 0);
+    REQUIRE(keys->block_keys % (key_waves * unit->queries) == 0);
+    REQUIRE(keys->block_rows % unit->tile == 0);
+    REQUIRE(row_waves * unit->wave == rows->work_group);
+    REQUIRE(key_waves * unit->wave == keys->work_group);
+    /* each window has work-groups of its own */
+    REQUIRE(plan->schedule.row_splits == 0);
+    REQUIRE(plan->schedule.splits == plan->schedule.windows_per_launch);
+    return broken;
+}
+
 static const char *broken_gradients(const wa_problem *p,
                                     const wa_device *device,
                                     const wa_plan *plan)
@@ -141,6 +167,8 @@ static const char *broken_gradients(const wa_problem *p,
     REQUIRE(device->matrix_unit->proven || p->tier == WINATTN_TIER_MATRIX);
     if (broken)
         return broken;
+    if (p->variant == WINATTN_SLIDING)
+        return broken_sliding(device->matrix_unit, plan);
     return plan->fused ? broken_whole(p, device->matrix_unit, plan)
                        : broken_pair(p, device->matrix_unit, plan);
 }
@@ -185,8 +213,8 @@ void assert_legal_backward(const wa_problem *p, const wa_device *device,
                                              : WA_BACKWARD_BYTES));
     REQUIRE(plan->workspace.all ==
             plan->workspace.statistics + plan->workspace.bias +
-                plan->workspace.scale + 2 * plan->workspace.pad +
-                plan->workspace.dense);
+                plan->workspace.scale + plan->workspace.bounds +
+                2 * plan->workspace.pad + plan->workspace.dense);
     REQUIRE(plan->reason[0] != 0);
     REQUIRE(plan->refusals[plan->tier][0] == 0);
     if (broken)

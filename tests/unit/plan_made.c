@@ -61,7 +61,8 @@ bool has_proven_unit(const wa_device *device)
 bool suits_matrix(const wa_problem *p, const wa_device *device, wa_pass pass)
 {
     return device->matrix_unit &&
-           (p->variant != WINATTN_SLIDING || pass == WA_FORWARD) &&
+           (p->variant != WINATTN_SLIDING || pass == WA_FORWARD ||
+            p->dtype != WINATTN_FP32) &&
            (p->dtype != WINATTN_FP32 ||
             (p->allows_tf32 && device->matrix_unit->has_tf32));
 }
