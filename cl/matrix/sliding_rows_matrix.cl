@@ -197,11 +197,16 @@ INLINE void store_statistics(const wave_state *s, const wave_rows *rows,
     }
 }
 
-/* The largest |element| of v in a block of rows' share of the keys. */
-INLINE void bound_values(__local uint *found, __global const storage *v,
-                         const forward_args *args, uint share, int item)
+/* Leaves a block of rows' bounds, of which `found` has those of its rows: the
+ * largest |element| of v in its share of the keys joins them. */
+INLINE void store_bounds(__local uint *found, __global const storage *v,
+                         __global float *bounds, const forward_args *args,
+                         const work_tile *tile, int item)
 {
     const uint shares = args->row_blocks * args->heads_per_kv_head;
+    const uint share =
+        tile->head % args->heads_per_kv_head * args->row_blocks +
+        tile->row / args->block_rows;
     const uint each = args->keys / shares + 1;
     const uint first = min((ulong)share * each, (ulong)args->keys);
     const uint count = min(each, args->keys - first) * HEAD_DIM;
@@ -213,6 +218,9 @@ INLINE void bound_values(__local uint *found, __global const storage *v,
         largest = x < INFINITY ? fmax(largest, x) : largest;
     }
     atomic_max(&found[BOUND_VALUE], as_uint(largest));
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item < BOUND_NUMBERS)
+        bounds[share * BOUND_NUMBERS + item] = as_float(found[item]);
 }
 
 #else
@@ -514,16 +522,7 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         finish_statistics(&state, &w);
     }
     store_statistics(&state, &rows, own_d_o, &args, d_lse, numbers, found, &w);
-    bound_values(found, pipeline.v, forward,
-                 tile.head % forward->heads_per_kv_head * forward->row_blocks +
-                     tile.row / forward->block_rows,
-                 me.id);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (me.id < BOUND_NUMBERS)
-        bounds[(tile.head % forward->heads_per_kv_head * forward->row_blocks +
-                tile.row / forward->block_rows) *
-                   BOUND_NUMBERS +
-               me.id] = as_float(found[me.id]);
+    store_bounds(found, pipeline.v, bounds, forward, &tile, me.id);
 #else
     read_statistics(&state, &rows, numbers, d_lse, largest, &args, &w);
     barrier(CLK_GLOBAL_MEM_FENCE); /* before a row's delta is mended */

@@ -28,13 +28,11 @@ uint64_t wa_sliding_local_bytes(const wa_problem *problem,
     const wa_matrix_tiling t =
         wa_matrix_tiling_of(problem, device->matrix_unit, s);
     /* the ring has keys and values only, q is there once */
-    uint64_t bytes =
-        wa_matrix_local_bytes(problem, device, s, &t, WA_FORWARD, 0);
-    bytes += t.row_plane_bytes[WA_FORWARD];
-    bytes += (uint64_t)s->block_rows * SPAN_BYTES;
-    bytes += s->waves_per_window * FOUND_BYTES;
-    /* the arrays start with lines */
-    return (bytes + 127) / 128 * 128;
+    return wa_whole_lines(
+               wa_matrix_local_bytes(problem, device, s, &t, WA_FORWARD, 0)) +
+           wa_whole_lines(t.row_plane_bytes[WA_FORWARD]) +
+           wa_whole_lines((uint64_t)s->block_rows * SPAN_BYTES +
+                          s->waves_per_window * FOUND_BYTES);
 }
 
 const char *wa_sliding_tiles_refusal(const wa_problem *problem,

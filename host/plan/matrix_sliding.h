@@ -18,6 +18,12 @@ uint64_t wa_sliding_local_bytes(const wa_problem *problem,
                                 const wa_device *device,
                                 const wa_matrix_shape *shape);
 
+/* Arrays of these kernels start with lines of 128 bytes. */
+static inline uint64_t wa_whole_lines(uint64_t bytes)
+{
+    return (bytes + 127) / 128 * 128;
+}
+
 /* The same of what its gradient kernels share: refusal of a shape whose rows
  * are those of a work-group, local memory apart; tiles of rows of a wave. */
 const char *wa_sliding_tiles_refusal(const wa_problem *problem,

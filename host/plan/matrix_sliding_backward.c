@@ -42,26 +42,27 @@ static wa_matrix_shape rows_of(const wa_matrix_gradient_shape *s)
     return rows;
 }
 
-/* The ring, two tensors of the work-group's own rows, and whole lines of
- * `others`. */
+/* The ring, two tensors of the work-group's own rows, and `others`. */
 static uint64_t local_bytes(const wa_problem *problem, const wa_device *device,
                             const wa_matrix_shape *s, uint64_t others)
 {
     const wa_matrix_tiling t =
         wa_matrix_tiling_of(problem, device->matrix_unit, s);
-    const uint64_t bytes =
-        wa_matrix_local_bytes(problem, device, s, &t, WA_FORWARD, 0) +
-        2 * t.row_plane_bytes[WA_FORWARD] + others;
-    return (bytes + 127) / 128 * 128;
+    return wa_whole_lines(
+               wa_matrix_local_bytes(problem, device, s, &t, WA_FORWARD, 0)) +
+           2 * wa_whole_lines(t.row_plane_bytes[WA_FORWARD]) +
+           wa_whole_lines(others);
 }
 
+/* With statistics no sums of a wave's lanes. */
 static uint64_t rows_bytes(const wa_problem *problem, const wa_device *device,
-                           const wa_matrix_shape *s)
+                           const wa_matrix_shape *s, bool statistics)
 {
+    const uint32_t sums =
+        statistics ? 0 : s->waves_per_window * device->matrix_unit->wave * 4;
     return local_bytes(problem, device, s,
                        (uint64_t)s->block_rows * SPAN_BYTES + BOUND_BYTES +
-                           s->waves_per_window * device->matrix_unit->wave *
-                               4u);
+                           sums);
 }
 
 /* s: transposed. */
@@ -92,7 +93,8 @@ static const char *rows_refusal(const wa_problem *problem,
                                 const wa_device *device,
                                 const wa_matrix_shape *s)
 {
-    return side_refusal(problem, device, s, rows_bytes(problem, device, s));
+    return side_refusal(problem, device, s,
+                        rows_bytes(problem, device, s, false));
 }
 
 static const char *keys_refusal(const wa_problem *problem,
@@ -130,20 +132,27 @@ static bool splits_dk_dv(const wa_problem *problem, const wa_device *device,
            wa_matrix_most_sums(problem, device, s->waves_per_window);
 }
 
-static void set_kernel(const wa_problem *problem, const wa_device *device,
-                       const wa_matrix_shape *s, const char *name,
-                       uint64_t bytes, uint32_t block_rows,
-                       uint32_t block_keys, wa_step *step)
+/* A step, but for its options. */
+static void set_kernel(const wa_device *device, const wa_matrix_shape *s,
+                       const char *name, uint64_t bytes, wa_step *step)
 {
     step->kernel = name;
-    step->block_rows = block_rows;
-    step->block_keys = block_keys;
     step->work_group = s->waves_per_window * device->matrix_unit->wave;
     step->local_bytes = (uint32_t)bytes;
-    step->defines[0] = 0;
-    wa_append_problem(problem, device, block_rows, block_keys, step->defines,
-                      sizeof step->defines);
-    wa_append_matrix_shape(s, device, step->defines, sizeof step->defines);
+}
+
+/* With a switch of the kernel's own. */
+static void write_options(const wa_problem *problem, const wa_device *device,
+                          const wa_matrix_shape *s, wa_switch own,
+                          uint32_t value, wa_step *step)
+{
+    char *text = step->defines;
+    const size_t size = sizeof step->defines;
+    text[0] = 0;
+    wa_append_problem(problem, device, step->block_rows, step->block_keys,
+                      text, size);
+    wa_append_switch(text, size, own, value);
+    wa_append_matrix_shape(s, device, text, size);
 }
 
 void wa_take_sliding_pair(const wa_problem *problem, const wa_device *device,
@@ -155,19 +164,22 @@ void wa_take_sliding_pair(const wa_problem *problem, const wa_device *device,
     wa_schedule *s = &plan->schedule;
     for (int i = WA_STEP_STATISTICS; i <= WA_STEP_ROWS; i++) {
         wa_step *step = &plan->step[i];
-        set_kernel(problem, device, &rows, unit->sliding_rows_kernel,
-                   rows_bytes(problem, device, &rows), rows.block_rows,
-                   rows.block_keys, step);
-        wa_append_switch(step->defines, sizeof step->defines,
-                         WA_SWITCH(STATISTICS), i == WA_STEP_STATISTICS);
+        const bool statistics = i == WA_STEP_STATISTICS;
+        set_kernel(device, &rows, unit->sliding_rows_kernel,
+                   rows_bytes(problem, device, &rows, statistics), step);
+        step->block_rows = rows.block_rows;
+        step->block_keys = rows.block_keys;
+        write_options(problem, device, &rows, WA_SWITCH(STATISTICS),
+                      statistics, step);
     }
     wa_step *last = &plan->step[WA_STEP_KEYS];
-    set_kernel(problem, device, &keys, unit->sliding_keys_kernel,
-               keys_bytes(problem, device, &keys), shape->keys.block_rows,
-               shape->keys.block_keys, last);
     s->key_parts = splits_dk_dv(problem, device, &keys) ? 2 : 1;
-    wa_append_switch(last->defines, sizeof last->defines,
-                     WA_SWITCH(SPLIT_DK_DV), s->key_parts - 1);
+    set_kernel(device, &keys, unit->sliding_keys_kernel,
+               keys_bytes(problem, device, &keys), last);
+    last->block_rows = shape->keys.block_rows;
+    last->block_keys = shape->keys.block_keys;
+    write_options(problem, device, &keys, WA_SWITCH(SPLIT_DK_DV),
+                  s->key_parts - 1, last);
     plan->fused = false;
     s->row_blocks = wa_ceil_div(problem->queries, rows.block_rows);
     s->key_blocks = wa_ceil_div(problem->keys, shape->keys.block_keys);
@@ -200,7 +212,7 @@ static double rows_cost(const search *find, const wa_matrix_shape *s)
 {
     return wa_sliding_cost(find->problem, find->device, s,
                            registers_of(find->problem, find->device, s, 1.0),
-                           rows_bytes(find->problem, find->device, s));
+                           rows_bytes(find->problem, find->device, s, false));
 }
 
 static double keys_cost(const search *find, const wa_matrix_shape *s)

@@ -75,9 +75,9 @@ typedef struct wa_schedule {
 typedef struct wa_workspace {
     uint64_t statistics, bias, scale;
     uint64_t bounds; /* of sliding gradients on a matrix unit */
-    uint64_t pad;   /* of either of pad_k and pad_v */
-    uint64_t dense; /* with a table: first the bias that it stands for, if
-                       kernels know none, then what dbias sums */
+    uint64_t pad;    /* of either of pad_k and pad_v */
+    uint64_t dense;  /* with a table: first the bias that it stands for, if
+                        kernels know none, then what dbias sums */
     uint64_t all;
 } wa_workspace;
 
