@@ -581,10 +581,11 @@ winattn_plan_workspace_size(const winattn_plan *plan, size_t *size);
 
 /** Lines "name: value" that say which kernel the plan took and why: tier,
  * kernel, tile, work-group size, local bytes, workspace, the reason of the
- * choice, for each better tier why it was not taken, and where the program
- * came from. Of a plan that has no windows, "computes: nothing" comes first.
- * Writes at most `size` bytes with the final 0 to `text`, which may be NULL if
- * size is 0; *needed, unless NULL, becomes the size that holds all. */
+ * choice, for each better tier, and for wgmma where the device has it, why it
+ * was not taken, and where the program came from. Of a plan that has no
+ * windows, "computes: nothing" comes first. Writes at most `size` bytes with
+ * the final 0 to `text`, which may be NULL if size is 0; *needed, unless NULL,
+ * becomes the size that holds all. */
 WINATTN_API winattn_status winattn_plan_describe(const winattn_plan *plan,
                                                  size_t size, char *text,
                                                  size_t *needed);

@@ -59,6 +59,7 @@ typedef struct wa_device {
         *matrix_unit;          /* its matrix unit, see unit.h; NULL: none */
     bool emulates_matrix_unit; /* for tests: with ordinary instructions */
     bool ignores_tuning;       /* a measured shape was seen not to work */
+    bool lacks_wgmma; /* kernels of warpgroups were seen not to work */
 } wa_device;
 
 /* Queries only; launches nothing and builds nothing. Fails where a query

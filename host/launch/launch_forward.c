@@ -70,8 +70,10 @@ static winattn_status launch_work_tiles(wa_call *call, cl_kernel kernel,
         args->work_tiles = (cl_uint)work_tiles;
         window += next / per_window;
         work_tile = (uint32_t)(next % per_window);
-        WA_TRY(append(call, kernel, args,
-                      (work_tiles + per_group - 1) / per_group));
+        const uint64_t groups = (work_tiles + per_group - 1) / per_group;
+        const uint64_t most = schedule->sharing_groups;
+        WA_TRY(
+            append(call, kernel, args, most && groups > most ? most : groups));
     }
     return WINATTN_SUCCESS;
 }

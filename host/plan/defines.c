@@ -154,6 +154,10 @@ void wa_write_forward_defines(const wa_problem *problem,
                       text, size);
     if (plan->tier == WINATTN_TIER_CPU) {
         wa_append_shape(&wa_cpu_numbers, &plan->shape.cpu, text, size);
+    } else if (plan->is_wgmma) {
+        wa_append_switch(text, size, WA_SWITCH(STAGES),
+                         plan->shape.matrix.stages);
+        wa_append_matrix_unit_options(device, text, size);
     } else if (plan->tier == WINATTN_TIER_MATRIX) {
         if (plan->schedule.groups)
             wa_append_switch(text, size, WA_SWITCH(PERSISTENT_MULTI_BLOCK),

@@ -55,6 +55,9 @@ typedef struct wa_schedule {
     uint32_t groups;
     bool persistent_multi_block; /* a work-group may have several row blocks */
     uint32_t resident; /* such work-groups that a compute unit holds */
+    /* Where work-groups take one work tile after the other: so many of them
+     * share those of a launch; 0: each has its own. */
+    uint32_t sharing_groups;
 
     /* Where work-groups iterate over windows: those of a launch. */
     uint64_t windows_per_launch;
@@ -90,8 +93,9 @@ typedef struct wa_plan {
         wa_local_shape local;
         wa_matrix_shape matrix;
     } shape;
-    bool streams; /* forward: the softmax takes several steps */
-    bool fused;   /* backward: one kernel makes everything of a window */
+    bool streams;  /* forward: the softmax takes several steps */
+    bool is_wgmma; /* forward: the kernel is one of Hopper's warpgroups */
+    bool fused;    /* backward: one kernel makes everything of a window */
     uint32_t access_elements; /* of a vector access; 0: element by element */
     uint32_t access_bytes;    /* its alignment; 0: that of an element */
     wa_schedule schedule;
@@ -101,6 +105,9 @@ typedef struct wa_plan {
     uint64_t visited; /* shapes and sizes of blocks that searches looked at */
     char untuned[WA_REASON_SIZE]; /* why a measured one was not taken, or "" */
     char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
+    /* why a device with wgmma does without, "" where it does not or has none
+     */
+    char wgmma_refusal[WA_REASON_SIZE];
 } wa_plan;
 
 /* The step whose kernel computes the most: what is told of a plan and, on a
@@ -118,6 +125,7 @@ typedef struct wa_exclusions {
     uint32_t most_items[WA_TIERS];
     /* why measured shapes of the tier are not taken; "": they are */
     char untuned[WA_TIERS][WA_REASON_SIZE];
+    char wgmma[WA_REASON_SIZE]; /* why no kernel with wgmma is; "": it is */
 } wa_exclusions;
 
 /* Tries the tiers, best first. */

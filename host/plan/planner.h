@@ -15,7 +15,11 @@ wa_planner wa_plan_cpu_forward, wa_plan_cpu_backward; /* cpu.c */
 wa_planner wa_plan_local_forward;                     /* local_forward.c */
 wa_planner wa_plan_local_backward;                    /* local_backward.c */
 wa_planner wa_plan_matrix_forward;                    /* matrix_forward.c */
-wa_planner wa_plan_matrix_backward;                   /* matrix_backward.c */
+/* A part of wa_plan_matrix_forward: false, with plan->wgmma_refusal where the
+ * device has wgmma, if fragments are to compute the problem.
+ * (wgmma_sliding.c) */
+wa_planner wa_plan_wgmma_sliding;
+wa_planner wa_plan_matrix_backward; /* matrix_backward.c */
 
 /* ---- Demanded shapes: false, with a refusal, if the kernel or the device
  * does not allow them. ---- */

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "device/query.h"
 #include "program/cache.h"
+#include "program/ptx.h"
 #include "program/source.h"
 
 /* Subnormal fp32 numbers may become 0, which makes exponentials cheaper.
@@ -93,6 +94,8 @@ static winattn_status add_lines(char **key, cl_device_id device,
     snprintf(number, sizeof number, "%u", bits);
     WA_TRY(add_line(key, "address bits", number));
     WA_TRY(add_line(key, "program", name));
+    if (wa_ptx_is_marked(name))
+        WA_TRY(add_line(key, "ptx", WA_PTX_TARGET));
     return add_hash_line(key, program_source);
 }
 
@@ -142,6 +145,7 @@ winattn_status wa_program_source_of_kernel(cl_device_id device,
     if (!program_source->text)
         return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "there is no kernel %s",
                        name);
+    program_source->is_ptx = wa_ptx_is_marked(name);
     /* ocloc 22.43 does not compile for PVC where the standard comes twice */
     return finish_program_source(
         device, name,
@@ -238,9 +242,9 @@ static void keep_log(cl_program program, cl_device_id device)
     free(log);
 }
 
-winattn_status wa_build_program(cl_context context, cl_device_id device,
-                                const wa_program_source *program_source,
-                                cl_program *result)
+static winattn_status build_source(cl_context context, cl_device_id device,
+                                   const wa_program_source *program_source,
+                                   cl_program *result)
 {
     cl_int error;
     /* older OpenCL headers lack the const */
@@ -387,6 +391,92 @@ winattn_status wa_program_binary(cl_program program, cl_device_id device,
     }
     free(sizes);
     return status;
+}
+
+/* ---- By way of PTX ---- */
+
+/* NVIDIA's compiler then says what became of registers and products. */
+#define VERBOSE "-cl-nv-verbose"
+
+static winattn_status check_log(cl_program program, cl_device_id device)
+{
+    size_t size = 0;
+    cl_int error = clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG,
+                                         0, NULL, &size);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clGetProgramBuildInfo");
+    char *log = calloc(size + 1, 1);
+    if (!log)
+        return wa_fail_memory();
+    error = clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size,
+                                  log, NULL);
+    const winattn_status status =
+        error == CL_SUCCESS ? wa_ptx_check_log(log)
+                            : wa_fail_cl(error, "clGetProgramBuildInfo");
+    free(log);
+    return status;
+}
+
+/* Compiles PTX, and checks what the compiler says of it. */
+static winattn_status build_ptx(cl_context context, cl_device_id device,
+                                const unsigned char *text, size_t size,
+                                cl_program *result)
+{
+    cl_int error, accepted = CL_SUCCESS;
+    cl_program program = clCreateProgramWithBinary(context, 1, &device, &size,
+                                                   &text, &accepted, &error);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clCreateProgramWithBinary");
+    error = accepted == CL_SUCCESS
+                ? clBuildProgram(program, 1, &device, VERBOSE, NULL, NULL)
+                : accepted;
+    winattn_status status = WINATTN_SUCCESS;
+    if (error != CL_SUCCESS) {
+        keep_log(program, device);
+        status = wa_fail_cl(error, "clBuildProgram, of PTX,");
+    } else {
+        status = check_log(program, device);
+    }
+    if (status == WINATTN_SUCCESS)
+        *result = program;
+    else
+        clReleaseProgram(program);
+    return status;
+}
+
+/* The program that the marks of this one are for, in its place. */
+static winattn_status rewrite_program(cl_context context, cl_device_id device,
+                                      cl_program *program)
+{
+    unsigned char *binary, *text = NULL;
+    size_t size;
+    cl_program plain = *program;
+    winattn_status status = wa_program_binary(plain, device, &binary, &size);
+    if (status == WINATTN_SUCCESS && !binary)
+        status = wa_fail(WINATTN_UNSUPPORTED_DEVICE,
+                         "the driver gives no binary of a program");
+    if (status == WINATTN_SUCCESS)
+        status = wa_ptx_rewrite(binary, size, &text, &size);
+    if (status == WINATTN_SUCCESS)
+        status = build_ptx(context, device, text, size, program);
+    free(text);
+    free(binary);
+    clReleaseProgram(plain);
+    if (status != WINATTN_SUCCESS)
+        *program = NULL;
+    return status;
+}
+
+winattn_status wa_build_program(cl_context context, cl_device_id device,
+                                const wa_program_source *program_source,
+                                cl_program *result)
+{
+    cl_program program = NULL;
+    WA_TRY(build_source(context, device, program_source, &program));
+    if (program_source->is_ptx)
+        WA_TRY(rewrite_program(context, device, &program));
+    *result = program;
+    return WINATTN_SUCCESS;
 }
 
 /* ---- From and to the cache ---- */

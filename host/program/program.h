@@ -14,6 +14,9 @@ typedef struct wa_program_source {
     /* Lines "what: value" that tell this program from every other one: the
      * library, the device and its driver, the text's hash, the options. */
     char *key;
+    /* The program is made of the PTX that the driver makes of the text
+     * (ptx.h). */
+    bool is_ptx;
 } wa_program_source;
 
 /* Of the kernel of that name, whose text wa_source_of_kernel puts together. */
@@ -30,8 +33,9 @@ void wa_program_source_free(wa_program_source *program_source);
 /* Could this library have made the key for this device? */
 winattn_status wa_check_key(cl_device_id device, const char *key);
 
-/* Builds from source. On CL_BUILD_PROGRAM_FAILURE the compiler's output is
- * kept for winattn_last_build_log. */
+/* Builds from source, where that says so by way of PTX. On
+ * CL_BUILD_PROGRAM_FAILURE the compiler's output is kept for
+ * winattn_last_build_log. */
 winattn_status wa_build_program(cl_context context, cl_device_id device,
                                 const wa_program_source *program_source,
                                 cl_program *program);

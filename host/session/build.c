@@ -144,6 +144,8 @@ static winattn_status build(wa_session *session, const wa_problem *problem,
 {
     WA_TRY(check_matrix_unit(session, problem, plan->tier));
     WA_TRY(wa_build_steps(session, problem, plan, kernels, most));
+    if (plan->is_wgmma)
+        WA_TRY(wa_session_check_wgmma(session, problem, plan, kernels));
     WA_TRY(keep_binaries(session, problem, plan, kernels, table));
     return check_spills(session, plan, kernels, again, most);
 }
@@ -160,17 +162,17 @@ typedef struct attempts {
 } attempts;
 
 /* May there be another plan of the tier, with fewer work-items? */
-static bool may_retry(const attempts *tried, winattn_tier tier)
+static bool may_retry(const attempts *tried, const wa_plan *plan)
 {
-    return tier == WINATTN_TIER_MATRIX &&
-           tried->exclusions.most_items[tier] == 0;
+    return plan->tier == WINATTN_TIER_MATRIX && !plan->is_wgmma &&
+           tried->exclusions.most_items[plan->tier] == 0;
 }
 
 /* After a failure that says something of kernel and device: where the shape
  * was a measured one, the planner has another of its own; the registers that
- * its kernel needs may be there for `most` work-items, fewer than it had; else
- * the next tier. Where the failure may pass, the call fails; what may be
- * either must come twice. */
+ * its kernel needs may be there for `most` work-items, fewer than it had; what
+ * wgmma cannot do, fragments may; else the next tier. Where the failure may
+ * pass, the call fails; what may be either must come twice. */
 static winattn_status learn(attempts *tried, const wa_plan *plan,
                             winattn_status status, uint32_t most)
 {
@@ -183,12 +185,17 @@ static winattn_status learn(attempts *tried, const wa_plan *plan,
     tried->repeats = status == CL_OUT_OF_RESOURCES && !tried->repeats;
     if (tried->repeats)
         return WINATTN_SUCCESS;
+    if (plan->is_wgmma) {
+        snprintf(tried->exclusions.wgmma, WA_REASON_SIZE, "%.200s",
+                 winattn_last_reason());
+        return WINATTN_SUCCESS;
+    }
     if (plan->tuned) {
         snprintf(tried->exclusions.untuned[tier], WA_REASON_SIZE, "%.200s",
                  winattn_last_reason());
         return WINATTN_SUCCESS;
     }
-    if (may_retry(tried, tier) && most > 0 && most < work_group) {
+    if (may_retry(tried, plan) && most > 0 && most < work_group) {
         tried->exclusions.most_items[tier] = most;
         return WINATTN_SUCCESS;
     }
@@ -220,8 +227,8 @@ winattn_status wa_build_pass(wa_session *session, const wa_problem *problem,
                          &tried.exclusions, plan);
         if (status != WINATTN_SUCCESS)
             return report_first(&tried, status);
-        status = build(session, problem, plan, table,
-                       may_retry(&tried, plan->tier), kernels, &most);
+        status = build(session, problem, plan, table, may_retry(&tried, plan),
+                       kernels, &most);
         if (status == WINATTN_SUCCESS) {
             wa_forget_failure();
             return status;

@@ -12,17 +12,19 @@
 #include "device/query.h"
 #include "session/probe.h"
 #include "session/self_test.h"
+#include "session/wgmma_test.h"
 
 #define CHECK_REASON_SIZE 256
 
-/* What a self-test of the matrix unit found. */
-typedef struct matrix_unit_check {
+/* What a self-test found: of the matrix unit and a type, or with `defines` of
+ * the kernel that was built with these. */
+typedef struct unit_check {
     winattn_dtype dtype;
-    char *build_options;
+    char *defines, *build_options;
     winattn_status status;
     char reason[CHECK_REASON_SIZE]; /* of a failure */
-    struct matrix_unit_check *next;
-} matrix_unit_check;
+    struct unit_check *next;
+} unit_check;
 
 struct wa_session {
     cl_context context;
@@ -31,7 +33,7 @@ struct wa_session {
     unsigned users;
     wa_program_set *programs;
     wa_lock *check_lock; /* for `checks`; held while a test runs */
-    matrix_unit_check *checks;
+    unit_check *checks;
     struct wa_session *next;
 };
 
@@ -66,26 +68,65 @@ winattn_status wa_session_kernel(const wa_session *session, const char *name,
                                  build_options, kernel);
 }
 
+static void check_free(unit_check *check)
+{
+    if (!check)
+        return;
+    free(check->defines);
+    free(check->build_options);
+    free(check);
+}
+
+static char *copy_of(const char *text)
+{
+    const size_t size = strlen(text) + 1;
+    char *copy = malloc(size);
+    if (copy)
+        memcpy(copy, text, size);
+    return copy;
+}
+
 /* Tests again what failed for a reason that may pass. */
 static void keep_check(wa_session *session, winattn_dtype dtype,
-                       const char *build_options, winattn_status status)
+                       const char *defines, const char *build_options,
+                       winattn_status status)
 {
-    const size_t size = strlen(build_options) + 1;
     if (status != WINATTN_SUCCESS && status != WINATTN_UNSUPPORTED_DEVICE)
         return;
-    matrix_unit_check *check = calloc(1, sizeof *check);
-    if (check)
-        check->build_options = malloc(size);
-    if (!check || !check->build_options) {
-        free(check);
+    unit_check *check = calloc(1, sizeof *check);
+    if (check) {
+        check->defines = copy_of(defines);
+        check->build_options = copy_of(build_options);
+    }
+    if (!check || !check->defines || !check->build_options) {
+        check_free(check);
         return;
     }
-    memcpy(check->build_options, build_options, size);
     check->dtype = dtype;
     check->status = status;
     snprintf(check->reason, sizeof check->reason, "%s", winattn_last_reason());
     check->next = session->checks;
     session->checks = check;
+}
+
+/* What an earlier test found; NULL: there was none. */
+static const unit_check *find_check(const wa_session *session,
+                                    winattn_dtype dtype, const char *defines,
+                                    const char *build_options)
+{
+    const unit_check *check = session->checks;
+    while (check &&
+           (check->dtype != dtype || strcmp(check->defines, defines) != 0 ||
+            strcmp(check->build_options, build_options) != 0))
+        check = check->next;
+    return check;
+}
+
+static winattn_status recall(const unit_check *check)
+{
+    return check->status == WINATTN_SUCCESS
+               ? WINATTN_SUCCESS
+               : wa_fail(check->status, "%s", check->reason);
 }
 
 winattn_status wa_session_check_matrix_unit(wa_session *session,
@@ -94,19 +135,36 @@ winattn_status wa_session_check_matrix_unit(wa_session *session,
 {
     winattn_status status;
     wa_lock_take(session->check_lock);
-    const matrix_unit_check *check = session->checks;
-    while (check && (check->dtype != dtype ||
-                     strcmp(check->build_options, build_options) != 0))
-        check = check->next;
-    if (!check) {
+    const unit_check *check = find_check(session, dtype, "", build_options);
+    if (check) {
+        status = recall(check);
+    } else {
         status = wa_check_matrix_unit(session->context, session->device_id,
                                       session->programs, &session->device,
                                       dtype, build_options);
-        keep_check(session, dtype, build_options, status);
-    } else if (check->status == WINATTN_SUCCESS) {
-        status = WINATTN_SUCCESS;
+        keep_check(session, dtype, "", build_options, status);
+    }
+    wa_lock_release(session->check_lock);
+    return status;
+}
+
+winattn_status wa_session_check_wgmma(wa_session *session,
+                                      const wa_problem *problem,
+                                      const wa_plan *plan,
+                                      const wa_kernels *kernels)
+{
+    const char *defines = plan->step[WA_STEP_FORWARD].defines;
+    winattn_status status;
+    wa_lock_take(session->check_lock);
+    const unit_check *check =
+        find_check(session, problem->dtype, defines, problem->build_options);
+    if (check) {
+        status = recall(check);
     } else {
-        status = wa_fail(check->status, "%s", check->reason);
+        status = wa_check_wgmma(session->context, session->device_id, problem,
+                                plan, kernels);
+        keep_check(session, problem->dtype, defines, problem->build_options,
+                   status);
     }
     wa_lock_release(session->check_lock);
     return status;
@@ -169,10 +227,9 @@ static winattn_status check_context(cl_context context, cl_device_id device)
 static void session_free(wa_session *session)
 {
     while (session->checks) {
-        matrix_unit_check *check = session->checks;
+        unit_check *check = session->checks;
         session->checks = check->next;
-        free(check->build_options);
-        free(check);
+        check_free(check);
     }
     if (session->check_lock)
         wa_lock_destroy(session->check_lock);

@@ -5,6 +5,7 @@
 #define WINATTN_SESSION_H
 
 #include "device/device.h"
+#include "launch/launch.h"
 #include "program/program_set.h"
 
 typedef struct wa_session wa_session;
@@ -25,6 +26,12 @@ wa_program_set *wa_session_programs(const wa_session *session);
 winattn_status wa_session_kernel(const wa_session *session, const char *name,
                                  const char *defines,
                                  const char *build_options, cl_kernel *kernel);
+
+/* wa_check_wgmma of a plan's kernel, made once for each program. */
+winattn_status wa_session_check_wgmma(wa_session *session,
+                                      const wa_problem *problem,
+                                      const wa_plan *plan,
+                                      const wa_kernels *kernels);
 
 /* wa_check_matrix_unit for the session's device, made once for each type and
  * build options. */

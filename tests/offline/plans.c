@@ -15,8 +15,12 @@
  * every third. sm_89 differs from sm_80 in its local memory only, and gets the
  * matrix unit.
  *
+ * Kernels with wgmma each target gets of all workloads that they compute.
+ *
  *   offline_plans [all] [TARGET]     TARGET: those of this one only
- *   offline_plans --source KERNEL    prints the kernel's program */
+ *   offline_plans --source KERNEL    prints the kernel's program
+ *   offline_plans --ptx              rewrites PTX as the library does, from
+ *                                    the input to the output */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +31,7 @@
 #include "kit/devices.h"
 #include "kit/workloads.h"
 #include "plan/planner.h"
+#include "program/ptx.h"
 #include "program/source.h"
 
 /* CMakeLists.txt makes a test of each. */
@@ -119,6 +124,7 @@ static winattn_status print_matrix(const wa_problem *problem, const line *l)
     demanded.tier = WINATTN_TIER_MATRIX;
     free_choice.tier = WINATTN_TIER_AUTO;
     of_unit.device = &device;
+    device.lacks_wgmma = true;
     for (int i = 0; i < WA_MATRIX_UNITS; i++) {
         wa_matrix_unit unit = wa_matrix_units[i];
         unit.proven = true;
@@ -130,6 +136,40 @@ static winattn_status print_matrix(const wa_problem *problem, const line *l)
         WA_TRY(print_backward(&free_choice, &of_unit, WINATTN_TIER_MATRIX));
     }
     return WINATTN_SUCCESS;
+}
+
+/* Nothing if the device or the problem has none. */
+static winattn_status print_wgmma(const wa_problem *problem, const line *l)
+{
+    wa_device device = *l->device;
+    wa_problem demanded = *problem;
+    wa_plan plan;
+    line of_unit = *l;
+    demanded.tier = WINATTN_TIER_MATRIX;
+    device.matrix_unit = wa_matrix_unit_of(&device);
+    of_unit.device = &device;
+    wa_plan_begin(WA_FORWARD, &plan);
+    return wa_plan_wgmma_sliding(&demanded, &device, &plan)
+               ? print_forward(&demanded, &of_unit)
+               : WINATTN_SUCCESS;
+}
+
+static int rewrite_ptx(void)
+{
+    unsigned char *text = malloc(WA_PTX_MOST_BYTES), *result;
+    size_t size;
+    if (!text)
+        return 1;
+    size = fread(text, 1, WA_PTX_MOST_BYTES, stdin);
+    const winattn_status status = wa_ptx_rewrite(text, size, &result, &size);
+    free(text);
+    if (status != WINATTN_SUCCESS) {
+        fprintf(stderr, "%s\n", winattn_last_reason());
+        return 1;
+    }
+    const bool written = fwrite(result, 1, size, stdout) == size;
+    free(result);
+    return !written;
 }
 
 static int print_source(const char *kernel)
@@ -187,6 +227,7 @@ static winattn_status print_kernels(const workload_row *row, size_t type,
         WA_TRY(print_backward(&problem, l, WINATTN_TIER_LOCAL));
     if (s->matrix)
         WA_TRY(print_matrix(&problem, l));
+    WA_TRY(print_wgmma(&problem, l));
     return WINATTN_SUCCESS;
 }
 
@@ -221,6 +262,8 @@ int main(int count, char **arguments)
 {
     if (count > 2 && strcmp(arguments[1], "--source") == 0)
         return print_source(arguments[2]);
+    if (count == 2 && strcmp(arguments[1], "--ptx") == 0)
+        return rewrite_ptx();
     const bool all = count > 1 && strcmp(arguments[1], "all") == 0;
     const char *only = count > 1 + all ? arguments[1 + all] : NULL;
     bool found = false;

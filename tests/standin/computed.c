@@ -150,6 +150,9 @@ void compute(cl_kernel kernel, const wa_device *device)
     const char *name = kernel->facts->name;
     if (strcmp(name, "probe") == 0) {
         count_rounds(kernel, device);
+    } else if (strcmp(name, "sliding_forward_wgmma") == 0) {
+        if (kernel->program->is_rewritten)
+            compute_sliding(kernel);
     } else if (strncmp(name, check, sizeof check - 1) == 0) {
         const wa_matrix_unit *unit =
             wa_matrix_unit_named(name + sizeof check - 1);

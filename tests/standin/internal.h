@@ -77,6 +77,8 @@ struct _cl_program {
     char *options; /* of the last build; of a binary those it was built with */
     uint64_t source_sum;
     bool is_built;
+    /* its binary is PTX; the program is made of PTX that was rewritten */
+    bool is_ptx, is_rewritten;
     cl_device_id built_for;
     kernel_list kernels;
 };
@@ -160,7 +162,22 @@ cl_int answer(const void *bytes, size_t count, size_t size, void *value,
               size_t *needed);
 cl_int answer_text(const char *text, size_t size, void *value, size_t *needed);
 
-/* ---- Launches (computed.c) ---- */
+/* ---- PTX (ptx.c) ---- */
+
+/* Is the binary of a program of these kernels PTX, where drivers give it? */
+bool ptx_is_for(const kernel_list *kernels);
+/* PTX that holds another binary; to be freed. */
+char *ptx_write(const char *binary, const kernel_facts *kernel, bool rewritten,
+                size_t *size);
+bool ptx_starts(const char *text);
+/* The binary that rewritten PTX holds, to be freed; NULL if it is none. */
+char *ptx_read(const char *text, size_t *size);
+/* Is the rest of it as it should be? */
+bool ptx_ends_well(const char *text, const kernel_facts *kernel);
+
+/* ---- Launches (computed.c, sliding.c) ---- */
+
+void compute_sliding(cl_kernel kernel);
 
 /* What the kernel leaves in buffers whose bytes are known, if it is one of
  * those that the library reads results of. */

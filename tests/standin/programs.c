@@ -93,6 +93,19 @@ static char *binary_of(cl_program program, cl_device_id device, size_t *size)
     return text;
 }
 
+/* The same as drivers give it. */
+static char *given_binary(cl_program program, cl_device_id device,
+                          size_t *size)
+{
+    char *own = binary_of(program, device, size);
+    if (!program->is_ptx)
+        return own;
+    char *ptx =
+        ptx_write(own, &program->kernels.all[0], program->is_rewritten, size);
+    free(own);
+    return ptx;
+}
+
 /* Takes the next line of a binary's text; false if there is none. */
 static bool take_line(const char **at, char *line, size_t size)
 {
@@ -146,10 +159,20 @@ cl_program clCreateProgramWithBinary(cl_context context, cl_uint count,
         return fail_with(CL_INVALID_DEVICE, error);
     if (!binaries[0] || sizes[0] == 0)
         return fail_with(CL_INVALID_VALUE, error);
+    bool is_sound;
     char *text = own_copy(binaries[0], sizes[0]);
     text[sizes[0]] = 0;
     cl_program made = object_new(OBJECT_PROGRAM, sizeof *made, context);
-    const bool is_sound = read_binary(made, list[0], text, sizes[0]);
+    size_t size = sizes[0];
+    if (ptx_starts(text)) {
+        char *own = ptx_read(text, &size);
+        made->is_ptx = made->is_rewritten = own != NULL;
+        is_sound = own && read_binary(made, list[0], own, size) &&
+                   ptx_ends_well(text, &made->kernels.all[0]);
+        free(own);
+    } else {
+        is_sound = read_binary(made, list[0], text, size);
+    }
     atomic_fetch_add_explicit(is_sound ? &sound_binaries : &damaged_binaries,
                               1, memory_order_relaxed);
     free(text);
@@ -178,7 +201,7 @@ cl_int clGetProgramInfo(cl_program program, cl_program_info what, size_t size,
     for (size_t i = 0; i < count; i++)
         if (context->devices[i] == program->built_for &&
             !standin_drivers.gives_no_binaries)
-            binaries[i] = binary_of(program, program->built_for, &sizes[i]);
+            binaries[i] = given_binary(program, program->built_for, &sizes[i]);
     switch (what) {
     case CL_PROGRAM_DEVICES:
         error = answer(context->devices, count * sizeof *context->devices,
@@ -262,7 +285,9 @@ static cl_int build(cl_program program, cl_device_id device,
 {
     if (!device->device.compiles && program->source)
         return CL_COMPILER_NOT_AVAILABLE;
-    if (!program->source && strcmp(program->options, options) != 0)
+    /* options mean nothing to PTX */
+    if (!program->source && !program->is_ptx &&
+        strcmp(program->options, options) != 0)
         wrong("a binary of options \"%s\" is built with \"%s\"",
               program->options, options);
     if (program->source) {
@@ -271,6 +296,8 @@ static cl_int build(cl_program program, cl_device_id device,
         program->source_sum =
             sum_of((const unsigned char *)source, strlen(source));
         program->kernels = read_kernels(program->source_sum, source, options);
+        program->is_ptx =
+            standin_drivers.gives_ptx && ptx_is_for(&program->kernels);
     }
     program->is_built = !refuses(program, device, options);
     program->built_for = device;
@@ -307,6 +334,7 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
         return CL_INVALID_PROGRAM;
     if (!context_has(program->head.context, device))
         return CL_INVALID_DEVICE;
-    return what == CL_PROGRAM_BUILD_LOG ? answer_text(LOG, size, value, needed)
+    const char *log = standin_drivers.log ? standin_drivers.log : LOG;
+    return what == CL_PROGRAM_BUILD_LOG ? answer_text(log, size, value, needed)
                                         : CL_INVALID_VALUE;
 }

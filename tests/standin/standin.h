@@ -16,10 +16,10 @@
  *   standin_reset    back to the start
  *
  * It computes nothing but what the library reads back: probes
- * (host/session/probe.c) and the self-test of matrix units
- * (host/session/self_test.c). Launches are complete when they are enqueued.
- * Buffers have a size but no memory, unless they were made from the caller's
- * bytes.
+ * (host/session/probe.c) and the self-tests of matrix units and of kernels
+ * with wgmma (host/session/self_test.c, wgmma_test.c). Launches are complete
+ * when they are enqueued. Buffers have a size but no memory, unless they were
+ * made from the caller's bytes.
  *
  * Threads: objects are those of OpenCL, so what it says of threads holds. What
  * is recorded and what fails belongs to the calling thread, which calls
@@ -60,6 +60,9 @@ typedef struct standin_driver {
     bool gives_no_binaries; /* their size is 0 */
     bool refuses_binaries;  /* CL_INVALID_BINARY, even where sound */
     bool unit_is_wrong;     /* the self-test finds a wrong sum */
+    bool gives_ptx;         /* as binaries of kernels with wgmma */
+    bool wgmma_is_wrong;    /* their self-test finds a wrong number */
+    const char *log;        /* of builds; NULL: a line of no meaning */
     bool yields; /* others run during builds and between arguments */
     unsigned long most_launches; /* then CL_OUT_OF_RESOURCES; 0: no limit */
 } standin_driver;

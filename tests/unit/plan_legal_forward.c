@@ -114,6 +114,15 @@ void assert_legal(const wa_problem *p, const wa_device *device,
         REQUIRE(plan->step[WA_STEP_FORWARD].work_group == 1 &&
                 plan->step[WA_STEP_FORWARD].local_bytes == 0);
         REQUIRE(plan->schedule.groups == 0);
+    } else if (plan->is_wgmma) {
+        REQUIRE(device->compute_capability == 90);
+        REQUIRE(p->variant == WINATTN_SLIDING && p->dtype != WINATTN_FP32);
+        REQUIRE(p->head_dim % 16 == 0 && p->head_dim <= 128);
+        REQUIRE(plan->step[WA_STEP_FORWARD].work_group ==
+                2 * plan->step[WA_STEP_FORWARD].block_rows + 128);
+        REQUIRE(plan->schedule.sharing_groups >= 1);
+        REQUIRE(plan->schedule.groups == 0);
+        REQUIRE(plan->wgmma_refusal[0] == 0);
     } else if (plan->tier == WINATTN_TIER_MATRIX) {
         const char *of_matrix = broken_matrix(p, device, plan);
         broken = of_matrix ? of_matrix : broken;

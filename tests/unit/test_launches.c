@@ -196,6 +196,7 @@ static void no_compute_units(void **state)
                     p.windows * p.heads * plan.schedule.row_blocks;
                 assert_true(groups > 0);
                 assert_true(plan.schedule.groups != 0 ||
+                            groups == plan.schedule.sharing_groups ||
                             groups * plan.schedule.work_tiles_per_group >=
                                 units);
             }

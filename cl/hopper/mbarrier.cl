@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Barriers in local memory that some work-items arrive at and others wait for
+ * (PTX ISA, "mbarrier"), and copies that complete at one. A barrier's phases
+ * end one after the other, each when as many have arrived as it was made for;
+ * who waits says by its parity, 0 at first, which phase it waits for. */
+#include "common/language.cl"
+#include "hopper/warpgroup_extents.h"
+
+INLINE uint local_address(__local const void *p) { return (uint)(size_t)p; }
+
+INLINE void make_mbarrier(uint at, uint arrivals)
+{
+    __asm__ volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                     :
+                     : "r"(at), "r"(arrivals)
+                     : "memory");
+}
+
+INLINE void arrive(uint at)
+{
+    __asm__ volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+                     :
+                     : "r"(at)
+                     : "memory");
+}
+
+/* Once the work-item's copies so far are complete. */
+INLINE void arrive_after_copies(uint at)
+{
+    __asm__ volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
+                     :
+                     : "r"(at)
+                     : "memory");
+}
+
+INLINE void await_phase(uint at, uint parity)
+{
+    __asm__ volatile("{.reg .pred p;\n"
+                     "again:\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+                     "@!p bra again;}"
+                     :
+                     : "r"(at), "r"(parity)
+                     : "memory");
+}
+
+/* All waves of a warpgroup, which has a barrier of its own; the work-group's
+ * is number 0. */
+INLINE void sync_warpgroup(uint warpgroup)
+{
+    __asm__ volatile("bar.sync %0, %1;"
+                     :
+                     : "r"(warpgroup + 1), "n"(WARPGROUP)
+                     : "memory");
+}
+
+/* 16 bytes, to a multiple of 16. */
+INLINE void copy_chunk(uint to, __global const void *from)
+{
+    __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                     :
+                     : "r"(to), "l"((size_t)from)
+                     : "memory");
+}
+INLINE void await_copies(void)
+{
+    __asm__ volatile("cp.async.wait_all;" : : : "memory");
+}
+INLINE void store_chunk(uint to, uint4 x)
+{
+    __asm__ volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                     :
+                     : "r"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+                     : "memory");
+}
+INLINE uint4 load_chunk(uint from)
+{
+    uint4 x;
+    __asm__ volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                     : "r"(from)
+                     : "memory");
+    return x;
+}
+INLINE void store_word(uint to, uint x)
+{
+    __asm__ volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(x) : "memory");
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Products of a warpgroup, four waves in a row, on NVIDIA's Hopper (PTX ISA,
+ * "Asynchronous Warpgroup Level Matrix Instructions"): 64 rows of an operand
+ * in local memory or in registers times one in local memory.
+ *
+ * OpenCL's compiler knows no such instruction, and its target has none: they
+ * pass it as comments, which host/program/ptx.c makes instructions of. What
+ * follows a HOPPER mark is one, what follows a HOPPER_DIRECTIVE goes to the
+ * head of the kernel.
+ *
+ * Sums are fragments: of 8 columns, a lane has columns 2 (lane % 4) and the
+ * next of rows lane / 4 and 8 more of its wave's 16. Packed in pairs, such
+ * sums of 16 columns are the left operand of 16 rows more. */
+#ifndef WGMMA_CL
+#define WGMMA_CL
+#include "common/problem.cl"
+#include "hopper/warpgroup_extents.h"
+#include "unit/unit_mma.cl"
+
+#define HOPPER                                                                \
+    "/"                                                                       \
+    "/@ " /* in two, as it is no comment here */
+#define HOPPER_DIRECTIVE                                                      \
+    "/"                                                                       \
+    "/@! "
+
+/* ---- Registers of a work-item ---- */
+
+/* A kernel starts with as many for each; then those who fetch leave some to
+ * those who compute. Numbers must be divisible by 8. */
+#if WARPGROUPS == 2
+#define START_REGISTERS "168"
+#define FETCH_REGISTERS "40"
+#define COMPUTE_REGISTERS "232"
+#elif WARPGROUPS == 3
+#define START_REGISTERS "128"
+#define FETCH_REGISTERS "32"
+#define COMPUTE_REGISTERS "160"
+#elif WARPGROUPS == 4
+#define START_REGISTERS "96"
+#define FETCH_REGISTERS "32"
+#define COMPUTE_REGISTERS "112"
+#endif
+
+#define DECLARE_REGISTERS()                                                   \
+    __asm__ volatile(HOPPER_DIRECTIVE ".maxnreg " START_REGISTERS)
+#define LEAVE_REGISTERS()                                                     \
+    __asm__ volatile(HOPPER                                                   \
+                     "setmaxnreg.dec.sync.aligned.u32 " FETCH_REGISTERS ";")
+#define TAKE_REGISTERS()                                                      \
+    __asm__ volatile(                                                         \
+        HOPPER "setmaxnreg.inc.sync.aligned.u32 " COMPUTE_REGISTERS ";")
+
+/* ---- What is in flight ---- */
+
+/* Registers and local memory that a product reads must be there before it. */
+INLINE void start_products(void)
+{
+    __asm__ volatile(HOPPER "wgmma.fence.sync.aligned;" : : : "memory");
+}
+INLINE void end_products(void)
+{
+    __asm__ volatile(HOPPER "wgmma.commit_group.sync.aligned;" : : : "memory");
+}
+#define AWAIT_PRODUCTS(newer)                                                 \
+    __asm__ volatile(HOPPER "wgmma.wait_group.sync.aligned %0;"               \
+                     :                                                        \
+                     : "n"(newer)                                             \
+                     : "memory")
+
+/* What ordinary instructions wrote to local memory becomes visible to
+ * products. Without "shared::cta" it would be a barrier of the whole GPU. */
+INLINE void show_to_products(void)
+{
+    __asm__ volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
+
+/* ---- Operands of instructions ---- */
+
+#define ADD_8(c, i)                                                           \
+    "+f"((c)[i]), "+f"((c)[(i) + 1]), "+f"((c)[(i) + 2]), "+f"((c)[(i) + 3]), \
+        "+f"((c)[(i) + 4]), "+f"((c)[(i) + 5]), "+f"((c)[(i) + 6]),           \
+        "+f"((c)[(i) + 7])
+#define SET_8(c, i)                                                           \
+    "=f"((c)[i]), "=f"((c)[(i) + 1]), "=f"((c)[(i) + 2]), "=f"((c)[(i) + 3]), \
+        "=f"((c)[(i) + 4]), "=f"((c)[(i) + 5]), "=f"((c)[(i) + 6]),           \
+        "=f"((c)[(i) + 7])
+#define HOLD_8(x, i)                                                          \
+    "+r"((x)[i]), "+r"((x)[(i) + 1]), "+r"((x)[(i) + 2]), "+r"((x)[(i) + 3]), \
+        "+r"((x)[(i) + 4]), "+r"((x)[(i) + 5]), "+r"((x)[(i) + 6]),           \
+        "+r"((x)[(i) + 7])
+
+#define NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define NAMES_16 NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define NAMES_24 NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define NAMES_32 NAMES_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_40 NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define NAMES_48 NAMES_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define NAMES_56 NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define NAMES_64 NAMES_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+
+#define ADD_16(c) ADD_8(c, 0), ADD_8(c, 8)
+#define ADD_32(c) ADD_16(c), ADD_8(c, 16), ADD_8(c, 24)
+
+#if HEAD_DIM == 16
+#define OUT_NAMES NAMES_8
+#define OUT_SUMS(c) ADD_8(c, 0)
+#elif HEAD_DIM == 32
+#define OUT_NAMES NAMES_16
+#define OUT_SUMS(c) ADD_16(c)
+#elif HEAD_DIM == 48
+#define OUT_NAMES NAMES_24
+#define OUT_SUMS(c) ADD_16(c), ADD_8(c, 16)
+#elif HEAD_DIM == 64
+#define OUT_NAMES NAMES_32
+#define OUT_SUMS(c) ADD_32(c)
+#elif HEAD_DIM == 80
+#define OUT_NAMES NAMES_40
+#define OUT_SUMS(c) ADD_32(c), ADD_8(c, 32)
+#elif HEAD_DIM == 96
+#define OUT_NAMES NAMES_48
+#define OUT_SUMS(c) ADD_32(c), ADD_8(c, 32), ADD_8(c, 40)
+#elif HEAD_DIM == 112
+#define OUT_NAMES NAMES_56
+#define OUT_SUMS(c) ADD_32(c), ADD_8(c, 32), ADD_8(c, 40), ADD_8(c, 48)
+#elif HEAD_DIM == 128
+#define OUT_NAMES NAMES_64
+#define OUT_SUMS(c)                                                           \
+    ADD_32(c), ADD_8(c, 32), ADD_8(c, 40), ADD_8(c, 48), ADD_8(c, 56)
+#endif
+
+/* A lane's sums: of scores of TILE_KEYS keys, packed weights of these, and
+ * channels of o. */
+#define SCORES (TILE_KEYS / 2)
+#define WEIGHTS (TILE_KEYS / 4)
+#define OUTS (HEAD_DIM / 2)
+
+/* Where products are in flight, the compiler must neither move nor copy what
+ * they read and write. */
+#define HOLD_SCORES(s) __asm__ volatile("" : ADD_32(s) : : "memory")
+#define HOLD_WEIGHTS(p)                                                       \
+    __asm__ volatile("" : HOLD_8(p, 0), HOLD_8(p, 8) : : "memory")
+#define HOLD_OUTS(o) __asm__ volatile("" : OUT_SUMS(o) : : "memory")
+
+/* An operand in local memory, in rows of 128 bytes that are swizzled by 128,
+ * eight rows after the other (PTX ISA, "Matrix Descriptor"): the lower half of
+ * its descriptor, to which 16ths of bytes can be added, and all of it.
+ * `panel`: bytes from 64 columns to the next, of an operand that is read down
+ * its columns. */
+INLINE uint operand_at(uint address, const uint panel)
+{
+    return address / 16 | panel / 16 << 16;
+}
+INLINE ulong describe(uint operand)
+{
+    return (ulong)(8 * PANEL_PITCH / 16 | 1u << 30) << 32 | operand;
+}
+
+/* ---- Products ---- */
+
+#define WGMMA(shape)                                                          \
+    "wgmma.mma_async.sync.aligned." shape "k16.f32." MMA_TYPE "." MMA_TYPE " "
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+/* scores = queries keys^T, of 16 channels; and more channels. */
+INLINE void set_scores(float *s, ulong queries, ulong keys)
+{
+    __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA(
+                         "m64n64") "{" NAMES_32 "}, %32, %33, p, 1, 1, 0, 0;}"
+                     : SET_8(s, 0), SET_8(s, 8), SET_8(s, 16), SET_8(s, 24)
+                     : "l"(queries), "l"(keys)
+                     : "memory");
+}
+INLINE void add_scores(float *s, ulong queries, ulong keys)
+{
+    __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA(
+                         "m64n64") "{" NAMES_32 "}, %32, %33, p, 1, 1, 0, 0;}"
+                     : ADD_32(s)
+                     : "l"(queries), "l"(keys)
+                     : "memory");
+}
+/* o += weights values, of 16 keys. */
+INLINE void add_values(float *o, const uint *p, ulong values)
+{
+    __asm__ volatile(
+        HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA("m64n" TEXT(
+            HEAD_DIM)) "{" OUT_NAMES "}, {%[p0], %[p1], %[p2], %[p3]}, "
+                       "%[values], p, 1, 1, 1;}"
+        : OUT_SUMS(o)
+        : [p0] "r"(p[0]), [p1] "r"(p[1]), [p2] "r"(p[2]), [p3] "r"(p[3]),
+          [values] "l"(values)
+        : "memory");
+}
+
+/* Addresses in local memory. */
+INLINE void multiply_keys(float *s, uint queries, uint keys)
+{
+    const uint q = operand_at(queries, 16), k = operand_at(keys, 16);
+    set_scores(s, describe(q), describe(k));
+    UNROLL_FOR (uint i = 1; i < HEAD_DIM / 16; i++)
+        add_scores(
+            s,
+            describe(q + i / 4 * (WARPGROUP_ROWS * PANEL_PITCH / 16) +
+                     i % 4 * 2),
+            describe(k + i / 4 * (TILE_KEYS * PANEL_PITCH / 16) + i % 4 * 2));
+}
+
+INLINE void multiply_values(float *o, const uint *p, uint values)
+{
+    const uint v = operand_at(values, TILE_KEYS * PANEL_PITCH);
+    UNROLL_FOR (uint i = 0; i < TILE_KEYS / 16; i++)
+        add_values(o, p + 4 * i, describe(v + i * PANEL_PITCH));
+}
+
+#endif

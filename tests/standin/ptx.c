@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Binaries of NVIDIA's driver are PTX: here one kernel with a mark and a
+ * directive (host/program/ptx.h), and as comments what the stand-in knows of
+ * it. Only what was rewritten for sm_90a is taken back. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PLAIN_HEAD ".version 9.0\n.target sm_90, texmode_independent\n"
+#define HEAD ".version 9.0\n.target sm_90a, texmode_independent\n"
+#define COMMENT "// "
+#define PLAIN_BODY                                                            \
+    "{\n\t//@! .maxnreg 96\n\t//@ fence.proxy.async;\n\tret;\n}\n"
+#define BODY "{\nfence.proxy.async;\n\tret;\n}\n"
+#define DIRECTIVE ".maxnreg 96\n"
+
+bool ptx_is_for(const kernel_list *kernels)
+{
+    static const char ending[] = "_wgmma";
+    const size_t last = sizeof ending - 1;
+    if (kernels->count != 1)
+        return false;
+    const char *name = kernels->all[0].name;
+    return strlen(name) > last &&
+           strcmp(name + strlen(name) - last, ending) == 0;
+}
+
+/* The entry with what stands in front of its body. */
+static void write_entry(char *entry, size_t size, const kernel_facts *kernel,
+                        bool rewritten)
+{
+    snprintf(entry, size, ".entry %s()\n.reqntid %zu, 1, 1\n%s", kernel->name,
+             kernel->work_group, rewritten ? DIRECTIVE : "");
+}
+
+char *ptx_write(const char *binary, const kernel_facts *kernel, bool rewritten,
+                size_t *size)
+{
+    size_t lines = 1;
+    for (const char *at = binary; *at; at++)
+        lines += *at == '\n';
+    const size_t most = strlen(binary) + lines * sizeof COMMENT + 512;
+    char *text = own_calloc(most, 1), *to = text;
+    char entry[256];
+    to += sprintf(to, "%s", rewritten ? HEAD : PLAIN_HEAD);
+    for (const char *at = binary; *at;) {
+        const size_t length = strcspn(at, "\n");
+        to += sprintf(to, COMMENT "%.*s\n", (int)length, at);
+        at += length + (at[length] == '\n');
+    }
+    write_entry(entry, sizeof entry, kernel, rewritten);
+    to += sprintf(to, "%s%s", entry, rewritten ? BODY : PLAIN_BODY);
+    *size = (size_t)(to - text);
+    return text;
+}
+
+bool ptx_starts(const char *text)
+{
+    return strncmp(text, ".version", strlen(".version")) == 0;
+}
+
+char *ptx_read(const char *text, size_t *size)
+{
+    char *binary = own_calloc(strlen(text) + 1, 1), *to = binary;
+    const size_t head = strlen(HEAD);
+    if (strncmp(text, HEAD, head) != 0) {
+        free(binary);
+        return NULL;
+    }
+    const char *at = text + head;
+    while (strncmp(at, COMMENT, strlen(COMMENT)) == 0) {
+        const size_t length = strcspn(at, "\n");
+        to += sprintf(to, "%.*s\n", (int)(length - strlen(COMMENT)),
+                      at + strlen(COMMENT));
+        at += length + (at[length] == '\n');
+    }
+    *size = (size_t)(to - binary);
+    return binary;
+}
+
+bool ptx_ends_well(const char *text, const kernel_facts *kernel)
+{
+    char entry[256];
+    write_entry(entry, sizeof entry, kernel, true);
+    const char *at = strstr(text, entry);
+    return at && strcmp(at + strlen(entry), BODY) == 0;
+}

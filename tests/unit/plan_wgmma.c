@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Kernels with wgmma: on which devices and for which problems they are taken,
+ * and what a plan says where they are not. */
+#include <stdio.h>
+#include <string.h>
+
+#include "plan_groups.h"
+#include "plan_made.h"
+
+#define WINDOWED "variant=sliding block=256 window_blocks=4 queries=4096 "
+#define KERNEL "sliding_forward_wgmma"
+
+static const char *kernel_of(const wa_plan *plan)
+{
+    return plan->step[WA_STEP_FORWARD].kernel;
+}
+
+static void hopper_takes_them(void **state)
+{
+    static const struct {
+        const char *problem;
+        uint32_t block_rows, work_group;
+    } taken[] = {
+        {WINDOWED "dtype=fp16 dim=64", 256, 640},
+        {WINDOWED "dtype=bf16 dim=16 sink=70", 256, 640},
+        {WINDOWED "dtype=bf16 dim=128 heads=4 kv_heads=2", 192, 512},
+        {WINDOWED "dtype=fp16 dim=80 layout=interleaved", 192, 512},
+        {"variant=sliding block=7 queries=64 keys=9000 dtype=fp16 dim=48 "
+         "query_offset=8000",
+         256, 640},
+    };
+    const wa_device *h200 = device_named("H200");
+    (void)state;
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        const wa_problem p = problem_of(taken[i].problem);
+        const wa_plan plan = plan_of(&p, h200);
+        const wa_step *step = &plan.step[WA_STEP_FORWARD];
+        assert_string_equal(step->kernel, KERNEL);
+        assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+        assert_int_equal(step->block_rows, taken[i].block_rows);
+        assert_int_equal(step->work_group, taken[i].work_group);
+        assert_int_equal(plan.schedule.sharing_groups, h200->compute_units);
+        assert_int_equal(plan.wgmma_refusal[0], 0);
+    }
+}
+
+static void what_they_do_not_compute_is_said(void **state)
+{
+    static const struct {
+        const char *problem, *why;
+    } refused[] = {
+        {WINDOWED "dtype=fp16 dim=24", "multiples of 16"},
+        {WINDOWED "dtype=fp16 dim=144", "multiples of 16"},
+        {WINDOWED "dtype=fp32 dim=64", "rounded"},
+        {"variant=sliding block=7 queries=63 keys=9000 dtype=fp16 dim=64 "
+         "query_offset=8000",
+         "64 rows"},
+    };
+    const wa_device *h200 = device_named("H200");
+    (void)state;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        const wa_problem p = problem_of(refused[i].problem);
+        const wa_plan plan = plan_of(&p, h200);
+        assert_string_not_equal(kernel_of(&plan), KERNEL);
+        assert_non_null(strstr(plan.wgmma_refusal, refused[i].why));
+    }
+    /* rows that are not 16 bytes apart, or whose elements are no neighbours */
+    for (int axis = WA_HEAD; axis <= WA_COLUMN; axis++)
+        for (wa_tensor_id id = WA_Q; id <= WA_V; id++) {
+            wa_problem p = problem_of(WINDOWED "dtype=fp16 dim=64 heads=2");
+            p.tensor[id].stride[axis] += axis == WA_COLUMN ? 1 : 4;
+            if (axis == WA_AXIS_0 || axis == WA_AXIS_1)
+                continue;
+            const wa_plan plan = plan_of(&p, h200);
+            assert_string_not_equal(kernel_of(&plan), KERNEL);
+            assert_non_null(strstr(plan.wgmma_refusal, "16 bytes"));
+        }
+}
+
+static void others_have_none(void **state)
+{
+    const wa_problem p = problem_of(WINDOWED "dtype=fp16 dim=64");
+    (void)state;
+    for (size_t i = 0; i < made_up_count; i++) {
+        wa_plan plan;
+        if (!plan_or_refusal(&p, &devices[i], &plan))
+            continue;
+        assert_int_equal(strcmp(kernel_of(&plan), KERNEL) == 0,
+                         devices[i].compute_capability == 90);
+        assert_int_equal(plan.wgmma_refusal[0], 0);
+    }
+    /* later ones have other instructions; too little room */
+    wa_device device = *device_named("H200");
+    device.compute_capability = 100;
+    wa_plan plan = plan_of(&p, &device);
+    assert_string_not_equal(kernel_of(&plan), KERNEL);
+    device = *device_named("H200");
+    device.local_bytes = 100000;
+    plan = plan_of(&p, &device);
+    assert_string_not_equal(kernel_of(&plan), KERNEL);
+    assert_non_null(strstr(plan.wgmma_refusal, "local memory"));
+    device = *device_named("H200");
+    device.max_work_group = 512;
+    plan = plan_of(&p, &device);
+    assert_string_not_equal(kernel_of(&plan), KERNEL);
+    assert_non_null(strstr(plan.wgmma_refusal, "work-groups"));
+}
+
+/* Only they are excluded, and the plan says why. */
+static void a_failure_leaves_it_to_fragments(void **state)
+{
+    const wa_problem p = problem_of(WINDOWED "dtype=fp16 dim=64");
+    wa_exclusions exclusions;
+    wa_plan plan;
+    char text[4096] = "";
+    (void)state;
+    memset(&exclusions, 0, sizeof exclusions);
+    snprintf(exclusions.wgmma, sizeof exclusions.wgmma, "it was serialized");
+    assert_int_equal(
+        wa_plan_make(&p, device_named("H200"), WA_FORWARD, &exclusions, &plan),
+        WINATTN_SUCCESS);
+    assert_string_equal(kernel_of(&plan), "sliding_forward_matrix_mma");
+    assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+    assert_false(plan.is_wgmma);
+    wa_plan_describe(&plan, text, sizeof text);
+    assert_non_null(strstr(text, "wgmma not used: it was serialized\n"));
+}
+
+/* Caches of keys grow, and calls have other numbers of heads, without another
+ * program. */
+static void numbers_of_tokens_compile_nothing(void **state)
+{
+    const wa_device *h200 = device_named("H200");
+    const wa_problem first = problem_of(WINDOWED "dtype=fp16 dim=64");
+    const wa_plan one = plan_of(&first, h200);
+    const wa_problem second = problem_of(
+        "variant=sliding block=31 sink=5 queries=200 keys=70000 windows=3 "
+        "heads=5 dtype=fp16 dim=64 query_offset=69000");
+    const wa_plan other = plan_of(&second, h200);
+    (void)state;
+    assert_string_equal(kernel_of(&other), KERNEL);
+    assert_string_equal(one.step[WA_STEP_FORWARD].defines,
+                        other.step[WA_STEP_FORWARD].defines);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(hopper_takes_them),
+    cmocka_unit_test(what_they_do_not_compute_is_said),
+    cmocka_unit_test(others_have_none),
+    cmocka_unit_test(a_failure_leaves_it_to_fragments),
+    cmocka_unit_test(numbers_of_tokens_compile_nothing),
+};
+const test_group plan_wgmma = TEST_GROUP(NULL, tests);
