@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the bench needs of the operating system: other processes, folders, the
- * terminal. process.c is the only file that calls it. */
+ * terminal. process_posix.c is the only file that calls it. */
 #ifndef BENCH_PROCESS_H
 #define BENCH_PROCESS_H
 
