@@ -107,7 +107,7 @@ static const char *reason_of(const char *failure)
     return colon ? colon + 2 : failure;
 }
 
-/* In one line. */
+/* In one line, or two where a reason needs one for itself. */
 static void print_left_out(FILE *to, const report *r)
 {
     char text[256] = "";
@@ -132,9 +132,16 @@ static void print_left_out(FILE *to, const report *r)
     count_in(text, report_outcomes(r, REPORT_UNSUPPORTED), "row",
              " (not supported)");
     count_in(text, others, "comparison", "");
-    if (text[0])
-        table_print_line(to, "Left out: %s%s%s", text,
-                         why[0] || first[0] ? "; " : "", why[0] ? why : first);
+    if (!why[0])
+        why = first;
+    if (text[0] && !why[0]) {
+        table_print_line(to, "Left out: %s", text);
+    } else if (text[0] && strlen(text) + strlen(why) + 12 <= TABLE_WIDTH) {
+        table_print_line(to, "Left out: %s; %s", text, why);
+    } else if (text[0]) {
+        table_print_line(to, "Left out: %s;", text);
+        table_print_line(to, "          %s", why);
+    }
 }
 
 static size_t folder_length(const char *path)
