@@ -189,6 +189,25 @@ static void test_summary(void **state)
     }
 }
 
+/* A reason that begins with the device's name is said of its number. */
+static void test_reason_of_device(void **state)
+{
+    report r = example(2);
+    const summary_files files = {.csv = NULL};
+    report_row *row = &r.rows[7];
+    (void)state;
+    row->outcome = REPORT_UNSUPPORTED;
+    r.devices[1].name[40] = 0;
+    snprintf(row->failure, sizeof row->failure,
+             "unsupported device: %s is too small", r.devices[1].name);
+    FILE *file = begin();
+    summary_print_end(file, &r, &files);
+    finish(file);
+    assert_non_null(
+        strstr(text, "Left out: 1 row (not supported); [2] is too small\n"));
+    report_free(&r);
+}
+
 /* The means are those of each kind and pass alone. */
 static void test_means(void **state)
 {
@@ -236,9 +255,13 @@ static void test_explained(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),       cmocka_unit_test(test_reasons),
-        cmocka_unit_test(test_comparison), cmocka_unit_test(test_summary),
-        cmocka_unit_test(test_means),      cmocka_unit_test(test_explained),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_reasons),
+        cmocka_unit_test(test_comparison),
+        cmocka_unit_test(test_summary),
+        cmocka_unit_test(test_reason_of_device),
+        cmocka_unit_test(test_means),
+        cmocka_unit_test(test_explained),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove(SCRATCH);
