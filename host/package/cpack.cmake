@@ -25,9 +25,12 @@ endif()
 
 set(CPACK_GENERATOR TGZ ZIP)
 find_program(DPKG_SHLIBDEPS dpkg-shlibdeps)
-mark_as_advanced(DPKG_SHLIBDEPS)
-if(DPKG_SHLIBDEPS)
+find_program(FILE_TYPE file) # tells cpack what is a program or library
+mark_as_advanced(DPKG_SHLIBDEPS FILE_TYPE)
+if(DPKG_SHLIBDEPS AND FILE_TYPE)
     list(APPEND CPACK_GENERATOR DEB)
+elseif(DPKG_SHLIBDEPS)
+    message(STATUS "winattn: no program `file`, so no packages of Debian")
 endif()
 
 # ---- Who answers for them ----
