@@ -102,6 +102,7 @@ static void test_rows(void **state)
     report r = example(1);
     FILE *file = begin();
     (void)state;
+    r.rows[1].seconds = 1e-4;
     table_print_device(file, &r, 0);
     table_print_heading(file);
     for (size_t i = 0; i < r.row_count; i++)
@@ -112,6 +113,9 @@ static void test_rows(void **state)
     assert_non_null(strstr(text, " 1000 us") ? strstr(text, " 1000 us")
                                              : strstr(text, " 1.00 ms"));
     assert_non_null(strstr(text, " ~>9999x  >9999x\n"));
+    /* above a ceiling no wider than below */
+    assert_non_null(strstr(text, " 50.6% copy 1.2e-07 "));
+    assert_non_null(strstr(text, "  506% copy 1.2e-07 "));
     report_free(&r);
 }
 
