@@ -41,7 +41,8 @@ static const char *fault_of(const test_case *c)
     if (case_has_table(c) && !c->grid)
         return "a table needs a grid";
     if (c->mask != TERM_NONE && c->mask != TERM_SHIFT && c->mask_windows < 1)
-        return "a mask needs mask_windows";
+        return "a mask needs mask_windows=N: windows of an image, as window w "
+               "has mask w % N (1: all have the same)";
     if (c->variant == WINATTN_SLIDING && c->block < 1)
         return "the sliding variant needs block";
     if ((c->layout != standard.layout &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the bench needs of the operating system: other processes, folders, the
- * terminal. process.c is the only file that calls it. */
+ * terminal. process_posix.c and process_windows.c are the only files that call
+ * it. */
 #ifndef BENCH_PROCESS_H
 #define BENCH_PROCESS_H
 
@@ -15,9 +16,10 @@ void process_own_path(const char *argument_0, char *path, size_t size);
  * it does not fit. */
 bool process_append_word(char *command, size_t size, const char *text);
 
-/* Runs a command until it ends, and keeps its first line that is not
- * empty. *seconds: from its
- * start until that line arrived. False if there was none. */
+/* Runs a command until it ends, and keeps its first line that is not empty.
+ * *seconds: from its start until that line arrived. False if there was none,
+ * or the command failed. Of what a shell understands it may have `env
+ * NAME=VALUE ...` in front, and `2>&1` or `2>/dev/null` at its end. */
 bool process_first_line(const char *command, char *line, size_t size,
                         double *seconds);
 

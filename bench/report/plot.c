@@ -278,7 +278,8 @@ static void write_script(FILE *file, picture *p, const char *path)
           file);
     for (size_t i = 0; i < p->panel_count; i++)
         write_panel(file, p, i, width, tall);
-    fputs("unset multiplot\n", file);
+    /* a line of output says that it came so far */
+    fputs("unset multiplot\nset print '-'\nprint 'drawn'\n", file);
 }
 
 bool plot_write(const report *r, const char *path,
@@ -309,7 +310,7 @@ bool plot_write(const report *r, const char *path,
     }
     line[0] = 0;
     process_append_word(command, sizeof command, script);
-    strcat(command, " 2>&1 && echo drawn");
+    strcat(command, " 2>&1");
     good = process_first_line(command, line, sizeof line, &seconds);
     if (good)
         remove(script);

@@ -100,19 +100,28 @@ static void count_in(char text[256], size_t count, const char *what,
                  count, what, count == 1 ? "" : "s", why);
 }
 
-/* A reason without the name of its status. */
-static const char *reason_of(const char *failure)
+/* A row's reason without the name of its status, and with the device's number
+ * for its name, which may be long. */
+static void read_reason(const report *r, const report_row *row,
+                        char reason[REPORT_REASON_SIZE])
 {
-    const char *colon = strstr(failure, ": ");
-    return colon ? colon + 2 : failure;
+    const char *name = r->devices[row->device].name;
+    const char *text = strstr(row->failure, ": ");
+    text = text ? text + 2 : row->failure;
+    if (name[0] && strncmp(text, name, strlen(name)) == 0)
+        snprintf(reason, REPORT_REASON_SIZE, "[%zu]%s", row->device + 1,
+                 text + strlen(name));
+    else
+        snprintf(reason, REPORT_REASON_SIZE, "%s", text);
 }
 
-/* In one line. */
+/* In one line, or two where a reason needs one for itself. */
 static void print_left_out(FILE *to, const report *r)
 {
     char text[256] = "";
     size_t timeless = 0, others = 0;
-    const char *first = "", *why = "";
+    char why[REPORT_REASON_SIZE] = "";
+    const char *first = "";
     for (size_t i = 0; i < r->row_count; i++) {
         const report_row *row = &r->rows[i];
         const char *notes[] = {row->unfused_note, row->chain_note};
@@ -124,7 +133,7 @@ static void print_left_out(FILE *to, const report *r)
                 first = notes[j];
         }
         if (row->outcome == REPORT_UNSUPPORTED && !why[0])
-            why = reason_of(row->failure);
+            read_reason(r, row, why);
     }
     count_in(text, report_outcomes(r, REPORT_NO_TIME), "row", " (time)");
     count_in(text, report_outcomes(r, REPORT_NO_MEMORY), "row", " (memory)");
@@ -132,9 +141,16 @@ static void print_left_out(FILE *to, const report *r)
     count_in(text, report_outcomes(r, REPORT_UNSUPPORTED), "row",
              " (not supported)");
     count_in(text, others, "comparison", "");
-    if (text[0])
-        table_print_line(to, "Left out: %s%s%s", text,
-                         why[0] || first[0] ? "; " : "", why[0] ? why : first);
+    if (!why[0])
+        snprintf(why, sizeof why, "%s", first);
+    if (text[0] && !why[0]) {
+        table_print_line(to, "Left out: %s", text);
+    } else if (text[0] && strlen(text) + strlen(why) + 12 <= TABLE_WIDTH) {
+        table_print_line(to, "Left out: %s; %s", text, why);
+    } else if (text[0]) {
+        table_print_line(to, "Left out: %s;", text);
+        table_print_line(to, "          %s", why);
+    }
 }
 
 static size_t folder_length(const char *path)

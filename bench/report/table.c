@@ -126,7 +126,8 @@ static const char *ceiling_text(const report *r, const report_row *row,
                                 char text[24])
 {
     const bool copies = report_of_copy(r, row) >= report_of_fma(r, row);
-    snprintf(text, 24, "%.1f%% %s", 100 * report_of_ceiling(r, row),
+    const double percent = 100 * report_of_ceiling(r, row);
+    snprintf(text, 24, percent < 99.95 ? "%.1f%% %s" : "%.0f%% %s", percent,
              copies ? "copy" : "fma ");
     return text;
 }

@@ -6,8 +6,6 @@
 # with -DCMAKE_INSTALL_PREFIX=/usr.
 set(CPACK_PACKAGE_NAME winattn)
 set(CPACK_PACKAGE_VENDOR winattn)
-set(CPACK_PACKAGE_CONTACT "winattn maintainers <maintainers@winattn.invalid>"
-    CACHE STRING "Who answers for the packages: NAME <ADDRESS>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 set(CPACK_PACKAGE_FILE_NAME "winattn-${PROJECT_VERSION}-\
@@ -27,10 +25,30 @@ endif()
 
 set(CPACK_GENERATOR TGZ ZIP)
 find_program(DPKG_SHLIBDEPS dpkg-shlibdeps)
-mark_as_advanced(DPKG_SHLIBDEPS)
-if(DPKG_SHLIBDEPS)
+find_program(FILE_TYPE file) # tells cpack what is a program or library
+mark_as_advanced(DPKG_SHLIBDEPS FILE_TYPE)
+if(DPKG_SHLIBDEPS AND FILE_TYPE)
     list(APPEND CPACK_GENERATOR DEB)
+elseif(DPKG_SHLIBDEPS)
+    message(STATUS "winattn: no program `file`, so no packages of Debian")
 endif()
+
+# ---- Who answers for them ----
+# Who builds packages for others, says so here or, as for Debian's own tools,
+# in DEBFULLNAME and DEBEMAIL; else it is an address that reaches nobody, and
+# debian.cmake says that.
+set(maintainer "winattn maintainers <maintainers@winattn.invalid>")
+set(maintainer_form "^[^<>]*[^<> ] <[^<>@ ]+@[^<>@ ]+>$")
+if("$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>" MATCHES "${maintainer_form}")
+    set(maintainer "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
+endif()
+set(WINATTN_MAINTAINER "${maintainer}" CACHE STRING
+    "Who answers for the packages: NAME <ADDRESS>")
+if(NOT WINATTN_MAINTAINER MATCHES "${maintainer_form}")
+    message(FATAL_ERROR "WINATTN_MAINTAINER is not NAME <ADDRESS>, but \
+${WINATTN_MAINTAINER}")
+endif()
+set(CPACK_PACKAGE_CONTACT "${WINATTN_MAINTAINER}")
 
 # ---- Source ----
 set(CPACK_SOURCE_GENERATOR TGZ)

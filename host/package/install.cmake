@@ -2,8 +2,7 @@
 # What `cmake --install` installs, in three components:
 #   winattn_runtime  the shared library and the licence
 #   winattn_dev      header, static library, CMake package, pkg-config files
-#   winattn_tools    winattn-info, winattn-tune and, not on Windows,
-#                    winattn-bench
+#   winattn_tools    winattn-bench, winattn-info, winattn-tune
 # No file says where it was installed, so that a copy can be moved.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/winattn)
@@ -18,11 +17,7 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
 install(FILES include/winattn.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
     COMPONENT winattn_dev)
 if(TARGET winattn-info)
-    set(tools winattn-info winattn-tune)
-    if(NOT WIN32)
-        list(APPEND tools winattn-bench)
-    endif()
-    install(TARGETS ${tools}
+    install(TARGETS winattn-bench winattn-info winattn-tune
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT winattn_tools)
 endif()
 

@@ -163,10 +163,12 @@ static winattn_status finish_backward(const wa_problem *problem,
 {
     plan->step[WA_STEP_SUM].kernel = "sum_partials";
     plan->step[WA_STEP_SUM].work_group = SUM_ELEMENTS * SUM_PARTS;
+    plan->step[WA_STEP_SUM].local_bytes = 4 * SUM_ELEMENTS * SUM_PARTS;
     if (problem->table.used) {
         wa_step *sum = &plan->step[WA_STEP_SUM_TABLE];
         sum->kernel = "sum_table";
         sum->work_group = TABLE_ITEMS;
+        sum->local_bytes = 4 * TABLE_ITEMS;
         wa_append_switch(sum->defines, sizeof sum->defines, WA_SWITCH(LISTED),
                          problem->table.is_listed);
         plan->schedule.entries_per_launch = MOST_ITEMS / TABLE_ITEMS;

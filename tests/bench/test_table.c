@@ -102,6 +102,7 @@ static void test_rows(void **state)
     report r = example(1);
     FILE *file = begin();
     (void)state;
+    r.rows[1].seconds = 1e-4;
     table_print_device(file, &r, 0);
     table_print_heading(file);
     for (size_t i = 0; i < r.row_count; i++)
@@ -112,6 +113,9 @@ static void test_rows(void **state)
     assert_non_null(strstr(text, " 1000 us") ? strstr(text, " 1000 us")
                                              : strstr(text, " 1.00 ms"));
     assert_non_null(strstr(text, " ~>9999x  >9999x\n"));
+    /* above a ceiling no wider than below */
+    assert_non_null(strstr(text, " 50.6% copy 1.2e-07 "));
+    assert_non_null(strstr(text, "  506% copy 1.2e-07 "));
     report_free(&r);
 }
 
@@ -181,11 +185,31 @@ static void test_summary(void **state)
         assert_in_range(finish(file), 10, SUMMARY_LINES);
         assert_non_null(strstr(text, "Left out: 1 row (time), 1 row (memory), "
                                      "1 comparison (time), 1 row (not "
-                                     "supported), 1 comparison;"));
+                                     "supported), 1 comparison;\n"
+                                     "          ffffffff"));
         assert_non_null(strstr(text, "FAILED: 1 row, "));
         assert_non_null(strstr(text, "(1234567 lines)"));
         report_free(&r);
     }
+}
+
+/* A reason that begins with the device's name is said of its number. */
+static void test_reason_of_device(void **state)
+{
+    report r = example(2);
+    const summary_files files = {.csv = NULL};
+    report_row *row = &r.rows[7];
+    (void)state;
+    row->outcome = REPORT_UNSUPPORTED;
+    r.devices[1].name[40] = 0;
+    snprintf(row->failure, sizeof row->failure,
+             "unsupported device: %s is too small", r.devices[1].name);
+    FILE *file = begin();
+    summary_print_end(file, &r, &files);
+    finish(file);
+    assert_non_null(
+        strstr(text, "Left out: 1 row (not supported); [2] is too small\n"));
+    report_free(&r);
 }
 
 /* The means are those of each kind and pass alone. */
@@ -235,9 +259,13 @@ static void test_explained(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),       cmocka_unit_test(test_reasons),
-        cmocka_unit_test(test_comparison), cmocka_unit_test(test_summary),
-        cmocka_unit_test(test_means),      cmocka_unit_test(test_explained),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_reasons),
+        cmocka_unit_test(test_comparison),
+        cmocka_unit_test(test_summary),
+        cmocka_unit_test(test_reason_of_device),
+        cmocka_unit_test(test_means),
+        cmocka_unit_test(test_explained),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove(SCRATCH);

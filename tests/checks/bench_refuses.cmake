@@ -28,6 +28,8 @@ foreach(number nan 1e999 -101 1e30 0x3 3%)
 endforeach()
 expect(2 "unknown: heads=99999999999\n"
     ${BENCH} --list --case heads=99999999999)
+expect(2 "^a mask needs mask_windows=N: [^\n]*: ${case} mask=regions\n$"
+    ${BENCH} --list --case "${case} mask=regions")
 expect(2 "^--gain wants a value\n$" ${TUNE} ${case} --gain)
 
 # ---- Cases without a result ----

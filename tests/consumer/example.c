@@ -27,7 +27,9 @@ static int read_picture(const char *name)
 int main(int count, char **names)
 {
     if (count != 2 || !read_picture(names[1])) {
-        fprintf(stderr, "usage: %s PICTURE (P6, 56 x 56, 255, no comment)\n",
+        fprintf(stderr,
+                "usage: %s PICTURE >FLOATS\n"
+                "  (PICTURE: P6, 56 x 56, 255, no comment)\n",
                 names[0]);
         return 2;
     }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels refuse to be built without a switch that they read, and with a value
- * that is not legal (cl/common/switches.h). */
+ * Kernels refuse to be built without a switch that they are given, and with a
+ * value that is not legal (cl/common/switches.h). A build that is refused
+ * takes nearly as long as one that is not, so that it is tried once of each
+ * switch, and of all the others that the kernel REQUIREs it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,15 +44,16 @@ static bool is_optional(const char *name)
     return false;
 }
 
-static bool builds(const char *kernel, const char *defines)
+/* The kernel's source, and behind it `more`. */
+static bool builds(const char *kernel, const char *defines, const char *more)
 {
     char *source, options[1200];
     assert_int_equal(wa_source_of_kernel(kernel, &source), WINATTN_SUCCESS);
     assert_non_null(source);
     cl_int error;
-    const char *text = source;
+    const char *text[] = {source, more};
     cl_program program =
-        clCreateProgramWithSource(device.context, 1, &text, NULL, &error);
+        clCreateProgramWithSource(device.context, 2, text, NULL, &error);
     assert_int_equal(error, CL_SUCCESS);
     snprintf(options, sizeof options, "-cl-std=CL1.2 %s", defines);
     error = clBuildProgram(program, 1, &device.id, options, NULL, NULL);
@@ -75,38 +78,64 @@ static bool replace(const char *defines, const char *name, const char *value,
     return true;
 }
 
-/* A value that is too large is tried of each switch once. */
-static void check_step(const wa_step *step, bool tried[WA_SWITCHES])
+/* Which switches were left out, and given a value that is too large: in one
+ * kernel each, as REQUIRE does the same in all. */
+typedef struct switches_tried {
+    bool missing[WA_SWITCHES], too_large[WA_SWITCHES];
+} switches_tried;
+
+static void check_switch(const wa_step *step, const char *defines, int i,
+                         switches_tried *tried)
 {
-    char defines[1024], changed[1024], value[24];
+    const wa_switch_bounds *s = &wa_switches[i];
+    char changed[1024], value[24];
+    if (!is_optional(s->name) && !tried->missing[i]) {
+        tried->missing[i] = true;
+        replace(defines, s->name, NULL, changed);
+        if (builds(step->kernel, changed, ""))
+            fail_msg("%s builds without %s", step->kernel, s->name);
+    }
+    if (!tried->too_large[i]) {
+        tried->too_large[i] = true;
+        snprintf(value, sizeof value, "%llu", s->most + 1ull);
+        replace(defines, s->name, value, changed);
+        if (builds(step->kernel, changed, ""))
+            fail_msg("%s builds with %s=%s", step->kernel, s->name, value);
+    }
+}
+
+/* The kernel builds, and requires each switch that it is given. */
+static void check_step(const wa_step *step, switches_tried *tried)
+{
+    char defines[1024], unused[1024], required[80 * WA_SWITCHES] = "";
     /* of an option for NVIDIA's compiler nothing else knows */
     snprintf(defines, sizeof defines, "%s", step->defines);
     char *foreign = strstr(defines, "-cl-nv-");
     if (foreign)
         *foreign = 0;
     announce("%s %s\n", step->kernel, defines);
-    assert_true(builds(step->kernel, defines));
     for (int i = 0; i < WA_SWITCHES; i++) {
-        const wa_switch_bounds *s = &wa_switches[i];
-        if (!replace(defines, s->name, NULL, changed))
+        const char *name = wa_switches[i].name;
+        if (!replace(defines, name, NULL, unused))
             continue;
-        if (!is_optional(s->name) && builds(step->kernel, changed))
-            fail_msg("%s builds without %s", step->kernel, s->name);
-        if (tried[i])
-            continue;
-        tried[i] = true;
-        snprintf(value, sizeof value, "%llu", s->most + 1ull);
-        replace(defines, s->name, value, changed);
-        if (builds(step->kernel, changed))
-            fail_msg("%s builds with %s=%s", step->kernel, s->name, value);
+        check_switch(step, defines, i, tried);
+        if (!is_optional(name)) {
+            const size_t used = strlen(required);
+            snprintf(required + used, sizeof required - used,
+                     "typedef %s_is_legal %s_is_required;\n", name, name);
+        }
     }
+    if (!builds(step->kernel, defines, required))
+        fail_msg("%s does not build, or does not require what it is given: %s",
+                 step->kernel, defines);
 }
 
 static void illegal_switches_are_refused(void **state)
 {
     (void)state;
     static const wa_exclusions none;
-    bool tried[WA_SWITCHES] = {false};
+    switches_tried tried;
+    memset(&tried, 0, sizeof tried);
     wa_device told = *made_up_device("H200");
     wa_matrix_unit unit = *told.matrix_unit;
     unit.proven = true;
@@ -127,7 +156,7 @@ static void illegal_switches_are_refused(void **state)
             WINATTN_SUCCESS);
         for (int i = WA_STEP_FIRST; i <= WA_STEP_LAST; i++)
             if (plan.step[i].kernel)
-                check_step(&plan.step[i], tried);
+                check_step(&plan.step[i], &tried);
     }
 }
 

@@ -73,7 +73,8 @@ static void check_kernel(cl_device_id id, const wa_step *step)
     wa_program_source_free(&source);
 }
 
-/* The kernels of attention, in both passes, with each tier. */
+/* All kernels but that which expands tables, in both passes, with each tier.
+ */
 static void check_plans(const wa_device *made_up, wa_problem *problem)
 {
     static const wa_exclusions none;
@@ -87,7 +88,7 @@ static void check_plans(const wa_device *made_up, wa_problem *problem)
             if (wa_plan_make(problem, &device, (wa_pass)pass, &none, &plan) !=
                 WINATTN_SUCCESS)
                 continue;
-            for (int i = 0; i <= WA_STEP_LAST; i++)
+            for (int i = 0; i < WA_STEPS; i++)
                 if (i != WA_STEP_EXPAND && plan.step[i].kernel &&
                     !is_known(&plan.step[i]))
                     check_kernel(id, &plan.step[i]);
