@@ -32,7 +32,7 @@ uint64_t wa_sliding_local_bytes(const wa_problem *problem,
                wa_matrix_local_bytes(problem, device, s, &t, WA_FORWARD, 0)) +
            wa_whole_lines(t.row_plane_bytes[WA_FORWARD]) +
            wa_whole_lines((uint64_t)s->block_rows * SPAN_BYTES +
-                          s->waves_per_window * FOUND_BYTES);
+                          (uint64_t)s->waves_per_window * FOUND_BYTES);
 }
 
 const char *wa_sliding_tiles_refusal(const wa_problem *problem,
