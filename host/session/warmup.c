@@ -188,15 +188,25 @@ static bool suits(const wa_problem *small, double work, uint64_t workspace)
            workspace <= MOST_BYTES;
 }
 
+/* What is written besides outputs, of one window with one block of rows. */
+static wa_workspace shrink_workspace(const wa_problem *small,
+                                     const wa_plan *plan)
+{
+    wa_workspace w = {.dense = dense_bytes(small)};
+    if (plan->pass == WA_BACKWARD)
+        w.statistics =
+            ((uint64_t)small->queries * ROW_NUMBERS * ELEMENT_BYTES + 15) /
+            16 * 16;
+    if (plan->workspace.bounds)
+        w.bounds = ROW_NUMBERS * ELEMENT_BYTES;
+    w.all = w.statistics + w.bounds + w.dense;
+    return w;
+}
+
 /* The plan for one window. Without an output that is wanted, the backward pass
  * writes statistics only, and expands a table. */
 static void shrink_plan(const wa_problem *small, wa_plan *plan)
 {
-    const uint64_t statistics =
-        plan->pass == WA_FORWARD
-            ? 0
-            : ((uint64_t)small->queries * ROW_NUMBERS * ELEMENT_BYTES + 15) /
-                  16 * 16;
     wa_schedule *schedule = &plan->schedule;
     schedule->row_blocks = schedule->key_blocks = 1;
     if (plan->tier == WINATTN_TIER_CPU)
@@ -206,8 +216,7 @@ static void shrink_plan(const wa_problem *small, wa_plan *plan)
     schedule->row_splits = schedule->row_splits ? 1 : 0;
     if (plan->pass == WA_BACKWARD)
         schedule->windows_per_launch = 1;
-    plan->workspace.dense = dense_bytes(small);
-    plan->workspace.all = statistics + plan->workspace.dense;
+    plan->workspace = shrink_workspace(small, plan);
 }
 
 winattn_status wa_warm_up(cl_context context, cl_device_id device,

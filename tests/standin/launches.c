@@ -5,6 +5,9 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "../cl/common/args.h"
 
 /* ---- Kernels ---- */
 
@@ -143,6 +146,29 @@ static cl_int check_arguments(cl_kernel kernel, const wa_device *device)
     return CL_SUCCESS;
 }
 
+/* Kernels of sliding gradients write numbers of rows and bounds of their
+ * blocks to the workspace, whatever the caller wants: both must be inside. */
+static cl_int check_workspace(cl_kernel kernel)
+{
+    const kernel_facts *facts = kernel->facts;
+    backward_args args;
+    if (strncmp(facts->name, "sliding_rows_", 13) != 0 &&
+        strncmp(facts->name, "sliding_keys_", 13) != 0)
+        return CL_SUCCESS;
+    memcpy(&args, kernel->arguments[0].bytes, sizeof args);
+    const forward_args *forward = &args.forward;
+    const cl_mem workspace =
+        kernel->arguments[facts->parameter_count - 1].buffer;
+    const uint64_t heads = forward->windows * forward->heads;
+    const uint64_t rows = heads * forward->queries * ROW_NUMBERS;
+    const uint64_t blocks = heads * forward->row_blocks * ROW_NUMBERS;
+    if (workspace && args.workspace + rows <= args.bounds &&
+        (args.bounds + blocks) * 4 <= workspace->size)
+        return CL_SUCCESS;
+    wrong("%s: its numbers are not in the workspace", facts->name);
+    return CL_INVALID_KERNEL_ARGS;
+}
+
 /* ---- Launches ---- */
 
 static cl_int check_sizes(cl_kernel kernel, const wa_device *device,
@@ -218,6 +244,8 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel,
     cl_int error = check_sizes(kernel, device, *global, *local);
     if (error == CL_SUCCESS)
         error = check_arguments(kernel, device);
+    if (error == CL_SUCCESS)
+        error = check_workspace(kernel);
     if (error == CL_SUCCESS &&
         !waits_are_good(wait_count, wait_list, __func__))
         error = CL_INVALID_EVENT_WAIT_LIST;

@@ -322,6 +322,36 @@ static void test_allocations_fail(void **state)
     close_world(&w);
 }
 
+/* The first launch of a program that is kept, on one token, has the offsets of
+ * its own workspace, not those of the plan's. */
+static void test_first_launches(void **state)
+{
+    (void)state;
+    world w = open_world("A100");
+    winattn_programs *programs;
+    const standin_launch *launches;
+    size_t rows = 0;
+    assert_int_equal(winattn_programs_create(w.context, w.id, &programs), 0);
+    w.desc = (winattn_desc){.struct_size = sizeof w.desc,
+                            .variant = WINATTN_SLIDING,
+                            .dtype = WINATTN_FP16,
+                            .windows = 1,
+                            .heads = 12,
+                            .queries = 16384,
+                            .keys = 16384,
+                            .head_dim = 128,
+                            .block = 256,
+                            .window_blocks = 16,
+                            .passes = WINATTN_PASS_BACKWARD};
+    assert_int_equal(create(&w), WINATTN_SUCCESS);
+    const size_t count = standin_launches(&launches);
+    for (size_t i = 0; i < count; i++)
+        rows += strstr(launches[i].kernel, "sliding_rows_matrix_") != NULL;
+    assert_int_equal(rows, 2); /* for statistics and dQ */
+    winattn_programs_destroy(programs);
+    close_world(&w);
+}
+
 /* ---- Binaries, builds, the self-test ---- */
 
 static void test_binaries(void **state)
@@ -515,6 +545,7 @@ int main(void)
         cmocka_unit_test_setup(test_plans_run, start),
         cmocka_unit_test_setup(test_calls_fail, start),
         cmocka_unit_test_setup(test_allocations_fail, start),
+        cmocka_unit_test_setup(test_first_launches, start),
         cmocka_unit_test_setup(test_binaries, start),
         cmocka_unit_test_setup(test_drivers, start),
         cmocka_unit_test_setup(test_wrong_is_found, start),
