@@ -256,7 +256,7 @@ INLINE void add_queries(wave_state *s, const sliding_queries *here, int first,
 
 /* ---- What leaves ---- */
 
-INLINE void store_wave(float sums[WAVE_TURNS][DIM_TILES][ACC_PER_LANE],
+INLINE void store_wave(float (*sums)[DIM_TILES][ACC_PER_LANE],
                        float factor_of_all, __global storage *to_plane,
                        const tensor_layout *layout, uint adds,
                        __local storage_bits *staging, const key_block *keys,

@@ -154,14 +154,16 @@ INLINE void take_statistics(wave_state *s, __local const storage_bits *o,
                             const wave_rows *rows, __global const float *lse,
                             uint lse_row, const wave *w)
 {
-    int row_index[LANE_ROWS];
     UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
-        dot_rows(s->delta[m], row_index, d_o, o, rows->row + m * TILE_M,
-                 BLOCK_ROWS, w);
+        float delta[LANE_ROWS];
+        int row_index[LANE_ROWS];
+        dot_rows(delta, row_index, d_o, o, rows->row + m * TILE_M, BLOCK_ROWS,
+                 w);
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
             const int row = min(block_row(rows, m, r, w),
                                 rows->row + max(rows->count, 1) - 1);
-            REDUCE(s->delta[m][r], ADD);
+            REDUCE(delta[r], ADD);
+            s->delta[m][r] = delta[r];
             s->shift[m][r] = shift_of(lse[(ulong)row * lse_row]);
         }
     }

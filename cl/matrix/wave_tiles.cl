@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products of all of a wave's tiles of rows, WAVE_TURNS of them, with columns
- * that are read once for all. */
+ * that are read once for all. What callers may have in a struct comes as a
+ * pointer, not as an array: Intel's compiler refuses a member's address for
+ * that. */
 #ifndef WAVE_TILES_CL
 #define WAVE_TILES_CL
 #include "matrix/geometry.cl"
@@ -10,7 +12,7 @@
  * `first` on. */
 INLINE void
 multiply_wave(float tiles[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE],
-              const query_tile held[WAVE_TURNS][DIM_TILES],
+              const query_tile (*held)[DIM_TILES],
               __local const storage_bits *rows, int row,
               __local const storage_bits *columns, int first, const wave *w)
 {
@@ -39,7 +41,7 @@ multiply_wave(float tiles[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE],
 }
 
 /* Operands of a wave's rows, which multiply_wave then need not read. */
-INLINE void hold_rows(query_tile held[WAVE_TURNS][DIM_TILES],
+INLINE void hold_rows(query_tile (*held)[DIM_TILES],
                       __local const storage_bits *rows, int row, const wave *w)
 {
     UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
@@ -49,7 +51,7 @@ INLINE void hold_rows(query_tile held[WAVE_TURNS][DIM_TILES],
 }
 
 /* sums += a subtile's weights times the values of its columns. */
-INLINE void add_wave_values(float sums[WAVE_TURNS][DIM_TILES][ACC_PER_LANE],
+INLINE void add_wave_values(float (*sums)[DIM_TILES][ACC_PER_LANE],
                             query_tile weights[WAVE_TURNS][TILES_PER_SUBTILE],
                             __local const storage_bits *values, int first,
                             const wave *w)
