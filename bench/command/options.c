@@ -40,6 +40,9 @@ static void usage_of_runs(FILE *to)
         "  --startup WHICH      rows whose time from program start to first\n"
         "                       result is taken: none, first (of each\n"
         "                       device, the default) or all; forward only\n"
+        "  --regime WHICH       how rows are timed: batches (by default, one\n"
+        "                       after the other), burst (of 20 calls, after\n"
+        "                       a pause) or sustained (0.7 s of calls)\n"
         "  --replay             prints the command that repeats each row\n"
         "  --log FILE           takes what drivers and compilers print, "
         "which\n"
@@ -227,6 +230,12 @@ static bool read_value(const char *name, const char *value, options *o)
         if (!choose(startups, COUNT(startups), value, &index))
             return false;
         o->startup = (startup_rows)index;
+        return true;
+    }
+    if (strcmp(name, "--regime") == 0) {
+        if (!choose(bench_regimes, COUNT(bench_regimes), value, &index))
+            return false;
+        o->regime = (bench_regime)index;
         return true;
     }
     const char **file = strcmp(name, "--csv") == 0    ? &o->csv

@@ -32,6 +32,7 @@ typedef struct options {
     bool shrinks;
     bool unfused, chain; /* comparisons */
     startup_rows startup;
+    bench_regime regime;
     bool replay; /* print each row's command */
     const char *csv, *json, *plot;
     const char *merge[MOST_TEXTS];

@@ -118,6 +118,11 @@ static void write_command(const device_state *d, const test_case *c,
                            "--case",        row->text};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         process_append_word(row->command, sizeof row->command, words[i]);
+    if (d->device.regime != REGIME_BATCHES) {
+        process_append_word(row->command, sizeof row->command, "--regime");
+        process_append_word(row->command, sizeof row->command,
+                            bench_regimes[d->device.regime]);
+    }
 }
 
 /* Shrinks to the time that there is, and measures. Types after the first keep
@@ -385,6 +390,9 @@ static bool open_device(run_state *run, cl_device_id id, const char *name,
     if (!entry)
         return false;
     const bool opened = bench_device_open(id, &d->device);
+    d->device.regime = run->o->regime;
+    snprintf(entry->regime, sizeof entry->regime, "%s",
+             bench_regimes[run->o->regime]);
     snprintf(d->name, sizeof d->name, "%.255s", name);
     d->index = run->r->device_count - 1;
     for (bench_pass pass = 0; pass < BENCH_PASSES; pass++)

@@ -10,6 +10,12 @@
 #include <time.h>
 
 #define BATCHES 5
+#define BURST_CALLS 20u
+#define BURST_PAUSE 0.05 /* seconds */
+#define SUSTAINED 0.7
+
+const char *const bench_regimes[BENCH_REGIMES] = {"batches", "burst",
+                                                  "sustained"};
 #define MOST_CALLS 4000u
 
 double now_seconds(void)
@@ -79,6 +85,24 @@ static double batch(const bench_device *device, bench_enqueue *enqueue,
     return (now_seconds() - start) / calls;
 }
 
+/* Nothing is to be computed so long. */
+static void pause_for(double seconds)
+{
+    const double end = now_seconds() + seconds;
+    while (now_seconds() < end)
+        ;
+}
+
+/* one: what a call takes, about. */
+static double sustain(const bench_device *device, bench_enqueue *enqueue,
+                      void *data, double one, unsigned *round)
+{
+    const double calls = fmin(ceil(SUSTAINED / one), 1e6);
+    if (batch(device, enqueue, data, (unsigned)ceil(calls / 2), round) < 0)
+        return -1;
+    return batch(device, enqueue, data, (unsigned)calls, round);
+}
+
 double measure_calls(const bench_device *device, bench_enqueue *enqueue,
                      void *data, double budget)
 {
@@ -101,11 +125,17 @@ double measure_calls(const bench_device *device, bench_enqueue *enqueue,
         calls *= 4;
     }
     calls = calls < 1 ? 1 : calls;
+    if (device->regime == REGIME_SUSTAINED)
+        return sustain(device, enqueue, data, times[0], &round);
+    if (device->regime == REGIME_BURST && calls > BURST_CALLS)
+        calls = BURST_CALLS;
     /* a call that alone takes the budget is not repeated */
     while (batches < BATCHES &&
            (batches == 0 || now_seconds() - start < budget)) {
         if (batches == 0 && now_seconds() - start > budget)
             return times[0];
+        if (device->regime == REGIME_BURST)
+            pause_for(BURST_PAUSE);
         times[batches] = batch(device, enqueue, data, calls, &round);
         if (times[batches++] < 0)
             return -1;

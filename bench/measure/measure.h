@@ -7,6 +7,16 @@
 
 #include "winattn.h"
 
+/* How calls are timed: a device that computes all the time lowers its clock,
+ * so that times differ by as much as an eighth. */
+typedef enum bench_regime {
+    REGIME_BATCHES,  /* some batches, one right after the other */
+    REGIME_BURST,    /* batches of few calls, and a pause before each */
+    REGIME_SUSTAINED /* 0.7 s of calls, after half as many untimed */
+} bench_regime;
+#define BENCH_REGIMES 3
+extern const char *const bench_regimes[BENCH_REGIMES];
+
 typedef struct bench_device {
     cl_device_id id;
     cl_context context;
@@ -21,6 +31,7 @@ typedef struct bench_device {
     size_t largest_group;  /* work-items */
     double copy_bandwidth; /* bytes read + written per second */
     double fma_rate;       /* fp32 operations per second, an FMA counts 2 */
+    bench_regime regime;
 } bench_device;
 
 bool bench_device_open(cl_device_id id, bench_device *device);
@@ -38,7 +49,8 @@ const char *bench_source(const char *name);
 typedef winattn_status bench_enqueue(void *data, unsigned round);
 
 /* Median time of one call over batches of pipelined calls that together take
- * about `budget` seconds; negative if a call failed. */
+ * about `budget` seconds, or as the device's regime has it; negative if a call
+ * failed. */
 double measure_calls(const bench_device *device, bench_enqueue *enqueue,
                      void *data, double budget);
 

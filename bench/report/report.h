@@ -19,6 +19,7 @@ typedef struct report_device {
     char version[32];      /* of winattn; "" where an older file has none */
     char commit[64];       /* of git describe; "" outside git */
     char source[128];      /* the file that a merged device came from, or "" */
+    char regime[16];       /* how it was timed; "" where a file is older */
     double copy_bandwidth; /* bytes read + written per second */
     double fma_rate;       /* fp32 operations per second */
 } report_device;

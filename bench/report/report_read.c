@@ -149,7 +149,8 @@ static bool get_device(const reader *in, const cJSON *file,
         !NUMBER(fma_rate, "fma_rate") ||
         !get_new_text(in, has(object, "winattn") ? object : file, "winattn",
                       to->version, sizeof to->version) ||
-        !get_new_text(in, object, "commit", to->commit, sizeof to->commit))
+        !get_new_text(in, object, "commit", to->commit, sizeof to->commit) ||
+        !get_new_text(in, object, "regime", to->regime, sizeof to->regime))
         return false;
     /* a file that was merged before knows the first source */
     if (!to->source[0]) {

@@ -154,6 +154,7 @@ bool report_write_json(const report *r, const char *path)
         write_member(file, "winattn", device->version);
         write_member(file, "commit", device->commit);
         write_member(file, "source", device->source);
+        write_member(file, "regime", device->regime);
         write_number(file, "copy_bandwidth", device->copy_bandwidth, ", ");
         write_number(file, "fma_rate", device->fma_rate, "}");
     }

@@ -153,8 +153,9 @@ void table_print_device(FILE *to, const report *r, size_t device)
                      d->name, d->driver);
     table_print_line(to,
                      "  ceilings: copy %.1f GB/s, multiply-add %.1f GFLOP/s "
-                     "(fp32)",
-                     d->copy_bandwidth * 1e-9, d->fma_rate * 1e-9);
+                     "(fp32)%s%s",
+                     d->copy_bandwidth * 1e-9, d->fma_rate * 1e-9,
+                     d->regime[0] ? "; times: " : "", d->regime);
 }
 
 void table_print_heading(FILE *to)

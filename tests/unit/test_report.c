@@ -51,6 +51,7 @@ static report example(void)
         report_date(device->date);
         snprintf(device->version, sizeof device->version, "7.8.9");
         snprintf(device->commit, sizeof device->commit, "v7-8-gabc");
+        snprintf(device->regime, sizeof device->regime, "burst");
         device->copy_bandwidth = 1e10;
         device->fma_rate = 2e11;
         row->device = (size_t)i;
@@ -166,6 +167,7 @@ static void test_round_trip(void **state)
         assert_string_equal(joined.devices[i].date, r.devices[i % 2].date);
         assert_string_equal(joined.devices[i].version, "7.8.9");
         assert_string_equal(joined.devices[i].commit, "v7-8-gabc");
+        assert_string_equal(joined.devices[i].regime, "burst");
         assert_string_equal(a->name, b->name);
         assert_string_equal(a->text, b->text);
         assert_string_equal(a->command, b->command);
