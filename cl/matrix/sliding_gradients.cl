@@ -3,14 +3,13 @@
  * row and each block of rows in the workspace for those behind it, and the
  * power of two that dS is multiplied by.
  *
- * sliding_rows_matrix.cl runs twice: with STATISTICS it finds of each row
- *
- *   shift   what is added to log2 e times a score before the exponential:
- * minus the logarithm of the row's sum, and P_EXPONENT; -infinity for a row
- * that sees nothing delta   row sum of P dP, less d_lse length  no less than
- * |dO| / sqrt(D) times what |v| sums to
- *
- * and of each block of rows the bounds from which dS is scaled. */
+ * sliding_rows_matrix.cl runs twice. With STATISTICS it leaves of each row
+ * (x) its shift, which is added to log2 e times a score before the exponential
+ * is taken: minus the logarithm of the row's sum of exponentials, plus
+ * P_EXPONENT; -infinity for a row that sees nothing; (y) its delta, the sum of
+ * P dP less d_lse; (z) its length, |dO| sqrt(D), which times the largest
+ * element of v is no less than any |dP|. Of each block of rows it leaves the
+ * bounds from which dS is scaled. */
 #ifndef SLIDING_GRADIENTS_CL
 #define SLIDING_GRADIENTS_CL
 #include "matrix/epilogue.cl"
@@ -18,10 +17,8 @@
 #include "matrix/sliding_pipeline.cl"
 #include "matrix/wave_tiles.cl"
 
-/* Among the numbers of a row. */
-#define ROW_SHIFT 0
+/* Among the numbers of a row: the delta that is mended. */
 #define ROW_SLIDING_DELTA 1
-#define ROW_LENGTH 2
 /* Among the numbers of a block of rows: the largest |element| of v in its
  * share of the keys, and of its rows the largest length and |d_lse|. */
 #define BOUND_NUMBERS 4
@@ -90,7 +87,7 @@ INLINE float ds_scale_of(float length, float value, float d_lse)
     return RESCALES ? ds_scale_for(2.0f * length * value + fabs(d_lse)) : 1.0f;
 }
 
-/* The gradients' call of exponentials: scores become P_SCALE P. */
+/* Scores of a tile become P_SCALE P. */
 INLINE void exponentiate_tile(float *scores, float quick_scale,
                               const float *shift)
 {
