@@ -28,6 +28,8 @@ static const struct {
     {"tier=matrix dtype=fp16 queries=64 dim=32 bias=fp32", WA_FORWARD},
     {"tier=matrix dtype=fp16 queries=64 dim=32 bias=fp32", WA_BACKWARD},
     {"tier=matrix dtype=fp16 queries=576 dim=32 bias=fp32", WA_BACKWARD},
+    {"tier=matrix dtype=fp16 variant=sliding block=8", WA_FORWARD},
+    {"tier=matrix dtype=fp16 variant=sliding block=8", WA_BACKWARD},
 };
 
 /* Those that are 0 where they are not given (cl/common/language.cl). */
