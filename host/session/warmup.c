@@ -198,7 +198,7 @@ static wa_workspace shrink_workspace(const wa_problem *small,
             ((uint64_t)small->queries * ROW_NUMBERS * ELEMENT_BYTES + 15) /
             16 * 16;
     if (plan->workspace.bounds)
-        w.bounds = ROW_NUMBERS * ELEMENT_BYTES;
+        w.bounds = (uint64_t)ROW_NUMBERS * ELEMENT_BYTES;
     w.all = w.statistics + w.bounds + w.dense;
     return w;
 }
