@@ -128,7 +128,7 @@ typedef struct backward_args {
     arg_u64 bias_partials;
     arg_u64 scale_partials;
     arg_u64 pad_k_partials, pad_v_partials;
-    arg_u64 bounds;     /* sliding_gradients.cl (tier matrix) */
+    arg_u64 bounds;     /* sliding_numbers.cl (tier matrix) */
     arg_u32 key_blocks; /* of a window */
     /* and of the key blocks those at the end, which fewer rows see */
     arg_u32 short_key_blocks;

@@ -15,12 +15,16 @@ INLINE ulong block_start(const forward_args *args, ulong block)
                       : args->first_block + (block - 1) * (ulong)args->block;
 }
 
+INLINE ulong block_of(const forward_args *args, uint position)
+{
+    return position < args->first_block
+               ? 0
+               : 1 + (position - args->first_block) / args->block;
+}
+
 INLINE span visible_span(const forward_args *args, uint row)
 {
-    const uint position = row + args->query_offset;
-    const ulong block = position < args->first_block
-                            ? 0
-                            : 1 + (position - args->first_block) / args->block;
+    const ulong block = block_of(args, row + args->query_offset);
     const ulong first =
         (args->flags & ARG_WINDOW_BOUNDED) != 0 && block >= args->window
             ? block - args->window + 1
@@ -59,6 +63,39 @@ INLINE int see_mixed(const forward_args *args, span first_row, span last_row,
                      uint first, uint end)
 {
     return end > first_row.high || (first < last_row.low && end > args->sink);
+}
+
+/* Of neighbouring keys: rows that see some of them, and those of these that
+ * see them all. */
+typedef struct row_range {
+    uint first, end, all_first, all_end;
+} row_range;
+
+/* The first query at or behind a position. */
+INLINE uint query_at(const forward_args *args, ulong position)
+{
+    const ulong offset = args->query_offset;
+    return (uint)min(position > offset ? position - offset : 0,
+                     (ulong)args->queries);
+}
+
+/* Of keys first to last. */
+INLINE row_range rows_of_keys(const forward_args *args, uint first, uint last)
+{
+    const ulong first_block = block_of(args, first);
+    const ulong last_block = block_of(args, last);
+    const int bounded = (args->flags & ARG_WINDOW_BOUNDED) != 0;
+    row_range r;
+    r.first = query_at(args, block_start(args, first_block));
+    r.all_first = query_at(args, block_start(args, last_block));
+    r.end = !bounded || first < args->sink
+                ? args->queries
+                : query_at(args, block_start(args, last_block + args->window));
+    r.all_end =
+        !bounded || last < args->sink
+            ? args->queries
+            : query_at(args, block_start(args, first_block + args->window));
+    return r;
 }
 #endif
 

@@ -15,21 +15,6 @@ typedef struct exact_row {
     float out[LANE_CHANNELS]; /* of channels lane, lane + WAVE, ... */
 } exact_row;
 
-INLINE float of_lane(float x, int lane)
-{
-    float y;
-    __asm__ volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;"
-                     : "=f"(y)
-                     : "f"(x), "r"(lane));
-    return y;
-}
-
-#define REDUCE_WAVE(x, op)                                                    \
-    REDUCE(x, op);                                                            \
-    x = op(x, LANE_XOR(x, 4));                                                \
-    x = op(x, LANE_XOR(x, 8));                                                \
-    x = op(x, LANE_XOR(x, 16))
-
 /* Adds keys [first, first + count), at most WAVE, all of them seen. */
 INLINE void add_keys(exact_row *row, __global const storage *q,
                      const row_plane *k, const row_plane *v, uint first,

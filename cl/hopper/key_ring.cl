@@ -1,79 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tiles of keys and values on their way through local memory: a ring of
- * STAGES, which one warpgroup fills and WARPGROUPS read; and these warpgroups'
- * queries, which come once.
- *
- *   fetching    await read -> copy -> arrive at filled; half of the waves
- *               fetch keys, the others values
- *   computing   await filled -> products -> arrive at read, each wave once
- *
- * Rows are swizzled as products want them: chunk c of 16 bytes of row r is
- * where chunk c ^ (r % 8) would be. */
-#include "hopper/head_planes.cl"
-#include "hopper/mbarrier.cl"
+ * The ring of tiles (tile_ring.cl) as the forward pass has it: keys and values
+ * pass, and what is kept are the warpgroups' queries, of a work tile and of
+ * the next. */
+#include "hopper/tile_ring.cl"
 #include "hopper/tile_runs.cl"
-#include "unit/unit_mma.cl"
-
-/* Its address in local memory: queries, stages, barriers. */
-typedef struct key_ring {
-    uint queries;
-} key_ring;
-#define STAGES_AT (QUERY_STAGES * WARPGROUPS * QUERY_BYTES)
-
-/* Where a warpgroup is in the ring, which goes on from work tile to work tile.
- */
-typedef struct ring_place {
-    uint stage;
-    uint parity; /* of its phase */
-} ring_place;
-
-INLINE ring_place next_place(ring_place at)
-{
-    at.stage++;
-    if (at.stage == STAGES) {
-        at.stage = 0;
-        at.parity ^= 1;
-    }
-    return at;
-}
-
-/* Of a stage, keys or values. */
-typedef enum { KEYS, VALUES } stage_part;
-INLINE uint part_of(const key_ring *ring, uint stage, stage_part part)
-{
-    return ring->queries + STAGES_AT + stage * STAGE_BYTES + part * KEY_BYTES;
-}
 
 /* Of the round's work tile, a warpgroup's; and of their phases the parity. */
-INLINE uint queries_of(const key_ring *ring, uint round, uint warpgroup)
+INLINE uint queries_of(const tile_ring *ring, uint round, uint warpgroup)
 {
-    return ring->queries +
-           (round % QUERY_STAGES * WARPGROUPS + warpgroup) * QUERY_BYTES;
+    return kept_tile(ring, round % QUERY_STAGES * WARPGROUPS + warpgroup);
 }
 INLINE uint query_parity(uint round) { return round / QUERY_STAGES % 2; }
 
-INLINE uint nth_barrier(const key_ring *ring, uint n)
-{
-    return ring->queries + OPERAND_BYTES + 8 * n;
-}
-INLINE uint filled(const key_ring *ring, uint stage, stage_part part)
-{
-    return nth_barrier(ring, part * STAGES + stage);
-}
-INLINE uint was_read(const key_ring *ring, uint stage, stage_part part)
-{
-    return nth_barrier(ring, (2 + part) * STAGES + stage);
-}
-INLINE uint queries_filled(const key_ring *ring, uint round)
+INLINE uint queries_filled(const tile_ring *ring, uint round)
 {
     return nth_barrier(ring, 4 * STAGES + round % QUERY_STAGES);
 }
-INLINE uint queries_read(const key_ring *ring, uint round)
+INLINE uint queries_read(const tile_ring *ring, uint round)
 {
     return nth_barrier(ring, 4 * STAGES + QUERY_STAGES + round % QUERY_STAGES);
 }
-
-INLINE uint announced(const key_ring *ring, uint round)
+INLINE uint announced(const tile_ring *ring, uint round)
 {
     return nth_barrier(ring,
                        4 * STAGES + 2 * QUERY_STAGES + round % QUERY_STAGES);
@@ -81,88 +28,20 @@ INLINE uint announced(const key_ring *ring, uint round)
 
 /* By as many work-items as there are barriers; a barrier of the work-group
  * publishes it. */
-INLINE void make_ring_barrier(const key_ring *ring, uint n)
+INLINE void make_ring_barrier(const tile_ring *ring, uint n)
 {
-    const uint waves = WARPGROUPS * (WARPGROUP / WAVE);
     const uint arrivals =
-        n < 2 * STAGES   ? WARPGROUP / 2 /* filled, by the part's half */
-        : n < 4 * STAGES ? waves         /* was_read */
+        n < 2 * STAGES   ? HALF_ARRIVES /* filled */
+        : n < 4 * STAGES ? WAVES_ARRIVE /* was_read */
         : n < 4 * STAGES + 2 * QUERY_STAGES && n >= 4 * STAGES + QUERY_STAGES
-            ? waves /* queries_read */
-            : WARPGROUP;
+            ? WAVES_ARRIVE /* queries_read */
+            : ALL_ARRIVE;
     make_mbarrier(nth_barrier(ring, n), arrivals);
-}
-
-/* ---- Who fetches ---- */
-
-INLINE uint4 load_elements(__global const storage *from)
-{
-    __global const ushort *bits = (__global const ushort *)from;
-    uint4 x;
-    x.x = bits[0] | (uint)bits[1] << 16;
-    x.y = bits[2] | (uint)bits[3] << 16;
-    x.z = bits[4] | (uint)bits[5] << 16;
-    x.w = bits[6] | (uint)bits[7] << 16;
-    return x;
-}
-
-/* A work-item's part of 64 rows from `first` on: chunk `chunk` of row `row`
- * and of every eighth after that, `to` being the first one's place. */
-INLINE void copy_rows(uint to, __global const storage *from, uint pitch,
-                      uint chunk)
-{
-    /* one after the other, as copies that wait for addresses are slow */
-    UNROLL_FOR (uint row = 0; row < 64; row += 8) {
-        UNROLL_FOR (uint panel = 0; panel < PANELS; panel++)
-            if (panel * 8 + chunk < HEAD_DIM / 8)
-                copy_chunk(to + row * PANEL_PITCH + panel * (64 * PANEL_PITCH),
-                           from + panel * PANEL_CHANNELS);
-        from += 8 * pitch;
-    }
-}
-
-/* 64 rows from `first` on, those past the last like it, by the 64 work-items
- * of a half. wide: rows allow copies of 16 bytes. */
-INLINE void fetch_rows(uint to, const row_plane *plane, uint first, uint item,
-                       int wide)
-{
-    const uint chunk = item % 8;
-    uint row = item / 8;
-    to += row * PANEL_PITCH + (chunk ^ row) * 16;
-    if (wide && first + 63 <= plane->last) {
-        copy_rows(
-            to, plane->rows + (ulong)(first + row) * plane->pitch + chunk * 8,
-            plane->pitch, chunk);
-        return;
-    }
-    NO_UNROLL_FOR (; row < 64; row += 8) {
-        __global const storage *from =
-            plane->rows + (ulong)min(first + row, plane->last) * plane->pitch +
-            chunk * 8;
-        UNROLL_FOR (uint panel = 0; panel < PANELS; panel++) {
-            const uint at = to + panel * (64 * PANEL_PITCH);
-            if (panel * 8 + chunk >= HEAD_DIM / 8)
-                continue;
-            if (wide)
-                copy_chunk(at, from + panel * PANEL_CHANNELS);
-            else
-                store_chunk(at, load_elements(from + panel * PANEL_CHANNELS));
-        }
-        to += 8 * PANEL_PITCH;
-    }
-}
-
-INLINE void arrive_filled(uint filled_at, int wide)
-{
-    if (wide)
-        arrive_after_copies(filled_at);
-    else
-        arrive(filled_at);
 }
 
 /* Fills the ring with what a work tile needs: queries, half of the warpgroups'
  * each, and of each tile one part. `item`: of the part's 64. */
-INLINE ring_place fetch_tiles(const key_ring *ring, ring_place at, uint round,
+INLINE ring_place fetch_tiles(const tile_ring *ring, ring_place at, uint round,
                               const row_plane *q, const row_plane *plane,
                               stage_part part, uint first_row,
                               const key_loop *loop, uint item, int wide)
@@ -176,29 +55,6 @@ INLINE ring_place fetch_tiles(const key_ring *ring, ring_place at, uint round,
         fetch_rows(part_of(ring, at.stage, part), plane, first_key(loop, tile),
                    item, wide);
         arrive_filled(filled(ring, at.stage, part), wide);
-        at = next_place(at);
-    }
-    return at;
-}
-
-/* ---- Who computes ---- */
-
-/* A wave has read it all, as its first lane says. */
-INLINE void leave(uint barrier_at, int lane)
-{
-    if (lane == 0)
-        arrive(barrier_at);
-}
-
-/* Passes tiles [tile, end) that none of the warpgroup's rows sees. */
-INLINE ring_place pass_tiles(const key_ring *ring, ring_place at, uint tile,
-                             uint end, int lane)
-{
-    NO_UNROLL_FOR (; tile < end; tile++) {
-        await_phase(filled(ring, at.stage, KEYS), at.parity);
-        leave(was_read(ring, at.stage, KEYS), lane);
-        await_phase(filled(ring, at.stage, VALUES), at.parity);
-        leave(was_read(ring, at.stage, VALUES), lane);
         at = next_place(at);
     }
     return at;

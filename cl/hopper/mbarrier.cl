@@ -62,6 +62,14 @@ INLINE void copy_chunk(uint to, __global const void *from)
                      : "r"(to), "l"((size_t)from)
                      : "memory");
 }
+/* To a multiple of 8. */
+INLINE void copy_8_bytes(uint to, __global const void *from)
+{
+    __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 8;"
+                     :
+                     : "r"(to), "l"((size_t)from)
+                     : "memory");
+}
 INLINE void await_copies(void)
 {
     __asm__ volatile("cp.async.wait_all;" : : : "memory");

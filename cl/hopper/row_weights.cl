@@ -5,19 +5,14 @@
  * two move from the weights, and from what was summed before, to the base. So
  * a maximum is looked for in few tiles, and what is summed stays as exact as
  * with it. Where fp32 does not hold the weights, the tile gets a base of its
- * own.
- *
- * A lane has two rows of its wave's 16, lane / 4 and 8 more, and of these
- * columns 8 j + 2 (lane % 4) + i as scores 4 j + 2 r + i, row r of the two. */
+ * own. */
 #ifndef ROW_WEIGHTS_CL
 #define ROW_WEIGHTS_CL
+#include "hopper/lanes.cl"
 #include "hopper/tile_runs.cl"
 #include "hopper/wgmma.cl"
 
 #define MOST_WEIGHTS 1024.0f
-#define COLUMN_GROUPS (TILE_KEYS / 8)
-/* Score i of column group j and row r. */
-#define SCORE(j, r, i) (4 * (j) + 2 * (r) + (i))
 
 typedef struct row_weights {
     float base[2]; /* -infinity: a row that has not seen any key */
@@ -39,8 +34,6 @@ INLINE row_weights no_weights(void)
     w.rescales = w.settled = 0;
     return w;
 }
-
-#define ADD_PAIR(a, b) ((a) + (b))
 
 /* -infinity where row r does not see the key. Numbers of keys are counted from
  * the lane's first one, so that they are constants; no branches. */

@@ -9,6 +9,7 @@
  */
 #include "hopper/exact_rows.cl"
 #include "hopper/key_ring.cl"
+#include "hopper/store_rows.cl"
 #include "hopper/wave_scores.cl"
 
 REQUIRE(BLOCK_ROWS)
@@ -58,7 +59,7 @@ INLINE void weigh_next(float *s, row_weights *w, const wave_work *work,
 
 /* Scores of the next tile, and meanwhile the values of this one; then weights
  * of the next. Constant `exact`: not all rows see all of its keys. */
-INLINE ring_place add_tile(row_sums *x, const key_ring *ring, ring_place at,
+INLINE ring_place add_tile(row_sums *x, const tile_ring *ring, ring_place at,
                            uint next_tile, const wave_work *work,
                            const forward_args *args, const int exact)
 {
@@ -101,7 +102,7 @@ INLINE ring_place add_tile(row_sums *x, const key_ring *ring, ring_place at,
 }
 
 /* Adds what tiles [tile, end) have, at least one. */
-INLINE ring_place add_tiles(row_sums *x, const key_ring *ring, ring_place at,
+INLINE ring_place add_tiles(row_sums *x, const tile_ring *ring, ring_place at,
                             uint tile, uint end, const wave_work *work,
                             const forward_args *args)
 {
@@ -142,41 +143,6 @@ INLINE ring_place add_tiles(row_sums *x, const key_ring *ring, ring_place at,
 
 /* ---- What leaves ---- */
 
-/* Rows of o, through the queries' local memory, which the warpgroup no longer
- * reads. */
-INLINE void store_rows(const float *o, const float *inverse,
-                       const wave_work *work, const forward_args *args,
-                       __global storage *to, const int wide)
-{
-    const uint rows = work->queries + work->row % WARPGROUP_ROWS * PANEL_PITCH;
-    const uint row = work->lane / 4, word = work->lane % 4;
-    UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++)
-        UNROLL_FOR (uint r = 0; r < 2; r++)
-            store_word(rows + j / 8 * (WARPGROUP_ROWS * PANEL_PITCH) +
-                           (row + 8 * r) * PANEL_PITCH +
-                           (j % 8 ^ row % 8) * 16 + word * 4,
-                       PACK(o[SCORE(j, r, 0)] * inverse[r],
-                            o[SCORE(j, r, 1)] * inverse[r]));
-    WAVE_SYNC();
-    const uint chunk = work->lane % 8;
-    UNROLL_FOR (uint first = 0; first < 16; first += 4) {
-        const uint i = first + work->lane / 8;
-        __global storage *line = to + (ulong)(work->row + i) * args->o.row;
-        UNROLL_FOR (uint panel = 0; panel < PANELS; panel++) {
-            const uint c = panel * 8 + chunk;
-            if (work->row + i >= work->end || c >= HEAD_DIM / 8)
-                continue;
-            const uint4 x =
-                load_chunk(rows + panel * (WARPGROUP_ROWS * PANEL_PITCH) +
-                           i * PANEL_PITCH + (chunk ^ i % 8) * 16);
-            if (wide)
-                *(__global uint4 *)(line + c * 8) = x;
-            else
-                vstore8(as_ushort8(x), 0, (__global ushort *)(line + c * 8));
-        }
-    }
-}
-
 INLINE void store_lse(const row_weights *w, const float *sum,
                       const wave_work *work, const forward_args *args,
                       __global float *lse)
@@ -199,8 +165,9 @@ INLINE int are_finite(const float *o, const float *sum)
 }
 
 /* All that a warpgroup computes of a work tile. */
-INLINE ring_place compute_rows(const key_ring *ring, ring_place at, uint round,
-                               const wave_work *work, const forward_args *args)
+INLINE ring_place compute_rows(const tile_ring *ring, ring_place at,
+                               uint round, const wave_work *work,
+                               const forward_args *args)
 {
     row_sums x = {.w = no_weights()};
     float sum[2], inverse[2];
@@ -225,7 +192,10 @@ INLINE ring_place compute_rows(const key_ring *ring, ring_place at, uint round,
     const head_planes head = find_planes(work->all, args, *work->of);
     sync_warpgroup(work->row / WARPGROUP_ROWS % WARPGROUPS);
     if (are_finite(x.o, sum)) {
-        store_rows(x.o, inverse, work, args, head.o,
+        /* by way of the queries' local memory, which is no longer read */
+        store_rows(x.o, inverse,
+                   work->queries + work->row % WARPGROUP_ROWS * PANEL_PITCH,
+                   head.o, args->o.row, work->row, work->end, work->lane,
                    (args->flags & ARG_WIDE_ACCESS) != 0);
         if ((args->flags & ARG_LSE) != 0)
             store_lse(&x.w, sum, work, args, head.lse);
@@ -270,7 +240,7 @@ INLINE void announce(__local announcement *note, const forward_args *args,
 }
 
 /* The last warpgroup's part, half of it each. */
-INLINE void fetch(const key_ring *ring, __local announcement *notes,
+INLINE void fetch(const tile_ring *ring, __local announcement *notes,
                   const tensors *all, const forward_args *args, uint item,
                   stage_part part)
 {
@@ -293,7 +263,7 @@ INLINE void fetch(const key_ring *ring, __local announcement *notes,
 }
 
 /* That of the others. */
-INLINE void compute(const key_ring *ring, __local const announcement *notes,
+INLINE void compute(const tile_ring *ring, __local const announcement *notes,
                     const tensors *all, const forward_args *args, uint wave,
                     int lane)
 {
@@ -326,17 +296,6 @@ INLINE void compute(const key_ring *ring, __local const announcement *notes,
     }
 }
 
-/* A wave's number, the same for all of its lanes, as the compiler then knows.
- */
-INLINE uint wave_of(uint item)
-{
-    uint wave;
-    __asm__ volatile("shfl.sync.idx.b32 %0, %1, 0, 31, 0xffffffff;"
-                     : "=r"(wave)
-                     : "r"(item / WAVE));
-    return wave;
-}
-
 __kernel __attribute__((reqd_work_group_size(WORK_ITEMS, 1, 1))) void
 sliding_forward_wgmma(FORWARD_PARAMETERS)
 {
@@ -347,7 +306,7 @@ sliding_forward_wgmma(FORWARD_PARAMETERS)
     const uint item = (uint)get_local_id(0);
     const uint wave = wave_of(item);
     const tensors all = {q, k, v, o, lse};
-    const key_ring ring = {local_address(memory)};
+    const tile_ring ring = {local_address(memory)};
     DECLARE_REGISTERS();
     if (item < MBARRIERS)
         make_ring_barrier(&ring, item);

@@ -8,8 +8,6 @@
 #include "common/problem.cl"
 #include "hopper/warpgroup_extents.h"
 
-#define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
-
 /* loop_over_keys, given what the first and the last row see. */
 INLINE key_loop loop_between(const forward_args *args, span first, span last)
 {

@@ -19,13 +19,6 @@ INLINE uint load_pair(__global const storage *from)
     return bits[0] | (uint)bits[1] << 16;
 }
 
-/* Where a chunk is of 64 swizzled rows. */
-INLINE uint swizzled_chunk(uint rows, uint row, uint chunk)
-{
-    return rows + chunk / 8 * (64 * PANEL_PITCH) + row * PANEL_PITCH +
-           (chunk % 8 ^ row % 8) * 16;
-}
-
 /* Addresses: of the wave's first row, of the tile's keys. key: the tile's
  * first. */
 INLINE void multiply_keys_alone(float *s, uint queries, uint keys,

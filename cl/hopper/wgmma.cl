@@ -156,6 +156,13 @@ INLINE ulong describe(uint operand)
     return (ulong)(8 * PANEL_PITCH / 16 | 1u << 30) << 32 | operand;
 }
 
+/* Where a chunk is of 64 swizzled rows. */
+INLINE uint swizzled_chunk(uint rows, uint row, uint chunk)
+{
+    return rows + chunk / 8 * (64 * PANEL_PITCH) + row * PANEL_PITCH +
+           (chunk % 8 ^ row % 8) * 16;
+}
+
 /* ---- Products ---- */
 
 #define WGMMA(shape)                                                          \
@@ -178,6 +185,27 @@ INLINE void add_scores(float *s, ulong queries, ulong keys)
                          "m64n64") "{" NAMES_32 "}, %32, %33, p, 1, 1, 0, 0;}"
                      : ADD_32(s)
                      : "l"(queries), "l"(keys)
+                     : "memory");
+}
+/* The same of queries in registers. */
+INLINE void set_scores_held(float *s, const uint *queries, ulong keys)
+{
+    __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA(
+                         "m64n64") "{" NAMES_32
+                                   "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;}"
+                     : SET_8(s, 0), SET_8(s, 8), SET_8(s, 16), SET_8(s, 24)
+                     : "r"(queries[0]), "r"(queries[1]), "r"(queries[2]),
+                       "r"(queries[3]), "l"(keys)
+                     : "memory");
+}
+INLINE void add_scores_held(float *s, const uint *queries, ulong keys)
+{
+    __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA(
+                         "m64n64") "{" NAMES_32
+                                   "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;}"
+                     : ADD_32(s)
+                     : "r"(queries[0]), "r"(queries[1]), "r"(queries[2]),
+                       "r"(queries[3]), "l"(keys)
                      : "memory");
 }
 /* o += weights values, of 16 keys. */
@@ -203,6 +231,16 @@ INLINE void multiply_keys(float *s, uint queries, uint keys)
             s,
             describe(q + i / 4 * (WARPGROUP_ROWS * PANEL_PITCH / 16) +
                      i % 4 * 2),
+            describe(k + i / 4 * (TILE_KEYS * PANEL_PITCH / 16) + i % 4 * 2));
+}
+
+INLINE void multiply_held(float *s, const uint *queries, uint keys)
+{
+    const uint k = operand_at(keys, 16);
+    set_scores_held(s, queries, describe(k));
+    UNROLL_FOR (uint i = 1; i < HEAD_DIM / 16; i++)
+        add_scores_held(
+            s, queries + 4 * i,
             describe(k + i / 4 * (TILE_KEYS * PANEL_PITCH / 16) + i % 4 * 2));
 }
 

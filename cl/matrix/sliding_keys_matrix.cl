@@ -17,6 +17,7 @@
 #define S_TRANSPOSED 1
 #define ROW_PLANES 0 /* keys have local memory of their own */
 #include "matrix/sliding_gradients.cl"
+#include "matrix/sliding_keys.cl"
 
 REQUIRE(SPLIT_DK_DV)
 
@@ -24,79 +25,6 @@ REQUIRE(SPLIT_DK_DV)
 #define GRADIENTS (SPLIT_DK_DV ? 1 : 2)
 /* k and v of a wave's keys stay in registers where that is not much. */
 #define HOLDS_KEYS (NATIVE_QUERIES && WAVE_TURNS * DIM_TILES <= 4)
-
-/* ---- What a work-group has ---- */
-
-typedef struct key_block {
-    ulong window;
-    uint kv_head;
-    uint first; /* key */
-    int count;
-} key_block;
-
-/* Key block `index` of a launch, of its split's first window: as
- * deal_work_tile, but few rows see the last keys. */
-INLINE key_block deal_key_block(const backward_args *args, uint index)
-{
-    const forward_args *forward = &args->forward;
-    const uint kv_heads = forward->heads / forward->heads_per_kv_head;
-    const uint full = args->key_blocks - args->short_key_blocks;
-    const uint per_window = args->key_blocks * kv_heads;
-    const uint window = index / per_window;
-    const uint i = index - window * per_window;
-    key_block b = {.window = forward->first_window + window};
-    uint block;
-    if (i < full * kv_heads) {
-        b.kv_head = i / full;
-        block = i - b.kv_head * full;
-    } else {
-        const uint rest = i - full * kv_heads;
-        b.kv_head = rest % kv_heads;
-        block = full + rest / kv_heads;
-    }
-    b.first = block * BLOCK_KEYS;
-    b.count = (int)min((uint)BLOCK_KEYS, forward->keys - b.first);
-    return b;
-}
-
-/* Rows that see some of the keys, and those of them that see them all. */
-typedef struct row_range {
-    uint first, end, all_first, all_end;
-} row_range;
-
-INLINE ulong block_of(const forward_args *args, uint position)
-{
-    return position < args->first_block
-               ? 0
-               : 1 + (position - args->first_block) / args->block;
-}
-
-/* The first query at or behind a position. */
-INLINE uint query_at(const forward_args *args, ulong position)
-{
-    const ulong offset = args->query_offset;
-    return (uint)min(position > offset ? position - offset : 0,
-                     (ulong)args->queries);
-}
-
-INLINE row_range rows_of_keys(const forward_args *args, const key_block *keys)
-{
-    const uint last = keys->first + keys->count - 1;
-    const ulong first_block = block_of(args, keys->first);
-    const ulong last_block = block_of(args, last);
-    const int bounded = (args->flags & ARG_WINDOW_BOUNDED) != 0;
-    row_range r;
-    r.first = query_at(args, block_start(args, first_block));
-    r.all_first = query_at(args, block_start(args, last_block));
-    r.end = !bounded || keys->first < args->sink
-                ? args->queries
-                : query_at(args, block_start(args, last_block + args->window));
-    r.all_end =
-        !bounded || last < args->sink
-            ? args->queries
-            : query_at(args, block_start(args, first_block + args->window));
-    return r;
-}
 
 /* ---- Copies ---- */
 
@@ -294,7 +222,8 @@ INLINE row_pipeline start_row_pipeline(const key_block *keys,
     const forward_args *forward = &args->forward;
     const uint first_head = keys->kv_head * forward->heads_per_kv_head;
     row_pipeline p = {
-        .rows = rows_of_keys(forward, keys),
+        .rows =
+            rows_of_keys(forward, keys->first, keys->first + keys->count - 1),
         .first_head = first_head,
         .ring = ring,
         .numbers = numbers,
@@ -380,7 +309,7 @@ JOIN(sliding_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         const window_coord *coord = &pipeline.coord;
         const float4 largest = largest_bounds(
             found, bounds_of(workspace, &args, keys.window, keys.kv_head),
-            forward, me.id);
+            forward, me.id, TEAM);
         const float ds_scale = ds_scale_of(largest.y, largest.x, largest.z);
         copy_rows(own_k, k + plane(&forward->k, coord->grid, keys.kv_head),
                   chunk_of(&forward->k, me.lane), &forward->k, &forward->grid,

@@ -4,7 +4,7 @@
  * in local memory or registers; keys and values come by the ring, as in the
  * forward pass.
  *
- *   STATISTICS 1  what is known of rows (sliding_gradients.cl): from o and lse
+ *   STATISTICS 1  what is known of rows (sliding_numbers.cl): from o and lse
  *                 where these are given, else from a loop over the keys
  *              0  dQ. dS of a row must sum to d_lse over its keys, which tells
  *                 how far a delta from a rounded o is off: where that shows,
@@ -26,7 +26,7 @@ REQUIRE(STATISTICS)
 
 /* What a wave keeps of its rows. */
 typedef struct wave_state {
-    float shift[WAVE_TURNS][LANE_ROWS]; /* see sliding_gradients.cl */
+    float shift[WAVE_TURNS][LANE_ROWS]; /* see sliding_numbers.cl */
     float delta[WAVE_TURNS][LANE_ROWS];
 #if STATISTICS
     float top[WAVE_TURNS][LANE_ROWS], sum[WAVE_TURNS][LANE_ROWS];
@@ -485,7 +485,7 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const int takes_o = has_o_lse;
 #else
     const int takes_o = 0;
-    const float4 largest = largest_bounds(found, bounds, forward, me.id);
+    const float4 largest = largest_bounds(found, bounds, forward, me.id, TEAM);
 #endif
     __global const storage *first_plane =
         takes_o ? o + plane(&forward->o, coord.grid, tile.head)
