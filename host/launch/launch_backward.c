@@ -58,6 +58,12 @@ static cl_uint flags_of(const wa_problem *problem, const wa_buffers *buffers,
     return flags;
 }
 
+static bool is_sliding_matrix(const wa_call *call)
+{
+    return call->plan->tier == WINATTN_TIER_MATRIX &&
+           call->problem.variant == WINATTN_SLIDING;
+}
+
 static backward_args make_args(const wa_call *call)
 {
     const wa_problem *problem = &call->problem;
@@ -88,8 +94,7 @@ static backward_args make_args(const wa_call *call)
     args.pad_k_partials = args.bounds + workspace->bounds / 4;
     args.pad_v_partials = args.pad_k_partials + workspace->pad / 4;
     args.key_blocks = plan->schedule.key_blocks;
-    if (plan->tier == WINATTN_TIER_MATRIX &&
-        problem->variant == WINATTN_SLIDING) {
+    if (is_sliding_matrix(call)) {
         args.forward.short_row_blocks = wa_short_row_blocks(
             problem, args.forward.block_rows, args.forward.row_blocks);
         args.short_key_blocks = wa_short_key_blocks(
@@ -138,15 +143,19 @@ winattn_status wa_launch_gradients(wa_call *call, backward_args *args)
         if (call->kernels->step[i])
             WA_TRY(set_buffers(call, call->kernels->step[i]));
     args->forward.flags |= ARG_FIRST_LAUNCH;
-    /* where the kernel of rows sums what belongs to them */
+    /* where other kernels make all that belongs to rows */
     const bool skips_keys =
-        call->plan->schedule.row_splits &&
+        (call->plan->schedule.row_splits || is_sliding_matrix(call)) &&
         (args->forward.flags &
          (ARG_DK | ARG_DV | ARG_D_PAD_K | ARG_D_PAD_V)) == 0;
     for (uint64_t window = 0; window < windows; window += per_launch) {
         const uint64_t left = windows - window;
         args->forward.first_window = window;
         args->forward.windows = left < per_launch ? left : per_launch;
+        if (call->plan->is_wgmma) /* statistics of rows bound it */
+            args->forward.work_tiles =
+                (cl_uint)(args->forward.windows * call->problem.heads *
+                          args->forward.row_blocks);
         WA_TRY(append_steps(call, args, skips_keys));
         args->forward.flags &= ~ARG_FIRST_LAUNCH;
     }

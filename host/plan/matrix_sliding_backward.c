@@ -155,6 +155,19 @@ static void write_options(const wa_problem *problem, const wa_device *device,
     wa_append_matrix_shape(s, device, text, size);
 }
 
+/* The kernel of rows, for statistics or for dQ. */
+static void set_rows(const wa_problem *problem, const wa_device *device,
+                     const wa_matrix_shape *rows, bool statistics,
+                     wa_step *step)
+{
+    set_kernel(device, rows, device->matrix_unit->sliding_rows_kernel,
+               rows_bytes(problem, device, rows, statistics), step);
+    step->block_rows = rows->block_rows;
+    step->block_keys = rows->block_keys;
+    write_options(problem, device, rows, WA_SWITCH(STATISTICS), statistics,
+                  step);
+}
+
 void wa_take_sliding_pair(const wa_problem *problem, const wa_device *device,
                           const wa_matrix_gradient_shape *shape, wa_plan *plan)
 {
@@ -162,16 +175,8 @@ void wa_take_sliding_pair(const wa_problem *problem, const wa_device *device,
     const wa_matrix_shape rows = rows_of(shape);
     const wa_matrix_shape keys = transpose_shape(&shape->keys);
     wa_schedule *s = &plan->schedule;
-    for (int i = WA_STEP_STATISTICS; i <= WA_STEP_ROWS; i++) {
-        wa_step *step = &plan->step[i];
-        const bool statistics = i == WA_STEP_STATISTICS;
-        set_kernel(device, &rows, unit->sliding_rows_kernel,
-                   rows_bytes(problem, device, &rows, statistics), step);
-        step->block_rows = rows.block_rows;
-        step->block_keys = rows.block_keys;
-        write_options(problem, device, &rows, WA_SWITCH(STATISTICS),
-                      statistics, step);
-    }
+    set_rows(problem, device, &rows, true, &plan->step[WA_STEP_STATISTICS]);
+    set_rows(problem, device, &rows, false, &plan->step[WA_STEP_ROWS]);
     wa_step *last = &plan->step[WA_STEP_KEYS];
     s->key_parts = splits_dk_dv(problem, device, &keys) ? 2 : 1;
     set_kernel(device, &keys, unit->sliding_keys_kernel,
@@ -279,5 +284,40 @@ bool wa_visit_sliding_pairs(const wa_problem *problem, const wa_device *device,
     if (find.rows_cost == 0 || find.keys_cost == 0)
         return false;
     *visited += wa_visit_sliding_tiles(device, visit_pairs, &find);
+    return true;
+}
+
+/* ---- Statistics alone ---- */
+
+typedef struct statistics_search {
+    search find;
+    uint32_t block_rows;
+} statistics_search;
+
+static void keep_best_rows(void *data, const wa_matrix_shape *s)
+{
+    statistics_search *of = data;
+    search *find = &of->find;
+    if (s->block_rows != of->block_rows ||
+        rows_refusal(find->problem, find->device, s))
+        return;
+    const double cost = rows_cost(find, s);
+    if (find->rows_cost == 0 || cost < find->rows_cost) {
+        find->rows_cost = cost;
+        find->rows = *s;
+    }
+}
+
+bool wa_take_sliding_statistics(const wa_problem *problem,
+                                const wa_device *device, uint32_t block_rows,
+                                wa_plan *plan)
+{
+    statistics_search of = {.find = {.problem = problem, .device = device},
+                            .block_rows = block_rows};
+    plan->visited += wa_visit_sliding_tiles(device, keep_best_rows, &of);
+    if (of.find.rows_cost == 0)
+        return false;
+    set_rows(problem, device, &of.find.rows, true,
+             &plan->step[WA_STEP_STATISTICS]);
     return true;
 }

@@ -94,7 +94,7 @@ typedef struct wa_plan {
         wa_matrix_shape matrix;
     } shape;
     bool streams;  /* forward: the softmax takes several steps */
-    bool is_wgmma; /* forward: the kernel is one of Hopper's warpgroups */
+    bool is_wgmma; /* the main kernel is one of Hopper's warpgroups */
     bool fused;    /* backward: one kernel makes everything of a window */
     uint32_t access_elements; /* of a vector access; 0: element by element */
     uint32_t access_bytes;    /* its alignment; 0: that of an element */

@@ -16,6 +16,8 @@ void wa_schedule_backward(const wa_problem *problem, const wa_device *device,
 
 /* Operations that one launch should have at most. */
 double wa_launch_operations(const wa_device *device);
+/* Kernels with wgmma may have so many times as many: an H200 showed 190. */
+#define WA_WGMMA_SPEED 64.0
 
 /* Bytes that partial sums, and statistics of a launch, take at most; the
  * splits that follow for partial sums of a bias. */

@@ -109,7 +109,7 @@ static uint64_t row_bytes(const wa_problem *problem)
     return ROW_NUMBERS * 4ull * problem->heads * problem->queries;
 }
 
-/* And what blocks of rows leave (cl/matrix/sliding_gradients.cl). */
+/* And what blocks of rows leave (cl/matrix/sliding_numbers.cl). */
 static uint64_t bound_bytes(const wa_problem *problem, const wa_schedule *s)
 {
     return ROW_NUMBERS * 4ull * problem->heads * s->row_blocks;
@@ -125,7 +125,9 @@ static uint64_t windows_of_launch(const wa_problem *problem,
         sums ? WA_MATRIX_BIAS_BYTES : WA_BACKWARD_BYTES;
     const double operations = 2.5 * wa_problem_row_operations(problem) *
                               problem->heads * problem->queries;
-    const double by_time = wa_launch_operations(device) / operations;
+    const double by_time = wa_launch_operations(device) *
+                           (plan->is_wgmma ? WA_WGMMA_SPEED : 1.0) /
+                           operations;
     uint64_t windows =
         by_time < 1e9 ? (uint64_t)by_time : (uint64_t)1000000000u;
     if (!plan->fused)

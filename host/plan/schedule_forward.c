@@ -23,9 +23,6 @@ double wa_launch_operations(const wa_device *device)
     return 0.1 * rate;
 }
 
-/* Of kernels with wgmma, as multiples of that rate: an H200 showed 190. */
-#define WGMMA_SPEED 64.0
-
 static uint32_t work_tiles_per_launch(const wa_problem *problem,
                                       const wa_device *device,
                                       const wa_plan *plan)
@@ -35,7 +32,8 @@ static uint32_t work_tiles_per_launch(const wa_problem *problem,
     const double operations =
         wa_problem_row_operations(problem) * step->block_rows;
     const double by_time = wa_launch_operations(device) *
-                           (plan->is_wgmma ? WGMMA_SPEED : 1.0) / operations;
+                           (plan->is_wgmma ? WA_WGMMA_SPEED : 1.0) /
+                           operations;
     const double by_items = MOST_ITEMS / step->work_group * per_group / 2.0;
     double most = by_time < by_items ? by_time : by_items;
     /* enough for every compute unit to be busy */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * When cl/hopper/sliding_forward_wgmma.cl is taken, and in which shape: one
+ * When the sliding kernels of cl/hopper/ are taken, and in which shape: one
  * for each range of head dims, as measured on an H200 (bench/notes.md). */
 #include <stdio.h>
 
 #include "device/matrix_unit.h"
+#include "plan/defines.h"
+#include "plan/matrix_sliding.h"
 #include "plan/planner.h"
 
 #include "../cl/hopper/warpgroup_extents.h"
@@ -15,40 +17,17 @@
 #define CHANNEL_STEP 16u
 #define MOST_CHANNELS 128u
 /* Fewer leave a warpgroup without a full tile of rows. */
-#define LEAST_QUERIES WARPGROUP_ROWS
+#define LEAST_ROWS WARPGROUP_ROWS
 
-typedef struct wgmma_shape {
-    uint32_t block_rows, stages;
-} wgmma_shape;
+/* What kernels of warpgroups compute, whatever their shape. */
 
-/* 64 channels: 256 rows 564 TFLOP/s, 192 468, 128 428; more than four stages
- * gave nothing. 128 channels: 192 rows 742, 128 605; registers end there, and
- * local memory with three stages. */
-static wgmma_shape shape_for(uint32_t head_dim)
+/* Can copies of 16 bytes fetch and store all rows of what a pass has? */
+static bool allows_copies(const wa_problem *problem, wa_pass pass)
 {
-    return head_dim <= PANEL_CHANNELS ? (wgmma_shape){256, 4}
-                                      : (wgmma_shape){192, 3};
-}
-
-/* The names are those of cl/hopper/warpgroup_extents.h. */
-static uint32_t local_bytes(uint32_t HEAD_DIM, wgmma_shape shape)
-{
-    const uint32_t BLOCK_ROWS = shape.block_rows;
-    const uint32_t STAGES = shape.stages;
-    return WGMMA_LOCAL_BYTES;
-}
-
-static uint32_t work_items(wgmma_shape shape)
-{
-    const uint32_t BLOCK_ROWS = shape.block_rows;
-    return WORK_ITEMS;
-}
-
-/* Can copies of 16 bytes fetch and store all rows? */
-static bool allows_copies(const wa_problem *problem)
-{
-    static const wa_tensor_id ids[] = {WA_Q, WA_K, WA_V, WA_O};
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+    static const wa_tensor_id ids[] = {WA_Q,   WA_K,  WA_V,  WA_O,
+                                       WA_D_O, WA_DQ, WA_DK, WA_DV};
+    const size_t count = pass == WA_FORWARD ? 4 : sizeof ids / sizeof *ids;
+    for (size_t i = 0; i < count; i++) {
         const wa_tensor *tensor = &problem->tensor[ids[i]];
         if (!wa_tensor_is_adjacent(tensor))
             return false;
@@ -59,48 +38,93 @@ static bool allows_copies(const wa_problem *problem)
     return true;
 }
 
-/* NULL if the kernel computes it on the device, else why not. */
-static const char *refusal(const wa_problem *problem, const wa_device *device)
+/* NULL if they compute the problem, else why not. */
+static const char *problem_refusal(const wa_problem *problem, wa_pass pass)
 {
-    const wgmma_shape shape = shape_for(problem->head_dim);
     if (problem->dtype == WINATTN_FP32)
         return "fp32 would be rounded";
     if (problem->head_dim % CHANNEL_STEP != 0 ||
         problem->head_dim > MOST_CHANNELS)
         return "its head dims are multiples of 16 up to 128";
-    if (!allows_copies(problem))
+    if (!allows_copies(problem, pass))
         return "rows are not copied in 16 bytes";
-    if (problem->queries < LEAST_QUERIES)
+    if (problem->queries < LEAST_ROWS)
         return "a warpgroup's 64 rows are more than there are queries";
-    if (local_bytes(problem->head_dim, shape) > device->local_bytes)
+    if (pass == WA_BACKWARD && problem->keys < LEAST_ROWS)
+        return "a warpgroup's 64 rows are more than there are keys";
+    return NULL;
+}
+
+/* What a work-group of BLOCK_ROWS rows, or keys, takes. */
+static const char *device_refusal(const wa_device *device, uint32_t BLOCK_ROWS,
+                                  uint32_t local)
+{
+    if (local > device->local_bytes)
         return "the device's local memory is too small";
-    if (work_items(shape) > device->max_work_group)
+    if (WORK_ITEMS > device->max_work_group)
         return "the device's work-groups are too small";
     return NULL;
+}
+
+static uint32_t work_items(uint32_t BLOCK_ROWS) { return WORK_ITEMS; }
+
+static bool is_open(const wa_problem *problem, const wa_device *device)
+{
+    return problem->variant == WINATTN_SLIDING &&
+           device->vendor == WA_VENDOR_NVIDIA &&
+           device->compute_capability == HOPPER &&
+           !device->emulates_matrix_unit && !device->lacks_wgmma;
+}
+
+static bool refuse(wa_plan *plan, const char *why)
+{
+    snprintf(plan->wgmma_refusal, sizeof plan->wgmma_refusal, "%s", why);
+    return false;
+}
+
+/* ---- The forward pass ---- */
+
+typedef struct wgmma_shape {
+    uint32_t block_rows, stages;
+} wgmma_shape;
+
+/* 64 channels: 256 rows 564 TFLOP/s, 192 468, 128 428; more than four stages
+ * gave nothing. 128 channels: 192 rows 742, 128 605; registers end there, and
+ * local memory with three stages. */
+static wgmma_shape forward_shape(uint32_t head_dim)
+{
+    return head_dim <= PANEL_CHANNELS ? (wgmma_shape){256, 4}
+                                      : (wgmma_shape){192, 3};
+}
+
+/* The names are those of cl/hopper/warpgroup_extents.h. */
+static uint32_t forward_bytes(uint32_t HEAD_DIM, wgmma_shape shape)
+{
+    const uint32_t BLOCK_ROWS = shape.block_rows;
+    const uint32_t STAGES = shape.stages;
+    return WGMMA_LOCAL_BYTES;
 }
 
 bool wa_plan_wgmma_sliding(const wa_problem *problem, const wa_device *device,
                            wa_plan *plan)
 {
-    if (problem->variant != WINATTN_SLIDING ||
-        device->vendor != WA_VENDOR_NVIDIA ||
-        device->compute_capability != HOPPER || device->emulates_matrix_unit ||
-        device->lacks_wgmma)
+    if (!is_open(problem, device))
         return false;
-    const char *why = refusal(problem, device);
-    if (why) {
-        snprintf(plan->wgmma_refusal, sizeof plan->wgmma_refusal, "%s", why);
-        return false;
-    }
-    const wgmma_shape shape = shape_for(problem->head_dim);
+    const wgmma_shape shape = forward_shape(problem->head_dim);
+    const uint32_t bytes = forward_bytes(problem->head_dim, shape);
+    const char *why = problem_refusal(problem, WA_FORWARD);
+    if (!why)
+        why = device_refusal(device, shape.block_rows, bytes);
+    if (why)
+        return refuse(plan, why);
     wa_step *step = &plan->step[WA_STEP_FORWARD];
     plan->is_wgmma = true;
     plan->shape.matrix.stages = shape.stages;
     step->kernel = "sliding_forward_wgmma";
     step->block_rows = shape.block_rows;
     step->block_keys = TILE_KEYS;
-    step->local_bytes = local_bytes(problem->head_dim, shape);
-    step->work_group = work_items(shape);
+    step->local_bytes = bytes;
+    step->work_group = work_items(shape.block_rows);
     plan->schedule.work_tiles_per_group = 1;
     plan->schedule.sharing_groups =
         device->compute_units ? device->compute_units : 1;
@@ -110,5 +134,88 @@ bool wa_plan_wgmma_sliding(const wa_problem *problem, const wa_device *device,
              "wgmma: %u warpgroups with scores in registers, and one that "
              "fetches keys and values",
              shape.block_rows / WARPGROUP_ROWS);
+    return true;
+}
+
+/* ---- The backward pass ---- */
+
+/* Rows of a work-group of the kernel of rows, and keys of one of keys. */
+#define GRADIENT_BLOCK 128u
+
+static uint32_t rows_stages(uint32_t head_dim)
+{
+    return head_dim <= PANEL_CHANNELS ? 4 : 3;
+}
+static uint32_t keys_stages(uint32_t head_dim)
+{
+    return head_dim <= PANEL_CHANNELS ? 4 : 2;
+}
+
+static uint32_t rows_bytes(uint32_t HEAD_DIM)
+{
+    const uint32_t BLOCK_ROWS = GRADIENT_BLOCK;
+    const uint32_t STAGES = rows_stages(HEAD_DIM);
+    return ROWS_LOCAL_BYTES;
+}
+static uint32_t keys_bytes(uint32_t HEAD_DIM)
+{
+    const uint32_t BLOCK_ROWS = GRADIENT_BLOCK; /* here of keys */
+    const uint32_t STAGES = keys_stages(HEAD_DIM);
+    return KEYS_LOCAL_BYTES;
+}
+
+static void set_step(const wa_problem *problem, const wa_device *device,
+                     const char *kernel, uint32_t block_rows,
+                     uint32_t block_keys, uint32_t bytes, uint32_t stages,
+                     wa_step *step)
+{
+    char *text = step->defines;
+    const size_t size = sizeof step->defines;
+    step->kernel = kernel;
+    step->block_rows = block_rows;
+    step->block_keys = block_keys;
+    step->work_group = work_items(GRADIENT_BLOCK);
+    step->local_bytes = bytes;
+    text[0] = 0;
+    wa_append_problem(problem, device, block_rows, block_keys, text, size);
+    wa_append_switch(text, size, WA_SWITCH(STAGES), stages);
+    wa_append_matrix_unit_options(device, text, size);
+}
+
+bool wa_plan_wgmma_sliding_backward(const wa_problem *problem,
+                                    const wa_device *device, wa_plan *plan)
+{
+    const uint32_t dim = problem->head_dim;
+    wa_schedule *s = &plan->schedule;
+    if (!is_open(problem, device))
+        return false;
+    const char *why = problem_refusal(problem, WA_BACKWARD);
+    if (!why)
+        why = device_refusal(device, GRADIENT_BLOCK,
+                             rows_bytes(dim) > keys_bytes(dim)
+                                 ? rows_bytes(dim)
+                                 : keys_bytes(dim));
+    if (!why &&
+        !wa_take_sliding_statistics(problem, device, GRADIENT_BLOCK, plan))
+        why = "no kernel on fragments makes statistics of so many rows";
+    if (why)
+        return refuse(plan, why);
+    set_step(problem, device, "sliding_rows_wgmma", GRADIENT_BLOCK, TILE_KEYS,
+             rows_bytes(dim), rows_stages(dim), &plan->step[WA_STEP_ROWS]);
+    set_step(problem, device, "sliding_keys_wgmma", TILE_KEYS, GRADIENT_BLOCK,
+             keys_bytes(dim), keys_stages(dim), &plan->step[WA_STEP_KEYS]);
+    plan->is_wgmma = true;
+    plan->fused = false;
+    s->row_blocks = wa_ceil_div(problem->queries, GRADIENT_BLOCK);
+    s->key_blocks = wa_ceil_div(problem->keys, GRADIENT_BLOCK);
+    s->windows_per_group = 1;
+    s->busy_groups = UINT32_MAX; /* each window has its own */
+    plan->access_elements = COPY_BYTES / 2;
+    plan->access_bytes = COPY_BYTES;
+    snprintf(
+        plan->reason, sizeof plan->reason,
+        "wgmma: rows and keys in kernels of their own, %u warpgroups with "
+        "scores in registers, and one that fetches",
+        GRADIENT_BLOCK / WARPGROUP_ROWS);
     return true;
 }

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The backward pass's ring (tile_ring.cl): a warpgroup keeps 64 rows of two
+ * tensors, which come once, and a stage has 64 rows of two others. What the
+ * kernels of rows and of keys share. */
+#ifndef KEPT_ROWS_CL
+#define KEPT_ROWS_CL
+#include "hopper/store_rows.cl"
+#include "hopper/tile_ring.cl"
+#include "hopper/wgmma.cl"
+#include "matrix/sliding_numbers.cl"
+
+/* ---- The ring ---- */
+
+INLINE uint kept_filled(const tile_ring *ring)
+{
+    return nth_barrier(ring, 4 * STAGES);
+}
+
+/* By as many work-items as there are barriers; a barrier of the work-group
+ * publishes it. */
+INLINE void make_kept_barrier(const tile_ring *ring, uint n)
+{
+    make_mbarrier(nth_barrier(ring, n), n < 2 * STAGES   ? HALF_ARRIVES
+                                        : n < 4 * STAGES ? WAVES_ARRIVE
+                                                         : ALL_ARRIVE);
+}
+
+/* A warpgroup's 64 rows of the first or the second tensor. */
+INLINE uint kept_of(const tile_ring *ring, stage_part part, uint warpgroup)
+{
+    return kept_tile(ring, part * WARPGROUPS + warpgroup);
+}
+
+/* By the half of the fetching warpgroup that has the part. */
+INLINE void fetch_kept(const tile_ring *ring, const row_plane *plane,
+                       stage_part part, uint first_row, uint item, int wide)
+{
+    NO_UNROLL_FOR (uint g = 0; g < WARPGROUPS; g++)
+        fetch_rows(kept_of(ring, part, g), plane,
+                   first_row + g * WARPGROUP_ROWS, item, wide);
+    arrive_filled(kept_filled(ring), wide);
+}
+
+/* All of the work-group, wherever they are. */
+INLINE void sync_group(void)
+{
+    __asm__ volatile("bar.sync 0;" : : : "memory");
+}
+
+INLINE row_plane plane_of(__global const storage *tensor,
+                          const tensor_layout *layout, ulong window, uint head,
+                          uint rows)
+{
+    const row_plane p = {tensor + plane(layout, window, head), layout->row,
+                         rows - 1};
+    return p;
+}
+
+/* ---- Rows that are kept, as operands ---- */
+
+/* Of 64 channels a lane can have them in registers; then products need not
+ * read them again. */
+#ifndef HOLDS_KEPT
+#define HOLDS_KEPT (HEAD_DIM <= 64)
+#endif
+#if HOLDS_KEPT
+typedef struct kept_rows {
+    uint words[HEAD_DIM / 4];
+} kept_rows;
+INLINE kept_rows take_kept(uint address, uint wave, int lane)
+{
+    kept_rows x;
+    const uint rows = address + wave % 4 * 16 * PANEL_PITCH;
+    UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++)
+        LOAD_MATRICES(x.words + 4 * i,
+                      swizzled_chunk(rows, lane % 16, 2 * i + lane / 16), "");
+    return x;
+}
+#define MULTIPLY_KEPT(s, kept, rows) multiply_held(s, (kept)->words, rows)
+/* To be called in each round of a loop, in which nothing else writes to them:
+ * ptxas 13.0 gives registers of a left operand that a loop does not change to
+ * the loop's other left operands. One of the four of an instruction is enough.
+ * A launch's second dimension has 0 only, which compilers do not know. */
+INLINE void keep_held(kept_rows *x)
+{
+    UNROLL_FOR (uint i = 0; i < HEAD_DIM / 4; i += 4)
+        x->words[i] ^= (uint)get_global_id(1);
+}
+#else
+typedef struct kept_rows {
+    uint address;
+} kept_rows;
+INLINE kept_rows take_kept(uint address, uint wave, int lane)
+{
+    const kept_rows x = {address};
+    return x;
+}
+#define MULTIPLY_KEPT(s, kept, rows) multiply_keys(s, (kept)->address, rows)
+INLINE void keep_held(kept_rows *x) {}
+#endif
+
+/* ---- What leaves ---- */
+
+/* store_rows, or where `adds` each element is added to what is there. */
+INLINE void store_gradient(const float *sums, const float *factor,
+                           uint staging, __global storage *to, uint pitch,
+                           uint row, uint end, int lane, int adds, int wide)
+{
+    if (!adds) {
+        store_rows(sums, factor, staging, to, pitch, row, end, lane, wide);
+        return;
+    }
+    UNROLL_FOR (uint r = 0; r < 2; r++) {
+        const uint own = row + lane / 4 + 8 * r;
+        const ulong at = (ulong)own * pitch + 2 * (lane % 4);
+        if (own < end)
+            UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++)
+                UNROLL_FOR (uint i = 0; i < 2; i++)
+                    STORE(FMA(sums[SCORE(j, r, i)], factor[r],
+                              LOAD(to, at + 8 * j + i)),
+                          to, at + 8 * j + i);
+    }
+}
+
+#endif
