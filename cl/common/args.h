@@ -132,6 +132,8 @@ typedef struct backward_args {
     arg_u32 key_blocks; /* of a window */
     /* and of the key blocks those at the end, which fewer rows see */
     arg_u32 short_key_blocks;
+    arg_u32 bound_blocks; /* of rows of a window-head, which have bounds */
+    arg_u32 unused;
 } backward_args;
 
 /* One sum over windows: the partials [splits][heads][rows][columns] go to

@@ -43,6 +43,15 @@ typedef ushort storage_bits;
 /* elements of 16 bytes */
 #define CHUNK (4 * WORD_ELEMENTS)
 
+/* Bits of the exponent: where all are set there is no number. */
+#if DTYPE == 0
+#define EXPONENT 0x7f800000u
+#elif DTYPE == 1
+#define EXPONENT 0x7c00u
+#else
+#define EXPONENT 0x7f80u
+#endif
+
 #if DTYPE == 0
 typedef float storage;
 #define SUFFIX _f32

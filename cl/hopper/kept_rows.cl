@@ -47,6 +47,35 @@ INLINE void sync_group(void)
     __asm__ volatile("bar.sync 0;" : : : "memory");
 }
 
+/* What a work-group finds, in local memory: bounds, and whether to compute all
+ * again. All 0 at first. */
+#define FOUND_NUMBERS (BOUND_NUMBERS + 1)
+#define FOUND_AGAIN BOUND_NUMBERS
+
+/* As largest_bounds (sliding_numbers.cl), of the warpgroups that compute,
+ * while the last one fetches already. */
+INLINE float4 find_bounds(__local uint *found, __global const float *bounds,
+                          const backward_args *args, uint item, int lane)
+{
+    const uint count = args->bound_blocks * args->forward.heads_per_kv_head;
+    float4 largest = (float4)(0.0f);
+    for (uint i = item; i < count; i += WARPGROUPS * WARPGROUP)
+        largest = fmax(largest, vload4(i, bounds));
+    REDUCE_WAVE(largest.x, fmax);
+    REDUCE_WAVE(largest.y, fmax);
+    REDUCE_WAVE(largest.z, fmax);
+    if (lane == 0) {
+        atomic_max(&found[BOUND_VALUE], as_uint(largest.x));
+        atomic_max(&found[BOUND_LENGTH], as_uint(largest.y));
+        atomic_max(&found[BOUND_D_LSE], as_uint(largest.z));
+    }
+    sync_computing();
+    largest.x = as_float(found[BOUND_VALUE]);
+    largest.y = as_float(found[BOUND_LENGTH]);
+    largest.z = as_float(found[BOUND_D_LSE]);
+    return largest;
+}
+
 INLINE row_plane plane_of(__global const storage *tensor,
                           const tensor_layout *layout, ulong window, uint head,
                           uint rows)
@@ -77,10 +106,11 @@ INLINE kept_rows take_kept(uint address, uint wave, int lane)
     return x;
 }
 #define MULTIPLY_KEPT(s, kept, rows) multiply_held(s, (kept)->words, rows)
-/* To be called in each round of a loop, in which nothing else writes to them:
- * ptxas 13.0 gives registers of a left operand that a loop does not change to
- * the loop's other left operands. One of the four of an instruction is enough.
- * A launch's second dimension has 0 only, which compilers do not know. */
+/* To be called in each round of a loop where no product that reads them is in
+ * flight: ptxas 13.0 gives registers of a left operand that a loop does not
+ * change to the loop's other left operands. One of the four of an instruction
+ * is enough. A launch's second dimension has 0 only, which compilers do not
+ * know. */
 INLINE void keep_held(kept_rows *x)
 {
     UNROLL_FOR (uint i = 0; i < HEAD_DIM / 4; i += 4)

@@ -54,6 +54,15 @@ INLINE void sync_warpgroup(uint warpgroup)
                      : "memory");
 }
 
+/* All waves that compute. */
+INLINE void sync_computing(void)
+{
+    __asm__ volatile("bar.sync %0, %1;"
+                     :
+                     : "n"(WARPGROUPS + 1), "n"(WARPGROUPS * WARPGROUP)
+                     : "memory");
+}
+
 /* 16 bytes, to a multiple of 16. */
 INLINE void copy_chunk(uint to, __global const void *from)
 {

@@ -181,8 +181,6 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
     HOLD_OUTS(x->dv);
     HOLD_WEIGHTS(x->ds);
     HOLD_WEIGHTS(x->p);
-    keep_held(k);
-    keep_held(v);
     start_products();
     MULTIPLY_KEPT(s, k, part_of(ring, at.stage, QUERIES));
     end_products();
@@ -205,6 +203,8 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
     end_products();
     AWAIT_PRODUCTS(1);
     HOLD_SCORES(dp);
+    keep_held(k);
+    keep_held(v);
     differentiate(x->ds, s, dp, numbers, keys->factor, keys->lane);
     HOLD_WEIGHTS(x->ds);
     HOLD_OUTS(x->dk);
@@ -258,10 +258,9 @@ sliding_keys_wgmma(BACKWARD_PARAMETERS)
         return;
     if (item < KEPT_MBARRIERS)
         make_kept_barrier(&ring, item);
-    const float4 bounds = largest_bounds(
-        found, bounds_of(workspace, &args, block.window, block.kv_head),
-        forward, item, WORK_ITEMS);
-    const float ds_scale = ds_scale_of(bounds.y, bounds.x, bounds.z);
+    if (item < FOUND_NUMBERS)
+        found[item] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
     if (warpgroup == WARPGROUPS) {
         LEAVE_REGISTERS();
         const uint first_head = block.kv_head * forward->heads_per_kv_head;
@@ -281,6 +280,10 @@ sliding_keys_wgmma(BACKWARD_PARAMETERS)
         return;
     }
     TAKE_REGISTERS();
+    const float4 bounds = find_bounds(
+        found, bounds_of(workspace, &args, block.window, block.kv_head), &args,
+        item, lane);
+    const float ds_scale = ds_scale_of(bounds.y, bounds.x, bounds.z);
     const uint first_key = block.first + warpgroup * WARPGROUP_ROWS;
     const uint end_key = min(first_key + WARPGROUP_ROWS, block_end);
     wave_keys keys = {.key = block.first + wave * 16,

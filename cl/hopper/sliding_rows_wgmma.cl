@@ -281,7 +281,7 @@ INLINE void fetch(const tile_ring *ring, __local const uint *found,
         }
         if (block->mends && pass == 0) {
             sync_group();
-            passes += *found != 0;
+            passes += found[FOUND_AGAIN] != 0;
         }
     }
     await_copies();
@@ -322,7 +322,10 @@ sliding_rows_wgmma(BACKWARD_PARAMETERS)
     const int lane = (int)(item % WAVE);
     const int wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
     const tile_ring ring = {local_address(memory)};
-    row_block block = {.tile = deal_work_tile(forward, (uint)get_group_id(0))};
+    row_block block = {.tile =
+                           deal_sorted(forward, (uint)get_group_id(0),
+                                       (uint)forward->windows * forward->heads,
+                                       forward->short_row_blocks)};
     DECLARE_REGISTERS();
     block.end = min(block.tile.row + BLOCK_ROWS, forward->queries);
     block.kv_head = block.tile.head / forward->heads_per_kv_head;
@@ -334,11 +337,8 @@ sliding_rows_wgmma(BACKWARD_PARAMETERS)
             visible_span(forward, min(block.tile.row + i, block.end - 1));
     if (item < KEPT_MBARRIERS)
         make_kept_barrier(&ring, item);
-    const float4 bounds = largest_bounds(
-        found, bounds_of(workspace, &args, block.tile.window, block.kv_head),
-        forward, item, WORK_ITEMS);
-    if (item == 0)
-        *found = 0;
+    if (item < FOUND_NUMBERS)
+        found[item] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (warpgroup == WARPGROUPS) {
         LEAVE_REGISTERS();
@@ -358,6 +358,9 @@ sliding_rows_wgmma(BACKWARD_PARAMETERS)
         return;
     }
     TAKE_REGISTERS();
+    const float4 bounds = find_bounds(
+        found, bounds_of(workspace, &args, block.tile.window, block.kv_head),
+        &args, item, lane);
     const uint first_row = block.tile.row + warpgroup * WARPGROUP_ROWS;
     const wave_rows rows = {
         .row = block.tile.row + wave * 16,
@@ -390,9 +393,9 @@ sliding_rows_wgmma(BACKWARD_PARAMETERS)
         find_errors(&x, &rows, &args);
         if (block.mends && pass == 0) {
             if (mend_delta(&x, &rows) && lane == 0)
-                *found = 1;
+                found[FOUND_AGAIN] = 1;
             sync_group();
-            passes += *found != 0;
+            passes += found[FOUND_AGAIN] != 0;
         }
     }
     if (runs.end > 0) {

@@ -84,20 +84,16 @@ INLINE key_tile find_key_tile(const key_loop *loop, const tile_runs *runs,
     return t;
 }
 
-/* Work tile `index` of a launch: of all heads those that see as many blocks as
- * a row may see come first, head by head, as neighbours share keys; then the
- * others, the longest first, so that all work-groups end together. Launches
- * of parts of a head take them as they come. */
-INLINE work_tile deal_work_tile(const forward_args *args, uint index)
+/* Work tile `index` of those of so many heads of a launch: of all heads those
+ * that see as many blocks as a row may see come first, head by head, as
+ * neighbours share keys; then the others, `shorter` of each head, the longest
+ * first, so that all work-groups end together. */
+INLINE work_tile deal_sorted(const forward_args *args, uint index, uint heads,
+                             uint shorter)
 {
-    const uint in_launch = args->first_work_tile + index;
-    const uint heads = args->work_tiles / args->row_blocks;
-    const int sorts = args->first_work_tile == 0 &&
-                      heads * args->row_blocks == args->work_tiles;
-    const uint shorter = sorts ? args->short_row_blocks : 0;
     const uint whole = args->row_blocks - shorter;
-    const int is_whole = !sorts || in_launch < heads * whole;
-    const uint i = is_whole ? in_launch : in_launch - heads * whole;
+    const int is_whole = index < heads * whole;
+    const uint i = is_whole ? index : index - heads * whole;
     const uint quotient = i / (is_whole ? whole : heads);
     const uint head = is_whole ? quotient : i - quotient * heads;
     const uint block =
@@ -108,6 +104,18 @@ INLINE work_tile deal_work_tile(const forward_args *args, uint index)
     tile.head = head - window * args->heads;
     tile.row = block * BLOCK_ROWS;
     return tile;
+}
+
+/* Work tile `index` of a launch. Launches of parts of a head take them as they
+ * come. */
+INLINE work_tile deal_work_tile(const forward_args *args, uint index)
+{
+    const uint end = args->first_work_tile + args->work_tiles;
+    const int sorts =
+        args->first_work_tile == 0 && end % args->row_blocks == 0;
+    return deal_sorted(args, args->first_work_tile + index,
+                       CEIL_DIV(end, args->row_blocks),
+                       sorts ? args->short_row_blocks : 0);
 }
 
 /* What a work-group takes in its round: there and back, as what comes later is

@@ -51,7 +51,7 @@
 /* What rows see; numbers of a stage's rows; and what a work-group finds. */
 #define SPAN_BYTES 8
 #define NUMBER_BYTES (8 * TILE_KEYS)
-#define FOUND_BYTES 16
+#define FOUND_BYTES 32 /* kept_rows.cl */
 #define ROWS_LOCAL_BYTES                                                      \
     (OPERAND_BYTES + 8 * KEPT_MBARRIERS_EVEN + SPAN_BYTES * BLOCK_ROWS +      \
      FOUND_BYTES)

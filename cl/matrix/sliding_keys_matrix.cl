@@ -309,7 +309,7 @@ JOIN(sliding_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         const window_coord *coord = &pipeline.coord;
         const float4 largest = largest_bounds(
             found, bounds_of(workspace, &args, keys.window, keys.kv_head),
-            forward, me.id, TEAM);
+            &args, me.id, TEAM);
         const float ds_scale = ds_scale_of(largest.y, largest.x, largest.z);
         copy_rows(own_k, k + plane(&forward->k, coord->grid, keys.kv_head),
                   chunk_of(&forward->k, me.lane), &forward->k, &forward->grid,

@@ -52,16 +52,16 @@ INLINE __global float *bounds_of(__global float *workspace,
     return workspace + args->bounds +
            ((window - forward->first_window) * forward->heads +
             kv_head * forward->heads_per_kv_head) *
-               forward->row_blocks * BOUND_NUMBERS;
+               args->bound_blocks * BOUND_NUMBERS;
 }
 
 /* The largest of what all blocks of rows of a key head have; the same at all
  * of so many work-items. `found`: in local memory, BOUND_NUMBERS, for all of
  * them. */
 INLINE float4 largest_bounds(__local uint *found, __global const float *bounds,
-                             const forward_args *args, int item, int items)
+                             const backward_args *args, int item, int items)
 {
-    const uint count = args->row_blocks * args->heads_per_kv_head;
+    const uint count = args->bound_blocks * args->forward.heads_per_kv_head;
     float4 largest = (float4)(0.0f);
     if (item < BOUND_NUMBERS)
         found[item] = 0;

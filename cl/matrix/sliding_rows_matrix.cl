@@ -199,6 +199,40 @@ INLINE void store_statistics(const wave_state *s, const wave_rows *rows,
     }
 }
 
+/* The largest finite |element| of rows [first, first + count) of v that a
+ * work-item finds in its share of them. */
+INLINE float largest_element(__global const storage *v,
+                             const forward_args *args, uint first, uint count,
+                             int item)
+{
+    float largest = 0.0f;
+    if (HEAD_DIM % 8 == 0 && (args->flags & ARG_WIDE_ACCESS) != 0) {
+        /* sizes of either type are in the order of their bits */
+        ushort8 top = (ushort8)(0);
+        for (uint i = item; i < count * (HEAD_DIM / 8); i += TEAM) {
+            const uint row = i / (HEAD_DIM / 8);
+            const ushort8 bits =
+                *(__global const ushort8 *)(v +
+                                            element(&args->v, first + row,
+                                                    8 * (i - row * (HEAD_DIM /
+                                                                    8))));
+            const ushort8 size = bits & (ushort8)(0x7fff);
+            const ushort8 finite = as_ushort8(size < (ushort8)(EXPONENT));
+            top = max(top, size & finite);
+        }
+        const ushort4 four = max(top.lo, top.hi);
+        const ushort2 two = max(four.lo, four.hi);
+        return number_of(max(two.x, two.y));
+    }
+    for (uint i = item; i < count * HEAD_DIM; i += TEAM) {
+        const uint row = i / HEAD_DIM;
+        const float x =
+            fabs(LOAD(v, element(&args->v, first + row, i - row * HEAD_DIM)));
+        largest = x < INFINITY ? fmax(largest, x) : largest;
+    }
+    return largest;
+}
+
 /* Leaves a block of rows' bounds, of which `found` has those of its rows: the
  * largest |element| of v in its share of the keys joins them. */
 INLINE void store_bounds(__local uint *found, __global const storage *v,
@@ -211,14 +245,8 @@ INLINE void store_bounds(__local uint *found, __global const storage *v,
         tile->row / args->block_rows;
     const uint each = args->keys / shares + 1;
     const uint first = min((ulong)share * each, (ulong)args->keys);
-    const uint count = min(each, args->keys - first) * HEAD_DIM;
-    float largest = 0.0f;
-    for (uint i = item; i < count; i += TEAM) {
-        const uint row = i / HEAD_DIM;
-        const float x =
-            fabs(LOAD(v, element(&args->v, first + row, i - row * HEAD_DIM)));
-        largest = x < INFINITY ? fmax(largest, x) : largest;
-    }
+    const float largest =
+        largest_element(v, args, first, min(each, args->keys - first), item);
     atomic_max(&found[BOUND_VALUE], as_uint(largest));
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item < BOUND_NUMBERS)
@@ -485,7 +513,7 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const int takes_o = has_o_lse;
 #else
     const int takes_o = 0;
-    const float4 largest = largest_bounds(found, bounds, forward, me.id, TEAM);
+    const float4 largest = largest_bounds(found, bounds, &args, me.id, TEAM);
 #endif
     __global const storage *first_plane =
         takes_o ? o + plane(&forward->o, coord.grid, tile.head)

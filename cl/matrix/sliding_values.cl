@@ -7,13 +7,6 @@
 #define SLIDING_VALUES_CL
 #include "matrix/sliding_rows.cl"
 
-#if DTYPE == 0
-#define EXPONENT 0x7f800000u
-#elif DTYPE == 1
-#define EXPONENT 0x7c00u
-#else
-#define EXPONENT 0x7f80u
-#endif
 #define IS_NO_NUMBER(bits) (((bits)&EXPONENT) == EXPONENT)
 
 /* Operands that are infinite or NaN become 0; were there any? */

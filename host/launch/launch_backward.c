@@ -6,7 +6,7 @@
 #include "launch/passes.h"
 
 /* The same size on host and device, whatever the compiler. */
-_Static_assert(sizeof(backward_args) == 840, "backward_args has padding");
+_Static_assert(sizeof(backward_args) == 848, "backward_args has padding");
 
 /* In the order of BACKWARD_PARAMETERS in cl/common/parameters.cl; 0 is the
  * arguments' place. */
@@ -94,9 +94,8 @@ static backward_args make_args(const wa_call *call)
     args.pad_k_partials = args.bounds + workspace->bounds / 4;
     args.pad_v_partials = args.pad_k_partials + workspace->pad / 4;
     args.key_blocks = plan->schedule.key_blocks;
+    args.bound_blocks = plan->schedule.bound_blocks;
     if (is_sliding_matrix(call)) {
-        args.forward.short_row_blocks = wa_short_row_blocks(
-            problem, args.forward.block_rows, args.forward.row_blocks);
         args.short_key_blocks = wa_short_key_blocks(
             problem, plan->step[WA_STEP_KEYS].block_keys, args.key_blocks);
     }
@@ -107,11 +106,27 @@ static backward_args make_args(const wa_call *call)
 static uint64_t groups_of(const wa_call *call, int step, uint64_t windows)
 {
     const wa_schedule *s = &call->plan->schedule;
-    const uint64_t row_blocks = (uint64_t)call->problem.heads * s->row_blocks;
+    const uint64_t row_blocks =
+        (uint64_t)call->problem.heads *
+        (step == WA_STEP_STATISTICS && s->bound_blocks ? s->bound_blocks
+                                                       : s->row_blocks);
     if (step == WA_STEP_KEYS)
         return (uint64_t)s->splits * call->problem.kv_heads * s->key_blocks *
                (s->key_parts ? s->key_parts : 1);
     return (s->row_splits ? s->row_splits : windows) * row_blocks;
+}
+
+/* What sliding kernels of matrix units know of a launch's blocks of rows,
+ * which have as many rows as the step says. */
+static void set_row_blocks(const wa_call *call, int step, backward_args *args)
+{
+    const wa_schedule *s = &call->plan->schedule;
+    forward_args *forward = &args->forward;
+    forward->block_rows = call->plan->step[step].block_rows;
+    forward->row_blocks =
+        step == WA_STEP_STATISTICS ? s->bound_blocks : s->row_blocks;
+    forward->short_row_blocks = wa_short_row_blocks(
+        &call->problem, forward->block_rows, forward->row_blocks);
 }
 
 static winattn_status append_steps(wa_call *call, backward_args *args,
@@ -123,6 +138,8 @@ static winattn_status append_steps(wa_call *call, backward_args *args,
         const size_t group = call->plan->step[i].work_group;
         if (!kernel || (i == WA_STEP_KEYS && skips_keys))
             continue;
+        if (is_sliding_matrix(call) && i != WA_STEP_KEYS)
+            set_row_blocks(call, i, args);
         args->forward.splits = i == WA_STEP_KEYS ? s->splits : s->row_splits;
         WA_TRY(wa_set_arg(kernel, 0, sizeof *args, args));
         WA_TRY(wa_chain_append(
@@ -152,10 +169,6 @@ winattn_status wa_launch_gradients(wa_call *call, backward_args *args)
         const uint64_t left = windows - window;
         args->forward.first_window = window;
         args->forward.windows = left < per_launch ? left : per_launch;
-        if (call->plan->is_wgmma) /* statistics of rows bound it */
-            args->forward.work_tiles =
-                (cl_uint)(args->forward.windows * call->problem.heads *
-                          args->forward.row_blocks);
         WA_TRY(append_steps(call, args, skips_keys));
         args->forward.flags &= ~ARG_FIRST_LAUNCH;
     }

@@ -55,12 +55,10 @@ bool wa_visit_sliding_pairs(const wa_problem *problem, const wa_device *device,
                             wa_matrix_gradient_visitor *visit, void *data,
                             uint64_t *visited);
 
-/* Takes the best kernel of statistics for work-groups of so many rows, whose
- * rows then go to other kernels than those of fragments; false if there is
- * none (matrix_sliding_backward.c). */
+/* Takes the best kernel of statistics, for kernels behind it that are not
+ * those of fragments; false if there is none (matrix_sliding_backward.c). */
 bool wa_take_sliding_statistics(const wa_problem *problem,
-                                const wa_device *device, uint32_t block_rows,
-                                wa_plan *plan);
+                                const wa_device *device, wa_plan *plan);
 
 /* As wa_visit_matrix_shapes. The shapes do not follow from the numbers of
  * tokens, so that caches of keys may grow without a build. */

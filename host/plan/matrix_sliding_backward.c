@@ -187,6 +187,7 @@ void wa_take_sliding_pair(const wa_problem *problem, const wa_device *device,
                   s->key_parts - 1, last);
     plan->fused = false;
     s->row_blocks = wa_ceil_div(problem->queries, rows.block_rows);
+    s->bound_blocks = s->row_blocks;
     s->key_blocks = wa_ceil_div(problem->keys, shape->keys.block_keys);
     s->windows_per_group = 1;
     s->busy_groups = UINT32_MAX; /* each window has its own */
@@ -289,17 +290,10 @@ bool wa_visit_sliding_pairs(const wa_problem *problem, const wa_device *device,
 
 /* ---- Statistics alone ---- */
 
-typedef struct statistics_search {
-    search find;
-    uint32_t block_rows;
-} statistics_search;
-
 static void keep_best_rows(void *data, const wa_matrix_shape *s)
 {
-    statistics_search *of = data;
-    search *find = &of->find;
-    if (s->block_rows != of->block_rows ||
-        rows_refusal(find->problem, find->device, s))
+    search *find = data;
+    if (rows_refusal(find->problem, find->device, s))
         return;
     const double cost = rows_cost(find, s);
     if (find->rows_cost == 0 || cost < find->rows_cost) {
@@ -309,15 +303,15 @@ static void keep_best_rows(void *data, const wa_matrix_shape *s)
 }
 
 bool wa_take_sliding_statistics(const wa_problem *problem,
-                                const wa_device *device, uint32_t block_rows,
-                                wa_plan *plan)
+                                const wa_device *device, wa_plan *plan)
 {
-    statistics_search of = {.find = {.problem = problem, .device = device},
-                            .block_rows = block_rows};
-    plan->visited += wa_visit_sliding_tiles(device, keep_best_rows, &of);
-    if (of.find.rows_cost == 0)
+    search find = {.problem = problem, .device = device};
+    plan->visited += wa_visit_sliding_tiles(device, keep_best_rows, &find);
+    if (find.rows_cost == 0)
         return false;
-    set_rows(problem, device, &of.find.rows, true,
+    set_rows(problem, device, &find.rows, true,
              &plan->step[WA_STEP_STATISTICS]);
+    plan->schedule.bound_blocks =
+        wa_ceil_div(problem->queries, find.rows.block_rows);
     return true;
 }

@@ -46,6 +46,9 @@ typedef struct wa_step {
 typedef struct wa_schedule {
     uint32_t row_blocks; /* of a window-head */
     uint32_t key_blocks; /* of a window-head, of WA_STEP_KEYS */
+    /* Blocks of rows of a window-head for which WA_STEP_STATISTICS leaves
+     * bounds (sliding gradients on a matrix unit). */
+    uint32_t bound_blocks;
 
     /* The forward pass: work tiles, a block of rows each. */
     uint32_t work_tiles_per_group;

@@ -112,7 +112,7 @@ static uint64_t row_bytes(const wa_problem *problem)
 /* And what blocks of rows leave (cl/matrix/sliding_numbers.cl). */
 static uint64_t bound_bytes(const wa_problem *problem, const wa_schedule *s)
 {
-    return ROW_NUMBERS * 4ull * problem->heads * s->row_blocks;
+    return ROW_NUMBERS * 4ull * problem->heads * s->bound_blocks;
 }
 
 /* round: windows of which all splits and teams have work. */

@@ -140,82 +140,92 @@ bool wa_plan_wgmma_sliding(const wa_problem *problem, const wa_device *device,
 /* ---- The backward pass ---- */
 
 /* Rows of a work-group of the kernel of rows, and keys of one of keys. */
-#define GRADIENT_BLOCK 128u
-
-static uint32_t rows_stages(uint32_t head_dim)
+static wgmma_shape rows_shape(uint32_t head_dim)
 {
-    return head_dim <= PANEL_CHANNELS ? 4 : 3;
+    return head_dim <= PANEL_CHANNELS ? (wgmma_shape){128, 4}
+                                      : (wgmma_shape){128, 3};
 }
-static uint32_t keys_stages(uint32_t head_dim)
+static wgmma_shape keys_shape(uint32_t head_dim)
 {
-    return head_dim <= PANEL_CHANNELS ? 4 : 2;
+    return head_dim <= PANEL_CHANNELS ? (wgmma_shape){128, 4}
+                                      : (wgmma_shape){128, 2};
 }
 
-static uint32_t rows_bytes(uint32_t HEAD_DIM)
+static uint32_t rows_bytes(uint32_t HEAD_DIM, wgmma_shape shape)
 {
-    const uint32_t BLOCK_ROWS = GRADIENT_BLOCK;
-    const uint32_t STAGES = rows_stages(HEAD_DIM);
+    const uint32_t BLOCK_ROWS = shape.block_rows;
+    const uint32_t STAGES = shape.stages;
     return ROWS_LOCAL_BYTES;
 }
-static uint32_t keys_bytes(uint32_t HEAD_DIM)
+static uint32_t keys_bytes(uint32_t HEAD_DIM, wgmma_shape shape)
 {
-    const uint32_t BLOCK_ROWS = GRADIENT_BLOCK; /* here of keys */
-    const uint32_t STAGES = keys_stages(HEAD_DIM);
+    const uint32_t BLOCK_ROWS = shape.block_rows; /* here of keys */
+    const uint32_t STAGES = shape.stages;
     return KEYS_LOCAL_BYTES;
 }
 
 static void set_step(const wa_problem *problem, const wa_device *device,
-                     const char *kernel, uint32_t block_rows,
-                     uint32_t block_keys, uint32_t bytes, uint32_t stages,
+                     const char *kernel, wgmma_shape shape, uint32_t bytes,
                      wa_step *step)
 {
     char *text = step->defines;
     const size_t size = sizeof step->defines;
     step->kernel = kernel;
-    step->block_rows = block_rows;
-    step->block_keys = block_keys;
-    step->work_group = work_items(GRADIENT_BLOCK);
+    step->work_group = work_items(shape.block_rows);
     step->local_bytes = bytes;
     text[0] = 0;
-    wa_append_problem(problem, device, block_rows, block_keys, text, size);
-    wa_append_switch(text, size, WA_SWITCH(STAGES), stages);
+    wa_append_problem(problem, device, step->block_rows, step->block_keys,
+                      text, size);
+    wa_append_switch(text, size, WA_SWITCH(STAGES), shape.stages);
     wa_append_matrix_unit_options(device, text, size);
+}
+
+static void set_steps(const wa_problem *problem, const wa_device *device,
+                      wgmma_shape rows, wgmma_shape keys, wa_plan *plan)
+{
+    const uint32_t dim = problem->head_dim;
+    wa_step *first = &plan->step[WA_STEP_ROWS];
+    wa_step *last = &plan->step[WA_STEP_KEYS];
+    first->block_rows = rows.block_rows;
+    first->block_keys = TILE_KEYS;
+    set_step(problem, device, "sliding_rows_wgmma", rows,
+             rows_bytes(dim, rows), first);
+    last->block_rows = TILE_KEYS;
+    last->block_keys = keys.block_rows;
+    set_step(problem, device, "sliding_keys_wgmma", keys,
+             keys_bytes(dim, keys), last);
 }
 
 bool wa_plan_wgmma_sliding_backward(const wa_problem *problem,
                                     const wa_device *device, wa_plan *plan)
 {
     const uint32_t dim = problem->head_dim;
+    const wgmma_shape rows = rows_shape(dim), keys = keys_shape(dim);
     wa_schedule *s = &plan->schedule;
     if (!is_open(problem, device))
         return false;
     const char *why = problem_refusal(problem, WA_BACKWARD);
     if (!why)
-        why = device_refusal(device, GRADIENT_BLOCK,
-                             rows_bytes(dim) > keys_bytes(dim)
-                                 ? rows_bytes(dim)
-                                 : keys_bytes(dim));
-    if (!why &&
-        !wa_take_sliding_statistics(problem, device, GRADIENT_BLOCK, plan))
-        why = "no kernel on fragments makes statistics of so many rows";
+        why = device_refusal(device, rows.block_rows, rows_bytes(dim, rows));
+    if (!why)
+        why = device_refusal(device, keys.block_rows, keys_bytes(dim, keys));
+    if (!why && !wa_take_sliding_statistics(problem, device, plan))
+        why = "no kernel on fragments makes statistics of its rows";
     if (why)
         return refuse(plan, why);
-    set_step(problem, device, "sliding_rows_wgmma", GRADIENT_BLOCK, TILE_KEYS,
-             rows_bytes(dim), rows_stages(dim), &plan->step[WA_STEP_ROWS]);
-    set_step(problem, device, "sliding_keys_wgmma", TILE_KEYS, GRADIENT_BLOCK,
-             keys_bytes(dim), keys_stages(dim), &plan->step[WA_STEP_KEYS]);
+    set_steps(problem, device, rows, keys, plan);
     plan->is_wgmma = true;
     plan->fused = false;
-    s->row_blocks = wa_ceil_div(problem->queries, GRADIENT_BLOCK);
-    s->key_blocks = wa_ceil_div(problem->keys, GRADIENT_BLOCK);
+    s->row_blocks = wa_ceil_div(problem->queries, rows.block_rows);
+    s->key_blocks = wa_ceil_div(problem->keys, keys.block_rows);
     s->windows_per_group = 1;
     s->busy_groups = UINT32_MAX; /* each window has its own */
     plan->access_elements = COPY_BYTES / 2;
     plan->access_bytes = COPY_BYTES;
     snprintf(
         plan->reason, sizeof plan->reason,
-        "wgmma: rows and keys in kernels of their own, %u warpgroups with "
-        "scores in registers, and one that fetches",
-        GRADIENT_BLOCK / WARPGROUP_ROWS);
+        "wgmma: rows and keys in kernels of their own, %u and %u warpgroups "
+        "with scores in registers, and one that fetches",
+        rows.block_rows / WARPGROUP_ROWS, keys.block_rows / WARPGROUP_ROWS);
     return true;
 }

@@ -208,7 +208,7 @@ static wa_workspace shrink_workspace(const wa_problem *small,
 static void shrink_plan(const wa_problem *small, wa_plan *plan)
 {
     wa_schedule *schedule = &plan->schedule;
-    schedule->row_blocks = schedule->key_blocks = 1;
+    schedule->row_blocks = schedule->key_blocks = schedule->bound_blocks = 1;
     if (plan->tier == WINATTN_TIER_CPU)
         plan->step[WA_STEP_FORWARD].block_rows =
             plan->step[WA_STEP_ROWS].block_rows = 1;

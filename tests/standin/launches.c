@@ -161,7 +161,7 @@ static cl_int check_workspace(cl_kernel kernel)
         kernel->arguments[facts->parameter_count - 1].buffer;
     const uint64_t heads = forward->windows * forward->heads;
     const uint64_t rows = heads * forward->queries * ROW_NUMBERS;
-    const uint64_t blocks = heads * forward->row_blocks * ROW_NUMBERS;
+    const uint64_t blocks = heads * args.bound_blocks * ROW_NUMBERS;
     if (workspace && args.workspace + rows <= args.bounds &&
         (args.bounds + blocks) * 4 <= workspace->size)
         return CL_SUCCESS;
