@@ -242,7 +242,7 @@ static void numbers_may_be_wrong(void **state)
     standin_drivers.gives_ptx = true;
     standin_drivers.wgmma_is_wrong = true;
     assert_left_to_fragments(
-        "failed its self-test: channel 1 of head 0, query 1");
+        "failed its self-test: o of head 0, row 1, channel 1 is ");
 }
 
 int main(void)
