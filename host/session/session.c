@@ -16,10 +16,11 @@
 
 #define CHECK_REASON_SIZE 256
 
-/* What a self-test found: of the matrix unit and a type, or with `defines` of
- * the kernel that was built with these. */
+/* What a self-test found: of the matrix unit and a type, or of the pass whose
+ * main step is `kernel`, built with `defines`. */
 typedef struct unit_check {
     winattn_dtype dtype;
+    const char *kernel; /* a constant of the planner; "" for the unit */
     char *defines, *build_options;
     winattn_status status;
     char reason[CHECK_REASON_SIZE]; /* of a failure */
@@ -88,8 +89,8 @@ static char *copy_of(const char *text)
 
 /* Tests again what failed for a reason that may pass. */
 static void keep_check(wa_session *session, winattn_dtype dtype,
-                       const char *defines, const char *build_options,
-                       winattn_status status)
+                       const char *kernel, const char *defines,
+                       const char *build_options, winattn_status status)
 {
     if (status != WINATTN_SUCCESS && status != WINATTN_UNSUPPORTED_DEVICE)
         return;
@@ -103,6 +104,7 @@ static void keep_check(wa_session *session, winattn_dtype dtype,
         return;
     }
     check->dtype = dtype;
+    check->kernel = kernel;
     check->status = status;
     snprintf(check->reason, sizeof check->reason, "%s", winattn_last_reason());
     check->next = session->checks;
@@ -111,12 +113,14 @@ static void keep_check(wa_session *session, winattn_dtype dtype,
 
 /* What an earlier test found; NULL: there was none. */
 static const unit_check *find_check(const wa_session *session,
-                                    winattn_dtype dtype, const char *defines,
+                                    winattn_dtype dtype, const char *kernel,
+                                    const char *defines,
                                     const char *build_options)
 {
     const unit_check *check = session->checks;
     while (check &&
-           (check->dtype != dtype || strcmp(check->defines, defines) != 0 ||
+           (check->dtype != dtype || strcmp(check->kernel, kernel) != 0 ||
+            strcmp(check->defines, defines) != 0 ||
             strcmp(check->build_options, build_options) != 0))
         check = check->next;
     return check;
@@ -135,14 +139,15 @@ winattn_status wa_session_check_matrix_unit(wa_session *session,
 {
     winattn_status status;
     wa_lock_take(session->check_lock);
-    const unit_check *check = find_check(session, dtype, "", build_options);
+    const unit_check *check =
+        find_check(session, dtype, "", "", build_options);
     if (check) {
         status = recall(check);
     } else {
         status = wa_check_matrix_unit(session->context, session->device_id,
                                       session->programs, &session->device,
                                       dtype, build_options);
-        keep_check(session, dtype, "", build_options, status);
+        keep_check(session, dtype, "", "", build_options, status);
     }
     wa_lock_release(session->check_lock);
     return status;
@@ -153,18 +158,19 @@ winattn_status wa_session_check_wgmma(wa_session *session,
                                       const wa_plan *plan,
                                       const wa_kernels *kernels)
 {
-    const char *defines = plan->step[WA_STEP_FORWARD].defines;
+    const wa_step *main = &plan->step[wa_main_step(plan->pass)];
     winattn_status status;
     wa_lock_take(session->check_lock);
     const unit_check *check =
-        find_check(session, problem->dtype, defines, problem->build_options);
+        find_check(session, problem->dtype, main->kernel, main->defines,
+                   problem->build_options);
     if (check) {
         status = recall(check);
     } else {
         status = wa_check_wgmma(session->context, session->device_id, problem,
                                 plan, kernels);
-        keep_check(session, problem->dtype, defines, problem->build_options,
-                   status);
+        keep_check(session, problem->dtype, main->kernel, main->defines,
+                   problem->build_options, status);
     }
     wa_lock_release(session->check_lock);
     return status;

@@ -27,7 +27,8 @@ winattn_status wa_session_kernel(const wa_session *session, const char *name,
                                  const char *defines,
                                  const char *build_options, cl_kernel *kernel);
 
-/* wa_check_wgmma of a plan's kernel, made once for each program. */
+/* wa_check_wgmma of a plan's pass, made once for each program of its main
+ * step. */
 winattn_status wa_session_check_wgmma(wa_session *session,
                                       const wa_problem *problem,
                                       const wa_plan *plan,

@@ -83,11 +83,13 @@ static void print_line(const line *l, const char *kernel, uint32_t work_group,
            l->device->local_bytes, defines);
 }
 
-static winattn_status print_forward(const wa_problem *problem, const line *l)
+static const wa_exclusions none;
+
+static winattn_status print_forward(const wa_problem *problem, const line *l,
+                                    const wa_exclusions *exclusions)
 {
-    static const wa_exclusions none;
     wa_plan plan;
-    WA_TRY(wa_plan_make(problem, l->device, WA_FORWARD, &none, &plan));
+    WA_TRY(wa_plan_make(problem, l->device, WA_FORWARD, exclusions, &plan));
     print_line(l, plan.step[WA_STEP_FORWARD].kernel,
                plan.step[WA_STEP_FORWARD].work_group,
                plan.step[WA_STEP_FORWARD].local_bytes,
@@ -97,11 +99,11 @@ static winattn_status print_forward(const wa_problem *problem, const line *l)
 
 /* Nothing if the planner prefers another tier. */
 static winattn_status print_backward(const wa_problem *problem, const line *l,
+                                     const wa_exclusions *exclusions,
                                      winattn_tier tier)
 {
-    static const wa_exclusions none;
     wa_plan plan;
-    WA_TRY(wa_plan_make(problem, l->device, WA_BACKWARD, &none, &plan));
+    WA_TRY(wa_plan_make(problem, l->device, WA_BACKWARD, exclusions, &plan));
     if (plan.tier != tier)
         return WINATTN_SUCCESS;
     for (int i = WA_STEP_STATISTICS; i <= WA_STEP_LAST; i++) {
@@ -117,6 +119,7 @@ static winattn_status print_backward(const wa_problem *problem, const line *l,
  * backward pass where the planner would choose it if the unit were proven. */
 static winattn_status print_matrix(const wa_problem *problem, const line *l)
 {
+    static const wa_exclusions no_wgmma = {.wgmma = "print_wgmma has them"};
     wa_device device = *l->device;
     wa_problem demanded = *problem;
     line of_unit = *l;
@@ -124,7 +127,6 @@ static winattn_status print_matrix(const wa_problem *problem, const line *l)
     demanded.tier = WINATTN_TIER_MATRIX;
     free_choice.tier = WINATTN_TIER_AUTO;
     of_unit.device = &device;
-    device.lacks_wgmma = true;
     for (int i = 0; i < WA_MATRIX_UNITS; i++) {
         wa_matrix_unit unit = wa_matrix_units[i];
         unit.proven = true;
@@ -132,13 +134,14 @@ static winattn_status print_matrix(const wa_problem *problem, const line *l)
         if (!wa_matrix_unit_suits(&unit, l->device) ||
             (problem->dtype == WINATTN_FP32 && !unit.has_tf32))
             continue;
-        WA_TRY(print_forward(&demanded, &of_unit));
-        WA_TRY(print_backward(&free_choice, &of_unit, WINATTN_TIER_MATRIX));
+        WA_TRY(print_forward(&demanded, &of_unit, &no_wgmma));
+        WA_TRY(print_backward(&free_choice, &of_unit, &no_wgmma,
+                              WINATTN_TIER_MATRIX));
     }
     return WINATTN_SUCCESS;
 }
 
-/* Nothing if the device or the problem has none. */
+/* Of either pass nothing if the device or the problem has none. */
 static winattn_status print_wgmma(const wa_problem *problem, const line *l)
 {
     wa_device device = *l->device;
@@ -149,9 +152,13 @@ static winattn_status print_wgmma(const wa_problem *problem, const line *l)
     device.matrix_unit = wa_matrix_unit_of(&device);
     of_unit.device = &device;
     wa_plan_begin(WA_FORWARD, &plan);
-    return wa_plan_wgmma_sliding(&demanded, &device, &plan)
-               ? print_forward(&demanded, &of_unit)
-               : WINATTN_SUCCESS;
+    if (wa_plan_wgmma_sliding(&demanded, &device, &plan))
+        WA_TRY(print_forward(&demanded, &of_unit, &none));
+    wa_plan_begin(WA_BACKWARD, &plan);
+    if (wa_plan_wgmma_sliding_backward(&demanded, &device, &plan))
+        WA_TRY(
+            print_backward(&demanded, &of_unit, &none, WINATTN_TIER_MATRIX));
+    return WINATTN_SUCCESS;
 }
 
 static int rewrite_ptx(void)
@@ -222,9 +229,9 @@ static winattn_status print_kernels(const workload_row *row, size_t type,
     desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
     WA_TRY(wa_problem_read(&desc, &problem));
     if (s->local)
-        WA_TRY(print_forward(&problem, l));
+        WA_TRY(print_forward(&problem, l, &none));
     if (s->local_backward)
-        WA_TRY(print_backward(&problem, l, WINATTN_TIER_LOCAL));
+        WA_TRY(print_backward(&problem, l, &none, WINATTN_TIER_LOCAL));
     if (s->matrix)
         WA_TRY(print_matrix(&problem, l));
     WA_TRY(print_wgmma(&problem, l));

@@ -146,11 +146,11 @@ static void test_unit(cl_kernel kernel, const wa_matrix_unit *unit,
 
 void compute(cl_kernel kernel, const wa_device *device)
 {
-    static const char check[] = "check_matrix_";
+    static const char check[] = "check_matrix_", sliding[] = "sliding_";
     const char *name = kernel->facts->name;
     if (strcmp(name, "probe") == 0) {
         count_rounds(kernel, device);
-    } else if (strcmp(name, "sliding_forward_wgmma") == 0) {
+    } else if (strncmp(name, sliding, sizeof sliding - 1) == 0) {
         if (kernel->program->is_rewritten)
             compute_sliding(kernel);
     } else if (strncmp(name, check, sizeof check - 1) == 0) {

@@ -334,7 +334,10 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
         return CL_INVALID_PROGRAM;
     if (!context_has(program->head.context, device))
         return CL_INVALID_DEVICE;
-    const char *log = standin_drivers.log ? standin_drivers.log : LOG;
+    const char *of = standin_drivers.log_of;
+    const bool is_told =
+        standin_drivers.log && (!of || kernels_find(&program->kernels, of));
+    const char *log = is_told ? standin_drivers.log : LOG;
     return what == CL_PROGRAM_BUILD_LOG ? answer_text(log, size, value, needed)
                                         : CL_INVALID_VALUE;
 }

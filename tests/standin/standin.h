@@ -32,6 +32,7 @@
 #include <stddef.h>
 
 #include "device/device.h"
+#include "problem/problem.h"
 
 /* ---- Devices ------------------------------------------------------------ */
 
@@ -61,9 +62,11 @@ typedef struct standin_driver {
     bool refuses_binaries;  /* CL_INVALID_BINARY, even where sound */
     bool unit_is_wrong;     /* the self-test finds a wrong sum */
     bool gives_ptx;         /* as binaries of kernels with wgmma */
-    bool wgmma_is_wrong;    /* their self-test finds a wrong number */
-    const char *log;        /* of builds; NULL: a line of no meaning */
-    bool yields; /* others run during builds and between arguments */
+    /* Their self-test finds a wrong number in this output; 0: in none. */
+    wa_tensor_id wgmma_wrong;
+    const char *log;    /* of builds; NULL: a line of no meaning */
+    const char *log_of; /* it is this kernel's alone; NULL: of all */
+    bool yields;        /* others run during builds and between arguments */
     unsigned long most_launches; /* then CL_OUT_OF_RESOURCES; 0: no limit */
 } standin_driver;
 extern standin_driver standin_drivers;

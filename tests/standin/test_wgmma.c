@@ -17,11 +17,14 @@
 
 #define KERNEL "sliding_forward_wgmma"
 #define FRAGMENTS "sliding_forward_matrix_mma"
+#define ROWS_KERNEL "sliding_rows_wgmma"
+#define KEYS_KERNEL "sliding_keys_wgmma"
 
 /* What is asked for, on a new session. */
 typedef struct world {
     cl_context context;
     cl_device_id id;
+    cl_bitfield passes;
     winattn_plan *plan;
     char text[4096]; /* what the plan says */
 } world;
@@ -35,7 +38,7 @@ static int start(void **state)
     return 0;
 }
 
-static void plan_again(world *w, uint32_t tokens, winattn_dtype dtype)
+static winattn_desc desc_of(uint32_t tokens, winattn_dtype dtype)
 {
     winattn_desc desc = {.struct_size = sizeof desc,
                          .variant = WINATTN_SLIDING,
@@ -46,6 +49,13 @@ static void plan_again(world *w, uint32_t tokens, winattn_dtype dtype)
     desc.block = 100;
     desc.window_blocks = 3;
     desc.head_dim = 64;
+    return desc;
+}
+
+static void plan_again(world *w, uint32_t tokens, winattn_dtype dtype)
+{
+    winattn_desc desc = desc_of(tokens, dtype);
+    desc.passes = w->passes;
     if (winattn_plan_create(w->context, w->id, &desc, &w->plan) !=
         WINATTN_SUCCESS)
         fail_msg("%s", winattn_last_reason());
@@ -54,13 +64,15 @@ static void plan_again(world *w, uint32_t tokens, winattn_dtype dtype)
         WINATTN_SUCCESS);
 }
 
-static world begin(void)
+static world begin_passes(cl_bitfield passes)
 {
-    world w = {.id = standin_device(made_up_device("H200"))};
+    world w = {.id = standin_device(made_up_device("H200")), .passes = passes};
     w.context = standin_context(1, &w.id);
     plan_again(&w, 1000, WINATTN_FP16);
     return w;
 }
+
+static world begin(void) { return begin_passes(WINATTN_PASS_FORWARD); }
 
 static void end(world *w)
 {
@@ -115,6 +127,31 @@ static void it_is_built_and_tested_once(void **state)
         assert_int_equal(builds_of(KERNEL, true), wanted);
         assert_int_equal(builds_of(KERNEL, false), wanted);
         assert_int_equal(launches_of(KERNEL), wanted);
+        winattn_plan_destroy(first);
+        end(&w);
+    }
+}
+
+static void gradients_are_built_and_tested_once(void **state)
+{
+    static const char *const kernels[] = {KERNEL, ROWS_KERNEL, KEYS_KERNEL};
+    (void)state;
+    standin_drivers.gives_ptx = true;
+    for (int dtype = WINATTN_FP16; dtype <= WINATTN_BF16; dtype++) {
+        world w = begin_passes(WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD);
+        winattn_plan *first = w.plan;
+        standin_forget();
+        plan_again(&w, 500, (winattn_dtype)dtype);
+        assert_says(&w, "\nkernel: " KERNEL "\n");
+        assert_says(&w, "\nbackward kernel: " ROWS_KERNEL ", ");
+        assert_says(&w, "\nbackward kernel: " KEYS_KERNEL ", ");
+        assert_null(strstr(w.text, "wgmma not used"));
+        const size_t wanted = dtype == WINATTN_BF16;
+        for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+            assert_int_equal(builds_of(kernels[i], true), wanted);
+            assert_int_equal(builds_of(kernels[i], false), wanted);
+            assert_int_equal(launches_of(kernels[i]), wanted);
+        }
         winattn_plan_destroy(first);
         end(&w);
     }
@@ -240,21 +277,137 @@ static void numbers_may_be_wrong(void **state)
 {
     (void)state;
     standin_drivers.gives_ptx = true;
-    standin_drivers.wgmma_is_wrong = true;
+    standin_drivers.wgmma_wrong = WA_O;
     assert_left_to_fragments(
-        "failed its self-test: channel 1 of head 0, query 1");
+        "failed its self-test: o of head 0, row 1, channel 1 is ");
+    standin_drivers.wgmma_wrong = WA_LSE;
+    assert_left_to_fragments(
+        "failed its self-test: lse of head 0, row 1, channel 0 is ");
+}
+
+/* Of both passes, that one keeps wgmma and the other does not. */
+static void assert_passes_differ(bool forward_has_it, const char *why)
+{
+    world w = begin_passes(WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD);
+    assert_says(&w, "backward tier: matrix\n");
+    if (forward_has_it) {
+        assert_says(&w, "\nkernel: " KERNEL "\n");
+        assert_says(&w, "\nbackward kernel: sliding_keys_matrix_mma, ");
+        assert_null(strstr(w.text, "\nwgmma not used"));
+        assert_says(&w, "\nbackward wgmma not used: ");
+    } else {
+        assert_says(&w, "\nkernel: " FRAGMENTS "\n");
+        assert_says(&w, "\nbackward kernel: " KEYS_KERNEL ", ");
+        assert_says(&w, "\nwgmma not used: ");
+        assert_null(strstr(w.text, "\nbackward wgmma not used"));
+    }
+    assert_says(&w, why);
+    end(&w);
+}
+
+static void logs_may_complain_of_a_pass(void **state)
+{
+    (void)state;
+    standin_drivers.gives_ptx = true;
+    standin_drivers.log = "ptxas info    : (C7508) 'setmaxnreg' ignored\n";
+    standin_drivers.log_of = KERNEL;
+    assert_passes_differ(false, "'setmaxnreg' ignored");
+    standin_drivers.log_of = ROWS_KERNEL;
+    assert_passes_differ(true, "'setmaxnreg' ignored");
+    standin_drivers.log_of = KEYS_KERNEL;
+    assert_passes_differ(true, "'setmaxnreg' ignored");
+}
+
+static void gradients_may_be_wrong(void **state)
+{
+    (void)state;
+    standin_drivers.gives_ptx = true;
+    standin_drivers.wgmma_wrong = WA_O;
+    assert_passes_differ(false, "self-test: o of head 0, row 1, channel 1 ");
+    standin_drivers.wgmma_wrong = WA_DQ;
+    assert_passes_differ(true, "self-test: dq of head 0, row 1, channel 1 ");
+    standin_drivers.wgmma_wrong = WA_DK;
+    assert_passes_differ(true, "self-test: dk of head 0, row 1, channel 1 ");
+    standin_drivers.wgmma_wrong = WA_DV;
+    assert_passes_differ(true, "self-test: dv of head 0, row 1, channel 1 ");
+}
+
+/* A plan of gradients alone is tested as well, and what was found is known to
+ * the next plan, which tests nothing. */
+static void what_was_wrong_is_remembered(void **state)
+{
+    (void)state;
+    standin_drivers.gives_ptx = true;
+    standin_drivers.wgmma_wrong = WA_DK;
+    world w = begin_passes(WINATTN_PASS_BACKWARD);
+    winattn_plan *first = w.plan;
+    assert_says(&w, "backward wgmma not used: wgmma failed its self-test: dk");
+    assert_int_equal(launches_of(KEYS_KERNEL), 1);
+    standin_forget();
+    plan_again(&w, 500, WINATTN_FP16);
+    assert_says(&w, "backward wgmma not used: wgmma failed its self-test: dk");
+    assert_int_equal(launches_of(KEYS_KERNEL), 0);
+    winattn_plan_destroy(first);
+    end(&w);
+}
+
+/* Makes a plan of both passes while the n-th call or allocation fails; false
+ * if none did. */
+static bool plan_while_failing(unsigned long n, bool allocation)
+{
+    winattn_desc desc = desc_of(1000, WINATTN_FP16);
+    winattn_plan *plan;
+    start(NULL);
+    standin_drivers.gives_ptx = true;
+    const cl_device_id id = standin_device(made_up_device("H200"));
+    const cl_context context = standin_context(1, &id);
+    desc.head_dim = 16;
+    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    if (allocation)
+        standin_fail_allocation(n);
+    else
+        standin_fail_call(NULL, n, 0);
+    const winattn_status status =
+        winattn_plan_create(context, id, &desc, &plan);
+    const bool failed = standin_failed() != NULL;
+    standin_fail_nothing();
+    if (status == WINATTN_SUCCESS)
+        winattn_plan_destroy(plan);
+    else
+        assert_string_not_equal(winattn_last_reason(), "");
+    clReleaseContext(context);
+    assert_null(standin_alive());
+    assert_null(standin_wrong(NULL));
+    return failed;
+}
+
+/* Whatever fails on the way, nothing of it is left. */
+static void any_call_may_fail(void **state)
+{
+    (void)state;
+    for (int allocation = 0; allocation < 2; allocation++) {
+        unsigned long n = 1;
+        while (plan_while_failing(n, allocation != 0))
+            n++;
+        assert_in_range(n, 100, 2000);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(it_is_built_and_tested_once, start),
+        cmocka_unit_test_setup(gradients_are_built_and_tested_once, start),
         cmocka_unit_test_setup(launches_have_as_many_groups_as_units, start),
         cmocka_unit_test_setup(it_is_exported, start),
         cmocka_unit_test_setup(drivers_may_give_no_ptx, start),
         cmocka_unit_test_setup(drivers_may_refuse_the_ptx, start),
         cmocka_unit_test_setup(logs_may_complain, start),
         cmocka_unit_test_setup(numbers_may_be_wrong, start),
+        cmocka_unit_test_setup(logs_may_complain_of_a_pass, start),
+        cmocka_unit_test_setup(gradients_may_be_wrong, start),
+        cmocka_unit_test_setup(what_was_wrong_is_remembered, start),
+        cmocka_unit_test(any_call_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,6 +157,62 @@ static const char *broken_sliding(const wa_matrix_unit *unit,
     return broken;
 }
 
+/* Are the options all that kernels with wgmma ask for? */
+static bool has_wgmma_options(const wa_problem *p, const wa_step *kernel)
+{
+    const char *options = kernel->defines;
+    const uint32_t stages = define_of(options, "STAGES");
+    return has_define(options, "VARIANT", WINATTN_SLIDING) &&
+           has_define(options, "DTYPE", p->dtype) &&
+           has_define(options, "HEAD_DIM", p->head_dim) &&
+           has_define(options, "BLOCK_ROWS", kernel->block_rows) &&
+           has_define(options, "BLOCK_KEYS", kernel->block_keys) &&
+           has_define(options, "EMULATED", 0) &&
+           has_define(options, "COMPUTE_CAPABILITY", 90) && stages >= 2 &&
+           stages <= 4;
+}
+
+/* NULL if the kernels are such that cl/hopper/sliding_rows_wgmma.cl and
+ * sliding_keys_wgmma.cl compute right, behind statistics by fragments. */
+static const char *broken_wgmma(const wa_problem *p, const wa_device *device,
+                                const wa_plan *plan)
+{
+    const char *broken = NULL;
+    const wa_step *statistics = &plan->step[WA_STEP_STATISTICS];
+    const wa_step *rows = &plan->step[WA_STEP_ROWS];
+    const wa_step *keys = &plan->step[WA_STEP_KEYS];
+    const wa_schedule *s = &plan->schedule;
+    REQUIRE(device->compute_capability == 90 && plan->wgmma_refusal[0] == 0);
+    REQUIRE(p->variant == WINATTN_SLIDING && p->dtype != WINATTN_FP32);
+    REQUIRE(p->head_dim % 16 == 0 && p->head_dim <= 128);
+    REQUIRE(p->queries >= 64 && p->keys >= 64);
+    REQUIRE(!plan->fused && statistics->kernel);
+    if (broken)
+        return broken;
+    REQUIRE(strcmp(statistics->kernel,
+                   device->matrix_unit->sliding_rows_kernel) == 0);
+    REQUIRE(has_define(statistics->defines, "STATISTICS", 1));
+    REQUIRE(strcmp(rows->kernel, "sliding_rows_wgmma") == 0);
+    REQUIRE(strcmp(keys->kernel, "sliding_keys_wgmma") == 0);
+    /* blocks of rows are those that statistics leave bounds of */
+    REQUIRE(rows->block_rows == 128 && rows->block_keys == 64);
+    REQUIRE(statistics->block_rows == rows->block_rows);
+    REQUIRE(keys->block_rows == 64 && keys->block_keys == 128);
+    REQUIRE(rows->work_group == 384 && keys->work_group == 384);
+    REQUIRE(has_wgmma_options(p, rows) && has_wgmma_options(p, keys));
+    REQUIRE(plan->access_bytes == 16 && plan->access_elements == 8);
+    REQUIRE(s->row_blocks == wa_ceil_div(p->queries, rows->block_rows));
+    REQUIRE(s->key_blocks == wa_ceil_div(p->keys, keys->block_keys));
+    REQUIRE(s->key_parts <= 1); /* dK and dV have one work-group */
+    /* each window has work-groups of its own */
+    REQUIRE(s->row_splits == 0 && s->splits == s->windows_per_launch);
+    REQUIRE(plan->workspace.statistics >=
+            s->windows_per_launch * p->heads * p->queries * 16);
+    REQUIRE(plan->workspace.bounds >=
+            s->windows_per_launch * p->heads * s->row_blocks * 16);
+    return broken;
+}
+
 static const char *broken_gradients(const wa_problem *p,
                                     const wa_device *device,
                                     const wa_plan *plan)
@@ -167,6 +223,8 @@ static const char *broken_gradients(const wa_problem *p,
     REQUIRE(device->matrix_unit->proven || p->tier == WINATTN_TIER_MATRIX);
     if (broken)
         return broken;
+    if (plan->is_wgmma)
+        return broken_wgmma(p, device, plan);
     if (p->variant == WINATTN_SLIDING)
         return broken_sliding(device->matrix_unit, plan);
     return plan->fused ? broken_whole(p, device->matrix_unit, plan)

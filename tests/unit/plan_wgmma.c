@@ -5,14 +5,28 @@
 #include <string.h>
 
 #include "plan_groups.h"
+#include "plan_legal.h"
 #include "plan_made.h"
 
 #define WINDOWED "variant=sliding block=256 window_blocks=4 queries=4096 "
 #define KERNEL "sliding_forward_wgmma"
+#define ROWS_KERNEL "sliding_rows_wgmma"
+#define KEYS_KERNEL "sliding_keys_wgmma"
 
 static const char *kernel_of(const wa_plan *plan)
 {
     return plan->step[WA_STEP_FORWARD].kernel;
+}
+
+/* Kernels go with what the plan says of itself. */
+static bool has_gradients(const wa_plan *plan)
+{
+    const char *rows = plan->step[WA_STEP_ROWS].kernel;
+    const char *keys = plan->step[WA_STEP_KEYS].kernel;
+    const bool of_rows = rows && strcmp(rows, ROWS_KERNEL) == 0;
+    assert_int_equal(of_rows, plan->is_wgmma);
+    assert_int_equal(strcmp(keys, KEYS_KERNEL) == 0, plan->is_wgmma);
+    return of_rows;
 }
 
 static void hopper_takes_them(void **state)
@@ -143,11 +157,175 @@ static void numbers_of_tokens_compile_nothing(void **state)
                         other.step[WA_STEP_FORWARD].defines);
 }
 
+/* ---- The backward pass ---- */
+
+#define GRADIENTS "pass=backward " WINDOWED
+
+static void gradients_are_taken(void **state)
+{
+    static const struct {
+        const char *problem;
+        uint32_t rows_stages, keys_stages;
+    } taken[] = {
+        {GRADIENTS "dtype=fp16 dim=64", 4, 4},
+        {GRADIENTS "dtype=bf16 dim=16 sink=70", 4, 4},
+        {GRADIENTS "dtype=bf16 dim=128 heads=4 kv_heads=2", 3, 2},
+        {GRADIENTS "dtype=fp16 dim=80 layout=interleaved windows=70", 3, 2},
+        {"pass=backward variant=sliding block=7 queries=64 keys=9000 "
+         "dtype=fp16 dim=48 "
+         "query_offset=8000",
+         4, 4},
+        {"pass=backward variant=sliding block=7 queries=64 keys=64 dtype=bf16 "
+         "dim=32",
+         4, 4},
+    };
+    const wa_device *h200 = device_named("H200");
+    (void)state;
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        const wa_problem p = problem_of(taken[i].problem);
+        const wa_plan plan = backward_plan_of(&p, h200);
+        assert_true(has_gradients(&plan));
+        assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+        assert_int_equal(define_of(plan.step[WA_STEP_ROWS].defines, "STAGES"),
+                         taken[i].rows_stages);
+        assert_int_equal(define_of(plan.step[WA_STEP_KEYS].defines, "STAGES"),
+                         taken[i].keys_stages);
+        assert_legal_backward(&p, h200, &plan, taken[i].problem);
+    }
+}
+
+static void assert_gradients_refused(const wa_problem *p,
+                                     const wa_device *device, const char *why)
+{
+    const wa_plan plan = backward_plan_of(p, device);
+    if (has_gradients(&plan))
+        fail_msg("%s, not refused for \"%s\"", device->name, why);
+    if (!strstr(plan.wgmma_refusal, why))
+        fail_msg("refused for \"%s\", not \"%s\"", plan.wgmma_refusal, why);
+    assert_legal_backward(p, device, &plan, why);
+}
+
+static void gradients_that_are_not_computed(void **state)
+{
+    static const struct {
+        const char *problem, *why;
+    } refused[] = {
+        {GRADIENTS "dtype=fp16 dim=24", "multiples of 16"},
+        {GRADIENTS "dtype=fp16 dim=144", "multiples of 16"},
+        {GRADIENTS "dtype=fp32 dim=64", "rounded"},
+        {"pass=backward variant=sliding block=7 queries=63 keys=9000 "
+         "dtype=fp16 dim=64 "
+         "query_offset=8000",
+         "64 rows are more than there are queries"},
+        {"pass=backward variant=sliding block=7 queries=64 keys=63 dtype=fp16 "
+         "dim=64",
+         "64 rows are more than there are keys"},
+    };
+    static const wa_tensor_id ids[] = {WA_Q,   WA_K,  WA_V,  WA_O,
+                                       WA_D_O, WA_DQ, WA_DK, WA_DV};
+    const wa_device *h200 = device_named("H200");
+    (void)state;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        const wa_problem p = problem_of(refused[i].problem);
+        assert_gradients_refused(&p, h200, refused[i].why);
+    }
+    /* as forward, of all that is read or written */
+    for (int axis = WA_HEAD; axis <= WA_COLUMN; axis++)
+        for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+            wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64 heads=2");
+            if (axis == WA_AXIS_0 || axis == WA_AXIS_1)
+                continue;
+            p.tensor[ids[i]].stride[axis] += axis == WA_COLUMN ? 1 : 4;
+            assert_gradients_refused(&p, h200, "16 bytes");
+        }
+}
+
+static void others_have_no_gradients(void **state)
+{
+    const wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64");
+    const wa_problem wide = problem_of(GRADIENTS "dtype=fp16 dim=128");
+    const wa_exclusions none = {.wgmma = ""};
+    (void)state;
+    for (size_t i = 0; i < made_up_count; i++) {
+        wa_plan plan;
+        if (wa_plan_make(&p, &devices[i], WA_BACKWARD, &none, &plan) !=
+            WINATTN_SUCCESS)
+            continue;
+        assert_int_equal(has_gradients(&plan),
+                         devices[i].compute_capability == 90);
+        assert_int_equal(plan.wgmma_refusal[0], 0);
+    }
+    wa_device device = *device_named("H200");
+    device.compute_capability = 100;
+    assert_gradients_refused(&p, &device, "");
+    /* what the kernel that takes the most has, and a byte less */
+    device = *device_named("H200");
+    for (int i = 0; i < 2; i++) {
+        const wa_problem *of = i ? &wide : &p;
+        const wa_plan plan = backward_plan_of(of, device_named("H200"));
+        const uint32_t rows = plan.step[WA_STEP_ROWS].local_bytes;
+        const uint32_t keys = plan.step[WA_STEP_KEYS].local_bytes;
+        device.local_bytes = rows > keys ? rows : keys;
+        const wa_plan fits = backward_plan_of(of, &device);
+        assert_true(has_gradients(&fits));
+        assert_legal_backward(of, &device, &fits, "all of local memory");
+        device.local_bytes--;
+        assert_gradients_refused(of, &device, "local memory");
+    }
+    device = *device_named("H200");
+    device.max_work_group = 383;
+    assert_gradients_refused(&p, &device, "work-groups");
+}
+
+static void failed_gradients_are_left_to_fragments(void **state)
+{
+    const wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64");
+    wa_exclusions exclusions;
+    wa_plan plan;
+    char text[4096] = "";
+    (void)state;
+    memset(&exclusions, 0, sizeof exclusions);
+    snprintf(exclusions.wgmma, sizeof exclusions.wgmma, "it was serialized");
+    assert_int_equal(wa_plan_make(&p, device_named("H200"), WA_BACKWARD,
+                                  &exclusions, &plan),
+                     WINATTN_SUCCESS);
+    assert_false(has_gradients(&plan));
+    assert_string_equal(plan.step[WA_STEP_KEYS].kernel,
+                        "sliding_keys_matrix_mma");
+    assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+    assert_legal_backward(&p, device_named("H200"), &plan, "fragments");
+    wa_plan_describe(&plan, text, sizeof text);
+    assert_non_null(strstr(text, "wgmma not used: it was serialized\n"));
+}
+
+static void numbers_of_tokens_compile_no_gradients(void **state)
+{
+    const wa_device *h200 = device_named("H200");
+    const wa_problem first = problem_of(GRADIENTS "dtype=fp16 dim=64");
+    const wa_plan one = backward_plan_of(&first, h200);
+    const wa_problem second =
+        problem_of("pass=backward variant=sliding block=31 sink=5 queries=200 "
+                   "keys=70000 windows=3 "
+                   "heads=5 dtype=fp16 dim=64 query_offset=69000");
+    const wa_plan other = backward_plan_of(&second, h200);
+    (void)state;
+    assert_true(has_gradients(&other));
+    for (int i = WA_STEP_STATISTICS; i <= WA_STEP_KEYS; i++) {
+        assert_string_equal(one.step[i].kernel, other.step[i].kernel);
+        assert_string_equal(one.step[i].defines, other.step[i].defines);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(hopper_takes_them),
     cmocka_unit_test(what_they_do_not_compute_is_said),
     cmocka_unit_test(others_have_none),
     cmocka_unit_test(a_failure_leaves_it_to_fragments),
     cmocka_unit_test(numbers_of_tokens_compile_nothing),
+    cmocka_unit_test(gradients_are_taken),
+    cmocka_unit_test(gradients_that_are_not_computed),
+    cmocka_unit_test(others_have_no_gradients),
+    cmocka_unit_test(failed_gradients_are_left_to_fragments),
+    cmocka_unit_test(numbers_of_tokens_compile_no_gradients),
 };
 const test_group plan_wgmma = TEST_GROUP(NULL, tests);
