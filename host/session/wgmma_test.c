@@ -116,12 +116,13 @@ static wa_plan small_plan(const wa_plan *plan)
         return small;
     }
     s->row_blocks = blocks_of(plan->step[WA_STEP_ROWS].block_rows);
+    s->bound_blocks = blocks_of(plan->step[WA_STEP_STATISTICS].block_rows);
     s->key_blocks = blocks_of(plan->step[WA_STEP_KEYS].block_keys);
     s->splits = 1;
     s->windows_per_launch = 1;
     memset(w, 0, sizeof *w);
     w->statistics = numbers * WA_TEST_TOKENS;
-    w->bounds = numbers * s->row_blocks;
+    w->bounds = numbers * s->bound_blocks;
     w->all = w->statistics + w->bounds;
     return small;
 }

@@ -202,7 +202,7 @@ static void assert_workspace(const planned *of)
     REQUIRE(holds(w->bounds, is_backward && p->variant == WINATTN_SLIDING &&
                                      of->plan->tier == WINATTN_TIER_MATRIX
                                  ? s->windows_per_launch * p->heads *
-                                       s->row_blocks * ROW_NUMBERS * 4
+                                       s->bound_blocks * ROW_NUMBERS * 4
                                  : 0));
     REQUIRE(w->all == w->statistics + w->bias + w->scale + w->bounds +
                           2 * w->pad + w->dense);

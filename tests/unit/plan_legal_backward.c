@@ -145,6 +145,7 @@ static const char *broken_sliding(const wa_matrix_unit *unit,
     REQUIRE(strcmp(rows->kernel, unit->sliding_rows_kernel) == 0);
     REQUIRE(strcmp(keys->kernel, unit->sliding_keys_kernel) == 0);
     REQUIRE(plan->step[WA_STEP_STATISTICS].block_rows == rows->block_rows);
+    REQUIRE(plan->schedule.bound_blocks == plan->schedule.row_blocks);
     REQUIRE(rows->block_rows % (row_waves * unit->queries) == 0);
     REQUIRE(rows->block_keys % unit->tile == 0);
     REQUIRE(keys->block_keys % (key_waves * unit->queries) == 0);
@@ -194,9 +195,9 @@ static const char *broken_wgmma(const wa_problem *p, const wa_device *device,
     REQUIRE(has_define(statistics->defines, "STATISTICS", 1));
     REQUIRE(strcmp(rows->kernel, "sliding_rows_wgmma") == 0);
     REQUIRE(strcmp(keys->kernel, "sliding_keys_wgmma") == 0);
-    /* blocks of rows are those that statistics leave bounds of */
     REQUIRE(rows->block_rows == 128 && rows->block_keys == 64);
-    REQUIRE(statistics->block_rows == rows->block_rows);
+    REQUIRE(s->bound_blocks ==
+            wa_ceil_div(p->queries, statistics->block_rows));
     REQUIRE(keys->block_rows == 64 && keys->block_keys == 128);
     REQUIRE(rows->work_group == 384 && keys->work_group == 384);
     REQUIRE(has_wgmma_options(p, rows) && has_wgmma_options(p, keys));
@@ -209,7 +210,7 @@ static const char *broken_wgmma(const wa_problem *p, const wa_device *device,
     REQUIRE(plan->workspace.statistics >=
             s->windows_per_launch * p->heads * p->queries * 16);
     REQUIRE(plan->workspace.bounds >=
-            s->windows_per_launch * p->heads * s->row_blocks * 16);
+            s->windows_per_launch * p->heads * s->bound_blocks * 16);
     return broken;
 }
 
