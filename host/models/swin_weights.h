@@ -36,6 +36,9 @@ typedef struct wa_swin_config {
     /* Stages may differ: Swin V2 for windows of 16 and pictures of 256 has 8
      * in its last one. */
     uint32_t window[WA_SWIN_STAGES][2];
+    /* Generation 2: windows of the pretraining, which positions are measured
+     * in before the position MLP; 0: those above. Tables have it in them. */
+    uint32_t position_window[WA_SWIN_STAGES][2];
     uint32_t hidden[WA_SWIN_STAGES]; /* of the MLP */
     uint32_t classes;                /* 0: there is no head */
     float norm_eps;
