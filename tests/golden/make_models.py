@@ -37,6 +37,7 @@ import functools
 import importlib.metadata
 import pathlib
 import sys
+import tempfile
 
 import numpy
 import safetensors.torch
@@ -47,8 +48,9 @@ from torchvision.models.swin_transformer import (PatchMerging, PatchMergingV2,
                                                  SwinTransformer,
                                                  SwinTransformerBlock,
                                                  SwinTransformerBlockV2)
-from transformers import (SwinConfig, SwinForImageClassification,
-                          Swinv2Config, Swinv2ForImageClassification)
+from transformers import (PreTrainedModel, SwinConfig,
+                          SwinForImageClassification, Swinv2Config,
+                          Swinv2ForImageClassification)
 
 PACKAGES = ("torch", "torchvision", "timm", "transformers", "safetensors",
             "numpy")
@@ -255,17 +257,20 @@ def error(result, truth):
 
 
 def weights_of(case):
-    """In the file's type, but for what is no number of that kind; buffers that
-    follow from the shape stay in, where a library keeps them."""
-    return {name: (value.to(case.file_type) if value.is_floating_point()
-                   else value).contiguous()
-            for name, value in case.model.state_dict().items()}
+    """The file's bytes: in its type, but for what is no number of that kind;
+    buffers that follow from the shape stay in, where a library keeps them.
+    transformers writes other names than its modules have."""
+    model = copy.deepcopy(case.model).to(case.file_type)
+    if isinstance(model, PreTrainedModel):
+        with tempfile.TemporaryDirectory() as folder:
+            model.save_pretrained(folder)
+            return (pathlib.Path(folder) / "model.safetensors").read_bytes()
+    return safetensors.torch.save(model.state_dict())
 
 
 def make(folder, case, seed):
     x = case.fill(seed)
-    (folder / (case.name + ".safetensors")).write_bytes(
-        safetensors.torch.save(weights_of(case)))
+    (folder / (case.name + ".safetensors")).write_bytes(weights_of(case))
     truth = case.run(copy.deepcopy(case.model).double(), x)
     errors = [[error(a, b) for a, b in
                zip(case.run(copy.deepcopy(case.model).to(dtype), x.to(dtype)),
