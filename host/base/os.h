@@ -62,6 +62,16 @@ typedef enum wa_file_answer {
 wa_file_answer wa_file_read(const char *path, size_t most,
                             unsigned char **bytes, size_t *size);
 
+/* All bytes of a file where it lies, to be read only. They change if somebody
+ * writes to the file, and whoever makes it shorter takes them away, which ends
+ * the program that reads them. */
+typedef struct wa_file_map {
+    const unsigned char *bytes; /* NULL: the file is empty */
+    size_t size;
+} wa_file_map;
+wa_file_answer wa_file_map_open(const char *path, wa_file_map *map);
+void wa_file_map_close(wa_file_map *map);
+
 /* Readers see the old content or the new one, never a part, also if several
  * processes write. The name of the file that is written first starts with
  * WA_TEMPORARY. */
