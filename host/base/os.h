@@ -26,8 +26,8 @@ WA_SISTER void wa_lock_release(wa_lock *lock);
 /* These locks exist from the start of the program. The cache's may be taken
  * while the global one is held, not the other way round; whoever holds the
  * tuning's takes no other. */
-void wa_global_lock_take(void);
-void wa_global_lock_release(void);
+WA_SISTER void wa_global_lock_take(void);
+WA_SISTER void wa_global_lock_release(void);
 void wa_cache_lock_take(void);
 void wa_cache_lock_release(void);
 void wa_tuning_lock_take(void);
@@ -71,8 +71,8 @@ typedef struct wa_file_map {
     const unsigned char *bytes; /* NULL: the file is empty */
     size_t size;
 } wa_file_map;
-wa_file_answer wa_file_map_open(const char *path, wa_file_map *map);
-void wa_file_map_close(wa_file_map *map);
+WA_SISTER wa_file_answer wa_file_map_open(const char *path, wa_file_map *map);
+WA_SISTER void wa_file_map_close(wa_file_map *map);
 
 /* Readers see the old content or the new one, never a part, also if several
  * processes write. The name of the file that is written first starts with

@@ -20,29 +20,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "winattn.h"
+#include "winattn_models.h"
 
-#define WA_SWIN_STAGES 4u
+#define WA_SWIN_STAGES WINATTN_SWIN_STAGES
 
-/* A model's shape; stages that it lacks have zeros. */
-typedef struct wa_swin_config {
-    uint32_t generation; /* 1: Swin; 2: Swin V2 */
-    uint32_t in_channels;
-    uint32_t patch[2]; /* height, width */
-    uint32_t channels; /* of the first stage; each later one has twice */
-    uint32_t stages;   /* 1 to WA_SWIN_STAGES */
-    uint32_t depths[WA_SWIN_STAGES];
-    uint32_t heads[WA_SWIN_STAGES];
-    /* Stages may differ: Swin V2 for windows of 16 and pictures of 256 has 8
-     * in its last one. */
-    uint32_t window[WA_SWIN_STAGES][2];
-    /* Generation 2: windows of the pretraining, which positions are measured
-     * in before the position MLP; 0: those above. Tables have it in them. */
-    uint32_t position_window[WA_SWIN_STAGES][2];
-    uint32_t hidden[WA_SWIN_STAGES]; /* of the MLP */
-    uint32_t classes;                /* 0: there is no head */
-    float norm_eps;
-} wa_swin_config;
+typedef winattn_swin_config wa_swin_config;
 
 /* Of the block, with C channels, M hidden ones, H heads. */
 typedef struct wa_swin_block_weights {
@@ -66,7 +48,8 @@ typedef struct wa_swin_stage_weights {
     const float *merge_weight;                        /* [2C, 4C] */
 } wa_swin_stage_weights;
 
-typedef struct wa_swin_weights {
+/* The caller's winattn_swin_weights. */
+typedef struct winattn_swin_weights {
     wa_swin_config config;
     const float *patch_weight; /* [C, in_channels, patch[0], patch[1]] */
     const float *patch_bias;   /* [C] */
@@ -75,6 +58,10 @@ typedef struct wa_swin_weights {
     const float *norm_weight, *norm_bias; /* channels of the last stage */
     const float *head_weight; /* [classes, those channels]; NULL: no head */
     const float *head_bias;   /* [classes] */
+
+    float *values;                 /* where they all lie */
+    wa_swin_block_weights *blocks; /* of all stages */
+    char origin[160]; /* what winattn_swin_weights_describe says */
 } wa_swin_weights;
 
 /* Channels of a stage. */
@@ -85,17 +72,33 @@ static inline uint32_t wa_swin_channels(const wa_swin_config *config,
 }
 
 /* Is this a model that can be: numbers in range, heads that divide channels
- * into head dims of at most 256, windows of at least 1? */
+ * into head dims of at most 256? */
 winattn_status wa_swin_config_check(const wa_swin_config *config);
 
-/* Weights by one that draws them, the same for the same seed on every
- * machine: matrices as models are initialised, biases, norms and tables small
- * numbers too, so that none is without effect. */
-winattn_status wa_swin_weights_random(const wa_swin_config *config,
-                                      uint64_t seed,
+/* Weights of that shape, which is checked first, all of them 0. */
+winattn_status wa_swin_weights_create(const wa_swin_config *config,
                                       wa_swin_weights **weights);
 
-/* NULL is fine. */
-void wa_swin_weights_free(wa_swin_weights *weights);
+/* The same array, to be written while the weights are made. */
+static inline float *wa_writable(const float *values)
+{
+    return (float *)(uintptr_t)values;
+}
+
+/* Windows of the positions of a stage, generation 2. */
+static inline uint32_t wa_position_window(const wa_swin_config *config,
+                                          uint32_t stage, int axis)
+{
+    const uint32_t own = config->position_window[stage][axis];
+    return own ? own : config->window[stage][axis];
+}
+
+/* Entries of a stage's table. */
+static inline uint32_t wa_table_entries(const wa_swin_config *config,
+                                        uint32_t stage)
+{
+    return (2 * config->window[stage][0] - 1) *
+           (2 * config->window[stage][1] - 1);
+}
 
 #endif
