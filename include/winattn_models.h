@@ -206,13 +206,20 @@ typedef struct winattn_swin_config {
     cl_float mean[3], deviation[3];
 } winattn_swin_config;
 
-/** The shape of a model by its name, with 1000 classes: swin_t, swin_s,
- * swin_b, swin_l, swin_b_384, swin_l_384, swin_v2_t, swin_v2_s, swin_v2_b,
- * swin_v2_t_w16, swin_v2_s_w16, swin_v2_b_w16, swin_v2_l_w16, swin_v2_b_w24,
- * swin_v2_l_w24 (windows of 16, 24 tokens squared); swin_v2_l is
- * swin_v2_l_w16. Pictures are prepared as torchvision does for its weights, or
- * where it has none, as timm does. On success *config is the shape; its
- * struct_size must be set before the call. */
+/** The shape of a model by its name, with 1000 classes:
+ *
+ *     swin_t, swin_s, swin_b, swin_l        windows of 7, pictures of 224
+ *     swin_b_384, swin_l_384                windows of 12
+ *     swin_v2_t, swin_v2_s, swin_v2_b       windows of 8, pictures of 256
+ *     swin_v2_t_w16, ..._s_w16, ..._b_w16   windows of 16
+ *     swin_v2_b_w12, swin_v2_l_w12          windows of 12, pictures of 192
+ *     swin_v2_b_w12to16, ..._l_w12to16      the same, trained on with 16
+ *     swin_v2_b_w12to24, ..._l_w12to24      and 24; pictures of 384
+ *     swin_v2_l                             is swin_v2_l_w12to16
+ *
+ * Pictures are prepared as torchvision does it for its weights, or where it
+ * has none, timm. On success *config is the shape; its struct_size must be set
+ * before the call. */
 WINATTN_MODELS_API winattn_status
 winattn_swin_config_find(const char *name, winattn_swin_config *config);
 
@@ -229,13 +236,13 @@ typedef struct winattn_swin_weights winattn_swin_weights;
  * else NULL.
  *
  * The file says what shape the model has, all but: its windows, if it is of
- * generation 2 and keeps no buffers (timm, transformers), and then also those
- * of the pretraining; norm_eps; and what it expects of pictures. `config`, if
- * not NULL, says what it shall be: what is not 0 in it is taken instead of
- * what the file says, and whatever does not fit then is an error. What neither
- * says is as in the model, of those that winattn_swin_config_find knows, that
- * fits; where there is none, norm_eps is 1e-5, pictures are those of swin_t,
- * and windows an error.
+ * generation 2 and keeps no buffers (timm, transformers), and those of the
+ * pretraining; norm_eps; and what it expects of pictures. `config`, if not
+ * NULL, says what it shall be: what is not 0 in it is taken instead of what
+ * the file says, and whatever does not fit then is an error. So are windows
+ * that neither says. Without another word norm_eps is 1e-5, and pictures are
+ * those of the first model of winattn_swin_config_find that has this shape, or
+ * of swin_t.
  *
  * Fails with WINATTN_INVALID_FILE where the file is no such file, or where a
  * tensor is missing, misshaped, of another type, or one that the model does
@@ -246,7 +253,8 @@ winattn_swin_weights_open(const char *path, const winattn_swin_config *config,
                           winattn_swin_weights **weights);
 
 /** Draws weights, the same for the same seed and config on every machine: for
- * tests and measurements, as they know nothing. */
+ * tests and measurements, as they know nothing. Of the config, norm_eps and
+ * what is said of pictures may be 0, as above. */
 WINATTN_MODELS_API winattn_status
 winattn_swin_weights_random(const winattn_swin_config *config, cl_ulong seed,
                             winattn_swin_weights **weights);

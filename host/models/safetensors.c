@@ -201,25 +201,32 @@ static float float_of_half(uint32_t half)
     return sign ? -small : small;
 }
 
-winattn_status wa_tensor_floats(const wa_file_tensor *tensor, float *values)
+bool wa_tensor_float(const wa_file_tensor *tensor, uint64_t index,
+                     float *value)
 {
     const unsigned char *bytes = tensor->bytes;
+    switch (tensor->type) {
+    case WA_TENSOR_FP32:
+        *value = float_of_bits((uint32_t)read_bytes(bytes + 4 * index, 4));
+        return true;
+    case WA_TENSOR_FP16:
+        *value = float_of_half((uint32_t)read_bytes(bytes + 2 * index, 2));
+        return true;
+    case WA_TENSOR_BF16:
+        *value =
+            float_of_bits((uint32_t)read_bytes(bytes + 2 * index, 2) << 16);
+        return true;
+    default:
+        return false;
+    }
+}
+
+winattn_status wa_tensor_floats(const wa_file_tensor *tensor, float *values)
+{
     for (uint64_t i = 0; i < tensor->count; i++)
-        switch (tensor->type) {
-        case WA_TENSOR_FP32:
-            values[i] = float_of_bits((uint32_t)read_bytes(bytes + 4 * i, 4));
-            break;
-        case WA_TENSOR_FP16:
-            values[i] = float_of_half((uint32_t)read_bytes(bytes + 2 * i, 2));
-            break;
-        case WA_TENSOR_BF16:
-            values[i] =
-                float_of_bits((uint32_t)read_bytes(bytes + 2 * i, 2) << 16);
-            break;
-        default:
+        if (!wa_tensor_float(tensor, i, &values[i]))
             return wa_fail(WINATTN_INVALID_FILE,
                            "%s: is of type %s; weights are F32, F16 or BF16",
                            tensor->name, tensor->type_name);
-        }
     return WINATTN_SUCCESS;
 }

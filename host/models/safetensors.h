@@ -68,6 +68,11 @@ void wa_shape_text(uint32_t axes, const uint64_t *extent,
 /* Element `index` of a tensor of integers, WA_TENSOR_INT64. */
 int64_t wa_tensor_integer(const wa_file_tensor *tensor, uint64_t index);
 
+/* Element `index` of a tensor of fp32, fp16 or bf16; false: it is of another
+ * type. */
+bool wa_tensor_float(const wa_file_tensor *tensor, uint64_t index,
+                     float *value);
+
 /* All elements of a tensor of fp32, fp16 or bf16; refuses other types. */
 winattn_status wa_tensor_floats(const wa_file_tensor *tensor, float *values);
 

@@ -24,6 +24,16 @@
 
 #define WA_SWIN_STAGES WINATTN_SWIN_STAGES
 
+/* Of any model that can be; what files say must not make us take a thousand
+ * times their size. */
+#define WA_SWIN_CHANNELS_MOST 16384u
+#define WA_SWIN_DEPTH_MOST 1024u
+#define WA_SWIN_HIDDEN_MOST 1048576u
+#define WA_SWIN_CLASSES_MOST 1048576u
+#define WA_SWIN_WINDOW_MOST 64u
+#define WA_SWIN_HEAD_DIM_MOST 256u
+#define WA_SWIN_HEADS_MOST 512u
+
 typedef winattn_swin_config wa_swin_config;
 
 /* Of the block, with C channels, M hidden ones, H heads. */
@@ -60,6 +70,7 @@ typedef struct winattn_swin_weights {
     const float *head_bias;   /* [classes] */
 
     float *values;                 /* where they all lie */
+    uint64_t count;                /* of them, gaps among them */
     wa_swin_block_weights *blocks; /* of all stages */
     char origin[160]; /* what winattn_swin_weights_describe says */
 } wa_swin_weights;
@@ -75,9 +86,19 @@ static inline uint32_t wa_swin_channels(const wa_swin_config *config,
  * into head dims of at most 256? */
 winattn_status wa_swin_config_check(const wa_swin_config *config);
 
-/* Weights of that shape, which is checked first, all of them 0. */
+/* Puts in what may be left out: norm_eps, and what is said of pictures. */
+void wa_swin_config_complete(wa_swin_config *config);
+
+/* Copies what the caller's struct has room for. */
+winattn_status wa_swin_config_give(const wa_swin_config *own,
+                                   winattn_swin_config *config);
+
+/* Weights of that shape, which is checked first, without arrays so far. */
 winattn_status wa_swin_weights_create(const wa_swin_config *config,
                                       wa_swin_weights **weights);
+
+/* Gives them their arrays, all 0. */
+winattn_status wa_swin_weights_allocate(wa_swin_weights *weights);
 
 /* The same array, to be written while the weights are made. */
 static inline float *wa_writable(const float *values)
