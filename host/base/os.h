@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/sister.h"
+
 #if defined(_MSC_VER)
 #define WA_THREAD_LOCAL __declspec(thread)
 #else
@@ -16,10 +18,10 @@
 
 typedef struct wa_lock wa_lock;
 
-wa_lock *wa_lock_create(void); /* NULL: out of memory */
-void wa_lock_destroy(wa_lock *lock);
-void wa_lock_take(wa_lock *lock);
-void wa_lock_release(wa_lock *lock);
+WA_SISTER wa_lock *wa_lock_create(void); /* NULL: out of memory */
+WA_SISTER void wa_lock_destroy(wa_lock *lock);
+WA_SISTER void wa_lock_take(wa_lock *lock);
+WA_SISTER void wa_lock_release(wa_lock *lock);
 
 /* These locks exist from the start of the program. The cache's may be taken
  * while the global one is held, not the other way round; whoever holds the

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ * winattn_models: what stands around windowed attention in a model.
+ *
+ * A second library beside winattn, in the same style: fill in a descriptor,
+ * create a plan for one context and device, ask for the bytes of workspace,
+ * enqueue the plan as often as wanted with buffers of the caller's. Each level
+ * can be used alone:
+ *
+ *     linear layer  y = residual + act(norm(x) W^T + b)
+ *
+ * What winattn.h says holds here too: of statuses, winattn_last_reason and
+ * winattn_last_build_log, which serve both libraries; of threads and events;
+ * of the structs that start with struct_size; of buffers and who owns them.
+ * The library works with the winattn of the same version only, and says so
+ * where it meets another. */
+#ifndef WINATTN_MODELS_H
+#define WINATTN_MODELS_H
+
+#include "winattn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What stands before each function, as WINATTN_API in winattn.h. */
+#if defined(WINATTN_STATIC)
+#define WINATTN_MODELS_API
+#elif defined(_WIN32) && defined(WINATTN_MODELS_BUILDING)
+#define WINATTN_MODELS_API __declspec(dllexport)
+#elif defined(_WIN32)
+#define WINATTN_MODELS_API __declspec(dllimport)
+#elif defined(__GNUC__)
+#define WINATTN_MODELS_API __attribute__((visibility("default")))
+#else
+#define WINATTN_MODELS_API
+#endif
+
+/** WINATTN_VERSION of the library of models that runs. */
+WINATTN_MODELS_API int winattn_models_version(void);
+
+/* ---- Linear layer ------------------------------------------------------- */
+
+/** @defgroup winattn_linear_layer Linear layer
+ * y = residual + act(norm(x) W^T + b).
+ * @{ */
+
+/** What follows the sum. */
+typedef enum winattn_activation {
+    WINATTN_ACTIVATION_NONE = 0, /**< nothing */
+    /** x / 2 (1 + erf(x / sqrt 2)), not its approximation by tanh (Hendrycks
+     * and Gimpel 2016, section 2). */
+    WINATTN_ACTIVATION_GELU = 1
+} winattn_activation;
+
+/** A linear layer. Set struct_size, zero the rest, then fill in: zero is the
+ * default of every field that does not say otherwise. With one row x of
+ * in_features numbers,
+ *
+ *     norm(x) = (x - mean) / sqrt(variance + eps) * norm_weight + norm_bias
+ *     y = residual + act(sum_i norm(x)_i weight[o, i] + bias[o])
+ *
+ * where mean and variance (that of the whole population) are the row's (Ba et
+ * al. 2016, section 3.1), and each part that the descriptor does not name is
+ * left out. All of it is fp32 but for what is multiplied: norm(x) is rounded
+ * to the storage type first on WINATTN_TIER_MATRIX.
+ *
+ * Accuracy, against fp64 on the same inputs: the error of a row of y is at
+ * most 5e-6 in fp32, 5e-4 in fp16 and 4e-3 in bf16, with TF32 allowed 2e-3, in
+ * the 2-norm, relative to the row or to a tenth of its terms' absolute values
+ * summed (of residual, bias and products of norm(x)), whichever is more. Where
+ * norm(x) is asked for, what cancels in it counts as a term too: in fp32 2^-22
+ * of |mean| / sqrt(variance + eps) of the row. */
+typedef struct winattn_linear_desc {
+    size_t struct_size; /**< sizeof(winattn_linear_desc) */
+
+    winattn_dtype dtype; /**< of every tensor of a call */
+    /** Which kernels; 0: the best there are. WINATTN_TIER_CPU has vectors of
+     * outputs, WINATTN_TIER_LOCAL tiles in local memory and registers. Both
+     * compute everything; WINATTN_TIER_MATRIX fp16 and bf16, and fp32 with
+     * allow_tf32. */
+    winattn_tier tier;
+    /** With fp32: matrix units may multiply TF32 numbers, as
+     * winattn_desc.allow_tf32 says. */
+    cl_bool allow_tf32;
+
+    cl_uint in_features;  /**< numbers of a row of x; 1 to 2^20, required */
+    cl_uint out_features; /**< numbers of a row of y; 1 to 2^20, required */
+    cl_bool layer_norm;   /**< norm(x) is taken, not x */
+    cl_float eps;         /**< of layer_norm; 0: 1e-5 */
+    cl_bool has_bias;     /**< there is a bias */
+    winattn_activation activation; /**< what follows the sum */
+    cl_bool has_residual;          /**< a residual is added last */
+
+    /** As winattn_desc.build_options. */
+    const char *build_options;
+} winattn_linear_desc;
+
+/** A plan: any number of calls, with any number of rows. */
+typedef struct winattn_linear_plan winattn_linear_plan;
+
+/** As winattn_plan_create, with a linear layer's descriptor. Another number of
+ * rows, other strides or offsets compile nothing. */
+WINATTN_MODELS_API winattn_status winattn_linear_plan_create(
+    cl_context context, cl_device_id device, const winattn_linear_desc *desc,
+    winattn_linear_plan **plan);
+
+/** Destroys a plan; calls that were enqueued complete all the same. NULL is
+ * fine. */
+WINATTN_MODELS_API void winattn_linear_plan_destroy(winattn_linear_plan *plan);
+
+/** Bytes of workspace that a call with so many rows needs: 0 without
+ * layer_norm. It never shrinks as rows grow. */
+WINATTN_MODELS_API winattn_status winattn_linear_plan_workspace_size(
+    const winattn_linear_plan *plan, cl_ulong rows, size_t *size);
+
+/** As winattn_plan_describe: lines "name: value" that say which kernel the
+ * plan took and why. */
+WINATTN_MODELS_API winattn_status winattn_linear_plan_describe(
+    const winattn_linear_plan *plan, size_t size, char *text, size_t *needed);
+
+/** Tensors of a call, all in the descriptor's dtype. A stride counts elements
+ * from row to row; 0 means rows that follow each other, with in_features or
+ * out_features elements. Larger strides leave what lies between the rows
+ * alone, so that x, residual and y may be some columns of larger matrices.
+ * Numbers of a row follow each other. A tensor that the descriptor does not
+ * name must have buffer NULL.
+ *
+ * y may lie exactly where residual does, with the same stride; it must not
+ * share an element with anything else that the call reads, which is not
+ * detected. */
+typedef struct winattn_linear {
+    size_t struct_size; /**< sizeof(winattn_linear) */
+
+    cl_ulong rows; /**< 0 is legal: nothing is computed */
+    /** From row to row, in elements, at least in_features, or out_features of
+     * residual and y; 0: that. Below 2^32. */
+    cl_ulong x_stride, weight_stride, residual_stride, y_stride;
+
+    winattn_tensor x;           /**< [rows, in_features]; required */
+    winattn_tensor weight;      /**< [out_features, in_features]; required */
+    winattn_tensor bias;        /**< [out_features]; with has_bias */
+    winattn_tensor norm_weight; /**< [in_features]; with layer_norm */
+    winattn_tensor norm_bias;   /**< [in_features]; with layer_norm */
+    winattn_tensor residual;    /**< [rows, out_features]; with has_residual */
+    winattn_tensor y;           /**< output [rows, out_features]; required */
+
+    /** winattn_linear_plan_workspace_size bytes, from an offset that is a
+     * multiple of 16 on; NULL where that is 0. */
+    winattn_tensor workspace;
+} winattn_linear;
+
+/** Enqueues a linear layer, as winattn_enqueue_forward enqueues attention. */
+WINATTN_MODELS_API winattn_status
+winattn_enqueue_linear(const winattn_linear_plan *plan, cl_command_queue queue,
+                       const winattn_linear *linear, cl_uint wait_count,
+                       const cl_event *wait_list, cl_event *event);
+
+/** @} */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
