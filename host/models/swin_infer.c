@@ -145,6 +145,11 @@ void wa_swin_infer(const wa_swin_file *file, wa_swin_config *config)
     while (config->stages < WA_SWIN_STAGES &&
            count_blocks(file, config->stages) > 0)
         infer_stage(file, config->stages++, config);
+    /* by both tensors, so that one without the other is missed */
     wa_name_rest("", file->names->head, "weight", name);
+    config->classes = extent(wa_safetensors_find(file->tensors, name), 0);
+    if (config->classes)
+        return;
+    wa_name_rest("", file->names->head, "bias", name);
     config->classes = extent(wa_safetensors_find(file->tensors, name), 0);
 }

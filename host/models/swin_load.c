@@ -49,7 +49,7 @@ static winattn_status find(loader *l, const char *name, uint32_t axes,
 static winattn_status take(loader *l, const char *name, const float *to,
                            uint32_t axes, const uint64_t *extent)
 {
-    const wa_file_tensor *tensor;
+    const wa_file_tensor *tensor = NULL;
     WA_TRY(find(l, name, axes, extent, &tensor));
     return l->only_looks ? WINATTN_SUCCESS
                          : wa_tensor_floats(tensor, wa_writable(to));
