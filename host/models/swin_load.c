@@ -124,10 +124,12 @@ static winattn_status take_qkv_bias(loader *l, place at,
                                     const wa_swin_block_weights *block,
                                     uint64_t channels, uint32_t generation)
 {
-    const bool joined =
-        generation == 1 ||
-        wa_swin_find(l->file, at.stage, at.block, WA_PART_QKV, "bias");
-    if (joined)
+    const bool separate =
+        generation == 2 && (wa_swin_find(l->file, at.stage, at.block,
+                                         WA_PART_ATTENTION, "q_bias") ||
+                            wa_swin_find(l->file, at.stage, at.block,
+                                         WA_PART_ATTENTION, "v_bias"));
+    if (!separate)
         WA_TRY(take_part(l, at, WA_PART_QKV, "bias", block->qkv_bias,
                          AXES(3 * channels)));
     else {
@@ -150,9 +152,9 @@ static winattn_status take_positions(loader *l, const wa_swin_config *config,
                                      const wa_swin_block_weights *block)
 {
     const uint64_t heads = config->heads[at.stage];
-    const wa_file_tensor *inner = wa_swin_find(l->file, at.stage, at.block,
-                                               WA_PART_POSITION_MLP, "0.bias");
-    const uint64_t units = inner ? inner->count : 0;
+    const wa_file_tensor *inner = wa_swin_find(
+        l->file, at.stage, at.block, WA_PART_POSITION_MLP, "0.weight");
+    const uint64_t units = inner && inner->axes ? inner->extent[0] : 0;
     if (units > WA_SWIN_HIDDEN_MOST)
         return wa_fail(WINATTN_INVALID_FILE,
                        "%s: has %llu units, more than %u", inner->name,
