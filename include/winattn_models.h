@@ -158,6 +158,145 @@ winattn_enqueue_linear(const winattn_linear_plan *plan, cl_command_queue queue,
 
 /** @} */
 
+/* ---- Weights ------------------------------------------------------------ */
+
+/** @defgroup winattn_weights Weights
+ * Shapes of Swin models, and their weights, from files or at random.
+ * @{ */
+
+#define WINATTN_SWIN_STAGES 4 /**< of a model, at most */
+
+/** How a picture is resized; see winattn_fit_picture. */
+typedef enum winattn_filter {
+    WINATTN_FILTER_BICUBIC = 0, /**< Keys 1981, with a = -1/2 */
+    WINATTN_FILTER_BILINEAR = 1 /**< a triangle */
+} winattn_filter;
+
+/** The shape of a Swin Transformer (Liu et al. 2021) or Swin Transformer V2
+ * (Liu et al. 2022) and what it expects of pictures. Of arrays of stages the
+ * first `stages` elements count, the others must be 0. */
+typedef struct winattn_swin_config {
+    size_t struct_size; /**< sizeof(winattn_swin_config) */
+
+    cl_uint generation;  /**< 1: Swin; 2: Swin V2 */
+    cl_uint in_channels; /**< of a picture */
+    cl_uint patch[2];    /**< height and width of a patch, which is a token */
+    cl_uint channels;    /**< of the first stage; each later one has twice */
+    cl_uint stages;      /**< 1 to WINATTN_SWIN_STAGES */
+    cl_uint depths[WINATTN_SWIN_STAGES]; /**< blocks of a stage */
+    cl_uint heads[WINATTN_SWIN_STAGES];  /**< divide its channels */
+    /** Height and width of its windows, 1 to 64. Every second block is shifted
+     * by half of them. */
+    cl_uint window[WINATTN_SWIN_STAGES][2];
+    /** Generation 2: the windows of the pretraining, in which positions are
+     * measured before they go into the position MLP; 0: `window`. */
+    cl_uint position_window[WINATTN_SWIN_STAGES][2];
+    cl_uint hidden[WINATTN_SWIN_STAGES]; /**< channels between its MLP's two
+                                            layers */
+    cl_uint classes;                     /**< 0: there is no head */
+    cl_float norm_eps;                   /**< of all LayerNorms */
+
+    /** Pictures are resized so that they have this height and width, or, where
+     * the width is 0, so that their shorter side has this height. */
+    cl_uint resize[2];
+    cl_uint crop[2];       /**< height and width of what is then cut out */
+    winattn_filter filter; /**< of the resizing */
+    /** Of red, green and blue, where the numbers of a picture are between 0
+     * and 1: what is subtracted, and what is then divided by. */
+    cl_float mean[3], deviation[3];
+} winattn_swin_config;
+
+/** The shape of a model by its name, with 1000 classes:
+ *
+ *     swin_t, swin_s, swin_b, swin_l        windows of 7, pictures of 224
+ *     swin_b_384, swin_l_384                windows of 12
+ *     swin_v2_t, swin_v2_s, swin_v2_b       windows of 8, pictures of 256
+ *     swin_v2_t_w16, ..._s_w16, ..._b_w16   windows of 16
+ *     swin_v2_b_w12, swin_v2_l_w12          windows of 12, pictures of 192
+ *     swin_v2_b_w12to16, ..._l_w12to16      the same, trained on with 16
+ *     swin_v2_b_w12to24, ..._l_w12to24      and 24; pictures of 384
+ *     swin_v2_l                             is swin_v2_l_w12to16
+ *
+ * Pictures are prepared as torchvision does it for its weights, or where it
+ * has none, timm. On success *config is the shape; its struct_size must be set
+ * before the call. */
+WINATTN_MODELS_API winattn_status
+winattn_swin_config_find(const char *name, winattn_swin_config *config);
+
+/** The names that winattn_swin_config_find knows: the index-th, or NULL. */
+WINATTN_MODELS_API const char *winattn_swin_config_name(cl_uint index);
+
+/** Weights of a model, in fp32, in the memory of the host. Threads may share
+ * them. */
+typedef struct winattn_swin_weights winattn_swin_weights;
+
+/** Reads a file of safetensors with tensors in fp32, fp16 or bf16 under the
+ * names that torchvision, timm, Microsoft's repository or Hugging Face's
+ * transformers give them. On success *weights is new, and the file may go,
+ * else NULL.
+ *
+ * The file says what shape the model has, all but: its windows, if it is of
+ * generation 2 and keeps no buffers (timm, transformers), and those of the
+ * pretraining; norm_eps; and what it expects of pictures. `config`, if not
+ * NULL, says what it shall be: what is not 0 in it is taken instead of what
+ * the file says, and whatever does not fit then is an error. So are windows
+ * that neither says. Without another word norm_eps is 1e-5, and pictures are
+ * those of the first model of winattn_swin_config_find that has this shape, or
+ * of swin_t.
+ *
+ * Fails with WINATTN_INVALID_FILE where the file is no such file, or where a
+ * tensor is missing, misshaped, of another type, or one that the model does
+ * not have; the reason names it. A file that is cut while it is read ends the
+ * program, as the operating system wants it. */
+WINATTN_MODELS_API winattn_status
+winattn_swin_weights_open(const char *path, const winattn_swin_config *config,
+                          winattn_swin_weights **weights);
+
+/** Draws weights, the same for the same seed and config on every machine: for
+ * tests and measurements, as they know nothing. Of the config, norm_eps and
+ * what is said of pictures may be 0, as above. */
+WINATTN_MODELS_API winattn_status
+winattn_swin_weights_random(const winattn_swin_config *config, cl_ulong seed,
+                            winattn_swin_weights **weights);
+
+/** The shape of the model that they are of. struct_size must be set. */
+WINATTN_MODELS_API winattn_status winattn_swin_weights_config(
+    const winattn_swin_weights *weights, winattn_swin_config *config);
+
+/** One line: whose names the file has, and in which types, or the seed. As
+ * winattn_plan_describe. */
+WINATTN_MODELS_API winattn_status
+winattn_swin_weights_describe(const winattn_swin_weights *weights, size_t size,
+                              char *text, size_t *needed);
+
+/** NULL is fine. */
+WINATTN_MODELS_API void
+winattn_swin_weights_destroy(winattn_swin_weights *weights);
+
+/** @} */
+
+/* ---- Pictures ----------------------------------------------------------- */
+
+/** @defgroup winattn_pictures Pictures
+ * What is done to a picture before a model sees it.
+ * @{ */
+
+/** Resizes a picture and cuts out its middle, as config.resize, config.crop
+ * and config.filter say, on the host. When it becomes smaller, the filter
+ * grows with the step between its pixels, so that nothing is skipped
+ * (antialiasing). The result is what torchvision's Resize and CenterCrop make
+ * of an 8-bit picture of Pillow's, bit by bit.
+ *
+ * pixels: red, green and blue of height x width pixels, 8 bits each, line by
+ * line, each `row_bytes` after the one before (0: 3 * width). fitted: room for
+ * 3 * crop[0] * crop[1] bytes. Height and width are 1 to 65535. The picture is
+ * refused where what was resized is smaller than what is to be cut out. */
+WINATTN_MODELS_API winattn_status winattn_fit_picture(
+    const winattn_swin_config *config, cl_uint height, cl_uint width,
+    size_t row_bytes, const unsigned char *pixels, unsigned char *fitted);
+
+/** @} */
+
 #ifdef __cplusplus
 }
 #endif
