@@ -87,7 +87,7 @@ typedef struct winattn_linear_desc {
      * winattn_desc.allow_tf32 says. */
     cl_bool allow_tf32;
 
-    cl_uint in_features;  /**< numbers of a row of x; 1 to 2^20, required */
+    cl_uint in_features;  /**< numbers of a row of x; 1 to 65536, required */
     cl_uint out_features; /**< numbers of a row of y; 1 to 2^20, required */
     cl_bool layer_norm;   /**< norm(x) is taken, not x */
     cl_float eps;         /**< of layer_norm; 0: 1e-5 */
@@ -135,7 +135,7 @@ WINATTN_MODELS_API winattn_status winattn_linear_plan_describe(
 typedef struct winattn_linear {
     size_t struct_size; /**< sizeof(winattn_linear) */
 
-    cl_ulong rows; /**< 0 is legal: nothing is computed */
+    cl_ulong rows; /**< below 2^32; 0 is legal: nothing is computed */
     /** From row to row, in elements, at least in_features, or out_features of
      * residual and y; 0: that. Below 2^32. */
     cl_ulong x_stride, weight_stride, residual_stride, y_stride;
