@@ -124,6 +124,24 @@
     X(EMULATED, 0, 1)                                                         \
     X(COMPUTE_CAPABILITY, 0, 9999)                                            \
                                                                               \
+    /* models/, linear layers: 1: rows of x are normalised as they are read;  \
+     * 1: there is a bias, a residual; what follows the sum, 0 nothing, 1     \
+     * GELU; columns of a work tile; a work-item's tile of it (local);        \
+     * rows of a work-group (linear_statistics); waves of a work-group below  \
+     * and beside each other, and those that share the sums of a tile         \
+     * (matrix) */                                                            \
+    X(NORM, 0, 1)                                                             \
+    X(HAS_BIAS, 0, 1)                                                         \
+    X(HAS_RESIDUAL, 0, 1)                                                     \
+    X(ACTIVATION, 0, 1)                                                       \
+    X(BLOCK_COLUMNS, 1, 4096)                                                 \
+    X(ITEM_ROWS, 4, 16)                                                       \
+    X(ITEM_COLUMNS, 4, 16)                                                    \
+    X(ROW_GROUP, 1, 1024)                                                     \
+    X(ROW_WAVES, 1, 32)                                                       \
+    X(COLUMN_WAVES, 1, 32)                                                    \
+    X(DIM_WAVES, 1, 32)                                                       \
+                                                                              \
     /* sum_table: 1: the host has listed pairs of an entry; 0: they follow    \
      * from their distance */                                                 \
     X(LISTED, 0, 1)                                                           \

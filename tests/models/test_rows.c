@@ -23,9 +23,7 @@ static void run(wa_row_desc desc, const wa_row_call *call)
     wa_kernel_chain chain;
     cl_event event;
     desc.on_cpu = chosen.tier == WINATTN_TIER_CPU;
-    desc.build_options = getenv("WINATTN_TEST_BUILD_OPTIONS");
-    if (!desc.build_options)
-        desc.build_options = "";
+    desc.build_options = build_options();
     assert_int_equal(wa_session_acquire(device.context, device.id, &session),
                      WINATTN_SUCCESS);
     if (wa_row_plan_make(session, &desc, &plan) != WINATTN_SUCCESS)
@@ -335,6 +333,5 @@ int main(int count, char **arguments)
         cmocka_unit_test(patches),
     };
     const test_group groups[] = {TEST_GROUP(NULL, tests)};
-    const test_program program = {.words = {WORD_TIER}, TEST_GROUPS(groups)};
-    return runner_main(&program, count, arguments);
+    return models_main(groups, 1, count, arguments);
 }
