@@ -64,10 +64,13 @@ static winattn_status set_shapes(winattn_model *model)
         stage->width = width;
         stage->channels = wa_swin_channels(config, i);
         stage->depth = config->depths[i];
-        stage->tokens = (uint64_t)height * width * desc->batch;
+        stage->tokens = wa_product((uint64_t)height * width, desc->batch);
         stage->map_bytes =
             wa_product(stage->tokens, (uint64_t)stage->channels *
                                           wa_element_size(desc->dtype));
+        if (stage->tokens > UINT32_MAX)
+            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                           "a stage has 2^32 tokens or more");
         if (stage->map_bytes > SIZE_MAX / 64)
             return wa_fail(
                 WINATTN_INVALID_LAYOUT,

@@ -8,7 +8,6 @@
 #include "models/block.h"
 #include "models/chain.h"
 #include "models/levels.h"
-#include "models/linear.h"
 #include "models/model.h"
 #include "models/sister.h"
 
@@ -104,13 +103,9 @@ static winattn_status append_linear(const winattn_linear_plan *plan,
                                     winattn_tensor weight, winattn_tensor bias,
                                     winattn_tensor y, wa_kernel_chain *chain)
 {
-    const winattn_linear linear = {.struct_size = sizeof linear,
-                                   .rows = rows,
-                                   .x = x,
-                                   .weight = weight,
-                                   .bias = bias,
-                                   .y = y};
-    return wa_linear_append(plan, &linear, chain);
+    const wa_layer_call linear = {
+        .rows = rows, .x = x, .weight = weight, .bias = bias, .y = y};
+    return wa_chain_append_linear(chain, plan, &linear);
 }
 
 static winattn_status append_embedding(const winattn_model *model,

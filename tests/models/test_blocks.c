@@ -439,7 +439,7 @@ static void wrong_descriptors_are_refused(void **state)
     huge.batch = huge.height = huge.width = 0xffffffffu;
     assert_status(
         winattn_block_plan_create(device.context, device.id, &huge, &plan),
-        WINATTN_INVALID_LAYOUT, "elements");
+        WINATTN_UNSUPPORTED_PROBLEM, "tokens");
     assert_status(
         winattn_block_plan_create(device.context, device.id, NULL, &plan),
         WINATTN_INVALID_ARGUMENT, "block_desc");
