@@ -8,6 +8,7 @@
 
 winattn_status wa_attention_check(const wa_attention_desc *desc)
 {
+    WA_TRY(wa_check_types(desc->dtype, desc->tier));
     if (desc->variant != WINATTN_DOT && desc->variant != WINATTN_COSINE)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "variant is neither WINATTN_DOT nor WINATTN_COSINE");

@@ -24,6 +24,7 @@ static winattn_status read_desc(const winattn_model_desc *given,
         wa_read_struct("model_desc", given, desc, sizeof *desc, sizeof *desc));
     if (!weights)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "weights is NULL");
+    WA_TRY(wa_check_types(desc->dtype, desc->tier));
     model->config = weights->config;
     const wa_swin_config *config = &model->config;
     if (config->in_channels > 4)

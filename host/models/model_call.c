@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A picture's way through a model. */
+#include <math.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -74,9 +75,11 @@ static winattn_status check_call(const winattn_model *model,
     WA_TRY(wa_check_inputs(&pictures, 1, context));
     if (call->deviation[0] != 0.0f)
         for (uint32_t c = 0; c < model->config.in_channels; c++)
-            if (!(call->deviation[c] != 0.0f))
+            if (!isnormal(call->deviation[c]) || !isfinite(call->mean[c]))
                 return wa_fail(WINATTN_INVALID_ARGUMENT,
-                               "deviation[%u] is 0 or no number", c);
+                               "deviation[%u] is 0, or it or mean[%u] is no "
+                               "finite number",
+                               c, c);
     WA_TRY(check_outputs(model, call, last));
     return wa_check_workspace(&call->workspace, context, model->workspace);
 }
