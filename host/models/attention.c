@@ -5,11 +5,10 @@
 
 #include "base/status.h"
 #include "models/chain.h"
-#include "models/linear.h"
 
 winattn_status wa_attention_check(const wa_attention_desc *desc)
 {
-    const uint64_t most = UINT64_MAX / 64; /* of elements of a tensor */
+    WA_TRY(wa_check_types(desc->dtype, desc->tier));
     if (desc->variant != WINATTN_DOT && desc->variant != WINATTN_COSINE)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "variant is neither WINATTN_DOT nor WINATTN_COSINE");
@@ -35,9 +34,9 @@ winattn_status wa_attention_check(const wa_attention_desc *desc)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        desc->on_map ? "batch, height or width is 0"
                                     : "windows is 0");
-    if (wa_product(tokens, 3ull * desc->channels) > most)
-        return wa_fail(WINATTN_INVALID_LAYOUT,
-                       "the tensors have more than 2^58 elements");
+    if (tokens > UINT32_MAX)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "there are 2^32 tokens or more");
     return WINATTN_SUCCESS;
 }
 
@@ -173,12 +172,11 @@ winattn_status wa_attention_append(const wa_attention *attention,
 {
     const uint64_t part =
         (uint64_t)attention->channels * attention->element_size;
-    const winattn_linear qkv = {.struct_size = sizeof qkv,
-                                .rows = attention->rows,
-                                .x = call->x,
-                                .weight = call->qkv_weight,
-                                .bias = call->qkv_bias,
-                                .y = call->qkv};
+    const wa_layer_call qkv = {.rows = attention->rows,
+                               .x = call->x,
+                               .weight = call->qkv_weight,
+                               .bias = call->qkv_bias,
+                               .y = call->qkv};
     winattn_forward forward = {.struct_size = sizeof forward,
                                .q = call->qkv,
                                .k = behind(call->qkv, part),
@@ -187,22 +185,21 @@ winattn_status wa_attention_append(const wa_attention *attention,
                                .mask = call->mask,
                                .logit_scale = call->logit_scale,
                                .o = call->o};
-    const winattn_linear proj = {.struct_size = sizeof proj,
-                                 .rows = attention->rows,
-                                 .x = call->o,
-                                 .weight = call->proj_weight,
-                                 .bias = call->proj_bias,
-                                 .residual = call->residual,
-                                 .y = call->y};
+    const wa_layer_call proj = {.rows = attention->rows,
+                                .x = call->o,
+                                .weight = call->proj_weight,
+                                .bias = call->proj_bias,
+                                .residual = call->residual,
+                                .y = call->y};
     if (attention->is_padded) {
         forward.pad_k = behind(call->qkv_bias, part);
         forward.pad_v = behind(call->qkv_bias, 2 * part);
     }
     if (attention->core_bytes)
         forward.workspace = call->workspace;
-    WA_TRY(wa_linear_append(attention->qkv, &qkv, chain));
+    WA_TRY(wa_chain_append_linear(chain, attention->qkv, &qkv));
     WA_TRY(wa_chain_append_attention(chain, attention->core, &forward));
-    return wa_linear_append(attention->proj, &proj, chain);
+    return wa_chain_append_linear(chain, attention->proj, &proj);
 }
 
 static winattn_status describe_core(const void *plan, size_t size, char *text,

@@ -14,7 +14,6 @@
 #include "launch/check.h"
 #include "models/attention.h"
 #include "models/chain.h"
-#include "models/linear.h"
 #include "models/rows.h"
 #include "models/sister.h"
 
@@ -231,21 +230,19 @@ static winattn_status append_mlp(const winattn_block_plan *plan,
                                  winattn_tensor residual, winattn_tensor y,
                                  wa_kernel_chain *chain)
 {
-    const winattn_linear fc1 = {.struct_size = sizeof fc1,
-                                .rows = plan->attention.rows,
-                                .x = x,
-                                .weight = w->fc1_weight,
-                                .bias = w->fc1_bias,
-                                .y = hidden};
-    const winattn_linear fc2 = {.struct_size = sizeof fc2,
-                                .rows = plan->attention.rows,
-                                .x = hidden,
-                                .weight = w->fc2_weight,
-                                .bias = w->fc2_bias,
-                                .residual = residual,
-                                .y = y};
-    WA_TRY(wa_linear_append(plan->fc1, &fc1, chain));
-    return wa_linear_append(plan->fc2, &fc2, chain);
+    const wa_layer_call fc1 = {.rows = plan->attention.rows,
+                               .x = x,
+                               .weight = w->fc1_weight,
+                               .bias = w->fc1_bias,
+                               .y = hidden};
+    const wa_layer_call fc2 = {.rows = plan->attention.rows,
+                               .x = hidden,
+                               .weight = w->fc2_weight,
+                               .bias = w->fc2_bias,
+                               .residual = residual,
+                               .y = y};
+    WA_TRY(wa_chain_append_linear(chain, plan->fc1, &fc1));
+    return wa_chain_append_linear(chain, plan->fc2, &fc2);
 }
 
 winattn_status wa_block_append(const winattn_block_plan *plan,

@@ -2,6 +2,7 @@
 #include "models/chain.h"
 
 #include "base/status.h"
+#include "models/linear.h"
 
 winattn_status wa_models_chain_begin(wa_kernel_chain *chain,
                                      cl_command_queue queue,
@@ -54,17 +55,21 @@ winattn_status wa_chain_append_attention(wa_kernel_chain *chain,
     return WINATTN_SUCCESS;
 }
 
-winattn_status wa_chain_append_copy(wa_kernel_chain *chain,
-                                    const winattn_tensor *from,
-                                    const winattn_tensor *to, size_t bytes)
+winattn_status wa_chain_append_linear(wa_kernel_chain *chain,
+                                      const winattn_linear_plan *plan,
+                                      const wa_layer_call *call)
 {
-    cl_event done;
-    cl_event *event = event_of(chain, &done);
-    const cl_int error = clEnqueueCopyBuffer(
-        chain->queue, from->buffer, to->buffer, (size_t)from->offset,
-        (size_t)to->offset, bytes, chain->wait_count, chain->wait_list, event);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clEnqueueCopyBuffer");
-    go_on(chain, done);
-    return WINATTN_SUCCESS;
+    const wa_linear_problem *problem = &plan->problem;
+    const winattn_linear linear = {.struct_size = sizeof linear,
+                                   .rows = call->rows,
+                                   .x_stride = problem->in,
+                                   .weight_stride = problem->in,
+                                   .residual_stride = problem->out,
+                                   .y_stride = problem->out,
+                                   .x = call->x,
+                                   .weight = call->weight,
+                                   .bias = call->bias,
+                                   .residual = call->residual,
+                                   .y = call->y};
+    return wa_linear_append(plan, &linear, chain);
 }

@@ -17,13 +17,18 @@ winattn_status wa_models_chain_begin(wa_kernel_chain *chain,
 winattn_status wa_models_chain_end(wa_kernel_chain *chain,
                                    winattn_status status, cl_event *event);
 
+/* Appends a linear layer of rows without gaps, whose tensors are known to be
+ * right; those that it lacks have buffer NULL. */
+typedef struct wa_layer_call {
+    uint64_t rows; /* below 2^32 */
+    winattn_tensor x, weight, bias, residual, y;
+} wa_layer_call;
+winattn_status wa_chain_append_linear(wa_kernel_chain *chain,
+                                      const winattn_linear_plan *plan,
+                                      const wa_layer_call *call);
+
 /* Appends the launches of the core's forward pass. */
 winattn_status wa_chain_append_attention(wa_kernel_chain *chain,
                                          const winattn_plan *plan,
                                          const winattn_forward *forward);
-/* Appends a copy between buffers that do not overlap. */
-winattn_status wa_chain_append_copy(wa_kernel_chain *chain,
-                                    const winattn_tensor *from,
-                                    const winattn_tensor *to, size_t bytes);
-
 #endif

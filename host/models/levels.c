@@ -22,6 +22,17 @@ uint32_t wa_term_size(winattn_dtype dtype, winattn_term_dtype term)
     return term == WINATTN_TERM_FP32 ? 4 : wa_element_size(dtype);
 }
 
+winattn_status wa_check_types(winattn_dtype dtype, winattn_tier tier)
+{
+    if ((unsigned)dtype > WINATTN_BF16)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "dtype is %d, which is none",
+                       (int)dtype);
+    if ((unsigned)tier > WINATTN_TIER_MATRIX)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "tier is %d, which is none",
+                       (int)tier);
+    return WINATTN_SUCCESS;
+}
+
 uint64_t wa_product(uint64_t a, uint64_t b)
 {
     return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;

@@ -10,6 +10,9 @@
 uint32_t wa_element_size(winattn_dtype dtype);
 uint32_t wa_term_size(winattn_dtype dtype, winattn_term_dtype term);
 
+/* Are dtype and tier some that there are? */
+winattn_status wa_check_types(winattn_dtype dtype, winattn_tier tier);
+
 /* The product, or UINT64_MAX if it is not less than that. */
 uint64_t wa_product(uint64_t a, uint64_t b);
 

@@ -24,6 +24,7 @@ static winattn_status read_desc(const winattn_model_desc *given,
         wa_read_struct("model_desc", given, desc, sizeof *desc, sizeof *desc));
     if (!weights)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "weights is NULL");
+    WA_TRY(wa_check_types(desc->dtype, desc->tier));
     model->config = weights->config;
     const wa_swin_config *config = &model->config;
     if (config->in_channels > 4)
@@ -64,10 +65,13 @@ static winattn_status set_shapes(winattn_model *model)
         stage->width = width;
         stage->channels = wa_swin_channels(config, i);
         stage->depth = config->depths[i];
-        stage->tokens = (uint64_t)height * width * desc->batch;
+        stage->tokens = wa_product((uint64_t)height * width, desc->batch);
         stage->map_bytes =
             wa_product(stage->tokens, (uint64_t)stage->channels *
                                           wa_element_size(desc->dtype));
+        if (stage->tokens > UINT32_MAX)
+            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                           "a stage has 2^32 tokens or more");
         if (stage->map_bytes > SIZE_MAX / 64)
             return wa_fail(
                 WINATTN_INVALID_LAYOUT,

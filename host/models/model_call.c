@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A picture's way through a model. */
+#include <math.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -8,7 +9,6 @@
 #include "models/block.h"
 #include "models/chain.h"
 #include "models/levels.h"
-#include "models/linear.h"
 #include "models/model.h"
 #include "models/sister.h"
 
@@ -75,9 +75,11 @@ static winattn_status check_call(const winattn_model *model,
     WA_TRY(wa_check_inputs(&pictures, 1, context));
     if (call->deviation[0] != 0.0f)
         for (uint32_t c = 0; c < model->config.in_channels; c++)
-            if (!(call->deviation[c] != 0.0f))
+            if (!isnormal(call->deviation[c]) || !isfinite(call->mean[c]))
                 return wa_fail(WINATTN_INVALID_ARGUMENT,
-                               "deviation[%u] is 0 or no number", c);
+                               "deviation[%u] is 0, or it or mean[%u] is no "
+                               "finite number",
+                               c, c);
     WA_TRY(check_outputs(model, call, last));
     return wa_check_workspace(&call->workspace, context, model->workspace);
 }
@@ -104,13 +106,9 @@ static winattn_status append_linear(const winattn_linear_plan *plan,
                                     winattn_tensor weight, winattn_tensor bias,
                                     winattn_tensor y, wa_kernel_chain *chain)
 {
-    const winattn_linear linear = {.struct_size = sizeof linear,
-                                   .rows = rows,
-                                   .x = x,
-                                   .weight = weight,
-                                   .bias = bias,
-                                   .y = y};
-    return wa_linear_append(plan, &linear, chain);
+    const wa_layer_call linear = {
+        .rows = rows, .x = x, .weight = weight, .bias = bias, .y = y};
+    return wa_chain_append_linear(chain, plan, &linear);
 }
 
 static winattn_status append_embedding(const winattn_model *model,

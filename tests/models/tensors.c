@@ -42,6 +42,15 @@ bool is_computed(winattn_dtype dtype)
     return tier_under_test() != WINATTN_TIER_MATRIX || dtype != WINATTN_FP32;
 }
 
+bool is_chosen(size_t row, winattn_dtype dtype)
+{
+    if (!is_computed(dtype))
+        return false;
+    if (part_is("all"))
+        return true;
+    return is_computed(WINATTN_FP32) ? row % 3 == dtype : row % 2 + 1 == dtype;
+}
+
 const char *build_options(void)
 {
     return getenv("WINATTN_TEST_BUILD_OPTIONS");
@@ -50,10 +59,15 @@ const char *build_options(void)
 int models_main(const test_group *groups, size_t group_count, int count,
                 char **arguments)
 {
-    const test_program program = {
-        .words = {WORD_TIER}, .groups = groups, .group_count = group_count};
+    static char automatic[] = "auto";
+    const test_program program = {.words = {WORD_TIER, WORD_PART},
+                                  .part = "each",
+                                  .groups = groups,
+                                  .group_count = group_count};
     emulates = count > 1 && strcmp(arguments[1], "emulated") == 0;
-    return runner_main(&program, emulates ? 1 : count, arguments);
+    if (emulates)
+        arguments[1] = automatic;
+    return runner_main(&program, count, arguments);
 }
 
 /* ---- Tensors ---- */
