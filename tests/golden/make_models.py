@@ -18,6 +18,8 @@ Of each case there are
     CASE_errors.npy     [fp32, fp16, bf16][logits, stage 0, ...]: how far the
                         library itself is off in these types, in the 2-norm,
                         relative to the double precision
+    CASE_picture.txt    what winattn-swin says of pictures/colour.png, resized
+                        to 50 and cut to the case's size; of one case
     CASE_tables.npy     biases of all relative positions, of one block after
                         the other; generation 2 only
     CASE_shape.npy      what the files' tensors cannot say: generation, patch
@@ -42,8 +44,10 @@ import tempfile
 import numpy
 import safetensors.torch
 import torch
+from PIL import Image
 from timm.models.swin_transformer import SwinTransformer as TimmSwin
 from timm.models.swin_transformer_v2 import SwinTransformerV2 as TimmSwinV2
+from torchvision import transforms
 from torchvision.models.swin_transformer import (PatchMerging, PatchMergingV2,
                                                  SwinTransformer,
                                                  SwinTransformerBlock,
@@ -272,6 +276,21 @@ def weights_of(case):
     return safetensors.torch.save(model.state_dict())
 
 
+def picture_lines(folder, case):
+    """The best five classes of a picture."""
+    prepare = transforms.Compose([
+        transforms.Resize(50, transforms.InterpolationMode.BICUBIC),
+        transforms.CenterCrop(case.size), transforms.PILToTensor(),
+        transforms.ConvertImageDtype(torch.float64),
+        transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))])
+    picture = Image.open(folder.parent / "pictures" / "colour.png")
+    with torch.no_grad():
+        logits = copy.deepcopy(case.model).double()(prepare(picture)[None])[0]
+    best = torch.softmax(logits, 0).topk(5)
+    return "".join(f"  {100 * p:6.2f} %  class {i}\n" for p, i in
+                   zip(best.values.tolist(), best.indices.tolist()))
+
+
 def make(folder, case, seed):
     x = case.fill(seed)
     (folder / (case.name + ".safetensors")).write_bytes(weights_of(case))
@@ -288,6 +307,9 @@ def make(folder, case, seed):
         height, width = (height + 1) // 2, (width + 1) // 2
     save(folder, case.name + "_errors", numpy.array(errors))
     save(folder, case.name + "_shape", numpy.array(case.shape))
+    if case.name == "torchvision_v1":
+        (folder / (case.name + "_picture.txt")).write_text(
+            picture_lines(folder, case))
     if case.tables:
         with torch.no_grad():
             tables = case.tables(copy.deepcopy(case.model).double())
