@@ -7,7 +7,10 @@
  * enqueue the plan as often as wanted with buffers of the caller's. Each level
  * can be used alone:
  *
- *     linear layer  y = residual + act(norm(x) W^T + b)
+ *     linear layer      y = residual + act(norm(x) W^T + b)
+ *     window attention  linear layers around the attention of windows
+ *     block             of a transformer, on a feature map
+ *     model             Swin and Swin V2, from pictures to classes
  *
  * What winattn.h says holds here too: of statuses, winattn_last_reason and
  * winattn_last_build_log, which serve both libraries; of threads and events;
@@ -158,6 +161,201 @@ winattn_enqueue_linear(const winattn_linear_plan *plan, cl_command_queue queue,
 
 /** @} */
 
+/* ---- Window attention --------------------------------------------------- */
+
+/** @defgroup winattn_window_attentions Window attention
+ * The module that models call WindowAttention: two linear layers around the
+ * attention of winattn.h, on windows that the caller has cut.
+ * @{ */
+
+/** What a plan of window attention computes, of x [windows, tokens, channels]:
+ *
+ *     q, k, v = x qkv_weight^T + qkv_bias, of heads of channels / heads
+ *     o = softmax(S) v,   S as variant says, with the bias of the table
+ *     y = o proj_weight^T + proj_bias
+ *
+ * Set struct_size, zero the rest, then fill in. */
+typedef struct winattn_window_attention_desc {
+    size_t struct_size; /**< sizeof(winattn_window_attention_desc) */
+
+    winattn_dtype dtype; /**< of all tensors that do not say otherwise */
+    winattn_tier tier;   /**< of all kernels; 0: the best, each by itself */
+    cl_bool allow_tf32;  /**< as winattn_desc.allow_tf32 */
+    /** WINATTN_DOT: scale is 1 / sqrt(head dim) (Swin); WINATTN_COSINE: with
+     * logit_scale (Swin V2). */
+    winattn_variant variant;
+    cl_ulong windows;  /**< of all images; required */
+    cl_uint window[2]; /**< tokens down and across; required */
+    cl_uint channels;  /**< a multiple of heads; required */
+    cl_uint heads;     /**< channels / heads is at most 256; required */
+    /** Window w takes mask w mod mask_windows; 0: there is no mask. */
+    cl_ulong mask_windows;
+    winattn_term_dtype mask_dtype;  /**< of the mask */
+    winattn_term_dtype table_dtype; /**< of the table */
+    /** As winattn_desc.build_options. */
+    const char *build_options;
+} winattn_window_attention_desc;
+
+/** A plan: any number of calls, from any threads. */
+typedef struct winattn_window_attention_plan winattn_window_attention_plan;
+
+/** As winattn_plan_create. */
+WINATTN_MODELS_API winattn_status
+winattn_window_attention_plan_create(cl_context context, cl_device_id device,
+                                     const winattn_window_attention_desc *desc,
+                                     winattn_window_attention_plan **plan);
+
+/** Destroys a plan; calls that were enqueued complete all the same. NULL is
+ * fine. */
+WINATTN_MODELS_API void
+winattn_window_attention_plan_destroy(winattn_window_attention_plan *plan);
+
+/** Bytes of workspace that a call needs: about four times those of x. */
+WINATTN_MODELS_API winattn_status winattn_window_attention_plan_workspace_size(
+    const winattn_window_attention_plan *plan, size_t *size);
+
+/** As winattn_plan_describe: what the plans within say, each line behind the
+ * name of its part. */
+WINATTN_MODELS_API winattn_status winattn_window_attention_plan_describe(
+    const winattn_window_attention_plan *plan, size_t size, char *text,
+    size_t *needed);
+
+/** Tensors of a call, without gaps. */
+typedef struct winattn_window_attention {
+    size_t struct_size; /**< sizeof(winattn_window_attention) */
+
+    winattn_tensor x;           /**< [windows, tokens, channels]; required */
+    winattn_tensor qkv_weight;  /**< [3 channels, channels]; required */
+    winattn_tensor qkv_bias;    /**< [3 channels]; required */
+    winattn_tensor proj_weight; /**< [channels, channels]; required */
+    winattn_tensor proj_bias;   /**< [channels]; required */
+    /** [(2 window[0] - 1) (2 window[1] - 1), heads], as winattn_table orders
+     * it; required. Swin V2's: 16 sigmoid of what its MLP makes of positions.
+     */
+    winattn_tensor table;
+    /** fp32 [heads], before exp and its limit; with WINATTN_COSINE */
+    winattn_tensor logit_scale;
+    /** [mask_windows, tokens, tokens], added to logits; with mask_windows */
+    winattn_tensor mask;
+
+    winattn_tensor y; /**< output [windows, tokens, channels]; may be x */
+    /** ..._plan_workspace_size bytes, from a multiple of 16 on */
+    winattn_tensor workspace;
+} winattn_window_attention;
+
+/** Enqueues window attention, as winattn_enqueue_forward enqueues attention.
+ */
+WINATTN_MODELS_API winattn_status winattn_enqueue_window_attention(
+    const winattn_window_attention_plan *plan, cl_command_queue queue,
+    const winattn_window_attention *call, cl_uint wait_count,
+    const cl_event *wait_list, cl_event *event);
+
+/** @} */
+
+/* ---- Block -------------------------------------------------------------- */
+
+/** @defgroup winattn_blocks Block
+ * A transformer block on a feature map: window attention and a multilayer
+ * perceptron, each with a norm and a residual.
+ * @{ */
+
+/** Where a block's norms are. */
+typedef enum winattn_norm_order {
+    /** x += attention(norm1(x)), x += mlp(norm2(x)) (Liu et al. 2021, section
+     * 3.2). */
+    WINATTN_PRE_NORM = 0,
+    /** x += norm1(attention(x)), x += norm2(mlp(x)) (Liu et al. 2022, section
+     * 3.2). */
+    WINATTN_POST_NORM = 1
+} winattn_norm_order;
+
+/** What a block computes, of a map [batch, height, width, channels].
+ * attention() is as in winattn_window_attention_desc, in windows of the map
+ * that are shifted, padded and masked as winattn_grid says; what pads the map
+ * has the bias of the projection as its keys and values, as in torchvision.
+ * mlp(x) = GELU(x fc1_weight^T + fc1_bias) fc2_weight^T + fc2_bias. Maps are
+ * read and written in place: nothing is rolled, padded or cut in memory.
+ *
+ * Set struct_size, zero the rest, then fill in. */
+typedef struct winattn_block_desc {
+    size_t struct_size; /**< sizeof(winattn_block_desc) */
+
+    winattn_dtype dtype; /**< of all tensors that do not say otherwise */
+    winattn_tier tier;   /**< of all kernels; 0: the best, each by itself */
+    cl_bool allow_tf32;  /**< as winattn_desc.allow_tf32 */
+    winattn_variant variant;  /**< WINATTN_DOT or WINATTN_COSINE */
+    winattn_norm_order order; /**< where norms are */
+    cl_uint batch;            /**< maps; required */
+    cl_uint height;           /**< tokens down; required */
+    cl_uint width;            /**< tokens across; required */
+    cl_uint window[2];        /**< tokens down and across; required */
+    cl_uint shift[2];         /**< less than window; 0: not shifted */
+    cl_uint channels;         /**< a multiple of heads; required */
+    cl_uint heads;            /**< channels / heads at most 256; required */
+    cl_uint hidden;           /**< numbers within the mlp; required */
+    cl_float eps;             /**< of norms; 0: 1e-5 */
+    winattn_term_dtype table_dtype; /**< of the table */
+    /** As winattn_desc.build_options. */
+    const char *build_options;
+} winattn_block_desc;
+
+/** A plan: any number of calls, from any threads. */
+typedef struct winattn_block_plan winattn_block_plan;
+
+/** As winattn_plan_create. Another batch, map or shift compiles nothing. */
+WINATTN_MODELS_API winattn_status winattn_block_plan_create(
+    cl_context context, cl_device_id device, const winattn_block_desc *desc,
+    winattn_block_plan **plan);
+
+/** Destroys a plan; calls that were enqueued complete all the same. NULL is
+ * fine. */
+WINATTN_MODELS_API void winattn_block_plan_destroy(winattn_block_plan *plan);
+
+/** Bytes of workspace that a call needs: those of the map, times 1 and the
+ * larger of 3 and hidden / channels, and a little. */
+WINATTN_MODELS_API winattn_status winattn_block_plan_workspace_size(
+    const winattn_block_plan *plan, size_t *size);
+
+/** As winattn_window_attention_plan_describe. */
+WINATTN_MODELS_API winattn_status winattn_block_plan_describe(
+    const winattn_block_plan *plan, size_t size, char *text, size_t *needed);
+
+/** A block's weights, each without gaps; all required but logit_scale. */
+typedef struct winattn_block_weights {
+    winattn_tensor norm1_weight; /**< [channels] */
+    winattn_tensor norm1_bias;   /**< [channels] */
+    winattn_tensor qkv_weight;   /**< [3 channels, channels]: q, k, v */
+    /** [3 channels]; Swin V2 has none for keys: zeros there. */
+    winattn_tensor qkv_bias;
+    winattn_tensor proj_weight;  /**< [channels, channels] */
+    winattn_tensor proj_bias;    /**< [channels] */
+    winattn_tensor norm2_weight; /**< [channels] */
+    winattn_tensor norm2_bias;   /**< [channels] */
+    winattn_tensor fc1_weight;   /**< [hidden, channels] */
+    winattn_tensor fc1_bias;     /**< [hidden] */
+    winattn_tensor fc2_weight;   /**< [channels, hidden] */
+    winattn_tensor fc2_bias;     /**< [channels] */
+    winattn_tensor table;        /**< as winattn_window_attention.table */
+    winattn_tensor logit_scale;  /**< as winattn_window_attention's */
+} winattn_block_weights;
+
+/** Tensors of a call. */
+typedef struct winattn_block {
+    size_t struct_size; /**< sizeof(winattn_block) */
+
+    winattn_tensor x; /**< [batch, height, width, channels]; required */
+    winattn_tensor y; /**< output of that shape; exactly x, or apart from it */
+    winattn_block_weights weights; /**< required */
+    /** winattn_block_plan_workspace_size bytes, from a multiple of 16 on */
+    winattn_tensor workspace;
+} winattn_block;
+
+/** Enqueues a block, as winattn_enqueue_forward enqueues attention. */
+WINATTN_MODELS_API winattn_status
+winattn_enqueue_block(const winattn_block_plan *plan, cl_command_queue queue,
+                      const winattn_block *block, cl_uint wait_count,
+                      const cl_event *wait_list, cl_event *event);
+
 /* ---- Weights ------------------------------------------------------------ */
 
 /** @defgroup winattn_weights Weights
@@ -239,7 +437,8 @@ typedef struct winattn_swin_weights winattn_swin_weights;
  * generation 2 and keeps no buffers (timm, transformers), and those of the
  * pretraining; norm_eps; and what it expects of pictures. `config`, if not
  * NULL, says what it shall be: what is not 0 in it is taken instead of what
- * the file says, and whatever does not fit then is an error. So are windows
+ * the file says (classes 0: as the file has it; stages 0: the same, and more
+ * may be said of), and whatever does not fit then is an error. So are windows
  * that neither says. Without another word norm_eps is 1e-5, and pictures are
  * those of the first model of winattn_swin_config_find that has this shape, or
  * of swin_t.
@@ -294,6 +493,104 @@ winattn_swin_weights_destroy(winattn_swin_weights *weights);
 WINATTN_MODELS_API winattn_status winattn_fit_picture(
     const winattn_swin_config *config, cl_uint height, cl_uint width,
     size_t row_bytes, const unsigned char *pixels, unsigned char *fitted);
+
+/** @} */
+
+/* ---- Model -------------------------------------------------------------- */
+
+/** @defgroup winattn_models_whole Model
+ * Swin and Swin V2, from pictures to classes and maps.
+ * @{ */
+
+/** How pictures are stored. Their channels are those of the weights' config,
+ * at most 4. */
+typedef enum winattn_pictures {
+    /** Bytes [batch, height, width, channels]; 255 is 1. */
+    WINATTN_PICTURES_BYTES = 0,
+    WINATTN_PICTURES_FLOATS = 1, /**< fp32 [batch, height, width, channels] */
+    WINATTN_PICTURES_PLANES = 2  /**< fp32 [batch, channels, height, width] */
+} winattn_pictures;
+
+/** What a model is made for. Set struct_size, zero the rest, then fill in. */
+typedef struct winattn_model_desc {
+    size_t struct_size; /**< sizeof(winattn_model_desc) */
+
+    winattn_dtype dtype; /**< of weights on the device, maps and logits */
+    winattn_tier tier;   /**< of all kernels; 0: the best, each by itself */
+    cl_bool allow_tf32;  /**< as winattn_desc.allow_tf32 */
+    cl_uint batch;       /**< pictures of a call; required */
+    /** Of a picture, at least a patch; required, and free: maps that windows
+     * or mergers of neighbours do not divide are padded, as torchvision does
+     * it. Pixels right of the last whole patch, or below it, are not read, as
+     * by a convolution (Microsoft's models would pad them). */
+    cl_uint height, width;
+    winattn_pictures pictures; /**< how they are stored */
+    /** As winattn_desc.build_options. */
+    const char *build_options;
+} winattn_model_desc;
+
+/** A model: its kernels, and its weights in buffers of its own. Any number of
+ * calls, from any threads. */
+typedef struct winattn_model winattn_model;
+
+/** Makes a model: rounds the weights to dtype, uploads them, which waits for
+ * the device, and builds kernels. Norms, biases and Swin's tables have dtype
+ * too; Swin V2's tables, which are as large as 16, and scales of logits stay
+ * fp32. `weights` may go. The context is retained. On failure *model is NULL.
+ *
+ * Fails as winattn_plan_create does. */
+WINATTN_MODELS_API winattn_status winattn_model_create(
+    cl_context context, cl_device_id device, const winattn_model_desc *desc,
+    const winattn_swin_weights *weights, winattn_model **model);
+
+/** Destroys a model; calls that were enqueued complete all the same. NULL is
+ * fine. */
+WINATTN_MODELS_API void winattn_model_destroy(winattn_model *model);
+
+/** Bytes of workspace that a call needs. */
+WINATTN_MODELS_API winattn_status
+winattn_model_workspace_size(const winattn_model *model, size_t *size);
+
+/** Batch, height, width and channels of a stage's map. */
+WINATTN_MODELS_API winattn_status winattn_model_map_shape(
+    const winattn_model *model, cl_uint stage, cl_uint shape[4]);
+
+/** As winattn_plan_describe: bytes of weights and workspace, maps, and what
+ * the plans within say, each line behind the names of stage and part. */
+WINATTN_MODELS_API winattn_status winattn_model_describe(
+    const winattn_model *model, size_t size, char *text, size_t *needed);
+
+/** Tensors of a call, without gaps. Of the outputs at least one is wanted;
+ * what none needs is not computed. */
+typedef struct winattn_model_call {
+    size_t struct_size; /**< sizeof(winattn_model_call) */
+
+    winattn_tensor pictures; /**< as the descriptor says; required */
+    /** Of each channel, where the numbers of a picture are between 0 and 1:
+     * what is subtracted, and what is then divided by. deviation[0] = 0:
+     * neither; the model sees the numbers as they are. */
+    cl_float mean[4], deviation[4];
+
+    /** Output [batch, classes]; NULL if not wanted, or without a head. */
+    winattn_tensor logits;
+    /** Output [batch, channels]: the mean over the tokens of the last map,
+     * each normalised, which is what the head reads; NULL if not wanted. */
+    winattn_tensor features;
+    /** Outputs [batch, height, width, channels]: the map after the blocks of
+     * each stage; NULL where not wanted. The model also reads them: buffers of
+     * kernels that read and write. */
+    winattn_tensor maps[WINATTN_SWIN_STAGES];
+
+    /** winattn_model_workspace_size bytes, from a multiple of 256 on */
+    winattn_tensor workspace;
+} winattn_model_call;
+
+/** Enqueues a model, as winattn_enqueue_forward enqueues attention. Allocates
+ * nothing on the device. */
+WINATTN_MODELS_API winattn_status
+winattn_enqueue_model(const winattn_model *model, cl_command_queue queue,
+                      const winattn_model_call *call, cl_uint wait_count,
+                      const cl_event *wait_list, cl_event *event);
 
 /** @} */
 

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "launch/arguments.h"
+#include "models/levels.h"
 #include "plan/defines.h"
 #include "plan/switches.h"
 
@@ -32,11 +33,6 @@ static const struct {
             [WA_ROW_MERGE_NORM] = {"norm_rows", true},
             [WA_ROW_POOL] = {"pool_rows", true},
             [WA_ROW_EMBED] = {"embed_patches", false}};
-
-static uint32_t element_size(winattn_dtype dtype)
-{
-    return dtype == WINATTN_FP32 ? 4 : 2;
-}
 
 /* ---- Shape ---- */
 
@@ -72,6 +68,12 @@ static void choose_team(const wa_row_desc *desc, const wa_device *device,
            (uint64_t)(plan->teams - 1) * desc->row_size * sizeof(float) >
                MOST_SUM_BYTES)
         plan->teams /= 2;
+}
+
+bool wa_row_on_cpu(const wa_session *session, winattn_tier tier)
+{
+    return tier == WINATTN_TIER_CPU ||
+           (tier == WINATTN_TIER_AUTO && wa_session_device(session)->is_cpu);
 }
 
 static void write_defines(const wa_row_plan *plan, const wa_device *device,
@@ -159,7 +161,8 @@ winattn_status wa_row_plan_make(wa_session *session, const wa_row_desc *desc,
     choose_team(desc, device, plan);
     write_defines(plan, device, defines, sizeof defines);
     WA_TRY(wa_session_kernel(session, jobs[desc->job].kernel, defines,
-                             desc->build_options, &plan->kernel));
+                             desc->build_options ? desc->build_options : "",
+                             &plan->kernel));
     plan->desc.build_options = NULL; /* the caller's memory */
     const cl_int error = clGetKernelWorkGroupInfo(
         plan->kernel, wa_session_device_id(session), CL_KERNEL_WORK_GROUP_SIZE,
@@ -190,7 +193,7 @@ void wa_row_plan_release(wa_row_plan *plan)
 static bool is_aligned(const wa_row_plan *plan,
                        const winattn_tensor *const *at, size_t count)
 {
-    uint32_t bytes = plan->access * element_size(plan->desc.dtype);
+    uint32_t bytes = plan->access * wa_element_size(plan->desc.dtype);
     bytes = bytes < 16 ? bytes : 16;
     for (size_t i = 0; i < count; i++)
         if (at[i]->offset % bytes != 0)
@@ -225,7 +228,7 @@ static winattn_status append_norm(const wa_row_plan *plan,
 {
     const bool pools = plan->desc.job == WA_ROW_POOL;
     const bool adds = plan->desc.job == WA_ROW_NORM_ADD;
-    const uint32_t size = element_size(plan->desc.dtype);
+    const uint32_t size = wa_element_size(plan->desc.dtype);
     const winattn_tensor *tensors[5];
     size_t count = 0;
     tensors[count++] = &call->from;
@@ -259,7 +262,7 @@ static winattn_status append_merge(const wa_row_plan *plan,
                                    const wa_row_call *call,
                                    wa_kernel_chain *chain)
 {
-    const uint32_t size = element_size(plan->desc.dtype);
+    const uint32_t size = wa_element_size(plan->desc.dtype);
     const winattn_tensor *tensors[] = {&call->from, &call->to};
     const merge_args args = {
         .rows = call->rows,
@@ -283,7 +286,7 @@ static winattn_status append_embed(const wa_row_plan *plan,
     embed_args args = {
         .items = call->rows * desc->picture_channels * desc->patch[0],
         .from = call->from.offset / (desc->picture == 0 ? 1 : sizeof(float)),
-        .to = call->to.offset / element_size(desc->dtype),
+        .to = call->to.offset / wa_element_size(desc->dtype),
         .height = call->height,
         .width = call->width,
         .down = call->height / desc->patch[0],

@@ -50,6 +50,9 @@ typedef struct wa_row_call {
     float factor[4], shift[4]; /* WA_ROW_EMBED: of each channel */
 } wa_row_call;
 
+/* Does a work-item take a row on this tier? */
+bool wa_row_on_cpu(const wa_session *session, winattn_tier tier);
+
 /* Chooses a shape and builds the kernel; to be released also after a failure.
  */
 winattn_status wa_row_plan_make(wa_session *session, const wa_row_desc *desc,

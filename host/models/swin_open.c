@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Opens a file of weights: what its names are, what it says of the model, and
  * what the caller says instead. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -39,6 +40,17 @@ static void overlay(wa_swin_config *own, const wa_swin_config *given)
     memcpy(own->deviation, given->deviation, sizeof own->deviation);
 }
 
+/* Where the file says how many stages there are, what was said of others does
+ * not matter. */
+static void forget_stages(wa_swin_config *own, const wa_swin_config *given)
+{
+    for (uint32_t i = own->stages; !given->stages && i < WA_SWIN_STAGES; i++) {
+        own->depths[i] = own->heads[i] = own->hidden[i] = 0;
+        for (int axis = 0; axis < 2; axis++)
+            own->window[i][axis] = own->position_window[i][axis] = 0;
+    }
+}
+
 static winattn_status check_windows(const wa_swin_config *config)
 {
     for (uint32_t i = 0; i < config->stages && i < WA_SWIN_STAGES; i++)
@@ -48,6 +60,19 @@ static winattn_status check_windows(const wa_swin_config *config)
                            "stage %u are: config must, or the model's name",
                            (unsigned)i);
     return WINATTN_SUCCESS;
+}
+
+/* A shape that cannot be is the file's fault, unless the caller has a hand in
+ * it. */
+static winattn_status check_shape(const wa_swin_config *config, bool given)
+{
+    char reason[300];
+    const winattn_status status = wa_swin_config_check(config);
+    if (status == WINATTN_SUCCESS || given)
+        return status;
+    snprintf(reason, sizeof reason, "%s", winattn_last_reason());
+    return wa_fail(WINATTN_INVALID_FILE,
+                   "by what the file says, %s: no model has that", reason);
 }
 
 static winattn_status read_model(const wa_safetensors *tensors,
@@ -63,10 +88,13 @@ static winattn_status read_model(const wa_safetensors *tensors,
                        "torchvision, timm, Microsoft or transformers give it "
                        "in a Swin");
     wa_swin_infer(&file, &config);
-    if (given)
+    if (given) {
         overlay(&config, given);
+        forget_stages(&config, given);
+    }
     WA_TRY(check_windows(&config));
     wa_swin_config_complete(&config);
+    WA_TRY(check_shape(&config, given != NULL));
     return wa_swin_load(&file, &config, weights);
 }
 

@@ -6,7 +6,71 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit/emulated.h"
+
 #define BEHIND 64u /* elements */
+
+/* ---- What is tested ---- */
+
+static bool emulates;
+static wa_session *pretended;
+
+winattn_tier tier_under_test(void)
+{
+    return emulates ? WINATTN_TIER_MATRIX : (winattn_tier)chosen.tier;
+}
+
+int unit_start(void **state)
+{
+    (void)state;
+    if (emulates)
+        pretended = pretend_unit();
+    return 0;
+}
+
+int unit_end(void **state)
+{
+    (void)state;
+    if (pretended)
+        wa_session_release(pretended);
+    pretended = NULL;
+    return 0;
+}
+
+bool is_computed(winattn_dtype dtype)
+{
+    return tier_under_test() != WINATTN_TIER_MATRIX || dtype != WINATTN_FP32;
+}
+
+bool is_chosen(size_t row, winattn_dtype dtype)
+{
+    if (!is_computed(dtype))
+        return false;
+    if (part_is("all"))
+        return true;
+    return is_computed(WINATTN_FP32) ? row % 3 == dtype : row % 2 + 1 == dtype;
+}
+
+const char *build_options(void)
+{
+    return getenv("WINATTN_TEST_BUILD_OPTIONS");
+}
+
+int models_main(const test_group *groups, size_t group_count, int count,
+                char **arguments)
+{
+    static char automatic[] = "auto";
+    const test_program program = {.words = {WORD_TIER, WORD_PART},
+                                  .part = "each",
+                                  .groups = groups,
+                                  .group_count = group_count};
+    emulates = count > 1 && strcmp(arguments[1], "emulated") == 0;
+    if (emulates)
+        arguments[1] = automatic;
+    return runner_main(&program, count, arguments);
+}
+
+/* ---- Tensors ---- */
 
 storage_kind kind_of(winattn_dtype dtype)
 {

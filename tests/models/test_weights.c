@@ -41,7 +41,7 @@ static void assert_config(const wa_swin_config *got, const char *model)
     assert_memory_equal(got->window, want.window, sizeof want.window);
     assert_memory_equal(got->position_window, want.position_window,
                         sizeof want.position_window);
-    assert_int_equal(got->classes, 5);
+    assert_int_equal(got->classes, 64);
     assert_true(got->norm_eps == 1e-5F);
     assert_int_equal(got->crop[0], 224);
 }
@@ -400,7 +400,7 @@ static void test_config_disagrees(void **state)
     assert_status(
         winattn_swin_weights_open(golden_path("torchvision_v1"), &config, &w),
         WINATTN_INVALID_FILE,
-        "head.weight: has shape [5, 32]; this model needs [1000, 32]");
+        "head.weight: has shape [64, 32]; this model needs [1000, 32]");
     config.classes = 0;
     config.depths[1] = 3;
     assert_status(
