@@ -14,6 +14,17 @@ REQUIRE(HAS_BIAS)
 REQUIRE(HAS_RESIDUAL)
 REQUIRE(ACTIVATION)
 
+REQUIRE(LIMITS_REGISTERS)
+
+/* Where the host limits registers, NVIDIA's compiler must not know the size of
+ * work-groups, from which it would take a limit of its own. */
+#if LIMITS_REGISTERS
+#define LINEAR_KERNEL(group) __kernel
+#else
+#define LINEAR_KERNEL(group)                                                  \
+    __kernel __attribute__((reqd_work_group_size(group, 1, 1)))
+#endif
+
 /* residual may be y, so that neither is const or restrict. */
 #define LINEAR_PARAMETERS                                                     \
     const linear_args args, __global const storage *x,                        \

@@ -170,8 +170,7 @@ INLINE void finish(vec sum, ulong row, uint column, const linear_args *args,
     STORE_VECTOR(LANES)(sum, y + row * args->y_stride + column);
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-linear_cpu(LINEAR_PARAMETERS)
+LINEAR_KERNEL(1) void linear_cpu(LINEAR_PARAMETERS)
 {
     float xs[BLOCK_ROWS][STAGE_DIMS] __attribute__((aligned(64)));
     vec panel[STAGE_DIMS][TILE_VECS];

@@ -134,8 +134,7 @@ INLINE void multiply(float sums[ITEM_ROWS][ITEM_COLUMNS],
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-linear_local(LINEAR_PARAMETERS)
+LINEAR_KERNEL(GROUP) void linear_local(LINEAR_PARAMETERS)
 {
     __local float xs[STAGE_DIMS * X_PITCH] __attribute__((aligned(16)));
     __local float ws[STAGE_DIMS * W_PITCH] __attribute__((aligned(16)));

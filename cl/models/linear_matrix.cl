@@ -60,8 +60,9 @@ INLINE void finish_chunk(__local const float *from, ulong row, uint column,
             x[i] += from[part * ROW_WAVES * COLUMN_WAVES * OUT_FLOATS + i];
     }
     if ((args->flags & LINEAR_WIDE_OUT) == 0 || column + CHUNK > args->out) {
-        for (int i = 0; i < CHUNK && column + i < args->out; i++)
-            finish_element(x[i], row, column + i, args, bias, residual, y);
+        UNROLL_FOR (int i = 0; i < CHUNK; i++)
+            if (column + i < args->out)
+                finish_element(x[i], row, column + i, args, bias, residual, y);
         return;
     }
 #if HAS_BIAS
@@ -122,8 +123,8 @@ INLINE void finish_wave(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) WAVE_ATTRIBUTE void
-JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
+LINEAR_KERNEL(GROUP)
+WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
 {
     __local uint4 places[LINEAR_BYTES / CHUNK_BYTES]
         __attribute__((aligned(128)));
@@ -180,43 +181,38 @@ JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
             AWAIT_COPIES(AHEAD - 1);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
-#if HOLDS_X
-        uint4 held_x[X_TURNS];
-#endif
-#if HOLDS_W
-        uint4 held_w[W_TURNS];
+#if !ASYNC_COPIES
+        uint4 held_x[X_TURNS], held_w[W_TURNS];
 #endif
         if (next < stages) {
-#if HOLDS_X
-            hold_chunks(held_x, &from_x, BLOCK_ROWS, X_TURNS, k, args.in,
-                        item);
-#else
+#if ASYNC_COPIES
             copy_chunks(to, &from_x, BLOCK_ROWS, X_TURNS, k, args.in, item);
-#endif
-#if HOLDS_W
-            hold_chunks(held_w, &from_w, BLOCK_COLUMNS, W_TURNS, k, args.in,
-                        item);
-#else
             copy_chunks(to + X_SIZE, &from_w, BLOCK_COLUMNS, W_TURNS, k,
                         args.in, item);
+#else
+            hold_chunks(held_x, &from_x, BLOCK_ROWS, X_TURNS, k, args.in,
+                        item);
+            hold_chunks(held_w, &from_w, BLOCK_COLUMNS, W_TURNS, k, args.in,
+                        item);
 #endif
         }
         END_COPIES();
         IF_ALL (s >= 0)
             multiply_stage(sums, ring + (uint)s % STAGES * STAGE_SIZE, &at, w);
+#if !ASYNC_COPIES
         if (next < stages) {
+            keep_chunks(to, held_x, BLOCK_ROWS, X_TURNS, item);
+            keep_chunks(to + X_SIZE, held_w, BLOCK_COLUMNS, W_TURNS, item);
+        }
+#endif
 #if NORM
-            normalise_chunks(held_x, row_numbers, k, args.in,
+        AWAIT_COPIES(AHEAD - 1);
+        if (s + 1 >= 0 && s + 1 < (int)stages)
+            normalise_chunks(ring + (uint)(s + 1) % STAGES * STAGE_SIZE,
+                             row_numbers, (uint)(s + 1) * STAGE_DIMS, args.in,
                              (args.flags & LINEAR_WIDE_NORM) != 0, norm_weight,
                              norm_bias, item);
 #endif
-#if HOLDS_X
-            keep_chunks(to, held_x, BLOCK_ROWS, X_TURNS, item);
-#endif
-#if HOLDS_W
-            keep_chunks(to + X_SIZE, held_w, BLOCK_COLUMNS, W_TURNS, item);
-#endif
-        }
     }
     AWAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE); /* the ring was read */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * How rows of x and of W come to the ring of linear_matrix.cl. Where copies
- * are asynchronous they go there by themselves; rows that are normalised on
- * their way, and all rows of other units, wait in registers while a stage is
- * computed from. */
+ * are asynchronous they go there by themselves; else rows wait in registers
+ * while a stage is computed from. */
 #ifndef LINEAR_RING_CL
 #define LINEAR_RING_CL
 #include "models/linear.cl"
@@ -27,8 +26,6 @@ REQUIRE(DIM_WAVES)
 #define TURNS(rows) (((rows)*ROW_CHUNKS + GROUP - 1) / GROUP)
 #define X_TURNS TURNS(BLOCK_ROWS)
 #define W_TURNS TURNS(BLOCK_COLUMNS)
-#define HOLDS_X (NORM || !ASYNC_COPIES)
-#define HOLDS_W (!ASYNC_COPIES)
 
 /* Rows of a matrix that a block takes part of. */
 typedef struct source {
@@ -135,19 +132,24 @@ INLINE uint4 pack_chunk(const float *x)
 }
 
 #if NORM
-/* Held chunks of x become those of norm(x); what is behind a row's end stays
- * 0. */
-INLINE void normalise_chunks(uint4 *held, const float2 *row_numbers, uint k,
-                             uint in, int wide,
-                             __global const storage *norm_weight,
+/* A stage's rows of x become those of norm(x), in place: each work-item's
+ * chunks, which it has brought itself, so that nobody need be waited for. What
+ * is behind a row's end stays 0. */
+INLINE void normalise_chunks(__local storage_bits *rows,
+                             const float2 *row_numbers, uint k, uint in,
+                             int wide, __global const storage *norm_weight,
                              __global const storage *norm_bias, int item)
 {
     float factor[CHUNK], shift[CHUNK];
     UNROLL_FOR (int t = 0; t < X_TURNS; t++) {
         float x[CHUNK];
+        const int row = turn_row(item, t), chunk = turn_chunk(item, t);
+        __local uint4 *here =
+            (__local uint4 *)(rows +
+                              swizzled_offset(row, chunk * CHUNK, PITCH));
         /* where turns are whole rows, a work-item's chunks lie in a column */
         if (t == 0 || GROUP % ROW_CHUNKS != 0) {
-            const uint at = k + turn_chunk(item, t) * CHUNK;
+            const uint at = k + chunk * CHUNK;
             const int whole = wide && at < in;
             unpack_chunk(factor,
                          whole ? *(__global const uint4 *)(norm_weight + at)
@@ -156,11 +158,13 @@ INLINE void normalise_chunks(uint4 *held, const float2 *row_numbers, uint k,
                                     ? *(__global const uint4 *)(norm_bias + at)
                                     : load_elements(norm_bias, at, in));
         }
-        unpack_chunk(x, held[t]);
+        if (BLOCK_ROWS * ROW_CHUNKS % GROUP != 0 && row >= BLOCK_ROWS)
+            continue;
+        unpack_chunk(x, *here);
         UNROLL_FOR (int i = 0; i < CHUNK; i++)
             x[i] = FMA((x[i] - row_numbers[t].x) * row_numbers[t].y, factor[i],
                        shift[i]);
-        held[t] = pack_chunk(x);
+        *here = pack_chunk(x);
     }
 }
 #endif

@@ -13,6 +13,8 @@
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
+#define MOST_CPU_STAGE 112u
+
 /* Of columns of y, or numbers of a row, those that blocks of so many have. */
 static uint64_t padded(uint32_t all, uint32_t block)
 {
@@ -49,6 +51,27 @@ static void append_shape(wa_linear_kernel *kernel, winattn_tier tier)
         append(kernel, WA_SWITCH(TILE_VECS), s->tile_vecs);
         break;
     }
+}
+
+/* NVIDIA's compiler takes more registers than it needs, and a compute unit
+ * then holds one work-group, not two. */
+#define ITEM_REGISTERS 128u
+static void append_register_limit(const wa_linear_problem *problem,
+                                  const wa_device *device, winattn_tier tier,
+                                  wa_linear_kernel *kernel)
+{
+    /* others would spill, or have room for two as they are */
+    const bool suits = tier == WINATTN_TIER_MATRIX
+                           ? problem->dtype != WINATTN_FP32
+                           : tier == WINATTN_TIER_LOCAL &&
+                                 problem->dtype == WINATTN_FP32 &&
+                                 kernel->work_group >= 256;
+    if (!device->limits_registers || device->emulates_matrix_unit || !suits ||
+        2 * kernel->work_group * ITEM_REGISTERS > device->register_words)
+        return;
+    append(kernel, WA_SWITCH(LIMITS_REGISTERS), 1);
+    wa_append(kernel->defines, sizeof kernel->defines,
+              "-cl-nv-maxrregcount=%u ", ITEM_REGISTERS);
 }
 
 static uint64_t local_bytes_of(winattn_tier tier, const wa_linear_shape *s)
@@ -91,9 +114,10 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
                      problem->has_residual);
     wa_append_switch(text, size, WA_SWITCH(ACTIVATION), problem->activation);
     append_shape(kernel, tier);
+    append_register_limit(problem, device, tier, kernel);
     if (tier == WINATTN_TIER_MATRIX)
         wa_append_matrix_unit_options(device, text, size);
-    else if (device->miscompiles_barriers)
+    else if (tier == WINATTN_TIER_LOCAL && device->miscompiles_barriers)
         wa_append(text, size, "-cl-opt-disable ");
 }
 
@@ -116,13 +140,14 @@ void wa_linear_write_statistics(const wa_linear_problem *problem,
         items *= 2;
     kernel->rows = device->is_cpu ? 1 : MAX(most / items, 1);
     kernel->work_group = items * kernel->rows;
+    kernel->local_bytes = items > 1 ? kernel->work_group * 4 : 0;
     snprintf(kernel->name, sizeof kernel->name, "linear_statistics");
     wa_append_switch(text, size, WA_SWITCH(DTYPE), problem->dtype);
     wa_append_switch(text, size, WA_SWITCH(HAS_FMA), device->has_fma);
     wa_append_switch(text, size, WA_SWITCH(ROW_ITEMS), items);
     wa_append_switch(text, size, WA_SWITCH(ROW_GROUP), kernel->rows);
     wa_append_switch(text, size, WA_SWITCH(LANES), lanes);
-    if (device->miscompiles_barriers)
+    if (items > 1 && device->miscompiles_barriers)
         wa_append(text, size, "-cl-opt-disable ");
 }
 
@@ -150,6 +175,19 @@ static bool ends_early(const wa_linear_problem *problem,
 
 /* ---- Tier cpu ---- */
 
+/* Numbers of a row at a time: of those with which a panel stays in the first-
+ * level cache, what wastes least. */
+static uint32_t cpu_stage(const wa_linear_problem *problem, uint32_t lanes)
+{
+    uint32_t best = MOST_CPU_STAGE;
+    if (problem->in <= MOST_CPU_STAGE)
+        return (uint32_t)padded(problem->in, lanes);
+    for (uint32_t s = best; s >= MOST_CPU_STAGE / 2; s -= lanes)
+        if (padded(problem->in, s) < padded(problem->in, best))
+            best = s;
+    return best;
+}
+
 /* A core's second-level cache has the rows, the panel and the sums. Tiles of 7
  * rows and 48 columns divide what Swin has, and fill the registers of AVX-512;
  * others have half as many. */
@@ -164,13 +202,11 @@ bool wa_linear_plan_cpu(const wa_linear_problem *problem,
     if (s.lanes == 16)
         s.tile_rows = 7;
     const uint32_t panel = s.lanes * s.tile_vecs;
-    const uint64_t stages = wa_linear_blocks(problem->in, 256);
-    s.stage_dims = (uint32_t)padded(
-        (uint32_t)wa_linear_blocks(problem->in, (uint32_t)stages), s.lanes);
+    s.stage_dims = cpu_stage(problem, s.lanes);
     s.block_rows = (device->is_cpu ? 14 : 2) * s.tile_rows;
     s.block_columns =
         panel *
-        (uint32_t)MIN(wa_linear_blocks(problem->out, panel), 192 / panel);
+        (uint32_t)MIN(wa_linear_blocks(problem->out, panel), 96 / panel);
     if (device->loop_limit) {
         s.block_rows = s.tile_rows;
         s.block_columns = panel;

@@ -4,7 +4,9 @@
  *
  *   test_linear cpu|local|UNIT          every row of a table, in each type
  *   test_linear cpu|local|UNIT each     in one type, the next row in another
- *   test_linear cpu|local|UNIT few      every third row, in one type */
+ *   test_linear cpu|local|UNIT few      every third row, in one type
+ *   test_linear cpu|local|UNIT small    small ones in one type, for slow
+ *                                       simulators */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +127,8 @@ static void each_row(void **state)
         c.seed = (unsigned)i + 1;
         if (is_part("few") && (i + (size_t)(unit - wa_matrix_units)) % 3 != 0)
             continue;
+        if (is_part("small") && c.rows * c.in * c.out > 40000)
+            continue;
         for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++) {
             const int own =
                 first_dtype() + (int)i % (WINATTN_BF16 + 1 - first_dtype());
@@ -168,8 +172,9 @@ int main(int count, char **arguments)
         tier = WINATTN_TIER_CPU;
     else if (strcmp(name, "local") == 0)
         tier = WINATTN_TIER_LOCAL;
-    else if (!unit || (count > 2 && !is_part("each") && !is_part("few"))) {
-        fprintf(stderr, "test_linear cpu|local|UNIT [each|few]\n");
+    else if (!unit || (count > 2 && !is_part("each") && !is_part("few") &&
+                       !is_part("small"))) {
+        fprintf(stderr, "test_linear cpu|local|UNIT [each|few|small]\n");
         return 2;
     }
     if (!runner_open())
