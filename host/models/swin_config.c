@@ -101,9 +101,13 @@ static bool has_shape(const named_model *m, const wa_swin_config *config)
            memcmp(own.window, config->window, sizeof own.window) == 0;
 }
 
+static bool are_zeros(const cl_float numbers[3])
+{
+    return numbers[0] == 0 && numbers[1] == 0 && numbers[2] == 0;
+}
+
 void wa_swin_config_complete(wa_swin_config *config)
 {
-    static const float zeros[3];
     const named_model *fits = models;
     for (size_t i = MODELS; i-- > 0;)
         if (has_shape(&models[i], config))
@@ -117,8 +121,7 @@ void wa_swin_config_complete(wa_swin_config *config)
         memcpy(config->resize, own.resize, sizeof own.resize);
     if (!config->crop[0] && !config->crop[1])
         memcpy(config->crop, own.crop, sizeof own.crop);
-    if (memcmp(config->mean, zeros, sizeof zeros) == 0 &&
-        memcmp(config->deviation, zeros, sizeof zeros) == 0) {
+    if (are_zeros(config->mean) && are_zeros(config->deviation)) {
         memcpy(config->mean, own.mean, sizeof own.mean);
         memcpy(config->deviation, own.deviation, sizeof own.deviation);
     }

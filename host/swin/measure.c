@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Times whole calls, and their parts by themselves. */
+#define _POSIX_C_SOURCE 200809L
 #include "swin/measure.h"
 
 #include <stdio.h>
