@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` installs, in three components:
-#   winattn_runtime  the shared libraries and the licence
+# What `cmake --install` installs, in components:
+#   winattn_runtime  the shared library and the licence
+#   winattn_models   the shared library of models
 #   winattn_dev      headers, static libraries, CMake package, pkg-config files
 #   winattn_tools    winattn-bench, winattn-info, winattn-swin, winattn-tune
 # No file says where it was installed, so that a copy can be moved.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/winattn)
 
-install(TARGETS winattn ${library_targets} ${models_targets}
-    EXPORT winattn-targets
-    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT winattn_runtime
-        NAMELINK_COMPONENT winattn_dev
-    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT winattn_dev
-    RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT winattn_runtime)
+function(install_libraries component)
+    install(TARGETS ${ARGN} EXPORT winattn-targets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ${component}
+            NAMELINK_COMPONENT winattn_dev
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT winattn_dev
+        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component})
+endfunction()
+install_libraries(winattn_runtime winattn ${library_targets})
+if(WINATTN_MODELS)
+    install_libraries(winattn_models ${models_targets})
+endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
     COMPONENT winattn_runtime)
 set(public_headers include/winattn.h)
