@@ -33,24 +33,29 @@ DEFINE_VECTOR_ACCESS(4)
 #define X_PITCH (BLOCK_ROWS + 4)
 #define W_PITCH (BLOCK_COLUMNS + 4)
 
-/* Four neighbours from column `k` of a row on; zeros behind the last. */
+/* Four neighbours; wide: at an address that is a multiple of their bytes. */
+INLINE float4 load_neighbours(__global const storage *from, int wide)
+{
+    if (!wide)
+        return LOAD_VECTOR(4)(from);
+#if DTYPE == 0
+    return *(__global const float4 *)from;
+#else
+    const uint2 pairs = *(__global const uint2 *)from;
+#if DTYPE == 1
+    return vload_half4(0, (const half *)&pairs);
+#else
+    return as_float4((uint4)(pairs.x << 16, pairs.x & 0xffff0000u,
+                             pairs.y << 16, pairs.y & 0xffff0000u));
+#endif
+#endif
+}
+
+/* The same from column `k` of a row on; zeros behind the last. */
 INLINE float4 load_quad(__global const storage *row, uint k, uint in, int wide)
 {
-    if (k + 4 <= in) {
-        if (!wide)
-            return LOAD_VECTOR(4)(row + k);
-#if DTYPE == 0
-        return *(__global const float4 *)(row + k);
-#else
-        const uint2 pairs = *(__global const uint2 *)(row + k);
-#if DTYPE == 1
-        return vload_half4(0, (const half *)&pairs);
-#else
-        return as_float4((uint4)(pairs.x << 16, pairs.x & 0xffff0000u,
-                                 pairs.y << 16, pairs.y & 0xffff0000u));
-#endif
-#endif
-    }
+    if (k + 4 <= in)
+        return load_neighbours(row + k, wide);
     return (float4)(k < in ? LOAD(row, k) : 0.0f,
                     k + 1 < in ? LOAD(row, k + 1) : 0.0f,
                     k + 2 < in ? LOAD(row, k + 2) : 0.0f, 0.0f);
@@ -134,6 +139,34 @@ INLINE void multiply(float sums[ITEM_ROWS][ITEM_COLUMNS],
     }
 }
 
+/* Four neighbours of the result. */
+INLINE void finish_quad(const float *sums, ulong row, uint column,
+                        const linear_args *args, __global const storage *bias,
+                        __global const storage *residual, __global storage *y)
+{
+    if ((args->flags & LINEAR_WIDE_OUT) == 0 || column + 4 > args->out) {
+        UNROLL_FOR (int i = 0; i < 4; i++)
+            if (column + i < args->out)
+                finish_element(sums[i], row, column + i, args, bias, residual,
+                               y);
+        return;
+    }
+    float4 x = vload4(0, sums);
+#if HAS_BIAS
+    x += load_neighbours(bias + column, 1);
+#endif
+    x = (float4)(activate(x.x), activate(x.y), activate(x.z), activate(x.w));
+#if HAS_RESIDUAL
+    x += load_neighbours(residual + row * args->residual_stride + column, 1);
+#endif
+    __global storage *to = y + row * args->y_stride + column;
+#if DTYPE == 0
+    *(__global float4 *)to = x;
+#else
+    STORE_VECTOR(4)(x, to);
+#endif
+}
+
 LINEAR_KERNEL(GROUP) void linear_local(LINEAR_PARAMETERS)
 {
     __local float xs[STAGE_DIMS * X_PITCH] __attribute__((aligned(16)));
@@ -185,12 +218,11 @@ LINEAR_KERNEL(GROUP) void linear_local(LINEAR_PARAMETERS)
     }
     UNROLL_FOR (int r = 0; r < ITEM_ROWS; r++) {
         const ulong row = first_row + (r / 4 * ITEM_LINES + line) * 4 + r % 4;
-        UNROLL_FOR (int c = 0; c < ITEM_COLUMNS; c++) {
-            const uint column =
-                first_column + (c / 4 * ITEM_STACKS + stack) * 4 + c % 4;
+        UNROLL_FOR (int q = 0; q < COLUMN_QUADS; q++) {
+            const uint column = first_column + (q * ITEM_STACKS + stack) * 4;
             if (row < args.rows && column < args.out)
-                finish_element(sums[r][c], row, column, &args, bias, residual,
-                               y);
+                finish_quad(sums[r] + 4 * q, row, column, &args, bias,
+                            residual, y);
         }
     }
 }

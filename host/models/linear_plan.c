@@ -206,7 +206,7 @@ bool wa_linear_plan_cpu(const wa_linear_problem *problem,
     s.block_rows = (device->is_cpu ? 14 : 2) * s.tile_rows;
     s.block_columns =
         panel *
-        (uint32_t)MIN(wa_linear_blocks(problem->out, panel), 96 / panel);
+        (uint32_t)MIN(wa_linear_blocks(problem->out, panel), 192 / panel);
     if (device->loop_limit) {
         s.block_rows = s.tile_rows;
         s.block_columns = panel;
