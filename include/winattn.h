@@ -128,7 +128,9 @@ typedef cl_int winattn_status;
     X(WINATTN_WORKSPACE_TOO_SMALL, -3030,                                     \
       "the workspace is smaller than winattn_plan_workspace_size says")       \
     X(WINATTN_INVALID_BLOB, -3040,                                            \
-      "compiled kernels are damaged, or of another version or device")
+      "compiled kernels are damaged, or of another version or device")        \
+    X(WINATTN_INVALID_FILE, -3050,                                            \
+      "a file cannot be read, is damaged, or does not hold what it should")
 
 /** The codes of WINATTN_STATUS_LIST, and success. */
 enum {

@@ -138,6 +138,46 @@ wa_file_answer wa_file_read(const char *path, size_t most,
                              : WA_FILE_UNREADABLE;
 }
 
+wa_file_answer wa_file_map_open(const char *path, wa_file_map *map)
+{
+    wide_path wide;
+    LARGE_INTEGER length = {0};
+    HANDLE whole = NULL;
+    bool short_of_memory = false;
+    *map = (wa_file_map){0};
+    if (!widen(path, &wide))
+        return WA_FILE_UNREADABLE;
+    const HANDLE file =
+        CreateFileW(wide.text, GENERIC_READ, FILE_SHARE_READ, NULL,
+                    OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
+    if (file == INVALID_HANDLE_VALUE)
+        return WA_FILE_UNREADABLE;
+    const bool known = GetFileSizeEx(file, &length) && length.QuadPart >= 0;
+    if (known && length.QuadPart > 0) {
+        short_of_memory = (uint64_t)length.QuadPart > SIZE_MAX;
+        if (!short_of_memory)
+            whole = CreateFileMappingW(file, NULL, PAGE_READONLY, 0, 0, NULL);
+        if (whole) {
+            map->bytes = MapViewOfFile(whole, FILE_MAP_READ, 0, 0, 0);
+            short_of_memory = !map->bytes;
+            CloseHandle(whole);
+        }
+    }
+    CloseHandle(file);
+    if (map->bytes)
+        map->size = (size_t)length.QuadPart;
+    if (map->bytes || (known && length.QuadPart == 0))
+        return WA_FILE_READ;
+    return short_of_memory ? WA_FILE_NO_MEMORY : WA_FILE_UNREADABLE;
+}
+
+void wa_file_map_close(wa_file_map *map)
+{
+    if (map->bytes)
+        UnmapViewOfFile(map->bytes);
+    *map = (wa_file_map){0};
+}
+
 /* Fails if the file exists; *exists then says so. */
 static bool write_new_file(const char *path, const unsigned char *bytes,
                            size_t size, bool *exists)
@@ -215,6 +255,7 @@ void wa_folder_visit(const char *path, wa_file_visitor *visit, void *data)
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -337,6 +378,38 @@ wa_file_answer wa_file_read(const char *path, size_t most,
         return WA_FILE_READ;
     free(*bytes);
     return short_of_memory ? WA_FILE_NO_MEMORY : WA_FILE_UNREADABLE;
+}
+
+wa_file_answer wa_file_map_open(const char *path, wa_file_map *map)
+{
+    struct stat info;
+    wa_file_answer answer = WA_FILE_UNREADABLE;
+    *map = (wa_file_map){0};
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0)
+        return WA_FILE_UNREADABLE;
+    if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) &&
+        info.st_size >= 0) {
+        void *bytes = MAP_FAILED;
+        if (info.st_size > 0 && (uintmax_t)info.st_size <= SIZE_MAX)
+            bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE,
+                         file, 0);
+        if (bytes != MAP_FAILED) {
+            map->bytes = bytes;
+            map->size = (size_t)info.st_size;
+        }
+        answer =
+            map->bytes || info.st_size == 0 ? WA_FILE_READ : WA_FILE_NO_MEMORY;
+    }
+    close(file);
+    return answer;
+}
+
+void wa_file_map_close(wa_file_map *map)
+{
+    if (map->bytes)
+        munmap((void *)(uintptr_t)map->bytes, map->size);
+    *map = (wa_file_map){0};
 }
 
 /* Fails if the file exists; *exists then says so. */

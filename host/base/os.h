@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/sister.h"
+
 #if defined(_MSC_VER)
 #define WA_THREAD_LOCAL __declspec(thread)
 #else
@@ -16,16 +18,16 @@
 
 typedef struct wa_lock wa_lock;
 
-wa_lock *wa_lock_create(void); /* NULL: out of memory */
-void wa_lock_destroy(wa_lock *lock);
-void wa_lock_take(wa_lock *lock);
-void wa_lock_release(wa_lock *lock);
+WA_SISTER wa_lock *wa_lock_create(void); /* NULL: out of memory */
+WA_SISTER void wa_lock_destroy(wa_lock *lock);
+WA_SISTER void wa_lock_take(wa_lock *lock);
+WA_SISTER void wa_lock_release(wa_lock *lock);
 
 /* These locks exist from the start of the program. The cache's may be taken
  * while the global one is held, not the other way round; whoever holds the
  * tuning's takes no other. */
-void wa_global_lock_take(void);
-void wa_global_lock_release(void);
+WA_SISTER void wa_global_lock_take(void);
+WA_SISTER void wa_global_lock_release(void);
 void wa_cache_lock_take(void);
 void wa_cache_lock_release(void);
 void wa_tuning_lock_take(void);
@@ -61,6 +63,16 @@ typedef enum wa_file_answer {
 } wa_file_answer;
 wa_file_answer wa_file_read(const char *path, size_t most,
                             unsigned char **bytes, size_t *size);
+
+/* All bytes of a file where it lies, to be read only. They change if somebody
+ * writes to the file, and whoever makes it shorter takes them away, which ends
+ * the program that reads them. */
+typedef struct wa_file_map {
+    const unsigned char *bytes; /* NULL: the file is empty */
+    size_t size;
+} wa_file_map;
+WA_SISTER wa_file_answer wa_file_map_open(const char *path, wa_file_map *map);
+WA_SISTER void wa_file_map_close(wa_file_map *map);
 
 /* Readers see the old content or the new one, never a part, also if several
  * processes write. The name of the file that is written first starts with

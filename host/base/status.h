@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "base/sister.h"
 #include "winattn.h"
 
 #if defined(__GNUC__)
@@ -23,23 +24,23 @@
     } while (0)
 
 /* Keeps the reason and returns the status. */
-winattn_status wa_fail(winattn_status status, const char *format, ...)
-    WA_PRINTF(2, 3);
+WA_SISTER winattn_status wa_fail(winattn_status status, const char *format,
+                                 ...) WA_PRINTF(2, 3);
 
 /* For an OpenCL call that failed. */
-winattn_status wa_fail_cl(cl_int error, const char *function);
+WA_SISTER winattn_status wa_fail_cl(cl_int error, const char *function);
 
 /* For an allocation that failed. */
-winattn_status wa_fail_memory(void);
+WA_SISTER winattn_status wa_fail_memory(void);
 
 /* Is it a failure that may pass, and so says nothing of a kernel, a device or
  * a binary? CL_OUT_OF_RESOURCES is one too, although some drivers say it of
  * kernels that the device cannot run: who builds asks a second time. */
-bool wa_may_pass(winattn_status status);
+WA_SISTER bool wa_may_pass(winattn_status status);
 
 void wa_keep_build_log(const char *log);
 
 /* Every public call starts with this. */
-void wa_forget_failure(void);
+WA_SISTER void wa_forget_failure(void);
 
 #endif

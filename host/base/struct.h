@@ -6,13 +6,14 @@
 
 #include <stddef.h>
 
+#include "base/sister.h"
 #include "winattn.h"
 
 /* Copies the caller's winattn_<name> to `own`, `size` bytes as this library
  * knows it. `given` starts with its own size, struct_size. A shorter one, of
  * `least` bytes at least, is an older program's, and what it lacks is 0. What
  * a longer one has behind `size` bytes must be 0. */
-winattn_status wa_read_struct(const char *name, const void *given, void *own,
-                              size_t size, size_t least);
+WA_SISTER winattn_status wa_read_struct(const char *name, const void *given,
+                                        void *own, size_t size, size_t least);
 
 #endif

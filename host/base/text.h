@@ -5,7 +5,9 @@
 
 #include <stddef.h>
 
+#include "base/sister.h"
+
 /* Appends to a text of the given size; cuts what does not fit. */
-void wa_append(char *text, size_t size, const char *format, ...);
+WA_SISTER void wa_append(char *text, size_t size, const char *format, ...);
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef WINATTN_ARGUMENTS_H
 #define WINATTN_ARGUMENTS_H
 
+#include "base/sister.h"
 #include "launch/launch.h"
 
 #include "../cl/common/args.h"
@@ -15,8 +16,8 @@ uint32_t wa_short_row_blocks(const wa_problem *problem, uint32_t block_rows,
 uint32_t wa_short_key_blocks(const wa_problem *problem, uint32_t block_keys,
                              uint32_t key_blocks);
 
-winattn_status wa_set_arg(cl_kernel kernel, cl_uint index, size_t size,
-                          const void *value);
+WA_SISTER winattn_status wa_set_arg(cl_kernel kernel, cl_uint index,
+                                    size_t size, const void *value);
 /* The buffers of so many tensors, from argument *index on, which moves. Those
  * that the kernels of the problem do not have are left out. */
 winattn_status wa_set_buffers(const wa_problem *problem, cl_kernel kernel,

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "base/sister.h"
 #include "winattn.h"
 
 /* Launches of which each reads what those before it wrote. The first waits for
@@ -22,16 +23,19 @@ typedef struct wa_kernel_chain {
     cl_event last; /* NULL: there is none, or no one waits for it */
 } wa_kernel_chain;
 
-winattn_status wa_chain_begin(wa_kernel_chain *chain, cl_command_queue queue,
-                              cl_uint wait_count, const cl_event *wait_list,
-                              bool wants_event);
+WA_SISTER winattn_status wa_chain_begin(wa_kernel_chain *chain,
+                                        cl_command_queue queue,
+                                        cl_uint wait_count,
+                                        const cl_event *wait_list,
+                                        bool wants_event);
 /* Appends a launch of at least so many work-items. */
-winattn_status wa_chain_append(wa_kernel_chain *chain, cl_kernel kernel,
-                               uint64_t items, size_t group);
+WA_SISTER winattn_status wa_chain_append(wa_kernel_chain *chain,
+                                         cl_kernel kernel, uint64_t items,
+                                         size_t group);
 /* The last launch's event, or a marker's where there was no launch, becomes
  * the caller's; after a failure, or where event is NULL, it is let go. Returns
  * status. */
-winattn_status wa_chain_end(wa_kernel_chain *chain, winattn_status status,
-                            cl_event *event);
+WA_SISTER winattn_status wa_chain_end(wa_kernel_chain *chain,
+                                      winattn_status status, cl_event *event);
 
 #endif

@@ -3,9 +3,9 @@
 
 #include "base/status.h"
 
-static winattn_status check_memory(const char *name, const winattn_tensor *at,
-                                   cl_context context, bool output,
-                                   uint32_t element_size, uint64_t bytes)
+winattn_status wa_check_memory(const char *name, const winattn_tensor *at,
+                               cl_context context, bool output,
+                               uint32_t element_size, uint64_t bytes)
 {
     cl_mem_object_type type = 0;
     cl_mem_flags flags = 0;
@@ -86,9 +86,9 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
         if (!tensor->used)
             return wa_fail(WINATTN_INVALID_ARGUMENT,
                            "%s is given, but the plan does not use it", name);
-        WA_TRY(check_memory(name, at, context, role >= WA_OUTPUT,
-                            tensor->element_size,
-                            tensor->span * tensor->element_size));
+        WA_TRY(wa_check_memory(name, at, context, role >= WA_OUTPUT,
+                               tensor->element_size,
+                               tensor->span * tensor->element_size));
     }
     WA_TRY(check_pad_columns(problem, buffers, WA_PAD_K, WA_K));
     WA_TRY(check_pad_columns(problem, buffers, WA_PAD_V, WA_V));
@@ -99,7 +99,7 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
                        "workspace is NULL, but the %s pass needs %llu bytes",
                        pass == WA_FORWARD ? "forward" : "backward",
                        (unsigned long long)workspace_bytes);
-    const winattn_status status = check_memory(
+    const winattn_status status = wa_check_memory(
         "workspace", &buffers->workspace, context, true, 16, workspace_bytes);
     return status == WINATTN_BUFFER_TOO_SMALL ? WINATTN_WORKSPACE_TOO_SMALL
                                               : status;

@@ -3,7 +3,16 @@
 #ifndef WINATTN_CHECK_H
 #define WINATTN_CHECK_H
 
+#include "base/sister.h"
 #include "launch/launch.h"
+
+/* Is `at` a buffer of the context that a kernel may read, or for an output
+ * write, aligned to its elements, with so many bytes? */
+WA_SISTER winattn_status wa_check_memory(const char *name,
+                                         const winattn_tensor *at,
+                                         cl_context context, bool output,
+                                         uint32_t element_size,
+                                         uint64_t bytes);
 
 /* Every tensor present, readable or writable, of the context, aligned to its
  * elements and inside its buffer; enough workspace. */
@@ -11,7 +20,8 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
                                 uint64_t workspace_bytes, cl_context context,
                                 const wa_buffers *buffers);
 
-winattn_status wa_check_queue(cl_command_queue queue, cl_context context,
-                              cl_device_id device);
+WA_SISTER winattn_status wa_check_queue(cl_command_queue queue,
+                                        cl_context context,
+                                        cl_device_id device);
 
 #endif

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Packages: `cpack -G DEB`, TGZ or ZIP in the build folder; `cpack --config
 # CPackSourceConfig.cmake` packs the source. An archive has everything in one
-# folder, which can lie anywhere. Debian's are three packages, as its policy
+# folder, which can lie anywhere. Debian's are several packages, as its policy
 # wants them; libraries lie where Debian has them if the build was configured
 # with -DCMAKE_INSTALL_PREFIX=/usr.
 set(CPACK_PACKAGE_NAME winattn)
@@ -18,6 +18,9 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE
 set(CPACK_COMPONENTS_ALL winattn_dev)
 if(WINATTN_SHARED)
     list(APPEND CPACK_COMPONENTS_ALL winattn_runtime)
+endif()
+if(WINATTN_SHARED AND WINATTN_MODELS)
+    list(APPEND CPACK_COMPONENTS_ALL winattn_models)
 endif()
 if(TARGET winattn-info)
     list(APPEND CPACK_COMPONENTS_ALL winattn_tools)
@@ -86,11 +89,19 @@ endfunction()
 describe_deb(winattn_runtime ${deb_library} libs
     "The shared library. It computes windowed attention of vision and video\n\
 transformers, forward and backward, with OpenCL kernels of its own.")
+describe_deb(winattn_models libwinattn-models${abi_version} libs
+    "The shared library of models: linear layers, blocks and whole Swin\n\
+Transformers, with OpenCL kernels of its own.")
+# shlibdeps knows no package that is being built
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
+set(CPACK_DEBIAN_WINATTN_MODELS_PACKAGE_DEPENDS
+    "${deb_library} (= ${PROJECT_VERSION})")
 describe_deb(winattn_dev libwinattn-dev libdevel
-    "Header, static library, CMake package and pkg-config files.")
+    "Headers, static libraries, CMake package and pkg-config files.")
 describe_deb(winattn_tools winattn-tools utils
     "winattn-info says what each OpenCL device can do, winattn-bench measures\n\
-it, winattn-tune finds faster shapes of kernels for a problem.")
+it, winattn-tune finds faster shapes of kernels for a problem, winattn-swin\n\
+classifies pictures.")
 set(CPACK_DEBIAN_WINATTN_RUNTIME_PACKAGE_RECOMMENDS
     "pocl-opencl-icd | opencl-icd")
 set(CPACK_DEBIAN_WINATTN_TOOLS_PACKAGE_RECOMMENDS
@@ -101,6 +112,10 @@ set(CPACK_DEBIAN_WINATTN_DEV_PACKAGE_DEPENDS "${deb_opencl}")
 if(WINATTN_SHARED)
     set(CPACK_DEBIAN_WINATTN_DEV_PACKAGE_DEPENDS
         "${deb_library} (= ${PROJECT_VERSION}), ${deb_opencl}")
+endif()
+if(WINATTN_SHARED AND WINATTN_MODELS)
+    string(PREPEND CPACK_DEBIAN_WINATTN_DEV_PACKAGE_DEPENDS
+        "libwinattn-models${abi_version} (= ${PROJECT_VERSION}), ")
 endif()
 
 include(CPack)

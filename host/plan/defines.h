@@ -3,6 +3,7 @@
 #ifndef WINATTN_DEFINES_H
 #define WINATTN_DEFINES_H
 
+#include "base/sister.h"
 #include "plan/plan.h"
 #include "plan/switches.h"
 
@@ -21,8 +22,8 @@ void wa_append_problem_of_keys(const wa_problem *problem,
 void wa_append_table(const wa_problem *problem, char *text, size_t size);
 
 /* What kernels for a matrix unit must know of the device and its compiler. */
-void wa_append_matrix_unit_options(const wa_device *device, char *text,
-                                   size_t size);
+WA_SISTER void wa_append_matrix_unit_options(const wa_device *device,
+                                             char *text, size_t size);
 /* Those options, after the part of the shape that is not in wa_append_problem.
  */
 void wa_append_matrix_shape(const wa_matrix_shape *shape,

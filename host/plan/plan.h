@@ -7,6 +7,7 @@
 #ifndef WINATTN_PLAN_H
 #define WINATTN_PLAN_H
 
+#include "base/sister.h"
 #include "device/device.h"
 #include "plan/shapes.h"
 #include "problem/problem.h"
@@ -145,7 +146,7 @@ winattn_status wa_plan_finish(const wa_problem *problem,
 /* Fails if the device lacks what kernels of every tier need. */
 winattn_status wa_check_device(const wa_device *device);
 
-const char *wa_tier_name(winattn_tier tier);
+WA_SISTER const char *wa_tier_name(winattn_tier tier);
 
 /* Appends its lines of winattn_plan_describe. */
 void wa_plan_describe(const wa_plan *plan, char *text, size_t size);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "../cl/common/switches.h"
+#include "base/sister.h"
 
 #define WA_SWITCH(name) WA_SWITCH_##name
 #define WA_DECLARE_SWITCH(name, least, most) WA_SWITCH_##name,
@@ -23,7 +24,7 @@ typedef struct wa_switch_bounds {
 extern const wa_switch_bounds wa_switches[WA_SWITCHES];
 
 /* Appends "-Dname=value ". */
-void wa_append_switch(char *text, size_t size, wa_switch which,
-                      uint32_t value);
+WA_SISTER void wa_append_switch(char *text, size_t size, wa_switch which,
+                                uint32_t value);
 
 #endif

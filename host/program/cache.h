@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "base/sister.h"
 #include "program/cache_record.h"
 #include "winattn.h"
 
@@ -22,7 +23,7 @@ bool wa_cache_stores(void);
 
 /* Why there is no cache although the user wants one; NULL: there is, or the
  * user wants none. */
-const char *wa_cache_trouble(void);
+WA_SISTER const char *wa_cache_trouble(void);
 
 /* The program that was stored under this key: its file's content, which the
  * caller frees, and where in it the binary is. *file becomes NULL if there is

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/sister.h"
 #include "winattn.h"
 
 typedef struct wa_program_set wa_program_set;
@@ -23,16 +24,17 @@ winattn_status wa_program_set_kernel(wa_program_set *set, const char *name,
                                      cl_kernel *kernel);
 
 /* Where the kernel's program came from: "compiled from source" and so on. */
-winattn_status wa_program_set_origin(wa_program_set *set, cl_kernel kernel,
-                                     const char **origin);
+WA_SISTER winattn_status wa_program_set_origin(wa_program_set *set,
+                                               cl_kernel kernel,
+                                               const char **origin);
 
 /* Will wa_program_set_keep take the binary of the kernel's program? Only if it
  * was built from source, and there is a cache or somebody who may export. One
  * that could not be stored for a cause that may pass is taken the next time.
  */
-winattn_status wa_program_set_keeps(wa_program_set *set, cl_kernel kernel,
-                                    bool *keeps);
-void wa_program_set_keep(wa_program_set *set, cl_kernel kernel);
+WA_SISTER winattn_status wa_program_set_keeps(wa_program_set *set,
+                                              cl_kernel kernel, bool *keeps);
+WA_SISTER void wa_program_set_keep(wa_program_set *set, cl_kernel kernel);
 
 /* Between these two somebody may export. */
 void wa_program_set_add_exporter(wa_program_set *set);

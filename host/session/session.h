@@ -4,6 +4,7 @@
 #ifndef WINATTN_SESSION_H
 #define WINATTN_SESSION_H
 
+#include "base/sister.h"
 #include "device/device.h"
 #include "launch/launch.h"
 #include "program/program_set.h"
@@ -12,20 +13,23 @@ typedef struct wa_session wa_session;
 
 /* Finds or makes the session and counts one more user. Retains the context.
  * Fails if the device is not of the context. */
-winattn_status wa_session_acquire(cl_context context, cl_device_id device,
-                                  wa_session **session);
-void wa_session_release(wa_session *session);
+WA_SISTER winattn_status wa_session_acquire(cl_context context,
+                                            cl_device_id device,
+                                            wa_session **session);
+WA_SISTER void wa_session_release(wa_session *session);
 
-cl_context wa_session_context(const wa_session *session);
-cl_device_id wa_session_device_id(const wa_session *session);
-const wa_device *wa_session_device(const wa_session *session);
+WA_SISTER cl_context wa_session_context(const wa_session *session);
+WA_SISTER cl_device_id wa_session_device_id(const wa_session *session);
+WA_SISTER const wa_device *wa_session_device(const wa_session *session);
 
-wa_program_set *wa_session_programs(const wa_session *session);
+WA_SISTER wa_program_set *wa_session_programs(const wa_session *session);
 
 /* See wa_program_set_kernel. */
-winattn_status wa_session_kernel(const wa_session *session, const char *name,
-                                 const char *defines,
-                                 const char *build_options, cl_kernel *kernel);
+WA_SISTER winattn_status wa_session_kernel(const wa_session *session,
+                                           const char *name,
+                                           const char *defines,
+                                           const char *build_options,
+                                           cl_kernel *kernel);
 
 /* wa_check_wgmma of a plan's pass, made once for each program of its main
  * step. */
@@ -36,8 +40,7 @@ winattn_status wa_session_check_wgmma(wa_session *session,
 
 /* wa_check_matrix_unit for the session's device, made once for each type and
  * build options. */
-winattn_status wa_session_check_matrix_unit(wa_session *session,
-                                            winattn_dtype dtype,
-                                            const char *build_options);
+WA_SISTER winattn_status wa_session_check_matrix_unit(
+    wa_session *session, winattn_dtype dtype, const char *build_options);
 
 #endif

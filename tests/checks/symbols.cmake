@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the library shows to the linker, and what it asks of it.
-#   cmake -DNM=nm -DSHARED=libwinattn.so -DSTATIC=libwinattn.a -P symbols.cmake
-# Either library may be left out.
+# What the libraries show to the linker, and what they ask of it.
+#   cmake -DNM=nm -DSHARED=libwinattn.so -DSTATIC=libwinattn.a
+#         -DHOST=host -DMODELS_SHARED=libwinattn_models.so
+#         -DMODELS_STATIC=libwinattn_models.a -P symbols.cmake
+# Each library may be left out.
 function(read_symbols result)
     execute_process(COMMAND ${NM} ${ARGN} OUTPUT_VARIABLE text
         RESULT_VARIABLE status)
@@ -33,9 +35,41 @@ function(check_names library allowed required)
     endif()
 endfunction()
 
+# What winattn shows to its sister: functions that stand behind WA_SISTER, no
+# more and no less.
+file(GLOB headers ${HOST}/*/*.h)
+set(sisters "")
+foreach(header IN LISTS headers)
+    file(READ ${header} text)
+    string(REGEX MATCHALL "WA_SISTER [^;(]*[(]" declared "${text}")
+    foreach(declaration IN LISTS declared)
+        string(REGEX MATCH "wa_[a-z0-9_]+[(]$" name "${declaration}")
+        string(REPLACE "(" "" name "${name}")
+        list(APPEND sisters ${name})
+    endforeach()
+endforeach()
+list(SORT sisters)
+
 if(SHARED)
     read_symbols(lines -D --defined-only ${SHARED})
-    check_names(${SHARED} "winattn_" winattn_plan_create ${lines})
+    check_names(${SHARED} "winattn_|wa_" winattn_plan_create ${lines})
+    set(shown ${lines})
+    list(FILTER shown INCLUDE REGEX "^[0-9a-f]+ [A-Z] wa_")
+    list(TRANSFORM shown REPLACE "^[0-9a-f]+ [A-Z] " "")
+    list(SORT shown)
+    if(NOT shown STREQUAL sisters)
+        message(SEND_ERROR "${SHARED} shows ${shown} to its sister, but "
+            "WA_SISTER stands before ${sisters}")
+    endif()
+endif()
+if(MODELS_SHARED)
+    read_symbols(lines -D --defined-only ${MODELS_SHARED})
+    check_names(${MODELS_SHARED} "winattn_" winattn_models_version ${lines})
+endif()
+if(MODELS_STATIC)
+    read_symbols(lines -g --defined-only ${MODELS_STATIC})
+    check_names(${MODELS_STATIC} "winattn_|wa_" winattn_models_version
+        ${lines})
 endif()
 
 if(STATIC)

@@ -16,6 +16,8 @@
  * matrix unit.
  *
  * Kernels with wgmma each target gets of all workloads that they compute.
+ * Linear layers (winattn_models) each target gets in one type, with `all` in
+ * each.
  *
  *   offline_plans [all] [TARGET]     TARGET: those of this one only
  *   offline_plans --source KERNEL    prints the kernel's program
@@ -30,6 +32,7 @@
 #include "kit/cases.h"
 #include "kit/devices.h"
 #include "kit/workloads.h"
+#include "models/linear_plan.h"
 #include "plan/planner.h"
 #include "program/ptx.h"
 #include "program/source.h"
@@ -238,6 +241,60 @@ static winattn_status print_kernels(const workload_row *row, size_t type,
     return WINATTN_SUCCESS;
 }
 
+/* ---- Linear layers ---- */
+
+static const struct {
+    const char *name;
+    wa_linear_problem problem;
+} linears[] = {
+    {"linear-96-288",
+     {.in = 96, .out = 288, .layer_norm = true, .has_bias = true}},
+    {"linear-384-1536",
+     {.in = 384,
+      .out = 1536,
+      .layer_norm = true,
+      .has_bias = true,
+      .activation = WINATTN_ACTIVATION_GELU}},
+    {"linear-3072-768",
+     {.in = 3072, .out = 768, .has_bias = true, .has_residual = true}},
+};
+#define LINEARS (sizeof linears / sizeof *linears)
+
+static void print_layout(const wa_linear_problem *problem,
+                         wa_linear_planner *planner, const line *l)
+{
+    wa_linear_layout layout;
+    memset(&layout, 0, sizeof layout);
+    if (!planner(problem, l->device, NULL, &layout))
+        return;
+    wa_linear_write_statistics(problem, l->device, &layout);
+    for (int i = 0; i < WA_LINEAR_KERNELS; i++) {
+        const wa_linear_kernel *kernel = &layout.kernel[i];
+        if (kernel->name[0])
+            print_line(l, kernel->name, kernel->work_group,
+                       (uint32_t)kernel->local_bytes, kernel->defines);
+    }
+}
+
+static void print_linear(size_t target, size_t row, size_t type)
+{
+    static const char *const types[TYPES] = {"fp32", "fp16", "bf16", "tf32"};
+    wa_linear_problem problem = linears[row].problem;
+    wa_device device = *made_up_device(targets[target].device);
+    line l = {targets[target].compiler, targets[target].name,
+              linears[row].name, types[type], &device};
+    problem.allow_tf32 = type == TF32;
+    problem.dtype = type == TF32 ? WINATTN_FP32 : (winattn_dtype)type;
+    problem.tier = WINATTN_TIER_MATRIX;
+    if (type != TF32)
+        print_layout(&problem, wa_linear_plan_local, &l);
+    for (int i = 0; i < WA_MATRIX_UNITS; i++) {
+        device.matrix_unit = &wa_matrix_units[i];
+        if (wa_matrix_unit_suits(device.matrix_unit, &device))
+            print_layout(&problem, wa_linear_plan_matrix, &l);
+    }
+}
+
 /* All workloads in all types; false, with the reason said, if one fails. */
 static bool print_target(size_t target, bool all)
 {
@@ -262,6 +319,10 @@ static bool print_target(size_t target, bool all)
             return false;
         }
     }
+    for (size_t row = 0; row < LINEARS; row++)
+        for (size_t type = 0; type < TYPES; type++)
+            if (all || type == (target + row) % TYPES)
+                print_linear(target, row, type);
     return true;
 }
 

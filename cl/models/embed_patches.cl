@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Patches of pictures become rows for a linear layer, in the order of a
+ * convolution's weights:
+ *
+ *     to[patch][channel][y][x] = pixel * factor[channel] + shift[channel]
+ *
+ * Pixels right of the last whole patch, or below it, are in none. One
+ * work-item for each line of a patch in one channel. */
+#include "common/storage.cl"
+#include "models/row_args.h"
+
+REQUIRE(PICTURE)
+REQUIRE(PICTURE_CHANNELS)
+REQUIRE(PATCH_HEIGHT)
+REQUIRE(PATCH_WIDTH)
+
+#if PICTURE == 0
+typedef uchar pixel;
+#else
+typedef float pixel;
+#endif
+
+__kernel void embed_patches(const embed_args args, __global const pixel *from,
+                            __global storage *to)
+{
+    const ulong index = get_global_id(0);
+    if (index >= args.items)
+        return;
+    const uint line = (uint)(index % (PICTURE_CHANNELS * PATCH_HEIGHT));
+    const ulong patch = index / (PICTURE_CHANNELS * PATCH_HEIGHT);
+    const uint c = line / PATCH_HEIGHT;
+    const uint x = (uint)(patch % args.across) * PATCH_WIDTH;
+    const ulong patch_row = patch / args.across;
+    const uint y =
+        (uint)(patch_row % args.down) * PATCH_HEIGHT + line % PATCH_HEIGHT;
+    const ulong picture = patch_row / args.down;
+#if PICTURE == 2
+    const uint step = 1;
+    from += args.from +
+            ((picture * PICTURE_CHANNELS + c) * args.height + y) * args.width +
+            x;
+#else
+    const uint step = PICTURE_CHANNELS;
+    from +=
+        args.from + ((picture * args.height + y) * args.width + x) * step + c;
+#endif
+    to += args.to + index * PATCH_WIDTH;
+    const float factor = args.factor[c], shift = args.shift[c];
+    for (uint i = 0; i < PATCH_WIDTH; i++)
+        STORE(FMA((float)from[i * step], factor, shift), to, i);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the kernels of linear layers share: y = residual + act(norm(x) W^T +
+ * b), x [rows][in], W [out][in], y [rows][out].
+ *
+ *   NORM        1: rows are normalised as they are read, by numbers that
+ *               linear_statistics left in the workspace
+ *   HAS_BIAS, HAS_RESIDUAL
+ *   ACTIVATION  0 none, 1 GELU */
+#include "common/storage.cl"
+#include "models/linear_args.h"
+
+REQUIRE(NORM)
+REQUIRE(HAS_BIAS)
+REQUIRE(HAS_RESIDUAL)
+REQUIRE(ACTIVATION)
+
+REQUIRE(LIMITS_REGISTERS)
+
+/* Where the host limits registers, NVIDIA's compiler must not know the size of
+ * work-groups, from which it would take a limit of its own. */
+#if LIMITS_REGISTERS
+#define LINEAR_KERNEL(group) __kernel
+#else
+#define LINEAR_KERNEL(group)                                                  \
+    __kernel __attribute__((reqd_work_group_size(group, 1, 1)))
+#endif
+
+/* residual may be y, so that neither is const or restrict. */
+#define LINEAR_PARAMETERS                                                     \
+    const linear_args args, __global const storage *x,                        \
+        __global const storage *weight, __global const storage *bias,         \
+        __global const storage *norm_weight,                                  \
+        __global const storage *norm_bias, __global const float *statistics,  \
+        __global const storage *residual, __global storage *y
+
+/* Each tensor from its start on. Statements of a kernel. */
+#define START_TENSORS                                                         \
+    x += args.x;                                                              \
+    weight += args.weight;                                                    \
+    bias += args.bias;                                                        \
+    norm_weight += args.norm_weight;                                          \
+    norm_bias += args.norm_bias;                                              \
+    statistics += args.statistics;                                            \
+    residual += args.residual;                                                \
+    y += args.y;
+
+/* x / 2 (1 + erf(x / sqrt 2)) = max(x, 0) - a h(a), a = |x|, with h(a) = 1/2
+ * erfc(a / sqrt 2) = exp(-a^2 / 2) t P(t), t = 1 / (1 + 0.3 a): a polynomial
+ * with minimal relative error (fitted for this file, 4e-7), so that nothing
+ * cancels for x < 0. From a = 14 on fp32 has no h(a); NaN stays NaN. For a
+ * scalar or a vector. */
+#define GELU_END 14.0f
+#define DEFINE_GELU(type, name, least, positive, exponential)                 \
+    INLINE type name(type x)                                                  \
+    {                                                                         \
+        const type a = least(fabs(x));                                        \
+        const type t = 1.0f / FMA(a, (type)(0.3f), (type)(1.0f));             \
+        type p = (type)(0.035674948f);                                        \
+        p = FMA(p, t, (type)(-0.15720376f));                                  \
+        p = FMA(p, t, (type)(0.20635460f));                                   \
+        p = FMA(p, t, (type)(-0.053684574f));                                 \
+        p = FMA(p, t, (type)(0.12856208f));                                   \
+        p = FMA(p, t, (type)(0.099913366f));                                  \
+        p = FMA(p, t, (type)(0.12075397f));                                   \
+        p = FMA(p, t, (type)(0.11962930f));                                   \
+        return positive(x) - a * p * t * exponential(-0.5f * a * a);          \
+    }
+INLINE float gelu_end(float a) { return a > GELU_END ? GELU_END : a; }
+INLINE float gelu_positive(float x) { return x > 0.0f ? x : 0.0f; }
+DEFINE_GELU(float, gelu, gelu_end, gelu_positive, exp)
+
+/* What becomes of a sum, before the residual. */
+INLINE float activate(float sum)
+{
+#if ACTIVATION == 1
+    return gelu(sum);
+#else
+    return sum;
+#endif
+}
+
+/* One element of the result. */
+INLINE void finish_element(float sum, ulong row, uint column,
+                           const linear_args *args,
+                           __global const storage *bias,
+                           __global const storage *residual,
+                           __global storage *y)
+{
+#if HAS_BIAS
+    sum += LOAD(bias, column);
+#endif
+    sum = activate(sum);
+#if HAS_RESIDUAL
+    sum += LOAD(residual, row * args->residual_stride + column);
+#endif
+    STORE(sum, y, row * args->y_stride + column);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The arguments of a linear layer's kernels, shared by host and device:
+ * numbers that may change from call to call without a rebuild. Where a tensor
+ * starts is counted in its elements. */
+#ifndef LINEAR_ARGS_H
+#define LINEAR_ARGS_H
+
+/* Set in flags where vectors of 16 bytes, which start with every such number
+ * of elements of a row, may be read or written at once. */
+#define LINEAR_WIDE_X 1u
+#define LINEAR_WIDE_WEIGHT 2u
+#define LINEAR_WIDE_OUT 4u  /* y, residual and bias */
+#define LINEAR_WIDE_NORM 8u /* norm_weight and norm_bias */
+
+typedef struct linear_args {
+    arg_u64 rows;
+    arg_u64 first_row; /* of the launch */
+    arg_u64 x, weight, bias, norm_weight, norm_bias, residual, y;
+    arg_u64 statistics; /* of rows, in floats of the workspace */
+    /* from row to row */
+    arg_u32 x_stride, weight_stride, residual_stride, y_stride;
+    arg_u32 in, out;
+    arg_u32 flags;
+    arg_f32 eps;
+} linear_args;
+
+/* What is known of a row: [row][LINEAR_STATISTICS], its mean and 1 /
+ * sqrt(variance + eps). */
+#define LINEAR_STATISTICS 2
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What linear_matrix.cl has in local memory, in elements: formulas for the
+ * kernel and its planner, as matrix/matrix_extents.h explains. */
+#ifndef LINEAR_EXTENTS_H
+#define LINEAR_EXTENTS_H
+
+/* Rows of a stage: of x, and of W. */
+#define PITCH ROW_PITCH(STAGE_DIMS)
+#define X_SIZE WHOLE_LINES(BLOCK_ROWS *PITCH)
+#define W_SIZE WHOLE_LINES(BLOCK_COLUMNS *PITCH)
+#define STAGE_SIZE (X_SIZE + W_SIZE)
+
+/* Tiles of a wave. */
+#define ROW_TILES (BLOCK_ROWS / ROW_WAVES / TILE_M)
+#define COLUMN_TILES (BLOCK_COLUMNS / COLUMN_WAVES / TILE_N)
+/* A wave's sums leave by way of fp32 rows of a tile, in the ring's place. */
+#define OUT_PITCH (COLUMN_TILES * TILE_N + 4)
+#define OUT_FLOATS (TILE_M * OUT_PITCH)
+#define RING_BYTES (STAGES * STAGE_SIZE * CHUNK_BYTES / CHUNK)
+#define OUT_BYTES (ROW_WAVES * COLUMN_WAVES * DIM_WAVES * OUT_FLOATS * 4)
+#define LINEAR_BYTES (RING_BYTES > OUT_BYTES ? RING_BYTES : OUT_BYTES)
+
+#endif

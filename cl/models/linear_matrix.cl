@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A linear layer on a matrix unit, in fp16, bf16 and, where the caller allows
+ * TF32, fp32. A work-group has BLOCK_ROWS x BLOCK_COLUMNS of y, of which each
+ * of ROW_WAVES x COLUMN_WAVES waves has a part, in tiles in its registers.
+ * STAGE_DIMS numbers of each row of x and of W come to a stage of a ring in
+ * local memory while waves compute from another (linear_ring.cl).
+ *
+ * Where a call has few tiles, DIM_WAVES waves share one: each multiplies some
+ * of a stage's numbers, and their sums are added up in the end. */
+#include "models/linear_ring.cl"
+
+#define OUT_CHUNKS (COLUMN_TILES * TILE_N / CHUNK)
+#define DIM_STEPS (STAGE_DIMS / TILE_N / DIM_WAVES)
+
+/* Which tiles a wave has. */
+typedef struct wave_place {
+    int row, column; /* in the block */
+    int step;        /* of a stage's, TILE_N numbers each */
+} wave_place;
+
+INLINE wave_place place_of(int number)
+{
+    const wave_place at = {
+        .row = number % ROW_WAVES * (ROW_TILES * TILE_M),
+        .column = number / ROW_WAVES % COLUMN_WAVES * (COLUMN_TILES * TILE_N),
+        .step = number / (ROW_WAVES * COLUMN_WAVES) * DIM_STEPS};
+    return at;
+}
+
+/* sums += a stage's products. */
+INLINE void multiply_stage(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
+                           __local const storage_bits *stage,
+                           const wave_place *at, const wave *w)
+{
+    UNROLL_FOR (int d = 0; d < DIM_STEPS; d++) {
+        const int first = (at->step + d) * TILE_N;
+        query_tile rows[ROW_TILES];
+        UNROLL_FOR (int r = 0; r < ROW_TILES; r++)
+            rows[r] = load_query(stage, PITCH, at->row + r * TILE_M, first,
+                                 INT_MAX, w);
+        UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++) {
+            const key_tile columns =
+                load_key(stage + X_SIZE, PITCH, at->column + c * TILE_N, first,
+                         INT_MAX, TILE_N, w);
+            UNROLL_FOR (int r = 0; r < ROW_TILES; r++)
+                multiply_tiles(sums[r][c], &rows[r], &columns, w);
+        }
+    }
+}
+
+/* A chunk of the result. */
+INLINE void finish_chunk(__local const float *from, ulong row, uint column,
+                         const linear_args *args, __global const storage *bias,
+                         __global const storage *residual, __global storage *y)
+{
+    float x[CHUNK];
+    UNROLL_FOR (int i = 0; i < CHUNK; i++) {
+        x[i] = from[i];
+        UNROLL_FOR (int part = 1; part < DIM_WAVES; part++)
+            x[i] += from[part * ROW_WAVES * COLUMN_WAVES * OUT_FLOATS + i];
+    }
+    if ((args->flags & LINEAR_WIDE_OUT) == 0 || column + CHUNK > args->out) {
+        UNROLL_FOR (int i = 0; i < CHUNK; i++)
+            if (column + i < args->out)
+                finish_element(x[i], row, column + i, args, bias, residual, y);
+        return;
+    }
+#if HAS_BIAS
+    float added[CHUNK];
+    unpack_chunk(added, *(__global const uint4 *)(bias + column));
+    UNROLL_FOR (int i = 0; i < CHUNK; i++)
+        x[i] += added[i];
+#endif
+    UNROLL_FOR (int i = 0; i < CHUNK; i++)
+        x[i] = activate(x[i]);
+#if HAS_RESIDUAL
+    float rest[CHUNK];
+    unpack_chunk(rest, *(__global const uint4 *)(residual +
+                                                 row * args->residual_stride +
+                                                 column));
+    UNROLL_FOR (int i = 0; i < CHUNK; i++)
+        x[i] += rest[i];
+#endif
+    *(__global uint4 *)(y + row * args->y_stride + column) = pack_chunk(x);
+}
+
+/* A wave's sums leave, a tile of rows at a time. */
+INLINE void finish_wave(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
+                        __local float *all, int number, ulong first_row,
+                        uint first_column, const linear_args *args,
+                        __global const storage *bias,
+                        __global const storage *residual, __global storage *y,
+                        const wave *w)
+{
+    const wave_place at = place_of(number);
+    __local float *own = all + number * OUT_FLOATS;
+    UNROLL_FOR (int r = 0; r < ROW_TILES; r++) {
+#if DIM_WAVES > 1
+        barrier(CLK_LOCAL_MEM_FENCE);
+#else
+        WAVE_SYNC();
+#endif
+        UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++)
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                own[value_query(w->lane, i) * OUT_PITCH + c * TILE_N +
+                    value_key(w->lane, i)] = sums[r][c][i];
+#if DIM_WAVES > 1
+        barrier(CLK_LOCAL_MEM_FENCE);
+#else
+        WAVE_SYNC();
+#endif
+        /* of waves that share a tile the first stores it */
+        for (int i = w->lane; i < TILE_M * OUT_CHUNKS; i += WAVE) {
+            const ulong row = first_row + at.row + r * TILE_M + i / OUT_CHUNKS;
+            const uint column =
+                first_column + at.column + i % OUT_CHUNKS * CHUNK;
+            if ((DIM_WAVES == 1 || at.step == 0) && row < args->rows &&
+                column < args->out)
+                finish_chunk(own + i / OUT_CHUNKS * OUT_PITCH +
+                                 i % OUT_CHUNKS * CHUNK,
+                             row, column, args, bias, residual, y);
+        }
+    }
+}
+
+LINEAR_KERNEL(GROUP)
+WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
+{
+    __local uint4 places[LINEAR_BYTES / CHUNK_BYTES]
+        __attribute__((aligned(128)));
+    __local storage_bits *ring = (__local storage_bits *)places;
+    const int item = (int)get_local_id(0);
+#if EMULATED
+    __local uint exchanges[WAVES][EXCHANGE_WORDS];
+    const wave own_wave = {.lane = item % WAVE,
+                           .exchange = exchanges[item / WAVE],
+                           .exchanges = exchanges[0],
+                           .waves = WAVES};
+#else
+    const wave own_wave = {.lane = item % WAVE};
+#endif
+    const wave *w = &own_wave;
+    const uint column_blocks =
+        (args.out + BLOCK_COLUMNS - 1) / (uint)BLOCK_COLUMNS;
+    const uint block = (uint)get_group_id(0);
+    const ulong first_row =
+        args.first_row + (ulong)(block / column_blocks) * BLOCK_ROWS;
+    const uint first_column = block % column_blocks * BLOCK_COLUMNS;
+    const uint stages = (args.in + STAGE_DIMS - 1) / STAGE_DIMS;
+    const wave_place at = place_of(item / WAVE);
+    START_TENSORS
+    const source from_x = {
+        .rows = x + first_row * args.x_stride,
+        .stride = args.x_stride,
+        .count = (int)min(args.rows - first_row, (ulong)BLOCK_ROWS),
+        .wide = (args.flags & LINEAR_WIDE_X) != 0};
+    const source from_w = {
+        .rows = weight + (ulong)first_column * args.weight_stride,
+        .stride = args.weight_stride,
+        .count = (int)min(args.out - first_column, (uint)BLOCK_COLUMNS),
+        .wide = (args.flags & LINEAR_WIDE_WEIGHT) != 0};
+#if NORM
+    float2 row_numbers[X_TURNS];
+    UNROLL_FOR (int t = 0; t < X_TURNS; t++)
+        row_numbers[t] = vload2(
+            first_row + min(turn_row(item, t), from_x.count - 1), statistics);
+#endif
+
+    float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE];
+    UNROLL_FOR (int r = 0; r < ROW_TILES; r++)
+        UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++)
+            UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+                sums[r][c][i] = 0.0f;
+    /* Stages that come before the first is computed from: then one in each
+     * round, into the place of the one that was read in the last. */
+    NO_UNROLL_FOR (int s = -AHEAD; s < (int)stages; s++) {
+        const uint next = (uint)(s + AHEAD);
+        const uint k = next * STAGE_DIMS;
+        __local storage_bits *to = ring + next % STAGES * STAGE_SIZE;
+        if (s >= 0) {
+            AWAIT_COPIES(AHEAD - 1);
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+#if !ASYNC_COPIES
+        uint4 held_x[X_TURNS], held_w[W_TURNS];
+#endif
+        if (next < stages) {
+#if ASYNC_COPIES
+            copy_chunks(to, &from_x, BLOCK_ROWS, X_TURNS, k, args.in, item);
+            copy_chunks(to + X_SIZE, &from_w, BLOCK_COLUMNS, W_TURNS, k,
+                        args.in, item);
+#else
+            hold_chunks(held_x, &from_x, BLOCK_ROWS, X_TURNS, k, args.in,
+                        item);
+            hold_chunks(held_w, &from_w, BLOCK_COLUMNS, W_TURNS, k, args.in,
+                        item);
+#endif
+        }
+        END_COPIES();
+        IF_ALL (s >= 0)
+            multiply_stage(sums, ring + (uint)s % STAGES * STAGE_SIZE, &at, w);
+#if !ASYNC_COPIES
+        if (next < stages) {
+            keep_chunks(to, held_x, BLOCK_ROWS, X_TURNS, item);
+            keep_chunks(to + X_SIZE, held_w, BLOCK_COLUMNS, W_TURNS, item);
+        }
+#endif
+#if NORM
+        AWAIT_COPIES(AHEAD - 1);
+        if (s + 1 >= 0 && s + 1 < (int)stages)
+            normalise_chunks(ring + (uint)(s + 1) % STAGES * STAGE_SIZE,
+                             row_numbers, (uint)(s + 1) * STAGE_DIMS, args.in,
+                             (args.flags & LINEAR_WIDE_NORM) != 0, norm_weight,
+                             norm_bias, item);
+#endif
+    }
+    AWAIT_COPIES(0);
+    barrier(CLK_LOCAL_MEM_FENCE); /* the ring was read */
+    finish_wave(sums, (__local float *)places, item / WAVE, first_row,
+                first_column, &args, bias, residual, y, w);
+}

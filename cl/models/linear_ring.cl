@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * How rows of x and of W come to the ring of linear_matrix.cl. Where copies
+ * are asynchronous they go there by themselves; else rows wait in registers
+ * while a stage is computed from. */
+#ifndef LINEAR_RING_CL
+#define LINEAR_RING_CL
+#include "models/linear.cl"
+
+#define HEAD_DIM TILE_N /* of store_tile, which nothing calls here */
+#include "unit/fragment_tiles.cl"
+
+REQUIRE(BLOCK_ROWS)
+REQUIRE(BLOCK_COLUMNS)
+REQUIRE(STAGE_DIMS)
+REQUIRE(STAGES)
+REQUIRE(ROW_WAVES)
+REQUIRE(COLUMN_WAVES)
+REQUIRE(DIM_WAVES)
+
+#include "models/linear_extents.h"
+
+#define WAVES (ROW_WAVES * COLUMN_WAVES * DIM_WAVES)
+#define GROUP (WAVES * WAVE)
+#define AHEAD (STAGES - 1)
+#define ROW_CHUNKS (STAGE_DIMS / CHUNK)
+#define TURNS(rows) (((rows)*ROW_CHUNKS + GROUP - 1) / GROUP)
+#define X_TURNS TURNS(BLOCK_ROWS)
+#define W_TURNS TURNS(BLOCK_COLUMNS)
+
+/* Rows of a matrix that a block takes part of. */
+typedef struct source {
+    __global const storage *rows; /* the block's first */
+    ulong stride;
+    int count; /* rows that exist */
+    int wide;
+} source;
+
+/* Where a work-item's chunk of a turn is. */
+INLINE int turn_row(int item, int turn)
+{
+    return (turn * GROUP + item) / ROW_CHUNKS;
+}
+INLINE int turn_chunk(int item, int turn)
+{
+    return (turn * GROUP + item) % ROW_CHUNKS;
+}
+
+/* A chunk of a row, element by element; zeros behind the last. */
+INLINE uint4 load_elements(__global const storage *row, uint k, uint in)
+{
+    __global const storage_bits *from = (__global const storage_bits *)row;
+    uint words[4];
+    UNROLL_FOR (int i = 0; i < 4; i++) {
+        const uint at = k + i * WORD_ELEMENTS;
+        words[i] = at < in ? from[at] : 0;
+#if WORD_ELEMENTS == 2
+        words[i] |= (at + 1 < in ? (uint)from[at + 1] : 0u) << 16;
+#endif
+    }
+    return (uint4)(words[0], words[1], words[2], words[3]);
+}
+
+/* Copies chunks, from number `k` of each row on, to a stage. */
+INLINE void copy_chunks(__local storage_bits *to, const source *s,
+                        const int rows, const int turns, uint k, uint in,
+                        int item)
+{
+    UNROLL_FOR (int t = 0; t < turns; t++) {
+        const int row = turn_row(item, t), chunk = turn_chunk(item, t);
+        const uint at = k + chunk * CHUNK;
+        const int wanted =
+            rows * ROW_CHUNKS % GROUP == 0 ? 1 : turn_row(item, t) < rows;
+        const int exists = (row < s->count) & (at < in);
+        __local storage_bits *here =
+            to + swizzled_offset(row, chunk * CHUNK, PITCH);
+        __global const storage *from = s->rows + row * s->stride;
+        if (s->wide)
+            copy_16(here, from + at, exists, wanted);
+        else if (wanted)
+            *(__local uint4 *)here =
+                exists ? load_elements(from, at, in) : (uint4)(0u);
+    }
+}
+
+/* The same to registers, and from these to a stage. */
+INLINE void hold_chunks(uint4 *held, const source *s, const int rows,
+                        const int turns, uint k, uint in, int item)
+{
+    UNROLL_FOR (int t = 0; t < turns; t++) {
+        const int row = turn_row(item, t);
+        const uint at = k + turn_chunk(item, t) * CHUNK;
+        __global const storage *from = s->rows + row * s->stride;
+        held[t] = (uint4)(0u);
+        if (row < s->count && at < in)
+            held[t] = s->wide ? *(__global const uint4 *)(from + at)
+                              : load_elements(from, at, in);
+    }
+}
+INLINE void keep_chunks(__local storage_bits *to, const uint4 *held,
+                        const int rows, const int turns, int item)
+{
+    UNROLL_FOR (int t = 0; t < turns; t++) {
+        const int row = turn_row(item, t);
+        if (rows * ROW_CHUNKS % GROUP == 0 || row < rows)
+            *(__local uint4 *)(to + swizzled_offset(
+                                        row, turn_chunk(item, t) * CHUNK,
+                                        PITCH)) = held[t];
+    }
+}
+
+/* Numbers of a chunk, and the chunk that numbers become. */
+INLINE void unpack_chunk(float *x, uint4 chunk)
+{
+    const uint words[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
+    UNROLL_FOR (int i = 0; i < 4; i++) {
+#if DTYPE == 0
+        x[i] = as_float(words[i]);
+#else
+        x[2 * i] = number_of((ushort)words[i]);
+        x[2 * i + 1] = number_of((ushort)(words[i] >> 16));
+#endif
+    }
+}
+INLINE uint4 pack_chunk(const float *x)
+{
+#if DTYPE == 0
+    return (uint4)(as_uint(x[0]), as_uint(x[1]), as_uint(x[2]), as_uint(x[3]));
+#else
+    return (uint4)(PACK(x[0], x[1]), PACK(x[2], x[3]), PACK(x[4], x[5]),
+                   PACK(x[6], x[7]));
+#endif
+}
+
+#if NORM
+/* A stage's rows of x become those of norm(x), in place: each work-item's
+ * chunks, which it has brought itself, so that nobody need be waited for. What
+ * is behind a row's end stays 0. */
+INLINE void normalise_chunks(__local storage_bits *rows,
+                             const float2 *row_numbers, uint k, uint in,
+                             int wide, __global const storage *norm_weight,
+                             __global const storage *norm_bias, int item)
+{
+    float factor[CHUNK], shift[CHUNK];
+    UNROLL_FOR (int t = 0; t < X_TURNS; t++) {
+        float x[CHUNK];
+        const int row = turn_row(item, t), chunk = turn_chunk(item, t);
+        __local uint4 *here =
+            (__local uint4 *)(rows +
+                              swizzled_offset(row, chunk * CHUNK, PITCH));
+        /* where turns are whole rows, a work-item's chunks lie in a column */
+        if (t == 0 || GROUP % ROW_CHUNKS != 0) {
+            const uint at = k + chunk * CHUNK;
+            const int whole = wide && at < in;
+            unpack_chunk(factor,
+                         whole ? *(__global const uint4 *)(norm_weight + at)
+                               : load_elements(norm_weight, at, in));
+            unpack_chunk(shift, whole
+                                    ? *(__global const uint4 *)(norm_bias + at)
+                                    : load_elements(norm_bias, at, in));
+        }
+        if (BLOCK_ROWS * ROW_CHUNKS % GROUP != 0 && row >= BLOCK_ROWS)
+            continue;
+        unpack_chunk(x, *here);
+        UNROLL_FOR (int i = 0; i < CHUNK; i++)
+            x[i] = FMA((x[i] - row_numbers[t].x) * row_numbers[t].y, factor[i],
+                       shift[i]);
+        *here = pack_chunk(x);
+    }
+}
+#endif
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A team's norm of its row: y = (x - mean) / sqrt(variance + eps) * weight +
+ * bias, with the variance of all elements (Ba, Kiros and Hinton 2016). */
+#include "models/rows.cl"
+
+REQUIRE(TEAM)
+REQUIRE(TEAMS)
+
+#define ROW_CHUNKS (ROW_SIZE / ROW_ACCESS)
+#define CHUNKS ((ROW_CHUNKS + TEAM - 1) / TEAM) /* of a work-item, at most */
+
+/* Of a work-item's elements: those of its chunks that the row has. */
+#define HAS_CHUNK(i, lane)                                                    \
+    (ROW_CHUNKS % TEAM == 0 || (i)*TEAM + (lane) < ROW_CHUNKS)
+#define CHUNK_AT(i, lane) (((i)*TEAM + (lane)) * ROW_ACCESS)
+
+#if CHUNKS > 16 /* a row that one work-item has alone */
+#define CHUNK_FOR for
+#else
+#define CHUNK_FOR UNROLL_FOR
+#endif
+
+typedef struct row_statistics {
+    float mean, factor;
+} row_statistics;
+
+/* Work-items of the team whose lane is so many; and their elements. */
+INLINE float elements_of(int lane)
+{
+    const int left = ROW_CHUNKS - (CHUNKS - 1) * TEAM;
+    return (float)((CHUNKS - 1 + (lane < left ? 1 : 0)) * ROW_ACCESS);
+}
+
+/* All work-items of a work-group call it, as often as each other. `all` has
+ * TEAMS * TEAM places. */
+INLINE row_statistics find_statistics(const chunk x[CHUNKS], int lane,
+                                      float eps, __local float2 *all)
+{
+    chunk sums = 0.0f, squares = 0.0f;
+    CHUNK_FOR(int i = 0; i < CHUNKS; i++)
+    if (HAS_CHUNK(i, lane))
+        sums += x[i];
+    float sum = SUM_CHUNK(sums);
+    const float own = elements_of(lane);
+    const float own_mean = own > 0.0f ? sum / own : 0.0f;
+    CHUNK_FOR(int i = 0; i < CHUNKS; i++)
+    if (HAS_CHUNK(i, lane)) {
+        const chunk d = x[i] - own_mean;
+        squares = FMA(d, d, squares);
+    }
+    float square = SUM_CHUNK(squares);
+    row_statistics found;
+#if TEAM > 1
+    const int item = (int)get_local_id(0);
+    barrier(CLK_LOCAL_MEM_FENCE); /* the last row's are read */
+    all[item] = (float2)(sum, square);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    all += item - lane;
+    sum = 0.0f;
+    for (int i = 0; i < TEAM; i++)
+        sum += all[i].x;
+    found.mean = sum / (float)ROW_SIZE;
+    square = 0.0f;
+    for (int i = 0; i < TEAM; i++) {
+        const float count = elements_of(i);
+        if (count > 0.0f) {
+            const float d = all[i].x / count - found.mean;
+            square += FMA(d * count, d, all[i].y);
+        }
+    }
+#else
+    found.mean = own_mean;
+#endif
+    found.factor = 1.0f / sqrt(square / (float)ROW_SIZE + eps);
+    return found;
+}
+
+INLINE chunk norm_of(chunk x, const row_statistics *s, chunk weight,
+                     chunk bias)
+{
+    return FMA((x - s->mean) * s->factor, weight, bias);
+}

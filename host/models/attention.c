@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "models/attention.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "models/chain.h"
+
+winattn_status wa_attention_check(const wa_attention_desc *desc)
+{
+    WA_TRY(wa_check_types(desc->dtype, desc->tier));
+    if (desc->variant != WINATTN_DOT && desc->variant != WINATTN_COSINE)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "variant is neither WINATTN_DOT nor WINATTN_COSINE");
+    if (desc->heads == 0 || desc->channels == 0 ||
+        desc->channels % desc->heads != 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "channels, %u, are no multiple of heads, %u",
+                       desc->channels, desc->heads);
+    if (desc->channels > 1u << 18)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "channels, %u, are more than 2^18", desc->channels);
+    if (desc->window[0] == 0 || desc->window[1] == 0 ||
+        desc->window[0] > 65535 || desc->window[1] > 65535)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "window has %u x %u tokens, not 1 to 65535 each",
+                       desc->window[0], desc->window[1]);
+    const uint64_t tokens =
+        desc->on_map
+            ? wa_product(wa_product(desc->size[0], desc->size[1]), desc->batch)
+            : wa_product(wa_product(desc->window[0], desc->window[1]),
+                         desc->windows);
+    if (tokens == 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       desc->on_map ? "batch, height or width is 0"
+                                    : "windows is 0");
+    if (tokens > UINT32_MAX)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "there are 2^32 tokens or more");
+    return WINATTN_SUCCESS;
+}
+
+/* ---- Plans ---- */
+
+static winattn_status make_linear(wa_session *session,
+                                  const wa_attention_desc *desc, uint32_t out,
+                                  bool adds, winattn_linear_plan **plan)
+{
+    winattn_linear_desc linear = {.struct_size = sizeof linear};
+    linear.dtype = desc->dtype;
+    linear.tier = desc->tier;
+    linear.allow_tf32 = desc->allow_tf32;
+    linear.in_features = desc->channels;
+    linear.out_features = out;
+    linear.has_bias = CL_TRUE;
+    linear.has_residual = adds;
+    linear.build_options = desc->build_options;
+    return winattn_linear_plan_create(wa_session_context(session),
+                                      wa_session_device_id(session), &linear,
+                                      plan);
+}
+
+/* q, k and v of a token stand together, and so do its heads in o. */
+static void set_strides(const wa_attention_desc *desc, winattn_desc *core)
+{
+    const uint64_t tokens = (uint64_t)desc->window[0] * desc->window[1];
+    winattn_strides s = {.column = 1, .head = core->head_dim};
+    const uint64_t token = 3ull * desc->channels;
+    if (desc->on_map) {
+        s.axis[1] = token;
+        s.axis[0] = desc->size[1] * token;
+        s.window = desc->size[0] * s.axis[0];
+    } else {
+        s.row = token;
+        s.window = tokens * token;
+        core->o.column = 1;
+        core->o.head = core->head_dim;
+        core->o.row = desc->channels;
+        core->o.window = tokens * desc->channels;
+    }
+    core->q = core->k = core->v = s;
+}
+
+static void set_grid(const wa_attention_desc *desc, winattn_desc *core)
+{
+    core->grid.axes = 2;
+    core->grid.batch = desc->batch;
+    for (int a = 0; a < 2; a++) {
+        core->grid.size[a] = desc->size[a];
+        core->grid.window[a] = desc->window[a];
+        core->grid.shift[a] = desc->shift[a];
+    }
+    if (desc->shift[0] || desc->shift[1])
+        core->mask = WINATTN_MASK_SHIFT;
+}
+
+static winattn_status make_core(wa_session *session,
+                                const wa_attention_desc *desc,
+                                winattn_plan **plan)
+{
+    const uint64_t tokens = (uint64_t)desc->window[0] * desc->window[1];
+    winattn_desc core = {.struct_size = sizeof core};
+    core.variant = desc->variant;
+    core.dtype = desc->dtype;
+    core.tier = desc->tier;
+    core.allow_tf32 = desc->allow_tf32;
+    core.heads = desc->heads;
+    core.head_dim = desc->channels / desc->heads;
+    core.bias = WINATTN_BIAS_TABLE;
+    core.bias_dtype = desc->table_dtype;
+    core.table.axes = 2;
+    core.table.window[0] = desc->window[0];
+    core.table.window[1] = desc->window[1];
+    core.build_options = desc->build_options;
+    if (desc->on_map) {
+        set_grid(desc, &core);
+    } else {
+        core.windows = desc->windows;
+        core.queries = core.keys = (cl_uint)tokens; /* below 2^32 */
+        core.mask =
+            desc->mask_windows ? WINATTN_MASK_ADDITIVE : WINATTN_MASK_NONE;
+        core.mask_windows = desc->mask_windows;
+        core.mask_dtype = desc->mask_dtype;
+    }
+    set_strides(desc, &core);
+    return winattn_plan_create(wa_session_context(session),
+                               wa_session_device_id(session), &core, plan);
+}
+
+winattn_status wa_attention_make(wa_session *session,
+                                 const wa_attention_desc *desc,
+                                 wa_attention *attention)
+{
+    memset(attention, 0, sizeof *attention);
+    attention->channels = desc->channels;
+    attention->element_size = wa_element_size(desc->dtype);
+    attention->rows =
+        desc->on_map
+            ? (uint64_t)desc->size[0] * desc->size[1] * desc->batch
+            : (uint64_t)desc->window[0] * desc->window[1] * desc->windows;
+    attention->is_padded =
+        desc->on_map && (desc->size[0] % desc->window[0] != 0 ||
+                         desc->size[1] % desc->window[1] != 0);
+    WA_TRY(make_core(session, desc, &attention->core));
+    WA_TRY(
+        winattn_plan_workspace_size(attention->core, &attention->core_bytes));
+    WA_TRY(make_linear(session, desc, 3 * desc->channels, false,
+                       &attention->qkv));
+    return make_linear(session, desc, desc->channels, desc->adds,
+                       &attention->proj);
+}
+
+void wa_attention_release(wa_attention *attention)
+{
+    winattn_linear_plan_destroy(attention->qkv);
+    winattn_linear_plan_destroy(attention->proj);
+    winattn_plan_destroy(attention->core);
+    memset(attention, 0, sizeof *attention);
+}
+
+/* ---- Calls ---- */
+
+static winattn_tensor behind(winattn_tensor tensor, uint64_t bytes)
+{
+    tensor.offset += bytes;
+    return tensor;
+}
+
+winattn_status wa_attention_append(const wa_attention *attention,
+                                   const wa_attention_call *call,
+                                   wa_kernel_chain *chain)
+{
+    const uint64_t part =
+        (uint64_t)attention->channels * attention->element_size;
+    const wa_layer_call qkv = {.rows = attention->rows,
+                               .x = call->x,
+                               .weight = call->qkv_weight,
+                               .bias = call->qkv_bias,
+                               .y = call->qkv};
+    winattn_forward forward = {.struct_size = sizeof forward,
+                               .q = call->qkv,
+                               .k = behind(call->qkv, part),
+                               .v = behind(call->qkv, 2 * part),
+                               .bias = call->table,
+                               .mask = call->mask,
+                               .logit_scale = call->logit_scale,
+                               .o = call->o};
+    const wa_layer_call proj = {.rows = attention->rows,
+                                .x = call->o,
+                                .weight = call->proj_weight,
+                                .bias = call->proj_bias,
+                                .residual = call->residual,
+                                .y = call->y};
+    if (attention->is_padded) {
+        forward.pad_k = behind(call->qkv_bias, part);
+        forward.pad_v = behind(call->qkv_bias, 2 * part);
+    }
+    if (attention->core_bytes)
+        forward.workspace = call->workspace;
+    WA_TRY(wa_chain_append_linear(chain, attention->qkv, &qkv));
+    WA_TRY(wa_chain_append_attention(chain, attention->core, &forward));
+    return wa_chain_append_linear(chain, attention->proj, &proj);
+}
+
+static winattn_status describe_core(const void *plan, size_t size, char *text,
+                                    size_t *needed)
+{
+    return winattn_plan_describe(plan, size, text, needed);
+}
+
+winattn_status wa_attention_describe(const wa_attention *attention, char *text,
+                                     size_t size)
+{
+    WA_TRY(wa_describe_part("qkv", wa_describe_linear, attention->qkv, text,
+                            size));
+    WA_TRY(wa_describe_part("attention", describe_core, attention->core, text,
+                            size));
+    return wa_describe_part("proj", wa_describe_linear, attention->proj, text,
+                            size);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The part that blocks and modules of window attention share: projection to
+ * q, k and v, attention, projection of its result. */
+#ifndef WINATTN_MODELS_ATTENTION_H
+#define WINATTN_MODELS_ATTENTION_H
+
+#include "launch/chain.h"
+#include "models/levels.h"
+
+/* What descriptors of either have in common. On a map, tokens are where it has
+ * them; else they are cut into windows. */
+typedef struct wa_attention_desc {
+    winattn_dtype dtype;
+    winattn_tier tier;
+    bool allow_tf32;
+    winattn_variant variant;
+    uint32_t channels, heads;
+    uint32_t window[2];
+    winattn_term_dtype table_dtype;
+    bool adds; /* the result is added to a residual */
+    bool on_map;
+    uint32_t batch, size[2], shift[2]; /* of maps */
+    uint64_t windows, mask_windows;    /* of windows */
+    winattn_term_dtype mask_dtype;
+    const char *build_options;
+} wa_attention_desc;
+
+typedef struct wa_attention {
+    winattn_linear_plan *qkv, *proj;
+    winattn_plan *core;
+    uint64_t rows;  /* tokens of all maps or windows */
+    bool is_padded; /* maps are */
+    uint32_t channels, element_size;
+    size_t core_bytes; /* of the core's workspace */
+} wa_attention;
+
+/* Sizes in range, and their products in 64 bits? */
+winattn_status wa_attention_check(const wa_attention_desc *desc);
+
+/* Makes the plans; to be released also after a failure. */
+winattn_status wa_attention_make(wa_session *session,
+                                 const wa_attention_desc *desc,
+                                 wa_attention *attention);
+void wa_attention_release(wa_attention *attention);
+
+typedef struct wa_attention_call {
+    winattn_tensor x; /* rows */
+    winattn_tensor qkv_weight, qkv_bias, proj_weight, proj_bias;
+    winattn_tensor table, logit_scale, mask;
+    winattn_tensor residual; /* where it adds */
+    winattn_tensor qkv;      /* room for 3 channels of each row */
+    winattn_tensor o;        /* room for the rows; may be x */
+    winattn_tensor y;        /* may be qkv or residual; x, if that is not o */
+    winattn_tensor workspace;
+} wa_attention_call;
+
+/* Appends the launches; the caller has checked all tensors. */
+winattn_status wa_attention_append(const wa_attention *attention,
+                                   const wa_attention_call *call,
+                                   wa_kernel_chain *chain);
+
+/* What the plans say of themselves. */
+winattn_status wa_attention_describe(const wa_attention *attention, char *text,
+                                     size_t size);
+
+#endif

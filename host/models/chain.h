@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Chains of what models are made of (launch/chain.h). */
+#ifndef WINATTN_MODELS_CHAIN_H
+#define WINATTN_MODELS_CHAIN_H
+
+#include "launch/chain.h"
+
+#include "winattn_models.h"
+
+/* As wa_chain_begin and wa_chain_end, but that a queue in order needs one
+ * event only, that of a marker, as tens of launches are in between. */
+winattn_status wa_models_chain_begin(wa_kernel_chain *chain,
+                                     cl_command_queue queue,
+                                     cl_uint wait_count,
+                                     const cl_event *wait_list,
+                                     const cl_event *event);
+winattn_status wa_models_chain_end(wa_kernel_chain *chain,
+                                   winattn_status status, cl_event *event);
+
+/* Appends a linear layer of rows without gaps, whose tensors are known to be
+ * right; those that it lacks have buffer NULL. */
+typedef struct wa_layer_call {
+    uint64_t rows; /* below 2^32 */
+    winattn_tensor x, weight, bias, residual, y;
+} wa_layer_call;
+winattn_status wa_chain_append_linear(wa_kernel_chain *chain,
+                                      const winattn_linear_plan *plan,
+                                      const wa_layer_call *call);
+
+/* Appends the launches of the core's forward pass. */
+winattn_status wa_chain_append_attention(wa_kernel_chain *chain,
+                                         const winattn_plan *plan,
+                                         const winattn_forward *forward);
+#endif

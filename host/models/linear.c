@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The public entry points of linear layers, and how their kernels are built.
+ */
+#include "models/linear.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "launch/check.h"
+#include "models/sister.h"
+#include "program/cache.h"
+
+/* Bytes of slow memory that a work-item may need because registers do not
+ * suffice; more are tiles. */
+#define MOST_SPILLED 128
+
+/* ---- Kernels ---- */
+
+static void release_kernels(winattn_linear_plan *plan)
+{
+    for (int i = 0; i < WA_LINEAR_KERNELS; i++)
+        if (plan->kernels[i])
+            clReleaseKernel(plan->kernels[i]);
+    memset(plan->kernels, 0, sizeof plan->kernels);
+}
+
+/* A kernel that built can still be one that the device cannot run. */
+static winattn_status check_kernel(const winattn_linear_plan *plan, int i)
+{
+    const wa_device *device = wa_session_device(plan->session);
+    const cl_device_id id = wa_session_device_id(plan->session);
+    const uint32_t wanted = plan->layout.kernel[i].work_group;
+    size_t size = 0;
+    cl_ulong spilled = 0;
+    cl_int error = clGetKernelWorkGroupInfo(plan->kernels[i], id,
+                                            CL_KERNEL_WORK_GROUP_SIZE,
+                                            sizeof size, &size, NULL);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
+    if (size < wanted && device->reports_kernel_sizes)
+        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
+                       "the kernel built for work-groups of %llu, not %u",
+                       (unsigned long long)size, wanted);
+    if (plan->layout.tier != WINATTN_TIER_MATRIX ||
+        device->emulates_matrix_unit)
+        return WINATTN_SUCCESS;
+    error = clGetKernelWorkGroupInfo(plan->kernels[i], id,
+                                     CL_KERNEL_PRIVATE_MEM_SIZE,
+                                     sizeof spilled, &spilled, NULL);
+    if (wa_may_pass(error))
+        return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
+    if (error == CL_SUCCESS && spilled > MOST_SPILLED)
+        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
+                       "the kernel spills %llu bytes of registers",
+                       (unsigned long long)spilled);
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status build_kernels(winattn_linear_plan *plan)
+{
+    const wa_linear_problem *p = &plan->problem;
+    if (plan->layout.tier == WINATTN_TIER_MATRIX)
+        WA_TRY(wa_session_check_matrix_unit(plan->session, p->dtype,
+                                            p->build_options));
+    for (int i = 0; i < WA_LINEAR_KERNELS; i++) {
+        const wa_linear_kernel *kernel = &plan->layout.kernel[i];
+        if (!kernel->name[0])
+            continue;
+        WA_TRY(wa_session_kernel(plan->session, kernel->name, kernel->defines,
+                                 p->build_options, &plan->kernels[i]));
+        WA_TRY(check_kernel(plan, i));
+    }
+    return WINATTN_SUCCESS;
+}
+
+/* Plans and builds; a tier whose kernels the device does not build, or cannot
+ * run, is passed over. What may pass is the call's failure. */
+static winattn_status build_best(winattn_linear_plan *plan)
+{
+    char excluded[WA_TIERS][WA_REASON_SIZE];
+    winattn_status first = WINATTN_SUCCESS;
+    char reason[WA_REASON_SIZE];
+    bool repeats = false;
+    memset(excluded, 0, sizeof excluded);
+    for (;;) {
+        winattn_status status = wa_linear_plan_make(
+            &plan->problem, wa_session_device(plan->session), excluded,
+            &plan->layout);
+        if (status != WINATTN_SUCCESS)
+            return first == WINATTN_SUCCESS ? status
+                                            : wa_fail(first, "%s", reason);
+        status = build_kernels(plan);
+        if (status == WINATTN_SUCCESS) {
+            wa_forget_failure();
+            return status;
+        }
+        release_kernels(plan);
+        if (wa_may_pass(status) && status != CL_OUT_OF_RESOURCES)
+            return status;
+        /* what may be either must come twice */
+        repeats = status == CL_OUT_OF_RESOURCES && !repeats;
+        if (repeats)
+            continue;
+        char *why = excluded[plan->layout.tier];
+        snprintf(why, WA_REASON_SIZE, "%.200s", winattn_last_reason());
+        if (first == WINATTN_SUCCESS) {
+            first = status;
+            memcpy(reason, why, sizeof reason);
+        }
+    }
+}
+
+/* ---- A first launch ---- */
+
+/* Of one row, on zeros: some runtimes finish compiling only then, and binaries
+ * are kept afterwards. All rows of W are the same. */
+static winattn_status run_once(const winattn_linear_plan *plan,
+                               cl_command_queue queue, cl_mem zeros,
+                               cl_mem out)
+{
+    const winattn_linear call = {.struct_size = sizeof call,
+                                 .rows = 1,
+                                 .x.buffer = zeros,
+                                 .weight.buffer = zeros,
+                                 .bias.buffer = zeros,
+                                 .norm_weight.buffer = zeros,
+                                 .norm_bias.buffer = zeros,
+                                 .residual.buffer = zeros,
+                                 .y.buffer = out,
+                                 .workspace = {.buffer = out}};
+    wa_kernel_chain chain;
+    winattn_status status = wa_chain_begin(&chain, queue, 0, NULL, false);
+    for (int i = WA_LINEAR_MANY; i <= WA_LINEAR_FEW; i++)
+        if (status == WINATTN_SUCCESS && plan->kernels[i])
+            status = wa_linear_append_as(plan, &call, (wa_linear_kernel_id)i,
+                                         &chain);
+    WA_TRY(wa_chain_end(&chain, status, NULL));
+    const cl_int error = clFinish(queue);
+    return error == CL_SUCCESS ? WINATTN_SUCCESS
+                               : wa_fail_cl(error, "clFinish");
+}
+
+static winattn_status warm_up(const winattn_linear_plan *plan)
+{
+    const wa_linear_problem *p = &plan->problem;
+    const size_t size = 4 * (size_t)(p->in > p->out ? p->in : p->out) + 64;
+    cl_context context = wa_session_context(plan->session);
+    cl_mem zeros = NULL, out = NULL;
+    cl_int error = CL_OUT_OF_HOST_MEMORY;
+    cl_command_queue queue = clCreateCommandQueue(
+        context, wa_session_device_id(plan->session), 0, &error);
+    void *bytes = calloc(size, 1);
+    if (queue && bytes)
+        zeros =
+            clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                           size, bytes, &error);
+    if (zeros)
+        out = clCreateBuffer(context, CL_MEM_READ_WRITE, size, NULL, &error);
+    const winattn_status status = out ? run_once(plan, queue, zeros, out)
+                                      : wa_fail_cl(error, "clCreateBuffer");
+    if (out)
+        clReleaseMemObject(out);
+    if (zeros)
+        clReleaseMemObject(zeros);
+    free(bytes);
+    if (queue)
+        clReleaseCommandQueue(queue);
+    return status;
+}
+
+/* Lets the binaries of new programs be kept. A warm-up that fails for a cause
+ * that may pass leaves them to the next plan. */
+static winattn_status keep_binaries(winattn_linear_plan *plan)
+{
+    wa_program_set *set = wa_session_programs(plan->session);
+    bool keeps = false;
+    for (int i = 0; i < WA_LINEAR_KERNELS && !keeps; i++)
+        if (plan->kernels[i])
+            WA_TRY(wa_program_set_keeps(set, plan->kernels[i], &keeps));
+    if (!keeps || wa_may_pass(warm_up(plan)))
+        return WINATTN_SUCCESS;
+    for (int i = 0; i < WA_LINEAR_KERNELS; i++)
+        if (plan->kernels[i])
+            wa_program_set_keep(set, plan->kernels[i]);
+    return WINATTN_SUCCESS;
+}
+
+/* ---- Plans ---- */
+
+static winattn_status build(winattn_linear_plan *plan,
+                            const wa_linear_shape *shape)
+{
+    static wa_linear_planner *const planners[WA_TIERS] = {
+        [WINATTN_TIER_CPU] = wa_linear_plan_cpu,
+        [WINATTN_TIER_LOCAL] = wa_linear_plan_local,
+        [WINATTN_TIER_MATRIX] = wa_linear_plan_matrix};
+    const wa_linear_problem *p = &plan->problem;
+    const wa_device *device = wa_session_device(plan->session);
+    if (!shape) {
+        WA_TRY(build_best(plan));
+    } else {
+        if (!planners[p->tier](p, device, shape, &plan->layout))
+            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s",
+                           plan->layout.refusals[p->tier]);
+        wa_linear_write_statistics(p, device, &plan->layout);
+        WA_TRY(build_kernels(plan));
+    }
+    WA_TRY(wa_program_set_origin(wa_session_programs(plan->session),
+                                 plan->kernels[WA_LINEAR_MANY],
+                                 &plan->origin));
+    return keep_binaries(plan);
+}
+
+static winattn_status create(cl_context context, cl_device_id device,
+                             const winattn_linear_desc *desc,
+                             const wa_linear_shape *shape,
+                             winattn_linear_plan **result)
+{
+    WA_TRY(wa_models_begin());
+    if (!result)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    *result = NULL;
+    winattn_linear_plan *plan = calloc(1, sizeof *plan);
+    if (!plan)
+        return wa_fail_memory();
+    winattn_status status = wa_linear_read(desc, &plan->problem);
+    if (status == WINATTN_SUCCESS)
+        status = wa_session_acquire(context, device, &plan->session);
+    if (status == WINATTN_SUCCESS && !(plan->lock = wa_lock_create()))
+        status = wa_fail_memory();
+    if (status == WINATTN_SUCCESS)
+        status = build(plan, shape);
+    if (status != WINATTN_SUCCESS) {
+        winattn_linear_plan_destroy(plan);
+        return status;
+    }
+    plan->problem.build_options = NULL; /* the caller's memory */
+    *result = plan;
+    return WINATTN_SUCCESS;
+}
+
+winattn_status winattn_linear_plan_create(cl_context context,
+                                          cl_device_id device,
+                                          const winattn_linear_desc *desc,
+                                          winattn_linear_plan **plan)
+{
+    return create(context, device, desc, NULL, plan);
+}
+
+winattn_status wa_linear_plan_with_shape(cl_context context,
+                                         cl_device_id device,
+                                         const winattn_linear_desc *desc,
+                                         const wa_linear_shape *shape,
+                                         winattn_linear_plan **plan)
+{
+    return create(context, device, desc, shape, plan);
+}
+
+void winattn_linear_plan_destroy(winattn_linear_plan *plan)
+{
+    if (!plan)
+        return;
+    release_kernels(plan);
+    if (plan->lock)
+        wa_lock_destroy(plan->lock);
+    if (plan->session)
+        wa_session_release(plan->session);
+    free(plan);
+}
+
+winattn_status
+winattn_linear_plan_workspace_size(const winattn_linear_plan *plan,
+                                   cl_ulong rows, size_t *size)
+{
+    WA_TRY(wa_models_begin());
+    if (!plan || !size)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
+                       plan ? "size" : "plan");
+    if (rows >> 32 != 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "rows is %llu, not below 2^32",
+                       (unsigned long long)rows);
+    *size = (size_t)wa_linear_workspace(plan, rows);
+    return WINATTN_SUCCESS;
+}
+
+static void describe_kernel(const winattn_linear_plan *plan, int i,
+                            const char *what, char *text, size_t size)
+{
+    const wa_linear_kernel *kernel = &plan->layout.kernel[i];
+    if (!kernel->name[0])
+        return;
+    wa_append(text, size, "%skernel: %s\n", what, kernel->name);
+    wa_append(text, size, "%swork-group: %u\n", what, kernel->work_group);
+    wa_append(text, size, "%slocal bytes: %llu\n", what,
+              (unsigned long long)kernel->local_bytes);
+    wa_append(text, size, "%sdefines: %s\n", what, kernel->defines);
+}
+
+winattn_status winattn_linear_plan_describe(const winattn_linear_plan *plan,
+                                            size_t size, char *text,
+                                            size_t *needed)
+{
+    char all[8192];
+    WA_TRY(wa_models_begin());
+    if (!plan)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    if (!text && size != 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "text is NULL, but size is not 0");
+    const wa_device *device = wa_session_device(plan->session);
+    const wa_linear_layout *layout = &plan->layout;
+    all[0] = 0;
+    wa_append(all, sizeof all, "device: %s (%s, driver %s)\n", device->name,
+              device->platform, device->driver);
+    wa_append(all, sizeof all, "tier: %s\n", wa_tier_name(layout->tier));
+    describe_kernel(plan, WA_LINEAR_MANY, "", all, sizeof all);
+    wa_append(all, sizeof all, "reason: %s\n", layout->reason);
+    if (layout->few_groups)
+        wa_append(all, sizeof all,
+                  "few rows: of calls with less than %u work-groups\n",
+                  layout->few_groups);
+    describe_kernel(plan, WA_LINEAR_FEW, "few rows ", all, sizeof all);
+    describe_kernel(plan, WA_LINEAR_STATISTICS, "statistics ", all,
+                    sizeof all);
+    for (int i = 0; i < WA_TIERS; i++)
+        if (layout->refusals[i][0])
+            wa_append(all, sizeof all, "tier %s not taken: %s\n",
+                      wa_tier_name((winattn_tier)i), layout->refusals[i]);
+    const char *trouble = wa_cache_trouble();
+    if (trouble)
+        wa_append(all, sizeof all, "cache: there is none: %s\n", trouble);
+    wa_append(all, sizeof all, "program: %s\n", plan->origin);
+    if (size != 0)
+        snprintf(text, size, "%s", all);
+    if (needed)
+        *needed = strlen(all) + 1;
+    return WINATTN_SUCCESS;
+}
+
+winattn_status
+winattn_enqueue_linear(const winattn_linear_plan *plan, cl_command_queue queue,
+                       const winattn_linear *linear, cl_uint wait_count,
+                       const cl_event *wait_list, cl_event *event)
+{
+    winattn_linear own;
+    wa_kernel_chain chain;
+    WA_TRY(wa_models_begin());
+    if (!plan)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_TRY(wa_linear_check(plan, linear, &own));
+    if ((wait_count == 0) != (wait_list == NULL))
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "wait_count and wait_list contradict each other");
+    WA_TRY(wa_check_queue(queue, wa_session_context(plan->session),
+                          wa_session_device_id(plan->session)));
+    WA_TRY(
+        wa_chain_begin(&chain, queue, wait_count, wait_list, event != NULL));
+    return wa_chain_end(&chain, wa_linear_append(plan, &own, &chain), event);
+}

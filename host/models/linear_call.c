@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A call of a linear layer -> arguments and launches. */
+#include <string.h>
+
+#include "base/status.h"
+#include "launch/arguments.h"
+#include "models/linear.h"
+
+#include "../cl/models/linear_args.h"
+
+/* The same size on host and device, whatever the compiler. */
+_Static_assert(sizeof(linear_args) == 112, "linear_args has padding");
+
+/* Work-groups of a launch: their work-items have numbers of 32 bits. */
+#define MOST_ITEMS (1ull << 31)
+
+/* Elements that a vector of 16 bytes has. */
+static uint32_t vector_of(const wa_linear_problem *problem)
+{
+    return problem->dtype == WINATTN_FP32 ? 4 : 2 * 4;
+}
+
+static uint32_t size_of(const wa_linear_problem *problem)
+{
+    return problem->dtype == WINATTN_FP32 ? 4 : 2;
+}
+
+/* Do rows start, and vectors of them end, on multiples of 16 bytes? */
+static bool is_wide(const wa_linear_problem *problem, const winattn_tensor *at,
+                    uint64_t stride, uint32_t columns)
+{
+    const uint32_t vector = vector_of(problem);
+    return at->offset % 16 == 0 && stride % vector == 0 &&
+           columns % vector == 0;
+}
+
+static uint32_t flags_of(const wa_linear_problem *p, const winattn_linear *l)
+{
+    uint32_t flags = 0;
+    if (is_wide(p, &l->x, l->x_stride, p->in))
+        flags |= LINEAR_WIDE_X;
+    if (is_wide(p, &l->weight, l->weight_stride, p->in))
+        flags |= LINEAR_WIDE_WEIGHT;
+    if (p->layer_norm && is_wide(p, &l->norm_weight, 0, p->in) &&
+        is_wide(p, &l->norm_bias, 0, p->in))
+        flags |= LINEAR_WIDE_NORM;
+    /* only whole vectors of a row are written at once */
+    const uint32_t vector = vector_of(p);
+    if (is_wide(p, &l->y, l->y_stride, vector) &&
+        (!p->has_bias || is_wide(p, &l->bias, 0, vector)) &&
+        (!p->has_residual ||
+         is_wide(p, &l->residual, l->residual_stride, vector)))
+        flags |= LINEAR_WIDE_OUT;
+    return flags;
+}
+
+static linear_args args_of(const wa_linear_problem *p, const winattn_linear *l)
+{
+    const uint32_t size = size_of(p);
+    linear_args args;
+    memset(&args, 0, sizeof args);
+    args.rows = l->rows;
+    args.x = l->x.offset / size;
+    args.weight = l->weight.offset / size;
+    args.bias = l->bias.offset / size;
+    args.norm_weight = l->norm_weight.offset / size;
+    args.norm_bias = l->norm_bias.offset / size;
+    args.residual = l->residual.offset / size;
+    args.y = l->y.offset / size;
+    args.statistics = p->layer_norm ? l->workspace.offset / 4 : 0;
+    args.x_stride = (cl_uint)l->x_stride;
+    args.weight_stride = (cl_uint)l->weight_stride;
+    args.residual_stride = (cl_uint)l->residual_stride;
+    args.y_stride = (cl_uint)l->y_stride;
+    args.in = p->in;
+    args.out = p->out;
+    args.flags = flags_of(p, l);
+    args.eps = p->eps;
+    return args;
+}
+
+static winattn_status set_buffers(cl_kernel kernel, const cl_mem *buffers,
+                                  cl_uint count)
+{
+    for (cl_uint i = 0; i < count; i++)
+        WA_TRY(wa_set_arg(kernel, i + 1, sizeof buffers[i],
+                          buffers[i] ? &buffers[i] : NULL));
+    return WINATTN_SUCCESS;
+}
+
+/* Launches of a kernel whose work-groups have some rows, and so many of them
+ * the same. */
+static winattn_status append_launches(const wa_linear_kernel *planned,
+                                      cl_kernel kernel, linear_args args,
+                                      uint64_t groups_of_rows,
+                                      wa_kernel_chain *chain)
+{
+    const uint64_t blocks = wa_linear_blocks(args.rows, planned->rows);
+    uint64_t most = MOST_ITEMS / planned->work_group / groups_of_rows;
+    if (most == 0)
+        most = 1;
+    for (uint64_t done = 0; done < blocks; done += most) {
+        const uint64_t now = blocks - done < most ? blocks - done : most;
+        args.first_row = done * planned->rows;
+        WA_TRY(wa_set_arg(kernel, 0, sizeof args, &args));
+        WA_TRY(wa_chain_append(chain, kernel,
+                               now * groups_of_rows * planned->work_group,
+                               planned->work_group));
+    }
+    return WINATTN_SUCCESS;
+}
+
+/* Which kernel a call takes. */
+static wa_linear_kernel_id kernel_of(const wa_linear_layout *layout,
+                                     const wa_linear_problem *p, uint64_t rows)
+{
+    const wa_linear_shape *many = &layout->kernel[WA_LINEAR_MANY].shape;
+    return wa_linear_blocks(rows, many->block_rows) *
+                       wa_linear_blocks(p->out, many->block_columns) <
+                   layout->few_groups
+               ? WA_LINEAR_FEW
+               : WA_LINEAR_MANY;
+}
+
+static winattn_status append_all(const winattn_linear_plan *plan,
+                                 const winattn_linear *linear,
+                                 wa_linear_kernel_id id,
+                                 wa_kernel_chain *chain)
+{
+    const wa_linear_problem *p = &plan->problem;
+    const wa_linear_layout *layout = &plan->layout;
+    const linear_args args = args_of(p, linear);
+    const cl_mem workspace = p->layer_norm ? linear->workspace.buffer : NULL;
+    const cl_mem buffers[] = {
+        linear->x.buffer,         linear->weight.buffer,
+        linear->bias.buffer,      linear->norm_weight.buffer,
+        linear->norm_bias.buffer, workspace,
+        linear->residual.buffer,  linear->y.buffer};
+    if (p->layer_norm) {
+        const cl_mem of_rows[] = {linear->x.buffer, workspace};
+        const cl_kernel kernel = plan->kernels[WA_LINEAR_STATISTICS];
+        WA_TRY(set_buffers(kernel, of_rows, 2));
+        WA_TRY(append_launches(&layout->kernel[WA_LINEAR_STATISTICS], kernel,
+                               args, 1, chain));
+    }
+    WA_TRY(set_buffers(plan->kernels[id], buffers,
+                       sizeof buffers / sizeof *buffers));
+    return append_launches(
+        &layout->kernel[id], plan->kernels[id], args,
+        wa_linear_blocks(p->out, layout->kernel[id].shape.block_columns),
+        chain);
+}
+
+winattn_status wa_linear_append_as(const winattn_linear_plan *plan,
+                                   const winattn_linear *linear,
+                                   wa_linear_kernel_id id,
+                                   wa_kernel_chain *chain)
+{
+    wa_lock_take(plan->lock);
+    const winattn_status status = append_all(plan, linear, id, chain);
+    wa_lock_release(plan->lock);
+    return status;
+}
+
+winattn_status wa_linear_append(const winattn_linear_plan *plan,
+                                const winattn_linear *linear,
+                                wa_kernel_chain *chain)
+{
+    if (linear->rows == 0)
+        return WINATTN_SUCCESS;
+    return wa_linear_append_as(
+        plan, linear, kernel_of(&plan->layout, &plan->problem, linear->rows),
+        chain);
+}

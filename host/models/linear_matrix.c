@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Shapes of linear layers for a matrix unit: all that are legal are scored. */
+#include <stdio.h>
+#include <string.h>
+
+#include "device/matrix_unit.h"
+#include "models/linear_plan.h"
+
+#include "../cl/models/linear_extents.h"
+#include "../cl/unit/row_extents.h"
+
+/* By the kernel's formulas, which name switches and what a unit's file says.
+ */
+static uint64_t bytes_of(const wa_linear_problem *problem,
+                         const wa_device *device, const wa_linear_shape *s)
+{
+    const wa_matrix_unit *unit = device->matrix_unit;
+    const uint64_t TILE_M = unit->queries, TILE_N = unit->tile;
+    const uint64_t CHUNK = problem->dtype == WINATTN_FP32 ? 4 : 8;
+    const bool SWIZZLES_ROWS = unit->swizzles_rows;
+    const uint64_t BLOCK_ROWS = s->block_rows,
+                   BLOCK_COLUMNS = s->block_columns,
+                   STAGE_DIMS = s->stage_dims, STAGES = s->stages,
+                   ROW_WAVES = s->row_waves, COLUMN_WAVES = s->column_waves,
+                   DIM_WAVES = s->dim_waves;
+    uint64_t bytes = LINEAR_BYTES;
+    if (device->emulates_matrix_unit)
+        bytes += (uint64_t)ROW_WAVES * COLUMN_WAVES * DIM_WAVES *
+                 unit->exchange_words * 4;
+    return bytes;
+}
+
+/* NULL, or why the shape is none. */
+static const char *check_shape(const wa_linear_problem *problem,
+                               const wa_device *device,
+                               const wa_linear_shape *s)
+{
+    const wa_matrix_unit *unit = device->matrix_unit;
+    if (s->row_waves == 0 || s->column_waves == 0 || s->dim_waves == 0 ||
+        s->block_rows == 0 || s->block_columns == 0 || s->stage_dims == 0 ||
+        s->stages < 2 || s->block_rows % (s->row_waves * unit->queries) != 0 ||
+        s->block_columns % (s->column_waves * unit->tile) != 0 ||
+        s->stage_dims % (s->dim_waves * unit->tile) != 0)
+        return "tiles do not divide the block";
+    if (s->row_waves * s->column_waves * s->dim_waves * unit->wave >
+        device->max_work_group)
+        return "work-groups are too small";
+    if (bytes_of(problem, device, s) > device->local_bytes)
+        return "local memory is too small";
+    return NULL;
+}
+
+/* fp32 numbers of sums that a lane has. */
+static uint32_t sums_of(const wa_matrix_unit *unit, const wa_linear_shape *s)
+{
+    return s->block_rows / s->row_waves *
+           (s->block_columns / s->column_waves) / unit->wave;
+}
+
+/* What an element of y costs, of which a block wastes some: a tile's product,
+ * reading its operands from local memory, and bringing them there. */
+static double cost_of(const wa_linear_problem *problem,
+                      const wa_matrix_unit *unit, const wa_linear_shape *s)
+{
+    const double rows = (double)s->block_rows / s->row_waves / unit->queries;
+    const double columns =
+        (double)s->block_columns / s->column_waves / unit->tile;
+    const uint32_t waves = s->row_waves * s->column_waves;
+    const double wasted =
+        (double)wa_linear_blocks(problem->out, s->block_columns) *
+        s->block_columns / problem->out;
+    const double cost = 1.0 + 0.35 * (rows + columns) / (rows * columns) +
+                        12.0 / s->block_rows + 12.0 / s->block_columns;
+    return cost * wasted * (1.0 + 0.2 / waves);
+}
+
+/* Numbers of a stage: a line of 128 bytes, or half of one where that wastes
+ * less. */
+static uint32_t stage_of(const wa_linear_problem *problem,
+                         const wa_matrix_unit *unit)
+{
+    const uint32_t line = problem->dtype == WINATTN_FP32 ? 32 : 64;
+    const uint32_t half = line / 2 < unit->tile ? unit->tile : line / 2;
+    return wa_linear_blocks(problem->in, line) * line <=
+                   wa_linear_blocks(problem->in, half) * half
+               ? line
+               : half;
+}
+
+/* Stages that two work-groups of a compute unit have room for, but at least
+ * two. */
+static void choose_stages(const wa_linear_problem *problem,
+                          const wa_device *device, wa_linear_shape *s)
+{
+    const uint32_t most = device->matrix_unit->copies_async ? 4 : 2;
+    const uint64_t room = device->local_capacity / 2 > 1024
+                              ? device->local_capacity / 2 - 1024
+                              : 0;
+    for (s->stages = most; s->stages > 2; s->stages--)
+        if (bytes_of(problem, device, s) <= room)
+            return;
+}
+
+static double search(const wa_linear_problem *problem, const wa_device *device,
+                     wa_linear_shape *best)
+{
+    const wa_matrix_unit *unit = device->matrix_unit;
+    const uint32_t most_sums = device->registers >= 100 ? 64 : 32;
+    double least = 0.0;
+    wa_linear_shape s = {.stage_dims = stage_of(problem, unit),
+                         .dim_waves = 1};
+    for (s.row_waves = 1; s.row_waves <= 8; s.row_waves *= 2)
+        for (s.column_waves = 1; s.row_waves * s.column_waves <= 8;
+             s.column_waves *= 2)
+            for (s.block_rows = unit->queries * s.row_waves;
+                 s.block_rows <= 128; s.block_rows *= 2)
+                for (s.block_columns = unit->tile * s.column_waves;
+                     s.block_columns <= 128;
+                     s.block_columns += unit->tile * s.column_waves) {
+                    choose_stages(problem, device, &s);
+                    if (sums_of(unit, &s) > most_sums ||
+                        check_shape(problem, device, &s))
+                        continue;
+                    const double cost = cost_of(problem, unit, &s);
+                    if (least == 0.0 || cost < least) {
+                        least = cost;
+                        *best = s;
+                    }
+                }
+    return least;
+}
+
+/* Of calls with few rows: small tiles, whose sums four waves share. */
+static bool choose_few(const wa_linear_problem *problem,
+                       const wa_device *device, wa_linear_shape *s)
+{
+    const wa_matrix_unit *unit = device->matrix_unit;
+    const uint32_t side = unit->queries > 32 ? unit->queries : 32;
+    const wa_linear_shape few = {.block_rows = side,
+                                 .block_columns = side,
+                                 .stage_dims = 4 * unit->tile,
+                                 .stages = unit->copies_async ? 4 : 2,
+                                 .row_waves = 1,
+                                 .column_waves = 1,
+                                 .dim_waves = 4};
+    *s = few;
+    if (problem->dtype != WINATTN_FP32 && problem->in >= 8 * unit->tile)
+        s->stage_dims *= 2;
+    return !check_shape(problem, device, s);
+}
+
+static bool refuse(wa_linear_layout *layout, const char *why)
+{
+    snprintf(layout->refusals[WINATTN_TIER_MATRIX], WA_REASON_SIZE, "%s", why);
+    return false;
+}
+
+static bool suits(const wa_linear_problem *problem, const wa_device *device,
+                  wa_linear_layout *layout)
+{
+    const wa_matrix_unit *unit = device->matrix_unit;
+    if (!unit)
+        return refuse(layout, "the device has no known matrix unit");
+    if (problem->dtype == WINATTN_FP32 && !problem->allow_tf32)
+        return refuse(layout, "the matrix unit would round fp32");
+    if (problem->dtype == WINATTN_FP32 && !unit->has_tf32)
+        return refuse(layout, "the matrix unit has no TF32");
+    if (!unit->proven && !device->emulates_matrix_unit &&
+        problem->tier != WINATTN_TIER_MATRIX)
+        return refuse(layout,
+                      "nobody has run the matrix unit yet: demand the tier");
+    return true;
+}
+
+static void write_kernel(const wa_linear_problem *problem,
+                         const wa_device *device, const wa_linear_shape *s,
+                         wa_linear_kernel *kernel)
+{
+    wa_linear_write_kernel(problem, device, WINATTN_TIER_MATRIX, s, kernel);
+    kernel->local_bytes = bytes_of(problem, device, s);
+}
+
+bool wa_linear_plan_matrix(const wa_linear_problem *problem,
+                           const wa_device *device,
+                           const wa_linear_shape *shape,
+                           wa_linear_layout *layout)
+{
+    wa_linear_shape s, few;
+    if (!suits(problem, device, layout))
+        return false;
+    if (shape) {
+        s = *shape;
+        const char *why = check_shape(problem, device, &s);
+        if (why)
+            return refuse(layout, why);
+    } else if (search(problem, device, &s) == 0.0) {
+        return refuse(layout, "work-groups or local memory are too small");
+    }
+    layout->tier = WINATTN_TIER_MATRIX;
+    write_kernel(problem, device, &s, &layout->kernel[WA_LINEAR_MANY]);
+    if (!shape && choose_few(problem, device, &few)) {
+        write_kernel(problem, device, &few, &layout->kernel[WA_LINEAR_FEW]);
+        layout->few_groups = device->compute_units;
+    }
+    snprintf(layout->reason, sizeof layout->reason,
+             "unit %s: work-groups with %u x %u of y, %u x %u waves, %u "
+             "stages of %u",
+             device->matrix_unit->name, s.block_rows, s.block_columns,
+             s.row_waves, s.column_waves, s.stages, s.stage_dims);
+    return true;
+}

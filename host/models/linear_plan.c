@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Chooses a tier for a linear layer; shapes of tiers cpu and local. */
+#include "models/linear_plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "device/matrix_unit.h"
+#include "plan/defines.h"
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+#define MOST_CPU_STAGE 112u
+
+/* Of columns of y, or numbers of a row, those that blocks of so many have. */
+static uint64_t padded(uint32_t all, uint32_t block)
+{
+    return wa_linear_blocks(all, block) * block;
+}
+
+/* ---- Options ---- */
+
+static void append(wa_linear_kernel *kernel, wa_switch name, uint32_t value)
+{
+    wa_append_switch(kernel->defines, sizeof kernel->defines, name, value);
+}
+
+static void append_shape(wa_linear_kernel *kernel, winattn_tier tier)
+{
+    const wa_linear_shape *s = &kernel->shape;
+    append(kernel, WA_SWITCH(BLOCK_ROWS), s->block_rows);
+    append(kernel, WA_SWITCH(BLOCK_COLUMNS), s->block_columns);
+    append(kernel, WA_SWITCH(STAGE_DIMS), s->stage_dims);
+    switch (tier) {
+    case WINATTN_TIER_MATRIX:
+        append(kernel, WA_SWITCH(STAGES), s->stages);
+        append(kernel, WA_SWITCH(ROW_WAVES), s->row_waves);
+        append(kernel, WA_SWITCH(COLUMN_WAVES), s->column_waves);
+        append(kernel, WA_SWITCH(DIM_WAVES), s->dim_waves);
+        break;
+    case WINATTN_TIER_LOCAL:
+        append(kernel, WA_SWITCH(ITEM_ROWS), s->item_rows);
+        append(kernel, WA_SWITCH(ITEM_COLUMNS), s->item_columns);
+        break;
+    default:
+        append(kernel, WA_SWITCH(LANES), s->lanes);
+        append(kernel, WA_SWITCH(TILE_ROWS), s->tile_rows);
+        append(kernel, WA_SWITCH(TILE_VECS), s->tile_vecs);
+        break;
+    }
+}
+
+/* NVIDIA's compiler takes more registers than it needs, and a compute unit
+ * then holds one work-group, not two. */
+#define ITEM_REGISTERS 128u
+static void append_register_limit(const wa_linear_problem *problem,
+                                  const wa_device *device, winattn_tier tier,
+                                  wa_linear_kernel *kernel)
+{
+    /* others would spill, or have room for two as they are */
+    const bool suits = tier == WINATTN_TIER_MATRIX
+                           ? problem->dtype != WINATTN_FP32
+                           : tier == WINATTN_TIER_LOCAL &&
+                                 problem->dtype == WINATTN_FP32 &&
+                                 kernel->work_group >= 256;
+    if (!device->limits_registers || device->emulates_matrix_unit || !suits ||
+        2 * kernel->work_group * ITEM_REGISTERS > device->register_words)
+        return;
+    append(kernel, WA_SWITCH(LIMITS_REGISTERS), 1);
+    wa_append(kernel->defines, sizeof kernel->defines,
+              "-cl-nv-maxrregcount=%u ", ITEM_REGISTERS);
+}
+
+static uint64_t local_bytes_of(winattn_tier tier, const wa_linear_shape *s)
+{
+    return tier == WINATTN_TIER_LOCAL
+               ? (uint64_t)s->stage_dims *
+                     (s->block_rows + s->block_columns + 8) * 4
+               : 0;
+}
+
+void wa_linear_write_kernel(const wa_linear_problem *problem,
+                            const wa_device *device, winattn_tier tier,
+                            const wa_linear_shape *shape,
+                            wa_linear_kernel *kernel)
+{
+    char *text = kernel->defines;
+    const size_t size = sizeof kernel->defines;
+    kernel->shape = *shape;
+    kernel->rows = shape->block_rows;
+    kernel->work_group = 1;
+    if (tier == WINATTN_TIER_LOCAL)
+        kernel->work_group = shape->block_rows / shape->item_rows *
+                             (shape->block_columns / shape->item_columns);
+    if (tier == WINATTN_TIER_MATRIX) {
+        kernel->work_group = shape->row_waves * shape->column_waves *
+                             shape->dim_waves * device->matrix_unit->wave;
+        snprintf(kernel->name, sizeof kernel->name, "linear_matrix_%s",
+                 device->matrix_unit->name);
+    } else {
+        snprintf(kernel->name, sizeof kernel->name, "linear_%s",
+                 wa_tier_name(tier));
+        kernel->local_bytes = local_bytes_of(tier, shape);
+    }
+    text[0] = 0;
+    wa_append_switch(text, size, WA_SWITCH(DTYPE), problem->dtype);
+    wa_append_switch(text, size, WA_SWITCH(HAS_FMA), device->has_fma);
+    wa_append_switch(text, size, WA_SWITCH(NORM), problem->layer_norm);
+    wa_append_switch(text, size, WA_SWITCH(HAS_BIAS), problem->has_bias);
+    wa_append_switch(text, size, WA_SWITCH(HAS_RESIDUAL),
+                     problem->has_residual);
+    wa_append_switch(text, size, WA_SWITCH(ACTIVATION), problem->activation);
+    append_shape(kernel, tier);
+    append_register_limit(problem, device, tier, kernel);
+    if (tier == WINATTN_TIER_MATRIX)
+        wa_append_matrix_unit_options(device, text, size);
+    else if (tier == WINATTN_TIER_LOCAL && device->miscompiles_barriers)
+        wa_append(text, size, "-cl-opt-disable ");
+}
+
+/* Work-items of a row: one on CPUs, else as many as have a vector of it each.
+ */
+void wa_linear_write_statistics(const wa_linear_problem *problem,
+                                const wa_device *device,
+                                wa_linear_layout *layout)
+{
+    wa_linear_kernel *kernel = &layout->kernel[WA_LINEAR_STATISTICS];
+    char *text = kernel->defines;
+    const size_t size = sizeof kernel->defines;
+    memset(kernel, 0, sizeof *kernel);
+    if (!problem->layer_norm)
+        return;
+    const uint32_t lanes = device->is_cpu && device->vector_lanes >= 8 ? 8 : 4;
+    uint32_t items = 1, most = MIN(device->max_work_group, 128u);
+    while (!device->is_cpu && items < 64 && 2 * items <= most &&
+           items * lanes < problem->in)
+        items *= 2;
+    kernel->rows = device->is_cpu ? 1 : MAX(most / items, 1);
+    kernel->work_group = items * kernel->rows;
+    kernel->local_bytes = items > 1 ? kernel->work_group * 4 : 0;
+    snprintf(kernel->name, sizeof kernel->name, "linear_statistics");
+    wa_append_switch(text, size, WA_SWITCH(DTYPE), problem->dtype);
+    wa_append_switch(text, size, WA_SWITCH(HAS_FMA), device->has_fma);
+    wa_append_switch(text, size, WA_SWITCH(ROW_ITEMS), items);
+    wa_append_switch(text, size, WA_SWITCH(ROW_GROUP), kernel->rows);
+    wa_append_switch(text, size, WA_SWITCH(LANES), lanes);
+    if (items > 1 && device->miscompiles_barriers)
+        wa_append(text, size, "-cl-opt-disable ");
+}
+
+static bool refuse(wa_linear_layout *layout, winattn_tier tier,
+                   const char *why)
+{
+    snprintf(layout->refusals[tier], WA_REASON_SIZE, "%s", why);
+    return false;
+}
+
+/* A device may end a work-item's loops early: rounds of all of them, for a
+ * compiler that unrolls none. */
+static bool ends_early(const wa_linear_problem *problem,
+                       const wa_device *device, double rounds_of_number,
+                       wa_linear_layout *layout, winattn_tier tier)
+{
+    if (device->loop_limit == 0 ||
+        rounds_of_number * problem->in <= device->loop_limit)
+        return false;
+    snprintf(layout->refusals[tier], WA_REASON_SIZE,
+             "the device ends a work-item's loops after %u rounds",
+             device->loop_limit);
+    return true;
+}
+
+/* ---- Tier cpu ---- */
+
+/* Numbers of a row at a time: of those with which a panel stays in the first-
+ * level cache, what wastes least. */
+static uint32_t cpu_stage(const wa_linear_problem *problem, uint32_t lanes)
+{
+    uint32_t best = MOST_CPU_STAGE;
+    if (problem->in <= MOST_CPU_STAGE)
+        return (uint32_t)padded(problem->in, lanes);
+    for (uint32_t s = best; s >= MOST_CPU_STAGE / 2; s -= lanes)
+        if (padded(problem->in, s) < padded(problem->in, best))
+            best = s;
+    return best;
+}
+
+/* A core's second-level cache has the rows, the panel and the sums. Tiles of 7
+ * rows and 48 columns divide what Swin has, and fill the registers of AVX-512;
+ * others have half as many. */
+bool wa_linear_plan_cpu(const wa_linear_problem *problem,
+                        const wa_device *device, const wa_linear_shape *shape,
+                        wa_linear_layout *layout)
+{
+    wa_linear_shape s = {.tile_rows = 4, .tile_vecs = 3};
+    s.lanes = device->vector_lanes >= 16  ? 16
+              : device->vector_lanes >= 8 ? 8
+                                          : 4;
+    if (s.lanes == 16)
+        s.tile_rows = 7;
+    const uint32_t panel = s.lanes * s.tile_vecs;
+    s.stage_dims = cpu_stage(problem, s.lanes);
+    s.block_rows = (device->is_cpu ? 14 : 2) * s.tile_rows;
+    s.block_columns =
+        panel *
+        (uint32_t)MIN(wa_linear_blocks(problem->out, panel), 192 / panel);
+    if (device->loop_limit) {
+        s.block_rows = s.tile_rows;
+        s.block_columns = panel;
+    }
+    if (shape)
+        s = *shape;
+    const double tiles = (double)s.block_rows / s.tile_rows *
+                         (s.block_columns / (s.lanes * s.tile_vecs));
+    if (ends_early(problem, device,
+                   tiles * (1.0 + s.tile_rows * (1.0 + s.tile_vecs)) +
+                       8.0 * s.block_columns / s.lanes,
+                   layout, WINATTN_TIER_CPU))
+        return false;
+    layout->tier = WINATTN_TIER_CPU;
+    wa_linear_write_kernel(problem, device, layout->tier, &s,
+                           &layout->kernel[WA_LINEAR_MANY]);
+    snprintf(layout->reason, sizeof layout->reason,
+             "%s, %u fp32 lanes: register tiles of %u rows x %u columns",
+             device->is_cpu ? "a CPU" : "nothing better fits", s.lanes,
+             s.tile_rows, s.tile_vecs * s.lanes);
+    return true;
+}
+
+/* ---- Tier local ---- */
+
+/* Columns that blocks waste least with; of equals the most. */
+static uint32_t local_columns(const wa_linear_problem *problem,
+                              uint32_t item_columns)
+{
+    uint32_t best = 128;
+    for (uint32_t columns = 128; columns >= 32; columns -= 32)
+        if (columns % item_columns == 0 &&
+            padded(problem->out, columns) < padded(problem->out, best))
+            best = columns;
+    return best;
+}
+
+static bool local_fits(const wa_device *device, const wa_linear_shape *s)
+{
+    return s->block_rows / s->item_rows *
+                   (s->block_columns / s->item_columns) <=
+               device->max_work_group &&
+           local_bytes_of(WINATTN_TIER_LOCAL, s) <= device->local_bytes;
+}
+
+bool wa_linear_plan_local(const wa_linear_problem *problem,
+                          const wa_device *device,
+                          const wa_linear_shape *shape,
+                          wa_linear_layout *layout)
+{
+    const uint32_t item = device->registers >= 100 ? 8 : 4;
+    const wa_linear_shape few = {.block_rows = 32,
+                                 .block_columns = 32,
+                                 .stage_dims = 32,
+                                 .item_rows = 4,
+                                 .item_columns = 4};
+    wa_linear_shape s = {.block_rows = 16 * item,
+                         .block_columns = local_columns(problem, item),
+                         .stage_dims = 16,
+                         .item_rows = item,
+                         .item_columns = item};
+    if (shape)
+        s = *shape;
+    while (!shape && !local_fits(device, &s) && s.block_rows > s.item_rows)
+        s.block_rows /= 2;
+    if (!local_fits(device, &s))
+        return refuse(layout, WINATTN_TIER_LOCAL,
+                      "work-groups or local memory are too small");
+    if (ends_early(problem, device,
+                   (s.item_rows + 1.0) * (s.item_columns + 1.0), layout,
+                   WINATTN_TIER_LOCAL))
+        return false;
+    layout->tier = WINATTN_TIER_LOCAL;
+    wa_linear_write_kernel(problem, device, layout->tier, &s,
+                           &layout->kernel[WA_LINEAR_MANY]);
+    if (!shape && local_fits(device, &few)) {
+        wa_linear_write_kernel(problem, device, layout->tier, &few,
+                               &layout->kernel[WA_LINEAR_FEW]);
+        layout->few_groups = device->compute_units;
+    }
+    snprintf(layout->reason, sizeof layout->reason,
+             "work-groups with %u x %u of y, work-items with %u x %u",
+             s.block_rows, s.block_columns, s.item_rows, s.item_columns);
+    return true;
+}
+
+/* ---- The choice ---- */
+
+static bool plan_tier(const wa_linear_problem *problem,
+                      const wa_device *device, winattn_tier tier,
+                      wa_linear_layout *layout)
+{
+    static wa_linear_planner *const planners[WA_TIERS] = {
+        [WINATTN_TIER_CPU] = wa_linear_plan_cpu,
+        [WINATTN_TIER_LOCAL] = wa_linear_plan_local,
+        [WINATTN_TIER_MATRIX] = wa_linear_plan_matrix};
+    return planners[tier](problem, device, NULL, layout);
+}
+
+winattn_status wa_linear_plan_make(const wa_linear_problem *problem,
+                                   const wa_device *device,
+                                   char excluded[WA_TIERS][WA_REASON_SIZE],
+                                   wa_linear_layout *layout)
+{
+    static const winattn_tier of_gpu[] = {
+        WINATTN_TIER_MATRIX, WINATTN_TIER_LOCAL, WINATTN_TIER_CPU};
+    static const winattn_tier of_cpu[] = {WINATTN_TIER_CPU, WINATTN_TIER_LOCAL,
+                                          WINATTN_TIER_MATRIX};
+    const winattn_tier *tiers = device->is_cpu ? of_cpu : of_gpu;
+    memset(layout, 0, sizeof *layout);
+    if (!device->compiles || !device->has_int64)
+        return wa_fail(WINATTN_UNSUPPORTED_DEVICE, "the device has no %s",
+                       device->compiles ? "64-bit integers" : "compiler");
+    memcpy(layout->refusals, excluded, sizeof layout->refusals);
+    const char *first = "";
+    for (size_t i = 0; i < 3; i++) {
+        const winattn_tier tier = tiers[i];
+        if (problem->tier != WINATTN_TIER_AUTO && problem->tier != tier)
+            continue;
+        if (!layout->refusals[tier][0] &&
+            plan_tier(problem, device, tier, layout)) {
+            wa_linear_write_statistics(problem, device, layout);
+            return WINATTN_SUCCESS;
+        }
+        if (!first[0])
+            first = layout->refusals[tier];
+    }
+    return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s", first);
+}

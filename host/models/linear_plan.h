@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Linear layer x device -> kernels and their shapes. Pure: no OpenCL calls. */
+#ifndef WINATTN_LINEAR_PLAN_H
+#define WINATTN_LINEAR_PLAN_H
+
+#include "device/device.h"
+#include "plan/plan.h"
+
+#include "winattn_models.h"
+
+/* The descriptor, checked, with nothing left to defaults. */
+typedef struct wa_linear_problem {
+    winattn_dtype dtype;
+    winattn_tier tier;
+    bool allow_tf32, layer_norm, has_bias, has_residual;
+    winattn_activation activation;
+    uint32_t in, out;
+    float eps;
+    const char *build_options; /* never NULL */
+} wa_linear_problem;
+
+/* Switches of the same names (cl/common/switches.h); 0 where a tier has no use
+ * for them. */
+typedef struct wa_linear_shape {
+    uint32_t block_rows, block_columns, stage_dims;
+    uint32_t item_rows, item_columns;                    /* local */
+    uint32_t lanes, tile_rows, tile_vecs;                /* cpu */
+    uint32_t stages, row_waves, column_waves, dim_waves; /* matrix */
+} wa_linear_shape;
+
+typedef struct wa_linear_kernel {
+    char name[64]; /* "": there is none */
+    wa_linear_shape shape;
+    uint32_t work_group;
+    uint32_t rows; /* of a work-group */
+    uint64_t local_bytes;
+    char defines[WA_DEFINES_SIZE]; /* and other build options */
+} wa_linear_kernel;
+
+/* Calls of many rows and of few may have kernels of their own. */
+typedef enum wa_linear_kernel_id {
+    WA_LINEAR_STATISTICS,
+    WA_LINEAR_MANY,
+    WA_LINEAR_FEW,
+    WA_LINEAR_KERNELS
+} wa_linear_kernel_id;
+
+typedef struct wa_linear_layout {
+    winattn_tier tier;
+    wa_linear_kernel kernel[WA_LINEAR_KERNELS];
+    /* WA_LINEAR_FEW serves calls that would have fewer work-groups; 0: none */
+    uint32_t few_groups;
+    char reason[WA_REASON_SIZE];
+    char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
+} wa_linear_layout;
+
+/* Tries the tiers, best first; `excluded` has the reasons why some must not be
+ * taken, and else "". */
+winattn_status wa_linear_plan_make(const wa_linear_problem *problem,
+                                   const wa_device *device,
+                                   char excluded[WA_TIERS][WA_REASON_SIZE],
+                                   wa_linear_layout *layout);
+
+/* A tier's planner: false, with a refusal, if it does not compute the problem
+ * on the device. A demanded shape, unless NULL, is taken for all calls. */
+typedef bool wa_linear_planner(const wa_linear_problem *problem,
+                               const wa_device *device,
+                               const wa_linear_shape *shape,
+                               wa_linear_layout *layout);
+wa_linear_planner wa_linear_plan_cpu, wa_linear_plan_local; /* linear_plan.c */
+wa_linear_planner wa_linear_plan_matrix; /* linear_matrix.c */
+
+/* Completes a kernel of the tier for its shape. (linear_plan.c) */
+void wa_linear_write_kernel(const wa_linear_problem *problem,
+                            const wa_device *device, winattn_tier tier,
+                            const wa_linear_shape *shape,
+                            wa_linear_kernel *kernel);
+/* And of a layout the kernel of rows' statistics. */
+void wa_linear_write_statistics(const wa_linear_problem *problem,
+                                const wa_device *device,
+                                wa_linear_layout *layout);
+
+static inline uint64_t wa_linear_blocks(uint64_t all, uint32_t block)
+{
+    return all / block + (all % block != 0);
+}
+
+#endif

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Models: how they are made of blocks, linear layers and rows. */
+#include "models/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "base/struct.h"
+#include "base/text.h"
+#include "models/attention.h"
+#include "models/block.h"
+#include "models/sister.h"
+
+/* ---- Shape ---- */
+
+static winattn_status read_desc(const winattn_model_desc *given,
+                                const winattn_swin_weights *weights,
+                                winattn_model *model)
+{
+    winattn_model_desc *desc = &model->desc;
+    WA_TRY(
+        wa_read_struct("model_desc", given, desc, sizeof *desc, sizeof *desc));
+    if (!weights)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "weights is NULL");
+    WA_TRY(wa_check_types(desc->dtype, desc->tier));
+    model->config = weights->config;
+    const wa_swin_config *config = &model->config;
+    if (config->in_channels > 4)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "pictures have %u channels, more than 4",
+                       config->in_channels);
+    if (desc->batch == 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "batch is 0");
+    if (desc->height < config->patch[0] || desc->width < config->patch[1])
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "pictures of %u x %u are smaller than a patch, %u x %u",
+                       desc->height, desc->width, config->patch[0],
+                       config->patch[1]);
+    if ((unsigned)desc->pictures > WINATTN_PICTURES_PLANES)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "pictures is none of WINATTN_PICTURES_");
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status set_shapes(winattn_model *model)
+{
+    const winattn_model_desc *desc = &model->desc;
+    const wa_swin_config *config = &model->config;
+    const uint64_t pixels =
+        wa_product((uint64_t)desc->height * desc->width,
+                   (uint64_t)desc->batch * config->in_channels);
+    /* no tensor has 2^9 times as many elements */
+    if (pixels > UINT64_MAX / 4096)
+        return wa_fail(WINATTN_INVALID_LAYOUT,
+                       "pictures have more bytes than can be counted");
+    model->picture_bytes =
+        pixels * (desc->pictures == WINATTN_PICTURES_BYTES ? 1 : 4);
+    uint32_t height = desc->height / config->patch[0];
+    uint32_t width = desc->width / config->patch[1];
+    for (uint32_t i = 0; i < config->stages; i++) {
+        wa_model_stage *stage = &model->stages[i];
+        stage->height = height;
+        stage->width = width;
+        stage->channels = wa_swin_channels(config, i);
+        stage->depth = config->depths[i];
+        stage->tokens = wa_product((uint64_t)height * width, desc->batch);
+        stage->map_bytes =
+            wa_product(stage->tokens, (uint64_t)stage->channels *
+                                          wa_element_size(desc->dtype));
+        if (stage->tokens > UINT32_MAX)
+            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                           "a stage has 2^32 tokens or more");
+        if (stage->map_bytes > SIZE_MAX / 64)
+            return wa_fail(
+                WINATTN_INVALID_LAYOUT,
+                "the workspace has more bytes than the host can count");
+        height = height / 2 + height % 2;
+        width = width / 2 + width % 2;
+    }
+    return WINATTN_SUCCESS;
+}
+
+/* ---- Plans ---- */
+
+static winattn_status make_linear(winattn_model *model, uint32_t in,
+                                  uint32_t out, bool has_bias,
+                                  winattn_linear_plan **plan)
+{
+    winattn_linear_desc linear = {.struct_size = sizeof linear};
+    linear.dtype = model->desc.dtype;
+    linear.tier = model->desc.tier;
+    linear.allow_tf32 = model->desc.allow_tf32;
+    linear.in_features = in;
+    linear.out_features = out;
+    linear.has_bias = has_bias;
+    linear.build_options = model->desc.build_options;
+    return winattn_linear_plan_create(wa_session_context(model->session),
+                                      wa_session_device_id(model->session),
+                                      &linear, plan);
+}
+
+static winattn_status make_rows(winattn_model *model, wa_row_job job,
+                                uint32_t size, wa_row_plan *plan)
+{
+    const wa_row_desc desc = {
+        .job = job,
+        .dtype = model->desc.dtype,
+        .on_cpu = wa_row_on_cpu(model->session, model->desc.tier),
+        .row_size = size,
+        .picture = model->desc.pictures,
+        .picture_channels = model->config.in_channels,
+        .patch = {model->config.patch[0], model->config.patch[1]},
+        .build_options = model->desc.build_options};
+    return wa_row_plan_make(model->session, &desc, plan);
+}
+
+static winattn_status make_block(winattn_model *model, uint32_t number,
+                                 bool shifted, winattn_block_plan **plan)
+{
+    const wa_swin_config *config = &model->config;
+    const wa_model_stage *stage = &model->stages[number];
+    const bool is_v2 = config->generation == 2;
+    const uint32_t size[2] = {stage->height, stage->width};
+    winattn_block_desc block = {.struct_size = sizeof block};
+    block.dtype = model->desc.dtype;
+    block.tier = model->desc.tier;
+    block.allow_tf32 = model->desc.allow_tf32;
+    block.variant = is_v2 ? WINATTN_COSINE : WINATTN_DOT;
+    block.order = is_v2 ? WINATTN_POST_NORM : WINATTN_PRE_NORM;
+    block.batch = model->desc.batch;
+    block.height = stage->height;
+    block.width = stage->width;
+    block.channels = stage->channels;
+    block.heads = config->heads[number];
+    block.hidden = config->hidden[number];
+    block.eps = config->norm_eps;
+    block.table_dtype = wa_model_table_dtype(config, model->desc.dtype);
+    block.build_options = model->desc.build_options;
+    for (int a = 0; a < 2; a++) {
+        block.window[a] = config->window[number][a];
+        if (shifted && block.window[a] < size[a])
+            block.shift[a] = block.window[a] / 2;
+    }
+    if (shifted && block.shift[0] == 0 && block.shift[1] == 0)
+        return WINATTN_SUCCESS; /* as the others */
+    return winattn_block_plan_create(wa_session_context(model->session),
+                                     wa_session_device_id(model->session),
+                                     &block, plan);
+}
+
+static winattn_status make_stage(winattn_model *model, uint32_t number)
+{
+    wa_model_stage *stage = &model->stages[number];
+    wa_merger *merger = &stage->merger;
+    const bool is_v2 = model->config.generation == 2;
+    const uint32_t c = stage->channels;
+    WA_TRY(make_block(model, number, false, &stage->plain));
+    if (stage->depth > 1)
+        WA_TRY(make_block(model, number, true, &stage->shifted));
+    if (number + 1 == model->config.stages)
+        return WINATTN_SUCCESS;
+    WA_TRY(make_rows(model, is_v2 ? WA_ROW_MERGE : WA_ROW_MERGE_NORM, 4 * c,
+                     &merger->neighbours));
+    if (is_v2)
+        WA_TRY(make_rows(model, WA_ROW_NORM, 2 * c, &merger->norm));
+    return make_linear(model, 4 * c, 2 * c, false, &merger->linear);
+}
+
+static winattn_status make_plans(winattn_model *model)
+{
+    const wa_swin_config *config = &model->config;
+    const uint32_t patch =
+        config->in_channels * config->patch[0] * config->patch[1];
+    const uint32_t last = wa_swin_channels(config, config->stages - 1);
+    WA_TRY(make_rows(model, WA_ROW_EMBED, patch, &model->embed));
+    WA_TRY(make_linear(model, patch, config->channels, true, &model->patch));
+    WA_TRY(
+        make_rows(model, WA_ROW_NORM, config->channels, &model->embed_norm));
+    for (uint32_t i = 0; i < config->stages; i++)
+        WA_TRY(make_stage(model, i));
+    WA_TRY(make_rows(model, WA_ROW_POOL, last, &model->pool));
+    return config->classes
+               ? make_linear(model, last, config->classes, true, &model->head)
+               : WINATTN_SUCCESS;
+}
+
+/* Two maps take turns, as one is made of the other; all else that is between
+ * shares a place. */
+static void lay_out(winattn_model *model)
+{
+    const wa_swin_config *config = &model->config;
+    const uint32_t size = wa_element_size(model->desc.dtype);
+    const uint64_t last = wa_swin_channels(config, config->stages - 1);
+    uint64_t maps[2] = {0, 0};
+    uint64_t part = model->stages[0].tokens * config->in_channels *
+                    config->patch[0] * config->patch[1] * size;
+    for (uint32_t i = 0; i < config->stages; i++) {
+        const wa_model_stage *stage = &model->stages[i];
+        const uint64_t block = wa_block_workspace(stage->plain);
+        const uint64_t shifted =
+            stage->shifted ? wa_block_workspace(stage->shifted) : 0;
+        /* odd maps are padded before they are merged */
+        const uint64_t merged =
+            i + 1 < config->stages
+                ? model->stages[i + 1].tokens * 4 * stage->channels * size
+                : 0;
+        maps[i % 2] =
+            stage->map_bytes > maps[i % 2] ? stage->map_bytes : maps[i % 2];
+        part = block > part ? block : part;
+        part = shifted > part ? shifted : part;
+        part = merged > part ? merged : part;
+    }
+    model->map_at[0] = 0;
+    model->map_at[1] = wa_part_bytes(maps[0]);
+    model->part_at = model->map_at[1] + wa_part_bytes(maps[1]);
+    model->features_at = model->part_at + wa_part_bytes(part);
+    model->workspace =
+        model->features_at +
+        wa_part_bytes((uint64_t)model->desc.batch * last * size);
+}
+
+winattn_status winattn_model_create(cl_context context, cl_device_id device,
+                                    const winattn_model_desc *desc,
+                                    const winattn_swin_weights *weights,
+                                    winattn_model **result)
+{
+    WA_TRY(wa_models_begin());
+    if (!result)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "model is NULL");
+    *result = NULL;
+    winattn_model *model = calloc(1, sizeof *model);
+    if (!model)
+        return wa_fail_memory();
+    winattn_status status = read_desc(desc, weights, model);
+    if (status == WINATTN_SUCCESS)
+        status = set_shapes(model);
+    if (status == WINATTN_SUCCESS)
+        status = wa_session_acquire(context, device, &model->session);
+    if (status == WINATTN_SUCCESS && !(model->lock = wa_lock_create()))
+        status = wa_fail_memory();
+    if (status == WINATTN_SUCCESS)
+        status = make_plans(model);
+    if (status == WINATTN_SUCCESS)
+        status = wa_model_weights_make(model->session, weights, desc->dtype,
+                                       &model->weights);
+    if (status != WINATTN_SUCCESS) {
+        winattn_model_destroy(model);
+        return status;
+    }
+    lay_out(model);
+    model->desc.build_options = NULL; /* the caller's memory */
+    *result = model;
+    return WINATTN_SUCCESS;
+}
+
+void winattn_model_destroy(winattn_model *model)
+{
+    if (!model)
+        return;
+    for (uint32_t i = 0; i < WA_SWIN_STAGES; i++) {
+        wa_model_stage *stage = &model->stages[i];
+        winattn_block_plan_destroy(stage->plain);
+        winattn_block_plan_destroy(stage->shifted);
+        wa_row_plan_release(&stage->merger.neighbours);
+        wa_row_plan_release(&stage->merger.norm);
+        winattn_linear_plan_destroy(stage->merger.linear);
+    }
+    wa_row_plan_release(&model->embed);
+    wa_row_plan_release(&model->embed_norm);
+    wa_row_plan_release(&model->pool);
+    winattn_linear_plan_destroy(model->patch);
+    winattn_linear_plan_destroy(model->head);
+    wa_model_weights_release(&model->weights);
+    if (model->lock)
+        wa_lock_destroy(model->lock);
+    if (model->session)
+        wa_session_release(model->session);
+    free(model);
+}
+
+/* ---- What it says of itself ---- */
+
+winattn_status winattn_model_workspace_size(const winattn_model *model,
+                                            size_t *size)
+{
+    WA_TRY(wa_models_begin());
+    if (!model || !size)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
+                       model ? "size" : "model");
+    *size = (size_t)model->workspace;
+    return WINATTN_SUCCESS;
+}
+
+winattn_status winattn_model_map_shape(const winattn_model *model,
+                                       cl_uint stage, cl_uint shape[4])
+{
+    WA_TRY(wa_models_begin());
+    if (!model || !shape)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
+                       model ? "shape" : "model");
+    if (stage >= model->config.stages)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "stage %u is none of the %u that there are", stage,
+                       model->config.stages);
+    const wa_model_stage *s = &model->stages[stage];
+    shape[0] = model->desc.batch;
+    shape[1] = s->height;
+    shape[2] = s->width;
+    shape[3] = s->channels;
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status describe_block(const void *plan, size_t size, char *text,
+                                     size_t *needed)
+{
+    return winattn_block_plan_describe(plan, size, text, needed);
+}
+
+static winattn_status describe_stage(const winattn_model *model,
+                                     uint32_t number, char *text, size_t size)
+{
+    const wa_model_stage *stage = &model->stages[number];
+    char name[32];
+    wa_append(text, size, "stage%u: %u blocks on %u x %u x %u\n", number,
+              stage->depth, stage->height, stage->width, stage->channels);
+    snprintf(name, sizeof name, "stage%u", number);
+    WA_TRY(wa_describe_part(name, describe_block, stage->plain, text, size));
+    if (stage->shifted) {
+        snprintf(name, sizeof name, "stage%u shifted", number);
+        WA_TRY(wa_describe_part(name, describe_block, stage->shifted, text,
+                                size));
+    }
+    if (!stage->merger.linear)
+        return WINATTN_SUCCESS;
+    snprintf(name, sizeof name, "stage%u neighbours", number);
+    wa_row_describe(&stage->merger.neighbours, name, text, size);
+    snprintf(name, sizeof name, "stage%u merger", number);
+    return wa_describe_part(name, wa_describe_linear, stage->merger.linear,
+                            text, size);
+}
+
+static winattn_status describe(const winattn_model *model, char *text,
+                               size_t size)
+{
+    const winattn_model_desc *desc = &model->desc;
+    wa_append(text, size, "model: Swin%s, %u pictures of %u x %u\n",
+              model->config.generation == 2 ? " V2" : "", desc->batch,
+              desc->height, desc->width);
+    wa_append(text, size, "weights: %llu bytes\nworkspace: %llu bytes\n",
+              (unsigned long long)model->weights.bytes,
+              (unsigned long long)model->workspace);
+    wa_row_describe(&model->embed, "patches", text, size);
+    WA_TRY(wa_describe_part("patch", wa_describe_linear, model->patch, text,
+                            size));
+    for (uint32_t i = 0; i < model->config.stages; i++)
+        WA_TRY(describe_stage(model, i, text, size));
+    wa_row_describe(&model->pool, "pool", text, size);
+    return model->head ? wa_describe_part("head", wa_describe_linear,
+                                          model->head, text, size)
+                       : WINATTN_SUCCESS;
+}
+
+winattn_status winattn_model_describe(const winattn_model *model, size_t size,
+                                      char *text, size_t *needed)
+{
+    const size_t most = 262144;
+    WA_TRY(wa_models_begin());
+    if (!model)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "model is NULL");
+    char *all = calloc(most, 1);
+    if (!all)
+        return wa_fail_memory();
+    winattn_status status = describe(model, all, most);
+    if (status == WINATTN_SUCCESS)
+        status = wa_give_text(all, size, text, needed);
+    free(all);
+    return status;
+}

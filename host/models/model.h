@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A model's parts. */
+#ifndef WINATTN_MODELS_MODEL_H
+#define WINATTN_MODELS_MODEL_H
+
+#include "base/os.h"
+#include "models/rows.h"
+#include "models/swin_weights.h"
+
+/* Weights of one part share a buffer. */
+typedef struct wa_model_weights {
+    cl_mem *buffers;
+    size_t count, most;
+    uint64_t bytes;
+    winattn_tensor patch_weight, patch_bias;
+    winattn_tensor patch_norm_weight, patch_norm_bias;
+    winattn_tensor norm_weight, norm_bias, head_weight, head_bias;
+    struct wa_stage_tensors {
+        winattn_block_weights *blocks;
+        winattn_tensor merge_weight, merge_norm_weight, merge_norm_bias;
+    } stages[WA_SWIN_STAGES];
+} wa_model_weights;
+
+/* Between a stage and the next one: neighbours side by side, which generation
+ * 1 normalises; a linear layer; generation 2 normalises now. */
+typedef struct wa_merger {
+    wa_row_plan neighbours, norm;
+    winattn_linear_plan *linear;
+} wa_merger;
+
+/* The map after a stage's blocks. */
+typedef struct wa_model_stage {
+    uint32_t height, width, channels, depth;
+    uint64_t tokens; /* of all pictures */
+    uint64_t map_bytes;
+    winattn_block_plan *plain;   /* of blocks 0, 2, ... */
+    winattn_block_plan *shifted; /* of blocks 1, 3, ...; NULL: like plain */
+    wa_merger merger;            /* to the next stage */
+} wa_model_stage;
+
+struct winattn_model {
+    winattn_model_desc desc;
+    wa_swin_config config;
+    wa_session *session;
+    wa_lock *lock; /* for kernels of rows, from the first to the last launch */
+    wa_model_weights weights;
+    wa_row_plan embed, embed_norm, pool;
+    winattn_linear_plan *patch, *head;
+    wa_model_stage stages[WA_SWIN_STAGES];
+    uint64_t picture_bytes;
+    /* The workspace: maps of stages 0, 2 and 1, 3; what is between; features
+     */
+    uint64_t map_at[2], part_at, features_at, workspace;
+};
+
+/* Rounds to the model's dtype and uploads; released also after a failure. */
+winattn_status wa_model_weights_make(wa_session *session,
+                                     const winattn_swin_weights *from,
+                                     winattn_dtype dtype,
+                                     wa_model_weights *weights);
+void wa_model_weights_release(wa_model_weights *weights);
+
+/* How tables of relative positions are stored. */
+winattn_term_dtype wa_model_table_dtype(const wa_swin_config *config,
+                                        winattn_dtype dtype);
+
+#endif

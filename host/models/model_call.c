@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A picture's way through a model. */
+#include <math.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "base/struct.h"
+#include "launch/check.h"
+#include "models/block.h"
+#include "models/chain.h"
+#include "models/levels.h"
+#include "models/model.h"
+#include "models/sister.h"
+
+/* ---- Checks ---- */
+
+static winattn_status check_output(const winattn_model *model,
+                                   const char *name, const winattn_tensor *at,
+                                   uint64_t bytes, bool is_read)
+{
+    const cl_context context = wa_session_context(model->session);
+    const uint32_t size = wa_element_size(model->desc.dtype);
+    if (!at->buffer)
+        return WINATTN_SUCCESS;
+    WA_TRY(wa_check_memory(name, at, context, true, size, bytes));
+    return is_read ? wa_check_memory(name, at, context, false, size, bytes)
+                   : WINATTN_SUCCESS;
+}
+
+/* *last becomes the last stage that is needed. */
+static winattn_status check_outputs(const winattn_model *model,
+                                    const winattn_model_call *call,
+                                    uint32_t *last)
+{
+    static const char *const names[WA_SWIN_STAGES] = {"maps[0]", "maps[1]",
+                                                      "maps[2]", "maps[3]"};
+    const uint32_t stages = model->config.stages;
+    const uint64_t row =
+        (uint64_t)model->desc.batch * wa_element_size(model->desc.dtype);
+    const bool pools = call->logits.buffer || call->features.buffer;
+    bool any = pools;
+    *last = pools ? stages - 1 : 0;
+    for (uint32_t i = 0; i < WA_SWIN_STAGES; i++) {
+        if (!call->maps[i].buffer)
+            continue;
+        if (i >= stages)
+            return wa_fail(WINATTN_INVALID_ARGUMENT,
+                           "%s is given, but the model has %u stages",
+                           names[i], stages);
+        WA_TRY(check_output(model, names[i], &call->maps[i],
+                            model->stages[i].map_bytes, true));
+        any = true;
+        *last = i > *last ? i : *last;
+    }
+    if (!any)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "no output is given");
+    if (call->logits.buffer && !model->head)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "logits is given, but the model has no head");
+    WA_TRY(check_output(model, "logits", &call->logits,
+                        row * model->config.classes, false));
+    return check_output(model, "features", &call->features,
+                        row * model->stages[stages - 1].channels, true);
+}
+
+static winattn_status check_call(const winattn_model *model,
+                                 const winattn_model_call *call,
+                                 uint32_t *last)
+{
+    const cl_context context = wa_session_context(model->session);
+    const uint32_t size =
+        model->desc.pictures == WINATTN_PICTURES_BYTES ? 1 : 4;
+    const wa_wanted_tensor pictures = {"pictures", &call->pictures, size,
+                                       model->picture_bytes / size, true};
+    WA_TRY(wa_check_inputs(&pictures, 1, context));
+    if (call->deviation[0] != 0.0f)
+        for (uint32_t c = 0; c < model->config.in_channels; c++)
+            if (!isnormal(call->deviation[c]) || !isfinite(call->mean[c]))
+                return wa_fail(WINATTN_INVALID_ARGUMENT,
+                               "deviation[%u] is 0, or it or mean[%u] is no "
+                               "finite number",
+                               c, c);
+    WA_TRY(check_outputs(model, call, last));
+    return wa_check_workspace(&call->workspace, context, model->workspace);
+}
+
+/* ---- Launches ---- */
+
+static winattn_tensor at(const winattn_model_call *call, uint64_t bytes)
+{
+    winattn_tensor place = call->workspace;
+    place.offset += bytes;
+    return place;
+}
+
+/* Stages compute where the caller wants their map. */
+static winattn_tensor map_of(const winattn_model *model,
+                             const winattn_model_call *call, uint32_t stage)
+{
+    return call->maps[stage].buffer ? call->maps[stage]
+                                    : at(call, model->map_at[stage % 2]);
+}
+
+static winattn_status append_linear(const winattn_linear_plan *plan,
+                                    uint64_t rows, winattn_tensor x,
+                                    winattn_tensor weight, winattn_tensor bias,
+                                    winattn_tensor y, wa_kernel_chain *chain)
+{
+    const wa_layer_call linear = {
+        .rows = rows, .x = x, .weight = weight, .bias = bias, .y = y};
+    return wa_chain_append_linear(chain, plan, &linear);
+}
+
+static winattn_status append_embedding(const winattn_model *model,
+                                       const winattn_model_call *call,
+                                       wa_kernel_chain *chain)
+{
+    const wa_model_weights *w = &model->weights;
+    const winattn_tensor map = map_of(model, call, 0);
+    const winattn_tensor patches = at(call, model->part_at);
+    const bool normalises = call->deviation[0] != 0.0f;
+    wa_row_call embed = {.rows = model->stages[0].tokens,
+                         .from = call->pictures,
+                         .to = patches,
+                         .height = model->desc.height,
+                         .width = model->desc.width};
+    for (uint32_t c = 0; c < model->config.in_channels; c++) {
+        const float deviation = normalises ? call->deviation[c] : 1.0f;
+        const float most =
+            model->desc.pictures == WINATTN_PICTURES_BYTES ? 255.0f : 1.0f;
+        embed.factor[c] = 1.0f / (most * deviation);
+        embed.shift[c] = normalises ? -call->mean[c] / deviation : 0.0f;
+    }
+    const wa_row_call norm = {.rows = embed.rows,
+                              .from = map,
+                              .weight = w->patch_norm_weight,
+                              .bias = w->patch_norm_bias,
+                              .to = map,
+                              .eps = model->config.norm_eps};
+    WA_TRY(wa_row_append(&model->embed, &embed, chain));
+    WA_TRY(append_linear(model->patch, embed.rows, patches, w->patch_weight,
+                         w->patch_bias, map, chain));
+    return wa_row_append(&model->embed_norm, &norm, chain);
+}
+
+static winattn_status append_blocks(const winattn_model *model,
+                                    const winattn_model_call *call,
+                                    uint32_t number, wa_kernel_chain *chain)
+{
+    const wa_model_stage *stage = &model->stages[number];
+    const winattn_tensor map = map_of(model, call, number);
+    for (uint32_t i = 0; i < stage->depth; i++) {
+        const winattn_block block = {
+            .struct_size = sizeof block,
+            .x = map,
+            .y = map,
+            .weights = model->weights.stages[number].blocks[i],
+            .workspace = at(call, model->part_at)};
+        WA_TRY(wa_block_append(i % 2 && stage->shifted ? stage->shifted
+                                                       : stage->plain,
+                               &block, chain));
+    }
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status append_merger(const winattn_model *model,
+                                    const winattn_model_call *call,
+                                    uint32_t number, wa_kernel_chain *chain)
+{
+    static const winattn_tensor none;
+    const wa_model_stage *stage = &model->stages[number];
+    const struct wa_stage_tensors *w = &model->weights.stages[number];
+    const winattn_tensor next = map_of(model, call, number + 1);
+    const winattn_tensor rows = at(call, model->part_at);
+    const wa_row_call neighbours = {.rows = model->stages[number + 1].tokens,
+                                    .from = map_of(model, call, number),
+                                    .weight = w->merge_norm_weight,
+                                    .bias = w->merge_norm_bias,
+                                    .to = rows,
+                                    .eps = model->config.norm_eps,
+                                    .height = stage->height,
+                                    .width = stage->width};
+    wa_row_call norm = neighbours;
+    norm.from = norm.to = next;
+    WA_TRY(wa_row_append(&stage->merger.neighbours, &neighbours, chain));
+    WA_TRY(append_linear(stage->merger.linear, neighbours.rows, rows,
+                         w->merge_weight, none, next, chain));
+    return stage->merger.norm.kernel
+               ? wa_row_append(&stage->merger.norm, &norm, chain)
+               : WINATTN_SUCCESS;
+}
+
+static winattn_status append_head(const winattn_model *model,
+                                  const winattn_model_call *call,
+                                  wa_kernel_chain *chain)
+{
+    const wa_model_weights *w = &model->weights;
+    const uint32_t last = model->config.stages - 1;
+    const winattn_tensor features =
+        call->features.buffer ? call->features : at(call, model->features_at);
+    const wa_row_call pool = {.rows = model->desc.batch,
+                              .from = map_of(model, call, last),
+                              .weight = w->norm_weight,
+                              .bias = w->norm_bias,
+                              .to = features,
+                              .eps = model->config.norm_eps,
+                              .tokens = (uint64_t)model->stages[last].height *
+                                        model->stages[last].width};
+    WA_TRY(wa_row_append(&model->pool, &pool, chain));
+    return call->logits.buffer
+               ? append_linear(model->head, model->desc.batch, features,
+                               w->head_weight, w->head_bias, call->logits,
+                               chain)
+               : WINATTN_SUCCESS;
+}
+
+static winattn_status append_all(const winattn_model *model,
+                                 const winattn_model_call *call, uint32_t last,
+                                 wa_kernel_chain *chain)
+{
+    WA_TRY(append_embedding(model, call, chain));
+    for (uint32_t i = 0; i <= last; i++) {
+        WA_TRY(append_blocks(model, call, i, chain));
+        if (i < last)
+            WA_TRY(append_merger(model, call, i, chain));
+    }
+    return call->logits.buffer || call->features.buffer
+               ? append_head(model, call, chain)
+               : WINATTN_SUCCESS;
+}
+
+winattn_status
+winattn_enqueue_model(const winattn_model *model, cl_command_queue queue,
+                      const winattn_model_call *call, cl_uint wait_count,
+                      const cl_event *wait_list, cl_event *event)
+{
+    winattn_model_call own;
+    wa_kernel_chain chain;
+    uint32_t last = 0;
+    WA_TRY(wa_models_begin());
+    if (!model)
+        return wa_fail(WINATTN_INVALID_ARGUMENT, "model is NULL");
+    WA_TRY(wa_read_struct("model_call", call, &own, sizeof own, sizeof own));
+    WA_TRY(wa_check_order(model->session, queue, wait_count, wait_list));
+    WA_TRY(check_call(model, &own, &last));
+    WA_TRY(wa_models_chain_begin(&chain, queue, wait_count, wait_list, event));
+    wa_lock_take(model->lock);
+    const winattn_status status = append_all(model, &own, last, &chain);
+    wa_lock_release(model->lock);
+    return wa_models_chain_end(&chain, status, event);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Stands for safetensors_header.c in a build without cJSON. */
+#include "base/status.h"
+#include "models/safetensors_header.h"
+
+winattn_status wa_header_read(const char *text, size_t size,
+                              const unsigned char *data, uint64_t data_size,
+                              wa_header *header)
+{
+    (void)text, (void)size, (void)data, (void)data_size;
+    *header = (wa_header){0};
+    return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                   "safetensors files cannot be read: the library was built "
+                   "without cJSON");
+}
+
+void wa_header_free(wa_header *header) { (void)header; }

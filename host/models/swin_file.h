@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From a file of safetensors to a Swin's weights. */
+#ifndef WINATTN_SWIN_FILE_H
+#define WINATTN_SWIN_FILE_H
+
+#include "models/swin_names.h"
+#include "models/swin_weights.h"
+
+/* A file whose names are known. */
+typedef struct wa_swin_file {
+    const wa_safetensors *tensors;
+    const wa_swin_names *names;
+    const char *prefix;
+} wa_swin_file;
+
+/* What the file says of the model's shape; the rest is 0. What is wrong shows
+ * when the weights are loaded. */
+void wa_swin_infer(const wa_swin_file *file, wa_swin_config *config);
+
+/* The tensor of a block, or NULL. */
+const wa_file_tensor *wa_swin_find(const wa_swin_file *file, uint32_t stage,
+                                   uint32_t block, wa_swin_part part,
+                                   const char *suffix);
+
+/* Loads all tensors; file has what the config needs, and nothing else. */
+winattn_status wa_swin_load(const wa_swin_file *file,
+                            const wa_swin_config *config,
+                            wa_swin_weights **weights);
+
+/* The same as winattn_swin_weights_open, of a file that is in memory. */
+winattn_status wa_swin_weights_read(const unsigned char *bytes, size_t size,
+                                    const winattn_swin_config *config,
+                                    wa_swin_weights **weights);
+
+/* Biases of all relative positions in windows of a stage, into its table:
+ * 16 sigmoid(second relu(first (y, x) + bias)) of log-spaced coordinates (Liu
+ * et al. 2022, sections 3.2 and 3.3). first: [units, 2]; second: [heads,
+ * units]. */
+void wa_position_table(const wa_swin_config *config, uint32_t stage,
+                       uint64_t units, const float *first, const float *bias,
+                       const float *second, float *table);
+
+/* A coordinate in windows of `window` tokens as the position MLP sees it,
+ * measured in those of `position_window`. */
+double wa_log_coordinate(int difference, uint32_t position_window);
+
+#endif

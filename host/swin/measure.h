@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * winattn-swin --bench */
+#ifndef SWIN_MEASURE_H
+#define SWIN_MEASURE_H
+
+#include "swin/runner.h"
+
+/* Prints what batches and single pictures take, memory, and what of the time
+ * attention and linear layers take by themselves. */
+bool measure(const options *o, const swin_device *device,
+             const winattn_swin_weights *weights,
+             const winattn_swin_config *config);
+
+#endif

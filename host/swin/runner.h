@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A model on a device, with the buffers of its calls. */
+#ifndef SWIN_RUNNER_H
+#define SWIN_RUNNER_H
+
+#include <stdbool.h>
+
+#include "swin/device.h"
+#include "swin/options.h"
+#include "winattn_models.h"
+
+typedef struct runner {
+    const swin_device *device;
+    winattn_swin_config config; /* the model's */
+    winattn_dtype dtype;
+    cl_uint batch;
+    winattn_model *model;
+    cl_mem pictures, logits, workspace;
+    cl_mem maps[WINATTN_SWIN_STAGES]; /* where they are wanted */
+    cl_uint map_shape[WINATTN_SWIN_STAGES][4];
+    size_t picture_bytes; /* of one */
+    cl_ulong buffer_bytes;
+} runner;
+
+/* The model for batches of that many pictures, with or without maps. False:
+ * why not was said on stderr. */
+bool runner_open(const options *o, const swin_device *device,
+                 const winattn_swin_weights *weights,
+                 const winattn_swin_config *config, cl_uint batch,
+                 bool wants_maps, runner *r);
+void runner_close(runner *r);
+
+/* The batch's pictures, fitted. */
+bool runner_send(runner *r, const unsigned char *pictures);
+/* Enqueues a call. */
+bool runner_start(runner *r);
+/* Reads results as fp32: [batch, classes], or a stage's map. */
+bool runner_read_logits(runner *r, float *logits);
+bool runner_read_map(runner *r, cl_uint stage, float *map);
+
+/* Says what a call of the library failed with; returns false then. */
+bool is_good(winattn_status status, const char *what);
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Writes files of safetensors. */
+#include "files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+#define HEADER_SIZE 65536
+
+const char *const golden_models[] = {
+    "torchvision_v1",  "torchvision_v2",  "timm_v1", "timm_v2",
+    "transformers_v1", "transformers_v2", NULL,
+};
+
+const char *golden_path(const char *model)
+{
+    static char path[1024];
+    snprintf(path, sizeof path, "%s/models/%s.safetensors", GOLDEN_FOLDER,
+             model);
+    return path;
+}
+
+/* The next `count` numbers of a shape. */
+static void take(const double **at, cl_uint *to, uint32_t count)
+{
+    while (count-- > 0)
+        *to++ = (cl_uint) * (*at)++;
+}
+
+wa_swin_config golden_config(const char *model)
+{
+    char name[64];
+    wa_swin_config config = {.struct_size = sizeof config, .in_channels = 3};
+    snprintf(name, sizeof name, "models/%s", model);
+    npy_array shape = loaded(name, "shape");
+    const double *at = shape.value;
+    take(&at, &config.generation, 1);
+    take(&at, config.patch, 2);
+    take(&at, &config.channels, 1);
+    take(&at, &config.stages, 1);
+    take(&at, config.depths, config.stages);
+    take(&at, config.heads, config.stages);
+    for (uint32_t i = 0; i < config.stages; i++)
+        take(&at, config.window[i], 2);
+    for (uint32_t i = 0; i < config.stages; i++)
+        take(&at, config.position_window[i], 2);
+    assert_int_equal(at - shape.value, shape.count);
+    npy_free(&shape);
+    return config;
+}
+
+static file_bytes assemble(const char *header, const unsigned char *data,
+                           size_t data_size)
+{
+    const size_t length = strlen(header);
+    file_bytes file = {malloc(8 + length + data_size + 1), 0};
+    assert_non_null(file.bytes);
+    for (int i = 0; i < 8; i++)
+        file.bytes[i] = (unsigned char)((uint64_t)length >> (8 * i));
+    memcpy(file.bytes + 8, header, length);
+    if (data_size)
+        memcpy(file.bytes + 8 + length, data, data_size);
+    file.size = 8 + length + data_size;
+    return file;
+}
+
+file_bytes file_of_header(const char *header, size_t data_size)
+{
+    unsigned char *data = malloc(data_size + 1);
+    assert_non_null(data);
+    for (size_t i = 0; i < data_size; i++)
+        data[i] = (unsigned char)i;
+    const file_bytes file = assemble(header, data, data_size);
+    free(data);
+    return file;
+}
+
+static size_t element_size(const char *type)
+{
+    return strcmp(type, "I64") == 0 ? 8 : strcmp(type, "F32") == 0 ? 4 : 2;
+}
+
+static void write_edit(const file_edit *e, size_t at, size_t size, bool first,
+                       char *header)
+{
+    char shape[WA_SHAPE_TEXT];
+    wa_shape_text(e->axes, e->extent, shape);
+    wa_append(header, HEADER_SIZE,
+              "%s\"%s\":{\"dtype\":\"%s\",\"shape\":%s,"
+              "\"data_offsets\":[%zu,%zu]}",
+              first ? "" : ",", e->name, e->type, shape, at, at + size);
+}
+
+file_bytes file_edited(const wa_safetensors *file, edit_tensor *edit,
+                       void *data)
+{
+    char *header = calloc(HEADER_SIZE, 1);
+    unsigned char *values = NULL;
+    size_t at = 0;
+    wa_append(header, HEADER_SIZE, "{");
+    for (size_t i = 0; i < wa_safetensors_count(file); i++) {
+        const wa_file_tensor *t = wa_safetensors_at(file, i);
+        file_edit e = {.axes = t->axes};
+        snprintf(e.name, sizeof e.name, "%s", t->name);
+        snprintf(e.type, sizeof e.type, "%s", t->type_name);
+        memcpy(e.extent, t->extent, sizeof e.extent);
+        edit(&e, data);
+        if (e.dropped)
+            continue;
+        size_t size = element_size(e.type);
+        for (uint32_t axis = 0; axis < e.axes; axis++)
+            size *= (size_t)e.extent[axis];
+        write_edit(&e, at, size, at == 0, header);
+        values = realloc(values, at + size + 1);
+        assert_non_null(values);
+        memset(values + at, 0, size);
+        memcpy(values + at, e.values ? (const void *)e.values : t->bytes,
+               size < t->size ? size : t->size);
+        at += size;
+    }
+    wa_append(header, HEADER_SIZE, "}");
+    assert_true(strlen(header) < HEADER_SIZE - 1);
+    const file_bytes made = assemble(header, values, at);
+    free(values);
+    free(header);
+    return made;
+}

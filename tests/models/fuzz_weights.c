@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Files of weights: read or refused with a reason. */
+#include <string.h>
+
+#include "base/status.h"
+#include "fuzz.h"
+#include "models/swin_file.h"
+
+/* ---- First inputs ---- */
+
+/* A quarter of the channels. Tables and what follows from windows stay. */
+static void shrink(file_edit *tensor, void *data)
+{
+    (void)data;
+    if (strstr(tensor->name, "relative_position_index") ||
+        strstr(tensor->name, "relative_coords_table"))
+        return;
+    for (uint32_t i = 0; i < tensor->axes; i++)
+        if (tensor->extent[i] >= 8 &&
+            !(i == 0 && strstr(tensor->name, "bias_table")))
+            tensor->extent[i] /= 4;
+}
+
+size_t first_inputs(file_bytes *inputs, size_t most)
+{
+    size_t count = 0;
+    for (; golden_models[count] && count < most; count++) {
+        wa_safetensors *file;
+        EXPECT(wa_safetensors_open(golden_path(golden_models[count]), &file) ==
+                   0,
+               winattn_last_reason());
+        inputs[count] = file_edited(file, shrink, NULL);
+        wa_safetensors_close(file);
+    }
+    return count;
+}
+
+/* ---- One input ---- */
+
+static void read_file(const uint8_t *data, size_t size,
+                      const winattn_swin_config *config)
+{
+    winattn_swin_weights *w;
+    wa_forget_failure();
+    const winattn_status status = wa_swin_weights_read(data, size, config, &w);
+    EXPECT(status == WINATTN_SUCCESS || status == WINATTN_INVALID_FILE ||
+               status == WINATTN_INVALID_ARGUMENT ||
+               status == WINATTN_UNSUPPORTED_PROBLEM,
+           winattn_last_reason());
+    EXPECT((status == WINATTN_SUCCESS) == !winattn_last_reason()[0],
+           winattn_last_reason());
+    EXPECT((status == WINATTN_SUCCESS) == (w != NULL), "weights");
+    if (w) {
+        const unsigned char *bytes = (const unsigned char *)w->values;
+        EXPECT(wa_swin_config_check(&w->config) == 0, winattn_last_reason());
+        EXPECT(w->origin[0], "no origin");
+        unsigned all = 0; /* each byte is there to be read */
+        for (size_t i = 0; i < (size_t)w->count * sizeof(float); i++)
+            all |= bytes[i];
+        EXPECT(all <= 0xff, "bytes");
+    }
+    winattn_swin_weights_destroy(w);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    /* some files do not say their windows; timm_v1's last one is smaller */
+    static const winattn_swin_config config = {
+        .struct_size = sizeof config,
+        .window = {{4, 4}, {4, 4}, {3, 4}, {4, 4}}};
+    read_file(data, size, NULL);
+    read_file(data, size, &config);
+    return 0;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Tensors between guards. */
+#include "tensors.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kit/emulated.h"
+
+#define BEHIND 64u /* elements */
+
+/* ---- What is tested ---- */
+
+static bool emulates;
+static wa_session *pretended;
+
+winattn_tier tier_under_test(void)
+{
+    return emulates ? WINATTN_TIER_MATRIX : (winattn_tier)chosen.tier;
+}
+
+int unit_start(void **state)
+{
+    (void)state;
+    if (emulates)
+        pretended = pretend_unit();
+    return 0;
+}
+
+int unit_end(void **state)
+{
+    (void)state;
+    if (pretended)
+        wa_session_release(pretended);
+    pretended = NULL;
+    return 0;
+}
+
+bool is_computed(winattn_dtype dtype)
+{
+    return tier_under_test() != WINATTN_TIER_MATRIX || dtype != WINATTN_FP32;
+}
+
+bool is_chosen(size_t row, bool is_marked, winattn_dtype dtype)
+{
+    if (!is_computed(dtype))
+        return false;
+    if (part_is("all"))
+        return true;
+    if (part_is("few") && !is_marked)
+        return false;
+    return is_computed(WINATTN_FP32) ? row % 3 == dtype : row % 2 + 1 == dtype;
+}
+
+const char *build_options(void)
+{
+    return getenv("WINATTN_TEST_BUILD_OPTIONS");
+}
+
+int models_main(const test_group *groups, size_t group_count, int count,
+                char **arguments)
+{
+    static char automatic[] = "auto";
+    const test_program program = {.words = {WORD_TIER, WORD_PART},
+                                  .part = "few",
+                                  .groups = groups,
+                                  .group_count = group_count};
+    emulates = count > 1 && strcmp(arguments[1], "emulated") == 0;
+    if (emulates)
+        arguments[1] = automatic;
+    return runner_main(&program, count, arguments);
+}
+
+/* ---- Tensors ---- */
+
+storage_kind kind_of(winattn_dtype dtype)
+{
+    return dtype == WINATTN_FP32   ? KIND_FP32
+           : dtype == WINATTN_FP16 ? KIND_FP16
+                                   : KIND_BF16;
+}
+
+double *draw_numbers(uint64_t seed, size_t count, double scale)
+{
+    double *value = malloc((count + 1) * sizeof *value);
+    uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+    assert_non_null(value);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t z = state += 0x9e3779b97f4a7c15u; /* splitmix64 */
+        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+        z ^= z >> 31;
+        value[i] = ((double)(z >> 11) * 0x1p-52 - 1) * scale;
+    }
+    return value;
+}
+
+/* `bytes` are the elements; NULL: NaN. */
+static model_tensor make(storage_kind kind, const unsigned char *bytes,
+                         size_t count, size_t before)
+{
+    const size_t size = kind_size(kind);
+    const size_t all = (before + count + BEHIND) * size;
+    model_tensor t = {.kind = kind, .count = count, .before = before};
+    cl_int error;
+    unsigned char *content = malloc(all);
+    assert_non_null(content);
+    memset(content, 0xff, all);
+    if (bytes)
+        memcpy(content + before * size, bytes, count * size);
+    t.value = calloc(count + 1, sizeof *t.value);
+    assert_non_null(t.value);
+    t.at.offset = before * size;
+    t.at.buffer = clCreateBuffer(device.context,
+                                 CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, all,
+                                 content, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    free(content);
+    return t;
+}
+
+model_tensor tensor_of(storage_kind kind, const double *value, size_t count,
+                       size_t before)
+{
+    const size_t size = kind_size(kind);
+    unsigned char *bytes = malloc(count * size + 1);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < count; i++)
+        kind_write(kind, value[i], bytes + i * size);
+    model_tensor t = make(kind, bytes, count, before);
+    for (size_t i = 0; i < count; i++)
+        t.value[i] = kind_read(kind, bytes + i * size);
+    free(bytes);
+    return t;
+}
+
+model_tensor tensor_drawn(storage_kind kind, uint64_t seed, size_t count,
+                          double scale, size_t before)
+{
+    double *value = draw_numbers(seed, count, scale);
+    const model_tensor t = tensor_of(kind, value, count, before);
+    free(value);
+    return t;
+}
+
+model_tensor tensor_empty(storage_kind kind, size_t count, size_t before)
+{
+    return make(kind, NULL, count, before);
+}
+
+void tensor_free(model_tensor *t)
+{
+    if (t->at.buffer)
+        clReleaseMemObject(t->at.buffer);
+    free(t->value);
+    memset(t, 0, sizeof *t);
+}
+
+void tensor_read(model_tensor *t)
+{
+    const size_t size = kind_size(t->kind);
+    const size_t all = (t->before + t->count + BEHIND) * size;
+    unsigned char *content = malloc(all);
+    assert_non_null(content);
+    assert_int_equal(clFinish(device.queue), CL_SUCCESS);
+    assert_int_equal(clEnqueueReadBuffer(device.queue, t->at.buffer, CL_TRUE,
+                                         0, all, content, 0, NULL, NULL),
+                     CL_SUCCESS);
+    for (size_t i = 0; i < all; i++) {
+        const size_t element = i / size;
+        if ((element < t->before || element >= t->before + t->count) &&
+            content[i] != 0xff)
+            fail_msg("element %lld was written",
+                     (long long)element - (long long)t->before);
+    }
+    for (size_t i = 0; i < t->count; i++)
+        t->value[i] = kind_read(t->kind, content + (t->before + i) * size);
+    free(content);
+}
+
+double relative_error(const double *got, const double *want, size_t count)
+{
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < count; i++) {
+        error += (got[i] - want[i]) * (got[i] - want[i]);
+        norm += want[i] * want[i];
+    }
+    const double relative = norm > 0 ? sqrt(error / norm) : sqrt(error);
+    return isfinite(relative) ? relative : INFINITY;
+}
+
+void assert_error(const char *what, const double *got, const double *want,
+                  size_t count, double most)
+{
+    const double error = relative_error(got, want, count);
+    announce("%s: %.2g of %.2g\n", what, error, most);
+    if (!(error <= most))
+        fail_msg("%s: relative error %g, more than %g", what, error, most);
+}

@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Transformer blocks and modules of window attention against fp64: maps that
+ * windows do not divide, shifts along either axis, both orders of norms and
+ * both variants, in place and not, guards and outputs that were NaN before.
+ *
+ *   test_blocks TIER [few | each | all]     or emulated: a matrix unit,
+ * emulated
+ *
+ * few: some rows, in one type; each: every row; all: in all types. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reference.h"
+#include "tensors.h"
+#include "winattn_models.h"
+
+static const double tolerances[] = {
+    [WINATTN_FP32] = 3e-6, [WINATTN_FP16] = 1e-3, [WINATTN_BF16] = 8e-3};
+
+/* ---- Weights ---- */
+
+enum {
+    NORM1_WEIGHT,
+    NORM1_BIAS,
+    QKV_WEIGHT,
+    QKV_BIAS,
+    PROJ_WEIGHT,
+    PROJ_BIAS,
+    NORM2_WEIGHT,
+    NORM2_BIAS,
+    FC1_WEIGHT,
+    FC1_BIAS,
+    FC2_WEIGHT,
+    FC2_BIAS,
+    TABLE,
+    LOGIT_SCALE,
+    WEIGHTS
+};
+
+typedef struct block_weights {
+    model_tensor t[WEIGHTS];
+    winattn_block_weights given;
+    ref_weights ref;
+} block_weights;
+
+static block_weights weights_drawn(const winattn_block_desc *d)
+{
+    const size_t c = d->channels, h = d->hidden;
+    const size_t entries =
+        (2 * (size_t)d->window[0] - 1) * (2 * (size_t)d->window[1] - 1);
+    const size_t count[WEIGHTS] = {
+        c,     c, 3 * c * c,          3 * c,   c * c, c, c, c, h * c, h,
+        c * h, c, entries * d->heads, d->heads};
+    block_weights w;
+    memset(&w, 0, sizeof w);
+    for (int i = 0; i < WEIGHTS; i++) {
+        const size_t in = i == FC2_WEIGHT ? h : c;
+        const bool is_matrix = count[i] >= c * c && i < TABLE;
+        const bool is_fp32 =
+            i == LOGIT_SCALE ||
+            (i == TABLE && d->table_dtype == WINATTN_TERM_FP32);
+        double *value = draw_numbers(100 + (uint64_t)i, count[i],
+                                     is_matrix    ? sqrt(3.0 / (double)in)
+                                     : i == TABLE ? 2
+                                                  : 0.3);
+        for (size_t j = 0; j < count[i]; j++)
+            value[j] += i == NORM1_WEIGHT || i == NORM2_WEIGHT ? 1
+                        : i == LOGIT_SCALE ? (j % 2 ? 5 : 2)
+                                           : 0;
+        /* no bias of keys, as Swin V2 has it */
+        if (i == QKV_BIAS && d->variant == WINATTN_COSINE)
+            memset(value + c, 0, c * sizeof *value);
+        w.t[i] = tensor_of(is_fp32 ? KIND_FP32 : kind_of(d->dtype), value,
+                           count[i], i % 2 ? 8 : 3);
+        free(value);
+    }
+    const winattn_tensor *at[WEIGHTS];
+    winattn_tensor *to = &w.given.norm1_weight;
+    const double **ref = &w.ref.norm1_weight;
+    assert_int_equal(sizeof w.given, sizeof *to * WEIGHTS);
+    assert_int_equal(sizeof w.ref, sizeof *ref * WEIGHTS);
+    for (int i = 0; i < WEIGHTS; i++) {
+        at[i] = &w.t[i].at;
+        to[i] = *at[i];
+        ref[i] = w.t[i].value;
+    }
+    if (d->variant != WINATTN_COSINE)
+        w.given.logit_scale.buffer = NULL;
+    return w;
+}
+
+static void weights_free(block_weights *w)
+{
+    for (int i = 0; i < WEIGHTS; i++)
+        tensor_free(&w->t[i]);
+}
+
+static ref_shape shape_of(const winattn_block_desc *d)
+{
+    return (ref_shape){.batch = d->batch,
+                       .height = d->height,
+                       .width = d->width,
+                       .channels = d->channels,
+                       .heads = d->heads,
+                       .hidden = d->hidden,
+                       .window = {d->window[0], d->window[1]},
+                       .shift = {d->shift[0], d->shift[1]},
+                       .eps = d->eps != 0 ? (double)d->eps : 1e-5,
+                       .is_v2 = d->variant == WINATTN_COSINE};
+}
+
+/* ---- Blocks ---- */
+
+static cl_mem make_workspace(size_t bytes)
+{
+    /* NaN, so that what is read before it is written shows */
+    unsigned char *content = malloc(bytes);
+    cl_int error;
+    assert_non_null(content);
+    memset(content, 0xff, bytes);
+    cl_mem buffer = clCreateBuffer(device.context,
+                                   CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                   bytes, content, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    free(content);
+    return buffer;
+}
+
+static void run_block(const winattn_block_desc *desc, winattn_block *call,
+                      cl_command_queue queue)
+{
+    winattn_block_plan *plan;
+    cl_event event;
+    size_t bytes;
+    if (winattn_block_plan_create(device.context, device.id, desc, &plan) !=
+        WINATTN_SUCCESS)
+        fail_msg("%s\n%s", winattn_last_reason(), winattn_last_build_log());
+    assert_int_equal(winattn_block_plan_workspace_size(plan, &bytes),
+                     WINATTN_SUCCESS);
+    call->workspace.buffer = make_workspace(bytes);
+    /* a user's event that all must wait for */
+    cl_int error;
+    cl_event gate = clCreateUserEvent(device.context, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    if (winattn_enqueue_block(plan, queue, call, 1, &gate, &event) !=
+        WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+    winattn_block_plan_destroy(plan); /* the call completes all the same */
+    assert_int_equal(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
+    assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
+    clReleaseEvent(event);
+    clReleaseEvent(gate);
+    clReleaseMemObject(call->workspace.buffer);
+}
+
+static void check_block(const winattn_block_desc *given, bool in_place,
+                        bool unordered)
+{
+    winattn_block_desc d = *given;
+    const size_t count = (size_t)d.batch * d.height * d.width * d.channels;
+    d.struct_size = sizeof d;
+    d.tier = tier_under_test();
+    d.build_options = build_options();
+    model_tensor x = tensor_drawn(kind_of(d.dtype), 7, count, 2, 4);
+    model_tensor y = tensor_empty(kind_of(d.dtype), count, 16);
+    block_weights w = weights_drawn(&d);
+    const ref_shape shape = shape_of(&d);
+    double *want = malloc(count * sizeof *want);
+    assert_non_null(want);
+    memcpy(want, x.value, count * sizeof *want);
+    ref_block(&shape, &w.ref, want);
+    winattn_block call = {.struct_size = sizeof call,
+                          .x = x.at,
+                          .y = in_place ? x.at : y.at,
+                          .weights = w.given};
+    run_block(&d, &call,
+              unordered && device.unordered ? device.unordered : device.queue);
+    model_tensor *result = in_place ? &x : &y;
+    tensor_read(result);
+    char what[160];
+    snprintf(what, sizeof what, "type %d, variant %d, %u x %u x %u x %u",
+             d.dtype, d.variant, d.batch, d.height, d.width, d.channels);
+    assert_error(what, result->value, want, count, tolerances[d.dtype]);
+    free(want);
+    weights_free(&w);
+    tensor_free(&x);
+    tensor_free(&y);
+}
+
+static void blocks(void **state)
+{
+    (void)state;
+    static const winattn_block_desc table[] = {
+        /* padded and shifted along both axes; H != W */
+        {.batch = 2,
+         .height = 9,
+         .width = 13,
+         .window = {4, 5},
+         .shift = {2, 2},
+         .channels = 16,
+         .heads = 2,
+         .hidden = 40},
+        {.variant = WINATTN_COSINE,
+         .order = WINATTN_POST_NORM,
+         .batch = 2,
+         .height = 7,
+         .width = 11,
+         .window = {4, 4},
+         .shift = {2, 2},
+         .channels = 32,
+         .heads = 2,
+         .hidden = 64,
+         .table_dtype = WINATTN_TERM_FP32,
+         .eps = 1e-3f},
+        /* one window covers one axis, which then is not shifted */
+        {.batch = 1,
+         .height = 3,
+         .width = 8,
+         .window = {4, 4},
+         .shift = {2, 2},
+         .channels = 24,
+         .heads = 3,
+         .hidden = 30},
+        /* nothing is padded or shifted; three windows' rows of a map */
+        {.variant = WINATTN_COSINE,
+         .order = WINATTN_POST_NORM,
+         .batch = 1,
+         .height = 9,
+         .width = 6,
+         .window = {3, 3},
+         .channels = 16,
+         .heads = 1,
+         .hidden = 17},
+    };
+    const size_t rows = sizeof table / sizeof *table;
+    const bool is_cpu = tier_under_test() == WINATTN_TIER_CPU;
+    for (size_t i = 0; i < rows; i++)
+        for (int dtype = WINATTN_FP32; dtype <= WINATTN_BF16; dtype++) {
+            winattn_block_desc d = table[i];
+            d.dtype = (winattn_dtype)dtype;
+            if (is_chosen(i, i == 0 || (i == 1 && is_cpu), d.dtype))
+                check_block(&d, i % 2 == 0, dtype == WINATTN_FP16);
+        }
+}
+
+/* The orders of norms and the variants go together as the caller wants. */
+static void a_mixed_block(void **state)
+{
+    (void)state;
+    if (part_is("few"))
+        skip();
+    /* the reference knows Swin and Swin V2; a block with the norms of V2 and
+     * the attention of V1 must differ from both, and run */
+    winattn_block_desc d = {.struct_size = sizeof d,
+                            .dtype = WINATTN_FP16,
+                            .tier = tier_under_test(),
+                            .order = WINATTN_POST_NORM,
+                            .batch = 1,
+                            .height = 4,
+                            .width = 4,
+                            .window = {4, 4},
+                            .channels = 16,
+                            .heads = 1,
+                            .hidden = 16,
+                            .build_options = build_options()};
+    const size_t count = 4 * 4 * 16;
+    block_weights w = weights_drawn(&d);
+    model_tensor x = tensor_drawn(KIND_FP16, 7, count, 2, 0);
+    model_tensor y = tensor_empty(KIND_FP16, count, 0);
+    const ref_shape shape = shape_of(&d);
+    double z[4 * 4 * 16], want[4 * 4 * 16], hidden[4 * 4 * 16];
+    ref_window_attention(&shape, &w.ref, x.value, z);
+    ref_norm(z, w.ref.norm1_weight, w.ref.norm1_bias, 16, 16, 1e-5, z);
+    for (size_t i = 0; i < count; i++)
+        want[i] = x.value[i] + z[i];
+    ref_linear(want, w.ref.fc1_weight, w.ref.fc1_bias, 16, 16, 16, hidden);
+    ref_gelu(hidden, count);
+    ref_linear(hidden, w.ref.fc2_weight, w.ref.fc2_bias, 16, 16, 16, z);
+    ref_norm(z, w.ref.norm2_weight, w.ref.norm2_bias, 16, 16, 1e-5, z);
+    for (size_t i = 0; i < count; i++)
+        want[i] += z[i];
+    winattn_block call = {
+        .struct_size = sizeof call, .x = x.at, .y = y.at, .weights = w.given};
+    run_block(&d, &call, device.queue);
+    tensor_read(&y);
+    assert_error("mixed", y.value, want, count, tolerances[WINATTN_FP16]);
+    weights_free(&w);
+    tensor_free(&x);
+    tensor_free(&y);
+}
+
+/* ---- Modules ---- */
+
+typedef struct module_bias {
+    const winattn_window_attention_desc *d;
+    const size_t window[2];
+    const double *table, *mask;
+} module_bias;
+
+static double bias_of(const void *data, size_t window, size_t head,
+                      size_t query, size_t key)
+{
+    const module_bias *b = data;
+    const size_t tokens = b->window[0] * b->window[1];
+    double sum =
+        b->table[ref_entry(b->window, query, key) * b->d->heads + head];
+    if (b->mask)
+        sum +=
+            b->mask[(window % b->d->mask_windows * tokens + query) * tokens +
+                    key];
+    return sum;
+}
+
+static void run_module(const winattn_window_attention_desc *d,
+                       winattn_window_attention *call)
+{
+    winattn_window_attention_plan *plan;
+    size_t bytes;
+    if (winattn_window_attention_plan_create(device.context, device.id, d,
+                                             &plan) != WINATTN_SUCCESS)
+        fail_msg("%s\n%s", winattn_last_reason(), winattn_last_build_log());
+    assert_int_equal(
+        winattn_window_attention_plan_workspace_size(plan, &bytes),
+        WINATTN_SUCCESS);
+    call->workspace.buffer = make_workspace(bytes);
+    if (winattn_enqueue_window_attention(plan, device.queue, call, 0, NULL,
+                                         NULL) != WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+    assert_int_equal(clFinish(device.queue), CL_SUCCESS);
+    winattn_window_attention_plan_destroy(plan);
+    clReleaseMemObject(call->workspace.buffer);
+}
+
+static void check_module(winattn_dtype dtype, winattn_variant variant,
+                         size_t masks)
+{
+    const winattn_window_attention_desc d = {.struct_size = sizeof d,
+                                             .dtype = dtype,
+                                             .tier = tier_under_test(),
+                                             .variant = variant,
+                                             .windows = 5,
+                                             .window = {3, 5},
+                                             .channels = 48,
+                                             .heads = 3,
+                                             .mask_windows = masks,
+                                             .mask_dtype = WINATTN_TERM_FP32,
+                                             .build_options = build_options()};
+    const winattn_block_desc like = {.dtype = dtype,
+                                     .variant = variant,
+                                     .window = {3, 5},
+                                     .channels = 48,
+                                     .heads = 3,
+                                     .hidden = 1};
+    const size_t c = d.channels, rows = 5 * 15, count = rows * c;
+    block_weights w = weights_drawn(&like);
+    model_tensor x = tensor_drawn(kind_of(dtype), 7, count, 2, 8);
+    model_tensor y = tensor_empty(kind_of(dtype), count, 1);
+    model_tensor mask = tensor_drawn(KIND_FP32, 8, masks * 15 * 15 + 1, 3, 2);
+    const module_bias bias = {
+        &d, {3, 5}, w.ref.table, masks ? mask.value : NULL};
+    double *qkv = malloc(3 * count * sizeof *qkv);
+    double *o = malloc(count * sizeof *o), *want = malloc(count * sizeof *o);
+    assert_true(qkv && o && want);
+    ref_linear(x.value, w.ref.qkv_weight, w.ref.qkv_bias, rows, c, 3 * c, qkv);
+    ref_attention(qkv, d.windows, 15, c, d.heads,
+                  variant == WINATTN_COSINE ? w.ref.logit_scale : NULL,
+                  bias_of, &bias, o);
+    ref_linear(o, w.ref.proj_weight, w.ref.proj_bias, rows, c, c, want);
+    winattn_window_attention call = {.struct_size = sizeof call,
+                                     .x = x.at,
+                                     .qkv_weight = w.given.qkv_weight,
+                                     .qkv_bias = w.given.qkv_bias,
+                                     .proj_weight = w.given.proj_weight,
+                                     .proj_bias = w.given.proj_bias,
+                                     .table = w.given.table,
+                                     .logit_scale = w.given.logit_scale,
+                                     .y = masks ? x.at : y.at};
+    if (masks)
+        call.mask = mask.at;
+    run_module(&d, &call);
+    tensor_read(masks ? &x : &y);
+    /* nothing is added to what was computed, which so shows in full */
+    assert_error("module", (masks ? &x : &y)->value, want, count,
+                 2 * tolerances[dtype]);
+    free(qkv);
+    free(o);
+    free(want);
+    weights_free(&w);
+    tensor_free(&x);
+    tensor_free(&y);
+    tensor_free(&mask);
+}
+
+static void modules(void **state)
+{
+    (void)state;
+    static const struct {
+        winattn_variant variant;
+        size_t masks;
+    } table[] = {{WINATTN_COSINE, 2}, {WINATTN_DOT, 3}, {WINATTN_COSINE, 0}};
+    for (size_t i = 0; i < 3; i++)
+        for (int dtype = WINATTN_FP32; dtype <= WINATTN_BF16; dtype++)
+            if (is_chosen(i, i == 1, (winattn_dtype)dtype))
+                check_module((winattn_dtype)dtype, table[i].variant,
+                             table[i].masks);
+}
+
+/* ---- Refusals ---- */
+
+static void wrong_descriptors_are_refused(void **state)
+{
+    (void)state;
+    const winattn_block_desc good = {.struct_size = sizeof good,
+                                     .batch = 1,
+                                     .height = 5,
+                                     .width = 5,
+                                     .window = {4, 4},
+                                     .channels = 16,
+                                     .heads = 2,
+                                     .hidden = 8};
+    winattn_block_plan *plan = (winattn_block_plan *)&good;
+#define REFUSED(field, value, status, culprit)                                \
+    do {                                                                      \
+        winattn_block_desc bad = good;                                        \
+        bad.field = value;                                                    \
+        assert_status(winattn_block_plan_create(device.context, device.id,    \
+                                                &bad, &plan),                 \
+                      status, culprit);                                       \
+        assert_null(plan);                                                    \
+    } while (0)
+    REFUSED(struct_size, 8, WINATTN_INVALID_ARGUMENT, "struct_size");
+    REFUSED(batch, 0, WINATTN_INVALID_ARGUMENT, "batch");
+    REFUSED(height, 0, WINATTN_INVALID_ARGUMENT, "height");
+    REFUSED(heads, 3, WINATTN_INVALID_ARGUMENT, "heads, 3");
+    REFUSED(heads, 0, WINATTN_INVALID_ARGUMENT, "heads, 0");
+    REFUSED(channels, 1 << 19, WINATTN_UNSUPPORTED_PROBLEM, "channels");
+    REFUSED(window[1], 0, WINATTN_INVALID_ARGUMENT, "window");
+    REFUSED(shift[0], 4, WINATTN_INVALID_ARGUMENT, "shift");
+    REFUSED(hidden, 0, WINATTN_INVALID_ARGUMENT, "hidden");
+    REFUSED(eps, -1, WINATTN_INVALID_ARGUMENT, "eps");
+    REFUSED(eps, NAN, WINATTN_INVALID_ARGUMENT, "eps");
+    REFUSED(order, (winattn_norm_order)2, WINATTN_INVALID_ARGUMENT, "order");
+    REFUSED(variant, WINATTN_SLIDING, WINATTN_INVALID_ARGUMENT, "variant");
+    REFUSED(dtype, (winattn_dtype)3, WINATTN_INVALID_ARGUMENT, "dtype");
+#undef REFUSED
+    winattn_block_desc huge = good;
+    huge.batch = huge.height = huge.width = 0xffffffffu;
+    assert_status(
+        winattn_block_plan_create(device.context, device.id, &huge, &plan),
+        WINATTN_UNSUPPORTED_PROBLEM, "tokens");
+    assert_status(
+        winattn_block_plan_create(device.context, device.id, NULL, &plan),
+        WINATTN_INVALID_ARGUMENT, "block_desc");
+    assert_status(
+        winattn_block_plan_create(device.context, device.id, &good, NULL),
+        WINATTN_INVALID_ARGUMENT, "plan");
+    winattn_block_plan_destroy(NULL);
+}
+
+/* Of a call that is right, with a buffer that is too small. */
+static void refuse_calls(const winattn_block_plan *p,
+                         const winattn_block *good, cl_mem small)
+{
+#define REFUSED(field, value, status, culprit)                                \
+    do {                                                                      \
+        winattn_block bad = *good;                                            \
+        bad.field = value;                                                    \
+        assert_status(                                                        \
+            winattn_enqueue_block(p, device.queue, &bad, 0, NULL, NULL),      \
+            status, culprit);                                                 \
+    } while (0)
+    REFUSED(x.buffer, NULL, WINATTN_INVALID_ARGUMENT, "x is NULL");
+    REFUSED(y.buffer, NULL, WINATTN_INVALID_ARGUMENT, "y is NULL");
+    REFUSED(x.offset, 1, WINATTN_INVALID_LAYOUT, "offset of x");
+    REFUSED(y.buffer, small, WINATTN_BUFFER_TOO_SMALL, "y needs");
+    REFUSED(weights.fc2_weight.buffer, small, WINATTN_BUFFER_TOO_SMALL,
+            "fc2_weight");
+    REFUSED(weights.table.buffer, NULL, WINATTN_INVALID_ARGUMENT, "table");
+    REFUSED(weights.logit_scale, good->x, WINATTN_INVALID_ARGUMENT,
+            "logit_scale is given");
+    REFUSED(workspace.buffer, NULL, WINATTN_INVALID_ARGUMENT, "workspace");
+    REFUSED(workspace.buffer, small, WINATTN_WORKSPACE_TOO_SMALL, "workspace");
+#undef REFUSED
+}
+
+static void wrong_calls_are_refused(void **state)
+{
+    (void)state;
+    const winattn_block_desc d = {.struct_size = sizeof d,
+                                  .dtype = WINATTN_FP16,
+                                  .tier = tier_under_test(),
+                                  .batch = 1,
+                                  .height = 5,
+                                  .width = 5,
+                                  .window = {4, 4},
+                                  .channels = 16,
+                                  .heads = 2,
+                                  .hidden = 8,
+                                  .build_options = build_options()};
+    const size_t count = 5 * 5 * 16;
+    winattn_block_plan *plan;
+    size_t bytes;
+    block_weights w = weights_drawn(&d);
+    model_tensor x = tensor_drawn(KIND_FP16, 7, count, 2, 0);
+    model_tensor y = tensor_empty(KIND_FP16, count, 0);
+    model_tensor small = tensor_empty(KIND_FP16, 1, 0);
+    assert_int_equal(
+        winattn_block_plan_create(device.context, device.id, &d, &plan),
+        WINATTN_SUCCESS);
+    assert_int_equal(winattn_block_plan_workspace_size(plan, &bytes),
+                     WINATTN_SUCCESS);
+    const winattn_block good = {.struct_size = sizeof good,
+                                .x = x.at,
+                                .y = y.at,
+                                .weights = w.given,
+                                .workspace.buffer = make_workspace(bytes)};
+    refuse_calls(plan, &good, small.at.buffer);
+    assert_status(
+        winattn_enqueue_block(plan, device.queue, &good, 1, NULL, NULL),
+        WINATTN_INVALID_ARGUMENT, "wait_list");
+    assert_status(winattn_enqueue_block(plan, NULL, &good, 0, NULL, NULL),
+                  WINATTN_INVALID_ARGUMENT, "queue");
+    tensor_read(&y);
+    for (size_t i = 0; i < count; i++)
+        assert_true(isnan(y.value[i])); /* nothing was written */
+    char text[64];
+    size_t needed;
+    assert_int_equal(
+        winattn_block_plan_describe(plan, sizeof text, text, &needed),
+        WINATTN_SUCCESS);
+    assert_in_range(needed, 200, 16384);
+    winattn_block_plan_destroy(plan);
+    clReleaseMemObject(good.workspace.buffer);
+    weights_free(&w);
+    tensor_free(&x);
+    tensor_free(&y);
+    tensor_free(&small);
+}
+
+int main(int count, char **arguments)
+{
+    const struct CMUnitTest tests[] = {
+        UNIT_TEST(blocks),
+        UNIT_TEST(a_mixed_block),
+        UNIT_TEST(modules),
+        cmocka_unit_test(wrong_descriptors_are_refused),
+        UNIT_TEST(wrong_calls_are_refused),
+    };
+    const test_group groups[] = {TEST_GROUP(NULL, tests)};
+    return models_main(groups, 1, count, arguments);
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Pictures from files and their resizing, held against Pillow and torchvision;
+ * and those that are refused. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kit/asserts.h"
+#include "kit/scratch.h"
+#include "swin/npy.h"
+#include "swin/picture_file.h"
+#include "winattn_models.h"
+
+static const char *picture_path(const char *name)
+{
+    static char path[1024];
+    snprintf(path, sizeof path, "%s/pictures/%s", GOLDEN_FOLDER, name);
+    return path;
+}
+
+static picture picture_of(const char *name)
+{
+    picture p;
+    char reason[REASON_SIZE] = "";
+    if (!picture_read(picture_path(name), &p, reason))
+        fail_msg("%s: %s", name, reason);
+    return p;
+}
+
+/* Are the pixels those of the golden file, each number at most `off` away? */
+static void assert_pixels(const unsigned char *got, size_t height,
+                          size_t width, const char *golden, int off)
+{
+    char name[128];
+    snprintf(name, sizeof name, "pictures/%s", golden);
+    npy_array want = loaded(name, "pixels");
+    assert_int_equal(want.axes, 3);
+    assert_int_equal(want.extent[0], height);
+    assert_int_equal(want.extent[1], width);
+    for (size_t i = 0; i < want.count; i++)
+        if (abs((int)want.value[i] - got[i]) > off)
+            fail_msg("%s: number %zu is %d, not %d", golden, i, got[i],
+                     (int)want.value[i]);
+    npy_free(&want);
+}
+
+/* ---- Decoding ---- */
+
+static void check_file(const char *name, int off)
+{
+    char golden[64];
+    picture p = picture_of(name);
+    snprintf(golden, sizeof golden, "%s", name);
+    *strchr(golden, '.') = '_';
+    assert_pixels(p.pixels, p.height, p.width, golden, off);
+    picture_free(&p);
+}
+
+static void test_ppm(void **state)
+{
+    (void)state;
+    check_file("wide.ppm", 0);
+    check_file("grey.ppm", 0);
+}
+
+static void test_png(void **state)
+{
+    static const char *const names[] = {
+        "colour.png", "grey.png",       "alpha.png", "palette.png",
+        "bits.png",   "interlaced.png", "wide.png",
+    };
+    (void)state;
+#ifdef SWIN_HAS_PNG
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        check_file(names[i], 0);
+#else
+    picture p;
+    char reason[REASON_SIZE];
+    assert_false(picture_read(picture_path(names[0]), &p, reason));
+    assert_non_null(strstr(reason, "built without"));
+#endif
+}
+
+/* Decoders may round differently. */
+static void test_jpeg(void **state)
+{
+    (void)state;
+#ifdef SWIN_HAS_JPEG
+    picture p;
+    char reason[REASON_SIZE] = "";
+    check_file("colour.jpg", 2);
+    check_file("progressive.jpg", 2);
+    check_file("grey.jpg", 2);
+    assert_false(picture_read(picture_path("cmyk.jpg"), &p, reason));
+    assert_non_null(strstr(reason, "no good JPEG"));
+#endif
+}
+
+/* ---- Refusals ---- */
+
+static void assert_refused(const void *bytes, size_t size, const char *culprit)
+{
+    picture p;
+    char reason[REASON_SIZE] = "";
+    if (picture_decode(bytes, size, &p, reason))
+        fail_msg("%s is not seen", culprit);
+    assert_null(p.pixels);
+    if (!strstr(reason, culprit))
+        fail_msg("\"%s\" does not say %s", reason, culprit);
+}
+
+static void test_bad_ppm(void **state)
+{
+    static const struct {
+        const char *text, *culprit;
+    } rows[] = {
+        {"", "no PPM"},
+        {"P3 1 1 255 1 1 1", "no PPM"},
+        {"P6", "no width"},
+        {"P6 1 1", "no width"},
+        {"P6 1 1 255", "no width"},
+        {"P6 1 1 0 ...", "no width"},
+        {"P6 1 1 65536 ...", "no width"},
+        {"P6 -1 1 255 ...", "no width"},
+        {"P6 99999999999999999999 1 255 ...", "no width"},
+        {"P61 1 255 ...", "no width"},
+        {"P6 1x1 255 ...", "no width"},
+        {"P6 # 1 1 255 ...", "no width"},
+        {"P6 1 1 255 ..", "cut"},
+        {"P6 1 1 256 .....", "cut"},
+        {"P6 0 1 255 ...", "sides"},
+        {"P5 1 0 255 ...", "sides"},
+        {"P6 65535 65535 255 ...", "cut"},
+        {"P5 1 1 45 .", "larger than 45"},
+        {"P5 1 1 11821 ./", "larger than 11821"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_refused(rows[i].text, strlen(rows[i].text), rows[i].culprit);
+    picture p;
+    char reason[REASON_SIZE];
+    assert_true(
+        picture_decode((const unsigned char *)"P5 1 1 46 .", 11, &p, reason));
+    assert_int_equal(p.pixels[0], 255);
+    picture_free(&p);
+    assert_false(picture_read("no/such/file", &p, reason));
+    assert_true(reason[0]);
+}
+
+/* Every length of a file but the whole one. */
+static void check_cut(const char *name)
+{
+    unsigned char bytes[8192];
+    FILE *file = fopen(picture_path(name), "rb");
+    assert_non_null(file);
+    const size_t size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    assert_true(size > 0 && size < sizeof bytes);
+    for (size_t length = 0; length < size; length++) {
+        /* of its own, so that sanitizers see what is read behind it */
+        unsigned char *part = malloc(length + 1);
+        memcpy(part, bytes, length);
+        part = realloc(part, length ? length : 1);
+        assert_refused(part, length, "");
+        free(part);
+    }
+}
+
+static void test_cut(void **state)
+{
+    (void)state;
+    check_cut("wide.ppm");
+    check_cut("grey.ppm");
+#ifdef SWIN_HAS_PNG
+    check_cut("interlaced.png");
+    check_cut("palette.png");
+    check_cut("wide.png");
+#endif
+#ifdef SWIN_HAS_JPEG
+    check_cut("progressive.jpg");
+    check_cut("grey.jpg");
+#endif
+}
+
+/* ---- Resizing ---- */
+
+typedef struct fit {
+    cl_uint resize[2], crop[2];
+    winattn_filter filter;
+} fit;
+
+static const fit fits[] = {
+    {{32, 0}, {32, 32}, WINATTN_FILTER_BICUBIC},
+    {{32, 0}, {32, 32}, WINATTN_FILTER_BILINEAR},
+    {{19, 0}, {18, 17}, WINATTN_FILTER_BICUBIC},
+    {{61, 0}, {33, 40}, WINATTN_FILTER_BICUBIC},
+    {{45, 0}, {44, 42}, WINATTN_FILTER_BICUBIC},
+    {{30, 27}, {30, 27}, WINATTN_FILTER_BICUBIC},
+    {{52, 0}, {31, 29}, WINATTN_FILTER_BILINEAR},
+};
+
+static winattn_swin_config config_of(const fit *f)
+{
+    winattn_swin_config config = {.struct_size = sizeof config};
+    assert_status(winattn_swin_config_find("swin_t", &config), 0, "");
+    memcpy(config.resize, f->resize, sizeof f->resize);
+    memcpy(config.crop, f->crop, sizeof f->crop);
+    config.filter = f->filter;
+    return config;
+}
+
+/* colour.png, from pixels that are golden, too */
+static unsigned char *colour(size_t row_bytes)
+{
+    npy_array a = loaded("pictures/colour_png", "pixels");
+    unsigned char *pixels = malloc(row_bytes * a.extent[0]);
+    memset(pixels, 77, row_bytes * a.extent[0]);
+    for (size_t i = 0; i < a.count; i++)
+        pixels[i / (3 * a.extent[1]) * row_bytes + i % (3 * a.extent[1])] =
+            (unsigned char)a.value[i];
+    npy_free(&a);
+    return pixels;
+}
+
+static void test_fits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof fits / sizeof *fits; i++) {
+        char golden[32];
+        const size_t row_bytes = i % 2 ? 200 : 183;
+        const winattn_swin_config config = config_of(&fits[i]);
+        unsigned char *pixels = colour(row_bytes);
+        unsigned char *fitted =
+            malloc((size_t)3 * fits[i].crop[0] * fits[i].crop[1]);
+        assert_status(winattn_fit_picture(&config, 45, 61,
+                                          i % 2 ? row_bytes : 0, pixels,
+                                          fitted),
+                      0, "");
+        snprintf(golden, sizeof golden, "fit_%zu", i);
+        assert_pixels(fitted, fits[i].crop[0], fits[i].crop[1], golden, 0);
+        free(fitted);
+        free(pixels);
+    }
+}
+
+/* Mean and deviation are ImageNet's. */
+static void test_normal(void **state)
+{
+    (void)state;
+    const winattn_swin_config config = config_of(&fits[0]);
+    unsigned char *pixels = colour(183), fitted[3 * 32 * 32];
+    npy_array want = loaded("pictures/fit_0", "normal");
+    double *got = malloc(want.count * sizeof *got);
+    assert_status(winattn_fit_picture(&config, 45, 61, 0, pixels, fitted), 0,
+                  "");
+    assert_int_equal(want.count, sizeof fitted);
+    for (size_t i = 0; i < want.count; i++) {
+        const size_t c = i / (32 * 32), at = i % (32 * 32);
+        got[i] = (fitted[3 * at + c] / 255.0 - config.mean[c]) /
+                 config.deviation[c];
+    }
+    assert_close("normal", got, want.value, want.count, 1e-6);
+    free(got);
+    free(pixels);
+    npy_free(&want);
+}
+
+static void test_bad_fits(void **state)
+{
+    unsigned char pixels[12] = {0}, fitted[12];
+    const fit small = {{2, 0}, {2, 2}, WINATTN_FILTER_BICUBIC};
+    winattn_swin_config c = config_of(&small);
+    (void)state;
+    assert_status(winattn_fit_picture(&c, 2, 2, 0, pixels, fitted), 0, "");
+    assert_status(winattn_fit_picture(&c, 2, 2, 0, NULL, fitted),
+                  WINATTN_INVALID_ARGUMENT, "pixels");
+    assert_status(winattn_fit_picture(NULL, 2, 2, 0, pixels, fitted),
+                  WINATTN_INVALID_ARGUMENT, "config");
+    assert_status(winattn_fit_picture(&c, 0, 2, 0, pixels, fitted),
+                  WINATTN_INVALID_ARGUMENT, "sides");
+    assert_status(winattn_fit_picture(&c, 2, 65536, 0, pixels, fitted),
+                  WINATTN_INVALID_ARGUMENT, "sides");
+    assert_status(winattn_fit_picture(&c, 2, 2, 5, pixels, fitted),
+                  WINATTN_INVALID_LAYOUT, "row_bytes");
+    c.crop[0] = 3;
+    assert_status(winattn_fit_picture(&c, 2, 2, 0, pixels, fitted),
+                  WINATTN_INVALID_ARGUMENT, "middle");
+    c.crop[0] = 0;
+    assert_status(winattn_fit_picture(&c, 2, 2, 0, pixels, fitted),
+                  WINATTN_INVALID_ARGUMENT, "crop[0]");
+    c.crop[0] = 2;
+    c.resize[0] = 20000;
+    assert_status(winattn_fit_picture(&c, 2, 2, 0, pixels, fitted),
+                  WINATTN_INVALID_ARGUMENT, "resize[0]");
+    c.resize[0] = 2;
+    c.filter = (winattn_filter)7;
+    assert_status(winattn_fit_picture(&c, 2, 2, 0, pixels, fitted),
+                  WINATTN_INVALID_ARGUMENT, "filter");
+}
+
+/* ---- .npy ---- */
+
+static void test_npy(void **state)
+{
+    static const uint64_t extent[NPY_AXES] = {1, 2, 1, 3};
+    static const float values[6] = {1, -2, 0.5F, 4, 5, 1e-30F};
+    (void)state;
+    assert_true(npy_write(folder_named("own_array.npy"), 4, extent, values));
+    npy_array read = npy_read(folder_named(""), "own", "array");
+    assert_non_null(read.value);
+    assert_int_equal(read.axes, 4);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(read.extent[i], extent[i]);
+    for (size_t i = 0; i < 6; i++)
+        assert_true(read.value[i] == values[i]);
+    npy_free(&read);
+    assert_false(npy_write("no/such/folder/x.npy", 4, extent, values));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ppm),    cmocka_unit_test(test_png),
+        cmocka_unit_test(test_jpeg),   cmocka_unit_test(test_bad_ppm),
+        cmocka_unit_test(test_cut),    cmocka_unit_test(test_fits),
+        cmocka_unit_test(test_normal), cmocka_unit_test(test_bad_fits),
+        cmocka_unit_test(test_npy),
+    };
+    if (!scratch_make())
+        return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    scratch_remove();
+    return failed;
+}
