@@ -19,8 +19,8 @@ typedef struct model_tensor {
 /* ---- What is tested ---- */
 
 /* As runner_main of a program whose words are a tier, or `emulated`: tier
- * matrix on a unit that the device is told to have; and each (the default) or
- * all. */
+ * matrix on a unit that the device is told to have; and few (the default),
+ * each or all. */
 int models_main(const test_group *groups, size_t group_count, int count,
                 char **arguments);
 winattn_tier tier_under_test(void);
@@ -32,8 +32,8 @@ int unit_end(void **state);
 /* Does the tier compute it? */
 bool is_computed(winattn_dtype dtype);
 /* Does the part have row `row` of a table in this type? `each` has every row
- * in one type. */
-bool is_chosen(size_t row, winattn_dtype dtype);
+ * in one type, `few` those that are marked. */
+bool is_chosen(size_t row, bool is_marked, winattn_dtype dtype);
 /* As WINATTN_TEST_BUILD_OPTIONS says. */
 const char *build_options(void);
 
