@@ -48,23 +48,29 @@ INLINE void multiply_stage(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
     }
 }
 
+/* A sum that left, of all waves that share it. */
+INLINE float sum_at(__local const float *from)
+{
+    float sum = from[0];
+    UNROLL_FOR (int part = 1; part < DIM_WAVES; part++)
+        sum += from[part * ROW_WAVES * COLUMN_WAVES * OUT_FLOATS];
+    return sum;
+}
+
 /* A chunk of the result. */
 INLINE void finish_chunk(__local const float *from, ulong row, uint column,
                          const linear_args *args, __global const storage *bias,
                          __global const storage *residual, __global storage *y)
 {
     float x[CHUNK];
-    UNROLL_FOR (int i = 0; i < CHUNK; i++) {
-        x[i] = from[i];
-        UNROLL_FOR (int part = 1; part < DIM_WAVES; part++)
-            x[i] += from[part * ROW_WAVES * COLUMN_WAVES * OUT_FLOATS + i];
-    }
     if ((args->flags & LINEAR_WIDE_OUT) == 0 || column + CHUNK > args->out) {
-        UNROLL_FOR (int i = 0; i < CHUNK; i++)
-            if (column + i < args->out)
-                finish_element(x[i], row, column + i, args, bias, residual, y);
+        NO_UNROLL_FOR (uint i = 0; i < CHUNK && column + i < args->out; i++)
+            finish_element(sum_at(from + i), row, column + i, args, bias,
+                           residual, y);
         return;
     }
+    UNROLL_FOR (int i = 0; i < CHUNK; i++)
+        x[i] = sum_at(from + i);
 #if HAS_BIAS
     float added[CHUNK];
     unpack_chunk(added, *(__global const uint4 *)(bias + column));

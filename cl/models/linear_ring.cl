@@ -65,20 +65,23 @@ INLINE void copy_chunks(__local storage_bits *to, const source *s,
                         const int rows, const int turns, uint k, uint in,
                         int item)
 {
-    UNROLL_FOR (int t = 0; t < turns; t++) {
-        const int row = turn_row(item, t), chunk = turn_chunk(item, t);
+    if (s->wide) {
+        UNROLL_FOR (int t = 0; t < turns; t++) {
+            const int row = turn_row(item, t), chunk = turn_chunk(item, t);
+            const uint at = k + chunk * CHUNK;
+            copy_16(to + swizzled_offset(row, chunk * CHUNK, PITCH),
+                    s->rows + row * s->stride + at,
+                    (row < s->count) & (at < in),
+                    (rows * ROW_CHUNKS % GROUP == 0) | (row < rows));
+        }
+        return;
+    }
+    NO_UNROLL_FOR (int i = item; i < rows * ROW_CHUNKS; i += GROUP) {
+        const int row = i / ROW_CHUNKS, chunk = i % ROW_CHUNKS;
         const uint at = k + chunk * CHUNK;
-        const int wanted =
-            rows * ROW_CHUNKS % GROUP == 0 ? 1 : turn_row(item, t) < rows;
-        const int exists = (row < s->count) & (at < in);
-        __local storage_bits *here =
-            to + swizzled_offset(row, chunk * CHUNK, PITCH);
-        __global const storage *from = s->rows + row * s->stride;
-        if (s->wide)
-            copy_16(here, from + at, exists, wanted);
-        else if (wanted)
-            *(__local uint4 *)here =
-                exists ? load_elements(from, at, in) : (uint4)(0u);
+        *(__local uint4 *)(to + swizzled_offset(row, chunk * CHUNK, PITCH)) =
+            row < s->count ? load_elements(s->rows + row * s->stride, at, in)
+                           : (uint4)(0u);
     }
 }
 

@@ -15,8 +15,8 @@
 #include "program/cache.h"
 
 /* Bytes of slow memory that a work-item may need because registers do not
- * suffice; more are tiles. */
-#define MOST_SPILLED 128
+ * suffice: a few values outside the loops cost little, so many are tiles. */
+#define MOST_SPILLED 1024
 
 /* ---- Kernels ---- */
 
