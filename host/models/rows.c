@@ -169,11 +169,12 @@ winattn_status wa_row_plan_make(wa_session *session, const wa_row_desc *desc,
         sizeof most, &most, NULL);
     if (error != CL_SUCCESS)
         return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
-    if (most < plan->team * plan->teams && device->reports_kernel_sizes)
+    const size_t items = (size_t)plan->team * plan->teams;
+    if (most < items && device->reports_kernel_sizes)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "%s built for work-groups of %llu, not %u",
+                       "%s built for work-groups of %llu, not %llu",
                        jobs[desc->job].kernel, (unsigned long long)most,
-                       plan->team * plan->teams);
+                       (unsigned long long)items);
     WA_TRY(wa_program_set_keeps(programs, plan->kernel, &keeps));
     if (keeps && !wa_may_pass(warm_up(session, plan)))
         wa_program_set_keep(programs, plan->kernel);

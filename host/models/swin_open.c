@@ -53,12 +53,17 @@ static void forget_stages(wa_swin_config *own, const wa_swin_config *given)
 
 static winattn_status check_windows(const wa_swin_config *config)
 {
-    for (uint32_t i = 0; i < config->stages && i < WA_SWIN_STAGES; i++)
-        if (!config->window[i][0] || !config->window[i][1])
-            return wa_fail(WINATTN_INVALID_FILE,
-                           "the file does not say how large the windows of "
-                           "stage %u are: config must, or the model's name",
-                           (unsigned)i);
+    char names[300];
+    for (uint32_t i = 0; i < config->stages && i < WA_SWIN_STAGES; i++) {
+        if (config->window[i][0] && config->window[i][1])
+            continue;
+        wa_swin_config_names(config, sizeof names, names);
+        return wa_fail(WINATTN_INVALID_FILE,
+                       "the file does not say how large the windows of stage "
+                       "%u are, so that config must%s%s",
+                       (unsigned)i, names[0] ? "; models like it are " : "",
+                       names);
+    }
     return WINATTN_SUCCESS;
 }
 

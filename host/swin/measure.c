@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Times whole calls, and their parts by themselves. */
+#define _POSIX_C_SOURCE 200809L
 #include "swin/measure.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@
 static double now(void)
 {
     struct timespec t;
-    timespec_get(&t, TIME_UTC);
+    clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -31,6 +32,8 @@ double measure_median(const swin_device *device, swin_call *call, void *data,
                       double seconds)
 {
     double *times = calloc(MOST_TIMES, sizeof *times);
+    if (!times)
+        fprintf(stderr, "winattn-swin: there is no memory for times\n");
     size_t count = 0;
     double median = -1;
     /* the first call may still compile, and wakes the device */
@@ -58,8 +61,11 @@ static bool send_noise(runner *r)
     const size_t size = r->picture_bytes * r->batch;
     unsigned char *noise = malloc(size);
     uint32_t state = 1;
-    if (!noise)
+    if (!noise) {
+        fprintf(stderr, "winattn-swin: there is no memory for %u pictures\n",
+                (unsigned)r->batch);
         return false;
+    }
     for (size_t i = 0; i < size; i++) {
         state = state * 1664525u + 1013904223u;
         noise[i] = (unsigned char)(state >> 24);

@@ -208,7 +208,7 @@ static bool make_buffers(parts *p)
         grow(&x, part->qkv);
         grow(&y, part->o);
         grow(&small, 2 * part->table); /* fp32 it may be */
-        grow(&small, 2 * part->channels);
+        grow(&small, 2 * (cl_ulong)part->channels);
         grow(&workspace, part->workspace);
     }
     const size_t size = element_size(p);

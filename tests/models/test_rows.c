@@ -72,7 +72,7 @@ static const norm_case norm_cases[] = {
     {WA_ROW_MERGE, 0, 12, 1, {2, 3, 5}, 0},
     {WA_ROW_MERGE, 0, 96, 8, {2, 6, 3}, 0},
     {WA_ROW_MERGE, 0, 20, 0, {1, 1, 2}, 0},
-    {WA_ROW_POOL, 2, 40, 8, {0, 0, 0}, 49},
+    {WA_ROW_POOL, 2, 40, 8, {0, 0, 0}, 149},
     {WA_ROW_POOL, 3, 33, 1, {0, 0, 0}, 12},
     {WA_ROW_POOL, 1, 768, 0, {0, 0, 0}, 7},
     {WA_ROW_POOL, 5, 3072, 0, {0, 0, 0}, 3},

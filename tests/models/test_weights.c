@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Shapes of Swin models, and their weights from files of four libraries, the
  * golden ones and some that were made from them. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -308,6 +309,47 @@ static void test_microsoft(void **state)
     free(made.bytes);
 }
 
+/* Coordinates as Swin V2 keeps them when it was pretrained with other windows,
+ * 3 x 3, than the 5 x 3 that it has. */
+static void set_pretraining(file_edit *tensor, void *data)
+{
+    float *values = data;
+    if (!strstr(tensor->name, "relative_coords_table"))
+        return;
+    for (int y = 0; y < 9; y++)
+        for (int x = 0; x < 5; x++) {
+            *values++ = (float)wa_log_coordinate(y - 4, 3);
+            *values++ = (float)wa_log_coordinate(x - 2, 3);
+        }
+    tensor->values = data;
+}
+
+static void test_pretraining(void **state)
+{
+    float values[9 * 5 * 2];
+    wa_swin_weights *w, *plain = opened("torchvision_v2", NULL);
+    wa_safetensors *file = tensors_of("torchvision_v2");
+    const file_bytes made = file_edited(file, set_pretraining, values);
+    (void)state;
+    /* log2(8 * 4 / 2 + 1) / 3 */
+    assert_true(fabsf(values[0] + 1.3624876F) < 1e-6F);
+    assert_status(wa_swin_weights_read(made.bytes, made.size, NULL, &w), 0,
+                  "");
+    for (uint32_t stage = 0; stage < 2; stage++)
+        for (int axis = 0; axis < 2; axis++)
+            assert_int_equal(w->config.position_window[stage][axis], 3);
+    /* in the middle, nothing has changed */
+    const wa_swin_block_weights *b = &w->stages[0].blocks[0];
+    const wa_swin_block_weights *p = &plain->stages[0].blocks[0];
+    assert_memory_equal(b->table + 4 * 5 * 2, p->table + 4 * 5 * 2,
+                        5 * 2 * sizeof(float));
+    assert_memory_not_equal(b->table, p->table, 5 * 2 * sizeof(float));
+    winattn_swin_weights_destroy(w);
+    winattn_swin_weights_destroy(plain);
+    wa_safetensors_close(file);
+    free(made.bytes);
+}
+
 static void test_transformers_modules(void **state)
 {
     static const renaming renamings[] = {
@@ -435,6 +477,7 @@ int main(void)
         cmocka_unit_test(test_transformers),
         cmocka_unit_test(test_describes),
         cmocka_unit_test(test_microsoft),
+        cmocka_unit_test(test_pretraining),
         cmocka_unit_test(test_transformers_modules),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_config_disagrees),
