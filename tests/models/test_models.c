@@ -365,10 +365,11 @@ static void *use_model(void *argument)
     cl_int error;
     cl_command_queue queue =
         clCreateCommandQueue(device.context, device.id, 0, &error);
-    for (int round = 0; round < 5 && !w->failed; round++)
+    /* all at once, so that threads meet */
+    for (int round = 0; round < 30 && !w->failed; round++)
         w->failed = winattn_enqueue_model(w->model, queue, &w->run->call, 0,
-                                          NULL, NULL) != WINATTN_SUCCESS ||
-                    clFinish(queue) != CL_SUCCESS;
+                                          NULL, NULL) != WINATTN_SUCCESS;
+    w->failed = clFinish(queue) != CL_SUCCESS || w->failed;
     clReleaseCommandQueue(queue);
     return NULL;
 }
