@@ -109,6 +109,21 @@ static void write_defines(const wa_row_plan *plan, const wa_device *device,
         wa_append(text, size, "-cl-opt-disable ");
 }
 
+const char *wa_row_lay_out(const wa_row_desc *desc, const wa_device *device,
+                           wa_row_plan *plan, char *defines, size_t size)
+{
+    memset(plan, 0, sizeof *plan);
+    plan->desc = *desc;
+    plan->compute_units = device->compute_units ? device->compute_units : 1;
+    plan->access = desc->job == WA_ROW_EMBED ? 1 : choose_access(desc);
+    plan->flat_group = device->max_work_group < FLAT_GROUP
+                           ? device->max_work_group
+                           : FLAT_GROUP;
+    choose_team(desc, device, plan);
+    write_defines(plan, device, defines, size);
+    return jobs[desc->job].kernel;
+}
+
 /* ---- Kernels ---- */
 
 /* One launch, on rows that do not exist, after which a binary is complete
@@ -151,16 +166,9 @@ winattn_status wa_row_plan_make(wa_session *session, const wa_row_desc *desc,
     char defines[WA_DEFINES_SIZE];
     bool keeps = false;
     size_t most = 0;
-    memset(plan, 0, sizeof *plan);
-    plan->desc = *desc;
-    plan->compute_units = device->compute_units ? device->compute_units : 1;
-    plan->access = desc->job == WA_ROW_EMBED ? 1 : choose_access(desc);
-    plan->flat_group = device->max_work_group < FLAT_GROUP
-                           ? device->max_work_group
-                           : FLAT_GROUP;
-    choose_team(desc, device, plan);
-    write_defines(plan, device, defines, sizeof defines);
-    WA_TRY(wa_session_kernel(session, jobs[desc->job].kernel, defines,
+    const char *name =
+        wa_row_lay_out(desc, device, plan, defines, sizeof defines);
+    WA_TRY(wa_session_kernel(session, name, defines,
                              desc->build_options ? desc->build_options : "",
                              &plan->kernel));
     plan->desc.build_options = NULL; /* the caller's memory */
@@ -172,9 +180,8 @@ winattn_status wa_row_plan_make(wa_session *session, const wa_row_desc *desc,
     const size_t items = (size_t)plan->team * plan->teams;
     if (most < items && device->reports_kernel_sizes)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "%s built for work-groups of %llu, not %llu",
-                       jobs[desc->job].kernel, (unsigned long long)most,
-                       (unsigned long long)items);
+                       "%s built for work-groups of %llu, not %llu", name,
+                       (unsigned long long)most, (unsigned long long)items);
     WA_TRY(wa_program_set_keeps(programs, plan->kernel, &keeps));
     if (keeps && !wa_may_pass(warm_up(session, plan)))
         wa_program_set_keep(programs, plan->kernel);
