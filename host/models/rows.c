@@ -89,10 +89,11 @@ static void write_defines(const wa_row_plan *plan, const wa_device *device,
                          desc->picture_channels);
         wa_append_switch(text, size, WA_SWITCH(PATCH_HEIGHT), desc->patch[0]);
         wa_append_switch(text, size, WA_SWITCH(PATCH_WIDTH), desc->patch[1]);
-        return;
     }
     if (device->splits_half_vectors && desc->dtype == WINATTN_FP16)
         wa_append_switch(text, size, WA_SWITCH(HALVES_FROM_BITS), 1);
+    if (desc->job == WA_ROW_EMBED)
+        return;
     wa_append_switch(text, size, WA_SWITCH(ROW_SIZE), desc->row_size);
     wa_append_switch(text, size, WA_SWITCH(ROW_ACCESS), plan->access);
     if (!jobs[desc->job].has_team)
@@ -115,7 +116,9 @@ const char *wa_row_lay_out(const wa_row_desc *desc, const wa_device *device,
     memset(plan, 0, sizeof *plan);
     plan->desc = *desc;
     plan->compute_units = device->compute_units ? device->compute_units : 1;
-    plan->access = desc->job == WA_ROW_EMBED ? 1 : choose_access(desc);
+    plan->access = desc->job != WA_ROW_EMBED ? choose_access(desc)
+                   : desc->patch[1] == 4     ? 4
+                                             : 1;
     plan->flat_group = device->max_work_group < FLAT_GROUP
                            ? device->max_work_group
                            : FLAT_GROUP;
@@ -298,7 +301,8 @@ static winattn_status append_embed(const wa_row_plan *plan,
         .height = call->height,
         .width = call->width,
         .down = call->height / desc->patch[0],
-        .across = call->width / desc->patch[1]};
+        .across = call->width / desc->patch[1],
+        .flags = is_aligned(plan, &tensors[1], 1) ? ROW_ALIGNED : 0};
     memcpy(args.factor, call->factor, sizeof args.factor);
     memcpy(args.shift, call->shift, sizeof args.shift);
     WA_TRY(set_arguments(plan, &args, sizeof args, tensors, 2));
