@@ -50,11 +50,19 @@ REQUIRE(LIMITS_REGISTERS)
  * cancels for x < 0. From a = 14 on fp32 has no h(a); NaN stays NaN. For a
  * scalar or a vector. */
 #define GELU_END 14.0f
+/* Matrix units' files have instructions for them (unit/defaults.cl). */
+#ifdef RECIPROCAL
+#define INVERSE(x) RECIPROCAL(x)
+#define EXPONENTIAL(x) EXP2((x)*1.44269504f)
+#else
+#define INVERSE(x) (1.0f / (x))
+#define EXPONENTIAL(x) exp(x)
+#endif
 #define DEFINE_GELU(type, name, least, positive, exponential)                 \
     INLINE type name(type x)                                                  \
     {                                                                         \
         const type a = least(fabs(x));                                        \
-        const type t = 1.0f / FMA(a, (type)(0.3f), (type)(1.0f));             \
+        const type t = INVERSE(FMA(a, (type)(0.3f), (type)(1.0f)));           \
         type p = (type)(0.035674948f);                                        \
         p = FMA(p, t, (type)(-0.15720376f));                                  \
         p = FMA(p, t, (type)(0.20635460f));                                   \
@@ -67,7 +75,7 @@ REQUIRE(LIMITS_REGISTERS)
     }
 INLINE float gelu_end(float a) { return a > GELU_END ? GELU_END : a; }
 INLINE float gelu_positive(float x) { return x > 0.0f ? x : 0.0f; }
-DEFINE_GELU(float, gelu, gelu_end, gelu_positive, exp)
+DEFINE_GELU(float, gelu, gelu_end, gelu_positive, EXPONENTIAL)
 
 /* What becomes of a sum, before the residual. */
 INLINE float activate(float sum)

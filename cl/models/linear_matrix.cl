@@ -116,7 +116,7 @@ INLINE void finish_wave(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
         WAVE_SYNC();
 #endif
         /* of waves that share a tile the first stores it */
-        for (int i = w->lane; i < TILE_M * OUT_CHUNKS; i += WAVE) {
+        NO_UNROLL_FOR (int i = w->lane; i < TILE_M * OUT_CHUNKS; i += WAVE) {
             const ulong row = first_row + at.row + r * TILE_M + i / OUT_CHUNKS;
             const uint column =
                 first_column + at.column + i % OUT_CHUNKS * CHUNK;

@@ -4,10 +4,11 @@
  * while a stage is computed from. */
 #ifndef LINEAR_RING_CL
 #define LINEAR_RING_CL
-#include "models/linear.cl"
-
 #define HEAD_DIM TILE_N /* of store_tile, which nothing calls here */
 #include "unit/fragment_tiles.cl"
+
+/* behind the unit's file, of which it takes instructions */
+#include "models/linear.cl"
 
 REQUIRE(BLOCK_ROWS)
 REQUIRE(BLOCK_COLUMNS)

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/struct.h"
 #include "models/sister.h"
+#include "models/swin_beside.h"
 #include "models/swin_file.h"
 
 static void replace(cl_uint *own, const cl_uint *given, size_t count)
@@ -80,8 +81,9 @@ static winattn_status check_shape(const wa_swin_config *config, bool given)
                    "by what the file says, %s: no model has that", reason);
 }
 
+/* path: NULL, or where the file is. */
 static winattn_status read_model(const wa_safetensors *tensors,
-                                 const wa_swin_config *given,
+                                 const char *path, const wa_swin_config *given,
                                  wa_swin_weights **weights)
 {
     wa_swin_file file = {.tensors = tensors};
@@ -97,13 +99,15 @@ static winattn_status read_model(const wa_safetensors *tensors,
         overlay(&config, given);
         forget_stages(&config, given);
     }
+    if (path)
+        wa_swin_beside(path, &config);
     WA_TRY(check_windows(&config));
     wa_swin_config_complete(&config);
     WA_TRY(check_shape(&config, given != NULL));
     return wa_swin_load(&file, &config, weights);
 }
 
-static winattn_status read_and_close(wa_safetensors *tensors,
+static winattn_status read_and_close(wa_safetensors *tensors, const char *path,
                                      const winattn_swin_config *config,
                                      wa_swin_weights **weights)
 {
@@ -113,7 +117,7 @@ static winattn_status read_and_close(wa_safetensors *tensors,
         status = wa_read_struct("swin_config", config, &given, sizeof given,
                                 offsetof(winattn_swin_config, resize));
     if (status == WINATTN_SUCCESS)
-        status = read_model(tensors, config ? &given : NULL, weights);
+        status = read_model(tensors, path, config ? &given : NULL, weights);
     wa_safetensors_close(tensors);
     return status;
 }
@@ -125,7 +129,7 @@ winattn_status wa_swin_weights_read(const unsigned char *bytes, size_t size,
     wa_safetensors *tensors;
     *weights = NULL;
     WA_TRY(wa_safetensors_read(bytes, size, &tensors));
-    return read_and_close(tensors, config, weights);
+    return read_and_close(tensors, NULL, config, weights);
 }
 
 winattn_status winattn_swin_weights_open(const char *path,
@@ -140,5 +144,5 @@ winattn_status winattn_swin_weights_open(const char *path,
     if (!path)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "path is NULL");
     WA_TRY(wa_safetensors_open(path, &tensors));
-    return read_and_close(tensors, config, weights);
+    return read_and_close(tensors, path, config, weights);
 }

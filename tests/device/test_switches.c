@@ -11,6 +11,10 @@
 #include "kit/runner.h"
 #include "plan/planner.h"
 #include "program/source.h"
+#ifdef TESTS_HAVE_MODELS
+#include "models/linear_plan.h"
+#include "models/rows.h"
+#endif
 
 /* One for each kernel, as an H200 would have it, with units emulated. */
 static const struct {
@@ -132,17 +136,75 @@ static void check_step(const wa_step *step, switches_tried *tried)
                  step->kernel, defines);
 }
 
+static wa_device emulating_device(void)
+{
+    wa_device told = *made_up_device("H200");
+    told.emulates_matrix_unit = true;
+    return told;
+}
+
+#ifdef TESTS_HAVE_MODELS
+/* Linear layers of each tier, with everything. */
+static void illegal_switches_of_layers_are_refused(void **state)
+{
+    (void)state;
+    static wa_linear_planner *const planners[] = {
+        wa_linear_plan_cpu, wa_linear_plan_local, wa_linear_plan_matrix};
+    const wa_device told = emulating_device();
+    const wa_linear_problem problem = {.dtype = WINATTN_FP16,
+                                       .in = 40,
+                                       .out = 40,
+                                       .layer_norm = true,
+                                       .has_bias = true,
+                                       .has_residual = true,
+                                       .activation = WINATTN_ACTIVATION_GELU,
+                                       .build_options = ""};
+    switches_tried tried;
+    memset(&tried, 0, sizeof tried);
+    for (size_t i = 0; i < sizeof planners / sizeof *planners; i++) {
+        wa_linear_layout layout;
+        memset(&layout, 0, sizeof layout);
+        assert_true(planners[i](&problem, &told, NULL, &layout));
+        wa_linear_write_statistics(&problem, &told, &layout);
+        for (int k = i == 0 ? WA_LINEAR_STATISTICS : WA_LINEAR_MANY;
+             k <= WA_LINEAR_MANY; k++) {
+            wa_step step = {.kernel = layout.kernel[k].name};
+            snprintf(step.defines, sizeof step.defines, "%s",
+                     layout.kernel[k].defines);
+            check_step(&step, &tried);
+        }
+    }
+}
+
+/* Kernels of rows, of each job. */
+static void illegal_switches_of_rows_are_refused(void **state)
+{
+    (void)state;
+    const wa_device told = emulating_device();
+    switches_tried tried;
+    memset(&tried, 0, sizeof tried);
+    for (int job = WA_ROW_NORM; job <= WA_ROW_EMBED; job++) {
+        const wa_row_desc desc = {.job = (wa_row_job)job,
+                                  .dtype = WINATTN_FP16,
+                                  .row_size = 96,
+                                  .picture_channels = 3,
+                                  .patch = {4, 4}};
+        wa_row_plan plan;
+        wa_step step;
+        step.kernel = wa_row_lay_out(&desc, &told, &plan, step.defines,
+                                     sizeof step.defines);
+        check_step(&step, &tried);
+    }
+}
+#endif
+
 static void illegal_switches_are_refused(void **state)
 {
     (void)state;
     static const wa_exclusions none;
+    const wa_device told = emulating_device();
     switches_tried tried;
     memset(&tried, 0, sizeof tried);
-    wa_device told = *made_up_device("H200");
-    wa_matrix_unit unit = *told.matrix_unit;
-    unit.proven = true;
-    told.matrix_unit = &unit;
-    told.emulates_matrix_unit = true;
     for (size_t row = 0; row < sizeof table / sizeof *table; row++) {
         test_case c = case_default();
         wa_problem problem;
@@ -166,6 +228,10 @@ int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(illegal_switches_are_refused),
+#ifdef TESTS_HAVE_MODELS
+        cmocka_unit_test(illegal_switches_of_layers_are_refused),
+        cmocka_unit_test(illegal_switches_of_rows_are_refused),
+#endif
     };
     const test_group groups[] = {TEST_GROUP(NULL, tests)};
     const test_program program = {.words = {WORD_FIRST, WORD_COUNT},

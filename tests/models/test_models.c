@@ -8,6 +8,7 @@
  *
  * few: some models, in one type; each: every model; all: in all types. */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -350,6 +351,69 @@ static void outputs_are_independent(void **state)
     winattn_swin_weights_destroy(w);
 }
 
+/* A queue and a run of its own, the model shared; no cmocka in here. */
+typedef struct worker {
+    pthread_t thread;
+    const winattn_model *model;
+    const model_run *run;
+    bool failed;
+} worker;
+
+static void *use_model(void *argument)
+{
+    worker *w = argument;
+    cl_int error;
+    cl_command_queue queue =
+        clCreateCommandQueue(device.context, device.id, 0, &error);
+    /* all at once, so that threads meet */
+    for (int round = 0; round < 30 && !w->failed; round++)
+        w->failed = winattn_enqueue_model(w->model, queue, &w->run->call, 0,
+                                          NULL, NULL) != WINATTN_SUCCESS;
+    w->failed = clFinish(queue) != CL_SUCCESS || w->failed;
+    clReleaseCommandQueue(queue);
+    return NULL;
+}
+
+/* They compute what one alone computes. */
+static void threads_share_a_model(void **state)
+{
+    enum { WORKERS = 3 };
+    (void)state;
+    if (part_is("few") && !is_cpu())
+        skip();
+    winattn_model_desc desc;
+    double *pictures;
+    const winattn_dtype dtype =
+        is_computed(WINATTN_FP32) ? WINATTN_FP32 : WINATTN_FP16;
+    winattn_swin_weights *weights = random_weights(&random_rows[1]);
+    model_run runs[WORKERS + 1];
+    worker workers[WORKERS];
+    for (int i = 0; i <= WORKERS; i++) {
+        runs[i] =
+            random_run(&random_rows[1], weights, dtype, &desc, &pictures);
+        free(pictures);
+    }
+    enqueue(&runs[WORKERS], device.queue);
+    tensor_read(&runs[WORKERS].logits);
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i] = (worker){.model = runs[WORKERS].model, .run = &runs[i]};
+        assert_int_equal(
+            pthread_create(&workers[i].thread, NULL, use_model, &workers[i]),
+            0);
+    }
+    for (int i = 0; i < WORKERS; i++)
+        assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
+    for (int i = 0; i < WORKERS; i++) {
+        assert_false(workers[i].failed);
+        tensor_read(&runs[i].logits);
+        assert_memory_equal(runs[i].logits.value, runs[WORKERS].logits.value,
+                            runs[i].logits.count * sizeof(double));
+    }
+    for (int i = 0; i <= WORKERS; i++)
+        run_free(&runs[i]);
+    winattn_swin_weights_destroy(weights);
+}
+
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
@@ -444,6 +508,7 @@ int main(int count, char **arguments)
         UNIT_TEST(golden),
         UNIT_TEST(random_models),
         UNIT_TEST(outputs_are_independent),
+        UNIT_TEST(threads_share_a_model),
         UNIT_TEST(wrong_calls_are_refused),
         cmocka_unit_test(wrong_models_are_refused),
     };

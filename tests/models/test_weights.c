@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "files.h"
+#include "kit/scratch.h"
+#include "models/swin_beside.h"
 #include "models/swin_file.h"
 
 /* ---- Files as libraries write them ---- */
@@ -238,6 +241,98 @@ static void test_describes(void **state)
     assert_string_equal(text, "names of timm in F16");
     winattn_swin_weights_destroy(w);
     winattn_swin_weights_destroy(NULL);
+}
+
+/* ---- What stands beside ---- */
+
+static wa_swin_config told(const char *text)
+{
+    wa_swin_config config = {.generation = 2, .patch = {4, 4}, .stages = 4};
+    wa_swin_beside_read(text, strlen(text), &config);
+    return config;
+}
+
+static void assert_windows(const char *text, const cl_uint *windows,
+                           const cl_uint *old)
+{
+    const wa_swin_config config = told(text);
+    for (int i = 0; i < 4; i++)
+        for (int axis = 0; axis < 2; axis++) {
+            assert_int_equal(config.window[i][axis], windows[i]);
+            assert_int_equal(config.position_window[i][axis], old[i]);
+        }
+}
+
+static void test_beside_texts(void **state)
+{
+    static const cl_uint none[4] = {0}, eight[4] = {8, 8, 8, 8};
+    static const cl_uint sixteen[4] = {16, 16, 16, 8};
+    static const cl_uint twelve[4] = {12, 12, 12, 6};
+    (void)state;
+    assert_windows("{\"architecture\":\"swinv2_tiny_window8_256\"}", eight,
+                   none);
+    assert_windows("{\"architecture\":"
+                   "\"swinv2_base_window12to16_192to256\"}",
+                   sixteen, twelve);
+    assert_windows("{\"model_type\":\"swinv2\",\"window_size\":16,"
+                   "\"image_size\":256,"
+                   "\"pretrained_window_sizes\":[12,12,12,6]}",
+                   sixteen, twelve);
+    assert_windows("{\"model_type\":\"swinv2\",\"window_size\":8,"
+                   "\"image_size\":[256,256],"
+                   "\"pretrained_window_sizes\":[0,0,0,0]}",
+                   eight, none);
+    static const char *const nothing[] = {
+        "",
+        "{",
+        "[]",
+        "7",
+        "{}",
+        "{\"model_type\":7}",
+        "{\"model_type\":\"vit\",\"window_size\":8,\"image_size\":256}",
+        "{\"model_type\":\"swinv2\",\"window_size\":8}",
+        "{\"model_type\":\"swinv2\",\"window_size\":65,\"image_size\":256}",
+        "{\"model_type\":\"swinv2\",\"window_size\":-8,\"image_size\":256}",
+        "{\"model_type\":\"swinv2\",\"window_size\":8.5,\"image_size\":256}",
+        "{\"model_type\":\"swinv2\",\"window_size\":8,\"image_size\":[256]}",
+        "{\"architecture\":\"swinv2_tiny\"}",
+        "{\"architecture\":\"swinv2_tiny_window\"}",
+        "{\"architecture\":\"swinv2_tiny_window8\"}",
+        "{\"architecture\":\"swinv2_tiny_window99_256\"}",
+        "{\"architecture\":\"swinv2_tiny_window8_99999999999999999999\"}"};
+    for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++)
+        assert_windows(nothing[i], none, none);
+    const wa_swin_config config = told("{\"model_type\":\"swin\","
+                                       "\"layer_norm_eps\":1e-6}");
+    assert_true(config.norm_eps == 1e-6F);
+}
+
+static void test_beside_file(void **state)
+{
+    static const char text[] =
+        "{\"model_type\":\"swinv2\",\"window_size\":4,"
+        "\"image_size\":[44,36],\"layer_norm_eps\":1e-05}";
+    winattn_swin_weights *w;
+    (void)state;
+    const wa_swin_config config = golden_config("transformers_v2");
+    wa_swin_weights *plain = opened("transformers_v2", &config);
+    wa_file_map map;
+    assert_int_equal(wa_file_map_open(golden_path("transformers_v2"), &map),
+                     WA_FILE_READ);
+    write_bytes(folder_named("model.safetensors"), map.bytes, map.size);
+    wa_file_map_close(&map);
+    assert_status(
+        winattn_swin_weights_open(folder_named("model.safetensors"), NULL, &w),
+        WINATTN_INVALID_FILE, "windows");
+    write_bytes(folder_named("config.json"), text, sizeof text - 1);
+    assert_status(
+        winattn_swin_weights_open(folder_named("model.safetensors"), NULL, &w),
+        0, "");
+    assert_config(&w->config, "transformers_v2");
+    assert_memory_equal(w->values, plain->values,
+                        (size_t)w->count * sizeof(float));
+    winattn_swin_weights_destroy(plain);
+    winattn_swin_weights_destroy(w);
 }
 
 /* ---- Other names ---- */
@@ -476,11 +571,17 @@ int main(void)
         cmocka_unit_test(test_timm),
         cmocka_unit_test(test_transformers),
         cmocka_unit_test(test_describes),
+        cmocka_unit_test(test_beside_texts),
+        cmocka_unit_test(test_beside_file),
         cmocka_unit_test(test_microsoft),
         cmocka_unit_test(test_pretraining),
         cmocka_unit_test(test_transformers_modules),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_config_disagrees),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (!scratch_make())
+        return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    scratch_remove();
+    return failed;
 }
