@@ -438,10 +438,11 @@ typedef struct winattn_swin_weights winattn_swin_weights;
  * pretraining; norm_eps; and what it expects of pictures. `config`, if not
  * NULL, says what it shall be: what is not 0 in it is taken instead of what
  * the file says (classes 0: as the file has it; stages 0: the same, and more
- * may be said of), and whatever does not fit then is an error. So are windows
- * that neither says. Without another word norm_eps is 1e-5, and pictures are
- * those of the first model of winattn_swin_config_find that has this shape, or
- * of swin_t.
+ * may be said of), and whatever does not fit then is an error. Windows that
+ * neither says are looked for in config.json beside the file, as transformers
+ * and timm write it, and are an error where that says nothing either. Without
+ * another word norm_eps is 1e-5, and pictures are those of the first model of
+ * winattn_swin_config_find that has this shape, or of swin_t.
  *
  * Fails with WINATTN_INVALID_FILE where the file is no such file, or where a
  * tensor is missing, misshaped, of another type, or one that the model does

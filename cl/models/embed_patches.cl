@@ -6,7 +6,7 @@
  *
  * Pixels right of the last whole patch, or below it, are in none. One
  * work-item for each line of a patch in one channel. */
-#include "common/storage.cl"
+#include "common/aligned.cl"
 #include "models/row_args.h"
 
 REQUIRE(PICTURE)
@@ -46,6 +46,15 @@ __kernel void embed_patches(const embed_args args, __global const pixel *from,
 #endif
     to += args.to + index * PATCH_WIDTH;
     const float factor = args.factor[c], shift = args.shift[c];
+#if PATCH_WIDTH == 4
+    if ((args.flags & ROW_ALIGNED) != 0) {
+        const float4 pixels =
+            (float4)((float)from[0], (float)from[step], (float)from[2 * step],
+                     (float)from[3 * step]);
+        store4_aligned(FMA(pixels, (float4)(factor), (float4)(shift)), to);
+        return;
+    }
+#endif
     for (uint i = 0; i < PATCH_WIDTH; i++)
         STORE(FMA((float)from[i * step], factor, shift), to, i);
 }

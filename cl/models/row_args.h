@@ -38,6 +38,8 @@ typedef struct embed_args {
     arg_u64 from, to;
     arg_u32 height, width;
     arg_u32 down, across; /* patches of a picture */
+    arg_u32 flags;
+    arg_u32 padding;
     arg_f32 factor[4], shift[4];
 } embed_args;
 

@@ -61,8 +61,8 @@ typedef enum wa_file_answer {
     WA_FILE_UNREADABLE,
     WA_FILE_NO_MEMORY
 } wa_file_answer;
-wa_file_answer wa_file_read(const char *path, size_t most,
-                            unsigned char **bytes, size_t *size);
+WA_SISTER wa_file_answer wa_file_read(const char *path, size_t most,
+                                      unsigned char **bytes, size_t *size);
 
 /* All bytes of a file where it lies, to be read only. They change if somebody
  * writes to the file, and whoever makes it shorter takes them away, which ends

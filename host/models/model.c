@@ -365,7 +365,7 @@ static winattn_status describe(const winattn_model *model, char *text,
 winattn_status winattn_model_describe(const winattn_model *model, size_t size,
                                       char *text, size_t *needed)
 {
-    const size_t most = 256 * 1024;
+    const size_t most = 262144;
     WA_TRY(wa_models_begin());
     if (!model)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "model is NULL");

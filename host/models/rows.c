@@ -89,10 +89,11 @@ static void write_defines(const wa_row_plan *plan, const wa_device *device,
                          desc->picture_channels);
         wa_append_switch(text, size, WA_SWITCH(PATCH_HEIGHT), desc->patch[0]);
         wa_append_switch(text, size, WA_SWITCH(PATCH_WIDTH), desc->patch[1]);
-        return;
     }
     if (device->splits_half_vectors && desc->dtype == WINATTN_FP16)
         wa_append_switch(text, size, WA_SWITCH(HALVES_FROM_BITS), 1);
+    if (desc->job == WA_ROW_EMBED)
+        return;
     wa_append_switch(text, size, WA_SWITCH(ROW_SIZE), desc->row_size);
     wa_append_switch(text, size, WA_SWITCH(ROW_ACCESS), plan->access);
     if (!jobs[desc->job].has_team)
@@ -107,6 +108,23 @@ static void write_defines(const wa_row_plan *plan, const wa_device *device,
     }
     if (device->miscompiles_barriers && plan->team * plan->teams > 1)
         wa_append(text, size, "-cl-opt-disable ");
+}
+
+const char *wa_row_lay_out(const wa_row_desc *desc, const wa_device *device,
+                           wa_row_plan *plan, char *defines, size_t size)
+{
+    memset(plan, 0, sizeof *plan);
+    plan->desc = *desc;
+    plan->compute_units = device->compute_units ? device->compute_units : 1;
+    plan->access = desc->job != WA_ROW_EMBED ? choose_access(desc)
+                   : desc->patch[1] == 4     ? 4
+                                             : 1;
+    plan->flat_group = device->max_work_group < FLAT_GROUP
+                           ? device->max_work_group
+                           : FLAT_GROUP;
+    choose_team(desc, device, plan);
+    write_defines(plan, device, defines, size);
+    return jobs[desc->job].kernel;
 }
 
 /* ---- Kernels ---- */
@@ -151,16 +169,9 @@ winattn_status wa_row_plan_make(wa_session *session, const wa_row_desc *desc,
     char defines[WA_DEFINES_SIZE];
     bool keeps = false;
     size_t most = 0;
-    memset(plan, 0, sizeof *plan);
-    plan->desc = *desc;
-    plan->compute_units = device->compute_units ? device->compute_units : 1;
-    plan->access = desc->job == WA_ROW_EMBED ? 1 : choose_access(desc);
-    plan->flat_group = device->max_work_group < FLAT_GROUP
-                           ? device->max_work_group
-                           : FLAT_GROUP;
-    choose_team(desc, device, plan);
-    write_defines(plan, device, defines, sizeof defines);
-    WA_TRY(wa_session_kernel(session, jobs[desc->job].kernel, defines,
+    const char *name =
+        wa_row_lay_out(desc, device, plan, defines, sizeof defines);
+    WA_TRY(wa_session_kernel(session, name, defines,
                              desc->build_options ? desc->build_options : "",
                              &plan->kernel));
     plan->desc.build_options = NULL; /* the caller's memory */
@@ -169,11 +180,11 @@ winattn_status wa_row_plan_make(wa_session *session, const wa_row_desc *desc,
         sizeof most, &most, NULL);
     if (error != CL_SUCCESS)
         return wa_fail_cl(error, "clGetKernelWorkGroupInfo");
-    if (most < plan->team * plan->teams && device->reports_kernel_sizes)
+    const size_t items = (size_t)plan->team * plan->teams;
+    if (most < items && device->reports_kernel_sizes)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
-                       "%s built for work-groups of %llu, not %u",
-                       jobs[desc->job].kernel, (unsigned long long)most,
-                       plan->team * plan->teams);
+                       "%s built for work-groups of %llu, not %llu", name,
+                       (unsigned long long)most, (unsigned long long)items);
     WA_TRY(wa_program_set_keeps(programs, plan->kernel, &keeps));
     if (keeps && !wa_may_pass(warm_up(session, plan)))
         wa_program_set_keep(programs, plan->kernel);
@@ -290,7 +301,8 @@ static winattn_status append_embed(const wa_row_plan *plan,
         .height = call->height,
         .width = call->width,
         .down = call->height / desc->patch[0],
-        .across = call->width / desc->patch[1]};
+        .across = call->width / desc->patch[1],
+        .flags = is_aligned(plan, &tensors[1], 1) ? ROW_ALIGNED : 0};
     memcpy(args.factor, call->factor, sizeof args.factor);
     memcpy(args.shift, call->shift, sizeof args.shift);
     WA_TRY(set_arguments(plan, &args, sizeof args, tensors, 2));

@@ -53,7 +53,11 @@ typedef struct wa_row_call {
 /* Does a work-item take a row on this tier? */
 bool wa_row_on_cpu(const wa_session *session, winattn_tier tier);
 
-/* Chooses a shape and builds the kernel; to be released also after a failure.
+/* Chooses the shape for the device; the kernel's name and -D options. */
+const char *wa_row_lay_out(const wa_row_desc *desc, const wa_device *device,
+                           wa_row_plan *plan, char *defines, size_t size);
+
+/* The same, and builds the kernel; to be released also after a failure.
  */
 winattn_status wa_row_plan_make(wa_session *session, const wa_row_desc *desc,
                                 wa_row_plan *plan);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Stands for safetensors_header.c in a build without cJSON. */
+ * Stands for safetensors_header.c and swin_beside.c in a build without cJSON.
+ */
 #include "base/status.h"
 #include "models/safetensors_header.h"
+#include "models/swin_beside.h"
 
 winattn_status wa_header_read(const char *text, size_t size,
                               const unsigned char *data, uint64_t data_size,
@@ -15,3 +17,8 @@ winattn_status wa_header_read(const char *text, size_t size,
 }
 
 void wa_header_free(wa_header *header) { (void)header; }
+
+void wa_swin_beside(const char *path, wa_swin_config *config)
+{
+    (void)path, (void)config;
+}

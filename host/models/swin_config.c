@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "base/struct.h"
+#include "base/text.h"
 #include "models/sister.h"
 #include "models/swin_weights.h"
 
@@ -89,27 +90,45 @@ static void set_shape(const named_model *m, wa_swin_config *config)
     set_pictures(m, config);
 }
 
-/* Is that the model's shape, but for classes and what files do not say? */
-static bool has_shape(const named_model *m, const wa_swin_config *config)
+/* Is that the model's shape, but for classes, windows and what files do not
+ * say? */
+static bool has_shape(const wa_swin_config *own, const wa_swin_config *config)
 {
-    wa_swin_config own;
-    set_shape(m, &own);
-    return own.generation == config->generation &&
-           own.channels == config->channels && own.stages == config->stages &&
-           memcmp(own.patch, config->patch, sizeof own.patch) == 0 &&
-           memcmp(own.depths, config->depths, sizeof own.depths) == 0 &&
-           memcmp(own.window, config->window, sizeof own.window) == 0;
+    return own->generation == config->generation &&
+           own->channels == config->channels &&
+           own->stages == config->stages &&
+           memcmp(own->patch, config->patch, sizeof own->patch) == 0 &&
+           memcmp(own->depths, config->depths, sizeof own->depths) == 0;
+}
+
+void wa_swin_config_names(const wa_swin_config *config, size_t size,
+                          char *text)
+{
+    text[0] = 0;
+    for (size_t i = 0; i < MODELS; i++) {
+        wa_swin_config own;
+        set_shape(&models[i], &own);
+        if (has_shape(&own, config))
+            wa_append(text, size, "%s%s", text[0] ? ", " : "", models[i].name);
+    }
+}
+
+static bool are_zeros(const cl_float numbers[3])
+{
+    return numbers[0] == 0 && numbers[1] == 0 && numbers[2] == 0;
 }
 
 void wa_swin_config_complete(wa_swin_config *config)
 {
-    static const float zeros[3];
-    const named_model *fits = models;
-    for (size_t i = MODELS; i-- > 0;)
-        if (has_shape(&models[i], config))
-            fits = &models[i];
     wa_swin_config own;
-    set_shape(fits, &own);
+    size_t fits = MODELS;
+    for (size_t i = 0; fits == MODELS && i < MODELS; i++) {
+        set_shape(&models[i], &own);
+        if (has_shape(&own, config) &&
+            memcmp(own.window, config->window, sizeof own.window) == 0)
+            fits = i;
+    }
+    set_shape(&models[fits == MODELS ? 0 : fits], &own);
     config->struct_size = sizeof *config;
     if (config->norm_eps == 0)
         config->norm_eps = own.norm_eps;
@@ -117,8 +136,7 @@ void wa_swin_config_complete(wa_swin_config *config)
         memcpy(config->resize, own.resize, sizeof own.resize);
     if (!config->crop[0] && !config->crop[1])
         memcpy(config->crop, own.crop, sizeof own.crop);
-    if (memcmp(config->mean, zeros, sizeof zeros) == 0 &&
-        memcmp(config->deviation, zeros, sizeof zeros) == 0) {
+    if (are_zeros(config->mean) && are_zeros(config->deviation)) {
         memcpy(config->mean, own.mean, sizeof own.mean);
         memcpy(config->deviation, own.deviation, sizeof own.deviation);
     }

@@ -27,6 +27,9 @@
     .head = "classifier", .stages = "encoder.layers.", .blocks = ".blocks.",  \
     .step = 1
 
+static const char module_positions[] =
+    "attention.relative_position_bias.continuous_position_bias_mlp";
+
 static const wa_swin_names all_names[] = {
     {.origin = "torchvision",
      .patch = "features.0.0",
@@ -77,8 +80,7 @@ static const wa_swin_names all_names[] = {
                [WA_PART_FC1] = "mlp.fc1",
                [WA_PART_FC2] = "mlp.fc2",
                [WA_PART_ATTENTION] = "attention.relative_position_bias",
-               [WA_PART_POSITION_MLP] = "attention.relative_position_bias."
-                                        "continuous_position_bias_mlp",
+               [WA_PART_POSITION_MLP] = module_positions,
                [WA_PART_MERGE_NORM] = "downsample.norm",
                [WA_PART_MERGE_LINEAR] = "downsample.reduction"}},
 };

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/struct.h"
 #include "models/sister.h"
+#include "models/swin_beside.h"
 #include "models/swin_file.h"
 
 static void replace(cl_uint *own, const cl_uint *given, size_t count)
@@ -53,12 +54,17 @@ static void forget_stages(wa_swin_config *own, const wa_swin_config *given)
 
 static winattn_status check_windows(const wa_swin_config *config)
 {
-    for (uint32_t i = 0; i < config->stages && i < WA_SWIN_STAGES; i++)
-        if (!config->window[i][0] || !config->window[i][1])
-            return wa_fail(WINATTN_INVALID_FILE,
-                           "the file does not say how large the windows of "
-                           "stage %u are: config must, or the model's name",
-                           (unsigned)i);
+    char names[300];
+    for (uint32_t i = 0; i < config->stages && i < WA_SWIN_STAGES; i++) {
+        if (config->window[i][0] && config->window[i][1])
+            continue;
+        wa_swin_config_names(config, sizeof names, names);
+        return wa_fail(WINATTN_INVALID_FILE,
+                       "the file does not say how large the windows of stage "
+                       "%u are, so that config must%s%s",
+                       (unsigned)i, names[0] ? "; models like it are " : "",
+                       names);
+    }
     return WINATTN_SUCCESS;
 }
 
@@ -75,8 +81,9 @@ static winattn_status check_shape(const wa_swin_config *config, bool given)
                    "by what the file says, %s: no model has that", reason);
 }
 
+/* path: NULL, or where the file is. */
 static winattn_status read_model(const wa_safetensors *tensors,
-                                 const wa_swin_config *given,
+                                 const char *path, const wa_swin_config *given,
                                  wa_swin_weights **weights)
 {
     wa_swin_file file = {.tensors = tensors};
@@ -92,13 +99,15 @@ static winattn_status read_model(const wa_safetensors *tensors,
         overlay(&config, given);
         forget_stages(&config, given);
     }
+    if (path)
+        wa_swin_beside(path, &config);
     WA_TRY(check_windows(&config));
     wa_swin_config_complete(&config);
     WA_TRY(check_shape(&config, given != NULL));
     return wa_swin_load(&file, &config, weights);
 }
 
-static winattn_status read_and_close(wa_safetensors *tensors,
+static winattn_status read_and_close(wa_safetensors *tensors, const char *path,
                                      const winattn_swin_config *config,
                                      wa_swin_weights **weights)
 {
@@ -108,7 +117,7 @@ static winattn_status read_and_close(wa_safetensors *tensors,
         status = wa_read_struct("swin_config", config, &given, sizeof given,
                                 offsetof(winattn_swin_config, resize));
     if (status == WINATTN_SUCCESS)
-        status = read_model(tensors, config ? &given : NULL, weights);
+        status = read_model(tensors, path, config ? &given : NULL, weights);
     wa_safetensors_close(tensors);
     return status;
 }
@@ -120,7 +129,7 @@ winattn_status wa_swin_weights_read(const unsigned char *bytes, size_t size,
     wa_safetensors *tensors;
     *weights = NULL;
     WA_TRY(wa_safetensors_read(bytes, size, &tensors));
-    return read_and_close(tensors, config, weights);
+    return read_and_close(tensors, NULL, config, weights);
 }
 
 winattn_status winattn_swin_weights_open(const char *path,
@@ -135,5 +144,5 @@ winattn_status winattn_swin_weights_open(const char *path,
     if (!path)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "path is NULL");
     WA_TRY(wa_safetensors_open(path, &tensors));
-    return read_and_close(tensors, config, weights);
+    return read_and_close(tensors, path, config, weights);
 }

@@ -89,6 +89,10 @@ winattn_status wa_swin_config_check(const wa_swin_config *config);
 /* Puts in what may be left out: norm_eps, and what is said of pictures. */
 void wa_swin_config_complete(wa_swin_config *config);
 
+/* Names of models of that shape, whatever their windows; "": none. */
+void wa_swin_config_names(const wa_swin_config *config, size_t size,
+                          char *text);
+
 /* Copies what the caller's struct has room for. */
 winattn_status wa_swin_config_give(const wa_swin_config *own,
                                    winattn_swin_config *config);

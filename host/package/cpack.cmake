@@ -100,7 +100,8 @@ describe_deb(winattn_dev libwinattn-dev libdevel
     "Headers, static libraries, CMake package and pkg-config files.")
 describe_deb(winattn_tools winattn-tools utils
     "winattn-info says what each OpenCL device can do, winattn-bench measures\n\
-it, winattn-tune finds faster shapes of kernels for a problem.")
+it, winattn-tune finds faster shapes of kernels for a problem, winattn-swin\n\
+classifies pictures.")
 set(CPACK_DEBIAN_WINATTN_RUNTIME_PACKAGE_RECOMMENDS
     "pocl-opencl-icd | opencl-icd")
 set(CPACK_DEBIAN_WINATTN_TOOLS_PACKAGE_RECOMMENDS

@@ -3,7 +3,7 @@
 #   winattn_runtime  the shared library and the licence
 #   winattn_models   the shared library of models
 #   winattn_dev      headers, static libraries, CMake package, pkg-config files
-#   winattn_tools    winattn-bench, winattn-info, winattn-tune
+#   winattn_tools    winattn-bench, winattn-info, winattn-swin, winattn-tune
 # No file says where it was installed, so that a copy can be moved.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/winattn)
@@ -28,7 +28,11 @@ endif()
 install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
     COMPONENT winattn_dev)
 if(TARGET winattn-info)
-    install(TARGETS winattn-bench winattn-info winattn-tune
+    set(tools winattn-bench winattn-info winattn-tune)
+    if(TARGET winattn-swin)
+        list(APPEND tools winattn-swin)
+    endif()
+    install(TARGETS ${tools}
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT winattn_tools)
 endif()
 
@@ -82,16 +86,17 @@ endfunction()
 function(install_models_pc name sister kind)
     set(pc_name ${name})
     set(pc_libs "-L\${libdir} -lwinattn_models")
+    set(pc_private_libs "-lm") # for cc -static
+    if(CJSON_INCLUDE_DIR AND CJSON_LIBRARY)
+        string(PREPEND pc_private_libs "-lcjson ")
+    endif()
     if(kind STREQUAL "static")
         get_target_property(output winattn_models_static OUTPUT_NAME)
         string(CONCAT archive ${CMAKE_STATIC_LIBRARY_PREFIX} ${output}
             ${CMAKE_STATIC_LIBRARY_SUFFIX})
-        set(pc_libs "\${libdir}/${archive}")
-        if(CJSON_INCLUDE_DIR AND CJSON_LIBRARY)
-            string(APPEND pc_libs " -lcjson")
-        endif()
+        set(pc_libs "\${libdir}/${archive} ${pc_private_libs}")
+        set(pc_private_libs "")
     endif()
-    set(pc_private_libs "")
     set(pc_definitions "")
     set(pc_requires "${sister} = ${PROJECT_VERSION}")
     write_pc(${name})

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "swin/npy.h"
 #include "swin/picture_file.h"
@@ -19,6 +20,7 @@ typedef struct batch {
     size_t *which; /* of the command line's */
     unsigned char *pixels;
     float *logits, *map;
+    float *all_logits; /* of all pictures; NULL: not wanted */
     bool good;
 } batch;
 
@@ -28,8 +30,9 @@ static size_t map_count(const runner *r, cl_uint stage)
     return (size_t)shape[0] * shape[1] * shape[2] * shape[3];
 }
 
-static bool make_batch(const runner *r, batch *b)
+static bool make_batch(const options *o, const runner *r, batch *b)
 {
+    const size_t all = o->picture_count * r->config.classes;
     size_t largest = 1;
     for (cl_uint i = 0; i < r->config.stages; i++)
         if (r->maps[i] && map_count(r, i) > largest)
@@ -40,7 +43,11 @@ static bool make_batch(const runner *r, batch *b)
     b->logits =
         calloc((size_t)r->batch * r->config.classes + 1, sizeof *b->logits);
     b->map = calloc(largest, sizeof *b->map);
-    if (b->which && b->pixels && b->logits && b->map)
+    b->all_logits = o->logits ? malloc((all + 1) * sizeof(float)) : NULL;
+    for (size_t i = 0; b->all_logits && i < all; i++)
+        b->all_logits[i] = NAN;
+    if (b->which && b->pixels && b->logits && b->map &&
+        (b->all_logits || !o->logits))
         return true;
     fprintf(stderr, "winattn-swin: there is no memory for the pictures\n");
     return false;
@@ -52,6 +59,7 @@ static void free_batch(batch *b)
     free(b->pixels);
     free(b->logits);
     free(b->map);
+    free(b->all_logits);
 }
 
 /* ---- Pictures ---- */
@@ -104,11 +112,15 @@ static bool print_batch(const options *o, const class_names *names, runner *r,
 {
     if (r->logits && !runner_read_logits(r, b->logits))
         return false;
+    const size_t classes = r->config.classes;
     for (size_t i = 0; i < b->count; i++) {
+        float *logits = b->logits + i * classes;
+        if (b->all_logits)
+            memcpy(b->all_logits + b->which[i] * classes, logits,
+                   classes * sizeof *logits);
         printf("%s\n", o->pictures[b->which[i]]);
         if (r->logits)
-            print_classes(o, names, b->logits + i * r->config.classes,
-                          r->config.classes);
+            print_classes(o, names, logits, classes);
     }
     return fflush(stdout) == 0;
 }
@@ -138,6 +150,15 @@ static bool write_maps(const options *o, runner *r, batch *b)
     return true;
 }
 
+static bool write_logits(const options *o, const runner *r, const batch *b)
+{
+    const uint64_t extent[NPY_AXES] = {o->picture_count, r->config.classes};
+    if (!b->all_logits || npy_write(o->logits, 2, extent, b->all_logits))
+        return true;
+    fprintf(stderr, "winattn-swin: cannot write %s\n", o->logits);
+    return false;
+}
+
 static bool run_batch(const options *o, const class_names *names, runner *r,
                       batch *b)
 {
@@ -157,14 +178,14 @@ bool classify(const options *o, const swin_device *device,
         size = (cl_uint)o->picture_count;
     if (!runner_open(o, device, weights, config, size, o->stages != NULL, &r))
         return false;
-    bool goes_on = make_batch(&r, &b);
+    bool goes_on = make_batch(o, &r, &b);
     for (size_t at = 0; goes_on && at < o->picture_count; at += size) {
         b.count = 0;
         for (size_t i = at; i < at + size && i < o->picture_count; i++)
             add_picture(o, &r, i, &b);
         goes_on = run_batch(o, names, &r, &b);
     }
-    const bool good = goes_on && b.good;
+    const bool good = goes_on && write_logits(o, &r, &b) && b.good;
     free_batch(&b);
     runner_close(&r);
     return good;

@@ -83,6 +83,7 @@ bool jpeg_decode(const unsigned char *bytes, size_t size, picture *p,
                  char reason[REASON_SIZE])
 {
     reading r = {.p = p, .reason = reason};
+    reason[0] = 0;
     r.jpeg.err = jpeg_std_error(&r.errors);
     r.jpeg.client_data = &r;
     r.errors.error_exit = fail;

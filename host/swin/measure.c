@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Times whole calls, and their parts by themselves. */
+#define _POSIX_C_SOURCE 200809L
 #include "swin/measure.h"
 
 #include <stdio.h>
@@ -11,13 +12,13 @@
 
 #define BATCH_GPU 64
 #define BATCH_CPU 4
-#define MOST_TIMES 10000
+#define MOST_TIMES ((size_t)10000)
 #define MEBIBYTE 1048576.0
 
 static double now(void)
 {
     struct timespec t;
-    timespec_get(&t, TIME_UTC);
+    clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -27,27 +28,43 @@ static int compare_times(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-double measure_median(const swin_device *device, swin_call *call, void *data,
-                      double seconds)
+/* What is timed, and how long it takes until the device has done it. */
+typedef struct timing {
+    bool (*call)(void *data);
+    void *data;
+    double *times; /* MOST_TIMES of them */
+    double median;
+} timing;
+
+static bool time_call(const swin_device *device, timing *t, size_t index)
 {
-    double *times = calloc(MOST_TIMES, sizeof *times);
-    size_t count = 0;
-    double median = -1;
-    /* the first call may still compile, and wakes the device */
-    bool good = times && call(data) && clFinish(device->queue) == 0;
-    const double start = now();
-    while (good && count < MOST_TIMES &&
-           (count < 3 || now() < start + seconds)) {
-        const double before = now();
-        good = call(data) && clFinish(device->queue) == 0;
-        times[count++] = now() - before;
+    const double before = now();
+    if (!t->call(t->data) || clFinish(device->queue) != 0)
+        return false;
+    t->times[index] = now() - before;
+    return true;
+}
+
+/* All of them in turn, so that whatever else the machine does is shared. */
+static bool measure_all(const swin_device *device, timing *all, size_t count,
+                        double seconds)
+{
+    size_t rounds = 0;
+    bool good = true;
+    /* the first calls may still compile, and wake the device */
+    for (size_t i = 0; good && i < count; i++)
+        good = time_call(device, &all[i], 0);
+    const double end = now() + seconds * (double)count;
+    while (good && rounds < MOST_TIMES && (rounds < 3 || now() < end)) {
+        for (size_t i = 0; good && i < count; i++)
+            good = time_call(device, &all[i], rounds);
+        rounds++;
     }
-    if (good) {
-        qsort(times, count, sizeof *times, compare_times);
-        median = times[count / 2];
+    for (size_t i = 0; good && i < count; i++) {
+        qsort(all[i].times, rounds, sizeof(double), compare_times);
+        all[i].median = all[i].times[rounds / 2];
     }
-    free(times);
-    return median;
+    return good;
 }
 
 static bool call_model(void *data) { return runner_start(data); }
@@ -58,8 +75,11 @@ static bool send_noise(runner *r)
     const size_t size = r->picture_bytes * r->batch;
     unsigned char *noise = malloc(size);
     uint32_t state = 1;
-    if (!noise)
+    if (!noise) {
+        fprintf(stderr, "winattn-swin: there is no memory for %u pictures\n",
+                (unsigned)r->batch);
         return false;
+    }
     for (size_t i = 0; i < size; i++) {
         state = state * 1664525u + 1013904223u;
         noise[i] = (unsigned char)(state >> 24);
@@ -88,6 +108,39 @@ static void print_memory(const runner *r)
            weights / MEBIBYTE);
 }
 
+static void print_times(const runner *r, const timing *all)
+{
+    const double whole = all[0].median;
+    const double linear = all[1].median, attention = all[2].median;
+    const double rest = whole - linear - attention;
+    printf("batch %u: %.3f ms, %.1f pictures/s\n", (unsigned)r->batch,
+           1e3 * whole, r->batch / whole);
+    print_memory(r);
+    printf("  by themselves: linear layers %.3f ms (%.0f %%), attention %.3f "
+           "ms (%.0f %%); the rest %.3f ms (%.0f %%)\n",
+           1e3 * linear, 100 * linear / whole, 1e3 * attention,
+           100 * attention / whole, 1e3 * rest, 100 * rest / whole);
+    fflush(stdout);
+}
+
+static bool measure_runner(const options *o, runner *r, parts *p)
+{
+    double *times = calloc(3 * MOST_TIMES, sizeof *times);
+    timing all[3] = {{call_model, r, times, 0},
+                     {parts_call_linear, p, times + MOST_TIMES, 0},
+                     {parts_call_attention, p, times + 2 * MOST_TIMES, 0}};
+    if (!times)
+        fprintf(stderr, "winattn-swin: there is no memory for times\n");
+    fprintf(stderr, "batch %u: %.1f s of calls\n", (unsigned)r->batch,
+            3 * o->seconds);
+    const bool good =
+        times && send_noise(r) && measure_all(r->device, all, 3, o->seconds);
+    if (good)
+        print_times(r, all);
+    free(times);
+    return good;
+}
+
 static bool measure_batch(const options *o, const swin_device *device,
                           const winattn_swin_weights *weights,
                           const winattn_swin_config *config, cl_uint batch)
@@ -96,19 +149,11 @@ static bool measure_batch(const options *o, const swin_device *device,
     fprintf(stderr, "batch %u: making the model\n", (unsigned)batch);
     if (!runner_open(o, device, weights, config, batch, false, &r))
         return false;
-    fprintf(stderr, "batch %u: %.1f s of calls\n", (unsigned)batch,
-            o->seconds);
-    double median = -1;
-    if (send_noise(&r))
-        median = measure_median(device, call_model, &r, o->seconds);
-    if (median > 0) {
-        printf("batch %u: %.3f ms, %.1f pictures/s\n", (unsigned)batch,
-               1e3 * median, batch / median);
-        print_memory(&r);
-        fflush(stdout);
-    }
+    parts *p = parts_open(o, device, config, batch);
+    const bool good = p && measure_runner(o, &r, p);
+    parts_close(p);
     runner_close(&r);
-    return median > 0 && measure_parts(o, device, config, batch, median);
+    return good;
 }
 
 bool measure(const options *o, const swin_device *device,

@@ -42,6 +42,9 @@ static const char help[] =
     "  --stages DIR      writes the map after each stage of each picture to\n"
     "                    DIR/PICTURE-NUMBER_stageSTAGE.npy, fp32 [height,\n"
     "                    width, channels]\n"
+    "  --logits FILE     writes the logits, fp32 [pictures, classes]; of "
+    "what\n"
+    "                    was no picture NaN\n"
     "  --resize N        so many pixels of the shorter side, or HxW: of both\n"
     "  --crop N          what is cut out of the middle, or HxW\n"
     "  --filter NAME     of the resizing: bicubic or bilinear\n"
@@ -212,6 +215,8 @@ static const char **text_named(options *o, const char *name)
         return &o->classes;
     if (strcmp(name, "--device") == 0)
         return &o->device;
+    if (strcmp(name, "--logits") == 0)
+        return &o->logits;
     return strcmp(name, "--stages") == 0 ? &o->stages : NULL;
 }
 

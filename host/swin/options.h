@@ -15,6 +15,7 @@ typedef struct options {
     const char *classes; /* a file of names, or NULL */
     const char *device;  /* part of "platform / device", or NULL */
     const char *stages;  /* a folder, or NULL */
+    const char *logits;  /* a file, or NULL */
     winattn_dtype dtype;
     winattn_tier tier;
     bool allow_tf32, lists, describes, bench;

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "swin/runner.h"
 
@@ -28,14 +28,14 @@ typedef struct attention_part {
     size_t workspace;
 } attention_part;
 
-typedef struct parts {
+struct parts {
     const options *o;
     const swin_device *device;
     linear_part linear[MOST_LINEAR];
     attention_part attention[MOST_ATTENTION];
     size_t linear_count, attention_count;
     cl_mem x, y, weights, small, workspace;
-} parts;
+};
 
 static size_t element_size(const parts *p)
 {
@@ -208,7 +208,7 @@ static bool make_buffers(parts *p)
         grow(&x, part->qkv);
         grow(&y, part->o);
         grow(&small, 2 * part->table); /* fp32 it may be */
-        grow(&small, 2 * part->channels);
+        grow(&small, 2 * (cl_ulong)part->channels);
         grow(&workspace, part->workspace);
     }
     const size_t size = element_size(p);
@@ -219,8 +219,26 @@ static bool make_buffers(parts *p)
            make_buffer(p, workspace, &p->workspace);
 }
 
-static void release(parts *p)
+parts *parts_open(const options *o, const swin_device *device,
+                  const winattn_swin_config *config, cl_uint batch)
 {
+    parts *p = calloc(1, sizeof *p);
+    if (!p) {
+        fprintf(stderr, "winattn-swin: no memory to measure parts\n");
+        return NULL;
+    }
+    p->o = o;
+    p->device = device;
+    if (add_all(p, config, batch) && make_buffers(p))
+        return p;
+    parts_close(p);
+    return NULL;
+}
+
+void parts_close(parts *p)
+{
+    if (!p)
+        return;
     const cl_mem buffers[] = {p->x, p->y, p->weights, p->small, p->workspace};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i])
@@ -229,11 +247,12 @@ static void release(parts *p)
         winattn_linear_plan_destroy(p->linear[i].plan);
     for (size_t i = 0; i < p->attention_count; i++)
         winattn_plan_destroy(p->attention[i].plan);
+    free(p);
 }
 
 /* ---- Calls ---- */
 
-static bool call_linear(void *data)
+bool parts_call_linear(void *data)
 {
     const parts *p = data;
     for (size_t i = 0; i < p->linear_count; i++) {
@@ -255,7 +274,7 @@ static bool call_linear(void *data)
     return true;
 }
 
-static bool call_attention(void *data)
+bool parts_call_attention(void *data)
 {
     const parts *p = data;
     for (size_t i = 0; i < p->attention_count; i++) {
@@ -277,28 +296,5 @@ static bool call_attention(void *data)
                          "attention"))
                 return false;
     }
-    return true;
-}
-
-bool measure_parts(const options *o, const swin_device *device,
-                   const winattn_swin_config *config, cl_uint batch,
-                   double whole)
-{
-    parts p = {.o = o, .device = device};
-    double linear = -1, attention = -1;
-    fprintf(stderr, "batch %u: linear layers and attention by themselves\n",
-            (unsigned)batch);
-    if (add_all(&p, config, batch) && make_buffers(&p)) {
-        linear = measure_median(device, call_linear, &p, o->seconds);
-        attention = measure_median(device, call_attention, &p, o->seconds);
-    }
-    release(&p);
-    if (linear < 0 || attention < 0)
-        return false;
-    const double rest = whole - linear - attention;
-    printf("  by themselves: linear layers %.3f ms (%.0f %%), attention %.3f "
-           "ms (%.0f %%); the rest %.3f ms (%.0f %%)\n",
-           1e3 * linear, 100 * linear / whole, 1e3 * attention,
-           100 * attention / whole, 1e3 * rest, 100 * rest / whole);
     return true;
 }

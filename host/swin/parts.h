@@ -7,18 +7,16 @@
 #include "swin/options.h"
 #include "winattn_models.h"
 
-/* Enqueues what is timed. */
-typedef bool swin_call(void *data);
+typedef struct parts parts;
 
-/* Median seconds of a call until the device has done it; negative: one failed,
- * which was said. */
-double measure_median(const swin_device *device, swin_call *call, void *data,
-                      double seconds);
+/* All linear layers of a model and all its attention, with buffers of any
+ * content. NULL: why not was said. */
+parts *parts_open(const options *o, const swin_device *device,
+                  const winattn_swin_config *config, cl_uint batch);
+void parts_close(parts *p); /* NULL is fine */
 
-/* Prints which share of a model's time all its linear layers have, enqueued
- * one after the other on buffers of any content, and all its attention. */
-bool measure_parts(const options *o, const swin_device *device,
-                   const winattn_swin_config *config, cl_uint batch,
-                   double whole);
+/* Enqueue them, one after the other; false: one failed, which was said. */
+bool parts_call_linear(void *data);
+bool parts_call_attention(void *data);
 
 #endif

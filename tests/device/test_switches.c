@@ -13,6 +13,7 @@
 #include "program/source.h"
 #ifdef TESTS_HAVE_MODELS
 #include "models/linear_plan.h"
+#include "models/rows.h"
 #endif
 
 /* One for each kernel, as an H200 would have it, with units emulated. */
@@ -174,6 +175,27 @@ static void illegal_switches_of_layers_are_refused(void **state)
         }
     }
 }
+
+/* Kernels of rows, of each job. */
+static void illegal_switches_of_rows_are_refused(void **state)
+{
+    (void)state;
+    const wa_device told = emulating_device();
+    switches_tried tried;
+    memset(&tried, 0, sizeof tried);
+    for (int job = WA_ROW_NORM; job <= WA_ROW_EMBED; job++) {
+        const wa_row_desc desc = {.job = (wa_row_job)job,
+                                  .dtype = WINATTN_FP16,
+                                  .row_size = 96,
+                                  .picture_channels = 3,
+                                  .patch = {4, 4}};
+        wa_row_plan plan;
+        wa_step step;
+        step.kernel = wa_row_lay_out(&desc, &told, &plan, step.defines,
+                                     sizeof step.defines);
+        check_step(&step, &tried);
+    }
+}
 #endif
 
 static void illegal_switches_are_refused(void **state)
@@ -208,6 +230,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(illegal_switches_are_refused),
 #ifdef TESTS_HAVE_MODELS
         cmocka_unit_test(illegal_switches_of_layers_are_refused),
+        cmocka_unit_test(illegal_switches_of_rows_are_refused),
 #endif
     };
     const test_group groups[] = {TEST_GROUP(NULL, tests)};

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "fuzz.h"
+#include "models/swin_beside.h"
 #include "models/swin_file.h"
 
 /* ---- First inputs ---- */
@@ -21,6 +22,12 @@ static void shrink(file_edit *tensor, void *data)
             tensor->extent[i] /= 4;
 }
 
+static const char *const beside_texts[] = {
+    "{\"architecture\":\"swinv2_base_window12to16_192to256\"}",
+    "{\"model_type\":\"swinv2\",\"window_size\":16,\"image_size\":[256,256],"
+    "\"pretrained_window_sizes\":[12,12,12,6],\"layer_norm_eps\":1e-05}",
+};
+
 size_t first_inputs(file_bytes *inputs, size_t most)
 {
     size_t count = 0;
@@ -31,6 +38,11 @@ size_t first_inputs(file_bytes *inputs, size_t most)
                winattn_last_reason());
         inputs[count] = file_edited(file, shrink, NULL);
         wa_safetensors_close(file);
+    }
+    for (size_t i = 0; i < 2 && count < most; i++, count++) {
+        const size_t size = strlen(beside_texts[i]);
+        inputs[count] = (file_bytes){malloc(size), size};
+        memcpy(inputs[count].bytes, beside_texts[i], size);
     }
     return count;
 }
@@ -68,7 +80,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const winattn_swin_config config = {
         .struct_size = sizeof config,
         .window = {{4, 4}, {4, 4}, {3, 4}, {4, 4}}};
+    wa_swin_config beside = {.generation = 2, .patch = {4, 4}, .stages = 4};
     read_file(data, size, NULL);
     read_file(data, size, &config);
+    wa_swin_beside_read((const char *)data, size, &beside);
+    for (int i = 0; i < WINATTN_SWIN_STAGES; i++)
+        EXPECT(beside.window[i][0] <= WA_SWIN_WINDOW_MOST &&
+                   beside.position_window[i][0] <= WA_SWIN_WINDOW_MOST,
+               "a window beside");
     return 0;
 }

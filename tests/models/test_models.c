@@ -8,12 +8,13 @@
  *
  * few: some models, in one type; each: every model; all: in all types. */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "files.h"
-#include "reference.h"
+#include "reference_model.h"
 #include "tensors.h"
 #include "winattn_models.h"
 
@@ -160,156 +161,6 @@ static void golden(void **state)
 
 /* ---- Random models ---- */
 
-/* Numbers of weights as the model's type has them. */
-static double *rounded(storage_kind kind, const float *values, size_t count)
-{
-    double *to = malloc((count + 1) * sizeof *to);
-    assert_non_null(to);
-    for (size_t i = 0; i < count; i++)
-        to[i] = kind_round(kind, values[i]);
-    return to;
-}
-
-static void free_all(double **values, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        free(values[i]);
-}
-
-/* A map of the reference: [batch, height, width, channels]. */
-typedef struct ref_map {
-    size_t batch, height, width, channels;
-    double *value;
-} ref_map;
-
-static void ref_stage_block(const wa_swin_config *config, uint32_t stage,
-                            const wa_swin_block_weights *w, bool shifted,
-                            storage_kind kind, ref_map *map)
-{
-    const size_t c = map->channels, h = config->hidden[stage];
-    const size_t heads = config->heads[stage];
-    const size_t *size = &map->height;
-    const bool is_v2 = config->generation == 2;
-    ref_shape shape = {.batch = map->batch,
-                       .height = map->height,
-                       .width = map->width,
-                       .channels = c,
-                       .heads = heads,
-                       .hidden = h,
-                       .eps = config->norm_eps,
-                       .is_v2 = is_v2};
-    for (int a = 0; a < 2; a++) {
-        shape.window[a] = config->window[stage][a];
-        shape.shift[a] =
-            shifted && shape.window[a] < size[a] ? shape.window[a] / 2 : 0;
-    }
-    const size_t entries =
-        (2 * shape.window[0] - 1) * (2 * shape.window[1] - 1);
-    const storage_kind table = is_v2 ? KIND_FP32 : kind;
-    double *v[] = {rounded(kind, w->norm1_weight, c),
-                   rounded(kind, w->norm1_bias, c),
-                   rounded(kind, w->qkv_weight, 3 * c * c),
-                   rounded(kind, w->qkv_bias, 3 * c),
-                   rounded(kind, w->proj_weight, c * c),
-                   rounded(kind, w->proj_bias, c),
-                   rounded(kind, w->norm2_weight, c),
-                   rounded(kind, w->norm2_bias, c),
-                   rounded(kind, w->fc1_weight, h * c),
-                   rounded(kind, w->fc1_bias, h),
-                   rounded(kind, w->fc2_weight, c * h),
-                   rounded(kind, w->fc2_bias, c),
-                   rounded(table, w->table, entries * heads),
-                   is_v2 ? rounded(KIND_FP32, w->logit_scale, heads) : NULL};
-    const ref_weights weights = {v[0], v[1], v[2], v[3],  v[4],  v[5],  v[6],
-                                 v[7], v[8], v[9], v[10], v[11], v[12], v[13]};
-    ref_block(&shape, &weights, map->value);
-    free_all(v, sizeof v / sizeof *v);
-}
-
-static void ref_merge(const winattn_swin_weights *w, uint32_t stage,
-                      storage_kind kind, ref_map *map)
-{
-    const size_t c = map->channels;
-    const bool is_v2 = w->config.generation == 2;
-    const size_t norm = is_v2 ? 2 * c : 4 * c;
-    const size_t height = (map->height + 1) / 2, width = (map->width + 1) / 2;
-    const size_t rows = map->batch * height * width;
-    const wa_swin_stage_weights *s = &w->stages[stage];
-    double *v[] = {rounded(kind, s->merge_norm_weight, norm),
-                   rounded(kind, s->merge_norm_bias, norm),
-                   rounded(kind, s->merge_weight, 8 * c * c)};
-    double *x = malloc(rows * 4 * c * sizeof *x);
-    double *y = malloc(rows * 2 * c * sizeof *y);
-    assert_true(x && y);
-    ref_neighbours(map->value, map->batch, map->height, map->width, c, x);
-    if (!is_v2)
-        ref_norm(x, v[0], v[1], rows, 4 * c, w->config.norm_eps, x);
-    ref_linear(x, v[2], NULL, rows, 4 * c, 2 * c, y);
-    if (is_v2)
-        ref_norm(y, v[0], v[1], rows, 2 * c, w->config.norm_eps, y);
-    free_all(v, 3);
-    free(x);
-    free(map->value);
-    *map = (ref_map){map->batch, height, width, 2 * c, y};
-}
-
-/* Pictures of bytes, [batch][height][width][channels]. */
-static ref_map ref_embed(const winattn_swin_weights *w,
-                         const winattn_model_desc *d,
-                         const winattn_model_call *call, storage_kind kind,
-                         const double *pictures)
-{
-    const wa_swin_config *config = &w->config;
-    const size_t ph = config->patch[0], pw = config->patch[1];
-    const size_t channels = config->in_channels, c = config->channels;
-    const size_t size = channels * ph * pw;
-    ref_map map = {d->batch, d->height / ph, d->width / pw, c, NULL};
-    const size_t rows = map.batch * map.height * map.width;
-    double *x = malloc(rows * size * sizeof *x);
-    map.value = malloc(rows * c * sizeof *x);
-    assert_true(x && map.value);
-    for (size_t i = 0; i < rows * size; i++) {
-        const size_t row = i / size, channel = i % size / (ph * pw);
-        const size_t y =
-            row / map.width % map.height * ph + i % (ph * pw) / pw;
-        const size_t column = row % map.width * pw + i % pw;
-        const size_t picture = row / (map.width * map.height);
-        const double pixel =
-            pictures[((picture * d->height + y) * d->width + column) *
-                         channels +
-                     channel] /
-            255;
-        /* the device stores patches */
-        x[i] = kind_round(kind, (pixel - call->mean[channel]) /
-                                    call->deviation[channel]);
-    }
-    double *v[] = {rounded(kind, w->patch_weight, c * size),
-                   rounded(kind, w->patch_bias, c),
-                   rounded(kind, w->patch_norm_weight, c),
-                   rounded(kind, w->patch_norm_bias, c)};
-    ref_linear(x, v[0], v[1], rows, size, c, map.value);
-    ref_norm(map.value, v[2], v[3], rows, c, config->norm_eps, map.value);
-    free_all(v, 4);
-    free(x);
-    return map;
-}
-
-/* The mean of the normalised tokens. */
-static void ref_pool(const winattn_swin_weights *w, storage_kind kind,
-                     const ref_map *map, double *features)
-{
-    const size_t c = map->channels, tokens = map->height * map->width;
-    double *v[] = {rounded(kind, w->norm_weight, c),
-                   rounded(kind, w->norm_bias, c)};
-    ref_norm(map->value, v[0], v[1], map->batch * tokens, c,
-             w->config.norm_eps, map->value);
-    memset(features, 0, map->batch * c * sizeof *features);
-    for (size_t i = 0; i < map->batch * tokens * c; i++)
-        features[i / (tokens * c) * c + i % c] +=
-            map->value[i] / (double)tokens;
-    free_all(v, 2);
-}
-
 static void check_numbers(const char *what, model_tensor *got,
                           const double *want, double most)
 {
@@ -324,13 +175,13 @@ static void check_logits(model_run *r, const winattn_swin_weights *w,
                          double most)
 {
     const size_t classes = w->config.classes;
-    double *v[] = {rounded(kind, w->head_weight, classes * c),
-                   rounded(kind, w->head_bias, classes)};
+    double *v[] = {ref_rounded(kind, w->head_weight, classes * c),
+                   ref_rounded(kind, w->head_bias, classes)};
     double *logits = malloc(batch * classes * sizeof *logits);
     assert_non_null(logits);
     ref_linear(r->features.value, v[0], v[1], batch, c, classes, logits);
     check_numbers("logits", &r->logits, logits, most);
-    free_all(v, 2);
+    ref_free(v, 2);
     free(logits);
 }
 
@@ -500,6 +351,69 @@ static void outputs_are_independent(void **state)
     winattn_swin_weights_destroy(w);
 }
 
+/* A queue and a run of its own, the model shared; no cmocka in here. */
+typedef struct worker {
+    pthread_t thread;
+    const winattn_model *model;
+    const model_run *run;
+    bool failed;
+} worker;
+
+static void *use_model(void *argument)
+{
+    worker *w = argument;
+    cl_int error;
+    cl_command_queue queue =
+        clCreateCommandQueue(device.context, device.id, 0, &error);
+    /* all at once, so that threads meet */
+    for (int round = 0; round < 30 && !w->failed; round++)
+        w->failed = winattn_enqueue_model(w->model, queue, &w->run->call, 0,
+                                          NULL, NULL) != WINATTN_SUCCESS;
+    w->failed = clFinish(queue) != CL_SUCCESS || w->failed;
+    clReleaseCommandQueue(queue);
+    return NULL;
+}
+
+/* They compute what one alone computes. */
+static void threads_share_a_model(void **state)
+{
+    enum { WORKERS = 3 };
+    (void)state;
+    if (part_is("few") && !is_cpu())
+        skip();
+    winattn_model_desc desc;
+    double *pictures;
+    const winattn_dtype dtype =
+        is_computed(WINATTN_FP32) ? WINATTN_FP32 : WINATTN_FP16;
+    winattn_swin_weights *weights = random_weights(&random_rows[1]);
+    model_run runs[WORKERS + 1];
+    worker workers[WORKERS];
+    for (int i = 0; i <= WORKERS; i++) {
+        runs[i] =
+            random_run(&random_rows[1], weights, dtype, &desc, &pictures);
+        free(pictures);
+    }
+    enqueue(&runs[WORKERS], device.queue);
+    tensor_read(&runs[WORKERS].logits);
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i] = (worker){.model = runs[WORKERS].model, .run = &runs[i]};
+        assert_int_equal(
+            pthread_create(&workers[i].thread, NULL, use_model, &workers[i]),
+            0);
+    }
+    for (int i = 0; i < WORKERS; i++)
+        assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
+    for (int i = 0; i < WORKERS; i++) {
+        assert_false(workers[i].failed);
+        tensor_read(&runs[i].logits);
+        assert_memory_equal(runs[i].logits.value, runs[WORKERS].logits.value,
+                            runs[i].logits.count * sizeof(double));
+    }
+    for (int i = 0; i <= WORKERS; i++)
+        run_free(&runs[i]);
+    winattn_swin_weights_destroy(weights);
+}
+
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
@@ -594,6 +508,7 @@ int main(int count, char **arguments)
         UNIT_TEST(golden),
         UNIT_TEST(random_models),
         UNIT_TEST(outputs_are_independent),
+        UNIT_TEST(threads_share_a_model),
         UNIT_TEST(wrong_calls_are_refused),
         cmocka_unit_test(wrong_models_are_refused),
     };

@@ -69,6 +69,19 @@ static void test_names(void **state)
     }
 }
 
+static void test_like(void **state)
+{
+    char text[64];
+    (void)state;
+    winattn_swin_config c = named("swin_v2_t");
+    memset(c.window, 0, sizeof c.window);
+    wa_swin_config_names(&c, sizeof text, text);
+    assert_string_equal(text, "swin_v2_t, swin_v2_t_w16");
+    c.depths[1]++;
+    wa_swin_config_names(&c, sizeof text, text);
+    assert_string_equal(text, "");
+}
+
 static void test_bad_names(void **state)
 {
     winattn_swin_config c = {.struct_size = sizeof c};
@@ -237,9 +250,10 @@ static void test_moments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),        cmocka_unit_test(test_bad_names),
-        cmocka_unit_test(test_struct_sizes), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_random),       cmocka_unit_test(test_moments),
+        cmocka_unit_test(test_names),     cmocka_unit_test(test_like),
+        cmocka_unit_test(test_bad_names), cmocka_unit_test(test_struct_sizes),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_random),
+        cmocka_unit_test(test_moments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

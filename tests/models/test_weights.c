@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Shapes of Swin models, and their weights from files of four libraries, the
  * golden ones and some that were made from them. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "files.h"
+#include "kit/scratch.h"
+#include "models/swin_beside.h"
 #include "models/swin_file.h"
 
 /* ---- Files as libraries write them ---- */
@@ -239,6 +243,98 @@ static void test_describes(void **state)
     winattn_swin_weights_destroy(NULL);
 }
 
+/* ---- What stands beside ---- */
+
+static wa_swin_config told(const char *text)
+{
+    wa_swin_config config = {.generation = 2, .patch = {4, 4}, .stages = 4};
+    wa_swin_beside_read(text, strlen(text), &config);
+    return config;
+}
+
+static void assert_windows(const char *text, const cl_uint *windows,
+                           const cl_uint *old)
+{
+    const wa_swin_config config = told(text);
+    for (int i = 0; i < 4; i++)
+        for (int axis = 0; axis < 2; axis++) {
+            assert_int_equal(config.window[i][axis], windows[i]);
+            assert_int_equal(config.position_window[i][axis], old[i]);
+        }
+}
+
+static void test_beside_texts(void **state)
+{
+    static const cl_uint none[4] = {0}, eight[4] = {8, 8, 8, 8};
+    static const cl_uint sixteen[4] = {16, 16, 16, 8};
+    static const cl_uint twelve[4] = {12, 12, 12, 6};
+    (void)state;
+    assert_windows("{\"architecture\":\"swinv2_tiny_window8_256\"}", eight,
+                   none);
+    assert_windows("{\"architecture\":"
+                   "\"swinv2_base_window12to16_192to256\"}",
+                   sixteen, twelve);
+    assert_windows("{\"model_type\":\"swinv2\",\"window_size\":16,"
+                   "\"image_size\":256,"
+                   "\"pretrained_window_sizes\":[12,12,12,6]}",
+                   sixteen, twelve);
+    assert_windows("{\"model_type\":\"swinv2\",\"window_size\":8,"
+                   "\"image_size\":[256,256],"
+                   "\"pretrained_window_sizes\":[0,0,0,0]}",
+                   eight, none);
+    static const char *const nothing[] = {
+        "",
+        "{",
+        "[]",
+        "7",
+        "{}",
+        "{\"model_type\":7}",
+        "{\"model_type\":\"vit\",\"window_size\":8,\"image_size\":256}",
+        "{\"model_type\":\"swinv2\",\"window_size\":8}",
+        "{\"model_type\":\"swinv2\",\"window_size\":65,\"image_size\":256}",
+        "{\"model_type\":\"swinv2\",\"window_size\":-8,\"image_size\":256}",
+        "{\"model_type\":\"swinv2\",\"window_size\":8.5,\"image_size\":256}",
+        "{\"model_type\":\"swinv2\",\"window_size\":8,\"image_size\":[256]}",
+        "{\"architecture\":\"swinv2_tiny\"}",
+        "{\"architecture\":\"swinv2_tiny_window\"}",
+        "{\"architecture\":\"swinv2_tiny_window8\"}",
+        "{\"architecture\":\"swinv2_tiny_window99_256\"}",
+        "{\"architecture\":\"swinv2_tiny_window8_99999999999999999999\"}"};
+    for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++)
+        assert_windows(nothing[i], none, none);
+    const wa_swin_config config = told("{\"model_type\":\"swin\","
+                                       "\"layer_norm_eps\":1e-6}");
+    assert_true(config.norm_eps == 1e-6F);
+}
+
+static void test_beside_file(void **state)
+{
+    static const char text[] =
+        "{\"model_type\":\"swinv2\",\"window_size\":4,"
+        "\"image_size\":[44,36],\"layer_norm_eps\":1e-05}";
+    winattn_swin_weights *w;
+    (void)state;
+    const wa_swin_config config = golden_config("transformers_v2");
+    wa_swin_weights *plain = opened("transformers_v2", &config);
+    wa_file_map map;
+    assert_int_equal(wa_file_map_open(golden_path("transformers_v2"), &map),
+                     WA_FILE_READ);
+    write_bytes(folder_named("model.safetensors"), map.bytes, map.size);
+    wa_file_map_close(&map);
+    assert_status(
+        winattn_swin_weights_open(folder_named("model.safetensors"), NULL, &w),
+        WINATTN_INVALID_FILE, "windows");
+    write_bytes(folder_named("config.json"), text, sizeof text - 1);
+    assert_status(
+        winattn_swin_weights_open(folder_named("model.safetensors"), NULL, &w),
+        0, "");
+    assert_config(&w->config, "transformers_v2");
+    assert_memory_equal(w->values, plain->values,
+                        (size_t)w->count * sizeof(float));
+    winattn_swin_weights_destroy(plain);
+    winattn_swin_weights_destroy(w);
+}
+
 /* ---- Other names ---- */
 
 typedef struct renaming {
@@ -304,6 +400,47 @@ static void test_microsoft(void **state)
         file_edited(file, rename_all, (void *)(uintptr_t)of_three);
     assert_status(wa_swin_weights_read(made.bytes, made.size, &config, &w),
                   WINATTN_INVALID_FILE, "layers.1.downsample.norm.weight");
+    wa_safetensors_close(file);
+    free(made.bytes);
+}
+
+/* Coordinates as Swin V2 keeps them when it was pretrained with other windows,
+ * 3 x 3, than the 5 x 3 that it has. */
+static void set_pretraining(file_edit *tensor, void *data)
+{
+    float *values = data;
+    if (!strstr(tensor->name, "relative_coords_table"))
+        return;
+    for (int y = 0; y < 9; y++)
+        for (int x = 0; x < 5; x++) {
+            *values++ = (float)wa_log_coordinate(y - 4, 3);
+            *values++ = (float)wa_log_coordinate(x - 2, 3);
+        }
+    tensor->values = data;
+}
+
+static void test_pretraining(void **state)
+{
+    float values[9 * 5 * 2];
+    wa_swin_weights *w, *plain = opened("torchvision_v2", NULL);
+    wa_safetensors *file = tensors_of("torchvision_v2");
+    const file_bytes made = file_edited(file, set_pretraining, values);
+    (void)state;
+    /* log2(8 * 4 / 2 + 1) / 3 */
+    assert_true(fabsf(values[0] + 1.3624876F) < 1e-6F);
+    assert_status(wa_swin_weights_read(made.bytes, made.size, NULL, &w), 0,
+                  "");
+    for (uint32_t stage = 0; stage < 2; stage++)
+        for (int axis = 0; axis < 2; axis++)
+            assert_int_equal(w->config.position_window[stage][axis], 3);
+    /* in the middle, nothing has changed */
+    const wa_swin_block_weights *b = &w->stages[0].blocks[0];
+    const wa_swin_block_weights *p = &plain->stages[0].blocks[0];
+    assert_memory_equal(b->table + 4 * 5 * 2, p->table + 4 * 5 * 2,
+                        5 * 2 * sizeof(float));
+    assert_memory_not_equal(b->table, p->table, 5 * 2 * sizeof(float));
+    winattn_swin_weights_destroy(w);
+    winattn_swin_weights_destroy(plain);
     wa_safetensors_close(file);
     free(made.bytes);
 }
@@ -434,10 +571,17 @@ int main(void)
         cmocka_unit_test(test_timm),
         cmocka_unit_test(test_transformers),
         cmocka_unit_test(test_describes),
+        cmocka_unit_test(test_beside_texts),
+        cmocka_unit_test(test_beside_file),
         cmocka_unit_test(test_microsoft),
+        cmocka_unit_test(test_pretraining),
         cmocka_unit_test(test_transformers_modules),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_config_disagrees),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (!scratch_make())
+        return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    scratch_remove();
+    return failed;
 }

@@ -26,7 +26,8 @@ vcpkg_cmake_config_fixup(CONFIG_PATH lib/cmake/winattn)
 vcpkg_fixup_pkgconfig()
 
 if("tools" IN_LIST FEATURES)
-    vcpkg_copy_tools(TOOL_NAMES winattn-bench winattn-info winattn-tune AUTO_CLEAN)
+    vcpkg_copy_tools(TOOL_NAMES winattn-bench winattn-info winattn-swin
+        winattn-tune AUTO_CLEAN)
 endif()
 
 file(REMOVE_RECURSE
