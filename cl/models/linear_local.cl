@@ -18,8 +18,19 @@ REQUIRE(BLOCK_COLUMNS)
 REQUIRE(ITEM_ROWS)
 REQUIRE(ITEM_COLUMNS)
 REQUIRE(STAGE_DIMS)
+REQUIRE(SUB_GROUP)
 
 DEFINE_VECTOR_ACCESS(4)
+
+/* Intel's compiler must know the size of sub-groups for as many registers as
+ * there are, and runs out of them where it sees a whole stage. */
+#if SUB_GROUP
+#define SUB_GROUP_SIZE __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
+#define STAGE_FOR NO_UNROLL_FOR
+#else
+#define SUB_GROUP_SIZE
+#define STAGE_FOR UNROLL_FOR
+#endif
 
 #define ROW_QUADS (ITEM_ROWS / 4)
 #define COLUMN_QUADS (ITEM_COLUMNS / 4)
@@ -123,7 +134,7 @@ INLINE void multiply(float sums[ITEM_ROWS][ITEM_COLUMNS],
                      __local const float *xs, __local const float *ws,
                      int line, int stack)
 {
-    UNROLL_FOR (int k = 0; k < STAGE_DIMS; k++) {
+    STAGE_FOR (int k = 0; k < STAGE_DIMS; k++) {
         float row[ITEM_ROWS], column[ITEM_COLUMNS];
         UNROLL_FOR (int q = 0; q < ROW_QUADS; q++)
             vstore4(*(__local const float4 *)(xs + k * X_PITCH +
@@ -167,7 +178,7 @@ INLINE void finish_quad(const float *sums, ulong row, uint column,
 #endif
 }
 
-LINEAR_KERNEL(GROUP) void linear_local(LINEAR_PARAMETERS)
+LINEAR_KERNEL(GROUP) SUB_GROUP_SIZE void linear_local(LINEAR_PARAMETERS)
 {
     __local float xs[STAGE_DIMS * X_PITCH] __attribute__((aligned(16)));
     __local float ws[STAGE_DIMS * W_PITCH] __attribute__((aligned(16)));

@@ -144,7 +144,9 @@ static bool choose_few(const wa_linear_problem *problem,
                                  .column_waves = 1,
                                  .dim_waves = 4};
     *s = few;
-    if (problem->dtype != WINATTN_FP32 && problem->in >= 8 * unit->tile)
+    /* else a stage waits in registers */
+    if (unit->copies_async && problem->dtype != WINATTN_FP32 &&
+        problem->in >= 8 * unit->tile)
         s->stage_dims *= 2;
     return !check_shape(problem, device, s);
 }

@@ -117,7 +117,9 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
     append_register_limit(problem, device, tier, kernel);
     if (tier == WINATTN_TIER_MATRIX)
         wa_append_matrix_unit_options(device, text, size);
-    else if (tier == WINATTN_TIER_LOCAL && device->miscompiles_barriers)
+    if (tier == WINATTN_TIER_LOCAL && device->sub_group)
+        append(kernel, WA_SWITCH(SUB_GROUP), device->sub_group);
+    if (tier == WINATTN_TIER_LOCAL && device->miscompiles_barriers)
         wa_append(text, size, "-cl-opt-disable ");
 }
 
@@ -260,7 +262,7 @@ bool wa_linear_plan_local(const wa_linear_problem *problem,
     const uint32_t item = device->registers >= 100 ? 8 : 4;
     const wa_linear_shape few = {.block_rows = 32,
                                  .block_columns = 32,
-                                 .stage_dims = 32,
+                                 .stage_dims = item == 8 ? 32 : 16,
                                  .item_rows = 4,
                                  .item_columns = 4};
     wa_linear_shape s = {.block_rows = 16 * item,
