@@ -23,6 +23,8 @@ REQUIRE(DIM_WAVES)
 #define WAVES (ROW_WAVES * COLUMN_WAVES * DIM_WAVES)
 #define GROUP (WAVES * WAVE)
 #define AHEAD (STAGES - 1)
+/* a stage is filled while another is computed from */
+typedef char has_two_stages[STAGES > 1 ? 1 : -1];
 #define ROW_CHUNKS (STAGE_DIMS / CHUNK)
 #define TURNS(rows) (((rows)*ROW_CHUNKS + GROUP - 1) / GROUP)
 #define X_TURNS TURNS(BLOCK_ROWS)

@@ -230,6 +230,53 @@ static void events_are_given(void **state)
     tear(&p);
 }
 
+/* GELU of what is no ordinary number: infinity stays, what is far below 0
+ * becomes 0, NaN stays NaN; and only in its row. */
+static void gelu_keeps_what_is_no_number(void **state)
+{
+    (void)state;
+    enum { ROWS = 6 };
+    static const winattn_tier tiers[] = {WINATTN_TIER_CPU, WINATTN_TIER_LOCAL};
+    float x[ROWS] = {INFINITY, NAN, 30.0f, -30.0f, 0.0f, 1.0f}, one = 1;
+    cl_int error;
+    for (int t = 0; t < 2; t++) {
+        float y[ROWS];
+        const winattn_linear_desc desc = {.struct_size = sizeof desc,
+                                          .tier = tiers[t],
+                                          .in_features = 1,
+                                          .out_features = 1,
+                                          .activation =
+                                              WINATTN_ACTIVATION_GELU};
+        winattn_linear_plan *plan;
+        winattn_linear call = {.struct_size = sizeof call, .rows = ROWS};
+        assert_int_equal(winattn_linear_plan_create(device.context, device.id,
+                                                    &desc, &plan),
+                         WINATTN_SUCCESS);
+        call.x.buffer = clCreateBuffer(device.context, CL_MEM_COPY_HOST_PTR,
+                                       sizeof x, x, &error);
+        assert_int_equal(error, CL_SUCCESS);
+        call.weight.buffer = clCreateBuffer(
+            device.context, CL_MEM_COPY_HOST_PTR, sizeof one, &one, &error);
+        assert_int_equal(error, CL_SUCCESS);
+        call.y.buffer = new_buffer(sizeof y, CL_MEM_READ_WRITE);
+        assert_int_equal(
+            winattn_enqueue_linear(plan, device.queue, &call, 0, NULL, NULL),
+            WINATTN_SUCCESS);
+        assert_int_equal(clEnqueueReadBuffer(device.queue, call.y.buffer,
+                                             CL_TRUE, 0, sizeof y, y, 0, NULL,
+                                             NULL),
+                         CL_SUCCESS);
+        assert_true(isinf(y[0]) && y[0] > 0);
+        assert_true(isnan(y[1]));
+        assert_true(y[2] == 30.0f && y[3] == 0.0f && y[4] == 0.0f);
+        assert_true(fabs(y[5] - 0.841344746) < 1e-6);
+        clReleaseMemObject(call.x.buffer);
+        clReleaseMemObject(call.weight.buffer);
+        clReleaseMemObject(call.y.buffer);
+        winattn_linear_plan_destroy(plan);
+    }
+}
+
 static void plans_describe_themselves(void **state)
 {
     (void)state;
@@ -330,6 +377,7 @@ int main(void)
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(parts_that_a_plan_lacks_are_refused),
         cmocka_unit_test(events_are_given),
+        cmocka_unit_test(gelu_keeps_what_is_no_number),
         cmocka_unit_test(plans_describe_themselves),
         cmocka_unit_test(every_device_has_a_plan),
         cmocka_unit_test(units_need_leave),
