@@ -89,9 +89,7 @@ INLINE row_plane plane_of(__global const storage *tensor,
 
 /* Of 64 channels a lane can have them in registers; then products need not
  * read them again. */
-#ifndef HOLDS_KEPT
 #define HOLDS_KEPT (HEAD_DIM <= 64)
-#endif
 #if HOLDS_KEPT
 typedef struct kept_rows {
     uint words[HEAD_DIM / 4];
@@ -128,6 +126,28 @@ INLINE kept_rows take_kept(uint address, uint wave, int lane)
 #define MULTIPLY_KEPT(s, kept, rows) multiply_keys(s, (kept)->address, rows)
 INLINE void keep_held(kept_rows *x) {}
 #endif
+
+/* ---- A stage ---- */
+
+INLINE void await_stage(const tile_ring *ring, ring_place at)
+{
+    await_phase(filled(ring, at.stage, KEYS), at.parity);
+    await_phase(filled(ring, at.stage, VALUES), at.parity);
+    show_to_products();
+}
+
+/* Starts the products of what is kept with it, in two groups: scores and dP.
+ */
+INLINE void multiply_stage(float *s, float *dp, const kept_rows *first,
+                           const kept_rows *second, const tile_ring *ring,
+                           uint stage)
+{
+    start_products();
+    MULTIPLY_KEPT(s, first, part_of(ring, stage, KEYS));
+    end_products();
+    MULTIPLY_KEPT(dp, second, part_of(ring, stage, VALUES));
+    end_products();
+}
 
 /* ---- What leaves ---- */
 

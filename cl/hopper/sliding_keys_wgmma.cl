@@ -173,19 +173,13 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
 {
     float s[SCORES], dp[SCORES];
     const uint numbers = numbers_of(ring, at.stage);
-    await_phase(filled(ring, at.stage, QUERIES), at.parity);
-    await_phase(filled(ring, at.stage, D_OUTS), at.parity);
-    show_to_products();
+    await_stage(ring, at);
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(x->dk);
     HOLD_OUTS(x->dv);
     HOLD_WEIGHTS(x->ds);
     HOLD_WEIGHTS(x->p);
-    start_products();
-    MULTIPLY_KEPT(s, k, part_of(ring, at.stage, QUERIES));
-    end_products();
-    MULTIPLY_KEPT(dp, v, part_of(ring, at.stage, D_OUTS));
-    end_products();
+    multiply_stage(s, dp, k, v, ring, at.stage);
     AWAIT_PRODUCTS(1);
     HOLD_SCORES(s);
     if (follows) {

@@ -131,16 +131,10 @@ INLINE void add_tile(row_state *x, const tile_ring *ring, ring_place at,
                      const forward_args *args, key_tile tile, const int exact)
 {
     float s[SCORES], dp[SCORES];
-    await_phase(filled(ring, at.stage, KEYS), at.parity);
-    await_phase(filled(ring, at.stage, VALUES), at.parity);
-    show_to_products();
+    await_stage(ring, at);
     HOLD_WEIGHTS(x->ds);
     HOLD_OUTS(x->dq);
-    start_products();
-    MULTIPLY_KEPT(s, q, part_of(ring, at.stage, KEYS));
-    end_products();
-    MULTIPLY_KEPT(dp, d_o, part_of(ring, at.stage, VALUES));
-    end_products();
+    multiply_stage(s, dp, q, d_o, ring, at.stage);
     AWAIT_PRODUCTS(1);
     HOLD_SCORES(s);
     HOLD_WEIGHTS(x->ds);

@@ -206,7 +206,8 @@ INLINE float largest_element(__global const storage *v,
                              int item)
 {
     float largest = 0.0f;
-    if (HEAD_DIM % 8 == 0 && (args->flags & ARG_WIDE_ACCESS) != 0) {
+    if (DTYPE != 0 && HEAD_DIM % 8 == 0 &&
+        (args->flags & ARG_WIDE_ACCESS) != 0) {
         /* sizes of either type are in the order of their bits */
         ushort8 top = (ushort8)(0);
         for (uint i = item; i < count * (HEAD_DIM / 8); i += TEAM) {
