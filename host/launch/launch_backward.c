@@ -102,14 +102,19 @@ static backward_args make_args(const wa_call *call)
     return args;
 }
 
+/* Of a window-head. */
+static uint32_t row_blocks_of(const wa_schedule *s, int step)
+{
+    return step == WA_STEP_STATISTICS && s->bound_blocks ? s->bound_blocks
+                                                         : s->row_blocks;
+}
+
 /* Work-groups of a step for the windows of a launch. */
 static uint64_t groups_of(const wa_call *call, int step, uint64_t windows)
 {
     const wa_schedule *s = &call->plan->schedule;
     const uint64_t row_blocks =
-        (uint64_t)call->problem.heads *
-        (step == WA_STEP_STATISTICS && s->bound_blocks ? s->bound_blocks
-                                                       : s->row_blocks);
+        (uint64_t)call->problem.heads * row_blocks_of(s, step);
     if (step == WA_STEP_KEYS)
         return (uint64_t)s->splits * call->problem.kv_heads * s->key_blocks *
                (s->key_parts ? s->key_parts : 1);
@@ -120,11 +125,9 @@ static uint64_t groups_of(const wa_call *call, int step, uint64_t windows)
  * which have as many rows as the step says. */
 static void set_row_blocks(const wa_call *call, int step, backward_args *args)
 {
-    const wa_schedule *s = &call->plan->schedule;
     forward_args *forward = &args->forward;
     forward->block_rows = call->plan->step[step].block_rows;
-    forward->row_blocks =
-        step == WA_STEP_STATISTICS ? s->bound_blocks : s->row_blocks;
+    forward->row_blocks = row_blocks_of(&call->plan->schedule, step);
     forward->short_row_blocks = wa_short_row_blocks(
         &call->problem, forward->block_rows, forward->row_blocks);
 }
