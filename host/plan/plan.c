@@ -119,8 +119,10 @@ static winattn_status check_blocks(const wa_problem *problem,
                                    const wa_plan *plan)
 {
     const wa_schedule *s = &plan->schedule;
+    const uint32_t row_blocks =
+        s->bound_blocks > s->row_blocks ? s->bound_blocks : s->row_blocks;
     const uint64_t rows =
-        plan->fused ? 0 : (uint64_t)problem->heads * s->row_blocks;
+        plan->fused ? 0 : (uint64_t)problem->heads * row_blocks;
     const uint64_t keys = (uint64_t)problem->kv_heads * s->key_blocks *
                           (s->key_parts ? s->key_parts : 1);
     if (rows > MOST_BLOCKS || keys > MOST_BLOCKS)
