@@ -4,7 +4,8 @@ the same weights and pictures.
 
     python3 full_size.py WINATTN_SWIN FOLDER [DEVICE]
 
-Weights are random, as in golden/make_models.py. In fp32 logits and maps are at
+torchvision runs on the GPU where torch has one, else on the CPU. Weights are
+random, as in golden/make_models.py. In fp32 logits and maps are at
 most 2e-5 off fp64, in fp16 and bf16 1.5 times as far as torchvision's in that
 type. Ends with 77 where torch, torchvision or safetensors is not installed.
 """
@@ -28,6 +29,7 @@ FP32_MOST = 2e-5
 FACTOR = 1.5
 TYPES = (("fp32", torch.float32), ("fp16", torch.float16),
          ("bf16", torch.bfloat16))
+GPU = "cuda" if torch.cuda.is_available() else "cpu"
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -57,12 +59,12 @@ def run_torch(model, x):
     """Logits and the maps of all stages."""
     maps = []
     hooks = [model.features[i].register_forward_hook(
-        lambda _, __, out: maps.append(out.double())) for i in (1, 3, 5, 7)]
+        lambda _, __, out: maps.append(out.double().cpu())) for i in (1, 3, 5, 7)]
     normalize = torch.nn.functional.normalize
     if x.dtype == torch.float16:  # 1e-12 is 0 there
         torch.nn.functional.normalize = functools.partial(normalize, eps=1e-6)
     with torch.no_grad():
-        logits = model(x).double()
+        logits = model.to(GPU)(x.to(GPU)).double().cpu()
     torch.nn.functional.normalize = normalize
     for hook in hooks:
         hook.remove()
