@@ -66,7 +66,7 @@ uint64_t wa_linear_workspace(const winattn_linear_plan *plan, uint64_t rows)
     const wa_linear_problem *p = &plan->problem;
     const uint64_t row = plan->layout.tier == WINATTN_TIER_MATRIX
                              ? p->in * (p->dtype == WINATTN_FP32 ? 4ull : 2)
-                             : LINEAR_STATISTICS * 4;
+                             : LINEAR_STATISTICS * 4ull;
     return p->layer_norm ? (rows * row + 15) / 16 * 16 : 0;
 }
 

@@ -137,7 +137,7 @@ static void write_norm(const wa_linear_problem *problem,
     kernel->rows = layout->norm.teams;
     kernel->work_group = layout->norm.team * layout->norm.teams;
     kernel->local_bytes =
-        layout->norm.team > 1 ? kernel->work_group * 2 * sizeof(float) : 0;
+        layout->norm.team > 1 ? 2ull * kernel->work_group * sizeof(float) : 0;
 }
 
 /* Work-items of a row: one on CPUs, else as many as have a vector of it each.
