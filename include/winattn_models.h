@@ -113,7 +113,8 @@ WINATTN_MODELS_API winattn_status winattn_linear_plan_create(
 WINATTN_MODELS_API void winattn_linear_plan_destroy(winattn_linear_plan *plan);
 
 /** Bytes of workspace that a call with so many rows needs: 0 without
- * layer_norm. It never shrinks as rows grow. */
+ * layer_norm; with it some of each row, or, on WINATTN_TIER_MATRIX, as many as
+ * x without gaps has. It never shrinks as rows grow. */
 WINATTN_MODELS_API winattn_status winattn_linear_plan_workspace_size(
     const winattn_linear_plan *plan, cl_ulong rows, size_t *size);
 

@@ -3,7 +3,7 @@
  * b), x [rows][in], W [out][in], y [rows][out].
  *
  *   NORM        1: rows are normalised as they are read, by numbers that
- *               linear_statistics left in the workspace
+ *               linear_statistics left in the workspace; 0 on matrix units
  *   HAS_BIAS, HAS_RESIDUAL
  *   ACTIVATION  0 none, 1 GELU */
 #include "common/storage.cl"

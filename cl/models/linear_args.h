@@ -9,8 +9,7 @@
  * of elements of a row, may be read or written at once. */
 #define LINEAR_WIDE_X 1u
 #define LINEAR_WIDE_WEIGHT 2u
-#define LINEAR_WIDE_OUT 4u  /* y, residual and bias */
-#define LINEAR_WIDE_NORM 8u /* norm_weight and norm_bias */
+#define LINEAR_WIDE_OUT 4u /* y, residual and bias */
 
 typedef struct linear_args {
     arg_u64 rows;

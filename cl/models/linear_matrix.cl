@@ -5,6 +5,8 @@
  * STAGE_DIMS numbers of each row of x and of W come to a stage of a ring in
  * local memory while waves compute from another (linear_ring.cl).
  *
+ * Rows to be normalised are so before (norm_rows.cl).
+ *
  * Where a call has few tiles, DIM_WAVES waves share one: each multiplies some
  * of a stage's numbers, and their sums are added up in the end. */
 #include "models/linear_ring.cl"
@@ -165,12 +167,6 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
         .stride = args.weight_stride,
         .count = (int)min(args.out - first_column, (uint)BLOCK_COLUMNS),
         .wide = (args.flags & LINEAR_WIDE_WEIGHT) != 0};
-#if NORM
-    float2 row_numbers[X_TURNS];
-    UNROLL_FOR (int t = 0; t < X_TURNS; t++)
-        row_numbers[t] = vload2(
-            first_row + min(turn_row(item, t), from_x.count - 1), statistics);
-#endif
 
     float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE];
     UNROLL_FOR (int r = 0; r < ROW_TILES; r++)
@@ -210,14 +206,6 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
             keep_chunks(to, held_x, BLOCK_ROWS, X_TURNS, item);
             keep_chunks(to + X_SIZE, held_w, BLOCK_COLUMNS, W_TURNS, item);
         }
-#endif
-#if NORM
-        AWAIT_COPIES(AHEAD - 1);
-        if (s + 1 >= 0 && s + 1 < (int)stages)
-            normalise_chunks(ring + (uint)(s + 1) % STAGES * STAGE_SIZE,
-                             row_numbers, (uint)(s + 1) * STAGE_DIMS, args.in,
-                             (args.flags & LINEAR_WIDE_NORM) != 0, norm_weight,
-                             norm_bias, item);
 #endif
     }
     AWAIT_COPIES(0);

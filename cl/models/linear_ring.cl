@@ -137,42 +137,4 @@ INLINE uint4 pack_chunk(const float *x)
 #endif
 }
 
-#if NORM
-/* A stage's rows of x become those of norm(x), in place: each work-item's
- * chunks, which it has brought itself, so that nobody need be waited for. What
- * is behind a row's end stays 0. */
-INLINE void normalise_chunks(__local storage_bits *rows,
-                             const float2 *row_numbers, uint k, uint in,
-                             int wide, __global const storage *norm_weight,
-                             __global const storage *norm_bias, int item)
-{
-    float factor[CHUNK], shift[CHUNK];
-    UNROLL_FOR (int t = 0; t < X_TURNS; t++) {
-        float x[CHUNK];
-        const int row = turn_row(item, t), chunk = turn_chunk(item, t);
-        __local uint4 *here =
-            (__local uint4 *)(rows +
-                              swizzled_offset(row, chunk * CHUNK, PITCH));
-        /* where turns are whole rows, a work-item's chunks lie in a column */
-        if (t == 0 || GROUP % ROW_CHUNKS != 0) {
-            const uint at = k + chunk * CHUNK;
-            const int whole = wide && at < in;
-            unpack_chunk(factor,
-                         whole ? *(__global const uint4 *)(norm_weight + at)
-                               : load_elements(norm_weight, at, in));
-            unpack_chunk(shift, whole
-                                    ? *(__global const uint4 *)(norm_bias + at)
-                                    : load_elements(norm_bias, at, in));
-        }
-        if (BLOCK_ROWS * ROW_CHUNKS % GROUP != 0 && row >= BLOCK_ROWS)
-            continue;
-        unpack_chunk(x, *here);
-        UNROLL_FOR (int i = 0; i < CHUNK; i++)
-            x[i] = FMA((x[i] - row_numbers[t].x) * row_numbers[t].y, factor[i],
-                       shift[i]);
-        *here = pack_chunk(x);
-    }
-}
-#endif
-
 #endif

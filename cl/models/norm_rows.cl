@@ -13,7 +13,7 @@ REQUIRE(ADDS)
     neighbour(from, row, (uint)(at), args.height, args.width)
 #define EXISTS_PART(p) ((p) != 0)
 #else
-#define ROW_PART(from, row, at) ((from) + (row)*ROW_SIZE + (at))
+#define ROW_PART(from, row, at) ((from) + (row)*args.stride + (at))
 #define EXISTS_PART(p) 1
 #endif
 

@@ -8,8 +8,8 @@
 /* Set in flags: addresses are multiples of what a work-item takes at once. */
 #define ROW_ALIGNED 1u
 
-/* norm_rows: rows [rows][ROW_SIZE]; pool_rows: [rows][tokens][ROW_SIZE] to
- * [rows][ROW_SIZE]. */
+/* norm_rows: rows [rows][ROW_SIZE], of `from` `stride` elements apart;
+ * pool_rows: [rows][tokens][ROW_SIZE] to [rows][ROW_SIZE]. */
 typedef struct norm_args {
     arg_u64 rows;   /* of the result */
     arg_u64 tokens; /* pool_rows: of an image */
@@ -19,7 +19,7 @@ typedef struct norm_args {
     arg_u32 height, width; /* NEIGHBOURS: of the maps that rows come from */
     arg_f32 eps;
     arg_u32 flags;
-    arg_u32 padding;
+    arg_u32 stride;
 } norm_args;
 
 /* merge_patches: maps [batch][height][width][ROW_SIZE / 4]. */

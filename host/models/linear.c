@@ -45,8 +45,9 @@ static winattn_status check_kernel(const winattn_linear_plan *plan, int i)
         return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
                        "the kernel built for work-groups of %llu, not %u",
                        (unsigned long long)size, wanted);
+    /* a norm of long rows has these in slow memory, and still pays */
     if (plan->layout.tier != WINATTN_TIER_MATRIX ||
-        device->emulates_matrix_unit)
+        i == WA_LINEAR_STATISTICS || device->emulates_matrix_unit)
         return WINATTN_SUCCESS;
     error = clGetKernelWorkGroupInfo(plan->kernels[i], id,
                                      CL_KERNEL_PRIVATE_MEM_SIZE,
@@ -120,7 +121,7 @@ static winattn_status build_best(winattn_linear_plan *plan)
  * are kept afterwards. All rows of W are the same. */
 static winattn_status run_once(const winattn_linear_plan *plan,
                                cl_command_queue queue, cl_mem zeros,
-                               cl_mem out)
+                               cl_mem out, size_t workspace_at)
 {
     const winattn_linear call = {.struct_size = sizeof call,
                                  .rows = 1,
@@ -131,7 +132,7 @@ static winattn_status run_once(const winattn_linear_plan *plan,
                                  .norm_bias.buffer = zeros,
                                  .residual.buffer = zeros,
                                  .y.buffer = out,
-                                 .workspace = {.buffer = out}};
+                                 .workspace = {out, workspace_at}};
     wa_kernel_chain chain;
     winattn_status status = wa_chain_begin(&chain, queue, 0, NULL, false);
     for (int i = WA_LINEAR_MANY; i <= WA_LINEAR_FEW; i++)
@@ -147,7 +148,8 @@ static winattn_status run_once(const winattn_linear_plan *plan,
 static winattn_status warm_up(const winattn_linear_plan *plan)
 {
     const wa_linear_problem *p = &plan->problem;
-    const size_t size = 4 * (size_t)(p->in > p->out ? p->in : p->out) + 64;
+    const size_t most = p->in > p->out ? p->in : p->out;
+    const size_t size = 4 * ((most + 15) / 16 * 16) + 64;
     cl_context context = wa_session_context(plan->session);
     cl_mem zeros = NULL, out = NULL;
     cl_int error = CL_OUT_OF_HOST_MEMORY;
@@ -159,8 +161,9 @@ static winattn_status warm_up(const winattn_linear_plan *plan)
             clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
                            size, bytes, &error);
     if (zeros)
-        out = clCreateBuffer(context, CL_MEM_READ_WRITE, size, NULL, &error);
-    const winattn_status status = out ? run_once(plan, queue, zeros, out)
+        out =
+            clCreateBuffer(context, CL_MEM_READ_WRITE, 2 * size, NULL, &error);
+    const winattn_status status = out ? run_once(plan, queue, zeros, out, size)
                                       : wa_fail_cl(error, "clCreateBuffer");
     if (out)
         clReleaseMemObject(out);
@@ -284,7 +287,11 @@ winattn_linear_plan_workspace_size(const winattn_linear_plan *plan,
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "rows is %llu, not below 2^32",
                        (unsigned long long)rows);
-    *size = (size_t)wa_linear_workspace(plan, rows);
+    const uint64_t bytes = wa_linear_workspace(plan, rows);
+    if (bytes > SIZE_MAX)
+        return wa_fail(WINATTN_INVALID_LAYOUT,
+                       "the workspace has more bytes than the host can count");
+    *size = (size_t)bytes;
     return WINATTN_SUCCESS;
 }
 
@@ -325,8 +332,10 @@ winattn_status winattn_linear_plan_describe(const winattn_linear_plan *plan,
                   "few rows: of calls with less than %u work-groups\n",
                   layout->few_groups);
     describe_kernel(plan, WA_LINEAR_FEW, "few rows ", all, sizeof all);
-    describe_kernel(plan, WA_LINEAR_STATISTICS, "statistics ", all,
-                    sizeof all);
+    describe_kernel(plan, WA_LINEAR_STATISTICS,
+                    layout->tier == WINATTN_TIER_MATRIX ? "norm "
+                                                        : "statistics ",
+                    all, sizeof all);
     for (int i = 0; i < WA_TIERS; i++)
         if (layout->refusals[i][0])
             wa_append(all, sizeof all, "tier %s not taken: %s\n",

@@ -41,9 +41,6 @@ static uint32_t flags_of(const wa_linear_problem *p, const winattn_linear *l)
         flags |= LINEAR_WIDE_X;
     if (is_wide(p, &l->weight, l->weight_stride, p->in))
         flags |= LINEAR_WIDE_WEIGHT;
-    if (p->layer_norm && is_wide(p, &l->norm_weight, 0, p->in) &&
-        is_wide(p, &l->norm_bias, 0, p->in))
-        flags |= LINEAR_WIDE_NORM;
     /* only whole vectors of a row are written at once */
     const uint32_t vector = vector_of(p);
     if (is_wide(p, &l->y, l->y_stride, vector) &&
@@ -67,7 +64,6 @@ static linear_args args_of(const wa_linear_problem *p, const winattn_linear *l)
     args.norm_bias = l->norm_bias.offset / size;
     args.residual = l->residual.offset / size;
     args.y = l->y.offset / size;
-    args.statistics = p->layer_norm ? l->workspace.offset / 4 : 0;
     args.x_stride = (cl_uint)l->x_stride;
     args.weight_stride = (cl_uint)l->weight_stride;
     args.residual_stride = (cl_uint)l->residual_stride;
@@ -122,21 +118,54 @@ static wa_linear_kernel_id kernel_of(const wa_linear_layout *layout,
                : WA_LINEAR_MANY;
 }
 
+/* Rows normalised into the workspace: *call is then what is left, of these. */
+static winattn_status append_norm(const winattn_linear_plan *plan,
+                                  winattn_linear *call, wa_kernel_chain *chain)
+{
+    const wa_linear_problem *p = &plan->problem;
+    const uint32_t size = size_of(p);
+    wa_row_plan norm = plan->layout.norm;
+    wa_row_call now = {.from = call->x,
+                       .weight = call->norm_weight,
+                       .bias = call->norm_bias,
+                       .to = call->workspace,
+                       .stride = (uint32_t)call->x_stride,
+                       .eps = p->eps};
+    const uint64_t most = MOST_ITEMS / norm.team;
+    norm.kernel = plan->kernels[WA_LINEAR_STATISTICS];
+    for (uint64_t done = 0; done < call->rows; done += now.rows) {
+        now.from.offset = call->x.offset + done * call->x_stride * size;
+        now.to.offset = call->workspace.offset + done * p->in * size;
+        now.rows = call->rows - done < most ? call->rows - done : most;
+        WA_TRY(wa_row_append(&norm, &now, chain));
+    }
+    call->x = call->workspace;
+    call->x_stride = p->in;
+    return WINATTN_SUCCESS;
+}
+
 static winattn_status append_all(const winattn_linear_plan *plan,
-                                 const winattn_linear *linear,
+                                 const winattn_linear *given,
                                  wa_linear_kernel_id id,
                                  wa_kernel_chain *chain)
 {
     const wa_linear_problem *p = &plan->problem;
     const wa_linear_layout *layout = &plan->layout;
-    const linear_args args = args_of(p, linear);
-    const cl_mem workspace = p->layer_norm ? linear->workspace.buffer : NULL;
+    const bool on_the_way =
+        p->layer_norm && layout->tier != WINATTN_TIER_MATRIX;
+    winattn_linear own = *given;
+    if (p->layer_norm && !on_the_way)
+        WA_TRY(append_norm(plan, &own, chain));
+    const winattn_linear *linear = &own;
+    linear_args args = args_of(p, linear);
+    const cl_mem workspace = on_the_way ? linear->workspace.buffer : NULL;
     const cl_mem buffers[] = {
         linear->x.buffer,         linear->weight.buffer,
         linear->bias.buffer,      linear->norm_weight.buffer,
         linear->norm_bias.buffer, workspace,
         linear->residual.buffer,  linear->y.buffer};
-    if (p->layer_norm) {
+    if (on_the_way) {
+        args.statistics = linear->workspace.offset / 4;
         const cl_mem of_rows[] = {linear->x.buffer, workspace};
         const cl_kernel kernel = plan->kernels[WA_LINEAR_STATISTICS];
         WA_TRY(set_buffers(kernel, of_rows, 2));

@@ -63,9 +63,11 @@ winattn_status wa_linear_read(const winattn_linear_desc *given,
 
 uint64_t wa_linear_workspace(const winattn_linear_plan *plan, uint64_t rows)
 {
-    const uint64_t bytes =
-        plan->problem.layer_norm ? rows * LINEAR_STATISTICS * 4 : 0;
-    return (bytes + 15) / 16 * 16;
+    const wa_linear_problem *p = &plan->problem;
+    const uint64_t row = plan->layout.tier == WINATTN_TIER_MATRIX
+                             ? p->in * (p->dtype == WINATTN_FP32 ? 4ull : 2)
+                             : LINEAR_STATISTICS * 4ull;
+    return p->layer_norm ? (rows * row + 15) / 16 * 16 : 0;
 }
 
 /* A tensor of a call: `rows` of `columns` elements, `stride` apart. */

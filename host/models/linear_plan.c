@@ -108,7 +108,9 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
     text[0] = 0;
     wa_append_switch(text, size, WA_SWITCH(DTYPE), problem->dtype);
     wa_append_switch(text, size, WA_SWITCH(HAS_FMA), device->has_fma);
-    wa_append_switch(text, size, WA_SWITCH(NORM), problem->layer_norm);
+    /* on a matrix unit norms are in memory before */
+    wa_append_switch(text, size, WA_SWITCH(NORM),
+                     problem->layer_norm && tier != WINATTN_TIER_MATRIX);
     wa_append_switch(text, size, WA_SWITCH(HAS_BIAS), problem->has_bias);
     wa_append_switch(text, size, WA_SWITCH(HAS_RESIDUAL),
                      problem->has_residual);
@@ -123,6 +125,21 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
         wa_append(text, size, "-cl-opt-disable ");
 }
 
+static void write_norm(const wa_linear_problem *problem,
+                       const wa_device *device, wa_linear_layout *layout)
+{
+    wa_linear_kernel *kernel = &layout->kernel[WA_LINEAR_STATISTICS];
+    const wa_row_desc desc = {
+        .job = WA_ROW_NORM, .dtype = problem->dtype, .row_size = problem->in};
+    snprintf(kernel->name, sizeof kernel->name, "%s",
+             wa_row_lay_out(&desc, device, &layout->norm, kernel->defines,
+                            sizeof kernel->defines));
+    kernel->rows = layout->norm.teams;
+    kernel->work_group = layout->norm.team * layout->norm.teams;
+    kernel->local_bytes =
+        layout->norm.team > 1 ? 2ull * kernel->work_group * sizeof(float) : 0;
+}
+
 /* Work-items of a row: one on CPUs, else as many as have a vector of it each.
  */
 void wa_linear_write_statistics(const wa_linear_problem *problem,
@@ -135,6 +152,10 @@ void wa_linear_write_statistics(const wa_linear_problem *problem,
     memset(kernel, 0, sizeof *kernel);
     if (!problem->layer_norm)
         return;
+    if (layout->tier == WINATTN_TIER_MATRIX) {
+        write_norm(problem, device, layout);
+        return;
+    }
     const uint32_t lanes = device->is_cpu && device->vector_lanes >= 8 ? 8 : 4;
     uint32_t items = 1, most = MIN(device->max_work_group, 128u);
     while (!device->is_cpu && items < 64 && 2 * items <= most &&

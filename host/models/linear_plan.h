@@ -4,6 +4,7 @@
 #define WINATTN_LINEAR_PLAN_H
 
 #include "device/device.h"
+#include "models/rows.h"
 #include "plan/plan.h"
 
 #include "winattn_models.h"
@@ -39,6 +40,7 @@ typedef struct wa_linear_kernel {
 
 /* Calls of many rows and of few may have kernels of their own. */
 typedef enum wa_linear_kernel_id {
+    /* of rows that are normalised; on tier matrix, norm_rows */
     WA_LINEAR_STATISTICS,
     WA_LINEAR_MANY,
     WA_LINEAR_FEW,
@@ -48,6 +50,7 @@ typedef enum wa_linear_kernel_id {
 typedef struct wa_linear_layout {
     winattn_tier tier;
     wa_linear_kernel kernel[WA_LINEAR_KERNELS];
+    wa_row_plan norm; /* tier matrix: of norm_rows, without the kernel */
     /* WA_LINEAR_FEW serves calls that would have fewer work-groups; 0: none */
     uint32_t few_groups;
     char reason[WA_REASON_SIZE];
@@ -75,7 +78,7 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
                             const wa_device *device, winattn_tier tier,
                             const wa_linear_shape *shape,
                             wa_linear_kernel *kernel);
-/* And of a layout the kernel of rows' statistics. */
+/* And of a layout the kernel of rows' statistics, or of their norms. */
 void wa_linear_write_statistics(const wa_linear_problem *problem,
                                 const wa_device *device,
                                 wa_linear_layout *layout);

@@ -60,6 +60,14 @@ winattn_status wa_model_weights_make(wa_session *session,
                                      wa_model_weights *weights);
 void wa_model_weights_release(wa_model_weights *weights);
 
+/* Appends what makes the first map of a call's pictures: patches side by side,
+ * of which each is a row, a linear layer, a norm. (model_call.c) */
+winattn_status wa_model_append_embedding(const winattn_model *model,
+                                         const winattn_model_call *call,
+                                         winattn_tensor patches,
+                                         winattn_tensor map,
+                                         wa_kernel_chain *chain);
+
 /* How tables of relative positions are stored. */
 winattn_term_dtype wa_model_table_dtype(const wa_swin_config *config,
                                         winattn_dtype dtype);

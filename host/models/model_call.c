@@ -111,13 +111,13 @@ static winattn_status append_linear(const winattn_linear_plan *plan,
     return wa_chain_append_linear(chain, plan, &linear);
 }
 
-static winattn_status append_embedding(const winattn_model *model,
-                                       const winattn_model_call *call,
-                                       wa_kernel_chain *chain)
+winattn_status wa_model_append_embedding(const winattn_model *model,
+                                         const winattn_model_call *call,
+                                         winattn_tensor patches,
+                                         winattn_tensor map,
+                                         wa_kernel_chain *chain)
 {
     const wa_model_weights *w = &model->weights;
-    const winattn_tensor map = map_of(model, call, 0);
-    const winattn_tensor patches = at(call, model->part_at);
     const bool normalises = call->deviation[0] != 0.0f;
     wa_row_call embed = {.rows = model->stages[0].tokens,
                          .from = call->pictures,
@@ -218,7 +218,8 @@ static winattn_status append_all(const winattn_model *model,
                                  const winattn_model_call *call, uint32_t last,
                                  wa_kernel_chain *chain)
 {
-    WA_TRY(append_embedding(model, call, chain));
+    WA_TRY(wa_model_append_embedding(model, call, at(call, model->part_at),
+                                     map_of(model, call, 0), chain));
     for (uint32_t i = 0; i <= last; i++) {
         WA_TRY(append_blocks(model, call, i, chain));
         if (i < last)

@@ -200,7 +200,8 @@ void wa_row_plan_release(wa_row_plan *plan)
 
 /* ---- Launches ---- */
 
-/* Can all chunks be accessed as such? Rows start on multiples of a chunk. */
+/* Can all chunks be accessed as such? Rows without gaps start on multiples of
+ * a chunk. */
 static bool is_aligned(const wa_row_plan *plan,
                        const winattn_tensor *const *at, size_t count)
 {
@@ -240,6 +241,7 @@ static winattn_status append_norm(const wa_row_plan *plan,
     const bool pools = plan->desc.job == WA_ROW_POOL;
     const bool adds = plan->desc.job == WA_ROW_NORM_ADD;
     const uint32_t size = wa_element_size(plan->desc.dtype);
+    const uint32_t stride = call->stride ? call->stride : plan->desc.row_size;
     const winattn_tensor *tensors[5];
     size_t count = 0;
     tensors[count++] = &call->from;
@@ -260,7 +262,10 @@ static winattn_status append_norm(const wa_row_plan *plan,
         .height = call->height,
         .width = call->width,
         .eps = call->eps,
-        .flags = is_aligned(plan, tensors, count) ? ROW_ALIGNED : 0};
+        .flags = is_aligned(plan, tensors, count) && stride % plan->access == 0
+                     ? ROW_ALIGNED
+                     : 0,
+        .stride = stride};
     const uint64_t groups =
         (call->rows + args.group_rows - 1) / args.group_rows;
     const size_t items = (size_t)plan->team * plan->teams;

@@ -44,6 +44,7 @@ typedef struct wa_row_plan {
 typedef struct wa_row_call {
     uint64_t rows; /* of the result */
     winattn_tensor from, other, weight, bias, to;
+    uint32_t stride; /* WA_ROW_NORM: from row to row of `from`; 0: row_size */
     float eps;
     uint64_t tokens;           /* WA_ROW_POOL: of an image */
     uint32_t height, width;    /* of the map that is merged, or of a picture */

@@ -15,6 +15,7 @@
 #define INCLUDE "#include "
 
 typedef struct assembly {
+    wa_source_finder *find;
     char unit_file[NAME_SIZE];        /* what MATRIX_UNIT includes; or "" */
     const char *included[MOST_FILES]; /* their texts */
     size_t files;
@@ -30,7 +31,7 @@ static const char *included_file(const assembly *all, const char *line)
     if (sscanf(line, INCLUDE "\"%79[^\"\n]\"", path) != 1)
         return wa_source(all->unit_file);
     const char *name = strrchr(path, '/');
-    return wa_source(name ? name + 1 : path);
+    return all->find(name ? name + 1 : path);
 }
 
 /* True if it was not there yet. */
@@ -70,38 +71,55 @@ static bool add_file(assembly *all, const char *file)
     return true;
 }
 
-/* The text of the kernel's file; and of which unit it is. */
-static const char *start(assembly *all, const char *kernel)
+/* The name of the kernel's file; and of which unit it is. "": too long. */
+static void start(assembly *all, const char *kernel, char file[NAME_SIZE])
 {
     static const char matrix[] = "_matrix_";
-    char file[NAME_SIZE];
     const char *unit = strstr(kernel, matrix);
     size_t length = strlen(kernel);
     memset(all, 0, sizeof *all);
+    all->find = wa_source;
+    file[0] = 0;
     if (length > NAME_SIZE / 2)
-        return NULL;
+        return;
     if (unit) {
         length = (size_t)(unit - kernel) + strlen(matrix) - 1;
         snprintf(all->unit_file, sizeof all->unit_file, "unit_%s.cl",
                  unit + strlen(matrix));
     }
-    snprintf(file, sizeof file, "%.*s.cl", (int)length, kernel);
-    return wa_source(file);
+    snprintf(file, NAME_SIZE, "%.*s.cl", (int)length, kernel);
+}
+
+/* Measures, then writes what the assembly finds under that name. */
+static winattn_status assemble(const assembly *begun, const char *file,
+                               char **text)
+{
+    assembly all = *begun;
+    *text = NULL;
+    if (!add_file(&all, all.find(file)))
+        return WINATTN_SUCCESS;
+    char *result = malloc(all.size + 1);
+    if (!result)
+        return wa_fail_memory();
+    all = *begun;
+    all.text = result;
+    (void)add_file(&all, all.find(file)); /* as it did above */
+    result[all.size] = 0;
+    *text = result;
+    return WINATTN_SUCCESS;
 }
 
 winattn_status wa_source_of_kernel(const char *kernel, char **text)
 {
     assembly all;
-    *text = NULL;
-    if (!add_file(&all, start(&all, kernel)))
-        return WINATTN_SUCCESS;
-    char *result = malloc(all.size + 1);
-    if (!result)
-        return wa_fail_memory();
-    const char *file = start(&all, kernel);
-    all.text = result;
-    (void)add_file(&all, file); /* as it did above */
-    result[all.size] = 0;
-    *text = result;
-    return WINATTN_SUCCESS;
+    char file[NAME_SIZE];
+    start(&all, kernel, file);
+    return assemble(&all, file, text);
+}
+
+winattn_status wa_source_of_file(wa_source_finder *find, const char *file,
+                                 char **text)
+{
+    const assembly all = {.find = find};
+    return assemble(&all, file, text);
 }

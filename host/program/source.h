@@ -13,4 +13,10 @@
  * there is no such kernel. */
 winattn_status wa_source_of_kernel(const char *kernel, char **text);
 
+/* Of a file that a program beside the library has, which may include files of
+ * its own and of cl/: `find` knows both, as wa_source knows those of cl/. */
+typedef const char *wa_source_finder(const char *name);
+winattn_status wa_source_of_file(wa_source_finder *find, const char *file,
+                                 char **text);
+
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "swin/compare.h"
 #include "swin/parts.h"
 
 #define BATCH_GPU 64
@@ -108,10 +109,14 @@ static void print_memory(const runner *r)
            weights / MEBIBYTE);
 }
 
+/* What is measured in turn. */
+typedef enum timed { WHOLE, LINEAR, ATTENTION, UNFUSED, TIMED } timed;
+
 static void print_times(const runner *r, const timing *all)
 {
-    const double whole = all[0].median;
-    const double linear = all[1].median, attention = all[2].median;
+    const double whole = all[WHOLE].median;
+    const double linear = all[LINEAR].median;
+    const double attention = all[ATTENTION].median;
     const double rest = whole - linear - attention;
     printf("batch %u: %.3f ms, %.1f pictures/s\n", (unsigned)r->batch,
            1e3 * whole, r->batch / whole);
@@ -120,23 +125,48 @@ static void print_times(const runner *r, const timing *all)
            "ms (%.0f %%); the rest %.3f ms (%.0f %%)\n",
            1e3 * linear, 100 * linear / whole, 1e3 * attention,
            100 * attention / whole, 1e3 * rest, 100 * rest / whole);
-    fflush(stdout);
 }
 
-static bool measure_runner(const options *o, runner *r, parts *p)
+static void print_unfused(const comparison *c, const timing *all,
+                          double difference)
 {
-    double *times = calloc(3 * MOST_TIMES, sizeof *times);
-    timing all[3] = {{call_model, r, times, 0},
-                     {parts_call_linear, p, times + MOST_TIMES, 0},
-                     {parts_call_attention, p, times + 2 * MOST_TIMES, 0}};
+    const double bytes = weight_bytes(c->r) + (double)unfused_bytes(c->model) +
+                         (double)(c->r->buffer_bytes - c->r->workspace_bytes);
+    printf("  unfused: %.3f ms, %.2f times as long; memory: %.1f MiB; the "
+           "same logits within %.1e\n",
+           1e3 * all[UNFUSED].median, all[UNFUSED].median / all[WHOLE].median,
+           bytes / MEBIBYTE, difference);
+}
+
+static bool measure_runner(const options *o, runner *r, parts *p,
+                           comparison *c)
+{
+    double *times = calloc(TIMED * MOST_TIMES, sizeof *times);
+    double difference = 0;
+    timing all[TIMED] = {
+        [WHOLE] = {.call = call_model, .data = r},
+        [LINEAR] = {.call = parts_call_linear, .data = p},
+        [ATTENTION] = {.call = parts_call_attention, .data = p},
+        [UNFUSED] = {.call = comparison_call, .data = c}};
+    const size_t count = c->model ? TIMED : UNFUSED;
+    for (int i = 0; i < TIMED; i++)
+        all[i].times = times ? times + (size_t)i * MOST_TIMES : NULL;
     if (!times)
         fprintf(stderr, "winattn-swin: there is no memory for times\n");
     fprintf(stderr, "batch %u: %.1f s of calls\n", (unsigned)r->batch,
-            3 * o->seconds);
+            (double)count * o->seconds);
     const bool good =
-        times && send_noise(r) && measure_all(r->device, all, 3, o->seconds);
-    if (good)
+        times && send_noise(r) &&
+        (!c->model || comparison_check(c, o->allow_tf32, &difference)) &&
+        measure_all(r->device, all, count, o->seconds);
+    if (good) {
         print_times(r, all);
+        if (c->model)
+            print_unfused(c, all, difference);
+        else if (!o->no_unfused)
+            printf("  unfused: not measured: %s\n", c->note);
+        fflush(stdout);
+    }
     free(times);
     return good;
 }
@@ -149,8 +179,12 @@ static bool measure_batch(const options *o, const swin_device *device,
     fprintf(stderr, "batch %u: making the model\n", (unsigned)batch);
     if (!runner_open(o, device, weights, config, batch, false, &r))
         return false;
+    comparison c = {.r = &r};
     parts *p = parts_open(o, device, config, batch);
-    const bool good = p && measure_runner(o, &r, p);
+    if (p && !o->no_unfused)
+        comparison_open(&r, weights, &c);
+    const bool good = p && measure_runner(o, &r, p, &c);
+    comparison_close(&c);
     parts_close(p);
     runner_close(&r);
     return good;

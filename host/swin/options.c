@@ -52,7 +52,8 @@ static const char help[] =
     "  --deviation R,G,B is divided by then\n"
     "  --describe        prints which kernels are taken, and why\n"
     "  --bench           measures batches and single pictures instead;\n"
-    "                    --seconds S: of each measurement, 2\n"
+    "                    --seconds S: of each measurement, 2;\n"
+    "                    --no-unfused: not the same model unfused\n"
     "  --list            lists devices and models\n";
 
 static bool complain(const char *name, const char *value, const char *wanted)
@@ -202,6 +203,8 @@ static bool *flag_named(options *o, const char *name)
         return &o->lists;
     if (strcmp(name, "--describe") == 0)
         return &o->describes;
+    if (strcmp(name, "--no-unfused") == 0)
+        return &o->no_unfused;
     return strcmp(name, "--bench") == 0 ? &o->bench : NULL;
 }
 

@@ -19,9 +19,10 @@ typedef struct options {
     winattn_dtype dtype;
     winattn_tier tier;
     bool allow_tf32, lists, describes, bench;
-    cl_uint batch;  /* 0: as the program likes */
-    cl_uint top;    /* classes that are printed */
-    double seconds; /* of each measurement */
+    bool no_unfused; /* bench: nothing is compared with */
+    cl_uint batch;   /* 0: as the program likes */
+    cl_uint top;     /* classes that are printed */
+    double seconds;  /* of each measurement */
     /* Of these, what is 0 is the config's. */
     cl_uint window, position_window, patch;
     cl_uint resize[2], crop[2];

@@ -56,14 +56,16 @@ static bool make_maps(runner *r)
 
 static bool make_buffers(runner *r, bool wants_maps)
 {
-    size_t workspace;
+    size_t workspace = 0;
     for (cl_uint i = 0; i < r->config.stages; i++)
         if (!is_good(winattn_model_map_shape(r->model, i, r->map_shape[i]),
                      "map"))
             return false;
-    return is_good(winattn_model_workspace_size(r->model, &workspace),
-                   "workspace") &&
-           make_buffer(r, workspace, "workspace", &r->workspace) &&
+    if (!is_good(winattn_model_workspace_size(r->model, &workspace),
+                 "workspace"))
+        return false;
+    r->workspace_bytes = workspace;
+    return make_buffer(r, workspace, "workspace", &r->workspace) &&
            make_buffer(r, r->picture_bytes * r->batch, "pictures",
                        &r->pictures) &&
            (r->config.classes == 0 ||
@@ -119,7 +121,7 @@ bool runner_send(runner *r, const unsigned char *pictures)
                    "pictures");
 }
 
-bool runner_start(runner *r)
+winattn_model_call runner_call(const runner *r)
 {
     winattn_model_call call = {.struct_size = sizeof call};
     call.pictures.buffer = r->pictures;
@@ -129,6 +131,12 @@ bool runner_start(runner *r)
     for (cl_uint i = 0; i < r->config.stages; i++)
         call.maps[i].buffer = r->maps[i];
     call.workspace.buffer = r->workspace;
+    return call;
+}
+
+bool runner_start(runner *r)
+{
+    const winattn_model_call call = runner_call(r);
     return is_good(winattn_enqueue_model(r->model, r->device->queue, &call, 0,
                                          NULL, NULL),
                    "call");

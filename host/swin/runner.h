@@ -18,8 +18,8 @@ typedef struct runner {
     cl_mem pictures, logits, workspace;
     cl_mem maps[WINATTN_SWIN_STAGES]; /* where they are wanted */
     cl_uint map_shape[WINATTN_SWIN_STAGES][4];
-    size_t picture_bytes; /* of one */
-    cl_ulong buffer_bytes;
+    size_t picture_bytes;                   /* of one */
+    cl_ulong buffer_bytes, workspace_bytes; /* the latter of the former */
 } runner;
 
 /* The model for batches of that many pictures, with or without maps. False:
@@ -32,7 +32,9 @@ void runner_close(runner *r);
 
 /* The batch's pictures, fitted. */
 bool runner_send(runner *r, const unsigned char *pictures);
-/* Enqueues a call. */
+/* A call of these pictures, and of all that there are buffers for. */
+winattn_model_call runner_call(const runner *r);
+/* Enqueues it. */
 bool runner_start(runner *r);
 /* Reads results as fp32: [batch, classes], or a stage's map. */
 bool runner_read_logits(runner *r, float *logits);

@@ -316,8 +316,13 @@ static void check_planned(const wa_linear_problem *p, const wa_device *told)
     if (layout.tier != wanted)
         fail_msg("%s, %s: tier %s", told->name, types[p->dtype],
                  wa_tier_name(layout.tier));
-    assert_int_equal(layout.kernel[WA_LINEAR_STATISTICS].name[0] != 0,
-                     p->layer_norm);
+    assert_string_equal(layout.kernel[WA_LINEAR_STATISTICS].name,
+                        !p->layer_norm                  ? ""
+                        : wanted == WINATTN_TIER_MATRIX ? "norm_rows"
+                                                        : "linear_statistics");
+    const bool on_the_way = p->layer_norm && wanted != WINATTN_TIER_MATRIX;
+    assert_non_null(strstr(layout.kernel[WA_LINEAR_MANY].defines,
+                           on_the_way ? "-DNORM=1 " : "-DNORM=0 "));
     for (int i = 0; i < WA_LINEAR_KERNELS; i++) {
         const wa_linear_kernel *k = &layout.kernel[i];
         if (!k->name[0])

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Makes what an unfused model needs: kernels, plans of its linear layers and
+ * norms, buffers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "models/levels.h"
+#include "plan/switches.h"
+#include "program/program.h"
+#include "program/source.h"
+#include "program/sources.h"
+#include "unfused/internal.h"
+
+/* The files of this room; NULL: it has no such file. */
+const char *unfused_source(const char *name);
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* ---- Kernels ---- */
+
+static const char *find_source(const char *name)
+{
+    const char *own = unfused_source(name);
+    return own ? own : wa_source(name);
+}
+
+static void write_options(const unfused *u, char *text, size_t size)
+{
+    const wa_device *device = wa_session_device(u->model->session);
+    const winattn_dtype dtype = u->model->desc.dtype;
+    text[0] = 0;
+    wa_append(text, size, "-cl-std=CL1.2 -cl-denorms-are-zero -DON_CPU=%d ",
+              u->on_cpu);
+    wa_append_switch(text, size, WA_SWITCH(DTYPE), dtype);
+    wa_append_switch(text, size, WA_SWITCH(HAS_FMA), device->has_fma);
+    wa_append_switch(text, size, WA_SWITCH(LANES), u->lanes);
+    if (device->splits_half_vectors && dtype == WINATTN_FP16)
+        wa_append_switch(text, size, WA_SWITCH(HALVES_FROM_BITS), 1);
+    /* models/linear.cl is there for its GELU */
+    wa_append_switch(text, size, WA_SWITCH(NORM), 0);
+    wa_append_switch(text, size, WA_SWITCH(HAS_BIAS), 0);
+    wa_append_switch(text, size, WA_SWITCH(HAS_RESIDUAL), 0);
+    wa_append_switch(text, size, WA_SWITCH(ACTIVATION), 1);
+    if (device->miscompiles_barriers && !u->on_cpu)
+        wa_append(text, size, "-cl-opt-disable ");
+}
+
+static winattn_status create_kernels(unfused *u, cl_program program)
+{
+    static const char *const names[UNFUSED_KERNELS] = {
+        [UNFUSED_PARTITION] = "partition",
+        [UNFUSED_PARTITION_ELEMENTS] = "partition_elements",
+        [UNFUSED_REVERSE] = "reverse",
+        [UNFUSED_REVERSE_ELEMENTS] = "reverse_elements",
+        [UNFUSED_GELU] = "gelu_all",
+        [UNFUSED_ADD] = "add_all",
+        [UNFUSED_MEAN] = "mean",
+        [UNFUSED_NORMALISE] = "normalise",
+        [UNFUSED_TERMS] = "add_terms",
+        [UNFUSED_SOFTMAX] = "softmax",
+        [UNFUSED_SCORES] = "scores",
+        [UNFUSED_VALUES] = "values"};
+    for (int i = 0; i < UNFUSED_KERNELS; i++) {
+        cl_int error;
+        u->kernels[i] = clCreateKernel(program, names[i], &error);
+        if (error != CL_SUCCESS)
+            return wa_fail_cl(error, "clCreateKernel");
+    }
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status build(unfused *u)
+{
+    const cl_context context = wa_session_context(u->model->session);
+    const cl_device_id device = wa_session_device_id(u->model->session);
+    char options[512], *text;
+    wa_program_source source;
+    cl_program program;
+    write_options(u, options, sizeof options);
+    WA_TRY(wa_source_of_file(find_source, "unfused.cl", &text));
+    if (!text)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "unfused.cl includes a file that there is not");
+    winattn_status status =
+        wa_program_source_of_text(device, "unfused", text, options, &source);
+    free(text);
+    WA_TRY(status);
+    status = wa_build_program(context, device, &source, &program);
+    wa_program_source_free(&source);
+    WA_TRY(status);
+    status = create_kernels(u, program);
+    clReleaseProgram(program);
+    return status;
+}
+
+/* ---- Plans ---- */
+
+static winattn_status make_linear(const winattn_model *model, uint32_t in,
+                                  uint32_t out, winattn_linear_plan **plan)
+{
+    winattn_linear_desc linear = {.struct_size = sizeof linear};
+    linear.dtype = model->desc.dtype;
+    linear.tier = model->desc.tier;
+    linear.allow_tf32 = model->desc.allow_tf32;
+    linear.in_features = in;
+    linear.out_features = out;
+    linear.has_bias = CL_TRUE;
+    return winattn_linear_plan_create(wa_session_context(model->session),
+                                      wa_session_device_id(model->session),
+                                      &linear, plan);
+}
+
+static winattn_status make_rows(const unfused *u, wa_row_job job,
+                                uint32_t size, wa_row_plan *plan)
+{
+    const wa_row_desc desc = {.job = job,
+                              .dtype = u->model->desc.dtype,
+                              .on_cpu = u->on_cpu,
+                              .row_size = size};
+    return wa_row_plan_make(u->model->session, &desc, plan);
+}
+
+static winattn_status make_plans(unfused *u, uint32_t number)
+{
+    unfused_stage *s = &u->stages[number];
+    const winattn_model *model = u->model;
+    const uint32_t c = s->channels;
+    WA_TRY(make_rows(u, WA_ROW_NORM, c, &s->norm));
+    WA_TRY(make_linear(model, c, 3 * c, &s->qkv));
+    WA_TRY(make_linear(model, c, c, &s->proj));
+    WA_TRY(make_linear(model, c, s->hidden, &s->fc1));
+    WA_TRY(make_linear(model, s->hidden, c, &s->fc2));
+    if (number + 1 == model->config.stages)
+        return make_rows(u, WA_ROW_NORM, c, &u->last_norm);
+    WA_TRY(make_rows(u, WA_ROW_MERGE, 4 * c, &s->merge));
+    return make_rows(u, WA_ROW_NORM,
+                     model->config.generation == 2 ? 2 * c : 4 * c,
+                     &s->merge_norm);
+}
+
+/* ---- Shapes and buffers ---- */
+
+/* Kernels count in 32 bits what work-items there are. */
+static winattn_status set_shape(unfused *u, uint32_t number)
+{
+    const winattn_model *model = u->model;
+    const wa_swin_config *config = &model->config;
+    const wa_model_stage *from = &model->stages[number];
+    unfused_stage *s = &u->stages[number];
+    const uint32_t size[2] = {from->height, from->width};
+    uint64_t windows = model->desc.batch;
+    for (int a = 0; a < 2; a++) {
+        s->size[a] = size[a];
+        s->window[a] = config->window[number][a];
+        s->windows[a] = (size[a] + s->window[a] - 1) / s->window[a];
+        s->shift[a] = s->window[a] < size[a] ? s->window[a] / 2 : 0;
+        windows = wa_product(windows, s->windows[a]);
+    }
+    s->channels = from->channels;
+    s->heads = config->heads[number];
+    s->hidden = config->hidden[number];
+    s->depth = from->depth;
+    s->tokens = s->window[0] * s->window[1];
+    const uint64_t padded = wa_product(windows, s->tokens);
+    const uint64_t widest =
+        larger(3ull * s->channels, larger(s->hidden, s->tokens));
+    if (wa_product(padded, widest) > UINT32_MAX ||
+        wa_product(padded, 2ull * s->heads) > UINT32_MAX ||
+        wa_product(from->tokens, widest) > UINT32_MAX)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                       "a step of stage %u has 2^32 numbers or more", number);
+    s->all_windows = (uint32_t)windows;
+    s->all_tokens = (uint32_t)from->tokens;
+    return WINATTN_SUCCESS;
+}
+
+winattn_status unfused_new_buffer(unfused *u, uint64_t bytes,
+                                  const void *content, cl_mem *made)
+{
+    const cl_mem_flags flags =
+        CL_MEM_READ_WRITE | (content ? CL_MEM_COPY_HOST_PTR : 0);
+    cl_int error;
+    if (bytes > SIZE_MAX)
+        return wa_fail_memory();
+    /* older OpenCL headers lack the const */
+    *made = clCreateBuffer(wa_session_context(u->model->session), flags,
+                           (size_t)bytes, (void *)(uintptr_t)content, &error);
+    if (error != CL_SUCCESS) {
+        *made = NULL;
+        return wa_fail_cl(error, "clCreateBuffer");
+    }
+    u->bytes += bytes;
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status make_buffers(unfused *u)
+{
+    const wa_swin_config *config = &u->model->config;
+    uint64_t most[UNFUSED_BUFFERS] = {0};
+    most[UNFUSED_LARGE] = u->model->stages[0].tokens * config->in_channels *
+                          config->patch[0] * config->patch[1];
+    for (uint32_t i = 0; i < config->stages; i++) {
+        const unfused_stage *s = &u->stages[i];
+        const uint64_t tokens = s->all_tokens;
+        const uint64_t padded = (uint64_t)s->all_windows * s->tokens;
+        const uint64_t merged =
+            i + 1 < config->stages
+                ? (uint64_t)u->stages[i + 1].all_tokens * 4 * s->channels
+                : 0;
+        const uint64_t now[UNFUSED_BUFFERS] = {
+            [UNFUSED_EVEN] = i % 2 == 0 ? tokens * s->channels : 0,
+            [UNFUSED_ODD] = i % 2 == 1 ? tokens * s->channels : 0,
+            [UNFUSED_NARROW] = tokens * s->channels,
+            [UNFUSED_WINDOWS] = padded * s->channels,
+            [UNFUSED_LARGE] = larger(padded * 3 * s->channels,
+                                     larger(tokens * s->hidden, merged)),
+            [UNFUSED_LOGITS] = padded * s->heads * s->tokens};
+        for (int b = 0; b < UNFUSED_BUFFERS; b++)
+            most[b] = larger(most[b], now[b]);
+    }
+    for (int b = 0; b < UNFUSED_BUFFERS; b++)
+        if (most[b])
+            WA_TRY(unfused_new_buffer(u, most[b] * u->element_size, NULL,
+                                      &u->buffers[b]));
+    return WINATTN_SUCCESS;
+}
+
+/* ---- All of it ---- */
+
+static winattn_status make(unfused *u, const winattn_swin_weights *weights)
+{
+    const winattn_model *model = u->model;
+    const wa_device *device = wa_session_device(model->session);
+    u->on_cpu = wa_row_on_cpu(model->session, model->desc.tier);
+    u->lanes = u->on_cpu && device->vector_lanes >= 16 ? 16 : 8;
+    u->element_size = wa_element_size(model->desc.dtype);
+    if (!model->head)
+        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "the model has no head");
+    if (!u->on_cpu && device->max_work_group < 256)
+        return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
+                       "work-groups of 256 are too large for the device");
+    for (uint32_t i = 0; i < model->config.stages; i++)
+        WA_TRY(set_shape(u, i));
+    WA_TRY(build(u));
+    for (uint32_t i = 0; i < model->config.stages; i++) {
+        WA_TRY(make_plans(u, i));
+        WA_TRY(unfused_make_tables(u, weights, i));
+    }
+    return make_buffers(u);
+}
+
+winattn_status unfused_create(const winattn_model *model,
+                              const winattn_swin_weights *weights,
+                              unfused **made)
+{
+    unfused *u = calloc(1, sizeof *u);
+    *made = NULL;
+    if (!u)
+        return wa_fail_memory();
+    u->model = model;
+    const winattn_status status = make(u, weights);
+    if (status == WINATTN_SUCCESS)
+        *made = u;
+    else
+        unfused_destroy(u);
+    return status;
+}
+
+static void release(cl_mem buffer)
+{
+    if (buffer)
+        clReleaseMemObject(buffer);
+}
+
+void unfused_destroy(unfused *u)
+{
+    if (!u)
+        return;
+    for (int i = 0; i < UNFUSED_KERNELS; i++)
+        if (u->kernels[i])
+            clReleaseKernel(u->kernels[i]);
+    for (int i = 0; i < UNFUSED_BUFFERS; i++)
+        release(u->buffers[i]);
+    for (uint32_t i = 0; i < WA_SWIN_STAGES; i++) {
+        unfused_stage *s = &u->stages[i];
+        wa_row_plan_release(&s->norm);
+        wa_row_plan_release(&s->merge);
+        wa_row_plan_release(&s->merge_norm);
+        winattn_linear_plan_destroy(s->qkv);
+        winattn_linear_plan_destroy(s->proj);
+        winattn_linear_plan_destroy(s->fc1);
+        winattn_linear_plan_destroy(s->fc2);
+        release(s->bias);
+        release(s->factors);
+        release(s->mask);
+    }
+    wa_row_plan_release(&u->last_norm);
+    free(u);
+}
+
+cl_ulong unfused_bytes(const unfused *u) { return u->bytes; }

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The unfused model that winattn-swin measures beside the fused one: small
+ * models of both generations against what their libraries compute in double
+ * precision (golden/make_models.py), and against the fused model on the same
+ * pictures. They have maps that windows do not divide, shifts and odd maps.
+ *
+ *   test_unfused TIER [few | each | all] */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "files.h"
+#include "tensors.h"
+#include "unfused/unfused.h"
+
+/* As in test_models.c; what is rounded more often has a little more. */
+#define MOST_ERROR 2e-5
+#define OF_PYTORCH 2.0
+
+typedef struct unfused_case {
+    winattn_swin_weights *weights;
+    winattn_model *model;
+    unfused *made;
+    winattn_model_call call;
+    cl_mem workspace;
+    model_tensor pictures;
+} unfused_case;
+
+static unfused_case make_case(const char *name, const char *file,
+                              winattn_dtype dtype)
+{
+    unfused_case c = {.call.struct_size = sizeof c.call};
+    const wa_swin_config config = golden_config(name);
+    cl_int error;
+    size_t bytes;
+    npy_array input = loaded(file, "input");
+    const winattn_model_desc desc = {.struct_size = sizeof desc,
+                                     .dtype = dtype,
+                                     .tier = tier_under_test(),
+                                     .batch = (cl_uint)input.extent[0],
+                                     .height = (cl_uint)input.extent[2],
+                                     .width = (cl_uint)input.extent[3],
+                                     .pictures = WINATTN_PICTURES_PLANES,
+                                     .build_options = build_options()};
+    assert_status(
+        winattn_swin_weights_open(golden_path(name), &config, &c.weights), 0,
+        "");
+    if (winattn_model_create(device.context, device.id, &desc, c.weights,
+                             &c.model) != WINATTN_SUCCESS ||
+        unfused_create(c.model, c.weights, &c.made) != WINATTN_SUCCESS)
+        fail_msg("%s\n%s", winattn_last_reason(), winattn_last_build_log());
+    assert_status(winattn_model_workspace_size(c.model, &bytes), 0, "");
+    c.workspace =
+        clCreateBuffer(device.context, CL_MEM_READ_WRITE, bytes, NULL, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    c.pictures = tensor_of(KIND_FP32, input.value, input.count, 4);
+    c.call.pictures = c.pictures.at;
+    c.call.workspace.buffer = c.workspace;
+    npy_free(&input);
+    return c;
+}
+
+static void free_case(unfused_case *c)
+{
+    unfused_destroy(c->made);
+    winattn_model_destroy(c->model);
+    winattn_swin_weights_destroy(c->weights);
+    clReleaseMemObject(c->workspace);
+    tensor_free(&c->pictures);
+}
+
+static void check_model(const char *name, winattn_dtype dtype)
+{
+    char file[64], what[96];
+    snprintf(file, sizeof file, "models/%s", name);
+    unfused_case c = make_case(name, file, dtype);
+    npy_array want = loaded(file, "logits"), errors = loaded(file, "errors");
+    const wa_swin_config config = golden_config(name);
+    const double most =
+        dtype == WINATTN_FP32
+            ? MOST_ERROR
+            : OF_PYTORCH * errors.value[(size_t)dtype * (config.stages + 1)];
+    model_tensor with = tensor_empty(kind_of(dtype), want.count, 1);
+    model_tensor without = tensor_empty(kind_of(dtype), want.count, 8);
+    c.call.logits = with.at;
+    assert_status(
+        winattn_enqueue_model(c.model, device.queue, &c.call, 0, NULL, NULL),
+        0, "");
+    c.call.logits = without.at;
+    assert_status(unfused_enqueue(c.made, device.queue, &c.call), 0, "");
+    assert_int_equal(clFinish(device.queue), CL_SUCCESS);
+    tensor_read(&with);
+    tensor_read(&without);
+    snprintf(what, sizeof what, "%s, type %d, unfused", name, dtype);
+    assert_error(what, without.value, want.value, want.count, most);
+    snprintf(what, sizeof what, "%s, type %d, against fused", name, dtype);
+    assert_error(what, without.value, with.value, want.count, 2 * most);
+    /* it takes more memory than the fused model, and says so */
+    size_t workspace;
+    assert_status(winattn_model_workspace_size(c.model, &workspace), 0, "");
+    assert_true(unfused_bytes(c.made) > workspace);
+    tensor_free(&with);
+    tensor_free(&without);
+    npy_free(&want);
+    npy_free(&errors);
+    free_case(&c);
+}
+
+static void golden(void **state)
+{
+    (void)state;
+    for (size_t i = 0; golden_models[i]; i++)
+        for (int dtype = WINATTN_FP32; dtype <= WINATTN_BF16; dtype++) {
+            /* of either generation one, in fp32 and fp16 */
+            const bool is_quick = i < 2 && dtype != WINATTN_BF16;
+            if (part_is("all") || is_quick ||
+                (part_is("each") && is_chosen(i, false, (winattn_dtype)dtype)))
+                check_model(golden_models[i], (winattn_dtype)dtype);
+        }
+}
+
+/* A model without a head has no logits to compare. */
+static void no_head_is_refused(void **state)
+{
+    (void)state;
+    const winattn_swin_config config = {
+        .struct_size = sizeof config,
+        .generation = 1,
+        .in_channels = 3,
+        .patch = {4, 4},
+        .channels = 8,
+        .stages = 1,
+        .depths = {1},
+        .heads = {1},
+        .window = {{2, 2}},
+        .hidden = {16},
+    };
+    const winattn_model_desc desc = {.struct_size = sizeof desc,
+                                     .tier = tier_under_test(),
+                                     .batch = 1,
+                                     .height = 8,
+                                     .width = 8};
+    winattn_swin_weights *weights;
+    winattn_model *model;
+    unfused *made = (unfused *)&desc;
+    assert_status(winattn_swin_weights_random(&config, 1, &weights), 0, "");
+    assert_status(winattn_model_create(device.context, device.id, &desc,
+                                       weights, &model),
+                  0, "");
+    assert_status(unfused_create(model, weights, &made),
+                  WINATTN_UNSUPPORTED_PROBLEM, "no head");
+    assert_null(made);
+    unfused_destroy(NULL);
+    winattn_model_destroy(model);
+    winattn_swin_weights_destroy(weights);
+}
+
+int main(int count, char **arguments)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden),
+        cmocka_unit_test(no_head_is_refused),
+    };
+    const test_group groups[] = {TEST_GROUP(NULL, tests)};
+    return models_main(groups, 1, count, arguments);
+}
