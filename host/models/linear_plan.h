@@ -19,15 +19,6 @@ typedef struct wa_linear_problem {
     const char *build_options; /* never NULL */
 } wa_linear_problem;
 
-/* Switches of the same names (cl/common/switches.h); 0 where a tier has no use
- * for them. */
-typedef struct wa_linear_shape {
-    uint32_t block_rows, block_columns, stage_dims;
-    uint32_t item_rows, item_columns;                    /* local */
-    uint32_t lanes, tile_rows, tile_vecs;                /* cpu */
-    uint32_t stages, row_waves, column_waves, dim_waves; /* matrix */
-} wa_linear_shape;
-
 typedef struct wa_linear_kernel {
     char name[64]; /* "": there is none */
     wa_linear_shape shape;
