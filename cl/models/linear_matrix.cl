@@ -39,7 +39,7 @@ INLINE void finish_chunk(__local const float *from, ulong row, uint column,
         x[i] += added[i];
 #endif
     UNROLL_FOR (int i = 0; i < CHUNK; i++)
-        x[i] = activate(x[i]);
+        x[i] = finish_sum(x[i]);
 #if HAS_RESIDUAL
     float rest[CHUNK];
     unpack_chunk(rest, *(__global const uint4 *)(residual +
@@ -164,8 +164,7 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
 #endif
         }
         END_COPIES();
-        IF_ALL (s >= 0)
-        {
+        IF_ALL (s >= 0) {
             __local const storage_bits *own =
                 ring + (uint)s % STAGES * STAGE_SIZE;
             multiply_stage(sums, own, own + X_SIZE, &at, w);
