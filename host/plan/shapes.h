@@ -141,6 +141,7 @@ typedef struct wa_linear_shape {
     uint32_t item_rows, item_columns;                    /* local */
     uint32_t lanes, tile_rows, tile_vecs;                /* cpu */
     uint32_t stages, row_waves, column_waves, dim_waves; /* matrix */
+    uint32_t keeps_weight; /* matrix: 1: linear_resident_matrix.cl; may be 0 */
 } wa_linear_shape;
 
 /* A number of a shape. */
