@@ -99,6 +99,15 @@ static winattn_status append_launches(const wa_linear_kernel *planned,
     uint64_t most = MOST_ITEMS / planned->work_group / groups_of_rows;
     if (most == 0)
         most = 1;
+    if (planned->most_groups) { /* which share the blocks, some rounds each */
+        const uint64_t lines = planned->most_groups / groups_of_rows;
+        const uint64_t rounds = blocks / lines + (blocks % lines != 0);
+        WA_TRY(wa_set_arg(kernel, 0, sizeof args, &args));
+        return wa_chain_append(chain, kernel,
+                               (blocks / rounds + (blocks % rounds != 0)) *
+                                   groups_of_rows * planned->work_group,
+                               planned->work_group);
+    }
     for (uint64_t done = 0; done < blocks; done += most) {
         const uint64_t now = blocks - done < most ? blocks - done : most;
         args.first_row = done * planned->rows;

@@ -23,7 +23,9 @@ typedef struct wa_linear_kernel {
     char name[64]; /* "": there is none */
     wa_linear_shape shape;
     uint32_t work_group;
-    uint32_t rows; /* of a work-group */
+    uint32_t rows; /* of a work-group, at a time */
+    /* so many work-groups do all of a call; 0: as many as it has blocks */
+    uint32_t most_groups;
     uint64_t local_bytes;
     char defines[WA_DEFINES_SIZE]; /* and other build options */
 } wa_linear_kernel;
@@ -42,6 +44,8 @@ typedef struct wa_linear_layout {
     /* WA_LINEAR_FEW serves calls that would have fewer work-groups; 0: none */
     uint32_t few_groups;
     char reason[WA_REASON_SIZE];
+    const char *source[WA_LINEAR_KERNELS]; /* of the shape, see describe */
+    char not_taken[WA_REASON_SIZE]; /* why a measured shape is not; or "" */
     char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
 } wa_linear_layout;
 
