@@ -37,20 +37,29 @@ int layer_swin(unsigned batch, bench_layer *layers, int most)
     for (int stage = 0; stage < 4; stage++) {
         const unsigned long long rows =
             (unsigned long long)batch * side * side;
-        const bench_layer own[] = {{"qkv", rows, channels, 3 * channels, true,
-                                    true, false, false, depths[stage]},
-                                   {"proj", rows, channels, channels, false,
-                                    true, false, true, depths[stage]},
-                                   {"fc1", rows, channels, 4 * channels, true,
-                                    true, true, false, depths[stage]},
-                                   {"fc2", rows, 4 * channels, channels, false,
-                                    true, false, true, depths[stage]},
-                                   {"merge", rows / 4, 4 * channels,
-                                    2 * channels, true, false, false, false,
-                                    1}};
+        const bench_layer own[] = {
+            {.name = "qkv", .in = channels, .out = 3 * channels, .bias = true},
+            {.name = "proj",
+             .in = channels,
+             .out = channels,
+             .bias = true,
+             .residual = true},
+            {.name = "fc1",
+             .in = channels,
+             .out = 4 * channels,
+             .bias = true,
+             .gelu = true},
+            {.name = "fc2",
+             .in = 4 * channels,
+             .out = channels,
+             .bias = true,
+             .residual = true},
+            {.name = "merge", .in = 4 * channels, .out = 2 * channels}};
         for (int i = 0; i < (stage < 3 ? 5 : 4) && count < most; i++) {
             bench_layer *l = &layers[count++];
             *l = own[i];
+            l->rows = i == 4 ? rows / 4 : rows;
+            l->count = i == 4 ? 1 : depths[stage];
             snprintf(l->name, sizeof l->name, "stage %d %.20s", stage + 1,
                      own[i].name);
         }

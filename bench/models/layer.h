@@ -21,7 +21,8 @@ typedef struct bench_layer {
 bool layer_read(const char *text, bench_layer *l);
 
 /* The layers of Swin-T for so many pictures: of each stage those of its
- * blocks, then of the merging. Returns how many, at most `most`. */
+ * blocks, then of the merging, without norms, which blocks have by
+ * themselves. Returns how many, at most `most`. */
 int layer_swin(unsigned batch, bench_layer *layers, int most);
 
 winattn_linear_desc layer_desc(const bench_layer *l, winattn_dtype dtype);

@@ -12,7 +12,7 @@
  *   --tf32        fp32 may be multiplied as TF32
  *   --tier TIER   cpu, local or matrix
  *   --seconds S   of each layer; default: 0.3
- *   --shape LIST  numbers of wa_linear_shape, with colons, for all layers
+ *   --shape SHAPE of all layers, as in rows of the tuning table; with --tier
  *   --describe    what each plan says of itself */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,13 +20,15 @@
 
 #include "kit/test_device.h"
 #include "models/layer.h"
+#include "models/linear_shapes.h"
 
 #define MOST_LAYERS 64
 
 typedef struct settings {
     const char *device;
     winattn_dtype dtype;
-    bool has_dtype, allow_tf32, describes, has_shape;
+    bool has_dtype, allow_tf32, describes;
+    const char *shape_text; /* NULL: the plan chooses */
     winattn_tier tier;
     unsigned batch;
     double seconds;
@@ -43,21 +45,6 @@ static int fail(const char *what, const char *word)
     return 2;
 }
 
-static bool read_shape(const char *text, wa_linear_shape *s)
-{
-    uint32_t *const numbers[] = {
-        &s->block_rows,   &s->block_columns, &s->stage_dims,   &s->item_rows,
-        &s->item_columns, &s->lanes,         &s->tile_rows,    &s->tile_vecs,
-        &s->stages,       &s->row_waves,     &s->column_waves, &s->dim_waves};
-    char *end = (char *)(size_t)text;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        *numbers[i] = (uint32_t)strtoul(end, &end, 10);
-        if (*end == ':')
-            end++;
-    }
-    return *end == 0;
-}
-
 static bool read_word(const char *word, const char *const *words, int count,
                       int *number)
 {
@@ -65,6 +52,17 @@ static bool read_word(const char *word, const char *const *words, int count,
         if (strcmp(word, words[*number]) == 0)
             return true;
     return false;
+}
+
+static bool read_shape(settings *s)
+{
+    wa_tuned_shape shape;
+    if (s->tier == WINATTN_TIER_AUTO ||
+        !wa_tuned_shape_parse(wa_linear_tuned_kernel(s->tier), s->shape_text,
+                              &shape))
+        return false;
+    s->shape = shape.linear;
+    return true;
 }
 
 /* Returns how many words it took, 0 if the option is none. */
@@ -91,8 +89,8 @@ static int read_option(settings *s, char **word)
     else if (strcmp(word[0], "--tier") == 0 &&
              read_word(word[1], tiers, 4, &number))
         s->tier = (winattn_tier)number;
-    else if (strcmp(word[0], "--shape") == 0 && read_shape(word[1], &s->shape))
-        s->has_shape = true;
+    else if (strcmp(word[0], "--shape") == 0)
+        s->shape_text = word[1];
     else
         return 0;
     return 2;
@@ -107,7 +105,7 @@ static winattn_linear_plan *make_plan(const settings *s, const bench_layer *l,
     winattn_linear_plan *plan = NULL;
     desc.tier = s->tier;
     desc.allow_tf32 = s->allow_tf32;
-    if (s->has_shape)
+    if (s->shape_text)
         wa_linear_plan_with_shape(device->context, device->id, &desc,
                                   &s->shape, &plan);
     else
@@ -200,6 +198,8 @@ int main(int count, char **words)
             return fail("what is", words[i]);
         i += took ? took : 1;
     }
+    if (s.shape_text && !read_shape(&s))
+        return fail("no shape of the tier:", s.shape_text);
     if (!open_device(&s, &device))
         return fail("no OpenCL device", s.device ? s.device : "");
     if (s.batch == 0)
