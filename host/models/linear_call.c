@@ -119,9 +119,9 @@ static winattn_status append_launches(const wa_linear_kernel *planned,
     return WINATTN_SUCCESS;
 }
 
-/* Which kernel a call takes. */
-static wa_linear_kernel_id kernel_of(const wa_linear_layout *layout,
-                                     const wa_linear_problem *p, uint64_t rows)
+wa_linear_kernel_id wa_linear_kernel_for(const wa_linear_layout *layout,
+                                         const wa_linear_problem *p,
+                                         uint64_t rows)
 {
     const wa_linear_shape *many = &layout->kernel[WA_LINEAR_MANY].shape;
     return wa_linear_blocks(rows, many->block_rows) *
@@ -178,6 +178,7 @@ winattn_status wa_linear_append(const winattn_linear_plan *plan,
     if (linear->rows == 0)
         return WINATTN_SUCCESS;
     return wa_linear_append_as(
-        plan, linear, kernel_of(&plan->layout, &plan->problem, linear->rows),
+        plan, linear,
+        wa_linear_kernel_for(&plan->layout, &plan->problem, linear->rows),
         chain);
 }

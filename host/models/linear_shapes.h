@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Shapes of linear layers' kernels: which are legal, which were measured, and
- * which are worth measuring. */
+ * Shapes of linear layers' kernels: which are legal, and which were measured.
+ */
 #ifndef WINATTN_LINEAR_SHAPES_H
 #define WINATTN_LINEAR_SHAPES_H
 
@@ -45,12 +45,5 @@ bool wa_linear_measured(const wa_linear_problem *problem,
                         const wa_device *device, winattn_tier tier,
                         wa_linear_kernel_id id, wa_linear_layout *layout,
                         wa_linear_shape *shape);
-
-/* Shapes that are worth measuring on the tier: all legal. `rows` are those of
- * the call. */
-typedef void wa_linear_visit(void *data, const wa_linear_shape *shape);
-void wa_linear_visit_shapes(const wa_linear_problem *problem,
-                            const wa_device *device, winattn_tier tier,
-                            uint64_t rows, wa_linear_visit *visit, void *data);
 
 #endif
