@@ -11,6 +11,9 @@
 #include "kit/run.h"
 #include "session/session.h"
 #include "tune/search.h"
+#ifdef BENCH_HAS_MODELS
+#include "tune/layer_tune.h"
+#endif
 
 #ifdef _WIN32
 #define setenv(name, value, replace) _putenv_s(name, value)
@@ -52,13 +55,19 @@ static void usage(FILE *to)
         "                      'windows=4096 heads=3 queries=49 dim=32 "
         "dtype=fp16\n"
         "                      bias=same mask=regions mask_windows=64'\n"
+        "                      or, of a linear layer, such as "
+        "3136x96x288:bias:gelu\n"
+        "                      or layers-swin-t-b64, those of Swin-T at batch "
+        "64\n"
         "  --device TEXT       the device whose \"platform / name\" holds "
         "TEXT;\n"
         "                      else the first GPU, else the first of all\n"
         "  --seconds N         of the whole run, 60 by default; more find "
         "more\n"
         "  --pass PASS         forward (the default) or backward\n"
-        "  --tier TIER         local or matrix instead of the plan's choice\n"
+        "  --tier TIER         local or matrix (of linear layers also cpu) "
+        "instead\n"
+        "                      of the plan's choice\n"
         "  --dtype TYPE        fp32 (the default), fp16 or bf16, where CASE\n"
         "                      does not say\n"
         "  --output FILE       rows are appended to FILE, else printed last\n"
@@ -69,7 +78,7 @@ static void usage(FILE *to)
         "instead of a search, for it and the cases that follow, until other\n"
         "SHAPEs or the word `search`: ten numbers for tier local, seven for\n"
         "tier matrix (15 for gradients in two kernels), in the order of\n"
-        "host/plan/shapes.h.\n",
+        "host/plan/shapes.h; of linear layers those of the tier's rows.\n",
         to);
 }
 
@@ -349,6 +358,37 @@ static bool tune_case(const job *j)
     return good;
 }
 
+/* ---- Linear layers ---- */
+
+#ifdef BENCH_HAS_MODELS
+static bool is_layer(const char *text) { return layer_count(text) > 0; }
+
+static bool tune_layers(const job *j)
+{
+    const layer_job layers = {.device = j->device,
+                              .capabilities = j->capabilities,
+                              .dtype = (winattn_dtype)j->o->dtype,
+                              .tier = (winattn_tier)j->o->tier,
+                              .gain = j->o->gain,
+                              .seconds = j->seconds,
+                              .output = j->o->output,
+                              .shapes = j->shapes,
+                              .shape_count = j->shape_count};
+    return layer_tune(&layers, j->text);
+}
+#else
+static bool is_layer(const char *text)
+{
+    (void)text;
+    return false;
+}
+static bool tune_layers(const job *j)
+{
+    (void)j;
+    return false;
+}
+#endif
+
 /* ---- All cases ---- */
 
 /* Each case has an equal part of the time that is left. */
@@ -372,7 +412,7 @@ static bool tune_cases(const settings *o, const bench_device *device,
             after_case = true;
             j.text = text;
             j.seconds = fmax(end - now_seconds(), 0) / (double)left--;
-            good = tune_case(&j) && good;
+            good = (is_layer(text) ? tune_layers(&j) : tune_case(&j)) && good;
         }
     }
     return good;

@@ -129,7 +129,8 @@
      * GELU; columns of a work tile; a work-item's tile of it (local);        \
      * rows of a work-group (linear_statistics); waves of a work-group below  \
      * and beside each other, and those that share the sums of a tile         \
-     * (matrix) */                                                            \
+     * (matrix); stages of W that stay in local memory                        \
+     * (linear_resident_matrix) */                                            \
     X(NORM, 0, 1)                                                             \
     X(HAS_BIAS, 0, 1)                                                         \
     X(HAS_RESIDUAL, 0, 1)                                                     \
@@ -141,6 +142,7 @@
     X(ROW_WAVES, 1, 32)                                                       \
     X(COLUMN_WAVES, 1, 32)                                                    \
     X(DIM_WAVES, 1, 32)                                                       \
+    X(WEIGHT_STAGES, 1, 64)                                                   \
                                                                               \
     /* sum_table: 1: the host has listed pairs of an entry; 0: they follow    \
      * from their distance */                                                 \

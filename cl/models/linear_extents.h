@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What linear_matrix.cl has in local memory, in elements: formulas for the
- * kernel and its planner, as matrix/matrix_extents.h explains. */
+ * What linear_matrix.cl and linear_resident_matrix.cl have in local memory, in
+ * elements: formulas for the kernels and their planner, as
+ * matrix/matrix_extents.h explains. */
 #ifndef LINEAR_EXTENTS_H
 #define LINEAR_EXTENTS_H
 
@@ -19,5 +20,16 @@
 #define RING_BYTES (STAGES * STAGE_SIZE * CHUNK_BYTES / CHUNK)
 #define OUT_BYTES (ROW_WAVES * COLUMN_WAVES * DIM_WAVES * OUT_FLOATS * 4)
 #define LINEAR_BYTES (RING_BYTES > OUT_BYTES ? RING_BYTES : OUT_BYTES)
+
+/* Of linear_resident_matrix.cl: a ring of stages of x; all of W that its
+ * columns have; results, two blocks of them where a residual waits there for
+ * its sums; the bias. */
+#define RESULT_PITCH ROW_PITCH(BLOCK_COLUMNS)
+#define RESULT_SIZE WHOLE_LINES(BLOCK_ROWS *RESULT_PITCH)
+#define RESULTS (HAS_RESIDUAL ? 2 : 1)
+#define RESIDENT_SIZE                                                         \
+    (STAGES * X_SIZE + WEIGHT_STAGES * W_SIZE + RESULTS * RESULT_SIZE)
+#define RESIDENT_BYTES                                                        \
+    (RESIDENT_SIZE * CHUNK_BYTES / CHUNK + BLOCK_COLUMNS * 4)
 
 #endif

@@ -9,46 +9,7 @@
  *
  * Where a call has few tiles, DIM_WAVES waves share one: each multiplies some
  * of a stage's numbers, and their sums are added up in the end. */
-#include "models/linear_ring.cl"
-
-#define OUT_CHUNKS (COLUMN_TILES * TILE_N / CHUNK)
-#define DIM_STEPS (STAGE_DIMS / TILE_N / DIM_WAVES)
-
-/* Which tiles a wave has. */
-typedef struct wave_place {
-    int row, column; /* in the block */
-    int step;        /* of a stage's, TILE_N numbers each */
-} wave_place;
-
-INLINE wave_place place_of(int number)
-{
-    const wave_place at = {
-        .row = number % ROW_WAVES * (ROW_TILES * TILE_M),
-        .column = number / ROW_WAVES % COLUMN_WAVES * (COLUMN_TILES * TILE_N),
-        .step = number / (ROW_WAVES * COLUMN_WAVES) * DIM_STEPS};
-    return at;
-}
-
-/* sums += a stage's products. */
-INLINE void multiply_stage(float sums[ROW_TILES][COLUMN_TILES][ACC_PER_LANE],
-                           __local const storage_bits *stage,
-                           const wave_place *at, const wave *w)
-{
-    UNROLL_FOR (int d = 0; d < DIM_STEPS; d++) {
-        const int first = (at->step + d) * TILE_N;
-        query_tile rows[ROW_TILES];
-        UNROLL_FOR (int r = 0; r < ROW_TILES; r++)
-            rows[r] = load_query(stage, PITCH, at->row + r * TILE_M, first,
-                                 INT_MAX, w);
-        UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++) {
-            const key_tile columns =
-                load_key(stage + X_SIZE, PITCH, at->column + c * TILE_N, first,
-                         INT_MAX, TILE_N, w);
-            UNROLL_FOR (int r = 0; r < ROW_TILES; r++)
-                multiply_tiles(sums[r][c], &rows[r], &columns, w);
-        }
-    }
-}
+#include "models/linear_waves.cl"
 
 /* A sum that left, of all waves that share it. */
 INLINE float sum_at(__local const float *from)
@@ -80,7 +41,7 @@ INLINE void finish_chunk(__local const float *from, ulong row, uint column,
         x[i] += added[i];
 #endif
     UNROLL_FOR (int i = 0; i < CHUNK; i++)
-        x[i] = activate(x[i]);
+        x[i] = finish_sum(x[i]);
 #if HAS_RESIDUAL
     float rest[CHUNK];
     unpack_chunk(rest, *(__global const uint4 *)(residual +
@@ -199,8 +160,11 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
 #endif
         }
         END_COPIES();
-        IF_ALL (s >= 0)
-            multiply_stage(sums, ring + (uint)s % STAGES * STAGE_SIZE, &at, w);
+        IF_ALL (s >= 0) {
+            __local const storage_bits *own =
+                ring + (uint)s % STAGES * STAGE_SIZE;
+            multiply_stage(sums, own, own + X_SIZE, &at, w);
+        }
 #if !ASYNC_COPIES
         if (next < stages) {
             keep_chunks(to, held_x, BLOCK_ROWS, X_TURNS, item);

@@ -11,7 +11,9 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "launch/check.h"
+#include "models/linear_shapes.h"
 #include "models/sister.h"
+#include "plan/tuning.h"
 #include "program/cache.h"
 
 /* Bytes of slow memory that a work-item may need because registers do not
@@ -78,19 +80,30 @@ static winattn_status build_kernels(winattn_linear_plan *plan)
     return WINATTN_SUCCESS;
 }
 
+static bool has_measured(const wa_linear_layout *layout)
+{
+    for (int i = WA_LINEAR_MANY; i <= WA_LINEAR_FEW; i++)
+        if (layout->kernel[i].name[0] &&
+            strcmp(layout->source[i], WA_LINEAR_BY_MODEL) != 0)
+            return true;
+    return false;
+}
+
 /* Plans and builds; a tier whose kernels the device does not build, or cannot
  * run, is passed over. What may pass is the call's failure. */
 static winattn_status build_best(winattn_linear_plan *plan)
 {
     char excluded[WA_TIERS][WA_REASON_SIZE];
     winattn_status first = WINATTN_SUCCESS;
-    char reason[WA_REASON_SIZE];
+    char reason[WA_REASON_SIZE], not_taken[WA_REASON_SIZE] = "";
     bool repeats = false;
+    wa_device device = *wa_session_device(plan->session);
     memset(excluded, 0, sizeof excluded);
     for (;;) {
-        winattn_status status = wa_linear_plan_make(
-            &plan->problem, wa_session_device(plan->session), excluded,
-            &plan->layout);
+        winattn_status status = wa_linear_plan_make(&plan->problem, &device,
+                                                    excluded, &plan->layout);
+        if (not_taken[0])
+            memcpy(plan->layout.not_taken, not_taken, sizeof not_taken);
         if (status != WINATTN_SUCCESS)
             return first == WINATTN_SUCCESS ? status
                                             : wa_fail(first, "%s", reason);
@@ -106,6 +119,12 @@ static winattn_status build_best(winattn_linear_plan *plan)
         repeats = status == CL_OUT_OF_RESOURCES && !repeats;
         if (repeats)
             continue;
+        if (has_measured(&plan->layout)) { /* the tier without such shapes */
+            device.ignores_tuning = true;
+            snprintf(not_taken, sizeof not_taken, "%.200s",
+                     winattn_last_reason());
+            continue;
+        }
         char *why = excluded[plan->layout.tier];
         snprintf(why, WA_REASON_SIZE, "%.200s", winattn_last_reason());
         if (first == WINATTN_SUCCESS) {
@@ -203,6 +222,7 @@ static winattn_status build(winattn_linear_plan *plan,
         [WINATTN_TIER_MATRIX] = wa_linear_plan_matrix};
     const wa_linear_problem *p = &plan->problem;
     const wa_device *device = wa_session_device(plan->session);
+    WA_TRY(wa_read_tuning());
     if (!shape) {
         WA_TRY(build_best(plan));
     } else {
@@ -305,6 +325,8 @@ static void describe_kernel(const winattn_linear_plan *plan, int i,
     wa_append(text, size, "%swork-group: %u\n", what, kernel->work_group);
     wa_append(text, size, "%slocal bytes: %llu\n", what,
               (unsigned long long)kernel->local_bytes);
+    if (plan->layout.source[i])
+        wa_append(text, size, "%sshape: %s\n", what, plan->layout.source[i]);
     wa_append(text, size, "%sdefines: %s\n", what, kernel->defines);
 }
 
@@ -336,10 +358,14 @@ winattn_status winattn_linear_plan_describe(const winattn_linear_plan *plan,
                     layout->tier == WINATTN_TIER_MATRIX ? "norm "
                                                         : "statistics ",
                     all, sizeof all);
+    if (layout->not_taken[0])
+        wa_append(all, sizeof all, "measured shape not taken: %s\n",
+                  layout->not_taken);
     for (int i = 0; i < WA_TIERS; i++)
         if (layout->refusals[i][0])
             wa_append(all, sizeof all, "tier %s not taken: %s\n",
                       wa_tier_name((winattn_tier)i), layout->refusals[i]);
+    wa_describe_tuning(all, sizeof all);
     const char *trouble = wa_cache_trouble();
     if (trouble)
         wa_append(all, sizeof all, "cache: there is none: %s\n", trouble);

@@ -38,6 +38,11 @@ winattn_status wa_linear_append(const winattn_linear_plan *plan,
                                 const winattn_linear *linear,
                                 wa_kernel_chain *chain);
 
+/* Which kernel a call of so many rows takes. (linear_call.c) */
+wa_linear_kernel_id wa_linear_kernel_for(const wa_linear_layout *layout,
+                                         const wa_linear_problem *problem,
+                                         uint64_t rows);
+
 /* The same by a kernel that is named, WA_LINEAR_MANY or WA_LINEAR_FEW. */
 winattn_status wa_linear_append_as(const winattn_linear_plan *plan,
                                    const winattn_linear *linear,

@@ -95,6 +95,15 @@ static winattn_status append_launches(const wa_linear_kernel *planned,
     uint64_t most = MOST_ITEMS / planned->work_group / groups_of_rows;
     if (most == 0)
         most = 1;
+    if (planned->most_groups) { /* which share the blocks, some rounds each */
+        const uint64_t lines = planned->most_groups / groups_of_rows;
+        const uint64_t rounds = blocks / lines + (blocks % lines != 0);
+        WA_TRY(wa_set_arg(kernel, 0, sizeof args, &args));
+        return wa_chain_append(chain, kernel,
+                               (blocks / rounds + (blocks % rounds != 0)) *
+                                   groups_of_rows * planned->work_group,
+                               planned->work_group);
+    }
     for (uint64_t done = 0; done < blocks; done += most) {
         const uint64_t now = blocks - done < most ? blocks - done : most;
         args.first_row = done * planned->rows;
@@ -106,9 +115,9 @@ static winattn_status append_launches(const wa_linear_kernel *planned,
     return WINATTN_SUCCESS;
 }
 
-/* Which kernel a call takes. */
-static wa_linear_kernel_id kernel_of(const wa_linear_layout *layout,
-                                     const wa_linear_problem *p, uint64_t rows)
+wa_linear_kernel_id wa_linear_kernel_for(const wa_linear_layout *layout,
+                                         const wa_linear_problem *p,
+                                         uint64_t rows)
 {
     const wa_linear_shape *many = &layout->kernel[WA_LINEAR_MANY].shape;
     return wa_linear_blocks(rows, many->block_rows) *
@@ -198,6 +207,7 @@ winattn_status wa_linear_append(const winattn_linear_plan *plan,
     if (linear->rows == 0)
         return WINATTN_SUCCESS;
     return wa_linear_append_as(
-        plan, linear, kernel_of(&plan->layout, &plan->problem, linear->rows),
+        plan, linear,
+        wa_linear_kernel_for(&plan->layout, &plan->problem, linear->rows),
         chain);
 }

@@ -5,9 +5,14 @@
 
 #include "device/matrix_unit.h"
 #include "models/linear_plan.h"
+#include "models/linear_shapes.h"
 
 #include "../cl/models/linear_extents.h"
 #include "../cl/unit/row_extents.h"
+
+/* of sums: a work-item has as many registers, and needs some for the rest */
+#define MOST_SUMS 192u
+#define MOST_REGISTERS 255u
 
 /* By the kernel's formulas, which name switches and what a unit's file says.
  */
@@ -23,31 +28,14 @@ static uint64_t bytes_of(const wa_linear_problem *problem,
                    STAGE_DIMS = s->stage_dims, STAGES = s->stages,
                    ROW_WAVES = s->row_waves, COLUMN_WAVES = s->column_waves,
                    DIM_WAVES = s->dim_waves;
-    uint64_t bytes = LINEAR_BYTES;
+    const bool HAS_RESIDUAL = problem->has_residual;
+    const uint64_t WEIGHT_STAGES =
+        wa_linear_blocks(problem->in, s->stage_dims);
+    uint64_t bytes = s->keeps_weight ? RESIDENT_BYTES : LINEAR_BYTES;
     if (device->emulates_matrix_unit)
         bytes += (uint64_t)ROW_WAVES * COLUMN_WAVES * DIM_WAVES *
                  unit->exchange_words * 4;
     return bytes;
-}
-
-/* NULL, or why the shape is none. */
-static const char *check_shape(const wa_linear_problem *problem,
-                               const wa_device *device,
-                               const wa_linear_shape *s)
-{
-    const wa_matrix_unit *unit = device->matrix_unit;
-    if (s->row_waves == 0 || s->column_waves == 0 || s->dim_waves == 0 ||
-        s->block_rows == 0 || s->block_columns == 0 || s->stage_dims == 0 ||
-        s->stages < 2 || s->block_rows % (s->row_waves * unit->queries) != 0 ||
-        s->block_columns % (s->column_waves * unit->tile) != 0 ||
-        s->stage_dims % (s->dim_waves * unit->tile) != 0)
-        return "tiles do not divide the block";
-    if (s->row_waves * s->column_waves * s->dim_waves * unit->wave >
-        device->max_work_group)
-        return "work-groups are too small";
-    if (bytes_of(problem, device, s) > device->local_bytes)
-        return "local memory is too small";
-    return NULL;
 }
 
 /* fp32 numbers of sums that a lane has. */
@@ -55,6 +43,52 @@ static uint32_t sums_of(const wa_matrix_unit *unit, const wa_linear_shape *s)
 {
     return s->block_rows / s->row_waves *
            (s->block_columns / s->column_waves) / unit->wave;
+}
+
+/* Of linear_resident_matrix.cl. */
+static const char *check_resident(const wa_linear_problem *problem,
+                                  const wa_linear_shape *s)
+{
+    const uint64_t weight_stages =
+        wa_linear_blocks(problem->in, s->stage_dims);
+    if (problem->dtype == WINATTN_FP32 || problem->layer_norm ||
+        s->dim_waves != 1)
+        return "weights stay in local memory only in fp16 and bf16, without a "
+               "norm, of waves with whole sums";
+    if (weight_stages > MOST_WEIGHT_STAGES)
+        return "a row has too many stages for weights to stay";
+    /* or a residual comes before the one that it replaces was added */
+    if (problem->has_residual && s->stages - 1 >= 2 * weight_stages)
+        return "residuals would come too early";
+    return NULL;
+}
+
+const char *wa_linear_check_matrix(const wa_linear_problem *problem,
+                                   const wa_device *device,
+                                   const wa_linear_shape *s)
+{
+    const wa_matrix_unit *unit = device->matrix_unit;
+    if (!WA_LINEAR_IN(s->row_waves, ROW_WAVES) ||
+        !WA_LINEAR_IN(s->column_waves, COLUMN_WAVES) ||
+        !WA_LINEAR_IN(s->dim_waves, DIM_WAVES) || s->block_rows == 0 ||
+        s->block_rows > WA_LARGEST_NUMBER ||
+        !WA_LINEAR_IN(s->block_columns, BLOCK_COLUMNS) ||
+        !WA_LINEAR_IN(s->stage_dims, STAGE_DIMS) || s->stages < 2 ||
+        !WA_LINEAR_IN(s->stages, STAGES) || s->keeps_weight > 1)
+        return "a number is out of its bounds";
+    if (s->block_rows % (s->row_waves * unit->queries) != 0 ||
+        s->block_columns % (s->column_waves * unit->tile) != 0 ||
+        s->stage_dims % (s->dim_waves * unit->tile) != 0)
+        return "tiles do not divide the block";
+    if (s->row_waves * s->column_waves * s->dim_waves * unit->wave >
+        device->max_work_group)
+        return "work-groups are too small";
+    if (sums_of(unit, s) > MOST_SUMS)
+        return "work-items have too few registers";
+    const char *why = s->keeps_weight ? check_resident(problem, s) : NULL;
+    if (!why && bytes_of(problem, device, s) > device->local_bytes)
+        why = "local memory is too small";
+    return why;
 }
 
 /* What an element of y costs, of which a block wastes some: a tile's product,
@@ -119,7 +153,7 @@ static double search(const wa_linear_problem *problem, const wa_device *device,
                      s.block_columns += unit->tile * s.column_waves) {
                     choose_stages(problem, device, &s);
                     if (sums_of(unit, &s) > most_sums ||
-                        check_shape(problem, device, &s))
+                        wa_linear_check_matrix(problem, device, &s))
                         continue;
                     const double cost = cost_of(problem, unit, &s);
                     if (least == 0.0 || cost < least) {
@@ -148,7 +182,7 @@ static bool choose_few(const wa_linear_problem *problem,
     if (unit->copies_async && problem->dtype != WINATTN_FP32 &&
         problem->in >= 8 * unit->tile)
         s->stage_dims *= 2;
-    return !check_shape(problem, device, s);
+    return !wa_linear_check_matrix(problem, device, s);
 }
 
 static bool refuse(wa_linear_layout *layout, const char *why)
@@ -174,12 +208,34 @@ static bool suits(const wa_linear_problem *problem, const wa_device *device,
     return true;
 }
 
+/* Work-groups that the device holds at once; of each block of columns as
+ * many. */
+static uint32_t groups_at_once(const wa_linear_problem *problem,
+                               const wa_device *device,
+                               const wa_linear_kernel *kernel)
+{
+    const uint32_t columns =
+        (uint32_t)wa_linear_blocks(problem->out, kernel->shape.block_columns);
+    const bool is_limited =
+        strstr(kernel->defines, "LIMITS_REGISTERS") != NULL;
+    const uint64_t registers =
+        (uint64_t)kernel->work_group *
+        (is_limited ? WA_LINEAR_ITEM_REGISTERS : MOST_REGISTERS);
+    uint64_t groups = device->local_capacity / (kernel->local_bytes + 1024);
+    if (groups > device->register_words / registers)
+        groups = device->register_words / registers;
+    groups = (groups ? groups : 1) * device->compute_units;
+    return columns * (uint32_t)(groups > columns ? groups / columns : 1);
+}
+
 static void write_kernel(const wa_linear_problem *problem,
                          const wa_device *device, const wa_linear_shape *s,
                          wa_linear_kernel *kernel)
 {
     wa_linear_write_kernel(problem, device, WINATTN_TIER_MATRIX, s, kernel);
     kernel->local_bytes = bytes_of(problem, device, s);
+    if (s->keeps_weight)
+        kernel->most_groups = groups_at_once(problem, device, kernel);
 }
 
 bool wa_linear_plan_matrix(const wa_linear_problem *problem,
@@ -190,24 +246,32 @@ bool wa_linear_plan_matrix(const wa_linear_problem *problem,
     wa_linear_shape s, few;
     if (!suits(problem, device, layout))
         return false;
+    layout->source[WA_LINEAR_MANY] = WA_LINEAR_BY_MODEL;
+    layout->source[WA_LINEAR_FEW] = WA_LINEAR_BY_MODEL;
     if (shape) {
         s = *shape;
-        const char *why = check_shape(problem, device, &s);
+        layout->source[WA_LINEAR_MANY] = WA_LINEAR_GIVEN;
+        const char *why = wa_linear_check_matrix(problem, device, &s);
         if (why)
             return refuse(layout, why);
-    } else if (search(problem, device, &s) == 0.0) {
+    } else if (!wa_linear_measured(problem, device, WINATTN_TIER_MATRIX,
+                                   WA_LINEAR_MANY, layout, &s) &&
+               search(problem, device, &s) == 0.0) {
         return refuse(layout, "work-groups or local memory are too small");
     }
     layout->tier = WINATTN_TIER_MATRIX;
     write_kernel(problem, device, &s, &layout->kernel[WA_LINEAR_MANY]);
-    if (!shape && choose_few(problem, device, &few)) {
+    if (!shape && (wa_linear_measured(problem, device, WINATTN_TIER_MATRIX,
+                                      WA_LINEAR_FEW, layout, &few) ||
+                   choose_few(problem, device, &few))) {
         write_kernel(problem, device, &few, &layout->kernel[WA_LINEAR_FEW]);
         layout->few_groups = device->compute_units;
     }
     snprintf(layout->reason, sizeof layout->reason,
              "unit %s: work-groups with %u x %u of y, %u x %u waves, %u "
-             "stages of %u",
+             "stages of %u%s",
              device->matrix_unit->name, s.block_rows, s.block_columns,
-             s.row_waves, s.column_waves, s.stages, s.stage_dims);
+             s.row_waves, s.column_waves, s.stages, s.stage_dims,
+             s.keeps_weight ? ", weights that stay" : "");
     return true;
 }

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "device/matrix_unit.h"
+#include "models/linear_shapes.h"
 #include "plan/defines.h"
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -28,7 +29,8 @@ static void append(wa_linear_kernel *kernel, wa_switch name, uint32_t value)
     wa_append_switch(kernel->defines, sizeof kernel->defines, name, value);
 }
 
-static void append_shape(wa_linear_kernel *kernel, winattn_tier tier)
+static void append_shape(wa_linear_kernel *kernel, winattn_tier tier,
+                         uint32_t in)
 {
     const wa_linear_shape *s = &kernel->shape;
     append(kernel, WA_SWITCH(BLOCK_ROWS), s->block_rows);
@@ -40,6 +42,9 @@ static void append_shape(wa_linear_kernel *kernel, winattn_tier tier)
         append(kernel, WA_SWITCH(ROW_WAVES), s->row_waves);
         append(kernel, WA_SWITCH(COLUMN_WAVES), s->column_waves);
         append(kernel, WA_SWITCH(DIM_WAVES), s->dim_waves);
+        if (s->keeps_weight)
+            append(kernel, WA_SWITCH(WEIGHT_STAGES),
+                   (uint32_t)wa_linear_blocks(in, s->stage_dims));
         break;
     case WINATTN_TIER_LOCAL:
         append(kernel, WA_SWITCH(ITEM_ROWS), s->item_rows);
@@ -53,9 +58,18 @@ static void append_shape(wa_linear_kernel *kernel, winattn_tier tier)
     }
 }
 
+/* fp32 numbers of sums that a work-item has. */
+static uint32_t sums_of(winattn_tier tier, const wa_linear_kernel *kernel)
+{
+    const wa_linear_shape *s = &kernel->shape;
+    return tier == WINATTN_TIER_LOCAL ? s->item_rows * s->item_columns
+                                      : s->block_rows * s->block_columns *
+                                            s->dim_waves / kernel->work_group;
+}
+
 /* NVIDIA's compiler takes more registers than it needs, and a compute unit
  * then holds one work-group, not two. */
-#define ITEM_REGISTERS 128u
+#define MOST_LIMITED_SUMS 64u
 static void append_register_limit(const wa_linear_problem *problem,
                                   const wa_device *device, winattn_tier tier,
                                   wa_linear_kernel *kernel)
@@ -67,19 +81,13 @@ static void append_register_limit(const wa_linear_problem *problem,
                                  problem->dtype == WINATTN_FP32 &&
                                  kernel->work_group >= 256;
     if (!device->limits_registers || device->emulates_matrix_unit || !suits ||
-        2 * kernel->work_group * ITEM_REGISTERS > device->register_words)
+        sums_of(tier, kernel) > MOST_LIMITED_SUMS ||
+        2 * kernel->work_group * WA_LINEAR_ITEM_REGISTERS >
+            device->register_words)
         return;
     append(kernel, WA_SWITCH(LIMITS_REGISTERS), 1);
     wa_append(kernel->defines, sizeof kernel->defines,
-              "-cl-nv-maxrregcount=%u ", ITEM_REGISTERS);
-}
-
-static uint64_t local_bytes_of(winattn_tier tier, const wa_linear_shape *s)
-{
-    return tier == WINATTN_TIER_LOCAL
-               ? (uint64_t)s->stage_dims *
-                     (s->block_rows + s->block_columns + 8) * 4
-               : 0;
+              "-cl-nv-maxrregcount=%u ", WA_LINEAR_ITEM_REGISTERS);
 }
 
 void wa_linear_write_kernel(const wa_linear_problem *problem,
@@ -91,6 +99,7 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
     const size_t size = sizeof kernel->defines;
     kernel->shape = *shape;
     kernel->rows = shape->block_rows;
+    kernel->most_groups = 0;
     kernel->work_group = 1;
     if (tier == WINATTN_TIER_LOCAL)
         kernel->work_group = shape->block_rows / shape->item_rows *
@@ -98,12 +107,14 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
     if (tier == WINATTN_TIER_MATRIX) {
         kernel->work_group = shape->row_waves * shape->column_waves *
                              shape->dim_waves * device->matrix_unit->wave;
-        snprintf(kernel->name, sizeof kernel->name, "linear_matrix_%s",
+        snprintf(kernel->name, sizeof kernel->name, "linear_%smatrix_%s",
+                 shape->keeps_weight ? "resident_" : "",
                  device->matrix_unit->name);
     } else {
         snprintf(kernel->name, sizeof kernel->name, "linear_%s",
                  wa_tier_name(tier));
-        kernel->local_bytes = local_bytes_of(tier, shape);
+        kernel->local_bytes =
+            tier == WINATTN_TIER_LOCAL ? wa_linear_local_bytes(shape) : 0;
     }
     text[0] = 0;
     wa_append_switch(text, size, WA_SWITCH(DTYPE), problem->dtype);
@@ -115,7 +126,7 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
     wa_append_switch(text, size, WA_SWITCH(HAS_RESIDUAL),
                      problem->has_residual);
     wa_append_switch(text, size, WA_SWITCH(ACTIVATION), problem->activation);
-    append_shape(kernel, tier);
+    append_shape(kernel, tier, problem->in);
     append_register_limit(problem, device, tier, kernel);
     if (tier == WINATTN_TIER_MATRIX)
         wa_append_matrix_unit_options(device, text, size);
@@ -234,8 +245,16 @@ bool wa_linear_plan_cpu(const wa_linear_problem *problem,
         s.block_rows = s.tile_rows;
         s.block_columns = panel;
     }
+    layout->source[WA_LINEAR_MANY] =
+        shape ? WA_LINEAR_GIVEN : WA_LINEAR_BY_MODEL;
     if (shape)
         s = *shape;
+    else
+        wa_linear_measured(problem, device, WINATTN_TIER_CPU, WA_LINEAR_MANY,
+                           layout, &s);
+    const char *why = wa_linear_check_cpu(&s);
+    if (why)
+        return refuse(layout, WINATTN_TIER_CPU, why);
     const double tiles = (double)s.block_rows / s.tile_rows *
                          (s.block_columns / (s.lanes * s.tile_vecs));
     if (ends_early(problem, device,
@@ -267,37 +286,35 @@ static uint32_t local_columns(const wa_linear_problem *problem,
     return best;
 }
 
-static bool local_fits(const wa_device *device, const wa_linear_shape *s)
-{
-    return s->block_rows / s->item_rows *
-                   (s->block_columns / s->item_columns) <=
-               device->max_work_group &&
-           local_bytes_of(WINATTN_TIER_LOCAL, s) <= device->local_bytes;
-}
-
 bool wa_linear_plan_local(const wa_linear_problem *problem,
                           const wa_device *device,
                           const wa_linear_shape *shape,
                           wa_linear_layout *layout)
 {
     const uint32_t item = device->registers >= 100 ? 8 : 4;
-    const wa_linear_shape few = {.block_rows = 32,
-                                 .block_columns = 32,
-                                 .stage_dims = item == 8 ? 32 : 16,
-                                 .item_rows = 4,
-                                 .item_columns = 4};
+    wa_linear_shape few = {.block_rows = 32,
+                           .block_columns = 32,
+                           .stage_dims = item == 8 ? 32 : 16,
+                           .item_rows = 4,
+                           .item_columns = 4};
     wa_linear_shape s = {.block_rows = 16 * item,
                          .block_columns = local_columns(problem, item),
                          .stage_dims = 16,
                          .item_rows = item,
                          .item_columns = item};
-    if (shape)
+    layout->source[WA_LINEAR_MANY] = WA_LINEAR_BY_MODEL;
+    layout->source[WA_LINEAR_FEW] = WA_LINEAR_BY_MODEL;
+    if (shape) {
         s = *shape;
-    while (!shape && !local_fits(device, &s) && s.block_rows > s.item_rows)
-        s.block_rows /= 2;
-    if (!local_fits(device, &s))
-        return refuse(layout, WINATTN_TIER_LOCAL,
-                      "work-groups or local memory are too small");
+        layout->source[WA_LINEAR_MANY] = WA_LINEAR_GIVEN;
+    } else if (!wa_linear_measured(problem, device, WINATTN_TIER_LOCAL,
+                                   WA_LINEAR_MANY, layout, &s)) {
+        while (wa_linear_check_local(device, &s) && s.block_rows > s.item_rows)
+            s.block_rows /= 2;
+    }
+    const char *why = wa_linear_check_local(device, &s);
+    if (why)
+        return refuse(layout, WINATTN_TIER_LOCAL, why);
     if (ends_early(problem, device,
                    (s.item_rows + 1.0) * (s.item_columns + 1.0), layout,
                    WINATTN_TIER_LOCAL))
@@ -305,7 +322,10 @@ bool wa_linear_plan_local(const wa_linear_problem *problem,
     layout->tier = WINATTN_TIER_LOCAL;
     wa_linear_write_kernel(problem, device, layout->tier, &s,
                            &layout->kernel[WA_LINEAR_MANY]);
-    if (!shape && local_fits(device, &few)) {
+    if (!shape)
+        wa_linear_measured(problem, device, WINATTN_TIER_LOCAL, WA_LINEAR_FEW,
+                           layout, &few);
+    if (!shape && !wa_linear_check_local(device, &few)) {
         wa_linear_write_kernel(problem, device, layout->tier, &few,
                                &layout->kernel[WA_LINEAR_FEW]);
         layout->few_groups = device->compute_units;

@@ -20,20 +20,13 @@ typedef struct wa_linear_problem {
     const char *build_options; /* never NULL */
 } wa_linear_problem;
 
-/* Switches of the same names (cl/common/switches.h); 0 where a tier has no use
- * for them. */
-typedef struct wa_linear_shape {
-    uint32_t block_rows, block_columns, stage_dims;
-    uint32_t item_rows, item_columns;                    /* local */
-    uint32_t lanes, tile_rows, tile_vecs;                /* cpu */
-    uint32_t stages, row_waves, column_waves, dim_waves; /* matrix */
-} wa_linear_shape;
-
 typedef struct wa_linear_kernel {
     char name[64]; /* "": there is none */
     wa_linear_shape shape;
     uint32_t work_group;
-    uint32_t rows; /* of a work-group */
+    uint32_t rows; /* of a work-group, at a time */
+    /* so many work-groups do all of a call; 0: as many as it has blocks */
+    uint32_t most_groups;
     uint64_t local_bytes;
     char defines[WA_DEFINES_SIZE]; /* and other build options */
 } wa_linear_kernel;
@@ -54,6 +47,8 @@ typedef struct wa_linear_layout {
     /* WA_LINEAR_FEW serves calls that would have fewer work-groups; 0: none */
     uint32_t few_groups;
     char reason[WA_REASON_SIZE];
+    const char *source[WA_LINEAR_KERNELS]; /* of the shape, see describe */
+    char not_taken[WA_REASON_SIZE]; /* why a measured shape is not; or "" */
     char refusals[WA_TIERS][WA_REASON_SIZE]; /* "" where not refused */
 } wa_linear_layout;
 

@@ -265,7 +265,8 @@ void wa_describe_tuning(char *text, size_t size)
 
 typedef struct lookup {
     wa_tuned_kernel kernel;
-    const wa_problem *problem;
+    const wa_problem *problem; /* or */
+    const wa_linear_key *layer;
     const wa_device *device;
     size_t passed_over; /* still to be */
 } lookup;
@@ -273,8 +274,12 @@ typedef struct lookup {
 /* Is it the row that is looked for? */
 static bool is_next(lookup *find, const wa_tuned_row *row)
 {
-    return wa_tuned_row_fits(row, find->kernel, find->problem, find->device) &&
-           find->passed_over-- == 0;
+    const bool fits =
+        find->layer
+            ? wa_linear_row_fits(row, find->kernel, find->layer, find->device)
+            : wa_tuned_row_fits(row, find->kernel, find->problem,
+                                find->device);
+    return fits && find->passed_over-- == 0;
 }
 
 static bool find_loaded(lookup *find, const row_list *list,
@@ -290,8 +295,14 @@ static bool find_loaded(lookup *find, const row_list *list,
 
 static bool find_built_in(lookup *find, wa_tuned_shape *shape)
 {
-    for (size_t i = WA_BUILT_IN_ROWS; i-- > 0;) {
-        const char *text = wa_built_in_rows[i];
+    const char *const *rows =
+        find->layer ? wa_built_in_linear_rows : wa_built_in_rows;
+    size_t count = WA_BUILT_IN_ROWS;
+    if (find->layer)
+        for (count = 0; rows[count]; count++)
+            ;
+    for (size_t i = count; i-- > 0;) {
+        const char *text = rows[i];
         wa_tuned_row row;
         if (!wa_tuned_row_parse(text, strlen(text), &row) &&
             is_next(find, &row)) {
@@ -324,24 +335,44 @@ static void suit_problem(wa_tuned_kernel kernel, const wa_problem *problem,
     }
 }
 
-bool wa_find_tuned(wa_tuned_kernel kernel, const wa_problem *problem,
-                   const wa_device *device, size_t passed_over,
-                   wa_tuned *found)
+static bool find_row(lookup *find, wa_tuned *found)
 {
-    lookup find = {kernel, problem, device, passed_over};
-    if (device->ignores_tuning)
+    if (find->device->ignores_tuning)
         return false;
     found->reason = "measured best, says a row that was loaded";
     wa_tuning_lock_take();
     read_environment();
-    bool any = find_loaded(&find, &from_environment, &found->shape) ||
-               find_loaded(&find, &from_program, &found->shape);
+    bool any = find_loaded(find, &from_environment, &found->shape) ||
+               find_loaded(find, &from_program, &found->shape);
     wa_tuning_lock_release();
     if (!any) {
         found->reason = "measured best on devices of this kind";
-        any = find_built_in(&find, &found->shape);
+        any = find_built_in(find, &found->shape);
     }
+    return any;
+}
+
+bool wa_find_tuned(wa_tuned_kernel kernel, const wa_problem *problem,
+                   const wa_device *device, size_t passed_over,
+                   wa_tuned *found)
+{
+    lookup find = {.kernel = kernel,
+                   .problem = problem,
+                   .device = device,
+                   .passed_over = passed_over};
+    const bool any = find_row(&find, found);
     if (any)
         suit_problem(kernel, problem, &found->shape);
     return any;
+}
+
+bool wa_find_tuned_linear(wa_tuned_kernel kernel, const wa_linear_key *key,
+                          const wa_device *device, size_t passed_over,
+                          wa_tuned *found)
+{
+    lookup find = {.kernel = kernel,
+                   .layer = key,
+                   .device = device,
+                   .passed_over = passed_over};
+    return find_row(&find, found);
 }

@@ -21,6 +21,12 @@ bool wa_find_tuned(wa_tuned_kernel kernel, const wa_problem *problem,
                    const wa_device *device, size_t passed_over,
                    wa_tuned *found);
 
+/* The same for a kernel of a linear layer. */
+WA_SISTER bool wa_find_tuned_linear(wa_tuned_kernel kernel,
+                                    const wa_linear_key *key,
+                                    const wa_device *device,
+                                    size_t passed_over, wa_tuned *found);
+
 /* See winattn_load_tuning. Rows: those of a source that stay in place of
  * others for the same; text: at once, in bytes. */
 #define WA_MOST_ROWS 4096u
@@ -29,13 +35,15 @@ winattn_status wa_load_tuning(const char *text);
 
 /* Reads the file of the user's environment, if it was not read yet. Fails only
  * where memory is short, and then it is read the next time. */
-winattn_status wa_read_tuning(void);
+WA_SISTER winattn_status wa_read_tuning(void);
 
 /* Appends why rows of the user's environment are not used, if that is so. */
-void wa_describe_tuning(char *text, size_t size);
+WA_SISTER void wa_describe_tuning(char *text, size_t size);
 
 /* The rows that the library comes with, as text. */
 #define WA_BUILT_IN_ROWS 20
 extern const char *const wa_built_in_rows[WA_BUILT_IN_ROWS];
+/* And those of linear layers, of which the last is NULL. (tuning_linear.c) */
+extern const char *const wa_built_in_linear_rows[];
 
 #endif

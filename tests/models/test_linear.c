@@ -93,20 +93,27 @@ static const struct {
     unsigned rows, columns, row_waves, column_waves, dim_waves, dims, stages;
 } shapes[] = {{1, 1, 1, 1, 1, 1, 2}, {2, 2, 1, 2, 1, 2, 2},
               {1, 2, 2, 1, 1, 4, 3}, {1, 1, 1, 1, 2, 2, 3},
-              {1, 3, 2, 2, 1, 2, 2}, {2, 1, 1, 1, 4, 4, 4}};
+              {1, 3, 2, 2, 1, 2, 2}, {2, 1, 1, 1, 4, 4, 4}},
+  /* of weights that stay, in rows of up to 64 stages */
+    kept[] = {{1, 1, 1, 1, 1, 1, 2},
+              {2, 2, 1, 2, 1, 2, 2},
+              {1, 2, 2, 1, 1, 4, 2},
+              {1, 3, 1, 2, 1, 3, 3},
+              {1, 1, 2, 2, 1, 1, 4}};
 #define SHAPES (sizeof shapes / sizeof *shapes)
+#define KEPT (sizeof kept / sizeof *kept)
 
-static wa_linear_shape shape_of(size_t i)
+static wa_linear_shape shape_of(size_t i, bool keeps)
 {
-    const wa_linear_shape s = {
-        .block_rows = shapes[i].rows * shapes[i].row_waves * unit->queries,
-        .block_columns =
-            shapes[i].columns * shapes[i].column_waves * unit->tile,
-        .stage_dims = shapes[i].dims * unit->tile,
-        .stages = shapes[i].stages,
-        .row_waves = shapes[i].row_waves,
-        .column_waves = shapes[i].column_waves,
-        .dim_waves = shapes[i].dim_waves};
+    const unsigned *n = keeps ? &kept[i].rows : &shapes[i].rows;
+    const wa_linear_shape s = {.block_rows = n[0] * n[2] * unit->queries,
+                               .block_columns = n[1] * n[3] * unit->tile,
+                               .stage_dims = n[5] * unit->tile,
+                               .stages = n[6],
+                               .row_waves = n[2],
+                               .column_waves = n[3],
+                               .dim_waves = n[4],
+                               .keeps_weight = keeps};
     return s;
 }
 
@@ -137,8 +144,33 @@ static void each_row(void **state)
             c.dtype = (winattn_dtype)dtype;
             c.allow_tf32 = unit && dtype == WINATTN_FP32;
             const wa_linear_shape shape =
-                unit ? shape_of(i % SHAPES) : (wa_linear_shape){0};
+                unit ? shape_of(i % SHAPES, false) : (wa_linear_shape){0};
             run_linear(&c, unit ? &shape : NULL);
+        }
+    }
+}
+
+/* Of a matrix unit, layers without a norm: each shape for some. */
+static void each_row_with_kept_weights(void **state)
+{
+    (void)state;
+    for (size_t i = 0; unit && i < ROWS; i++) {
+        linear_case c = table[i];
+        c.tier = tier;
+        c.seed = (unsigned)i + 1;
+        if (c.layer_norm ||
+            (is_part("few") && (i + (size_t)(unit - wa_matrix_units)) % 3) ||
+            (is_part("small") && c.rows * c.in * c.out > 40000))
+            continue;
+        for (size_t k = 0; k < KEPT; k++) {
+            const wa_linear_shape shape = shape_of(k, true);
+            const unsigned stages =
+                (c.in + shape.stage_dims - 1) / shape.stage_dims;
+            c.dtype = (i + k) % 2 ? WINATTN_FP16 : WINATTN_BF16;
+            if ((!is_part("all") && (i + k) % 3 != 0) || stages > 64 ||
+                (c.has_residual && shape.stages - 1 >= 2 * stages))
+                continue;
+            run_linear(&c, &shape);
         }
     }
 }
@@ -162,7 +194,9 @@ static wa_session *pretend(void)
 
 int main(int count, char **arguments)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_row)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_row),
+        cmocka_unit_test(each_row_with_kept_weights)};
     const char *name = count > 1 ? arguments[1] : "cpu";
     if (count > 2)
         part = arguments[2];

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Linear layers that are timed. */
+#include "models/layer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool has_word(const char *text, const char *word)
+{
+    const char *at = strstr(text, word);
+    return at && at[-1] == ':' &&
+           (at[strlen(word)] == ':' || at[strlen(word)] == 0);
+}
+
+bool layer_read(const char *text, bench_layer *l)
+{
+    memset(l, 0, sizeof *l);
+    if (strlen(text) >= sizeof l->name ||
+        sscanf(text, "%llux%ux%u", &l->rows, &l->in, &l->out) != 3)
+        return false;
+    strcpy(l->name, text);
+    l->norm = has_word(text, "norm");
+    l->bias = has_word(text, "bias");
+    l->gelu = has_word(text, "gelu");
+    l->residual = has_word(text, "residual");
+    l->count = 1;
+    return true;
+}
+
+int layer_swin(unsigned batch, bench_layer *layers, int most)
+{
+    static const unsigned depths[] = {2, 2, 6, 2};
+    unsigned side = 56, channels = 96;
+    int count = 0;
+    for (int stage = 0; stage < 4; stage++) {
+        const unsigned long long rows =
+            (unsigned long long)batch * side * side;
+        const bench_layer own[] = {
+            {.name = "qkv", .in = channels, .out = 3 * channels, .bias = true},
+            {.name = "proj",
+             .in = channels,
+             .out = channels,
+             .bias = true,
+             .residual = true},
+            {.name = "fc1",
+             .in = channels,
+             .out = 4 * channels,
+             .bias = true,
+             .gelu = true},
+            {.name = "fc2",
+             .in = 4 * channels,
+             .out = channels,
+             .bias = true,
+             .residual = true},
+            {.name = "merge", .in = 4 * channels, .out = 2 * channels}};
+        for (int i = 0; i < (stage < 3 ? 5 : 4) && count < most; i++) {
+            bench_layer *l = &layers[count++];
+            *l = own[i];
+            l->rows = i == 4 ? rows / 4 : rows;
+            l->count = i == 4 ? 1 : depths[stage];
+            snprintf(l->name, sizeof l->name, "stage %d %.20s", stage + 1,
+                     own[i].name);
+        }
+        side /= 2;
+        channels *= 2;
+    }
+    return count;
+}
+
+winattn_linear_desc layer_desc(const bench_layer *l, winattn_dtype dtype)
+{
+    const winattn_linear_desc desc = {.struct_size = sizeof desc,
+                                      .dtype = dtype,
+                                      .in_features = l->in,
+                                      .out_features = l->out,
+                                      .layer_norm = l->norm,
+                                      .has_bias = l->bias,
+                                      .activation =
+                                          l->gelu ? WINATTN_ACTIVATION_GELU
+                                                  : WINATTN_ACTIVATION_NONE,
+                                      .has_residual = l->residual};
+    return desc;
+}
+
+/* ---- Tensors ---- */
+
+static bool allocate(layer_run *r, layer_tensor *t, size_t count,
+                     double middle, double width)
+{
+    const size_t size = kind_size(r->kind);
+    cl_int error = CL_SUCCESS;
+    t->count = count;
+    if (count == 0)
+        return true;
+    t->bytes = malloc(count * size);
+    if (!t->bytes)
+        return false;
+    /* numbers repeat, but for rows of no usual length */
+    const size_t own = count < 65537 ? count : 65537;
+    for (size_t i = 0; i < own; i++) {
+        r->random = r->random * 1664525u + 1013904223u;
+        kind_write(
+            r->kind,
+            kind_round(r->kind,
+                       middle + width * ((r->random >> 8) / 8388608.0 - 1.0)),
+            t->bytes + i * size);
+    }
+    for (size_t done = own; done < count; done += own)
+        memcpy(t->bytes + done * size, t->bytes,
+               (count - done < own ? count - done : own) * size);
+    t->mem = clCreateBuffer(r->device->context,
+                            CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                            count * size, t->bytes, &error);
+    return error == CL_SUCCESS;
+}
+
+static void release(layer_tensor *t)
+{
+    free(t->bytes);
+    if (t->mem)
+        clReleaseMemObject(t->mem);
+}
+
+void layer_close(layer_run *r)
+{
+    release(&r->x);
+    release(&r->weight);
+    release(&r->bias);
+    release(&r->norm_weight);
+    release(&r->norm_bias);
+    release(&r->residual);
+    release(&r->y);
+    release(&r->workspace);
+}
+
+static bool open_tensors(layer_run *r)
+{
+    const bench_layer *l = r->l;
+    size_t workspace = 0;
+    if (winattn_linear_plan_workspace_size(r->plan, l->rows, &workspace))
+        return false;
+    return allocate(r, &r->x, (size_t)l->rows * l->in, 0.1, 1.0) &&
+           allocate(r, &r->weight, (size_t)l->out * l->in, 0.0,
+                    sqrt(3.0 / l->in)) &&
+           allocate(r, &r->bias, l->bias ? l->out : 0, 0.0, 0.5) &&
+           allocate(r, &r->norm_weight, l->norm ? l->in : 0, 1.0, 0.3) &&
+           allocate(r, &r->norm_bias, l->norm ? l->in : 0, 0.0, 0.3) &&
+           allocate(r, &r->residual,
+                    l->residual ? (size_t)l->rows * l->out : 0, 0.0, 1.0) &&
+           allocate(r, &r->y, (size_t)l->rows * l->out, 0.0, 1.0) &&
+           allocate(r, &r->workspace, workspace / kind_size(r->kind), 0.0,
+                    1.0);
+}
+
+bool layer_open(layer_run *r, const bench_layer *l, winattn_dtype dtype,
+                const bench_device *device, winattn_linear_plan *plan)
+{
+    memset(r, 0, sizeof *r);
+    r->l = l;
+    r->device = device;
+    r->plan = plan;
+    r->random = 1;
+    r->kind = dtype == WINATTN_FP32   ? KIND_FP32
+              : dtype == WINATTN_FP16 ? KIND_FP16
+                                      : KIND_BF16;
+    if (!open_tensors(r))
+        return false;
+    r->call.struct_size = sizeof r->call;
+    r->call.rows = l->rows;
+    r->call.x.buffer = r->x.mem;
+    r->call.weight.buffer = r->weight.mem;
+    r->call.bias.buffer = r->bias.mem;
+    r->call.norm_weight.buffer = r->norm_weight.mem;
+    r->call.norm_bias.buffer = r->norm_bias.mem;
+    r->call.residual.buffer = r->residual.mem;
+    r->call.y.buffer = r->y.mem;
+    r->call.workspace.buffer = r->workspace.mem;
+    return true;
+}
+
+winattn_status layer_enqueue(void *data, unsigned round)
+{
+    const layer_run *r = data;
+    (void)round;
+    return winattn_enqueue_linear(r->plan, r->device->queue, &r->call, 0, NULL,
+                                  NULL);
+}
+
+/* ---- Accuracy ---- */
+
+static double number(const layer_run *r, const layer_tensor *t, size_t i)
+{
+    return kind_read(r->kind, t->bytes + i * kind_size(r->kind));
+}
+
+static void find_row(const layer_run *r, size_t row, double *x)
+{
+    const bench_layer *l = r->l;
+    double mean = 0, variance = 0;
+    for (size_t i = 0; i < l->in; i++)
+        mean += (x[i] = number(r, &r->x, row * l->in + i)) / l->in;
+    for (size_t i = 0; i < l->in; i++)
+        variance += (x[i] - mean) * (x[i] - mean) / l->in;
+    for (size_t i = 0; i < l->in && l->norm; i++)
+        x[i] = (x[i] - mean) / sqrt(variance + 1e-5) *
+                   number(r, &r->norm_weight, i) +
+               number(r, &r->norm_bias, i);
+}
+
+double layer_error(const layer_run *r)
+{
+    const bench_layer *l = r->l;
+    const size_t size = kind_size(r->kind);
+    unsigned char *got = malloc(l->out * size);
+    double *x = malloc(l->in * sizeof *x);
+    double most = got && x ? 0 : -1;
+    for (int n = 0; n < 5 && most >= 0; n++) {
+        const size_t row = (size_t)((l->rows - 1) * (unsigned)n / 4);
+        double error = 0, all = 0;
+        if (clEnqueueReadBuffer(r->device->queue, r->y.mem, CL_TRUE,
+                                row * l->out * size, l->out * size, got, 0,
+                                NULL, NULL) != CL_SUCCESS) {
+            most = -1;
+            break;
+        }
+        find_row(r, row, x);
+        for (size_t o = 0; o < l->out; o++) {
+            double sum = l->bias ? number(r, &r->bias, o) : 0;
+            for (size_t i = 0; i < l->in; i++)
+                sum += x[i] * number(r, &r->weight, o * l->in + i);
+            if (l->gelu)
+                sum = sum / 2 * erfc(-sum / sqrt(2));
+            if (l->residual)
+                sum += number(r, &r->residual, row * l->out + o);
+            const double d = kind_read(r->kind, got + o * size) - sum;
+            error += d * d;
+            all += sum * sum;
+        }
+        const double relative = sqrt(error / all);
+        if (!(relative <= most))
+            most = relative;
+    }
+    free(got);
+    free(x);
+    return most;
+}
+
+double layer_bytes(const layer_run *r)
+{
+    const layer_tensor *all[] = {&r->x, &r->weight, &r->residual, &r->y};
+    double count = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        count += (double)all[i]->count;
+    return count * (double)kind_size(r->kind);
+}
