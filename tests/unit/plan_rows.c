@@ -45,81 +45,74 @@ static void built_in_rows(void **state)
     check_rows(wa_built_in_linear_rows, linear);
 }
 
+static const struct {
+    const char *text, *wrong; /* NULL: it is right */
+} texts[] = {
+    {"matrix-backward NVIDIA 90 dot half bias 49 49 32 49:4:3:2:64:3:1", NULL},
+    {"\t matrix-forward  AMD 0 any any any any 50 8 1:2:3:4:5:6:0 \r", NULL},
+    {"local-forward \"A GPU (rev 2)\" sliding fp32 none any any 64 "
+     "1:2:3:4:5:6:7:8:9:10",
+     NULL},
+    {"local-backward \"x\" cosine half regions 4 5 6 1:2:3:4:5:6:7:8:1", NULL},
+    {"linear-matrix NVIDIA 90 half many gelu 96 384 64:96:96:3:2:2:1:1", NULL},
+    {"linear-matrix AMD 0 any few any any any 64:96:96:3:2:2:1", NULL},
+    {"linear-local \"x y\" fp32 few norm+gelu+residual any 7 1:2:3:4:8", NULL},
+    {"linear-cpu Intel 0 fp32 many plain 8 any 1:2:3:4:5:6", NULL},
+    {"", "no kernel"},
+    {"local", "no kernel"},
+    {"\"local-forward\" NVIDIA 80", "no kernel"},
+    {"local-forward", "no vendor"},
+    {"local-forward nvidia 80 any", "no vendor"},
+    {"local-forward NVIDIA any any", "no vendor"},
+    {"local-forward NVIDIA -80 any", "no vendor"},
+    {"local-forward \"x any any any", "no vendor"},
+    {"local-forward \"\" any any any", "no vendor"},
+    {"local-forward NVIDIA 80 dots", "no variant"},
+    {"local-forward NVIDIA 80 dot fp16", "no type"},
+    {"local-forward NVIDIA 80 dot half shift", "no score bias"},
+    {"local-forward NVIDIA 80 dot half bias 0 49 32", "no numbers"},
+    {"local-forward NVIDIA 80 dot half bias 49 any any", "no numbers"},
+    {"local-forward NVIDIA 80 dot half bias 49 9999999999 8", "no numbers"},
+    {"matrix-forward NVIDIA 80 dot half bias 49 49 32", "no shape"},
+    {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6",
+     "no shape"},
+    {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:7:8",
+     "no shape"},
+    {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:70000",
+     "no shape"},
+    {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:-1",
+     "no shape"},
+    {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2::4:5:6:7",
+     "no shape"},
+    {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:7 8",
+     "more than"},
+    {"linear NVIDIA 90 half many any any any 1:2:3:4:5:6:7", "no kernel"},
+    {"linear-matrix half many any any any 1:2:3:4:5:6:7", "no vendor"},
+    {"linear-matrix NVIDIA 90 dot half many any any any 1:2:3:4:5:6:7",
+     "no type"},
+    {"linear-matrix NVIDIA 90 half any any any any 1:2:3:4:5:6:7", "no calls"},
+    {"linear-matrix NVIDIA 90 half few gelu+norm 9 9 1:2:3:4:5:6:7",
+     "no terms"},
+    {"linear-matrix NVIDIA 90 half few gelu 0 9 1:2:3:4:5:6:7",
+     "no numbers of features"},
+    {"linear-matrix NVIDIA 90 half few gelu 9 9", "no shape"},
+    {"linear-matrix NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6", "no shape"},
+    {"linear-matrix NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6:7:1:9",
+     "no shape"},
+    {"linear-matrix NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6:7:0", "no shape"},
+    {"linear-local NVIDIA 90 half few gelu 9 9 1:2:3:4", "no shape"},
+    {"linear-cpu NVIDIA 90 half few gelu 9 9 1:2:3:4:5", "no shape"},
+    {"linear-cpu NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6 7", "more than"},
+};
+
 static void rows_are_read(void **state)
 {
     (void)state;
-    static const struct {
-        const char *text, *wrong; /* NULL: it is right */
-    } rows[] = {
-        {"matrix-backward NVIDIA 90 dot half bias 49 49 32 49:4:3:2:64:3:1",
-         NULL},
-        {"\t matrix-forward  AMD 0 any any any any 50 8 1:2:3:4:5:6:0 \r",
-         NULL},
-        {"local-forward \"A GPU (rev 2)\" sliding fp32 none any any 64 "
-         "1:2:3:4:5:6:7:8:9:10",
-         NULL},
-        {"local-backward \"x\" cosine half regions 4 5 6 1:2:3:4:5:6:7:8:1",
-         NULL},
-        {"linear-matrix NVIDIA 90 half many gelu 96 384 64:96:96:3:2:2:1:1",
-         NULL},
-        {"linear-matrix AMD 0 any few any any any 64:96:96:3:2:2:1", NULL},
-        {"linear-local \"x y\" fp32 few norm+gelu+residual any 7 1:2:3:4:8",
-         NULL},
-        {"linear-cpu Intel 0 fp32 many plain 8 any 1:2:3:4:5:6", NULL},
-        {"", "no kernel"},
-        {"local", "no kernel"},
-        {"\"local-forward\" NVIDIA 80", "no kernel"},
-        {"local-forward", "no vendor"},
-        {"local-forward nvidia 80 any", "no vendor"},
-        {"local-forward NVIDIA any any", "no vendor"},
-        {"local-forward NVIDIA -80 any", "no vendor"},
-        {"local-forward \"x any any any", "no vendor"},
-        {"local-forward \"\" any any any", "no vendor"},
-        {"local-forward NVIDIA 80 dots", "no variant"},
-        {"local-forward NVIDIA 80 dot fp16", "no type"},
-        {"local-forward NVIDIA 80 dot half shift", "no score bias"},
-        {"local-forward NVIDIA 80 dot half bias 0 49 32", "no numbers"},
-        {"local-forward NVIDIA 80 dot half bias 49 any any", "no numbers"},
-        {"local-forward NVIDIA 80 dot half bias 49 9999999999 8",
-         "no numbers"},
-        {"matrix-forward NVIDIA 80 dot half bias 49 49 32", "no shape"},
-        {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6",
-         "no shape"},
-        {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:7:8",
-         "no shape"},
-        {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:70000",
-         "no shape"},
-        {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:-1",
-         "no shape"},
-        {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2::4:5:6:7",
-         "no shape"},
-        {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:7 8",
-         "more than"},
-        {"linear NVIDIA 90 half many any any any 1:2:3:4:5:6:7", "no kernel"},
-        {"linear-matrix half many any any any 1:2:3:4:5:6:7", "no vendor"},
-        {"linear-matrix NVIDIA 90 dot half many any any any 1:2:3:4:5:6:7",
-         "no type"},
-        {"linear-matrix NVIDIA 90 half any any any any 1:2:3:4:5:6:7",
-         "no calls"},
-        {"linear-matrix NVIDIA 90 half few gelu+norm 9 9 1:2:3:4:5:6:7",
-         "no terms"},
-        {"linear-matrix NVIDIA 90 half few gelu 0 9 1:2:3:4:5:6:7",
-         "no numbers of features"},
-        {"linear-matrix NVIDIA 90 half few gelu 9 9", "no shape"},
-        {"linear-matrix NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6", "no shape"},
-        {"linear-matrix NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6:7:1:9",
-         "no shape"},
-        {"linear-matrix NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6:7:0",
-         "no shape"},
-        {"linear-local NVIDIA 90 half few gelu 9 9 1:2:3:4", "no shape"},
-        {"linear-cpu NVIDIA 90 half few gelu 9 9 1:2:3:4:5", "no shape"},
-        {"linear-cpu NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6 7", "more than"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         wa_tuned_row row;
-        const char *why = parsed_row(rows[i].text, &row);
-        if (!why != !rows[i].wrong || (why && !strstr(why, rows[i].wrong)))
-            fail_msg("%s: \"%s\"", rows[i].text, why ? why : "");
+        const char *why = parsed_row(texts[i].text, &row);
+        if (!why != !texts[i].wrong || (why && !strstr(why, texts[i].wrong)))
+            fail_msg("%s: \"%s\"", texts[i].text, why ? why : "");
     }
 }
 
