@@ -617,6 +617,20 @@ WINATTN_API winattn_status winattn_plan_describe(const winattn_plan *plan,
  *     shape    numbers with colons, as many as the kernel's shape has; of
  *              matrix-backward 7, or 15 for two kernels, of rows and of keys
  *
+ * Rows of linear layers (winattn_models.h) stand among them:
+ *
+ *     kernel DEVICE type calls terms in out shape
+ *     linear-matrix NVIDIA 90 half many gelu 96 384 64:192:96:2:2:4:1:1
+ *
+ *     kernel   linear-cpu, linear-local, linear-matrix
+ *     calls    many or few: which of a plan's two kernels, that for calls of
+ *              many rows or of few
+ *     terms    plain; or norm, gelu and residual, in that order, with +
+ * between them, whether there is a bias or not; any in, out  features: numbers
+ * or any shape    6 numbers of linear-cpu, 5 of linear-local, 7 of
+ * linear-matrix, or 8, the last of them 1, where weights stay in local memory
+ *
+ * Each library takes the rows of its own kernels and passes over the other's.
  * Empty lines and those that start with # are passed over. A row counts where
  * all of it fits the problem and the device; of several the last is taken. A
  * shape that the kernel does not allow, or that does not build, is passed over

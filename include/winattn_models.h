@@ -119,7 +119,10 @@ WINATTN_MODELS_API winattn_status winattn_linear_plan_workspace_size(
     const winattn_linear_plan *plan, cl_ulong rows, size_t *size);
 
 /** As winattn_plan_describe: lines "name: value" that say which kernel the
- * plan took and why. */
+ * plan took and why; "shape" and "few rows shape" whether its numbers are from
+ * a model of the device or were measured: by a row that was loaded
+ * (winattn_load_tuning or the environment's WINATTN_TUNING) or on devices of
+ * the kind. */
 WINATTN_MODELS_API winattn_status winattn_linear_plan_describe(
     const winattn_linear_plan *plan, size_t size, char *text, size_t *needed);
 

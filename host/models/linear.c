@@ -351,8 +351,8 @@ winattn_status winattn_linear_plan_describe(const winattn_linear_plan *plan,
     wa_append(all, sizeof all, "reason: %s\n", layout->reason);
     if (layout->few_groups)
         wa_append(all, sizeof all,
-                  "few rows: of calls with less than %u work-groups\n",
-                  layout->few_groups);
+                  "few rows: of calls with less than %u blocks of %u x %u\n",
+                  layout->few_groups, layout->few_rows, layout->few_columns);
     describe_kernel(plan, WA_LINEAR_FEW, "few rows ", all, sizeof all);
     describe_kernel(plan, WA_LINEAR_STATISTICS,
                     layout->tier == WINATTN_TIER_MATRIX ? "norm "

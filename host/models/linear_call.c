@@ -119,10 +119,10 @@ wa_linear_kernel_id wa_linear_kernel_for(const wa_linear_layout *layout,
                                          const wa_linear_problem *p,
                                          uint64_t rows)
 {
-    const wa_linear_shape *many = &layout->kernel[WA_LINEAR_MANY].shape;
-    return wa_linear_blocks(rows, many->block_rows) *
-                       wa_linear_blocks(p->out, many->block_columns) <
-                   layout->few_groups
+    return layout->few_groups &&
+                   wa_linear_blocks(rows, layout->few_rows) *
+                           wa_linear_blocks(p->out, layout->few_columns) <
+                       layout->few_groups
                ? WA_LINEAR_FEW
                : WA_LINEAR_MANY;
 }

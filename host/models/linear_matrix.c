@@ -238,12 +238,28 @@ static void write_kernel(const wa_linear_problem *problem,
         kernel->most_groups = groups_at_once(problem, device, kernel);
 }
 
+/* The kernel of calls with few rows, if there is one; model: the shape that
+ * others would have without rows of the tuning table. */
+static void add_few(const wa_linear_problem *problem, const wa_device *device,
+                    const wa_linear_shape *model, wa_linear_layout *layout)
+{
+    wa_linear_shape few;
+    if (!wa_linear_measured(problem, device, WINATTN_TIER_MATRIX,
+                            WA_LINEAR_FEW, layout, &few) &&
+        !choose_few(problem, device, &few))
+        return;
+    write_kernel(problem, device, &few, &layout->kernel[WA_LINEAR_FEW]);
+    layout->few_groups = device->compute_units;
+    layout->few_rows = model->block_rows;
+    layout->few_columns = model->block_columns;
+}
+
 bool wa_linear_plan_matrix(const wa_linear_problem *problem,
                            const wa_device *device,
                            const wa_linear_shape *shape,
                            wa_linear_layout *layout)
 {
-    wa_linear_shape s, few;
+    wa_linear_shape s, model;
     if (!suits(problem, device, layout))
         return false;
     layout->source[WA_LINEAR_MANY] = WA_LINEAR_BY_MODEL;
@@ -254,19 +270,20 @@ bool wa_linear_plan_matrix(const wa_linear_problem *problem,
         const char *why = wa_linear_check_matrix(problem, device, &s);
         if (why)
             return refuse(layout, why);
-    } else if (!wa_linear_measured(problem, device, WINATTN_TIER_MATRIX,
-                                   WA_LINEAR_MANY, layout, &s) &&
-               search(problem, device, &s) == 0.0) {
-        return refuse(layout, "work-groups or local memory are too small");
+    } else {
+        const bool has_model = search(problem, device, &model) > 0.0;
+        const bool measured = wa_linear_measured(
+            problem, device, WINATTN_TIER_MATRIX, WA_LINEAR_MANY, layout, &s);
+        if (!measured && !has_model)
+            return refuse(layout, "work-groups or local memory are too small");
+        if (!measured)
+            s = model;
+        if (!has_model)
+            model = s;
+        add_few(problem, device, &model, layout);
     }
     layout->tier = WINATTN_TIER_MATRIX;
     write_kernel(problem, device, &s, &layout->kernel[WA_LINEAR_MANY]);
-    if (!shape && (wa_linear_measured(problem, device, WINATTN_TIER_MATRIX,
-                                      WA_LINEAR_FEW, layout, &few) ||
-                   choose_few(problem, device, &few))) {
-        write_kernel(problem, device, &few, &layout->kernel[WA_LINEAR_FEW]);
-        layout->few_groups = device->compute_units;
-    }
     snprintf(layout->reason, sizeof layout->reason,
              "unit %s: work-groups with %u x %u of y, %u x %u waves, %u "
              "stages of %u%s",

@@ -302,15 +302,19 @@ bool wa_linear_plan_local(const wa_linear_problem *problem,
                          .stage_dims = 16,
                          .item_rows = item,
                          .item_columns = item};
-    layout->source[WA_LINEAR_MANY] = WA_LINEAR_BY_MODEL;
+    while (wa_linear_check_local(device, &s) && s.block_rows > s.item_rows)
+        s.block_rows /= 2;
+    const wa_linear_shape model = s;
+    layout->source[WA_LINEAR_MANY] =
+        shape ? WA_LINEAR_GIVEN : WA_LINEAR_BY_MODEL;
     layout->source[WA_LINEAR_FEW] = WA_LINEAR_BY_MODEL;
     if (shape) {
         s = *shape;
-        layout->source[WA_LINEAR_MANY] = WA_LINEAR_GIVEN;
-    } else if (!wa_linear_measured(problem, device, WINATTN_TIER_LOCAL,
-                                   WA_LINEAR_MANY, layout, &s)) {
-        while (wa_linear_check_local(device, &s) && s.block_rows > s.item_rows)
-            s.block_rows /= 2;
+    } else {
+        wa_linear_measured(problem, device, WINATTN_TIER_LOCAL, WA_LINEAR_MANY,
+                           layout, &s);
+        wa_linear_measured(problem, device, WINATTN_TIER_LOCAL, WA_LINEAR_FEW,
+                           layout, &few);
     }
     const char *why = wa_linear_check_local(device, &s);
     if (why)
@@ -322,13 +326,12 @@ bool wa_linear_plan_local(const wa_linear_problem *problem,
     layout->tier = WINATTN_TIER_LOCAL;
     wa_linear_write_kernel(problem, device, layout->tier, &s,
                            &layout->kernel[WA_LINEAR_MANY]);
-    if (!shape)
-        wa_linear_measured(problem, device, WINATTN_TIER_LOCAL, WA_LINEAR_FEW,
-                           layout, &few);
     if (!shape && !wa_linear_check_local(device, &few)) {
         wa_linear_write_kernel(problem, device, layout->tier, &few,
                                &layout->kernel[WA_LINEAR_FEW]);
         layout->few_groups = device->compute_units;
+        layout->few_rows = model.block_rows;
+        layout->few_columns = model.block_columns;
     }
     snprintf(layout->reason, sizeof layout->reason,
              "work-groups with %u x %u of y, work-items with %u x %u",

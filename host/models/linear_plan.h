@@ -44,8 +44,10 @@ typedef struct wa_linear_layout {
     winattn_tier tier;
     wa_linear_kernel kernel[WA_LINEAR_KERNELS];
     wa_row_plan norm; /* tier matrix: of norm_rows, without the kernel */
-    /* WA_LINEAR_FEW serves calls that would have fewer work-groups; 0: none */
+    /* WA_LINEAR_FEW serves calls that have fewer blocks of so many rows and
+     * columns, those of the model's shape; 0: none */
     uint32_t few_groups;
+    uint32_t few_rows, few_columns;
     char reason[WA_REASON_SIZE];
     const char *source[WA_LINEAR_KERNELS]; /* of the shape, see describe */
     char not_taken[WA_REASON_SIZE]; /* why a measured shape is not; or "" */

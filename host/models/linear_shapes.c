@@ -7,7 +7,7 @@
 #include "plan/tuning.h"
 
 /* A work-item of tier cpu has its rows, panel and sums on its stack. */
-#define MOST_STACK (512u * 1024u)
+#define MOST_STACK 524288u
 
 const char *wa_linear_check_cpu(const wa_linear_shape *s)
 {

@@ -17,75 +17,102 @@ static const char *parsed_row(const char *text, wa_tuned_row *row)
 }
 
 /* Text, row and text again, and none twice. */
-static void built_in_rows(void **state)
+static void check_rows(const char *const *rows, size_t count)
 {
-    (void)state;
-    for (size_t i = 0; i < WA_BUILT_IN_ROWS; i++) {
+    for (size_t i = 0; i < count; i++) {
         char text[WA_ROW_TEXT_SIZE];
         wa_tuned_row row;
-        const char *why = parsed_row(wa_built_in_rows[i], &row);
+        const char *why = parsed_row(rows[i], &row);
         if (why)
-            fail_msg("%s: %s", wa_built_in_rows[i], why);
+            fail_msg("%s: %s", rows[i], why);
         wa_tuned_row_print(&row, text, sizeof text);
-        assert_string_equal(text, wa_built_in_rows[i]);
+        assert_string_equal(text, rows[i]);
         for (size_t j = 0; j < i; j++) {
             wa_tuned_row other;
-            assert_null(parsed_row(wa_built_in_rows[j], &other));
+            assert_null(parsed_row(rows[j], &other));
             assert_false(wa_tuned_rows_meet(&row, &other));
         }
     }
 }
 
+static void built_in_rows(void **state)
+{
+    (void)state;
+    size_t linear = 0;
+    while (wa_built_in_linear_rows[linear])
+        linear++;
+    check_rows(wa_built_in_rows, WA_BUILT_IN_ROWS);
+    check_rows(wa_built_in_linear_rows, linear);
+}
+
+static const struct {
+    const char *text, *wrong; /* NULL: it is right */
+} texts[] = {
+    {"matrix-backward NVIDIA 90 dot half bias 49 49 32 49:4:3:2:64:3:1", NULL},
+    {"\t matrix-forward  AMD 0 any any any any 50 8 1:2:3:4:5:6:0 \r", NULL},
+    {"local-forward \"A GPU (rev 2)\" sliding fp32 none any any 64 "
+     "1:2:3:4:5:6:7:8:9:10",
+     NULL},
+    {"local-backward \"x\" cosine half regions 4 5 6 1:2:3:4:5:6:7:8:1", NULL},
+    {"linear-matrix NVIDIA 90 half many gelu 96 384 64:96:96:3:2:2:1:1", NULL},
+    {"linear-matrix AMD 0 any few any any any 64:96:96:3:2:2:1", NULL},
+    {"linear-local \"x y\" fp32 few norm+gelu+residual any 7 1:2:3:4:8", NULL},
+    {"linear-cpu Intel 0 fp32 many plain 8 any 1:2:3:4:5:6", NULL},
+    {"", "no kernel"},
+    {"local", "no kernel"},
+    {"\"local-forward\" NVIDIA 80", "no kernel"},
+    {"local-forward", "no vendor"},
+    {"local-forward nvidia 80 any", "no vendor"},
+    {"local-forward NVIDIA any any", "no vendor"},
+    {"local-forward NVIDIA -80 any", "no vendor"},
+    {"local-forward \"x any any any", "no vendor"},
+    {"local-forward \"\" any any any", "no vendor"},
+    {"local-forward NVIDIA 80 dots", "no variant"},
+    {"local-forward NVIDIA 80 dot fp16", "no type"},
+    {"local-forward NVIDIA 80 dot half shift", "no score bias"},
+    {"local-forward NVIDIA 80 dot half bias 0 49 32", "no numbers"},
+    {"local-forward NVIDIA 80 dot half bias 49 any any", "no numbers"},
+    {"local-forward NVIDIA 80 dot half bias 49 9999999999 8", "no numbers"},
+    {"matrix-forward NVIDIA 80 dot half bias 49 49 32", "no shape"},
+    {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6",
+     "no shape"},
+    {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:7:8",
+     "no shape"},
+    {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:70000",
+     "no shape"},
+    {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:-1",
+     "no shape"},
+    {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2::4:5:6:7",
+     "no shape"},
+    {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:7 8",
+     "more than"},
+    {"linear NVIDIA 90 half many any any any 1:2:3:4:5:6:7", "no kernel"},
+    {"linear-matrix half many any any any 1:2:3:4:5:6:7", "no vendor"},
+    {"linear-matrix NVIDIA 90 dot half many any any any 1:2:3:4:5:6:7",
+     "no type"},
+    {"linear-matrix NVIDIA 90 half any any any any 1:2:3:4:5:6:7", "no calls"},
+    {"linear-matrix NVIDIA 90 half few gelu+norm 9 9 1:2:3:4:5:6:7",
+     "no terms"},
+    {"linear-matrix NVIDIA 90 half few gelu 0 9 1:2:3:4:5:6:7",
+     "no numbers of features"},
+    {"linear-matrix NVIDIA 90 half few gelu 9 9", "no shape"},
+    {"linear-matrix NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6", "no shape"},
+    {"linear-matrix NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6:7:1:9",
+     "no shape"},
+    {"linear-matrix NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6:7:0", "no shape"},
+    {"linear-local NVIDIA 90 half few gelu 9 9 1:2:3:4", "no shape"},
+    {"linear-cpu NVIDIA 90 half few gelu 9 9 1:2:3:4:5", "no shape"},
+    {"linear-cpu NVIDIA 90 half few gelu 9 9 1:2:3:4:5:6 7", "more than"},
+};
+
 static void rows_are_read(void **state)
 {
     (void)state;
-    static const struct {
-        const char *text, *wrong; /* NULL: it is right */
-    } rows[] = {
-        {"matrix-backward NVIDIA 90 dot half bias 49 49 32 49:4:3:2:64:3:1",
-         NULL},
-        {"\t matrix-forward  AMD 0 any any any any 50 8 1:2:3:4:5:6:0 \r",
-         NULL},
-        {"local-forward \"A GPU (rev 2)\" sliding fp32 none any any 64 "
-         "1:2:3:4:5:6:7:8:9:10",
-         NULL},
-        {"local-backward \"x\" cosine half regions 4 5 6 1:2:3:4:5:6:7:8:1",
-         NULL},
-        {"", "no kernel"},
-        {"local", "no kernel"},
-        {"\"local-forward\" NVIDIA 80", "no kernel"},
-        {"local-forward", "no vendor"},
-        {"local-forward nvidia 80 any", "no vendor"},
-        {"local-forward NVIDIA any any", "no vendor"},
-        {"local-forward NVIDIA -80 any", "no vendor"},
-        {"local-forward \"x any any any", "no vendor"},
-        {"local-forward \"\" any any any", "no vendor"},
-        {"local-forward NVIDIA 80 dots", "no variant"},
-        {"local-forward NVIDIA 80 dot fp16", "no type"},
-        {"local-forward NVIDIA 80 dot half shift", "no score bias"},
-        {"local-forward NVIDIA 80 dot half bias 0 49 32", "no numbers"},
-        {"local-forward NVIDIA 80 dot half bias 49 any any", "no numbers"},
-        {"local-forward NVIDIA 80 dot half bias 49 9999999999 8",
-         "no numbers"},
-        {"matrix-forward NVIDIA 80 dot half bias 49 49 32", "no shape"},
-        {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6",
-         "no shape"},
-        {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:7:8",
-         "no shape"},
-        {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:70000",
-         "no shape"},
-        {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:-1",
-         "no shape"},
-        {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2::4:5:6:7",
-         "no shape"},
-        {"matrix-forward NVIDIA 80 dot half bias 49 49 32 1:2:3:4:5:6:7 8",
-         "more than"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         wa_tuned_row row;
-        const char *why = parsed_row(rows[i].text, &row);
-        if (!why != !rows[i].wrong || (why && !strstr(why, rows[i].wrong)))
-            fail_msg("%s: \"%s\"", rows[i].text, why ? why : "");
+        const char *why = parsed_row(texts[i].text, &row);
+        if (!why != !texts[i].wrong || (why && !strstr(why, texts[i].wrong)))
+            fail_msg("%s: \"%s\"", texts[i].text, why ? why : "");
     }
 }
 
@@ -182,6 +209,46 @@ static void loaded_rows(void **state)
     load(NULL);
 }
 
+/* Those of linear layers are for the kernel, the device and the layer that
+ * they name; the last comes first, and rows of attention stand beside them. */
+static void rows_of_linear_layers(void **state)
+{
+    (void)state;
+    const wa_device *h200 = device_named("H200");
+    wa_linear_key key = {.half = true, .in = 96, .out = 288};
+    wa_tuned found;
+    load("matrix-forward NVIDIA 90 dot half any 49 49 32 49:49:4:2:2:64:1\n"
+         "linear-matrix NVIDIA 90 any many any any any 1:1:1:2:1:1:1\n"
+         "linear-matrix NVIDIA 90 half many plain 96 288 2:1:1:2:1:1:1:1\n"
+         "linear-matrix NVIDIA 90 fp32 many plain 96 288 3:1:1:2:1:1:1\n"
+         "linear-matrix NVIDIA 100 half many plain 96 288 4:1:1:2:1:1:1\n"
+         "linear-matrix NVIDIA 90 half many gelu 96 288 5:1:1:2:1:1:1\n"
+         "linear-matrix NVIDIA 90 half few plain 96 288 6:1:1:2:1:1:1\n"
+         "linear-local NVIDIA 90 half many plain 96 288 7:1:1:4:4\n"
+         "linear-matrix NVIDIA 90 half many plain 96 96 8:1:1:2:1:1:1\n");
+    assert_true(wa_find_tuned_linear(WA_LINEAR_MATRIX, &key, h200, 0, &found));
+    assert_int_equal(found.shape.linear.block_rows, 2);
+    assert_int_equal(found.shape.linear.keeps_weight, 1);
+    assert_non_null(strstr(found.reason, "loaded"));
+    assert_true(wa_find_tuned_linear(WA_LINEAR_MATRIX, &key, h200, 1, &found));
+    assert_int_equal(found.shape.linear.block_rows, 1);
+    key.few = true;
+    assert_true(wa_find_tuned_linear(WA_LINEAR_MATRIX, &key, h200, 0, &found));
+    assert_int_equal(found.shape.linear.block_rows, 6);
+    assert_false(wa_find_tuned_linear(WA_LINEAR_CPU, &key, h200, 0, &found));
+    key.few = false;
+    key.terms = WA_LINEAR_GELU;
+    assert_true(wa_find_tuned_linear(WA_LINEAR_MATRIX, &key, h200, 0, &found));
+    assert_int_equal(found.shape.linear.block_rows, 5);
+    /* the same again replaces it */
+    load("linear-matrix NVIDIA 90 half many gelu 96 288 9:1:1:2:1:1:1");
+    assert_true(wa_find_tuned_linear(WA_LINEAR_MATRIX, &key, h200, 0, &found));
+    assert_int_equal(found.shape.linear.block_rows, 9);
+    assert_true(wa_find_tuned_linear(WA_LINEAR_MATRIX, &key, h200, 1, &found));
+    assert_int_equal(found.shape.linear.block_rows, 1);
+    load(NULL);
+}
+
 /* No shape that somebody writes into a row leads to a plan that is not legal,
  * or to none. */
 static void wild_rows(void **state)
@@ -236,9 +303,8 @@ static void wild_rows(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(built_in_rows),
-    cmocka_unit_test(rows_are_read),
-    cmocka_unit_test(loaded_rows),
+    cmocka_unit_test(built_in_rows), cmocka_unit_test(rows_are_read),
+    cmocka_unit_test(loaded_rows),   cmocka_unit_test(rows_of_linear_layers),
     cmocka_unit_test(wild_rows),
 };
 const test_group plan_rows = TEST_GROUP(NULL, tests);

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Rows of the tuning table and plans of linear layers: which shape a plan
+ * takes, what it says of it, and that no shape that somebody writes into a row
+ * leads to a kernel that is not legal, or to no plan. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "kit/cases.h"
+#include "kit/devices.h"
+#include "linear_case.h"
+#include "models/linear_shapes.h"
+
+static void load(const char *text)
+{
+    if (winattn_load_tuning(text) != WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+}
+
+static wa_linear_layout layout_of(const wa_linear_problem *p,
+                                  const wa_device *told)
+{
+    char excluded[WA_TIERS][WA_REASON_SIZE];
+    wa_linear_layout layout;
+    memset(excluded, 0, sizeof excluded);
+    if (wa_linear_plan_make(p, told, excluded, &layout) != WINATTN_SUCCESS)
+        fail_msg("%s: %s", told->name, winattn_last_reason());
+    return layout;
+}
+
+/* ---- What plans take ---- */
+
+static const wa_linear_problem fc1 = {.dtype = WINATTN_FP16,
+                                      .has_bias = true,
+                                      .activation = WINATTN_ACTIVATION_GELU,
+                                      .in = 97,
+                                      .out = 384,
+                                      .build_options = ""};
+
+static void rows_are_taken(void **state)
+{
+    (void)state;
+    const wa_device *h200 = made_up_device("H200");
+    wa_linear_layout layout = layout_of(&fc1, h200);
+    assert_string_equal(layout.source[WA_LINEAR_MANY], WA_LINEAR_BY_MODEL);
+    load("linear-matrix NVIDIA 90 half many gelu 97 384 64:64:32:3:2:2:1\n"
+         "linear-matrix NVIDIA 90 half few gelu 97 any 16:32:64:2:1:1:2\n"
+         "linear-matrix NVIDIA 90 half few gelu 97 385 16:16:64:2:1:1:2\n");
+    layout = layout_of(&fc1, h200);
+    assert_int_equal(layout.kernel[WA_LINEAR_MANY].shape.block_columns, 64);
+    assert_int_equal(layout.kernel[WA_LINEAR_FEW].shape.block_columns, 32);
+    assert_non_null(strstr(layout.source[WA_LINEAR_MANY], "loaded"));
+    assert_non_null(strstr(layout.source[WA_LINEAR_FEW], "loaded"));
+    assert_string_equal(layout.not_taken, "");
+    /* weights that stay: 4 stages of 32 */
+    load("linear-matrix NVIDIA 90 any many any any any 64:96:32:3:2:2:1:1");
+    load("linear-matrix NVIDIA 90 half many gelu 97 384 64:96:32:3:2:2:1:1");
+    layout = layout_of(&fc1, h200);
+    const wa_linear_kernel *kernel = &layout.kernel[WA_LINEAR_MANY];
+    assert_string_equal(kernel->name, "linear_resident_matrix_mma");
+    assert_non_null(strstr(kernel->defines, "-DWEIGHT_STAGES=4 "));
+    assert_int_equal(kernel->most_groups % 4, 0); /* blocks of columns */
+    assert_in_range(kernel->most_groups, h200->compute_units,
+                    8 * h200->compute_units);
+    load(NULL);
+}
+
+/* The next row is taken, at last the model's shape; and the plan says why. */
+static void rows_that_are_not_legal(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *shape, *why;
+    } rows[] = {
+        {"64:64:32:1:2:2:1", "bounds"},  /* a single stage */
+        {"64:64:32:9:2:2:1", "bounds"},  /* nine */
+        {"64:64:512:2:2:2:1", "bounds"}, /* of more numbers than may be */
+        {"64:64:32:2:0:2:1", "bounds"},  /* no waves */
+        {"0:64:32:2:2:2:1", "bounds"},   /* no rows */
+        {"72:64:32:2:2:2:1", "divide"},  /* rows of half a tile */
+        {"64:72:32:2:2:2:1", "divide"},  /* columns */
+        {"64:64:40:2:2:2:1", "divide"},  /* numbers */
+        {"64:64:32:2:2:2:4", "divide"},  /* of four waves */
+        {"512:512:32:2:8:8:1", "work-groups"},
+        {"512:512:32:2:2:2:1", "registers"},
+        {"128:256:256:8:2:4:1", "local memory"},
+        {"64:64:64:2:2:2:2:1", "stay"}, /* sums in parts */
+    };
+    const wa_device *h200 = made_up_device("H200");
+    const wa_linear_layout own = layout_of(&fc1, h200);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[WA_ROW_TEXT_SIZE];
+        snprintf(text, sizeof text,
+                 "linear-matrix NVIDIA 90 half many gelu 97 384 %s",
+                 rows[i].shape);
+        load(text);
+        const wa_linear_layout layout = layout_of(&fc1, h200);
+        assert_string_equal(layout.kernel[WA_LINEAR_MANY].defines,
+                            own.kernel[WA_LINEAR_MANY].defines);
+        if (!strstr(layout.not_taken, rows[i].why))
+            fail_msg("%s: %s", rows[i].shape, layout.not_taken);
+        load(NULL);
+    }
+    /* a better one that is not legal hides no other */
+    load("linear-matrix NVIDIA 90 half many any 97 384 64:64:32:3:2:2:1\n"
+         "linear-matrix NVIDIA 90 half many gelu 97 384 64:64:32:1:2:2:1\n");
+    const wa_linear_layout layout = layout_of(&fc1, h200);
+    assert_int_equal(layout.kernel[WA_LINEAR_MANY].shape.stages, 3);
+    assert_non_null(strstr(layout.not_taken, "bounds"));
+    load(NULL);
+}
+
+/* Of weights that stay: what their kernel does not compute. */
+static void weights_do_not_stay_everywhere(void **state)
+{
+    (void)state;
+    const wa_device *h200 = made_up_device("H200");
+    wa_linear_problem p = fc1;
+    wa_linear_shape s = {.block_rows = 64,
+                         .block_columns = 96,
+                         .stage_dims = 96,
+                         .stages = 2,
+                         .row_waves = 2,
+                         .column_waves = 2,
+                         .dim_waves = 1,
+                         .keeps_weight = 1};
+    p.in = 96;
+    assert_null(wa_linear_check_matrix(&p, h200, &s));
+    p.has_residual = true;
+    assert_null(wa_linear_check_matrix(&p, h200, &s));
+    s.stages = 3;
+    assert_non_null(strstr(wa_linear_check_matrix(&p, h200, &s), "too early"));
+    p.has_residual = false;
+    assert_null(wa_linear_check_matrix(&p, h200, &s));
+    p.layer_norm = true;
+    assert_non_null(strstr(wa_linear_check_matrix(&p, h200, &s), "norm"));
+    p.layer_norm = false;
+    p.in = 64 * 96 + 1;
+    assert_non_null(strstr(wa_linear_check_matrix(&p, h200, &s), "stages"));
+    p.in = 96;
+    p.dtype = WINATTN_FP32;
+    assert_non_null(strstr(wa_linear_check_matrix(&p, h200, &s), "fp16"));
+}
+
+/* ---- Anything that somebody may write ---- */
+
+static void check_kernel(const wa_linear_problem *p, const wa_device *told,
+                         const wa_linear_layout *layout, const char *row)
+{
+    for (int i = WA_LINEAR_MANY; i <= WA_LINEAR_FEW; i++) {
+        const wa_linear_kernel *k = &layout->kernel[i];
+        if (!k->name[0])
+            continue;
+        const char *why =
+            wa_linear_check_shape(p, told, layout->tier, &k->shape);
+        if (why)
+            fail_msg("%s: %s", row, why);
+        assert_true(k->work_group >= 1 &&
+                    (told->is_cpu || k->work_group <= told->max_work_group));
+        assert_true(told->is_cpu || k->local_bytes <= told->local_bytes);
+        assert_int_equal(k->defines[strlen(k->defines) - 1], ' ');
+        assert_true(!k->shape.keeps_weight ||
+                    (k->most_groups > 0 &&
+                     k->most_groups % wa_linear_blocks(
+                                          p->out, k->shape.block_columns) ==
+                         0));
+    }
+}
+
+static void wild_rows(void **state)
+{
+    (void)state;
+    static const int numbers[] = {0,  1,  2,  3,  4,   8,   16,
+                                  32, 48, 64, 96, 128, 256, 65535};
+    static const int counts[] = {6, 5, 8};
+    static const char *const kernels[] = {"linear-cpu", "linear-local",
+                                          "linear-matrix"};
+    static const char *const devices[] = {"H200", "gfx1100 (RX 7900 XTX)"};
+    random_state r = random_seeded(9);
+    int taken = 0;
+    for (int i = 0; i < 20000; i++) {
+        const int kernel = random_int(&r, 0, 2);
+        const bool is_nvidia = random_int(&r, 0, 3) > 0;
+        char shape[128] = "", text[WA_ROW_TEXT_SIZE];
+        for (int n = 0; n < counts[kernel] - (kernel == 2); n++)
+            wa_append(shape, sizeof shape, "%s%d", n ? ":" : "",
+                      numbers[random_int(&r, 0, 13)]);
+        if (kernel == 2 && random_int(&r, 0, 1))
+            wa_append(shape, sizeof shape, ":1");
+        snprintf(text, sizeof text, "%s %s any %s any any any %s",
+                 kernels[kernel], is_nvidia ? "NVIDIA 90" : "AMD 0",
+                 random_int(&r, 0, 1) ? "many" : "few", shape);
+        const wa_linear_problem p = {
+            .dtype = (winattn_dtype)random_int(&r, 0, 2),
+            .tier = (winattn_tier)(kernel + WINATTN_TIER_CPU),
+            .allow_tf32 = true,
+            .layer_norm = random_int(&r, 0, 1),
+            .has_residual = random_int(&r, 0, 1),
+            .in = (uint32_t)random_int(&r, 1, 400),
+            .out = (uint32_t)random_int(&r, 1, 400),
+            .build_options = ""};
+        const wa_device *told = made_up_device(devices[!is_nvidia]);
+        if (!is_nvidia && kernel == 2 && p.dtype == WINATTN_FP32)
+            continue; /* that unit has no TF32 */
+        load(NULL);
+        load(text);
+        const wa_linear_layout layout = layout_of(&p, told);
+        assert_int_equal(layout.tier, p.tier);
+        check_kernel(&p, told, &layout, text);
+        taken += layout.source[WA_LINEAR_MANY] != NULL &&
+                 strstr(layout.source[WA_LINEAR_MANY], "loaded") != NULL;
+    }
+    load(NULL);
+    assert_in_range(taken, 20, 19000);
+}
+
+/* ---- On the device ---- */
+
+/* A plan says where its shape is from, and computes with it; what does not
+ * build is passed over. */
+static void plans_say_where_shapes_are_from(void **state)
+{
+    (void)state;
+    linear_case c = {.rows = 45,
+                     .in = 40,
+                     .out = 70,
+                     .has_bias = true,
+                     .has_residual = true,
+                     .tier = WINATTN_TIER_LOCAL,
+                     .seed = 3};
+    const winattn_linear_desc desc = {.struct_size = sizeof desc,
+                                      .tier = WINATTN_TIER_LOCAL,
+                                      .in_features = c.in,
+                                      .out_features = c.out,
+                                      .has_bias = true,
+                                      .has_residual = true};
+    winattn_linear_plan *plan;
+    char row[WA_ROW_TEXT_SIZE], name[WA_ROW_DEVICE_SIZE] = "?", text[8192];
+    clGetDeviceInfo(device.id, CL_DEVICE_NAME, sizeof name, name, NULL);
+    snprintf(row, sizeof row,
+             "linear-local \"%s\" fp32 many residual 40 70 16:32:8:4:8\n"
+             "linear-local \"%s\" fp32 few residual 40 any 16:16:12:4:4\n",
+             name, name);
+    load(row);
+    assert_int_equal(
+        winattn_linear_plan_create(device.context, device.id, &desc, &plan),
+        WINATTN_SUCCESS);
+    assert_int_equal(
+        winattn_linear_plan_describe(plan, sizeof text, text, NULL),
+        WINATTN_SUCCESS);
+    winattn_linear_plan_destroy(plan);
+    if (strstr(text, "loaded")) { /* by its capability on some devices */
+        assert_non_null(strstr(text, "\nshape: measured best, says a row"));
+        assert_non_null(strstr(text, "few rows shape: measured best"));
+        assert_non_null(strstr(text, "-DITEM_COLUMNS=8"));
+    }
+    run_linear(&c, NULL);
+    c.rows = 5;
+    run_linear(&c, NULL);
+    load(NULL);
+    assert_int_equal(
+        winattn_linear_plan_create(device.context, device.id, &desc, &plan),
+        WINATTN_SUCCESS);
+    assert_int_equal(
+        winattn_linear_plan_describe(plan, sizeof text, text, NULL),
+        WINATTN_SUCCESS);
+    winattn_linear_plan_destroy(plan);
+    assert_non_null(strstr(text, "\nshape: from a model of the device\n"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_taken),
+        cmocka_unit_test(rows_that_are_not_legal),
+        cmocka_unit_test(weights_do_not_stay_everywhere),
+        cmocka_unit_test(wild_rows),
+        cmocka_unit_test(plans_say_where_shapes_are_from),
+    };
+    if (!runner_open())
+        return 77;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    runner_close();
+    return failed;
+}
