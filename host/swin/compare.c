@@ -18,7 +18,8 @@ void comparison_open(runner *r, const winattn_swin_weights *weights,
                      comparison *c)
 {
     *c = (comparison){.r = r};
-    const winattn_status status = unfused_create(r->model, weights, &c->model);
+    const winattn_status status =
+        unfused_create(r->model, weights, NULL, &c->model);
     const char *reason = winattn_last_reason();
     if (status != WINATTN_SUCCESS)
         snprintf(c->note, sizeof c->note, "%s",

@@ -51,6 +51,7 @@ typedef struct unfused_stage {
 
 struct unfused {
     const winattn_model *model;
+    const char *build_options; /* while it is made; never NULL then */
     bool on_cpu;
     uint32_t lanes; /* on_cpu: elements of a vector */
     uint32_t element_size;

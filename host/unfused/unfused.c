@@ -45,6 +45,7 @@ static void write_options(const unfused *u, char *text, size_t size)
     wa_append_switch(text, size, WA_SWITCH(ACTIVATION), 1);
     if (device->miscompiles_barriers && !u->on_cpu)
         wa_append(text, size, "-cl-opt-disable ");
+    wa_append(text, size, "%s", u->build_options);
 }
 
 static winattn_status create_kernels(unfused *u, cl_program program)
@@ -75,17 +76,23 @@ static winattn_status build(unfused *u)
 {
     const cl_context context = wa_session_context(u->model->session);
     const cl_device_id device = wa_session_device_id(u->model->session);
-    char options[512], *text;
+    const size_t size = strlen(u->build_options) + 512;
+    char *options = malloc(size), *text = NULL;
     wa_program_source source;
     cl_program program;
-    write_options(u, options, sizeof options);
-    WA_TRY(wa_source_of_file(find_source, "unfused.cl", &text));
-    if (!text)
-        return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                       "unfused.cl includes a file that there is not");
+    if (!options)
+        return wa_fail_memory();
+    write_options(u, options, size);
     winattn_status status =
-        wa_program_source_of_text(device, "unfused", text, options, &source);
+        wa_source_of_file(find_source, "unfused.cl", &text);
+    if (status == WINATTN_SUCCESS && !text)
+        status = wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                         "unfused.cl includes a file that there is not");
+    if (status == WINATTN_SUCCESS)
+        status = wa_program_source_of_text(device, "unfused", text, options,
+                                           &source);
     free(text);
+    free(options);
     WA_TRY(status);
     status = wa_build_program(context, device, &source, &program);
     wa_program_source_free(&source);
@@ -97,9 +104,10 @@ static winattn_status build(unfused *u)
 
 /* ---- Plans ---- */
 
-static winattn_status make_linear(const winattn_model *model, uint32_t in,
-                                  uint32_t out, winattn_linear_plan **plan)
+static winattn_status make_linear(const unfused *u, uint32_t in, uint32_t out,
+                                  winattn_linear_plan **plan)
 {
+    const winattn_model *model = u->model;
     winattn_linear_desc linear = {.struct_size = sizeof linear};
     linear.dtype = model->desc.dtype;
     linear.tier = model->desc.tier;
@@ -107,6 +115,7 @@ static winattn_status make_linear(const winattn_model *model, uint32_t in,
     linear.in_features = in;
     linear.out_features = out;
     linear.has_bias = CL_TRUE;
+    linear.build_options = u->build_options;
     return winattn_linear_plan_create(wa_session_context(model->session),
                                       wa_session_device_id(model->session),
                                       &linear, plan);
@@ -118,7 +127,8 @@ static winattn_status make_rows(const unfused *u, wa_row_job job,
     const wa_row_desc desc = {.job = job,
                               .dtype = u->model->desc.dtype,
                               .on_cpu = u->on_cpu,
-                              .row_size = size};
+                              .row_size = size,
+                              .build_options = u->build_options};
     return wa_row_plan_make(u->model->session, &desc, plan);
 }
 
@@ -128,10 +138,10 @@ static winattn_status make_plans(unfused *u, uint32_t number)
     const winattn_model *model = u->model;
     const uint32_t c = s->channels;
     WA_TRY(make_rows(u, WA_ROW_NORM, c, &s->norm));
-    WA_TRY(make_linear(model, c, 3 * c, &s->qkv));
-    WA_TRY(make_linear(model, c, c, &s->proj));
-    WA_TRY(make_linear(model, c, s->hidden, &s->fc1));
-    WA_TRY(make_linear(model, s->hidden, c, &s->fc2));
+    WA_TRY(make_linear(u, c, 3 * c, &s->qkv));
+    WA_TRY(make_linear(u, c, c, &s->proj));
+    WA_TRY(make_linear(u, c, s->hidden, &s->fc1));
+    WA_TRY(make_linear(u, s->hidden, c, &s->fc2));
     if (number + 1 == model->config.stages)
         return make_rows(u, WA_ROW_NORM, c, &u->last_norm);
     WA_TRY(make_rows(u, WA_ROW_MERGE, 4 * c, &s->merge));
@@ -253,14 +263,16 @@ static winattn_status make(unfused *u, const winattn_swin_weights *weights)
 
 winattn_status unfused_create(const winattn_model *model,
                               const winattn_swin_weights *weights,
-                              unfused **made)
+                              const char *build_options, unfused **made)
 {
     unfused *u = calloc(1, sizeof *u);
     *made = NULL;
     if (!u)
         return wa_fail_memory();
     u->model = model;
+    u->build_options = build_options ? build_options : "";
     const winattn_status status = make(u, weights);
+    u->build_options = NULL; /* the caller's memory */
     if (status == WINATTN_SUCCESS)
         *made = u;
     else

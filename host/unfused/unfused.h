@@ -24,11 +24,12 @@ typedef struct unfused unfused;
 
 /* For a model with a head, whose weights on the device it uses, and what that
  * was made from. The model must stay as long as this; the weights may go.
- * Fails as winattn_model_create does; *made is NULL then. Not for several
- * threads at once. */
+ * build_options: as winattn_model_desc's, or NULL. Fails as
+ * winattn_model_create does; *made is NULL then. Not for several threads at
+ * once. */
 winattn_status unfused_create(const winattn_model *model,
                               const winattn_swin_weights *weights,
-                              unfused **made);
+                              const char *build_options, unfused **made);
 void unfused_destroy(unfused *u); /* NULL is fine */
 
 /* Of its buffers, without the model's weights. */
