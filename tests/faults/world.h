@@ -20,9 +20,6 @@ typedef struct scenario {
     const char *refused; /* kernels that the compiler refuses; NULL: none */
 } scenario;
 
-extern const scenario scenarios[];
-extern const size_t scenario_count;
-
 #define MOST_BLOB 65536
 #define MOST_OUTCOME 8192
 
