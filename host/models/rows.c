@@ -188,6 +188,7 @@ winattn_status wa_row_plan_make(wa_session *session, const wa_row_desc *desc,
     WA_TRY(wa_program_set_keeps(programs, plan->kernel, &keeps));
     if (keeps && !wa_may_pass(warm_up(session, plan)))
         wa_program_set_keep(programs, plan->kernel);
+    wa_forget_failure(); /* the plan is good without */
     return WINATTN_SUCCESS;
 }
 
