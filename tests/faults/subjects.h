@@ -6,7 +6,7 @@
 
 #include "world.h"
 
-#define MOST_PREPARED 4
+#define MOST_PREPARED 8
 
 /* A function under test, and what goes before it. */
 typedef struct subject {
@@ -29,7 +29,10 @@ bool subject_applies(const scenario *is, const subject *of);
 /* Can nothing in it do without an allocation or a call? */
 bool subject_needs_all(const scenario *is, const subject *of);
 
-/* Before the world is closed: gives back what is not in it. */
+/* Before the first world: makes files in the folder, which is there. False,
+ * after it said why, if it cannot. */
+bool subjects_begin(const char *folder);
+/* Before a world is closed: gives back what is not in it. */
 void subjects_end(world *w);
 
 #endif

@@ -113,7 +113,8 @@ static winattn_status make_plan(world *w, const winattn_desc *given)
     desc.struct_size = sizeof desc;
     const winattn_status status =
         winattn_plan_create(w->context, w->id, &desc, &plan);
-    if ((status == WINATTN_SUCCESS) != (plan != NULL))
+    if ((status == WINATTN_SUCCESS) != (plan != NULL) ||
+        (status == WINATTN_SUCCESS && winattn_last_reason()[0]))
         return WINATTN_INVALID_ARGUMENT; /* nobody expects that here */
     if (status != WINATTN_SUCCESS)
         return status;
@@ -212,15 +213,33 @@ winattn_status workspace_size(world *w)
 
 /* ---- Calls ---- */
 
-/* Of an enqueued call: its launches; and it has an event, or failed. */
-static winattn_status finish_call(world *w, winattn_status status,
-                                  cl_event event)
+/* Kernels, sizes and arguments that are no buffers. */
+static unsigned long sum_of_launches(void)
+{
+    const standin_launch *all;
+    const size_t count = standin_launches(&all);
+    unsigned long sum = 5381;
+    for (size_t i = 0; i < count; i++) {
+        const standin_launch *l = &all[i];
+        for (const char *at = l->kernel; *at; at++)
+            sum = sum * 31 + (unsigned char)*at;
+        sum = (sum * 31 + l->global) * 31 + l->local;
+        for (cl_uint k = 0; k < l->argument_count; k++)
+            for (size_t b = 0;
+                 l->arguments[k].bytes && b < l->arguments[k].size; b++)
+                sum = sum * 31 + l->arguments[k].bytes[b];
+    }
+    return sum;
+}
+
+winattn_status world_end_call(world *w, winattn_status status, cl_event event)
 {
     if ((status == WINATTN_SUCCESS) != (event != NULL))
         return WINATTN_INVALID_ARGUMENT;
     if (event)
         clReleaseEvent(event);
-    snprintf(w->outcome, sizeof w->outcome, "%zu launches", world_launches(w));
+    snprintf(w->outcome, sizeof w->outcome, "%zu launches, %lx",
+             world_launches(w), sum_of_launches());
     return status;
 }
 
@@ -247,7 +266,7 @@ winattn_status enqueue_forward(world *w)
     standin_forget();
     const winattn_status status =
         winattn_enqueue_forward(w->plan, w->queue, &f, 0, NULL, &event);
-    return finish_call(w, status, event);
+    return world_end_call(w, status, event);
 }
 
 winattn_status enqueue_backward(world *w)
@@ -275,5 +294,5 @@ winattn_status enqueue_backward(world *w)
     standin_forget();
     const winattn_status status =
         winattn_enqueue_backward(w->plan, w->queue, &b, 0, NULL, &event);
-    return finish_call(w, status, event);
+    return world_end_call(w, status, event);
 }
