@@ -18,10 +18,16 @@ typedef struct range {
     wide start, end; /* bytes */
 } range;
 
-/* How far a linear layer's launches have come. */
+/* How far a linear layer's launches have come, and attention between two of
+ * them. */
 typedef struct progress {
     const char *kernel;
     wide next, rows;
+    range y;            /* of the last linear layer */
+    cl_ulong first;     /* its first element */
+    cl_uint columns;    /* and those of a row */
+    bool has_attention; /* since then, which reads y and writes from o on */
+    cl_ulong o;
 } progress;
 
 static bool starts_with(const char *text, const char *start)
@@ -159,6 +165,30 @@ static const char *statistics_fault(const standin_launch *l, progress *p)
     return fault ? fault : take_rows(l, &a, option(l, "-DROW_GROUP="), 1, p);
 }
 
+/* q, k and v stand side by side in what the projection wrote; what the
+ * attention writes is the other projection's x, and lies elsewhere. */
+static const char *attention_fault(const standin_launch *l, progress *p)
+{
+    forward_args a;
+    memcpy(&a, l->arguments[0].bytes, sizeof a);
+    const cl_ulong c = p->columns / 3;
+    p->has_attention = true;
+    p->o = a.o.offset;
+    return a.q.offset == p->first && a.k.offset == p->first + c &&
+                   a.v.offset == p->first + 2 * c
+               ? NULL
+               : "q, k and v are not where the projection put them";
+}
+
+static const char *between_fault(const linear_args *a, const range *x,
+                                 const progress *p)
+{
+    if (!p->has_attention)
+        return NULL;
+    return a->x != p->o ? "the attention's result is not what is projected"
+                        : overlap_fault(x, &p->y, false);
+}
+
 static const char *linear_fault(const standin_launch *l, progress *p)
 {
     linear_args a;
@@ -185,6 +215,12 @@ static const char *linear_fault(const standin_launch *l, progress *p)
         fault = wide_fault(l, &a);
     if (!fault && columns == 0)
         fault = "a linear layer without blocks of columns";
+    if (!fault && a.first_row == 0)
+        fault = between_fault(&a, &all[0], p);
+    p->has_attention = false;
+    p->y = all[7];
+    p->first = a.y;
+    p->columns = a.out;
     return fault ? fault
                  : take_rows(l, &a, option(l, "-DBLOCK_ROWS="),
                              (a.out + columns - 1) / columns, p);
@@ -293,6 +329,8 @@ static const char *launch_fault(const standin_launch *l, progress *p)
         return "more work-groups than kernels can number";
     if (strcmp(name, "linear_statistics") == 0)
         return statistics_fault(l, p);
+    if (starts_with(name, "forward_"))
+        return attention_fault(l, p);
     if (starts_with(name, "linear_"))
         return linear_fault(l, p);
     if (strcmp(name, "norm_rows") == 0 || strcmp(name, "pool_rows") == 0)
@@ -306,7 +344,8 @@ const char *models_coverage_fault(bool is_cut)
 {
     const standin_launch *all;
     const size_t count = standin_launches(&all);
-    progress p = {NULL, 0, 0};
+    progress p;
+    memset(&p, 0, sizeof p);
     for (size_t i = 0; i < count; i++) {
         const char *fault = launch_fault(&all[i], &p);
         if (fault)
