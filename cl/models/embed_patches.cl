@@ -20,6 +20,14 @@ typedef uchar pixel;
 typedef float pixel;
 #endif
 
+/* An element of an argument's array. By a number that is known late, LLVM
+ * would copy all arguments into slow memory on AMD's GPUs. */
+#define OF_CHANNEL(all, c)                                                    \
+    ((c) == 0   ? (all)[0]                                                    \
+     : (c) == 1 ? (all)[1]                                                    \
+     : (c) == 2 ? (all)[2]                                                    \
+                : (all)[3])
+
 __kernel void embed_patches(const embed_args args, __global const pixel *from,
                             __global storage *to)
 {
@@ -45,7 +53,8 @@ __kernel void embed_patches(const embed_args args, __global const pixel *from,
         args.from + ((picture * args.height + y) * args.width + x) * step + c;
 #endif
     to += args.to + index * PATCH_WIDTH;
-    const float factor = args.factor[c], shift = args.shift[c];
+    const float factor = OF_CHANNEL(args.factor, c);
+    const float shift = OF_CHANNEL(args.shift, c);
 #if PATCH_WIDTH == 4
     if ((args.flags & ROW_ALIGNED) != 0) {
         const float4 pixels =

@@ -17,7 +17,8 @@ REQUIRE(ADDS)
 #define EXISTS_PART(p) 1
 #endif
 
-__kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1))) void
+__kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
+SUB_GROUP_SIZE void
 norm_rows(const norm_args args, __global const storage *from,
           __global const storage *other, __global const storage *weight,
           __global const storage *bias, __global storage *to)

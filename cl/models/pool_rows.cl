@@ -4,7 +4,8 @@
  */
 #include "models/row_norm.cl"
 
-__kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1))) void
+__kernel __attribute__((reqd_work_group_size(TEAM * TEAMS, 1, 1)))
+SUB_GROUP_SIZE void
 pool_rows(const norm_args args, __global const storage *from,
           __global const storage *weight, __global const storage *bias,
           __global storage *to)

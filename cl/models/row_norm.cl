@@ -5,6 +5,17 @@
 
 REQUIRE(TEAM)
 REQUIRE(TEAMS)
+REQUIRE(SUB_GROUP)
+
+/* Intel's compiler must know the size of sub-groups for as many registers as
+ * there are, and runs out of them where it sees all of a team at once. */
+#if SUB_GROUP
+#define SUB_GROUP_SIZE __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
+#define TEAM_FOR NO_UNROLL_FOR
+#else
+#define SUB_GROUP_SIZE
+#define TEAM_FOR for
+#endif
 
 #define ROW_CHUNKS (ROW_SIZE / ROW_ACCESS)
 #define CHUNKS ((ROW_CHUNKS + TEAM - 1) / TEAM) /* of a work-item, at most */
@@ -57,11 +68,12 @@ INLINE row_statistics find_statistics(const chunk x[CHUNKS], int lane,
     barrier(CLK_LOCAL_MEM_FENCE);
     all += item - lane;
     sum = 0.0f;
-    for (int i = 0; i < TEAM; i++)
-        sum += all[i].x;
+    TEAM_FOR(int i = 0; i < TEAM; i++)
+    sum += all[i].x;
     found.mean = sum / (float)ROW_SIZE;
     square = 0.0f;
-    for (int i = 0; i < TEAM; i++) {
+    TEAM_FOR(int i = 0; i < TEAM; i++)
+    {
         const float count = elements_of(i);
         if (count > 0.0f) {
             const float d = all[i].x / count - found.mean;

@@ -203,11 +203,13 @@ static winattn_status keep_binaries(winattn_linear_plan *plan)
     for (int i = 0; i < WA_LINEAR_KERNELS && !keeps; i++)
         if (plan->kernels[i])
             WA_TRY(wa_program_set_keeps(set, plan->kernels[i], &keeps));
-    if (!keeps || wa_may_pass(warm_up(plan)))
+    if (!keeps)
         return WINATTN_SUCCESS;
-    for (int i = 0; i < WA_LINEAR_KERNELS; i++)
+    const bool is_complete = !wa_may_pass(warm_up(plan));
+    for (int i = 0; i < WA_LINEAR_KERNELS && is_complete; i++)
         if (plan->kernels[i])
             wa_program_set_keep(set, plan->kernels[i]);
+    wa_forget_failure(); /* the plan is good without */
     return WINATTN_SUCCESS;
 }
 

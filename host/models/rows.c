@@ -17,6 +17,7 @@
 #define GROUP_ITEMS 128u
 #define ITEM_ELEMENTS 32u
 #define MOST_TEAM 64u
+#define MOST_TEAM_OF_FEW 128u /* where work-items have few registers */
 /* Local memory that sums of tokens may take. */
 #define MOST_SUM_BYTES 24576u
 /* A work-item of a CPU takes so many rows, unless others then had none. */
@@ -56,11 +57,13 @@ static void choose_team(const wa_row_desc *desc, const wa_device *device,
 {
     const uint32_t chunks = desc->row_size / plan->access;
     const uint32_t most = device->max_work_group;
+    const uint32_t most_team =
+        device->registers >= 100 ? MOST_TEAM : MOST_TEAM_OF_FEW;
     uint32_t group = GROUP_ITEMS < most ? GROUP_ITEMS : most;
     plan->team = plan->teams = 1;
     if (desc->on_cpu)
         return;
-    while (plan->team * 2 <= MOST_TEAM && plan->team * 2 <= group &&
+    while (plan->team * 2 <= most_team && plan->team * 2 <= group &&
            plan->team * (ITEM_ELEMENTS / plan->access) < chunks)
         plan->team *= 2;
     plan->teams = group / plan->team;
@@ -100,6 +103,8 @@ static void write_defines(const wa_row_plan *plan, const wa_device *device,
         return;
     wa_append_switch(text, size, WA_SWITCH(TEAM), plan->team);
     wa_append_switch(text, size, WA_SWITCH(TEAMS), plan->teams);
+    if (!desc->on_cpu && device->sub_group)
+        wa_append_switch(text, size, WA_SWITCH(SUB_GROUP), device->sub_group);
     if (desc->job != WA_ROW_POOL) {
         wa_append_switch(text, size, WA_SWITCH(NEIGHBOURS),
                          desc->job == WA_ROW_MERGE_NORM);
@@ -188,6 +193,7 @@ winattn_status wa_row_plan_make(wa_session *session, const wa_row_desc *desc,
     WA_TRY(wa_program_set_keeps(programs, plan->kernel, &keeps));
     if (keeps && !wa_may_pass(warm_up(session, plan)))
         wa_program_set_keep(programs, plan->kernel);
+    wa_forget_failure(); /* the plan is good without */
     return WINATTN_SUCCESS;
 }
 

@@ -31,7 +31,9 @@ static int compare_offsets(const void *a, const void *b)
     const wa_file_tensor *x = a, *y = b;
     if (x->offset != y->offset)
         return x->offset < y->offset ? -1 : 1;
-    return (x->size > y->size) - (x->size < y->size);
+    if (x->size != y->size)
+        return x->size < y->size ? -1 : 1;
+    return compare_names(a, b); /* the same one is named everywhere */
 }
 
 /* Does each tensor start where the one before it ends, and is nothing left?

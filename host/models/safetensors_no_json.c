@@ -18,7 +18,8 @@ winattn_status wa_header_read(const char *text, size_t size,
 
 void wa_header_free(wa_header *header) { (void)header; }
 
-void wa_swin_beside(const char *path, wa_swin_config *config)
+winattn_status wa_swin_beside(const char *path, wa_swin_config *config)
 {
     (void)path, (void)config;
+    return WINATTN_SUCCESS;
 }

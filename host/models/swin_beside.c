@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "base/status.h"
 
 #define PATH_SIZE 4096
 #define FILE_MOST ((size_t)1 << 20)
@@ -143,7 +144,7 @@ void wa_swin_beside_read(const char *text, size_t size, wa_swin_config *config)
     use(&b, config);
 }
 
-void wa_swin_beside(const char *path, wa_swin_config *config)
+winattn_status wa_swin_beside(const char *path, wa_swin_config *config)
 {
     char beside_path[PATH_SIZE];
     unsigned char *bytes;
@@ -152,9 +153,15 @@ void wa_swin_beside(const char *path, wa_swin_config *config)
         folder--;
     const int length = snprintf(beside_path, sizeof beside_path,
                                 "%.*sconfig.json", (int)folder, path);
-    if (folder >= PATH_SIZE || length < 0 || length >= PATH_SIZE ||
-        wa_file_read(beside_path, FILE_MOST, &bytes, &size) != WA_FILE_READ)
-        return;
+    if (folder >= PATH_SIZE || length < 0 || length >= PATH_SIZE)
+        return WINATTN_SUCCESS;
+    const wa_file_answer answer =
+        wa_file_read(beside_path, FILE_MOST, &bytes, &size);
+    if (answer == WA_FILE_NO_MEMORY)
+        return wa_fail_memory();
+    if (answer != WA_FILE_READ)
+        return WINATTN_SUCCESS;
     wa_swin_beside_read((const char *)bytes, size, config);
     free(bytes);
+    return WINATTN_SUCCESS;
 }

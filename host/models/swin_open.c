@@ -100,7 +100,7 @@ static winattn_status read_model(const wa_safetensors *tensors,
         forget_stages(&config, given);
     }
     if (path)
-        wa_swin_beside(path, &config);
+        WA_TRY(wa_swin_beside(path, &config));
     WA_TRY(check_windows(&config));
     wa_swin_config_complete(&config);
     WA_TRY(check_shape(&config, given != NULL));

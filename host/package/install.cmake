@@ -43,6 +43,10 @@ set(needs_threads OFF)
 if(WINATTN_STATIC AND "Threads::Threads" IN_LIST system_targets)
     set(needs_threads ON)
 endif()
+set(needs_cjson OFF)
+if(WINATTN_STATIC AND WINATTN_MODELS AND CJSON_INCLUDE_DIR AND CJSON_LIBRARY)
+    set(needs_cjson ON)
+endif()
 configure_package_config_file(host/package/winattn-config.cmake.in
     ${PROJECT_BINARY_DIR}/winattn-config.cmake
     INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)

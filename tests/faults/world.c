@@ -11,106 +11,6 @@
 
 #include "kit/devices.h"
 
-#define BOTH (WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD)
-#define WINDOW 49 /* tokens of the scenarios that have an index */
-
-static cl_int table_index[WINDOW * WINDOW];
-
-const scenario scenarios[] = {
-    {.name = "PoCL, table with an index",
-     .device = "PoCL",
-     .desc = {.windows = 100,
-              .heads = 4,
-              .queries = WINDOW,
-              .keys = WINDOW,
-              .head_dim = 32,
-              .bias = WINATTN_BIAS_TABLE,
-              .table = {.index = table_index, .entries = 10},
-              .passes = BOTH}},
-    {.name = "H200, matrix, grid with a table and a shift",
-     .device = "H200",
-     .desc = {.variant = WINATTN_COSINE,
-              .dtype = WINATTN_FP16,
-              .heads = 4,
-              .head_dim = 32,
-              .grid = {.axes = 2,
-                       .size = {30, 45},
-                       .window = {7, 7},
-                       .shift = {3, 3},
-                       .batch = 3},
-              .bias = WINATTN_BIAS_TABLE,
-              .mask = WINATTN_MASK_SHIFT,
-              .passes = BOTH}},
-    {.name = "MI210, sliding, queue out of order",
-     .device = "gfx90a (MI210)",
-     .desc = {.variant = WINATTN_SLIDING,
-              .windows = 2,
-              .heads = 4,
-              .queries = 1000,
-              .keys = 1000,
-              .head_dim = 64,
-              .block = 64,
-              .window_blocks = 4,
-              .passes = BOTH},
-     .out_of_order = true},
-    {.name = "H200, matrix demanded, cold cache",
-     .device = "H200",
-     .desc = {.tier = WINATTN_TIER_MATRIX,
-              .dtype = WINATTN_BF16,
-              .windows = 64,
-              .heads = 3,
-              .queries = 64,
-              .keys = 64,
-              .head_dim = 64,
-              .bias = WINATTN_BIAS_FULL,
-              .passes = BOTH},
-     .has_cache = true},
-    {.name = "PoCL, cosine, regions, warm cache",
-     .device = "PoCL",
-     .desc = {.variant = WINATTN_COSINE,
-              .windows = 64,
-              .heads = 3,
-              .queries = 64,
-              .keys = 64,
-              .head_dim = 64,
-              .mask = WINATTN_MASK_REGIONS,
-              .mask_windows = 4,
-              .passes = BOTH},
-     .has_cache = true,
-     .is_warm = true},
-    {.name = "A100, matrix does not build",
-     .device = "A100",
-     .desc = {.dtype = WINATTN_FP16,
-              .windows = 64,
-              .heads = 3,
-              .queries = 300,
-              .keys = 300,
-              .head_dim = 32,
-              .passes = BOTH},
-     .refused = "-DWAVES_PER_WINDOW="},
-    {.name = "Arc, window in parts",
-     .device = "Arc A770",
-     .desc = {.dtype = WINATTN_FP16,
-              .windows = 4,
-              .heads = 2,
-              .queries = 500,
-              .keys = 600,
-              .head_dim = 40,
-              .mask = WINATTN_MASK_ADDITIVE,
-              .mask_windows = 2,
-              .passes = BOTH},
-     .out_of_order = true},
-    {.name = "llvmpipe, probed loops",
-     .device = "llvmpipe",
-     .desc = {.windows = 3,
-              .heads = 2,
-              .queries = 20,
-              .keys = 20,
-              .head_dim = 8,
-              .passes = WINATTN_PASS_FORWARD}},
-};
-const size_t scenario_count = sizeof scenarios / sizeof *scenarios;
-
 /* ---- The cache's folder ---- */
 
 static char cache_folder[1024];
@@ -213,7 +113,8 @@ static winattn_status make_plan(world *w, const winattn_desc *given)
     desc.struct_size = sizeof desc;
     const winattn_status status =
         winattn_plan_create(w->context, w->id, &desc, &plan);
-    if ((status == WINATTN_SUCCESS) != (plan != NULL))
+    if ((status == WINATTN_SUCCESS) != (plan != NULL) ||
+        (status == WINATTN_SUCCESS && winattn_last_reason()[0]))
         return WINATTN_INVALID_ARGUMENT; /* nobody expects that here */
     if (status != WINATTN_SUCCESS)
         return status;
@@ -312,15 +213,33 @@ winattn_status workspace_size(world *w)
 
 /* ---- Calls ---- */
 
-/* Of an enqueued call: its launches; and it has an event, or failed. */
-static winattn_status finish_call(world *w, winattn_status status,
-                                  cl_event event)
+/* Kernels, sizes and arguments that are no buffers. */
+static unsigned long sum_of_launches(void)
+{
+    const standin_launch *all;
+    const size_t count = standin_launches(&all);
+    unsigned long sum = 5381;
+    for (size_t i = 0; i < count; i++) {
+        const standin_launch *l = &all[i];
+        for (const char *at = l->kernel; *at; at++)
+            sum = sum * 31 + (unsigned char)*at;
+        sum = (sum * 31 + l->global) * 31 + l->local;
+        for (cl_uint k = 0; k < l->argument_count; k++)
+            for (size_t b = 0;
+                 l->arguments[k].bytes && b < l->arguments[k].size; b++)
+                sum = sum * 31 + l->arguments[k].bytes[b];
+    }
+    return sum;
+}
+
+winattn_status world_end_call(world *w, winattn_status status, cl_event event)
 {
     if ((status == WINATTN_SUCCESS) != (event != NULL))
         return WINATTN_INVALID_ARGUMENT;
     if (event)
         clReleaseEvent(event);
-    snprintf(w->outcome, sizeof w->outcome, "%zu launches", world_launches(w));
+    snprintf(w->outcome, sizeof w->outcome, "%zu launches, %lx",
+             world_launches(w), sum_of_launches());
     return status;
 }
 
@@ -347,7 +266,7 @@ winattn_status enqueue_forward(world *w)
     standin_forget();
     const winattn_status status =
         winattn_enqueue_forward(w->plan, w->queue, &f, 0, NULL, &event);
-    return finish_call(w, status, event);
+    return world_end_call(w, status, event);
 }
 
 winattn_status enqueue_backward(world *w)
@@ -375,5 +294,5 @@ winattn_status enqueue_backward(world *w)
     standin_forget();
     const winattn_status status =
         winattn_enqueue_backward(w->plan, w->queue, &b, 0, NULL, &event);
-    return finish_call(w, status, event);
+    return world_end_call(w, status, event);
 }

@@ -18,10 +18,8 @@ typedef struct scenario {
     /* Programs are kept in files; `warm`: those of earlier runs are there. */
     bool has_cache, is_warm;
     const char *refused; /* kernels that the compiler refuses; NULL: none */
+    cl_uint generation;  /* of the models; 0: the scenario has none */
 } scenario;
-
-extern const scenario scenarios[];
-extern const size_t scenario_count;
 
 #define MOST_BLOB 65536
 #define MOST_OUTCOME 8192
@@ -56,6 +54,10 @@ typedef winattn_status step(world *w);
 step create_plan, create_other_plan, create_programs, import_blob, export_blob,
     load_rows, forget_rows, set_folder, describe_plan, workspace_size,
     enqueue_forward, enqueue_backward;
+
+/* At the end of a step that enqueues: it must have an event, or have failed.
+ * The outcome is what it launched since standin_forget. */
+winattn_status world_end_call(world *w, winattn_status status, cl_event event);
 
 /* Launches on the caller's queue since standin_forget. */
 size_t world_launches(const world *w);

@@ -16,8 +16,8 @@
  * matrix unit.
  *
  * Kernels with wgmma each target gets of all workloads that they compute.
- * Linear layers (winattn_models) each target gets in one type, with `all` in
- * each.
+ * Linear layers and kernels of rows (winattn_models) each target gets in one
+ * type, with `all` in each.
  *
  *   offline_plans [all] [TARGET]     TARGET: those of this one only
  *   offline_plans --source KERNEL    prints the kernel's program
@@ -33,6 +33,7 @@
 #include "kit/devices.h"
 #include "kit/workloads.h"
 #include "models/linear_plan.h"
+#include "models/rows.h"
 #include "plan/planner.h"
 #include "program/ptx.h"
 #include "program/source.h"
@@ -298,6 +299,64 @@ static void print_linear(size_t target, size_t row, size_t type)
     }
 }
 
+/* ---- Rows ---- */
+
+static const struct {
+    const char *name;
+    wa_row_desc desc;
+} rows[] = {
+    {"norm-96", {.job = WA_ROW_NORM, .row_size = 96}},
+    {"norm-add-768", {.job = WA_ROW_NORM_ADD, .row_size = 768}},
+    {"merge-norm-384", {.job = WA_ROW_MERGE_NORM, .row_size = 384}},
+    {"merge-norm-3072", {.job = WA_ROW_MERGE_NORM, .row_size = 3072}},
+    {"merge-768", {.job = WA_ROW_MERGE, .row_size = 768}},
+    {"pool-768", {.job = WA_ROW_POOL, .row_size = 768}},
+    {"pool-1536", {.job = WA_ROW_POOL, .row_size = 1536}},
+    {"embed-bytes",
+     {.job = WA_ROW_EMBED,
+      .row_size = 48,
+      .picture = WINATTN_PICTURES_BYTES,
+      .picture_channels = 3,
+      .patch = {4, 4}}},
+    {"embed-planes",
+     {.job = WA_ROW_EMBED,
+      .row_size = 18,
+      .picture = WINATTN_PICTURES_PLANES,
+      .picture_channels = 3,
+      .patch = {2, 3}}},
+};
+#define ROWS (sizeof rows / sizeof *rows)
+
+/* Statistics of each work-item, and where tokens are averaged, the sums of all
+ * teams but one. */
+static uint32_t row_local_bytes(const wa_row_plan *plan)
+{
+    const uint32_t statistics =
+        plan->team > 1 ? plan->team * plan->teams * 8 : 0;
+    return plan->desc.job == WA_ROW_POOL
+               ? statistics + (plan->teams - 1) * plan->desc.row_size * 4
+               : statistics;
+}
+
+static void print_row(size_t target, size_t row, size_t type)
+{
+    static const char *const types[] = {"fp32", "fp16", "bf16"};
+    const wa_device *device = made_up_device(targets[target].device);
+    const line l = {targets[target].compiler, targets[target].name,
+                    rows[row].name, types[type], device};
+    wa_row_desc desc = rows[row].desc;
+    wa_row_plan plan;
+    char defines[WA_DEFINES_SIZE];
+    desc.dtype = (winattn_dtype)type;
+    const char *kernel =
+        wa_row_lay_out(&desc, device, &plan, defines, sizeof defines);
+    const bool has_teams =
+        desc.job != WA_ROW_MERGE && desc.job != WA_ROW_EMBED;
+    print_line(&l, kernel,
+               has_teams ? plan.team * plan.teams : plan.flat_group,
+               has_teams ? row_local_bytes(&plan) : 0, defines);
+}
+
 /* All workloads in all types; false, with the reason said, if one fails. */
 static bool print_target(size_t target, bool all)
 {
@@ -326,6 +385,10 @@ static bool print_target(size_t target, bool all)
         for (size_t type = 0; type < TYPES; type++)
             if (all || type == (target + row) % TYPES)
                 print_linear(target, row, type);
+    for (size_t row = 0; row < ROWS; row++)
+        for (size_t type = 0; type < TF32; type++)
+            if (all || type == (target + row) % 3)
+                print_row(target, row, type);
     return true;
 }
 

@@ -2,13 +2,13 @@
 # Runs the steps of a vcpkg port without vcpkg, whose functions are written
 # here as its documentation has them, as far as the port uses them, and links
 # a program with what it installed.
-#   cmake -DREGISTRY=folder -DLINKAGE=static|dynamic -DWORK=folder
-#       -P vcpkg.cmake
+#   cmake -DREGISTRY=folder -DLINKAGE=static|dynamic -DFEATURE=core|models
+#       -DWORK=folder -P vcpkg.cmake
 cmake_minimum_required(VERSION 3.19)
 set(PORT winattn)
 set(ports ${REGISTRY}/ports/${PORT})
 set(CURRENT_PACKAGES_DIR ${WORK}/packages)
-set(FEATURES core)
+set(FEATURES core ${FEATURE})
 file(REMOVE_RECURSE ${WORK})
 
 function(run)
@@ -139,3 +139,16 @@ run(${CMAKE_COMMAND} -S ${test} -B ${WORK}/test
     -Dwinattn_DIR=${CURRENT_PACKAGES_DIR}/share/winattn)
 run(${CMAKE_COMMAND} --build ${WORK}/test)
 run(${WORK}/test/test_package)
+
+# ---- The library of models, where it was asked for ----
+set(header ${CURRENT_PACKAGES_DIR}/include/winattn_models.h)
+find_path(CJSON_INCLUDE_DIR cjson/cJSON.h)
+if(NOT "models" IN_LIST FEATURES)
+    if(EXISTS ${header} OR EXISTS ${WORK}/test/test_models)
+        message(FATAL_ERROR "there are models, but nobody asked for them")
+    endif()
+elseif(CJSON_INCLUDE_DIR) # the port's dependency is this system's
+    run(${WORK}/test/test_models)
+elseif(NOT EXISTS ${header})
+    message(FATAL_ERROR "no models")
+endif()

@@ -272,7 +272,21 @@ static void read_body(const source_reader *in, kernel_facts *kernel,
     }
 }
 
-/* From __kernel on; returns the tokens up to the end of the body. */
+/* Is it __kernel, or a macro with arguments that begins with it? */
+static bool starts_kernel(source_reader *in, const token *tokens, size_t count)
+{
+    if (token_is(&tokens[0], "__kernel"))
+        return true;
+    if (count < 2 || !token_is_name(&tokens[0]) || !token_is(&tokens[1], "("))
+        return false;
+    const size_t length = 1 + skip_pair(tokens + 1, count - 1, "(", ")");
+    token_list all = preprocess_expand(in->p, tokens, length);
+    const bool starts = all.count > 0 && token_is(&all.all[0], "__kernel");
+    token_list_free(&all);
+    return starts;
+}
+
+/* From there on; returns the tokens up to the end of the body. */
 static size_t read_kernel(source_reader *in, const token *tokens, size_t count)
 {
     kernel_facts kernel;
@@ -281,7 +295,7 @@ static size_t read_kernel(source_reader *in, const token *tokens, size_t count)
     while (body < count && !token_is(&tokens[body], "{"))
         body++;
     const size_t length = skip_pair(tokens + body, count - body, "{", "}");
-    token_list head = preprocess_expand(in->p, tokens + 1, body - 1);
+    token_list head = preprocess_expand(in->p, tokens, body);
     token_list all = preprocess_expand(in->p, tokens + body, length);
     read_head(in, &kernel, head.all, head.count);
     read_body(in, &kernel, all.all, all.count);
@@ -315,7 +329,7 @@ kernel_list kernels_read(const char *source, const char *options)
     for (size_t i = 0; i < tokens->count;) {
         const token *at = &tokens->all[i];
         const size_t left = tokens->count - i;
-        if (token_is(at, "__kernel"))
+        if (starts_kernel(&in, at, left))
             i += read_kernel(&in, at, left);
         else if (token_is(at, "typedef"))
             i += read_definition(&in, at, left);

@@ -9,6 +9,7 @@ vcpkg_extract_source_archive(SOURCE_PATH
 
 vcpkg_check_features(OUT_FEATURE_OPTIONS FEATURE_OPTIONS
     FEATURES
+        models WINATTN_MODELS
         tools WINATTN_BENCH
 )
 

@@ -16,8 +16,9 @@ class WinattnConan(ConanFile):
     topics = ("attention", "opencl", "gpu", "transformer", "swin")
     package_type = "library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"shared": [True, False], "fPIC": [True, False]}
-    default_options = {"shared": False, "fPIC": True}
+    options = {"shared": [True, False], "fPIC": [True, False],
+               "models": [True, False]}
+    default_options = {"shared": False, "fPIC": True, "models": True}
     implements = ["auto_shared_fpic"]
     languages = "C"
 
@@ -31,6 +32,8 @@ class WinattnConan(ConanFile):
                           transitive_headers=True)
             self.requires("opencl-icd-loader/2023.12.14",
                           transitive_libs=True)
+        if self.options.models:  # which reads files of weights
+            self.requires("cjson/1.7.18")
 
     def source(self):
         get(self, **self.conan_data["sources"][self.version], strip_root=True)
@@ -39,6 +42,7 @@ class WinattnConan(ConanFile):
         tc = CMakeToolchain(self)  # BUILD_SHARED_LIBS is the option shared
         tc.cache_variables["WINATTN_TESTS"] = False
         tc.cache_variables["WINATTN_BENCH"] = False
+        tc.cache_variables["WINATTN_MODELS"] = bool(self.options.models)
         tc.generate()
         deps = CMakeDeps(self)
         deps.set_property("opencl-icd-loader", "cmake_file_name", "OpenCL")
@@ -59,14 +63,28 @@ class WinattnConan(ConanFile):
 
     def package_info(self):
         self.cpp_info.set_property("cmake_file_name", "winattn")
-        self.cpp_info.set_property("cmake_target_name", "winattn::winattn")
-        self.cpp_info.set_property("pkg_config_name", "winattn")
-        self.cpp_info.libs = ["winattn"]
-        if not self.options.shared:
-            self.cpp_info.defines = ["WINATTN_STATIC"]
-            if self.settings.os == "Windows":
-                self.cpp_info.libs = ["winattn_static"]
-            elif self.settings.os in ("Linux", "FreeBSD"):
-                self.cpp_info.system_libs = ["m", "pthread"]
+        # of all components; the first one has the usual name
+        self.cpp_info.set_property("cmake_target_name", "winattn::all")
+        self._add_component("winattn", "winattn")
         if self.settings.os == "Macos":
-            self.cpp_info.frameworks = ["OpenCL"]
+            self.cpp_info.components["winattn"].frameworks = ["OpenCL"]
+        else:
+            self.cpp_info.components["winattn"].requires = [
+                "opencl-headers::opencl-headers",
+                "opencl-icd-loader::opencl-icd-loader"]
+        if self.options.models:
+            self._add_component("models", "winattn_models")
+            self.cpp_info.components["models"].requires = ["winattn",
+                                                           "cjson::cjson"]
+
+    def _add_component(self, name, library):
+        component = self.cpp_info.components[name]
+        component.set_property("cmake_target_name", f"winattn::{name}")
+        component.set_property("pkg_config_name", library.replace("_", "-"))
+        component.libs = [library]
+        if not self.options.shared:
+            component.defines = ["WINATTN_STATIC"]
+            if self.settings.os == "Windows":
+                component.libs = [f"{library}_static"]
+            elif self.settings.os in ("Linux", "FreeBSD"):
+                component.system_libs = ["m", "pthread"]

@@ -23,5 +23,7 @@ class TestPackageConan(ConanFile):
 
     def test(self):
         if can_run(self):
-            self.run(os.path.join(self.cpp.build.bindir, "test_package"),
-                     env="conanrun")
+            bindir = self.cpp.build.bindir
+            self.run(os.path.join(bindir, "test_package"), env="conanrun")
+            if self.dependencies["winattn"].options.models:
+                self.run(os.path.join(bindir, "test_models"), env="conanrun")

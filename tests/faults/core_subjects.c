@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The functions of winattn.h, and scenarios in which they are called. */
+#include "subjects.h"
+
+const subject subjects[] = {
+    {"plan_create", {NULL}, create_plan},
+    {"plan_create, programs kept", {create_programs}, create_plan},
+    {"plan_create, imported", {create_programs, import_blob}, create_plan},
+    {"plan_create, rows loaded", {load_rows}, create_plan},
+    {"plan_describe", {create_plan}, describe_plan},
+    {"plan_workspace_size", {create_plan}, workspace_size},
+    {"enqueue_forward", {create_plan}, enqueue_forward},
+    {"enqueue_backward", {create_plan}, enqueue_backward},
+    {"programs_create", {NULL}, create_programs},
+    {"programs_import", {create_programs}, import_blob},
+    {"programs_export", {create_programs, create_plan}, export_blob},
+    {"programs_export, imported", {create_programs, import_blob}, export_blob},
+    {"load_tuning", {NULL}, load_rows},
+    {"load_tuning, again", {load_rows}, load_rows},
+    {"set_cache_dir", {NULL}, set_folder},
+};
+const size_t subject_count = sizeof subjects / sizeof *subjects;
+
+const subject subject_of_blob = {
+    "blob", {create_programs, create_plan, create_other_plan}, NULL};
+
+bool subject_applies(const scenario *is, const subject *of)
+{
+    return of->call != enqueue_backward ||
+           (is->desc.passes & WINATTN_PASS_BACKWARD) != 0;
+}
+
+/* Nothing of the library's can do without an allocation or a call where there
+ * is no cache, nobody exports, no unit is remembered and nothing is refused.
+ */
+bool subject_needs_all(const scenario *is, const subject *of)
+{
+    return !is->has_cache && !is->refused &&
+           is->desc.variant == WINATTN_SLIDING && !of->prepare[0];
+}
+
+bool subjects_begin(const char *folder)
+{
+    (void)folder;
+    return true;
+}
+
+void subjects_end(world *w) { forget_rows(w); }
+
+/* ---- Scenarios ---- */
+
+#define BOTH (WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD)
+#define WINDOW 49 /* tokens of the scenarios that have an index */
+
+static cl_int table_index[WINDOW * WINDOW];
+
+const scenario scenarios[] = {
+    {.name = "PoCL, table with an index",
+     .device = "PoCL",
+     .desc = {.windows = 100,
+              .heads = 4,
+              .queries = WINDOW,
+              .keys = WINDOW,
+              .head_dim = 32,
+              .bias = WINATTN_BIAS_TABLE,
+              .table = {.index = table_index, .entries = 10},
+              .passes = BOTH}},
+    {.name = "H200, matrix, grid with a table and a shift",
+     .device = "H200",
+     .desc = {.variant = WINATTN_COSINE,
+              .dtype = WINATTN_FP16,
+              .heads = 4,
+              .head_dim = 32,
+              .grid = {.axes = 2,
+                       .size = {30, 45},
+                       .window = {7, 7},
+                       .shift = {3, 3},
+                       .batch = 3},
+              .bias = WINATTN_BIAS_TABLE,
+              .mask = WINATTN_MASK_SHIFT,
+              .passes = BOTH}},
+    {.name = "MI210, sliding, queue out of order",
+     .device = "gfx90a (MI210)",
+     .desc = {.variant = WINATTN_SLIDING,
+              .windows = 2,
+              .heads = 4,
+              .queries = 1000,
+              .keys = 1000,
+              .head_dim = 64,
+              .block = 64,
+              .window_blocks = 4,
+              .passes = BOTH},
+     .out_of_order = true},
+    {.name = "H200, matrix demanded, cold cache",
+     .device = "H200",
+     .desc = {.tier = WINATTN_TIER_MATRIX,
+              .dtype = WINATTN_BF16,
+              .windows = 64,
+              .heads = 3,
+              .queries = 64,
+              .keys = 64,
+              .head_dim = 64,
+              .bias = WINATTN_BIAS_FULL,
+              .passes = BOTH},
+     .has_cache = true},
+    {.name = "PoCL, cosine, regions, warm cache",
+     .device = "PoCL",
+     .desc = {.variant = WINATTN_COSINE,
+              .windows = 64,
+              .heads = 3,
+              .queries = 64,
+              .keys = 64,
+              .head_dim = 64,
+              .mask = WINATTN_MASK_REGIONS,
+              .mask_windows = 4,
+              .passes = BOTH},
+     .has_cache = true,
+     .is_warm = true},
+    {.name = "A100, matrix does not build",
+     .device = "A100",
+     .desc = {.dtype = WINATTN_FP16,
+              .windows = 64,
+              .heads = 3,
+              .queries = 300,
+              .keys = 300,
+              .head_dim = 32,
+              .passes = BOTH},
+     .refused = "-DWAVES_PER_WINDOW="},
+    {.name = "Arc, window in parts",
+     .device = "Arc A770",
+     .desc = {.dtype = WINATTN_FP16,
+              .windows = 4,
+              .heads = 2,
+              .queries = 500,
+              .keys = 600,
+              .head_dim = 40,
+              .mask = WINATTN_MASK_ADDITIVE,
+              .mask_windows = 2,
+              .passes = BOTH},
+     .out_of_order = true},
+    {.name = "llvmpipe, probed loops",
+     .device = "llvmpipe",
+     .desc = {.windows = 3,
+              .heads = 2,
+              .queries = 20,
+              .keys = 20,
+              .head_dim = 8,
+              .passes = WINATTN_PASS_FORWARD}},
+};
+const size_t scenario_count = sizeof scenarios / sizeof *scenarios;

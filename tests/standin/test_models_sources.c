@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a plan of the library of models says of a kernel, its source says too:
+ * the size of work-groups, and what arrays take in local memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/matrix_unit.h"
+#include "kernels.h"
+#include "kit/devices.h"
+#include "models/linear_plan.h"
+#include "models/rows.h"
+#include "program/program.h"
+#include "standin.h"
+
+/* Bytes between arrays that plans for matrix units count in. */
+#define MOST_GAPS 512u
+
+static unsigned long program_count;
+
+/* What a plan says of a kernel. */
+typedef struct planned {
+    const char *kernel, *defines;
+    size_t work_group, local_bytes;
+    bool demands; /* the source says the size of work-groups, too */
+} planned;
+
+static void check_kernel(const wa_device *device, const planned *p)
+{
+    wa_program_source source;
+    assert_int_equal(wa_program_source_of_kernel(standin_device(device),
+                                                 p->kernel, p->defines,
+                                                 &source),
+                     WINATTN_SUCCESS);
+    kernel_list list = kernels_read(source.text, source.options);
+    const kernel_facts *kernel = kernels_find(&list, p->kernel);
+    const size_t gaps = strstr(p->kernel, "_matrix_") ? MOST_GAPS : 0;
+    assert_non_null(kernel);
+    if (kernel->work_group != (p->demands ? p->work_group : 0) ||
+        kernel->local_bytes > p->local_bytes ||
+        p->local_bytes - kernel->local_bytes > gaps ||
+        p->local_bytes > device->local_bytes ||
+        p->work_group > device->max_work_group)
+        fail_msg("%s, %s: work-group %zu, planned %zu; local bytes %zu, "
+                 "planned %zu; %s",
+                 device->name, p->kernel, kernel->work_group, p->work_group,
+                 kernel->local_bytes, p->local_bytes, source.options);
+    kernels_free(&list);
+    wa_program_source_free(&source);
+    program_count++;
+}
+
+/* ---- Linear layers ---- */
+
+static void check_linear(const wa_device *device,
+                         const wa_linear_problem *problem)
+{
+    char excluded[WA_TIERS][WA_REASON_SIZE];
+    wa_linear_layout layout;
+    memset(excluded, 0, sizeof excluded);
+    if (wa_linear_plan_make(problem, device, excluded, &layout) !=
+        WINATTN_SUCCESS)
+        return;
+    for (int i = 0; i < WA_LINEAR_KERNELS; i++) {
+        const wa_linear_kernel *kernel = &layout.kernel[i];
+        const planned p = {
+            .kernel = kernel->name,
+            .defines = kernel->defines,
+            .work_group = kernel->work_group,
+            .local_bytes = (size_t)kernel->local_bytes,
+            /* a size that is demanded would lift the limit of registers */
+            .demands =
+                strstr(kernel->defines, "-DLIMITS_REGISTERS=1") == NULL};
+        if (kernel->name[0])
+            check_kernel(device, &p);
+    }
+}
+
+static void test_linear_layers(void **state)
+{
+    static const struct {
+        uint32_t in, out;
+    } sizes[] = {{1, 1},     {33, 51},    {96, 288},  {100, 1000},
+                 {384, 384}, {768, 3072}, {3072, 768}};
+    (void)state;
+    for (size_t d = 0; d < made_up_count; d++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes * 3 * 4; i++) {
+            wa_device device = made_up_devices[d];
+            const wa_linear_problem problem = {.in = sizes[i / 12].in,
+                                               .out = sizes[i / 12].out,
+                                               .dtype =
+                                                   (winattn_dtype)(i / 4 % 3),
+                                               .tier = (winattn_tier)(i % 4),
+                                               .allow_tf32 = true,
+                                               .layer_norm = i / 12 % 2 == 0,
+                                               .has_bias = true,
+                                               .has_residual = i / 12 % 3 == 0,
+                                               .eps = 1e-5f,
+                                               .build_options = ""};
+            device.matrix_unit = wa_matrix_unit_of(&device);
+            check_linear(&device, &problem);
+        }
+}
+
+/* ---- Rows ---- */
+
+static void check_row(const wa_device *device, const wa_row_desc *desc)
+{
+    wa_row_plan plan;
+    char defines[WA_DEFINES_SIZE];
+    const char *kernel =
+        wa_row_lay_out(desc, device, &plan, defines, sizeof defines);
+    const bool has_teams =
+        desc->job != WA_ROW_MERGE && desc->job != WA_ROW_EMBED;
+    const size_t items = (size_t)plan.team * plan.teams;
+    planned p = {.kernel = kernel,
+                 .defines = defines,
+                 .work_group = has_teams ? items : 0,
+                 .demands = true};
+    /* statistics of work-items; sums of all teams but one */
+    if (has_teams && plan.team > 1)
+        p.local_bytes = items * 8;
+    if (desc->job == WA_ROW_POOL)
+        p.local_bytes += (plan.teams - 1) * (size_t)desc->row_size * 4;
+    check_kernel(device, &p);
+}
+
+static void test_rows(void **state)
+{
+    static const uint32_t sizes[] = {4, 12, 36, 96, 768, 3072, 6144};
+    (void)state;
+    for (size_t d = 0; d < made_up_count; d++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int job = WA_ROW_NORM; job <= WA_ROW_EMBED; job++)
+                for (int on_cpu = 0; on_cpu < 2; on_cpu++) {
+                    const wa_row_desc desc = {.job = (wa_row_job)job,
+                                              .dtype =
+                                                  (winattn_dtype)((d + i) % 3),
+                                              .on_cpu = on_cpu,
+                                              .row_size = sizes[i],
+                                              .picture = (uint32_t)(i % 3),
+                                              .picture_channels = 1,
+                                              .patch = {1, sizes[i]}};
+                    check_row(&made_up_devices[d], &desc);
+                }
+}
+
+static void test_all_were_there(void **state)
+{
+    (void)state;
+    print_message("%lu programs\n", program_count);
+    assert_true(program_count > 4000);
+}
+
+int main(void)
+{
+    setenv("WINATTN_CACHE", "0", 1);
+    standin_reset();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear_layers),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_all_were_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
