@@ -117,9 +117,6 @@ static const char *wide_fault(const standin_launch *l, const linear_args *a)
         ((a->flags & LINEAR_WIDE_WEIGHT) != 0 &&
          !divides(16, (wide)a->weight * size, (wide)a->weight_stride * size,
                   (wide)a->in * size)) ||
-        ((a->flags & LINEAR_WIDE_NORM) != 0 &&
-         !divides(16, (wide)a->norm_weight * size, (wide)a->norm_bias * size,
-                  (wide)a->in * size)) ||
         ((a->flags & LINEAR_WIDE_OUT) != 0 &&
          !(divides(16, (wide)a->y * size, (wide)a->y_stride * size,
                    has_bias ? (wide)a->bias * size : 0) &&
@@ -146,7 +143,15 @@ static const char *take_rows(const standin_launch *l, const linear_args *a,
     if (!p->kernel || strcmp(p->kernel, l->kernel) != 0 ||
         a->first_row != p->next)
         return "a launch that does not go on where the last one ended";
-    const wide end = p->next + groups / groups_of_rows * block_rows;
+    const wide lines = groups / groups_of_rows;
+    if (starts_with(l->kernel, "linear_resident_")) {
+        /* each takes one block after the other, as far as there are rows */
+        if (lines == 0 || (lines - 1) * block_rows >= p->rows)
+            return "work-groups without rows";
+        p->next = p->rows;
+        return NULL;
+    }
+    const wide end = p->next + lines * block_rows;
     if (end >= p->rows + block_rows)
         return "a launch beyond the last row";
     p->next = end;
@@ -262,7 +267,7 @@ static const char *norm_fault(const standin_launch *l)
     const wide row = option(l, "-DROW_SIZE="), rows = a.rows;
     const wide from = pools    ? rows * a.tokens * row
                       : merges ? merged_from(rows, a.height, a.width, row)
-                               : rows * row;
+                               : matrix(rows, a.stride, row);
     const range all[] = {range_of(l, 1, a.from, from, size),
                          range_of(l, 2, a.other, adds ? rows * row : 0, size),
                          range_of(l, at, a.weight, row, size),
@@ -275,6 +280,8 @@ static const char *norm_fault(const standin_launch *l)
         fault = "rows that no work-group has";
     if (!fault)
         fault = aligned_fault(l, a.flags, a.from, a.to, a.other);
+    if (!fault && !pools && !merges)
+        fault = aligned_fault(l, a.flags, a.stride, 0, 0);
     return fault ? fault : aligned_fault(l, a.flags, a.weight, a.bias, 0);
 }
 
