@@ -96,10 +96,11 @@ static winattn_status build_best(winattn_linear_plan *plan)
     char excluded[WA_TIERS][WA_REASON_SIZE];
     winattn_status first = WINATTN_SUCCESS;
     char reason[WA_REASON_SIZE], not_taken[WA_REASON_SIZE] = "";
-    bool repeats = false;
-    wa_device device = *wa_session_device(plan->session);
+    bool repeats = false, ignores_tuning = false;
     memset(excluded, 0, sizeof excluded);
     for (;;) {
+        wa_device device = *wa_session_device(plan->session);
+        device.ignores_tuning |= ignores_tuning;
         winattn_status status = wa_linear_plan_make(&plan->problem, &device,
                                                     excluded, &plan->layout);
         if (not_taken[0])
@@ -120,7 +121,7 @@ static winattn_status build_best(winattn_linear_plan *plan)
         if (repeats)
             continue;
         if (has_measured(&plan->layout)) { /* the tier without such shapes */
-            device.ignores_tuning = true;
+            ignores_tuning = true;
             snprintf(not_taken, sizeof not_taken, "%.200s",
                      winattn_last_reason());
             continue;

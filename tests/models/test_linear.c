@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit/cases.h"
 #include "kit/emulated.h"
 #include "linear_case.h"
+#include "models/linear_shapes.h"
 #include "session/session.h"
 
 static winattn_tier tier;
@@ -175,6 +177,82 @@ static void each_row_with_kept_weights(void **state)
     }
 }
 
+/* ---- Shapes that a row of the tuning table may name ---- */
+
+static uint32_t pick(random_state *r, const uint32_t *numbers, int count)
+{
+    return numbers[random_int(r, 0, count - 1)];
+}
+
+/* Any numbers, most of which are no shape. */
+static wa_linear_shape random_shape(random_state *r)
+{
+    static const uint32_t few[] = {1, 2, 3, 4}, items[] = {4, 8, 12, 16};
+    static const uint32_t sizes[] = {8, 12, 16, 24, 32, 40, 48, 64, 96, 112};
+    wa_linear_shape s = {.block_rows = pick(r, sizes, 10),
+                         .block_columns = pick(r, sizes, 10),
+                         .stage_dims = pick(r, sizes, 10)};
+    if (tier == WINATTN_TIER_LOCAL) {
+        s.item_rows = pick(r, items, 4);
+        s.item_columns = pick(r, items, 4);
+    } else if (tier == WINATTN_TIER_CPU) {
+        s.lanes = pick(r, items, 4);
+        s.tile_rows = pick(r, sizes, 2) / pick(r, few, 4);
+        s.tile_vecs = pick(r, few, 4);
+    } else {
+        s.row_waves = pick(r, few, 4);
+        s.column_waves = pick(r, few, 4);
+        s.dim_waves = pick(r, few, 4);
+        s.stages = 1 + pick(r, few, 4);
+        s.keeps_weight = (uint32_t)random_int(r, 0, 1);
+    }
+    return s;
+}
+
+static wa_linear_problem problem_of(const linear_case *c)
+{
+    const wa_linear_problem p = {.dtype = c->dtype,
+                                 .tier = c->tier,
+                                 .allow_tf32 = c->allow_tf32,
+                                 .layer_norm = c->layer_norm,
+                                 .has_bias = c->has_bias,
+                                 .has_residual = c->has_residual,
+                                 .in = c->in,
+                                 .out = c->out,
+                                 .build_options = ""};
+    return p;
+}
+
+/* A legal shape for each row, of those that the table has. */
+static void random_shapes(void **state)
+{
+    (void)state;
+    random_state r = random_seeded(21);
+    wa_session *session;
+    assert_int_equal(wa_session_acquire(device.context, device.id, &session),
+                     WINATTN_SUCCESS);
+    const wa_device *told = wa_session_device(session);
+    const size_t step = is_part("all") ? 1 : 4;
+    for (size_t i = 0; i < ROWS && !is_part("small"); i += step) {
+        linear_case c = table[i];
+        wa_linear_shape shape;
+        int tries = 0;
+        c.tier = tier;
+        c.seed = (unsigned)i + 1;
+        c.dtype = (winattn_dtype)(first_dtype() +
+                                  (int)i % (WINATTN_BF16 + 1 - first_dtype()));
+        c.allow_tf32 = unit && c.dtype == WINATTN_FP32;
+        const wa_linear_problem p = problem_of(&c);
+        do
+            shape = random_shape(&r);
+        while (wa_linear_check_shape(&p, told, tier, &shape) &&
+               ++tries < 1000000);
+        assert_true(tries < 1000000);
+        run_linear(&c, &shape);
+    }
+    wa_session_release(session);
+}
+
 /* While the session is held, the device has the unit. */
 static wa_session *pretend(void)
 {
@@ -196,7 +274,8 @@ int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_row),
-        cmocka_unit_test(each_row_with_kept_weights)};
+        cmocka_unit_test(each_row_with_kept_weights),
+        cmocka_unit_test(random_shapes)};
     const char *name = count > 1 ? arguments[1] : "cpu";
     if (count > 2)
         part = arguments[2];
