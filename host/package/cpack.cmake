@@ -117,5 +117,9 @@ if(WINATTN_SHARED AND WINATTN_MODELS)
     string(PREPEND CPACK_DEBIAN_WINATTN_DEV_PACKAGE_DEPENDS
         "libwinattn-models${abi_version} (= ${PROJECT_VERSION}), ")
 endif()
+# which the static library of models is linked with
+if(needs_cjson)
+    set(CPACK_DEBIAN_WINATTN_DEV_PACKAGE_RECOMMENDS libcjson-dev)
+endif()
 
 include(CPack)

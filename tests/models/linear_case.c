@@ -95,7 +95,7 @@ static void fill_x(linear_run *run)
             double x = 2 * uniform(run);
             if (c->data == DATA_CONSTANT_ROWS)
                 x = level;
-            else if (c->data == DATA_OFFSET)
+            else if (c->data == DATA_OFFSET || c->data == DATA_MEAN)
                 x += 30;
             else if (c->data == DATA_POSITIVE)
                 x = fabs(x);
@@ -113,9 +113,9 @@ static void fill(linear_run *run)
         for (unsigned i = 0; i < c->in; i++) {
             const double x = uniform(run) * width;
             set(run, &run->weight, o, i,
-                c->data == DATA_POSITIVE ? fabs(x)
-                : c->data == DATA_TAILS  ? x * 0.1
-                                         : x);
+                c->data == DATA_POSITIVE || c->data == DATA_MEAN ? fabs(x)
+                : c->data == DATA_TAILS                          ? x * 0.1
+                                                                 : x);
         }
     for (unsigned o = 0; o < c->out; o++)
         set(run, &run->bias, 0, o,

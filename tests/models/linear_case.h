@@ -12,6 +12,7 @@ typedef enum linear_data {
     DATA_ORDINARY,
     DATA_CONSTANT_ROWS, /* each row of x has one number, some large */
     DATA_OFFSET,        /* rows of x have a mean far from 0 */
+    DATA_MEAN,          /* ... and what the mean lacks adds up in y */
     DATA_POSITIVE,      /* nothing cancels */
     DATA_TAILS          /* sums from -12 to 12 */
 } linear_data;
