@@ -29,7 +29,8 @@ double stored_number(bool half, uint16_t bits)
     float wide;
     if (half) {
         const int exponent = bits >> 10 & 31;
-        const double size = exponent
+        const double size = exponent == 31 ? INFINITY
+                            : exponent
                                 ? ldexp(1024 + (bits & 1023), exponent - 25)
                                 : ldexp(bits & 1023, -24);
         return bits & 0x8000 ? -size : size;
