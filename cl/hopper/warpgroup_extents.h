@@ -10,7 +10,9 @@
 /* Work-items of a warpgroup, and rows of queries and keys of its tiles. */
 #define WARPGROUP 128
 #define WARPGROUP_ROWS 64
+#ifndef TILE_KEYS
 #define TILE_KEYS 64
+#endif
 
 /* Warpgroups that compute; one more fetches keys and values. */
 #ifndef WARPGROUPS

@@ -7,7 +7,7 @@
  *                  and blocks times heads divide the number of work-groups */
 #ifndef PERSISTENT_CL
 #define PERSISTENT_CL
-#include "matrix/geometry.cl"
+#include "common/problem.cl"
 
 REQUIRE(PERSISTENT_MULTI_BLOCK)
 

@@ -157,6 +157,12 @@ void wa_write_forward_defines(const wa_problem *problem,
     } else if (plan->is_wgmma) {
         wa_append_switch(text, size, WA_SWITCH(STAGES),
                          plan->shape.matrix.stages);
+        if (plan->schedule.groups) {
+            wa_append_switch(text, size, WA_SWITCH(WINDOWS_PER_GROUP),
+                             plan->shape.matrix.windows_per_group);
+            wa_append_switch(text, size, WA_SWITCH(PERSISTENT_MULTI_BLOCK),
+                             plan->schedule.persistent_multi_block);
+        }
         wa_append_matrix_unit_options(device, text, size);
     } else if (plan->tier == WINATTN_TIER_MATRIX) {
         if (plan->schedule.groups)

@@ -299,7 +299,8 @@ static bool take_tuned(const wa_problem *problem, const wa_device *device,
 bool wa_plan_matrix_forward(const wa_problem *problem, const wa_device *device,
                             wa_plan *plan)
 {
-    if (wa_plan_wgmma_sliding(problem, device, plan))
+    if (wa_plan_wgmma_sliding(problem, device, plan) ||
+        wa_plan_wgmma_window(problem, device, plan))
         return true;
     const char *why = wa_matrix_unwanted(problem, device, WA_FORWARD);
     if (why)

@@ -19,6 +19,8 @@ wa_planner wa_plan_matrix_forward;                    /* matrix_forward.c */
  * device has wgmma, if fragments are to compute the problem.
  * (wgmma_sliding.c) */
 wa_planner wa_plan_wgmma_sliding;
+/* The same of windows. (wgmma_window.c) */
+wa_planner wa_plan_wgmma_window;
 wa_planner wa_plan_matrix_backward; /* matrix_backward.c */
 /* The same part of that. (wgmma_sliding.c) */
 wa_planner wa_plan_wgmma_sliding_backward;

@@ -13,6 +13,7 @@
 #include "session/probe.h"
 #include "session/self_test.h"
 #include "session/wgmma_test.h"
+#include "session/window_test.h"
 
 #define CHECK_REASON_SIZE 256
 
@@ -167,8 +168,9 @@ winattn_status wa_session_check_wgmma(wa_session *session,
     if (check) {
         status = recall(check);
     } else {
-        status = wa_check_wgmma(session->context, session->device_id, problem,
-                                plan, kernels);
+        status = (problem->variant == WINATTN_SLIDING ? wa_check_wgmma
+                                                      : wa_check_window_wgmma)(
+            session->context, session->device_id, problem, plan, kernels);
         keep_check(session, problem->dtype, main->kernel, main->defines,
                    problem->build_options, status);
     }

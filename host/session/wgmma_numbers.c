@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "session/stored_numbers.h"
 
 /* Operands are n times a power of two, |n| <= 8, which both types hold
  * exactly. Queries of the second head are 64 times as large, and its gradients
@@ -31,48 +32,6 @@ static int pick(wa_test_numbers *x)
     return (int)((x->random >> 16) % (2 * MOST_N + 1)) - MOST_N;
 }
 
-/* n times 2^power, |n| < 128. */
-static uint16_t bits_of(winattn_dtype dtype, int n, int power)
-{
-    const uint32_t sign = n < 0 ? 0x8000u : 0;
-    const uint32_t size = (uint32_t)(n < 0 ? -n : n);
-    uint32_t top = 0; /* the highest bit's place */
-    if (size == 0)
-        return 0;
-    while (size >> (top + 1))
-        top++;
-    const uint32_t exponent = (uint32_t)((int)top + power);
-    return (uint16_t)(dtype == WINATTN_FP16
-                          ? sign | (exponent + 15) << 10 |
-                                ((size << (10 - top)) & 0x3ffu)
-                          : sign | (exponent + 127) << 7 |
-                                ((size << (7 - top)) & 0x7fu));
-}
-
-/* x times 2^power; C's own is in a library that nothing else here needs. */
-static double scaled(double x, int power)
-{
-    for (; power > 0; power--)
-        x *= 2.0;
-    for (; power < 0; power++)
-        x *= 0.5;
-    return x;
-}
-
-static double value_of(winattn_dtype dtype, uint16_t bits)
-{
-    const bool half = dtype == WINATTN_FP16;
-    const int exponent = half ? bits >> 10 & 31 : bits >> 7 & 255;
-    const int fraction = half ? bits & 0x3ff : bits & 0x7f;
-    const int width = half ? 10 : 7, bias = half ? 15 : 127;
-    const double sign = bits & 0x8000 ? -1.0 : 1.0;
-    if (exponent == (half ? 31 : 255))
-        return fraction ? NAN : sign * INFINITY;
-    return sign * (exponent ? scaled(fraction + scaled(1.0, width),
-                                     exponent - bias - width)
-                            : scaled(fraction, 1 - bias - width));
-}
-
 static double stored_at(const wa_test_numbers *x, const wa_test_tensor *t,
                         size_t i)
 {
@@ -84,7 +43,7 @@ static double stored_at(const wa_test_numbers *x, const wa_test_tensor *t,
         return wide;
     }
     memcpy(&bits, at + i * sizeof bits, sizeof bits);
-    return value_of(x->dtype, bits);
+    return wa_stored_value(x->dtype, bits);
 }
 
 /* ---- Tensors ---- */
@@ -125,8 +84,8 @@ static winattn_status add_input(wa_test_numbers *x, wa_tensor_id id,
     const size_t of_head = elements(t) / heads;
     for (size_t i = 0; i < elements(t); i++) {
         const int n = pick(x), power = powers[i / of_head];
-        ((uint16_t *)t->stored)[i] = bits_of(x->dtype, n, power);
-        t->exact[i] = scaled(n, power);
+        ((uint16_t *)t->stored)[i] = wa_stored_bits(x->dtype, n, power);
+        t->exact[i] = wa_scaled(n, power);
     }
     return WINATTN_SUCCESS;
 }

@@ -73,6 +73,17 @@ static const workload_row grids[] = {
 };
 #define GRIDS (sizeof grids / sizeof *grids)
 
+/* What kernels of windows with wgmma compute, and else nobody is asked. */
+static const workload_row windows[] = {
+    {"swinv2-w16", "variant=cosine windows=1024 heads=6 queries=256 dim=32 "
+                   "bias=same"},
+    {"swinv2-w24", "variant=cosine windows=256 heads=6 queries=576 dim=32 "
+                   "bias=same"},
+    {"window-odd", "windows=100 heads=3 queries=300 keys=259 dim=32"},
+    {"window-64", "windows=100 heads=6 queries=256 dim=64 bias=same"},
+};
+#define WINDOWS (sizeof windows / sizeof *windows)
+
 /* What is printed of a kernel besides what it computes. */
 typedef struct line {
     const char *compiler, *target, *workload, *dtype;
@@ -156,7 +167,8 @@ static winattn_status print_wgmma(const wa_problem *problem, const line *l)
     device.matrix_unit = wa_matrix_unit_of(&device);
     of_unit.device = &device;
     wa_plan_begin(WA_FORWARD, &plan);
-    if (wa_plan_wgmma_sliding(&demanded, &device, &plan))
+    if (wa_plan_wgmma_sliding(&demanded, &device, &plan) ||
+        wa_plan_wgmma_window(&demanded, &device, &plan))
         WA_TRY(print_forward(&demanded, &of_unit, &none));
     wa_plan_begin(WA_BACKWARD, &plan);
     if (wa_plan_wgmma_sliding_backward(&demanded, &device, &plan))
@@ -361,20 +373,24 @@ static void print_row(size_t target, size_t row, size_t type)
 static bool print_target(size_t target, bool all)
 {
     static const char *const types[TYPES] = {"fp32", "fp16", "bf16", "tf32"};
-    for (size_t i = 0; i < (workload_count + GRIDS) * TYPES; i++) {
+    const size_t all_grids = workload_count + GRIDS;
+    for (size_t i = 0; i < (all_grids + WINDOWS) * TYPES; i++) {
         const size_t workload = i / TYPES;
         const size_t type = i % TYPES;
-        const workload_row *row = workload < workload_count
-                                      ? &workload_rows[workload]
-                                      : &grids[workload - workload_count];
+        const workload_row *row =
+            workload < workload_count ? &workload_rows[workload]
+            : workload < all_grids    ? &grids[workload - workload_count]
+                                      : &windows[workload - all_grids];
         const line l = {targets[target].compiler, targets[target].name,
                         row->name, types[type],
                         made_up_device(targets[target].device)};
         const selection everything = {.local = type != TF32,
                                       .local_backward = type != TF32,
                                       .matrix = type != WINATTN_FP32};
-        const selection s =
-            all ? everything : select_kernels(target, workload, type);
+        const selection nothing = {.local = false};
+        const selection s = workload >= all_grids ? nothing
+                            : all                 ? everything
+                                  : select_kernels(target, workload, type);
         if (print_kernels(row, type, &s, &l) != WINATTN_SUCCESS) {
             fprintf(stderr, "%s, %s: %s\n", l.target, l.workload,
                     winattn_last_reason());

@@ -153,6 +153,9 @@ void compute(cl_kernel kernel, const wa_device *device)
     } else if (strncmp(name, sliding, sizeof sliding - 1) == 0) {
         if (kernel->program->is_rewritten)
             compute_sliding(kernel);
+    } else if (strcmp(name, "window_forward_wgmma") == 0) {
+        if (kernel->program->is_rewritten)
+            compute_window(kernel);
     } else if (strncmp(name, check, sizeof check - 1) == 0) {
         const wa_matrix_unit *unit =
             wa_matrix_unit_named(name + sizeof check - 1);

@@ -175,9 +175,13 @@ char *ptx_read(const char *text, size_t *size);
 /* Is the rest of it as it should be? */
 bool ptx_ends_well(const char *text, const kernel_facts *kernel);
 
-/* ---- Launches (computed.c, sliding.c) ---- */
+/* ---- Launches (computed.c, sliding.c, window.c) ---- */
 
+/* Of fp16, else of bf16. */
+double stored_number(bool half, uint16_t bits);
+uint16_t rounded_number(bool half, double y);
 void compute_sliding(cl_kernel kernel);
+void compute_window(cl_kernel kernel);
 
 /* What the kernel leaves in buffers whose bytes are known, if it is one of
  * those that the library reads results of. */

@@ -23,13 +23,14 @@ typedef struct tensor {
     uint32_t heads, tokens;
 } tensor;
 
-static double number(const attention *x, uint16_t bits)
+double stored_number(bool half, uint16_t bits)
 {
     const uint32_t word = (uint32_t)bits << 16;
     float wide;
-    if (x->half) {
+    if (half) {
         const int exponent = bits >> 10 & 31;
-        const double size = exponent
+        const double size = exponent == 31 ? INFINITY
+                            : exponent
                                 ? ldexp(1024 + (bits & 1023), exponent - 25)
                                 : ldexp(bits & 1023, -24);
         return bits & 0x8000 ? -size : size;
@@ -38,14 +39,14 @@ static double number(const attention *x, uint16_t bits)
     return wide;
 }
 
-static uint16_t rounded(const attention *x, double y)
+uint16_t rounded_number(bool half, double y)
 {
     const uint16_t sign = y < 0 ? 0x8000 : 0;
     const float wide = (float)y;
     uint32_t word;
     int exponent;
     memcpy(&word, &wide, sizeof word);
-    if (!x->half)
+    if (!half)
         return (uint16_t)((word + 0x7fff + (word >> 16 & 1)) >> 16);
     if (y == 0)
         return sign;
@@ -74,7 +75,7 @@ static double *read_tensor(const attention *x, const tensor *t)
 {
     double *all = own_calloc(elements(x, t), sizeof *all);
     for (size_t i = 0; i < elements(x, t); i++)
-        all[i] = number(x, *element(x, t, i));
+        all[i] = stored_number(x->half, *element(x, t, i));
     return all;
 }
 
@@ -83,7 +84,7 @@ static void write_tensor(const attention *x, const tensor *t,
                          const double *all, wa_tensor_id id)
 {
     for (size_t i = 0; i < elements(x, t); i++)
-        *element(x, t, i) = rounded(x, all[i]);
+        *element(x, t, i) = rounded_number(x->half, all[i]);
     if (standin_drivers.wgmma_wrong == id)
         *element(x, t, x->dim + 1) ^= 0x4000;
 }

@@ -85,6 +85,57 @@ static const char *broken_matrix(const wa_problem *p, const wa_device *device,
     return (slides ? broken_sliding : broken_windows)(p, device, plan);
 }
 
+static const char *broken_sliding_wgmma(const wa_problem *p,
+                                        const wa_plan *plan)
+{
+    const char *broken = NULL;
+    REQUIRE(p->head_dim % 16 == 0 && p->head_dim <= 128);
+    REQUIRE(plan->step[WA_STEP_FORWARD].work_group ==
+            2 * plan->step[WA_STEP_FORWARD].block_rows + 128);
+    REQUIRE(plan->schedule.sharing_groups >= 1);
+    REQUIRE(plan->schedule.groups == 0);
+    return broken;
+}
+
+/* Four warpgroups have 64 rows each at most, of one window or of two. */
+static const char *broken_window_wgmma(const wa_problem *p,
+                                       const wa_device *device,
+                                       const wa_plan *plan)
+{
+    const char *broken = NULL;
+    const wa_step *step = &plan->step[WA_STEP_FORWARD];
+    const uint32_t windows = plan->shape.matrix.windows_per_group;
+    REQUIRE(p->mask == MASK_NONE && !p->grid.used && !p->table.used);
+    REQUIRE(p->head_dim == 32 || p->head_dim == 64);
+    REQUIRE(windows == 1 || windows == 2);
+    REQUIRE(step->work_group == 5 * 128);
+    REQUIRE(windows * ((step->block_rows + 63) / 64) == 4);
+    REQUIRE(step->block_keys == 48 || step->block_keys == 64);
+    REQUIRE(plan->shape.matrix.stages >= 3 && plan->shape.matrix.stages <= 8);
+    REQUIRE(plan->schedule.work_tiles_per_group == windows);
+    REQUIRE(plan->schedule.groups >= 1 &&
+            plan->schedule.groups <= device->compute_units);
+    REQUIRE(plan->schedule.persistent_multi_block ||
+            plan->schedule.groups % (plan->schedule.row_blocks * p->heads) ==
+                0);
+    REQUIRE(plan->schedule.sharing_groups == 0);
+    return broken;
+}
+
+static const char *broken_wgmma(const wa_problem *p, const wa_device *device,
+                                const wa_plan *plan)
+{
+    const char *broken = NULL;
+    REQUIRE(device->compute_capability == 90);
+    REQUIRE(p->dtype != WINATTN_FP32);
+    REQUIRE(plan->wgmma_refusal[0] == 0);
+    if (broken)
+        return broken;
+    return p->variant == WINATTN_SLIDING
+               ? broken_sliding_wgmma(p, plan)
+               : broken_window_wgmma(p, device, plan);
+}
+
 void assert_legal(const wa_problem *p, const wa_device *device,
                   const wa_plan *plan, const char *what)
 {
@@ -115,14 +166,8 @@ void assert_legal(const wa_problem *p, const wa_device *device,
                 plan->step[WA_STEP_FORWARD].local_bytes == 0);
         REQUIRE(plan->schedule.groups == 0);
     } else if (plan->is_wgmma) {
-        REQUIRE(device->compute_capability == 90);
-        REQUIRE(p->variant == WINATTN_SLIDING && p->dtype != WINATTN_FP32);
-        REQUIRE(p->head_dim % 16 == 0 && p->head_dim <= 128);
-        REQUIRE(plan->step[WA_STEP_FORWARD].work_group ==
-                2 * plan->step[WA_STEP_FORWARD].block_rows + 128);
-        REQUIRE(plan->schedule.sharing_groups >= 1);
-        REQUIRE(plan->schedule.groups == 0);
-        REQUIRE(plan->wgmma_refusal[0] == 0);
+        const char *of_wgmma = broken_wgmma(p, device, plan);
+        broken = of_wgmma ? of_wgmma : broken;
     } else if (plan->tier == WINATTN_TIER_MATRIX) {
         const char *of_matrix = broken_matrix(p, device, plan);
         broken = of_matrix ? of_matrix : broken;

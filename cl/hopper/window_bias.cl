@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The biases of a block of rows of a head, in local memory as lanes want them:
+ * for each tile of 16 rows, tile of keys and 16 of these eight numbers of each
+ * lane, in the order of its scores, in chunks of 16 bytes. A key that there is
+ * not has -infinity, so that its weight is 0. */
+#ifndef WINDOW_BIAS_CL
+#define WINDOW_BIAS_CL
+#include "common/problem.cl"
+#include "hopper/window_extents.h"
+
+#include "hopper/lanes.cl"
+#include "hopper/mbarrier.cl"
+
+typedef char biases_have_the_stored_type[BIAS < 2 && TABLE == 0 ? 1 : -1];
+
+/* As a kernel has them in its parameters. */
+typedef struct bias_tensors {
+#if BIAS
+    __global const bias_storage *bias;
+#endif
+    int unused; /* a struct needs a member */
+} bias_tensors;
+#if BIAS
+#define ALL_BIAS_TENSORS .bias = bias,
+#else
+#define ALL_BIAS_TENSORS
+#endif
+
+INLINE void load_two_floats(float *to, uint from)
+{
+    __asm__ volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                     : "=f"(to[0]), "=f"(to[1])
+                     : "r"(from)
+                     : "memory");
+}
+
+INLINE score_bias_view biases_of(const bias_tensors *tensors,
+                                 const forward_args *args, uint head)
+{
+    score_bias_view view = {.unused = 0};
+#if BIAS
+    view.bias = tensors->bias + plane(&args->bias, 0, head);
+#endif
+    return view;
+}
+
+#if BIAS
+/* Of 16 rows and 16 keys, of 16 rows and a tile of keys, and of all keys. */
+#define CHUNK_BIAS_BYTES (WAVE * 16)
+#define TILE_BIAS_BYTES (TILE_KEYS / 16 * CHUNK_BIAS_BYTES)
+#define WAVE_BIAS_BYTES (KEY_TILES * TILE_BIAS_BYTES)
+
+INLINE float load_bias(const forward_args *args, const score_bias_view *view,
+                       int row, int key)
+{
+    return JOIN(load, BIAS_SUFFIX)(view->bias, bias_at(args, view, row, key));
+}
+
+/* -infinity as it is stored. */
+#define NO_KEY (DTYPE == 1 ? 0xfc00u : 0xff80u)
+
+/* Eight numbers of a lane, of rows from first_row and keys from first_key on.
+ */
+INLINE void find_16(uint *words, const forward_args *args,
+                    const score_bias_view *view, int first_row, int first_key,
+                    const int in_pairs, int lane)
+{
+    __global const ushort *bits = (__global const ushort *)view->bias;
+    UNROLL_FOR (int n = 0; n < 8; n += 2) {
+        const int row =
+            min(first_row + lane / 4 + 8 * (n / 2 % 2), (int)NQ - 1);
+        const int key = first_key + n / 4 * 8 + 2 * (lane % 4);
+        if (in_pairs) {
+            words[n / 2] = *(
+                __global const uint *)(bits + bias_at(args, view, row,
+                                                      min(key, (int)NK - 2)));
+            words[n / 2] =
+                key < (int)NK ? words[n / 2] : NO_KEY << 16 | NO_KEY;
+            continue;
+        }
+        const uint low =
+            key < (int)NK ? bits[bias_at(args, view, row, key)] : NO_KEY;
+        const uint high = key + 1 < (int)NK
+                              ? bits[bias_at(args, view, row, key + 1)]
+                              : NO_KEY;
+        words[n / 2] = low | high << 16;
+    }
+}
+
+/* All biases of rows [first_row, first_row + BLOCK_ROWS), by all waves that
+ * compute, each a few at a time that are on their way. in_pairs: numbers of
+ * two keys are 4 bytes that are aligned. */
+#define BIAS_TURNS 4
+INLINE void keep_biases(uint to, const forward_args *args,
+                        const score_bias_view *view, int first_row, uint wave,
+                        const int in_pairs, int lane)
+{
+    const uint groups = KEY_TILES * (TILE_KEYS / 16), all = ROW_TILES * groups;
+    NO_UNROLL_FOR (uint first = BIAS_TURNS * wave; first < all;
+                   first += BIAS_TURNS * WARPGROUPS * (WARPGROUP / WAVE)) {
+        uint words[BIAS_TURNS][4];
+        UNROLL_FOR (uint n = 0; n < BIAS_TURNS; n++) {
+            const uint i = min(first + n, all - 1), tile = i / groups;
+            find_16(words[n], args, view, first_row + (int)(tile * WAVE_ROWS),
+                    16 * (int)(i - tile * groups), in_pairs, lane);
+        }
+        UNROLL_FOR (uint n = 0; n < BIAS_TURNS; n++) {
+            const uint *x = words[n];
+            const uint4 chunk = {x[0], x[1], x[2], x[3]};
+            store_chunk(to + min(first + n, all - 1) * CHUNK_BIAS_BYTES +
+                            lane * 16,
+                        chunk);
+        }
+    }
+}
+
+INLINE int has_pairs(const forward_args *args, const score_bias_view *view)
+{
+    return ADJACENT_KEYS && NK % 2 == 0 && args->bias.row % 2 == 0 &&
+           (size_t)view->bias % 4 == 0;
+}
+
+INLINE void split_pair(float *to, uint both)
+{
+#if DTYPE == 1
+    __asm__("{.reg .b16 low, high; mov.b32 {low, high}, %2;"
+            "cvt.f32.f16 %0, low; cvt.f32.f16 %1, high;}"
+            : "=f"(to[0]), "=f"(to[1])
+            : "r"(both));
+#else
+    to[0] = as_float(both << 16);
+    to[1] = as_float(both & 0xffff0000u);
+#endif
+}
+
+/* Eight numbers of a lane, of the tile's chunk c. */
+INLINE void load_biases(float *to, uint from, const int c)
+{
+    const uint4 x = load_chunk(from + c * CHUNK_BIAS_BYTES);
+    split_pair(to, x.x);
+    split_pair(to + 2, x.y);
+    split_pair(to + 4, x.z);
+    split_pair(to + 6, x.w);
+}
+#endif
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Rows of windows whose sums are no finite numbers, one after the other with
+ * ordinary instructions, as exact_rows.cl has them. */
+#include "hopper/head_planes.cl"
+#include "hopper/window_bias.cl"
+
+#define LANE_CHANNELS ((HEAD_DIM + WAVE - 1) / WAVE)
+
+typedef struct exact_row {
+    float top; /* largest logit, times log2 e */
+    float sum;
+    float out[LANE_CHANNELS]; /* of channels lane, lane + WAVE, ... */
+} exact_row;
+
+/* q k, with rows of length 1 in the cosine variant. */
+INLINE float multiply_rows(__global const storage *q,
+                           __global const storage *k)
+{
+    float dot = 0.0f, of_q = 0.0f, of_k = 0.0f;
+    NO_UNROLL_FOR (uint c = 0; c < HEAD_DIM; c++) {
+        const float x = LOAD(q, c), y = LOAD(k, c);
+        dot = FMA(x, y, dot);
+        of_q = FMA(x, x, of_q);
+        of_k = FMA(y, y, of_k);
+    }
+#if VARIANT == COSINE
+    dot *= inverse_norm(of_q) * inverse_norm(of_k);
+#endif
+    return dot;
+}
+
+/* Adds a key for each lane, from `first` on. */
+INLINE void add_keys(exact_row *x, const forward_args *args,
+                     const head_planes *head, const score_bias_view *view,
+                     uint row, uint first, float scale, int lane)
+{
+    const uint key = first + (uint)lane;
+    float logit = -INFINITY;
+    if (key < NK) {
+        logit =
+            scale * multiply_rows(head->q.rows + (ulong)row * head->q.pitch,
+                                  head->k.rows + (ulong)key * head->k.pitch);
+#if BIAS
+        logit += load_bias(args, view, (int)row, (int)key);
+#endif
+        logit *= LOG2E;
+    }
+    float top = logit;
+    REDUCE_WAVE(top, fmax);
+    top = fmax(top, x->top);
+    const float subtracted = top == -INFINITY ? 0.0f : top;
+    const float factor = EXP2(x->top - subtracted);
+    const float weight = key < NK ? EXP2(logit - subtracted) : 0.0f;
+    x->top = top;
+    x->sum = FMA(x->sum, factor, weight);
+    UNROLL_FOR (int i = 0; i < LANE_CHANNELS; i++)
+        x->out[i] *= factor;
+    NO_UNROLL_FOR (uint j = first; j < min(first + WAVE, (uint)NK); j++) {
+        const float p = of_lane(weight, (int)(j - first));
+        const ulong at = (ulong)j * head->v.pitch;
+        UNROLL_FOR (int i = 0; i < LANE_CHANNELS; i++)
+            x->out[i] = FMA(
+                p, LOAD(head->v.rows, at + min(lane + i * WAVE, HEAD_DIM - 1)),
+                x->out[i]);
+    }
+}
+
+/* o and lse of one row. */
+INLINE void compute_exactly(const forward_args *args, const head_planes *head,
+                            const score_bias_view *view, uint row, float scale,
+                            int lane)
+{
+    exact_row x;
+    x.top = -INFINITY;
+    x.sum = 0.0f;
+    UNROLL_FOR (int i = 0; i < LANE_CHANNELS; i++)
+        x.out[i] = 0.0f;
+    NO_UNROLL_FOR (uint first = 0; first < NK; first += WAVE)
+        add_keys(&x, args, head, view, row, first, scale, lane);
+    REDUCE_WAVE(x.sum, ADD_PAIR);
+    const float inverse = x.sum == 0.0f ? 0.0f : 1.0f / x.sum;
+    UNROLL_FOR (int i = 0; i < LANE_CHANNELS; i++)
+        if (lane + i * WAVE < HEAD_DIM)
+            STORE(x.out[i] * inverse, head->o,
+                  (ulong)row * args->o.row + lane + i * WAVE);
+    if ((args->flags & ARG_LSE) != 0 && lane == 0)
+        head->lse[(ulong)row * args->lse.row] =
+            (x.top + log2(x.sum)) * (1.0f / LOG2E);
+}

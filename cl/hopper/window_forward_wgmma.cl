@@ -1,0 +1,580 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Windows, forward, on NVIDIA's Hopper, in fp16 and bf16: head dims 32 and 64,
+ * a bias in their type or none, no mask, no grid.
+ *
+ * A work-group has BLOCK_ROWS rows of a head, whose biases it keeps in local
+ * memory, and goes from window to window. Each of WINDOWS_PER_GROUP teams has
+ * another window, and in it a warpgroup has up to 64 rows; the last warpgroup
+ * fetches (window_ring.cl). While a tile's values are multiplied, the next
+ * tile's scores become weights (window_scores.cl). */
+#include "hopper/window_exact.cl"
+#include "hopper/window_scores.cl"
+
+#include "matrix/persistent.cl"
+
+REQUIRE(EMULATED)
+REQUIRE(COMPUTE_CAPABILITY)
+
+/* Rows of a head, and which windows of the launch a team has of them: one of
+ * each of `rounds` rounds. */
+typedef struct window_run {
+    uint head_block, first, rounds;
+} window_run;
+
+/* Where a team is in the ring. */
+typedef struct team_place {
+    ring_stage queries, keys;
+} team_place;
+
+/* What all of a work-group knows. */
+typedef struct window_call {
+    const forward_args *args;
+    const tensors *all;
+    const bias_tensors *biases;
+#if VARIANT == COSINE
+    __global const float *logit_scale;
+#endif
+    window_ring ring; /* of the work-item's team */
+    uint bias_cache;  /* address */
+    uint team;
+} window_call;
+
+INLINE uint head_of(const window_call *call, const window_run *run)
+{
+    return run->head_block / call->args->row_blocks;
+}
+INLINE uint first_row_of(const window_call *call, const window_run *run)
+{
+    return run->head_block % call->args->row_blocks * BLOCK_ROWS;
+}
+
+INLINE uint round_count(const forward_args *args)
+{
+    return CEIL_DIV((uint)args->windows, WINDOWS_PER_GROUP);
+}
+
+/* Run `number` of a work-group; false behind the last. */
+INLINE int find_run(window_run *run, const forward_args *args, uint number)
+{
+    const uint group = (uint)get_group_id(0), rounds = round_count(args);
+    const head_block_round from = first_round(args, rounds, group);
+    const head_block_round to = first_round(args, rounds, group + 1);
+#if PERSISTENT_MULTI_BLOCK
+    const uint runs = to.head_block - from.head_block + 1;
+    if (number > runs || (number == runs && runs > 1))
+        return 0;
+    const stretch part = stretch_of(args, rounds, group, number);
+    run->head_block = part.head_block;
+    run->first = part.first;
+    run->rounds = part.rounds;
+    return 1;
+#else
+    run->head_block = from.head_block;
+    run->first = from.round;
+    run->rounds =
+        (to.head_block - from.head_block) * rounds + to.round - from.round;
+    return number == 0;
+#endif
+}
+
+/* Windows of the run that the team has: behind the last there is none. */
+INLINE uint windows_of_run(const window_call *call, const window_run *run)
+{
+    const uint first = run->first * WINDOWS_PER_GROUP + call->team;
+    const uint all = (uint)call->args->windows;
+    return first < all
+               ? min(run->rounds, CEIL_DIV(all - first, WINDOWS_PER_GROUP))
+               : 0;
+}
+
+INLINE head_planes find_window_planes(const window_call *call,
+                                      const window_run *run, uint n)
+{
+    const work_tile tile = {.window = call->args->first_window +
+                                      (run->first + n) * WINDOWS_PER_GROUP +
+                                      call->team,
+                            .head = head_of(call, run)};
+    return find_planes(call->all, call->args, tile);
+}
+
+/* ---- Who fetches and measures ---- */
+
+INLINE void fetch_window(const window_call *call, const window_run *run,
+                         team_place *at, uint n, uint item)
+{
+    const window_ring *ring = &call->ring;
+    const int wide = (call->args->flags & ARG_WIDE_ACCESS) != 0;
+    const stage_event done = VARIANT == COSINE ? COME : FILLED;
+    const head_planes head = find_window_planes(call, run, n);
+    const uint first = first_row_of(call, run), row = item / ROW_CHUNKS;
+    const uint chunk = item % ROW_CHUNKS * 8;
+    __global const storage *k =
+        head.k.rows + (ulong)row * head.k.pitch + chunk;
+    __global const storage *v =
+        head.v.rows + (ulong)row * head.v.pitch + chunk;
+    await_phase(queries_barrier(ring, at->queries.number, READ),
+                at->queries.parity ^ 1);
+    fetch_queries(slab(ring, at->queries.number, 0),
+                  head.q.rows + (ulong)(first + row) * head.q.pitch + chunk,
+                  head.q.pitch, min((uint)BLOCK_ROWS, (uint)NQ - first), item,
+                  call->team, wide);
+    arrive_come(queries_barrier(ring, at->queries.number, FILLED), wide);
+    NO_UNROLL_FOR (uint tile = 0; tile < KEY_TILES; tile++) {
+        const uint stage = at->keys.number;
+        const uint count = min((uint)NK - tile * TILE_KEYS, (uint)TILE_KEYS);
+        await_phase(keys_barrier(ring, stage, READ), at->keys.parity ^ 1);
+        fetch_keys(keys_of(ring, stage), k, head.k.pitch, count, item, wide);
+        fetch_keys(values_of(ring, stage), v, head.v.pitch, count, item, wide);
+        arrive_come(keys_barrier(ring, stage, done), wide);
+        k += (ulong)TILE_KEYS * head.k.pitch;
+        v += (ulong)TILE_KEYS * head.v.pitch;
+        at->keys = next_stage(at->keys, STAGES);
+    }
+    at->queries = next_stage(at->queries, WINDOW_QUERY_STAGES);
+}
+
+#if VARIANT == COSINE
+/* wave: of the team's that measure. */
+INLINE void measure_window(const window_call *call, team_place *at, uint wave,
+                           int lane)
+{
+    const window_ring *ring = &call->ring;
+    NO_UNROLL_FOR (uint tile = 0; tile < KEY_TILES; tile++) {
+        const uint stage = at->keys.number;
+        await_phase(keys_barrier(ring, stage, COME), at->keys.parity);
+        UNROLL_FOR (uint i = 0; i < TILE_KEYS / 16; i += MEASURING_WAVES)
+            if (i + wave < TILE_KEYS / 16)
+                measure_keys(key_factors(ring, stage) + (i + wave) * 64,
+                             keys_of(ring, stage) +
+                                 (i + wave) * (16 * ROW_BYTES),
+                             lane);
+        WAVE_SYNC();
+        leave_stage(keys_barrier(ring, stage, FILLED), lane);
+        at->keys = next_stage(at->keys, STAGES);
+    }
+}
+#endif
+
+/* item: of the team's share of the warpgroup. */
+INLINE void provide(const window_call *call, uint item)
+{
+    team_place at = {{0, 0}, {0, 0}};
+    window_run run;
+    NO_UNROLL_FOR (uint number = 0; find_run(&run, call->args, number);
+                   number++) {
+        const uint windows = windows_of_run(call, &run);
+        NO_UNROLL_FOR (uint n = 0; n < windows; n++) {
+#if VARIANT == COSINE
+            if (item >= FETCHING)
+                measure_window(call, &at, (item - FETCHING) / WAVE,
+                               (int)(item % WAVE));
+            else
+#endif
+                fetch_window(call, &run, &at, n, item);
+        }
+    }
+    await_copies();
+}
+
+/* ---- Who computes ---- */
+
+/* A wave's rows, the same of all windows of a run. */
+typedef struct wave_rows {
+    uint slab;     /* of its warpgroup, from the queries of a window on */
+    uint own;      /* and its 16 rows in there */
+    uint row, end; /* its first, and behind the block's last */
+    int has;       /* some of them exist */
+    float scale;   /* to logits, times log2 e */
+    uint bias;     /* address of its lane's of the first tile */
+    int lane;
+} wave_rows;
+
+/* A warpgroup's sums, and the weights of the tile whose values come next. */
+typedef struct window_sums {
+    float o[OUTS];
+    uint p[WEIGHTS];
+    window_weights w;
+} window_sums;
+
+/* Once the tile and its window's queries have come. */
+INLINE logit_terms terms_of(const window_call *call, const wave_rows *rows,
+                            const float *scale, uint stage, uint tile)
+{
+    logit_terms t = {.scale = {scale[0], scale[1]},
+                     .key_factors = key_factors(&call->ring, stage),
+                     .keys =
+                         min((uint)NK - tile * TILE_KEYS, (uint)TILE_KEYS) -
+                         2 * (rows->lane % 4)};
+#if BIAS
+    t.bias = rows->bias + tile * TILE_BIAS_BYTES;
+#endif
+    return t;
+}
+
+INLINE void pack_window_weights(uint *p, const float *s)
+{
+    UNROLL_FOR (int i = 0; i < WEIGHTS; i++)
+        p[i] = PACK(s[2 * i], s[2 * i + 1]);
+}
+
+INLINE void rescale_outs(float *o, const window_weights *w)
+{
+    UNROLL_FOR (int j = 0; j < HEAD_DIM / 8; j++)
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            UNROLL_FOR (int i = 0; i < 2; i++)
+                o[SCORE(j, r, i)] *= w->factor[r];
+}
+
+INLINE void clear_outs(float *o)
+{
+    UNROLL_FOR (int i = 0; i < OUTS; i++)
+        o[i] = 0.0f;
+}
+
+/* By what the lane's two rows are multiplied. */
+INLINE void find_scales(float *scale, const window_call *call,
+                        const wave_rows *rows, uint queries)
+{
+#if VARIANT == COSINE
+    measure_queries(scale, slab(&call->ring, queries, 0) + rows->own,
+                    rows->lane);
+    scale[0] *= rows->scale;
+    scale[1] *= rows->scale;
+#else
+    scale[0] = scale[1] = rows->scale;
+#endif
+}
+
+/* ---- What leaves ---- */
+
+/* The wave's sums times factor[r], by way of its queries at `own`, which are
+ * no longer read. */
+INLINE void store_window_rows(const float *o, const float *factor, uint own,
+                              const wave_rows *rows, __global storage *to,
+                              uint pitch, const int wide)
+{
+    const uint lane = (uint)rows->lane;
+    UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++) {
+        uint bits[4];
+        UNROLL_FOR (int n = 0; n < 4; n++)
+            bits[n] = PACK(o[8 * i + 2 * n] * factor[n % 2],
+                           o[8 * i + 2 * n + 1] * factor[n % 2]);
+        __asm__ volatile(
+            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+            :
+            : "r"(own + chunk_place(lane % 16, 2 * i + lane / 16)),
+              "r"(bits[0]), "r"(bits[1]), "r"(bits[2]), "r"(bits[3])
+            : "memory");
+    }
+    WAVE_SYNC();
+    const uint chunk = lane % ROW_CHUNKS, step = WAVE / ROW_CHUNKS;
+    UNROLL_FOR (uint first = 0; first < WAVE_ROWS; first += step) {
+        const uint i = first + lane / ROW_CHUNKS;
+        __global storage *at = to + (ulong)(rows->row + i) * pitch + chunk * 8;
+        if (rows->row + i >= rows->end)
+            continue;
+        const uint4 bits = load_chunk(own + chunk_place(i, chunk));
+        if (wide)
+            *(__global uint4 *)at = bits;
+        else
+            vstore8(as_ushort8(bits), 0, (__global ushort *)at);
+    }
+}
+
+INLINE void store_window_lse(const float *base, const float *sum,
+                             const wave_rows *rows, const forward_args *args,
+                             __global float *lse)
+{
+    UNROLL_FOR (uint r = 0; r < 2; r++) {
+        const uint row = rows->row + rows->lane / 4 + 8 * r;
+        if (rows->lane % 4 == 0 && row < rows->end)
+            lse[(ulong)row * args->lse.row] =
+                (base[r] + log2(sum[r])) * (1.0f / LOG2E);
+    }
+}
+
+/* Are all numbers of the wave's rows finite? */
+INLINE int are_finite(const float *o, const float *sum)
+{
+    float zero = sum[0] * 0.0f + sum[1] * 0.0f;
+    UNROLL_FOR (int i = 0; i < OUTS; i++)
+        zero = FMA(o[i], 0.0f, zero);
+    return !WAVE_ANY(!(zero == 0.0f));
+}
+
+/* Window n of the run, whose queries were those of stage `queries`. */
+INLINE void store_window(const float *o, const window_weights *w,
+                         const window_call *call, const window_run *run,
+                         const wave_rows *rows, uint n, uint queries)
+{
+    const forward_args *args = call->args;
+    const head_planes head = find_window_planes(call, run, n);
+    float sum[2], inverse[2];
+    UNROLL_FOR (int r = 0; r < 2; r++) {
+        sum[r] = w->sum[r];
+        REDUCE(sum[r], ADD_PAIR);
+        inverse[r] = sum[r] == 0.0f ? 0.0f : RECIPROCAL(sum[r]);
+    }
+    if (are_finite(o, sum)) {
+        store_window_rows(
+            o, inverse, slab(&call->ring, queries, 0) + rows->own, rows,
+            head.o, args->o.row, (args->flags & ARG_WIDE_ACCESS) != 0);
+        if ((args->flags & ARG_LSE) != 0)
+            store_window_lse(w->base, sum, rows, args, head.lse);
+    } else {
+        const uint of_head = head_of(call, run);
+        const score_bias_view view = biases_of(call->biases, args, of_head);
+#if VARIANT == COSINE
+        const float scale = cosine_scale(args, call->logit_scale, of_head);
+#else
+        const float scale = args->scale;
+#endif
+        NO_UNROLL_FOR (uint row = rows->row;
+                       row < min(rows->row + WAVE_ROWS, rows->end); row++)
+            compute_exactly(args, &head, &view, row, scale, rows->lane);
+    }
+}
+
+/* ---- A run ---- */
+
+/* wave: of the team. */
+INLINE wave_rows find_rows(const window_call *call, const window_run *run,
+                           uint wave, int lane)
+{
+    const uint group = wave / 4, place = wave % 4;
+    const uint tile_in_group =
+        TILES_PER_GROUP == 4
+            ? place
+            : (place - group - call->team * GROUPS_PER_WINDOW) % 4;
+    const uint tile = group * TILES_PER_GROUP + tile_in_group;
+    const uint first = first_row_of(call, run);
+    wave_rows rows = {.slab = group * SLAB_BYTES,
+                      .row = first + tile * WAVE_ROWS,
+                      .end = min(first + BLOCK_ROWS, (uint)NQ),
+                      .lane = lane};
+    rows.own = rows.slab + place * (WAVE_ROWS * ROW_BYTES);
+    rows.has = (TILES_PER_GROUP == 4 || tile_in_group < TILES_PER_GROUP) &&
+               rows.row < rows.end;
+#if VARIANT == COSINE
+    rows.scale = LOG2E * cosine_scale(call->args, call->logit_scale,
+                                      head_of(call, run));
+#else
+    rows.scale = LOG2E * call->args->scale;
+#endif
+#if BIAS
+    rows.bias = call->bias_cache + tile * WAVE_BIAS_BYTES + lane * 16;
+#endif
+    return rows;
+}
+
+/* The first tile of the run, to which nothing is added yet. */
+INLINE void start_run(window_sums *x, float *scale, const window_call *call,
+                      const team_place *at, const wave_rows *rows)
+{
+    float s[SCORES];
+    const window_ring *ring = &call->ring;
+    const uint queries = at->queries.number, keys = at->keys.number;
+    await_phase(queries_barrier(ring, queries, FILLED), at->queries.parity);
+    await_phase(keys_barrier(ring, keys, FILLED), at->keys.parity);
+    show_to_products();
+    start_products();
+    multiply_window_keys(s, slab(ring, queries, 0) + rows->slab,
+                         keys_of(ring, keys));
+    end_products();
+    AWAIT_PRODUCTS(0);
+    HOLD_WINDOW_SCORES(s);
+    if (rows->has) {
+        find_scales(scale, call, rows, queries);
+        const logit_terms t = terms_of(call, rows, scale, keys, 0);
+        weigh_tile(s, &x->w, &t, slab(ring, queries, 0) + rows->own,
+                   keys_of(ring, keys), rows->lane, 1);
+    }
+    pack_window_weights(x->p, s);
+    clear_outs(x->o);
+}
+
+/* Scores of the next tile, tile `next_tile` of window n, and meanwhile the
+ * values of this one; then weights of the next, and where that is another
+ * window's, this window leaves. */
+INLINE void add_window_tile(window_sums *x, float *scale,
+                            const window_call *call, const window_run *run,
+                            team_place *at, const wave_rows *rows, uint n,
+                            uint next_tile)
+{
+    float s[SCORES];
+    const window_ring *ring = &call->ring;
+    const int is_first = KEY_TILES == 1 || next_tile == 0;
+    const uint here = at->keys.number, old = at->queries.number;
+    const ring_stage next = next_stage(at->keys, STAGES);
+    if (is_first) {
+        at->queries = next_stage(at->queries, WINDOW_QUERY_STAGES);
+        await_phase(queries_barrier(ring, at->queries.number, FILLED),
+                    at->queries.parity);
+    }
+    const uint queries = slab(ring, at->queries.number, 0);
+    await_phase(keys_barrier(ring, next.number, FILLED), next.parity);
+    show_to_products();
+    HOLD_WINDOW_WEIGHTS(x->p);
+    HOLD_OUTS(x->o);
+    start_products();
+    multiply_window_keys(s, queries + rows->slab, keys_of(ring, next.number));
+    end_products();
+    multiply_window_values(x->o, x->p, values_of(ring, here));
+    end_products();
+    const window_weights of_old = x->w;
+    if (is_first && rows->has)
+        find_scales(scale, call, rows, at->queries.number);
+    AWAIT_PRODUCTS(1);
+    HOLD_WINDOW_SCORES(s);
+    if (rows->has) {
+        const logit_terms t =
+            terms_of(call, rows, scale, next.number, next_tile);
+        weigh_tile(s, &x->w, &t, queries + rows->own,
+                   keys_of(ring, next.number), rows->lane, is_first);
+    }
+    HOLD_WINDOW_SCORES(s);
+    AWAIT_PRODUCTS(0);
+    HOLD_OUTS(x->o);
+    HOLD_WINDOW_WEIGHTS(x->p);
+    leave_stage(keys_barrier(ring, here, READ), rows->lane);
+    at->keys = next;
+    pack_window_weights(x->p, s);
+    if (is_first) {
+        if (rows->has)
+            store_window(x->o, &of_old, call, run, rows, n - 1, old);
+        WAVE_SYNC();
+        leave_stage(queries_barrier(ring, old, READ), rows->lane);
+        clear_outs(x->o);
+    } else if (x->w.rescales) {
+        rescale_outs(x->o, &x->w);
+    }
+}
+
+/* The values of the run's last tile, of window n. */
+INLINE void end_run(window_sums *x, const window_call *call,
+                    const window_run *run, team_place *at,
+                    const wave_rows *rows, uint n)
+{
+    const window_ring *ring = &call->ring;
+    const uint here = at->keys.number, queries = at->queries.number;
+    HOLD_WINDOW_WEIGHTS(x->p);
+    HOLD_OUTS(x->o);
+    start_products();
+    multiply_window_values(x->o, x->p, values_of(ring, here));
+    end_products();
+    AWAIT_PRODUCTS(0);
+    HOLD_OUTS(x->o);
+    HOLD_WINDOW_WEIGHTS(x->p);
+    leave_stage(keys_barrier(ring, here, READ), rows->lane);
+    if (rows->has)
+        store_window(x->o, &x->w, call, run, rows, n, queries);
+    WAVE_SYNC();
+    leave_stage(queries_barrier(ring, queries, READ), rows->lane);
+    at->keys = next_stage(at->keys, STAGES);
+    at->queries = next_stage(at->queries, WINDOW_QUERY_STAGES);
+}
+
+/* wave: of the team. */
+INLINE void compute_run(const window_call *call, const window_run *run,
+                        team_place *at, uint wave, int lane)
+{
+    const uint windows = windows_of_run(call, run);
+    const wave_rows rows = find_rows(call, run, wave, lane);
+    window_sums x = {.w = {.settled = 0}};
+    float scale[2] = {0.0f, 0.0f};
+    if (windows == 0)
+        return;
+    start_run(&x, scale, call, at, &rows);
+    uint n = 0, tile = 0;
+    NO_UNROLL_FOR (uint step = 1; step < windows * KEY_TILES; step++) {
+        tile++;
+        if (tile == KEY_TILES) {
+            tile = 0;
+            n++;
+        }
+        add_window_tile(&x, scale, call, run, at, &rows, n, tile);
+    }
+    end_run(&x, call, run, at, &rows, n);
+}
+
+#if BIAS
+/* By all that compute. */
+INLINE void renew_biases(const window_call *call, const window_run *run,
+                         uint wave, int lane)
+{
+    const forward_args *args = call->args;
+    const score_bias_view view =
+        biases_of(call->biases, args, head_of(call, run));
+    const int first = (int)first_row_of(call, run);
+    sync_computing(); /* nobody reads those before */
+    if (has_pairs(args, &view))
+        keep_biases(call->bias_cache, args, &view, first, wave, 1, lane);
+    else
+        keep_biases(call->bias_cache, args, &view, first, wave, 0, lane);
+    sync_computing();
+}
+#endif
+
+/* wave: of all that compute. */
+INLINE void compute(const window_call *call, uint wave, int lane)
+{
+    team_place at = {{0, 0}, {0, 0}};
+    window_run run;
+    NO_UNROLL_FOR (uint number = 0; find_run(&run, call->args, number);
+                   number++) {
+#if BIAS
+        if (run.rounds > 0)
+            renew_biases(call, &run, wave, lane);
+#endif
+        compute_run(call, &run, &at, wave % TEAM_WAVES, lane);
+    }
+}
+
+/* ---- The kernel ---- */
+
+__kernel __attribute__((reqd_work_group_size(WORK_ITEMS, 1, 1))) void
+window_forward_wgmma(FORWARD_PARAMETERS)
+{
+    __local uchar memory[WINDOW_LOCAL_BYTES] __attribute__((aligned(1024)));
+    const uint item = (uint)get_local_id(0);
+    const uint wave = wave_of(item);
+    const uint computing = WARPGROUPS * (WARPGROUP / WAVE);
+    const uint team = wave < computing
+                          ? wave / TEAM_WAVES
+                          : (wave - computing) / (4 / WINDOWS_PER_GROUP);
+    const tensors all = {q, k, v, o, lse};
+    const bias_tensors biases = {ALL_BIAS_TENSORS.unused = 0};
+    const uint start = local_address(memory);
+    const uint after = start + OPERANDS_BYTES + BIAS_BYTES;
+    const window_call call = {
+        .args = &args,
+        .all = &all,
+        .biases = &biases,
+#if VARIANT == COSINE
+        .logit_scale = logit_scale,
+#endif
+        .ring = {.operands = start + team * TEAM_OPERAND_BYTES,
+                 .factors = after + team * TEAM_FACTOR_BYTES,
+                 .barriers =
+                     after + FACTORS_BYTES + team * (8 * TEAM_MBARRIERS)},
+        .bias_cache = start + OPERANDS_BYTES,
+        .team = team
+    };
+    DECLARE_REGISTERS();
+    NO_UNROLL_FOR (uint at = item; at < OPERANDS_BYTES / 16; at += WORK_ITEMS)
+        store_chunk(start + 16 * at, (uint4)(0));
+    if (item < WINDOWS_PER_GROUP * TEAM_MBARRIERS) {
+        const uint of = item / TEAM_MBARRIERS;
+        const window_ring other = {.barriers = after + FACTORS_BYTES +
+                                               of * (8 * TEAM_MBARRIERS)};
+        make_window_barrier(&other, item - of * TEAM_MBARRIERS);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (wave >= computing) {
+        LEAVE_REGISTERS();
+        provide(&call, item % (WARPGROUP / WINDOWS_PER_GROUP));
+    } else {
+        TAKE_REGISTERS();
+        compute(&call, wave, (int)(item % WAVE));
+    }
+}

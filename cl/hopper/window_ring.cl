@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Windows on their way through local memory. Of each window that a team
+ * computes come its queries, in as many slabs of 64 rows as the team has
+ * warpgroups, and tile by tile its keys and values. The last warpgroup
+ * fetches; of the cosine variant half of it does, and the other half measures
+ * rows that have come:
+ *
+ *   fetching    await read -> copy -> arrive at come
+ *   measuring   await come -> lengths of rows -> arrive at filled
+ *   computing   await filled -> products -> arrive at read, each wave once
+ *
+ * Where nothing is measured, who fetches arrives at filled. Rows of what there
+ * is not stay zeros, as they were made at the start. */
+#ifndef WINDOW_RING_CL
+#define WINDOW_RING_CL
+#include "common/problem.cl"
+#include "hopper/window_extents.h"
+
+#include "hopper/head_planes.cl"
+#include "hopper/lanes.cl"
+#include "hopper/mbarrier.cl"
+
+REQUIRE(BLOCK_ROWS)
+REQUIRE(NQ)
+REQUIRE(STAGES)
+REQUIRE(WINDOWS_PER_GROUP)
+
+#define ROW_CHUNKS (HEAD_DIM / 8)
+#define FETCHING (WARPGROUP / WINDOWS_PER_GROUP / (VARIANT == COSINE ? 2 : 1))
+#define MEASURING_WAVES (FETCHING / WAVE)
+#define TEAM_WAVES (GROUPS_PER_WINDOW * (WARPGROUP / WAVE))
+
+/* Addresses in local memory of what a team has. */
+typedef struct window_ring {
+    uint operands, factors, barriers;
+} window_ring;
+
+/* A stage of queries or of keys, and of its phase the parity. */
+typedef struct ring_stage {
+    uint number, parity;
+} ring_stage;
+
+INLINE ring_stage next_stage(ring_stage at, const uint stages)
+{
+    at.number++;
+    if (at.number == stages) {
+        at.number = 0;
+        at.parity ^= 1;
+    }
+    return at;
+}
+
+INLINE uint slab(const window_ring *ring, uint stage, uint group)
+{
+    return ring->operands + stage * WINDOW_QUERY_BYTES + group * SLAB_BYTES;
+}
+INLINE uint keys_of(const window_ring *ring, uint stage)
+{
+    return ring->operands + WINDOW_QUERY_STAGES * WINDOW_QUERY_BYTES +
+           stage * (2 * KEY_TILE_BYTES);
+}
+INLINE uint values_of(const window_ring *ring, uint stage)
+{
+    return keys_of(ring, stage) + KEY_TILE_BYTES;
+}
+INLINE uint key_factors(const window_ring *ring, uint stage)
+{
+    return ring->factors + stage * (4 * TILE_KEYS);
+}
+
+typedef enum { FILLED, READ, COME } stage_event;
+INLINE uint keys_barrier(const window_ring *ring, uint stage,
+                         stage_event event)
+{
+    return ring->barriers + 8 * (event * STAGES + stage);
+}
+INLINE uint queries_barrier(const window_ring *ring, uint stage,
+                            stage_event event)
+{
+    return ring->barriers +
+           8 * (3 * STAGES + event * WINDOW_QUERY_STAGES + stage);
+}
+
+/* Barrier n of the team's, by as many work-items as there are. */
+INLINE void make_window_barrier(const window_ring *ring, uint n)
+{
+    const int of_keys = n < 3 * STAGES;
+    const uint event =
+        of_keys ? n / STAGES : (n - 3 * STAGES) / WINDOW_QUERY_STAGES;
+    make_mbarrier(ring->barriers + 8 * n,
+                  event == READ ? TEAM_WAVES
+                  : event == FILLED && of_keys && VARIANT == COSINE
+                      ? MEASURING_WAVES
+                      : FETCHING);
+}
+
+INLINE void leave_stage(uint barrier_at, int lane)
+{
+    if (lane == 0)
+        arrive(barrier_at);
+}
+
+/* ---- Rows ---- */
+
+/* Where a chunk of a row is, from the first row of eight or more. */
+INLINE uint chunk_place(uint row, uint chunk)
+{
+    return row * ROW_BYTES +
+           (chunk ^ (ROW_BYTES == 64 ? row / 2 % 4 : row % 8)) * 16;
+}
+
+/* The place in the slabs of a row of the block. A warpgroup with fewer tiles
+ * than waves leaves its number's wave without one, so that all parts of the
+ * compute unit have as many. */
+INLINE uint place_of_row(uint row, uint chunk, uint team)
+{
+    const uint group = row / (TILES_PER_GROUP * WAVE_ROWS);
+    const uint tile = row / WAVE_ROWS % TILES_PER_GROUP;
+    const uint place =
+        TILES_PER_GROUP == 4
+            ? row % WARPGROUP_ROWS
+            : (tile + group + team * GROUPS_PER_WINDOW) % 4 * WAVE_ROWS +
+                  row % WAVE_ROWS;
+    return group * SLAB_BYTES + chunk_place(place, chunk);
+}
+
+/* One chunk of 16 bytes, element by element. */
+INLINE void fetch_elements(uint to, __global const storage *from)
+{
+    __global const ushort *bits = (__global const ushort *)from;
+    const uint4 x = {
+        bits[0] | (uint)bits[1] << 16, bits[2] | (uint)bits[3] << 16,
+        bits[4] | (uint)bits[5] << 16, bits[6] | (uint)bits[7] << 16};
+    store_chunk(to, x);
+}
+
+#define ROW_STEP (FETCHING / ROW_CHUNKS)
+
+/* A work-item's chunks of rows [0, count) of a tile of keys or values; wide:
+ * they allow copies of 16 bytes, one after the other, as copies that wait for
+ * addresses are slow. */
+INLINE void fetch_keys(uint to, __global const storage *from, uint pitch,
+                       uint count, uint item, int wide)
+{
+    const uint chunk = item % ROW_CHUNKS, row = item / ROW_CHUNKS;
+    if (wide) {
+        UNROLL_FOR (uint i = 0; i < CEIL_DIV(TILE_KEYS, ROW_STEP); i++) {
+            if ((TILE_KEYS % ROW_STEP == 0 && NK % TILE_KEYS == 0) ||
+                row + i * ROW_STEP < count)
+                copy_chunk(to + (ROW_STEP % 8 == 0
+                                     ? chunk_place(row, chunk) +
+                                           i * (ROW_STEP * ROW_BYTES)
+                                     : chunk_place(row + i * ROW_STEP, chunk)),
+                           from);
+            from += (ulong)ROW_STEP * pitch;
+        }
+        return;
+    }
+    NO_UNROLL_FOR (uint i = row; i < count; i += ROW_STEP) {
+        fetch_elements(to + chunk_place(i, chunk), from);
+        from += (ulong)ROW_STEP * pitch;
+    }
+}
+
+/* Rows [0, count) of the block of queries. */
+INLINE void fetch_queries(uint to, __global const storage *from, uint pitch,
+                          uint count, uint item, uint team, int wide)
+{
+    const uint chunk = item % ROW_CHUNKS, row = item / ROW_CHUNKS;
+    if (wide) {
+        UNROLL_FOR (uint i = 0; i < CEIL_DIV(BLOCK_ROWS, ROW_STEP); i++) {
+            if ((BLOCK_ROWS % ROW_STEP == 0 && NQ % BLOCK_ROWS == 0) ||
+                row + i * ROW_STEP < count)
+                copy_chunk(to + place_of_row(row + i * ROW_STEP, chunk, team),
+                           from);
+            from += (ulong)ROW_STEP * pitch;
+        }
+        return;
+    }
+    NO_UNROLL_FOR (uint i = row; i < count; i += ROW_STEP) {
+        fetch_elements(to + place_of_row(i, chunk, team), from);
+        from += (ulong)ROW_STEP * pitch;
+    }
+}
+
+INLINE void arrive_come(uint barrier_at, int wide)
+{
+    if (wide)
+        arrive_after_copies(barrier_at);
+    else
+        arrive(barrier_at);
+}
+
+/* ---- Lengths ---- */
+
+#if VARIANT == COSINE
+/* Squares of the lengths of 16 rows: the diagonal of their product with
+ * themselves, of which rows are both operands. A lane gets that of row
+ * lane / 4 and of 8 more, if lane % 4 is lane / 8. */
+INLINE void square_16(float *squares, uint rows, int lane)
+{
+    float low[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    float high[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    UNROLL_FOR (uint step = 0; step < HEAD_DIM / 16; step++) {
+        uint a[4];
+        LOAD_MATRICES(a, rows + chunk_place(lane % 16, 2 * step + lane / 16),
+                      "");
+        const uint b[2] = {a[0], a[2]}, c[2] = {a[1], a[3]};
+        mma(a, b, low);
+        mma(a, c, high);
+    }
+    squares[0] = lane / 4 % 2 ? low[1] : low[0];
+    squares[1] = lane / 4 % 2 ? high[3] : high[2];
+}
+
+INLINE float window_factor(float square)
+{
+    return fmin(rsqrt(square), 1.0f / NORM_EPSILON);
+}
+
+/* One through the length of each of 16 keys. */
+INLINE void measure_keys(uint factors, uint rows, int lane)
+{
+    float squares[2];
+    square_16(squares, rows, lane);
+    UNROLL_FOR (uint r = 0; r < 2; r++)
+        squares[r] = window_factor(squares[r]);
+    if (lane % 4 == lane / 8) {
+        store_word(factors + lane / 4 * 4, as_uint(squares[0]));
+        store_word(factors + lane / 4 * 4 + 32, as_uint(squares[1]));
+    }
+}
+
+/* The same of a wave's 16 queries, for the lane's two rows. */
+INLINE void measure_queries(float *factors, uint rows, int lane)
+{
+    float squares[2];
+    square_16(squares, rows, lane);
+    UNROLL_FOR (uint r = 0; r < 2; r++)
+        factors[r] =
+            window_factor(of_lane(squares[r], lane / 4 * 4 + lane / 8));
+}
+#endif
+
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From a window's queries and keys to weights: products of a warpgroup with a
+ * tile of keys, what is added to them, and weights as in row_weights.cl. The
+ * base of a window's first tile is that of the window before, where it serves;
+ * else its largest score. */
+#ifndef WINDOW_SCORES_CL
+#define WINDOW_SCORES_CL
+#include "hopper/window_bias.cl"
+#include "hopper/window_ring.cl"
+
+#include "hopper/wgmma.cl"
+
+/* ---- Products ---- */
+
+#define SET_32(s) SET_8(s, 0), SET_8(s, 8), SET_8(s, 16), SET_8(s, 24)
+#define HOLD_4(p, i)                                                          \
+    "+r"((p)[i]), "+r"((p)[(i) + 1]), "+r"((p)[(i) + 2]), "+r"((p)[(i) + 3])
+#if TILE_KEYS == 48
+#define SCORE_NAMES NAMES_24
+#define SET_SCORES(s) SET_8(s, 0), SET_8(s, 8), SET_8(s, 16)
+#define ADD_SCORES(s) ADD_16(s), ADD_8(s, 16)
+#define HOLD_ALL_WEIGHTS(p) HOLD_8(p, 0), HOLD_4(p, 8)
+#define DESCRIPTORS "%24, %25"
+#elif TILE_KEYS == 64
+#define SCORE_NAMES NAMES_32
+#define SET_SCORES(s) SET_32(s)
+#define ADD_SCORES(s) ADD_32(s)
+#define HOLD_ALL_WEIGHTS(p) HOLD_8(p, 0), HOLD_8(p, 8)
+#define DESCRIPTORS "%32, %33"
+#endif
+#define HOLD_WINDOW_SCORES(s) __asm__ volatile("" : ADD_SCORES(s) : : "memory")
+#define HOLD_WINDOW_WEIGHTS(p)                                                \
+    __asm__ volatile("" : HOLD_ALL_WEIGHTS(p) : : "memory")
+
+/* The lower half of a descriptor is the address in 16ths of bytes; eight rows
+ * follow eight others, and what is 64 or 128 bytes wide has a swizzle as wide.
+ */
+INLINE ulong describe_rows(uint address)
+{
+    const uint swizzle = ROW_BYTES == 64 ? 2u : 1u;
+    return (ulong)(8 * ROW_BYTES / 16 | swizzle << 30) << 32 | address / 16 |
+           1u << 16;
+}
+
+INLINE void multiply_16(float *s, ulong queries, ulong keys, const int adds)
+{
+    if (adds)
+        __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA(
+                             "m64n" TEXT(TILE_KEYS)) "{" SCORE_NAMES
+                                                     "}, " DESCRIPTORS
+                                                     ", p, 1, 1, 0, 0;}"
+                         : ADD_SCORES(s)
+                         : "l"(queries), "l"(keys)
+                         : "memory");
+    else
+        __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA(
+                             "m64n" TEXT(TILE_KEYS)) "{" SCORE_NAMES
+                                                     "}, " DESCRIPTORS
+                                                     ", p, 1, 1, 0, 0;}"
+                         : SET_SCORES(s)
+                         : "l"(queries), "l"(keys)
+                         : "memory");
+}
+
+/* Addresses. */
+INLINE void multiply_window_keys(float *s, uint queries, uint keys)
+{
+    const ulong q = describe_rows(queries), k = describe_rows(keys);
+    UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++)
+        multiply_16(s, q + 2 * i, k + 2 * i, i > 0);
+}
+
+INLINE void multiply_window_values(float *o, const uint *p, uint values)
+{
+    const ulong v = describe_rows(values);
+    UNROLL_FOR (uint i = 0; i < TILE_KEYS / 16; i++)
+        add_values(o, p + 4 * i, v + i * ROW_BYTES);
+}
+
+/* The same scores by a wave alone, of its 16 rows. */
+INLINE void multiply_alone(float *s, uint queries, uint keys, int lane)
+{
+    UNROLL_FOR (int i = 0; i < SCORES; i++)
+        s[i] = 0.0f;
+    NO_UNROLL_FOR (uint step = 0; step < HEAD_DIM / 16; step++) {
+        uint a[4], b[2];
+        LOAD_MATRICES(
+            a, queries + chunk_place(lane % 16, 2 * step + lane / 16), "");
+        UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++) {
+            LOAD_TWO_MATRICES(
+                b[0], b[1],
+                keys + chunk_place(8 * j + lane % 8, 2 * step + lane / 8 % 2),
+                "");
+            mma(a, b, s + 4 * j);
+        }
+    }
+}
+
+/* ---- Weights ---- */
+
+/* Of a row's weights of a tile the sum, if they are to stay as they are; of a
+ * window's first tile also no less, lest all weights of fp16 be small. */
+#define MOST_WEIGHTS 1024.0f
+#define LEAST_WEIGHTS 0.125f
+/* So many windows' largest scores are looked for after one whose weights were
+ * too many or too few with the base of the window before. */
+#define SEARCHES 8
+
+typedef struct window_weights {
+    float base[2]; /* of a row's weights; -infinity: nothing was seen */
+    float sum[2];  /* of the lane's weights */
+    /* by which sums must be multiplied that do not have the last tile yet */
+    float factor[2];
+    int rescales; /* some factor of the wave's is not 1 */
+    int settled;  /* all rows of the wave have a base */
+    int searches;
+} window_weights;
+
+/* What turns a tile's products into logits, times log2 e. */
+typedef struct logit_terms {
+    float scale[2];   /* of the lane's rows */
+    uint key_factors; /* address of the tile's (cosine) */
+    uint bias;        /* of the lane's biases */
+    uint keys;        /* of the tile, less the lane's first one */
+} logit_terms;
+
+/* Of the tile's 16 keys number c the lane's eight products: each is multiplied
+ * by the row's scale and, in the cosine variant, by `by`, and `add` is added,
+ * which with a bias is not yet times log2 e. */
+INLINE void find_terms(float *by, float *add, const logit_terms *t,
+                       const int c, int lane)
+{
+#if VARIANT == COSINE
+    float f[4];
+    load_two_floats(f, t->key_factors + 64 * c + lane % 4 * 8);
+    load_two_floats(f + 2, t->key_factors + 64 * c + 32 + lane % 4 * 8);
+#endif
+    UNROLL_FOR (int n = 0; n < 8; n++) {
+#if VARIANT == COSINE
+        by[n] = f[n / 4 * 2 + n % 2];
+#endif
+#if !BIAS
+        const int key = 16 * c + n / 4 * 8 + n % 2;
+        add[n] = key < (int)t->keys ? 0.0f : -INFINITY;
+#endif
+    }
+#if BIAS
+    load_biases(add, t->bias, c);
+#endif
+}
+
+/* s: products, which become logits. */
+INLINE void find_logits(float *s, const logit_terms *t, int lane)
+{
+    UNROLL_FOR (int c = 0; c < TILE_KEYS / 16; c++) {
+        float by[8], add[8];
+        find_terms(by, add, t, c, lane);
+        UNROLL_FOR (int n = 0; n < 8; n++) {
+            float *x = s + 8 * c + n;
+            const int r = n / 2 % 2;
+            *x = FMA(VARIANT == COSINE ? *x * by[n] : *x, t->scale[r],
+                     BIAS ? add[n] * LOG2E : add[n]);
+        }
+    }
+}
+
+/* The first tile, and those of which rows have no base yet or fp32 does not
+ * hold the weights. */
+INLINE void weigh_with_maxima(float *s, window_weights *w,
+                              const logit_terms *t, int lane)
+{
+    find_logits(s, t, lane);
+    UNROLL_FOR (int r = 0; r < 2; r++) {
+        float top = -INFINITY, sum = 0.0f;
+        UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
+            top = fmax(top, fmax(s[SCORE(j, r, 0)], s[SCORE(j, r, 1)]));
+        REDUCE(top, fmax);
+        const float base = fmax(top, w->base[r]);
+        const float subtracted = base == -INFINITY ? 0.0f : base;
+        w->factor[r] = EXP2(w->base[r] - subtracted);
+        w->base[r] = base;
+        UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
+            UNROLL_FOR (int i = 0; i < 2; i++) {
+                s[SCORE(j, r, i)] = EXP2(s[SCORE(j, r, i)] - subtracted);
+                sum += s[SCORE(j, r, i)];
+            }
+        w->sum[r] = FMA(w->sum[r], w->factor[r], sum);
+    }
+    w->rescales = 1;
+    w->settled = !WAVE_ANY(w->base[0] == -INFINITY || w->base[1] == -INFINITY);
+}
+
+/* Moves a power of two to the base where a row's weights of the tile, of which
+ * the lane has `sum`, are many. */
+INLINE float move_to_base(float *s, window_weights *w, const int r, float sum)
+{
+    float all = sum;
+    REDUCE(all, ADD_PAIR);
+    const int power = all > MOST_WEIGHTS ? (as_int(all) >> 23) - 127 : 0;
+    const float factor = as_float((127 - power) << 23);
+    w->factor[r] = factor;
+    w->base[r] += (float)power;
+    w->sum[r] *= factor;
+    UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
+        UNROLL_FOR (int i = 0; i < 2; i++)
+            s[SCORE(j, r, i)] *= factor;
+    return sum * factor;
+}
+
+/* Given that all rows have a base, be it of the window before. False: it does
+ * not serve, and nothing has changed but s, which is worth nothing. */
+INLINE int weigh_quickly(float *s, window_weights *w, const logit_terms *t,
+                         int lane, int is_first)
+{
+    float sum[2] = {0.0f, 0.0f};
+    UNROLL_FOR (int c = 0; c < TILE_KEYS / 16; c++) {
+        float by[8], add[8];
+        find_terms(by, add, t, c, lane);
+        UNROLL_FOR (int n = 0; n < 8; n++) {
+            float *x = s + 8 * c + n;
+            const int r = n / 2 % 2;
+            *x = EXP2(FMA(VARIANT == COSINE ? *x * by[n] : *x, t->scale[r],
+                          BIAS ? FMA(add[n], LOG2E, -w->base[r])
+                          : NK % TILE_KEYS == 0 ? -w->base[r]
+                                                : add[n] - w->base[r]));
+        }
+        UNROLL_FOR (int n = 0; n < 8; n += 2)
+            sum[n / 2 % 2] += s[8 * c + n] + s[8 * c + n + 1];
+    }
+    if (is_first) {
+        int serves = 1;
+        UNROLL_FOR (int r = 0; r < 2; r++) {
+            float all = sum[r];
+            REDUCE(all, ADD_PAIR);
+            serves &= all >= LEAST_WEIGHTS && all <= MOST_WEIGHTS;
+        }
+        if (WAVE_ANY(!serves))
+            return 0;
+        w->sum[0] = sum[0];
+        w->sum[1] = sum[1];
+        w->rescales = 0;
+        return 1;
+    }
+    w->rescales = WAVE_ANY(!(fmax(sum[0], sum[1]) <= MOST_WEIGHTS));
+    if (w->rescales) {
+        /* four lanes share a row */
+        if (WAVE_ANY(!(sum[0] + sum[1] < 0x1p123f)))
+            return 0;
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            sum[r] = move_to_base(s, w, r, sum[r]);
+    }
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        w->sum[r] += sum[r];
+    return 1;
+}
+
+/* From products to weights. Addresses of the wave's 16 queries and of the
+ * tile's keys, for those that are needed a second time. */
+INLINE void weigh_tile(float *s, window_weights *w, const logit_terms *t,
+                       uint queries, uint keys, int lane, int is_first)
+{
+    const int tries = w->settled && !(is_first && w->searches > 0);
+    if (tries && weigh_quickly(s, w, t, lane, is_first))
+        return;
+    if (tries)
+        multiply_alone(s, queries, keys, lane);
+    if (is_first) {
+        w->searches = tries ? SEARCHES : max(w->searches - 1, 0);
+        w->base[0] = w->base[1] = -INFINITY;
+        w->sum[0] = w->sum[1] = 0.0f;
+    }
+    weigh_with_maxima(s, w, t, lane);
+}
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * When windows are computed by cl/hopper/window_forward_wgmma.cl, and in which
+ * shape: blocks of rows whose biases local memory holds beside a ring of keys
+ * and values. What is not faster than fragments is left to them, as measured
+ * on an H200 (bench/notes.md). */
+#include <stdio.h>
+
+#include "device/matrix_unit.h"
+#include "plan/defines.h"
+#include "plan/planner.h"
+
+/* the first says what the second would */
+#include "../cl/hopper/window_extents.h"
+
+#include "../cl/hopper/warpgroup_extents.h"
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+
+/* The one that knows sm_90a: later ones have no wgmma. */
+#define HOPPER 90u
+/* Of q, k, v and o. */
+#define COPY_BYTES 16u
+/* Windows of which it was seen that they are faster than on fragments. */
+#define LEAST_TOKENS 256u
+#define MOST_TOKENS 576u
+#define MOST_STAGES 8u
+/* Keys and values of a team that are on their way or in use: with fewer,
+ * products wait. */
+#define LEAST_RING_BYTES (36u << 10)
+/* That compute: as many as registers allow, as with fewer nothing else is
+ * there to be done while one waits (three, 144 rows of 576: 508 us; four, 96
+ * rows of two windows: 431). */
+#define COMPUTING_WARPGROUPS 4u
+
+typedef struct window_shape {
+    uint32_t block_rows, block_keys, windows, stages;
+} window_shape;
+
+/* ---- What the kernel computes ---- */
+
+static bool allows_copies(const wa_problem *problem)
+{
+    static const wa_tensor_id ids[] = {WA_Q, WA_K, WA_V, WA_O};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        const wa_tensor *tensor = &problem->tensor[ids[i]];
+        if (!wa_tensor_is_adjacent(tensor))
+            return false;
+        for (int axis = WA_WINDOW; axis <= WA_ROW; axis++)
+            if (tensor->stride[axis] * tensor->element_size % COPY_BYTES != 0)
+                return false;
+    }
+    return true;
+}
+
+static bool has_tokens(uint32_t tokens)
+{
+    return tokens >= LEAST_TOKENS && tokens <= MOST_TOKENS;
+}
+
+/* NULL if the kernel computes the problem, else why not. */
+static const char *problem_refusal(const wa_problem *problem)
+{
+    if (problem->dtype == WINATTN_FP32)
+        return "fp32 would be rounded";
+    if (problem->grid.used)
+        return "it knows no grids";
+    if (problem->mask != MASK_NONE)
+        return "it knows no masks";
+    if (problem->bias != WINATTN_BIAS_NONE &&
+        (problem->table.used || problem->bias_dtype != WINATTN_TERM_SAME))
+        return "it knows no tables and no biases of another type";
+    if (problem->head_dim != 32 && problem->head_dim != 64)
+        return "its head dims are 32 and 64";
+    if (!has_tokens(problem->queries) || !has_tokens(problem->keys))
+        return "its windows have 256 to 576 tokens";
+    if (!allows_copies(problem))
+        return "rows are not copied in 16 bytes";
+    return NULL;
+}
+
+/* ---- Shapes ---- */
+
+/* The names are those of cl/hopper/window_extents.h. */
+static uint32_t local_bytes(const wa_problem *problem, const window_shape *s)
+{
+    const uint32_t HEAD_DIM = problem->head_dim, NK = problem->keys;
+    const uint32_t VARIANT = problem->variant;
+    const uint32_t BIAS = problem->bias != WINATTN_BIAS_NONE;
+    const uint32_t BLOCK_ROWS = s->block_rows, BLOCK_KEYS = s->block_keys;
+    const uint32_t WINDOWS_PER_GROUP = s->windows, STAGES = s->stages;
+    return WINDOW_LOCAL_BYTES;
+}
+
+static uint32_t warpgroups(const window_shape *s)
+{
+    const uint32_t BLOCK_ROWS = s->block_rows, WINDOWS_PER_GROUP = s->windows;
+    return WARPGROUPS;
+}
+
+static uint32_t work_items(const window_shape *s)
+{
+    return (warpgroups(s) + 1) * WARPGROUP;
+}
+
+static uint32_t ring_bytes(const wa_problem *problem, const window_shape *s)
+{
+    const uint32_t HEAD_DIM = problem->head_dim, BLOCK_KEYS = s->block_keys;
+    return s->stages * 2 * KEY_TILE_BYTES;
+}
+
+/* Tiles of 48 or 64 keys, whichever leave fewer without a key. Where that is
+ * the same, 64, but for two windows at a time, whose rings have more stages
+ * then. */
+static uint32_t keys_of_tile(uint32_t keys, uint32_t windows)
+{
+    const uint32_t in_48 = wa_ceil_div(keys, 48) * 48;
+    const uint32_t in_64 = wa_ceil_div(keys, 64) * 64;
+    return in_48 < in_64 || (in_48 == in_64 && windows > 1) ? 48 : 64;
+}
+
+/* As many stages as there is room for; false if they are too few. */
+static bool find_stages(const wa_problem *problem, const wa_device *device,
+                        window_shape *s)
+{
+    for (s->stages = MOST_STAGES; ring_bytes(problem, s) >= LEAST_RING_BYTES;
+         s->stages--)
+        if (local_bytes(problem, s) <= device->local_bytes)
+            return true;
+    return false;
+}
+
+/* The largest blocks of whole waves that share a window's rows evenly and
+ * whose biases leave room for the ring: a window at a time, or two. */
+static const char *find_shape(const wa_problem *problem,
+                              const wa_device *device, window_shape *s)
+{
+    const uint32_t tiles = wa_ceil_div(problem->queries, WAVE_ROWS);
+    for (uint32_t n = wa_even_size(tiles, 4 * COMPUTING_WARPGROUPS); n > 1;
+         n = wa_even_size(tiles, n - 1)) {
+        s->block_rows = MIN(n * WAVE_ROWS, problem->queries);
+        for (s->windows = 1; s->windows <= 2; s->windows++) {
+            s->block_keys = keys_of_tile(problem->keys, s->windows);
+            if (warpgroups(s) != COMPUTING_WARPGROUPS ||
+                !find_stages(problem, device, s))
+                continue;
+            return work_items(s) <= device->max_work_group
+                       ? NULL
+                       : "the device's work-groups are too small";
+        }
+    }
+    return "the device's local memory is too small";
+}
+
+/* ---- The plan ---- */
+
+bool wa_plan_wgmma_window(const wa_problem *problem, const wa_device *device,
+                          wa_plan *plan)
+{
+    window_shape s;
+    wa_step *step = &plan->step[WA_STEP_FORWARD];
+    if (problem->variant == WINATTN_SLIDING ||
+        device->vendor != WA_VENDOR_NVIDIA ||
+        device->compute_capability != HOPPER || device->emulates_matrix_unit ||
+        device->lacks_wgmma)
+        return false;
+    const char *why = problem_refusal(problem);
+    if (!why)
+        why = find_shape(problem, device, &s);
+    if (why) {
+        snprintf(plan->wgmma_refusal, sizeof plan->wgmma_refusal, "%s", why);
+        return false;
+    }
+    plan->is_wgmma = true;
+    plan->shape.matrix.stages = s.stages;
+    plan->shape.matrix.windows_per_group = s.windows;
+    step->kernel = "window_forward_wgmma";
+    step->block_rows = s.block_rows;
+    step->block_keys = s.block_keys;
+    step->local_bytes = local_bytes(problem, &s);
+    step->work_group = work_items(&s);
+    plan->schedule.work_tiles_per_group = s.windows;
+    plan->schedule.resident = 1;
+    plan->access_elements = COPY_BYTES / 2;
+    plan->access_bytes = COPY_BYTES;
+    snprintf(plan->reason, sizeof plan->reason,
+             "wgmma: %u warpgroups with scores in registers%s, and one that "
+             "fetches",
+             warpgroups(&s),
+             problem->bias == WINATTN_BIAS_NONE
+                 ? ""
+                 : " and biases in local memory");
+    return true;
+}

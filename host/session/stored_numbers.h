@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Numbers of self-tests as fp16 and bf16 store them. */
+#ifndef WINATTN_STORED_NUMBERS_H
+#define WINATTN_STORED_NUMBERS_H
+
+#include <stdint.h>
+
+#include "winattn.h"
+
+/* n times 2^power, |n| < 128, which must be no subnormal number. */
+uint16_t wa_stored_bits(winattn_dtype dtype, int n, int power);
+/* Infinities and NaNs, too. */
+double wa_stored_value(winattn_dtype dtype, uint16_t bits);
+/* x times 2^power; C's own is in a library that nothing else here needs. */
+double wa_scaled(double x, int power);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Launches the kernel of windows with wgmma on the numbers of its self-test.
+ */
+#include "session/window_test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "session/window_numbers.h"
+
+#define ELEMENT_BYTES 2u
+
+typedef struct window_launch {
+    wa_window_numbers numbers;
+    size_t offset; /* of all tensors of 16 bits, in elements */
+    cl_command_queue queue;
+    cl_mem buffer[WA_TENSORS];
+} window_launch;
+
+static void end(window_launch *x)
+{
+    for (wa_tensor_id id = 0; id < WA_TENSORS; id++)
+        if (x->buffer[id])
+            clReleaseMemObject(x->buffer[id]);
+    if (x->queue)
+        clReleaseCommandQueue(x->queue);
+    wa_window_numbers_free(&x->numbers);
+}
+
+/* Bytes before a tensor. */
+static size_t start_of(const window_launch *x, wa_tensor_id id)
+{
+    return id == WA_LSE || id == WA_LOGIT_SCALE ? 0
+                                                : x->offset * ELEMENT_BYTES;
+}
+
+static winattn_status make_buffer(window_launch *x, cl_context context,
+                                  wa_tensor_id id)
+{
+    const size_t start = start_of(x, id), bytes = x->numbers.bytes[id];
+    cl_int error;
+    char *all = calloc(start + bytes, 1);
+    if (!all)
+        return wa_fail_memory();
+    memcpy(all + start, x->numbers.stored[id], bytes);
+    x->buffer[id] =
+        clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                       start + bytes, all, &error);
+    free(all);
+    if (error == CL_SUCCESS)
+        return WINATTN_SUCCESS;
+    x->buffer[id] = NULL;
+    return wa_fail_cl(error, "clCreateBuffer");
+}
+
+/* To be ended, also after a failure. */
+static winattn_status begin(window_launch *x, cl_context context,
+                            cl_device_id device, const wa_problem *test,
+                            size_t offset)
+{
+    cl_int error;
+    memset(x, 0, sizeof *x);
+    x->offset = offset;
+    WA_TRY(wa_window_numbers_make(test, &x->numbers));
+    x->queue = clCreateCommandQueue(context, device, 0, &error);
+    if (error != CL_SUCCESS) {
+        x->queue = NULL;
+        return wa_fail_cl(error, "clCreateCommandQueue");
+    }
+    for (wa_tensor_id id = 0; id < WA_TENSORS; id++)
+        if (x->numbers.stored[id])
+            WA_TRY(make_buffer(x, context, id));
+    return WINATTN_SUCCESS;
+}
+
+/* The plan for the test's windows: a work-group for each block of rows of a
+ * head, or fewer where these may go on to another. */
+static wa_plan small_plan(const wa_plan *plan)
+{
+    wa_plan small = *plan;
+    wa_schedule *s = &small.schedule;
+    const uint32_t blocks = s->row_blocks * WA_WINDOW_TEST_HEADS;
+    s->groups = s->persistent_multi_block && blocks > 2 ? blocks - 1 : blocks;
+    s->windows_per_launch = WA_WINDOW_TEST_WINDOWS;
+    return small;
+}
+
+/* Reads outputs, too. */
+static winattn_status launch(const wa_problem *test, const wa_plan *small,
+                             const wa_kernels *kernels, window_launch *x)
+{
+    static const wa_tensor_id outputs[] = {WA_O, WA_LSE};
+    wa_buffers buffers;
+    memset(&buffers, 0, sizeof buffers);
+    for (wa_tensor_id id = 0; id < WA_TENSORS; id++)
+        buffers.tensor[id] = (winattn_tensor){x->buffer[id], start_of(x, id)};
+    WA_TRY(
+        wa_launch(test, small, kernels, x->queue, &buffers, 0, 0, NULL, NULL));
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+        const wa_tensor_id id = outputs[i];
+        const cl_int error = clEnqueueReadBuffer(
+            x->queue, x->buffer[id], CL_TRUE, start_of(x, id),
+            x->numbers.bytes[id], x->numbers.stored[id], 0, NULL, NULL);
+        if (error != CL_SUCCESS)
+            return wa_fail_cl(error, "clEnqueueReadBuffer");
+    }
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status check_at(cl_context context, cl_device_id device,
+                               const wa_problem *test, const wa_plan *small,
+                               const wa_kernels *kernels, size_t offset)
+{
+    window_launch x;
+    winattn_status status = begin(&x, context, device, test, offset);
+    if (status == WINATTN_SUCCESS)
+        status = launch(test, small, kernels, &x);
+    if (status == WINATTN_SUCCESS)
+        status = wa_window_numbers_compare(&x.numbers);
+    end(&x);
+    return status;
+}
+
+winattn_status wa_check_window_wgmma(cl_context context, cl_device_id device,
+                                     const wa_problem *problem,
+                                     const wa_plan *plan,
+                                     const wa_kernels *kernels)
+{
+    const wa_problem test = wa_window_test_problem(problem);
+    const wa_plan small = small_plan(plan);
+    WA_TRY(check_at(context, device, &test, &small, kernels, 0));
+    return check_at(context, device, &test, &small, kernels, 1);
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Windows with wgmma on drivers that are made up: the self-test, what it finds
+ * wrong and what may fail on its way. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kit/devices.h"
+#include "standin.h"
+
+#define KERNEL "window_forward_wgmma"
+#define FRAGMENTS "forward_matrix_mma"
+
+static int start(void **state)
+{
+    (void)state;
+    setenv("WINATTN_CACHE", "0", 1);
+    standin_reset();
+    standin_quiet = false;
+    standin_drivers.gives_ptx = true;
+    return 0;
+}
+
+static winattn_desc desc_of(winattn_variant variant, winattn_dtype dtype,
+                            uint32_t queries, uint32_t keys)
+{
+    winattn_desc desc = {.struct_size = sizeof desc,
+                         .windows = 1000,
+                         .heads = 3,
+                         .head_dim = 32};
+    desc.variant = variant;
+    desc.dtype = dtype;
+    desc.queries = queries;
+    desc.keys = keys;
+    desc.bias = WINATTN_BIAS_FULL;
+    return desc;
+}
+
+/* What is asked for, on a new session. */
+typedef struct world {
+    cl_context context;
+    cl_device_id id;
+    winattn_plan *plan;
+    char text[4096]; /* what the plan says */
+} world;
+
+static world begin(const winattn_desc *desc)
+{
+    world w = {.id = standin_device(made_up_device("H200"))};
+    w.context = standin_context(1, &w.id);
+    if (winattn_plan_create(w.context, w.id, desc, &w.plan) != WINATTN_SUCCESS)
+        fail_msg("%s", winattn_last_reason());
+    assert_int_equal(
+        winattn_plan_describe(w.plan, sizeof w.text, w.text, NULL),
+        WINATTN_SUCCESS);
+    return w;
+}
+
+static void end(world *w)
+{
+    winattn_plan_destroy(w->plan);
+    clReleaseContext(w->context);
+    assert_null(standin_alive());
+    assert_null(standin_wrong(NULL));
+}
+
+static void assert_says(const world *w, const char *part)
+{
+    if (!strstr(w->text, part))
+        fail_msg("no \"%s\" in\n%s", part, w->text);
+}
+
+static size_t launches_of(const char *kernel)
+{
+    const standin_launch *launches;
+    const size_t count = standin_launches(&launches);
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++)
+        found += strcmp(launches[i].kernel, kernel) == 0;
+    return found;
+}
+
+/* ---- Where it works ---- */
+
+static void it_is_tested_once(void **state)
+{
+    static const struct {
+        winattn_variant variant;
+        winattn_dtype dtype;
+        uint32_t queries, keys;
+    } cases[] = {{WINATTN_COSINE, WINATTN_FP16, 256, 256},
+                 {WINATTN_DOT, WINATTN_BF16, 256, 259},
+                 {WINATTN_COSINE, WINATTN_BF16, 260, 300}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        winattn_desc desc = desc_of(cases[i].variant, cases[i].dtype,
+                                    cases[i].queries, cases[i].keys);
+        winattn_plan *second;
+        world w = begin(&desc);
+        assert_says(&w, "kernel: " KERNEL "\n");
+        assert_null(strstr(w.text, "wgmma not used"));
+        standin_forget();
+        desc.windows = 70; /* the same program */
+        assert_int_equal(winattn_plan_create(w.context, w.id, &desc, &second),
+                         WINATTN_SUCCESS);
+        assert_int_equal(launches_of(KERNEL), 0);
+        winattn_plan_destroy(second);
+        end(&w);
+    }
+}
+
+static void it_needs_no_bias(void **state)
+{
+    winattn_desc desc = desc_of(WINATTN_DOT, WINATTN_FP16, 256, 256);
+    (void)state;
+    desc.bias = WINATTN_BIAS_NONE;
+    world w = begin(&desc);
+    assert_says(&w, "kernel: " KERNEL "\n");
+    end(&w);
+}
+
+/* Work-groups stay, as many as share the heads evenly. */
+static void launches_have_whole_shares(void **state)
+{
+    const winattn_desc desc = desc_of(WINATTN_COSINE, WINATTN_FP16, 256, 256);
+    const size_t units = made_up_device("H200")->compute_units;
+    (void)state;
+    world w = begin(&desc);
+    const cl_command_queue queue = standin_queue(w.context, w.id, false);
+    const cl_mem memory =
+        standin_buffer(w.context, CL_MEM_READ_WRITE, (size_t)1 << 32);
+    const winattn_tensor all = {memory, 0};
+    const winattn_forward f = {.struct_size = sizeof f,
+                               .q = all,
+                               .k = all,
+                               .v = all,
+                               .bias = all,
+                               .o = all};
+    standin_forget();
+    assert_int_equal(winattn_enqueue_forward(w.plan, queue, &f, 0, NULL, NULL),
+                     WINATTN_SUCCESS);
+    const standin_launch *launches;
+    assert_int_equal(standin_launches(&launches), 1);
+    assert_int_equal(launches[0].local, 640);
+    assert_int_equal(launches[0].global, 640 * (units / 3 * 3));
+    clReleaseMemObject(memory);
+    clReleaseCommandQueue(queue);
+    end(&w);
+}
+
+/* ---- Where it does not ---- */
+
+static void assert_left_to_fragments(const char *why)
+{
+    const winattn_desc desc = desc_of(WINATTN_COSINE, WINATTN_FP16, 256, 256);
+    world w = begin(&desc);
+    assert_says(&w, "tier: matrix\n");
+    assert_says(&w, "kernel: " FRAGMENTS "\n");
+    assert_says(&w, "wgmma not used: ");
+    assert_says(&w, why);
+    end(&w);
+}
+
+static void numbers_may_be_wrong(void **state)
+{
+    (void)state;
+    standin_drivers.wgmma_wrong = WA_O;
+    assert_left_to_fragments(
+        "failed its self-test: o of window 0, head 0, row ");
+    standin_drivers.wgmma_wrong = WA_LSE;
+    assert_left_to_fragments(
+        "failed its self-test: lse of window 0, head 0, row ");
+}
+
+static void logs_may_complain(void **state)
+{
+    (void)state;
+    standin_drivers.log = "ptxas info    : (C7508) 'setmaxnreg' ignored\n";
+    assert_left_to_fragments("'setmaxnreg' ignored");
+}
+
+/* Makes a plan while the n-th call or allocation fails; false if none did. */
+static bool plan_while_failing(unsigned long n, bool allocation)
+{
+    const winattn_desc desc = desc_of(WINATTN_DOT, WINATTN_FP16, 256, 256);
+    winattn_plan *plan;
+    start(NULL);
+    const cl_device_id id = standin_device(made_up_device("H200"));
+    const cl_context context = standin_context(1, &id);
+    if (allocation)
+        standin_fail_allocation(n);
+    else
+        standin_fail_call(NULL, n, 0);
+    const winattn_status status =
+        winattn_plan_create(context, id, &desc, &plan);
+    const bool failed = standin_failed() != NULL;
+    standin_fail_nothing();
+    if (status == WINATTN_SUCCESS)
+        winattn_plan_destroy(plan);
+    else
+        assert_string_not_equal(winattn_last_reason(), "");
+    clReleaseContext(context);
+    assert_null(standin_alive());
+    assert_null(standin_wrong(NULL));
+    return failed;
+}
+
+/* Whatever fails on the way, nothing of it is left. */
+static void any_call_may_fail(void **state)
+{
+    (void)state;
+    for (int allocation = 0; allocation < 2; allocation++) {
+        unsigned long n = 1;
+        while (plan_while_failing(n, allocation != 0))
+            n++;
+        assert_in_range(n, 30, 2000);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(it_is_tested_once, start),
+        cmocka_unit_test_setup(it_needs_no_bias, start),
+        cmocka_unit_test_setup(launches_have_whole_shares, start),
+        cmocka_unit_test_setup(numbers_may_be_wrong, start),
+        cmocka_unit_test_setup(logs_may_complain, start),
+        cmocka_unit_test(any_call_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

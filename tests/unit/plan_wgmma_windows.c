@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Windows with wgmma: in which shapes, for which problems and on which devices
+ * they are taken, and what a plan says where they are not. */
+#include <stdio.h>
+#include <string.h>
+
+#include "plan_groups.h"
+#include "plan_legal.h"
+#include "plan_made.h"
+
+#define KERNEL "window_forward_wgmma"
+#define FRAGMENTS "forward_matrix_mma"
+#define V2 "variant=cosine dtype=fp16 windows=1024 heads=6 dim=32 bias=same "
+
+static const char *kernel_of(const wa_plan *plan)
+{
+    return plan->step[WA_STEP_FORWARD].kernel;
+}
+
+static void hopper_takes_them(void **state)
+{
+    static const struct {
+        const char *problem;
+        uint32_t block_rows, block_keys, windows, stages;
+    } taken[] = {
+        {V2 "queries=256", 256, 64, 1, 7},
+        {V2 "queries=256 dtype=bf16 variant=dot", 256, 64, 1, 7},
+        {V2 "queries=256 bias=none", 256, 64, 1, 8},
+        {V2 "queries=576 windows=256", 96, 48, 2, 6},
+        {V2 "queries=256 keys=300 heads=4 kv_heads=2", 128, 64, 2, 6},
+        {V2 "queries=256 variant=dot dim=64", 128, 64, 2, 3},
+    };
+    const wa_device *h200 = device_named("H200");
+    (void)state;
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        const wa_problem p = problem_of(taken[i].problem);
+        const wa_plan plan = plan_of(&p, h200);
+        const wa_step *step = &plan.step[WA_STEP_FORWARD];
+        const wa_matrix_shape *shape = &plan.shape.matrix;
+        if (strcmp(step->kernel, KERNEL) != 0)
+            fail_msg("%s: %s", taken[i].problem, plan.wgmma_refusal);
+        if (step->block_rows != taken[i].block_rows ||
+            step->block_keys != taken[i].block_keys ||
+            shape->windows_per_group != taken[i].windows ||
+            shape->stages != taken[i].stages)
+            fail_msg("%s: %u:%u:%u:%u", taken[i].problem, step->block_rows,
+                     step->block_keys, shape->windows_per_group,
+                     shape->stages);
+        assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+        assert_int_equal(define_of(step->defines, "STAGES"), shape->stages);
+        assert_int_equal(define_of(step->defines, "WINDOWS_PER_GROUP"),
+                         shape->windows_per_group);
+        assert_int_equal(define_of(step->defines, "PERSISTENT_MULTI_BLOCK"),
+                         plan.schedule.persistent_multi_block);
+        assert_legal(&p, h200, &plan, taken[i].problem);
+    }
+}
+
+static void what_they_do_not_compute_is_said(void **state)
+{
+    static const struct {
+        const char *problem, *why;
+    } refused[] = {
+        {V2 "queries=256 dtype=fp32 tf32=1", "rounded"},
+        {V2 "queries=256 mask=regions mask_windows=4", "no masks"},
+        {V2 "grid=2 size=64x64 window=16x16 batch=64", "no grids"},
+        {V2 "queries=256 bias=fp32", "another type"},
+        {V2 "queries=256 dim=48", "32 and 64"},
+        {V2 "queries=255", "256 to 576"},
+        {V2 "queries=256 keys=577", "256 to 576"},
+    };
+    const wa_device *h200 = device_named("H200");
+    (void)state;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        const wa_problem p = problem_of(refused[i].problem);
+        const wa_plan plan = plan_of(&p, h200);
+        if (strcmp(kernel_of(&plan), KERNEL) == 0)
+            fail_msg("%s: taken", refused[i].problem);
+        if (!strstr(plan.wgmma_refusal, refused[i].why))
+            fail_msg("%s: refused for \"%s\", not \"%s\"", refused[i].problem,
+                     plan.wgmma_refusal, refused[i].why);
+    }
+}
+
+/* Rows that are not 16 bytes apart. */
+static void odd_strides_are_left_to_fragments(void **state)
+{
+    static const wa_tensor_id ids[] = {WA_Q, WA_K, WA_V, WA_O};
+    const wa_device *h200 = device_named("H200");
+    (void)state;
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        for (int axis = WA_WINDOW; axis <= WA_ROW; axis++) {
+            wa_problem p = problem_of(V2 "queries=256");
+            if (axis == WA_AXIS_0 || axis == WA_AXIS_1)
+                continue;
+            p.tensor[ids[i]].stride[axis] += 4;
+            const wa_plan plan = plan_of(&p, h200);
+            assert_string_equal(kernel_of(&plan), FRAGMENTS);
+            assert_non_null(strstr(plan.wgmma_refusal, "16 bytes"));
+        }
+}
+
+static void others_have_none(void **state)
+{
+    const wa_problem p = problem_of(V2 "queries=256");
+    wa_plan plan;
+    (void)state;
+    for (size_t i = 0; i < made_up_count; i++) {
+        if (!plan_or_refusal(&p, &devices[i], &plan))
+            continue;
+        assert_int_equal(strcmp(kernel_of(&plan), KERNEL) == 0,
+                         devices[i].compute_capability == 90);
+        assert_int_equal(plan.wgmma_refusal[0], 0);
+    }
+    wa_device device = *device_named("H200");
+    device.compute_capability = 100;
+    plan = plan_of(&p, &device);
+    assert_string_equal(kernel_of(&plan), FRAGMENTS);
+    device = *device_named("H200");
+    device.local_bytes = 65536;
+    plan = plan_of(&p, &device);
+    assert_string_equal(kernel_of(&plan), FRAGMENTS);
+    assert_non_null(strstr(plan.wgmma_refusal, "local memory"));
+    device = *device_named("H200");
+    device.max_work_group = 639;
+    plan = plan_of(&p, &device);
+    assert_string_equal(kernel_of(&plan), FRAGMENTS);
+    assert_non_null(strstr(plan.wgmma_refusal, "work-groups"));
+}
+
+/* With less local memory, other shapes of which all fits. */
+static void shapes_fit(void **state)
+{
+    const wa_problem p = problem_of(V2 "queries=400 windows=500");
+    wa_device device = *device_named("H200");
+    bool was_taken = false;
+    (void)state;
+    for (; device.local_bytes > 40000; device.local_bytes -= 5000) {
+        const wa_plan plan = plan_of(&p, &device);
+        assert_legal(&p, &device, &plan, "windows of 400 tokens");
+        was_taken |= plan.is_wgmma;
+    }
+    assert_true(was_taken);
+}
+
+static void a_failure_leaves_them_to_fragments(void **state)
+{
+    const wa_problem p = problem_of(V2 "queries=256");
+    wa_exclusions exclusions;
+    wa_plan plan;
+    char text[4096] = "";
+    (void)state;
+    memset(&exclusions, 0, sizeof exclusions);
+    snprintf(exclusions.wgmma, sizeof exclusions.wgmma, "it was serialized");
+    assert_int_equal(
+        wa_plan_make(&p, device_named("H200"), WA_FORWARD, &exclusions, &plan),
+        WINATTN_SUCCESS);
+    assert_string_equal(kernel_of(&plan), FRAGMENTS);
+    assert_false(plan.is_wgmma);
+    wa_plan_describe(&plan, text, sizeof text);
+    assert_non_null(strstr(text, "wgmma not used: it was serialized\n"));
+}
+
+/* Another batch compiles nothing. */
+static void batches_share_a_program(void **state)
+{
+    const wa_device *h200 = device_named("H200");
+    const wa_problem few = problem_of(V2 "queries=256 windows=1");
+    const wa_problem many = problem_of(V2 "queries=256 windows=4000");
+    const wa_plan one = plan_of(&few, h200), other = plan_of(&many, h200);
+    (void)state;
+    assert_string_equal(kernel_of(&one), KERNEL);
+    assert_string_equal(one.step[WA_STEP_FORWARD].defines,
+                        other.step[WA_STEP_FORWARD].defines);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(hopper_takes_them),
+    cmocka_unit_test(what_they_do_not_compute_is_said),
+    cmocka_unit_test(odd_strides_are_left_to_fragments),
+    cmocka_unit_test(others_have_none),
+    cmocka_unit_test(shapes_fit),
+    cmocka_unit_test(a_failure_leaves_them_to_fragments),
+    cmocka_unit_test(batches_share_a_program),
+};
+const test_group plan_wgmma_windows = TEST_GROUP(NULL, tests);
