@@ -30,6 +30,10 @@ REQUIRE(WINDOWS_PER_GROUP)
 #define MEASURING_WAVES (FETCHING / WAVE)
 #define TEAM_WAVES (GROUPS_PER_WINDOW * (WARPGROUP / WAVE))
 
+/* Who computes has a tile, and awaits the next one; with fewer stages nobody
+ * could go on. */
+typedef char ring_is_long_enough[STAGES >= 2 ? 1 : -1];
+
 /* Addresses in local memory of what a team has. */
 typedef struct window_ring {
     uint operands, factors, barriers;
