@@ -15,6 +15,16 @@
 REQUIRE(EMULATED)
 REQUIRE(COMPUTE_CAPABILITY)
 
+/* Where a window has few tiles, each has its own code, whose addresses are
+ * constants. */
+#ifndef TILE_FOR
+#if KEY_TILES <= 4
+#define TILE_FOR UNROLL_FOR
+#else
+#define TILE_FOR NO_UNROLL_FOR
+#endif
+#endif
+
 /* Rows of a head, and which windows of the launch a team has of them: one of
  * each of `rounds` rounds. */
 typedef struct window_run {
@@ -97,25 +107,68 @@ INLINE head_planes find_window_planes(const window_call *call,
     return find_planes(call->all, call->args, tile);
 }
 
-/* ---- Who fetches and measures ---- */
+/* ---- Who fetches ---- */
 
+/* Where a team is that fetches: of keys, what comes next and what is to be
+ * measured next, which is `behind` tiles less. */
+typedef struct fetching_place {
+    ring_stage queries, keys, measured;
+    uint behind;
+} fetching_place;
+
+#if VARIANT == COSINE
+/* The wave's keys of the first tile that is not measured, given that they have
+ * come. */
+INLINE void measure_tile(const window_ring *ring, fetching_place *at,
+                         uint wave, int lane)
+{
+    const uint stage = at->measured.number;
+    WAVE_SYNC();
+    UNROLL_FOR (uint i = 0; i < CEIL_DIV(TILE_KEYS / 16, FETCHING_WAVES);
+                i++) {
+        const uint part = wave + i * FETCHING_WAVES;
+        if (TILE_KEYS / 16 % FETCHING_WAVES == 0 || part < TILE_KEYS / 16)
+            measure_keys(key_factors(ring, stage) + part * 64,
+                         keys_of(ring, stage) + part * (16 * ROW_BYTES), lane);
+    }
+    WAVE_SYNC();
+    leave_stage(keys_barrier(ring, stage, FILLED), lane);
+    at->measured = next_stage(at->measured, STAGES);
+    at->behind--;
+}
+#endif
+
+/* What the wave has fetched of a tile is filled once it has come, and in the
+ * cosine variant measured. */
+INLINE void finish_tile(const window_ring *ring, fetching_place *at,
+                        uint stage, uint wave, int lane, int wide)
+{
+#if VARIANT == COSINE
+    END_COPIES();
+    at->behind++;
+    if (at->behind > TILES_AHEAD) {
+        AWAIT_COPIES(TILES_AHEAD);
+        measure_tile(ring, at, wave, lane);
+    }
+#else
+    arrive_come(keys_barrier(ring, stage, FILLED), wide);
+#endif
+}
+
+/* item: of the team's. */
 INLINE void fetch_window(const window_call *call, const window_run *run,
-                         team_place *at, uint n, uint item)
+                         fetching_place *at, uint n, uint item, int wide)
 {
     const window_ring *ring = &call->ring;
-    const int wide = (call->args->flags & ARG_WIDE_ACCESS) != 0;
-    const stage_event done = VARIANT == COSINE ? COME : FILLED;
     const head_planes head = find_window_planes(call, run, n);
     const uint first = first_row_of(call, run), row = item / ROW_CHUNKS;
-    const uint chunk = item % ROW_CHUNKS * 8;
-    __global const storage *k =
-        head.k.rows + (ulong)row * head.k.pitch + chunk;
-    __global const storage *v =
-        head.v.rows + (ulong)row * head.v.pitch + chunk;
+    const uint wave = item / WAVE, lane = item % WAVE;
+    __global const storage *k = head.k.rows, *v = head.v.rows;
     await_phase(queries_barrier(ring, at->queries.number, READ),
                 at->queries.parity ^ 1);
     fetch_queries(slab(ring, at->queries.number, 0),
-                  head.q.rows + (ulong)(first + row) * head.q.pitch + chunk,
+                  head.q.rows + (ulong)(first + row) * head.q.pitch +
+                      item % ROW_CHUNKS * 8,
                   head.q.pitch, min((uint)BLOCK_ROWS, (uint)NQ - first), item,
                   call->team, wide);
     arrive_come(queries_barrier(ring, at->queries.number, FILLED), wide);
@@ -123,9 +176,11 @@ INLINE void fetch_window(const window_call *call, const window_run *run,
         const uint stage = at->keys.number;
         const uint count = min((uint)NK - tile * TILE_KEYS, (uint)TILE_KEYS);
         await_phase(keys_barrier(ring, stage, READ), at->keys.parity ^ 1);
-        fetch_keys(keys_of(ring, stage), k, head.k.pitch, count, item, wide);
-        fetch_keys(values_of(ring, stage), v, head.v.pitch, count, item, wide);
-        arrive_come(keys_barrier(ring, stage, done), wide);
+        fetch_keys(keys_of(ring, stage), k, head.k.pitch, count, wave, lane,
+                   wide);
+        fetch_keys(values_of(ring, stage), v, head.v.pitch, count, wave, lane,
+                   wide);
+        finish_tile(ring, at, stage, wave, (int)lane, wide);
         k += (ulong)TILE_KEYS * head.k.pitch;
         v += (ulong)TILE_KEYS * head.v.pitch;
         at->keys = next_stage(at->keys, STAGES);
@@ -133,47 +188,28 @@ INLINE void fetch_window(const window_call *call, const window_run *run,
     at->queries = next_stage(at->queries, WINDOW_QUERY_STAGES);
 }
 
-#if VARIANT == COSINE
-/* wave: of the team's that measure. */
-INLINE void measure_window(const window_call *call, team_place *at, uint wave,
-                           int lane)
-{
-    const window_ring *ring = &call->ring;
-    NO_UNROLL_FOR (uint tile = 0; tile < KEY_TILES; tile++) {
-        const uint stage = at->keys.number;
-        await_phase(keys_barrier(ring, stage, COME), at->keys.parity);
-        UNROLL_FOR (uint i = 0; i < TILE_KEYS / 16; i += MEASURING_WAVES)
-            if (i + wave < TILE_KEYS / 16)
-                measure_keys(key_factors(ring, stage) + (i + wave) * 64,
-                             keys_of(ring, stage) +
-                                 (i + wave) * (16 * ROW_BYTES),
-                             lane);
-        WAVE_SYNC();
-        leave_stage(keys_barrier(ring, stage, FILLED), lane);
-        at->keys = next_stage(at->keys, STAGES);
-    }
-}
-#endif
-
-/* item: of the team's share of the warpgroup. */
+/* item: of the team's. */
 INLINE void provide(const window_call *call, uint item)
 {
-    team_place at = {{0, 0}, {0, 0}};
+    fetching_place at = {{0, 0}, {0, 0}, {0, 0}, 0};
+    const int wide = (call->args->flags & ARG_WIDE_ACCESS) != 0;
     window_run run;
     NO_UNROLL_FOR (uint number = 0; find_run(&run, call->args, number);
                    number++) {
         const uint windows = windows_of_run(call, &run);
+        /* two copies of the code: no question between two copies of rows */
         NO_UNROLL_FOR (uint n = 0; n < windows; n++) {
-#if VARIANT == COSINE
-            if (item >= FETCHING)
-                measure_window(call, &at, (item - FETCHING) / WAVE,
-                               (int)(item % WAVE));
+            if (wide)
+                fetch_window(call, &run, &at, n, item, 1);
             else
-#endif
-                fetch_window(call, &run, &at, n, item);
+                fetch_window(call, &run, &at, n, item, 0);
         }
     }
     await_copies();
+#if VARIANT == COSINE
+    NO_UNROLL_FOR (; at.behind > 0;)
+        measure_tile(&call->ring, &at, item / WAVE, (int)(item % WAVE));
+#endif
 }
 
 /* ---- Who computes ---- */
@@ -393,17 +429,24 @@ INLINE void start_run(window_sums *x, float *scale, const window_call *call,
     clear_outs(x->o);
 }
 
+/* The tile after this one. */
+INLINE void await_next(const window_call *call, ring_stage here)
+{
+    const ring_stage next = next_stage(here, STAGES);
+    await_phase(keys_barrier(&call->ring, next.number, FILLED), next.parity);
+    show_to_products();
+}
+
 /* Scores of the next tile, tile `next_tile` of window n, and meanwhile the
  * values of this one; then weights of the next, and where that is another
  * window's, this window leaves. */
 INLINE void add_window_tile(window_sums *x, float *scale,
                             const window_call *call, const window_run *run,
                             team_place *at, const wave_rows *rows, uint n,
-                            uint next_tile)
+                            uint next_tile, const int is_first, int last)
 {
     float s[SCORES];
     const window_ring *ring = &call->ring;
-    const int is_first = KEY_TILES == 1 || next_tile == 0;
     const uint here = at->keys.number, old = at->queries.number;
     const ring_stage next = next_stage(at->keys, STAGES);
     if (is_first) {
@@ -412,8 +455,10 @@ INLINE void add_window_tile(window_sums *x, float *scale,
                     at->queries.parity);
     }
     const uint queries = slab(ring, at->queries.number, 0);
-    await_phase(keys_barrier(ring, next.number, FILLED), next.parity);
-    show_to_products();
+    if (!AWAITS_AHEAD)
+        await_phase(keys_barrier(ring, next.number, FILLED), next.parity);
+    if (!AWAITS_AHEAD || is_first)
+        show_to_products();
     HOLD_WINDOW_WEIGHTS(x->p);
     HOLD_OUTS(x->o);
     start_products();
@@ -424,6 +469,8 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     const window_weights of_old = x->w;
     if (is_first && rows->has)
         find_scales(scale, call, rows, at->queries.number);
+    if (AWAITS_AHEAD && !last)
+        await_next(call, next);
     AWAIT_PRODUCTS(1);
     HOLD_WINDOW_SCORES(s);
     if (rows->has) {
@@ -485,14 +532,18 @@ INLINE void compute_run(const window_call *call, const window_run *run,
     if (windows == 0)
         return;
     start_run(&x, scale, call, at, &rows);
-    uint n = 0, tile = 0;
-    NO_UNROLL_FOR (uint step = 1; step < windows * KEY_TILES; step++) {
-        tile++;
-        if (tile == KEY_TILES) {
-            tile = 0;
-            n++;
-        }
-        add_window_tile(&x, scale, call, run, at, &rows, n, tile);
+    if (AWAITS_AHEAD && windows * KEY_TILES > 1)
+        await_next(call, at->keys);
+    uint n = 0;
+    NO_UNROLL_FOR (;;) {
+        TILE_FOR(uint tile = 1; tile < KEY_TILES; tile++)
+        add_window_tile(&x, scale, call, run, at, &rows, n, tile, 0,
+                        n + 1 == windows && tile + 1 == KEY_TILES);
+        if (n + 1 == windows)
+            break;
+        n++;
+        add_window_tile(&x, scale, call, run, at, &rows, n, 0, 1,
+                        n + 1 == windows && KEY_TILES == 1);
     }
     end_run(&x, call, run, at, &rows, n);
 }

@@ -2,15 +2,13 @@
  * Windows on their way through local memory. Of each window that a team
  * computes come its queries, in as many slabs of 64 rows as the team has
  * warpgroups, and tile by tile its keys and values. The last warpgroup
- * fetches; of the cosine variant half of it does, and the other half measures
- * rows that have come:
+ * fetches, and measures keys of the cosine variant some tiles later, when they
+ * have come:
  *
- *   fetching    await read -> copy -> arrive at come
- *   measuring   await come -> lengths of rows -> arrive at filled
+ *   fetching    await read -> copy (-> measure) -> arrive at filled
  *   computing   await filled -> products -> arrive at read, each wave once
  *
- * Where nothing is measured, who fetches arrives at filled. Rows of what there
- * is not stay zeros, as they were made at the start. */
+ * Rows of what there is not stay zeros, as they were made at the start. */
 #ifndef WINDOW_RING_CL
 #define WINDOW_RING_CL
 #include "common/problem.cl"
@@ -26,9 +24,20 @@ REQUIRE(STAGES)
 REQUIRE(WINDOWS_PER_GROUP)
 
 #define ROW_CHUNKS (HEAD_DIM / 8)
-#define FETCHING (WARPGROUP / WINDOWS_PER_GROUP / (VARIANT == COSINE ? 2 : 1))
-#define MEASURING_WAVES (FETCHING / WAVE)
+/* Of a team, work-items that fetch, and waves that do and that compute. */
+#define FETCHING (WARPGROUP / WINDOWS_PER_GROUP)
+#define FETCHING_WAVES (FETCHING / WAVE)
 #define TEAM_WAVES (GROUPS_PER_WINDOW * (WARPGROUP / WAVE))
+/* Tiles that are fetched before one of them is measured; and those that who
+ * computes holds, with the one that it awaits. Where the ring is shorter than
+ * both, the kernel would wait for ever. */
+#define TILES_AHEAD                                                           \
+    (VARIANT != COSINE ? 0 : STAGES > 6 ? 3 : STAGES > 4 ? 2 : 1)
+#ifndef AWAITS_AHEAD
+#define AWAITS_AHEAD (STAGES >= TILES_AHEAD + 3)
+#endif
+typedef char
+    ring_is_long_enough[STAGES >= TILES_AHEAD + 2 + AWAITS_AHEAD ? 1 : -1];
 
 /* Addresses in local memory of what a team has. */
 typedef struct window_ring {
@@ -68,7 +77,7 @@ INLINE uint key_factors(const window_ring *ring, uint stage)
     return ring->factors + stage * (4 * TILE_KEYS);
 }
 
-typedef enum { FILLED, READ, COME } stage_event;
+typedef enum { FILLED, READ } stage_event;
 INLINE uint keys_barrier(const window_ring *ring, uint stage,
                          stage_event event)
 {
@@ -78,20 +87,19 @@ INLINE uint queries_barrier(const window_ring *ring, uint stage,
                             stage_event event)
 {
     return ring->barriers +
-           8 * (3 * STAGES + event * WINDOW_QUERY_STAGES + stage);
+           8 * (2 * STAGES + event * WINDOW_QUERY_STAGES + stage);
 }
 
 /* Barrier n of the team's, by as many work-items as there are. */
 INLINE void make_window_barrier(const window_ring *ring, uint n)
 {
-    const int of_keys = n < 3 * STAGES;
+    const int of_keys = n < 2 * STAGES;
     const uint event =
-        of_keys ? n / STAGES : (n - 3 * STAGES) / WINDOW_QUERY_STAGES;
-    make_mbarrier(ring->barriers + 8 * n,
-                  event == READ ? TEAM_WAVES
-                  : event == FILLED && of_keys && VARIANT == COSINE
-                      ? MEASURING_WAVES
-                      : FETCHING);
+        of_keys ? n / STAGES : (n - 2 * STAGES) / WINDOW_QUERY_STAGES;
+    make_mbarrier(ring->barriers + 8 * n, event == READ ? TEAM_WAVES
+                                          : of_keys && VARIANT == COSINE
+                                              ? FETCHING_WAVES
+                                              : FETCHING);
 }
 
 INLINE void leave_stage(uint barrier_at, int lane)
@@ -135,30 +143,34 @@ INLINE void fetch_elements(uint to, __global const storage *from)
 }
 
 #define ROW_STEP (FETCHING / ROW_CHUNKS)
+#define WAVE_ROW_STEP (WAVE / ROW_CHUNKS)
 
-/* A work-item's chunks of rows [0, count) of a tile of keys or values; wide:
- * they allow copies of 16 bytes, one after the other, as copies that wait for
+/* A wave's rows of a tile of keys or values, 16 of every FETCHING_WAVES times
+ * 16, as far as there are: [0, count). from: the tile's first. wide: they
+ * allow copies of 16 bytes, one after the other, as copies that wait for
  * addresses are slow. */
 INLINE void fetch_keys(uint to, __global const storage *from, uint pitch,
-                       uint count, uint item, int wide)
+                       uint count, uint wave, uint lane, int wide)
 {
-    const uint chunk = item % ROW_CHUNKS, row = item / ROW_CHUNKS;
-    if (wide) {
-        UNROLL_FOR (uint i = 0; i < CEIL_DIV(TILE_KEYS, ROW_STEP); i++) {
-            if ((TILE_KEYS % ROW_STEP == 0 && NK % TILE_KEYS == 0) ||
-                row + i * ROW_STEP < count)
-                copy_chunk(to + (ROW_STEP % 8 == 0
-                                     ? chunk_place(row, chunk) +
-                                           i * (ROW_STEP * ROW_BYTES)
-                                     : chunk_place(row + i * ROW_STEP, chunk)),
-                           from);
-            from += (ulong)ROW_STEP * pitch;
-        }
-        return;
-    }
-    NO_UNROLL_FOR (uint i = row; i < count; i += ROW_STEP) {
-        fetch_elements(to + chunk_place(i, chunk), from);
-        from += (ulong)ROW_STEP * pitch;
+    const uint chunk = lane % ROW_CHUNKS;
+    uint row = wave * 16 + lane / ROW_CHUNKS;
+    from += (ulong)row * pitch + chunk * 8;
+    UNROLL_FOR (uint i = 0; i < CEIL_DIV(TILE_KEYS / 16, FETCHING_WAVES);
+                i++) {
+        if (TILE_KEYS / 16 % FETCHING_WAVES == 0 ||
+            wave + i * FETCHING_WAVES < TILE_KEYS / 16)
+            UNROLL_FOR (uint r = 0; r < 16; r += WAVE_ROW_STEP) {
+                const uint at = to + chunk_place(row + r, chunk);
+                __global const storage *x = from + (ulong)r * pitch;
+                if (NK % TILE_KEYS != 0 && row + r >= count)
+                    continue;
+                if (wide)
+                    copy_chunk(at, x);
+                else
+                    fetch_elements(at, x);
+            }
+        row += 16 * FETCHING_WAVES;
+        from += (ulong)(16 * FETCHING_WAVES) * pitch;
     }
 }
 
@@ -215,7 +227,7 @@ INLINE void square_16(float *squares, uint rows, int lane)
 
 INLINE float window_factor(float square)
 {
-    return fmin(rsqrt(square), 1.0f / NORM_EPSILON);
+    return fmin(native_rsqrt(square), 1.0f / NORM_EPSILON);
 }
 
 /* One through the length of each of 16 keys. */

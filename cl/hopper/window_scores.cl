@@ -210,7 +210,7 @@ INLINE float move_to_base(float *s, window_weights *w, const int r, float sum)
 /* Given that all rows have a base, be it of the window before. False: it does
  * not serve, and nothing has changed but s, which is worth nothing. */
 INLINE int weigh_quickly(float *s, window_weights *w, const logit_terms *t,
-                         int lane, int is_first)
+                         int lane, const int is_first)
 {
     float sum[2] = {0.0f, 0.0f};
     UNROLL_FOR (int c = 0; c < TILE_KEYS / 16; c++) {
@@ -257,7 +257,7 @@ INLINE int weigh_quickly(float *s, window_weights *w, const logit_terms *t,
 /* From products to weights. Addresses of the wave's 16 queries and of the
  * tile's keys, for those that are needed a second time. */
 INLINE void weigh_tile(float *s, window_weights *w, const logit_terms *t,
-                       uint queries, uint keys, int lane, int is_first)
+                       uint queries, uint keys, int lane, const int is_first)
 {
     const int tries = w->settled && !(is_first && w->searches > 0);
     if (tries && weigh_quickly(s, w, t, lane, is_first))
