@@ -158,7 +158,8 @@ static winattn_status print_wgmma(const wa_problem *problem, const line *l)
     if (wa_plan_wgmma_sliding(&demanded, &device, &plan))
         WA_TRY(print_forward(&demanded, &of_unit, &none));
     wa_plan_begin(WA_BACKWARD, &plan);
-    if (wa_plan_wgmma_sliding_backward(&demanded, &device, &plan))
+    if (wa_plan_wgmma_sliding_backward(&demanded, &device, &plan) ||
+        wa_plan_wgmma_window_backward(&demanded, &device, &plan))
         WA_TRY(
             print_backward(&demanded, &of_unit, &none, WINATTN_TIER_MATRIX));
     return WINATTN_SUCCESS;

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the kernels of a window's gradients have in local memory: formulas by
+ * which they declare it and the planner knows how much it is. A kernel has
+ * OWN_ROWS rows of two tensors and all rows of two others, OTHER_ROWS of them
+ * with those that fill the last tile up; and of a bias BIAS_BYTES for each
+ * pair. */
+#ifndef GRADIENT_WINDOWS_EXTENTS_H
+#define GRADIENT_WINDOWS_EXTENTS_H
+
+/* A row in local memory, of 32 channels. */
+#define WINDOW_CHANNELS 32
+#define WINDOW_PITCH 64
+
+/* Of a stage, which has a window: tensors; and numbers that belong to rows. */
+#define WINDOW_STAGE_BYTES (2 * WINDOW_PITCH * (OWN_ROWS + OTHER_ROWS))
+#define WINDOW_NUMBER_BYTES (16 * OTHER_ROWS + 4 * OWN_ROWS + 16)
+/* It is filled, it was read. */
+#define WINDOW_BARRIER_BYTES 16
+#define WINDOW_PAIR_BYTES (BIAS_BYTES * OWN_ROWS * OTHER_ROWS)
+#define WINDOW_LOCAL_BYTES                                                    \
+    (STAGES * (WINDOW_STAGE_BYTES + WINDOW_NUMBER_BYTES +                     \
+               WINDOW_BARRIER_BYTES) +                                        \
+     WINDOW_PAIR_BYTES)
+
+#endif

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Backward pass of windows on NVIDIA's Hopper, behind window_rows_wgmma.cl:
+ * dK and dV, the other way round.
+ *
+ * A work-group owns BLOCK_KEYS keys of a head, 64 for each of its warpgroups
+ * but the last, which fetches, and goes from window to window. All rows of a
+ * window are in local memory, over which a warpgroup loops, BLOCK_ROWS at a
+ * time:
+ *
+ *   P^T = 2^(scale K Q^T + bias + shift),  dS^T = P^T (V dO^T - delta),
+ *   dV += P^T dO,  dK += scale dS^T Q */
+#define OWN_ROWS BLOCK_KEYS
+#define OTHER_ROWS (CEIL_DIV(NQ, BLOCK_ROWS) * BLOCK_ROWS)
+#define WARPGROUPS (BLOCK_KEYS / WARPGROUP_ROWS)
+#include "hopper/gradient_windows.cl"
+
+REQUIRE(BLOCK_ROWS)
+
+#define multiply_scores JOIN(multiply_, BLOCK_ROWS)
+#define hold_scores JOIN(hold_, BLOCK_ROWS)
+
+/* What is known of a row in local memory, numbers beside each other: its
+ * shift; (cosine) what q k^ is multiplied by; what dP is multiplied by; delta,
+ * times minus that. */
+#define KNOWN_NUMBERS (VARIANT == COSINE ? 4 : 2)
+
+/* ---- Who fetches ---- */
+
+/* The numbers of a window's rows, from what the kernel of rows left; and at
+ * wave_numbers the power of two of dS. */
+INLINE void fetch_numbers(const window_ring *ring, uint stage,
+                          __global const float *numbers, uint item)
+{
+    float4 known[CEIL_DIV(OTHER_ROWS, WARPGROUP)];
+    float bound = 0.0f;
+    UNROLL_FOR (uint i = 0; i < CEIL_DIV(OTHER_ROWS, WARPGROUP); i++) {
+        const uint row = item + i * WARPGROUP;
+        known[i] = vload4(min(row, NQ - 1u), numbers);
+        if (VARIANT != COSINE)
+            known[i].w = 1.0f;
+        bound = fmax(bound, known[i].z * known[i].w);
+    }
+    float ds_scale = 1.0f;
+    if (RESCALES) {
+        store_word(wave_numbers(ring, stage) + item / WAVE * 4,
+                   largest_of_wave(as_uint(bound)));
+        sync_fetching();
+        const float4 all = as_float4(load_chunk(wave_numbers(ring, stage)));
+        ds_scale =
+            ds_scale_for(fmax(fmax(all.x, all.y), fmax(all.z, all.w)));
+        sync_fetching();
+    }
+    if (item == 0)
+        store_number(wave_numbers(ring, stage), ds_scale);
+    UNROLL_FOR (uint i = 0; i < CEIL_DIV(OTHER_ROWS, WARPGROUP); i++) {
+        const uint row = item + i * WARPGROUP;
+        const float factor = known[i].w * (ds_scale / P_SCALE);
+        const float shift = row < NQ ? known[i].x : -INFINITY;
+        const uint to =
+            other_numbers(ring, stage) + row * (4 * KNOWN_NUMBERS);
+        if (row >= OTHER_ROWS)
+            break;
+        if (VARIANT == COSINE) {
+            store_chunk(to, as_uint4((float4)(shift, known[i].w, factor,
+                                              -known[i].y * factor)));
+        } else {
+            store_number(to, shift);
+            store_number(to + 4, -known[i].y * factor);
+        }
+    }
+}
+
+typedef struct key_tensors {
+    __global const storage *q, *k, *v, *d_o;
+    __global const float *numbers;
+} key_tensors;
+
+INLINE void fetch(const window_ring *ring, const key_tensors *from,
+                  const backward_args *args, window_split windows, uint head,
+                  uint first_key, uint item, int wide)
+{
+    const forward_args *forward = &args->forward;
+    NO_UNROLL_FOR (uint n = 0; n < windows.count; n++) {
+        const ulong window = forward->first_window + windows.first + n;
+        const uint stage = n % STAGES;
+        await_phase(window_was_read(ring, stage), n / STAGES % 2 ^ 1);
+        fetch_window_rows(window_rows(ring, stage, OWN_FIRST),
+                          from->k + plane(&forward->k, window, head),
+                          forward->k.row, first_key, NK - 1, OWN_ROWS, item,
+                          wide);
+        fetch_window_rows(window_rows(ring, stage, OTHER_FIRST),
+                          from->q + plane(&forward->q, window, head),
+                          forward->q.row, 0, NQ - 1, OTHER_ROWS, item, wide);
+        fetch_window_rows(window_rows(ring, stage, OWN_SECOND),
+                          from->v + plane(&forward->v, window, head),
+                          forward->v.row, first_key, NK - 1, OWN_ROWS, item,
+                          wide);
+        fetch_window_rows(window_rows(ring, stage, OTHER_SECOND),
+                          from->d_o + plane(&args->d_o, window, head),
+                          args->d_o.row, 0, NQ - 1, OTHER_ROWS, item, wide);
+        fetch_numbers(ring, stage,
+                      from->numbers +
+                          ((ulong)(windows.first + n) * forward->heads +
+                           head) *
+                              NQ * ROW_NUMBERS,
+                      item);
+        await_copies();
+#if VARIANT == COSINE
+        sync_fetching();
+        NO_UNROLL_FOR (uint row = item; row < OWN_ROWS; row += WARPGROUP)
+            store_number(own_numbers(ring, stage) + 4 * row,
+                         inverse_of_row(window_rows(ring, stage, OWN_FIRST),
+                                        row));
+#endif
+        arrive(window_filled(ring, stage));
+    }
+}
+
+/* ---- Who computes ---- */
+
+typedef struct wave_keys {
+    uint wave; /* of the work-group */
+    int lane;
+    float scale[2];  /* of products of the lane's keys, to logits, times log2 e
+                      */
+    float factor; /* by which dP is multiplied (dot) */
+} wave_keys;
+
+typedef struct key_state {
+    float dk[OUTS], dv[OUTS];
+    uint p[BLOCK_ROWS / 4], ds[BLOCK_ROWS / 4];
+} key_state;
+
+/* Products of keys become P_SCALE P^T. */
+INLINE void exponentiate(float *s, const window_ring *ring, uint stage,
+                         uint first, const wave_keys *keys)
+{
+    UNROLL_FOR (uint c = 0; c < BLOCK_ROWS; c += 16) {
+        float bias[8];
+        UNROLL_FOR (int i = 0; i < 8; i++)
+            bias[i] = 0.0f;
+#if BIAS
+        load_pairs(bias, ring, keys->wave, first + c, keys->lane);
+#endif
+        UNROLL_FOR (uint j = 0; j < 2; j++) {
+            const uint from =
+                other_numbers(ring, stage) +
+                (first + c + 8 * j + 2 * (keys->lane % 4)) *
+                    (4 * KNOWN_NUMBERS);
+            float shift[2];
+            float *own = s + c / 2 + 4 * j;
+#if VARIANT == COSINE
+            UNROLL_FOR (int i = 0; i < 2; i++) {
+                const float2 row = load_numbers(from + 16 * i);
+                shift[i] = row.x;
+                own[i] *= row.y;
+                own[2 + i] *= row.y;
+            }
+#else
+            const float4 both = as_float4(load_chunk(from));
+            shift[0] = both.x;
+            shift[1] = both.z;
+#endif
+            UNROLL_FOR (int r = 0; r < 2; r++)
+                UNROLL_FOR (int i = 0; i < 2; i++) {
+                    const float added =
+                        BIAS ? FMA(bias[4 * j + 2 * r + i], LOG2E, shift[i])
+                             : shift[i];
+                    own[2 * r + i] =
+                        EXP2(FMA(own[2 * r + i], keys->scale[r], added));
+                }
+        }
+    }
+}
+
+INLINE void pack_tile(uint *to, const float *from)
+{
+    UNROLL_FOR (int i = 0; i < BLOCK_ROWS / 4; i++)
+        to[i] = PACK(from[2 * i], from[2 * i + 1]);
+}
+
+/* P^T and dP^T become dS^T, as an operand. */
+INLINE void differentiate(uint *ds, const float *p, const float *dp,
+                          const window_ring *ring, uint stage, uint first,
+                          const wave_keys *keys)
+{
+    UNROLL_FOR (int j = 0; j < BLOCK_ROWS / 8; j++) {
+        const uint from = other_numbers(ring, stage) +
+                          (first + 8 * j + 2 * (keys->lane % 4)) *
+                              (4 * KNOWN_NUMBERS);
+        float factor[2], offset[2];
+#if VARIANT == COSINE
+        UNROLL_FOR (int i = 0; i < 2; i++) {
+            const float2 row = load_numbers(from + 16 * i + 8);
+            factor[i] = row.x;
+            offset[i] = row.y;
+        }
+#else
+        const float4 both = as_float4(load_chunk(from));
+        factor[0] = factor[1] = keys->factor;
+        offset[0] = both.y;
+        offset[1] = both.w;
+#endif
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            ds[2 * j + r] = PACK(
+                p[SCORE(j, r, 0)] *
+                    FMA(dp[SCORE(j, r, 0)], factor[0], offset[0]),
+                p[SCORE(j, r, 1)] *
+                    FMA(dp[SCORE(j, r, 1)], factor[1], offset[1]));
+    }
+}
+
+/* A window's rows. k, v: addresses of the warpgroup's. */
+INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
+                     uint v, const wave_keys *keys)
+{
+    UNROLL_FOR (int i = 0; i < OUTS; i++)
+        x->dk[i] = x->dv[i] = 0.0f;
+    UNROLL_FOR (int i = 0; i < BLOCK_ROWS / 4; i++)
+        x->p[i] = x->ds[i] = 0;
+    NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_ROWS) {
+        float s[BLOCK_ROWS / 2], dp[BLOCK_ROWS / 2];
+        const uint q_rows =
+            window_rows(ring, stage, OTHER_FIRST) + first * WINDOW_PITCH;
+        const uint d_o_rows =
+            window_rows(ring, stage, OTHER_SECOND) + first * WINDOW_PITCH;
+        AWAIT_PRODUCTS(0);
+        HOLD_OUTS(x->dk);
+        HOLD_OUTS(x->dv);
+        hold_words(x->p, BLOCK_ROWS / 4);
+        hold_words(x->ds, BLOCK_ROWS / 4);
+        start_products();
+        multiply_scores(s, k, q_rows);
+        end_products();
+        multiply_scores(dp, v, d_o_rows);
+        end_products();
+        AWAIT_PRODUCTS(1);
+        hold_scores(s);
+        exponentiate(s, ring, stage, first, keys);
+        pack_tile(x->p, s);
+        hold_words(x->p, BLOCK_ROWS / 4);
+        HOLD_OUTS(x->dv);
+        start_products();
+        add_products(x->dv, x->p, d_o_rows, BLOCK_ROWS);
+        end_products();
+        AWAIT_PRODUCTS(1);
+        hold_scores(dp);
+        differentiate(x->ds, s, dp, ring, stage, first, keys);
+        hold_words(x->ds, BLOCK_ROWS / 4);
+        HOLD_OUTS(x->dk);
+        start_products();
+        add_products(x->dk, x->ds, q_rows, BLOCK_ROWS);
+        end_products();
+    }
+    AWAIT_PRODUCTS(0);
+    HOLD_OUTS(x->dk);
+    HOLD_OUTS(x->dv);
+    hold_words(x->p, BLOCK_ROWS / 4);
+    hold_words(x->ds, BLOCK_ROWS / 4);
+}
+
+__kernel __attribute__((reqd_work_group_size(WORK_ITEMS, 1, 1))) void
+window_keys_wgmma(BACKWARD_PARAMETERS)
+{
+    __local uchar memory[WINDOW_LOCAL_BYTES] __attribute__((aligned(1024)));
+    const forward_args *forward = &args.forward;
+    const uint flags = forward->flags;
+    const uint item = (uint)get_local_id(0);
+    const uint wave = wave_of(item), warpgroup = wave / 4;
+    int lane = (int)(item % WAVE);
+    const int wide = (flags & ARG_WIDE_ACCESS) != 0;
+    const window_ring ring = {local_address(memory)};
+    DECLARE_REGISTERS();
+    const uint head_blocks = forward->heads * args.key_blocks;
+    const uint head_block = (uint)get_group_id(0) % head_blocks;
+    const uint head = head_block / args.key_blocks;
+    const uint first_key = head_block % args.key_blocks * BLOCK_KEYS;
+    const window_split windows =
+        find_split(forward, (uint)get_group_id(0) / head_blocks);
+    if (windows.count == 0)
+        return;
+    if (item < 2 * STAGES)
+        make_window_barrier(&ring, item);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (warpgroup == WARPGROUPS) {
+        LEAVE_REGISTERS();
+        const key_tensors from = {q, k, v, d_o, workspace + args.workspace};
+        fetch(&ring, &from, &args, windows, head, first_key, item % WARPGROUP,
+              wide);
+        return;
+    }
+    TAKE_REGISTERS();
+#if BIAS
+    const work_tile here = {.window = forward->first_window, .head = head};
+    DECLARE_SCORE_BIAS(score_bias, *forward, here)
+    keep_bias(&ring, forward, &score_bias, first_key, item, 1);
+    sync_computing();
+#endif
+    NO_UNROLL_FOR (uint n = 0; n < windows.count; n++) {
+        HIDE_FROM_OPTIMIZER(lane); /* addresses that wait are too many */
+        const ulong window = forward->first_window + windows.first + n;
+        const uint stage = n % STAGES;
+        const uint of_warpgroup = warpgroup * WARPGROUP_ROWS * WINDOW_PITCH;
+        const uint k_rows =
+            window_rows(&ring, stage, OWN_FIRST) + of_warpgroup;
+        const uint v_rows =
+            window_rows(&ring, stage, OWN_SECOND) + of_warpgroup;
+        const uint of_wave = wave % 4 * 16 * WINDOW_PITCH;
+        wave_keys keys = {.wave = wave, .lane = lane};
+        key_state x;
+        await_phase(window_filled(&ring, stage), n / STAGES % 2);
+        show_to_products();
+        const float ds_scale = load_number(wave_numbers(&ring, stage));
+        float inverses[2] = {1.0f, 1.0f};
+        UNROLL_FOR (int r = 0; r < 2; r++) {
+#if VARIANT == COSINE
+            inverses[r] = load_number(own_numbers(&ring, stage) +
+                                      4 * (wave * 16 + lane / 4 + 8 * r));
+            keys.scale[r] = inverses[r] * LOG2E;
+#else
+            keys.scale[r] = forward->scale * LOG2E;
+#endif
+        }
+        keys.factor = ds_scale / P_SCALE;
+        add_rows(&x, &ring, stage, k_rows, v_rows, &keys);
+        const float back = inverse_ds_scale(ds_scale);
+        float factor[2];
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            factor[r] =
+                VARIANT == COSINE ? back : back * forward->scale;
+#if VARIANT == COSINE
+        float along[2];
+        take_back_norm(x.dk, along, factor, inverses, k_rows + of_wave, lane);
+        factor[0] = factor[1] = 1.0f;
+#endif
+        sync_warpgroup(warpgroup); /* all have read its keys */
+        if ((flags & ARG_DK) != 0)
+            store_window_rows(x.dk, factor, k_rows + of_wave,
+                              dk + plane(&args.dk, window, head), args.dk.row,
+                              first_key + wave * 16, NK, lane,
+                              (flags & ARG_ADD_DK) != 0, wide);
+        factor[0] = factor[1] = 1.0f / P_SCALE;
+        if ((flags & ARG_DV) != 0)
+            store_window_rows(x.dv, factor, v_rows + of_wave,
+                              dv + plane(&args.dv, window, head), args.dv.row,
+                              first_key + wave * 16, NK, lane,
+                              (flags & ARG_ADD_DV) != 0, wide);
+        WAVE_SYNC();
+        leave_window(window_was_read(&ring, stage), lane);
+    }
+}

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Backward pass of windows on NVIDIA's Hopper: what concerns rows.
+ * window_keys_wgmma.cl follows.
+ *
+ * A work-group owns BLOCK_ROWS rows of a head, 64 for each of its warpgroups
+ * but the last, which fetches, and goes from window to window. All keys of a
+ * window are in local memory, over which a warpgroup loops twice: for
+ * statistics,
+ *
+ *   S = scale Q K^T + bias,  sums of exp(S - max) and of that times dO V^T,
+ *
+ * BLOCK_KEYS keys at a time, and for gradients, SUBTILE_KEYS at a time,
+ *
+ *   dS = P (dO V^T - delta),  dQ += scale dS K,  dBias += dS.
+ *
+ * Sums of dBias over windows stay in registers. Neither lse nor o is read: P
+ * sums to 1 and dS to d_lse whatever was rounded there. The kernel of keys
+ * gets from each row, by way of the workspace, (x) its shift, minus the
+ * logarithm of the sum of its exponentials, in units of log 2 and plus
+ * P_EXPONENT; (y) delta; (z) a bound of |dS|; (w) what q k^ is multiplied by
+ * (cosine). */
+#define OWN_ROWS BLOCK_ROWS
+#define OTHER_ROWS (CEIL_DIV(NK, BLOCK_KEYS) * BLOCK_KEYS)
+#include "hopper/gradient_windows.cl"
+
+REQUIRE(BLOCK_ROWS)
+REQUIRE(SUBTILE_KEYS)
+
+typedef char tiles_are_whole[OTHER_ROWS % SUBTILE_KEYS == 0 ? 1 : -1];
+
+#define multiply_statistics JOIN(multiply_, BLOCK_KEYS)
+#define hold_statistics JOIN(hold_, BLOCK_KEYS)
+#define multiply_gradients JOIN(multiply_, SUBTILE_KEYS)
+#define hold_gradients JOIN(hold_, SUBTILE_KEYS)
+
+/* A wave's 16 rows of a window. */
+typedef struct wave_rows {
+    uint wave; /* of the work-group */
+    uint row;  /* the first, of the window */
+    int lane;
+} wave_rows;
+
+/* What a lane has of its two rows. */
+typedef struct row_state {
+    float top[2];     /* score so far */
+    float sum[2];     /* of exponentials */
+    float delta[2];   /* of these times dP */
+    float largest[2]; /* |dP| */
+    float scale[2];   /* of products of rows, to scores */
+    float shift[2];   /* minus top, in units of log 2 */
+    float factor[2];  /* by which exponentials and dP are multiplied */
+    float offset[2];  /* delta, times -factor */
+    float back[2];    /* from there to dS */
+} row_state;
+
+/* ---- Scores ---- */
+
+/* Products of rows become scores of `count` keys from `first` on. */
+INLINE void finish_scores(float *s, const row_state *x,
+                          const window_ring *ring, uint stage, uint first,
+                          const uint count, const wave_rows *rows)
+{
+    UNROLL_FOR (uint c = 0; c < count; c += 16) {
+        float bias[8];
+        UNROLL_FOR (int i = 0; i < 8; i++)
+            bias[i] = 0.0f;
+#if BIAS
+        load_pairs(bias, ring, rows->wave, first + c, rows->lane);
+#endif
+        UNROLL_FOR (uint j = 0; j < 2; j++) {
+            float *own = s + c / 2 + 4 * j;
+#if VARIANT == COSINE
+            const float2 inverses =
+                load_numbers(other_numbers(ring, stage) +
+                             4 * (first + c + 8 * j + 2 * (rows->lane % 4)));
+            UNROLL_FOR (int r = 0; r < 2; r++) {
+                own[2 * r] *= inverses.x;
+                own[2 * r + 1] *= inverses.y;
+            }
+#endif
+            UNROLL_FOR (int r = 0; r < 2; r++)
+                UNROLL_FOR (uint i = 0; i < 2; i++) {
+                    float score = FMA(own[2 * r + i], x->scale[r],
+                                      bias[4 * j + 2 * r + i]);
+                    /* of a bias there is one in that place */
+                    if (!BIAS && OTHER_ROWS != NK)
+                        score = first + c + 8 * j + 2 * (rows->lane % 4) + i <
+                                        NK
+                                    ? score
+                                    : -INFINITY;
+                    own[2 * r + i] = score;
+                }
+        }
+    }
+}
+
+/* ---- Statistics ---- */
+
+/* A lane has statistics of its own columns at first. */
+INLINE void add_exponentials(row_state *x, float *s)
+{
+    UNROLL_FOR (int r = 0; r < 2; r++) {
+        float top = x->top[r];
+        UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
+            top = fmax(top, fmax(s[SCORE(j, r, 0)], s[SCORE(j, r, 1)]));
+        /* who has seen nothing has no maximum to subtract */
+        const float subtracted = top == -INFINITY ? 0.0f : top;
+        const float rescale = EXP2((x->top[r] - subtracted) * LOG2E);
+        const float shift = -subtracted * LOG2E;
+        x->top[r] = top;
+        x->sum[r] *= rescale;
+        x->delta[r] *= rescale;
+        UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
+            UNROLL_FOR (int i = 0; i < 2; i++) {
+                const float e = EXP2(FMA(s[SCORE(j, r, i)], LOG2E, shift));
+                s[SCORE(j, r, i)] = e;
+                x->sum[r] += e;
+            }
+    }
+}
+
+INLINE void add_delta(row_state *x, const float *s, const float *dp)
+{
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
+            UNROLL_FOR (int i = 0; i < 2; i++) {
+                x->delta[r] = FMA(s[SCORE(j, r, i)], dp[SCORE(j, r, i)],
+                                  x->delta[r]);
+                if (RESCALES)
+                    x->largest[r] =
+                        fmax(x->largest[r], fabs(dp[SCORE(j, r, i)]));
+            }
+}
+
+INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
+                            uint q_rows, uint d_o_rows, const wave_rows *rows)
+{
+    UNROLL_FOR (int r = 0; r < 2; r++) {
+        x->top[r] = -INFINITY;
+        x->sum[r] = x->delta[r] = x->largest[r] = 0.0f;
+    }
+    NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
+        float s[BLOCK_KEYS / 2], dp[BLOCK_KEYS / 2];
+        start_products();
+        multiply_statistics(s, q_rows,
+                            window_rows(ring, stage, OTHER_FIRST) +
+                                first * WINDOW_PITCH);
+        end_products();
+        multiply_statistics(dp, d_o_rows,
+                            window_rows(ring, stage, OTHER_SECOND) +
+                                first * WINDOW_PITCH);
+        end_products();
+        AWAIT_PRODUCTS(1);
+        hold_statistics(s);
+        finish_scores(s, x, ring, stage, first, BLOCK_KEYS, rows);
+        add_exponentials(x, s);
+        AWAIT_PRODUCTS(0);
+        hold_statistics(dp);
+        add_delta(x, s, dp);
+    }
+}
+
+/* The four lanes that share rows join theirs; d_lse: of the lane's rows;
+ * inverse: of the shortest key. Leaves what the loop for gradients and the
+ * kernel of keys, at `numbers`, must know. */
+INLINE void join_statistics(row_state *x, const float *d_lse, float inverse,
+                            __global float *numbers, const wave_rows *rows)
+{
+    UNROLL_FOR (int r = 0; r < 2; r++) {
+        const uint row = rows->row + rows->lane / 4 + 8 * r;
+        float top = x->top[r];
+        REDUCE(top, fmax);
+        const float subtracted = top == -INFINITY ? 0.0f : top;
+        const float rescale = EXP2((x->top[r] - subtracted) * LOG2E);
+        float sum = x->sum[r] * rescale, delta = x->delta[r] * rescale;
+        float bound = x->largest[r];
+        REDUCE(sum, ADD_PAIR);
+        REDUCE(delta, ADD_PAIR);
+        if (RESCALES) {
+            REDUCE(bound, fmax);
+        }
+        const float part = sum == 0.0f ? 0.0f : 1.0f / sum;
+        delta = FMA(delta, part, -d_lse[r]);
+        bound = FMA(bound, 2.0f, fabs(d_lse[r]));
+        const float ds_scale =
+            RESCALES ? ds_scale_for(bound * inverse) : 1.0f;
+        x->shift[r] = -subtracted * LOG2E;
+        x->factor[r] = part * ds_scale;
+        x->offset[r] = -delta * x->factor[r];
+        x->back[r] = inverse_ds_scale(ds_scale);
+        if (rows->lane % 4 == 0 && row < NQ) {
+            const float4 known = {sum == 0.0f
+                                      ? -INFINITY
+                                      : x->shift[r] + (P_EXPONENT - log2(sum)),
+                                  delta, bound, x->scale[r]};
+            vstore4(known, row, numbers);
+        }
+    }
+}
+
+/* ---- Gradients ---- */
+
+/* Scores and dP become dS, as an operand, of SUBTILE_KEYS keys from `first`
+ * on. */
+INLINE void differentiate(uint *ds, float *d_bias, const float *s,
+                          const float *dp, const row_state *x,
+                          const window_ring *ring, uint stage, uint first,
+                          int lane)
+{
+    UNROLL_FOR (int j = 0; j < SUBTILE_KEYS / 8; j++) {
+        float2 inverses = (float2)(1.0f);
+#if VARIANT == COSINE
+        inverses = load_numbers(other_numbers(ring, stage) +
+                                4 * (first + 8 * j + 2 * (lane % 4)));
+#endif
+        UNROLL_FOR (int r = 0; r < 2; r++) {
+            float d[2];
+            UNROLL_FOR (int i = 0; i < 2; i++) {
+                const int n = SCORE(j, r, i);
+                const float e = EXP2(FMA(s[n], LOG2E, x->shift[r]));
+                d[i] = e * FMA(dp[n], x->factor[r], x->offset[r]);
+                if (BIAS)
+                    d_bias[n] = FMA(d[i], x->back[r], d_bias[n]);
+            }
+            ds[2 * j + r] = VARIANT == COSINE
+                                ? PACK(d[0] * inverses.x, d[1] * inverses.y)
+                                : PACK(d[0], d[1]);
+        }
+    }
+}
+
+INLINE void find_gradients(float *dq, float *d_bias, const row_state *x,
+                           const window_ring *ring, uint stage, uint q_rows,
+                           uint d_o_rows, const wave_rows *rows)
+{
+    uint ds[SUBTILE_KEYS / 4];
+    const uint keys = window_rows(ring, stage, OTHER_FIRST);
+    UNROLL_FOR (int i = 0; i < OUTS; i++)
+        dq[i] = 0.0f;
+    UNROLL_FOR (int i = 0; i < SUBTILE_KEYS / 4; i++)
+        ds[i] = 0;
+    UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += SUBTILE_KEYS) {
+        float s[SUBTILE_KEYS / 2], dp[SUBTILE_KEYS / 2];
+        start_products();
+        multiply_gradients(s, q_rows, keys + first * WINDOW_PITCH);
+        end_products();
+        multiply_gradients(dp, d_o_rows,
+                           window_rows(ring, stage, OTHER_SECOND) +
+                               first * WINDOW_PITCH);
+        end_products();
+        AWAIT_PRODUCTS(1);
+        hold_gradients(s);
+        HOLD_OUTS(dq);
+        hold_words(ds, SUBTILE_KEYS / 4);
+        finish_scores(s, x, ring, stage, first, SUBTILE_KEYS, rows);
+        AWAIT_PRODUCTS(0);
+        hold_gradients(dp);
+        differentiate(ds, d_bias + first / 2, s, dp, x, ring, stage, first,
+                      rows->lane);
+#if BIAS /* now, as what is to be added takes as many registers */
+        hold_gradients(d_bias + first / 2);
+#endif
+        hold_words(ds, SUBTILE_KEYS / 4);
+        HOLD_OUTS(dq);
+        start_products();
+        add_products(dq, ds, keys + first * WINDOW_PITCH, SUBTILE_KEYS);
+        end_products();
+    }
+    AWAIT_PRODUCTS(0);
+    HOLD_OUTS(dq);
+    hold_words(ds, SUBTILE_KEYS / 4);
+}
+
+/* ---- The work-group's parts ---- */
+
+typedef struct row_tensors {
+    __global const storage *q, *k, *v, *d_o;
+} row_tensors;
+
+INLINE void fetch(const window_ring *ring, const row_tensors *from,
+                  const backward_args *args, window_split windows, uint head,
+                  uint first_row, uint item, int wide)
+{
+    const forward_args *forward = &args->forward;
+    NO_UNROLL_FOR (uint n = 0; n < windows.count; n++) {
+        const ulong window = forward->first_window + windows.first + n;
+        const uint stage = n % STAGES;
+        await_phase(window_was_read(ring, stage), n / STAGES % 2 ^ 1);
+        fetch_window_rows(window_rows(ring, stage, OWN_FIRST),
+                          from->q + plane(&forward->q, window, head),
+                          forward->q.row, first_row, NQ - 1, OWN_ROWS, item,
+                          wide);
+        fetch_window_rows(window_rows(ring, stage, OTHER_FIRST),
+                          from->k + plane(&forward->k, window, head),
+                          forward->k.row, 0, NK - 1, OTHER_ROWS, item, wide);
+        fetch_window_rows(window_rows(ring, stage, OWN_SECOND),
+                          from->d_o + plane(&args->d_o, window, head),
+                          args->d_o.row, first_row, NQ - 1, OWN_ROWS, item,
+                          wide);
+        fetch_window_rows(window_rows(ring, stage, OTHER_SECOND),
+                          from->v + plane(&forward->v, window, head),
+                          forward->v.row, 0, NK - 1, OTHER_ROWS, item, wide);
+#if VARIANT == COSINE
+        float largest = 0.0f;
+        await_copies();
+        sync_fetching();
+        NO_UNROLL_FOR (uint row = item; row < OTHER_ROWS; row += WARPGROUP) {
+            const float inverse =
+                row < NK ? inverse_of_row(
+                               window_rows(ring, stage, OTHER_FIRST), row)
+                         : 0.0f;
+            largest = fmax(largest, inverse);
+            store_number(other_numbers(ring, stage) + 4 * row, inverse);
+        }
+        NO_UNROLL_FOR (uint row = item; row < OWN_ROWS; row += WARPGROUP)
+            store_number(own_numbers(ring, stage) + 4 * row,
+                         inverse_of_row(window_rows(ring, stage, OWN_FIRST),
+                                        row));
+        store_word(wave_numbers(ring, stage) + item / WAVE * 4,
+                   largest_of_wave(as_uint(largest)));
+        arrive(window_filled(ring, stage));
+#else
+        arrive_filled_window(window_filled(ring, stage), wide);
+#endif
+    }
+    await_copies();
+}
+
+/* Sums of dBias go to the workspace, of rows from `first` on; those of a launch
+ * before are there. */
+INLINE void store_d_bias(const float *d_bias, __global float *partial,
+                         uint first, int lane, uint flags)
+{
+    const int adds = (flags & ARG_FIRST_LAUNCH) == 0;
+    UNROLL_FOR (int r = 0; r < 2; r++) {
+        const uint row = first + lane / 4 + 8 * r;
+        const uint column = 2 * (lane % 4);
+        __global float *to = partial + (ulong)row * NK + column;
+        if (row >= NQ)
+            continue;
+        UNROLL_FOR (uint j = 0; j < OTHER_ROWS / 8; j++)
+            UNROLL_FOR (uint i = 0; i < 2; i++) {
+                const uint key = 8 * j + i;
+                if (OTHER_ROWS == NK || key + column < NK) {
+                    if (adds)
+                        to[key] += d_bias[SCORE(j, r, i)];
+                    else
+                        to[key] = d_bias[SCORE(j, r, i)];
+                }
+            }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(WORK_ITEMS, 1, 1))) void
+window_rows_wgmma(BACKWARD_PARAMETERS)
+{
+    __local uchar memory[WINDOW_LOCAL_BYTES] __attribute__((aligned(1024)));
+#if VARIANT == COSINE
+    __local float wave_sums[WARPGROUPS * (WARPGROUP / WAVE)];
+#endif
+    const forward_args *forward = &args.forward;
+    const uint flags = forward->flags;
+    const uint item = (uint)get_local_id(0);
+    const uint wave = wave_of(item), warpgroup = wave / 4;
+    int lane = (int)(item % WAVE);
+    const int wide = (flags & ARG_WIDE_ACCESS) != 0;
+    const window_ring ring = {local_address(memory)};
+    DECLARE_REGISTERS();
+    const uint head_blocks = forward->heads * forward->row_blocks;
+    const uint head_block = (uint)get_group_id(0) % head_blocks;
+    const uint split = (uint)get_group_id(0) / head_blocks;
+    const uint head = head_block / forward->row_blocks;
+    const uint row_block = head_block % forward->row_blocks;
+    const uint first_row = row_block * BLOCK_ROWS;
+    const window_split windows = find_split(forward, split);
+    if (windows.count == 0) /* in no first launch */
+        return;
+    if (item < 2 * STAGES)
+        make_window_barrier(&ring, item);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (warpgroup == WARPGROUPS) {
+        LEAVE_REGISTERS();
+        const row_tensors from = {q, k, v, d_o};
+        fetch(&ring, &from, &args, windows, head, first_row, item % WARPGROUP,
+              wide);
+        return;
+    }
+    TAKE_REGISTERS();
+#if BIAS
+    const work_tile here = {.window = forward->first_window, .head = head};
+    DECLARE_SCORE_BIAS(score_bias, *forward, here)
+    keep_bias(&ring, forward, &score_bias, first_row, item, 0);
+    sync_computing();
+#endif
+    const float scale = HEAD_SCALE(forward, logit_scale, head);
+    float d_bias[BIAS ? OTHER_ROWS / 2 : 1];
+    float scale_sum = 0.0f;
+    UNROLL_FOR (int i = 0; i < (BIAS ? OTHER_ROWS / 2 : 1); i++)
+        d_bias[i] = 0.0f;
+    uint n = 0;
+    do { /* once at least, as the compiler then knows */
+        /* addresses that wait in registers are too many */
+        HIDE_FROM_OPTIMIZER(lane);
+        const wave_rows rows = {
+            .wave = wave, .row = first_row + wave * 16, .lane = lane};
+        const ulong window = forward->first_window + windows.first + n;
+        const uint stage = n % STAGES;
+        const uint of_warpgroup = warpgroup * WARPGROUP_ROWS * WINDOW_PITCH;
+        const uint q_rows =
+            window_rows(&ring, stage, OWN_FIRST) + of_warpgroup;
+        const uint d_o_rows =
+            window_rows(&ring, stage, OWN_SECOND) + of_warpgroup;
+        row_state x;
+        float dq_sums[OUTS], dlse[2], factor[2], largest = 1.0f;
+        UNROLL_FOR (int r = 0; r < 2; r++) {
+            const uint row = min(rows.row + lane / 4 + 8 * r, NQ - 1u);
+            dlse[r] = (flags & ARG_D_LSE) != 0
+                          ? d_lse[plane(&args.d_lse, window, head) +
+                                  (ulong)row * args.d_lse.row]
+                          : 0.0f;
+        }
+        await_phase(window_filled(&ring, stage), n / STAGES % 2);
+        show_to_products();
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            x.scale[r] = scale;
+#if VARIANT == COSINE
+        float inverses[2];
+        UNROLL_FOR (int r = 0; r < 2; r++) {
+            inverses[r] = load_number(own_numbers(&ring, stage) +
+                                      4 * (wave * 16 + lane / 4 + 8 * r));
+            x.scale[r] *= inverses[r];
+        }
+        const float4 of_waves =
+            as_float4(load_chunk(wave_numbers(&ring, stage)));
+        largest = fmax(fmax(of_waves.x, of_waves.y),
+                       fmax(of_waves.z, of_waves.w));
+#endif
+        find_statistics(&x, &ring, stage, q_rows, d_o_rows, &rows);
+        join_statistics(&x, dlse, largest,
+                        workspace + args.workspace +
+                            ((ulong)(windows.first + n) * forward->heads +
+                             head) *
+                                NQ * ROW_NUMBERS,
+                        &rows);
+        find_gradients(dq_sums, d_bias, &x, &ring, stage, q_rows, d_o_rows,
+                       &rows);
+        const uint own_q = q_rows + wave % 4 * 16 * WINDOW_PITCH;
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            factor[r] = x.back[r] * scale;
+#if VARIANT == COSINE
+        float along[2];
+        take_back_norm(dq_sums, along, factor, inverses, own_q, lane);
+        UNROLL_FOR (int r = 0; r < 2; r++) {
+            factor[r] = 1.0f;
+            if (lane % 4 == 0 && rows.row + lane / 4 + 8 * r < NQ)
+                scale_sum += along[r];
+        }
+#endif
+        sync_warpgroup(warpgroup); /* all have read its queries */
+        if ((flags & ARG_DQ) != 0)
+            store_window_rows(dq_sums, factor, own_q,
+                              dq + plane(&args.dq, window, head), args.dq.row,
+                              rows.row, NQ, lane, (flags & ARG_ADD_DQ) != 0,
+                              wide);
+        WAVE_SYNC();
+        leave_window(window_was_read(&ring, stage), lane);
+    } while (++n < windows.count);
+#if BIAS
+    if ((flags & ARG_DBIAS) != 0)
+        store_d_bias(d_bias,
+                     workspace + args.bias_partials +
+                         ((ulong)split * forward->heads + head) * NQ *
+                             (ulong)NK,
+                     first_row + wave * 16, lane, flags);
+#endif
+#if VARIANT == COSINE
+    REDUCE_WAVE(scale_sum, ADD_PAIR);
+    if (lane == 0)
+        wave_sums[wave] = scale_sum;
+    sync_computing();
+    if (item == 0 && (flags & ARG_D_LOGIT_SCALE) != 0) {
+        __global float *to = workspace + args.scale_partials +
+                             ((ulong)split * forward->row_blocks + row_block) *
+                                 forward->heads +
+                             head;
+        float sum = 0.0f;
+        for (uint i = 0; i < WARPGROUPS * (WARPGROUP / WAVE); i++)
+            sum += wave_sums[i];
+        sum = scale_gradient(forward, logit_scale, head, sum);
+        *to = (flags & ARG_FIRST_LAUNCH) != 0 ? sum : *to + sum;
+    }
+#endif
+}

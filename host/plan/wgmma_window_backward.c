@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * When the gradients of windows are made by cl/hopper/window_rows_wgmma.cl and
+ * cl/hopper/window_keys_wgmma.cl, and in which shapes: one for each number of
+ * rows, as measured on an H200 (bench/notes.md). */
+#include <stdio.h>
+
+#include "plan/defines.h"
+#include "plan/planner.h"
+
+#include "../cl/hopper/warpgroup_extents.h"
+
+#include "../cl/hopper/gradient_windows_extents.h"
+
+/* The one that knows sm_90a: later ones have no wgmma. */
+#define HOPPER 90u
+/* Of all tensors that have rows. */
+#define COPY_BYTES 16u
+/* Fragments are as fast where there are fewer queries or keys. */
+#define LEAST_TOKENS 144u
+/* Warpgroups that compute, at least and at most: with two, a work-item has 232
+ * registers, with three 160. Sums of dBias may take so many of them, of which
+ * 64 rows need one for two keys. */
+#define LEAST_WARPGROUPS 2u
+#define MOST_WARPGROUPS 3u
+static const uint32_t most_sums[MOST_WARPGROUPS + 1] = {[2] = 128, [3] = 72};
+#define MOST_STAGES 2u
+
+/* A kernel's: rows of tensors that a work-group owns; of the others those of a
+ * tile, and of one where sums of dBias take registers. */
+typedef struct window_shape {
+    uint32_t own, others, tile, subtile, stages;
+} window_shape;
+
+static uint32_t warpgroups(const window_shape *s)
+{
+    return s->own / WARPGROUP_ROWS;
+}
+
+static uint32_t work_items(const window_shape *s)
+{
+    return (warpgroups(s) + 1) * WARPGROUP;
+}
+
+static uint32_t bias_bytes(const wa_problem *problem)
+{
+    return problem->bias == WINATTN_BIAS_NONE         ? 0u
+           : problem->bias_dtype == WINATTN_TERM_SAME ? 2u
+                                                      : 4u;
+}
+
+/* The names are those of cl/hopper/gradient_windows_extents.h. */
+static uint64_t local_bytes(const wa_problem *problem, const window_shape *s)
+{
+    const uint64_t OWN_ROWS = s->own, OTHER_ROWS = s->others;
+    const uint64_t STAGES = s->stages, BIAS_BYTES = bias_bytes(problem);
+    return WINDOW_LOCAL_BYTES;
+}
+
+/* ---- What the kernels compute ---- */
+
+/* Can copies of 16 bytes fetch and store all rows? */
+static bool allows_copies(const wa_problem *problem)
+{
+    static const wa_tensor_id ids[] = {WA_Q,   WA_K,  WA_V, WA_D_O,
+                                       WA_DQ, WA_DK, WA_DV};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        const wa_tensor *tensor = &problem->tensor[ids[i]];
+        if (!wa_tensor_is_adjacent(tensor))
+            return false;
+        for (int axis = WA_WINDOW; axis <= WA_ROW; axis++)
+            if (tensor->stride[axis] * tensor->element_size % COPY_BYTES != 0)
+                return false;
+    }
+    return true;
+}
+
+static const char *problem_refusal(const wa_problem *problem)
+{
+    if (problem->dtype == WINATTN_FP32)
+        return "fp32 would be rounded";
+    if (problem->grid.used)
+        return "no gradients on grids are made so";
+    if (problem->mask != MASK_NONE)
+        return "no gradients behind masks are made so";
+    if (problem->heads != problem->kv_heads)
+        return "heads that share keys are not added up";
+    if (problem->head_dim != WINDOW_CHANNELS)
+        return "its gradients have 32 channels";
+    if (problem->queries < LEAST_TOKENS || problem->keys < LEAST_TOKENS)
+        return "fragments are as fast for small windows";
+    if (!allows_copies(problem))
+        return "rows are not copied in 16 bytes";
+    return NULL;
+}
+
+/* ---- Shapes ---- */
+
+/* Tiles that leave the fewest rows without a number, of these the largest. */
+static uint32_t tile_of(uint32_t rows)
+{
+    static const uint32_t tiles[] = {64, 48, 32};
+    uint32_t best = tiles[0];
+    for (size_t i = 1; i < sizeof tiles / sizeof *tiles; i++)
+        if (wa_ceil_div(rows, tiles[i]) * tiles[i] <
+            wa_ceil_div(rows, best) * best)
+            best = tiles[i];
+    return best;
+}
+
+/* Three warpgroups where they have all rows and two have not. */
+static window_shape shape_of(uint32_t own, uint32_t others)
+{
+    const uint32_t count = own > LEAST_WARPGROUPS * WARPGROUP_ROWS &&
+                                   own <= MOST_WARPGROUPS * WARPGROUP_ROWS
+                               ? MOST_WARPGROUPS
+                               : LEAST_WARPGROUPS;
+    window_shape s = {.own = count * WARPGROUP_ROWS,
+                      .tile = tile_of(others),
+                      .stages = MOST_STAGES};
+    s.others = wa_ceil_div(others, s.tile) * s.tile;
+    return s;
+}
+
+static const char *fit(const wa_problem *problem, const wa_device *device,
+                       window_shape *s)
+{
+    while (s->stages > 1 && local_bytes(problem, s) > device->local_bytes)
+        s->stages--;
+    if (local_bytes(problem, s) > device->local_bytes)
+        return "the device's local memory is too small";
+    if (work_items(s) > device->max_work_group)
+        return "the device's work-groups are too small";
+    return NULL;
+}
+
+static const char *fit_rows(const wa_problem *problem, const wa_device *device,
+                            window_shape *s)
+{
+    const bool has_bias = problem->bias != WINATTN_BIAS_NONE;
+    *s = shape_of(problem->queries, problem->keys);
+    if (has_bias && s->others / 2 > most_sums[warpgroups(s)])
+        s->own = LEAST_WARPGROUPS * WARPGROUP_ROWS;
+    if (has_bias && s->others / 2 > most_sums[warpgroups(s)])
+        return "sums of dbias do not fit its registers";
+    s->subtile = warpgroups(s) > LEAST_WARPGROUPS ? 16
+                 : s->others % 32 == 0            ? 32
+                                                  : s->tile;
+    return fit(problem, device, s);
+}
+
+static const char *fit_keys(const wa_problem *problem, const wa_device *device,
+                            window_shape *s)
+{
+    *s = shape_of(problem->keys, problem->queries);
+    return fit(problem, device, s);
+}
+
+/* ---- The plan ---- */
+
+static void set_step(const wa_problem *problem, const wa_device *device,
+                     const char *kernel, const window_shape *s, wa_step *step)
+{
+    char *text = step->defines;
+    const size_t size = sizeof step->defines;
+    step->kernel = kernel;
+    step->work_group = work_items(s);
+    step->local_bytes = (uint32_t)local_bytes(problem, s);
+    text[0] = 0;
+    wa_append_problem(problem, device, step->block_rows, step->block_keys,
+                      text, size);
+    wa_append_switch(text, size, WA_SWITCH(STAGES), s->stages);
+    if (s->subtile)
+        wa_append_switch(text, size, WA_SWITCH(SUBTILE_KEYS), s->subtile);
+    wa_append_matrix_unit_options(device, text, size);
+}
+
+static bool is_open(const wa_problem *problem, const wa_device *device)
+{
+    return problem->variant != WINATTN_SLIDING &&
+           device->vendor == WA_VENDOR_NVIDIA &&
+           device->compute_capability == HOPPER &&
+           !device->emulates_matrix_unit && !device->lacks_wgmma;
+}
+
+bool wa_plan_wgmma_window_backward(const wa_problem *problem,
+                                   const wa_device *device, wa_plan *plan)
+{
+    wa_step *first = &plan->step[WA_STEP_ROWS];
+    wa_step *last = &plan->step[WA_STEP_KEYS];
+    wa_schedule *s = &plan->schedule;
+    window_shape rows, keys;
+    if (!is_open(problem, device))
+        return false;
+    const char *why = problem_refusal(problem);
+    if (!why)
+        why = fit_rows(problem, device, &rows);
+    if (!why)
+        why = fit_keys(problem, device, &keys);
+    if (why) {
+        snprintf(plan->wgmma_refusal, sizeof plan->wgmma_refusal, "%s", why);
+        return false;
+    }
+    first->block_rows = rows.own;
+    first->block_keys = rows.tile;
+    set_step(problem, device, "window_rows_wgmma", &rows, first);
+    last->block_rows = keys.tile;
+    last->block_keys = keys.own;
+    set_step(problem, device, "window_keys_wgmma", &keys, last);
+    plan->is_wgmma = true;
+    plan->fused = false;
+    s->row_blocks = wa_ceil_div(problem->queries, rows.own);
+    s->key_blocks = wa_ceil_div(problem->keys, keys.own);
+    s->row_windows_per_group = s->windows_per_group = 1;
+    /* registers allow one on a compute unit */
+    s->row_groups = s->busy_groups =
+        device->compute_units ? device->compute_units : 1;
+    plan->access_elements = COPY_BYTES / 2;
+    plan->access_bytes = COPY_BYTES;
+    snprintf(plan->reason, sizeof plan->reason,
+             "wgmma: rows and keys in kernels of their own, %u and %u "
+             "warpgroups with scores%s in registers, and one that fetches",
+             warpgroups(&rows), warpgroups(&keys),
+             problem->bias == WINATTN_BIAS_NONE ? "" : " and sums of dbias");
+    return true;
+}
