@@ -5,7 +5,8 @@
  * warpgroup fills it, with what must be known of the rows; the others have 64
  * of the rows that are owned each.
  *
- * OWN_ROWS and OTHER_ROWS are of the kernel. */
+ * OWN_ROWS and OTHER_ROWS are of the kernel: of the former there are fewer than
+ * warpgroups have where these have all. */
 #ifndef GRADIENT_WINDOWS_CL
 #define GRADIENT_WINDOWS_CL
 #include "common/problem.cl"
@@ -65,11 +66,16 @@ INLINE uint window_was_read(const window_ring *ring, uint stage)
     return window_filled(ring, stage + STAGES);
 }
 
+/* Of each work-item of the warpgroup that fetches: its copies are complete, it
+ * has stored its numbers. */
+#define FILL_ARRIVALS (2 * WARPGROUP)
+
 /* By as many work-items as there are barriers. */
 INLINE void make_window_barrier(const window_ring *ring, uint n)
 {
     make_mbarrier(window_filled(ring, n),
-                  n < STAGES ? WARPGROUP : WARPGROUPS * (WARPGROUP / WAVE));
+                  n < STAGES ? FILL_ARRIVALS
+                             : WARPGROUPS * (WARPGROUP / WAVE));
 }
 
 INLINE void store_number(uint to, float x) { store_word(to, as_uint(x)); }
@@ -101,6 +107,14 @@ INLINE uint load_word(uint from)
     return x;
 }
 
+/* Of a sum of exponentials, the largest of which is 1. */
+INLINE float log2_unit(float x)
+{
+    float y;
+    __asm__("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* ---- Which windows ---- */
 
 /* Windows of a launch that a split has. */
@@ -117,6 +131,40 @@ INLINE window_split find_split(const forward_args *args, uint split)
     return s;
 }
 
+/* ---- Who has which rows ---- */
+
+/* Of rows that are owned, `count` of which exist, a wave's 16 in window n. */
+typedef struct wave_place {
+    uint base;  /* the first of its warpgroup's 64 */
+    uint first; /* its first */
+    int exists; /* a wave may be idle */
+} wave_place;
+
+/* Has every wave rows in all windows? */
+#define ALL_WAVES_HAVE_ROWS(rows) ((rows) % WARPGROUP_ROWS == 0)
+
+/* Where a warpgroup has rows for one or two waves, these take turns: each part
+ * of a compute unit has one wave of each warpgroup. A wave then has the same
+ * rows always, or none. */
+INLINE uint waves_of(uint warpgroup, uint count)
+{
+    const uint first = warpgroup * WARPGROUP_ROWS;
+    return count > first ? min(CEIL_DIV(count - first, 16u), 4u) : 0;
+}
+INLINE wave_place place_wave(uint wave, uint count, uint n)
+{
+    const uint first = wave / 4 * WARPGROUP_ROWS;
+    const uint waves = waves_of(wave / 4, count);
+    const uint turn = first == 0   ? 0
+                      : waves == 1 ? n % 4
+                      : waves == 2 ? n % 2 * 2
+                                   : 0;
+    wave_place p = {.base = first - turn * 16};
+    p.first = p.base + wave % 4 * 16;
+    p.exists = p.first >= first && p.first < count;
+    return p;
+}
+
 /* ---- Who fetches ---- */
 
 INLINE void sync_fetching(void)
@@ -127,28 +175,41 @@ INLINE void sync_fetching(void)
                      : "memory");
 }
 
-INLINE uint4 load_8_elements(__global const storage *from)
+/* `count` rows of a plane, at most `most`. */
+INLINE void fetch_window_rows(uint to, __global const storage *plane,
+                              uint pitch, uint count, const uint most,
+                              uint item, int wide)
 {
-    return as_uint4(vload8(0, (__global const ushort *)from));
+    const uint chunk = item % 4, row = item / 4, step = WARPGROUP / 4;
+    to = window_chunk(to, row, chunk);
+    plane += (ulong)row * pitch + chunk * 8;
+    if (!wide) {
+        NO_UNROLL_FOR (uint r = row; r < count; r += step) {
+            store_chunk(to, as_uint4(vload8(
+                                0, (__global const ushort *)plane)));
+            to += step * WINDOW_PITCH;
+            plane += step * pitch;
+        }
+        return;
+    }
+    /* one after the other, as copies that wait for addresses are slow */
+    UNROLL_FOR (uint r = 0; r < most; r += step) {
+        if (row + r < count)
+            copy_chunk(to + r * WINDOW_PITCH, plane);
+        plane += step * pitch;
+    }
 }
 
-/* `count` rows of a plane from `first` on; those past `last` like it. */
-INLINE void fetch_window_rows(uint to, __global const storage *plane,
-                              uint pitch, uint first, uint last,
-                              const uint count, uint item, int wide)
+/* Rows that only fill tiles up are zeros, in all stages. By all who compute. */
+INLINE void clear_fill(const window_ring *ring, const uint others, uint item)
 {
-    const uint chunk = item % 4;
-    uint row = item / 4;
-    to = window_chunk(to, row, chunk);
-    plane += chunk * 8;
-    NO_UNROLL_FOR (; row < count; row += WARPGROUP / 4) {
-        __global const storage *from =
-            plane + (ulong)min(first + row, last) * pitch;
-        if (wide)
-            copy_chunk(to, from);
-        else
-            store_chunk(to, load_8_elements(from));
-        to += WARPGROUP / 4 * WINDOW_PITCH;
+    const uint chunks = (OTHER_ROWS - others) * 4;
+    for (uint n = item; n < 2 * STAGES * chunks; n += WARPGROUPS * WARPGROUP) {
+        const uint part = n / chunks, i = n % chunks;
+        store_chunk(window_rows(ring, part / 2,
+                                part % 2 ? OTHER_SECOND : OTHER_FIRST) +
+                        others * WINDOW_PITCH + i * 16,
+                    (uint4)(0));
     }
 }
 
@@ -190,8 +251,8 @@ INLINE float inverse_of_row(uint rows, uint row)
 
 /* ---- The bias of pairs ---- */
 
-/* For a wave's lane, 16 columns of the tile of its 16 rows: as it has their
- * scores. In local memory 16 bytes of each lane lie beside the next lane's. */
+/* For a lane of who has 16 rows, which are number `wave` of those that are
+ * owned, 16 columns: as it has their scores. In local memory 16 bytes of each lane lie beside the next lane's. */
 #define PAIRS_OF_CHUNK (BIAS == 1 ? 8 : 4)
 INLINE uint pair_chunk(const window_ring *ring, uint wave, uint column,
                        uint lane)

@@ -17,9 +17,12 @@
 /* It is filled, it was read. */
 #define WINDOW_BARRIER_BYTES 16
 #define WINDOW_PAIR_BYTES (BIAS_BYTES * OWN_ROWS * OTHER_ROWS)
+/* Of each wave a sum. */
+#define WINDOW_SUM_BYTES 64
 #define WINDOW_LOCAL_BYTES                                                    \
-    (STAGES * (WINDOW_STAGE_BYTES + WINDOW_NUMBER_BYTES +                     \
-               WINDOW_BARRIER_BYTES) +                                        \
+    (WINDOW_SUM_BYTES +                                                       \
+     STAGES * (WINDOW_STAGE_BYTES + WINDOW_NUMBER_BYTES +                     \
+                  WINDOW_BARRIER_BYTES) +                                     \
      WINDOW_PAIR_BYTES)
 
 #endif

@@ -7,9 +7,9 @@
  * window are in local memory, over which a warpgroup loops, BLOCK_ROWS at a
  * time:
  *
- *   P^T = 2^(scale K Q^T + bias + shift),  dS^T = P^T (V dO^T - delta),
+ *   P^T = exp(scale K Q^T + bias - lse),  dS^T = P^T (V dO^T - delta),
  *   dV += P^T dO,  dK += scale dS^T Q */
-#define OWN_ROWS BLOCK_KEYS
+#define OWN_ROWS (NK < BLOCK_KEYS ? CEIL_DIV(NK, 16) * 16 : BLOCK_KEYS)
 #define OTHER_ROWS (CEIL_DIV(NQ, BLOCK_ROWS) * BLOCK_ROWS)
 #define WARPGROUPS (BLOCK_KEYS / WARPGROUP_ROWS)
 #include "hopper/gradient_windows.cl"
@@ -20,52 +20,76 @@ REQUIRE(BLOCK_ROWS)
 #define hold_scores JOIN(hold_, BLOCK_ROWS)
 
 /* What is known of a row in local memory, numbers beside each other: its
- * shift; (cosine) what q k^ is multiplied by; what dP is multiplied by; delta,
- * times minus that. */
+ * shift, minus lse in units of log 2, plus P_EXPONENT, or where some lse of the
+ * window is large lse itself; (cosine) what q k^ is multiplied by; what dP is
+ * multiplied by; delta, times minus that. */
 #define KNOWN_NUMBERS (VARIANT == COSINE ? 4 : 2)
 
 /* ---- Who fetches ---- */
 
-/* The numbers of a window's rows, from what the kernel of rows left; and at
- * wave_numbers the power of two of dS. */
-INLINE void fetch_numbers(const window_ring *ring, uint stage,
-                          __global const float *numbers, uint item)
+/* Of a work-item's rows, what the kernel of rows left. */
+typedef struct fetched_numbers {
+    float4 row[CEIL_DIV(OTHER_ROWS, WARPGROUP)];
+} fetched_numbers;
+
+INLINE fetched_numbers fetch_numbers(__global const float *numbers, uint item)
 {
-    float4 known[CEIL_DIV(OTHER_ROWS, WARPGROUP)];
-    float bound = 0.0f;
+    fetched_numbers x;
     UNROLL_FOR (uint i = 0; i < CEIL_DIV(OTHER_ROWS, WARPGROUP); i++) {
-        const uint row = item + i * WARPGROUP;
-        known[i] = vload4(min(row, NQ - 1u), numbers);
+        x.row[i] = vload4(min(item + i * WARPGROUP, NQ - 1u), numbers);
         if (VARIANT != COSINE)
-            known[i].w = 1.0f;
-        bound = fmax(bound, known[i].z * known[i].w);
+            x.row[i].w = 1.0f;
     }
-    float ds_scale = 1.0f;
-    if (RESCALES) {
-        store_word(wave_numbers(ring, stage) + item / WAVE * 4,
-                   largest_of_wave(as_uint(bound)));
-        sync_fetching();
-        const float4 all = as_float4(load_chunk(wave_numbers(ring, stage)));
-        ds_scale =
-            ds_scale_for(fmax(fmax(all.x, all.y), fmax(all.z, all.w)));
-        sync_fetching();
+    return x;
+}
+
+/* Minus a large lse as fp32 has it may be far off from what lse log2 e is: a
+ * score is subtracted first. */
+#define LARGE_LSE 1024.0f
+
+/* The numbers of a window's rows; and at wave_numbers the power of two of dS,
+ * and whether some lse is large. */
+INLINE void keep_numbers(const window_ring *ring, uint stage,
+                         const fetched_numbers *x, uint item)
+{
+    float bound = 0.0f;
+    int large = 0;
+    UNROLL_FOR (uint i = 0; i < CEIL_DIV(OTHER_ROWS, WARPGROUP); i++) {
+        const float size = fabs(x->row[i].x);
+        bound = fmax(bound, x->row[i].z * x->row[i].w);
+        large |= size > LARGE_LSE && size < INFINITY;
     }
-    if (item == 0)
+    /* the flag is the last bit of a bound, for which that is nothing */
+    large = WAVE_ANY(large);
+    store_word(wave_numbers(ring, stage) + item / WAVE * 4,
+               (largest_of_wave(as_uint(bound)) & ~1u) | (uint)large);
+    sync_fetching();
+    const uint4 all = load_chunk(wave_numbers(ring, stage));
+    const uint most = max(max(all.x, all.y), max(all.z, all.w));
+    const float ds_scale =
+        RESCALES ? ds_scale_for(as_float(most & ~1u)) : 1.0f;
+    large = (int)((all.x | all.y | all.z | all.w) & 1u);
+    sync_fetching();
+    if (item == 0) {
         store_number(wave_numbers(ring, stage), ds_scale);
+        store_word(wave_numbers(ring, stage) + 4, (uint)large);
+    }
     UNROLL_FOR (uint i = 0; i < CEIL_DIV(OTHER_ROWS, WARPGROUP); i++) {
         const uint row = item + i * WARPGROUP;
-        const float factor = known[i].w * (ds_scale / P_SCALE);
-        const float shift = row < NQ ? known[i].x : -INFINITY;
+        const float4 known = x->row[i];
+        const float factor = known.w * (ds_scale / P_SCALE);
+        const float lse = row < NQ ? known.x : INFINITY;
+        const float shift = large ? lse : FMA(-lse, LOG2E, P_EXPONENT);
         const uint to =
             other_numbers(ring, stage) + row * (4 * KNOWN_NUMBERS);
         if (row >= OTHER_ROWS)
             break;
         if (VARIANT == COSINE) {
-            store_chunk(to, as_uint4((float4)(shift, known[i].w, factor,
-                                              -known[i].y * factor)));
+            store_chunk(to, as_uint4((float4)(shift, known.w, factor,
+                                              -known.y * factor)));
         } else {
             store_number(to, shift);
-            store_number(to + 4, -known[i].y * factor);
+            store_number(to + 4, -known.y * factor);
         }
     }
 }
@@ -75,55 +99,84 @@ typedef struct key_tensors {
     __global const float *numbers;
 } key_tensors;
 
+INLINE void fetch_window(const window_ring *ring, uint stage,
+                         const key_tensors *from, const backward_args *args,
+                         ulong window, uint head, uint first_key, uint item,
+                         int wide)
+{
+    const forward_args *forward = &args->forward;
+    const uint count = min((uint)OWN_ROWS, NK - first_key);
+    fetch_window_rows(window_rows(ring, stage, OWN_FIRST),
+                      from->k + plane(&forward->k, window, head) +
+                          (ulong)first_key * forward->k.row,
+                      forward->k.row, count, OWN_ROWS, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OTHER_FIRST),
+                      from->q + plane(&forward->q, window, head),
+                      forward->q.row, NQ, NQ, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OWN_SECOND),
+                      from->v + plane(&forward->v, window, head) +
+                          (ulong)first_key * forward->v.row,
+                      forward->v.row, count, OWN_ROWS, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OTHER_SECOND),
+                      from->d_o + plane(&args->d_o, window, head),
+                      args->d_o.row, NQ, NQ, item, wide);
+    arrive_filled_window(window_filled(ring, stage), wide);
+    END_COPIES();
+}
+
+/* Norms of a stage's keys, once these are there. */
+INLINE void measure_window(const window_ring *ring, uint stage, uint item)
+{
+#if VARIANT == COSINE
+    sync_fetching();
+    UNROLL_FOR (uint r = 0; r < OWN_ROWS; r += WARPGROUP)
+        if (r + item < OWN_ROWS)
+            store_number(own_numbers(ring, stage) + 4 * (r + item),
+                         inverse_of_row(window_rows(ring, stage, OWN_FIRST),
+                                        r + item));
+#endif
+    arrive(window_filled(ring, stage));
+}
+
+/* What comes later is under way before an earlier window is measured, where
+ * there are stages for that. */
+#define LAG (STAGES > 2 ? 1 : 0)
 INLINE void fetch(const window_ring *ring, const key_tensors *from,
                   const backward_args *args, window_split windows, uint head,
                   uint first_key, uint item, int wide)
 {
     const forward_args *forward = &args->forward;
-    NO_UNROLL_FOR (uint n = 0; n < windows.count; n++) {
-        const ulong window = forward->first_window + windows.first + n;
-        const uint stage = n % STAGES;
-        await_phase(window_was_read(ring, stage), n / STAGES % 2 ^ 1);
-        fetch_window_rows(window_rows(ring, stage, OWN_FIRST),
-                          from->k + plane(&forward->k, window, head),
-                          forward->k.row, first_key, NK - 1, OWN_ROWS, item,
-                          wide);
-        fetch_window_rows(window_rows(ring, stage, OTHER_FIRST),
-                          from->q + plane(&forward->q, window, head),
-                          forward->q.row, 0, NQ - 1, OTHER_ROWS, item, wide);
-        fetch_window_rows(window_rows(ring, stage, OWN_SECOND),
-                          from->v + plane(&forward->v, window, head),
-                          forward->v.row, first_key, NK - 1, OWN_ROWS, item,
-                          wide);
-        fetch_window_rows(window_rows(ring, stage, OTHER_SECOND),
-                          from->d_o + plane(&args->d_o, window, head),
-                          args->d_o.row, 0, NQ - 1, OTHER_ROWS, item, wide);
-        fetch_numbers(ring, stage,
-                      from->numbers +
-                          ((ulong)(windows.first + n) * forward->heads +
-                           head) *
-                              NQ * ROW_NUMBERS,
-                      item);
-        await_copies();
-#if VARIANT == COSINE
-        sync_fetching();
-        NO_UNROLL_FOR (uint row = item; row < OWN_ROWS; row += WARPGROUP)
-            store_number(own_numbers(ring, stage) + 4 * row,
-                         inverse_of_row(window_rows(ring, stage, OWN_FIRST),
-                                        row));
-#endif
-        arrive(window_filled(ring, stage));
+    NO_UNROLL_FOR (uint n = 0; n < windows.count + LAG; n++) {
+        if (n < windows.count) {
+            const fetched_numbers numbers = fetch_numbers(
+                from->numbers +
+                    ((ulong)(windows.first + n) * forward->heads + head) * NQ *
+                        ROW_NUMBERS,
+                item);
+            await_phase(window_was_read(ring, n % STAGES),
+                        n / STAGES % 2 ^ 1);
+            fetch_window(ring, n % STAGES, from, args,
+                         forward->first_window + windows.first + n, head,
+                         first_key, item, wide);
+            keep_numbers(ring, n % STAGES, &numbers, item);
+        } else {
+            END_COPIES();
+        }
+        AWAIT_COPIES(LAG);
+        if (n >= LAG)
+            measure_window(ring, (n - LAG) % STAGES, item);
     }
 }
 
 /* ---- Who computes ---- */
 
+/* A wave's 16 keys of a window. */
 typedef struct wave_keys {
-    uint wave; /* of the work-group */
+    uint wave; /* among those of the work-group */
+    int exist;
     int lane;
-    float scale[2];  /* of products of the lane's keys, to logits, times log2 e
-                      */
-    float factor; /* by which dP is multiplied (dot) */
+    float scale[2]; /* of products of the lane's keys, to logits */
+    float factor;   /* by which dP is multiplied (dot) */
 } wave_keys;
 
 typedef struct key_state {
@@ -133,7 +186,7 @@ typedef struct key_state {
 
 /* Products of keys become P_SCALE P^T. */
 INLINE void exponentiate(float *s, const window_ring *ring, uint stage,
-                         uint first, const wave_keys *keys)
+                         uint first, const int large, const wave_keys *keys)
 {
     UNROLL_FOR (uint c = 0; c < BLOCK_ROWS; c += 16) {
         float bias[8];
@@ -163,11 +216,16 @@ INLINE void exponentiate(float *s, const window_ring *ring, uint stage,
 #endif
             UNROLL_FOR (int r = 0; r < 2; r++)
                 UNROLL_FOR (int i = 0; i < 2; i++) {
-                    const float added =
-                        BIAS ? FMA(bias[4 * j + 2 * r + i], LOG2E, shift[i])
-                             : shift[i];
-                    own[2 * r + i] =
-                        EXP2(FMA(own[2 * r + i], keys->scale[r], added));
+                    const int n = 2 * r + i;
+                    const float term = bias[4 * j + n];
+                    const float scale = keys->scale[r];
+                    if (large)
+                        own[n] = EXP2(FMA(FMA(own[n], scale, term) - shift[i],
+                                          LOG2E, P_EXPONENT));
+                    else
+                        own[n] = EXP2(
+                            FMA(own[n], scale * LOG2E,
+                                BIAS ? FMA(term, LOG2E, shift[i]) : shift[i]));
                 }
         }
     }
@@ -210,9 +268,25 @@ INLINE void differentiate(uint *ds, const float *p, const float *dp,
     }
 }
 
+/* Starts the products of a warpgroup's keys and values with a tile of rows, in
+ * two groups: scores and dP. */
+INLINE void start_tile(float *s, float *dp, const window_ring *ring,
+                       uint stage, uint first, uint k, uint v)
+{
+    start_products();
+    multiply_scores(s, k,
+                    window_rows(ring, stage, OTHER_FIRST) +
+                        first * WINDOW_PITCH);
+    end_products();
+    multiply_scores(dp, v,
+                    window_rows(ring, stage, OTHER_SECOND) +
+                        first * WINDOW_PITCH);
+    end_products();
+}
+
 /* A window's rows. k, v: addresses of the warpgroup's. */
 INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
-                     uint v, const wave_keys *keys)
+                     uint v, const int large, const wave_keys *keys)
 {
     UNROLL_FOR (int i = 0; i < OUTS; i++)
         x->dk[i] = x->dv[i] = 0.0f;
@@ -236,8 +310,10 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         end_products();
         AWAIT_PRODUCTS(1);
         hold_scores(s);
-        exponentiate(s, ring, stage, first, keys);
-        pack_tile(x->p, s);
+        if (keys->exist) {
+            exponentiate(s, ring, stage, first, large, keys);
+            pack_tile(x->p, s);
+        }
         hold_words(x->p, BLOCK_ROWS / 4);
         HOLD_OUTS(x->dv);
         start_products();
@@ -245,7 +321,8 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         end_products();
         AWAIT_PRODUCTS(1);
         hold_scores(dp);
-        differentiate(x->ds, s, dp, ring, stage, first, keys);
+        if (keys->exist)
+            differentiate(x->ds, s, dp, ring, stage, first, keys);
         hold_words(x->ds, BLOCK_ROWS / 4);
         HOLD_OUTS(x->dk);
         start_products();
@@ -290,23 +367,28 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         return;
     }
     TAKE_REGISTERS();
+    clear_fill(&ring, NQ, item);
 #if BIAS
     const work_tile here = {.window = forward->first_window, .head = head};
     DECLARE_SCORE_BIAS(score_bias, *forward, here)
     keep_bias(&ring, forward, &score_bias, first_key, item, 1);
-    sync_computing();
 #endif
+    sync_computing();
+    const uint count = min((uint)BLOCK_KEYS, NK - first_key);
     NO_UNROLL_FOR (uint n = 0; n < windows.count; n++) {
         HIDE_FROM_OPTIMIZER(lane); /* addresses that wait are too many */
         const ulong window = forward->first_window + windows.first + n;
         const uint stage = n % STAGES;
-        const uint of_warpgroup = warpgroup * WARPGROUP_ROWS * WINDOW_PITCH;
+        const wave_place place = place_wave(wave, count, n);
+        const uint of_warpgroup = place.base * WINDOW_PITCH;
         const uint k_rows =
             window_rows(&ring, stage, OWN_FIRST) + of_warpgroup;
         const uint v_rows =
             window_rows(&ring, stage, OWN_SECOND) + of_warpgroup;
         const uint of_wave = wave % 4 * 16 * WINDOW_PITCH;
-        wave_keys keys = {.wave = wave, .lane = lane};
+        wave_keys keys = {.wave = place.first / 16,
+                          .exist = ALL_WAVES_HAVE_ROWS(NK) || place.exists,
+                          .lane = lane};
         key_state x;
         await_phase(window_filled(&ring, stage), n / STAGES % 2);
         show_to_products();
@@ -315,14 +397,18 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         UNROLL_FOR (int r = 0; r < 2; r++) {
 #if VARIANT == COSINE
             inverses[r] = load_number(own_numbers(&ring, stage) +
-                                      4 * (wave * 16 + lane / 4 + 8 * r));
-            keys.scale[r] = inverses[r] * LOG2E;
+                                      4 * min(place.first + lane / 4 + 8 * r,
+                                              OWN_ROWS - 1u));
+            keys.scale[r] = inverses[r];
 #else
-            keys.scale[r] = forward->scale * LOG2E;
+            keys.scale[r] = forward->scale;
 #endif
         }
         keys.factor = ds_scale / P_SCALE;
-        add_rows(&x, &ring, stage, k_rows, v_rows, &keys);
+        if (load_word(wave_numbers(&ring, stage) + 4))
+            add_rows(&x, &ring, stage, k_rows, v_rows, 1, &keys);
+        else
+            add_rows(&x, &ring, stage, k_rows, v_rows, 0, &keys);
         const float back = inverse_ds_scale(ds_scale);
         float factor[2];
         UNROLL_FOR (int r = 0; r < 2; r++)
@@ -334,16 +420,16 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         factor[0] = factor[1] = 1.0f;
 #endif
         sync_warpgroup(warpgroup); /* all have read its keys */
-        if ((flags & ARG_DK) != 0)
+        if (keys.exist && (flags & ARG_DK) != 0)
             store_window_rows(x.dk, factor, k_rows + of_wave,
                               dk + plane(&args.dk, window, head), args.dk.row,
-                              first_key + wave * 16, NK, lane,
+                              first_key + place.first, NK, lane,
                               (flags & ARG_ADD_DK) != 0, wide);
         factor[0] = factor[1] = 1.0f / P_SCALE;
-        if ((flags & ARG_DV) != 0)
+        if (keys.exist && (flags & ARG_DV) != 0)
             store_window_rows(x.dv, factor, v_rows + of_wave,
                               dv + plane(&args.dv, window, head), args.dv.row,
-                              first_key + wave * 16, NK, lane,
+                              first_key + place.first, NK, lane,
                               (flags & ARG_ADD_DV) != 0, wide);
         WAVE_SYNC();
         leave_window(window_was_read(&ring, stage), lane);

@@ -15,11 +15,10 @@
  *
  * Sums of dBias over windows stay in registers. Neither lse nor o is read: P
  * sums to 1 and dS to d_lse whatever was rounded there. The kernel of keys
- * gets from each row, by way of the workspace, (x) its shift, minus the
- * logarithm of the sum of its exponentials, in units of log 2 and plus
- * P_EXPONENT; (y) delta; (z) a bound of |dS|; (w) what q k^ is multiplied by
+ * gets from each row, by way of the workspace, (x) lse, +infinity where it sees
+ * nothing; (y) delta; (z) a bound of |dS|; (w) what q k^ is multiplied by
  * (cosine). */
-#define OWN_ROWS BLOCK_ROWS
+#define OWN_ROWS (NQ < BLOCK_ROWS ? CEIL_DIV(NQ, 16) * 16 : BLOCK_ROWS)
 #define OTHER_ROWS (CEIL_DIV(NK, BLOCK_KEYS) * BLOCK_KEYS)
 #include "hopper/gradient_windows.cl"
 
@@ -35,17 +34,18 @@ typedef char tiles_are_whole[OTHER_ROWS % SUBTILE_KEYS == 0 ? 1 : -1];
 
 /* A wave's 16 rows of a window. */
 typedef struct wave_rows {
-    uint wave; /* of the work-group */
+    uint wave; /* among those of the work-group */
     uint row;  /* the first, of the window */
+    int exist;
     int lane;
 } wave_rows;
 
 /* What a lane has of its two rows. */
 typedef struct row_state {
     float top[2];     /* score so far */
-    float sum[2];     /* of exponentials */
-    float delta[2];   /* of these times dP */
-    float largest[2]; /* |dP| */
+    /* of exponentials, and of these times dP, and the largest |dP|; of even and
+     * of odd columns, as chains of additions are slow */
+    float sum[2][2], delta[2][2], largest[2][2];
     float scale[2];   /* of products of rows, to scores */
     float shift[2];   /* minus top, in units of log 2 */
     float factor[2];  /* by which exponentials and dP are multiplied */
@@ -100,21 +100,26 @@ INLINE void finish_scores(float *s, const row_state *x,
 INLINE void add_exponentials(row_state *x, float *s)
 {
     UNROLL_FOR (int r = 0; r < 2; r++) {
-        float top = x->top[r];
-        UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
-            top = fmax(top, fmax(s[SCORE(j, r, 0)], s[SCORE(j, r, 1)]));
+        float top = x->top[r], other = s[SCORE(0, r, 1)];
+        UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++) {
+            top = fmax(top, s[SCORE(j, r, 0)]);
+            other = fmax(other, s[SCORE(j, r, 1)]);
+        }
+        top = fmax(top, other);
         /* who has seen nothing has no maximum to subtract */
         const float subtracted = top == -INFINITY ? 0.0f : top;
         const float rescale = EXP2((x->top[r] - subtracted) * LOG2E);
         const float shift = -subtracted * LOG2E;
         x->top[r] = top;
-        x->sum[r] *= rescale;
-        x->delta[r] *= rescale;
+        UNROLL_FOR (int i = 0; i < 2; i++) {
+            x->sum[r][i] *= rescale;
+            x->delta[r][i] *= rescale;
+        }
         UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
             UNROLL_FOR (int i = 0; i < 2; i++) {
                 const float e = EXP2(FMA(s[SCORE(j, r, i)], LOG2E, shift));
                 s[SCORE(j, r, i)] = e;
-                x->sum[r] += e;
+                x->sum[r][i] += e;
             }
     }
 }
@@ -124,39 +129,46 @@ INLINE void add_delta(row_state *x, const float *s, const float *dp)
     UNROLL_FOR (int r = 0; r < 2; r++)
         UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
             UNROLL_FOR (int i = 0; i < 2; i++) {
-                x->delta[r] = FMA(s[SCORE(j, r, i)], dp[SCORE(j, r, i)],
-                                  x->delta[r]);
+                x->delta[r][i] = FMA(s[SCORE(j, r, i)], dp[SCORE(j, r, i)],
+                                     x->delta[r][i]);
                 if (RESCALES)
-                    x->largest[r] =
-                        fmax(x->largest[r], fabs(dp[SCORE(j, r, i)]));
+                    x->largest[r][i] =
+                        fmax(x->largest[r][i], fabs(dp[SCORE(j, r, i)]));
             }
 }
+
+/* The products of a warpgroup's queries and dO with a tile of keys, in two
+ * groups: scores and dP. */
+#define START_TILE(multiply, s, dp, first)                                    \
+    start_products();                                                         \
+    multiply(s, q_rows,                                                       \
+             window_rows(ring, stage, OTHER_FIRST) + (first)*WINDOW_PITCH);   \
+    end_products();                                                           \
+    multiply(dp, d_o_rows,                                                    \
+             window_rows(ring, stage, OTHER_SECOND) + (first)*WINDOW_PITCH);  \
+    end_products()
 
 INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
                             uint q_rows, uint d_o_rows, const wave_rows *rows)
 {
     UNROLL_FOR (int r = 0; r < 2; r++) {
         x->top[r] = -INFINITY;
-        x->sum[r] = x->delta[r] = x->largest[r] = 0.0f;
+        UNROLL_FOR (int i = 0; i < 2; i++)
+            x->sum[r][i] = x->delta[r][i] = x->largest[r][i] = 0.0f;
     }
     NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
         float s[BLOCK_KEYS / 2], dp[BLOCK_KEYS / 2];
-        start_products();
-        multiply_statistics(s, q_rows,
-                            window_rows(ring, stage, OTHER_FIRST) +
-                                first * WINDOW_PITCH);
-        end_products();
-        multiply_statistics(dp, d_o_rows,
-                            window_rows(ring, stage, OTHER_SECOND) +
-                                first * WINDOW_PITCH);
-        end_products();
+        START_TILE(multiply_statistics, s, dp, first);
         AWAIT_PRODUCTS(1);
         hold_statistics(s);
-        finish_scores(s, x, ring, stage, first, BLOCK_KEYS, rows);
-        add_exponentials(x, s);
+        if (rows->exist) {
+            finish_scores(s, x, ring, stage, first, BLOCK_KEYS, rows);
+            add_exponentials(x, s);
+        }
         AWAIT_PRODUCTS(0);
         hold_statistics(dp);
-        add_delta(x, s, dp);
+        if (rows->exist)
+            add_delta(x, s, dp);
     }
 }
 
@@ -172,14 +184,15 @@ INLINE void join_statistics(row_state *x, const float *d_lse, float inverse,
         REDUCE(top, fmax);
         const float subtracted = top == -INFINITY ? 0.0f : top;
         const float rescale = EXP2((x->top[r] - subtracted) * LOG2E);
-        float sum = x->sum[r] * rescale, delta = x->delta[r] * rescale;
-        float bound = x->largest[r];
+        float sum = (x->sum[r][0] + x->sum[r][1]) * rescale;
+        float delta = (x->delta[r][0] + x->delta[r][1]) * rescale;
+        float bound = fmax(x->largest[r][0], x->largest[r][1]);
         REDUCE(sum, ADD_PAIR);
         REDUCE(delta, ADD_PAIR);
         if (RESCALES) {
             REDUCE(bound, fmax);
         }
-        const float part = sum == 0.0f ? 0.0f : 1.0f / sum;
+        const float part = sum == 0.0f ? 0.0f : RECIPROCAL(sum);
         delta = FMA(delta, part, -d_lse[r]);
         bound = FMA(bound, 2.0f, fabs(d_lse[r]));
         const float ds_scale =
@@ -189,10 +202,11 @@ INLINE void join_statistics(row_state *x, const float *d_lse, float inverse,
         x->offset[r] = -delta * x->factor[r];
         x->back[r] = inverse_ds_scale(ds_scale);
         if (rows->lane % 4 == 0 && row < NQ) {
-            const float4 known = {sum == 0.0f
-                                      ? -INFINITY
-                                      : x->shift[r] + (P_EXPONENT - log2(sum)),
-                                  delta, bound, x->scale[r]};
+            const float4 known = {
+                sum == 0.0f
+                    ? INFINITY
+                    : FMA(log2_unit(sum), 1.0f / LOG2E, subtracted),
+                delta, bound, x->scale[r]};
             vstore4(known, row, numbers);
         }
     }
@@ -234,36 +248,34 @@ INLINE void find_gradients(float *dq, float *d_bias, const row_state *x,
                            uint d_o_rows, const wave_rows *rows)
 {
     uint ds[SUBTILE_KEYS / 4];
-    const uint keys = window_rows(ring, stage, OTHER_FIRST);
     UNROLL_FOR (int i = 0; i < OUTS; i++)
         dq[i] = 0.0f;
     UNROLL_FOR (int i = 0; i < SUBTILE_KEYS / 4; i++)
         ds[i] = 0;
     UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += SUBTILE_KEYS) {
         float s[SUBTILE_KEYS / 2], dp[SUBTILE_KEYS / 2];
-        start_products();
-        multiply_gradients(s, q_rows, keys + first * WINDOW_PITCH);
-        end_products();
-        multiply_gradients(dp, d_o_rows,
-                           window_rows(ring, stage, OTHER_SECOND) +
-                               first * WINDOW_PITCH);
-        end_products();
+        START_TILE(multiply_gradients, s, dp, first);
         AWAIT_PRODUCTS(1);
         hold_gradients(s);
         HOLD_OUTS(dq);
         hold_words(ds, SUBTILE_KEYS / 4);
-        finish_scores(s, x, ring, stage, first, SUBTILE_KEYS, rows);
+        if (rows->exist)
+            finish_scores(s, x, ring, stage, first, SUBTILE_KEYS, rows);
         AWAIT_PRODUCTS(0);
         hold_gradients(dp);
-        differentiate(ds, d_bias + first / 2, s, dp, x, ring, stage, first,
-                      rows->lane);
+        if (rows->exist)
+            differentiate(ds, d_bias + first / 2, s, dp, x, ring, stage, first,
+                          rows->lane);
 #if BIAS /* now, as what is to be added takes as many registers */
         hold_gradients(d_bias + first / 2);
 #endif
         hold_words(ds, SUBTILE_KEYS / 4);
         HOLD_OUTS(dq);
         start_products();
-        add_products(dq, ds, keys + first * WINDOW_PITCH, SUBTILE_KEYS);
+        add_products(dq, ds,
+                     window_rows(ring, stage, OTHER_FIRST) +
+                         first * WINDOW_PITCH,
+                     SUBTILE_KEYS);
         end_products();
     }
     AWAIT_PRODUCTS(0);
@@ -277,61 +289,86 @@ typedef struct row_tensors {
     __global const storage *q, *k, *v, *d_o;
 } row_tensors;
 
+INLINE void fetch_window(const window_ring *ring, uint stage,
+                         const row_tensors *from, const backward_args *args,
+                         ulong window, uint head, uint first_row, uint item,
+                         int wide)
+{
+    const forward_args *forward = &args->forward;
+    const uint count = min((uint)OWN_ROWS, NQ - first_row);
+    fetch_window_rows(window_rows(ring, stage, OWN_FIRST),
+                      from->q + plane(&forward->q, window, head) +
+                          (ulong)first_row * forward->q.row,
+                      forward->q.row, count, OWN_ROWS, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OTHER_FIRST),
+                      from->k + plane(&forward->k, window, head),
+                      forward->k.row, NK, NK, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OWN_SECOND),
+                      from->d_o + plane(&args->d_o, window, head) +
+                          (ulong)first_row * args->d_o.row,
+                      args->d_o.row, count, OWN_ROWS, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OTHER_SECOND),
+                      from->v + plane(&forward->v, window, head),
+                      forward->v.row, NK, NK, item, wide);
+    arrive_filled_window(window_filled(ring, stage), wide);
+    END_COPIES();
+}
+
+/* Norms of a stage's rows, once these are there. */
+INLINE void measure_window(const window_ring *ring, uint stage, uint item)
+{
+#if VARIANT == COSINE
+    float largest = 0.0f;
+    sync_fetching();
+    UNROLL_FOR (uint r = 0; r < OTHER_ROWS; r += WARPGROUP) {
+        const uint row = r + item;
+        float inverse = 0.0f;
+        if (row < NK)
+            inverse =
+                inverse_of_row(window_rows(ring, stage, OTHER_FIRST), row);
+        largest = fmax(largest, inverse);
+        if (row < OTHER_ROWS)
+            store_number(other_numbers(ring, stage) + 4 * row, inverse);
+    }
+    UNROLL_FOR (uint r = 0; r < OWN_ROWS; r += WARPGROUP)
+        if (r + item < OWN_ROWS)
+            store_number(own_numbers(ring, stage) + 4 * (r + item),
+                         inverse_of_row(window_rows(ring, stage, OWN_FIRST),
+                                        r + item));
+    store_word(wave_numbers(ring, stage) + item / WAVE * 4,
+               largest_of_wave(as_uint(largest)));
+#endif
+    arrive(window_filled(ring, stage));
+}
+
+/* What comes later is under way before an earlier window is measured, where
+ * there are stages for that. */
+#define LAG (STAGES > 2 ? 1 : 0)
 INLINE void fetch(const window_ring *ring, const row_tensors *from,
                   const backward_args *args, window_split windows, uint head,
                   uint first_row, uint item, int wide)
 {
-    const forward_args *forward = &args->forward;
-    NO_UNROLL_FOR (uint n = 0; n < windows.count; n++) {
-        const ulong window = forward->first_window + windows.first + n;
-        const uint stage = n % STAGES;
-        await_phase(window_was_read(ring, stage), n / STAGES % 2 ^ 1);
-        fetch_window_rows(window_rows(ring, stage, OWN_FIRST),
-                          from->q + plane(&forward->q, window, head),
-                          forward->q.row, first_row, NQ - 1, OWN_ROWS, item,
-                          wide);
-        fetch_window_rows(window_rows(ring, stage, OTHER_FIRST),
-                          from->k + plane(&forward->k, window, head),
-                          forward->k.row, 0, NK - 1, OTHER_ROWS, item, wide);
-        fetch_window_rows(window_rows(ring, stage, OWN_SECOND),
-                          from->d_o + plane(&args->d_o, window, head),
-                          args->d_o.row, first_row, NQ - 1, OWN_ROWS, item,
-                          wide);
-        fetch_window_rows(window_rows(ring, stage, OTHER_SECOND),
-                          from->v + plane(&forward->v, window, head),
-                          forward->v.row, 0, NK - 1, OTHER_ROWS, item, wide);
-#if VARIANT == COSINE
-        float largest = 0.0f;
-        await_copies();
-        sync_fetching();
-        NO_UNROLL_FOR (uint row = item; row < OTHER_ROWS; row += WARPGROUP) {
-            const float inverse =
-                row < NK ? inverse_of_row(
-                               window_rows(ring, stage, OTHER_FIRST), row)
-                         : 0.0f;
-            largest = fmax(largest, inverse);
-            store_number(other_numbers(ring, stage) + 4 * row, inverse);
+    NO_UNROLL_FOR (uint n = 0; n < windows.count + LAG; n++) {
+        if (n < windows.count) {
+            await_phase(window_was_read(ring, n % STAGES),
+                        n / STAGES % 2 ^ 1);
+            fetch_window(ring, n % STAGES, from, args,
+                         args->forward.first_window + windows.first + n, head,
+                         first_row, item, wide);
+        } else {
+            END_COPIES();
         }
-        NO_UNROLL_FOR (uint row = item; row < OWN_ROWS; row += WARPGROUP)
-            store_number(own_numbers(ring, stage) + 4 * row,
-                         inverse_of_row(window_rows(ring, stage, OWN_FIRST),
-                                        row));
-        store_word(wave_numbers(ring, stage) + item / WAVE * 4,
-                   largest_of_wave(as_uint(largest)));
-        arrive(window_filled(ring, stage));
-#else
-        arrive_filled_window(window_filled(ring, stage), wide);
-#endif
+        AWAIT_COPIES(LAG);
+        if (n >= LAG)
+            measure_window(ring, (n - LAG) % STAGES, item);
     }
-    await_copies();
 }
 
-/* Sums of dBias go to the workspace, of rows from `first` on; those of a launch
- * before are there. */
+/* Sums of dBias go to the workspace, of rows from `first` on; adds: to what
+ * is there. */
 INLINE void store_d_bias(const float *d_bias, __global float *partial,
-                         uint first, int lane, uint flags)
+                         uint first, int lane, int adds)
 {
-    const int adds = (flags & ARG_FIRST_LAUNCH) == 0;
     UNROLL_FOR (int r = 0; r < 2; r++) {
         const uint row = first + lane / 4 + 8 * r;
         const uint column = 2 * (lane % 4);
@@ -355,9 +392,8 @@ __kernel __attribute__((reqd_work_group_size(WORK_ITEMS, 1, 1))) void
 window_rows_wgmma(BACKWARD_PARAMETERS)
 {
     __local uchar memory[WINDOW_LOCAL_BYTES] __attribute__((aligned(1024)));
-#if VARIANT == COSINE
-    __local float wave_sums[WARPGROUPS * (WARPGROUP / WAVE)];
-#endif
+    __local float *wave_sums =
+        (__local float *)(memory + WINDOW_LOCAL_BYTES - WINDOW_SUM_BYTES);
     const forward_args *forward = &args.forward;
     const uint flags = forward->flags;
     const uint item = (uint)get_local_id(0);
@@ -386,31 +422,37 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
         return;
     }
     TAKE_REGISTERS();
+    clear_fill(&ring, NK, item);
 #if BIAS
     const work_tile here = {.window = forward->first_window, .head = head};
     DECLARE_SCORE_BIAS(score_bias, *forward, here)
     keep_bias(&ring, forward, &score_bias, first_row, item, 0);
-    sync_computing();
 #endif
+    sync_computing();
     const float scale = HEAD_SCALE(forward, logit_scale, head);
     float d_bias[BIAS ? OTHER_ROWS / 2 : 1];
     float scale_sum = 0.0f;
+    const uint count = min((uint)BLOCK_ROWS, NQ - first_row);
     UNROLL_FOR (int i = 0; i < (BIAS ? OTHER_ROWS / 2 : 1); i++)
         d_bias[i] = 0.0f;
     uint n = 0;
     do { /* once at least, as the compiler then knows */
         /* addresses that wait in registers are too many */
         HIDE_FROM_OPTIMIZER(lane);
-        const wave_rows rows = {
-            .wave = wave, .row = first_row + wave * 16, .lane = lane};
+        const wave_place place = place_wave(wave, count, n);
+        const wave_rows rows = {.wave = place.first / 16,
+                                .row = first_row + place.first,
+                                .exist = ALL_WAVES_HAVE_ROWS(NQ) ||
+                                         place.exists,
+                                .lane = lane};
         const ulong window = forward->first_window + windows.first + n;
         const uint stage = n % STAGES;
-        const uint of_warpgroup = warpgroup * WARPGROUP_ROWS * WINDOW_PITCH;
+        const uint of_warpgroup = place.base * WINDOW_PITCH;
         const uint q_rows =
             window_rows(&ring, stage, OWN_FIRST) + of_warpgroup;
         const uint d_o_rows =
             window_rows(&ring, stage, OWN_SECOND) + of_warpgroup;
-        row_state x;
+        row_state x = {.back = {0.0f}};
         float dq_sums[OUTS], dlse[2], factor[2], largest = 1.0f;
         UNROLL_FOR (int r = 0; r < 2; r++) {
             const uint row = min(rows.row + lane / 4 + 8 * r, NQ - 1u);
@@ -427,7 +469,8 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
         float inverses[2];
         UNROLL_FOR (int r = 0; r < 2; r++) {
             inverses[r] = load_number(own_numbers(&ring, stage) +
-                                      4 * (wave * 16 + lane / 4 + 8 * r));
+                                      4 * min(place.first + lane / 4 + 8 * r,
+                                              OWN_ROWS - 1u));
             x.scale[r] *= inverses[r];
         }
         const float4 of_waves =
@@ -436,12 +479,13 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
                        fmax(of_waves.z, of_waves.w));
 #endif
         find_statistics(&x, &ring, stage, q_rows, d_o_rows, &rows);
-        join_statistics(&x, dlse, largest,
-                        workspace + args.workspace +
-                            ((ulong)(windows.first + n) * forward->heads +
-                             head) *
-                                NQ * ROW_NUMBERS,
-                        &rows);
+        if (rows.exist)
+            join_statistics(&x, dlse, largest,
+                            workspace + args.workspace +
+                                ((ulong)(windows.first + n) * forward->heads +
+                                 head) *
+                                    NQ * ROW_NUMBERS,
+                            &rows);
         find_gradients(dq_sums, d_bias, &x, &ring, stage, q_rows, d_o_rows,
                        &rows);
         const uint own_q = q_rows + wave % 4 * 16 * WINDOW_PITCH;
@@ -452,12 +496,13 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
         take_back_norm(dq_sums, along, factor, inverses, own_q, lane);
         UNROLL_FOR (int r = 0; r < 2; r++) {
             factor[r] = 1.0f;
-            if (lane % 4 == 0 && rows.row + lane / 4 + 8 * r < NQ)
+            if (rows.exist && lane % 4 == 0 &&
+                rows.row + lane / 4 + 8 * r < NQ)
                 scale_sum += along[r];
         }
 #endif
         sync_warpgroup(warpgroup); /* all have read its queries */
-        if ((flags & ARG_DQ) != 0)
+        if (rows.exist && (flags & ARG_DQ) != 0)
             store_window_rows(dq_sums, factor, own_q,
                               dq + plane(&args.dq, window, head), args.dq.row,
                               rows.row, NQ, lane, (flags & ARG_ADD_DQ) != 0,
@@ -466,12 +511,22 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
         leave_window(window_was_read(&ring, stage), lane);
     } while (++n < windows.count);
 #if BIAS
-    if ((flags & ARG_DBIAS) != 0)
-        store_d_bias(d_bias,
-                     workspace + args.bias_partials +
-                         ((ulong)split * forward->heads + head) * NQ *
-                             (ulong)NK,
-                     first_row + wave * 16, lane, flags);
+    const uint waves = waves_of(warpgroup, count);
+    /* those that took turns one after the other */
+    for (uint turn = 0;
+         (flags & ARG_DBIAS) != 0 && waves > 0 && turn < 4 / waves; turn++) {
+        const uint own = wave % 4;
+        if (own / waves == turn)
+            store_d_bias(d_bias,
+                         workspace + args.bias_partials +
+                             ((ulong)split * forward->heads + head) * NQ *
+                                 (ulong)NK,
+                         first_row + warpgroup * WARPGROUP_ROWS +
+                             own % waves * 16,
+                         lane,
+                         turn > 0 || (flags & ARG_FIRST_LAUNCH) == 0);
+        sync_warpgroup(warpgroup);
+    }
 #endif
 #if VARIANT == COSINE
     REDUCE_WAVE(scale_sum, ADD_PAIR);

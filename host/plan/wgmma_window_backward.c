@@ -23,12 +23,14 @@
 #define LEAST_WARPGROUPS 2u
 #define MOST_WARPGROUPS 3u
 static const uint32_t most_sums[MOST_WARPGROUPS + 1] = {[2] = 128, [3] = 72};
-#define MOST_STAGES 2u
+#define MOST_STAGES 4u
 
-/* A kernel's: rows of tensors that a work-group owns; of the others those of a
- * tile, and of one where sums of dBias take registers. */
+/* A kernel's: rows of tensors that a work-group owns, and those of them
+ * that it keeps, whole waves' where these are all; of the others all with
+ * those that fill tiles up, those of a tile, and of one where sums of dBias
+ * take registers. */
 typedef struct window_shape {
-    uint32_t own, others, tile, subtile, stages;
+    uint32_t own, kept, others, tile, subtile, stages;
 } window_shape;
 
 static uint32_t warpgroups(const window_shape *s)
@@ -51,7 +53,7 @@ static uint32_t bias_bytes(const wa_problem *problem)
 /* The names are those of cl/hopper/gradient_windows_extents.h. */
 static uint64_t local_bytes(const wa_problem *problem, const window_shape *s)
 {
-    const uint64_t OWN_ROWS = s->own, OTHER_ROWS = s->others;
+    const uint64_t OWN_ROWS = s->kept, OTHER_ROWS = s->others;
     const uint64_t STAGES = s->stages, BIAS_BYTES = bias_bytes(problem);
     return WINDOW_LOCAL_BYTES;
 }
@@ -117,6 +119,7 @@ static window_shape shape_of(uint32_t own, uint32_t others)
     window_shape s = {.own = count * WARPGROUP_ROWS,
                       .tile = tile_of(others),
                       .stages = MOST_STAGES};
+    s.kept = own < s.own ? wa_ceil_div(own, 16) * 16 : s.own;
     s.others = wa_ceil_div(others, s.tile) * s.tile;
     return s;
 }
@@ -139,12 +142,10 @@ static const char *fit_rows(const wa_problem *problem, const wa_device *device,
     const bool has_bias = problem->bias != WINATTN_BIAS_NONE;
     *s = shape_of(problem->queries, problem->keys);
     if (has_bias && s->others / 2 > most_sums[warpgroups(s)])
-        s->own = LEAST_WARPGROUPS * WARPGROUP_ROWS;
+        s->own = s->kept = LEAST_WARPGROUPS * WARPGROUP_ROWS;
     if (has_bias && s->others / 2 > most_sums[warpgroups(s)])
         return "sums of dbias do not fit its registers";
-    s->subtile = warpgroups(s) > LEAST_WARPGROUPS ? 16
-                 : s->others % 32 == 0            ? 32
-                                                  : s->tile;
+    s->subtile = s->others % 32 == 0 ? 32 : s->tile;
     return fit(problem, device, s);
 }
 
