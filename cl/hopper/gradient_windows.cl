@@ -115,6 +115,10 @@ INLINE float log2_unit(float x)
     return y;
 }
 
+/* Numbers in fp32 of which this one, times log2 e, is not exact enough: what
+ * is near it is subtracted first. */
+#define LARGE_LSE 1024.0f
+
 /* ---- Which windows ---- */
 
 /* Windows of a launch that a split has. */
@@ -270,24 +274,31 @@ INLINE uint column_of_pair(uint lane, uint e)
     return e / 4 * 8 + lane % 4 * 2 + e % 2;
 }
 
-/* 16 columns from `column` on, a multiple of 16. */
-INLINE void load_pairs(float *bias, const window_ring *ring, uint wave,
+/* Of 16 columns from `column` on, a multiple of 16, as they are kept, and as
+ * numbers. */
+#define PAIR_WORDS (4 * 8 / PAIRS_OF_CHUNK)
+INLINE void load_pairs(uint *words, const window_ring *ring, uint wave,
                        uint column, uint lane)
 {
     UNROLL_FOR (uint n = 0; n < 8 / PAIRS_OF_CHUNK; n++) {
         const uint4 x =
             load_chunk(pair_chunk(ring, wave, column + 8 * n, lane));
-        const uint words[4] = {x.x, x.y, x.z, x.w};
-        UNROLL_FOR (uint i = 0; i < 4; i++) {
-            if (BIAS == 1) {
-                const float2 pair = unpack(words[i]);
-                bias[2 * i] = pair.x;
-                bias[2 * i + 1] = pair.y;
-            } else {
-                bias[4 * n + i] = as_float(words[i]);
-            }
-        }
+        words[4 * n] = x.x;
+        words[4 * n + 1] = x.y;
+        words[4 * n + 2] = x.z;
+        words[4 * n + 3] = x.w;
     }
+}
+INLINE void unpack_pairs(float *bias, const uint *words)
+{
+    UNROLL_FOR (uint i = 0; i < PAIR_WORDS; i++)
+        if (BIAS == 1) {
+            const float2 pair = unpack(words[i]);
+            bias[2 * i % 8] = pair.x;
+            bias[(2 * i + 1) % 8] = pair.y;
+        } else {
+            bias[i] = as_float(words[i]);
+        }
 }
 
 /* Of a head, before the first window: pairs of the rows that are owned, from

@@ -43,10 +43,6 @@ INLINE fetched_numbers fetch_numbers(__global const float *numbers, uint item)
     return x;
 }
 
-/* Minus a large lse as fp32 has it may be far off from what lse log2 e is: a
- * score is subtracted first. */
-#define LARGE_LSE 1024.0f
-
 /* The numbers of a window's rows; and at wave_numbers the power of two of dS,
  * and whether some lse is large. */
 INLINE void keep_numbers(const window_ring *ring, uint stage,
@@ -184,51 +180,63 @@ typedef struct key_state {
     uint p[BLOCK_ROWS / 4], ds[BLOCK_ROWS / 4];
 } key_state;
 
-/* Products of keys become P_SCALE P^T. */
-INLINE void exponentiate(float *s, const window_ring *ring, uint stage,
-                         uint first, const int large, const wave_keys *keys)
+/* Of two rows of a lane the first numbers (0), or the last (1); all that there
+ * are where these are two. */
+INLINE float4 load_known(const window_ring *ring, uint stage, uint first,
+                         const uint part, int lane)
 {
-    UNROLL_FOR (uint c = 0; c < BLOCK_ROWS; c += 16) {
+    const uint from = other_numbers(ring, stage) +
+                      (first + 2 * (lane % 4)) * (4 * KNOWN_NUMBERS);
+    if (VARIANT != COSINE)
+        return as_float4(load_chunk(from));
+    const float2 low = load_numbers(from + 8 * part);
+    const float2 high = load_numbers(from + 16 + 8 * part);
+    return (float4)(low, high);
+}
+
+/* Products of keys become P_SCALE P^T. */
+INLINE void exponentiate(float *s, const uint *words, const float4 *known,
+                         const int large, const wave_keys *keys)
+{
+    UNROLL_FOR (uint j = 0; j < BLOCK_ROWS / 8; j++) {
         float bias[8];
+        float *own = s + 4 * j;
         UNROLL_FOR (int i = 0; i < 8; i++)
             bias[i] = 0.0f;
-#if BIAS
-        load_pairs(bias, ring, keys->wave, first + c, keys->lane);
-#endif
-        UNROLL_FOR (uint j = 0; j < 2; j++) {
-            const uint from =
-                other_numbers(ring, stage) +
-                (first + c + 8 * j + 2 * (keys->lane % 4)) *
-                    (4 * KNOWN_NUMBERS);
-            float shift[2];
-            float *own = s + c / 2 + 4 * j;
-#if VARIANT == COSINE
+        if (BIAS)
+            unpack_pairs(bias, words + PAIR_WORDS * (j / 2));
+        const float shift[2] = {known[j].x, known[j].z};
+        UNROLL_FOR (int r = 0; r < 2; r++)
             UNROLL_FOR (int i = 0; i < 2; i++) {
-                const float2 row = load_numbers(from + 16 * i);
-                shift[i] = row.x;
-                own[i] *= row.y;
-                own[2 + i] *= row.y;
+                const int n = 2 * r + i;
+                const float term = bias[j % 2 * 4 + n];
+                const float scale = keys->scale[r];
+                if (VARIANT == COSINE)
+                    own[n] *= i ? known[j].w : known[j].y;
+                if (large) /* P is at most 1 */
+                    own[n] = EXP2(
+                        FMA(fmin(FMA(own[n], scale, term) - shift[i], 0.0f),
+                            LOG2E, P_EXPONENT));
+                else
+                    own[n] =
+                        EXP2(FMA(own[n], scale * LOG2E,
+                                 BIAS ? FMA(term, LOG2E, shift[i]) : shift[i]));
             }
-#else
-            const float4 both = as_float4(load_chunk(from));
-            shift[0] = both.x;
-            shift[1] = both.z;
-#endif
-            UNROLL_FOR (int r = 0; r < 2; r++)
-                UNROLL_FOR (int i = 0; i < 2; i++) {
-                    const int n = 2 * r + i;
-                    const float term = bias[4 * j + n];
-                    const float scale = keys->scale[r];
-                    if (large)
-                        own[n] = EXP2(FMA(FMA(own[n], scale, term) - shift[i],
-                                          LOG2E, P_EXPONENT));
-                    else
-                        own[n] = EXP2(
-                            FMA(own[n], scale * LOG2E,
-                                BIAS ? FMA(term, LOG2E, shift[i]) : shift[i]));
-                }
-        }
     }
+}
+
+/* What that needs besides, fetched while products are under way: biases, and of
+ * two rows each what is known first of them. */
+INLINE void load_terms(uint *words, float4 *known, const window_ring *ring,
+                       uint stage, uint first, const wave_keys *keys)
+{
+#if BIAS
+    UNROLL_FOR (uint c = 0; c < BLOCK_ROWS; c += 16)
+        load_pairs(words + PAIR_WORDS * c / 16, ring, keys->wave, first + c,
+                   keys->lane);
+#endif
+    UNROLL_FOR (uint j = 0; j < BLOCK_ROWS / 8; j++)
+        known[j] = load_known(ring, stage, first + 8 * j, 0, keys->lane);
 }
 
 INLINE void pack_tile(uint *to, const float *from)
@@ -239,49 +247,18 @@ INLINE void pack_tile(uint *to, const float *from)
 
 /* P^T and dP^T become dS^T, as an operand. */
 INLINE void differentiate(uint *ds, const float *p, const float *dp,
-                          const window_ring *ring, uint stage, uint first,
-                          const wave_keys *keys)
+                          const float4 *known, const wave_keys *keys)
 {
     UNROLL_FOR (int j = 0; j < BLOCK_ROWS / 8; j++) {
-        const uint from = other_numbers(ring, stage) +
-                          (first + 8 * j + 2 * (keys->lane % 4)) *
-                              (4 * KNOWN_NUMBERS);
-        float factor[2], offset[2];
-#if VARIANT == COSINE
-        UNROLL_FOR (int i = 0; i < 2; i++) {
-            const float2 row = load_numbers(from + 16 * i + 8);
-            factor[i] = row.x;
-            offset[i] = row.y;
-        }
-#else
-        const float4 both = as_float4(load_chunk(from));
-        factor[0] = factor[1] = keys->factor;
-        offset[0] = both.y;
-        offset[1] = both.w;
-#endif
+        const float low = VARIANT == COSINE ? known[j].x : keys->factor;
+        const float high = VARIANT == COSINE ? known[j].z : keys->factor;
         UNROLL_FOR (int r = 0; r < 2; r++)
-            ds[2 * j + r] = PACK(
-                p[SCORE(j, r, 0)] *
-                    FMA(dp[SCORE(j, r, 0)], factor[0], offset[0]),
-                p[SCORE(j, r, 1)] *
-                    FMA(dp[SCORE(j, r, 1)], factor[1], offset[1]));
+            ds[2 * j + r] =
+                PACK(p[SCORE(j, r, 0)] *
+                         FMA(dp[SCORE(j, r, 0)], low, known[j].y),
+                     p[SCORE(j, r, 1)] *
+                         FMA(dp[SCORE(j, r, 1)], high, known[j].w));
     }
-}
-
-/* Starts the products of a warpgroup's keys and values with a tile of rows, in
- * two groups: scores and dP. */
-INLINE void start_tile(float *s, float *dp, const window_ring *ring,
-                       uint stage, uint first, uint k, uint v)
-{
-    start_products();
-    multiply_scores(s, k,
-                    window_rows(ring, stage, OTHER_FIRST) +
-                        first * WINDOW_PITCH);
-    end_products();
-    multiply_scores(dp, v,
-                    window_rows(ring, stage, OTHER_SECOND) +
-                        first * WINDOW_PITCH);
-    end_products();
 }
 
 /* A window's rows. k, v: addresses of the warpgroup's. */
@@ -294,6 +271,8 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         x->p[i] = x->ds[i] = 0;
     NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_ROWS) {
         float s[BLOCK_ROWS / 2], dp[BLOCK_ROWS / 2];
+        uint words[PAIR_WORDS * BLOCK_ROWS / 16];
+        float4 known[BLOCK_ROWS / 8];
         const uint q_rows =
             window_rows(ring, stage, OTHER_FIRST) + first * WINDOW_PITCH;
         const uint d_o_rows =
@@ -308,10 +287,12 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         end_products();
         multiply_scores(dp, v, d_o_rows);
         end_products();
+        if (keys->exist)
+            load_terms(words, known, ring, stage, first, keys);
         AWAIT_PRODUCTS(1);
         hold_scores(s);
         if (keys->exist) {
-            exponentiate(s, ring, stage, first, large, keys);
+            exponentiate(s, words, known, large, keys);
             pack_tile(x->p, s);
         }
         hold_words(x->p, BLOCK_ROWS / 4);
@@ -319,10 +300,14 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         start_products();
         add_products(x->dv, x->p, d_o_rows, BLOCK_ROWS);
         end_products();
+        if (VARIANT == COSINE && keys->exist)
+            UNROLL_FOR (uint j = 0; j < BLOCK_ROWS / 8; j++)
+                known[j] =
+                    load_known(ring, stage, first + 8 * j, 1, keys->lane);
         AWAIT_PRODUCTS(1);
         hold_scores(dp);
         if (keys->exist)
-            differentiate(x->ds, s, dp, ring, stage, first, keys);
+            differentiate(x->ds, s, dp, known, keys);
         hold_words(x->ds, BLOCK_ROWS / 4);
         HOLD_OUTS(x->dk);
         start_products();

@@ -13,8 +13,9 @@
  *
  *   dS = P (dO V^T - delta),  dQ += scale dS K,  dBias += dS.
  *
- * Sums of dBias over windows stay in registers. Neither lse nor o is read: P
- * sums to 1 and dS to d_lse whatever was rounded there. The kernel of keys
+ * Sums of dBias over windows stay in registers. o is not read, and of lse only
+ * that it is near the logarithm of the sum of exponentials: P sums to 1 and dS
+ * to d_lse whatever was rounded there. The kernel of keys
  * gets from each row, by way of the workspace, (x) lse, +infinity where it sees
  * nothing; (y) delta; (z) a bound of |dS|; (w) what q k^ is multiplied by
  * (cosine). */
@@ -42,98 +43,129 @@ typedef struct wave_rows {
 
 /* What a lane has of its two rows. */
 typedef struct row_state {
-    float top[2];     /* score so far */
-    /* of exponentials, and of these times dP, and the largest |dP|; of even and
-     * of odd columns, as chains of additions are slow */
-    float sum[2][2], delta[2][2], largest[2][2];
-    float scale[2];   /* of products of rows, to scores */
-    float shift[2];   /* minus top, in units of log 2 */
-    float factor[2];  /* by which exponentials and dP are multiplied */
-    float offset[2];  /* delta, times -factor */
-    float back[2];    /* from there to dS */
+    float top[2]; /* score so far; or lse, where that is known */
+    /* of exponentials, of these times dP, and of |dP|; of even and of odd
+     * columns, as chains of additions are slow */
+    float sum[2][2], delta[2][2], bound[2][2];
+    float scale[2];  /* of products of rows, to scores */
+    float factor[2]; /* by which exponentials and dP are multiplied */
+    float offset[2]; /* delta, times -factor */
+    float back[2];   /* from there to dS */
+    /* Of the wave: lse is known, and small; top is not. */
+    int has_lse, is_large;
 } row_state;
 
 /* ---- Scores ---- */
 
-/* Products of rows become scores of `count` keys from `first` on. */
-INLINE void finish_scores(float *s, const row_state *x,
-                          const window_ring *ring, uint stage, uint first,
-                          const uint count, const wave_rows *rows)
+/* What scores of keys need besides, fetched while products are under way:
+ * biases, and inverses of norms. */
+#define DEFINE_TERMS(name, count)                                             \
+    typedef struct name {                                                     \
+        uint words[PAIR_WORDS * (count) / 16];                                \
+        float2 inverse[(count) / 8];                                          \
+    } name
+DEFINE_TERMS(statistics_terms, BLOCK_KEYS);
+DEFINE_TERMS(gradients_terms, SUBTILE_KEYS);
+
+INLINE void load_terms(uint *words, float2 *inverse, const window_ring *ring,
+                       uint stage, uint first, const uint count,
+                       const wave_rows *rows)
 {
-    UNROLL_FOR (uint c = 0; c < count; c += 16) {
+#if BIAS
+    UNROLL_FOR (uint c = 0; c < count; c += 16)
+        load_pairs(words + PAIR_WORDS * c / 16, ring, rows->wave, first + c,
+                   rows->lane);
+#endif
+    UNROLL_FOR (uint j = 0; j < count / 8; j++)
+#if VARIANT == COSINE
+        inverse[j] =
+            load_numbers(other_numbers(ring, stage) +
+                         4 * (first + 8 * j + 2 * (rows->lane % 4)));
+#else
+        inverse[j] = (float2)(1.0f);
+#endif
+}
+
+/* Products of rows become scores of `count` keys from `first` on. */
+INLINE void finish_scores(float *s, const row_state *x, const uint *words,
+                          const float2 *inverse, uint first, const uint count,
+                          int lane)
+{
+    UNROLL_FOR (uint j = 0; j < count / 8; j++) {
         float bias[8];
+        float *own = s + 4 * j;
         UNROLL_FOR (int i = 0; i < 8; i++)
             bias[i] = 0.0f;
-#if BIAS
-        load_pairs(bias, ring, rows->wave, first + c, rows->lane);
-#endif
-        UNROLL_FOR (uint j = 0; j < 2; j++) {
-            float *own = s + c / 2 + 4 * j;
-#if VARIANT == COSINE
-            const float2 inverses =
-                load_numbers(other_numbers(ring, stage) +
-                             4 * (first + c + 8 * j + 2 * (rows->lane % 4)));
-            UNROLL_FOR (int r = 0; r < 2; r++) {
-                own[2 * r] *= inverses.x;
-                own[2 * r + 1] *= inverses.y;
+        if (BIAS)
+            unpack_pairs(bias, words + PAIR_WORDS * (j / 2));
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            UNROLL_FOR (uint i = 0; i < 2; i++) {
+                const int n = 2 * r + (int)i;
+                float score = own[n];
+                if (VARIANT == COSINE)
+                    score *= i ? inverse[j].y : inverse[j].x;
+                score = FMA(score, x->scale[r], bias[j % 2 * 4 + n]);
+                /* of a bias there is one in that place */
+                if (!BIAS && OTHER_ROWS != NK)
+                    score = first + 8 * j + 2 * (lane % 4) + i < NK
+                                ? score
+                                : -INFINITY;
+                own[n] = score;
             }
-#endif
-            UNROLL_FOR (int r = 0; r < 2; r++)
-                UNROLL_FOR (uint i = 0; i < 2; i++) {
-                    float score = FMA(own[2 * r + i], x->scale[r],
-                                      bias[4 * j + 2 * r + i]);
-                    /* of a bias there is one in that place */
-                    if (!BIAS && OTHER_ROWS != NK)
-                        score = first + c + 8 * j + 2 * (rows->lane % 4) + i <
-                                        NK
-                                    ? score
-                                    : -INFINITY;
-                    own[2 * r + i] = score;
-                }
-        }
     }
 }
 
 /* ---- Statistics ---- */
 
-/* A lane has statistics of its own columns at first. */
+/* A lane has statistics of its own columns at first. Scores become
+ * exponentials of what they are less the largest so far. */
 INLINE void add_exponentials(row_state *x, float *s)
 {
+    float subtracted[2], top[2][2];
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        top[r][0] = top[r][1] = x->top[r];
+    UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            UNROLL_FOR (int i = 0; i < 2; i++)
+                top[r][i] = fmax(top[r][i], s[SCORE(j, r, i)]);
     UNROLL_FOR (int r = 0; r < 2; r++) {
-        float top = x->top[r], other = s[SCORE(0, r, 1)];
-        UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++) {
-            top = fmax(top, s[SCORE(j, r, 0)]);
-            other = fmax(other, s[SCORE(j, r, 1)]);
-        }
-        top = fmax(top, other);
+        const float now = fmax(top[r][0], top[r][1]);
         /* who has seen nothing has no maximum to subtract */
-        const float subtracted = top == -INFINITY ? 0.0f : top;
-        const float rescale = EXP2((x->top[r] - subtracted) * LOG2E);
-        const float shift = -subtracted * LOG2E;
-        x->top[r] = top;
+        subtracted[r] = now == -INFINITY ? 0.0f : now;
+        const float rescale = EXP2((x->top[r] - subtracted[r]) * LOG2E);
+        x->top[r] = now;
         UNROLL_FOR (int i = 0; i < 2; i++) {
             x->sum[r][i] *= rescale;
             x->delta[r][i] *= rescale;
         }
-        UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
-            UNROLL_FOR (int i = 0; i < 2; i++) {
-                const float e = EXP2(FMA(s[SCORE(j, r, i)], LOG2E, shift));
-                s[SCORE(j, r, i)] = e;
-                x->sum[r][i] += e;
-            }
     }
+    UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            UNROLL_FOR (int i = 0; i < 2; i++)
+                s[SCORE(j, r, i)] =
+                    EXP2((s[SCORE(j, r, i)] - subtracted[r]) * LOG2E);
+}
+
+/* The same less lse. */
+INLINE void exponentiate(const row_state *x, float *s)
+{
+    UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            UNROLL_FOR (int i = 0; i < 2; i++)
+                s[SCORE(j, r, i)] = EXP2(
+                    FMA(s[SCORE(j, r, i)], LOG2E, -x->top[r] * LOG2E));
 }
 
 INLINE void add_delta(row_state *x, const float *s, const float *dp)
 {
-    UNROLL_FOR (int r = 0; r < 2; r++)
-        UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
+    UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
+        UNROLL_FOR (int r = 0; r < 2; r++)
             UNROLL_FOR (int i = 0; i < 2; i++) {
-                x->delta[r][i] = FMA(s[SCORE(j, r, i)], dp[SCORE(j, r, i)],
-                                     x->delta[r][i]);
+                const int n = SCORE(j, r, i);
+                x->sum[r][i] += s[n];
+                x->delta[r][i] = FMA(s[n], dp[n], x->delta[r][i]);
                 if (RESCALES)
-                    x->largest[r][i] =
-                        fmax(x->largest[r][i], fabs(dp[SCORE(j, r, i)]));
+                    x->bound[r][i] += fabs(dp[n]);
             }
 }
 
@@ -148,22 +180,41 @@ INLINE void add_delta(row_state *x, const float *s, const float *dp)
              window_rows(ring, stage, OTHER_SECOND) + (first)*WINDOW_PITCH);  \
     end_products()
 
+/* lse: of the lane's rows, if it is given. */
+INLINE void start_statistics(row_state *x, const float *lse, int has_lse)
+{
+    int suits = has_lse;
+    UNROLL_FOR (int r = 0; r < 2; r++) {
+        suits &= fabs(lse[r]) <= LARGE_LSE || lse[r] == -INFINITY;
+        UNROLL_FOR (int i = 0; i < 2; i++)
+            x->sum[r][i] = x->delta[r][i] = x->bound[r][i] = 0.0f;
+    }
+    x->has_lse = !WAVE_ANY(!suits);
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        x->top[r] = !x->has_lse           ? -INFINITY
+                    : lse[r] == -INFINITY ? 0.0f
+                                          : lse[r];
+}
+
 INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
                             uint q_rows, uint d_o_rows, const wave_rows *rows)
 {
-    UNROLL_FOR (int r = 0; r < 2; r++) {
-        x->top[r] = -INFINITY;
-        UNROLL_FOR (int i = 0; i < 2; i++)
-            x->sum[r][i] = x->delta[r][i] = x->largest[r][i] = 0.0f;
-    }
     NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
         float s[BLOCK_KEYS / 2], dp[BLOCK_KEYS / 2];
+        statistics_terms terms;
         START_TILE(multiply_statistics, s, dp, first);
+        if (rows->exist)
+            load_terms(terms.words, terms.inverse, ring, stage, first,
+                       BLOCK_KEYS, rows);
         AWAIT_PRODUCTS(1);
         hold_statistics(s);
         if (rows->exist) {
-            finish_scores(s, x, ring, stage, first, BLOCK_KEYS, rows);
-            add_exponentials(x, s);
+            finish_scores(s, x, terms.words, terms.inverse, first, BLOCK_KEYS,
+                          rows->lane);
+            if (x->has_lse)
+                exponentiate(x, s);
+            else
+                add_exponentials(x, s);
         }
         AWAIT_PRODUCTS(0);
         hold_statistics(dp);
@@ -178,6 +229,7 @@ INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
 INLINE void join_statistics(row_state *x, const float *d_lse, float inverse,
                             __global float *numbers, const wave_rows *rows)
 {
+    int is_large = 0;
     UNROLL_FOR (int r = 0; r < 2; r++) {
         const uint row = rows->row + rows->lane / 4 + 8 * r;
         float top = x->top[r];
@@ -186,18 +238,19 @@ INLINE void join_statistics(row_state *x, const float *d_lse, float inverse,
         const float rescale = EXP2((x->top[r] - subtracted) * LOG2E);
         float sum = (x->sum[r][0] + x->sum[r][1]) * rescale;
         float delta = (x->delta[r][0] + x->delta[r][1]) * rescale;
-        float bound = fmax(x->largest[r][0], x->largest[r][1]);
+        float bound = x->bound[r][0] + x->bound[r][1];
         REDUCE(sum, ADD_PAIR);
         REDUCE(delta, ADD_PAIR);
         if (RESCALES) {
-            REDUCE(bound, fmax);
+            REDUCE(bound, ADD_PAIR);
         }
         const float part = sum == 0.0f ? 0.0f : RECIPROCAL(sum);
         delta = FMA(delta, part, -d_lse[r]);
         bound = FMA(bound, 2.0f, fabs(d_lse[r]));
         const float ds_scale =
             RESCALES ? ds_scale_for(bound * inverse) : 1.0f;
-        x->shift[r] = -subtracted * LOG2E;
+        x->top[r] = subtracted;
+        is_large |= !(fabs(subtracted) <= LARGE_LSE);
         x->factor[r] = part * ds_scale;
         x->offset[r] = -delta * x->factor[r];
         x->back[r] = inverse_ds_scale(ds_scale);
@@ -210,37 +263,42 @@ INLINE void join_statistics(row_state *x, const float *d_lse, float inverse,
             vstore4(known, row, numbers);
         }
     }
+    x->is_large = WAVE_ANY(is_large);
 }
 
 /* ---- Gradients ---- */
 
-/* Scores and dP become dS, as an operand, of SUBTILE_KEYS keys from `first`
- * on. */
-INLINE void differentiate(uint *ds, float *d_bias, const float *s,
-                          const float *dp, const row_state *x,
-                          const window_ring *ring, uint stage, uint first,
-                          int lane)
+/* Scores become exponentials, of SUBTILE_KEYS keys. */
+INLINE void exponentiate_again(float *s, const row_state *x)
 {
-    UNROLL_FOR (int j = 0; j < SUBTILE_KEYS / 8; j++) {
-        float2 inverses = (float2)(1.0f);
-#if VARIANT == COSINE
-        inverses = load_numbers(other_numbers(ring, stage) +
-                                4 * (first + 8 * j + 2 * (lane % 4)));
-#endif
+    UNROLL_FOR (int j = 0; j < SUBTILE_KEYS / 8; j++)
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            UNROLL_FOR (int i = 0; i < 2; i++) {
+                const int n = SCORE(j, r, i);
+                s[n] = x->is_large
+                           ? EXP2((s[n] - x->top[r]) * LOG2E)
+                           : EXP2(FMA(s[n], LOG2E, -x->top[r] * LOG2E));
+            }
+}
+
+/* These and dP become dS, as an operand. */
+INLINE void differentiate(uint *ds, float *d_bias, const float *e,
+                          const float *dp, const row_state *x,
+                          const float2 *inverse)
+{
+    UNROLL_FOR (int j = 0; j < SUBTILE_KEYS / 8; j++)
         UNROLL_FOR (int r = 0; r < 2; r++) {
             float d[2];
             UNROLL_FOR (int i = 0; i < 2; i++) {
                 const int n = SCORE(j, r, i);
-                const float e = EXP2(FMA(s[n], LOG2E, x->shift[r]));
-                d[i] = e * FMA(dp[n], x->factor[r], x->offset[r]);
+                d[i] = e[n] * FMA(dp[n], x->factor[r], x->offset[r]);
                 if (BIAS)
                     d_bias[n] = FMA(d[i], x->back[r], d_bias[n]);
             }
             ds[2 * j + r] = VARIANT == COSINE
-                                ? PACK(d[0] * inverses.x, d[1] * inverses.y)
+                                ? PACK(d[0] * inverse[j].x, d[1] * inverse[j].y)
                                 : PACK(d[0], d[1]);
         }
-    }
 }
 
 INLINE void find_gradients(float *dq, float *d_bias, const row_state *x,
@@ -254,18 +312,24 @@ INLINE void find_gradients(float *dq, float *d_bias, const row_state *x,
         ds[i] = 0;
     UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += SUBTILE_KEYS) {
         float s[SUBTILE_KEYS / 2], dp[SUBTILE_KEYS / 2];
+        gradients_terms terms;
         START_TILE(multiply_gradients, s, dp, first);
+        if (rows->exist)
+            load_terms(terms.words, terms.inverse, ring, stage, first,
+                       SUBTILE_KEYS, rows);
         AWAIT_PRODUCTS(1);
         hold_gradients(s);
         HOLD_OUTS(dq);
         hold_words(ds, SUBTILE_KEYS / 4);
-        if (rows->exist)
-            finish_scores(s, x, ring, stage, first, SUBTILE_KEYS, rows);
+        if (rows->exist) {
+            finish_scores(s, x, terms.words, terms.inverse, first,
+                          SUBTILE_KEYS, rows->lane);
+            exponentiate_again(s, x);
+        }
         AWAIT_PRODUCTS(0);
         hold_gradients(dp);
         if (rows->exist)
-            differentiate(ds, d_bias + first / 2, s, dp, x, ring, stage, first,
-                          rows->lane);
+            differentiate(ds, d_bias + first / 2, s, dp, x, terms.inverse);
 #if BIAS /* now, as what is to be added takes as many registers */
         hold_gradients(d_bias + first / 2);
 #endif
@@ -364,6 +428,14 @@ INLINE void fetch(const window_ring *ring, const row_tensors *from,
     }
 }
 
+/* Of the lane's rows, of a wave's from `first` on. */
+INLINE void read_lse(float *to, __global const float *lse, uint pitch,
+                     uint first, int lane)
+{
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        to[r] = lse[(ulong)min(first + lane / 4 + 8 * r, NQ - 1u) * pitch];
+}
+
 /* Sums of dBias go to the workspace, of rows from `first` on; adds: to what
  * is there. */
 INLINE void store_d_bias(const float *d_bias, __global float *partial,
@@ -435,6 +507,14 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
     const uint count = min((uint)BLOCK_ROWS, NQ - first_row);
     UNROLL_FOR (int i = 0; i < (BIAS ? OTHER_ROWS / 2 : 1); i++)
         d_bias[i] = 0.0f;
+    const int has_lse = (flags & ARG_LSE) != 0;
+    float next_lse[2] = {0.0f, 0.0f};
+    if (has_lse)
+        read_lse(next_lse,
+                 lse + plane(&forward->lse,
+                             forward->first_window + windows.first, head),
+                 forward->lse.row,
+                 first_row + place_wave(wave, count, 0).first, lane);
     uint n = 0;
     do { /* once at least, as the compiler then knows */
         /* addresses that wait in registers are too many */
@@ -454,6 +534,7 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
             window_rows(&ring, stage, OWN_SECOND) + of_warpgroup;
         row_state x = {.back = {0.0f}};
         float dq_sums[OUTS], dlse[2], factor[2], largest = 1.0f;
+        const float own_lse[2] = {next_lse[0], next_lse[1]};
         UNROLL_FOR (int r = 0; r < 2; r++) {
             const uint row = min(rows.row + lane / 4 + 8 * r, NQ - 1u);
             dlse[r] = (flags & ARG_D_LSE) != 0
@@ -478,6 +559,13 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
         largest = fmax(fmax(of_waves.x, of_waves.y),
                        fmax(of_waves.z, of_waves.w));
 #endif
+        start_statistics(&x, own_lse, has_lse);
+        /* the next window's, which then comes meanwhile */
+        if (has_lse && n + 1 < windows.count)
+            read_lse(next_lse,
+                     lse + plane(&forward->lse, window + 1, head),
+                     forward->lse.row,
+                     first_row + place_wave(wave, count, n + 1).first, lane);
         find_statistics(&x, &ring, stage, q_rows, d_o_rows, &rows);
         if (rows.exist)
             join_statistics(&x, dlse, largest,

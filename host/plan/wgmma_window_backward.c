@@ -15,32 +15,28 @@
 #define HOPPER 90u
 /* Of all tensors that have rows. */
 #define COPY_BYTES 16u
-/* Fragments are as fast where there are fewer queries or keys. */
-#define LEAST_TOKENS 144u
-/* Warpgroups that compute, at least and at most: with two, a work-item has 232
- * registers, with three 160. Sums of dBias may take so many of them, of which
- * 64 rows need one for two keys. */
-#define LEAST_WARPGROUPS 2u
-#define MOST_WARPGROUPS 3u
-static const uint32_t most_sums[MOST_WARPGROUPS + 1] = {[2] = 128, [3] = 72};
+/* Fragments are faster where there are fewer queries or keys: 64 rows of a
+ * warpgroup then are too many, or windows too short. */
+#define LEAST_TOKENS 145u
+/* That compute, with 232 registers for a work-item, of which sums of dBias may
+ * take so many; 64 rows need one for two keys. */
+#define WARPGROUPS_TAKEN 2u
+#define MOST_SUMS 128u
+#define TAKEN_ROWS (WARPGROUPS_TAKEN * WARPGROUP_ROWS)
+/* Keys of a tile where sums of dBias leave few registers. */
+#define SUM_TILE 32u
 #define MOST_STAGES 4u
 
-/* A kernel's: rows of tensors that a work-group owns, and those of them
- * that it keeps, whole waves' where these are all; of the others all with
- * those that fill tiles up, those of a tile, and of one where sums of dBias
- * take registers. */
+/* A kernel's: rows of tensors that a work-group keeps, whole waves' of those
+ * that it owns; of the others all with those that fill tiles up, those of a
+ * tile, and of one where sums of dBias take registers. */
 typedef struct window_shape {
-    uint32_t own, kept, others, tile, subtile, stages;
+    uint32_t kept, others, tile, subtile, stages;
 } window_shape;
 
-static uint32_t warpgroups(const window_shape *s)
+static uint32_t work_items(void)
 {
-    return s->own / WARPGROUP_ROWS;
-}
-
-static uint32_t work_items(const window_shape *s)
-{
-    return (warpgroups(s) + 1) * WARPGROUP;
+    return (WARPGROUPS_TAKEN + 1) * WARPGROUP;
 }
 
 static uint32_t bias_bytes(const wa_problem *problem)
@@ -109,18 +105,13 @@ static uint32_t tile_of(uint32_t rows)
     return best;
 }
 
-/* Three warpgroups where they have all rows and two have not. */
-static window_shape shape_of(uint32_t own, uint32_t others)
+static window_shape shape_of(uint32_t own, uint32_t others, uint32_t tile)
 {
-    const uint32_t count = own > LEAST_WARPGROUPS * WARPGROUP_ROWS &&
-                                   own <= MOST_WARPGROUPS * WARPGROUP_ROWS
-                               ? MOST_WARPGROUPS
-                               : LEAST_WARPGROUPS;
-    window_shape s = {.own = count * WARPGROUP_ROWS,
-                      .tile = tile_of(others),
-                      .stages = MOST_STAGES};
-    s.kept = own < s.own ? wa_ceil_div(own, 16) * 16 : s.own;
-    s.others = wa_ceil_div(others, s.tile) * s.tile;
+    const window_shape s = {
+        .kept = own < TAKEN_ROWS ? wa_ceil_div(own, 16) * 16 : TAKEN_ROWS,
+        .others = wa_ceil_div(others, tile) * tile,
+        .tile = tile,
+        .stages = MOST_STAGES};
     return s;
 }
 
@@ -131,7 +122,7 @@ static const char *fit(const wa_problem *problem, const wa_device *device,
         s->stages--;
     if (local_bytes(problem, s) > device->local_bytes)
         return "the device's local memory is too small";
-    if (work_items(s) > device->max_work_group)
+    if (work_items() > device->max_work_group)
         return "the device's work-groups are too small";
     return NULL;
 }
@@ -139,20 +130,17 @@ static const char *fit(const wa_problem *problem, const wa_device *device,
 static const char *fit_rows(const wa_problem *problem, const wa_device *device,
                             window_shape *s)
 {
-    const bool has_bias = problem->bias != WINATTN_BIAS_NONE;
-    *s = shape_of(problem->queries, problem->keys);
-    if (has_bias && s->others / 2 > most_sums[warpgroups(s)])
-        s->own = s->kept = LEAST_WARPGROUPS * WARPGROUP_ROWS;
-    if (has_bias && s->others / 2 > most_sums[warpgroups(s)])
+    *s = shape_of(problem->queries, problem->keys, SUM_TILE);
+    s->subtile = SUM_TILE;
+    if (problem->bias != WINATTN_BIAS_NONE && s->others / 2 > MOST_SUMS)
         return "sums of dbias do not fit its registers";
-    s->subtile = s->others % 32 == 0 ? 32 : s->tile;
     return fit(problem, device, s);
 }
 
 static const char *fit_keys(const wa_problem *problem, const wa_device *device,
                             window_shape *s)
 {
-    *s = shape_of(problem->keys, problem->queries);
+    *s = shape_of(problem->keys, problem->queries, tile_of(problem->queries));
     return fit(problem, device, s);
 }
 
@@ -164,7 +152,7 @@ static void set_step(const wa_problem *problem, const wa_device *device,
     char *text = step->defines;
     const size_t size = sizeof step->defines;
     step->kernel = kernel;
-    step->work_group = work_items(s);
+    step->work_group = work_items();
     step->local_bytes = (uint32_t)local_bytes(problem, s);
     text[0] = 0;
     wa_append_problem(problem, device, step->block_rows, step->block_keys,
@@ -201,16 +189,16 @@ bool wa_plan_wgmma_window_backward(const wa_problem *problem,
         snprintf(plan->wgmma_refusal, sizeof plan->wgmma_refusal, "%s", why);
         return false;
     }
-    first->block_rows = rows.own;
+    first->block_rows = TAKEN_ROWS;
     first->block_keys = rows.tile;
     set_step(problem, device, "window_rows_wgmma", &rows, first);
     last->block_rows = keys.tile;
-    last->block_keys = keys.own;
+    last->block_keys = TAKEN_ROWS;
     set_step(problem, device, "window_keys_wgmma", &keys, last);
     plan->is_wgmma = true;
     plan->fused = false;
-    s->row_blocks = wa_ceil_div(problem->queries, rows.own);
-    s->key_blocks = wa_ceil_div(problem->keys, keys.own);
+    s->row_blocks = wa_ceil_div(problem->queries, TAKEN_ROWS);
+    s->key_blocks = wa_ceil_div(problem->keys, TAKEN_ROWS);
     s->row_windows_per_group = s->windows_per_group = 1;
     /* registers allow one on a compute unit */
     s->row_groups = s->busy_groups =
@@ -218,9 +206,9 @@ bool wa_plan_wgmma_window_backward(const wa_problem *problem,
     plan->access_elements = COPY_BYTES / 2;
     plan->access_bytes = COPY_BYTES;
     snprintf(plan->reason, sizeof plan->reason,
-             "wgmma: rows and keys in kernels of their own, %u and %u "
-             "warpgroups with scores%s in registers, and one that fetches",
-             warpgroups(&rows), warpgroups(&keys),
+             "wgmma: rows and keys in kernels of their own, %u warpgroups "
+             "with scores%s in registers, and one that fetches",
+             WARPGROUPS_TAKEN,
              problem->bias == WINATTN_BIAS_NONE ? "" : " and sums of dbias");
     return true;
 }
