@@ -4,8 +4,8 @@
  * where chunk c ^ (r / 2 % 4) would be. */
 #ifndef GRADIENT_PRODUCTS_CL
 #define GRADIENT_PRODUCTS_CL
-#include "hopper/wgmma.cl"
 #include "hopper/gradient_windows_extents.h"
+#include "hopper/wgmma.cl"
 
 typedef char rows_have_64_bytes[HEAD_DIM == WINDOW_CHANNELS ? 1 : -1];
 
@@ -37,15 +37,13 @@ INLINE uint window_chunk(uint rows, uint row, uint chunk)
         const uint a = rows_at(rows), b = rows_at(columns);                   \
         const ulong a0 = describe_rows(a), b0 = describe_rows(b);             \
         const ulong a1 = describe_rows(a + 2), b1 = describe_rows(b + 2);     \
-        __asm__ volatile(HOPPER                                               \
-                         "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA(        \
+        __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA( \
                              "m64n" #n) "{" names                             \
                                         "}, %[a], %[b], p, 1, 1, 0, 0;}"      \
                          : set(s)                                             \
                          : [a] "l"(a0), [b] "l"(b0)                           \
                          : "memory");                                         \
-        __asm__ volatile(HOPPER                                               \
-                         "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA(        \
+        __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA( \
                              "m64n" #n) "{" names                             \
                                         "}, %[a], %[b], p, 1, 1, 0, 0;}"      \
                          : add(s)                                             \

@@ -5,14 +5,14 @@
  * warpgroup fills it, with what must be known of the rows; the others have 64
  * of the rows that are owned each.
  *
- * OWN_ROWS and OTHER_ROWS are of the kernel: of the former there are fewer than
- * warpgroups have where these have all. */
+ * OWN_ROWS and OTHER_ROWS are of the kernel: of the former there are fewer
+ * than warpgroups have where these have all. */
 #ifndef GRADIENT_WINDOWS_CL
 #define GRADIENT_WINDOWS_CL
 #include "common/problem.cl"
+#include "hopper/gradient_products.cl"
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
-#include "hopper/gradient_products.cl"
 #include "matrix/grad_scale.cl"
 
 REQUIRE(STAGES)
@@ -31,10 +31,10 @@ typedef enum { OWN_FIRST, OWN_SECOND, OTHER_FIRST, OTHER_SECOND } window_part;
 INLINE uint window_rows(const window_ring *ring, uint stage, window_part part)
 {
     return ring->at + stage * WINDOW_STAGE_BYTES +
-           WINDOW_PITCH * (part < OTHER_FIRST
-                               ? part * OWN_ROWS
-                               : 2 * OWN_ROWS +
-                                     (part - OTHER_FIRST) * OTHER_ROWS);
+           WINDOW_PITCH *
+               (part < OTHER_FIRST
+                    ? part * OWN_ROWS
+                    : 2 * OWN_ROWS + (part - OTHER_FIRST) * OTHER_ROWS);
 }
 INLINE uint window_pairs(const window_ring *ring)
 {
@@ -189,8 +189,8 @@ INLINE void fetch_window_rows(uint to, __global const storage *plane,
     plane += (ulong)row * pitch + chunk * 8;
     if (!wide) {
         NO_UNROLL_FOR (uint r = row; r < count; r += step) {
-            store_chunk(to, as_uint4(vload8(
-                                0, (__global const ushort *)plane)));
+            store_chunk(to,
+                        as_uint4(vload8(0, (__global const ushort *)plane)));
             to += step * WINDOW_PITCH;
             plane += step * pitch;
         }
@@ -204,7 +204,8 @@ INLINE void fetch_window_rows(uint to, __global const storage *plane,
     }
 }
 
-/* Rows that only fill tiles up are zeros, in all stages. By all who compute. */
+/* Rows that only fill tiles up are zeros, in all stages. By all who compute.
+ */
 INLINE void clear_fill(const window_ring *ring, const uint others, uint item)
 {
     const uint chunks = (OTHER_ROWS - others) * 4;
@@ -256,7 +257,8 @@ INLINE float inverse_of_row(uint rows, uint row)
 /* ---- The bias of pairs ---- */
 
 /* For a lane of who has 16 rows, which are number `wave` of those that are
- * owned, 16 columns: as it has their scores. In local memory 16 bytes of each lane lie beside the next lane's. */
+ * owned, 16 columns: as it has their scores. In local memory 16 bytes of each
+ * lane lie beside the next lane's. */
 #define PAIRS_OF_CHUNK (BIAS == 1 ? 8 : 4)
 INLINE uint pair_chunk(const window_ring *ring, uint wave, uint column,
                        uint lane)
@@ -320,18 +322,17 @@ INLINE void keep_bias(const window_ring *ring, const forward_args *args,
             const uint other = column + column_of_pair(lane, e);
             const uint row = transposed ? other : own;
             const uint key = transposed ? own : other;
-            x[e] = JOIN(load, BIAS_SUFFIX)(
-                score_bias->bias,
-                bias_at(args, score_bias, (int)min(row, NQ - 1u),
-                        (int)min(key, NK - 1u)));
+            x[e] = JOIN(load, BIAS_SUFFIX)(score_bias->bias,
+                                           bias_at(args, score_bias,
+                                                   (int)min(row, NQ - 1u),
+                                                   (int)min(key, NK - 1u)));
             /* so keys that only fill a tile up are not seen */
             x[e] = key < NK ? x[e] : -INFINITY;
         }
         UNROLL_FOR (uint i = 0; i < 4; i++)
-            words[i] =
-                BIAS == 1 ? PACK(x[2 * i % PAIRS_OF_CHUNK],
-                                 x[(2 * i + 1) % PAIRS_OF_CHUNK])
-                          : as_uint(x[i]);
+            words[i] = BIAS == 1 ? PACK(x[2 * i % PAIRS_OF_CHUNK],
+                                        x[(2 * i + 1) % PAIRS_OF_CHUNK])
+                                 : as_uint(x[i]);
         store_chunk(pair_chunk(ring, wave, column, lane),
                     (uint4)(words[0], words[1], words[2], words[3]));
     }
@@ -392,9 +393,8 @@ INLINE void take_back_norm(float *sums, float *along, const float *factor,
         float2 x[HEAD_DIM / 8];
         float dot = 0.0f;
         UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++) {
-            x[j] = unpack(
-                load_word(window_chunk(rows, lane / 4 + 8 * r, j) +
-                          lane % 4 * 4));
+            x[j] = unpack(load_word(window_chunk(rows, lane / 4 + 8 * r, j) +
+                                    lane % 4 * 4));
             dot = FMA(x[j].x, sums[SCORE(j, r, 0)], dot);
             dot = FMA(x[j].y, sums[SCORE(j, r, 1)], dot);
         }

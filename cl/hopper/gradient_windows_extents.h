@@ -21,8 +21,8 @@
 #define WINDOW_SUM_BYTES 64
 #define WINDOW_LOCAL_BYTES                                                    \
     (WINDOW_SUM_BYTES +                                                       \
-     STAGES * (WINDOW_STAGE_BYTES + WINDOW_NUMBER_BYTES +                     \
-                  WINDOW_BARRIER_BYTES) +                                     \
+     STAGES *                                                                 \
+         (WINDOW_STAGE_BYTES + WINDOW_NUMBER_BYTES + WINDOW_BARRIER_BYTES) +  \
      WINDOW_PAIR_BYTES)
 
 #endif

@@ -20,9 +20,9 @@ REQUIRE(BLOCK_ROWS)
 #define hold_scores JOIN(hold_, BLOCK_ROWS)
 
 /* What is known of a row in local memory, numbers beside each other: its
- * shift, minus lse in units of log 2, plus P_EXPONENT, or where some lse of the
- * window is large lse itself; (cosine) what q k^ is multiplied by; what dP is
- * multiplied by; delta, times minus that. */
+ * shift, minus lse in units of log 2, plus P_EXPONENT, or where some lse of
+ * the window is large lse itself; (cosine) what q k^ is multiplied by; what dP
+ * is multiplied by; delta, times minus that. */
 #define KNOWN_NUMBERS (VARIANT == COSINE ? 4 : 2)
 
 /* ---- Who fetches ---- */
@@ -76,8 +76,7 @@ INLINE void keep_numbers(const window_ring *ring, uint stage,
         const float factor = known.w * (ds_scale / P_SCALE);
         const float lse = row < NQ ? known.x : INFINITY;
         const float shift = large ? lse : FMA(-lse, LOG2E, P_EXPONENT);
-        const uint to =
-            other_numbers(ring, stage) + row * (4 * KNOWN_NUMBERS);
+        const uint to = other_numbers(ring, stage) + row * (4 * KNOWN_NUMBERS);
         if (row >= OTHER_ROWS)
             break;
         if (VARIANT == COSINE) {
@@ -127,9 +126,9 @@ INLINE void measure_window(const window_ring *ring, uint stage, uint item)
     sync_fetching();
     UNROLL_FOR (uint r = 0; r < OWN_ROWS; r += WARPGROUP)
         if (r + item < OWN_ROWS)
-            store_number(own_numbers(ring, stage) + 4 * (r + item),
-                         inverse_of_row(window_rows(ring, stage, OWN_FIRST),
-                                        r + item));
+            store_number(
+                own_numbers(ring, stage) + 4 * (r + item),
+                inverse_of_row(window_rows(ring, stage, OWN_FIRST), r + item));
 #endif
     arrive(window_filled(ring, stage));
 }
@@ -149,8 +148,7 @@ INLINE void fetch(const window_ring *ring, const key_tensors *from,
                     ((ulong)(windows.first + n) * forward->heads + head) * NQ *
                         ROW_NUMBERS,
                 item);
-            await_phase(window_was_read(ring, n % STAGES),
-                        n / STAGES % 2 ^ 1);
+            await_phase(window_was_read(ring, n % STAGES), n / STAGES % 2 ^ 1);
             fetch_window(ring, n % STAGES, from, args,
                          forward->first_window + windows.first + n, head,
                          first_key, item, wide);
@@ -218,15 +216,15 @@ INLINE void exponentiate(float *s, const uint *words, const float4 *known,
                         FMA(fmin(FMA(own[n], scale, term) - shift[i], 0.0f),
                             LOG2E, P_EXPONENT));
                 else
-                    own[n] =
-                        EXP2(FMA(own[n], scale * LOG2E,
-                                 BIAS ? FMA(term, LOG2E, shift[i]) : shift[i]));
+                    own[n] = EXP2(
+                        FMA(own[n], scale * LOG2E,
+                            BIAS ? FMA(term, LOG2E, shift[i]) : shift[i]));
             }
     }
 }
 
-/* What that needs besides, fetched while products are under way: biases, and of
- * two rows each what is known first of them. */
+/* What that needs besides, fetched while products are under way: biases, and
+ * of two rows each what is known first of them. */
 INLINE void load_terms(uint *words, float4 *known, const window_ring *ring,
                        uint stage, uint first, const wave_keys *keys)
 {
@@ -253,11 +251,9 @@ INLINE void differentiate(uint *ds, const float *p, const float *dp,
         const float low = VARIANT == COSINE ? known[j].x : keys->factor;
         const float high = VARIANT == COSINE ? known[j].z : keys->factor;
         UNROLL_FOR (int r = 0; r < 2; r++)
-            ds[2 * j + r] =
-                PACK(p[SCORE(j, r, 0)] *
-                         FMA(dp[SCORE(j, r, 0)], low, known[j].y),
-                     p[SCORE(j, r, 1)] *
-                         FMA(dp[SCORE(j, r, 1)], high, known[j].w));
+            ds[2 * j + r] = PACK(
+                p[SCORE(j, r, 0)] * FMA(dp[SCORE(j, r, 0)], low, known[j].y),
+                p[SCORE(j, r, 1)] * FMA(dp[SCORE(j, r, 1)], high, known[j].w));
     }
 }
 
@@ -381,9 +377,9 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         float inverses[2] = {1.0f, 1.0f};
         UNROLL_FOR (int r = 0; r < 2; r++) {
 #if VARIANT == COSINE
-            inverses[r] = load_number(own_numbers(&ring, stage) +
-                                      4 * min(place.first + lane / 4 + 8 * r,
-                                              OWN_ROWS - 1u));
+            inverses[r] = load_number(
+                own_numbers(&ring, stage) +
+                4 * min(place.first + lane / 4 + 8 * r, OWN_ROWS - 1u));
             keys.scale[r] = inverses[r];
 #else
             keys.scale[r] = forward->scale;
@@ -397,8 +393,7 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         const float back = inverse_ds_scale(ds_scale);
         float factor[2];
         UNROLL_FOR (int r = 0; r < 2; r++)
-            factor[r] =
-                VARIANT == COSINE ? back : back * forward->scale;
+            factor[r] = VARIANT == COSINE ? back : back * forward->scale;
 #if VARIANT == COSINE
         float along[2];
         take_back_norm(x.dk, along, factor, inverses, k_rows + of_wave, lane);

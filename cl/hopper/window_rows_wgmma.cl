@@ -16,8 +16,8 @@
  * Sums of dBias over windows stay in registers. o is not read, and of lse only
  * that it is near the logarithm of the sum of exponentials: P sums to 1 and dS
  * to d_lse whatever was rounded there. The kernel of keys
- * gets from each row, by way of the workspace, (x) lse, +infinity where it sees
- * nothing; (y) delta; (z) a bound of |dS|; (w) what q k^ is multiplied by
+ * gets from each row, by way of the workspace, (x) lse, +infinity where it
+ * sees nothing; (y) delta; (z) a bound of |dS|; (w) what q k^ is multiplied by
  * (cosine). */
 #define OWN_ROWS (NQ < BLOCK_ROWS ? CEIL_DIV(NQ, 16) * 16 : BLOCK_ROWS)
 #define OTHER_ROWS (CEIL_DIV(NK, BLOCK_KEYS) * BLOCK_KEYS)
@@ -78,9 +78,8 @@ INLINE void load_terms(uint *words, float2 *inverse, const window_ring *ring,
 #endif
     UNROLL_FOR (uint j = 0; j < count / 8; j++)
 #if VARIANT == COSINE
-        inverse[j] =
-            load_numbers(other_numbers(ring, stage) +
-                         4 * (first + 8 * j + 2 * (rows->lane % 4)));
+        inverse[j] = load_numbers(other_numbers(ring, stage) +
+                                  4 * (first + 8 * j + 2 * (rows->lane % 4)));
 #else
         inverse[j] = (float2)(1.0f);
 #endif
@@ -152,8 +151,8 @@ INLINE void exponentiate(const row_state *x, float *s)
     UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
         UNROLL_FOR (int r = 0; r < 2; r++)
             UNROLL_FOR (int i = 0; i < 2; i++)
-                s[SCORE(j, r, i)] = EXP2(
-                    FMA(s[SCORE(j, r, i)], LOG2E, -x->top[r] * LOG2E));
+                s[SCORE(j, r, i)] =
+                    EXP2(FMA(s[SCORE(j, r, i)], LOG2E, -x->top[r] * LOG2E));
 }
 
 INLINE void add_delta(row_state *x, const float *s, const float *dp)
@@ -247,8 +246,7 @@ INLINE void join_statistics(row_state *x, const float *d_lse, float inverse,
         const float part = sum == 0.0f ? 0.0f : RECIPROCAL(sum);
         delta = FMA(delta, part, -d_lse[r]);
         bound = FMA(bound, 2.0f, fabs(d_lse[r]));
-        const float ds_scale =
-            RESCALES ? ds_scale_for(bound * inverse) : 1.0f;
+        const float ds_scale = RESCALES ? ds_scale_for(bound * inverse) : 1.0f;
         x->top[r] = subtracted;
         is_large |= !(fabs(subtracted) <= LARGE_LSE);
         x->factor[r] = part * ds_scale;
@@ -256,9 +254,8 @@ INLINE void join_statistics(row_state *x, const float *d_lse, float inverse,
         x->back[r] = inverse_ds_scale(ds_scale);
         if (rows->lane % 4 == 0 && row < NQ) {
             const float4 known = {
-                sum == 0.0f
-                    ? INFINITY
-                    : FMA(log2_unit(sum), 1.0f / LOG2E, subtracted),
+                sum == 0.0f ? INFINITY
+                            : FMA(log2_unit(sum), 1.0f / LOG2E, subtracted),
                 delta, bound, x->scale[r]};
             vstore4(known, row, numbers);
         }
@@ -295,9 +292,9 @@ INLINE void differentiate(uint *ds, float *d_bias, const float *e,
                 if (BIAS)
                     d_bias[n] = FMA(d[i], x->back[r], d_bias[n]);
             }
-            ds[2 * j + r] = VARIANT == COSINE
-                                ? PACK(d[0] * inverse[j].x, d[1] * inverse[j].y)
-                                : PACK(d[0], d[1]);
+            ds[2 * j + r] = VARIANT == COSINE ? PACK(d[0] * inverse[j].x,
+                                                     d[1] * inverse[j].y)
+                                              : PACK(d[0], d[1]);
         }
 }
 
@@ -396,9 +393,9 @@ INLINE void measure_window(const window_ring *ring, uint stage, uint item)
     }
     UNROLL_FOR (uint r = 0; r < OWN_ROWS; r += WARPGROUP)
         if (r + item < OWN_ROWS)
-            store_number(own_numbers(ring, stage) + 4 * (r + item),
-                         inverse_of_row(window_rows(ring, stage, OWN_FIRST),
-                                        r + item));
+            store_number(
+                own_numbers(ring, stage) + 4 * (r + item),
+                inverse_of_row(window_rows(ring, stage, OWN_FIRST), r + item));
     store_word(wave_numbers(ring, stage) + item / WAVE * 4,
                largest_of_wave(as_uint(largest)));
 #endif
@@ -414,8 +411,7 @@ INLINE void fetch(const window_ring *ring, const row_tensors *from,
 {
     NO_UNROLL_FOR (uint n = 0; n < windows.count + LAG; n++) {
         if (n < windows.count) {
-            await_phase(window_was_read(ring, n % STAGES),
-                        n / STAGES % 2 ^ 1);
+            await_phase(window_was_read(ring, n % STAGES), n / STAGES % 2 ^ 1);
             fetch_window(ring, n % STAGES, from, args,
                          args->forward.first_window + windows.first + n, head,
                          first_row, item, wide);
@@ -522,8 +518,8 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
         const wave_place place = place_wave(wave, count, n);
         const wave_rows rows = {.wave = place.first / 16,
                                 .row = first_row + place.first,
-                                .exist = ALL_WAVES_HAVE_ROWS(NQ) ||
-                                         place.exists,
+                                .exist =
+                                    ALL_WAVES_HAVE_ROWS(NQ) || place.exists,
                                 .lane = lane};
         const ulong window = forward->first_window + windows.first + n;
         const uint stage = n % STAGES;
@@ -549,31 +545,30 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
 #if VARIANT == COSINE
         float inverses[2];
         UNROLL_FOR (int r = 0; r < 2; r++) {
-            inverses[r] = load_number(own_numbers(&ring, stage) +
-                                      4 * min(place.first + lane / 4 + 8 * r,
-                                              OWN_ROWS - 1u));
+            inverses[r] = load_number(
+                own_numbers(&ring, stage) +
+                4 * min(place.first + lane / 4 + 8 * r, OWN_ROWS - 1u));
             x.scale[r] *= inverses[r];
         }
         const float4 of_waves =
             as_float4(load_chunk(wave_numbers(&ring, stage)));
-        largest = fmax(fmax(of_waves.x, of_waves.y),
-                       fmax(of_waves.z, of_waves.w));
+        largest =
+            fmax(fmax(of_waves.x, of_waves.y), fmax(of_waves.z, of_waves.w));
 #endif
         start_statistics(&x, own_lse, has_lse);
         /* the next window's, which then comes meanwhile */
         if (has_lse && n + 1 < windows.count)
-            read_lse(next_lse,
-                     lse + plane(&forward->lse, window + 1, head),
+            read_lse(next_lse, lse + plane(&forward->lse, window + 1, head),
                      forward->lse.row,
                      first_row + place_wave(wave, count, n + 1).first, lane);
         find_statistics(&x, &ring, stage, q_rows, d_o_rows, &rows);
         if (rows.exist)
-            join_statistics(&x, dlse, largest,
-                            workspace + args.workspace +
-                                ((ulong)(windows.first + n) * forward->heads +
-                                 head) *
-                                    NQ * ROW_NUMBERS,
-                            &rows);
+            join_statistics(
+                &x, dlse, largest,
+                workspace + args.workspace +
+                    ((ulong)(windows.first + n) * forward->heads + head) * NQ *
+                        ROW_NUMBERS,
+                &rows);
         find_gradients(dq_sums, d_bias, &x, &ring, stage, q_rows, d_o_rows,
                        &rows);
         const uint own_q = q_rows + wave % 4 * 16 * WINDOW_PITCH;
@@ -605,14 +600,12 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
          (flags & ARG_DBIAS) != 0 && waves > 0 && turn < 4 / waves; turn++) {
         const uint own = wave % 4;
         if (own / waves == turn)
-            store_d_bias(d_bias,
-                         workspace + args.bias_partials +
-                             ((ulong)split * forward->heads + head) * NQ *
-                                 (ulong)NK,
-                         first_row + warpgroup * WARPGROUP_ROWS +
-                             own % waves * 16,
-                         lane,
-                         turn > 0 || (flags & ARG_FIRST_LAUNCH) == 0);
+            store_d_bias(
+                d_bias,
+                workspace + args.bias_partials +
+                    ((ulong)split * forward->heads + head) * NQ * (ulong)NK,
+                first_row + warpgroup * WARPGROUP_ROWS + own % waves * 16,
+                lane, turn > 0 || (flags & ARG_FIRST_LAUNCH) == 0);
         sync_warpgroup(warpgroup);
     }
 #endif
@@ -622,10 +615,10 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
         wave_sums[wave] = scale_sum;
     sync_computing();
     if (item == 0 && (flags & ARG_D_LOGIT_SCALE) != 0) {
-        __global float *to = workspace + args.scale_partials +
-                             ((ulong)split * forward->row_blocks + row_block) *
-                                 forward->heads +
-                             head;
+        __global float *to =
+            workspace + args.scale_partials +
+            ((ulong)split * forward->row_blocks + row_block) * forward->heads +
+            head;
         float sum = 0.0f;
         for (uint i = 0; i < WARPGROUPS * (WARPGROUP / WAVE); i++)
             sum += wave_sums[i];

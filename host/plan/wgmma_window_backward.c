@@ -34,10 +34,7 @@ typedef struct window_shape {
     uint32_t kept, others, tile, subtile, stages;
 } window_shape;
 
-static uint32_t work_items(void)
-{
-    return (WARPGROUPS_TAKEN + 1) * WARPGROUP;
-}
+static uint32_t work_items(void) { return (WARPGROUPS_TAKEN + 1) * WARPGROUP; }
 
 static uint32_t bias_bytes(const wa_problem *problem)
 {
@@ -59,7 +56,7 @@ static uint64_t local_bytes(const wa_problem *problem, const window_shape *s)
 /* Can copies of 16 bytes fetch and store all rows? */
 static bool allows_copies(const wa_problem *problem)
 {
-    static const wa_tensor_id ids[] = {WA_Q,   WA_K,  WA_V, WA_D_O,
+    static const wa_tensor_id ids[] = {WA_Q,  WA_K,  WA_V, WA_D_O,
                                        WA_DQ, WA_DK, WA_DV};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         const wa_tensor *tensor = &problem->tensor[ids[i]];
