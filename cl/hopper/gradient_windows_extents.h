@@ -12,7 +12,7 @@
 #define WINDOW_PITCH 64
 
 /* Of a stage, which has a window: tensors; and numbers that belong to rows. */
-#define WINDOW_STAGE_BYTES (2 * WINDOW_PITCH * (OWN_ROWS + OTHER_ROWS))
+#define WINDOW_STAGE_BYTES ((OWN_ROWS + OTHER_ROWS) * 2 * WINDOW_PITCH)
 #define WINDOW_NUMBER_BYTES (16 * OTHER_ROWS + 4 * OWN_ROWS + 16)
 /* It is filled, it was read. */
 #define WINDOW_BARRIER_BYTES 16

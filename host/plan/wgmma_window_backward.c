@@ -26,6 +26,7 @@
 /* Keys of a tile where sums of dBias leave few registers. */
 #define SUM_TILE 32u
 #define MOST_STAGES 4u
+#define LEAST_STAGES 2u
 
 /* A kernel's: rows of tensors that a work-group keeps, whole waves' of those
  * that it owns; of the others all with those that fill tiles up, those of a
@@ -115,7 +116,8 @@ static window_shape shape_of(uint32_t own, uint32_t others, uint32_t tile)
 static const char *fit(const wa_problem *problem, const wa_device *device,
                        window_shape *s)
 {
-    while (s->stages > 1 && local_bytes(problem, s) > device->local_bytes)
+    while (s->stages > LEAST_STAGES &&
+           local_bytes(problem, s) > device->local_bytes)
         s->stages--;
     if (local_bytes(problem, s) > device->local_bytes)
         return "the device's local memory is too small";
