@@ -278,13 +278,13 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         HOLD_OUTS(x->dv);
         hold_words(x->p, BLOCK_ROWS / 4);
         hold_words(x->ds, BLOCK_ROWS / 4);
+        if (keys->exist)
+            load_terms(words, known, ring, stage, first, keys);
         start_products();
         multiply_scores(s, k, q_rows);
         end_products();
         multiply_scores(dp, v, d_o_rows);
         end_products();
-        if (keys->exist)
-            load_terms(words, known, ring, stage, first, keys);
         AWAIT_PRODUCTS(1);
         hold_scores(s);
         if (keys->exist) {
@@ -293,13 +293,13 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         }
         hold_words(x->p, BLOCK_ROWS / 4);
         HOLD_OUTS(x->dv);
-        start_products();
-        add_products(x->dv, x->p, d_o_rows, BLOCK_ROWS);
-        end_products();
         if (VARIANT == COSINE && keys->exist)
             UNROLL_FOR (uint j = 0; j < BLOCK_ROWS / 8; j++)
                 known[j] =
                     load_known(ring, stage, first + 8 * j, 1, keys->lane);
+        start_products();
+        add_products(x->dv, x->p, d_o_rows, BLOCK_ROWS);
+        end_products();
         AWAIT_PRODUCTS(1);
         hold_scores(dp);
         if (keys->exist)

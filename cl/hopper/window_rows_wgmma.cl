@@ -70,10 +70,10 @@ INLINE void find_gradients(float *dq, float *d_bias, const row_state *x,
     UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += SUBTILE_KEYS) {
         float s[SUBTILE_KEYS / 2], dp[SUBTILE_KEYS / 2];
         gradients_terms terms;
-        START_TILE(multiply_gradients, s, dp, first);
         if (rows->exist)
             load_terms(terms.words, terms.inverse, ring, stage, first,
                        SUBTILE_KEYS, rows);
+        START_TILE(multiply_gradients, s, dp, first);
         AWAIT_PRODUCTS(1);
         hold_gradients(s);
         HOLD_OUTS(dq);

@@ -181,10 +181,10 @@ INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
     NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
         float s[BLOCK_KEYS / 2], dp[BLOCK_KEYS / 2];
         statistics_terms terms;
-        START_TILE(multiply_statistics, s, dp, first);
         if (rows->exist)
             load_terms(terms.words, terms.inverse, ring, stage, first,
                        BLOCK_KEYS, rows);
+        START_TILE(multiply_statistics, s, dp, first);
         AWAIT_PRODUCTS(1);
         hold_statistics(s);
         if (rows->exist) {
