@@ -625,10 +625,11 @@ WINATTN_API winattn_status winattn_plan_describe(const winattn_plan *plan,
  *     kernel   linear-cpu, linear-local, linear-matrix
  *     calls    many or few: which of a plan's two kernels, that for calls of
  *              many rows or of few
- *     terms    plain; or norm, gelu and residual, in that order, with +
- * between them, whether there is a bias or not; any in, out  features: numbers
- * or any shape    6 numbers of linear-cpu, 5 of linear-local, 7 of
- * linear-matrix, or 8, the last of them 1, where weights stay in local memory
+ *     terms    plain; or which of norm, gelu and residual there are, joined
+ *              in that order by a plus sign, with or without a bias; any
+ *     in, out  features: numbers, or any
+ *     shape    6 numbers of linear-cpu, 5 of linear-local, 7 of linear-matrix,
+ *              or 8, the last of them 1, where weights stay in local memory
  *
  * Each library takes the rows of its own kernels and passes over the other's.
  * Empty lines and those that start with # are passed over. A row counts where
