@@ -117,8 +117,7 @@ INLINE void keep(__local float *stage, const int pitch, const float4 *quads,
 /* Quads of x become those of norm(x); behind a row's end they stay 0. */
 INLINE void normalise(float4 *quads, const float2 *row_numbers, uint k,
                       __global const storage *norm_weight,
-                      __global const storage *norm_bias, uint in, int wide,
-                      int item)
+                      __global const storage *norm_bias, uint in, int item)
 {
     UNROLL_FOR (int t = 0; t < X_TURNS; t++) {
         const uint at = k + quad_number(item, t);
@@ -212,7 +211,7 @@ LINEAR_KERNEL(GROUP) SUB_GROUP_SIZE void linear_local(LINEAR_PARAMETERS)
     for (uint k = 0; k < args.in; k += STAGE_DIMS) {
 #if NORM
         normalise(x_quads, row_numbers, k, norm_weight, norm_bias, args.in,
-                  wide_weight, item);
+                  item);
 #endif
         barrier(CLK_LOCAL_MEM_FENCE); /* the last stage was read */
         keep(xs, X_PITCH, x_quads, X_TURNS, BLOCK_ROWS, item);
