@@ -1,39 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From scores of a tile of keys to weights, in place: w = 2^(scale s - base),
- * with a base for each row. The first tile's largest score is the base of all
- * others too; where a row's weights sum to more than MOST_WEIGHTS, powers of
- * two move from the weights, and from what was summed before, to the base. So
- * a maximum is looked for in few tiles, and what is summed stays as exact as
- * with it. Where fp32 does not hold the weights, the tile gets a base of its
- * own. */
+ * From scores of a tile of keys to weights (weights.cl), in place, where rows
+ * see some of the keys. The first tile's largest score is the base of all
+ * others too, so that a maximum is looked for in few tiles, and what is summed
+ * stays as exact as with it. */
 #ifndef ROW_WEIGHTS_CL
 #define ROW_WEIGHTS_CL
-#include "hopper/lanes.cl"
 #include "hopper/tile_runs.cl"
-#include "hopper/wgmma.cl"
-
-#define MOST_WEIGHTS 1024.0f
-
-typedef struct row_weights {
-    float base[2]; /* -infinity: a row that has not seen any key */
-    float sum[2];  /* of the lane's weights */
-    /* by which sums must be multiplied that do not have the last tile yet */
-    float factor[2];
-    int rescales; /* some factor of the wave's is not 1 */
-    int settled;  /* all rows of the wave have a base */
-} row_weights;
-
-INLINE row_weights no_weights(void)
-{
-    row_weights w;
-    UNROLL_FOR (int r = 0; r < 2; r++) {
-        w.base[r] = -INFINITY;
-        w.sum[r] = 0.0f;
-        w.factor[r] = 1.0f;
-    }
-    w.rescales = w.settled = 0;
-    return w;
-}
+#include "hopper/weights.cl"
 
 /* -infinity where row r does not see the key. Numbers of keys are counted from
  * the lane's first one, so that they are constants; no branches. */
@@ -59,45 +32,14 @@ INLINE void weigh_exactly(float *s, row_weights *w, float scale,
                           __local const span *rows, int lane)
 {
     UNROLL_FOR (int r = 0; r < 2; r++) {
-        float top = -INFINITY, sum = 0.0f;
         UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
             UNROLL_FOR (int i = 0; i < 2; i++)
                 s[SCORE(j, r, i)] *= scale;
         if (!tile.whole)
             hide_unseen(s, r, args, tile, rows[lane / 4 + 8 * r], lane);
-        UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
-            top = fmax(top, fmax(s[SCORE(j, r, 0)], s[SCORE(j, r, 1)]));
-        REDUCE(top, fmax);
-        const float base = fmax(top, w->base[r]);
-        const float subtracted = base == -INFINITY ? 0.0f : base;
-        w->factor[r] = EXP2(w->base[r] - subtracted);
-        w->base[r] = base;
-        UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
-            UNROLL_FOR (int i = 0; i < 2; i++) {
-                s[SCORE(j, r, i)] = EXP2(s[SCORE(j, r, i)] - subtracted);
-                sum += s[SCORE(j, r, i)];
-            }
-        w->sum[r] = FMA(w->sum[r], w->factor[r], sum);
+        weigh_by_maximum(s, w, r);
     }
-    w->rescales = 1;
-    w->settled = !WAVE_ANY(w->base[0] == -INFINITY || w->base[1] == -INFINITY);
-}
-
-/* Moves a power of two to the base where a row's weights of the tile, of which
- * the lane has `sum`, are many. */
-INLINE float move_to_base(float *s, row_weights *w, const int r, float sum)
-{
-    float all = sum;
-    REDUCE(all, ADD_PAIR);
-    const int power = all > MOST_WEIGHTS ? (as_int(all) >> 23) - 127 : 0;
-    const float factor = as_float((127 - power) << 23);
-    w->factor[r] = factor;
-    w->base[r] += (float)power;
-    w->sum[r] *= factor;
-    UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
-        UNROLL_FOR (int i = 0; i < 2; i++)
-            s[SCORE(j, r, i)] *= factor;
-    return sum * factor;
+    note_bases(w);
 }
 
 /* Tiles that all rows see entirely, given that all have a base. False: some
@@ -126,12 +68,6 @@ INLINE int weigh(float *s, row_weights *w, float scale)
     UNROLL_FOR (int r = 0; r < 2; r++)
         w->sum[r] += sum[r];
     return 1;
-}
-
-INLINE void pack_weights(uint *p, const float *s)
-{
-    UNROLL_FOR (int i = 0; i < WEIGHTS; i++)
-        p[i] = PACK(s[2 * i], s[2 * i + 1]);
 }
 
 #endif

@@ -211,13 +211,7 @@ INLINE logit_terms terms_of(const window_call *call, const wave_rows *rows,
     return t;
 }
 
-INLINE void pack_window_weights(uint *p, const float *s)
-{
-    UNROLL_FOR (int i = 0; i < WEIGHTS; i++)
-        p[i] = PACK(s[2 * i], s[2 * i + 1]);
-}
-
-INLINE void rescale_outs(float *o, const window_weights *w)
+INLINE void rescale_outs(float *o, const row_weights *w)
 {
     UNROLL_FOR (int j = 0; j < HEAD_DIM / 8; j++)
         UNROLL_FOR (int r = 0; r < 2; r++)
@@ -303,7 +297,7 @@ INLINE int are_finite(const float *o, const float *sum)
 }
 
 /* Window n of the run, whose queries were those of stage `queries`. */
-INLINE void store_window(const float *o, const window_weights *w,
+INLINE void store_window(const float *o, const row_weights *w,
                          const window_call *call, const window_run *run,
                          const wave_rows *rows, uint n, uint queries)
 {
@@ -389,7 +383,7 @@ INLINE void start_run(window_sums *x, float *scale, const window_call *call,
         weigh_tile(s, &x->w, &t, slab(ring, queries, 0) + rows->own,
                    keys_of(ring, keys), rows->lane, 1);
     }
-    pack_window_weights(x->p, s);
+    pack_weights(x->p, s);
     clear_outs(x->o);
 }
 
@@ -421,7 +415,7 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     end_products();
     multiply_window_values(x->o, x->p, values_of(ring, here));
     end_products();
-    const window_weights of_old = x->w;
+    const row_weights of_old = x->w.rows;
     if (is_first && rows->has)
         find_scales(scale, call, rows, at->queries.number);
     AWAIT_PRODUCTS(1);
@@ -438,15 +432,15 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     HOLD_WINDOW_WEIGHTS(x->p);
     leave_stage(keys_barrier(ring, here, READ), rows->lane);
     at->keys = next;
-    pack_window_weights(x->p, s);
+    pack_weights(x->p, s);
     if (is_first) {
         if (rows->has)
             store_window(x->o, &of_old, call, run, rows, n - 1, old);
         WAVE_SYNC();
         leave_stage(queries_barrier(ring, old, READ), rows->lane);
         clear_outs(x->o);
-    } else if (x->w.rescales) {
-        rescale_outs(x->o, &x->w);
+    } else if (x->w.rows.rescales) {
+        rescale_outs(x->o, &x->w.rows);
     }
 }
 
@@ -467,7 +461,7 @@ INLINE void end_run(window_sums *x, const window_call *call,
     HOLD_WINDOW_WEIGHTS(x->p);
     leave_stage(keys_barrier(ring, here, READ), rows->lane);
     if (rows->has)
-        store_window(x->o, &x->w, call, run, rows, n, queries);
+        store_window(x->o, &x->w.rows, call, run, rows, n, queries);
     WAVE_SYNC();
     leave_stage(queries_barrier(ring, queries, READ), rows->lane);
     at->keys = next_stage(at->keys, STAGES);
@@ -480,7 +474,7 @@ INLINE void compute_run(const window_call *call, const window_run *run,
 {
     const uint windows = windows_of_run(call, run);
     const wave_rows rows = find_rows(call, run, wave, lane);
-    window_sums x = {.w = {.settled = 0}};
+    window_sums x = {.w = {.searches = 0}};
     float scale[2] = {0.0f, 0.0f};
     if (windows == 0)
         return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From a window's queries and keys to weights: products of a warpgroup with a
- * tile of keys, what is added to them, and weights as in row_weights.cl. The
+ * tile of keys, what is added to them, and weights (weights.cl). The
  * base of a window's first tile is that of the window before, where it serves;
  * else its largest score. */
 #ifndef WINDOW_SCORES_CL
@@ -8,7 +8,7 @@
 #include "hopper/window_bias.cl"
 #include "hopper/window_ring.cl"
 
-#include "hopper/wgmma.cl"
+#include "hopper/weights.cl"
 
 /* ---- Products ---- */
 
@@ -98,22 +98,16 @@ INLINE void multiply_alone(float *s, uint queries, uint keys, int lane)
 
 /* ---- Weights ---- */
 
-/* Of a row's weights of a tile the sum, if they are to stay as they are; of a
- * window's first tile also no less, lest all weights of fp16 be small. */
-#define MOST_WEIGHTS 1024.0f
+/* Of a row's weights of a window's first tile the least sum with which they
+ * stay as they are, lest all weights of fp16 be small. */
 #define LEAST_WEIGHTS 0.125f
 /* So many windows' largest scores are looked for after one whose weights were
  * too many or too few with the base of the window before. */
 #define SEARCHES 8
 
 typedef struct window_weights {
-    float base[2]; /* of a row's weights; -infinity: nothing was seen */
-    float sum[2];  /* of the lane's weights */
-    /* by which sums must be multiplied that do not have the last tile yet */
-    float factor[2];
-    int rescales; /* some factor of the wave's is not 1 */
-    int settled;  /* all rows of the wave have a base */
-    int searches;
+    row_weights rows;
+    int searches; /* that are still to be made */
 } window_weights;
 
 /* What turns a tile's products into logits, times log2 e. */
@@ -166,50 +160,18 @@ INLINE void find_logits(float *s, const logit_terms *t, int lane)
 
 /* The first tile, and those of which rows have no base yet or fp32 does not
  * hold the weights. */
-INLINE void weigh_with_maxima(float *s, window_weights *w,
-                              const logit_terms *t, int lane)
+INLINE void weigh_with_maxima(float *s, row_weights *w, const logit_terms *t,
+                              int lane)
 {
     find_logits(s, t, lane);
-    UNROLL_FOR (int r = 0; r < 2; r++) {
-        float top = -INFINITY, sum = 0.0f;
-        UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
-            top = fmax(top, fmax(s[SCORE(j, r, 0)], s[SCORE(j, r, 1)]));
-        REDUCE(top, fmax);
-        const float base = fmax(top, w->base[r]);
-        const float subtracted = base == -INFINITY ? 0.0f : base;
-        w->factor[r] = EXP2(w->base[r] - subtracted);
-        w->base[r] = base;
-        UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
-            UNROLL_FOR (int i = 0; i < 2; i++) {
-                s[SCORE(j, r, i)] = EXP2(s[SCORE(j, r, i)] - subtracted);
-                sum += s[SCORE(j, r, i)];
-            }
-        w->sum[r] = FMA(w->sum[r], w->factor[r], sum);
-    }
-    w->rescales = 1;
-    w->settled = !WAVE_ANY(w->base[0] == -INFINITY || w->base[1] == -INFINITY);
-}
-
-/* Moves a power of two to the base where a row's weights of the tile, of which
- * the lane has `sum`, are many. */
-INLINE float move_to_base(float *s, window_weights *w, const int r, float sum)
-{
-    float all = sum;
-    REDUCE(all, ADD_PAIR);
-    const int power = all > MOST_WEIGHTS ? (as_int(all) >> 23) - 127 : 0;
-    const float factor = as_float((127 - power) << 23);
-    w->factor[r] = factor;
-    w->base[r] += (float)power;
-    w->sum[r] *= factor;
-    UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
-        UNROLL_FOR (int i = 0; i < 2; i++)
-            s[SCORE(j, r, i)] *= factor;
-    return sum * factor;
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        weigh_by_maximum(s, w, r);
+    note_bases(w);
 }
 
 /* Given that all rows have a base, be it of the window before. False: it does
  * not serve, and nothing has changed but s, which is worth nothing. */
-INLINE int weigh_quickly(float *s, window_weights *w, const logit_terms *t,
+INLINE int weigh_quickly(float *s, row_weights *w, const logit_terms *t,
                          int lane, int is_first)
 {
     float sum[2] = {0.0f, 0.0f};
@@ -256,16 +218,17 @@ INLINE int weigh_quickly(float *s, window_weights *w, const logit_terms *t,
 
 /* From products to weights. Addresses of the wave's 16 queries and of the
  * tile's keys, for those that are needed a second time. */
-INLINE void weigh_tile(float *s, window_weights *w, const logit_terms *t,
+INLINE void weigh_tile(float *s, window_weights *own, const logit_terms *t,
                        uint queries, uint keys, int lane, int is_first)
 {
-    const int tries = w->settled && !(is_first && w->searches > 0);
+    row_weights *w = &own->rows;
+    const int tries = w->settled && !(is_first && own->searches > 0);
     if (tries && weigh_quickly(s, w, t, lane, is_first))
         return;
     if (tries)
         multiply_alone(s, queries, keys, lane);
     if (is_first) {
-        w->searches = tries ? SEARCHES : max(w->searches - 1, 0);
+        own->searches = tries ? SEARCHES : max(own->searches - 1, 0);
         w->base[0] = w->base[1] = -INFINITY;
         w->sum[0] = w->sum[1] = 0.0f;
     }
