@@ -7,36 +7,16 @@
 #include "plan/defines.h"
 #include "plan/matrix_sliding.h"
 #include "plan/planner.h"
+#include "plan/wgmma.h"
 
 #include "../cl/hopper/warpgroup_extents.h"
 
-/* The one that knows sm_90a: later ones have no wgmma. */
-#define HOPPER 90u
-/* Of q, k, v and o. */
-#define COPY_BYTES 16u
 #define CHANNEL_STEP 16u
 #define MOST_CHANNELS 128u
 /* Fewer leave a warpgroup without a full tile of rows. */
 #define LEAST_ROWS WARPGROUP_ROWS
 
 /* What kernels of warpgroups compute, whatever their shape. */
-
-/* Can copies of 16 bytes fetch and store all rows of what a pass has? */
-static bool allows_copies(const wa_problem *problem, wa_pass pass)
-{
-    static const wa_tensor_id ids[] = {WA_Q,   WA_K,  WA_V,  WA_O,
-                                       WA_D_O, WA_DQ, WA_DK, WA_DV};
-    const size_t count = pass == WA_FORWARD ? 4 : sizeof ids / sizeof *ids;
-    for (size_t i = 0; i < count; i++) {
-        const wa_tensor *tensor = &problem->tensor[ids[i]];
-        if (!wa_tensor_is_adjacent(tensor))
-            return false;
-        for (int axis = WA_WINDOW; axis <= WA_ROW; axis++)
-            if (tensor->stride[axis] * tensor->element_size % COPY_BYTES != 0)
-                return false;
-    }
-    return true;
-}
 
 /* NULL if they compute the problem, else why not. */
 static const char *problem_refusal(const wa_problem *problem, wa_pass pass)
@@ -46,7 +26,7 @@ static const char *problem_refusal(const wa_problem *problem, wa_pass pass)
     if (problem->head_dim % CHANNEL_STEP != 0 ||
         problem->head_dim > MOST_CHANNELS)
         return "its head dims are multiples of 16 up to 128";
-    if (!allows_copies(problem, pass))
+    if (!wa_wgmma_copies(problem, pass))
         return "rows are not copied in 16 bytes";
     if (problem->queries < LEAST_ROWS)
         return "a warpgroup's 64 rows are more than there are queries";
@@ -70,10 +50,7 @@ static uint32_t work_items(uint32_t BLOCK_ROWS) { return WORK_ITEMS; }
 
 static bool is_open(const wa_problem *problem, const wa_device *device)
 {
-    return problem->variant == WINATTN_SLIDING &&
-           device->vendor == WA_VENDOR_NVIDIA &&
-           device->compute_capability == HOPPER &&
-           !device->emulates_matrix_unit && !device->lacks_wgmma;
+    return problem->variant == WINATTN_SLIDING && wa_has_wgmma(device);
 }
 
 static bool refuse(wa_plan *plan, const char *why)
@@ -118,7 +95,7 @@ bool wa_plan_wgmma_sliding(const wa_problem *problem, const wa_device *device,
     if (why)
         return refuse(plan, why);
     wa_step *step = &plan->step[WA_STEP_FORWARD];
-    plan->is_wgmma = true;
+    wa_take_wgmma(plan);
     plan->shape.matrix.stages = shape.stages;
     step->kernel = "sliding_forward_wgmma";
     step->block_rows = shape.block_rows;
@@ -128,8 +105,6 @@ bool wa_plan_wgmma_sliding(const wa_problem *problem, const wa_device *device,
     plan->schedule.work_tiles_per_group = 1;
     plan->schedule.sharing_groups =
         device->compute_units ? device->compute_units : 1;
-    plan->access_elements = COPY_BYTES / 2;
-    plan->access_bytes = COPY_BYTES;
     snprintf(plan->reason, sizeof plan->reason,
              "wgmma: %u warpgroups with scores in registers, and one that "
              "fetches keys and values",
@@ -214,14 +189,12 @@ bool wa_plan_wgmma_sliding_backward(const wa_problem *problem,
     if (why)
         return refuse(plan, why);
     set_steps(problem, device, rows, keys, plan);
-    plan->is_wgmma = true;
+    wa_take_wgmma(plan);
     plan->fused = false;
     s->row_blocks = wa_ceil_div(problem->queries, rows.block_rows);
     s->key_blocks = wa_ceil_div(problem->keys, keys.block_rows);
     s->windows_per_group = 1;
     s->busy_groups = UINT32_MAX; /* each window has its own */
-    plan->access_elements = COPY_BYTES / 2;
-    plan->access_bytes = COPY_BYTES;
     snprintf(
         plan->reason, sizeof plan->reason,
         "wgmma: rows and keys in kernels of their own, %u and %u warpgroups "

@@ -8,6 +8,7 @@
 #include "device/matrix_unit.h"
 #include "plan/defines.h"
 #include "plan/planner.h"
+#include "plan/wgmma.h"
 
 /* the first says what the second would */
 #include "../cl/hopper/window_extents.h"
@@ -16,10 +17,6 @@
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
-/* The one that knows sm_90a: later ones have no wgmma. */
-#define HOPPER 90u
-/* Of q, k, v and o. */
-#define COPY_BYTES 16u
 /* Windows of which it was seen that they are faster than on fragments. */
 #define LEAST_TOKENS 256u
 #define MOST_TOKENS 576u
@@ -37,20 +34,6 @@ typedef struct window_shape {
 } window_shape;
 
 /* ---- What the kernel computes ---- */
-
-static bool allows_copies(const wa_problem *problem)
-{
-    static const wa_tensor_id ids[] = {WA_Q, WA_K, WA_V, WA_O};
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
-        const wa_tensor *tensor = &problem->tensor[ids[i]];
-        if (!wa_tensor_is_adjacent(tensor))
-            return false;
-        for (int axis = WA_WINDOW; axis <= WA_ROW; axis++)
-            if (tensor->stride[axis] * tensor->element_size % COPY_BYTES != 0)
-                return false;
-    }
-    return true;
-}
 
 static bool has_tokens(uint32_t tokens)
 {
@@ -73,7 +56,7 @@ static const char *problem_refusal(const wa_problem *problem)
         return "its head dims are 32 and 64";
     if (!has_tokens(problem->queries) || !has_tokens(problem->keys))
         return "its windows have 256 to 576 tokens";
-    if (!allows_copies(problem))
+    if (!wa_wgmma_copies(problem, WA_FORWARD))
         return "rows are not copied in 16 bytes";
     return NULL;
 }
@@ -158,10 +141,7 @@ bool wa_plan_wgmma_window(const wa_problem *problem, const wa_device *device,
 {
     window_shape s;
     wa_step *step = &plan->step[WA_STEP_FORWARD];
-    if (problem->variant == WINATTN_SLIDING ||
-        device->vendor != WA_VENDOR_NVIDIA ||
-        device->compute_capability != HOPPER || device->emulates_matrix_unit ||
-        device->lacks_wgmma)
+    if (problem->variant == WINATTN_SLIDING || !wa_has_wgmma(device))
         return false;
     const char *why = problem_refusal(problem);
     if (!why)
@@ -170,7 +150,7 @@ bool wa_plan_wgmma_window(const wa_problem *problem, const wa_device *device,
         snprintf(plan->wgmma_refusal, sizeof plan->wgmma_refusal, "%s", why);
         return false;
     }
-    plan->is_wgmma = true;
+    wa_take_wgmma(plan);
     plan->shape.matrix.stages = s.stages;
     plan->shape.matrix.windows_per_group = s.windows;
     step->kernel = "window_forward_wgmma";
@@ -180,8 +160,6 @@ bool wa_plan_wgmma_window(const wa_problem *problem, const wa_device *device,
     step->work_group = work_items(&s);
     plan->schedule.work_tiles_per_group = s.windows;
     plan->schedule.resident = 1;
-    plan->access_elements = COPY_BYTES / 2;
-    plan->access_bytes = COPY_BYTES;
     snprintf(plan->reason, sizeof plan->reason,
              "wgmma: %u warpgroups with scores in registers%s, and one that "
              "fetches",

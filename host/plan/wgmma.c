@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/wgmma.h"
+
+/* The one that knows sm_90a: later ones have no wgmma. */
+#define HOPPER 90u
+/* Of q, k, v, o and the gradients. */
+#define COPY_BYTES 16u
+
+bool wa_has_wgmma(const wa_device *device)
+{
+    return device->vendor == WA_VENDOR_NVIDIA &&
+           device->compute_capability == HOPPER &&
+           !device->emulates_matrix_unit && !device->lacks_wgmma;
+}
+
+bool wa_wgmma_copies(const wa_problem *problem, wa_pass pass)
+{
+    static const wa_tensor_id ids[] = {WA_Q,   WA_K,  WA_V,  WA_O,
+                                       WA_D_O, WA_DQ, WA_DK, WA_DV};
+    const size_t count = pass == WA_FORWARD ? 4 : sizeof ids / sizeof *ids;
+    for (size_t i = 0; i < count; i++) {
+        const wa_tensor *tensor = &problem->tensor[ids[i]];
+        if (!wa_tensor_is_adjacent(tensor))
+            return false;
+        for (int axis = WA_WINDOW; axis <= WA_ROW; axis++)
+            if (tensor->stride[axis] * tensor->element_size % COPY_BYTES != 0)
+                return false;
+    }
+    return true;
+}
+
+void wa_take_wgmma(wa_plan *plan)
+{
+    plan->is_wgmma = true;
+    plan->access_elements = COPY_BYTES / 2;
+    plan->access_bytes = COPY_BYTES;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What all kernels of cl/hopper/ ask of a device and of tensors. */
+#ifndef WINATTN_WGMMA_H
+#define WINATTN_WGMMA_H
+
+#include "plan/plan.h"
+
+/* Does the device have these instructions, and may they be taken? */
+bool wa_has_wgmma(const wa_device *device);
+
+/* Can copies of 16 bytes fetch and store all rows of what a pass has? */
+bool wa_wgmma_copies(const wa_problem *problem, wa_pass pass);
+
+/* The plan is one of these kernels, which read and write 16 bytes at once. */
+void wa_take_wgmma(wa_plan *plan);
+
+#endif
