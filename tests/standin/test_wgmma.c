@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "failing_plan.h"
 #include "kit/devices.h"
 #include "program/ptx.h"
 #include "standin.h"
@@ -351,46 +352,20 @@ static void what_was_wrong_is_remembered(void **state)
     end(&w);
 }
 
-/* Makes a plan of both passes while the n-th call or allocation fails; false
- * if none did. */
-static bool plan_while_failing(unsigned long n, bool allocation)
+static int start_with_ptx(void **state)
 {
-    winattn_desc desc = desc_of(1000, WINATTN_FP16);
-    winattn_plan *plan;
-    start(NULL);
+    start(state);
     standin_drivers.gives_ptx = true;
-    const cl_device_id id = standin_device(made_up_device("H200"));
-    const cl_context context = standin_context(1, &id);
-    desc.head_dim = 16;
-    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
-    if (allocation)
-        standin_fail_allocation(n);
-    else
-        standin_fail_call(NULL, n, 0);
-    const winattn_status status =
-        winattn_plan_create(context, id, &desc, &plan);
-    const bool failed = standin_failed() != NULL;
-    standin_fail_nothing();
-    if (status == WINATTN_SUCCESS)
-        winattn_plan_destroy(plan);
-    else
-        assert_string_not_equal(winattn_last_reason(), "");
-    clReleaseContext(context);
-    assert_null(standin_alive());
-    assert_null(standin_wrong(NULL));
-    return failed;
+    return 0;
 }
 
-/* Whatever fails on the way, nothing of it is left. */
 static void any_call_may_fail(void **state)
 {
+    winattn_desc desc = desc_of(1000, WINATTN_FP16);
     (void)state;
-    for (int allocation = 0; allocation < 2; allocation++) {
-        unsigned long n = 1;
-        while (plan_while_failing(n, allocation != 0))
-            n++;
-        assert_in_range(n, 100, 2000);
-    }
+    desc.head_dim = 16;
+    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
+    any_call_of_plan_may_fail(&desc, start_with_ptx, 100);
 }
 
 int main(void)

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "failing_plan.h"
 #include "kit/devices.h"
 #include "standin.h"
 
@@ -184,42 +185,11 @@ static void logs_may_complain(void **state)
     assert_left_to_fragments("'setmaxnreg' ignored");
 }
 
-/* Makes a plan while the n-th call or allocation fails; false if none did. */
-static bool plan_while_failing(unsigned long n, bool allocation)
-{
-    const winattn_desc desc = desc_of(WINATTN_DOT, WINATTN_FP16, 256, 256);
-    winattn_plan *plan;
-    start(NULL);
-    const cl_device_id id = standin_device(made_up_device("H200"));
-    const cl_context context = standin_context(1, &id);
-    if (allocation)
-        standin_fail_allocation(n);
-    else
-        standin_fail_call(NULL, n, 0);
-    const winattn_status status =
-        winattn_plan_create(context, id, &desc, &plan);
-    const bool failed = standin_failed() != NULL;
-    standin_fail_nothing();
-    if (status == WINATTN_SUCCESS)
-        winattn_plan_destroy(plan);
-    else
-        assert_string_not_equal(winattn_last_reason(), "");
-    clReleaseContext(context);
-    assert_null(standin_alive());
-    assert_null(standin_wrong(NULL));
-    return failed;
-}
-
-/* Whatever fails on the way, nothing of it is left. */
 static void any_call_may_fail(void **state)
 {
+    const winattn_desc desc = desc_of(WINATTN_DOT, WINATTN_FP16, 256, 256);
     (void)state;
-    for (int allocation = 0; allocation < 2; allocation++) {
-        unsigned long n = 1;
-        while (plan_while_failing(n, allocation != 0))
-            n++;
-        assert_in_range(n, 30, 2000);
-    }
+    any_call_of_plan_may_fail(&desc, start, 30);
 }
 
 int main(void)
