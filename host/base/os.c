@@ -224,12 +224,18 @@ static uint64_t joined(DWORD high, DWORD low)
     return (uint64_t)high << 32 | low;
 }
 
+static uint64_t clock_ticks(void)
+{
+    FILETIME time;
+    GetSystemTimeAsFileTime(&time);
+    return joined(time.dwHighDateTime, time.dwLowDateTime);
+}
+
 void wa_folder_visit(const char *path, wa_file_visitor *visit, void *data)
 {
     char pattern[PATH_SIZE], name[PATH_SIZE];
     wide_path wide;
     WIN32_FIND_DATAW found;
-    FILETIME time;
     const int length = snprintf(pattern, sizeof pattern, "%s/*", path);
     if (length < 0 || (size_t)length >= sizeof pattern ||
         !widen(pattern, &wide))
@@ -237,8 +243,7 @@ void wa_folder_visit(const char *path, wa_file_visitor *visit, void *data)
     const HANDLE search = FindFirstFileW(wide.text, &found);
     if (search == INVALID_HANDLE_VALUE)
         return;
-    GetSystemTimeAsFileTime(&time);
-    const double now = (double)joined(time.dwHighDateTime, time.dwLowDateTime);
+    const double now = (double)clock_ticks();
     do {
         if ((found.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY) == 0 &&
             narrow(found.cFileName, name, sizeof name))
@@ -444,6 +449,13 @@ static void remove_file(const char *path) { unlink(path); }
 static unsigned long process_number(void) { return (unsigned long)getpid(); }
 static bool is_separator(char c) { return c == '/'; }
 
+static uint64_t clock_ticks(void)
+{
+    struct timespec time = {0};
+    clock_gettime(CLOCK_REALTIME, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
 void wa_folder_visit(const char *path, wa_file_visitor *visit, void *data)
 {
     DIR *folder = opendir(path);
@@ -464,6 +476,17 @@ void wa_folder_visit(const char *path, wa_file_visitor *visit, void *data)
 #endif
 
 /* ---- The same everywhere ---- */
+
+/* A process's number may come again, but not at the same time. */
+wa_unique wa_unique_take(void)
+{
+    static uint64_t calls; /* guarded by the cache's lock */
+    wa_unique numbers = {.time = clock_ticks(), .process = process_number()};
+    wa_cache_lock_take();
+    numbers.call = calls++;
+    wa_cache_lock_release();
+    return numbers;
+}
 
 bool wa_folder_make(const char *path)
 {

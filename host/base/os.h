@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What C11 leaves to the operating system: locks, environment, files. os.c is
- * the only file that calls it. Paths are UTF-8, with '/' everywhere. */
+ * What C11 leaves to the operating system: locks, environment, files, and what
+ * tells processes apart. os.c is the only file that calls it. Paths are UTF-8,
+ * with '/' everywhere. */
 #ifndef WINATTN_OS_H
 #define WINATTN_OS_H
 
@@ -87,5 +88,11 @@ void wa_file_remove(const char *folder, const char *name);
 typedef void wa_file_visitor(void *data, const char *name, uint64_t bytes,
                              double age_seconds);
 void wa_folder_visit(const char *path, wa_file_visitor *visit, void *data);
+
+/* Numbers that no other call gets together, in this process or in any. */
+typedef struct wa_unique {
+    uint64_t time, process, call;
+} wa_unique;
+wa_unique wa_unique_take(void);
 
 #endif

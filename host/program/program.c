@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "base/status.h"
 #include "device/query.h"
 #include "program/cache.h"
@@ -397,6 +398,7 @@ winattn_status wa_program_binary(cl_program program, cl_device_id device,
 
 /* NVIDIA's compiler then says what became of registers and products. */
 #define VERBOSE "-cl-nv-verbose"
+#define BUILD_NAME_SIZE 33
 
 static winattn_status check_log(cl_program program, cl_device_id device)
 {
@@ -444,19 +446,34 @@ static winattn_status build_ptx(cl_context context, cl_device_id device,
     return status;
 }
 
+/* The driver has a cache of its own of PTX that it compiled, by its text, and
+ * a program from there has no log: what was refused once would be accepted
+ * next time. So no two builds have the same text. */
+static void name_build(char name[BUILD_NAME_SIZE])
+{
+    const wa_unique numbers = wa_unique_take();
+    wa_hash hash = wa_hash_start();
+    wa_hash_add(&hash, &numbers, sizeof numbers);
+    hash = wa_hash_end(hash);
+    snprintf(name, BUILD_NAME_SIZE, "%016llx%016llx",
+             (unsigned long long)hash.a, (unsigned long long)hash.b);
+}
+
 /* The program that the marks of this one are for, in its place. */
 static winattn_status rewrite_program(cl_context context, cl_device_id device,
                                       cl_program *program)
 {
     unsigned char *binary, *text = NULL;
+    char build[BUILD_NAME_SIZE];
     size_t size;
     cl_program plain = *program;
+    name_build(build);
     winattn_status status = wa_program_binary(plain, device, &binary, &size);
     if (status == WINATTN_SUCCESS && !binary)
         status = wa_fail(WINATTN_UNSUPPORTED_DEVICE,
                          "the driver gives no binary of a program");
     if (status == WINATTN_SUCCESS)
-        status = wa_ptx_rewrite(binary, size, &text, &size);
+        status = wa_ptx_rewrite(binary, size, build, &text, &size);
     if (status == WINATTN_SUCCESS)
         status = build_ptx(context, device, text, size, program);
     free(text);

@@ -11,6 +11,7 @@
 #define ANY_MARK "//@"
 #define MARK "//@ "
 #define DIRECTIVE "//@! "
+#define BUILD "// build "
 /* What OpenCL's compiler writes for the devices that have the target. */
 #define PLAIN_TARGET ".target sm_90"
 #define MOST_DIRECTIVES 4
@@ -178,7 +179,8 @@ static void put_line(output *to, piece line)
     put(to, "\n", 1);
 }
 
-static void write_text(piece rest, const findings *found, output *to)
+static void write_text(piece rest, const findings *found, const char *build,
+                       output *to)
 {
     piece line;
     while (next_line(&rest, &line)) {
@@ -200,10 +202,15 @@ static void write_text(piece rest, const findings *found, output *to)
             for (unsigned i = 0; i < found->directive_count; i++)
                 put_line(to, found->directives[i]);
     }
+    if (build) {
+        put(to, BUILD, strlen(BUILD));
+        put_line(to, (piece){build, strlen(build)});
+    }
 }
 
 winattn_status wa_ptx_rewrite(const unsigned char *text, size_t size,
-                              unsigned char **result, size_t *result_size)
+                              const char *build, unsigned char **result,
+                              size_t *result_size)
 {
     piece all = {(const char *)text, size};
     findings found;
@@ -217,12 +224,12 @@ winattn_status wa_ptx_rewrite(const unsigned char *text, size_t size,
     if (memchr(all.text, 0, all.size))
         return refuse("it is no text");
     WA_TRY(read_text(all, &found));
-    write_text(all, &found, &to);
+    write_text(all, &found, build, &to);
     to.text = malloc(to.size + 1);
     if (!to.text)
         return wa_fail_memory();
     to.size = 0;
-    write_text(all, &found, &to);
+    write_text(all, &found, build, &to);
     to.text[to.size] = 0;
     *result = to.text;
     *result_size = to.size;

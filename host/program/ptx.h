@@ -26,11 +26,13 @@
 /* Does a kernel of this name have such instructions? */
 bool wa_ptx_is_marked(const char *kernel);
 
-/* Rewrites the PTX of a program with one kernel; *result is to be freed.
- * Fails with WINATTN_UNSUPPORTED_DEVICE and a reason if it is not such PTX,
- * or has no marks. The text need not end with a 0. */
+/* Rewrites the PTX of a program with one kernel; *result is to be freed. It
+ * ends with a comment of the word `build`; NULL: without one. Fails with
+ * WINATTN_UNSUPPORTED_DEVICE and a reason if it is not such PTX, or has no
+ * marks. The text need not end with a 0. */
 winattn_status wa_ptx_rewrite(const unsigned char *text, size_t size,
-                              unsigned char **result, size_t *result_size);
+                              const char *build, unsigned char **result,
+                              size_t *result_size);
 
 /* What a build's log says against its instructions, which then are not used as
  * they should be; fails with WINATTN_UNSUPPORTED_DEVICE and that as the

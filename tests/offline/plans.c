@@ -184,7 +184,8 @@ static int rewrite_ptx(void)
     if (!text)
         return 1;
     size = fread(text, 1, WA_PTX_MOST_BYTES, stdin);
-    const winattn_status status = wa_ptx_rewrite(text, size, &result, &size);
+    const winattn_status status =
+        wa_ptx_rewrite(text, size, NULL, &result, &size);
     free(text);
     if (status != WINATTN_SUCCESS) {
         fprintf(stderr, "%s\n", winattn_last_reason());

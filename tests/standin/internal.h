@@ -79,6 +79,8 @@ struct _cl_program {
     bool is_built;
     /* its binary is PTX; the program is made of PTX that was rewritten */
     bool is_ptx, is_rewritten;
+    uint64_t ptx_sum;   /* of the PTX that it was created from */
+    bool is_from_cache; /* the driver's, and so without a log */
     cl_device_id built_for;
     kernel_list kernels;
 };
@@ -113,6 +115,7 @@ bool context_has(cl_context context, cl_device_id device);
 bool waits_are_good(cl_uint count, const cl_event *list, const char *function);
 void program_empty(cl_program program);
 void programs_forget(void);
+void compiled_forget(void);
 void objects_forget(void);
 void devices_forget(void);
 

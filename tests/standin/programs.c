@@ -167,6 +167,7 @@ cl_program clCreateProgramWithBinary(cl_context context, cl_uint count,
     if (ptx_starts(text)) {
         char *own = ptx_read(text, &size);
         made->is_ptx = made->is_rewritten = own != NULL;
+        made->ptx_sum = sum_of(binaries[0], sizes[0]);
         is_sound = own && read_binary(made, list[0], own, size) &&
                    ptx_ends_well(text, &made->kernels.all[0]);
         free(own);
@@ -280,6 +281,23 @@ static bool refuses(cl_program program, cl_device_id device,
            standin_drivers.refuses(standin_drivers.data, options);
 }
 
+/* Sums of the last PTX that this thread had compiled: NVIDIA's driver has a
+ * cache of that, and gives no log with a program from there. */
+#define MOST_COMPILED 256
+static _Thread_local uint64_t compiled[MOST_COMPILED];
+static _Thread_local size_t compiled_count;
+
+void compiled_forget(void) { compiled_count = 0; }
+
+static bool take_compiled(uint64_t sum)
+{
+    for (size_t i = 0; i < compiled_count && i < MOST_COMPILED; i++)
+        if (compiled[i] == sum)
+            return true;
+    compiled[compiled_count++ % MOST_COMPILED] = sum;
+    return false;
+}
+
 static cl_int build(cl_program program, cl_device_id device,
                     const char *options)
 {
@@ -300,6 +318,8 @@ static cl_int build(cl_program program, cl_device_id device,
             standin_drivers.gives_ptx && ptx_is_for(&program->kernels);
     }
     program->is_built = !refuses(program, device, options);
+    if (program->is_built && program->is_rewritten)
+        program->is_from_cache = take_compiled(program->ptx_sum);
     program->built_for = device;
     return program->is_built ? CL_SUCCESS : CL_BUILD_PROGRAM_FAILURE;
 }
@@ -337,7 +357,9 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
     const char *of = standin_drivers.log_of;
     const bool is_told =
         standin_drivers.log && (!of || kernels_find(&program->kernels, of));
-    const char *log = is_told ? standin_drivers.log : LOG;
+    const char *log = program->is_from_cache ? ""
+                      : is_told              ? standin_drivers.log
+                                             : LOG;
     return what == CL_PROGRAM_BUILD_LOG ? answer_text(log, size, value, needed)
                                         : CL_INVALID_VALUE;
 }

@@ -84,5 +84,10 @@ bool ptx_ends_well(const char *text, const kernel_facts *kernel)
     char entry[256];
     write_entry(entry, sizeof entry, kernel, true);
     const char *at = strstr(text, entry);
-    return at && strcmp(at + strlen(entry), BODY) == 0;
+    if (!at || strncmp(at + strlen(entry), BODY, strlen(BODY)) != 0)
+        return false;
+    at += strlen(entry) + strlen(BODY);
+    /* nothing more, or a comment */
+    return !*at || (strncmp(at, COMMENT, strlen(COMMENT)) == 0 &&
+                    at[strcspn(at, "\n")] && !at[strcspn(at, "\n") + 1]);
 }

@@ -121,6 +121,7 @@ void standin_reset(void)
     static const standin_driver ordinary;
     standin_fail_nothing();
     standin_forget();
+    compiled_forget();
     objects_forget();
     devices_forget();
     standin_drivers = ordinary;

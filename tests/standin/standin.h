@@ -64,7 +64,9 @@ typedef struct standin_driver {
     bool gives_ptx;         /* as binaries of kernels with wgmma */
     /* Their self-test finds a wrong number in this output; 0: in none. */
     wa_tensor_id wgmma_wrong;
-    const char *log;    /* of builds; NULL: a line of no meaning */
+    /* Of builds; NULL: a line of no meaning. PTX that was compiled before,
+     * since standin_reset, comes from the driver's cache and has none. */
+    const char *log;
     const char *log_of; /* it is this kernel's alone; NULL: of all */
     bool yields;        /* others run during builds and between arguments */
     unsigned long most_launches; /* then CL_OUT_OF_RESOURCES; 0: no limit */

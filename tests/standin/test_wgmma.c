@@ -274,6 +274,17 @@ static void logs_may_complain(void **state)
     assert_left_to_fragments("'setmaxnreg' ignored");
 }
 
+/* Nothing of the library's outlives a session here, but the driver's cache
+ * does. */
+static void what_was_refused_is_refused_again(void **state)
+{
+    (void)state;
+    standin_drivers.gives_ptx = true;
+    standin_drivers.log = "ptxas info    : (C7508) 'setmaxnreg' ignored\n";
+    for (int sessions = 0; sessions < 3; sessions++)
+        assert_left_to_fragments("'setmaxnreg' ignored");
+}
+
 static void numbers_may_be_wrong(void **state)
 {
     (void)state;
@@ -378,6 +389,7 @@ int main(void)
         cmocka_unit_test_setup(drivers_may_give_no_ptx, start),
         cmocka_unit_test_setup(drivers_may_refuse_the_ptx, start),
         cmocka_unit_test_setup(logs_may_complain, start),
+        cmocka_unit_test_setup(what_was_refused_is_refused_again, start),
         cmocka_unit_test_setup(numbers_may_be_wrong, start),
         cmocka_unit_test_setup(logs_may_complain_of_a_pass, start),
         cmocka_unit_test_setup(gradients_may_be_wrong, start),

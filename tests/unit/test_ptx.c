@@ -25,7 +25,8 @@ static winattn_status rewrite_bytes(const void *text, size_t size,
     unsigned char *copy = malloc(size ? size : 1);
     assert_non_null(copy);
     memcpy(copy, text, size);
-    const winattn_status status = wa_ptx_rewrite(copy, size, result, written);
+    const winattn_status status =
+        wa_ptx_rewrite(copy, size, NULL, result, written);
     free(copy);
     return status;
 }
@@ -65,6 +66,27 @@ static void marks_become_instructions(void **state)
     assert_rewritten(text, sizeof text, wanted);
     /* a last line without an end gets one */
     assert_rewritten(text, strlen(text) - 1, wanted);
+}
+
+static void builds_are_named_in_a_last_comment(void **state)
+{
+    static const char text[] = HEAD TARGET ENTRY SIZE BODY;
+    static const char ending[] = "}\n// build 0123abc\n";
+    unsigned char *plain, *named;
+    size_t plain_size, size;
+    (void)state;
+    assert_int_equal(wa_ptx_rewrite((const unsigned char *)text, sizeof text,
+                                    NULL, &plain, &plain_size),
+                     WINATTN_SUCCESS);
+    assert_int_equal(wa_ptx_rewrite((const unsigned char *)text, sizeof text,
+                                    "0123abc", &named, &size),
+                     WINATTN_SUCCESS);
+    assert_int_equal(size, plain_size + strlen(ending) - 2);
+    assert_int_equal(strlen((const char *)named), size);
+    assert_memory_equal(named, plain, plain_size);
+    assert_string_equal((const char *)named + plain_size - 2, ending);
+    free(plain);
+    free(named);
 }
 
 static void only_lines_that_start_with_marks_change(void **state)
@@ -190,6 +212,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(marks_become_instructions),
+        cmocka_unit_test(builds_are_named_in_a_last_comment),
         cmocka_unit_test(only_lines_that_start_with_marks_change),
         cmocka_unit_test(what_is_no_such_ptx_is_refused),
         cmocka_unit_test(directives_are_a_word_and_a_number),
