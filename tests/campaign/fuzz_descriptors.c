@@ -65,7 +65,7 @@ static double processor_seconds(void)
     return (double)clock() / CLOCKS_PER_SEC;
 }
 
-/* ---- The device and its driver ---- */
+/* ---- Rows of tuning ---- */
 
 /* Measured shapes that nobody measured. */
 static bool draw_tuning(random_state *r)
