@@ -398,7 +398,8 @@ winattn_status wa_program_binary(cl_program program, cl_device_id device,
 
 /* NVIDIA's compiler then says what became of registers and products. */
 #define VERBOSE "-cl-nv-verbose"
-#define BUILD_NAME_SIZE 33
+/* Three numbers of 64 bits, each with what ends it. */
+#define BUILD_NAME_SIZE 51
 
 static winattn_status check_log(cl_program program, cl_device_id device)
 {
@@ -452,11 +453,10 @@ static winattn_status build_ptx(cl_context context, cl_device_id device,
 static void name_build(char name[BUILD_NAME_SIZE])
 {
     const wa_unique numbers = wa_unique_take();
-    wa_hash hash = wa_hash_start();
-    wa_hash_add(&hash, &numbers, sizeof numbers);
-    hash = wa_hash_end(hash);
-    snprintf(name, BUILD_NAME_SIZE, "%016llx%016llx",
-             (unsigned long long)hash.a, (unsigned long long)hash.b);
+    snprintf(name, BUILD_NAME_SIZE, "%llx-%llx-%llx",
+             (unsigned long long)numbers.time,
+             (unsigned long long)numbers.process,
+             (unsigned long long)numbers.call);
 }
 
 /* The program that the marks of this one are for, in its place. */
