@@ -51,32 +51,37 @@ INLINE row_statistics find_statistics(const chunk x[CHUNKS], int lane,
     CHUNK_FOR(int i = 0; i < CHUNKS; i++)
     if (HAS_CHUNK(i, lane))
         sums += x[i];
-    float sum = SUM_CHUNK(sums);
     const float own = elements_of(lane);
-    const float own_mean = own > 0.0f ? sum / own : 0.0f;
+    float own_mean = own > 0.0f ? SUM_CHUNK(sums) / own : 0.0f;
+
+    /* the mean's own rounding, that of a division too, shows in the sum of
+     * what differs from it; the squares bear it */
+    sums = 0.0f;
     CHUNK_FOR(int i = 0; i < CHUNKS; i++)
     if (HAS_CHUNK(i, lane)) {
         const chunk d = x[i] - own_mean;
+        sums += d;
         squares = FMA(d, d, squares);
     }
+    own_mean += own > 0.0f ? SUM_CHUNK(sums) / own : 0.0f;
     float square = SUM_CHUNK(squares);
     row_statistics found;
 #if TEAM > 1
     const int item = (int)get_local_id(0);
     barrier(CLK_LOCAL_MEM_FENCE); /* the last row's are read */
-    all[item] = (float2)(sum, square);
+    all[item] = (float2)(own_mean, square);
     barrier(CLK_LOCAL_MEM_FENCE);
     all += item - lane;
-    sum = 0.0f;
-    TEAM_FOR(int i = 0; i < TEAM; i++)
-    sum += all[i].x;
-    found.mean = sum / (float)ROW_SIZE;
+    float shift = 0.0f; /* from the first work-item's mean */
+    TEAM_FOR(int i = 1; i < TEAM; i++)
+    shift = FMA(all[i].x - all[0].x, elements_of(i), shift);
+    found.mean = all[0].x + shift / (float)ROW_SIZE;
     square = 0.0f;
     TEAM_FOR(int i = 0; i < TEAM; i++)
     {
         const float count = elements_of(i);
         if (count > 0.0f) {
-            const float d = all[i].x / count - found.mean;
+            const float d = all[i].x - found.mean;
             square += FMA(d * count, d, all[i].y);
         }
     }
