@@ -190,9 +190,9 @@ static void constant_and_distant_rows(void **state)
     (void)state;
     for (int r = 0; r < ROWS; r++)
         for (int i = 0; i < SIZE; i++)
-            x[r * SIZE + i] =
-                r < CONSTANT ? (double[]){0, 0.1, -3000, 12345.678}[r]
-                             : 1000 + sin(i * r);
+            x[r * SIZE + i] = r < CONSTANT
+                                  ? (double[]){0, 0.1, -3000, 12345.678}[r]
+                                  : 1000 + sin(i * r);
     model_tensor from = tensor_of(KIND_FP32, x, ROWS * SIZE, 0);
     model_tensor weight = tensor_drawn(KIND_FP32, 3, SIZE, 2, 0);
     model_tensor bias = tensor_drawn(KIND_FP32, 4, SIZE, 1, 0);
@@ -209,9 +209,8 @@ static void constant_and_distant_rows(void **state)
     run(desc, &call);
     tensor_read(&to);
     assert_error("constant", to.value, want, CONSTANT * SIZE, 1e-5);
-    assert_error("distant", to.value + CONSTANT * SIZE,
-                 want + CONSTANT * SIZE, (ROWS - CONSTANT) * SIZE,
-                 0x1p-22 * 1000 / sqrt(0.5));
+    assert_error("distant", to.value + CONSTANT * SIZE, want + CONSTANT * SIZE,
+                 (ROWS - CONSTANT) * SIZE, 0x1p-22 * 1000 / sqrt(0.5));
     tensor_free(&from);
     tensor_free(&weight);
     tensor_free(&bias);
