@@ -166,7 +166,7 @@ INLINE void find_statistics(row_statistics *s,
                             const wave *w)
 {
     read_rows(part, now, job->d_lse, w);
-    const int takes_lse = job->has_lse && !exceeds_lse(part, w);
+    const int takes_lse = lse_serves(job->has_lse, part, w);
     start_statistics(s, job->has_o_lse || takes_lse, part->lse);
     IF_ALL (!job->has_o_lse) {
         add_statistics(s, scores, part, now, score_bias, takes_lse, w);
@@ -471,7 +471,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 
     barrier(CLK_LOCAL_MEM_FENCE);
 #if BIAS && KEEPS_DBIAS
-    if ((forward->flags & ARG_DBIAS) != 0)
+    IF_ALL ((forward->flags & ARG_DBIAS) != 0)
         store_dbias(dbias_sums, KEY_TILES, (__local float *)team_memory,
                     job.bias_partials, me.team, memory.row_tile, 0, NQ,
                     memory.weights.owns, forward->flags, &w);

@@ -97,7 +97,7 @@ REQUIRE(KEEPS_DBIAS)
 #define DECLARE_BLOCK_SCORE_BIAS(first)                                       \
     const score_bias_view score_bias = {.unused = 0};                         \
     const uint mask_class = MASK_CLASS(here);                                 \
-    if (mask_class != cached_mask_class) {                                    \
+    IF_ALL (mask_class != cached_mask_class) {                                \
         DECLARE_SCORE_BIAS(new_score_bias, *forward, work_tile_here)          \
         cached_mask_class = mask_class;                                       \
         barrier(CLK_LOCAL_MEM_FENCE);                                         \
@@ -401,7 +401,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             IF_ALL (computes && !has_o_lse && (!STREAMING || sums)) {
                 float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
                 IF_ALL (block == 0) {
-                    state.takes_lse = has_lse && !exceeds_lse(&part, w);
+                    state.takes_lse = lse_serves(has_lse, &part, w);
                     start_statistics(&state.statistics, state.takes_lse,
                                      part.lse);
                 }
@@ -528,7 +528,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         }
 #if STREAMING
 #if O_SERVES
-        if (comes_again) { /* in place of what was copied ahead */
+        IF_ALL (comes_again) { /* in place of what was copied ahead */
             AWAIT_COPIES(0);
             TEAM_SYNC(team);
             there = here;
@@ -550,7 +550,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 
     barrier(CLK_LOCAL_MEM_FENCE);
 #if BIAS && KEEPS_DBIAS == 1
-    if ((flags & ARG_DBIAS) != 0)
+    IF_ALL ((flags & ARG_DBIAS) != 0)
         store_dbias(dbias_sums, SHARE_TILES, (__local float *)rings,
                     bias_partial, team, wave_of_team % ROW_TILES,
                     wave_of_team / ROW_TILES * SHARE_TILES, row_count,

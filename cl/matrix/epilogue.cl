@@ -56,48 +56,46 @@ INLINE void spread_half(__local float *scratch, const float *tile,
     WAVE_SYNC();
 }
 
-/* Stores `count` tiles of channels, from tile `first` on, each row times its
- * factor. They leave through `staging`, a tile of rows of as many channels, so
- * that each is written in whole chunks; channels past the last stay there as
- * they are. */
-INLINE void store_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
-                           int first, const int count,
-                           __local storage_bits *staging, const int pitch,
-                           const row_target *to, const wave *w)
+/* store_channels where they are added to what is there: in fp32, which
+ * `staging` has room for by half a tile. */
+INLINE void add_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
+                         int first, const int count,
+                         __local storage_bits *staging, const int channels,
+                         const row_target *to, const wave *w)
 {
-    ulong at;
-#if !(BACKWARD && SWIZZLES_ROWS)
-    wave storing = *w; /* what lanes need for this is no register worth */
-    HIDE_FROM_OPTIMIZER(storing.lane);
-    w = &storing;
-#endif
+    __local float *scratch = (__local float *)staging;
     const int channel = first * TILE_N;
-    const int channels = HEAD_DIM % OUT_DIMS == 0 && count == OUT_TILES
-                             ? OUT_DIMS
-                             : min(count * TILE_N, HEAD_DIM - channel);
-    if (to->adds) { /* in fp32, which there is room for by half a tile */
-        __local float *scratch = (__local float *)staging;
-        UNROLL_FOR (int d = 0; d < count; d++)
-            NO_UNROLL_FOR (int half_tile = 0;
-                           half_tile < (HAS_CHANNELS(first + d) ? 2 : 0);
-                           half_tile++) {
-                spread_half(scratch, tiles[d], factor, half_tile, w);
-                NO_UNROLL_FOR (int i = w->lane; i < TILE_M / 2 * TILE_N;
-                               i += WAVE) {
-                    const int r = half_tile * TILE_M / 2 + i / TILE_N;
-                    const int c = d * TILE_N + i % TILE_N;
-                    if (r >= to->count || c >= channels ||
-                        !find_row(&at, to->layout, to->grid, to->coord,
-                                  to->row + r))
-                        continue;
-                    at += (ulong)(channel + c) * to->layout->column;
-                    ((__global storage_bits *)to->plane)[at] =
-                        stored_bits(LOAD(to->plane, at) + scratch[i]);
-                }
-                WAVE_SYNC();
+    ulong at;
+    UNROLL_FOR (int d = 0; d < count; d++)
+        NO_UNROLL_FOR (int half_tile = 0;
+                       half_tile < (HAS_CHANNELS(first + d) ? 2 : 0);
+                       half_tile++) {
+            spread_half(scratch, tiles[d], factor, half_tile, w);
+            NO_UNROLL_FOR (int i = w->lane; i < TILE_M / 2 * TILE_N;
+                           i += WAVE) {
+                const int r = half_tile * TILE_M / 2 + i / TILE_N;
+                const int c = d * TILE_N + i % TILE_N;
+                if (r >= to->count || c >= channels ||
+                    !find_row(&at, to->layout, to->grid, to->coord,
+                              to->row + r))
+                    continue;
+                at += (ulong)(channel + c) * to->layout->column;
+                ((__global storage_bits *)to->plane)[at] =
+                    stored_bits(LOAD(to->plane, at) + scratch[i]);
             }
-        return;
-    }
+            WAVE_SYNC();
+        }
+}
+
+/* store_channels where they take the place of what is there. */
+INLINE void replace_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
+                             int first, const int count,
+                             __local storage_bits *staging, const int pitch,
+                             const int channels, const row_target *to,
+                             const wave *w)
+{
+    const int channel = first * TILE_N;
+    ulong at;
     UNROLL_FOR (int d = 0; d < count; d++)
         /* emulated waves may have no rows: those there are another's */
         if (HAS_CHANNELS(first + d) && (!EMULATED || to->count > 0)) {
@@ -143,6 +141,30 @@ INLINE void store_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
                     staging[swizzled_offset(r, c, pitch)];
         }
     WAVE_SYNC();
+}
+
+/* Stores `count` tiles of channels, from tile `first` on, each row times its
+ * factor. They leave through `staging`, a tile of rows of as many channels, so
+ * that each is written in whole chunks; channels past the last stay there as
+ * they are. */
+INLINE void store_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
+                           int first, const int count,
+                           __local storage_bits *staging, const int pitch,
+                           const row_target *to, const wave *w)
+{
+#if !(BACKWARD && SWIZZLES_ROWS)
+    wave storing = *w; /* what lanes need for this is no register worth */
+    HIDE_FROM_OPTIMIZER(storing.lane);
+    w = &storing;
+#endif
+    const int channels = HEAD_DIM % OUT_DIMS == 0 && count == OUT_TILES
+                             ? OUT_DIMS
+                             : min(count * TILE_N, HEAD_DIM - first * TILE_N);
+    IF_ALL (to->adds)
+        add_channels(tiles, factor, first, count, staging, channels, to, w);
+    ELSE_ALL (to->adds)
+        replace_channels(tiles, factor, first, count, staging, pitch, channels,
+                         to, w);
 }
 
 #endif

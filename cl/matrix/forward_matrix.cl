@@ -248,7 +248,7 @@ INLINE void attend_tile(int turn, const wave_memory *own,
     if (here->block == 0)
         start_rows(state, 0);
     attend_kv_block(state, &work, 1, w);
-    if (here->block == KEY_BLOCKS - 1) {
+    IF_ALL (here->block == KEY_BLOCKS - 1) {
         finish_sums(state, 1, w);
         store_window(state, &work, rows_left, own, here, block, w);
     }
@@ -351,7 +351,7 @@ INLINE void attend_windows(tile_scheduler here, forward_pipeline *pipeline,
 #if HAS_BIAS_CACHE
         const score_bias_view score_bias = {.unused = 0};
         const uint mask_class = MASK_CLASS(here);
-        if (mask_class != cached_mask_class) {
+        IF_ALL (mask_class != cached_mask_class) {
             cached_mask_class = mask_class;
             renew_score_bias(&own, memory, &now, block, args, me, w);
         }

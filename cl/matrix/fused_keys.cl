@@ -170,7 +170,7 @@ INLINE void add_kept_keys(float kept_v[1][DIM_TILES][ACC_PER_LANE],
                    now->row_count, 0, 0, 1.0f, w);
     add_transposed(kept_k, 1, memory->weights.ds, key, now->q, 0,
                    now->row_count, 1, memory->ds_scales, now->ds_scale, w);
-    if (now->is_last) {
+    IF_ALL (now->is_last) {
         store_dv(kept_v[0], DIM_TILES, key, count, 0, job->dv, kv_head,
                  memory->pads, now, w);
         store_dk(kept_k[0], DIM_TILES, key, count, 0, job->dk, kv_head,

@@ -121,10 +121,10 @@ INLINE void store_epilogue(float (*tiles)[ACC_PER_LANE], const float *factor,
     row_target fast_store = *to;
     fast_store.adds = 0;
     fast_store.wide = 1;
-    if (here->fast_store) /* one branch for all that it says */
+    IF_ALL (here->fast_store) /* one branch for all that it says */
         store_channels(tiles, factor, first, OUT_TILES, here->out, OUT_PITCH,
                        &fast_store, w);
-    else
+    ELSE_ALL (here->fast_store)
         store_channels(tiles, factor, first, OUT_TILES, here->out, OUT_PITCH,
                        to, w);
 }

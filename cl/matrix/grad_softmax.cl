@@ -127,9 +127,9 @@ INLINE void finish_statistics(row_statistics *s, const row_part *part,
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(s->delta[r], ADD);
-        if (has_lse) {
+        IF_ALL (has_lse)
             s->delta[r] /= P_SCALE;
-        } else {
+        ELSE_ALL (has_lse) {
             REDUCE(s->sum[r], ADD);
             const float sum = s->sum[r];
             const int sees = sum != 0.0f && row_exists(part, r, w);
@@ -170,9 +170,9 @@ INLINE void add_statistics(row_statistics *s,
     SUBTILE_FOR (int first = 0; first < KEY_TILES;
                  first += TILES_PER_SUBTILE) {
         score_subtile(scores, first, here, &part->rows, score_bias, w);
-        if (has_lse)
+        IF_ALL (has_lse)
             make_p(scores, first, s->top, 1);
-        else
+        ELSE_ALL (has_lse)
             make_exponentials(s, scores, first, w);
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
             if (IS_TILE(first + t)) {

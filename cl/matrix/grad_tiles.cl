@@ -95,7 +95,7 @@ INLINE score_bias_view block_score_bias(
 #if MASK_IN_LOCAL
     const score_bias_view score_bias = {.unused = 0};
     const uint mask_class = MASK_CLASS(*here);
-    if (mask_class != *cached_mask_class) {
+    IF_ALL (mask_class != *cached_mask_class) {
         const score_bias_view new_score_bias =
             score_bias_of(tensors, forward, u);
         *cached_mask_class = mask_class;
@@ -145,16 +145,20 @@ INLINE int row_exists(const row_part *part, int r, const wave *w)
     return part->rows.row + lane_query(w->lane, r) <= part->rows.last_row;
 }
 
-/* Is an lse of the tile too large to serve? The same at all lanes. */
-INLINE int exceeds_lse(const row_part *part, const wave *w)
+/* Does each lse of the tile serve? Not those that there are not, or that are
+ * too large. The same at all lanes. */
+INLINE int lse_serves(const int has_lse, const row_part *part, const wave *w)
 {
     int exceeds = 0;
 #ifdef WAVE_ANY
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        exceeds |= part->lse[r] != INFINITY && fabs(part->lse[r]) > MOST_LSE;
-    exceeds = WAVE_ANY(exceeds);
+    IF_ALL (has_lse) {
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            exceeds |=
+                part->lse[r] != INFINITY && fabs(part->lse[r]) > MOST_LSE;
+        exceeds = WAVE_ANY(exceeds);
+    }
 #endif
-    return exceeds;
+    return has_lse && !exceeds;
 }
 
 /* What rows bring besides q and dO. */

@@ -111,7 +111,9 @@ add_values(wave_state *s,
                         multiply_tiles(s->rows[m].out[d], &weights[m][t][part],
                                        &v, w);
             }
-    if (guards && LARGEST_OF_WAVE(unlike_numbers, here->found, w))
+    IF_ALL (guards)
+        unlike_numbers = LARGEST_OF_WAVE(unlike_numbers, here->found, w);
+    if (guards && unlike_numbers)
         for (int key = 0; key < SUBTILE_KEYS; key++)
             UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
                 UNROLL_FOR (int d = 0; d < DIM_TILES; d++)

@@ -581,7 +581,7 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                       pipeline.ring + last % STAGES * STAGE_SIZE + K_OFFSET,
                       min((int)range.count, TILE_N), &w);
     }
-    if ((forward->flags & ARG_DQ) != 0 && (EMULATED || rows.count > 0))
+    IF_ALL ((forward->flags & ARG_DQ) != 0 && (EMULATED || rows.count > 0))
         store_dq(&state, own_q, &rows, &args, &tile, &coord, dq, &w);
 #endif
 }

@@ -198,7 +198,10 @@ INLINE int attend_window(row_state *s, const reused_max *reused,
             FORCE_EARLY(s->out[d][i]); /* products do not wait for the sums */
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         fails |= !(s->sum[r] >= SMALL_WEIGHT && s->sum[r] <= LARGE_WEIGHT);
-    return searches || !WAVE_ANY(fails);
+    int serves = searches;
+    IF_ALL (!searches)
+        serves = !WAVE_ANY(fails);
+    return serves;
 }
 
 /* Takes the maxima of a window with maxima for those to come, but not those of

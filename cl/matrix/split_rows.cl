@@ -50,18 +50,18 @@ INLINE void measure_keys(__local float *inverses, __local uint *bounds,
                 inverses[row_index[i]] = inverse[i];
             }
 #endif
-        if (!RESCALES || !wants_bounds)
-            continue;
-        dot_rows(square, row_index, v, v, key, BLOCK_KEYS, w);
-        UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
-            if (row_index[i] < BLOCK_KEYS) {
-                const float norm = sqrt(square[i]);
-                atomic_max(&bounds[0], as_uint(norm));
+        IF_ALL (RESCALES && wants_bounds) {
+            dot_rows(square, row_index, v, v, key, BLOCK_KEYS, w);
+            UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
+                if (row_index[i] < BLOCK_KEYS) {
+                    const float norm = sqrt(square[i]);
+                    atomic_max(&bounds[0], as_uint(norm));
 #if VARIANT == COSINE
-                atomic_max(&bounds[1], as_uint(norm * inverse[i]));
-                atomic_max(&bounds[2], as_uint(inverse[i]));
+                    atomic_max(&bounds[1], as_uint(norm * inverse[i]));
+                    atomic_max(&bounds[2], as_uint(inverse[i]));
 #endif
-            }
+                }
+        }
     }
 }
 #endif
@@ -238,7 +238,7 @@ differentiate_rows(row_state *state, float sums[DIM_TILES][ACC_PER_LANE],
     GRADIENT_FOR (int first = 0; first < SHARE_TILES;
                   first += TILES_PER_SUBTILE) {
         float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
-        if (mends) /* compilers are not to mix subtiles, for registers */
+        IF_ALL (mends) /* compilers are not to mix subtiles, for registers */
             WAVE_SYNC();
         score_subtile(scores, first, here, rows, score_bias, w);
         make_p(scores, first, s->top, may_be_large);

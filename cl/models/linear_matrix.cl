@@ -140,7 +140,7 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
         const uint next = (uint)(s + AHEAD);
         const uint k = next * STAGE_DIMS;
         __local storage_bits *to = ring + next % STAGES * STAGE_SIZE;
-        if (s >= 0) {
+        IF_ALL (s >= 0) {
             AWAIT_COPIES(AHEAD - 1);
             barrier(CLK_LOCAL_MEM_FENCE);
         }

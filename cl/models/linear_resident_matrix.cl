@@ -196,7 +196,7 @@ WAVE_ATTRIBUTE void JOIN(linear_resident_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
     NO_UNROLL_FOR (; row < args.rows; number += stage >= 0, stage++) {
         if (stage == WEIGHT_STAGES)
             stage = 0;
-        if (stage >= 0) {
+        IF_ALL (stage >= 0) {
             AWAIT_COPIES(AHEAD - 1);
             barrier(STAGE_FENCE);
         }
@@ -231,7 +231,7 @@ WAVE_ATTRIBUTE void JOIN(linear_resident_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
         IF_ALL (stage >= 0)
             multiply_stage(sums, ring + number % STAGES * X_SIZE,
                            kept + stage * W_SIZE, &at, w);
-        if (stage == WEIGHT_STAGES - 1) {
+        IF_ALL (stage == WEIGHT_STAGES - 1) {
             __local storage_bits *own =
                 results + block % RESULTS * RESULT_SIZE;
             make_results(sums, own, added, &at, w);

@@ -2,8 +2,8 @@
  * A matrix instruction that is computed through local memory (EMULATED 1), so
  * that each unit's layout can be tested on any device. It offers what a real
  * unit's file defines: MMA, LANE_XOR, WAVE_ANY and WAVE_SYNC; and for real
- * units too IF_ALL. All work-items of a work-group must make the same
- * calls. */
+ * units too IF_ALL and ELSE_ALL. All work-items of a work-group must make the
+ * same calls. */
 #ifndef EMULATED_CL
 #define EMULATED_CL
 #include "unit/fragment.cl"
@@ -73,8 +73,12 @@ INLINE int emulate_wave_any(int x, const wave *w)
  * behind a condition with barriers twice, but not behind a loop. */
 #define IF_ALL(condition)                                                     \
     for (int only = (condition) ? 1 : 0; only > 0; only--)
+/* Behind the statement of an IF_ALL of the same condition, which it leaves as
+ * it is. */
+#define ELSE_ALL(condition) IF_ALL (!(condition))
 #else
 #define IF_ALL(condition) if (condition)
+#define ELSE_ALL(condition) else
 #define MMA(a, b, c, w) mma(a, b, c)
 #endif
 
