@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test_device.h"
+
 #define GUARD_BYTE 0xa5
 #define POISON_BYTE 0xff /* NaN in every floating-point type */
 
@@ -107,7 +109,7 @@ static winattn_strides strides_of(const case_buffers *d, tensor_id id)
 winattn_desc data_desc(const case_buffers *d)
 {
     winattn_desc desc = case_desc(&d->c);
-    desc.build_options = getenv("WINATTN_TEST_BUILD_OPTIONS");
+    desc.build_options = device_build_options(desc.tier);
     if (d->entry && d->c.entries) {
         desc.table.index = d->entry;
         desc.table.entries = (cl_uint)d->c.entries;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define POCL "Portable Computing"
+
 static bool contains(const char *text, const char *part)
 {
     const size_t length = strlen(part);
@@ -48,6 +50,26 @@ int device_list(cl_device_id *ids, char (*names)[256], int most)
     return found;
 }
 
+static char options_with_calls[256]; /* "": there are no others */
+
+/* As runtimes/oclgrind does. */
+static void allow_calls(const char *device_name)
+{
+    const char *options = getenv("WINATTN_TEST_BUILD_OPTIONS");
+    options_with_calls[0] = 0;
+    if (getenv("WINATTN_TEST_CALLS") &&
+        strncmp(device_name, POCL, strlen(POCL)) == 0)
+        snprintf(options_with_calls, sizeof options_with_calls,
+                 "%s -DINLINE=static", options ? options : "");
+}
+
+const char *device_build_options(winattn_tier tier)
+{
+    return tier == WINATTN_TIER_LOCAL && options_with_calls[0]
+               ? options_with_calls
+               : getenv("WINATTN_TEST_BUILD_OPTIONS");
+}
+
 bool device_open(test_device *device, char reason[256])
 {
     cl_device_id ids[64];
@@ -58,7 +80,7 @@ bool device_open(test_device *device, char reason[256])
     memset(device, 0, sizeof *device);
     winattn_set_cache_dir(""); /* tests compile what they test */
     for (int i = 0; i < count && chosen < 0; i++)
-        if (contains(names[i], wanted ? wanted : "Portable Computing"))
+        if (contains(names[i], wanted ? wanted : POCL))
             chosen = i;
     if (chosen < 0 && !wanted && count > 0)
         chosen = 0;
@@ -70,6 +92,7 @@ bool device_open(test_device *device, char reason[256])
     cl_int error;
     device->id = ids[chosen];
     memcpy(device->name, names[chosen], sizeof device->name);
+    allow_calls(device->name);
     clGetDeviceInfo(device->id, CL_DEVICE_PLATFORM, sizeof device->platform,
                     &device->platform, NULL);
     device->context =

@@ -22,6 +22,13 @@ typedef struct test_device {
 /* False, with a reason, if there is none. */
 bool device_open(test_device *device, char reason[256]);
 void device_close(test_device *device);
+/* What build_options of a test's descriptor say for a tier: what the
+ * environment variable WINATTN_TEST_BUILD_OPTIONS does. Where
+ * WINATTN_TEST_CALLS is set too and PoCL's is the device that was opened last,
+ * functions of the kernels for GPUs may be called, and need not be inlined,
+ * which is no other arithmetic: PoCL takes a fraction of the time to compile
+ * them. */
+const char *device_build_options(winattn_tier tier);
 /* All devices of all platforms; at most `most`. */
 int device_list(cl_device_id *ids, char (*names)[256], int most);
 

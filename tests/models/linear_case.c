@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kit/storage.h"
+#include "kit/test_device.h"
 
 #define GUARD 64 /* bytes behind each tensor */
 
@@ -294,7 +295,7 @@ static winattn_linear_desc desc_of(const linear_case *c)
         .activation =
             c->gelu ? WINATTN_ACTIVATION_GELU : WINATTN_ACTIVATION_NONE,
         .has_residual = c->has_residual,
-        .build_options = getenv("WINATTN_TEST_BUILD_OPTIONS")};
+        .build_options = device_build_options(c->tier)};
     return desc;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kit/emulated.h"
+#include "kit/test_device.h"
 
 #define BEHIND 64u /* elements */
 
@@ -55,7 +56,7 @@ bool is_chosen(size_t row, bool is_marked, winattn_dtype dtype)
 
 const char *build_options(void)
 {
-    return getenv("WINATTN_TEST_BUILD_OPTIONS");
+    return device_build_options(tier_under_test());
 }
 
 int models_main(const test_group *groups, size_t group_count, int count,

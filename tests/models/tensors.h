@@ -34,7 +34,7 @@ bool is_computed(winattn_dtype dtype);
 /* Does the part have row `row` of a table in this type? `each` has every row
  * in one type, `few` those that are marked. */
 bool is_chosen(size_t row, bool is_marked, winattn_dtype dtype);
-/* As WINATTN_TEST_BUILD_OPTIONS says. */
+/* As device_build_options says of the tier. */
 const char *build_options(void);
 
 /* ---- Tensors ---- */
