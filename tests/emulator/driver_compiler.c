@@ -138,7 +138,8 @@ bool compiler_is_there(void)
 char *compile(const char *source, const char *options, char **log)
 {
     static char script[] = EMULATOR_COMPILER, way[] = "--for-rewriting",
-                target[] = "sm_90";
+                target[] = "sm_90", pass[] = "-mllvm",
+                inlines[] = "-inline-threshold=1000000";
     work where;
     char *rest = NULL, *ptx = NULL;
     *log = NULL;
@@ -147,11 +148,13 @@ char *compile(const char *source, const char *options, char **log)
         free(words);
         return NULL;
     }
-    char *arguments[MOST_OPTIONS + 6] = {script, way, target, where.source,
-                                         where.result};
-    size_t count = 5;
+    /* NVIDIA's compiler leaves no calls of functions that were written in
+     * OpenCL C, and the interpreter knows none */
+    char *arguments[MOST_OPTIONS + 8] = {
+        script, way, target, where.source, where.result, pass, inlines};
+    size_t count = 7;
     for (char *word = strtok_r(words, " \t\n", &rest);
-         word && count < MOST_OPTIONS + 5;
+         word && count < MOST_OPTIONS + 7;
          word = strtok_r(NULL, " \t\n", &rest))
         arguments[count++] = word;
     if (write_file(where.source, source) &&
