@@ -71,7 +71,7 @@ struct _cl_context {
 struct _cl_command_queue {
     object head;
     cl_command_queue_properties properties;
-    atomic_bool failed; /* a command of it did */
+    atomic_bool failed; /* a launch of it did */
 };
 
 struct _cl_mem {

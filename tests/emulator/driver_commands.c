@@ -189,14 +189,15 @@ static void run_ready(void)
                 status = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
         pthread_mutex_unlock(&lock);
         const cl_ulong started = now();
-        if (status == CL_COMPLETE && one->run)
+        const bool ran = status == CL_COMPLETE;
+        if (ran && one->run)
             status = one->run(one);
         const cl_ulong ended = now();
         pthread_mutex_lock(&lock);
         one->event->times[2] = started;
         one->event->times[3] = ended;
         one->event->status = status;
-        if (status < 0)
+        if (status < 0 && ran)
             atomic_store(&one->event->queue->failed, true);
         take_out(one);
         pthread_cond_broadcast(&changed);
