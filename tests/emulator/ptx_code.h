@@ -35,6 +35,7 @@ typedef enum ptx_type {
     TYPE_FLOAT,
     TYPE_BF16,
     TYPE_TF32,
+    TYPE_PAIR,   /* two unsigned integers of 16 bits */
     TYPE_HALVES, /* two fp16 */
     TYPE_BF16S   /* two bf16 */
 } ptx_type;
@@ -306,11 +307,12 @@ static inline float ptx_bf16(uint16_t bits)
 
 #define PTX_FUNCTIONS(X)                                                      \
     X(move)                                                                   \
-    X(add) X(sub) X(multiply) X(multiply_add) X(divide) X(remainder) X(       \
-        minimum) X(maximum) X(absolute) X(negate) X(and) X(or) X(xor) X(not ) \
-        X(shift_left) X(shift_right) X(extract) X(insert) X(count_ones)       \
-            X(count_zeros) X(compare) X(select) X(convert) X(fuse)            \
-                X(square_root) X(reciprocal) X(reciprocal_root) X(exp2)       \
+    X(add)                                                                    \
+    X(sub) X(multiply) X(multiply_add) X(divide) X(remainder) X(minimum)      \
+        X(maximum) X(absolute) X(negate) X(and) X(or) X(xor) X(not )          \
+            X(shift_left) X(shift_right) X(extract) X(insert) X(count_ones)   \
+                X(count_zeros) X(compare) X(select) X(convert) X(fuse) X(     \
+                    square_root) X(reciprocal) X(reciprocal_root) X(exp2)     \
                     X(log2) X(load) X(store) X(atomic) X(copy) X(copy_commit) \
                         X(copy_wait) X(copy_arrive) X(barrier) X(nothing)     \
                             X(barrier_make) X(barrier_arrive) X(barrier_try)  \

@@ -115,7 +115,8 @@ static const struct {
     {"s64", {TYPE_SIGNED, 64}},   {"f16", {TYPE_FLOAT, 16}},
     {"f32", {TYPE_FLOAT, 32}},    {"f64", {TYPE_FLOAT, 64}},
     {"bf16", {TYPE_BF16, 16}},    {"tf32", {TYPE_TF32, 32}},
-    {"f16x2", {TYPE_HALVES, 32}}, {"bf16x2", {TYPE_BF16S, 32}},
+    {"u16x2", {TYPE_PAIR, 32}},   {"f16x2", {TYPE_HALVES, 32}},
+    {"bf16x2", {TYPE_BF16S, 32}},
 };
 
 static const char roundings[] = "nzmp";

@@ -139,11 +139,24 @@ static bool is_less(const ptx_instruction *i, uint64_t a, uint64_t b)
                         : cut(a, bits) < cut(b, bits);
 }
 
+/* The larger or the smaller of each half of a word. */
+static uint64_t of_pairs(uint64_t a, uint64_t b, bool wants_larger)
+{
+    uint64_t chosen = 0;
+    for (unsigned shift = 0; shift < 32; shift += 16) {
+        const uint64_t x = a >> shift & 0xffff, y = b >> shift & 0xffff;
+        chosen |= ((x > y) == wants_larger ? x : y) << shift;
+    }
+    return chosen;
+}
+
 void run_minimum(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 {
     const unsigned bits = i->width.bits;
     if (is_float(i))
         ptx_calculate(wave, i, lanes, 'm');
+    else if (i->width.type == TYPE_PAIR)
+        FOR_EACH(of_pairs(a[lane], b[lane], false));
     else
         FOR_EACH(cut(is_less(i, b[lane], a[lane]) ? b[lane] : a[lane], bits));
 }
@@ -153,6 +166,8 @@ void run_maximum(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
     const unsigned bits = i->width.bits;
     if (is_float(i))
         ptx_calculate(wave, i, lanes, 'M');
+    else if (i->width.type == TYPE_PAIR)
+        FOR_EACH(of_pairs(a[lane], b[lane], true));
     else
         FOR_EACH(cut(is_less(i, a[lane], b[lane]) ? b[lane] : a[lane], bits));
 }

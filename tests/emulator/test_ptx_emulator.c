@@ -85,6 +85,7 @@ static void calculates(void **state)
         {"min.u32 %r12, %r10, %r11", 0xffffffff, 4, 4},
         {"min.s32 %r12, %r10, %r11", 0xffffffff, 4, 0xffffffff},
         {"max.s32 %r12, %r10, %r11", 0xffffffff, 4, 4},
+        {"max.u16x2 %r12, %r10, %r11", 0x0001ffff, 0x00020003, 0x0002ffff},
         {"shl.b32 %r12, %r10, %r11", 1, 32, 0},
         {"shr.u32 %r12, %r10, %r11", 0x80000000, 31, 1},
         {"shr.s32 %r12, %r10, %r11", 0x80000000, 40, 0xffffffff},
