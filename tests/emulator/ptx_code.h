@@ -305,23 +305,16 @@ static inline float ptx_bf16(uint16_t bits)
 
 /* ---- The functions ---- */
 
-#define PTX_FUNCTIONS(X)                                                      \
-    X(move)                                                                   \
-    X(add)                                                                    \
-    X(sub) X(multiply) X(multiply_add) X(divide) X(remainder) X(minimum)      \
-        X(maximum) X(absolute) X(negate) X(and) X(or) X(xor) X(not )          \
-            X(shift_left) X(shift_right) X(extract) X(insert) X(count_ones)   \
-                X(count_zeros) X(compare) X(select) X(convert) X(fuse) X(     \
-                    square_root) X(reciprocal) X(reciprocal_root) X(exp2)     \
-                    X(log2) X(load) X(store) X(atomic) X(copy) X(copy_commit) \
-                        X(copy_wait) X(copy_arrive) X(barrier) X(nothing)     \
-                            X(barrier_make) X(barrier_arrive) X(barrier_try)  \
-                                X(shuffle) X(vote) X(reduce) X(load_matrices) \
-                                    X(store_matrices) X(multiply_wave)        \
-                                        X(multiply_group) X(commit_products)  \
-                                            X(await_products) X(show)
-#define DECLARE_FUNCTION(name) ptx_function run_##name;
-PTX_FUNCTIONS(DECLARE_FUNCTION)
-#undef DECLARE_FUNCTION
+ptx_function run_move, run_add, run_sub, run_multiply, run_multiply_add,
+    run_divide, run_remainder, run_minimum, run_maximum, run_absolute,
+    run_negate, run_and, run_or, run_xor, run_not, run_shift_left,
+    run_shift_right, run_extract, run_insert, run_count_ones, run_count_zeros,
+    run_compare, run_select, run_convert, run_fuse, run_square_root,
+    run_reciprocal, run_reciprocal_root, run_exp2, run_log2, run_load,
+    run_store, run_atomic, run_copy, run_copy_commit, run_copy_wait,
+    run_copy_arrive, run_barrier, run_nothing, run_barrier_make,
+    run_barrier_arrive, run_barrier_try, run_shuffle, run_vote, run_reduce,
+    run_load_matrices, run_store_matrices, run_multiply_wave,
+    run_multiply_group, run_commit_products, run_await_products, run_show;
 
 #endif

@@ -71,71 +71,71 @@ typedef struct calculation {
     uint32_t a, b, want;
 } calculation;
 
+static const calculation calculations[] = {
+    {"add.s32 %r12, %r10, %r11", 0xffffffff, 3, 2},
+    {"sub.s32 %r12, %r10, -1", 5, 0, 6},
+    {"mul.lo.s32 %r12, %r10, %r11", 0xffffffff, 7, 0xfffffff9},
+    {"mul.hi.u32 %r12, %r10, %r11", 0x80000000, 6, 3},
+    {"mul.hi.s32 %r12, %r10, %r11", 0xffffffff, 6, 0xffffffff},
+    {"div.u32 %r12, %r10, %r11", 0xfffffffe, 2, 0x7fffffff},
+    {"rem.u32 %r12, %r10, %r11", 17, 5, 2},
+    {"min.u32 %r12, %r10, %r11", 0xffffffff, 4, 4},
+    {"min.s32 %r12, %r10, %r11", 0xffffffff, 4, 0xffffffff},
+    {"max.s32 %r12, %r10, %r11", 0xffffffff, 4, 4},
+    {"max.u16x2 %r12, %r10, %r11", 0x0001ffff, 0x00020003, 0x0002ffff},
+    {"shl.b32 %r12, %r10, %r11", 1, 32, 0},
+    {"shr.u32 %r12, %r10, %r11", 0x80000000, 31, 1},
+    {"shr.s32 %r12, %r10, %r11", 0x80000000, 40, 0xffffffff},
+    {"bfe.u32 %r12, %r10, 4, 8", 0xabcd, 0, 0xbc},
+    {"bfe.s32 %r12, %r10, 4, 8", 0xabcd, 0, 0xffffffbc},
+    {"bfe.s32 %r12, %r10, 7, 1", 0x80, 0, 0xffffffff},
+    {"bfi.b32 %r12, %r10, %r11, 4, 8", 0xff, 0x1000, 0x1ff0},
+    {"not.b32 %r12, %r10", 0xff, 0, 0xffffff00},
+    {"popc.b32 %r12, %r10", 0xf0f, 0, 8},
+    {"clz.b32 %r12, %r10", 0x10, 0, 27},
+    {"mad.lo.s32 %r12, %r10, %r11, -1", 3, 4, 11},
+    {"add.rn.f32 %r12, %r10, %r11", 0x3f800000, 0x40000000, 0x40400000},
+    {"max.f32 %r12, %r10, %r11", 0x7fffffff, 0x40000000, 0x40000000},
+    {"ex2.approx.ftz.f32 %r12, %r10", 0xc3000000, 0, 0},
+    {"ex2.approx.ftz.f32 %r12, %r10", 0x40400000, 0, 0x41000000},
+    {"abs.f32 %r12, %r10", 0xbf800000, 0, 0x3f800000},
+    {"neg.f32 %r12, %r10", 0, 0, 0x80000000},
+    {"cvt.rn.f16x2.f32 %r12, %r10, %r11", 0x3f800000, 0xc0000000, 0x3c00c000},
+    {"cvt.rn.bf16x2.f32 %r12, %r10, %r11", 0x3f808000, 0x3f818000, 0x3f803f82},
+    {"cvt.rzi.s32.f32 %r12, %r10", 0xc0200000, 0, 0xfffffffe},
+    {"cvt.rni.f32.f32 %r12, %r10", 0x40200000, 0, 0x40000000},
+    {"cvt.rn.f32.u32 %r12, %r10", 0xffffffff, 0, 0x4f800000},
+    {"cvt.rn.f32.s32 %r12, %r10", 0xffffffff, 0, 0xbf800000},
+    {"cvt.rna.tf32.f32 %r12, %r10", 0x3f801000, 0, 0x3f802000},
+    {"mul.rn.f16x2 %r12, %r10, %r11", 0x3c004000, 0x42003c00, 0x42004000},
+    {"setp.lt.f32 %p1, %r10, %r11; selp.b32 %r12, 1, 0, %p1", 0x7fffffff, 0,
+     0},
+    {"setp.ltu.f32 %p1, %r10, %r11; selp.b32 %r12, 1, 0, %p1", 0x7fffffff, 0,
+     1},
+    {"setp.gt.s32 %p1, %r10, %r11; selp.b32 %r12, 1, 0, %p1", 0, 0xffffffff,
+     1},
+    {"setp.gt.u32 %p1, %r10, %r11; selp.b32 %r12, 1, 0, %p1", 0, 0xffffffff,
+     0},
+    {"mov.b64 %rd7, {%r10, %r11}; shr.u64 %rd7, %rd7, 16; "
+     "cvt.u32.u64 %r12, %rd7",
+     0x12345678, 0x9abcdef0, 0xdef01234},
+};
+
 static void calculates(void **state)
 {
     (void)state;
-    static const calculation all[] = {
-        {"add.s32 %r12, %r10, %r11", 0xffffffff, 3, 2},
-        {"sub.s32 %r12, %r10, -1", 5, 0, 6},
-        {"mul.lo.s32 %r12, %r10, %r11", 0xffffffff, 7, 0xfffffff9},
-        {"mul.hi.u32 %r12, %r10, %r11", 0x80000000, 6, 3},
-        {"mul.hi.s32 %r12, %r10, %r11", 0xffffffff, 6, 0xffffffff},
-        {"div.u32 %r12, %r10, %r11", 0xfffffffe, 2, 0x7fffffff},
-        {"rem.u32 %r12, %r10, %r11", 17, 5, 2},
-        {"min.u32 %r12, %r10, %r11", 0xffffffff, 4, 4},
-        {"min.s32 %r12, %r10, %r11", 0xffffffff, 4, 0xffffffff},
-        {"max.s32 %r12, %r10, %r11", 0xffffffff, 4, 4},
-        {"max.u16x2 %r12, %r10, %r11", 0x0001ffff, 0x00020003, 0x0002ffff},
-        {"shl.b32 %r12, %r10, %r11", 1, 32, 0},
-        {"shr.u32 %r12, %r10, %r11", 0x80000000, 31, 1},
-        {"shr.s32 %r12, %r10, %r11", 0x80000000, 40, 0xffffffff},
-        {"bfe.u32 %r12, %r10, 4, 8", 0xabcd, 0, 0xbc},
-        {"bfe.s32 %r12, %r10, 4, 8", 0xabcd, 0, 0xffffffbc},
-        {"bfe.s32 %r12, %r10, 7, 1", 0x80, 0, 0xffffffff},
-        {"bfi.b32 %r12, %r10, %r11, 4, 8", 0xff, 0x1000, 0x1ff0},
-        {"not.b32 %r12, %r10", 0xff, 0, 0xffffff00},
-        {"popc.b32 %r12, %r10", 0xf0f, 0, 8},
-        {"clz.b32 %r12, %r10", 0x10, 0, 27},
-        {"mad.lo.s32 %r12, %r10, %r11, -1", 3, 4, 11},
-        {"add.rn.f32 %r12, %r10, %r11", 0x3f800000, 0x40000000, 0x40400000},
-        {"max.f32 %r12, %r10, %r11", 0x7fffffff, 0x40000000, 0x40000000},
-        {"ex2.approx.ftz.f32 %r12, %r10", 0xc3000000, 0, 0},
-        {"ex2.approx.ftz.f32 %r12, %r10", 0x40400000, 0, 0x41000000},
-        {"abs.f32 %r12, %r10", 0xbf800000, 0, 0x3f800000},
-        {"neg.f32 %r12, %r10", 0, 0, 0x80000000},
-        {"cvt.rn.f16x2.f32 %r12, %r10, %r11", 0x3f800000, 0xc0000000,
-         0x3c00c000},
-        {"cvt.rn.bf16x2.f32 %r12, %r10, %r11", 0x3f808000, 0x3f818000,
-         0x3f803f82},
-        {"cvt.rzi.s32.f32 %r12, %r10", 0xc0200000, 0, 0xfffffffe},
-        {"cvt.rni.f32.f32 %r12, %r10", 0x40200000, 0, 0x40000000},
-        {"cvt.rn.f32.u32 %r12, %r10", 0xffffffff, 0, 0x4f800000},
-        {"cvt.rn.f32.s32 %r12, %r10", 0xffffffff, 0, 0xbf800000},
-        {"cvt.rna.tf32.f32 %r12, %r10", 0x3f801000, 0, 0x3f802000},
-        {"mul.rn.f16x2 %r12, %r10, %r11", 0x3c004000, 0x42003c00, 0x42004000},
-        {"setp.lt.f32 %p1, %r10, %r11; selp.b32 %r12, 1, 0, %p1", 0x7fffffff,
-         0, 0},
-        {"setp.ltu.f32 %p1, %r10, %r11; selp.b32 %r12, 1, 0, %p1", 0x7fffffff,
-         0, 1},
-        {"setp.gt.s32 %p1, %r10, %r11; selp.b32 %r12, 1, 0, %p1", 0,
-         0xffffffff, 1},
-        {"setp.gt.u32 %p1, %r10, %r11; selp.b32 %r12, 1, 0, %p1", 0,
-         0xffffffff, 0},
-        {"mov.b64 %rd7, {%r10, %r11}; shr.u64 %rd7, %rd7, 16; "
-         "cvt.u32.u64 %r12, %rd7",
-         0x12345678, 0x9abcdef0, 0xdef01234},
-    };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof calculations / sizeof *calculations; i++) {
+        const calculation *c = &calculations[i];
         static uint32_t words[MOST_WORDS];
         char body[512];
         snprintf(body, sizeof body,
                  "mov.b32 %%r10, %u;\nmov.b32 %%r11, %u;\n%s;\n"
                  "st.global.u32 [%%rd2], %%r12;\n",
-                 all[i].a, all[i].b, all[i].instruction);
+                 c->a, c->b, c->instruction);
         assert_string_equal(run(body, 1, 0, words, 1), "");
-        if (words[0] != all[i].want)
-            fail_msg("%s: %#x in place of %#x", all[i].instruction, words[0],
-                     all[i].want);
+        if (words[0] != c->want)
+            fail_msg("%s: %#x in place of %#x", c->instruction, words[0],
+                     c->want);
     }
 }
 
