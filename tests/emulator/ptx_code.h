@@ -35,9 +35,10 @@ typedef enum ptx_type {
     TYPE_FLOAT,
     TYPE_BF16,
     TYPE_TF32,
-    TYPE_PAIR,   /* two unsigned integers of 16 bits */
-    TYPE_HALVES, /* two fp16 */
-    TYPE_BF16S   /* two bf16 */
+    TYPE_PAIR,        /* two unsigned integers of 16 bits */
+    TYPE_SIGNED_PAIR, /* two signed ones */
+    TYPE_HALVES,      /* two fp16 */
+    TYPE_BF16S        /* two bf16 */
 } ptx_type;
 
 typedef struct ptx_width {

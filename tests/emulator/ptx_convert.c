@@ -165,7 +165,7 @@ void run_convert(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
         i->width.type == TYPE_HALVES || i->width.type == TYPE_BF16S;
     const bool narrows = is_float(i->width) && is_float(i->from) &&
                          !i->to_integer && i->rounding > ROUND_NEAREST;
-    if (i->saturates || narrows || (is_pair && i->operand_count < 3)) {
+    if (narrows || (is_pair && i->operand_count < 3)) {
         ptx_fail(wave->group, "a conversion of another kind");
         return;
     }

@@ -115,8 +115,8 @@ static const struct {
     {"s64", {TYPE_SIGNED, 64}},   {"f16", {TYPE_FLOAT, 16}},
     {"f32", {TYPE_FLOAT, 32}},    {"f64", {TYPE_FLOAT, 64}},
     {"bf16", {TYPE_BF16, 16}},    {"tf32", {TYPE_TF32, 32}},
-    {"u16x2", {TYPE_PAIR, 32}},   {"f16x2", {TYPE_HALVES, 32}},
-    {"bf16x2", {TYPE_BF16S, 32}},
+    {"u16x2", {TYPE_PAIR, 32}},   {"s16x2", {TYPE_SIGNED_PAIR, 32}},
+    {"f16x2", {TYPE_HALVES, 32}}, {"bf16x2", {TYPE_BF16S, 32}},
 };
 
 static const char roundings[] = "nzmp";
@@ -237,6 +237,59 @@ static bool set_modifier(ptx_instruction *i, const char *word)
     return false;
 }
 
+static bool is_one_of(ptx_function *run, ptx_function *const all[])
+{
+    while (*all && *all != run)
+        all++;
+    return *all != NULL;
+}
+
+/* Does the function compute numbers of this type? */
+static bool type_is_known(const ptx_instruction *i)
+{
+    static ptx_function *const of_pairs[] = {run_add, run_minimum, run_maximum,
+                                             NULL};
+    static ptx_function *const of_halves[] = {
+        run_add,     run_sub,     run_multiply, run_minimum,
+        run_maximum, run_convert, NULL};
+    static ptx_function *const of_any_float[] = {
+        run_move,     run_load,   run_store,   run_select, run_compare,
+        run_absolute, run_negate, run_convert, NULL};
+    static ptx_function *const of_products[] = {run_multiply_group,
+                                                run_multiply_wave, NULL};
+    switch (i->width.type) {
+    case TYPE_PAIR:
+    case TYPE_SIGNED_PAIR:
+        return is_one_of(i->run, of_pairs);
+    case TYPE_HALVES:
+        return is_one_of(i->run, of_halves);
+    case TYPE_BF16S:
+    case TYPE_BF16:
+    case TYPE_TF32:
+        return i->run == run_convert;
+    case TYPE_FLOAT:
+        return i->width.bits == 32 || is_one_of(i->run, of_any_float);
+    default:
+        return !is_one_of(i->run, of_products);
+    }
+}
+
+/* Does it compute what all of the name asks for, and not something near? */
+static bool form_is_known(const ptx_instruction *i)
+{
+    static ptx_function *const of_kinds[] = {run_atomic, run_shuffle, run_vote,
+                                             run_reduce, NULL};
+    const bool is_float =
+        i->width.type == TYPE_FLOAT || i->width.type == TYPE_HALVES;
+    if (i->saturates || !type_is_known(i))
+        return false;
+    if (is_float && i->rounding > ROUND_NEAREST && i->run != run_convert)
+        return false;
+    if (i->run == run_atomic && is_float && i->kind != '+')
+        return false;
+    return !is_one_of(i->run, of_kinds) || i->kind;
+}
+
 bool ptx_decode(ptx_instruction *i, const char *name)
 {
     const char *rest = NULL;
@@ -261,7 +314,7 @@ bool ptx_decode(ptx_instruction *i, const char *name)
     i->is_sealed = i->run == run_multiply_group ||
                    i->run == run_await_products ||
                    i->run == run_commit_products;
-    return rest != NULL;
+    return rest != NULL && form_is_known(i);
 }
 
 /* ---- Operands ---- */
@@ -372,7 +425,7 @@ static void read_operands(ptx_reader *r, ptx_instruction *i)
         i->last = count - first;
         if (lists++ == 0)
             i->lead = count - first;
-        if (!ptx_accept(r, ",") && !ptx_accept(r, "|") && !ptx_is(r, ";"))
+        if (!ptx_accept(r, ",") && !ptx_is(r, ";"))
             ptx_reject(r, "\"%s\" after an operand", r->word);
     }
     ptx_operand *kept = ptx_own(r->module, count * sizeof *kept);

@@ -51,22 +51,11 @@ static uint64_t of_halves(uint64_t a, uint64_t b, char operation)
     return ptx_to_half(low) | (uint64_t)ptx_to_half(high) << 16;
 }
 
-static bool is_known(ptx_wave *wave, const ptx_instruction *i)
-{
-    const bool known = (i->width.type == TYPE_FLOAT && i->width.bits == 32) ||
-                       i->width.type == TYPE_HALVES;
-    if (!known || i->rounding > ROUND_NEAREST || i->saturates)
-        ptx_fail(wave->group, "a calculation of another type or rounding");
-    return known;
-}
-
 void ptx_calculate(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes,
                    char operation)
 {
     uint64_t *to = lanes_of(wave, i, 0);
     const uint64_t *a = lanes_of(wave, i, 1), *b = lanes_of(wave, i, 2);
-    if (!is_known(wave, i))
-        return;
     LANE_FOR (lanes) {
         if (i->width.type == TYPE_HALVES)
             to[lane] = of_halves(a[lane], b[lane], operation);
@@ -82,8 +71,6 @@ void run_fuse(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
     uint64_t *to = lanes_of(wave, i, 0);
     const uint64_t *a = lanes_of(wave, i, 1), *b = lanes_of(wave, i, 2);
     const uint64_t *c = lanes_of(wave, i, 3);
-    if (!is_known(wave, i) || i->width.type != TYPE_FLOAT)
-        return;
     LANE_FOR (lanes)
         to[lane] = bits_of(flushed(i, fmaf(flushed(i, float_of(a[lane])),
                                            flushed(i, float_of(b[lane])),
@@ -126,8 +113,6 @@ static void apply(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes,
 {
     uint64_t *to = lanes_of(wave, i, 0);
     const uint64_t *a = lanes_of(wave, i, 1);
-    if (i->width.bits != 32)
-        ptx_fail(wave->group, "a function of another type");
     LANE_FOR (lanes)
         to[lane] =
             bits_of(flushed(i, function(flushed(i, float_of(a[lane])))));

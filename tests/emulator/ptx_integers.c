@@ -52,11 +52,36 @@ void run_move(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
     }
 }
 
+/* Each half of a word by itself. */
+static uint64_t of_pairs(const ptx_instruction *i, uint64_t a, uint64_t b,
+                         char operation)
+{
+    const bool is_signed_pair = i->width.type == TYPE_SIGNED_PAIR;
+    uint64_t all = 0;
+    for (unsigned shift = 0; shift < 32; shift += 16) {
+        const uint64_t x = a >> shift & 0xffff, y = b >> shift & 0xffff;
+        const bool is_larger =
+            is_signed_pair ? signed_of(x, 16) > signed_of(y, 16) : x > y;
+        const uint64_t one = operation == '+'                  ? x + y
+                             : is_larger == (operation == 'M') ? x
+                                                               : y;
+        all |= cut(one, 16) << shift;
+    }
+    return all;
+}
+
+static bool is_pair(const ptx_instruction *i)
+{
+    return i->width.type == TYPE_PAIR || i->width.type == TYPE_SIGNED_PAIR;
+}
+
 void run_add(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 {
     const unsigned bits = i->width.bits;
     if (is_float(i))
         ptx_calculate(wave, i, lanes, '+');
+    else if (is_pair(i))
+        FOR_EACH(of_pairs(i, a[lane], b[lane], '+'));
     else
         FOR_EACH(cut(a[lane] + b[lane], bits));
 }
@@ -139,24 +164,13 @@ static bool is_less(const ptx_instruction *i, uint64_t a, uint64_t b)
                         : cut(a, bits) < cut(b, bits);
 }
 
-/* The larger or the smaller of each half of a word. */
-static uint64_t of_pairs(uint64_t a, uint64_t b, bool wants_larger)
-{
-    uint64_t chosen = 0;
-    for (unsigned shift = 0; shift < 32; shift += 16) {
-        const uint64_t x = a >> shift & 0xffff, y = b >> shift & 0xffff;
-        chosen |= ((x > y) == wants_larger ? x : y) << shift;
-    }
-    return chosen;
-}
-
 void run_minimum(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 {
     const unsigned bits = i->width.bits;
     if (is_float(i))
         ptx_calculate(wave, i, lanes, 'm');
-    else if (i->width.type == TYPE_PAIR)
-        FOR_EACH(of_pairs(a[lane], b[lane], false));
+    else if (is_pair(i))
+        FOR_EACH(of_pairs(i, a[lane], b[lane], 'm'));
     else
         FOR_EACH(cut(is_less(i, b[lane], a[lane]) ? b[lane] : a[lane], bits));
 }
@@ -166,8 +180,8 @@ void run_maximum(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
     const unsigned bits = i->width.bits;
     if (is_float(i))
         ptx_calculate(wave, i, lanes, 'M');
-    else if (i->width.type == TYPE_PAIR)
-        FOR_EACH(of_pairs(a[lane], b[lane], true));
+    else if (is_pair(i))
+        FOR_EACH(of_pairs(i, a[lane], b[lane], 'M'));
     else
         FOR_EACH(cut(is_less(i, a[lane], b[lane]) ? b[lane] : a[lane], bits));
 }

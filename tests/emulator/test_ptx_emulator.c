@@ -83,6 +83,10 @@ static const calculation calculations[] = {
     {"min.s32 %r12, %r10, %r11", 0xffffffff, 4, 0xffffffff},
     {"max.s32 %r12, %r10, %r11", 0xffffffff, 4, 4},
     {"max.u16x2 %r12, %r10, %r11", 0x0001ffff, 0x00020003, 0x0002ffff},
+    {"max.s16x2 %r12, %r10, %r11", 0x0001ffff, 0x00020003, 0x00020003},
+    {"min.u16x2 %r12, %r10, %r11", 0x0001ffff, 0x00020003, 0x00010003},
+    {"min.s16x2 %r12, %r10, %r11", 0x0001ffff, 0x00020003, 0x0001ffff},
+    {"add.s16x2 %r12, %r10, %r11", 0x0001ffff, 0x7fff0003, 0x80000002},
     {"shl.b32 %r12, %r10, %r11", 1, 32, 0},
     {"shr.u32 %r12, %r10, %r11", 0x80000000, 31, 1},
     {"shr.s32 %r12, %r10, %r11", 0x80000000, 40, 0xffffffff},
@@ -219,6 +223,28 @@ static void checks_addresses(void **state)
     assert_fails("madd.u32 %r10, %r10, %r10;\n", 1,
                  "\"madd.u32\" is not known");
     assert_fails("add.s32 %r10, %x1, %r10;\n", 1, "\"%x1\" is not known");
+}
+
+/* Something near to what is asked for is not computed instead. */
+static void refuses_other_forms(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {
+        "add.sat.s32 %r10, %r10, %r10",
+        "sub.u16x2 %r10, %r10, %r10",
+        "fma.rn.f16x2 %r10, %r10, %r10, 0",
+        "add.rz.f32 %f1, %f1, %f1",
+        "mul.rn.f64 %rd5, %rd5, %rd5",
+        "ex2.approx.f16 %r10, %r10",
+        "abs.f16x2 %r10, %r10",
+        "vote.sync.uni.pred %p1, %p1, -1",
+        "atom.global.max.f32 %f1, [%rd0], %f1",
+    };
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        char body[128];
+        snprintf(body, sizeof body, "%s;\n", forms[i]);
+        assert_fails(body, 1, "is not known");
+    }
 }
 
 static bool copies(const char *wait)
@@ -402,6 +428,7 @@ int main(void)
         cmocka_unit_test(needs_barriers),
         cmocka_unit_test(waits_for_ever),
         cmocka_unit_test(checks_addresses),
+        cmocka_unit_test(refuses_other_forms),
         cmocka_unit_test(needs_waits_for_copies),
         cmocka_unit_test(multiplies),
         cmocka_unit_test(multiplies_held_rows),
