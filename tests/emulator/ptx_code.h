@@ -179,6 +179,7 @@ typedef struct ptx_wave {
     struct ptx_group *group;
     unsigned number;
     uint32_t alive, parked;
+    uint32_t vain;           /* lanes that have looked in vain */
     uint32_t at[WAVE_LANES]; /* the next instruction */
     uint64_t (*registers)[WAVE_LANES];
     unsigned char *private_memory;
@@ -187,9 +188,10 @@ typedef struct ptx_wave {
     size_t product_count, product_room;
     unsigned product_group;
     unsigned char *in_flight; /* of each register */
-    bool yields;              /* has looked in vain for something */
+    bool yields;              /* has just looked in vain for something */
+    bool polls;               /* what it looked for last is not there */
     int waits_at;             /* number of the barrier; -1: at none */
-    bool moved;               /* has done something in this turn */
+    bool moved;               /* has found something in this turn */
 } ptx_wave;
 
 enum { IS_READ = 1, IS_WRITTEN = 2 };
@@ -209,6 +211,7 @@ typedef struct ptx_group {
     unsigned char *shown;  /* as products do */
     ptx_range recent;      /* global memory that was used last */
     uint64_t random;
+    unsigned idle_rounds;
     const ptx_instruction *current;
     char *reason;
     size_t reason_size;
@@ -225,9 +228,7 @@ unsigned char *ptx_resolve(ptx_wave *wave, ptx_space space, uint64_t address,
 /* Local memory from here on, for so many bytes. */
 unsigned char *ptx_shared(ptx_group *group, uint64_t address, size_t bytes);
 
-/* Completes what is in flight: copies of a lane up to a group, or all; and
- * one of all waves, if there is any: then true. */
-void ptx_complete_copies(ptx_wave *wave, unsigned lane, unsigned newest);
+/* Completes copies of one wave, if any are in flight: then true. */
 bool ptx_complete_any(ptx_group *group);
 /* An arrival at a barrier in local memory. */
 void ptx_arrive(ptx_group *group, uint64_t address);

@@ -9,6 +9,8 @@
 
 /* A turn ends after fewer instructions than this. */
 #define MOST_OF_TURN 400
+/* So many rounds in which waves only look in vain, and they do so for ever. */
+#define MOST_IDLE_ROUNDS 100
 /* What is at first in registers and in memory: NaNs, as each type reads it. */
 #define UNSET 0xff
 
@@ -38,10 +40,15 @@ static uint32_t draw(ptx_group *group)
 
 /* ---- A wave ---- */
 
-/* Lanes that are furthest behind go on, so that others are caught up with. */
-static uint32_t choose_lanes(const ptx_wave *wave)
+/* Lanes that are furthest behind go on, so that others are caught up with;
+ * those that have looked in vain after all others. */
+static uint32_t choose_lanes(ptx_wave *wave)
 {
-    const uint32_t ready = wave->alive & ~wave->parked;
+    uint32_t ready = wave->alive & ~wave->parked;
+    if (ready & ~wave->vain)
+        ready &= ~wave->vain;
+    else
+        wave->vain = 0;
     uint32_t least = UINT32_MAX, lanes = 0;
     LANE_FOR (ready) {
         if (wave->at[lane] < least) {
@@ -114,11 +121,8 @@ static void take_turn(ptx_wave *wave)
     unsigned left = 1 + draw(wave->group) % MOST_OF_TURN;
     wave->yields = false;
     while (left-- > 0 && wave->alive && wave->waits_at < 0 && !wave->yields &&
-           !wave->group->failed) {
-        if (!step(wave))
-            return;
-        wave->moved |= !wave->yields;
-    }
+           !wave->group->failed && step(wave))
+        ;
 }
 
 /* ---- A work-group ---- */
@@ -172,8 +176,9 @@ static void start_wave(ptx_group *group, unsigned number)
     wave->group = group;
     wave->number = number;
     wave->alive = left >= WAVE_LANES ? ALL_LANES : (1u << left) - 1;
-    wave->parked = 0;
+    wave->parked = wave->vain = 0;
     wave->waits_at = -1;
+    wave->polls = false;
     memset(wave->at, 0, sizeof wave->at);
     memset(wave->registers, UNSET,
            code->register_count * sizeof *wave->registers);
@@ -224,6 +229,16 @@ static void describe_waiting(ptx_group *group)
     ptx_fail(group, "waves wait for ever:%s", text);
 }
 
+/* A turn; true: it is not all about what was looked for in vain before. */
+static bool lets_move(ptx_wave *wave)
+{
+    const bool can_move = wave->alive && wave->waits_at < 0;
+    const bool polled = wave->polls;
+    wave->moved = false;
+    take_turn(wave);
+    return can_move && (wave->moved || !polled || !wave->polls);
+}
+
 /* One turn of each wave; false: all have ended, or cannot go on. */
 static bool go_on(ptx_group *group)
 {
@@ -231,27 +246,27 @@ static bool go_on(ptx_group *group)
     const unsigned step = draw(group) % 2 ? 1 : count - 1;
     bool any = false, moved = false;
     for (unsigned i = 0, w = first; i < count; i++, w = (w + step) % count) {
-        ptx_wave *wave = &group->waves[w];
-        wave->moved = false;
-        take_turn(wave);
+        moved |= lets_move(&group->waves[w]);
         open_barriers(group);
-        moved |= wave->moved;
-        any |= wave->alive != 0;
+        any |= group->waves[w].alive != 0;
     }
     if (group->failed || !any)
         return false;
     /* copies complete when nothing else can happen, or now and then */
     if (!moved || draw(group) % 16 == 0)
         moved |= ptx_complete_any(group);
-    if (!moved)
-        describe_waiting(group);
-    return moved;
+    group->idle_rounds = moved ? 0 : group->idle_rounds + 1;
+    if (group->idle_rounds < MOST_IDLE_ROUNDS)
+        return true;
+    describe_waiting(group);
+    return false;
 }
 
 static void run_group(ptx_group *group, size_t number)
 {
     group->number = number;
     group->current = NULL;
+    group->idle_rounds = 0;
     memset(group->barriers, 0, sizeof group->barriers);
     memset(group->shared, UNSET, group->kernel->shared_bytes);
     memset(group->shown, UNSET, group->kernel->shared_bytes);

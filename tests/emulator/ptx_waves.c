@@ -91,18 +91,24 @@ void run_barrier_arrive(ptx_wave *wave, const ptx_instruction *i,
         ptx_arrive(wave->group, address_of(wave, i, 1, lane));
 }
 
-/* Is the phase of this parity complete? */
+/* Is the phase of this parity complete? Lanes that look in vain do not keep
+ * others from going on, who may be those that they wait for. */
 void run_barrier_try(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 {
     uint64_t *to = lanes_of(wave, i, 0);
     const uint64_t *parity = lanes_of(wave, i, 2);
+    uint32_t failed = 0;
     LANE_FOR (lanes) {
         uint64_t word;
         if (!find_barrier(wave->group, address_of(wave, i, 1, lane), &word))
             return;
         to[lane] = PARITY(word) != (parity[lane] & 1);
-        wave->yields |= !to[lane];
+        failed |= (uint32_t)!to[lane] << lane;
     }
+    wave->vain |= failed;
+    wave->yields = failed && !(wave->alive & ~wave->parked & ~wave->vain);
+    wave->polls = wave->yields;
+    wave->moved |= failed == 0;
 }
 
 /* ---- A wave's lanes ---- */

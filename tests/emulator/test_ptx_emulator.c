@@ -207,6 +207,36 @@ static void waits_for_ever(void **state)
                  "no barrier at");
 }
 
+/* The lane that others wait for is behind them in the text. */
+static void goes_on_in_each_lane(void **state)
+{
+    (void)state;
+    static uint32_t words[MOST_WORDS];
+    const char *body =
+        "setp.eq.u32 %p1, %r1, 0;\n"
+        "@%p1 mbarrier.init.shared::cta.b64 [%r2], 1;\nbar.sync 0;\n"
+        "@%p1 bra arrives;\nagain:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0;\n"
+        "@!%p2 bra again;\nst.global.u32 [%rd2], %r1;\nbra.uni done;\n"
+        "arrives:\nmbarrier.arrive.shared::cta.b64 _, [%r2];\n"
+        "bra.uni again;\ndone:\n";
+    assert_string_equal(run(body, 64, 0, words, 1), "");
+    for (uint32_t i = 0; i < 64; i++)
+        assert_int_equal(words[i], i);
+}
+
+/* Waves that wait for ever do so in loops with other instructions, too. */
+static void waits_for_ever_in_long_loops(void **state)
+{
+    (void)state;
+    assert_fails("mbarrier.init.shared::cta.b64 [%r2], 1;\nbar.sync 0;\n"
+                 "mov.b32 %r10, 0;\nagain:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r2], 0;\n"
+                 "add.s32 %r10, %r10, 1;\nadd.s32 %r10, %r10, 1;\n"
+                 "@!%p1 bra again;\n",
+                 1024, "waves wait for ever");
+}
+
 /* ---- Memory ---- */
 
 static void checks_addresses(void **state)
@@ -427,6 +457,8 @@ int main(void)
         cmocka_unit_test(diverges),
         cmocka_unit_test(needs_barriers),
         cmocka_unit_test(waits_for_ever),
+        cmocka_unit_test(goes_on_in_each_lane),
+        cmocka_unit_test(waits_for_ever_in_long_loops),
         cmocka_unit_test(checks_addresses),
         cmocka_unit_test(refuses_other_forms),
         cmocka_unit_test(needs_waits_for_copies),
