@@ -15,6 +15,7 @@
 
 #define PATH_BYTES 4096
 #define MOST_OPTIONS 256
+#define FIRST_OPTION 9
 
 typedef struct work {
     char folder[PATH_BYTES - 32];
@@ -139,7 +140,8 @@ char *compile(const char *source, const char *options, char **log)
 {
     static char script[] = EMULATOR_COMPILER, way[] = "--for-rewriting",
                 target[] = "sm_90", pass[] = "-mllvm",
-                inlines[] = "-inline-threshold=1000000";
+                inlines[] = "-inline-threshold=1000000",
+                in_loops[] = "-locally-hot-callsite-threshold=1000000";
     work where;
     char *rest = NULL, *ptx = NULL;
     *log = NULL;
@@ -150,11 +152,12 @@ char *compile(const char *source, const char *options, char **log)
     }
     /* NVIDIA's compiler leaves no calls of functions that were written in
      * OpenCL C, and the interpreter knows none */
-    char *arguments[MOST_OPTIONS + 8] = {
-        script, way, target, where.source, where.result, pass, inlines};
-    size_t count = 7;
+    char *arguments[MOST_OPTIONS + FIRST_OPTION + 1] = {
+        script, way,     target, where.source, where.result,
+        pass,   inlines, pass,   in_loops};
+    size_t count = FIRST_OPTION;
     for (char *word = strtok_r(words, " \t\n", &rest);
-         word && count < MOST_OPTIONS + 7;
+         word && count < MOST_OPTIONS + FIRST_OPTION;
          word = strtok_r(NULL, " \t\n", &rest))
         arguments[count++] = word;
     if (write_file(where.source, source) &&
