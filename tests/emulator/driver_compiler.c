@@ -126,6 +126,9 @@ static void look_for_compiler(void)
     const int status = run_script(arguments, where.log);
     char *said = read_file(where.log);
     is_there = status == 0 && said && !*said;
+    if (!is_there)
+        fprintf(stderr, "no emulated Hopper, as there is no:\n%s",
+                said ? said : "");
     free(said);
     remove_work(&where);
 }

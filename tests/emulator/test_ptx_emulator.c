@@ -314,6 +314,30 @@ static void needs_waits_for_copies(void **state)
     assert_false(copies(""));
 }
 
+/* What is not read is filled with zeros. */
+static void fills_with_zeros(void **state)
+{
+    (void)state;
+    static uint32_t words[MOST_WORDS];
+    for (uint32_t i = 0; i < 4; i++)
+        words[i] = i + 1;
+    const char *body =
+        "mov.b32 %r13, 8;\n"
+        "cp.async.cg.shared.global [%r2], [%rd0], 16, %r13;\n"
+        "mov.b32 %r13, 0;\n"
+        "cp.async.cg.shared.global [%r2+16], [%rd0+1048576], 16, %r13;\n"
+        "cp.async.wait_all;\n"
+        "ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [%r2];\n"
+        "ld.shared.u32 %r14, [%r2+16];\n"
+        "st.global.v4.u32 [%rd0], {%r10, %r11, %r12, %r13};\n"
+        "st.global.u32 [%rd0+16], %r14;\n";
+    assert_string_equal(run(body, 1, 0, words, 1), "");
+    static const uint32_t want[5] = {1, 2, 0, 0, 0};
+    assert_memory_equal(words, want, sizeof want);
+    assert_fails("cp.async.cg.shared.global [%r2], [%rd0+2], 16, 0;\n", 1,
+                 "a copy of 16 bytes");
+}
+
 /* ---- Products ---- */
 
 enum { PRODUCT_ITEMS = 128, OPERAND_WORDS = 2560, SUMS = 4096 };
@@ -450,6 +474,85 @@ static void multiplies_held_rows(void **state)
         "a register that a product reads"));
 }
 
+/* ---- Products of a wave ---- */
+
+/* Rows of 16 halves, of a matrix of 16 rows and, behind it, of 16 rows whose 8
+ * columns are the right operand, or of 8 rows that are. */
+static void put_wave_operands(uint32_t *words, bool down)
+{
+    uint16_t *halves = (uint16_t *)words;
+    memset(words, 0, 1024);
+    for (unsigned k = 0; k < 16; k++) {
+        for (unsigned row = 0; row < 16; row++)
+            halves[row * 16 + k] = ptx_to_half(left(row, k));
+        for (unsigned column = 0; column < 8; column++)
+            halves[256 + (down ? k * 16 + column : column * 16 + k)] =
+                ptx_to_half(right(column, k));
+    }
+}
+
+/* By way of local memory, where lane l says where a row is: of the left
+ * operand row l % 16 from channel 8 (l / 16) on, of the right one row l % 8
+ * from channel 8 (l / 8 % 2) on, or row l % 16. */
+static const char *multiply_wave(uint32_t *words, bool down)
+{
+    static char body[4096];
+    int length = 0;
+    for (unsigned i = 0; i < 8; i++)
+        length += snprintf(body + length, sizeof body - (size_t)length,
+                           "ld.global.u32 %%r10, [%%rd2+%u];\n"
+                           "st.shared.u32 [%%r4+%u], %%r10;\n",
+                           i * 128, i * 128);
+    snprintf(body + length, sizeof body - (size_t)length,
+             "bar.warp.sync 0xffffffff;\n"
+             "and.b32 %%r20, %%r1, 15;\nshl.b32 %%r20, %%r20, 5;\n"
+             "shr.u32 %%r21, %%r1, 4;\nshl.b32 %%r21, %%r21, 4;\n"
+             "add.s32 %%r20, %%r20, %%r21;\nadd.s32 %%r20, %%r20, %%r2;\n"
+             "ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
+             "{%%r30, %%r31, %%r32, %%r33}, [%%r20];\n"
+             "and.b32 %%r20, %%r1, %u;\nshl.b32 %%r20, %%r20, 5;\n"
+             "bfe.u32 %%r21, %%r1, %u, 1;\nshl.b32 %%r21, %%r21, 4;\n"
+             "add.s32 %%r20, %%r20, %%r21;\nadd.s32 %%r20, %%r20, %%r2;\n"
+             "ldmatrix.sync.aligned.m8n8.x2%s.shared.b16 {%%r34, %%r35}, "
+             "[%%r20+512];\n"
+             "mov.f32 %%f0, 0f3f800000;\n"
+             "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+             "{%%f1, %%f2, %%f3, %%f4}, {%%r30, %%r31, %%r32, %%r33}, "
+             "{%%r34, %%r35}, {%%f0, %%f0, %%f0, %%f0};\n"
+             "shl.b32 %%r12, %%r1, 4;\ncvt.u64.u32 %%rd6, %%r12;\n"
+             "add.s64 %%rd6, %%rd0, %%rd6;\n"
+             "st.global.v4.f32 [%%rd6+%u], {%%f1, %%f2, %%f3, %%f4};\n",
+             down ? 15 : 7, down ? 5 : 3, down ? ".trans" : "", SUMS * 4);
+    return run(body, 32, 0, words, 1);
+}
+
+static bool is_wave_product(const uint32_t *words)
+{
+    bool all = true;
+    for (unsigned lane = 0; lane < 32; lane++)
+        for (unsigned n = 0; n < 4; n++) {
+            int sum = 1;
+            for (unsigned k = 0; k < 16; k++)
+                sum += left(lane / 4 + n / 2 * 8, k) *
+                       right(2 * (lane % 4) + n % 2, k);
+            all = all && float_of(words[SUMS + lane * 4 + n]) == (float)sum;
+        }
+    return all;
+}
+
+static void multiplies_in_a_wave(void **state)
+{
+    (void)state;
+    static uint32_t words[MOST_WORDS];
+    for (int down = 0; down < 2; down++) {
+        put_wave_operands(words, down);
+        assert_string_equal(multiply_wave(words, down), "");
+        assert_true(is_wave_product(words));
+        assert_string_equal(multiply_wave(words, !down), "");
+        assert_false(is_wave_product(words));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,8 +565,10 @@ int main(void)
         cmocka_unit_test(checks_addresses),
         cmocka_unit_test(refuses_other_forms),
         cmocka_unit_test(needs_waits_for_copies),
+        cmocka_unit_test(fills_with_zeros),
         cmocka_unit_test(multiplies),
         cmocka_unit_test(multiplies_held_rows),
+        cmocka_unit_test(multiplies_in_a_wave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
