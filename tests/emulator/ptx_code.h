@@ -159,6 +159,10 @@ typedef struct ptx_product {
     const ptx_instruction *instruction;
     unsigned group; /* number of the commit that it belongs to */
     uint32_t lanes;
+    /* of a product, as they were when it began: */
+    uint64_t operands[2]; /* descriptors; where rows are in registers, one */
+    bool adds;
+    uint32_t shown;
 } ptx_product;
 
 typedef struct ptx_copy {
@@ -189,6 +193,7 @@ typedef struct ptx_wave {
     unsigned product_group;
     unsigned char *in_flight; /* of each register */
     bool yields;              /* has just looked in vain for something */
+    uint32_t shown;           /* when it has last shown, see ptx_group */
     bool polls;               /* what it looked for last is not there */
     int waits_at;             /* number of the barrier; -1: at none */
     bool moved;               /* has found something in this turn */
@@ -207,9 +212,12 @@ typedef struct ptx_group {
     unsigned wave_count;
     ptx_wave waves[MOST_WAVES];
     ptx_barrier barriers[16];
-    unsigned char *shared; /* as ordinary instructions see it */
-    unsigned char *shown;  /* as products do */
-    ptx_range recent;      /* global memory that was used last */
+    unsigned char *shared; /* local memory */
+    /* of each two bytes of it, when they were written, and by which wave */
+    uint32_t *written;
+    unsigned char *writer;
+    uint32_t now; /* grows whenever a wave shows to products what is there */
+    ptx_range recent; /* global memory that was used last */
     uint64_t random;
     unsigned idle_rounds;
     const ptx_instruction *current;
@@ -227,6 +235,9 @@ unsigned char *ptx_resolve(ptx_wave *wave, ptx_space space, uint64_t address,
                            size_t bytes, unsigned lane);
 /* Local memory from here on, for so many bytes. */
 unsigned char *ptx_shared(ptx_group *group, uint64_t address, size_t bytes);
+
+/* Bytes that a wave has written, if they are of local memory. */
+void ptx_note_write(ptx_wave *wave, const unsigned char *to, size_t bytes);
 
 /* Completes copies of one wave, if any are in flight: then true. */
 bool ptx_complete_any(ptx_group *group);

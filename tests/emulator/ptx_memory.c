@@ -43,6 +43,19 @@ static unsigned char *global(ptx_group *group, uint64_t address, size_t bytes)
     return NULL;
 }
 
+void ptx_note_write(ptx_wave *wave, const unsigned char *to, size_t bytes)
+{
+    ptx_group *group = wave->group;
+    const ptx_range local = {group->shared, group->kernel->shared_bytes};
+    if (!is_within(&local, to, bytes))
+        return;
+    const size_t first = (size_t)(to - group->shared);
+    for (size_t n = first / 2; n <= (first + bytes - 1) / 2; n++) {
+        group->written[n] = group->now;
+        group->writer[n] = (unsigned char)wave->number;
+    }
+}
+
 static unsigned char *private_memory(ptx_wave *wave, uint64_t address,
                                      size_t bytes, unsigned lane)
 {
@@ -117,6 +130,8 @@ void run_store(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
                         size * i->count, lane);
         for (unsigned n = 0; n < i->count && to; n++)
             memcpy(to + n * size, &lanes_of(wave, i, 1 + n)[lane], size);
+        if (to)
+            ptx_note_write(wave, to, size * i->count);
     }
 }
 
@@ -163,6 +178,7 @@ void run_atomic(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
         else
             x = was;
         memcpy(to, &x, size);
+        ptx_note_write(wave, to, size);
         lanes_of(wave, i, 0)[lane] = was;
     }
 }
@@ -219,8 +235,9 @@ void run_copy_commit(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
         wave->copies[lane].group++;
 }
 
-static void complete(ptx_group *group, const ptx_copy *copy)
+static void complete(ptx_wave *wave, const ptx_copy *copy)
 {
+    ptx_group *group = wave->group;
     if (copy->is_arrival) {
         ptx_arrive(group, copy->to);
         return;
@@ -229,6 +246,7 @@ static void complete(ptx_group *group, const ptx_copy *copy)
     if (to) {
         memcpy(to, copy->from, copy->bytes);
         memset(to + copy->bytes, 0, copy->zeros);
+        ptx_note_write(wave, to, copy->bytes + copy->zeros);
     }
 }
 
@@ -236,7 +254,7 @@ static void complete_first(ptx_wave *wave, unsigned lane, size_t count)
 {
     ptx_copies *copies = &wave->copies[lane];
     for (size_t n = 0; n < count; n++)
-        complete(wave->group, &copies->all[n]);
+        complete(wave, &copies->all[n]);
     copies->count -= count;
     memmove(copies->all, copies->all + count,
             copies->count * sizeof *copies->all);

@@ -142,6 +142,9 @@ void run_store_matrices(ptx_wave *wave, const ptx_instruction *i,
             memcpy(half_at(rows[n], i, lane, 0), &low, 2);
             memcpy(half_at(rows[n], i, lane, 1), &high, 2);
         }
+    for (unsigned n = 0; n < i->count; n++)
+        for (unsigned row = 0; row < 8; row++)
+            ptx_note_write(wave, rows[n][row], 16);
 }
 
 /* ---- Of a warpgroup ---- */
@@ -150,39 +153,47 @@ void run_store_matrices(ptx_wave *wave, const ptx_instruction *i,
  * and the strides, all in bytes. Rows are of `row` bytes, swizzled by as
  * many: 16-byte chunks of a row trade places by the row's number. */
 typedef struct matrix {
-    const ptx_group *group;
+    ptx_group *group;
     uint32_t start, leading, stride, row;
+    uint32_t shown; /* when the product's wave had last shown what is there */
     ptx_width type;
 } matrix;
 
-static matrix describe(ptx_wave *wave, const ptx_instruction *i,
+static matrix describe(const ptx_wave *wave, const ptx_product *product,
                        unsigned operand)
 {
     static const uint32_t row_bytes[] = {16, 128, 64, 32};
-    const uint64_t word = lanes_of(wave, i, operand)[0];
+    const uint64_t word = product->operands[operand];
     const matrix m = {.group = wave->group,
                       .start = (uint32_t)(word & 0x3fff) * 16,
                       .leading = (uint32_t)(word >> 16 & 0x3fff) * 16,
                       .stride = (uint32_t)(word >> 32 & 0x3fff) * 16,
                       .row = row_bytes[word >> 62],
-                      .type = i->inner};
-    for (unsigned lane = 1; lane < WAVE_LANES; lane++)
-        if (lanes_of(wave, i, operand)[lane] != word)
-            ptx_fail(wave->group, "lanes of a product name other operands");
+                      .shown = product->shown,
+                      .type = product->instruction->inner};
     if (m.row == 16 || (word >> 49 & 7))
         ptx_fail(wave->group,
                  "an operand that is not swizzled, or has a base");
     return m;
 }
 
+/* Have products been shown what was last written there, by the wave that wrote
+ * it, or by that of the product? */
+static bool is_shown(const matrix *m, uint32_t offset)
+{
+    const uint32_t written = m->group->written[offset / 2];
+    const ptx_wave *writer = &m->group->waves[m->group->writer[offset / 2]];
+    return written < m->shown || written < writer->shown;
+}
+
 static float element(const matrix *m, uint32_t offset)
 {
     const uint32_t address = offset ^ ((offset / 128) % (m->row / 16)) * 16;
-    const size_t size = m->group->kernel->shared_bytes;
+    const unsigned char *at = ptx_shared(m->group, address, 2);
     uint16_t bits;
-    if (address < SHARED_START || address - SHARED_START > size - 2)
-        return float_of(0x7fffffff); /* said by check_end */
-    memcpy(&bits, m->group->shown + (address - SHARED_START), 2);
+    if (!at || !is_shown(m, address - SHARED_START))
+        return float_of(0x7fffffff);
+    memcpy(&bits, at, 2);
     return half_of(m->type, bits, 0);
 }
 
@@ -204,54 +215,69 @@ static float down_columns(const matrix *m, unsigned row, unsigned k)
 
 /* sums; then a descriptor or four words; a descriptor; whether to add; signs;
  * which are read down their columns. */
-static void multiply_now(ptx_wave *wave, const ptx_instruction *i)
+static void multiply_now(ptx_wave *wave, const ptx_product *product)
 {
+    const ptx_instruction *i = product->instruction;
     factors x;
     const unsigned sums = i->count / 2;
     const bool is_held = i->operand_count == sums + 9;
-    const unsigned second = sums + (is_held ? 4 : 1);
-    const bool adds = lanes_of(wave, i, second + 1)[0] & 1;
     const bool is_down = lanes_of(wave, i, i->operand_count - 1)[0] & 1;
     if (is_held) {
         take_rows(wave, i, sums, &x);
     } else {
-        const matrix m = describe(wave, i, sums);
+        const matrix m = describe(wave, product, 0);
         const bool rows_down = lanes_of(wave, i, i->operand_count - 2)[0] & 1;
         for (unsigned row = 0; row < ROWS; row++)
             for (unsigned k = 0; k < MOST_DEPTH; k++)
                 x.rows[row][k] = (rows_down ? down_columns : along_rows)(
                     &m, wave->number % 4 * ROWS + row, k);
     }
-    const matrix m = describe(wave, i, second);
+    const matrix m = describe(wave, product, 1);
     for (unsigned column = 0; column < i->count; column++)
         for (unsigned k = 0; k < MOST_DEPTH; k++)
             x.columns[column][k] =
                 (is_down ? down_columns : along_rows)(&m, column, k);
-    multiply(wave, i, &x, i->count, MOST_DEPTH, 0, adds);
+    multiply(wave, i, &x, i->count, MOST_DEPTH, 0, product->adds);
+}
+
+/* The same number in all lanes. */
+static uint64_t common_number(ptx_wave *wave, const ptx_instruction *i,
+                              unsigned operand)
+{
+    const uint64_t *lanes = lanes_of(wave, i, operand);
+    for (unsigned lane = 1; lane < WAVE_LANES; lane++)
+        if (lanes[lane] != lanes[0])
+            ptx_fail(wave->group, "lanes of a product name other operands");
+    return lanes[0];
 }
 
 void run_multiply_group(ptx_wave *wave, const ptx_instruction *i,
                         uint32_t lanes)
 {
     const unsigned sums = i->count / 2;
-    if (lanes != ALL_LANES ||
-        (i->operand_count != sums + 7 && i->operand_count != sums + 9)) {
+    const bool is_held = i->operand_count == sums + 9;
+    const unsigned second = sums + (is_held ? 4 : 1);
+    if (lanes != ALL_LANES || (i->operand_count != sums + 7 && !is_held)) {
         ptx_fail(wave->group, "a product that is not understood");
         return;
     }
-    const unsigned sign = i->operand_count == sums + 9 ? sums + 6 : sums + 3;
-    if (lanes_of(wave, i, sign)[0] != 1 || lanes_of(wave, i, sign + 1)[0] != 1)
+    if (lanes_of(wave, i, second + 2)[0] != 1 ||
+        lanes_of(wave, i, second + 3)[0] != 1)
         ptx_fail(wave->group, "a product with another sign");
     ptx_put_off(wave, i, lanes);
+    ptx_product *begun = &wave->products[wave->product_count - 1];
+    begun->operands[0] = is_held ? 0 : common_number(wave, i, sums);
+    begun->operands[1] = common_number(wave, i, second);
+    begun->adds = lanes_of(wave, i, second + 1)[0] & 1;
+    begun->shown = wave->shown;
 }
 
-/* What ordinary instructions wrote so far. */
+/* What ordinary instructions wrote so far, as far as the wave knows. */
 void run_show(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 {
-    ptx_group *group = wave->group;
     (void)i;
     (void)lanes;
-    memcpy(group->shown, group->shared, group->kernel->shared_bytes);
+    wave->shown = ++wave->group->now;
 }
 
 /* ---- In flight ---- */
@@ -275,8 +301,8 @@ void ptx_put_off(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 {
     wave->products = ptx_grown(wave->products, wave->product_count,
                                &wave->product_room, sizeof *wave->products);
-    wave->products[wave->product_count++] =
-        (ptx_product){i, wave->product_group, lanes};
+    wave->products[wave->product_count++] = (ptx_product){
+        .instruction = i, .group = wave->product_group, .lanes = lanes};
     note(wave, i);
 }
 
@@ -320,7 +346,7 @@ void ptx_complete_products(ptx_wave *wave, unsigned newest)
         if (i->is_move)
             run_move(wave, i, wave->products[count].lanes);
         else
-            multiply_now(wave, i);
+            multiply_now(wave, &wave->products[count]);
         count++;
     }
     wave->product_count -= count;

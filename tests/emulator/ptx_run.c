@@ -179,6 +179,7 @@ static void start_wave(ptx_group *group, unsigned number)
     wave->parked = wave->vain = 0;
     wave->waits_at = -1;
     wave->polls = false;
+    wave->shown = 0;
     memset(wave->at, 0, sizeof wave->at);
     memset(wave->registers, UNSET,
            code->register_count * sizeof *wave->registers);
@@ -269,7 +270,10 @@ static void run_group(ptx_group *group, size_t number)
     group->idle_rounds = 0;
     memset(group->barriers, 0, sizeof group->barriers);
     memset(group->shared, UNSET, group->kernel->shared_bytes);
-    memset(group->shown, UNSET, group->kernel->shared_bytes);
+    memset(group->written, 0,
+           (group->kernel->shared_bytes / 2 + 1) * sizeof *group->written);
+    memset(group->writer, 0, group->kernel->shared_bytes / 2 + 1);
+    group->now = 0;
     for (unsigned i = 0; i < group->wave_count; i++)
         start_wave(group, i);
     while (go_on(group))
@@ -293,7 +297,8 @@ static void give_back(ptx_group *group)
             free(wave->copies[lane].all);
     }
     free(group->shared);
-    free(group->shown);
+    free(group->written);
+    free(group->writer);
     free(group);
 }
 
@@ -303,7 +308,9 @@ static bool take_memory(ptx_group *group)
     const size_t registers = kernel->code->register_count + 1;
     bool ok = true;
     group->shared = malloc(kernel->shared_bytes + 1);
-    group->shown = malloc(kernel->shared_bytes + 1);
+    group->written =
+        malloc((kernel->shared_bytes / 2 + 1) * sizeof *group->written);
+    group->writer = malloc(kernel->shared_bytes / 2 + 1);
     for (unsigned i = 0; i < group->wave_count; i++) {
         ptx_wave *wave = &group->waves[i];
         wave->registers = malloc(registers * sizeof *wave->registers);
@@ -311,7 +318,7 @@ static bool take_memory(ptx_group *group)
         wave->private_memory = malloc(WAVE_LANES * kernel->private_bytes + 1);
         ok = ok && wave->registers && wave->in_flight && wave->private_memory;
     }
-    return ok && group->shared && group->shown;
+    return ok && group->shared && group->written && group->writer;
 }
 
 bool ptx_run(const ptx_kernel *kernel, const ptx_launch *launch, char *reason,

@@ -439,6 +439,16 @@ static void multiplies(void **state)
     assert_non_null(strstr(
         multiply(words, SHOW, OF_MEMORY, "wgmma.wait_group.sync.aligned 1;\n"),
         "a register that a product computes"));
+    /* by who wrote them, before a barrier, or by who multiplies, behind it */
+    assert_string_equal(
+        multiply(words, "", "bar.sync 0;\n" SHOW OF_MEMORY, AWAIT), "");
+    assert_true(is_product(words));
+    /* ... but not by another wave before the barrier */
+    assert_string_equal(multiply(words,
+                                 "setp.lt.u32 %p2, %r1, 64;\n@%p2 " SHOW,
+                                 OF_MEMORY, AWAIT),
+                        "");
+    assert_false(is_product(words));
     /* the right operand down its columns */
     put_operands(words, true);
     assert_string_equal(
