@@ -200,6 +200,8 @@ typedef struct ptx_wave {
 } ptx_wave;
 
 enum { IS_READ = 1, IS_WRITTEN = 2 };
+/* A time, as ptx_group counts it. */
+enum { NEVER = 0 };
 
 typedef struct ptx_barrier {
     unsigned arrived, expected;

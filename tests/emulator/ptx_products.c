@@ -177,13 +177,18 @@ static matrix describe(const ptx_wave *wave, const ptx_product *product,
     return m;
 }
 
-/* Have products been shown what was last written there, by the wave that wrote
- * it, or by that of the product? */
+/* Has somebody written there, and were products shown it, by the wave that
+ * wrote it or by that of the product? Kernels may compute anew what is not
+ * finite, so NaNs alone might pass. */
 static bool is_shown(const matrix *m, uint32_t offset)
 {
     const uint32_t written = m->group->written[offset / 2];
     const ptx_wave *writer = &m->group->waves[m->group->writer[offset / 2]];
-    return written < m->shown || written < writer->shown;
+    if (written == NEVER)
+        ptx_fail(m->group, "a product reads what nobody has written");
+    else if (written >= m->shown && written >= writer->shown)
+        ptx_fail(m->group, "a product reads what it was not shown");
+    return !m->group->failed;
 }
 
 static float element(const matrix *m, uint32_t offset)
@@ -192,7 +197,7 @@ static float element(const matrix *m, uint32_t offset)
     const unsigned char *at = ptx_shared(m->group, address, 2);
     uint16_t bits;
     if (!at || !is_shown(m, address - SHARED_START))
-        return float_of(0x7fffffff);
+        return 0;
     memcpy(&bits, at, 2);
     return half_of(m->type, bits, 0);
 }

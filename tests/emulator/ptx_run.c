@@ -179,7 +179,7 @@ static void start_wave(ptx_group *group, unsigned number)
     wave->parked = wave->vain = 0;
     wave->waits_at = -1;
     wave->polls = false;
-    wave->shown = 0;
+    wave->shown = NEVER;
     memset(wave->at, 0, sizeof wave->at);
     memset(wave->registers, UNSET,
            code->register_count * sizeof *wave->registers);
@@ -270,10 +270,10 @@ static void run_group(ptx_group *group, size_t number)
     group->idle_rounds = 0;
     memset(group->barriers, 0, sizeof group->barriers);
     memset(group->shared, UNSET, group->kernel->shared_bytes);
-    memset(group->written, 0,
+    memset(group->written, NEVER,
            (group->kernel->shared_bytes / 2 + 1) * sizeof *group->written);
     memset(group->writer, 0, group->kernel->shared_bytes / 2 + 1);
-    group->now = 0;
+    group->now = NEVER + 1;
     for (unsigned i = 0; i < group->wave_count; i++)
         start_wave(group, i);
     while (go_on(group))
