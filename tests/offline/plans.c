@@ -80,6 +80,9 @@ static const workload_row windows[] = {
     {"swinv2-w24", "variant=cosine windows=256 heads=6 queries=576 dim=32 "
                    "bias=same"},
     {"window-odd", "windows=100 heads=3 queries=300 keys=259 dim=32"},
+    {"window-196", "variant=cosine windows=100 heads=6 queries=196 dim=32 "
+                   "bias=same"},
+    {"window-fp32", "windows=100 heads=6 queries=200 dim=32 bias=fp32"},
     {"window-64", "windows=100 heads=6 queries=256 dim=64 bias=same"},
 };
 #define WINDOWS (sizeof windows / sizeof *windows)
@@ -171,7 +174,8 @@ static winattn_status print_wgmma(const wa_problem *problem, const line *l)
         wa_plan_wgmma_window(&demanded, &device, &plan))
         WA_TRY(print_forward(&demanded, &of_unit, &none));
     wa_plan_begin(WA_BACKWARD, &plan);
-    if (wa_plan_wgmma_sliding_backward(&demanded, &device, &plan))
+    if (wa_plan_wgmma_sliding_backward(&demanded, &device, &plan) ||
+        wa_plan_wgmma_window_backward(&demanded, &device, &plan))
         WA_TRY(
             print_backward(&demanded, &of_unit, &none, WINATTN_TIER_MATRIX));
     return WINATTN_SUCCESS;
