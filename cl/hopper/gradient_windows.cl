@@ -5,8 +5,8 @@
  * warpgroup fills it, with what must be known of the rows; the others have 64
  * of the rows that are owned each.
  *
- * OWN_ROWS, OTHER_ROWS and OTHER_BYTES are of the kernel: of the former there
- * are fewer than warpgroups have where these have all. */
+ * OWN_ROWS, OTHER_ROWS and OTHER_BYTES are of the kernel. There is a bias:
+ * without one fragments are as fast. */
 #ifndef GRADIENT_WINDOWS_CL
 #define GRADIENT_WINDOWS_CL
 #include "common/problem.cl"
@@ -20,7 +20,7 @@ REQUIRE(EMULATED)
 REQUIRE(COMPUTE_CAPABILITY)
 REQUIRE(NQ)
 
-#define BIAS_BYTES (BIAS == 0 ? 0 : BIAS == 1 ? 2 : 4)
+typedef char bias_has_16_bits[BIAS == 1 ? 1 : -1];
 
 /* Its address: stages, pairs of the bias, numbers, barriers. */
 typedef struct window_ring {
@@ -161,37 +161,13 @@ INLINE window_split find_split(const forward_args *args, uint split)
 
 /* ---- Who has which rows ---- */
 
-/* Of rows that are owned, `count` of which exist, a wave's 16 in window n. */
-typedef struct wave_place {
-    uint base;  /* the first of its warpgroup's 64 */
-    uint first; /* its first */
-    int exists; /* a wave may be idle */
-} wave_place;
-
-/* Has every wave rows in all windows? */
-#define ALL_WAVES_HAVE_ROWS(rows) ((rows) % WARPGROUP_ROWS == 0)
-
-/* Where a warpgroup has rows for one or two waves, these take turns: each part
- * of a compute unit has one wave of each warpgroup. A wave then has the same
- * rows always, or none. */
-INLINE uint waves_of(uint warpgroup, uint count)
-{
-    const uint first = warpgroup * WARPGROUP_ROWS;
-    return count > first ? min(CEIL_DIV(count - first, 16u), 4u) : 0;
-}
-INLINE wave_place place_wave(uint wave, uint count, uint n)
-{
-    const uint first = wave / 4 * WARPGROUP_ROWS;
-    const uint waves = waves_of(wave / 4, count);
-    const uint turn = first == 0   ? 0
-                      : waves == 1 ? n % 4
-                      : waves == 2 ? n % 2 * 2
-                                   : 0;
-    wave_place p = {.base = first - turn * 16};
-    p.first = p.base + wave % 4 * 16;
-    p.exists = p.first >= first && p.first < count;
-    return p;
-}
+/* Of rows that are owned a wave's first. Each wave has 16, of which the last
+ * of a window may lack some: these are computed of whatever is there, and do
+ * not leave. */
+#define FULL_WAVES(rows, owned)                                               \
+    (CEIL_DIV(rows, 16) % (owned / 16) == 0 ? 1 : -1)
+INLINE uint first_of_wave(uint wave) { return wave * 16; }
+INLINE uint first_of_warpgroup(uint wave) { return wave / 4 * WARPGROUP_ROWS; }
 
 /* ---- Who fetches ---- */
 
@@ -283,14 +259,12 @@ INLINE float inverse_of_row(uint rows, uint row)
 /* For a lane of who has 16 rows, which are number `wave` of those that are
  * owned, 16 columns: as it has their scores. In local memory 16 bytes of each
  * lane lie beside the next lane's. */
-#define PAIRS_OF_CHUNK (BIAS == 1 ? 8 : 4)
+#define PAIRS_OF_CHUNK 8
 INLINE uint pair_chunk(const window_ring *ring, uint wave, uint column,
                        uint lane)
 {
-    const uint columns = 2 * PAIRS_OF_CHUNK;
     return window_pairs(ring) +
-           ((wave * (OTHER_ROWS / columns) + column / columns) * WAVE + lane) *
-               16;
+           ((wave * (OTHER_ROWS / 16) + column / 16) * WAVE + lane) * 16;
 }
 
 /* Where pair e of a lane's chunk is among 16 rows and the chunk's columns. */
@@ -302,45 +276,37 @@ INLINE uint column_of_pair(uint lane, uint e)
 
 /* Of 16 columns from `column` on, a multiple of 16, as they are kept, and as
  * numbers. */
-#define PAIR_WORDS (4 * 8 / PAIRS_OF_CHUNK)
+#define PAIR_WORDS (PAIRS_OF_CHUNK / 2)
 INLINE void load_pairs(uint *words, const window_ring *ring, uint wave,
                        uint column, uint lane)
 {
-    UNROLL_FOR (uint n = 0; n < 8 / PAIRS_OF_CHUNK; n++) {
-        const uint4 x =
-            load_chunk(pair_chunk(ring, wave, column + 8 * n, lane));
-        words[4 * n] = x.x;
-        words[4 * n + 1] = x.y;
-        words[4 * n + 2] = x.z;
-        words[4 * n + 3] = x.w;
-    }
+    const uint4 x = load_chunk(pair_chunk(ring, wave, column, lane));
+    words[0] = x.x;
+    words[1] = x.y;
+    words[2] = x.z;
+    words[3] = x.w;
 }
 INLINE void unpack_pairs(float *bias, const uint *words)
 {
-    UNROLL_FOR (uint i = 0; i < PAIR_WORDS; i++)
-        if (BIAS == 1) {
-            const float2 pair = unpack(words[i]);
-            bias[2 * i % 8] = pair.x;
-            bias[(2 * i + 1) % 8] = pair.y;
-        } else {
-            bias[i] = as_float(words[i]);
-        }
+    UNROLL_FOR (uint i = 0; i < PAIR_WORDS; i++) {
+        const float2 pair = unpack(words[i]);
+        bias[2 * i] = pair.x;
+        bias[2 * i + 1] = pair.y;
+    }
 }
 
 /* Of a head, before the first window: pairs of the rows that are owned, from
  * `first` on, which are keys if `transposed`. By all who compute. */
-#if BIAS
 INLINE void keep_bias(const window_ring *ring, const forward_args *args,
                       const score_bias_view *score_bias, uint first, uint item,
                       const int transposed)
 {
-    const uint chunks = OTHER_ROWS / (2 * PAIRS_OF_CHUNK); /* of 16 rows */
+    const uint chunks = OTHER_ROWS / 16; /* of 16 rows */
     NO_UNROLL_FOR (uint n = item; n < OWN_ROWS / 16 * chunks * WAVE;
                    n += WARPGROUPS * WARPGROUP) {
         const uint lane = n % WAVE, wave = n / WAVE / chunks;
-        const uint column = n / WAVE % chunks * (2 * PAIRS_OF_CHUNK);
+        const uint column = n / WAVE % chunks * 16;
         float x[PAIRS_OF_CHUNK];
-        uint words[4];
         UNROLL_FOR (uint e = 0; e < PAIRS_OF_CHUNK; e++) {
             const uint own = first + wave * 16 + row_of_pair(lane, e);
             const uint other = column + column_of_pair(lane, e);
@@ -353,15 +319,11 @@ INLINE void keep_bias(const window_ring *ring, const forward_args *args,
             /* so keys that only fill a tile up are not seen */
             x[e] = key < NK ? x[e] : -INFINITY;
         }
-        UNROLL_FOR (uint i = 0; i < 4; i++)
-            words[i] = BIAS == 1 ? PACK(x[2 * i % PAIRS_OF_CHUNK],
-                                        x[(2 * i + 1) % PAIRS_OF_CHUNK])
-                                 : as_uint(x[i]);
         store_chunk(pair_chunk(ring, wave, column, lane),
-                    (uint4)(words[0], words[1], words[2], words[3]));
+                    (uint4)(PACK(x[0], x[1]), PACK(x[2], x[3]),
+                            PACK(x[4], x[5]), PACK(x[6], x[7])));
     }
 }
-#endif
 
 /* ---- Rows that leave ---- */
 

@@ -3,7 +3,7 @@
  * which they declare it and the planner knows how much it is. A kernel has
  * OWN_ROWS rows of two tensors and all rows of two others, OTHER_ROWS of them
  * with those that fill the last tile up; of each of these OTHER_BYTES; and of
- * a bias BIAS_BYTES for each pair. */
+ * a bias 16 bits for each pair. */
 #ifndef GRADIENT_WINDOWS_EXTENTS_H
 #define GRADIENT_WINDOWS_EXTENTS_H
 
@@ -19,7 +19,7 @@
 #define BYTES_OF_ROW 20
 /* It is filled, it was read. */
 #define WINDOW_BARRIER_BYTES 16
-#define WINDOW_PAIR_BYTES (BIAS_BYTES * OWN_ROWS * OTHER_ROWS)
+#define WINDOW_PAIR_BYTES (2 * OWN_ROWS * OTHER_ROWS)
 /* Of each wave a sum. */
 #define WINDOW_SUM_BYTES 64
 #define WINDOW_LOCAL_BYTES                                                    \

@@ -9,13 +9,15 @@
  *
  *   P^T = exp(scale K Q^T + bias - lse),  dS^T = P^T (V dO^T - delta),
  *   dV += P^T dO,  dK += scale dS^T Q */
-#define OWN_ROWS (NK < BLOCK_KEYS ? CEIL_DIV(NK, 16) * 16 : BLOCK_KEYS)
+#define OWN_ROWS BLOCK_KEYS
 #define OTHER_ROWS (CEIL_DIV(NQ, BLOCK_ROWS) * BLOCK_ROWS)
 #define WARPGROUPS (BLOCK_KEYS / WARPGROUP_ROWS)
 #define OTHER_BYTES BYTES_OF_ROW
 #include "hopper/gradient_windows.cl"
 
 REQUIRE(BLOCK_ROWS)
+
+typedef char all_waves_have_keys[FULL_WAVES(NK, OWN_ROWS)];
 
 #define multiply_scores JOIN(multiply_, BLOCK_ROWS)
 #define hold_scores JOIN(hold_, BLOCK_ROWS)
@@ -177,7 +179,6 @@ INLINE void fetch(const window_ring *ring, const key_tensors *from,
 /* A wave's 16 keys of a window. */
 typedef struct wave_keys {
     uint wave; /* among those of the work-group */
-    int exist;
     int lane;
     float scale[2]; /* of products of the lane's keys, to logits */
     float factor;   /* by which dP is multiplied (dot) */
@@ -210,10 +211,7 @@ INLINE void exponentiate(float *s, const uint *words, const float4 *known,
     UNROLL_FOR (uint j = 0; j < BLOCK_ROWS / 8; j++) {
         float bias[8];
         float *own = s + 4 * j;
-        UNROLL_FOR (int i = 0; i < 8; i++)
-            bias[i] = 0.0f;
-        if (BIAS)
-            unpack_pairs(bias, words + PAIR_WORDS * (j / 2));
+        unpack_pairs(bias, words + PAIR_WORDS * (j / 2));
         const float shift[2] = {known[j].x, known[j].z};
         float power[2] = {P_EXPONENT, P_EXPONENT};
         if (large) {
@@ -236,9 +234,8 @@ INLINE void exponentiate(float *s, const uint *words, const float4 *known,
                     own[n] =
                         EXP2(FMA(less > 0.0f ? 0.0f : less, LOG2E, power[i]));
                 } else
-                    own[n] = EXP2(
-                        FMA(own[n], scale * LOG2E,
-                            BIAS ? FMA(term, LOG2E, shift[i]) : shift[i]));
+                    own[n] = EXP2(FMA(own[n], scale * LOG2E,
+                                      FMA(term, LOG2E, shift[i])));
             }
     }
 }
@@ -248,11 +245,9 @@ INLINE void exponentiate(float *s, const uint *words, const float4 *known,
 INLINE void load_terms(uint *words, float4 *known, const window_ring *ring,
                        uint stage, uint first, const wave_keys *keys)
 {
-#if BIAS
     UNROLL_FOR (uint c = 0; c < BLOCK_ROWS; c += 16)
         load_pairs(words + PAIR_WORDS * c / 16, ring, keys->wave, first + c,
                    keys->lane);
-#endif
     UNROLL_FOR (uint j = 0; j < BLOCK_ROWS / 8; j++)
         known[j] = load_known(ring, stage, first + 8 * j, 0, keys->lane);
 }
@@ -298,8 +293,7 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         HOLD_OUTS(x->dv);
         hold_words(x->p, BLOCK_ROWS / 4);
         hold_words(x->ds, BLOCK_ROWS / 4);
-        if (keys->exist)
-            load_terms(words, known, ring, stage, first, keys);
+        load_terms(words, known, ring, stage, first, keys);
         start_products();
         multiply_scores(s, k, q_rows);
         end_products();
@@ -307,14 +301,12 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         end_products();
         AWAIT_PRODUCTS(1);
         hold_scores(s);
-        if (keys->exist) {
-            exponentiate(s, words, known, large,
-                         powers_of_rows(ring, stage) + 4 * first, keys);
-            pack_tile(x->p, s);
-        }
+        exponentiate(s, words, known, large,
+                     powers_of_rows(ring, stage) + 4 * first, keys);
+        pack_tile(x->p, s);
         hold_words(x->p, BLOCK_ROWS / 4);
         HOLD_OUTS(x->dv);
-        if (VARIANT == COSINE && keys->exist)
+        if (VARIANT == COSINE)
             UNROLL_FOR (uint j = 0; j < BLOCK_ROWS / 8; j++)
                 known[j] =
                     load_known(ring, stage, first + 8 * j, 1, keys->lane);
@@ -323,8 +315,7 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         end_products();
         AWAIT_PRODUCTS(1);
         hold_scores(dp);
-        if (keys->exist)
-            differentiate(x->ds, s, dp, known, keys);
+        differentiate(x->ds, s, dp, known, keys);
         hold_words(x->ds, BLOCK_ROWS / 4);
         HOLD_OUTS(x->dk);
         start_products();
@@ -370,27 +361,21 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
     }
     TAKE_REGISTERS();
     clear_fill(&ring, NQ, item);
-#if BIAS
     const work_tile here = {.window = forward->first_window, .head = head};
     DECLARE_SCORE_BIAS(score_bias, *forward, here)
     keep_bias(&ring, forward, &score_bias, first_key, item, 1);
-#endif
     sync_computing();
-    const uint count = min((uint)BLOCK_KEYS, NK - first_key);
     NO_UNROLL_FOR (uint n = 0; n < windows.count; n++) {
         HIDE_FROM_OPTIMIZER(lane); /* addresses that wait are too many */
         const ulong window = forward->first_window + windows.first + n;
         const uint stage = n % STAGES;
-        const wave_place place = place_wave(wave, count, n);
-        const uint of_warpgroup = place.base * WINDOW_PITCH;
+        const uint of_warpgroup = first_of_warpgroup(wave) * WINDOW_PITCH;
         const uint k_rows =
             window_rows(&ring, stage, OWN_FIRST) + of_warpgroup;
         const uint v_rows =
             window_rows(&ring, stage, OWN_SECOND) + of_warpgroup;
         const uint of_wave = wave % 4 * 16 * WINDOW_PITCH;
-        wave_keys keys = {.wave = place.first / 16,
-                          .exist = ALL_WAVES_HAVE_ROWS(NK) || place.exists,
-                          .lane = lane};
+        wave_keys keys = {.wave = wave, .lane = lane};
         key_state x;
         await_phase(window_filled(&ring, stage), n / STAGES % 2);
         show_to_products();
@@ -398,9 +383,9 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         float inverses[2] = {1.0f, 1.0f};
         UNROLL_FOR (int r = 0; r < 2; r++) {
 #if VARIANT == COSINE
-            inverses[r] = load_number(
-                own_numbers(&ring, stage) +
-                4 * min(place.first + lane / 4 + 8 * r, OWN_ROWS - 1u));
+            inverses[r] =
+                load_number(own_numbers(&ring, stage) +
+                            4 * (first_of_wave(wave) + lane / 4 + 8 * r));
             keys.scale[r] = inverses[r];
 #else
             keys.scale[r] = forward->scale;
@@ -421,16 +406,16 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         factor[0] = factor[1] = 1.0f;
 #endif
         sync_warpgroup(warpgroup); /* all have read its keys */
-        if (keys.exist && (flags & ARG_DK) != 0)
+        if ((flags & ARG_DK) != 0)
             store_window_rows(x.dk, factor, k_rows + of_wave,
                               dk + plane(&args.dk, window, head), args.dk.row,
-                              first_key + place.first, NK, lane,
+                              first_key + first_of_wave(wave), NK, lane,
                               (flags & ARG_ADD_DK) != 0, wide);
         factor[0] = factor[1] = 1.0f / P_SCALE;
-        if (keys.exist && (flags & ARG_DV) != 0)
+        if ((flags & ARG_DV) != 0)
             store_window_rows(x.dv, factor, v_rows + of_wave,
                               dv + plane(&args.dv, window, head), args.dv.row,
-                              first_key + place.first, NK, lane,
+                              first_key + first_of_wave(wave), NK, lane,
                               (flags & ARG_ADD_DV) != 0, wide);
         WAVE_SYNC();
         leave_window(window_was_read(&ring, stage), lane);

@@ -4,12 +4,12 @@
  *
  * A work-group owns BLOCK_ROWS rows of a head, 64 for each of its warpgroups
  * but the last, which fetches, and goes from window to window. All keys of a
- * window are in local memory, over which a warpgroup loops twice: for
- * statistics,
+ * window are in local memory, over which a warpgroup loops twice, BLOCK_KEYS
+ * at a time: for statistics,
  *
  *   S = scale Q K^T + bias,  sums of exp(S - max) and of that times dO V^T,
  *
- * BLOCK_KEYS keys at a time, and for gradients, SUBTILE_KEYS at a time,
+ * and for gradients,
  *
  *   dS = P (dO V^T - delta),  dQ += scale dS K,  dBias += dS.
  *
@@ -20,17 +20,19 @@
  * that is large the largest score; (y) delta; (z) a bound of |dS| and, with
  * such a score, the logarithm of the sum (pack_bound); (w) what q k^ is
  * multiplied by (cosine). */
-#define OWN_ROWS (NQ < BLOCK_ROWS ? CEIL_DIV(NQ, 16) * 16 : BLOCK_ROWS)
+#define OWN_ROWS BLOCK_ROWS
 #define OTHER_ROWS (CEIL_DIV(NK, BLOCK_KEYS) * BLOCK_KEYS)
 #define OTHER_BYTES BYTES_OF_KEY
 #include "hopper/window_statistics.cl"
 
+typedef char all_waves_have_rows[FULL_WAVES(NQ, OWN_ROWS)];
+
 /* ---- Gradients ---- */
 
-/* Scores become exponentials, of SUBTILE_KEYS keys. */
+/* Scores become exponentials, of BLOCK_KEYS keys. */
 INLINE void exponentiate_again(float *s, const row_state *x)
 {
-    UNROLL_FOR (int j = 0; j < SUBTILE_KEYS / 8; j++)
+    UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
         UNROLL_FOR (int r = 0; r < 2; r++)
             UNROLL_FOR (int i = 0; i < 2; i++) {
                 const int n = SCORE(j, r, i);
@@ -45,14 +47,13 @@ INLINE void differentiate(uint *ds, float *d_bias, const float *e,
                           const float *dp, const row_state *x,
                           const float2 *inverse)
 {
-    UNROLL_FOR (int j = 0; j < SUBTILE_KEYS / 8; j++)
+    UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
         UNROLL_FOR (int r = 0; r < 2; r++) {
             float d[2];
             UNROLL_FOR (int i = 0; i < 2; i++) {
                 const int n = SCORE(j, r, i);
                 d[i] = e[n] * FMA(dp[n], x->factor[r], x->offset[r]);
-                if (BIAS)
-                    d_bias[n] = FMA(d[i], x->back[r], d_bias[n]);
+                d_bias[n] = FMA(d[i], x->back[r], d_bias[n]);
             }
             ds[2 * j + r] = VARIANT == COSINE ? PACK(d[0] * inverse[j].x,
                                                      d[1] * inverse[j].y)
@@ -64,46 +65,39 @@ INLINE void find_gradients(float *dq, float *d_bias, const row_state *x,
                            const window_ring *ring, uint stage, uint q_rows,
                            uint d_o_rows, const wave_rows *rows)
 {
-    uint ds[SUBTILE_KEYS / 4];
+    uint ds[BLOCK_KEYS / 4];
     UNROLL_FOR (int i = 0; i < OUTS; i++)
         dq[i] = 0.0f;
-    UNROLL_FOR (int i = 0; i < SUBTILE_KEYS / 4; i++)
+    UNROLL_FOR (int i = 0; i < BLOCK_KEYS / 4; i++)
         ds[i] = 0;
-    UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += SUBTILE_KEYS) {
-        float s[SUBTILE_KEYS / 2], dp[SUBTILE_KEYS / 2];
-        gradients_terms terms;
-        if (rows->exist)
-            load_terms(terms.words, terms.inverse, ring, stage, first,
-                       SUBTILE_KEYS, rows);
-        START_TILE(multiply_gradients, s, dp, first);
+    UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
+        float s[BLOCK_KEYS / 2], dp[BLOCK_KEYS / 2];
+        score_terms terms;
+        load_terms(&terms, ring, stage, first, rows);
+        START_TILE(s, dp, first);
         AWAIT_PRODUCTS(1);
-        hold_gradients(s);
+        hold_tile(s);
         HOLD_OUTS(dq);
-        hold_words(ds, SUBTILE_KEYS / 4);
-        if (rows->exist) {
-            finish_scores(s, x, terms.words, terms.inverse, first,
-                          SUBTILE_KEYS, rows->lane);
-            exponentiate_again(s, x);
-        }
+        hold_words(ds, BLOCK_KEYS / 4);
+        finish_scores(s, x, &terms);
+        exponentiate_again(s, x);
         AWAIT_PRODUCTS(0);
-        hold_gradients(dp);
-        if (rows->exist)
-            differentiate(ds, d_bias + first / 2, s, dp, x, terms.inverse);
-#if BIAS /* now, as what is to be added takes as many registers */
-        hold_gradients(d_bias + first / 2);
-#endif
-        hold_words(ds, SUBTILE_KEYS / 4);
+        hold_tile(dp);
+        differentiate(ds, d_bias + first / 2, s, dp, x, terms.inverse);
+        /* now, as what is to be added takes as many registers */
+        hold_tile(d_bias + first / 2);
+        hold_words(ds, BLOCK_KEYS / 4);
         HOLD_OUTS(dq);
         start_products();
         add_products(dq, ds,
                      window_rows(ring, stage, OTHER_FIRST) +
                          first * WINDOW_PITCH,
-                     SUBTILE_KEYS);
+                     BLOCK_KEYS);
         end_products();
     }
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(dq);
-    hold_words(ds, SUBTILE_KEYS / 4);
+    hold_words(ds, BLOCK_KEYS / 4);
 }
 
 /* ---- Who fetches ---- */
@@ -257,7 +251,7 @@ INLINE void read_next_lse(row_sums *sums, const row_job *job,
     const tensor_layout *layout = &args->forward.lse;
     if (!job->has_lse || n >= job->windows.count)
         return;
-    const uint first = place_wave(wave, job->count, n).first;
+    const uint first = first_of_wave(wave);
     __global const float *from =
         out->lse + plane(layout,
                          args->forward.first_window + job->windows.first + n,
@@ -291,15 +285,12 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
 {
     const uint flags = args->forward.flags, stage = n % STAGES;
     const ulong window = args->forward.first_window + job->windows.first + n;
-    const wave_place place = place_wave(wave, job->count, n);
-    const wave_rows rows = {.wave = place.first / 16,
-                            .row = job->first_row + place.first,
-                            .exist = ALL_WAVES_HAVE_ROWS(NQ) || place.exists,
+    const uint of_warpgroup = first_of_warpgroup(wave) * WINDOW_PITCH;
+    const wave_rows rows = {.wave = wave,
+                            .row = job->first_row + first_of_wave(wave),
                             .lane = lane};
-    const uint q_rows =
-        window_rows(ring, stage, OWN_FIRST) + place.base * WINDOW_PITCH;
-    const uint d_o_rows =
-        window_rows(ring, stage, OWN_SECOND) + place.base * WINDOW_PITCH;
+    const uint q_rows = window_rows(ring, stage, OWN_FIRST) + of_warpgroup;
+    const uint d_o_rows = window_rows(ring, stage, OWN_SECOND) + of_warpgroup;
     const uint own_q = q_rows + wave % 4 * 16 * WINDOW_PITCH;
     row_state x = {.back = {0.0f}};
     float dq[OUTS], d_lse[2], factor[2], largest = 1.0f;
@@ -310,9 +301,9 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
 #if VARIANT == COSINE
     float inverses[2], along[2];
     UNROLL_FOR (int r = 0; r < 2; r++) {
-        inverses[r] = load_number(
-            own_numbers(ring, stage) +
-            4 * min(place.first + lane / 4 + 8 * r, OWN_ROWS - 1u));
+        inverses[r] =
+            load_number(own_numbers(ring, stage) +
+                        4 * (first_of_wave(wave) + lane / 4 + 8 * r));
         x.scale[r] *= inverses[r];
     }
     const float4 of_waves = as_float4(load_chunk(wave_numbers(ring, stage)));
@@ -321,14 +312,13 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
     start_statistics(&x, sums->next_lse, job->has_lse);
     read_next_lse(sums, job, out, args, n + 1, wave, lane);
     find_statistics(&x, ring, stage, q_rows, d_o_rows, &rows);
-    if (rows.exist)
-        join_statistics(
-            &x, d_lse, largest,
-            out->workspace + args->workspace +
-                ((ulong)(job->windows.first + n) * args->forward.heads +
-                 job->head) *
-                    NQ * ROW_NUMBERS,
-            &rows);
+    join_statistics(
+        &x, d_lse, largest,
+        out->workspace + args->workspace +
+            ((ulong)(job->windows.first + n) * args->forward.heads +
+             job->head) *
+                NQ * ROW_NUMBERS,
+        &rows);
     find_gradients(dq, d_bias, &x, ring, stage, q_rows, d_o_rows, &rows);
     UNROLL_FOR (int r = 0; r < 2; r++)
         factor[r] = x.back[r] * job->scale;
@@ -336,12 +326,12 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
     take_back_norm(dq, along, factor, inverses, own_q, lane);
     UNROLL_FOR (int r = 0; r < 2; r++) {
         factor[r] = 1.0f;
-        if (rows.exist && lane % 4 == 0 && rows.row + lane / 4 + 8 * r < NQ)
+        if (lane % 4 == 0 && rows.row + lane / 4 + 8 * r < NQ)
             sums->scale += along[r];
     }
 #endif
     sync_warpgroup(wave / 4); /* all have read its queries */
-    if (rows.exist && (flags & ARG_DQ) != 0)
+    if ((flags & ARG_DQ) != 0)
         store_window_rows(
             dq, factor, own_q, out->dq + plane(&args->dq, window, job->head),
             args->dq.row, rows.row, NQ, lane, (flags & ARG_ADD_DQ) != 0,
@@ -355,20 +345,11 @@ INLINE void store_bias_sums(const float *d_bias, const row_job *job,
                             __global float *workspace,
                             const backward_args *args, uint wave, int lane)
 {
-    const uint waves = waves_of(wave / 4, job->count), own = wave % 4;
     __global float *to =
         workspace + args->bias_partials +
         ((ulong)job->split * args->forward.heads + job->head) * NQ * (ulong)NK;
-    /* those that took turns one after the other */
-    for (uint turn = 0; waves > 0 && turn < 4 / waves; turn++) {
-        if (own / waves == turn)
-            store_d_bias(
-                d_bias, to,
-                job->first_row + wave / 4 * WARPGROUP_ROWS + own % waves * 16,
-                lane,
-                turn > 0 || (args->forward.flags & ARG_FIRST_LAUNCH) == 0);
-        sync_warpgroup(wave / 4);
-    }
+    store_d_bias(d_bias, to, job->first_row + first_of_wave(wave), lane,
+                 (args->forward.flags & ARG_FIRST_LAUNCH) == 0);
 }
 
 #if VARIANT == COSINE
@@ -423,18 +404,16 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
     }
     TAKE_REGISTERS();
     clear_fill(&ring, NK, item);
-#if BIAS
     const work_tile here = {.window = forward->first_window, .head = job.head};
     DECLARE_SCORE_BIAS(score_bias, *forward, here)
     keep_bias(&ring, forward, &score_bias, job.first_row, item, 0);
-#endif
     sync_computing();
     const row_outputs out = {lse, d_lse, dq, workspace};
-    float d_bias[BIAS ? OTHER_ROWS / 2 : 1];
+    float d_bias[OTHER_ROWS / 2];
     row_sums sums = {.scale = 0.0f, .next_lse = {0.0f}};
     uint n = 0;
     job.scale = HEAD_SCALE(forward, logit_scale, job.head);
-    UNROLL_FOR (int i = 0; i < (BIAS ? OTHER_ROWS / 2 : 1); i++)
+    UNROLL_FOR (int i = 0; i < OTHER_ROWS / 2; i++)
         d_bias[i] = 0.0f;
     read_next_lse(&sums, &job, &out, &args, 0, wave, lane);
     do { /* once at least, as the compiler then knows */
@@ -442,10 +421,8 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
         HIDE_FROM_OPTIMIZER(lane);
         compute_window(d_bias, &sums, &ring, &job, &out, &args, n, wave, lane);
     } while (++n < job.windows.count);
-#if BIAS
     if ((forward->flags & ARG_DBIAS) != 0)
         store_bias_sums(d_bias, &job, workspace, &args, wave, lane);
-#endif
 #if VARIANT == COSINE
     if ((forward->flags & ARG_D_LOGIT_SCALE) != 0)
         store_scale_sum(

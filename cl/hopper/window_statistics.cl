@@ -4,20 +4,14 @@
 #include "hopper/gradient_windows.cl"
 
 REQUIRE(BLOCK_ROWS)
-REQUIRE(SUBTILE_KEYS)
 
-typedef char tiles_are_whole[OTHER_ROWS % SUBTILE_KEYS == 0 ? 1 : -1];
-
-#define multiply_statistics JOIN(multiply_, BLOCK_KEYS)
-#define hold_statistics JOIN(hold_, BLOCK_KEYS)
-#define multiply_gradients JOIN(multiply_, SUBTILE_KEYS)
-#define hold_gradients JOIN(hold_, SUBTILE_KEYS)
+#define multiply_tile JOIN(multiply_, BLOCK_KEYS)
+#define hold_tile JOIN(hold_, BLOCK_KEYS)
 
 /* A wave's 16 rows of a window. */
 typedef struct wave_rows {
     uint wave; /* among those of the work-group */
     uint row;  /* the first, of the window */
-    int exist;
     int lane;
 } wave_rows;
 
@@ -39,57 +33,42 @@ typedef struct row_state {
 
 /* What scores of keys need besides, fetched while products are under way:
  * biases, and inverses of norms. */
-#define DEFINE_TERMS(name, count)                                             \
-    typedef struct name {                                                     \
-        uint words[PAIR_WORDS * (count) / 16];                                \
-        float2 inverse[(count) / 8];                                          \
-    } name
-DEFINE_TERMS(statistics_terms, BLOCK_KEYS);
-DEFINE_TERMS(gradients_terms, SUBTILE_KEYS);
+typedef struct score_terms {
+    uint words[PAIR_WORDS * BLOCK_KEYS / 16];
+    float2 inverse[BLOCK_KEYS / 8];
+} score_terms;
 
-INLINE void load_terms(uint *words, float2 *inverse, const window_ring *ring,
-                       uint stage, uint first, const uint count,
-                       const wave_rows *rows)
+INLINE void load_terms(score_terms *terms, const window_ring *ring, uint stage,
+                       uint first, const wave_rows *rows)
 {
-#if BIAS
-    UNROLL_FOR (uint c = 0; c < count; c += 16)
-        load_pairs(words + PAIR_WORDS * c / 16, ring, rows->wave, first + c,
-                   rows->lane);
-#endif
-    UNROLL_FOR (uint j = 0; j < count / 8; j++)
+    UNROLL_FOR (uint c = 0; c < BLOCK_KEYS; c += 16)
+        load_pairs(terms->words + PAIR_WORDS * c / 16, ring, rows->wave,
+                   first + c, rows->lane);
+    UNROLL_FOR (uint j = 0; j < BLOCK_KEYS / 8; j++)
 #if VARIANT == COSINE
-        inverse[j] = load_numbers(other_numbers(ring, stage) +
-                                  4 * (first + 8 * j + 2 * (rows->lane % 4)));
+        terms->inverse[j] =
+            load_numbers(other_numbers(ring, stage) +
+                         4 * (first + 8 * j + 2 * (rows->lane % 4)));
 #else
-        inverse[j] = (float2)(1.0f);
+        terms->inverse[j] = (float2)(1.0f);
 #endif
 }
 
-/* Products of rows become scores of `count` keys from `first` on. */
-INLINE void finish_scores(float *s, const row_state *x, const uint *words,
-                          const float2 *inverse, uint first, const uint count,
-                          int lane)
+/* Products of rows become scores. */
+INLINE void finish_scores(float *s, const row_state *x,
+                          const score_terms *terms)
 {
-    UNROLL_FOR (uint j = 0; j < count / 8; j++) {
+    UNROLL_FOR (uint j = 0; j < BLOCK_KEYS / 8; j++) {
         float bias[8];
         float *own = s + 4 * j;
-        UNROLL_FOR (int i = 0; i < 8; i++)
-            bias[i] = 0.0f;
-        if (BIAS)
-            unpack_pairs(bias, words + PAIR_WORDS * (j / 2));
+        unpack_pairs(bias, terms->words + PAIR_WORDS * (j / 2));
         UNROLL_FOR (int r = 0; r < 2; r++)
             UNROLL_FOR (uint i = 0; i < 2; i++) {
                 const int n = 2 * r + (int)i;
                 float score = own[n];
                 if (VARIANT == COSINE)
-                    score *= i ? inverse[j].y : inverse[j].x;
-                score = FMA(score, x->scale[r], bias[j % 2 * 4 + n]);
-                /* of a bias there is one in that place */
-                if (!BIAS && OTHER_ROWS != NK)
-                    score = first + 8 * j + 2 * (lane % 4) + i < NK
-                                ? score
-                                : -INFINITY;
-                own[n] = score;
+                    score *= i ? terms->inverse[j].y : terms->inverse[j].x;
+                own[n] = FMA(score, x->scale[r], bias[j % 2 * 4 + n]);
             }
     }
 }
@@ -150,14 +129,15 @@ INLINE void add_delta(row_state *x, const float *s, const float *dp)
 
 /* The products of a warpgroup's queries and dO with a tile of keys, in two
  * groups: scores and dP. */
-#define START_TILE(multiply, s, dp, first)                                    \
+#define START_TILE(s, dp, first)                                              \
     start_products();                                                         \
-    multiply(s, q_rows,                                                       \
-             window_rows(ring, stage, OTHER_FIRST) + WINDOW_PITCH * (first)); \
+    multiply_tile(s, q_rows,                                                  \
+                  window_rows(ring, stage, OTHER_FIRST) +                     \
+                      WINDOW_PITCH * (first));                                \
     end_products();                                                           \
-    multiply(dp, d_o_rows,                                                    \
-             window_rows(ring, stage, OTHER_SECOND) +                         \
-                 WINDOW_PITCH * (first));                                     \
+    multiply_tile(dp, d_o_rows,                                               \
+                  window_rows(ring, stage, OTHER_SECOND) +                    \
+                      WINDOW_PITCH * (first));                                \
     end_products()
 
 /* lse: of the lane's rows, if it is given. */
@@ -181,25 +161,19 @@ INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
 {
     NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
         float s[BLOCK_KEYS / 2], dp[BLOCK_KEYS / 2];
-        statistics_terms terms;
-        if (rows->exist)
-            load_terms(terms.words, terms.inverse, ring, stage, first,
-                       BLOCK_KEYS, rows);
-        START_TILE(multiply_statistics, s, dp, first);
+        score_terms terms;
+        load_terms(&terms, ring, stage, first, rows);
+        START_TILE(s, dp, first);
         AWAIT_PRODUCTS(1);
-        hold_statistics(s);
-        if (rows->exist) {
-            finish_scores(s, x, terms.words, terms.inverse, first, BLOCK_KEYS,
-                          rows->lane);
-            if (x->has_lse)
-                exponentiate(x, s);
-            else
-                add_exponentials(x, s);
-        }
+        hold_tile(s);
+        finish_scores(s, x, &terms);
+        if (x->has_lse)
+            exponentiate(x, s);
+        else
+            add_exponentials(x, s);
         AWAIT_PRODUCTS(0);
-        hold_statistics(dp);
-        if (rows->exist)
-            add_delta(x, s, dp);
+        hold_tile(dp);
+        add_delta(x, s, dp);
     }
 }
 

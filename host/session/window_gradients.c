@@ -16,6 +16,9 @@
 #define TOLERANCE_FP16 0x1p-8
 #define TOLERANCE_BF16 0x1p-5
 
+/* Weights that no result shows. */
+#define NOTHING 1e-9
+
 /* A tensor of one head in one window: rows of channels, in the cosine variant
  * q and k of length 1. */
 typedef struct rows {
@@ -159,7 +162,7 @@ static void add_row(head_numbers *h, uint32_t row)
         delta += h->p[key] * h->dp[key];
     }
     for (uint32_t key = 0; key < keys; key++)
-        if (h->p[key] > 0)
+        if (h->p[key] > NOTHING)
             add_pair(h, row, key, h->p[key] * (h->dp[key] - delta),
                      h->p[key] * (fabs(h->dp[key]) + fabs(delta)));
 }

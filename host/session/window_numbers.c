@@ -2,7 +2,6 @@
  * Attention in windows, row by row in fp64. */
 #include "session/window_numbers.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -135,31 +134,13 @@ static winattn_status make_input(wa_window_numbers *x, wa_tensor_id id,
     return WINATTN_SUCCESS;
 }
 
-/* In the bias's own type. */
-static void set_bias(wa_window_numbers *x, size_t i, int n, int power)
-{
-    if (x->problem->bias_dtype == WINATTN_TERM_SAME)
-        ((uint16_t *)x->stored[WA_BIAS])[i] =
-            wa_stored_bits(x->problem->dtype, n, power);
-    else
-        ((float *)x->stored[WA_BIAS])[i] = (float)wa_scaled(n, power);
-}
-static void set_no_bias(wa_window_numbers *x, size_t i, bool lowest)
-{
-    const bool half = x->problem->dtype == WINATTN_FP16;
-    if (x->problem->bias_dtype != WINATTN_TERM_SAME)
-        ((float *)x->stored[WA_BIAS])[i] = lowest ? -FLT_MAX : -INFINITY;
-    else /* the bits before those of -infinity */
-        ((uint16_t *)x->stored[WA_BIAS])[i] =
-            (uint16_t)((half ? 0xfc00u : 0xff80u) - lowest);
-}
-
 static winattn_status make_bias(wa_window_numbers *x)
 {
     const wa_problem *p = x->problem;
+    const uint16_t none = p->dtype == WINATTN_FP16 ? 0xfc00u : 0xff80u;
+    const uint16_t lowest = none - 1; /* as bits go */
     const size_t keys = p->keys, of_head = p->queries * keys;
-    const size_t bytes = p->bias_dtype == WINATTN_TERM_SAME ? 2 : 4;
-    WA_TRY(make_room(x, WA_BIAS, of_head * HEADS * bytes));
+    WA_TRY(make_room(x, WA_BIAS, of_head * HEADS * 2));
     for (size_t i = 0; i < of_head * HEADS; i++) {
         const size_t head = i / of_head;
         const size_t row = i % of_head / keys, key = i % keys;
@@ -167,12 +148,12 @@ static winattn_status make_bias(wa_window_numbers *x)
         const int n = pick(x) + grown;
         const bool blind =
             row == BLIND_ROW || (row == LATE_ROW && key < LATE_KEYS);
-        const bool lowest =
+        const bool is_lowest =
             x->pass == WA_BACKWARD && head > 0 && row == LOWEST_ROW;
-        if (blind || lowest)
-            set_no_bias(x, i, lowest);
-        else
-            set_bias(x, i, n, bias_powers[head]);
+        ((uint16_t *)x->stored[WA_BIAS])[i] =
+            blind       ? none
+            : is_lowest ? lowest
+                        : wa_stored_bits(p->dtype, n, bias_powers[head]);
     }
     return WINATTN_SUCCESS;
 }
@@ -243,11 +224,7 @@ double wa_window_bias(const wa_window_numbers *x, uint32_t head, uint32_t row,
 {
     const wa_problem *p = x->problem;
     const size_t at = ((size_t)head * p->queries + row) * p->keys + key;
-    if (!x->stored[WA_BIAS])
-        return 0;
-    return p->bias_dtype == WINATTN_TERM_SAME
-               ? wa_window_value(x, WA_BIAS, at)
-               : ((const float *)x->stored[WA_BIAS])[at];
+    return x->stored[WA_BIAS] ? wa_window_value(x, WA_BIAS, at) : 0;
 }
 
 double wa_window_scale(const wa_window_numbers *x, uint32_t head)

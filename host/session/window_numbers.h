@@ -10,7 +10,7 @@
  * own or none. Heads share keys and values, unless gradients are wanted: then
  * stages are whole windows. */
 #define WA_WINDOW_TEST_WINDOWS 3u
-#define WA_GRADIENT_TEST_WINDOWS 5u
+#define WA_GRADIENT_TEST_WINDOWS 4u
 #define WA_WINDOW_TEST_HEADS 2u
 
 /* The test of a problem's kernels: windows of as many tokens, contiguous, with

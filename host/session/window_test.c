@@ -35,10 +35,8 @@ static void end(window_launch *x)
 /* Bytes before a tensor. */
 static size_t start_of(const window_launch *x, wa_tensor_id id)
 {
-    const bool is_float =
-        id == WA_LSE || id == WA_LOGIT_SCALE || id == WA_DBIAS ||
-        id == WA_D_LOGIT_SCALE ||
-        (id == WA_BIAS && x->numbers.problem->bias_dtype != WINATTN_TERM_SAME);
+    const bool is_float = id == WA_LSE || id == WA_LOGIT_SCALE ||
+                          id == WA_DBIAS || id == WA_D_LOGIT_SCALE;
     return is_float ? 0 : x->offset * ELEMENT_BYTES;
 }
 

@@ -80,9 +80,8 @@ static const workload_row windows[] = {
     {"swinv2-w24", "variant=cosine windows=256 heads=6 queries=576 dim=32 "
                    "bias=same"},
     {"window-odd", "windows=100 heads=3 queries=300 keys=259 dim=32"},
-    {"window-196", "variant=cosine windows=100 heads=6 queries=196 dim=32 "
+    {"window-241", "windows=100 heads=6 queries=241 keys=250 dim=32 "
                    "bias=same"},
-    {"window-fp32", "windows=100 heads=6 queries=200 dim=32 bias=fp32"},
     {"window-64", "windows=100 heads=6 queries=256 dim=64 bias=same"},
 };
 #define WINDOWS (sizeof windows / sizeof *windows)

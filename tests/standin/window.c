@@ -44,8 +44,10 @@ static double score(const windows *x, size_t q, size_t k)
     for (uint32_t c = 0; c < x->dim; c++) {
         const double a = x->q[q + c], b = x->k[k + c];
         dot += a * b;
-        of_q += a * a;
-        of_k += b * b;
+        if (x->is_cosine) {
+            of_q += a * a;
+            of_k += b * b;
+        }
     }
     if (x->is_cosine)
         dot /= fmax(sqrt(of_q), 1e-12) * fmax(sqrt(of_k), 1e-12);
@@ -129,6 +131,9 @@ static void compute_all(const windows *x)
 
 /* ---- Gradients ---- */
 
+/* Weights that no result shows. */
+#define NOTHING 1e-9
+
 static double *gradient_row(const windows *x, double *of_head, uint32_t row)
 {
     return of_head + (size_t)row * x->dim;
@@ -163,9 +168,11 @@ static void differentiate(const windows *x, size_t window, uint32_t head,
 static double inverse_of(const windows *x, const double *row)
 {
     double square = 0;
+    if (!x->is_cosine)
+        return 1;
     for (uint32_t c = 0; c < x->dim; c++)
         square += row[c] * row[c];
-    return x->is_cosine ? 1 / fmax(sqrt(square), 1e-12) : 1;
+    return 1 / fmax(sqrt(square), 1e-12);
 }
 
 /* Rows of a gradient of q or k, if these are what is given, with respect to
@@ -216,8 +223,9 @@ static void make_rows(const windows *x, size_t window, uint32_t head,
         for (uint32_t key = 0; key < f->keys; key++) {
             float *sum = bias + (size_t)row * f->keys + key;
             const double *k = x->k + row_at(&f->k, window, head, key);
-            add(x, gradient_row(x, dq, row),
-                scale * ds[key] * inverse_of(x, k), k);
+            if (p[key] > NOTHING)
+                add(x, gradient_row(x, dq, row),
+                    scale * ds[key] * inverse_of(x, k), k);
             if (x->bias)
                 *sum = (float)ds[key] + (starts ? 0.0f : *sum);
         }
@@ -249,6 +257,8 @@ static void make_keys(const windows *x, size_t window, uint32_t head,
         const double *d_o = x->d_o + row_at(&b->d_o, window, head, row);
         differentiate(x, window, head, row, p, ds);
         for (uint32_t key = 0; key < f->keys; key++) {
+            if (p[key] <= NOTHING)
+                continue;
             add(x, gradient_row(x, dk, key),
                 scale * ds[key] * inverse_of(x, q), q);
             add(x, gradient_row(x, dv, key), p[key], d_o);

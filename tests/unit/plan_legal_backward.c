@@ -223,8 +223,6 @@ static const char *broken_windows(const wa_problem *p, const wa_device *device,
     const wa_step *rows = &plan->step[WA_STEP_ROWS];
     const wa_step *keys = &plan->step[WA_STEP_KEYS];
     const wa_schedule *s = &plan->schedule;
-    const bool has_bias = p->bias != WINATTN_BIAS_NONE;
-    const uint32_t tile = rows->block_keys, row_tile = keys->block_rows;
     REQUIRE(device->compute_capability == 90 && plan->wgmma_refusal[0] == 0);
     REQUIRE(p->dtype != WINATTN_FP32 && p->head_dim == 32);
     REQUIRE(p->mask == MASK_NONE && !p->grid.used && !p->table.used);
@@ -235,11 +233,13 @@ static const char *broken_windows(const wa_problem *p, const wa_device *device,
     REQUIRE(rows->block_rows == 128 && keys->block_keys == 128);
     REQUIRE(rows->work_group == 384 && keys->work_group == 384);
     REQUIRE(has_wgmma_options(p, rows) && has_wgmma_options(p, keys));
-    REQUIRE(has_define(rows->defines, "SUBTILE_KEYS", tile));
-    /* there are products of tiles of so many; a lane has a sum of dBias for
-     * each two keys */
-    REQUIRE(tile == 32 && (!has_bias || p->keys <= 256));
-    REQUIRE(row_tile == 32 || row_tile == 48 || row_tile == 64);
+    REQUIRE(p->bias != WINATTN_BIAS_NONE &&
+            p->bias_dtype == WINATTN_TERM_SAME);
+    /* there are products of tiles of so many; of keys a lane has a sum of
+     * dBias for each two; and each wave has rows of its own */
+    REQUIRE(rows->block_keys == 32 && keys->block_rows == 64);
+    REQUIRE(p->queries > 240 && p->queries <= 256);
+    REQUIRE(p->keys > 240 && p->keys <= 256);
     REQUIRE(plan->access_bytes == 16 && plan->access_elements == 8);
     REQUIRE(s->row_blocks == wa_ceil_div(p->queries, 128));
     REQUIRE(s->key_blocks == wa_ceil_div(p->keys, 128));
@@ -248,9 +248,8 @@ static const char *broken_windows(const wa_problem *p, const wa_device *device,
     REQUIRE(s->row_splits >= 1 && s->row_splits <= s->windows_per_launch);
     REQUIRE(plan->workspace.statistics >=
             s->windows_per_launch * p->heads * p->queries * 16);
-    REQUIRE(!has_bias || plan->workspace.bias >= 4ull * s->row_splits *
-                                                     p->heads * p->queries *
-                                                     p->keys);
+    REQUIRE(plan->workspace.bias >=
+            4ull * s->row_splits * p->heads * p->queries * p->keys);
     REQUIRE(p->variant != WINATTN_COSINE ||
             plan->workspace.scale >=
                 4ull * s->row_splits * s->row_blocks * p->heads);
