@@ -35,11 +35,11 @@ typedef struct window_shape {
 static uint32_t work_items(void) { return (WARPGROUPS_TAKEN + 1) * WARPGROUP; }
 
 /* The names are those of cl/hopper/gradient_windows_extents.h. */
-static uint64_t local_bytes(const window_shape *s)
+static uint32_t local_bytes(const window_shape *s)
 {
-    const uint64_t OWN_ROWS = TAKEN_ROWS, OTHER_ROWS = MOST_TOKENS;
-    const uint64_t OTHER_BYTES = s->other_bytes;
-    const uint64_t STAGES = s->stages;
+    const uint32_t OWN_ROWS = TAKEN_ROWS, OTHER_ROWS = MOST_TOKENS;
+    const uint32_t OTHER_BYTES = s->other_bytes;
+    const uint32_t STAGES = s->stages;
     return WINDOW_LOCAL_BYTES;
 }
 
@@ -97,7 +97,7 @@ static void set_step(const wa_problem *problem, const wa_device *device,
     const size_t size = sizeof step->defines;
     step->kernel = kernel;
     step->work_group = work_items();
-    step->local_bytes = (uint32_t)local_bytes(s);
+    step->local_bytes = local_bytes(s);
     text[0] = 0;
     wa_append_problem(problem, device, step->block_rows, step->block_keys,
                       text, size);
