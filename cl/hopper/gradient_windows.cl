@@ -161,9 +161,9 @@ INLINE window_split find_split(const forward_args *args, uint split)
 
 /* ---- Who has which rows ---- */
 
-/* Of rows that are owned a wave's first. Each wave has 16, of which the last
- * of a window may lack some: these are computed of whatever is there, and do
- * not leave. */
+/* Of rows that are owned each wave has 16, of which the last of a window may
+ * lack some: these are computed of whatever is there, and do not leave. No
+ * wave lacks all of them; that saves branches, and registers. */
 #define FULL_WAVES(rows, owned)                                               \
     (CEIL_DIV(rows, 16) % (owned / 16) == 0 ? 1 : -1)
 INLINE uint first_of_wave(uint wave) { return wave * 16; }
