@@ -26,14 +26,6 @@ typedef struct bias_tensors {
 #define ALL_BIAS_TENSORS
 #endif
 
-INLINE void load_two_floats(float *to, uint from)
-{
-    __asm__ volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                     : "=f"(to[0]), "=f"(to[1])
-                     : "r"(from)
-                     : "memory");
-}
-
 INLINE score_bias_view biases_of(const bias_tensors *tensors,
                                  const forward_args *args, uint head)
 {

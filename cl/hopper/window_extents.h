@@ -27,13 +27,13 @@
 #define KEY_TILE_BYTES (TILE_KEYS * ROW_BYTES)
 /* As many windows' queries as the ring has keys of, and one more. */
 #define WINDOW_QUERY_STAGES                                                   \
-    (STAGES / KEY_TILES < 1 ? 2 : STAGES / KEY_TILES + 1)
+    ((STAGES - 1) / KEY_TILES < 1 ? 2 : (STAGES - 1) / KEY_TILES + 1)
 #define TEAM_OPERAND_BYTES                                                    \
     (WINDOW_QUERY_STAGES * WINDOW_QUERY_BYTES + STAGES * 2 * KEY_TILE_BYTES)
 /* What keys are divided by, in the cosine variant. */
 #define TEAM_FACTOR_BYTES (VARIANT == 1 ? 4 * STAGES * TILE_KEYS : 0)
-/* Stages are filled, are read, and have come but are not measured yet. */
-#define TEAM_MBARRIERS (2 * WINDOW_QUERY_STAGES + 3 * STAGES)
+/* Stages of keys are filled, and are read; queries are read. */
+#define TEAM_MBARRIERS (2 * STAGES + WINDOW_QUERY_STAGES)
 
 #define OPERANDS_BYTES (WINDOWS_PER_GROUP * TEAM_OPERAND_BYTES)
 #define FACTORS_BYTES (WINDOWS_PER_GROUP * TEAM_FACTOR_BYTES)

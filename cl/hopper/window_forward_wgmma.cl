@@ -15,6 +15,15 @@
 REQUIRE(EMULATED)
 REQUIRE(COMPUTE_CAPABILITY)
 
+/* Where a window has few tiles, each has its own code: so the compiler sees
+ * that all of a wave's lanes are at the same stage, and keeps what products
+ * are told in registers of the wave. */
+#if KEY_TILES <= 4
+#define TILE_FOR UNROLL_FOR
+#else
+#define TILE_FOR NO_UNROLL_FOR
+#endif
+
 /* Rows of a head, and which windows of the launch a team has of them: one of
  * each of `rounds` rounds. */
 typedef struct window_run {
@@ -97,83 +106,84 @@ INLINE head_planes find_window_planes(const window_call *call,
     return find_planes(call->all, call->args, tile);
 }
 
-/* ---- Who fetches and measures ---- */
+/* ---- Who fetches ---- */
 
-INLINE void fetch_window(const window_call *call, const window_run *run,
-                         team_place *at, uint n, uint item)
+/* What a wave has fetched of stage `stage` has come: its keys are measured,
+ * and products may read it. */
+INLINE void show_tile(const window_ring *ring, uint stage, int lane)
 {
-    const window_ring *ring = &call->ring;
-    const int wide = (call->args->flags & ARG_WIDE_ACCESS) != 0;
-    const stage_event done = VARIANT == COSINE ? COME : FILLED;
-    const head_planes head = find_window_planes(call, run, n);
-    const uint first = first_row_of(call, run), row = item / ROW_CHUNKS;
-    const uint chunk = item % ROW_CHUNKS * 8;
-    __global const storage *k =
-        head.k.rows + (ulong)row * head.k.pitch + chunk;
-    __global const storage *v =
-        head.v.rows + (ulong)row * head.v.pitch + chunk;
-    await_phase(queries_barrier(ring, at->queries.number, READ),
-                at->queries.parity ^ 1);
-    fetch_queries(slab(ring, at->queries.number, 0),
-                  head.q.rows + (ulong)(first + row) * head.q.pitch + chunk,
-                  head.q.pitch, min((uint)BLOCK_ROWS, (uint)NQ - first), item,
-                  call->team, wide);
-    arrive_come(queries_barrier(ring, at->queries.number, FILLED), wide);
-    NO_UNROLL_FOR (uint tile = 0; tile < KEY_TILES; tile++) {
-        const uint stage = at->keys.number;
-        const uint count = min((uint)NK - tile * TILE_KEYS, (uint)TILE_KEYS);
-        await_phase(keys_barrier(ring, stage, READ), at->keys.parity ^ 1);
-        fetch_keys(keys_of(ring, stage), k, head.k.pitch, count, item, wide);
-        fetch_keys(values_of(ring, stage), v, head.v.pitch, count, item, wide);
-        arrive_come(keys_barrier(ring, stage, done), wide);
-        k += (ulong)TILE_KEYS * head.k.pitch;
-        v += (ulong)TILE_KEYS * head.v.pitch;
-        at->keys = next_stage(at->keys, STAGES);
-    }
-    at->queries = next_stage(at->queries, WINDOW_QUERY_STAGES);
-}
-
+    show_to_products();
+    WAVE_SYNC();
 #if VARIANT == COSINE
-/* wave: of the team's that measure. */
-INLINE void measure_window(const window_call *call, team_place *at, uint wave,
-                           int lane)
+    UNROLL_FOR (uint part = 0; part < TILE_KEYS / 16; part++)
+        measure_keys(key_factors(ring, stage) + part * 64,
+                     keys_of(ring, stage) + part * (16 * ROW_BYTES), lane);
+    WAVE_SYNC();
+#endif
+    leave_stage(keys_barrier(ring, stage, FILLED), lane);
+    WAVE_SYNC(); /* no lane waits before the first one has arrived */
+}
+
+/* Tile `tile` of window n of the run, and with the first one the window's
+ * queries. Of all the team fetches it is tile number `of_all`, of window
+ * window_of_all. */
+INLINE void fetch_tile(const window_call *call, const window_run *run, uint n,
+                       uint tile, uint of_all, uint window_of_all, int lane,
+                       int wide)
 {
     const window_ring *ring = &call->ring;
-    NO_UNROLL_FOR (uint tile = 0; tile < KEY_TILES; tile++) {
-        const uint stage = at->keys.number;
-        await_phase(keys_barrier(ring, stage, COME), at->keys.parity);
-        UNROLL_FOR (uint i = 0; i < TILE_KEYS / 16; i += MEASURING_WAVES)
-            if (i + wave < TILE_KEYS / 16)
-                measure_keys(key_factors(ring, stage) + (i + wave) * 64,
-                             keys_of(ring, stage) +
-                                 (i + wave) * (16 * ROW_BYTES),
-                             lane);
-        WAVE_SYNC();
-        leave_stage(keys_barrier(ring, stage, FILLED), lane);
-        at->keys = next_stage(at->keys, STAGES);
+    const head_planes head = find_window_planes(call, run, n);
+    const ring_stage keys = stage_of(of_all, STAGES);
+    const uint stage = keys.number, first_key = tile * TILE_KEYS;
+    const uint count = min((uint)NK - first_key, (uint)TILE_KEYS);
+    if (tile == 0) {
+        const ring_stage queries =
+            stage_of(window_of_all, WINDOW_QUERY_STAGES);
+        const uint first = first_row_of(call, run);
+        await_phase(queries_barrier(ring, queries.number), queries.parity ^ 1);
+        fetch_queries(slab(ring, queries.number, 0),
+                      head.q.rows + (ulong)first * head.q.pitch, head.q.pitch,
+                      min((uint)BLOCK_ROWS, (uint)NQ - first), (uint)lane,
+                      call->team, wide);
     }
+    await_phase(keys_barrier(ring, stage, READ), keys.parity ^ 1);
+    fetch_keys(keys_of(ring, stage),
+               head.k.rows + (ulong)first_key * head.k.pitch, head.k.pitch,
+               count, (uint)lane, wide);
+    fetch_keys(values_of(ring, stage),
+               head.v.rows + (ulong)first_key * head.v.pitch, head.v.pitch,
+               count, (uint)lane, wide);
+    END_COPIES();
 }
-#endif
 
-/* item: of the team's share of the warpgroup. */
-INLINE void provide(const window_call *call, uint item)
+/* wave: of the team's that fetch. They take tiles in turn, so that some are on
+ * their way while another is measured. */
+INLINE void provide(const window_call *call, uint wave, int lane)
 {
-    team_place at = {{0, 0}, {0, 0}};
+    const int wide = (call->args->flags & ARG_WIDE_ACCESS) != 0;
+    uint windows_before = 0, of_all = wave, fetched = 0;
     window_run run;
     NO_UNROLL_FOR (uint number = 0; find_run(&run, call->args, number);
                    number++) {
         const uint windows = windows_of_run(call, &run);
-        NO_UNROLL_FOR (uint n = 0; n < windows; n++) {
-#if VARIANT == COSINE
-            if (item >= FETCHING)
-                measure_window(call, &at, (item - FETCHING) / WAVE,
-                               (int)(item % WAVE));
-            else
-#endif
-                fetch_window(call, &run, &at, n, item);
+        NO_UNROLL_FOR (; of_all < (windows_before + windows) * KEY_TILES;
+                       of_all += FETCHING_WAVES) {
+            const uint window = of_all / KEY_TILES, tile = of_all % KEY_TILES;
+            fetch_tile(call, &run, window - windows_before, tile, of_all,
+                       window, lane, wide);
+            fetched++;
+            if (fetched > SHOWN_LATER) {
+                AWAIT_COPIES(SHOWN_LATER);
+                show_tile(&call->ring,
+                          (of_all - SHOWN_LATER * FETCHING_WAVES) % STAGES,
+                          lane);
+            }
         }
+        windows_before += windows;
     }
-    await_copies();
+    AWAIT_COPIES(0);
+    if (SHOWN_LATER && fetched > 0)
+        show_tile(&call->ring, (of_all - FETCHING_WAVES) % STAGES, lane);
 }
 
 /* ---- Who computes ---- */
@@ -186,6 +196,7 @@ typedef struct wave_rows {
     int has;       /* some of them exist */
     float scale;   /* to logits, times log2 e */
     uint bias;     /* address of its lane's of the first tile */
+    uint factors;  /* and of what the lane's keys are divided by */
     int lane;
 } wave_rows;
 
@@ -201,7 +212,7 @@ INLINE logit_terms terms_of(const window_call *call, const wave_rows *rows,
                             const float *scale, uint stage, uint tile)
 {
     logit_terms t = {.scale = {scale[0], scale[1]},
-                     .key_factors = key_factors(&call->ring, stage),
+                     .key_factors = rows->factors + stage * (4 * TILE_KEYS),
                      .keys =
                          min((uint)NK - tile * TILE_KEYS, (uint)TILE_KEYS) -
                          2 * (rows->lane % 4)};
@@ -358,6 +369,8 @@ INLINE wave_rows find_rows(const window_call *call, const window_run *run,
 #if BIAS
     rows.bias = call->bias_cache + tile * WAVE_BIAS_BYTES + lane * 16;
 #endif
+    rows.factors = call->ring.factors + lane % 4 * 16;
+    HOLD_ADDRESS(rows.factors);
     return rows;
 }
 
@@ -368,9 +381,7 @@ INLINE void start_run(window_sums *x, float *scale, const window_call *call,
     float s[SCORES];
     const window_ring *ring = &call->ring;
     const uint queries = at->queries.number, keys = at->keys.number;
-    await_phase(queries_barrier(ring, queries, FILLED), at->queries.parity);
     await_phase(keys_barrier(ring, keys, FILLED), at->keys.parity);
-    show_to_products();
     start_products();
     multiply_window_keys(s, slab(ring, queries, 0) + rows->slab,
                          keys_of(ring, keys));
@@ -387,27 +398,30 @@ INLINE void start_run(window_sums *x, float *scale, const window_call *call,
     clear_outs(x->o);
 }
 
+/* The tile after this one. */
+INLINE void await_next(const window_call *call, ring_stage here)
+{
+    const ring_stage next = next_stage(here, STAGES);
+    await_phase(keys_barrier(&call->ring, next.number, FILLED), next.parity);
+}
+
 /* Scores of the next tile, tile `next_tile` of window n, and meanwhile the
  * values of this one; then weights of the next, and where that is another
  * window's, this window leaves. */
 INLINE void add_window_tile(window_sums *x, float *scale,
                             const window_call *call, const window_run *run,
                             team_place *at, const wave_rows *rows, uint n,
-                            uint next_tile)
+                            uint next_tile, const int is_first, int last)
 {
     float s[SCORES];
     const window_ring *ring = &call->ring;
-    const int is_first = KEY_TILES == 1 || next_tile == 0;
     const uint here = at->keys.number, old = at->queries.number;
     const ring_stage next = next_stage(at->keys, STAGES);
-    if (is_first) {
+    if (is_first)
         at->queries = next_stage(at->queries, WINDOW_QUERY_STAGES);
-        await_phase(queries_barrier(ring, at->queries.number, FILLED),
-                    at->queries.parity);
-    }
     const uint queries = slab(ring, at->queries.number, 0);
-    await_phase(keys_barrier(ring, next.number, FILLED), next.parity);
-    show_to_products();
+    if (!AWAITS_AHEAD)
+        await_phase(keys_barrier(ring, next.number, FILLED), next.parity);
     HOLD_WINDOW_WEIGHTS(x->p);
     HOLD_OUTS(x->o);
     start_products();
@@ -418,6 +432,8 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     const row_weights of_old = x->w.rows;
     if (is_first && rows->has)
         find_scales(scale, call, rows, at->queries.number);
+    if (AWAITS_AHEAD && !last)
+        await_next(call, next);
     AWAIT_PRODUCTS(1);
     HOLD_WINDOW_SCORES(s);
     if (rows->has) {
@@ -437,7 +453,7 @@ INLINE void add_window_tile(window_sums *x, float *scale,
         if (rows->has)
             store_window(x->o, &of_old, call, run, rows, n - 1, old);
         WAVE_SYNC();
-        leave_stage(queries_barrier(ring, old, READ), rows->lane);
+        leave_stage(queries_barrier(ring, old), rows->lane);
         clear_outs(x->o);
     } else if (x->w.rows.rescales) {
         rescale_outs(x->o, &x->w.rows);
@@ -463,7 +479,7 @@ INLINE void end_run(window_sums *x, const window_call *call,
     if (rows->has)
         store_window(x->o, &x->w.rows, call, run, rows, n, queries);
     WAVE_SYNC();
-    leave_stage(queries_barrier(ring, queries, READ), rows->lane);
+    leave_stage(queries_barrier(ring, queries), rows->lane);
     at->keys = next_stage(at->keys, STAGES);
     at->queries = next_stage(at->queries, WINDOW_QUERY_STAGES);
 }
@@ -479,14 +495,18 @@ INLINE void compute_run(const window_call *call, const window_run *run,
     if (windows == 0)
         return;
     start_run(&x, scale, call, at, &rows);
-    uint n = 0, tile = 0;
-    NO_UNROLL_FOR (uint step = 1; step < windows * KEY_TILES; step++) {
-        tile++;
-        if (tile == KEY_TILES) {
-            tile = 0;
-            n++;
-        }
-        add_window_tile(&x, scale, call, run, at, &rows, n, tile);
+    if (AWAITS_AHEAD && windows * KEY_TILES > 1)
+        await_next(call, at->keys);
+    uint n = 0;
+    NO_UNROLL_FOR (;;) {
+        TILE_FOR(uint tile = 1; tile < KEY_TILES; tile++)
+        add_window_tile(&x, scale, call, run, at, &rows, n, tile, 0,
+                        n + 1 == windows && tile + 1 == KEY_TILES);
+        if (n + 1 == windows)
+            break;
+        n++;
+        add_window_tile(&x, scale, call, run, at, &rows, n, 0, 1,
+                        n + 1 == windows && KEY_TILES == 1);
     }
     end_run(&x, call, run, at, &rows, n);
 }
@@ -557,6 +577,7 @@ window_forward_wgmma(FORWARD_PARAMETERS)
     DECLARE_REGISTERS();
     NO_UNROLL_FOR (uint at = item; at < OPERANDS_BYTES / 16; at += WORK_ITEMS)
         store_chunk(start + 16 * at, (uint4)(0));
+    show_to_products();
     if (item < WINDOWS_PER_GROUP * TEAM_MBARRIERS) {
         const uint of = item / TEAM_MBARRIERS;
         const window_ring other = {.barriers = after + FACTORS_BYTES +
@@ -566,7 +587,7 @@ window_forward_wgmma(FORWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave >= computing) {
         LEAVE_REGISTERS();
-        provide(&call, item % (WARPGROUP / WINDOWS_PER_GROUP));
+        provide(&call, wave % FETCHING_WAVES, (int)(item % WAVE));
     } else {
         TAKE_REGISTERS();
         compute(&call, wave, (int)(item % WAVE));

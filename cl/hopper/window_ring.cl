@@ -2,15 +2,14 @@
  * Windows on their way through local memory. Of each window that a team
  * computes come its queries, in as many slabs of 64 rows as the team has
  * warpgroups, and tile by tile its keys and values. The last warpgroup
- * fetches; of the cosine variant half of it does, and the other half measures
- * rows that have come:
+ * fetches, each of its waves another tile, with the first of a window its
+ * queries; when all that has come, the wave measures the tile's keys, in the
+ * cosine variant, and shows it to products:
  *
- *   fetching    await read -> copy -> arrive at come
- *   measuring   await come -> lengths of rows -> arrive at filled
+ *   fetching    await read -> copy (-> measure) -> show -> arrive at filled
  *   computing   await filled -> products -> arrive at read, each wave once
  *
- * Where nothing is measured, who fetches arrives at filled. Rows of what there
- * is not stay zeros, as they were made at the start. */
+ * Rows of what there is not stay zeros, as they were made at the start. */
 #ifndef WINDOW_RING_CL
 #define WINDOW_RING_CL
 #include "common/problem.cl"
@@ -26,13 +25,22 @@ REQUIRE(STAGES)
 REQUIRE(WINDOWS_PER_GROUP)
 
 #define ROW_CHUNKS (HEAD_DIM / 8)
-#define FETCHING (WARPGROUP / WINDOWS_PER_GROUP / (VARIANT == COSINE ? 2 : 1))
-#define MEASURING_WAVES (FETCHING / WAVE)
+/* Of a team, work-items that fetch, and waves that do and that compute. */
+#define FETCHING (WARPGROUP / WINDOWS_PER_GROUP)
+#define FETCHING_WAVES (FETCHING / WAVE)
 #define TEAM_WAVES (GROUPS_PER_WINDOW * (WARPGROUP / WAVE))
-
-/* Who computes has a tile, and awaits the next one; with fewer stages nobody
- * could go on. */
-typedef char ring_is_long_enough[STAGES >= 2 ? 1 : -1];
+/* Who computes has a tile and the next one, and awaits another where there is
+ * room for it. So many tiles behind the one whose values are multiplied must
+ * have been shown. */
+#define AWAITS_AHEAD (STAGES > 2)
+#define SHOWN_AHEAD (1 + AWAITS_AHEAD)
+/* A wave that fetches may have a tile on its way while it measures the one
+ * before, FETCHING_WAVES tiles less. The ring must have room for as many more,
+ * and for the queries of their window; else the kernel would wait for ever. */
+#define HAS_ROOM(tiles)                                                       \
+    (STAGES > (tiles) && (WINDOW_QUERY_STAGES - 1) * KEY_TILES >= (tiles))
+#define SHOWN_LATER HAS_ROOM(SHOWN_AHEAD + FETCHING_WAVES)
+typedef char ring_is_long_enough[HAS_ROOM(SHOWN_AHEAD) ? 1 : -1];
 
 /* Addresses in local memory of what a team has. */
 typedef struct window_ring {
@@ -54,6 +62,13 @@ INLINE ring_stage next_stage(ring_stage at, const uint stages)
     return at;
 }
 
+/* Of what comes as number n of all. */
+INLINE ring_stage stage_of(uint n, const uint stages)
+{
+    const ring_stage stage = {n % stages, n / stages % 2};
+    return stage;
+}
+
 INLINE uint slab(const window_ring *ring, uint stage, uint group)
 {
     return ring->operands + stage * WINDOW_QUERY_BYTES + group * SLAB_BYTES;
@@ -72,30 +87,23 @@ INLINE uint key_factors(const window_ring *ring, uint stage)
     return ring->factors + stage * (4 * TILE_KEYS);
 }
 
-typedef enum { FILLED, READ, COME } stage_event;
+typedef enum { FILLED, READ } stage_event;
 INLINE uint keys_barrier(const window_ring *ring, uint stage,
                          stage_event event)
 {
     return ring->barriers + 8 * (event * STAGES + stage);
 }
-INLINE uint queries_barrier(const window_ring *ring, uint stage,
-                            stage_event event)
+/* Queries are read. */
+INLINE uint queries_barrier(const window_ring *ring, uint stage)
 {
-    return ring->barriers +
-           8 * (3 * STAGES + event * WINDOW_QUERY_STAGES + stage);
+    return ring->barriers + 8 * (2 * STAGES + stage);
 }
 
-/* Barrier n of the team's, by as many work-items as there are. */
+/* Barrier n of the team's: one wave fills a stage, all read it. */
 INLINE void make_window_barrier(const window_ring *ring, uint n)
 {
-    const int of_keys = n < 3 * STAGES;
-    const uint event =
-        of_keys ? n / STAGES : (n - 3 * STAGES) / WINDOW_QUERY_STAGES;
-    make_mbarrier(ring->barriers + 8 * n,
-                  event == READ ? TEAM_WAVES
-                  : event == FILLED && of_keys && VARIANT == COSINE
-                      ? MEASURING_WAVES
-                      : FETCHING);
+    const int filled = n / STAGES == FILLED;
+    make_mbarrier(ring->barriers + 8 * n, filled ? 1 : TEAM_WAVES);
 }
 
 INLINE void leave_stage(uint barrier_at, int lane)
@@ -138,24 +146,20 @@ INLINE void fetch_elements(uint to, __global const storage *from)
     store_chunk(to, x);
 }
 
-#define ROW_STEP (FETCHING / ROW_CHUNKS)
+/* Rows that a wave copies at once. */
+#define ROW_STEP (WAVE / ROW_CHUNKS)
 
-/* A work-item's chunks of rows [0, count) of a tile of keys or values; wide:
- * they allow copies of 16 bytes, one after the other, as copies that wait for
- * addresses are slow. */
+/* Rows [0, count) of a tile of keys or values. wide: they allow copies of 16
+ * bytes, one after the other, as copies that wait for addresses are slow. */
 INLINE void fetch_keys(uint to, __global const storage *from, uint pitch,
-                       uint count, uint item, int wide)
+                       uint count, uint lane, int wide)
 {
-    const uint chunk = item % ROW_CHUNKS, row = item / ROW_CHUNKS;
+    const uint chunk = lane % ROW_CHUNKS, row = lane / ROW_CHUNKS;
+    from += (ulong)row * pitch + chunk * 8;
     if (wide) {
-        UNROLL_FOR (uint i = 0; i < CEIL_DIV(TILE_KEYS, ROW_STEP); i++) {
-            if ((TILE_KEYS % ROW_STEP == 0 && NK % TILE_KEYS == 0) ||
-                row + i * ROW_STEP < count)
-                copy_chunk(to + (ROW_STEP % 8 == 0
-                                     ? chunk_place(row, chunk) +
-                                           i * (ROW_STEP * ROW_BYTES)
-                                     : chunk_place(row + i * ROW_STEP, chunk)),
-                           from);
+        UNROLL_FOR (uint i = 0; i < TILE_KEYS; i += ROW_STEP) {
+            if (NK % TILE_KEYS == 0 || row + i < count)
+                copy_chunk(to + chunk_place(row + i, chunk), from);
             from += (ulong)ROW_STEP * pitch;
         }
         return;
@@ -168,15 +172,15 @@ INLINE void fetch_keys(uint to, __global const storage *from, uint pitch,
 
 /* Rows [0, count) of the block of queries. */
 INLINE void fetch_queries(uint to, __global const storage *from, uint pitch,
-                          uint count, uint item, uint team, int wide)
+                          uint count, uint lane, uint team, int wide)
 {
-    const uint chunk = item % ROW_CHUNKS, row = item / ROW_CHUNKS;
+    const uint chunk = lane % ROW_CHUNKS, row = lane / ROW_CHUNKS;
+    from += (ulong)row * pitch + chunk * 8;
     if (wide) {
-        UNROLL_FOR (uint i = 0; i < CEIL_DIV(BLOCK_ROWS, ROW_STEP); i++) {
+        UNROLL_FOR (uint i = 0; i < BLOCK_ROWS; i += ROW_STEP) {
             if ((BLOCK_ROWS % ROW_STEP == 0 && NQ % BLOCK_ROWS == 0) ||
-                row + i * ROW_STEP < count)
-                copy_chunk(to + place_of_row(row + i * ROW_STEP, chunk, team),
-                           from);
+                row + i < count)
+                copy_chunk(to + place_of_row(row + i, chunk, team), from);
             from += (ulong)ROW_STEP * pitch;
         }
         return;
@@ -185,14 +189,6 @@ INLINE void fetch_queries(uint to, __global const storage *from, uint pitch,
         fetch_elements(to + place_of_row(i, chunk, team), from);
         from += (ulong)ROW_STEP * pitch;
     }
-}
-
-INLINE void arrive_come(uint barrier_at, int wide)
-{
-    if (wide)
-        arrive_after_copies(barrier_at);
-    else
-        arrive(barrier_at);
 }
 
 /* ---- Lengths ---- */
@@ -219,10 +215,11 @@ INLINE void square_16(float *squares, uint rows, int lane)
 
 INLINE float window_factor(float square)
 {
-    return fmin(rsqrt(square), 1.0f / NORM_EPSILON);
+    return fmin(native_rsqrt(square), 1.0f / NORM_EPSILON);
 }
 
-/* One through the length of each of 16 keys. */
+/* One through the length of each of 16 keys, in the order in which lanes have
+ * these keys' products: four numbers of each four lanes. */
 INLINE void measure_keys(uint factors, uint rows, int lane)
 {
     float squares[2];
@@ -230,8 +227,9 @@ INLINE void measure_keys(uint factors, uint rows, int lane)
     UNROLL_FOR (uint r = 0; r < 2; r++)
         squares[r] = window_factor(squares[r]);
     if (lane % 4 == lane / 8) {
-        store_word(factors + lane / 4 * 4, as_uint(squares[0]));
-        store_word(factors + lane / 4 * 4 + 32, as_uint(squares[1]));
+        const uint at = factors + lane / 8 * 16 + lane / 4 % 2 * 4;
+        store_word(at, as_uint(squares[0]));
+        store_word(at + 8, as_uint(squares[1]));
     }
 }
 

@@ -32,14 +32,18 @@
 #define HOLD_WINDOW_WEIGHTS(p)                                                \
     __asm__ volatile("" : HOLD_ALL_WEIGHTS(p) : : "memory")
 
-/* The lower half of a descriptor is the address in 16ths of bytes; eight rows
- * follow eight others, and what is 64 or 128 bytes wide has a swizzle as wide.
- */
-INLINE ulong describe_rows(uint address)
+/* What the compiler knows of an address keeps it from adding constants to it
+ * in the instruction that reads there. */
+#define HOLD_ADDRESS(x) __asm__ volatile("" : "+r"(x))
+
+/* The lower half of a descriptor is the address in 16ths of bytes, to which
+ * 16ths can be added; eight rows follow eight others, and what is 64 or 128
+ * bytes wide has a swizzle as wide. */
+INLINE uint rows_at(uint address) { return address / 16 | 1u << 16; }
+INLINE ulong describe_rows(uint rows)
 {
     const uint swizzle = ROW_BYTES == 64 ? 2u : 1u;
-    return (ulong)(8 * ROW_BYTES / 16 | swizzle << 30) << 32 | address / 16 |
-           1u << 16;
+    return (ulong)(8 * ROW_BYTES / 16 | swizzle << 30) << 32 | rows;
 }
 
 INLINE void multiply_16(float *s, ulong queries, ulong keys, const int adds)
@@ -65,16 +69,17 @@ INLINE void multiply_16(float *s, ulong queries, ulong keys, const int adds)
 /* Addresses. */
 INLINE void multiply_window_keys(float *s, uint queries, uint keys)
 {
-    const ulong q = describe_rows(queries), k = describe_rows(keys);
+    const uint q = rows_at(queries), k = rows_at(keys);
     UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++)
-        multiply_16(s, q + 2 * i, k + 2 * i, i > 0);
+        multiply_16(s, describe_rows(q + 2 * i), describe_rows(k + 2 * i),
+                    i > 0);
 }
 
 INLINE void multiply_window_values(float *o, const uint *p, uint values)
 {
-    const ulong v = describe_rows(values);
+    const uint v = rows_at(values);
     UNROLL_FOR (uint i = 0; i < TILE_KEYS / 16; i++)
-        add_values(o, p + 4 * i, v + i * ROW_BYTES);
+        add_values(o, p + 4 * i, describe_rows(v + i * ROW_BYTES));
 }
 
 /* The same scores by a wave alone, of its 16 rows. */
@@ -113,7 +118,7 @@ typedef struct window_weights {
 /* What turns a tile's products into logits, times log2 e. */
 typedef struct logit_terms {
     float scale[2];   /* of the lane's rows */
-    uint key_factors; /* address of the tile's (cosine) */
+    uint key_factors; /* address of the lane's first one's (cosine) */
     uint bias;        /* of the lane's biases */
     uint keys;        /* of the tile, less the lane's first one */
 } logit_terms;
@@ -125,13 +130,11 @@ INLINE void find_terms(float *by, float *add, const logit_terms *t,
                        const int c, int lane)
 {
 #if VARIANT == COSINE
-    float f[4];
-    load_two_floats(f, t->key_factors + 64 * c + lane % 4 * 8);
-    load_two_floats(f + 2, t->key_factors + 64 * c + 32 + lane % 4 * 8);
+    const float4 f = as_float4(load_chunk(t->key_factors + 64 * c));
 #endif
     UNROLL_FOR (int n = 0; n < 8; n++) {
 #if VARIANT == COSINE
-        by[n] = f[n / 4 * 2 + n % 2];
+        by[n] = n / 4 == 0 ? n % 2 == 0 ? f.x : f.y : n % 2 == 0 ? f.z : f.w;
 #endif
 #if !BIAS
         const int key = 16 * c + n / 4 * 8 + n % 2;
@@ -172,7 +175,7 @@ INLINE void weigh_with_maxima(float *s, row_weights *w, const logit_terms *t,
 /* Given that all rows have a base, be it of the window before. False: it does
  * not serve, and nothing has changed but s, which is worth nothing. */
 INLINE int weigh_quickly(float *s, row_weights *w, const logit_terms *t,
-                         int lane, int is_first)
+                         int lane, const int is_first)
 {
     float sum[2] = {0.0f, 0.0f};
     UNROLL_FOR (int c = 0; c < TILE_KEYS / 16; c++) {
@@ -219,7 +222,7 @@ INLINE int weigh_quickly(float *s, row_weights *w, const logit_terms *t,
 /* From products to weights. Addresses of the wave's 16 queries and of the
  * tile's keys, for those that are needed a second time. */
 INLINE void weigh_tile(float *s, window_weights *own, const logit_terms *t,
-                       uint queries, uint keys, int lane, int is_first)
+                       uint queries, uint keys, int lane, const int is_first)
 {
     row_weights *w = &own->rows;
     const int tries = w->settled && !(is_first && own->searches > 0);
