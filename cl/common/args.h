@@ -115,7 +115,8 @@ typedef struct forward_args {
  * first on tier matrix, would be rounded: where logits are large, that P would
  * not sum to 1. On tier matrix: lse, +infinity for a row that sees nothing;
  * delta; a bound of |dS| in its tile, as it goes to dK, negative where an lse
- * of the tile is large; and (cosine) what q k^ is multiplied by. */
+ * of the tile is large; and (cosine) what q k^ is multiplied by; of windows
+ * with wgmma what window_rows_wgmma.cl says. */
 #define ROW_NUMBERS 4
 #define ROW_MAX 0
 #define ROW_DELTA 1

@@ -75,6 +75,9 @@ INLINE void keep_pads(__local uint4 (*pads)[DIMS / CHUNK],
 /* Among offsets: of a token of the padding. */
 #define PADDED (~0u)
 #define IS_PADDED(at) (PADDING && (at) == PADDED)
+/* From where it is copied: no byte, and yet an instruction that copies 16
+ * wants a multiple of 16 for an address. */
+#define COPIED_FROM(at) (PADDING ? (at) & ~(CHUNK - 1u) : (at))
 
 #if CHUNKS
 /* Where chunk `i` of a window's rows is, counted from row `first` on, of which
@@ -133,7 +136,8 @@ INLINE void copy_found(__local storage_bits *to, __global const storage *from,
             if (pad && exists && padded && wanted)
                 *(__local uint4 *)here = pads[i];
             else
-                copy_16(here, from + (at ? at[turn] : 0) + i * CHUNK,
+                copy_16(here,
+                        from + (at ? COPIED_FROM(at[turn]) : 0) + i * CHUNK,
                         exists & !padded, wanted);
         }
         from += step;

@@ -484,7 +484,8 @@ static bool take_tuned(const wa_problem *problem, const wa_device *device,
 bool wa_plan_matrix_backward(const wa_problem *problem,
                              const wa_device *device, wa_plan *plan)
 {
-    if (wa_plan_wgmma_sliding_backward(problem, device, plan))
+    if (wa_plan_wgmma_sliding_backward(problem, device, plan) ||
+        wa_plan_wgmma_window_backward(problem, device, plan))
         return true;
     const char *why = wa_matrix_unwanted(problem, device, WA_BACKWARD);
     if (why)

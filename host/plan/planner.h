@@ -24,6 +24,8 @@ wa_planner wa_plan_wgmma_window;
 wa_planner wa_plan_matrix_backward; /* matrix_backward.c */
 /* The same part of that. (wgmma_sliding.c) */
 wa_planner wa_plan_wgmma_sliding_backward;
+/* And of windows. (wgmma_window_backward.c) */
+wa_planner wa_plan_wgmma_window_backward;
 
 /* ---- Demanded shapes: false, with a refusal, if the kernel or the device
  * does not allow them. ---- */

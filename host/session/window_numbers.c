@@ -3,20 +3,20 @@
 #include "session/window_numbers.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "session/stored_numbers.h"
 
-#define WINDOWS WA_WINDOW_TEST_WINDOWS
 #define HEADS WA_WINDOW_TEST_HEADS
 
 /* Operands are n times a power of two, |n| <= 8. Queries of the second head
- * are 64 times as large, and its biases grow along the keys, by some hundreds
- * in all, so that weights need other bases. */
+ * are 64 times as large, or for gradients 512, and its biases grow along the
+ * keys, by some hundreds in all, so that weights need other bases. */
 #define MOST_N 8
-static const int query_powers[HEADS] = {-2, 4};
+static const int query_powers[WA_PASSES][HEADS] = {{-2, 4}, {-2, 7}};
 #define KEY_POWER (-3)
 static const int bias_powers[HEADS] = {-2, 1};
 #define GROWTH 100
@@ -29,6 +29,9 @@ static const float logit_scales[HEADS] = {1.5f, 3.0f};
 #define BLIND_ROW 5u
 #define LATE_ROW 6u
 #define LATE_KEYS 70u
+/* This one of the second head, where gradients are wanted, has the lowest
+ * number with all keys, beside which the logarithm of their sum is nothing. */
+#define LOWEST_ROW 7u
 
 /* Of each head and window so many rows at most are held against fp64. */
 #define ROWS 64u
@@ -51,12 +54,38 @@ static void set_strides(wa_tensor *tensor, uint64_t window, uint64_t head,
     tensor->stride[WA_COLUMN] = 1;
 }
 
-wa_problem wa_window_test_problem(const wa_problem *problem)
+/* Extents too, which sums over windows go by. */
+static void set_shared(wa_tensor *tensor, uint64_t rows, uint64_t columns)
+{
+    set_strides(tensor, 0, rows * columns, columns);
+    tensor->extent[WA_HEAD] = HEADS;
+    tensor->extent[WA_ROW] = rows;
+    tensor->extent[WA_COLUMN] = columns;
+}
+
+static void set_gradients(wa_problem *test)
+{
+    static const wa_tensor_id of_queries[] = {WA_D_O, WA_DQ},
+                              of_keys[] = {WA_K, WA_V, WA_DK, WA_DV};
+    const uint64_t dim = test->head_dim;
+    const uint64_t queries = test->queries * dim, keys = test->keys * dim;
+    test->windows = WA_GRADIENT_TEST_WINDOWS;
+    test->kv_heads = HEADS;
+    for (size_t i = 0; i < sizeof of_queries / sizeof *of_queries; i++)
+        set_strides(&test->tensor[of_queries[i]], HEADS * queries, queries,
+                    dim);
+    for (size_t i = 0; i < sizeof of_keys / sizeof *of_keys; i++)
+        set_strides(&test->tensor[of_keys[i]], HEADS * keys, keys, dim);
+    set_shared(&test->tensor[WA_DBIAS], test->queries, test->keys);
+    set_shared(&test->tensor[WA_D_LOGIT_SCALE], 1, 1);
+}
+
+wa_problem wa_window_test_problem(const wa_problem *problem, wa_pass pass)
 {
     wa_problem test = *problem;
     const uint64_t dim = problem->head_dim;
     const uint64_t queries = problem->queries, keys = problem->keys;
-    test.windows = WINDOWS;
+    test.windows = WA_WINDOW_TEST_WINDOWS;
     test.heads = HEADS;
     test.kv_heads = 1;
     test.scale = problem->variant == WINATTN_DOT ? DOT_SCALE : problem->scale;
@@ -66,6 +95,8 @@ wa_problem wa_window_test_problem(const wa_problem *problem)
     set_strides(&test.tensor[WA_V], keys * dim, 0, dim);
     set_strides(&test.tensor[WA_LSE], HEADS * queries, queries, 1);
     set_strides(&test.tensor[WA_BIAS], 0, queries * keys, keys);
+    if (pass == WA_BACKWARD)
+        set_gradients(&test);
     return test;
 }
 
@@ -95,7 +126,7 @@ static winattn_status make_input(wa_window_numbers *x, wa_tensor_id id,
                                  size_t of_head, uint32_t heads,
                                  const int *powers)
 {
-    const size_t all = of_head * heads * WINDOWS;
+    const size_t all = of_head * heads * x->problem->windows;
     WA_TRY(make_room(x, id, 2 * all));
     for (size_t i = 0; i < all; i++)
         ((uint16_t *)x->stored[id])[i] = wa_stored_bits(
@@ -107,6 +138,7 @@ static winattn_status make_bias(wa_window_numbers *x)
 {
     const wa_problem *p = x->problem;
     const uint16_t none = p->dtype == WINATTN_FP16 ? 0xfc00u : 0xff80u;
+    const uint16_t lowest = none - 1; /* as bits go */
     const size_t keys = p->keys, of_head = p->queries * keys;
     WA_TRY(make_room(x, WA_BIAS, of_head * HEADS * 2));
     for (size_t i = 0; i < of_head * HEADS; i++) {
@@ -116,32 +148,61 @@ static winattn_status make_bias(wa_window_numbers *x)
         const int n = pick(x) + grown;
         const bool blind =
             row == BLIND_ROW || (row == LATE_ROW && key < LATE_KEYS);
+        const bool is_lowest =
+            x->pass == WA_BACKWARD && head > 0 && row == LOWEST_ROW;
         ((uint16_t *)x->stored[WA_BIAS])[i] =
-            blind ? none : wa_stored_bits(p->dtype, n, bias_powers[head]);
+            blind       ? none
+            : is_lowest ? lowest
+                        : wa_stored_bits(p->dtype, n, bias_powers[head]);
     }
     return WINATTN_SUCCESS;
 }
 
-winattn_status wa_window_numbers_make(const wa_problem *test,
+static winattn_status make_outputs(wa_window_numbers *x)
+{
+    const wa_problem *p = x->problem;
+    const size_t dim = p->head_dim, heads = (size_t)p->windows * HEADS;
+    const size_t of_queries = 2 * heads * p->queries * dim;
+    const size_t of_keys = 2 * heads * p->keys * dim;
+    if (x->pass == WA_FORWARD) {
+        WA_TRY(make_room(x, WA_O, of_queries));
+        return make_room(x, WA_LSE, heads * p->queries * sizeof(float));
+    }
+    WA_TRY(make_room(x, WA_DQ, of_queries));
+    WA_TRY(make_room(x, WA_DK, of_keys));
+    WA_TRY(make_room(x, WA_DV, of_keys));
+    if (p->bias != WINATTN_BIAS_NONE)
+        WA_TRY(
+            make_room(x, WA_DBIAS,
+                      (size_t)HEADS * p->queries * p->keys * sizeof(float)));
+    return p->variant == WINATTN_COSINE
+               ? make_room(x, WA_D_LOGIT_SCALE, HEADS * sizeof(float))
+               : WINATTN_SUCCESS;
+}
+
+winattn_status wa_window_numbers_make(const wa_problem *test, wa_pass pass,
                                       wa_window_numbers *x)
 {
-    static const int key_powers[] = {KEY_POWER};
+    static const int key_powers[HEADS] = {KEY_POWER, KEY_POWER};
     const size_t dim = test->head_dim;
-    const size_t rows = (size_t)WINDOWS * HEADS * test->queries;
+    const uint32_t key_heads = test->kv_heads;
     memset(x, 0, sizeof *x);
     x->problem = test;
+    x->pass = pass;
     x->random = 1;
-    WA_TRY(make_input(x, WA_Q, test->queries * dim, HEADS, query_powers));
-    WA_TRY(make_input(x, WA_K, test->keys * dim, 1, key_powers));
-    WA_TRY(make_input(x, WA_V, test->keys * dim, 1, key_powers));
+    WA_TRY(
+        make_input(x, WA_Q, test->queries * dim, HEADS, query_powers[pass]));
+    WA_TRY(make_input(x, WA_K, test->keys * dim, key_heads, key_powers));
+    WA_TRY(make_input(x, WA_V, test->keys * dim, key_heads, key_powers));
+    if (pass == WA_BACKWARD)
+        WA_TRY(make_input(x, WA_D_O, test->queries * dim, HEADS, key_powers));
     if (test->bias != WINATTN_BIAS_NONE)
         WA_TRY(make_bias(x));
     if (test->variant == WINATTN_COSINE) {
         WA_TRY(make_room(x, WA_LOGIT_SCALE, sizeof logit_scales));
         memcpy(x->stored[WA_LOGIT_SCALE], logit_scales, sizeof logit_scales);
     }
-    WA_TRY(make_room(x, WA_O, 2 * rows * dim));
-    return make_room(x, WA_LSE, rows * sizeof(float));
+    return make_outputs(x);
 }
 
 void wa_window_numbers_free(wa_window_numbers *x)
@@ -152,18 +213,37 @@ void wa_window_numbers_free(wa_window_numbers *x)
 
 /* ---- What must come out ---- */
 
-static double value_at(const wa_window_numbers *x, wa_tensor_id id, size_t i)
+double wa_window_value(const wa_window_numbers *x, wa_tensor_id id, size_t i)
 {
     return wa_stored_value(x->problem->dtype,
                            ((const uint16_t *)x->stored[id])[i]);
 }
 
-static double bias_of(const wa_window_numbers *x, uint32_t head, uint32_t row,
+double wa_window_bias(const wa_window_numbers *x, uint32_t head, uint32_t row,
                       uint32_t key)
 {
     const wa_problem *p = x->problem;
     const size_t at = ((size_t)head * p->queries + row) * p->keys + key;
-    return x->stored[WA_BIAS] ? value_at(x, WA_BIAS, at) : 0;
+    return x->stored[WA_BIAS] ? wa_window_value(x, WA_BIAS, at) : 0;
+}
+
+double wa_window_scale(const wa_window_numbers *x, uint32_t head)
+{
+    return x->problem->variant == WINATTN_DOT
+               ? (double)x->problem->scale
+               : exp((double)logit_scales[head]);
+}
+
+double wa_weigh_window_row(double *row, uint32_t keys)
+{
+    double top = -INFINITY, sum = 0;
+    for (uint32_t key = 0; key < keys; key++)
+        top = row[key] > top ? row[key] : top;
+    for (uint32_t key = 0; key < keys; key++)
+        sum += row[key] = row[key] > -INFINITY ? exp(row[key] - top) : 0;
+    for (uint32_t key = 0; key < keys && sum > 0; key++)
+        row[key] /= sum;
+    return top + log(sum);
 }
 
 /* Of rows that start at an element; a length of a row of zeros is 1. */
@@ -171,8 +251,8 @@ static double multiply_rows(const wa_window_numbers *x, size_t q, size_t k)
 {
     double dot = 0, of_q = 0, of_k = 0;
     for (uint32_t c = 0; c < x->problem->head_dim; c++) {
-        const double a = value_at(x, WA_Q, q + c),
-                     b = value_at(x, WA_K, k + c);
+        const double a = wa_window_value(x, WA_Q, q + c),
+                     b = wa_window_value(x, WA_K, k + c);
         dot += a * b;
         of_q += a * a;
         of_k += b * b;
@@ -182,36 +262,26 @@ static double multiply_rows(const wa_window_numbers *x, size_t q, size_t k)
     return dot / sqrt(of_q) / sqrt(of_k);
 }
 
-/* The weights of a row, which sum to 1 unless it sees nothing; returns lse. */
+/* The weights of a row; returns lse. */
 static double weigh(const wa_window_numbers *x, size_t window, uint32_t head,
                     uint32_t row, double *weights)
 {
     const wa_problem *p = x->problem;
     const size_t dim = p->head_dim;
     const size_t q = ((window * HEADS + head) * p->queries + row) * dim;
-    const double scale = p->variant == WINATTN_DOT
-                             ? (double)p->scale
-                             : exp((double)logit_scales[head]);
-    double top = -INFINITY, sum = 0;
-    for (uint32_t key = 0; key < p->keys; key++) {
+    const double scale = wa_window_scale(x, head);
+    for (uint32_t key = 0; key < p->keys; key++)
         weights[key] =
             scale * multiply_rows(x, q, (window * p->keys + key) * dim) +
-            bias_of(x, head, row, key);
-        top = weights[key] > top ? weights[key] : top;
-    }
-    for (uint32_t key = 0; key < p->keys; key++)
-        sum += weights[key] =
-            weights[key] > -INFINITY ? exp(weights[key] - top) : 0;
-    for (uint32_t key = 0; key < p->keys && sum > 0; key++)
-        weights[key] /= sum;
-    return top + log(sum);
+            wa_window_bias(x, head, row, key);
+    return wa_weigh_window_row(weights, p->keys);
 }
 
 /* ---- Comparison ---- */
 
-static winattn_status fail_number(const char *what, size_t window,
-                                  uint32_t head, uint32_t row, double is,
-                                  double exact)
+winattn_status wa_fail_window_number(const char *what, size_t window,
+                                     uint32_t head, uint32_t row, double is,
+                                     double exact)
 {
     return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
                    "wgmma failed its self-test: %s of window %u, head %u, row "
@@ -232,15 +302,16 @@ static winattn_status compare_row(const wa_window_numbers *x, size_t window,
     if (!(lse_is == lse ||
           fabs(lse_is - lse) <=
               TOLERANCE_LSE + TOLERANCE_LARGE_LSE * fabs(lse)))
-        return fail_number("lse", window, head, row, lse_is, lse);
+        return wa_fail_window_number("lse", window, head, row, lse_is, lse);
     for (uint32_t c = 0; c < dim; c++) {
-        const double is = value_at(x, WA_O, at * dim + c);
+        const double is = wa_window_value(x, WA_O, at * dim + c);
         double sum = 0;
         for (uint32_t key = 0; key < p->keys; key++)
-            sum += weights[key] *
-                   value_at(x, WA_V, (window * p->keys + key) * dim + c);
+            sum +=
+                weights[key] *
+                wa_window_value(x, WA_V, (window * p->keys + key) * dim + c);
         if (!(fabs(is - sum) <= allowed))
-            return fail_number("o", window, head, row, is, sum);
+            return wa_fail_window_number("o", window, head, row, is, sum);
     }
     return WINATTN_SUCCESS;
 }
@@ -251,26 +322,33 @@ static winattn_status find_unwritten(const wa_window_numbers *x)
     const wa_problem *p = x->problem;
     const size_t of_row = p->head_dim;
     for (size_t i = 0; i < x->bytes[WA_O] / 2; i++) {
-        const double is = value_at(x, WA_O, i);
+        const double is = wa_window_value(x, WA_O, i);
         const size_t row = i / of_row, head = row / p->queries;
         if (isnan(is))
-            return fail_number("o", head / HEADS, (uint32_t)(head % HEADS),
-                               (uint32_t)(row % p->queries), is, 0);
+            return wa_fail_window_number("o", head / HEADS,
+                                         (uint32_t)(head % HEADS),
+                                         (uint32_t)(row % p->queries), is, 0);
     }
     return WINATTN_SUCCESS;
 }
 
-winattn_status wa_window_numbers_compare(const wa_window_numbers *x)
+static winattn_status compare_rows(const wa_window_numbers *x)
 {
     /* odd: of all rows of a tile some */
     const uint32_t step = (x->problem->queries / ROWS + 1) | 1;
     double *weights = malloc(x->problem->keys * sizeof *weights);
     winattn_status status = weights ? find_unwritten(x) : wa_fail_memory();
-    for (uint32_t i = 0; i < WINDOWS * HEADS; i++)
+    for (uint32_t i = 0; i < WA_WINDOW_TEST_WINDOWS * HEADS; i++)
         for (uint32_t row = i % step;
              row < x->problem->queries && status == WINATTN_SUCCESS;
              row += step)
             status = compare_row(x, i / HEADS, i % HEADS, row, weights);
     free(weights);
     return status;
+}
+
+winattn_status wa_window_numbers_compare(const wa_window_numbers *x)
+{
+    return x->pass == WA_FORWARD ? compare_rows(x)
+                                 : wa_compare_window_gradients(x);
 }

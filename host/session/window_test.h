@@ -6,7 +6,7 @@
 
 #include "launch/launch.h"
 
-/* Computes three windows of two heads with the forward kernel of the plan, and
+/* Computes some windows of two heads with the kernels of the plan's pass, and
  * compares with numbers of the host: one head's logits are small, the other's
  * so large that weights need other bases. Once more with tensors that are not
  * aligned, which are read and written in another way. Fails with

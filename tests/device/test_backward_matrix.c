@@ -351,6 +351,13 @@ static const struct {
     {"variant=sliding queries=50 keys=50 dim=32 windows=1 heads=4 "
      "kv_heads=2 block=10 data=nan outputs=5",
      "", false},
+    /* ---- Windows that Hopper computes by wgmma ---- */
+    {"given=2 variant=cosine logit_scale=2.3 queries=256 dim=32 windows=2 "
+     "heads=1 bias=same data=common d_lse=1",
+     "", false},
+    {"queries=250 keys=241 dim=32 windows=2 heads=1 bias=same data=lowest "
+     "accumulate=15",
+     "", false},
 };
 #define ROWS (sizeof table / sizeof *table)
 

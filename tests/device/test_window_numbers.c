@@ -15,8 +15,8 @@ typedef struct kernel_case {
     uint32_t queries, keys;
 } kernel_case;
 
-static winattn_status check(wa_session *session, const kernel_case *c,
-                            const char *build_options)
+static winattn_status check(wa_session *session, wa_pass pass,
+                            const kernel_case *c, const char *build_options)
 {
     static const wa_exclusions none;
     winattn_desc desc = {.struct_size = sizeof desc,
@@ -34,9 +34,10 @@ static winattn_status check(wa_session *session, const kernel_case *c,
     desc.queries = c->queries;
     desc.keys = c->keys;
     desc.build_options = build_options;
+    desc.passes = WINATTN_PASS_FORWARD | WINATTN_PASS_BACKWARD;
     winattn_status status = wa_problem_read(&desc, &problem);
     if (status == WINATTN_SUCCESS)
-        status = wa_plan_make(&problem, wa_session_device(session), WA_FORWARD,
+        status = wa_plan_make(&problem, wa_session_device(session), pass,
                               &none, &plan);
     if (status == WINATTN_SUCCESS)
         status = wa_build_steps(session, &problem, &plan, &kernels, NULL);
@@ -58,8 +59,10 @@ static void right_kernels_pass(void **state)
     (void)state;
     wa_session *session = pretend_unit();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (check(session, &cases[i], "") != WINATTN_SUCCESS)
-            fail_msg("%s", winattn_last_reason());
+        for (int pass = 0; pass < WA_PASSES; pass++)
+            if (check(session, (wa_pass)pass, &cases[i], "") !=
+                WINATTN_SUCCESS)
+                fail_msg("%s", winattn_last_reason());
     wa_session_release(session);
 }
 
@@ -69,11 +72,17 @@ static void wrong_kernels_do_not(void **state)
     static const kernel_case of = {WINATTN_DOT, WINATTN_BF16,
                                    WINATTN_BIAS_FULL, 40, 40};
     (void)state;
+    static const char *const reasons[WA_PASSES] = {
+        "failed its self-test: o of window 0",
+        "failed its self-test: dq of window 0"};
     wa_session *session = pretend_unit();
-    assert_int_equal(check(session, &of, "-DSLOT_KEY(k)=((k)^1)"),
-                     WINATTN_UNSUPPORTED_DEVICE);
-    if (!strstr(winattn_last_reason(), "failed its self-test: "))
-        fail_msg("%s", winattn_last_reason());
+    for (int pass = 0; pass < WA_PASSES; pass++) {
+        assert_int_equal(
+            check(session, (wa_pass)pass, &of, "-DSLOT_KEY(k)=((k)^1)"),
+            WINATTN_UNSUPPORTED_DEVICE);
+        if (!strstr(winattn_last_reason(), reasons[pass]))
+            fail_msg("%s", winattn_last_reason());
+    }
     wa_session_release(session);
 }
 

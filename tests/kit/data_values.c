@@ -93,7 +93,9 @@ static void mark_rows(case_buffers *d)
     const test_case *c = &d->c;
     tensor_data *t = d->tensor;
     random_state r = random_seeded((unsigned long long)c->seed + 77);
-    tensor_data *mask = &t[T_MASK];
+    /* of a bias where there is no mask */
+    tensor_data *mask =
+        &t[c->data == DATA_LOWEST && !t[T_MASK].used ? T_BIAS : T_MASK];
     if ((c->data == DATA_MASKED || c->data == DATA_LOWEST) && mask->used)
         for (size_t w = 0; w < mask->extent[0]; w++)
             for (size_t i = 0; i < mask->extent[2]; i++) {

@@ -80,6 +80,8 @@ static const workload_row windows[] = {
     {"swinv2-w24", "variant=cosine windows=256 heads=6 queries=576 dim=32 "
                    "bias=same"},
     {"window-odd", "windows=100 heads=3 queries=300 keys=259 dim=32"},
+    {"window-241", "windows=100 heads=6 queries=241 keys=250 dim=32 "
+                   "bias=same"},
     {"window-64", "windows=100 heads=6 queries=256 dim=64 bias=same"},
 };
 #define WINDOWS (sizeof windows / sizeof *windows)
@@ -171,7 +173,8 @@ static winattn_status print_wgmma(const wa_problem *problem, const line *l)
         wa_plan_wgmma_window(&demanded, &device, &plan))
         WA_TRY(print_forward(&demanded, &of_unit, &none));
     wa_plan_begin(WA_BACKWARD, &plan);
-    if (wa_plan_wgmma_sliding_backward(&demanded, &device, &plan))
+    if (wa_plan_wgmma_sliding_backward(&demanded, &device, &plan) ||
+        wa_plan_wgmma_window_backward(&demanded, &device, &plan))
         WA_TRY(
             print_backward(&demanded, &of_unit, &none, WINATTN_TIER_MATRIX));
     return WINATTN_SUCCESS;

@@ -146,16 +146,19 @@ static void test_unit(cl_kernel kernel, const wa_matrix_unit *unit,
 
 void compute(cl_kernel kernel, const wa_device *device)
 {
-    static const char check[] = "check_matrix_", sliding[] = "sliding_";
+    static const char check[] = "check_matrix_", sliding[] = "sliding_",
+                      window[] = "window_";
     const char *name = kernel->facts->name;
     if (strcmp(name, "probe") == 0) {
         count_rounds(kernel, device);
     } else if (strncmp(name, sliding, sizeof sliding - 1) == 0) {
         if (kernel->program->is_rewritten)
             compute_sliding(kernel);
-    } else if (strcmp(name, "window_forward_wgmma") == 0) {
+    } else if (strncmp(name, window, sizeof window - 1) == 0) {
         if (kernel->program->is_rewritten)
             compute_window(kernel);
+    } else if (strcmp(name, "sum_partials") == 0) {
+        compute_sums(kernel);
     } else if (strncmp(name, check, sizeof check - 1) == 0) {
         const wa_matrix_unit *unit =
             wa_matrix_unit_named(name + sizeof check - 1);

@@ -16,6 +16,9 @@
 
 #define KERNEL "window_forward_wgmma"
 #define FRAGMENTS "forward_matrix_mma"
+#define ROWS_KERNEL "window_rows_wgmma"
+#define KEYS_KERNEL "window_keys_wgmma"
+#define FRAGMENT_GRADIENTS "backward_keys_matrix_mma"
 
 static int start(void **state)
 {
@@ -39,6 +42,14 @@ static winattn_desc desc_of(winattn_variant variant, winattn_dtype dtype,
     desc.queries = queries;
     desc.keys = keys;
     desc.bias = WINATTN_BIAS_FULL;
+    return desc;
+}
+
+/* Of gradients alone, with fewer numbers to compute. */
+static winattn_desc gradients_of(winattn_variant variant, winattn_dtype dtype)
+{
+    winattn_desc desc = desc_of(variant, dtype, 241, 256);
+    desc.passes = WINATTN_PASS_BACKWARD;
     return desc;
 }
 
@@ -125,6 +136,28 @@ static void it_needs_no_bias(void **state)
     end(&w);
 }
 
+static void gradients_are_tested_once(void **state)
+{
+    (void)state;
+    for (int variant = WINATTN_DOT; variant <= WINATTN_COSINE; variant++) {
+        winattn_desc desc =
+            gradients_of((winattn_variant)variant,
+                         variant == WINATTN_DOT ? WINATTN_BF16 : WINATTN_FP16);
+        winattn_plan *second;
+        world w = begin(&desc);
+        assert_says(&w, "backward kernel: " ROWS_KERNEL ", ");
+        assert_says(&w, "backward kernel: " KEYS_KERNEL ", ");
+        assert_null(strstr(w.text, "wgmma not used"));
+        standin_forget();
+        desc.windows = 70; /* the same programs */
+        assert_int_equal(winattn_plan_create(w.context, w.id, &desc, &second),
+                         WINATTN_SUCCESS);
+        assert_int_equal(launches_of(ROWS_KERNEL), 0);
+        winattn_plan_destroy(second);
+        end(&w);
+    }
+}
+
 /* Work-groups stay, as many as share the heads evenly. */
 static void launches_have_whole_shares(void **state)
 {
@@ -178,11 +211,48 @@ static void numbers_may_be_wrong(void **state)
         "failed its self-test: lse of window 0, head 0, row ");
 }
 
+static void assert_gradients_left_to_fragments(const char *why)
+{
+    const winattn_desc desc = gradients_of(WINATTN_COSINE, WINATTN_FP16);
+    world w = begin(&desc);
+    assert_says(&w, "backward tier: matrix\n");
+    assert_says(&w, "backward kernel: " FRAGMENT_GRADIENTS ", ");
+    assert_says(&w, "backward wgmma not used: ");
+    assert_says(&w, why);
+    end(&w);
+}
+
+static void gradients_may_be_wrong(void **state)
+{
+    static const struct {
+        wa_tensor_id id;
+        const char *says;
+    } wrong[] = {
+        {WA_DQ, "failed its self-test: dq of window 0, head 0, row 0 is "},
+        {WA_DK, "failed its self-test: dk of window 0, head 0, row 0 is "},
+        {WA_DV, "failed its self-test: dv of window 0, head 0, row 0 is "},
+        {WA_DBIAS, "failed its self-test: dbias of window 0, head 0, row 0 "
+                   "is "},
+        {WA_D_LOGIT_SCALE, "failed its self-test: d_logit_scale of window 0, "
+                           "head 0, row 0 is "},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        standin_drivers.wgmma_wrong = wrong[i].id;
+        assert_gradients_left_to_fragments(wrong[i].says);
+    }
+}
+
 static void logs_may_complain(void **state)
 {
+    static const char *const of[] = {ROWS_KERNEL, KEYS_KERNEL};
     (void)state;
     standin_drivers.log = "ptxas info    : (C7508) 'setmaxnreg' ignored\n";
     assert_left_to_fragments("'setmaxnreg' ignored");
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        standin_drivers.log_of = of[i];
+        assert_gradients_left_to_fragments("'setmaxnreg' ignored");
+    }
 }
 
 static void any_call_may_fail(void **state)
@@ -192,15 +262,25 @@ static void any_call_may_fail(void **state)
     any_call_of_plan_may_fail(&desc, start, 30);
 }
 
+static void any_call_for_gradients_may_fail(void **state)
+{
+    const winattn_desc desc = gradients_of(WINATTN_DOT, WINATTN_BF16);
+    (void)state;
+    any_call_of_plan_may_fail(&desc, start, 60);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(it_is_tested_once, start),
         cmocka_unit_test_setup(it_needs_no_bias, start),
+        cmocka_unit_test_setup(gradients_are_tested_once, start),
         cmocka_unit_test_setup(launches_have_whole_shares, start),
         cmocka_unit_test_setup(numbers_may_be_wrong, start),
+        cmocka_unit_test_setup(gradients_may_be_wrong, start),
         cmocka_unit_test_setup(logs_may_complain, start),
         cmocka_unit_test(any_call_may_fail),
+        cmocka_unit_test(any_call_for_gradients_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,7 +163,7 @@ static bool has_wgmma_options(const wa_problem *p, const wa_step *kernel)
 {
     const char *options = kernel->defines;
     const uint32_t stages = define_of(options, "STAGES");
-    return has_define(options, "VARIANT", WINATTN_SLIDING) &&
+    return has_define(options, "VARIANT", p->variant) &&
            has_define(options, "DTYPE", p->dtype) &&
            has_define(options, "HEAD_DIM", p->head_dim) &&
            has_define(options, "BLOCK_ROWS", kernel->block_rows) &&
@@ -214,6 +214,48 @@ static const char *broken_wgmma(const wa_problem *p, const wa_device *device,
     return broken;
 }
 
+/* NULL if the kernels are such that cl/hopper/window_rows_wgmma.cl and
+ * window_keys_wgmma.cl compute right. */
+static const char *broken_windows(const wa_problem *p, const wa_device *device,
+                                  const wa_plan *plan)
+{
+    const char *broken = NULL;
+    const wa_step *rows = &plan->step[WA_STEP_ROWS];
+    const wa_step *keys = &plan->step[WA_STEP_KEYS];
+    const wa_schedule *s = &plan->schedule;
+    REQUIRE(device->compute_capability == 90 && plan->wgmma_refusal[0] == 0);
+    REQUIRE(p->dtype != WINATTN_FP32 && p->head_dim == 32);
+    REQUIRE(p->mask == MASK_NONE && !p->grid.used && !p->table.used);
+    REQUIRE(p->heads == p->kv_heads);
+    REQUIRE(!plan->fused && !plan->step[WA_STEP_STATISTICS].kernel);
+    REQUIRE(strcmp(rows->kernel, "window_rows_wgmma") == 0);
+    REQUIRE(strcmp(keys->kernel, "window_keys_wgmma") == 0);
+    REQUIRE(rows->block_rows == 128 && keys->block_keys == 128);
+    REQUIRE(rows->work_group == 384 && keys->work_group == 384);
+    REQUIRE(has_wgmma_options(p, rows) && has_wgmma_options(p, keys));
+    REQUIRE(p->bias != WINATTN_BIAS_NONE &&
+            p->bias_dtype == WINATTN_TERM_SAME);
+    /* there are products of tiles of so many; of keys a lane has a sum of
+     * dBias for each two; and each wave has rows of its own */
+    REQUIRE(rows->block_keys == 32 && keys->block_rows == 64);
+    REQUIRE(p->queries > 240 && p->queries <= 256);
+    REQUIRE(p->keys > 240 && p->keys <= 256);
+    REQUIRE(plan->access_bytes == 16 && plan->access_elements == 8);
+    REQUIRE(s->row_blocks == wa_ceil_div(p->queries, 128));
+    REQUIRE(s->key_blocks == wa_ceil_div(p->keys, 128));
+    REQUIRE(s->key_parts <= 1 && s->windows_per_group == 1 &&
+            s->row_windows_per_group == 1);
+    REQUIRE(s->row_splits >= 1 && s->row_splits <= s->windows_per_launch);
+    REQUIRE(plan->workspace.statistics >=
+            s->windows_per_launch * p->heads * p->queries * 16);
+    REQUIRE(plan->workspace.bias >=
+            4ull * s->row_splits * p->heads * p->queries * p->keys);
+    REQUIRE(p->variant != WINATTN_COSINE ||
+            plan->workspace.scale >=
+                4ull * s->row_splits * s->row_blocks * p->heads);
+    return broken;
+}
+
 static const char *broken_gradients(const wa_problem *p,
                                     const wa_device *device,
                                     const wa_plan *plan)
@@ -225,7 +267,8 @@ static const char *broken_gradients(const wa_problem *p,
     if (broken)
         return broken;
     if (plan->is_wgmma)
-        return broken_wgmma(p, device, plan);
+        return p->variant == WINATTN_SLIDING ? broken_wgmma(p, device, plan)
+                                             : broken_windows(p, device, plan);
     if (p->variant == WINATTN_SLIDING)
         return broken_sliding(device->matrix_unit, plan);
     return plan->fused ? broken_whole(p, device->matrix_unit, plan)

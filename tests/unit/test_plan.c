@@ -10,9 +10,10 @@
 int main(int count, char **arguments)
 {
     const test_group groups[] = {
-        plan_choices, plan_contract, plan_purity,       plan_grid,
-        plan_matrix,  plan_refusals, plan_dealt,        plan_backward,
-        plan_rows,    plan_wgmma,    plan_wgmma_windows};
+        plan_choices, plan_contract,      plan_purity,
+        plan_grid,    plan_matrix,        plan_refusals,
+        plan_dealt,   plan_backward,      plan_rows,
+        plan_wgmma,   plan_wgmma_windows, plan_window_gradients};
     find_units();
     if (count == 2 && strcmp(arguments[1], "--print") == 0) {
         print_choices();

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Gradients of windows: a work-group stays with some rows, or keys, of a head
+ * and goes from window to window. A stage of the ring has a window: of two
+ * tensors the rows that the work-group owns, of two others all rows. One
+ * warpgroup fills it, with what must be known of the rows; the others have 64
+ * of the rows that are owned each.
+ *
+ * OWN_ROWS, OTHER_ROWS and OTHER_BYTES are of the kernel. There is a bias:
+ * without one fragments are as fast. */
+#ifndef GRADIENT_WINDOWS_CL
+#define GRADIENT_WINDOWS_CL
+#include "common/problem.cl"
+#include "hopper/gradient_products.cl"
+#include "hopper/lanes.cl"
+#include "hopper/mbarrier.cl"
+#include "matrix/grad_scale.cl"
+
+REQUIRE(STAGES)
+REQUIRE(EMULATED)
+REQUIRE(COMPUTE_CAPABILITY)
+REQUIRE(NQ)
+
+typedef char bias_has_16_bits[BIAS == 1 ? 1 : -1];
+
+/* Its address: stages, pairs of the bias, numbers, barriers. */
+typedef struct window_ring {
+    uint at;
+} window_ring;
+
+typedef enum { OWN_FIRST, OWN_SECOND, OTHER_FIRST, OTHER_SECOND } window_part;
+INLINE uint window_rows(const window_ring *ring, uint stage, window_part part)
+{
+    return ring->at + stage * WINDOW_STAGE_BYTES +
+           WINDOW_PITCH *
+               (part < OTHER_FIRST
+                    ? part * OWN_ROWS
+                    : 2 * OWN_ROWS + (part - OTHER_FIRST) * OTHER_ROWS);
+}
+INLINE uint window_pairs(const window_ring *ring)
+{
+    return ring->at + STAGES * WINDOW_STAGE_BYTES;
+}
+/* Of rows of the other side. */
+INLINE uint other_numbers(const window_ring *ring, uint stage)
+{
+    return window_pairs(ring) + WINDOW_PAIR_BYTES +
+           stage * WINDOW_NUMBER_BYTES;
+}
+/* Of rows that are owned. */
+INLINE uint own_numbers(const window_ring *ring, uint stage)
+{
+    return other_numbers(ring, stage) + OTHER_BYTES * OTHER_ROWS;
+}
+/* One of each wave that fetches. */
+INLINE uint wave_numbers(const window_ring *ring, uint stage)
+{
+    return own_numbers(ring, stage) + 4 * OWN_ROWS;
+}
+INLINE uint window_filled(const window_ring *ring, uint stage)
+{
+    return window_pairs(ring) + WINDOW_PAIR_BYTES +
+           STAGES * WINDOW_NUMBER_BYTES + stage * 8;
+}
+INLINE uint window_was_read(const window_ring *ring, uint stage)
+{
+    return window_filled(ring, stage + STAGES);
+}
+
+/* Of each work-item of the warpgroup that fetches: its copies are complete, it
+ * has stored its numbers. */
+#define FILL_ARRIVALS (2 * WARPGROUP)
+
+/* By as many work-items as there are barriers. */
+INLINE void make_window_barrier(const window_ring *ring, uint n)
+{
+    make_mbarrier(window_filled(ring, n),
+                  n < STAGES ? FILL_ARRIVALS
+                             : WARPGROUPS * (WARPGROUP / WAVE));
+}
+
+INLINE void store_number(uint to, float x) { store_word(to, as_uint(x)); }
+INLINE float load_number(uint from)
+{
+    float x;
+    __asm__ volatile("ld.shared.f32 %0, [%1];"
+                     : "=f"(x)
+                     : "r"(from)
+                     : "memory");
+    return x;
+}
+INLINE float2 load_numbers(uint from)
+{
+    float2 x;
+    __asm__ volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                     : "=f"(x.x), "=f"(x.y)
+                     : "r"(from)
+                     : "memory");
+    return x;
+}
+INLINE uint load_word(uint from)
+{
+    uint x;
+    __asm__ volatile("ld.shared.u32 %0, [%1];"
+                     : "=r"(x)
+                     : "r"(from)
+                     : "memory");
+    return x;
+}
+
+/* Of a sum of exponentials, the largest of which is 1. */
+INLINE float log2_unit(float x)
+{
+    float y;
+    __asm__("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* Numbers in fp32 of which this one, times log2 e, is not exact enough: what
+ * is near it is subtracted first. */
+#define LARGE_LSE 1024.0f
+
+/* What the kernel of rows tells of a row besides lse: a bound of |dS|, of
+ * which the magnitude counts, in the upper BOUND_BITS; below these the
+ * logarithm of the sum of its exponentials to the base 2, in multiples of
+ * LOG_STEP, where it says the largest score in lse's place. Beside a large one
+ * fp32 does not hold that logarithm. */
+#define BOUND_BITS 0xfff00000u
+#define LOG_STEP 0x1p-16f
+
+INLINE float pack_bound(float bound, float log_sum)
+{
+    const uint above = as_uint(bound) + ~BOUND_BITS & BOUND_BITS;
+    const uint steps = (uint)(log_sum * (1.0f / LOG_STEP));
+    /* what is no number becomes infinity */
+    return as_float(min(above, 0x7f800000u) | min(steps, ~BOUND_BITS));
+}
+INLINE float bound_of(float packed)
+{
+    return as_float(as_uint(packed) & BOUND_BITS);
+}
+INLINE float log_sum_of(float packed)
+{
+    return (float)(as_uint(packed) & ~BOUND_BITS) * LOG_STEP;
+}
+
+/* ---- Which windows ---- */
+
+/* Windows of a launch that a split has. */
+typedef struct window_split {
+    uint first, count;
+} window_split;
+
+INLINE window_split find_split(const forward_args *args, uint split)
+{
+    const uint windows = (uint)args->windows;
+    const uint least = windows / args->splits, more = windows % args->splits;
+    const window_split s = {split * least + min(split, more),
+                            least + (split < more)};
+    return s;
+}
+
+/* ---- Who has which rows ---- */
+
+/* Of rows that are owned each wave has 16, of which the last of a window may
+ * lack some: these are computed of whatever is there, and do not leave. No
+ * wave lacks all of them; that saves branches, and registers. */
+#define FULL_WAVES(rows, owned)                                               \
+    (CEIL_DIV(rows, 16) % (owned / 16) == 0 ? 1 : -1)
+INLINE uint first_of_wave(uint wave) { return wave * 16; }
+INLINE uint first_of_warpgroup(uint wave) { return wave / 4 * WARPGROUP_ROWS; }
+
+/* ---- Who fetches ---- */
+
+INLINE void sync_fetching(void)
+{
+    __asm__ volatile("bar.sync %0, %1;"
+                     :
+                     : "n"(WARPGROUPS + 2), "n"(WARPGROUP)
+                     : "memory");
+}
+
+/* `count` rows of a plane, at most `most`. */
+INLINE void fetch_window_rows(uint to, __global const storage *plane,
+                              uint pitch, uint count, const uint most,
+                              uint item, int wide)
+{
+    const uint chunk = item % 4, row = item / 4, step = WARPGROUP / 4;
+    to = window_chunk(to, row, chunk);
+    plane += (ulong)row * pitch + chunk * 8;
+    if (!wide) {
+        NO_UNROLL_FOR (uint r = row; r < count; r += step) {
+            store_chunk(to,
+                        as_uint4(vload8(0, (__global const ushort *)plane)));
+            to += step * WINDOW_PITCH;
+            plane += step * pitch;
+        }
+        return;
+    }
+    /* one after the other, as copies that wait for addresses are slow */
+    UNROLL_FOR (uint r = 0; r < most; r += step) {
+        if (row + r < count)
+            copy_chunk(to + r * WINDOW_PITCH, plane);
+        plane += step * pitch;
+    }
+}
+
+/* Rows that only fill tiles up are zeros, in all stages. By all who compute.
+ */
+INLINE void clear_fill(const window_ring *ring, const uint others, uint item)
+{
+    const uint chunks = (OTHER_ROWS - others) * 4;
+    for (uint n = item; n < 2 * STAGES * chunks; n += WARPGROUPS * WARPGROUP) {
+        const uint part = n / chunks, i = n % chunks;
+        store_chunk(window_rows(ring, part / 2,
+                                part % 2 ? OTHER_SECOND : OTHER_FIRST) +
+                        others * WINDOW_PITCH + i * 16,
+                    (uint4)(0));
+    }
+}
+
+INLINE void arrive_filled_window(uint filled_at, int wide)
+{
+    if (wide)
+        arrive_after_copies(filled_at);
+    else
+        arrive(filled_at);
+}
+
+/* A wave has read it all, as its first lane says. */
+INLINE void leave_window(uint read_at, int lane)
+{
+    if (lane == 0)
+        arrive(read_at);
+}
+
+#if VARIANT == COSINE
+/* 1 / the norm of a row. Gradients in fp16 have powers of two that follow from
+ * it: there a row of zeros, whose scores are 0 anyway and which adds nothing,
+ * has 0. */
+INLINE float inverse_of_row(uint rows, uint row)
+{
+    float square = 0.0f;
+    UNROLL_FOR (uint chunk = 0; chunk < 4; chunk++) {
+        const uint4 x = load_chunk(window_chunk(rows, row, chunk));
+        const uint words[4] = {x.x, x.y, x.z, x.w};
+        UNROLL_FOR (int i = 0; i < 4; i++) {
+            const float2 pair = unpack(words[i]);
+            square = FMA(pair.x, pair.x, square);
+            square = FMA(pair.y, pair.y, square);
+        }
+    }
+    const float inverse = fmin(rsqrt(square), 1.0f / NORM_EPSILON);
+    return RESCALES && inverse >= 1.0f / NORM_EPSILON ? 0.0f : inverse;
+}
+#endif
+
+/* ---- The bias of pairs ---- */
+
+/* For a lane of who has 16 rows, which are number `wave` of those that are
+ * owned, 16 columns: as it has their scores. In local memory 16 bytes of each
+ * lane lie beside the next lane's. */
+#define PAIRS_OF_CHUNK 8
+INLINE uint pair_chunk(const window_ring *ring, uint wave, uint column,
+                       uint lane)
+{
+    return window_pairs(ring) +
+           ((wave * (OTHER_ROWS / 16) + column / 16) * WAVE + lane) * 16;
+}
+
+/* Where pair e of a lane's chunk is among 16 rows and the chunk's columns. */
+INLINE uint row_of_pair(uint lane, uint e) { return lane / 4 + e / 2 % 2 * 8; }
+INLINE uint column_of_pair(uint lane, uint e)
+{
+    return e / 4 * 8 + lane % 4 * 2 + e % 2;
+}
+
+/* Of 16 columns from `column` on, a multiple of 16, as they are kept, and as
+ * numbers. */
+#define PAIR_WORDS (PAIRS_OF_CHUNK / 2)
+INLINE void load_pairs(uint *words, const window_ring *ring, uint wave,
+                       uint column, uint lane)
+{
+    const uint4 x = load_chunk(pair_chunk(ring, wave, column, lane));
+    words[0] = x.x;
+    words[1] = x.y;
+    words[2] = x.z;
+    words[3] = x.w;
+}
+INLINE void unpack_pairs(float *bias, const uint *words)
+{
+    UNROLL_FOR (uint i = 0; i < PAIR_WORDS; i++) {
+        const float2 pair = unpack(words[i]);
+        bias[2 * i] = pair.x;
+        bias[2 * i + 1] = pair.y;
+    }
+}
+
+/* Of a head, before the first window: pairs of the rows that are owned, from
+ * `first` on, which are keys if `transposed`. By all who compute. */
+INLINE void keep_bias(const window_ring *ring, const forward_args *args,
+                      const score_bias_view *score_bias, uint first, uint item,
+                      const int transposed)
+{
+    const uint chunks = OTHER_ROWS / 16; /* of 16 rows */
+    NO_UNROLL_FOR (uint n = item; n < OWN_ROWS / 16 * chunks * WAVE;
+                   n += WARPGROUPS * WARPGROUP) {
+        const uint lane = n % WAVE, wave = n / WAVE / chunks;
+        const uint column = n / WAVE % chunks * 16;
+        float x[PAIRS_OF_CHUNK];
+        UNROLL_FOR (uint e = 0; e < PAIRS_OF_CHUNK; e++) {
+            const uint own = first + wave * 16 + row_of_pair(lane, e);
+            const uint other = column + column_of_pair(lane, e);
+            const uint row = transposed ? other : own;
+            const uint key = transposed ? own : other;
+            x[e] = JOIN(load, BIAS_SUFFIX)(score_bias->bias,
+                                           bias_at(args, score_bias,
+                                                   (int)min(row, NQ - 1u),
+                                                   (int)min(key, NK - 1u)));
+            /* so keys that only fill a tile up are not seen */
+            x[e] = key < NK ? x[e] : -INFINITY;
+        }
+        store_chunk(pair_chunk(ring, wave, column, lane),
+                    (uint4)(PACK(x[0], x[1]), PACK(x[2], x[3]),
+                            PACK(x[4], x[5]), PACK(x[6], x[7])));
+    }
+}
+
+/* ---- Rows that leave ---- */
+
+/* A wave's 16 rows of sums, row r of the lane's two times factor[r], to rows
+ * from `row` on, those before `end`. staging: as many rows in local memory
+ * that are the wave's own by now. adds: to what is there. */
+INLINE void store_window_rows(const float *sums, const float *factor,
+                              uint staging, __global storage *to, uint pitch,
+                              uint row, uint end, int lane, int adds, int wide)
+{
+    if (adds) {
+        UNROLL_FOR (uint r = 0; r < 2; r++) {
+            const uint own = row + lane / 4 + 8 * r;
+            const ulong at = (ulong)own * pitch + 2 * (lane % 4);
+            if (own < end)
+                UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++)
+                    UNROLL_FOR (uint i = 0; i < 2; i++)
+                        STORE(FMA(sums[SCORE(j, r, i)], factor[r],
+                                  LOAD(to, at + 8 * j + i)),
+                              to, at + 8 * j + i);
+        }
+        return;
+    }
+    UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++)
+        UNROLL_FOR (uint r = 0; r < 2; r++)
+            store_word(window_chunk(staging, lane / 4 + 8 * r, j) +
+                           lane % 4 * 4,
+                       PACK(sums[SCORE(j, r, 0)] * factor[r],
+                            sums[SCORE(j, r, 1)] * factor[r]));
+    WAVE_SYNC();
+    UNROLL_FOR (uint first = 0; first < 16; first += 8) {
+        const uint i = first + lane / 4;
+        __global storage *at = to + (ulong)(row + i) * pitch + lane % 4 * 8;
+        if (row + i >= end)
+            continue;
+        const uint4 x = load_chunk(window_chunk(staging, i, lane % 4));
+        if (wide)
+            *(__global uint4 *)at = x;
+        else
+            vstore8(as_ushort8(x), 0, (__global ushort *)at);
+    }
+}
+
+#if VARIANT == COSINE
+/* Gradients with respect to rows of length 1 are taken back to rows x of any
+ * length: (d - x^ (x^ . d)) / |x|, where d is sums times factor. Below the
+ * smallest norm x^ is just a multiple of x. Leaves x^ . d in along. rows: x of
+ * the wave's rows. */
+INLINE void take_back_norm(float *sums, float *along, const float *factor,
+                           const float *inverses, uint rows, int lane)
+{
+    UNROLL_FOR (uint r = 0; r < 2; r++) {
+        float2 x[HEAD_DIM / 8];
+        float dot = 0.0f;
+        UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++) {
+            x[j] = unpack(load_word(window_chunk(rows, lane / 4 + 8 * r, j) +
+                                    lane % 4 * 4));
+            dot = FMA(x[j].x, sums[SCORE(j, r, 0)], dot);
+            dot = FMA(x[j].y, sums[SCORE(j, r, 1)], dot);
+        }
+        REDUCE(dot, ADD_PAIR);
+        const float inverse = RESCALES && inverses[r] == 0.0f
+                                  ? 1.0f / NORM_EPSILON
+                                  : inverses[r];
+        const float whole = factor[r] * inverse;
+        along[r] = dot * whole;
+        const float part = inverse < 1.0f / NORM_EPSILON
+                               ? along[r] * inverse * inverse
+                               : 0.0f;
+        UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++) {
+            sums[SCORE(j, r, 0)] =
+                FMA(sums[SCORE(j, r, 0)], whole, -x[j].x * part);
+            sums[SCORE(j, r, 1)] =
+                FMA(sums[SCORE(j, r, 1)], whole, -x[j].y * part);
+        }
+    }
+}
+#endif
+
+#endif

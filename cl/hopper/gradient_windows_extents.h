@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the kernels of a window's gradients have in local memory: formulas by
+ * which they declare it and the planner knows how much it is. A kernel has
+ * OWN_ROWS rows of two tensors and all rows of two others, OTHER_ROWS of them
+ * with those that fill the last tile up; of each of these OTHER_BYTES; and of
+ * a bias 16 bits for each pair. */
+#ifndef GRADIENT_WINDOWS_EXTENTS_H
+#define GRADIENT_WINDOWS_EXTENTS_H
+
+/* A row in local memory, of 32 channels. */
+#define WINDOW_CHANNELS 32
+#define WINDOW_PITCH 64
+
+/* Of a stage, which has a window: tensors; and numbers that belong to rows. */
+#define WINDOW_STAGE_BYTES ((OWN_ROWS + OTHER_ROWS) * 2 * WINDOW_PITCH)
+#define WINDOW_NUMBER_BYTES (OTHER_BYTES * OTHER_ROWS + 4 * OWN_ROWS + 16)
+/* In the kernel of rows, and of keys. */
+#define BYTES_OF_KEY 4
+#define BYTES_OF_ROW 20
+/* It is filled, it was read. */
+#define WINDOW_BARRIER_BYTES 16
+#define WINDOW_PAIR_BYTES (2 * OWN_ROWS * OTHER_ROWS)
+/* Of each wave a sum. */
+#define WINDOW_SUM_BYTES 64
+#define WINDOW_LOCAL_BYTES                                                    \
+    (WINDOW_SUM_BYTES +                                                       \
+     STAGES *                                                                 \
+         (WINDOW_STAGE_BYTES + WINDOW_NUMBER_BYTES + WINDOW_BARRIER_BYTES) +  \
+     WINDOW_PAIR_BYTES)
+
+#endif

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Backward pass of windows on NVIDIA's Hopper, behind window_rows_wgmma.cl:
+ * dK and dV, the other way round.
+ *
+ * A work-group owns BLOCK_KEYS keys of a head, 64 for each of its warpgroups
+ * but the last, which fetches, and goes from window to window. All rows of a
+ * window are in local memory, over which a warpgroup loops, BLOCK_ROWS at a
+ * time:
+ *
+ *   P^T = exp(scale K Q^T + bias - lse),  dS^T = P^T (V dO^T - delta),
+ *   dV += P^T dO,  dK += scale dS^T Q */
+#define OWN_ROWS BLOCK_KEYS
+#define OTHER_ROWS (CEIL_DIV(NQ, BLOCK_ROWS) * BLOCK_ROWS)
+#define WARPGROUPS (BLOCK_KEYS / WARPGROUP_ROWS)
+#define OTHER_BYTES BYTES_OF_ROW
+#include "hopper/gradient_windows.cl"
+
+REQUIRE(BLOCK_ROWS)
+
+typedef char all_waves_have_keys[FULL_WAVES(NK, OWN_ROWS)];
+
+#define multiply_scores JOIN(multiply_, BLOCK_ROWS)
+#define hold_scores JOIN(hold_, BLOCK_ROWS)
+
+/* What is known of a row in local memory, numbers beside each other: its
+ * shift, minus lse in units of log 2, plus P_EXPONENT, or where some lse of
+ * the window is large what the kernel of rows says for it; (cosine) what q k^
+ * is multiplied by; what dP is multiplied by; delta, times minus that. Behind
+ * those of all rows, in a window with a large lse, P_EXPONENT less the
+ * logarithm of the row's sum where that is not part of lse. */
+#define KNOWN_NUMBERS (VARIANT == COSINE ? 4 : 2)
+INLINE uint powers_of_rows(const window_ring *ring, uint stage)
+{
+    return other_numbers(ring, stage) + 4 * KNOWN_NUMBERS * OTHER_ROWS;
+}
+
+/* ---- Who fetches ---- */
+
+/* Of a work-item's rows, what the kernel of rows left. */
+typedef struct fetched_numbers {
+    float4 row[CEIL_DIV(OTHER_ROWS, WARPGROUP)];
+} fetched_numbers;
+
+INLINE fetched_numbers fetch_numbers(__global const float *numbers, uint item)
+{
+    fetched_numbers x;
+    UNROLL_FOR (uint i = 0; i < CEIL_DIV(OTHER_ROWS, WARPGROUP); i++) {
+        x.row[i] = vload4(min(item + i * WARPGROUP, NQ - 1u), numbers);
+        if (VARIANT != COSINE)
+            x.row[i].w = 1.0f;
+    }
+    return x;
+}
+
+/* The numbers of a window's rows; and at wave_numbers the power of two of dS,
+ * and whether some lse is large. */
+INLINE void keep_numbers(const window_ring *ring, uint stage,
+                         const fetched_numbers *x, uint item)
+{
+    float bound = 0.0f;
+    int large = 0;
+    UNROLL_FOR (uint i = 0; i < CEIL_DIV(OTHER_ROWS, WARPGROUP); i++) {
+        const float size = fabs(x->row[i].x);
+        bound = fmax(bound, bound_of(x->row[i].z) * x->row[i].w);
+        large |= size > LARGE_LSE && size < INFINITY;
+    }
+    /* the flag is the last bit of a bound, for which that is nothing */
+    large = WAVE_ANY(large);
+    store_word(wave_numbers(ring, stage) + item / WAVE * 4,
+               (largest_of_wave(as_uint(bound)) & ~1u) | (uint)large);
+    sync_fetching();
+    const uint4 all = load_chunk(wave_numbers(ring, stage));
+    const uint most = max(max(all.x, all.y), max(all.z, all.w));
+    const float ds_scale =
+        RESCALES ? ds_scale_for(as_float(most & ~1u)) : 1.0f;
+    large = (int)((all.x | all.y | all.z | all.w) & 1u);
+    sync_fetching();
+    if (item == 0) {
+        store_number(wave_numbers(ring, stage), ds_scale);
+        store_word(wave_numbers(ring, stage) + 4, (uint)large);
+    }
+    UNROLL_FOR (uint i = 0; i < CEIL_DIV(OTHER_ROWS, WARPGROUP); i++) {
+        const uint row = item + i * WARPGROUP;
+        const float4 known = x->row[i];
+        const float factor = known.w * (ds_scale / P_SCALE);
+        const float lse = row < NQ ? known.x : INFINITY;
+        const float shift = large ? lse : FMA(-lse, LOG2E, P_EXPONENT);
+        const uint to = other_numbers(ring, stage) + row * (4 * KNOWN_NUMBERS);
+        if (row >= OTHER_ROWS)
+            break;
+        if (large)
+            store_number(powers_of_rows(ring, stage) + 4 * row,
+                         P_EXPONENT - log_sum_of(known.z));
+        if (VARIANT == COSINE) {
+            store_chunk(to, as_uint4((float4)(shift, known.w, factor,
+                                              -known.y * factor)));
+        } else {
+            store_number(to, shift);
+            store_number(to + 4, -known.y * factor);
+        }
+    }
+}
+
+typedef struct key_tensors {
+    __global const storage *q, *k, *v, *d_o;
+    __global const float *numbers;
+} key_tensors;
+
+INLINE void fetch_window(const window_ring *ring, uint stage,
+                         const key_tensors *from, const backward_args *args,
+                         ulong window, uint head, uint first_key, uint item,
+                         int wide)
+{
+    const forward_args *forward = &args->forward;
+    const uint count = min((uint)OWN_ROWS, NK - first_key);
+    fetch_window_rows(window_rows(ring, stage, OWN_FIRST),
+                      from->k + plane(&forward->k, window, head) +
+                          (ulong)first_key * forward->k.row,
+                      forward->k.row, count, OWN_ROWS, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OTHER_FIRST),
+                      from->q + plane(&forward->q, window, head),
+                      forward->q.row, NQ, NQ, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OWN_SECOND),
+                      from->v + plane(&forward->v, window, head) +
+                          (ulong)first_key * forward->v.row,
+                      forward->v.row, count, OWN_ROWS, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OTHER_SECOND),
+                      from->d_o + plane(&args->d_o, window, head),
+                      args->d_o.row, NQ, NQ, item, wide);
+    arrive_filled_window(window_filled(ring, stage), wide);
+    END_COPIES();
+}
+
+/* Norms of a stage's keys, once these are there. */
+INLINE void measure_window(const window_ring *ring, uint stage, uint item)
+{
+#if VARIANT == COSINE
+    sync_fetching();
+    UNROLL_FOR (uint r = 0; r < OWN_ROWS; r += WARPGROUP)
+        if (r + item < OWN_ROWS)
+            store_number(
+                own_numbers(ring, stage) + 4 * (r + item),
+                inverse_of_row(window_rows(ring, stage, OWN_FIRST), r + item));
+#endif
+    arrive(window_filled(ring, stage));
+}
+
+/* What comes later is under way before an earlier window is measured, where
+ * there are stages for that. */
+#define LAG (STAGES > 2 ? 1 : 0)
+INLINE void fetch(const window_ring *ring, const key_tensors *from,
+                  const backward_args *args, window_split windows, uint head,
+                  uint first_key, uint item, int wide)
+{
+    const forward_args *forward = &args->forward;
+    NO_UNROLL_FOR (uint n = 0; n < windows.count + LAG; n++) {
+        if (n < windows.count) {
+            const fetched_numbers numbers = fetch_numbers(
+                from->numbers +
+                    ((ulong)(windows.first + n) * forward->heads + head) * NQ *
+                        ROW_NUMBERS,
+                item);
+            await_phase(window_was_read(ring, n % STAGES), n / STAGES % 2 ^ 1);
+            fetch_window(ring, n % STAGES, from, args,
+                         forward->first_window + windows.first + n, head,
+                         first_key, item, wide);
+            keep_numbers(ring, n % STAGES, &numbers, item);
+        } else {
+            END_COPIES();
+        }
+        AWAIT_COPIES(LAG);
+        if (n >= LAG)
+            measure_window(ring, (n - LAG) % STAGES, item);
+    }
+}
+
+/* ---- Who computes ---- */
+
+/* A wave's 16 keys of a window. */
+typedef struct wave_keys {
+    uint wave; /* among those of the work-group */
+    int lane;
+    float scale[2]; /* of products of the lane's keys, to logits */
+    float factor;   /* by which dP is multiplied (dot) */
+} wave_keys;
+
+typedef struct key_state {
+    float dk[OUTS], dv[OUTS];
+    uint p[BLOCK_ROWS / 4], ds[BLOCK_ROWS / 4];
+} key_state;
+
+/* Of two rows of a lane the first numbers (0), or the last (1); all that there
+ * are where these are two. */
+INLINE float4 load_known(const window_ring *ring, uint stage, uint first,
+                         const uint part, int lane)
+{
+    const uint from = other_numbers(ring, stage) +
+                      (first + 2 * (lane % 4)) * (4 * KNOWN_NUMBERS);
+    if (VARIANT != COSINE)
+        return as_float4(load_chunk(from));
+    const float2 low = load_numbers(from + 8 * part);
+    const float2 high = load_numbers(from + 16 + 8 * part);
+    return (float4)(low, high);
+}
+
+/* Products of keys become P_SCALE P^T. powers: those of the tile's rows, where
+ * some lse is large. */
+INLINE void exponentiate(float *s, const uint *words, const float4 *known,
+                         const int large, uint powers, const wave_keys *keys)
+{
+    UNROLL_FOR (uint j = 0; j < BLOCK_ROWS / 8; j++) {
+        float bias[8];
+        float *own = s + 4 * j;
+        unpack_pairs(bias, words + PAIR_WORDS * (j / 2));
+        const float shift[2] = {known[j].x, known[j].z};
+        float power[2] = {P_EXPONENT, P_EXPONENT};
+        if (large) {
+            const float2 pair =
+                load_numbers(powers + 4 * (8 * j + 2 * (keys->lane % 4)));
+            power[0] = pair.x;
+            power[1] = pair.y;
+        }
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            UNROLL_FOR (int i = 0; i < 2; i++) {
+                const int n = 2 * r + i;
+                const float term = bias[j % 2 * 4 + n];
+                const float scale = keys->scale[r];
+                if (VARIANT == COSINE)
+                    own[n] *= i ? known[j].w : known[j].y;
+                if (large) {
+                    /* not below 0 by what the products rounded; no fmin, as
+                     * what is no number stays none */
+                    const float less = FMA(own[n], scale, term) - shift[i];
+                    own[n] =
+                        EXP2(FMA(less > 0.0f ? 0.0f : less, LOG2E, power[i]));
+                } else
+                    own[n] = EXP2(FMA(own[n], scale * LOG2E,
+                                      FMA(term, LOG2E, shift[i])));
+            }
+    }
+}
+
+/* What that needs besides, fetched while products are under way: biases, and
+ * of two rows each what is known first of them. */
+INLINE void load_terms(uint *words, float4 *known, const window_ring *ring,
+                       uint stage, uint first, const wave_keys *keys)
+{
+    UNROLL_FOR (uint c = 0; c < BLOCK_ROWS; c += 16)
+        load_pairs(words + PAIR_WORDS * c / 16, ring, keys->wave, first + c,
+                   keys->lane);
+    UNROLL_FOR (uint j = 0; j < BLOCK_ROWS / 8; j++)
+        known[j] = load_known(ring, stage, first + 8 * j, 0, keys->lane);
+}
+
+INLINE void pack_tile(uint *to, const float *from)
+{
+    UNROLL_FOR (int i = 0; i < BLOCK_ROWS / 4; i++)
+        to[i] = PACK(from[2 * i], from[2 * i + 1]);
+}
+
+/* P^T and dP^T become dS^T, as an operand. */
+INLINE void differentiate(uint *ds, const float *p, const float *dp,
+                          const float4 *known, const wave_keys *keys)
+{
+    UNROLL_FOR (int j = 0; j < BLOCK_ROWS / 8; j++) {
+        const float low = VARIANT == COSINE ? known[j].x : keys->factor;
+        const float high = VARIANT == COSINE ? known[j].z : keys->factor;
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            ds[2 * j + r] = PACK(
+                p[SCORE(j, r, 0)] * FMA(dp[SCORE(j, r, 0)], low, known[j].y),
+                p[SCORE(j, r, 1)] * FMA(dp[SCORE(j, r, 1)], high, known[j].w));
+    }
+}
+
+/* A window's rows. k, v: addresses of the warpgroup's. */
+INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
+                     uint v, const int large, const wave_keys *keys)
+{
+    UNROLL_FOR (int i = 0; i < OUTS; i++)
+        x->dk[i] = x->dv[i] = 0.0f;
+    UNROLL_FOR (int i = 0; i < BLOCK_ROWS / 4; i++)
+        x->p[i] = x->ds[i] = 0;
+    NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_ROWS) {
+        float s[BLOCK_ROWS / 2], dp[BLOCK_ROWS / 2];
+        uint words[PAIR_WORDS * BLOCK_ROWS / 16];
+        float4 known[BLOCK_ROWS / 8];
+        const uint q_rows =
+            window_rows(ring, stage, OTHER_FIRST) + first * WINDOW_PITCH;
+        const uint d_o_rows =
+            window_rows(ring, stage, OTHER_SECOND) + first * WINDOW_PITCH;
+        AWAIT_PRODUCTS(0);
+        HOLD_OUTS(x->dk);
+        HOLD_OUTS(x->dv);
+        hold_words(x->p, BLOCK_ROWS / 4);
+        hold_words(x->ds, BLOCK_ROWS / 4);
+        load_terms(words, known, ring, stage, first, keys);
+        start_products();
+        multiply_scores(s, k, q_rows);
+        end_products();
+        multiply_scores(dp, v, d_o_rows);
+        end_products();
+        AWAIT_PRODUCTS(1);
+        hold_scores(s);
+        exponentiate(s, words, known, large,
+                     powers_of_rows(ring, stage) + 4 * first, keys);
+        pack_tile(x->p, s);
+        hold_words(x->p, BLOCK_ROWS / 4);
+        HOLD_OUTS(x->dv);
+        if (VARIANT == COSINE)
+            UNROLL_FOR (uint j = 0; j < BLOCK_ROWS / 8; j++)
+                known[j] =
+                    load_known(ring, stage, first + 8 * j, 1, keys->lane);
+        start_products();
+        add_products(x->dv, x->p, d_o_rows, BLOCK_ROWS);
+        end_products();
+        AWAIT_PRODUCTS(1);
+        hold_scores(dp);
+        differentiate(x->ds, s, dp, known, keys);
+        hold_words(x->ds, BLOCK_ROWS / 4);
+        HOLD_OUTS(x->dk);
+        start_products();
+        add_products(x->dk, x->ds, q_rows, BLOCK_ROWS);
+        end_products();
+    }
+    AWAIT_PRODUCTS(0);
+    HOLD_OUTS(x->dk);
+    HOLD_OUTS(x->dv);
+    hold_words(x->p, BLOCK_ROWS / 4);
+    hold_words(x->ds, BLOCK_ROWS / 4);
+}
+
+__kernel __attribute__((reqd_work_group_size(WORK_ITEMS, 1, 1))) void
+window_keys_wgmma(BACKWARD_PARAMETERS)
+{
+    __local uchar memory[WINDOW_LOCAL_BYTES] __attribute__((aligned(1024)));
+    const forward_args *forward = &args.forward;
+    const uint flags = forward->flags;
+    const uint item = (uint)get_local_id(0);
+    const uint wave = wave_of(item), warpgroup = wave / 4;
+    int lane = (int)(item % WAVE);
+    const int wide = (flags & ARG_WIDE_ACCESS) != 0;
+    const window_ring ring = {local_address(memory)};
+    DECLARE_REGISTERS();
+    const uint head_blocks = forward->heads * args.key_blocks;
+    const uint head_block = (uint)get_group_id(0) % head_blocks;
+    const uint head = head_block / args.key_blocks;
+    const uint first_key = head_block % args.key_blocks * BLOCK_KEYS;
+    const window_split windows =
+        find_split(forward, (uint)get_group_id(0) / head_blocks);
+    if (windows.count == 0)
+        return;
+    if (item < 2 * STAGES)
+        make_window_barrier(&ring, item);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (warpgroup == WARPGROUPS) {
+        LEAVE_REGISTERS();
+        const key_tensors from = {q, k, v, d_o, workspace + args.workspace};
+        fetch(&ring, &from, &args, windows, head, first_key, item % WARPGROUP,
+              wide);
+        return;
+    }
+    TAKE_REGISTERS();
+    clear_fill(&ring, NQ, item);
+    const work_tile here = {.window = forward->first_window, .head = head};
+    DECLARE_SCORE_BIAS(score_bias, *forward, here)
+    keep_bias(&ring, forward, &score_bias, first_key, item, 1);
+    sync_computing();
+    NO_UNROLL_FOR (uint n = 0; n < windows.count; n++) {
+        HIDE_FROM_OPTIMIZER(lane); /* addresses that wait are too many */
+        const ulong window = forward->first_window + windows.first + n;
+        const uint stage = n % STAGES;
+        const uint of_warpgroup = first_of_warpgroup(wave) * WINDOW_PITCH;
+        const uint k_rows =
+            window_rows(&ring, stage, OWN_FIRST) + of_warpgroup;
+        const uint v_rows =
+            window_rows(&ring, stage, OWN_SECOND) + of_warpgroup;
+        const uint of_wave = wave % 4 * 16 * WINDOW_PITCH;
+        wave_keys keys = {.wave = wave, .lane = lane};
+        key_state x;
+        await_phase(window_filled(&ring, stage), n / STAGES % 2);
+        show_to_products();
+        const float ds_scale = load_number(wave_numbers(&ring, stage));
+        float inverses[2] = {1.0f, 1.0f};
+        UNROLL_FOR (int r = 0; r < 2; r++) {
+#if VARIANT == COSINE
+            inverses[r] =
+                load_number(own_numbers(&ring, stage) +
+                            4 * (first_of_wave(wave) + lane / 4 + 8 * r));
+            keys.scale[r] = inverses[r];
+#else
+            keys.scale[r] = forward->scale;
+#endif
+        }
+        keys.factor = ds_scale / P_SCALE;
+        if (load_word(wave_numbers(&ring, stage) + 4))
+            add_rows(&x, &ring, stage, k_rows, v_rows, 1, &keys);
+        else
+            add_rows(&x, &ring, stage, k_rows, v_rows, 0, &keys);
+        const float back = inverse_ds_scale(ds_scale);
+        float factor[2];
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            factor[r] = VARIANT == COSINE ? back : back * forward->scale;
+#if VARIANT == COSINE
+        float along[2];
+        take_back_norm(x.dk, along, factor, inverses, k_rows + of_wave, lane);
+        factor[0] = factor[1] = 1.0f;
+#endif
+        sync_warpgroup(warpgroup); /* all have read its keys */
+        if ((flags & ARG_DK) != 0)
+            store_window_rows(x.dk, factor, k_rows + of_wave,
+                              dk + plane(&args.dk, window, head), args.dk.row,
+                              first_key + first_of_wave(wave), NK, lane,
+                              (flags & ARG_ADD_DK) != 0, wide);
+        factor[0] = factor[1] = 1.0f / P_SCALE;
+        if ((flags & ARG_DV) != 0)
+            store_window_rows(x.dv, factor, v_rows + of_wave,
+                              dv + plane(&args.dv, window, head), args.dv.row,
+                              first_key + first_of_wave(wave), NK, lane,
+                              (flags & ARG_ADD_DV) != 0, wide);
+        WAVE_SYNC();
+        leave_window(window_was_read(&ring, stage), lane);
+    }
+}

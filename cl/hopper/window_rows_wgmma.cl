@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Backward pass of windows on NVIDIA's Hopper: what concerns rows.
+ * window_keys_wgmma.cl follows.
+ *
+ * A work-group owns BLOCK_ROWS rows of a head, 64 for each of its warpgroups
+ * but the last, which fetches, and goes from window to window. All keys of a
+ * window are in local memory, over which a warpgroup loops twice, BLOCK_KEYS
+ * at a time: for statistics,
+ *
+ *   S = scale Q K^T + bias,  sums of exp(S - max) and of that times dO V^T,
+ *
+ * and for gradients,
+ *
+ *   dS = P (dO V^T - delta),  dQ += scale dS K,  dBias += dS.
+ *
+ * Sums of dBias over windows stay in registers. o is not read, and of lse only
+ * that it is near the logarithm of the sum of exponentials: P sums to 1 and dS
+ * to d_lse whatever was rounded there. The kernel of keys gets from each row,
+ * by way of the workspace, (x) lse, +infinity where it sees nothing, or where
+ * that is large the largest score; (y) delta; (z) a bound of |dS| and, with
+ * such a score, the logarithm of the sum (pack_bound); (w) what q k^ is
+ * multiplied by (cosine). */
+#define OWN_ROWS BLOCK_ROWS
+#define OTHER_ROWS (CEIL_DIV(NK, BLOCK_KEYS) * BLOCK_KEYS)
+#define OTHER_BYTES BYTES_OF_KEY
+#include "hopper/window_statistics.cl"
+
+typedef char all_waves_have_rows[FULL_WAVES(NQ, OWN_ROWS)];
+
+/* ---- Gradients ---- */
+
+/* Scores become exponentials, of BLOCK_KEYS keys. */
+INLINE void exponentiate_again(float *s, const row_state *x)
+{
+    UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            UNROLL_FOR (int i = 0; i < 2; i++) {
+                const int n = SCORE(j, r, i);
+                s[n] = x->is_large
+                           ? EXP2((s[n] - x->top[r]) * LOG2E)
+                           : EXP2(FMA(s[n], LOG2E, -x->top[r] * LOG2E));
+            }
+}
+
+/* These and dP become dS, as an operand. */
+INLINE void differentiate(uint *ds, float *d_bias, const float *e,
+                          const float *dp, const row_state *x,
+                          const float2 *inverse)
+{
+    UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
+        UNROLL_FOR (int r = 0; r < 2; r++) {
+            float d[2];
+            UNROLL_FOR (int i = 0; i < 2; i++) {
+                const int n = SCORE(j, r, i);
+                d[i] = e[n] * FMA(dp[n], x->factor[r], x->offset[r]);
+                d_bias[n] = FMA(d[i], x->back[r], d_bias[n]);
+            }
+            ds[2 * j + r] = VARIANT == COSINE ? PACK(d[0] * inverse[j].x,
+                                                     d[1] * inverse[j].y)
+                                              : PACK(d[0], d[1]);
+        }
+}
+
+INLINE void find_gradients(float *dq, float *d_bias, const row_state *x,
+                           const window_ring *ring, uint stage, uint q_rows,
+                           uint d_o_rows, const wave_rows *rows)
+{
+    uint ds[BLOCK_KEYS / 4];
+    UNROLL_FOR (int i = 0; i < OUTS; i++)
+        dq[i] = 0.0f;
+    UNROLL_FOR (int i = 0; i < BLOCK_KEYS / 4; i++)
+        ds[i] = 0;
+    UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
+        float s[BLOCK_KEYS / 2], dp[BLOCK_KEYS / 2];
+        score_terms terms;
+        load_terms(&terms, ring, stage, first, rows);
+        START_TILE(s, dp, first);
+        AWAIT_PRODUCTS(1);
+        hold_tile(s);
+        HOLD_OUTS(dq);
+        hold_words(ds, BLOCK_KEYS / 4);
+        finish_scores(s, x, &terms);
+        exponentiate_again(s, x);
+        AWAIT_PRODUCTS(0);
+        hold_tile(dp);
+        differentiate(ds, d_bias + first / 2, s, dp, x, terms.inverse);
+        /* now, as what is to be added takes as many registers */
+        hold_tile(d_bias + first / 2);
+        hold_words(ds, BLOCK_KEYS / 4);
+        HOLD_OUTS(dq);
+        start_products();
+        add_products(dq, ds,
+                     window_rows(ring, stage, OTHER_FIRST) +
+                         first * WINDOW_PITCH,
+                     BLOCK_KEYS);
+        end_products();
+    }
+    AWAIT_PRODUCTS(0);
+    HOLD_OUTS(dq);
+    hold_words(ds, BLOCK_KEYS / 4);
+}
+
+/* ---- Who fetches ---- */
+
+typedef struct row_tensors {
+    __global const storage *q, *k, *v, *d_o;
+} row_tensors;
+
+INLINE void fetch_window(const window_ring *ring, uint stage,
+                         const row_tensors *from, const backward_args *args,
+                         ulong window, uint head, uint first_row, uint item,
+                         int wide)
+{
+    const forward_args *forward = &args->forward;
+    const uint count = min((uint)OWN_ROWS, NQ - first_row);
+    fetch_window_rows(window_rows(ring, stage, OWN_FIRST),
+                      from->q + plane(&forward->q, window, head) +
+                          (ulong)first_row * forward->q.row,
+                      forward->q.row, count, OWN_ROWS, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OTHER_FIRST),
+                      from->k + plane(&forward->k, window, head),
+                      forward->k.row, NK, NK, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OWN_SECOND),
+                      from->d_o + plane(&args->d_o, window, head) +
+                          (ulong)first_row * args->d_o.row,
+                      args->d_o.row, count, OWN_ROWS, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OTHER_SECOND),
+                      from->v + plane(&forward->v, window, head),
+                      forward->v.row, NK, NK, item, wide);
+    arrive_filled_window(window_filled(ring, stage), wide);
+    END_COPIES();
+}
+
+/* Norms of a stage's rows, once these are there. */
+INLINE void measure_window(const window_ring *ring, uint stage, uint item)
+{
+#if VARIANT == COSINE
+    float largest = 0.0f;
+    sync_fetching();
+    UNROLL_FOR (uint r = 0; r < OTHER_ROWS; r += WARPGROUP) {
+        const uint row = r + item;
+        float inverse = 0.0f;
+        if (row < NK)
+            inverse =
+                inverse_of_row(window_rows(ring, stage, OTHER_FIRST), row);
+        largest = fmax(largest, inverse);
+        if (row < OTHER_ROWS)
+            store_number(other_numbers(ring, stage) + 4 * row, inverse);
+    }
+    UNROLL_FOR (uint r = 0; r < OWN_ROWS; r += WARPGROUP)
+        if (r + item < OWN_ROWS)
+            store_number(
+                own_numbers(ring, stage) + 4 * (r + item),
+                inverse_of_row(window_rows(ring, stage, OWN_FIRST), r + item));
+    store_word(wave_numbers(ring, stage) + item / WAVE * 4,
+               largest_of_wave(as_uint(largest)));
+#endif
+    arrive(window_filled(ring, stage));
+}
+
+/* What comes later is under way before an earlier window is measured, where
+ * there are stages for that. */
+#define LAG (STAGES > 2 ? 1 : 0)
+INLINE void fetch(const window_ring *ring, const row_tensors *from,
+                  const backward_args *args, window_split windows, uint head,
+                  uint first_row, uint item, int wide)
+{
+    NO_UNROLL_FOR (uint n = 0; n < windows.count + LAG; n++) {
+        if (n < windows.count) {
+            await_phase(window_was_read(ring, n % STAGES), n / STAGES % 2 ^ 1);
+            fetch_window(ring, n % STAGES, from, args,
+                         args->forward.first_window + windows.first + n, head,
+                         first_row, item, wide);
+        } else {
+            END_COPIES();
+        }
+        AWAIT_COPIES(LAG);
+        if (n >= LAG)
+            measure_window(ring, (n - LAG) % STAGES, item);
+    }
+}
+
+/* Sums of dBias go to the workspace, of rows from `first` on; adds: to what
+ * is there. */
+INLINE void store_d_bias(const float *d_bias, __global float *partial,
+                         uint first, int lane, int adds)
+{
+    UNROLL_FOR (int r = 0; r < 2; r++) {
+        const uint row = first + lane / 4 + 8 * r;
+        const uint column = 2 * (lane % 4);
+        __global float *to = partial + (ulong)row * NK + column;
+        if (row >= NQ)
+            continue;
+        UNROLL_FOR (uint j = 0; j < OTHER_ROWS / 8; j++)
+            UNROLL_FOR (uint i = 0; i < 2; i++) {
+                const uint key = 8 * j + i;
+                if (OTHER_ROWS == NK || key + column < NK) {
+                    if (adds)
+                        to[key] += d_bias[SCORE(j, r, i)];
+                    else
+                        to[key] = d_bias[SCORE(j, r, i)];
+                }
+            }
+    }
+}
+
+/* ---- Who computes ---- */
+
+/* What a work-group has. */
+typedef struct row_job {
+    uint head, split, row_block;
+    uint first_row, count; /* of rows */
+    window_split windows;
+    float scale; /* of the head's logits */
+    int has_lse;
+} row_job;
+
+INLINE row_job find_job(const forward_args *args)
+{
+    const uint head_blocks = args->heads * args->row_blocks;
+    const uint head_block = (uint)get_group_id(0) % head_blocks;
+    row_job job = {.head = head_block / args->row_blocks,
+                   .split = (uint)get_group_id(0) / head_blocks,
+                   .row_block = head_block % args->row_blocks,
+                   .scale = args->scale,
+                   .has_lse = (args->flags & ARG_LSE) != 0};
+    job.first_row = job.row_block * BLOCK_ROWS;
+    job.count = min((uint)BLOCK_ROWS, NQ - job.first_row);
+    job.windows = find_split(args, job.split);
+    return job;
+}
+
+/* Tensors besides those that are fetched. */
+typedef struct row_outputs {
+    __global const float *lse, *d_lse;
+    __global storage *dq;
+    __global float *workspace;
+} row_outputs;
+
+/* What a lane has from window to window. */
+typedef struct row_sums {
+    float scale;       /* for d_logit_scale, of its own rows */
+    float next_lse[2]; /* if it is given */
+} row_sums;
+
+/* lse of window n, which then comes while the one before is computed. */
+INLINE void read_next_lse(row_sums *sums, const row_job *job,
+                          const row_outputs *out, const backward_args *args,
+                          uint n, uint wave, int lane)
+{
+    const tensor_layout *layout = &args->forward.lse;
+    if (!job->has_lse || n >= job->windows.count)
+        return;
+    const uint first = first_of_wave(wave);
+    __global const float *from =
+        out->lse + plane(layout,
+                         args->forward.first_window + job->windows.first + n,
+                         job->head);
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        sums->next_lse[r] =
+            from[(ulong)min(job->first_row + first + lane / 4 + 8 * r,
+                            NQ - 1u) *
+                 layout->row];
+}
+
+/* Of rows of a window; 0 where it is not given. */
+INLINE void read_d_lse(float *to, const row_outputs *out,
+                       const backward_args *args, ulong window, uint head,
+                       const wave_rows *rows)
+{
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        to[r] = (args->forward.flags & ARG_D_LSE) != 0
+                    ? out->d_lse[plane(&args->d_lse, window, head) +
+                                 (ulong)min(rows->row + rows->lane / 4 + 8 * r,
+                                            NQ - 1u) *
+                                     args->d_lse.row]
+                    : 0.0f;
+}
+
+/* Window n of the work-group's. */
+INLINE void compute_window(float *d_bias, row_sums *sums,
+                           const window_ring *ring, const row_job *job,
+                           const row_outputs *out, const backward_args *args,
+                           uint n, uint wave, int lane)
+{
+    const uint flags = args->forward.flags, stage = n % STAGES;
+    const ulong window = args->forward.first_window + job->windows.first + n;
+    const uint of_warpgroup = first_of_warpgroup(wave) * WINDOW_PITCH;
+    const wave_rows rows = {.wave = wave,
+                            .row = job->first_row + first_of_wave(wave),
+                            .lane = lane};
+    const uint q_rows = window_rows(ring, stage, OWN_FIRST) + of_warpgroup;
+    const uint d_o_rows = window_rows(ring, stage, OWN_SECOND) + of_warpgroup;
+    const uint own_q = q_rows + wave % 4 * 16 * WINDOW_PITCH;
+    row_state x = {.back = {0.0f}};
+    float dq[OUTS], d_lse[2], factor[2], largest = 1.0f;
+    read_d_lse(d_lse, out, args, window, job->head, &rows);
+    await_phase(window_filled(ring, stage), n / STAGES % 2);
+    show_to_products();
+    x.scale[0] = x.scale[1] = job->scale;
+#if VARIANT == COSINE
+    float inverses[2], along[2];
+    UNROLL_FOR (int r = 0; r < 2; r++) {
+        inverses[r] =
+            load_number(own_numbers(ring, stage) +
+                        4 * (first_of_wave(wave) + lane / 4 + 8 * r));
+        x.scale[r] *= inverses[r];
+    }
+    const float4 of_waves = as_float4(load_chunk(wave_numbers(ring, stage)));
+    largest = fmax(fmax(of_waves.x, of_waves.y), fmax(of_waves.z, of_waves.w));
+#endif
+    start_statistics(&x, sums->next_lse, job->has_lse);
+    read_next_lse(sums, job, out, args, n + 1, wave, lane);
+    find_statistics(&x, ring, stage, q_rows, d_o_rows, &rows);
+    join_statistics(
+        &x, d_lse, largest,
+        out->workspace + args->workspace +
+            ((ulong)(job->windows.first + n) * args->forward.heads +
+             job->head) *
+                NQ * ROW_NUMBERS,
+        &rows);
+    find_gradients(dq, d_bias, &x, ring, stage, q_rows, d_o_rows, &rows);
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        factor[r] = x.back[r] * job->scale;
+#if VARIANT == COSINE
+    take_back_norm(dq, along, factor, inverses, own_q, lane);
+    UNROLL_FOR (int r = 0; r < 2; r++) {
+        factor[r] = 1.0f;
+        if (lane % 4 == 0 && rows.row + lane / 4 + 8 * r < NQ)
+            sums->scale += along[r];
+    }
+#endif
+    sync_warpgroup(wave / 4); /* all have read its queries */
+    if ((flags & ARG_DQ) != 0)
+        store_window_rows(
+            dq, factor, own_q, out->dq + plane(&args->dq, window, job->head),
+            args->dq.row, rows.row, NQ, lane, (flags & ARG_ADD_DQ) != 0,
+            (flags & ARG_WIDE_ACCESS) != 0);
+    WAVE_SYNC();
+    leave_window(window_was_read(ring, stage), lane);
+}
+
+/* The work-group's sums of dBias go to the workspace. */
+INLINE void store_bias_sums(const float *d_bias, const row_job *job,
+                            __global float *workspace,
+                            const backward_args *args, uint wave, int lane)
+{
+    __global float *to =
+        workspace + args->bias_partials +
+        ((ulong)job->split * args->forward.heads + job->head) * NQ * (ulong)NK;
+    store_d_bias(d_bias, to, job->first_row + first_of_wave(wave), lane,
+                 (args->forward.flags & ARG_FIRST_LAUNCH) == 0);
+}
+
+#if VARIANT == COSINE
+/* And its sum for d_logit_scale. wave_sums: of each wave. */
+INLINE void store_scale_sum(float sum, __local float *wave_sums,
+                            const row_job *job, __global float *workspace,
+                            const backward_args *args,
+                            __global const float *logit_scale, uint item)
+{
+    const forward_args *forward = &args->forward;
+    __global float *to =
+        workspace + args->scale_partials +
+        ((ulong)job->split * forward->row_blocks + job->row_block) *
+            forward->heads +
+        job->head;
+    REDUCE_WAVE(sum, ADD_PAIR);
+    if (item % WAVE == 0)
+        wave_sums[item / WAVE] = sum;
+    sync_computing();
+    if (item != 0)
+        return;
+    sum = 0.0f;
+    for (uint i = 0; i < WARPGROUPS * (WARPGROUP / WAVE); i++)
+        sum += wave_sums[i];
+    sum = scale_gradient(forward, logit_scale, job->head, sum);
+    *to = (forward->flags & ARG_FIRST_LAUNCH) != 0 ? sum : *to + sum;
+}
+#endif
+
+__kernel __attribute__((reqd_work_group_size(WORK_ITEMS, 1, 1))) void
+window_rows_wgmma(BACKWARD_PARAMETERS)
+{
+    __local uchar memory[WINDOW_LOCAL_BYTES] __attribute__((aligned(1024)));
+    const forward_args *forward = &args.forward;
+    const uint item = (uint)get_local_id(0);
+    const uint wave = wave_of(item);
+    int lane = (int)(item % WAVE);
+    const window_ring ring = {local_address(memory)};
+    DECLARE_REGISTERS();
+    row_job job = find_job(forward);
+    if (job.windows.count == 0) /* in no first launch */
+        return;
+    if (item < 2 * STAGES)
+        make_window_barrier(&ring, item);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (wave / 4 == WARPGROUPS) {
+        LEAVE_REGISTERS();
+        const row_tensors from = {q, k, v, d_o};
+        fetch(&ring, &from, &args, job.windows, job.head, job.first_row,
+              item % WARPGROUP, (forward->flags & ARG_WIDE_ACCESS) != 0);
+        return;
+    }
+    TAKE_REGISTERS();
+    clear_fill(&ring, NK, item);
+    const work_tile here = {.window = forward->first_window, .head = job.head};
+    DECLARE_SCORE_BIAS(score_bias, *forward, here)
+    keep_bias(&ring, forward, &score_bias, job.first_row, item, 0);
+    sync_computing();
+    const row_outputs out = {lse, d_lse, dq, workspace};
+    float d_bias[OTHER_ROWS / 2];
+    row_sums sums = {.scale = 0.0f, .next_lse = {0.0f}};
+    uint n = 0;
+    job.scale = HEAD_SCALE(forward, logit_scale, job.head);
+    UNROLL_FOR (int i = 0; i < OTHER_ROWS / 2; i++)
+        d_bias[i] = 0.0f;
+    read_next_lse(&sums, &job, &out, &args, 0, wave, lane);
+    do { /* once at least, as the compiler then knows */
+        /* addresses that wait in registers are too many */
+        HIDE_FROM_OPTIMIZER(lane);
+        compute_window(d_bias, &sums, &ring, &job, &out, &args, n, wave, lane);
+    } while (++n < job.windows.count);
+    if ((forward->flags & ARG_DBIAS) != 0)
+        store_bias_sums(d_bias, &job, workspace, &args, wave, lane);
+#if VARIANT == COSINE
+    if ((forward->flags & ARG_D_LOGIT_SCALE) != 0)
+        store_scale_sum(
+            sums.scale,
+            (__local float *)(memory + WINDOW_LOCAL_BYTES - WINDOW_SUM_BYTES),
+            &job, workspace, &args, logit_scale, item);
+#endif
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * When the gradients of windows are made by cl/hopper/window_rows_wgmma.cl and
+ * cl/hopper/window_keys_wgmma.cl, and in which shapes: one for each number of
+ * rows. What is not faster than fragments is left to them, as measured
+ * (bench/notes.md). */
+#include <stdio.h>
+
+#include "plan/defines.h"
+#include "plan/planner.h"
+#include "plan/wgmma.h"
+
+#include "../cl/hopper/warpgroup_extents.h"
+
+#include "../cl/hopper/gradient_windows_extents.h"
+
+/* All waves have rows: 196 tokens took as long as 256, where fragments, which
+ * have tiles of 16, take less. More keys have sums of dBias that fit no
+ * registers. */
+#define LEAST_TOKENS 241u
+#define MOST_TOKENS 256u
+/* That compute, with 232 registers for a work-item, of which sums of dBias
+ * take 128; of 64 rows a lane has one for two keys. */
+#define WARPGROUPS_TAKEN 2u
+#define TAKEN_ROWS (WARPGROUPS_TAKEN * WARPGROUP_ROWS)
+/* Keys of a tile where sums of dBias leave few registers. */
+#define SUM_TILE 32u
+#define MOST_STAGES 4u
+#define LEAST_STAGES 2u
+
+/* A kernel's: keys, or rows, of a tile, and bytes of numbers of each. */
+typedef struct window_shape {
+    uint32_t tile, other_bytes, stages;
+} window_shape;
+
+static uint32_t work_items(void) { return (WARPGROUPS_TAKEN + 1) * WARPGROUP; }
+
+/* The names are those of cl/hopper/gradient_windows_extents.h. */
+static uint32_t local_bytes(const window_shape *s)
+{
+    const uint32_t OWN_ROWS = TAKEN_ROWS, OTHER_ROWS = MOST_TOKENS;
+    const uint32_t OTHER_BYTES = s->other_bytes;
+    const uint32_t STAGES = s->stages;
+    return WINDOW_LOCAL_BYTES;
+}
+
+/* ---- What the kernels compute ---- */
+
+static bool has_tokens(uint32_t tokens)
+{
+    return tokens >= LEAST_TOKENS && tokens <= MOST_TOKENS;
+}
+
+static const char *problem_refusal(const wa_problem *problem)
+{
+    if (problem->dtype == WINATTN_FP32)
+        return "fp32 would be rounded";
+    if (problem->grid.used)
+        return "no gradients on grids are made so";
+    if (problem->mask != MASK_NONE)
+        return "no gradients behind masks are made so";
+    if (problem->table.used)
+        return "no gradients of tables are made so";
+    if (problem->bias == WINATTN_BIAS_NONE)
+        return "fragments are as fast without a bias";
+    if (problem->bias_dtype != WINATTN_TERM_SAME)
+        return "biases of another type do not fit local memory";
+    if (problem->heads != problem->kv_heads)
+        return "heads that share keys are not added up";
+    if (problem->head_dim != WINDOW_CHANNELS)
+        return "its gradients have 32 channels";
+    if (!has_tokens(problem->queries) || !has_tokens(problem->keys))
+        return "its gradients are of windows of 241 to 256 tokens";
+    if (!wa_wgmma_copies(problem, WA_BACKWARD))
+        return "rows are not copied in 16 bytes";
+    return NULL;
+}
+
+/* ---- Shapes ---- */
+
+static const char *fit(const wa_device *device, window_shape *s)
+{
+    while (s->stages > LEAST_STAGES && local_bytes(s) > device->local_bytes)
+        s->stages--;
+    if (local_bytes(s) > device->local_bytes)
+        return "the device's local memory is too small";
+    if (work_items() > device->max_work_group)
+        return "the device's work-groups are too small";
+    return NULL;
+}
+
+/* ---- The plan ---- */
+
+static void set_step(const wa_problem *problem, const wa_device *device,
+                     const char *kernel, const window_shape *s, wa_step *step)
+{
+    char *text = step->defines;
+    const size_t size = sizeof step->defines;
+    step->kernel = kernel;
+    step->work_group = work_items();
+    step->local_bytes = local_bytes(s);
+    text[0] = 0;
+    wa_append_problem(problem, device, step->block_rows, step->block_keys,
+                      text, size);
+    wa_append_switch(text, size, WA_SWITCH(STAGES), s->stages);
+    wa_append_matrix_unit_options(device, text, size);
+}
+
+bool wa_plan_wgmma_window_backward(const wa_problem *problem,
+                                   const wa_device *device, wa_plan *plan)
+{
+    wa_step *first = &plan->step[WA_STEP_ROWS];
+    wa_step *last = &plan->step[WA_STEP_KEYS];
+    wa_schedule *s = &plan->schedule;
+    window_shape rows = {
+        .tile = SUM_TILE, .other_bytes = BYTES_OF_KEY, .stages = MOST_STAGES};
+    window_shape keys = {
+        .tile = TILE_KEYS, .other_bytes = BYTES_OF_ROW, .stages = MOST_STAGES};
+    if (problem->variant == WINATTN_SLIDING || !wa_has_wgmma(device))
+        return false;
+    const char *why = problem_refusal(problem);
+    if (!why)
+        why = fit(device, &rows);
+    if (!why)
+        why = fit(device, &keys);
+    if (why) {
+        snprintf(plan->wgmma_refusal, sizeof plan->wgmma_refusal, "%s", why);
+        return false;
+    }
+    first->block_rows = TAKEN_ROWS;
+    first->block_keys = rows.tile;
+    set_step(problem, device, "window_rows_wgmma", &rows, first);
+    last->block_rows = keys.tile;
+    last->block_keys = TAKEN_ROWS;
+    set_step(problem, device, "window_keys_wgmma", &keys, last);
+    wa_take_wgmma(plan);
+    plan->fused = false;
+    s->row_blocks = wa_ceil_div(problem->queries, TAKEN_ROWS);
+    s->key_blocks = wa_ceil_div(problem->keys, TAKEN_ROWS);
+    s->row_windows_per_group = s->windows_per_group = 1;
+    /* registers allow one on a compute unit */
+    s->row_groups = s->busy_groups =
+        device->compute_units ? device->compute_units : 1;
+    snprintf(plan->reason, sizeof plan->reason,
+             "wgmma: rows and keys in kernels of their own, %u warpgroups "
+             "with scores and sums of dbias in registers, and one that "
+             "fetches",
+             WARPGROUPS_TAKEN);
+    return true;
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Buffers, and commands that bring bytes to them and from them. */
+#include "driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_BYTES 4096u
+/* Of larger ones only what is written should take memory. */
+#define MOST_FILLED ((size_t)64 << 20)
+
+static atomic_ullong allocated;
+
+/* ---- Buffers ---- */
+
+void buffer_free(cl_mem gone)
+{
+    if (gone->parent) {
+        object_release(gone->parent);
+    } else {
+        if (!gone->host)
+            free(gone->bytes);
+        atomic_fetch_sub(&allocated, gone->size);
+    }
+}
+
+static bool allocate(cl_mem buffer)
+{
+    const size_t bytes =
+        (buffer->size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    buffer->bytes =
+        buffer->host ? buffer->host : aligned_alloc(PAGE_BYTES, bytes);
+    if (buffer->bytes && !buffer->host && bytes <= MOST_FILLED)
+        memset(buffer->bytes, 0xff, bytes);
+    return buffer->bytes != NULL;
+}
+
+static bool access_is_good(cl_mem_flags flags)
+{
+    const cl_mem_flags kernel =
+        flags & (CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY);
+    const cl_mem_flags host =
+        flags & (CL_MEM_HOST_NO_ACCESS | CL_MEM_HOST_READ_ONLY |
+                 CL_MEM_HOST_WRITE_ONLY);
+    return (kernel & (kernel - 1)) == 0 && (host & (host - 1)) == 0;
+}
+
+cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size,
+                      void *host, cl_int *error)
+{
+    const cl_mem_flags uses = CL_MEM_USE_HOST_PTR;
+    const cl_mem_flags takes = uses | CL_MEM_COPY_HOST_PTR;
+    if (!object_is(context, OBJECT_CONTEXT))
+        return fail_with(CL_INVALID_CONTEXT, error);
+    if (!access_is_good(flags) ||
+        ((flags & uses) &&
+         (flags & (CL_MEM_COPY_HOST_PTR | CL_MEM_ALLOC_HOST_PTR))))
+        return fail_with(CL_INVALID_VALUE, error);
+    if (size == 0 || size > MEMORY_BYTES / 4)
+        return fail_with(CL_INVALID_BUFFER_SIZE, error);
+    if (((flags & takes) != 0) != (host != NULL))
+        return fail_with(CL_INVALID_HOST_PTR, error);
+    cl_mem made = object_new(OBJECT_BUFFER, sizeof *made, context);
+    if (!made)
+        return fail_with(CL_OUT_OF_HOST_MEMORY, error);
+    made->flags = flags;
+    made->size = size;
+    made->host = flags & uses ? host : NULL;
+    if (atomic_fetch_add(&allocated, size) + size > MEMORY_BYTES ||
+        !allocate(made)) {
+        object_release(made);
+        return fail_with(CL_MEM_OBJECT_ALLOCATION_FAILURE, error);
+    }
+    if (flags & CL_MEM_COPY_HOST_PTR)
+        memcpy(made->bytes, host, size);
+    return succeed_with(made, error);
+}
+
+cl_mem clCreateBufferWithProperties(cl_context context,
+                                    const cl_mem_properties *properties,
+                                    cl_mem_flags flags, size_t size,
+                                    void *host, cl_int *error)
+{
+    if (properties && *properties)
+        return fail_with(CL_INVALID_PROPERTY, error);
+    return clCreateBuffer(context, flags, size, host, error);
+}
+
+cl_mem clCreateSubBuffer(cl_mem parent, cl_mem_flags flags,
+                         cl_buffer_create_type type, const void *info,
+                         cl_int *error)
+{
+    const cl_buffer_region *region = info;
+    const cl_mem_flags accesses =
+        CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY;
+    if (!object_is(parent, OBJECT_BUFFER) || parent->parent)
+        return fail_with(CL_INVALID_MEM_OBJECT, error);
+    if (type != CL_BUFFER_CREATE_TYPE_REGION || !region ||
+        region->origin > parent->size ||
+        region->size > parent->size - region->origin || !access_is_good(flags))
+        return fail_with(CL_INVALID_VALUE, error);
+    if (region->size == 0)
+        return fail_with(CL_INVALID_BUFFER_SIZE, error);
+    if (region->origin % ADDRESS_ALIGN != 0)
+        return fail_with(CL_MISALIGNED_SUB_BUFFER_OFFSET, error);
+    cl_mem made =
+        object_new(OBJECT_BUFFER, sizeof *made, parent->head.context);
+    if (!made)
+        return fail_with(CL_OUT_OF_HOST_MEMORY, error);
+    made->flags =
+        (flags & accesses ? flags & accesses : parent->flags & accesses) |
+        (parent->flags & ~accesses);
+    made->size = region->size;
+    made->offset = region->origin;
+    made->parent = parent;
+    object_retain(parent);
+    made->bytes = parent->bytes + region->origin;
+    made->host = parent->host ? made->bytes : NULL;
+    return succeed_with(made, error);
+}
+
+cl_int clGetMemObjectInfo(cl_mem memory, cl_mem_info what, size_t size,
+                          void *value, size_t *needed)
+{
+    const cl_mem_object_type type = CL_MEM_OBJECT_BUFFER;
+    if (!object_is(memory, OBJECT_BUFFER))
+        return CL_INVALID_MEM_OBJECT;
+    const cl_uint maps = atomic_load(&memory->maps);
+    switch (what) {
+    case CL_MEM_TYPE:
+        return ANSWER(type);
+    case CL_MEM_FLAGS:
+        return ANSWER(memory->flags);
+    case CL_MEM_SIZE:
+        return ANSWER(memory->size);
+    case CL_MEM_HOST_PTR:
+        return ANSWER(memory->host);
+    case CL_MEM_MAP_COUNT:
+        return ANSWER(maps);
+    case CL_MEM_REFERENCE_COUNT:
+        return answer_references(memory, size, value, needed);
+    case CL_MEM_CONTEXT:
+        return ANSWER(memory->head.context);
+    case CL_MEM_ASSOCIATED_MEMOBJECT:
+        return ANSWER(memory->parent);
+    case CL_MEM_OFFSET:
+        return ANSWER(memory->offset);
+    default:
+        return CL_INVALID_VALUE;
+    }
+}
+
+/* ---- Commands ---- */
+
+/* `count` bytes to be written, from elsewhere or again and again a pattern. */
+typedef struct transfer {
+    command head;
+    cl_mem buffers[2]; /* retained; NULL: none */
+    unsigned char *to;
+    const unsigned char *from; /* NULL: the pattern */
+    size_t count, pattern_size;
+    unsigned char pattern[128];
+} transfer;
+
+static cl_int run_transfer(command *self)
+{
+    const transfer *t = (const transfer *)self;
+    if (t->from && t->count > 0)
+        memmove(t->to, t->from, t->count);
+    for (size_t at = 0; !t->from && at < t->count; at += t->pattern_size)
+        memcpy(t->to + at, t->pattern, t->pattern_size);
+    return CL_COMPLETE;
+}
+
+static void forget_transfer(command *self)
+{
+    const transfer *t = (const transfer *)self;
+    object_release(t->buffers[0]);
+    object_release(t->buffers[1]);
+}
+
+static transfer *transfer_new(cl_command_queue queue, cl_command_type type,
+                              cl_mem buffer, cl_mem other, cl_uint wait_count,
+                              const cl_event *waits)
+{
+    transfer *made = command_new(sizeof *made, queue, type, wait_count, waits);
+    if (!made)
+        return NULL;
+    made->buffers[0] = buffer;
+    made->buffers[1] = other;
+    object_retain(buffer);
+    if (other)
+        object_retain(other);
+    made->head.forget = forget_transfer;
+    made->head.run = run_transfer;
+    return made;
+}
+
+static cl_int check(cl_command_queue queue, cl_mem buffer, size_t offset,
+                    size_t count, cl_uint wait_count, const cl_event *waits)
+{
+    const cl_int error = command_check(queue, wait_count, waits);
+    if (error != CL_SUCCESS)
+        return error;
+    if (!object_is(buffer, OBJECT_BUFFER))
+        return CL_INVALID_MEM_OBJECT;
+    if (buffer->head.context != queue->head.context)
+        return CL_INVALID_CONTEXT;
+    if (offset > buffer->size || count > buffer->size - offset)
+        return CL_INVALID_VALUE;
+    return CL_SUCCESS;
+}
+
+cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer,
+                           cl_bool blocking, size_t offset, size_t count,
+                           void *to, cl_uint wait_count, const cl_event *waits,
+                           cl_event *event)
+{
+    const cl_int error =
+        check(queue, buffer, offset, count, wait_count, waits);
+    if (error != CL_SUCCESS)
+        return error;
+    if (!to)
+        return CL_INVALID_VALUE;
+    if (buffer->flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS))
+        return CL_INVALID_OPERATION;
+    transfer *t = transfer_new(queue, CL_COMMAND_READ_BUFFER, buffer, NULL,
+                               wait_count, waits);
+    if (!t)
+        return CL_OUT_OF_HOST_MEMORY;
+    t->from = buffer->bytes + offset;
+    t->to = to;
+    t->count = count;
+    return command_enqueue(&t->head, blocking != CL_FALSE, event);
+}
+
+cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem buffer,
+                            cl_bool blocking, size_t offset, size_t count,
+                            const void *from, cl_uint wait_count,
+                            const cl_event *waits, cl_event *event)
+{
+    const cl_int error =
+        check(queue, buffer, offset, count, wait_count, waits);
+    if (error != CL_SUCCESS)
+        return error;
+    if (!from)
+        return CL_INVALID_VALUE;
+    if (buffer->flags & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS))
+        return CL_INVALID_OPERATION;
+    transfer *t = transfer_new(queue, CL_COMMAND_WRITE_BUFFER, buffer, NULL,
+                               wait_count, waits);
+    if (!t)
+        return CL_OUT_OF_HOST_MEMORY;
+    t->from = from;
+    t->to = buffer->bytes + offset;
+    t->count = count;
+    return command_enqueue(&t->head, blocking != CL_FALSE, event);
+}
+
+cl_int clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from, cl_mem to,
+                           size_t from_offset, size_t to_offset, size_t count,
+                           cl_uint wait_count, const cl_event *waits,
+                           cl_event *event)
+{
+    cl_int error = check(queue, from, from_offset, count, wait_count, waits);
+    if (error == CL_SUCCESS)
+        error = check(queue, to, to_offset, count, wait_count, waits);
+    if (error != CL_SUCCESS)
+        return error;
+    const unsigned char *start = from->bytes + from_offset;
+    unsigned char *end = to->bytes + to_offset;
+    if (count == 0)
+        return CL_INVALID_VALUE;
+    if (start < end + count && end < start + count)
+        return CL_MEM_COPY_OVERLAP;
+    transfer *t = transfer_new(queue, CL_COMMAND_COPY_BUFFER, from, to,
+                               wait_count, waits);
+    if (!t)
+        return CL_OUT_OF_HOST_MEMORY;
+    t->from = start;
+    t->to = end;
+    t->count = count;
+    return command_enqueue(&t->head, false, event);
+}
+
+cl_int clEnqueueFillBuffer(cl_command_queue queue, cl_mem buffer,
+                           const void *pattern, size_t pattern_size,
+                           size_t offset, size_t count, cl_uint wait_count,
+                           const cl_event *waits, cl_event *event)
+{
+    const cl_int error =
+        check(queue, buffer, offset, count, wait_count, waits);
+    if (error != CL_SUCCESS)
+        return error;
+    if (!pattern || pattern_size == 0 || pattern_size > 128 ||
+        (pattern_size & (pattern_size - 1)) != 0 ||
+        offset % pattern_size != 0 || count % pattern_size != 0)
+        return CL_INVALID_VALUE;
+    transfer *t = transfer_new(queue, CL_COMMAND_FILL_BUFFER, buffer, NULL,
+                               wait_count, waits);
+    if (!t)
+        return CL_OUT_OF_HOST_MEMORY;
+    memcpy(t->pattern, pattern, pattern_size);
+    t->pattern_size = pattern_size;
+    t->to = buffer->bytes + offset;
+    t->count = count;
+    return command_enqueue(&t->head, false, event);
+}
+
+/* Nothing is to be done: the host has the buffer's own bytes. */
+void *clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer,
+                         cl_bool blocking, cl_map_flags flags, size_t offset,
+                         size_t count, cl_uint wait_count,
+                         const cl_event *waits, cl_event *event, cl_int *error)
+{
+    const cl_map_flags known =
+        CL_MAP_READ | CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
+    cl_int code = check(queue, buffer, offset, count, wait_count, waits);
+    if (code == CL_SUCCESS && (count == 0 || (flags & ~known)))
+        code = CL_INVALID_VALUE;
+    if (code != CL_SUCCESS)
+        return fail_with(code, error);
+    transfer *t = transfer_new(queue, CL_COMMAND_MAP_BUFFER, buffer, NULL,
+                               wait_count, waits);
+    if (!t)
+        return fail_with(CL_OUT_OF_HOST_MEMORY, error);
+    atomic_fetch_add(&buffer->maps, 1);
+    unsigned char *const bytes = buffer->bytes + offset;
+    code = command_enqueue(&t->head, blocking != CL_FALSE, event);
+    return code == CL_SUCCESS ? succeed_with(bytes, error)
+                              : fail_with(code, error);
+}
+
+cl_int clEnqueueUnmapMemObject(cl_command_queue queue, cl_mem buffer,
+                               void *mapped, cl_uint wait_count,
+                               const cl_event *waits, cl_event *event)
+{
+    const unsigned char *const at = mapped;
+    const cl_int error = check(queue, buffer, 0, 0, wait_count, waits);
+    if (error != CL_SUCCESS)
+        return error;
+    if (at < buffer->bytes || at >= buffer->bytes + buffer->size ||
+        atomic_load(&buffer->maps) == 0)
+        return CL_INVALID_VALUE;
+    transfer *t = transfer_new(queue, CL_COMMAND_UNMAP_MEM_OBJECT, buffer,
+                               NULL, wait_count, waits);
+    if (!t)
+        return CL_OUT_OF_HOST_MEMORY;
+    atomic_fetch_sub(&buffer->maps, 1);
+    return command_enqueue(&t->head, false, event);
+}

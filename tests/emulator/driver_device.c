@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The platform and its device, and what they answer: numbers of an H200 but
+ * for its memory. */
+#include "driver.h"
+
+#include "driver_version.h"
+
+#define PLATFORM_NAME "NVIDIA CUDA (emulated)"
+#define PLATFORM_VERSION "OpenCL 3.0 CUDA"
+#define VENDOR "NVIDIA Corporation"
+#define EXTENSIONS                                                            \
+    "cl_khr_icd cl_khr_byte_addressable_store "                               \
+    "cl_khr_global_int32_base_atomics cl_khr_global_int32_extended_atomics "  \
+    "cl_khr_local_int32_base_atomics cl_khr_local_int32_extended_atomics "    \
+    "cl_khr_fp64 cl_nv_compiler_options cl_nv_device_attribute_query "        \
+    "cl_nv_pragma_unroll"
+
+/* Of cl_nv_device_attribute_query; not every OpenCL header has them. */
+#define NV_COMPUTE_CAPABILITY_MAJOR 0x4000
+#define NV_COMPUTE_CAPABILITY_MINOR 0x4001
+#define NV_REGISTERS_PER_BLOCK 0x4002
+#define NV_WARP_SIZE 0x4003
+
+struct _cl_platform_id driver_platform = {&driver_dispatch};
+struct _cl_device_id driver_device = {&driver_dispatch};
+
+/* ---- Platform ---- */
+
+cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info what,
+                         size_t size, void *value, size_t *needed)
+{
+    if (platform != &driver_platform)
+        return CL_INVALID_PLATFORM;
+    switch (what) {
+    case CL_PLATFORM_NAME:
+        return answer_text(PLATFORM_NAME, size, value, needed);
+    case CL_PLATFORM_VENDOR:
+        return answer_text(VENDOR, size, value, needed);
+    case CL_PLATFORM_VERSION:
+        return answer_text(PLATFORM_VERSION, size, value, needed);
+    case CL_PLATFORM_PROFILE:
+        return answer_text("FULL_PROFILE", size, value, needed);
+    case CL_PLATFORM_EXTENSIONS:
+        return answer_text(EXTENSIONS, size, value, needed);
+    case CL_PLATFORM_ICD_SUFFIX_KHR:
+        return answer_text("EMULATED", size, value, needed);
+    default:
+        return CL_INVALID_VALUE;
+    }
+}
+
+cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type type,
+                      cl_uint count, cl_device_id *devices, cl_uint *found)
+{
+    const cl_device_type all = CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU |
+                               CL_DEVICE_TYPE_ACCELERATOR |
+                               CL_DEVICE_TYPE_CUSTOM | CL_DEVICE_TYPE_DEFAULT;
+    if (platform && platform != &driver_platform)
+        return CL_INVALID_PLATFORM;
+    if (type != CL_DEVICE_TYPE_ALL && (type == 0 || (type & ~all)))
+        return CL_INVALID_DEVICE_TYPE;
+    if ((count == 0) != (devices == NULL) || (!devices && !found))
+        return CL_INVALID_VALUE;
+    if (found)
+        *found = 0;
+    if (!(type & (CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_DEFAULT)) ||
+        !compiler_is_there())
+        return CL_DEVICE_NOT_FOUND;
+    if (found)
+        *found = 1;
+    if (devices)
+        devices[0] = &driver_device;
+    return CL_SUCCESS;
+}
+
+/* ---- Device ---- */
+
+static cl_int answer_uint(cl_uint number, size_t size, void *value,
+                          size_t *needed)
+{
+    return ANSWER(number);
+}
+
+static cl_int answer_ulong(cl_ulong number, size_t size, void *value,
+                           size_t *needed)
+{
+    return ANSWER(number);
+}
+
+static cl_int answer_size(size_t number, size_t size, void *value,
+                          size_t *needed)
+{
+    return ANSWER(number);
+}
+
+static cl_int answer_texts(cl_device_info what, size_t size, void *value,
+                           size_t *needed)
+{
+    switch (what) {
+    case CL_DEVICE_NAME:
+        return answer_text("Emulated Hopper", size, value, needed);
+    case CL_DEVICE_VENDOR:
+        return answer_text(VENDOR, size, value, needed);
+    case CL_DRIVER_VERSION:
+        return answer_text(DRIVER_VERSION, size, value, needed);
+    case CL_DEVICE_PROFILE:
+        return answer_text("FULL_PROFILE", size, value, needed);
+    case CL_DEVICE_VERSION:
+        return answer_text(PLATFORM_VERSION, size, value, needed);
+    case CL_DEVICE_OPENCL_C_VERSION:
+        return answer_text("OpenCL C 1.2", size, value, needed);
+    case CL_DEVICE_EXTENSIONS:
+        return answer_text(EXTENSIONS, size, value, needed);
+    case CL_DEVICE_BUILT_IN_KERNELS:
+        return answer_text("", size, value, needed);
+    default:
+        return CL_INVALID_VALUE;
+    }
+}
+
+/* Those of type cl_uint or cl_bool. */
+static const struct {
+    cl_device_info what;
+    cl_uint number;
+} uints[] = {
+    {CL_DEVICE_VENDOR_ID, 0x10de},
+    {CL_DEVICE_MAX_COMPUTE_UNITS, 132},
+    {CL_DEVICE_MAX_CLOCK_FREQUENCY, 1980},
+    {CL_DEVICE_ADDRESS_BITS, 64},
+    {CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, 3},
+    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_CHAR, 1},
+    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_SHORT, 1},
+    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_INT, 1},
+    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_LONG, 1},
+    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT, 1},
+    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_DOUBLE, 1},
+    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_HALF, 0},
+    {CL_DEVICE_NATIVE_VECTOR_WIDTH_CHAR, 1},
+    {CL_DEVICE_NATIVE_VECTOR_WIDTH_SHORT, 1},
+    {CL_DEVICE_NATIVE_VECTOR_WIDTH_INT, 1},
+    {CL_DEVICE_NATIVE_VECTOR_WIDTH_LONG, 1},
+    {CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 1},
+    {CL_DEVICE_NATIVE_VECTOR_WIDTH_DOUBLE, 1},
+    {CL_DEVICE_NATIVE_VECTOR_WIDTH_HALF, 0},
+    {CL_DEVICE_IMAGE_SUPPORT, CL_FALSE},
+    {CL_DEVICE_MAX_READ_IMAGE_ARGS, 0},
+    {CL_DEVICE_MAX_WRITE_IMAGE_ARGS, 0},
+    {CL_DEVICE_MAX_SAMPLERS, 0},
+    {CL_DEVICE_MEM_BASE_ADDR_ALIGN, ADDRESS_ALIGN * 8},
+    {CL_DEVICE_MIN_DATA_TYPE_ALIGN_SIZE, 128},
+    {CL_DEVICE_GLOBAL_MEM_CACHE_TYPE, CL_READ_WRITE_CACHE},
+    {CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, 128},
+    {CL_DEVICE_MAX_CONSTANT_ARGS, 9},
+    {CL_DEVICE_LOCAL_MEM_TYPE, CL_LOCAL},
+    {CL_DEVICE_ERROR_CORRECTION_SUPPORT, CL_TRUE},
+    {CL_DEVICE_HOST_UNIFIED_MEMORY, CL_FALSE},
+    {CL_DEVICE_ENDIAN_LITTLE, CL_TRUE},
+    {CL_DEVICE_AVAILABLE, CL_TRUE},
+    {CL_DEVICE_COMPILER_AVAILABLE, CL_TRUE},
+    {CL_DEVICE_LINKER_AVAILABLE, CL_FALSE},
+    {CL_DEVICE_PREFERRED_INTEROP_USER_SYNC, CL_FALSE},
+    {CL_DEVICE_PARTITION_MAX_SUB_DEVICES, 1},
+    {CL_DEVICE_REFERENCE_COUNT, 1},
+    {NV_COMPUTE_CAPABILITY_MAJOR, 9},
+    {NV_COMPUTE_CAPABILITY_MINOR, 0},
+    {NV_REGISTERS_PER_BLOCK, 65536},
+    {NV_WARP_SIZE, 32},
+};
+
+/* Those of type cl_ulong or a set of bits. What it says of local memory is
+ * the limit of arguments; a kernel may declare more. */
+static const struct {
+    cl_device_info what;
+    cl_ulong number;
+} ulongs[] = {
+    {CL_DEVICE_TYPE, CL_DEVICE_TYPE_GPU},
+    {CL_DEVICE_MAX_MEM_ALLOC_SIZE, MEMORY_BYTES / 4},
+    {CL_DEVICE_GLOBAL_MEM_SIZE, MEMORY_BYTES},
+    {CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, 4325376},
+    {CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE, 65536},
+    {CL_DEVICE_LOCAL_MEM_SIZE, 48 * 1024},
+    {CL_DEVICE_SINGLE_FP_CONFIG,
+     CL_FP_DENORM | CL_FP_INF_NAN | CL_FP_ROUND_TO_NEAREST |
+         CL_FP_ROUND_TO_ZERO | CL_FP_ROUND_TO_INF | CL_FP_FMA |
+         CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT},
+    {CL_DEVICE_DOUBLE_FP_CONFIG,
+     CL_FP_DENORM | CL_FP_INF_NAN | CL_FP_ROUND_TO_NEAREST |
+         CL_FP_ROUND_TO_ZERO | CL_FP_ROUND_TO_INF | CL_FP_FMA},
+    {CL_DEVICE_EXECUTION_CAPABILITIES, CL_EXEC_KERNEL},
+    {CL_DEVICE_QUEUE_PROPERTIES,
+     CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE},
+    {CL_DEVICE_PARTITION_AFFINITY_DOMAIN, 0},
+};
+
+/* Those of type size_t. */
+static const struct {
+    cl_device_info what;
+    size_t number;
+} sizes[] = {
+    {CL_DEVICE_MAX_WORK_GROUP_SIZE, MOST_ITEMS},
+    {CL_DEVICE_MAX_PARAMETER_SIZE, MOST_PARAMETER_BYTES},
+    {CL_DEVICE_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, 32},
+    {CL_DEVICE_PROFILING_TIMER_RESOLUTION, 1000},
+    {CL_DEVICE_PRINTF_BUFFER_SIZE, 1 << 20},
+};
+
+cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size,
+                       void *value, size_t *needed)
+{
+    static const size_t items[3] = {MOST_ITEMS, MOST_ITEMS, 64};
+    static const cl_device_partition_property no_partition = 0;
+    const cl_platform_id platform = &driver_platform;
+    const cl_device_id no_parent = NULL;
+    if (device != &driver_device)
+        return CL_INVALID_DEVICE;
+    for (size_t i = 0; i < sizeof uints / sizeof *uints; i++)
+        if (uints[i].what == what)
+            return answer_uint(uints[i].number, size, value, needed);
+    for (size_t i = 0; i < sizeof ulongs / sizeof *ulongs; i++)
+        if (ulongs[i].what == what)
+            return answer_ulong(ulongs[i].number, size, value, needed);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].what == what)
+            return answer_size(sizes[i].number, size, value, needed);
+    switch (what) {
+    case CL_DEVICE_MAX_WORK_ITEM_SIZES:
+        return ANSWER(items);
+    case CL_DEVICE_PLATFORM:
+        return ANSWER(platform);
+    case CL_DEVICE_PARENT_DEVICE:
+        return ANSWER(no_parent);
+    case CL_DEVICE_PARTITION_PROPERTIES:
+        return ANSWER(no_partition);
+    case CL_DEVICE_PARTITION_TYPE:
+        return answer(NULL, 0, size, value, needed);
+    default:
+        return answer_texts(what, size, value, needed);
+    }
+}
+
+/* A whole device is not counted. */
+cl_int clRetainDevice(cl_device_id device)
+{
+    return device == &driver_device ? CL_SUCCESS : CL_INVALID_DEVICE;
+}
+
+cl_int clReleaseDevice(cl_device_id device)
+{
+    return device == &driver_device ? CL_SUCCESS : CL_INVALID_DEVICE;
+}
+
+cl_int clCreateSubDevices(cl_device_id device,
+                          const cl_device_partition_property *how,
+                          cl_uint count, cl_device_id *devices, cl_uint *found)
+{
+    (void)how;
+    (void)count;
+    (void)devices;
+    (void)found;
+    return device == &driver_device ? CL_INVALID_VALUE : CL_INVALID_DEVICE;
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Contexts, queues and what all objects have in common. */
+#include "driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Life and death ---- */
+
+void *object_new(object_type type, size_t size, cl_context context)
+{
+    object *made = calloc(1, size);
+    if (!made)
+        return NULL;
+    made->dispatch = &driver_dispatch;
+    made->type = type;
+    made->context = context;
+    atomic_init(&made->references, 1);
+    if (context)
+        object_retain(context);
+    return made;
+}
+
+bool object_is(const void *any, object_type type)
+{
+    const object *is = any;
+    return is && is->dispatch == &driver_dispatch && is->type == type;
+}
+
+void object_retain(void *any)
+{
+    atomic_fetch_add(&((object *)any)->references, 1);
+}
+
+void object_release(void *any)
+{
+    object *one = any;
+    if (!one || atomic_fetch_sub(&one->references, 1) != 1)
+        return;
+    switch (one->type) {
+    case OBJECT_BUFFER:
+        buffer_free((cl_mem)any);
+        break;
+    case OBJECT_PROGRAM:
+        program_free((cl_program)any);
+        break;
+    case OBJECT_KERNEL:
+        kernel_free((cl_kernel)any);
+        break;
+    case OBJECT_EVENT:
+        object_release(((cl_event)any)->queue);
+        break;
+    default:
+        break;
+    }
+    const cl_context context = one->context;
+    one->dispatch = NULL;
+    free(one);
+    object_release(context);
+}
+
+#define RETAIN_AND_RELEASE(name, handle, type, invalid)                       \
+    cl_int clRetain##name(handle one)                                         \
+    {                                                                         \
+        if (!object_is(one, type))                                            \
+            return invalid;                                                   \
+        object_retain(one);                                                   \
+        return CL_SUCCESS;                                                    \
+    }                                                                         \
+    cl_int clRelease##name(handle one)                                        \
+    {                                                                         \
+        if (!object_is(one, type))                                            \
+            return invalid;                                                   \
+        object_release(one);                                                  \
+        return CL_SUCCESS;                                                    \
+    }
+RETAIN_AND_RELEASE(Context, cl_context, OBJECT_CONTEXT, CL_INVALID_CONTEXT)
+RETAIN_AND_RELEASE(CommandQueue, cl_command_queue, OBJECT_QUEUE,
+                   CL_INVALID_COMMAND_QUEUE)
+RETAIN_AND_RELEASE(MemObject, cl_mem, OBJECT_BUFFER, CL_INVALID_MEM_OBJECT)
+RETAIN_AND_RELEASE(Program, cl_program, OBJECT_PROGRAM, CL_INVALID_PROGRAM)
+RETAIN_AND_RELEASE(Kernel, cl_kernel, OBJECT_KERNEL, CL_INVALID_KERNEL)
+RETAIN_AND_RELEASE(Event, cl_event, OBJECT_EVENT, CL_INVALID_EVENT)
+
+/* ---- Answers ---- */
+
+cl_int answer(const void *bytes, size_t count, size_t size, void *value,
+              size_t *needed)
+{
+    if (value && size < count)
+        return CL_INVALID_VALUE;
+    if (value && count > 0)
+        memcpy(value, bytes, count);
+    if (needed)
+        *needed = count;
+    return CL_SUCCESS;
+}
+
+cl_int answer_text(const char *text, size_t size, void *value, size_t *needed)
+{
+    return answer(text, strlen(text) + 1, size, value, needed);
+}
+
+cl_int answer_references(const void *any, size_t size, void *value,
+                         size_t *needed)
+{
+    const cl_uint count =
+        (cl_uint)atomic_load(&((const object *)any)->references);
+    return ANSWER(count);
+}
+
+void *fail_with(cl_int code, cl_int *error)
+{
+    if (error)
+        *error = code;
+    return NULL;
+}
+
+void *succeed_with(void *made, cl_int *error)
+{
+    if (error)
+        *error = CL_SUCCESS;
+    return made;
+}
+
+/* ---- Contexts ---- */
+
+/* Pairs of a name and a value, and a zero; a platform must be ours. */
+static cl_int read_properties(const cl_context_properties *from,
+                              cl_context context)
+{
+    const size_t most =
+        sizeof context->properties / sizeof *context->properties;
+    size_t count = 0;
+    if (!from)
+        return CL_SUCCESS;
+    for (; from[count] != 0; count += 2) {
+        const void *platform = (const void *)from[count + 1];
+        if (count + 3 > most || from[count] != CL_CONTEXT_PLATFORM)
+            return CL_INVALID_PROPERTY;
+        if (platform && platform != &driver_platform)
+            return CL_INVALID_PLATFORM;
+    }
+    context->property_count = count + 1;
+    memcpy(context->properties, from, (count + 1) * sizeof *from);
+    return CL_SUCCESS;
+}
+
+cl_context clCreateContext(const cl_context_properties *properties,
+                           cl_uint count, const cl_device_id *devices,
+                           void(CL_CALLBACK *notify)(const char *,
+                                                     const void *, size_t,
+                                                     void *),
+                           void *data, cl_int *error)
+{
+    if (count == 0 || !devices || (!notify && data))
+        return fail_with(CL_INVALID_VALUE, error);
+    for (cl_uint i = 0; i < count; i++)
+        if (devices[i] != &driver_device)
+            return fail_with(CL_INVALID_DEVICE, error);
+    cl_context made = object_new(OBJECT_CONTEXT, sizeof *made, NULL);
+    if (!made)
+        return fail_with(CL_OUT_OF_HOST_MEMORY, error);
+    const cl_int code = read_properties(properties, made);
+    if (code == CL_SUCCESS)
+        return succeed_with(made, error);
+    object_release(made);
+    return fail_with(code, error);
+}
+
+cl_context clCreateContextFromType(
+    const cl_context_properties *properties, cl_device_type type,
+    void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
+    void *data, cl_int *error)
+{
+    cl_device_id device;
+    const cl_int code = driver_dispatch.clGetDeviceIDs(&driver_platform, type,
+                                                       1, &device, NULL);
+    if (code != CL_SUCCESS)
+        return fail_with(code, error);
+    return clCreateContext(properties, 1, &device, notify, data, error);
+}
+
+cl_int clGetContextInfo(cl_context context, cl_context_info what, size_t size,
+                        void *value, size_t *needed)
+{
+    const cl_device_id device = &driver_device;
+    const cl_uint one = 1;
+    if (!object_is(context, OBJECT_CONTEXT))
+        return CL_INVALID_CONTEXT;
+    switch (what) {
+    case CL_CONTEXT_REFERENCE_COUNT:
+        return answer_references(context, size, value, needed);
+    case CL_CONTEXT_NUM_DEVICES:
+        return ANSWER(one);
+    case CL_CONTEXT_DEVICES:
+        return ANSWER(device);
+    case CL_CONTEXT_PROPERTIES:
+        return answer(context->properties,
+                      context->property_count * sizeof *context->properties,
+                      size, value, needed);
+    default:
+        return CL_INVALID_VALUE;
+    }
+}
+
+/* ---- Queues ---- */
+
+cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
+                                      cl_command_queue_properties properties,
+                                      cl_int *error)
+{
+    const cl_command_queue_properties known =
+        CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE;
+    if (!object_is(context, OBJECT_CONTEXT))
+        return fail_with(CL_INVALID_CONTEXT, error);
+    if (device != &driver_device)
+        return fail_with(CL_INVALID_DEVICE, error);
+    if (properties & ~known)
+        return fail_with(CL_INVALID_VALUE, error);
+    cl_command_queue made = object_new(OBJECT_QUEUE, sizeof *made, context);
+    if (!made)
+        return fail_with(CL_OUT_OF_HOST_MEMORY, error);
+    made->properties = properties;
+    return succeed_with(made, error);
+}
+
+cl_command_queue
+clCreateCommandQueueWithProperties(cl_context context, cl_device_id device,
+                                   const cl_queue_properties *properties,
+                                   cl_int *error)
+{
+    cl_command_queue_properties wanted = 0;
+    for (; properties && *properties; properties += 2) {
+        if (*properties != CL_QUEUE_PROPERTIES)
+            return fail_with(CL_INVALID_VALUE, error);
+        wanted = properties[1];
+    }
+    return clCreateCommandQueue(context, device, wanted, error);
+}
+
+cl_int clGetCommandQueueInfo(cl_command_queue queue,
+                             cl_command_queue_info what, size_t size,
+                             void *value, size_t *needed)
+{
+    const cl_device_id device = &driver_device;
+    if (!object_is(queue, OBJECT_QUEUE))
+        return CL_INVALID_COMMAND_QUEUE;
+    switch (what) {
+    case CL_QUEUE_CONTEXT:
+        return ANSWER(queue->head.context);
+    case CL_QUEUE_DEVICE:
+        return ANSWER(device);
+    case CL_QUEUE_REFERENCE_COUNT:
+        return answer_references(queue, size, value, needed);
+    case CL_QUEUE_PROPERTIES:
+        return ANSWER(queue->properties);
+    default:
+        return CL_INVALID_VALUE;
+    }
+}

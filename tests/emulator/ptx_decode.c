@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Statements: guards, names with their modifiers, operands. */
+#include "ptx_read.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MOST_OPERANDS = 160 };
+
+/* ---- Names ---- */
+
+/* The first that fits counts. */
+static const struct {
+    const char *name;
+    ptx_function *run;
+    bool is_collective;
+} functions[] = {
+    {"cp.async.mbarrier.arrive.noinc", run_copy_arrive, false},
+    {"cp.async.commit_group", run_copy_commit, false},
+    {"cp.async.wait_group", run_copy_wait, false},
+    {"cp.async.wait_all", run_copy_wait, false},
+    {"cp.async.cg", run_copy, false},
+    {"cp.async.ca", run_copy, false},
+    {"mbarrier.init", run_barrier_make, false},
+    {"mbarrier.arrive", run_barrier_arrive, false},
+    {"mbarrier.try_wait.parity", run_barrier_try, false},
+    {"wgmma.fence", run_nothing, true},
+    {"wgmma.mma_async", run_multiply_group, true},
+    {"wgmma.commit_group", run_commit_products, true},
+    {"wgmma.wait_group", run_await_products, true},
+    {"mma", run_multiply_wave, true},
+    {"ldmatrix", run_load_matrices, true},
+    {"stmatrix", run_store_matrices, true},
+    {"bar.warp.sync", run_nothing, true},
+    {"bar.sync", run_barrier, true},
+    {"barrier.sync", run_barrier, true},
+    {"shfl.sync", run_shuffle, true},
+    {"vote.sync", run_vote, true},
+    {"redux.sync", run_reduce, true},
+    {"setmaxnreg.inc", run_nothing, true},
+    {"setmaxnreg.dec", run_nothing, true},
+    {"fence.proxy.async", run_show, false},
+    {"fence", run_nothing, false},
+    {"membar", run_nothing, false},
+    {"mov", run_move, false},
+    {"cvta", run_move, false},
+    {"ld", run_load, false},
+    {"st", run_store, false},
+    {"atom", run_atomic, false},
+    {"add", run_add, false},
+    {"sub", run_sub, false},
+    {"mul", run_multiply, false},
+    {"mad", run_multiply_add, false},
+    {"fma", run_fuse, false},
+    {"div", run_divide, false},
+    {"rem", run_remainder, false},
+    {"min", run_minimum, false},
+    {"max", run_maximum, false},
+    {"abs", run_absolute, false},
+    {"neg", run_negate, false},
+    {"and", run_and, false},
+    {"or", run_or, false},
+    {"xor", run_xor, false},
+    {"not", run_not, false},
+    {"shl", run_shift_left, false},
+    {"shr", run_shift_right, false},
+    {"bfe", run_extract, false},
+    {"bfi", run_insert, false},
+    {"popc", run_count_ones, false},
+    {"clz", run_count_zeros, false},
+    {"setp", run_compare, false},
+    {"selp", run_select, false},
+    {"cvt", run_convert, false},
+    {"sqrt", run_square_root, false},
+    {"rcp", run_reciprocal, false},
+    {"rsqrt", run_reciprocal_root, false},
+    {"ex2", run_exp2, false},
+    {"lg2", run_log2, false},
+};
+
+/* Which operation, of functions that have several. */
+static const struct {
+    const char *name;
+    char kind;
+} kinds[] = {
+    {"add", '+'},    {"min", 'm'},  {"max", 'M'},  {"and", '&'},  {"or", '|'},
+    {"xor", '^'},    {"exch", '='}, {"cas", '?'},  {"all", 'A'},  {"any", 'E'},
+    {"ballot", 'B'}, {"up", 'u'},   {"down", 'd'}, {"bfly", 'b'}, {"idx", 'i'},
+};
+
+static const struct {
+    const char *name;
+    ptx_compare compare;
+    bool is_unordered;
+} compares[] = {
+    {"eq", COMPARE_EQ, false},   {"ne", COMPARE_NE, false},
+    {"lt", COMPARE_LT, false},   {"le", COMPARE_LE, false},
+    {"gt", COMPARE_GT, false},   {"ge", COMPARE_GE, false},
+    {"equ", COMPARE_EQ, true},   {"neu", COMPARE_NE, true},
+    {"ltu", COMPARE_LT, true},   {"leu", COMPARE_LE, true},
+    {"gtu", COMPARE_GT, true},   {"geu", COMPARE_GE, true},
+    {"num", COMPARE_NUM, false}, {"nan", COMPARE_NAN, false},
+};
+
+static const struct {
+    const char *name;
+    ptx_width width;
+} types[] = {
+    {"pred", {TYPE_PRED, 1}},     {"b8", {TYPE_BITS, 8}},
+    {"b16", {TYPE_BITS, 16}},     {"b32", {TYPE_BITS, 32}},
+    {"b64", {TYPE_BITS, 64}},     {"u8", {TYPE_UNSIGNED, 8}},
+    {"u16", {TYPE_UNSIGNED, 16}}, {"u32", {TYPE_UNSIGNED, 32}},
+    {"u64", {TYPE_UNSIGNED, 64}}, {"s8", {TYPE_SIGNED, 8}},
+    {"s16", {TYPE_SIGNED, 16}},   {"s32", {TYPE_SIGNED, 32}},
+    {"s64", {TYPE_SIGNED, 64}},   {"f16", {TYPE_FLOAT, 16}},
+    {"f32", {TYPE_FLOAT, 32}},    {"f64", {TYPE_FLOAT, 64}},
+    {"bf16", {TYPE_BF16, 16}},    {"tf32", {TYPE_TF32, 32}},
+    {"u16x2", {TYPE_PAIR, 32}},   {"s16x2", {TYPE_SIGNED_PAIR, 32}},
+    {"f16x2", {TYPE_HALVES, 32}}, {"bf16x2", {TYPE_BF16S, 32}},
+};
+
+static const char roundings[] = "nzmp";
+
+/* What changes nothing here: all is done in order, in one memory. */
+static const char *const without_effect[] = {
+    "sync", "aligned", "volatile", "relaxed", "acquire", "release", "cta",
+    "gpu",  "sys",     "nc",       "lo",      "uni",     "to",      "row",
+    "col",  "m8n8",    "full",     "m64",     "async",   "proxy"};
+
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
+static bool set_space(ptx_instruction *i, const char *word)
+{
+    if (strcmp(word, "global") == 0 || strcmp(word, "const") == 0)
+        i->space = SPACE_GLOBAL;
+    else if (strcmp(word, "shared") == 0 || strcmp(word, "shared::cta") == 0)
+        i->space = SPACE_SHARED;
+    else if (strcmp(word, "local") == 0)
+        i->space = SPACE_LOCAL;
+    else if (strcmp(word, "param") == 0)
+        i->space = SPACE_PARAM;
+    else
+        return false;
+    return true;
+}
+
+static bool set_flag(ptx_instruction *i, const char *word)
+{
+    const struct {
+        const char *name;
+        bool *flag;
+    } flags[] = {{"ftz", &i->ftz},
+                 {"sat", &i->saturates},
+                 {"wide", &i->is_wide},
+                 {"hi", &i->is_high},
+                 {"approx", &i->is_approximate},
+                 {"trans", &i->transposes}};
+    for (size_t n = 0; n < COUNT_OF(flags); n++)
+        if (strcmp(word, flags[n].name) == 0)
+            return *flags[n].flag = true;
+    return false;
+}
+
+/* .v4, .x2, .m64n128k16, .m16n8k8 */
+static bool set_count(ptx_instruction *i, const char *word)
+{
+    unsigned m, n, k;
+    int end = 0;
+    if ((word[0] == 'v' || word[0] == 'x') && word[1] >= '1' &&
+        word[1] <= '4' && !word[2]) {
+        i->count = (unsigned)(word[1] - '0');
+        return true;
+    }
+    if (sscanf(word, "m%un%uk%u%n", &m, &n, &k, &end) == 3 && !word[end]) {
+        i->count = m == 64 ? n : k;
+        return m == 64 ? k == 16 && n % 8 == 0 && n <= 256
+                       : m == 16 && n == 8 && (k == 8 || k == 16);
+    }
+    return false;
+}
+
+static bool set_rounding(ptx_instruction *i, const char *word)
+{
+    const size_t length = strlen(word);
+    const char *mode = length > 1 ? strchr(roundings, word[1]) : NULL;
+    if (strcmp(word, "rna") == 0) {
+        i->rounding = ROUND_NEAREST; /* to TF32 */
+        return true;
+    }
+    if (word[0] != 'r' || !mode || length > 3 ||
+        (length == 3 && word[2] != 'i'))
+        return false;
+    i->rounding = (ptx_rounding)(ROUND_NEAREST + (mode - roundings));
+    i->to_integer = length == 3;
+    return true;
+}
+
+static bool set_type(ptx_instruction *i, const char *word)
+{
+    for (size_t n = 0; n < COUNT_OF(types); n++)
+        if (strcmp(word, types[n].name) == 0) {
+            if (i->width.type == TYPE_NONE)
+                i->width = types[n].width;
+            else if (i->inner.type == TYPE_NONE)
+                i->inner = types[n].width;
+            i->from = types[n].width;
+            return true;
+        }
+    return false;
+}
+
+static bool set_operation(ptx_instruction *i, const char *word)
+{
+    const bool compares_now = i->run == run_compare;
+    for (size_t n = 0; compares_now && n < COUNT_OF(compares); n++)
+        if (strcmp(word, compares[n].name) == 0) {
+            i->compare = compares[n].compare;
+            i->is_unordered = compares[n].is_unordered;
+            return true;
+        }
+    for (size_t n = 0; n < COUNT_OF(kinds); n++)
+        if (strcmp(word, kinds[n].name) == 0) {
+            *(compares_now ? &i->combine : &i->kind) = kinds[n].kind;
+            return true;
+        }
+    return false;
+}
+
+static bool set_modifier(ptx_instruction *i, const char *word)
+{
+    if (set_type(i, word) || set_space(i, word) || set_flag(i, word) ||
+        set_operation(i, word) || set_rounding(i, word) || set_count(i, word))
+        return true;
+    for (size_t n = 0; n < COUNT_OF(without_effect); n++)
+        if (strcmp(word, without_effect[n]) == 0)
+            return true;
+    return false;
+}
+
+static bool is_one_of(ptx_function *run, ptx_function *const all[])
+{
+    while (*all && *all != run)
+        all++;
+    return *all != NULL;
+}
+
+/* Does the function compute numbers of this type? */
+static bool type_is_known(const ptx_instruction *i)
+{
+    static ptx_function *const of_pairs[] = {run_add, run_minimum, run_maximum,
+                                             NULL};
+    static ptx_function *const of_halves[] = {
+        run_add,     run_sub,     run_multiply, run_minimum,
+        run_maximum, run_convert, NULL};
+    static ptx_function *const of_any_float[] = {
+        run_move,     run_load,   run_store,   run_select, run_compare,
+        run_absolute, run_negate, run_convert, NULL};
+    static ptx_function *const of_products[] = {run_multiply_group,
+                                                run_multiply_wave, NULL};
+    switch (i->width.type) {
+    case TYPE_PAIR:
+    case TYPE_SIGNED_PAIR:
+        return is_one_of(i->run, of_pairs);
+    case TYPE_HALVES:
+        return is_one_of(i->run, of_halves);
+    case TYPE_BF16S:
+    case TYPE_BF16:
+    case TYPE_TF32:
+        return i->run == run_convert;
+    case TYPE_FLOAT:
+        return i->width.bits == 32 || is_one_of(i->run, of_any_float);
+    default:
+        return !is_one_of(i->run, of_products);
+    }
+}
+
+/* Does it compute what all of the name asks for, and not something near? */
+static bool form_is_known(const ptx_instruction *i)
+{
+    static ptx_function *const of_kinds[] = {run_atomic, run_shuffle, run_vote,
+                                             run_reduce, NULL};
+    const bool is_float =
+        i->width.type == TYPE_FLOAT || i->width.type == TYPE_HALVES;
+    if (i->saturates || !type_is_known(i))
+        return false;
+    if (is_float && i->rounding > ROUND_NEAREST && i->run != run_convert)
+        return false;
+    if (i->run == run_atomic && is_float && i->kind != '+')
+        return false;
+    return !is_one_of(i->run, of_kinds) || i->kind;
+}
+
+bool ptx_decode(ptx_instruction *i, const char *name)
+{
+    const char *rest = NULL;
+    for (size_t n = 0; n < COUNT_OF(functions) && !rest; n++) {
+        const size_t length = strlen(functions[n].name);
+        if (strncmp(name, functions[n].name, length) == 0 &&
+            (name[length] == '.' || !name[length])) {
+            i->run = functions[n].run;
+            i->is_collective = functions[n].is_collective;
+            rest = name + length;
+        }
+    }
+    while (rest && *rest == '.') {
+        char word[MOST_WORD];
+        const size_t length = strcspn(++rest, ".");
+        snprintf(word, sizeof word, "%.*s", (int)length, rest);
+        rest += length;
+        if (!set_modifier(i, word))
+            return false;
+    }
+    i->count = i->count ? i->count : 1;
+    i->is_sealed = i->run == run_multiply_group ||
+                   i->run == run_await_products ||
+                   i->run == run_commit_products;
+    return rest != NULL && form_is_known(i);
+}
+
+/* ---- Operands ---- */
+
+static const struct {
+    const char *name;
+    ptx_filling filling;
+} specials[] = {
+    {"%tid.x", FILL_ITEM},   {"%ctaid.x", FILL_GROUP},
+    {"%ntid.x", FILL_ITEMS}, {"%nctaid.x", FILL_GROUPS},
+    {"%laneid", FILL_LANE},  {"%warpid", FILL_WAVE},
+};
+
+/* Launches have one dimension. */
+static bool is_other_dimension(const char *name)
+{
+    const size_t length = strlen(name);
+    return length > 2 && (strcmp(name + length - 2, ".y") == 0 ||
+                          strcmp(name + length - 2, ".z") == 0);
+}
+
+/* Offsets of a launch, and numbers in the other dimensions. */
+static bool is_zero(const char *name)
+{
+    return strncmp(name, "%envreg", 7) == 0 ||
+           (is_other_dimension(name) && (strncmp(name, "%tid", 4) == 0 ||
+                                         strncmp(name, "%ctaid", 6) == 0));
+}
+
+/* Sizes in them. */
+static bool is_one(const char *name)
+{
+    return is_other_dimension(name) && (strncmp(name, "%ntid", 5) == 0 ||
+                                        strncmp(name, "%nctaid", 7) == 0);
+}
+
+static uint32_t named_register(ptx_reader *r)
+{
+    static const ptx_filling fillings[] = {[MEANS_SHARED] = FILL_SHARED,
+                                           [MEANS_PRIVATE] = FILL_PRIVATE,
+                                           [MEANS_DATA] = FILL_DATA,
+                                           [MEANS_PARAMETER] = FILL_NUMBER};
+    uint64_t number;
+    const ptx_name *name = ptx_find(r, r->word, &number);
+    for (size_t i = 0; i < COUNT_OF(specials); i++)
+        if (ptx_is(r, specials[i].name))
+            return ptx_constant_register(r, specials[i].filling, 0);
+    if (is_zero(r->word))
+        return ptx_constant_register(r, FILL_NUMBER, 0);
+    if (is_one(r->word))
+        return ptx_constant_register(r, FILL_NUMBER, 1);
+    if (!name || name->meaning == MEANS_LABEL)
+        ptx_reject(r, "\"%s\" is not known", r->word);
+    return name->meaning == MEANS_REGISTER
+               ? (uint32_t)number
+               : ptx_constant_register(r, fillings[name->meaning], number);
+}
+
+static uint32_t read_value(ptx_reader *r)
+{
+    const char *word = r->word;
+    uint64_t number;
+    if (ptx_is(r, "_")) { /* nobody reads it */
+        ptx_next(r);
+        return (uint32_t)r->code->register_count++;
+    }
+    if (word[0] == '0' && (word[1] == 'f' || word[1] == 'd')) {
+        number = strtoull(word + 2, NULL, 16);
+        ptx_next(r);
+        return ptx_constant_register(r, FILL_NUMBER, number);
+    }
+    if (word[0] == '-' || (word[0] >= '0' && word[0] <= '9'))
+        return ptx_constant_register(r, FILL_NUMBER, ptx_integer(r));
+    const uint32_t found = named_register(r);
+    ptx_next(r);
+    return found;
+}
+
+static void add_operand(ptx_reader *r, ptx_operand *all, unsigned *count)
+{
+    if (*count == MOST_OPERANDS)
+        ptx_reject(r, "too many operands");
+    ptx_operand *to = &all[(*count)++];
+    memset(to, 0, sizeof *to);
+    to->is_address = ptx_accept(r, "[");
+    to->reg = read_value(r);
+    if (ptx_accept(r, "+"))
+        to->offset = (int64_t)ptx_integer(r);
+    if (to->is_address)
+        ptx_expect(r, "]");
+    else if (to->offset)
+        ptx_reject(r, "a sum that is no address");
+}
+
+/* All, with those in braces one after the other. */
+static void read_operands(ptx_reader *r, ptx_instruction *i)
+{
+    ptx_operand all[MOST_OPERANDS];
+    unsigned count = 0, lists = 0;
+    while (!ptx_accept(r, ";")) {
+        const unsigned first = count;
+        if (ptx_accept(r, "{"))
+            do
+                add_operand(r, all, &count);
+            while (!ptx_accept(r, "}") && (ptx_expect(r, ","), true));
+        else
+            add_operand(r, all, &count);
+        i->last = count - first;
+        if (lists++ == 0)
+            i->lead = count - first;
+        if (!ptx_accept(r, ",") && !ptx_is(r, ";"))
+            ptx_reject(r, "\"%s\" after an operand", r->word);
+    }
+    ptx_operand *kept = ptx_own(r->module, count * sizeof *kept);
+    if (!kept)
+        ptx_reject(r, "out of memory");
+    memcpy(kept, all, count * sizeof *kept);
+    i->operands = kept;
+    i->operand_count = count;
+}
+
+/* ---- Statements ---- */
+
+static void read_guard(ptx_reader *r, ptx_instruction *i)
+{
+    i->guard = -1;
+    if (ptx_accept(r, "@")) {
+        i->guard_is_inverse = ptx_accept(r, "!");
+        i->guard = (int)named_register(r);
+        ptx_next(r);
+    }
+}
+
+static void read_jump(ptx_reader *r, ptx_instruction *i, size_t number)
+{
+    i->is_branch = true;
+    r->jumps =
+        ptx_grown(r->jumps, r->jump_count, &r->jump_room, sizeof *r->jumps);
+    ptx_jump *jump = &r->jumps[r->jump_count++];
+    jump->instruction = number;
+    jump->scope = r->scope;
+    memcpy(jump->label, r->word, sizeof jump->label);
+    ptx_next(r);
+    ptx_expect(r, ";");
+}
+
+/* The least number of operands that each function looks at. */
+static unsigned least_operands(const ptx_instruction *i)
+{
+    ptx_function *const run = i->run;
+    if (run == run_multiply_group)
+        return i->count / 2 + 7;
+    if (run == run_multiply_wave)
+        return 14;
+    if (run == run_load || run == run_store || run == run_load_matrices ||
+        run == run_store_matrices)
+        return i->count + 1;
+    if (run == run_fuse || run == run_multiply_add || run == run_select ||
+        run == run_extract || (run == run_compare && i->combine))
+        return 4;
+    if (run == run_insert || run == run_shuffle)
+        return 5;
+    return 0;
+}
+
+void ptx_read_instruction(ptx_reader *r)
+{
+    ptx_code *code = r->code;
+    code->instructions =
+        ptx_grown(code->instructions, code->instruction_count,
+                  &r->instruction_room, sizeof *code->instructions);
+    const size_t number = code->instruction_count++;
+    ptx_instruction *i = &code->instructions[number];
+    memset(i, 0, sizeof *i);
+    i->line = r->line;
+    read_guard(r, i);
+    if (ptx_accept(r, "bra") || ptx_accept(r, "bra.uni")) {
+        read_jump(r, i, number);
+        return;
+    }
+    if (ptx_accept(r, "ret") || ptx_accept(r, "exit")) {
+        i->is_end = true;
+        ptx_expect(r, ";");
+        return;
+    }
+    if (!ptx_decode(i, r->word))
+        ptx_reject(r, "instruction \"%s\" is not known", r->word);
+    ptx_next(r);
+    read_operands(r, i);
+    if (i->operand_count < least_operands(i))
+        ptx_reject(r, "operands are missing");
+    i->is_move = i->run == run_move && i->operand_count == 2;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What each lane computes by itself, of floating-point numbers. What hardware
+ * computes approximately is exact here but for rounding. */
+#include "ptx_floats.h"
+
+#include <math.h>
+
+/* Subnormal numbers are zeros, where an instruction says so. */
+static float flushed(const ptx_instruction *i, float x)
+{
+    return i->ftz && fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
+}
+
+static double read_number(const ptx_instruction *i, uint64_t bits)
+{
+    switch (i->width.bits) {
+    case 16:
+        return ptx_half((uint16_t)bits);
+    case 64:
+        return double_of(bits);
+    default:
+        return flushed(i, float_of(bits));
+    }
+}
+
+static float chosen(char operation, float a, float b)
+{
+    switch (operation) {
+    case '+':
+        return a + b;
+    case '-':
+        return a - b;
+    case '*':
+        return a * b;
+    case '/':
+        return a / b;
+    case 'm':
+        return fminf(a, b);
+    default:
+        return fmaxf(a, b);
+    }
+}
+
+/* Two halves in one word. */
+static uint64_t of_halves(uint64_t a, uint64_t b, char operation)
+{
+    const float low =
+        chosen(operation, ptx_half((uint16_t)a), ptx_half((uint16_t)b));
+    const float high = chosen(operation, ptx_half((uint16_t)(a >> 16)),
+                              ptx_half((uint16_t)(b >> 16)));
+    return ptx_to_half(low) | (uint64_t)ptx_to_half(high) << 16;
+}
+
+void ptx_calculate(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes,
+                   char operation)
+{
+    uint64_t *to = lanes_of(wave, i, 0);
+    const uint64_t *a = lanes_of(wave, i, 1), *b = lanes_of(wave, i, 2);
+    LANE_FOR (lanes) {
+        if (i->width.type == TYPE_HALVES)
+            to[lane] = of_halves(a[lane], b[lane], operation);
+        else
+            to[lane] = bits_of(
+                flushed(i, chosen(operation, flushed(i, float_of(a[lane])),
+                                  flushed(i, float_of(b[lane])))));
+    }
+}
+
+void run_fuse(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    uint64_t *to = lanes_of(wave, i, 0);
+    const uint64_t *a = lanes_of(wave, i, 1), *b = lanes_of(wave, i, 2);
+    const uint64_t *c = lanes_of(wave, i, 3);
+    LANE_FOR (lanes)
+        to[lane] = bits_of(flushed(i, fmaf(flushed(i, float_of(a[lane])),
+                                           flushed(i, float_of(b[lane])),
+                                           flushed(i, float_of(c[lane])))));
+}
+
+bool ptx_holds(const ptx_instruction *i, uint64_t a, uint64_t b)
+{
+    const double x = read_number(i, a), y = read_number(i, b);
+    const bool ordered = !isnan(x) && !isnan(y);
+    if (i->compare == COMPARE_NUM)
+        return ordered;
+    if (i->compare == COMPARE_NAN)
+        return !ordered;
+    if (!ordered)
+        return i->is_unordered;
+    switch (i->compare) {
+    case COMPARE_EQ:
+        return x == y;
+    case COMPARE_NE:
+        return x != y;
+    case COMPARE_LT:
+        return x < y;
+    case COMPARE_LE:
+        return x <= y;
+    case COMPARE_GT:
+        return x > y;
+    default:
+        return x >= y;
+    }
+}
+
+/* ---- Functions of one number ---- */
+
+static float inverse(float x) { return 1 / x; }
+static float inverse_root(float x) { return (float)(1 / sqrt((double)x)); }
+
+static void apply(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes,
+                  float (*function)(float))
+{
+    uint64_t *to = lanes_of(wave, i, 0);
+    const uint64_t *a = lanes_of(wave, i, 1);
+    LANE_FOR (lanes)
+        to[lane] =
+            bits_of(flushed(i, function(flushed(i, float_of(a[lane])))));
+}
+
+void run_square_root(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    apply(wave, i, lanes, sqrtf);
+}
+
+void run_reciprocal(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    apply(wave, i, lanes, inverse);
+}
+
+void run_reciprocal_root(ptx_wave *wave, const ptx_instruction *i,
+                         uint32_t lanes)
+{
+    apply(wave, i, lanes, inverse_root);
+}
+
+void run_exp2(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    apply(wave, i, lanes, exp2f);
+}
+
+void run_log2(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    apply(wave, i, lanes, log2f);
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What each lane computes by itself, of integers, bits and predicates; sums
+ * and so on of floats are passed on (ptx_floats.c). */
+#include "ptx_code.h"
+#include "ptx_floats.h"
+
+/* to[lane] = value of a, b and c, the operands after the first. */
+#define FOR_EACH(value)                                                       \
+    do {                                                                      \
+        uint64_t *to = lanes_of(wave, i, 0);                                  \
+        const uint64_t *a = lanes_of(wave, i, 1);                             \
+        const uint64_t *b = i->operand_count > 2 ? lanes_of(wave, i, 2) : a;  \
+        const uint64_t *c = i->operand_count > 3 ? lanes_of(wave, i, 3) : a;  \
+        (void)b;                                                              \
+        (void)c;                                                              \
+        LANE_FOR (lanes)                                                      \
+            to[lane] = (value);                                               \
+    } while (0)
+
+static bool is_float(const ptx_instruction *i)
+{
+    return i->width.type == TYPE_FLOAT || i->width.type == TYPE_HALVES ||
+           i->width.type == TYPE_BF16S || i->width.type == TYPE_BF16;
+}
+
+static bool is_signed(const ptx_instruction *i)
+{
+    return i->width.type == TYPE_SIGNED;
+}
+
+/* One register to another, parts into one, or one into parts. */
+void run_move(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    const unsigned bits = i->width.bits, count = i->operand_count;
+    if (count == 2) {
+        FOR_EACH(cut(a[lane], bits));
+        return;
+    }
+    const unsigned part = bits / (count - 1);
+    LANE_FOR (lanes) {
+        if (i->lead > 1) {
+            const uint64_t whole = lanes_of(wave, i, count - 1)[lane];
+            for (unsigned n = 0; n + 1 < count; n++)
+                lanes_of(wave, i, n)[lane] = cut(whole >> (n * part), part);
+        } else {
+            uint64_t whole = 0;
+            for (unsigned n = 1; n < count; n++)
+                whole |= cut(lanes_of(wave, i, n)[lane], part)
+                         << ((n - 1) * part);
+            lanes_of(wave, i, 0)[lane] = whole;
+        }
+    }
+}
+
+/* Each half of a word by itself. */
+static uint64_t of_pairs(const ptx_instruction *i, uint64_t a, uint64_t b,
+                         char operation)
+{
+    const bool is_signed_pair = i->width.type == TYPE_SIGNED_PAIR;
+    uint64_t all = 0;
+    for (unsigned shift = 0; shift < 32; shift += 16) {
+        const uint64_t x = a >> shift & 0xffff, y = b >> shift & 0xffff;
+        const bool is_larger =
+            is_signed_pair ? signed_of(x, 16) > signed_of(y, 16) : x > y;
+        const uint64_t one = operation == '+'                  ? x + y
+                             : is_larger == (operation == 'M') ? x
+                                                               : y;
+        all |= cut(one, 16) << shift;
+    }
+    return all;
+}
+
+static bool is_pair(const ptx_instruction *i)
+{
+    return i->width.type == TYPE_PAIR || i->width.type == TYPE_SIGNED_PAIR;
+}
+
+void run_add(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    const unsigned bits = i->width.bits;
+    if (is_float(i))
+        ptx_calculate(wave, i, lanes, '+');
+    else if (is_pair(i))
+        FOR_EACH(of_pairs(i, a[lane], b[lane], '+'));
+    else
+        FOR_EACH(cut(a[lane] + b[lane], bits));
+}
+
+void run_sub(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    const unsigned bits = i->width.bits;
+    if (is_float(i))
+        ptx_calculate(wave, i, lanes, '-');
+    else
+        FOR_EACH(cut(a[lane] - b[lane], bits));
+}
+
+/* As wide as is asked for. */
+static uint64_t product(const ptx_instruction *i, uint64_t a, uint64_t b)
+{
+    const unsigned bits = i->width.bits;
+    __extension__ typedef __int128 wide;
+    __extension__ typedef unsigned __int128 unsigned_wide;
+    const unsigned_wide all =
+        is_signed(i)
+            ? (unsigned_wide)((wide)signed_of(a, bits) * signed_of(b, bits))
+            : (unsigned_wide)cut(a, bits) * cut(b, bits);
+    if (i->is_wide)
+        return cut((uint64_t)all, 2 * bits);
+    return cut((uint64_t)(i->is_high ? all >> bits : all), bits);
+}
+
+void run_multiply(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    if (is_float(i))
+        ptx_calculate(wave, i, lanes, '*');
+    else
+        FOR_EACH(product(i, a[lane], b[lane]));
+}
+
+void run_multiply_add(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    const unsigned bits = i->is_wide ? 2 * i->width.bits : i->width.bits;
+    if (is_float(i))
+        run_fuse(wave, i, lanes);
+    else
+        FOR_EACH(cut(product(i, a[lane], b[lane]) + c[lane], bits));
+}
+
+static uint64_t quotient(const ptx_instruction *i, uint64_t a, uint64_t b,
+                         bool wants_rest)
+{
+    const unsigned bits = i->width.bits;
+    if (cut(b, bits) == 0)
+        return cut(UINT64_MAX, bits);
+    if (is_signed(i)) {
+        const int64_t x = signed_of(a, bits), y = signed_of(b, bits);
+        if (y == -1)
+            return wants_rest ? 0 : cut(0 - (uint64_t)x, bits);
+        return cut((uint64_t)(wants_rest ? x % y : x / y), bits);
+    }
+    a = cut(a, bits);
+    b = cut(b, bits);
+    return wants_rest ? a % b : a / b;
+}
+
+void run_divide(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    if (is_float(i))
+        ptx_calculate(wave, i, lanes, '/');
+    else
+        FOR_EACH(quotient(i, a[lane], b[lane], false));
+}
+
+void run_remainder(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    FOR_EACH(quotient(i, a[lane], b[lane], true));
+}
+
+static bool is_less(const ptx_instruction *i, uint64_t a, uint64_t b)
+{
+    const unsigned bits = i->width.bits;
+    return is_signed(i) ? signed_of(a, bits) < signed_of(b, bits)
+                        : cut(a, bits) < cut(b, bits);
+}
+
+void run_minimum(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    const unsigned bits = i->width.bits;
+    if (is_float(i))
+        ptx_calculate(wave, i, lanes, 'm');
+    else if (is_pair(i))
+        FOR_EACH(of_pairs(i, a[lane], b[lane], 'm'));
+    else
+        FOR_EACH(cut(is_less(i, b[lane], a[lane]) ? b[lane] : a[lane], bits));
+}
+
+void run_maximum(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    const unsigned bits = i->width.bits;
+    if (is_float(i))
+        ptx_calculate(wave, i, lanes, 'M');
+    else if (is_pair(i))
+        FOR_EACH(of_pairs(i, a[lane], b[lane], 'M'));
+    else
+        FOR_EACH(cut(is_less(i, a[lane], b[lane]) ? b[lane] : a[lane], bits));
+}
+
+/* Of floats the sign's bit, also of a NaN. */
+void run_absolute(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    const unsigned bits = i->width.bits;
+    if (is_float(i))
+        FOR_EACH(cut(a[lane], bits - 1));
+    else
+        FOR_EACH(
+            cut(signed_of(a[lane], bits) < 0 ? 0 - a[lane] : a[lane], bits));
+}
+
+void run_negate(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    const unsigned bits = i->width.bits;
+    if (is_float(i))
+        FOR_EACH(cut(a[lane], bits) ^ (uint64_t)1 << (bits - 1));
+    else
+        FOR_EACH(cut(0 - a[lane], bits));
+}
+
+void run_and(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    FOR_EACH(cut(a[lane] & b[lane], i->width.bits));
+}
+
+void run_or(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    FOR_EACH(cut(a[lane] | b[lane], i->width.bits));
+}
+
+void run_xor(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    FOR_EACH(cut(a[lane] ^ b[lane], i->width.bits));
+}
+
+void run_not(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    FOR_EACH(cut(~a[lane], i->width.bits));
+}
+
+/* Shifts by more than there is leave zeros, or the sign. */
+void run_shift_left(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    const unsigned bits = i->width.bits;
+    FOR_EACH((uint32_t)b[lane] >= bits
+                 ? 0
+                 : cut(a[lane] << (uint32_t)b[lane], bits));
+}
+
+void run_shift_right(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    const unsigned bits = i->width.bits;
+    if (is_signed(i))
+        FOR_EACH(
+            cut((uint64_t)(signed_of(a[lane], bits) >>
+                           ((uint32_t)b[lane] >= bits ? bits - 1
+                                                      : (uint32_t)b[lane])),
+                bits));
+    else
+        FOR_EACH((uint32_t)b[lane] >= bits
+                     ? 0
+                     : cut(a[lane], bits) >> (uint32_t)b[lane]);
+}
+
+/* Bits `first` and on, `count` of them. */
+static uint64_t field(const ptx_instruction *i, uint64_t x, uint64_t first,
+                      uint64_t count)
+{
+    const unsigned bits = i->width.bits;
+    first = cut(first, 8);
+    count = cut(count, 8);
+    if (count == 0)
+        return 0;
+    const uint64_t last =
+        first + count - 1 < bits ? first + count - 1 : bits - 1;
+    const uint64_t shifted = first >= bits ? 0 : cut(x, bits) >> first;
+    const uint64_t found =
+        count >= bits ? shifted : cut(shifted, (unsigned)count);
+    const bool negative = is_signed(i) && (x >> last & 1);
+    const unsigned kept = (unsigned)(first > last ? 0 : last - first + 1);
+    return negative && kept < bits ? cut(found | ~(uint64_t)0 << kept, bits)
+                                   : found;
+}
+
+void run_extract(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    FOR_EACH(field(i, a[lane], b[lane], c[lane]));
+}
+
+/* to, from, into, first, count */
+void run_insert(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    const uint64_t *counts = lanes_of(wave, i, 4);
+    const unsigned bits = i->width.bits;
+    LANE_FOR (lanes) {
+        const uint64_t x = lanes_of(wave, i, 1)[lane];
+        const uint64_t into = lanes_of(wave, i, 2)[lane];
+        const unsigned first = (uint8_t)lanes_of(wave, i, 3)[lane];
+        const unsigned count = (uint8_t)counts[lane];
+        const uint64_t mask =
+            first >= bits ? 0 : cut(~(uint64_t)0, count) << first;
+        lanes_of(wave, i, 0)[lane] = cut(
+            (into & ~mask) | (first >= bits ? 0 : x << first & mask), bits);
+    }
+}
+
+void run_count_ones(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    FOR_EACH((uint64_t)__builtin_popcountll(cut(a[lane], i->width.bits)));
+}
+
+static uint64_t leading_zeros(uint64_t x, unsigned bits)
+{
+    unsigned count = 0;
+    while (count < bits && !(x >> (bits - 1 - count) & 1))
+        count++;
+    return count;
+}
+
+void run_count_zeros(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    FOR_EACH(leading_zeros(a[lane], i->width.bits));
+}
+
+void run_select(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    FOR_EACH(cut(c[lane] & 1 ? a[lane] : b[lane], i->width.bits));
+}
+
+/* ---- Comparisons ---- */
+
+static bool holds(const ptx_instruction *i, uint64_t a, uint64_t b)
+{
+    const unsigned bits = i->width.bits;
+    if (is_float(i))
+        return ptx_holds(i, a, b);
+    switch (i->compare) {
+    case COMPARE_EQ:
+        return cut(a, bits) == cut(b, bits);
+    case COMPARE_NE:
+        return cut(a, bits) != cut(b, bits);
+    case COMPARE_LT:
+        return is_less(i, a, b);
+    case COMPARE_LE:
+        return !is_less(i, b, a);
+    case COMPARE_GT:
+        return is_less(i, b, a);
+    default:
+        return !is_less(i, a, b);
+    }
+}
+
+/* A predicate of two numbers, combined with a third operand's. */
+void run_compare(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    const uint64_t *with = i->combine ? lanes_of(wave, i, 3) : NULL;
+    const uint64_t *a = lanes_of(wave, i, 1), *b = lanes_of(wave, i, 2);
+    uint64_t *to = lanes_of(wave, i, 0);
+    LANE_FOR (lanes) {
+        uint64_t is_true = holds(i, a[lane], b[lane]);
+        switch (i->combine) {
+        case '&':
+            is_true &= with[lane];
+            break;
+        case '|':
+            is_true |= with[lane];
+            break;
+        case '^':
+            is_true ^= with[lane];
+            break;
+        default:
+            break;
+        }
+        to[lane] = is_true & 1;
+    }
+}

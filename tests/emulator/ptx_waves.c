@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What lanes of a wave do together, and waves of a work-group. */
+#include "ptx_code.h"
+
+void run_nothing(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    (void)wave;
+    (void)i;
+    (void)lanes;
+}
+
+/* ---- Barriers ---- */
+
+/* Number, and for how many work-items. */
+void run_barrier(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    ptx_group *group = wave->group;
+    const unsigned lane = (unsigned)__builtin_ctz(lanes);
+    const uint64_t number = lanes_of(wave, i, 0)[lane];
+    unsigned count = group->wave_count * WAVE_LANES;
+    if (i->operand_count > 1)
+        count = (unsigned)lanes_of(wave, i, 1)[lane];
+    if (number >= 16 || count == 0 || count % WAVE_LANES) {
+        ptx_fail(group, "barrier %llu of %u work-items",
+                 (unsigned long long)number, count);
+        return;
+    }
+    ptx_barrier *barrier = &group->barriers[number];
+    if (barrier->arrived > 0 && barrier->expected != count)
+        ptx_fail(group, "barrier %llu of %u and of %u work-items",
+                 (unsigned long long)number, barrier->expected, count);
+    barrier->expected = count;
+    barrier->arrived += WAVE_LANES;
+    wave->waits_at = (int)number;
+}
+
+/* One in local memory is a word: a mark that it is one, the phase's parity,
+ * how many arrivals end a phase, and how many are missing. */
+#define MARK ((uint64_t)0xba55)
+#define WORD(parity, all, missing)                                            \
+    (MARK << 48 | (uint64_t)(parity) << 40 | (uint64_t)(all) << 20 | (missing))
+#define PARITY(word) ((word) >> 40 & 1)
+#define ALL(word) ((word) >> 20 & 0xfffff)
+#define MISSING(word) ((word)&0xfffff)
+
+void run_barrier_make(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    LANE_FOR (lanes) {
+        const uint64_t count = cut(lanes_of(wave, i, 1)[lane], 32);
+        const uint64_t word = WORD(0, count, count);
+        unsigned char *at = ptx_resolve(wave, SPACE_SHARED,
+                                        address_of(wave, i, 0, lane), 8, lane);
+        if (count == 0 || count > 0xfffff)
+            ptx_fail(wave->group, "a barrier of %llu arrivals",
+                     (unsigned long long)count);
+        if (at)
+            memcpy(at, &word, sizeof word);
+    }
+}
+
+/* Where it is, and its word; NULL: there is none. */
+static unsigned char *find_barrier(ptx_group *group, uint64_t address,
+                                   uint64_t *word)
+{
+    unsigned char *at = ptx_shared(group, address, sizeof *word);
+    if (!at)
+        return NULL;
+    memcpy(word, at, sizeof *word);
+    if (address % 8 == 0 && *word >> 48 == MARK)
+        return at;
+    ptx_fail(group, "no barrier at %#llx", (unsigned long long)address);
+    return NULL;
+}
+
+void ptx_arrive(ptx_group *group, uint64_t address)
+{
+    uint64_t word;
+    unsigned char *at = find_barrier(group, address, &word);
+    if (!at)
+        return;
+    word--;
+    if (MISSING(word) == 0)
+        word = WORD(!PARITY(word), ALL(word), ALL(word));
+    memcpy(at, &word, sizeof word);
+}
+
+void run_barrier_arrive(ptx_wave *wave, const ptx_instruction *i,
+                        uint32_t lanes)
+{
+    LANE_FOR (lanes)
+        ptx_arrive(wave->group, address_of(wave, i, 1, lane));
+}
+
+/* Is the phase of this parity complete? Lanes that look in vain do not keep
+ * others from going on, who may be those that they wait for. */
+void run_barrier_try(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    uint64_t *to = lanes_of(wave, i, 0);
+    const uint64_t *parity = lanes_of(wave, i, 2);
+    uint32_t failed = 0;
+    LANE_FOR (lanes) {
+        uint64_t word;
+        if (!find_barrier(wave->group, address_of(wave, i, 1, lane), &word))
+            return;
+        to[lane] = PARITY(word) != (parity[lane] & 1);
+        failed |= (uint32_t)!to[lane] << lane;
+    }
+    wave->vain |= failed;
+    wave->yields = failed && !(wave->alive & ~wave->parked & ~wave->vain);
+    wave->polls = wave->yields;
+    wave->moved |= failed == 0;
+}
+
+/* ---- A wave's lanes ---- */
+
+/* to, from, which lane, ... */
+void run_shuffle(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    uint64_t given[WAVE_LANES];
+    memcpy(given, lanes_of(wave, i, 1), sizeof given);
+    const uint64_t *which = lanes_of(wave, i, 2);
+    LANE_FOR (lanes) {
+        const unsigned n = (unsigned)which[lane];
+        const unsigned from = i->kind == 'b'   ? lane ^ n
+                              : i->kind == 'i' ? n
+                              : i->kind == 'u' ? lane - n
+                                               : lane + n;
+        const bool exists = from < WAVE_LANES && (lanes >> from & 1);
+        if (!exists && i->kind != 'u' && i->kind != 'd')
+            ptx_fail(wave->group, "lane %u asks lane %u", lane, from);
+        lanes_of(wave, i, 0)[lane] = given[exists ? from : lane];
+    }
+}
+
+void run_vote(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    uint32_t is_true = 0;
+    LANE_FOR (lanes)
+        is_true |= (uint32_t)(lanes_of(wave, i, 1)[lane] & 1) << lane;
+    const uint64_t result = i->kind == 'A'   ? is_true == lanes
+                            : i->kind == 'E' ? is_true != 0
+                                             : is_true;
+    LANE_FOR (lanes)
+        lanes_of(wave, i, 0)[lane] = result;
+}
+
+void run_reduce(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    const uint64_t *from = lanes_of(wave, i, 1);
+    uint32_t x = 0;
+    bool first = true;
+    LANE_FOR (lanes) {
+        const uint32_t y = (uint32_t)from[lane];
+        const bool is_less =
+            i->width.type == TYPE_SIGNED ? (int32_t)y < (int32_t)x : y < x;
+        switch (first ? '=' : i->kind) {
+        case '+':
+            x += y;
+            break;
+        case 'm':
+            x = is_less ? y : x;
+            break;
+        case 'M':
+            x = is_less ? x : y;
+            break;
+        case '&':
+            x &= y;
+            break;
+        case '|':
+            x |= y;
+            break;
+        case '^':
+            x ^= y;
+            break;
+        default:
+            x = y;
+            break;
+        }
+        first = false;
+    }
+    LANE_FOR (lanes)
+        lanes_of(wave, i, 0)[lane] = x;
+}

@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The interpreter of PTX: what instructions compute, and that it notices what
+ * hardware forgives only sometimes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "ptx.h"
+#include "ptx_code.h"
+
+#define HEAD                                                                  \
+    ".version 8.5\n.target sm_90a\n.address_size 64\n"                        \
+    ".entry k(.param .u64 .ptr .global .align 4 k_0, .param .u32 k_1)\n"      \
+    "{\n.reg .b32 %r<40>;\n.reg .f32 %f<40>;\n.reg .b64 %rd<9>;\n"            \
+    ".reg .pred %p<9>;\n.shared .align 1024 .b8 memory[16384];\n"             \
+    "ld.param.u64 %rd0, [k_0];\nld.param.u32 %r0, [k_1];\n"                   \
+    "mov.u32 %r1, %tid.x;\nmul.wide.u32 %rd1, %r1, 4;\n"                      \
+    "add.s64 %rd2, %rd0, %rd1;\n"                                             \
+    "mov.u64 %rd3, memory;\ncvt.u32.u64 %r2, %rd3;\n"                         \
+    "shl.b32 %r3, %r1, 2;\nadd.s32 %r4, %r2, %r3;\n"
+#define TAIL "ret;\n}\n"
+
+enum { MOST_WORDS = 8192 };
+
+/* Runs a body for so many work-items on these words; the reason why it fails,
+ * or "". */
+static const char *run(const char *body, size_t items, uint32_t number,
+                       uint32_t *words, unsigned seed)
+{
+    static char reason[512];
+    static char text[1 << 16];
+    snprintf(text, sizeof text, "%s%s%s", HEAD, body, TAIL);
+    reason[0] = 0;
+    ptx_module *module = ptx_read(text, reason, sizeof reason);
+    if (!module)
+        return reason;
+    unsigned char parameters[16] = {0};
+    assert_int_equal(module->kernels[0].parameter_bytes, 12);
+    memcpy(parameters, &words, sizeof words);
+    memcpy(parameters + 8, &number, sizeof number);
+    const ptx_range range = {(unsigned char *)words,
+                             MOST_WORDS * sizeof *words};
+    const ptx_launch launch = {.parameters = parameters,
+                               .groups = 1,
+                               .items = items,
+                               .ranges = &range,
+                               .range_count = 1,
+                               .seed = seed};
+    if (ptx_run(&module->kernels[0], &launch, reason, sizeof reason))
+        reason[0] = 0;
+    ptx_free(module);
+    return reason;
+}
+
+static void assert_fails(const char *body, size_t items, const char *why)
+{
+    static uint32_t words[MOST_WORDS];
+    const char *reason = run(body, items, 0, words, 1);
+    if (!strstr(reason, why))
+        fail_msg("\"%s\" in place of \"%s\"", reason, why);
+}
+
+/* ---- One lane ---- */
+
+typedef struct calculation {
+    const char *instruction; /* of %r10 and %r11 to %r12 */
+    uint32_t a, b, want;
+} calculation;
+
+static const calculation calculations[] = {
+    {"add.s32 %r12, %r10, %r11", 0xffffffff, 3, 2},
+    {"sub.s32 %r12, %r10, -1", 5, 0, 6},
+    {"mul.lo.s32 %r12, %r10, %r11", 0xffffffff, 7, 0xfffffff9},
+    {"mul.hi.u32 %r12, %r10, %r11", 0x80000000, 6, 3},
+    {"mul.hi.s32 %r12, %r10, %r11", 0xffffffff, 6, 0xffffffff},
+    {"div.u32 %r12, %r10, %r11", 0xfffffffe, 2, 0x7fffffff},
+    {"rem.u32 %r12, %r10, %r11", 17, 5, 2},
+    {"min.u32 %r12, %r10, %r11", 0xffffffff, 4, 4},
+    {"min.s32 %r12, %r10, %r11", 0xffffffff, 4, 0xffffffff},
+    {"max.s32 %r12, %r10, %r11", 0xffffffff, 4, 4},
+    {"max.u16x2 %r12, %r10, %r11", 0x0001ffff, 0x00020003, 0x0002ffff},
+    {"max.s16x2 %r12, %r10, %r11", 0x0001ffff, 0x00020003, 0x00020003},
+    {"min.u16x2 %r12, %r10, %r11", 0x0001ffff, 0x00020003, 0x00010003},
+    {"min.s16x2 %r12, %r10, %r11", 0x0001ffff, 0x00020003, 0x0001ffff},
+    {"add.s16x2 %r12, %r10, %r11", 0x0001ffff, 0x7fff0003, 0x80000002},
+    {"shl.b32 %r12, %r10, %r11", 1, 32, 0},
+    {"shr.u32 %r12, %r10, %r11", 0x80000000, 31, 1},
+    {"shr.s32 %r12, %r10, %r11", 0x80000000, 40, 0xffffffff},
+    {"bfe.u32 %r12, %r10, 4, 8", 0xabcd, 0, 0xbc},
+    {"bfe.s32 %r12, %r10, 4, 8", 0xabcd, 0, 0xffffffbc},
+    {"bfe.s32 %r12, %r10, 7, 1", 0x80, 0, 0xffffffff},
+    {"bfi.b32 %r12, %r10, %r11, 4, 8", 0xff, 0x1000, 0x1ff0},
+    {"not.b32 %r12, %r10", 0xff, 0, 0xffffff00},
+    {"popc.b32 %r12, %r10", 0xf0f, 0, 8},
+    {"clz.b32 %r12, %r10", 0x10, 0, 27},
+    {"mad.lo.s32 %r12, %r10, %r11, -1", 3, 4, 11},
+    {"add.rn.f32 %r12, %r10, %r11", 0x3f800000, 0x40000000, 0x40400000},
+    {"max.f32 %r12, %r10, %r11", 0x7fffffff, 0x40000000, 0x40000000},
+    {"ex2.approx.ftz.f32 %r12, %r10", 0xc3000000, 0, 0},
+    {"ex2.approx.ftz.f32 %r12, %r10", 0x40400000, 0, 0x41000000},
+    {"abs.f32 %r12, %r10", 0xbf800000, 0, 0x3f800000},
+    {"neg.f32 %r12, %r10", 0, 0, 0x80000000},
+    {"cvt.rn.f16x2.f32 %r12, %r10, %r11", 0x3f800000, 0xc0000000, 0x3c00c000},
+    {"cvt.rn.bf16x2.f32 %r12, %r10, %r11", 0x3f808000, 0x3f818000, 0x3f803f82},
+    {"cvt.rzi.s32.f32 %r12, %r10", 0xc0200000, 0, 0xfffffffe},
+    {"cvt.rni.f32.f32 %r12, %r10", 0x40200000, 0, 0x40000000},
+    {"cvt.rn.f32.u32 %r12, %r10", 0xffffffff, 0, 0x4f800000},
+    {"cvt.rn.f32.s32 %r12, %r10", 0xffffffff, 0, 0xbf800000},
+    {"cvt.rna.tf32.f32 %r12, %r10", 0x3f801000, 0, 0x3f802000},
+    {"mul.rn.f16x2 %r12, %r10, %r11", 0x3c004000, 0x42003c00, 0x42004000},
+    {"setp.lt.f32 %p1, %r10, %r11; selp.b32 %r12, 1, 0, %p1", 0x7fffffff, 0,
+     0},
+    {"setp.ltu.f32 %p1, %r10, %r11; selp.b32 %r12, 1, 0, %p1", 0x7fffffff, 0,
+     1},
+    {"setp.gt.s32 %p1, %r10, %r11; selp.b32 %r12, 1, 0, %p1", 0, 0xffffffff,
+     1},
+    {"setp.gt.u32 %p1, %r10, %r11; selp.b32 %r12, 1, 0, %p1", 0, 0xffffffff,
+     0},
+    {"mov.b64 %rd7, {%r10, %r11}; shr.u64 %rd7, %rd7, 16; "
+     "cvt.u32.u64 %r12, %rd7",
+     0x12345678, 0x9abcdef0, 0xdef01234},
+};
+
+static void calculates(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof calculations / sizeof *calculations; i++) {
+        const calculation *c = &calculations[i];
+        static uint32_t words[MOST_WORDS];
+        char body[512];
+        snprintf(body, sizeof body,
+                 "mov.b32 %%r10, %u;\nmov.b32 %%r11, %u;\n%s;\n"
+                 "st.global.u32 [%%rd2], %%r12;\n",
+                 c->a, c->b, c->instruction);
+        assert_string_equal(run(body, 1, 0, words, 1), "");
+        if (words[0] != c->want)
+            fail_msg("%s: %#x in place of %#x", c->instruction, words[0],
+                     c->want);
+    }
+}
+
+/* ---- Lanes and waves ---- */
+
+/* Lanes leave a loop one by one, and meet again. */
+static void diverges(void **state)
+{
+    (void)state;
+    static uint32_t words[MOST_WORDS];
+    const char *body = "mov.b32 %r10, 0;\nmov.b32 %r11, 0;\n"
+                       "again:\nsetp.ge.u32 %p1, %r10, %r1;\n"
+                       "@%p1 bra done;\nadd.s32 %r10, %r10, 1;\n"
+                       "add.s32 %r11, %r11, %r10;\nbra.uni again;\ndone:\n"
+                       "shfl.sync.bfly.b32 %r12, %r11, 1, 31, 0xffffffff;\n"
+                       "st.global.u32 [%rd2], %r12;\n";
+    assert_string_equal(run(body, 64, 0, words, 1), "");
+    for (uint32_t i = 0; i < 64; i++) {
+        const uint32_t n = i ^ 1;
+        assert_int_equal(words[i], n * (n + 1) / 2);
+    }
+}
+
+/* What one wave stores another reads, behind a barrier; without it, in some
+ * order it is not there yet. */
+static const char *const exchange =
+    "st.shared.u32 [%%r4], %%r1;\n%s"
+    "xor.b32 %%r10, %%r4, 128;\nld.shared.u32 %%r11, [%%r10];\n"
+    "st.global.u32 [%%rd2], %%r11;\n";
+
+static bool exchanges(const char *barrier)
+{
+    bool all = true;
+    for (unsigned seed = 1; seed <= 40; seed++) {
+        static uint32_t words[MOST_WORDS];
+        char body[512];
+        snprintf(body, sizeof body, exchange, barrier);
+        assert_string_equal(run(body, 64, 0, words, seed), "");
+        for (uint32_t i = 0; i < 64; i++)
+            all = all && words[i] == (i ^ 32);
+    }
+    return all;
+}
+
+static void needs_barriers(void **state)
+{
+    (void)state;
+    assert_true(exchanges("bar.sync 0;\n"));
+    assert_true(exchanges("bar.sync 3, 64;\n"));
+    assert_false(exchanges(""));
+}
+
+static void waits_for_ever(void **state)
+{
+    (void)state;
+    assert_fails("setp.lt.u32 %p1, %r1, 32;\n@%p1 bra done;\nbar.sync 1, 64;\n"
+                 "done:\n",
+                 64, "waves wait for ever");
+    assert_fails("mbarrier.init.shared::cta.b64 [%r2], 1;\nbar.sync 0;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r2], 0;\n"
+                 "@!%p1 bra again;\n",
+                 32, "waves wait for ever");
+    assert_fails("mbarrier.arrive.shared::cta.b64 _, [%r2];\n", 1,
+                 "no barrier at");
+}
+
+/* The lane that others wait for is behind them in the text. */
+static void goes_on_in_each_lane(void **state)
+{
+    (void)state;
+    static uint32_t words[MOST_WORDS];
+    const char *body =
+        "setp.eq.u32 %p1, %r1, 0;\n"
+        "@%p1 mbarrier.init.shared::cta.b64 [%r2], 1;\nbar.sync 0;\n"
+        "@%p1 bra arrives;\nagain:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0;\n"
+        "@!%p2 bra again;\nst.global.u32 [%rd2], %r1;\nbra.uni done;\n"
+        "arrives:\nmbarrier.arrive.shared::cta.b64 _, [%r2];\n"
+        "bra.uni again;\ndone:\n";
+    assert_string_equal(run(body, 64, 0, words, 1), "");
+    for (uint32_t i = 0; i < 64; i++)
+        assert_int_equal(words[i], i);
+}
+
+/* Waves that wait for ever do so in loops with other instructions, too. */
+static void waits_for_ever_in_long_loops(void **state)
+{
+    (void)state;
+    assert_fails("mbarrier.init.shared::cta.b64 [%r2], 1;\nbar.sync 0;\n"
+                 "mov.b32 %r10, 0;\nagain:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r2], 0;\n"
+                 "add.s32 %r10, %r10, 1;\nadd.s32 %r10, %r10, 1;\n"
+                 "@!%p1 bra again;\n",
+                 1024, "waves wait for ever");
+}
+
+/* ---- Memory ---- */
+
+static void checks_addresses(void **state)
+{
+    (void)state;
+    assert_fails("st.global.u32 [%rd0+32768], %r1;\n", 1,
+                 "outside of all buffers");
+    assert_fails("st.global.u32 [%rd0+-4], %r1;\n", 1,
+                 "outside of all buffers");
+    assert_fails("st.global.u32 [%rd0+2], %r1;\n", 1, "4 bytes at");
+    assert_fails("ld.shared.u32 %r10, [%r2+16384];\n", 1,
+                 "outside of local memory");
+    assert_fails("ld.shared.u32 %r10, [%r10];\n", 1, "4 bytes at");
+    assert_fails("madd.u32 %r10, %r10, %r10;\n", 1,
+                 "\"madd.u32\" is not known");
+    assert_fails("add.s32 %r10, %x1, %r10;\n", 1, "\"%x1\" is not known");
+}
+
+/* Something near to what is asked for is not computed instead. */
+static void refuses_other_forms(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {
+        "add.sat.s32 %r10, %r10, %r10",
+        "sub.u16x2 %r10, %r10, %r10",
+        "fma.rn.f16x2 %r10, %r10, %r10, 0",
+        "add.rz.f32 %f1, %f1, %f1",
+        "mul.rn.f64 %rd5, %rd5, %rd5",
+        "ex2.approx.f16 %r10, %r10",
+        "abs.f16x2 %r10, %r10",
+        "vote.sync.uni.pred %p1, %p1, -1",
+        "atom.global.max.f32 %f1, [%rd0], %f1",
+    };
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        char body[128];
+        snprintf(body, sizeof body, "%s;\n", forms[i]);
+        assert_fails(body, 1, "is not known");
+    }
+}
+
+static bool copies(const char *wait)
+{
+    bool all = true;
+    for (unsigned seed = 1; seed <= 40; seed++) {
+        static uint32_t words[MOST_WORDS];
+        char body[512];
+        for (uint32_t i = 0; i < 128; i++)
+            words[i] = i + 1;
+        snprintf(body, sizeof body,
+                 "shl.b32 %%r10, %%r1, 4;\nadd.s32 %%r11, %%r2, %%r10;\n"
+                 "cvt.u64.u32 %%rd5, %%r10;\nadd.s64 %%rd6, %%rd0, %%rd5;\n"
+                 "cp.async.cg.shared.global [%%r11], [%%rd6], 16;\n%s"
+                 "ld.shared.u32 %%r12, [%%r11];\n"
+                 "st.global.u32 [%%rd2+4096], %%r12;\n",
+                 wait);
+        assert_string_equal(run(body, 32, 0, words, seed), "");
+        for (uint32_t i = 0; i < 32; i++)
+            all = all && words[1024 + i] == 4 * i + 1;
+    }
+    return all;
+}
+
+static void needs_waits_for_copies(void **state)
+{
+    (void)state;
+    assert_true(copies("cp.async.wait_all;\n"));
+    assert_true(copies("cp.async.commit_group;\ncp.async.wait_group 0;\n"));
+    assert_false(copies("cp.async.commit_group;\ncp.async.wait_group 1;\n"));
+    assert_true(copies(
+        "add.s32 %r13, %r2, 4096;\nsetp.eq.u32 %p1, %r1, 0;\n"
+        "@%p1 mbarrier.init.shared::cta.b64 [%r13], 32;\nbar.sync 0;\n"
+        "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r13];\n"
+        "again:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r13], 0;\n"
+        "@!%p2 bra again;\n"));
+    assert_false(copies(""));
+}
+
+/* What is not read is filled with zeros. */
+static void fills_with_zeros(void **state)
+{
+    (void)state;
+    static uint32_t words[MOST_WORDS];
+    for (uint32_t i = 0; i < 4; i++)
+        words[i] = i + 1;
+    const char *body =
+        "mov.b32 %r13, 8;\n"
+        "cp.async.cg.shared.global [%r2], [%rd0], 16, %r13;\n"
+        "mov.b32 %r13, 0;\n"
+        "cp.async.cg.shared.global [%r2+16], [%rd0+1048576], 16, %r13;\n"
+        "cp.async.wait_all;\n"
+        "ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [%r2];\n"
+        "ld.shared.u32 %r14, [%r2+16];\n"
+        "st.global.v4.u32 [%rd0], {%r10, %r11, %r12, %r13};\n"
+        "st.global.u32 [%rd0+16], %r14;\n";
+    assert_string_equal(run(body, 1, 0, words, 1), "");
+    static const uint32_t want[5] = {1, 2, 0, 0, 0};
+    assert_memory_equal(words, want, sizeof want);
+    assert_fails("cp.async.cg.shared.global [%r2], [%rd0+2], 16, 0;\n", 1,
+                 "a copy of 16 bytes");
+}
+
+/* ---- Products ---- */
+
+enum { PRODUCT_ITEMS = 128, OPERAND_WORDS = 2560, SUMS = 4096 };
+
+/* Element (row, k) of the left operand, (k, column) of the right one: whole
+ * numbers, so sums are exact. */
+static int left(unsigned row, unsigned k)
+{
+    return (int)(row * 3 + k) % 7 - 3;
+}
+static int right(unsigned column, unsigned k)
+{
+    return (int)(column + 5 * k) % 9 - 4;
+}
+
+static void put_half(uint32_t *words, uint32_t offset, int x)
+{
+    const uint32_t address = offset ^ (offset / 128 % 8) * 16;
+    const uint16_t bits = ptx_to_half(x);
+    memcpy((unsigned char *)words + address, &bits, sizeof bits);
+}
+
+/* 64 rows of 128 bytes; then 8 columns as rows, or 16 rows of the columns. */
+static void put_operands(uint32_t *words, bool down)
+{
+    memset(words, 0, OPERAND_WORDS * sizeof *words);
+    for (unsigned k = 0; k < 16; k++) {
+        for (unsigned row = 0; row < 64; row++)
+            put_half(words, row * 128 + 2 * k, left(row, k));
+        for (unsigned column = 0; column < 8; column++)
+            put_half(words,
+                     8192 +
+                         (down ? k * 128 + 2 * column : column * 128 + 2 * k),
+                     right(column, k));
+    }
+}
+
+/* Operands to local memory; then the product, with these parts. */
+static const char *multiply(uint32_t *words, const char *fence,
+                            const char *product, const char *wait)
+{
+    char body[8192];
+    int length = 0;
+    for (unsigned i = 0; i < OPERAND_WORDS / PRODUCT_ITEMS; i++)
+        length += snprintf(body + length, sizeof body - (size_t)length,
+                           "ld.global.u32 %%r10, [%%rd2+%u];\n"
+                           "st.shared.u32 [%%r4+%u], %%r10;\n",
+                           i * 512, i * 512);
+    snprintf(body + length, sizeof body - (size_t)length,
+             "%sbar.sync 0;\nshr.u32 %%r11, %%r2, 4;\n"
+             "cvt.u64.u32 %%rd4, %%r11;\n"
+             "add.s64 %%rd4, %%rd4, 0x4000004000010000;\n"
+             "add.s64 %%rd5, %%rd4, 512;\nsetp.ne.b32 %%p1, 1, 0;\n"
+             "mov.f32 %%f0, 0f3f800000;\nmov.f32 %%f1, %%f0;\n"
+             "mov.f32 %%f2, %%f0;\nmov.f32 %%f3, %%f0;\n"
+             "wgmma.fence.sync.aligned;\n%s"
+             "wgmma.commit_group.sync.aligned;\n%s"
+             "shl.b32 %%r12, %%r1, 4;\ncvt.u64.u32 %%rd6, %%r12;\n"
+             "add.s64 %%rd6, %%rd0, %%rd6;\n"
+             "st.global.v4.f32 [%%rd6+%u], {%%f0, %%f1, %%f2, %%f3};\n",
+             fence, product, wait, SUMS * 4);
+    return run(body, PRODUCT_ITEMS, 0, words, 3);
+}
+
+static bool is_product(const uint32_t *words)
+{
+    bool all = true;
+    for (unsigned item = 0; item < PRODUCT_ITEMS; item++)
+        for (unsigned n = 0; n < 4; n++) {
+            const unsigned lane = item % 32;
+            const unsigned row = item / 32 * 16 + lane / 4 + n / 2 * 8;
+            int sum = 1;
+            for (unsigned k = 0; k < 16; k++)
+                sum += left(row, k) * right(2 * (lane % 4) + n % 2, k);
+            all = all && float_of(words[SUMS + item * 4 + n]) == (float)sum;
+        }
+    return all;
+}
+
+#define SHOW "fence.proxy.async.shared::cta;\n"
+#define PRODUCT(operands, last)                                               \
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 "                      \
+    "{%f0, %f1, %f2, %f3}, " operands ", %p1, 1, 1, " last ";\n"
+#define OF_MEMORY PRODUCT("%rd4, %rd5", "0, 0")
+#define AWAIT "wgmma.wait_group.sync.aligned 0;\n"
+
+static void multiplies(void **state)
+{
+    (void)state;
+    static uint32_t words[MOST_WORDS];
+    put_operands(words, false);
+    assert_string_equal(multiply(words, SHOW, OF_MEMORY, AWAIT), "");
+    assert_true(is_product(words));
+    /* not shown to products, or not waited for */
+    assert_non_null(strstr(multiply(words, "", OF_MEMORY, AWAIT),
+                           "a product reads what it was not shown"));
+    assert_non_null(strstr(multiply(words, SHOW, OF_MEMORY, ""),
+                           "a register that a product computes"));
+    assert_non_null(strstr(
+        multiply(words, SHOW, OF_MEMORY, "wgmma.wait_group.sync.aligned 1;\n"),
+        "a register that a product computes"));
+    /* by who wrote them, before a barrier, or by who multiplies, behind it */
+    assert_string_equal(
+        multiply(words, "", "bar.sync 0;\n" SHOW OF_MEMORY, AWAIT), "");
+    assert_true(is_product(words));
+    /* ... but not by another wave before the barrier */
+    assert_non_null(
+        strstr(multiply(words, "setp.lt.u32 %p2, %r1, 64;\n@%p2 " SHOW,
+                        OF_MEMORY, AWAIT),
+               "a product reads what it was not shown"));
+    assert_non_null(strstr(
+        multiply(words, SHOW "add.s32 %r2, %r2, 8192;\n", OF_MEMORY, AWAIT),
+        "a product reads what nobody has written"));
+    /* the right operand down its columns */
+    put_operands(words, true);
+    assert_string_equal(
+        multiply(words, SHOW, PRODUCT("%rd4, %rd5", "0, 1"), AWAIT), "");
+    assert_true(is_product(words));
+    assert_string_equal(multiply(words, SHOW, OF_MEMORY, AWAIT), "");
+    assert_false(is_product(words));
+}
+
+/* Rows in registers, as ldmatrix brings them: lane l asks for row l % 16 of
+ * its wave, and for the chunk l / 16. */
+#define LOAD_ROWS                                                             \
+    "and.b32 %r20, %r1, 15;\nshr.u32 %r21, %r1, 5;\nshl.b32 %r21, %r21, 4;\n" \
+    "add.s32 %r20, %r20, %r21;\nshl.b32 %r21, %r20, 7;\n"                     \
+    "bfe.u32 %r22, %r1, 4, 1;\nand.b32 %r23, %r20, 7;\n"                      \
+    "xor.b32 %r22, %r22, %r23;\nshl.b32 %r22, %r22, 4;\n"                     \
+    "add.s32 %r21, %r21, %r22;\nadd.s32 %r21, %r21, %r2;\n"                   \
+    "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r30, %r31, %r32, %r33}, "     \
+    "[%r21];\n"
+#define HELD "{%r30, %r31, %r32, %r33}, %rd5"
+
+static void multiplies_held_rows(void **state)
+{
+    (void)state;
+    static uint32_t words[MOST_WORDS];
+    put_operands(words, false);
+    assert_string_equal(
+        multiply(words, SHOW, LOAD_ROWS PRODUCT(HELD, "0"), AWAIT), "");
+    assert_true(is_product(words));
+    assert_non_null(strstr(
+        multiply(words, SHOW,
+                 LOAD_ROWS PRODUCT(HELD, "0") "mov.b32 %r31, 0;\n", AWAIT),
+        "a register that a product reads"));
+}
+
+/* ---- Products of a wave ---- */
+
+/* Rows of 16 halves, of a matrix of 16 rows and, behind it, of 16 rows whose 8
+ * columns are the right operand, or of 8 rows that are. */
+static void put_wave_operands(uint32_t *words, bool down)
+{
+    uint16_t *halves = (uint16_t *)words;
+    memset(words, 0, 1024);
+    for (unsigned k = 0; k < 16; k++) {
+        for (unsigned row = 0; row < 16; row++)
+            halves[row * 16 + k] = ptx_to_half(left(row, k));
+        for (unsigned column = 0; column < 8; column++)
+            halves[256 + (down ? k * 16 + column : column * 16 + k)] =
+                ptx_to_half(right(column, k));
+    }
+}
+
+/* By way of local memory, where lane l says where a row is: of the left
+ * operand row l % 16 from channel 8 (l / 16) on, of the right one row l % 8
+ * from channel 8 (l / 8 % 2) on, or row l % 16. */
+static const char *multiply_wave(uint32_t *words, bool down)
+{
+    static char body[4096];
+    int length = 0;
+    for (unsigned i = 0; i < 8; i++)
+        length += snprintf(body + length, sizeof body - (size_t)length,
+                           "ld.global.u32 %%r10, [%%rd2+%u];\n"
+                           "st.shared.u32 [%%r4+%u], %%r10;\n",
+                           i * 128, i * 128);
+    snprintf(body + length, sizeof body - (size_t)length,
+             "bar.warp.sync 0xffffffff;\n"
+             "and.b32 %%r20, %%r1, 15;\nshl.b32 %%r20, %%r20, 5;\n"
+             "shr.u32 %%r21, %%r1, 4;\nshl.b32 %%r21, %%r21, 4;\n"
+             "add.s32 %%r20, %%r20, %%r21;\nadd.s32 %%r20, %%r20, %%r2;\n"
+             "ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
+             "{%%r30, %%r31, %%r32, %%r33}, [%%r20];\n"
+             "and.b32 %%r20, %%r1, %u;\nshl.b32 %%r20, %%r20, 5;\n"
+             "bfe.u32 %%r21, %%r1, %u, 1;\nshl.b32 %%r21, %%r21, 4;\n"
+             "add.s32 %%r20, %%r20, %%r21;\nadd.s32 %%r20, %%r20, %%r2;\n"
+             "ldmatrix.sync.aligned.m8n8.x2%s.shared.b16 {%%r34, %%r35}, "
+             "[%%r20+512];\n"
+             "mov.f32 %%f0, 0f3f800000;\n"
+             "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+             "{%%f1, %%f2, %%f3, %%f4}, {%%r30, %%r31, %%r32, %%r33}, "
+             "{%%r34, %%r35}, {%%f0, %%f0, %%f0, %%f0};\n"
+             "shl.b32 %%r12, %%r1, 4;\ncvt.u64.u32 %%rd6, %%r12;\n"
+             "add.s64 %%rd6, %%rd0, %%rd6;\n"
+             "st.global.v4.f32 [%%rd6+%u], {%%f1, %%f2, %%f3, %%f4};\n",
+             down ? 15 : 7, down ? 5 : 3, down ? ".trans" : "", SUMS * 4);
+    return run(body, 32, 0, words, 1);
+}
+
+static bool is_wave_product(const uint32_t *words)
+{
+    bool all = true;
+    for (unsigned lane = 0; lane < 32; lane++)
+        for (unsigned n = 0; n < 4; n++) {
+            int sum = 1;
+            for (unsigned k = 0; k < 16; k++)
+                sum += left(lane / 4 + n / 2 * 8, k) *
+                       right(2 * (lane % 4) + n % 2, k);
+            all = all && float_of(words[SUMS + lane * 4 + n]) == (float)sum;
+        }
+    return all;
+}
+
+static void multiplies_in_a_wave(void **state)
+{
+    (void)state;
+    static uint32_t words[MOST_WORDS];
+    for (int down = 0; down < 2; down++) {
+        put_wave_operands(words, down);
+        assert_string_equal(multiply_wave(words, down), "");
+        assert_true(is_wave_product(words));
+        assert_string_equal(multiply_wave(words, !down), "");
+        assert_false(is_wave_product(words));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calculates),
+        cmocka_unit_test(diverges),
+        cmocka_unit_test(needs_barriers),
+        cmocka_unit_test(waits_for_ever),
+        cmocka_unit_test(goes_on_in_each_lane),
+        cmocka_unit_test(waits_for_ever_in_long_loops),
+        cmocka_unit_test(checks_addresses),
+        cmocka_unit_test(refuses_other_forms),
+        cmocka_unit_test(needs_waits_for_copies),
+        cmocka_unit_test(fills_with_zeros),
+        cmocka_unit_test(multiplies),
+        cmocka_unit_test(multiplies_held_rows),
+        cmocka_unit_test(multiplies_in_a_wave),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

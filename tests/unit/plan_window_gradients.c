@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Gradients of windows by wgmma: for which problems and devices they are
+ * taken, and what a plan says where they are not. */
+#include <stdio.h>
+#include <string.h>
+
+#include "plan_groups.h"
+#include "plan_legal.h"
+#include "plan_made.h"
+
+#define WINDOWS "pass=backward windows=900 heads=6 dim=32 "
+
+static bool has_wgmma(const wa_plan *plan)
+{
+    const char *rows = plan->step[WA_STEP_ROWS].kernel;
+    const bool of_rows = rows && strcmp(rows, "window_rows_wgmma") == 0;
+    assert_int_equal(of_rows, plan->is_wgmma);
+    return of_rows;
+}
+
+static void hopper_takes_them(void **state)
+{
+    static const char *const taken[] = {
+        WINDOWS "dtype=fp16 queries=256 variant=cosine bias=same",
+        WINDOWS "dtype=bf16 queries=256 bias=same",
+        WINDOWS "dtype=bf16 queries=241 bias=same layout=tokens",
+        WINDOWS "dtype=fp16 queries=256 keys=241 bias=same",
+        "pass=backward windows=1 heads=1 dim=32 dtype=fp16 queries=250 "
+        "bias=same",
+    };
+    const wa_device *h200 = device_named("H200");
+    (void)state;
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        const wa_problem p = problem_of(taken[i]);
+        const wa_plan plan = backward_plan_of(&p, h200);
+        const wa_step *rows = &plan.step[WA_STEP_ROWS];
+        const wa_step *keys = &plan.step[WA_STEP_KEYS];
+        if (!has_wgmma(&plan))
+            fail_msg("%s: %s", taken[i], plan.wgmma_refusal);
+        assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+        assert_int_equal(define_of(rows->defines, "STAGES"), 3);
+        assert_int_equal(define_of(keys->defines, "STAGES"), 3);
+        assert_legal_backward(&p, h200, &plan, taken[i]);
+    }
+}
+
+static void assert_refused(const wa_problem *p, const wa_device *device,
+                           const char *why)
+{
+    const wa_plan plan = backward_plan_of(p, device);
+    if (has_wgmma(&plan))
+        fail_msg("%s, not refused for \"%s\"", device->name, why);
+    if (!strstr(plan.wgmma_refusal, why))
+        fail_msg("refused for \"%s\", not \"%s\"", plan.wgmma_refusal, why);
+    assert_legal_backward(p, device, &plan, why);
+}
+
+static void what_they_do_not_compute_is_said(void **state)
+{
+    static const struct {
+        const char *problem, *why;
+    } refused[] = {
+        {WINDOWS "dtype=fp32 queries=256", "rounded"},
+        {WINDOWS "dtype=fp16 queries=256 bias=same dim=64", "32 channels"},
+        {WINDOWS "dtype=fp16 queries=240 bias=same", "241 to 256"},
+        {WINDOWS "dtype=fp16 queries=256 keys=240 bias=same", "241 to 256"},
+        {WINDOWS "dtype=fp16 queries=256 keys=257 bias=same", "241 to 256"},
+        {WINDOWS "dtype=fp16 queries=257 keys=256 bias=same", "241 to 256"},
+        {WINDOWS "dtype=fp16 queries=256", "without a bias"},
+        {WINDOWS "dtype=fp16 queries=256 mask=same mask_windows=3", "masks"},
+        {WINDOWS "dtype=fp16 queries=256 mask=regions mask_windows=3",
+         "masks"},
+        {WINDOWS "dtype=fp16 queries=256 bias=table_same table=16x16",
+         "tables"},
+        {WINDOWS "dtype=fp16 queries=256 bias=same kv_heads=2", "share keys"},
+        {WINDOWS "dtype=fp16 queries=256 bias=fp32", "another type"},
+        {"pass=backward grid=2 size=64x64 window=16x16 dim=32 heads=2 "
+         "dtype=fp16",
+         "grids"},
+    };
+    static const wa_tensor_id ids[] = {WA_Q,  WA_K,  WA_V, WA_D_O,
+                                       WA_DQ, WA_DK, WA_DV};
+    const wa_device *h200 = device_named("H200");
+    (void)state;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        const wa_problem p = problem_of(refused[i].problem);
+        assert_refused(&p, h200, refused[i].why);
+    }
+    /* rows that are not 16 bytes apart, or whose elements are no neighbours */
+    for (int axis = WA_HEAD; axis <= WA_COLUMN; axis++)
+        for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+            wa_problem p =
+                problem_of(WINDOWS "dtype=fp16 queries=256 bias=same");
+            if (axis == WA_AXIS_0 || axis == WA_AXIS_1)
+                continue;
+            p.tensor[ids[i]].stride[axis] += axis == WA_COLUMN ? 1 : 4;
+            assert_refused(&p, h200, "16 bytes");
+        }
+}
+
+static void others_have_none(void **state)
+{
+    const wa_problem p =
+        problem_of(WINDOWS "dtype=fp16 queries=256 bias=same");
+    const wa_exclusions none = {.wgmma = ""};
+    (void)state;
+    for (size_t i = 0; i < made_up_count; i++) {
+        wa_plan plan;
+        if (wa_plan_make(&p, &devices[i], WA_BACKWARD, &none, &plan) !=
+            WINATTN_SUCCESS)
+            continue;
+        assert_int_equal(has_wgmma(&plan),
+                         devices[i].compute_capability == 90);
+        assert_int_equal(plan.wgmma_refusal[0], 0);
+    }
+    wa_device device = *device_named("H200");
+    device.compute_capability = 100;
+    assert_refused(&p, &device, "");
+    /* fewer stages, down to two, and then none */
+    device = *device_named("H200");
+    for (uint32_t stages = 3; stages > 1; stages--) {
+        const wa_plan plan = backward_plan_of(&p, &device);
+        const wa_step *rows = &plan.step[WA_STEP_ROWS];
+        const wa_step *keys = &plan.step[WA_STEP_KEYS];
+        assert_true(has_wgmma(&plan));
+        assert_int_equal(define_of(rows->defines, "STAGES"), stages);
+        assert_int_equal(define_of(keys->defines, "STAGES"), stages);
+        assert_legal_backward(&p, &device, &plan, "less local memory");
+        device.local_bytes =
+            (rows->local_bytes < keys->local_bytes ? rows->local_bytes
+                                                   : keys->local_bytes) -
+            1;
+    }
+    assert_refused(&p, &device, "local memory");
+    device = *device_named("H200");
+    device.max_work_group = 383;
+    assert_refused(&p, &device, "work-groups");
+}
+
+/* Only they are excluded, and the plan says why. */
+static void a_failure_leaves_them_to_fragments(void **state)
+{
+    const wa_problem p =
+        problem_of(WINDOWS "dtype=fp16 queries=256 bias=same");
+    wa_exclusions exclusions;
+    wa_plan plan;
+    char text[4096] = "";
+    (void)state;
+    memset(&exclusions, 0, sizeof exclusions);
+    snprintf(exclusions.wgmma, sizeof exclusions.wgmma, "it was serialized");
+    assert_int_equal(wa_plan_make(&p, device_named("H200"), WA_BACKWARD,
+                                  &exclusions, &plan),
+                     WINATTN_SUCCESS);
+    assert_false(has_wgmma(&plan));
+    assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+    assert_legal_backward(&p, device_named("H200"), &plan, "fragments");
+    wa_plan_describe(&plan, text, sizeof text);
+    assert_non_null(strstr(text, "wgmma not used: it was serialized\n"));
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(hopper_takes_them),
+    cmocka_unit_test(what_they_do_not_compute_is_said),
+    cmocka_unit_test(others_have_none),
+    cmocka_unit_test(a_failure_leaves_them_to_fragments),
+};
+const test_group plan_window_gradients = TEST_GROUP(NULL, tests);
