@@ -160,8 +160,9 @@ INLINE void take_statistics(wave_state *s, __local const storage_bits *o,
         dot_rows(delta, row_index, d_o, o, rows->row + m * TILE_M, BLOCK_ROWS,
                  w);
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-            const int row = min(block_row(rows, m, r, w),
-                                rows->row + max(rows->count, 1) - 1);
+            /* the last of the block, where the wave has none */
+            const int row =
+                min(block_row(rows, m, r, w), rows->row + rows->count - 1);
             REDUCE(delta[r], ADD);
             s->delta[m][r] = delta[r];
             s->shift[m][r] = shift_of(lse[(ulong)row * lse_row]);
