@@ -13,6 +13,7 @@
 #include "hopper/gradient_products.cl"
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
+#include "hopper/store_rows.cl"
 #include "matrix/grad_scale.cl"
 
 REQUIRE(STAGES)
@@ -335,16 +336,7 @@ INLINE void store_window_rows(const float *sums, const float *factor,
                               uint row, uint end, int lane, int adds, int wide)
 {
     if (adds) {
-        UNROLL_FOR (uint r = 0; r < 2; r++) {
-            const uint own = row + lane / 4 + 8 * r;
-            const ulong at = (ulong)own * pitch + 2 * (lane % 4);
-            if (own < end)
-                UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++)
-                    UNROLL_FOR (uint i = 0; i < 2; i++)
-                        STORE(FMA(sums[SCORE(j, r, i)], factor[r],
-                                  LOAD(to, at + 8 * j + i)),
-                              to, at + 8 * j + i);
-        }
+        add_to_rows(sums, factor, to, pitch, row, end, lane);
         return;
     }
     UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++)

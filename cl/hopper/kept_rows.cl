@@ -156,20 +156,10 @@ INLINE void store_gradient(const float *sums, const float *factor,
                            uint staging, __global storage *to, uint pitch,
                            uint row, uint end, int lane, int adds, int wide)
 {
-    if (!adds) {
+    if (!adds)
         store_rows(sums, factor, staging, to, pitch, row, end, lane, wide);
-        return;
-    }
-    UNROLL_FOR (uint r = 0; r < 2; r++) {
-        const uint own = row + lane / 4 + 8 * r;
-        const ulong at = (ulong)own * pitch + 2 * (lane % 4);
-        if (own < end)
-            UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++)
-                UNROLL_FOR (uint i = 0; i < 2; i++)
-                    STORE(FMA(sums[SCORE(j, r, i)], factor[r],
-                              LOAD(to, at + 8 * j + i)),
-                          to, at + 8 * j + i);
-    }
+    else
+        add_to_rows(sums, factor, to, pitch, row, end, lane);
 }
 
 #endif
