@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/wgmma.h"
 
+#include <stdio.h>
+
 /* The one that knows sm_90a: later ones have no wgmma. */
 #define HOPPER 90u
 /* Of q, k, v, o and the gradients. */
@@ -27,6 +29,12 @@ bool wa_wgmma_copies(const wa_problem *problem, wa_pass pass)
                 return false;
     }
     return true;
+}
+
+bool wa_refuse_wgmma(wa_plan *plan, const char *why)
+{
+    snprintf(plan->wgmma_refusal, sizeof plan->wgmma_refusal, "%s", why);
+    return false;
 }
 
 void wa_take_wgmma(wa_plan *plan)

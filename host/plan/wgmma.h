@@ -11,6 +11,9 @@ bool wa_has_wgmma(const wa_device *device);
 /* Can copies of 16 bytes fetch and store all rows of what a pass has? */
 bool wa_wgmma_copies(const wa_problem *problem, wa_pass pass);
 
+/* Leaves in the plan why it has none of these kernels, and returns false. */
+bool wa_refuse_wgmma(wa_plan *plan, const char *why);
+
 /* The plan is one of these kernels, which read and write 16 bytes at once. */
 void wa_take_wgmma(wa_plan *plan);
 

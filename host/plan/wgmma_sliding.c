@@ -53,12 +53,6 @@ static bool is_open(const wa_problem *problem, const wa_device *device)
     return problem->variant == WINATTN_SLIDING && wa_has_wgmma(device);
 }
 
-static bool refuse(wa_plan *plan, const char *why)
-{
-    snprintf(plan->wgmma_refusal, sizeof plan->wgmma_refusal, "%s", why);
-    return false;
-}
-
 /* ---- The forward pass ---- */
 
 typedef struct wgmma_shape {
@@ -93,7 +87,7 @@ bool wa_plan_wgmma_sliding(const wa_problem *problem, const wa_device *device,
     if (!why)
         why = device_refusal(device, shape.block_rows, bytes);
     if (why)
-        return refuse(plan, why);
+        return wa_refuse_wgmma(plan, why);
     wa_step *step = &plan->step[WA_STEP_FORWARD];
     wa_take_wgmma(plan);
     plan->shape.matrix.stages = shape.stages;
@@ -187,7 +181,7 @@ bool wa_plan_wgmma_sliding_backward(const wa_problem *problem,
     if (!why && !wa_take_sliding_statistics(problem, device, plan))
         why = "no kernel on fragments makes statistics of its rows";
     if (why)
-        return refuse(plan, why);
+        return wa_refuse_wgmma(plan, why);
     set_steps(problem, device, rows, keys, plan);
     wa_take_wgmma(plan);
     plan->fused = false;

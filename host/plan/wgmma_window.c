@@ -146,10 +146,8 @@ bool wa_plan_wgmma_window(const wa_problem *problem, const wa_device *device,
     const char *why = problem_refusal(problem);
     if (!why)
         why = find_shape(problem, device, &s);
-    if (why) {
-        snprintf(plan->wgmma_refusal, sizeof plan->wgmma_refusal, "%s", why);
-        return false;
-    }
+    if (why)
+        return wa_refuse_wgmma(plan, why);
     wa_take_wgmma(plan);
     plan->shape.matrix.stages = s.stages;
     plan->shape.matrix.windows_per_group = s.windows;

@@ -122,10 +122,8 @@ bool wa_plan_wgmma_window_backward(const wa_problem *problem,
         why = fit(device, &rows);
     if (!why)
         why = fit(device, &keys);
-    if (why) {
-        snprintf(plan->wgmma_refusal, sizeof plan->wgmma_refusal, "%s", why);
-        return false;
-    }
+    if (why)
+        return wa_refuse_wgmma(plan, why);
     first->block_rows = TAKEN_ROWS;
     first->block_keys = rows.tile;
     set_step(problem, device, "window_rows_wgmma", &rows, first);
