@@ -44,17 +44,6 @@ static void hopper_takes_them(void **state)
     }
 }
 
-static void assert_refused(const wa_problem *p, const wa_device *device,
-                           const char *why)
-{
-    const wa_plan plan = backward_plan_of(p, device);
-    if (has_wgmma(&plan))
-        fail_msg("%s, not refused for \"%s\"", device->name, why);
-    if (!strstr(plan.wgmma_refusal, why))
-        fail_msg("refused for \"%s\", not \"%s\"", plan.wgmma_refusal, why);
-    assert_legal_backward(p, device, &plan, why);
-}
-
 static void what_they_do_not_compute_is_said(void **state)
 {
     static const struct {
@@ -84,18 +73,10 @@ static void what_they_do_not_compute_is_said(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const wa_problem p = problem_of(refused[i].problem);
-        assert_refused(&p, h200, refused[i].why);
+        assert_gradients_refused(&p, h200, refused[i].why);
     }
-    /* rows that are not 16 bytes apart, or whose elements are no neighbours */
-    for (int axis = WA_HEAD; axis <= WA_COLUMN; axis++)
-        for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
-            wa_problem p =
-                problem_of(WINDOWS "dtype=fp16 queries=256 bias=same");
-            if (axis == WA_AXIS_0 || axis == WA_AXIS_1)
-                continue;
-            p.tensor[ids[i]].stride[axis] += axis == WA_COLUMN ? 1 : 4;
-            assert_refused(&p, h200, "16 bytes");
-        }
+    assert_odd_strides_refused(WINDOWS "dtype=fp16 queries=256 bias=same", ids,
+                               sizeof ids / sizeof *ids);
 }
 
 static void others_have_none(void **state)
@@ -115,7 +96,7 @@ static void others_have_none(void **state)
     }
     wa_device device = *device_named("H200");
     device.compute_capability = 100;
-    assert_refused(&p, &device, "");
+    assert_gradients_refused(&p, &device, "");
     /* fewer stages, down to two, and then none */
     device = *device_named("H200");
     for (uint32_t stages = 3; stages > 1; stages--) {
@@ -131,10 +112,10 @@ static void others_have_none(void **state)
                                                    : keys->local_bytes) -
             1;
     }
-    assert_refused(&p, &device, "local memory");
+    assert_gradients_refused(&p, &device, "local memory");
     device = *device_named("H200");
     device.max_work_group = 383;
-    assert_refused(&p, &device, "work-groups");
+    assert_gradients_refused(&p, &device, "work-groups");
 }
 
 /* Only they are excluded, and the plan says why. */
