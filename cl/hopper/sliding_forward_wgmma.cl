@@ -7,6 +7,7 @@
  * others read. While a tile's values are multiplied, the next tile's scores
  * become weights (row_weights.cl); scores, weights and sums stay in registers.
  */
+#include "hopper/announcement.cl"
 #include "hopper/exact_rows.cl"
 #include "hopper/key_ring.cl"
 #include "hopper/store_rows.cl"
@@ -209,36 +210,6 @@ INLINE ring_place compute_rows(const tile_ring *ring, ring_place at,
 
 /* ---- Work tiles ---- */
 
-/* A work tile as it is announced to those who compute: finding it out takes
- * long, so those who fetch do, ahead of time. */
-typedef struct announcement {
-    work_tile tile;
-    uint end;              /* of its rows */
-    span seen[BLOCK_ROWS]; /* by its rows; those past the last are like it */
-} announcement;
-typedef char
-    announcements_fit[sizeof(announcement) == ANNOUNCEMENT_BYTES ? 1 : -1];
-
-INLINE key_loop announced_loop(const forward_args *args,
-                               __local const announcement *note)
-{
-    return loop_between(args, note->seen[0], note->seen[BLOCK_ROWS - 1]);
-}
-
-/* By the warpgroup that fetches; `item` of it. */
-INLINE void announce(__local announcement *note, const forward_args *args,
-                     uint index, uint item)
-{
-    const work_tile tile = deal_work_tile(args, index);
-    const uint end = min(tile.row + BLOCK_ROWS, args->queries);
-    if (item == 0) {
-        note->tile = tile;
-        note->end = end;
-    }
-    NO_UNROLL_FOR (uint row = item; row < BLOCK_ROWS; row += WARPGROUP)
-        note->seen[row] = visible_span(args, min(tile.row + row, end - 1));
-}
-
 /* The last warpgroup's part, half of it each. */
 INLINE void fetch(const tile_ring *ring, __local announcement *notes,
                   const tensors *all, const forward_args *args, uint item,
@@ -249,7 +220,8 @@ INLINE void fetch(const tile_ring *ring, __local announcement *notes,
                    round++) {
         __local announcement *note = notes + round % QUERY_STAGES;
         await_phase(queries_read(ring, round), query_parity(round) ^ 1);
-        announce(note, args, index_in_round(round), item);
+        announce(note, args, deal_work_tile(args, index_in_round(round)),
+                 item);
         sync_warpgroup(WARPGROUPS);
         arrive(announced(ring, round));
         const key_loop loop = announced_loop(args, note);
