@@ -98,15 +98,6 @@ INLINE float2 load_numbers(uint from)
                      : "memory");
     return x;
 }
-INLINE uint load_word(uint from)
-{
-    uint x;
-    __asm__ volatile("ld.shared.u32 %0, [%1];"
-                     : "=r"(x)
-                     : "r"(from)
-                     : "memory");
-    return x;
-}
 
 /* Of a sum of exponentials, the largest of which is 1. */
 INLINE float log2_unit(float x)

@@ -1,44 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The backward pass's ring (tile_ring.cl): a warpgroup keeps 64 rows of two
- * tensors, which come once, and a stage has 64 rows of two others. What the
- * kernels of rows and of keys share. */
+ * The backward pass's ring (key_ring.cl): a warpgroup keeps 64 rows of two
+ * tensors, of a work tile and of the next, and a stage has 64 rows of two
+ * others. What the kernels of rows and of keys share. */
 #ifndef KEPT_ROWS_CL
 #define KEPT_ROWS_CL
+#include "hopper/key_ring.cl"
 #include "hopper/store_rows.cl"
-#include "hopper/tile_ring.cl"
 #include "hopper/wgmma.cl"
 #include "matrix/sliding_numbers.cl"
 
 /* ---- The ring ---- */
 
-INLINE uint kept_filled(const tile_ring *ring)
+/* A warpgroup's 64 rows of the first or the second tensor, of the round's work
+ * tile. Barriers are those of queries. */
+INLINE uint kept_of(const tile_ring *ring, uint round, stage_part part,
+                    uint warpgroup)
 {
-    return nth_barrier(ring, 4 * STAGES);
-}
-
-/* By as many work-items as there are barriers; a barrier of the work-group
- * publishes it. */
-INLINE void make_kept_barrier(const tile_ring *ring, uint n)
-{
-    make_mbarrier(nth_barrier(ring, n), n < 2 * STAGES   ? HALF_ARRIVES
-                                        : n < 4 * STAGES ? WAVES_ARRIVE
-                                                         : ALL_ARRIVE);
-}
-
-/* A warpgroup's 64 rows of the first or the second tensor. */
-INLINE uint kept_of(const tile_ring *ring, stage_part part, uint warpgroup)
-{
-    return kept_tile(ring, part * WARPGROUPS + warpgroup);
+    return kept_tile(
+        ring,
+        (round % QUERY_STAGES * KEPT_TENSORS + part) * WARPGROUPS + warpgroup);
 }
 
 /* By the half of the fetching warpgroup that has the part. */
-INLINE void fetch_kept(const tile_ring *ring, const row_plane *plane,
-                       stage_part part, uint first_row, uint item, int wide)
+INLINE void fetch_kept(const tile_ring *ring, uint round,
+                       const row_plane *plane, stage_part part, uint first_row,
+                       uint item, int wide)
 {
     NO_UNROLL_FOR (uint g = 0; g < WARPGROUPS; g++)
-        fetch_rows(kept_of(ring, part, g), plane,
+        fetch_rows(kept_of(ring, round, part, g), plane,
                    first_row + g * WARPGROUP_ROWS, item, wide);
-    arrive_filled(kept_filled(ring), wide);
+    arrive_filled(queries_filled(ring, round), wide);
 }
 
 /* All of the work-group, wherever they are. */
@@ -47,33 +38,28 @@ INLINE void sync_group(void)
     __asm__ volatile("bar.sync 0;" : : : "memory");
 }
 
-/* What a work-group finds, in local memory: bounds, and whether to compute all
- * again. All 0 at first. */
-#define FOUND_NUMBERS (BOUND_NUMBERS + 1)
-#define FOUND_AGAIN BOUND_NUMBERS
-
-/* As largest_bounds (sliding_numbers.cl), of the warpgroups that compute,
- * while the last one fetches already. */
-INLINE float4 find_bounds(__local uint *found, __global const float *bounds,
-                          const backward_args *args, uint item, int lane)
+/* The largest bounds of a key head, by the warpgroup that fetches, as bits of
+ * floats. They are there behind sync_warpgroup. Needed in fp16 alone. */
+INLINE void find_bounds(__local uint *found, __global const float *bounds,
+                        const backward_args *args, uint item)
 {
     const uint count = args->bound_blocks * args->forward.heads_per_kv_head;
     float4 largest = (float4)(0.0f);
-    for (uint i = item; i < count; i += WARPGROUPS * WARPGROUP)
+    if (!RESCALES)
+        return;
+    if (item < BOUND_NUMBERS)
+        found[item] = 0;
+    sync_warpgroup(WARPGROUPS);
+    _Pragma("unroll 4") for (uint i = item; i < count; i += WARPGROUP)
         largest = fmax(largest, vload4(i, bounds));
     REDUCE_WAVE(largest.x, fmax);
     REDUCE_WAVE(largest.y, fmax);
     REDUCE_WAVE(largest.z, fmax);
-    if (lane == 0) {
+    if (item % WAVE == 0) {
         atomic_max(&found[BOUND_VALUE], as_uint(largest.x));
         atomic_max(&found[BOUND_LENGTH], as_uint(largest.y));
         atomic_max(&found[BOUND_D_LSE], as_uint(largest.z));
     }
-    sync_computing();
-    largest.x = as_float(found[BOUND_VALUE]);
-    largest.y = as_float(found[BOUND_LENGTH]);
-    largest.z = as_float(found[BOUND_D_LSE]);
-    return largest;
 }
 
 INLINE row_plane plane_of(__global const storage *tensor,
@@ -147,6 +133,15 @@ INLINE void multiply_stage(float *s, float *dp, const kept_rows *first,
     end_products();
     MULTIPLY_KEPT(dp, second, part_of(ring, stage, VALUES));
     end_products();
+}
+
+INLINE float number_of(ushort bits)
+{
+#if DTYPE == 1
+    return vload_half(0, (const half *)&bits);
+#else
+    return as_float((uint)bits << 16);
+#endif
 }
 
 /* ---- What leaves ---- */

@@ -71,10 +71,9 @@ INLINE void copy_chunk(uint to, __global const void *from)
                      : "r"(to), "l"((size_t)from)
                      : "memory");
 }
-/* To a multiple of 8. */
-INLINE void copy_8_bytes(uint to, __global const void *from)
+INLINE void copy_word(uint to, __global const void *from)
 {
-    __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 8;"
+    __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 4;"
                      :
                      : "r"(to), "l"((size_t)from)
                      : "memory");
@@ -102,4 +101,22 @@ INLINE uint4 load_chunk(uint from)
 INLINE void store_word(uint to, uint x)
 {
     __asm__ volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(x) : "memory");
+}
+INLINE uint load_word(uint from)
+{
+    uint x;
+    __asm__ volatile("ld.shared.u32 %0, [%1];"
+                     : "=r"(x)
+                     : "r"(from)
+                     : "memory");
+    return x;
+}
+INLINE float2 load_floats(uint from)
+{
+    float2 x;
+    __asm__ volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                     : "=f"(x.x), "=f"(x.y)
+                     : "r"(from)
+                     : "memory");
+    return x;
 }

@@ -9,6 +9,8 @@
  *   P^T = 2^(scale K Q^T + shift),  dS^T = P^T (V dO^T - delta),
  *   dV += P^T dO,  dK += scale dS^T Q */
 #define WARPGROUPS (BLOCK_KEYS / WARPGROUP_ROWS)
+#define KEPT_TENSORS 2
+#define QUERY_STAGES GRADIENT_STAGES
 #include "hopper/kept_rows.cl"
 #include "matrix/sliding_keys.cl"
 
@@ -26,9 +28,30 @@ typedef struct key_work {
     uint tiles; /* of all heads of the group */
 } key_work;
 
+/* As deal_key_block, but of all windows of the launch those come first that
+ * many rows see. */
+INLINE key_block deal_sorted_keys(const backward_args *args, uint index)
+{
+    const forward_args *forward = &args->forward;
+    const uint kv_heads = forward->heads / forward->heads_per_kv_head;
+    const uint heads = (uint)forward->windows * kv_heads;
+    const uint full = args->key_blocks - args->short_key_blocks;
+    const int is_full = index < heads * full;
+    const uint i = is_full ? index : index - heads * full;
+    const uint quotient = i / (is_full ? full : heads);
+    const uint head = is_full ? quotient : i - quotient * heads;
+    const uint block = is_full ? i - quotient * full : full + quotient;
+    const uint window = head / kv_heads;
+    key_block b = {.window = forward->first_window + window};
+    b.kv_head = head - window * kv_heads;
+    b.first = block * BLOCK_KEYS;
+    b.count = (int)min((uint)BLOCK_KEYS, forward->keys - b.first);
+    return b;
+}
+
 INLINE key_work find_key_work(const backward_args *args, uint index)
 {
-    key_work work = {.keys = deal_key_block(args, index)};
+    key_work work = {.keys = deal_sorted_keys(args, index)};
     const uint first = work.keys.first;
     work.rows =
         rows_of_keys(&args->forward, first, first + work.keys.count - 1);
@@ -60,52 +83,129 @@ INLINE row_tile next_tile(const key_work *work, row_tile t)
     return t;
 }
 
-/* Address of a stage's numbers. */
-INLINE uint numbers_of(const tile_ring *ring, uint stage)
+/* A work tile as it is announced to those who compute. */
+typedef struct keys_note {
+    key_work work;
+    uint bounds[BOUND_NUMBERS]; /* of its key head, in fp16 */
+    row_range rows[WARPGROUPS]; /* that see a warpgroup's keys */
+    uint2 seen_by[BLOCK_KEYS];  /* each key: first row and end */
+} keys_note;
+typedef char notes_fit[sizeof(keys_note) == KEYS_NOTE_BYTES ? 1 : -1];
+
+/* A launch's tensors. */
+typedef struct key_tensors {
+    __global const storage *q, *k, *v, *d_o;
+    __global storage *dk, *dv;
+    __global float *workspace;
+} key_tensors;
+
+/* Addresses of what a stage's rows have, see sliding_numbers.cl. */
+INLINE uint shifts_of(const tile_ring *ring, uint stage)
 {
-    return ring->kept + OPERAND_BYTES + 8 * KEPT_MBARRIERS_EVEN +
-           stage * NUMBER_BYTES;
+    return ring->kept + GRADIENT_RING_BYTES + stage * NUMBER_BYTES;
+}
+INLINE uint offsets_of(const tile_ring *ring, uint stage)
+{
+    return shifts_of(ring, stage) + TILE_KEYS * 4;
+}
+/* Of a lane's columns of group j. */
+INLINE float2 pair_of(uint numbers, int j, int lane)
+{
+    return load_floats(numbers + j * 32 + lane % 4 * 8);
+}
+
+/* Of a launch. */
+INLINE uint work_tiles_of(const backward_args *args)
+{
+    const forward_args *forward = &args->forward;
+    return (uint)forward->windows *
+           (forward->heads / forward->heads_per_kv_head) * args->key_blocks;
 }
 
 /* ---- Who fetches ---- */
 
-/* Half of the last warpgroup: queries and numbers, or dO. */
-INLINE void fetch(const tile_ring *ring, const row_plane *kept,
-                  row_plane plane, ulong head_pitch,
-                  __global const float *numbers, stage_part part,
-                  const key_work *work, const forward_args *args, uint item,
-                  int wide)
+INLINE void announce_keys(__local keys_note *note, const backward_args *args,
+                          const key_work *work,
+                          __global const float *workspace, uint item)
 {
-    ring_place at = {0, 1}; /* all was read, as nothing has been filled */
-    __global const storage *first_head = plane.rows;
-    row_tile tile = first_tile(work);
-    fetch_kept(ring, kept, part, work->keys.first, item, wide);
-    NO_UNROLL_FOR (uint n = 0; n < work->tiles; n++) {
+    const uint first = work->keys.first, last = first + work->keys.count - 1;
+    if (item == 0)
+        note->work = *work;
+    if (item < WARPGROUPS)
+        note->rows[item] = rows_of_keys(
+            &args->forward, min(first + item * WARPGROUP_ROWS, last),
+            min(first + item * WARPGROUP_ROWS + WARPGROUP_ROWS - 1, last));
+    NO_UNROLL_FOR (uint i = item; i < BLOCK_KEYS; i += WARPGROUP) {
+        const uint key = min(first + i, last);
+        const row_range rows = rows_of_keys(&args->forward, key, key);
+        note->seen_by[i] = (uint2)(rows.first, rows.end);
+    }
+    find_bounds(note->bounds,
+                bounds_of((__global float *)workspace, args, work->keys.window,
+                          work->keys.kv_head),
+                args, item);
+}
+
+/* A work tile's part of the last warpgroup, half of it each, queries and
+ * numbers, or dO: `round` were before it. */
+INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
+                             __local keys_note *note, uint round,
+                             const key_tensors *all, const backward_args *args,
+                             uint item, stage_part part)
+{
+    const forward_args *forward = &args->forward;
+    const int wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
+    const uint half_item = item % (WARPGROUP / 2);
+    const key_work work = find_key_work(args, index_in_round(round));
+    const ulong window = work.keys.window;
+    const uint kv_head = work.keys.kv_head;
+    const uint first_head = kv_head * forward->heads_per_kv_head;
+    await_phase(queries_read(ring, round), query_parity(round) ^ 1);
+    announce_keys(note, args, &work, all->workspace, item);
+    sync_warpgroup(WARPGROUPS);
+    arrive(announced(ring, round));
+    const row_plane kept =
+        part == KEYS
+            ? plane_of(all->k, &forward->k, window, kv_head, forward->keys)
+            : plane_of(all->v, &forward->v, window, kv_head, forward->keys);
+    row_plane plane = part == QUERIES ? plane_of(all->q, &forward->q, window,
+                                                 first_head, forward->queries)
+                                      : plane_of(all->d_o, &args->d_o, window,
+                                                 first_head, forward->queries);
+    const ulong head_pitch =
+        part == QUERIES ? forward->q.head : args->d_o.head;
+    __global const storage *heads = plane.rows;
+    __global const float *numbers =
+        row_numbers_of(all->workspace, args, window, first_head);
+    row_tile tile = first_tile(&work);
+    fetch_kept(ring, round, &kept, part, work.keys.first, half_item, wide);
+    NO_UNROLL_FOR (uint n = 0; n < work.tiles; n++) {
         await_phase(was_read(ring, at.stage, part), at.parity);
-        plane.rows = first_head + tile.head * head_pitch;
+        plane.rows = heads + tile.head * head_pitch;
         if (part == QUERIES) {
-            const uint row = min(tile.first + item, plane.last);
-            copy_8_bytes(numbers_of(ring, at.stage) + item * 8,
-                         numbers + ((ulong)tile.head * args->queries + row) *
-                                       ROW_NUMBERS);
+            const uint row = min(tile.first + half_item, plane.last);
+            __global const float *own =
+                numbers +
+                ((ulong)tile.head * forward->queries + row) * ROW_NUMBERS;
+            copy_word(shifts_of(ring, at.stage) + half_item * 4, own);
+            copy_word(offsets_of(ring, at.stage) + half_item * 4,
+                      own + ROW_SLIDING_OFFSET);
         }
-        fetch_rows(part_of(ring, at.stage, part), &plane, tile.first, item,
-                   wide);
+        fetch_rows(part_of(ring, at.stage, part), &plane, tile.first,
+                   half_item, wide);
         if (part == QUERIES && !wide)
             await_copies(); /* of the numbers */
         arrive_filled(filled(ring, at.stage, part), wide);
         at = next_place(at);
-        tile = next_tile(work, tile);
+        tile = next_tile(&work, tile);
     }
-    await_copies();
+    return at;
 }
 
 /* ---- Who computes ---- */
 
 /* A wave's 16 keys. */
 typedef struct wave_keys {
-    uint key; /* the first */
-    uint end;
     int lane;
     float scale;                   /* to logits, times log2 e */
     float factor;                  /* by which dP is multiplied */
@@ -118,15 +218,22 @@ typedef struct key_state {
     uint p[WEIGHTS], ds[WEIGHTS];
 } key_state;
 
+INLINE void start_sums(key_state *x)
+{
+    UNROLL_FOR (int i = 0; i < OUTS; i++)
+        x->dk[i] = x->dv[i] = 0.0f;
+    UNROLL_FOR (int i = 0; i < WEIGHTS; i++)
+        x->p[i] = x->ds[i] = 0;
+}
+
 /* Scores become P_SCALE P. */
-INLINE void exponentiate(float *s, uint numbers, float scale, int lane)
+INLINE void exponentiate(float *s, uint shifts, float scale, int lane)
 {
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++) {
-        const float4 rows =
-            as_float4(load_chunk(numbers + j * 64 + lane % 4 * 16));
+        const float2 shift = pair_of(shifts, j, lane);
         UNROLL_FOR (int r = 0; r < 2; r++) {
-            s[SCORE(j, r, 0)] = EXP2(FMA(s[SCORE(j, r, 0)], scale, rows.x));
-            s[SCORE(j, r, 1)] = EXP2(FMA(s[SCORE(j, r, 1)], scale, rows.z));
+            s[SCORE(j, r, 0)] = EXP2(FMA(s[SCORE(j, r, 0)], scale, shift.x));
+            s[SCORE(j, r, 1)] = EXP2(FMA(s[SCORE(j, r, 1)], scale, shift.y));
         }
     }
 }
@@ -152,16 +259,14 @@ INLINE void pack_tile(uint *to, const float *from)
 
 /* P^T and dP^T become dS^T, as an operand. */
 INLINE void differentiate(uint *ds, const float *p, const float *dp,
-                          uint numbers, float factor, int lane)
+                          uint offsets, float factor, int lane)
 {
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++) {
-        const float4 rows =
-            as_float4(load_chunk(numbers + j * 64 + lane % 4 * 16));
-        const float low = -rows.y * factor, high = -rows.w * factor;
+        const float2 offset = pair_of(offsets, j, lane);
         UNROLL_FOR (int r = 0; r < 2; r++)
             ds[2 * j + r] = PACK(
-                p[SCORE(j, r, 0)] * FMA(dp[SCORE(j, r, 0)], factor, low),
-                p[SCORE(j, r, 1)] * FMA(dp[SCORE(j, r, 1)], factor, high));
+                p[SCORE(j, r, 0)] * FMA(dp[SCORE(j, r, 0)], factor, offset.x),
+                p[SCORE(j, r, 1)] * FMA(dp[SCORE(j, r, 1)], factor, offset.y));
     }
 }
 
@@ -172,7 +277,6 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
                      const wave_keys *keys, uint first)
 {
     float s[SCORES], dp[SCORES];
-    const uint numbers = numbers_of(ring, at.stage);
     await_stage(ring, at);
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(x->dk);
@@ -186,7 +290,7 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
         leave(was_read(ring, last, QUERIES), keys->lane);
         leave(was_read(ring, last, D_OUTS), keys->lane);
     }
-    exponentiate(s, numbers, keys->scale, keys->lane);
+    exponentiate(s, shifts_of(ring, at.stage), keys->scale, keys->lane);
     if (first < keys->rows.all_first || first + TILE_KEYS > keys->rows.all_end)
         clear_unseen(s, keys, first);
     pack_tile(x->p, s);
@@ -199,7 +303,8 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
     HOLD_SCORES(dp);
     keep_held(k);
     keep_held(v);
-    differentiate(x->ds, s, dp, numbers, keys->factor, keys->lane);
+    differentiate(x->ds, s, dp, offsets_of(ring, at.stage), keys->factor,
+                  keys->lane);
     HOLD_WEIGHTS(x->ds);
     HOLD_OUTS(x->dk);
     start_products();
@@ -207,17 +312,14 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
     end_products();
 }
 
-INLINE void compute(key_state *x, const tile_ring *ring, kept_rows *k,
-                    kept_rows *v, const wave_keys *keys, const key_work *work)
+INLINE ring_place compute_loop(key_state *x, const tile_ring *ring,
+                               ring_place at, kept_rows *k, kept_rows *v,
+                               const wave_keys *keys, const key_work *work)
 {
-    ring_place at = {0, 0};
     row_tile tile = first_tile(work);
     uint last = 0;
     int follows = 0;
-    UNROLL_FOR (int i = 0; i < OUTS; i++)
-        x->dk[i] = x->dv[i] = 0.0f;
-    UNROLL_FOR (int i = 0; i < WEIGHTS; i++)
-        x->p[i] = x->ds[i] = 0;
+    start_sums(x);
     NO_UNROLL_FOR (uint n = 0; n < work->tiles; n++) {
         add_tile(x, ring, at, last, follows, k, v, keys, tile.first);
         follows = 1;
@@ -230,92 +332,107 @@ INLINE void compute(key_state *x, const tile_ring *ring, kept_rows *k,
     HOLD_WEIGHTS(x->ds);
     HOLD_OUTS(x->dk);
     HOLD_OUTS(x->dv);
+    if (follows) {
+        leave(was_read(ring, last, QUERIES), keys->lane);
+        leave(was_read(ring, last, D_OUTS), keys->lane);
+    }
+    return at;
+}
+
+INLINE void store_gradients(const key_state *x, const tile_ring *ring,
+                            uint round, const key_block *block, uint first,
+                            uint end, float ds_scale, const key_tensors *all,
+                            const backward_args *args, uint wave, int lane)
+{
+    const forward_args *forward = &args->forward;
+    const int wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
+    const uint warpgroup = wave / (WARPGROUP / WAVE);
+    const uint own_rows = wave % 4 * 16 * PANEL_PITCH;
+    if ((forward->flags & ARG_DV) != 0) {
+        const float factor[2] = {1.0f / P_SCALE, 1.0f / P_SCALE};
+        store_gradient(
+            x->dv, factor, kept_of(ring, round, VALUES, warpgroup) + own_rows,
+            all->dv + plane(&args->dv, block->window, block->kv_head),
+            args->dv.row, first, end, lane, (forward->flags & ARG_ADD_DV) != 0,
+            wide);
+    }
+    if ((forward->flags & ARG_DK) != 0) {
+        const float one = inverse_ds_scale(ds_scale) * forward->scale;
+        const float factor[2] = {one, one};
+        store_gradient(
+            x->dk, factor, kept_of(ring, round, KEYS, warpgroup) + own_rows,
+            all->dk + plane(&args->dk, block->window, block->kv_head),
+            args->dk.row, first, end, lane, (forward->flags & ARG_ADD_DK) != 0,
+            wide);
+    }
+}
+
+/* A warpgroup's part of a work tile. */
+INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
+                               __local const keys_note *note, uint round,
+                               const key_tensors *all,
+                               const backward_args *args, uint wave, int lane)
+{
+    const uint warpgroup = wave / (WARPGROUP / WAVE);
+    await_phase(announced(ring, round), query_parity(round));
+    const key_work work = note->work;
+    const float ds_scale =
+        RESCALES ? ds_scale_of(as_float(note->bounds[BOUND_LENGTH]),
+                               as_float(note->bounds[BOUND_VALUE]),
+                               as_float(note->bounds[BOUND_D_LSE]))
+                 : 1.0f;
+    wave_keys keys = {.lane = lane,
+                      .scale = args->forward.scale * LOG2E,
+                      .factor = ds_scale / P_SCALE,
+                      .rows = note->rows[warpgroup]};
+    UNROLL_FOR (int r = 0; r < 2; r++) {
+        const uint2 rows = note->seen_by[wave * 16 + lane / 4 + 8 * r];
+        keys.first_row[r] = rows.x;
+        keys.end_row[r] = rows.y;
+    }
+    key_state x;
+    await_phase(queries_filled(ring, round), query_parity(round));
+    kept_rows own_k =
+        take_kept(kept_of(ring, round, KEYS, warpgroup), wave, lane);
+    kept_rows own_v =
+        take_kept(kept_of(ring, round, VALUES, warpgroup), wave, lane);
+    at = compute_loop(&x, ring, at, &own_k, &own_v, &keys, &work);
+    sync_warpgroup(warpgroup); /* all have read what is kept */
+    store_gradients(&x, ring, round, &work.keys, work.keys.first + wave * 16,
+                    work.keys.first + work.keys.count, ds_scale, all, args,
+                    wave, lane);
+    WAVE_SYNC();
+    leave(queries_read(ring, round), lane);
+    return at;
 }
 
 __kernel __attribute__((reqd_work_group_size(WORK_ITEMS, 1, 1))) void
 sliding_keys_wgmma(BACKWARD_PARAMETERS)
 {
     __local uchar memory[KEYS_LOCAL_BYTES] __attribute__((aligned(1024)));
-    __local uint *found =
-        (__local uint *)(memory + KEYS_LOCAL_BYTES - FOUND_BYTES);
-    const forward_args *forward = &args.forward;
+    __local keys_note *notes =
+        (__local keys_note *)(memory + KEYS_LOCAL_BYTES -
+                              QUERY_STAGES * KEYS_NOTE_BYTES);
     const uint item = (uint)get_local_id(0);
-    const uint wave = wave_of(item), warpgroup = wave / 4;
-    const int lane = (int)(item % WAVE);
-    const int wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
+    const uint wave = wave_of(item);
+    const key_tensors all = {q, k, v, d_o, dk, dv, workspace};
     const tile_ring ring = {local_address(memory)};
     DECLARE_REGISTERS();
-    const key_work work = find_key_work(&args, (uint)get_group_id(0));
-    const key_block block = work.keys;
-    const uint block_end = block.first + block.count;
-    if (block.window >= forward->first_window + forward->windows)
+    if (get_group_id(0) >= work_tiles_of(&args))
         return;
-    if (item < KEPT_MBARRIERS)
-        make_kept_barrier(&ring, item);
-    if (item < FOUND_NUMBERS)
-        found[item] = 0;
+    if (item < MBARRIERS)
+        make_ring_barrier(&ring, item);
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (warpgroup == WARPGROUPS) {
+    if (wave >= WARPGROUPS * (WARPGROUP / WAVE)) {
         LEAVE_REGISTERS();
-        const uint first_head = block.kv_head * forward->heads_per_kv_head;
-        const int first = wave % 4 < 2;
-        const row_plane kept = first ? plane_of(k, &forward->k, block.window,
-                                                block.kv_head, forward->keys)
-                                     : plane_of(v, &forward->v, block.window,
-                                                block.kv_head, forward->keys);
-        const row_plane rows = first ? plane_of(q, &forward->q, block.window,
-                                                first_head, forward->queries)
-                                     : plane_of(d_o, &args.d_o, block.window,
-                                                first_head, forward->queries);
-        fetch(&ring, &kept, rows, first ? forward->q.head : args.d_o.head,
-              row_numbers_of(workspace, &args, block.window, first_head),
-              first ? QUERIES : D_OUTS, &work, forward, item % (WARPGROUP / 2),
-              wide);
-        return;
-    }
-    TAKE_REGISTERS();
-    const float4 bounds = find_bounds(
-        found, bounds_of(workspace, &args, block.window, block.kv_head), &args,
-        item, lane);
-    const float ds_scale = ds_scale_of(bounds.y, bounds.x, bounds.z);
-    const uint first_key = block.first + warpgroup * WARPGROUP_ROWS;
-    const uint end_key = min(first_key + WARPGROUP_ROWS, block_end);
-    wave_keys keys = {.key = block.first + wave * 16,
-                      .end = block_end,
-                      .lane = lane,
-                      .scale = forward->scale * LOG2E,
-                      .factor = ds_scale / P_SCALE,
-                      .rows =
-                          rows_of_keys(forward, min(first_key, block_end - 1),
-                                       max(end_key, 1u) - 1)};
-    UNROLL_FOR (int r = 0; r < 2; r++) {
-        const uint key = min(keys.key + lane / 4 + 8 * r, block_end - 1);
-        const row_range seen = rows_of_keys(forward, key, key);
-        keys.first_row[r] = seen.first;
-        keys.end_row[r] = seen.end;
-    }
-    key_state x;
-    await_phase(kept_filled(&ring), 0);
-    kept_rows own_k = take_kept(kept_of(&ring, KEYS, warpgroup), wave, lane);
-    kept_rows own_v = take_kept(kept_of(&ring, VALUES, warpgroup), wave, lane);
-    compute(&x, &ring, &own_k, &own_v, &keys, &work);
-    sync_warpgroup(warpgroup); /* all have read what is kept */
-    const uint own_rows = wave % 4 * 16 * PANEL_PITCH;
-    if ((forward->flags & ARG_DV) != 0) {
-        const float factor[2] = {1.0f / P_SCALE, 1.0f / P_SCALE};
-        store_gradient(x.dv, factor,
-                       kept_of(&ring, VALUES, warpgroup) + own_rows,
-                       dv + plane(&args.dv, block.window, block.kv_head),
-                       args.dv.row, keys.key, keys.end, lane,
-                       (forward->flags & ARG_ADD_DV) != 0, wide);
-    }
-    if ((forward->flags & ARG_DK) != 0) {
-        const float one = inverse_ds_scale(ds_scale) * forward->scale;
-        const float factor[2] = {one, one};
-        store_gradient(x.dk, factor,
-                       kept_of(&ring, KEYS, warpgroup) + own_rows,
-                       dk + plane(&args.dk, block.window, block.kv_head),
-                       args.dk.row, keys.key, keys.end, lane,
-                       (forward->flags & ARG_ADD_DK) != 0, wide);
+        ring_place at = {0, 1}; /* all was read, as nothing has been filled */
+        fetch_tile(&ring, at, notes, 0, &all, &args, item % WARPGROUP,
+                   wave % 4 < 2 ? KEYS : VALUES);
+        await_copies();
+    } else {
+        TAKE_REGISTERS();
+        ring_place at = {0, 0};
+        compute_tile(&ring, at, notes, 0, &all, &args, wave,
+                     (int)(item % WAVE));
     }
 }

@@ -11,8 +11,10 @@
  * dS of a row must sum to d_lse over its keys, which tells how far a delta
  * from a rounded o is off: where that shows, the block is computed again with
  * the right one. The kernel of keys gets the right one in any case. */
+#define KEPT_TENSORS 2
+#define QUERY_STAGES GRADIENT_STAGES
+#include "hopper/announcement.cl"
 #include "hopper/kept_rows.cl"
-#include "hopper/tile_runs.cl"
 
 REQUIRE(BLOCK_ROWS)
 REQUIRE(STAGES)
@@ -21,14 +23,20 @@ REQUIRE(COMPUTE_CAPABILITY)
 
 typedef char scores_are_of_64_keys[BLOCK_KEYS == TILE_KEYS ? 1 : -1];
 
-/* A work-group's rows, and what belongs to them. */
-typedef struct row_block {
-    work_tile tile;
-    uint end; /* row */
-    uint kv_head;
-    key_loop loop;
-    int mends; /* delta is from a rounded o */
-} row_block;
+/* A work tile as it is announced to those who compute. */
+typedef struct rows_note {
+    announcement rows;
+    uint bounds[BOUND_NUMBERS]; /* of its key head, in fp16 */
+} rows_note;
+typedef char notes_fit[sizeof(rows_note) == ROWS_NOTE_BYTES ? 1 : -1];
+
+/* A launch's tensors. */
+typedef struct row_tensors {
+    __global const storage *q, *k, *v, *d_o;
+    __global const float *d_lse;
+    __global storage *dq;
+    __global float *workspace;
+} row_tensors;
 
 /* A wave's 16 rows. */
 typedef struct wave_rows {
@@ -57,7 +65,7 @@ INLINE uint row_of_lane(const wave_rows *rows, const int r)
     return rows->row + rows->lane / 4 + 8 * r;
 }
 
-INLINE row_state read_numbers(const wave_rows *rows, float4 bounds)
+INLINE row_state read_numbers(const wave_rows *rows, float value, float d_lse)
 {
     row_state x;
     UNROLL_FOR (int r = 0; r < 2; r++) {
@@ -65,7 +73,7 @@ INLINE row_state read_numbers(const wave_rows *rows, float4 bounds)
         const int exists = row < rows->end;
         const float4 all = vload4(exists ? row : rows->end - 1, rows->numbers);
         x.shift[r] = exists ? all.x : -INFINITY;
-        x.factor[r] = ds_scale_of(all.z, bounds.x, bounds.z) / P_SCALE;
+        x.factor[r] = ds_scale_of(all.z, value, d_lse) / P_SCALE;
         x.offset[r] = -all.y * x.factor[r];
     }
     return x;
@@ -106,20 +114,27 @@ INLINE void clear_unseen(float *p, const int r, const forward_args *args,
         }
 }
 
-/* P and dP become dS, as an operand, of which the rows' sums are kept. */
-INLINE void differentiate(row_state *x, const float *p, const float *dp)
+/* P becomes dS, given dP, and an operand. */
+INLINE void differentiate(row_state *x, float *p, const float *dp)
 {
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
         UNROLL_FOR (int r = 0; r < 2; r++) {
-            float ds[2];
             UNROLL_FOR (int i = 0; i < 2; i++)
-                ds[i] = p[SCORE(j, r, i)] *
-                        FMA(dp[SCORE(j, r, i)], x->factor[r], x->offset[r]);
-            x->error[r] += ds[0] + ds[1];
+                p[SCORE(j, r, i)] *=
+                    FMA(dp[SCORE(j, r, i)], x->factor[r], x->offset[r]);
+            x->ds[2 * j + r] = PACK(p[SCORE(j, r, 0)], p[SCORE(j, r, 1)]);
+        }
+}
+
+/* What dS sums to, and of some columns its squares. */
+INLINE void sum_rows(row_state *x, const float *ds)
+{
+    UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
+        UNROLL_FOR (int r = 0; r < 2; r++) {
+            const float a = ds[SCORE(j, r, 0)], b = ds[SCORE(j, r, 1)];
+            x->error[r] += a + b;
             if (j == 0)
-                x->squares[r] =
-                    FMA(ds[0], ds[0], FMA(ds[1], ds[1], x->squares[r]));
-            x->ds[2 * j + r] = PACK(ds[0], ds[1]);
+                x->squares[r] = FMA(a, a, FMA(b, b, x->squares[r]));
         }
 }
 
@@ -155,40 +170,8 @@ INLINE void add_tile(row_state *x, const tile_ring *ring, ring_place at,
     start_products();
     multiply_values(x->dq, x->ds, part_of(ring, at.stage, KEYS));
     end_products();
-}
-
-/* Tiles [tile, end), at least one. */
-INLINE ring_place add_tiles(row_state *x, const tile_ring *ring, ring_place at,
-                            uint tile, uint end, const kept_rows *q,
-                            const kept_rows *d_o, const wave_rows *rows,
-                            const forward_args *args, const key_loop *loop,
-                            const tile_runs *runs)
-{
-    uint last = 0;
-    int follows = 0;
-    while (tile < end) {
-        const uint whole = min(end_of_whole(runs, tile), end);
-        NO_UNROLL_FOR (; tile < whole; tile++) {
-            add_tile(x, ring, at, last, follows, q, d_o, rows, args,
-                     find_key_tile(loop, runs, tile), 0);
-            follows = 1;
-            last = at.stage;
-            at = next_place(at);
-        }
-        if (tile == end)
-            break;
-        add_tile(x, ring, at, last, follows, q, d_o, rows, args,
-                 find_key_tile(loop, runs, tile), 1);
-        follows = 1;
-        last = at.stage;
-        at = next_place(at);
-        tile++;
-    }
-    AWAIT_PRODUCTS(0);
-    HOLD_WEIGHTS(x->ds);
-    HOLD_OUTS(x->dq);
-    leave(was_read(ring, last, KEYS), rows->lane);
-    return at;
+    HOLD_SCORES(s); /* while they run */
+    sum_rows(x, s);
 }
 
 /* ---- What dS sums to ---- */
@@ -230,63 +213,95 @@ INLINE int mend_delta(row_state *x, const wave_rows *rows)
     return excess > 0.0f;
 }
 
-/* What is left of the errors is in dQ times a mean key: what all keys have in
- * common is taken out of it by the plain mean of `count` of them, at most 16.
- */
-INLINE void take_mean_key(row_state *x, const row_plane *k, uint first,
-                          uint count, int lane)
+/* What the kernel of keys reads: `factor` is what it multiplies dP by. */
+INLINE void leave_offsets(const row_state *x, const wave_rows *rows,
+                          float factor)
 {
-    UNROLL_FOR (int j = 0; j < HEAD_DIM / 8; j++)
+    UNROLL_FOR (int r = 0; r < 2; r++) {
+        const uint row = row_of_lane(rows, r);
+        if (row < rows->end && rows->lane % 4 == 0)
+            rows->numbers[(ulong)row * ROW_NUMBERS + ROW_SLIDING_OFFSET] =
+                x->offset[r] / x->factor[r] * factor;
+    }
+}
+
+/* What is left of the errors is in dQ times a mean key: what all keys have in
+ * common is taken out of it by the plain mean of `count` of them, at most 16,
+ * of swizzled rows in local memory. */
+INLINE void take_mean_key(row_state *x, uint keys, uint count, int lane)
+{
+    UNROLL_FOR (int j = 0; j < HEAD_DIM / 8; j++) {
+        float mean[2] = {0.0f, 0.0f};
+        UNROLL_FOR (uint r = 0; r < 2; r++) {
+            const uint key = lane / 4 + 8 * r;
+            const uint pair =
+                load_word(swizzled_chunk(keys, key, j) + lane % 4 * 4);
+            UNROLL_FOR (int i = 0; i < 2; i++)
+                mean[i] +=
+                    key < count ? number_of((ushort)(pair >> 16 * i)) : 0.0f;
+        }
         UNROLL_FOR (int i = 0; i < 2; i++) {
-            float mean = 0.0f;
-            UNROLL_FOR (uint r = 0; r < 2; r++) {
-                const uint key = lane / 4 + 8 * r;
-                if (key < count)
-                    mean += LOAD(k->rows, (ulong)(first + key) * k->pitch +
-                                              8 * j + 2 * (lane % 4) + i);
-            }
-            mean += LANE_XOR(mean, 4);
-            mean += LANE_XOR(mean, 8);
-            mean += LANE_XOR(mean, 16);
+            mean[i] += LANE_XOR(mean[i], 4);
+            mean[i] += LANE_XOR(mean[i], 8);
+            mean[i] += LANE_XOR(mean[i], 16);
             UNROLL_FOR (int r = 0; r < 2; r++)
                 x->dq[SCORE(j, r, i)] =
-                    FMA(x->error[r], mean * (-1.0f / count),
+                    FMA(x->error[r], mean[i] * (-1.0f / count),
                         x->dq[SCORE(j, r, i)]);
         }
+    }
 }
 
-/* ---- The work-group's parts ---- */
+/* ---- The loop over keys ---- */
 
-/* Of the last warpgroup: half of it each. */
-INLINE void fetch(const tile_ring *ring, __local const uint *found,
-                  const row_plane *kept, const row_plane *plane,
-                  stage_part part, const row_block *block, uint item, int wide)
+/* Tiles [tile, end), at least one; behind the last one what dS sums to becomes
+ * its error, and dQ is mended by it. */
+INLINE ring_place add_tiles(row_state *x, const tile_ring *ring, ring_place at,
+                            uint tile, uint end, const kept_rows *q,
+                            const kept_rows *d_o, const wave_rows *rows,
+                            const backward_args *all, const key_loop *loop,
+                            const tile_runs *runs)
 {
-    ring_place at = {0, 1}; /* all was read, as nothing has been filled */
-    fetch_kept(ring, kept, part, block->tile.row, item, wide);
-    int passes = 1;
-    NO_UNROLL_FOR (int pass = 0; pass < passes; pass++) {
-        NO_UNROLL_FOR (uint tile = 0; tile < block->loop.blocks; tile++) {
-            await_phase(was_read(ring, at.stage, part), at.parity);
-            fetch_rows(part_of(ring, at.stage, part), plane,
-                       first_key(&block->loop, tile), item, wide);
-            arrive_filled(filled(ring, at.stage, part), wide);
+    const forward_args *args = &all->forward;
+    uint last = 0;
+    int follows = 0;
+    while (tile < end) {
+        const uint whole = min(end_of_whole(runs, tile), end);
+        NO_UNROLL_FOR (; tile < whole; tile++) {
+            add_tile(x, ring, at, last, follows, q, d_o, rows, args,
+                     find_key_tile(loop, runs, tile), 0);
+            follows = 1;
+            last = at.stage;
             at = next_place(at);
         }
-        if (block->mends && pass == 0) {
-            sync_group();
-            passes += found[FOUND_AGAIN] != 0;
-        }
+        if (tile == end)
+            break;
+        add_tile(x, ring, at, last, follows, q, d_o, rows, args,
+                 find_key_tile(loop, runs, tile), 1);
+        follows = 1;
+        last = at.stage;
+        at = next_place(at);
+        tile++;
     }
-    await_copies();
+    AWAIT_PRODUCTS(0);
+    HOLD_WEIGHTS(x->ds);
+    HOLD_OUTS(x->dq);
+    if (end == runs->end) {
+        const key_tile t = find_key_tile(loop, runs, end - 1);
+        find_errors(x, rows, all);
+        take_mean_key(x, part_of(ring, last, KEYS), min(t.end - t.first, 16u),
+                      rows->lane);
+    }
+    leave(was_read(ring, last, KEYS), rows->lane);
+    return at;
 }
 
-/* Of a warpgroup that has rows or, where the block is short, none. */
-INLINE ring_place compute_pass(row_state *x, const tile_ring *ring,
+/* Of a warpgroup that has rows. */
+INLINE ring_place compute_loop(row_state *x, const tile_ring *ring,
                                ring_place at, const kept_rows *q,
                                const kept_rows *d_o, const wave_rows *rows,
-                               const forward_args *args,
-                               const row_block *block, const tile_runs *runs)
+                               const backward_args *args, const key_loop *loop,
+                               const tile_runs *runs)
 {
     uint tile = 0;
     start_sums(x);
@@ -295,11 +310,210 @@ INLINE ring_place compute_pass(row_state *x, const tile_ring *ring,
         const uint end = run ? runs->end : runs->sink_end;
         at = pass_tiles(ring, at, tile, begin, rows->lane);
         if (begin < end)
-            at = add_tiles(x, ring, at, begin, end, q, d_o, rows, args,
-                           &block->loop, runs);
+            at = add_tiles(x, ring, at, begin, end, q, d_o, rows, args, loop,
+                           runs);
         tile = end;
     }
-    return pass_tiles(ring, at, tile, block->loop.blocks, rows->lane);
+    return pass_tiles(ring, at, tile, loop->blocks, rows->lane);
+}
+
+/* ---- Work tiles ---- */
+
+/* Rounds go in batches: behind a batch those are computed again whose deltas
+ * have been mended, which a bit each tells. */
+#define BATCH 32u
+
+INLINE uint work_tiles_of(const forward_args *args)
+{
+    return (uint)args->windows * args->heads * args->row_blocks;
+}
+INLINE int has_round(const forward_args *args, uint round)
+{
+    return ROWS_STAY ? index_in_round(round) < work_tiles_of(args)
+                     : round == 0;
+}
+INLINE work_tile tile_of_round(const forward_args *args, uint round)
+{
+    return deal_sorted(args, index_in_round(round),
+                       (uint)args->windows * args->heads,
+                       args->short_row_blocks);
+}
+/* Is delta from a rounded o? */
+INLINE int mends(const forward_args *args)
+{
+    return (args->flags & ARG_O) != 0 && (args->flags & ARG_LSE) != 0;
+}
+INLINE uint again_of_all(__local const uint *again)
+{
+    uint all = 0;
+    UNROLL_FOR (uint g = 0; g < WARPGROUPS; g++)
+        all |= again[g];
+    return all;
+}
+
+/* A work tile's part of the last warpgroup, half of it each: `count` were
+ * before it. */
+INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
+                             __local rows_note *note, uint count,
+                             work_tile tile, const row_tensors *all,
+                             const backward_args *args, uint item,
+                             stage_part part)
+{
+    const forward_args *forward = &args->forward;
+    const int wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
+    const uint kv_head = tile.head / forward->heads_per_kv_head;
+    await_phase(queries_read(ring, count), query_parity(count) ^ 1);
+    announce(&note->rows, forward, tile, item);
+    find_bounds(note->bounds,
+                bounds_of(all->workspace, args, tile.window, kv_head), args,
+                item);
+    sync_warpgroup(WARPGROUPS);
+    arrive(announced(ring, count));
+    const key_loop loop = announced_loop(forward, &note->rows);
+    const row_plane kept = part == KEYS
+                               ? plane_of(all->q, &forward->q, tile.window,
+                                          tile.head, forward->queries)
+                               : plane_of(all->d_o, &args->d_o, tile.window,
+                                          tile.head, forward->queries);
+    const row_plane plane = part == KEYS
+                                ? plane_of(all->k, &forward->k, tile.window,
+                                           kv_head, forward->keys)
+                                : plane_of(all->v, &forward->v, tile.window,
+                                           kv_head, forward->keys);
+    const uint half_item = item % (WARPGROUP / 2);
+    fetch_kept(ring, count, &kept, part, tile.row, half_item, wide);
+    NO_UNROLL_FOR (uint i = 0; i < loop.blocks; i++) {
+        await_phase(was_read(ring, at.stage, part), at.parity);
+        fetch_rows(part_of(ring, at.stage, part), &plane, first_key(&loop, i),
+                   half_item, wide);
+        arrive_filled(filled(ring, at.stage, part), wide);
+        at = next_place(at);
+    }
+    return at;
+}
+
+INLINE void fetch(const tile_ring *ring, __local rows_note *notes,
+                  __local const uint *again, const row_tensors *all,
+                  const backward_args *args, uint item, stage_part part)
+{
+    const forward_args *forward = &args->forward;
+    ring_place at = {0, 1}; /* all was read, as nothing has been filled */
+    uint count = 0;
+    NO_UNROLL_FOR (uint first = 0; has_round(forward, first); first += BATCH) {
+        uint todo = ~0u;
+        NO_UNROLL_FOR (int pass = 0; pass < 2 && todo != 0; pass++) {
+            NO_UNROLL_FOR (uint i = 0;
+                           i < BATCH && has_round(forward, first + i); i++) {
+                if ((todo >> i & 1) == 0)
+                    continue;
+                at = fetch_tile(ring, at, notes + count % QUERY_STAGES, count,
+                                tile_of_round(forward, first + i), all, args,
+                                item, part);
+                count++;
+            }
+            if (mends(forward))
+                sync_group();
+            todo = mends(forward) && pass == 0 ? again_of_all(again) : 0;
+        }
+    }
+    await_copies();
+}
+
+/* A warpgroup's part of a work tile. `again`: its bits; `bit`: the tile's. */
+INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
+                               __local const rows_note *note, uint count,
+                               __local uint *again, uint bit, int pass,
+                               const row_tensors *all,
+                               const backward_args *args, uint wave, int lane)
+{
+    const forward_args *forward = &args->forward;
+    const uint warpgroup = wave / (WARPGROUP / WAVE);
+    await_phase(announced(ring, count), query_parity(count));
+    const key_loop loop = announced_loop(forward, &note->rows);
+    const work_tile tile = note->rows.tile;
+    if (tile.row + warpgroup * WARPGROUP_ROWS >= note->rows.end ||
+        (pass == 1 && (*again & bit) == 0))
+        return pass_tiles(ring, at, 0, loop.blocks, lane);
+    const wave_rows rows = {
+        .row = tile.row + wave * 16,
+        .end = note->rows.end,
+        .lane = lane,
+        .scale = forward->scale * LOG2E,
+        .spans = note->rows.seen + wave * 16,
+        .d_lse = (forward->flags & ARG_D_LSE) != 0
+                     ? all->d_lse + plane(&args->d_lse, tile.window, tile.head)
+                     : 0,
+        .numbers =
+            row_numbers_of(all->workspace, args, tile.window, tile.head)};
+    __local const span *seen = note->rows.seen + warpgroup * WARPGROUP_ROWS;
+    const tile_runs runs =
+        find_runs(forward, &loop, seen[0], seen[WARPGROUP_ROWS - 1]);
+    row_state x =
+        read_numbers(&rows, RESCALES ? as_float(note->bounds[BOUND_VALUE]) : 0,
+                     RESCALES ? as_float(note->bounds[BOUND_D_LSE]) : 0);
+    await_phase(queries_filled(ring, count), query_parity(count));
+    const kept_rows own_q =
+        take_kept(kept_of(ring, count, QUERIES, warpgroup), wave, lane);
+    const kept_rows own_d_o =
+        take_kept(kept_of(ring, count, D_OUTS, warpgroup), wave, lane);
+    at = compute_loop(&x, ring, at, &own_q, &own_d_o, &rows, args, &loop,
+                      &runs);
+    if (mends(forward) && pass == 0 && mend_delta(&x, &rows) && lane == 0)
+        atomic_or(again, bit);
+    if (pass == 0)
+        leave_offsets(&x, &rows,
+                      ds_scale_of(as_float(note->bounds[BOUND_LENGTH]),
+                                  as_float(note->bounds[BOUND_VALUE]),
+                                  as_float(note->bounds[BOUND_D_LSE])) /
+                          P_SCALE);
+    sync_warpgroup(warpgroup); /* all have read what is kept */
+    if ((forward->flags & ARG_DQ) != 0 && (pass == 1 || (*again & bit) == 0)) {
+        float factor[2];
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            factor[r] =
+                inverse_ds_scale(x.factor[r] * P_SCALE) * forward->scale;
+        store_gradient(x.dq, factor,
+                       kept_of(ring, count, QUERIES, warpgroup) +
+                           wave % 4 * 16 * PANEL_PITCH,
+                       all->dq + plane(&args->dq, tile.window, tile.head),
+                       args->dq.row, rows.row, rows.end, lane,
+                       (forward->flags & ARG_ADD_DQ) != 0,
+                       (forward->flags & ARG_WIDE_ACCESS) != 0);
+    }
+    return at;
+}
+
+INLINE void compute(const tile_ring *ring, __local const rows_note *notes,
+                    __local uint *again, const row_tensors *all,
+                    const backward_args *args, uint wave, int lane)
+{
+    const forward_args *forward = &args->forward;
+    __local uint *own = again + wave / (WARPGROUP / WAVE);
+    ring_place at = {0, 0};
+    uint count = 0;
+    NO_UNROLL_FOR (uint first = 0; has_round(forward, first); first += BATCH) {
+        uint todo = ~0u;
+        NO_UNROLL_FOR (int pass = 0; pass < 2 && todo != 0; pass++) {
+            NO_UNROLL_FOR (uint i = 0;
+                           i < BATCH && has_round(forward, first + i); i++) {
+                if ((todo >> i & 1) == 0)
+                    continue;
+                at =
+                    compute_tile(ring, at, notes + count % QUERY_STAGES, count,
+                                 own, 1u << i, pass, all, args, wave, lane);
+                WAVE_SYNC();
+                leave(queries_read(ring, count), lane);
+                count++;
+            }
+            if (mends(forward))
+                sync_group();
+            todo = mends(forward) && pass == 0 ? again_of_all(again) : 0;
+            if (pass == 1) {
+                *own = 0; /* others have read it before this pass */
+                sync_warpgroup(wave / (WARPGROUP / WAVE));
+            }
+        }
+    }
 }
 
 __kernel __attribute__((reqd_work_group_size(WORK_ITEMS, 1, 1))) void
@@ -307,109 +521,25 @@ sliding_rows_wgmma(BACKWARD_PARAMETERS)
 {
     /* one array: addresses that follow from one take fewer registers */
     __local uchar memory[ROWS_LOCAL_BYTES] __attribute__((aligned(1024)));
-    __local span *spans =
-        (__local span *)(memory + OPERAND_BYTES + 8 * KEPT_MBARRIERS_EVEN);
-    __local uint *found = (__local uint *)(spans + BLOCK_ROWS);
-    const forward_args *forward = &args.forward;
+    __local rows_note *notes =
+        (__local rows_note *)(memory + GRADIENT_RING_BYTES);
+    __local uint *again = (__local uint *)(notes + QUERY_STAGES);
     const uint item = (uint)get_local_id(0);
-    const uint wave = wave_of(item), warpgroup = wave / 4;
-    const int lane = (int)(item % WAVE);
-    const int wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
+    const uint wave = wave_of(item);
+    const row_tensors all = {q, k, v, d_o, d_lse, dq, workspace};
     const tile_ring ring = {local_address(memory)};
-    row_block block = {.tile =
-                           deal_sorted(forward, (uint)get_group_id(0),
-                                       (uint)forward->windows * forward->heads,
-                                       forward->short_row_blocks)};
     DECLARE_REGISTERS();
-    block.end = min(block.tile.row + BLOCK_ROWS, forward->queries);
-    block.kv_head = block.tile.head / forward->heads_per_kv_head;
-    block.loop = loop_over_keys(forward, block.tile.row, block.end);
-    block.mends =
-        (forward->flags & ARG_O) != 0 && (forward->flags & ARG_LSE) != 0;
-    for (uint i = item; i < BLOCK_ROWS; i += WORK_ITEMS)
-        spans[i] =
-            visible_span(forward, min(block.tile.row + i, block.end - 1));
-    if (item < KEPT_MBARRIERS)
-        make_kept_barrier(&ring, item);
-    if (item < FOUND_NUMBERS)
-        found[item] = 0;
+    if (item < MBARRIERS)
+        make_ring_barrier(&ring, item);
+    if (item < WARPGROUPS)
+        again[item] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (warpgroup == WARPGROUPS) {
+    if (wave >= WARPGROUPS * (WARPGROUP / WAVE)) {
         LEAVE_REGISTERS();
-        const int first = wave % 4 < 2;
-        const row_plane kept =
-            first ? plane_of(q, &forward->q, block.tile.window,
-                             block.tile.head, forward->queries)
-                  : plane_of(d_o, &args.d_o, block.tile.window,
-                             block.tile.head, forward->queries);
-        const row_plane rows =
-            first ? plane_of(k, &forward->k, block.tile.window, block.kv_head,
-                             forward->keys)
-                  : plane_of(v, &forward->v, block.tile.window, block.kv_head,
-                             forward->keys);
-        fetch(&ring, found, &kept, &rows, first ? KEYS : VALUES, &block,
-              item % (WARPGROUP / 2), wide);
-        return;
-    }
-    TAKE_REGISTERS();
-    const float4 bounds = find_bounds(
-        found, bounds_of(workspace, &args, block.tile.window, block.kv_head),
-        &args, item, lane);
-    const uint first_row = block.tile.row + warpgroup * WARPGROUP_ROWS;
-    const wave_rows rows = {
-        .row = block.tile.row + wave * 16,
-        .end = block.end,
-        .lane = lane,
-        .scale = forward->scale * LOG2E,
-        .spans = spans + wave * 16,
-        .d_lse = (forward->flags & ARG_D_LSE) != 0
-                     ? d_lse + plane(&args.d_lse, block.tile.window,
-                                     block.tile.head)
-                     : 0,
-        .numbers = row_numbers_of(workspace, &args, block.tile.window,
-                                  block.tile.head)};
-    tile_runs runs = {.sink_end = 0};
-    if (first_row < block.end)
-        runs =
-            find_runs(forward, &block.loop, spans[warpgroup * WARPGROUP_ROWS],
-                      spans[warpgroup * WARPGROUP_ROWS + WARPGROUP_ROWS - 1]);
-    row_state x = read_numbers(&rows, bounds);
-    ring_place at = {0, 0};
-    await_phase(kept_filled(&ring), 0);
-    const kept_rows own_q =
-        take_kept(kept_of(&ring, QUERIES, warpgroup), wave, lane);
-    const kept_rows own_d_o =
-        take_kept(kept_of(&ring, D_OUTS, warpgroup), wave, lane);
-    int passes = 1;
-    NO_UNROLL_FOR (int pass = 0; pass < passes; pass++) {
-        at = compute_pass(&x, &ring, at, &own_q, &own_d_o, &rows, forward,
-                          &block, &runs);
-        find_errors(&x, &rows, &args);
-        if (block.mends && pass == 0) {
-            if (mend_delta(&x, &rows) && lane == 0)
-                found[FOUND_AGAIN] = 1;
-            sync_group();
-            passes += found[FOUND_AGAIN] != 0;
-        }
-    }
-    if (runs.end > 0) {
-        const row_plane keys = plane_of(k, &forward->k, block.tile.window,
-                                        block.kv_head, forward->keys);
-        const key_tile last = find_key_tile(&block.loop, &runs, runs.end - 1);
-        take_mean_key(&x, &keys, last.first, min(last.end - last.first, 16u),
-                      lane);
-    }
-    if (first_row < block.end && (forward->flags & ARG_DQ) != 0) {
-        float factor[2];
-        UNROLL_FOR (int r = 0; r < 2; r++)
-            factor[r] =
-                inverse_ds_scale(x.factor[r] * P_SCALE) * forward->scale;
-        sync_warpgroup(warpgroup); /* all have read what is kept */
-        store_gradient(
-            x.dq, factor,
-            kept_of(&ring, QUERIES, warpgroup) + wave % 4 * 16 * PANEL_PITCH,
-            dq + plane(&args.dq, block.tile.window, block.tile.head),
-            args.dq.row, rows.row, rows.end, lane,
-            (forward->flags & ARG_ADD_DQ) != 0, wide);
+        fetch(&ring, notes, again, &all, &args, item % WARPGROUP,
+              wave % 4 < 2 ? KEYS : VALUES);
+    } else {
+        TAKE_REGISTERS();
+        compute(&ring, notes, again, &all, &args, wave, (int)(item % WAVE));
     }
 }

@@ -30,9 +30,13 @@
 /* A stage has keys and values. */
 #define STAGE_BYTES (2 * KEY_BYTES)
 /* What is kept for longer: forward queries of this work tile and of the next,
- * backward rows of two tensors. */
+ * backward rows of two tensors, which have room for that with fewer channels.
+ */
+#ifndef KEPT_TENSORS
+#define KEPT_TENSORS 1
 #define QUERY_STAGES 2
-#define KEPT_TILES (2 * WARPGROUPS)
+#endif
+#define KEPT_TILES (KEPT_TENSORS * QUERY_STAGES * WARPGROUPS)
 #define OPERAND_BYTES (KEPT_TILES * QUERY_BYTES + STAGES * STAGE_BYTES)
 
 /* Of each stage: it is filled, it was read; of keys and values apart. Of work
@@ -47,18 +51,29 @@
 
 /* ---- The backward pass ---- */
 
-/* Barriers of stages, and one of what is kept. */
-#define KEPT_MBARRIERS (4 * STAGES + 1)
-#define KEPT_MBARRIERS_EVEN (KEPT_MBARRIERS + KEPT_MBARRIERS % 2)
-/* What rows see; numbers of a stage's rows; and what a work-group finds. */
-#define SPAN_BYTES 8
+/* Do work-groups of the kernel of rows stay, and take one work tile after the
+ * other? */
+#define ROWS_STAY (HEAD_DIM <= PANEL_CHANNELS)
+#define GRADIENT_STAGES (ROWS_STAY ? 2 : 1)
+
+/* Bounds of dS, of a work tile. */
+#define BOUND_BYTES 16
+#define ROWS_NOTE_BYTES (ANNOUNCEMENT_BYTES + BOUND_BYTES)
+/* Where keys are, and which rows see them: all, those of a warpgroup, each. */
+#define KEYS_NOTE_BYTES                                                       \
+    (48 + BOUND_BYTES + WARPGROUPS * (16 + 8 * WARPGROUP_ROWS))
+/* Numbers of a stage's rows. */
 #define NUMBER_BYTES (8 * TILE_KEYS)
-#define FOUND_BYTES 32 /* kept_rows.cl */
+/* Which work tiles each warpgroup computes again. */
+#define AGAIN_BYTES 16
+
+#define GRADIENT_RING_BYTES                                                   \
+    (GRADIENT_STAGES * 2 * WARPGROUPS * QUERY_BYTES + STAGES * STAGE_BYTES +  \
+     8 * (4 * GRADIENT_STAGES + 4 * STAGES))
 #define ROWS_LOCAL_BYTES                                                      \
-    (OPERAND_BYTES + 8 * KEPT_MBARRIERS_EVEN + SPAN_BYTES * BLOCK_ROWS +      \
-     FOUND_BYTES)
+    (GRADIENT_RING_BYTES + GRADIENT_STAGES * ROWS_NOTE_BYTES + AGAIN_BYTES)
 #define KEYS_LOCAL_BYTES                                                      \
-    (OPERAND_BYTES + 8 * KEPT_MBARRIERS_EVEN + STAGES * NUMBER_BYTES +        \
-     FOUND_BYTES)
+    (GRADIENT_RING_BYTES + STAGES * NUMBER_BYTES +                            \
+     GRADIENT_STAGES * KEYS_NOTE_BYTES)
 
 #endif

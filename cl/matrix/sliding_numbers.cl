@@ -8,8 +8,9 @@
  * before the exponential is taken: minus the logarithm of the row's sum of
  * exponentials, plus P_EXPONENT; -infinity for a row that sees nothing; (y)
  * its delta, the sum of P dP less d_lse; (z) its length, |dO| sqrt(D), which
- * times the largest element of v is no less than any |dP|. Of each block of
- * rows it leaves the bounds from which dS is scaled. */
+ * times the largest element of v is no less than any |dP|. (w) is left to the
+ * kernel of rows. Of each block of rows it leaves the bounds from which dS is
+ * scaled. */
 #ifndef SLIDING_NUMBERS_CL
 #define SLIDING_NUMBERS_CL
 #include "common/problem.cl"
@@ -17,6 +18,8 @@
 
 /* Among the numbers of a row: the delta that is mended. */
 #define ROW_SLIDING_DELTA 1
+/* Of wgmma: minus that times what the kernel of keys multiplies dP by. */
+#define ROW_SLIDING_OFFSET 3
 /* Among the numbers of a block of rows: the largest |element| of v in its
  * share of the keys, and of its rows the largest length and |d_lse|. */
 #define BOUND_NUMBERS 4

@@ -109,8 +109,8 @@ static uint32_t row_blocks_of(const wa_schedule *s, int step)
                                                          : s->row_blocks;
 }
 
-/* Work-groups of a step for the windows of a launch. */
-static uint64_t groups_of(const wa_call *call, int step, uint64_t windows)
+/* Work tiles of a step for the windows of a launch. */
+static uint64_t tiles_of(const wa_call *call, int step, uint64_t windows)
 {
     const wa_schedule *s = &call->plan->schedule;
     const uint64_t row_blocks =
@@ -119,6 +119,15 @@ static uint64_t groups_of(const wa_call *call, int step, uint64_t windows)
         return (uint64_t)s->splits * call->problem.kv_heads * s->key_blocks *
                (s->key_parts ? s->key_parts : 1);
     return (s->row_splits ? s->row_splits : windows) * row_blocks;
+}
+
+/* Work-groups of a step: one for each work tile, or those that share them, of
+ * rows. */
+static uint64_t groups_of(const wa_call *call, int step, uint64_t windows)
+{
+    const uint64_t tiles = tiles_of(call, step, windows);
+    const uint64_t most = call->plan->schedule.sharing_groups;
+    return step == WA_STEP_ROWS && most && tiles > most ? most : tiles;
 }
 
 /* What sliding kernels of matrix units know of a launch's blocks of rows,

@@ -120,6 +120,9 @@ static wgmma_shape keys_shape(uint32_t head_dim)
                                       : (wgmma_shape){128, 2};
 }
 
+/* Do work-groups of the kernel of rows take one work tile after the other? */
+static bool rows_stay(uint32_t HEAD_DIM) { return ROWS_STAY; }
+
 static uint32_t rows_bytes(uint32_t HEAD_DIM, wgmma_shape shape)
 {
     const uint32_t BLOCK_ROWS = shape.block_rows;
@@ -188,7 +191,9 @@ bool wa_plan_wgmma_sliding_backward(const wa_problem *problem,
     s->row_blocks = wa_ceil_div(problem->queries, rows.block_rows);
     s->key_blocks = wa_ceil_div(problem->keys, keys.block_rows);
     s->windows_per_group = 1;
-    s->busy_groups = UINT32_MAX; /* each window has its own */
+    s->busy_groups = UINT32_MAX; /* each window has its own work tiles */
+    if (rows_stay(dim))
+        s->sharing_groups = device->compute_units ? device->compute_units : 1;
     snprintf(
         plan->reason, sizeof plan->reason,
         "wgmma: rows and keys in kernels of their own, %u and %u warpgroups "

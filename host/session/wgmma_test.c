@@ -103,14 +103,17 @@ static uint32_t blocks_of(uint32_t size)
     return (WA_TEST_TOKENS + size - 1) / size;
 }
 
-/* The plan for one window; the backward pass has a workspace for it, where
- * numbers of rows come first and then those of their blocks. */
+/* The plan for one window, whose work tiles one work-group takes if some do
+ * one after the other; the backward pass has a workspace for it, where numbers
+ * of rows come first and then those of their blocks. */
 static wa_plan small_plan(const wa_plan *plan)
 {
     const uint64_t numbers = ROW_NUMBERS * sizeof(float) * WA_TEST_HEADS;
     wa_plan small = *plan;
     wa_schedule *s = &small.schedule;
     wa_workspace *w = &small.workspace;
+    if (s->sharing_groups)
+        s->sharing_groups = 1;
     if (plan->pass == WA_FORWARD) {
         s->row_blocks = blocks_of(plan->step[WA_STEP_FORWARD].block_rows);
         return small;
