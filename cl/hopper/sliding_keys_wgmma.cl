@@ -121,6 +121,12 @@ INLINE uint work_tiles_of(const backward_args *args)
     return (uint)forward->windows *
            (forward->heads / forward->heads_per_kv_head) * args->key_blocks;
 }
+/* Has the work-group a work tile in the round? It has one in the first. */
+INLINE int has_round(const backward_args *args, uint round)
+{
+    return GRADIENTS_STAY ? index_in_round(round) < work_tiles_of(args)
+                          : round == 0;
+}
 
 /* ---- Who fetches ---- */
 
@@ -270,6 +276,18 @@ INLINE void differentiate(uint *ds, const float *p, const float *dp,
     }
 }
 
+/* Sums start with the first product where work-groups stay, as ptxas would
+ * compute those that ordinary instructions start, in a loop, one after the
+ * other. More channels leave no register for that. */
+INLINE void add_products(float *sums, const uint *operand, uint rows,
+                         int follows)
+{
+    if (GRADIENTS_STAY)
+        add_or_set_products(sums, operand, rows, follows);
+    else
+        multiply_values(sums, operand, rows);
+}
+
 /* `last`: the stage that the products before this one read, if `follows` any.
  */
 INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
@@ -297,7 +315,7 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
     HOLD_WEIGHTS(x->p);
     HOLD_OUTS(x->dv);
     start_products();
-    multiply_values(x->dv, x->p, part_of(ring, at.stage, D_OUTS));
+    add_products(x->dv, x->p, part_of(ring, at.stage, D_OUTS), follows);
     end_products();
     AWAIT_PRODUCTS(1);
     HOLD_SCORES(dp);
@@ -308,7 +326,7 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
     HOLD_WEIGHTS(x->ds);
     HOLD_OUTS(x->dk);
     start_products();
-    multiply_values(x->dk, x->ds, part_of(ring, at.stage, QUERIES));
+    add_products(x->dk, x->ds, part_of(ring, at.stage, QUERIES), follows);
     end_products();
 }
 
@@ -319,7 +337,8 @@ INLINE ring_place compute_loop(key_state *x, const tile_ring *ring,
     row_tile tile = first_tile(work);
     uint last = 0;
     int follows = 0;
-    start_sums(x);
+    if (!GRADIENTS_STAY)
+        start_sums(x);
     NO_UNROLL_FOR (uint n = 0; n < work->tiles; n++) {
         add_tile(x, ring, at, last, follows, k, v, keys, tile.first);
         follows = 1;
@@ -336,6 +355,11 @@ INLINE ring_place compute_loop(key_state *x, const tile_ring *ring,
         leave(was_read(ring, last, QUERIES), keys->lane);
         leave(was_read(ring, last, D_OUTS), keys->lane);
     }
+    if (GRADIENTS_STAY)
+        UNROLL_FOR (int i = 0; i < OUTS; i++) {
+            x->dk[i] = follows ? x->dk[i] : 0.0f;
+            x->dv[i] = follows ? x->dv[i] : 0.0f;
+        }
     return at;
 }
 
@@ -426,13 +450,16 @@ sliding_keys_wgmma(BACKWARD_PARAMETERS)
     if (wave >= WARPGROUPS * (WARPGROUP / WAVE)) {
         LEAVE_REGISTERS();
         ring_place at = {0, 1}; /* all was read, as nothing has been filled */
-        fetch_tile(&ring, at, notes, 0, &all, &args, item % WARPGROUP,
-                   wave % 4 < 2 ? KEYS : VALUES);
+        NO_UNROLL_FOR (uint round = 0; has_round(&args, round); round++)
+            at = fetch_tile(&ring, at, notes + round % QUERY_STAGES, round,
+                            &all, &args, item % WARPGROUP,
+                            wave % 4 < 2 ? KEYS : VALUES);
         await_copies();
     } else {
         TAKE_REGISTERS();
         ring_place at = {0, 0};
-        compute_tile(&ring, at, notes, 0, &all, &args, wave,
-                     (int)(item % WAVE));
+        NO_UNROLL_FOR (uint round = 0; has_round(&args, round); round++)
+            at = compute_tile(&ring, at, notes + round % QUERY_STAGES, round,
+                              &all, &args, wave, (int)(item % WAVE));
     }
 }

@@ -329,8 +329,8 @@ INLINE uint work_tiles_of(const forward_args *args)
 }
 INLINE int has_round(const forward_args *args, uint round)
 {
-    return ROWS_STAY ? index_in_round(round) < work_tiles_of(args)
-                     : round == 0;
+    return GRADIENTS_STAY ? index_in_round(round) < work_tiles_of(args)
+                          : round == 0;
 }
 INLINE work_tile tile_of_round(const forward_args *args, uint round)
 {

@@ -51,10 +51,10 @@
 
 /* ---- The backward pass ---- */
 
-/* Do work-groups of the kernel of rows stay, and take one work tile after the
- * other? */
-#define ROWS_STAY (HEAD_DIM <= PANEL_CHANNELS)
-#define GRADIENT_STAGES (ROWS_STAY ? 2 : 1)
+/* Do work-groups of the kernels of rows and of keys stay, and take one work
+ * tile after the other? */
+#define GRADIENTS_STAY (HEAD_DIM <= PANEL_CHANNELS)
+#define GRADIENT_STAGES (GRADIENTS_STAY ? 2 : 1)
 
 /* Bounds of dS, of a work tile. */
 #define BOUND_BYTES 16

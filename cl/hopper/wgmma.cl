@@ -221,6 +221,19 @@ INLINE void add_values(float *o, const uint *p, ulong values)
         : "memory");
 }
 
+/* The same, or o = weights values where it `adds` not. */
+INLINE void add_or_set_values(float *o, const uint *p, ulong values, int adds)
+{
+    __asm__ volatile(
+        HOPPER "{.reg .pred p; setp.ne.b32 p, %[adds], 0; " WGMMA("m64n" TEXT(
+            HEAD_DIM)) "{" OUT_NAMES "}, {%[p0], %[p1], %[p2], %[p3]}, "
+                       "%[values], p, 1, 1, 1;}"
+        : OUT_SUMS(o)
+        : [p0] "r"(p[0]), [p1] "r"(p[1]), [p2] "r"(p[2]), [p3] "r"(p[3]),
+          [values] "l"(values), [adds] "r"(adds)
+        : "memory");
+}
+
 /* Addresses in local memory. */
 INLINE void multiply_keys(float *s, uint queries, uint keys)
 {
@@ -248,6 +261,14 @@ INLINE void multiply_values(float *o, const uint *p, uint values)
 {
     const uint v = operand_at(values, TILE_KEYS * PANEL_PITCH);
     UNROLL_FOR (uint i = 0; i < TILE_KEYS / 16; i++)
+        add_values(o, p + 4 * i, describe(v + i * PANEL_PITCH));
+}
+
+INLINE void add_or_set_products(float *o, const uint *p, uint values, int adds)
+{
+    const uint v = operand_at(values, TILE_KEYS * PANEL_PITCH);
+    add_or_set_values(o, p, describe(v), adds);
+    UNROLL_FOR (uint i = 1; i < TILE_KEYS / 16; i++)
         add_values(o, p + 4 * i, describe(v + i * PANEL_PITCH));
 }
 

@@ -121,13 +121,12 @@ static uint64_t tiles_of(const wa_call *call, int step, uint64_t windows)
     return (s->row_splits ? s->row_splits : windows) * row_blocks;
 }
 
-/* Work-groups of a step: one for each work tile, or those that share them, of
- * rows. */
+/* Work-groups of a step: one for each work tile, or those that share them. */
 static uint64_t groups_of(const wa_call *call, int step, uint64_t windows)
 {
     const uint64_t tiles = tiles_of(call, step, windows);
     const uint64_t most = call->plan->schedule.sharing_groups;
-    return step == WA_STEP_ROWS && most && tiles > most ? most : tiles;
+    return step != WA_STEP_STATISTICS && most && tiles > most ? most : tiles;
 }
 
 /* What sliding kernels of matrix units know of a launch's blocks of rows,

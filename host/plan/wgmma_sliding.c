@@ -120,8 +120,8 @@ static wgmma_shape keys_shape(uint32_t head_dim)
                                       : (wgmma_shape){128, 2};
 }
 
-/* Do work-groups of the kernel of rows take one work tile after the other? */
-static bool rows_stay(uint32_t HEAD_DIM) { return ROWS_STAY; }
+/* Do work-groups take one work tile after the other? */
+static bool stay(uint32_t HEAD_DIM) { return GRADIENTS_STAY; }
 
 static uint32_t rows_bytes(uint32_t HEAD_DIM, wgmma_shape shape)
 {
@@ -192,7 +192,7 @@ bool wa_plan_wgmma_sliding_backward(const wa_problem *problem,
     s->key_blocks = wa_ceil_div(problem->keys, keys.block_rows);
     s->windows_per_group = 1;
     s->busy_groups = UINT32_MAX; /* each window has its own work tiles */
-    if (rows_stay(dim))
+    if (stay(dim))
         s->sharing_groups = device->compute_units ? device->compute_units : 1;
     snprintf(
         plan->reason, sizeof plan->reason,
