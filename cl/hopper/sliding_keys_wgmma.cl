@@ -124,8 +124,7 @@ INLINE uint work_tiles_of(const backward_args *args)
 /* Has the work-group a work tile in the round? It has one in the first. */
 INLINE int has_round(const backward_args *args, uint round)
 {
-    return GRADIENTS_STAY ? index_in_round(round) < work_tiles_of(args)
-                          : round == 0;
+    return index_in_round(round) < work_tiles_of(args);
 }
 
 /* ---- Who fetches ---- */
@@ -441,6 +440,7 @@ sliding_keys_wgmma(BACKWARD_PARAMETERS)
     const uint wave = wave_of(item);
     const key_tensors all = {q, k, v, d_o, dk, dv, workspace};
     const tile_ring ring = {local_address(memory)};
+    uint round = 0;
     DECLARE_REGISTERS();
     if (get_group_id(0) >= work_tiles_of(&args))
         return;
@@ -450,16 +450,20 @@ sliding_keys_wgmma(BACKWARD_PARAMETERS)
     if (wave >= WARPGROUPS * (WARPGROUP / WAVE)) {
         LEAVE_REGISTERS();
         ring_place at = {0, 1}; /* all was read, as nothing has been filled */
-        NO_UNROLL_FOR (uint round = 0; has_round(&args, round); round++)
+        do {
             at = fetch_tile(&ring, at, notes + round % QUERY_STAGES, round,
                             &all, &args, item % WARPGROUP,
                             wave % 4 < 2 ? KEYS : VALUES);
+            round++;
+        } while (GRADIENTS_STAY && has_round(&args, round));
         await_copies();
     } else {
         TAKE_REGISTERS();
         ring_place at = {0, 0};
-        NO_UNROLL_FOR (uint round = 0; has_round(&args, round); round++)
+        do {
             at = compute_tile(&ring, at, notes + round % QUERY_STAGES, round,
                               &all, &args, wave, (int)(item % WAVE));
+            round++;
+        } while (GRADIENTS_STAY && has_round(&args, round));
     }
 }

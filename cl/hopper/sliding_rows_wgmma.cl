@@ -327,10 +327,10 @@ INLINE uint work_tiles_of(const forward_args *args)
 {
     return (uint)args->windows * args->heads * args->row_blocks;
 }
+/* Has the work-group a work tile in the round? It has one in the first. */
 INLINE int has_round(const forward_args *args, uint round)
 {
-    return GRADIENTS_STAY ? index_in_round(round) < work_tiles_of(args)
-                          : round == 0;
+    return index_in_round(round) < work_tiles_of(args);
 }
 INLINE work_tile tile_of_round(const forward_args *args, uint round)
 {
@@ -398,24 +398,27 @@ INLINE void fetch(const tile_ring *ring, __local rows_note *notes,
 {
     const forward_args *forward = &args->forward;
     ring_place at = {0, 1}; /* all was read, as nothing has been filled */
-    uint count = 0;
-    NO_UNROLL_FOR (uint first = 0; has_round(forward, first); first += BATCH) {
+    uint count = 0, first = 0;
+    do {
         uint todo = ~0u;
         NO_UNROLL_FOR (int pass = 0; pass < 2 && todo != 0; pass++) {
-            NO_UNROLL_FOR (uint i = 0;
-                           i < BATCH && has_round(forward, first + i); i++) {
-                if ((todo >> i & 1) == 0)
-                    continue;
-                at = fetch_tile(ring, at, notes + count % QUERY_STAGES, count,
-                                tile_of_round(forward, first + i), all, args,
-                                item, part);
-                count++;
-            }
+            uint i = 0;
+            do {
+                if (todo >> i & 1) {
+                    at = fetch_tile(ring, at, notes + count % QUERY_STAGES,
+                                    count, tile_of_round(forward, first + i),
+                                    all, args, item, part);
+                    count++;
+                }
+                i++;
+            } while (GRADIENTS_STAY && i < BATCH &&
+                     has_round(forward, first + i));
             if (mends(forward))
                 sync_group();
             todo = mends(forward) && pass == 0 ? again_of_all(again) : 0;
         }
-    }
+        first += BATCH;
+    } while (GRADIENTS_STAY && has_round(forward, first));
     await_copies();
 }
 
@@ -490,21 +493,23 @@ INLINE void compute(const tile_ring *ring, __local const rows_note *notes,
     const forward_args *forward = &args->forward;
     __local uint *own = again + wave / (WARPGROUP / WAVE);
     ring_place at = {0, 0};
-    uint count = 0;
-    NO_UNROLL_FOR (uint first = 0; has_round(forward, first); first += BATCH) {
+    uint count = 0, first = 0;
+    do {
         uint todo = ~0u;
         NO_UNROLL_FOR (int pass = 0; pass < 2 && todo != 0; pass++) {
-            NO_UNROLL_FOR (uint i = 0;
-                           i < BATCH && has_round(forward, first + i); i++) {
-                if ((todo >> i & 1) == 0)
-                    continue;
-                at =
-                    compute_tile(ring, at, notes + count % QUERY_STAGES, count,
-                                 own, 1u << i, pass, all, args, wave, lane);
-                WAVE_SYNC();
-                leave(queries_read(ring, count), lane);
-                count++;
-            }
+            uint i = 0;
+            do {
+                if (todo >> i & 1) {
+                    at = compute_tile(ring, at, notes + count % QUERY_STAGES,
+                                      count, own, 1u << i, pass, all, args,
+                                      wave, lane);
+                    WAVE_SYNC();
+                    leave(queries_read(ring, count), lane);
+                    count++;
+                }
+                i++;
+            } while (GRADIENTS_STAY && i < BATCH &&
+                     has_round(forward, first + i));
             if (mends(forward))
                 sync_group();
             todo = mends(forward) && pass == 0 ? again_of_all(again) : 0;
@@ -513,7 +518,8 @@ INLINE void compute(const tile_ring *ring, __local const rows_note *notes,
                 sync_warpgroup(wave / (WARPGROUP / WAVE));
             }
         }
-    }
+        first += BATCH;
+    } while (GRADIENTS_STAY && has_round(forward, first));
 }
 
 __kernel __attribute__((reqd_work_group_size(WORK_ITEMS, 1, 1))) void
