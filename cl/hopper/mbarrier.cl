@@ -111,12 +111,3 @@ INLINE uint load_word(uint from)
                      : "memory");
     return x;
 }
-INLINE float2 load_floats(uint from)
-{
-    float2 x;
-    __asm__ volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                     : "=f"(x.x), "=f"(x.y)
-                     : "r"(from)
-                     : "memory");
-    return x;
-}

@@ -99,7 +99,9 @@ typedef struct key_tensors {
     __global float *workspace;
 } key_tensors;
 
-/* Addresses of what a stage's rows have, see sliding_numbers.cl. */
+/* Addresses of what a stage's rows have, see sliding_numbers.cl: 16 rows after
+ * the other, of which a lane's four, 2 (lane % 4) and the next of both groups
+ * of columns, are neighbours. */
 INLINE uint shifts_of(const tile_ring *ring, uint stage)
 {
     return ring->kept + GRADIENT_RING_BYTES + stage * NUMBER_BYTES;
@@ -108,10 +110,14 @@ INLINE uint offsets_of(const tile_ring *ring, uint stage)
 {
     return shifts_of(ring, stage) + TILE_KEYS * 4;
 }
-/* Of a lane's columns of group j. */
-INLINE float2 pair_of(uint numbers, int j, int lane)
+INLINE uint number_place(uint row)
 {
-    return load_floats(numbers + j * 32 + lane % 4 * 8);
+    return row / 16 * 64 + row % 8 / 2 * 16 + row / 8 % 2 * 8 + row % 2 * 4;
+}
+/* Of a lane's columns of groups j and j + 1, where j is even. */
+INLINE float4 numbers_of(uint numbers, int j, int lane)
+{
+    return as_float4(load_chunk(numbers + j * 32 + lane % 4 * 16));
 }
 
 /* Of a launch. */
@@ -192,8 +198,9 @@ INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
             __global const float *own =
                 numbers +
                 ((ulong)tile.head * forward->queries + row) * ROW_NUMBERS;
-            copy_word(shifts_of(ring, at.stage) + half_item * 4, own);
-            copy_word(offsets_of(ring, at.stage) + half_item * 4,
+            copy_word(shifts_of(ring, at.stage) + number_place(half_item),
+                      own);
+            copy_word(offsets_of(ring, at.stage) + number_place(half_item),
                       own + ROW_SLIDING_OFFSET);
         }
         fetch_rows(part_of(ring, at.stage, part), &plane, tile.first,
@@ -234,8 +241,11 @@ INLINE void start_sums(key_state *x)
 /* Scores become P_SCALE P. */
 INLINE void exponentiate(float *s, uint shifts, float scale, int lane)
 {
+    float4 both = (float4)(0.0f);
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++) {
-        const float2 shift = pair_of(shifts, j, lane);
+        if (j % 2 == 0)
+            both = numbers_of(shifts, j, lane);
+        const float2 shift = j % 2 == 0 ? both.lo : both.hi;
         UNROLL_FOR (int r = 0; r < 2; r++) {
             s[SCORE(j, r, 0)] = EXP2(FMA(s[SCORE(j, r, 0)], scale, shift.x));
             s[SCORE(j, r, 1)] = EXP2(FMA(s[SCORE(j, r, 1)], scale, shift.y));
@@ -266,8 +276,11 @@ INLINE void pack_tile(uint *to, const float *from)
 INLINE void differentiate(uint *ds, const float *p, const float *dp,
                           uint offsets, float factor, int lane)
 {
+    float4 both = (float4)(0.0f);
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++) {
-        const float2 offset = pair_of(offsets, j, lane);
+        if (j % 2 == 0)
+            both = numbers_of(offsets, j, lane);
+        const float2 offset = j % 2 == 0 ? both.lo : both.hi;
         UNROLL_FOR (int r = 0; r < 2; r++)
             ds[2 * j + r] = PACK(
                 p[SCORE(j, r, 0)] * FMA(dp[SCORE(j, r, 0)], factor, offset.x),
