@@ -71,6 +71,51 @@ INLINE row_plane plane_of(__global const storage *tensor,
     return p;
 }
 
+/* Stages that are on their way: the first of them, and how many. */
+typedef struct coming_stages {
+    ring_place first;
+    uint count;
+} coming_stages;
+
+/* Of a part. */
+INLINE void announce_first(const tile_ring *ring, coming_stages *coming,
+                           stage_part part)
+{
+    arrive(filled(ring, coming->first.stage, part));
+    coming->first = next_place(coming->first);
+}
+
+/* Once a stage's copies have started. */
+INLINE void end_stage(const tile_ring *ring, coming_stages *coming,
+                      stage_part part, int wide)
+{
+    if (!FETCHING_SHOWS) {
+        arrive_filled(filled(ring, coming->first.stage, part), wide);
+        coming->first = next_place(coming->first);
+        return;
+    }
+    END_COPIES();
+    if (coming->count < SHOWN_BEHIND) {
+        coming->count++;
+        return;
+    }
+    AWAIT_COPIES(SHOWN_BEHIND);
+    show_to_products();
+    announce_first(ring, coming, part);
+}
+
+/* Of a work tile all stages; none waits for the next one's. */
+INLINE void end_stages(const tile_ring *ring, coming_stages *coming,
+                       stage_part part)
+{
+    if (!FETCHING_SHOWS)
+        return;
+    await_copies();
+    show_to_products();
+    for (; coming->count > 0; coming->count--)
+        announce_first(ring, coming, part);
+}
+
 /* ---- Rows that are kept, as operands ---- */
 
 /* Of 64 channels a lane can have them in registers; then products need not
@@ -119,7 +164,8 @@ INLINE void await_stage(const tile_ring *ring, ring_place at)
 {
     await_phase(filled(ring, at.stage, KEYS), at.parity);
     await_phase(filled(ring, at.stage, VALUES), at.parity);
-    show_to_products();
+    if (!FETCHING_SHOWS)
+        show_to_products();
 }
 
 /* Starts the products of what is kept with it, in two groups: scores and dP.

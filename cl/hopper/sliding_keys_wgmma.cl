@@ -189,6 +189,7 @@ INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
     __global const float *numbers =
         row_numbers_of(all->workspace, args, window, first_head);
     row_tile tile = first_tile(&work);
+    coming_stages coming = {at, 0};
     fetch_kept(ring, round, &kept, part, work.keys.first, half_item, wide);
     NO_UNROLL_FOR (uint n = 0; n < work.tiles; n++) {
         await_phase(was_read(ring, at.stage, part), at.parity);
@@ -207,10 +208,11 @@ INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
                    half_item, wide);
         if (part == QUERIES && !wide)
             await_copies(); /* of the numbers */
-        arrive_filled(filled(ring, at.stage, part), wide);
+        end_stage(ring, &coming, part, wide);
         at = next_place(at);
         tile = next_tile(&work, tile);
     }
+    end_stages(ring, &coming, part);
     return at;
 }
 

@@ -381,14 +381,16 @@ INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
                                 : plane_of(all->v, &forward->v, tile.window,
                                            kv_head, forward->keys);
     const uint half_item = item % (WARPGROUP / 2);
+    coming_stages coming = {at, 0};
     fetch_kept(ring, count, &kept, part, tile.row, half_item, wide);
     NO_UNROLL_FOR (uint i = 0; i < loop.blocks; i++) {
         await_phase(was_read(ring, at.stage, part), at.parity);
         fetch_rows(part_of(ring, at.stage, part), &plane, first_key(&loop, i),
                    half_item, wide);
-        arrive_filled(filled(ring, at.stage, part), wide);
+        end_stage(ring, &coming, part, wide);
         at = next_place(at);
     }
+    end_stages(ring, &coming, part);
     return at;
 }
 

@@ -54,7 +54,15 @@
 /* Do work-groups of the kernels of rows and of keys stay, and take one work
  * tile after the other? */
 #define GRADIENTS_STAY (HEAD_DIM <= PANEL_CHANNELS)
-#define GRADIENT_STAGES (GRADIENTS_STAY ? 2 : 1)
+#define GRADIENT_STAGES (GRADIENTS_STAY ? 2u : 1u)
+
+/* Where stages suffice, who fetches shows them to products, and announces
+ * them so many stages late, when they are there: who computes holds one and
+ * awaits the next. Else each who computes shows them to its own products, and
+ * so what is kept, which with more channels is not in registers. */
+#define SHOWN_BEHIND 2
+#define FETCHING_SHOWS                                                        \
+    (HEAD_DIM <= PANEL_CHANNELS && STAGES >= SHOWN_BEHIND + 2)
 
 /* Bounds of dS, of a work tile. */
 #define BOUND_BYTES 16

@@ -111,12 +111,12 @@ bool wa_plan_wgmma_sliding(const wa_problem *problem, const wa_device *device,
 /* Rows of a work-group of the kernel of rows, and keys of one of keys. */
 static wgmma_shape rows_shape(uint32_t head_dim)
 {
-    return head_dim <= PANEL_CHANNELS ? (wgmma_shape){128, 4}
+    return head_dim <= PANEL_CHANNELS ? (wgmma_shape){128, 6}
                                       : (wgmma_shape){128, 3};
 }
 static wgmma_shape keys_shape(uint32_t head_dim)
 {
-    return head_dim <= PANEL_CHANNELS ? (wgmma_shape){128, 4}
+    return head_dim <= PANEL_CHANNELS ? (wgmma_shape){128, 6}
                                       : (wgmma_shape){128, 2};
 }
 

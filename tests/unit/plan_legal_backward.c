@@ -170,7 +170,7 @@ static bool has_wgmma_options(const wa_problem *p, const wa_step *kernel)
            has_define(options, "BLOCK_KEYS", kernel->block_keys) &&
            has_define(options, "EMULATED", 0) &&
            has_define(options, "COMPUTE_CAPABILITY", 90) && stages >= 2 &&
-           stages <= 4;
+           stages <= 6;
 }
 
 /* NULL if the kernels are such that cl/hopper/sliding_rows_wgmma.cl and
