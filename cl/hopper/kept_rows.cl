@@ -4,6 +4,7 @@
  * others. What the kernels of rows and of keys share. */
 #ifndef KEPT_ROWS_CL
 #define KEPT_ROWS_CL
+#define FILLED_TOGETHER FETCHING_SHOWS
 #include "hopper/key_ring.cl"
 #include "hopper/store_rows.cl"
 #include "hopper/wgmma.cl"
@@ -163,7 +164,8 @@ INLINE void keep_held(kept_rows *x) {}
 INLINE void await_stage(const tile_ring *ring, ring_place at)
 {
     await_phase(filled(ring, at.stage, KEYS), at.parity);
-    await_phase(filled(ring, at.stage, VALUES), at.parity);
+    if (!FILLED_TOGETHER)
+        await_phase(filled(ring, at.stage, VALUES), at.parity);
     if (!FETCHING_SHOWS)
         show_to_products();
 }

@@ -30,12 +30,13 @@ INLINE uint announced(const tile_ring *ring, uint round)
  * publishes it. */
 INLINE void make_ring_barrier(const tile_ring *ring, uint n)
 {
-    const uint arrivals =
-        n < 2 * STAGES   ? HALF_ARRIVES /* filled */
-        : n < 4 * STAGES ? WAVES_ARRIVE /* was_read */
-        : n < 4 * STAGES + 2 * QUERY_STAGES && n >= 4 * STAGES + QUERY_STAGES
-            ? WAVES_ARRIVE /* queries_read */
-            : ALL_ARRIVE;
+    const uint kept = n - 4 * STAGES;
+    uint arrivals = ALL_ARRIVE; /* queries_filled, announced */
+    if (n < 2 * STAGES)
+        arrivals = FILLED_TOGETHER ? ALL_ARRIVE : HALF_ARRIVES; /* filled */
+    else if (n < 4 * STAGES ||
+             (kept >= QUERY_STAGES && kept < 2 * QUERY_STAGES))
+        arrivals = WAVES_ARRIVE; /* was_read, queries_read */
     make_mbarrier(nth_barrier(ring, n), arrivals);
 }
 

@@ -10,6 +10,7 @@
  *   dV += P^T dO,  dK += scale dS^T Q */
 #define WARPGROUPS (BLOCK_KEYS / WARPGROUP_ROWS)
 #define KEPT_TENSORS 2
+#define READ_TOGETHER FETCHING_SHOWS
 #define QUERY_STAGES GRADIENT_STAGES
 #include "hopper/kept_rows.cl"
 #include "matrix/sliding_keys.cl"
@@ -320,7 +321,8 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
     HOLD_SCORES(s);
     if (follows) {
         leave(was_read(ring, last, QUERIES), keys->lane);
-        leave(was_read(ring, last, D_OUTS), keys->lane);
+        if (!READ_TOGETHER)
+            leave(was_read(ring, last, D_OUTS), keys->lane);
     }
     exponentiate(s, shifts_of(ring, at.stage), keys->scale, keys->lane);
     if (first < keys->rows.all_first || first + TILE_KEYS > keys->rows.all_end)
@@ -367,7 +369,8 @@ INLINE ring_place compute_loop(key_state *x, const tile_ring *ring,
     HOLD_OUTS(x->dv);
     if (follows) {
         leave(was_read(ring, last, QUERIES), keys->lane);
-        leave(was_read(ring, last, D_OUTS), keys->lane);
+        if (!READ_TOGETHER)
+            leave(was_read(ring, last, D_OUTS), keys->lane);
     }
     if (GRADIENTS_STAY)
         UNROLL_FOR (int i = 0; i < OUTS; i++) {

@@ -38,6 +38,16 @@ INLINE ring_place next_place(ring_place at)
     return at;
 }
 
+/* Has a stage one barrier for both parts, which tells that it is filled, or
+ * that it was read? That saves who computes a few instructions, where it needs
+ * both parts at once. */
+#ifndef FILLED_TOGETHER
+#define FILLED_TOGETHER 0
+#endif
+#ifndef READ_TOGETHER
+#define READ_TOGETHER 0
+#endif
+
 /* Of a stage: keys or values; where keys are kept, queries or dO. */
 typedef enum { KEYS, VALUES, QUERIES = KEYS, D_OUTS = VALUES } stage_part;
 INLINE uint part_of(const tile_ring *ring, uint stage, stage_part part)
@@ -56,11 +66,11 @@ INLINE uint nth_barrier(const tile_ring *ring, uint n)
 }
 INLINE uint filled(const tile_ring *ring, uint stage, stage_part part)
 {
-    return nth_barrier(ring, part * STAGES + stage);
+    return nth_barrier(ring, (FILLED_TOGETHER ? 0 : part) * STAGES + stage);
 }
 INLINE uint was_read(const tile_ring *ring, uint stage, stage_part part)
 {
-    return nth_barrier(ring, (2 + part) * STAGES + stage);
+    return nth_barrier(ring, (READ_TOGETHER ? 2 : 2 + part) * STAGES + stage);
 }
 
 /* Who arrives at a barrier: the half of the fetching warpgroup that a part
