@@ -204,20 +204,20 @@ bool wa_plan_cpu_backward(const wa_problem *problem, const wa_device *device,
     wa_cpu_shape shape;
     wa_step step;
     memset(&step, 0, sizeof step);
-    plan->fused =
-        problem->variant != WINATTN_SLIDING && problem->keys <= fitting;
+    const bool sliding = problem->variant == WINATTN_SLIDING;
+    plan->fused = !sliding && problem->keys <= fitting;
     uint32_t keys = problem->keys;
     if (!plan->fused) {
         /* short blocks keep compute units busy and skip what is hidden */
         keys = MIN(device->is_cpu ? 128u : 32u, fitting);
         keys = keys < 16 ? 16 : keys / 16 * 16;
     }
-    choose_shape(problem, device, problem->queries, keys, &shape);
+    step.block_rows = sliding ? most_rows : MIN(problem->queries, most_rows);
+    /* no shape of the sliding variant follows from the number of queries */
+    choose_shape(problem, device, sliding ? most_rows : problem->queries, keys,
+                 &shape);
     const uint32_t tile = shape.tile_vecs * shape.lanes;
     step.block_keys = wa_ceil_div(keys, tile) * tile;
-    step.block_rows = problem->variant == WINATTN_SLIDING
-                          ? most_rows
-                          : MIN(problem->queries, most_rows);
     step.work_group = 1;
     step.kernel = "backward_keys_cpu";
     set_backward_defines(problem, device, 0, &shape, &step);
@@ -240,7 +240,7 @@ bool wa_plan_cpu_backward(const wa_problem *problem, const wa_device *device,
     plan->schedule.busy_groups = device->compute_units * ITEMS_PER_UNIT;
     snprintf(plan->reason, sizeof plan->reason, "%s",
              plan->fused ? "all keys of a window fit a work-item"
-             : problem->variant == WINATTN_SLIDING
+             : sliding
                  ? "rows and keys in two kernels"
                  : "a window's keys are too many for a work-item, so rows and "
                    "keys in two kernels");
