@@ -13,8 +13,6 @@
 
 #define CHANNEL_STEP 16u
 #define MOST_CHANNELS 128u
-/* Fewer leave a warpgroup without a full tile of rows. */
-#define LEAST_ROWS WARPGROUP_ROWS
 
 /* What kernels of warpgroups compute, whatever their shape. */
 
@@ -28,10 +26,6 @@ static const char *problem_refusal(const wa_problem *problem, wa_pass pass)
         return "its head dims are multiples of 16 up to 128";
     if (!wa_wgmma_copies(problem, pass))
         return "rows are not copied in 16 bytes";
-    if (problem->queries < LEAST_ROWS)
-        return "a warpgroup's 64 rows are more than there are queries";
-    if (pass == WA_BACKWARD && problem->keys < LEAST_ROWS)
-        return "a warpgroup's 64 rows are more than there are keys";
     return NULL;
 }
 

@@ -6,26 +6,52 @@
 #include "plan_legal.h"
 #include "plan_made.h"
 
-/* Nothing compiles in either pass for a cache of keys that has grown. */
-static void assert_cache_may_grow(const wa_device *device)
+/* A cache of keys as it grows: no step of a pass has other options. */
+static void assert_cache_may_grow(const wa_device *device, wa_pass pass,
+                                  const char *type)
 {
     static const wa_exclusions none;
-    const wa_problem caches[] = {
-        problem_of(
-            "variant=sliding block=16 queries=16 keys=32 query_offset=16"),
-        problem_of("variant=sliding block=16 queries=48 keys=9000 "
-                   "query_offset=800 window_blocks=3 sink=4")};
-    wa_plan backward[2];
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(
-            wa_plan_make(&caches[i], device, WA_BACKWARD, &none, &backward[i]),
-            WINATTN_SUCCESS);
-    assert_string_equal(
-        plan_of(&caches[0], device).step[WA_STEP_FORWARD].defines,
-        plan_of(&caches[1], device).step[WA_STEP_FORWARD].defines);
-    for (int k = 0; k < WA_STEPS; k++)
-        assert_string_equal(backward[0].step[k].defines,
-                            backward[1].step[k].defines);
+    static const char *const caches[] = {
+        "block=16 queries=16 keys=32 query_offset=16",
+        "block=16 queries=1 keys=1",
+        "block=16 queries=63 keys=63 query_offset=700",
+        "block=16 queries=64 keys=64",
+        "block=500 queries=1000 keys=9000 query_offset=8000 window_blocks=3 "
+        "sink=4"};
+    wa_plan first;
+    for (size_t i = 0; i < sizeof caches / sizeof *caches; i++) {
+        char text[160];
+        snprintf(text, sizeof text, "variant=sliding %s %s", type, caches[i]);
+        const wa_problem p = problem_of(text);
+        wa_plan plan;
+        assert_int_equal(wa_plan_make(&p, device, pass, &none, &plan),
+                         WINATTN_SUCCESS);
+        if (i == 0)
+            first = plan;
+        for (int k = 0; k < WA_STEPS; k++) {
+            assert_string_equal(plan.step[k].defines, first.step[k].defines);
+            if (first.step[k].kernel)
+                assert_string_equal(plan.step[k].kernel, first.step[k].kernel);
+            else
+                assert_null(plan.step[k].kernel);
+        }
+    }
+}
+
+static void caches_may_grow(void **state)
+{
+    static const char *const types[] = {
+        "dtype=fp32 dim=32", "dtype=fp16 dim=16",  "dtype=fp16 dim=64",
+        "dtype=bf16 dim=80", "dtype=bf16 dim=128", "dtype=fp16 dim=200"};
+    (void)state;
+    for (size_t i = 0; i < made_up_count; i++) {
+        /* the number of rounds of a loop may not grow */
+        if (devices[i].loop_limit)
+            continue;
+        for (size_t j = 0; j < sizeof types / sizeof *types; j++)
+            for (int pass = WA_FORWARD; pass <= WA_BACKWARD; pass++)
+                assert_cache_may_grow(&devices[i], (wa_pass)pass, types[j]);
+    }
 }
 
 /* Another batch, another view of the same tensors, another scale: nothing
@@ -56,9 +82,6 @@ static void same_program(void **state)
         assert_string_not_equal(
             plan_of(&more_keys, device).step[WA_STEP_FORWARD].defines,
             plan.step[WA_STEP_FORWARD].defines);
-        /* the number of rounds of a loop may not grow */
-        if (!device->loop_limit)
-            assert_cache_may_grow(device);
     }
 }
 
@@ -110,6 +133,7 @@ static void same_grid_program(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(caches_may_grow),
     cmocka_unit_test(same_program),
     cmocka_unit_test(same_grid_program),
 };
