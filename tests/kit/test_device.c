@@ -50,24 +50,25 @@ int device_list(cl_device_id *ids, char (*names)[256], int most)
     return found;
 }
 
-static char options_with_calls[256]; /* "": there are no others */
+/* What build_options of descriptors are, of tier local and of all others. */
+static char options_of_others[256], options_of_local[256 + 32];
 
-/* As runtimes/oclgrind does. */
-static void allow_calls(const char *device_name)
+/* -DINLINE as runtimes/oclgrind does. */
+static void choose_options(const char *device_name)
 {
-    const char *options = getenv("WINATTN_TEST_BUILD_OPTIONS");
-    options_with_calls[0] = 0;
-    if (getenv("WINATTN_TEST_CALLS") &&
-        strncmp(device_name, POCL, strlen(POCL)) == 0)
-        snprintf(options_with_calls, sizeof options_with_calls,
-                 "%s -DINLINE=static", options ? options : "");
+    const bool is_pocl = strncmp(device_name, POCL, strlen(POCL)) == 0;
+    const char *all = getenv("WINATTN_TEST_BUILD_OPTIONS");
+    const bool calls = is_pocl && getenv("WINATTN_TEST_CALLS");
+    const bool plain = is_pocl && getenv("WINATTN_TEST_UNOPTIMIZED");
+    snprintf(options_of_others, sizeof options_of_others, "%s%s",
+             all ? all : "", plain ? " -cl-opt-disable" : "");
+    snprintf(options_of_local, sizeof options_of_local, "%s%s",
+             options_of_others, calls ? " -DINLINE=static" : "");
 }
 
 const char *device_build_options(winattn_tier tier)
 {
-    return tier == WINATTN_TIER_LOCAL && options_with_calls[0]
-               ? options_with_calls
-               : getenv("WINATTN_TEST_BUILD_OPTIONS");
+    return tier == WINATTN_TIER_LOCAL ? options_of_local : options_of_others;
 }
 
 bool device_open(test_device *device, char reason[256])
@@ -92,7 +93,7 @@ bool device_open(test_device *device, char reason[256])
     cl_int error;
     device->id = ids[chosen];
     memcpy(device->name, names[chosen], sizeof device->name);
-    allow_calls(device->name);
+    choose_options(device->name);
     clGetDeviceInfo(device->id, CL_DEVICE_PLATFORM, sizeof device->platform,
                     &device->platform, NULL);
     device->context =
