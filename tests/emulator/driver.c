@@ -32,10 +32,18 @@ static cl_mem refuse_image(cl_context context, cl_mem_flags flags,
 
 /* ---- The table ---- */
 
-/* A stand-in for functions of every type: its parameters are not looked at,
- * and the caller takes them away. */
+/* Makes a function that returns nothing what stands at an entry, whose type is
+ * its function's own: parameters are not looked at, and the caller takes them
+ * away. Headers differ in what they call these types. */
+static void enter_nothing(void *entry, size_t size)
+{
+    void *(*const nothing)(void) = give_nothing;
+    if (size == sizeof nothing)
+        memcpy(entry, &nothing, size);
+}
+
 #define NOTHING(name)                                                         \
-    driver_dispatch.name = (cl_api_##name)(void (*)(void))give_nothing
+    enter_nothing(&driver_dispatch.name, sizeof driver_dispatch.name)
 
 static void give_no_handles(void)
 {
