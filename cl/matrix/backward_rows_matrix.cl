@@ -27,111 +27,457 @@
  * they add up dQ. */
 #define BACKWARD 1
 #define RECOMPUTE_SCORES 1
-#include "matrix/grad_pipeline.cl"
-#include "matrix/split_rows.cl"
-#include "matrix/waves.cl"
+#include "matrix/split_pipeline.cl"
 
 REQUIRE(KEEPS_DBIAS)
 
-/* ---- Macros of this kernel, which use what its function declares ---- */
+/* ---- A KV block ---- */
 
-/* Starts the copies of rows of a plane of a head, in a kernel's START_COPIES:
- * `number` of four of which each may have a wave of its own, whose lanes then
- * count from 0. */
-#define COPY_LANE (ONE_WAVE_PER_TENSOR ? lane & (WAVE - 1) : lane)
-#define COPY(number, to, name, layout, head, pad, first, count, rows, wide)   \
-    if (!ONE_WAVE_PER_TENSOR || lane / COPIERS == (number))                   \
-    copy_rows(to, name + plane(&(layout), there.coord.grid, head),            \
-              chunk_of(&(layout), COPY_LANE), &(layout), &forward->grid,      \
-              &there.coord, pad, first, count, rows, COPY_LANE, wide)
-/* `count` keys of head kv, from `first` on. */
-#define COPY_KEYS(to, first, count, wide)                                     \
-    COPY(2, (to) + K_OFFSET, k, forward->k, kv, KEPT_PAD(pad_rows, 0), first, \
-         count, BLOCK_KEYS, wide);                                            \
-    COPY(3, (to) + V_OFFSET, v, forward->v, kv, KEPT_PAD(pad_rows, 1), first, \
-         count, BLOCK_KEYS, wide)
-/* `count` rows of q and dO of a head, from `first` on. */
-#define COPY_ROWS(to, first, count, wide)                                     \
-    COPY(0, (to) + Q_OFFSET, q, forward->q, head, 0, first, count,            \
-         BLOCK_ROWS, wide);                                                   \
-    COPY(1, (to) + D_O_OFFSET, d_o, args.d_o, head, 0, first, count,          \
-         BLOCK_ROWS, wide)
-/* A KV block; with the first of a window, its rows. */
+/* A step of the ring: a KV block of a window. */
+typedef struct row_step {
+    uint step;          /* the ring's */
+    uint number, block; /* in the window; of its keys */
+    int is_for_sums;    /* for statistics only */
+    int mends;          /* the window's keys have come again */
+} row_step;
+
+/* A wave's tile of rows in a turn. */
+typedef struct row_tile {
+    int tile;
+    int split;    /* the wave's number among those that share it */
+    int computes; /* the tile exists; but emulated waves have to keep step */
+} row_tile;
+
+/* What a KV block has to be measured or found before it is computed with; the
+ * team meets again where there is something. Has the window several regions?
+ */
+INLINE int prepare_kv_block(const q_block *now, const row_step *in,
+                            uint *kept_regions, const split_job *job,
+                            const split_memory *memory,
+                            const score_bias_tensors *tensors, work_tile of,
+                            const work_item *me, const wave *w)
+{
+    int has_shift_boundary = 0;
+    int meets = VARIANT == COSINE;
+#if O_SERVES && STREAMING
+    if (me->lane == 0 && in->block == 0)
+        *memory->errors_show = 0;
+#endif
+#if RESCALES
+    if (me->lane < KEY_BOUNDS)
+        memory->bounds[me->team][(in->step + 1) % 2][me->lane] = 0;
+    meets |= job->has_o_lse;
+#endif
+#if VARIANT == COSINE || RESCALES
+    IF_ALL (meets)
+        measure_keys((__local float *)now->k_inverses,
+                     BOUNDS_OF(memory, me->team, in->step), now->k, now->v,
+                     job->has_o_lse, me->wave, w);
+#endif
+#if VARIANT == COSINE
+    IF_ALL (in->number == 0) {
+        const measured_rows measured = {memory->q_inverses[me->team], now->q,
+                                        BLOCK_ROWS, 1.0f};
+        measure_rows(&measured, 1, me->wave, w);
+    }
+#endif
+#if COMPARES_REGIONS
+    has_shift_boundary = HAS_SHIFT_BOUNDARY(*now->at);
+    const int has_new = in->number == 0 && has_shift_boundary &&
+                        has_new_regions(now->at, kept_regions);
+    if (has_new) {
+        const forward_args *forward = &now->args->forward;
+        const score_bias_view regions =
+            score_bias_at(tensors, forward, of, &now->at->coord);
+        keep_regions(memory->row_regions[me->team],
+                     memory->key_regions[me->team], forward, &regions,
+                     job->first_row, me->lane);
+    }
+    meets |= has_new;
+#endif
+    if (EMULATED || meets)
+        TEAM_SYNC(me->team);
+    return has_shift_boundary;
+}
+
+/* ---- A wave's rows ---- */
+
+/* What a tile of rows has in a KV block besides its place. Fills what the
+ * caller has: a row_part that is returned stays in memory with NVIDIA's
+ * compiler. */
+INLINE void find_rows(row_part *part, int tile, uint block, const q_block *now,
+                      int has_shift_boundary, const split_memory *memory,
+                      int team, const wave *w)
+{
+#if PADDING == 2
+    part->rows.holds_padding =
+        holds_padding(&now->args->forward.grid, &now->at->coord);
+#endif
+#if HAS_LOCAL_BIAS_CACHE
+    part->rows.local_score_bias =
+        memory->bias_cache +
+        (tile * ALL_KEY_TILES + block * KEY_TILES) * TILE_ELEMENTS;
+#endif
+#if COMPARES_REGIONS
+    part->rows.key_regions =
+        has_shift_boundary ? memory->key_regions[team] + now->first_key : 0;
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        part->rows.region[r] = memory->row_regions[team][min(
+            part->rows.row + lane_query(w->lane, r), now->row_count - 1)];
+#endif
+}
+
+/* A KV block, and of the rows what belongs to it, become the wave's share of
+ * its keys, from tile `first` on, as if that were all. */
+INLINE void find_share(q_block *share, row_part *own, int first)
+{
+    share->k += first * TILE_N * PITCH;
+    share->v += first * TILE_N * PITCH;
+    share->k_inverses += first * TILE_N;
+    share->first_key += first * TILE_N;
+    share->key_count -= first * TILE_N;
+#if HAS_LOCAL_BIAS_CACHE
+    own->rows.local_score_bias =
+        (__local const cached_bias *)own->rows.local_score_bias +
+        first * TILE_ELEMENTS;
+#endif
+    if (COMPARES_REGIONS && own->rows.key_regions)
+        own->rows.key_regions += first * TILE_N;
+}
+
+/* Statistics of the rows from all keys, of which these are a block. */
+INLINE void add_row_statistics(row_state *state, const row_part *part,
+                               uint block, const int has_lse,
+                               const q_block *now,
+                               const score_bias_view *score_bias,
+                               const wave *w)
+{
+    float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
+    IF_ALL (block == 0) {
+        state->takes_lse = lse_serves(has_lse, part, w);
+        start_statistics(&state->statistics, state->takes_lse, part->lse);
+    }
+#if RESCALES && VARIANT == COSINE
+    bound_inverses(&state->statistics, now, w);
+#endif
+    add_statistics(&state->statistics, scores, part, now, score_bias,
+                   state->takes_lse, w);
+    IF_ALL (block == KEY_BLOCKS - 1) {
+        finish_statistics(&state->statistics, part, state->takes_lse, w);
+#if RESCALES
+        join_bounds(&state->statistics, w);
+#endif
+    }
+}
+
+/* What must be known of the rows before they are differentiated: from o and
+ * lse, or of all keys. */
+INLINE void find_statistics(row_state *state, const row_part *part,
+                            int computes, const row_step *in,
+                            const q_block *now,
+                            const score_bias_view *score_bias,
+                            const split_job *job, const split_memory *memory,
+                            int team, const wave *w)
+{
+    const int has_o_lse = job->has_o_lse;
 #if O_SERVES
-#define COPY_O(wide)                                                          \
-    if (has_o_lse)                                                            \
-    COPY(0, rows_to + O_OFFSET, o, forward->o, head, 0, first_row, row_count, \
-         BLOCK_ROWS, wide)
-#else
-#define COPY_O(wide)
+    IF_ALL (computes && has_o_lse && in->block == 0 && !in->mends)
+        take_statistics(state, part, now, now->q + (O_OFFSET - Q_OFFSET), w);
+#if RESCALES
+    if (has_o_lse)
+        bound_dp(state, BOUNDS_OF(memory, team, in->step));
 #endif
-#define COPY_KV_BLOCK(wide)                                                   \
-    if (number == 0) {                                                        \
-        COPY_ROWS(rows_to, first_row, row_count, wide);                       \
-        COPY_O(wide);                                                         \
-    }                                                                         \
-    COPY_KEYS(to, key, keys, wide)
-/* One branch for all of them: copy(wide). */
-#define COPY_WIDE_OR_NOT(copy)                                                \
-    if (wide) {                                                               \
-        copy(1);                                                              \
-    } else {                                                                  \
-        copy(0);                                                              \
-    }
+#endif
+    IF_ALL (computes && !has_o_lse && (!STREAMING || in->is_for_sums))
+        add_row_statistics(state, part, in->block, job->has_lse, now,
+                           score_bias, w);
+}
 
-/* Terms of logits in a kernel: at the start those of the head, for rows from
- * `first` on; and, as `score_bias`, a KV block's. */
-#if MASK_IN_LOCAL
-#define CACHE_HEAD_SCORE_BIAS(of_head, first)                                 \
+/* dQ and dBias of a tile of rows and the wave's share of a KV block's keys. */
+INLINE void add_kv_block(row_state *state,
+                         float dq_sums[DIM_TILES][ACC_PER_LANE],
+                         const dbias_target *dbias, const row_part *own,
+                         const q_block *share, const row_step *in,
+                         int differentiates, const q_block *now,
+                         const score_bias_view *score_bias, const wave *w)
+{
+    const int mends = in->mends, is_first = in->block == 0 && !mends;
+    IF_ALL (is_first)
+        find_large(state, now, w);
+    choose_ds_scales(state, dq_sums, is_first);
+#if EMULATED /* waves have to keep step */
+    differentiate_rows(state, dq_sums, dbias, 1, mends, own, share, score_bias,
+                       w);
+#else
+    if (O_SERVES && STREAMING && mends)
+        differentiate_rows(state, dq_sums, dbias, 1, 1, own, share, score_bias,
+                           w);
+    else if (differentiates && state->large)
+        differentiate_rows(state, dq_sums, dbias, 1, 0, own, share, score_bias,
+                           w);
+    else if (differentiates)
+        differentiate_rows(state, dq_sums, dbias, 0, 0, own, share, score_bias,
+                           w);
+#endif
+}
+
+#if O_SERVES
+/* After the last KV block, where delta is from o: sums of dS tell how far it
+ * is off. What that leaves in dQ for the most part goes, and all of it where
+ * it shows, for which a window's keys must come again where they stream (1).
+ */
+INLINE int mend_window(row_state *state,
+                       float dq_sums[DIM_TILES][ACC_PER_LANE],
+                       const dbias_target *dbias, const row_tile *rows,
+                       const row_part *part, const row_part *own,
+                       const q_block *share, const q_block *now,
+                       const score_bias_view *score_bias,
+                       const split_memory *memory, int team, const wave *w)
+{
+    const int split = rows->split, computes = rows->computes;
+    float expected[LANE_ROWS];
+    IF_ALL (!computes)
+        clear_errors(&state->errors);
+    expect_sums(expected, state, part);
+    reduce_errors(&state->errors, w);
+#if SPLITS > 1
+    join_errors(&state->errors,
+                memory->out_staging + team * WAVES_PER_WINDOW + rows->tile,
+                split, team, w);
+#endif
+    find_errors(&state->errors, part, expected);
+    /* by the first of who share rows; emulated waves keep step */
+    const int takes_mean = computes && (EMULATED || split == 0);
+    float of_dq[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        of_dq[r] = split == 0 ? state->errors.sum[r] : 0.0f;
+    IF_ALL (takes_mean)
+        take_mean_key(dq_sums, of_dq, now, w);
+    int shows = errors_count(&state->errors, SCRATCH_OF_ERRORS(now->out), w) &&
+                computes;
+#if STREAMING
+    if (shows && w->lane == 0)
+        *memory->errors_show = 1;
+    TEAM_SYNC(team);
+    shows = *memory->errors_show;
+#else
+    IF_ALL (shows)
+        differentiate_rows(state, dq_sums, dbias, 1, 1, own, share, score_bias,
+                           w);
+#endif
+    IF_ALL (takes_mean && shows) {
+        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+            of_dq[r] = -of_dq[r];
+        take_mean_key(dq_sums, of_dq, now, w);
+    }
+    return STREAMING && shows;
+}
+#endif
+
+/* dQ of the tile of rows leaves, and what the other kernel must know. */
+INLINE void leave_window(row_state *state,
+                         float dq_sums[DIM_TILES][ACC_PER_LANE],
+                         float *scale_sum, const row_tile *rows,
+                         row_part *part, const q_block *now,
+                         const split_job *job, const split_memory *memory,
+                         int team, const wave *w)
+{
+    const backward_args *args = now->args;
+#if SPLITS > 1
+    add_splits(dq_sums, memory->split_sums[team][rows->tile], rows->split,
+               team, w);
+    part->count = rows->split == 0 ? part->count : 0;
+#endif
+    if (EMULATED || part->count > 0) {
+#if O_SERVES
+        if (job->has_o_lse)
+            mend_delta(state);
+#endif
+        store_dq(state, dq_sums, job->dq, scale_sum, part, now, w);
+        store_statistics(
+            state,
+            job->workspace + args->workspace +
+                (((ulong)now->at->window * args->forward.heads + job->head) *
+                     NQ +
+                 job->first_row + part->rows.row) *
+                    ROW_NUMBERS,
+            part, now, w);
+    }
+}
+
+/* Takes a KV block into account in the wave's tile of rows of that turn, which
+ * leaves after the window's last. 1: its keys must come again. */
+INLINE int compute_rows(int turn, row_state *state,
+                        float dq_sums[DIM_TILES][ACC_PER_LANE],
+                        DBIAS_PARAMETER float *scale_sum, const row_step *in,
+                        const q_block *now, int has_shift_boundary,
+                        const score_bias_view *score_bias,
+                        const split_job *job, const split_memory *memory,
+                        const work_item *me, const wave *w)
+{
+    const int tile_here =
+        SPLITS > 1 ? me->wave % ROW_TILES : turn * WAVES_PER_WINDOW + me->wave;
+    row_part part = {.rows = {.last_row = job->row_count - 1,
+                              .first_row = (int)job->first_row,
+                              .coord = now->at->coord}};
+    part.count = now->at->exists ? job->row_count - tile_here * TILE_M : 0;
+    const row_tile rows = {.tile = min(tile_here, ROW_TILES - 1),
+                           .split = SPLITS > 1 ? me->wave / ROW_TILES : 0,
+                           .computes = EMULATED || part.count > 0};
+    const int first = rows.split * SHARE_TILES;
+    int comes_again = 0;
+    /* who shares rows, or has the team's keys come again, must meet */
+    if (SPLITS == 1 && !rows.computes && !(O_SERVES && STREAMING))
+        return 0;
+    part.rows.row = rows.tile * TILE_M;
+    find_rows(&part, rows.tile, in->block, now, has_shift_boundary, memory,
+              me->team, w);
+    read_rows(&part, now, job->d_lse, w);
+    find_statistics(state, &part, rows.computes, in, now, score_bias, job,
+                    memory, me->team, w);
+    q_block share = *now;
+    row_part own = part;
+    find_share(&share, &own, first);
+    const dbias_target dbias = {
+#if BIAS && KEEPS_DBIAS == 1
+        .sums = dbias_sums,
+#elif BIAS && KEEPS_DBIAS == 2
+        .kept = memory->dbias + (rows.tile * ALL_KEY_TILES +
+                                 (int)in->block * KEY_TILES + first) *
+                                    TILE_ELEMENTS / 4,
+#endif
+        .workspace = job->bias_partial + share.first_key,
+        .keys = (int)NK - (int)share.first_key
+    };
+    IF_ALL (rows.computes && !in->is_for_sums)
+        add_kv_block(state, dq_sums, &dbias, &own, &share, in,
+                     job->differentiates, now, score_bias, w);
+#if O_SERVES
+    IF_ALL (job->differentiates && now->is_last && job->has_o_lse &&
+            !in->mends)
+        comes_again =
+            mend_window(state, dq_sums, &dbias, &rows, &part, &own, &share,
+                        now, score_bias, memory, me->team, w);
+#endif
+    IF_ALL (now->is_last && !comes_again)
+        leave_window(state, dq_sums, scale_sum, &rows, &part, now, job, memory,
+                     me->team, w);
+    return comes_again;
+}
+
+/* ---- Windows ---- */
+
+/* dQ of the windows of a tile scheduler, and what they share. */
+INLINE void
+differentiate_windows(tile_scheduler here, DBIAS_PARAMETER float *scale_sum,
+                      split_pipeline *pipeline, const split_job *job,
+                      const split_memory *memory,
+                      const score_bias_tensors *tensors,
+                      const backward_args *args, work_item *me, wave *w)
+{
     uint cached_mask_class = ~0u; /* of windows whose bias is cached */
-#elif HAS_LOCAL_BIAS_CACHE
-#define CACHE_HEAD_SCORE_BIAS(of_head, first)                                 \
-    const work_tile head_work_tile = {.window = forward->first_window,        \
-                                      .head = of_head};                       \
-    DECLARE_SCORE_BIAS(head_score_bias, *forward, head_work_tile)             \
-    cache_score_bias(bias_cache, forward, &head_score_bias, first, local_id);
-#else
-#define CACHE_HEAD_SCORE_BIAS(of_head, first)
+    uint kept_regions = ~0u;      /* and of those whose regions are */
+    /* these live from KV block to KV block where keys stream */
+    row_state state;
+    float dq_sums[DIM_TILES][ACC_PER_LANE];
+    /* the block's number in its window, and the window's; mends: the window's
+     * keys have come again */
+    uint number = 0, window_here = 0;
+    int mends = 0;
+    for (uint step = 0; step < pipeline->ring.steps; step++) {
+        HIDE_LANE(me->lane);
+        RELOAD_ARGS(backward_args, now_args, args)
+        HIDE_LANE(w->lane);
+        const forward_args *forward = &now_args->forward;
+        const uint window_stage = (STREAMING ? window_here : step) % STAGES;
+        const row_step in = {.step = step,
+                             .number = number,
+                             .block = number % KEY_BLOCKS,
+                             .is_for_sums = number < job->sums_first,
+                             .mends = mends};
+        const int is_last = number + 1 == job->window_steps;
+        __local const ushort *stage =
+            pipeline->ring.ring + step % STAGES * STAGE_SIZE;
+        __local const ushort *row_stage =
+            pipeline->ring.ring + window_stage * STAGE_SIZE;
+        q_block now = {
+            .args = now_args,
+            .at = &here,
+            .head = job->head,
+            .first_row = job->first_row,
+            .first_key = in.block * BLOCK_KEYS,
+            .row_count = job->row_count,
+            .is_last = is_last,
+            .scale = forward->scale,
+            .ds_scale = 1.0f,
+            .q = row_stage + Q_OFFSET,
+            .d_o = row_stage + D_O_OFFSET,
+            .k = stage + K_OFFSET,
+            .v = stage + V_OFFSET,
+            .lse = memory->lse_rows[me->team][window_stage],
+            .out = (__local ushort *)memory->out_staging[me->id / WAVE]};
+        now.key_count = min(BLOCK_KEYS, (int)NK - (int)now.first_key);
+#if VARIANT == COSINE
+        now.scale = cosine_scale(forward, job->logit_scale, job->head);
+        now.q_inverses = memory->q_inverses[me->team];
+        now.k_inverses = memory->k_inverses[me->team];
 #endif
-#if MASK_IN_LOCAL /* all teams have windows of the same mask class */
-#define DECLARE_BLOCK_SCORE_BIAS(first)                                       \
-    const score_bias_view score_bias = {.unused = 0};                         \
-    const uint mask_class = MASK_CLASS(here);                                 \
-    IF_ALL (mask_class != cached_mask_class) {                                \
-        DECLARE_SCORE_BIAS(new_score_bias, *forward, work_tile_here)          \
-        cached_mask_class = mask_class;                                       \
-        barrier(CLK_LOCAL_MEM_FENCE);                                         \
-        cache_score_bias(bias_cache, forward, &new_score_bias, first,         \
-                         local_id);                                           \
-        barrier(CLK_LOCAL_MEM_FENCE);                                         \
+        const work_tile of = {.window = window_of(&here, forward),
+                              .head = job->head,
+                              .row = job->first_row};
+        const score_bias_view score_bias =
+            block_score_bias(&cached_mask_class, memory->bias_cache, tensors,
+                             &here, of, forward, job->first_row, me->id);
+        int comes_again = 0; /* do the window's keys? */
+        await_stage(me->team);
+        start_kv_block(pipeline, step + AHEAD, job, memory, now_args, me->team,
+                       me->lane);
+        await_copies(me->team);
+        const int has_shift_boundary = prepare_kv_block(
+            &now, &in, &kept_regions, job, memory, tensors, of, me, w);
+        NO_UNROLL_FOR (int turn = 0; turn < WAVE_TURNS; turn++)
+            comes_again |= compute_rows(
+                turn, &state, dq_sums, DBIAS_ARGUMENT scale_sum, &in, &now,
+                has_shift_boundary, &score_bias, job, memory, me, w);
+#if STREAMING
+#if O_SERVES
+        IF_ALL (comes_again)
+            start_again(pipeline, step, &here, window_here, job, memory,
+                        now_args, me->team, me->lane);
+#endif
+        number = is_last ? 0 : number + 1;
+        window_here += is_last && !comes_again;
+        mends = is_last ? comes_again : mends;
+#endif
+        if (is_last && !comes_again)
+            next_window(&here, forward, me->team);
     }
-#elif HAS_BIAS_CACHE
-#define DECLARE_BLOCK_SCORE_BIAS(first)                                       \
-    const score_bias_view score_bias = {.unused = 0};
-#else
-#define DECLARE_BLOCK_SCORE_BIAS(first)                                       \
-    DECLARE_SCORE_BIAS(score_bias, *forward, work_tile_here)
+}
+
+/* ---- Gradients that windows share ---- */
+
+#if VARIANT == COSINE
+/* What lanes have summed for d_logit_scale. Holds barriers of the work-group.
+ */
+INLINE void leave_scale(float own, const split_job *job,
+                        const split_memory *memory, const backward_args *args,
+                        int item)
+{
+    const forward_args *forward = &args->forward;
+    const uint flags = forward->flags;
+    const ulong block =
+        (ulong)job->window_split * forward->row_blocks + job->row_block;
+    const float sum =
+        sum_over_group(own, memory->lane_sums, item, TEAM * WINDOWS_PER_GROUP);
+    if (item == 0 && (flags & ARG_D_LOGIT_SCALE) != 0)
+        add_partial(job->workspace + args->scale_partials +
+                        block * forward->heads + job->head,
+                    scale_gradient(forward, job->logit_scale, job->head, sum),
+                    flags);
+}
 #endif
 
-/* For RELOAD_ARGS in these kernels, which call args.forward forward. */
-#if !EMULATED && AMD_UNIT
-#define RELOAD_BACKWARD_ARGS                                                  \
-    RELOAD_ARGS(backward_args, reloaded, 0)                                   \
-    const backward_args args = *reloaded;                                     \
-    const forward_args *forward = &args.forward;
-#else
-#define RELOAD_BACKWARD_ARGS const forward_args *forward = &args.forward;
-#endif
-
-#define DECLARE_WAVE                                                          \
-    DECLARE_EXCHANGES(exchanges)                                              \
-    const work_item me = this_work_item();                                    \
-    const int local_id = me.id;                                               \
-    const int team = me.team;                                                 \
-    int lane_of_team = me.lane;                                               \
-    const int wave_of_team = me.wave;                                         \
-    wave wave_here = wave_of(&me, exchanges);                                 \
-    const wave *w = &wave_here;
+/* ---- The kernel ---- */
 
 __kernel __attribute__((reqd_work_group_size(TEAM * WINDOWS_PER_GROUP, 1, 1)))
 WAVE_ATTRIBUTE void
@@ -142,8 +488,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local float4 dbias_kept[ROW_TILES * ALL_KEY_TILES * TILE_ELEMENTS / 4];
 #endif
 #if SPLITS > 1
-    __local float split_sums[WINDOWS_PER_GROUP][ROW_TILES]
-                            [(SPLITS - 1) * DIM_TILES * TILE_ELEMENTS];
+    __local float split_sums[WINDOWS_PER_GROUP][ROW_TILES][SPLIT_SIZE];
 #endif
 #if VARIANT == COSINE
     __local float q_inverses[WINDOWS_PER_GROUP][BLOCK_ROWS],
@@ -156,431 +501,96 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
     __local float lse_rows[WINDOWS_PER_GROUP][STAGES][BLOCK_ROWS];
 #if RESCALES
-    __local uint
-        bounds[WINDOWS_PER_GROUP][2][KEY_BOUNDS]; /* this step's, the next's */
+    __local uint bounds[WINDOWS_PER_GROUP][2][KEY_BOUNDS];
 #endif
 #if O_SERVES && STREAMING
-    __local int errors_show; /* in a tile of rows */
+    __local int errors_show;
 #endif
+    DECLARE_PADS(pads)
+    DECLARE_EXCHANGES(exchanges)
     const forward_args *forward = &args.forward;
-    const uint flags = forward->flags;
-    DECLARE_PADS(pad_rows)
-    DECLARE_WAVE
-    __local ushort *ring = (__local ushort *)rings[team];
-
-    /* what this work-group owns */
-    const uint head_blocks = forward->heads * forward->row_blocks;
-    const uint head_block = (uint)get_group_id(0) % head_blocks;
-    const uint window_split = (uint)get_group_id(0) / head_blocks;
-    const uint own_head = head_block / forward->row_blocks;
-    const uint row_block =
-        BLOCK_ROWS >= NQ ? 0 : head_block % forward->row_blocks;
-    const uint first_row = row_block * BLOCK_ROWS;
-    const int row_count = (int)min((uint)BLOCK_ROWS, (uint)NQ - first_row);
-    const int wide = (flags & ARG_WIDE_ACCESS) != 0;
-    const int has_lse = TAKES_LSE && (flags & ARG_LSE) != 0;
-    const int differentiates =
-        (flags & (ARG_DQ | ARG_DBIAS | ARG_D_LOGIT_SCALE)) != 0;
-    /* only gradients tell how far that delta is off */
-    const int has_o_lse =
-        O_SERVES && has_lse && (flags & ARG_O) != 0 && differentiates;
-    tile_scheduler here = start_split(forward, window_split, team);
-    /* KV blocks of a window: all keys for statistics, all for gradients */
-    const uint sums_first = STREAMING && !has_o_lse ? KEY_BLOCKS : 0;
-    const uint window_steps = sums_first + KEY_BLOCKS;
-    uint steps = here.rounds * window_steps;
-    const ulong head_partial = (ulong)window_split * forward->heads + own_head;
-    __global float *bias_partial = workspace + args.bias_partials +
-                                   (head_partial * NQ + first_row) * (ulong)NK;
-
-    /* Starts the copies of one KV block; after the last of a window, goes to
-     * the next. Where things lie is found anew each time: registers are worth
-     * more. */
-    tile_scheduler there = here;
-    /* which KV block of which window is copied next, where a window has
-     * several */
-#if STREAMING
-    uint number_there = 0, window_there = 0;
-#define NUMBER_THERE(step) number_there
-#define WINDOW_THERE(step) window_there
-#define STEP_THERE(is_last)                                                   \
-    number_there = (is_last) ? 0 : number_there + 1;                          \
-    window_there += (is_last)
-#else
-#define NUMBER_THERE(step) 0
-#define WINDOW_THERE(step) (step)
-#define STEP_THERE(is_last)
-#endif
-#define START_COPIES(step)                                                    \
-    if ((step) < steps) {                                                     \
-        const uint number = NUMBER_THERE(step);                               \
-        const uint window_stage = WINDOW_THERE(step) % STAGES;                \
-        const uint key = number % KEY_BLOCKS * BLOCK_KEYS;                    \
-        const int keys = (int)min((uint)BLOCK_KEYS, (uint)NK - key);          \
-        __local ushort *to = ring + (step) % STAGES * STAGE_SIZE;             \
-        __local ushort *rows_to = ring + window_stage * STAGE_SIZE;           \
-        int lane = lane_of_team;                                              \
-        uint head = own_head;                                                 \
-        HIDE_FROM_OPTIMIZER(lane);                                            \
-        HIDE_FROM_OPTIMIZER(head);                                            \
-        const uint kv = head / forward->heads_per_kv_head;                    \
-        if (there.exists) {                                                   \
-            COPY_WIDE_OR_NOT(COPY_KV_BLOCK)                                   \
-        }                                                                     \
-        if (there.exists && number == 0 && has_lse)                           \
-            copy_lse(lse_rows[team][window_stage],                            \
-                     lse + plane(&forward->lse, there.coord.grid, head),      \
-                     &forward->lse, &forward->grid, &there.coord, first_row,  \
-                     row_count, lane);                                        \
-        if (number + 1 == window_steps)                                       \
-            next_window(&there, forward, team);                               \
-        STEP_THERE(number + 1 == window_steps);                               \
-    }                                                                         \
-    END_COPIES()
-#if PADDING == 1
-    const uint own_kv_head = own_head / forward->heads_per_kv_head;
-    keep_pads(pad_rows, PAD_ROW(*forward, pad_k, ARG_PAD_K, own_kv_head),
-              PAD_ROW(*forward, pad_v, ARG_PAD_V, own_kv_head), forward,
-              local_id);
-#endif
-    for (uint ahead = 0; ahead + 1 < STAGES; ahead++) {
-        START_COPIES(ahead);
-    }
-    clear_pads(ring, lane_of_team);
-    CACHE_HEAD_SCORE_BIAS(own_head, first_row)
+    work_item me = this_work_item();
+    wave w = wave_of(&me, exchanges);
+    const score_bias_tensors tensors = {BIAS_TENSORS MASK_TENSORS.unused = 0};
+    const split_memory memory = {
+        .bias_cache = BIAS_CACHE_OR_NULL(bias_cache),
+        .lse_rows = lse_rows,
+        .out_staging = out_staging,
 #if RESCALES
-    if (lane_of_team < 2 * KEY_BOUNDS)
-        bounds[team][lane_of_team / KEY_BOUNDS][lane_of_team % KEY_BOUNDS] = 0;
+        .bounds = bounds,
 #endif
-#if BIAS && !KEEPS_DBIAS
-    if ((flags & ARG_FIRST_LAUNCH) != 0 && (flags & ARG_DBIAS) != 0)
-        for (int i = local_id; i < row_count * NK;
-             i += TEAM * WINDOWS_PER_GROUP)
-            bias_partial[i] = 0.0f;
-    barrier(CLK_GLOBAL_MEM_FENCE);
-#elif BIAS && KEEPS_DBIAS == 2
-    for (int i = local_id; i < ROW_TILES * ALL_KEY_TILES * TILE_ELEMENTS / 4;
-         i += TEAM * WINDOWS_PER_GROUP)
-        dbias_kept[i] = (float4)(0.0f);
+#if O_SERVES && STREAMING
+        .errors_show = &errors_show,
 #endif
+#if BIAS && KEEPS_DBIAS == 2
+        .dbias = dbias_kept,
+#endif
+#if SPLITS > 1
+        .split_sums = split_sums,
+#endif
+#if VARIANT == COSINE
+        .q_inverses = q_inverses,
+        .k_inverses = k_inverses,
+        .lane_sums = lane_sums,
+#endif
+#if COMPARES_REGIONS
+        .row_regions = kept_row_regions,
+        .key_regions = kept_key_regions,
+#endif
+    };
+
+    split_job job = find_job(&args, workspace, (uint)get_group_id(0));
+    job.d_lse = d_lse;
+    job.dq = dq;
+#if VARIANT == COSINE
+    job.logit_scale = logit_scale;
+#endif
+    const tile_scheduler here =
+        start_split(forward, job.window_split, me.team);
+    split_pipeline pipeline = {
+        .ring = {
+            .next = here,
+            .steps = here.rounds * job.window_steps,
+            .ring = (__local ushort *)rings[me.team],
+            .pad_k = KEPT_PAD(pads, 0),
+            .pad_v = KEPT_PAD(pads, 1),
+            .from = {.q = q, .k = k, .v = v, .o = o, .d_o = d_o, .lse = lse},
+            .wide = forward->flags & ARG_WIDE_ACCESS}};
+#if PADDING == 1
+    const uint kv_head = job.head / forward->heads_per_kv_head;
+    keep_pads(pads, PAD_ROW(*forward, pad_k, ARG_PAD_K, kv_head),
+              PAD_ROW(*forward, pad_v, ARG_PAD_V, kv_head), forward, me.id);
+#endif
+    for (uint ahead = 0; ahead < AHEAD; ahead++)
+        start_kv_block(&pipeline, ahead, &job, &memory, &args, me.team,
+                       me.lane);
+    clear_pads(pipeline.ring.ring, me.lane);
+#if HAS_LOCAL_BIAS_CACHE
+    cache_head_score_bias(bias_cache, &tensors, forward, job.head,
+                          job.first_row, me.id);
+#endif
+    clear_sums(&job, &memory, forward->flags, &me);
     barrier(CLK_LOCAL_MEM_FENCE);
 #if BIAS && KEEPS_DBIAS == 1
     float dbias_sums[SHARE_TILES][ACC_PER_LANE];
     clear_tiles(dbias_sums, SHARE_TILES);
 #endif
     float scale_sum = 0.0f; /* for d_logit_scale, of a lane's own rows */
-    /* these live from KV block to KV block where keys stream */
-    row_state state;
-    float dq_sums[DIM_TILES][ACC_PER_LANE];
-
-#if COMPARES_REGIONS
-    const score_bias_tensors tensors = {BIAS_TENSORS MASK_TENSORS.unused = 0};
-    uint kept_regions = ~0u; /* whose windows' regions are kept */
-#endif
-    /* the block's number in its window, and the window's; mends: the window's
-     * keys have come again */
-    uint number = 0, window_here = 0;
-    int mends = 0;
-    for (uint step = 0; step < steps; step++) {
-        HIDE_LANE(lane_of_team);
-        RELOAD_BACKWARD_ARGS
-        HIDE_LANE(wave_here.lane);
-        const uint window_stage = (STREAMING ? window_here : step) % STAGES;
-        const uint block = number % KEY_BLOCKS;
-        int comes_again = 0;                  /* do the window's keys? */
-        const int sums = number < sums_first; /* statistics only */
-        const int is_last = number + 1 == window_steps;
-        __local const ushort *stage = ring + step % STAGES * STAGE_SIZE;
-        __local const ushort *row_stage = ring + window_stage * STAGE_SIZE;
-        q_block now = {.args = &args,
-                       .at = &here,
-                       .head = own_head,
-                       .first_row = first_row,
-                       .first_key = block * BLOCK_KEYS,
-                       .row_count = row_count,
-                       .is_last = is_last,
-                       .scale = forward->scale,
-                       .ds_scale = 1.0f,
-                       .q = row_stage + Q_OFFSET,
-                       .d_o = row_stage + D_O_OFFSET,
-                       .k = stage + K_OFFSET,
-                       .v = stage + V_OFFSET,
-                       .lse = lse_rows[team][window_stage],
-                       .out = (__local ushort *)out_staging[local_id / WAVE]};
-        now.key_count = min(BLOCK_KEYS, (int)NK - (int)now.first_key);
-#if VARIANT == COSINE
-        now.scale = cosine_scale(forward, logit_scale, own_head);
-        now.q_inverses = q_inverses[team];
-        now.k_inverses = k_inverses[team];
-#endif
-        const work_tile work_tile_here = {.window = window_of(&here, forward),
-                                          .head = own_head,
-                                          .row = first_row};
-        DECLARE_BLOCK_SCORE_BIAS(first_row)
-        await_stage(team);
-        START_COPIES(step + STAGES - 1);
-        await_copies(team);
-        int meets = VARIANT == COSINE; /* the team, once more */
-#if O_SERVES && STREAMING
-        if (lane_of_team == 0 && block == 0)
-            errors_show = 0;
-#endif
-#if RESCALES
-        if (lane_of_team < KEY_BOUNDS)
-            bounds[team][(step + 1) % 2][lane_of_team] = 0;
-        meets |= has_o_lse;
-#endif
-#if VARIANT == COSINE || RESCALES
-        IF_ALL (meets)
-            measure_keys((__local float *)now.k_inverses, BOUNDS_OF(step),
-                         now.k, now.v, has_o_lse, wave_of_team, w);
-#endif
-#if VARIANT == COSINE
-        IF_ALL (number == 0) {
-            const measured_rows measured = {q_inverses[team], now.q,
-                                            BLOCK_ROWS, 1.0f};
-            measure_rows(&measured, 1, wave_of_team, w);
-        }
-#endif
-#if COMPARES_REGIONS
-        const int has_shift_boundary = HAS_SHIFT_BOUNDARY(here);
-        const int has_new = number == 0 && has_shift_boundary &&
-                            has_new_regions(&here, &kept_regions);
-        if (has_new) {
-            const score_bias_view regions =
-                score_bias_at(&tensors, forward, work_tile_here, &here.coord);
-            keep_regions(kept_row_regions[team], kept_key_regions[team],
-                         forward, &regions, first_row, lane_of_team);
-        }
-        meets |= has_new;
-#endif
-        if (EMULATED || meets)
-            TEAM_SYNC(team);
-
-        NO_UNROLL_FOR (int turn = 0; turn < WAVE_TURNS; turn++) {
-            const int tile_here = SPLITS > 1
-                                      ? wave_of_team % ROW_TILES
-                                      : turn * WAVES_PER_WINDOW + wave_of_team;
-            const int tile = min(tile_here, ROW_TILES - 1);
-            const int split = SPLITS > 1 ? wave_of_team / ROW_TILES : 0;
-            row_part part = {.rows = {.row = tile * TILE_M,
-                                      .last_row = row_count - 1,
-                                      .first_row = (int)first_row,
-                                      .coord = here.coord}};
-            part.count = here.exists ? row_count - tile_here * TILE_M : 0;
-            /* emulated waves have to keep step; who shares rows must meet */
-            const int computes = EMULATED || part.count > 0;
-            if (SPLITS == 1 && !computes && !(O_SERVES && STREAMING))
-                continue;
-#if PADDING == 2
-            part.rows.holds_padding =
-                holds_padding(&forward->grid, &here.coord);
-#endif
-#if HAS_LOCAL_BIAS_CACHE
-            part.rows.local_score_bias =
-                bias_cache +
-                (tile * ALL_KEY_TILES + block * KEY_TILES) * TILE_ELEMENTS;
-#endif
-#if COMPARES_REGIONS
-            part.rows.key_regions =
-                has_shift_boundary ? kept_key_regions[team] + now.first_key
-                                   : 0;
-            UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-                part.rows.region[r] = kept_row_regions[team][min(
-                    part.rows.row + lane_query(w->lane, r), row_count - 1)];
-#endif
-            read_rows(&part, &now, d_lse, w);
-#if O_SERVES
-            IF_ALL (computes && has_o_lse && block == 0 && !mends)
-                take_statistics(&state, &part, &now, row_stage + O_OFFSET, w);
-#if RESCALES
-            if (has_o_lse)
-                bound_dp(&state, BOUNDS_OF(step));
-#endif
-#endif
-            IF_ALL (computes && !has_o_lse && (!STREAMING || sums)) {
-                float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
-                IF_ALL (block == 0) {
-                    state.takes_lse = lse_serves(has_lse, &part, w);
-                    start_statistics(&state.statistics, state.takes_lse,
-                                     part.lse);
-                }
-#if RESCALES && VARIANT == COSINE
-                bound_inverses(&state.statistics, &now, w);
-#endif
-                add_statistics(&state.statistics, scores, &part, &now,
-                               &score_bias, state.takes_lse, w);
-                IF_ALL (block == KEY_BLOCKS - 1) {
-                    finish_statistics(&state.statistics, &part,
-                                      state.takes_lse, w);
-#if RESCALES
-                    join_bounds(&state.statistics, w);
-#endif
-                }
-            }
-            /* the wave's share of the block, as if that were all */
-            const int first = split * SHARE_TILES;
-            q_block share = now;
-            row_part own = part;
-            share.k += first * TILE_N * PITCH;
-            share.v += first * TILE_N * PITCH;
-            share.k_inverses += first * TILE_N;
-            share.first_key += first * TILE_N;
-            share.key_count -= first * TILE_N;
-#if HAS_LOCAL_BIAS_CACHE
-            own.rows.local_score_bias =
-                (__local const cached_bias *)part.rows.local_score_bias +
-                first * TILE_ELEMENTS;
-#endif
-            if (COMPARES_REGIONS && own.rows.key_regions)
-                own.rows.key_regions += first * TILE_N;
-            const dbias_target dbias = {
-#if BIAS && KEEPS_DBIAS == 1
-                .sums = dbias_sums,
-#elif BIAS && KEEPS_DBIAS == 2
-                .kept = dbias_kept + (tile * ALL_KEY_TILES +
-                                      (int)block * KEY_TILES + first) *
-                                         TILE_ELEMENTS / 4,
-#endif
-                .workspace = bias_partial + share.first_key,
-                .keys = (int)NK - (int)share.first_key
-            };
-#define DIFFERENTIATE(may_be_large, mends)                                    \
-    differentiate_rows(&state, dq_sums, &dbias, may_be_large, mends, &own,    \
-                       &share, &score_bias, w)
-            IF_ALL (computes && !sums) {
-                IF_ALL (block == 0 && !mends)
-                    find_large(&state, &now, w);
-                choose_ds_scales(&state, dq_sums, block == 0 && !mends);
-            }
-            IF_ALL (computes && !sums) {
-#if EMULATED /* waves have to keep step */
-                DIFFERENTIATE(1, mends);
-#else
-                if (O_SERVES && STREAMING && mends)
-                    DIFFERENTIATE(1, 1);
-                else if (differentiates && state.large)
-                    DIFFERENTIATE(1, 0);
-                else if (differentiates)
-                    DIFFERENTIATE(0, 0);
-#endif
-            }
-#if O_SERVES
-            IF_ALL (differentiates && is_last && has_o_lse && !mends) {
-                float expected[LANE_ROWS];
-                IF_ALL (!computes)
-                    clear_errors(&state.errors);
-                expect_sums(expected, &state, &part);
-                reduce_errors(&state.errors, w);
-#if SPLITS > 1
-                join_errors(&state.errors,
-                            out_staging + team * WAVES_PER_WINDOW + tile,
-                            split, team, w);
-#endif
-                find_errors(&state.errors, &part, expected);
-                /* by the first of who share rows; emulated waves keep step */
-                const int takes_mean = computes && (EMULATED || split == 0);
-                float of_dq[LANE_ROWS];
-                UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-                    of_dq[r] = split == 0 ? state.errors.sum[r] : 0.0f;
-                IF_ALL (takes_mean)
-                    take_mean_key(dq_sums, of_dq, &now, w);
-                int shows = errors_count(&state.errors,
-                                         SCRATCH_OF_ERRORS(now.out), w) &&
-                            computes;
-#if STREAMING
-                if (shows && w->lane == 0)
-                    errors_show = 1;
-                TEAM_SYNC(team);
-                shows = comes_again = errors_show;
-#else
-                IF_ALL (shows)
-                    DIFFERENTIATE(1, 1);
-#endif
-                IF_ALL (takes_mean && shows) {
-                    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-                        of_dq[r] = -of_dq[r];
-                    take_mean_key(dq_sums, of_dq, &now, w);
-                }
-            }
-#endif
-            IF_ALL (is_last && !comes_again) {
-#if SPLITS > 1
-                add_splits(dq_sums, split_sums[team][tile], split, team, w);
-                part.count = split == 0 ? part.count : 0;
-#endif
-                if (EMULATED || part.count > 0) {
-#if O_SERVES
-                    if (has_o_lse)
-                        mend_delta(&state);
-#endif
-                    store_dq(&state, dq_sums, dq, &scale_sum, &part, &now, w);
-                    store_statistics(
-                        &state,
-                        workspace + args.workspace +
-                            (((ulong)here.window * forward->heads + own_head) *
-                                 NQ +
-                             first_row + part.rows.row) *
-                                ROW_NUMBERS,
-                        &part, &now, w);
-                }
-            }
-        }
-#if STREAMING
-#if O_SERVES
-        IF_ALL (comes_again) { /* in place of what was copied ahead */
-            AWAIT_COPIES(0);
-            TEAM_SYNC(team);
-            there = here;
-            number_there = 0;
-            window_there = window_here;
-            steps += KEY_BLOCKS;
-            for (uint ahead = 1; ahead < STAGES; ahead++) {
-                START_COPIES(step + ahead);
-            }
-        }
-#endif
-        number = is_last ? 0 : number + 1;
-        window_here += is_last && !comes_again;
-        mends = is_last ? comes_again : mends;
-#endif
-        if (is_last && !comes_again)
-            next_window(&here, forward, team);
-    }
+    differentiate_windows(here, DBIAS_ARGUMENT & scale_sum, &pipeline, &job,
+                          &memory, &tensors, &args, &me, &w);
 
     barrier(CLK_LOCAL_MEM_FENCE);
 #if BIAS && KEEPS_DBIAS == 1
-    IF_ALL ((flags & ARG_DBIAS) != 0)
+    IF_ALL ((forward->flags & ARG_DBIAS) != 0)
         store_dbias(dbias_sums, SHARE_TILES, (__local float *)rings,
-                    bias_partial, team, wave_of_team % ROW_TILES,
-                    wave_of_team / ROW_TILES * SHARE_TILES, row_count,
-                    wave_of_team < SPLITS * ROW_TILES, flags, w);
+                    job.bias_partial, me.team, me.wave % ROW_TILES,
+                    me.wave / ROW_TILES * SHARE_TILES, job.row_count,
+                    me.wave < SPLITS * ROW_TILES, forward->flags, &w);
 #elif BIAS && KEEPS_DBIAS == 2
-    for (int tile = wave_of_team;
-         tile < ((flags & ARG_DBIAS) != 0 ? ROW_TILES * ALL_KEY_TILES : 0);
-         tile += WAVES_PER_WINDOW) {
-        float own[ACC_PER_LANE];
-        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 4) {
-            const float4 x =
-                dbias_kept[(tile * TILE_ELEMENTS + i * WAVE) / 4 + w->lane];
-            own[i] = x.x;
-            own[i + 1] = x.y;
-            own[i + 2] = x.z;
-            own[i + 3] = x.w;
-        }
-        store_dbias_tile(own, bias_partial, tile / ALL_KEY_TILES * TILE_M,
-                         row_count, tile % ALL_KEY_TILES, flags, w);
-    }
+    store_kept_dbias(dbias_kept, job.bias_partial, job.row_count, me.wave,
+                     forward->flags, &w);
 #endif
 #if VARIANT == COSINE
-    const float sum = sum_over_group(scale_sum, lane_sums, local_id,
-                                     TEAM * WINDOWS_PER_GROUP);
-    if (local_id == 0 && (flags & ARG_D_LOGIT_SCALE) != 0)
-        add_partial(
-            workspace + args.scale_partials +
-                ((ulong)window_split * forward->row_blocks + row_block) *
-                    forward->heads +
-                own_head,
-            scale_gradient(forward, logit_scale, own_head, sum), flags);
+    leave_scale(scale_sum, &job, &memory, &args, me.id);
 #endif
 }

@@ -74,6 +74,31 @@ INLINE void store_dbias(float (*sums)[ACC_PER_LANE], const int count,
 }
 #endif
 
+#if BIAS && KEEPS_DBIAS == 2
+/* The sums that stay in local memory, to the workspace: waves take tiles in
+ * turn. */
+INLINE void store_kept_dbias(__local const float4 *kept,
+                             __global float *partial, int row_count,
+                             int wave_of_team, uint flags, const wave *w)
+{
+    for (int tile = wave_of_team;
+         tile < ((flags & ARG_DBIAS) != 0 ? ROW_TILES * ALL_KEY_TILES : 0);
+         tile += WAVES_PER_WINDOW) {
+        float own[ACC_PER_LANE];
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 4) {
+            const float4 x =
+                kept[(tile * TILE_ELEMENTS + i * WAVE) / 4 + w->lane];
+            own[i] = x.x;
+            own[i + 1] = x.y;
+            own[i + 2] = x.z;
+            own[i + 3] = x.w;
+        }
+        store_dbias_tile(own, partial, tile / ALL_KEY_TILES * TILE_M,
+                         row_count, tile % ALL_KEY_TILES, flags, w);
+    }
+}
+#endif
+
 #if VARIANT == COSINE
 /* The sum of all lanes' numbers, at the first work-item of `items`. Scratch:
  * [items]. Holds barriers of the whole work-group. */

@@ -13,17 +13,14 @@
 #define SPLITS                                                                \
     (WAVES_PER_WINDOW > ROW_TILES ? WAVES_PER_WINDOW / ROW_TILES : 1)
 #define SHARE_TILES (KEY_TILES / SPLITS)
+/* Sums of dQ of a tile of rows, of all waves that share it but the first. */
+#define SPLIT_SIZE ((SPLITS - 1) * DIM_TILES * TILE_ELEMENTS)
 /* Is delta taken from o in this kernel, where the caller has it? Keys come
  * again for all teams of a work-group, if at all. */
 #define O_SERVES (TAKES_O && !(STREAMING && WINDOWS_PER_GROUP > 1))
 /* Bounds that a team finds of a KV block's keys: the largest |v|; cosine: also
  * of |v| / |k| and of 1 / |k|. */
 #define KEY_BOUNDS 3
-#if RESCALES
-#define BOUNDS_OF(step) bounds[team][(step) % 2]
-#else
-#define BOUNDS_OF(step) 0
-#endif
 
 /* ---- Keys of a KV block ---- */
 
