@@ -53,6 +53,7 @@ static const field fields[] = {
     {"NVIDIA compute capability x 10", FIELD(compute_capability), NUMBER,
      "none"},
     {"miscompiles barriers", FIELD(miscompiles_barriers), TRUTH, NULL},
+    {"breaks barriers", FIELD(breaks_barriers), TRUTH, NULL},
     {"loads half vectors one by one", FIELD(splits_half_vectors), TRUTH, NULL},
     {"reports sizes of kernels", FIELD(reports_kernel_sizes), TRUTH, NULL},
     {"rounds after which loops end", FIELD(loop_limit), NUMBER, "no limit"},

@@ -213,6 +213,7 @@ static winattn_status query_maker(cl_device_id id, wa_device *device)
 {
     cl_device_type type = 0;
     uint32_t vendor_id;
+    unsigned version = 0;
     WA_TRY(wa_query(id, CL_DEVICE_TYPE, sizeof type, &type));
     WA_TRY(query_name(id, CL_DEVICE_NAME, device->name, sizeof device->name));
     WA_TRY(query_name(id, CL_DRIVER_VERSION, device->driver,
@@ -233,6 +234,11 @@ static winattn_status query_maker(cl_device_id id, wa_device *device)
      * NVIDIA's driver. */
     device->miscompiles_barriers =
         strcmp(device->platform, "Portable Computing Language") == 0;
+    /* PoCL 5.0 ends in assertions of its own as it compiles kernels with
+     * barriers in loops, and 6.0 gives wrong gradients, either way. */
+    device->breaks_barriers = device->miscompiles_barriers &&
+                              sscanf(device->driver, "%u", &version) == 1 &&
+                              version >= 5;
     /* seen in the PTX of driver 580 */
     device->splits_half_vectors = device->vendor == WA_VENDOR_NVIDIA;
     /* rusticl 22.3 says 32 for kernels that run with 64 and more; NVIDIA's

@@ -48,6 +48,7 @@ typedef struct wa_device {
     uint32_t compute_capability; /* NVIDIA: 90 is 9.0; else 0 */
     bool has_fma;                /* in hardware, fp32 */
     bool miscompiles_barriers; /* optimised kernels with barriers are wrong */
+    bool breaks_barriers;      /* and so are kernels that are not optimised */
     bool splits_half_vectors;  /* vloada_half8 loads one half at a time */
     bool limits_registers;     /* with -cl-nv-maxrregcount */
     bool reports_kernel_sizes; /* CL_KERNEL_WORK_GROUP_SIZE is right */

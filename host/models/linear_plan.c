@@ -349,6 +349,9 @@ static bool plan_tier(const wa_linear_problem *problem,
         [WINATTN_TIER_CPU] = wa_linear_plan_cpu,
         [WINATTN_TIER_LOCAL] = wa_linear_plan_local,
         [WINATTN_TIER_MATRIX] = wa_linear_plan_matrix};
+    const char *why = wa_tier_refusal(device, tier);
+    if (why)
+        return refuse(layout, tier, why);
     return planners[tier](problem, device, NULL, layout);
 }
 

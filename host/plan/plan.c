@@ -201,13 +201,24 @@ static const winattn_tier *tier_order(const wa_device *device)
     return device->is_cpu && device->loop_limit == 0 ? cpu_order : gpu_order;
 }
 
-/* May it be tried? If not, `refusal` says why. */
-static bool is_open(const wa_problem *problem, const wa_exclusions *exclusions,
-                    winattn_tier tier, char *refusal)
+const char *wa_tier_refusal(const wa_device *device, winattn_tier tier)
 {
+    return device->breaks_barriers && tier != WINATTN_TIER_CPU
+               ? "the device's compiler breaks kernels with barriers in loops"
+               : NULL;
+}
+
+/* May it be tried? If not, `refusal` says why. */
+static bool is_open(const wa_problem *problem, const wa_device *device,
+                    const wa_exclusions *exclusions, winattn_tier tier,
+                    char *refusal)
+{
+    const char *why = wa_tier_refusal(device, tier);
     if (problem->tier != WINATTN_TIER_AUTO && problem->tier != tier)
         snprintf(refusal, WA_REASON_SIZE, "the caller demands tier %s",
                  wa_tier_name(problem->tier));
+    else if (why)
+        snprintf(refusal, WA_REASON_SIZE, "%s", why);
     else
         snprintf(refusal, WA_REASON_SIZE, "%s", exclusions->reason[tier]);
     return refusal[0] == 0;
@@ -259,7 +270,7 @@ winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
         const winattn_tier tier = order[i];
         const wa_device seen = device_for_tier(device, exclusions, tier);
         wa_note_untuned(plan->untuned, tier, exclusions->untuned[tier]);
-        if (is_open(problem, exclusions, tier, plan->refusals[tier]) &&
+        if (is_open(problem, device, exclusions, tier, plan->refusals[tier]) &&
             tiers[tier].plan[pass](problem, &seen, plan)) {
             plan->tier = tier;
             return wa_plan_finish(problem, device, plan);

@@ -148,6 +148,11 @@ winattn_status wa_check_device(const wa_device *device);
 
 WA_SISTER const char *wa_tier_name(winattn_tier tier);
 
+/* NULL if kernels of a tier can be right on the device, whatever they compute,
+ * else why not. */
+WA_SISTER const char *wa_tier_refusal(const wa_device *device,
+                                      winattn_tier tier);
+
 /* Appends its lines of winattn_plan_describe. */
 void wa_plan_describe(const wa_plan *plan, char *text, size_t size);
 

@@ -283,6 +283,7 @@ int main(int count, char **arguments)
 {
     const test_program program = {.words = {WORD_PART, WORD_FIRST, WORD_COUNT},
                                   .part = "fixed",
+                                  .has_barriers = true,
                                   TEST_GROUPS(groups)};
     return runner_main(&program, count, arguments);
 }

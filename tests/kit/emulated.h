@@ -8,8 +8,8 @@
 
 #include "session/session.h"
 
-/* PoCL 5.0 ends kernels with barriers in loops, which emulated units are, in
- * an assertion of its own. False, and printed, for it. */
+/* False, and printed, of a device that breaks kernels with barriers in loops,
+ * as emulated units and tier local have: PoCL 5.0 and later. */
 bool can_emulate(void);
 
 /* While the session is held, plans for the device under test have the matrix

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "emulated.h"
 #include "planned.h"
 
 #define SKIPPED 77 /* to ctest */
@@ -145,7 +146,11 @@ int runner_main(const test_program *program, int count, char **arguments)
     if (!runner_read(program->words, count, arguments) || !runner_open())
         return 1;
     int result = SKIPPED;
-    if (!planned_lacks_unit(&device, chosen.tier))
+    const bool has_barriers = program->has_barriers ||
+                              chosen.tier == WINATTN_TIER_LOCAL ||
+                              program->words[0] == WORD_UNIT;
+    if (!planned_lacks_unit(&device, chosen.tier) &&
+        (!has_barriers || can_emulate()))
         result = runner_run(program->groups, program->group_count);
     if (cases_elsewhere)
         printf("%d cases ran on another tier than the one demanded\n",

@@ -27,6 +27,8 @@ typedef enum run_word {
 typedef struct test_program {
     run_word words[6];
     const char *part;
+    /* kernels with barriers run whatever tier is chosen */
+    bool has_barriers;
     const test_group *groups;
     size_t group_count;
 } test_program;

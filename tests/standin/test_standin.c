@@ -70,6 +70,7 @@ static void check_device(const wa_device *made_up)
     SAME(compute_capability);
     SAME(has_fma);
     SAME(miscompiles_barriers);
+    SAME(breaks_barriers);
     SAME(splits_half_vectors);
     SAME(reports_kernel_sizes);
     SAME(loop_limit);

@@ -147,8 +147,34 @@ static void failed_units_are_left(void **state)
     assert_non_null(strstr(winattn_last_reason(), reason));
 }
 
+/* Kernels of the other tiers have barriers in loops. */
+static void broken_barriers_leave_tier_cpu(void **state)
+{
+    static const wa_exclusions none;
+    wa_device pocl = *device_named("PoCL");
+    (void)state;
+    pocl.breaks_barriers = true;
+    for (int pass = WA_FORWARD; pass <= WA_BACKWARD; pass++)
+        for (int tier = 0; tier < WA_TIERS; tier++) {
+            wa_problem p = problem_of("bias=same dtype=fp16");
+            wa_plan plan;
+            p.tier = (winattn_tier)tier;
+            const winattn_status status =
+                wa_plan_make(&p, &pocl, (wa_pass)pass, &none, &plan);
+            if (tier == WINATTN_TIER_AUTO || tier == WINATTN_TIER_CPU) {
+                assert_int_equal(status, WINATTN_SUCCESS);
+                assert_int_equal(plan.tier, WINATTN_TIER_CPU);
+                continue;
+            }
+            assert_int_equal(status, WINATTN_UNSUPPORTED_PROBLEM);
+            assert_non_null(
+                strstr(winattn_last_reason(), "barriers in loops"));
+        }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(exclusions),
+    cmocka_unit_test(broken_barriers_leave_tier_cpu),
     cmocka_unit_test(backward_falls_back),
     cmocka_unit_test(poor_devices),
     cmocka_unit_test(matrix_refuses),
