@@ -53,10 +53,15 @@ int device_list(cl_device_id *ids, char (*names)[256], int most)
 /* What build_options of descriptors are, of tier local and of all others. */
 static char options_of_others[256], options_of_local[256 + 32];
 
-/* -DINLINE as runtimes/oclgrind does. */
-static void choose_options(const char *device_name)
+/* -DINLINE as runtimes/oclgrind does. PoCL 6.0 ends the process where tier cpu
+ * is not optimized. */
+static void choose_options(const test_device *opened)
 {
-    const bool is_pocl = strncmp(device_name, POCL, strlen(POCL)) == 0;
+    char version[64] = "";
+    clGetDeviceInfo(opened->id, CL_DRIVER_VERSION, sizeof version - 1, version,
+                    NULL);
+    const bool is_pocl =
+        strncmp(opened->name, POCL, strlen(POCL)) == 0 && atoi(version) < 5;
     const char *all = getenv("WINATTN_TEST_BUILD_OPTIONS");
     const bool calls = is_pocl && getenv("WINATTN_TEST_CALLS");
     const bool plain = is_pocl && getenv("WINATTN_TEST_UNOPTIMIZED");
@@ -93,7 +98,7 @@ bool device_open(test_device *device, char reason[256])
     cl_int error;
     device->id = ids[chosen];
     memcpy(device->name, names[chosen], sizeof device->name);
-    choose_options(device->name);
+    choose_options(device);
     clGetDeviceInfo(device->id, CL_DEVICE_PLATFORM, sizeof device->platform,
                     &device->platform, NULL);
     device->context =

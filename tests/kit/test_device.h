@@ -23,12 +23,12 @@ typedef struct test_device {
 bool device_open(test_device *device, char reason[256]);
 void device_close(test_device *device);
 /* What build_options of a test's descriptor say for a tier: what the
- * environment variable WINATTN_TEST_BUILD_OPTIONS does. Where PoCL's is the
- * device that was opened last, two more variables save most of the time that
- * it takes to compile, with the same arithmetic: with WINATTN_TEST_CALLS,
- * functions of kernels of tier local may be called, and need not be inlined;
- * with WINATTN_TEST_UNOPTIMIZED nothing is optimized, which tier cpu gains
- * from. */
+ * environment variable WINATTN_TEST_BUILD_OPTIONS does. Where a PoCL below 5
+ * has the device that was opened last, two more variables save most of the
+ * time that it takes to compile, with the same arithmetic: with
+ * WINATTN_TEST_CALLS, functions of kernels of tier local may be called, and
+ * need not be inlined; with WINATTN_TEST_UNOPTIMIZED nothing is optimized,
+ * which tier cpu gains from. */
 const char *device_build_options(winattn_tier tier);
 /* All devices of all platforms; at most `most`. */
 int device_list(cl_device_id *ids, char (*names)[256], int most);
