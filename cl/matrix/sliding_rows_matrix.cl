@@ -454,6 +454,11 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     if ((forward->flags & ARG_D_LSE) != 0)
         d_lse += plane(&args.d_lse, coord.grid, tile.head) +
                  (ulong)tile.row * args.d_lse.row;
+    if (READS_GIVEN && has_o_lse && wide) {
+        leave_given_block(o, lse, d_o, d_lse, pipeline.v, numbers, bounds,
+                          found, &args, &tile, coord.grid, row_count, &me, &w);
+        return;
+    }
 #if STATISTICS
     const int takes_o = has_o_lse;
 #else

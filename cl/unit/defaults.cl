@@ -60,6 +60,9 @@ INLINE uint bits_of(float x)
 }
 #define PACK(low, high) (bits_of(low) | bits_of(high) << 16)
 #endif
+#ifndef XORS_ALL_LANES
+#define XORS_ALL_LANES 0
+#endif
 #ifndef EXP2
 #define EXP2(x) exp2(x)
 #endif

@@ -43,6 +43,7 @@
  *   SUMS_BY_PRODUCT  rows of weights are summed by one more product, with ones
  *   UNROLL_SUBTILES the compiler may see all subtiles at once, for constants
  *                 in each; others move too much of them into registers
+ *   XORS_ALL_LANES  LANE_XOR takes any mask below WAVE
  *   KEEPS_OFFSETS lanes have registers for where what they copy and store lies
  * and, unless EMULATED, mma(a, b, c), LANE_XOR(x, mask) where REDUCE needs it,
  * WAVE_SYNC(), WAVE_ATTRIBUTE of kernels, and what else is guarded below, for

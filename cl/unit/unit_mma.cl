@@ -94,6 +94,7 @@ INLINE float lane_xor(float x, int mask)
     return y;
 }
 #define LANE_XOR(x, mask) lane_xor(x, mask)
+#define XORS_ALL_LANES 1
 
 INLINE int wave_any(int x)
 {
