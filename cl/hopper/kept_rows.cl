@@ -117,6 +117,38 @@ INLINE void end_stages(const tile_ring *ring, coming_stages *coming,
         announce_first(ring, coming, part);
 }
 
+/* ---- Numbers ---- */
+
+INLINE float number_of(ushort bits)
+{
+#if DTYPE == 1
+    return vload_half(0, (const half *)&bits);
+#else
+    return as_float((uint)bits << 16);
+#endif
+}
+
+/* What the kernel of keys multiplies dP by, a power of two, in two parts: v,
+ * of which `largest` is the largest |element|, is multiplied by the first.
+ * That is exact, but for what falls below 2^-14 of it, and then dP needs no
+ * more multiplication. Only where |dO| is large does a part remain. */
+typedef struct key_factor {
+    float value, rest;
+} key_factor;
+INLINE key_factor split_factor(float factor, float largest)
+{
+    key_factor x = {factor, 1.0f};
+    if (RESCALES && STARTS_AT_OFFSETS) {
+        /* exponents: the product is from 2^-10 to 2^15 */
+        const int size = (int)(as_uint(largest) >> 23);
+        const int all = (int)(as_uint(factor) >> 23);
+        const int own = clamp(clamp(all, 244 - size, 268 - size), 1, 191);
+        x.value = as_float((uint)own << 23);
+        x.rest = as_float((uint)clamp(all - own + 127, 1, 254) << 23);
+    }
+    return x;
+}
+
 /* ---- Rows that are kept, as operands ---- */
 
 /* Of 64 channels a lane can have them in registers; then products need not
@@ -136,6 +168,14 @@ INLINE kept_rows take_kept(uint address, uint wave, int lane)
     return x;
 }
 #define MULTIPLY_KEPT(s, kept, rows) multiply_held(s, (kept)->words, rows)
+#define ADD_KEPT(s, kept, rows) add_held(s, (kept)->words, rows)
+/* By a power of two. */
+INLINE void scale_kept(kept_rows *x, float factor)
+{
+    UNROLL_FOR (uint i = 0; i < HEAD_DIM / 4; i++)
+        x->words[i] = PACK(number_of((ushort)x->words[i]) * factor,
+                           number_of((ushort)(x->words[i] >> 16)) * factor);
+}
 /* To be called in each round of a loop where no product that reads them is in
  * flight: ptxas 13.0 gives registers of a left operand that a loop does not
  * change to the loop's other left operands. One of the four of an instruction
@@ -156,6 +196,8 @@ INLINE kept_rows take_kept(uint address, uint wave, int lane)
     return x;
 }
 #define MULTIPLY_KEPT(s, kept, rows) multiply_keys(s, (kept)->address, rows)
+#define ADD_KEPT(s, kept, rows)
+INLINE void scale_kept(kept_rows *x, float factor) {}
 INLINE void keep_held(kept_rows *x) {}
 #endif
 
@@ -181,15 +223,6 @@ INLINE void multiply_stage(float *s, float *dp, const kept_rows *first,
     end_products();
     MULTIPLY_KEPT(dp, second, part_of(ring, stage, VALUES));
     end_products();
-}
-
-INLINE float number_of(ushort bits)
-{
-#if DTYPE == 1
-    return vload_half(0, (const half *)&bits);
-#else
-    return as_float((uint)bits << 16);
-#endif
 }
 
 /* ---- What leaves ---- */

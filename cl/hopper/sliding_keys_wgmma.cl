@@ -111,14 +111,29 @@ INLINE uint offsets_of(const tile_ring *ring, uint stage)
 {
     return shifts_of(ring, stage) + TILE_KEYS * 4;
 }
-INLINE uint number_place(uint row)
+INLINE uint shift_place(uint row)
 {
     return row / 16 * 64 + row % 8 / 2 * 16 + row / 8 % 2 * 8 + row % 2 * 4;
 }
-/* Of a lane's columns of groups j and j + 1, where j is even. */
-INLINE float4 numbers_of(uint numbers, int j, int lane)
+/* Where sums start at offsets, 8 rows' after the other, and a lane's two as
+ * often as it has keys. */
+INLINE uint offset_place(uint row)
 {
-    return as_float4(load_chunk(numbers + j * 32 + lane % 4 * 16));
+    return STARTS_AT_OFFSETS ? row / 8 * 64 + row % 8 / 2 * 16 + row % 2 * 4
+                             : shift_place(row);
+}
+/* Of a lane's columns of groups j and j + 1, where j is even. */
+INLINE float4 numbers_of(uint numbers, int j)
+{
+    return as_float4(load_chunk(numbers + j * 32));
+}
+/* Where a lane's are. A compiler that knows how this is aligned takes `or` for
+ * the addition of j, which then is an instruction of its own. */
+INLINE uint own_numbers(uint numbers, int lane)
+{
+    uint own = numbers + lane % 4 * 16;
+    HIDE_FROM_OPTIMIZER(own);
+    return own;
 }
 
 /* Of a launch. */
@@ -200,10 +215,12 @@ INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
             __global const float *own =
                 numbers +
                 ((ulong)tile.head * forward->queries + row) * ROW_NUMBERS;
-            copy_word(shifts_of(ring, at.stage) + number_place(half_item),
-                      own);
-            copy_word(offsets_of(ring, at.stage) + number_place(half_item),
-                      own + ROW_SLIDING_OFFSET);
+            const uint offset =
+                offsets_of(ring, at.stage) + offset_place(half_item);
+            copy_word(shifts_of(ring, at.stage) + shift_place(half_item), own);
+            copy_word(offset, own + ROW_SLIDING_OFFSET);
+            if (STARTS_AT_OFFSETS)
+                copy_word(offset + 8, own + ROW_SLIDING_OFFSET);
         }
         fetch_rows(part_of(ring, at.stage, part), &plane, tile.first,
                    half_item, wide);
@@ -223,7 +240,7 @@ INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
 typedef struct wave_keys {
     int lane;
     float scale;                   /* to logits, times log2 e */
-    float factor;                  /* by which dP is multiplied */
+    float factor;                  /* by which dP is still multiplied */
     row_range rows;                /* that see the warpgroup's keys */
     uint first_row[2], end_row[2]; /* of those that see the lane's keys */
 } wave_keys;
@@ -244,10 +261,11 @@ INLINE void start_sums(key_state *x)
 /* Scores become P_SCALE P. */
 INLINE void exponentiate(float *s, uint shifts, float scale, int lane)
 {
+    const uint own = own_numbers(shifts, lane);
     float4 both = (float4)(0.0f);
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++) {
         if (j % 2 == 0)
-            both = numbers_of(shifts, j, lane);
+            both = numbers_of(own, j);
         const float2 shift = j % 2 == 0 ? both.lo : both.hi;
         UNROLL_FOR (int r = 0; r < 2; r++) {
             s[SCORE(j, r, 0)] = EXP2(FMA(s[SCORE(j, r, 0)], scale, shift.x));
@@ -275,14 +293,49 @@ INLINE void pack_tile(uint *to, const float *from)
         to[i] = PACK(from[2 * i], from[2 * i + 1]);
 }
 
+/* Sums of dP^T start at what is to be added. */
+INLINE void start_dp(float *dp, uint offsets, int lane)
+{
+    const uint own = own_numbers(offsets, lane);
+    UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++) {
+        const float4 two = as_float4(load_chunk(own + j * 64));
+        dp[4 * j] = two.x;
+        dp[4 * j + 1] = two.y;
+        dp[4 * j + 2] = two.z;
+        dp[4 * j + 3] = two.w;
+    }
+}
+
+/* Starts the products of keys and values with a stage, in two groups. */
+INLINE void multiply_rows(float *s, float *dp, const kept_rows *k,
+                          const kept_rows *v, const tile_ring *ring,
+                          uint stage)
+{
+    if (!STARTS_AT_OFFSETS) {
+        multiply_stage(s, dp, k, v, ring, stage);
+        return;
+    }
+    start_products();
+    MULTIPLY_KEPT(s, k, part_of(ring, stage, QUERIES));
+    end_products();
+    ADD_KEPT(dp, v, part_of(ring, stage, D_OUTS));
+    end_products();
+}
+
 /* P^T and dP^T become dS^T, as an operand. */
 INLINE void differentiate(uint *ds, const float *p, const float *dp,
                           uint offsets, float factor, int lane)
 {
+    if (STARTS_AT_OFFSETS) {
+        UNROLL_FOR (int i = 0; i < WEIGHTS; i++)
+            ds[i] = PACK(p[2 * i] * dp[2 * i], p[2 * i + 1] * dp[2 * i + 1]);
+        return;
+    }
+    const uint own = own_numbers(offsets, lane);
     float4 both = (float4)(0.0f);
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++) {
         if (j % 2 == 0)
-            both = numbers_of(offsets, j, lane);
+            both = numbers_of(own, j);
         const float2 offset = j % 2 == 0 ? both.lo : both.hi;
         UNROLL_FOR (int r = 0; r < 2; r++)
             ds[2 * j + r] = PACK(
@@ -311,12 +364,16 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
 {
     float s[SCORES], dp[SCORES];
     await_stage(ring, at);
+    if (STARTS_AT_OFFSETS) {
+        start_dp(dp, offsets_of(ring, at.stage), keys->lane);
+        HOLD_SCORES(dp);
+    }
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(x->dk);
     HOLD_OUTS(x->dv);
     HOLD_WEIGHTS(x->ds);
     HOLD_WEIGHTS(x->p);
-    multiply_stage(s, dp, k, v, ring, at.stage);
+    multiply_rows(s, dp, k, v, ring, at.stage);
     AWAIT_PRODUCTS(1);
     HOLD_SCORES(s);
     if (follows) {
@@ -328,6 +385,10 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
     if (first < keys->rows.all_first || first + TILE_KEYS > keys->rows.all_end)
         clear_unseen(s, keys, first);
     pack_tile(x->p, s);
+    /* not behind the next products, where ptxas would have each wait */
+    if (STARTS_AT_OFFSETS && RESCALES && keys->factor != 1.0f)
+        UNROLL_FOR (int i = 0; i < SCORES; i++)
+            s[i] *= keys->factor;
     HOLD_WEIGHTS(x->p);
     HOLD_OUTS(x->dv);
     start_products();
@@ -422,9 +483,11 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
                                as_float(note->bounds[BOUND_VALUE]),
                                as_float(note->bounds[BOUND_D_LSE]))
                  : 1.0f;
+    const key_factor factor =
+        split_factor(ds_scale / P_SCALE, as_float(note->bounds[BOUND_VALUE]));
     wave_keys keys = {.lane = lane,
                       .scale = args->forward.scale * LOG2E,
-                      .factor = ds_scale / P_SCALE,
+                      .factor = STARTS_AT_OFFSETS ? factor.rest : factor.value,
                       .rows = note->rows[warpgroup]};
     UNROLL_FOR (int r = 0; r < 2; r++) {
         const uint2 rows = note->seen_by[wave * 16 + lane / 4 + 8 * r];
@@ -437,6 +500,8 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
         take_kept(kept_of(ring, round, KEYS, warpgroup), wave, lane);
     kept_rows own_v =
         take_kept(kept_of(ring, round, VALUES, warpgroup), wave, lane);
+    if (RESCALES)
+        scale_kept(&own_v, factor.value);
     at = compute_loop(&x, ring, at, &own_k, &own_v, &keys, &work);
     sync_warpgroup(warpgroup); /* all have read what is kept */
     store_gradients(&x, ring, round, &work.keys, work.keys.first + wave * 16,

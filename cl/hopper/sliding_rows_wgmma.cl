@@ -213,7 +213,8 @@ INLINE int mend_delta(row_state *x, const wave_rows *rows)
     return excess > 0.0f;
 }
 
-/* What the kernel of keys reads: `factor` is what it multiplies dP by. */
+/* What the kernel of keys reads: `factor` is what it multiplies dP, or v, by.
+ */
 INLINE void leave_offsets(const row_state *x, const wave_rows *rows,
                           float factor)
 {
@@ -465,12 +466,14 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
                       &runs);
     if (mends(forward) && pass == 0 && mend_delta(&x, &rows) && lane == 0)
         atomic_or(again, bit);
-    if (pass == 0)
+    if (pass == 0) {
+        const float value = as_float(note->bounds[BOUND_VALUE]);
+        const float ds_scale =
+            ds_scale_of(as_float(note->bounds[BOUND_LENGTH]), value,
+                        as_float(note->bounds[BOUND_D_LSE]));
         leave_offsets(&x, &rows,
-                      ds_scale_of(as_float(note->bounds[BOUND_LENGTH]),
-                                  as_float(note->bounds[BOUND_VALUE]),
-                                  as_float(note->bounds[BOUND_D_LSE])) /
-                          P_SCALE);
+                      split_factor(ds_scale / P_SCALE, value).value);
+    }
     sync_warpgroup(warpgroup); /* all have read what is kept */
     if ((forward->flags & ARG_DQ) != 0 && (pass == 1 || (*again & bit) == 0)) {
         float factor[2];

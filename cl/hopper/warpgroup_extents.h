@@ -70,8 +70,11 @@
 /* Where keys are, and which rows see them: all, those of a warpgroup, each. */
 #define KEYS_NOTE_BYTES                                                       \
     (48 + BOUND_BYTES + WARPGROUPS * (16 + 8 * WARPGROUP_ROWS))
+/* Do sums of dP start at minus delta? Then a stage has that of each row twice,
+ * as a lane needs it for two keys. */
+#define STARTS_AT_OFFSETS (HEAD_DIM <= PANEL_CHANNELS)
 /* Numbers of a stage's rows. */
-#define NUMBER_BYTES (8 * TILE_KEYS)
+#define NUMBER_BYTES ((STARTS_AT_OFFSETS ? 12 : 8) * TILE_KEYS)
 /* Which work tiles each warpgroup computes again. */
 #define AGAIN_BYTES 16
 

@@ -257,6 +257,16 @@ INLINE void multiply_held(float *s, const uint *queries, uint keys)
             describe(k + i / 4 * (TILE_KEYS * PANEL_PITCH / 16) + i % 4 * 2));
 }
 
+/* The same, added to what is there. */
+INLINE void add_held(float *s, const uint *queries, uint keys)
+{
+    const uint k = operand_at(keys, 16);
+    UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++)
+        add_scores_held(
+            s, queries + 4 * i,
+            describe(k + i / 4 * (TILE_KEYS * PANEL_PITCH / 16) + i % 4 * 2));
+}
+
 INLINE void multiply_values(float *o, const uint *p, uint values)
 {
     const uint v = operand_at(values, TILE_KEYS * PANEL_PITCH);

@@ -18,7 +18,8 @@
 
 /* Among the numbers of a row: the delta that is mended. */
 #define ROW_SLIDING_DELTA 1
-/* Of wgmma: minus that times what the kernel of keys multiplies dP by. */
+/* Of wgmma: minus that times what the kernel of keys multiplies dP by, or of
+ * that the part which v is multiplied by. */
 #define ROW_SLIDING_OFFSET 3
 /* Among the numbers of a block of rows: the largest |element| of v in its
  * share of the keys, and of its rows the largest length and |d_lse|. */
