@@ -15,6 +15,7 @@
 #define QUERY_STAGES GRADIENT_STAGES
 #include "hopper/announcement.cl"
 #include "hopper/kept_rows.cl"
+#include "hopper/row_sums.cl"
 
 REQUIRE(BLOCK_ROWS)
 REQUIRE(STAGES)
@@ -51,12 +52,12 @@ typedef struct wave_rows {
 
 /* What a lane has of its two rows. */
 typedef struct row_state {
-    float dq[OUTS];
+    float dq[OUTS + DS_SUMS];
     uint ds[WEIGHTS];
     float shift[2];
     float factor[2];  /* by which dP is multiplied */
     float offset[2];  /* delta, times -factor */
-    float error[2];   /* what dS sums to */
+    float error[2];   /* what dS sums to, where products do not sum it */
     float squares[2]; /* of dS, of some columns */
 } row_state;
 
@@ -81,7 +82,7 @@ INLINE row_state read_numbers(const wave_rows *rows, float value, float d_lse)
 
 INLINE void start_sums(row_state *x)
 {
-    UNROLL_FOR (int i = 0; i < OUTS; i++)
+    UNROLL_FOR (int i = 0; i < OUTS + DS_SUMS; i++)
         x->dq[i] = 0.0f;
     UNROLL_FOR (int i = 0; i < WEIGHTS; i++)
         x->ds[i] = 0;
@@ -132,7 +133,8 @@ INLINE void sum_rows(row_state *x, const float *ds)
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
         UNROLL_FOR (int r = 0; r < 2; r++) {
             const float a = ds[SCORE(j, r, 0)], b = ds[SCORE(j, r, 1)];
-            x->error[r] += a + b;
+            if (!DS_SUMS)
+                x->error[r] += a + b;
             if (j == 0)
                 x->squares[r] = FMA(a, a, FMA(b, b, x->squares[r]));
         }
@@ -148,7 +150,7 @@ INLINE void add_tile(row_state *x, const tile_ring *ring, ring_place at,
     float s[SCORES], dp[SCORES];
     await_stage(ring, at);
     HOLD_WEIGHTS(x->ds);
-    HOLD_OUTS(x->dq);
+    HOLD_DQ(x->dq);
     multiply_stage(s, dp, q, d_o, ring, at.stage);
     AWAIT_PRODUCTS(1);
     HOLD_SCORES(s);
@@ -166,9 +168,9 @@ INLINE void add_tile(row_state *x, const tile_ring *ring, ring_place at,
     leave(was_read(ring, at.stage, VALUES), rows->lane);
     differentiate(x, s, dp);
     HOLD_WEIGHTS(x->ds);
-    HOLD_OUTS(x->dq);
+    HOLD_DQ(x->dq);
     start_products();
-    multiply_values(x->dq, x->ds, part_of(ring, at.stage, KEYS));
+    add_keys(x->dq, x->ds, part_of(ring, at.stage, KEYS), ones_of(ring));
     end_products();
     HOLD_SCORES(s); /* while they run */
     sum_rows(x, s);
@@ -182,7 +184,10 @@ INLINE void find_errors(row_state *x, const wave_rows *rows,
 {
     UNROLL_FOR (int r = 0; r < 2; r++) {
         const uint row = row_of_lane(rows, r);
-        REDUCE(x->error[r], ADD_PAIR);
+        if (DS_SUMS)
+            x->error[r] = x->dq[OUTS + 2 * r];
+        else
+            REDUCE(x->error[r], ADD_PAIR);
         if (rows->d_lse && row < rows->end)
             x->error[r] -= rows->d_lse[(ulong)row * args->d_lse.row] *
                            (x->factor[r] * P_SCALE);
@@ -286,7 +291,7 @@ INLINE ring_place add_tiles(row_state *x, const tile_ring *ring, ring_place at,
     }
     AWAIT_PRODUCTS(0);
     HOLD_WEIGHTS(x->ds);
-    HOLD_OUTS(x->dq);
+    HOLD_DQ(x->dq);
     if (end == runs->end) {
         const key_tile t = find_key_tile(loop, runs, end - 1);
         find_errors(x, rows, all);
@@ -544,6 +549,8 @@ sliding_rows_wgmma(BACKWARD_PARAMETERS)
         make_ring_barrier(&ring, item);
     if (item < WARPGROUPS)
         again[item] = 0;
+    if (DS_SUMS)
+        make_ones(&ring, item);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave >= WARPGROUPS * (WARPGROUP / WAVE)) {
         LEAVE_REGISTERS();

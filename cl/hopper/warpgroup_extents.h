@@ -81,8 +81,18 @@
 #define GRADIENT_RING_BYTES                                                   \
     (GRADIENT_STAGES * 2 * WARPGROUPS * QUERY_BYTES + STAGES * STAGE_BYTES +  \
      8 * (4 * GRADIENT_STAGES + 4 * STAGES))
+/* 16 rows of ones, by which products sum what they are multiplied by. */
+#define ONES_BYTES (16 * PANEL_PITCH)
+#define ONES_AT                                                               \
+    (CEIL_DIV(GRADIENT_RING_BYTES + GRADIENT_STAGES * ROWS_NOTE_BYTES +       \
+                  AGAIN_BYTES,                                                \
+              1024) *                                                         \
+     1024)
 #define ROWS_LOCAL_BYTES                                                      \
-    (GRADIENT_RING_BYTES + GRADIENT_STAGES * ROWS_NOTE_BYTES + AGAIN_BYTES)
+    (HEAD_DIM == PANEL_CHANNELS                                               \
+         ? ONES_AT + ONES_BYTES                                               \
+         : GRADIENT_RING_BYTES + GRADIENT_STAGES * ROWS_NOTE_BYTES +          \
+               AGAIN_BYTES)
 #define KEYS_LOCAL_BYTES                                                      \
     (GRADIENT_RING_BYTES + STAGES * NUMBER_BYTES +                            \
      GRADIENT_STAGES * KEYS_NOTE_BYTES)

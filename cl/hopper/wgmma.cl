@@ -99,6 +99,8 @@ INLINE void show_to_products(void)
 #define NAMES_56 NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define NAMES_64 NAMES_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
 
+#define ADD_4(c, i)                                                           \
+    "+f"((c)[i]), "+f"((c)[(i) + 1]), "+f"((c)[(i) + 2]), "+f"((c)[(i) + 3])
 #define ADD_16(c) ADD_8(c, 0), ADD_8(c, 8)
 #define ADD_32(c) ADD_16(c), ADD_8(c, 16), ADD_8(c, 24)
 
@@ -220,6 +222,22 @@ INLINE void add_values(float *o, const uint *p, ulong values)
           [values] "l"(values)
         : "memory");
 }
+
+#if HEAD_DIM == 64
+/* The same, of 8 channels more. */
+INLINE void add_values_and_sums(float *o, const uint *p, ulong values)
+{
+    __asm__ volatile(
+        HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA(
+            "m64n72") "{" NAMES_32
+                      ", %32, %33, %34, %35}, {%[p0], %[p1], %[p2], %[p3]}, "
+                      "%[values], p, 1, 1, 1;}"
+        : ADD_32(o), ADD_4(o, 32)
+        : [p0] "r"(p[0]), [p1] "r"(p[1]), [p2] "r"(p[2]), [p3] "r"(p[3]),
+          [values] "l"(values)
+        : "memory");
+}
+#endif
 
 /* The same, or o = weights values where it `adds` not. */
 INLINE void add_or_set_values(float *o, const uint *p, ulong values, int adds)
