@@ -152,8 +152,8 @@ INLINE key_factor split_factor(float factor, float largest)
 /* ---- Rows that are kept, as operands ---- */
 
 /* Of 64 channels a lane can have them in registers; then products need not
- * read them again. */
-#define HOLDS_KEPT (HEAD_DIM <= 64)
+ * read them again. Scores of more keys leave no room for them. */
+#define HOLDS_KEPT (HEAD_DIM <= 64 && TILE_KEYS == 64)
 #if HOLDS_KEPT
 typedef struct kept_rows {
     uint words[HEAD_DIM / 4];
@@ -193,6 +193,8 @@ typedef struct kept_rows {
 INLINE kept_rows take_kept(uint address, uint wave, int lane)
 {
     const kept_rows x = {address};
+    if (FETCHING_SHOWS) /* what it fetched for the loop, no more */
+        show_to_products();
     return x;
 }
 #define MULTIPLY_KEPT(s, kept, rows) multiply_keys(s, (kept)->address, rows)

@@ -7,8 +7,8 @@
 #include "hopper/wgmma.cl"
 
 /* Of 64 channels, products sum dS, too: keys have 8 channels more, which are
- * 1 and lie behind all else. The distance from a stage to there is the
- * operand's from the first 64 channels to more. */
+ * 1. An operand's descriptor says how far it is from its first 64 channels to
+ * more: 16 rows of ones behind all stages serve every 16 keys of each. */
 #define DS_SUMS (HEAD_DIM == 64 ? 4 : 0)
 INLINE uint ones_of(const tile_ring *ring) { return ring->kept + ONES_AT; }
 INLINE void make_ones(const tile_ring *ring, uint item)
@@ -27,7 +27,7 @@ INLINE void make_ones(const tile_ring *ring, uint item)
 #define HOLD_DQ(x) HOLD_OUTS(x)
 #endif
 
-/* dQ += dS K, of keys in local memory. */
+/* dQ += dS K, of 64 keys in local memory from `keys` on. */
 INLINE void add_keys(float *dq, const uint *ds, uint keys, uint ones)
 {
 #if DS_SUMS

@@ -11,6 +11,7 @@
  * dS of a row must sum to d_lse over its keys, which tells how far a delta
  * from a rounded o is off: where that shows, the block is computed again with
  * the right one. The kernel of keys gets the right one in any case. */
+#define TILE_KEYS BLOCK_KEYS
 #define KEPT_TENSORS 2
 #define QUERY_STAGES GRADIENT_STAGES
 #include "hopper/announcement.cl"
@@ -21,8 +22,6 @@ REQUIRE(BLOCK_ROWS)
 REQUIRE(STAGES)
 REQUIRE(EMULATED)
 REQUIRE(COMPUTE_CAPABILITY)
-
-typedef char scores_are_of_64_keys[BLOCK_KEYS == TILE_KEYS ? 1 : -1];
 
 /* A work tile as it is announced to those who compute. */
 typedef struct rows_note {
@@ -115,10 +114,11 @@ INLINE void clear_unseen(float *p, const int r, const forward_args *args,
         }
 }
 
-/* P becomes dS, given dP, and an operand. */
-INLINE void differentiate(row_state *x, float *p, const float *dp)
+/* P becomes dS, given dP, and an operand, of 64 keys from group `first` on. */
+INLINE void differentiate(row_state *x, float *p, const float *dp,
+                          const int first)
 {
-    UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
+    UNROLL_FOR (int j = first; j < first + 8; j++)
         UNROLL_FOR (int r = 0; r < 2; r++) {
             UNROLL_FOR (int i = 0; i < 2; i++)
                 p[SCORE(j, r, i)] *=
@@ -127,7 +127,7 @@ INLINE void differentiate(row_state *x, float *p, const float *dp)
         }
 }
 
-/* What dS sums to, and of some columns its squares. */
+/* What dS sums to, and of an eighth of its columns the squares. */
 INLINE void sum_rows(row_state *x, const float *ds)
 {
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
@@ -135,7 +135,7 @@ INLINE void sum_rows(row_state *x, const float *ds)
             const float a = ds[SCORE(j, r, 0)], b = ds[SCORE(j, r, 1)];
             if (!DS_SUMS)
                 x->error[r] += a + b;
-            if (j == 0)
+            if (j % 8 == 0)
                 x->squares[r] = FMA(a, a, FMA(b, b, x->squares[r]));
         }
 }
@@ -166,12 +166,16 @@ INLINE void add_tile(row_state *x, const tile_ring *ring, ring_place at,
     AWAIT_PRODUCTS(0);
     HOLD_SCORES(dp);
     leave(was_read(ring, at.stage, VALUES), rows->lane);
-    differentiate(x, s, dp);
-    HOLD_WEIGHTS(x->ds);
-    HOLD_DQ(x->dq);
-    start_products();
-    add_keys(x->dq, x->ds, part_of(ring, at.stage, KEYS), ones_of(ring));
-    end_products();
+    UNROLL_FOR (int part = 0; part < TILE_KEYS / 64; part++) {
+        differentiate(x, s, dp, 8 * part);
+        HOLD_WEIGHTS(x->ds);
+        HOLD_DQ(x->dq);
+        start_products();
+        add_keys(x->dq, x->ds + 16 * part,
+                 part_of(ring, at.stage, KEYS) + part * 64 * PANEL_PITCH,
+                 ones_of(ring));
+        end_products();
+    }
     HOLD_SCORES(s); /* while they run */
     sum_rows(x, s);
 }
@@ -201,8 +205,7 @@ INLINE void find_errors(row_state *x, const wave_rows *rows,
  */
 INLINE int mend_delta(row_state *x, const wave_rows *rows)
 {
-    const float allowed =
-        4 * COLUMN_GROUPS * DELTA_TOLERANCE * DELTA_TOLERANCE;
+    const float allowed = 4 * 8 * DELTA_TOLERANCE * DELTA_TOLERANCE;
     float excess = 0.0f;
     UNROLL_FOR (int r = 0; r < 2; r++) {
         const uint row = row_of_lane(rows, r);
@@ -391,8 +394,9 @@ INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
     fetch_kept(ring, count, &kept, part, tile.row, half_item, wide);
     NO_UNROLL_FOR (uint i = 0; i < loop.blocks; i++) {
         await_phase(was_read(ring, at.stage, part), at.parity);
-        fetch_rows(part_of(ring, at.stage, part), &plane, first_key(&loop, i),
-                   half_item, wide);
+        UNROLL_FOR (uint first = 0; first < TILE_KEYS; first += 64)
+            fetch_rows(part_of(ring, at.stage, part) + first * PANEL_PITCH,
+                       &plane, first_key(&loop, i) + first, half_item, wide);
         end_stage(ring, &coming, part, wide);
         at = next_place(at);
     }

@@ -137,11 +137,28 @@ INLINE void show_to_products(void)
 #define WEIGHTS (TILE_KEYS / 4)
 #define OUTS (HEAD_DIM / 2)
 
+/* Scores of a tile, or of 64 keys where a kernel has tiles of its own. */
+#if TILE_KEYS == 128
+#define SCORE_SHAPE "m64n128"
+#define SCORE_LIST NAMES_64
+#define SET_SCORES_OF(s)                                                      \
+    SET_8(s, 0), SET_8(s, 8), SET_8(s, 16), SET_8(s, 24), SET_8(s, 32),       \
+        SET_8(s, 40), SET_8(s, 48), SET_8(s, 56)
+#define ADD_SCORES_OF(s)                                                      \
+    ADD_32(s), ADD_8(s, 32), ADD_8(s, 40), ADD_8(s, 48), ADD_8(s, 56)
+#define WEIGHTS_OF(p) HOLD_8(p, 0), HOLD_8(p, 8), HOLD_8(p, 16), HOLD_8(p, 24)
+#else
+#define SCORE_SHAPE "m64n64"
+#define SCORE_LIST NAMES_32
+#define SET_SCORES_OF(s) SET_8(s, 0), SET_8(s, 8), SET_8(s, 16), SET_8(s, 24)
+#define ADD_SCORES_OF(s) ADD_32(s)
+#define WEIGHTS_OF(p) HOLD_8(p, 0), HOLD_8(p, 8)
+#endif
+
 /* Where products are in flight, the compiler must neither move nor copy what
  * they read and write. */
-#define HOLD_SCORES(s) __asm__ volatile("" : ADD_32(s) : : "memory")
-#define HOLD_WEIGHTS(p)                                                       \
-    __asm__ volatile("" : HOLD_8(p, 0), HOLD_8(p, 8) : : "memory")
+#define HOLD_SCORES(s) __asm__ volatile("" : ADD_SCORES_OF(s) : : "memory")
+#define HOLD_WEIGHTS(p) __asm__ volatile("" : WEIGHTS_OF(p) : : "memory")
 #define HOLD_OUTS(o) __asm__ volatile("" : OUT_SUMS(o) : : "memory")
 
 /* An operand in local memory, in rows of 128 bytes that are swizzled by 128,
@@ -176,39 +193,43 @@ INLINE uint swizzled_chunk(uint rows, uint row, uint chunk)
 INLINE void set_scores(float *s, ulong queries, ulong keys)
 {
     __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA(
-                         "m64n64") "{" NAMES_32 "}, %32, %33, p, 1, 1, 0, 0;}"
-                     : SET_8(s, 0), SET_8(s, 8), SET_8(s, 16), SET_8(s, 24)
-                     : "l"(queries), "l"(keys)
+                         SCORE_SHAPE) "{" SCORE_LIST
+                                      "}, %[q], %[k], p, 1, 1, 0, 0;}"
+                     : SET_SCORES_OF(s)
+                     : [q] "l"(queries), [k] "l"(keys)
                      : "memory");
 }
 INLINE void add_scores(float *s, ulong queries, ulong keys)
 {
     __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA(
-                         "m64n64") "{" NAMES_32 "}, %32, %33, p, 1, 1, 0, 0;}"
-                     : ADD_32(s)
-                     : "l"(queries), "l"(keys)
+                         SCORE_SHAPE) "{" SCORE_LIST
+                                      "}, %[q], %[k], p, 1, 1, 0, 0;}"
+                     : ADD_SCORES_OF(s)
+                     : [q] "l"(queries), [k] "l"(keys)
                      : "memory");
 }
 /* The same of queries in registers. */
 INLINE void set_scores_held(float *s, const uint *queries, ulong keys)
 {
-    __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA(
-                         "m64n64") "{" NAMES_32
-                                   "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;}"
-                     : SET_8(s, 0), SET_8(s, 8), SET_8(s, 16), SET_8(s, 24)
-                     : "r"(queries[0]), "r"(queries[1]), "r"(queries[2]),
-                       "r"(queries[3]), "l"(keys)
-                     : "memory");
+    __asm__ volatile(
+        HOPPER "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA(
+            SCORE_SHAPE) "{" SCORE_LIST "}, {%[q0], %[q1], %[q2], %[q3]}, "
+                         "%[k], p, 1, 1, 0;}"
+        : SET_SCORES_OF(s)
+        : [q0] "r"(queries[0]), [q1] "r"(queries[1]), [q2] "r"(queries[2]),
+          [q3] "r"(queries[3]), [k] "l"(keys)
+        : "memory");
 }
 INLINE void add_scores_held(float *s, const uint *queries, ulong keys)
 {
-    __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA(
-                         "m64n64") "{" NAMES_32
-                                   "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;}"
-                     : ADD_32(s)
-                     : "r"(queries[0]), "r"(queries[1]), "r"(queries[2]),
-                       "r"(queries[3]), "l"(keys)
-                     : "memory");
+    __asm__ volatile(
+        HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA(
+            SCORE_SHAPE) "{" SCORE_LIST "}, {%[q0], %[q1], %[q2], %[q3]}, "
+                         "%[k], p, 1, 1, 0;}"
+        : ADD_SCORES_OF(s)
+        : [q0] "r"(queries[0]), [q1] "r"(queries[1]), [q2] "r"(queries[2]),
+          [q3] "r"(queries[3]), [k] "l"(keys)
+        : "memory");
 }
 /* o += weights values, of 16 keys. */
 INLINE void add_values(float *o, const uint *p, ulong values)

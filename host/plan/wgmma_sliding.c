@@ -9,6 +9,8 @@
 #include "plan/planner.h"
 #include "plan/wgmma.h"
 
+/* Keys of a stage, or rows; of a shape below. */
+#define TILE_KEYS (shape.tile)
 #include "../cl/hopper/warpgroup_extents.h"
 
 #define CHANNEL_STEP 16u
@@ -56,7 +58,7 @@ static bool is_open(const wa_problem *problem, const wa_device *device)
 /* ---- The forward pass ---- */
 
 typedef struct wgmma_shape {
-    uint32_t block_rows, stages;
+    uint32_t block_rows, stages, tile;
 } wgmma_shape;
 
 /* 64 channels: 256 rows 564 TFLOP/s, 192 468, 128 428; more than four stages
@@ -64,8 +66,8 @@ typedef struct wgmma_shape {
  * local memory with three stages. */
 static wgmma_shape forward_shape(uint32_t head_dim)
 {
-    return head_dim <= PANEL_CHANNELS ? (wgmma_shape){256, 4}
-                                      : (wgmma_shape){192, 3};
+    return head_dim <= PANEL_CHANNELS ? (wgmma_shape){256, 4, 64}
+                                      : (wgmma_shape){192, 3, 64};
 }
 
 /* The names are those of cl/hopper/warpgroup_extents.h. */
@@ -111,13 +113,13 @@ bool wa_plan_wgmma_sliding(const wa_problem *problem, const wa_device *device,
 /* Rows of a work-group of the kernel of rows, and keys of one of keys. */
 static wgmma_shape rows_shape(uint32_t head_dim)
 {
-    return head_dim <= PANEL_CHANNELS ? (wgmma_shape){128, 6}
-                                      : (wgmma_shape){128, 3};
+    return head_dim <= PANEL_CHANNELS ? (wgmma_shape){128, 4, 128}
+                                      : (wgmma_shape){128, 3, 64};
 }
 static wgmma_shape keys_shape(uint32_t head_dim)
 {
-    return head_dim <= PANEL_CHANNELS ? (wgmma_shape){128, 6}
-                                      : (wgmma_shape){128, 2};
+    return head_dim <= PANEL_CHANNELS ? (wgmma_shape){128, 6, 64}
+                                      : (wgmma_shape){128, 2, 64};
 }
 
 /* Do work-groups take one work tile after the other? */
@@ -159,10 +161,10 @@ static void set_steps(const wa_problem *problem, const wa_device *device,
     wa_step *first = &plan->step[WA_STEP_ROWS];
     wa_step *last = &plan->step[WA_STEP_KEYS];
     first->block_rows = rows.block_rows;
-    first->block_keys = TILE_KEYS;
+    first->block_keys = rows.tile;
     set_step(problem, device, "sliding_rows_wgmma", rows,
              rows_bytes(dim, rows), first);
-    last->block_rows = TILE_KEYS;
+    last->block_rows = keys.tile;
     last->block_keys = keys.block_rows;
     set_step(problem, device, "sliding_keys_wgmma", keys,
              keys_bytes(dim, keys), last);

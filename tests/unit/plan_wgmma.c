@@ -167,17 +167,17 @@ static void gradients_are_taken(void **state)
         const char *problem;
         uint32_t rows_stages, keys_stages;
     } taken[] = {
-        {GRADIENTS "dtype=fp16 dim=64", 6, 6},
-        {GRADIENTS "dtype=bf16 dim=16 sink=70", 6, 6},
+        {GRADIENTS "dtype=fp16 dim=64", 4, 6},
+        {GRADIENTS "dtype=bf16 dim=16 sink=70", 4, 6},
         {GRADIENTS "dtype=bf16 dim=128 heads=4 kv_heads=2", 3, 2},
         {GRADIENTS "dtype=fp16 dim=80 layout=interleaved windows=70", 3, 2},
         {"pass=backward variant=sliding block=7 queries=64 keys=9000 "
          "dtype=fp16 dim=48 "
          "query_offset=8000",
-         6, 6},
+         4, 6},
         {"pass=backward variant=sliding block=7 queries=64 keys=64 dtype=bf16 "
          "dim=32",
-         6, 6},
+         4, 6},
     };
     const wa_device *h200 = device_named("H200");
     (void)state;
