@@ -63,11 +63,12 @@ int models_main(const test_group *groups, size_t group_count, int count,
                 char **arguments)
 {
     static char automatic[] = "auto";
+    emulates = count > 1 && strcmp(arguments[1], "emulated") == 0;
     const test_program program = {.words = {WORD_TIER, WORD_PART},
                                   .part = "few",
+                                  .has_barriers = emulates,
                                   .groups = groups,
                                   .group_count = group_count};
-    emulates = count > 1 && strcmp(arguments[1], "emulated") == 0;
     if (emulates)
         arguments[1] = automatic;
     return runner_main(&program, count, arguments);
