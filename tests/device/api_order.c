@@ -124,7 +124,7 @@ static void pieces(void **state)
                      tiers[t]);
             run_in_pieces(text, units, device.queue);
         }
-    for (uint32_t windows = 1; windows < 8 && can_emulate();
+    for (uint32_t windows = 1; windows < 8 && keeps_barriers();
          windows = windows * 2 + 1) {
         static const char *const text =
             "tier=matrix dtype=fp16 windows=7 heads=2 queries=20 bias=same "

@@ -2,24 +2,12 @@
  * Emulated matrix units. */
 #include "emulated.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "runner.h"
-
-bool can_emulate(void)
-{
-    wa_device found;
-    assert_int_equal(wa_device_query(device.id, &found), WINATTN_SUCCESS);
-    if (found.breaks_barriers)
-        printf("the device breaks kernels with barriers in loops\n");
-    return !found.breaks_barriers;
-}
 
 wa_session *pretend_unit(void)
 {
     wa_session *session;
-    if (!can_emulate())
+    if (!keeps_barriers())
         skip();
     assert_int_equal(wa_session_acquire(device.context, device.id, &session),
                      WINATTN_SUCCESS);

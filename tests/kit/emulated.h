@@ -4,13 +4,7 @@
 #ifndef KIT_EMULATED_H
 #define KIT_EMULATED_H
 
-#include <stdbool.h>
-
 #include "session/session.h"
-
-/* False, and printed, of a device that breaks kernels with barriers in loops,
- * as emulated units and tier local have: PoCL 5.0 and later. */
-bool can_emulate(void);
 
 /* While the session is held, plans for the device under test have the matrix
  * unit mma, emulated, and prefer tiers as on a GPU. Skips the test where

@@ -59,11 +59,17 @@ bool row_is_chosen(size_t row);
  * device do not open it. */
 extern test_device device;
 
+/* Status with which main ends of a test that is skipped, to ctest. */
+#define TEST_SKIPPED 77
+
 /* False, and printed why, if there is none. */
 bool runner_open(void);
 void runner_close(void);
-/* PoCL runs every tier; other devices may refuse one. */
+/* PoCL below 5 runs every tier; other devices may refuse one. */
 bool device_is_pocl(void);
+/* Kernels with barriers in loops are those of tier local and of emulated
+ * units. False, and printed, of a device that breaks them. */
+bool keeps_barriers(void);
 
 /* Runs a case on the device, on another tier where that has no kernel of the
  * demanded one; sampled: as in case_run. A failure prints the call of `check`
