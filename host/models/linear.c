@@ -219,17 +219,13 @@ static winattn_status keep_binaries(winattn_linear_plan *plan)
 static winattn_status build(winattn_linear_plan *plan,
                             const wa_linear_shape *shape)
 {
-    static wa_linear_planner *const planners[WA_TIERS] = {
-        [WINATTN_TIER_CPU] = wa_linear_plan_cpu,
-        [WINATTN_TIER_LOCAL] = wa_linear_plan_local,
-        [WINATTN_TIER_MATRIX] = wa_linear_plan_matrix};
     const wa_linear_problem *p = &plan->problem;
     const wa_device *device = wa_session_device(plan->session);
     WA_TRY(wa_read_tuning());
     if (!shape) {
         WA_TRY(build_best(plan));
     } else {
-        if (!planners[p->tier](p, device, shape, &plan->layout))
+        if (!wa_linear_plan_tier(p, device, p->tier, shape, &plan->layout))
             return wa_fail(WINATTN_UNSUPPORTED_PROBLEM, "%s",
                            plan->layout.refusals[p->tier]);
         wa_linear_write_statistics(p, device, &plan->layout);

@@ -341,9 +341,10 @@ bool wa_linear_plan_local(const wa_linear_problem *problem,
 
 /* ---- The choice ---- */
 
-static bool plan_tier(const wa_linear_problem *problem,
-                      const wa_device *device, winattn_tier tier,
-                      wa_linear_layout *layout)
+bool wa_linear_plan_tier(const wa_linear_problem *problem,
+                         const wa_device *device, winattn_tier tier,
+                         const wa_linear_shape *shape,
+                         wa_linear_layout *layout)
 {
     static wa_linear_planner *const planners[WA_TIERS] = {
         [WINATTN_TIER_CPU] = wa_linear_plan_cpu,
@@ -352,7 +353,7 @@ static bool plan_tier(const wa_linear_problem *problem,
     const char *why = wa_tier_refusal(device, tier);
     if (why)
         return refuse(layout, tier, why);
-    return planners[tier](problem, device, NULL, layout);
+    return planners[tier](problem, device, shape, layout);
 }
 
 winattn_status wa_linear_plan_make(const wa_linear_problem *problem,
@@ -376,7 +377,7 @@ winattn_status wa_linear_plan_make(const wa_linear_problem *problem,
         if (problem->tier != WINATTN_TIER_AUTO && problem->tier != tier)
             continue;
         if (!layout->refusals[tier][0] &&
-            plan_tier(problem, device, tier, layout)) {
+            wa_linear_plan_tier(problem, device, tier, NULL, layout)) {
             wa_linear_write_statistics(problem, device, layout);
             return WINATTN_SUCCESS;
         }

@@ -70,6 +70,12 @@ typedef bool wa_linear_planner(const wa_linear_problem *problem,
 wa_linear_planner wa_linear_plan_cpu, wa_linear_plan_local; /* linear_plan.c */
 wa_linear_planner wa_linear_plan_matrix; /* linear_matrix.c */
 
+/* The same of any tier but WINATTN_TIER_AUTO. */
+bool wa_linear_plan_tier(const wa_linear_problem *problem,
+                         const wa_device *device, winattn_tier tier,
+                         const wa_linear_shape *shape,
+                         wa_linear_layout *layout);
+
 /* Completes a kernel of the tier for its shape. (linear_plan.c) */
 void wa_linear_write_kernel(const wa_linear_problem *problem,
                             const wa_device *device, winattn_tier tier,
