@@ -39,6 +39,10 @@ REQUIRE(NK)
 #else
 #define DELTA_TOLERANCE 0x1.6p-8f
 #endif
+/* And what they may leave in rows of dQ, as a part of the 2-norm of these. An
+ * error of delta is there times the row's mean key by P: nearly nothing where
+ * P is spread over many keys, and a whole key where one has most of it. */
+#define DQ_TOLERANCE (0.5f * DELTA_TOLERANCE)
 
 #include "common/cosine.cl"
 #include "common/parameters.cl"
