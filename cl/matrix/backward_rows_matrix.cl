@@ -222,19 +222,20 @@ INLINE void add_kv_block(row_state *state,
 }
 
 #if O_SERVES
-/* After the last KV block, where delta is from o: sums of dS tell how far it
- * is off. What that leaves in dQ for the most part goes, and all of it where
- * it shows, for which a window's keys must come again where they stream (1).
- */
+/* After the last KV block: sums of dS tell how far a delta from o is off, and
+ * what rounding leaves. For the most part that goes, and all of an error of
+ * delta where it shows, for which a window's keys must come again where they
+ * stream (1). */
 INLINE int mend_window(row_state *state,
                        float dq_sums[DIM_TILES][ACC_PER_LANE],
                        const dbias_target *dbias, const row_tile *rows,
                        const row_part *part, const row_part *own,
                        const q_block *share, const q_block *now,
-                       const score_bias_view *score_bias,
+                       const score_bias_view *score_bias, int has_o_lse,
                        const split_memory *memory, int team, const wave *w)
 {
     const int split = rows->split, computes = rows->computes;
+    int shows = 0;
     float expected[LANE_ROWS];
     IF_ALL (!computes)
         clear_errors(&state->errors);
@@ -245,7 +246,7 @@ INLINE int mend_window(row_state *state,
                 memory->out_staging + team * WAVES_PER_WINDOW + rows->tile,
                 split, team, w);
 #endif
-    find_errors(&state->errors, part, expected);
+    find_errors(&state->errors, &state->statistics, expected);
     /* by the first of who share rows; emulated waves keep step */
     const int takes_mean = computes && (EMULATED || split == 0);
     float of_dq[LANE_ROWS];
@@ -253,7 +254,8 @@ INLINE int mend_window(row_state *state,
         of_dq[r] = split == 0 ? state->errors.sum[r] : 0.0f;
     IF_ALL (takes_mean)
         take_mean_key(dq_sums, of_dq, now, w);
-    int shows = errors_count(&state->errors, SCRATCH_OF_ERRORS(now->out), w) &&
+    IF_ALL (has_o_lse)
+        shows = errors_count(&state->errors, SCRATCH_OF_ERRORS(now->out), w) &&
                 computes;
 #if STREAMING
     if (shows && w->lane == 0)
@@ -353,11 +355,10 @@ INLINE int compute_rows(int turn, row_state *state,
         add_kv_block(state, dq_sums, &dbias, &own, &share, in,
                      job->differentiates, now, score_bias, w);
 #if O_SERVES
-    IF_ALL (job->differentiates && now->is_last && job->has_o_lse &&
-            !in->mends)
+    IF_ALL (job->differentiates && now->is_last && !in->mends)
         comes_again =
             mend_window(state, dq_sums, &dbias, &rows, &part, &own, &share,
-                        now, score_bias, memory, me->team, w);
+                        now, score_bias, job->has_o_lse, memory, me->team, w);
 #endif
     IF_ALL (now->is_last && !comes_again)
         leave_window(state, dq_sums, scale_sum, &rows, &part, now, job, memory,

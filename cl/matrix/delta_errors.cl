@@ -1,32 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How far a delta that was taken from a stored, rounded o is off: what dS of a
- * row sums over keys tells, and whether that counts. */
+ * What dS of a row sums over keys and should not: how far a delta that was
+ * taken from a stored, rounded o is off, and whether that counts; and what
+ * rounding leaves. */
 #ifndef DELTA_ERRORS_CL
 #define DELTA_ERRORS_CL
 #include "matrix/grad_softmax.cl"
 
-/* What dS of a row sums over keys; its squares of one tile among so many, as
- * an estimate does for these, and of a lane's own keys. */
+/* What dS of a row sums over keys; and of a lane's own keys its squares, of
+ * one tile among so many, as an estimate does for these, and those of
+ * P_SCALE P. */
 typedef struct row_errors {
-    float sum[LANE_ROWS], squares[LANE_ROWS];
+    float sum[LANE_ROWS], squares[LANE_ROWS], weights[LANE_ROWS];
 } row_errors;
 #define LANES_OF_ROW (WAVE * LANE_ROWS / TILE_M)
-#define SAMPLED (CEIL_DIV(4, TILES_PER_SUBTILE) * TILES_PER_SUBTILE)
+#define SAMPLED (CEIL_DIV(2, TILES_PER_SUBTILE) * TILES_PER_SUBTILE)
 /* Of a key, in a mean of keys of length 1: a number of 16 bits. */
 #define MOST_INVERSE 16384.0f
 
 INLINE void clear_errors(row_errors *e)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        e->sum[r] = e->squares[r] = 0.0f;
+        e->sum[r] = e->squares[r] = e->weights[r] = 0.0f;
 }
 
 /* Are sums of dS made of `operands`, as they go to the product with K? The
  * cosine variant has those times norms. */
 #define SUMS_OPERANDS (VARIANT != COSINE)
+/* Is what rounding leaves worth measuring alone? In bf16 dQ would be off by
+ * more than is promised, where keys have much in common. */
+#define ROUNDING_SHOWS (SUMS_OPERANDS && DTYPE == 2)
 
-/* Of a tile of dS. */
-INLINE void add_errors(row_errors *e, const float *ds,
+/* Of a tile of dS and of P_SCALE P. */
+INLINE void add_errors(row_errors *e, const float *ds, const float *p,
                        const query_tile *operands, int tile, const wave *w)
 {
     if (SUMS_OPERANDS)
@@ -39,16 +44,16 @@ INLINE void add_errors(row_errors *e, const float *ds,
             e->sum[r] += ds[i];
         if (tile % SAMPLED == 0)
             e->squares[r] = FMA(ds[i], ds[i], e->squares[r]);
+        e->weights[r] = FMA(p[i], p[i], e->weights[r]);
     }
 }
 
-/* An error of delta is in dQ times the row's mean key, weighted by P. What all
- * keys have in common is taken out of `sums` by the plain mean of some, the
- * first tile from here->k on. */
-INLINE void take_mean_key(float sums[][ACC_PER_LANE], const float *error,
-                          const q_block *here, const wave *w)
+/* An error of delta is in dQ times the row's mean key, weighted by P, and what
+ * rounding leaves nearly so. What all keys have in common is taken out by the
+ * plain mean of some, the first tile from here->k on, times these operands. */
+INLINE void weigh_mean_key(query_tile *operands, const float *error,
+                           const q_block *here, const wave *w)
 {
-    query_tile operands[WEIGHT_PARTS];
     float x[ACC_PER_LANE];
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const int key = value_key(w->lane, i);
@@ -60,6 +65,13 @@ INLINE void take_mean_key(float sums[][ACC_PER_LANE], const float *error,
 #endif
     }
     make_operand_parts(operands, x, w);
+}
+
+INLINE void take_mean_key(float sums[][ACC_PER_LANE], const float *error,
+                          const q_block *here, const wave *w)
+{
+    query_tile operands[WEIGHT_PARTS];
+    weigh_mean_key(operands, error, here, w);
     add_values(sums, DIM_TILES, operands, here->k, 0, 0, w);
 }
 
@@ -75,26 +87,31 @@ INLINE void reduce_errors(row_errors *e, const wave *w)
 
 /* Sums of dS over all keys, expected[r] of which would be right, become their
  * errors. */
-INLINE void find_errors(row_errors *e, const row_part *part,
+INLINE void find_errors(row_errors *e, const row_statistics *s,
                         const float *expected)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         /* a row that sees nothing, or does not exist, has no error */
-        e->sum[r] = part->lse[r] == INFINITY ? 0.0f : e->sum[r] - expected[r];
+        e->sum[r] = s->top[r] == INFINITY ? 0.0f : e->sum[r] - expected[r];
 }
 
-/* Do errors show? What counts is their 2-norm and that of dS over all rows of
- * the tile. The same at all lanes; `scratch`: of the wave. */
+/* Do errors show in dQ? What is left of a row's is its error times the mean
+ * key by P, less the plain mean of TILE_N keys. But for what these have in
+ * common, which that takes out, squares are a key's times what P^2 sums to and
+ * 1 / TILE_N; that of the row of dQ is a key's times what dS^2 sums to. All
+ * rows of the tile count together. The same at all lanes; `scratch`: of the
+ * wave. */
 INLINE int errors_count(const row_errors *e, __local float *scratch,
                         const wave *w)
 {
     int shows = 0;
 #ifdef WAVE_ANY
-    const float allowed =
-        LANES_OF_ROW * SAMPLED * DELTA_TOLERANCE * DELTA_TOLERANCE;
+    const float allowed = SAMPLED * DQ_TOLERANCE * DQ_TOLERANCE;
     float excess = 0.0f;
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-        excess = FMA(e->sum[r], e->sum[r], excess);
+        const float left = FMA(e->weights[r], 1.0f / (P_SCALE * P_SCALE),
+                               1.0f / (TILE_N * LANES_OF_ROW));
+        excess = FMA(e->sum[r] * e->sum[r], left, excess);
         excess = FMA(-allowed, e->squares[r], excess);
     }
     SUM_OF_WAVE(excess, scratch, w);

@@ -145,6 +145,7 @@ INLINE void find_factors(ds_factors *f, const row_statistics *s,
 
 /* Is delta taken from o in this kernel, where the caller has it? */
 #define O_SERVES (LATE_COPIES && TAKES_O)
+#define MEASURES_SUMS (O_SERVES || ROUNDING_SHOWS)
 
 #if O_SERVES
 /* Takes an error of delta out of what a tile of rows has left, given what it
@@ -188,22 +189,14 @@ INLINE void mend_rows(float sums[ROW_SUM_TILES][ACC_PER_LANE],
     }
 }
 
-/* Sums of dS over keys tell how far a delta from o is off. What that leaves in
- * dQ for the most part goes, and all of it where it shows. */
+/* Where sums of dS over keys tell that a delta from o is off by what shows,
+ * takes all of it out of dQ, whose mean key already went by `of_dq`. */
 INLINE void mend_errors(float sums[ROW_SUM_TILES][ACC_PER_LANE],
-                        row_errors *errors, const dbias_target *dbias,
-                        const ds_factors *f, const row_part *part,
-                        const q_block *here, const row_weights *weights,
-                        const wave *w)
+                        const row_errors *errors, float *of_dq,
+                        const dbias_target *dbias, const ds_factors *f,
+                        const row_part *part, const q_block *here,
+                        const row_weights *weights, const wave *w)
 {
-    float expected[LANE_ROWS], of_dq[LANE_ROWS];
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        expected[r] = part->d_lse[r] * f->factor[r] * P_SCALE;
-    reduce_errors(errors, w);
-    find_errors(errors, part, expected);
-    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
-        of_dq[r] = errors->sum[r] * f->to_dq[r];
-    take_mean_key(sums, of_dq, here, w);
     IF_ALL (errors_count(errors, (__local float *)here->out, w)) {
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             of_dq[r] = -of_dq[r];
@@ -213,12 +206,28 @@ INLINE void mend_errors(float sums[ROW_SUM_TILES][ACC_PER_LANE],
 }
 #endif
 
+/* What sums of dS over keys are off by, and what that is of dQ. */
+INLINE void measure_errors(float *of_dq, row_errors *errors,
+                           const row_statistics *s, const ds_factors *f,
+                           const row_part *part, const wave *w)
+{
+    float expected[LANE_ROWS];
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        expected[r] = part->d_lse[r] * f->factor[r] * P_SCALE;
+    reduce_errors(errors, w);
+    find_errors(errors, s, expected);
+    UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
+        of_dq[r] = errors->sum[r] * f->to_dq[r];
+}
+
 /* dQ of the tile of rows leaves: `sums`, or where they are of a part of the
- * channels, products of `operands`, dS of all keys. Adds q^ . dq^ of the
- * lane's own rows to *scale_sum. */
+ * channels, products of `operands`, dS of all keys, less with MEASURES_SUMS
+ * the mean key by `mean`. Adds q^ . dq^ of the lane's own rows to *scale_sum.
+ */
 INLINE void store_dq(float sums[ROW_SUM_TILES][ACC_PER_LANE],
                      query_tile operands[TILES_PER_SUBTILE][WEIGHT_PARTS],
-                     float *from_dq, __global storage *dq, float *scale_sum,
+                     const query_tile *mean, float *from_dq,
+                     __global storage *dq, float *scale_sum,
                      const row_part *part, const q_block *here, const wave *w)
 {
     const uint flags = here->args->forward.flags;
@@ -236,6 +245,8 @@ INLINE void store_dq(float sums[ROW_SUM_TILES][ACC_PER_LANE],
                 if (IS_TILE(t))
                     add_values(sums, ROW_SUM_TILES, operands[t], here->k, t,
                                first, w);
+            if (MEASURES_SUMS)
+                add_values(sums, ROW_SUM_TILES, mean, here->k, 0, first, w);
         }
         store_epilogue(sums + (ROW_SUM_TILES == DIM_TILES ? first : 0),
                        from_dq, first, &to, here, w);
@@ -258,8 +269,8 @@ INLINE void differentiate_rows(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
     const tile_rows *rows = &part->rows;
     const dp_rows d_o = read_dp_rows(rows, here->d_o, w);
     float sums[ROW_SUM_TILES][ACC_PER_LANE];
-    query_tile operands[TILES_PER_SUBTILE][WEIGHT_PARTS];
-    row_errors errors; /* with O_SERVES */
+    query_tile operands[TILES_PER_SUBTILE][WEIGHT_PARTS], mean[WEIGHT_PARTS];
+    row_errors errors; /* with MEASURES_SUMS */
     ds_factors f;
     find_factors(&f, s, part, here, scratch, w);
     clear_tiles(sums, ROW_SUM_TILES);
@@ -288,7 +299,7 @@ INLINE void differentiate_rows(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
                 ds[i] = HAS_KEY(tile, i) ? scores[t][i] * change : 0.0f;
             }
             if (O_SERVES && !SUMS_OPERANDS)
-                add_errors(&errors, ds, 0, tile, w);
+                add_errors(&errors, ds, scores[t], 0, tile, w);
             if (PIPELINE_DP && t + 1 < TILES_PER_SUBTILE && IS_TILE(tile + 1))
                 multiply_dp(dp, &d_o, here->d_o, here->v, tile + 1, w);
             add_dbias(dbias, earlier, ds, f.to_dbias, tile, part, here, w);
@@ -299,17 +310,27 @@ INLINE void differentiate_rows(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
             scale_keys(ds, f.to_dq, tile, here, w);
             make_operand_parts(operands[t], ds, w);
             if (O_SERVES && SUMS_OPERANDS)
-                add_errors(&errors, ds, operands[t], tile, w);
+                add_errors(&errors, ds, scores[t], operands[t], tile, w);
+            else if (MEASURES_SUMS && SUMS_OPERANDS)
+                add_weights(errors.sum, operands[t], ds, w);
             if (ROW_SUM_TILES == DIM_TILES)
                 add_values(sums, ROW_SUM_TILES, operands[t], here->k, tile, 0,
                            w);
         }
     }
+#if MEASURES_SUMS
+    float of_dq[LANE_ROWS];
+    measure_errors(of_dq, &errors, s, &f, part, w);
+    if (ROW_SUM_TILES == DIM_TILES)
+        take_mean_key(sums, of_dq, here, w);
+    else
+        weigh_mean_key(mean, of_dq, here, w);
+#endif
 #if O_SERVES
     IF_ALL (has_o_lse)
-        mend_errors(sums, &errors, dbias, &f, part, here, weights, w);
+        mend_errors(sums, &errors, of_dq, dbias, &f, part, here, weights, w);
 #endif
-    store_dq(sums, operands, f.from_dq, dq, scale_sum, part, here, w);
+    store_dq(sums, operands, mean, f.from_dq, dq, scale_sum, part, here, w);
 }
 
 #endif

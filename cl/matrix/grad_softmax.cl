@@ -12,7 +12,8 @@
 #include "matrix/shift_scores.cl"
 
 typedef struct row_statistics {
-    float top[LANE_ROWS]; /* of scores; or lse, where that is known */
+    float top[LANE_ROWS]; /* of scores; or lse, where that is known; INFINITY
+                             of a row that sees nothing, in the end */
     /* of exponentials, and of these times dP; at first of a lane's own keys.
      * Later the former's inverse, times P_SCALE, and delta. */
     float sum[LANE_ROWS], delta[LANE_ROWS];
@@ -136,8 +137,10 @@ INLINE void finish_statistics(row_statistics *s, const row_part *part,
             s->sum[r] = sees ? RECIPROCAL(sum) : 0.0f;
             s->delta[r] *= s->sum[r];
             s->sum[r] *= P_SCALE;
-            if (RECOMPUTE_SCORES)
-                s->top[r] = sees ? s->top[r] + log(sum) : INFINITY;
+            if (!sees)
+                s->top[r] = INFINITY;
+            else if (RECOMPUTE_SCORES)
+                s->top[r] += log(sum);
         }
         s->delta[r] -= part->d_lse[r];
     }

@@ -207,6 +207,8 @@ INLINE void choose_ds_scales(row_state *s, float sums[DIM_TILES][ACC_PER_LANE],
             s->errors.sum[r] = is_first ? 0.0f : s->errors.sum[r] * rescale;
             s->errors.squares[r] =
                 is_first ? 0.0f : s->errors.squares[r] * rescale * rescale;
+            if (is_first)
+                s->errors.weights[r] = 0.0f;
         }
     }
 }
@@ -255,19 +257,19 @@ differentiate_rows(row_state *state, float sums[DIM_TILES][ACC_PER_LANE],
                 ds[i] = HAS_KEY(tile, i) ? scores[t][i] * change : 0.0f;
             }
             if (O_SERVES && !SUMS_OPERANDS && !mends)
-                add_errors(&state->errors, ds, 0, tile, w);
+                add_errors(&state->errors, ds, scores[t], 0, tile, w);
             add_dbias(dbias, earlier, ds, to_dbias, tile, part, here, w);
             scale_keys(ds, to_dq, tile, here, w);
             make_operand_parts(operands, ds, w);
             if (O_SERVES && SUMS_OPERANDS && !mends)
-                add_errors(&state->errors, ds, operands, tile, w);
+                add_errors(&state->errors, ds, scores[t], operands, tile, w);
             add_values(sums, DIM_TILES, operands, here->k, tile, 0, w);
         }
     }
 }
 
 /* Among a wave's output staging, behind what join_errors has there. */
-#define SCRATCH_OF_ERRORS(out) ((__local float *)(out) + 2 * TILE_M)
+#define SCRATCH_OF_ERRORS(out) ((__local float *)(out) + 3 * TILE_M)
 
 #if SPLITS > 1 && O_SERVES
 /* Errors of a tile of rows become the sums of all splits'. They go through the
@@ -280,11 +282,13 @@ INLINE void join_errors(row_errors *e,
     __local float *own = (__local float *)shared[split * ROW_TILES];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(e->squares[r], ADD);
+        REDUCE(e->weights[r], ADD);
     }
     if (value_key(w->lane, 0) == 0)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
             own[lane_query(w->lane, r)] = e->sum[r];
             own[TILE_M + lane_query(w->lane, r)] = e->squares[r];
+            own[2 * TILE_M + lane_query(w->lane, r)] = e->weights[r];
         }
     TEAM_SYNC(team);
     clear_errors(e);
@@ -295,6 +299,7 @@ INLINE void join_errors(row_errors *e,
                 lane_query(w->lane, r);
             e->sum[r] += row[0];
             e->squares[r] += row[TILE_M] / LANES_OF_ROW;
+            e->weights[r] += row[2 * TILE_M] / LANES_OF_ROW;
         }
 }
 #endif
