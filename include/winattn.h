@@ -831,8 +831,7 @@ typedef struct winattn_backward {
      * unit's waves, and on matrix units lse does in any window. Other kernels
      * do not read them. Leave them NULL if the forward pass was not kept, as
      * in training that recomputes activations. Gradients are as accurate as
-     * promised either way, and with them at most twice as far off as without
-     * (on matrix units, where logits are large, dq up to four times):
+     * promised either way, and with them at most twice as far off as without:
      * delta_i = dO_i . O_i of a stored o is off by its rounding, which the sum
      * of a row's dS over its keys tells; it should be dLSE_i. */
     winattn_tensor o;
