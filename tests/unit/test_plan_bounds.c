@@ -356,7 +356,8 @@ static void even_sizes(void **state)
 
 /* ---- Choices ---- */
 
-/* Chosen for large windows when all sizes of blocks were walked one by one. */
+/* Chosen for large windows, at first when all sizes of blocks were walked one
+ * by one; since then where formulas of local memory changed. */
 static const struct {
     const char *device, *problem, *choice;
 } expected[] = {
