@@ -75,16 +75,22 @@ INLINE void store_fp16(float x, __global half *p, ulong i)
 {
     vstore_half_rte(x, i, p);
 }
+/* By bits: PoCL takes addresses of halves for those of whole vectors where a
+ * CPU converts these. */
 #define DEFINE_VECTOR_ACCESS(n)                                               \
     DEFINE_VECTOR_LOAD_F32(n)                                                 \
     INLINE JOIN(float, n) JOIN(JOIN(load, n), _fp16)(__global const half *p)  \
     {                                                                         \
-        return JOIN(vload_half, n)(0, p);                                     \
+        const JOIN(ushort, n) bits =                                          \
+            JOIN(vload, n)(0, (__global const ushort *)p);                    \
+        return JOIN(vload_half, n)(0, (const half *)&bits);                   \
     }                                                                         \
     INLINE void JOIN(JOIN(store, n), _fp16)(JOIN(float, n) x,                 \
                                             __global half * p)                \
     {                                                                         \
-        JOIN(JOIN(vstore_half, n), _rte)(x, 0, p);                            \
+        JOIN(ushort, n) bits;                                                 \
+        JOIN(JOIN(vstore_half, n), _rte)(x, 0, (half *)&bits);                \
+        JOIN(vstore, n)(bits, 0, (__global ushort *)p);                       \
     }
 
 #else
