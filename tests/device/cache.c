@@ -135,6 +135,13 @@ void run_here(const char *text, outcome *result)
     run_plan(device.context, device.id, device.queue, text, result);
 }
 
+const char *other_case(void)
+{
+    return keeps_barriers()
+               ? "tier=local windows=2 heads=1 queries=10 dim=8 bias=same"
+               : "tier=cpu windows=2 heads=1 queries=10 dim=8 bias=same";
+}
+
 bool gives_binaries(void)
 {
     static int known = -1;

@@ -42,7 +42,9 @@ typedef struct outcome {
 } outcome;
 
 #define CPU_CASE "tier=cpu windows=2 heads=1 queries=10 dim=8"
-#define LOCAL_CASE "tier=local windows=2 heads=1 queries=10 dim=8 bias=same"
+/* Of another program: one of tier local, where the device does not break it.
+ */
+const char *other_case(void);
 
 void describe_origin(const winattn_plan *plan, char origin[40]);
 

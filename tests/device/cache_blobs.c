@@ -53,7 +53,7 @@ static void blobs_travel(void **state)
     winattn_set_cache_dir("");
     winattn_programs *programs = make_programs();
     run_here(CPU_CASE, &cold[0]);
-    run_here(LOCAL_CASE, &cold[1]);
+    run_here(other_case(), &cold[1]);
     unsigned char *blob = export_all(programs, &size);
     assert_int_equal(
         winattn_programs_export(programs, size - 1, blob, &needed),
@@ -77,7 +77,7 @@ static void blobs_travel(void **state)
     programs = make_programs();
     assert_int_equal(winattn_programs_import(programs, size_again, second),
                      WINATTN_SUCCESS);
-    run_here(LOCAL_CASE, &warm);
+    run_here(other_case(), &warm);
     assert_int_equal(warm.built, 0);
     assert_memory_equal(warm.o, cold[1].o, sizeof warm.o);
     run_here(CPU_CASE, &warm);

@@ -7,7 +7,6 @@ int main(int count, char **arguments)
 {
     const test_group groups[] = {api_plans, api_shapes, api_refusals,
                                  api_grids, api_order,  api_threads};
-    const test_program program = {
-        .part = "api", .has_barriers = true, TEST_GROUPS(groups)};
+    const test_program program = {.part = "api", TEST_GROUPS(groups)};
     return runner_main(&program, count, arguments);
 }
