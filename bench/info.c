@@ -55,6 +55,8 @@ static const field fields[] = {
     {"miscompiles barriers", FIELD(miscompiles_barriers), TRUTH, NULL},
     {"breaks barriers", FIELD(breaks_barriers), TRUTH, NULL},
     {"loads half vectors one by one", FIELD(splits_half_vectors), TRUTH, NULL},
+    {"takes half vectors for aligned", FIELD(aligns_half_vectors), TRUTH,
+     NULL},
     {"reports sizes of kernels", FIELD(reports_kernel_sizes), TRUTH, NULL},
     {"rounds after which loops end", FIELD(loop_limit), NUMBER, "no limit"},
 };

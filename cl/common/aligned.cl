@@ -5,8 +5,6 @@
  *   HALVES_FROM_BITS  1: vloada_half would load one half at a time */
 #include "common/storage.cl"
 
-REQUIRE(HALVES_FROM_BITS)
-
 #if DTYPE == 0
 INLINE float4 load4_aligned(__global const storage *p)
 {
@@ -25,7 +23,7 @@ INLINE void store8_aligned(float8 x, __global storage *p)
     store4_aligned(x.lo, p);
     store4_aligned(x.hi, p + 4);
 }
-#elif DTYPE == 1 && HALVES_FROM_BITS
+#elif DTYPE == 1 && HALVES_FROM_BITS == 1
 INLINE float4 load4_aligned(__global const storage *p)
 {
     const ushort4 bits = *(__global const ushort4 *)p;

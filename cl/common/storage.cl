@@ -12,11 +12,15 @@
  *
  * load and store with the suffix of a type move one element, load4 and store4
  * (and so on) that many neighbours, aligned to one element only. Stores round
- * to nearest even and keep a NaN a NaN. */
+ * to nearest even and keep a NaN a NaN.
+ *
+ *   HALVES_FROM_BITS  2: vload_half4 would take the address for that of a
+ *                     whole vector */
 #include "common/language.cl"
 
 REQUIRE(DTYPE)
 REQUIRE(HAS_FMA)
+REQUIRE(HALVES_FROM_BITS)
 
 /* a * b + c. A device without the instruction would compute fma in software,
  * a hundred times slower. */
@@ -75,8 +79,7 @@ INLINE void store_fp16(float x, __global half *p, ulong i)
 {
     vstore_half_rte(x, i, p);
 }
-/* By bits: PoCL takes addresses of halves for those of whole vectors where a
- * CPU converts these. */
+#if HALVES_FROM_BITS == 2
 #define DEFINE_VECTOR_ACCESS(n)                                               \
     DEFINE_VECTOR_LOAD_F32(n)                                                 \
     INLINE JOIN(float, n) JOIN(JOIN(load, n), _fp16)(__global const half *p)  \
@@ -92,6 +95,19 @@ INLINE void store_fp16(float x, __global half *p, ulong i)
         JOIN(JOIN(vstore_half, n), _rte)(x, 0, (half *)&bits);                \
         JOIN(vstore, n)(bits, 0, (__global ushort *)p);                       \
     }
+#else
+#define DEFINE_VECTOR_ACCESS(n)                                               \
+    DEFINE_VECTOR_LOAD_F32(n)                                                 \
+    INLINE JOIN(float, n) JOIN(JOIN(load, n), _fp16)(__global const half *p)  \
+    {                                                                         \
+        return JOIN(vload_half, n)(0, p);                                     \
+    }                                                                         \
+    INLINE void JOIN(JOIN(store, n), _fp16)(JOIN(float, n) x,                 \
+                                            __global half * p)                \
+    {                                                                         \
+        JOIN(JOIN(vstore_half, n), _rte)(x, 0, p);                            \
+    }
+#endif
 
 #else
 typedef ushort storage;

@@ -85,9 +85,10 @@
     X(STATISTICS, 0, 1)                                                       \
     /* backward_keys_local: 1: the table of biases stays in local memory */   \
     X(KEEPS_TABLE, 0, 1)                                                      \
-    /* of the device and its compiler: its vloads of halves are wrong; the    \
-     * size of sub-groups to ask for, 0 any; registers have a limit */        \
-    X(HALVES_FROM_BITS, 0, 1)                                                 \
+    /* of the device and its compiler: which vectors of halves come as bits,  \
+     * 0 none, 1 aligned ones, 2 all others; the size of sub-groups to ask    \
+     * for, 0 any; registers have a limit */                                  \
+    X(HALVES_FROM_BITS, 0, 2)                                                 \
     X(SUB_GROUP, 0, 64)                                                       \
     X(LIMITS_REGISTERS, 0, 1)                                                 \
                                                                               \

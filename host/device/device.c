@@ -241,6 +241,10 @@ static winattn_status query_maker(cl_device_id id, wa_device *device)
                               version >= 5;
     /* seen in the PTX of driver 580 */
     device->splits_half_vectors = device->vendor == WA_VENDOR_NVIDIA;
+    /* PoCL 3.1 loads and stores them by aligned vectors; kernels that did not
+     * fold these into other instructions ended by SIGSEGV on CPUs with AVX2
+     * and without AVX-512 */
+    device->aligns_half_vectors = device->miscompiles_barriers;
     /* rusticl 22.3 says 32 for kernels that run with 64 and more; NVIDIA's
      * driver 580 says 256 for kernels that were compiled for 512 to 1024 and
      * run with as many */

@@ -50,6 +50,7 @@ typedef struct wa_device {
     bool miscompiles_barriers; /* optimised kernels with barriers are wrong */
     bool breaks_barriers;      /* and so are kernels that are not optimised */
     bool splits_half_vectors;  /* vloada_half8 loads one half at a time */
+    bool aligns_half_vectors;  /* vload_half8 wants a multiple of 16 bytes */
     bool limits_registers;     /* with -cl-nv-maxrregcount */
     bool reports_kernel_sizes; /* CL_KERNEL_WORK_GROUP_SIZE is right */
     /* rounds after which a work-item's loops end early, all loops counted

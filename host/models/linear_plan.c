@@ -119,6 +119,7 @@ void wa_linear_write_kernel(const wa_linear_problem *problem,
     text[0] = 0;
     wa_append_switch(text, size, WA_SWITCH(DTYPE), problem->dtype);
     wa_append_switch(text, size, WA_SWITCH(HAS_FMA), device->has_fma);
+    wa_append_half_vectors(device, problem->dtype, text, size);
     /* on a matrix unit norms are in memory before */
     wa_append_switch(text, size, WA_SWITCH(NORM),
                      problem->layer_norm && tier != WINATTN_TIER_MATRIX);
@@ -178,6 +179,7 @@ void wa_linear_write_statistics(const wa_linear_problem *problem,
     snprintf(kernel->name, sizeof kernel->name, "linear_statistics");
     wa_append_switch(text, size, WA_SWITCH(DTYPE), problem->dtype);
     wa_append_switch(text, size, WA_SWITCH(HAS_FMA), device->has_fma);
+    wa_append_half_vectors(device, problem->dtype, text, size);
     wa_append_switch(text, size, WA_SWITCH(ROW_ITEMS), items);
     wa_append_switch(text, size, WA_SWITCH(ROW_GROUP), kernel->rows);
     wa_append_switch(text, size, WA_SWITCH(LANES), lanes);

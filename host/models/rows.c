@@ -93,8 +93,7 @@ static void write_defines(const wa_row_plan *plan, const wa_device *device,
         wa_append_switch(text, size, WA_SWITCH(PATCH_HEIGHT), desc->patch[0]);
         wa_append_switch(text, size, WA_SWITCH(PATCH_WIDTH), desc->patch[1]);
     }
-    if (device->splits_half_vectors && desc->dtype == WINATTN_FP16)
-        wa_append_switch(text, size, WA_SWITCH(HALVES_FROM_BITS), 1);
+    wa_append_half_vectors(device, desc->dtype, text, size);
     if (desc->job == WA_ROW_EMBED)
         return;
     wa_append_switch(text, size, WA_SWITCH(ROW_SIZE), desc->row_size);

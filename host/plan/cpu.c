@@ -192,6 +192,8 @@ static void set_backward_defines(const wa_problem *problem,
                               step->defines, sizeof step->defines);
     wa_append_shape(&wa_cpu_numbers, shape, step->defines,
                     sizeof step->defines);
+    wa_append_half_vectors(device, problem->dtype, step->defines,
+                           sizeof step->defines);
 }
 
 bool wa_plan_cpu_backward(const wa_problem *problem, const wa_device *device,

@@ -108,11 +108,20 @@ void wa_append_table(const wa_problem *problem, char *text, size_t size)
     append_table(problem, text, size);
 }
 
+void wa_append_half_vectors(const wa_device *device, winattn_dtype dtype,
+                            char *text, size_t size)
+{
+    const uint32_t which = device->splits_half_vectors   ? 1
+                           : device->aligns_half_vectors ? 2
+                                                         : 0;
+    if (which && dtype == WINATTN_FP16)
+        wa_append_switch(text, size, WA_SWITCH(HALVES_FROM_BITS), which);
+}
+
 void wa_append_local_options(const wa_problem *problem,
                              const wa_device *device, char *text, size_t size)
 {
-    if (device->splits_half_vectors && problem->dtype == WINATTN_FP16)
-        wa_append_switch(text, size, WA_SWITCH(HALVES_FROM_BITS), 1);
+    wa_append_half_vectors(device, problem->dtype, text, size);
     if (device->sub_group)
         wa_append_switch(text, size, WA_SWITCH(SUB_GROUP), device->sub_group);
     if (device->miscompiles_barriers)
@@ -154,6 +163,7 @@ void wa_write_forward_defines(const wa_problem *problem,
                       text, size);
     if (plan->tier == WINATTN_TIER_CPU) {
         wa_append_shape(&wa_cpu_numbers, &plan->shape.cpu, text, size);
+        wa_append_half_vectors(device, problem->dtype, text, size);
     } else if (plan->is_wgmma) {
         wa_append_switch(text, size, WA_SWITCH(STAGES),
                          plan->shape.matrix.stages);

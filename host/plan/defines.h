@@ -28,6 +28,10 @@ WA_SISTER void wa_append_matrix_unit_options(const wa_device *device,
  */
 void wa_append_matrix_shape(const wa_matrix_shape *shape,
                             const wa_device *device, char *text, size_t size);
+/* Which vectors of halves the device's compiler gets wrong. */
+WA_SISTER void wa_append_half_vectors(const wa_device *device,
+                                      winattn_dtype dtype, char *text,
+                                      size_t size);
 /* What the kernels of tier local must know of the device and its compiler. */
 void wa_append_local_options(const wa_problem *problem,
                              const wa_device *device, char *text, size_t size);

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "models/levels.h"
+#include "plan/defines.h"
 #include "plan/switches.h"
 #include "program/program.h"
 #include "program/source.h"
@@ -36,8 +37,7 @@ static void write_options(const unfused *u, char *text, size_t size)
     wa_append_switch(text, size, WA_SWITCH(DTYPE), dtype);
     wa_append_switch(text, size, WA_SWITCH(HAS_FMA), device->has_fma);
     wa_append_switch(text, size, WA_SWITCH(LANES), u->lanes);
-    if (device->splits_half_vectors && dtype == WINATTN_FP16)
-        wa_append_switch(text, size, WA_SWITCH(HALVES_FROM_BITS), 1);
+    wa_append_half_vectors(device, dtype, text, size);
     /* models/linear.cl is there for its GELU */
     wa_append_switch(text, size, WA_SWITCH(NORM), 0);
     wa_append_switch(text, size, WA_SWITCH(HAS_BIAS), 0);

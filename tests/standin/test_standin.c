@@ -72,6 +72,7 @@ static void check_device(const wa_device *made_up)
     SAME(miscompiles_barriers);
     SAME(breaks_barriers);
     SAME(splits_half_vectors);
+    SAME(aligns_half_vectors);
     SAME(reports_kernel_sizes);
     SAME(loop_limit);
     SAME(has_matrix_extension);
