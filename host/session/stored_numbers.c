@@ -2,7 +2,7 @@
 #include "session/stored_numbers.h"
 
 #include <math.h>
-#include <stdbool.h>
+#include <string.h>
 
 uint16_t wa_stored_bits(winattn_dtype dtype, int n, int power)
 {
@@ -32,14 +32,22 @@ double wa_scaled(double x, int power)
 
 double wa_stored_value(winattn_dtype dtype, uint16_t bits)
 {
-    const bool half = dtype == WINATTN_FP16;
-    const int exponent = half ? bits >> 10 & 31 : bits >> 7 & 255;
-    const int fraction = half ? bits & 0x3ff : bits & 0x7f;
-    const int width = half ? 10 : 7, bias = half ? 15 : 127;
+    const uint32_t exponent = bits >> 10 & 31, fraction = bits & 0x3ff;
     const double sign = bits & 0x8000 ? -1.0 : 1.0;
-    if (exponent == (half ? 31 : 255))
+    if (dtype == WINATTN_BF16) {
+        const uint32_t wide = (uint32_t)bits << 16;
+        float number;
+        memcpy(&number, &wide, sizeof number);
+        return number;
+    }
+    if (exponent == 31)
         return fraction ? NAN : sign * INFINITY;
-    return sign * (exponent ? wa_scaled(fraction + wa_scaled(1.0, width),
-                                        exponent - bias - width)
-                            : wa_scaled(fraction, 1 - bias - width));
+    if (exponent == 0)
+        return sign * fraction * 0x1p-24;
+    const uint64_t wide = (uint64_t)(bits & 0x8000) << 48 |
+                          (uint64_t)(exponent + 1023 - 15) << 52 |
+                          (uint64_t)fraction << 42;
+    double number;
+    memcpy(&number, &wide, sizeof number);
+    return number;
 }
