@@ -183,15 +183,6 @@ INLINE void multiply_stage(float *s, float *dp, const kept_rows *first,
     end_products();
 }
 
-INLINE float number_of(ushort bits)
-{
-#if DTYPE == 1
-    return vload_half(0, (const half *)&bits);
-#else
-    return as_float((uint)bits << 16);
-#endif
-}
-
 /* ---- What leaves ---- */
 
 /* store_rows, or where `adds` each element is added to what is there. */

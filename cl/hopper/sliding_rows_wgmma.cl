@@ -15,6 +15,7 @@
 #define QUERY_STAGES GRADIENT_STAGES
 #include "hopper/announcement.cl"
 #include "hopper/kept_rows.cl"
+#include "hopper/mean_key.cl"
 
 REQUIRE(BLOCK_ROWS)
 REQUIRE(STAGES)
@@ -225,32 +226,7 @@ INLINE void leave_offsets(const row_state *x, const wave_rows *rows,
     }
 }
 
-/* What is left of the errors is in dQ times a mean key: what all keys have in
- * common is taken out of it by the plain mean of `count` of them, at most 16,
- * of swizzled rows in local memory. */
-INLINE void take_mean_key(row_state *x, uint keys, uint count, int lane)
-{
-    UNROLL_FOR (int j = 0; j < HEAD_DIM / 8; j++) {
-        float mean[2] = {0.0f, 0.0f};
-        UNROLL_FOR (uint r = 0; r < 2; r++) {
-            const uint key = lane / 4 + 8 * r;
-            const uint pair =
-                load_word(swizzled_chunk(keys, key, j) + lane % 4 * 4);
-            UNROLL_FOR (int i = 0; i < 2; i++)
-                mean[i] +=
-                    key < count ? number_of((ushort)(pair >> 16 * i)) : 0.0f;
-        }
-        UNROLL_FOR (int i = 0; i < 2; i++) {
-            mean[i] += LANE_XOR(mean[i], 4);
-            mean[i] += LANE_XOR(mean[i], 8);
-            mean[i] += LANE_XOR(mean[i], 16);
-            UNROLL_FOR (int r = 0; r < 2; r++)
-                x->dq[SCORE(j, r, i)] =
-                    FMA(x->error[r], mean[i] * (-1.0f / count),
-                        x->dq[SCORE(j, r, i)]);
-        }
-    }
-}
+DEFINE_TAKE_MEAN_KEY(swizzled_chunk)
 
 /* ---- The loop over keys ---- */
 
@@ -289,8 +265,8 @@ INLINE ring_place add_tiles(row_state *x, const tile_ring *ring, ring_place at,
     if (end == runs->end) {
         const key_tile t = find_key_tile(loop, runs, end - 1);
         find_errors(x, rows, all);
-        take_mean_key(x, part_of(ring, last, KEYS), min(t.end - t.first, 16u),
-                      rows->lane);
+        take_mean_key(x->dq, x->error, part_of(ring, last, KEYS),
+                      min(t.end - t.first, 16u), rows->lane);
     }
     leave(was_read(ring, last, KEYS), rows->lane);
     return at;
