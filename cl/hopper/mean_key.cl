@@ -3,6 +3,7 @@
  * what all keys have in common goes by the plain mean of a few of them. */
 #ifndef MEAN_KEY_CL
 #define MEAN_KEY_CL
+#include "common/problem.cl"
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
 

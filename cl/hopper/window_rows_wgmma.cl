@@ -23,6 +23,7 @@
 #define OWN_ROWS BLOCK_ROWS
 #define OTHER_ROWS (CEIL_DIV(NK, BLOCK_KEYS) * BLOCK_KEYS)
 #define OTHER_BYTES BYTES_OF_KEY
+#include "hopper/mean_key.cl"
 #include "hopper/window_statistics.cl"
 
 typedef char all_waves_have_rows[FULL_WAVES(NQ, OWN_ROWS)];
@@ -42,8 +43,17 @@ INLINE void exponentiate_again(float *s, const row_state *x)
             }
 }
 
-/* These and dP become dS, as an operand. */
-INLINE void differentiate(uint *ds, float *d_bias, const float *e,
+/* Is what rounding leaves of the sums of dS worth measuring? Where keys have
+ * much in common dQ would be off by more than is promised of bf16; in the
+ * cosine variant by less than half of that. */
+#define ROUNDING_SHOWS (DTYPE == 2 && VARIANT != COSINE)
+#if ROUNDING_SHOWS
+DEFINE_TAKE_MEAN_KEY(window_chunk)
+#endif
+
+/* These and dP become dS, as an operand, what that sums to is added to sums.
+ */
+INLINE void differentiate(uint *ds, float *sums, float *d_bias, const float *e,
                           const float *dp, const row_state *x,
                           const float2 *inverse)
 {
@@ -58,13 +68,20 @@ INLINE void differentiate(uint *ds, float *d_bias, const float *e,
             ds[2 * j + r] = VARIANT == COSINE ? PACK(d[0] * inverse[j].x,
                                                      d[1] * inverse[j].y)
                                               : PACK(d[0], d[1]);
+            if (ROUNDING_SHOWS) {
+                const float2 stored = unpack(ds[2 * j + r]);
+                sums[r] += stored.x + stored.y;
+            }
         }
 }
 
-INLINE void find_gradients(float *dq, float *d_bias, const row_state *x,
-                           const window_ring *ring, uint stage, uint q_rows,
-                           uint d_o_rows, const wave_rows *rows)
+/* sums: of dS, of the lane's columns. */
+INLINE void find_gradients(float *dq, float *sums, float *d_bias,
+                           const row_state *x, const window_ring *ring,
+                           uint stage, uint q_rows, uint d_o_rows,
+                           const wave_rows *rows)
 {
+    sums[0] = sums[1] = 0.0f;
     uint ds[BLOCK_KEYS / 4];
     UNROLL_FOR (int i = 0; i < OUTS; i++)
         dq[i] = 0.0f;
@@ -83,7 +100,9 @@ INLINE void find_gradients(float *dq, float *d_bias, const row_state *x,
         exponentiate_again(s, x);
         AWAIT_PRODUCTS(0);
         hold_tile(dp);
-        differentiate(ds, d_bias + first / 2, s, dp, x, terms.inverse);
+        differentiate(ds, sums, d_bias + first / 2, s, dp, x, terms.inverse);
+        if (ROUNDING_SHOWS) /* what is to be added must not wait there */
+            __asm__ volatile("" : "+f"(sums[0]), "+f"(sums[1]));
         /* now, as what is to be added takes as many registers */
         hold_tile(d_bias + first / 2);
         hold_words(ds, BLOCK_KEYS / 4);
@@ -293,7 +312,7 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
     const uint d_o_rows = window_rows(ring, stage, OWN_SECOND) + of_warpgroup;
     const uint own_q = q_rows + wave % 4 * 16 * WINDOW_PITCH;
     row_state x = {.back = {0.0f}};
-    float dq[OUTS], d_lse[2], factor[2], largest = 1.0f;
+    float dq[OUTS], d_lse[2], sums_of_ds[2], factor[2], largest = 1.0f;
     read_d_lse(d_lse, out, args, window, job->head, &rows);
     await_phase(window_filled(ring, stage), n / STAGES % 2);
     show_to_products();
@@ -319,7 +338,19 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
              job->head) *
                 NQ * ROW_NUMBERS,
         &rows);
-    find_gradients(dq, d_bias, &x, ring, stage, q_rows, d_o_rows, &rows);
+    find_gradients(dq, sums_of_ds, d_bias, &x, ring, stage, q_rows, d_o_rows,
+                   &rows);
+#if ROUNDING_SHOWS
+    /* again, as registers are few: dS should have summed to it */
+    read_d_lse(d_lse, out, args, window, job->head, &rows);
+    UNROLL_FOR (int r = 0; r < 2; r++) {
+        REDUCE(sums_of_ds[r], ADD_PAIR);
+        if (x.factor[r] != 0.0f) /* it sees something */
+            sums_of_ds[r] -= d_lse[r];
+    }
+    take_mean_key(dq, sums_of_ds, window_rows(ring, stage, OTHER_FIRST), 16,
+                  lane);
+#endif
     UNROLL_FOR (int r = 0; r < 2; r++)
         factor[r] = x.back[r] * job->scale;
 #if VARIANT == COSINE
