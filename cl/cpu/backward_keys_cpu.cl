@@ -124,24 +124,24 @@ INLINE void prefetch_next(const backward_args *args, ulong window, uint head,
     for (uint r = row; r < min(row + TILE_ROWS, forward->queries); r++) {
         const token at = find_token(&forward->grid, &coord, r);
         prefetch_channels(q + plane(&forward->q, coord.grid, head),
-                          &forward->q, at);
+                          &forward->q, &at);
         prefetch_channels(d_o + plane(&args->d_o, coord.grid, head),
-                          &args->d_o, at);
+                          &args->d_o, &at);
         if ((forward->flags & ARG_DQ) != 0)
             prefetch_channels(dq + plane(&args->dq, coord.grid, head),
-                              &args->dq, at);
+                              &args->dq, &at);
         if (head % forward->heads_per_kv_head != 0)
             continue; /* the others share its keys */
         prefetch_channels(k + plane(&forward->k, coord.grid, kv_head),
-                          &forward->k, at);
+                          &forward->k, &at);
         prefetch_channels(v + plane(&forward->v, coord.grid, kv_head),
-                          &forward->v, at);
+                          &forward->v, &at);
         if ((forward->flags & ARG_DK) != 0)
             prefetch_channels(dk + plane(&args->dk, coord.grid, kv_head),
-                              &args->dk, at);
+                              &args->dk, &at);
         if ((forward->flags & ARG_DV) != 0)
             prefetch_channels(dv + plane(&args->dv, coord.grid, kv_head),
-                              &args->dv, at);
+                              &args->dv, &at);
     }
 }
 #endif
@@ -188,7 +188,7 @@ INLINE float compute_dq(const row_tile *tile, gradient_tile *g,
             l2norm_backward_row(sums[r], x, inverse_norm(lanes_sum(squares)));
 #endif
         if ((args->forward.flags & ARG_DQ) != 0)
-            store_gradient(sums[r], dq, &args->dq, at,
+            store_gradient(sums[r], dq, &args->dq, &at,
                            (args->forward.flags & ARG_ADD_DQ) != 0);
     }
     return along;
@@ -260,19 +260,19 @@ INLINE void store_keys(key_sums *sums, const key_block *keys,
             sums->pad_v[cv] += sums->v[j][cv];
 #endif
         if ((flags & ARG_DV) != 0 && EXISTS(at))
-            store_gradient(sums->v[j], dv, &args->dv, at,
+            store_gradient(sums->v[j], dv, &args->dv, &at,
                            (flags & ARG_ADD_DV) != 0);
         if (!wants_dk)
             continue;
 #if VARIANT == COSINE
-        l2norm_backward_token(sums->k[j], k, &args->forward.k, at, pad_k);
+        l2norm_backward_token(sums->k[j], k, &args->forward.k, &at, pad_k);
 #endif
 #if PADDING == 1
         for (int cv = 0; !EXISTS(at) && cv < V_VECS; cv++)
             sums->pad_k[cv] += sums->k[j][cv];
 #endif
         if ((flags & ARG_DK) != 0 && EXISTS(at))
-            store_gradient(sums->k[j], dk, &args->dk, at,
+            store_gradient(sums->k[j], dk, &args->dk, &at,
                            (flags & ARG_ADD_DK) != 0);
     }
 }

@@ -176,11 +176,11 @@ backward_rows_cpu(BACKWARD_PARAMETERS)
                 (sums.a[at][cv] - sums.b[at][cv] * delta) * (inverse * scale);
         float along = 0.0f;
 #if VARIANT == COSINE
-        along = l2norm_backward_token(d, head_q, &forward->q, t, 0);
+        along = l2norm_backward_token(d, head_q, &forward->q, &t, 0);
 #endif
         if ((forward->flags & ARG_DQ) != 0 && EXISTS(t))
             store_gradient(d, dq + plane(&args.dq, coord.grid, u.head),
-                           &args.dq, t, (forward->flags & ARG_ADD_DQ) != 0);
+                           &args.dq, &t, (forward->flags & ARG_ADD_DQ) != 0);
         __global float *to = workspace + row * ROW_NUMBERS;
         to[ROW_MAX] = sums.max[at];
         to[ROW_DELTA] = sums.center[at] + delta;

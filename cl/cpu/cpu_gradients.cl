@@ -14,8 +14,10 @@ INLINE void load_d_o(gradient_tile *g, const row_tile *tile,
                      __global const storage *plane,
                      const tensor_layout *layout)
 {
-    for (int r = 0; r < TILE_ROWS; r++)
-        load_row(g->d_o[r], plane, layout, row_token(tile, r), 0);
+    for (int r = 0; r < TILE_ROWS; r++) {
+        const token at = row_token(tile, r);
+        load_row(g->d_o[r], plane, layout, &at, 0);
+    }
 }
 
 /* ds = dO V^T, for all keys of the block. */
@@ -51,7 +53,8 @@ INLINE float l2norm_backward_row(vec d[V_VECS], const vec x[V_VECS],
 /* The same with respect to a token's row as memory has it. */
 INLINE float l2norm_backward_token(vec d[V_VECS],
                                    __global const storage *plane,
-                                   const tensor_layout *layout, token at,
+                                   const tensor_layout *layout,
+                                   const token *at,
                                    __global const storage *pad)
 {
     float x[CHANNELS];
@@ -65,9 +68,10 @@ INLINE float l2norm_backward_token(vec d[V_VECS],
 
 /* Stores a row of a gradient, or adds to it; the token exists. */
 INLINE void store_gradient(const vec d[V_VECS], __global storage *plane,
-                           const tensor_layout *layout, token at, int add)
+                           const tensor_layout *layout, const token *at,
+                           int add)
 {
-    __global storage *row = plane + token_offset(layout, &at);
+    __global storage *row = plane + token_offset(layout, at);
     for (int cv = 0; cv < CHANNEL_VECS; cv++) {
         vec x = d[cv];
         if (add)

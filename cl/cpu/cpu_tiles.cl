@@ -224,12 +224,14 @@ INLINE void load_regions(key_block *keys, const forward_args *args,
 #endif
 }
 
-/* One row of channels; returns its squares, not yet summed over the lanes. */
+/* One row of channels; returns its squares, not yet summed over the lanes.
+ * Tokens come by their address: of a copy, rusticl 25.0 took that of another
+ * row in a loop over rows. */
 INLINE vec load_row(float *to, __global const storage *plane,
-                    const tensor_layout *layout, token at,
+                    const tensor_layout *layout, const token *at,
                     __global const storage *pad)
 {
-    __global const storage *row = token_row(plane, layout, &at, pad);
+    __global const storage *row = token_row(plane, layout, at, pad);
     vec squares = (vec)(0.0f);
     for (int cv = 0; cv < V_VECS; cv++) {
         vec x = (vec)(0.0f);
@@ -256,8 +258,8 @@ INLINE void load_rows(row_tile *tile, const forward_args *args,
         tile->region[r] =
             shift_boundary_sides(&args->grid, coord, tile->row[r]);
 #endif
-        const vec squares =
-            load_row(tile->q[r], q, &args->q, row_token(tile, r), 0);
+        const token at = row_token(tile, r);
+        const vec squares = load_row(tile->q[r], q, &args->q, &at, 0);
         tile->q_scale[r] = scale;
 #if VARIANT == COSINE
         tile->q_scale[r] *= inverse_norm(lanes_sum(squares));

@@ -136,11 +136,11 @@ INLINE vec load_token(__global const storage *row, uint stride, int cv)
 
 /* Asks for the channels of a token that are read, or written, later. */
 INLINE void prefetch_channels(__global const storage *plane,
-                              const tensor_layout *layout, token at)
+                              const tensor_layout *layout, const token *at)
 {
     for (uint c = 0; c < HEAD_DIM; c += 64 / sizeof(storage)) {
         __global const storage *line =
-            plane + token_offset(layout, &at) + (ulong)c * layout->column;
+            plane + token_offset(layout, at) + (ulong)c * layout->column;
 #if defined(__x86_64__) || defined(__aarch64__)
         /* compiled for the processor itself; PoCL's prefetch is empty */
         __builtin_prefetch((const void *)(size_t)line);

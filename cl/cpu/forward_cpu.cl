@@ -12,16 +12,16 @@ REQUIRE(NQ)
 
 INLINE void store_row(const vec *out, float max, float sum,
                       const forward_args *args, __global storage *o,
-                      __global float *lse, token at)
+                      __global float *lse, const token *at)
 {
-    if (!EXISTS(at))
+    if (!EXISTS(*at))
         return;
-    __global storage *row = o + token_offset(&args->o, &at);
+    __global storage *row = o + token_offset(&args->o, at);
     const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
     for (int cv = 0; cv < CHANNEL_VECS; cv++)
         store_channels(out[cv] * inverse, row, args->o.column, cv);
     if ((args->flags & ARG_LSE) != 0)
-        lse[token_offset(&args->lse, &at)] = max + log(sum);
+        lse[token_offset(&args->lse, at)] = max + log(sum);
 }
 
 #if VARIANT != SLIDING
@@ -33,7 +33,7 @@ INLINE void prefetch_rows(__global const storage *p,
 {
     for (uint r = row; r < min(row + TILE_ROWS, rows); r++) {
         const token at = find_token(&args->grid, coord, r);
-        prefetch_channels(p, layout, at);
+        prefetch_channels(p, layout, &at);
     }
 }
 
@@ -133,15 +133,18 @@ forward_cpu(FORWARD_PARAMETERS)
                 out_max[row + r - u.row] = tile.max[r];
                 out_sum[row + r - u.row] = tile.sum[r];
 #else
+                const token at = row_token(&tile, r);
                 store_row(sums[r], tile.max[r], tile.sum[r], &args, o, lse,
-                          row_token(&tile, r));
+                          &at);
 #endif
             }
         }
     }
 #if STREAMING
-    for (uint row = u.row; row < row_end; row++)
+    for (uint row = u.row; row < row_end; row++) {
+        const token at = find_token(&args.grid, &coord, row);
         store_row(out[row - u.row], out_max[row - u.row], out_sum[row - u.row],
-                  &args, o, lse, find_token(&args.grid, &coord, row));
+                  &args, o, lse, &at);
+    }
 #endif
 }
