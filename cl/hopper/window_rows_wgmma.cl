@@ -43,10 +43,6 @@ INLINE void exponentiate_again(float *s, const row_state *x)
             }
 }
 
-/* Is what rounding leaves of the sums of dS worth measuring? Where keys have
- * much in common dQ would be off by more than is promised of bf16; in the
- * cosine variant by less than half of that. */
-#define ROUNDING_SHOWS (DTYPE == 2 && VARIANT != COSINE)
 #if ROUNDING_SHOWS
 DEFINE_TAKE_MEAN_KEY(window_chunk)
 #endif

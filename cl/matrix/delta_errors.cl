@@ -26,10 +26,6 @@ INLINE void clear_errors(row_errors *e)
 /* Are sums of dS made of `operands`, as they go to the product with K? The
  * cosine variant has those times norms. */
 #define SUMS_OPERANDS (VARIANT != COSINE)
-/* Is what rounding leaves worth measuring alone? In bf16 dQ would be off by
- * more than is promised, where keys have much in common. Of operands in parts
- * nothing is left that counts. */
-#define ROUNDING_SHOWS (SUMS_OPERANDS && DTYPE == 2 && WEIGHT_PARTS == 1)
 
 /* Of a tile of dS and of P_SCALE P. */
 INLINE void add_errors(row_errors *e, const float *ds, const float *p,

@@ -145,7 +145,9 @@ INLINE void find_factors(ds_factors *f, const row_statistics *s,
 
 /* Is delta taken from o in this kernel, where the caller has it? */
 #define O_SERVES (LATE_COPIES && TAKES_O)
-#define MEASURES_SUMS (O_SERVES || ROUNDING_SHOWS)
+/* Of operands in parts rounding leaves nothing that counts. */
+#define MEASURES_ROUNDING (ROUNDING_SHOWS && WEIGHT_PARTS == 1)
+#define MEASURES_SUMS (O_SERVES || MEASURES_ROUNDING)
 
 #if O_SERVES
 /* Takes an error of delta out of what a tile of rows has left, given what it
@@ -311,7 +313,7 @@ INLINE void differentiate_rows(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
             make_operand_parts(operands[t], ds, w);
             if (O_SERVES && SUMS_OPERANDS)
                 add_errors(&errors, ds, scores[t], operands[t], tile, w);
-            else if (MEASURES_SUMS && SUMS_OPERANDS)
+            else if (MEASURES_ROUNDING)
                 add_weights(errors.sum, operands[t], ds, w);
             if (ROW_SUM_TILES == DIM_TILES)
                 add_values(sums, ROW_SUM_TILES, operands[t], here->k, tile, 0,

@@ -228,23 +228,23 @@ static winattn_status query_maker(cl_device_id id, wa_device *device)
         (type & CL_DEVICE_TYPE_CPU) != 0 && (type & CL_DEVICE_TYPE_GPU) == 0;
     if (device->is_cpu)
         device->vendor = WA_VENDOR_OTHER;
+    const bool is_pocl =
+        strcmp(device->platform, "Portable Computing Language") == 0;
     /* PoCL 3.1 gives wrong results and overwrites memory in some kernels that
      * have barriers and arrays of a work-item; not with -cl-opt-disable, and
      * the same kernels are right on Oclgrind, rusticl, Intel's runtime and
      * NVIDIA's driver. */
-    device->miscompiles_barriers =
-        strcmp(device->platform, "Portable Computing Language") == 0;
+    device->miscompiles_barriers = is_pocl;
     /* PoCL 5.0 ends in assertions of its own as it compiles kernels with
      * barriers in loops, and 6.0 gives wrong gradients, either way. */
-    device->breaks_barriers = device->miscompiles_barriers &&
-                              sscanf(device->driver, "%u", &version) == 1 &&
-                              version >= 5;
+    device->breaks_barriers =
+        is_pocl && sscanf(device->driver, "%u", &version) == 1 && version >= 5;
     /* seen in the PTX of driver 580 */
     device->splits_half_vectors = device->vendor == WA_VENDOR_NVIDIA;
     /* PoCL 3.1 loads and stores them by aligned vectors; kernels that did not
      * fold these into other instructions ended by SIGSEGV on CPUs with AVX2
      * and without AVX-512 */
-    device->aligns_half_vectors = device->miscompiles_barriers;
+    device->aligns_half_vectors = is_pocl;
     /* rusticl 22.3 says 32 for kernels that run with 64 and more; NVIDIA's
      * driver 580 says 256 for kernels that were compiled for 512 to 1024 and
      * run with as many */

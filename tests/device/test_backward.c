@@ -8,6 +8,7 @@
  *   test_backward given TIER                   with o and lse, and without
  *   test_backward calls TIER
  *   test_backward random TIER FIRST_SEED COUNT */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,13 +182,14 @@ static void run_given(void **state)
         const double own = error_given(text, dtype, seed, 0);
         for (int given = 1; given <= 2; given++) {
             const double error = error_given(text, dtype, seed, given);
-            announce("%s dtype=%d seed=%d given=%d: %.3f of the allowed, "
-                     "%.3f without\n",
+            char line[512];
+            snprintf(line, sizeof line,
+                     "%s dtype=%d seed=%d given=%d: %.3f of the allowed, "
+                     "%.3f without",
                      text, dtype, seed, given, error, own);
+            announce("%s\n", line);
             if (error > 2 * own)
-                fail_msg("%s dtype=%d seed=%d given=%d: %.3f of the allowed, "
-                         "%.3f without",
-                         text, dtype, seed, given, error, own);
+                fail_msg("%s", line);
         }
     }
 }
