@@ -337,12 +337,10 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
     find_gradients(dq, sums_of_ds, d_bias, &x, ring, stage, q_rows, d_o_rows,
                    &rows);
 #if ROUNDING_SHOWS
-    /* again, as registers are few: dS should have summed to it */
-    read_d_lse(d_lse, out, args, window, job->head, &rows);
     UNROLL_FOR (int r = 0; r < 2; r++) {
         REDUCE(sums_of_ds[r], ADD_PAIR);
-        if (x.factor[r] != 0.0f) /* it sees something */
-            sums_of_ds[r] -= d_lse[r];
+        if (x.factor[r] != 0.0f)       /* it sees something */
+            sums_of_ds[r] -= d_lse[r]; /* what dS should have summed to */
     }
     take_mean_key(dq, sums_of_ds, window_rows(ring, stage, OTHER_FIRST), 16,
                   lane);
