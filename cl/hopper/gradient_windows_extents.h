@@ -2,8 +2,9 @@
  * What the kernels of a window's gradients have in local memory: formulas by
  * which they declare it and the planner knows how much it is. A kernel has
  * OWN_ROWS rows of two tensors and all rows of two others, OTHER_ROWS of them
- * with those that fill the last tile up; of each of these OTHER_BYTES; and of
- * a bias 16 bits for each pair. */
+ * with those that fill the last tile up; of each of these OTHER_BYTES; with a
+ * mask (HAS_REGIONS) what region each row is of; and of a bias 16 bits for
+ * each pair. */
 #ifndef GRADIENT_WINDOWS_EXTENTS_H
 #define GRADIENT_WINDOWS_EXTENTS_H
 
@@ -13,7 +14,9 @@
 
 /* Of a stage, which has a window: tensors; and numbers that belong to rows. */
 #define WINDOW_STAGE_BYTES ((OWN_ROWS + OTHER_ROWS) * 2 * WINDOW_PITCH)
-#define WINDOW_NUMBER_BYTES (OTHER_BYTES * OTHER_ROWS + 4 * OWN_ROWS + 16)
+#define WINDOW_REGION_BYTES (HAS_REGIONS ? OTHER_ROWS + OWN_ROWS + 16 : 0)
+#define WINDOW_NUMBER_BYTES                                                   \
+    (OTHER_BYTES * OTHER_ROWS + 4 * OWN_ROWS + 16 + WINDOW_REGION_BYTES)
 /* In the kernel of rows, and of keys. */
 #define BYTES_OF_KEY 4
 #define BYTES_OF_ROW 20

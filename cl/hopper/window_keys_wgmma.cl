@@ -104,6 +104,7 @@ INLINE void keep_numbers(const window_ring *ring, uint stage,
 typedef struct key_tensors {
     __global const storage *q, *k, *v, *d_o;
     __global const float *numbers;
+    region_tensors regions;
 } key_tensors;
 
 INLINE void fetch_window(const window_ring *ring, uint stage,
@@ -160,11 +161,14 @@ INLINE void fetch(const window_ring *ring, const key_tensors *from,
                     ((ulong)(windows.first + n) * forward->heads + head) * NQ *
                         ROW_NUMBERS,
                 item);
+            const ulong window = forward->first_window + windows.first + n;
+            const fetched_regions regions = fetch_regions(
+                &from->regions, forward, window, first_key, 1, item);
             await_phase(window_was_read(ring, n % STAGES), n / STAGES % 2 ^ 1);
-            fetch_window(ring, n % STAGES, from, args,
-                         forward->first_window + windows.first + n, head,
-                         first_key, item, wide);
+            fetch_window(ring, n % STAGES, from, args, window, head, first_key,
+                         item, wide);
             keep_numbers(ring, n % STAGES, &numbers, item);
+            keep_regions(ring, n % STAGES, &regions, item);
         } else {
             END_COPIES();
         }
@@ -180,8 +184,10 @@ INLINE void fetch(const window_ring *ring, const key_tensors *from,
 typedef struct wave_keys {
     uint wave; /* among those of the work-group */
     int lane;
-    float scale[2]; /* of products of the lane's keys, to logits */
-    float factor;   /* by which dP is multiplied (dot) */
+    float scale[2];  /* of products of the lane's keys, to logits */
+    float factor;    /* by which dP is multiplied (dot) */
+    int has_regions; /* has the window several? */
+    float region_value;
 } wave_keys;
 
 typedef struct key_state {
@@ -204,14 +210,18 @@ INLINE float4 load_known(const window_ring *ring, uint stage, uint first,
 }
 
 /* Products of keys become P_SCALE P^T. powers: those of the tile's rows, where
- * some lse is large. */
+ * some lse is large. regions: NULL, or those of the lane, in a window that has
+ * several; `first`: of the tile's rows. */
 INLINE void exponentiate(float *s, const uint *words, const float4 *known,
-                         const int large, uint powers, const wave_keys *keys)
+                         const int large, uint powers, const wave_keys *keys,
+                         const lane_regions *regions, uint first)
 {
     UNROLL_FOR (uint j = 0; j < BLOCK_ROWS / 8; j++) {
         float bias[8];
         float *own = s + 4 * j;
         unpack_pairs(bias, words + PAIR_WORDS * (j / 2));
+        if (regions)
+            add_region_values(bias, regions, first + j / 2 * 16);
         const float shift[2] = {known[j].x, known[j].z};
         float power[2] = {P_EXPONENT, P_EXPONENT};
         if (large) {
@@ -301,8 +311,17 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         end_products();
         AWAIT_PRODUCTS(1);
         hold_scores(s);
-        exponentiate(s, words, known, large,
-                     powers_of_rows(ring, stage) + 4 * first, keys);
+        if (HAS_REGIONS && keys->has_regions) {
+            const lane_regions regions = find_regions(
+                ring, stage, keys->region_value, keys->wave, keys->lane);
+            exponentiate(s, words, known, large,
+                         powers_of_rows(ring, stage) + 4 * first, keys,
+                         &regions, first);
+        } else {
+            exponentiate(s, words, known, large,
+                         powers_of_rows(ring, stage) + 4 * first, keys, 0,
+                         first);
+        }
         pack_tile(x->p, s);
         hold_words(x->p, BLOCK_ROWS / 4);
         HOLD_OUTS(x->dv);
@@ -354,7 +373,8 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
     if (warpgroup == WARPGROUPS) {
         LEAVE_REGISTERS();
-        const key_tensors from = {q, k, v, d_o, workspace + args.workspace};
+        const key_tensors from = {
+            q, k, v, d_o, workspace + args.workspace, ALL_REGION_TENSORS};
         fetch(&ring, &from, &args, windows, head, first_key, item % WARPGROUP,
               wide);
         return;
@@ -375,10 +395,12 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         const uint v_rows =
             window_rows(&ring, stage, OWN_SECOND) + of_warpgroup;
         const uint of_wave = wave % 4 * 16 * WINDOW_PITCH;
-        wave_keys keys = {.wave = wave, .lane = lane};
+        wave_keys keys = {
+            .wave = wave, .lane = lane, .region_value = forward->region_value};
         key_state x;
         await_phase(window_filled(&ring, stage), n / STAGES % 2);
         show_to_products();
+        keys.has_regions = has_regions(&ring, stage);
         const float ds_scale = load_number(wave_numbers(&ring, stage));
         float inverses[2] = {1.0f, 1.0f};
         UNROLL_FOR (int r = 0; r < 2; r++) {

@@ -92,7 +92,7 @@ INLINE void find_gradients(float *dq, float *sums, float *d_bias,
         hold_tile(s);
         HOLD_OUTS(dq);
         hold_words(ds, BLOCK_KEYS / 4);
-        finish_scores(s, x, &terms);
+        finish_scores(s, x, &terms, ring, stage, first, rows);
         exponentiate_again(s, x);
         AWAIT_PRODUCTS(0);
         hold_tile(dp);
@@ -119,6 +119,7 @@ INLINE void find_gradients(float *dq, float *sums, float *d_bias,
 
 typedef struct row_tensors {
     __global const storage *q, *k, *v, *d_o;
+    region_tensors regions;
 } row_tensors;
 
 INLINE void fetch_window(const window_ring *ring, uint stage,
@@ -182,10 +183,14 @@ INLINE void fetch(const window_ring *ring, const row_tensors *from,
 {
     NO_UNROLL_FOR (uint n = 0; n < windows.count + LAG; n++) {
         if (n < windows.count) {
+            const ulong window =
+                args->forward.first_window + windows.first + n;
+            const fetched_regions regions = fetch_regions(
+                &from->regions, &args->forward, window, first_row, 0, item);
             await_phase(window_was_read(ring, n % STAGES), n / STAGES % 2 ^ 1);
-            fetch_window(ring, n % STAGES, from, args,
-                         args->forward.first_window + windows.first + n, head,
-                         first_row, item, wide);
+            fetch_window(ring, n % STAGES, from, args, window, head, first_row,
+                         item, wide);
+            keep_regions(ring, n % STAGES, &regions, item);
         } else {
             END_COPIES();
         }
@@ -301,9 +306,10 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
     const uint flags = args->forward.flags, stage = n % STAGES;
     const ulong window = args->forward.first_window + job->windows.first + n;
     const uint of_warpgroup = first_of_warpgroup(wave) * WINDOW_PITCH;
-    const wave_rows rows = {.wave = wave,
-                            .row = job->first_row + first_of_wave(wave),
-                            .lane = lane};
+    wave_rows rows = {.wave = wave,
+                      .row = job->first_row + first_of_wave(wave),
+                      .lane = lane,
+                      .region_value = args->forward.region_value};
     const uint q_rows = window_rows(ring, stage, OWN_FIRST) + of_warpgroup;
     const uint d_o_rows = window_rows(ring, stage, OWN_SECOND) + of_warpgroup;
     const uint own_q = q_rows + wave % 4 * 16 * WINDOW_PITCH;
@@ -312,6 +318,7 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
     read_d_lse(d_lse, out, args, window, job->head, &rows);
     await_phase(window_filled(ring, stage), n / STAGES % 2);
     show_to_products();
+    rows.has_regions = has_regions(ring, stage);
     x.scale[0] = x.scale[1] = job->scale;
 #if VARIANT == COSINE
     float inverses[2], along[2];
@@ -422,7 +429,7 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave / 4 == WARPGROUPS) {
         LEAVE_REGISTERS();
-        const row_tensors from = {q, k, v, d_o};
+        const row_tensors from = {q, k, v, d_o, ALL_REGION_TENSORS};
         fetch(&ring, &from, &args, job.windows, job.head, job.first_row,
               item % WARPGROUP, (forward->flags & ARG_WIDE_ACCESS) != 0);
         return;

@@ -13,6 +13,8 @@ typedef struct wave_rows {
     uint wave; /* among those of the work-group */
     uint row;  /* the first, of the window */
     int lane;
+    int has_regions; /* has the window several? */
+    float region_value;
 } wave_rows;
 
 /* What a lane has of its two rows. */
@@ -56,7 +58,8 @@ INLINE void load_terms(score_terms *terms, const window_ring *ring, uint stage,
 
 /* Products of rows become scores. */
 INLINE void finish_scores(float *s, const row_state *x,
-                          const score_terms *terms)
+                          const score_terms *terms, const window_ring *ring,
+                          uint stage, uint first, const wave_rows *rows)
 {
     UNROLL_FOR (uint j = 0; j < BLOCK_KEYS / 8; j++) {
         float bias[8];
@@ -70,6 +73,12 @@ INLINE void finish_scores(float *s, const row_state *x,
                     score *= i ? terms->inverse[j].y : terms->inverse[j].x;
                 own[n] = FMA(score, x->scale[r], bias[j % 2 * 4 + n]);
             }
+    }
+    if (HAS_REGIONS && rows->has_regions) {
+        const lane_regions regions = find_regions(
+            ring, stage, rows->region_value, rows->wave, rows->lane);
+        UNROLL_FOR (uint c = 0; c < BLOCK_KEYS; c += 16)
+            add_region_values(s + c / 2, &regions, first + c);
     }
 }
 
@@ -166,7 +175,7 @@ INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
         START_TILE(s, dp, first);
         AWAIT_PRODUCTS(1);
         hold_tile(s);
-        finish_scores(s, x, &terms);
+        finish_scores(s, x, &terms, ring, stage, first, rows);
         if (x->has_lse)
             exponentiate(x, s);
         else

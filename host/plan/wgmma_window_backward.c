@@ -35,8 +35,9 @@ typedef struct window_shape {
 static uint32_t work_items(void) { return (WARPGROUPS_TAKEN + 1) * WARPGROUP; }
 
 /* The names are those of cl/hopper/gradient_windows_extents.h. */
-static uint32_t local_bytes(const window_shape *s)
+static uint32_t local_bytes(const wa_problem *problem, const window_shape *s)
 {
+    const bool HAS_REGIONS = MASK_READS_REGIONS(problem->mask);
     const uint32_t OWN_ROWS = TAKEN_ROWS, OTHER_ROWS = MOST_TOKENS;
     const uint32_t OTHER_BYTES = s->other_bytes;
     const uint32_t STAGES = s->stages;
@@ -56,8 +57,8 @@ static const char *problem_refusal(const wa_problem *problem)
         return "fp32 would be rounded";
     if (problem->grid.used)
         return "no gradients on grids are made so";
-    if (problem->mask != MASK_NONE)
-        return "no gradients behind masks are made so";
+    if (problem->mask != MASK_NONE && !MASK_READS_REGIONS(problem->mask))
+        return "no gradients behind such masks are made so";
     if (problem->table.used)
         return "no gradients of tables are made so";
     if (problem->bias == WINATTN_BIAS_NONE)
@@ -77,11 +78,13 @@ static const char *problem_refusal(const wa_problem *problem)
 
 /* ---- Shapes ---- */
 
-static const char *fit(const wa_device *device, window_shape *s)
+static const char *fit(const wa_problem *problem, const wa_device *device,
+                       window_shape *s)
 {
-    while (s->stages > LEAST_STAGES && local_bytes(s) > device->local_bytes)
+    while (s->stages > LEAST_STAGES &&
+           local_bytes(problem, s) > device->local_bytes)
         s->stages--;
-    if (local_bytes(s) > device->local_bytes)
+    if (local_bytes(problem, s) > device->local_bytes)
         return "the device's local memory is too small";
     if (work_items() > device->max_work_group)
         return "the device's work-groups are too small";
@@ -97,7 +100,7 @@ static void set_step(const wa_problem *problem, const wa_device *device,
     const size_t size = sizeof step->defines;
     step->kernel = kernel;
     step->work_group = work_items();
-    step->local_bytes = local_bytes(s);
+    step->local_bytes = local_bytes(problem, s);
     text[0] = 0;
     wa_append_problem(problem, device, step->block_rows, step->block_keys,
                       text, size);
@@ -119,9 +122,9 @@ bool wa_plan_wgmma_window_backward(const wa_problem *problem,
         return false;
     const char *why = problem_refusal(problem);
     if (!why)
-        why = fit(device, &rows);
+        why = fit(problem, device, &rows);
     if (!why)
-        why = fit(device, &keys);
+        why = fit(problem, device, &keys);
     if (why)
         return wa_refuse_wgmma(plan, why);
     first->block_rows = TAKEN_ROWS;

@@ -29,6 +29,7 @@ typedef struct rows {
 typedef struct head_numbers {
     const wa_window_numbers *x;
     uint32_t head;
+    size_t window;
     size_t dim, of_queries, of_keys; /* numbers */
     double scale, tolerance;
     double *q, *k, *v, *d_o;
@@ -101,6 +102,7 @@ static void read_rows(const head_numbers *h, wa_tensor_id id, size_t window,
 
 static void begin_window(head_numbers *h, size_t window)
 {
+    h->window = window;
     const rows *to[] = {&h->dq, &h->dk, &h->dv};
     read_rows(h, WA_Q, window, h->of_queries, h->q, h->length_q);
     read_rows(h, WA_K, window, h->of_keys, h->k, h->length_k);
@@ -155,7 +157,7 @@ static void add_row(head_numbers *h, uint32_t row)
     for (uint32_t key = 0; key < keys; key++)
         h->p[key] =
             h->scale * product(h, h->q + row * h->dim, h->k + key * h->dim) +
-            wa_window_bias(h->x, h->head, row, key);
+            wa_window_score_bias(h->x, h->window, h->head, row, key);
     wa_weigh_window_row(h->p, keys);
     for (uint32_t key = 0; key < keys; key++) {
         h->dp[key] = product(h, h->d_o + row * h->dim, h->v + key * h->dim);

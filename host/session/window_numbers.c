@@ -42,6 +42,10 @@ static const float logit_scales[HEADS] = {1.5f, 3.0f};
 #define TOLERANCE_LSE 1e-3
 #define TOLERANCE_LARGE_LSE 1e-5 /* relative */
 
+/* Every other window has these regions; the others are of the first one. */
+#define MASK_WINDOWS 2u
+#define REGIONS 3u
+
 /* ---- The problem ---- */
 
 static void set_strides(wa_tensor *tensor, uint64_t window, uint64_t head,
@@ -95,6 +99,11 @@ wa_problem wa_window_test_problem(const wa_problem *problem, wa_pass pass)
     set_strides(&test.tensor[WA_V], keys * dim, 0, dim);
     set_strides(&test.tensor[WA_LSE], HEADS * queries, queries, 1);
     set_strides(&test.tensor[WA_BIAS], 0, queries * keys, keys);
+    if (MASK_READS_REGIONS(problem->mask)) {
+        test.mask_windows = MASK_WINDOWS;
+        set_strides(&test.tensor[WA_QUERY_REGIONS], queries, 0, 1);
+        set_strides(&test.tensor[WA_KEY_REGIONS], keys, 0, 1);
+    }
     if (pass == WA_BACKWARD)
         set_gradients(&test);
     return test;
@@ -158,6 +167,20 @@ static winattn_status make_bias(wa_window_numbers *x)
     return WINATTN_SUCCESS;
 }
 
+/* Neighbours differ as well as halves do, and rows from their keys. */
+static winattn_status make_regions(wa_window_numbers *x, wa_tensor_id id,
+                                   size_t tokens)
+{
+    WA_TRY(make_room(x, id, MASK_WINDOWS * tokens));
+    uint8_t *regions = x->stored[id];
+    for (size_t i = 0; i < tokens; i++) {
+        regions[i] = 0;
+        regions[tokens + i] =
+            (uint8_t)((i % REGIONS + i * 2 / tokens + id) % REGIONS);
+    }
+    return WINATTN_SUCCESS;
+}
+
 static winattn_status make_outputs(wa_window_numbers *x)
 {
     const wa_problem *p = x->problem;
@@ -198,6 +221,10 @@ winattn_status wa_window_numbers_make(const wa_problem *test, wa_pass pass,
         WA_TRY(make_input(x, WA_D_O, test->queries * dim, HEADS, key_powers));
     if (test->bias != WINATTN_BIAS_NONE)
         WA_TRY(make_bias(x));
+    if (MASK_READS_REGIONS(test->mask)) {
+        WA_TRY(make_regions(x, WA_QUERY_REGIONS, test->queries));
+        WA_TRY(make_regions(x, WA_KEY_REGIONS, test->keys));
+    }
     if (test->variant == WINATTN_COSINE) {
         WA_TRY(make_room(x, WA_LOGIT_SCALE, sizeof logit_scales));
         memcpy(x->stored[WA_LOGIT_SCALE], logit_scales, sizeof logit_scales);
@@ -219,12 +246,18 @@ double wa_window_value(const wa_window_numbers *x, wa_tensor_id id, size_t i)
                            ((const uint16_t *)x->stored[id])[i]);
 }
 
-double wa_window_bias(const wa_window_numbers *x, uint32_t head, uint32_t row,
-                      uint32_t key)
+double wa_window_score_bias(const wa_window_numbers *x, size_t window,
+                            uint32_t head, uint32_t row, uint32_t key)
 {
     const wa_problem *p = x->problem;
     const size_t at = ((size_t)head * p->queries + row) * p->keys + key;
-    return x->stored[WA_BIAS] ? wa_window_value(x, WA_BIAS, at) : 0;
+    const uint8_t *of_rows = x->stored[WA_QUERY_REGIONS];
+    const uint8_t *of_keys = x->stored[WA_KEY_REGIONS];
+    const size_t mask = window % MASK_WINDOWS;
+    const bool differ = of_rows && of_rows[mask * p->queries + row] !=
+                                       of_keys[mask * p->keys + key];
+    return (x->stored[WA_BIAS] ? wa_window_value(x, WA_BIAS, at) : 0) +
+           (differ ? (double)p->region_value : 0);
 }
 
 double wa_window_scale(const wa_window_numbers *x, uint32_t head)
@@ -273,7 +306,7 @@ static double weigh(const wa_window_numbers *x, size_t window, uint32_t head,
     for (uint32_t key = 0; key < p->keys; key++)
         weights[key] =
             scale * multiply_rows(x, q, (window * p->keys + key) * dim) +
-            wa_window_bias(x, head, row, key);
+            wa_window_score_bias(x, window, head, row, key);
     return wa_weigh_window_row(weights, p->keys);
 }
 

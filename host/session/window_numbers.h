@@ -42,8 +42,9 @@ winattn_status wa_compare_window_gradients(const wa_window_numbers *x);
 
 /* A number of a tensor that has the test's type. */
 double wa_window_value(const wa_window_numbers *x, wa_tensor_id id, size_t i);
-double wa_window_bias(const wa_window_numbers *x, uint32_t head, uint32_t row,
-                      uint32_t key);
+/* What is added to a logit. */
+double wa_window_score_bias(const wa_window_numbers *x, size_t window,
+                            uint32_t head, uint32_t row, uint32_t key);
 /* By which products of a head's rows are multiplied. */
 double wa_window_scale(const wa_window_numbers *x, uint32_t head);
 
