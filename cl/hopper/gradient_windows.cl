@@ -23,7 +23,8 @@ REQUIRE(NQ)
 
 typedef char bias_has_16_bits[BIAS == 1 ? 1 : -1];
 #define HAS_REGIONS MASK_READS_REGIONS(MASK)
-typedef char a_mask_is_of_regions[MASK == MASK_NONE || HAS_REGIONS ? 1 : -1];
+typedef char a_mask_is_of_regions
+    [MASK_READS_ARRAY(MASK) || MASK_FOLLOWS_GRID(MASK) ? -1 : 1];
 
 /* Its address: stages, pairs of the bias, numbers, barriers. */
 typedef struct window_ring {

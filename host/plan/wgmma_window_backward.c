@@ -57,8 +57,8 @@ static const char *problem_refusal(const wa_problem *problem)
         return "fp32 would be rounded";
     if (problem->grid.used)
         return "no gradients on grids are made so";
-    if (problem->mask != MASK_NONE && !MASK_READS_REGIONS(problem->mask))
-        return "no gradients behind such masks are made so";
+    if (MASK_READS_ARRAY(problem->mask) || MASK_FOLLOWS_GRID(problem->mask))
+        return "no gradients behind masks but of regions are made so";
     if (problem->table.used)
         return "no gradients of tables are made so";
     if (problem->bias == WINATTN_BIAS_NONE)

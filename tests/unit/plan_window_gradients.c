@@ -25,6 +25,10 @@ static void hopper_takes_them(void **state)
         WINDOWS "dtype=bf16 queries=256 bias=same",
         WINDOWS "dtype=bf16 queries=241 bias=same layout=tokens",
         WINDOWS "dtype=fp16 queries=256 keys=241 bias=same",
+        WINDOWS "dtype=fp16 queries=256 variant=cosine bias=same "
+                "mask=regions mask_windows=3",
+        WINDOWS "dtype=bf16 queries=250 keys=256 bias=same mask=regions "
+                "mask_windows=5",
         "pass=backward windows=1 heads=1 dim=32 dtype=fp16 queries=250 "
         "bias=same",
     };
@@ -57,8 +61,6 @@ static void what_they_do_not_compute_is_said(void **state)
         {WINDOWS "dtype=fp16 queries=257 keys=256 bias=same", "241 to 256"},
         {WINDOWS "dtype=fp16 queries=256", "without a bias"},
         {WINDOWS "dtype=fp16 queries=256 mask=same mask_windows=3", "masks"},
-        {WINDOWS "dtype=fp16 queries=256 mask=regions mask_windows=3",
-         "masks"},
         {WINDOWS "dtype=fp16 queries=256 bias=table_same table=16x16",
          "tables"},
         {WINDOWS "dtype=fp16 queries=256 bias=same kv_heads=2", "share keys"},
