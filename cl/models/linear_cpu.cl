@@ -17,9 +17,12 @@
 #include "models/linear.cl"
 
 /* How vectors longer than a CPU's would be handed to functions, of which none
- * is called. */
-#ifdef __clang__
+ * is called. Compilers that do not know this warning warn of it, as NVIDIA's
+ * does. */
+#ifdef __has_warning
+#if __has_warning("-Wpsabi")
 #pragma clang diagnostic ignored "-Wpsabi"
+#endif
 #endif
 
 REQUIRE(LANES)
