@@ -10,6 +10,7 @@
 #ifndef GRADIENT_WINDOWS_CL
 #define GRADIENT_WINDOWS_CL
 #include "common/problem.cl"
+#include "common/score_bias_tensors.cl"
 #include "hopper/gradient_products.cl"
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
@@ -263,127 +264,6 @@ INLINE float inverse_of_row(uint rows, uint row)
 }
 #endif
 
-/* ---- Regions ---- */
-
-/* As a kernel has them in its parameters. */
-typedef struct region_tensors {
-#if HAS_REGIONS
-    __global const uchar *query_regions, *key_regions;
-#endif
-    int unused; /* a struct needs a member */
-} region_tensors;
-#if HAS_REGIONS
-#define ALL_REGION_TENSORS                                                    \
-    {                                                                         \
-        query_regions, key_regions, 0                                         \
-    }
-#else
-#define ALL_REGION_TENSORS                                                    \
-    {                                                                         \
-        0                                                                     \
-    }
-#endif
-
-/* Four rows' regions are a word: of 16 of the other side those whose scores a
- * lane has, of rows that are owned neighbours. */
-#define REGION_WORDS (OTHER_ROWS / 4)
-typedef char
-    items_for_regions[REGION_WORDS + OWN_ROWS / 4 <= WARPGROUP ? 1 : -1];
-
-/* A work-item's word, and whether it saw several. */
-typedef struct fetched_regions {
-    uint word;
-    int differ;
-} fetched_regions;
-
-/* first: of the rows that are owned, which are keys if owns_keys. */
-INLINE fetched_regions fetch_regions(const region_tensors *from,
-                                     const forward_args *args, ulong window,
-                                     uint first, const int owns_keys,
-                                     uint item)
-{
-    fetched_regions x = {.word = 0};
-#if HAS_REGIONS
-    __global const uchar *query_regions = from->query_regions;
-    __global const uchar *key_regions = from->key_regions;
-    const work_tile here = {.window = window};
-    score_bias_view regions = {.unused = 0};
-    SET_MASK(regions, *args, here, locate_window(&args->grid, window))
-    const int is_own = item >= REGION_WORDS;
-    const uint one = query_region(args, &regions, 0);
-    if (item >= REGION_WORDS + OWN_ROWS / 4)
-        return x;
-    UNROLL_FOR (uint e = 0; e < 4; e++) {
-        const uint n = is_own
-                           ? first + (item - REGION_WORDS) * 4 + e
-                           : item / 4 * 16 + item % 4 * 2 + e / 2 * 8 + e % 2;
-        const uint region =
-            is_own == owns_keys
-                ? key_region(args, &regions, (int)min(n, NK - 1u))
-                : query_region(args, &regions, (int)min(n, NQ - 1u));
-        x.word |= region << 8 * e;
-        x.differ |= region != one;
-    }
-#endif
-    return x;
-}
-
-/* By all who fetch. */
-INLINE void keep_regions(const window_ring *ring, uint stage,
-                         const fetched_regions *x, uint item)
-{
-#if HAS_REGIONS
-    if (item < REGION_WORDS + OWN_ROWS / 4)
-        store_word(other_regions(ring, stage) + 4 * item, x->word);
-    store_word(region_flags(ring, stage) + item / WAVE * 4,
-               (uint)WAVE_ANY(x->differ));
-#endif
-}
-
-/* Has a window several? */
-INLINE int has_regions(const window_ring *ring, uint stage)
-{
-#if HAS_REGIONS
-    const uint4 flags = load_chunk(region_flags(ring, stage));
-    return (flags.x | flags.y | flags.z | flags.w) != 0;
-#else
-    return 0;
-#endif
-}
-
-/* What a lane of who computes knows then. It is found where it is needed, as
- * it would take registers all along. */
-typedef struct lane_regions {
-    uint region[2]; /* of its rows, in all bytes */
-    uint others;    /* address of those that its scores are with */
-    float value;    /* what is added to scores of two that differ */
-} lane_regions;
-
-INLINE lane_regions find_regions(const window_ring *ring, uint stage,
-                                 float value, uint wave, int lane)
-{
-    lane_regions x = {.others = other_regions(ring, stage) + lane % 4 * 4,
-                      .value = value};
-    UNROLL_FOR (uint r = 0; r < 2; r++) {
-        const uint row = wave * 16 + lane / 4 + 8 * r;
-        x.region[r] =
-            (load_word(own_regions(ring, stage) + row / 4 * 4) >> row % 4 * 8 &
-             255) *
-            0x01010101u;
-    }
-    return x;
-}
-
-/* Adds to eight numbers, of a lane's rows and 16 columns from `column` on. */
-INLINE void add_region_values(float *to, const lane_regions *x, uint column)
-{
-    const uint word = load_word(x->others + column);
-    const uint differs[2] = {word ^ x->region[0], word ^ x->region[1]};
-    UNROLL_FOR (uint e = 0; e < 8; e++)
-        if (differs[e / 2 % 2] & 255u << (e / 4 * 16 + e % 2 * 8))
-            to[e] += x->value;
-}
-
 /* ---- The bias of pairs ---- */
 
 /* For a lane of who has 16 rows, which are number `wave` of those that are
@@ -453,6 +333,105 @@ INLINE void keep_bias(const window_ring *ring, const forward_args *args,
                     (uint4)(PACK(x[0], x[1]), PACK(x[2], x[3]),
                             PACK(x[4], x[5]), PACK(x[6], x[7])));
     }
+}
+
+/* ---- Regions ---- */
+
+/* Four rows' regions are a word: of 16 of the other side those whose scores a
+ * lane has, of rows that are owned neighbours. */
+#define REGION_WORDS (OTHER_ROWS / 4)
+typedef char
+    items_for_regions[REGION_WORDS + OWN_ROWS / 4 <= WARPGROUP ? 1 : -1];
+
+/* A work-item's word, and whether it saw several. */
+typedef struct fetched_regions {
+    uint word;
+    int differ;
+} fetched_regions;
+
+/* first: of the rows that are owned, which are keys if owns_keys. */
+INLINE fetched_regions fetch_regions(const score_bias_tensors *tensors,
+                                     const forward_args *args, ulong window,
+                                     uint first, const int owns_keys,
+                                     uint item)
+{
+    fetched_regions x = {.word = 0};
+#if HAS_REGIONS
+    const work_tile here = {.window = window};
+    const score_bias_view regions = score_bias_of(tensors, args, here);
+    const int is_own = item >= REGION_WORDS;
+    const uint one = query_region(args, &regions, 0);
+    if (item >= REGION_WORDS + OWN_ROWS / 4)
+        return x;
+    UNROLL_FOR (uint e = 0; e < 4; e++) {
+        const uint n =
+            is_own ? first + (item - REGION_WORDS) * 4 + e
+                   : item / 4 * 16 + column_of_pair(item, e / 2 * 4 + e % 2);
+        const uint region =
+            is_own == owns_keys
+                ? key_region(args, &regions, (int)min(n, NK - 1u))
+                : query_region(args, &regions, (int)min(n, NQ - 1u));
+        x.word |= region << 8 * e;
+        x.differ |= region != one;
+    }
+#endif
+    return x;
+}
+
+/* By all who fetch. */
+INLINE void keep_regions(const window_ring *ring, uint stage,
+                         const fetched_regions *x, uint item)
+{
+#if HAS_REGIONS
+    if (item < REGION_WORDS + OWN_ROWS / 4)
+        store_word(other_regions(ring, stage) + 4 * item, x->word);
+    store_word(region_flags(ring, stage) + item / WAVE * 4,
+               (uint)WAVE_ANY(x->differ));
+#endif
+}
+
+/* Has a window several? */
+INLINE int has_regions(const window_ring *ring, uint stage)
+{
+#if HAS_REGIONS
+    const uint4 flags = load_chunk(region_flags(ring, stage));
+    return (flags.x | flags.y | flags.z | flags.w) != 0;
+#else
+    return 0;
+#endif
+}
+
+/* What a lane of who computes knows then. It is found where it is needed, as
+ * it would take registers all along. */
+typedef struct lane_regions {
+    uint region[2]; /* of its rows, in all bytes */
+    uint others;    /* address of those that its scores are with */
+    float value;    /* what is added to scores of two that differ */
+} lane_regions;
+
+INLINE lane_regions find_regions(const window_ring *ring, uint stage,
+                                 float value, uint wave, int lane)
+{
+    lane_regions x = {.others = other_regions(ring, stage) + lane % 4 * 4,
+                      .value = value};
+    UNROLL_FOR (uint r = 0; r < 2; r++) {
+        const uint row = wave * 16 + lane / 4 + 8 * r;
+        x.region[r] =
+            (load_word(own_regions(ring, stage) + row / 4 * 4) >> row % 4 * 8 &
+             255) *
+            0x01010101u;
+    }
+    return x;
+}
+
+/* Adds to eight numbers, of a lane's rows and 16 columns from `column` on. */
+INLINE void add_region_values(float *to, const lane_regions *x, uint column)
+{
+    const uint word = load_word(x->others + column);
+    const uint differs[2] = {word ^ x->region[0], word ^ x->region[1]};
+    UNROLL_FOR (uint e = 0; e < 8; e++)
+        if (differs[e / 2 % 2] & 255u << (e / 4 * 16 + e % 2 * 8))
+            to[e] += x->value;
 }
 
 /* ---- Rows that leave ---- */

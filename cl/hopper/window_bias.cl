@@ -6,6 +6,7 @@
 #ifndef WINDOW_BIAS_CL
 #define WINDOW_BIAS_CL
 #include "common/problem.cl"
+#include "common/score_bias_tensors.cl"
 #include "hopper/window_extents.h"
 
 #include "hopper/lanes.cl"
@@ -13,35 +14,12 @@
 
 typedef char biases_have_the_stored_type[BIAS < 2 && TABLE == 0 ? 1 : -1];
 
-/* As a kernel has them in its parameters. */
-typedef struct bias_tensors {
-#if BIAS
-    __global const bias_storage *bias;
-#endif
-    int unused; /* a struct needs a member */
-} bias_tensors;
-#if BIAS
-#define ALL_BIAS_TENSORS .bias = bias,
-#else
-#define ALL_BIAS_TENSORS
-#endif
-
 INLINE void load_two_floats(float *to, uint from)
 {
     __asm__ volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
                      : "=f"(to[0]), "=f"(to[1])
                      : "r"(from)
                      : "memory");
-}
-
-INLINE score_bias_view biases_of(const bias_tensors *tensors,
-                                 const forward_args *args, uint head)
-{
-    score_bias_view view = {.unused = 0};
-#if BIAS
-    view.bias = tensors->bias + plane(&args->bias, 0, head);
-#endif
-    return view;
 }
 
 #if BIAS

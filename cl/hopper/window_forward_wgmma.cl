@@ -30,7 +30,7 @@ typedef struct team_place {
 typedef struct window_call {
     const forward_args *args;
     const tensors *all;
-    const bias_tensors *biases;
+    const score_bias_tensors *score_bias;
 #if VARIANT == COSINE
     __global const float *logit_scale;
 #endif
@@ -316,10 +316,11 @@ INLINE void store_window(const float *o, const row_weights *w,
         if ((args->flags & ARG_LSE) != 0)
             store_window_lse(w->base, sum, rows, args, head.lse);
     } else {
-        const uint of_head = head_of(call, run);
-        const score_bias_view view = biases_of(call->biases, args, of_head);
+        const work_tile here = {.head = head_of(call, run)};
+        const score_bias_view view =
+            score_bias_of(call->score_bias, args, here);
 #if VARIANT == COSINE
-        const float scale = cosine_scale(args, call->logit_scale, of_head);
+        const float scale = cosine_scale(args, call->logit_scale, here.head);
 #else
         const float scale = args->scale;
 #endif
@@ -497,8 +498,8 @@ INLINE void renew_biases(const window_call *call, const window_run *run,
                          uint wave, int lane)
 {
     const forward_args *args = call->args;
-    const score_bias_view view =
-        biases_of(call->biases, args, head_of(call, run));
+    const work_tile here = {.head = head_of(call, run)};
+    const score_bias_view view = score_bias_of(call->score_bias, args, here);
     const int first = (int)first_row_of(call, run);
     sync_computing(); /* nobody reads those before */
     if (has_pairs(args, &view))
@@ -537,13 +538,14 @@ window_forward_wgmma(FORWARD_PARAMETERS)
                           ? wave / TEAM_WAVES
                           : (wave - computing) / (4 / WINDOWS_PER_GROUP);
     const tensors all = {q, k, v, o, lse};
-    const bias_tensors biases = {ALL_BIAS_TENSORS.unused = 0};
+    const score_bias_tensors score_bias = {BIAS_TENSORS MASK_TENSORS.unused =
+                                               0};
     const uint start = local_address(memory);
     const uint after = start + OPERANDS_BYTES + BIAS_BYTES;
     const window_call call = {
         .args = &args,
         .all = &all,
-        .biases = &biases,
+        .score_bias = &score_bias,
 #if VARIANT == COSINE
         .logit_scale = logit_scale,
 #endif

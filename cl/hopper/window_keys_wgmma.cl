@@ -104,7 +104,7 @@ INLINE void keep_numbers(const window_ring *ring, uint stage,
 typedef struct key_tensors {
     __global const storage *q, *k, *v, *d_o;
     __global const float *numbers;
-    region_tensors regions;
+    score_bias_tensors score_bias;
 } key_tensors;
 
 INLINE void fetch_window(const window_ring *ring, uint stage,
@@ -163,7 +163,7 @@ INLINE void fetch(const window_ring *ring, const key_tensors *from,
                 item);
             const ulong window = forward->first_window + windows.first + n;
             const fetched_regions regions = fetch_regions(
-                &from->regions, forward, window, first_key, 1, item);
+                &from->score_bias, forward, window, first_key, 1, item);
             await_phase(window_was_read(ring, n % STAGES), n / STAGES % 2 ^ 1);
             fetch_window(ring, n % STAGES, from, args, window, head, first_key,
                          item, wide);
@@ -373,8 +373,12 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
     if (warpgroup == WARPGROUPS) {
         LEAVE_REGISTERS();
-        const key_tensors from = {
-            q, k, v, d_o, workspace + args.workspace, ALL_REGION_TENSORS};
+        const key_tensors from = {q,
+                                  k,
+                                  v,
+                                  d_o,
+                                  workspace + args.workspace,
+                                  {BIAS_TENSORS MASK_TENSORS.unused = 0}};
         fetch(&ring, &from, &args, windows, head, first_key, item % WARPGROUP,
               wide);
         return;

@@ -119,7 +119,7 @@ INLINE void find_gradients(float *dq, float *sums, float *d_bias,
 
 typedef struct row_tensors {
     __global const storage *q, *k, *v, *d_o;
-    region_tensors regions;
+    score_bias_tensors score_bias;
 } row_tensors;
 
 INLINE void fetch_window(const window_ring *ring, uint stage,
@@ -186,7 +186,7 @@ INLINE void fetch(const window_ring *ring, const row_tensors *from,
             const ulong window =
                 args->forward.first_window + windows.first + n;
             const fetched_regions regions = fetch_regions(
-                &from->regions, &args->forward, window, first_row, 0, item);
+                &from->score_bias, &args->forward, window, first_row, 0, item);
             await_phase(window_was_read(ring, n % STAGES), n / STAGES % 2 ^ 1);
             fetch_window(ring, n % STAGES, from, args, window, head, first_row,
                          item, wide);
@@ -429,7 +429,8 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave / 4 == WARPGROUPS) {
         LEAVE_REGISTERS();
-        const row_tensors from = {q, k, v, d_o, ALL_REGION_TENSORS};
+        const row_tensors from = {
+            q, k, v, d_o, {BIAS_TENSORS MASK_TENSORS.unused = 0}};
         fetch(&ring, &from, &args, job.windows, job.head, job.first_row,
               item % WARPGROUP, (forward->flags & ARG_WIDE_ACCESS) != 0);
         return;

@@ -29,7 +29,7 @@ typedef struct rows {
 typedef struct head_numbers {
     const wa_window_numbers *x;
     uint32_t head;
-    size_t window;
+    size_t window;                   /* at present */
     size_t dim, of_queries, of_keys; /* numbers */
     double scale, tolerance;
     double *q, *k, *v, *d_o;
@@ -102,8 +102,8 @@ static void read_rows(const head_numbers *h, wa_tensor_id id, size_t window,
 
 static void begin_window(head_numbers *h, size_t window)
 {
-    h->window = window;
     const rows *to[] = {&h->dq, &h->dk, &h->dv};
+    h->window = window;
     read_rows(h, WA_Q, window, h->of_queries, h->q, h->length_q);
     read_rows(h, WA_K, window, h->of_keys, h->k, h->length_k);
     read_rows(h, WA_V, window, h->of_keys, h->v, NULL);
