@@ -73,14 +73,15 @@ winattn_status winattn_plan_create(cl_context context, cl_device_id device,
         status = wa_table_buffers_make(wa_session_context(plan->session),
                                        wa_session_device(plan->session),
                                        &plan->problem, &plan->table);
-    plan->problem.table.index = NULL; /* the caller's memory */
     if (status == WINATTN_SUCCESS)
         status = build_passes(plan);
     if (status != WINATTN_SUCCESS) {
         winattn_plan_destroy(plan);
         return status;
     }
-    plan->problem.build_options = NULL; /* the caller's memory */
+    /* the caller's memory */
+    plan->problem.table.index = NULL;
+    plan->problem.build_options = NULL;
     *result = plan;
     return WINATTN_SUCCESS;
 }

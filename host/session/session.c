@@ -157,7 +157,8 @@ winattn_status wa_session_check_matrix_unit(wa_session *session,
 winattn_status wa_session_check_wgmma(wa_session *session,
                                       const wa_problem *problem,
                                       const wa_plan *plan,
-                                      const wa_kernels *kernels)
+                                      const wa_kernels *kernels,
+                                      const wa_table_buffers *table)
 {
     const wa_step *main = &plan->step[wa_main_step(plan->pass)];
     winattn_status status;
@@ -168,9 +169,12 @@ winattn_status wa_session_check_wgmma(wa_session *session,
     if (check) {
         status = recall(check);
     } else {
-        status = (problem->variant == WINATTN_SLIDING ? wa_check_wgmma
-                                                      : wa_check_window_wgmma)(
-            session->context, session->device_id, problem, plan, kernels);
+        status =
+            problem->variant == WINATTN_SLIDING
+                ? wa_check_wgmma(session->context, session->device_id, problem,
+                                 plan, kernels)
+                : wa_check_window_wgmma(session->context, session->device_id,
+                                        problem, plan, kernels, table);
         keep_check(session, problem->dtype, main->kernel, main->defines,
                    problem->build_options, status);
     }

@@ -36,7 +36,8 @@ WA_SISTER winattn_status wa_session_kernel(const wa_session *session,
 winattn_status wa_session_check_wgmma(wa_session *session,
                                       const wa_problem *problem,
                                       const wa_plan *plan,
-                                      const wa_kernels *kernels);
+                                      const wa_kernels *kernels,
+                                      const wa_table_buffers *table);
 
 /* wa_check_matrix_unit for the session's device, made once for each type and
  * build options. */

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "session/window_numbers.h"
+#include "session/window_places.h"
 
 #define HEADS WA_WINDOW_TEST_HEADS
 
@@ -48,7 +49,7 @@ static size_t hand_out(head_numbers *h, double *all)
 {
     const wa_problem *p = h->x->problem;
     const size_t q = h->of_queries, k = h->of_keys;
-    const size_t pairs = (size_t)p->queries * p->keys;
+    const size_t biases = wa_window_biases(p);
     const struct {
         double **to;
         size_t count;
@@ -67,8 +68,8 @@ static size_t hand_out(head_numbers *h, double *all)
         {&h->dp, p->keys},
         {&h->length_q, p->queries},
         {&h->length_k, p->keys},
-        {&h->d_bias.number, pairs},
-        {&h->d_bias.size, pairs},
+        {&h->d_bias.number, biases},
+        {&h->d_bias.size, biases},
     };
     size_t used = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -81,15 +82,26 @@ static size_t hand_out(head_numbers *h, double *all)
 
 /* ---- Inputs ---- */
 
+/* Where a row starts, of a tensor with so many numbers of a window. */
+static size_t row_at(const head_numbers *h, size_t window, size_t count,
+                     size_t row)
+{
+    return wa_window_row(h->x->problem, window, h->head, HEADS,
+                         (uint32_t)(count / h->dim), (uint32_t)row) *
+           h->dim;
+}
+
 /* Of a window; length: NULL, or what rows are divided by. */
 static void read_rows(const head_numbers *h, wa_tensor_id id, size_t window,
                       size_t count, double *to, double *length)
 {
-    const size_t from = (window * HEADS + h->head) * count;
-    for (size_t i = 0; i < count; i++)
-        to[i] = wa_window_value(h->x, id, from + i);
-    for (size_t row = 0; length && row < count / h->dim; row++) {
+    for (size_t row = 0; row < count / h->dim; row++) {
+        const size_t from = row_at(h, window, count, row);
         double square = 0;
+        for (size_t c = 0; c < h->dim; c++)
+            to[row * h->dim + c] = wa_window_value(h->x, id, from + c);
+        if (!length)
+            continue;
         for (size_t c = 0; c < h->dim; c++)
             square += to[row * h->dim + c] * to[row * h->dim + c];
         length[row] = h->x->problem->variant == WINATTN_COSINE && square > 0
@@ -139,7 +151,7 @@ static void add_pair(head_numbers *h, uint32_t row, uint32_t key, double ds,
                      double size)
 {
     const double *q = h->q + row * h->dim, *k = h->k + key * h->dim;
-    const size_t pair = (size_t)row * h->x->problem->keys + key;
+    const size_t pair = wa_window_bias(h->x->problem, row, key);
     const double logit = h->scale * product(h, q, k);
     add(h, &h->dq, row, h->scale * ds, h->scale * size, k);
     add(h, &h->dk, key, h->scale * ds, h->scale * size, q);
@@ -196,22 +208,51 @@ static double result_at(const wa_window_numbers *x, wa_tensor_id id, size_t i)
                : wa_window_value(x, id, i);
 }
 
-/* `count` results of a tensor, in rows of `columns`, `from` on. */
-static winattn_status compare(const head_numbers *h, wa_tensor_id id,
-                              const rows *exact, size_t count, size_t columns,
-                              size_t window)
+static double largest_of(const double *x, size_t count)
 {
-    const size_t from = (window * HEADS + h->head) * count;
     double largest = 0;
     for (size_t i = 0; i < count; i++)
-        largest = exact->size[i] > largest ? exact->size[i] : largest;
+        largest = x[i] > largest ? x[i] : largest;
+    return largest;
+}
+
+/* `count` results of a tensor, from `first` on, which are a row. */
+static winattn_status compare_row(const head_numbers *h, wa_tensor_id id,
+                                  const double *exact, size_t first,
+                                  size_t count, double allowed, size_t window,
+                                  size_t row)
+{
     for (size_t i = 0; i < count; i++) {
-        const double is = result_at(h->x, id, from + i);
-        if (!(fabs(is - exact->number[i]) <= h->tolerance * largest))
+        const double is = result_at(h->x, id, first + i);
+        if (!(fabs(is - exact[i]) <= allowed))
             return wa_fail_window_number(wa_tensor_name(id), window, h->head,
-                                         (uint32_t)(i / columns), is,
-                                         exact->number[i]);
+                                         (uint32_t)row, is, exact[i]);
     }
+    return WINATTN_SUCCESS;
+}
+
+/* So many numbers of a head in a window, by rows. */
+static winattn_status compare_rows(const head_numbers *h, wa_tensor_id id,
+                                   const rows *exact, size_t count,
+                                   size_t window)
+{
+    const double allowed = h->tolerance * largest_of(exact->size, count);
+    for (size_t row = 0; row < count / h->dim; row++)
+        WA_TRY(compare_row(h, id, exact->number + row * h->dim,
+                           row_at(h, window, count, row), h->dim, allowed,
+                           window, row));
+    return WINATTN_SUCCESS;
+}
+
+/* Sums over windows, in rows of `columns`. */
+static winattn_status compare_sums(const head_numbers *h, wa_tensor_id id,
+                                   const rows *exact, size_t count,
+                                   size_t columns)
+{
+    const double allowed = h->tolerance * largest_of(exact->size, count);
+    for (size_t i = 0; i < count; i += columns)
+        WA_TRY(compare_row(h, id, exact->number + i, h->head * count + i,
+                           columns, allowed, 0, i / columns));
     return WINATTN_SUCCESS;
 }
 
@@ -225,25 +266,26 @@ static winattn_status compare_window(head_numbers *h, size_t window)
         take_back_norms(h, &h->dq, h->q, h->length_q, p->queries);
         take_back_norms(h, &h->dk, h->k, h->length_k, p->keys);
     }
-    WA_TRY(compare(h, WA_DQ, &h->dq, h->of_queries, h->dim, window));
-    WA_TRY(compare(h, WA_DK, &h->dk, h->of_keys, h->dim, window));
-    return compare(h, WA_DV, &h->dv, h->of_keys, h->dim, window);
+    WA_TRY(compare_rows(h, WA_DQ, &h->dq, h->of_queries, window));
+    WA_TRY(compare_rows(h, WA_DK, &h->dk, h->of_keys, window));
+    return compare_rows(h, WA_DV, &h->dv, h->of_keys, window);
 }
 
 static winattn_status compare_head(head_numbers *h)
 {
     const wa_problem *p = h->x->problem;
-    const size_t pairs = (size_t)p->queries * p->keys;
+    const size_t biases = wa_window_biases(p);
     const rows d_scale = {&h->d_scale, &h->size_of_d_scale};
     h->d_scale = h->size_of_d_scale = 0;
-    memset(h->d_bias.number, 0, pairs * sizeof(double));
-    memset(h->d_bias.size, 0, pairs * sizeof(double));
+    memset(h->d_bias.number, 0, biases * sizeof(double));
+    memset(h->d_bias.size, 0, biases * sizeof(double));
     for (size_t window = 0; window < p->windows; window++)
         WA_TRY(compare_window(h, window));
     if (h->x->stored[WA_DBIAS])
-        WA_TRY(compare(h, WA_DBIAS, &h->d_bias, pairs, p->keys, 0));
+        WA_TRY(compare_sums(h, WA_DBIAS, &h->d_bias, biases,
+                            p->table.used ? 1 : p->keys));
     return h->x->stored[WA_D_LOGIT_SCALE]
-               ? compare(h, WA_D_LOGIT_SCALE, &d_scale, 1, 1, 0)
+               ? compare_sums(h, WA_D_LOGIT_SCALE, &d_scale, 1, 1)
                : WINATTN_SUCCESS;
 }
 

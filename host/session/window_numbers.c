@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "session/stored_numbers.h"
+#include "session/window_places.h"
 
 #define HEADS WA_WINDOW_TEST_HEADS
 
@@ -58,6 +59,19 @@ static void set_strides(wa_tensor *tensor, uint64_t window, uint64_t head,
     tensor->stride[WA_COLUMN] = 1;
 }
 
+/* Rows of so many elements, as they follow each other. */
+static void set_rows(wa_problem *test, wa_tensor_id id, uint64_t heads,
+                     uint64_t rows, uint64_t elements)
+{
+    wa_tensor *tensor = &test->tensor[id];
+    const uint64_t plane = wa_window_plane_rows(test, rows) * elements;
+    set_strides(tensor, heads * plane, plane, elements);
+    if (!test->grid.used)
+        return;
+    tensor->stride[WA_AXIS_1] = test->grid.size[2] * elements;
+    tensor->stride[WA_AXIS_0] = tensor->stride[WA_AXIS_1] * test->grid.size[1];
+}
+
 /* Extents too, which sums over windows go by. */
 static void set_shared(wa_tensor *tensor, uint64_t rows, uint64_t columns)
 {
@@ -70,17 +84,15 @@ static void set_shared(wa_tensor *tensor, uint64_t rows, uint64_t columns)
 static void set_gradients(wa_problem *test)
 {
     static const wa_tensor_id of_queries[] = {WA_D_O, WA_DQ},
-                              of_keys[] = {WA_K, WA_V, WA_DK, WA_DV};
-    const uint64_t dim = test->head_dim;
-    const uint64_t queries = test->queries * dim, keys = test->keys * dim;
-    test->windows = WA_GRADIENT_TEST_WINDOWS;
-    test->kv_heads = HEADS;
+                              of_keys[] = {WA_DK, WA_DV};
+    const bool has_table = test->table.used;
     for (size_t i = 0; i < sizeof of_queries / sizeof *of_queries; i++)
-        set_strides(&test->tensor[of_queries[i]], HEADS * queries, queries,
-                    dim);
+        set_rows(test, of_queries[i], HEADS, test->queries, test->head_dim);
     for (size_t i = 0; i < sizeof of_keys / sizeof *of_keys; i++)
-        set_strides(&test->tensor[of_keys[i]], HEADS * keys, keys, dim);
-    set_shared(&test->tensor[WA_DBIAS], test->queries, test->keys);
+        set_rows(test, of_keys[i], HEADS, test->keys, test->head_dim);
+    set_shared(&test->tensor[WA_DBIAS],
+               has_table ? wa_window_biases(test) : test->queries,
+               has_table ? 1 : test->keys);
     set_shared(&test->tensor[WA_D_LOGIT_SCALE], 1, 1);
 }
 
@@ -89,16 +101,19 @@ wa_problem wa_window_test_problem(const wa_problem *problem, wa_pass pass)
     wa_problem test = *problem;
     const uint64_t dim = problem->head_dim;
     const uint64_t queries = problem->queries, keys = problem->keys;
-    test.windows = WA_WINDOW_TEST_WINDOWS;
+    test.windows = pass == WA_BACKWARD ? WA_GRADIENT_TEST_WINDOWS
+                                       : WA_WINDOW_TEST_WINDOWS;
     test.heads = HEADS;
-    test.kv_heads = 1;
+    test.kv_heads = pass == WA_BACKWARD ? HEADS : 1;
     test.scale = problem->variant == WINATTN_DOT ? DOT_SCALE : problem->scale;
-    set_strides(&test.tensor[WA_Q], HEADS * queries * dim, queries * dim, dim);
-    set_strides(&test.tensor[WA_O], HEADS * queries * dim, queries * dim, dim);
-    set_strides(&test.tensor[WA_K], keys * dim, 0, dim);
-    set_strides(&test.tensor[WA_V], keys * dim, 0, dim);
-    set_strides(&test.tensor[WA_LSE], HEADS * queries, queries, 1);
-    set_strides(&test.tensor[WA_BIAS], 0, queries * keys, keys);
+    wa_place_windows(&test);
+    set_rows(&test, WA_Q, HEADS, queries, dim);
+    set_rows(&test, WA_O, HEADS, queries, dim);
+    set_rows(&test, WA_K, test.kv_heads, keys, dim);
+    set_rows(&test, WA_V, test.kv_heads, keys, dim);
+    set_rows(&test, WA_LSE, HEADS, queries, 1);
+    set_strides(&test.tensor[WA_BIAS], 0, wa_window_biases(&test),
+                test.table.used ? 1 : keys);
     if (MASK_READS_REGIONS(problem->mask)) {
         test.mask_windows = MASK_WINDOWS;
         set_strides(&test.tensor[WA_QUERY_REGIONS], queries, 0, 1);
@@ -130,16 +145,18 @@ static winattn_status make_room(wa_window_numbers *x, wa_tensor_id id,
     return WINATTN_SUCCESS;
 }
 
-/* Elements of the stored type, of so many heads in a row for each window. */
+/* Elements of the stored type, of so many heads and rows of a window. */
 static winattn_status make_input(wa_window_numbers *x, wa_tensor_id id,
-                                 size_t of_head, uint32_t heads,
+                                 uint32_t heads, uint32_t rows,
                                  const int *powers)
 {
-    const size_t all = of_head * heads * x->problem->windows;
+    const wa_problem *p = x->problem;
+    const size_t plane = (size_t)wa_window_plane_rows(p, rows) * p->head_dim;
+    const size_t all = (size_t)p->windows * heads * rows * p->head_dim;
     WA_TRY(make_room(x, id, 2 * all));
     for (size_t i = 0; i < all; i++)
-        ((uint16_t *)x->stored[id])[i] = wa_stored_bits(
-            x->problem->dtype, pick(x), powers[i / of_head % heads]);
+        ((uint16_t *)x->stored[id])[i] =
+            wa_stored_bits(p->dtype, pick(x), powers[i / plane % heads]);
     return WINATTN_SUCCESS;
 }
 
@@ -148,13 +165,15 @@ static winattn_status make_bias(wa_window_numbers *x)
     const wa_problem *p = x->problem;
     const uint16_t none = p->dtype == WINATTN_FP16 ? 0xfc00u : 0xff80u;
     const uint16_t lowest = none - 1; /* as bits go */
-    const size_t keys = p->keys, of_head = p->queries * keys;
+    const size_t of_head = wa_window_biases(p);
+    const size_t columns = p->table.used ? of_head : p->keys;
     WA_TRY(make_room(x, WA_BIAS, of_head * HEADS * 2));
     for (size_t i = 0; i < of_head * HEADS; i++) {
         const size_t head = i / of_head;
-        const size_t row = i % of_head / keys, key = i % keys;
-        const int grown = head > 0 ? (int)(key * GROWTH / keys) : 0;
+        const size_t row = i % of_head / columns, key = i % columns;
+        const int grown = head > 0 ? (int)(key * GROWTH / columns) : 0;
         const int n = pick(x) + grown;
+        /* no entry of a table is of one row alone */
         const bool blind =
             row == BLIND_ROW || (row == LATE_ROW && key < LATE_KEYS);
         const bool is_lowest =
@@ -195,9 +214,8 @@ static winattn_status make_outputs(wa_window_numbers *x)
     WA_TRY(make_room(x, WA_DK, of_keys));
     WA_TRY(make_room(x, WA_DV, of_keys));
     if (p->bias != WINATTN_BIAS_NONE)
-        WA_TRY(
-            make_room(x, WA_DBIAS,
-                      (size_t)HEADS * p->queries * p->keys * sizeof(float)));
+        WA_TRY(make_room(x, WA_DBIAS,
+                         HEADS * wa_window_biases(p) * sizeof(float)));
     return p->variant == WINATTN_COSINE
                ? make_room(x, WA_D_LOGIT_SCALE, HEADS * sizeof(float))
                : WINATTN_SUCCESS;
@@ -207,23 +225,22 @@ winattn_status wa_window_numbers_make(const wa_problem *test, wa_pass pass,
                                       wa_window_numbers *x)
 {
     static const int key_powers[HEADS] = {KEY_POWER, KEY_POWER};
-    const size_t dim = test->head_dim;
+    const uint32_t queries = test->queries, keys = test->keys;
     const uint32_t key_heads = test->kv_heads;
     memset(x, 0, sizeof *x);
     x->problem = test;
     x->pass = pass;
     x->random = 1;
-    WA_TRY(
-        make_input(x, WA_Q, test->queries * dim, HEADS, query_powers[pass]));
-    WA_TRY(make_input(x, WA_K, test->keys * dim, key_heads, key_powers));
-    WA_TRY(make_input(x, WA_V, test->keys * dim, key_heads, key_powers));
+    WA_TRY(make_input(x, WA_Q, HEADS, queries, query_powers[pass]));
+    WA_TRY(make_input(x, WA_K, key_heads, keys, key_powers));
+    WA_TRY(make_input(x, WA_V, key_heads, keys, key_powers));
     if (pass == WA_BACKWARD)
-        WA_TRY(make_input(x, WA_D_O, test->queries * dim, HEADS, key_powers));
+        WA_TRY(make_input(x, WA_D_O, HEADS, queries, key_powers));
     if (test->bias != WINATTN_BIAS_NONE)
         WA_TRY(make_bias(x));
     if (MASK_READS_REGIONS(test->mask)) {
-        WA_TRY(make_regions(x, WA_QUERY_REGIONS, test->queries));
-        WA_TRY(make_regions(x, WA_KEY_REGIONS, test->keys));
+        WA_TRY(make_regions(x, WA_QUERY_REGIONS, queries));
+        WA_TRY(make_regions(x, WA_KEY_REGIONS, keys));
     }
     if (test->variant == WINATTN_COSINE) {
         WA_TRY(make_room(x, WA_LOGIT_SCALE, sizeof logit_scales));
@@ -250,12 +267,13 @@ double wa_window_score_bias(const wa_window_numbers *x, size_t window,
                             uint32_t head, uint32_t row, uint32_t key)
 {
     const wa_problem *p = x->problem;
-    const size_t at = ((size_t)head * p->queries + row) * p->keys + key;
+    const size_t at = head * wa_window_biases(p) + wa_window_bias(p, row, key);
     const uint8_t *of_rows = x->stored[WA_QUERY_REGIONS];
     const uint8_t *of_keys = x->stored[WA_KEY_REGIONS];
     const size_t mask = window % MASK_WINDOWS;
-    const bool differ = of_rows && of_rows[mask * p->queries + row] !=
-                                       of_keys[mask * p->keys + key];
+    const bool differ = of_rows ? of_rows[mask * p->queries + row] !=
+                                      of_keys[mask * p->keys + key]
+                                : wa_window_is_parted(p, window, row, key);
     return (x->stored[WA_BIAS] ? wa_window_value(x, WA_BIAS, at) : 0) +
            (differ ? (double)p->region_value : 0);
 }
@@ -295,17 +313,24 @@ static double multiply_rows(const wa_window_numbers *x, size_t q, size_t k)
     return dot / sqrt(of_q) / sqrt(of_k);
 }
 
+/* Of the forward pass, whose heads share keys. */
+static size_t key_row(const wa_window_numbers *x, size_t window, uint32_t key)
+{
+    return wa_window_row(x->problem, window, 0, 1, x->problem->keys, key);
+}
+
 /* The weights of a row; returns lse. */
 static double weigh(const wa_window_numbers *x, size_t window, uint32_t head,
                     uint32_t row, double *weights)
 {
     const wa_problem *p = x->problem;
     const size_t dim = p->head_dim;
-    const size_t q = ((window * HEADS + head) * p->queries + row) * dim;
+    const size_t q =
+        wa_window_row(p, window, head, HEADS, p->queries, row) * dim;
     const double scale = wa_window_scale(x, head);
     for (uint32_t key = 0; key < p->keys; key++)
         weights[key] =
-            scale * multiply_rows(x, q, (window * p->keys + key) * dim) +
+            scale * multiply_rows(x, q, key_row(x, window, key) * dim) +
             wa_window_score_bias(x, window, head, row, key);
     return wa_weigh_window_row(weights, p->keys);
 }
@@ -327,7 +352,7 @@ static winattn_status compare_row(const wa_window_numbers *x, size_t window,
 {
     const wa_problem *p = x->problem;
     const size_t dim = p->head_dim;
-    const size_t at = (window * HEADS + head) * p->queries + row;
+    const size_t at = wa_window_row(p, window, head, HEADS, p->queries, row);
     const double allowed =
         p->dtype == WINATTN_FP16 ? TOLERANCE_FP16 : TOLERANCE_BF16;
     const double lse = weigh(x, window, head, row, weights);
@@ -340,27 +365,24 @@ static winattn_status compare_row(const wa_window_numbers *x, size_t window,
         const double is = wa_window_value(x, WA_O, at * dim + c);
         double sum = 0;
         for (uint32_t key = 0; key < p->keys; key++)
-            sum +=
-                weights[key] *
-                wa_window_value(x, WA_V, (window * p->keys + key) * dim + c);
+            sum += weights[key] *
+                   wa_window_value(x, WA_V, key_row(x, window, key) * dim + c);
         if (!(fabs(is - sum) <= allowed))
             return wa_fail_window_number("o", window, head, row, is, sum);
     }
     return WINATTN_SUCCESS;
 }
 
-/* Has every row been written, also those that are not held against fp64? */
-static winattn_status find_unwritten(const wa_window_numbers *x)
+/* Has a row been written that is not held against fp64? */
+static winattn_status find_unwritten(const wa_window_numbers *x, size_t window,
+                                     uint32_t head, uint32_t row)
 {
     const wa_problem *p = x->problem;
-    const size_t of_row = p->head_dim;
-    for (size_t i = 0; i < x->bytes[WA_O] / 2; i++) {
-        const double is = wa_window_value(x, WA_O, i);
-        const size_t row = i / of_row, head = row / p->queries;
+    const size_t at = wa_window_row(p, window, head, HEADS, p->queries, row);
+    for (uint32_t c = 0; c < p->head_dim; c++) {
+        const double is = wa_window_value(x, WA_O, at * p->head_dim + c);
         if (isnan(is))
-            return wa_fail_window_number("o", head / HEADS,
-                                         (uint32_t)(head % HEADS),
-                                         (uint32_t)(row % p->queries), is, 0);
+            return wa_fail_window_number("o", window, head, row, is, 0);
     }
     return WINATTN_SUCCESS;
 }
@@ -370,12 +392,13 @@ static winattn_status compare_rows(const wa_window_numbers *x)
     /* odd: of all rows of a tile some */
     const uint32_t step = (x->problem->queries / ROWS + 1) | 1;
     double *weights = malloc(x->problem->keys * sizeof *weights);
-    winattn_status status = weights ? find_unwritten(x) : wa_fail_memory();
+    winattn_status status = weights ? WINATTN_SUCCESS : wa_fail_memory();
     for (uint32_t i = 0; i < WA_WINDOW_TEST_WINDOWS * HEADS; i++)
-        for (uint32_t row = i % step;
-             row < x->problem->queries && status == WINATTN_SUCCESS;
-             row += step)
-            status = compare_row(x, i / HEADS, i % HEADS, row, weights);
+        for (uint32_t row = 0;
+             row < x->problem->queries && status == WINATTN_SUCCESS; row++)
+            status = row % step == i % step
+                         ? compare_row(x, i / HEADS, i % HEADS, row, weights)
+                         : find_unwritten(x, i / HEADS, i % HEADS, row);
     free(weights);
     return status;
 }
@@ -384,4 +407,19 @@ winattn_status wa_window_numbers_compare(const wa_window_numbers *x)
 {
     return x->pass == WA_FORWARD ? compare_rows(x)
                                  : wa_compare_window_gradients(x);
+}
+
+winattn_status
+wa_window_numbers_compare_shifted(const wa_window_numbers *aligned,
+                                  const wa_window_numbers *shifted)
+{
+    for (wa_tensor_id id = 0; id < WA_TENSORS; id++)
+        if (aligned->stored[id] &&
+            memcmp(aligned->stored[id], shifted->stored[id],
+                   aligned->bytes[id]) != 0)
+            return wa_fail(WINATTN_UNSUPPORTED_DEVICE,
+                           "wgmma failed its self-test: %s is not the same "
+                           "with tensors that are not aligned",
+                           wa_tensor_name(id));
+    return WINATTN_SUCCESS;
 }

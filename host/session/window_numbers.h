@@ -13,8 +13,8 @@
 #define WA_GRADIENT_TEST_WINDOWS 4u
 #define WA_WINDOW_TEST_HEADS 2u
 
-/* The test of a problem's kernels: windows of as many tokens, contiguous, with
- * the same bias. */
+/* The test of a problem's kernels: windows of as many tokens, contiguous or on
+ * a contiguous grid, with a bias of the same kind. */
 wa_problem wa_window_test_problem(const wa_problem *problem, wa_pass pass);
 
 typedef struct wa_window_numbers {
@@ -34,6 +34,12 @@ void wa_window_numbers_free(wa_window_numbers *x);
 /* Holds some rows of o and lse of each head and window, or all gradients,
  * against fp64, and fails with the first number that differs. */
 winattn_status wa_window_numbers_compare(const wa_window_numbers *x);
+
+/* Holds results of tensors that are not aligned against those of tensors that
+ * are, bit by bit, and fails with the first tensor that differs. */
+winattn_status
+wa_window_numbers_compare_shifted(const wa_window_numbers *aligned,
+                                  const wa_window_numbers *shifted);
 
 /* ---- Of both passes (window_numbers.c; gradients are in
  * window_gradients.c) ---- */

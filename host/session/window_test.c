@@ -138,10 +138,12 @@ static wa_plan small_plan(const wa_plan *plan, const wa_problem *test)
 
 /* Reads outputs, too. */
 static winattn_status launch(const wa_problem *test, const wa_plan *small,
-                             const wa_kernels *kernels, window_launch *x)
+                             const wa_kernels *kernels,
+                             const wa_table_buffers *table, window_launch *x)
 {
     wa_buffers buffers;
     memset(&buffers, 0, sizeof buffers);
+    buffers.table = *table;
     for (wa_tensor_id id = 0; id < WA_TENSORS; id++)
         buffers.tensor[id] = (winattn_tensor){x->buffer[id], start_of(x, id)};
     buffers.workspace.buffer = x->workspace;
@@ -161,27 +163,29 @@ static winattn_status launch(const wa_problem *test, const wa_plan *small,
     return WINATTN_SUCCESS;
 }
 
-static winattn_status check_at(cl_context context, cl_device_id device,
-                               const wa_problem *test, const wa_plan *small,
-                               const wa_kernels *kernels, size_t offset)
-{
-    window_launch x;
-    winattn_status status = begin(&x, context, device, test, small, offset);
-    if (status == WINATTN_SUCCESS)
-        status = launch(test, small, kernels, &x);
-    if (status == WINATTN_SUCCESS)
-        status = wa_window_numbers_compare(&x.numbers);
-    end(&x);
-    return status;
-}
-
 winattn_status wa_check_window_wgmma(cl_context context, cl_device_id device,
                                      const wa_problem *problem,
                                      const wa_plan *plan,
-                                     const wa_kernels *kernels)
+                                     const wa_kernels *kernels,
+                                     const wa_table_buffers *table)
 {
     const wa_problem test = wa_window_test_problem(problem, plan->pass);
     const wa_plan small = small_plan(plan, &test);
-    WA_TRY(check_at(context, device, &test, &small, kernels, 0));
-    return check_at(context, device, &test, &small, kernels, 1);
+    window_launch aligned, shifted;
+    memset(&shifted, 0, sizeof shifted);
+    winattn_status status = begin(&aligned, context, device, &test, &small, 0);
+    if (status == WINATTN_SUCCESS)
+        status = launch(&test, &small, kernels, table, &aligned);
+    if (status == WINATTN_SUCCESS)
+        status = wa_window_numbers_compare(&aligned.numbers);
+    if (status == WINATTN_SUCCESS)
+        status = begin(&shifted, context, device, &test, &small, 1);
+    if (status == WINATTN_SUCCESS)
+        status = launch(&test, &small, kernels, table, &shifted);
+    if (status == WINATTN_SUCCESS)
+        status = wa_window_numbers_compare_shifted(&aligned.numbers,
+                                                   &shifted.numbers);
+    end(&aligned);
+    end(&shifted);
+    return status;
 }

@@ -5,6 +5,7 @@
 
 #include "kit/emulated.h"
 #include "kit/runner.h"
+#include "launch/bias_table.h"
 #include "session/build.h"
 #include "session/window_test.h"
 
@@ -13,7 +14,19 @@ typedef struct kernel_case {
     winattn_dtype dtype;
     winattn_bias bias;
     uint32_t queries, keys;
+    winattn_grid grid; /* instead of queries and keys */
+    winattn_mask mask;
+    uint32_t entries; /* of a table with an index */
 } kernel_case;
+
+/* Of any entry. */
+static const cl_int *make_index(const kernel_case *c)
+{
+    static cl_int index[64 * 64];
+    for (uint32_t i = 0; c->entries && i < c->queries * c->keys; i++)
+        index[i] = (cl_int)((i + i / 7) % c->entries);
+    return c->entries ? index : NULL;
+}
 
 static winattn_status check(wa_session *session, wa_pass pass,
                             const kernel_case *c, const char *build_options)
@@ -27,10 +40,18 @@ static winattn_status check(wa_session *session, wa_pass pass,
     wa_problem problem;
     wa_plan plan;
     wa_kernels kernels;
+    wa_table_buffers table;
     memset(&kernels, 0, sizeof kernels);
+    memset(&table, 0, sizeof table);
     desc.variant = c->variant;
     desc.dtype = c->dtype;
     desc.bias = c->bias;
+    if (c->grid.axes)
+        desc.windows = 0;
+    desc.grid = c->grid;
+    desc.mask = c->mask;
+    desc.table.index = make_index(c);
+    desc.table.entries = c->entries;
     desc.queries = c->queries;
     desc.keys = c->keys;
     desc.build_options = build_options;
@@ -40,21 +61,49 @@ static winattn_status check(wa_session *session, wa_pass pass,
         status = wa_plan_make(&problem, wa_session_device(session), pass,
                               &none, &plan);
     if (status == WINATTN_SUCCESS)
+        status = wa_table_buffers_make(
+            device.context, wa_session_device(session), &problem, &table);
+    if (status == WINATTN_SUCCESS)
         status = wa_build_steps(session, &problem, &plan, &kernels, NULL);
     if (status != WINATTN_SUCCESS)
         fail_msg("%s", winattn_last_reason());
     status = wa_check_window_wgmma(device.context, device.id, &problem, &plan,
-                                   &kernels);
+                                   &kernels, &table);
     wa_kernels_release(&kernels);
+    wa_table_buffers_release(&table);
     return status;
 }
 
 static void right_kernels_pass(void **state)
 {
     static const kernel_case cases[] = {
-        {WINATTN_DOT, WINATTN_FP16, WINATTN_BIAS_FULL, 40, 90},
-        {WINATTN_COSINE, WINATTN_BF16, WINATTN_BIAS_FULL, 80, 33},
-        {WINATTN_COSINE, WINATTN_FP16, WINATTN_BIAS_NONE, 20, 20},
+        {.variant = WINATTN_COSINE,
+         .dtype = WINATTN_BF16,
+         .bias = WINATTN_BIAS_FULL,
+         .queries = 80,
+         .keys = 33},
+        {.variant = WINATTN_COSINE,
+         .dtype = WINATTN_FP16,
+         .queries = 20,
+         .keys = 20},
+        {.dtype = WINATTN_BF16,
+         .bias = WINATTN_BIAS_TABLE,
+         .queries = 30,
+         .keys = 50,
+         .entries = 77},
+        {.variant = WINATTN_COSINE,
+         .dtype = WINATTN_FP16,
+         .bias = WINATTN_BIAS_TABLE,
+         .mask = WINATTN_MASK_SHIFT,
+         .grid = {.axes = 2,
+                  .size = {10, 21},
+                  .window = {5, 7},
+                  .shift = {1, 2},
+                  .batch = 1}},
+        {.dtype = WINATTN_BF16,
+         .bias = WINATTN_BIAS_FULL,
+         .grid =
+             {.axes = 3, .size = {4, 3, 8}, .window = {2, 3, 8}, .batch = 2}},
     };
     (void)state;
     wa_session *session = pretend_unit();
@@ -69,8 +118,10 @@ static void right_kernels_pass(void **state)
 /* Left operands come in another order than right ones. */
 static void wrong_kernels_do_not(void **state)
 {
-    static const kernel_case of = {WINATTN_DOT, WINATTN_BF16,
-                                   WINATTN_BIAS_FULL, 40, 40};
+    static const kernel_case of = {.dtype = WINATTN_BF16,
+                                   .bias = WINATTN_BIAS_FULL,
+                                   .queries = 40,
+                                   .keys = 40};
     (void)state;
     static const char *const reasons[WA_PASSES] = {
         "failed its self-test: o of window 0",
