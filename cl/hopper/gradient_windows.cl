@@ -23,9 +23,9 @@ REQUIRE(COMPUTE_CAPABILITY)
 REQUIRE(NQ)
 
 typedef char bias_has_16_bits[BIAS == 1 ? 1 : -1];
-#define HAS_REGIONS MASK_READS_REGIONS(MASK)
-typedef char a_mask_is_of_regions
-    [MASK_READS_ARRAY(MASK) || MASK_FOLLOWS_GRID(MASK) ? -1 : 1];
+#define HAS_REGIONS MASK_HAS_REGIONS(MASK)
+typedef char a_mask_is_of_regions[MASK_READS_ARRAY(MASK) ? -1 : 1];
+typedef char all_tokens_exist[PADDING ? -1 : 1];
 
 /* Its address: stages, pairs of the bias, numbers, barriers. */
 typedef struct window_ring {
@@ -169,6 +169,35 @@ INLINE window_split find_split(const forward_args *args, uint split)
     return s;
 }
 
+/* Where its tokens lie; found where it is needed, as it would take registers
+ * all along. */
+typedef struct window_place {
+    const grid_layout *grid;
+    window_coord coord;
+} window_place;
+
+INLINE window_place find_place(const forward_args *args, ulong window)
+{
+    const window_place place = {&args->grid,
+                                locate_window(&args->grid, window)};
+    return place;
+}
+
+/* Of a head, in a tensor that has an element for each token. */
+INLINE ulong plane_at(const tensor_layout *layout, const window_place *place,
+                      uint head)
+{
+    return plane(layout, place->coord.grid, head);
+}
+
+/* A row of the window from there on. */
+INLINE plane_offset row_at(const tensor_layout *layout,
+                           const window_place *place, uint row)
+{
+    const token t = find_token(place->grid, &place->coord, row);
+    return token_offset(layout, &t);
+}
+
 /* ---- Who has which rows ---- */
 
 /* Of rows that are owned each wave has 16, of which the last of a window may
@@ -189,28 +218,45 @@ INLINE void sync_fetching(void)
                      : "memory");
 }
 
-/* `count` rows of a plane, at most `most`. */
-INLINE void fetch_window_rows(uint to, __global const storage *plane,
-                              uint pitch, uint count, const uint most,
-                              uint item, int wide)
+/* From a row to the one so many behind it, number `row`: an addition where it
+ * can be, as copies that wait for addresses are slow. */
+INLINE __global const storage *go_on_to_row(__global const storage *from,
+                                            __global const storage *head_rows,
+                                            const tensor_layout *layout,
+                                            const window_place *place,
+                                            uint row, uint step)
+{
+    return GRID ? head_rows + row_at(layout, place, row)
+                : from + step * layout->row;
+}
+
+/* Of a head's rows in a window `count` from `first` on, at most `most`. */
+INLINE void fetch_window_rows(uint to, __global const storage *tensor,
+                              const tensor_layout *layout,
+                              const window_place *place, uint head, uint first,
+                              uint count, const uint most, uint item, int wide)
 {
     const uint chunk = item % 4, row = item / 4, step = WARPGROUP / 4;
+    __global const storage *head_rows =
+        tensor + plane_at(layout, place, head) + chunk * 8;
+    __global const storage *from =
+        head_rows + row_at(layout, place, first + row);
     to = window_chunk(to, row, chunk);
-    plane += (ulong)row * pitch + chunk * 8;
     if (!wide) {
         NO_UNROLL_FOR (uint r = row; r < count; r += step) {
             store_chunk(to,
-                        as_uint4(vload8(0, (__global const ushort *)plane)));
+                        as_uint4(vload8(0, (__global const ushort *)from)));
             to += step * WINDOW_PITCH;
-            plane += step * pitch;
+            from = go_on_to_row(from, head_rows, layout, place,
+                                first + r + step, step);
         }
         return;
     }
-    /* one after the other, as copies that wait for addresses are slow */
     UNROLL_FOR (uint r = 0; r < most; r += step) {
         if (row + r < count)
-            copy_chunk(to + r * WINDOW_PITCH, plane);
-        plane += step * pitch;
+            copy_chunk(to + r * WINDOW_PITCH, from);
+        from = go_on_to_row(from, head_rows, layout, place,
+                            first + row + r + step, step);
     }
 }
 
@@ -436,15 +482,23 @@ INLINE void add_region_values(float *to, const lane_regions *x, uint column)
 
 /* ---- Rows that leave ---- */
 
-/* A wave's 16 rows of sums, row r of the lane's two times factor[r], to rows
- * from `row` on, those before `end`. staging: as many rows in local memory
- * that are the wave's own by now. adds: to what is there. */
+/* A wave's 16 rows of sums, row r of the lane's two times factor[r], to a
+ * head's rows from `row` on, those before `end`. staging: as many rows in
+ * local memory that are the wave's own by now. adds: to what is there. */
 INLINE void store_window_rows(const float *sums, const float *factor,
-                              uint staging, __global storage *to, uint pitch,
-                              uint row, uint end, int lane, int adds, int wide)
+                              uint staging, __global storage *tensor,
+                              const tensor_layout *layout,
+                              const window_place *place, uint head, uint row,
+                              uint end, int lane, int adds, int wide)
 {
+    __global storage *to = tensor + plane_at(layout, place, head);
     if (adds) {
-        add_to_rows(sums, factor, to, pitch, row, end, lane);
+        UNROLL_FOR (uint r = 0; r < 2; r++) {
+            const uint own = row + lane / 4 + 8 * r;
+            if (own < end)
+                add_to_row(sums, factor[r], to + row_at(layout, place, own), r,
+                           lane);
+        }
         return;
     }
     UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++)
@@ -456,7 +510,8 @@ INLINE void store_window_rows(const float *sums, const float *factor,
     WAVE_SYNC();
     UNROLL_FOR (uint first = 0; first < 16; first += 8) {
         const uint i = first + lane / 4;
-        __global storage *at = to + (ulong)(row + i) * pitch + lane % 4 * 8;
+        __global storage *at =
+            to + row_at(layout, place, row + i) + lane % 4 * 8;
         if (row + i >= end)
             continue;
         const uint4 x = load_chunk(window_chunk(staging, i, lane % 4));

@@ -190,10 +190,15 @@ INLINE void store_gradient(const float *sums, const float *factor,
                            uint staging, __global storage *to, uint pitch,
                            uint row, uint end, int lane, int adds, int wide)
 {
-    if (!adds)
+    if (!adds) {
         store_rows(sums, factor, staging, to, pitch, row, end, lane, wide);
-    else
-        add_to_rows(sums, factor, to, pitch, row, end, lane);
+        return;
+    }
+    UNROLL_FOR (uint r = 0; r < 2; r++) {
+        const uint own = row + lane / 4 + 8 * r;
+        if (own < end)
+            add_to_row(sums, factor[r], to + (ulong)own * pitch, r, lane);
+    }
 }
 
 #endif

@@ -41,21 +41,16 @@ INLINE void store_rows(const float *sums, const float *factor, uint staging,
     }
 }
 
-/* Row r of the lane's two times factor[r], added to what is there. */
-INLINE void add_to_rows(const float *sums, const float *factor,
-                        __global storage *to, uint pitch, uint row, uint end,
-                        int lane)
+/* Row r of the lane's two times a factor, added to the row at `to`. */
+INLINE void add_to_row(const float *sums, float factor, __global storage *to,
+                       const uint r, int lane)
 {
-    UNROLL_FOR (uint r = 0; r < 2; r++) {
-        const uint own = row + lane / 4 + 8 * r;
-        const ulong at = (ulong)own * pitch + 2 * (lane % 4);
-        if (own < end)
-            UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++)
-                UNROLL_FOR (uint i = 0; i < 2; i++)
-                    STORE(FMA(sums[SCORE(j, r, i)], factor[r],
-                              LOAD(to, at + 8 * j + i)),
-                          to, at + 8 * j + i);
-    }
+    to += 2 * (lane % 4);
+    UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++)
+        UNROLL_FOR (uint i = 0; i < 2; i++)
+            STORE(FMA(sums[SCORE(j, r, i)], factor,
+                      LOAD(to, (ulong)(8 * j + i))),
+                  to, (ulong)(8 * j + i));
 }
 
 #endif

@@ -113,21 +113,18 @@ INLINE void fetch_window(const window_ring *ring, uint stage,
                          int wide)
 {
     const forward_args *forward = &args->forward;
+    const window_place place = find_place(forward, window);
     const uint count = min((uint)OWN_ROWS, NK - first_key);
-    fetch_window_rows(window_rows(ring, stage, OWN_FIRST),
-                      from->k + plane(&forward->k, window, head) +
-                          (ulong)first_key * forward->k.row,
-                      forward->k.row, count, OWN_ROWS, item, wide);
-    fetch_window_rows(window_rows(ring, stage, OTHER_FIRST),
-                      from->q + plane(&forward->q, window, head),
-                      forward->q.row, NQ, NQ, item, wide);
-    fetch_window_rows(window_rows(ring, stage, OWN_SECOND),
-                      from->v + plane(&forward->v, window, head) +
-                          (ulong)first_key * forward->v.row,
-                      forward->v.row, count, OWN_ROWS, item, wide);
-    fetch_window_rows(window_rows(ring, stage, OTHER_SECOND),
-                      from->d_o + plane(&args->d_o, window, head),
-                      args->d_o.row, NQ, NQ, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OWN_FIRST), from->k,
+                      &forward->k, &place, head, first_key, count, OWN_ROWS,
+                      item, wide);
+    fetch_window_rows(window_rows(ring, stage, OTHER_FIRST), from->q,
+                      &forward->q, &place, head, 0, NQ, NQ, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OWN_SECOND), from->v,
+                      &forward->v, &place, head, first_key, count, OWN_ROWS,
+                      item, wide);
+    fetch_window_rows(window_rows(ring, stage, OTHER_SECOND), from->d_o,
+                      &args->d_o, &place, head, 0, NQ, NQ, item, wide);
     arrive_filled_window(window_filled(ring, stage), wide);
     END_COPIES();
 }
@@ -432,17 +429,16 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         factor[0] = factor[1] = 1.0f;
 #endif
         sync_warpgroup(warpgroup); /* all have read its keys */
+        const window_place place = find_place(forward, window);
         if ((flags & ARG_DK) != 0)
-            store_window_rows(x.dk, factor, k_rows + of_wave,
-                              dk + plane(&args.dk, window, head), args.dk.row,
-                              first_key + first_of_wave(wave), NK, lane,
-                              (flags & ARG_ADD_DK) != 0, wide);
+            store_window_rows(x.dk, factor, k_rows + of_wave, dk, &args.dk,
+                              &place, head, first_key + first_of_wave(wave),
+                              NK, lane, (flags & ARG_ADD_DK) != 0, wide);
         factor[0] = factor[1] = 1.0f / P_SCALE;
         if ((flags & ARG_DV) != 0)
-            store_window_rows(x.dv, factor, v_rows + of_wave,
-                              dv + plane(&args.dv, window, head), args.dv.row,
-                              first_key + first_of_wave(wave), NK, lane,
-                              (flags & ARG_ADD_DV) != 0, wide);
+            store_window_rows(x.dv, factor, v_rows + of_wave, dv, &args.dv,
+                              &place, head, first_key + first_of_wave(wave),
+                              NK, lane, (flags & ARG_ADD_DV) != 0, wide);
         WAVE_SYNC();
         leave_window(window_was_read(&ring, stage), lane);
     }

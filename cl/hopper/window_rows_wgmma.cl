@@ -128,21 +128,18 @@ INLINE void fetch_window(const window_ring *ring, uint stage,
                          int wide)
 {
     const forward_args *forward = &args->forward;
+    const window_place place = find_place(forward, window);
     const uint count = min((uint)OWN_ROWS, NQ - first_row);
-    fetch_window_rows(window_rows(ring, stage, OWN_FIRST),
-                      from->q + plane(&forward->q, window, head) +
-                          (ulong)first_row * forward->q.row,
-                      forward->q.row, count, OWN_ROWS, item, wide);
-    fetch_window_rows(window_rows(ring, stage, OTHER_FIRST),
-                      from->k + plane(&forward->k, window, head),
-                      forward->k.row, NK, NK, item, wide);
-    fetch_window_rows(window_rows(ring, stage, OWN_SECOND),
-                      from->d_o + plane(&args->d_o, window, head) +
-                          (ulong)first_row * args->d_o.row,
-                      args->d_o.row, count, OWN_ROWS, item, wide);
-    fetch_window_rows(window_rows(ring, stage, OTHER_SECOND),
-                      from->v + plane(&forward->v, window, head),
-                      forward->v.row, NK, NK, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OWN_FIRST), from->q,
+                      &forward->q, &place, head, first_row, count, OWN_ROWS,
+                      item, wide);
+    fetch_window_rows(window_rows(ring, stage, OTHER_FIRST), from->k,
+                      &forward->k, &place, head, 0, NK, NK, item, wide);
+    fetch_window_rows(window_rows(ring, stage, OWN_SECOND), from->d_o,
+                      &args->d_o, &place, head, first_row, count, OWN_ROWS,
+                      item, wide);
+    fetch_window_rows(window_rows(ring, stage, OTHER_SECOND), from->v,
+                      &forward->v, &place, head, 0, NK, NK, item, wide);
     arrive_filled_window(window_filled(ring, stage), wide);
     END_COPIES();
 }
@@ -271,16 +268,14 @@ INLINE void read_next_lse(row_sums *sums, const row_job *job,
     const tensor_layout *layout = &args->forward.lse;
     if (!job->has_lse || n >= job->windows.count)
         return;
-    const uint first = first_of_wave(wave);
+    const uint first = job->first_row + first_of_wave(wave);
+    const window_place place = find_place(
+        &args->forward, args->forward.first_window + job->windows.first + n);
     __global const float *from =
-        out->lse + plane(layout,
-                         args->forward.first_window + job->windows.first + n,
-                         job->head);
+        out->lse + plane_at(layout, &place, job->head);
     UNROLL_FOR (int r = 0; r < 2; r++)
-        sums->next_lse[r] =
-            from[(ulong)min(job->first_row + first + lane / 4 + 8 * r,
-                            NQ - 1u) *
-                 layout->row];
+        sums->next_lse[r] = from[row_at(
+            layout, &place, min(first + lane / 4 + 8 * r, NQ - 1u))];
 }
 
 /* Of rows of a window; 0 where it is not given. */
@@ -288,13 +283,15 @@ INLINE void read_d_lse(float *to, const row_outputs *out,
                        const backward_args *args, ulong window, uint head,
                        const wave_rows *rows)
 {
+    to[0] = to[1] = 0.0f;
+    if ((args->forward.flags & ARG_D_LSE) == 0)
+        return;
+    const window_place place = find_place(&args->forward, window);
+    __global const float *from =
+        out->d_lse + plane_at(&args->d_lse, &place, head);
     UNROLL_FOR (int r = 0; r < 2; r++)
-        to[r] = (args->forward.flags & ARG_D_LSE) != 0
-                    ? out->d_lse[plane(&args->d_lse, window, head) +
-                                 (ulong)min(rows->row + rows->lane / 4 + 8 * r,
-                                            NQ - 1u) *
-                                     args->d_lse.row]
-                    : 0.0f;
+        to[r] = from[row_at(&args->d_lse, &place,
+                            min(rows->row + rows->lane / 4 + 8 * r, NQ - 1u))];
 }
 
 /* Window n of the work-group's. */
@@ -363,11 +360,13 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
     }
 #endif
     sync_warpgroup(wave / 4); /* all have read its queries */
-    if ((flags & ARG_DQ) != 0)
-        store_window_rows(
-            dq, factor, own_q, out->dq + plane(&args->dq, window, job->head),
-            args->dq.row, rows.row, NQ, lane, (flags & ARG_ADD_DQ) != 0,
-            (flags & ARG_WIDE_ACCESS) != 0);
+    if ((flags & ARG_DQ) != 0) {
+        const window_place place = find_place(&args->forward, window);
+        store_window_rows(dq, factor, own_q, out->dq, &args->dq, &place,
+                          job->head, rows.row, NQ, lane,
+                          (flags & ARG_ADD_DQ) != 0,
+                          (flags & ARG_WIDE_ACCESS) != 0);
+    }
     WAVE_SYNC();
     leave_window(window_was_read(ring, stage), lane);
 }

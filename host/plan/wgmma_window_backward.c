@@ -37,7 +37,7 @@ static uint32_t work_items(void) { return (WARPGROUPS_TAKEN + 1) * WARPGROUP; }
 /* The names are those of cl/hopper/gradient_windows_extents.h. */
 static uint32_t local_bytes(const wa_problem *problem, const window_shape *s)
 {
-    const bool HAS_REGIONS = MASK_READS_REGIONS(problem->mask);
+    const bool HAS_REGIONS = MASK_HAS_REGIONS(problem->mask);
     const uint32_t OWN_ROWS = TAKEN_ROWS, OTHER_ROWS = MOST_TOKENS;
     const uint32_t OTHER_BYTES = s->other_bytes;
     const uint32_t STAGES = s->stages;
@@ -55,12 +55,10 @@ static const char *problem_refusal(const wa_problem *problem)
 {
     if (problem->dtype == WINATTN_FP32)
         return "fp32 would be rounded";
-    if (problem->grid.used)
-        return "no gradients on grids are made so";
-    if (MASK_READS_ARRAY(problem->mask) || MASK_FOLLOWS_GRID(problem->mask))
+    if (wa_problem_padding(problem) != 0)
+        return "no gradients of windows with padding are made so";
+    if (MASK_READS_ARRAY(problem->mask))
         return "no gradients behind masks but of regions are made so";
-    if (problem->table.used)
-        return "no gradients of tables are made so";
     if (problem->bias == WINATTN_BIAS_NONE)
         return "fragments are as fast without a bias";
     if (problem->bias_dtype != WINATTN_TERM_SAME)

@@ -159,6 +159,8 @@ void compute(cl_kernel kernel, const wa_device *device)
             compute_window(kernel);
     } else if (strcmp(name, "sum_partials") == 0) {
         compute_sums(kernel);
+    } else if (strcmp(name, "sum_table") == 0) {
+        compute_table_sum(kernel);
     } else if (strncmp(name, check, sizeof check - 1) == 0) {
         const wa_matrix_unit *unit =
             wa_matrix_unit_named(name + sizeof check - 1);

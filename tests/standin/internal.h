@@ -186,6 +186,7 @@ uint16_t rounded_number(bool half, double y);
 void compute_sliding(cl_kernel kernel);
 void compute_window(cl_kernel kernel);
 void compute_sums(cl_kernel kernel);
+void compute_table_sum(cl_kernel kernel);
 
 /* What the kernel leaves in buffers whose bytes are known, if it is one of
  * those that the library reads results of. */

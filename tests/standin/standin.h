@@ -64,6 +64,7 @@ typedef struct standin_driver {
     bool gives_ptx;         /* as binaries of kernels with wgmma */
     /* Their self-test finds a wrong number in this output; 0: in none. */
     wa_tensor_id wgmma_wrong;
+    bool wgmma_wrong_if_shifted; /* and where tensors are aligned, in none */
     /* Of builds; NULL: a line of no meaning. PTX that was compiled before,
      * since standin_reset, comes from the driver's cache and has none. */
     const char *log;

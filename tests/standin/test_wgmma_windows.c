@@ -136,26 +136,57 @@ static void it_needs_no_bias(void **state)
     end(&w);
 }
 
+static void assert_gradients_tested_once(winattn_desc desc)
+{
+    winattn_plan *second;
+    world w = begin(&desc);
+    assert_says(&w, "backward kernel: " ROWS_KERNEL ", ");
+    assert_says(&w, "backward kernel: " KEYS_KERNEL ", ");
+    assert_null(strstr(w.text, "wgmma not used"));
+    standin_forget();
+    if (desc.grid.axes) /* the same programs */
+        desc.grid.batch = 70;
+    else
+        desc.windows = 70;
+    assert_int_equal(winattn_plan_create(w.context, w.id, &desc, &second),
+                     WINATTN_SUCCESS);
+    assert_int_equal(launches_of(ROWS_KERNEL), 0);
+    winattn_plan_destroy(second);
+    end(&w);
+}
+
 static void gradients_are_tested_once(void **state)
 {
     (void)state;
-    for (int variant = WINATTN_DOT; variant <= WINATTN_COSINE; variant++) {
-        winattn_desc desc =
-            gradients_of((winattn_variant)variant,
-                         variant == WINATTN_DOT ? WINATTN_BF16 : WINATTN_FP16);
-        winattn_plan *second;
-        world w = begin(&desc);
-        assert_says(&w, "backward kernel: " ROWS_KERNEL ", ");
-        assert_says(&w, "backward kernel: " KEYS_KERNEL ", ");
-        assert_null(strstr(w.text, "wgmma not used"));
-        standin_forget();
-        desc.windows = 70; /* the same programs */
-        assert_int_equal(winattn_plan_create(w.context, w.id, &desc, &second),
-                         WINATTN_SUCCESS);
-        assert_int_equal(launches_of(ROWS_KERNEL), 0);
-        winattn_plan_destroy(second);
-        end(&w);
-    }
+    assert_gradients_tested_once(gradients_of(WINATTN_DOT, WINATTN_BF16));
+    winattn_desc desc = gradients_of(WINATTN_COSINE, WINATTN_FP16);
+    desc.mask = WINATTN_MASK_REGIONS;
+    desc.mask_windows = 7;
+    assert_gradients_tested_once(desc);
+}
+
+/* Tokens on a grid, and tables of biases. */
+static void maps_are_tested_too(void **state)
+{
+    static cl_int index[241 * 256];
+    winattn_desc desc = gradients_of(WINATTN_DOT, WINATTN_FP16);
+    (void)state;
+    for (size_t i = 0; i < sizeof index / sizeof *index; i++)
+        index[i] = (cl_int)(i % 511);
+    desc.bias = WINATTN_BIAS_TABLE;
+    desc.table.index = index;
+    desc.table.entries = 511;
+    assert_gradients_tested_once(desc);
+    desc = gradients_of(WINATTN_COSINE, WINATTN_BF16);
+    desc.windows = desc.queries = desc.keys = 0;
+    desc.bias = WINATTN_BIAS_TABLE;
+    desc.mask = WINATTN_MASK_SHIFT;
+    desc.grid = (winattn_grid){.axes = 2,
+                               .size = {48, 80},
+                               .window = {16, 16},
+                               .shift = {8, 3},
+                               .batch = 5};
+    assert_gradients_tested_once(desc);
 }
 
 /* Work-groups stay, as many as share the heads evenly. */
@@ -243,6 +274,19 @@ static void gradients_may_be_wrong(void **state)
     }
 }
 
+static void tensors_that_are_not_aligned_may_be_wrong(void **state)
+{
+    (void)state;
+    standin_drivers.wgmma_wrong_if_shifted = true;
+    standin_drivers.wgmma_wrong = WA_LSE;
+    assert_left_to_fragments("failed its self-test: lse is not the same with "
+                             "tensors that are not aligned");
+    standin_drivers.wgmma_wrong = WA_DK;
+    assert_gradients_left_to_fragments(
+        "failed its self-test: dk is not the same with tensors that are not "
+        "aligned");
+}
+
 static void logs_may_complain(void **state)
 {
     static const char *const of[] = {ROWS_KERNEL, KEYS_KERNEL};
@@ -275,9 +319,12 @@ int main(void)
         cmocka_unit_test_setup(it_is_tested_once, start),
         cmocka_unit_test_setup(it_needs_no_bias, start),
         cmocka_unit_test_setup(gradients_are_tested_once, start),
+        cmocka_unit_test_setup(maps_are_tested_too, start),
         cmocka_unit_test_setup(launches_have_whole_shares, start),
         cmocka_unit_test_setup(numbers_may_be_wrong, start),
         cmocka_unit_test_setup(gradients_may_be_wrong, start),
+        cmocka_unit_test_setup(tensors_that_are_not_aligned_may_be_wrong,
+                               start),
         cmocka_unit_test_setup(logs_may_complain, start),
         cmocka_unit_test(any_call_may_fail),
         cmocka_unit_test(any_call_for_gradients_may_fail),

@@ -1,27 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What kernels of windows of cl/hopper/ leave, of contiguous channels and one
  * split: the library's self-test reads it. */
-#include "internal.h"
+#include "window.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "../cl/common/args.h"
-
-typedef struct windows {
-    forward_args args;
-    backward_args gradients; /* of that pass */
-    bool half, is_cosine;
-    uint32_t dim;
-    double *q, *k, *v, *bias, *d_o; /* all that the buffers have */
-    const argument *logit_scale, *o, *lse, *dq, *dk, *dv, *workspace;
-} windows;
-
-static size_t row_at(const tensor_layout *t, size_t window, size_t head,
-                     size_t row)
+/* Is an output to be wrong? */
+static bool is_wrong(const windows *x, wa_tensor_id id)
 {
-    return (size_t)(t->offset + window * t->window + head * t->head +
-                    row * t->row);
+    return standin_drivers.wgmma_wrong == id &&
+           (x->args.q.offset > 0 || !standin_drivers.wgmma_wrong_if_shifted);
 }
 
 /* To be freed; NULL if nobody knows the bytes. */
@@ -68,15 +57,13 @@ static double weigh(const windows *x, size_t window, uint32_t head,
                     uint32_t row, double *weights)
 {
     const forward_args *f = &x->args;
-    const size_t q = row_at(&f->q, window, head, row);
+    const size_t q = window_row(x, &f->q, window, head, row);
     double top = -INFINITY, sum = 0;
     for (uint32_t key = 0; key < f->keys; key++) {
         const size_t k =
-            row_at(&f->k, window, head / f->heads_per_kv_head, key);
+            window_row(x, &f->k, window, head / f->heads_per_kv_head, key);
         weights[key] = scale_of(x, head) * score(x, q, k);
-        if (x->bias)
-            weights[key] +=
-                x->bias[row_at(&f->bias, 0, head, row) + key * f->bias.column];
+        weights[key] += window_score_bias(x, window, head, row, key);
         top = fmax(top, weights[key]);
     }
     for (uint32_t key = 0; key < f->keys; key++) {
@@ -93,26 +80,25 @@ static void write_row(const windows *x, size_t window, uint32_t head,
                       uint32_t row, const double *weights, double lse)
 {
     const forward_args *f = &x->args;
-    const size_t o = row_at(&f->o, window, head, row);
+    const size_t o = window_row(x, &f->o, window, head, row);
     const bool spoils = window + head == 0 && row == 0;
     for (uint32_t c = 0; c < x->dim; c++) {
         double sum = 0;
         for (uint32_t key = 0; key < f->keys; key++)
             if (weights[key] > 0)
                 sum += weights[key] *
-                       x->v[row_at(&f->v, window, head / f->heads_per_kv_head,
-                                   key) +
+                       x->v[window_row(x, &f->v, window,
+                                       head / f->heads_per_kv_head, key) +
                             c];
-        if (spoils && c == 1 && standin_drivers.wgmma_wrong == WA_O)
+        if (spoils && c == 1 && is_wrong(x, WA_O))
             sum += 1;
         ((uint16_t *)(void *)x->o->buffer->bytes)[o + c] =
             rounded_number(x->half, sum);
     }
     if (x->lse->buffer)
-        ((float *)(void *)
-             x->lse->buffer->bytes)[row_at(&f->lse, window, head, row)] =
-            (float)lse +
-            (spoils && standin_drivers.wgmma_wrong == WA_LSE ? 1.0f : 0.0f);
+        ((float *)(void *)x->lse->buffer
+             ->bytes)[window_row(x, &f->lse, window, head, row)] =
+            (float)lse + (spoils && is_wrong(x, WA_LSE) ? 1.0f : 0.0f);
 }
 
 static void compute_all(const windows *x)
@@ -150,11 +136,12 @@ static void differentiate(const windows *x, size_t window, uint32_t head,
                           uint32_t row, double *p, double *ds)
 {
     const forward_args *f = &x->args;
-    const double *d_o = x->d_o + row_at(&x->gradients.d_o, window, head, row);
+    const double *d_o =
+        x->d_o + window_row(x, &x->gradients.d_o, window, head, row);
     double delta = 0;
     weigh(x, window, head, row, p);
     for (uint32_t key = 0; key < f->keys; key++) {
-        const double *v = x->v + row_at(&f->v, window, head, key);
+        const double *v = x->v + window_row(x, &f->v, window, head, key);
         ds[key] = 0;
         for (uint32_t c = 0; c < x->dim; c++)
             ds[key] += d_o[c] * v[c];
@@ -187,7 +174,8 @@ static double write_rows(const windows *x, const argument *to,
     for (uint32_t row = 0; row < count; row++) {
         double *d = gradient_row(x, all, row), along = 0;
         if (rows && x->is_cosine) {
-            const double *own = rows + row_at(of_rows, window, head, row);
+            const double *own =
+                rows + window_row(x, of_rows, window, head, row);
             const double inverse = inverse_of(x, own);
             for (uint32_t c = 0; c < x->dim; c++)
                 along += d[c] * own[c] * inverse;
@@ -195,7 +183,7 @@ static double write_rows(const windows *x, const argument *to,
                 d[c] = (d[c] - own[c] * inverse * along) * inverse;
         }
         for (uint32_t c = 0; c < x->dim; c++)
-            bits[row_at(layout, window, head, row) + c] =
+            bits[window_row(x, layout, window, head, row) + c] =
                 rounded_number(x->half, d[c]);
         sum += along;
     }
@@ -222,7 +210,7 @@ static void make_rows(const windows *x, size_t window, uint32_t head,
         differentiate(x, window, head, row, p, ds);
         for (uint32_t key = 0; key < f->keys; key++) {
             float *sum = bias + (size_t)row * f->keys + key;
-            const double *k = x->k + row_at(&f->k, window, head, key);
+            const double *k = x->k + window_row(x, &f->k, window, head, key);
             if (p[key] > NOTHING)
                 add(x, gradient_row(x, dq, row),
                     scale * ds[key] * inverse_of(x, k), k);
@@ -230,15 +218,14 @@ static void make_rows(const windows *x, size_t window, uint32_t head,
                 *sum = (float)ds[key] + (starts ? 0.0f : *sum);
         }
     }
-    if (window + head == 0 && standin_drivers.wgmma_wrong == WA_DBIAS)
+    if (window + head == 0 && is_wrong(x, WA_DBIAS))
         bias[0] += 1.0f;
     const double along = write_rows(x, x->dq, &b->dq, x->q, &f->q, window,
                                     head, f->queries, dq);
     for (uint32_t block = 0; x->is_cosine && block < f->row_blocks; block++) {
         float *sum = partials(x, b->scale_partials) + block * f->heads + head;
         *sum = (starts ? 0.0f : *sum) + (block == 0 ? (float)along : 0.0f);
-        if (window + head + block == 0 &&
-            standin_drivers.wgmma_wrong == WA_D_LOGIT_SCALE)
+        if (window + head + block == 0 && is_wrong(x, WA_D_LOGIT_SCALE))
             *sum += 1e6f;
     }
 }
@@ -253,8 +240,8 @@ static void make_keys(const windows *x, size_t window, uint32_t head,
     memset(dk, 0, bytes);
     memset(dv, 0, bytes);
     for (uint32_t row = 0; row < f->queries; row++) {
-        const double *q = x->q + row_at(&f->q, window, head, row);
-        const double *d_o = x->d_o + row_at(&b->d_o, window, head, row);
+        const double *q = x->q + window_row(x, &f->q, window, head, row);
+        const double *d_o = x->d_o + window_row(x, &b->d_o, window, head, row);
         differentiate(x, window, head, row, p, ds);
         for (uint32_t key = 0; key < f->keys; key++) {
             if (p[key] <= NOTHING)
@@ -279,7 +266,7 @@ static void spoil(const windows *x, bool of_rows)
                {WA_DK, x->dk, &x->gradients.dk},
                {WA_DV, x->dv, &x->gradients.dv}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (standin_drivers.wgmma_wrong == all[i].id && of_rows == (i == 0))
+        if (is_wrong(x, all[i].id) && of_rows == (i == 0))
             ((uint16_t *)(void *)all[i]
                  .is->buffer->bytes)[all[i].layout->offset + 1] ^= 0x4000;
 }
@@ -307,55 +294,31 @@ static void compute_gradients(const windows *x, bool of_rows)
     free(second);
 }
 
-void compute_sums(cl_kernel kernel)
-{
-    const argument *given = kernel->arguments;
-    const cl_mem from = given[1].buffer;
-    all_sum_args all;
-    if (!from || !from->bytes)
-        return;
-    memcpy(&all, given[0].bytes, sizeof all);
-    for (size_t n = 0; n < SUMS; n++) {
-        const sum_args *args = &all.sum[n];
-        const cl_mem to = given[2 + n].buffer;
-        const size_t plane = (size_t)args->rows * args->columns;
-        if (!to || !to->bytes || (args->flags & ARG_ADD_SUMS))
-            continue;
-        for (size_t i = 0; i < plane * args->heads; i++) {
-            const float *x =
-                (const float *)(const void *)from->bytes + args->partials + i;
-            float sum = 0;
-            for (size_t split = 0; split < args->splits; split++)
-                sum += x[split * plane * args->heads];
-            ((float *)(void *)
-                 to->bytes)[row_at(&args->to, 0, i / plane,
-                                   i % plane / args->columns) +
-                            i % plane % args->columns * args->to.column] = sum;
-        }
-    }
-}
-
 /* ---- The kernels ---- */
 
 void compute_window(cl_kernel kernel)
 {
     const char *options = kernel->program->options;
     const char *name = kernel->facts->name;
-    const char *dim = strstr(options, "-DHEAD_DIM=");
     const bool is_forward = strcmp(name, "window_forward_wgmma") == 0;
     const argument *given = kernel->arguments;
-    windows x = {.half = strstr(options, "-DDTYPE=1") != NULL,
-                 .is_cosine = strstr(options, "-DVARIANT=1") != NULL};
+    windows x;
     size_t n = 1;
+    read_window_options(&x, options);
     if (!is_forward)
         memcpy(&x.gradients, given[0].bytes, sizeof x.gradients);
     memcpy(&x.args, given[0].bytes, sizeof x.args);
-    x.dim = dim ? (uint32_t)atoi(dim + strlen("-DHEAD_DIM=")) : 0;
     x.q = read_numbers(&x, &given[n++]);
     x.k = read_numbers(&x, &given[n++]);
     x.v = read_numbers(&x, &given[n++]);
-    if (strstr(options, "-DBIAS=1"))
+    if (x.has_bias)
         x.bias = read_numbers(&x, &given[n++]);
+    if (x.table == TABLE_BY_INDEX)
+        x.index = &given[n++];
+    if (x.mask == MASK_REGIONS) {
+        x.query_regions = &given[n++];
+        x.key_regions = &given[n++];
+    }
     if (x.is_cosine)
         x.logit_scale = &given[n++];
     x.o = &given[n++];

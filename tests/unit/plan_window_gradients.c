@@ -9,6 +9,7 @@
 #include "plan_made.h"
 
 #define WINDOWS "pass=backward windows=900 heads=6 dim=32 "
+#define MAPS "pass=backward grid=2 batch=40 heads=6 dim=32 "
 
 static bool has_wgmma(const wa_plan *plan)
 {
@@ -29,6 +30,10 @@ static void hopper_takes_them(void **state)
                 "mask=regions mask_windows=3",
         WINDOWS "dtype=bf16 queries=250 keys=256 bias=same mask=regions "
                 "mask_windows=5",
+        WINDOWS "dtype=fp16 queries=256 bias=table_same table=16x16",
+        MAPS "size=64x48 window=16x16 dtype=fp16 bias=same",
+        MAPS "size=64x48 window=16x16 shift=8x8 mask=shift dtype=bf16 "
+             "variant=cosine bias=table_same layout=packed",
         "pass=backward windows=1 heads=1 dim=32 dtype=fp16 queries=250 "
         "bias=same",
     };
@@ -61,13 +66,12 @@ static void what_they_do_not_compute_is_said(void **state)
         {WINDOWS "dtype=fp16 queries=257 keys=256 bias=same", "241 to 256"},
         {WINDOWS "dtype=fp16 queries=256", "without a bias"},
         {WINDOWS "dtype=fp16 queries=256 mask=same mask_windows=3", "masks"},
-        {WINDOWS "dtype=fp16 queries=256 bias=table_same table=16x16",
-         "tables"},
         {WINDOWS "dtype=fp16 queries=256 bias=same kv_heads=2", "share keys"},
         {WINDOWS "dtype=fp16 queries=256 bias=fp32", "another type"},
-        {"pass=backward grid=2 size=64x64 window=16x16 dim=32 heads=2 "
-         "dtype=fp16",
-         "grids"},
+        {WINDOWS "dtype=fp16 queries=256 bias=table_fp32 table=16x16",
+         "another type"},
+        {MAPS "size=64x47 window=16x16 dtype=fp16 bias=same", "padding"},
+        {MAPS "size=64x48 window=16x12 dtype=fp16 bias=same", "241 to 256"},
     };
     static const wa_tensor_id ids[] = {WA_Q,  WA_K,  WA_V, WA_D_O,
                                        WA_DQ, WA_DK, WA_DV};
