@@ -15,9 +15,9 @@
  * every third. sm_89 differs from sm_80 in its local memory only, and gets the
  * matrix unit.
  *
- * Kernels with wgmma each target gets of all workloads that they compute.
- * Linear layers and kernels of rows (winattn_models) each target gets in one
- * type, with `all` in each.
+ * Kernels with wgmma each target gets of all workloads that they compute, in
+ * one type, with `all` in both. Linear layers and kernels of rows
+ * (winattn_models) each target gets in one type, with `all` in each.
  *
  *   offline_plans [all] [TARGET]     TARGET: those of this one only
  *   offline_plans --source KERNEL    prints the kernel's program
@@ -83,6 +83,9 @@ static const workload_row windows[] = {
     {"window-241", "windows=100 heads=6 queries=241 keys=250 dim=32 "
                    "bias=same"},
     {"window-64", "windows=100 heads=6 queries=256 dim=64 bias=same"},
+    {"swinv2-w16-map", "variant=cosine grid=2 batch=16 size=64x64 "
+                       "window=16x16 shift=8x8 heads=6 dim=32 "
+                       "bias=table_same mask=shift layout=packed"},
 };
 #define WINDOWS (sizeof windows / sizeof *windows)
 
@@ -215,7 +218,7 @@ enum { TF32 = 3, TYPES };
 
 /* Kernels that are printed of a target, a workload and a type. */
 typedef struct selection {
-    bool local, local_backward, matrix;
+    bool local, local_backward, matrix, wgmma;
 } selection;
 
 /* Without `all`: see above. */
@@ -232,6 +235,7 @@ static selection select_kernels(size_t target, size_t workload, size_t type)
     s.matrix = on_grid ? other % 3 == 0 && type == 1 + target % 2
                        : other % 4 == 0 &&
                              (type == TF32 || type == 1 + other / 4 % 2);
+    s.wgmma = type == 1 + workload % 2;
     return s;
 }
 
@@ -254,8 +258,7 @@ static winattn_status print_kernels(const workload_row *row, size_t type,
         WA_TRY(print_backward(&problem, l, &none, WINATTN_TIER_LOCAL));
     if (s->matrix)
         WA_TRY(print_matrix(&problem, l));
-    WA_TRY(print_wgmma(&problem, l));
-    return WINATTN_SUCCESS;
+    return s->wgmma ? print_wgmma(&problem, l) : WINATTN_SUCCESS;
 }
 
 /* ---- Linear layers ---- */
@@ -390,11 +393,12 @@ static bool print_target(size_t target, bool all)
                         made_up_device(targets[target].device)};
         const selection everything = {.local = type != TF32,
                                       .local_backward = type != TF32,
-                                      .matrix = type != WINATTN_FP32};
-        const selection nothing = {.local = false};
-        const selection s = workload >= all_grids ? nothing
-                            : all                 ? everything
-                                  : select_kernels(target, workload, type);
+                                      .matrix = type != WINATTN_FP32,
+                                      .wgmma = true};
+        selection s =
+            all ? everything : select_kernels(target, workload, type);
+        if (workload >= all_grids)
+            s = (selection){.wgmma = s.wgmma};
         if (print_kernels(row, type, &s, &l) != WINATTN_SUCCESS) {
             fprintf(stderr, "%s, %s: %s\n", l.target, l.workload,
                     winattn_last_reason());
