@@ -15,7 +15,12 @@
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
 #include "hopper/store_rows.cl"
+#include "hopper/window_places.cl"
 #include "matrix/grad_scale.cl"
+
+#define REGION_OTHERS OTHER_ROWS
+#define REGION_OWN OWN_ROWS
+#include "hopper/window_regions.cl"
 
 REQUIRE(STAGES)
 REQUIRE(EMULATED)
@@ -23,8 +28,6 @@ REQUIRE(COMPUTE_CAPABILITY)
 REQUIRE(NQ)
 
 typedef char bias_has_16_bits[BIAS == 1 ? 1 : -1];
-#define HAS_REGIONS MASK_HAS_REGIONS(MASK)
-typedef char a_mask_is_of_regions[MASK_READS_ARRAY(MASK) ? -1 : 1];
 typedef char all_tokens_exist[PADDING ? -1 : 1];
 
 /* Its address: stages, pairs of the bias, numbers, barriers. */
@@ -61,19 +64,10 @@ INLINE uint wave_numbers(const window_ring *ring, uint stage)
 {
     return own_numbers(ring, stage) + 4 * OWN_ROWS;
 }
-/* With HAS_REGIONS: of rows of the other side, of rows that are owned, and of
- * each wave that fetches whether it saw more than one. */
-INLINE uint other_regions(const window_ring *ring, uint stage)
+/* With HAS_REGIONS. */
+INLINE uint window_regions(const window_ring *ring, uint stage)
 {
     return wave_numbers(ring, stage) + 16;
-}
-INLINE uint own_regions(const window_ring *ring, uint stage)
-{
-    return other_regions(ring, stage) + OTHER_ROWS;
-}
-INLINE uint region_flags(const window_ring *ring, uint stage)
-{
-    return own_regions(ring, stage) + OWN_ROWS;
 }
 INLINE uint window_filled(const window_ring *ring, uint stage)
 {
@@ -169,35 +163,6 @@ INLINE window_split find_split(const forward_args *args, uint split)
     return s;
 }
 
-/* Where its tokens lie; found where it is needed, as it would take registers
- * all along. */
-typedef struct window_place {
-    const grid_layout *grid;
-    window_coord coord;
-} window_place;
-
-INLINE window_place find_place(const forward_args *args, ulong window)
-{
-    const window_place place = {&args->grid,
-                                locate_window(&args->grid, window)};
-    return place;
-}
-
-/* Of a head, in a tensor that has an element for each token. */
-INLINE ulong plane_at(const tensor_layout *layout, const window_place *place,
-                      uint head)
-{
-    return plane(layout, place->coord.grid, head);
-}
-
-/* A row of the window from there on. */
-INLINE plane_offset row_at(const tensor_layout *layout,
-                           const window_place *place, uint row)
-{
-    const token t = find_token(place->grid, &place->coord, row);
-    return token_offset(layout, &t);
-}
-
 /* ---- Who has which rows ---- */
 
 /* Of rows that are owned each wave has 16, of which the last of a window may
@@ -216,18 +181,6 @@ INLINE void sync_fetching(void)
                      :
                      : "n"(WARPGROUPS + 2), "n"(WARPGROUP)
                      : "memory");
-}
-
-/* From a row to the one so many behind it, number `row`: an addition where it
- * can be, as copies that wait for addresses are slow. */
-INLINE __global const storage *go_on_to_row(__global const storage *from,
-                                            __global const storage *head_rows,
-                                            const tensor_layout *layout,
-                                            const window_place *place,
-                                            uint row, uint step)
-{
-    return GRID ? head_rows + row_at(layout, place, row)
-                : from + step * layout->row;
 }
 
 /* Of a head's rows in a window `count` from `first` on, at most `most`. */
@@ -323,13 +276,6 @@ INLINE uint pair_chunk(const window_ring *ring, uint wave, uint column,
            ((wave * (OTHER_ROWS / 16) + column / 16) * WAVE + lane) * 16;
 }
 
-/* Where pair e of a lane's chunk is among 16 rows and the chunk's columns. */
-INLINE uint row_of_pair(uint lane, uint e) { return lane / 4 + e / 2 % 2 * 8; }
-INLINE uint column_of_pair(uint lane, uint e)
-{
-    return e / 4 * 8 + lane % 4 * 2 + e % 2;
-}
-
 /* Of 16 columns from `column` on, a multiple of 16, as they are kept, and as
  * numbers. */
 #define PAIR_WORDS (PAIRS_OF_CHUNK / 2)
@@ -383,19 +329,11 @@ INLINE void keep_bias(const window_ring *ring, const forward_args *args,
 
 /* ---- Regions ---- */
 
-/* Four rows' regions are a word: of 16 of the other side those whose scores a
- * lane has, of rows that are owned neighbours. */
-#define REGION_WORDS (OTHER_ROWS / 4)
 typedef char
-    items_for_regions[REGION_WORDS + OWN_ROWS / 4 <= WARPGROUP ? 1 : -1];
+    items_for_regions[REGION_WORDS + OWN_REGION_WORDS <= WARPGROUP ? 1 : -1];
 
-/* A work-item's word, and whether it saw several. */
-typedef struct fetched_regions {
-    uint word;
-    int differ;
-} fetched_regions;
-
-/* first: of the rows that are owned, which are keys if owns_keys. */
+/* A work-item's. first: of the rows that are owned, which are keys if
+ * owns_keys. */
 INLINE fetched_regions fetch_regions(const score_bias_tensors *tensors,
                                      const forward_args *args, ulong window,
                                      uint first, const int owns_keys,
@@ -404,22 +342,9 @@ INLINE fetched_regions fetch_regions(const score_bias_tensors *tensors,
     fetched_regions x = {.word = 0};
 #if HAS_REGIONS
     const work_tile here = {.window = window};
-    const score_bias_view regions = score_bias_of(tensors, args, here);
-    const int is_own = item >= REGION_WORDS;
-    const uint one = query_region(args, &regions, 0);
-    if (item >= REGION_WORDS + OWN_ROWS / 4)
-        return x;
-    UNROLL_FOR (uint e = 0; e < 4; e++) {
-        const uint n =
-            is_own ? first + (item - REGION_WORDS) * 4 + e
-                   : item / 4 * 16 + column_of_pair(item, e / 2 * 4 + e % 2);
-        const uint region =
-            is_own == owns_keys
-                ? key_region(args, &regions, (int)min(n, NK - 1u))
-                : query_region(args, &regions, (int)min(n, NQ - 1u));
-        x.word |= region << 8 * e;
-        x.differ |= region != one;
-    }
+    const score_bias_view view = score_bias_of(tensors, args, here);
+    if (item < REGION_WORDS + OWN_REGION_WORDS)
+        x = fetch_region_word(&view, args, first, owns_keys, item);
 #endif
     return x;
 }
@@ -429,55 +354,10 @@ INLINE void keep_regions(const window_ring *ring, uint stage,
                          const fetched_regions *x, uint item)
 {
 #if HAS_REGIONS
-    if (item < REGION_WORDS + OWN_ROWS / 4)
-        store_word(other_regions(ring, stage) + 4 * item, x->word);
-    store_word(region_flags(ring, stage) + item / WAVE * 4,
-               (uint)WAVE_ANY(x->differ));
+    if (item < REGION_WORDS + OWN_REGION_WORDS)
+        store_word(window_regions(ring, stage) + 4 * item, x->word);
+    keep_region_flag(window_regions(ring, stage), item / WAVE, x->differ);
 #endif
-}
-
-/* Has a window several? */
-INLINE int has_regions(const window_ring *ring, uint stage)
-{
-#if HAS_REGIONS
-    const uint4 flags = load_chunk(region_flags(ring, stage));
-    return (flags.x | flags.y | flags.z | flags.w) != 0;
-#else
-    return 0;
-#endif
-}
-
-/* What a lane of who computes knows then. It is found where it is needed, as
- * it would take registers all along. */
-typedef struct lane_regions {
-    uint region[2]; /* of its rows, in all bytes */
-    uint others;    /* address of those that its scores are with */
-    float value;    /* what is added to scores of two that differ */
-} lane_regions;
-
-INLINE lane_regions find_regions(const window_ring *ring, uint stage,
-                                 float value, uint wave, int lane)
-{
-    lane_regions x = {.others = other_regions(ring, stage) + lane % 4 * 4,
-                      .value = value};
-    UNROLL_FOR (uint r = 0; r < 2; r++) {
-        const uint row = wave * 16 + lane / 4 + 8 * r;
-        x.region[r] =
-            (load_word(own_regions(ring, stage) + row / 4 * 4) >> row % 4 * 8 &
-             255) *
-            0x01010101u;
-    }
-    return x;
-}
-
-/* Adds to eight numbers, of a lane's rows and 16 columns from `column` on. */
-INLINE void add_region_values(float *to, const lane_regions *x, uint column)
-{
-    const uint word = load_word(x->others + column);
-    const uint differs[2] = {word ^ x->region[0], word ^ x->region[1]};
-    UNROLL_FOR (uint e = 0; e < 8; e++)
-        if (differs[e / 2 % 2] & 255u << (e / 4 * 16 + e % 2 * 8))
-            to[e] += x->value;
 }
 
 /* ---- Rows that leave ---- */

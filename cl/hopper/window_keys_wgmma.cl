@@ -309,8 +309,9 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         AWAIT_PRODUCTS(1);
         hold_scores(s);
         if (HAS_REGIONS && keys->has_regions) {
-            const lane_regions regions = find_regions(
-                ring, stage, keys->region_value, keys->wave, keys->lane);
+            const lane_regions regions =
+                find_regions(window_regions(ring, stage), keys->region_value,
+                             first_of_wave(keys->wave), keys->lane);
             exponentiate(s, words, known, large,
                          powers_of_rows(ring, stage) + 4 * first, keys,
                          &regions, first);
@@ -401,7 +402,7 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         key_state x;
         await_phase(window_filled(&ring, stage), n / STAGES % 2);
         show_to_products();
-        keys.has_regions = has_regions(&ring, stage);
+        keys.has_regions = has_regions(window_regions(&ring, stage));
         const float ds_scale = load_number(wave_numbers(&ring, stage));
         float inverses[2] = {1.0f, 1.0f};
         UNROLL_FOR (int r = 0; r < 2; r++) {

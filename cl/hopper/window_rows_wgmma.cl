@@ -315,7 +315,7 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
     read_d_lse(d_lse, out, args, window, job->head, &rows);
     await_phase(window_filled(ring, stage), n / STAGES % 2);
     show_to_products();
-    rows.has_regions = has_regions(ring, stage);
+    rows.has_regions = has_regions(window_regions(ring, stage));
     x.scale[0] = x.scale[1] = job->scale;
 #if VARIANT == COSINE
     float inverses[2], along[2];

@@ -75,8 +75,9 @@ INLINE void finish_scores(float *s, const row_state *x,
             }
     }
     if (HAS_REGIONS && rows->has_regions) {
-        const lane_regions regions = find_regions(
-            ring, stage, rows->region_value, rows->wave, rows->lane);
+        const lane_regions regions =
+            find_regions(window_regions(ring, stage), rows->region_value,
+                         first_of_wave(rows->wave), rows->lane);
         UNROLL_FOR (uint c = 0; c < BLOCK_KEYS; c += 16)
             add_region_values(s + c / 2, &regions, first + c);
     }
