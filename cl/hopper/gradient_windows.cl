@@ -343,7 +343,7 @@ INLINE fetched_regions fetch_regions(const score_bias_tensors *tensors,
 #if HAS_REGIONS
     const work_tile here = {.window = window};
     const score_bias_view view = score_bias_of(tensors, args, here);
-    if (item < REGION_WORDS + OWN_REGION_WORDS)
+    if (item < REGION_WORDS + OWN_REGION_WORDS && may_have_regions(&view))
         x = fetch_region_word(&view, args, first, owns_keys, item);
 #endif
     return x;

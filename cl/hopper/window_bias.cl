@@ -12,7 +12,7 @@
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
 
-typedef char biases_have_the_stored_type[BIAS < 2 && TABLE == 0 ? 1 : -1];
+typedef char biases_have_the_stored_type[BIAS < 2 ? 1 : -1];
 
 INLINE void load_two_floats(float *to, uint from)
 {
@@ -94,8 +94,8 @@ INLINE void keep_biases(uint to, const forward_args *args,
 
 INLINE int has_pairs(const forward_args *args, const score_bias_view *view)
 {
-    return ADJACENT_KEYS && NK % 2 == 0 && args->bias.row % 2 == 0 &&
-           (size_t)view->bias % 4 == 0;
+    return TABLE == 0 && ADJACENT_KEYS && NK % 2 == 0 &&
+           args->bias.row % 2 == 0 && (size_t)view->bias % 4 == 0;
 }
 
 INLINE void split_pair(float *to, uint both)

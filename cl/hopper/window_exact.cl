@@ -1,8 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Rows of windows whose sums are no finite numbers, one after the other with
  * ordinary instructions, as exact_rows.cl has them. */
-#include "hopper/head_planes.cl"
 #include "hopper/window_bias.cl"
+#include "hopper/window_places.cl"
+
+typedef struct window_tensors {
+    __global const storage *q, *k, *v;
+    __global storage *o;
+    __global float *lse;
+} window_tensors;
+
+/* A head's rows in a window. They are found where they are used: addresses
+ * that wait in registers through the loop over keys are too many. */
+typedef struct window_planes {
+    window_place place;
+    window_tensors rows;
+} window_planes;
+
+INLINE window_planes find_planes(const window_tensors *all,
+                                 const forward_args *args, work_tile of)
+{
+    const uint kv_head = of.head / args->heads_per_kv_head;
+    window_planes planes = {.place = find_place(args, of.window)};
+    const window_place *at = &planes.place;
+    planes.rows.q = all->q + plane_at(&args->q, at, of.head);
+    planes.rows.k = all->k + plane_at(&args->k, at, kv_head);
+    planes.rows.v = all->v + plane_at(&args->v, at, kv_head);
+    planes.rows.o = all->o + plane_at(&args->o, at, of.head);
+    planes.rows.lse = all->lse + plane_at(&args->lse, at, of.head);
+    return planes;
+}
 
 #define LANE_CHANNELS ((HEAD_DIM + WAVE - 1) / WAVE)
 
@@ -31,18 +58,20 @@ INLINE float multiply_rows(__global const storage *q,
 
 /* Adds a key for each lane, from `first` on. */
 INLINE void add_keys(exact_row *x, const forward_args *args,
-                     const head_planes *head, const score_bias_view *view,
+                     const window_planes *head, const score_bias_view *view,
                      uint row, uint first, float scale, int lane)
 {
+    const window_place *place = &head->place;
     const uint key = first + (uint)lane;
     float logit = -INFINITY;
     if (key < NK) {
         logit =
-            scale * multiply_rows(head->q.rows + (ulong)row * head->q.pitch,
-                                  head->k.rows + (ulong)key * head->k.pitch);
+            scale * multiply_rows(head->rows.q + row_at(&args->q, place, row),
+                                  head->rows.k + row_at(&args->k, place, key));
 #if BIAS
         logit += load_bias(args, view, (int)row, (int)key);
 #endif
+        logit += mask_of(args, view, (int)row, (int)key);
         logit *= LOG2E;
     }
     float top = logit;
@@ -57,16 +86,17 @@ INLINE void add_keys(exact_row *x, const forward_args *args,
         x->out[i] *= factor;
     NO_UNROLL_FOR (uint j = first; j < min(first + WAVE, (uint)NK); j++) {
         const float p = of_lane(weight, (int)(j - first));
-        const ulong at = (ulong)j * head->v.pitch;
+        __global const storage *v = head->rows.v + row_at(&args->v, place, j);
         UNROLL_FOR (int i = 0; i < LANE_CHANNELS; i++)
-            x->out[i] = FMA(
-                p, LOAD(head->v.rows, at + min(lane + i * WAVE, HEAD_DIM - 1)),
-                x->out[i]);
+            x->out[i] =
+                FMA(p, LOAD(v, (ulong)min(lane + i * WAVE, HEAD_DIM - 1)),
+                    x->out[i]);
     }
 }
 
 /* o and lse of one row. */
-INLINE void compute_exactly(const forward_args *args, const head_planes *head,
+INLINE void compute_exactly(const forward_args *args,
+                            const window_planes *head,
                             const score_bias_view *view, uint row, float scale,
                             int lane)
 {
@@ -81,9 +111,10 @@ INLINE void compute_exactly(const forward_args *args, const head_planes *head,
     const float inverse = x.sum == 0.0f ? 0.0f : 1.0f / x.sum;
     UNROLL_FOR (int i = 0; i < LANE_CHANNELS; i++)
         if (lane + i * WAVE < HEAD_DIM)
-            STORE(x.out[i] * inverse, head->o,
-                  (ulong)row * args->o.row + lane + i * WAVE);
+            STORE(x.out[i] * inverse,
+                  head->rows.o + row_at(&args->o, &head->place, row),
+                  (ulong)(lane + i * WAVE));
     if ((args->flags & ARG_LSE) != 0 && lane == 0)
-        head->lse[(ulong)row * args->lse.row] =
+        head->rows.lse[row_at(&args->lse, &head->place, row)] =
             (x.top + log2(x.sum)) * (1.0f / LOG2E);
 }

@@ -32,16 +32,26 @@
     (WINDOW_QUERY_STAGES * WINDOW_QUERY_BYTES + STAGES * 2 * KEY_TILE_BYTES)
 /* What keys are divided by, in the cosine variant. */
 #define TEAM_FACTOR_BYTES (VARIANT == 1 ? 4 * STAGES * TILE_KEYS : 0)
+/* With a mask (HAS_REGIONS), of a stage of queries: what region each row is
+ * of, and flags. */
+#define WINDOW_REGION_BYTES                                                   \
+    (HAS_REGIONS ? KEY_TILES * TILE_KEYS + ROW_TILES * WAVE_ROWS + 16 : 0)
+#define TEAM_REGION_BYTES (WINDOW_QUERY_STAGES * WINDOW_REGION_BYTES)
+/* On a grid, where each row of a window is, of queries or values, and keys. */
+#define PLACE_BYTES (GRID ? 4 * KEY_TILES * TILE_KEYS : 0)
 /* Stages are filled, are read, and have come but are not measured yet. */
 #define TEAM_MBARRIERS (2 * WINDOW_QUERY_STAGES + 3 * STAGES)
 
 #define OPERANDS_BYTES (WINDOWS_PER_GROUP * TEAM_OPERAND_BYTES)
 #define FACTORS_BYTES (WINDOWS_PER_GROUP * TEAM_FACTOR_BYTES)
+#define REGIONS_BYTES (WINDOWS_PER_GROUP * TEAM_REGION_BYTES)
+#define PLACES_BYTES (WINDOWS_PER_GROUP * 2 * PLACE_BYTES)
 #define MBARRIER_BYTES (8 * WINDOWS_PER_GROUP * TEAM_MBARRIERS)
 /* Of all rows of the block and all keys. */
 #define BIAS_VALUES (ROW_TILES * WAVE_ROWS * KEY_TILES * TILE_KEYS)
 #define BIAS_BYTES (BIAS == 0 ? 0 : 2 * BIAS_VALUES)
 #define WINDOW_LOCAL_BYTES                                                    \
-    (OPERANDS_BYTES + BIAS_BYTES + FACTORS_BYTES + MBARRIER_BYTES)
+    (OPERANDS_BYTES + BIAS_BYTES + FACTORS_BYTES + REGIONS_BYTES +            \
+     PLACES_BYTES + MBARRIER_BYTES)
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Windows, forward, on NVIDIA's Hopper, in fp16 and bf16: head dims 32 and 64,
- * a bias in their type or none, no mask, no grid.
+ * a bias in their type, and with it maybe a mask of regions, or none.
  *
  * A work-group has BLOCK_ROWS rows of a head, whose biases it keeps in local
  * memory, and goes from window to window. Each of WINDOWS_PER_GROUP teams has
@@ -8,94 +8,16 @@
  * fetches (window_ring.cl). While a tile's values are multiplied, the next
  * tile's scores become weights (window_scores.cl). */
 #include "hopper/window_exact.cl"
+#include "hopper/window_runs.cl"
 #include "hopper/window_scores.cl"
-
-#include "matrix/persistent.cl"
 
 REQUIRE(EMULATED)
 REQUIRE(COMPUTE_CAPABILITY)
-
-/* Rows of a head, and which windows of the launch a team has of them: one of
- * each of `rounds` rounds. */
-typedef struct window_run {
-    uint head_block, first, rounds;
-} window_run;
 
 /* Where a team is in the ring. */
 typedef struct team_place {
     ring_stage queries, keys;
 } team_place;
-
-/* What all of a work-group knows. */
-typedef struct window_call {
-    const forward_args *args;
-    const tensors *all;
-    const score_bias_tensors *score_bias;
-#if VARIANT == COSINE
-    __global const float *logit_scale;
-#endif
-    window_ring ring; /* of the work-item's team */
-    uint bias_cache;  /* address */
-    uint team;
-} window_call;
-
-INLINE uint head_of(const window_call *call, const window_run *run)
-{
-    return run->head_block / call->args->row_blocks;
-}
-INLINE uint first_row_of(const window_call *call, const window_run *run)
-{
-    return run->head_block % call->args->row_blocks * BLOCK_ROWS;
-}
-
-INLINE uint round_count(const forward_args *args)
-{
-    return CEIL_DIV((uint)args->windows, WINDOWS_PER_GROUP);
-}
-
-/* Run `number` of a work-group; false behind the last. */
-INLINE int find_run(window_run *run, const forward_args *args, uint number)
-{
-    const uint group = (uint)get_group_id(0), rounds = round_count(args);
-    const head_block_round from = first_round(args, rounds, group);
-    const head_block_round to = first_round(args, rounds, group + 1);
-#if PERSISTENT_MULTI_BLOCK
-    const uint runs = to.head_block - from.head_block + 1;
-    if (number > runs || (number == runs && runs > 1))
-        return 0;
-    const stretch part = stretch_of(args, rounds, group, number);
-    run->head_block = part.head_block;
-    run->first = part.first;
-    run->rounds = part.rounds;
-    return 1;
-#else
-    run->head_block = from.head_block;
-    run->first = from.round;
-    run->rounds =
-        (to.head_block - from.head_block) * rounds + to.round - from.round;
-    return number == 0;
-#endif
-}
-
-/* Windows of the run that the team has: behind the last there is none. */
-INLINE uint windows_of_run(const window_call *call, const window_run *run)
-{
-    const uint first = run->first * WINDOWS_PER_GROUP + call->team;
-    const uint all = (uint)call->args->windows;
-    return first < all
-               ? min(run->rounds, CEIL_DIV(all - first, WINDOWS_PER_GROUP))
-               : 0;
-}
-
-INLINE head_planes find_window_planes(const window_call *call,
-                                      const window_run *run, uint n)
-{
-    const work_tile tile = {.window = call->args->first_window +
-                                      (run->first + n) * WINDOWS_PER_GROUP +
-                                      call->team,
-                            .head = head_of(call, run)};
-    return find_planes(call->all, call->args, tile);
-}
 
 /* ---- Who fetches and measures ---- */
 
@@ -103,31 +25,55 @@ INLINE void fetch_window(const window_call *call, const window_run *run,
                          team_place *at, uint n, uint item)
 {
     const window_ring *ring = &call->ring;
-    const int wide = (call->args->flags & ARG_WIDE_ACCESS) != 0;
+    const forward_args *args = call->args;
+    const int wide = (args->flags & ARG_WIDE_ACCESS) != 0;
     const stage_event done = VARIANT == COSINE ? COME : FILLED;
-    const head_planes head = find_window_planes(call, run, n);
+    const work_tile window = find_window(call, run, n);
+    const window_planes head = find_planes(call->all, args, window);
     const uint first = first_row_of(call, run), row = item / ROW_CHUNKS;
     const uint chunk = item % ROW_CHUNKS * 8;
-    __global const storage *k =
-        head.k.rows + (ulong)row * head.k.pitch + chunk;
-    __global const storage *v =
-        head.v.rows + (ulong)row * head.v.pitch + chunk;
+    const uint filled = queries_barrier(ring, at->queries.number, FILLED);
+    const uint of_keys = ring->places, of_others = of_keys + PLACE_BYTES;
+    row_source of_q = {head.rows.q + chunk, &args->q, &head.place};
+    row_source of_k = {head.rows.k + chunk, &args->k, &head.place};
+    row_source of_v = {head.rows.v + chunk, &args->v, &head.place};
+    __global const storage *k = of_k.rows + (ulong)row * args->k.row;
+    __global const storage *v = of_v.rows + (ulong)row * args->v.row;
+    if (GRID) {
+        WAVE_SYNC(); /* all lanes have found the rows of the window before */
+        of_k.places = keep_places(of_keys, &args->k, &head.place, item);
+        of_q.places = of_v.places = of_k.places;
+        if (!are_alike(&args->q, &args->k))
+            of_q.places = keep_places(of_others, &args->q, &head.place, item);
+        WAVE_SYNC();
+    }
     await_phase(queries_barrier(ring, at->queries.number, READ),
                 at->queries.parity ^ 1);
-    fetch_queries(slab(ring, at->queries.number, 0),
-                  head.q.rows + (ulong)(first + row) * head.q.pitch + chunk,
-                  head.q.pitch, min((uint)BLOCK_ROWS, (uint)NQ - first), item,
-                  call->team, wide);
-    arrive_come(queries_barrier(ring, at->queries.number, FILLED), wide);
+    fetch_queries(slab(ring, at->queries.number, 0), &of_q, first,
+                  min((uint)BLOCK_ROWS, (uint)NQ - first), item, call->team,
+                  wide);
+    arrive_come(filled, wide);
+    if (GRID && !are_alike(&args->v, &args->k)) {
+        WAVE_SYNC();
+        of_v.places = keep_places(of_others, &args->v, &head.place, item);
+        WAVE_SYNC();
+    }
+    if (HAS_REGIONS) {
+        fetch_regions(regions_of(ring, at->queries.number), call->score_bias,
+                      args, window.window, first, item);
+        arrive(filled);
+    }
     NO_UNROLL_FOR (uint tile = 0; tile < KEY_TILES; tile++) {
         const uint stage = at->keys.number;
         const uint count = min((uint)NK - tile * TILE_KEYS, (uint)TILE_KEYS);
         await_phase(keys_barrier(ring, stage, READ), at->keys.parity ^ 1);
-        fetch_keys(keys_of(ring, stage), k, head.k.pitch, count, item, wide);
-        fetch_keys(values_of(ring, stage), v, head.v.pitch, count, item, wide);
+        fetch_keys(keys_of(ring, stage), k, &of_k, tile * TILE_KEYS, count,
+                   item, wide);
+        fetch_keys(values_of(ring, stage), v, &of_v, tile * TILE_KEYS, count,
+                   item, wide);
         arrive_come(keys_barrier(ring, stage, done), wide);
-        k += (ulong)TILE_KEYS * head.k.pitch;
-        v += (ulong)TILE_KEYS * head.v.pitch;
+        k += TILE_KEYS * args->k.row;
+        v += TILE_KEYS * args->v.row;
         at->keys = next_stage(at->keys, STAGES);
     }
     at->queries = next_stage(at->queries, WINDOW_QUERY_STAGES);
@@ -187,6 +133,10 @@ typedef struct wave_rows {
     float scale;   /* to logits, times log2 e */
     uint bias;     /* address of its lane's of the first tile */
     int lane;
+#if HAS_REGIONS
+    uint in_block; /* the number of its first among those of the block */
+    float region_value;
+#endif
 } wave_rows;
 
 /* A warpgroup's sums, and the weights of the tile whose values come next. */
@@ -198,7 +148,8 @@ typedef struct window_sums {
 
 /* Once the tile and its window's queries have come. */
 INLINE logit_terms terms_of(const window_call *call, const wave_rows *rows,
-                            const float *scale, uint stage, uint tile)
+                            const float *scale, uint queries, uint stage,
+                            uint tile)
 {
     logit_terms t = {.scale = {scale[0], scale[1]},
                      .key_factors = key_factors(&call->ring, stage),
@@ -207,6 +158,15 @@ INLINE logit_terms terms_of(const window_call *call, const wave_rows *rows,
                          2 * (rows->lane % 4)};
 #if BIAS
     t.bias = rows->bias + tile * TILE_BIAS_BYTES;
+#endif
+#if HAS_REGIONS
+    const uint regions = regions_of(&call->ring, queries);
+    t.has_regions = has_regions(regions);
+    if (t.has_regions) {
+        t.regions = find_regions(regions, rows->region_value, rows->in_block,
+                                 rows->lane);
+        t.regions.others += tile * TILE_KEYS;
+    }
 #endif
     return t;
 }
@@ -245,7 +205,8 @@ INLINE void find_scales(float *scale, const window_call *call,
  * no longer read. */
 INLINE void store_window_rows(const float *o, const float *factor, uint own,
                               const wave_rows *rows, __global storage *to,
-                              uint pitch, const int wide)
+                              const tensor_layout *layout,
+                              const window_place *place, const int wide)
 {
     const uint lane = (uint)rows->lane;
     UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++) {
@@ -264,7 +225,8 @@ INLINE void store_window_rows(const float *o, const float *factor, uint own,
     const uint chunk = lane % ROW_CHUNKS, step = WAVE / ROW_CHUNKS;
     UNROLL_FOR (uint first = 0; first < WAVE_ROWS; first += step) {
         const uint i = first + lane / ROW_CHUNKS;
-        __global storage *at = to + (ulong)(rows->row + i) * pitch + chunk * 8;
+        __global storage *at =
+            to + row_at(layout, place, rows->row + i) + chunk * 8;
         if (rows->row + i >= rows->end)
             continue;
         const uint4 bits = load_chunk(own + chunk_place(i, chunk));
@@ -277,12 +239,12 @@ INLINE void store_window_rows(const float *o, const float *factor, uint own,
 
 INLINE void store_window_lse(const float *base, const float *sum,
                              const wave_rows *rows, const forward_args *args,
-                             __global float *lse)
+                             const window_planes *head)
 {
     UNROLL_FOR (uint r = 0; r < 2; r++) {
         const uint row = rows->row + rows->lane / 4 + 8 * r;
         if (rows->lane % 4 == 0 && row < rows->end)
-            lse[(ulong)row * args->lse.row] =
+            head->rows.lse[row_at(&args->lse, &head->place, row)] =
                 (base[r] + log2(sum[r])) * (1.0f / LOG2E);
     }
 }
@@ -302,7 +264,8 @@ INLINE void store_window(const float *o, const row_weights *w,
                          const wave_rows *rows, uint n, uint queries)
 {
     const forward_args *args = call->args;
-    const head_planes head = find_window_planes(call, run, n);
+    const work_tile here = find_window(call, run, n);
+    const window_planes head = find_planes(call->all, args, here);
     float sum[2], inverse[2];
     UNROLL_FOR (int r = 0; r < 2; r++) {
         sum[r] = w->sum[r];
@@ -310,13 +273,13 @@ INLINE void store_window(const float *o, const row_weights *w,
         inverse[r] = sum[r] == 0.0f ? 0.0f : RECIPROCAL(sum[r]);
     }
     if (are_finite(o, sum)) {
-        store_window_rows(
-            o, inverse, slab(&call->ring, queries, 0) + rows->own, rows,
-            head.o, args->o.row, (args->flags & ARG_WIDE_ACCESS) != 0);
+        store_window_rows(o, inverse,
+                          slab(&call->ring, queries, 0) + rows->own, rows,
+                          head.rows.o, &args->o, &head.place,
+                          (args->flags & ARG_WIDE_ACCESS) != 0);
         if ((args->flags & ARG_LSE) != 0)
-            store_window_lse(w->base, sum, rows, args, head.lse);
+            store_window_lse(w->base, sum, rows, args, &head);
     } else {
-        const work_tile here = {.head = head_of(call, run)};
         const score_bias_view view =
             score_bias_of(call->score_bias, args, here);
 #if VARIANT == COSINE
@@ -359,6 +322,10 @@ INLINE wave_rows find_rows(const window_call *call, const window_run *run,
 #if BIAS
     rows.bias = call->bias_cache + tile * WAVE_BIAS_BYTES + lane * 16;
 #endif
+#if HAS_REGIONS
+    rows.in_block = tile * WAVE_ROWS;
+    rows.region_value = call->args->region_value;
+#endif
     return rows;
 }
 
@@ -380,7 +347,7 @@ INLINE void start_run(window_sums *x, float *scale, const window_call *call,
     HOLD_WINDOW_SCORES(s);
     if (rows->has) {
         find_scales(scale, call, rows, queries);
-        const logit_terms t = terms_of(call, rows, scale, keys, 0);
+        const logit_terms t = terms_of(call, rows, scale, queries, keys, 0);
         weigh_tile(s, &x->w, &t, slab(ring, queries, 0) + rows->own,
                    keys_of(ring, keys), rows->lane, 1);
     }
@@ -422,8 +389,8 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     AWAIT_PRODUCTS(1);
     HOLD_WINDOW_SCORES(s);
     if (rows->has) {
-        const logit_terms t =
-            terms_of(call, rows, scale, next.number, next_tile);
+        const logit_terms t = terms_of(call, rows, scale, at->queries.number,
+                                       next.number, next_tile);
         weigh_tile(s, &x->w, &t, queries + rows->own,
                    keys_of(ring, next.number), rows->lane, is_first);
     }
@@ -537,11 +504,13 @@ window_forward_wgmma(FORWARD_PARAMETERS)
     const uint team = wave < computing
                           ? wave / TEAM_WAVES
                           : (wave - computing) / (4 / WINDOWS_PER_GROUP);
-    const tensors all = {q, k, v, o, lse};
+    const window_tensors all = {q, k, v, o, lse};
     const score_bias_tensors score_bias = {BIAS_TENSORS MASK_TENSORS.unused =
                                                0};
     const uint start = local_address(memory);
     const uint after = start + OPERANDS_BYTES + BIAS_BYTES;
+    const uint places = after + FACTORS_BYTES + REGIONS_BYTES;
+    const uint barriers = places + PLACES_BYTES;
     const window_call call = {
         .args = &args,
         .all = &all,
@@ -551,18 +520,23 @@ window_forward_wgmma(FORWARD_PARAMETERS)
 #endif
         .ring = {.operands = start + team * TEAM_OPERAND_BYTES,
                  .factors = after + team * TEAM_FACTOR_BYTES,
-                 .barriers =
-                     after + FACTORS_BYTES + team * (8 * TEAM_MBARRIERS)},
+                 .regions = after + FACTORS_BYTES + team * TEAM_REGION_BYTES,
+                 .places = places + team * (2 * PLACE_BYTES),
+                 .barriers = barriers + team * (8 * TEAM_MBARRIERS)},
         .bias_cache = start + OPERANDS_BYTES,
         .team = team
     };
     DECLARE_REGISTERS();
     NO_UNROLL_FOR (uint at = item; at < OPERANDS_BYTES / 16; at += WORK_ITEMS)
         store_chunk(start + 16 * at, (uint4)(0));
+    if (HAS_REGIONS) /* flags of waves that there are not */
+        NO_UNROLL_FOR (uint at = item; at < REGIONS_BYTES / 4;
+                       at += WORK_ITEMS)
+            store_word(after + FACTORS_BYTES + 4 * at, 0);
     if (item < WINDOWS_PER_GROUP * TEAM_MBARRIERS) {
         const uint of = item / TEAM_MBARRIERS;
-        const window_ring other = {.barriers = after + FACTORS_BYTES +
-                                               of * (8 * TEAM_MBARRIERS)};
+        const window_ring other = {.barriers =
+                                       barriers + of * (8 * TEAM_MBARRIERS)};
         make_window_barrier(&other, item - of * TEAM_MBARRIERS);
     }
     barrier(CLK_LOCAL_MEM_FENCE);

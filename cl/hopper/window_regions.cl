@@ -35,6 +35,16 @@ typedef struct fetched_regions {
 } fetched_regions;
 
 #if HAS_REGIONS
+/* Of a grid's windows most have one. */
+INLINE int may_have_regions(const score_bias_view *view)
+{
+#if MASK_FOLLOWS_GRID(MASK)
+    return view->coord.shift_boundaries != 0;
+#else
+    return 1;
+#endif
+}
+
 /* Word `number` of all. first: of the rows that are owned, which are keys if
  * owns_keys. */
 INLINE fetched_regions fetch_region_word(const score_bias_view *view,

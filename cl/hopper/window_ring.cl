@@ -16,17 +16,15 @@
 #include "common/problem.cl"
 #include "hopper/window_extents.h"
 
-#include "hopper/head_planes.cl"
+#define REGION_OTHERS (KEY_TILES * TILE_KEYS)
+#define REGION_OWN (ROW_TILES * WAVE_ROWS)
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
+#include "hopper/row_sources.cl"
+#include "hopper/window_regions.cl"
 
-REQUIRE(BLOCK_ROWS)
-REQUIRE(NQ)
 REQUIRE(STAGES)
-REQUIRE(WINDOWS_PER_GROUP)
 
-#define ROW_CHUNKS (HEAD_DIM / 8)
-#define FETCHING (WARPGROUP / WINDOWS_PER_GROUP / (VARIANT == COSINE ? 2 : 1))
 #define MEASURING_WAVES (FETCHING / WAVE)
 #define TEAM_WAVES (GROUPS_PER_WINDOW * (WARPGROUP / WAVE))
 
@@ -36,7 +34,7 @@ typedef char ring_is_long_enough[STAGES >= 2 ? 1 : -1];
 
 /* Addresses in local memory of what a team has. */
 typedef struct window_ring {
-    uint operands, factors, barriers;
+    uint operands, factors, regions, places, barriers;
 } window_ring;
 
 /* A stage of queries or of keys, and of its phase the parity. */
@@ -72,6 +70,12 @@ INLINE uint key_factors(const window_ring *ring, uint stage)
     return ring->factors + stage * (4 * TILE_KEYS);
 }
 
+/* Of a stage of queries. */
+INLINE uint regions_of(const window_ring *ring, uint stage)
+{
+    return ring->regions + stage * WINDOW_REGION_BYTES;
+}
+
 typedef enum { FILLED, READ, COME } stage_event;
 INLINE uint keys_barrier(const window_ring *ring, uint stage,
                          stage_event event)
@@ -91,11 +95,12 @@ INLINE void make_window_barrier(const window_ring *ring, uint n)
     const int of_keys = n < 3 * STAGES;
     const uint event =
         of_keys ? n / STAGES : (n - 3 * STAGES) / WINDOW_QUERY_STAGES;
-    make_mbarrier(ring->barriers + 8 * n,
-                  event == READ ? TEAM_WAVES
-                  : event == FILLED && of_keys && VARIANT == COSINE
-                      ? MEASURING_WAVES
-                      : FETCHING);
+    make_mbarrier(
+        ring->barriers + 8 * n,
+        event == READ                                     ? TEAM_WAVES
+        : event == FILLED && of_keys && VARIANT == COSINE ? MEASURING_WAVES
+        : HAS_REGIONS && !of_keys ? 2 * FETCHING /* copies, regions */
+                                  : FETCHING);
 }
 
 INLINE void leave_stage(uint barrier_at, int lane)
@@ -138,53 +143,82 @@ INLINE void fetch_elements(uint to, __global const storage *from)
     store_chunk(to, x);
 }
 
-#define ROW_STEP (FETCHING / ROW_CHUNKS)
-
-/* A work-item's chunks of rows [0, count) of a tile of keys or values; wide:
- * they allow copies of 16 bytes, one after the other, as copies that wait for
- * addresses are slow. */
-INLINE void fetch_keys(uint to, __global const storage *from, uint pitch,
-                       uint count, uint item, int wide)
+/* A work-item's chunks of rows [0, count) of a tile of keys or values, which
+ * are those of the window from `first` on; wide: they allow copies of 16
+ * bytes. from: its first row, without a grid. */
+INLINE void fetch_keys(uint to, __global const storage *from,
+                       const row_source *of, uint first, uint count, uint item,
+                       int wide)
 {
     const uint chunk = item % ROW_CHUNKS, row = item / ROW_CHUNKS;
+    const uint step = first / ROW_STEP;
     if (wide) {
         UNROLL_FOR (uint i = 0; i < CEIL_DIV(TILE_KEYS, ROW_STEP); i++) {
             if ((TILE_KEYS % ROW_STEP == 0 && NK % TILE_KEYS == 0) ||
                 row + i * ROW_STEP < count)
-                copy_chunk(to + (ROW_STEP % 8 == 0
-                                     ? chunk_place(row, chunk) +
-                                           i * (ROW_STEP * ROW_BYTES)
-                                     : chunk_place(row + i * ROW_STEP, chunk)),
-                           from);
-            from += (ulong)ROW_STEP * pitch;
+                copy_chunk(
+                    to + (ROW_STEP % 8 == 0
+                              ? chunk_place(row, chunk) +
+                                    i * (ROW_STEP * ROW_BYTES)
+                              : chunk_place(row + i * ROW_STEP, chunk)),
+                    find_row(of, from, step + i, first + row + i * ROW_STEP));
+            from += ROW_STEP * of->layout->row;
         }
         return;
     }
     NO_UNROLL_FOR (uint i = row; i < count; i += ROW_STEP) {
-        fetch_elements(to + chunk_place(i, chunk), from);
-        from += (ulong)ROW_STEP * pitch;
+        fetch_elements(to + chunk_place(i, chunk),
+                       find_row(of, from, step + i / ROW_STEP, first + i));
+        from += ROW_STEP * of->layout->row;
     }
 }
 
-/* Rows [0, count) of the block of queries. */
-INLINE void fetch_queries(uint to, __global const storage *from, uint pitch,
+/* Rows [0, count) of the block of queries, of the window from `first` on. */
+INLINE void fetch_queries(uint to, const row_source *of, uint first,
                           uint count, uint item, uint team, int wide)
 {
     const uint chunk = item % ROW_CHUNKS, row = item / ROW_CHUNKS;
+    const uint step = first / ROW_STEP;
+    __global const storage *from =
+        of->rows + (ulong)(first + row) * of->layout->row;
     if (wide) {
         UNROLL_FOR (uint i = 0; i < CEIL_DIV(BLOCK_ROWS, ROW_STEP); i++) {
             if ((BLOCK_ROWS % ROW_STEP == 0 && NQ % BLOCK_ROWS == 0) ||
                 row + i * ROW_STEP < count)
-                copy_chunk(to + place_of_row(row + i * ROW_STEP, chunk, team),
-                           from);
-            from += (ulong)ROW_STEP * pitch;
+                copy_chunk(
+                    to + place_of_row(row + i * ROW_STEP, chunk, team),
+                    find_row(of, from, step + i, first + row + i * ROW_STEP));
+            from += ROW_STEP * of->layout->row;
         }
         return;
     }
     NO_UNROLL_FOR (uint i = row; i < count; i += ROW_STEP) {
-        fetch_elements(to + place_of_row(i, chunk, team), from);
-        from += (ulong)ROW_STEP * pitch;
+        fetch_elements(to + place_of_row(i, chunk, team),
+                       find_row(of, from, step + i / ROW_STEP, first + i));
+        from += ROW_STEP * of->layout->row;
     }
+}
+
+/* What region each row of the window and of the block has, into a stage of
+ * queries, by all who fetch for the team. first: of the block. */
+INLINE void fetch_regions(uint regions, const score_bias_tensors *tensors,
+                          const forward_args *args, ulong window, uint first,
+                          uint item)
+{
+#if HAS_REGIONS
+    const work_tile here = {.window = window};
+    const score_bias_view view = score_bias_of(tensors, args, here);
+    int differ = 0;
+    if (may_have_regions(&view))
+        NO_UNROLL_FOR (uint n = item; n < REGION_WORDS + OWN_REGION_WORDS;
+                       n += FETCHING) {
+            const fetched_regions x =
+                fetch_region_word(&view, args, first, 0, n);
+            store_word(regions + 4 * n, x.word);
+            differ |= x.differ;
+        }
+    keep_region_flag(regions, item / WAVE, differ);
+#endif
 }
 
 INLINE void arrive_come(uint barrier_at, int wide)

@@ -8,6 +8,8 @@
 #include "hopper/window_bias.cl"
 #include "hopper/window_ring.cl"
 
+typedef char regions_come_with_a_bias[HAS_REGIONS && !BIAS ? -1 : 1];
+
 #include "hopper/weights.cl"
 
 /* ---- Products ---- */
@@ -115,14 +117,18 @@ typedef struct logit_terms {
     float scale[2];   /* of the lane's rows */
     uint key_factors; /* address of the tile's (cosine) */
     uint bias;        /* of the lane's biases */
-    uint keys;        /* of the tile, less the lane's first one */
+#if HAS_REGIONS
+    int has_regions; /* has the window several? Then those of the tile */
+    lane_regions regions;
+#endif
+    uint keys; /* of the tile, less the lane's first one */
 } logit_terms;
 
 /* Of the tile's 16 keys number c the lane's eight products: each is multiplied
  * by the row's scale and, in the cosine variant, by `by`, and `add` is added,
- * which with a bias is not yet times log2 e. */
+ * which with a bias is not yet times log2 e. regions: are they compared? */
 INLINE void find_terms(float *by, float *add, const logit_terms *t,
-                       const int c, int lane)
+                       const int c, int lane, const int regions)
 {
 #if VARIANT == COSINE
     float f[4];
@@ -141,6 +147,20 @@ INLINE void find_terms(float *by, float *add, const logit_terms *t,
 #if BIAS
     load_biases(add, t->bias, c);
 #endif
+#if HAS_REGIONS
+    if (regions)
+        add_region_values(add, &t->regions, 16 * c);
+#endif
+}
+
+/* Has the tile's window several regions? */
+INLINE int compares_regions(const logit_terms *t)
+{
+#if HAS_REGIONS
+    return t->has_regions;
+#else
+    return 0;
+#endif
 }
 
 /* s: products, which become logits. */
@@ -148,7 +168,7 @@ INLINE void find_logits(float *s, const logit_terms *t, int lane)
 {
     UNROLL_FOR (int c = 0; c < TILE_KEYS / 16; c++) {
         float by[8], add[8];
-        find_terms(by, add, t, c, lane);
+        find_terms(by, add, t, c, lane, compares_regions(t));
         UNROLL_FOR (int n = 0; n < 8; n++) {
             float *x = s + 8 * c + n;
             const int r = n / 2 % 2;
@@ -172,12 +192,12 @@ INLINE void weigh_with_maxima(float *s, row_weights *w, const logit_terms *t,
 /* Given that all rows have a base, be it of the window before. False: it does
  * not serve, and nothing has changed but s, which is worth nothing. */
 INLINE int weigh_quickly(float *s, row_weights *w, const logit_terms *t,
-                         int lane, int is_first)
+                         int lane, int is_first, const int regions)
 {
     float sum[2] = {0.0f, 0.0f};
     UNROLL_FOR (int c = 0; c < TILE_KEYS / 16; c++) {
         float by[8], add[8];
-        find_terms(by, add, t, c, lane);
+        find_terms(by, add, t, c, lane, regions);
         UNROLL_FOR (int n = 0; n < 8; n++) {
             float *x = s + 8 * c + n;
             const int r = n / 2 % 2;
@@ -223,7 +243,9 @@ INLINE void weigh_tile(float *s, window_weights *own, const logit_terms *t,
 {
     row_weights *w = &own->rows;
     const int tries = w->settled && !(is_first && own->searches > 0);
-    if (tries && weigh_quickly(s, w, t, lane, is_first))
+    if (tries &&
+        (compares_regions(t) ? weigh_quickly(s, w, t, lane, is_first, 1)
+                             : weigh_quickly(s, w, t, lane, is_first, 0)))
         return;
     if (tries)
         multiply_alone(s, queries, keys, lane);

@@ -136,6 +136,29 @@ static void it_needs_no_bias(void **state)
     end(&w);
 }
 
+static void regions_and_maps_are_tested(void **state)
+{
+    winattn_desc desc = desc_of(WINATTN_DOT, WINATTN_FP16, 256, 256);
+    (void)state;
+    desc.mask = WINATTN_MASK_REGIONS;
+    desc.mask_windows = 3;
+    world w = begin(&desc);
+    assert_says(&w, "kernel: " KERNEL "\n");
+    end(&w);
+    desc = desc_of(WINATTN_COSINE, WINATTN_BF16, 0, 0);
+    desc.windows = 0;
+    desc.bias = WINATTN_BIAS_TABLE;
+    desc.mask = WINATTN_MASK_SHIFT;
+    desc.grid = (winattn_grid){.axes = 2,
+                               .size = {16, 48},
+                               .window = {16, 16},
+                               .shift = {0, 4},
+                               .batch = 5};
+    w = begin(&desc);
+    assert_says(&w, "kernel: " KERNEL "\n");
+    end(&w);
+}
+
 static void assert_gradients_tested_once(winattn_desc desc)
 {
     winattn_plan *second;
@@ -318,6 +341,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(it_is_tested_once, start),
         cmocka_unit_test_setup(it_needs_no_bias, start),
+        cmocka_unit_test_setup(regions_and_maps_are_tested, start),
         cmocka_unit_test_setup(gradients_are_tested_once, start),
         cmocka_unit_test_setup(maps_are_tested_too, start),
         cmocka_unit_test_setup(launches_have_whole_shares, start),

@@ -105,7 +105,10 @@ static const char *broken_window_wgmma(const wa_problem *p,
     const char *broken = NULL;
     const wa_step *step = &plan->step[WA_STEP_FORWARD];
     const uint32_t windows = plan->shape.matrix.windows_per_group;
-    REQUIRE(p->mask == MASK_NONE && !p->grid.used && !p->table.used);
+    REQUIRE(p->mask == MASK_NONE || p->bias != WINATTN_BIAS_NONE);
+    REQUIRE(p->mask == MASK_NONE || p->mask == MASK_REGIONS ||
+            p->mask == MASK_SHIFT);
+    REQUIRE(!p->grid.used || !p->grid.is_padded);
     REQUIRE(p->head_dim == 32 || p->head_dim == 64);
     REQUIRE(windows == 1 || windows == 2);
     REQUIRE(step->work_group == 5 * 128);

@@ -11,6 +11,9 @@
 #define KERNEL "window_forward_wgmma"
 #define FRAGMENTS "forward_matrix_mma"
 #define V2 "variant=cosine dtype=fp16 windows=1024 heads=6 dim=32 bias=same "
+#define MAPS                                                                  \
+    "grid=2 batch=40 heads=6 dim=32 dtype=fp16 variant=cosine "               \
+    "bias=table_same layout=packed "
 
 static const char *kernel_of(const wa_plan *plan)
 {
@@ -29,6 +32,12 @@ static void hopper_takes_them(void **state)
         {V2 "queries=576 windows=256", 96, 48, 2, 6},
         {V2 "queries=256 keys=300 heads=4 kv_heads=2", 128, 64, 2, 6},
         {V2 "queries=256 variant=dot dim=64", 128, 64, 2, 3},
+        {V2 "queries=256 mask=regions mask_windows=4", 256, 64, 1, 7},
+        {MAPS "size=64x48 window=16x16 shift=8x8 mask=shift", 256, 64, 1, 7},
+        {MAPS "size=64x48 window=16x16 shift=5x0 mask=shift variant=dot "
+              "dtype=bf16",
+         256, 64, 1, 7},
+        {MAPS "size=48x48 window=24x24 variant=dot", 96, 48, 2, 6},
     };
     const wa_device *h200 = device_named("H200");
     (void)state;
@@ -62,8 +71,13 @@ static void what_they_do_not_compute_is_said(void **state)
         const char *problem, *why;
     } refused[] = {
         {V2 "queries=256 dtype=fp32 tf32=1", "rounded"},
-        {V2 "queries=256 mask=regions mask_windows=4", "no masks"},
-        {V2 "grid=2 size=64x64 window=16x16 batch=64", "no grids"},
+        {V2 "queries=256 mask=same mask_windows=4", "no masks but"},
+        {V2 "queries=256 mask=regions mask_windows=4 bias=none",
+         "without a bias"},
+        {MAPS "size=64x63 window=16x16", "padding"},
+        {MAPS "size=64x48 window=16x16 dim=64", "channels or axes"},
+        {MAPS "grid=3 size=8x16x16 window=4x8x8", "channels or axes"},
+        {MAPS "size=48x48 window=24x24", "one window at a time"},
         {V2 "queries=256 bias=fp32", "another type"},
         {V2 "queries=256 dim=48", "32 and 64"},
         {V2 "queries=255", "256 to 576"},
