@@ -31,6 +31,13 @@ bool wa_wgmma_copies(const wa_problem *problem, wa_pass pass)
     return true;
 }
 
+bool wa_wgmma_table_is_small(const wa_problem *problem)
+{
+    return !problem->table.used ||
+           problem->table.entries <=
+               (uint64_t)problem->queries * problem->keys;
+}
+
 bool wa_refuse_wgmma(wa_plan *plan, const char *why)
 {
     snprintf(plan->wgmma_refusal, sizeof plan->wgmma_refusal, "%s", why);

@@ -11,6 +11,10 @@ bool wa_has_wgmma(const wa_device *device);
 /* Can copies of 16 bytes fetch and store all rows of what a pass has? */
 bool wa_wgmma_copies(const wa_problem *problem, wa_pass pass);
 
+/* Has a table no more entries than there are pairs, so that the self-test's
+ * memory is bounded? True without a table. */
+bool wa_wgmma_table_is_small(const wa_problem *problem);
+
 /* Leaves in the plan why it has none of these kernels, and returns false. */
 bool wa_refuse_wgmma(wa_plan *plan, const char *why);
 

@@ -61,6 +61,8 @@ static const char *problem_refusal(const wa_problem *problem)
         return "its head dims are 32 and 64";
     if (!has_tokens(problem->queries) || !has_tokens(problem->keys))
         return "its windows have 256 to 576 tokens";
+    if (!wa_wgmma_table_is_small(problem))
+        return "it knows no tables of more entries than pairs";
     if (!wa_wgmma_copies(problem, WA_FORWARD))
         return "rows are not copied in 16 bytes";
     return NULL;

@@ -69,6 +69,8 @@ static const char *problem_refusal(const wa_problem *problem)
         return "its gradients have 32 channels";
     if (!has_tokens(problem->queries) || !has_tokens(problem->keys))
         return "its gradients are of windows of 241 to 256 tokens";
+    if (!wa_wgmma_table_is_small(problem))
+        return "no gradients of tables of more entries than pairs are made so";
     if (!wa_wgmma_copies(problem, WA_BACKWARD))
         return "rows are not copied in 16 bytes";
     return NULL;

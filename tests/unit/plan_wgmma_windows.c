@@ -75,6 +75,7 @@ static void what_they_do_not_compute_is_said(void **state)
         {V2 "queries=256 mask=regions mask_windows=4 bias=none",
          "without a bias"},
         {MAPS "size=64x63 window=16x16", "padding"},
+        {MAPS "size=64x48 window=16x16 table=200x200", "more entries"},
         {MAPS "size=64x48 window=16x16 dim=64", "channels or axes"},
         {MAPS "grid=3 size=8x16x16 window=4x8x8", "channels or axes"},
         {MAPS "size=48x48 window=24x24", "one window at a time"},

@@ -71,6 +71,9 @@ static void what_they_do_not_compute_is_said(void **state)
         {WINDOWS "dtype=fp16 queries=256 bias=table_fp32 table=16x16",
          "another type"},
         {MAPS "size=64x47 window=16x16 dtype=fp16 bias=same", "padding"},
+        {MAPS "size=64x48 window=16x16 dtype=fp16 bias=table_same "
+              "table=200x200",
+         "more entries"},
         {MAPS "size=64x48 window=16x12 dtype=fp16 bias=same", "241 to 256"},
     };
     static const wa_tensor_id ids[] = {WA_Q,  WA_K,  WA_V, WA_D_O,
