@@ -181,9 +181,8 @@ INLINE void fetch(const window_ring *ring, const key_tensors *from,
 typedef struct wave_keys {
     uint wave; /* among those of the work-group */
     int lane;
-    float scale[2];  /* of products of the lane's keys, to logits */
-    float factor;    /* by which dP is multiplied (dot) */
-    int has_regions; /* has the window several? */
+    float scale[2]; /* of products of the lane's keys, to logits */
+    float factor;   /* by which dP is multiplied (dot) */
     float region_value;
 } wave_keys;
 
@@ -279,9 +278,11 @@ INLINE void differentiate(uint *ds, const float *p, const float *dp,
     }
 }
 
-/* A window's rows. k, v: addresses of the warpgroup's. */
+/* A window's rows. k, v: addresses of the warpgroup's. regions: has the window
+ * several? */
 INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
-                     uint v, const int large, const wave_keys *keys)
+                     uint v, const int large, const int regions,
+                     const wave_keys *keys)
 {
     UNROLL_FOR (int i = 0; i < OUTS; i++)
         x->dk[i] = x->dv[i] = 0.0f;
@@ -308,13 +309,13 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         end_products();
         AWAIT_PRODUCTS(1);
         hold_scores(s);
-        if (HAS_REGIONS && keys->has_regions) {
-            const lane_regions regions =
+        if (HAS_REGIONS && regions) {
+            const lane_regions lane_has =
                 find_regions(window_regions(ring, stage), keys->region_value,
                              first_of_wave(keys->wave), keys->lane);
             exponentiate(s, words, known, large,
                          powers_of_rows(ring, stage) + 4 * first, keys,
-                         &regions, first);
+                         &lane_has, first);
         } else {
             exponentiate(s, words, known, large,
                          powers_of_rows(ring, stage) + 4 * first, keys, 0,
@@ -402,7 +403,7 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         key_state x;
         await_phase(window_filled(&ring, stage), n / STAGES % 2);
         show_to_products();
-        keys.has_regions = has_regions(window_regions(&ring, stage));
+        const int regions = has_regions(window_regions(&ring, stage));
         const float ds_scale = load_number(wave_numbers(&ring, stage));
         float inverses[2] = {1.0f, 1.0f};
         UNROLL_FOR (int r = 0; r < 2; r++) {
@@ -417,9 +418,11 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         }
         keys.factor = ds_scale / P_SCALE;
         if (load_word(wave_numbers(&ring, stage) + 4))
-            add_rows(&x, &ring, stage, k_rows, v_rows, 1, &keys);
+            add_rows(&x, &ring, stage, k_rows, v_rows, 1, regions, &keys);
+        else if (regions) /* a question for each tile would cost more */
+            add_rows(&x, &ring, stage, k_rows, v_rows, 0, 1, &keys);
         else
-            add_rows(&x, &ring, stage, k_rows, v_rows, 0, &keys);
+            add_rows(&x, &ring, stage, k_rows, v_rows, 0, 0, &keys);
         const float back = inverse_ds_scale(ds_scale);
         float factor[2];
         UNROLL_FOR (int r = 0; r < 2; r++)

@@ -75,7 +75,7 @@ INLINE void differentiate(uint *ds, float *sums, float *d_bias, const float *e,
 INLINE void find_gradients(float *dq, float *sums, float *d_bias,
                            const row_state *x, const window_ring *ring,
                            uint stage, uint q_rows, uint d_o_rows,
-                           const wave_rows *rows)
+                           const wave_rows *rows, const int regions)
 {
     sums[0] = sums[1] = 0.0f;
     uint ds[BLOCK_KEYS / 4];
@@ -92,7 +92,7 @@ INLINE void find_gradients(float *dq, float *sums, float *d_bias,
         hold_tile(s);
         HOLD_OUTS(dq);
         hold_words(ds, BLOCK_KEYS / 4);
-        finish_scores(s, x, &terms, ring, stage, first, rows);
+        finish_scores(s, x, &terms, ring, stage, first, rows, regions);
         exponentiate_again(s, x);
         AWAIT_PRODUCTS(0);
         hold_tile(dp);
@@ -315,7 +315,9 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
     read_d_lse(d_lse, out, args, window, job->head, &rows);
     await_phase(window_filled(ring, stage), n / STAGES % 2);
     show_to_products();
-    rows.has_regions = has_regions(window_regions(ring, stage));
+    /* one question for each loop, as one for each tile costs as much as what
+     * is added there */
+    const int regions = has_regions(window_regions(ring, stage));
     x.scale[0] = x.scale[1] = job->scale;
 #if VARIANT == COSINE
     float inverses[2], along[2];
@@ -330,7 +332,10 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
 #endif
     start_statistics(&x, sums->next_lse, job->has_lse);
     read_next_lse(sums, job, out, args, n + 1, wave, lane);
-    find_statistics(&x, ring, stage, q_rows, d_o_rows, &rows);
+    if (regions)
+        find_statistics(&x, ring, stage, q_rows, d_o_rows, &rows, 1);
+    else
+        find_statistics(&x, ring, stage, q_rows, d_o_rows, &rows, 0);
     join_statistics(
         &x, d_lse, largest,
         out->workspace + args->workspace +
@@ -338,8 +343,12 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
              job->head) *
                 NQ * ROW_NUMBERS,
         &rows);
-    find_gradients(dq, sums_of_ds, d_bias, &x, ring, stage, q_rows, d_o_rows,
-                   &rows);
+    if (regions)
+        find_gradients(dq, sums_of_ds, d_bias, &x, ring, stage, q_rows,
+                       d_o_rows, &rows, 1);
+    else
+        find_gradients(dq, sums_of_ds, d_bias, &x, ring, stage, q_rows,
+                       d_o_rows, &rows, 0);
 #if ROUNDING_SHOWS
     UNROLL_FOR (int r = 0; r < 2; r++) {
         REDUCE(sums_of_ds[r], ADD_PAIR);

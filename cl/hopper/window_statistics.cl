@@ -13,7 +13,6 @@ typedef struct wave_rows {
     uint wave; /* among those of the work-group */
     uint row;  /* the first, of the window */
     int lane;
-    int has_regions; /* has the window several? */
     float region_value;
 } wave_rows;
 
@@ -56,10 +55,11 @@ INLINE void load_terms(score_terms *terms, const window_ring *ring, uint stage,
 #endif
 }
 
-/* Products of rows become scores. */
+/* Products of rows become scores. regions: has the window several? */
 INLINE void finish_scores(float *s, const row_state *x,
                           const score_terms *terms, const window_ring *ring,
-                          uint stage, uint first, const wave_rows *rows)
+                          uint stage, uint first, const wave_rows *rows,
+                          const int regions)
 {
     UNROLL_FOR (uint j = 0; j < BLOCK_KEYS / 8; j++) {
         float bias[8];
@@ -74,12 +74,12 @@ INLINE void finish_scores(float *s, const row_state *x,
                 own[n] = FMA(score, x->scale[r], bias[j % 2 * 4 + n]);
             }
     }
-    if (HAS_REGIONS && rows->has_regions) {
-        const lane_regions regions =
+    if (HAS_REGIONS && regions) {
+        const lane_regions known =
             find_regions(window_regions(ring, stage), rows->region_value,
                          first_of_wave(rows->wave), rows->lane);
         UNROLL_FOR (uint c = 0; c < BLOCK_KEYS; c += 16)
-            add_region_values(s + c / 2, &regions, first + c);
+            add_region_values(s + c / 2, &known, first + c);
     }
 }
 
@@ -167,7 +167,8 @@ INLINE void start_statistics(row_state *x, const float *lse, int has_lse)
 }
 
 INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
-                            uint q_rows, uint d_o_rows, const wave_rows *rows)
+                            uint q_rows, uint d_o_rows, const wave_rows *rows,
+                            const int regions)
 {
     NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
         float s[BLOCK_KEYS / 2], dp[BLOCK_KEYS / 2];
@@ -176,7 +177,7 @@ INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
         START_TILE(s, dp, first);
         AWAIT_PRODUCTS(1);
         hold_tile(s);
-        finish_scores(s, x, &terms, ring, stage, first, rows);
+        finish_scores(s, x, &terms, ring, stage, first, rows, regions);
         if (x->has_lse)
             exponentiate(x, s);
         else
