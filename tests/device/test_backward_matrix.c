@@ -283,7 +283,7 @@ static const struct {
      "0:2:2:1:0:1:1", false},
     /* ---- What gradients cancel: delta from o is a little off, and mended;
        where it is small, or lse large, that shows ---- */
-    {"given=2 queries=40 keys=50 dim=32 windows=2 heads=1 bias=same d_lse=1 "
+    {"given=2 queries=40 keys=50 dim=32 windows=3 heads=1 bias=same d_lse=1 "
      "data=common",
      "0:1:2:2:1:1:1", true},
     {"given=2 queries=40 keys=50 dim=32 windows=3 heads=1 bias=fp32 "
