@@ -27,19 +27,29 @@ uint64_t wa_window_plane_rows(const wa_problem *test, uint64_t rows)
     return test->grid.used ? rows * test->windows : rows;
 }
 
-/* The number of a token, as they follow each other on the grid. */
-static size_t token_on_grid(const wa_grid *grid, size_t window, uint32_t row)
+/* A token of the grid. */
+typedef struct grid_token {
+    size_t number;    /* as they follow each other there */
+    uint32_t wrapped; /* a bit for each axis along which it came from the other
+                         end */
+} grid_token;
+
+static grid_token find_token(const wa_grid *grid, size_t window, uint32_t row)
 {
-    size_t number = 0, pitch = 1;
+    grid_token token = {0, 0};
+    size_t pitch = 1;
     for (int axis = WINATTN_AXES; axis-- > 0;) {
-        const size_t first = window % grid->windows[axis] * grid->window[axis];
-        const size_t at = first + row % grid->window[axis] + grid->shift[axis];
-        number += at % grid->size[axis] * pitch;
-        pitch *= grid->size[axis];
+        const size_t size = grid->size[axis], length = grid->window[axis];
+        const size_t at = window % grid->windows[axis] * length +
+                          row % length + grid->shift[axis];
+        token.number += at % size * pitch;
+        if (at >= size)
+            token.wrapped |= 1u << axis;
+        pitch *= size;
         window /= grid->windows[axis];
         row /= grid->window[axis];
     }
-    return number;
+    return token;
 }
 
 size_t wa_window_row(const wa_problem *test, size_t window, uint32_t head,
@@ -48,32 +58,17 @@ size_t wa_window_row(const wa_problem *test, size_t window, uint32_t head,
     if (!test->grid.used)
         return (window * heads + head) * rows + row;
     return head * wa_window_plane_rows(test, rows) +
-           token_on_grid(&test->grid, window, row);
+           find_token(&test->grid, window, row).number;
 }
 
 /* ---- What is added to logits ---- */
-
-/* A bit for each axis along which a token came from the other end. */
-static uint32_t wrapped_axes(const wa_grid *grid, size_t window, uint32_t row)
-{
-    uint32_t axes = 0;
-    for (int axis = WINATTN_AXES; axis-- > 0;) {
-        const size_t first = window % grid->windows[axis] * grid->window[axis];
-        if (first + row % grid->window[axis] + grid->shift[axis] >=
-            grid->size[axis])
-            axes |= 1u << axis;
-        window /= grid->windows[axis];
-        row /= grid->window[axis];
-    }
-    return axes;
-}
 
 bool wa_window_is_parted(const wa_problem *test, size_t window, uint32_t row,
                          uint32_t key)
 {
     return MASK_FOLLOWS_GRID(test->mask) &&
-           wrapped_axes(&test->grid, window, row) !=
-               wrapped_axes(&test->grid, window, key);
+           find_token(&test->grid, window, row).wrapped !=
+               find_token(&test->grid, window, key).wrapped;
 }
 
 size_t wa_window_biases(const wa_problem *test)
