@@ -124,11 +124,10 @@ static bool find_stages(const wa_problem *problem, const wa_device *device,
 /* In the cosine variant a wave alone fetches what each of two windows has, and
  * on a grid it is too slow for that: V2 with 576 tokens takes 581 us where
  * fragments take 586, and shifted 912 in place of 675. */
-static bool fetches_fast_enough(const wa_problem *problem,
-                                const window_shape *s)
+static bool is_fetched_slowly(const wa_problem *problem, uint32_t windows)
 {
-    return !problem->grid.used || s->windows == 1 ||
-           problem->variant != WINATTN_COSINE;
+    return problem->grid.used && windows > 1 &&
+           problem->variant == WINATTN_COSINE;
 }
 
 /* The largest blocks of whole waves that share a window's rows evenly and
@@ -143,7 +142,7 @@ static const char *find_shape(const wa_problem *problem,
         for (s->windows = 1; s->windows <= 2; s->windows++) {
             s->block_keys = keys_of_tile(problem->keys, s->windows);
             if (warpgroups(s) != COMPUTING_WARPGROUPS ||
-                !fetches_fast_enough(problem, s) ||
+                is_fetched_slowly(problem, s->windows) ||
                 !find_stages(problem, device, s))
                 continue;
             return work_items(s) <= device->max_work_group
@@ -151,8 +150,9 @@ static const char *find_shape(const wa_problem *problem,
                        : "the device's work-groups are too small";
         }
     }
-    return problem->grid.used ? "one window at a time does not fit"
-                              : "the device's local memory is too small";
+    return is_fetched_slowly(problem, 2)
+               ? "two windows at a time are fetched too slowly"
+               : "the device's local memory is too small";
 }
 
 /* ---- The plan ---- */

@@ -78,7 +78,7 @@ static void what_they_do_not_compute_is_said(void **state)
         {MAPS "size=64x48 window=16x16 table=200x200", "more entries"},
         {MAPS "size=64x48 window=16x16 dim=64", "channels or axes"},
         {MAPS "grid=3 size=8x16x16 window=4x8x8", "channels or axes"},
-        {MAPS "size=48x48 window=24x24", "one window at a time"},
+        {MAPS "size=48x48 window=24x24", "fetched too slowly"},
         {V2 "queries=256 bias=fp32", "another type"},
         {V2 "queries=256 dim=48", "32 and 64"},
         {V2 "queries=255", "256 to 576"},
