@@ -26,21 +26,72 @@ static double *read_numbers(const windows *x, const argument *tensor)
     return all;
 }
 
-/* Of rows of q and k that start there. */
-static double score(const windows *x, size_t q, size_t k)
+/* ---- The tokens of a head ---- */
+
+/* Rows of all channels, one behind the other, and 1 / the length that each is
+ * divided by, which is 1 for those of v and d_o and in the dot variant. */
+typedef struct rows {
+    double *all, *inverse;
+} rows;
+
+typedef struct head_of_window {
+    size_t window;
+    uint32_t head;
+    rows q, k, v, d_o;
+    double scale;
+} head_of_window;
+
+/* Loops over channels of rows that are the stand-in's own copies take most of
+ * the time: nobody watches them. */
+#ifdef __SANITIZE_ADDRESS__
+#define UNWATCHED __attribute__((no_sanitize("address", "undefined")))
+#else
+#define UNWATCHED
+#endif
+
+/* With four sums, which do not wait for each other. Heads have a multiple of
+ * four channels. */
+UNWATCHED static double product(const windows *x, const double *a,
+                                const double *b)
 {
-    double dot = 0, of_q = 0, of_k = 0;
-    for (uint32_t c = 0; c < x->dim; c++) {
-        const double a = x->q[q + c], b = x->k[k + c];
-        dot += a * b;
-        if (x->is_cosine) {
-            of_q += a * a;
-            of_k += b * b;
-        }
+    double sums[4] = {0, 0, 0, 0};
+    for (uint32_t c = 0; c < x->dim; c += 4)
+        for (uint32_t i = 0; i < 4; i++)
+            sums[i] += a[c + i] * b[c + i];
+    return sums[0] + sums[1] + sums[2] + sums[3];
+}
+
+UNWATCHED static void add(const windows *x, double *to, double factor,
+                          const double *row)
+{
+    for (uint32_t c = 0; c < x->dim; c++)
+        to[c] += factor * row[c];
+}
+
+static double *row_of(const windows *x, double *all, uint32_t row)
+{
+    return all + (size_t)row * x->dim;
+}
+
+/* Nothing of a tensor that is not given. */
+static rows gather(const windows *x, const double *from,
+                   const tensor_layout *layout, size_t window, uint32_t head,
+                   uint32_t count, bool are_divided)
+{
+    rows r = {NULL, NULL};
+    if (!from)
+        return r;
+    r.all = own_calloc((size_t)count * x->dim, sizeof *r.all);
+    r.inverse = own_calloc(count, sizeof *r.inverse);
+    for (uint32_t row = 0; row < count; row++) {
+        double *to = row_of(x, r.all, row);
+        memcpy(to, from + window_row(x, layout, window, head, row),
+               x->dim * sizeof *to);
+        r.inverse[row] = are_divided && x->is_cosine
+                             ? 1 / fmax(sqrt(product(x, to, to)), 1e-12)
+                             : 1;
     }
-    if (x->is_cosine)
-        dot /= fmax(sqrt(of_q), 1e-12) * fmax(sqrt(of_k), 1e-12);
-    return dot;
+    return r;
 }
 
 static double scale_of(const windows *x, uint32_t head)
@@ -52,52 +103,73 @@ static double scale_of(const windows *x, uint32_t head)
     return exp(scales[x->args.logit_scale_offset + head]);
 }
 
-/* The weights of a row, of which a blind one has none; returns lse. */
-static double weigh(const windows *x, size_t window, uint32_t head,
-                    uint32_t row, double *weights)
+static head_of_window gather_head(const windows *x, size_t window,
+                                  uint32_t head)
 {
     const forward_args *f = &x->args;
-    const size_t q = window_row(x, &f->q, window, head, row);
+    const uint32_t of_keys = head / f->heads_per_kv_head;
+    const head_of_window h = {
+        window,
+        head,
+        gather(x, x->q, &f->q, window, head, f->queries, true),
+        gather(x, x->k, &f->k, window, of_keys, f->keys, true),
+        gather(x, x->v, &f->v, window, of_keys, f->keys, false),
+        gather(x, x->d_o, &x->gradients.d_o, window, head, f->queries, false),
+        scale_of(x, head)};
+    return h;
+}
+
+static void free_head(const head_of_window *h)
+{
+    const rows *const all[] = {&h->q, &h->k, &h->v, &h->d_o};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        free(all[i]->all);
+        free(all[i]->inverse);
+    }
+}
+
+/* The weights of a row, of which a blind one has none; returns lse. */
+static double weigh(const windows *x, const head_of_window *h, uint32_t row,
+                    double *weights)
+{
+    const uint32_t keys = x->args.keys;
+    const double *q = row_of(x, h->q.all, row);
+    const double scale = h->scale * h->q.inverse[row];
     double top = -INFINITY, sum = 0;
-    for (uint32_t key = 0; key < f->keys; key++) {
-        const size_t k =
-            window_row(x, &f->k, window, head / f->heads_per_kv_head, key);
-        weights[key] = scale_of(x, head) * score(x, q, k);
-        weights[key] += window_score_bias(x, window, head, row, key);
+    for (uint32_t key = 0; key < keys; key++) {
+        weights[key] = scale * h->k.inverse[key] *
+                           product(x, q, row_of(x, h->k.all, key)) +
+                       window_score_bias(x, h->window, h->head, row, key);
         top = fmax(top, weights[key]);
     }
-    for (uint32_t key = 0; key < f->keys; key++) {
+    for (uint32_t key = 0; key < keys; key++) {
         weights[key] = isinf(top) ? 0 : exp(weights[key] - top);
         sum += weights[key];
     }
-    for (uint32_t key = 0; key < f->keys; key++)
+    for (uint32_t key = 0; key < keys; key++)
         weights[key] /= sum > 0 ? sum : 1;
     return top + log(sum);
 }
 
 /* Where it is to be wrong, the first row is. */
-static void write_row(const windows *x, size_t window, uint32_t head,
-                      uint32_t row, const double *weights, double lse)
+static void write_row(const windows *x, const head_of_window *h, uint32_t row,
+                      const double *weights, double lse, double *sums)
 {
     const forward_args *f = &x->args;
-    const size_t o = window_row(x, &f->o, window, head, row);
-    const bool spoils = window + head == 0 && row == 0;
-    for (uint32_t c = 0; c < x->dim; c++) {
-        double sum = 0;
-        for (uint32_t key = 0; key < f->keys; key++)
-            if (weights[key] > 0)
-                sum += weights[key] *
-                       x->v[window_row(x, &f->v, window,
-                                       head / f->heads_per_kv_head, key) +
-                            c];
-        if (spoils && c == 1 && is_wrong(x, WA_O))
-            sum += 1;
+    const size_t o = window_row(x, &f->o, h->window, h->head, row);
+    const bool spoils = h->window + h->head == 0 && row == 0;
+    memset(sums, 0, x->dim * sizeof *sums);
+    for (uint32_t key = 0; key < f->keys; key++)
+        if (weights[key] > 0)
+            add(x, sums, weights[key], row_of(x, h->v.all, key));
+    if (spoils && is_wrong(x, WA_O))
+        sums[1] += 1;
+    for (uint32_t c = 0; c < x->dim; c++)
         ((uint16_t *)(void *)x->o->buffer->bytes)[o + c] =
-            rounded_number(x->half, sum);
-    }
+            rounded_number(x->half, sums[c]);
     if (x->lse->buffer)
         ((float *)(void *)x->lse->buffer
-             ->bytes)[window_row(x, &f->lse, window, head, row)] =
+             ->bytes)[window_row(x, &f->lse, h->window, h->head, row)] =
             (float)lse + (spoils && is_wrong(x, WA_LSE) ? 1.0f : 0.0f);
 }
 
@@ -105,14 +177,19 @@ static void compute_all(const windows *x)
 {
     const forward_args *f = &x->args;
     double *weights = own_calloc(f->keys, sizeof *weights);
+    double *sums = own_calloc(x->dim, sizeof *sums);
     for (size_t w = 0; w < f->windows; w++)
-        for (uint32_t head = 0; head < f->heads; head++)
+        for (uint32_t head = 0; head < f->heads; head++) {
+            const head_of_window h =
+                gather_head(x, (size_t)f->first_window + w, head);
             for (uint32_t row = 0; row < f->queries; row++) {
-                const size_t window = (size_t)f->first_window + w;
-                const double lse = weigh(x, window, head, row, weights);
-                write_row(x, window, head, row, weights, lse);
+                const double lse = weigh(x, &h, row, weights);
+                write_row(x, &h, row, weights, lse, sums);
             }
+            free_head(&h);
+        }
     free(weights);
+    free(sums);
 }
 
 /* ---- Gradients ---- */
@@ -120,70 +197,40 @@ static void compute_all(const windows *x)
 /* Weights that no result shows. */
 #define NOTHING 1e-9
 
-static double *gradient_row(const windows *x, double *of_head, uint32_t row)
-{
-    return of_head + (size_t)row * x->dim;
-}
-
-static void add(const windows *x, double *to, double factor, const double *row)
-{
-    for (uint32_t c = 0; c < x->dim; c++)
-        to[c] += factor * row[c];
-}
-
 /* Gradients of the logits of a row, whose weights p becomes. */
-static void differentiate(const windows *x, size_t window, uint32_t head,
+static void differentiate(const windows *x, const head_of_window *h,
                           uint32_t row, double *p, double *ds)
 {
-    const forward_args *f = &x->args;
-    const double *d_o =
-        x->d_o + window_row(x, &x->gradients.d_o, window, head, row);
+    const double *d_o = row_of(x, h->d_o.all, row);
     double delta = 0;
-    weigh(x, window, head, row, p);
-    for (uint32_t key = 0; key < f->keys; key++) {
-        const double *v = x->v + window_row(x, &f->v, window, head, key);
-        ds[key] = 0;
-        for (uint32_t c = 0; c < x->dim; c++)
-            ds[key] += d_o[c] * v[c];
+    weigh(x, h, row, p);
+    for (uint32_t key = 0; key < x->args.keys; key++) {
+        ds[key] = product(x, d_o, row_of(x, h->v.all, key));
         delta += p[key] * ds[key];
     }
-    for (uint32_t key = 0; key < f->keys; key++)
+    for (uint32_t key = 0; key < x->args.keys; key++)
         ds[key] = p[key] * (ds[key] - delta);
 }
 
-/* 1 / the length that a row of q or k is divided by. */
-static double inverse_of(const windows *x, const double *row)
-{
-    double square = 0;
-    if (!x->is_cosine)
-        return 1;
-    for (uint32_t c = 0; c < x->dim; c++)
-        square += row[c] * row[c];
-    return 1 / fmax(sqrt(square), 1e-12);
-}
-
-/* Rows of a gradient of q or k, if these are what is given, with respect to
- * rows of length 1. Returns the sum of their products with these. */
-static double write_rows(const windows *x, const argument *to,
-                         const tensor_layout *layout, const double *rows,
-                         const tensor_layout *of_rows, size_t window,
-                         uint32_t head, uint32_t count, double *all)
+/* Rows of a gradient, with respect to rows of length 1 where `own` ones are
+ * divided. Returns the sum of their products with these. */
+static double write_rows(const windows *x, const head_of_window *h,
+                         const argument *to, const tensor_layout *layout,
+                         const rows *own, uint32_t count, double *all)
 {
     uint16_t *bits = (uint16_t *)(void *)to->buffer->bytes;
     double sum = 0;
     for (uint32_t row = 0; row < count; row++) {
-        double *d = gradient_row(x, all, row), along = 0;
-        if (rows && x->is_cosine) {
-            const double *own =
-                rows + window_row(x, of_rows, window, head, row);
-            const double inverse = inverse_of(x, own);
+        double *d = row_of(x, all, row), along = 0;
+        if (own && x->is_cosine) {
+            const double *r = row_of(x, own->all, row);
+            const double inverse = own->inverse[row];
+            along = product(x, d, r) * inverse;
             for (uint32_t c = 0; c < x->dim; c++)
-                along += d[c] * own[c] * inverse;
-            for (uint32_t c = 0; c < x->dim; c++)
-                d[c] = (d[c] - own[c] * inverse * along) * inverse;
+                d[c] = (d[c] - r[c] * inverse * along) * inverse;
         }
         for (uint32_t c = 0; c < x->dim; c++)
-            bits[window_row(x, layout, window, head, row) + c] =
+            bits[window_row(x, layout, h->window, h->head, row) + c] =
                 rounded_number(x->half, d[c]);
         sum += along;
     }
@@ -196,63 +243,62 @@ static float *partials(const windows *x, arg_u64 from)
 }
 
 /* Leaves dq, and sums of the others. */
-static void make_rows(const windows *x, size_t window, uint32_t head,
-                      double *dq, double *p, double *ds)
+static void make_rows(const windows *x, const head_of_window *h, double *dq,
+                      double *p, double *ds)
 {
     const forward_args *f = &x->args;
     const backward_args *b = &x->gradients;
-    const double scale = scale_of(x, head);
-    const bool starts = window == f->first_window;
+    const bool starts = h->window == f->first_window;
+    const bool is_first = h->window + h->head == 0;
     float *bias =
-        partials(x, b->bias_partials) + (size_t)head * f->queries * f->keys;
+        partials(x, b->bias_partials) + (size_t)h->head * f->queries * f->keys;
     memset(dq, 0, (size_t)f->queries * x->dim * sizeof *dq);
     for (uint32_t row = 0; row < f->queries; row++) {
-        differentiate(x, window, head, row, p, ds);
+        differentiate(x, h, row, p, ds);
         for (uint32_t key = 0; key < f->keys; key++) {
             float *sum = bias + (size_t)row * f->keys + key;
-            const double *k = x->k + window_row(x, &f->k, window, head, key);
             if (p[key] > NOTHING)
-                add(x, gradient_row(x, dq, row),
-                    scale * ds[key] * inverse_of(x, k), k);
+                add(x, row_of(x, dq, row),
+                    h->scale * ds[key] * h->k.inverse[key],
+                    row_of(x, h->k.all, key));
             if (x->bias)
                 *sum = (float)ds[key] + (starts ? 0.0f : *sum);
         }
     }
-    if (window + head == 0 && is_wrong(x, WA_DBIAS))
+    if (is_first && is_wrong(x, WA_DBIAS))
         bias[0] += 1.0f;
-    const double along = write_rows(x, x->dq, &b->dq, x->q, &f->q, window,
-                                    head, f->queries, dq);
+    const double along =
+        write_rows(x, h, x->dq, &b->dq, &h->q, f->queries, dq);
     for (uint32_t block = 0; x->is_cosine && block < f->row_blocks; block++) {
-        float *sum = partials(x, b->scale_partials) + block * f->heads + head;
+        float *sum =
+            partials(x, b->scale_partials) + block * f->heads + h->head;
         *sum = (starts ? 0.0f : *sum) + (block == 0 ? (float)along : 0.0f);
-        if (window + head + block == 0 && is_wrong(x, WA_D_LOGIT_SCALE))
+        if (is_first && block == 0 && is_wrong(x, WA_D_LOGIT_SCALE))
             *sum += 1e6f;
     }
 }
 
-static void make_keys(const windows *x, size_t window, uint32_t head,
-                      double *dk, double *dv, double *p, double *ds)
+static void make_keys(const windows *x, const head_of_window *h, double *dk,
+                      double *dv, double *p, double *ds)
 {
     const forward_args *f = &x->args;
     const backward_args *b = &x->gradients;
-    const double scale = scale_of(x, head);
     const size_t bytes = (size_t)f->keys * x->dim * sizeof *dk;
     memset(dk, 0, bytes);
     memset(dv, 0, bytes);
     for (uint32_t row = 0; row < f->queries; row++) {
-        const double *q = x->q + window_row(x, &f->q, window, head, row);
-        const double *d_o = x->d_o + window_row(x, &b->d_o, window, head, row);
-        differentiate(x, window, head, row, p, ds);
+        const double scale = h->scale * h->q.inverse[row];
+        differentiate(x, h, row, p, ds);
         for (uint32_t key = 0; key < f->keys; key++) {
             if (p[key] <= NOTHING)
                 continue;
-            add(x, gradient_row(x, dk, key),
-                scale * ds[key] * inverse_of(x, q), q);
-            add(x, gradient_row(x, dv, key), p[key], d_o);
+            add(x, row_of(x, dk, key), scale * ds[key],
+                row_of(x, h->q.all, row));
+            add(x, row_of(x, dv, key), p[key], row_of(x, h->d_o.all, row));
         }
     }
-    write_rows(x, x->dk, &b->dk, x->k, &f->k, window, head, f->keys, dk);
-    write_rows(x, x->dv, &b->dv, NULL, NULL, window, head, f->keys, dv);
+    write_rows(x, h, x->dk, &b->dk, &h->k, f->keys, dk);
+    write_rows(x, h, x->dv, &b->dv, NULL, f->keys, dv);
 }
 
 /* Channel 1 of the first row is wrong where it is to be. */
@@ -281,11 +327,13 @@ static void compute_gradients(const windows *x, bool of_rows)
     double *second = own_calloc((size_t)most * x->dim, sizeof *second);
     for (size_t w = 0; w < f->windows; w++)
         for (uint32_t head = 0; head < f->heads; head++) {
-            const size_t window = (size_t)f->first_window + w;
+            const head_of_window h =
+                gather_head(x, (size_t)f->first_window + w, head);
             if (of_rows)
-                make_rows(x, window, head, first, p, ds);
+                make_rows(x, &h, first, p, ds);
             else
-                make_keys(x, window, head, first, second, p, ds);
+                make_keys(x, &h, first, second, p, ds);
+            free_head(&h);
         }
     spoil(x, of_rows);
     free(p);
