@@ -53,6 +53,14 @@ int device_list(cl_device_id *ids, char (*names)[256], int most)
 /* What build_options of descriptors are, of tier local and of all others. */
 static char options_of_others[256], options_of_local[256 + 32];
 
+/* For kernels that a test builds with options of its own, too. */
+static void optimize_nothing(void)
+{
+#ifndef _WIN32 /* PoCL is elsewhere */
+    setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 0);
+#endif
+}
+
 /* -DINLINE as runtimes/oclgrind does. PoCL 6.0 ends the process where tier cpu
  * is not optimized. */
 static void choose_options(const test_device *opened)
@@ -67,6 +75,8 @@ static void choose_options(const test_device *opened)
     const bool plain = is_pocl && getenv("WINATTN_TEST_UNOPTIMIZED");
     snprintf(options_of_others, sizeof options_of_others, "%s%s",
              all ? all : "", plain ? " -cl-opt-disable" : "");
+    if (plain)
+        optimize_nothing();
     snprintf(options_of_local, sizeof options_of_local, "%s%s",
              options_of_others, calls ? " -DINLINE=static" : "");
 }

@@ -27,7 +27,8 @@ void device_close(test_device *device);
  * has the device that was opened last, two more variables save most of the
  * time that it takes to compile, with the same arithmetic: with
  * WINATTN_TEST_CALLS, functions of kernels of tier local may be called, and
- * need not be inlined; with WINATTN_TEST_UNOPTIMIZED nothing is optimized,
+ * need not be inlined; with WINATTN_TEST_UNOPTIMIZED nothing is optimized (nor
+ * what is built with other options, as the environment tells PoCL so),
  * which tier cpu gains from. */
 const char *device_build_options(winattn_tier tier);
 /* All devices of all platforms; at most `most`. */
