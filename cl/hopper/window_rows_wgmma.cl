@@ -48,8 +48,8 @@ INLINE void exponentiate_again(float *s, const row_state *x)
 DEFINE_TAKE_MEAN_KEY(window_chunk)
 #endif
 
-/* These and dP become dS, as an operand, what that sums to is added to sums.
- */
+/* These and dP become dS, as an operand, what that sums to is added to sums
+ * (mean_key.cl). */
 INLINE void differentiate(uint *ds, float *sums, float *d_bias, const float *e,
                           const float *dp, const row_state *x,
                           const float2 *inverse)
@@ -65,20 +65,19 @@ INLINE void differentiate(uint *ds, float *sums, float *d_bias, const float *e,
             ds[2 * j + r] = VARIANT == COSINE ? PACK(d[0] * inverse[j].x,
                                                      d[1] * inverse[j].y)
                                               : PACK(d[0], d[1]);
-            if (ROUNDING_SHOWS) {
-                const float2 stored = unpack(ds[2 * j + r]);
-                sums[r] += stored.x + stored.y;
-            }
         }
+    if (ROUNDING_SHOWS)
+        UNROLL_FOR (int c = 0; c < BLOCK_KEYS / 16; c++)
+            add_row_sums(sums, ds + 4 * c);
 }
 
-/* sums: of dS, of the lane's columns. */
+/* sums: of dS, of the lane's rows. */
 INLINE void find_gradients(float *dq, float *sums, float *d_bias,
                            const row_state *x, const window_ring *ring,
                            uint stage, uint q_rows, uint d_o_rows,
                            const wave_rows *rows, const int regions)
 {
-    sums[0] = sums[1] = 0.0f;
+    sums[0] = sums[1] = sums[2] = sums[3] = 0.0f;
     uint ds[BLOCK_KEYS / 4];
     UNROLL_FOR (int i = 0; i < OUTS; i++)
         dq[i] = 0.0f;
@@ -99,7 +98,7 @@ INLINE void find_gradients(float *dq, float *sums, float *d_bias,
         hold_tile(dp);
         differentiate(ds, sums, d_bias + first / 2, s, dp, x, terms.inverse);
         if (ROUNDING_SHOWS) /* what is to be added must not wait there */
-            __asm__ volatile("" : "+f"(sums[0]), "+f"(sums[1]));
+            __asm__ volatile("" : "+f"(sums[0]), "+f"(sums[2]));
         /* now, as what is to be added takes as many registers */
         hold_tile(d_bias + first / 2);
         hold_words(ds, BLOCK_KEYS / 4);
@@ -237,7 +236,7 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
     const uint d_o_rows = window_rows(ring, stage, OWN_SECOND) + of_warpgroup;
     const uint own_q = q_rows + wave % 4 * 16 * WINDOW_PITCH;
     row_state x = {.back = {0.0f}};
-    float dq[OUTS], d_lse[2], sums_of_ds[2], factor[2], largest = 1.0f;
+    float dq[OUTS], d_lse[2], sums_of_ds[4], factor[2], largest = 1.0f;
     read_d_lse(d_lse, out, args, window, job->head, &rows);
     await_phase(window_filled(ring, stage), n / STAGES % 2);
     show_to_products();
@@ -276,13 +275,10 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
         find_gradients(dq, sums_of_ds, d_bias, &x, ring, stage, q_rows,
                        d_o_rows, &rows, 0);
 #if ROUNDING_SHOWS
-    UNROLL_FOR (int r = 0; r < 2; r++) {
-        REDUCE(sums_of_ds[r], ADD_PAIR);
-        if (x.factor[r] != 0.0f)       /* it sees something */
-            sums_of_ds[r] -= d_lse[r]; /* what dS should have summed to */
-    }
-    take_mean_key(dq, sums_of_ds, window_rows(ring, stage, OTHER_FIRST), 16,
-                  lane);
+    float error[2];
+    UNROLL_FOR (int r = 0; r < 2; r++) /* what dS should have summed to */
+        error[r] = sums_of_ds[2 * r] - (x.factor[r] != 0.0f ? d_lse[r] : 0.0f);
+    take_mean_key(dq, error, window_rows(ring, stage, OTHER_FIRST), 16, lane);
 #endif
     UNROLL_FOR (int r = 0; r < 2; r++)
         factor[r] = x.back[r] * job->scale;
