@@ -162,15 +162,22 @@ static void add_pair(head_numbers *h, uint32_t row, uint32_t key, double ds,
     h->size_of_d_scale += size * fabs(logit);
 }
 
-static void add_row(head_numbers *h, uint32_t row)
+/* A row's weights; returns its lse. */
+static double weigh_row(head_numbers *h, uint32_t row)
 {
     const uint32_t keys = h->x->problem->keys;
-    double delta = 0;
     for (uint32_t key = 0; key < keys; key++)
         h->p[key] =
             h->scale * product(h, h->q + row * h->dim, h->k + key * h->dim) +
             wa_window_score_bias(h->x, h->window, h->head, row, key);
-    wa_weigh_window_row(h->p, keys);
+    return wa_weigh_window_row(h->p, keys);
+}
+
+static void add_row(head_numbers *h, uint32_t row)
+{
+    const uint32_t keys = h->x->problem->keys;
+    double delta = 0;
+    weigh_row(h, row);
     for (uint32_t key = 0; key < keys; key++) {
         h->dp[key] = product(h, h->d_o + row * h->dim, h->v + key * h->dim);
         delta += h->p[key] * h->dp[key];
@@ -289,20 +296,53 @@ static winattn_status compare_head(head_numbers *h)
                : WINATTN_SUCCESS;
 }
 
-winattn_status wa_compare_window_gradients(const wa_window_numbers *x)
+/* ---- All heads ---- */
+
+/* With memory that `all` is then. */
+static winattn_status begin_heads(head_numbers *h, const wa_window_numbers *x,
+                                  double **all)
 {
     const wa_problem *p = x->problem;
-    head_numbers h = {.x = x,
-                      .dim = p->head_dim,
-                      .of_queries = (size_t)p->queries * p->head_dim,
-                      .of_keys = (size_t)p->keys * p->head_dim,
-                      .tolerance = p->dtype == WINATTN_FP16 ? TOLERANCE_FP16
-                                                            : TOLERANCE_BF16};
-    winattn_status status = WINATTN_SUCCESS;
-    double *all = malloc(hand_out(&h, NULL) * sizeof *all);
-    if (!all)
+    *h =
+        (head_numbers){.x = x,
+                       .dim = p->head_dim,
+                       .of_queries = (size_t)p->queries * p->head_dim,
+                       .of_keys = (size_t)p->keys * p->head_dim,
+                       .tolerance = p->dtype == WINATTN_FP16 ? TOLERANCE_FP16
+                                                             : TOLERANCE_BF16};
+    *all = malloc(hand_out(h, NULL) * sizeof **all);
+    if (!*all)
         return wa_fail_memory();
-    hand_out(&h, all);
+    hand_out(h, *all);
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_find_window_lse(const wa_window_numbers *x, float *lse)
+{
+    const wa_problem *p = x->problem;
+    head_numbers h;
+    double *all;
+    WA_TRY(begin_heads(&h, x, &all));
+    for (h.head = 0; h.head < HEADS; h.head++) {
+        h.scale = wa_window_scale(x, h.head);
+        for (h.window = 0; h.window < p->windows; h.window++) {
+            read_rows(&h, WA_Q, h.window, h.of_queries, h.q, h.length_q);
+            read_rows(&h, WA_K, h.window, h.of_keys, h.k, h.length_k);
+            for (uint32_t row = 0; row < p->queries; row++)
+                lse[wa_window_row(p, h.window, h.head, HEADS, p->queries,
+                                  row)] = (float)weigh_row(&h, row);
+        }
+    }
+    free(all);
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_compare_window_gradients(const wa_window_numbers *x)
+{
+    head_numbers h;
+    double *all;
+    WA_TRY(begin_heads(&h, x, &all));
+    winattn_status status = WINATTN_SUCCESS;
     for (h.head = 0; h.head < HEADS && status == WINATTN_SUCCESS; h.head++) {
         h.scale = wa_window_scale(x, h.head);
         status = compare_head(&h);

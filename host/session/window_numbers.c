@@ -200,6 +200,11 @@ static winattn_status make_regions(wa_window_numbers *x, wa_tensor_id id,
     return WINATTN_SUCCESS;
 }
 
+static size_t lse_bytes(const wa_problem *p)
+{
+    return (size_t)p->windows * HEADS * p->queries * sizeof(float);
+}
+
 static winattn_status make_outputs(wa_window_numbers *x)
 {
     const wa_problem *p = x->problem;
@@ -208,7 +213,7 @@ static winattn_status make_outputs(wa_window_numbers *x)
     const size_t of_keys = 2 * heads * p->keys * dim;
     if (x->pass == WA_FORWARD) {
         WA_TRY(make_room(x, WA_O, of_queries));
-        return make_room(x, WA_LSE, heads * p->queries * sizeof(float));
+        return make_room(x, WA_LSE, lse_bytes(p));
     }
     WA_TRY(make_room(x, WA_DQ, of_queries));
     WA_TRY(make_room(x, WA_DK, of_keys));
@@ -245,6 +250,10 @@ winattn_status wa_window_numbers_make(const wa_problem *test, wa_pass pass,
     if (test->variant == WINATTN_COSINE) {
         WA_TRY(make_room(x, WA_LOGIT_SCALE, sizeof logit_scales));
         memcpy(x->stored[WA_LOGIT_SCALE], logit_scales, sizeof logit_scales);
+    }
+    if (pass == WA_BACKWARD) {
+        WA_TRY(make_room(x, WA_LSE, lse_bytes(test)));
+        WA_TRY(wa_find_window_lse(x, x->stored[WA_LSE]));
     }
     return make_outputs(x);
 }

@@ -45,6 +45,8 @@ wa_window_numbers_compare_shifted(const wa_window_numbers *aligned,
  * window_gradients.c) ---- */
 
 winattn_status wa_compare_window_gradients(const wa_window_numbers *x);
+/* What gradients are given of the forward pass; the other inputs are there. */
+winattn_status wa_find_window_lse(const wa_window_numbers *x, float *lse);
 
 /* A number of a tensor that has the test's type. */
 double wa_window_value(const wa_window_numbers *x, wa_tensor_id id, size_t i);
