@@ -10,7 +10,9 @@
 typedef char rows_have_64_bytes[HEAD_DIM == WINDOW_CHANNELS ? 1 : -1];
 
 #define SET_16(c) SET_8(c, 0), SET_8(c, 8)
-#define SET_32(c) SET_16(c), SET_8(c, 16), SET_8(c, 24)
+#define SET_24(c) SET_16(c), SET_8(c, 16)
+#define SET_32(c) SET_24(c), SET_8(c, 24)
+#define ADD_24(c) ADD_16(c), ADD_8(c, 16)
 
 /* Rows at an address, as an operand (wgmma.cl): its descriptor's lower half,
  * and all of it. */
@@ -52,6 +54,7 @@ INLINE uint window_chunk(uint rows, uint row, uint chunk)
     }
 
 DEFINE_PRODUCT(32, NAMES_16, SET_16, ADD_16)
+DEFINE_PRODUCT(48, NAMES_24, SET_24, ADD_24)
 DEFINE_PRODUCT(64, NAMES_32, SET_32, ADD_32)
 
 /* Of packed weights, n / 4 of them. */

@@ -242,11 +242,7 @@ INLINE void leave_window(uint read_at, int lane)
         arrive(read_at);
 }
 
-#if VARIANT == COSINE
-/* 1 / the norm of a row. Gradients in fp16 have powers of two that follow from
- * it: there a row of zeros, whose scores are 0 anyway and which adds nothing,
- * has 0. */
-INLINE float inverse_of_row(uint rows, uint row)
+INLINE float square_of_row(uint rows, uint row)
 {
     float square = 0.0f;
     UNROLL_FOR (uint chunk = 0; chunk < 4; chunk++) {
@@ -258,7 +254,17 @@ INLINE float inverse_of_row(uint rows, uint row)
             square = FMA(pair.y, pair.y, square);
         }
     }
-    const float inverse = fmin(rsqrt(square), 1.0f / NORM_EPSILON);
+    return square;
+}
+
+#if VARIANT == COSINE
+/* 1 / the norm of a row. Gradients in fp16 have powers of two that follow from
+ * it: there a row of zeros, whose scores are 0 anyway and which adds nothing,
+ * has 0. */
+INLINE float inverse_of_row(uint rows, uint row)
+{
+    const float inverse =
+        fmin(rsqrt(square_of_row(rows, row)), 1.0f / NORM_EPSILON);
     return RESCALES && inverse >= 1.0f / NORM_EPSILON ? 0.0f : inverse;
 }
 #endif

@@ -4,7 +4,8 @@
  * OWN_ROWS rows of two tensors and all rows of two others, OTHER_ROWS of them
  * with those that fill the last tile up; of each of these OTHER_BYTES; with a
  * mask (HAS_REGIONS) what region each row is of; and of a bias 16 bits for
- * each pair. */
+ * each pair. Where one kernel makes all gradients, it owns all rows and has
+ * weights of all pairs besides. */
 #ifndef GRADIENT_WINDOWS_EXTENTS_H
 #define GRADIENT_WINDOWS_EXTENTS_H
 
@@ -30,5 +31,19 @@
      STAGES *                                                                 \
          (WINDOW_STAGE_BYTES + WINDOW_NUMBER_BYTES + WINDOW_BARRIER_BYTES) +  \
      WINDOW_PAIR_BYTES)
+
+/* ---- One kernel for all gradients ---- */
+
+/* P and dS of a window lie in panels of 16 keys, whose rows are swizzled by
+ * their 32 bytes. */
+#define PANEL_KEYS 16
+#define WEIGHT_PITCH (2 * PANEL_KEYS)
+#define WEIGHT_PANEL_BYTES (OWN_ROWS * WEIGHT_PITCH)
+#define WEIGHT_BYTES (OTHER_ROWS / PANEL_KEYS * WEIGHT_PANEL_BYTES)
+/* Of a wave, for rows that leave. */
+#define STAGING_BYTES (16 * WINDOW_PITCH)
+#define COMPUTING_WAVES (4 * CEIL_DIV(OWN_ROWS, WARPGROUP_ROWS))
+#define WHOLE_WINDOW_LOCAL_BYTES                                              \
+    (2 * WEIGHT_BYTES + COMPUTING_WAVES * STAGING_BYTES + WINDOW_LOCAL_BYTES)
 
 #endif

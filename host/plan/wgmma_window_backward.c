@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * When the gradients of windows are made by cl/hopper/window_rows_wgmma.cl and
- * cl/hopper/window_keys_wgmma.cl, and in which shapes: one for each number of
- * rows. What is not faster than fragments is left to them, as measured
- * (bench/notes.md). */
+ * cl/hopper/window_keys_wgmma.cl, or by cl/hopper/window_gradients_wgmma.cl
+ * alone, and in which shapes: one for each number of rows. What is not faster
+ * than fragments is left to them, as measured (bench/notes.md). */
 #include <stdio.h>
 
 #include "plan/defines.h"
@@ -26,22 +26,36 @@
 #define SUM_TILE 32u
 #define MOST_STAGES 4u
 #define LEAST_STAGES 2u
+/* Where one kernel makes all: nine tiles of 16 rows, with whose weights local
+ * memory is full, in three warpgroups of 160 registers. */
+#define WHOLE_TOKENS 144u
+#define WHOLE_TILE 48u
 
-/* A kernel's: keys, or rows, of a tile, and bytes of numbers of each. */
+/* A kernel's: rows that a work-group owns and all of the other side, keys, or
+ * rows, of a tile, and bytes of numbers of each. */
 typedef struct window_shape {
-    uint32_t tile, other_bytes, stages;
+    uint32_t rows, others, tile, other_bytes, stages;
+    bool is_whole; /* one kernel makes all */
 } window_shape;
 
-static uint32_t work_items(void) { return (WARPGROUPS_TAKEN + 1) * WARPGROUP; }
+static uint32_t warpgroups(const window_shape *s)
+{
+    return CEIL_DIV(s->rows, WARPGROUP_ROWS);
+}
+
+static uint32_t work_items(const window_shape *s)
+{
+    return (warpgroups(s) + 1) * WARPGROUP;
+}
 
 /* The names are those of cl/hopper/gradient_windows_extents.h. */
 static uint32_t local_bytes(const wa_problem *problem, const window_shape *s)
 {
     const bool HAS_REGIONS = MASK_HAS_REGIONS(problem->mask);
-    const uint32_t OWN_ROWS = TAKEN_ROWS, OTHER_ROWS = MOST_TOKENS;
+    const uint32_t OWN_ROWS = s->rows, OTHER_ROWS = s->others;
     const uint32_t OTHER_BYTES = s->other_bytes;
     const uint32_t STAGES = s->stages;
-    return WINDOW_LOCAL_BYTES;
+    return s->is_whole ? WHOLE_WINDOW_LOCAL_BYTES : WINDOW_LOCAL_BYTES;
 }
 
 /* ---- What the kernels compute ---- */
@@ -49,6 +63,12 @@ static uint32_t local_bytes(const wa_problem *problem, const window_shape *s)
 static bool has_tokens(uint32_t tokens)
 {
     return tokens >= LEAST_TOKENS && tokens <= MOST_TOKENS;
+}
+
+/* Does one kernel make all? */
+static bool is_whole(const wa_problem *problem)
+{
+    return problem->queries == WHOLE_TOKENS && problem->keys == WHOLE_TOKENS;
 }
 
 static const char *problem_refusal(const wa_problem *problem)
@@ -67,8 +87,11 @@ static const char *problem_refusal(const wa_problem *problem)
         return "heads that share keys are not added up";
     if (problem->head_dim != WINDOW_CHANNELS)
         return "its gradients have 32 channels";
-    if (!has_tokens(problem->queries) || !has_tokens(problem->keys))
-        return "its gradients are of windows of 241 to 256 tokens";
+    if (is_whole(problem) && problem->variant == WINATTN_COSINE)
+        return "of 144 tokens it makes no gradients of the variant cosine";
+    if (!is_whole(problem) &&
+        (!has_tokens(problem->queries) || !has_tokens(problem->keys)))
+        return "its gradients are of windows of 144, or 241 to 256 tokens";
     if (!wa_wgmma_table_is_small(problem))
         return "no gradients of tables of more entries than pairs are made so";
     if (!wa_wgmma_copies(problem, WA_BACKWARD))
@@ -86,7 +109,7 @@ static const char *fit(const wa_problem *problem, const wa_device *device,
         s->stages--;
     if (local_bytes(problem, s) > device->local_bytes)
         return "the device's local memory is too small";
-    if (work_items() > device->max_work_group)
+    if (work_items(s) > device->max_work_group)
         return "the device's work-groups are too small";
     return NULL;
 }
@@ -99,7 +122,7 @@ static void set_step(const wa_problem *problem, const wa_device *device,
     char *text = step->defines;
     const size_t size = sizeof step->defines;
     step->kernel = kernel;
-    step->work_group = work_items();
+    step->work_group = work_items(s);
     step->local_bytes = local_bytes(problem, s);
     text[0] = 0;
     wa_append_problem(problem, device, step->block_rows, step->block_keys,
@@ -108,32 +131,66 @@ static void set_step(const wa_problem *problem, const wa_device *device,
     wa_append_matrix_unit_options(device, text, size);
 }
 
-bool wa_plan_wgmma_window_backward(const wa_problem *problem,
-                                   const wa_device *device, wa_plan *plan)
+/* NULL, or why not. */
+static const char *plan_whole(const wa_problem *problem,
+                              const wa_device *device, wa_plan *plan)
 {
+    window_shape shape = {.rows = WHOLE_TOKENS,
+                          .others = WHOLE_TOKENS,
+                          .tile = WHOLE_TILE,
+                          .other_bytes = BYTES_OF_KEY,
+                          .stages = MOST_STAGES,
+                          .is_whole = true};
+    wa_step *step = &plan->step[WA_STEP_KEYS];
+    wa_schedule *s = &plan->schedule;
+    const char *why = fit(problem, device, &shape);
+    if (why)
+        return why;
+    step->block_rows = WHOLE_TOKENS;
+    step->block_keys = WHOLE_TILE;
+    set_step(problem, device, "window_gradients_wgmma", &shape, step);
+    plan->fused = true;
+    s->row_blocks = s->key_blocks = s->windows_per_group = 1;
+    /* registers allow one on a compute unit; heads have as many each */
+    s->busy_groups =
+        device->compute_units > problem->heads
+            ? device->compute_units / problem->heads * problem->heads
+            : problem->heads;
+    snprintf(plan->reason, sizeof plan->reason,
+             "wgmma: all gradients of a window at once, %u warpgroups with "
+             "scores and sums of dbias in registers, and one that fetches",
+             warpgroups(&shape));
+    return NULL;
+}
+
+/* NULL, or why not. */
+static const char *plan_pair(const wa_problem *problem,
+                             const wa_device *device, wa_plan *plan)
+{
+    window_shape rows = {.rows = TAKEN_ROWS,
+                         .others = MOST_TOKENS,
+                         .tile = SUM_TILE,
+                         .other_bytes = BYTES_OF_KEY,
+                         .stages = MOST_STAGES};
+    window_shape keys = {.rows = TAKEN_ROWS,
+                         .others = MOST_TOKENS,
+                         .tile = TILE_KEYS,
+                         .other_bytes = BYTES_OF_ROW,
+                         .stages = MOST_STAGES};
     wa_step *first = &plan->step[WA_STEP_ROWS];
     wa_step *last = &plan->step[WA_STEP_KEYS];
     wa_schedule *s = &plan->schedule;
-    window_shape rows = {
-        .tile = SUM_TILE, .other_bytes = BYTES_OF_KEY, .stages = MOST_STAGES};
-    window_shape keys = {
-        .tile = TILE_KEYS, .other_bytes = BYTES_OF_ROW, .stages = MOST_STAGES};
-    if (problem->variant == WINATTN_SLIDING || !wa_has_wgmma(device))
-        return false;
-    const char *why = problem_refusal(problem);
-    if (!why)
-        why = fit(problem, device, &rows);
+    const char *why = fit(problem, device, &rows);
     if (!why)
         why = fit(problem, device, &keys);
     if (why)
-        return wa_refuse_wgmma(plan, why);
+        return why;
     first->block_rows = TAKEN_ROWS;
     first->block_keys = rows.tile;
     set_step(problem, device, "window_rows_wgmma", &rows, first);
     last->block_rows = keys.tile;
     last->block_keys = TAKEN_ROWS;
     set_step(problem, device, "window_keys_wgmma", &keys, last);
-    wa_take_wgmma(plan);
     plan->fused = false;
     s->row_blocks = wa_ceil_div(problem->queries, TAKEN_ROWS);
     s->key_blocks = wa_ceil_div(problem->keys, TAKEN_ROWS);
@@ -145,6 +202,21 @@ bool wa_plan_wgmma_window_backward(const wa_problem *problem,
              "wgmma: rows and keys in kernels of their own, %u warpgroups "
              "with scores and sums of dbias in registers, and one that "
              "fetches",
-             WARPGROUPS_TAKEN);
+             warpgroups(&rows));
+    return NULL;
+}
+
+bool wa_plan_wgmma_window_backward(const wa_problem *problem,
+                                   const wa_device *device, wa_plan *plan)
+{
+    if (problem->variant == WINATTN_SLIDING || !wa_has_wgmma(device))
+        return false;
+    const char *why = problem_refusal(problem);
+    if (!why)
+        why = is_whole(problem) ? plan_whole(problem, device, plan)
+                                : plan_pair(problem, device, plan);
+    if (why)
+        return wa_refuse_wgmma(plan, why);
+    wa_take_wgmma(plan);
     return true;
 }

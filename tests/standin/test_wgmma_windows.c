@@ -18,7 +18,9 @@
 #define FRAGMENTS "forward_matrix_mma"
 #define ROWS_KERNEL "window_rows_wgmma"
 #define KEYS_KERNEL "window_keys_wgmma"
+#define WHOLE_KERNEL "window_gradients_wgmma"
 #define FRAGMENT_GRADIENTS "backward_keys_matrix_mma"
+#define WHOLE_FRAGMENTS "backward_matrix_mma"
 
 static int start(void **state)
 {
@@ -49,6 +51,14 @@ static winattn_desc desc_of(winattn_variant variant, winattn_dtype dtype,
 static winattn_desc gradients_of(winattn_variant variant, winattn_dtype dtype)
 {
     winattn_desc desc = desc_of(variant, dtype, 241, 256);
+    desc.passes = WINATTN_PASS_BACKWARD;
+    return desc;
+}
+
+/* Of windows of which one kernel makes all. */
+static winattn_desc whole_gradients_of(winattn_dtype dtype)
+{
+    winattn_desc desc = desc_of(WINATTN_DOT, dtype, 144, 144);
     desc.passes = WINATTN_PASS_BACKWARD;
     return desc;
 }
@@ -161,10 +171,15 @@ static void regions_and_maps_are_tested(void **state)
 
 static void assert_gradients_tested_once(winattn_desc desc)
 {
+    const bool is_whole = desc.queries == 144 || desc.grid.window[0] == 12;
     winattn_plan *second;
     world w = begin(&desc);
-    assert_says(&w, "backward kernel: " ROWS_KERNEL ", ");
-    assert_says(&w, "backward kernel: " KEYS_KERNEL ", ");
+    if (is_whole) {
+        assert_says(&w, "backward kernel: " WHOLE_KERNEL ", ");
+    } else {
+        assert_says(&w, "backward kernel: " ROWS_KERNEL ", ");
+        assert_says(&w, "backward kernel: " KEYS_KERNEL ", ");
+    }
     assert_null(strstr(w.text, "wgmma not used"));
     standin_forget();
     if (desc.grid.axes) /* the same programs */
@@ -173,7 +188,7 @@ static void assert_gradients_tested_once(winattn_desc desc)
         desc.windows = 70;
     assert_int_equal(winattn_plan_create(w.context, w.id, &desc, &second),
                      WINATTN_SUCCESS);
-    assert_int_equal(launches_of(ROWS_KERNEL), 0);
+    assert_int_equal(launches_of(is_whole ? WHOLE_KERNEL : ROWS_KERNEL), 0);
     winattn_plan_destroy(second);
     end(&w);
 }
@@ -185,6 +200,10 @@ static void gradients_are_tested_once(void **state)
     winattn_desc desc = gradients_of(WINATTN_COSINE, WINATTN_FP16);
     desc.mask = WINATTN_MASK_REGIONS;
     desc.mask_windows = 7;
+    assert_gradients_tested_once(desc);
+    desc = whole_gradients_of(WINATTN_FP16);
+    desc.mask = WINATTN_MASK_REGIONS;
+    desc.mask_windows = 3;
     assert_gradients_tested_once(desc);
 }
 
@@ -209,6 +228,10 @@ static void maps_are_tested_too(void **state)
                                .window = {16, 16},
                                .shift = {8, 3},
                                .batch = 5};
+    assert_gradients_tested_once(desc);
+    desc.variant = WINATTN_DOT;
+    desc.grid.window[0] = desc.grid.window[1] = 12;
+    desc.grid.size[1] = 36;
     assert_gradients_tested_once(desc);
 }
 
@@ -265,15 +288,27 @@ static void numbers_may_be_wrong(void **state)
         "failed its self-test: lse of window 0, head 0, row ");
 }
 
-static void assert_gradients_left_to_fragments(const char *why)
+static void assert_left(const winattn_desc *desc, const char *kernel,
+                        const char *why)
 {
-    const winattn_desc desc = gradients_of(WINATTN_COSINE, WINATTN_FP16);
-    world w = begin(&desc);
+    world w = begin(desc);
     assert_says(&w, "backward tier: matrix\n");
-    assert_says(&w, "backward kernel: " FRAGMENT_GRADIENTS ", ");
+    assert_says(&w, kernel);
     assert_says(&w, "backward wgmma not used: ");
     assert_says(&w, why);
     end(&w);
+}
+
+static void assert_gradients_left_to_fragments(const char *why)
+{
+    const winattn_desc desc = gradients_of(WINATTN_COSINE, WINATTN_FP16);
+    assert_left(&desc, "backward kernel: " FRAGMENT_GRADIENTS ", ", why);
+}
+
+static void assert_whole_left_to_fragments(const char *why)
+{
+    const winattn_desc desc = whole_gradients_of(WINATTN_BF16);
+    assert_left(&desc, "backward kernel: " WHOLE_FRAGMENTS ", ", why);
 }
 
 static void gradients_may_be_wrong(void **state)
@@ -294,6 +329,8 @@ static void gradients_may_be_wrong(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         standin_drivers.wgmma_wrong = wrong[i].id;
         assert_gradients_left_to_fragments(wrong[i].says);
+        if (wrong[i].id != WA_D_LOGIT_SCALE)
+            assert_whole_left_to_fragments(wrong[i].says);
     }
 }
 
@@ -320,6 +357,8 @@ static void logs_may_complain(void **state)
         standin_drivers.log_of = of[i];
         assert_gradients_left_to_fragments("'setmaxnreg' ignored");
     }
+    standin_drivers.log_of = WHOLE_KERNEL;
+    assert_whole_left_to_fragments("'setmaxnreg' ignored");
 }
 
 static void any_call_may_fail(void **state)

@@ -302,7 +302,7 @@ static void make_keys(const windows *x, const head_of_window *h, double *dk,
 }
 
 /* Channel 1 of the first row is wrong where it is to be. */
-static void spoil(const windows *x, bool of_rows)
+static void spoil(const windows *x, bool has_rows, bool has_keys)
 {
     const struct {
         wa_tensor_id id;
@@ -312,12 +312,13 @@ static void spoil(const windows *x, bool of_rows)
                {WA_DK, x->dk, &x->gradients.dk},
                {WA_DV, x->dv, &x->gradients.dv}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (is_wrong(x, all[i].id) && of_rows == (i == 0))
+        if (is_wrong(x, all[i].id) && (i == 0 ? has_rows : has_keys))
             ((uint16_t *)(void *)all[i]
                  .is->buffer->bytes)[all[i].layout->offset + 1] ^= 0x4000;
 }
 
-static void compute_gradients(const windows *x, bool of_rows)
+/* has_rows: the kernel makes what belongs to rows; to keys. */
+static void compute_gradients(const windows *x, bool has_rows, bool has_keys)
 {
     const forward_args *f = &x->args;
     const uint32_t most = f->queries > f->keys ? f->queries : f->keys;
@@ -329,13 +330,13 @@ static void compute_gradients(const windows *x, bool of_rows)
         for (uint32_t head = 0; head < f->heads; head++) {
             const head_of_window h =
                 gather_head(x, (size_t)f->first_window + w, head);
-            if (of_rows)
+            if (has_rows)
                 make_rows(x, &h, first, p, ds);
-            else
+            if (has_keys)
                 make_keys(x, &h, first, second, p, ds);
             free_head(&h);
         }
-    spoil(x, of_rows);
+    spoil(x, has_rows, has_keys);
     free(p);
     free(ds);
     free(first);
@@ -379,7 +380,8 @@ void compute_window(cl_kernel kernel)
         x.dk = &given[n + 3];
         x.dv = &given[n + 4];
         x.workspace = &given[n + 5];
-        compute_gradients(&x, strcmp(name, "window_rows_wgmma") == 0);
+        compute_gradients(&x, strcmp(name, "window_keys_wgmma") != 0,
+                          strcmp(name, "window_rows_wgmma") != 0);
     }
     free(x.q);
     free(x.k);

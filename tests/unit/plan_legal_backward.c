@@ -213,8 +213,31 @@ static const char *broken_wgmma(const wa_problem *p, const wa_device *device,
     return broken;
 }
 
+/* NULL if the kernel is such that cl/hopper/window_gradients_wgmma.cl computes
+ * right. */
+static const char *broken_whole_windows(const wa_problem *p,
+                                        const wa_plan *plan)
+{
+    const char *broken = NULL;
+    const wa_step *all = &plan->step[WA_STEP_KEYS];
+    const wa_schedule *s = &plan->schedule;
+    REQUIRE(!plan->step[WA_STEP_ROWS].kernel);
+    REQUIRE(strcmp(all->kernel, "window_gradients_wgmma") == 0);
+    REQUIRE(p->variant == WINATTN_DOT);
+    /* tiles of 16 rows, and of 48 keys, without a remainder */
+    REQUIRE(p->queries == 144 && p->keys == 144);
+    REQUIRE(all->block_rows == 144 && all->block_keys == 48);
+    REQUIRE(all->work_group == 512 && has_wgmma_options(p, all));
+    REQUIRE(s->row_blocks == 1 && s->key_blocks == 1 && s->key_parts <= 1);
+    REQUIRE(s->windows_per_group == 1 && s->row_splits == 0);
+    REQUIRE(s->splits >= 1 && s->splits <= s->windows_per_launch);
+    REQUIRE(plan->workspace.bias >=
+            4ull * s->splits * p->heads * p->queries * p->keys);
+    return broken;
+}
+
 /* NULL if the kernels are such that cl/hopper/window_rows_wgmma.cl and
- * window_keys_wgmma.cl compute right. */
+ * window_keys_wgmma.cl compute right, or the one for both. */
 static const char *broken_windows(const wa_problem *p, const wa_device *device,
                                   const wa_plan *plan)
 {
@@ -228,20 +251,22 @@ static const char *broken_windows(const wa_problem *p, const wa_device *device,
             p->mask == MASK_SHIFT);
     REQUIRE(!p->grid.used || !p->grid.is_padded);
     REQUIRE(p->heads == p->kv_heads);
-    REQUIRE(!plan->fused && !plan->step[WA_STEP_STATISTICS].kernel);
+    REQUIRE(p->bias != WINATTN_BIAS_NONE &&
+            p->bias_dtype == WINATTN_TERM_SAME);
+    REQUIRE(plan->access_bytes == 16 && plan->access_elements == 8);
+    REQUIRE(!plan->step[WA_STEP_STATISTICS].kernel);
+    if (plan->fused)
+        return broken ? broken : broken_whole_windows(p, plan);
     REQUIRE(strcmp(rows->kernel, "window_rows_wgmma") == 0);
     REQUIRE(strcmp(keys->kernel, "window_keys_wgmma") == 0);
     REQUIRE(rows->block_rows == 128 && keys->block_keys == 128);
     REQUIRE(rows->work_group == 384 && keys->work_group == 384);
     REQUIRE(has_wgmma_options(p, rows) && has_wgmma_options(p, keys));
-    REQUIRE(p->bias != WINATTN_BIAS_NONE &&
-            p->bias_dtype == WINATTN_TERM_SAME);
     /* there are products of tiles of so many; of keys a lane has a sum of
      * dBias for each two; and each wave has rows of its own */
     REQUIRE(rows->block_keys == 32 && keys->block_rows == 64);
     REQUIRE(p->queries > 240 && p->queries <= 256);
     REQUIRE(p->keys > 240 && p->keys <= 256);
-    REQUIRE(plan->access_bytes == 16 && plan->access_elements == 8);
     REQUIRE(s->row_blocks == wa_ceil_div(p->queries, 128));
     REQUIRE(s->key_blocks == wa_ceil_div(p->keys, 128));
     REQUIRE(s->key_parts <= 1 && s->windows_per_group == 1 &&
@@ -302,9 +327,12 @@ void assert_legal_backward(const wa_problem *p, const wa_device *device,
     }
     REQUIRE(last->kernel != NULL);
     REQUIRE(plan->fused == (plan->step[WA_STEP_ROWS].kernel == NULL));
-    REQUIRE(!plan->fused || last->block_keys >= p->keys);
+    /* kernels with wgmma loop over tiles of a window's keys */
+    const bool loops = plan->fused && plan->is_wgmma;
+    REQUIRE(!plan->fused || loops || last->block_keys >= p->keys);
     REQUIRE(!plan->fused || plan->workspace.statistics == 0);
-    REQUIRE((uint64_t)plan->schedule.key_blocks * last->block_keys >= p->keys);
+    REQUIRE(loops ||
+            (uint64_t)plan->schedule.key_blocks * last->block_keys >= p->keys);
     REQUIRE(plan->schedule.splits >= 1);
     REQUIRE(plan->schedule.splits <= plan->schedule.windows_per_launch);
     const uint64_t bias_splits = plan->schedule.row_splits

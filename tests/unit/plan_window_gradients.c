@@ -13,10 +13,13 @@
 
 static bool has_wgmma(const wa_plan *plan)
 {
-    const char *rows = plan->step[WA_STEP_ROWS].kernel;
-    const bool of_rows = rows && strcmp(rows, "window_rows_wgmma") == 0;
-    assert_int_equal(of_rows, plan->is_wgmma);
-    return of_rows;
+    const char *first = plan->step[WA_STEP_ROWS].kernel;
+    if (!first) /* one kernel makes all */
+        first = plan->step[WA_STEP_KEYS].kernel;
+    const bool has = strcmp(first, "window_rows_wgmma") == 0 ||
+                     strcmp(first, "window_gradients_wgmma") == 0;
+    assert_int_equal(has, plan->is_wgmma);
+    return has;
 }
 
 static void hopper_takes_them(void **state)
@@ -53,6 +56,39 @@ static void hopper_takes_them(void **state)
     }
 }
 
+static void windows_of_144_tokens_have_one_kernel(void **state)
+{
+    static const char *const taken[] = {
+        WINDOWS "dtype=fp16 queries=144 bias=same",
+        WINDOWS "dtype=bf16 queries=144 bias=same layout=tokens mask=regions "
+                "mask_windows=5",
+        WINDOWS "dtype=fp16 queries=144 bias=table_same table=12x12",
+        MAPS "size=36x48 window=12x12 shift=6x6 mask=shift dtype=bf16 "
+             "bias=table_same layout=packed",
+        "pass=backward windows=1 heads=1 dim=32 dtype=fp16 queries=144 "
+        "bias=same",
+        "pass=backward windows=70 heads=200 dim=32 dtype=fp16 queries=144 "
+        "bias=same",
+    };
+    const wa_device *h200 = device_named("H200");
+    (void)state;
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        const wa_problem p = problem_of(taken[i]);
+        const wa_plan plan = backward_plan_of(&p, h200);
+        const wa_step *all = &plan.step[WA_STEP_KEYS];
+        if (!has_wgmma(&plan))
+            fail_msg("%s: %s", taken[i], plan.wgmma_refusal);
+        assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+        assert_true(plan.fused);
+        assert_int_equal(define_of(all->defines, "STAGES"), 2);
+        /* all start at once, unless there are too many heads */
+        assert_true(
+            (uint64_t)plan.schedule.splits * p.heads <=
+            (p.heads > h200->compute_units ? p.heads : h200->compute_units));
+        assert_legal_backward(&p, h200, &plan, taken[i]);
+    }
+}
+
 static void what_they_do_not_compute_is_said(void **state)
 {
     static const struct {
@@ -61,6 +97,9 @@ static void what_they_do_not_compute_is_said(void **state)
         {WINDOWS "dtype=fp32 queries=256", "rounded"},
         {WINDOWS "dtype=fp16 queries=256 bias=same dim=64", "32 channels"},
         {WINDOWS "dtype=fp16 queries=240 bias=same", "241 to 256"},
+        {WINDOWS "dtype=fp16 queries=144 keys=128 bias=same", "144"},
+        {WINDOWS "dtype=fp16 queries=128 keys=144 bias=same", "144"},
+        {WINDOWS "dtype=fp16 queries=144 bias=same variant=cosine", "cosine"},
         {WINDOWS "dtype=fp16 queries=256 keys=240 bias=same", "241 to 256"},
         {WINDOWS "dtype=fp16 queries=256 keys=257 bias=same", "241 to 256"},
         {WINDOWS "dtype=fp16 queries=257 keys=256 bias=same", "241 to 256"},
@@ -125,6 +164,13 @@ static void others_have_none(void **state)
     device = *device_named("H200");
     device.max_work_group = 383;
     assert_gradients_refused(&p, &device, "work-groups");
+    const wa_problem whole =
+        problem_of(WINDOWS "dtype=fp16 queries=144 bias=same");
+    device.max_work_group = 511;
+    assert_gradients_refused(&whole, &device, "work-groups");
+    device = *device_named("H200");
+    device.local_bytes = 200u << 10;
+    assert_gradients_refused(&whole, &device, "local memory");
 }
 
 /* Only they are excluded, and the plan says why. */
@@ -150,6 +196,7 @@ static void a_failure_leaves_them_to_fragments(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(hopper_takes_them),
+    cmocka_unit_test(windows_of_144_tokens_have_one_kernel),
     cmocka_unit_test(what_they_do_not_compute_is_said),
     cmocka_unit_test(others_have_none),
     cmocka_unit_test(a_failure_leaves_them_to_fragments),
