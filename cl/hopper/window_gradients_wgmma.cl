@@ -3,9 +3,9 @@
  * where local memory has room for the weights of a whole window.
  *
  * A work-group stays with a head and goes from window to window. Each wave has
- * a tile of 16 rows; a warpgroup has four, and the last one those that are
- * left and some that others have as well, which it computes in vain. A loop
- * over keys leaves P in local memory, in 16 bits, and sums P dP,
+ * a tile of 16 rows; a warpgroup has four, the last one those that are left
+ * behind some that others own, whose waves only wait. A loop over keys leaves
+ * P in local memory, in 16 bits, and sums P dP,
  *
  *   S = scale Q K^T + bias,  P = exp(S - lse),  dP = dO V^T,
  *
