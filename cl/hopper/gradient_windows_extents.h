@@ -18,7 +18,7 @@
 #define WINDOW_REGION_BYTES (HAS_REGIONS ? OTHER_ROWS + OWN_ROWS + 16 : 0)
 #define WINDOW_NUMBER_BYTES                                                   \
     (OTHER_BYTES * OTHER_ROWS + 4 * OWN_ROWS + 16 + WINDOW_REGION_BYTES)
-/* In the kernel of rows, and of keys. */
+/* In the kernel of rows, or of all: a norm, or d_lse; in that of keys. */
 #define BYTES_OF_KEY 4
 #define BYTES_OF_ROW 20
 /* It is filled, it was read. */

@@ -214,12 +214,7 @@ INLINE void store_window_rows(const float *o, const float *factor, uint own,
         UNROLL_FOR (int n = 0; n < 4; n++)
             bits[n] = PACK(o[8 * i + 2 * n] * factor[n % 2],
                            o[8 * i + 2 * n + 1] * factor[n % 2]);
-        __asm__ volatile(
-            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-            :
-            : "r"(own + chunk_place(lane % 16, 2 * i + lane / 16)),
-              "r"(bits[0]), "r"(bits[1]), "r"(bits[2]), "r"(bits[3])
-            : "memory");
+        STORE_MATRICES(bits, own + chunk_place(lane % 16, 2 * i + lane / 16));
     }
     WAVE_SYNC();
     const uint chunk = lane % ROW_CHUNKS, step = WAVE / ROW_CHUNKS;

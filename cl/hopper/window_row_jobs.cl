@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What kernels of windows' gradients that own rows do besides computing: which
- * windows a work-group has, what is fetched and read of them, and what leaves
- * once all windows are done. */
+ * windows a work-group has, what is fetched of them, and what leaves once
+ * all windows are done. */
 #ifndef WINDOW_ROW_JOBS_CL
 #define WINDOW_ROW_JOBS_CL
 #include "hopper/gradient_windows.cl"
@@ -40,7 +40,7 @@ INLINE void fetch_window(const window_ring *ring, uint stage,
 /* Rows of a head in some windows. */
 typedef struct row_job {
     uint head, split, row_block;
-    uint first_row, count; /* of rows */
+    uint first_row;
     window_split windows;
     float scale; /* of the head's logits */
     int has_lse;
@@ -56,7 +56,6 @@ INLINE row_job find_job(const forward_args *args)
                    .scale = args->scale,
                    .has_lse = (args->flags & ARG_LSE) != 0};
     job.first_row = job.row_block * BLOCK_ROWS;
-    job.count = min((uint)BLOCK_ROWS, NQ - job.first_row);
     job.windows = find_split(args, job.split);
     return job;
 }

@@ -49,15 +49,9 @@ INLINE void pack_weights(uint *to, const float *x)
 /* Of keys from `first` on. to: the lane's place. */
 INLINE void store_weights(uint to, uint first, const uint *words)
 {
-    UNROLL_FOR (uint c = 0; c < BLOCK_KEYS / PANEL_KEYS; c++) {
-        const uint *x = words + 4 * c;
-        __asm__ volatile(
-            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-            :
-            : "r"(to + (first / PANEL_KEYS + c) * WEIGHT_PANEL_BYTES),
-              "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
-            : "memory");
-    }
+    UNROLL_FOR (uint c = 0; c < BLOCK_KEYS / PANEL_KEYS; c++)
+        STORE_MATRICES(words + 4 * c,
+                       to + (first / PANEL_KEYS + c) * WEIGHT_PANEL_BYTES);
 }
 
 /* The same of who has stored them. */
@@ -75,8 +69,8 @@ INLINE void load_weights(uint *to, uint from, uint first)
  * other. */
 INLINE ulong describe_weights(uint address)
 {
-    const uint low = address / 16 | WEIGHT_PANEL_BYTES / 16 << 16;
-    return (ulong)(8 * WEIGHT_PITCH / 16 | 3u << 30) << 32 | low;
+    return (ulong)(8 * WEIGHT_PITCH / 16 | 3u << 30) << 32 |
+           operand_at(address, WEIGHT_PANEL_BYTES);
 }
 
 /* sums = or += weights rows, of 16 rows in local memory; weights are read down

@@ -280,17 +280,21 @@ INLINE void load_native_weights(uint *to, __local const storage_bits *weights,
     LOAD_TWO_MATRICES(to[0], to[1], at, ".trans");
 }
 #if COMPUTE_CAPABILITY >= 90
+/* The other way: four matrices of which each lane has a word. */
+#define STORE_MATRICES(from, address)                                         \
+    __asm__ volatile(                                                         \
+        "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"    \
+        :                                                                     \
+        : "r"(address), "r"((from)[0]), "r"((from)[1]), "r"((from)[2]),       \
+          "r"((from)[3])                                                      \
+        : "memory")
+
 #define NATIVE_STORES 1
 INLINE void store_native_tile(const uint *x, __local storage_bits *rows,
                               const int pitch, int row, int channel, int lane)
 {
-    __asm__ volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], "
-                     "{%1, %2, %3, %4};"
-                     :
-                     : "r"(chunk_address(rows, pitch, row + (lane & 15),
-                                         channel / CHUNK + (lane >> 4 & 1))),
-                       "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
-                     : "memory");
+    STORE_MATRICES(x, chunk_address(rows, pitch, row + (lane & 15),
+                                    channel / CHUNK + (lane >> 4 & 1)));
 }
 #endif
 #endif
