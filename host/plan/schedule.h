@@ -14,6 +14,10 @@ void wa_schedule_forward(const wa_problem *problem, const wa_device *device,
 void wa_schedule_backward(const wa_problem *problem, const wa_device *device,
                           wa_plan *plan);
 
+/* Of work-groups that start together, those of whole splits; of one split all
+ * that it has. */
+uint64_t wa_whole_splits(uint64_t groups, uint64_t head_blocks);
+
 /* Operations that one launch should have at most. */
 double wa_launch_operations(const wa_device *device);
 /* Kernels with wgmma may have so many times as many: an H200 showed 190. */

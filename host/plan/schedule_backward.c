@@ -71,8 +71,7 @@ static uint64_t even_splits(const wa_problem *problem, uint64_t groups,
     return even;
 }
 
-/* Work-groups of whole splits, at most so many where that is one. */
-static uint64_t whole_splits(uint64_t groups, uint64_t head_blocks)
+uint64_t wa_whole_splits(uint64_t groups, uint64_t head_blocks)
 {
     return groups < head_blocks ? head_blocks
                                 : groups / head_blocks * head_blocks;
@@ -91,11 +90,11 @@ static void choose_splits(const wa_problem *problem, wa_schedule *s,
     const uint64_t windows_per_group = at_least_one(s->windows_per_group);
     *row_splits = 0;
     if (rows_sum(s)) { /* no more than start together */
-        *splits =
-            even_splits(problem, whole_splits(s->busy_groups, key_head_blocks),
-                        key_head_blocks, windows_per_group, UINT64_MAX);
+        *splits = even_splits(problem,
+                              wa_whole_splits(s->busy_groups, key_head_blocks),
+                              key_head_blocks, windows_per_group, UINT64_MAX);
         *row_splits = even_splits(
-            problem, whole_splits(s->row_groups, row_head_blocks),
+            problem, wa_whole_splits(s->row_groups, row_head_blocks),
             row_head_blocks, at_least_one(s->row_windows_per_group), most);
     } else {
         *splits = even_splits(problem, s->busy_groups, key_head_blocks,

@@ -7,6 +7,7 @@
 
 #include "plan/defines.h"
 #include "plan/planner.h"
+#include "plan/schedule.h"
 #include "plan/wgmma.h"
 
 #include "../cl/hopper/warpgroup_extents.h"
@@ -151,11 +152,9 @@ static const char *plan_whole(const wa_problem *problem,
     set_step(problem, device, "window_gradients_wgmma", &shape, step);
     plan->fused = true;
     s->row_blocks = s->key_blocks = s->windows_per_group = 1;
-    /* registers allow one on a compute unit; heads have as many each */
+    /* registers allow one on a compute unit */
     s->busy_groups =
-        device->compute_units > problem->heads
-            ? device->compute_units / problem->heads * problem->heads
-            : problem->heads;
+        (uint32_t)wa_whole_splits(device->compute_units, problem->heads);
     snprintf(plan->reason, sizeof plan->reason,
              "wgmma: all gradients of a window at once, %u warpgroups with "
              "scores and sums of dbias in registers, and one that fetches",
