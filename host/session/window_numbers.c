@@ -226,7 +226,20 @@ static winattn_status make_outputs(wa_window_numbers *x)
                : WINATTN_SUCCESS;
 }
 
+/* What gradients are given of the forward pass. */
+static winattn_status make_lse(wa_window_numbers *x,
+                               const wa_window_numbers *twin)
+{
+    const size_t bytes = lse_bytes(x->problem);
+    WA_TRY(make_room(x, WA_LSE, bytes));
+    if (!twin)
+        return wa_find_window_lse(x, x->stored[WA_LSE]);
+    memcpy(x->stored[WA_LSE], twin->stored[WA_LSE], bytes);
+    return WINATTN_SUCCESS;
+}
+
 winattn_status wa_window_numbers_make(const wa_problem *test, wa_pass pass,
+                                      const wa_window_numbers *twin,
                                       wa_window_numbers *x)
 {
     static const int key_powers[HEADS] = {KEY_POWER, KEY_POWER};
@@ -251,10 +264,8 @@ winattn_status wa_window_numbers_make(const wa_problem *test, wa_pass pass,
         WA_TRY(make_room(x, WA_LOGIT_SCALE, sizeof logit_scales));
         memcpy(x->stored[WA_LOGIT_SCALE], logit_scales, sizeof logit_scales);
     }
-    if (pass == WA_BACKWARD) {
-        WA_TRY(make_room(x, WA_LSE, lse_bytes(test)));
-        WA_TRY(wa_find_window_lse(x, x->stored[WA_LSE]));
-    }
+    if (pass == WA_BACKWARD)
+        WA_TRY(make_lse(x, twin));
     return make_outputs(x);
 }
 

@@ -26,8 +26,10 @@ typedef struct wa_window_numbers {
 } wa_window_numbers;
 
 /* Inputs, and room for outputs, which are no numbers yet; to be freed, also
- * after a failure. The problem must live as long. */
+ * after a failure. The problem must live as long. twin: NULL, or the same that
+ * were made before, whose lse then need not be found again. */
 winattn_status wa_window_numbers_make(const wa_problem *test, wa_pass pass,
+                                      const wa_window_numbers *twin,
                                       wa_window_numbers *x);
 void wa_window_numbers_free(wa_window_numbers *x);
 

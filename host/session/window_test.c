@@ -83,15 +83,18 @@ static winattn_status make_workspace(window_launch *x, cl_context context,
     return status;
 }
 
-/* To be ended, also after a failure. */
+/* To be ended, also after a failure. twin: NULL, or that of the same numbers.
+ */
 static winattn_status begin(window_launch *x, cl_context context,
                             cl_device_id device, const wa_problem *test,
-                            const wa_plan *small, size_t offset)
+                            const wa_plan *small, size_t offset,
+                            const window_launch *twin)
 {
     cl_int error;
     memset(x, 0, sizeof *x);
     x->offset = offset;
-    WA_TRY(wa_window_numbers_make(test, small->pass, &x->numbers));
+    WA_TRY(wa_window_numbers_make(test, small->pass,
+                                  twin ? &twin->numbers : NULL, &x->numbers));
     x->queue = clCreateCommandQueue(context, device, 0, &error);
     if (error != CL_SUCCESS) {
         x->queue = NULL;
@@ -173,13 +176,14 @@ winattn_status wa_check_window_wgmma(cl_context context, cl_device_id device,
     const wa_plan small = small_plan(plan, &test);
     window_launch aligned, shifted;
     memset(&shifted, 0, sizeof shifted);
-    winattn_status status = begin(&aligned, context, device, &test, &small, 0);
+    winattn_status status =
+        begin(&aligned, context, device, &test, &small, 0, NULL);
     if (status == WINATTN_SUCCESS)
         status = launch(&test, &small, kernels, table, &aligned);
     if (status == WINATTN_SUCCESS)
         status = wa_window_numbers_compare(&aligned.numbers);
     if (status == WINATTN_SUCCESS)
-        status = begin(&shifted, context, device, &test, &small, 1);
+        status = begin(&shifted, context, device, &test, &small, 1, &aligned);
     if (status == WINATTN_SUCCESS)
         status = launch(&test, &small, kernels, table, &shifted);
     if (status == WINATTN_SUCCESS)
