@@ -22,6 +22,18 @@ static bool has_wgmma(const wa_plan *plan)
     return has;
 }
 
+/* Of a problem that an H200 takes. */
+static wa_plan plan_taken(const wa_problem *p, const char *what)
+{
+    const wa_device *h200 = device_named("H200");
+    const wa_plan plan = backward_plan_of(p, h200);
+    if (!has_wgmma(&plan))
+        fail_msg("%s: %s", what, plan.wgmma_refusal);
+    assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
+    assert_legal_backward(p, h200, &plan, what);
+    return plan;
+}
+
 static void hopper_takes_them(void **state)
 {
     static const char *const taken[] = {
@@ -40,19 +52,14 @@ static void hopper_takes_them(void **state)
         "pass=backward windows=1 heads=1 dim=32 dtype=fp16 queries=250 "
         "bias=same",
     };
-    const wa_device *h200 = device_named("H200");
     (void)state;
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
         const wa_problem p = problem_of(taken[i]);
-        const wa_plan plan = backward_plan_of(&p, h200);
+        const wa_plan plan = plan_taken(&p, taken[i]);
         const wa_step *rows = &plan.step[WA_STEP_ROWS];
         const wa_step *keys = &plan.step[WA_STEP_KEYS];
-        if (!has_wgmma(&plan))
-            fail_msg("%s: %s", taken[i], plan.wgmma_refusal);
-        assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
         assert_int_equal(define_of(rows->defines, "STAGES"), 3);
         assert_int_equal(define_of(keys->defines, "STAGES"), 3);
-        assert_legal_backward(&p, h200, &plan, taken[i]);
     }
 }
 
@@ -70,22 +77,17 @@ static void windows_of_144_tokens_have_one_kernel(void **state)
         "pass=backward windows=70 heads=200 dim=32 dtype=fp16 queries=144 "
         "bias=same",
     };
-    const wa_device *h200 = device_named("H200");
+    const uint32_t units = device_named("H200")->compute_units;
     (void)state;
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
         const wa_problem p = problem_of(taken[i]);
-        const wa_plan plan = backward_plan_of(&p, h200);
+        const wa_plan plan = plan_taken(&p, taken[i]);
         const wa_step *all = &plan.step[WA_STEP_KEYS];
-        if (!has_wgmma(&plan))
-            fail_msg("%s: %s", taken[i], plan.wgmma_refusal);
-        assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
         assert_true(plan.fused);
         assert_int_equal(define_of(all->defines, "STAGES"), 2);
         /* all start at once, unless there are too many heads */
-        assert_true(
-            (uint64_t)plan.schedule.splits * p.heads <=
-            (p.heads > h200->compute_units ? p.heads : h200->compute_units));
-        assert_legal_backward(&p, h200, &plan, taken[i]);
+        assert_true((uint64_t)plan.schedule.splits * p.heads <=
+                    (p.heads > units ? p.heads : units));
     }
 }
 
