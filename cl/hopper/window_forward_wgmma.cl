@@ -179,12 +179,6 @@ INLINE void rescale_outs(float *o, const row_weights *w)
                 o[SCORE(j, r, i)] *= w->factor[r];
 }
 
-INLINE void clear_outs(float *o)
-{
-    UNROLL_FOR (int i = 0; i < OUTS; i++)
-        o[i] = 0.0f;
-}
-
 /* By what the lane's two rows are multiplied. */
 INLINE void find_scales(float *scale, const window_call *call,
                         const wave_rows *rows, uint queries)
@@ -234,12 +228,12 @@ INLINE void store_window_rows(const float *o, const float *factor, uint own,
 
 INLINE void store_window_lse(const float *base, const float *sum,
                              const wave_rows *rows, const forward_args *args,
-                             const window_planes *head)
+                             const window_place *place, __global float *to)
 {
     UNROLL_FOR (uint r = 0; r < 2; r++) {
         const uint row = rows->row + rows->lane / 4 + 8 * r;
         if (rows->lane % 4 == 0 && row < rows->end)
-            head->rows.lse[row_at(&args->lse, &head->place, row)] =
+            to[row_at(&args->lse, place, row)] =
                 (base[r] + log2(sum[r])) * (1.0f / LOG2E);
     }
 }
@@ -247,10 +241,10 @@ INLINE void store_window_lse(const float *base, const float *sum,
 /* Are all numbers of the wave's rows finite? */
 INLINE int are_finite(const float *o, const float *sum)
 {
-    float zero = sum[0] * 0.0f + sum[1] * 0.0f;
+    float zero[4] = {sum[0] * 0.0f, sum[1] * 0.0f, 0.0f, 0.0f};
     UNROLL_FOR (int i = 0; i < OUTS; i++)
-        zero = FMA(o[i], 0.0f, zero);
-    return !WAVE_ANY(!(zero == 0.0f));
+        zero[i % 4] = FMA(o[i], 0.0f, zero[i % 4]);
+    return !WAVE_ANY(!(zero[0] + zero[1] + (zero[2] + zero[3]) == 0.0f));
 }
 
 /* Window n of the run, whose queries were those of stage `queries`. */
@@ -260,7 +254,7 @@ INLINE void store_window(const float *o, const row_weights *w,
 {
     const forward_args *args = call->args;
     const work_tile here = find_window(call, run, n);
-    const window_planes head = find_planes(call->all, args, here);
+    const window_place place = find_place(args, here.window);
     float sum[2], inverse[2];
     UNROLL_FOR (int r = 0; r < 2; r++) {
         sum[r] = w->sum[r];
@@ -268,13 +262,16 @@ INLINE void store_window(const float *o, const row_weights *w,
         inverse[r] = sum[r] == 0.0f ? 0.0f : RECIPROCAL(sum[r]);
     }
     if (are_finite(o, sum)) {
-        store_window_rows(o, inverse,
-                          slab(&call->ring, queries, 0) + rows->own, rows,
-                          head.rows.o, &args->o, &head.place,
-                          (args->flags & ARG_WIDE_ACCESS) != 0);
+        store_window_rows(
+            o, inverse, slab(&call->ring, queries, 0) + rows->own, rows,
+            call->all->o + plane_at(&args->o, &place, here.head), &args->o,
+            &place, (args->flags & ARG_WIDE_ACCESS) != 0);
         if ((args->flags & ARG_LSE) != 0)
-            store_window_lse(w->base, sum, rows, args, &head);
+            store_window_lse(w->base, sum, rows, args, &place,
+                             call->all->lse +
+                                 plane_at(&args->lse, &place, here.head));
     } else {
+        const window_planes head = find_planes(call->all, args, here);
         const score_bias_view view =
             score_bias_of(call->score_bias, args, here);
 #if VARIANT == COSINE
@@ -347,20 +344,18 @@ INLINE void start_run(window_sums *x, float *scale, const window_call *call,
                    keys_of(ring, keys), rows->lane, 1);
     }
     pack_weights(x->p, s);
-    clear_outs(x->o);
 }
 
-/* Scores of the next tile, tile `next_tile` of window n, and meanwhile the
- * values of this one; then weights of the next, and where that is another
- * window's, this window leaves. */
+/* Scores of the next tile, tile `next_tile` of its window, and meanwhile the
+ * values of this one; then weights of the next. Where that is_first of another
+ * window's, window n, whose last tile is this one, leaves. */
 INLINE void add_window_tile(window_sums *x, float *scale,
                             const window_call *call, const window_run *run,
                             team_place *at, const wave_rows *rows, uint n,
-                            uint next_tile)
+                            uint next_tile, const int is_first)
 {
     float s[SCORES];
     const window_ring *ring = &call->ring;
-    const int is_first = KEY_TILES == 1 || next_tile == 0;
     const uint here = at->keys.number, old = at->queries.number;
     const ring_stage next = next_stage(at->keys, STAGES);
     if (is_first) {
@@ -376,7 +371,8 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     start_products();
     multiply_window_keys(s, queries + rows->slab, keys_of(ring, next.number));
     end_products();
-    multiply_window_values(x->o, x->p, values_of(ring, here));
+    add_window_values(x->o, x->p, values_of(ring, here),
+                      KEY_TILES > 1 && next_tile != 1);
     end_products();
     const row_weights of_old = x->w.rows;
     if (is_first && rows->has)
@@ -398,10 +394,9 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     pack_weights(x->p, s);
     if (is_first) {
         if (rows->has)
-            store_window(x->o, &of_old, call, run, rows, n - 1, old);
+            store_window(x->o, &of_old, call, run, rows, n, old);
         WAVE_SYNC();
         leave_stage(queries_barrier(ring, old, READ), rows->lane);
-        clear_outs(x->o);
     } else if (x->w.rows.rescales) {
         rescale_outs(x->o, &x->w.rows);
     }
@@ -417,7 +412,7 @@ INLINE void end_run(window_sums *x, const window_call *call,
     HOLD_WINDOW_WEIGHTS(x->p);
     HOLD_OUTS(x->o);
     start_products();
-    multiply_window_values(x->o, x->p, values_of(ring, here));
+    add_window_values(x->o, x->p, values_of(ring, here), KEY_TILES > 1);
     end_products();
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(x->o);
@@ -441,17 +436,16 @@ INLINE void compute_run(const window_call *call, const window_run *run,
     float scale[2] = {0.0f, 0.0f};
     if (windows == 0)
         return;
+    UNROLL_FOR (int i = 0; i < OUTS; i++)
+        x.o[i] = 0.0f;
     start_run(&x, scale, call, at, &rows);
-    uint n = 0, tile = 0;
-    NO_UNROLL_FOR (uint step = 1; step < windows * KEY_TILES; step++) {
-        tile++;
-        if (tile == KEY_TILES) {
-            tile = 0;
-            n++;
-        }
-        add_window_tile(&x, scale, call, run, at, &rows, n, tile);
+    NO_UNROLL_FOR (uint n = 0; n < windows; n++) {
+        NO_UNROLL_FOR (uint tile = 1; tile < KEY_TILES; tile++)
+            add_window_tile(&x, scale, call, run, at, &rows, n, tile, 0);
+        if (n + 1 < windows)
+            add_window_tile(&x, scale, call, run, at, &rows, n, 0, 1);
     }
-    end_run(&x, call, run, at, &rows, n);
+    end_run(&x, call, run, at, &rows, windows - 1);
 }
 
 #if BIAS

@@ -72,10 +72,12 @@ INLINE void multiply_window_keys(float *s, uint queries, uint keys)
         multiply_16(s, q + 2 * i, k + 2 * i, i > 0);
 }
 
-INLINE void multiply_window_values(float *o, const uint *p, uint values)
+/* o = weights values, and what o was, if it `adds`. */
+INLINE void add_window_values(float *o, const uint *p, uint values, int adds)
 {
     const ulong v = describe_rows(values);
-    UNROLL_FOR (uint i = 0; i < TILE_KEYS / 16; i++)
+    add_or_set_values(o, p, v, adds);
+    UNROLL_FOR (uint i = 1; i < TILE_KEYS / 16; i++)
         add_values(o, p + 4 * i, v + i * ROW_BYTES);
 }
 
