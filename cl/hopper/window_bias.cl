@@ -98,19 +98,6 @@ INLINE int has_pairs(const forward_args *args, const score_bias_view *view)
            args->bias.row % 2 == 0 && (size_t)view->bias % 4 == 0;
 }
 
-INLINE void split_pair(float *to, uint both)
-{
-#if DTYPE == 1
-    __asm__("{.reg .b16 low, high; mov.b32 {low, high}, %2;"
-            "cvt.f32.f16 %0, low; cvt.f32.f16 %1, high;}"
-            : "=f"(to[0]), "=f"(to[1])
-            : "r"(both));
-#else
-    to[0] = as_float(both << 16);
-    to[1] = as_float(both & 0xffff0000u);
-#endif
-}
-
 /* Eight numbers of a lane, of the tile's chunk c. */
 INLINE void load_biases(float *to, uint from, const int c)
 {

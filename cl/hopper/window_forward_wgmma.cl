@@ -80,22 +80,16 @@ INLINE void fetch_window(const window_call *call, const window_run *run,
 }
 
 #if VARIANT == COSINE
-/* wave: of the team's that measure. */
-INLINE void measure_window(const window_call *call, team_place *at, uint wave,
-                           int lane)
+/* item: of the team's that measure. */
+INLINE void measure_window(const window_call *call, team_place *at, uint item)
 {
     const window_ring *ring = &call->ring;
     NO_UNROLL_FOR (uint tile = 0; tile < KEY_TILES; tile++) {
         const uint stage = at->keys.number;
         await_phase(keys_barrier(ring, stage, COME), at->keys.parity);
-        UNROLL_FOR (uint i = 0; i < TILE_KEYS / 16; i += MEASURING_WAVES)
-            if (i + wave < TILE_KEYS / 16)
-                measure_keys(key_factors(ring, stage) + (i + wave) * 64,
-                             keys_of(ring, stage) +
-                                 (i + wave) * (16 * ROW_BYTES),
-                             lane);
+        measure_keys(key_factors(ring, stage), keys_of(ring, stage), item);
         WAVE_SYNC();
-        leave_stage(keys_barrier(ring, stage, FILLED), lane);
+        leave_stage(keys_barrier(ring, stage, FILLED), (int)(item % WAVE));
         at->keys = next_stage(at->keys, STAGES);
     }
 }
@@ -112,8 +106,7 @@ INLINE void provide(const window_call *call, uint item)
         NO_UNROLL_FOR (uint n = 0; n < windows; n++) {
 #if VARIANT == COSINE
             if (item >= FETCHING)
-                measure_window(call, &at, (item - FETCHING) / WAVE,
-                               (int)(item % WAVE));
+                measure_window(call, &at, item - FETCHING);
             else
 #endif
                 fetch_window(call, &run, &at, n, item);

@@ -256,16 +256,45 @@ INLINE float window_factor(float square)
     return fmin(rsqrt(square), 1.0f / NORM_EPSILON);
 }
 
-/* One through the length of each of 16 keys. */
-INLINE void measure_keys(uint factors, uint rows, int lane)
+/* The square of the length of `count` chunks of a row, from `first` on. */
+INLINE float square_chunks(uint rows, uint row, uint first, const uint count)
 {
-    float squares[2];
-    square_16(squares, rows, lane);
-    UNROLL_FOR (uint r = 0; r < 2; r++)
-        squares[r] = window_factor(squares[r]);
-    if (lane % 4 == lane / 8) {
-        store_word(factors + lane / 4 * 4, as_uint(squares[0]));
-        store_word(factors + lane / 4 * 4 + 32, as_uint(squares[1]));
+    float sum[2] = {0.0f, 0.0f};
+    UNROLL_FOR (uint c = 0; c < count; c += 2) {
+        uint4 chunk[2]; /* both are on their way */
+        UNROLL_FOR (uint n = 0; n < 2; n++)
+            chunk[n] = load_chunk(rows + chunk_place(row, first + c + n));
+        UNROLL_FOR (uint n = 0; n < 2; n++) {
+            const uint4 x = chunk[n];
+            const uint pairs[4] = {x.x, x.y, x.z, x.w};
+            UNROLL_FOR (uint i = 0; i < 4; i++) {
+                float both[2];
+                split_pair(both, pairs[i]);
+                sum[n] = FMA(both[0], both[0], sum[n]);
+                sum[n] = FMA(both[1], both[1], sum[n]);
+            }
+        }
+    }
+    return sum[0] + sum[1];
+}
+
+/* One through the length of each key of a tile, by the team's waves that do
+ * not fetch, of whom `item` has a key; half of one where that is enough. It
+ * has to keep up with who computes: as products it would wait for theirs, and
+ * lanes with less of a key would wait for each other. */
+INLINE void measure_keys(uint factors, uint keys, uint item)
+{
+    UNROLL_FOR (uint first = 0; first < TILE_KEYS; first += FETCHING) {
+        const uint left = TILE_KEYS - first;
+        const int halves = left <= FETCHING / 2;
+        const uint row = first + min(halves ? item / 2 : item, left - 1);
+        float square =
+            halves ? square_chunks(keys, row, item % 2 * (ROW_CHUNKS / 2),
+                                   ROW_CHUNKS / 2)
+                   : square_chunks(keys, row, 0, ROW_CHUNKS);
+        if (halves)
+            square += LANE_XOR(square, 1);
+        store_word(factors + 4 * row, as_uint(window_factor(square)));
     }
 }
 
