@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rows of windows whose sums are no finite numbers, one after the other with
- * ordinary instructions, as exact_rows.cl has them. */
+ * Rows of windows whose sums are no finite numbers, or 0, one after the other
+ * with ordinary instructions, as exact_rows.cl has them. Logits are not times
+ * log2 e here, so that fp32 holds what types store. */
 #include "hopper/window_bias.cl"
 #include "hopper/window_places.cl"
 
@@ -34,7 +35,7 @@ INLINE window_planes find_planes(const window_tensors *all,
 #define LANE_CHANNELS ((HEAD_DIM + WAVE - 1) / WAVE)
 
 typedef struct exact_row {
-    float top; /* largest logit, times log2 e */
+    float top; /* largest logit */
     float sum;
     float out[LANE_CHANNELS]; /* of channels lane, lane + WAVE, ... */
 } exact_row;
@@ -72,14 +73,13 @@ INLINE void add_keys(exact_row *x, const forward_args *args,
         logit += load_bias(args, view, (int)row, (int)key);
 #endif
         logit += mask_of(args, view, (int)row, (int)key);
-        logit *= LOG2E;
     }
     float top = logit;
     REDUCE_WAVE(top, fmax);
     top = fmax(top, x->top);
     const float subtracted = top == -INFINITY ? 0.0f : top;
-    const float factor = EXP2(x->top - subtracted);
-    const float weight = key < NK ? EXP2(logit - subtracted) : 0.0f;
+    const float factor = EXP2((x->top - subtracted) * LOG2E);
+    const float weight = key < NK ? EXP2((logit - subtracted) * LOG2E) : 0.0f;
     x->top = top;
     x->sum = FMA(x->sum, factor, weight);
     UNROLL_FOR (int i = 0; i < LANE_CHANNELS; i++)
@@ -116,5 +116,5 @@ INLINE void compute_exactly(const forward_args *args,
                   (ulong)(lane + i * WAVE));
     if ((args->flags & ARG_LSE) != 0 && lane == 0)
         head->rows.lse[row_at(&args->lse, &head->place, row)] =
-            (x.top + log2(x.sum)) * (1.0f / LOG2E);
+            FMA(log2(x.sum), 1.0f / LOG2E, x.top);
 }

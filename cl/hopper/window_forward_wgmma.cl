@@ -231,10 +231,12 @@ INLINE void store_window_lse(const float *base, const float *sum,
     }
 }
 
-/* Are all numbers of the wave's rows finite? */
-INLINE int are_finite(const float *o, const float *sum)
+/* Are all numbers of the wave's rows finite, and sums not 0? They are where a
+ * row sees no key, or times log2 e fp32 does not hold its logits. */
+INLINE int are_finite(const float *o, const float *sum, const float *inverse)
 {
-    float zero[4] = {sum[0] * 0.0f, sum[1] * 0.0f, 0.0f, 0.0f};
+    float zero[4] = {sum[0] * 0.0f, sum[1] * 0.0f, inverse[0] * 0.0f,
+                     inverse[1] * 0.0f};
     UNROLL_FOR (int i = 0; i < OUTS; i++)
         zero[i % 4] = FMA(o[i], 0.0f, zero[i % 4]);
     return !WAVE_ANY(!(zero[0] + zero[1] + (zero[2] + zero[3]) == 0.0f));
@@ -252,9 +254,9 @@ INLINE void store_window(const float *o, const row_weights *w,
     UNROLL_FOR (int r = 0; r < 2; r++) {
         sum[r] = w->sum[r];
         REDUCE(sum[r], ADD_PAIR);
-        inverse[r] = sum[r] == 0.0f ? 0.0f : RECIPROCAL(sum[r]);
+        inverse[r] = RECIPROCAL(sum[r]);
     }
-    if (are_finite(o, sum)) {
+    if (are_finite(o, sum, inverse)) {
         store_window_rows(
             o, inverse, slab(&call->ring, queries, 0) + rows->own, rows,
             call->all->o + plane_at(&args->o, &place, here.head), &args->o,
