@@ -213,18 +213,30 @@ INLINE void fetch_window_rows(uint to, __global const storage *tensor,
     }
 }
 
-/* Rows that only fill tiles up are zeros, in all stages. By all who compute.
+/* Rows [first, end) of two tensors, from `part` on, are zeros in all stages.
  */
-INLINE void clear_fill(const window_ring *ring, const uint others, uint item)
+INLINE void clear_rows(const window_ring *ring, const window_part part,
+                       uint first, const uint end, uint item)
 {
-    const uint chunks = (OTHER_ROWS - others) * 4;
+    const uint chunks = (end - first) * 4;
     for (uint n = item; n < 2 * STAGES * chunks; n += WARPGROUPS * WARPGROUP) {
-        const uint part = n / chunks, i = n % chunks;
-        store_chunk(window_rows(ring, part / 2,
-                                part % 2 ? OTHER_SECOND : OTHER_FIRST) +
-                        others * WINDOW_PITCH + i * 16,
+        const uint of = n / chunks, i = n % chunks;
+        store_chunk(window_rows(ring, of / 2, part + of % 2) +
+                        first * WINDOW_PITCH + i * 16,
                     (uint4)(0));
     }
+}
+
+/* So are those that only fill tiles up: products read them, and who fetches
+ * does not write them. Of the first row that the work-group owns, of `owned`
+ * that there are of these, and of the other side's. By all who compute. */
+INLINE void clear_fill(const window_ring *ring, uint first, const uint owned,
+                       const uint others, uint item)
+{
+    clear_rows(ring, OTHER_FIRST, others, OTHER_ROWS, item);
+    if (owned % OWN_ROWS != 0)
+        clear_rows(ring, OWN_FIRST, min(owned - first, (uint)OWN_ROWS),
+                   OWN_ROWS, item);
 }
 
 INLINE void arrive_filled_window(uint filled_at, int wide)

@@ -383,7 +383,7 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         return;
     }
     TAKE_REGISTERS();
-    clear_fill(&ring, NQ, item);
+    clear_fill(&ring, first_key, NK, NQ, item);
     const work_tile here = {.window = forward->first_window, .head = head};
     DECLARE_SCORE_BIAS(score_bias, *forward, here)
     keep_bias(&ring, forward, &score_bias, first_key, item, 1);

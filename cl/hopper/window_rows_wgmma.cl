@@ -354,7 +354,7 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
         return;
     }
     TAKE_REGISTERS();
-    clear_fill(&ring, NK, item);
+    clear_fill(&ring, job.first_row, NQ, NK, item);
     const work_tile here = {.window = forward->first_window, .head = job.head};
     DECLARE_SCORE_BIAS(score_bias, *forward, here)
     keep_bias(&ring, forward, &score_bias, job.first_row, item, 0);
