@@ -33,6 +33,11 @@ typedef struct score_bias_tensors {
 #else
 #define MASK_TENSORS
 #endif
+/* Those of a kernel's parameters. */
+#define SCORE_BIAS_TENSORS                                                    \
+    {                                                                         \
+        BIAS_TENSORS MASK_TENSORS.unused = 0                                  \
+    }
 
 /* What is added to the logits of a work tile. */
 INLINE score_bias_view score_bias_of(const score_bias_tensors *tensors,

@@ -489,8 +489,7 @@ window_forward_wgmma(FORWARD_PARAMETERS)
                           ? wave / TEAM_WAVES
                           : (wave - computing) / (4 / WINDOWS_PER_GROUP);
     const window_tensors all = {q, k, v, o, lse};
-    const score_bias_tensors score_bias = {BIAS_TENSORS MASK_TENSORS.unused =
-                                               0};
+    const score_bias_tensors score_bias = SCORE_BIAS_TENSORS;
     const uint start = local_address(memory);
     const uint after = start + OPERANDS_BYTES + BIAS_BYTES;
     const uint places = after + FACTORS_BYTES + REGIONS_BYTES;

@@ -503,8 +503,7 @@ window_gradients_wgmma(BACKWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave / 4 == WARPGROUPS) {
         LEAVE_REGISTERS();
-        const row_tensors from = {
-            q, k, v, d_o, {BIAS_TENSORS MASK_TENSORS.unused = 0}};
+        const row_tensors from = {q, k, v, d_o, SCORE_BIAS_TENSORS};
         fetch(&memory, &from, lse, d_lse, &args, &job, item % WARPGROUP);
         return;
     }

@@ -372,12 +372,8 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
     if (warpgroup == WARPGROUPS) {
         LEAVE_REGISTERS();
-        const key_tensors from = {q,
-                                  k,
-                                  v,
-                                  d_o,
-                                  workspace + args.workspace,
-                                  {BIAS_TENSORS MASK_TENSORS.unused = 0}};
+        const key_tensors from = {
+            q, k, v, d_o, workspace + args.workspace, SCORE_BIAS_TENSORS};
         fetch(&ring, &from, &args, windows, head, first_key, item % WARPGROUP,
               wide);
         return;

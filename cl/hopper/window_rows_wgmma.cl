@@ -347,8 +347,7 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave / 4 == WARPGROUPS) {
         LEAVE_REGISTERS();
-        const row_tensors from = {
-            q, k, v, d_o, {BIAS_TENSORS MASK_TENSORS.unused = 0}};
+        const row_tensors from = {q, k, v, d_o, SCORE_BIAS_TENSORS};
         fetch(&ring, &from, &args, job.windows, job.head, job.first_row,
               item % WARPGROUP, (forward->flags & ARG_WIDE_ACCESS) != 0);
         return;

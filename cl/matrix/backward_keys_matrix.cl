@@ -348,7 +348,7 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const forward_args *kernel_forward = &args.forward;
     work_item me = this_work_item();
     wave w = wave_of(&me, exchanges);
-    const score_bias_tensors tensors = {BIAS_TENSORS MASK_TENSORS.unused = 0};
+    const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
     const keys_memory memory = {
         .bias_cache = BIAS_CACHE_OR_NULL(bias_cache),
 #if VARIANT == COSINE

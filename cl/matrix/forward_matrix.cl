@@ -396,7 +396,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     DECLARE_EXCHANGES(exchanges)
     work_item me = this_work_item();
     wave w = wave_of(&me, exchanges);
-    const score_bias_tensors tensors = {BIAS_TENSORS MASK_TENSORS.unused = 0};
+    const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
     const team_memory memory = {
         .ring = (__local storage_bits *)rings[me.team],
 #if HAS_LOCAL_BIAS_CACHE
