@@ -50,8 +50,10 @@
 /* Of all rows of the block and all keys. */
 #define BIAS_VALUES (ROW_TILES * WAVE_ROWS * KEY_TILES * TILE_KEYS)
 #define BIAS_BYTES (BIAS == 0 ? 0 : 2 * BIAS_VALUES)
+/* The largest of each row. */
+#define BIAS_TOP_BYTES (BIAS == 0 ? 0 : 4 * ROW_TILES * WAVE_ROWS)
 #define WINDOW_LOCAL_BYTES                                                    \
-    (OPERANDS_BYTES + BIAS_BYTES + FACTORS_BYTES + REGIONS_BYTES +            \
-     PLACES_BYTES + MBARRIER_BYTES)
+    (OPERANDS_BYTES + BIAS_BYTES + BIAS_TOP_BYTES + FACTORS_BYTES +           \
+     REGIONS_BYTES + PLACES_BYTES + MBARRIER_BYTES)
 
 #endif

@@ -9,7 +9,7 @@
  * tile's scores become weights (window_scores.cl). */
 #include "hopper/window_exact.cl"
 #include "hopper/window_runs.cl"
-#include "hopper/window_scores.cl"
+#include "hopper/window_softmax.cl"
 
 REQUIRE(EMULATED)
 REQUIRE(COMPUTE_CAPABILITY)
@@ -131,7 +131,8 @@ typedef struct wave_rows {
     uint row, end; /* its first, and behind the block's last */
     int has;       /* some of them exist */
     float scale;   /* to logits, times log2 e */
-    uint bias;     /* address of its lane's of the first tile */
+    uint biases;   /* address of its lane's weights, of the first tile */
+    uint tops;     /* and of its rows' largest biases */
     int lane;
 #if HAS_REGIONS
     uint in_block; /* the number of its first among those of the block */
@@ -143,7 +144,7 @@ typedef struct wave_rows {
 typedef struct window_sums {
     float o[OUTS];
     uint p[WEIGHTS];
-    window_weights w;
+    window_softmax w;
 } window_sums;
 
 /* Once the tile and its window's queries have come. */
@@ -157,7 +158,7 @@ INLINE logit_terms terms_of(const window_call *call, const wave_rows *rows,
                          min((uint)NK - tile * TILE_KEYS, (uint)TILE_KEYS) -
                          2 * (rows->lane % 4)};
 #if BIAS
-    t.bias = rows->bias + tile * TILE_BIAS_BYTES;
+    t.biases = rows->biases + tile * TILE_BIAS_BYTES;
 #endif
 #if HAS_REGIONS
     const uint regions = regions_of(&call->ring, queries);
@@ -171,7 +172,7 @@ INLINE logit_terms terms_of(const window_call *call, const wave_rows *rows,
     return t;
 }
 
-INLINE void rescale_outs(float *o, const row_weights *w)
+INLINE void rescale_outs(float *o, const window_softmax *w)
 {
     UNROLL_FOR (int j = 0; j < HEAD_DIM / 8; j++)
         UNROLL_FOR (int r = 0; r < 2; r++)
@@ -226,48 +227,50 @@ INLINE void store_window_rows(const float *o, const float *factor, uint own,
     }
 }
 
-INLINE void store_window_lse(const float *base, const float *sum,
-                             const wave_rows *rows, const forward_args *args,
+INLINE void store_window_lse(const window_softmax *w, const wave_rows *rows,
+                             const forward_args *args,
                              const window_place *place, __global float *to)
 {
     UNROLL_FOR (uint r = 0; r < 2; r++) {
-        const uint row = rows->row + rows->lane / 4 + 8 * r;
-        if (rows->lane % 4 == 0 && row < rows->end)
-            to[row_at(&args->lse, place, row)] =
-                (base[r] + log2(sum[r])) * (1.0f / LOG2E);
+        const uint row = rows->lane / 4 + 8 * r;
+        float lse =
+            (w->base[r] + log2(w->sum[2 * r] / WEIGHT_UNIT)) * (1.0f / LOG2E);
+#if BIAS
+        lse += as_float(load_word(rows->tops + row * 4));
+#endif
+        if (rows->lane % 4 == 0 && rows->row + row < rows->end)
+            to[row_at(&args->lse, place, rows->row + row)] = lse;
     }
 }
 
-/* Are all numbers of the wave's rows finite? */
-INLINE int are_finite(const float *o, const float *sum)
+/* Are all numbers of the wave's rows finite, and weights not too small? */
+INLINE int sums_hold(const float *o, const window_softmax *w)
 {
-    float zero[4] = {sum[0] * 0.0f, sum[1] * 0.0f, 0.0f, 0.0f};
+    const float least = fmin(w->sum[0], w->sum[2]);
+    float zero[4] = {w->sum[0] * 0.0f, w->sum[2] * 0.0f, 0.0f, 0.0f};
     UNROLL_FOR (int i = 0; i < OUTS; i++)
         zero[i % 4] = FMA(o[i], 0.0f, zero[i % 4]);
-    return !WAVE_ANY(!(zero[0] + zero[1] + (zero[2] + zero[3]) == 0.0f));
+    return !WAVE_ANY(!(zero[0] + zero[1] + (zero[2] + zero[3]) == 0.0f &&
+                       least >= LEAST_WEIGHTS));
 }
 
 /* Window n of the run, whose queries were those of stage `queries`. */
-INLINE void store_window(const float *o, const row_weights *w,
+INLINE void store_window(const float *o, const window_softmax *w,
                          const window_call *call, const window_run *run,
                          const wave_rows *rows, uint n, uint queries)
 {
     const forward_args *args = call->args;
     const work_tile here = find_window(call, run, n);
     const window_place place = find_place(args, here.window);
-    float sum[2], inverse[2];
-    UNROLL_FOR (int r = 0; r < 2; r++) {
-        sum[r] = w->sum[r];
-        REDUCE(sum[r], ADD_PAIR);
-        inverse[r] = sum[r] == 0.0f ? 0.0f : RECIPROCAL(sum[r]);
-    }
-    if (are_finite(o, sum)) {
+    if (sums_hold(o, w)) {
+        const float inverse[2] = {RECIPROCAL(w->sum[0]),
+                                  RECIPROCAL(w->sum[2])};
         store_window_rows(
             o, inverse, slab(&call->ring, queries, 0) + rows->own, rows,
             call->all->o + plane_at(&args->o, &place, here.head), &args->o,
             &place, (args->flags & ARG_WIDE_ACCESS) != 0);
         if ((args->flags & ARG_LSE) != 0)
-            store_window_lse(w->base, sum, rows, args, &place,
+            store_window_lse(w, rows, args, &place,
                              call->all->lse +
                                  plane_at(&args->lse, &place, here.head));
     } else {
@@ -312,11 +315,12 @@ INLINE wave_rows find_rows(const window_call *call, const window_run *run,
     rows.scale = LOG2E * call->args->scale;
 #endif
 #if BIAS
-    rows.bias = call->bias_cache + tile * WAVE_BIAS_BYTES + lane * 16;
+    rows.biases = call->bias_cache + tile * WAVE_BIAS_BYTES + lane * 16;
+    rows.tops = call->bias_tops + tile * (4 * WAVE_ROWS);
 #endif
 #if HAS_REGIONS
     rows.in_block = tile * WAVE_ROWS;
-    rows.region_value = call->args->region_value;
+    rows.region_value = LOG2E * call->args->region_value;
 #endif
     return rows;
 }
@@ -337,13 +341,14 @@ INLINE void start_run(window_sums *x, float *scale, const window_call *call,
     end_products();
     AWAIT_PRODUCTS(0);
     HOLD_WINDOW_SCORES(s);
+    UNROLL_FOR (int i = 0; i < WEIGHTS; i++)
+        x->p[i] = 0;
     if (rows->has) {
         find_scales(scale, call, rows, queries);
         const logit_terms t = terms_of(call, rows, scale, queries, keys, 0);
-        weigh_tile(s, &x->w, &t, slab(ring, queries, 0) + rows->own,
-                   keys_of(ring, keys), rows->lane, 1);
+        end_weights(x->p, s, &x->w, &t, slab(ring, queries, 0) + rows->own,
+                    keys_of(ring, keys), rows->lane, 1);
     }
-    pack_weights(x->p, s);
 }
 
 /* Scores of the next tile, tile `next_tile` of its window, and meanwhile the
@@ -374,31 +379,31 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     add_window_values(x->o, x->p, values_of(ring, here),
                       KEY_TILES > 1 && next_tile != 1);
     end_products();
-    const row_weights of_old = x->w.rows;
+    const window_softmax of_old = x->w;
     if (is_first && rows->has)
         find_scales(scale, call, rows, at->queries.number);
     AWAIT_PRODUCTS(1);
     HOLD_WINDOW_SCORES(s);
-    if (rows->has) {
-        const logit_terms t = terms_of(call, rows, scale, at->queries.number,
-                                       next.number, next_tile);
-        weigh_tile(s, &x->w, &t, queries + rows->own,
-                   keys_of(ring, next.number), rows->lane, is_first);
-    }
+    const logit_terms t = terms_of(call, rows, scale, at->queries.number,
+                                   next.number, next_tile);
+    if (rows->has)
+        start_weights(s, &x->w, &t, rows->lane, is_first);
     HOLD_WINDOW_SCORES(s);
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(x->o);
     HOLD_WINDOW_WEIGHTS(x->p);
     leave_stage(keys_barrier(ring, here, READ), rows->lane);
     at->keys = next;
-    pack_weights(x->p, s);
+    if (rows->has)
+        end_weights(x->p, s, &x->w, &t, queries + rows->own,
+                    keys_of(ring, next.number), rows->lane, is_first);
     if (is_first) {
         if (rows->has)
             store_window(x->o, &of_old, call, run, rows, n, old);
         WAVE_SYNC();
         leave_stage(queries_barrier(ring, old, READ), rows->lane);
-    } else if (x->w.rows.rescales) {
-        rescale_outs(x->o, &x->w.rows);
+    } else if (x->w.rescales) {
+        rescale_outs(x->o, &x->w);
     }
 }
 
@@ -419,7 +424,7 @@ INLINE void end_run(window_sums *x, const window_call *call,
     HOLD_WINDOW_WEIGHTS(x->p);
     leave_stage(keys_barrier(ring, here, READ), rows->lane);
     if (rows->has)
-        store_window(x->o, &x->w.rows, call, run, rows, n, queries);
+        store_window(x->o, &x->w, call, run, rows, n, queries);
     WAVE_SYNC();
     leave_stage(queries_barrier(ring, queries, READ), rows->lane);
     at->keys = next_stage(at->keys, STAGES);
@@ -463,6 +468,11 @@ INLINE void renew_biases(const window_call *call, const window_run *run,
     else
         keep_biases(call->bias_cache, args, &view, first, wave, 0, lane);
     sync_computing();
+    NO_UNROLL_FOR (uint tile = wave; tile < ROW_TILES;
+                   tile += WARPGROUPS * (WARPGROUP / WAVE))
+        weigh_biases(call->bias_cache + tile * WAVE_BIAS_BYTES + lane * 16,
+                     call->bias_tops + tile * (4 * WAVE_ROWS), lane);
+    sync_computing();
 }
 #endif
 
@@ -498,7 +508,7 @@ window_forward_wgmma(FORWARD_PARAMETERS)
                                                0};
     const uint start = local_address(memory);
     const uint after = start + OPERANDS_BYTES + BIAS_BYTES;
-    const uint places = after + FACTORS_BYTES + REGIONS_BYTES;
+    const uint places = after + BIAS_TOP_BYTES + FACTORS_BYTES + REGIONS_BYTES;
     const uint barriers = places + PLACES_BYTES;
     const window_call call = {
         .args = &args,
@@ -508,11 +518,13 @@ window_forward_wgmma(FORWARD_PARAMETERS)
         .logit_scale = logit_scale,
 #endif
         .ring = {.operands = start + team * TEAM_OPERAND_BYTES,
-                 .factors = after + team * TEAM_FACTOR_BYTES,
-                 .regions = after + FACTORS_BYTES + team * TEAM_REGION_BYTES,
+                 .factors = after + BIAS_TOP_BYTES + team * TEAM_FACTOR_BYTES,
+                 .regions = after + BIAS_TOP_BYTES + FACTORS_BYTES +
+                            team * TEAM_REGION_BYTES,
                  .places = places + team * (2 * PLACE_BYTES),
                  .barriers = barriers + team * (8 * TEAM_MBARRIERS)},
         .bias_cache = start + OPERANDS_BYTES,
+        .bias_tops = start + OPERANDS_BYTES + BIAS_BYTES,
         .team = team
     };
     DECLARE_REGISTERS();
@@ -521,7 +533,7 @@ window_forward_wgmma(FORWARD_PARAMETERS)
     if (HAS_REGIONS) /* flags of waves that there are not */
         NO_UNROLL_FOR (uint at = item; at < REGIONS_BYTES / 4;
                        at += WORK_ITEMS)
-            store_word(after + FACTORS_BYTES + 4 * at, 0);
+            store_word(after + BIAS_TOP_BYTES + FACTORS_BYTES + 4 * at, 0);
     if (item < WINDOWS_PER_GROUP * TEAM_MBARRIERS) {
         const uint of = item / TEAM_MBARRIERS;
         const window_ring other = {.barriers =

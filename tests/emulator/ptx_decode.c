@@ -252,6 +252,7 @@ static bool type_is_known(const ptx_instruction *i)
     static ptx_function *const of_halves[] = {
         run_add,     run_sub,     run_multiply, run_minimum,
         run_maximum, run_convert, NULL};
+    static ptx_function *const of_bf16s[] = {run_multiply, run_convert, NULL};
     static ptx_function *const of_any_float[] = {
         run_move,     run_load,   run_store,   run_select, run_compare,
         run_absolute, run_negate, run_convert, NULL};
@@ -264,6 +265,7 @@ static bool type_is_known(const ptx_instruction *i)
     case TYPE_HALVES:
         return is_one_of(i->run, of_halves);
     case TYPE_BF16S:
+        return is_one_of(i->run, of_bf16s);
     case TYPE_BF16:
     case TYPE_TF32:
         return i->run == run_convert;

@@ -41,14 +41,20 @@ static float chosen(char operation, float a, float b)
     }
 }
 
-/* Two halves in one word. */
-static uint64_t of_halves(uint64_t a, uint64_t b, char operation)
+/* Two numbers of 16 bits in one word. */
+static uint64_t of_two(ptx_type type, uint64_t a, uint64_t b, char operation)
 {
-    const float low =
-        chosen(operation, ptx_half((uint16_t)a), ptx_half((uint16_t)b));
-    const float high = chosen(operation, ptx_half((uint16_t)(a >> 16)),
-                              ptx_half((uint16_t)(b >> 16)));
-    return ptx_to_half(low) | (uint64_t)ptx_to_half(high) << 16;
+    const bool are_halves = type == TYPE_HALVES;
+    uint64_t both = 0;
+    for (unsigned shift = 0; shift < 32; shift += 16) {
+        const uint16_t x = (uint16_t)(a >> shift), y = (uint16_t)(b >> shift);
+        const float z = are_halves
+                            ? chosen(operation, ptx_half(x), ptx_half(y))
+                            : chosen(operation, ptx_bf16(x), ptx_bf16(y));
+        both |= (uint64_t)(are_halves ? ptx_to_half(z) : ptx_to_bf16(z))
+                << shift;
+    }
+    return both;
 }
 
 void ptx_calculate(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes,
@@ -56,9 +62,10 @@ void ptx_calculate(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes,
 {
     uint64_t *to = lanes_of(wave, i, 0);
     const uint64_t *a = lanes_of(wave, i, 1), *b = lanes_of(wave, i, 2);
+    const ptx_type type = i->width.type;
     LANE_FOR (lanes) {
-        if (i->width.type == TYPE_HALVES)
-            to[lane] = of_halves(a[lane], b[lane], operation);
+        if (type == TYPE_HALVES || type == TYPE_BF16S)
+            to[lane] = of_two(type, a[lane], b[lane], operation);
         else
             to[lane] = bits_of(
                 flushed(i, chosen(operation, flushed(i, float_of(a[lane])),

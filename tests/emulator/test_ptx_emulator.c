@@ -112,6 +112,7 @@ static const calculation calculations[] = {
     {"cvt.rn.f32.s32 %r12, %r10", 0xffffffff, 0, 0xbf800000},
     {"cvt.rna.tf32.f32 %r12, %r10", 0x3f801000, 0, 0x3f802000},
     {"mul.rn.f16x2 %r12, %r10, %r11", 0x3c004000, 0x42003c00, 0x42004000},
+    {"mul.rn.bf16x2 %r12, %r10, %r11", 0x3f804000, 0x40403f81, 0x40404001},
     {"setp.lt.f32 %p1, %r10, %r11; selp.b32 %r12, 1, 0, %p1", 0x7fffffff, 0,
      0},
     {"setp.ltu.f32 %p1, %r10, %r11; selp.b32 %r12, 1, 0, %p1", 0x7fffffff, 0,
