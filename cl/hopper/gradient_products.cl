@@ -74,20 +74,4 @@ INLINE void add_products(float *sums, const uint *weights, uint rows,
                    describe_rows(b + i * (16 * WINDOW_PITCH / 16)));
 }
 
-/* Two numbers as they are stored. */
-INLINE float2 unpack(uint pair)
-{
-    float2 x;
-#if DTYPE == 1
-    __asm__("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; "
-            "cvt.f32.f16 %1, h;}"
-            : "=f"(x.x), "=f"(x.y)
-            : "r"(pair));
-#else
-    x.x = as_float(pair << 16);
-    x.y = as_float(pair & 0xffff0000u);
-#endif
-    return x;
-}
-
 #endif

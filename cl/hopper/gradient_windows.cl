@@ -15,6 +15,7 @@
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
 #include "hopper/store_rows.cl"
+#include "hopper/stored_numbers.cl"
 #include "hopper/window_places.cl"
 #include "matrix/grad_scale.cl"
 
@@ -257,15 +258,9 @@ INLINE void leave_window(uint read_at, int lane)
 INLINE float square_of_row(uint rows, uint row)
 {
     float square = 0.0f;
-    UNROLL_FOR (uint chunk = 0; chunk < 4; chunk++) {
-        const uint4 x = load_chunk(window_chunk(rows, row, chunk));
-        const uint words[4] = {x.x, x.y, x.z, x.w};
-        UNROLL_FOR (int i = 0; i < 4; i++) {
-            const float2 pair = unpack(words[i]);
-            square = FMA(pair.x, pair.x, square);
-            square = FMA(pair.y, pair.y, square);
-        }
-    }
+    UNROLL_FOR (uint chunk = 0; chunk < 4; chunk++)
+        square =
+            add_squares(square, load_chunk(window_chunk(rows, row, chunk)));
     return square;
 }
 
@@ -294,8 +289,7 @@ INLINE uint pair_chunk(const window_ring *ring, uint wave, uint column,
            ((wave * (OTHER_ROWS / 16) + column / 16) * WAVE + lane) * 16;
 }
 
-/* Of 16 columns from `column` on, a multiple of 16, as they are kept, and as
- * numbers. */
+/* Of 16 columns from `column` on, a multiple of 16, as they are kept. */
 #define PAIR_WORDS (PAIRS_OF_CHUNK / 2)
 INLINE void load_pairs(uint *words, const window_ring *ring, uint wave,
                        uint column, uint lane)
@@ -305,14 +299,6 @@ INLINE void load_pairs(uint *words, const window_ring *ring, uint wave,
     words[1] = x.y;
     words[2] = x.z;
     words[3] = x.w;
-}
-INLINE void unpack_pairs(float *bias, const uint *words)
-{
-    UNROLL_FOR (uint i = 0; i < PAIR_WORDS; i++) {
-        const float2 pair = unpack(words[i]);
-        bias[2 * i] = pair.x;
-        bias[2 * i + 1] = pair.y;
-    }
 }
 
 /* Of a head, before the first window: pairs of the rows that are owned, from

@@ -33,20 +33,6 @@ INLINE float of_lane(float x, int lane)
     return y;
 }
 
-/* Two numbers of the stored type. */
-INLINE void split_pair(float *to, uint both)
-{
-#if DTYPE == 1
-    __asm__("{.reg .b16 low, high; mov.b32 {low, high}, %2;"
-            "cvt.f32.f16 %0, low; cvt.f32.f16 %1, high;}"
-            : "=f"(to[0]), "=f"(to[1])
-            : "r"(both));
-#else
-    to[0] = as_float(both << 16);
-    to[1] = as_float(both & 0xffff0000u);
-#endif
-}
-
 #define REDUCE_WAVE(x, op)                                                    \
     REDUCE(x, op);                                                            \
     x = op(x, LANE_XOR(x, 4));                                                \

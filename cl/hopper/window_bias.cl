@@ -11,6 +11,7 @@
 
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
+#include "hopper/stored_numbers.cl"
 
 typedef char biases_have_the_stored_type[BIAS < 2 ? 1 : -1];
 
@@ -102,10 +103,8 @@ INLINE int has_pairs(const forward_args *args, const score_bias_view *view)
 INLINE void load_biases(float *to, uint from, const int c)
 {
     const uint4 x = load_chunk(from + c * CHUNK_BIAS_BYTES);
-    split_pair(to, x.x);
-    split_pair(to + 2, x.y);
-    split_pair(to + 4, x.z);
-    split_pair(to + 6, x.w);
+    const uint words[4] = {x.x, x.y, x.z, x.w};
+    unpack_pairs(to, words);
 }
 #endif
 

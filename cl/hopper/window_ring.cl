@@ -21,6 +21,7 @@
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
 #include "hopper/row_sources.cl"
+#include "hopper/stored_numbers.cl"
 #include "hopper/window_regions.cl"
 
 REQUIRE(STAGES)
@@ -264,16 +265,8 @@ INLINE float square_chunks(uint rows, uint row, uint first, const uint count)
         uint4 chunk[2]; /* both are on their way */
         UNROLL_FOR (uint n = 0; n < 2; n++)
             chunk[n] = load_chunk(rows + chunk_place(row, first + c + n));
-        UNROLL_FOR (uint n = 0; n < 2; n++) {
-            const uint4 x = chunk[n];
-            const uint pairs[4] = {x.x, x.y, x.z, x.w};
-            UNROLL_FOR (uint i = 0; i < 4; i++) {
-                float both[2];
-                split_pair(both, pairs[i]);
-                sum[n] = FMA(both[0], both[0], sum[n]);
-                sum[n] = FMA(both[1], both[1], sum[n]);
-            }
-        }
+        UNROLL_FOR (uint n = 0; n < 2; n++)
+            sum[n] = add_squares(sum[n], chunk[n]);
     }
     return sum[0] + sum[1];
 }
