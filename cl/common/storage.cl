@@ -112,6 +112,12 @@ INLINE void store_fp16(float x, __global half *p, ulong i)
 #else
 typedef ushort storage;
 #define SUFFIX _bf16
+/* Numbers in pairs, as fewer instructions make them of words. */
+INLINE float4 widen_bf16(uint2 pairs)
+{
+    return as_float4((uint4)(pairs.x << 16, pairs.x & 0xffff0000u,
+                             pairs.y << 16, pairs.y & 0xffff0000u));
+}
 INLINE float load_bf16(__global const ushort *p, ulong i)
 {
     return as_float((uint)p[i] << 16);

@@ -56,8 +56,7 @@ INLINE float4 load_neighbours(__global const storage *from, int wide)
 #if DTYPE == 1
     return vload_half4(0, (const half *)&pairs);
 #else
-    return as_float4((uint4)(pairs.x << 16, pairs.x & 0xffff0000u,
-                             pairs.y << 16, pairs.y & 0xffff0000u));
+    return widen_bf16(pairs);
 #endif
 #endif
 }
