@@ -79,8 +79,7 @@ INLINE float4 load_cached_bias(__local const cached_bias *bias_cache)
 #elif DTYPE == 1
     return vloada_half4(0, (__local const half *)bias_cache);
 #else
-    return as_float4(convert_uint4(*(__local const ushort4 *)bias_cache)
-                     << 16u);
+    return widen_bf16(*(__local const uint2 *)bias_cache);
 #endif
 }
 #endif
