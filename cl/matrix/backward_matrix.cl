@@ -20,7 +20,8 @@
  * rows' statistics, and again for the gradients; or once where o and lse are
  * given and windows are not small, as delta is dO . O - d_lse then, but for an
  * error that is mended where it shows (delta_errors.cl). With all keys at
- * once dP alone would be saved, which o is not worth. */
+ * once dP alone would be saved, which o is not worth; and units with registers
+ * for that keep it (grad_softmax.cl). */
 #define BACKWARD 1
 #define FUSED_GRADIENTS 1
 #define RECOMPUTE_SCORES (SUBTILES > 1)
@@ -157,9 +158,11 @@ INLINE row_part find_rows(const q_block *now, int has_shift_boundary,
     return part;
 }
 
-/* What must be known of the rows; of one subtile leaves P in `scores`. */
+/* What must be known of the rows; of one subtile leaves P in `scores`, and dP
+ * of tiles that keep it. */
 INLINE void find_statistics(row_statistics *s,
                             float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
+                            float kept_dp[TILES_PER_SUBTILE][ACC_PER_LANE],
                             row_part *part, const q_block *now,
                             const score_bias_view *score_bias, uint step,
                             const fused_job *job, const fused_memory *memory,
@@ -169,7 +172,8 @@ INLINE void find_statistics(row_statistics *s,
     const int takes_lse = lse_serves(job->has_lse, part, w);
     start_statistics(s, job->has_o_lse || takes_lse, part->lse);
     IF_ALL (!job->has_o_lse) {
-        add_statistics(s, scores, part, now, score_bias, takes_lse, w);
+        add_statistics(s, scores, kept_dp, part, now, score_bias, takes_lse,
+                       w);
         finish_statistics(s, part, takes_lse, w);
         if (SUBTILES == 1 && !takes_lse)
             UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
@@ -205,10 +209,11 @@ INLINE void compute_rows(const q_block *now, uint step, kept_sums *sums,
     row_part part =
         find_rows(now, has_shift_boundary, memory, wave_of_team, w);
     float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
+    float kept_dp[TILES_PER_SUBTILE][ACC_PER_LANE];
     row_statistics statistics;
     if (computes)
-        find_statistics(&statistics, scores, &part, now, score_bias, step, job,
-                        memory, w);
+        find_statistics(&statistics, scores, kept_dp, &part, now, score_bias,
+                        step, job, memory, w);
 #if BIAS
     const dbias_target dbias = {
 #if KEEPS_DBIAS
@@ -223,9 +228,10 @@ INLINE void compute_rows(const q_block *now, uint step, kept_sums *sums,
     const dbias_target dbias = {.workspace = 0};
 #endif
     if (computes)
-        differentiate_rows(scores, &dbias, job->dq, &sums->scale, &statistics,
-                           &part, now, score_bias, &memory->weights,
-                           job->has_o_lse, memory->own_ds_scale, w);
+        differentiate_rows(scores, kept_dp, &dbias, job->dq, &sums->scale,
+                           &statistics, &part, now, score_bias,
+                           &memory->weights, job->has_o_lse,
+                           memory->own_ds_scale, w);
 }
 
 /* The power of two that dS of all rows gets, for dK. */

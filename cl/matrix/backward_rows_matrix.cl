@@ -160,7 +160,7 @@ INLINE void add_row_statistics(row_state *state, const row_part *part,
 #if RESCALES && VARIANT == COSINE
     bound_inverses(&state->statistics, now, w);
 #endif
-    add_statistics(&state->statistics, scores, part, now, score_bias,
+    add_statistics(&state->statistics, scores, 0, part, now, score_bias,
                    state->takes_lse, w);
     IF_ALL (block == KEY_BLOCKS - 1) {
         finish_statistics(&state->statistics, part, state->takes_lse, w);

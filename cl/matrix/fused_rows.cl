@@ -256,10 +256,11 @@ INLINE void store_dq(float sums[ROW_SUM_TILES][ACC_PER_LANE],
 }
 
 /* P and dS of the tile of rows go to local memory, and dQ is stored. `scores`
- * are what add_statistics has left, of one subtile P_SCALE P. has_o_lse: delta
- * is from o. Adds q^ . dq^ of the lane's own rows to *scale_sum. scratch: for
- * the power of two of dS. */
+ * and kept_dp are what add_statistics has left, of one subtile P_SCALE P, and
+ * dP. has_o_lse: delta is from o. Adds q^ . dq^ of the lane's own rows to
+ * *scale_sum. scratch: for the power of two of dS. */
 INLINE void differentiate_rows(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
+                               float kept_dp[TILES_PER_SUBTILE][ACC_PER_LANE],
                                const dbias_target *dbias, __global storage *dq,
                                float *scale_sum, const row_statistics *s,
                                const row_part *part, const q_block *here,
@@ -293,7 +294,9 @@ INLINE void differentiate_rows(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
             const int key = tile * TILE_N;
             float ds[ACC_PER_LANE], earlier[ACC_PER_LANE];
             read_dbias(earlier, dbias, tile, part, here, w);
-            if (!PIPELINE_DP)
+            if (KEEPS_DP(t))
+                copy_tile(dp, kept_dp[t]);
+            else if (!PIPELINE_DP)
                 multiply_dp(dp, &d_o, here->d_o, here->v, tile, w);
             UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
                 const int r = LANE_ROW(i);

@@ -13,9 +13,11 @@
 REQUIRE(SINGLE_Q_BLOCK)
 REQUIRE(KEEPS_DBIAS)
 
-/* A tile's dP is computed while dS of the one before is: that pays in fp16,
- * but where the cosine variant takes the registers (bench/notes.md). */
-#define PIPELINE_DP (DTYPE == 1 && VARIANT != COSINE && UNROLL_SUBTILES)
+/* A tile's dP, unless it is kept, is computed while dS of the one before is:
+ * that pays in fp16, but where the cosine variant takes the registers
+ * (bench/notes.md). */
+#define PIPELINE_DP                                                           \
+    (DTYPE == 1 && VARIANT != COSINE && UNROLL_SUBTILES && KEPT_DP_TILES == 0)
 /* P and dS in local memory. */
 #define WEIGHT_ROWS (CEIL_DIV(ROW_TILES * TILE_M, TILE_N) * TILE_N)
 #define WEIGHT_KEYS (KEY_TILES * TILE_N)

@@ -4,12 +4,21 @@
  * two, without which fp16 would lose small numbers.
  *
  *   RECOMPUTE_SCORES  a feature of the kernel (geometry.cl): 1: scores are
- *          computed again for the gradients */
+ *          computed again for the gradients, and so is dP */
 #ifndef GRAD_SOFTMAX_CL
 #define GRAD_SOFTMAX_CL
 #include "matrix/grad_scale.cl"
 #include "matrix/grad_tiles.cl"
 #include "matrix/shift_scores.cl"
+
+/* Where scores are kept for the gradients, dP is, too, of the last so many
+ * tiles: the cosine variant has registers for half of them (bench/notes.md),
+ * and of other units it is not known. */
+#define KEPT_DP_TILES                                                         \
+    (RECOMPUTE_SCORES || !UNROLL_SUBTILES ? 0                                 \
+     : VARIANT == COSINE                  ? TILES_PER_SUBTILE / 2             \
+                                          : TILES_PER_SUBTILE)
+#define KEEPS_DP(t) ((t) >= TILES_PER_SUBTILE - KEPT_DP_TILES)
 
 typedef struct row_statistics {
     float top[LANE_ROWS]; /* of scores; or lse, where that is known; INFINITY
@@ -162,9 +171,11 @@ INLINE float largest_inverse(const q_block *here, __local uint *scratch,
 #endif
 
 /* A first loop over keys, for what must be known of the rows. Of one subtile
- * leaves the exponentials, or where lse is known P. */
+ * leaves the exponentials, or where lse is known P; and in kept_dp, where
+ * there is one, dP of tiles that keep it. */
 INLINE void add_statistics(row_statistics *s,
                            float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
+                           float (*kept_dp)[ACC_PER_LANE],
                            const row_part *part, const q_block *here,
                            const score_bias_view *score_bias,
                            const int has_lse, const wave *w)
@@ -173,6 +184,10 @@ INLINE void add_statistics(row_statistics *s,
     SUBTILE_FOR (int first = 0; first < KEY_TILES;
                  first += TILES_PER_SUBTILE) {
         score_subtile(scores, first, here, &part->rows, score_bias, w);
+        UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+            if (IS_TILE(first + t) && KEEPS_DP(t))
+                multiply_dp(kept_dp[t], &dp_rows_here, here->d_o, here->v,
+                            first + t, w);
         IF_ALL (has_lse)
             make_p(scores, first, s->top, 1);
         ELSE_ALL (has_lse)
@@ -180,8 +195,11 @@ INLINE void add_statistics(row_statistics *s,
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
             if (IS_TILE(first + t)) {
                 float dp[ACC_PER_LANE];
-                multiply_dp(dp, &dp_rows_here, here->d_o, here->v, first + t,
-                            w);
+                if (KEEPS_DP(t))
+                    copy_tile(dp, kept_dp[t]);
+                else
+                    multiply_dp(dp, &dp_rows_here, here->d_o, here->v,
+                                first + t, w);
                 accumulate_dp(s, scores[t], dp, first + t);
             }
     }

@@ -20,6 +20,12 @@ INLINE void clear_tiles(float tiles[][ACC_PER_LANE], const int count)
             tiles[t][i] = 0.0f;
 }
 
+INLINE void copy_tile(float *to, const float *from)
+{
+    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
+        to[i] = from[i];
+}
+
 /* A tile becomes operands, whose sum it is. Changes it. */
 INLINE void make_operand_parts(query_tile *operands, float *tile,
                                const wave *w)
