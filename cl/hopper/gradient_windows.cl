@@ -301,6 +301,13 @@ INLINE void load_pairs(uint *words, const window_ring *ring, uint wave,
     words[3] = x.w;
 }
 
+/* Tiles in a loop load their pairs while the one before is computed: ptxas
+ * puts what makes floats of them, and waits for local memory, between products
+ * that start. Behind the last tile of `step` columns comes the first again, so
+ * that nobody asks. */
+#define NEXT_TILE(first, step)                                                \
+    ((first) + (step) < OTHER_ROWS ? (first) + (step) : 0)
+
 /* Of a head, before the first window: pairs of the rows that are owned, from
  * `first` on, which are keys if `transposed`. By all who compute. */
 INLINE void keep_bias(const window_ring *ring, const forward_args *args,

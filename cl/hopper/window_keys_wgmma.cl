@@ -246,16 +246,13 @@ INLINE void exponentiate(float *s, const uint *words, const float4 *known,
     }
 }
 
-/* What that needs besides, fetched while products are under way: biases, and
- * of two rows each what is known first of them. */
-INLINE void load_terms(uint *words, float4 *known, const window_ring *ring,
-                       uint stage, uint first, const wave_keys *keys)
+/* Biases of the rows of a tile. */
+INLINE void load_biases(uint *words, const window_ring *ring, uint first,
+                        const wave_keys *keys)
 {
     UNROLL_FOR (uint c = 0; c < BLOCK_ROWS; c += 16)
         load_pairs(words + PAIR_WORDS * c / 16, ring, keys->wave, first + c,
                    keys->lane);
-    UNROLL_FOR (uint j = 0; j < BLOCK_ROWS / 8; j++)
-        known[j] = load_known(ring, stage, first + 8 * j, 0, keys->lane);
 }
 
 INLINE void pack_tile(uint *to, const float *from)
@@ -288,9 +285,10 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         x->dk[i] = x->dv[i] = 0.0f;
     UNROLL_FOR (int i = 0; i < BLOCK_ROWS / 4; i++)
         x->p[i] = x->ds[i] = 0;
+    uint words[PAIR_WORDS * BLOCK_ROWS / 16];
+    load_biases(words, ring, 0, keys);
     NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_ROWS) {
         float s[BLOCK_ROWS / 2], dp[BLOCK_ROWS / 2];
-        uint words[PAIR_WORDS * BLOCK_ROWS / 16];
         float4 known[BLOCK_ROWS / 8];
         const uint q_rows =
             window_rows(ring, stage, OTHER_FIRST) + first * WINDOW_PITCH;
@@ -301,7 +299,8 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         HOLD_OUTS(x->dv);
         hold_words(x->p, BLOCK_ROWS / 4);
         hold_words(x->ds, BLOCK_ROWS / 4);
-        load_terms(words, known, ring, stage, first, keys);
+        UNROLL_FOR (uint j = 0; j < BLOCK_ROWS / 8; j++)
+            known[j] = load_known(ring, stage, first + 8 * j, 0, keys->lane);
         start_products();
         multiply_scores(s, k, q_rows);
         end_products();
@@ -322,6 +321,7 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
                          first);
         }
         pack_tile(x->p, s);
+        load_biases(words, ring, NEXT_TILE(first, BLOCK_ROWS), keys);
         hold_words(x->p, BLOCK_ROWS / 4);
         HOLD_OUTS(x->dv);
         if (VARIANT == COSINE)

@@ -31,17 +31,19 @@ typedef char all_waves_have_rows[FULL_WAVES(NQ, OWN_ROWS)];
 
 /* ---- Gradients ---- */
 
-/* Scores become exponentials, of BLOCK_KEYS keys. */
+/* Scores become exponentials, of BLOCK_KEYS keys. Large ones lose the row's
+ * top first, in a branch: asked for each score, ptxas computes both ways. */
 INLINE void exponentiate_again(float *s, const row_state *x)
 {
-    UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
-        UNROLL_FOR (int r = 0; r < 2; r++)
-            UNROLL_FOR (int i = 0; i < 2; i++) {
-                const int n = SCORE(j, r, i);
-                s[n] = x->is_large
-                           ? EXP2((s[n] - x->top[r]) * LOG2E)
-                           : EXP2(FMA(s[n], LOG2E, -x->top[r] * LOG2E));
-            }
+    if (x->is_large) {
+        UNROLL_FOR (int n = 0; n < BLOCK_KEYS / 2; n++)
+            s[n] -= x->top[n / 2 % 2];
+        hold_tile(s);
+    }
+    UNROLL_FOR (int n = 0; n < BLOCK_KEYS / 2; n++) {
+        const float top = x->is_large ? 0.0f : x->top[n / 2 % 2];
+        s[n] = EXP2(FMA(s[n], LOG2E, -top * LOG2E));
+    }
 }
 
 #if ROUNDING_SHOWS

@@ -32,19 +32,24 @@ typedef struct row_state {
 
 /* ---- Scores ---- */
 
-/* What scores of keys need besides, fetched while products are under way:
- * biases, and inverses of norms. */
+/* What scores of keys need besides, loaded before products start: biases, and
+ * inverses of norms. */
 typedef struct score_terms {
     uint words[PAIR_WORDS * BLOCK_KEYS / 16];
     float2 inverse[BLOCK_KEYS / 8];
 } score_terms;
 
-INLINE void load_terms(score_terms *terms, const window_ring *ring, uint stage,
-                       uint first, const wave_rows *rows)
+INLINE void load_biases(score_terms *terms, const window_ring *ring,
+                        uint first, const wave_rows *rows)
 {
     UNROLL_FOR (uint c = 0; c < BLOCK_KEYS; c += 16)
         load_pairs(terms->words + PAIR_WORDS * c / 16, ring, rows->wave,
                    first + c, rows->lane);
+}
+
+INLINE void load_inverses(score_terms *terms, const window_ring *ring,
+                          uint stage, uint first, const wave_rows *rows)
+{
     UNROLL_FOR (uint j = 0; j < BLOCK_KEYS / 8; j++)
 #if VARIANT == COSINE
         terms->inverse[j] =
@@ -53,6 +58,13 @@ INLINE void load_terms(score_terms *terms, const window_ring *ring, uint stage,
 #else
         terms->inverse[j] = (float2)(1.0f);
 #endif
+}
+
+INLINE void load_terms(score_terms *terms, const window_ring *ring, uint stage,
+                       uint first, const wave_rows *rows)
+{
+    load_biases(terms, ring, first, rows);
+    load_inverses(terms, ring, stage, first, rows);
 }
 
 /* Products of rows become scores. regions: has the window several? */
@@ -170,10 +182,11 @@ INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
                             uint q_rows, uint d_o_rows, const wave_rows *rows,
                             const int regions)
 {
+    score_terms terms;
+    load_biases(&terms, ring, 0, rows);
     NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
         float s[BLOCK_KEYS / 2], dp[BLOCK_KEYS / 2];
-        score_terms terms;
-        load_terms(&terms, ring, stage, first, rows);
+        load_inverses(&terms, ring, stage, first, rows);
         START_TILE(s, dp, first);
         AWAIT_PRODUCTS(1);
         hold_tile(s);
@@ -182,6 +195,7 @@ INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
             exponentiate(x, s);
         else
             add_exponentials(x, s);
+        load_biases(&terms, ring, NEXT_TILE(first, BLOCK_KEYS), rows);
         AWAIT_PRODUCTS(0);
         hold_tile(dp);
         add_delta(x, s, dp);
