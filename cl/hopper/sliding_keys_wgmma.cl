@@ -241,12 +241,13 @@ INLINE void start_sums(key_state *x)
         x->p[i] = x->ds[i] = 0;
 }
 
-/* Scores become P_SCALE P. */
-INLINE void exponentiate(float *s, uint shifts, float scale, int lane)
+/* Scores become P_SCALE P. both: numbers of the first two columns' groups,
+ * which come while scores do. */
+INLINE void exponentiate(float *s, float4 both, uint shifts, float scale,
+                         int lane)
 {
-    float4 both = (float4)(0.0f);
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++) {
-        if (j % 2 == 0)
+        if (j > 0 && j % 2 == 0)
             both = numbers_of(shifts, j, lane);
         const float2 shift = j % 2 == 0 ? both.lo : both.hi;
         UNROLL_FOR (int r = 0; r < 2; r++) {
@@ -275,13 +276,12 @@ INLINE void pack_tile(uint *to, const float *from)
         to[i] = PACK(from[2 * i], from[2 * i + 1]);
 }
 
-/* P^T and dP^T become dS^T, as an operand. */
+/* P^T and dP^T become dS^T, as an operand. both: as above. */
 INLINE void differentiate(uint *ds, const float *p, const float *dp,
-                          uint offsets, float factor, int lane)
+                          float4 both, uint offsets, float factor, int lane)
 {
-    float4 both = (float4)(0.0f);
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++) {
-        if (j % 2 == 0)
+        if (j > 0 && j % 2 == 0)
             both = numbers_of(offsets, j, lane);
         const float2 offset = j % 2 == 0 ? both.lo : both.hi;
         UNROLL_FOR (int r = 0; r < 2; r++)
@@ -311,6 +311,9 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
 {
     float s[SCORES], dp[SCORES];
     await_stage(ring, at);
+    const uint shifts = shifts_of(ring, at.stage);
+    const uint offsets = offsets_of(ring, at.stage);
+    const float4 first_shifts = numbers_of(shifts, 0, keys->lane);
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(x->dk);
     HOLD_OUTS(x->dv);
@@ -324,10 +327,11 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
         if (!READ_TOGETHER)
             leave(was_read(ring, last, D_OUTS), keys->lane);
     }
-    exponentiate(s, shifts_of(ring, at.stage), keys->scale, keys->lane);
+    exponentiate(s, first_shifts, shifts, keys->scale, keys->lane);
     if (first < keys->rows.all_first || first + TILE_KEYS > keys->rows.all_end)
         clear_unseen(s, keys, first);
     pack_tile(x->p, s);
+    const float4 first_offsets = numbers_of(offsets, 0, keys->lane);
     HOLD_WEIGHTS(x->p);
     HOLD_OUTS(x->dv);
     start_products();
@@ -337,7 +341,7 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
     HOLD_SCORES(dp);
     keep_held(k);
     keep_held(v);
-    differentiate(x->ds, s, dp, offsets_of(ring, at.stage), keys->factor,
+    differentiate(x->ds, s, dp, first_offsets, offsets, keys->factor,
                   keys->lane);
     HOLD_WEIGHTS(x->ds);
     HOLD_OUTS(x->dk);
