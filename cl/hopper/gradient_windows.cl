@@ -304,7 +304,8 @@ INLINE void load_pairs(uint *words, const window_ring *ring, uint wave,
 /* Tiles in a loop load their pairs while the one before is computed: ptxas
  * puts what makes floats of them, and waits for local memory, between products
  * that start. Behind the last tile of `step` columns comes the first again, so
- * that nobody asks. */
+ * that nobody asks. With regions that takes registers that there are not. */
+#define LOADS_AHEAD (!HAS_REGIONS)
 #define NEXT_TILE(first, step)                                                \
     ((first) + (step) < OTHER_ROWS ? (first) + (step) : 0)
 

@@ -286,7 +286,8 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
     UNROLL_FOR (int i = 0; i < BLOCK_ROWS / 4; i++)
         x->p[i] = x->ds[i] = 0;
     uint words[PAIR_WORDS * BLOCK_ROWS / 16];
-    load_biases(words, ring, 0, keys);
+    if (LOADS_AHEAD)
+        load_biases(words, ring, 0, keys);
     NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_ROWS) {
         float s[BLOCK_ROWS / 2], dp[BLOCK_ROWS / 2];
         float4 known[BLOCK_ROWS / 8];
@@ -299,6 +300,8 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
         HOLD_OUTS(x->dv);
         hold_words(x->p, BLOCK_ROWS / 4);
         hold_words(x->ds, BLOCK_ROWS / 4);
+        if (!LOADS_AHEAD)
+            load_biases(words, ring, first, keys);
         UNROLL_FOR (uint j = 0; j < BLOCK_ROWS / 8; j++)
             known[j] = load_known(ring, stage, first + 8 * j, 0, keys->lane);
         start_products();
@@ -321,7 +324,8 @@ INLINE void add_rows(key_state *x, const window_ring *ring, uint stage, uint k,
                          first);
         }
         pack_tile(x->p, s);
-        load_biases(words, ring, NEXT_TILE(first, BLOCK_ROWS), keys);
+        if (LOADS_AHEAD)
+            load_biases(words, ring, NEXT_TILE(first, BLOCK_ROWS), keys);
         hold_words(x->p, BLOCK_ROWS / 4);
         HOLD_OUTS(x->dv);
         if (VARIANT == COSINE)

@@ -183,9 +183,12 @@ INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
                             const int regions)
 {
     score_terms terms;
-    load_biases(&terms, ring, 0, rows);
+    if (LOADS_AHEAD)
+        load_biases(&terms, ring, 0, rows);
     NO_UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
         float s[BLOCK_KEYS / 2], dp[BLOCK_KEYS / 2];
+        if (!LOADS_AHEAD)
+            load_biases(&terms, ring, first, rows);
         load_inverses(&terms, ring, stage, first, rows);
         START_TILE(s, dp, first);
         AWAIT_PRODUCTS(1);
@@ -195,7 +198,8 @@ INLINE void find_statistics(row_state *x, const window_ring *ring, uint stage,
             exponentiate(x, s);
         else
             add_exponentials(x, s);
-        load_biases(&terms, ring, NEXT_TILE(first, BLOCK_KEYS), rows);
+        if (LOADS_AHEAD)
+            load_biases(&terms, ring, NEXT_TILE(first, BLOCK_KEYS), rows);
         AWAIT_PRODUCTS(0);
         hold_tile(dp);
         add_delta(x, s, dp);
