@@ -140,6 +140,9 @@ test_case case_random_backward(int seed, int tier);
 /* Of a case_pass, with a grid. */
 test_case case_random_grid(int seed, int tier, int pass);
 
+/* Of a case_pass, and of what kernels with wgmma compute. */
+test_case case_random_wgmma(int seed, int pass);
+
 /* 2^64 states, good enough for test data. */
 typedef struct random_state {
     unsigned long long state;

@@ -278,3 +278,99 @@ test_case case_random_matrix(random_state *r, int pass, int first_dtype)
     }
     return c;
 }
+
+/* A map of windows of 12x12, 16x16 or 20x20 tokens, whole ones. */
+static void draw_whole_map(random_state *r, test_case *c, int window)
+{
+    c->grid = 2;
+    c->batch = random_int(r, 1, 2);
+    for (int axis = 0; axis < 2; axis++) {
+        c->window[axis] = window;
+        c->size[axis] = window * random_int(r, 1, axis ? 1 : 2);
+        c->shift[axis] =
+            random_int(r, 0, 1) ? random_int(r, 0, window - 1) : 0;
+    }
+    if (random_int(r, 0, 1))
+        c->mask = TERM_SHIFT;
+    if (random_int(r, 0, 1))
+        c->bias = TERM_TABLE_SAME;
+    case_derive(c);
+}
+
+/* What is added to scores is in the tensors' type; a mask comes with it. */
+static void draw_wgmma_windows(random_state *r, test_case *c)
+{
+    static const int packed[] = {LAYOUT_CONTIGUOUS, LAYOUT_TOKENS,
+                                 LAYOUT_PACKED, LAYOUT_ALIGNED};
+    static const int kinds[] = {DATA_NORMAL, DATA_HUGE,    DATA_NAN,
+                                DATA_ZERO,   DATA_RISING,  DATA_COMMON,
+                                DATA_STEEP,  DATA_DOMINANT};
+    const int backward = c->pass == PASS_BACKWARD;
+    const int whole = backward && random_int(r, 0, 2) == 0; /* 144 tokens */
+    c->variant = whole ? WINATTN_DOT : random_int(r, 0, 1);
+    c->dim = backward || random_int(r, 0, 1) ? 32 : 64;
+    c->windows = random_int(r, 1, 3);
+    c->heads = c->kv_heads = random_int(r, 1, 2);
+    c->bias = backward || random_int(r, 0, 2) ? TERM_SAME : TERM_NONE;
+    c->queries = whole      ? 144
+                 : backward ? random_int(r, 241, 256)
+                            : random_int(r, 256, 400);
+    c->keys = whole                 ? 144
+              : random_int(r, 0, 2) ? c->queries
+              : backward            ? random_int(r, 241, 256)
+                                    : random_int(r, 256, 330);
+    if (c->dim == 32 && c->bias != TERM_NONE && random_int(r, 0, 2) == 0)
+        draw_whole_map(r, c,
+                       whole                             ? 12
+                       : random_int(r, 0, 1) || backward ? 16
+                                                         : 20);
+    else if (c->bias != TERM_NONE && random_int(r, 0, 2) == 0)
+        c->mask = TERM_REGIONS;
+    if (case_mask_is_read(c))
+        c->mask_windows = random_int(r, 1, c->windows);
+    if (case_mask_has_regions(c) && random_int(r, 0, 1))
+        c->region_value =
+            random_int(r, 0, 1) ? -INFINITY : random_normal(r) * 10;
+    if (c->variant == WINATTN_COSINE)
+        c->logit_scale = random_unit(r) * 4.5;
+    c->layout = one_of(r, packed, 4);
+    if (c->layout == LAYOUT_PACKED && c->keys != c->queries)
+        c->layout = LAYOUT_TOKENS;
+    c->data = one_of(r, kinds, 8);
+    if (c->data == DATA_HUGE && c->variant == WINATTN_DOT)
+        c->data = DATA_STEEP;
+}
+
+static void draw_wgmma_sliding(random_state *r, test_case *c)
+{
+    draw_sliding(r, c);
+    c->dim = 64 * random_int(r, 1, 2);
+    c->windows = random_int(r, 1, 2);
+    c->kv_heads = 1;
+    c->heads = random_int(r, 1, 2);
+    c->queries = random_int(r, 65, 300);
+    c->keys = c->queries + c->query_offset;
+    c->layout = random_int(r, 0, 1) ? LAYOUT_CONTIGUOUS : LAYOUT_ALIGNED;
+    if (random_int(r, 0, 2) == 0)
+        c->data = random_int(r, DATA_COMMON, DATA_STEEP);
+}
+
+test_case case_random_wgmma(int seed, int pass)
+{
+    random_state r = random_seeded((unsigned long long)seed + 13000);
+    test_case c = case_default();
+    c.seed = seed;
+    c.pass = pass;
+    c.dtype = random_int(&r, WINATTN_FP16, WINATTN_BF16);
+    if (random_int(&r, 0, 2))
+        draw_wgmma_windows(&r, &c);
+    else
+        draw_wgmma_sliding(&r, &c);
+    c.lse = random_int(&r, 0, 1);
+    if (pass == PASS_BACKWARD) {
+        const int data = c.data;
+        draw_backward(&r, &c, 31);
+        c.data = data;
+    }
+    return c;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Random cases of the sizes that kernels with wgmma compute, on a device that
+ * has them, be it emulated; elsewhere skipped. Most must be computed by one
+ * of these, and of many cases some by each.
+ *
+ *   test_wgmma_random forward|backward [FIRST [COUNT]] */
+#include <string.h>
+
+#include "kit/runner.h"
+
+static const char *const kernels[][4] = {
+    {"sliding_forward_wgmma", "window_forward_wgmma"},
+    {"sliding_rows_wgmma", "sliding_keys_wgmma", "window_rows_wgmma",
+     "window_gradients_wgmma"}};
+#define KERNELS (sizeof *kernels / sizeof **kernels)
+#define MANY 30 /* cases */
+
+/* What plans say of the case. */
+static void describe(const test_case *c, char *text, size_t size)
+{
+    case_buffers *d = data_make(c);
+    winattn_plan *plan = NULL;
+    assert_non_null(d);
+    const winattn_desc desc = data_desc(d);
+    assert_int_equal(
+        winattn_plan_create(device.context, device.id, &desc, &plan),
+        WINATTN_SUCCESS);
+    assert_int_equal(winattn_plan_describe(plan, size, text, NULL),
+                     WINATTN_SUCCESS);
+    winattn_plan_destroy(plan);
+    data_free(d);
+}
+
+static void random_cases(void **state)
+{
+    (void)state;
+    int taken = 0;
+    bool seen[KERNELS] = {false};
+    for (int i = 0; i < chosen.count; i++) {
+        const test_case c = case_random_wgmma(chosen.first + i, chosen.pass);
+        char text[4096];
+        describe(&c, text, sizeof text);
+        if (strstr(text, "_wgmma"))
+            taken++;
+        else
+            announce("no wgmma: %s", text);
+        for (size_t k = 0; k < KERNELS; k++)
+            seen[k] |= kernels[chosen.pass][k] &&
+                       strstr(text, kernels[chosen.pass][k]);
+        run_case(&c, 0);
+    }
+    if (taken == 0) {
+        print_message("this device has no kernels with wgmma\n");
+        skip();
+    }
+    if (taken < chosen.count * 9 / 10)
+        fail_msg("only %d of %d cases by wgmma", taken, chosen.count);
+    for (size_t k = 0; k < (chosen.count < MANY ? 0 : KERNELS); k++)
+        if (kernels[chosen.pass][k] && !seen[k])
+            fail_msg("no case by %s", kernels[chosen.pass][k]);
+}
+
+int main(int count, char **arguments)
+{
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(random_cases)};
+    static const test_group groups[] = {TEST_GROUP(NULL, tests)};
+    const test_program program = {.words = {WORD_PASS, WORD_FIRST, WORD_COUNT},
+                                  TEST_GROUPS(groups)};
+    return runner_main(&program, count, arguments);
+}
