@@ -6,8 +6,9 @@
 
 SOURCE.csv is what `ncu --page source --csv` prints. The first part has all
 samples by reason, the second how often how many instructions were executed,
-so that a loop is told from what surrounds it, the third the instructions with
-at least PERCENT (1) of the samples.
+so that a loop is told from what surrounds it, the third which those are of
+the largest three, as both sides of a question may be in it under predicates,
+the fourth the instructions with at least PERCENT (1) of the samples.
 """
 import collections
 import csv
@@ -45,6 +46,17 @@ def main():
     for times in sorted(often, key=lambda x: -x * often[x])[:12]:
         print(f"  {times:10d} {often[times]:5d} {times * often[times] / 1e6:8.2f}"
               f" {100 * seen[times] / total:6.2f}")
+
+    print("instructions by name, of so many executions")
+    for times in sorted(often, key=lambda x: -x * often[x])[:3]:
+        texts = [row[source].split() for row in rows
+                 if int(row[executed]) == times and row[source].strip()]
+        predicated = [text[0].startswith("@") for text in texts]
+        names = collections.Counter(text[asks].split(".")[0]
+                                    for text, asks in zip(texts, predicated))
+        print(f"  {times:10d} " + ", ".join(
+            f"{name} {count}" for name, count in names.most_common(10)) +
+            f"; under predicates {sum(predicated)}")
 
     print("instructions, % of samples, executions")
     for number, row in enumerate(rows):

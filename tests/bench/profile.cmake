@@ -60,6 +60,6 @@ file(WRITE ${FOLDER}/table.csv
     "\"Address\",\"Source\",\"# Samples\",\"Instructions Executed\","
     "\"stall_wait\",\"stall_math\",\"stall_wait (Not Issued)\"\n"
     "\"0\",\" MOV R1, R2\",\"30\",\"2000\",\"10\",\"20\",\"9\"\n"
-    "\"16\",\" FFMA R1, R2, R3, R4\",\"10\",\"500000\",\"10\",\"0\",\"9\"\n")
-expect("wait +50.0\n  math +50.0\n.*500000 +1 +0.50 +25.00\n.*MOV R1, R2 +math"
+    "\"16\",\" @P1   FFMA R1, R2, R3, R4\",\"10\",\"500000\",\"10\",\"0\",\"9\"\n")
+expect("wait +50.0\n  math +50.0\n.*500000 +1 +0.50 +25.00\n.*500000 FFMA 1; under predicates 1\n.*MOV R1, R2 +math"
     ${PYTHON} ${TOOLS}/stalls.py ${FOLDER}/table.csv 30)
