@@ -23,7 +23,7 @@
 #define MOST_STAGES 8u
 /* Keys and values of a team that are on their way or in use: with fewer,
  * products wait. */
-#define LEAST_RING_BYTES (36u << 10)
+#define LEAST_RING_BYTES (24u << 10)
 /* That compute: as many as registers allow, as with fewer nothing else is
  * there to be done while one waits (three, 144 rows of 576: 508 us; four, 96
  * rows of two windows: 431). */
@@ -130,14 +130,22 @@ static bool is_fetched_slowly(const wa_problem *problem, uint32_t windows)
            problem->variant == WINATTN_COSINE;
 }
 
-/* The largest blocks of whole waves that share a window's rows evenly and
- * whose biases leave room for the ring: a window at a time, or two. */
+/* Waves of a window that compute or, where its rows are too few, only wait. */
+static uint32_t waves_of_window(const wa_problem *problem,
+                                const window_shape *s)
+{
+    return wa_ceil_div(problem->queries, s->block_rows) * 4 * warpgroups(s) /
+           s->windows;
+}
+
+/* Blocks of whole waves, a window's or those of two, whose biases leave room
+ * for the ring and of whose waves fewest only wait; of such the largest. */
 static const char *find_shape(const wa_problem *problem,
                               const wa_device *device, window_shape *s)
 {
     const uint32_t tiles = wa_ceil_div(problem->queries, WAVE_ROWS);
-    for (uint32_t n = wa_even_size(tiles, 4 * COMPUTING_WARPGROUPS); n > 1;
-         n = wa_even_size(tiles, n - 1)) {
+    window_shape best = {.windows = 0};
+    for (uint32_t n = MIN(tiles, 4 * COMPUTING_WARPGROUPS); n > 1; n--) {
         s->block_rows = MIN(n * WAVE_ROWS, problem->queries);
         for (s->windows = 1; s->windows <= 2; s->windows++) {
             s->block_keys = keys_of_tile(problem->keys, s->windows);
@@ -145,14 +153,19 @@ static const char *find_shape(const wa_problem *problem,
                 is_fetched_slowly(problem, s->windows) ||
                 !find_stages(problem, device, s))
                 continue;
-            return work_items(s) <= device->max_work_group
-                       ? NULL
-                       : "the device's work-groups are too small";
+            if (best.windows == 0 ||
+                waves_of_window(problem, s) < waves_of_window(problem, &best))
+                best = *s;
         }
     }
-    return is_fetched_slowly(problem, 2)
-               ? "two windows at a time are fetched too slowly"
-               : "the device's local memory is too small";
+    if (best.windows == 0)
+        return is_fetched_slowly(problem, 2)
+                   ? "two windows at a time are fetched too slowly"
+                   : "the device's local memory is too small";
+    *s = best;
+    return work_items(s) <= device->max_work_group
+               ? NULL
+               : "the device's work-groups are too small";
 }
 
 /* ---- The plan ---- */
