@@ -292,7 +292,8 @@ static double cost_of(const wa_problem *problem, const wa_device *device,
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, &common);
     const uint32_t blocks = wa_ceil_div(problem->queries, s->block_rows);
     const double waves = s->waves_per_window * s->windows_per_group;
-    /* S, dP twice and dQ of each wave's rows */
+    /* S, dP twice and dQ of each wave's rows; fitted before dP of one subtile
+     * was kept */
     const double row_products = subtiles_of(unit, s, &t) > 1 ? 5.0 : 4.0;
     /* dK and dV of each wave's keys */
     const uint32_t key_shares = wa_ceil_div(problem->keys, unit->queries);

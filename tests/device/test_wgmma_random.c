@@ -6,7 +6,7 @@
  *   test_wgmma_random forward|backward [FIRST [COUNT]] */
 #include <string.h>
 
-#include "kit/runner.h"
+#include "kit/fixture.h"
 
 static const char *const kernels[][4] = {
     {"sliding_forward_wgmma", "window_forward_wgmma"},
@@ -15,22 +15,6 @@ static const char *const kernels[][4] = {
 #define KERNELS (sizeof *kernels / sizeof **kernels)
 #define MANY 30 /* cases */
 
-/* What plans say of the case. */
-static void describe(const test_case *c, char *text, size_t size)
-{
-    case_buffers *d = data_make(c);
-    winattn_plan *plan = NULL;
-    assert_non_null(d);
-    const winattn_desc desc = data_desc(d);
-    assert_int_equal(
-        winattn_plan_create(device.context, device.id, &desc, &plan),
-        WINATTN_SUCCESS);
-    assert_int_equal(winattn_plan_describe(plan, size, text, NULL),
-                     WINATTN_SUCCESS);
-    winattn_plan_destroy(plan);
-    data_free(d);
-}
-
 static void random_cases(void **state)
 {
     (void)state;
@@ -38,8 +22,10 @@ static void random_cases(void **state)
     bool seen[KERNELS] = {false};
     for (int i = 0; i < chosen.count; i++) {
         const test_case c = case_random_wgmma(chosen.first + i, chosen.pass);
+        fixture f = set_up_case(&c);
         char text[4096];
-        describe(&c, text, sizeof text);
+        plan_text(f.plan, text);
+        tear_down(&f);
         if (strstr(text, "_wgmma"))
             taken++;
         else
