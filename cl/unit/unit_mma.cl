@@ -44,7 +44,8 @@ INLINE int row_swizzle(int row, const int pitch)
                     : chunks % 4 == 0 ? 4
                     : chunks % 2 == 0 ? 2
                                       : 1;
-    return (row / (8 / low)) & (low - 1);
+    const int alike = low == 8 ? 0 : low == 4 ? 1 : low == 2 ? 2 : 3;
+    return (row >> alike) & (low - 1);
 }
 
 #define LANE_ROWS 2
@@ -180,15 +181,19 @@ INLINE float reciprocal(float x)
 
 INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 
-/* Where a chunk of a row is. Counted in bytes, constants end up in the
- * instruction that reads it, what no row changes of a chunk's number too. */
+/* Where a chunk is of row `own` of a tile that begins at `row`, or of `last`
+ * if that comes before. Counted in bytes, constants end up in the instruction
+ * that reads it, what no row changes of a chunk's number too. Tiles begin at
+ * multiples of eight rows, so its own rows tell in which order a tile has
+ * chunks: compilers do not always find that out. */
 INLINE uint chunk_address(__local const void *rows, const int pitch, int row,
-                          int number)
+                          int own, int last, int number)
 {
-    return shared_address(rows) +
-           (uint)row * (uint)(pitch * (int)sizeof(storage_bits)) +
-           (uint)(number & ~7) * 16u +
-           (uint)((number & 7) ^ row_swizzle(row, pitch)) * 16u;
+    const uint row_bytes = (uint)(pitch * (int)sizeof(storage_bits));
+    const int at = last == INT_MAX ? own : min(own, last - row);
+    return shared_address(rows) + (uint)row * row_bytes +
+           ((uint)at * row_bytes + (uint)(number & ~7) * 16u +
+            (uint)((number & 7) ^ row_swizzle(at, pitch)) * 16u);
 }
 
 /* Four matrices of eight rows of 16 bytes, one row's address from each lane;
@@ -217,11 +222,10 @@ INLINE void load_native_query(uint *to, __local const storage_bits *rows,
                               const int pitch, int row, int channel, int last,
                               int lane)
 {
-    const int own = min(row + (lane & 15), last);
     UNROLL_FOR (int step = 0; step < TILE_N / MMA_K; step++)
         LOAD_MATRICES(
             to + 4 * step,
-            chunk_address(rows, pitch, own,
+            chunk_address(rows, pitch, row, lane & 15, last,
                           channel / CHUNK + 2 * step + (lane >> 4 & 1)),
             "");
 }
@@ -235,7 +239,7 @@ INLINE void load_native_key(uint *to, __local const storage_bits *rows,
     UNROLL_FOR (int key = 0; key < TILE_N; key += keys) {
         uint *words = to + key / keys * 4;
         const uint at =
-            chunk_address(rows, pitch, min(row + key + own, last),
+            chunk_address(rows, pitch, row + key, own, last,
                           channel / CHUNK + (lane & (lanes - 8)) / 8);
         if (count > key + keys - 8) {
             LOAD_MATRICES(words, at, "");
@@ -253,14 +257,14 @@ INLINE void load_native_value(uint *to, __local const storage_bits *rows,
 {
     if (count > 8) {
         LOAD_MATRICES(to,
-                      chunk_address(rows, pitch, min(row + (lane & 15), last),
+                      chunk_address(rows, pitch, row, lane & 15, last,
                                     channel / CHUNK + (lane >> 4 & 1)),
                       ".trans");
         return;
     }
     to[1] = to[3] = 0;
     LOAD_TWO_MATRICES(to[0], to[2],
-                      chunk_address(rows, pitch, min(row + (lane & 7), last),
+                      chunk_address(rows, pitch, row, lane & 7, last,
                                     channel / CHUNK + (lane >> 3 & 1)),
                       ".trans");
 }
@@ -270,8 +274,8 @@ INLINE void load_native_weights(uint *to, __local const storage_bits *weights,
 {
     const int half_tile = count > 8 ? lane >> 4 & 1 : 0;
     const uint at =
-        chunk_address(weights, pitch, query + (lane & 7) + 8 * half_tile,
-                      key / CHUNK + (lane >> 3 & 1));
+        chunk_address(weights, pitch, query, (lane & 7) + 8 * half_tile,
+                      INT_MAX, key / CHUNK + (lane >> 3 & 1));
     if (count > 8) {
         LOAD_MATRICES(to, at, ".trans");
         return;
@@ -293,7 +297,7 @@ INLINE void load_native_weights(uint *to, __local const storage_bits *weights,
 INLINE void store_native_tile(const uint *x, __local storage_bits *rows,
                               const int pitch, int row, int channel, int lane)
 {
-    STORE_MATRICES(x, chunk_address(rows, pitch, row + (lane & 15),
+    STORE_MATRICES(x, chunk_address(rows, pitch, row, lane & 15, INT_MAX,
                                     channel / CHUNK + (lane >> 4 & 1)));
 }
 #endif
