@@ -13,8 +13,9 @@
 #include "matrix/sliding_values.cl"
 
 /* Rows' operands stay in registers, where the unit has its own instruction to
- * load them, which compilers do not move. */
-#define HOLDS_ROWS NATIVE_QUERIES
+ * load them, which compilers do not move; but not where there are two tiles of
+ * rows, whose sums take more than half of them. */
+#define HOLDS_ROWS (NATIVE_QUERIES && (WAVE_TURNS == 1 || DIM_TILES <= 4))
 
 /* What a wave keeps from subtile to subtile. */
 typedef struct wave_state {
@@ -79,15 +80,15 @@ multiply_keys(float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE],
     }
 }
 
-/* Adds a subtile's weights, and its values times these. guards: of keys that
- * not all rows see. */
+/* Adds a subtile's weights, and its values times these. guards 0: all rows see
+ * its keys; else `mixed` says whether some do not. */
 INLINE void
 add_values(wave_state *s,
            query_tile weights[WAVE_TURNS][TILES_PER_SUBTILE][WEIGHT_PARTS],
            float sums[WAVE_TURNS][LANE_ROWS],
            float scores[WAVE_TURNS][TILES_PER_SUBTILE][ACC_PER_LANE],
            const sliding_keys *here, const wave_rows *rows, int first,
-           const int guards, const wave *w)
+           const int guards, int mixed, const wave *w)
 {
     uint unlike_numbers = 0;
     UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
@@ -104,7 +105,7 @@ add_values(wave_state *s,
             UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
                 key_tile v = load_value(here->v, PITCH, (first + t) * TILE_N,
                                         d * TILE_N, INT_MAX, TILE_N, w);
-                if (guards)
+                if (guards && mixed)
                     unlike_numbers |= leave_numbers(&v);
                 UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
                     UNROLL_FOR (int part = 0; part < WEIGHT_PARTS; part++)
@@ -145,7 +146,7 @@ INLINE int attend_quickly(wave_state *s, const sliding_keys *here,
     }
     large = WAVE_ANY(large);
     IF_ALL (!large)
-        add_values(s, weights, sums, scores, here, rows, first, 0, w);
+        add_values(s, weights, sums, scores, here, rows, first, 0, 0, w);
     return !large;
 }
 
@@ -183,41 +184,33 @@ INLINE void attend_carefully(wave_state *s, const sliding_keys *here,
     }
     s->looks = WAVE_ANY(looks);
     IF_ALL (LAZY_MAX || mixed) /* where it is rare, one code serves all */
-        add_values(s, weights, sums, scores, here, rows, first, 1, w);
+        add_values(s, weights, sums, scores, here, rows, first, 1, mixed, w);
     IF_ALL (!LAZY_MAX && !mixed)
-        add_values(s, weights, sums, scores, here, rows, first, 0, w);
+        add_values(s, weights, sums, scores, here, rows, first, 0, 0, w);
 }
 
 INLINE void attend_keys(wave_state *s, const sliding_keys *here,
-                        const wave_rows *rows, int first, uint key,
-                        const wave *w)
+                        const wave_rows *rows, int first, const wave *w)
 {
-    const uint end = min(key + SUBTILE_KEYS, here->end);
-    const int mixed = key + SUBTILE_KEYS > here->end ||
-                      see_mixed(here->args, rows->first, rows->last, key, end);
+    const uint key = here->first + first * TILE_N;
+    const int mixed = !see_all(here->args, rows, key, here->end);
     int is_done = 0;
 #if LAZY_MAX
-    const int plain = !WAVE_ANY(mixed || s->looks);
+    const int plain = !WAVE_ANY(mixed | s->looks);
     IF_ALL (plain)
         is_done = attend_quickly(s, here, rows, first, w);
 #endif
-    IF_ALL (!is_done)
-        attend_carefully(s, here, rows, first, key,
-                         EMULATED ? WAVE_ANY(mixed) : mixed, w);
+    IF_ALL (!is_done &&
+            (EMULATED || !see_nothing(here->args, rows, key, here->end)))
+        attend_carefully(s, here, rows, first, key, WAVE_ANY(mixed), w);
 }
 
 /* Attends to a stage's keys. */
 INLINE void attend_stage(wave_state *s, const sliding_keys *here,
                          const wave_rows *rows, const wave *w)
 {
-    SUBTILE_FOR (int first = 0; first < KEY_TILES;
-                 first += TILES_PER_SUBTILE) {
-        const uint key = here->first + first * TILE_N;
-        if (EMULATED || (key < here->end &&
-                         !see_nothing(here->args, rows, key,
-                                      min(key + SUBTILE_KEYS, here->end))))
-            attend_keys(s, here, rows, first, key, w);
-    }
+    SUBTILE_FOR (int first = 0; first < KEY_TILES; first += TILES_PER_SUBTILE)
+        attend_keys(s, here, rows, first, w);
 }
 
 /* Stores o and lse of a wave's rows, by way of their q. */
@@ -261,7 +254,7 @@ JOIN(sliding_forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     const int wide = (args.flags & ARG_WIDE_ACCESS) != 0;
     const key_pipeline pipeline = {
         .loop = loop_over_keys(&args, tile.row, row_end),
-        .ring = (__local storage_bits *)rings[0],
+        .ring = KEEP_LOCAL((__local storage_bits *)rings[0]),
         .k = k + plane(&args.k, coord.grid, kv_head),
         .v = v + plane(&args.v, coord.grid, kv_head),
         .k_chunk = chunk_of(&args.k, me.lane),
@@ -276,8 +269,9 @@ JOIN(sliding_forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
               tile.row, args.scale == 0.0f ? 0 : row_count, BLOCK_ROWS,
               me.lane, wide);
     END_COPIES();
+    loop_step copied = first_step(&pipeline.loop);
     for (uint ahead = 0; ahead < AHEAD; ahead++)
-        start_keys(&pipeline, ahead, &args, me.lane);
+        start_keys(&pipeline, &copied, &args, me.lane);
     clear_channels(own_q, BLOCK_ROWS, me.lane);
     clear_pads(pipeline.ring, me.lane);
     keep_spans(spans, &args, tile.row, row_end, me.id);
@@ -287,24 +281,23 @@ JOIN(sliding_forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     const wave_rows rows = find_wave_rows(spans, row_count, me.wave);
     wave_state state;
     start_wave(&state, own_q, rows.row, &w);
-    for (uint b = 0; b < pipeline.loop.blocks; b++) {
+    for (loop_step step = first_step(&pipeline.loop);
+         is_step(&pipeline.loop, &step); next_step(&pipeline.loop, &step)) {
         HIDE_LANE(me.lane);
         HIDE_LANE(w.lane);
         RELOAD_ARGS(forward_args, now_args, &args)
-        const key_range range = loop_block(now_args, &pipeline.loop, b);
-        __local const storage_bits *stage =
-            pipeline.ring + b % STAGES * STAGE_SIZE;
+        __local const storage_bits *stage = pipeline.ring + step.stage;
         const sliding_keys here = {
             .q = own_q,
             .k = stage + K_OFFSET,
             .v = stage + V_OFFSET,
-            .first = range.first,
-            .end = range.first + range.count,
+            .first = step.first,
+            .end = end_of_step(&pipeline.loop, &step),
             .scale = now_args->scale == 0.0f ? 1.0f : now_args->scale,
             .found = found + me.wave,
             .args = now_args};
         await_stage(0);
-        start_keys(&pipeline, b + AHEAD, now_args, me.lane);
+        start_keys(&pipeline, &copied, now_args, me.lane);
         await_copies(0);
         attend_stage(&state, &here, &rows, &w);
     }

@@ -21,35 +21,74 @@ typedef struct key_pipeline {
 INLINE void copy_stage(__local storage_bits *to, __global const storage *plane,
                        ulong chunk, const tensor_layout *layout,
                        const key_pipeline *p, const forward_args *args,
-                       key_range range, int lane)
+                       uint first, int count, int lane)
 {
-    const int count = (int)range.count;
 #if CHUNKS
     if (p->wide && count == BLOCK_KEYS) {
-        copy_found(to, plane + element(layout, range.first, 0) + chunk, 0,
+        copy_found(to, plane + element(layout, first, 0) + chunk, 0,
                    (ulong)ROWS_AT_ONCE * layout->row, 0, 0, count, 1,
                    BLOCK_KEYS, lane);
         return;
     }
 #endif
-    copy_rows(to, plane, chunk, layout, &args->grid, &p->coord, 0, range.first,
+    copy_rows(to, plane, chunk, layout, &args->grid, &p->coord, 0, first,
               count, BLOCK_KEYS, lane, p->wide);
 }
 
-/* Starts the copies of block b of the loop over keys; none, behind the last.
- */
-INLINE void start_keys(const key_pipeline *p, uint b, const forward_args *args,
-                       int lane)
+/* A step of the loop over keys: its first key, and where its stage is in the
+ * ring. Each follows from the one before, as what loop_block asks for takes
+ * longer than a tile leaves time for. */
+typedef struct loop_step {
+    uint first;
+    int stage;
+} loop_step;
+
+INLINE loop_step first_step(const key_loop *loop)
 {
-    if (b < p->loop.blocks) {
-        const key_range range = loop_block(args, &p->loop, b);
-        __local storage_bits *to = p->ring + b % STAGES * STAGE_SIZE;
-        copy_stage(to + K_OFFSET, p->k, p->k_chunk, &args->k, p, args, range,
-                   lane);
-        copy_stage(to + V_OFFSET, p->v, p->v_chunk, &args->v, p, args, range,
-                   lane);
+    const loop_step s = {.first =
+                             loop->sink_end > 0 ? 0 : loop->first_row.low};
+    return s;
+}
+
+INLINE int is_step(const key_loop *loop, const loop_step *s)
+{
+    return s->first < loop->last_row.high;
+}
+
+/* The end of its keys. */
+INLINE uint end_of_step(const key_loop *loop, const loop_step *s)
+{
+    return min(s->first + BLOCK_KEYS, s->first < loop->sink_end
+                                          ? loop->sink_end
+                                          : loop->last_row.high);
+}
+
+INLINE void next_step(const key_loop *loop, loop_step *s)
+{
+    const uint next = s->first + BLOCK_KEYS;
+    const int leaves_sink =
+        s->first < loop->sink_end && next >= loop->sink_end;
+    s->first = leaves_sink ? loop->first_row.low : next;
+    s->stage += STAGE_SIZE;
+    if (s->stage == STAGES * STAGE_SIZE)
+        s->stage = 0;
+}
+
+/* Starts the copies of a step, none behind the last, and goes on to the next.
+ */
+INLINE void start_keys(const key_pipeline *p, loop_step *s,
+                       const forward_args *args, int lane)
+{
+    if (is_step(&p->loop, s)) {
+        const uint count = end_of_step(&p->loop, s) - s->first;
+        __local storage_bits *to = p->ring + s->stage;
+        copy_stage(to + K_OFFSET, p->k, p->k_chunk, &args->k, p, args,
+                   s->first, count, lane);
+        copy_stage(to + V_OFFSET, p->v, p->v_chunk, &args->v, p, args,
+                   s->first, count, lane);
     }
     END_COPIES();
+    next_step(&p->loop, s);
 }
 
 /* Zeros in channels past the last of rows that no ring has. */

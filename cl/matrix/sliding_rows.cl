@@ -46,11 +46,21 @@ INLINE void keep_spans(__local span *spans, const forward_args *args,
 
 /* What a wave knows of its rows. */
 typedef struct wave_rows {
-    int row;             /* the first one, in the block */
-    int count;           /* how many exist; none: 0 or less */
-    span first, last;    /* what the first and the last see */
-    __local span *spans; /* of all of the block's rows */
+    int row;                 /* the first one, in the block */
+    int count;               /* how many exist; none: 0 or less */
+    uint all_first, all_end; /* keys that all of them see, next to the sink */
+    __local span *spans;     /* of all of the block's rows */
 } wave_rows;
+
+INLINE span first_span(const wave_rows *rows)
+{
+    return rows->spans[rows->row];
+}
+
+INLINE span last_span(const wave_rows *rows)
+{
+    return rows->spans[rows->row + WAVE_ROWS - 1];
+}
 
 INLINE wave_rows find_wave_rows(__local span *spans, int row_count, int number)
 {
@@ -58,17 +68,32 @@ INLINE wave_rows find_wave_rows(__local span *spans, int row_count, int number)
     rows.row = number * WAVE_ROWS;
     rows.count = row_count - rows.row;
     rows.spans = spans;
-    rows.first = spans[rows.row];
-    rows.last = spans[rows.row + WAVE_ROWS - 1];
+    rows.all_first = last_span(&rows).low;
+    rows.all_end = rows.count > 0 ? first_span(&rows).high : 0;
     return rows;
 }
 
-/* Does none of the wave's rows see any of the keys [first, end)? */
+/* Of a subtile's keys, from `first` on, where keys from `end` on count as
+ * unseen: do all of the wave's rows see them all? Of most subtiles they do, so
+ * this asks little, and without branches. */
+INLINE int see_all(const forward_args *args, const wave_rows *rows, uint first,
+                   uint end)
+{
+    const uint next = first + SUBTILE_KEYS;
+    const int is_before_end = next <= min(rows->all_end, end);
+    const int is_in_window = first >= rows->all_first;
+    const int is_in_sink = next <= args->sink;
+    return is_before_end & (is_in_window | is_in_sink);
+}
+
+/* Does none of them see any? */
 INLINE int see_nothing(const forward_args *args, const wave_rows *rows,
                        uint first, uint end)
 {
-    return rows->count <= 0 || lie_before(rows->last, first) ||
-           lie_behind(args, rows->first, first, end);
+    return rows->count <= 0 || first >= end ||
+           lie_before(last_span(rows), first) ||
+           lie_behind(args, first_span(rows), first,
+                      min(first + SUBTILE_KEYS, end));
 }
 
 /* Scores of a tile, of keys `key` and on, become `hidden` where the row does

@@ -432,12 +432,10 @@ INLINE void add_stage(wave_state *s, const sliding_keys *here,
                  first += TILES_PER_SUBTILE) {
         const forward_args *args = &here->args->forward;
         const uint key = here->first + first * TILE_N;
-        const uint end = min(key + SUBTILE_KEYS, here->end);
-        const int mixed = key + SUBTILE_KEYS > here->end ||
-                          see_mixed(args, rows->first, rows->last, key, end);
-        if (EMULATED ||
-            (key < here->end && !see_nothing(args, rows, key, end)))
-            add_keys(s, here, rows, first, key, end, mixed, w);
+        const int all = see_all(args, rows, key, here->end);
+        if (EMULATED || all || !see_nothing(args, rows, key, here->end))
+            add_keys(s, here, rows, first, key,
+                     min(key + SUBTILE_KEYS, here->end), !all, w);
     }
 }
 
@@ -445,22 +443,23 @@ INLINE void loop_keys(wave_state *s, const key_pipeline *pipeline,
                       sliding_keys here, const wave_rows *rows, work_item *me,
                       wave *w)
 {
+    const key_loop *loop = &pipeline->loop;
+    loop_step copied = first_step(loop);
     for (uint ahead = 0; ahead < AHEAD; ahead++)
-        start_keys(pipeline, ahead, &here.args->forward, me->lane);
-    for (uint b = 0; b < pipeline->loop.blocks; b++) {
+        start_keys(pipeline, &copied, &here.args->forward, me->lane);
+    for (loop_step step = first_step(loop); is_step(loop, &step);
+         next_step(loop, &step)) {
         HIDE_LANE(me->lane);
         HIDE_LANE(w->lane);
         RELOAD_ARGS(backward_args, args, here.args)
-        const key_range range = loop_block(&args->forward, &pipeline->loop, b);
-        __local const storage_bits *stage =
-            pipeline->ring + b % STAGES * STAGE_SIZE;
+        __local const storage_bits *stage = pipeline->ring + step.stage;
         here.args = args;
         here.k = stage + K_OFFSET;
         here.v = stage + V_OFFSET;
-        here.first = range.first;
-        here.end = range.first + range.count;
+        here.first = step.first;
+        here.end = end_of_step(loop, &step);
         await_stage(0);
-        start_keys(pipeline, b + AHEAD, &args->forward, me->lane);
+        start_keys(pipeline, &copied, &args->forward, me->lane);
         await_copies(0);
         add_stage(s, &here, rows, w);
     }
@@ -495,7 +494,7 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     const int wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
     const key_pipeline pipeline = {
         .loop = loop_over_keys(forward, tile.row, row_end),
-        .ring = (__local storage_bits *)rings[0],
+        .ring = KEEP_LOCAL((__local storage_bits *)rings[0]),
         .k = k + plane(&forward->k, coord.grid, kv_head),
         .v = v + plane(&forward->v, coord.grid, kv_head),
         .k_chunk = chunk_of(&forward->k, me.lane),

@@ -44,8 +44,7 @@ INLINE int row_swizzle(int row, const int pitch)
                     : chunks % 4 == 0 ? 4
                     : chunks % 2 == 0 ? 2
                                       : 1;
-    const int alike = low == 8 ? 0 : low == 4 ? 1 : low == 2 ? 2 : 3;
-    return (row >> alike) & (low - 1);
+    return (row / (8 / low)) & (low - 1);
 }
 
 #define LANE_ROWS 2
@@ -181,6 +180,20 @@ INLINE float reciprocal(float x)
 
 INLINE uint shared_address(__local const void *p) { return (uint)(size_t)p; }
 
+/* ptxas makes an address of local memory anew at each use, from where the
+ * work-group's is: a register that takes tens of cycles to read. What comes
+ * from another lane it keeps. */
+INLINE uint keep_address(uint x)
+{
+    uint y;
+    __asm__ volatile("shfl.sync.idx.b32 %0, %1, 0, 31, 0xffffffff;"
+                     : "=r"(y)
+                     : "r"(x));
+    return y;
+}
+#define KEEP_LOCAL(p)                                                         \
+    ((__local storage_bits *)(size_t)keep_address(shared_address(p)))
+
 /* Where a chunk is of row `own` of a tile that begins at `row`, or of `last`
  * if that comes before. Counted in bytes, constants end up in the instruction
  * that reads it, what no row changes of a chunk's number too. Tiles begin at
@@ -190,8 +203,9 @@ INLINE uint chunk_address(__local const void *rows, const int pitch, int row,
                           int own, int last, int number)
 {
     const uint row_bytes = (uint)(pitch * (int)sizeof(storage_bits));
-    const int at = last == INT_MAX ? own : min(own, last - row);
-    return shared_address(rows) + (uint)row * row_bytes +
+    const int before = last == INT_MAX ? row : 0;
+    const int at = last == INT_MAX ? own : min(row + own, last);
+    return shared_address(rows) + (uint)before * row_bytes +
            ((uint)at * row_bytes + (uint)(number & ~7) * 16u +
             (uint)((number & 7) ^ row_swizzle(at, pitch)) * 16u);
 }

@@ -10,6 +10,8 @@
 #define SPAN_BYTES 8u
 /* And for what a wave has found among values. */
 #define FOUND_BYTES 4u
+/* What the device takes of local memory for each work-group on top. */
+#define RESERVED_BYTES 1024u
 /* A stage has so many tiles of keys at most, a wave so many of rows. */
 #define MOST_KEY_TILES 8u
 #define MOST_TURNS 2u
@@ -68,17 +70,19 @@ const char *wa_sliding_shape_refusal(const wa_problem *problem,
 /* ---- The search ---- */
 
 /* Registers of a lane that a wave's tiles of rows take: sums, q where it stays
- * in registers, scores and, half as many, weights. */
+ * in registers (HOLDS_ROWS of the kernel), scores and, half as many, weights.
+ */
 static double registers_of(const wa_problem *problem, const wa_device *device,
                            const wa_matrix_shape *s)
 {
     const wa_matrix_unit *unit = device->matrix_unit;
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
     const uint32_t tiles = s->subtile_keys / unit->tile;
-    const double q = device->vendor == WA_VENDOR_NVIDIA
-                         ? t.dim_tiles * t.acc_per_lane * 0.5
-                         : 0.0;
-    return wa_sliding_turns(device, s) *
+    const uint32_t turns = wa_sliding_turns(device, s);
+    const bool holds_q =
+        device->vendor == WA_VENDOR_NVIDIA && (turns == 1 || t.dim_tiles <= 4);
+    const double q = holds_q ? t.dim_tiles * t.acc_per_lane * 0.5 : 0.0;
+    return turns *
            (t.dim_tiles * t.acc_per_lane + q + 1.5 * tiles * t.acc_per_lane);
 }
 
@@ -89,14 +93,15 @@ static double registers_of(const wa_problem *problem, const wa_device *device,
  * 580.159.04, November 2026, bench/notes.md). */
 double wa_sliding_cost(const wa_problem *problem, const wa_device *device,
                        const wa_matrix_shape *s, double registers,
-                       uint64_t local)
+                       uint64_t local, double keys_of_stage)
 {
     const double budget =
         wa_matrix_most_sums(problem, device, s->waves_per_window);
     /* a tile of keys is read for all of a wave's tiles of rows */
-    double cost = 1.0 + 0.3 / wa_sliding_turns(device, s);
-    cost *= 1.0 + 2.0 / s->block_keys; /* waiting for a stage */
-    cost *= 1.0 + 8.0 / s->subtile_keys;
+    const double turns = wa_sliding_turns(device, s);
+    double cost = 1.0 + 0.3 / turns;
+    cost *= 1.0 + keys_of_stage / s->block_keys;
+    cost *= 1.0 + 16.0 / (turns * s->subtile_keys);
     cost *= s->waves_per_window > BEST_WAVES
                 ? 1.25
                 : 1.0 + 0.1 * (BEST_WAVES / s->waves_per_window - 1);
@@ -108,7 +113,7 @@ double wa_sliding_cost(const wa_problem *problem, const wa_device *device,
         cost *= s->stages == 1 ? 1.3 : 1.0 + 0.05 / (s->stages - 1);
         /* work-groups of few waves want company */
         if (s->waves_per_window <= BEST_WAVES &&
-            2 * local > device->local_capacity)
+            2 * (local + RESERVED_BYTES) > device->local_capacity)
             cost *= 1.3;
     }
     return cost;
@@ -155,7 +160,7 @@ static void try_shape(void *data, const wa_matrix_shape *s)
         find->visit(find->data, s,
                     wa_sliding_cost(
                         problem, device, s, registers_of(problem, device, s),
-                        wa_sliding_local_bytes(problem, device, s)));
+                        wa_sliding_local_bytes(problem, device, s), 4.0));
 }
 
 uint64_t wa_visit_sliding_shapes(const wa_problem *problem,

@@ -33,10 +33,11 @@ uint32_t wa_sliding_turns(const wa_device *device,
                           const wa_matrix_shape *shape);
 
 /* What a kernel's model expects of a shape: `registers` of a lane for tiles,
- * `local` bytes of a work-group. */
+ * `local` bytes of a work-group; that the wait for a stage takes as long as so
+ * many of its keys. */
 double wa_sliding_cost(const wa_problem *problem, const wa_device *device,
                        const wa_matrix_shape *shape, double registers,
-                       uint64_t local);
+                       uint64_t local, double keys_of_stage);
 
 /* Calls visit for all shapes of tiles, and returns how many there were. */
 typedef void wa_sliding_visitor(void *data, const wa_matrix_shape *shape);

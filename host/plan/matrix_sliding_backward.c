@@ -218,7 +218,8 @@ static double rows_cost(const search *find, const wa_matrix_shape *s)
 {
     return wa_sliding_cost(find->problem, find->device, s,
                            registers_of(find->problem, find->device, s, 1.0),
-                           rows_bytes(find->problem, find->device, s, false));
+                           rows_bytes(find->problem, find->device, s, false),
+                           2.0);
 }
 
 static double keys_cost(const search *find, const wa_matrix_shape *s)
@@ -228,7 +229,7 @@ static double keys_cost(const search *find, const wa_matrix_shape *s)
     return wa_sliding_cost(
                find->problem, find->device, s,
                registers_of(find->problem, find->device, s, gradients),
-               keys_bytes(find->problem, find->device, s)) *
+               keys_bytes(find->problem, find->device, s), 2.0) *
            (gradients < 2.0 ? 1.75 : 1.0); /* products that both make */
 }
 
