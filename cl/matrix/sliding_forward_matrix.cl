@@ -13,9 +13,9 @@
 #include "matrix/sliding_values.cl"
 
 /* Rows' operands stay in registers, where the unit has its own instruction to
- * load them, which compilers do not move; but not where there are two tiles of
- * rows, whose sums take more than half of them. */
-#define HOLDS_ROWS (NATIVE_QUERIES && (WAVE_TURNS == 1 || DIM_TILES <= 4))
+ * load them, which compilers do not move. Of two tiles of rows they would take
+ * those that addresses are kept in. */
+#define HOLDS_ROWS (NATIVE_QUERIES && WAVE_TURNS == 1)
 
 /* What a wave keeps from subtile to subtile. */
 typedef struct wave_state {
@@ -189,28 +189,36 @@ INLINE void attend_carefully(wave_state *s, const sliding_keys *here,
         add_values(s, weights, sums, scores, here, rows, first, 0, 0, w);
 }
 
-INLINE void attend_keys(wave_state *s, const sliding_keys *here,
-                        const wave_rows *rows, int first, const wave *w)
+/* Do all of a wave's rows see all of a subtile? */
+INLINE int is_plain(const sliding_keys *here, const wave_rows *rows, int first)
 {
-    const uint key = here->first + first * TILE_N;
-    const int mixed = !see_all(here->args, rows, key, here->end);
-    int is_done = 0;
-#if LAZY_MAX
-    const int plain = !WAVE_ANY(mixed | s->looks);
-    IF_ALL (plain)
-        is_done = attend_quickly(s, here, rows, first, w);
-#endif
-    IF_ALL (!is_done &&
-            (EMULATED || !see_nothing(here->args, rows, key, here->end)))
-        attend_carefully(s, here, rows, first, key, WAVE_ANY(mixed), w);
+    return see_all(here->args, rows, here->first + first * TILE_N, here->end);
 }
 
-/* Attends to a stage's keys. */
+/* Attends to a stage's keys. What is rare stands outside the loop over
+ * subtiles, which then has all of its addresses in registers. */
 INLINE void attend_stage(wave_state *s, const sliding_keys *here,
                          const wave_rows *rows, const wave *w)
 {
-    SUBTILE_FOR (int first = 0; first < KEY_TILES; first += TILES_PER_SUBTILE)
-        attend_keys(s, here, rows, first, w);
+    int first = 0;
+    for (;;) {
+#if LAZY_MAX
+        NO_UNROLL_FOR (; first < KEY_TILES; first += TILES_PER_SUBTILE) {
+            int is_done = !WAVE_ANY(!is_plain(here, rows, first) | s->looks);
+            IF_ALL (is_done)
+                is_done = attend_quickly(s, here, rows, first, w);
+            if (!is_done)
+                break;
+        }
+#endif
+        if (first >= KEY_TILES)
+            break;
+        const uint key = here->first + first * TILE_N;
+        IF_ALL (EMULATED || !see_nothing(here->args, rows, key, here->end))
+            attend_carefully(s, here, rows, first, key,
+                             WAVE_ANY(!is_plain(here, rows, first)), w);
+        first += TILES_PER_SUBTILE;
+    }
 }
 
 /* Stores o and lse of a wave's rows, by way of their q. */

@@ -79,8 +79,7 @@ static double registers_of(const wa_problem *problem, const wa_device *device,
     const wa_matrix_tiling t = wa_matrix_tiling_of(problem, unit, s);
     const uint32_t tiles = s->subtile_keys / unit->tile;
     const uint32_t turns = wa_sliding_turns(device, s);
-    const bool holds_q =
-        device->vendor == WA_VENDOR_NVIDIA && (turns == 1 || t.dim_tiles <= 4);
+    const bool holds_q = device->vendor == WA_VENDOR_NVIDIA && turns == 1;
     const double q = holds_q ? t.dim_tiles * t.acc_per_lane * 0.5 : 0.0;
     return turns *
            (t.dim_tiles * t.acc_per_lane + q + 1.5 * tiles * t.acc_per_lane);

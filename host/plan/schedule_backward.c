@@ -125,8 +125,7 @@ static uint64_t windows_of_launch(const wa_problem *problem,
     const double operations = 2.5 * wa_problem_row_operations(problem) *
                               problem->heads * problem->queries;
     const double by_time = wa_launch_operations(device) *
-                           (plan->is_wgmma ? WA_WGMMA_SPEED : 1.0) /
-                           operations;
+                           wa_launch_speed(problem, device, plan) / operations;
     uint64_t windows =
         by_time < 1e9 ? (uint64_t)by_time : (uint64_t)1000000000u;
     if (!plan->fused)

@@ -3,6 +3,7 @@
  * windows. */
 #include "plan/schedule.h"
 
+#include "device/matrix_unit.h"
 #include "plan/planner.h"
 
 /* Of a launch, whatever its kernel. */
@@ -23,6 +24,20 @@ double wa_launch_operations(const wa_device *device)
     return 0.1 * rate;
 }
 
+double wa_launch_speed(const wa_problem *problem, const wa_device *device,
+                       const wa_plan *plan)
+{
+    if (plan->is_wgmma)
+        return WA_WGMMA_SPEED;
+    if (plan->tier != WINATTN_TIER_MATRIX || device->emulates_matrix_unit ||
+        problem->variant != WINATTN_SLIDING)
+        return 1.0;
+    /* channels that there are not are multiplied as well */
+    const uint32_t tile = device->matrix_unit->tile;
+    const uint32_t dims = wa_ceil_div(problem->head_dim, tile) * tile;
+    return WA_MATRIX_SPEED * problem->head_dim / dims;
+}
+
 static uint32_t work_tiles_per_launch(const wa_problem *problem,
                                       const wa_device *device,
                                       const wa_plan *plan)
@@ -32,8 +47,7 @@ static uint32_t work_tiles_per_launch(const wa_problem *problem,
     const double operations =
         wa_problem_row_operations(problem) * step->block_rows;
     const double by_time = wa_launch_operations(device) *
-                           (plan->is_wgmma ? WA_WGMMA_SPEED : 1.0) /
-                           operations;
+                           wa_launch_speed(problem, device, plan) / operations;
     const double by_items = MOST_ITEMS / step->work_group * per_group / 2.0;
     double most = by_time < by_items ? by_time : by_items;
     /* enough for every compute unit to be busy */
