@@ -70,8 +70,7 @@ const char *wa_sliding_shape_refusal(const wa_problem *problem,
 /* ---- The search ---- */
 
 /* Registers of a lane that a wave's tiles of rows take: sums, q where it stays
- * in registers (HOLDS_ROWS of the kernel), scores and, half as many, weights.
- */
+ * in registers (HOLDS_ROWS of the kernel), scores and weights. */
 static double registers_of(const wa_problem *problem, const wa_device *device,
                            const wa_matrix_shape *s)
 {
@@ -80,9 +79,11 @@ static double registers_of(const wa_problem *problem, const wa_device *device,
     const uint32_t tiles = s->subtile_keys / unit->tile;
     const uint32_t turns = wa_sliding_turns(device, s);
     const bool holds_q = device->vendor == WA_VENDOR_NVIDIA && turns == 1;
-    const double q = holds_q ? t.dim_tiles * t.acc_per_lane * 0.5 : 0.0;
-    return turns *
-           (t.dim_tiles * t.acc_per_lane + q + 1.5 * tiles * t.acc_per_lane);
+    /* operands of 16 bits lie in pairs */
+    const double operand = problem->dtype == WINATTN_FP32 ? 1.0 : 0.5;
+    return turns * t.acc_per_lane *
+           (t.dim_tiles + (holds_q ? operand * t.dim_tiles : 0.0) +
+            (1.0 + operand) * tiles);
 }
 
 /* Waves of a work-group that were the fastest on an H200. */
@@ -103,7 +104,7 @@ double wa_sliding_cost(const wa_problem *problem, const wa_device *device,
     cost *= 1.0 + 16.0 / (turns * s->subtile_keys);
     cost *= s->waves_per_window > BEST_WAVES
                 ? 1.25
-                : 1.0 + 0.1 * (BEST_WAVES / s->waves_per_window - 1);
+                : 1.0 + 0.15 * (BEST_WAVES / s->waves_per_window - 1);
     if (registers > budget) {
         const double excess = registers / (budget > 1.0 ? budget : 1.0);
         cost *= excess * excess;
