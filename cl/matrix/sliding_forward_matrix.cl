@@ -195,6 +195,14 @@ INLINE int is_plain(const sliding_keys *here, const wave_rows *rows, int first)
     return see_all(here->args, rows, here->first + first * TILE_N, here->end);
 }
 
+/* What one lane of a wave finds they all do; where they can vote, compilers
+ * see that, too. */
+#if EMULATED || LAZY_MAX
+#define IS_MIXED(x) WAVE_ANY(x)
+#else
+#define IS_MIXED(x) (x)
+#endif
+
 /* Attends to a stage's keys. What is rare stands outside the loop over
  * subtiles, which then has all of its addresses in registers. */
 INLINE void attend_stage(wave_state *s, const sliding_keys *here,
@@ -216,7 +224,7 @@ INLINE void attend_stage(wave_state *s, const sliding_keys *here,
         const uint key = here->first + first * TILE_N;
         IF_ALL (EMULATED || !see_nothing(here->args, rows, key, here->end))
             attend_carefully(s, here, rows, first, key,
-                             WAVE_ANY(!is_plain(here, rows, first)), w);
+                             IS_MIXED(!is_plain(here, rows, first)), w);
         first += TILES_PER_SUBTILE;
     }
 }
