@@ -69,8 +69,9 @@ const char *wa_sliding_shape_refusal(const wa_problem *problem,
 
 /* ---- The search ---- */
 
-/* Registers of a lane that a wave's tiles of rows take: sums, q where it stays
- * in registers (HOLDS_ROWS of the kernel), scores and weights. */
+/* Registers of a lane that a wave's tiles of rows take: sums, all of q where
+ * it stays in registers (HOLDS_ROWS of the kernel) or else a tile's channels,
+ * scores and weights. */
 static double registers_of(const wa_problem *problem, const wa_device *device,
                            const wa_matrix_shape *s)
 {
@@ -82,7 +83,7 @@ static double registers_of(const wa_problem *problem, const wa_device *device,
     /* operands of 16 bits lie in pairs */
     const double operand = problem->dtype == WINATTN_FP32 ? 1.0 : 0.5;
     return turns * t.acc_per_lane *
-           (t.dim_tiles + (holds_q ? operand * t.dim_tiles : 0.0) +
+           (t.dim_tiles + operand * (holds_q ? t.dim_tiles : 1) +
             (1.0 + operand) * tiles);
 }
 
