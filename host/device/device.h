@@ -20,6 +20,9 @@ typedef enum wa_vendor {
 
 struct wa_matrix_unit;
 
+/* Bytes of local_capacity that a work-group takes beside its own. */
+#define WA_RESERVED_LOCAL_BYTES 1024u
+
 typedef struct wa_device {
     char name[128];
     char platform[64];

@@ -127,9 +127,10 @@ static void choose_stages(const wa_linear_problem *problem,
                           const wa_device *device, wa_linear_shape *s)
 {
     const uint32_t most = device->matrix_unit->copies_async ? 4 : 2;
-    const uint64_t room = device->local_capacity / 2 > 1024
-                              ? device->local_capacity / 2 - 1024
-                              : 0;
+    const uint64_t room =
+        device->local_capacity / 2 > WA_RESERVED_LOCAL_BYTES
+            ? device->local_capacity / 2 - WA_RESERVED_LOCAL_BYTES
+            : 0;
     for (s->stages = most; s->stages > 2; s->stages--)
         if (bytes_of(problem, device, s) <= room)
             return;
@@ -221,7 +222,8 @@ static uint32_t groups_at_once(const wa_linear_problem *problem,
     const uint64_t registers =
         (uint64_t)kernel->work_group *
         (is_limited ? WA_LINEAR_ITEM_REGISTERS : MOST_REGISTERS);
-    uint64_t groups = device->local_capacity / (kernel->local_bytes + 1024);
+    uint64_t groups = device->local_capacity /
+                      (kernel->local_bytes + WA_RESERVED_LOCAL_BYTES);
     if (groups > device->register_words / registers)
         groups = device->register_words / registers;
     groups = (groups ? groups : 1) * device->compute_units;

@@ -236,7 +236,8 @@ static double resident_groups(const wa_problem *problem,
                               const tiling *t)
 {
     const double by_memory =
-        (double)device->local_capacity / ((double)local_bytes(s, t) + 1024.0);
+        (double)device->local_capacity /
+        ((double)local_bytes(s, t) + WA_RESERVED_LOCAL_BYTES);
     const double by_registers =
         (double)device->register_words /
         ((registers_of(problem, device, s, t) + 40.0) * s->team * s->teams);

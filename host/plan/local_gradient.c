@@ -164,7 +164,8 @@ double wa_gradient_resident(const wa_problem *problem, const wa_device *device,
 {
     const double by_memory =
         (double)device->local_capacity /
-        ((double)wa_gradient_local_bytes(problem, which, s) + 1024.0);
+        ((double)wa_gradient_local_bytes(problem, which, s) +
+         WA_RESERVED_LOCAL_BYTES);
     double registers = wa_gradient_registers(problem, device, which, s, t);
     if (wa_gradient_keeps_dbias(problem, device, which, s, t))
         registers += s->score_rows * s->score_cols;

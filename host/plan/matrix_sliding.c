@@ -10,8 +10,6 @@
 #define SPAN_BYTES 8u
 /* And for what a wave has found among values. */
 #define FOUND_BYTES 4u
-/* What the device takes of local memory for each work-group on top. */
-#define RESERVED_BYTES 1024u
 /* A stage has so many tiles of keys at most, a wave so many of rows. */
 #define MOST_KEY_TILES 8u
 #define MOST_TURNS 2u
@@ -114,7 +112,7 @@ double wa_sliding_cost(const wa_problem *problem, const wa_device *device,
         cost *= s->stages == 1 ? 1.3 : 1.0 + 0.05 / (s->stages - 1);
         /* work-groups of few waves want company */
         if (s->waves_per_window <= BEST_WAVES &&
-            2 * (local + RESERVED_BYTES) > device->local_capacity)
+            2 * (local + WA_RESERVED_LOCAL_BYTES) > device->local_capacity)
             cost *= 1.3;
     }
     return cost;

@@ -220,7 +220,9 @@ uint32_t wa_matrix_resident(const wa_device *device, uint32_t local_bytes)
 {
     return device->matrix_unit->copies_async
                ? 1
-               : MAX(device->local_capacity / (local_bytes + 1024), 1);
+               : MAX(device->local_capacity /
+                         (local_bytes + WA_RESERVED_LOCAL_BYTES),
+                     1);
 }
 
 /* Parts of a compute unit of NVIDIA's, which deal waves among them; each has
