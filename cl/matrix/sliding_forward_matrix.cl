@@ -3,10 +3,10 @@
  * and, where the caller allows TF32, fp32.
  *
  * A work-group has BLOCK_ROWS query rows of a head, a wave WAVE_TURNS tiles of
- * them, whose q and sums stay in its registers. Keys and values come by a ring
- * (sliding_pipeline.cl) and are read from it once for all of a wave's tiles.
- * Subtiles that all rows of a wave see entirely carry no comparison; those
- * that none of them sees are passed over. */
+ * them, whose sums stay in its registers, and q of a single one. Keys and
+ * values come by a ring (sliding_pipeline.cl) and are read from it once for
+ * all of a wave's tiles. Subtiles that all rows of a wave see entirely carry
+ * no comparison; those that none of them sees are passed over. */
 #define ROW_PLANES 0 /* q has local memory of its own */
 #include "matrix/forward_epilogue.cl"
 #include "matrix/sliding_pipeline.cl"

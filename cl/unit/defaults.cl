@@ -31,7 +31,7 @@
 #endif
 /* A pointer to local memory that a loop starts from again and again. */
 #ifndef KEEP_LOCAL
-#define KEEP_LOCAL(p) p
+#define KEEP_LOCAL(p) (p)
 #endif
 /* Within a loop: declares `name`, which points to the kernel's first argument,
  * as `from` does; or to what is read of it again. */

@@ -150,6 +150,9 @@ typedef struct search {
     void *data;
 } search;
 
+/* As long as that many keys does a stage's wait take, on the same H200. */
+#define KEYS_OF_STAGE 4.0
+
 static void try_shape(void *data, const wa_matrix_shape *s)
 {
     const search *find = data;
@@ -157,9 +160,10 @@ static void try_shape(void *data, const wa_matrix_shape *s)
     const wa_device *device = find->device;
     if (!wa_sliding_shape_refusal(problem, device, s))
         find->visit(find->data, s,
-                    wa_sliding_cost(
-                        problem, device, s, registers_of(problem, device, s),
-                        wa_sliding_local_bytes(problem, device, s), 4.0));
+                    wa_sliding_cost(problem, device, s,
+                                    registers_of(problem, device, s),
+                                    wa_sliding_local_bytes(problem, device, s),
+                                    KEYS_OF_STAGE));
 }
 
 uint64_t wa_visit_sliding_shapes(const wa_problem *problem,

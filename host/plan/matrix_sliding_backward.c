@@ -214,12 +214,15 @@ typedef struct search {
     void *data;
 } search;
 
+/* As long as that many keys, or rows, does a stage's wait take. */
+#define KEYS_OF_STAGE 2.0
+
 static double rows_cost(const search *find, const wa_matrix_shape *s)
 {
     return wa_sliding_cost(find->problem, find->device, s,
                            registers_of(find->problem, find->device, s, 1.0),
                            rows_bytes(find->problem, find->device, s, false),
-                           2.0);
+                           KEYS_OF_STAGE);
 }
 
 static double keys_cost(const search *find, const wa_matrix_shape *s)
@@ -229,7 +232,7 @@ static double keys_cost(const search *find, const wa_matrix_shape *s)
     return wa_sliding_cost(
                find->problem, find->device, s,
                registers_of(find->problem, find->device, s, gradients),
-               keys_bytes(find->problem, find->device, s), 2.0) *
+               keys_bytes(find->problem, find->device, s), KEYS_OF_STAGE) *
            (gradients < 2.0 ? 1.75 : 1.0); /* products that both make */
 }
 

@@ -18,16 +18,9 @@ void wa_schedule_backward(const wa_problem *problem, const wa_device *device,
  * that it has. */
 uint64_t wa_whole_splits(uint64_t groups, uint64_t head_blocks);
 
-/* Operations that one launch should have at most. */
-double wa_launch_operations(const wa_device *device);
-/* How many times as many those of a plan's kernels may have: of sliding
- * attention on matrix units, whose work-groups of a launch end together and
- * those of the next begin only then. An H200 showed 100 with mma.sync and 190
- * with wgmma. */
-#define WA_MATRIX_SPEED 16.0
-#define WA_WGMMA_SPEED 64.0
-double wa_launch_speed(const wa_problem *problem, const wa_device *device,
-                       const wa_plan *plan);
+/* Operations that one launch of the plan's kernels should have at most. */
+double wa_launch_operations(const wa_problem *problem, const wa_device *device,
+                            const wa_plan *plan);
 
 /* Bytes that partial sums, and statistics of a launch, take at most; the
  * splits that follow for partial sums of a bias. */

@@ -124,8 +124,8 @@ static uint64_t windows_of_launch(const wa_problem *problem,
         sums ? WA_MATRIX_BIAS_BYTES : WA_BACKWARD_BYTES;
     const double operations = 2.5 * wa_problem_row_operations(problem) *
                               problem->heads * problem->queries;
-    const double by_time = wa_launch_operations(device) *
-                           wa_launch_speed(problem, device, plan) / operations;
+    const double by_time =
+        wa_launch_operations(problem, device, plan) / operations;
     uint64_t windows =
         by_time < 1e9 ? (uint64_t)by_time : (uint64_t)1000000000u;
     if (!plan->fused)

@@ -9,11 +9,32 @@
 /* Of a launch, whatever its kernel. */
 #define MOST_ITEMS 2147483647.0
 
+/* How many times as fast kernels are as launches count on: of sliding
+ * attention on matrix units, whose work-groups of a launch end together and
+ * those of the next begin only then. An H200 showed 100 with mma.sync and 190
+ * with wgmma. */
+#define MATRIX_SPEED 16.0
+#define WGMMA_SPEED 64.0
+static double speed_of(const wa_problem *problem, const wa_device *device,
+                       const wa_plan *plan)
+{
+    if (plan->is_wgmma)
+        return WGMMA_SPEED;
+    if (plan->tier != WINATTN_TIER_MATRIX || device->emulates_matrix_unit ||
+        problem->variant != WINATTN_SLIDING)
+        return 1.0;
+    /* channels that there are not are multiplied as well */
+    const uint32_t tile = device->matrix_unit->tile;
+    const uint32_t dims = wa_ceil_div(problem->head_dim, tile) * tile;
+    return MATRIX_SPEED * problem->head_dim / dims;
+}
+
 /* A desktop GPU resets a kernel after about two seconds, and it must draw in
  * between: aim at a tenth of a second on a device that reaches a twentieth of
  * its fp32 peak, assuming 16 FMA lanes per compute unit where nothing better
  * is known. A launch also stays below 2^31 work-items. */
-double wa_launch_operations(const wa_device *device)
+double wa_launch_operations(const wa_problem *problem, const wa_device *device,
+                            const wa_plan *plan)
 {
     const double lanes = device->is_cpu                       ? 16.0
                          : device->vendor == WA_VENDOR_NVIDIA ? 128.0
@@ -21,21 +42,7 @@ double wa_launch_operations(const wa_device *device)
                                                               : 16.0;
     const double clock = (device->clock_mhz ? device->clock_mhz : 500) * 1e6;
     const double rate = device->compute_units * lanes * 2.0 * clock / 20.0;
-    return 0.1 * rate;
-}
-
-double wa_launch_speed(const wa_problem *problem, const wa_device *device,
-                       const wa_plan *plan)
-{
-    if (plan->is_wgmma)
-        return WA_WGMMA_SPEED;
-    if (plan->tier != WINATTN_TIER_MATRIX || device->emulates_matrix_unit ||
-        problem->variant != WINATTN_SLIDING)
-        return 1.0;
-    /* channels that there are not are multiplied as well */
-    const uint32_t tile = device->matrix_unit->tile;
-    const uint32_t dims = wa_ceil_div(problem->head_dim, tile) * tile;
-    return WA_MATRIX_SPEED * problem->head_dim / dims;
+    return 0.1 * rate * speed_of(problem, device, plan);
 }
 
 static uint32_t work_tiles_per_launch(const wa_problem *problem,
@@ -46,8 +53,8 @@ static uint32_t work_tiles_per_launch(const wa_problem *problem,
     const uint32_t per_group = plan->schedule.work_tiles_per_group;
     const double operations =
         wa_problem_row_operations(problem) * step->block_rows;
-    const double by_time = wa_launch_operations(device) *
-                           wa_launch_speed(problem, device, plan) / operations;
+    const double by_time =
+        wa_launch_operations(problem, device, plan) / operations;
     const double by_items = MOST_ITEMS / step->work_group * per_group / 2.0;
     double most = by_time < by_items ? by_time : by_items;
     /* enough for every compute unit to be busy */
