@@ -105,7 +105,7 @@ static backward_args make_args(const wa_call *call)
 /* Of a window-head. */
 static uint32_t row_blocks_of(const wa_schedule *s, int step)
 {
-    return step == WA_STEP_STATISTICS && s->bound_blocks ? s->bound_blocks
+    return step <= WA_STEP_STATISTICS && s->bound_blocks ? s->bound_blocks
                                                          : s->row_blocks;
 }
 
@@ -126,7 +126,7 @@ static uint64_t groups_of(const wa_call *call, int step, uint64_t windows)
 {
     const uint64_t tiles = tiles_of(call, step, windows);
     const uint64_t most = call->plan->schedule.sharing_groups;
-    return step != WA_STEP_STATISTICS && most && tiles > most ? most : tiles;
+    return step > WA_STEP_STATISTICS && most && tiles > most ? most : tiles;
 }
 
 /* What sliding kernels of matrix units know of a launch's blocks of rows,
@@ -140,14 +140,27 @@ static void set_row_blocks(const wa_call *call, int step, backward_args *args)
         &call->problem, forward->block_rows, forward->row_blocks);
 }
 
+/* Is there a step, and does the call need it? */
+static bool takes_step(const wa_call *call, const backward_args *args,
+                       int step)
+{
+    const cl_uint both = ARG_O | ARG_LSE;
+    const bool is_given = call->kernels->step[WA_STEP_GIVEN] &&
+                          (args->forward.flags & both) == both;
+    if (step == WA_STEP_GIVEN)
+        return is_given;
+    return call->kernels->step[step] &&
+           !(step == WA_STEP_STATISTICS && is_given);
+}
+
 static winattn_status append_steps(wa_call *call, backward_args *args,
                                    bool skips_keys)
 {
     const wa_schedule *s = &call->plan->schedule;
-    for (int i = WA_STEP_STATISTICS; i <= WA_STEP_KEYS; i++) {
+    for (int i = WA_STEP_GIVEN; i <= WA_STEP_KEYS; i++) {
         const cl_kernel kernel = call->kernels->step[i];
         const size_t group = call->plan->step[i].work_group;
-        if (!kernel || (i == WA_STEP_KEYS && skips_keys))
+        if (!takes_step(call, args, i) || (i == WA_STEP_KEYS && skips_keys))
             continue;
         if (is_sliding_matrix(call) && i != WA_STEP_KEYS)
             set_row_blocks(call, i, args);
@@ -167,7 +180,7 @@ winattn_status wa_launch_gradients(wa_call *call, backward_args *args)
     *args = make_args(call);
     if (windows == 0)
         return WINATTN_SUCCESS;
-    for (int i = WA_STEP_STATISTICS; i <= WA_STEP_KEYS; i++)
+    for (int i = WA_STEP_GIVEN; i <= WA_STEP_KEYS; i++)
         if (call->kernels->step[i])
             WA_TRY(set_buffers(call, call->kernels->step[i]));
     args->forward.flags |= ARG_FIRST_LAUNCH;

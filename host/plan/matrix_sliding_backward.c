@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Shapes for cl/matrix/sliding_rows_matrix.cl, which runs for statistics and
  * for dQ, and cl/matrix/sliding_keys_matrix.cl. The cheapest of each make the
- * cheapest pair. */
+ * cheapest pair. Of o and lse cl/matrix/sliding_given.cl makes statistics. */
 #include "plan/defines.h"
 #include "plan/matrix_sliding.h"
 
 #include "../cl/common/args.h"
+#include "../cl/matrix/given_extents.h"
 
 /* Local memory for what a row sees, and for bounds. */
 #define SPAN_BYTES 8u
@@ -168,6 +169,27 @@ static void set_rows(const wa_problem *problem, const wa_device *device,
                   step);
 }
 
+/* The steps that leave statistics of rows; of the same blocks of rows. */
+static void set_statistics(const wa_problem *problem, const wa_device *device,
+                           const wa_matrix_shape *rows, wa_plan *plan)
+{
+    const uint32_t BLOCK_ROWS = rows->block_rows;
+    wa_step *given = &plan->step[WA_STEP_GIVEN];
+    set_rows(problem, device, rows, true, &plan->step[WA_STEP_STATISTICS]);
+    plan->schedule.bound_blocks = wa_ceil_div(problem->queries, BLOCK_ROWS);
+    if (GIVEN_ITEMS > device->max_work_group ||
+        GIVEN_LOCAL_BYTES > device->local_bytes)
+        return; /* then o and lse are found again */
+    given->kernel = "sliding_given";
+    given->block_rows = BLOCK_ROWS;
+    given->block_keys = rows->block_keys;
+    given->work_group = GIVEN_ITEMS;
+    given->local_bytes = GIVEN_LOCAL_BYTES;
+    given->defines[0] = 0;
+    wa_append_problem(problem, device, given->block_rows, given->block_keys,
+                      given->defines, sizeof given->defines);
+}
+
 void wa_take_sliding_pair(const wa_problem *problem, const wa_device *device,
                           const wa_matrix_gradient_shape *shape, wa_plan *plan)
 {
@@ -175,7 +197,7 @@ void wa_take_sliding_pair(const wa_problem *problem, const wa_device *device,
     const wa_matrix_shape rows = rows_of(shape);
     const wa_matrix_shape keys = transpose_shape(&shape->keys);
     wa_schedule *s = &plan->schedule;
-    set_rows(problem, device, &rows, true, &plan->step[WA_STEP_STATISTICS]);
+    set_statistics(problem, device, &rows, plan);
     set_rows(problem, device, &rows, false, &plan->step[WA_STEP_ROWS]);
     wa_step *last = &plan->step[WA_STEP_KEYS];
     s->key_parts = splits_dk_dv(problem, device, &keys) ? 2 : 1;
@@ -187,7 +209,6 @@ void wa_take_sliding_pair(const wa_problem *problem, const wa_device *device,
                   s->key_parts - 1, last);
     plan->fused = false;
     s->row_blocks = wa_ceil_div(problem->queries, rows.block_rows);
-    s->bound_blocks = s->row_blocks;
     s->key_blocks = wa_ceil_div(problem->keys, shape->keys.block_keys);
     s->windows_per_group = 1;
     s->busy_groups = UINT32_MAX; /* each window has its own */
@@ -313,9 +334,6 @@ bool wa_take_sliding_statistics(const wa_problem *problem,
     plan->visited += wa_visit_sliding_tiles(device, keep_best_rows, &find);
     if (find.rows_cost == 0)
         return false;
-    set_rows(problem, device, &find.rows, true,
-             &plan->step[WA_STEP_STATISTICS]);
-    plan->schedule.bound_blocks =
-        wa_ceil_div(problem->queries, find.rows.block_rows);
+    set_statistics(problem, device, &find.rows, plan);
     return true;
 }

@@ -23,7 +23,8 @@ typedef enum wa_step_id {
     WA_STEP_FORWARD,
     /* The backward pass. Either WA_STEP_KEYS alone makes all gradients of a
      * window, or those before it leave what it must know of each row. */
-    WA_STEP_STATISTICS, /* lse and delta of rows (tier local) */
+    WA_STEP_GIVEN,      /* what the next finds, from o and lse if given */
+    WA_STEP_STATISTICS, /* lse and delta of rows, where no step before did */
     WA_STEP_ROWS,       /* dQ */
     WA_STEP_KEYS,       /* dK, dV, partial sums; alone: everything */
     WA_STEP_SUM,        /* of partial sums */

@@ -174,6 +174,15 @@ static void set_tensors(warm_up *w, const wa_problem *small, wa_pass pass)
     }
 }
 
+/* And those with which it takes another kernel for statistics. */
+static void set_given(warm_up *w, const wa_problem *small)
+{
+    static const wa_tensor_id given[] = {WA_O, WA_LSE};
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        if (small->tensor[given[i]].used)
+            w->buffers.tensor[given[i]].buffer = w->in;
+}
+
 static winattn_status finish(const warm_up *w)
 {
     const cl_int error = clFinish(w->queue);
@@ -240,6 +249,11 @@ winattn_status wa_warm_up(cl_context context, cl_device_id device,
     if (status == WINATTN_SUCCESS)
         status = wa_launch(&small, &small_plan, kernels, w.queue, &w.buffers,
                            0, 0, NULL, NULL);
+    if (status == WINATTN_SUCCESS && kernels->step[WA_STEP_GIVEN]) {
+        set_given(&w, &small);
+        status = wa_launch(&small, &small_plan, kernels, w.queue, &w.buffers,
+                           0, 0, NULL, NULL);
+    }
     if (status == WINATTN_SUCCESS)
         status = finish(&w);
     end(&w);

@@ -126,7 +126,7 @@ static winattn_status print_backward(const wa_problem *problem, const line *l,
     WA_TRY(wa_plan_make(problem, l->device, WA_BACKWARD, exclusions, &plan));
     if (plan.tier != tier)
         return WINATTN_SUCCESS;
-    for (int i = WA_STEP_STATISTICS; i <= WA_STEP_LAST; i++) {
+    for (int i = WA_STEP_GIVEN; i <= WA_STEP_LAST; i++) {
         const wa_step *kernel = &plan.step[i];
         if (kernel->kernel)
             print_line(l, kernel->kernel, kernel->work_group,

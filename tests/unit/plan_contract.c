@@ -141,7 +141,7 @@ static void assert_steps(const planned *of)
     const char *broken = NULL;
     if (plan->pass == WA_FORWARD) {
         REQUIRE(step[WA_STEP_FORWARD].kernel);
-        for (int i = WA_STEP_STATISTICS; i < WA_STEPS; i++)
+        for (int i = WA_STEP_GIVEN; i < WA_STEPS; i++)
             REQUIRE(!step[i].kernel);
     } else {
         REQUIRE(!step[WA_STEP_FORWARD].kernel);
@@ -150,6 +150,10 @@ static void assert_steps(const planned *of)
         REQUIRE(!step[WA_STEP_STATISTICS].kernel ||
                 (!plan->fused && (plan->tier == WINATTN_TIER_LOCAL ||
                                   of->problem->variant == WINATTN_SLIDING)));
+        REQUIRE(!step[WA_STEP_GIVEN].kernel ||
+                (step[WA_STEP_STATISTICS].kernel &&
+                 step[WA_STEP_GIVEN].block_rows ==
+                     step[WA_STEP_STATISTICS].block_rows));
         REQUIRE(has_table == (step[WA_STEP_SUM_TABLE].kernel != NULL));
     }
     REQUIRE(!step[WA_STEP_EXPAND].kernel || has_table);

@@ -131,6 +131,23 @@ static const char *broken_whole(const wa_problem *p,
     return broken;
 }
 
+/* What finds statistics from o and lse, of as many rows as who else does. */
+static const char *broken_given(const wa_plan *plan)
+{
+    const char *broken = NULL;
+    const wa_step *given = &plan->step[WA_STEP_GIVEN];
+    const wa_step *statistics = &plan->step[WA_STEP_STATISTICS];
+    REQUIRE(given->kernel);
+    if (broken)
+        return broken;
+    REQUIRE(strcmp(given->kernel, "sliding_given") == 0);
+    REQUIRE(given->work_group == 128);
+    REQUIRE(given->local_bytes == 16 + 64 * given->block_rows);
+    REQUIRE(given->block_rows == statistics->block_rows);
+    REQUIRE(has_define(given->defines, "BLOCK_ROWS", given->block_rows));
+    return broken;
+}
+
 /* NULL if the kernels are such that cl/matrix/sliding_rows_matrix.cl and
  * sliding_keys_matrix.cl compute right. */
 static const char *broken_sliding(const wa_matrix_unit *unit,
@@ -290,6 +307,8 @@ static const char *broken_gradients(const wa_problem *p,
     REQUIRE(suits_matrix(p, device, WA_BACKWARD) && p->dtype != WINATTN_FP32);
     REQUIRE(p->tier != WINATTN_TIER_LOCAL);
     REQUIRE(device->matrix_unit->proven || p->tier == WINATTN_TIER_MATRIX);
+    if (!broken && p->variant == WINATTN_SLIDING)
+        broken = broken_given(plan);
     if (broken)
         return broken;
     if (plan->is_wgmma)
