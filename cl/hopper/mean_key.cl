@@ -7,15 +7,6 @@
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
 
-INLINE float number_of(ushort bits)
-{
-#if DTYPE == 1
-    return vload_half(0, (const half *)&bits);
-#else
-    return as_float((uint)bits << 16);
-#endif
-}
-
 /* What dS of 16 keys, packed in pairs, sums to in each of the lane's rows is
  * added to sums[0] and sums[2]: as a product with ones, in fewer instructions
  * than additions. */
@@ -26,34 +17,20 @@ INLINE void add_row_sums(float *sums, const uint *ds)
     mma(ds, ones, sums);
 }
 
-/* take_mean_key: of `count` keys, at most 16, of swizzled rows in local
- * memory; chunk_of says where 8 channels of a row are. error: of the lane's
- * two rows. */
-#define DEFINE_TAKE_MEAN_KEY(chunk_of)                                        \
-    INLINE void take_mean_key(float *dq, const float *error, uint keys,       \
-                              uint count, int lane)                           \
-    {                                                                         \
-        UNROLL_FOR (int j = 0; j < HEAD_DIM / 8; j++) {                       \
-            float mean[2] = {0.0f, 0.0f};                                     \
-            UNROLL_FOR (uint r = 0; r < 2; r++) {                             \
-                const uint key = lane / 4 + 8 * r;                            \
-                const uint pair =                                             \
-                    load_word(chunk_of(keys, key, j) + lane % 4 * 4);         \
-                UNROLL_FOR (int i = 0; i < 2; i++)                            \
-                    mean[i] += key < count                                    \
-                                   ? number_of((ushort)(pair >> 16 * i))      \
-                                   : 0.0f;                                    \
-            }                                                                 \
-            UNROLL_FOR (int i = 0; i < 2; i++) {                              \
-                mean[i] += LANE_XOR(mean[i], 4);                              \
-                mean[i] += LANE_XOR(mean[i], 8);                              \
-                mean[i] += LANE_XOR(mean[i], 16);                             \
-                UNROLL_FOR (int r = 0; r < 2; r++)                            \
-                    dq[SCORE(j, r, i)] =                                      \
-                        FMA(error[r], mean[i] * (-1.0f / count),              \
-                            dq[SCORE(j, r, i)]);                              \
-            }                                                                 \
-        }                                                                     \
+/* The weights of 16 keys, as an operand, of which dQ gets what takes out of it
+ * `error`, of the lane's two rows, times the plain mean of the first `count`,
+ * at most 16. */
+INLINE void weigh_mean_key(uint *weights, const float *error, uint count,
+                           int lane)
+{
+    const float part = -1.0f / count;
+    UNROLL_FOR (uint c = 0; c < 2; c++) {
+        const uint key = 8 * c + 2 * (lane % 4);
+        UNROLL_FOR (uint r = 0; r < 2; r++)
+            weights[2 * c + r] =
+                PACK(key < count ? error[r] * part : 0.0f,
+                     key + 1 < count ? error[r] * part : 0.0f);
     }
+}
 
 #endif

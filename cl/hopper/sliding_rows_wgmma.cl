@@ -226,7 +226,20 @@ INLINE void leave_offsets(const row_state *x, const wave_rows *rows,
     }
 }
 
-DEFINE_TAKE_MEAN_KEY(swizzled_chunk)
+/* Takes what dS sums to and should not out of dQ, by keys of a stage, of which
+ * there are so many. */
+INLINE void take_mean_key(row_state *x, uint keys, uint count, int lane)
+{
+    uint weights[4];
+    weigh_mean_key(weights, x->error, min(count, 16u), lane);
+    HOLD_OUTS(x->dq);
+    start_products();
+    add_values(x->dq, weights,
+               describe(operand_at(keys, TILE_KEYS * PANEL_PITCH)));
+    end_products();
+    AWAIT_PRODUCTS(0);
+    HOLD_OUTS(x->dq);
+}
 
 /* ---- The loop over keys ---- */
 
@@ -265,8 +278,8 @@ INLINE ring_place add_tiles(row_state *x, const tile_ring *ring, ring_place at,
     if (end == runs->end) {
         const key_tile t = find_key_tile(loop, runs, end - 1);
         find_errors(x, rows, all);
-        take_mean_key(x->dq, x->error, part_of(ring, last, KEYS),
-                      min(t.end - t.first, 16u), rows->lane);
+        take_mean_key(x, part_of(ring, last, KEYS), t.end - t.first,
+                      rows->lane);
     }
     leave(was_read(ring, last, KEYS), rows->lane);
     return at;

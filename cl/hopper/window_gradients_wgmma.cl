@@ -360,8 +360,6 @@ INLINE void find_gradients(float *d_bias, float *sums, const row_factors *x,
 
 /* ---- Windows ---- */
 
-DEFINE_TAKE_MEAN_KEY(window_chunk)
-
 typedef struct window_outputs {
     __global storage *dq, *dk, *dv;
 } window_outputs;
@@ -381,6 +379,9 @@ INLINE void leave_gradients(const float *error, float back,
     const uint row = tile->number * 16, end = tile->owns ? NQ : 0;
     const uint k_rows = window_rows(ring, stage, OTHER_FIRST);
     float dv[OUTS], dk[OUTS], dq[OUTS], factor[2];
+    uint mean_key[4];
+    weigh_mean_key(mean_key, error, 16, lane);
+    hold_words(mean_key, 4);
     start_products();
     multiply_weights_down(dv, memory->weights, tile->first,
                           window_rows(ring, stage, OWN_SECOND));
@@ -389,6 +390,7 @@ INLINE void leave_gradients(const float *error, float back,
                           window_rows(ring, stage, OWN_FIRST));
     end_products();
     multiply_weights(dq, memory->weights + WEIGHT_BYTES, tile->first, k_rows);
+    add_products(dq, mean_key, k_rows, 16);
     end_products();
     const window_place place = find_place(&args->forward, window);
     AWAIT_PRODUCTS(2);
@@ -401,7 +403,7 @@ INLINE void leave_gradients(const float *error, float back,
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(dk);
     HOLD_OUTS(dq);
-    take_mean_key(dq, error, k_rows, 16, lane);
+    hold_words(mean_key, 4);
     WAVE_SYNC();
     leave_window(weights_were_read(memory), lane);
     leave_window(window_was_read(ring, stage), lane);

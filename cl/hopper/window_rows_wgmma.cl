@@ -46,10 +46,6 @@ INLINE void exponentiate_again(float *s, const row_state *x)
     }
 }
 
-#if ROUNDING_SHOWS
-DEFINE_TAKE_MEAN_KEY(window_chunk)
-#endif
-
 /* These and dP become dS, as an operand, what that sums to is added to sums
  * (mean_key.cl). */
 INLINE void differentiate(uint *ds, float *sums, float *d_bias, const float *e,
@@ -280,7 +276,15 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
     float error[2];
     UNROLL_FOR (int r = 0; r < 2; r++) /* what dS should have summed to */
         error[r] = sums_of_ds[2 * r] - (x.factor[r] != 0.0f ? d_lse[r] : 0.0f);
-    take_mean_key(dq, error, window_rows(ring, stage, OTHER_FIRST), 16, lane);
+    uint mean_key[4];
+    weigh_mean_key(mean_key, error, 16, lane);
+    hold_words(mean_key, 4);
+    HOLD_OUTS(dq);
+    start_products();
+    add_products(dq, mean_key, window_rows(ring, stage, OTHER_FIRST), 16);
+    end_products();
+    AWAIT_PRODUCTS(0);
+    HOLD_OUTS(dq);
 #endif
     UNROLL_FOR (int r = 0; r < 2; r++)
         factor[r] = x.back[r] * job->scale;
