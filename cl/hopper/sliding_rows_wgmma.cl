@@ -54,9 +54,11 @@ typedef struct wave_rows {
 typedef struct row_state {
     float dq[OUTS];
     uint ds[WEIGHTS];
+    /* dS is P (dP - delta) times ds_scale, which is in its P as a shift, so
+     * that no dP must be multiplied. */
     float shift[2];
-    float factor[2];  /* by which dP is multiplied */
-    float offset[2];  /* delta, times -factor */
+    float ds_scale[2];
+    float offset[2];  /* -delta */
     float error[2];   /* what dS sums to */
     float squares[2]; /* of dS, of some columns */
 } row_state;
@@ -66,6 +68,12 @@ INLINE uint row_of_lane(const wave_rows *rows, const int r)
     return rows->row + rows->lane / 4 + 8 * r;
 }
 
+/* Of a power of two. */
+INLINE float exponent_of(float x)
+{
+    return (float)((int)(as_uint(x) >> 23) - 127);
+}
+
 INLINE row_state read_numbers(const wave_rows *rows, float value, float d_lse)
 {
     row_state x;
@@ -73,9 +81,10 @@ INLINE row_state read_numbers(const wave_rows *rows, float value, float d_lse)
         const uint row = row_of_lane(rows, r);
         const int exists = row < rows->end;
         const float4 all = vload4(exists ? row : rows->end - 1, rows->numbers);
-        x.shift[r] = exists ? all.x : -INFINITY;
-        x.factor[r] = ds_scale_of(all.z, value, d_lse) / P_SCALE;
-        x.offset[r] = -all.y * x.factor[r];
+        x.ds_scale[r] = ds_scale_of(all.z, value, d_lse);
+        x.shift[r] = exists ? all.x + (exponent_of(x.ds_scale[r]) - P_EXPONENT)
+                            : -INFINITY;
+        x.offset[r] = -all.y;
     }
     return x;
 }
@@ -92,7 +101,7 @@ INLINE void start_sums(row_state *x)
 
 /* ---- A tile of keys ---- */
 
-/* Scores become P_SCALE P. */
+/* Scores become P, times ds_scale. */
 INLINE void exponentiate(float *s, const row_state *x, float scale)
 {
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
@@ -121,8 +130,7 @@ INLINE void differentiate(row_state *x, float *p, const float *dp)
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
         UNROLL_FOR (int r = 0; r < 2; r++) {
             UNROLL_FOR (int i = 0; i < 2; i++)
-                p[SCORE(j, r, i)] *=
-                    FMA(dp[SCORE(j, r, i)], x->factor[r], x->offset[r]);
+                p[SCORE(j, r, i)] *= dp[SCORE(j, r, i)] + x->offset[r];
             x->ds[2 * j + r] = PACK(p[SCORE(j, r, 0)], p[SCORE(j, r, 1)]);
         }
 }
@@ -185,8 +193,8 @@ INLINE void find_errors(row_state *x, const wave_rows *rows,
         const uint row = row_of_lane(rows, r);
         REDUCE(x->error[r], ADD_PAIR);
         if (rows->d_lse && row < rows->end)
-            x->error[r] -= rows->d_lse[(ulong)row * args->d_lse.row] *
-                           (x->factor[r] * P_SCALE);
+            x->error[r] -=
+                rows->d_lse[(ulong)row * args->d_lse.row] * x->ds_scale[r];
         if (x->shift[r] == -INFINITY)
             x->error[r] = 0.0f; /* it sees nothing */
     }
@@ -205,10 +213,10 @@ INLINE int mend_delta(row_state *x, const wave_rows *rows)
         const float error = x->error[r];
         excess = FMA(error, error, excess);
         excess = FMA(-allowed, x->squares[r], excess);
-        x->offset[r] -= error / P_SCALE;
+        x->offset[r] -= error * inverse_ds_scale(x->ds_scale[r]);
         if (row < rows->end && rows->lane % 4 == 0)
             rows->numbers[(ulong)row * ROW_NUMBERS + ROW_SLIDING_DELTA] =
-                -x->offset[r] / x->factor[r];
+                -x->offset[r];
     }
     REDUCE_WAVE(excess, ADD_PAIR);
     return excess > 0.0f;
@@ -222,7 +230,7 @@ INLINE void leave_offsets(const row_state *x, const wave_rows *rows,
         const uint row = row_of_lane(rows, r);
         if (row < rows->end && rows->lane % 4 == 0)
             rows->numbers[(ulong)row * ROW_NUMBERS + ROW_SLIDING_OFFSET] =
-                x->offset[r] / x->factor[r] * factor;
+                x->offset[r] * factor;
     }
 }
 
@@ -464,8 +472,7 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
     if ((forward->flags & ARG_DQ) != 0 && (pass == 1 || (*again & bit) == 0)) {
         float factor[2];
         UNROLL_FOR (int r = 0; r < 2; r++)
-            factor[r] =
-                inverse_ds_scale(x.factor[r] * P_SCALE) * forward->scale;
+            factor[r] = inverse_ds_scale(x.ds_scale[r]) * forward->scale;
         store_gradient(x.dq, factor,
                        kept_of(ring, count, QUERIES, warpgroup) +
                            wave % 4 * 16 * PANEL_PITCH,
