@@ -161,6 +161,27 @@ INLINE void keep_held(kept_rows *x) {}
 
 /* ---- A stage ---- */
 
+/* Of the first tensor, and so of the second where both come together. */
+INLINE int is_stage_there(const tile_ring *ring, ring_place at)
+{
+    return has_ended(filled(ring, at.stage, KEYS), at.parity);
+}
+INLINE void await_first(const tile_ring *ring, ring_place at)
+{
+    await_phase(filled(ring, at.stage, KEYS), at.parity);
+    if (!FETCHING_SHOWS)
+        show_to_products();
+}
+/* Behind that. */
+INLINE void await_second(const tile_ring *ring, ring_place at)
+{
+    if (FILLED_TOGETHER)
+        return;
+    await_phase(filled(ring, at.stage, VALUES), at.parity);
+    if (!FETCHING_SHOWS)
+        show_to_products();
+}
+
 INLINE void await_stage(const tile_ring *ring, ring_place at)
 {
     await_phase(filled(ring, at.stage, KEYS), at.parity);

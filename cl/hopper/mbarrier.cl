@@ -44,6 +44,19 @@ INLINE void await_phase(uint at, uint parity)
                      : "memory");
 }
 
+/* Of the phase with the parity, without waiting for it. */
+INLINE int has_ended(uint at, uint parity)
+{
+    int ended;
+    __asm__ volatile("{.reg .pred p;\n"
+                     "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.s32 %0, 1, 0, p;}"
+                     : "=r"(ended)
+                     : "r"(at), "r"(parity)
+                     : "memory");
+    return ended;
+}
+
 /* All waves of a warpgroup, which has a barrier of its own; the work-group's
  * is number 0. */
 INLINE void sync_warpgroup(uint warpgroup)
@@ -60,6 +73,28 @@ INLINE void sync_computing(void)
     __asm__ volatile("bar.sync %0, %1;"
                      :
                      : "n"(WARPGROUPS + 1), "n"(WARPGROUPS * WARPGROUP)
+                     : "memory");
+}
+
+/* Turns of two warpgroups that compute, each of which has a barrier for them:
+ * one waits for its turn, or gives it to the other, at first the second does.
+ */
+#define TURN_BARRIER(warpgroup) (WARPGROUPS + 2 + (warpgroup))
+INLINE void await_turn(uint warpgroup)
+{
+    __asm__ volatile("bar.sync %0, %1;"
+                     :
+                     : "r"(TURN_BARRIER(warpgroup)), "n"(2 * WARPGROUP)
+                     : "memory");
+}
+INLINE void pass_turn(uint warpgroup, uint bits)
+{
+    /* what is not negative has a sign of 0 */
+    const uint after = bits >> 31;
+    __asm__ volatile("bar.arrive %0, %1;"
+                     :
+                     : "r"(TURN_BARRIER(1 - warpgroup) + after),
+                       "n"(2 * WARPGROUP)
                      : "memory");
 }
 

@@ -115,10 +115,17 @@ INLINE uint number_place(uint row)
 {
     return row / 16 * 64 + row % 8 / 2 * 16 + row / 8 % 2 * 8 + row % 2 * 4;
 }
-/* Of a lane's columns of groups j and j + 1, where j is even. */
-INLINE float4 numbers_of(uint numbers, int j, int lane)
+/* Of all columns of a lane; of groups j and j + 1, where j is even, in the
+ * order of columns. */
+#define NUMBER_PAIRS (COLUMN_GROUPS / 2)
+INLINE void load_numbers(float4 *to, uint numbers, int lane)
 {
-    return as_float4(load_chunk(numbers + j * 32 + lane % 4 * 16));
+    UNROLL_FOR (int i = 0; i < NUMBER_PAIRS; i++)
+        to[i] = as_float4(load_chunk(numbers + i * 64 + lane % 4 * 16));
+}
+INLINE float2 numbers_of(const float4 *numbers, int j)
+{
+    return j % 2 == 0 ? numbers[j / 2].lo : numbers[j / 2].hi;
 }
 
 /* Of a launch. */
@@ -222,6 +229,7 @@ INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
 /* A wave's 16 keys. */
 typedef struct wave_keys {
     int lane;
+    uint warpgroup;
     float scale;                   /* to logits, times log2 e */
     float factor;                  /* by which dP is multiplied */
     row_range rows;                /* that see the warpgroup's keys */
@@ -241,33 +249,29 @@ INLINE void start_sums(key_state *x)
         x->p[i] = x->ds[i] = 0;
 }
 
-/* Scores become P_SCALE P. both: numbers of the first two columns' groups,
- * which come while scores do. */
-INLINE void exponentiate(float *s, float4 both, uint shifts, float scale,
-                         int lane)
+/* Scores become logarithms, with base 2, of P_SCALE P. */
+INLINE void find_exponents(float *s, const float4 *shifts, float scale)
 {
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++) {
-        if (j > 0 && j % 2 == 0)
-            both = numbers_of(shifts, j, lane);
-        const float2 shift = j % 2 == 0 ? both.lo : both.hi;
+        const float2 shift = numbers_of(shifts, j);
         UNROLL_FOR (int r = 0; r < 2; r++) {
-            s[SCORE(j, r, 0)] = EXP2(FMA(s[SCORE(j, r, 0)], scale, shift.x));
-            s[SCORE(j, r, 1)] = EXP2(FMA(s[SCORE(j, r, 1)], scale, shift.y));
+            s[SCORE(j, r, 0)] = FMA(s[SCORE(j, r, 0)], scale, shift.x);
+            s[SCORE(j, r, 1)] = FMA(s[SCORE(j, r, 1)], scale, shift.y);
         }
     }
 }
 
-/* 0 in places of rows that do not see the key. */
-INLINE void clear_unseen(float *p, const wave_keys *keys, uint first)
+/* -infinity in places of rows that do not see the key. */
+INLINE void hide_unseen(float *s, const wave_keys *keys, uint first)
 {
     const uint row = first + 2 * (keys->lane % 4);
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
         UNROLL_FOR (int r = 0; r < 2; r++)
             UNROLL_FOR (int i = 0; i < 2; i++)
-                p[SCORE(j, r, i)] = row + 8 * j + i >= keys->first_row[r] &&
+                s[SCORE(j, r, i)] = row + 8 * j + i >= keys->first_row[r] &&
                                             row + 8 * j + i < keys->end_row[r]
-                                        ? p[SCORE(j, r, i)]
-                                        : 0.0f;
+                                        ? s[SCORE(j, r, i)]
+                                        : -INFINITY;
 }
 
 INLINE void pack_tile(uint *to, const float *from)
@@ -276,14 +280,13 @@ INLINE void pack_tile(uint *to, const float *from)
         to[i] = PACK(from[2 * i], from[2 * i + 1]);
 }
 
-/* P^T and dP^T become dS^T, as an operand. both: as above. */
+/* P^T and dP^T become dS^T, as an operand, of column groups [from, to). */
 INLINE void differentiate(uint *ds, const float *p, const float *dp,
-                          float4 both, uint offsets, float factor, int lane)
+                          const float4 *offsets, float factor, const int from,
+                          const int to)
 {
-    UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++) {
-        if (j > 0 && j % 2 == 0)
-            both = numbers_of(offsets, j, lane);
-        const float2 offset = j % 2 == 0 ? both.lo : both.hi;
+    UNROLL_FOR (int j = from; j < to; j++) {
+        const float2 offset = numbers_of(offsets, j);
         UNROLL_FOR (int r = 0; r < 2; r++)
             ds[2 * j + r] = PACK(
                 p[SCORE(j, r, 0)] * FMA(dp[SCORE(j, r, 0)], factor, offset.x),
@@ -295,12 +298,14 @@ INLINE void differentiate(uint *ds, const float *p, const float *dp,
  * compute those that ordinary instructions start, in a loop, one after the
  * other. More channels leave no register for that. */
 INLINE void add_products(float *sums, const uint *operand, uint rows,
-                         int follows)
+                         int follows, const int from, const int to)
 {
-    if (GRADIENTS_STAY)
-        add_or_set_products(sums, operand, rows, follows);
-    else
-        multiply_values(sums, operand, rows);
+    const uint v = operand_at(rows, TILE_KEYS * PANEL_PITCH);
+    UNROLL_FOR (int i = from; i < to; i++)
+        if (GRADIENTS_STAY && i == 0)
+            add_or_set_values(sums, operand, describe(v), follows);
+        else
+            add_values(sums, operand + 4 * i, describe(v + i * PANEL_PITCH));
 }
 
 /* `last`: the stage that the products before this one read, if `follows` any.
@@ -310,10 +315,8 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
                      const wave_keys *keys, uint first)
 {
     float s[SCORES], dp[SCORES];
+    float4 shifts[NUMBER_PAIRS], offsets[NUMBER_PAIRS];
     await_stage(ring, at);
-    const uint shifts = shifts_of(ring, at.stage);
-    const uint offsets = offsets_of(ring, at.stage);
-    const float4 first_shifts = numbers_of(shifts, 0, keys->lane);
     AWAIT_PRODUCTS(0);
     HOLD_OUTS(x->dk);
     HOLD_OUTS(x->dv);
@@ -327,26 +330,37 @@ INLINE void add_tile(key_state *x, const tile_ring *ring, ring_place at,
         if (!READ_TOGETHER)
             leave(was_read(ring, last, D_OUTS), keys->lane);
     }
-    exponentiate(s, first_shifts, shifts, keys->scale, keys->lane);
+    await_turn(keys->warpgroup);
+    load_numbers(shifts, shifts_of(ring, at.stage), keys->lane);
+    find_exponents(s, shifts, keys->scale);
     if (first < keys->rows.all_first || first + TILE_KEYS > keys->rows.all_end)
-        clear_unseen(s, keys, first);
+        hide_unseen(s, keys, first);
+    HOLD_SCORES(s);
+    load_numbers(offsets, offsets_of(ring, at.stage), keys->lane);
+    UNROLL_FOR (int i = 0; i < SCORES; i++)
+        s[i] = EXP2(s[i]);
+    HOLD_SCORES(s);
+    uint bits = 0;
+    UNROLL_FOR (int i = 3; i < SCORES; i += 4)
+        bits |= as_uint(s[i]);
+    pass_turn(keys->warpgroup, bits);
     pack_tile(x->p, s);
-    const float4 first_offsets = numbers_of(offsets, 0, keys->lane);
     HOLD_WEIGHTS(x->p);
     HOLD_OUTS(x->dv);
     start_products();
-    add_products(x->dv, x->p, part_of(ring, at.stage, D_OUTS), follows);
+    add_products(x->dv, x->p, part_of(ring, at.stage, D_OUTS), follows, 0,
+                 TILE_KEYS / 16);
     end_products();
     AWAIT_PRODUCTS(1);
     HOLD_SCORES(dp);
     keep_held(k);
     keep_held(v);
-    differentiate(x->ds, s, dp, first_offsets, offsets, keys->factor,
-                  keys->lane);
+    differentiate(x->ds, s, dp, offsets, keys->factor, 0, COLUMN_GROUPS);
     HOLD_WEIGHTS(x->ds);
     HOLD_OUTS(x->dk);
     start_products();
-    add_products(x->dk, x->ds, part_of(ring, at.stage, QUERIES), follows);
+    add_products(x->dk, x->ds, part_of(ring, at.stage, QUERIES), follows, 0,
+                 TILE_KEYS / 16);
     end_products();
 }
 
@@ -427,6 +441,7 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
                                as_float(note->bounds[BOUND_D_LSE]))
                  : 1.0f;
     wave_keys keys = {.lane = lane,
+                      .warpgroup = warpgroup,
                       .scale = args->forward.scale * LOG2E,
                       .factor = ds_scale / P_SCALE,
                       .rows = note->rows[warpgroup]};
@@ -482,6 +497,8 @@ sliding_keys_wgmma(BACKWARD_PARAMETERS)
     } else {
         TAKE_REGISTERS();
         ring_place at = {0, 0};
+        if (wave / (WARPGROUP / WAVE) == 1)
+            pass_turn(1, 0);
         do {
             at = compute_tile(&ring, at, notes + round % QUERY_STAGES, round,
                               &all, &args, wave, (int)(item % WAVE));

@@ -41,10 +41,11 @@ typedef struct row_tensors {
 
 /* A wave's 16 rows. */
 typedef struct wave_rows {
+    uint warpgroup;
     uint row; /* the first */
     uint end;
     int lane;
-    float scale;                 /* to logits, times log2 e */
+    uint scale_at;               /* where it is, to logits, times log2 e */
     __local const span *spans;   /* what they see */
     __global const float *d_lse; /* of row 0; NULL: 0 */
     __global float *numbers;     /* of row 0 */
@@ -92,14 +93,15 @@ INLINE void start_sums(row_state *x)
 
 /* ---- A tile of keys ---- */
 
-/* Scores become P_SCALE P. */
-INLINE void exponentiate(float *s, const row_state *x, float scale)
+/* Scores become logarithms, with base 2, of P_SCALE P. */
+INLINE void find_exponents(float *to, const float *s, const row_state *x,
+                           float scale)
 {
     UNROLL_FOR (int j = 0; j < COLUMN_GROUPS; j++)
         UNROLL_FOR (int r = 0; r < 2; r++)
             UNROLL_FOR (int i = 0; i < 2; i++)
-                s[SCORE(j, r, i)] =
-                    EXP2(FMA(s[SCORE(j, r, i)], scale, x->shift[r]));
+                to[SCORE(j, r, i)] =
+                    FMA(s[SCORE(j, r, i)], scale, x->shift[r]);
 }
 
 /* 0 where row r does not see the key. */
@@ -139,40 +141,67 @@ INLINE void sum_rows(row_state *x, const float *ds)
         }
 }
 
-/* Constant `exact`: not all rows see all of the tile's keys. `last`: the stage
- * whose keys the products before this one read, if `follows` any. */
-INLINE void add_tile(row_state *x, const tile_ring *ring, ring_place at,
-                     uint last, int follows, const kept_rows *q,
-                     const kept_rows *d_o, const wave_rows *rows,
-                     const forward_args *args, key_tile tile, const int exact)
+/* Starts the products of queries with a stage's keys. */
+INLINE void start_scores(float *s, const kept_rows *q, const tile_ring *ring,
+                         uint stage)
 {
-    float s[SCORES], dp[SCORES];
-    await_stage(ring, at);
+    start_products();
+    MULTIPLY_KEPT(s, q, part_of(ring, stage, KEYS));
+    end_products();
+}
+
+/* s: scores of the tile at `at`, then of that at `next`, whose products start
+ * before the tile's own dS is computed. Constant `exact`: not all rows see all
+ * of the tile's keys. `last`: the stage whose keys the products before this
+ * one read, if `follows` any. */
+INLINE void add_tile(row_state *x, float *s, const tile_ring *ring,
+                     ring_place at, ring_place next, uint last, int follows,
+                     const kept_rows *q, const kept_rows *d_o,
+                     const wave_rows *rows, const forward_args *args,
+                     key_tile tile, const int exact)
+{
+    float p[SCORES], dp[SCORES];
+    const int next_is_there = is_stage_there(ring, next);
+    await_second(ring, at);
     HOLD_WEIGHTS(x->ds);
     HOLD_OUTS(x->dq);
-    multiply_stage(s, dp, q, d_o, ring, at.stage);
+    start_products();
+    MULTIPLY_KEPT(dp, d_o, part_of(ring, at.stage, VALUES));
+    end_products();
+    await_turn(rows->warpgroup);
+    find_exponents(p, s, x, as_float(load_word(rows->scale_at)));
+    HOLD_SCORES(p);
+    if (!next_is_there)
+        await_first(ring, next);
+    start_scores(s, q, ring, next.stage);
+    UNROLL_FOR (int i = 0; i < SCORES; i++)
+        p[i] = EXP2(p[i]);
+    HOLD_SCORES(p);
+    uint bits = 0;
+    UNROLL_FOR (int i = 3; i < SCORES; i += 4)
+        bits |= as_uint(p[i]);
+    pass_turn(rows->warpgroup, bits);
+    if (exact)
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            clear_unseen(p, r, args, tile, rows->spans[rows->lane / 4 + 8 * r],
+                         rows->lane);
+    HOLD_SCORES(p);
     AWAIT_PRODUCTS(1);
-    HOLD_SCORES(s);
+    HOLD_SCORES(dp);
     HOLD_WEIGHTS(x->ds);
     if (follows)
         leave(was_read(ring, last, KEYS), rows->lane);
-    exponentiate(s, x, rows->scale);
-    if (exact)
-        UNROLL_FOR (int r = 0; r < 2; r++)
-            clear_unseen(s, r, args, tile, rows->spans[rows->lane / 4 + 8 * r],
-                         rows->lane);
-    HOLD_SCORES(s);
-    AWAIT_PRODUCTS(0);
-    HOLD_SCORES(dp);
     leave(was_read(ring, at.stage, VALUES), rows->lane);
-    differentiate(x, s, dp);
+    differentiate(x, p, dp);
     HOLD_WEIGHTS(x->ds);
     HOLD_OUTS(x->dq);
     start_products();
     multiply_values(x->dq, x->ds, part_of(ring, at.stage, KEYS));
     end_products();
-    HOLD_SCORES(s); /* while they run */
-    sum_rows(x, s);
+    HOLD_SCORES(p); /* while they run */
+    sum_rows(x, p);
+    AWAIT_PRODUCTS(1);
+    HOLD_SCORES(s);
 }
 
 /* ---- What dS sums to ---- */
@@ -239,24 +268,32 @@ INLINE ring_place add_tiles(row_state *x, const tile_ring *ring, ring_place at,
                             const tile_runs *runs)
 {
     const forward_args *args = &all->forward;
+    float s[SCORES];
     uint last = 0;
     int follows = 0;
+    await_first(ring, at);
+    start_scores(s, q, ring, at.stage);
+    AWAIT_PRODUCTS(0);
+    HOLD_SCORES(s);
     while (tile < end) {
-        const uint whole = min(end_of_whole(runs, tile), end);
+        const uint whole = min(end_of_whole(runs, tile), end - 1);
         NO_UNROLL_FOR (; tile < whole; tile++) {
-            add_tile(x, ring, at, last, follows, q, d_o, rows, args,
+            const ring_place next = next_place(at);
+            add_tile(x, s, ring, at, next, last, follows, q, d_o, rows, args,
                      find_key_tile(loop, runs, tile), 0);
             follows = 1;
             last = at.stage;
-            at = next_place(at);
+            at = next;
         }
-        if (tile == end)
-            break;
-        add_tile(x, ring, at, last, follows, q, d_o, rows, args,
-                 find_key_tile(loop, runs, tile), 1);
+        /* Behind the last tile are scores of its own keys once more, as ptxas
+         * lets products wait for each other where some have none beside them.
+         */
+        const ring_place next = next_place(at);
+        add_tile(x, s, ring, at, tile + 1 < end ? next : at, last, follows, q,
+                 d_o, rows, args, find_key_tile(loop, runs, tile), 1);
         follows = 1;
         last = at.stage;
-        at = next_place(at);
+        at = next;
         tile++;
     }
     AWAIT_PRODUCTS(0);
@@ -272,6 +309,17 @@ INLINE ring_place add_tiles(row_state *x, const tile_ring *ring, ring_place at,
     return at;
 }
 
+/* pass_tiles, in turn. */
+INLINE ring_place pass_turns(const tile_ring *ring, ring_place at, uint tile,
+                             uint end, uint warpgroup, int lane)
+{
+    NO_UNROLL_FOR (uint i = tile; i < end; i++) {
+        await_turn(warpgroup);
+        pass_turn(warpgroup, 0);
+    }
+    return pass_tiles(ring, at, tile, end, lane);
+}
+
 /* Of a warpgroup that has rows. */
 INLINE ring_place compute_loop(row_state *x, const tile_ring *ring,
                                ring_place at, const kept_rows *q,
@@ -284,13 +332,14 @@ INLINE ring_place compute_loop(row_state *x, const tile_ring *ring,
     NO_UNROLL_FOR (uint run = 0; run < 2; run++) {
         const uint begin = run ? runs->window : 0;
         const uint end = run ? runs->end : runs->sink_end;
-        at = pass_tiles(ring, at, tile, begin, rows->lane);
+        at = pass_turns(ring, at, tile, begin, rows->warpgroup, rows->lane);
         if (begin < end)
             at = add_tiles(x, ring, at, begin, end, q, d_o, rows, args, loop,
                            runs);
         tile = end;
     }
-    return pass_tiles(ring, at, tile, loop->blocks, rows->lane);
+    return pass_turns(ring, at, tile, loop->blocks, rows->warpgroup,
+                      rows->lane);
 }
 
 /* ---- Work tiles ---- */
@@ -343,6 +392,8 @@ INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
     find_bounds(note->bounds,
                 bounds_of(all->workspace, args, tile.window, kv_head), args,
                 item);
+    if (item == 0)
+        note->bounds[3] = as_uint(forward->scale * LOG2E);
     sync_warpgroup(WARPGROUPS);
     arrive(announced(ring, count));
     const key_loop loop = announced_loop(forward, &note->rows);
@@ -414,12 +465,13 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
     const work_tile tile = note->rows.tile;
     if (tile.row + warpgroup * WARPGROUP_ROWS >= note->rows.end ||
         (pass == 1 && (*again & bit) == 0))
-        return pass_tiles(ring, at, 0, loop.blocks, lane);
+        return pass_turns(ring, at, 0, loop.blocks, warpgroup, lane);
     const wave_rows rows = {
+        .warpgroup = warpgroup,
         .row = tile.row + wave * 16,
         .end = note->rows.end,
         .lane = lane,
-        .scale = forward->scale * LOG2E,
+        .scale_at = local_address(&note->bounds[3]),
         .spans = note->rows.seen + wave * 16,
         .d_lse = (forward->flags & ARG_D_LSE) != 0
                      ? all->d_lse + plane(&args->d_lse, tile.window, tile.head)
@@ -472,6 +524,8 @@ INLINE void compute(const tile_ring *ring, __local const rows_note *notes,
     __local uint *own = again + wave / (WARPGROUP / WAVE);
     ring_place at = {0, 0};
     uint count = 0, first = 0;
+    if (wave / (WARPGROUP / WAVE) == 1)
+        pass_turn(1, 0);
     do {
         uint todo = ~0u;
         NO_UNROLL_FOR (int pass = 0; pass < 2 && todo != 0; pass++) {

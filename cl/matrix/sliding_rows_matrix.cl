@@ -12,6 +12,7 @@
  *                 of keys gets the right one in any case. */
 #define ROW_PLANES 0 /* rows have local memory of their own */
 #include "matrix/norms.cl"
+#include "matrix/sliding_given.cl"
 #include "matrix/sliding_gradients.cl"
 
 REQUIRE(STATISTICS)
@@ -148,28 +149,6 @@ INLINE void finish_statistics(wave_state *s, const wave *w)
         }
 }
 
-/* Of rows whose o, where q else is, and lse are given. */
-INLINE void take_statistics(wave_state *s, __local const storage_bits *o,
-                            __local const storage_bits *d_o,
-                            const wave_rows *rows, __global const float *lse,
-                            uint lse_row, const wave *w)
-{
-    UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++) {
-        float delta[LANE_ROWS];
-        int row_index[LANE_ROWS];
-        dot_rows(delta, row_index, d_o, o, rows->row + m * TILE_M, BLOCK_ROWS,
-                 w);
-        UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
-            /* the last of the block, where the wave has none */
-            const int row =
-                min(block_row(rows, m, r, w), rows->row + rows->count - 1);
-            REDUCE(delta[r], ADD);
-            s->delta[m][r] = delta[r];
-            s->shift[m][r] = shift_of(lse[(ulong)row * lse_row]);
-        }
-    }
-}
-
 /* Leaves what is known of the wave's rows, and in `found` its bounds. */
 INLINE void store_statistics(const wave_state *s, const wave_rows *rows,
                              __local const storage_bits *d_o,
@@ -200,47 +179,14 @@ INLINE void store_statistics(const wave_state *s, const wave_rows *rows,
     }
 }
 
-/* The largest finite |element| of rows [first, first + count) of v that a
- * work-item finds in its share of them. */
-INLINE float largest_element(__global const storage *v,
-                             const forward_args *args, uint first, uint count,
-                             int item)
-{
-    float largest = 0.0f;
-    if (DTYPE != 0 && HEAD_DIM % 8 == 0 &&
-        (args->flags & ARG_WIDE_ACCESS) != 0) {
-        /* sizes of either type are in the order of their bits */
-        ushort8 top = (ushort8)(0);
-        for (uint i = item; i < count * (HEAD_DIM / 8); i += TEAM) {
-            const uint row = i / (HEAD_DIM / 8);
-            const ushort8 bits =
-                *(__global const ushort8 *)(v +
-                                            element(&args->v, first + row,
-                                                    8 * (i - row * (HEAD_DIM /
-                                                                    8))));
-            const ushort8 size = bits & (ushort8)(0x7fff);
-            const ushort8 finite = as_ushort8(size < (ushort8)(EXPONENT));
-            top = max(top, size & finite);
-        }
-        const ushort4 four = max(top.lo, top.hi);
-        const ushort2 two = max(four.lo, four.hi);
-        return number_of(max(two.x, two.y));
-    }
-    for (uint i = item; i < count * HEAD_DIM; i += TEAM) {
-        const uint row = i / HEAD_DIM;
-        const float x =
-            fabs(LOAD(v, element(&args->v, first + row, i - row * HEAD_DIM)));
-        largest = x < INFINITY ? fmax(largest, x) : largest;
-    }
-    return largest;
-}
-
 /* Leaves a block of rows' bounds, of which `found` has those of its rows: the
  * largest |element| of v in its share of the keys joins them. */
 INLINE void store_bounds(__local uint *found, __global const storage *v,
                          __global float *bounds, const forward_args *args,
                          const work_tile *tile, int item)
 {
+    if (!RESCALES)
+        return; /* who needs them? */
     const uint shares = args->row_blocks * args->heads_per_kv_head;
     const uint share =
         tile->head % args->heads_per_kv_head * args->row_blocks +
@@ -511,50 +457,63 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         d_lse += plane(&args.d_lse, coord.grid, tile.head) +
                  (ulong)tile.row * args.d_lse.row;
 #if STATISTICS
-    const int takes_o = has_o_lse;
+    const int is_given = has_o_lse;
+    const given_rows given = {
+        .o = o + plane(&forward->o, coord.grid, tile.head) +
+             (ulong)tile.row * forward->o.row,
+        .d_o = d_o + plane(&args.d_o, coord.grid, tile.head) +
+               (ulong)tile.row * args.d_o.row,
+        .o_layout = &forward->o,
+        .d_o_layout = &args.d_o,
+        .count = row_count,
+        .wide = wide};
+    __local float2 *parts = (__local float2 *)q_rows;
+    if (is_given)
+        multiply_given(parts, &given, me.id);
 #else
-    const int takes_o = 0;
+    const int is_given = 0;
     const float4 largest = largest_bounds(found, bounds, &args, me.id, TEAM);
 #endif
-    __global const storage *first_plane =
-        takes_o ? o + plane(&forward->o, coord.grid, tile.head)
-                : q + plane(&forward->q, coord.grid, tile.head);
-    /* no pointer to either: arguments would be copied to memory */
-    const tensor_layout first_layout = takes_o ? forward->o : forward->q;
-    copy_rows(own_q, first_plane, chunk_of(&first_layout, me.lane),
-              &first_layout, &forward->grid, &coord, 0, tile.row, row_count,
-              BLOCK_ROWS, me.lane, wide);
-    copy_rows(own_d_o, d_o + plane(&args.d_o, coord.grid, tile.head),
-              chunk_of(&args.d_o, me.lane), &args.d_o, &forward->grid, &coord,
-              0, tile.row, row_count, BLOCK_ROWS, me.lane, wide);
-    END_COPIES();
-    clear_channels(own_q, BLOCK_ROWS, me.lane);
-    clear_channels(own_d_o, BLOCK_ROWS, me.lane);
-    clear_pads(pipeline.ring, me.lane);
-    keep_spans(spans, forward, tile.row, row_end, me.id);
+    if (!is_given) {
+        copy_rows(own_q, q + plane(&forward->q, coord.grid, tile.head),
+                  chunk_of(&forward->q, me.lane), &forward->q, &forward->grid,
+                  &coord, 0, tile.row, row_count, BLOCK_ROWS, me.lane, wide);
+        copy_rows(own_d_o, d_o + plane(&args.d_o, coord.grid, tile.head),
+                  chunk_of(&args.d_o, me.lane), &args.d_o, &forward->grid,
+                  &coord, 0, tile.row, row_count, BLOCK_ROWS, me.lane, wide);
+        END_COPIES();
+        clear_channels(own_q, BLOCK_ROWS, me.lane);
+        clear_channels(own_d_o, BLOCK_ROWS, me.lane);
+        clear_pads(pipeline.ring, me.lane);
+        keep_spans(spans, forward, tile.row, row_end, me.id);
+    }
     if (STATISTICS && me.id < BOUND_NUMBERS)
         found[me.id] = 0;
     AWAIT_COPIES(0);
     barrier(CLK_LOCAL_MEM_FENCE);
 
+#if STATISTICS
+    if (is_given)
+        store_given(parts, &given, &args,
+                    lse + plane(&forward->lse, coord.grid, tile.head) +
+                        (ulong)tile.row * forward->lse.row,
+                    d_lse, numbers, found, me.id);
+#endif
     const wave_rows rows = find_wave_rows(spans, row_count, me.wave);
     const sliding_keys here = {.q = own_q, .d_o = own_d_o, .args = &args};
     wave_state state;
-    hold(&state, own_q, own_d_o, rows.row, &w);
 #if STATISTICS
-    IF_ALL (takes_o)
-        take_statistics(&state, own_q, own_d_o, &rows,
-                        lse + plane(&forward->lse, coord.grid, tile.head) +
-                            (ulong)tile.row * forward->lse.row,
-                        forward->lse.row, &w);
-    IF_ALL (!takes_o) {
+    IF_ALL (!is_given) {
+        hold(&state, own_q, own_d_o, rows.row, &w);
         start_statistics(&state);
         loop_keys(&state, &pipeline, here, &rows, &me, &w);
         finish_statistics(&state, &w);
+        store_statistics(&state, &rows, own_d_o, &args, d_lse, numbers, found,
+                         &w);
     }
-    store_statistics(&state, &rows, own_d_o, &args, d_lse, numbers, found, &w);
     store_bounds(found, pipeline.v, bounds, forward, &tile, me.id);
 #else
+    hold(&state, own_q, own_d_o, rows.row, &w);
     read_statistics(&state, &rows, numbers, d_lse, largest, &args, &w);
     barrier(CLK_GLOBAL_MEM_FENCE); /* before a row's delta is mended */
     int passes = 1;

@@ -327,9 +327,10 @@ ptx_function run_move, run_add, run_sub, run_multiply, run_multiply_add,
     run_compare, run_select, run_convert, run_fuse, run_square_root,
     run_reciprocal, run_reciprocal_root, run_exp2, run_log2, run_load,
     run_store, run_atomic, run_copy, run_copy_commit, run_copy_wait,
-    run_copy_arrive, run_barrier, run_nothing, run_barrier_make,
-    run_barrier_arrive, run_barrier_try, run_shuffle, run_vote, run_reduce,
-    run_load_matrices, run_store_matrices, run_multiply_wave,
-    run_multiply_group, run_commit_products, run_await_products, run_show;
+    run_copy_arrive, run_barrier, run_barrier_pass, run_nothing,
+    run_barrier_make, run_barrier_arrive, run_barrier_test, run_barrier_try,
+    run_shuffle, run_vote, run_reduce, run_load_matrices, run_store_matrices,
+    run_multiply_wave, run_multiply_group, run_commit_products,
+    run_await_products, run_show;
 
 #endif

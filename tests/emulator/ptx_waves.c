@@ -11,8 +11,10 @@ void run_nothing(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 
 /* ---- Barriers ---- */
 
-/* Number, and for how many work-items. */
-void run_barrier(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+/* A wave arrives: number, and for how many work-items. The number; -1: there
+ * is none such. */
+static int arrive_at_barrier(ptx_wave *wave, const ptx_instruction *i,
+                             uint32_t lanes)
 {
     ptx_group *group = wave->group;
     const unsigned lane = (unsigned)__builtin_ctz(lanes);
@@ -23,7 +25,7 @@ void run_barrier(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
     if (number >= 16 || count == 0 || count % WAVE_LANES) {
         ptx_fail(group, "barrier %llu of %u work-items",
                  (unsigned long long)number, count);
-        return;
+        return -1;
     }
     ptx_barrier *barrier = &group->barriers[number];
     if (barrier->arrived > 0 && barrier->expected != count)
@@ -31,7 +33,17 @@ void run_barrier(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
                  (unsigned long long)number, barrier->expected, count);
     barrier->expected = count;
     barrier->arrived += WAVE_LANES;
-    wave->waits_at = (int)number;
+    return (int)number;
+}
+
+void run_barrier(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    wave->waits_at = arrive_at_barrier(wave, i, lanes);
+}
+
+void run_barrier_pass(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    arrive_at_barrier(wave, i, lanes);
 }
 
 /* One in local memory is a word: a mark that it is one, the phase's parity,
@@ -91,20 +103,33 @@ void run_barrier_arrive(ptx_wave *wave, const ptx_instruction *i,
         ptx_arrive(wave->group, address_of(wave, i, 1, lane));
 }
 
-/* Is the phase of this parity complete? Lanes that look in vain do not keep
- * others from going on, who may be those that they wait for. */
-void run_barrier_try(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+/* Is the phase of this parity complete? The lanes of which it is not. */
+static uint32_t find_incomplete(ptx_wave *wave, const ptx_instruction *i,
+                                uint32_t lanes)
 {
     uint64_t *to = lanes_of(wave, i, 0);
     const uint64_t *parity = lanes_of(wave, i, 2);
-    uint32_t failed = 0;
+    uint32_t incomplete = 0;
     LANE_FOR (lanes) {
         uint64_t word;
         if (!find_barrier(wave->group, address_of(wave, i, 1, lane), &word))
-            return;
+            return 0;
         to[lane] = PARITY(word) != (parity[lane] & 1);
-        failed |= (uint32_t)!to[lane] << lane;
+        incomplete |= (uint32_t)!to[lane] << lane;
     }
+    return incomplete;
+}
+
+void run_barrier_test(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    find_incomplete(wave, i, lanes);
+}
+
+/* Lanes that look in vain do not keep others from going on, who may be those
+ * that they wait for. */
+void run_barrier_try(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+{
+    const uint32_t failed = find_incomplete(wave, i, lanes);
     wave->vain |= failed;
     wave->yields = failed && !(wave->alive & ~wave->parked & ~wave->vain);
     wave->polls = wave->yields;
