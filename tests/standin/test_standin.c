@@ -324,15 +324,16 @@ static void test_allocations_fail(void **state)
     close_world(&w);
 }
 
-/* The first launch of a program that is kept, on one token, has the offsets of
- * its own workspace, not those of the plan's. */
+/* The first launches of programs that are kept, on one token, have the offsets
+ * of their own workspace, not those of the plan's. All kernels are launched:
+ * without o and lse, and with them. */
 static void test_first_launches(void **state)
 {
     (void)state;
     world w = open_world("A100");
     winattn_programs *programs;
     const standin_launch *launches;
-    size_t rows = 0;
+    size_t rows = 0, given = 0;
     assert_int_equal(winattn_programs_create(w.context, w.id, &programs), 0);
     w.desc = (winattn_desc){.struct_size = sizeof w.desc,
                             .variant = WINATTN_SLIDING,
@@ -347,9 +348,12 @@ static void test_first_launches(void **state)
                             .passes = WINATTN_PASS_BACKWARD};
     assert_int_equal(create(&w), WINATTN_SUCCESS);
     const size_t count = standin_launches(&launches);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         rows += strstr(launches[i].kernel, "sliding_rows_matrix_") != NULL;
-    assert_int_equal(rows, 2); /* for statistics and dQ */
+        given += strcmp(launches[i].kernel, "sliding_given") == 0;
+    }
+    assert_int_equal(rows, 3); /* for statistics, and twice for dQ */
+    assert_int_equal(given, 1);
     winattn_programs_destroy(programs);
     close_world(&w);
 }
