@@ -174,7 +174,8 @@ static void set_tensors(warm_up *w, const wa_problem *small, wa_pass pass)
     }
 }
 
-/* And those with which it takes another kernel for statistics. */
+/* And those with which it takes another kernel for statistics, which alone is
+ * left to be launched then. */
 static void set_given(warm_up *w, const wa_problem *small)
 {
     static const wa_tensor_id given[] = {WA_O, WA_LSE};
@@ -250,9 +251,11 @@ winattn_status wa_warm_up(cl_context context, cl_device_id device,
         status = wa_launch(&small, &small_plan, kernels, w.queue, &w.buffers,
                            0, 0, NULL, NULL);
     if (status == WINATTN_SUCCESS && kernels->step[WA_STEP_GIVEN]) {
+        const wa_kernels given = {.step[WA_STEP_GIVEN] =
+                                      kernels->step[WA_STEP_GIVEN]};
         set_given(&w, &small);
-        status = wa_launch(&small, &small_plan, kernels, w.queue, &w.buffers,
-                           0, 0, NULL, NULL);
+        status = wa_launch(&small, &small_plan, &given, w.queue, &w.buffers, 0,
+                           0, NULL, NULL);
     }
     if (status == WINATTN_SUCCESS)
         status = finish(&w);
