@@ -5,7 +5,6 @@
 #define MEAN_KEY_CL
 #include "common/problem.cl"
 #include "hopper/lanes.cl"
-#include "hopper/mbarrier.cl"
 
 /* What dS of 16 keys, packed in pairs, sums to in each of the lane's rows is
  * added to sums[0] and sums[2]: as a product with ones, in fewer instructions

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Backward pass of sliding attention on NVIDIA's Hopper: dQ, behind
- * sliding_rows_matrix.cl with STATISTICS, which leaves what is known of rows
+ * Backward pass of sliding attention on NVIDIA's Hopper: dQ, behind the
+ * kernel on fragments or sliding_given.cl, which leaves what is known of rows
  * (sliding_numbers.cl). Types and head dims are those of the forward pass.
  *
  * A work-group has BLOCK_ROWS rows, 64 for each of its warpgroups but the

@@ -5,9 +5,7 @@
 #define SLIDING_BOUNDS_CL
 #include "matrix/sliding_numbers.cl"
 
-#ifndef CEIL_DIV
 #define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
-#endif
 #define EIGHTS CEIL_DIV(HEAD_DIM, 8)
 /* May eight channels be read together, if ARG_WIDE_ACCESS? */
 #define READS_EIGHT (DTYPE != 0 && HEAD_DIM % 8 == 0)
@@ -26,9 +24,7 @@ INLINE float8 floats_of(ushort8 bits)
     return as_float8(convert_uint8(bits) << 16);
 #endif
 }
-#endif
 
-#if READS_EIGHT
 /* The largest of so many bits, less signs, that a work-item has of `eights`
  * chunks of v from row `first` on: sizes of either type are in the order of
  * their bits. What it reads it asks for at once. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What kernels of sliding gradients know of rows: numbers of each row and of
- * each block of rows, which sliding_rows_matrix.cl with STATISTICS leaves in
- * the workspace for those behind it, and the power of two that dS is
- * multiplied by.
+ * each block of rows, which sliding_given.cl or sliding_rows_matrix.cl with
+ * STATISTICS leaves in the workspace for those behind it, and the power of two
+ * that dS is multiplied by.
  *
  * Of each row it leaves (x) its shift, which is added to log2 e times a score
  * before the exponential is taken: minus the logarithm of the row's sum of
