@@ -117,6 +117,13 @@ INLINE void provide(const window_call *call, uint item)
 
 /* ---- Who computes ---- */
 
+/* Of blocks that fill all tiles of their warpgroups, and of windows that fill
+ * all blocks, or at least tiles. */
+#define TILES_ARE_WHOLE (NQ % WAVE_ROWS == 0 && BLOCK_ROWS % WAVE_ROWS == 0)
+#define ALL_WAVES_HAVE_ROWS                                                   \
+    (TILES_PER_GROUP == 4 && NQ % BLOCK_ROWS == 0 &&                          \
+     BLOCK_ROWS % WARPGROUP_ROWS == 0)
+
 /* A wave's rows, the same of all windows of a run. */
 typedef struct wave_rows {
     uint slab;     /* of its warpgroup, from the queries of a window on */
@@ -196,26 +203,34 @@ INLINE void store_window_rows(const float *o, const float *factor, uint own,
                               const window_place *place, const int wide)
 {
     const uint lane = (uint)rows->lane;
+    /* places of other chunks, or of rows of others, differ by what is known */
+    const uint put = own + chunk_place(lane % 16, lane / 16);
+    const uint take = own + chunk_place(lane / ROW_CHUNKS, lane % ROW_CHUNKS);
     UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++) {
         uint bits[4];
         UNROLL_FOR (int n = 0; n < 4; n++)
             bits[n] = PACK(o[8 * i + 2 * n] * factor[n % 2],
                            o[8 * i + 2 * n + 1] * factor[n % 2]);
-        STORE_MATRICES(bits, own + chunk_place(lane % 16, 2 * i + lane / 16));
+        STORE_MATRICES(bits, put ^ 32 * i);
     }
     WAVE_SYNC();
-    const uint chunk = lane % ROW_CHUNKS, step = WAVE / ROW_CHUNKS;
+    const uint step = WAVE / ROW_CHUNKS;
+    uint row = rows->row + lane / ROW_CHUNKS;
+    __global storage *at =
+        to + row_at(layout, place, row) + lane % ROW_CHUNKS * 8;
     UNROLL_FOR (uint first = 0; first < WAVE_ROWS; first += step) {
-        const uint i = first + lane / ROW_CHUNKS;
-        __global storage *at =
-            to + row_at(layout, place, rows->row + i) + chunk * 8;
-        if (rows->row + i >= rows->end)
-            continue;
-        const uint4 bits = load_chunk(own + chunk_place(i, chunk));
-        if (wide)
-            *(__global uint4 *)at = bits;
-        else
-            vstore8(as_ushort8(bits), 0, (__global ushort *)at);
+        const uint4 bits =
+            load_chunk((take ^ (ROW_BYTES == 64 ? 0 : first % 8 * 16)) +
+                       first * ROW_BYTES);
+        if (TILES_ARE_WHOLE || row < rows->end) {
+            if (wide)
+                *(__global uint4 *)at = bits;
+            else
+                vstore8(as_ushort8(bits), 0, (__global ushort *)at);
+        }
+        row += step;
+        at = GRID ? to + row_at(layout, place, row) + lane % ROW_CHUNKS * 8
+                  : at + step * layout->row;
     }
 }
 
@@ -298,8 +313,9 @@ INLINE wave_rows find_rows(const window_call *call, const window_run *run,
                       .end = min(first + BLOCK_ROWS, (uint)NQ),
                       .lane = lane};
     rows.own = rows.slab + place * (WAVE_ROWS * ROW_BYTES);
-    rows.has = (TILES_PER_GROUP == 4 || tile_in_group < TILES_PER_GROUP) &&
-               rows.row < rows.end;
+    rows.has = ALL_WAVES_HAVE_ROWS ||
+               ((TILES_PER_GROUP == 4 || tile_in_group < TILES_PER_GROUP) &&
+                rows.row < rows.end);
 #if VARIANT == COSINE
     rows.scale = LOG2E * cosine_scale(call->args, call->logit_scale,
                                       head_of(call, run));
@@ -335,8 +351,8 @@ INLINE void start_run(window_sums *x, float *scale, const window_call *call,
     if (rows->has) {
         find_scales(scale, call, rows, queries);
         const logit_terms t = terms_of(call, rows, scale, queries, keys, 0);
-        weigh_tile(s, &x->w, &t, slab(ring, queries, 0) + rows->own,
-                   keys_of(ring, keys), rows->lane, 1);
+        float sum[2]; /* no row has a base */
+        weigh_tile(s, sum, &x->w, &t, rows->lane, 1);
     }
     pack_weights(x->p, s);
 }
@@ -370,6 +386,8 @@ INLINE void add_window_tile(window_sums *x, float *scale,
                       KEY_TILES > 1 && next_tile != 1);
     end_products();
     const row_weights of_old = x->w.rows;
+    int are_final = 1;
+    float sum[2];
     if (is_first && rows->has)
         find_scales(scale, call, rows, at->queries.number);
     AWAIT_PRODUCTS(1);
@@ -377,8 +395,7 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     if (rows->has) {
         const logit_terms t = terms_of(call, rows, scale, at->queries.number,
                                        next.number, next_tile);
-        weigh_tile(s, &x->w, &t, queries + rows->own,
-                   keys_of(ring, next.number), rows->lane, is_first);
+        are_final = weigh_tile(s, sum, &x->w, &t, rows->lane, is_first);
     }
     HOLD_WINDOW_SCORES(s);
     AWAIT_PRODUCTS(0);
@@ -387,12 +404,22 @@ INLINE void add_window_tile(window_sums *x, float *scale,
     leave_stage(keys_barrier(ring, here, READ), rows->lane);
     at->keys = next;
     pack_weights(x->p, s);
+    int rescales = rows->has && are_final;
+    /* asked behind what does not wait for the sums */
+    if (!are_final && !add_weights(&x->w.rows, sum, is_first)) {
+        const logit_terms t = terms_of(call, rows, scale, at->queries.number,
+                                       next.number, next_tile);
+        weigh_again(s, sum, &x->w, &t, queries + rows->own,
+                    keys_of(ring, next.number), rows->lane, is_first);
+        pack_weights(x->p, s);
+        rescales = 1;
+    }
     if (is_first) {
         if (rows->has)
             store_window(x->o, &of_old, call, run, rows, n, old);
         WAVE_SYNC();
         leave_stage(queries_barrier(ring, old, READ), rows->lane);
-    } else if (x->w.rows.rescales) {
+    } else if (rescales) {
         rescale_outs(x->o, &x->w.rows);
     }
 }

@@ -191,12 +191,12 @@ INLINE void weigh_with_maxima(float *s, row_weights *w, const logit_terms *t,
     note_bases(w);
 }
 
-/* Given that all rows have a base, be it of the window before. False: it does
- * not serve, and nothing has changed but s, which is worth nothing. */
-INLINE int weigh_quickly(float *s, row_weights *w, const logit_terms *t,
-                         int lane, int is_first, const int regions)
+/* Given that all rows have a base, be it of the window before; sum: of the
+ * lane's weights. */
+INLINE void weigh_with_bases(float *s, float *sum, const row_weights *w,
+                             const logit_terms *t, int lane, const int regions)
 {
-    float sum[2] = {0.0f, 0.0f};
+    sum[0] = sum[1] = 0.0f;
     UNROLL_FOR (int c = 0; c < TILE_KEYS / 16; c++) {
         float by[8], add[8];
         find_terms(by, add, t, c, lane, regions);
@@ -211,48 +211,63 @@ INLINE int weigh_quickly(float *s, row_weights *w, const logit_terms *t,
         UNROLL_FOR (int n = 0; n < 8; n += 2)
             sum[n / 2 % 2] += s[8 * c + n] + s[8 * c + n + 1];
     }
-    if (is_first) {
-        int serves = 1;
+}
+
+/* Did these bases serve? Then the tile's sums are added. */
+INLINE int add_weights(row_weights *w, const float *sum, int is_first)
+{
+    int serve = fmax(sum[0], sum[1]) <= MOST_WEIGHTS;
+    if (is_first)
         UNROLL_FOR (int r = 0; r < 2; r++) {
             float all = sum[r];
             REDUCE(all, ADD_PAIR);
-            serves &= all >= LEAST_WEIGHTS && all <= MOST_WEIGHTS;
+            serve &= all >= LEAST_WEIGHTS && all <= MOST_WEIGHTS;
         }
-        if (WAVE_ANY(!serves))
-            return 0;
-        w->sum[0] = sum[0];
-        w->sum[1] = sum[1];
-        w->rescales = 0;
-        return 1;
-    }
-    w->rescales = WAVE_ANY(!(fmax(sum[0], sum[1]) <= MOST_WEIGHTS));
-    if (w->rescales) {
-        /* four lanes share a row */
-        if (WAVE_ANY(!(sum[0] + sum[1] < 0x1p123f)))
-            return 0;
-        UNROLL_FOR (int r = 0; r < 2; r++)
-            sum[r] = move_to_base(s, w, r, sum[r]);
-    }
+    if (WAVE_ANY(!serve))
+        return 0;
     UNROLL_FOR (int r = 0; r < 2; r++)
-        w->sum[r] += sum[r];
+        w->sum[r] = is_first ? sum[r] : w->sum[r] + sum[r];
     return 1;
 }
 
-/* From products to weights. Addresses of the wave's 16 queries and of the
- * tile's keys, for those that are needed a second time. */
-INLINE void weigh_tile(float *s, window_weights *own, const logit_terms *t,
-                       uint queries, uint keys, int lane, int is_first)
+/* From products to weights. False: of bases that may not serve, with `sum`, so
+ * that add_weights and maybe weigh_again must follow. */
+INLINE int weigh_tile(float *s, float *sum, window_weights *own,
+                      const logit_terms *t, int lane, int is_first)
 {
     row_weights *w = &own->rows;
-    const int tries = w->settled && !(is_first && own->searches > 0);
-    if (tries &&
-        (compares_regions(t) ? weigh_quickly(s, w, t, lane, is_first, 1)
-                             : weigh_quickly(s, w, t, lane, is_first, 0)))
-        return;
-    if (tries)
-        multiply_alone(s, queries, keys, lane);
+    if (w->settled && !(is_first && own->searches > 0)) {
+        if (compares_regions(t))
+            weigh_with_bases(s, sum, w, t, lane, 1);
+        else
+            weigh_with_bases(s, sum, w, t, lane, 0);
+        return 0;
+    }
     if (is_first) {
-        own->searches = tries ? SEARCHES : max(own->searches - 1, 0);
+        own->searches = max(own->searches - 1, 0);
+        w->base[0] = w->base[1] = -INFINITY;
+        w->sum[0] = w->sum[1] = 0.0f;
+    }
+    weigh_with_maxima(s, w, t, lane);
+    return 1;
+}
+
+/* Where bases did not serve: powers of two move to them, or maxima are looked
+ * for. Addresses of the wave's 16 queries and of the tile's keys. */
+INLINE void weigh_again(float *s, const float *sum, window_weights *own,
+                        const logit_terms *t, uint queries, uint keys,
+                        int lane, int is_first)
+{
+    row_weights *w = &own->rows;
+    /* four lanes share a row */
+    if (!is_first && !WAVE_ANY(!(sum[0] + sum[1] < 0x1p123f))) {
+        UNROLL_FOR (int r = 0; r < 2; r++)
+            w->sum[r] += move_to_base(s, w, r, sum[r]);
+        return;
+    }
+    multiply_alone(s, queries, keys, lane);
+    if (is_first) {
+        own->searches = SEARCHES;
         w->base[0] = w->base[1] = -INFINITY;
         w->sum[0] = w->sum[1] = 0.0f;
     }
