@@ -374,9 +374,18 @@ INLINE void keep_regions(const window_ring *ring, uint stage,
 
 /* ---- Rows that leave ---- */
 
+/* Where a lane says rows of 16 to LOAD_MATRICES and STORE_MATRICES, of their
+ * first 16 channels; others differ by TILE_CHANNELS, as rows are swizzled. */
+INLINE uint tile_chunk(uint rows, uint lane)
+{
+    return window_chunk(rows, lane % 16, lane / 16);
+}
+#define TILE_CHANNELS(i) (32 * (i))
+
 /* A wave's 16 rows of sums, row r of the lane's two times factor[r], to a
- * head's rows from `row` on, those before `end`. staging: as many rows in
- * local memory that are the wave's own by now. adds: to what is there. */
+ * head's rows from `row` on, a multiple of 16, those before `end`. staging: as
+ * many rows in local memory that are the wave's own by now. adds: to what is
+ * there. */
 INLINE void store_window_rows(const float *sums, const float *factor,
                               uint staging, __global storage *tensor,
                               const tensor_layout *layout,
@@ -393,20 +402,23 @@ INLINE void store_window_rows(const float *sums, const float *factor,
         }
         return;
     }
-    UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++)
-        UNROLL_FOR (uint r = 0; r < 2; r++)
-            store_word(window_chunk(staging, lane / 4 + 8 * r, j) +
-                           lane % 4 * 4,
-                       PACK(sums[SCORE(j, r, 0)] * factor[r],
-                            sums[SCORE(j, r, 1)] * factor[r]));
+    const uint tile = tile_chunk(staging, lane);
+    UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++) {
+        uint bits[4];
+        UNROLL_FOR (int n = 0; n < 4; n++)
+            bits[n] = PACK(sums[8 * i + 2 * n] * factor[n % 2],
+                           sums[8 * i + 2 * n + 1] * factor[n % 2]);
+        STORE_MATRICES(bits, tile ^ TILE_CHANNELS(i));
+    }
     WAVE_SYNC();
+    const uint chunk = window_chunk(staging, lane / 4, lane % 4);
     UNROLL_FOR (uint first = 0; first < 16; first += 8) {
         const uint i = first + lane / 4;
         __global storage *at =
             to + row_at(layout, place, row + i) + lane % 4 * 8;
-        if (row + i >= end)
+        if ((end % 16 == 0 ? row : row + i) >= end)
             continue;
-        const uint4 x = load_chunk(window_chunk(staging, i, lane % 4));
+        const uint4 x = load_chunk(chunk + first * WINDOW_PITCH);
         if (wide)
             *(__global uint4 *)at = x;
         else
@@ -417,17 +429,21 @@ INLINE void store_window_rows(const float *sums, const float *factor,
 #if VARIANT == COSINE
 /* Gradients with respect to rows of length 1 are taken back to rows x of any
  * length: (d - x^ (x^ . d)) / |x|, where d is sums times factor. Below the
- * smallest norm x^ is just a multiple of x. Leaves x^ . d in along. rows: x of
- * the wave's rows. */
-INLINE void take_back_norm(float *sums, float *along, const float *factor,
+ * smallest norm x^ is just a multiple of x. Leaves x^ . d in along, and in
+ * factor by what sums are to be multiplied then. rows: x of the wave's rows.
+ */
+INLINE void take_back_norm(float *sums, float *along, float *factor,
                            const float *inverses, uint rows, int lane)
 {
+    uint words[HEAD_DIM / 4];
+    UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++)
+        LOAD_MATRICES(words + 4 * i, tile_chunk(rows, lane) ^ TILE_CHANNELS(i),
+                      "");
     UNROLL_FOR (uint r = 0; r < 2; r++) {
         float2 x[HEAD_DIM / 8];
         float dot = 0.0f;
         UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++) {
-            x[j] = unpack(load_word(window_chunk(rows, lane / 4 + 8 * r, j) +
-                                    lane % 4 * 4));
+            x[j] = unpack(words[2 * j + r]);
             dot = FMA(x[j].x, sums[SCORE(j, r, 0)], dot);
             dot = FMA(x[j].y, sums[SCORE(j, r, 1)], dot);
         }
@@ -435,16 +451,13 @@ INLINE void take_back_norm(float *sums, float *along, const float *factor,
         const float inverse = RESCALES && inverses[r] == 0.0f
                                   ? 1.0f / NORM_EPSILON
                                   : inverses[r];
-        const float whole = factor[r] * inverse;
-        along[r] = dot * whole;
-        const float part = inverse < 1.0f / NORM_EPSILON
-                               ? along[r] * inverse * inverse
-                               : 0.0f;
+        const float part =
+            inverse < 1.0f / NORM_EPSILON ? dot * inverse * inverse : 0.0f;
+        factor[r] *= inverse;
+        along[r] = dot * factor[r];
         UNROLL_FOR (uint j = 0; j < HEAD_DIM / 8; j++) {
-            sums[SCORE(j, r, 0)] =
-                FMA(sums[SCORE(j, r, 0)], whole, -x[j].x * part);
-            sums[SCORE(j, r, 1)] =
-                FMA(sums[SCORE(j, r, 1)], whole, -x[j].y * part);
+            sums[SCORE(j, r, 0)] = FMA(x[j].x, -part, sums[SCORE(j, r, 0)]);
+            sums[SCORE(j, r, 1)] = FMA(x[j].y, -part, sums[SCORE(j, r, 1)]);
         }
     }
 }

@@ -430,7 +430,6 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
 #if VARIANT == COSINE
         float along[2];
         take_back_norm(x.dk, along, factor, inverses, k_rows + of_wave, lane);
-        factor[0] = factor[1] = 1.0f;
 #endif
         sync_warpgroup(warpgroup); /* all have read its keys */
         const window_place place = find_place(forward, window);

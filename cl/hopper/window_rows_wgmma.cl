@@ -290,11 +290,9 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
         factor[r] = x.back[r] * job->scale;
 #if VARIANT == COSINE
     take_back_norm(dq, along, factor, inverses, own_q, lane);
-    UNROLL_FOR (int r = 0; r < 2; r++) {
-        factor[r] = 1.0f;
+    UNROLL_FOR (int r = 0; r < 2; r++)
         if (lane % 4 == 0 && rows.row + lane / 4 + 8 * r < NQ)
             sums->scale += along[r];
-    }
 #endif
     sync_warpgroup(wave / 4); /* all have read its queries */
     if ((flags & ARG_DQ) != 0) {
