@@ -8,6 +8,7 @@
  * Within a KV block the softmax (softmax.cl) takes SUBTILE_KEYS keys at a time
  * and streams where these are not all. A wave takes tiles of the block's rows
  * in turn. */
+#define HOLDS_VALUE_CHUNKS 1
 #include "matrix/forward_epilogue.cl"
 #include "matrix/forward_pipeline.cl"
 #include "matrix/norms.cl"

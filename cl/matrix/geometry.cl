@@ -39,6 +39,8 @@
  *               of each wave
  *   FUSED_GRADIENTS  1: all gradients in one kernel, whose waves exchange P
  *               and dS through local memory
+ *   HOLDS_VALUE_CHUNKS  1: lanes have registers for where in a tile of values
+ *               their chunks lie (unit_mma.cl)
  *   S_TRANSPOSED  1: tiles are the other way round, as gradients of keys want
  *               them: what is called rows here are keys, v beside k, and what
  *               is called keys are queries, dO beside q */

@@ -8,6 +8,7 @@
  * all of a wave's tiles. Subtiles that all rows of a wave see entirely carry
  * no comparison; those that none of them sees are passed over. */
 #define ROW_PLANES 0 /* q has local memory of its own */
+#define HOLDS_VALUE_CHUNKS 1
 #include "matrix/forward_epilogue.cl"
 #include "matrix/sliding_pipeline.cl"
 #include "matrix/sliding_values.cl"

@@ -194,6 +194,14 @@ INLINE uint keep_address(uint x)
 #define KEEP_LOCAL(p)                                                         \
     ((__local storage_bits *)(size_t)keep_address(shared_address(p)))
 
+/* What a chunk's row and number add to where rows begin, in bytes. */
+#define PITCH_BYTES(pitch) ((uint)((pitch) * (int)sizeof(storage_bits)))
+INLINE uint chunk_in_rows(const int pitch, int row, int number)
+{
+    return (uint)row * PITCH_BYTES(pitch) + (uint)(number & ~7) * 16u +
+           (uint)((number & 7) ^ row_swizzle(row, pitch)) * 16u;
+}
+
 /* Where a chunk is of row `own` of a tile that begins at `row`, or of `last`
  * if that comes before. Counted in bytes, constants end up in the instruction
  * that reads it, what no row changes of a chunk's number too. Tiles begin at
@@ -202,12 +210,10 @@ INLINE uint keep_address(uint x)
 INLINE uint chunk_address(__local const void *rows, const int pitch, int row,
                           int own, int last, int number)
 {
-    const uint row_bytes = (uint)(pitch * (int)sizeof(storage_bits));
     const int before = last == INT_MAX ? row : 0;
     const int at = last == INT_MAX ? own : min(row + own, last);
-    return shared_address(rows) + (uint)before * row_bytes +
-           ((uint)at * row_bytes + (uint)(number & ~7) * 16u +
-            (uint)((number & 7) ^ row_swizzle(at, pitch)) * 16u);
+    return shared_address(rows) + (uint)before * PITCH_BYTES(pitch) +
+           chunk_in_rows(pitch, at, number);
 }
 
 /* Four matrices of eight rows of 16 bytes, one row's address from each lane;
@@ -265,15 +271,26 @@ INLINE void load_native_key(uint *to, __local const storage_bits *rows,
     }
 }
 #if DTYPE != 0
+/* Compilers make one number of a tile's row and the lane's own, and multiply
+ * that anew for each tile. They do not where the lane's part comes from what
+ * they know nothing of; gradients have no register for it. */
+#ifndef HOLDS_VALUE_CHUNKS
+#define HOLDS_VALUE_CHUNKS 0
+#endif
 INLINE void load_native_value(uint *to, __local const storage_bits *rows,
                               const int pitch, int row, int channel, int last,
                               const int count, int lane)
 {
     if (count > 8) {
-        LOAD_MATRICES(to,
-                      chunk_address(rows, pitch, row, lane & 15, last,
-                                    channel / CHUNK + (lane >> 4 & 1)),
-                      ".trans");
+        const int own = lane & 15, number = channel / CHUNK + (lane >> 4 & 1);
+        uint at = chunk_address(rows, pitch, row, own, last, number);
+        if (HOLDS_VALUE_CHUNKS && last == INT_MAX) {
+            uint of_lane = chunk_in_rows(pitch, own, number);
+            __asm__("" : "+r"(of_lane)); /* once: it is not volatile */
+            at = shared_address(rows) + (uint)row * PITCH_BYTES(pitch) +
+                 of_lane;
+        }
+        LOAD_MATRICES(to, at, ".trans");
         return;
     }
     to[1] = to[3] = 0;
