@@ -11,6 +11,7 @@
 #define GRADIENT_WINDOWS_CL
 #include "common/problem.cl"
 #include "common/score_bias_tensors.cl"
+#include "hopper/bias_chunks.cl"
 #include "hopper/gradient_products.cl"
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
@@ -309,6 +310,27 @@ INLINE void load_pairs(uint *words, const window_ring *ring, uint wave,
 #define NEXT_TILE(first, step)                                                \
     ((first) + (step) < OTHER_ROWS ? (first) + (step) : 0)
 
+/* Where rows are copied, what keep_bias does. */
+INLINE void copy_bias(const window_ring *ring, const forward_args *args,
+                      const score_bias_view *score_bias, uint first, uint item,
+                      const int transposed)
+{
+    const uint all = OWN_ROWS / 16 * (OTHER_ROWS / 16), lane = item % WAVE;
+    const uint waves = WARPGROUPS * (WARPGROUP / WAVE);
+    NO_UNROLL_FOR (uint i = item / WAVE; i < all; i += waves) {
+        const uint own = first + i / (OTHER_ROWS / 16) * 16;
+        const uint other = i % (OTHER_ROWS / 16) * 16;
+        copy_bias_chunk(window_pairs(ring) + i * BIAS_CHUNK_BYTES, args,
+                        score_bias, transposed ? other : own,
+                        transposed ? own : other, lane);
+    }
+    await_copies();
+    WAVE_SYNC();
+    NO_UNROLL_FOR (uint i = item / WAVE; i < all; i += waves)
+        order_bias_chunk(window_pairs(ring) + i * BIAS_CHUNK_BYTES, transposed,
+                         lane);
+}
+
 /* Of a head, before the first window: pairs of the rows that are owned, from
  * `first` on, which are keys if `transposed`. By all who compute. */
 INLINE void keep_bias(const window_ring *ring, const forward_args *args,
@@ -316,6 +338,11 @@ INLINE void keep_bias(const window_ring *ring, const forward_args *args,
                       const int transposed)
 {
     const uint chunks = OTHER_ROWS / 16; /* of 16 rows */
+    if (NK % (transposed ? OWN_ROWS : OTHER_ROWS) == 0 &&
+        has_bias_rows(args, score_bias)) {
+        copy_bias(ring, args, score_bias, first, item, transposed);
+        return;
+    }
     NO_UNROLL_FOR (uint n = item; n < OWN_ROWS / 16 * chunks * WAVE;
                    n += WARPGROUPS * WARPGROUP) {
         const uint lane = n % WAVE, wave = n / WAVE / chunks;
