@@ -320,15 +320,15 @@ INLINE void copy_bias(const window_ring *ring, const forward_args *args,
     NO_UNROLL_FOR (uint i = item / WAVE; i < all; i += waves) {
         const uint own = first + i / (OTHER_ROWS / 16) * 16;
         const uint other = i % (OTHER_ROWS / 16) * 16;
-        copy_bias_chunk(window_pairs(ring) + i * BIAS_CHUNK_BYTES, args,
-                        score_bias, transposed ? other : own,
-                        transposed ? own : other, lane);
+        copy_bias_chunks(window_pairs(ring) + i * BIAS_CHUNK_BYTES, 1, args,
+                         score_bias, transposed ? other : own,
+                         transposed ? own : other, lane);
     }
     await_copies();
     WAVE_SYNC();
     NO_UNROLL_FOR (uint i = item / WAVE; i < all; i += waves)
-        order_bias_chunk(window_pairs(ring) + i * BIAS_CHUNK_BYTES, transposed,
-                         lane);
+        order_bias_chunks(window_pairs(ring) + i * BIAS_CHUNK_BYTES, 1,
+                          transposed, lane);
 }
 
 /* Of a head, before the first window: pairs of the rows that are owned, from

@@ -9,8 +9,7 @@
 #include "common/score_bias_tensors.cl"
 #include "hopper/window_extents.h"
 
-#include "hopper/lanes.cl"
-#include "hopper/mbarrier.cl"
+#include "hopper/bias_chunks.cl"
 #include "hopper/stored_numbers.cl"
 
 typedef char biases_have_the_stored_type[BIAS < 2 ? 1 : -1];
@@ -24,9 +23,8 @@ INLINE void load_two_floats(float *to, uint from)
 }
 
 #if BIAS
-/* Of 16 rows and 16 keys, of 16 rows and a tile of keys, and of all keys. */
-#define CHUNK_BIAS_BYTES (WAVE * 16)
-#define TILE_BIAS_BYTES (TILE_KEYS / 16 * CHUNK_BIAS_BYTES)
+/* Of 16 rows and a tile of keys, and of all keys. */
+#define TILE_BIAS_BYTES (TILE_KEYS / 16 * BIAS_CHUNK_BYTES)
 #define WAVE_BIAS_BYTES (KEY_TILES * TILE_BIAS_BYTES)
 
 INLINE float load_bias(const forward_args *args, const score_bias_view *view,
@@ -66,17 +64,22 @@ INLINE void find_16(uint *words, const forward_args *args,
     }
 }
 
+/* Chunks of 16 rows, and of all of the block. */
+#define ROW_CHUNKS_OF_BIAS (KEY_TILES * (TILE_KEYS / 16))
+#define BIAS_CHUNKS (ROW_TILES * ROW_CHUNKS_OF_BIAS)
+#define COMPUTING_WAVES (WARPGROUPS * (WARPGROUP / WAVE))
+
 /* All biases of rows [first_row, first_row + BLOCK_ROWS), by all waves that
- * compute, each a few at a time that are on their way. in_pairs: numbers of
- * two keys are 4 bytes that are aligned. */
+ * compute, each a few chunks at a time that are on their way. in_pairs:
+ * numbers of two keys are 4 bytes that are aligned. */
 #define BIAS_TURNS 4
 INLINE void keep_biases(uint to, const forward_args *args,
                         const score_bias_view *view, int first_row, uint wave,
                         const int in_pairs, int lane)
 {
-    const uint groups = KEY_TILES * (TILE_KEYS / 16), all = ROW_TILES * groups;
+    const uint groups = ROW_CHUNKS_OF_BIAS, all = BIAS_CHUNKS;
     NO_UNROLL_FOR (uint first = BIAS_TURNS * wave; first < all;
-                   first += BIAS_TURNS * WARPGROUPS * (WARPGROUP / WAVE)) {
+                   first += BIAS_TURNS * COMPUTING_WAVES) {
         uint words[BIAS_TURNS][4];
         UNROLL_FOR (uint n = 0; n < BIAS_TURNS; n++) {
             const uint i = min(first + n, all - 1), tile = i / groups;
@@ -86,10 +89,33 @@ INLINE void keep_biases(uint to, const forward_args *args,
         UNROLL_FOR (uint n = 0; n < BIAS_TURNS; n++) {
             const uint *x = words[n];
             const uint4 chunk = {x[0], x[1], x[2], x[3]};
-            store_chunk(to + min(first + n, all - 1) * CHUNK_BIAS_BYTES +
+            store_chunk(to + min(first + n, all - 1) * BIAS_CHUNK_BYTES +
                             lane * 16,
                         chunk);
         }
+    }
+}
+
+/* The same where rows are copied (bias_chunks.cl), four chunks at a time. */
+#define COPIES_BIASES (NK % TILE_KEYS == 0 && NK % 64 == 0)
+INLINE void copy_biases(uint to, const forward_args *args,
+                        const score_bias_view *view, int first_row, uint wave,
+                        int lane)
+{
+    NO_UNROLL_FOR (uint turn = 0; turn < 2; turn++) {
+        NO_UNROLL_FOR (uint i = 4 * wave; i < BIAS_CHUNKS;
+                       i += 4 * COMPUTING_WAVES) {
+            const uint at = to + i * BIAS_CHUNK_BYTES;
+            const uint tile = i / ROW_CHUNKS_OF_BIAS;
+            if (turn == 0)
+                copy_bias_chunks(at, 4, args, view,
+                                 (uint)first_row + tile * WAVE_ROWS,
+                                 i % ROW_CHUNKS_OF_BIAS * 16, (uint)lane);
+            else
+                order_bias_chunks(at, 4, 0, (uint)lane);
+        }
+        await_copies();
+        WAVE_SYNC();
     }
 }
 
@@ -102,7 +128,7 @@ INLINE int has_pairs(const forward_args *args, const score_bias_view *view)
 /* Eight numbers of a lane, of the tile's chunk c. */
 INLINE void load_biases(float *to, uint from, const int c)
 {
-    const uint4 x = load_chunk(from + c * CHUNK_BIAS_BYTES);
+    const uint4 x = load_chunk(from + c * BIAS_CHUNK_BYTES);
     const uint words[4] = {x.x, x.y, x.z, x.w};
     unpack_pairs(to, words);
 }

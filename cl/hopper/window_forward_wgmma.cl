@@ -480,7 +480,9 @@ INLINE void renew_biases(const window_call *call, const window_run *run,
     const score_bias_view view = score_bias_of(call->score_bias, args, here);
     const int first = (int)first_row_of(call, run);
     sync_computing(); /* nobody reads those before */
-    if (has_pairs(args, &view))
+    if (COPIES_BIASES && has_bias_rows(args, &view))
+        copy_biases(call->bias_cache, args, &view, first, wave, lane);
+    else if (has_pairs(args, &view))
         keep_biases(call->bias_cache, args, &view, first, wave, 1, lane);
     else
         keep_biases(call->bias_cache, args, &view, first, wave, 0, lane);
