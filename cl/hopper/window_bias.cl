@@ -9,9 +9,7 @@
 #include "common/score_bias_tensors.cl"
 #include "hopper/window_extents.h"
 
-#include "hopper/lanes.cl"
-#include "hopper/mbarrier.cl"
-#include "hopper/stored_numbers.cl"
+#include "hopper/bias_drops.cl"
 
 typedef char biases_have_the_stored_type[BIAS < 2 ? 1 : -1];
 
@@ -68,15 +66,17 @@ INLINE void find_16(uint *words, const forward_args *args,
 
 /* All biases of rows [first_row, first_row + BLOCK_ROWS), by all waves that
  * compute, each a few at a time that are on their way. in_pairs: numbers of
- * two keys are 4 bytes that are aligned. */
+ * two keys are 4 bytes that are aligned. range: of the wave's. */
 #define BIAS_TURNS 4
-INLINE void keep_biases(uint to, const forward_args *args,
+#define COMPUTING_WAVES (WARPGROUPS * (WARPGROUP / WAVE))
+#define BIAS_CHUNKS (ROW_TILES * KEY_TILES * (TILE_KEYS / 16))
+INLINE void keep_biases(uint to, bias_range *range, const forward_args *args,
                         const score_bias_view *view, int first_row, uint wave,
                         const int in_pairs, int lane)
 {
-    const uint groups = KEY_TILES * (TILE_KEYS / 16), all = ROW_TILES * groups;
+    const uint groups = KEY_TILES * (TILE_KEYS / 16), all = BIAS_CHUNKS;
     NO_UNROLL_FOR (uint first = BIAS_TURNS * wave; first < all;
-                   first += BIAS_TURNS * WARPGROUPS * (WARPGROUP / WAVE)) {
+                   first += BIAS_TURNS * COMPUTING_WAVES) {
         uint words[BIAS_TURNS][4];
         UNROLL_FOR (uint n = 0; n < BIAS_TURNS; n++) {
             const uint i = min(first + n, all - 1), tile = i / groups;
@@ -89,8 +89,26 @@ INLINE void keep_biases(uint to, const forward_args *args,
             store_chunk(to + min(first + n, all - 1) * CHUNK_BIAS_BYTES +
                             lane * 16,
                         chunk);
+            if (MAY_DROP)
+                note_biases(range, x);
         }
     }
+}
+
+/* The wave's part of them becomes drops. */
+INLINE void drop_all_biases(uint at, float shift, uint wave, int lane)
+{
+    NO_UNROLL_FOR (uint first = BIAS_TURNS * wave; first < BIAS_CHUNKS;
+                   first += BIAS_TURNS * COMPUTING_WAVES)
+        NO_UNROLL_FOR (uint i = first;
+                       i < min(first + BIAS_TURNS, (uint)BIAS_CHUNKS); i++) {
+            const uint of_lane = at + i * CHUNK_BIAS_BYTES + lane * 16;
+            const uint4 x = load_chunk(of_lane);
+            uint words[4] = {x.x, x.y, x.z, x.w};
+            drop_biases(words, shift);
+            store_chunk(of_lane,
+                        (uint4)(words[0], words[1], words[2], words[3]));
+        }
 }
 
 INLINE int has_pairs(const forward_args *args, const score_bias_view *view)
@@ -100,11 +118,14 @@ INLINE int has_pairs(const forward_args *args, const score_bias_view *view)
 }
 
 /* Eight numbers of a lane, of the tile's chunk c. */
-INLINE void load_biases(float *to, uint from, const int c)
+INLINE void load_biases(float *to, uint from, const int c, const int drops)
 {
     const uint4 x = load_chunk(from + c * CHUNK_BIAS_BYTES);
     const uint words[4] = {x.x, x.y, x.z, x.w};
-    unpack_pairs(to, words);
+    if (drops)
+        unpack_drops(to, words);
+    else
+        unpack_pairs(to, words);
 }
 #endif
 

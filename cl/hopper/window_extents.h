@@ -50,8 +50,12 @@
 /* Of all rows of the block and all keys. */
 #define BIAS_VALUES (ROW_TILES * WAVE_ROWS * KEY_TILES * TILE_KEYS)
 #define BIAS_BYTES (BIAS == 0 ? 0 : 2 * BIAS_VALUES)
+/* Are biases kept as drops where that is possible (bias_drops.cl)? What does
+ * not exist has none. Then, what each wave that computes has seen of them. */
+#define MAY_DROP (VARIANT == 1 && BIAS == 1 && NK % TILE_KEYS == 0)
+#define BIAS_RANGES_BYTES (MAY_DROP ? 32 * WARPGROUPS : 0)
 #define WINDOW_LOCAL_BYTES                                                    \
     (OPERANDS_BYTES + BIAS_BYTES + FACTORS_BYTES + REGIONS_BYTES +            \
-     PLACES_BYTES + MBARRIER_BYTES)
+     PLACES_BYTES + BIAS_RANGES_BYTES + MBARRIER_BYTES)
 
 #endif

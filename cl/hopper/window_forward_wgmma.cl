@@ -125,6 +125,7 @@ typedef struct wave_rows {
     int has;       /* some of them exist */
     float scale;   /* to logits, times log2 e */
     uint bias;     /* address of its lane's of the first tile */
+    int drops;     /* are its biases? */
     int lane;
 #if HAS_REGIONS
     uint in_block; /* the number of its first among those of the block */
@@ -141,10 +142,11 @@ typedef struct window_sums {
 
 /* Once the tile and its window's queries have come. */
 INLINE logit_terms terms_of(const window_call *call, const wave_rows *rows,
-                            const float *scale, uint queries, uint stage,
+                            const row_scales *scale, uint queries, uint stage,
                             uint tile)
 {
-    logit_terms t = {.scale = {scale[0], scale[1]},
+    logit_terms t = {.scale = *scale,
+                     .drops = rows->drops,
                      .key_factors = key_factors(&call->ring, stage),
                      .keys =
                          min((uint)NK - tile * TILE_KEYS, (uint)TILE_KEYS) -
@@ -173,16 +175,22 @@ INLINE void rescale_outs(float *o, const row_weights *w)
 }
 
 /* By what the lane's two rows are multiplied. */
-INLINE void find_scales(float *scale, const window_call *call,
+INLINE void find_scales(row_scales *scale, const window_call *call,
                         const wave_rows *rows, uint queries)
 {
 #if VARIANT == COSINE
-    measure_queries(scale, slab(&call->ring, queries, 0) + rows->own,
+    int have_inverses = 1;
+    measure_queries(scale->by, slab(&call->ring, queries, 0) + rows->own,
                     rows->lane);
-    scale[0] *= rows->scale;
-    scale[1] *= rows->scale;
+    UNROLL_FOR (int r = 0; r < 2; r++) {
+        scale->by[r] *= rows->scale;
+        scale->inverse[r] = RECIPROCAL(scale->by[r]);
+        /* lest what they multiply becomes infinite */
+        have_inverses &= scale->inverse[r] < 0x1p60f;
+    }
+    scale->have_inverses = !WAVE_ANY(!have_inverses);
 #else
-    scale[0] = scale[1] = rows->scale;
+    scale->by[0] = scale->by[1] = rows->scale;
 #endif
 }
 
@@ -284,7 +292,7 @@ INLINE void store_window(const float *o, const row_weights *w,
 
 /* wave: of the team. */
 INLINE wave_rows find_rows(const window_call *call, const window_run *run,
-                           uint wave, int lane)
+                           uint wave, int lane, int drops)
 {
     const uint group = wave / 4, place = wave % 4;
     const uint tile_in_group =
@@ -296,6 +304,7 @@ INLINE wave_rows find_rows(const window_call *call, const window_run *run,
     wave_rows rows = {.slab = group * SLAB_BYTES,
                       .row = first + tile * WAVE_ROWS,
                       .end = min(first + BLOCK_ROWS, (uint)NQ),
+                      .drops = drops,
                       .lane = lane};
     rows.own = rows.slab + place * (WAVE_ROWS * ROW_BYTES);
     rows.has = (TILES_PER_GROUP == 4 || tile_in_group < TILES_PER_GROUP) &&
@@ -311,14 +320,15 @@ INLINE wave_rows find_rows(const window_call *call, const window_run *run,
 #endif
 #if HAS_REGIONS
     rows.in_block = tile * WAVE_ROWS;
-    rows.region_value = call->args->region_value;
+    rows.region_value = call->args->region_value * (drops ? LOG2E : 1.0f);
 #endif
     return rows;
 }
 
 /* The first tile of the run, to which nothing is added yet. */
-INLINE void start_run(window_sums *x, float *scale, const window_call *call,
-                      const team_place *at, const wave_rows *rows)
+INLINE void start_run(window_sums *x, row_scales *scale,
+                      const window_call *call, const team_place *at,
+                      const wave_rows *rows)
 {
     float s[SCORES];
     const window_ring *ring = &call->ring;
@@ -344,7 +354,7 @@ INLINE void start_run(window_sums *x, float *scale, const window_call *call,
 /* Scores of the next tile, tile `next_tile` of its window, and meanwhile the
  * values of this one; then weights of the next. Where that is_first of another
  * window's, window n, whose last tile is this one, leaves. */
-INLINE void add_window_tile(window_sums *x, float *scale,
+INLINE void add_window_tile(window_sums *x, row_scales *scale,
                             const window_call *call, const window_run *run,
                             team_place *at, const wave_rows *rows, uint n,
                             uint next_tile, const int is_first)
@@ -421,43 +431,59 @@ INLINE void end_run(window_sums *x, const window_call *call,
     at->queries = next_stage(at->queries, WINDOW_QUERY_STAGES);
 }
 
-/* wave: of the team. */
+/* wave: of the team. drops: are biases? */
 INLINE void compute_run(const window_call *call, const window_run *run,
-                        team_place *at, uint wave, int lane)
+                        team_place *at, uint wave, int lane, int drops)
 {
     const uint windows = windows_of_run(call, run);
-    const wave_rows rows = find_rows(call, run, wave, lane);
+    const wave_rows rows = find_rows(call, run, wave, lane, drops);
     window_sums x = {.w = {.searches = 0}};
-    float scale[2] = {0.0f, 0.0f};
+    row_scales scale = {.have_inverses = 0};
     if (windows == 0)
         return;
     UNROLL_FOR (int i = 0; i < OUTS; i++)
         x.o[i] = 0.0f;
-    start_run(&x, scale, call, at, &rows);
+    start_run(&x, &scale, call, at, &rows);
     NO_UNROLL_FOR (uint n = 0; n < windows; n++) {
         NO_UNROLL_FOR (uint tile = 1; tile < KEY_TILES; tile++)
-            add_window_tile(&x, scale, call, run, at, &rows, n, tile, 0);
+            add_window_tile(&x, &scale, call, run, at, &rows, n, tile, 0);
         if (n + 1 < windows)
-            add_window_tile(&x, scale, call, run, at, &rows, n, 0, 1);
+            add_window_tile(&x, &scale, call, run, at, &rows, n, 0, 1);
     }
     end_run(&x, call, run, at, &rows, windows - 1);
 }
 
 #if BIAS
-/* By all that compute. */
-INLINE void renew_biases(const window_call *call, const window_run *run,
-                         uint wave, int lane)
+/* By all that compute. True: they are drops. lse says to fp32 what was added,
+ * so that it needs them as they are. */
+INLINE int renew_biases(const window_call *call, const window_run *run,
+                        uint wave, int lane)
 {
+    bias_range range = {0, 0};
     const forward_args *args = call->args;
     const work_tile here = {.head = head_of(call, run)};
     const score_bias_view view = score_bias_of(call->score_bias, args, here);
     const int first = (int)first_row_of(call, run);
     sync_computing(); /* nobody reads those before */
     if (has_pairs(args, &view))
-        keep_biases(call->bias_cache, args, &view, first, wave, 1, lane);
+        keep_biases(call->bias_cache, &range, args, &view, first, wave, 1,
+                    lane);
     else
-        keep_biases(call->bias_cache, args, &view, first, wave, 0, lane);
+        keep_biases(call->bias_cache, &range, args, &view, first, wave, 0,
+                    lane);
+    if (MAY_DROP)
+        keep_range(call->bias_ranges, &range, wave);
     sync_computing();
+#if MAY_DROP
+    float shift;
+    if ((args->flags & ARG_LSE) == 0 &&
+        find_drop_shift(&shift, call->bias_ranges, COMPUTING_WAVES, lane)) {
+        drop_all_biases(call->bias_cache, shift, wave, lane);
+        sync_computing();
+        return 1;
+    }
+#endif
+    return 0;
 }
 #endif
 
@@ -468,11 +494,12 @@ INLINE void compute(const window_call *call, uint wave, int lane)
     window_run run;
     NO_UNROLL_FOR (uint number = 0; find_run(&run, call->args, number);
                    number++) {
+        int drops = 0;
 #if BIAS
         if (run.rounds > 0)
-            renew_biases(call, &run, wave, lane);
+            drops = renew_biases(call, &run, wave, lane);
 #endif
-        compute_run(call, &run, &at, wave % TEAM_WAVES, lane);
+        compute_run(call, &run, &at, wave % TEAM_WAVES, lane, drops);
     }
 }
 
@@ -493,7 +520,8 @@ window_forward_wgmma(FORWARD_PARAMETERS)
     const uint start = local_address(memory);
     const uint after = start + OPERANDS_BYTES + BIAS_BYTES;
     const uint places = after + FACTORS_BYTES + REGIONS_BYTES;
-    const uint barriers = places + PLACES_BYTES;
+    const uint ranges = places + PLACES_BYTES;
+    const uint barriers = ranges + BIAS_RANGES_BYTES;
     const window_call call = {
         .args = &args,
         .all = &all,
@@ -507,6 +535,7 @@ window_forward_wgmma(FORWARD_PARAMETERS)
                  .places = places + team * (2 * PLACE_BYTES),
                  .barriers = barriers + team * (8 * TEAM_MBARRIERS)},
         .bias_cache = start + OPERANDS_BYTES,
+        .bias_ranges = ranges,
         .team = team
     };
     DECLARE_REGISTERS();

@@ -24,6 +24,7 @@ typedef struct window_call {
 #endif
     window_ring ring; /* of the work-item's team */
     uint bias_cache;  /* address */
+    uint bias_ranges; /* of each wave that computes */
     uint team;
 } window_call;
 

@@ -114,9 +114,18 @@ typedef struct window_weights {
     int searches; /* that are still to be made */
 } window_weights;
 
-/* What turns a tile's products into logits, times log2 e. */
+/* By what products of the lane's rows are multiplied. */
+typedef struct row_scales {
+    float by[2];
+    float inverse[2]; /* of these, where biases are drops */
+    int have_inverses;
+} row_scales;
+
+/* What turns a tile's products into logits, times log2 e; where biases are
+ * drops, less what DROP_OFFSET is below the largest bias. */
 typedef struct logit_terms {
-    float scale[2];   /* of the lane's rows */
+    row_scales scale;
+    int drops;        /* are biases? */
     uint key_factors; /* address of the tile's (cosine) */
     uint bias;        /* of the lane's biases */
 #if HAS_REGIONS
@@ -128,9 +137,11 @@ typedef struct logit_terms {
 
 /* Of the tile's 16 keys number c the lane's eight products: each is multiplied
  * by the row's scale and, in the cosine variant, by `by`, and `add` is added,
- * which with a bias is not yet times log2 e. regions: are they compared? */
+ * which with a bias is not yet times log2 e, but for drops. regions: are they
+ * compared? */
 INLINE void find_terms(float *by, float *add, const logit_terms *t,
-                       const int c, int lane, const int regions)
+                       const int c, int lane, const int drops,
+                       const int regions)
 {
 #if VARIANT == COSINE
     float f[4];
@@ -147,7 +158,7 @@ INLINE void find_terms(float *by, float *add, const logit_terms *t,
 #endif
     }
 #if BIAS
-    load_biases(add, t->bias, c);
+    load_biases(add, t->bias, c, drops);
 #endif
 #if HAS_REGIONS
     if (regions)
@@ -168,14 +179,15 @@ INLINE int compares_regions(const logit_terms *t)
 /* s: products, which become logits. */
 INLINE void find_logits(float *s, const logit_terms *t, int lane)
 {
+    const float unit = BIAS && !t->drops ? LOG2E : 1.0f;
     UNROLL_FOR (int c = 0; c < TILE_KEYS / 16; c++) {
         float by[8], add[8];
-        find_terms(by, add, t, c, lane, compares_regions(t));
+        find_terms(by, add, t, c, lane, t->drops, compares_regions(t));
         UNROLL_FOR (int n = 0; n < 8; n++) {
             float *x = s + 8 * c + n;
             const int r = n / 2 % 2;
-            *x = FMA(VARIANT == COSINE ? *x * by[n] : *x, t->scale[r],
-                     BIAS ? add[n] * LOG2E : add[n]);
+            *x = FMA(VARIANT == COSINE ? *x * by[n] : *x, t->scale.by[r],
+                     add[n] * unit);
         }
     }
 }
@@ -192,21 +204,29 @@ INLINE void weigh_with_maxima(float *s, row_weights *w, const logit_terms *t,
 }
 
 /* Given that all rows have a base, be it of the window before. False: it does
- * not serve, and nothing has changed but s, which is worth nothing. */
+ * not serve, and nothing has changed but s, which is worth nothing. With drops
+ * the base is subtracted before what products are multiplied by. */
 INLINE int weigh_quickly(float *s, row_weights *w, const logit_terms *t,
-                         int lane, int is_first, const int regions)
+                         int lane, int is_first, const int drops,
+                         const int regions)
 {
     float sum[2] = {0.0f, 0.0f};
+    const float base[2] = {w->base[0] * (drops ? t->scale.inverse[0] : 1.0f),
+                           w->base[1] * (drops ? t->scale.inverse[1] : 1.0f)};
     UNROLL_FOR (int c = 0; c < TILE_KEYS / 16; c++) {
         float by[8], add[8];
-        find_terms(by, add, t, c, lane, regions);
+        find_terms(by, add, t, c, lane, drops, regions);
         UNROLL_FOR (int n = 0; n < 8; n++) {
             float *x = s + 8 * c + n;
             const int r = n / 2 % 2;
-            *x = EXP2(FMA(VARIANT == COSINE ? *x * by[n] : *x, t->scale[r],
-                          BIAS ? FMA(add[n], LOG2E, -w->base[r])
-                          : NK % TILE_KEYS == 0 ? -w->base[r]
-                                                : add[n] - w->base[r]));
+            const float product = drops ? FMA(*x, by[n], -base[r])
+                                  : VARIANT == COSINE ? *x * by[n]
+                                                      : *x;
+            *x = EXP2(FMA(product, t->scale.by[r],
+                          drops                 ? add[n]
+                          : BIAS                ? FMA(add[n], LOG2E, -base[r])
+                          : NK % TILE_KEYS == 0 ? -base[r]
+                                                : add[n] - base[r]));
         }
         UNROLL_FOR (int n = 0; n < 8; n += 2)
             sum[n / 2 % 2] += s[8 * c + n] + s[8 * c + n + 1];
@@ -238,16 +258,29 @@ INLINE int weigh_quickly(float *s, row_weights *w, const logit_terms *t,
     return 1;
 }
 
+/* The same; which form of it, is known of the run or the window. */
+INLINE int try_base(float *s, row_weights *w, const logit_terms *t, int lane,
+                    int is_first)
+{
+#if MAY_DROP
+    if (t->drops)
+        return compares_regions(t)
+                   ? weigh_quickly(s, w, t, lane, is_first, 1, 1)
+                   : weigh_quickly(s, w, t, lane, is_first, 1, 0);
+#endif
+    return compares_regions(t) ? weigh_quickly(s, w, t, lane, is_first, 0, 1)
+                               : weigh_quickly(s, w, t, lane, is_first, 0, 0);
+}
+
 /* From products to weights. Addresses of the wave's 16 queries and of the
  * tile's keys, for those that are needed a second time. */
 INLINE void weigh_tile(float *s, window_weights *own, const logit_terms *t,
                        uint queries, uint keys, int lane, int is_first)
 {
     row_weights *w = &own->rows;
-    const int tries = w->settled && !(is_first && own->searches > 0);
-    if (tries &&
-        (compares_regions(t) ? weigh_quickly(s, w, t, lane, is_first, 1)
-                             : weigh_quickly(s, w, t, lane, is_first, 0)))
+    const int tries = w->settled && !(is_first && own->searches > 0) &&
+                      (!MAY_DROP || !t->drops || t->scale.have_inverses);
+    if (tries && try_base(s, w, t, lane, is_first))
         return;
     if (tries)
         multiply_alone(s, queries, keys, lane);
