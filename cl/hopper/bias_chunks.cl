@@ -4,8 +4,8 @@
  * scores, beside the next lane's. Where the caller's biases allow copies of 16
  * bytes, a wave has all of its chunks under way at once, as rows, and puts
  * each in order when they have come: when a launch begins, all wait for them.
- * Four chunks beside each other have whole lines of 128 bytes, whose copies
- * are fewer for the caches. */
+ * Of four chunks beside each other a row is a line of 128 bytes, so that a
+ * copy by a wave asks the first level of cache for four lines, not for 16. */
 #ifndef BIAS_CHUNKS_CL
 #define BIAS_CHUNKS_CL
 #include "common/score_bias_tensors.cl"
