@@ -100,17 +100,6 @@ static uint32_t ring_bytes(const wa_problem *problem, const window_shape *s)
     return s->stages * 2 * KEY_TILE_BYTES;
 }
 
-/* Tiles of 48 or 64 keys, whichever leave fewer without a key. Where that is
- * the same, 64: 576 tokens take 308 us with these, 332 with 48. In the cosine
- * variant, two windows at a time, they take 375 and 372. */
-static uint32_t keys_of_tile(const wa_problem *problem, uint32_t windows)
-{
-    const uint32_t in_48 = wa_ceil_div(problem->keys, 48) * 48;
-    const uint32_t in_64 = wa_ceil_div(problem->keys, 64) * 64;
-    const bool prefers_48 = problem->variant == WINATTN_COSINE && windows > 1;
-    return in_48 < in_64 || (in_48 == in_64 && prefers_48) ? 48 : 64;
-}
-
 /* As many stages as there is room for; false if they are too few. */
 static bool find_stages(const wa_problem *problem, const wa_device *device,
                         window_shape *s)
@@ -120,6 +109,25 @@ static bool find_stages(const wa_problem *problem, const wa_device *device,
         if (local_bytes(problem, s) <= device->local_bytes)
             return true;
     return false;
+}
+
+/* Tiles of 48 or 64 keys, whichever leave fewer without a key, and stages for
+ * them; false if there is no room. Where that is the same, 64: 576 tokens take
+ * 308 us with these, 332 with 48. Of two windows at a time 48, where 64 find
+ * no room; and in the cosine variant, which takes 372 us then, and 375. */
+static bool find_tiles(const wa_problem *problem, const wa_device *device,
+                       window_shape *s)
+{
+    const uint32_t in_48 = wa_ceil_div(problem->keys, 48) * 48;
+    const uint32_t in_64 = wa_ceil_div(problem->keys, 64) * 64;
+    const bool prefers_48 =
+        in_48 < in_64 || (in_48 == in_64 && s->windows > 1 &&
+                          problem->variant == WINATTN_COSINE);
+    s->block_keys = prefers_48 ? 48 : 64;
+    if (find_stages(problem, device, s))
+        return true;
+    s->block_keys = 48;
+    return in_48 == in_64 && s->windows > 1 && find_stages(problem, device, s);
 }
 
 /* In the cosine variant a wave alone fetches what each of two windows has, and
@@ -141,10 +149,9 @@ static const char *find_shape(const wa_problem *problem,
          n = wa_even_size(tiles, n - 1)) {
         s->block_rows = MIN(n * WAVE_ROWS, problem->queries);
         for (s->windows = 1; s->windows <= 2; s->windows++) {
-            s->block_keys = keys_of_tile(problem, s->windows);
             if (warpgroups(s) != COMPUTING_WARPGROUPS ||
                 is_fetched_slowly(problem, s->windows) ||
-                !find_stages(problem, device, s))
+                !find_tiles(problem, device, s))
                 continue;
             return work_items(s) <= device->max_work_group
                        ? NULL

@@ -30,6 +30,7 @@ static void hopper_takes_them(void **state)
         {V2 "queries=256 dtype=bf16 variant=dot", 256, 64, 1, 7},
         {V2 "queries=256 bias=none", 256, 64, 1, 8},
         {V2 "queries=576 windows=256", 96, 48, 2, 6},
+        {V2 "queries=576 windows=256 variant=dot", 96, 64, 2, 5},
         {V2 "queries=256 keys=300 heads=4 kv_heads=2", 128, 64, 2, 6},
         {V2 "queries=256 variant=dot dim=64", 128, 64, 2, 3},
         {V2 "queries=256 mask=regions mask_windows=4", 256, 64, 1, 7},
