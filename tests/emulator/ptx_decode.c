@@ -66,7 +66,6 @@ static const struct {
     {"shr", run_shift_right, false},
     {"bfe", run_extract, false},
     {"bfi", run_insert, false},
-    {"prmt", run_permute, false},
     {"popc", run_count_ones, false},
     {"clz", run_count_zeros, false},
     {"setp", run_compare, false},

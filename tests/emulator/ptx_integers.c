@@ -275,24 +275,6 @@ void run_extract(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
     FOR_EACH(field(i, a[lane], b[lane], c[lane]));
 }
 
-/* Each byte is one of the eight of a and b, or eight times its sign, as four
- * bits of c say. */
-void run_permute(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
-{
-    LANE_FOR (lanes) {
-        const uint64_t bytes = cut(lanes_of(wave, i, 1)[lane], 32) |
-                               lanes_of(wave, i, 2)[lane] << 32;
-        const uint64_t selects = lanes_of(wave, i, 3)[lane];
-        uint64_t found = 0;
-        for (unsigned n = 0; n < 4; n++) {
-            const uint64_t select = selects >> 4 * n;
-            const uint64_t byte = bytes >> 8 * (select & 7) & 0xff;
-            found |= (select & 8 ? (byte >> 7) * 0xff : byte) << 8 * n;
-        }
-        lanes_of(wave, i, 0)[lane] = found;
-    }
-}
-
 /* to, from, into, first, count */
 void run_insert(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 {

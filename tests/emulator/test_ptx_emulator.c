@@ -94,8 +94,6 @@ static const calculation calculations[] = {
     {"bfe.s32 %r12, %r10, 4, 8", 0xabcd, 0, 0xffffffbc},
     {"bfe.s32 %r12, %r10, 7, 1", 0x80, 0, 0xffffffff},
     {"bfi.b32 %r12, %r10, %r11, 4, 8", 0xff, 0x1000, 0x1ff0},
-    {"prmt.b32 %r12, %r10, %r11, 0x7104", 0x8899aabb, 0xc1000000, 0xc1aabb00},
-    {"prmt.b32 %r12, %r10, %r11, 0x3e65", 0x7f99aabb, 0x01800203, 0x7fff8002},
     {"not.b32 %r12, %r10", 0xff, 0, 0xffffff00},
     {"popc.b32 %r12, %r10", 0xf0f, 0, 8},
     {"clz.b32 %r12, %r10", 0x10, 0, 27},
@@ -269,7 +267,6 @@ static void refuses_other_forms(void **state)
         "mul.rn.f64 %rd5, %rd5, %rd5",
         "ex2.approx.f16 %r10, %r10",
         "abs.f16x2 %r10, %r10",
-        "prmt.b32.f4e %r10, %r10, %r10, 0",
         "vote.sync.uni.pred %p1, %p1, -1",
         "atom.global.max.f32 %f1, [%rd0], %f1",
     };
