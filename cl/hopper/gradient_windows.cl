@@ -402,12 +402,11 @@ INLINE void keep_regions(const window_ring *ring, uint stage,
 /* ---- Rows that leave ---- */
 
 /* Where a lane says rows of 16 to LOAD_MATRICES and STORE_MATRICES, of their
- * first 16 channels; others differ by TILE_CHANNELS, as rows are swizzled. */
+ * first 16 channels (stage_rows). */
 INLINE uint tile_chunk(uint rows, uint lane)
 {
     return window_chunk(rows, lane % 16, lane / 16);
 }
-#define TILE_CHANNELS(i) (32 * (i))
 
 /* A wave's 16 rows of sums, row r of the lane's two times factor[r], to a
  * head's rows from `row` on, a multiple of 16, those before `end`. staging: as
@@ -429,14 +428,7 @@ INLINE void store_window_rows(const float *sums, const float *factor,
         }
         return;
     }
-    const uint tile = tile_chunk(staging, lane);
-    UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++) {
-        uint bits[4];
-        UNROLL_FOR (int n = 0; n < 4; n++)
-            bits[n] = PACK(sums[8 * i + 2 * n] * factor[n % 2],
-                           sums[8 * i + 2 * n + 1] * factor[n % 2]);
-        STORE_MATRICES(bits, tile ^ TILE_CHANNELS(i));
-    }
+    stage_rows(tile_chunk(staging, lane), sums, factor);
     WAVE_SYNC();
     const uint chunk = window_chunk(staging, lane / 4, lane % 4);
     UNROLL_FOR (uint first = 0; first < 16; first += 8) {
@@ -464,8 +456,7 @@ INLINE void take_back_norm(float *sums, float *along, float *factor,
 {
     uint words[HEAD_DIM / 4];
     UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++)
-        LOAD_MATRICES(words + 4 * i, tile_chunk(rows, lane) ^ TILE_CHANNELS(i),
-                      "");
+        LOAD_MATRICES(words + 4 * i, tile_chunk(rows, lane) ^ 32 * i, "");
     UNROLL_FOR (uint r = 0; r < 2; r++) {
         float2 x[HEAD_DIM / 8];
         float dot = 0.0f;

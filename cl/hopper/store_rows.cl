@@ -41,6 +41,21 @@ INLINE void store_rows(const float *sums, const float *factor, uint staging,
     }
 }
 
+/* Row r of the lane's two times factor[r], to 16 rows in local memory that are
+ * swizzled within 64 or 128 bytes. at: where the lane says one of them to
+ * STORE_MATRICES, of the first 16 channels, from which those of others differ
+ * by a constant. */
+INLINE void stage_rows(uint at, const float *sums, const float *factor)
+{
+    UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++) {
+        uint bits[4];
+        UNROLL_FOR (int n = 0; n < 4; n++)
+            bits[n] = PACK(sums[8 * i + 2 * n] * factor[n % 2],
+                           sums[8 * i + 2 * n + 1] * factor[n % 2]);
+        STORE_MATRICES(bits, at ^ 32 * i);
+    }
+}
+
 /* Row r of the lane's two times a factor, added to the row at `to`. */
 INLINE void add_to_row(const float *sums, float factor, __global storage *to,
                        const uint r, int lane)

@@ -11,6 +11,8 @@
 #include "hopper/window_runs.cl"
 #include "hopper/window_scores.cl"
 
+#include "hopper/store_rows.cl"
+
 REQUIRE(EMULATED)
 REQUIRE(COMPUTE_CAPABILITY)
 
@@ -206,13 +208,7 @@ INLINE void store_window_rows(const float *o, const float *factor, uint own,
     /* places of other chunks, or of rows of others, differ by what is known */
     const uint put = own + chunk_place(lane % 16, lane / 16);
     const uint take = own + chunk_place(lane / ROW_CHUNKS, lane % ROW_CHUNKS);
-    UNROLL_FOR (uint i = 0; i < HEAD_DIM / 16; i++) {
-        uint bits[4];
-        UNROLL_FOR (int n = 0; n < 4; n++)
-            bits[n] = PACK(o[8 * i + 2 * n] * factor[n % 2],
-                           o[8 * i + 2 * n + 1] * factor[n % 2]);
-        STORE_MATRICES(bits, put ^ 32 * i);
-    }
+    stage_rows(put, o, factor);
     WAVE_SYNC();
     const uint step = WAVE / ROW_CHUNKS;
     uint row = rows->row + lane / ROW_CHUNKS;
