@@ -413,31 +413,20 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
     };
 
-    /* of the rounds of this work-group the next one, and how many are left */
-    const uint group = (uint)get_group_id(0);
-    const uint rounds = count_rounds(&args);
-    const head_block_round end = first_round(&args, rounds, group + 1);
-    head_block_round next = first_round(&args, rounds, group);
-    ulong left = (ulong)(end.head_block - next.head_block) * rounds +
-                 end.round - next.round;
+    const uint dealt = count_dealt(&args);
     uint cached_head_block = ~0u; /* whose bias is cached */
-    NO_UNROLL_FOR (uint number = 0; left > 0; number++) {
+    stretch part;
+    NO_UNROLL_FOR (uint number = 0; find_stretch(&part, &args, dealt, number);
+                   number++) {
 #if PERSISTENT_MULTI_BLOCK
-        const stretch part = stretch_of(&args, rounds, group, number);
         if (part.rounds == 0)
             continue;
-        next.head_block = part.head_block;
-        next.round = part.first;
-        const uint own_rounds = part.rounds;
         HIDE_LANE(me.lane);
         HIDE_LANE(w.lane);
-#else
-        const uint own_rounds = (uint)left;
 #endif
-        row_block block = find_block(next.head_block, &args);
+        row_block block = find_block(part.head_block, &args);
         tile_scheduler here =
-            start_tile_scheduler(&args, next.round, own_rounds, me.team);
-        left -= here.rounds;
+            start_tile_scheduler(&args, part.first, part.rounds, me.team);
 #if VARIANT == COSINE
         block.scale = cosine_scale(&args, logit_scale, block.head);
 #endif
@@ -460,7 +449,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
             start_kv_block(&pipeline, ahead, &block, &args, me.team, me.lane);
         clear_pads(memory.ring, me.lane);
 #if HAS_LOCAL_BIAS_CACHE && !MASK_IN_LOCAL
-        if (!PERSISTENT_MULTI_BLOCK || next.head_block != cached_head_block) {
+        if (!PERSISTENT_MULTI_BLOCK || part.head_block != cached_head_block) {
             const work_tile of_head = {.window = args.first_window,
                                        .head = block.head};
             const score_bias_view score_bias =
@@ -468,7 +457,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
             cache_score_bias(bias_cache, &args, &score_bias, block.first_row,
                              me.id);
         }
-        cached_head_block = next.head_block;
+        cached_head_block = part.head_block;
 #endif
         barrier(CLK_LOCAL_MEM_FENCE);
         attend_windows(here, &pipeline, &memory, &tensors, &block, &args, &me,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * How the rounds of a launch (tile_scheduler.cl) are distributed to
- * work-groups that go on from one block of rows or head to the next.
+ * work-groups, which have one block of rows of a head or go on from one to the
+ * next. Where windows are dealt in place of rounds, a round here is a window.
  *
  *   PERSISTENT_MULTI_BLOCK  work-groups may go on from one block of rows or
  *                  head to the next; 0: each has one, which saves registers,
@@ -11,34 +12,25 @@
 
 REQUIRE(PERSISTENT_MULTI_BLOCK)
 
-/* The rounds of a launch (tile_scheduler.cl) are there for each block of rows
- * of each head, a head block. Numbered head block by head block, they are
- * distributed evenly: a work-group has those from its first to the next one's.
- */
-typedef struct head_block_round {
-    uint head_block, round;
-} head_block_round;
-
-INLINE head_block_round first_round(const forward_args *args, uint rounds,
-                                    uint group)
-{
-    const uint head_blocks = args->heads * args->row_blocks;
-    const uint groups = (uint)get_num_groups(0);
-    /* head_blocks * rounds * group / groups, but no product has more than 32
-     * bits: there are fewer than 2^16 groups */
-    const uint share = head_blocks % groups * group;
-    const uint rest = share % groups;
-    const head_block_round first = {
-        .head_block = head_blocks / groups * group + share / groups,
-        .round = rounds / groups * rest + rounds % groups * rest / groups};
-    return first;
-}
-
-#if PERSISTENT_MULTI_BLOCK
-/* Rounds that follow each other, of one head block. */
+/* Rounds that follow each other, of a block of rows of a head, a head block.
+ * The rounds of a launch are there for each of these. */
 typedef struct stretch {
     uint head_block, first, rounds;
 } stretch;
+
+/* The first of `all` that part n of `parts` has: the first parts have one
+ * more. Divisions take time when a launch begins; there is one. */
+INLINE uint first_of_part(uint all, uint parts, uint n)
+{
+    const uint share = all / parts;
+    return share * n + min(n, all - share * parts);
+}
+
+#if PERSISTENT_MULTI_BLOCK
+/* Rounds numbered head block by head block. */
+typedef struct head_block_round {
+    uint head_block, round;
+} head_block_round;
 
 /* A work-group's stretches come in an order by which work-groups of one head
  * are at few different windows at a time, so that the second level of cache
@@ -48,36 +40,60 @@ typedef struct stretch {
  *                        and then those before
  *   its last head        block's     round t: first
  *   its first head       block's    round t + what is not L of all: after that
- *   head blocks          between       then */
-INLINE stretch stretch_of(const forward_args *args, uint rounds, uint group,
-                          uint number)
+ *   head blocks          between       then
+ *
+ * `rounds` of each head block; all have less than 2^32. False behind the
+ * work-group's last; some before may have no rounds. */
+INLINE int find_stretch(stretch *s, const forward_args *args, uint rounds,
+                        uint number)
 {
-    const head_block_round from = first_round(args, rounds, group);
-    const head_block_round to = first_round(args, rounds, group + 1);
-    stretch s = {.head_block = from.head_block, .first = 0, .rounds = rounds};
-    if (from.head_block == to.head_block) {
-        const ulong all = (ulong)args->heads * args->row_blocks * rounds;
-        const ulong before =
-            CEIL_DIV((ulong)from.round * get_num_groups(0), all);
-        const head_block_round multiple =
-            first_round(args, rounds, (uint)before);
+    const uint group = (uint)get_group_id(0);
+    const uint groups = (uint)get_num_groups(0);
+    const uint all = args->heads * args->row_blocks * rounds;
+    const uint first = first_of_part(all, groups, group);
+    const uint end = first_of_part(all, groups, group + 1);
+    const head_block_round from = {.head_block = first / rounds,
+                                   .round = first % rounds};
+    const head_block_round to = {.head_block = end / rounds,
+                                 .round = end % rounds};
+    const uint between = to.head_block - from.head_block;
+    s->head_block = from.head_block;
+    s->first = 0;
+    s->rounds = rounds;
+    if (between == 0) {
         /* without blocks of rows, nobody else needs the same keys */
         uint middle = from.round;
-        if (args->row_blocks > 1)
-            middle = multiple.head_block == 0 ? min(multiple.round, to.round)
-                                              : to.round;
-        s.first = number == 0 ? middle : from.round;
-        s.rounds = number == 0 ? to.round - middle : middle - from.round;
-    } else if (number == 0) {
-        s.head_block = to.head_block;
-        s.rounds = to.round;
-    } else if (number == 1) {
-        s.first = from.round;
-        s.rounds = rounds - from.round;
-    } else {
-        s.head_block = from.head_block + number - 1;
+        if (args->row_blocks > 1) {
+            const uint share = CEIL_DIV(all, groups);
+            middle = min(CEIL_DIV(from.round, share) * share, to.round);
+        }
+        s->first = number == 0 ? middle : from.round;
+        s->rounds = number == 0 ? to.round - middle : middle - from.round;
+        return first < end && number < 2;
     }
-    return s;
+    if (number == 0) {
+        s->head_block = to.head_block;
+        s->rounds = to.round;
+    } else if (number == 1) {
+        s->first = from.round;
+        s->rounds = rounds - from.round;
+    } else {
+        s->head_block = from.head_block + number - 1;
+    }
+    return number <= between;
+}
+#else
+INLINE int find_stretch(stretch *s, const forward_args *args, uint rounds,
+                        uint number)
+{
+    const uint group = (uint)get_group_id(0);
+    const uint head_blocks = args->heads * args->row_blocks;
+    const uint parts = max((uint)get_num_groups(0) / head_blocks, 1u);
+    s->head_block = group / parts;
+    const uint part = group - s->head_block * parts;
+    s->first = first_of_part(rounds, parts, part);
+    s->rounds = first_of_part(rounds, parts, part + 1) - s->first;
+    return number == 0 && s->rounds > 0;
 }
 #endif
 

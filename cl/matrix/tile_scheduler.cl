@@ -13,12 +13,23 @@
  * position, they come as they are numbered instead. */
 #define SORTED (GRID || MASK_IN_CACHE || COMPARES_REGIONS)
 
+/* What work-groups are dealt: rounds, or where a round takes long, windows, so
+ * that their last rounds have few windows instead of some having a round more.
+ * Not where windows are sorted, or a work-group has several parts, each with
+ * a last round. */
+#if SORTED || PERSISTENT_MULTI_BLOCK || WINDOWS_PER_GROUP == 1
+#define DEALS_WINDOWS 0
+#else
+#define DEALS_WINDOWS (SUBTILES > 1)
+#endif
+
 typedef struct tile_scheduler {
     uint mask_classes,
         mask_class; /* of windows that are alike; the present one */
     uint rounds_per_class, round; /* rounds of a mask class; the present one */
     uint rounds;                  /* of the scheduler */
     uint window;        /* the team's, counted from the launch's first */
+    uint end;           /* behind the last of the scheduler or the launch */
     int exists;         /* 0: the team is behind the last window */
     uint step;          /* window_coords that are alike are so far apart */
     window_coord coord; /* of the window, or where the team has none, of one
@@ -75,39 +86,47 @@ INLINE ulong window_of(const tile_scheduler *w, const forward_args *args)
     return args->first_window + (w->exists ? w->window : w->mask_class);
 }
 
-/* Rounds of a launch. */
-INLINE uint count_rounds(const forward_args *args)
+/* Windows or rounds of a launch that are dealt. */
+INLINE uint count_dealt(const forward_args *args)
 {
     const uint mask_classes = count_mask_classes(args);
-    return mask_classes * rounds_of_class(args, mask_classes);
+    return DEALS_WINDOWS ? (uint)args->windows
+                         : mask_classes * rounds_of_class(args, mask_classes);
 }
 
-/* Starts with so many rounds of a launch, of which `first` is the first.
- */
+/* Starts with `count` of what is dealt, of which `first` is the first. */
 INLINE tile_scheduler start_tile_scheduler(const forward_args *args,
-                                           uint first, uint rounds, int team)
+                                           uint first, uint count, int team)
 {
     tile_scheduler w;
     w.mask_classes = count_mask_classes(args);
+#if DEALS_WINDOWS
+    w.rounds_per_class = w.rounds = CEIL_DIV(count, WINDOWS_PER_GROUP);
+    w.mask_class = w.round = 0;
+    w.window = first + team;
+    w.end = first + count;
+#else
     w.rounds_per_class = rounds_of_class(args, w.mask_classes);
     w.mask_class = first / w.rounds_per_class;
     w.round = first % w.rounds_per_class;
-    w.rounds = rounds;
+    w.rounds = count;
     w.window =
         (w.round * WINDOWS_PER_GROUP + team) * w.mask_classes + w.mask_class;
-    w.exists = w.window < (uint)args->windows;
+    w.end = (uint)args->windows;
+#endif
+    w.exists = w.window < w.end;
     w.step = WINDOWS_PER_GROUP * w.mask_classes / windows_per_grid(args);
     w.coord = locate_window(&args->grid, window_of(&w, args));
     return w;
 }
 
-/* Starts that of a split: splits have as many rounds, the first ones one more.
+/* Starts that of a split: splits are dealt as many, the first ones one more.
  */
 INLINE tile_scheduler start_split(const forward_args *args, uint split,
                                   int team)
 {
-    const uint rounds = count_rounds(args);
-    const uint least = rounds / args->splits, more = rounds % args->splits;
+    const uint dealt = count_dealt(args);
+    const uint least = dealt / args->splits, more = dealt % args->splits;
     return start_tile_scheduler(args, split * least + min(split, more),
                                 least + (split < more), team);
 }
@@ -136,7 +155,7 @@ INLINE int next_window(tile_scheduler *w, const forward_args *args, int team)
         w->window = team * w->mask_classes + w->mask_class;
         alike = 0;
     }
-    w->exists = w->window < (uint)args->windows;
+    w->exists = w->window < (DEALS_WINDOWS ? w->end : (uint)args->windows);
     if (alike)
         w->coord.grid += w->step;
     else

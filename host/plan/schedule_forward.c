@@ -63,7 +63,8 @@ static uint32_t work_tiles_per_launch(const wa_problem *problem,
     return most < 1e9 ? (uint32_t)most : 1000000000u;
 }
 
-/* first_round of cl/matrix/persistent.cl counts on it. */
+/* Work-groups that share head blocks, of which there are then so few that
+ * their rounds are less than 2^32 (cl/matrix/persistent.cl). */
 #define MOST_SHARING 65535u
 
 /* Work-groups, as many as the device holds at once, share the windows of the

@@ -9,36 +9,69 @@
 #include "plan_legal.h"
 #include "plan_made.h"
 
-/* Counts how often each window of each head block, a block of rows of a head,
- * is computed, as launches and work-groups take them. False if a work-group
- * has several head blocks. */
-static bool walk_windows(const wa_plan *plan, uint64_t head_blocks,
-                         uint64_t windows, unsigned char *seen)
+/* The first of `all` that part n of `parts` has, as persistent.cl has it. */
+static uint64_t first_of_part(uint64_t all, uint64_t parts, uint64_t n)
 {
-    const uint64_t teams = plan->schedule.work_tiles_per_group,
-                   groups = plan->schedule.groups;
-    bool keeps_head_blocks = true;
+    const uint64_t more = all % parts;
+    return all / parts * n + (n < more ? n : more);
+}
+
+/* From what is dealt of a launch, of which each head block has `dealt`, the
+ * first that a work-group has. */
+static uint64_t first_dealt(const wa_plan *plan, uint64_t head_blocks,
+                            uint64_t dealt, uint64_t group)
+{
+    const uint64_t groups = plan->schedule.groups;
+    if (plan->schedule.persistent_multi_block)
+        return first_of_part(dealt * head_blocks, groups, group);
+    const uint64_t parts = groups / head_blocks;
+    return group / parts * dealt + first_of_part(dealt, parts, group % parts);
+}
+
+/* Counts how often each window of each head block, a block of rows of a head,
+ * is computed, as launches and work-groups take them, so many at a time. */
+static void walk_windows(const wa_plan *plan, uint64_t head_blocks,
+                         uint64_t windows, uint64_t at_a_time,
+                         unsigned char *seen)
+{
     for (uint64_t first = 0; first < windows;
          first += plan->schedule.windows_per_launch) {
         const uint64_t left = windows - first;
         const uint64_t launched = left < plan->schedule.windows_per_launch
                                       ? left
                                       : plan->schedule.windows_per_launch;
-        const uint64_t rounds = (launched + teams - 1) / teams;
-        for (uint64_t group = 0; group < groups; group++) {
-            const uint64_t from = rounds * head_blocks * group / groups;
-            const uint64_t to = rounds * head_blocks * (group + 1) / groups;
-            keeps_head_blocks &=
-                from == to || from / rounds == (to - 1) / rounds;
-            for (uint64_t i = from * teams; i < to * teams; i++) {
-                const uint64_t head_block = i / (rounds * teams);
-                const uint64_t window = i % (rounds * teams);
+        const uint64_t dealt = (launched + at_a_time - 1) / at_a_time;
+        for (uint64_t group = 0; group < plan->schedule.groups; group++) {
+            const uint64_t end =
+                first_dealt(plan, head_blocks, dealt, group + 1);
+            for (uint64_t i =
+                     first_dealt(plan, head_blocks, dealt, group) * at_a_time;
+                 i < end * at_a_time; i++) {
+                const uint64_t window = i % (dealt * at_a_time);
                 if (window < launched)
-                    seen[head_block * windows + first + window]++;
+                    seen[i / (dealt * at_a_time) * windows + first + window]++;
             }
         }
     }
-    return keeps_head_blocks;
+}
+
+/* In rounds, and where work-groups have one head block, in windows too. */
+static void assert_all_seen(const wa_plan *plan, uint64_t head_blocks,
+                            uint64_t windows, const char *what)
+{
+    const size_t units = (size_t)(head_blocks * windows);
+    const uint64_t teams = plan->schedule.work_tiles_per_group;
+    const int ways = plan->schedule.persistent_multi_block ? 1 : 2;
+    for (int way = 0; way < ways; way++) {
+        unsigned char *seen = calloc(units, 1);
+        assert_non_null(seen);
+        walk_windows(plan, head_blocks, windows, way == 0 ? teams : 1, seen);
+        for (size_t k = 0; k < units; k++)
+            if (seen[k] != 1)
+                fail_msg("%s: unit %zu is computed %d times", what, k,
+                         seen[k]);
+        free(seen);
+    }
 }
 
 /* Each window is computed once, whatever their number. Work-groups have one
@@ -66,16 +99,9 @@ static void windows_are_dealt(void **state)
                 continue;
             const uint64_t head_blocks =
                 (uint64_t)plan.schedule.row_blocks * p.heads;
-            const size_t units = (size_t)(head_blocks * (uint64_t)windows);
-            unsigned char *seen = calloc(units, 1);
-            assert_non_null(seen);
-            const bool keeps_head_blocks =
-                walk_windows(&plan, head_blocks, (uint64_t)windows, seen);
-            for (size_t k = 0; k < units; k++)
-                if (seen[k] != 1)
-                    fail_msg("%s on %s: unit %zu is computed %d times", text,
-                             device->name, k, seen[k]);
-            free(seen);
+            if (!plan.schedule.persistent_multi_block)
+                assert_int_equal(plan.schedule.groups % head_blocks, 0);
+            assert_all_seen(&plan, head_blocks, (uint64_t)windows, text);
             const uint64_t held =
                 (uint64_t)plan.schedule.resident * device->compute_units;
             const uint64_t rounds =
@@ -85,9 +111,6 @@ static void windows_are_dealt(void **state)
             if (plan.schedule.persistent_multi_block)
                 assert_int_equal(plan.schedule.groups,
                                  held < rounds ? held : rounds);
-            else
-                assert_true(keeps_head_blocks &&
-                            plan.schedule.groups % head_blocks == 0);
             assert_true(plan.schedule.groups == rounds || of_last == 0 ||
                         (held - of_last) * 10 <=
                             plan.schedule.groups - of_last + held);
