@@ -16,6 +16,14 @@ INLINE void make_mbarrier(uint at, uint arrivals)
                      : "memory");
 }
 
+/* A wave's lanes make theirs one after the other, so that each wave's first
+ * lane makes some of `count`: with all in one wave a launch began a
+ * microsecond later. */
+#define FOR_MBARRIERS(n, count, item)                                         \
+    if ((item) % WAVE == 0)                                                   \
+        NO_UNROLL_FOR (uint n = (item) / WAVE; n < (count);                   \
+                       n += WORK_ITEMS / WAVE)
+
 INLINE void arrive(uint at)
 {
     __asm__ volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
@@ -78,6 +86,14 @@ INLINE void copy_word(uint to, __global const void *from)
                      : "r"(to), "l"((size_t)from)
                      : "memory");
 }
+/* Copies in groups: those since the last group are the next; all groups but
+ * the newest. */
+INLINE void end_copies(void)
+{
+    __asm__ volatile("cp.async.commit_group;" : : : "memory");
+}
+#define AWAIT_COPIES_BUT(newest)                                              \
+    __asm__ volatile("cp.async.wait_group %0;" : : "n"(newest) : "memory")
 INLINE void await_copies(void)
 {
     __asm__ volatile("cp.async.wait_all;" : : : "memory");

@@ -476,8 +476,8 @@ sliding_keys_wgmma(BACKWARD_PARAMETERS)
     DECLARE_REGISTERS();
     if (get_group_id(0) >= work_tiles_of(&args))
         return;
-    if (item < MBARRIERS)
-        make_ring_barrier(&ring, item);
+    FOR_MBARRIERS (n, MBARRIERS, item)
+        make_ring_barrier(&ring, n);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave >= WARPGROUPS * (WARPGROUP / WAVE)) {
         LEAVE_REGISTERS();

@@ -96,27 +96,64 @@ INLINE void keep_biases(uint to, const forward_args *args,
     }
 }
 
-/* The same where rows are copied (bias_chunks.cl), four chunks at a time. */
+/* The same where rows are copied (bias_chunks.cl), four chunks, of 64 keys, at
+ * a time. Those of each row's first keys come first, so that the first tile
+ * is weighed while the others are on their way: all compute units want theirs
+ * at once, and for that the second level of cache takes three microseconds. */
 #define COPIES_BIASES (NK % TILE_KEYS == 0 && NK % 64 == 0)
+#define ROW_LINES (ROW_CHUNKS_OF_BIAS / 4)
+typedef struct bias_line {
+    uint row_tile, number;
+} bias_line;
+
+/* Of the lines that come first, or of the others. */
+INLINE uint count_lines(const int are_first)
+{
+    return ROW_TILES * (are_first ? 1 : ROW_LINES - 1);
+}
+INLINE bias_line line_of(const int are_first, uint i)
+{
+    const uint row_tile = are_first ? i : i / (ROW_LINES - 1);
+    const bias_line line = {
+        .row_tile = row_tile,
+        .number = are_first ? 0 : 1 + i - row_tile * (ROW_LINES - 1)};
+    return line;
+}
+INLINE uint place_of_line(uint to, bias_line line)
+{
+    return to +
+           (line.row_tile * ROW_LINES + line.number) * (4 * BIAS_CHUNK_BYTES);
+}
+
 INLINE void copy_biases(uint to, const forward_args *args,
                         const score_bias_view *view, int first_row, uint wave,
                         int lane)
 {
-    NO_UNROLL_FOR (uint turn = 0; turn < 2; turn++) {
-        NO_UNROLL_FOR (uint i = 4 * wave; i < BIAS_CHUNKS;
-                       i += 4 * COMPUTING_WAVES) {
-            const uint at = to + i * BIAS_CHUNK_BYTES;
-            const uint tile = i / ROW_CHUNKS_OF_BIAS;
-            if (turn == 0)
-                copy_bias_chunks(at, 4, args, view,
-                                 (uint)first_row + tile * WAVE_ROWS,
-                                 i % ROW_CHUNKS_OF_BIAS * 16, (uint)lane);
-            else
-                order_bias_chunks(at, 4, 0, (uint)lane);
+    UNROLL_FOR (int turn = 0; turn < 2; turn++) {
+        NO_UNROLL_FOR (uint i = wave; i < count_lines(turn == 0);
+                       i += COMPUTING_WAVES) {
+            const bias_line line = line_of(turn == 0, i);
+            copy_bias_chunks(place_of_line(to, line), 4, args, view,
+                             (uint)first_row + line.row_tile * WAVE_ROWS,
+                             line.number * 64, (uint)lane);
         }
-        await_copies();
-        WAVE_SYNC();
+        end_copies();
     }
+}
+
+/* Where they have come, the first or the others, in the order of scores; by
+ * who has copied them. */
+INLINE void order_biases(uint to, const int are_first, uint wave, int lane)
+{
+    if (are_first)
+        AWAIT_COPIES_BUT(1);
+    else
+        AWAIT_COPIES_BUT(0);
+    WAVE_SYNC();
+    NO_UNROLL_FOR (uint i = wave; i < count_lines(are_first);
+                   i += COMPUTING_WAVES)
+        order_bias_chunks(place_of_line(to, line_of(are_first, i)), 4, 0,
+                          (uint)lane);
 }
 
 INLINE int has_pairs(const forward_args *args, const score_bias_view *view)

@@ -125,6 +125,11 @@ INLINE void provide(const window_call *call, uint item)
 #define ALL_WAVES_HAVE_ROWS                                                   \
     (TILES_PER_GROUP == 4 && NQ % BLOCK_ROWS == 0 &&                          \
      BLOCK_ROWS % WARPGROUP_ROWS == 0)
+/* Of a team's operands those where rows may be that no copy writes. */
+#define EMPTY_BYTES                                                           \
+    (NK % TILE_KEYS != 0   ? TEAM_OPERAND_BYTES                               \
+     : ALL_WAVES_HAVE_ROWS ? 0                                                \
+                           : WINDOW_QUERY_STAGES * WINDOW_QUERY_BYTES)
 
 /* A wave's rows, the same of all windows of a run. */
 typedef struct wave_rows {
@@ -444,19 +449,57 @@ INLINE void end_run(window_sums *x, const window_call *call,
     at->queries = next_stage(at->queries, WINDOW_QUERY_STAGES);
 }
 
-/* wave: of the team. */
+#if BIAS
+/* By all that compute. True: the biases are on their way, and order_biases has
+ * to follow. */
+INLINE int start_biases(const window_call *call, const window_run *run,
+                        uint wave, int lane)
+{
+    const forward_args *args = call->args;
+    const work_tile here = {.head = head_of(call, run)};
+    const score_bias_view view = score_bias_of(call->score_bias, args, here);
+    const int first = (int)first_row_of(call, run);
+    sync_computing(); /* nobody reads those before */
+    if (COPIES_BIASES && has_bias_rows(args, &view)) {
+        copy_biases(call->bias_cache, args, &view, first, wave, lane);
+        return 1;
+    }
+    if (has_pairs(args, &view))
+        keep_biases(call->bias_cache, args, &view, first, wave, 1, lane);
+    else
+        keep_biases(call->bias_cache, args, &view, first, wave, 0, lane);
+    return 0;
+}
+#endif
+
+/* wave: of all that compute. */
 INLINE void compute_run(const window_call *call, const window_run *run,
                         team_place *at, uint wave, int lane)
 {
     const uint windows = windows_of_run(call, run);
-    const wave_rows rows = find_rows(call, run, wave, lane);
     window_sums x = {.w = {.searches = 0}};
     float scale[2] = {0.0f, 0.0f};
-    if (windows == 0)
-        return;
     UNROLL_FOR (int i = 0; i < OUTS; i++)
         x.o[i] = 0.0f;
-    start_run(&x, scale, call, at, &rows);
+#if BIAS
+    const int follow = start_biases(call, run, wave, lane);
+#endif
+    const wave_rows rows = find_rows(call, run, wave % TEAM_WAVES, lane);
+#if BIAS
+    if (follow)
+        order_biases(call->bias_cache, 1, wave, lane);
+    sync_computing();
+#endif
+    if (windows > 0)
+        start_run(&x, scale, call, at, &rows);
+#if BIAS
+    if (follow) {
+        order_biases(call->bias_cache, 0, wave, lane);
+        sync_computing();
+    }
+#endif
+    if (windows == 0)
+        return;
     NO_UNROLL_FOR (uint n = 0; n < windows; n++) {
         NO_UNROLL_FOR (uint tile = 1; tile < KEY_TILES; tile++)
             add_window_tile(&x, scale, call, run, at, &rows, n, tile, 0);
@@ -466,26 +509,6 @@ INLINE void compute_run(const window_call *call, const window_run *run,
     end_run(&x, call, run, at, &rows, windows - 1);
 }
 
-#if BIAS
-/* By all that compute. */
-INLINE void renew_biases(const window_call *call, const window_run *run,
-                         uint wave, int lane)
-{
-    const forward_args *args = call->args;
-    const work_tile here = {.head = head_of(call, run)};
-    const score_bias_view view = score_bias_of(call->score_bias, args, here);
-    const int first = (int)first_row_of(call, run);
-    sync_computing(); /* nobody reads those before */
-    if (COPIES_BIASES && has_bias_rows(args, &view))
-        copy_biases(call->bias_cache, args, &view, first, wave, lane);
-    else if (has_pairs(args, &view))
-        keep_biases(call->bias_cache, args, &view, first, wave, 1, lane);
-    else
-        keep_biases(call->bias_cache, args, &view, first, wave, 0, lane);
-    sync_computing();
-}
-#endif
-
 /* wave: of all that compute. */
 INLINE void compute(const window_call *call, uint wave, int lane)
 {
@@ -493,11 +516,8 @@ INLINE void compute(const window_call *call, uint wave, int lane)
     window_run run;
     NO_UNROLL_FOR (uint number = 0; find_run(&run, call->args, number);
                    number++) {
-#if BIAS
         if (run.rounds > 0)
-            renew_biases(call, &run, wave, lane);
-#endif
-        compute_run(call, &run, &at, wave % TEAM_WAVES, lane);
+            compute_run(call, &run, &at, wave, lane);
     }
 }
 
@@ -535,17 +555,18 @@ window_forward_wgmma(FORWARD_PARAMETERS)
         .team = team
     };
     DECLARE_REGISTERS();
-    NO_UNROLL_FOR (uint at = item; at < OPERANDS_BYTES / 16; at += WORK_ITEMS)
-        store_chunk(start + 16 * at, (uint4)(0));
+    NO_UNROLL_FOR (uint of = 0; of < WINDOWS_PER_GROUP; of++)
+        NO_UNROLL_FOR (uint at = item; at < EMPTY_BYTES / 16; at += WORK_ITEMS)
+            store_chunk(start + of * TEAM_OPERAND_BYTES + 16 * at, (uint4)(0));
     if (HAS_REGIONS) /* flags of waves that there are not */
         NO_UNROLL_FOR (uint at = item; at < REGIONS_BYTES / 4;
                        at += WORK_ITEMS)
             store_word(after + FACTORS_BYTES + 4 * at, 0);
-    if (item < WINDOWS_PER_GROUP * TEAM_MBARRIERS) {
-        const uint of = item / TEAM_MBARRIERS;
+    FOR_MBARRIERS (n, WINDOWS_PER_GROUP * TEAM_MBARRIERS, item) {
+        const uint of = n / TEAM_MBARRIERS;
         const window_ring other = {.barriers =
                                        barriers + of * (8 * TEAM_MBARRIERS)};
-        make_window_barrier(&other, item - of * TEAM_MBARRIERS);
+        make_window_barrier(&other, n - of * TEAM_MBARRIERS);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave >= computing) {

@@ -371,8 +371,8 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         find_split(forward, (uint)get_group_id(0) / head_blocks);
     if (windows.count == 0)
         return;
-    if (item < 2 * STAGES)
-        make_window_barrier(&ring, item);
+    FOR_MBARRIERS (n, 2 * STAGES, item)
+        make_window_barrier(&ring, n);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (warpgroup == WARPGROUPS) {
         LEAVE_REGISTERS();
