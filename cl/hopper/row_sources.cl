@@ -18,8 +18,10 @@ REQUIRE(NQ)
 REQUIRE(WINDOWS_PER_GROUP)
 
 #define ROW_CHUNKS (HEAD_DIM / 8)
-/* Work-items of a team. */
-#define FETCHING (WARPGROUP / WINDOWS_PER_GROUP / (VARIANT == COSINE ? 2 : 1))
+/* Work-items of a team that do not compute, and of these those that do not
+ * measure. */
+#define TEAM_HELPERS (FETCHING_WARPGROUPS * WARPGROUP / WINDOWS_PER_GROUP)
+#define FETCHING (TEAM_HELPERS / (VARIANT == COSINE ? 2 : 1))
 #define ROW_STEP (FETCHING / ROW_CHUNKS)
 #define WAVE_STEP_ROWS (WAVE / ROW_CHUNKS)
 

@@ -14,11 +14,14 @@
 #define TILE_KEYS 64
 #endif
 
-/* Warpgroups that compute; one more fetches keys and values. */
+/* Warpgroups that compute; behind them those that fetch keys and values. */
 #ifndef WARPGROUPS
 #define WARPGROUPS (BLOCK_ROWS / WARPGROUP_ROWS)
 #endif
-#define WORK_ITEMS ((WARPGROUPS + 1) * WARPGROUP)
+#ifndef FETCHING_WARPGROUPS
+#define FETCHING_WARPGROUPS 1
+#endif
+#define WORK_ITEMS ((WARPGROUPS + FETCHING_WARPGROUPS) * WARPGROUP)
 
 /* Local memory has rows of 128 bytes, which is as far as a swizzle goes:
  * longer ones lie in several panels. */

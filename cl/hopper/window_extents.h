@@ -15,6 +15,8 @@
 #define TILES_PER_GROUP                                                       \
     ((ROW_TILES + GROUPS_PER_WINDOW - 1) / GROUPS_PER_WINDOW)
 #define WARPGROUPS (WINDOWS_PER_GROUP * GROUPS_PER_WINDOW)
+/* In the cosine variant two waves for each team, of which one measures. */
+#define FETCHING_WARPGROUPS (VARIANT == 1 && WINDOWS_PER_GROUP > 2 ? 2 : 1)
 #define TILE_KEYS BLOCK_KEYS
 #define KEY_TILES (((NK) + TILE_KEYS - 1) / TILE_KEYS)
 

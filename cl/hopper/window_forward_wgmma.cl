@@ -97,7 +97,7 @@ INLINE void measure_window(const window_call *call, team_place *at, uint item)
 }
 #endif
 
-/* item: of the team's share of the warpgroup. */
+/* item: of the team's that do not compute. */
 INLINE void provide(const window_call *call, uint item)
 {
     team_place at = {{0, 0}, {0, 0}};
@@ -532,7 +532,7 @@ window_forward_wgmma(FORWARD_PARAMETERS)
     const uint computing = WARPGROUPS * (WARPGROUP / WAVE);
     const uint team = wave < computing
                           ? wave / TEAM_WAVES
-                          : (wave - computing) / (4 / WINDOWS_PER_GROUP);
+                          : (wave - computing) / (TEAM_HELPERS / WAVE);
     const window_tensors all = {q, k, v, o, lse};
     const score_bias_tensors score_bias = SCORE_BIAS_TENSORS;
     const uint start = local_address(memory);
@@ -571,7 +571,7 @@ window_forward_wgmma(FORWARD_PARAMETERS)
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave >= computing) {
         LEAVE_REGISTERS();
-        provide(&call, item % (WARPGROUP / WINDOWS_PER_GROUP));
+        provide(&call, item % TEAM_HELPERS);
     } else {
         TAKE_REGISTERS();
         compute(&call, wave, (int)(item % WAVE));

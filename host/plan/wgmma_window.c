@@ -24,6 +24,7 @@
 /* Keys and values of a team that are on their way or in use: with fewer,
  * products wait. */
 #define LEAST_RING_BYTES (36u << 10)
+#define LEAST_RING_OF_FOUR_BYTES (24u << 10)
 /* That compute: as many as registers allow, as with fewer nothing else is
  * there to be done while one waits (three, 144 rows of 576: 508 us; four, 96
  * rows of two windows: 431). */
@@ -89,9 +90,11 @@ static uint32_t warpgroups(const window_shape *s)
     return WARPGROUPS;
 }
 
-static uint32_t work_items(const window_shape *s)
+static uint32_t work_items(const wa_problem *problem, const window_shape *s)
 {
-    return (warpgroups(s) + 1) * WARPGROUP;
+    const uint32_t BLOCK_ROWS = s->block_rows, WINDOWS_PER_GROUP = s->windows;
+    const uint32_t VARIANT = problem->variant;
+    return WORK_ITEMS;
 }
 
 static uint32_t ring_bytes(const wa_problem *problem, const window_shape *s)
@@ -104,8 +107,10 @@ static uint32_t ring_bytes(const wa_problem *problem, const window_shape *s)
 static bool find_stages(const wa_problem *problem, const wa_device *device,
                         window_shape *s)
 {
-    for (s->stages = MOST_STAGES; ring_bytes(problem, s) >= LEAST_RING_BYTES;
-         s->stages--)
+    const uint32_t least = s->windows == COMPUTING_WARPGROUPS
+                               ? LEAST_RING_OF_FOUR_BYTES
+                               : LEAST_RING_BYTES;
+    for (s->stages = MOST_STAGES; ring_bytes(problem, s) >= least; s->stages--)
         if (local_bytes(problem, s) <= device->local_bytes)
             return true;
     return false;
@@ -139,10 +144,47 @@ static bool is_fetched_slowly(const wa_problem *problem, uint32_t windows)
            problem->variant == WINATTN_COSINE;
 }
 
+/* A window at a time, or two, in blocks of which none lacks rows. */
+static bool find_whole_blocks(const wa_problem *problem,
+                              const wa_device *device, window_shape *s)
+{
+    for (s->windows = 1; s->windows <= 2; s->windows++) {
+        s->block_rows = COMPUTING_WARPGROUPS / s->windows * WARPGROUP_ROWS;
+        if (problem->queries % s->block_rows == 0 &&
+            !is_fetched_slowly(problem, s->windows) &&
+            find_tiles(problem, device, s))
+            return true;
+    }
+    return false;
+}
+
+/* A window for each warpgroup, where blocks that are larger would leave waves
+ * without rows: 576 tokens take 341 us in place of 370 with 96 rows of two
+ * windows, without cosine 266 in place of 298. But keys come for each 64 rows
+ * (256 tokens take 310 us so, 251 with 128 rows of two windows, 246 with all
+ * of one). Not where more than an eighth of the rows of blocks are missing
+ * (324 tokens, cosine: 284 us in place of 267), and on a grid, where a
+ * window's rows are looked for again for each of its blocks, not where any are
+ * (20x20: 239 us in place of 230). */
+static bool find_four_windows(const wa_problem *problem,
+                              const wa_device *device, window_shape *s)
+{
+    const uint32_t rows =
+        wa_ceil_div(problem->queries, WARPGROUP_ROWS) * WARPGROUP_ROWS;
+    const uint32_t missing = rows - problem->queries;
+    s->block_rows = WARPGROUP_ROWS;
+    s->windows = COMPUTING_WARPGROUPS;
+    s->block_keys = problem->variant == WINATTN_COSINE ? 48 : 64;
+    return problem->head_dim == 32 &&
+           !is_fetched_slowly(problem, s->windows) &&
+           missing <= (problem->grid.used ? 0 : rows / 8) &&
+           find_stages(problem, device, s);
+}
+
 /* The largest blocks of whole waves that share a window's rows evenly and
  * whose biases leave room for the ring: a window at a time, or two. */
-static const char *find_shape(const wa_problem *problem,
-                              const wa_device *device, window_shape *s)
+static const char *find_even_blocks(const wa_problem *problem,
+                                    const wa_device *device, window_shape *s)
 {
     const uint32_t tiles = wa_ceil_div(problem->queries, WAVE_ROWS);
     for (uint32_t n = wa_even_size(tiles, 4 * COMPUTING_WARPGROUPS); n > 1;
@@ -153,14 +195,25 @@ static const char *find_shape(const wa_problem *problem,
                 is_fetched_slowly(problem, s->windows) ||
                 !find_tiles(problem, device, s))
                 continue;
-            return work_items(s) <= device->max_work_group
-                       ? NULL
-                       : "the device's work-groups are too small";
+            return NULL;
         }
     }
     return is_fetched_slowly(problem, 2)
                ? "two windows at a time are fetched too slowly"
                : "the device's local memory is too small";
+}
+
+/* NULL, or why there is none. */
+static const char *find_shape(const wa_problem *problem,
+                              const wa_device *device, window_shape *s)
+{
+    const char *why = NULL;
+    if (!find_whole_blocks(problem, device, s) &&
+        !find_four_windows(problem, device, s))
+        why = find_even_blocks(problem, device, s);
+    if (!why && work_items(problem, s) > device->max_work_group)
+        why = "the device's work-groups are too small";
+    return why;
 }
 
 /* ---- The plan ---- */
@@ -184,7 +237,7 @@ bool wa_plan_wgmma_window(const wa_problem *problem, const wa_device *device,
     step->block_rows = s.block_rows;
     step->block_keys = s.block_keys;
     step->local_bytes = local_bytes(problem, &s);
-    step->work_group = work_items(&s);
+    step->work_group = work_items(problem, &s);
     plan->schedule.work_tiles_per_group = s.windows;
     plan->schedule.resident = 1;
     snprintf(plan->reason, sizeof plan->reason,

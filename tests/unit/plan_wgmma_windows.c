@@ -29,16 +29,20 @@ static void hopper_takes_them(void **state)
         {V2 "queries=256", 256, 64, 1, 7},
         {V2 "queries=256 dtype=bf16 variant=dot", 256, 64, 1, 7},
         {V2 "queries=256 bias=none", 256, 64, 1, 8},
-        {V2 "queries=576 windows=256", 96, 48, 2, 6},
-        {V2 "queries=576 windows=256 variant=dot", 96, 64, 2, 5},
+        {V2 "queries=576 windows=256", 64, 48, 4, 4},
+        {V2 "queries=576 windows=256 variant=dot", 64, 64, 4, 3},
+        {V2 "queries=400", 64, 48, 4, 5},
+        {V2 "queries=324", 112, 48, 2, 8},
         {V2 "queries=256 keys=300 heads=4 kv_heads=2", 128, 64, 2, 6},
+        {V2 "queries=384", 128, 48, 2, 7},
         {V2 "queries=256 variant=dot dim=64", 128, 64, 2, 3},
         {V2 "queries=256 mask=regions mask_windows=4", 256, 64, 1, 7},
         {MAPS "size=64x48 window=16x16 shift=8x8 mask=shift", 256, 64, 1, 7},
         {MAPS "size=64x48 window=16x16 shift=5x0 mask=shift variant=dot "
               "dtype=bf16",
          256, 64, 1, 7},
-        {MAPS "size=48x48 window=24x24 variant=dot", 96, 48, 2, 6},
+        {MAPS "size=48x48 window=24x24 variant=dot", 64, 64, 4, 3},
+        {MAPS "size=40x40 window=20x20 variant=dot", 112, 48, 2, 7},
     };
     const wa_device *h200 = device_named("H200");
     (void)state;
