@@ -4,8 +4,8 @@
  *
  * A work-group has BLOCK_ROWS rows of a head, whose biases it keeps in local
  * memory, and goes from window to window. Each of WINDOWS_PER_GROUP teams has
- * another window, and in it a warpgroup has up to 64 rows; the last warpgroup
- * fetches (window_ring.cl). While a tile's values are multiplied, the next
+ * another window, and in it a warpgroup has up to 64 rows; the last warpgroups
+ * fetch (window_ring.cl). While a tile's values are multiplied, the next
  * tile's scores become weights (window_scores.cl). */
 #include "hopper/window_exact.cl"
 #include "hopper/window_runs.cl"

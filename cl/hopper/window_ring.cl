@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Windows on their way through local memory. Of each window that a team
  * computes come its queries, in as many slabs of 64 rows as the team has
- * warpgroups, and tile by tile its keys and values. The last warpgroup
- * fetches; of the cosine variant half of it does, and the other half measures
- * rows that have come:
+ * warpgroups, and tile by tile its keys and values. Of the last warpgroup, or
+ * two, each team has some waves, which fetch; in the cosine variant half of
+ * them do, and the other half measures rows that have come:
  *
  *   fetching    await read -> copy -> arrive at come
  *   measuring   await come -> lengths of rows -> arrive at filled

@@ -241,11 +241,13 @@ bool wa_plan_wgmma_window(const wa_problem *problem, const wa_device *device,
     plan->schedule.work_tiles_per_group = s.windows;
     plan->schedule.resident = 1;
     snprintf(plan->reason, sizeof plan->reason,
-             "wgmma: %u warpgroups with scores in registers%s, and one that "
-             "fetches",
+             "wgmma: %u warpgroups with scores in registers%s, and %s",
              warpgroups(&s),
              problem->bias == WINATTN_BIAS_NONE
                  ? ""
-                 : " and biases in local memory");
+                 : " and biases in local memory",
+             work_items(problem, &s) > (warpgroups(&s) + 1) * WARPGROUP
+                 ? "two that fetch"
+                 : "one that fetches");
     return true;
 }
