@@ -16,7 +16,7 @@
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
 #include "hopper/store_rows.cl"
-#include "hopper/stored_numbers.cl"
+#include "unit/stored_numbers.cl"
 #include "hopper/window_places.cl"
 #include "matrix/grad_scale.cl"
 

@@ -10,7 +10,7 @@
 #include "hopper/window_extents.h"
 
 #include "hopper/bias_chunks.cl"
-#include "hopper/stored_numbers.cl"
+#include "unit/stored_numbers.cl"
 
 typedef char biases_have_the_stored_type[BIAS < 2 ? 1 : -1];
 

@@ -21,7 +21,7 @@
 #include "hopper/lanes.cl"
 #include "hopper/mbarrier.cl"
 #include "hopper/row_sources.cl"
-#include "hopper/stored_numbers.cl"
+#include "unit/stored_numbers.cl"
 #include "hopper/window_regions.cl"
 
 REQUIRE(STAGES)

@@ -40,15 +40,7 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
         added[i] = rows->own_score_bias[tile][i];
 #elif HAS_LOCAL_BIAS_CACHE
-    UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += BIAS_GROUP) {
-        const float4 x = load_cached_bias(
-            (__local const cached_bias *)rows->local_score_bias +
-            tile * TILE_ELEMENTS + i * WAVE + w->lane * BIAS_GROUP);
-        added[i] = x.x;
-        added[i + 1] = x.y;
-        added[i + 2] = x.z;
-        added[i + 3] = x.w;
-    }
+    load_cached_biases(added, rows->local_score_bias, tile, w->lane);
 #elif BIAS || (MASK && !COMPARES_REGIONS)
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
         const int row =

@@ -31,6 +31,9 @@
  *                 _weights)
  *   NATIVE_STORES it has a way of its own to store a tile to local memory
  *                 (store_native_tile)
+ *   NATIVE_BIASES it has a way of its own to load a tile of biases of 16 bits
+ *                 (load_native_biases), and copies them to where that expects
+ *                 them (native_bias_place) as the caller stores them
  *   WAVE_ANY(x)   is an int x other than 0 in some lane of the wave? Only
  *                 where code that seldom runs costs the rest nothing: Intel's
  *                 compiler unrolls less then
@@ -114,6 +117,9 @@ REQUIRE(COMPUTE_CAPABILITY)
 #endif
 #ifndef NATIVE_STORES
 #define NATIVE_STORES 0
+#endif
+#ifndef NATIVE_BIASES
+#define NATIVE_BIASES 0
 #endif
 #ifndef SPREAD_OUT
 #define SPREAD_OUT 0

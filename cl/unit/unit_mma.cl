@@ -63,6 +63,9 @@ INLINE int row_swizzle(int row, const int pitch)
 #endif
 
 #if !EMULATED
+#if DTYPE != 0
+#include "unit/stored_numbers.cl"
+#endif
 #if DTYPE == 0
 #define MMA_TYPE "tf32"
 #define MMA_SHAPE "m16n8k8"
@@ -313,6 +316,24 @@ INLINE void load_native_weights(uint *to, __local const storage_bits *weights,
     }
     to[2] = to[3] = 0;
     LOAD_TWO_MATRICES(to[0], to[1], at, ".trans");
+}
+
+/* Of biases a tile is 16 rows of 32 bytes, of which every other four rows have
+ * their halves changed, so that eight rows are in different banks. */
+#define NATIVE_BIASES 1
+INLINE int native_bias_place(int row, int column)
+{
+    return row * TILE_N + ((column >> 3 ^ row >> 2) & 1) * 8 + (column & 7);
+}
+INLINE void load_native_biases(float *to, __local const storage_bits *tile,
+                               int lane)
+{
+    uint words[4];
+    LOAD_MATRICES(words,
+                  shared_address(tile) +
+                      2 * (uint)native_bias_place(lane & 15, lane >> 4 << 3),
+                  "");
+    unpack_pairs(to, words);
 }
 #if COMPUTE_CAPABILITY >= 90
 /* The other way: four matrices of which each lane has a word. */

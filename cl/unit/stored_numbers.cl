@@ -2,7 +2,7 @@
  * Numbers as tensors of 16 bits store them, two in a word. */
 #ifndef STORED_NUMBERS_CL
 #define STORED_NUMBERS_CL
-#include "common/problem.cl"
+#include "common/storage.cl"
 
 INLINE float2 unpack(uint pair)
 {
