@@ -89,8 +89,7 @@ INLINE uint window_was_read(const window_ring *ring, uint stage)
 INLINE void make_window_barrier(const window_ring *ring, uint n)
 {
     make_mbarrier(window_filled(ring, n),
-                  n < STAGES ? FILL_ARRIVALS
-                             : WARPGROUPS * (WARPGROUP / WAVE));
+                  n < STAGES ? FILL_ARRIVALS : COMPUTING_WAVES);
 }
 
 INLINE void store_number(uint to, float x) { store_word(to, as_uint(x)); }
@@ -316,7 +315,7 @@ INLINE void copy_bias(const window_ring *ring, const forward_args *args,
                       const int transposed)
 {
     const uint all = OWN_ROWS / 16 * (OTHER_ROWS / 16), lane = item % WAVE;
-    const uint waves = WARPGROUPS * (WARPGROUP / WAVE);
+    const uint waves = COMPUTING_WAVES;
     NO_UNROLL_FOR (uint i = item / WAVE; i < all; i += waves) {
         const uint own = first + i / (OTHER_ROWS / 16) * 16;
         const uint other = i % (OTHER_ROWS / 16) * 16;

@@ -42,8 +42,9 @@
 #define WEIGHT_BYTES (OTHER_ROWS / PANEL_KEYS * WEIGHT_PANEL_BYTES)
 /* Of a wave, for rows that leave. */
 #define STAGING_BYTES (16 * WINDOW_PITCH)
-#define COMPUTING_WAVES (4 * CEIL_DIV(OWN_ROWS, WARPGROUP_ROWS))
 #define WHOLE_WINDOW_LOCAL_BYTES                                              \
-    (2 * WEIGHT_BYTES + COMPUTING_WAVES * STAGING_BYTES + WINDOW_LOCAL_BYTES)
+    (2 * WEIGHT_BYTES +                                                       \
+     4 * CEIL_DIV(OWN_ROWS, WARPGROUP_ROWS) * STAGING_BYTES +                 \
+     WINDOW_LOCAL_BYTES)
 
 #endif

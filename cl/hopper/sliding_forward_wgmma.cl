@@ -283,7 +283,7 @@ sliding_forward_wgmma(FORWARD_PARAMETERS)
     FOR_MBARRIERS (n, MBARRIERS, item)
         make_ring_barrier(&ring, n);
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (wave >= WARPGROUPS * (WARPGROUP / WAVE)) {
+    if (wave >= COMPUTING_WAVES) {
         LEAVE_REGISTERS();
         fetch(&ring, notes, &all, &args, item % WARPGROUP,
               wave % 4 < 2 ? KEYS : VALUES);

@@ -479,7 +479,7 @@ sliding_keys_wgmma(BACKWARD_PARAMETERS)
     FOR_MBARRIERS (n, MBARRIERS, item)
         make_ring_barrier(&ring, n);
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (wave >= WARPGROUPS * (WARPGROUP / WAVE)) {
+    if (wave >= COMPUTING_WAVES) {
         LEAVE_REGISTERS();
         ring_place at = {0, 1}; /* all was read, as nothing has been filled */
         do {

@@ -538,7 +538,7 @@ sliding_rows_wgmma(BACKWARD_PARAMETERS)
     if (item < WARPGROUPS)
         again[item] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (wave >= WARPGROUPS * (WARPGROUP / WAVE)) {
+    if (wave >= COMPUTING_WAVES) {
         LEAVE_REGISTERS();
         fetch(&ring, notes, again, &all, &args, item % WARPGROUP,
               wave % 4 < 2 ? KEYS : VALUES);

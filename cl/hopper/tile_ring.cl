@@ -77,7 +77,7 @@ INLINE uint was_read(const tile_ring *ring, uint stage, stage_part part)
  * has, all of it, or all waves that compute. */
 #define HALF_ARRIVES (WARPGROUP / 2)
 #define ALL_ARRIVE WARPGROUP
-#define WAVES_ARRIVE (WARPGROUPS * (WARPGROUP / WAVE))
+#define WAVES_ARRIVE COMPUTING_WAVES
 
 /* ---- Who fetches ---- */
 

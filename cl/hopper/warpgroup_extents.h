@@ -21,6 +21,7 @@
 #ifndef FETCHING_WARPGROUPS
 #define FETCHING_WARPGROUPS 1
 #endif
+#define COMPUTING_WAVES (WARPGROUPS * (WARPGROUP / WAVE))
 #define WORK_ITEMS ((WARPGROUPS + FETCHING_WARPGROUPS) * WARPGROUP)
 
 /* Local memory has rows of 128 bytes, which is as far as a swizzle goes:

@@ -67,7 +67,6 @@ INLINE void find_16(uint *words, const forward_args *args,
 /* Chunks of 16 rows, and of all of the block. */
 #define ROW_CHUNKS_OF_BIAS (KEY_TILES * (TILE_KEYS / 16))
 #define BIAS_CHUNKS (ROW_TILES * ROW_CHUNKS_OF_BIAS)
-#define COMPUTING_WAVES (WARPGROUPS * (WARPGROUP / WAVE))
 
 /* All biases of rows [first_row, first_row + BLOCK_ROWS), by all waves that
  * compute, each a few chunks at a time that are on their way. in_pairs:

@@ -529,7 +529,7 @@ window_forward_wgmma(FORWARD_PARAMETERS)
     __local uchar memory[WINDOW_LOCAL_BYTES] __attribute__((aligned(1024)));
     const uint item = (uint)get_local_id(0);
     const uint wave = wave_of(item);
-    const uint computing = WARPGROUPS * (WARPGROUP / WAVE);
+    const uint computing = COMPUTING_WAVES;
     const uint team = wave < computing
                           ? wave / TEAM_WAVES
                           : (wave - computing) / (TEAM_HELPERS / WAVE);

@@ -500,8 +500,7 @@ window_gradients_wgmma(BACKWARD_PARAMETERS)
     FOR_MBARRIERS (n, 2 * STAGES, item)
         make_window_barrier(ring, n);
     if (item == 0)
-        make_mbarrier(weights_were_read(&memory),
-                      WARPGROUPS * (WARPGROUP / WAVE));
+        make_mbarrier(weights_were_read(&memory), COMPUTING_WAVES);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave / 4 == WARPGROUPS) {
         LEAVE_REGISTERS();

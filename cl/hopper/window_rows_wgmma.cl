@@ -326,7 +326,7 @@ INLINE void store_scale_sum(float sum, __local float *wave_sums,
     if (item != 0)
         return;
     sum = 0.0f;
-    for (uint i = 0; i < WARPGROUPS * (WARPGROUP / WAVE); i++)
+    for (uint i = 0; i < COMPUTING_WAVES; i++)
         sum += wave_sums[i];
     sum = scale_gradient(forward, logit_scale, job->head, sum);
     *to = (forward->flags & ARG_FIRST_LAUNCH) != 0 ? sum : *to + sum;
