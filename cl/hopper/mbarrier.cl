@@ -86,14 +86,6 @@ INLINE void copy_word(uint to, __global const void *from)
                      : "r"(to), "l"((size_t)from)
                      : "memory");
 }
-/* Copies in groups: those since the last group are the next; all groups but
- * the newest. */
-INLINE void end_copies(void)
-{
-    __asm__ volatile("cp.async.commit_group;" : : : "memory");
-}
-#define AWAIT_COPIES_BUT(newest)                                              \
-    __asm__ volatile("cp.async.wait_group %0;" : : "n"(newest) : "memory")
 INLINE void await_copies(void)
 {
     __asm__ volatile("cp.async.wait_all;" : : : "memory");

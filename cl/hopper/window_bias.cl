@@ -136,7 +136,7 @@ INLINE void copy_biases(uint to, const forward_args *args,
                              (uint)first_row + line.row_tile * WAVE_ROWS,
                              line.number * 64, (uint)lane);
         }
-        end_copies();
+        END_COPIES();
     }
 }
 
@@ -145,9 +145,9 @@ INLINE void copy_biases(uint to, const forward_args *args,
 INLINE void order_biases(uint to, const int are_first, uint wave, int lane)
 {
     if (are_first)
-        AWAIT_COPIES_BUT(1);
+        AWAIT_COPIES(1);
     else
-        AWAIT_COPIES_BUT(0);
+        AWAIT_COPIES(0);
     WAVE_SYNC();
     NO_UNROLL_FOR (uint i = wave; i < count_lines(are_first);
                    i += COMPUTING_WAVES)

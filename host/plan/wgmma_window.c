@@ -191,11 +191,10 @@ static const char *find_even_blocks(const wa_problem *problem,
          n = wa_even_size(tiles, n - 1)) {
         s->block_rows = MIN(n * WAVE_ROWS, problem->queries);
         for (s->windows = 1; s->windows <= 2; s->windows++) {
-            if (warpgroups(s) != COMPUTING_WARPGROUPS ||
-                is_fetched_slowly(problem, s->windows) ||
-                !find_tiles(problem, device, s))
-                continue;
-            return NULL;
+            if (warpgroups(s) == COMPUTING_WARPGROUPS &&
+                !is_fetched_slowly(problem, s->windows) &&
+                find_tiles(problem, device, s))
+                return NULL;
         }
     }
     return is_fetched_slowly(problem, 2)
