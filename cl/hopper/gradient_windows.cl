@@ -9,6 +9,7 @@
  * without one fragments are as fast. */
 #ifndef GRADIENT_WINDOWS_CL
 #define GRADIENT_WINDOWS_CL
+#include "common/even_part.cl"
 #include "common/problem.cl"
 #include "common/score_bias_tensors.cl"
 #include "hopper/bias_chunks.cl"
@@ -151,17 +152,11 @@ INLINE float log_sum_of(float packed)
 /* ---- Which windows ---- */
 
 /* Windows of a launch that a split has. */
-typedef struct window_split {
-    uint first, count;
-} window_split;
+typedef even_part window_split;
 
 INLINE window_split find_split(const forward_args *args, uint split)
 {
-    const uint windows = (uint)args->windows;
-    const uint least = windows / args->splits, more = windows % args->splits;
-    const window_split s = {split * least + min(split, more),
-                            least + (split < more)};
-    return s;
+    return part_of((uint)args->windows, args->splits, split);
 }
 
 /* ---- Who has which rows ---- */

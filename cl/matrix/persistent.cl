@@ -8,6 +8,7 @@
  *                  and blocks times heads divide the number of work-groups */
 #ifndef PERSISTENT_CL
 #define PERSISTENT_CL
+#include "common/even_part.cl"
 #include "common/problem.cl"
 
 REQUIRE(PERSISTENT_MULTI_BLOCK)
@@ -17,14 +18,6 @@ REQUIRE(PERSISTENT_MULTI_BLOCK)
 typedef struct stretch {
     uint head_block, first, rounds;
 } stretch;
-
-/* The first of `all` that part n of `parts` has: the first parts have one
- * more. Divisions take time when a launch begins; there is one. */
-INLINE uint first_of_part(uint all, uint parts, uint n)
-{
-    const uint share = all / parts;
-    return share * n + min(n, all - share * parts);
-}
 
 #if PERSISTENT_MULTI_BLOCK
 /* Rounds numbered head block by head block. */
@@ -50,10 +43,10 @@ INLINE int find_stretch(stretch *s, const forward_args *args, uint rounds,
     const uint group = (uint)get_group_id(0);
     const uint groups = (uint)get_num_groups(0);
     const uint all = args->heads * args->row_blocks * rounds;
-    const uint first = first_of_part(all, groups, group);
-    const uint end = first_of_part(all, groups, group + 1);
-    const head_block_round from = {.head_block = first / rounds,
-                                   .round = first % rounds};
+    const even_part own = part_of(all, groups, group);
+    const uint end = own.first + own.count;
+    const head_block_round from = {.head_block = own.first / rounds,
+                                   .round = own.first % rounds};
     const head_block_round to = {.head_block = end / rounds,
                                  .round = end % rounds};
     const uint between = to.head_block - from.head_block;
@@ -69,7 +62,7 @@ INLINE int find_stretch(stretch *s, const forward_args *args, uint rounds,
         }
         s->first = number == 0 ? middle : from.round;
         s->rounds = number == 0 ? to.round - middle : middle - from.round;
-        return first < end && number < 2;
+        return own.count > 0 && number < 2;
     }
     if (number == 0) {
         s->head_block = to.head_block;
@@ -90,10 +83,11 @@ INLINE int find_stretch(stretch *s, const forward_args *args, uint rounds,
     const uint head_blocks = args->heads * args->row_blocks;
     const uint parts = max((uint)get_num_groups(0) / head_blocks, 1u);
     s->head_block = group / parts;
-    const uint part = group - s->head_block * parts;
-    s->first = first_of_part(rounds, parts, part);
-    s->rounds = first_of_part(rounds, parts, part + 1) - s->first;
-    return number == 0 && s->rounds > 0;
+    const even_part own =
+        part_of(rounds, parts, group - s->head_block * parts);
+    s->first = own.first;
+    s->rounds = own.count;
+    return number == 0 && own.count > 0;
 }
 #endif
 

@@ -4,6 +4,7 @@
  * MASK_IN_CACHE and COMPARES_REGIONS (geometry.cl). */
 #ifndef TILE_SCHEDULER_CL
 #define TILE_SCHEDULER_CL
+#include "common/even_part.cl"
 #include "matrix/geometry.cl"
 
 /* A round is one window for each team, and a tile scheduler takes rounds that
@@ -125,10 +126,8 @@ INLINE tile_scheduler start_tile_scheduler(const forward_args *args,
 INLINE tile_scheduler start_split(const forward_args *args, uint split,
                                   int team)
 {
-    const uint dealt = count_dealt(args);
-    const uint least = dealt / args->splits, more = dealt % args->splits;
-    return start_tile_scheduler(args, split * least + min(split, more),
-                                least + (split < more), team);
+    const even_part dealt = part_of(count_dealt(args), args->splits, split);
+    return start_tile_scheduler(args, dealt.first, dealt.count, team);
 }
 
 #if COMPARES_REGIONS
