@@ -9,11 +9,6 @@
 
 typedef char rows_have_64_bytes[HEAD_DIM == WINDOW_CHANNELS ? 1 : -1];
 
-#define SET_16(c) SET_8(c, 0), SET_8(c, 8)
-#define SET_24(c) SET_16(c), SET_8(c, 16)
-#define SET_32(c) SET_24(c), SET_8(c, 24)
-#define ADD_24(c) ADD_16(c), ADD_8(c, 16)
-
 /* Rows at an address, as an operand (wgmma.cl): its descriptor's lower half,
  * and all of it. */
 INLINE uint rows_at(uint address) { return address / 16 | 1u << 16; }

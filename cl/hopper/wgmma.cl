@@ -103,8 +103,17 @@ INLINE void show_to_products(void)
 #define NAMES_56 NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define NAMES_64 NAMES_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
 
+/* The first so many of an array. */
 #define ADD_16(c) ADD_8(c, 0), ADD_8(c, 8)
-#define ADD_32(c) ADD_16(c), ADD_8(c, 16), ADD_8(c, 24)
+#define ADD_24(c) ADD_16(c), ADD_8(c, 16)
+#define ADD_32(c) ADD_24(c), ADD_8(c, 24)
+#define ADD_40(c) ADD_32(c), ADD_8(c, 32)
+#define ADD_48(c) ADD_40(c), ADD_8(c, 40)
+#define ADD_56(c) ADD_48(c), ADD_8(c, 48)
+#define ADD_64(c) ADD_56(c), ADD_8(c, 56)
+#define SET_16(c) SET_8(c, 0), SET_8(c, 8)
+#define SET_24(c) SET_16(c), SET_8(c, 16)
+#define SET_32(c) SET_24(c), SET_8(c, 24)
 
 #if HEAD_DIM == 16
 #define OUT_NAMES NAMES_8
@@ -114,23 +123,22 @@ INLINE void show_to_products(void)
 #define OUT_SUMS(c) ADD_16(c)
 #elif HEAD_DIM == 48
 #define OUT_NAMES NAMES_24
-#define OUT_SUMS(c) ADD_16(c), ADD_8(c, 16)
+#define OUT_SUMS(c) ADD_24(c)
 #elif HEAD_DIM == 64
 #define OUT_NAMES NAMES_32
 #define OUT_SUMS(c) ADD_32(c)
 #elif HEAD_DIM == 80
 #define OUT_NAMES NAMES_40
-#define OUT_SUMS(c) ADD_32(c), ADD_8(c, 32)
+#define OUT_SUMS(c) ADD_40(c)
 #elif HEAD_DIM == 96
 #define OUT_NAMES NAMES_48
-#define OUT_SUMS(c) ADD_32(c), ADD_8(c, 32), ADD_8(c, 40)
+#define OUT_SUMS(c) ADD_48(c)
 #elif HEAD_DIM == 112
 #define OUT_NAMES NAMES_56
-#define OUT_SUMS(c) ADD_32(c), ADD_8(c, 32), ADD_8(c, 40), ADD_8(c, 48)
+#define OUT_SUMS(c) ADD_56(c)
 #elif HEAD_DIM == 128
 #define OUT_NAMES NAMES_64
-#define OUT_SUMS(c)                                                           \
-    ADD_32(c), ADD_8(c, 32), ADD_8(c, 40), ADD_8(c, 48), ADD_8(c, 56)
+#define OUT_SUMS(c) ADD_64(c)
 #endif
 
 /* A lane's sums: of scores of TILE_KEYS keys, packed weights of these, and
@@ -179,7 +187,7 @@ INLINE void set_scores(float *s, ulong queries, ulong keys)
 {
     __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA(
                          "m64n64") "{" NAMES_32 "}, %32, %33, p, 1, 1, 0, 0;}"
-                     : SET_8(s, 0), SET_8(s, 8), SET_8(s, 16), SET_8(s, 24)
+                     : SET_32(s)
                      : "l"(queries), "l"(keys)
                      : "memory");
 }
@@ -197,7 +205,7 @@ INLINE void set_scores_held(float *s, const uint *queries, ulong keys)
     __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA(
                          "m64n64") "{" NAMES_32
                                    "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;}"
-                     : SET_8(s, 0), SET_8(s, 8), SET_8(s, 16), SET_8(s, 24)
+                     : SET_32(s)
                      : "r"(queries[0]), "r"(queries[1]), "r"(queries[2]),
                        "r"(queries[3]), "l"(keys)
                      : "memory");

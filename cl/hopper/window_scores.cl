@@ -14,21 +14,18 @@ typedef char regions_come_with_a_bias[HAS_REGIONS && !BIAS ? -1 : 1];
 
 /* ---- Products ---- */
 
-#define SET_32(s) SET_8(s, 0), SET_8(s, 8), SET_8(s, 16), SET_8(s, 24)
 #define HOLD_4(p, i)                                                          \
     "+r"((p)[i]), "+r"((p)[(i) + 1]), "+r"((p)[(i) + 2]), "+r"((p)[(i) + 3])
 #if TILE_KEYS == 48
 #define SCORE_NAMES NAMES_24
-#define SET_SCORES(s) SET_8(s, 0), SET_8(s, 8), SET_8(s, 16)
-#define ADD_SCORES(s) ADD_16(s), ADD_8(s, 16)
+#define SET_SCORES(s) SET_24(s)
+#define ADD_SCORES(s) ADD_24(s)
 #define HOLD_ALL_WEIGHTS(p) HOLD_8(p, 0), HOLD_4(p, 8)
-#define DESCRIPTORS "%24, %25"
 #elif TILE_KEYS == 64
 #define SCORE_NAMES NAMES_32
 #define SET_SCORES(s) SET_32(s)
 #define ADD_SCORES(s) ADD_32(s)
 #define HOLD_ALL_WEIGHTS(p) HOLD_8(p, 0), HOLD_8(p, 8)
-#define DESCRIPTORS "%32, %33"
 #endif
 #define HOLD_WINDOW_SCORES(s) __asm__ volatile("" : ADD_SCORES(s) : : "memory")
 #define HOLD_WINDOW_WEIGHTS(p)                                                \
@@ -47,21 +44,21 @@ INLINE ulong describe_rows(uint address)
 INLINE void multiply_16(float *s, ulong queries, ulong keys, const int adds)
 {
     if (adds)
-        __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA(
-                             "m64n" TEXT(TILE_KEYS)) "{" SCORE_NAMES
-                                                     "}, " DESCRIPTORS
-                                                     ", p, 1, 1, 0, 0;}"
-                         : ADD_SCORES(s)
-                         : "l"(queries), "l"(keys)
-                         : "memory");
+        __asm__ volatile(
+            HOPPER "{.reg .pred p; setp.ne.b32 p, 1, 0; " WGMMA("m64n" TEXT(
+                TILE_KEYS)) "{" SCORE_NAMES
+                            "}, %[queries], %[keys], p, 1, 1, 0, 0;}"
+            : ADD_SCORES(s)
+            : [queries] "l"(queries), [keys] "l"(keys)
+            : "memory");
     else
-        __asm__ volatile(HOPPER "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA(
-                             "m64n" TEXT(TILE_KEYS)) "{" SCORE_NAMES
-                                                     "}, " DESCRIPTORS
-                                                     ", p, 1, 1, 0, 0;}"
-                         : SET_SCORES(s)
-                         : "l"(queries), "l"(keys)
-                         : "memory");
+        __asm__ volatile(
+            HOPPER "{.reg .pred p; setp.ne.b32 p, 0, 0; " WGMMA("m64n" TEXT(
+                TILE_KEYS)) "{" SCORE_NAMES
+                            "}, %[queries], %[keys], p, 1, 1, 0, 0;}"
+            : SET_SCORES(s)
+            : [queries] "l"(queries), [keys] "l"(keys)
+            : "memory");
 }
 
 /* Addresses. */
