@@ -44,6 +44,10 @@
 #define START_REGISTERS "96"
 #define FETCH_REGISTERS "32"
 #define COMPUTE_REGISTERS "112"
+#elif WARPGROUPS == 6
+#define START_REGISTERS "72"
+#define FETCH_REGISTERS "24"
+#define COMPUTE_REGISTERS "80"
 #endif
 
 #define DECLARE_REGISTERS()                                                   \
@@ -114,6 +118,8 @@ INLINE void show_to_products(void)
 #define SET_16(c) SET_8(c, 0), SET_8(c, 8)
 #define SET_24(c) SET_16(c), SET_8(c, 16)
 #define SET_32(c) SET_24(c), SET_8(c, 24)
+#define SET_40(c) SET_32(c), SET_8(c, 32)
+#define SET_48(c) SET_40(c), SET_8(c, 40)
 
 #if HEAD_DIM == 16
 #define OUT_NAMES NAMES_8

@@ -99,7 +99,7 @@ INLINE void keep_biases(uint to, const forward_args *args,
  * a time. Those of each row's first keys come first, so that the first tile
  * is weighed while the others are on their way: all compute units want theirs
  * at once, and for that the second level of cache takes three microseconds. */
-#define COPIES_BIASES (NK % TILE_KEYS == 0 && NK % 64 == 0)
+#define COPIES_BIASES (NK % TILE_KEYS == 0 && NK % 64 == 0 && TILE_KEYS <= 64)
 #define ROW_LINES (ROW_CHUNKS_OF_BIAS / 4)
 typedef struct bias_line {
     uint row_tile, number;

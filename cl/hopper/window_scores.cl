@@ -16,6 +16,7 @@ typedef char regions_come_with_a_bias[HAS_REGIONS && !BIAS ? -1 : 1];
 
 #define HOLD_4(p, i)                                                          \
     "+r"((p)[i]), "+r"((p)[(i) + 1]), "+r"((p)[(i) + 2]), "+r"((p)[(i) + 3])
+#define HOLD_16(p) HOLD_8(p, 0), HOLD_8(p, 8)
 #if TILE_KEYS == 48
 #define SCORE_NAMES NAMES_24
 #define SET_SCORES(s) SET_24(s)
@@ -25,7 +26,17 @@ typedef char regions_come_with_a_bias[HAS_REGIONS && !BIAS ? -1 : 1];
 #define SCORE_NAMES NAMES_32
 #define SET_SCORES(s) SET_32(s)
 #define ADD_SCORES(s) ADD_32(s)
-#define HOLD_ALL_WEIGHTS(p) HOLD_8(p, 0), HOLD_8(p, 8)
+#define HOLD_ALL_WEIGHTS(p) HOLD_16(p)
+#elif TILE_KEYS == 80
+#define SCORE_NAMES NAMES_40
+#define SET_SCORES(s) SET_40(s)
+#define ADD_SCORES(s) ADD_40(s)
+#define HOLD_ALL_WEIGHTS(p) HOLD_16(p), HOLD_4(p, 16)
+#elif TILE_KEYS == 96
+#define SCORE_NAMES NAMES_48
+#define SET_SCORES(s) SET_48(s)
+#define ADD_SCORES(s) ADD_48(s)
+#define HOLD_ALL_WEIGHTS(p) HOLD_16(p), HOLD_8(p, 16)
 #endif
 #define HOLD_WINDOW_SCORES(s) __asm__ volatile("" : ADD_SCORES(s) : : "memory")
 #define HOLD_WINDOW_WEIGHTS(p)                                                \

@@ -17,8 +17,6 @@
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
-/* Windows of which it was seen that they are faster than on fragments. */
-#define LEAST_TOKENS 256u
 #define MOST_TOKENS 576u
 #define MOST_STAGES 8u
 /* Keys and values of a team that are on their way or in use: with fewer,
@@ -29,6 +27,10 @@
  * there to be done while one waits (three, 144 rows of 576: 508 us; four, 96
  * rows of two windows: 431). */
 #define COMPUTING_WARPGROUPS 4u
+/* Windows whose rows are three warpgroups' come one at a time, or two where
+ * registers of six suffice. */
+#define WARPGROUPS_OF_ONE 3u
+#define WARPGROUPS_OF_TWO 6u
 
 typedef struct window_shape {
     uint32_t block_rows, block_keys, windows, stages;
@@ -36,9 +38,19 @@ typedef struct window_shape {
 
 /* ---- What the kernel computes ---- */
 
-static bool has_tokens(uint32_t tokens)
+/* Windows of which it was seen that fragments are not faster. Of 144 and 160
+ * tokens they are: of nine or ten tiles of rows three warpgroups have too many
+ * waves without any. On a grid who fetches is slow (14x14, shifted: 230 us in
+ * place of 208), and the cosine variant needs more of a window, with 64
+ * channels more still (121 tokens: 68 us in place of 62). */
+static bool pays(const wa_problem *problem, uint32_t tokens)
 {
-    return tokens >= LEAST_TOKENS && tokens <= MOST_TOKENS;
+    const bool is_cosine = problem->variant == WINATTN_COSINE;
+    if (problem->grid.used)
+        return tokens >= (is_cosine ? 256 : 225);
+    if (tokens > 128)
+        return tokens > 160;
+    return tokens >= (!is_cosine ? 97u : problem->head_dim == 32 ? 113 : 128);
 }
 
 /* NULL if the kernel computes the problem, else why not. */
@@ -60,8 +72,10 @@ static const char *problem_refusal(const wa_problem *problem)
         return "it knows no biases of another type";
     if (problem->head_dim != 32 && problem->head_dim != 64)
         return "its head dims are 32 and 64";
-    if (!has_tokens(problem->queries) || !has_tokens(problem->keys))
-        return "its windows have 256 to 576 tokens";
+    if (problem->queries > MOST_TOKENS || problem->keys > MOST_TOKENS)
+        return "its windows have at most 576 tokens";
+    if (!pays(problem, problem->queries) || !pays(problem, problem->keys))
+        return "windows of so few tokens are faster on fragments";
     if (!wa_wgmma_table_is_small(problem))
         return "it knows no tables of more entries than pairs";
     if (!wa_wgmma_copies(problem, WA_FORWARD))
@@ -116,23 +130,51 @@ static bool find_stages(const wa_problem *problem, const wa_device *device,
     return false;
 }
 
-/* Tiles of 48 or 64 keys, whichever leave fewer without a key, and stages for
- * them; false if there is no room. Where that is the same, 64: 576 tokens take
- * 308 us with these, 332 with 48. Of two windows at a time 48, where 64 find
- * no room; and in the cosine variant, which takes 372 us then, and 375. */
+/* Do a lane's registers hold what it has of a tile of so many keys? */
+static bool has_registers(const wa_problem *problem, const window_shape *s,
+                          uint32_t block_keys)
+{
+    const uint32_t groups = warpgroups(s);
+    const bool is_dot = problem->variant != WINATTN_COSINE;
+    switch (block_keys) {
+    case 48:
+        return true;
+    case 64:
+        return groups <= COMPUTING_WARPGROUPS &&
+               (is_dot || s->windows < COMPUTING_WARPGROUPS);
+    case 80:
+        return groups == COMPUTING_WARPGROUPS && is_dot &&
+               problem->head_dim == 32;
+    default:
+        return groups == WARPGROUPS_OF_ONE && problem->head_dim == 32;
+    }
+}
+
+/* Tiles of as many keys as leave the fewest without a key, and stages for
+ * them; false if there is no room. Where several do, of more keys: 576 tokens
+ * take 308 us with 64, 332 with 48. Of fewer where the cosine variant has
+ * several windows at a time, which takes 372 us then, and 375. */
 static bool find_tiles(const wa_problem *problem, const wa_device *device,
                        window_shape *s)
 {
-    const uint32_t in_48 = wa_ceil_div(problem->keys, 48) * 48;
-    const uint32_t in_64 = wa_ceil_div(problem->keys, 64) * 64;
-    const bool prefers_48 =
-        in_48 < in_64 || (in_48 == in_64 && s->windows > 1 &&
-                          problem->variant == WINATTN_COSINE);
-    s->block_keys = prefers_48 ? 48 : 64;
-    if (find_stages(problem, device, s))
-        return true;
-    s->block_keys = 48;
-    return in_48 == in_64 && s->windows > 1 && find_stages(problem, device, s);
+    static const uint32_t sizes[] = {48, 64, 80, 96};
+    enum { COUNT = sizeof sizes / sizeof *sizes };
+    const bool prefers_few =
+        problem->variant == WINATTN_COSINE && s->windows > 1;
+    uint32_t least = UINT32_MAX;
+    for (int i = 0; i < COUNT; i++)
+        if (has_registers(problem, s, sizes[i]))
+            least =
+                MIN(least, wa_ceil_div(problem->keys, sizes[i]) * sizes[i]);
+    for (int i = 0; i < COUNT; i++) {
+        s->block_keys = sizes[prefers_few ? i : COUNT - 1 - i];
+        if (has_registers(problem, s, s->block_keys) &&
+            wa_ceil_div(problem->keys, s->block_keys) * s->block_keys ==
+                least &&
+            find_stages(problem, device, s))
+            return true;
+    }
+    return false;
 }
 
 /* In the cosine variant a wave alone fetches what each of two windows has, and
@@ -158,14 +200,14 @@ static bool find_whole_blocks(const wa_problem *problem,
     return false;
 }
 
-/* A window for each warpgroup, where blocks that are larger would leave waves
- * without rows: 576 tokens take 341 us in place of 370 with 96 rows of two
- * windows, without cosine 266 in place of 298. But keys come for each 64 rows
- * (256 tokens take 310 us so, 251 with 128 rows of two windows, 246 with all
- * of one). Not where more than an eighth of the rows of blocks are missing
- * (324 tokens, cosine: 284 us in place of 267), and on a grid, where a
- * window's rows are looked for again for each of its blocks, not where any are
- * (20x20: 239 us in place of 230). */
+/* A window for each warpgroup, where four have not all rows of one and blocks
+ * that are larger would leave waves without rows: 576 tokens take 341 us in
+ * place of 370 with 96 rows of two windows, without cosine 266 in place of
+ * 298. But keys come for each 64 rows (256 tokens take 310 us so, 251 with 128
+ * rows of two windows, 246 with all of one). Not where more than an eighth of
+ * the rows of blocks are missing (324 tokens, cosine: 284 us in place of 267),
+ * and on a grid, where a window's rows are looked for again for each of its
+ * blocks, not where any are (20x20: 239 us in place of 230). */
 static bool find_four_windows(const wa_problem *problem,
                               const wa_device *device, window_shape *s)
 {
@@ -174,15 +216,32 @@ static bool find_four_windows(const wa_problem *problem,
     const uint32_t missing = rows - problem->queries;
     s->block_rows = WARPGROUP_ROWS;
     s->windows = COMPUTING_WARPGROUPS;
-    s->block_keys = problem->variant == WINATTN_COSINE ? 48 : 64;
     return problem->head_dim == 32 &&
+           rows > COMPUTING_WARPGROUPS * WARPGROUP_ROWS &&
            !is_fetched_slowly(problem, s->windows) &&
            missing <= (problem->grid.used ? 0 : rows / 8) &&
-           find_stages(problem, device, s);
+           find_tiles(problem, device, s);
+}
+
+/* As many as registers are shared among; those of three or six have all rows
+ * of a window. */
+static bool has_warpgroups(const wa_problem *problem, const window_shape *s)
+{
+    switch (warpgroups(s)) {
+    case COMPUTING_WARPGROUPS:
+        return true;
+    case WARPGROUPS_OF_ONE:
+        return s->block_rows == problem->queries;
+    case WARPGROUPS_OF_TWO:
+        return s->block_rows == problem->queries &&
+               problem->variant != WINATTN_COSINE && problem->head_dim == 32;
+    default:
+        return false;
+    }
 }
 
 /* The largest blocks of whole waves that share a window's rows evenly and
- * whose biases leave room for the ring: a window at a time, or two. */
+ * whose biases leave room for the ring: two windows at a time, or one. */
 static const char *find_even_blocks(const wa_problem *problem,
                                     const wa_device *device, window_shape *s)
 {
@@ -190,8 +249,8 @@ static const char *find_even_blocks(const wa_problem *problem,
     for (uint32_t n = wa_even_size(tiles, 4 * COMPUTING_WARPGROUPS); n > 1;
          n = wa_even_size(tiles, n - 1)) {
         s->block_rows = MIN(n * WAVE_ROWS, problem->queries);
-        for (s->windows = 1; s->windows <= 2; s->windows++) {
-            if (warpgroups(s) == COMPUTING_WARPGROUPS &&
+        for (s->windows = 2; s->windows > 0; s->windows--) {
+            if (has_warpgroups(problem, s) &&
                 !is_fetched_slowly(problem, s->windows) &&
                 find_tiles(problem, device, s))
                 return NULL;

@@ -297,6 +297,13 @@ static void draw_whole_map(random_state *r, test_case *c, int window)
     case_derive(c);
 }
 
+/* Of windows whose forward pass fragments do not compute in either variant. */
+static int forward_tokens(random_state *r, int dim, int most)
+{
+    return random_int(r, 0, 3) ? random_int(r, 161, most)
+                               : random_int(r, dim == 32 ? 113 : 128, 128);
+}
+
 /* What is added to scores is in the tensors' type; a mask comes with it. */
 static void draw_wgmma_windows(random_state *r, test_case *c)
 {
@@ -314,16 +321,18 @@ static void draw_wgmma_windows(random_state *r, test_case *c)
     c->bias = backward || random_int(r, 0, 2) ? TERM_SAME : TERM_NONE;
     c->queries = whole      ? 144
                  : backward ? random_int(r, 241, 256)
-                            : random_int(r, 256, 400);
+                            : forward_tokens(r, c->dim, 400);
     c->keys = whole                 ? 144
               : random_int(r, 0, 2) ? c->queries
               : backward            ? random_int(r, 241, 256)
-                                    : random_int(r, 256, 330);
+                                    : forward_tokens(r, c->dim, 330);
     if (c->dim == 32 && c->bias != TERM_NONE && random_int(r, 0, 2) == 0)
         draw_whole_map(r, c,
                        whole                             ? 12
                        : random_int(r, 0, 1) || backward ? 16
-                                                         : 20);
+                       : c->variant == WINATTN_DOT && random_int(r, 0, 1)
+                           ? 15
+                           : 20);
     else if (c->bias != TERM_NONE && random_int(r, 0, 2) == 0)
         c->mask = TERM_REGIONS;
     if (case_mask_is_read(c))

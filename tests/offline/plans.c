@@ -83,6 +83,13 @@ static const workload_row windows[] = {
     {"window-241", "windows=100 heads=6 queries=241 keys=250 dim=32 "
                    "bias=same"},
     {"window-64", "windows=100 heads=6 queries=256 dim=64 bias=same"},
+    {"window-121", "windows=100 heads=6 queries=121 dim=32 bias=same"},
+    {"window-169", "windows=100 heads=6 queries=169 dim=32 bias=same"},
+    {"window-169-v2",
+     "variant=cosine windows=100 heads=6 queries=169 dim=32 bias=same"},
+    {"window-196", "windows=100 heads=6 queries=196 dim=32 bias=same"},
+    {"window-392", "windows=100 heads=6 queries=392 dim=32 bias=same "
+                   "mask=regions mask_windows=4"},
     {"swinv2-w16-map", "variant=cosine grid=2 batch=16 size=64x64 "
                        "window=16x16 shift=8x8 heads=6 dim=32 "
                        "bias=table_same mask=shift layout=packed"},

@@ -98,7 +98,8 @@ static const char *broken_sliding_wgmma(const wa_problem *p,
 }
 
 /* Four warpgroups have 64 rows each at most, of one window, of two or of four,
- * for which two warpgroups fetch and measure. */
+ * for which two warpgroups fetch and measure; or three have all rows of one,
+ * six those of two. */
 static const char *broken_window_wgmma(const wa_problem *p,
                                        const wa_device *device,
                                        const wa_plan *plan)
@@ -113,10 +114,15 @@ static const char *broken_window_wgmma(const wa_problem *p,
     REQUIRE(p->head_dim == 32 || p->head_dim == 64);
     const uint32_t fetching =
         windows == 4 && p->variant == WINATTN_COSINE ? 2 : 1;
+    const uint32_t warpgroups = windows * ((step->block_rows + 63) / 64);
+    const uint32_t keys = step->block_keys;
     REQUIRE(windows == 1 || windows == 2 || windows == 4);
-    REQUIRE(step->work_group == (4 + fetching) * 128);
-    REQUIRE(windows * ((step->block_rows + 63) / 64) == 4);
-    REQUIRE(step->block_keys == 48 || step->block_keys == 64);
+    REQUIRE(step->work_group == (warpgroups + fetching) * 128);
+    REQUIRE(warpgroups == 4 || (step->block_rows == p->queries &&
+                                (warpgroups == 3 || warpgroups == 6)));
+    REQUIRE(keys == 48 || (keys == 64 && warpgroups != 6) ||
+            (keys == 80 && warpgroups == 4) ||
+            (keys == 96 && warpgroups == 3));
     REQUIRE(plan->shape.matrix.stages >= 3 && plan->shape.matrix.stages <= 8);
     REQUIRE(plan->schedule.work_tiles_per_group == windows);
     REQUIRE(plan->schedule.groups >= 1 &&

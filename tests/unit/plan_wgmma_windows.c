@@ -36,13 +36,27 @@ static void hopper_takes_them(void **state)
         {V2 "queries=256 keys=300 heads=4 kv_heads=2", 128, 64, 2, 6},
         {V2 "queries=384", 128, 48, 2, 7},
         {V2 "queries=256 variant=dot dim=64", 128, 64, 2, 3},
+        {V2 "queries=100 variant=dot", 100, 64, 2, 7},
+        {V2 "queries=121 variant=dot", 121, 64, 2, 7},
+        {V2 "queries=169", 169, 96, 1, 8},
+        {V2 "queries=169 variant=dot", 169, 48, 2, 7},
+        {V2 "queries=192 variant=dot", 192, 48, 2, 7},
+        {V2 "queries=192", 192, 96, 1, 7},
+        {V2 "queries=196", 196, 48, 1, 8},
+        {V2 "queries=196 variant=dot", 196, 80, 1, 8},
+        {V2 "queries=225 variant=dot dtype=bf16", 225, 80, 1, 6},
+        {V2 "queries=392 variant=dot", 64, 80, 4, 3},
+        {V2 "queries=196 variant=dot dim=64", 196, 48, 1, 5},
+        {V2 "queries=169 variant=dot dim=64", 169, 64, 1, 5},
+        {V2 "queries=121 variant=dot dim=64", 121, 64, 2, 3},
         {V2 "queries=256 mask=regions mask_windows=4", 256, 64, 1, 7},
         {MAPS "size=64x48 window=16x16 shift=8x8 mask=shift", 256, 64, 1, 7},
         {MAPS "size=64x48 window=16x16 shift=5x0 mask=shift variant=dot "
               "dtype=bf16",
          256, 64, 1, 7},
         {MAPS "size=48x48 window=24x24 variant=dot", 64, 64, 4, 3},
-        {MAPS "size=40x40 window=20x20 variant=dot", 112, 48, 2, 7},
+        {MAPS "size=60x60 window=15x15 variant=dot", 225, 80, 1, 6},
+        {MAPS "size=40x40 window=20x20 variant=dot", 112, 80, 2, 5},
     };
     const wa_device *h200 = device_named("H200");
     (void)state;
@@ -86,8 +100,13 @@ static void what_they_do_not_compute_is_said(void **state)
         {MAPS "size=48x48 window=24x24", "fetched too slowly"},
         {V2 "queries=256 bias=fp32", "another type"},
         {V2 "queries=256 dim=48", "32 and 64"},
-        {V2 "queries=255", "256 to 576"},
-        {V2 "queries=256 keys=577", "256 to 576"},
+        {V2 "queries=144", "so few tokens"},
+        {V2 "queries=112", "so few tokens"},
+        {V2 "queries=96 variant=dot", "so few tokens"},
+        {V2 "queries=256 keys=160", "so few tokens"},
+        {MAPS "size=60x60 window=15x15", "so few tokens"},
+        {MAPS "size=56x56 window=14x14 variant=dot", "so few tokens"},
+        {V2 "queries=256 keys=577", "at most 576"},
     };
     const wa_device *h200 = device_named("H200");
     (void)state;
