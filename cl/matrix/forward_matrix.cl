@@ -445,19 +445,32 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
         pipeline.pad_k = KEPT_PAD(pads, 0);
         pipeline.pad_v = KEPT_PAD(pads, 1);
+#if HAS_LOCAL_BIAS_CACHE && !MASK_IN_LOCAL
+        const work_tile of_head = {.window = args.first_window,
+                                   .head = block.head};
+        const score_bias_view score_bias =
+            score_bias_of(&tensors, &args, of_head);
+        const int is_new =
+            !PERSISTENT_MULTI_BLOCK || part.head_block != cached_head_block;
+        cached_head_block = part.head_block;
+#if LOADS_BIAS_EARLY
+        cached_bias early[BIAS_TURNS][BIAS_GROUP];
+        if (is_new)
+            load_bias_early(early, &args, &score_bias, block.first_row, me.id);
+#endif
+#endif
         for (uint ahead = 0; ahead < AHEAD; ahead++)
             start_kv_block(&pipeline, ahead, &block, &args, me.team, me.lane);
         clear_pads(memory.ring, me.lane);
 #if HAS_LOCAL_BIAS_CACHE && !MASK_IN_LOCAL
-        if (!PERSISTENT_MULTI_BLOCK || part.head_block != cached_head_block) {
-            const work_tile of_head = {.window = args.first_window,
-                                       .head = block.head};
-            const score_bias_view score_bias =
-                score_bias_of(&tensors, &args, of_head);
+        if (is_new) {
+#if LOADS_BIAS_EARLY
+            store_early_bias(bias_cache, early, me.id);
+#else
             cache_score_bias(bias_cache, &args, &score_bias, block.first_row,
                              me.id);
+#endif
         }
-        cached_head_block = part.head_block;
 #endif
         barrier(CLK_LOCAL_MEM_FENCE);
         attend_windows(here, &pipeline, &memory, &tensors, &block, &args, &me,

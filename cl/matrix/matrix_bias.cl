@@ -41,7 +41,34 @@ INLINE cached_bias bias_to_cache(const forward_args *args,
 #endif
 }
 
-/* Puts the block's score bias where lanes will read them. */
+/* Group i of the cache, whose numbers have rows and keys in common. */
+INLINE void load_bias_group(cached_bias *x, const forward_args *args,
+                            const score_bias_view *score_bias, uint first_row,
+                            int i)
+{
+    const int tile = i / (TILE_ELEMENTS / BIAS_GROUP);
+    const int first = i % (TILE_ELEMENTS / BIAS_GROUP) / WAVE * BIAS_GROUP;
+    const int l = i % WAVE;
+    const int m = (int)first_row + tile / ALL_KEY_TILES * TILE_M;
+    const int n = tile % ALL_KEY_TILES * TILE_N;
+    /* what no query or key needs may be any of the others' */
+    UNROLL_FOR (int j = 0; j < BIAS_GROUP; j++)
+        x[j] = OF_PAIR(bias_to_cache, args, score_bias,
+                       min(m + value_query(l, first + j), SEQ_M - 1),
+                       min(n + value_key(l, first + j), SEQ_N - 1));
+}
+INLINE void store_bias_group(__local cached_bias *bias_cache, int i,
+                             const cached_bias *x)
+{
+    UNROLL_FOR (int j = 0; j < BIAS_GROUP; j++)
+        bias_cache[i * BIAS_GROUP + j] = x[j];
+}
+
+#define BIAS_GROUPS (ROW_TILES * ALL_KEY_TILES * TILE_ELEMENTS / BIAS_GROUP)
+#define BIAS_STEP (TEAM * WINDOWS_PER_GROUP)
+
+/* Puts the block's score bias where lanes will read them, several groups at a
+ * time on their way. */
 INLINE void cache_score_bias(__local cached_bias *bias_cache,
                              const forward_args *args,
                              const score_bias_view *score_bias, uint first_row,
@@ -50,26 +77,37 @@ INLINE void cache_score_bias(__local cached_bias *bias_cache,
 #if HIDES_TILE_LANES
     HIDE_FROM_OPTIMIZER(step);
 #endif
-    /* several at a time are on their way; those of a group have rows and keys
-     * in common */
-    _Pragma("unroll 4") for (int i = step; i < ROW_TILES * ALL_KEY_TILES *
-                                                   TILE_ELEMENTS / BIAS_GROUP;
-                             i += TEAM * WINDOWS_PER_GROUP)
+    _Pragma("unroll 4") for (int i = step; i < BIAS_GROUPS; i += BIAS_STEP)
     {
-        const int tile = i / (TILE_ELEMENTS / BIAS_GROUP);
-        const int first = i % (TILE_ELEMENTS / BIAS_GROUP) / WAVE * BIAS_GROUP;
-        const int l = i % WAVE;
-        const int m = (int)first_row + tile / ALL_KEY_TILES * TILE_M;
-        const int n = tile % ALL_KEY_TILES * TILE_N;
         cached_bias x[BIAS_GROUP];
-        /* what no query or key needs may be any of the others' */
-        UNROLL_FOR (int j = 0; j < BIAS_GROUP; j++)
-            x[j] = OF_PAIR(bias_to_cache, args, score_bias,
-                           min(m + value_query(l, first + j), SEQ_M - 1),
-                           min(n + value_key(l, first + j), SEQ_N - 1));
-        UNROLL_FOR (int j = 0; j < BIAS_GROUP; j++)
-            bias_cache[i * BIAS_GROUP + j] = x[j];
+        load_bias_group(x, args, score_bias, first_row, i);
+        store_bias_group(bias_cache, i, x);
     }
+}
+
+/* The same in two parts. When a launch begins, all compute units ask for as
+ * much as comes in some microseconds, and biases that are asked for last come
+ * last; but copies wait for who finds the addresses of many. */
+#define BIAS_TURNS CEIL_DIV(BIAS_GROUPS, BIAS_STEP)
+#define LOADS_BIAS_EARLY (BIAS_TURNS <= 3)
+INLINE void load_bias_early(cached_bias x[BIAS_TURNS][BIAS_GROUP],
+                            const forward_args *args,
+                            const score_bias_view *score_bias, uint first_row,
+                            int step)
+{
+#if HIDES_TILE_LANES
+    HIDE_FROM_OPTIMIZER(step);
+#endif
+    UNROLL_FOR (int turn = 0; turn < BIAS_TURNS; turn++)
+        load_bias_group(x[turn], args, score_bias, first_row,
+                        min(step + turn * BIAS_STEP, BIAS_GROUPS - 1));
+}
+INLINE void store_early_bias(__local cached_bias *bias_cache,
+                             cached_bias x[BIAS_TURNS][BIAS_GROUP], int step)
+{
+    UNROLL_FOR (int turn = 0; turn < BIAS_TURNS; turn++)
+        if (step + turn * BIAS_STEP < BIAS_GROUPS)
+            store_bias_group(bias_cache, step + turn * BIAS_STEP, x[turn]);
 }
 
 INLINE float4 load_cached_bias(__local const cached_bias *bias_cache)
