@@ -93,10 +93,9 @@ INLINE void show_to_products(void)
     "=f"((c)[i]), "=f"((c)[(i) + 1]), "=f"((c)[(i) + 2]), "=f"((c)[(i) + 3]), \
         "=f"((c)[(i) + 4]), "=f"((c)[(i) + 5]), "=f"((c)[(i) + 6]),           \
         "=f"((c)[(i) + 7])
-#define HOLD_8(x, i)                                                          \
-    "+r"((x)[i]), "+r"((x)[(i) + 1]), "+r"((x)[(i) + 2]), "+r"((x)[(i) + 3]), \
-        "+r"((x)[(i) + 4]), "+r"((x)[(i) + 5]), "+r"((x)[(i) + 6]),           \
-        "+r"((x)[(i) + 7])
+#define HOLD_4(x, i)                                                          \
+    "+r"((x)[i]), "+r"((x)[(i) + 1]), "+r"((x)[(i) + 2]), "+r"((x)[(i) + 3])
+#define HOLD_8(x, i) HOLD_4(x, i), HOLD_4(x, (i) + 4)
 
 #define NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define NAMES_16 NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
@@ -120,6 +119,7 @@ INLINE void show_to_products(void)
 #define SET_32(c) SET_24(c), SET_8(c, 24)
 #define SET_40(c) SET_32(c), SET_8(c, 32)
 #define SET_48(c) SET_40(c), SET_8(c, 40)
+#define HOLD_16(x) HOLD_8(x, 0), HOLD_8(x, 8)
 
 #if HEAD_DIM == 16
 #define OUT_NAMES NAMES_8
@@ -156,8 +156,7 @@ INLINE void show_to_products(void)
 /* Where products are in flight, the compiler must neither move nor copy what
  * they read and write. */
 #define HOLD_SCORES(s) __asm__ volatile("" : ADD_32(s) : : "memory")
-#define HOLD_WEIGHTS(p)                                                       \
-    __asm__ volatile("" : HOLD_8(p, 0), HOLD_8(p, 8) : : "memory")
+#define HOLD_WEIGHTS(p) __asm__ volatile("" : HOLD_16(p) : : "memory")
 #define HOLD_OUTS(o) __asm__ volatile("" : OUT_SUMS(o) : : "memory")
 
 /* An operand in local memory, in rows of 128 bytes that are swizzled by 128,

@@ -14,9 +14,6 @@ typedef char regions_come_with_a_bias[HAS_REGIONS && !BIAS ? -1 : 1];
 
 /* ---- Products ---- */
 
-#define HOLD_4(p, i)                                                          \
-    "+r"((p)[i]), "+r"((p)[(i) + 1]), "+r"((p)[(i) + 2]), "+r"((p)[(i) + 3])
-#define HOLD_16(p) HOLD_8(p, 0), HOLD_8(p, 8)
 #if TILE_KEYS == 48
 #define SCORE_NAMES NAMES_24
 #define SET_SCORES(s) SET_24(s)
