@@ -161,11 +161,8 @@ INLINE window_split find_split(const forward_args *args, uint split)
 
 /* ---- Who has which rows ---- */
 
-/* Of rows that are owned each wave has 16, of which the last of a window may
- * lack some: these are computed of whatever is there, and do not leave. No
- * wave lacks all of them; that saves branches, and registers. */
-#define FULL_WAVES(rows, owned)                                               \
-    (CEIL_DIV(rows, 16) % (owned / 16) == 0 ? 1 : -1)
+/* Of rows that are owned each wave has 16, of which those behind the window's
+ * last are computed of whatever is there, and do not leave. */
 INLINE uint first_of_wave(uint wave) { return wave * 16; }
 INLINE uint first_of_warpgroup(uint wave) { return wave / 4 * WARPGROUP_ROWS; }
 

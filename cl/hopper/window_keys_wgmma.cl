@@ -17,8 +17,6 @@
 
 REQUIRE(BLOCK_ROWS)
 
-typedef char all_waves_have_keys[FULL_WAVES(NK, OWN_ROWS)];
-
 #define multiply_scores JOIN(multiply_, BLOCK_ROWS)
 #define hold_scores JOIN(hold_, BLOCK_ROWS)
 

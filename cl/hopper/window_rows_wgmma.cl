@@ -27,8 +27,6 @@
 #include "hopper/window_row_jobs.cl"
 #include "hopper/window_statistics.cl"
 
-typedef char all_waves_have_rows[FULL_WAVES(NQ, OWN_ROWS)];
-
 /* ---- Gradients ---- */
 
 /* Scores become exponentials, of BLOCK_KEYS keys. Large ones lose the row's

@@ -14,10 +14,7 @@
 
 #include "../cl/hopper/gradient_windows_extents.h"
 
-/* All waves have rows: 196 tokens took as long as 256, where fragments, which
- * have tiles of 16, take less. More keys have sums of dBias that fit no
- * registers. */
-#define LEAST_TOKENS 241u
+/* More keys have sums of dBias that fit no registers. */
 #define MOST_TOKENS 256u
 /* That compute, with 232 registers for a work-item, of which sums of dBias
  * take 128; of 64 rows a lane has one for two keys. */
@@ -61,9 +58,18 @@ static uint32_t local_bytes(const wa_problem *problem, const window_shape *s)
 
 /* ---- What the kernels compute ---- */
 
-static bool has_tokens(uint32_t tokens)
+/* Of fewer, fragments, which have tiles of 16 rows, take as long, or less: in
+ * bf16 as of twelve tiles, and of maps, where who fetches is slower. */
+static uint32_t least_tokens(const wa_problem *problem)
 {
-    return tokens >= LEAST_TOKENS && tokens <= MOST_TOKENS;
+    if (problem->grid.used)
+        return 209;
+    return problem->dtype == WINATTN_FP16 ? 177 : 193;
+}
+
+static bool has_tokens(const wa_problem *problem, uint32_t tokens)
+{
+    return tokens >= least_tokens(problem) && tokens <= MOST_TOKENS;
 }
 
 /* Does one kernel make all? */
@@ -90,9 +96,10 @@ static const char *problem_refusal(const wa_problem *problem)
         return "its gradients have 32 channels";
     if (is_whole(problem) && problem->variant == WINATTN_COSINE)
         return "of 144 tokens it makes no gradients of the variant cosine";
-    if (!is_whole(problem) &&
-        (!has_tokens(problem->queries) || !has_tokens(problem->keys)))
-        return "its gradients are of windows of 144, or 241 to 256 tokens";
+    if (!is_whole(problem) && (!has_tokens(problem, problem->queries) ||
+                               !has_tokens(problem, problem->keys)))
+        return "its gradients are of windows of 144, or 177 (bf16: 193, maps: "
+               "209) to 256 tokens";
     if (!wa_wgmma_table_is_small(problem))
         return "no gradients of tables of more entries than pairs are made so";
     if (!wa_wgmma_copies(problem, WA_BACKWARD))
@@ -167,12 +174,14 @@ static const char *plan_pair(const wa_problem *problem,
                              const wa_device *device, wa_plan *plan)
 {
     window_shape rows = {.rows = TAKEN_ROWS,
-                         .others = MOST_TOKENS,
+                         .others =
+                             CEIL_DIV(problem->keys, SUM_TILE) * SUM_TILE,
                          .tile = SUM_TILE,
                          .other_bytes = BYTES_OF_KEY,
                          .stages = MOST_STAGES};
     window_shape keys = {.rows = TAKEN_ROWS,
-                         .others = MOST_TOKENS,
+                         .others =
+                             CEIL_DIV(problem->queries, TILE_KEYS) * TILE_KEYS,
                          .tile = TILE_KEYS,
                          .other_bytes = BYTES_OF_ROW,
                          .stages = MOST_STAGES};

@@ -355,7 +355,7 @@ static const struct {
     {"given=2 variant=cosine logit_scale=2.3 queries=256 dim=32 windows=2 "
      "heads=1 bias=same data=common d_lse=1",
      "", false},
-    {"queries=250 keys=241 dim=32 windows=2 heads=1 bias=same data=lowest "
+    {"queries=225 keys=241 dim=32 windows=2 heads=1 bias=same data=lowest "
      "accumulate=15",
      "", false},
 };

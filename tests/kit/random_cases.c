@@ -279,7 +279,7 @@ test_case case_random_matrix(random_state *r, int pass, int first_dtype)
     return c;
 }
 
-/* A map of windows of 12x12, 16x16 or 20x20 tokens, whole ones. */
+/* A map of square windows, whole ones. */
 static void draw_whole_map(random_state *r, test_case *c, int window)
 {
     c->grid = 2;
@@ -304,6 +304,22 @@ static int forward_tokens(random_state *r, int dim, int most)
                                : random_int(r, dim == 32 ? 113 : 128, 128);
 }
 
+/* Of windows whose gradients fragments do not compute. */
+static int backward_tokens(random_state *r, int dtype)
+{
+    return random_int(r, dtype == WINATTN_FP16 ? 177 : 193, 256);
+}
+
+/* Tokens along each axis of a map's windows that fragments leave. */
+static int window_of_map(random_state *r, const test_case *c)
+{
+    if (c->pass == PASS_BACKWARD)
+        return random_int(r, 15, 16);
+    if (random_int(r, 0, 1))
+        return 16;
+    return c->variant == WINATTN_DOT && random_int(r, 0, 1) ? 15 : 20;
+}
+
 /* What is added to scores is in the tensors' type; a mask comes with it. */
 static void draw_wgmma_windows(random_state *r, test_case *c)
 {
@@ -320,19 +336,14 @@ static void draw_wgmma_windows(random_state *r, test_case *c)
     c->heads = c->kv_heads = random_int(r, 1, 2);
     c->bias = backward || random_int(r, 0, 2) ? TERM_SAME : TERM_NONE;
     c->queries = whole      ? 144
-                 : backward ? random_int(r, 241, 256)
+                 : backward ? backward_tokens(r, c->dtype)
                             : forward_tokens(r, c->dim, 400);
     c->keys = whole                 ? 144
               : random_int(r, 0, 2) ? c->queries
-              : backward            ? random_int(r, 241, 256)
+              : backward            ? backward_tokens(r, c->dtype)
                                     : forward_tokens(r, c->dim, 330);
     if (c->dim == 32 && c->bias != TERM_NONE && random_int(r, 0, 2) == 0)
-        draw_whole_map(r, c,
-                       whole                             ? 12
-                       : random_int(r, 0, 1) || backward ? 16
-                       : c->variant == WINATTN_DOT && random_int(r, 0, 1)
-                           ? 15
-                           : 20);
+        draw_whole_map(r, c, whole ? 12 : window_of_map(r, c));
     else if (c->bias != TERM_NONE && random_int(r, 0, 2) == 0)
         c->mask = TERM_REGIONS;
     if (case_mask_is_read(c))

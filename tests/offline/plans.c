@@ -80,7 +80,7 @@ static const workload_row windows[] = {
     {"swinv2-w24", "variant=cosine windows=256 heads=6 queries=576 dim=32 "
                    "bias=same"},
     {"window-odd", "windows=100 heads=3 queries=300 keys=259 dim=32"},
-    {"window-241", "windows=100 heads=6 queries=241 keys=250 dim=32 "
+    {"window-225", "windows=100 heads=6 queries=225 keys=250 dim=32 "
                    "bias=same"},
     {"window-64", "windows=100 heads=6 queries=256 dim=64 bias=same"},
     {"window-121", "windows=100 heads=6 queries=121 dim=32 bias=same"},

@@ -39,8 +39,8 @@ static void hopper_takes_them(void **state)
     static const char *const taken[] = {
         WINDOWS "dtype=fp16 queries=256 variant=cosine bias=same",
         WINDOWS "dtype=bf16 queries=256 bias=same",
-        WINDOWS "dtype=bf16 queries=241 bias=same layout=tokens",
-        WINDOWS "dtype=fp16 queries=256 keys=241 bias=same",
+        WINDOWS "dtype=bf16 queries=193 bias=same layout=tokens",
+        WINDOWS "dtype=fp16 queries=256 keys=177 bias=same",
         WINDOWS "dtype=fp16 queries=256 variant=cosine bias=same "
                 "mask=regions mask_windows=3",
         WINDOWS "dtype=bf16 queries=250 keys=256 bias=same mask=regions "
@@ -49,6 +49,7 @@ static void hopper_takes_them(void **state)
         MAPS "size=64x48 window=16x16 dtype=fp16 bias=same",
         MAPS "size=64x48 window=16x16 shift=8x8 mask=shift dtype=bf16 "
              "variant=cosine bias=table_same layout=packed",
+        MAPS "size=60x30 window=15x15 dtype=fp16 bias=same",
         "pass=backward windows=1 heads=1 dim=32 dtype=fp16 queries=250 "
         "bias=same",
     };
@@ -58,8 +59,8 @@ static void hopper_takes_them(void **state)
         const wa_plan plan = plan_taken(&p, taken[i]);
         const wa_step *rows = &plan.step[WA_STEP_ROWS];
         const wa_step *keys = &plan.step[WA_STEP_KEYS];
-        assert_int_equal(define_of(rows->defines, "STAGES"), 3);
-        assert_int_equal(define_of(keys->defines, "STAGES"), 3);
+        assert_in_range(define_of(rows->defines, "STAGES"), 3, 4);
+        assert_in_range(define_of(keys->defines, "STAGES"), 3, 4);
     }
 }
 
@@ -98,13 +99,15 @@ static void what_they_do_not_compute_is_said(void **state)
     } refused[] = {
         {WINDOWS "dtype=fp32 queries=256", "rounded"},
         {WINDOWS "dtype=fp16 queries=256 bias=same dim=64", "32 channels"},
-        {WINDOWS "dtype=fp16 queries=240 bias=same", "241 to 256"},
+        {WINDOWS "dtype=fp16 queries=176 bias=same", "144, or 177"},
+        {WINDOWS "dtype=bf16 queries=192 bias=same", "bf16: 193"},
+        {MAPS "size=56x28 window=14x14 dtype=fp16 bias=same", "maps: 209"},
         {WINDOWS "dtype=fp16 queries=144 keys=128 bias=same", "144"},
         {WINDOWS "dtype=fp16 queries=128 keys=144 bias=same", "144"},
         {WINDOWS "dtype=fp16 queries=144 bias=same variant=cosine", "cosine"},
-        {WINDOWS "dtype=fp16 queries=256 keys=240 bias=same", "241 to 256"},
-        {WINDOWS "dtype=fp16 queries=256 keys=257 bias=same", "241 to 256"},
-        {WINDOWS "dtype=fp16 queries=257 keys=256 bias=same", "241 to 256"},
+        {WINDOWS "dtype=fp16 queries=256 keys=176 bias=same", "to 256"},
+        {WINDOWS "dtype=fp16 queries=256 keys=257 bias=same", "to 256"},
+        {WINDOWS "dtype=fp16 queries=257 keys=256 bias=same", "to 256"},
         {WINDOWS "dtype=fp16 queries=256", "without a bias"},
         {WINDOWS "dtype=fp16 queries=256 mask=same mask_windows=3", "masks"},
         {WINDOWS "dtype=fp16 queries=256 bias=same kv_heads=2", "share keys"},
@@ -115,7 +118,7 @@ static void what_they_do_not_compute_is_said(void **state)
         {MAPS "size=64x48 window=16x16 dtype=fp16 bias=table_same "
               "table=200x200",
          "more entries"},
-        {MAPS "size=64x48 window=16x12 dtype=fp16 bias=same", "241 to 256"},
+        {MAPS "size=64x48 window=16x8 dtype=fp16 bias=same", "to 256"},
     };
     static const wa_tensor_id ids[] = {WA_Q,  WA_K,  WA_V, WA_D_O,
                                        WA_DQ, WA_DK, WA_DV};
