@@ -95,7 +95,7 @@ INLINE void differentiate_keys(float sums[GRADIENTS][DIM_TILES][ACC_PER_LANE],
         multiply_subtile(scores, 0, here->k, keys->row, keys->last_row,
                          here->q, first, w);
         finish_subtile(scores, numbers + 3, first, (int)here->first_row,
-                       here->row_count, &here->args->forward, score_bias, keys,
+                       here->row_count, &here->args->forward, score_bias, 0, keys,
                        w);
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++) {
             if (!IS_TILE(first + t))

@@ -218,7 +218,7 @@ INLINE void score_subtile(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
     multiply_subtile(scores, 0, here->q, rows->row, rows->last_row, here->k,
                      first, w);
     finish_subtile(scores, here->k_inverses, first, (int)here->first_key,
-                   here->key_count, &here->args->forward, score_bias, rows, w);
+                   here->key_count, &here->args->forward, score_bias, 0, rows, w);
 }
 
 /* dO of a tile of rows, or v of a tile of keys, stays in registers where that

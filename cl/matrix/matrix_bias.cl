@@ -19,8 +19,10 @@ INLINE float bias_of(const forward_args *args,
 #endif
 }
 
+#define CACHES_STORED_BIAS                                                    \
+    (HAS_LOCAL_BIAS_CACHE && BIAS == 1 && !MASK_IN_LOCAL)
 #if HAS_LOCAL_BIAS_CACHE
-#if BIAS == 1 && !MASK_IN_LOCAL
+#if CACHES_STORED_BIAS
 typedef storage_bits cached_bias;
 #else
 typedef float cached_bias;

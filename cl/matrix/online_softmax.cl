@@ -36,6 +36,7 @@
  * for more.
  */
 #define QUICK_SHIFTS (!FOLDS_MAX && SUBTILES > 1)
+#define PRODUCT_ADDS_BIAS (REUSES_MAX && ADDS_STORED && HAS_LOCAL_BIAS_CACHE && !HAS_REGISTER_BIAS_CACHE && CACHES_STORED_BIAS)
 /* What weights may be: in fp16 no more than it holds, and where all of a row
  * have less, the largest may have lost precision. The other types hold more,
  * but products with values have to stay in the range of fp32 too. */

@@ -30,12 +30,14 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
                           int key, int tile, int count,
                           const forward_args *args,
                           const score_bias_view *score_bias,
-                          const tile_rows *rows, const wave *w)
+                          const float *shift, const tile_rows *rows,
+                          const wave *w)
 {
     const int full = IS_FULL_TILE(tile);
     float added[ACC_PER_LANE];
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
-        added[i] = 0.0f;
+        added[i] = shift ? shift[LANE_ROW(i)] : 0.0f;
+    if (!shift) {
 #if HAS_REGISTER_BIAS_CACHE
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
         added[i] = rows->own_score_bias[tile][i];
@@ -60,6 +62,7 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
                    OF_PAIR(mask_of, args, score_bias, row, column);
     }
 #endif
+    }
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
 #if VARIANT == COSINE
         const int column = tile * TILE_N + value_key(w->lane, i);
@@ -72,11 +75,22 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
                             ? scores[i]
                             : -INFINITY;
     }
+#if PRODUCT_ADDS_BIAS
+    if (shift)
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += BIAS_GROUP)
+            add_stored(scores + i,
+                       *(__local const uint2 *)((__local const cached_bias *)
+                                                    rows->local_score_bias +
+                                                tile * TILE_ELEMENTS +
+                                                i * WAVE +
+                                                w->lane * BIAS_GROUP),
+                       w);
+#endif
 }
 
 /* Adds region_value where a row and a key are of different regions. */
 INLINE void add_regions(float *scores, int tile, int count,
-                        const forward_args *args, const tile_rows *rows,
+                        float value, const tile_rows *rows,
                         const wave *w)
 {
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
@@ -85,7 +99,7 @@ INLINE void add_regions(float *scores, int tile, int count,
             rows->key_regions[IS_FULL_TILE(tile) ? column
                                                  : min(column, count - 1)];
         if (rows->region[LANE_ROW(i)] != there)
-            scores[i] += args->region_value;
+            scores[i] += value;
     }
 }
 
@@ -140,16 +154,18 @@ INLINE void finish_subtile(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
                            __local const float *key_scale, int first, int key,
                            int count, const forward_args *args,
                            const score_bias_view *score_bias,
+                           const float *shift,
                            const tile_rows *rows, const wave *w)
 {
     UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
         if (IS_TILE(first + t))
             finish_scores(scores[t], key_scale, key, first + t, count, args,
-                          score_bias, rows, w);
+                          score_bias, shift, rows, w);
     if (COMPARES_REGIONS && rows->key_regions)
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
             if (IS_TILE(first + t))
-                add_regions(scores[t], first + t, count, args, rows, w);
+                add_regions(scores[t], first + t, count,
+                            args->region_value * (shift ? LOG2E : 1.0f), rows, w);
 #if PADDING == 2 && !S_TRANSPOSED
     if (rows->holds_padding)
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)

@@ -67,12 +67,13 @@ INLINE key_tile read_value(__local const storage_bits *stage, int d, int tile,
 
 /* The scores of a subtile, from key `first` of the block on. */
 INLINE void score_subtile(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
-                          const attention_tile *here, int first, const wave *w)
+                          const attention_tile *here, int first,
+                          const float *shift, const wave *w)
 {
     multiply_subtile(scores, HELD_ROWS(here), here->q, here->rows.row,
                      here->rows.last_row, here->stage + K_OFFSET, first, w);
     finish_subtile(scores, here->key_scale, first, here->key, here->count,
-                   here->args, here->score_bias, &here->rows, w);
+                   here->args, here->score_bias, shift, &here->rows, w);
 }
 
 /* Adds a subtile's weights, and its values times these. */
@@ -112,14 +113,14 @@ INLINE void attend_subtile(row_state *s, const attention_tile *here, int first,
             looks |= s->shift[r] == INFINITY;
         looks = WAVE_ANY(looks);
     }
-    score_subtile(scores, here, first, w);
+    score_subtile(scores, here, first, PRODUCT_ADDS_BIAS && !searches ? s->shift : 0, w);
     IF_ALL (looks) {
         raise_max(s, scores, first, w);
         subtract_max(scores, s);
     }
-    if (!looks && QUICK_SHIFTS)
+    if (!looks && QUICK_SHIFTS && !PRODUCT_ADDS_BIAS)
         add_shift(scores, s->shift);
-    if (!looks && !QUICK_SHIFTS && !FOLDS_MAX)
+    if (!looks && !QUICK_SHIFTS && !FOLDS_MAX && !PRODUCT_ADDS_BIAS)
         subtract_max(scores, s);
     weigh_subtile(weights, sum, scores, first, searches, w);
     if (LAZY_MAX) {
@@ -130,7 +131,7 @@ INLINE void attend_subtile(row_state *s, const attention_tile *here, int first,
         IF_ALL (large && !looks) {
             wave again = *w; /* of which nothing is kept for this rare case */
             HIDE_FROM_OPTIMIZER(again.lane);
-            score_subtile(scores, here, first, &again);
+            score_subtile(scores, here, first, 0, &again);
             raise_max(s, scores, first, &again);
             subtract_max(scores, s);
             weigh_subtile(weights, sum, scores, first, searches, &again);
@@ -185,7 +186,7 @@ INLINE int attend_window(row_state *s, const reused_max *reused,
 {
     int fails = 0;
     attention_tile folded = *here;
-    if (FOLDS_MAX)
+    if (FOLDS_MAX || PRODUCT_ADDS_BIAS)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             folded.rows.scale[r] *= searches ? 1.0f : LOG2E;
     start_rows(s, reused->softmax_max);

@@ -121,6 +121,9 @@ REQUIRE(COMPUTE_CAPABILITY)
 #ifndef SUMS_BY_PRODUCT
 #define SUMS_BY_PRODUCT 0
 #endif
+#ifndef ADDS_STORED
+#define ADDS_STORED 0
+#endif
 #ifndef UNROLL_SUBTILES
 #define UNROLL_SUBTILES 0
 #endif

@@ -62,6 +62,15 @@ INLINE int row_swizzle(int row, const int pitch)
         (to)[i] = (packed)[i / 4 * 4 + (i & 1) * 2 + (i >> 1 & 1)];
 #endif
 
+#if DTYPE != 0
+/* A lane's scores of eight keys, rounded and packed, are half an operand: the
+ * same half twice, times a diagonal of log2 e and one of what rounding leaves
+ * of it, is log2 e of what it holds, to 2^-17 of that and better. */
+#define ADDS_STORED 1
+#define LOG2E_BITS (DTYPE == 1 ? 0x3dc5u : 0x3fb9u)
+#define LOG2E_REST_BITS (DTYPE == 1 ? 0x0d1eu : 0xbb2cu)
+#endif
+
 #if !EMULATED
 #if DTYPE == 0
 #define MMA_TYPE "tf32"
