@@ -150,6 +150,9 @@ INLINE void start_tile(attention_tile *work, int tile, const wave_memory *own,
         rows->region[LANE_ROW(i)] = memory->row_regions[row];
 #endif
     }
+#if PRODUCT_ADDS_BIAS
+    find_factors(rows->factors, 1.0f / block->scale, w);
+#endif
 #if COMPARES_REGIONS
     rows->key_regions =
         here->has_shift_boundary ? memory->key_regions + here->first : 0;

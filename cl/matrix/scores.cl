@@ -11,6 +11,7 @@ typedef struct tile_rows {
     int first_row;     /* of the block, counted from the window's first */
     float scale[LANE_ROWS];
     __local const void *local_score_bias; /* of the block's first keys */
+    uint factors[2];
     const float (*own_score_bias)[ACC_PER_LANE]; /* a lane's own, of all tiles
                                                     of keys */
     uint region[LANE_ROWS];
@@ -75,17 +76,6 @@ INLINE void finish_scores(float *scores, __local const float *key_scale,
                             ? scores[i]
                             : -INFINITY;
     }
-#if PRODUCT_ADDS_BIAS
-    if (shift)
-        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += BIAS_GROUP)
-            add_stored(scores + i,
-                       *(__local const uint2 *)((__local const cached_bias *)
-                                                    rows->local_score_bias +
-                                                tile * TILE_ELEMENTS +
-                                                i * WAVE +
-                                                w->lane * BIAS_GROUP),
-                       w);
-#endif
 }
 
 /* Adds region_value where a row and a key are of different regions. */
@@ -128,11 +118,17 @@ INLINE void multiply_subtile(float tiles[TILES_PER_SUBTILE][ACC_PER_LANE],
                              const query_tile *held,
                              __local const storage_bits *rows, int row,
                              int last_row, __local const storage_bits *columns,
-                             int first, const wave *w)
+                             int first, __local const void *bias, const uint *factors, const wave *w)
 {
     UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
         UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
             tiles[t][i] = 0.0f;
+#if PRODUCT_ADDS_BIAS
+    if (factors)
+    UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
+        UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += BIAS_GROUP)
+            add_stored(tiles[t] + i, factors, *(__local const uint2 *)((__local const cached_bias *)bias + (first + t) * TILE_ELEMENTS + i * WAVE + w->lane * BIAS_GROUP), w);
+#endif
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++) {
         query_tile q;
         if (held)

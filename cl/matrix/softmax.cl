@@ -71,7 +71,7 @@ INLINE void score_subtile(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
                           const float *shift, const wave *w)
 {
     multiply_subtile(scores, HELD_ROWS(here), here->q, here->rows.row,
-                     here->rows.last_row, here->stage + K_OFFSET, first, w);
+                     here->rows.last_row, here->stage + K_OFFSET, first, here->rows.local_score_bias, shift ? here->rows.factors : 0, w);
     finish_subtile(scores, here->key_scale, first, here->key, here->count,
                    here->args, here->score_bias, shift, &here->rows, w);
 }

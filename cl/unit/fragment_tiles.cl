@@ -280,13 +280,17 @@ INLINE void add_weights(float *sums, const query_tile *weights,
 #if ADDS_STORED
 /* scores[C_ELEMENTS] += log2 e times numbers that are stored in their order.
  * One that is not finite makes NaN of its row's. */
-INLINE void add_stored(float *scores, uint2 numbers, const wave *w)
+INLINE void find_factors(uint *factors, float f, const wave *w)
 {
-    const uint twice[4] = {numbers.x, numbers.y, numbers.x, numbers.y};
+    const uint both = PACK(f, f - number_of((storage_bits)PACK(f, 0.0f)));
     const uint on_diagonal = (w->lane >> 3) == (w->lane & 3);
     const uint shift = (w->lane >> 2 & 1) * 16;
-    const uint factors[2] = {on_diagonal ? LOG2E_BITS << shift : 0,
-                             on_diagonal ? LOG2E_REST_BITS << shift : 0};
+    factors[0] = on_diagonal ? (both & 0xffff) << shift : 0;
+    factors[1] = on_diagonal ? both >> 16 << shift : 0;
+}
+INLINE void add_stored(float *scores, const uint *factors, uint2 numbers, const wave *w)
+{
+    const uint twice[4] = {numbers.x, numbers.y, numbers.x, numbers.y};
     MMA(twice, factors, scores, w);
 }
 #endif
