@@ -280,8 +280,8 @@ sliding_forward_wgmma(FORWARD_PARAMETERS)
     const tensors all = {q, k, v, o, lse};
     const tile_ring ring = {local_address(memory)};
     DECLARE_REGISTERS();
-    FOR_MBARRIERS (n, MBARRIERS, item)
-        make_ring_barrier(&ring, n);
+    if (item < MBARRIERS)
+        make_ring_barrier(&ring, item);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave >= COMPUTING_WAVES) {
         LEAVE_REGISTERS();

@@ -476,8 +476,6 @@ sliding_keys_wgmma(BACKWARD_PARAMETERS)
     DECLARE_REGISTERS();
     if (get_group_id(0) >= work_tiles_of(&args))
         return;
-    /* with FOR_MBARRIERS ptxas lets products of 128 channels wait for each
-     * other */
     if (item < MBARRIERS)
         make_ring_barrier(&ring, item);
     barrier(CLK_LOCAL_MEM_FENCE);

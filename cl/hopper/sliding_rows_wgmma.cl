@@ -533,8 +533,8 @@ sliding_rows_wgmma(BACKWARD_PARAMETERS)
     const row_tensors all = {q, k, v, d_o, d_lse, dq, workspace};
     const tile_ring ring = {local_address(memory)};
     DECLARE_REGISTERS();
-    FOR_MBARRIERS (n, MBARRIERS, item)
-        make_ring_barrier(&ring, n);
+    if (item < MBARRIERS)
+        make_ring_barrier(&ring, item);
     if (item < WARPGROUPS)
         again[item] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
