@@ -58,8 +58,9 @@ static uint32_t local_bytes(const wa_problem *problem, const window_shape *s)
 
 /* ---- What the kernels compute ---- */
 
-/* Of fewer, fragments, which have tiles of 16 rows, take as long, or less: in
- * bf16 as of twelve tiles, and of maps, where who fetches is slower. */
+/* Of fewer, fragments, which have tiles of 16 rows, take as long, or less; in
+ * bf16 of twelve tiles, too, and of maps, whose rows are slower to fetch, of
+ * thirteen (bench/notes.md). */
 static uint32_t least_tokens(const wa_problem *problem)
 {
     if (problem->grid.used)

@@ -280,7 +280,7 @@ static const char *broken_windows(const wa_problem *p, const wa_device *device,
     REQUIRE(rows->work_group == 384 && keys->work_group == 384);
     REQUIRE(has_wgmma_options(p, rows) && has_wgmma_options(p, keys));
     /* there are products of tiles of so many; of keys a lane has a sum of
-     * dBias for each two */
+     * dBias for each two; and each of two blocks has rows */
     REQUIRE(rows->block_keys == 32 && keys->block_rows == 64);
     REQUIRE(p->queries > 128 && p->queries <= 256);
     REQUIRE(p->keys > 128 && p->keys <= 256);
