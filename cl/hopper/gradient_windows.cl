@@ -5,8 +5,8 @@
  * warpgroup fills it, with what must be known of the rows; the others have 64
  * of the rows that are owned each.
  *
- * OWN_ROWS, OTHER_ROWS and OTHER_BYTES are of the kernel. There is a bias:
- * without one fragments are as fast. */
+ * OWN_ROWS, OTHER_ROWS, OTHER_BYTES and READS_O are of the kernel. There is a
+ * bias: without one fragments are as fast. */
 #ifndef GRADIENT_WINDOWS_CL
 #define GRADIENT_WINDOWS_CL
 #include "common/even_part.cl"
@@ -33,7 +33,7 @@ REQUIRE(NQ)
 typedef char bias_has_16_bits[BIAS == 1 ? 1 : -1];
 typedef char all_tokens_exist[PADDING ? -1 : 1];
 
-/* Its address: stages, pairs of the bias, numbers, barriers. */
+/* Its address: stages, pairs of the bias, rows of o, numbers, barriers. */
 typedef struct window_ring {
     uint at;
 } window_ring;
@@ -51,11 +51,15 @@ INLINE uint window_pairs(const window_ring *ring)
 {
     return ring->at + STAGES * WINDOW_STAGE_BYTES;
 }
+/* Rows of o that are owned, of one window, with READS_O. */
+INLINE uint window_o(const window_ring *ring)
+{
+    return window_pairs(ring) + WINDOW_PAIR_BYTES;
+}
 /* Of rows of the other side. */
 INLINE uint other_numbers(const window_ring *ring, uint stage)
 {
-    return window_pairs(ring) + WINDOW_PAIR_BYTES +
-           stage * WINDOW_NUMBER_BYTES;
+    return window_o(ring) + WINDOW_O_BYTES + stage * WINDOW_NUMBER_BYTES;
 }
 /* Of rows that are owned. */
 INLINE uint own_numbers(const window_ring *ring, uint stage)
@@ -72,10 +76,15 @@ INLINE uint window_regions(const window_ring *ring, uint stage)
 {
     return wave_numbers(ring, stage) + 16;
 }
+/* With READS_O (window_given.cl). */
+INLINE uint given_numbers(const window_ring *ring, uint stage)
+{
+    return other_numbers(ring, stage) + WINDOW_NUMBER_BYTES -
+           WINDOW_GIVEN_BYTES;
+}
 INLINE uint window_filled(const window_ring *ring, uint stage)
 {
-    return window_pairs(ring) + WINDOW_PAIR_BYTES +
-           STAGES * WINDOW_NUMBER_BYTES + stage * 8;
+    return other_numbers(ring, STAGES) + stage * 8;
 }
 INLINE uint window_was_read(const window_ring *ring, uint stage)
 {

@@ -25,6 +25,7 @@
 #define OWN_ROWS BLOCK_ROWS
 #define OTHER_ROWS NK
 #define OTHER_BYTES BYTES_OF_KEY
+#define READS_O 0
 #define WARPGROUPS CEIL_DIV(BLOCK_ROWS, WARPGROUP_ROWS)
 #include "hopper/mean_key.cl"
 #include "hopper/window_row_jobs.cl"

@@ -13,6 +13,7 @@
 #define OTHER_ROWS (CEIL_DIV(NQ, BLOCK_ROWS) * BLOCK_ROWS)
 #define WARPGROUPS (BLOCK_KEYS / WARPGROUP_ROWS)
 #define OTHER_BYTES BYTES_OF_ROW
+#define READS_O 0
 #include "hopper/gradient_windows.cl"
 
 REQUIRE(BLOCK_ROWS)

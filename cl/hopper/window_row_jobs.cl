@@ -42,8 +42,8 @@ typedef struct row_job {
     uint head, split, row_block;
     uint first_row;
     window_split windows;
-    float scale; /* of the head's logits */
-    int has_lse;
+    float scale;        /* of the head's logits */
+    int has_lse, has_o; /* is lse given, and o with it that is read? */
 } row_job;
 
 INLINE row_job find_job(const forward_args *args)
@@ -54,7 +54,9 @@ INLINE row_job find_job(const forward_args *args)
                    .split = (uint)get_group_id(0) / head_blocks,
                    .row_block = head_block % args->row_blocks,
                    .scale = args->scale,
-                   .has_lse = (args->flags & ARG_LSE) != 0};
+                   .has_lse = (args->flags & ARG_LSE) != 0,
+                   .has_o = READS_O && (args->flags & ARG_LSE) != 0 &&
+                            (args->flags & ARG_O) != 0};
     job.first_row = job.row_block * BLOCK_ROWS;
     job.windows = find_split(args, job.split);
     return job;

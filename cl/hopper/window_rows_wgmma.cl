@@ -13,42 +13,49 @@
  *
  *   dS = P (dO V^T - delta),  dQ += scale dS K,  dBias += dS.
  *
- * Sums of dBias over windows stay in registers. o is not read, and of lse only
- * that it is near the logarithm of the sum of exponentials: P sums to 1 and dS
- * to d_lse whatever was rounded there. The kernel of keys gets from each row,
- * by way of the workspace, (x) lse, +infinity where it sees nothing, or where
- * that is large the largest score; (y) delta; (z) a bound of |dS| and, with
- * such a score, the logarithm of the sum (pack_bound); (w) what q k^ is
- * multiplied by (cosine). */
+ * Sums of dBias over windows stay in registers. Where o and lse are given,
+ * statistics follow from these (window_given.cl), and the second loop comes
+ * again for a warpgroup where it shows that o was rounded. Of lse alone only
+ * that counts that it is near the logarithm of the sum of exponentials: P sums
+ * to 1 and dS to d_lse whatever was rounded there. The kernel of keys gets
+ * from each row, by way of the workspace, (x) lse, +infinity where it sees
+ * nothing, or where that is large the largest score; (y) delta; (z) a bound of
+ * |dS| and, with such a score, the logarithm of the sum (pack_bound); (w) what
+ * q k^ is multiplied by (cosine). */
 #define OWN_ROWS BLOCK_ROWS
 #define OTHER_ROWS (CEIL_DIV(NK, BLOCK_KEYS) * BLOCK_KEYS)
 #define OTHER_BYTES BYTES_OF_KEY
-#include "hopper/mean_key.cl"
-#include "hopper/window_row_jobs.cl"
-#include "hopper/window_statistics.cl"
+/* Not of maps, where who fetches has enough to do. */
+#define READS_O (!GRID)
+#include "hopper/window_given.cl"
 
 /* ---- Gradients ---- */
 
 /* Scores become exponentials, of BLOCK_KEYS keys. Large ones lose the row's
  * top first, in a branch: asked for each score, ptxas computes both ways. */
-INLINE void exponentiate_again(float *s, const row_state *x)
+INLINE void exponentiate_again(float *s, const row_state *x,
+                               const int may_be_large)
 {
-    if (x->is_large) {
+    const int large = may_be_large && x->is_large;
+    if (large) {
         UNROLL_FOR (int n = 0; n < BLOCK_KEYS / 2; n++)
             s[n] -= x->top[n / 2 % 2];
         hold_tile(s);
     }
     UNROLL_FOR (int n = 0; n < BLOCK_KEYS / 2; n++) {
-        const float top = x->is_large ? 0.0f : x->top[n / 2 % 2];
+        const float top = large ? 0.0f : x->top[n / 2 % 2];
         s[n] = EXP2(FMA(s[n], LOG2E, -top * LOG2E));
     }
 }
 
-/* These and dP become dS, as an operand, what that sums to is added to sums
- * (mean_key.cl). */
-INLINE void differentiate(uint *ds, float *sums, float *d_bias, const float *e,
-                          const float *dp, const row_state *x,
-                          const float2 *inverse)
+/* Are sums of dS made of its operands, in any case or if it measures errors?
+ */
+#define SUMS_ROWS(measures) (ROUNDING_SHOWS || ((measures) && SUMS_OPERANDS))
+
+/* These and dP become dS, as an operand. */
+INLINE void differentiate(uint *ds, row_errors *errors, float *d_bias,
+                          const float *e, const float *dp, const row_state *x,
+                          const float2 *inverse, const int measures)
 {
     UNROLL_FOR (int j = 0; j < BLOCK_KEYS / 8; j++)
         UNROLL_FOR (int r = 0; r < 2; r++) {
@@ -61,22 +68,23 @@ INLINE void differentiate(uint *ds, float *sums, float *d_bias, const float *e,
             ds[2 * j + r] = VARIANT == COSINE ? PACK(d[0] * inverse[j].x,
                                                      d[1] * inverse[j].y)
                                               : PACK(d[0], d[1]);
+            if (measures)
+                add_errors(errors, d, e + SCORE(j, r, 0), j / 2, r);
         }
-    if (ROUNDING_SHOWS)
+    if (SUMS_ROWS(measures))
         UNROLL_FOR (int c = 0; c < BLOCK_KEYS / 16; c++)
-            add_row_sums(sums, ds + 4 * c);
+            add_row_sums(errors->sum, ds + 4 * c);
 }
 
-/* sums: of dS, of the lane's rows. */
-INLINE void find_gradients(float *dq, float *sums, float *d_bias,
+/* Adds a window's to dq and d_bias, and to errors what dS sums to where it
+ * measures them. */
+INLINE void find_gradients(float *dq, row_errors *errors, float *d_bias,
                            const row_state *x, const window_ring *ring,
                            uint stage, uint q_rows, uint d_o_rows,
-                           const wave_rows *rows, const int regions)
+                           const wave_rows *rows, const int regions,
+                           const int measures)
 {
-    sums[0] = sums[1] = sums[2] = sums[3] = 0.0f;
     uint ds[BLOCK_KEYS / 4];
-    UNROLL_FOR (int i = 0; i < OUTS; i++)
-        dq[i] = 0.0f;
     UNROLL_FOR (int i = 0; i < BLOCK_KEYS / 4; i++)
         ds[i] = 0;
     UNROLL_FOR (uint first = 0; first < OTHER_ROWS; first += BLOCK_KEYS) {
@@ -89,12 +97,15 @@ INLINE void find_gradients(float *dq, float *sums, float *d_bias,
         HOLD_OUTS(dq);
         hold_words(ds, BLOCK_KEYS / 4);
         finish_scores(s, x, &terms, ring, stage, first, rows, regions);
-        exponentiate_again(s, x);
+        exponentiate_again(s, x, !measures);
         AWAIT_PRODUCTS(0);
         hold_tile(dp);
-        differentiate(ds, sums, d_bias + first / 2, s, dp, x, terms.inverse);
-        if (ROUNDING_SHOWS) /* what is to be added must not wait there */
-            __asm__ volatile("" : "+f"(sums[0]), "+f"(sums[2]));
+        differentiate(ds, errors, d_bias + first / 2, s, dp, x, terms.inverse,
+                      measures);
+        if (SUMS_ROWS(measures)) /* what is to be added must not wait there */
+            __asm__ volatile("" : "+f"(errors->sum[0]), "+f"(errors->sum[2]));
+        if (measures)
+            hold_errors(errors);
         /* now, as what is to be added takes as many registers */
         hold_tile(d_bias + first / 2);
         hold_words(ds, BLOCK_KEYS / 4);
@@ -111,14 +122,34 @@ INLINE void find_gradients(float *dq, float *sums, float *d_bias,
     hold_words(ds, BLOCK_KEYS / 4);
 }
 
+/* What rows of dS sum to and should not leaves dQ by the plain mean of 16
+ * keys. */
+INLINE void take_mean_key(float *dq, const float *error,
+                          const window_ring *ring, uint stage, int lane)
+{
+    uint weights[4];
+    weigh_keys(weights, error, ring, stage, lane);
+    hold_words(weights, 4);
+    HOLD_OUTS(dq);
+    start_products();
+    add_products(dq, weights, window_rows(ring, stage, OTHER_FIRST), 16);
+    end_products();
+    AWAIT_PRODUCTS(0);
+    HOLD_OUTS(dq);
+}
+
 /* ---- Who fetches ---- */
 
-/* Norms of a stage's rows, once these are there. */
-INLINE void measure_window(const window_ring *ring, uint stage, uint item)
+/* Norms of a stage's rows, and what follows from o, once these are there. */
+INLINE void measure_window(const window_ring *ring, uint stage, int has_o,
+                           uint item)
 {
+    if (VARIANT == COSINE || has_o)
+        sync_fetching();
+    if (has_o)
+        measure_given(ring, stage, item);
 #if VARIANT == COSINE
     float largest = 0.0f;
-    sync_fetching();
     UNROLL_FOR (uint r = 0; r < OTHER_ROWS; r += WARPGROUP) {
         const uint row = r + item;
         float inverse = 0.0f;
@@ -144,25 +175,36 @@ INLINE void measure_window(const window_ring *ring, uint stage, uint item)
  * there are stages for that. */
 #define LAG (STAGES > 2 ? 1 : 0)
 INLINE void fetch(const window_ring *ring, const row_tensors *from,
-                  const backward_args *args, window_split windows, uint head,
-                  uint first_row, uint item, int wide)
+                  __global const storage *o, __global const float *lse,
+                  const backward_args *args, const row_job *job, uint item)
 {
-    NO_UNROLL_FOR (uint n = 0; n < windows.count + LAG; n++) {
-        if (n < windows.count) {
-            const ulong window =
-                args->forward.first_window + windows.first + n;
+    const forward_args *forward = &args->forward;
+    const int wide = (forward->flags & ARG_WIDE_ACCESS) != 0;
+    const uint count = job->windows.count;
+    NO_UNROLL_FOR (uint n = 0; n < count + LAG; n++) {
+        const ulong window = forward->first_window + job->windows.first + n;
+        if (n < count) {
             const fetched_regions regions = fetch_regions(
-                &from->score_bias, &args->forward, window, first_row, 0, item);
+                &from->score_bias, forward, window, job->first_row, 0, item);
+            const float own_lse =
+                job->has_o ? fetch_own_lse(lse, job, forward, window, item)
+                           : 0.0f;
             await_phase(window_was_read(ring, n % STAGES), n / STAGES % 2 ^ 1);
-            fetch_window(ring, n % STAGES, from, args, window, head, first_row,
-                         item, wide);
+            fetch_window(ring, n % STAGES, from, args, window, job->head,
+                         job->first_row, item, wide);
             keep_regions(ring, n % STAGES, &regions, item);
+            if (job->has_o)
+                keep_serving(ring, n % STAGES, own_lse, item);
+            if (LAG == 0 && job->has_o)
+                fetch_o(ring, o, job, forward, window, item, wide);
         } else {
             END_COPIES();
         }
         AWAIT_COPIES(LAG);
         if (n >= LAG)
-            measure_window(ring, (n - LAG) % STAGES, item);
+            measure_window(ring, (n - LAG) % STAGES, job->has_o, item);
+        if (LAG > 0 && n < count && job->has_o)
+            fetch_o(ring, o, job, forward, window, item, wide);
     }
 }
 
@@ -215,6 +257,66 @@ INLINE void read_d_lse(float *to, const row_outputs *out,
                             min(rows->row + rows->lane / 4 + 8 * r, NQ - 1u))];
 }
 
+/* Gradients of rows of which all is known, added to dq, which is 0, and
+ * d_bias. regions: has the window several? error: with ROUNDING_SHOWS what
+ * rows of dS sum to and should not. */
+INLINE void compute_known(float *dq, float *error, float *d_bias,
+                          const row_state *x, const float *d_lse,
+                          const window_ring *ring, uint stage, uint q_rows,
+                          uint d_o_rows, const wave_rows *rows, int regions)
+{
+    row_errors errors;
+    clear_errors(&errors);
+    if (regions)
+        find_gradients(dq, &errors, d_bias, x, ring, stage, q_rows, d_o_rows,
+                       rows, 1, 0);
+    else
+        find_gradients(dq, &errors, d_bias, x, ring, stage, q_rows, d_o_rows,
+                       rows, 0, 0);
+    if (ROUNDING_SHOWS) {
+        float expected[2];
+        find_expected(expected, x, d_lse);
+        find_errors(error, &errors, expected);
+    }
+}
+
+/* The same behind start_given: where errors count in some row of the
+ * warpgroup's, all are taken out by a loop more, and the plain mean of keys
+ * has what is left. */
+INLINE void compute_given(float *dq, float *error, float *d_bias, row_state *x,
+                          const float *d_lse, __global float *numbers,
+                          const window_ring *ring, uint stage, uint q_rows,
+                          uint d_o_rows, const wave_rows *rows, int regions)
+{
+    row_errors errors;
+    float expected[2];
+    int corrects = 0, goes_on;
+    clear_errors(&errors);
+    find_expected(expected, x, d_lse);
+    do {
+        /* addresses that follow are not to wait in registers */
+        HIDE_FROM_OPTIMIZER(q_rows);
+        HIDE_FROM_OPTIMIZER(d_o_rows);
+        HIDE_FROM_OPTIMIZER(stage);
+        if (regions)
+            find_gradients(dq, &errors, d_bias, x, ring, stage, q_rows,
+                           d_o_rows, rows, 1, 1);
+        else
+            find_gradients(dq, &errors, d_bias, x, ring, stage, q_rows,
+                           d_o_rows, rows, 0, 1);
+        find_errors(error, &errors, expected);
+        goes_on = 0;
+        if (!corrects) {
+            leave_delta(error, x, numbers, rows);
+            goes_on =
+                any_of_warpgroup(ring, stage, errors_count(&errors, error),
+                                 rows->wave, rows->lane);
+            correct_by_errors(x, error);
+            corrects = 1;
+        }
+    } while (goes_on);
+}
+
 /* Window n of the work-group's. */
 INLINE void compute_window(float *d_bias, row_sums *sums,
                            const window_ring *ring, const row_job *job,
@@ -231,14 +333,19 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
     const uint q_rows = window_rows(ring, stage, OWN_FIRST) + of_warpgroup;
     const uint d_o_rows = window_rows(ring, stage, OWN_SECOND) + of_warpgroup;
     const uint own_q = q_rows + wave % 4 * 16 * WINDOW_PITCH;
+    __global float *numbers =
+        out->workspace + args->workspace +
+        ((ulong)(job->windows.first + n) * args->forward.heads + job->head) *
+            NQ * ROW_NUMBERS;
     row_state x = {.back = {0.0f}};
-    float dq[OUTS], d_lse[2], sums_of_ds[4], factor[2], largest = 1.0f;
+    float dq[OUTS], lse[2], d_lse[2], error[2], factor[2], largest = 1.0f;
     read_d_lse(d_lse, out, args, window, job->head, &rows);
     await_phase(window_filled(ring, stage), n / STAGES % 2);
     show_to_products();
     /* one question for each loop, as one for each tile costs as much as what
      * is added there */
     const int regions = has_regions(window_regions(ring, stage));
+    const int given = job->has_o && lse_serves(ring, stage);
     x.scale[0] = x.scale[1] = job->scale;
 #if VARIANT == COSINE
     float inverses[2], along[2];
@@ -251,39 +358,27 @@ INLINE void compute_window(float *d_bias, row_sums *sums,
     const float4 of_waves = as_float4(load_chunk(wave_numbers(ring, stage)));
     largest = fmax(fmax(of_waves.x, of_waves.y), fmax(of_waves.z, of_waves.w));
 #endif
-    start_statistics(&x, sums->next_lse, job->has_lse);
+    UNROLL_FOR (int r = 0; r < 2; r++)
+        lse[r] = sums->next_lse[r];
     read_next_lse(sums, job, out, args, n + 1, wave, lane);
-    if (regions)
-        find_statistics(&x, ring, stage, q_rows, d_o_rows, &rows, 1);
-    else
-        find_statistics(&x, ring, stage, q_rows, d_o_rows, &rows, 0);
-    join_statistics(
-        &x, d_lse, largest,
-        out->workspace + args->workspace +
-            ((ulong)(job->windows.first + n) * args->forward.heads +
-             job->head) *
-                NQ * ROW_NUMBERS,
-        &rows);
-    if (regions)
-        find_gradients(dq, sums_of_ds, d_bias, &x, ring, stage, q_rows,
-                       d_o_rows, &rows, 1);
-    else
-        find_gradients(dq, sums_of_ds, d_bias, &x, ring, stage, q_rows,
-                       d_o_rows, &rows, 0);
-#if ROUNDING_SHOWS
-    float error[2];
-    UNROLL_FOR (int r = 0; r < 2; r++) /* what dS should have summed to */
-        error[r] = sums_of_ds[2 * r] - (x.factor[r] != 0.0f ? d_lse[r] : 0.0f);
-    uint mean_key[4];
-    weigh_mean_key(mean_key, error, 16, lane);
-    hold_words(mean_key, 4);
-    HOLD_OUTS(dq);
-    start_products();
-    add_products(dq, mean_key, window_rows(ring, stage, OTHER_FIRST), 16);
-    end_products();
-    AWAIT_PRODUCTS(0);
-    HOLD_OUTS(dq);
-#endif
+    UNROLL_FOR (int i = 0; i < OUTS; i++)
+        dq[i] = 0.0f;
+    if (given) {
+        start_given(&x, ring, stage, lse, d_lse, largest, numbers, &rows);
+        compute_given(dq, error, d_bias, &x, d_lse, numbers, ring, stage,
+                      q_rows, d_o_rows, &rows, regions);
+    } else {
+        start_statistics(&x, lse, job->has_lse);
+        if (regions)
+            find_statistics(&x, ring, stage, q_rows, d_o_rows, &rows, 1);
+        else
+            find_statistics(&x, ring, stage, q_rows, d_o_rows, &rows, 0);
+        join_statistics(&x, d_lse, largest, numbers, &rows);
+        compute_known(dq, error, d_bias, &x, d_lse, ring, stage, q_rows,
+                      d_o_rows, &rows, regions);
+    }
+    if (ROUNDING_SHOWS || given)
+        take_mean_key(dq, error, ring, stage, lane);
     UNROLL_FOR (int r = 0; r < 2; r++)
         factor[r] = x.back[r] * job->scale;
 #if VARIANT == COSINE
@@ -350,8 +445,7 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
     if (wave / 4 == WARPGROUPS) {
         LEAVE_REGISTERS();
         const row_tensors from = {q, k, v, d_o, SCORE_BIAS_TENSORS};
-        fetch(&ring, &from, &args, job.windows, job.head, job.first_row,
-              item % WARPGROUP, (forward->flags & ARG_WIDE_ACCESS) != 0);
+        fetch(&ring, &from, o, lse, &args, &job, item % WARPGROUP);
         return;
     }
     TAKE_REGISTERS();

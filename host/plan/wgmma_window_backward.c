@@ -33,6 +33,7 @@
  * rows, of a tile, and bytes of numbers of each. */
 typedef struct window_shape {
     uint32_t rows, others, tile, other_bytes, stages;
+    bool reads_o;
     bool is_whole; /* one kernel makes all */
 } window_shape;
 
@@ -52,6 +53,7 @@ static uint32_t local_bytes(const wa_problem *problem, const window_shape *s)
     const bool HAS_REGIONS = MASK_HAS_REGIONS(problem->mask);
     const uint32_t OWN_ROWS = s->rows, OTHER_ROWS = s->others;
     const uint32_t OTHER_BYTES = s->other_bytes;
+    const bool READS_O = s->reads_o;
     const uint32_t STAGES = s->stages;
     return s->is_whole ? WHOLE_WINDOW_LOCAL_BYTES : WINDOW_LOCAL_BYTES;
 }
@@ -179,7 +181,8 @@ static const char *plan_pair(const wa_problem *problem,
                              CEIL_DIV(problem->keys, SUM_TILE) * SUM_TILE,
                          .tile = SUM_TILE,
                          .other_bytes = BYTES_OF_KEY,
-                         .stages = MOST_STAGES};
+                         .stages = MOST_STAGES,
+                         .reads_o = !problem->grid.used};
     window_shape keys = {.rows = TAKEN_ROWS,
                          .others =
                              CEIL_DIV(problem->queries, TILE_KEYS) * TILE_KEYS,

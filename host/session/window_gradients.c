@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "session/stored_numbers.h"
 #include "session/window_numbers.h"
 #include "session/window_places.h"
 
@@ -20,6 +21,12 @@
 /* Weights that no result shows. */
 #define NOTHING 1e-9
 
+/* Of a step by which o, which is at most 1, is rounded: such that as few bits
+ * as its type has suffice, and far more than its rounding. */
+#define FINE_POWER_FP16 (-10)
+#define FINE_POWER_BF16 (-7)
+#define COARSE_POWER (-3)
+
 /* A tensor of one head in one window: rows of channels, in the cosine variant
  * q and k of length 1. */
 typedef struct rows {
@@ -28,7 +35,7 @@ typedef struct rows {
 
 /* What belongs to one head: in a window, and over all of them. */
 typedef struct head_numbers {
-    const wa_window_numbers *x;
+    const wa_window_numbers *x, *twin; /* with the same inputs */
     uint32_t head;
     size_t window;                   /* at present */
     size_t dim, of_queries, of_keys; /* numbers */
@@ -229,11 +236,12 @@ static winattn_status compare_row(const head_numbers *h, wa_tensor_id id,
                                   size_t count, double allowed, size_t window,
                                   size_t row)
 {
-    for (size_t i = 0; i < count; i++) {
-        const double is = result_at(h->x, id, first + i);
-        if (!(fabs(is - exact[i]) <= allowed))
+    const wa_window_numbers *const results[] = {h->x, h->twin};
+    for (size_t i = 0; i < 2 * count; i++) {
+        const double is = result_at(results[i % 2], id, first + i / 2);
+        if (!(fabs(is - exact[i / 2]) <= allowed))
             return wa_fail_window_number(wa_tensor_name(id), window, h->head,
-                                         (uint32_t)row, is, exact[i]);
+                                         (uint32_t)row, is, exact[i / 2]);
     }
     return WINATTN_SUCCESS;
 }
@@ -317,7 +325,24 @@ static winattn_status begin_heads(head_numbers *h, const wa_window_numbers *x,
     return WINATTN_SUCCESS;
 }
 
-winattn_status wa_find_window_lse(const wa_window_numbers *x, float *lse)
+/* Of a row whose weights are known; a window's o has steps of 2^power. */
+static void store_output(const head_numbers *h, size_t row, uint16_t *o)
+{
+    const wa_problem *p = h->x->problem;
+    const int power = h->window % 2              ? COARSE_POWER
+                      : p->dtype == WINATTN_FP16 ? FINE_POWER_FP16
+                                                 : FINE_POWER_BF16;
+    for (size_t c = 0; c < h->dim; c++) {
+        double sum = 0;
+        for (uint32_t key = 0; key < p->keys; key++)
+            sum += h->p[key] * h->v[key * h->dim + c];
+        o[row * h->dim + c] = wa_stored_bits(
+            p->dtype, (int)floor(wa_scaled(sum, -power) + 0.5), power);
+    }
+}
+
+winattn_status wa_find_window_outputs(const wa_window_numbers *x, float *lse,
+                                      uint16_t *o)
 {
     const wa_problem *p = x->problem;
     head_numbers h;
@@ -328,20 +353,26 @@ winattn_status wa_find_window_lse(const wa_window_numbers *x, float *lse)
         for (h.window = 0; h.window < p->windows; h.window++) {
             read_rows(&h, WA_Q, h.window, h.of_queries, h.q, h.length_q);
             read_rows(&h, WA_K, h.window, h.of_keys, h.k, h.length_k);
-            for (uint32_t row = 0; row < p->queries; row++)
-                lse[wa_window_row(p, h.window, h.head, HEADS, p->queries,
-                                  row)] = (float)weigh_row(&h, row);
+            read_rows(&h, WA_V, h.window, h.of_keys, h.v, NULL);
+            for (uint32_t row = 0; row < p->queries; row++) {
+                const size_t at =
+                    wa_window_row(p, h.window, h.head, HEADS, p->queries, row);
+                lse[at] = (float)weigh_row(&h, row);
+                store_output(&h, at, o);
+            }
         }
     }
     free(all);
     return WINATTN_SUCCESS;
 }
 
-winattn_status wa_compare_window_gradients(const wa_window_numbers *x)
+winattn_status wa_compare_window_gradients(const wa_window_numbers *x,
+                                           const wa_window_numbers *twin)
 {
     head_numbers h;
     double *all;
     WA_TRY(begin_heads(&h, x, &all));
+    h.twin = twin;
     winattn_status status = WINATTN_SUCCESS;
     for (h.head = 0; h.head < HEADS && status == WINATTN_SUCCESS; h.head++) {
         h.scale = wa_window_scale(x, h.head);

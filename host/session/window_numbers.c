@@ -226,16 +226,21 @@ static winattn_status make_outputs(wa_window_numbers *x)
                : WINATTN_SUCCESS;
 }
 
-/* What gradients are given of the forward pass. */
-static winattn_status make_lse(wa_window_numbers *x,
-                               const wa_window_numbers *twin)
+/* What gradients are given of the forward pass: lse, and the first of twins o.
+ */
+static winattn_status make_given(wa_window_numbers *x,
+                                 const wa_window_numbers *twin)
 {
-    const size_t bytes = lse_bytes(x->problem);
+    const wa_problem *p = x->problem;
+    const size_t bytes = lse_bytes(p);
+    const size_t rows = (size_t)p->windows * HEADS * p->queries;
     WA_TRY(make_room(x, WA_LSE, bytes));
-    if (!twin)
-        return wa_find_window_lse(x, x->stored[WA_LSE]);
-    memcpy(x->stored[WA_LSE], twin->stored[WA_LSE], bytes);
-    return WINATTN_SUCCESS;
+    if (twin) {
+        memcpy(x->stored[WA_LSE], twin->stored[WA_LSE], bytes);
+        return WINATTN_SUCCESS;
+    }
+    WA_TRY(make_room(x, WA_O, 2 * rows * p->head_dim));
+    return wa_find_window_outputs(x, x->stored[WA_LSE], x->stored[WA_O]);
 }
 
 winattn_status wa_window_numbers_make(const wa_problem *test, wa_pass pass,
@@ -265,7 +270,7 @@ winattn_status wa_window_numbers_make(const wa_problem *test, wa_pass pass,
         memcpy(x->stored[WA_LOGIT_SCALE], logit_scales, sizeof logit_scales);
     }
     if (pass == WA_BACKWARD)
-        WA_TRY(make_lse(x, twin));
+        WA_TRY(make_given(x, twin));
     return make_outputs(x);
 }
 
@@ -423,15 +428,8 @@ static winattn_status compare_rows(const wa_window_numbers *x)
     return status;
 }
 
-winattn_status wa_window_numbers_compare(const wa_window_numbers *x)
-{
-    return x->pass == WA_FORWARD ? compare_rows(x)
-                                 : wa_compare_window_gradients(x);
-}
-
-winattn_status
-wa_window_numbers_compare_shifted(const wa_window_numbers *aligned,
-                                  const wa_window_numbers *shifted)
+static winattn_status compare_bits(const wa_window_numbers *aligned,
+                                   const wa_window_numbers *shifted)
 {
     for (wa_tensor_id id = 0; id < WA_TENSORS; id++)
         if (aligned->stored[id] &&
@@ -442,4 +440,13 @@ wa_window_numbers_compare_shifted(const wa_window_numbers *aligned,
                            "with tensors that are not aligned",
                            wa_tensor_name(id));
     return WINATTN_SUCCESS;
+}
+
+winattn_status wa_window_numbers_compare(const wa_window_numbers *aligned,
+                                         const wa_window_numbers *shifted)
+{
+    if (aligned->pass == WA_BACKWARD)
+        return wa_compare_window_gradients(aligned, shifted);
+    WA_TRY(compare_rows(aligned));
+    return compare_bits(aligned, shifted);
 }

@@ -27,28 +27,30 @@ typedef struct wa_window_numbers {
 
 /* Inputs, and room for outputs, which are no numbers yet; to be freed, also
  * after a failure. The problem must live as long. twin: NULL, or the same that
- * were made before, whose lse then need not be found again. */
+ * were made before, whose lse then need not be found again; gradients are not
+ * given o then. */
 winattn_status wa_window_numbers_make(const wa_problem *test, wa_pass pass,
                                       const wa_window_numbers *twin,
                                       wa_window_numbers *x);
 void wa_window_numbers_free(wa_window_numbers *x);
 
-/* Holds some rows of o and lse of each head and window, or all gradients,
- * against fp64, and fails with the first number that differs. */
-winattn_status wa_window_numbers_compare(const wa_window_numbers *x);
-
-/* Holds results of tensors that are not aligned against those of tensors that
- * are, bit by bit, and fails with the first tensor that differs. */
-winattn_status
-wa_window_numbers_compare_shifted(const wa_window_numbers *aligned,
-                                  const wa_window_numbers *shifted);
+/* Holds what came out of two launches, with tensors that are aligned and with
+ * their twins, which are not, against fp64, and fails with the first number
+ * that differs: all gradients of both; of the forward pass some rows of o and
+ * lse of each head and window, and the second launch's against the first's,
+ * bit by bit. */
+winattn_status wa_window_numbers_compare(const wa_window_numbers *aligned,
+                                         const wa_window_numbers *shifted);
 
 /* ---- Of both passes (window_numbers.c; gradients are in
  * window_gradients.c) ---- */
 
-winattn_status wa_compare_window_gradients(const wa_window_numbers *x);
-/* What gradients are given of the forward pass; the other inputs are there. */
-winattn_status wa_find_window_lse(const wa_window_numbers *x, float *lse);
+winattn_status wa_compare_window_gradients(const wa_window_numbers *x,
+                                           const wa_window_numbers *twin);
+/* What gradients are given of the forward pass; the other inputs are there. o
+ * is rounded, in every other window so much that it shows. */
+winattn_status wa_find_window_outputs(const wa_window_numbers *x, float *lse,
+                                      uint16_t *o);
 
 /* A number of a tensor that has the test's type. */
 double wa_window_value(const wa_window_numbers *x, wa_tensor_id id, size_t i);
