@@ -18,9 +18,10 @@ INLINE void make_mbarrier(uint at, uint arrivals)
 
 /* A wave's lanes make theirs one after the other, so that each wave's first
  * lane makes some of `count`: with all in one wave a launch began a
- * microsecond later. Not for sliding attention, whose launches are long: with
- * this loop the driver's compiler lets products of the gradients of 128
- * channels wait for each other. */
+ * microsecond later. Of windows forward alone, as the driver's compiler makes
+ * worse code of others behind such a loop: products of sliding gradients of
+ * 128 channels wait for each other, and gradients of maps take a tenth more
+ * (bench/notes.md). */
 #define FOR_MBARRIERS(n, count, item)                                         \
     if ((item) % WAVE == 0)                                                   \
         NO_UNROLL_FOR (uint n = (item) / WAVE; n < (count);                   \

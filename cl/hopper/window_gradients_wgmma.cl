@@ -498,8 +498,8 @@ window_gradients_wgmma(BACKWARD_PARAMETERS)
     row_job job = find_job(forward);
     if (job.windows.count == 0) /* in no first launch */
         return;
-    FOR_MBARRIERS (n, 2 * STAGES, item)
-        make_window_barrier(ring, n);
+    if (item < 2 * STAGES)
+        make_window_barrier(ring, item);
     if (item == 0)
         make_mbarrier(weights_were_read(&memory), COMPUTING_WAVES);
     barrier(CLK_LOCAL_MEM_FENCE);

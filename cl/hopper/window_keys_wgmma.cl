@@ -370,8 +370,8 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         find_split(forward, (uint)get_group_id(0) / head_blocks);
     if (windows.count == 0)
         return;
-    FOR_MBARRIERS (n, 2 * STAGES, item)
-        make_window_barrier(&ring, n);
+    if (item < 2 * STAGES)
+        make_window_barrier(&ring, item);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (warpgroup == WARPGROUPS) {
         LEAVE_REGISTERS();

@@ -439,8 +439,8 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
     row_job job = find_job(forward);
     if (job.windows.count == 0) /* in no first launch */
         return;
-    FOR_MBARRIERS (n, 2 * STAGES, item)
-        make_window_barrier(&ring, n);
+    if (item < 2 * STAGES)
+        make_window_barrier(&ring, item);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave / 4 == WARPGROUPS) {
         LEAVE_REGISTERS();
