@@ -75,6 +75,31 @@ static void plan_tier(const winattn_plan *plan, bench_pass pass, char tier[16])
         snprintf(tier, 16, "%s", pass == BENCH_FORWARD ? forward : backward);
 }
 
+/* What the plan does without as a compiler or a self-test refused it, which a
+ * time alone would not show. What there is no kernel for, or is slower, is
+ * none of it. */
+static void plan_refused(const winattn_plan *plan, bench_pass pass,
+                         char refused[160])
+{
+    static const struct {
+        const char *line, *name;
+        bool backward;
+    } all[] = {{"wgmma not used: ", "wgmma", false},
+               {"backward wgmma not used: ", "wgmma", true},
+               {"tier matrix not taken: ", "tier matrix", false},
+               {"backward tier matrix not taken: ", "tier matrix", true},
+               {"tier local not taken: ", "tier local", false},
+               {"backward tier local not taken: ", "tier local", true}};
+    for (size_t i = 0; i < sizeof all / sizeof *all && !refused[0]; i++) {
+        char why[128];
+        if (pass == (all[i].backward ? BENCH_FORWARD : BENCH_BACKWARD))
+            continue;
+        call_described(plan, all[i].line, why, sizeof why);
+        if (strstr(why, "failed") || strstr(why, "says"))
+            snprintf(refused, 160, "%s: %s", all[i].name, why);
+    }
+}
+
 int row_calls(const bench_device *device, const test_case *c, bench_pass pass,
               double seconds, double efficiency)
 {
@@ -168,6 +193,7 @@ void row_measure(const bench_device *device, const test_case *c,
         return;
     }
     plan_tier(timed.plan, pass, row->tier);
+    plan_refused(timed.plan, pass, row->refused);
     row->memory =
         ((double)timed.workspace_size + workload_lse_bytes(c, pass)) * 1e-6;
     if (!workload_create(device, c, pass, calls, &w)) {

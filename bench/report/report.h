@@ -44,6 +44,7 @@ typedef struct report_row {
     char dtype[8];     /* "fp32", "fp16", "bf16" */
     char pass[16];     /* "forward", "backward", "both" */
     char tier[16];     /* "" where the plan failed */
+    char refused[160]; /* what the plan did without, as it failed, or "" */
     double seconds;    /* of one call; 0 where it failed */
     double bytes;      /* that the call must move at least */
     double operations; /* an FMA counts 2 */

@@ -178,6 +178,8 @@ static bool get_row(const reader *in, const cJSON *object, size_t devices,
         !get_new_number(in, object, "memory_mb", &to->memory) ||
         !get_new_number(in, object, "unfused_memory_mb",
                         &to->unfused_memory) ||
+        !get_new_text(in, object, "refused", to->refused,
+                      sizeof to->refused) ||
         !get_chain(in, object, to))
         return false;
     if (device != floor(device) || device >= (double)devices)

@@ -44,7 +44,7 @@ bool report_write_csv(const report *r, const char *path)
           "seconds,bytes,operations,of_copy,of_fma,error,unfused,"
           "unfused_part,unfused_error,speed_up,memory_mb,unfused_memory_mb,"
           "chain,moves,chain_error,of_chain,cold,warm,unfused_note,chain_note,"
-          "text,"
+          "refused,text,"
           "command\n",
           file);
     for (size_t i = 0; i < r->row_count; i++) {
@@ -77,6 +77,7 @@ bool report_write_csv(const report *r, const char *path)
         write_value(file, row->warm, row->warm > 0);
         write_cell(file, row->unfused_note, ',');
         write_cell(file, row->chain_note, ',');
+        write_cell(file, row->refused, ',');
         write_cell(file, row->text, ',');
         write_cell(file, row->command, '\n');
     }
@@ -116,6 +117,7 @@ static void write_row(FILE *file, const report_row *row)
     write_member(file, "dtype", row->dtype);
     write_member(file, "pass", row->pass);
     write_member(file, "tier", row->tier);
+    write_member(file, "refused", row->refused);
     write_member(file, "failure", row->failure);
     write_member(file, "unfused_note", row->unfused_note);
     write_member(file, "chain_note", row->chain_note);

@@ -185,6 +185,8 @@ void table_print_row(FILE *to, const report *r, const report_row *row)
                          memory_text(row->memory, memory), unfused,
                          table_factor(report_chain_speed_up(r, row), chain));
     }
+    if (row->refused[0])
+        table_print_line(to, "    without %s", row->refused);
     fflush(to);
 }
 

@@ -119,6 +119,25 @@ static void test_rows(void **state)
     report_free(&r);
 }
 
+/* Beside a time stands what failed and was left out. */
+static void test_refused(void **state)
+{
+    report r = example(1);
+    (void)state;
+    snprintf(r.rows[0].refused, sizeof r.rows[0].refused,
+             "wgmma: the compiler says no");
+    FILE *file = begin();
+    table_print_row(file, &r, &r.rows[0]);
+    assert_int_equal(finish(file), 2);
+    assert_non_null(
+        strstr(text, ">9999x\n    without wgmma: the compiler says no\n"));
+    fill(r.rows[0].refused, sizeof r.rows[0].refused, 'w');
+    file = begin();
+    table_print_row(file, &r, &r.rows[0]);
+    assert_int_equal(finish(file), 2);
+    report_free(&r);
+}
+
 /* No word of a reason is lost. */
 static void test_reasons(void **state)
 {
@@ -260,6 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_reasons),
         cmocka_unit_test(test_comparison),
         cmocka_unit_test(test_summary),

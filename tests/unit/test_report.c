@@ -69,6 +69,7 @@ static report example(void)
             continue;
         }
         snprintf(row->tier, sizeof row->tier, "cpu");
+        snprintf(row->refused, sizeof row->refused, "that: it failed");
         snprintf(row->command, sizeof row->command,
                  "winattn-bench --case 'x'");
         row->seconds = 0.01;
@@ -133,7 +134,8 @@ static void test_csv(void **state)
         strstr(text, ",chain,moves,chain_error,of_chain,cold,warm,"));
     assert_non_null(strstr(
         text, ",0.05,0.5,0,5,0.25,12.5,0.0125,0.0025,2e-07,0.8,2,0.25,"));
-    assert_non_null(strstr(text, ",\"none of this\",\"windows=4\","));
+    assert_non_null(
+        strstr(text, ",\"none of this\",\"that: it failed\",\"windows=4\","));
     assert_non_null(
         strstr(text, ",1000000,400000000,,,,,,,,,,,,,,,,")); /* failed */
     assert_false(report_write_csv(&r, "no such folder/file"));
@@ -172,6 +174,7 @@ static void test_round_trip(void **state)
         assert_string_equal(a->text, b->text);
         assert_string_equal(a->command, b->command);
         assert_string_equal(a->failure, b->failure);
+        assert_string_equal(a->refused, b->refused);
         assert_float_equal(a->seconds, b->seconds, 1e-12);
         assert_float_equal(a->unfused, b->unfused, 1e-12);
         assert_float_equal(a->warm, b->warm, 1e-12);
@@ -284,12 +287,14 @@ static void test_older_file(void **state)
     assert_true(r.rows[2].moves == 0);
     take_out(changed, "\"chain\": 0.0125, \"chain_error\": 2e-07, ");
     take_out(changed, "\"chain_note\": \"none of this\", ");
+    take_out(changed, "\"refused\": \"that: it failed\", ");
     write_scratch(changed, strlen(changed));
     if (!report_read_json(&r, SCRATCH, reason))
         fail_msg("%s", reason);
     assert_int_equal(r.row_count, 6);
     assert_true(r.rows[4].chain == 0 && isnan(r.rows[4].chain_error));
     assert_string_equal(r.rows[4].chain_note, "");
+    assert_string_equal(r.rows[4].refused, "");
     report_free(&r);
 }
 
