@@ -47,6 +47,11 @@ REQUIRE(NK)
  * would be off by more than is promised, where keys have much in common; in
  * the cosine variant by less than half of that. */
 #define ROUNDING_SHOWS (DTYPE == 2 && VARIANT != COSINE)
+/* Are sums of dS made of operands, as they go to the product with K? The
+ * cosine variant has those times norms. */
+#define SUMS_OPERANDS (VARIANT != COSINE)
+/* Of a key, in a mean of keys of length 1: a number of 16 bits. */
+#define MOST_INVERSE 16384.0f
 
 #include "common/cosine.cl"
 #include "common/parameters.cl"

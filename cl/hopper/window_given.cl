@@ -11,9 +11,6 @@
 #include "hopper/window_row_jobs.cl"
 #include "hopper/window_statistics.cl"
 
-/* Among the numbers of a row. */
-#define ROW_DELTA 1
-
 /* Of a stage each row's dO . O and |dO|^2, as pairs; of each wave that fetches
  * the largest |v|^2 of its keys, and whether lse serves for its rows; of each
  * wave that computes whether its errors count. */
@@ -34,12 +31,9 @@ INLINE uint counting_words(const window_ring *ring, uint stage)
     return serving_words(ring, stage) + 16;
 }
 
-/* Of a key, in a mean of keys of length 1: a number of 16 bits. */
-#define MOST_INVERSE 16384.0f
-
 /* ---- Who fetches ---- */
 
-/* lse of the work-item's row; `rows`: where these are. */
+/* lse of the work-item's row. */
 INLINE float fetch_own_lse(__global const float *lse, const row_job *job,
                            const forward_args *args, ulong window, uint item)
 {
@@ -53,7 +47,7 @@ INLINE float fetch_own_lse(__global const float *lse, const row_job *job,
 INLINE void keep_serving(const window_ring *ring, uint stage, float lse,
                          uint item)
 {
-    const int serves = fabs(lse) <= LARGE_LSE || lse == -INFINITY;
+    const int serves = is_small_lse(lse);
     store_word(serving_words(ring, stage) + item / WAVE * 4,
                (uint)!WAVE_ANY(!serves));
 }
@@ -146,10 +140,6 @@ INLINE void start_given(row_state *x, const window_ring *ring, uint stage,
                     row, numbers);
     }
 }
-
-/* The cosine variant's operands are dS times norms, so sums are not made of
- * these (add_row_sums). */
-#define SUMS_OPERANDS (VARIANT != COSINE)
 
 /* What dS of a lane's rows sums to and should not, and of its columns squares:
  * of dS, of every other 16 of them, and of P. */

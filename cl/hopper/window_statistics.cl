@@ -162,12 +162,18 @@ INLINE void add_delta(row_state *x, const float *s, const float *dp)
                       WINDOW_PITCH * (first));                                \
     end_products()
 
+/* Does an lse that is given serve? */
+INLINE int is_small_lse(float lse)
+{
+    return fabs(lse) <= LARGE_LSE || lse == -INFINITY;
+}
+
 /* lse: of the lane's rows, if it is given. */
 INLINE void start_statistics(row_state *x, const float *lse, int has_lse)
 {
     int suits = has_lse;
     UNROLL_FOR (int r = 0; r < 2; r++) {
-        suits &= fabs(lse[r]) <= LARGE_LSE || lse[r] == -INFINITY;
+        suits &= is_small_lse(lse[r]);
         UNROLL_FOR (int i = 0; i < 2; i++)
             x->sum[r][i] = x->delta[r][i] = x->bound[r][i] = 0.0f;
     }

@@ -14,18 +14,12 @@ typedef struct row_errors {
 } row_errors;
 #define LANES_OF_ROW (WAVE * LANE_ROWS / TILE_M)
 #define SAMPLED (CEIL_DIV(2, TILES_PER_SUBTILE) * TILES_PER_SUBTILE)
-/* Of a key, in a mean of keys of length 1: a number of 16 bits. */
-#define MOST_INVERSE 16384.0f
 
 INLINE void clear_errors(row_errors *e)
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         e->sum[r] = e->squares[r] = e->weights[r] = 0.0f;
 }
-
-/* Are sums of dS made of `operands`, as they go to the product with K? The
- * cosine variant has those times norms. */
-#define SUMS_OPERANDS (VARIANT != COSINE)
 
 /* Of a tile of dS and of P_SCALE P. */
 INLINE void add_errors(row_errors *e, const float *ds, const float *p,
