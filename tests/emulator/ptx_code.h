@@ -5,6 +5,7 @@
  *   ptx_decode.c    one statement -> an instruction
  *   ptx_run.c       work-groups, and whose turn it is
  *   ptx_memory.c    loads, stores, atomics, asynchronous copies
+ *   ptx_boxes.c     copies by tensor maps
  *   ptx_integers.c, ptx_floats.c, run_convert.c   what each lane computes
  *   ptx_waves.c     what the lanes of a wave, or waves, do together
  *   ptx_products.c  matrix instructions
@@ -179,6 +180,20 @@ typedef struct ptx_copies {
     unsigned group; /* that the next one belongs to */
 } ptx_copies;
 
+/* A tensor of four dimensions, by a map: bytes and elements. */
+typedef struct ptx_tensor {
+    uint64_t first, stride[4], size[4];
+} ptx_tensor;
+
+/* A copy of a box that is on its way. */
+typedef struct ptx_box {
+    uint64_t to, filled; /* in local memory: the first row, a barrier */
+    ptx_tensor tensor;
+    uint32_t at[4];
+} ptx_box;
+
+enum { MOST_ACQUIRED = 8 };
+
 typedef struct ptx_wave {
     struct ptx_group *group;
     unsigned number;
@@ -188,6 +203,10 @@ typedef struct ptx_wave {
     uint64_t (*registers)[WAVE_LANES];
     unsigned char *private_memory;
     ptx_copies copies[WAVE_LANES];
+    ptx_box *boxes;
+    size_t box_count, box_room;
+    uint64_t acquired[MOST_ACQUIRED]; /* the last maps that were */
+    unsigned acquired_count;
     ptx_product *products;
     size_t product_count, product_room;
     unsigned product_group;
@@ -202,6 +221,8 @@ typedef struct ptx_wave {
 enum { IS_READ = 1, IS_WRITTEN = 2 };
 /* A time, as ptx_group counts it. */
 enum { NEVER = 0 };
+/* No time: by the copy engine, as products see it. */
+#define BY_ENGINE UINT32_MAX
 
 typedef struct ptx_barrier {
     unsigned arrived, expected;
@@ -243,8 +264,11 @@ void ptx_note_write(ptx_wave *wave, const unsigned char *to, size_t bytes);
 
 /* Completes copies of one wave, if any are in flight: then true. */
 bool ptx_complete_any(ptx_group *group);
-/* An arrival at a barrier in local memory. */
+/* Completes a box of the wave, if any is on its way: then true. */
+bool ptx_complete_box(ptx_wave *wave);
+/* An arrival at a barrier in local memory, and bytes that it expected. */
 void ptx_arrive(ptx_group *group, uint64_t address);
+void ptx_bytes_came(ptx_group *group, uint64_t address, unsigned bytes);
 /* Multiplies, or moves, as was put off. */
 void ptx_complete_products(ptx_wave *wave, unsigned newest);
 /* False: it is put off, or has failed, as a product has its registers. */
@@ -328,8 +352,9 @@ ptx_function run_move, run_add, run_sub, run_multiply, run_multiply_add,
     run_reciprocal, run_reciprocal_root, run_exp2, run_log2, run_load,
     run_store, run_atomic, run_copy, run_copy_commit, run_copy_wait,
     run_copy_arrive, run_barrier, run_nothing, run_barrier_make,
-    run_barrier_arrive, run_barrier_try, run_shuffle, run_vote, run_reduce,
-    run_load_matrices, run_store_matrices, run_multiply_wave,
-    run_multiply_group, run_commit_products, run_await_products, run_show;
+    run_barrier_arrive, run_barrier_expect, run_barrier_try, run_copy_box,
+    run_acquire_map, run_shuffle, run_vote, run_reduce, run_load_matrices,
+    run_store_matrices, run_multiply_wave, run_multiply_group,
+    run_commit_products, run_await_products, run_show;
 
 #endif

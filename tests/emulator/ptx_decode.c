@@ -19,9 +19,11 @@ static const struct {
     {"cp.async.commit_group", run_copy_commit, false},
     {"cp.async.wait_group", run_copy_wait, false},
     {"cp.async.wait_all", run_copy_wait, false},
+    {"cp.async.bulk.tensor.4d", run_copy_box, false},
     {"cp.async.cg", run_copy, false},
     {"cp.async.ca", run_copy, false},
     {"mbarrier.init", run_barrier_make, false},
+    {"mbarrier.arrive.expect_tx", run_barrier_expect, false},
     {"mbarrier.arrive", run_barrier_arrive, false},
     {"mbarrier.try_wait.parity", run_barrier_try, false},
     {"wgmma.fence", run_nothing, true},
@@ -40,6 +42,7 @@ static const struct {
     {"setmaxnreg.inc", run_nothing, true},
     {"setmaxnreg.dec", run_nothing, true},
     {"fence.proxy.async", run_show, false},
+    {"fence.proxy.tensormap::generic.acquire.gpu", run_acquire_map, false},
     {"fence", run_nothing, false},
     {"membar", run_nothing, false},
     {"mov", run_move, false},
@@ -122,10 +125,29 @@ static const struct {
 static const char roundings[] = "nzmp";
 
 /* What changes nothing here: all is done in order, in one memory. */
-static const char *const without_effect[] = {
-    "sync", "aligned", "volatile", "relaxed", "acquire", "release", "cta",
-    "gpu",  "sys",     "nc",       "lo",      "uni",     "to",      "row",
-    "col",  "m8n8",    "full",     "m64",     "async",   "proxy"};
+static const char *const without_effect[] = {"sync",
+                                             "aligned",
+                                             "volatile",
+                                             "relaxed",
+                                             "acquire",
+                                             "release",
+                                             "cta",
+                                             "gpu",
+                                             "sys",
+                                             "nc",
+                                             "lo",
+                                             "uni",
+                                             "to",
+                                             "row",
+                                             "col",
+                                             "m8n8",
+                                             "full",
+                                             "m64",
+                                             "async",
+                                             "proxy",
+                                             "tile",
+                                             "shared::cluster",
+                                             "mbarrier::complete_tx::bytes"};
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
@@ -393,6 +415,17 @@ static uint32_t read_value(ptx_reader *r)
     return found;
 }
 
+static void add_operand(ptx_reader *r, ptx_operand *all, unsigned *count);
+
+/* As many as are in braces, behind the first brace. */
+static void add_list(ptx_reader *r, ptx_operand *all, unsigned *count)
+{
+    do
+        add_operand(r, all, count);
+    while (!ptx_accept(r, "}") && (ptx_expect(r, ","), true));
+}
+
+/* One, and where an address has a list behind it that, too. */
 static void add_operand(ptx_reader *r, ptx_operand *all, unsigned *count)
 {
     if (*count == MOST_OPERANDS)
@@ -403,6 +436,10 @@ static void add_operand(ptx_reader *r, ptx_operand *all, unsigned *count)
     to->reg = read_value(r);
     if (ptx_accept(r, "+"))
         to->offset = (int64_t)ptx_integer(r);
+    if (to->is_address && ptx_accept(r, ",")) {
+        ptx_expect(r, "{");
+        add_list(r, all, count);
+    }
     if (to->is_address)
         ptx_expect(r, "]");
     else if (to->offset)
@@ -417,9 +454,7 @@ static void read_operands(ptx_reader *r, ptx_instruction *i)
     while (!ptx_accept(r, ";")) {
         const unsigned first = count;
         if (ptx_accept(r, "{"))
-            do
-                add_operand(r, all, &count);
-            while (!ptx_accept(r, "}") && (ptx_expect(r, ","), true));
+            add_list(r, all, &count);
         else
             add_operand(r, all, &count);
         i->last = count - first;
@@ -477,6 +512,10 @@ static unsigned least_operands(const ptx_instruction *i)
         return 4;
     if (run == run_insert || run == run_shuffle)
         return 5;
+    if (run == run_barrier_expect)
+        return 3;
+    if (run == run_copy_box)
+        return 7;
     return 0;
 }
 

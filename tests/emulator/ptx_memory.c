@@ -278,7 +278,8 @@ void run_copy_wait(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 bool ptx_complete_any(ptx_group *group)
 {
     bool any = false;
-    for (unsigned w = 0; w < group->wave_count && !any; w++)
+    for (unsigned w = 0; w < group->wave_count && !any; w++) {
+        any = ptx_complete_box(&group->waves[w]);
         for (unsigned lane = 0; lane < WAVE_LANES; lane++) {
             const ptx_copies *copies = &group->waves[w].copies[lane];
             size_t count = 0;
@@ -290,5 +291,6 @@ bool ptx_complete_any(ptx_group *group)
                 any = true;
             }
         }
+    }
     return any;
 }

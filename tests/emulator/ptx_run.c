@@ -190,6 +190,8 @@ static void start_wave(ptx_group *group, unsigned number)
         fill(wave->registers[code->constants[i].reg], wave,
              &code->constants[i]);
     wave->product_count = 0;
+    wave->box_count = 0;
+    wave->acquired_count = 0;
     for (unsigned lane = 0; lane < WAVE_LANES; lane++)
         wave->copies[lane].count = 0;
 }
@@ -281,6 +283,9 @@ static void run_group(ptx_group *group, size_t number)
     for (unsigned i = 0; i < group->wave_count && !group->failed; i++)
         if (group->waves[i].product_count > 0)
             ptx_fail(group, "a wave ends while it multiplies");
+    for (unsigned i = 0; i < group->wave_count && !group->failed; i++)
+        if (group->waves[i].box_count > 0)
+            ptx_fail(group, "a work-group ends before its boxes come");
 }
 
 /* ---- A launch ---- */
@@ -293,6 +298,7 @@ static void give_back(ptx_group *group)
         free(wave->in_flight);
         free(wave->private_memory);
         free(wave->products);
+        free(wave->boxes);
         for (unsigned lane = 0; lane < WAVE_LANES; lane++)
             free(wave->copies[lane].all);
     }

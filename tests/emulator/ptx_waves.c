@@ -35,13 +35,17 @@ void run_barrier(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 }
 
 /* One in local memory is a word: a mark that it is one, the phase's parity,
- * how many arrivals end a phase, and how many are missing. */
-#define MARK ((uint64_t)0xba55)
+ * how many arrivals end a phase, how many are missing, and how many bytes. */
+#define MARK ((uint64_t)0x5a5)
+#define MOST_ARRIVALS 0xffff
+#define MOST_BYTES 0xfffff
 #define WORD(parity, all, missing)                                            \
-    (MARK << 48 | (uint64_t)(parity) << 40 | (uint64_t)(all) << 20 | (missing))
-#define PARITY(word) ((word) >> 40 & 1)
-#define ALL(word) ((word) >> 20 & 0xfffff)
-#define MISSING(word) ((word)&0xfffff)
+    (MARK << 53 | (uint64_t)(parity) << 52 | (uint64_t)(all) << 36 |          \
+     (uint64_t)(missing) << 20)
+#define PARITY(word) ((word) >> 52 & 1)
+#define ALL(word) ((word) >> 36 & MOST_ARRIVALS)
+#define MISSING(word) ((word) >> 20 & MOST_ARRIVALS)
+#define BYTES(word) ((word)&MOST_BYTES)
 
 void run_barrier_make(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 {
@@ -50,7 +54,7 @@ void run_barrier_make(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
         const uint64_t word = WORD(0, count, count);
         unsigned char *at = ptx_resolve(wave, SPACE_SHARED,
                                         address_of(wave, i, 0, lane), 8, lane);
-        if (count == 0 || count > 0xfffff)
+        if (count == 0 || count > MOST_ARRIVALS)
             ptx_fail(wave->group, "a barrier of %llu arrivals",
                      (unsigned long long)count);
         if (at)
@@ -66,10 +70,18 @@ static unsigned char *find_barrier(ptx_group *group, uint64_t address,
     if (!at)
         return NULL;
     memcpy(word, at, sizeof *word);
-    if (address % 8 == 0 && *word >> 48 == MARK)
+    if (address % 8 == 0 && *word >> 53 == MARK)
         return at;
     ptx_fail(group, "no barrier at %#llx", (unsigned long long)address);
     return NULL;
+}
+
+/* A phase ends when nothing is missing. */
+static void keep_barrier(unsigned char *at, uint64_t word)
+{
+    if (MISSING(word) == 0 && BYTES(word) == 0)
+        word = WORD(!PARITY(word), ALL(word), ALL(word));
+    memcpy(at, &word, sizeof word);
 }
 
 void ptx_arrive(ptx_group *group, uint64_t address)
@@ -78,10 +90,23 @@ void ptx_arrive(ptx_group *group, uint64_t address)
     unsigned char *at = find_barrier(group, address, &word);
     if (!at)
         return;
-    word--;
-    if (MISSING(word) == 0)
-        word = WORD(!PARITY(word), ALL(word), ALL(word));
-    memcpy(at, &word, sizeof word);
+    if (MISSING(word) == 0) {
+        ptx_fail(group, "too many arrivals at %#llx",
+                 (unsigned long long)address);
+        return;
+    }
+    keep_barrier(at, word - ((uint64_t)1 << 20));
+}
+
+void ptx_bytes_came(ptx_group *group, uint64_t address, unsigned bytes)
+{
+    uint64_t word;
+    unsigned char *at = find_barrier(group, address, &word);
+    if (at && BYTES(word) < bytes)
+        ptx_fail(group, "bytes that no barrier at %#llx expects",
+                 (unsigned long long)address);
+    else if (at)
+        keep_barrier(at, word - bytes);
 }
 
 void run_barrier_arrive(ptx_wave *wave, const ptx_instruction *i,
@@ -89,6 +114,28 @@ void run_barrier_arrive(ptx_wave *wave, const ptx_instruction *i,
 {
     LANE_FOR (lanes)
         ptx_arrive(wave->group, address_of(wave, i, 1, lane));
+}
+
+/* The same, and bytes are to come. */
+void run_barrier_expect(ptx_wave *wave, const ptx_instruction *i,
+                        uint32_t lanes)
+{
+    LANE_FOR (lanes) {
+        const uint64_t address = address_of(wave, i, 1, lane);
+        const uint64_t bytes = cut(lanes_of(wave, i, 2)[lane], 32);
+        uint64_t word;
+        unsigned char *at = find_barrier(wave->group, address, &word);
+        if (!at)
+            return;
+        if (bytes > MOST_BYTES - BYTES(word)) {
+            ptx_fail(wave->group, "a barrier that expects %llu bytes more",
+                     (unsigned long long)bytes);
+            return;
+        }
+        word += bytes;
+        memcpy(at, &word, sizeof word);
+        ptx_arrive(wave->group, address);
+    }
 }
 
 /* Is the phase of this parity complete? Lanes that look in vain do not keep

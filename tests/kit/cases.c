@@ -19,9 +19,9 @@ static const char *const terms[] = {CASE_TERMS(WORD) NULL};
 static const winattn_mask term_masks[] = {CASE_TERMS(MASK_OF)};
 #undef MASK_OF
 static const char *const paddings[] = {"values", "hidden", NULL};
-static const char *const layouts[] = {"contiguous",  "tokens",    "packed",
-                                      "interleaved", "padded",    "aligned",
-                                      "strided",     "broadcast", NULL};
+static const char *const layouts[] = {
+    "contiguous", "tokens",  "packed",    "interleaved", "padded",
+    "aligned",    "strided", "broadcast", "misaligned",  NULL};
 static const char *const datas[] = {
     "normal", "tiny",     "huge",  "masked", "lowest",   "nan",   "zero",
     "rising", "swinging", "alone", "common", "dominant", "steep", NULL};

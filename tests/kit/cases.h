@@ -17,8 +17,9 @@ typedef enum case_layout {
     LAYOUT_PADDED,      /* gaps behind rows, heads, windows; odd offsets */
     LAYOUT_ALIGNED,     /* gaps and offsets that keep 16-byte alignment */
     LAYOUT_STRIDED,     /* channels, keys and queries two elements apart */
-    LAYOUT_BROADCAST    /* one k and v for all windows, one bias for all
+    LAYOUT_BROADCAST,   /* one k and v for all windows, one bias for all
                            heads, one mask row for all queries */
+    LAYOUT_MISALIGNED   /* gaps that keep 16-byte alignment, odd offsets */
 } case_layout;
 
 typedef enum case_data {

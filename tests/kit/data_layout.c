@@ -271,11 +271,12 @@ void data_place(case_buffers *d)
                                            case_has_table(&d->c));
         nest(t,
              inside != (layout == LAYOUT_TOKENS) ? tokens_first : heads_first,
-             layout == LAYOUT_PADDED    ? padded
-             : layout == LAYOUT_ALIGNED ? aligned
-             : layout == LAYOUT_STRIDED ? strided
-                                        : none);
-        if (layout == LAYOUT_PADDED)
+             layout == LAYOUT_PADDED       ? padded
+             : layout == LAYOUT_ALIGNED    ? aligned
+             : layout == LAYOUT_MISALIGNED ? aligned
+             : layout == LAYOUT_STRIDED    ? strided
+                                           : none);
+        if (layout == LAYOUT_PADDED || layout == LAYOUT_MISALIGNED)
             t->offset += kind_size(t->kind) * (size_t)(id + 1);
         if (packs)
             pack(t, (size_t)shared, (size_t)part);

@@ -363,6 +363,8 @@ static void draw_wgmma_windows(random_state *r, test_case *c)
 
 static void draw_wgmma_sliding(random_state *r, test_case *c)
 {
+    static const int layouts[] = {LAYOUT_CONTIGUOUS, LAYOUT_ALIGNED,
+                                  LAYOUT_MISALIGNED};
     draw_sliding(r, c);
     c->dim = 64 * random_int(r, 1, 2);
     c->windows = random_int(r, 1, 2);
@@ -370,7 +372,7 @@ static void draw_wgmma_sliding(random_state *r, test_case *c)
     c->heads = random_int(r, 1, 2);
     c->queries = random_int(r, 65, 300);
     c->keys = c->queries + c->query_offset;
-    c->layout = random_int(r, 0, 1) ? LAYOUT_CONTIGUOUS : LAYOUT_ALIGNED;
+    c->layout = one_of(r, layouts, 3);
     if (random_int(r, 0, 2) == 0)
         c->data = random_int(r, DATA_COMMON, DATA_STEEP);
 }
