@@ -86,6 +86,7 @@ static void plan_refused(const winattn_plan *plan, bench_pass pass,
         bool backward;
     } all[] = {{"wgmma not used: ", "wgmma", false},
                {"backward wgmma not used: ", "wgmma", true},
+               {"backward tensor maps not used: ", "tensor maps", true},
                {"tier matrix not taken: ", "tier matrix", false},
                {"backward tier matrix not taken: ", "tier matrix", true},
                {"tier local not taken: ", "tier local", false},

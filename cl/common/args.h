@@ -122,6 +122,10 @@ typedef struct forward_args {
 #define ROW_DELTA 1
 #define ROW_FACTOR 2
 #define ROW_ALONG 3
+/* Of tensor_maps.cl, in bytes of the workspace, where they are aligned. */
+#define TENSOR_MAP_BYTES 128
+#define SLIDING_MAPS 4
+#define SLIDING_MAP_ROOM ((SLIDING_MAPS + 1) * TENSOR_MAP_BYTES)
 typedef struct backward_args {
     forward_args forward;
     tensor_layout d_o, d_lse, dq, dk, dv;
@@ -130,6 +134,7 @@ typedef struct backward_args {
     arg_u64 scale_partials;
     arg_u64 pad_k_partials, pad_v_partials;
     arg_u64 bounds;     /* sliding_numbers.cl (tier matrix) */
+    arg_u64 maps;       /* tensor_maps.cl (Hopper) */
     arg_u32 key_blocks; /* of a window */
     /* and of the key blocks those at the end, which fewer rows see */
     arg_u32 short_key_blocks;

@@ -120,6 +120,9 @@
     X(ROW_PLANES, 0, 3)                                                       \
     /* backward_keys_matrix: 1: a launch makes dV, another dK; 0: one both */ \
     X(SPLIT_DK_DV, 0, 1)                                                      \
+    /* sliding gradients: 1: what leaves numbers of rows leaves tensor maps,  \
+     * and kernels of hopper/ fetch rows by them (tensor_maps.cl) */          \
+    X(TENSOR_MAPS, 0, 1)                                                      \
     /* unit/: 1: the instruction is computed through local memory, on any     \
      * device; NVIDIA's compute capability, times 10 */                       \
     X(EMULATED, 0, 1)                                                         \

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The backward pass's ring (key_ring.cl): a warpgroup keeps 64 rows of two
  * tensors, of a work tile and of the next, and a stage has 64 rows of two
- * others. What the kernels of rows and of keys share. */
+ * others. What the kernels of rows and of keys share.
+ *
+ * With TENSOR_MAPS rows come as boxes (boxes.cl), else 16 bytes or element by
+ * element. */
 #ifndef KEPT_ROWS_CL
 #define KEPT_ROWS_CL
 #define FILLED_TOGETHER FETCHING_SHOWS
+#include "hopper/boxes.cl"
 #include "hopper/key_ring.cl"
 #include "hopper/store_rows.cl"
 #include "hopper/wgmma.cl"
@@ -31,6 +35,53 @@ INLINE void fetch_kept(const tile_ring *ring, uint round,
         fetch_rows(kept_of(ring, round, part, g), plane,
                    first_row + g * WARPGROUP_ROWS, item, wide);
     arrive_filled(queries_filled(ring, round), wide);
+}
+
+/* The same as boxes, by one work-item of the half. */
+INLINE void fetch_kept_boxes(const tile_ring *ring, uint round,
+                             const mapped_plane *plane, stage_part part,
+                             uint first_row)
+{
+    const uint filled_at = queries_filled(ring, round);
+    arrive_expecting(filled_at, WARPGROUPS * QUERY_BYTES);
+    NO_UNROLL_FOR (uint g = 0; g < WARPGROUPS; g++)
+        fetch_box(kept_of(ring, round, part, g), plane,
+                  first_row + g * WARPGROUP_ROWS, filled_at);
+}
+
+/* A wave is done with a round's work tile. What it wrote over what was kept
+ * comes before the boxes of the next one. */
+INLINE void leave_kept(const tile_ring *ring, uint round, int lane)
+{
+    if (TENSOR_MAPS)
+        show_to_products();
+    WAVE_SYNC();
+    leave(queries_read(ring, round), lane);
+}
+
+/* Who arrives at barrier n where boxes complete there: a work-item for each
+ * part, and of a stage those besides that copy numbers of rows. 0: no box
+ * does. */
+INLINE uint box_arrivals(uint n, const uint numbers)
+{
+    const uint kept = n - 4 * STAGES;
+    if (n < STAGES)
+        return (FILLED_TOGETHER ? 2 : 1) + numbers;
+    return n < 2 * STAGES ? 1 : kept < QUERY_STAGES ? 2 : 0;
+}
+
+/* By as many work-items as there are barriers; a barrier of the work-group
+ * publishes them. */
+INLINE void make_kept_ring(const tile_ring *ring, uint item,
+                           const uint numbers)
+{
+    const uint boxes = TENSOR_MAPS ? box_arrivals(item, numbers) : 0;
+    if (item < MBARRIERS && boxes != 0)
+        make_mbarrier(nth_barrier(ring, item), boxes);
+    else if (item < MBARRIERS)
+        make_ring_barrier(ring, item);
+    if (TENSOR_MAPS)
+        show_to_products(); /* to the copy engine, too */
 }
 
 /* All of the work-group, wherever they are. */

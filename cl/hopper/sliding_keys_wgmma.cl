@@ -167,8 +167,76 @@ INLINE void announce_keys(__local keys_note *note, const backward_args *args,
                 args, item);
 }
 
+/* Copies the numbers of a tile's rows, by the half of those who fetch that has
+ * queries. `numbers`: of the group's first head. */
+#define NUMBERS_ARRIVE (WARPGROUP / 2)
+INLINE void copy_numbers(const tile_ring *ring, uint stage,
+                         const forward_args *forward,
+                         __global const float *numbers, row_tile tile,
+                         uint half_item)
+{
+    const uint row = min(tile.first + half_item, forward->queries - 1);
+    __global const float *own =
+        numbers + ((ulong)tile.head * forward->queries + row) * ROW_NUMBERS;
+    copy_word(shifts_of(ring, stage) + number_place(half_item), own);
+    copy_word(offsets_of(ring, stage) + number_place(half_item),
+              own + ROW_SLIDING_OFFSET);
+}
+
+/* Fetches as boxes, by the first work-item of a part's half, and numbers, by
+ * all of one. */
+INLINE ring_place fetch_boxes(const tile_ring *ring, ring_place at, uint round,
+                              const key_work *work, const key_tensors *all,
+                              const backward_args *args, uint half_item,
+                              stage_part part)
+{
+    const forward_args *forward = &args->forward;
+    const ulong window = work->keys.window;
+    const uint kv_head = work->keys.kv_head;
+    const uint first_head = kv_head * forward->heads_per_kv_head;
+    const mapped_plane kept =
+        part == KEYS ? find_mapped_plane(all->workspace, args, MAP_K, all->k,
+                                         &forward->k, window, kv_head)
+                     : find_mapped_plane(all->workspace, args, MAP_V, all->v,
+                                         &forward->v, window, kv_head);
+    mapped_plane plane =
+        part == QUERIES
+            ? find_mapped_plane(all->workspace, args, MAP_Q, all->q,
+                                &forward->q, window, first_head)
+            : find_mapped_plane(all->workspace, args, MAP_D_O, all->d_o,
+                                &args->d_o, window, first_head);
+    __global const float *numbers =
+        row_numbers_of(all->workspace, args, window, first_head);
+    row_tile tile = first_tile(work);
+    if (half_item == 0) {
+        if (round == 0) {
+            acquire_map(kept.map);
+            acquire_map(plane.map);
+        }
+        fetch_kept_boxes(ring, round, &kept, part, work->keys.first);
+    }
+    NO_UNROLL_FOR (uint n = 0; n < work->tiles; n++) {
+        const uint filled_at = filled(ring, at.stage, part);
+        await_phase(was_read(ring, at.stage, part), at.parity);
+        if (half_item == 0) {
+            plane.head = first_head + tile.head;
+            arrive_expecting(filled_at, KEY_BYTES);
+            fetch_box(part_of(ring, at.stage, part), &plane, tile.first,
+                      filled_at);
+        }
+        if (part == QUERIES) {
+            copy_numbers(ring, at.stage, forward, numbers, tile, half_item);
+            arrive_after_copies(filled_at);
+        }
+        at = next_place(at);
+        tile = next_tile(work, tile);
+    }
+    return at;
+}
+
 /* A work tile's part of the last warpgroup, half of it each, queries and
- * numbers, or dO: `round` were before it. */
+ * numbers, or dO: `round` were before it. Of boxes of dO the half's first
+ * work-item alone knows the place in the ring. */
 INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
                              __local keys_note *note, uint round,
                              const key_tensors *all, const backward_args *args,
@@ -185,6 +253,11 @@ INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
     announce_keys(note, args, &work, all->workspace, item);
     sync_warpgroup(WARPGROUPS);
     arrive(announced(ring, round));
+    if (TENSOR_MAPS)
+        return part == QUERIES || half_item == 0
+                   ? fetch_boxes(ring, at, round, &work, all, args, half_item,
+                                 part)
+                   : at;
     const row_plane kept =
         part == KEYS
             ? plane_of(all->k, &forward->k, window, kv_head, forward->keys)
@@ -204,16 +277,8 @@ INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
     NO_UNROLL_FOR (uint n = 0; n < work.tiles; n++) {
         await_phase(was_read(ring, at.stage, part), at.parity);
         plane.rows = heads + tile.head * head_pitch;
-        if (part == QUERIES) {
-            const uint row = min(tile.first + half_item, plane.last);
-            __global const float *own =
-                numbers +
-                ((ulong)tile.head * forward->queries + row) * ROW_NUMBERS;
-            copy_word(shifts_of(ring, at.stage) + number_place(half_item),
-                      own);
-            copy_word(offsets_of(ring, at.stage) + number_place(half_item),
-                      own + ROW_SLIDING_OFFSET);
-        }
+        if (part == QUERIES)
+            copy_numbers(ring, at.stage, forward, numbers, tile, half_item);
         fetch_rows(part_of(ring, at.stage, part), &plane, tile.first,
                    half_item, wide);
         if (part == QUERIES && !wide)
@@ -456,8 +521,7 @@ INLINE ring_place compute_tile(const tile_ring *ring, ring_place at,
     store_gradients(&x, ring, round, &work.keys, work.keys.first + wave * 16,
                     work.keys.first + work.keys.count, ds_scale, all, args,
                     wave, lane);
-    WAVE_SYNC();
-    leave(queries_read(ring, round), lane);
+    leave_kept(ring, round, lane);
     return at;
 }
 
@@ -476,8 +540,7 @@ sliding_keys_wgmma(BACKWARD_PARAMETERS)
     DECLARE_REGISTERS();
     if (get_group_id(0) >= work_tiles_of(&args))
         return;
-    if (item < MBARRIERS)
-        make_ring_barrier(&ring, item);
+    make_kept_ring(&ring, item, NUMBERS_ARRIVE);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave >= COMPUTING_WAVES) {
         LEAVE_REGISTERS();

@@ -348,8 +348,44 @@ INLINE uint again_of_all(__local const uint *again)
     return all;
 }
 
+/* Fetches as boxes, by the first work-item of a part's half. */
+INLINE ring_place fetch_boxes(const tile_ring *ring, ring_place at, uint count,
+                              const work_tile *tile, const key_loop *loop,
+                              const row_tensors *all,
+                              const backward_args *args, stage_part part)
+{
+    const forward_args *forward = &args->forward;
+    const uint kv_head = tile->head / forward->heads_per_kv_head;
+    const mapped_plane kept =
+        part == KEYS
+            ? find_mapped_plane(all->workspace, args, MAP_Q, all->q,
+                                &forward->q, tile->window, tile->head)
+            : find_mapped_plane(all->workspace, args, MAP_D_O, all->d_o,
+                                &args->d_o, tile->window, tile->head);
+    const mapped_plane plane =
+        part == KEYS ? find_mapped_plane(all->workspace, args, MAP_K, all->k,
+                                         &forward->k, tile->window, kv_head)
+                     : find_mapped_plane(all->workspace, args, MAP_V, all->v,
+                                         &forward->v, tile->window, kv_head);
+    if (count == 0) {
+        acquire_map(kept.map);
+        acquire_map(plane.map);
+    }
+    fetch_kept_boxes(ring, count, &kept, part, tile->row);
+    NO_UNROLL_FOR (uint i = 0; i < loop->blocks; i++) {
+        const uint filled_at = filled(ring, at.stage, part);
+        await_phase(was_read(ring, at.stage, part), at.parity);
+        arrive_expecting(filled_at, KEY_BYTES);
+        fetch_box(part_of(ring, at.stage, part), &plane, first_key(loop, i),
+                  filled_at);
+        at = next_place(at);
+    }
+    return at;
+}
+
 /* A work tile's part of the last warpgroup, half of it each: `count` were
- * before it. */
+ * before it. Of boxes the half's first work-item alone knows the place
+ * in the ring. */
 INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
                              __local rows_note *note, uint count,
                              work_tile tile, const row_tensors *all,
@@ -367,6 +403,11 @@ INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
     sync_warpgroup(WARPGROUPS);
     arrive(announced(ring, count));
     const key_loop loop = announced_loop(forward, &note->rows);
+    const uint half_item = item % (WARPGROUP / 2);
+    if (TENSOR_MAPS)
+        return half_item == 0 ? fetch_boxes(ring, at, count, &tile, &loop, all,
+                                            args, part)
+                              : at;
     const row_plane kept = part == KEYS
                                ? plane_of(all->q, &forward->q, tile.window,
                                           tile.head, forward->queries)
@@ -377,7 +418,6 @@ INLINE ring_place fetch_tile(const tile_ring *ring, ring_place at,
                                            kv_head, forward->keys)
                                 : plane_of(all->v, &forward->v, tile.window,
                                            kv_head, forward->keys);
-    const uint half_item = item % (WARPGROUP / 2);
     coming_stages coming = {at, 0};
     fetch_kept(ring, count, &kept, part, tile.row, half_item, wide);
     NO_UNROLL_FOR (uint i = 0; i < loop.blocks; i++) {
@@ -501,8 +541,7 @@ INLINE void compute(const tile_ring *ring, __local const rows_note *notes,
                     at = compute_tile(ring, at, notes + count % QUERY_STAGES,
                                       count, own, 1u << i, pass, all, args,
                                       wave, lane);
-                    WAVE_SYNC();
-                    leave(queries_read(ring, count), lane);
+                    leave_kept(ring, count, lane);
                     count++;
                 }
                 i++;
@@ -533,8 +572,7 @@ sliding_rows_wgmma(BACKWARD_PARAMETERS)
     const row_tensors all = {q, k, v, d_o, d_lse, dq, workspace};
     const tile_ring ring = {local_address(memory)};
     DECLARE_REGISTERS();
-    if (item < MBARRIERS)
-        make_ring_barrier(&ring, item);
+    make_kept_ring(&ring, item, 0);
     if (item < WARPGROUPS)
         again[item] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -6,6 +6,7 @@
  * a row ask for all they read at once, and many work-groups wait for it. */
 #include "matrix/given_extents.h"
 #include "matrix/sliding_bounds.cl"
+#include "matrix/tensor_maps.cl"
 
 REQUIRE(BLOCK_ROWS)
 
@@ -129,6 +130,7 @@ sliding_given(BACKWARD_PARAMETERS)
                  (ulong)tile.row * args.d_lse.row;
     if (item < BOUND_NUMBERS)
         found[item] = 0;
+    leave_tensor_maps(q, k, v, d_o, workspace, &args, item);
     multiply_rows(parts, &rows, item);
     barrier(CLK_LOCAL_MEM_FENCE);
     store_numbers(parts, &rows,

@@ -14,6 +14,7 @@
 #include "matrix/norms.cl"
 #include "matrix/sliding_bounds.cl"
 #include "matrix/sliding_gradients.cl"
+#include "matrix/tensor_maps.cl"
 
 REQUIRE(STATISTICS)
 
@@ -458,6 +459,7 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     wave_state state;
     hold(&state, own_q, own_d_o, rows.row, &w);
 #if STATISTICS
+    leave_tensor_maps(q, k, v, d_o, workspace, &args, (uint)me.id);
     start_statistics(&state);
     loop_keys(&state, &pipeline, here, &rows, &me, &w);
     finish_statistics(&state, &w);

@@ -65,6 +65,7 @@ typedef struct wa_device {
     bool emulates_matrix_unit; /* for tests: with ordinary instructions */
     bool ignores_tuning;       /* a measured shape was seen not to work */
     bool lacks_wgmma; /* kernels of warpgroups were seen not to work */
+    bool lacks_maps;  /* and those that fetch by tensor maps were */
 } wa_device;
 
 /* Queries only; launches nothing and builds nothing. Fails where a query

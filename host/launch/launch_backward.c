@@ -6,7 +6,7 @@
 #include "launch/passes.h"
 
 /* The same size on host and device, whatever the compiler. */
-_Static_assert(sizeof(backward_args) == 848, "backward_args has padding");
+_Static_assert(sizeof(backward_args) == 856, "backward_args has padding");
 
 /* In the order of BACKWARD_PARAMETERS in cl/common/parameters.cl; 0 is the
  * arguments' place. */
@@ -91,7 +91,8 @@ static backward_args make_args(const wa_call *call)
     args.bias_partials = args.workspace + workspace->statistics / 4;
     args.scale_partials = args.bias_partials + workspace->bias / 4;
     args.bounds = args.scale_partials + workspace->scale / 4;
-    args.pad_k_partials = args.bounds + workspace->bounds / 4;
+    args.maps = args.bounds + workspace->bounds / 4;
+    args.pad_k_partials = args.maps + workspace->maps / 4;
     args.pad_v_partials = args.pad_k_partials + workspace->pad / 4;
     args.key_blocks = plan->schedule.key_blocks;
     args.bound_blocks = plan->schedule.bound_blocks;

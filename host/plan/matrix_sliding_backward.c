@@ -142,31 +142,30 @@ static void set_kernel(const wa_device *device, const wa_matrix_shape *s,
     step->local_bytes = (uint32_t)bytes;
 }
 
-/* With a switch of the kernel's own. */
-static void write_options(const wa_problem *problem, const wa_device *device,
-                          const wa_matrix_shape *s, wa_switch own,
-                          uint32_t value, wa_step *step)
+/* The switches of the problem; those of the kernel and of the shape follow. */
+static void start_options(const wa_problem *problem, const wa_device *device,
+                          wa_step *step)
+{
+    step->defines[0] = 0;
+    wa_append_problem(problem, device, step->block_rows, step->block_keys,
+                      step->defines, sizeof step->defines);
+}
+
+/* The kernel of rows, for statistics, perhaps with tensor maps, or for dQ. */
+static void set_rows(const wa_problem *problem, const wa_device *device,
+                     const wa_matrix_shape *rows, bool statistics,
+                     bool has_maps, wa_step *step)
 {
     char *text = step->defines;
     const size_t size = sizeof step->defines;
-    text[0] = 0;
-    wa_append_problem(problem, device, step->block_rows, step->block_keys,
-                      text, size);
-    wa_append_switch(text, size, own, value);
-    wa_append_matrix_shape(s, device, text, size);
-}
-
-/* The kernel of rows, for statistics or for dQ. */
-static void set_rows(const wa_problem *problem, const wa_device *device,
-                     const wa_matrix_shape *rows, bool statistics,
-                     wa_step *step)
-{
     set_kernel(device, rows, device->matrix_unit->sliding_rows_kernel,
                rows_bytes(problem, device, rows, statistics), step);
     step->block_rows = rows->block_rows;
     step->block_keys = rows->block_keys;
-    write_options(problem, device, rows, WA_SWITCH(STATISTICS), statistics,
-                  step);
+    start_options(problem, device, step);
+    wa_append_switch(text, size, WA_SWITCH(STATISTICS), statistics);
+    wa_append_switch(text, size, WA_SWITCH(TENSOR_MAPS), has_maps);
+    wa_append_matrix_shape(rows, device, text, size);
 }
 
 /* The steps that leave statistics of rows; of the same blocks of rows. */
@@ -175,7 +174,8 @@ static void set_statistics(const wa_problem *problem, const wa_device *device,
 {
     const uint32_t BLOCK_ROWS = rows->block_rows;
     wa_step *given = &plan->step[WA_STEP_GIVEN];
-    set_rows(problem, device, rows, true, &plan->step[WA_STEP_STATISTICS]);
+    set_rows(problem, device, rows, true, plan->has_maps,
+             &plan->step[WA_STEP_STATISTICS]);
     plan->schedule.bound_blocks = wa_ceil_div(problem->queries, BLOCK_ROWS);
     if (GIVEN_ITEMS > device->max_work_group ||
         GIVEN_LOCAL_BYTES > device->local_bytes)
@@ -185,9 +185,9 @@ static void set_statistics(const wa_problem *problem, const wa_device *device,
     given->block_keys = rows->block_keys;
     given->work_group = GIVEN_ITEMS;
     given->local_bytes = GIVEN_LOCAL_BYTES;
-    given->defines[0] = 0;
-    wa_append_problem(problem, device, given->block_rows, given->block_keys,
-                      given->defines, sizeof given->defines);
+    start_options(problem, device, given);
+    wa_append_switch(given->defines, sizeof given->defines,
+                     WA_SWITCH(TENSOR_MAPS), plan->has_maps);
 }
 
 void wa_take_sliding_pair(const wa_problem *problem, const wa_device *device,
@@ -198,15 +198,17 @@ void wa_take_sliding_pair(const wa_problem *problem, const wa_device *device,
     const wa_matrix_shape keys = transpose_shape(&shape->keys);
     wa_schedule *s = &plan->schedule;
     set_statistics(problem, device, &rows, plan);
-    set_rows(problem, device, &rows, false, &plan->step[WA_STEP_ROWS]);
+    set_rows(problem, device, &rows, false, false, &plan->step[WA_STEP_ROWS]);
     wa_step *last = &plan->step[WA_STEP_KEYS];
     s->key_parts = splits_dk_dv(problem, device, &keys) ? 2 : 1;
     set_kernel(device, &keys, unit->sliding_keys_kernel,
                keys_bytes(problem, device, &keys), last);
     last->block_rows = shape->keys.block_rows;
     last->block_keys = shape->keys.block_keys;
-    write_options(problem, device, &keys, WA_SWITCH(SPLIT_DK_DV),
-                  s->key_parts - 1, last);
+    start_options(problem, device, last);
+    wa_append_switch(last->defines, sizeof last->defines,
+                     WA_SWITCH(SPLIT_DK_DV), s->key_parts - 1);
+    wa_append_matrix_shape(&keys, device, last->defines, sizeof last->defines);
     plan->fused = false;
     s->row_blocks = wa_ceil_div(problem->queries, rows.block_rows);
     s->key_blocks = wa_ceil_div(problem->keys, shape->keys.block_keys);

@@ -234,6 +234,7 @@ static wa_device device_for_tier(const wa_device *device,
         seen.max_work_group = exclusions->most_items[tier];
     seen.ignores_tuning = exclusions->untuned[tier][0] != 0;
     seen.lacks_wgmma = exclusions->wgmma[0] != 0;
+    seen.lacks_maps = exclusions->maps[0] != 0;
     return seen;
 }
 
@@ -266,6 +267,8 @@ winattn_status wa_plan_make(const wa_problem *problem, const wa_device *device,
         WA_TRY(check_backward(problem, device));
     snprintf(plan->wgmma_refusal, sizeof plan->wgmma_refusal, "%s",
              exclusions->wgmma);
+    snprintf(plan->maps_refusal, sizeof plan->maps_refusal, "%s",
+             exclusions->maps);
     for (size_t i = 0; i < TIER_CHOICES; i++) {
         const winattn_tier tier = order[i];
         const wa_device seen = device_for_tier(device, exclusions, tier);
@@ -327,6 +330,9 @@ void wa_plan_describe(const wa_plan *plan, char *text, size_t size)
     if (plan->wgmma_refusal[0])
         wa_append(text, size, "%swgmma not used: %s\n", pass,
                   plan->wgmma_refusal);
+    if (plan->maps_refusal[0])
+        wa_append(text, size, "%stensor maps not used: %s\n", pass,
+                  plan->maps_refusal);
     for (size_t i = 0; i < WA_TIERS; i++)
         if (plan->refusals[i][0])
             wa_append(text, size, "%stier %s not taken: %s\n", pass,

@@ -83,6 +83,7 @@ typedef struct wa_schedule {
 typedef struct wa_workspace {
     uint64_t statistics, bias, scale;
     uint64_t bounds; /* of sliding gradients on a matrix unit */
+    uint64_t maps;   /* and of those by tensor maps */
     uint64_t pad;    /* of either of pad_k and pad_v */
     uint64_t dense;  /* with a table: first the bias that it stands for, if
                         kernels know none, then what dbias sums */
@@ -101,6 +102,7 @@ typedef struct wa_plan {
     bool streams;  /* forward: the softmax takes several steps */
     bool is_wgmma; /* the main kernel is one of Hopper's warpgroups */
     bool fused;    /* backward: one kernel makes everything of a window */
+    bool has_maps; /* its kernels fetch rows by tensor maps */
     uint32_t access_elements; /* of a vector access; 0: element by element */
     uint32_t access_bytes;    /* its alignment; 0: that of an element */
     wa_schedule schedule;
@@ -113,6 +115,8 @@ typedef struct wa_plan {
     /* why a device with wgmma does without, "" where it does not or has none
      */
     char wgmma_refusal[WA_REASON_SIZE];
+    /* and why its kernels fetch no rows by tensor maps; "" likewise */
+    char maps_refusal[WA_REASON_SIZE];
 } wa_plan;
 
 /* The step whose kernel computes the most: what is told of a plan and, on a
@@ -131,6 +135,7 @@ typedef struct wa_exclusions {
     /* why measured shapes of the tier are not taken; "": they are */
     char untuned[WA_TIERS][WA_REASON_SIZE];
     char wgmma[WA_REASON_SIZE]; /* why no kernel with wgmma is; "": it is */
+    char maps[WA_REASON_SIZE];  /* why tensor maps are not; "": they are */
 } wa_exclusions;
 
 /* Tries the tiers, best first. */

@@ -158,8 +158,10 @@ static void lay_out(const wa_problem *problem, wa_plan *plan)
     if (plan->tier == WINATTN_TIER_MATRIX &&
         problem->variant == WINATTN_SLIDING)
         w->bounds = s->windows_per_launch * bound_bytes(problem, s);
-    w->all =
-        w->statistics + w->bias + w->scale + w->bounds + 2 * w->pad + w->dense;
+    if (plan->has_maps)
+        w->maps = SLIDING_MAP_ROOM;
+    w->all = w->statistics + w->bias + w->scale + w->bounds + w->maps +
+             2 * w->pad + w->dense;
 }
 
 void wa_schedule_backward(const wa_problem *problem, const wa_device *device,

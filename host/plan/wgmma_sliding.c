@@ -130,9 +130,23 @@ static uint32_t keys_bytes(uint32_t HEAD_DIM, wgmma_shape shape)
     return KEYS_LOCAL_BYTES;
 }
 
+/* Do tensor maps hold the strides of what is fetched, in 32 bits and in units
+ * of 16 bytes? */
+static bool maps_hold(const wa_problem *problem)
+{
+    static const wa_tensor_id ids[] = {WA_Q, WA_K, WA_V, WA_D_O};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        const wa_tensor *tensor = &problem->tensor[ids[i]];
+        for (int axis = WA_WINDOW; axis <= WA_HEAD; axis++)
+            if (tensor->stride[axis] * tensor->element_size / 16 > UINT32_MAX)
+                return false;
+    }
+    return true;
+}
+
 static void set_step(const wa_problem *problem, const wa_device *device,
                      const char *kernel, wgmma_shape shape, uint32_t bytes,
-                     wa_step *step)
+                     bool has_maps, wa_step *step)
 {
     char *text = step->defines;
     const size_t size = sizeof step->defines;
@@ -143,6 +157,7 @@ static void set_step(const wa_problem *problem, const wa_device *device,
     wa_append_problem(problem, device, step->block_rows, step->block_keys,
                       text, size);
     wa_append_switch(text, size, WA_SWITCH(STAGES), shape.stages);
+    wa_append_switch(text, size, WA_SWITCH(TENSOR_MAPS), has_maps);
     wa_append_matrix_unit_options(device, text, size);
 }
 
@@ -155,11 +170,11 @@ static void set_steps(const wa_problem *problem, const wa_device *device,
     first->block_rows = rows.block_rows;
     first->block_keys = TILE_KEYS;
     set_step(problem, device, "sliding_rows_wgmma", rows,
-             rows_bytes(dim, rows), first);
+             rows_bytes(dim, rows), plan->has_maps, first);
     last->block_rows = TILE_KEYS;
     last->block_keys = keys.block_rows;
     set_step(problem, device, "sliding_keys_wgmma", keys,
-             keys_bytes(dim, keys), last);
+             keys_bytes(dim, keys), plan->has_maps, last);
 }
 
 bool wa_plan_wgmma_sliding_backward(const wa_problem *problem,
@@ -175,10 +190,13 @@ bool wa_plan_wgmma_sliding_backward(const wa_problem *problem,
         why = device_refusal(device, rows.block_rows, rows_bytes(dim, rows));
     if (!why)
         why = device_refusal(device, keys.block_rows, keys_bytes(dim, keys));
+    plan->has_maps = !device->lacks_maps && maps_hold(problem);
     if (!why && !wa_take_sliding_statistics(problem, device, plan))
         why = "no kernel on fragments makes statistics of its rows";
-    if (why)
+    if (why) {
+        plan->has_maps = false;
         return wa_refuse_wgmma(plan, why);
+    }
     set_steps(problem, device, rows, keys, plan);
     wa_take_wgmma(plan);
     plan->fused = false;

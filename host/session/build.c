@@ -171,7 +171,8 @@ static bool may_retry(const attempts *tried, const wa_plan *plan)
 /* After a failure that says something of kernel and device: where the shape
  * was a measured one, the planner has another of its own; the registers that
  * its kernel needs may be there for `most` work-items, fewer than it had; what
- * wgmma cannot do, fragments may; else the next tier. Where the failure may
+ * cannot be fetched by tensor maps, copies may; what wgmma cannot do,
+ * fragments may; else the next tier. Where the failure may
  * pass, the call fails; what may be either must come twice. */
 static winattn_status learn(attempts *tried, const wa_plan *plan,
                             winattn_status status, uint32_t most)
@@ -185,6 +186,11 @@ static winattn_status learn(attempts *tried, const wa_plan *plan,
     tried->repeats = status == CL_OUT_OF_RESOURCES && !tried->repeats;
     if (tried->repeats)
         return WINATTN_SUCCESS;
+    if (plan->has_maps) {
+        snprintf(tried->exclusions.maps, WA_REASON_SIZE, "%.200s",
+                 winattn_last_reason());
+        return WINATTN_SUCCESS;
+    }
     if (plan->is_wgmma) {
         snprintf(tried->exclusions.wgmma, WA_REASON_SIZE, "%.200s",
                  winattn_last_reason());

@@ -202,14 +202,15 @@ static bool suits(const wa_problem *small, double work, uint64_t workspace)
 static wa_workspace shrink_workspace(const wa_problem *small,
                                      const wa_plan *plan)
 {
-    wa_workspace w = {.dense = dense_bytes(small)};
+    wa_workspace w = {.dense = dense_bytes(small),
+                      .maps = plan->workspace.maps};
     if (plan->pass == WA_BACKWARD)
         w.statistics =
             ((uint64_t)small->queries * ROW_NUMBERS * ELEMENT_BYTES + 15) /
             16 * 16;
     if (plan->workspace.bounds)
         w.bounds = (uint64_t)ROW_NUMBERS * ELEMENT_BYTES;
-    w.all = w.statistics + w.bounds + w.dense;
+    w.all = w.statistics + w.bounds + w.maps + w.dense;
     return w;
 }
 

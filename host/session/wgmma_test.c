@@ -105,7 +105,7 @@ static uint32_t blocks_of(uint32_t size)
 
 /* The plan for one window, whose work tiles one work-group takes if some do
  * one after the other; the backward pass has a workspace for it, where numbers
- * of rows come first and then those of their blocks. */
+ * of rows come first, then those of their blocks, and tensor maps. */
 static wa_plan small_plan(const wa_plan *plan)
 {
     const uint64_t numbers = ROW_NUMBERS * sizeof(float) * WA_TEST_HEADS;
@@ -123,10 +123,10 @@ static wa_plan small_plan(const wa_plan *plan)
     s->key_blocks = blocks_of(plan->step[WA_STEP_KEYS].block_keys);
     s->splits = 1;
     s->windows_per_launch = 1;
-    memset(w, 0, sizeof *w);
-    w->statistics = numbers * WA_TEST_TOKENS;
-    w->bounds = numbers * s->bound_blocks;
-    w->all = w->statistics + w->bounds;
+    *w = (wa_workspace){.statistics = numbers * WA_TEST_TOKENS,
+                        .bounds = numbers * s->bound_blocks,
+                        .maps = plan->workspace.maps};
+    w->all = w->statistics + w->bounds + w->maps;
     return small;
 }
 

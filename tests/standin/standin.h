@@ -65,6 +65,7 @@ typedef struct standin_driver {
     /* Their self-test finds a wrong number in this output; 0: in none. */
     wa_tensor_id wgmma_wrong;
     bool wgmma_wrong_if_shifted; /* and where tensors are aligned, in none */
+    bool wgmma_wrong_by_maps;    /* and where they come otherwise, in none */
     /* Of builds; NULL: a line of no meaning. PTX that was compiled before,
      * since standin_reset, comes from the driver's cache and has none. */
     const char *log;

@@ -344,8 +344,32 @@ static void gradients_may_be_wrong(void **state)
     assert_passes_differ(true, "self-test: dv of head 0, row 1, channel 1 ");
 }
 
-/* A plan of gradients alone is tested as well, and what was found is known to
- * the next plan, which tests nothing. */
+/* By maps alone: then they are copied otherwise, here and in the next plan. */
+static void maps_may_be_wrong(void **state)
+{
+    (void)state;
+    standin_drivers.gives_ptx = true;
+    standin_drivers.wgmma_wrong_by_maps = true;
+    standin_drivers.wgmma_wrong = WA_DQ;
+    world w = begin_passes(WINATTN_PASS_BACKWARD);
+    winattn_plan *first = w.plan;
+    for (unsigned tests = 2;; tests = 0) {
+        assert_says(&w, "\nbackward kernel: " KEYS_KERNEL ", ");
+        assert_says(&w, "\nbackward tensor maps not used: wgmma failed its "
+                        "self-test: dq of head 0, row 1, channel 1 ");
+        assert_null(strstr(w.text, "wgmma not used"));
+        assert_int_equal(launches_of(KEYS_KERNEL), tests);
+        if (tests == 0)
+            break;
+        standin_forget();
+        plan_again(&w, 500, WINATTN_FP16);
+    }
+    winattn_plan_destroy(first);
+    end(&w);
+}
+
+/* A plan of gradients alone is tested as well, with tensor maps and without,
+ * and what was found is known to the next plan, which tests nothing. */
 static void what_was_wrong_is_remembered(void **state)
 {
     (void)state;
@@ -354,7 +378,7 @@ static void what_was_wrong_is_remembered(void **state)
     world w = begin_passes(WINATTN_PASS_BACKWARD);
     winattn_plan *first = w.plan;
     assert_says(&w, "backward wgmma not used: wgmma failed its self-test: dk");
-    assert_int_equal(launches_of(KEYS_KERNEL), 1);
+    assert_int_equal(launches_of(KEYS_KERNEL), 2);
     standin_forget();
     plan_again(&w, 500, WINATTN_FP16);
     assert_says(&w, "backward wgmma not used: wgmma failed its self-test: dk");
@@ -393,6 +417,7 @@ int main(void)
         cmocka_unit_test_setup(numbers_may_be_wrong, start),
         cmocka_unit_test_setup(logs_may_complain_of_a_pass, start),
         cmocka_unit_test_setup(gradients_may_be_wrong, start),
+        cmocka_unit_test_setup(maps_may_be_wrong, start),
         cmocka_unit_test_setup(what_was_wrong_is_remembered, start),
         cmocka_unit_test(any_call_may_fail),
     };

@@ -208,8 +208,9 @@ static void assert_workspace(const planned *of)
                                  ? s->windows_per_launch * p->heads *
                                        s->bound_blocks * ROW_NUMBERS * 4
                                  : 0));
+    REQUIRE(w->maps == (of->plan->has_maps ? SLIDING_MAP_ROOM : 0));
     REQUIRE(w->all == w->statistics + w->bias + w->scale + w->bounds +
-                          2 * w->pad + w->dense);
+                          w->maps + 2 * w->pad + w->dense);
     if (broken)
         fail_of(of, broken);
 }

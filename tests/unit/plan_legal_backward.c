@@ -364,7 +364,8 @@ void assert_legal_backward(const wa_problem *p, const wa_device *device,
     REQUIRE(plan->workspace.all ==
             plan->workspace.statistics + plan->workspace.bias +
                 plan->workspace.scale + plan->workspace.bounds +
-                2 * plan->workspace.pad + plan->workspace.dense);
+                plan->workspace.maps + 2 * plan->workspace.pad +
+                plan->workspace.dense);
     REQUIRE(plan->reason[0] != 0);
     REQUIRE(plan->refusals[plan->tier][0] == 0);
     if (broken)

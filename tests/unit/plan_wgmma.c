@@ -274,6 +274,54 @@ static void failed_gradients_are_left_to_fragments(void **state)
     assert_non_null(strstr(text, "wgmma not used: it was serialized\n"));
 }
 
+/* All programs of a plan agree on whether there are tensor maps. */
+static void assert_maps(const wa_plan *plan, bool has_maps)
+{
+    assert_true(has_gradients(plan));
+    assert_int_equal(plan->has_maps, has_maps);
+    for (int i = WA_STEP_GIVEN; i <= WA_STEP_KEYS; i++)
+        assert_int_equal(define_of(plan->step[i].defines, "TENSOR_MAPS"),
+                         has_maps);
+}
+
+static void maps_are_taken_where_they_hold_strides(void **state)
+{
+    static const wa_tensor_id ids[] = {WA_Q, WA_K, WA_V, WA_D_O};
+    const wa_device *h200 = device_named("H200");
+    const uint64_t most = (uint64_t)UINT32_MAX * 8; /* elements */
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof ids / sizeof *ids; i++) {
+        wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64 heads=2");
+        uint64_t *stride =
+            &p.tensor[ids[i / 2]].stride[i % 2 ? WA_HEAD : WA_WINDOW];
+        *stride = most;
+        wa_plan plan = backward_plan_of(&p, h200);
+        assert_maps(&plan, true);
+        *stride += 8;
+        plan = backward_plan_of(&p, h200);
+        assert_maps(&plan, false);
+    }
+}
+
+static void failed_maps_are_left_to_copies(void **state)
+{
+    const wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64");
+    wa_exclusions exclusions;
+    wa_plan plan;
+    char text[4096] = "";
+    (void)state;
+    memset(&exclusions, 0, sizeof exclusions);
+    snprintf(exclusions.maps, sizeof exclusions.maps, "it was wrong");
+    assert_int_equal(wa_plan_make(&p, device_named("H200"), WA_BACKWARD,
+                                  &exclusions, &plan),
+                     WINATTN_SUCCESS);
+    assert_maps(&plan, false);
+    assert_legal_backward(&p, device_named("H200"), &plan, "copies");
+    wa_plan_describe(&plan, text, sizeof text);
+    assert_non_null(
+        strstr(text, "backward tensor maps not used: it was wrong\n"));
+}
+
 static void numbers_of_tokens_compile_no_gradients(void **state)
 {
     const wa_device *h200 = device_named("H200");
@@ -302,6 +350,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(gradients_that_are_not_computed),
     cmocka_unit_test(others_have_no_gradients),
     cmocka_unit_test(failed_gradients_are_left_to_fragments),
+    cmocka_unit_test(maps_are_taken_where_they_hold_strides),
+    cmocka_unit_test(failed_maps_are_left_to_copies),
     cmocka_unit_test(numbers_of_tokens_compile_no_gradients),
 };
 const test_group plan_wgmma = TEST_GROUP(NULL, tests);
