@@ -43,19 +43,14 @@ INLINE void copy_box(uint to, __global const ulong *map, uint channel,
 /* A head of a mapped tensor. */
 typedef struct mapped_plane {
     __global const ulong *map;
-    uint channel;      /* where its first one is */
     uint head, window; /* of the launch */
 } mapped_plane;
 
-/* Map `n` is of the tensor. */
 INLINE mapped_plane find_mapped_plane(__global float *workspace,
                                       const backward_args *args, uint n,
-                                      __global const storage *tensor,
-                                      const tensor_layout *layout,
                                       ulong window, uint head)
 {
-    const mapped_plane p = {tensor_map(workspace, args, n),
-                            channels_before(tensor + layout->offset), head,
+    const mapped_plane p = {tensor_map(workspace, args, n), head,
                             (uint)(window - args->forward.first_window)};
     return p;
 }
@@ -67,8 +62,8 @@ INLINE void fetch_box(uint to, const mapped_plane *plane, uint first,
 {
     UNROLL_FOR (uint panel = 0; panel < PANELS; panel++)
         copy_box(to + panel * (MAP_ROWS * PANEL_PITCH), plane->map,
-                 plane->channel + panel * PANEL_CHANNELS, first, plane->head,
-                 plane->window, filled);
+                 panel * PANEL_CHANNELS, first, plane->head, plane->window,
+                 filled);
 }
 
 #endif

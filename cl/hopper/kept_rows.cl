@@ -3,8 +3,8 @@
  * tensors, of a work tile and of the next, and a stage has 64 rows of two
  * others. What the kernels of rows and of keys share.
  *
- * With TENSOR_MAPS rows come as boxes (boxes.cl), else 16 bytes or element by
- * element. */
+ * With TENSOR_MAPS rows come as boxes (boxes.cl), in launches with
+ * ARG_WIDE_ACCESS alone; else 16 bytes or element by element. */
 #ifndef KEPT_ROWS_CL
 #define KEPT_ROWS_CL
 #define FILLED_TOGETHER FETCHING_SHOWS

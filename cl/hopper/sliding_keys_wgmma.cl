@@ -194,17 +194,11 @@ INLINE ring_place fetch_boxes(const tile_ring *ring, ring_place at, uint round,
     const ulong window = work->keys.window;
     const uint kv_head = work->keys.kv_head;
     const uint first_head = kv_head * forward->heads_per_kv_head;
-    const mapped_plane kept =
-        part == KEYS ? find_mapped_plane(all->workspace, args, MAP_K, all->k,
-                                         &forward->k, window, kv_head)
-                     : find_mapped_plane(all->workspace, args, MAP_V, all->v,
-                                         &forward->v, window, kv_head);
-    mapped_plane plane =
-        part == QUERIES
-            ? find_mapped_plane(all->workspace, args, MAP_Q, all->q,
-                                &forward->q, window, first_head)
-            : find_mapped_plane(all->workspace, args, MAP_D_O, all->d_o,
-                                &args->d_o, window, first_head);
+    const mapped_plane kept = find_mapped_plane(
+        all->workspace, args, part == KEYS ? MAP_K : MAP_V, window, kv_head);
+    mapped_plane plane = find_mapped_plane(all->workspace, args,
+                                           part == QUERIES ? MAP_Q : MAP_D_O,
+                                           window, first_head);
     __global const float *numbers =
         row_numbers_of(all->workspace, args, window, first_head);
     row_tile tile = first_tile(work);

@@ -357,16 +357,11 @@ INLINE ring_place fetch_boxes(const tile_ring *ring, ring_place at, uint count,
     const forward_args *forward = &args->forward;
     const uint kv_head = tile->head / forward->heads_per_kv_head;
     const mapped_plane kept =
-        part == KEYS
-            ? find_mapped_plane(all->workspace, args, MAP_Q, all->q,
-                                &forward->q, tile->window, tile->head)
-            : find_mapped_plane(all->workspace, args, MAP_D_O, all->d_o,
-                                &args->d_o, tile->window, tile->head);
+        find_mapped_plane(all->workspace, args, part == KEYS ? MAP_Q : MAP_D_O,
+                          tile->window, tile->head);
     const mapped_plane plane =
-        part == KEYS ? find_mapped_plane(all->workspace, args, MAP_K, all->k,
-                                         &forward->k, tile->window, kv_head)
-                     : find_mapped_plane(all->workspace, args, MAP_V, all->v,
-                                         &forward->v, tile->window, kv_head);
+        find_mapped_plane(all->workspace, args, part == KEYS ? MAP_K : MAP_V,
+                          tile->window, kv_head);
     if (count == 0) {
         acquire_map(kept.map);
         acquire_map(plane.map);

@@ -41,13 +41,8 @@ typedef struct mapped_tensor {
     uint heads, rows;
 } mapped_tensor;
 
-/* A map begins at a multiple of 16 bytes, so many channels before a tensor,
- * whose strides are such multiples. */
+/* Strides, and where tensors start, are multiples of 16 bytes. */
 #define MAP_UNIT (16 / sizeof(storage))
-INLINE uint channels_before(__global const storage *first)
-{
-    return (uint)((size_t)first / sizeof(storage)) % MAP_UNIT;
-}
 
 INLINE void write_tensor_map(__global ulong *map, const mapped_tensor *t)
 {
@@ -55,13 +50,12 @@ INLINE void write_tensor_map(__global ulong *map, const mapped_tensor *t)
     const ulong type = DTYPE == 1 ? 6 : 10, swizzle = 3, promotion = 2;
     const ulong dimensions = 4;
     const ulong row = t->layout.row / MAP_UNIT;
-    const uint before = channels_before(t->first);
-    map[0] = (ulong)(size_t)(t->first - before);
+    map[0] = (ulong)(size_t)t->first;
     map[1] = (dimensions - 1) << 4 | type << 7 | swizzle << 13 |
              promotion << 17 | row << 32;
     map[2] = t->layout.head / MAP_UNIT | t->layout.window / MAP_UNIT << 32;
     map[3] = 0;
-    map[4] = (before + HEAD_DIM - 1) | (ulong)(t->rows - 1) << 32;
+    map[4] = (HEAD_DIM - 1) | (ulong)(t->rows - 1) << 32;
     map[5] = (t->heads - 1) | (t->windows - 1) << 32;
     map[6] = (ulong)(MAP_CHANNELS - 1) << 56;
     map[7] = MAP_ROWS - 1;

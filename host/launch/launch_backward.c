@@ -154,12 +154,25 @@ static bool takes_step(const wa_call *call, const backward_args *args,
            !(step == WA_STEP_STATISTICS && is_given);
 }
 
+/* The kernel that computes a step of the call. */
+static cl_kernel kernel_of(const wa_call *call, const backward_args *args,
+                           int step)
+{
+    const bool copies =
+        call->plan->has_maps && (args->forward.flags & ARG_WIDE_ACCESS) == 0;
+    if (copies && step == WA_STEP_ROWS)
+        step = WA_STEP_COPIED_ROWS;
+    else if (copies && step == WA_STEP_KEYS)
+        step = WA_STEP_COPIED_KEYS;
+    return call->kernels->step[step];
+}
+
 static winattn_status append_steps(wa_call *call, backward_args *args,
                                    bool skips_keys)
 {
     const wa_schedule *s = &call->plan->schedule;
     for (int i = WA_STEP_GIVEN; i <= WA_STEP_KEYS; i++) {
-        const cl_kernel kernel = call->kernels->step[i];
+        const cl_kernel kernel = kernel_of(call, args, i);
         const size_t group = call->plan->step[i].work_group;
         if (!takes_step(call, args, i) || (i == WA_STEP_KEYS && skips_keys))
             continue;
@@ -183,7 +196,7 @@ winattn_status wa_launch_gradients(wa_call *call, backward_args *args)
         return WINATTN_SUCCESS;
     for (int i = WA_STEP_GIVEN; i <= WA_STEP_KEYS; i++)
         if (call->kernels->step[i])
-            WA_TRY(set_buffers(call, call->kernels->step[i]));
+            WA_TRY(set_buffers(call, kernel_of(call, args, i)));
     args->forward.flags |= ARG_FIRST_LAUNCH;
     /* where other kernels make all that belongs to rows */
     const bool skips_keys =

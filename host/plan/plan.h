@@ -29,6 +29,10 @@ typedef enum wa_step_id {
     WA_STEP_KEYS,       /* dK, dV, partial sums; alone: everything */
     WA_STEP_SUM,        /* of partial sums */
     WA_STEP_SUM_TABLE,  /* of what belongs to an entry of a table */
+    /* In place of WA_STEP_ROWS and WA_STEP_KEYS that fetch by tensor maps,
+     * where a call's tensors do not start at 16 bytes. */
+    WA_STEP_COPIED_ROWS,
+    WA_STEP_COPIED_KEYS,
     WA_STEPS
 } wa_step_id;
 /* Those that compute on windows. */

@@ -162,19 +162,18 @@ static void set_step(const wa_problem *problem, const wa_device *device,
 }
 
 static void set_steps(const wa_problem *problem, const wa_device *device,
-                      wgmma_shape rows, wgmma_shape keys, wa_plan *plan)
+                      wgmma_shape rows, wgmma_shape keys, bool has_maps,
+                      wa_step *first, wa_step *last)
 {
     const uint32_t dim = problem->head_dim;
-    wa_step *first = &plan->step[WA_STEP_ROWS];
-    wa_step *last = &plan->step[WA_STEP_KEYS];
     first->block_rows = rows.block_rows;
     first->block_keys = TILE_KEYS;
     set_step(problem, device, "sliding_rows_wgmma", rows,
-             rows_bytes(dim, rows), plan->has_maps, first);
+             rows_bytes(dim, rows), has_maps, first);
     last->block_rows = TILE_KEYS;
     last->block_keys = keys.block_rows;
     set_step(problem, device, "sliding_keys_wgmma", keys,
-             keys_bytes(dim, keys), plan->has_maps, last);
+             keys_bytes(dim, keys), has_maps, last);
 }
 
 bool wa_plan_wgmma_sliding_backward(const wa_problem *problem,
@@ -197,7 +196,12 @@ bool wa_plan_wgmma_sliding_backward(const wa_problem *problem,
         plan->has_maps = false;
         return wa_refuse_wgmma(plan, why);
     }
-    set_steps(problem, device, rows, keys, plan);
+    set_steps(problem, device, rows, keys, plan->has_maps,
+              &plan->step[WA_STEP_ROWS], &plan->step[WA_STEP_KEYS]);
+    if (plan->has_maps)
+        set_steps(problem, device, rows, keys, false,
+                  &plan->step[WA_STEP_COPIED_ROWS],
+                  &plan->step[WA_STEP_COPIED_KEYS]);
     wa_take_wgmma(plan);
     plan->fused = false;
     s->row_blocks = wa_ceil_div(problem->queries, rows.block_rows);

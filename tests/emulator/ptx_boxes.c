@@ -79,6 +79,11 @@ void run_copy_box(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
         box.tensor = read_map(words);
         for (unsigned axis = CHANNEL; axis <= WINDOW; axis++)
             box.at[axis] = (uint32_t)lanes_of(wave, i, 2 + axis)[lane];
+        if (box.at[CHANNEL] * 2 % CHUNK_BYTES != 0) {
+            ptx_fail(wave->group, "a box that begins at channel %u",
+                     box.at[CHANNEL]);
+            return;
+        }
         wave->boxes = ptx_grown(wave->boxes, wave->box_count, &wave->box_room,
                                 sizeof *wave->boxes);
         wave->boxes[wave->box_count++] = box;

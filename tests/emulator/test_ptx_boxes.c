@@ -31,8 +31,9 @@ static void write_map(uint32_t *words)
 }
 
 /* By lane 0, what is said of one box, and the box as it lies there. */
-static const char *fetch(uint32_t *words, const char *acquire,
-                         const char *over, const char *bytes)
+static const char *fetch_from(const char *channel, uint32_t *words,
+                              const char *acquire, const char *over,
+                              const char *bytes)
 {
     static char body[2048];
     snprintf(body, sizeof body,
@@ -40,10 +41,10 @@ static const char *fetch(uint32_t *words, const char *acquire,
              "@%%p1 mbarrier.init.shared::cta.b64 [%%r13], 1;\n%s"
              "bar.sync 0;\n@!%%p1 bra again;\n%s"
              "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%%r13], %s;\n"
-             "mov.b32 %%r10, 0;\nmov.b32 %%r11, 1;\n"
+             "mov.b32 %%r10, 0;\nmov.b32 %%r11, 1;\nmov.b32 %%r14, %s;\n"
              "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
              ".mbarrier::complete_tx::bytes [%%r2], "
-             "[%%rd0+4096, {%%r10, %%r11, %%r10, %%r10}], [%%r13];\nagain:\n"
+             "[%%rd0+4096, {%%r14, %%r11, %%r10, %%r10}], [%%r13];\nagain:\n"
              "mbarrier.try_wait.parity.shared::cta.b64 %%p2, [%%r13], 0;\n"
              "@!%%p2 bra again;\nmov.b32 %%r14, 0;\nall:\n"
              "shl.b32 %%r11, %%r14, 7;\nshl.b32 %%r10, %%r1, 2;\n"
@@ -53,8 +54,13 @@ static const char *fetch(uint32_t *words, const char *acquire,
              "st.global.u32 [%%rd6+8192], %%r12;\n"
              "add.s32 %%r14, %%r14, 1;\nsetp.lt.u32 %%p2, %%r14, 64;\n"
              "@%%p2 bra all;\n",
-             over, acquire, bytes);
+             over, acquire, bytes, channel);
     return run(body, 32, 0, words, 1);
+}
+static const char *fetch(uint32_t *words, const char *acquire,
+                         const char *over, const char *bytes)
+{
+    return fetch_from("0", words, acquire, over, bytes);
 }
 #define ACQUIRE "fence.proxy.tensormap::generic.acquire.gpu [" MAP "], 128;\n"
 
@@ -92,6 +98,8 @@ static void boxes_have_rules(void **state)
                            "over what was not shown"));
     snprintf(shown, sizeof shown, "%sfence.proxy.async.shared::cta;\n", over);
     assert_string_equal(fetch(words, ACQUIRE, shown, "8192"), "");
+    assert_non_null(strstr(fetch_from("1", words, ACQUIRE, "", "8192"),
+                           "begins at channel 1"));
     words[MAP_AT + 14] = 62; /* rows of a box */
     assert_non_null(
         strstr(fetch(words, ACQUIRE, "", "8192"), "a map of another form"));

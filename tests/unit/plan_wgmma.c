@@ -274,7 +274,8 @@ static void failed_gradients_are_left_to_fragments(void **state)
     assert_non_null(strstr(text, "wgmma not used: it was serialized\n"));
 }
 
-/* All programs of a plan agree on whether there are tensor maps. */
+/* All programs of a plan agree on whether there are tensor maps; where there
+ * are, others do without. */
 static void assert_maps(const wa_plan *plan, bool has_maps)
 {
     assert_true(has_gradients(plan));
@@ -282,6 +283,21 @@ static void assert_maps(const wa_plan *plan, bool has_maps)
     for (int i = WA_STEP_GIVEN; i <= WA_STEP_KEYS; i++)
         assert_int_equal(define_of(plan->step[i].defines, "TENSOR_MAPS"),
                          has_maps);
+    for (int i = WA_STEP_ROWS; i <= WA_STEP_KEYS; i++) {
+        const wa_step *maps = &plan->step[i];
+        const wa_step *copies =
+            &plan->step[i == WA_STEP_ROWS ? WA_STEP_COPIED_ROWS
+                                          : WA_STEP_COPIED_KEYS];
+        assert_int_equal(copies->kernel != NULL, has_maps);
+        if (!has_maps)
+            continue;
+        assert_string_equal(copies->kernel, maps->kernel);
+        assert_int_equal(copies->work_group, maps->work_group);
+        assert_int_equal(copies->local_bytes, maps->local_bytes);
+        assert_int_equal(copies->block_rows, maps->block_rows);
+        assert_int_equal(copies->block_keys, maps->block_keys);
+        assert_int_equal(define_of(copies->defines, "TENSOR_MAPS"), 0);
+    }
 }
 
 static void maps_are_taken_where_they_hold_strides(void **state)
