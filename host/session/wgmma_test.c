@@ -174,9 +174,12 @@ winattn_status wa_check_wgmma(cl_context context, cl_device_id device,
                               const wa_kernels *kernels)
 {
     wa_plan small = small_plan(plan);
+    wa_kernels copying = *kernels;
     WA_TRY(check(context, device, problem, &small, kernels));
     if (!plan->has_maps)
         return WINATTN_SUCCESS;
-    small.access_elements = 0; /* as if tensors started anywhere */
-    return check(context, device, problem, &small, kernels);
+    small.has_maps = false;
+    copying.step[WA_STEP_ROWS] = kernels->step[WA_STEP_COPIED_ROWS];
+    copying.step[WA_STEP_KEYS] = kernels->step[WA_STEP_COPIED_KEYS];
+    return check(context, device, problem, &small, &copying);
 }
