@@ -125,7 +125,7 @@ typedef struct forward_args {
 /* Of tensor_maps.cl, in bytes of the workspace, where they are aligned. */
 #define TENSOR_MAP_BYTES 128
 #define SLIDING_MAPS 4
-#define SLIDING_MAP_ROOM ((SLIDING_MAPS + 1) * TENSOR_MAP_BYTES)
+#define SLIDING_MAP_ROOM 640 /* for them, and for one more to align them */
 typedef struct backward_args {
     forward_args forward;
     tensor_layout d_o, d_lse, dq, dk, dv;
