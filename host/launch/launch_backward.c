@@ -7,6 +7,8 @@
 
 /* The same size on host and device, whatever the compiler. */
 _Static_assert(sizeof(backward_args) == 856, "backward_args has padding");
+_Static_assert(SLIDING_MAP_ROOM == (SLIDING_MAPS + 1) * TENSOR_MAP_BYTES,
+               "tensor maps have other room");
 
 /* In the order of BACKWARD_PARAMETERS in cl/common/parameters.cl; 0 is the
  * arguments' place. */

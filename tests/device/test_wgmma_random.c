@@ -2,7 +2,7 @@
  * Random cases of the sizes that kernels with wgmma compute, on a device that
  * has them, be it emulated; elsewhere skipped. Most must be computed by one
  * of these, and of many cases some by each; none is left to others because a
- * compiler let products wait for each other.
+ * compiler let products wait for each other, or because tensor maps failed.
  *
  *   test_wgmma_random forward|backward [FIRST [COUNT]] */
 #include <string.h>

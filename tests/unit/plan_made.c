@@ -35,22 +35,33 @@ wa_problem problem_of(const char *text)
     return p;
 }
 
-wa_plan plan_of(const wa_problem *p, const wa_device *device)
+static const wa_exclusions none;
+
+wa_plan plan_after(const wa_problem *p, const wa_device *device, wa_pass pass,
+                   const wa_exclusions *failed)
 {
-    static const wa_exclusions none;
     wa_plan plan;
-    if (wa_plan_make(p, device, WA_FORWARD, &none, &plan) != WINATTN_SUCCESS)
+    if (wa_plan_make(p, device, pass, failed, &plan) != WINATTN_SUCCESS)
         fail_msg("%s: %s", device->name, winattn_last_reason());
     return plan;
 }
 
+wa_plan plan_of(const wa_problem *p, const wa_device *device)
+{
+    return plan_after(p, device, WA_FORWARD, &none);
+}
+
 wa_plan backward_plan_of(const wa_problem *p, const wa_device *device)
 {
-    static const wa_exclusions none;
-    wa_plan plan;
-    if (wa_plan_make(p, device, WA_BACKWARD, &none, &plan) != WINATTN_SUCCESS)
-        fail_msg("%s: %s", device->name, winattn_last_reason());
-    return plan;
+    return plan_after(p, device, WA_BACKWARD, &none);
+}
+
+void assert_described(const wa_plan *plan, const char *line)
+{
+    char text[4096] = "";
+    wa_plan_describe(plan, text, sizeof text);
+    if (!strstr(text, line))
+        fail_msg("\"%s\" is not in \"%s\"", line, text);
 }
 
 bool has_proven_unit(const wa_device *device)
@@ -79,7 +90,6 @@ winattn_tier best_tier(const wa_problem *p, const wa_device *device,
 bool plan_or_refusal(const wa_problem *p, const wa_device *device,
                      wa_plan *plan)
 {
-    static const wa_exclusions none;
     if (wa_plan_make(p, device, WA_FORWARD, &none, plan) == WINATTN_SUCCESS)
         return true;
     if (p->tier == WINATTN_TIER_MATRIX &&

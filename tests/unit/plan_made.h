@@ -20,9 +20,15 @@ const wa_device *device_named(const char *name);
 /* Of a case, which must be right. */
 wa_problem problem_of(const char *text);
 
-/* The plan of a pass, which must be there. */
+/* The plan of a pass, which must be there; plan_after: as what failed before
+ * taught. */
+wa_plan plan_after(const wa_problem *p, const wa_device *device, wa_pass pass,
+                   const wa_exclusions *failed);
 wa_plan plan_of(const wa_problem *p, const wa_device *device);
 wa_plan backward_plan_of(const wa_problem *p, const wa_device *device);
+
+/* The plan says this of itself. */
+void assert_described(const wa_plan *plan, const char *line);
 
 /* Has the device a unit that is taken unasked? */
 bool has_proven_unit(const wa_device *device);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Kernels with wgmma: on which devices and for which problems they are taken,
  * and what a plan says where they are not. */
-#include <stdio.h>
 #include <string.h>
 
 #include "plan_groups.h"
@@ -124,20 +123,14 @@ static void others_have_none(void **state)
 static void a_failure_leaves_it_to_fragments(void **state)
 {
     const wa_problem p = problem_of(WINDOWED "dtype=fp16 dim=64");
-    wa_exclusions exclusions;
-    wa_plan plan;
-    char text[4096] = "";
+    const wa_exclusions failed = {.wgmma = "it was serialized"};
+    const wa_plan plan =
+        plan_after(&p, device_named("H200"), WA_FORWARD, &failed);
     (void)state;
-    memset(&exclusions, 0, sizeof exclusions);
-    snprintf(exclusions.wgmma, sizeof exclusions.wgmma, "it was serialized");
-    assert_int_equal(
-        wa_plan_make(&p, device_named("H200"), WA_FORWARD, &exclusions, &plan),
-        WINATTN_SUCCESS);
     assert_string_equal(kernel_of(&plan), "sliding_forward_matrix_mma");
     assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
     assert_false(plan.is_wgmma);
-    wa_plan_describe(&plan, text, sizeof text);
-    assert_non_null(strstr(text, "wgmma not used: it was serialized\n"));
+    assert_described(&plan, "wgmma not used: it was serialized\n");
 }
 
 /* Caches of keys grow, and calls have other numbers of heads, without another
@@ -256,22 +249,16 @@ static void others_have_no_gradients(void **state)
 static void failed_gradients_are_left_to_fragments(void **state)
 {
     const wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64");
-    wa_exclusions exclusions;
-    wa_plan plan;
-    char text[4096] = "";
+    const wa_exclusions failed = {.wgmma = "it was serialized"};
+    const wa_plan plan =
+        plan_after(&p, device_named("H200"), WA_BACKWARD, &failed);
     (void)state;
-    memset(&exclusions, 0, sizeof exclusions);
-    snprintf(exclusions.wgmma, sizeof exclusions.wgmma, "it was serialized");
-    assert_int_equal(wa_plan_make(&p, device_named("H200"), WA_BACKWARD,
-                                  &exclusions, &plan),
-                     WINATTN_SUCCESS);
     assert_false(has_gradients(&plan));
     assert_string_equal(plan.step[WA_STEP_KEYS].kernel,
                         "sliding_keys_matrix_mma");
     assert_int_equal(plan.tier, WINATTN_TIER_MATRIX);
     assert_legal_backward(&p, device_named("H200"), &plan, "fragments");
-    wa_plan_describe(&plan, text, sizeof text);
-    assert_non_null(strstr(text, "wgmma not used: it was serialized\n"));
+    assert_described(&plan, "wgmma not used: it was serialized\n");
 }
 
 /* All programs of a plan agree on whether there are tensor maps; where there
@@ -322,20 +309,13 @@ static void maps_are_taken_where_they_hold_strides(void **state)
 static void failed_maps_are_left_to_copies(void **state)
 {
     const wa_problem p = problem_of(GRADIENTS "dtype=fp16 dim=64");
-    wa_exclusions exclusions;
-    wa_plan plan;
-    char text[4096] = "";
+    const wa_exclusions failed = {.maps = "it was wrong"};
+    const wa_plan plan =
+        plan_after(&p, device_named("H200"), WA_BACKWARD, &failed);
     (void)state;
-    memset(&exclusions, 0, sizeof exclusions);
-    snprintf(exclusions.maps, sizeof exclusions.maps, "it was wrong");
-    assert_int_equal(wa_plan_make(&p, device_named("H200"), WA_BACKWARD,
-                                  &exclusions, &plan),
-                     WINATTN_SUCCESS);
     assert_maps(&plan, false);
     assert_legal_backward(&p, device_named("H200"), &plan, "copies");
-    wa_plan_describe(&plan, text, sizeof text);
-    assert_non_null(
-        strstr(text, "backward tensor maps not used: it was wrong\n"));
+    assert_described(&plan, "backward tensor maps not used: it was wrong\n");
 }
 
 static void numbers_of_tokens_compile_no_gradients(void **state)
