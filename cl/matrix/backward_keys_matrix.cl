@@ -344,10 +344,9 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local float pad_sums[WINDOWS_PER_GROUP * WAVES_PER_WINDOW][2 * DIMS];
 #endif
     DECLARE_PADS(pads)
-    DECLARE_EXCHANGES(exchanges)
     const forward_args *kernel_forward = &args.forward;
     work_item me = this_work_item();
-    wave w = wave_of(&me, exchanges);
+    DECLARE_WAVE(w, me.id, WINDOWS_PER_GROUP * WAVES_PER_WINDOW)
     const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
     const keys_memory memory = {
         .bias_cache = BIAS_CACHE_OR_NULL(bias_cache),

@@ -389,10 +389,9 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local float pad_sums[WINDOWS_PER_GROUP * WAVES_PER_WINDOW][2 * DIMS];
 #endif
     DECLARE_PADS(pads)
-    DECLARE_EXCHANGES(exchanges)
     const forward_args *forward = &args.forward;
     work_item me = this_work_item();
-    wave w = wave_of(&me, exchanges);
+    DECLARE_WAVE(w, me.id, WINDOWS_PER_GROUP * WAVES_PER_WINDOW)
     const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
     fused_memory memory =
         find_memory((__local uchar *)team_memory[me.team], me.wave);

@@ -508,10 +508,9 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local int errors_show;
 #endif
     DECLARE_PADS(pads)
-    DECLARE_EXCHANGES(exchanges)
     const forward_args *forward = &args.forward;
     work_item me = this_work_item();
-    wave w = wave_of(&me, exchanges);
+    DECLARE_WAVE(w, me.id, WINDOWS_PER_GROUP * WAVES_PER_WINDOW)
     const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
     const split_memory memory = {
         .bias_cache = BIAS_CACHE_OR_NULL(bias_cache),

@@ -394,9 +394,8 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     __local uchar kept_key_regions[WINDOWS_PER_GROUP][NK];
 #endif
     DECLARE_PADS(pads)
-    DECLARE_EXCHANGES(exchanges)
     work_item me = this_work_item();
-    wave w = wave_of(&me, exchanges);
+    DECLARE_WAVE(w, me.id, WINDOWS_PER_GROUP * WAVES_PER_WINDOW)
     const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
     const team_memory memory = {
         .ring = (__local storage_bits *)rings[me.team],

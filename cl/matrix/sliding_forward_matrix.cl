@@ -259,9 +259,8 @@ JOIN(sliding_forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     __local uint4 q_rows[ROW_PLANE_SIZE / CHUNK] __attribute__((aligned(128)));
     __local span spans[BLOCK_ROWS];
     __local uint found[WAVES_PER_WINDOW];
-    DECLARE_EXCHANGES(exchanges)
     work_item me = this_work_item();
-    wave w = wave_of(&me, exchanges);
+    DECLARE_WAVE(w, me.id, WINDOWS_PER_GROUP * WAVES_PER_WINDOW)
     __local storage_bits *own_q = (__local storage_bits *)q_rows;
 
     const work_tile tile = deal_work_tile(&args, (uint)get_group_id(0));

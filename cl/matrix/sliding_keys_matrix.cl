@@ -286,10 +286,9 @@ JOIN(sliding_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local uint4 v_rows[ROW_PLANE_SIZE / CHUNK] __attribute__((aligned(128)));
     __local float4 numbers[STAGES][BLOCK_ROWS];
     __local uint found[BOUND_NUMBERS];
-    DECLARE_EXCHANGES(exchanges)
     const forward_args *forward = &args.forward;
     work_item me = this_work_item();
-    wave w = wave_of(&me, exchanges);
+    DECLARE_WAVE(w, me.id, WINDOWS_PER_GROUP * WAVES_PER_WINDOW)
     __local storage_bits *own_k = (__local storage_bits *)k_rows;
     __local storage_bits *own_v = (__local storage_bits *)v_rows;
 

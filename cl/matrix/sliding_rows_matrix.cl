@@ -404,10 +404,9 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #if !STATISTICS
     __local float scratch[WAVES_PER_WINDOW][WAVE];
 #endif
-    DECLARE_EXCHANGES(exchanges)
     const forward_args *forward = &args.forward;
     work_item me = this_work_item();
-    wave w = wave_of(&me, exchanges);
+    DECLARE_WAVE(w, me.id, WINDOWS_PER_GROUP * WAVES_PER_WINDOW)
     __local storage_bits *own_q = (__local storage_bits *)q_rows;
     __local storage_bits *own_d_o = (__local storage_bits *)d_o_rows;
 

@@ -23,30 +23,6 @@ INLINE work_item this_work_item(void)
     return me;
 }
 
-/* In local memory, for emulated units: what waves exchange data through. */
-#if EMULATED
-#define DECLARE_EXCHANGES(name)                                               \
-    __local uint name[WINDOWS_PER_GROUP * WAVES_PER_WINDOW][EXCHANGE_WORDS];
-#else
-#define DECLARE_EXCHANGES(name) __local uint(*const name)[1] = 0;
-#endif
-#if EMULATED
-INLINE wave wave_of(const work_item *me,
-                    __local uint (*exchanges)[EXCHANGE_WORDS])
-{
-    const wave w = {.lane = me->id % WAVE,
-                    .exchange = exchanges[me->id / WAVE],
-                    .exchanges = exchanges[0],
-                    .waves = WINDOWS_PER_GROUP * WAVES_PER_WINDOW};
-    return w;
-}
-#else
-INLINE wave wave_of(const work_item *me, __local uint (*exchanges)[1])
-{
-    const wave w = {.lane = me->id % WAVE};
-    return w;
-}
-#endif
 /* What every kernel has in local memory: the teams' rings, which start with a
  * line of 128 bytes for units that swizzle rows; of gradients, each wave's
  * output staging; the bias cache. */

@@ -99,15 +99,7 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
         __attribute__((aligned(128)));
     __local storage_bits *ring = (__local storage_bits *)places;
     const int item = (int)get_local_id(0);
-#if EMULATED
-    __local uint exchanges[WAVES][EXCHANGE_WORDS];
-    const wave own_wave = {.lane = item % WAVE,
-                           .exchange = exchanges[item / WAVE],
-                           .exchanges = exchanges[0],
-                           .waves = WAVES};
-#else
-    const wave own_wave = {.lane = item % WAVE};
-#endif
+    DECLARE_WAVE(own_wave, item, WAVES)
     const wave *w = &own_wave;
     const uint column_blocks =
         (args.out + BLOCK_COLUMNS - 1) / (uint)BLOCK_COLUMNS;

@@ -151,15 +151,7 @@ WAVE_ATTRIBUTE void JOIN(linear_resident_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
     __local storage_bits *results = kept + WEIGHT_STAGES * W_SIZE;
     __local float *added = (__local float *)(results + RESULTS * RESULT_SIZE);
     const int item = (int)get_local_id(0);
-#if EMULATED
-    __local uint exchanges[WAVES][EXCHANGE_WORDS];
-    const wave own_wave = {.lane = item % WAVE,
-                           .exchange = exchanges[item / WAVE],
-                           .exchanges = exchanges[0],
-                           .waves = WAVES};
-#else
-    const wave own_wave = {.lane = item % WAVE};
-#endif
+    DECLARE_WAVE(own_wave, item, WAVES)
     const wave *w = &own_wave;
     const wave_place at = place_of(item / WAVE);
     const uint column_blocks =

@@ -12,6 +12,15 @@
 #define OPERAND_WORDS ((MMA_M + MMA_N) * MMA_K / WORD_ELEMENTS)
 #define EXCHANGE_WORDS (OPERAND_WORDS > WAVE ? OPERAND_WORDS : WAVE)
 
+/* At a kernel's start: the wave of work-item `item` of a work-group that has
+ * `count` of them. */
+#define DECLARE_WAVE(name, item, count)                                       \
+    __local uint name##_exchanges[count][EXCHANGE_WORDS];                     \
+    wave name = {.lane = (item) % WAVE,                                       \
+                 .exchange = name##_exchanges[(item) / WAVE],                 \
+                 .exchanges = name##_exchanges[0],                            \
+                 .waves = count};
+
 INLINE storage_bits operand(const uint *words, int i)
 {
     return (storage_bits)(words[i / WORD_ELEMENTS] >> i % WORD_ELEMENTS * 16);
@@ -77,6 +86,7 @@ INLINE int emulate_wave_any(int x, const wave *w)
  * it is. */
 #define ELSE_ALL(condition) IF_ALL (!(condition))
 #else
+#define DECLARE_WAVE(name, item, count) wave name = {.lane = (item) % WAVE};
 #define IF_ALL(condition) if (condition)
 #define ELSE_ALL(condition) else
 #define MMA(a, b, c, w) mma(a, b, c)
