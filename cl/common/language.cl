@@ -55,7 +55,7 @@
  * anyway, and PoCL takes a quarter of the time to compile what it may call. */
 #ifndef INLINE /* simulators want calls (tests/runtimes/oclgrind) */
 #if EMULATED
-#define INLINE static inline
+#define INLINE static __attribute__((noinline))
 #else
 #define INLINE static inline __attribute__((always_inline))
 #endif

@@ -121,12 +121,17 @@ INLINE void store_epilogue(float (*tiles)[ACC_PER_LANE], const float *factor,
     row_target fast_store = *to;
     fast_store.adds = 0;
     fast_store.wide = 1;
-    IF_ALL (here->fast_store) /* one branch for all that it says */
+#if EMULATED /* which compile slowly, and know no fast code */
+    store_channels(tiles, factor, first, OUT_TILES, here->out, OUT_PITCH,
+                   here->fast_store ? &fast_store : to, w);
+#else
+    if (here->fast_store) /* one branch for all that it says */
         store_channels(tiles, factor, first, OUT_TILES, here->out, OUT_PITCH,
                        &fast_store, w);
-    ELSE_ALL (here->fast_store)
+    else
         store_channels(tiles, factor, first, OUT_TILES, here->out, OUT_PITCH,
                        to, w);
+#endif
 }
 
 /* Sums of `tiles` tiles of channels of dV or dK, from tile `first` on, are

@@ -141,9 +141,11 @@ typedef struct key_tile {
 typedef struct wave {
     int lane;
 #if EMULATED
-    __local uint *exchange; /* [EXCHANGE_WORDS], among those of all waves */
+    /* [EXCHANGE_WORDS], the first of two places, among those of all waves */
+    __local uint *exchange;
     __local const uint *exchanges;
     int waves;
+    int *turn; /* the place of the latest exchange: 0, 1 */
 #endif
 } wave;
 

@@ -28,7 +28,7 @@ typedef struct wa_matrix_unit {
     uint32_t wave;             /* lanes */
     uint32_t queries;          /* of a tile of scores */
     uint32_t tile;             /* keys of one, and channels of a step */
-    uint32_t exchange_words;   /* of an emulated wave, in local memory */
+    uint32_t exchange_words;   /* an emulated wave has two, in local memory */
     const char *options;       /* for the compiler; "" */
 } wa_matrix_unit;
 

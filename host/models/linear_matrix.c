@@ -33,7 +33,7 @@ static uint64_t bytes_of(const wa_linear_problem *problem,
         wa_linear_blocks(problem->in, s->stage_dims);
     uint64_t bytes = s->keeps_weight ? RESIDENT_BYTES : LINEAR_BYTES;
     if (device->emulates_matrix_unit)
-        bytes += (uint64_t)ROW_WAVES * COLUMN_WAVES * DIM_WAVES *
+        bytes += (uint64_t)ROW_WAVES * COLUMN_WAVES * DIM_WAVES * 2 *
                  unit->exchange_words * 4;
     return bytes;
 }
