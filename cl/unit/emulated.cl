@@ -2,8 +2,8 @@
  * A matrix instruction that is computed through local memory (EMULATED 1), so
  * that each unit's layout can be tested on any device. It offers what a real
  * unit's file defines: MMA, LANE_XOR, WAVE_ANY and WAVE_SYNC; and for real
- * units too IF_ALL and ELSE_ALL. All work-items of a work-group must make the
- * same calls. */
+ * units too DECLARE_WAVE, IF_ALL and ELSE_ALL. All work-items of a work-group
+ * must make the same calls. */
 #ifndef EMULATED_CL
 #define EMULATED_CL
 #include "unit/fragment.cl"

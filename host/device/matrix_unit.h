@@ -28,9 +28,17 @@ typedef struct wa_matrix_unit {
     uint32_t wave;             /* lanes */
     uint32_t queries;          /* of a tile of scores */
     uint32_t tile;             /* keys of one, and channels of a step */
-    uint32_t exchange_words;   /* an emulated wave has two, in local memory */
+    uint32_t exchange_words;   /* of an exchange of an emulated wave */
     const char *options;       /* for the compiler; "" */
 } wa_matrix_unit;
+
+/* Local memory of emulated waves: exchanges take turns with two places
+ * (cl/unit/emulated.cl). */
+static inline uint64_t wa_exchange_bytes(const wa_matrix_unit *unit,
+                                         uint64_t waves)
+{
+    return waves * 2 * unit->exchange_words * 4;
+}
 
 /* Sub-groups are of OpenCL C 2.0. ocloc 22.43 knows the functions below but
  * declares them only where these macros say so; drivers define them. */

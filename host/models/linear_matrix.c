@@ -33,8 +33,8 @@ static uint64_t bytes_of(const wa_linear_problem *problem,
         wa_linear_blocks(problem->in, s->stage_dims);
     uint64_t bytes = s->keeps_weight ? RESIDENT_BYTES : LINEAR_BYTES;
     if (device->emulates_matrix_unit)
-        bytes += (uint64_t)ROW_WAVES * COLUMN_WAVES * DIM_WAVES * 2 *
-                 unit->exchange_words * 4;
+        bytes += wa_exchange_bytes(unit, (uint64_t)ROW_WAVES * COLUMN_WAVES *
+                                             DIM_WAVES);
     return bytes;
 }
 

@@ -123,7 +123,7 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
     if (wa_problem_padding(problem) == 1) /* pad_k and pad_v */
         bytes += array_bytes(unit, 2ull * t->dims * t->element_bytes);
     if (device->emulates_matrix_unit)
-        bytes += array_bytes(unit, waves * 2 * unit->exchange_words * 4);
+        bytes += array_bytes(unit, wa_exchange_bytes(unit, waves));
     return bytes;
 }
 
