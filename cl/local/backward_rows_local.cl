@@ -82,9 +82,9 @@ INLINE void store_statistics(const gradient_memory *memory,
     }
 }
 #else
-/* The sums that parts has of each row and column of tiles: of P, of dS, and of
- * the squares of P; behind them of those of dS, of every other column, as an
- * estimate does for these. A work-item has the place of its tile to itself. */
+/* The sums that parts has of each row and column of tiles: of P and of dS;
+ * behind them of the squares of dS, of every other column, as an estimate does
+ * for these. A work-item has the place of its tile to itself. */
 #define SUM_PLANE (Q_ROWS * COL_TILES)
 INLINE void add_row_sums(const float tile[SCORE_ROWS][SCORE_COLS],
                          __local float *sums)
@@ -96,15 +96,14 @@ INLINE void add_row_sums(const float tile[SCORE_ROWS][SCORE_COLS],
         sums[ROW_TILES * i * COL_TILES] = sum;
     }
 }
-/* `columns`: of tiles that the plane of `sums` has. */
 INLINE void add_row_squares(const float tile[SCORE_ROWS][SCORE_COLS],
-                            __local float *sums, const int columns)
+                            __local float *sums)
 {
     UNROLL_FOR (int i = 0; i < SCORE_ROWS; i++) {
-        float sum = sums[ROW_TILES * i * columns];
+        float sum = sums[ROW_TILES * i * SQUARE_TILES];
         UNROLL_FOR (int j = 0; j < SCORE_COLS; j++)
             sum = FMA(tile[i][j], tile[i][j], sum);
-        sums[ROW_TILES * i * columns] = sum;
+        sums[ROW_TILES * i * SQUARE_TILES] = sum;
     }
 }
 
@@ -112,7 +111,8 @@ INLINE void add_row_squares(const float tile[SCORE_ROWS][SCORE_COLS],
  * becomes what dQ of row r is to be multiplied by, row_sum what turns
  * exponentials into the weights of K that mend dQ. Do errors of delta show, by
  * their 2-norm over the rows, or by that of what they leave in dQ where keys
- * have nothing in common? All work-items find the same. */
+ * have nothing in common, at most: squares of P sum to no more than those of
+ * its sums. All work-items find the same. */
 #define ADDERS (TEAM < 32 ? TEAM : 32)
 INLINE int
 check_statistics(const gradient_memory *memory, const backward_args *args,
@@ -120,8 +120,8 @@ check_statistics(const gradient_memory *memory, const backward_args *args,
                  __global float *statistics, __local int *mends, int lane)
 {
     __local float *all_errors = memory->parts + SUM_PLANE;
-    __local float *all_left = memory->parts + 2 * SUM_PLANE;
-    __local float *all_squares = memory->parts + 3 * SUM_PLANE;
+    __local float *all_left = memory->row_delta; /* which is read no more */
+    __local float *all_squares = memory->parts + 2 * SUM_PLANE;
     float error = 0.0f, left = 0.0f, size = 0.0f;
     barrier(CLK_LOCAL_MEM_FENCE); /* a loop may have had no keys */
     for (int done = 0; done < Q_ROWS; done += TEAM) {
@@ -133,7 +133,7 @@ check_statistics(const gradient_memory *memory, const backward_args *args,
         UNROLL_FOR (int c = 0; c < COL_TILES; c++) {
             sum += own[c];
             ds += own[SUM_PLANE + c];
-            weights += own[2 * SUM_PLANE + c];
+            weights = FMA(own[c], own[c], weights);
             if (c % 2 == 0)
                 squares += all_squares[r * SQUARE_TILES + c / 2];
         }
@@ -151,7 +151,7 @@ check_statistics(const gradient_memory *memory, const backward_args *args,
         memory->row_sum[r] = -shift * factor;
         own[0] = inverse;
         all_errors[r * COL_TILES] = ds * ds;
-        all_left[r * COL_TILES] = ds * ds * weights;
+        all_left[r] = ds * ds * weights;
         all_squares[r * SQUARE_TILES] =
             squares * ((float)COL_TILES / SQUARE_TILES);
     }
@@ -159,11 +159,11 @@ check_statistics(const gradient_memory *memory, const backward_args *args,
     if (lane < ADDERS && lane < Q_ROWS) {
         for (int r = lane; r < Q_ROWS; r += ADDERS) {
             error += all_errors[r * COL_TILES];
-            left += all_left[r * COL_TILES];
+            left += all_left[r];
             size += all_squares[r * SQUARE_TILES];
         }
         all_errors[lane * COL_TILES] = error;
-        all_left[lane * COL_TILES] = left;
+        all_left[lane] = left;
         all_squares[lane * SQUARE_TILES] = size;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -171,7 +171,7 @@ check_statistics(const gradient_memory *memory, const backward_args *args,
         error = left = size = 0.0f;
         for (int i = 0; i < ADDERS && i < Q_ROWS; i++) {
             error += all_errors[i * COL_TILES];
-            left += all_left[i * COL_TILES];
+            left += all_left[i];
             size += all_squares[i * SQUARE_TILES];
         }
         *mends = error > DELTA_TOLERANCE * DELTA_TOLERANCE * size ||
@@ -201,22 +201,20 @@ INLINE void add_keys(float4 *sums_q, float tile[SCORE_ROWS][SCORE_COLS],
     /* where the work-item's tile has its sums */
     __local float *own_sums =
         memory->parts + coord.row * COL_TILES + coord.col;
-    __local float *own_squares = memory->parts + 3 * SUM_PLANE +
+    __local float *own_squares = memory->parts + 2 * SUM_PLANE +
                                  coord.row * SQUARE_TILES + coord.col / 2;
     if (coord.owns)
         store_exponentials(tile, memory, coord, 1);
     if (pass == 0) {
-        if (coord.owns) {
+        if (coord.owns)
             add_row_sums(tile, own_sums);
-            add_row_squares(tile, own_sums + 2 * SUM_PLANE, COL_TILES);
-        }
         multiply_d_o(tile, memory, block, coord, lane);
         if (coord.owns) {
             differentiate_softmax(tile, memory, coord, 0);
             store_weights(tile, memory, coord);
             add_row_sums(tile, own_sums + SUM_PLANE);
             if (coord.col % 2 == 0)
-                add_row_squares(tile, own_squares, SQUARE_TILES);
+                add_row_squares(tile, own_squares);
         }
     }
     UNROLL_FOR (int s = 0; s < DIM_STAGES; s++) {

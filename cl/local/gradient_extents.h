@@ -42,7 +42,7 @@
 /* What a softmax and P dP sum, or what delta is checked by. */
 #define SQUARE_TILES CEIL_DIV(COL_TILES, 2)
 #define ROWS_PART_COUNT                                                       \
-    (Q_ROWS * (STATISTICS ? 2 * COL_TILES : 3 * COL_TILES + SQUARE_TILES))
+    (Q_ROWS * (2 * COL_TILES + (STATISTICS ? 0 : SQUARE_TILES)))
 #define ROWS_HAVE_ALONG (VARIANT == COSINE && !STATISTICS)
 /* And the verdict of all work-items, a number. */
 #define ROWS_LOCAL_BYTES                                                      \
