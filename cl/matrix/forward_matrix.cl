@@ -91,8 +91,8 @@ INLINE void renew_score_bias(const wave_memory *own, const team_memory *memory,
         score_bias_at(here->tensors, args, here->of, &here->at->coord);
 #if MASK_IN_LOCAL
     barrier(CLK_LOCAL_MEM_FENCE);
-    cache_score_bias(memory->bias_cache, args, &score_bias, block->first_row,
-                     me->id);
+    cache_score_bias(memory->bias_cache, args, &score_bias, 0,
+                     block->first_row, me->id);
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
 #if HAS_REGISTER_BIAS_CACHE
@@ -430,6 +430,21 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         block.scale = cosine_scale(&args, logit_scale, block.head);
 #endif
         find_planes(&block, q, k, v, o, lse, &args);
+#if HAS_LOCAL_BIAS_CACHE && !MASK_IN_LOCAL
+        const int has_new_bias =
+            !PERSISTENT_MULTI_BLOCK || part.head_block != cached_head_block;
+        const work_tile of_head = {.window = args.first_window,
+                                   .head = block.head};
+        const score_bias_view score_bias =
+            score_bias_of(&tensors, &args, of_head);
+        __local const cached_bias *bias_rows = 0;
+        cached_head_block = part.head_block;
+#endif
+#if COPIES_BIAS_ROWS
+        if (has_new_bias)
+            bias_rows = copy_bias_rows((__local storage_bits *)rings[0],
+                                       &score_bias, &block, &args, me.id);
+#endif
         forward_pipeline pipeline =
             start_pipeline(here, memory.ring, &args, me.lane);
 #if KEEPS_COPIES
@@ -447,16 +462,14 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         for (uint ahead = 0; ahead < AHEAD; ahead++)
             start_kv_block(&pipeline, ahead, &block, &args, me.team, me.lane);
         clear_pads(memory.ring, me.lane);
+#if COPIES_BIAS_ROWS
+        AWAIT_COPIES(AHEAD);
+        barrier(CLK_LOCAL_MEM_FENCE);
+#endif
 #if HAS_LOCAL_BIAS_CACHE && !MASK_IN_LOCAL
-        if (!PERSISTENT_MULTI_BLOCK || part.head_block != cached_head_block) {
-            const work_tile of_head = {.window = args.first_window,
-                                       .head = block.head};
-            const score_bias_view score_bias =
-                score_bias_of(&tensors, &args, of_head);
-            cache_score_bias(bias_cache, &args, &score_bias, block.first_row,
-                             me.id);
-        }
-        cached_head_block = part.head_block;
+        if (has_new_bias)
+            cache_score_bias(bias_cache, &args, &score_bias, bias_rows,
+                             block.first_row, me.id);
 #endif
         barrier(CLK_LOCAL_MEM_FENCE);
         attend_windows(here, &pipeline, &memory, &tensors, &block, &args, &me,

@@ -8,6 +8,7 @@
  */
 #ifndef FORWARD_PIPELINE_CL
 #define FORWARD_PIPELINE_CL
+#include "matrix/matrix_bias.cl"
 #include "matrix/pipeline.cl"
 #include "matrix/tile_scheduler.cl"
 
@@ -188,5 +189,42 @@ INLINE void start_kv_block(forward_pipeline *p, uint step,
     }
     END_COPIES();
 }
+
+/* ---- The bias of the block's rows ---- */
+
+/* It may go ahead of the first windows: loads behind these wait for those of
+ * all compute units. Its rows come as they lie to the ring's last stage, which
+ * the first windows leave free, where that has room for them and no zeros to
+ * keep (clear_pads). */
+#if HAS_LOCAL_BIAS_CACHE && !MASK_IN_LOCAL && BIAS == 1 && TABLE == 0
+#define COPIES_BIAS_ROWS                                                      \
+    ((ASYNC_COPIES || EMULATED) && STAGES > 1 && ADJACENT_KEYS &&             \
+     NK % CHUNK == 0 && BLOCK_ROWS * NK <= STAGE_SIZE &&                      \
+     KEY_ROWS == BLOCK_N && DIMS == HEAD_DIM)
+#else
+#define COPIES_BIAS_ROWS 0
+#endif
+
+#if COPIES_BIAS_ROWS
+/* Starts the copies; ring: the first team's. NULL: they cannot be copied. */
+INLINE __local const cached_bias *
+copy_bias_rows(__local storage_bits *ring, const score_bias_view *score_bias,
+               const row_block *block, const forward_args *args, int item)
+{
+    __local storage_bits *to = ring + (STAGES - 1) * STAGE_SIZE;
+    const int chunks = NK / CHUNK; /* of a row */
+    if (args->bias.row % CHUNK != 0 || (size_t)score_bias->bias % 16 != 0)
+        return 0;
+    NO_UNROLL_FOR (int i = item; i < block->row_count * chunks;
+                   i += TEAM * WINDOWS_PER_GROUP)
+        copy_16(to + i * CHUNK,
+                score_bias->bias + bias_at(args, score_bias,
+                                           (int)block->first_row + i / chunks,
+                                           i % chunks * CHUNK),
+                1, 1);
+    END_COPIES();
+    return to;
+}
+#endif
 
 #endif

@@ -81,7 +81,7 @@ INLINE void cache_head_score_bias(__local cached_bias *bias_cache,
     const work_tile of_head = {.window = forward->first_window, .head = head};
     const score_bias_view score_bias =
         score_bias_of(tensors, forward, of_head);
-    cache_score_bias(bias_cache, forward, &score_bias, first, item);
+    cache_score_bias(bias_cache, forward, &score_bias, 0, first, item);
 #endif
 }
 #define BIAS_CACHE_OR_NULL(bias_cache) bias_cache
@@ -106,7 +106,7 @@ INLINE score_bias_view block_score_bias(
             score_bias_of(tensors, forward, u);
         *cached_mask_class = mask_class;
         barrier(CLK_LOCAL_MEM_FENCE);
-        cache_score_bias(bias_cache, forward, &new_score_bias, first, item);
+        cache_score_bias(bias_cache, forward, &new_score_bias, 0, first, item);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     return score_bias;

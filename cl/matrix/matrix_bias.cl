@@ -41,34 +41,55 @@ INLINE cached_bias bias_to_cache(const forward_args *args,
 #endif
 }
 
-/* Puts the block's score bias where lanes will read them. */
+/* Puts BIAS_GROUP numbers where a lane will read them; what no query or key
+ * needs may be any of the others'. */
+INLINE void cache_bias_group(__local cached_bias *bias_cache,
+                             const forward_args *args,
+                             const score_bias_view *score_bias,
+                             __local const cached_bias *bias_rows,
+                             uint first_row, int i)
+{
+    const int tile = i / (TILE_ELEMENTS / BIAS_GROUP);
+    const int first = i % (TILE_ELEMENTS / BIAS_GROUP) / WAVE * BIAS_GROUP;
+    const int l = i % WAVE;
+    const int m = (int)first_row + tile / ALL_KEY_TILES * TILE_M;
+    const int n = tile % ALL_KEY_TILES * TILE_N;
+    cached_bias x[BIAS_GROUP];
+    UNROLL_FOR (int j = 0; j < BIAS_GROUP; j++) {
+        const int row = min(m + value_query(l, first + j), SEQ_M - 1);
+        const int column = min(n + value_key(l, first + j), SEQ_N - 1);
+        x[j] = bias_rows
+                   ? bias_rows[(row - (int)first_row) * SEQ_N + column]
+                   : OF_PAIR(bias_to_cache, args, score_bias, row, column);
+    }
+    UNROLL_FOR (int j = 0; j < BIAS_GROUP; j++)
+        bias_cache[i * BIAS_GROUP + j] = x[j];
+}
+
+/* Puts the block's score bias where lanes will read them. bias_rows: its rows
+ * in local memory; NULL: they are still where the caller has them. */
 INLINE void cache_score_bias(__local cached_bias *bias_cache,
                              const forward_args *args,
-                             const score_bias_view *score_bias, uint first_row,
-                             int step)
+                             const score_bias_view *score_bias,
+                             __local const cached_bias *bias_rows,
+                             uint first_row, int step)
 {
+    const int groups = ROW_TILES * ALL_KEY_TILES * TILE_ELEMENTS / BIAS_GROUP;
 #if HIDES_TILE_LANES
     HIDE_FROM_OPTIMIZER(step);
 #endif
+    if (bias_rows) {
+        NO_UNROLL_FOR (int i = step; i < groups; i += TEAM * WINDOWS_PER_GROUP)
+            cache_bias_group(bias_cache, args, score_bias, bias_rows,
+                             first_row, i);
+        return;
+    }
     /* several at a time are on their way; those of a group have rows and keys
      * in common */
-    _Pragma("unroll 4") for (int i = step; i < ROW_TILES * ALL_KEY_TILES *
-                                                   TILE_ELEMENTS / BIAS_GROUP;
+    _Pragma("unroll 4") for (int i = step; i < groups;
                              i += TEAM * WINDOWS_PER_GROUP)
     {
-        const int tile = i / (TILE_ELEMENTS / BIAS_GROUP);
-        const int first = i % (TILE_ELEMENTS / BIAS_GROUP) / WAVE * BIAS_GROUP;
-        const int l = i % WAVE;
-        const int m = (int)first_row + tile / ALL_KEY_TILES * TILE_M;
-        const int n = tile % ALL_KEY_TILES * TILE_N;
-        cached_bias x[BIAS_GROUP];
-        /* what no query or key needs may be any of the others' */
-        UNROLL_FOR (int j = 0; j < BIAS_GROUP; j++)
-            x[j] = OF_PAIR(bias_to_cache, args, score_bias,
-                           min(m + value_query(l, first + j), SEQ_M - 1),
-                           min(n + value_key(l, first + j), SEQ_N - 1));
-        UNROLL_FOR (int j = 0; j < BIAS_GROUP; j++)
-            bias_cache[i * BIAS_GROUP + j] = x[j];
+        cache_bias_group(bias_cache, args, score_bias, 0, first_row, i);
     }
 }
 

@@ -52,6 +52,15 @@ static const struct {
     {"variant=cosine logit_scale=5 queries=20 keys=35 dim=40 windows=2 "
      "heads=1 kv_heads=1 bias=same",
      "1:1:1:2:2:1:0", false},
+    /* a bias whose rows are copied, but where these are not whole chunks */
+    {"queries=20 keys=32 dim=32 windows=3 heads=1 kv_heads=1 bias=same "
+     "layout=padded",
+     "0:0:1:2:2:1:1", false},
+    {"queries=20 keys=32 dim=32 windows=3 heads=1 kv_heads=1 bias=same",
+     "1:0:1:2:2:1:1", true},
+    {"queries=32 dim=32 windows=3 heads=1 kv_heads=1 bias=same mask=regions "
+     "mask_windows=2",
+     "0:0:2:1:3:1:3", false},
     /* scores that later keys exceed by far, in passes and in blocks */
     {"scale=9 queries=20 keys=70 dim=16 windows=2 heads=1 kv_heads=1 lse=1",
      "0:0:1:1:1:1:0", true},
@@ -206,6 +215,8 @@ static const struct {
     uint32_t held_groups;
 } shared[] = {
     {"queries=20 keys=18 dim=8 windows=5 heads=3 kv_heads=3 bias=same lse=1",
+     "1:0:1:2:2:1:1", true, 4},
+    {"queries=20 keys=32 dim=32 windows=5 heads=3 kv_heads=3 bias=same",
      "1:0:1:2:2:1:1", true, 4},
     /* more work-groups than a launch has rounds */
     {"queries=20 dim=10 windows=5 heads=2 kv_heads=1 bias=same "
