@@ -89,6 +89,15 @@ INLINE int bias_at(const forward_args *args, const score_bias_view *score_bias,
     return row * (int)args->bias.row + key * (int)KEY_STRIDE(args->bias);
 #endif
 }
+
+/* May a head's rows be copied 16 bytes at a time, of keys that all exist? */
+INLINE int has_bias_rows(const forward_args *args,
+                         const score_bias_view *score_bias)
+{
+    const uint chunk = 16 / sizeof(bias_storage);
+    return TABLE == 0 && ADJACENT_KEYS && args->bias.row % chunk == 0 &&
+           (size_t)score_bias->bias % 16 == 0;
+}
 #endif
 
 #if MASK_HAS_REGIONS(MASK)

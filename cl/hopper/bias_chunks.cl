@@ -15,13 +15,6 @@
 #if BIAS
 #define BIAS_CHUNK_BYTES (WAVE * 16)
 
-/* May a head's be copied so? Of keys that all exist. */
-INLINE int has_bias_rows(const forward_args *args, const score_bias_view *view)
-{
-    return TABLE == 0 && ADJACENT_KEYS && args->bias.row % 8 == 0 &&
-           (size_t)view->bias % 16 == 0;
-}
-
 /* Where 16 bytes of a row wait, of `chunks` chunks beside each other, 1 or 4,
  * from `at` on. */
 INLINE uint bias_piece(uint at, const uint chunks, uint row, uint piece)

@@ -213,7 +213,7 @@ copy_bias_rows(__local storage_bits *ring, const score_bias_view *score_bias,
 {
     __local storage_bits *to = ring + (STAGES - 1) * STAGE_SIZE;
     const int chunks = NK / CHUNK; /* of a row */
-    if (args->bias.row % CHUNK != 0 || (size_t)score_bias->bias % 16 != 0)
+    if (!has_bias_rows(args, score_bias))
         return 0;
     NO_UNROLL_FOR (int i = item; i < block->row_count * chunks;
                    i += TEAM * WINDOWS_PER_GROUP)
