@@ -11,7 +11,8 @@
  * so that times differ by as much as an eighth. */
 typedef enum bench_regime {
     REGIME_BATCHES,  /* some batches, one right after the other */
-    REGIME_BURST,    /* batches of few calls, and a pause before each */
+    REGIME_BURST,    /* batches of few calls, and a pause before each with
+                        a call that is not timed */
     REGIME_SUSTAINED /* 0.7 s of calls, after half as many untimed */
 } bench_regime;
 #define BENCH_REGIMES 3
