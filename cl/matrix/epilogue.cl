@@ -87,6 +87,52 @@ INLINE void add_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
         }
 }
 
+#if ROW_WORDS
+/* Stores a tile of rows from `staging`, of which each starts with a word. */
+INLINE void store_words(__local const storage_bits *staging, const int pitch,
+                        int channel, const int channels, const row_target *to,
+                        const wave *w)
+{
+    ulong at;
+    NO_UNROLL_FOR (int r = w->lane / WORD_LANES; r < to->count;
+                   r += WAVE / WORD_LANES) {
+        if (!find_row(&at, to->layout, to->grid, to->coord, to->row + r))
+            continue;
+        __global storage_bits *row =
+            (__global storage_bits *)to->plane + at + channel;
+        UNROLL_FOR (int word = 0; word < channels / WORD_ELEMENTS;
+                    word += WORD_LANES) {
+            const int c = (word + w->lane % WORD_LANES) * WORD_ELEMENTS;
+            if (c < channels)
+                *(__global uint *)(row + c) =
+                    *(__local const uint *)(staging +
+                                            swizzled_offset(r, c, pitch));
+        }
+    }
+}
+#endif
+
+/* Stores a tile of rows from `staging`, which are no whole chunks. */
+INLINE void store_narrow(__local const storage_bits *staging, const int pitch,
+                         int channel, const int channels, const row_target *to,
+                         const wave *w)
+{
+    ulong at;
+#if ROW_WORDS
+    if (has_words(to->plane, to->layout)) {
+        store_words(staging, pitch, channel, channels, to, w);
+        return;
+    }
+#endif
+    NO_UNROLL_FOR (int i = w->lane; i < to->count * channels; i += WAVE) {
+        const int r = i / channels, c = i % channels;
+        if (find_row(&at, to->layout, to->grid, to->coord, to->row + r))
+            ((__global storage_bits *)
+                 to->plane)[at + (ulong)(channel + c) * to->layout->column] =
+                staging[swizzled_offset(r, c, pitch)];
+    }
+}
+
 /* store_channels where they take the place of what is there. */
 INLINE void replace_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
                              int first, const int count,
@@ -95,7 +141,6 @@ INLINE void replace_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
                              const wave *w)
 {
     const int channel = first * TILE_N;
-    ulong at;
     UNROLL_FOR (int d = 0; d < count; d++)
         /* emulated waves may have no rows: those there are another's */
         if (HAS_CHANNELS(first + d) && (!EMULATED || to->count > 0)) {
@@ -133,13 +178,7 @@ INLINE void replace_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
         }
     } else
 #endif
-        NO_UNROLL_FOR (int i = w->lane; i < to->count * channels; i += WAVE) {
-            const int r = i / channels, c = i % channels;
-            if (find_row(&at, to->layout, to->grid, to->coord, to->row + r))
-                ((__global storage_bits *)to
-                     ->plane)[at + (ulong)(channel + c) * to->layout->column] =
-                    staging[swizzled_offset(r, c, pitch)];
-        }
+        store_narrow(staging, pitch, channel, channels, to, w);
     WAVE_SYNC();
 }
 

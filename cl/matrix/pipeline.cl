@@ -145,6 +145,59 @@ INLINE void copy_found(__local storage_bits *to, __global const storage *from,
 }
 #endif
 
+/* Where rows are no whole chunks, they may be whole words, which are copied as
+ * chunks are: asynchronously, and few. */
+#if !CHUNKS && HEAD_DIM % WORD_ELEMENTS == 0
+#define ROW_WORDS (HEAD_DIM / WORD_ELEMENTS)
+/* Lanes that share a row: a power of 2, each with the same channels of all its
+ * rows. */
+#define LANES_FOR(words)                                                      \
+    ((words) > 16 ? 32 : (words) > 8 ? 16 : (words) > 4 ? 8 : 4)
+#define WORD_LANES (LANES_FOR(ROW_WORDS) < WAVE ? LANES_FOR(ROW_WORDS) : WAVE)
+#else
+#define ROW_WORDS 0
+#endif
+
+#if ROW_WORDS
+/* Do all rows of a plane start with a word? */
+INLINE int has_words(__global const storage *plane,
+                     const tensor_layout *layout)
+{
+    uint steps = layout->row;
+#if GRID
+    steps |= layout->axis[0] | layout->axis[1];
+#endif
+    return layout->column == 1 && steps % WORD_ELEMENTS == 0 &&
+           (size_t)plane % 4 == 0;
+}
+
+/* copy_rows where they do. */
+INLINE void copy_words(__local storage_bits *to, __global const storage *plane,
+                       const tensor_layout *layout, const grid_layout *grid,
+                       const window_coord *coord,
+                       __local const storage_bits *pad, uint first, int count,
+                       const int rows, int lane)
+{
+    NO_UNROLL_FOR (int r = lane / WORD_LANES; r < rows;
+                   r += COPIERS / WORD_LANES) {
+        const token t = find_token(grid, coord, first + min(r, count - 1));
+        const int exists = (r < count) & EXISTS(t);
+        __global const storage *row =
+            plane + (EXISTS(t) ? token_offset(layout, &t) : 0);
+        UNROLL_FOR (int word = 0; word < ROW_WORDS; word += WORD_LANES) {
+            const int c = (word + lane % WORD_LANES) * WORD_ELEMENTS;
+            __local storage_bits *here = to + swizzled_offset(r, c, PITCH);
+            if (ROW_WORDS % WORD_LANES != 0 && c >= HEAD_DIM)
+                continue;
+            if (pad && r < count && !exists)
+                *(__local uint *)here = *(__local const uint *)(pad + c);
+            else
+                copy_row_word(here, row + c, exists);
+        }
+    }
+}
+#endif
+
 /* Copies rows first .. first + count of a window to its part of the ring;
  * zeros fill `rows` rows, and those of the padding unless they are `pad`. */
 INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
@@ -164,6 +217,13 @@ INLINE void copy_rows(__local storage_bits *to, __global const storage *plane,
                    (ulong)ROWS_AT_ONCE * layout->row, 0, pad, count, 0, rows,
                    lane);
 #endif
+        return;
+    }
+#endif
+#if ROW_WORDS
+    if (has_words(plane, layout)) {
+        copy_words(to, plane, layout, grid, coord, pad, first, count, rows,
+                   lane);
         return;
     }
 #endif

@@ -130,6 +130,17 @@ static const struct {
     {"grid=2 size=8x9 window=4x4 shift=1x2 mask=shift pads=1 heads=2 "
      "kv_heads=1 dim=80 batch=5",
      "0:0:1:2:2:2:3", false},
+    /* rows that are words and no chunks: as many as a wave's lanes share, more
+     * than it has lanes, padding, and such as do not start with a word */
+    {"queries=20 keys=18 dim=30 windows=3 heads=2 kv_heads=1 bias=same",
+     "0:0:2:2:2:1:1", true},
+    {"queries=20 keys=37 dim=100 windows=2 heads=1 kv_heads=1 lse=1",
+     "1:1:1:2:2:1:0", false},
+    {"grid=2 size=5x7 window=3x4 shift=1x2 mask=shift pads=3 heads=2 "
+     "kv_heads=2 dim=30 batch=2 layout=packed",
+     "0:0:1:2:2:1:3", false},
+    {"queries=20 keys=18 dim=30 windows=3 heads=2 kv_heads=2 layout=padded",
+     "0:0:2:1:2:1:0", false},
     /* what rows carry from window to window where lse is not wanted: folded
      * into bias and mask or not, in a subtile or several, and where it does
      * not serve */
