@@ -140,8 +140,9 @@ double measure_calls(const bench_device *device, bench_enqueue *enqueue,
             return times[0];
         if (device->regime == REGIME_BURST) {
             pause_for(BURST_PAUSE);
+            /* wakes host and device */
             if (batch(device, enqueue, data, 1, &round) < 0)
-                return -1; /* wakes host and device */
+                return -1;
         }
         times[batches] = batch(device, enqueue, data, calls, &round);
         if (times[batches++] < 0)

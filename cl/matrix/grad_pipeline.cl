@@ -11,7 +11,7 @@ INLINE void copy_numbers(__local float *to, __global const float *from,
                          int count, int lane)
 {
     for (int i = lane; i < count; i += TEAM)
-        copy_4(to + i, from + i);
+        copy_4(to + i, from + i, 1);
 }
 
 /* Tensors that rows are copied of, as kernels have them in their parameters.
@@ -134,7 +134,7 @@ INLINE void copy_lse(__local float *to, __global const float *plane,
         if (i >= count)
             continue;
         if (find_row(&at, layout, grid, coord, first + i))
-            copy_4(to + i, plane + at);
+            copy_4(to + i, plane + at, 1);
         else
             to[i] = -INFINITY;
     }

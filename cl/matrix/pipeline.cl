@@ -192,7 +192,7 @@ INLINE void copy_words(__local storage_bits *to, __global const storage *plane,
             if (pad && r < count && !exists)
                 *(__local uint *)here = *(__local const uint *)(pad + c);
             else
-                copy_row_word(here, row + c, exists);
+                copy_4(here, row + c, exists);
         }
     }
 }

@@ -89,7 +89,7 @@ INLINE void start_rows_of(const row_pipeline *p, uint step,
         copy_plane(to + Q_OFFSET, p->q, &forward->q, p, &s, forward, lane);
         copy_plane(to + D_O_OFFSET, p->d_o, &args->d_o, p, &s, forward, lane);
         for (int i = lane; i < s.count * ROW_NUMBERS; i += TEAM)
-            copy_4((__local float *)numbers + i, known + i);
+            copy_4((__local float *)numbers + i, known + i, 1);
     }
     END_COPIES();
 }

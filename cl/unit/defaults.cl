@@ -81,14 +81,9 @@ INLINE void copy_16(__local storage_bits *to, __global const void *from,
         *(__local uint4 *)to =
             exists ? *(__global const uint4 *)from : (uint4)(0u);
 }
-INLINE void copy_row_word(__local storage_bits *to, __global const void *from,
-                          int exists)
+INLINE void copy_4(__local void *to, __global const void *from, int exists)
 {
     *(__local uint *)to = exists ? *(__global const uint *)from : 0u;
-}
-INLINE void copy_4(__local float *to, __global const float *from)
-{
-    *to = *from;
 }
 #endif
 #ifndef TEAM_SYNC

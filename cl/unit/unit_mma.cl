@@ -346,21 +346,12 @@ INLINE void copy_16(__local storage_bits *to, __global const void *from,
                        "r"(exists ? 16 : 0), "r"(wanted)
                      : "memory");
 }
-/* A word, or zeros. */
-INLINE void copy_row_word(__local storage_bits *to, __global const void *from,
-                          int exists)
+INLINE void copy_4(__local void *to, __global const void *from, int exists)
 {
     __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
                      :
                      : "r"(shared_address(to)), "l"((size_t)from),
                        "r"(exists ? 4 : 0)
-                     : "memory");
-}
-INLINE void copy_4(__local float *to, __global const float *from)
-{
-    __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 4;"
-                     :
-                     : "r"(shared_address(to)), "l"((size_t)from)
                      : "memory");
 }
 #define END_COPIES() __asm__ volatile("cp.async.commit_group;" : : : "memory")
