@@ -43,6 +43,14 @@
 #define COMPUTE_CAPABILITY 0
 #endif
 
+/* Of a kernel: Intel's compiler must know the size of sub-groups for as many
+ * registers as there are. */
+#if SUB_GROUP
+#define SUB_GROUP_SIZE __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
+#else
+#define SUB_GROUP_SIZE
+#endif
+
 /* To some versions of clang, `a && EMULATED` looks like a slip of the pen, as
  * OpenCL C has a bool; and runtimes tell the application's user of warnings.
  */

@@ -42,10 +42,8 @@ REQUIRE(LIMITS_REGISTERS)
  * loops with calls), moves what a round needs out of the loops around it, and
  * runs out of registers. */
 #if SUB_GROUP
-#define SUB_GROUP_SIZE __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
 #define UNKNOWN_ZERO(args) ((int)((args).flags >> 24))
 #else
-#define SUB_GROUP_SIZE
 #define UNKNOWN_ZERO(args) 0
 #endif
 /* NVIDIA's compiler heeds a limit of registers, which the host then gives it,

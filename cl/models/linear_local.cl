@@ -22,13 +22,10 @@ REQUIRE(SUB_GROUP)
 
 DEFINE_VECTOR_ACCESS(4)
 
-/* Intel's compiler must know the size of sub-groups for as many registers as
- * there are, and runs out of them where it sees a whole stage. */
+/* Intel's compiler runs out of registers where it sees a whole stage. */
 #if SUB_GROUP
-#define SUB_GROUP_SIZE __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
 #define STAGE_FOR NO_UNROLL_FOR
 #else
-#define SUB_GROUP_SIZE
 #define STAGE_FOR UNROLL_FOR
 #endif
 

@@ -7,13 +7,11 @@ REQUIRE(TEAM)
 REQUIRE(TEAMS)
 REQUIRE(SUB_GROUP)
 
-/* Intel's compiler must know the size of sub-groups for as many registers as
- * there are, and runs out of them where it sees all of a team at once. */
+/* Intel's compiler runs out of registers where it sees all of a team at once.
+ */
 #if SUB_GROUP
-#define SUB_GROUP_SIZE __attribute__((intel_reqd_sub_group_size(SUB_GROUP)))
 #define TEAM_FOR NO_UNROLL_FOR
 #else
-#define SUB_GROUP_SIZE
 #define TEAM_FOR for
 #endif
 
