@@ -9,6 +9,7 @@
 #include "matrix/tensor_maps.cl"
 
 REQUIRE(BLOCK_ROWS)
+REQUIRE(SUB_GROUP)
 
 /* Rows that a work-item reads at once. */
 #define ITEM_ROWS CEIL_DIV(BLOCK_ROWS *GIVEN_ROW_ITEMS, GIVEN_ITEMS)
@@ -108,7 +109,8 @@ INLINE void store_numbers(__local const float2 *parts, const given_rows *rows,
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(GIVEN_ITEMS, 1, 1))) void
+__kernel __attribute__((reqd_work_group_size(GIVEN_ITEMS, 1, 1)))
+SUB_GROUP_SIZE void
 sliding_given(BACKWARD_PARAMETERS)
 {
     __local float2 parts[GIVEN_ROW_ITEMS * BLOCK_ROWS];

@@ -174,6 +174,8 @@ static void set_statistics(const wa_problem *problem, const wa_device *device,
 {
     const uint32_t BLOCK_ROWS = rows->block_rows;
     wa_step *given = &plan->step[WA_STEP_GIVEN];
+    char *text = given->defines;
+    const size_t size = sizeof given->defines;
     set_rows(problem, device, rows, true, plan->has_maps,
              &plan->step[WA_STEP_STATISTICS]);
     plan->schedule.bound_blocks = wa_ceil_div(problem->queries, BLOCK_ROWS);
@@ -186,8 +188,9 @@ static void set_statistics(const wa_problem *problem, const wa_device *device,
     given->work_group = GIVEN_ITEMS;
     given->local_bytes = GIVEN_LOCAL_BYTES;
     start_options(problem, device, given);
-    wa_append_switch(given->defines, sizeof given->defines,
-                     WA_SWITCH(TENSOR_MAPS), plan->has_maps);
+    wa_append_switch(text, size, WA_SWITCH(TENSOR_MAPS), plan->has_maps);
+    if (device->sub_group)
+        wa_append_switch(text, size, WA_SWITCH(SUB_GROUP), device->sub_group);
 }
 
 void wa_take_sliding_pair(const wa_problem *problem, const wa_device *device,
