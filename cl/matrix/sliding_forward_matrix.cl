@@ -116,13 +116,16 @@ add_values(wave_state *s,
     IF_ALL (guards)
         unlike_numbers = LARGEST_OF_WAVE(unlike_numbers, here->found, w);
     if (guards && unlike_numbers)
-        for (int key = 0; key < SUBTILE_KEYS; key++)
+        for (int key = 0; key < SUBTILE_KEYS; key++) {
+            wave rare = *w;
+            HIDE_LANE(rare.lane);
             UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
                 UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
                     add_unlike_numbers(s->rows[m].out[d], here->v,
                                        first * TILE_N + key, d * TILE_N,
                                        here->args, rows, m, here->first,
-                                       here->end, w);
+                                       here->end, &rare);
+        }
 }
 
 /* Takes a subtile into account that all rows see entirely, with the rows'

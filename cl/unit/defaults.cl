@@ -12,7 +12,7 @@
 #endif
 /* Keeps the compiler from computing what follows from an int x before a loop:
  * it would take registers all along. HIDE_LANE is for the lane of a kernel's
- * outermost loop. */
+ * outermost loop, and of a rare one. */
 #ifndef HIDE_FROM_OPTIMIZER
 #define HIDE_FROM_OPTIMIZER(x)
 #endif
