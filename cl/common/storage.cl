@@ -122,11 +122,16 @@ INLINE float load_bf16(__global const ushort *p, ulong i)
 {
     return as_float((uint)p[i] << 16);
 }
+/* To nearest, ties to even. Of a choice between sums LLVM makes branches on
+ * AMD's devices. */
+INLINE ushort round_to_bf16(float x)
+{
+    const uint bits = isnan(x) ? 0x7fc00000u : as_uint(x);
+    return (ushort)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
 INLINE void store_bf16(float x, __global ushort *p, ulong i)
 {
-    const uint bits = as_uint(x);
-    const uint rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
-    p[i] = (ushort)((isnan(x) ? bits | 0x400000u : rounded) >> 16);
+    p[i] = round_to_bf16(x);
 }
 #define DEFINE_VECTOR_ACCESS(n)                                               \
     DEFINE_VECTOR_LOAD_F32(n)                                                 \

@@ -51,16 +51,13 @@ INLINE uint round_to_tf32(float x)
 #elif !defined(PACK)
 INLINE uint bits_of(float x)
 {
-    ushort bits;
 #if DTYPE == 1
+    ushort bits;
     vstore_half_rte(x, 0, (half *)&bits);
-#else
-    const uint all = as_uint(x);
-    bits = (ushort)((isnan(x) ? all | 0x400000u
-                              : all + 0x7fffu + ((all >> 16) & 1u)) >>
-                    16);
-#endif
     return bits;
+#else
+    return round_to_bf16(x);
+#endif
 }
 #define PACK(low, high) (bits_of(low) | bits_of(high) << 16)
 #endif
