@@ -23,22 +23,24 @@ typedef struct given_rows {
     uint count; /* that exist, at least one */
 } given_rows;
 
-/* Adds what eight channels have of dO o (x) and of |dO|^2 (y). */
-INLINE float2 add_eight(float2 sums, const given_rows *rows, uint row,
-                        uint eight)
+/* Adds what eight channels of ROWS_TOGETHER rows have of dO o (x) and of
+ * |dO|^2 (y). Not all of it is asked for at once, which would take registers
+ * also where eight channels are read together. */
+INLINE void add_eight(float2 *sums, const given_rows *rows, const uint *row,
+                      uint eight)
 {
     const tensor_layout *o = &rows->args->forward.o, *d_o = &rows->args->d_o;
     const uint end = min(8 * eight + 8, (uint)HEAD_DIM);
-    for (uint c = 8 * eight; c < end; c++) {
-        const float x = LOAD(rows->o, element(o, row, c));
-        const float y = LOAD(rows->d_o, element(d_o, row, c));
-        sums += (float2)(x * y, y * y);
-    }
-    return sums;
+    NO_UNROLL_FOR (uint c = 8 * eight; c < end; c++)
+        UNROLL_FOR (int m = 0; m < ROWS_TOGETHER; m++) {
+            const float x = LOAD(rows->o, element(o, row[m], c));
+            const float y = LOAD(rows->d_o, element(d_o, row[m], c));
+            sums[m] += (float2)(x * y, y * y);
+        }
 }
 
 #if READS_EIGHT
-/* Of ROWS_TOGETHER rows. */
+/* The same, of all at once. */
 INLINE void add_wide(float2 *sums, const given_rows *rows, const uint *row,
                      uint eight)
 {
@@ -77,8 +79,7 @@ INLINE void multiply_rows(__local float2 *parts, const given_rows *rows,
                 continue;
             }
 #endif
-            UNROLL_FOR (int m = 0; m < ROWS_TOGETHER; m++)
-                sums[m] = add_eight(sums[m], rows, row[m], eight);
+            add_eight(sums, rows, row, eight);
         }
         UNROLL_FOR (int m = 0; m < ROWS_TOGETHER; m++)
             if (first + m * ROW_STEP < BLOCK_ROWS)
