@@ -256,7 +256,7 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
     const forward_args *forward = &args.forward;
     const uint flags = forward->flags;
     const uint queries = QUERIES(forward);
-    const int lane = (int)get_local_id(0);
+    int lane = (int)get_local_id(0);
     const tile_coord coord = find_tile(lane);
     const work_tile u = find_work_tile(forward, (uint)get_group_id(0));
     const uint kv_head = u.head / forward->heads_per_kv_head;
@@ -317,6 +317,7 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
     int passes = has_o_lse ? 0 : 1; /* of the keys */
     for (int pass = 0; pass < passes; pass++) {
         for (uint b = 0; b < loop.blocks; b++) {
+            HIDE_FROM_OPTIMIZER(lane);
             at.keys = loop_block(forward, &loop, b);
             at.k.tokens = at.v.tokens =
                 list_tokens(memory.key_tokens, grid, &window, at.keys.first,
