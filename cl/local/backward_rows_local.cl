@@ -195,9 +195,10 @@ INLINE void start_sums(float4 *sums_q, const gradient_memory *memory, int lane)
  * pass, when it sums P and dS as well, and P K on the second. */
 INLINE void add_keys(float4 *sums_q, float tile[SCORE_ROWS][SCORE_COLS],
                      const gradient_memory *memory,
-                     const gradient_block *block, tile_coord coord,
-                     const gradient_tile *row_tile, int pass, int lane)
+                     const gradient_block *block, tile_coord coord, int pass,
+                     int lane)
 {
+    const gradient_tile row_tile = find_row_tile(block, lane);
     /* where the work-item's tile has its sums */
     __local float *own_sums =
         memory->parts + coord.row * COL_TILES + coord.col;
@@ -222,10 +223,9 @@ INLINE void add_keys(float4 *sums_q, float tile[SCORE_ROWS][SCORE_COLS],
         stage_k(memory, block, s * STAGE_DIMS, memory->k_inverse, lane);
 #endif
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (row_tile->owns)
+        if (row_tile.owns)
             add_product(sums_q + s * OUT_ROWS, memory, memory->k,
-                        row_tile->first, row_tile->quad,
-                        (int)block->keys.count);
+                        row_tile.first, row_tile.quad, (int)block->keys.count);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }
@@ -257,7 +257,6 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
     const uint flags = forward->flags;
     const uint queries = QUERIES(forward);
     int lane = (int)get_local_id(0);
-    const tile_coord coord = find_tile(lane);
     const work_tile u = find_work_tile(forward, (uint)get_group_id(0));
     const uint kv_head = u.head / forward->heads_per_kv_head;
     const uint row_end = min(u.row + forward->block_rows, queries);
@@ -302,7 +301,6 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
 #else
     load_statistics(&memory, workspace, &at, lane);
     const int has_o_lse = 0;
-    const gradient_tile row_tile = find_row_tile(&at, lane);
     float4 sums_q[DIM_STAGES * OUT_ROWS];
     start_sums(sums_q, &memory, lane);
 #endif
@@ -318,6 +316,7 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
     for (int pass = 0; pass < passes; pass++) {
         for (uint b = 0; b < loop.blocks; b++) {
             HIDE_FROM_OPTIMIZER(lane);
+            const tile_coord coord = find_tile(lane);
             at.keys = loop_block(forward, &loop, b);
             at.k.tokens = at.v.tokens =
                 list_tokens(memory.key_tokens, grid, &window, at.keys.first,
@@ -334,7 +333,7 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
 #if STATISTICS
             add_statistics(tile, &memory, &at, coord, lane);
 #else
-            add_keys(sums_q, tile, &memory, &at, coord, &row_tile, pass, lane);
+            add_keys(sums_q, tile, &memory, &at, coord, pass, lane);
 #endif
         }
 #if !STATISTICS
@@ -349,6 +348,7 @@ __kernel TEAM_SIZE SUB_GROUP_SIZE void backward_rows_local(BACKWARD_PARAMETERS)
         finish_statistics(&memory, &args, &at, d_lse, lane);
     store_statistics(&memory, &at, workspace, lane);
 #else
+    const gradient_tile row_tile = find_row_tile(&at, lane);
     scale_sums(sums_q, &memory, &at, &row_tile);
 #if VARIANT == COSINE
     l2norm_backward(sums_q, OUT_ROWS, &row_tile, &at.q, memory.q_inverse,
