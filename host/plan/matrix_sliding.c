@@ -153,17 +153,27 @@ typedef struct search {
 /* As long as that many keys does a stage's wait take, on the same H200. */
 #define KEYS_OF_STAGE 4.0
 
+/* What addresses and operands leave of the 256 registers of Intel's hardware
+ * threads: with 128 channels 131 are spilled where subtiles have 32 keys, none
+ * with 16 (IGC 1.0.12504, Max). */
+#define INTEL_REGISTERS 176.0
+
 static void try_shape(void *data, const wa_matrix_shape *s)
 {
     const search *find = data;
     const wa_problem *problem = find->problem;
     const wa_device *device = find->device;
-    if (!wa_sliding_shape_refusal(problem, device, s))
-        find->visit(find->data, s,
-                    wa_sliding_cost(problem, device, s,
-                                    registers_of(problem, device, s),
-                                    wa_sliding_local_bytes(problem, device, s),
-                                    KEYS_OF_STAGE));
+    if (wa_sliding_shape_refusal(problem, device, s))
+        return;
+    const double registers = registers_of(problem, device, s);
+    double cost = wa_sliding_cost(problem, device, s, registers,
+                                  wa_sliding_local_bytes(problem, device, s),
+                                  KEYS_OF_STAGE);
+    if (device->vendor == WA_VENDOR_INTEL && registers > INTEL_REGISTERS) {
+        const double excess = registers / INTEL_REGISTERS;
+        cost *= excess * excess;
+    }
+    find->visit(find->data, s, cost);
 }
 
 uint64_t wa_visit_sliding_shapes(const wa_problem *problem,
