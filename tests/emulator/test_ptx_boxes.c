@@ -16,6 +16,8 @@
  * memory being their first; from BOX_AT on the box will be. */
 enum { MAP_AT = 1024, BOX_AT = 2048, BOX_ROW = 32 };
 #define MAP "%rd0+4096"
+/* Of memory that has a map: maps fill lines of 128 bytes. */
+#define ON_LINES _Alignas(128)
 
 static void write_map(uint32_t *words)
 {
@@ -68,7 +70,7 @@ static const char *fetch(uint32_t *words, const char *acquire,
 static void fetches_boxes(void **state)
 {
     (void)state;
-    static uint32_t words[MOST_WORDS];
+    static ON_LINES uint32_t words[MOST_WORDS];
     for (uint32_t i = 0; i < 24; i++)
         words[i] = 100 + i;
     write_map(words);
@@ -84,7 +86,7 @@ static void fetches_boxes(void **state)
 static void boxes_have_rules(void **state)
 {
     (void)state;
-    static uint32_t words[MOST_WORDS];
+    static ON_LINES uint32_t words[MOST_WORDS];
     const char *over = "st.shared.u32 [%r2], %r1;\n";
     char shown[128];
     write_map(words);
