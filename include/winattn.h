@@ -554,7 +554,11 @@ WINATTN_API winattn_status winattn_plan_create(cl_context context,
                                                winattn_plan **plan);
 
 /** Destroys a plan; calls that were enqueued complete all the same. NULL is
- * fine. */
+ * fine. One defect of NVIDIA's driver (580.159): where a call waits for a user
+ * event, it reads kernels, buffers and events of that call once more when the
+ * event is set, also if they were released meanwhile, as OpenCL allows. There
+ * keep plans and buffers until such a call is done, and ask for no event of
+ * it. */
 WINATTN_API void winattn_plan_destroy(winattn_plan *plan);
 
 /** Bytes of workspace that any one call of this plan needs: a device buffer of

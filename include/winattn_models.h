@@ -13,8 +13,9 @@
  *     model             Swin and Swin V2, from pictures to classes
  *
  * What winattn.h says holds here too: of statuses, winattn_last_reason and
- * winattn_last_build_log, which serve both libraries; of threads and events;
- * of the structs that start with struct_size; of buffers and who owns them.
+ * winattn_last_build_log, which serve both libraries; of threads and events,
+ * with what winattn_plan_destroy says of NVIDIA's driver; of the structs that
+ * start with struct_size; of buffers and who owns them.
  * The library works with the winattn of the same version only, and says so
  * where it meets another. */
 #ifndef WINATTN_MODELS_H
