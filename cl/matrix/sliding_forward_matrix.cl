@@ -217,8 +217,9 @@ INLINE void attend_stage(wave_state *s, const sliding_keys *here,
 #if LAZY_MAX
         NO_UNROLL_FOR (; first < KEY_TILES; first += TILES_PER_SUBTILE) {
             int is_done = !WAVE_ANY(!is_plain(here, rows, first) | s->looks);
+            const wave own = wave_of_subtile(w);
             IF_ALL (is_done)
-                is_done = attend_quickly(s, here, rows, first, w);
+                is_done = attend_quickly(s, here, rows, first, &own);
             if (!is_done)
                 break;
         }

@@ -24,7 +24,7 @@ REQUIRE(SPLIT_DK_DV)
 /* What a wave sums: dV and dK, or one of them. */
 #define GRADIENTS (SPLIT_DK_DV ? 1 : 2)
 /* k and v of a wave's keys stay in registers where that is not much. */
-#define HOLDS_KEYS (NATIVE_QUERIES && WAVE_TURNS * DIM_TILES <= 4)
+#define HOLDS_KEYS (NATIVE_QUERIES && KEEPS_OPERANDS)
 
 /* ---- Copies ---- */
 
@@ -264,8 +264,10 @@ INLINE void loop_rows(wave_state *s, const row_pipeline *p,
         start_rows_of(p, step + AHEAD, args, me->lane);
         await_copies(0);
         SUBTILE_FOR (int first = 0; first < KEY_TILES;
-                     first += TILES_PER_SUBTILE)
-            add_queries(s, &here, first, w);
+                     first += TILES_PER_SUBTILE) {
+            const wave own = wave_of_subtile(w);
+            add_queries(s, &here, first, &own);
+        }
     }
 }
 

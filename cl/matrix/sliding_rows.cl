@@ -8,6 +8,21 @@
 /* Rows of a wave: so many tiles, which share what it reads of keys. */
 #define WAVE_ROWS (WAVE_TURNS * TILE_M)
 
+/* There are registers for all operands of a wave's rows. */
+#define KEEPS_OPERANDS (WAVE_TURNS * DIM_TILES <= 4)
+
+/* The wave as a subtile knows it: where there are not, its rows' operands are
+ * read anew for each. Compilers would keep them from one to the next, and
+ * spill sums for it. */
+INLINE wave wave_of_subtile(const wave *w)
+{
+    wave own = *w;
+    if (!KEEPS_OPERANDS) {
+        HIDE_LANE(own.lane);
+    }
+    return own;
+}
+
 /* Work tile `index` of a launch. Of the blocks of rows of a window, those come
  * first that see all of the blocks that a row may see, head by head, so that
  * neighbours share keys; then those at the beginning, which see fewer, the

@@ -358,9 +358,10 @@ INLINE void add_stage(wave_state *s, const sliding_keys *here,
         const forward_args *args = &here->args->forward;
         const uint key = here->first + first * TILE_N;
         const int all = see_all(args, rows, key, here->end);
+        const wave own = wave_of_subtile(w);
         if (EMULATED || all || !see_nothing(args, rows, key, here->end))
             add_keys(s, here, rows, first, key,
-                     min(key + SUBTILE_KEYS, here->end), !all, w);
+                     min(key + SUBTILE_KEYS, here->end), !all, &own);
     }
 }
 
