@@ -64,11 +64,11 @@
 #ifndef INLINE /* simulators want calls (tests/runtimes/oclgrind) */
 #if EMULATED
 #define INLINE static __attribute__((noinline))
-#elif defined(cl_intel_required_subgroup_size)
+#elif defined(__SPIR__) && defined(cl_intel_required_subgroup_size)
 /* Not static: clang then writes a function before those that call it. Of one
  * that is the first to call another, Intel's compiler (IGC 1.0.12504, as it
  * reads SPIR-V) forgets which loops are to be unrolled, and arrays that these
- * index stay in memory. */
+ * index stay in memory. PoCL has the extension, too, but not by SPIR-V. */
 #define INLINE __attribute__((always_inline))
 #else
 #define INLINE static inline __attribute__((always_inline))
