@@ -8,12 +8,12 @@
 /* Rows of a wave: so many tiles, which share what it reads of keys. */
 #define WAVE_ROWS (WAVE_TURNS * TILE_M)
 
-/* There are registers for all operands of a wave's rows. */
+/* There are registers for the operands of all of a wave's rows. */
 #define KEEPS_OPERANDS (WAVE_TURNS * DIM_TILES <= 4)
 
-/* The wave as a subtile knows it: where there are not, its rows' operands are
- * read anew for each. Compilers would keep them from one to the next, and
- * spill sums for it. */
+/* The wave as a subtile knows it. Where registers are too few, operands of its
+ * rows are read anew for each: compilers would keep them from one to the next,
+ * and spill sums for it. */
 INLINE wave wave_of_subtile(const wave *w)
 {
     wave own = *w;

@@ -85,6 +85,13 @@ static double registers_of(const wa_problem *problem, const wa_device *device,
             (1.0 + operand) * tiles);
 }
 
+/* Of registers above a budget; relative. */
+static double excess_cost(double registers, double budget)
+{
+    const double excess = registers / (budget > 1.0 ? budget : 1.0);
+    return registers > budget ? excess * excess : 1.0;
+}
+
 /* Waves of a work-group that were the fastest on an H200. */
 #define BEST_WAVES 4u
 
@@ -104,10 +111,7 @@ double wa_sliding_cost(const wa_problem *problem, const wa_device *device,
     cost *= s->waves_per_window > BEST_WAVES
                 ? 1.25
                 : 1.0 + 0.15 * (BEST_WAVES / s->waves_per_window - 1);
-    if (registers > budget) {
-        const double excess = registers / (budget > 1.0 ? budget : 1.0);
-        cost *= excess * excess;
-    }
+    cost *= excess_cost(registers, budget);
     if (device->matrix_unit->copies_async) {
         cost *= s->stages == 1 ? 1.3 : 1.0 + 0.05 / (s->stages - 1);
         /* work-groups of few waves want company */
@@ -169,10 +173,8 @@ static void try_shape(void *data, const wa_matrix_shape *s)
     double cost = wa_sliding_cost(problem, device, s, registers,
                                   wa_sliding_local_bytes(problem, device, s),
                                   KEYS_OF_STAGE);
-    if (device->vendor == WA_VENDOR_INTEL && registers > INTEL_REGISTERS) {
-        const double excess = registers / INTEL_REGISTERS;
-        cost *= excess * excess;
-    }
+    if (device->vendor == WA_VENDOR_INTEL)
+        cost *= excess_cost(registers, INTEL_REGISTERS);
     find->visit(find->data, s, cost);
 }
 

@@ -206,7 +206,8 @@ static void release(planned *p)
 
 /* Commands that wait for a user event read kernels, buffers and events again
  * when it is set, in a thread of NVIDIA's driver (580.159.04), though the
- * application may have released them by then: heaps were damaged. */
+ * application may have released them by then: heaps were damaged. Nothing
+ * waits there. */
 static bool forgets_what_waits(const test_device *device)
 {
     return strstr(device->name, "NVIDIA") != NULL;
