@@ -14,8 +14,8 @@
 #include <string.h>
 
 #include "files.h"
+#include "model_run.h"
 #include "reference_model.h"
-#include "tensors.h"
 #include "winattn_models.h"
 
 /* In fp32; in other types the errors of PyTorch in the same type count. */
@@ -24,88 +24,6 @@
 
 /* Compiling takes nearly all of the time. */
 static bool is_cpu(void) { return tier_under_test() == WINATTN_TIER_CPU; }
-
-/* ---- A run ---- */
-
-typedef struct model_run {
-    winattn_model *model;
-    winattn_model_call call;
-    model_tensor pictures, logits, features, maps[WINATTN_SWIN_STAGES];
-    cl_mem workspace;
-} model_run;
-
-static size_t product(const cl_uint shape[4])
-{
-    return (size_t)shape[0] * shape[1] * shape[2] * shape[3];
-}
-
-/* Makes the model and its tensors. */
-static model_run run_of(const winattn_model_desc *given,
-                        const winattn_swin_weights *weights,
-                        storage_kind picture_kind, const double *pictures)
-{
-    model_run r = {.call.struct_size = sizeof r.call};
-    winattn_swin_config config = {.struct_size = sizeof config};
-    winattn_model_desc desc = *given;
-    size_t bytes;
-    desc.struct_size = sizeof desc;
-    desc.tier = tier_under_test();
-    desc.build_options = build_options();
-    assert_status(winattn_swin_weights_config(weights, &config), 0, "");
-    if (winattn_model_create(device.context, device.id, &desc, weights,
-                             &r.model) != WINATTN_SUCCESS)
-        fail_msg("%s\n%s", winattn_last_reason(), winattn_last_build_log());
-    r.pictures = tensor_of(
-        picture_kind, pictures,
-        (size_t)desc.batch * config.in_channels * desc.height * desc.width, 4);
-    const storage_kind kind = kind_of(desc.dtype);
-    const size_t last = (size_t)config.channels << (config.stages - 1);
-    for (cl_uint i = 0; i < config.stages; i++) {
-        cl_uint shape[4];
-        assert_status(winattn_model_map_shape(r.model, i, shape), 0, "");
-        r.maps[i] = tensor_empty(kind, product(shape), 8);
-        r.call.maps[i] = r.maps[i].at;
-    }
-    r.logits = tensor_empty(kind, (size_t)desc.batch * config.classes, 1);
-    r.features = tensor_empty(kind, desc.batch * last, 8);
-    assert_status(winattn_model_workspace_size(r.model, &bytes), 0, "");
-    unsigned char *poison = malloc(bytes);
-    assert_non_null(poison);
-    memset(poison, 0xff, bytes);
-    cl_int error;
-    r.workspace = clCreateBuffer(device.context,
-                                 CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                                 bytes, poison, &error);
-    assert_int_equal(error, CL_SUCCESS);
-    free(poison);
-    r.call.pictures = r.pictures.at;
-    r.call.logits = r.logits.at;
-    r.call.features = r.features.at;
-    r.call.workspace.buffer = r.workspace;
-    return r;
-}
-
-static void run_free(model_run *r)
-{
-    winattn_model_destroy(r->model);
-    clReleaseMemObject(r->workspace);
-    tensor_free(&r->pictures);
-    tensor_free(&r->logits);
-    tensor_free(&r->features);
-    for (int i = 0; i < WINATTN_SWIN_STAGES; i++)
-        if (r->maps[i].at.buffer)
-            tensor_free(&r->maps[i]);
-}
-
-static void enqueue(const model_run *r, cl_command_queue queue)
-{
-    cl_event event;
-    if (winattn_enqueue_model(r->model, queue, &r->call, 0, NULL, &event) !=
-        WINATTN_SUCCESS)
-        fail_msg("%s", winattn_last_reason());
-    assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
-    clReleaseEvent(event);
-}
 
 /* ---- Golden models ---- */
 
@@ -125,7 +43,7 @@ static void check_golden(const char *name, winattn_dtype dtype)
                                      .width = (cl_uint)input.extent[3],
                                      .pictures = WINATTN_PICTURES_PLANES};
     model_run r = run_of(&desc, weights, KIND_FP32, input.value);
-    enqueue(&r, device.queue);
+    run_enqueue(&r, device.queue);
     for (cl_uint i = 0; i <= config.stages; i++) {
         char tensor[16] = "logits";
         model_tensor *got = &r.logits;
@@ -300,7 +218,7 @@ static void random_models(void **state)
             winattn_swin_weights *w = random_weights(&random_rows[i]);
             model_run r = random_run(&random_rows[i], w, (winattn_dtype)dtype,
                                      &desc, &pictures);
-            enqueue(&r, device.queue);
+            run_enqueue(&r, device.queue);
             check_run(&r, &desc, w, pictures);
             run_free(&r);
             free(pictures);
@@ -324,19 +242,19 @@ static void outputs_are_independent(void **state)
     winattn_swin_weights *w = random_weights(&random_rows[1]);
     model_run all = random_run(&random_rows[1], w, dtype, &desc, &pictures);
     free(pictures);
-    enqueue(&all, device.unordered ? device.unordered : device.queue);
+    run_enqueue(&all, device.unordered ? device.unordered : device.queue);
     tensor_read(&all.logits);
     tensor_read(&all.maps[1]);
     model_run some = random_run(&random_rows[1], w, dtype, &desc, &pictures);
     some.call.maps[0].buffer = some.call.maps[2].buffer = NULL;
     some.call.logits.buffer = some.call.features.buffer = NULL;
-    enqueue(&some, device.queue);
+    run_enqueue(&some, device.queue);
     tensor_read(&some.maps[1]);
     assert_memory_equal(some.maps[1].value, all.maps[1].value,
                         all.maps[1].count * sizeof(double));
     some.call.maps[1].buffer = NULL;
     some.call.logits = some.logits.at;
-    enqueue(&some, device.queue);
+    run_enqueue(&some, device.queue);
     tensor_read(&some.logits);
     assert_memory_equal(some.logits.value, all.logits.value,
                         all.logits.count * sizeof(double));
@@ -393,7 +311,7 @@ static void threads_share_a_model(void **state)
             random_run(&random_rows[1], weights, dtype, &desc, &pictures);
         free(pictures);
     }
-    enqueue(&runs[WORKERS], device.queue);
+    run_enqueue(&runs[WORKERS], device.queue);
     tensor_read(&runs[WORKERS].logits);
     for (int i = 0; i < WORKERS; i++) {
         workers[i] = (worker){.model = runs[WORKERS].model, .run = &runs[i]};
