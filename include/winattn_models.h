@@ -375,6 +375,36 @@ typedef enum winattn_filter {
     WINATTN_FILTER_BILINEAR = 1 /**< a triangle */
 } winattn_filter;
 
+/** Libraries compute the same Swin in their own ways where a map is no larger
+ * than a window, is no multiple of it, or is not of the size that the model
+ * was made for. */
+typedef enum winattn_swin_rules {
+    /** Of a file: those of the library that gives its tensors such names, or
+     * wrote config.json; else torchvision's. */
+    WINATTN_SWIN_RULES_AUTO = 0,
+    /** Windows are as they are. Every second block is shifted along each axis
+     * of the map that is longer than the window. Maps are padded to whole
+     * windows, then rolled. */
+    WINATTN_SWIN_RULES_TORCHVISION = 1,
+    /** Windows are at most as high and wide as their stage's map in pictures
+     * of `image`, and axes of that map that are longer are shifted, also in
+     * pictures of other sizes. Maps are rolled, then padded. */
+    WINATTN_SWIN_RULES_TIMM = 2,
+    /** Microsoft's repository: as torchvision's, but windows are at most as
+     * long as the shorter side of the map, and a map whose shorter side is no
+     * longer than the window is not shifted at all. It takes pictures of
+     * `image` only, whose maps windows and mergers divide; others are computed
+     * as torchvision does. */
+    WINATTN_SWIN_RULES_MICROSOFT = 3,
+    /** Generation 1 shifts as Microsoft's, whatever `image` is, and fails
+     * where a map is smaller than a window; that is computed as torchvision
+     * does. Generation 2 has windows that are at most as high as the map in
+     * pictures of `image`, and shifts both axes where that map is higher.
+     * Pictures are padded to whole patches, by zeros behind mean and
+     * deviation. */
+    WINATTN_SWIN_RULES_TRANSFORMERS = 4
+} winattn_swin_rules;
+
 /** The shape of a Swin Transformer (Liu et al. 2021) or Swin Transformer V2
  * (Liu et al. 2022) and what it expects of pictures. Of arrays of stages the
  * first `stages` elements count, the others must be 0. */
@@ -389,7 +419,7 @@ typedef struct winattn_swin_config {
     cl_uint depths[WINATTN_SWIN_STAGES]; /**< blocks of a stage */
     cl_uint heads[WINATTN_SWIN_STAGES];  /**< divide its channels */
     /** Height and width of its windows, 1 to 64. Every second block is shifted
-     * by half of them. */
+     * by half of them, as `rules` say. */
     cl_uint window[WINATTN_SWIN_STAGES][2];
     /** Generation 2: the windows of the pretraining, in which positions are
      * measured before they go into the position MLP; 0: `window`. */
@@ -397,7 +427,7 @@ typedef struct winattn_swin_config {
     cl_uint hidden[WINATTN_SWIN_STAGES]; /**< channels between its MLP's two
                                             layers */
     cl_uint classes;                     /**< 0: there is no head */
-    cl_float norm_eps;                   /**< of all LayerNorms */
+    cl_float norm_eps;                   /**< of LayerNorms */
 
     /** Pictures are resized so that they have this height and width, or, where
      * the width is 0, so that their shorter side has this height. */
@@ -407,6 +437,19 @@ typedef struct winattn_swin_config {
     /** Of red, green and blue, where the numbers of a picture are between 0
      * and 1: what is subtracted, and what is then divided by. */
     cl_float mean[3], deviation[3];
+
+    winattn_swin_rules rules; /**< what libraries do in different ways */
+    /** Height and width of the pictures that the model was made for, which
+     * some rules ask for; 0: those of the call. */
+    cl_uint image[2];
+    /** Of the norms of patches and of mergers, where it is not norm_eps; 0:
+     * norm_eps, or 1e-5 by transformers' rules. */
+    cl_float outer_norm_eps;
+    /** There is no norm behind the last stage, and so no features and no
+     * logits (timm's features_only). */
+    cl_bool no_norm;
+    /** winattn_swin_weights_open reads no file but the weights'. */
+    cl_bool no_config_file;
 } winattn_swin_config;
 
 /** The shape of a model by its name, with 1000 classes:
@@ -438,16 +481,22 @@ typedef struct winattn_swin_weights winattn_swin_weights;
  * transformers give them. On success *weights is new, and the file may go,
  * else NULL.
  *
+ * Names may stand behind what a wrapper puts there ("module.", "backbone.");
+ * tensors that do not are left out, as of another part.
+ *
  * The file says what shape the model has, all but: its windows, if it is of
  * generation 2 and keeps no buffers (timm, transformers), and those of the
- * pretraining; norm_eps; and what it expects of pictures. `config`, if not
- * NULL, says what it shall be: what is not 0 in it is taken instead of what
- * the file says (classes 0: as the file has it; stages 0: the same, and more
- * may be said of), and whatever does not fit then is an error. Windows that
- * neither says are looked for in config.json beside the file, as transformers
- * and timm write it, and are an error where that says nothing either. Without
- * another word norm_eps is 1e-5, and pictures are those of the first model of
- * winattn_swin_config_find that has this shape, or of swin_t.
+ * pretraining; norm_eps; and what it expects of pictures. Where
+ * config.json stands beside the file, as transformers and timm write it, it
+ * says the rest, transformers' preprocessor_config.json what pictures are
+ * like; a key that asks for what is not computed, or contradicts the tensors,
+ * is an error that names it. `config`, if not NULL, says what the model shall
+ * be: what is not 0 in it is taken instead (classes 0: as the file has it;
+ * stages 0: the same, and more may be said of), and whatever does not fit then
+ * is an error. Windows that nothing says are an error too. Without another
+ * word norm_eps is 1e-5, rules are those of the library that the names are
+ * from, and pictures are prepared as it does, for the first model of
+ * winattn_swin_config_find that has this shape, or for swin_t.
  *
  * Fails with WINATTN_INVALID_FILE where the file is no such file, or where a
  * tensor is missing, misshaped, of another type, or one that the model does
@@ -468,7 +517,8 @@ winattn_swin_weights_random(const winattn_swin_config *config, cl_ulong seed,
 WINATTN_MODELS_API winattn_status winattn_swin_weights_config(
     const winattn_swin_weights *weights, winattn_swin_config *config);
 
-/** One line: whose names the file has, and in which types, or the seed. As
+/** One line: whose names the file has, behind what, and in which types, and
+ * what the model's rules mean for its windows; or the seed. As
  * winattn_plan_describe. */
 WINATTN_MODELS_API winattn_status
 winattn_swin_weights_describe(const winattn_swin_weights *weights, size_t size,
@@ -526,9 +576,9 @@ typedef struct winattn_model_desc {
     cl_bool allow_tf32;  /**< as winattn_desc.allow_tf32 */
     cl_uint batch;       /**< pictures of a call; required */
     /** Of a picture, at least a patch; required, and free: maps that windows
-     * or mergers of neighbours do not divide are padded, as torchvision does
-     * it. Pixels right of the last whole patch, or below it, are not read, as
-     * by a convolution (Microsoft's models would pad them). */
+     * or mergers of neighbours do not divide are padded. Pixels right of the
+     * last whole patch, or below it, are not read, as by a convolution, or by
+     * transformers' rules padded to a patch. */
     cl_uint height, width;
     winattn_pictures pictures; /**< how they are stored */
     /** As winattn_desc.build_options. */

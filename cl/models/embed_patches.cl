@@ -4,8 +4,9 @@
  *
  *     to[patch][channel][y][x] = pixel * factor[channel] + shift[channel]
  *
- * Pixels right of the last whole patch, or below it, are in none. One
- * work-item for each line of a patch in one channel. */
+ * Pixels right of the last patch, or below it, are in none; what a patch has
+ * beyond the picture is 0. One work-item for each line of a patch in one
+ * channel. */
 #include "common/aligned.cl"
 #include "models/row_args.h"
 
@@ -55,8 +56,10 @@ __kernel void embed_patches(const embed_args args, __global const pixel *from,
     to += args.to + index * PATCH_WIDTH;
     const float factor = OF_CHANNEL(args.factor, c);
     const float shift = OF_CHANNEL(args.shift, c);
+    const uint count =
+        y >= args.height ? 0 : min(args.width - x, (uint)PATCH_WIDTH);
 #if PATCH_WIDTH == 4
-    if ((args.flags & ROW_ALIGNED) != 0) {
+    if (count == PATCH_WIDTH && (args.flags & ROW_ALIGNED) != 0) {
         const float4 pixels =
             (float4)((float)from[0], (float)from[step], (float)from[2 * step],
                      (float)from[3 * step]);
@@ -65,5 +68,6 @@ __kernel void embed_patches(const embed_args args, __global const pixel *from,
     }
 #endif
     for (uint i = 0; i < PATCH_WIDTH; i++)
-        STORE(FMA((float)from[i * step], factor, shift), to, i);
+        STORE(i < count ? FMA((float)from[i * step], factor, shift) : 0.0f, to,
+              i);
 }

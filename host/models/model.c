@@ -12,6 +12,7 @@
 #include "models/attention.h"
 #include "models/block.h"
 #include "models/sister.h"
+#include "models/swin_rules.h"
 
 /* ---- Shape ---- */
 
@@ -33,7 +34,8 @@ static winattn_status read_desc(const winattn_model_desc *given,
                        config->in_channels);
     if (desc->batch == 0)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "batch is 0");
-    if (desc->height < config->patch[0] || desc->width < config->patch[1])
+    if (wa_swin_patches(config, 0, desc->height) == 0 ||
+        wa_swin_patches(config, 1, desc->width) == 0)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "pictures of %u x %u are smaller than a patch, %u x %u",
                        desc->height, desc->width, config->patch[0],
@@ -57,8 +59,8 @@ static winattn_status set_shapes(winattn_model *model)
                        "pictures have more bytes than can be counted");
     model->picture_bytes =
         pixels * (desc->pictures == WINATTN_PICTURES_BYTES ? 1 : 4);
-    uint32_t height = desc->height / config->patch[0];
-    uint32_t width = desc->width / config->patch[1];
+    uint32_t height = wa_swin_patches(config, 0, desc->height);
+    uint32_t width = wa_swin_patches(config, 1, desc->width);
     for (uint32_t i = 0; i < config->stages; i++) {
         wa_model_stage *stage = &model->stages[i];
         stage->height = height;
@@ -122,7 +124,6 @@ static winattn_status make_block(winattn_model *model, uint32_t number,
     const wa_swin_config *config = &model->config;
     const wa_model_stage *stage = &model->stages[number];
     const bool is_v2 = config->generation == 2;
-    const uint32_t size[2] = {stage->height, stage->width};
     winattn_block_desc block = {.struct_size = sizeof block};
     block.dtype = model->desc.dtype;
     block.tier = model->desc.tier;
@@ -138,11 +139,10 @@ static winattn_status make_block(winattn_model *model, uint32_t number,
     block.eps = config->norm_eps;
     block.table_dtype = wa_model_table_dtype(config, model->desc.dtype);
     block.build_options = model->desc.build_options;
-    for (int a = 0; a < 2; a++) {
-        block.window[a] = config->window[number][a];
-        if (shifted && block.window[a] < size[a])
-            block.shift[a] = block.window[a] / 2;
-    }
+    memcpy(block.window, config->window[number], sizeof block.window);
+    if (shifted)
+        wa_swin_shift(config, number,
+                      (uint32_t[2]){stage->height, stage->width}, block.shift);
     if (shifted && block.shift[0] == 0 && block.shift[1] == 0)
         return WINATTN_SUCCESS; /* as the others */
     return winattn_block_plan_create(wa_session_context(model->session),
@@ -180,7 +180,8 @@ static winattn_status make_plans(winattn_model *model)
         make_rows(model, WA_ROW_NORM, config->channels, &model->embed_norm));
     for (uint32_t i = 0; i < config->stages; i++)
         WA_TRY(make_stage(model, i));
-    WA_TRY(make_rows(model, WA_ROW_POOL, last, &model->pool));
+    if (!config->no_norm)
+        WA_TRY(make_rows(model, WA_ROW_POOL, last, &model->pool));
     return config->classes
                ? make_linear(model, last, config->classes, true, &model->head)
                : WINATTN_SUCCESS;
@@ -348,7 +349,9 @@ static winattn_status describe(const winattn_model *model, char *text,
     wa_append(text, size, "model: Swin%s, %u pictures of %u x %u\n",
               model->config.generation == 2 ? " V2" : "", desc->batch,
               desc->height, desc->width);
-    wa_append(text, size, "weights: %llu bytes\nworkspace: %llu bytes\n",
+    wa_append(text, size, "rules: ");
+    wa_swin_rules_say(&model->config, text, size);
+    wa_append(text, size, "\nweights: %llu bytes\nworkspace: %llu bytes\n",
               (unsigned long long)model->weights.bytes,
               (unsigned long long)model->workspace);
     wa_row_describe(&model->embed, "patches", text, size);
@@ -356,7 +359,8 @@ static winattn_status describe(const winattn_model *model, char *text,
                             size));
     for (uint32_t i = 0; i < model->config.stages; i++)
         WA_TRY(describe_stage(model, i, text, size));
-    wa_row_describe(&model->pool, "pool", text, size);
+    if (!model->config.no_norm)
+        wa_row_describe(&model->pool, "pool", text, size);
     return model->head ? wa_describe_part("head", wa_describe_linear,
                                           model->head, text, size)
                        : WINATTN_SUCCESS;

@@ -54,6 +54,10 @@ static winattn_status check_outputs(const winattn_model *model,
     }
     if (!any)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "no output is given");
+    if (call->features.buffer && model->config.no_norm)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "features is given, but the model has no norm behind "
+                       "its last stage");
     if (call->logits.buffer && !model->head)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "logits is given, but the model has no head");
@@ -123,7 +127,9 @@ winattn_status wa_model_append_embedding(const winattn_model *model,
                          .from = call->pictures,
                          .to = patches,
                          .height = model->desc.height,
-                         .width = model->desc.width};
+                         .width = model->desc.width,
+                         .down = model->stages[0].height,
+                         .across = model->stages[0].width};
     for (uint32_t c = 0; c < model->config.in_channels; c++) {
         const float deviation = normalises ? call->deviation[c] : 1.0f;
         const float most =
@@ -136,7 +142,7 @@ winattn_status wa_model_append_embedding(const winattn_model *model,
                               .weight = w->patch_norm_weight,
                               .bias = w->patch_norm_bias,
                               .to = map,
-                              .eps = model->config.norm_eps};
+                              .eps = model->config.outer_norm_eps};
     WA_TRY(wa_row_append(&model->embed, &embed, chain));
     WA_TRY(append_linear(model->patch, embed.rows, patches, w->patch_weight,
                          w->patch_bias, map, chain));
@@ -177,7 +183,7 @@ static winattn_status append_merger(const winattn_model *model,
                                     .weight = w->merge_norm_weight,
                                     .bias = w->merge_norm_bias,
                                     .to = rows,
-                                    .eps = model->config.norm_eps,
+                                    .eps = model->config.outer_norm_eps,
                                     .height = stage->height,
                                     .width = stage->width};
     wa_row_call norm = neighbours;

@@ -167,8 +167,10 @@ winattn_status wa_model_weights_make(wa_session *session,
     WA_TRY(send(session, &patch, w));
     for (uint32_t i = 0; i < config->stages; i++)
         WA_TRY(send_stage(session, from, i, dtype, w));
-    add(&end, from->norm_weight, last, &w->norm_weight);
-    add(&end, from->norm_bias, last, &w->norm_bias);
+    if (!from->config.no_norm) {
+        add(&end, from->norm_weight, last, &w->norm_weight);
+        add(&end, from->norm_bias, last, &w->norm_bias);
+    }
     if (config->classes) {
         add(&end, from->head_weight, config->classes * last, &w->head_weight);
         add(&end, from->head_bias, config->classes, &w->head_bias);

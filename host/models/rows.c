@@ -310,8 +310,8 @@ static winattn_status append_embed(const wa_row_plan *plan,
         .to = call->to.offset / wa_element_size(desc->dtype),
         .height = call->height,
         .width = call->width,
-        .down = call->height / desc->patch[0],
-        .across = call->width / desc->patch[1],
+        .down = call->down,
+        .across = call->across,
         .flags = is_aligned(plan, &tensors[1], 1) ? ROW_ALIGNED : 0};
     memcpy(args.factor, call->factor, sizeof args.factor);
     memcpy(args.shift, call->shift, sizeof args.shift);

@@ -48,6 +48,7 @@ typedef struct wa_row_call {
     float eps;
     uint64_t tokens;           /* WA_ROW_POOL: of an image */
     uint32_t height, width;    /* of the map that is merged, or of a picture */
+    uint32_t down, across;     /* WA_ROW_EMBED: patches of a picture */
     float factor[4], shift[4]; /* WA_ROW_EMBED: of each channel */
 } wa_row_call;
 

@@ -18,8 +18,11 @@ winattn_status wa_header_read(const char *text, size_t size,
 
 void wa_header_free(wa_header *header) { (void)header; }
 
-winattn_status wa_swin_beside(const char *path, wa_swin_config *config)
+winattn_status wa_swin_beside_read(const char *path, const wa_swin_file *file,
+                                   const wa_swin_config *config,
+                                   wa_swin_beside *beside)
 {
-    (void)path, (void)config;
+    (void)path, (void)file, (void)config;
+    *beside = (wa_swin_beside){0};
     return WINATTN_SUCCESS;
 }

@@ -1,158 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reads config.json, by cJSON. */
+ * Finds and reads the files beside the weights. */
 #include "models/swin_beside.h"
 
-#include <cjson/cJSON.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/os.h"
 #include "base/status.h"
+#include "models/swin_keys.h"
 
 #define PATH_SIZE 4096
-#define FILE_MOST ((size_t)1 << 20)
-#define SIDE_MOST 65535u
+/* of 21,841 classes the names alone are 2 MB */
+#define FILE_MOST ((size_t)6 << 20)
 
-/* What such a file says; zeros: nothing. */
-typedef struct beside {
-    cl_uint image[2], window;            /* of pictures, and largest ones */
-    cl_uint old_image[2], old_window;    /* of the pretraining */
-    cl_uint old_windows[WA_SWIN_STAGES]; /* the same, stage by stage */
-    cl_float norm_eps;
-} beside;
-
-static cl_uint read_count(const cJSON *item, cl_uint most)
-{
-    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 1) ||
-        !(item->valuedouble <= most) ||
-        floor(item->valuedouble) != item->valuedouble)
-        return 0;
-    return (cl_uint)item->valuedouble;
-}
-
-/* One number for both sides, or an array whose last two they are. */
-static void read_sides(const cJSON *item, cl_uint sides[2])
-{
-    const int count = cJSON_GetArraySize(item);
-    for (int i = 0; i < 2; i++)
-        sides[i] = cJSON_IsArray(item) && count >= 2
-                       ? read_count(cJSON_GetArrayItem(item, count - 2 + i),
-                                    SIDE_MOST)
-                       : read_count(item, SIDE_MOST);
-}
-
-static void read_transformers(const cJSON *object, beside *b)
-{
-    const cJSON *old =
-        cJSON_GetObjectItemCaseSensitive(object, "pretrained_window_sizes");
-    const cJSON *eps =
-        cJSON_GetObjectItemCaseSensitive(object, "layer_norm_eps");
-    b->window =
-        read_count(cJSON_GetObjectItemCaseSensitive(object, "window_size"),
-                   WA_SWIN_WINDOW_MOST);
-    read_sides(cJSON_GetObjectItemCaseSensitive(object, "image_size"),
-               b->image);
-    for (int i = 0; cJSON_IsArray(old) && i < (int)WA_SWIN_STAGES; i++)
-        b->old_windows[i] =
-            read_count(cJSON_GetArrayItem(old, i), WA_SWIN_WINDOW_MOST);
-    if (cJSON_IsNumber(eps) && eps->valuedouble > 0 && eps->valuedouble < 1)
-        b->norm_eps = (cl_float)eps->valuedouble;
-}
-
-/* The number at the text's start, which moves behind it; 0: there is none. */
-static cl_uint next_number(const char **text, cl_uint most)
-{
-    cl_uint number = 0;
-    for (; **text >= '0' && **text <= '9'; ++*text)
-        number =
-            number > most ? number : 10 * number + (cl_uint)(**text - '0');
-    return number <= most ? number : 0;
-}
-
-/* timm's names end with ..._window8_256 or ..._window12to16_192to256. */
-static void read_timm(const char *name, beside *b)
-{
-    static const char mark[] = "_window";
-    cl_uint sizes[2][2] = {{0}};
-    const char *at = strstr(name, mark);
-    if (!at)
-        return;
-    at += sizeof mark - 1;
-    for (int i = 0; i < 2; i++) {
-        sizes[i][0] = sizes[i][1] = next_number(&at, SIDE_MOST);
-        if (strncmp(at, "to", 2) == 0) {
-            at += 2;
-            sizes[i][1] = next_number(&at, SIDE_MOST);
-        }
-        at += *at == '_';
-    }
-    if (sizes[0][0] > WA_SWIN_WINDOW_MOST || sizes[0][1] > WA_SWIN_WINDOW_MOST)
-        return;
-    b->window = sizes[0][1];
-    b->image[0] = b->image[1] = sizes[1][1];
-    if (sizes[0][0] != sizes[0][1]) {
-        b->old_window = sizes[0][0];
-        b->old_image[0] = b->old_image[1] = sizes[1][0];
-    }
-}
-
-/* Windows are not larger than the map of a stage. 0: not known. */
-static cl_uint window_of(cl_uint window, cl_uint image, cl_uint patch,
-                         uint32_t stage)
-{
-    cl_uint side = patch ? image / patch : 0;
-    for (uint32_t i = 0; i < stage; i++)
-        side = (side + 1) / 2;
-    return window < side ? window : side;
-}
-
-static void use(const beside *b, wa_swin_config *config)
-{
-    for (uint32_t i = 0; i < config->stages; i++)
-        for (int axis = 0; axis < 2; axis++) {
-            const cl_uint patch = config->patch[axis];
-            cl_uint old = b->old_windows[i];
-            if (!old)
-                old = window_of(b->old_window, b->old_image[axis], patch, i);
-            if (config->window[i][axis])
-                continue;
-            config->window[i][axis] =
-                window_of(b->window, b->image[axis], patch, i);
-            if (config->generation == 2 && !config->position_window[i][axis])
-                config->position_window[i][axis] = old;
-        }
-    if (config->norm_eps == 0)
-        config->norm_eps = b->norm_eps;
-}
-
-void wa_swin_beside_read(const char *text, size_t size, wa_swin_config *config)
-{
-    beside b = {0};
-    wa_global_lock_take(); /* as in safetensors_header.c */
-    cJSON *object = cJSON_ParseWithLength(text, size);
-    wa_global_lock_release();
-    const cJSON *type = cJSON_GetObjectItemCaseSensitive(object, "model_type");
-    const cJSON *name =
-        cJSON_GetObjectItemCaseSensitive(object, "architecture");
-    if (cJSON_IsString(type) && strncmp(type->valuestring, "swin", 4) == 0)
-        read_transformers(object, &b);
-    else if (cJSON_IsString(name))
-        read_timm(name->valuestring, &b);
-    cJSON_Delete(object);
-    use(&b, config);
-}
-
-winattn_status wa_swin_beside(const char *path, wa_swin_config *config)
+/* *text: to be freed; NULL: there is no such file. */
+static winattn_status read_text(const char *path, const char *name,
+                                char **text)
 {
     char beside_path[PATH_SIZE];
     unsigned char *bytes;
     size_t size, folder = strlen(path);
+    *text = NULL;
     while (folder > 0 && path[folder - 1] != '/' && path[folder - 1] != '\\')
         folder--;
-    const int length = snprintf(beside_path, sizeof beside_path,
-                                "%.*sconfig.json", (int)folder, path);
+    const int length = snprintf(beside_path, sizeof beside_path, "%.*s%s",
+                                (int)folder, path, name);
     if (folder >= PATH_SIZE || length < 0 || length >= PATH_SIZE)
         return WINATTN_SUCCESS;
     const wa_file_answer answer =
@@ -161,7 +34,80 @@ winattn_status wa_swin_beside(const char *path, wa_swin_config *config)
         return wa_fail_memory();
     if (answer != WA_FILE_READ)
         return WINATTN_SUCCESS;
-    wa_swin_beside_read((const char *)bytes, size, config);
+    *text = malloc(size + 1);
+    if (*text) {
+        memcpy(*text, bytes, size);
+        (*text)[size] = 0;
+    }
     free(bytes);
-    return WINATTN_SUCCESS;
+    return *text ? WINATTN_SUCCESS : wa_fail_memory();
+}
+
+/* Is the object of transformers, of timm, or of neither? */
+static winattn_status read_config(const cJSON *object,
+                                  const wa_swin_file *file,
+                                  const wa_swin_config *config,
+                                  wa_swin_beside *beside)
+{
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(object, "model_type");
+    const bool is_timm =
+        cJSON_GetObjectItemCaseSensitive(object, "architecture") ||
+        cJSON_GetObjectItemCaseSensitive(object, "pretrained_cfg");
+    const winattn_swin_rules names = file->names->rules;
+    if (!is_timm && !cJSON_IsString(type))
+        return WINATTN_SUCCESS;
+    if (is_timm ? names != WINATTN_SWIN_RULES_TIMM &&
+                      names != WINATTN_SWIN_RULES_MICROSOFT
+                : names != WINATTN_SWIN_RULES_TRANSFORMERS)
+        return wa_fail(WINATTN_INVALID_FILE,
+                       "config.json beside the file is of %s, but the "
+                       "tensors' names are those of %s",
+                       is_timm ? "timm" : "transformers", file->names->origin);
+    beside->rules =
+        is_timm ? WINATTN_SWIN_RULES_TIMM : WINATTN_SWIN_RULES_TRANSFORMERS;
+    return is_timm ? wa_swin_keys_timm(object, file, config, beside)
+                   : wa_swin_keys_transformers(object, file, config, beside);
+}
+
+winattn_status wa_swin_beside_parse(const char *config_text,
+                                    const char *pictures_text,
+                                    const wa_swin_file *file,
+                                    const wa_swin_config *config,
+                                    wa_swin_beside *beside)
+{
+    winattn_status status = WINATTN_SUCCESS;
+    *beside = (wa_swin_beside){0};
+    if (!config_text)
+        return WINATTN_SUCCESS;
+    wa_global_lock_take(); /* as in safetensors_header.c */
+    cJSON *object = cJSON_Parse(config_text);
+    cJSON *pictures = pictures_text ? cJSON_Parse(pictures_text) : NULL;
+    wa_global_lock_release();
+    if (!object || (pictures_text && !pictures))
+        status = wa_fail(WINATTN_INVALID_FILE, "%s beside the file is no JSON",
+                         object ? "preprocessor_config.json" : "config.json");
+    else
+        status = read_config(object, file, config, beside);
+    if (status == WINATTN_SUCCESS &&
+        beside->rules == WINATTN_SWIN_RULES_TRANSFORMERS)
+        status = wa_swin_keys_pictures(pictures, beside);
+    cJSON_Delete(object);
+    cJSON_Delete(pictures);
+    return status;
+}
+
+winattn_status wa_swin_beside_read(const char *path, const wa_swin_file *file,
+                                   const wa_swin_config *config,
+                                   wa_swin_beside *beside)
+{
+    char *config_text = NULL, *pictures_text = NULL;
+    winattn_status status = read_text(path, "config.json", &config_text);
+    if (status == WINATTN_SUCCESS)
+        status = read_text(path, "preprocessor_config.json", &pictures_text);
+    if (status == WINATTN_SUCCESS)
+        status = wa_swin_beside_parse(config_text, pictures_text, file, config,
+                                      beside);
+    free(config_text);
+    free(pictures_text);
+    return status;
 }

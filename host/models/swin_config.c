@@ -7,6 +7,7 @@
 #include "base/struct.h"
 #include "base/text.h"
 #include "models/sister.h"
+#include "models/swin_rules.h"
 #include "models/swin_weights.h"
 
 #define PATCH 4
@@ -118,10 +119,17 @@ static bool are_zeros(const cl_float numbers[3])
     return numbers[0] == 0 && numbers[1] == 0 && numbers[2] == 0;
 }
 
+bool wa_swin_has_no_colours(const wa_swin_config *config)
+{
+    return are_zeros(config->mean) && are_zeros(config->deviation);
+}
+
 void wa_swin_config_complete(wa_swin_config *config)
 {
     wa_swin_config own;
     size_t fits = MODELS;
+    for (uint32_t i = 0; i < config->stages && i < WA_SWIN_STAGES; i++)
+        wa_swin_bound_window(config, i, config->window[i]);
     for (size_t i = 0; fits == MODELS && i < MODELS; i++) {
         set_shape(&models[i], &own);
         if (has_shape(&own, config) &&
@@ -130,13 +138,20 @@ void wa_swin_config_complete(wa_swin_config *config)
     }
     set_shape(&models[fits == MODELS ? 0 : fits], &own);
     config->struct_size = sizeof *config;
+    if (config->rules == WINATTN_SWIN_RULES_AUTO)
+        config->rules = WINATTN_SWIN_RULES_TORCHVISION;
     if (config->norm_eps == 0)
         config->norm_eps = own.norm_eps;
-    if (!config->resize[0] && !config->resize[1])
-        memcpy(config->resize, own.resize, sizeof own.resize);
+    if (config->outer_norm_eps == 0)
+        config->outer_norm_eps = wa_swin_rules_of(config)->keeps_eps
+                                     ? own.norm_eps
+                                     : config->norm_eps;
     if (!config->crop[0] && !config->crop[1])
-        memcpy(config->crop, own.crop, sizeof own.crop);
-    if (are_zeros(config->mean) && are_zeros(config->deviation)) {
+        memcpy(config->crop, config->image[0] ? config->image : own.crop,
+               sizeof own.crop);
+    if (!config->resize[0] && !config->resize[1])
+        wa_swin_resize(config, own.resize, config->resize);
+    if (wa_swin_has_no_colours(config)) {
         memcpy(config->mean, own.mean, sizeof own.mean);
         memcpy(config->deviation, own.deviation, sizeof own.deviation);
     }
@@ -255,8 +270,20 @@ winattn_status wa_swin_config_check(const wa_swin_config *config)
     for (uint32_t i = 0; i < WA_SWIN_STAGES; i++)
         WA_TRY(i < config->stages ? check_stage(config, i)
                                   : check_no_stage(config, i));
-    if (!isfinite(config->norm_eps) || !(config->norm_eps > 0))
+    if (!isfinite(config->norm_eps) || !(config->norm_eps > 0) ||
+        !isfinite(config->outer_norm_eps) || config->outer_norm_eps < 0)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "config.norm_eps is not finite or not above 0");
+                       "config.norm_eps is not finite or not above 0, or "
+                       "outer_norm_eps not finite or below 0");
+    if (config->rules != WINATTN_SWIN_RULES_AUTO &&
+        !wa_swin_rules_name(config->rules))
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "config.rules is none of WINATTN_SWIN_RULES_");
+    if (!config->image[0] != !config->image[1])
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "config.image has a height or a width, not both");
+    if (config->no_norm && config->classes)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "config has classes, but no_norm");
     return check_pictures(config);
 }

@@ -10,7 +10,7 @@
 typedef struct wa_swin_file {
     const wa_safetensors *tensors;
     const wa_swin_names *names;
-    const char *prefix;
+    wa_swin_prefix prefix;
 } wa_swin_file;
 
 /* What the file says of the model's shape; the rest is 0. What is wrong shows
@@ -21,6 +21,13 @@ void wa_swin_infer(const wa_swin_file *file, wa_swin_config *config);
 const wa_file_tensor *wa_swin_find(const wa_swin_file *file, uint32_t stage,
                                    uint32_t block, wa_swin_part part,
                                    const char *suffix);
+
+/* Has any block biases of q, k and v? */
+bool wa_swin_has_qkv_bias(const wa_swin_file *file,
+                          const wa_swin_config *config);
+
+/* Entries of the table of a stage's first block; 0: it has none. */
+uint64_t wa_swin_table_entries(const wa_swin_file *file, uint32_t stage);
 
 /* Loads all tensors; file has what the config needs, and nothing else. */
 winattn_status wa_swin_load(const wa_swin_file *file,

@@ -12,7 +12,8 @@ const wa_file_tensor *wa_swin_find(const wa_swin_file *file, uint32_t stage,
     char name[WA_NAME_SIZE];
     if (!file->names->parts[part])
         return NULL;
-    wa_name_block(file->names, file->prefix, stage, block, part, suffix, name);
+    wa_name_block(file->names, file->prefix.model, stage, block, part, suffix,
+                  name);
     return wa_safetensors_find(file->tensors, name);
 }
 
@@ -38,6 +39,30 @@ static cl_uint count_blocks(const wa_swin_file *file, uint32_t stage)
            wa_swin_find(file, stage, depth, WA_PART_PROJ, "weight"))
         depth++;
     return depth;
+}
+
+bool wa_swin_has_qkv_bias(const wa_swin_file *file,
+                          const wa_swin_config *config)
+{
+    static const struct {
+        wa_swin_part part;
+        const char *suffix;
+    } biases[] = {{WA_PART_QKV, "bias"},         {WA_PART_ATTENTION, "q_bias"},
+                  {WA_PART_ATTENTION, "v_bias"}, {WA_PART_QUERY, "bias"},
+                  {WA_PART_KEY, "bias"},         {WA_PART_VALUE, "bias"}};
+    for (uint32_t i = 0; i < config->stages && i < WA_SWIN_STAGES; i++)
+        for (uint32_t j = 0; j < config->depths[i]; j++)
+            for (size_t k = 0; k < sizeof biases / sizeof *biases; k++)
+                if (wa_swin_find(file, i, j, biases[k].part, biases[k].suffix))
+                    return true;
+    return false;
+}
+
+uint64_t wa_swin_table_entries(const wa_swin_file *file, uint32_t stage)
+{
+    return extent(wa_swin_find(file, stage, 0, WA_PART_ATTENTION,
+                               "relative_position_bias_table"),
+                  0);
 }
 
 /* ---- Windows ---- */
@@ -128,12 +153,20 @@ static void infer_stage(const wa_swin_file *file, uint32_t stage,
     infer_window(file, stage, config);
 }
 
-void wa_swin_infer(const wa_swin_file *file, wa_swin_config *config)
+static const wa_file_tensor *find_rest(const wa_swin_file *file,
+                                       const char *prefix, const char *part,
+                                       const char *suffix)
 {
     char name[WA_NAME_SIZE];
+    wa_name_rest(prefix, part, suffix, name);
+    return wa_safetensors_find(file->tensors, name);
+}
+
+void wa_swin_infer(const wa_swin_file *file, wa_swin_config *config)
+{
     *config = (wa_swin_config){.struct_size = sizeof *config};
-    wa_name_rest(file->prefix, file->names->patch, "weight", name);
-    const wa_file_tensor *patch = wa_safetensors_find(file->tensors, name);
+    const wa_file_tensor *patch =
+        find_rest(file, file->prefix.model, file->names->patch, "weight");
     config->channels = extent(patch, 0);
     config->in_channels = extent(patch, 1);
     config->patch[0] = extent(patch, 2);
@@ -145,11 +178,13 @@ void wa_swin_infer(const wa_swin_file *file, wa_swin_config *config)
     while (config->stages < WA_SWIN_STAGES &&
            count_blocks(file, config->stages) > 0)
         infer_stage(file, config->stages++, config);
+    config->no_norm =
+        !find_rest(file, file->prefix.model, file->names->norm, "weight") &&
+        !find_rest(file, file->prefix.model, file->names->norm, "bias");
     /* by both tensors, so that one without the other is missed */
-    wa_name_rest("", file->names->head, "weight", name);
-    config->classes = extent(wa_safetensors_find(file->tensors, name), 0);
-    if (config->classes)
-        return;
-    wa_name_rest("", file->names->head, "bias", name);
-    config->classes = extent(wa_safetensors_find(file->tensors, name), 0);
+    const char *head = file->names->head;
+    const char *wrapper = file->prefix.wrapper;
+    config->classes = extent(find_rest(file, wrapper, head, "weight"), 0);
+    if (!config->classes)
+        config->classes = extent(find_rest(file, wrapper, head, "bias"), 0);
 }

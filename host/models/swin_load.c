@@ -9,13 +9,15 @@
 #include "base/text.h"
 #include "models/sister.h"
 #include "models/swin_file.h"
+#include "models/swin_rules.h"
 
 /* The first time round, tensors are looked at only: what a file does not have,
  * it must not make us take memory for. */
 typedef struct loader {
     const wa_swin_file *file;
     bool only_looks;
-    bool *used; /* per tensor of the file */
+    bool has_qkv_bias; /* any block; else none has, and they are 0 */
+    bool *used;        /* per tensor of the file */
     bool types[WA_TENSOR_OTHER];
 } loader;
 
@@ -80,8 +82,8 @@ static winattn_status take_part(loader *l, place at, wa_swin_part part,
                                 uint32_t axes, const uint64_t *extent)
 {
     char name[WA_NAME_SIZE];
-    wa_name_block(l->file->names, l->file->prefix, at.stage, at.block, part,
-                  suffix, name);
+    wa_name_block(l->file->names, l->file->prefix.model, at.stage, at.block,
+                  part, suffix, name);
     return take(l, name, to, axes, extent);
 }
 
@@ -111,7 +113,7 @@ static winattn_status join_qkv(loader *l, place at,
         WA_TRY(take_part(l, at, part, "weight",
                          part_of(block->qkv_weight, i * channels * channels),
                          AXES(channels, channels)));
-        if (generation == 1 || part != WA_PART_KEY)
+        if (l->has_qkv_bias && (generation == 1 || part != WA_PART_KEY))
             WA_TRY(take_part(l, at, part, "bias",
                              part_of(block->qkv_bias, i * channels),
                              AXES(channels)));
@@ -129,6 +131,8 @@ static winattn_status take_qkv_bias(loader *l, place at,
                                          WA_PART_ATTENTION, "q_bias") ||
                             wa_swin_find(l->file, at.stage, at.block,
                                          WA_PART_ATTENTION, "v_bias"));
+    if (!l->has_qkv_bias)
+        return WINATTN_SUCCESS;
     if (!separate)
         WA_TRY(take_part(l, at, WA_PART_QKV, "bias", block->qkv_bias,
                          AXES(3 * channels)));
@@ -216,7 +220,8 @@ static winattn_status take_merge(loader *l, uint32_t stage, wa_swin_part part,
                                  uint32_t axes, const uint64_t *extent)
 {
     char name[WA_NAME_SIZE];
-    wa_name_merge(l->file->names, l->file->prefix, stage, part, suffix, name);
+    wa_name_merge(l->file->names, l->file->prefix.model, stage, part, suffix,
+                  name);
     return take(l, name, to, axes, extent);
 }
 
@@ -254,7 +259,7 @@ static winattn_status load_ends(loader *l, const wa_swin_weights *w)
 {
     const wa_swin_names *names = l->file->names;
     const wa_swin_config *c = &w->config;
-    const char *prefix = l->file->prefix;
+    const char *prefix = l->file->prefix.model;
     const uint64_t first = c->channels;
     const uint64_t last = wa_swin_channels(c, c->stages - 1);
     WA_TRY(take_rest(l, prefix, names->patch, "weight", w->patch_weight,
@@ -265,16 +270,26 @@ static winattn_status load_ends(loader *l, const wa_swin_weights *w)
                      w->patch_norm_weight, AXES(first)));
     WA_TRY(take_rest(l, prefix, names->patch_norm, "bias", w->patch_norm_bias,
                      AXES(first)));
+    if (c->no_norm)
+        return WINATTN_SUCCESS;
     WA_TRY(take_rest(l, prefix, names->norm, "weight", w->norm_weight,
                      AXES(last)));
     WA_TRY(
         take_rest(l, prefix, names->norm, "bias", w->norm_bias, AXES(last)));
     if (!c->classes)
         return WINATTN_SUCCESS;
-    WA_TRY(take_rest(l, "", names->head, "weight", w->head_weight,
-                     AXES(c->classes, last)));
-    return take_rest(l, "", names->head, "bias", w->head_bias,
-                     AXES(c->classes));
+    WA_TRY(take_rest(l, l->file->prefix.wrapper, names->head, "weight",
+                     w->head_weight, AXES(c->classes, last)));
+    return take_rest(l, l->file->prefix.wrapper, names->head, "bias",
+                     w->head_bias, AXES(c->classes));
+}
+
+/* What is not behind the wrapper's prefix is of something else, of which the
+ * model is a part. */
+static bool is_outside(const loader *l, const char *name)
+{
+    const char *wrapper = l->file->prefix.wrapper;
+    return strncmp(name, wrapper, strlen(wrapper)) != 0;
 }
 
 static winattn_status check_rest(const loader *l)
@@ -282,7 +297,7 @@ static winattn_status check_rest(const loader *l)
     const wa_safetensors *tensors = l->file->tensors;
     for (size_t i = 0; i < wa_safetensors_count(tensors); i++) {
         const char *name = wa_safetensors_at(tensors, i)->name;
-        if (!l->used[i] && !wa_name_is_buffer(name))
+        if (!l->used[i] && !is_outside(l, name) && !wa_name_is_buffer(name))
             return wa_fail(WINATTN_INVALID_FILE,
                            "%s: this model has no such tensor; names are "
                            "taken for those of %s",
@@ -294,15 +309,27 @@ static winattn_status check_rest(const loader *l)
 static void describe(const loader *l, wa_swin_weights *w)
 {
     static const char *const types[] = {"F32", "F16", "BF16"};
+    const wa_safetensors *tensors = l->file->tensors;
     const char *between = " in ";
+    size_t others = 0;
     w->origin[0] = 0;
     wa_append(w->origin, sizeof w->origin, "names of %s",
               l->file->names->origin);
+    if (l->file->prefix.wrapper[0])
+        wa_append(w->origin, sizeof w->origin, " behind %.64s",
+                  l->file->prefix.wrapper);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (l->types[i]) {
             wa_append(w->origin, sizeof w->origin, "%s%s", between, types[i]);
             between = ", ";
         }
+    for (size_t i = 0; i < wa_safetensors_count(tensors); i++)
+        others += is_outside(l, wa_safetensors_at(tensors, i)->name);
+    if (others)
+        wa_append(w->origin, sizeof w->origin,
+                  ", without %zu tensors of other parts", others);
+    wa_append(w->origin, sizeof w->origin, "; ");
+    wa_swin_rules_say(&w->config, w->origin, sizeof w->origin);
 }
 
 static winattn_status load_all(loader *l, wa_swin_weights *w)
@@ -319,6 +346,7 @@ winattn_status wa_swin_load(const wa_swin_file *file,
     loader l = {.file = file, .only_looks = true};
     WA_TRY(wa_swin_weights_create(config, weights));
     wa_swin_weights *w = *weights;
+    l.has_qkv_bias = wa_swin_has_qkv_bias(file, config);
     l.used = calloc(wa_safetensors_count(file->tensors) + 1, sizeof *l.used);
     winattn_status status = l.used ? load_all(&l, w) : wa_fail_memory();
     if (status == WINATTN_SUCCESS)

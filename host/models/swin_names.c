@@ -2,14 +2,16 @@
  * Tables of names, one for each library. */
 #include "models/swin_names.h"
 
-#include <stdio.h>
 #include <string.h>
+
+#include "base/status.h"
+#include "base/text.h"
 
 /* Microsoft's and timm's names, which differ in the head and in where the
  * merging stands: with the stage before it, or with the one after. */
 #define TIMM_NAMES                                                            \
     .patch = "patch_embed.proj", .patch_norm = "patch_embed.norm",            \
-    .norm = "norm", .stages = "layers.", .blocks = ".blocks.", .step = 1,     \
+    .norm = "norm", .blocks = ".blocks.", .step = 1,                          \
     .parts = {[WA_PART_NORM1] = "norm1",                                      \
               [WA_PART_NORM2] = "norm2",                                      \
               [WA_PART_QKV] = "attn.qkv",                                     \
@@ -22,6 +24,7 @@
               [WA_PART_MERGE_LINEAR] = "downsample.reduction"}
 
 #define TRANSFORMERS_NAMES                                                    \
+    .rules = WINATTN_SWIN_RULES_TRANSFORMERS, .inner = {"swin.", "swinv2."},  \
     .patch = "embeddings.patch_embeddings.projection",                        \
     .patch_norm = "embeddings.norm", .norm = "layernorm",                     \
     .head = "classifier", .stages = "encoder.layers.", .blocks = ".blocks.",  \
@@ -32,6 +35,7 @@ static const char module_positions[] =
 
 static const wa_swin_names all_names[] = {
     {.origin = "torchvision",
+     .rules = WINATTN_SWIN_RULES_TORCHVISION,
      .patch = "features.0.0",
      .patch_norm = "features.0.2",
      .norm = "norm",
@@ -51,8 +55,25 @@ static const wa_swin_names all_names[] = {
                [WA_PART_POSITION_MLP] = "attn.cpb_mlp",
                [WA_PART_MERGE_NORM] = "norm",
                [WA_PART_MERGE_LINEAR] = "reduction"}},
-    {.origin = "timm", .head = "head.fc", .merge = 1, TIMM_NAMES},
-    {.origin = "Microsoft", .head = "head", TIMM_NAMES},
+    /* In front of timm's, as its mergers of later stages have names that
+     * timm's have, too, but timm's first stage has none. */
+    {.origin = "Microsoft",
+     .rules = WINATTN_SWIN_RULES_MICROSOFT,
+     .head = "head",
+     .stages = "layers.",
+     TIMM_NAMES},
+    {.origin = "timm",
+     .rules = WINATTN_SWIN_RULES_TIMM,
+     .head = "head.fc",
+     .stages = "layers.",
+     .merge = 1,
+     TIMM_NAMES},
+    {.origin = "timm (features_only)",
+     .rules = WINATTN_SWIN_RULES_TIMM,
+     .head = "head.fc",
+     .stages = "layers_",
+     .merge = 1,
+     TIMM_NAMES},
     {.origin = "transformers",
      TRANSFORMERS_NAMES,
      .parts = {[WA_PART_NORM1] = "layernorm_before",
@@ -85,70 +106,128 @@ static const wa_swin_names all_names[] = {
                [WA_PART_MERGE_LINEAR] = "downsample.reduction"}},
 };
 
-/* What libraries put before the names of a model inside another one. */
-static const char *const prefixes[] = {"", "swin.", "swinv2."};
-
 void wa_name_rest(const char *prefix, const char *part, const char *suffix,
                   char name[WA_NAME_SIZE])
 {
-    snprintf(name, WA_NAME_SIZE, "%s%s.%s", prefix, part, suffix);
+    name[0] = 0;
+    wa_append(name, WA_NAME_SIZE, "%s%s.%s", prefix, part, suffix);
 }
 
 void wa_name_block(const wa_swin_names *names, const char *prefix,
                    uint32_t stage, uint32_t block, wa_swin_part part,
                    const char *suffix, char name[WA_NAME_SIZE])
 {
-    snprintf(name, WA_NAME_SIZE, "%s%s%u%s%u.%s.%s", prefix, names->stages,
-             (unsigned)(names->step * stage + names->first), names->blocks,
-             (unsigned)block, names->parts[part], suffix);
+    name[0] = 0;
+    wa_append(name, WA_NAME_SIZE, "%s%s%u%s%u.%s.%s", prefix, names->stages,
+              (unsigned)(names->step * stage + names->first), names->blocks,
+              (unsigned)block, names->parts[part], suffix);
 }
 
 void wa_name_merge(const wa_swin_names *names, const char *prefix,
                    uint32_t stage, wa_swin_part part, const char *suffix,
                    char name[WA_NAME_SIZE])
 {
-    snprintf(name, WA_NAME_SIZE, "%s%s%u.%s.%s", prefix, names->stages,
-             (unsigned)(names->step * stage + names->merge),
-             names->parts[part], suffix);
+    name[0] = 0;
+    wa_append(name, WA_NAME_SIZE, "%s%s%u.%s.%s", prefix, names->stages,
+              (unsigned)(names->step * stage + names->merge),
+              names->parts[part], suffix);
 }
 
-static bool has_patch(const wa_safetensors *file, const wa_swin_names *names,
-                      const char *prefix)
+static bool has_block(const wa_safetensors *file, const wa_swin_names *names,
+                      const wa_swin_prefix *prefix, uint32_t stage)
 {
     char name[WA_NAME_SIZE];
-    wa_name_rest(prefix, names->patch, "weight", name);
+    wa_name_block(names, prefix->model, stage, 0, WA_PART_PROJ, "weight",
+                  name);
     return wa_safetensors_find(file, name) != NULL;
 }
 
-/* Has it also a block and, in which some names differ, the first merging of
- * such names, or where there is but one stage, the head? */
-static bool has_all(const wa_safetensors *file, const wa_swin_names *names,
-                    const char *prefix)
+/* Has the file that in which some names differ: a part of the first merging
+ * or, where there is but one stage, of the head? */
+static bool has_mark(const wa_safetensors *file, const wa_swin_names *names,
+                     const wa_swin_prefix *prefix)
 {
-    char block[WA_NAME_SIZE], next[WA_NAME_SIZE], last[WA_NAME_SIZE];
-    wa_name_block(names, prefix, 0, 0, WA_PART_PROJ, "weight", block);
-    wa_name_block(names, prefix, 1, 0, WA_PART_PROJ, "weight", next);
-    if (wa_safetensors_find(file, next))
-        wa_name_merge(names, prefix, 0, WA_PART_MERGE_LINEAR, "weight", last);
-    else
-        wa_name_rest("", names->head, "weight", last);
-    return has_patch(file, names, prefix) &&
-           wa_safetensors_find(file, block) && wa_safetensors_find(file, last);
+    static const char *const suffixes[] = {"weight", "bias"};
+    const bool merges = has_block(file, names, prefix, 1);
+    char name[WA_NAME_SIZE];
+    for (size_t i = 0; i < 3; i++) {
+        const char *suffix = suffixes[i % 2];
+        if (merges)
+            wa_name_merge(names, prefix->model, 0,
+                          i < 2 ? WA_PART_MERGE_NORM : WA_PART_MERGE_LINEAR,
+                          suffix, name);
+        else
+            wa_name_rest(prefix->wrapper, names->head, suffix, name);
+        if (wa_safetensors_find(file, name))
+            return true;
+    }
+    return false;
 }
 
-const wa_swin_names *wa_swin_names_of(const wa_safetensors *file,
-                                      const char **prefix)
+/* Does the name end with that part's, at a point? Then what is before it is
+ * the model's prefix. */
+static bool split(const char *name, const wa_swin_names *names,
+                  wa_swin_prefix *prefix)
+{
+    char end[WA_NAME_SIZE];
+    wa_name_rest("", names->patch, "weight", end);
+    const size_t length = strlen(name), tail = strlen(end);
+    if (length < tail || length >= WA_NAME_SIZE ||
+        strcmp(name + length - tail, end) != 0 ||
+        (length > tail && name[length - tail - 1] != '.'))
+        return false;
+    memcpy(prefix->model, name, length - tail);
+    prefix->model[length - tail] = 0;
+    memcpy(prefix->wrapper, prefix->model, length - tail + 1);
+    for (size_t i = 0; i < WA_INNER_NAMES && names->inner[i]; i++) {
+        const size_t size = strlen(names->inner[i]);
+        if (length - tail >= size &&
+            strcmp(prefix->model + length - tail - size, names->inner[i]) == 0)
+            prefix->wrapper[length - tail - size] = 0;
+    }
+    return true;
+}
+
+/* The patch embedding under such names; where several have it, the file has
+ * several models. */
+static winattn_status find_patch(const wa_safetensors *file,
+                                 const wa_swin_names *names, bool *found,
+                                 wa_swin_prefix *prefix)
+{
+    wa_swin_prefix other;
+    *found = false;
+    for (size_t i = 0; i < wa_safetensors_count(file); i++) {
+        const char *name = wa_safetensors_at(file, i)->name;
+        if (!split(name, names, *found ? &other : prefix))
+            continue;
+        if (*found)
+            return wa_fail(WINATTN_INVALID_FILE,
+                           "the file has several models: one behind \"%.64s\" "
+                           "and one behind \"%.64s\"",
+                           prefix->model, other.model);
+        *found = true;
+    }
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_swin_names_of(const wa_safetensors *file,
+                                const wa_swin_names **names,
+                                wa_swin_prefix *prefix)
 {
     /* where a file lacks something, its other names are as good as any */
-    for (int strict = 1; strict >= 0; strict--)
-        for (size_t i = 0; i < sizeof all_names / sizeof *all_names; i++)
-            for (size_t j = 0; j < sizeof prefixes / sizeof *prefixes; j++)
-                if (strict ? has_all(file, &all_names[i], prefixes[j])
-                           : has_patch(file, &all_names[i], prefixes[j])) {
-                    *prefix = prefixes[j];
-                    return &all_names[i];
-                }
-    return NULL;
+    for (int strict = 2; strict >= 0; strict--)
+        for (size_t i = 0; i < sizeof all_names / sizeof *all_names; i++) {
+            bool found;
+            *names = &all_names[i];
+            WA_TRY(find_patch(file, *names, &found, prefix));
+            if (found && (strict < 1 || has_block(file, *names, prefix, 0)) &&
+                (strict < 2 || has_mark(file, *names, prefix)))
+                return WINATTN_SUCCESS;
+        }
+    return wa_fail(WINATTN_INVALID_FILE,
+                   "the file has no patch embedding under a name that "
+                   "torchvision, timm, Microsoft or transformers give it in a "
+                   "Swin");
 }
 
 bool wa_name_is_buffer(const char *name)

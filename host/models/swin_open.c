@@ -9,6 +9,7 @@
 #include "models/sister.h"
 #include "models/swin_beside.h"
 #include "models/swin_file.h"
+#include "models/swin_rules.h"
 
 static void replace(cl_uint *own, const cl_uint *given, size_t count)
 {
@@ -39,6 +40,10 @@ static void overlay(wa_swin_config *own, const wa_swin_config *given)
     own->filter = given->filter;
     memcpy(own->mean, given->mean, sizeof own->mean);
     memcpy(own->deviation, given->deviation, sizeof own->deviation);
+    own->rules = given->rules;
+    memcpy(own->image, given->image, sizeof own->image);
+    own->outer_norm_eps = given->outer_norm_eps;
+    own->no_config_file = given->no_config_file;
 }
 
 /* Where the file says how many stages there are, what was said of others does
@@ -50,6 +55,69 @@ static void forget_stages(wa_swin_config *own, const wa_swin_config *given)
         for (int axis = 0; axis < 2; axis++)
             own->window[i][axis] = own->position_window[i][axis] = 0;
     }
+}
+
+static void take_pair(cl_uint own[2], const cl_uint said[2])
+{
+    if (!own[0] && !own[1])
+        memcpy(own, said, 2 * sizeof *own);
+}
+
+/* Do the windows have that many positions? */
+static bool has_entries(const cl_uint window[2], uint64_t entries)
+{
+    return (2ull * window[0] - 1) * (2ull * window[1] - 1) == entries;
+}
+
+/* What the config does not have yet. Windows that only a table's size tells
+ * are taken for squares, and may be others of that size. */
+static void take_windows(wa_swin_beside *b, const wa_swin_file *file,
+                         wa_swin_config *config)
+{
+    for (uint32_t i = 0; i < config->stages; i++) {
+        cl_uint *own = config->window[i], *said = b->window[i];
+        const uint64_t entries = wa_swin_table_entries(file, i);
+        if (said[0])
+            wa_swin_bound_window(config, i, said);
+        if (said[0] && said[1] && entries && has_entries(said, entries) &&
+            has_entries(own, entries))
+            memcpy(own, said, 2 * sizeof *own);
+        take_pair(own, said);
+        if (config->generation == 2)
+            take_pair(config->position_window[i], b->position_window[i]);
+    }
+}
+
+/* Preparation of pictures is the file's only where the caller says nothing of
+ * their sizes. */
+static void take_pictures(const wa_swin_beside *b, wa_swin_config *config)
+{
+    if (!config->resize[0] && !config->crop[0]) {
+        take_pair(config->resize, b->resize);
+        if (b->has_filter && config->filter == WINATTN_FILTER_BICUBIC)
+            config->filter = b->filter;
+    }
+    take_pair(config->crop, b->crop);
+    if (b->has_colours && wa_swin_has_no_colours(config)) {
+        memcpy(config->mean, b->mean, sizeof b->mean);
+        memcpy(config->deviation, b->deviation, sizeof b->deviation);
+    }
+}
+
+static winattn_status take_beside(const char *path, const wa_swin_file *file,
+                                  wa_swin_config *config)
+{
+    wa_swin_beside b = {0};
+    if (path && !config->no_config_file)
+        WA_TRY(wa_swin_beside_read(path, file, config, &b));
+    if (config->rules == WINATTN_SWIN_RULES_AUTO)
+        config->rules = b.rules ? b.rules : file->names->rules;
+    take_pair(config->image, b.image);
+    if (config->norm_eps == 0)
+        config->norm_eps = b.norm_eps;
+    take_windows(&b, file, config);
+    take_pictures(&b, config);
+    return WINATTN_SUCCESS;
 }
 
 static winattn_status check_windows(const wa_swin_config *config)
@@ -88,19 +156,13 @@ static winattn_status read_model(const wa_safetensors *tensors,
 {
     wa_swin_file file = {.tensors = tensors};
     wa_swin_config config;
-    file.names = wa_swin_names_of(tensors, &file.prefix);
-    if (!file.names)
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "the file has no patch embedding under a name that "
-                       "torchvision, timm, Microsoft or transformers give it "
-                       "in a Swin");
+    WA_TRY(wa_swin_names_of(tensors, &file.names, &file.prefix));
     wa_swin_infer(&file, &config);
     if (given) {
         overlay(&config, given);
         forget_stages(&config, given);
     }
-    if (path)
-        WA_TRY(wa_swin_beside(path, &config));
+    WA_TRY(take_beside(path, &file, &config));
     WA_TRY(check_windows(&config));
     wa_swin_config_complete(&config);
     WA_TRY(check_shape(&config, given != NULL));

@@ -71,8 +71,8 @@ static void deal_all(dealer *d, wa_swin_weights *w)
         w->stages[i].merge_norm_bias = deal(d, normed);
         w->stages[i].merge_weight = deal(d, 8 * channels * channels);
     }
-    w->norm_weight = deal(d, last);
-    w->norm_bias = deal(d, last);
+    w->norm_weight = config->no_norm ? NULL : deal(d, last);
+    w->norm_bias = config->no_norm ? NULL : deal(d, last);
     w->head_weight = config->classes ? deal(d, config->classes * last) : NULL;
     w->head_bias = config->classes ? deal(d, config->classes) : NULL;
 }
@@ -235,7 +235,8 @@ static void fill_all(uint64_t *state, const wa_swin_weights *w)
         fill_matrix(state, w->stages[i].merge_weight, 2 * channels,
                     4 * channels);
     }
-    fill_norm(state, w->norm_weight, w->norm_bias, last);
+    if (!config->no_norm)
+        fill_norm(state, w->norm_weight, w->norm_bias, last);
     if (config->classes) {
         fill_matrix(state, w->head_weight, config->classes, last);
         fill(state, w->head_bias, config->classes, 0, 0.1F);

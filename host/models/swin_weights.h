@@ -65,14 +65,15 @@ typedef struct winattn_swin_weights {
     const float *patch_bias;   /* [C] */
     const float *patch_norm_weight, *patch_norm_bias; /* [C] */
     wa_swin_stage_weights stages[WA_SWIN_STAGES];
-    const float *norm_weight, *norm_bias; /* channels of the last stage */
+    /* channels of the last stage; with no_norm NULL, and no head */
+    const float *norm_weight, *norm_bias;
     const float *head_weight; /* [classes, those channels]; NULL: no head */
     const float *head_bias;   /* [classes] */
 
     float *values;                 /* where they all lie */
     uint64_t count;                /* of them, gaps among them */
     wa_swin_block_weights *blocks; /* of all stages */
-    char origin[160]; /* what winattn_swin_weights_describe says */
+    char origin[512]; /* what winattn_swin_weights_describe says */
 } wa_swin_weights;
 
 /* Channels of a stage. */
@@ -86,8 +87,12 @@ static inline uint32_t wa_swin_channels(const wa_swin_config *config,
  * into head dims of at most 256? */
 winattn_status wa_swin_config_check(const wa_swin_config *config);
 
-/* Puts in what may be left out: norm_eps, and what is said of pictures. */
+/* Puts in what may be left out: rules, eps of norms, and what is said of
+ * pictures; and makes windows as small as the rules have them. */
 void wa_swin_config_complete(wa_swin_config *config);
+
+/* Is nothing said of mean and deviation? */
+bool wa_swin_has_no_colours(const wa_swin_config *config);
 
 /* Names of models of that shape, whatever their windows; "": none. */
 void wa_swin_config_names(const wa_swin_config *config, size_t size,

@@ -18,10 +18,10 @@ static void list(void)
 
 /* ---- The model's shape ---- */
 
-static void set_pair(cl_uint pair[2], cl_uint value)
+static void set_pair(cl_uint pair[2], const cl_uint value[2])
 {
-    if (value)
-        pair[0] = pair[1] = value;
+    if (value[0])
+        memcpy(pair, value, 2 * sizeof *pair);
 }
 
 /* What was said of the shape; zeros elsewhere, or the named model. */
@@ -33,20 +33,21 @@ static bool ask_config(const options *o, winattn_swin_config *config)
         return false;
     if (o->weights)
         config->classes = 0; /* as the file has it */
-    set_pair(config->patch, o->patch);
+    set_pair(config->patch, (cl_uint[2]){o->patch, o->patch});
+    config->rules = o->rules;
+    config->no_config_file = o->no_config;
+    set_pair(config->image, o->image);
+    set_pair(config->resize, o->resize);
+    set_pair(config->crop, o->crop);
     for (int i = 0; i < WINATTN_SWIN_STAGES; i++) {
-        set_pair(config->window[i], o->window);
-        set_pair(config->position_window[i], o->position_window);
+        set_pair(config->window[i], o->window[i]);
+        set_pair(config->position_window[i], o->position_window[i]);
     }
     return true;
 }
 
-static void set_pictures(const options *o, winattn_swin_config *config)
+static void set_colours(const options *o, winattn_swin_config *config)
 {
-    if (o->resize[0])
-        memcpy(config->resize, o->resize, sizeof o->resize);
-    if (o->crop[0])
-        memcpy(config->crop, o->crop, sizeof o->crop);
     if (o->has_filter)
         config->filter = o->filter;
     if (o->has_mean)
@@ -76,7 +77,7 @@ static bool load(const options *o, winattn_swin_weights **weights,
                 (unsigned)config->in_channels);
         return false;
     }
-    set_pictures(o, config);
+    set_colours(o, config);
     return true;
 }
 
@@ -92,7 +93,7 @@ static void print_start(const options *o, const swin_device *device,
                         const winattn_swin_weights *weights,
                         const winattn_swin_config *c)
 {
-    char origin[200] = "";
+    char origin[512] = "";
     winattn_swin_weights_describe(weights, sizeof origin, origin, NULL);
     printf("device: %s\n", device->name);
     printf("weights: %s%s%s%s\n", o->weights ? o->weights : "",
@@ -103,9 +104,7 @@ static void print_start(const options *o, const swin_device *device,
     print_numbers(c->depths, c->stages);
     printf(", heads");
     print_numbers(c->heads, c->stages);
-    printf(", windows of %ux%u, %u classes, %s\n", (unsigned)c->window[0][0],
-           (unsigned)c->window[0][1], (unsigned)c->classes,
-           dtype_names[o->dtype]);
+    printf(", %u classes, %s\n", (unsigned)c->classes, dtype_names[o->dtype]);
     printf("pictures: resized to %u", (unsigned)c->resize[0]);
     if (c->resize[1])
         printf("x%u", (unsigned)c->resize[1]);

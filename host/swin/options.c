@@ -17,6 +17,8 @@
 const char *const dtype_names[3] = {"fp32", "fp16", "bf16"};
 static const char *const tier_names[4] = {"auto", "cpu", "local", "matrix"};
 static const char *const filter_names[2] = {"bicubic", "bilinear"};
+static const char *const rules_names[5] = {"auto", "torchvision", "timm",
+                                           "microsoft", "transformers"};
 
 static const char help[] =
     "usage: winattn-swin --weights FILE [OPTION...] PICTURE...\n"
@@ -29,8 +31,16 @@ static const char help[] =
     "  --random SEED     weights at random instead: classes mean nothing\n"
     "  --model NAME      shape of the model, where the file does not say it;\n"
     "                    --list names them\n"
-    "  --window N        tokens of a window's side; --position-window N: in\n"
-    "                    the pretraining of a Swin V2; --patch N: of a patch\n"
+    "  --window N        tokens of a window's side, or HxW, of all stages;\n"
+    "                    or of each: 8,8,8,4; --position-window: in the\n"
+    "                    pretraining of a Swin V2; --patch N: of a patch\n"
+    "  --rules NAME      torchvision, timm, microsoft or transformers: whose\n"
+    "                    way to bound and shift windows and to pad maps,\n"
+    "                    instead of that of the library the file is from\n"
+    "  --image N         size of the pictures that the model was made for, "
+    "or\n"
+    "                    HxW, which rules ask for\n"
+    "  --no-config       config.json beside the file is not read\n"
     "  --classes FILE    names of classes, one to a line\n"
     "  --top N           classes of each picture that are printed, 5\n"
     "  --device NAME     the device that has NAME in its name or its\n"
@@ -108,6 +118,36 @@ static bool read_size(const char *name, const char *text, bool both,
     return true;
 }
 
+/* Sizes, N or HxW, one for all stages or one for each. */
+static bool read_windows(const char *name, const char *text,
+                         cl_uint windows[WINATTN_SWIN_STAGES][2])
+{
+    static const char wanted[] = "sizes from 1 to 64, N or HxW, one or one "
+                                 "for each stage, with commas between";
+    const char *at = text;
+    cl_uint count = 0;
+    for (bool more = true; more; count++) {
+        cl_ulong height, width;
+        char *end;
+        if (count == WINATTN_SWIN_STAGES ||
+            !read_whole(at, MOST_WINDOW, &height, &end) || height == 0)
+            return complain(name, text, wanted);
+        width = height;
+        if (*end == 'x' &&
+            (!read_whole(end + 1, MOST_WINDOW, &width, &end) || width == 0))
+            return complain(name, text, wanted);
+        more = *end == ',';
+        if (*end && !more)
+            return complain(name, text, wanted);
+        windows[count][0] = (cl_uint)height;
+        windows[count][1] = (cl_uint)width;
+        at = end + 1;
+    }
+    for (cl_uint i = 1; count == 1 && i < WINATTN_SWIN_STAGES; i++)
+        memcpy(windows[i], windows[0], sizeof windows[i]);
+    return true;
+}
+
 static bool read_colours(const char *name, const char *text, float least,
                          cl_float colours[3])
 {
@@ -138,9 +178,11 @@ static bool read_shape_option(options *o, const char *name, const char *value,
 {
     *known = true;
     if (strcmp(name, "--window") == 0)
-        return read_number(name, value, MOST_WINDOW, &o->window);
+        return read_windows(name, value, o->window);
     if (strcmp(name, "--position-window") == 0)
-        return read_number(name, value, MOST_WINDOW, &o->position_window);
+        return read_windows(name, value, o->position_window);
+    if (strcmp(name, "--image") == 0)
+        return read_size(name, value, true, o->image);
     if (strcmp(name, "--patch") == 0)
         return read_number(name, value, MOST_WINDOW, &o->patch);
     if (strcmp(name, "--resize") == 0)
@@ -190,6 +232,11 @@ static bool read_run_option(options *o, const char *name, const char *value,
         o->filter = (winattn_filter)index;
         return o->has_filter;
     }
+    if (strcmp(name, "--rules") == 0) {
+        const bool good = read_name(name, value, rules_names, 5, &index);
+        o->rules = (winattn_swin_rules)index;
+        return good;
+    }
     *known = false;
     return true;
 }
@@ -205,6 +252,8 @@ static bool *flag_named(options *o, const char *name)
         return &o->describes;
     if (strcmp(name, "--no-unfused") == 0)
         return &o->no_unfused;
+    if (strcmp(name, "--no-config") == 0)
+        return &o->no_config;
     return strcmp(name, "--bench") == 0 ? &o->bench : NULL;
 }
 

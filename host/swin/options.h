@@ -24,7 +24,11 @@ typedef struct options {
     cl_uint top;     /* classes that are printed */
     double seconds;  /* of each measurement */
     /* Of these, what is 0 is the config's. */
-    cl_uint window, position_window, patch;
+    cl_uint window[WINATTN_SWIN_STAGES][2];
+    cl_uint position_window[WINATTN_SWIN_STAGES][2];
+    cl_uint patch, image[2];
+    winattn_swin_rules rules;
+    bool no_config; /* files beside the weights are not read */
     cl_uint resize[2], crop[2];
     cl_float mean[3], deviation[3];
     bool has_filter, has_mean, has_deviation;

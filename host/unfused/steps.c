@@ -56,12 +56,17 @@ static winattn_status norm(const run *r, const wa_row_plan *plan,
                            uint64_t rows, cl_mem from, winattn_tensor weight,
                            winattn_tensor bias, cl_mem to)
 {
+    const wa_swin_config *config = &r->u->model->config;
+    bool is_outer = false; /* of a merger */
+    for (uint32_t i = 0; i < config->stages; i++)
+        is_outer = is_outer || plan == &r->u->stages[i].merge_norm;
     const wa_row_call call = {.rows = rows,
                               .from = whole(from),
                               .weight = weight,
                               .bias = bias,
                               .to = whole(to),
-                              .eps = r->u->model->config.norm_eps};
+                              .eps = is_outer ? config->outer_norm_eps
+                                              : config->norm_eps};
     return wa_row_append(plan, &call, r->chain);
 }
 

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "models/levels.h"
+#include "models/swin_rules.h"
 #include "plan/defines.h"
 #include "plan/switches.h"
 #include "program/program.h"
@@ -160,18 +161,26 @@ static winattn_status set_shape(unfused *u, uint32_t number)
     const wa_model_stage *from = &model->stages[number];
     unfused_stage *s = &u->stages[number];
     const uint32_t size[2] = {from->height, from->width};
+    s->depth = from->depth;
     uint64_t windows = model->desc.batch;
+    wa_swin_shift(config, number, size, s->shift);
     for (int a = 0; a < 2; a++) {
         s->size[a] = size[a];
         s->window[a] = config->window[number][a];
         s->windows[a] = (size[a] + s->window[a] - 1) / s->window[a];
-        s->shift[a] = s->window[a] < size[a] ? s->window[a] / 2 : 0;
         windows = wa_product(windows, s->windows[a]);
+        if (s->shift[a] && s->depth > 1 &&
+            (s->windows[a] == 1 || (s->windows[a] * s->window[a] != size[a] &&
+                                    wa_swin_rules_of(config)->rolls_first)))
+            return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                           "stage %u: unfused, maps are padded before they "
+                           "are rolled, and not shifted where one window "
+                           "covers them",
+                           number);
     }
     s->channels = from->channels;
     s->heads = config->heads[number];
     s->hidden = config->hidden[number];
-    s->depth = from->depth;
     s->tokens = s->window[0] * s->window[1];
     const uint64_t padded = wa_product(windows, s->tokens);
     const uint64_t widest =

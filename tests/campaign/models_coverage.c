@@ -312,8 +312,9 @@ static const char *embed_fault(const standin_launch *l)
     const wide width = option(l, "-DPATCH_WIDTH=");
     const wide lines = channels * height, of_picture = (wide)a.down * a.across;
     if (lines == 0 || width == 0 || of_picture == 0 ||
-        a.items % (lines * of_picture) != 0 || a.down > a.height / height ||
-        a.across > a.width / width)
+        a.items % (lines * of_picture) != 0 ||
+        (wide)(a.down - 1) * height >= a.height ||
+        (wide)(a.across - 1) * width >= a.width)
         return "patches that no picture has";
     const wide pictures = a.items / (lines * of_picture);
     const range all[] = {

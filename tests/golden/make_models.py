@@ -355,4 +355,5 @@ def main():
                            f"{importlib.metadata.version(package)}\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

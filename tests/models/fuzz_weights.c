@@ -26,6 +26,11 @@ static const char *const beside_texts[] = {
     "{\"architecture\":\"swinv2_base_window12to16_192to256\"}",
     "{\"model_type\":\"swinv2\",\"window_size\":16,\"image_size\":[256,256],"
     "\"pretrained_window_sizes\":[12,12,12,6],\"layer_norm_eps\":1e-05}",
+    "{\"architecture\":\"x_window8_256\",\"model_args\":{\"img_size\":[64,96],"
+    "\"window_size\":[4,[4,8]],\"depths\":[2,2]},\"pretrained_cfg\":{"
+    "\"input_size\":[3,256,256],\"crop_pct\":0.9,\"mean\":[0.5,0.5,0.5]}}",
+    "{\"size\":{\"height\":224,\"width\":160},\"resample\":3,"
+    "\"image_mean\":[0.5,0.5,0.5],\"rescale_factor\":0.00392156862745098}",
 };
 
 size_t first_inputs(file_bytes *inputs, size_t most)
@@ -39,7 +44,7 @@ size_t first_inputs(file_bytes *inputs, size_t most)
         inputs[count] = file_edited(file, shrink, NULL);
         wa_safetensors_close(file);
     }
-    for (size_t i = 0; i < 2 && count < most; i++, count++) {
+    for (size_t i = 0; i < 4 && count < most; i++, count++) {
         const size_t size = strlen(beside_texts[i]);
         inputs[count] = (file_bytes){malloc(size), size};
         memcpy(inputs[count].bytes, beside_texts[i], size);
@@ -74,19 +79,53 @@ static void read_file(const uint8_t *data, size_t size,
     winattn_swin_weights_destroy(w);
 }
 
+/* As what stands beside files of timm and transformers. */
+static void read_beside(const uint8_t *data, size_t size)
+{
+    static const char *const models[] = {"timm_v2", "transformers_v2"};
+    static wa_swin_file files[2];
+    static wa_swin_config configs[2];
+    char *text = malloc(size + 1);
+    EXPECT(text, "memory");
+    memcpy(text, data, size);
+    text[size] = 0;
+    for (int i = 0; i < 4; i++) {
+        wa_swin_file *file = &files[i / 2];
+        wa_swin_beside beside;
+        if (!file->names) { /* once for all */
+            wa_safetensors *tensors;
+            EXPECT(wa_safetensors_open(golden_path(models[i / 2]), &tensors) ==
+                           0 &&
+                       wa_swin_names_of(tensors, &file->names,
+                                        &file->prefix) == 0,
+                   winattn_last_reason());
+            file->tensors = tensors;
+            wa_swin_infer(file, &configs[i / 2]);
+        }
+        wa_forget_failure();
+        const winattn_status status = wa_swin_beside_parse(
+            i % 2 ? "{\"model_type\":\"swinv2\"}" : text, i % 2 ? text : NULL,
+            file, &configs[i / 2], &beside);
+        EXPECT(status == WINATTN_SUCCESS || status == WINATTN_INVALID_FILE,
+               winattn_last_reason());
+        EXPECT((status == WINATTN_SUCCESS) == !winattn_last_reason()[0],
+               winattn_last_reason());
+        for (int j = 0; j < WINATTN_SWIN_STAGES; j++)
+            EXPECT(beside.window[j][0] <= WA_SWIN_WINDOW_MOST &&
+                       beside.position_window[j][1] <= WA_SWIN_WINDOW_MOST,
+                   "a window beside");
+    }
+    free(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     /* some files do not say their windows; timm_v1's last one is smaller */
     static const winattn_swin_config config = {
         .struct_size = sizeof config,
         .window = {{4, 4}, {4, 4}, {3, 4}, {4, 4}}};
-    wa_swin_config beside = {.generation = 2, .patch = {4, 4}, .stages = 4};
     read_file(data, size, NULL);
     read_file(data, size, &config);
-    wa_swin_beside_read((const char *)data, size, &beside);
-    for (int i = 0; i < WINATTN_SWIN_STAGES; i++)
-        EXPECT(beside.window[i][0] <= WA_SWIN_WINDOW_MOST &&
-                   beside.position_window[i][0] <= WA_SWIN_WINDOW_MOST,
-               "a window beside");
+    read_beside(data, size);
     return 0;
 }

@@ -386,6 +386,45 @@ static void wrong_calls_are_refused(void **state)
     winattn_swin_weights_destroy(w);
 }
 
+/* As timm's features_only: maps only. */
+static void a_model_without_norm(void **state)
+{
+    (void)state;
+    if (part_is("few") && !is_cpu())
+        skip();
+    winattn_model_desc desc;
+    double *pictures;
+    const winattn_dtype dtype =
+        is_computed(WINATTN_FP32) ? WINATTN_FP32 : WINATTN_FP16;
+    random_row row = random_rows[1];
+    winattn_swin_weights *with = random_weights(&row);
+    row.config.classes = 0;
+    row.config.no_norm = CL_TRUE;
+    winattn_swin_weights *without = random_weights(&row);
+    assert_null(without->norm_weight);
+    model_run all = random_run(&random_rows[1], with, dtype, &desc, &pictures);
+    run_enqueue(&all, device.queue);
+    free(pictures);
+    model_run r = random_run(&row, without, dtype, &desc, &pictures);
+    r.call.logits.buffer = NULL;
+    assert_status(
+        winattn_enqueue_model(r.model, device.queue, &r.call, 0, NULL, NULL),
+        WINATTN_INVALID_ARGUMENT, "no norm");
+    r.call.features.buffer = NULL;
+    run_enqueue(&r, device.queue);
+    for (cl_uint i = 0; i < row.config.stages; i++) {
+        tensor_read(&all.maps[i]);
+        tensor_read(&r.maps[i]);
+        assert_memory_equal(r.maps[i].value, all.maps[i].value,
+                            r.maps[i].count * sizeof *r.maps[i].value);
+    }
+    run_free(&all);
+    run_free(&r);
+    free(pictures);
+    winattn_swin_weights_destroy(with);
+    winattn_swin_weights_destroy(without);
+}
+
 static void wrong_models_are_refused(void **state)
 {
     (void)state;
@@ -428,6 +467,7 @@ int main(int count, char **arguments)
         UNIT_TEST(outputs_are_independent),
         UNIT_TEST(threads_share_a_model),
         UNIT_TEST(wrong_calls_are_refused),
+        UNIT_TEST(a_model_without_norm),
         cmocka_unit_test(wrong_models_are_refused),
     };
     const test_group groups[] = {TEST_GROUP(NULL, tests)};

@@ -250,21 +250,33 @@ static void nans_stay(void **state)
 typedef struct embed_case {
     uint32_t picture, batch, channels, height, width, patch[2];
     size_t before, room; /* in front of pictures, and of patches */
+    bool pads;           /* the last patches are filled with zeros */
 } embed_case;
 
 static const embed_case embed_cases[] = {
-    {0, 2, 3, 13, 18, {4, 4}, 1, 8}, {1, 1, 3, 9, 8, {4, 4}, 3, 4},
-    {2, 3, 3, 8, 11, {2, 2}, 1, 0},  {0, 1, 1, 5, 7, {2, 3}, 0, 3},
-    {1, 2, 4, 6, 6, {3, 1}, 0, 1},   {2, 1, 2, 16, 5, {16, 5}, 7, 2},
-    {2, 2, 3, 4, 9, {4, 4}, 2, 3}};
+    {0, 2, 3, 13, 18, {4, 4}, 1, 8, false},
+    {1, 1, 3, 9, 8, {4, 4}, 3, 4, false},
+    {2, 3, 3, 8, 11, {2, 2}, 1, 0, false},
+    {0, 1, 1, 5, 7, {2, 3}, 0, 3, false},
+    {1, 2, 4, 6, 6, {3, 1}, 0, 1, false},
+    {2, 1, 2, 16, 5, {16, 5}, 7, 2, false},
+    {2, 2, 3, 4, 9, {4, 4}, 2, 3, false},
+    {0, 2, 3, 13, 18, {4, 4}, 1, 8, true},
+    {2, 2, 3, 7, 9, {4, 4}, 2, 4, true},
+    {1, 1, 2, 1, 4, {2, 3}, 0, 1, true}};
+
+static size_t patches_along(const embed_case *c, int axis)
+{
+    const size_t pixels = axis == 0 ? c->height : c->width;
+    return (pixels + (c->pads ? c->patch[axis] - 1 : 0)) / c->patch[axis];
+}
 
 /* [batch][down][across][channel][y][x]; patches that are not whole are left
- * out. */
+ * out, or padded. */
 static double *patches_of(const embed_case *c, const double *pictures,
                           const wa_row_call *call, size_t *count)
 {
-    const size_t down = c->height / c->patch[0];
-    const size_t across = c->width / c->patch[1];
+    const size_t down = patches_along(c, 0), across = patches_along(c, 1);
     const size_t size = c->channels * c->patch[0] * c->patch[1];
     double *to = malloc(c->batch * down * across * size * sizeof *to);
     assert_non_null(to);
@@ -282,8 +294,10 @@ static double *patches_of(const embed_case *c, const double *pictures,
                 c->picture == 2
                     ? (picture * c->channels + channel) * area + pixel
                     : (picture * area + pixel) * c->channels + channel;
-            to[(*count)++] =
-                pictures[at] * call->factor[channel] + call->shift[channel];
+            to[(*count)++] = y < c->height && x < c->width
+                                 ? pictures[at] * call->factor[channel] +
+                                       call->shift[channel]
+                                 : 0;
         }
     return to;
 }
@@ -300,6 +314,8 @@ static void check_patches(const embed_case *c, winattn_dtype dtype)
     wa_row_call call = {.from = from.at,
                         .height = c->height,
                         .width = c->width,
+                        .down = (uint32_t)patches_along(c, 0),
+                        .across = (uint32_t)patches_along(c, 1),
                         .factor = {0.25f, 0.5f, 2, -1},
                         .shift = {1, -2, 3, -4}};
     size_t count;
@@ -328,7 +344,8 @@ static void patches(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof embed_cases / sizeof *embed_cases; i++)
         for (int dtype = WINATTN_FP32; dtype <= WINATTN_BF16; dtype++)
-            if (is_chosen(i, i < 3, (winattn_dtype)dtype))
+            if (is_chosen(i, i < 3 || embed_cases[i].pads,
+                          (winattn_dtype)dtype))
                 check_patches(&embed_cases[i], (winattn_dtype)dtype);
 }
 

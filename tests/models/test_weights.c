@@ -9,7 +9,6 @@
 #include "base/os.h"
 #include "files.h"
 #include "kit/scratch.h"
-#include "models/swin_beside.h"
 #include "models/swin_file.h"
 
 /* ---- Files as libraries write them ---- */
@@ -229,110 +228,22 @@ static void test_transformers(void **state)
 
 static void test_describes(void **state)
 {
-    char text[64];
+    static const char wanted[] =
+        "names of timm in F16; computed as timm does: windows of 4x4, 4x4, "
+        "2x4, shifted each axis that is longer than its window, rolled, then "
+        "padded";
+    char text[sizeof wanted];
     size_t needed;
     (void)state;
     const wa_swin_config config = golden_config("timm_v1");
     winattn_swin_weights *w = opened("timm_v1", &config);
     assert_status(winattn_swin_weights_describe(w, 0, NULL, &needed), 0, "");
-    assert_int_equal(needed, sizeof "names of timm in F16");
+    assert_int_equal(needed, sizeof wanted);
     assert_status(winattn_swin_weights_describe(w, sizeof text, text, NULL), 0,
                   "");
-    assert_string_equal(text, "names of timm in F16");
+    assert_string_equal(text, wanted);
     winattn_swin_weights_destroy(w);
     winattn_swin_weights_destroy(NULL);
-}
-
-/* ---- What stands beside ---- */
-
-static wa_swin_config told(const char *text)
-{
-    wa_swin_config config = {.generation = 2, .patch = {4, 4}, .stages = 4};
-    wa_swin_beside_read(text, strlen(text), &config);
-    return config;
-}
-
-static void assert_windows(const char *text, const cl_uint *windows,
-                           const cl_uint *old)
-{
-    const wa_swin_config config = told(text);
-    for (int i = 0; i < 4; i++)
-        for (int axis = 0; axis < 2; axis++) {
-            assert_int_equal(config.window[i][axis], windows[i]);
-            assert_int_equal(config.position_window[i][axis], old[i]);
-        }
-}
-
-static void test_beside_texts(void **state)
-{
-    static const cl_uint none[4] = {0}, eight[4] = {8, 8, 8, 8};
-    static const cl_uint sixteen[4] = {16, 16, 16, 8};
-    static const cl_uint twelve[4] = {12, 12, 12, 6};
-    (void)state;
-    assert_windows("{\"architecture\":\"swinv2_tiny_window8_256\"}", eight,
-                   none);
-    assert_windows("{\"architecture\":"
-                   "\"swinv2_base_window12to16_192to256\"}",
-                   sixteen, twelve);
-    assert_windows("{\"model_type\":\"swinv2\",\"window_size\":16,"
-                   "\"image_size\":256,"
-                   "\"pretrained_window_sizes\":[12,12,12,6]}",
-                   sixteen, twelve);
-    assert_windows("{\"model_type\":\"swinv2\",\"window_size\":8,"
-                   "\"image_size\":[256,256],"
-                   "\"pretrained_window_sizes\":[0,0,0,0]}",
-                   eight, none);
-    static const char *const nothing[] = {
-        "",
-        "{",
-        "[]",
-        "7",
-        "{}",
-        "{\"model_type\":7}",
-        "{\"model_type\":\"vit\",\"window_size\":8,\"image_size\":256}",
-        "{\"model_type\":\"swinv2\",\"window_size\":8}",
-        "{\"model_type\":\"swinv2\",\"window_size\":65,\"image_size\":256}",
-        "{\"model_type\":\"swinv2\",\"window_size\":-8,\"image_size\":256}",
-        "{\"model_type\":\"swinv2\",\"window_size\":8.5,\"image_size\":256}",
-        "{\"model_type\":\"swinv2\",\"window_size\":8,\"image_size\":[256]}",
-        "{\"architecture\":\"swinv2_tiny\"}",
-        "{\"architecture\":\"swinv2_tiny_window\"}",
-        "{\"architecture\":\"swinv2_tiny_window8\"}",
-        "{\"architecture\":\"swinv2_tiny_window99_256\"}",
-        "{\"architecture\":\"swinv2_tiny_window8_99999999999999999999\"}"};
-    for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++)
-        assert_windows(nothing[i], none, none);
-    const wa_swin_config config = told("{\"model_type\":\"swin\","
-                                       "\"layer_norm_eps\":1e-6}");
-    assert_true(config.norm_eps == 1e-6F);
-}
-
-static void test_beside_file(void **state)
-{
-    static const char text[] =
-        "{\"model_type\":\"swinv2\",\"window_size\":4,"
-        "\"image_size\":[44,36],\"layer_norm_eps\":1e-05}";
-    winattn_swin_weights *w;
-    (void)state;
-    const wa_swin_config config = golden_config("transformers_v2");
-    wa_swin_weights *plain = opened("transformers_v2", &config);
-    wa_file_map map;
-    assert_int_equal(wa_file_map_open(golden_path("transformers_v2"), &map),
-                     WA_FILE_READ);
-    write_bytes(folder_named("model.safetensors"), map.bytes, map.size);
-    wa_file_map_close(&map);
-    assert_status(
-        winattn_swin_weights_open(folder_named("model.safetensors"), NULL, &w),
-        WINATTN_INVALID_FILE, "windows");
-    write_bytes(folder_named("config.json"), text, sizeof text - 1);
-    assert_status(
-        winattn_swin_weights_open(folder_named("model.safetensors"), NULL, &w),
-        0, "");
-    assert_config(&w->config, "transformers_v2");
-    assert_memory_equal(w->values, plain->values,
-                        (size_t)w->count * sizeof(float));
-    winattn_swin_weights_destroy(plain);
-    winattn_swin_weights_destroy(w);
 }
 
 /* ---- Other names ---- */
@@ -388,18 +299,122 @@ static void test_microsoft(void **state)
         {NULL, NULL}};
     (void)state;
     assert_renamed("timm_v2", renamings, "Microsoft");
-    /* one after the other: the second must not meet what the first made */
-    static const renaming of_three[] = {
-        {"layers.1.downsample", "layers.0.downsample"},
-        {"head.fc.", "head."},
-        {NULL, NULL}};
+    /* of three stages, the second merging's name is timm's, too */
+    assert_renamed("timm_v1", renamings, "Microsoft");
+}
+
+/* Names behind what wrappers put before them. */
+static void test_wrapped(void **state)
+{
+    static const renaming torchvision[] = {{"", "_orig_mod.module."},
+                                           {NULL, NULL}};
+    static const renaming timm[] = {{"", "backbone."}, {NULL, NULL}};
+    static const renaming transformers[] = {{"", "net."}, {NULL, NULL}};
+    (void)state;
+    assert_renamed("torchvision_v1", torchvision, "behind _orig_mod.module.");
+    assert_renamed("timm_v1", timm, "names of timm behind backbone.");
+    assert_renamed("transformers_v2", transformers, "behind net.");
+}
+
+static void wrap_and_add(file_edit *tensor, void *data)
+{
+    const renaming whole[] = {{"head.fc.bias", data},
+                              {"head.fc.weight", "rpn.weight"},
+                              {"", "backbone."}};
+    for (size_t i = 0; i < 3; i++)
+        if (strstr(tensor->name, whole[i].from)) {
+            if (i < 2)
+                tensor->name[0] = 0;
+            replace_part(tensor->name, &(renaming){"", whole[i].to});
+            return;
+        }
+}
+
+/* A model that is part of another one: its own tensors count, and all of them
+ * must be known; a second one is named. */
+static void test_part(void **state)
+{
+    static const struct {
+        const char *name, *culprit;
+    } rows[] = {{"neck.bias", ""},
+                {"x.patch_embed.proj.weight", "several models"}};
+    (void)state;
+    wa_safetensors *file = tensors_of("timm_v1");
+    for (size_t i = 0; i < 2; i++) {
+        wa_swin_weights *w;
+        const wa_swin_config config = golden_config("timm_v1");
+        const file_bytes made =
+            file_edited(file, wrap_and_add, (void *)(uintptr_t)rows[i].name);
+        assert_status(wa_swin_weights_read(made.bytes, made.size, &config, &w),
+                      i == 0 ? 0 : WINATTN_INVALID_FILE, rows[i].culprit);
+        if (w && !strstr(w->origin, "without 2 tensors of other parts"))
+            fail_msg("%s", w->origin);
+        winattn_swin_weights_destroy(w);
+        free(made.bytes);
+    }
+    wa_safetensors_close(file);
+}
+
+static void without_biases(file_edit *tensor, void *data)
+{
+    const char *const *ends = data;
+    for (; *ends; ends++)
+        if (strstr(tensor->name, *ends))
+            tensor->dropped = true;
+}
+
+/* qkv_bias=False: none has any, which is as if all were 0. */
+static void test_no_qkv_bias(void **state)
+{
+    static const struct {
+        const char *model;
+        const char *ends[4];
+    } rows[] = {{"torchvision_v1", {"qkv.bias"}},
+                {"timm_v2", {"q_bias", "v_bias"}},
+                {"transformers_v1", {"query.bias", "key.bias", "value.bias"}}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wa_swin_weights *w;
+        const wa_swin_config config = golden_config(rows[i].model);
+        wa_safetensors *file = tensors_of(rows[i].model);
+        const file_bytes made =
+            file_edited(file, without_biases, (void *)(uintptr_t)rows[i].ends);
+        assert_status(wa_swin_weights_read(made.bytes, made.size, &config, &w),
+                      0, "");
+        for (uint32_t j = 0; j < w->config.stages; j++)
+            assert_zeros(w->stages[j].blocks[0].qkv_bias,
+                         3 * wa_swin_channels(&w->config, j));
+        winattn_swin_weights_destroy(w);
+        wa_safetensors_close(file);
+        free(made.bytes);
+    }
+}
+
+static void features_only(file_edit *tensor, void *data)
+{
+    (void)data;
+    if (strncmp(tensor->name, "layers.", 7) == 0)
+        tensor->name[6] = '_';
+    tensor->dropped = strncmp(tensor->name, "norm.", 5) == 0 ||
+                      strncmp(tensor->name, "head.", 5) == 0;
+}
+
+/* timm's features_only has neither a last norm nor a head. */
+static void test_features_only(void **state)
+{
     wa_swin_weights *w;
+    (void)state;
     const wa_swin_config config = golden_config("timm_v1");
     wa_safetensors *file = tensors_of("timm_v1");
-    const file_bytes made =
-        file_edited(file, rename_all, (void *)(uintptr_t)of_three);
-    assert_status(wa_swin_weights_read(made.bytes, made.size, &config, &w),
-                  WINATTN_INVALID_FILE, "layers.1.downsample.norm.weight");
+    const file_bytes made = file_edited(file, features_only, NULL);
+    assert_status(wa_swin_weights_read(made.bytes, made.size, &config, &w), 0,
+                  "");
+    assert_true(w->config.no_norm && w->config.classes == 0);
+    assert_null(w->norm_weight);
+    assert_non_null(strstr(w->origin, "timm (features_only)"));
+    assert_tensor(file, "layers.2.downsample.reduction.weight",
+                  w->stages[1].merge_weight);
+    winattn_swin_weights_destroy(w);
     wa_safetensors_close(file);
     free(made.bytes);
 }
@@ -571,9 +586,11 @@ int main(void)
         cmocka_unit_test(test_timm),
         cmocka_unit_test(test_transformers),
         cmocka_unit_test(test_describes),
-        cmocka_unit_test(test_beside_texts),
-        cmocka_unit_test(test_beside_file),
         cmocka_unit_test(test_microsoft),
+        cmocka_unit_test(test_wrapped),
+        cmocka_unit_test(test_part),
+        cmocka_unit_test(test_no_qkv_bias),
+        cmocka_unit_test(test_features_only),
         cmocka_unit_test(test_pretraining),
         cmocka_unit_test(test_transformers_modules),
         cmocka_unit_test(test_faults),

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Readers of single keys, which several files have. */
+#include "models/swin_keys.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/status.h"
+
+/* ---- Values ---- */
+
+winattn_status wa_key_refuse(const wa_key_context *c, const cJSON *item,
+                             const char *why)
+{
+    return wa_fail(WINATTN_INVALID_FILE,
+                   "%s: %.64s %s; without config files (no_config_file, "
+                   "--no-config) the tensors and options alone count",
+                   c->name, item->string, why);
+}
+
+bool wa_key_is_nothing(const cJSON *item)
+{
+    return cJSON_IsNull(item) || cJSON_IsFalse(item) ||
+           (cJSON_IsNumber(item) && item->valuedouble == 0) ||
+           (cJSON_IsString(item) && !item->valuestring[0]) ||
+           ((cJSON_IsArray(item) || cJSON_IsObject(item)) && !item->child);
+}
+
+bool wa_key_is_text(const cJSON *item, const char *text)
+{
+    return cJSON_IsString(item) && strcmp(item->valuestring, text) == 0;
+}
+
+/* A whole number from 1 to most; 0: it is none. */
+cl_uint wa_key_read_count(const cJSON *item, cl_uint most)
+{
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 1) ||
+        !(item->valuedouble <= most) ||
+        floor(item->valuedouble) != item->valuedouble)
+        return 0;
+    return (cl_uint)item->valuedouble;
+}
+
+/* One number for both sides, or an array whose last two they are. */
+bool wa_key_read_sides(const cJSON *item, cl_uint most, cl_uint sides[2])
+{
+    const int count = cJSON_IsArray(item) ? cJSON_GetArraySize(item) : 0;
+    for (int i = 0; i < 2; i++)
+        sides[i] = cJSON_IsArray(item)
+                       ? wa_key_read_count(
+                             cJSON_GetArrayItem(item, count - 2 + i), most)
+                       : wa_key_read_count(item, most);
+    return sides[0] && sides[1];
+}
+
+static winattn_status read_colours(const wa_key_context *c, const cJSON *item,
+                                   cl_float colours[3])
+{
+    for (int i = 0; i < 3; i++) {
+        const cJSON *one = cJSON_GetArrayItem(item, i);
+        if (!cJSON_IsNumber(one))
+            return wa_key_refuse(c, item, "is no three numbers");
+        colours[i] = (cl_float)one->valuedouble;
+    }
+    c->beside->has_colours = true;
+    return WINATTN_SUCCESS;
+}
+
+/* Goes through an object's keys. */
+winattn_status wa_key_read_all(wa_key_context *c, const cJSON *object,
+                               const wa_key *keys, size_t count)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, object)
+    {
+        size_t i = 0;
+        while (i < count && strcmp(keys[i].name, item->string) != 0)
+            i++;
+        if (i == count && !wa_key_is_nothing(item))
+            return wa_key_refuse(c, item, "is a key that is not known");
+        if (i < count && keys[i].read)
+            WA_TRY(keys[i].read(c, item));
+    }
+    return WINATTN_SUCCESS;
+}
+
+/* ---- What tensors say too ---- */
+
+static winattn_status hold(const wa_key_context *c, const cJSON *item,
+                           bool agrees)
+{
+    return agrees ? WINATTN_SUCCESS
+                  : wa_key_refuse(
+                        c, item,
+                        "is not what the tensors have: it is of another "
+                        "model");
+}
+
+winattn_status wa_key_hold_patch(wa_key_context *c, const cJSON *item)
+{
+    cl_uint patch[2];
+    return hold(c, item,
+                wa_key_read_sides(item, WA_SIDE_MOST, patch) &&
+                    patch[0] == c->config->patch[0] &&
+                    patch[1] == c->config->patch[1]);
+}
+
+winattn_status wa_key_hold_input(wa_key_context *c, const cJSON *item)
+{
+    return hold(c, item,
+                wa_key_read_count(item, WA_SIDE_MOST) ==
+                    c->config->in_channels);
+}
+
+/* One number of each stage, or one that doubles from stage to stage. */
+winattn_status wa_key_hold_channels(wa_key_context *c, const cJSON *item)
+{
+    bool agrees = true;
+    for (uint32_t i = 0; i < c->config->stages; i++) {
+        const cJSON *own =
+            cJSON_IsArray(item) ? cJSON_GetArrayItem(item, (int)i) : item;
+        const cl_uint times = cJSON_IsArray(item) ? 1 : 1u << i;
+        agrees =
+            agrees && wa_key_read_count(own, WA_SWIN_CHANNELS_MOST) * times ==
+                          wa_swin_channels(c->config, i);
+    }
+    return hold(c, item, agrees);
+}
+
+static winattn_status hold_stages(const wa_key_context *c, const cJSON *item,
+                                  const cl_uint *own)
+{
+    bool agrees = cJSON_IsArray(item) &&
+                  (cl_uint)cJSON_GetArraySize(item) == c->config->stages;
+    for (uint32_t i = 0; agrees && i < c->config->stages; i++)
+        agrees = wa_key_read_count(cJSON_GetArrayItem(item, (int)i),
+                                   WA_SIDE_MOST) == own[i];
+    return hold(c, item, agrees);
+}
+
+winattn_status wa_key_hold_depths(wa_key_context *c, const cJSON *item)
+{
+    return hold_stages(c, item, c->config->depths);
+}
+
+winattn_status wa_key_hold_heads(wa_key_context *c, const cJSON *item)
+{
+    return hold_stages(c, item, c->config->heads);
+}
+
+winattn_status wa_key_hold_mlp_ratio(wa_key_context *c, const cJSON *item)
+{
+    bool agrees = cJSON_IsNumber(item);
+    for (uint32_t i = 0; agrees && i < c->config->stages; i++)
+        agrees = floor(wa_swin_channels(c->config, i) * item->valuedouble) ==
+                 c->config->hidden[i];
+    return hold(c, item, agrees);
+}
+
+winattn_status wa_key_hold_qkv_bias(wa_key_context *c, const cJSON *item)
+{
+    return hold(c, item,
+                cJSON_IsBool(item) &&
+                    (cJSON_IsTrue(item) != 0) ==
+                        wa_swin_has_qkv_bias(c->file, c->config));
+}
+
+winattn_status wa_key_hold_head_dim(wa_key_context *c, const cJSON *item)
+{
+    bool agrees = true;
+    for (uint32_t i = 0; !cJSON_IsNull(item) && i < c->config->stages; i++)
+        agrees = agrees &&
+                 wa_key_read_count(item, WA_SIDE_MOST) * c->config->heads[i] ==
+                     wa_swin_channels(c->config, i);
+    return hold(c, item, agrees);
+}
+
+/* ---- What is computed in one way only ---- */
+
+winattn_status wa_key_want_gelu(wa_key_context *c, const cJSON *item)
+{
+    return wa_key_is_nothing(item) || wa_key_is_text(item, "gelu") ||
+                   wa_key_is_text(item, "gelu_python")
+               ? WINATTN_SUCCESS
+               : wa_key_refuse(c, item,
+                               "is not gelu, the only one that is computed");
+}
+
+winattn_status wa_key_want_layer_norm(wa_key_context *c, const cJSON *item)
+{
+    return wa_key_is_nothing(item) || wa_key_is_text(item, "layernorm") ||
+                   wa_key_is_text(item, "LayerNorm")
+               ? WINATTN_SUCCESS
+               : wa_key_refuse(c, item, "is not layernorm");
+}
+
+winattn_status wa_key_want_average(wa_key_context *c, const cJSON *item)
+{
+    return wa_key_is_text(item, "avg")
+               ? WINATTN_SUCCESS
+               : wa_key_refuse(c, item,
+                               "is not avg, the only one that is computed");
+}
+
+winattn_status wa_key_want_nothing(wa_key_context *c, const cJSON *item)
+{
+    return wa_key_is_nothing(item)
+               ? WINATTN_SUCCESS
+               : wa_key_refuse(c, item, "is set, which is not computed");
+}
+
+winattn_status wa_key_want_yes(wa_key_context *c, const cJSON *item)
+{
+    return cJSON_IsTrue(item)
+               ? WINATTN_SUCCESS
+               : wa_key_refuse(c, item, "is false, which is not computed");
+}
+
+/* ---- Windows and pictures of the model ---- */
+
+winattn_status wa_key_take_image(wa_key_context *c, const cJSON *item)
+{
+    return wa_key_read_sides(item, WA_SIDE_MOST, c->beside->image)
+               ? WINATTN_SUCCESS
+               : wa_key_refuse(c, item, "is no size of pictures");
+}
+
+/* A number for all, or height and width for all, or one or the other of each
+ * stage. */
+static winattn_status take_windows(const wa_key_context *c, const cJSON *item,
+                                   bool may_be_none,
+                                   cl_uint windows[WA_SWIN_STAGES][2])
+{
+    const int count = cJSON_IsArray(item) ? cJSON_GetArraySize(item) : 0;
+    const bool is_pair =
+        count == 2 && cJSON_IsNumber(item->child) && !may_be_none;
+    const bool is_list = cJSON_IsArray(item) && !is_pair;
+    if (is_list && (cl_uint)count < c->config->stages)
+        return wa_key_refuse(c, item,
+                             "has fewer numbers than there are stages");
+    for (uint32_t i = 0; i < c->config->stages; i++) {
+        const cJSON *own = is_list ? cJSON_GetArrayItem(item, (int)i) : item;
+        if (may_be_none && wa_key_is_nothing(own))
+            continue;
+        if (!wa_key_read_sides(own, WA_SWIN_WINDOW_MOST, windows[i]))
+            return wa_key_refuse(c, item,
+                                 "is no whole number from 1 to 64, or list "
+                                 "of them");
+    }
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_key_take_window(wa_key_context *c, const cJSON *item)
+{
+    return take_windows(c, item, false, c->beside->window);
+}
+
+winattn_status wa_key_take_old_windows(wa_key_context *c, const cJSON *item)
+{
+    return take_windows(c, item, true, c->beside->position_window);
+}
+
+winattn_status wa_key_take_eps(wa_key_context *c, const cJSON *item)
+{
+    if (!cJSON_IsNumber(item) || !(item->valuedouble > 0) ||
+        !(item->valuedouble < 1))
+        return wa_key_refuse(c, item, "is no number between 0 and 1");
+    c->beside->norm_eps = (cl_float)item->valuedouble;
+    return WINATTN_SUCCESS;
+}
+
+/* ---- Colours ---- */
+
+winattn_status wa_key_take_mean(wa_key_context *c, const cJSON *item)
+{
+    return read_colours(c, item, c->beside->mean);
+}
+
+winattn_status wa_key_take_deviation(wa_key_context *c, const cJSON *item)
+{
+    return read_colours(c, item, c->beside->deviation);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Keys of timm's config.json. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "models/swin_keys.h"
+#include "models/swin_rules.h"
+
+/* The number at the text's start, which moves behind it; 0: there is none. */
+static cl_uint next_number(const char **text, cl_uint most)
+{
+    cl_uint number = 0;
+    for (; **text >= '0' && **text <= '9'; ++*text)
+        number =
+            number > most ? number : 10 * number + (cl_uint)(**text - '0');
+    return number <= most ? number : 0;
+}
+
+/* timm's names end with ..._window8_256 or ..._window12to16_192to256, and with
+ * the pictures' size alone where tensors say the windows. What model_args say
+ * comes later, and counts instead. */
+static winattn_status take_architecture(wa_key_context *c, const cJSON *item)
+{
+    static const char mark[] = "_window";
+    cl_uint sizes[2][2] = {{0}};
+    if (!cJSON_IsString(item))
+        return wa_key_refuse(c, item, "is no text");
+    const char *name = item->valuestring;
+    const char *at = strstr(name, mark);
+    at = at ? at + sizeof mark - 1 : NULL;
+    for (int i = 0; at && i < 2; i++) {
+        sizes[i][0] = sizes[i][1] = next_number(&at, WA_SIDE_MOST);
+        if (strncmp(at, "to", 2) == 0) {
+            at += 2;
+            sizes[i][1] = next_number(&at, WA_SIDE_MOST);
+        }
+        at += *at == '_';
+    }
+    if (sizes[0][0] > WA_SWIN_WINDOW_MOST || sizes[0][1] > WA_SWIN_WINDOW_MOST)
+        return wa_key_refuse(c, item, "names windows of more than 64");
+    wa_swin_config old = *c->config;
+    old.rules = WINATTN_SWIN_RULES_TIMM;
+    old.image[0] = old.image[1] = sizes[1][0];
+    for (uint32_t i = 0; sizes[0][0] && i < c->config->stages; i++) {
+        cl_uint *positions = c->beside->position_window[i];
+        c->beside->window[i][0] = c->beside->window[i][1] = sizes[0][1];
+        if (sizes[0][0] == sizes[0][1])
+            continue;
+        positions[0] = positions[1] = sizes[0][0];
+        wa_swin_bound_window(&old, i, positions);
+    }
+    c->beside->image[0] = c->beside->image[1] = sizes[1][1];
+    return WINATTN_SUCCESS;
+}
+
+static const wa_key timm_arguments[] = {
+    {"img_size", wa_key_take_image},
+    {"window_size", wa_key_take_window},
+    {"pretrained_window_sizes", wa_key_take_old_windows},
+    {"patch_size", wa_key_hold_patch},
+    {"in_chans", wa_key_hold_input},
+    {"embed_dim", wa_key_hold_channels},
+    {"depths", wa_key_hold_depths},
+    {"num_heads", wa_key_hold_heads},
+    {"head_dim", wa_key_hold_head_dim},
+    {"mlp_ratio", wa_key_hold_mlp_ratio},
+    {"qkv_bias", wa_key_hold_qkv_bias},
+    {"act_layer", wa_key_want_gelu},
+    {"norm_layer", wa_key_want_layer_norm},
+    {"embed_layer", wa_key_want_nothing},
+    {"global_pool", wa_key_want_average},
+    {"always_partition", wa_key_want_nothing},
+    /* of training, of what is returned, of which sizes are let in */
+    {"attn_drop_rate", NULL},
+    {"drop_path_rate", NULL},
+    {"drop_rate", NULL},
+    {"dynamic_img_size", NULL},
+    {"features_only", NULL},
+    {"num_classes", NULL},
+    {"out_indices", NULL},
+    {"output_fmt", NULL},
+    {"proj_drop_rate", NULL},
+    {"strict_img_size", NULL},
+    {"weight_init", NULL},
+};
+
+static winattn_status take_input_size(wa_key_context *c, const cJSON *item)
+{
+    return wa_key_read_sides(item, WA_SIDE_MOST, c->input)
+               ? WINATTN_SUCCESS
+               : wa_key_refuse(c, item, "is no size of pictures");
+}
+
+static winattn_status take_interpolation(wa_key_context *c, const cJSON *item)
+{
+    const bool is_cubic = wa_key_is_text(item, "bicubic");
+    if (!is_cubic && !wa_key_is_text(item, "bilinear"))
+        return wa_key_refuse(c, item, "is neither bicubic nor bilinear");
+    c->beside->has_filter = true;
+    c->beside->filter =
+        is_cubic ? WINATTN_FILTER_BICUBIC : WINATTN_FILTER_BILINEAR;
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status take_crop_pct(wa_key_context *c, const cJSON *item)
+{
+    if (!cJSON_IsNumber(item) || !(item->valuedouble > 0.01) ||
+        !(item->valuedouble <= 1))
+        return wa_key_refuse(c, item, "is no number from 0.01 to 1");
+    c->crop_fraction = item->valuedouble;
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status take_crop_mode(wa_key_context *c, const cJSON *item)
+{
+    c->squashes = wa_key_is_text(item, "squash");
+    return c->squashes || wa_key_is_text(item, "center")
+               ? WINATTN_SUCCESS
+               : wa_key_refuse(c, item, "is neither center nor squash");
+}
+
+/* Others are where the weights are from, and names of classes. */
+static const wa_key timm_pictures[] = {
+    {"input_size", take_input_size}, {"interpolation", take_interpolation},
+    {"crop_pct", take_crop_pct},     {"crop_mode", take_crop_mode},
+    {"mean", wa_key_take_mean},      {"std", wa_key_take_deviation},
+};
+
+static winattn_status take_pretrained(wa_key_context *c, const cJSON *item)
+{
+    const char *name = c->name;
+    c->name = "config.json, pretrained_cfg";
+    c->crop_fraction = 0.875; /* what timm takes without a word */
+    for (size_t i = 0; i < WA_COUNT(timm_pictures); i++) {
+        const cJSON *own =
+            cJSON_GetObjectItemCaseSensitive(item, timm_pictures[i].name);
+        if (own && !cJSON_IsNull(own))
+            WA_TRY(timm_pictures[i].read(c, own));
+    }
+    c->name = name;
+    /* the model is made for these, unless img_size says otherwise */
+    if (cJSON_IsTrue(
+            cJSON_GetObjectItemCaseSensitive(item, "fixed_input_size")) &&
+        c->input[0])
+        memcpy(c->beside->image, c->input, sizeof c->input);
+    return WINATTN_SUCCESS;
+}
+
+static winattn_status take_arguments(wa_key_context *c, const cJSON *item)
+{
+    c->name = "config.json, model_args";
+    return wa_key_read_all(c, item, timm_arguments, WA_COUNT(timm_arguments));
+}
+
+/* The model sees what it is made for. Pictures that are no squares keep their
+ * ratio in timm, which a resizing cannot say here. */
+static void set_pictures(const wa_key_context *c)
+{
+    wa_swin_beside *b = c->beside;
+    const cl_uint *size = b->image[0] ? b->image : c->input;
+    if (!size[0] || c->crop_fraction == 0)
+        return;
+    memcpy(b->crop, size, sizeof b->crop);
+    for (int i = 0; i < (c->squashes ? 2 : 1); i++)
+        if (c->squashes || size[0] == size[1])
+            b->resize[i] = (cl_uint)floor(size[i] / c->crop_fraction);
+}
+
+/* At the top, beside what is read by name. */
+static const wa_key timm_keys[] = {
+    {"global_pool", wa_key_want_average},
+    {"architecture", NULL},
+    {"model_args", NULL},
+    {"pretrained_cfg", NULL},
+    {"num_classes", NULL},
+    {"num_features", NULL},
+    {"label_names", NULL},
+    {"label_descriptions", NULL},
+    {"labels", NULL},
+    /* transformers' wrapper of timm's models */
+    {"architectures", NULL},
+    {"do_pooling", NULL},
+    {"dtype", NULL},
+    {"id2label", NULL},
+    {"initializer_range", NULL},
+    {"label2id", NULL},
+    {"model_type", NULL},
+    {"problem_type", NULL},
+    {"torch_dtype", NULL},
+    {"transformers_version", NULL},
+};
+
+winattn_status wa_swin_keys_timm(const cJSON *object, const wa_swin_file *file,
+                                 const wa_swin_config *config,
+                                 wa_swin_beside *beside)
+{
+    /* the later one counts */
+    static const wa_key order[] = {{"architecture", take_architecture},
+                                   {"pretrained_cfg", take_pretrained},
+                                   {"model_args", take_arguments}};
+    wa_key_context c = {.name = "config.json",
+                        .file = file,
+                        .config = config,
+                        .beside = beside};
+    WA_TRY(wa_key_read_all(&c, object, timm_keys, WA_COUNT(timm_keys)));
+    for (size_t i = 0; i < WA_COUNT(order); i++) {
+        const cJSON *item =
+            cJSON_GetObjectItemCaseSensitive(object, order[i].name);
+        if (item && !cJSON_IsNull(item))
+            WA_TRY(order[i].read(&c, item));
+    }
+    set_pictures(&c);
+    return WINATTN_SUCCESS;
+}
