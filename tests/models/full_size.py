@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""swin_t and swin_v2_t at full size, by winattn-swin and by torchvision, with
-the same weights and pictures.
+"""swin_t and swin_v2_t at full size, by winattn-swin and by torchvision, timm
+and transformers, in files as these write them, with the same pictures.
 
     python3 full_size.py WINATTN_SWIN FOLDER [DEVICE]
 
-torchvision runs on the GPU where torch has one, else on the CPU. Weights are
-random, as in golden/make_models.py. In fp32 logits and maps are at
-most 2e-5 off fp64, in fp16 and bf16 1.5 times as far as torchvision's in that
-type. Ends with 77 where torch, torchvision or safetensors is not installed.
+The libraries run on the GPU where torch has one, else on the CPU. Weights are
+random, as in golden/make_models.py. In fp32 logits and maps are at most 2e-5
+off fp64, in fp16 and bf16 1.5 times as far as the library's in that type.
+Microsoft's files are timm's under Microsoft's names, with its buffers, as its
+code is in no package; what it computes with them is the same for pictures of
+these sizes. Libraries that are not installed are left out; ends with 77
+without torch, torchvision or safetensors.
 """
 import copy
 import functools
@@ -23,6 +26,18 @@ try:
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
+
+try:
+    import timm
+    from timm.models import save_for_hf
+except ImportError as error:
+    print(f"without timm: {error}")
+    timm = None
+try:
+    import transformers
+except ImportError as error:
+    print(f"without transformers: {error}")
+    transformers = None
 
 BATCH = 2
 FP32_MOST = 2e-5
@@ -55,25 +70,95 @@ def draw(name, shape):
     return values
 
 
-def run_torch(model, x):
+def save(folder, state):
+    safetensors.torch.save_file(
+        {name: values.contiguous() for name, values in state.items()},
+        str(folder / "model.safetensors"))
+
+
+def torchvision_case(name):
+    model = getattr(torchvision.models, name)()
+    return (model, lambda m: [m.features[i] for i in (1, 3, 5, 7)],
+            lambda folder: save(folder, model.state_dict()))
+
+
+def timm_case(name):
+    model = timm.create_model(name, pretrained=False)
+    return (model, lambda m: [layer.blocks[-1] for layer in m.layers],
+            lambda folder: save_for_hf(model, folder, safe_serialization=True))
+
+
+def microsoft_name(name):
+    """Mergers stand with the stage before; the head is one layer."""
+    parts = name.replace("head.fc.", "head.").split(".")
+    if "downsample" in parts:
+        parts[1] = str(int(parts[1]) - 1)
+    return ".".join(parts)
+
+
+def microsoft_case(name):
+    model, stages, _ = timm_case(name)
+    state = {microsoft_name(key): values
+             for key, values in model.state_dict().items()}
+    for key, values in model.named_buffers():  # timm's are not saved
+        if "k_bias" not in key and values is not None:
+            state[microsoft_name(key)] = values
+
+    def save_state(folder):
+        state.update((microsoft_name(key), values)
+                     for key, values in model.state_dict().items())
+        save(folder, state)
+    return model, stages, save_state
+
+
+def transformers_case(generation):
+    if generation == 1:
+        config = transformers.SwinConfig(num_labels=1000)
+        model = transformers.SwinForImageClassification(config)
+    else:
+        config = transformers.Swinv2Config(image_size=256, window_size=8,
+                                           num_labels=1000)
+        model = transformers.Swinv2ForImageClassification(config)
+    return (model, lambda m: [layer.blocks[-1] for layer in
+                              m.base_model.encoder.layers],
+            model.save_pretrained)
+
+
+def cases():
+    yield "torchvision's swin_t", 224, lambda: torchvision_case("swin_t")
+    yield "torchvision's swin_v2_t", 256, lambda: torchvision_case("swin_v2_t")
+    for make in (timm_case, microsoft_case) if timm else ():
+        origin = "timm's" if make is timm_case else "Microsoft's"
+        yield (origin + " Swin", 224,
+               lambda make=make: make("swin_tiny_patch4_window7_224"))
+        yield (origin + " Swin V2", 256,
+               lambda make=make: make("swinv2_tiny_window8_256"))
+    if transformers:
+        yield "transformers' Swin", 224, lambda: transformers_case(1)
+        yield "transformers' Swin V2", 256, lambda: transformers_case(2)
+
+
+def run_torch(model, stages, x):
     """Logits and the maps of all stages."""
     maps = []
-    hooks = [model.features[i].register_forward_hook(
-        lambda _, __, out: maps.append(out.double().cpu())) for i in (1, 3, 5, 7)]
+    hooks = [part.register_forward_hook(
+        lambda _, __, out: maps.append(
+            (out[0] if isinstance(out, tuple) else out).double().cpu()))
+        for part in stages(model)]
     normalize = torch.nn.functional.normalize
     if x.dtype == torch.float16:  # 1e-12 is 0 there
         torch.nn.functional.normalize = functools.partial(normalize, eps=1e-6)
     with torch.no_grad():
-        logits = model.to(GPU)(x.to(GPU)).double().cpu()
+        logits = model.to(GPU)(x.to(GPU))
     torch.nn.functional.normalize = normalize
     for hook in hooks:
         hook.remove()
-    return [logits] + maps
+    return [getattr(logits, "logits", logits).double().cpu()] + maps
 
 
 def run_winattn(tool, folder, dtype, size, device):
     pictures = [str(folder / f"{i}.ppm") for i in range(BATCH)]
-    command = [tool, "--weights", str(folder / "weights.safetensors"),
+    command = [tool, "--weights", str(folder / "model.safetensors"),
                "--dtype", dtype, "--resize", str(size), "--crop", str(size),
                "--stages", str(folder), "--logits", str(folder / "logits.npy")]
     subprocess.run(command + device + pictures, check=True,
@@ -85,17 +170,19 @@ def run_winattn(tool, folder, dtype, size, device):
 
 
 def error(result, truth):
-    return float((result - truth).norm() / truth.norm())
+    return float((result.flatten() - truth.flatten()).norm() / truth.norm())
 
 
-def check(tool, folder, name, size, device):
+def check(tool, folder, name, size, make, device):
     torch.manual_seed(27)
-    model = getattr(torchvision.models, name)().eval()
+    model, stages, save_model = make()
+    model.eval()
     with torch.no_grad():
         for part, parameter in model.named_parameters():
             parameter.copy_(draw(part, tuple(parameter.shape)))
-    safetensors.torch.save_file(model.state_dict(),
-                                str(folder / "weights.safetensors"))
+    for old in folder.glob("*config.json"):
+        old.unlink()
+    save_model(folder)
     pixels = torch.randint(0, 256, (BATCH, size, size, 3), dtype=torch.uint8)
     for i in range(BATCH):
         (folder / f"{i}.ppm").write_bytes(
@@ -103,10 +190,10 @@ def check(tool, folder, name, size, device):
     x = pixels.permute(0, 3, 1, 2).double() / 255
     x = ((x - torch.tensor(MEAN).view(3, 1, 1)) /
          torch.tensor(DEVIATION).view(3, 1, 1))
-    truth = run_torch(copy.deepcopy(model).double(), x)
+    truth = run_torch(copy.deepcopy(model).double(), stages, x)
     good = True
     for dtype, torch_type in TYPES:
-        theirs = run_torch(copy.deepcopy(model).to(torch_type),
+        theirs = run_torch(copy.deepcopy(model).to(torch_type), stages,
                            x.to(torch_type))
         ours = run_winattn(tool, folder, dtype, size, device)
         for i, wanted in enumerate(truth):
@@ -115,7 +202,7 @@ def check(tool, folder, name, size, device):
             part = "logits" if i == 0 else f"stage {i - 1}"
             passes = own <= most
             good = good and passes
-            print(f"{name} {dtype} {part}: {own:.2e}, torchvision "
+            print(f"{name} {dtype} {part}: {own:.2e}, the library's "
                   f"{other:.2e}{'' if passes else ': TOO FAR'}", flush=True)
     return good
 
@@ -124,8 +211,8 @@ def main():
     folder = pathlib.Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     device = ["--device", sys.argv[3]] if len(sys.argv) > 3 else []
-    results = [check(sys.argv[1], folder, name, size, device)
-               for name, size in (("swin_t", 224), ("swin_v2_t", 256))]
+    results = [check(sys.argv[1], folder, name, size, make, device)
+               for name, size, make in cases()]
     sys.exit(0 if all(results) else 1)
 
 
