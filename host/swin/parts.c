@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "models/swin_rules.h"
 #include "swin/runner.h"
 
 /* The patches' layer; four of a block, and a merging, of each stage; head. */
@@ -76,16 +75,14 @@ static void set_grid(const winattn_swin_config *config, cl_uint stage,
                      const map *m, bool shifted, winattn_desc *desc)
 {
     const cl_uint size[2] = {m->height, m->width};
-    cl_uint shift[2] = {0, 0};
-    if (shifted)
-        wa_swin_shift(config, stage, size, shift);
     desc->grid.axes = desc->table.axes = 2;
     desc->grid.batch = m->batch;
     for (int axis = 0; axis < 2; axis++) {
         const cl_uint window = config->window[stage][axis];
         desc->grid.size[axis] = size[axis];
         desc->grid.window[axis] = desc->table.window[axis] = window;
-        desc->grid.shift[axis] = shift[axis];
+        desc->grid.shift[axis] =
+            shifted && size[axis] > window ? window / 2 : 0;
         if (desc->grid.shift[axis])
             desc->mask = WINATTN_MASK_SHIFT;
     }
@@ -153,8 +150,8 @@ static bool add_stage(parts *p, const winattn_swin_config *config,
 
 static bool add_all(parts *p, const winattn_swin_config *config, cl_uint batch)
 {
-    map m = {batch, wa_swin_patches(config, 0, config->crop[0]),
-             wa_swin_patches(config, 1, config->crop[1]), config->channels};
+    map m = {batch, config->crop[0] / config->patch[0],
+             config->crop[1] / config->patch[1], config->channels};
     if (!add_linear(p, m.batch * m.height * m.width,
                     config->in_channels * config->patch[0] * config->patch[1],
                     m.channels, 1, WINATTN_ACTIVATION_NONE, false))

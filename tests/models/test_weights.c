@@ -306,14 +306,15 @@ static void test_microsoft(void **state)
 /* Names behind what wrappers put before them. */
 static void test_wrapped(void **state)
 {
-    static const renaming torchvision[] = {{"", "_orig_mod.module."},
-                                           {NULL, NULL}};
-    static const renaming timm[] = {{"", "backbone."}, {NULL, NULL}};
-    static const renaming transformers[] = {{"", "net."}, {NULL, NULL}};
+    static const char *const rows[][3] = {
+        {"torchvision_v1", "_orig_mod.module.", "behind _orig_mod.module."},
+        {"timm_v1", "backbone.", "names of timm behind backbone."},
+        {"transformers_v2", "net.", "behind net."}};
     (void)state;
-    assert_renamed("torchvision_v1", torchvision, "behind _orig_mod.module.");
-    assert_renamed("timm_v1", timm, "names of timm behind backbone.");
-    assert_renamed("transformers_v2", transformers, "behind net.");
+    for (size_t i = 0; i < 3; i++) {
+        const renaming names[] = {{"", rows[i][1]}, {NULL, NULL}};
+        assert_renamed(rows[i][0], names, rows[i][2]);
+    }
 }
 
 static void wrap_and_add(file_edit *tensor, void *data)
