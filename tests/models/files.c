@@ -128,3 +128,38 @@ file_bytes file_edited(const wa_safetensors *file, edit_tensor *edit,
     free(header);
     return made;
 }
+
+wa_swin_weights *opened(const char *model, const wa_swin_config *config)
+{
+    winattn_swin_weights *weights = NULL;
+    assert_status(
+        winattn_swin_weights_open(golden_path(model), config, &weights), 0,
+        "");
+    assert_non_null(weights);
+    return weights;
+}
+
+wa_safetensors *tensors_of(const char *model)
+{
+    wa_safetensors *file;
+    assert_status(wa_safetensors_open(golden_path(model), &file), 0, "");
+    return file;
+}
+
+void assert_tensor(const wa_safetensors *file, const char *name,
+                   const float *values)
+{
+    const wa_file_tensor *t = wa_safetensors_find(file, name);
+    if (!t)
+        fail_msg("%s is not in the file", name);
+    float *want = malloc((size_t)t->count * sizeof *want);
+    assert_status(wa_tensor_floats(t, want), 0, "");
+    assert_memory_equal(values, want, (size_t)t->count * sizeof *want);
+    free(want);
+}
+
+void assert_zeros(const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        assert_true(values[i] == 0);
+}

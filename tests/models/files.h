@@ -17,6 +17,15 @@ const char *golden_path(const char *model);
 /* The shape of a golden model, as its CASE_shape says. */
 wa_swin_config golden_config(const char *model);
 
+/* A golden model, opened, and its tensors. */
+wa_swin_weights *opened(const char *model, const wa_swin_config *config);
+wa_safetensors *tensors_of(const char *model);
+
+/* Are the numbers of the tensor those from `values` on? */
+void assert_tensor(const wa_safetensors *file, const char *name,
+                   const float *values);
+void assert_zeros(const float *values, size_t count);
+
 typedef struct file_bytes {
     unsigned char *bytes; /* to be freed */
     size_t size;
