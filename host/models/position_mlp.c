@@ -20,6 +20,15 @@ double wa_log_coordinate(int difference, uint32_t position_window)
     return scaled < 0 ? -size : size;
 }
 
+/* A product and its sum is a step; exp at the end takes as long as 64. */
+uint64_t wa_position_steps(const wa_swin_config *config, uint32_t stage,
+                           uint64_t units)
+{
+    const uint64_t heads = config->heads[stage];
+    return wa_table_entries(config, stage) *
+           (units * (heads + 4) + 64 * heads);
+}
+
 /* All coordinates of an axis, from the least on; how many. */
 static uint32_t list_coordinates(const wa_swin_config *config, uint32_t stage,
                                  int axis, double *coordinates)

@@ -47,6 +47,13 @@ void wa_position_table(const wa_swin_config *config, uint32_t stage,
                        uint64_t units, const float *first, const float *bias,
                        const float *second, float *table);
 
+/* What a table takes, in products, and the most that all tables of a file may
+ * take: more than four times what the largest Swin V2 that has a name needs,
+ * and about a second. */
+#define WA_POSITION_STEPS_MOST ((uint64_t)1 << 32)
+uint64_t wa_position_steps(const wa_swin_config *config, uint32_t stage,
+                           uint64_t units);
+
 /* A coordinate in windows of `window` tokens as the position MLP sees it,
  * measured in those of `position_window`. */
 double wa_log_coordinate(int difference, uint32_t position_window);

@@ -93,6 +93,12 @@ static bool read_coordinates(const wa_file_tensor *coordinates,
     return true;
 }
 
+/* The file has any numbers, so that a difference need not be one of int64. */
+static bool falls_by_one(int64_t number, int64_t next)
+{
+    return number > next && (uint64_t)number - (uint64_t)next == 1;
+}
+
 /* From the numbers of the positions of all pairs of tokens: those of the first
  * query fall by one until the row of keys ends. */
 static bool read_index(const wa_file_tensor *index, cl_uint window[2])
@@ -103,8 +109,8 @@ static bool read_index(const wa_file_tensor *index, cl_uint window[2])
     cl_uint width = 1;
     if (tokens == 0)
         return false;
-    while (width < tokens && wa_tensor_integer(index, width) ==
-                                 wa_tensor_integer(index, width - 1) - 1)
+    while (width < tokens && falls_by_one(wa_tensor_integer(index, width - 1),
+                                          wa_tensor_integer(index, width)))
         width++;
     /* a window of one row has the same numbers as one of one column */
     if (tokens % width != 0 || (width == tokens && tokens > 1))

@@ -19,6 +19,7 @@ typedef struct loader {
     bool has_qkv_bias; /* any block; else none has, and they are 0 */
     bool *used;        /* per tensor of the file */
     bool types[WA_TENSOR_OTHER];
+    uint64_t position_steps;
 } loader;
 
 /* ---- One tensor ---- */
@@ -149,8 +150,21 @@ static winattn_status take_qkv_bias(loader *l, place at,
     return WINATTN_SUCCESS;
 }
 
-/* The three tensors of a position MLP, of which the file says how many units
- * it has. */
+/* The three tensors of a position MLP, one behind the other. */
+static winattn_status take_mlp(loader *l, place at, uint64_t units,
+                               uint64_t heads, const float *values)
+{
+    WA_TRY(take_part(l, at, WA_PART_POSITION_MLP, "0.weight", values,
+                     AXES(units, 2)));
+    WA_TRY(take_part(l, at, WA_PART_POSITION_MLP, "0.bias",
+                     part_of(values, 2 * units), AXES(units)));
+    return take_part(l, at, WA_PART_POSITION_MLP, "2.weight",
+                     part_of(values, 3 * units), AXES(heads, units));
+}
+
+/* The file says how many units there are: that many only once all three
+ * tensors are known to have them, and in all blocks no more than a model can
+ * have. */
 static winattn_status take_positions(loader *l, const wa_swin_config *config,
                                      place at,
                                      const wa_swin_block_weights *block)
@@ -163,18 +177,21 @@ static winattn_status take_positions(loader *l, const wa_swin_config *config,
         return wa_fail(WINATTN_INVALID_FILE,
                        "%s: has %llu units, more than %u", inner->name,
                        (unsigned long long)units, WA_SWIN_HIDDEN_MOST);
+    if (l->only_looks) {
+        WA_TRY(take_mlp(l, at, units, heads, NULL));
+        l->position_steps += wa_position_steps(config, at.stage, units);
+        if (l->position_steps > WA_POSITION_STEPS_MOST)
+            return wa_fail(WINATTN_INVALID_FILE,
+                           "%s: the position MLPs up to this one are for more "
+                           "windows, heads and units than any model has",
+                           inner->name);
+        return WINATTN_SUCCESS;
+    }
     float *values = malloc((size_t)(units * (3 + heads) + 1) * sizeof *values);
     if (!values)
         return wa_fail_memory();
-    winattn_status status = take_part(l, at, WA_PART_POSITION_MLP, "0.weight",
-                                      values, AXES(units, 2));
+    const winattn_status status = take_mlp(l, at, units, heads, values);
     if (status == WINATTN_SUCCESS)
-        status = take_part(l, at, WA_PART_POSITION_MLP, "0.bias",
-                           values + 2 * units, AXES(units));
-    if (status == WINATTN_SUCCESS)
-        status = take_part(l, at, WA_PART_POSITION_MLP, "2.weight",
-                           values + 3 * units, AXES(heads, units));
-    if (status == WINATTN_SUCCESS && !l->only_looks)
         wa_position_table(config, at.stage, units, values, values + 2 * units,
                           values + 3 * units, wa_writable(block->table));
     free(values);

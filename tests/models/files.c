@@ -117,7 +117,7 @@ file_bytes file_edited(const wa_safetensors *file, edit_tensor *edit,
         values = realloc(values, at + size + 1);
         assert_non_null(values);
         memset(values + at, 0, size);
-        memcpy(values + at, e.values ? (const void *)e.values : t->bytes,
+        memcpy(values + at, e.values ? e.values : t->bytes,
                size < t->size ? size : t->size);
         at += size;
     }

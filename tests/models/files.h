@@ -41,7 +41,7 @@ typedef struct file_edit {
     uint32_t axes;
     uint64_t extent[WA_TENSOR_AXES];
     bool dropped;
-    const float *values; /* NULL: the file's; for F32 */
+    const void *values; /* NULL: the file's */
 } file_edit;
 
 typedef void edit_tensor(file_edit *tensor, void *data);
