@@ -481,6 +481,10 @@ typedef struct winattn_swin_weights winattn_swin_weights;
  * transformers give them. On success *weights is new, and the file may go,
  * else NULL.
  *
+ * path: of the file; or, where transformers has split it, of the index of its
+ * shards, model.safetensors.index.json, which names files of its own folder;
+ * or of a folder that has model.safetensors or that index.
+ *
  * Names may stand behind what a wrapper puts there ("module.", "backbone.");
  * tensors that do not are left out, as of another part.
  *
@@ -500,8 +504,10 @@ typedef struct winattn_swin_weights winattn_swin_weights;
  *
  * Fails with WINATTN_INVALID_FILE where the file is no such file, or where a
  * tensor is missing, misshaped, of another type, or one that the model does
- * not have; the reason names it. A file that is cut while it is read ends the
- * program, as the operating system wants it. */
+ * not have, or where an index and its shards disagree; the reason names it. So
+ * does a file that asks for more than models have, such as tables of positions
+ * for hundreds of blocks of large windows. A file that is cut while it is read
+ * ends the program, as the operating system wants it. */
 WINATTN_MODELS_API winattn_status
 winattn_swin_weights_open(const char *path, const winattn_swin_config *config,
                           winattn_swin_weights **weights);

@@ -6,19 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/os.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "models/safetensors_header.h"
 
 #define LENGTH_BYTES 8
-/* A Swin's is a twentieth of this. cJSON takes up to 30 times as much. */
-#define HEADER_MOST ((uint64_t)4 << 20)
-
-struct wa_safetensors {
-    wa_file_map map;  /* empty where the bytes are the caller's */
-    wa_header header; /* tensors in the order of their names */
-};
 
 static int compare_names(const void *a, const void *b)
 {
@@ -36,8 +28,18 @@ static int compare_offsets(const void *a, const void *b)
     return compare_names(a, b); /* the same one is named everywhere */
 }
 
-/* Does each tensor start where the one before it ends, and is nothing left?
- * Leaves the tensors in the order of their names. */
+winattn_status wa_header_sort(wa_header *header)
+{
+    qsort(header->tensors, header->count, sizeof *header->tensors,
+          compare_names);
+    for (size_t i = 1; i < header->count; i++)
+        if (strcmp(header->tensors[i - 1].name, header->tensors[i].name) == 0)
+            return wa_fail(WINATTN_INVALID_FILE, "%s: is there twice",
+                           header->tensors[i].name);
+    return WINATTN_SUCCESS;
+}
+
+/* Does each tensor start where the one before it ends, and is nothing left? */
 static winattn_status check_places(wa_header *header, uint64_t data_size)
 {
     uint64_t at = 0;
@@ -56,12 +58,6 @@ static winattn_status check_places(wa_header *header, uint64_t data_size)
                        "the tensors have %llu bytes, but %llu follow the "
                        "header",
                        (unsigned long long)at, (unsigned long long)data_size);
-    qsort(header->tensors, header->count, sizeof *header->tensors,
-          compare_names);
-    for (size_t i = 1; i < header->count; i++)
-        if (strcmp(header->tensors[i - 1].name, header->tensors[i].name) == 0)
-            return wa_fail(WINATTN_INVALID_FILE, "%s: is there twice",
-                           header->tensors[i].name);
     return WINATTN_SUCCESS;
 }
 
@@ -83,15 +79,16 @@ static winattn_status read_file(wa_safetensors *file,
                        "have %llu bytes, but %llu follow",
                        (unsigned long long)header,
                        (unsigned long long)(size - LENGTH_BYTES));
-    if (header > HEADER_MOST)
+    if (header > WA_HEADER_MOST)
         return wa_fail(
             WINATTN_INVALID_FILE, "the header has %llu bytes, more than %llu",
-            (unsigned long long)header, (unsigned long long)HEADER_MOST);
+            (unsigned long long)header, (unsigned long long)WA_HEADER_MOST);
     bytes += LENGTH_BYTES;
     const uint64_t data_size = size - LENGTH_BYTES - header;
     WA_TRY(wa_header_read((const char *)bytes, (size_t)header, bytes + header,
                           data_size, &file->header));
-    return check_places(&file->header, data_size);
+    WA_TRY(check_places(&file->header, data_size));
+    return wa_header_sort(&file->header);
 }
 
 winattn_status wa_safetensors_read(const unsigned char *bytes, size_t size,
@@ -110,31 +107,22 @@ winattn_status wa_safetensors_read(const unsigned char *bytes, size_t size,
     return WINATTN_SUCCESS;
 }
 
-winattn_status wa_safetensors_open(const char *path, wa_safetensors **file)
-{
-    wa_file_map map;
-    *file = NULL;
-    const wa_file_answer answer = wa_file_map_open(path, &map);
-    if (answer == WA_FILE_NO_MEMORY)
-        return wa_fail_memory();
-    if (answer != WA_FILE_READ)
-        return wa_fail(WINATTN_INVALID_FILE, "cannot be read");
-    const winattn_status status =
-        wa_safetensors_read(map.bytes, map.size, file);
-    if (status == WINATTN_SUCCESS)
-        (*file)->map = map;
-    else
-        wa_file_map_close(&map);
-    return status;
-}
-
 void wa_safetensors_close(wa_safetensors *file)
 {
     if (!file)
         return;
+    for (size_t i = 0; i < file->shard_count; i++)
+        wa_safetensors_close(file->shards[i]);
+    free(file->shards);
     wa_header_free(&file->header);
     wa_file_map_close(&file->map);
+    free(file->path);
     free(file);
+}
+
+const char *wa_safetensors_path(const wa_safetensors *file)
+{
+    return file->path;
 }
 
 /* ---- Tensors ---- */

@@ -36,12 +36,19 @@ typedef struct wa_file_tensor {
     uint64_t offset, size;      /* in bytes, behind the header */
 } wa_file_tensor;
 
-/* Files have at most 2^53 bytes, headers 4 MiB, names 255. */
+/* Files have at most 2^53 bytes, headers and indices 4 MiB, names 255, sets
+ * 1024 shards. */
 typedef struct wa_safetensors wa_safetensors;
 
 /* *file becomes the file, else NULL. Its bytes are read when they are used;
- * see wa_file_map. */
+ * see wa_file_map. path: of a file, or of the index of shards (*.json), which
+ * look like one file then, or of a folder that has model.safetensors or
+ * model.safetensors.index.json. */
 winattn_status wa_safetensors_open(const char *path, wa_safetensors **file);
+
+/* Of the file, or of the index, whichever the path was of; NULL: it is in
+ * memory. */
+const char *wa_safetensors_path(const wa_safetensors *file);
 
 /* The same of a file that is in memory, and stays there. */
 winattn_status wa_safetensors_read(const unsigned char *bytes, size_t size,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The headers of safetensors, in JSON, by cJSON. */
+ * The headers of safetensors and the indices of their shards, in JSON, by
+ * cJSON. */
 #include "models/safetensors_header.h"
 
 #include <cjson/cJSON.h>
@@ -7,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/os.h"
 #include "base/status.h"
 
 #define NAME_MOST 255
@@ -42,25 +42,33 @@ static bool read_integer(const cJSON *item, uint64_t *value)
     return true;
 }
 
-static bool is_printable(const char *name)
+static bool is_name(const char *name)
 {
+    if (!name || !name[0] || strlen(name) > NAME_MOST)
+        return false;
     for (; *name; name++)
         if (*name < ' ' || *name > '~')
             return false;
     return true;
 }
 
+static winattn_status check_name(const char *name)
+{
+    if (is_name(name))
+        return WINATTN_SUCCESS;
+    return wa_fail(WINATTN_INVALID_FILE,
+                   "a tensor's name is empty, has more than %d characters, or "
+                   "one that is not printable ASCII",
+                   NAME_MOST);
+}
+
 static winattn_status read_name(const cJSON *item, wa_file_tensor *tensor)
 {
-    const char *name = item->string;
-    if (!name || !name[0] || strlen(name) > NAME_MOST || !is_printable(name))
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "a tensor's name is empty, has more than %d "
-                       "characters, or one that is not printable ASCII",
-                       NAME_MOST);
-    tensor->name = name;
+    WA_TRY(check_name(item->string));
+    tensor->name = item->string;
     if (!cJSON_IsObject(item))
-        return wa_fail(WINATTN_INVALID_FILE, "%s: is no object of JSON", name);
+        return wa_fail(WINATTN_INVALID_FILE, "%s: is no object of JSON",
+                       tensor->name);
     return WINATTN_SUCCESS;
 }
 
@@ -210,32 +218,40 @@ static bool has_escaped_zero(const char *text, size_t size)
     return false;
 }
 
+/* An object, and behind it nothing but characters of `padding`. what: "the
+ * header", for reasons. */
+static winattn_status parse(const char *what, const char *padding,
+                            const char *text, size_t size, cJSON **object)
+{
+    const char *end = NULL;
+    if (!size || text[0] != '{')
+        return wa_fail(WINATTN_INVALID_FILE, "%s does not start with {", what);
+    if (memchr(text, 0, size) || has_escaped_zero(text, size))
+        return wa_fail(WINATTN_INVALID_FILE, "%s has a character 0", what);
+    /* cJSON keeps where it stopped in a variable of all threads */
+    wa_global_lock_take();
+    *object = cJSON_ParseWithLengthOpts(text, size, &end, false);
+    wa_global_lock_release();
+    if (!*object)
+        return wa_fail(WINATTN_INVALID_FILE,
+                       "%s is no JSON, or nested too deeply", what);
+    while (end < text + size && strchr(padding, *end))
+        end++;
+    if (end == text + size)
+        return WINATTN_SUCCESS;
+    cJSON_Delete(*object);
+    return wa_fail(WINATTN_INVALID_FILE, "%s goes on behind its object", what);
+}
+
 winattn_status wa_header_read(const char *text, size_t size,
                               const unsigned char *data, uint64_t data_size,
                               wa_header *header)
 {
-    const char *end = NULL;
+    cJSON *object;
     *header = (wa_header){0};
-    if (!size || text[0] != '{')
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "the header does not start with {");
-    if (memchr(text, 0, size) || has_escaped_zero(text, size))
-        return wa_fail(WINATTN_INVALID_FILE, "the header has a character 0");
-    /* cJSON keeps where it stopped in a variable of all threads */
-    wa_global_lock_take();
-    cJSON *object = cJSON_ParseWithLengthOpts(text, size, &end, false);
-    wa_global_lock_release();
-    if (!object)
-        return wa_fail(WINATTN_INVALID_FILE,
-                       "the header is no JSON, or nested too deeply");
-    winattn_status status = WINATTN_SUCCESS;
-    while (end < text + size && *end == ' ')
-        end++;
-    if (end < text + size)
-        status = wa_fail(WINATTN_INVALID_FILE,
-                         "the header goes on behind its object");
-    else
-        status = read_tensors(object, data, data_size, header);
+    WA_TRY(parse("the header", " ", text, size, &object));
+    const winattn_status status =
+        read_tensors(object, data, data_size, header);
     cJSON_Delete(object);
     if (status != WINATTN_SUCCESS)
         wa_header_free(header);
@@ -247,4 +263,78 @@ void wa_header_free(wa_header *header)
     free(header->tensors);
     free(header->names);
     *header = (wa_header){0};
+}
+
+/* ---- Indices ---- */
+
+/* A file of the index's own folder: separators and drives lead elsewhere. */
+static bool is_file_name(const char *name)
+{
+    return is_name(name) && !strpbrk(name, "/\\:") && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0;
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+    const wa_index_entry *x = a, *y = b;
+    const int shards = strcmp(x->shard, y->shard);
+    return shards ? shards : strcmp(x->tensor, y->tensor);
+}
+
+static winattn_status read_map(const cJSON *object, wa_index *index)
+{
+    const cJSON *item, *map = NULL;
+    size_t items = 0, maps = 0;
+    cJSON_ArrayForEach(item, object)
+    {
+        if (strcmp(item->string, "weight_map") == 0) {
+            map = item;
+            maps++;
+        }
+    }
+    cJSON_ArrayForEach(item, map) items++;
+    if (maps != 1 || !cJSON_IsObject(map) || items == 0)
+        return wa_fail(WINATTN_INVALID_FILE,
+                       "the index has no weight_map, two, or one without "
+                       "tensors");
+    index->entries = calloc(items, sizeof *index->entries);
+    if (!index->entries)
+        return wa_fail_memory();
+    cJSON_ArrayForEach(item, map)
+    {
+        WA_TRY(check_name(item->string));
+        if (!cJSON_IsString(item) || !is_file_name(item->valuestring))
+            return wa_fail(WINATTN_INVALID_FILE,
+                           "%s: the index does not say the name of a file in "
+                           "its own folder",
+                           item->string);
+        index->entries[index->count++] =
+            (wa_index_entry){item->valuestring, item->string};
+    }
+    qsort(index->entries, items, sizeof *index->entries, compare_entries);
+    for (size_t i = 1; i < items; i++)
+        if (compare_entries(&index->entries[i - 1], &index->entries[i]) == 0)
+            return wa_fail(WINATTN_INVALID_FILE,
+                           "%s: is twice in the index's weight_map",
+                           index->entries[i].tensor);
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_index_read(const char *text, size_t size, wa_index *index)
+{
+    cJSON *object;
+    *index = (wa_index){0};
+    WA_TRY(parse("the index", " \t\r\n", text, size, &object));
+    index->json = object;
+    const winattn_status status = read_map(object, index);
+    if (status != WINATTN_SUCCESS)
+        wa_index_free(index);
+    return status;
+}
+
+void wa_index_free(wa_index *index)
+{
+    free(index->entries);
+    cJSON_Delete(index->json);
+    *index = (wa_index){0};
 }

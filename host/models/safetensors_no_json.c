@@ -5,18 +5,32 @@
 #include "models/safetensors_header.h"
 #include "models/swin_beside.h"
 
+static winattn_status fail(void)
+{
+    return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
+                   "safetensors files cannot be read: the library was built "
+                   "without cJSON");
+}
+
 winattn_status wa_header_read(const char *text, size_t size,
                               const unsigned char *data, uint64_t data_size,
                               wa_header *header)
 {
     (void)text, (void)size, (void)data, (void)data_size;
     *header = (wa_header){0};
-    return wa_fail(WINATTN_UNSUPPORTED_PROBLEM,
-                   "safetensors files cannot be read: the library was built "
-                   "without cJSON");
+    return fail();
 }
 
 void wa_header_free(wa_header *header) { (void)header; }
+
+winattn_status wa_index_read(const char *text, size_t size, wa_index *index)
+{
+    (void)text, (void)size;
+    *index = (wa_index){0};
+    return fail();
+}
+
+void wa_index_free(wa_index *index) { (void)index; }
 
 winattn_status wa_swin_beside_read(const char *path, const wa_swin_file *file,
                                    const wa_swin_config *config,

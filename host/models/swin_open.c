@@ -206,5 +206,6 @@ winattn_status winattn_swin_weights_open(const char *path,
     if (!path)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "path is NULL");
     WA_TRY(wa_safetensors_open(path, &tensors));
-    return read_and_close(tensors, path, config, weights);
+    return read_and_close(tensors, wa_safetensors_path(tensors), config,
+                          weights);
 }

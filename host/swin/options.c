@@ -27,7 +27,7 @@ static const char help[] =
     "device.\n"
     "\n"
     "  --weights FILE    safetensors of torchvision, timm, Microsoft or\n"
-    "                    transformers\n"
+    "                    transformers, an index of shards, or their folder\n"
     "  --random SEED     weights at random instead: classes mean nothing\n"
     "  --model NAME      shape of the model, where the file does not say it;\n"
     "                    --list names them\n"

@@ -28,6 +28,7 @@ const subject subjects[] = {
     {"swin_config_find", {NULL}, find_config},
     {"swin_weights_open", {NULL}, open_weights},
     {"swin_weights_open, windows beside", {NULL}, open_weights_beside},
+    {"swin_weights_open, shards", {NULL}, open_weights_shards},
     {"swin_weights_random", {NULL}, draw_weights},
     {"swin_weights_config", {draw_weights}, weights_config},
     {"swin_weights_describe", {draw_weights}, describe_weights},
@@ -55,7 +56,8 @@ bool subject_applies(const scenario *is, const subject *of)
 {
     (void)is;
     return models_read_files() ||
-           (of->call != open_weights && of->call != open_weights_beside);
+           (of->call != open_weights && of->call != open_weights_beside &&
+            of->call != open_weights_shards);
 }
 
 /* A plan of a device with a matrix unit can do without what the self-test

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/safetensors.h"
+#include "models/shards.h"
+
 static struct {
     winattn_linear_plan *linear;
     winattn_window_attention_plan *attention;
@@ -17,6 +20,7 @@ static struct {
 } made;
 
 static char beside[1024]; /* the file with a config.json */
+static char shard_index[1024];
 
 void models_end(void)
 {
@@ -308,6 +312,11 @@ winattn_status open_weights(world *w)
 
 winattn_status open_weights_beside(world *w) { return open_file(w, beside); }
 
+winattn_status open_weights_shards(world *w)
+{
+    return open_file(w, shard_index);
+}
+
 winattn_status describe_weights(world *w)
 {
     size_t needed = 0;
@@ -378,6 +387,16 @@ static bool copy_file(const char *from, const char *to)
     return out && fclose(out) == 0 && written && size > 0;
 }
 
+static bool split(const char *path, const char *folder)
+{
+    wa_safetensors *file;
+    if (wa_safetensors_open(path, &file) != WINATTN_SUCCESS)
+        return false;
+    const bool written = write_shards(file, folder, 2);
+    wa_safetensors_close(file);
+    return written;
+}
+
 bool models_set_folder(const char *folder)
 {
     char path[1100];
@@ -385,6 +404,12 @@ bool models_set_folder(const char *folder)
     if (!copy_file(GOLDEN_FOLDER "/models/transformers_v2.safetensors",
                    beside)) {
         perror(beside);
+        return false;
+    }
+    snprintf(shard_index, sizeof shard_index,
+             "%s/model.safetensors.index.json", folder);
+    if (models_read_files() && !split(beside, folder)) {
+        perror(shard_index);
         return false;
     }
     snprintf(path, sizeof path, "%s/config.json", folder);

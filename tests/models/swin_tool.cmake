@@ -79,6 +79,13 @@ foreach(stage 0 1) # the same picture, in batches of two and of one
     endif()
 endforeach()
 
+# ---- A folder, as transformers leaves it ----
+file(COPY ${weights} DESTINATION ${FOLDER}/saved)
+file(RENAME ${FOLDER}/saved/torchvision_v1.safetensors
+    ${FOLDER}/saved/model.safetensors)
+run(0 --weights saved ${device} --crop 38x51 --resize 50 ${picture})
+expect("${out}" "names of torchvision in F32")
+
 # ---- Measurements ----
 run(0 ${call} --bench --seconds 0.05 --batch 3)
 expect("${out}" "\nbatch 3: ")
@@ -104,6 +111,8 @@ run(1 ${call} ${weights})
 expect("${err}" "it is no PPM (P6, P5), PNG or JPEG")
 run(1 --weights ${picture} ${picture})
 expect("${err}" "safetensors file")
+run(1 --weights saved/model-00001-of-00002.safetensors ${picture})
+expect("${err}" "by their index, model.safetensors.index.json")
 run(1 --weights ${GOLDEN}/models/timm_v2.safetensors ${picture})
 expect("${err}" "does not say how large the windows")
 run(1 --weights ${weights} --model swin_t ${picture})

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files of safetensors that are none, and numbers of all types. */
+ * Files of safetensors that are none, sets of shards, and numbers of all
+ * types. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 
 #include "files.h"
 #include "kit/scratch.h"
+#include "shards.h"
 
 #define TENSOR(name, type, shape, offsets)                                    \
     "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape                   \
@@ -201,6 +203,204 @@ static void test_paths(void **state)
     wa_safetensors_close(file);
 }
 
+/* ---- Sets ---- */
+
+#define INDEX "model.safetensors.index.json"
+
+static void write_header(const char *name, const char *header, size_t data)
+{
+    const file_bytes made = file_of_header(header, data);
+    write_bytes(folder_named(name), made.bytes, made.size);
+    free(made.bytes);
+}
+
+static void write_text(const char *name, const char *text)
+{
+    write_bytes(folder_named(name), text, strlen(text));
+}
+
+/* Opened by that path, the tensors are those of `want`. */
+static void assert_same(const char *path, const wa_safetensors *want,
+                        const char *own)
+{
+    wa_safetensors *got;
+    assert_status(wa_safetensors_open(path, &got), 0, "");
+    if (!strstr(wa_safetensors_path(got), own))
+        fail_msg("%s is not %s", wa_safetensors_path(got), own);
+    assert_int_equal(wa_safetensors_count(got), wa_safetensors_count(want));
+    for (size_t i = 0; i < wa_safetensors_count(want); i++) {
+        const wa_file_tensor *w = wa_safetensors_at(want, i);
+        const wa_file_tensor *g = wa_safetensors_find(got, w->name);
+        assert_ptr_equal(g, wa_safetensors_at(got, i));
+        assert_string_equal(g->name, w->name);
+        assert_int_equal(g->type, w->type);
+        assert_int_equal(g->count, w->count);
+        assert_memory_equal(g->extent, w->extent, sizeof w->extent);
+        assert_int_equal(g->size, w->size);
+        assert_memory_equal(g->bytes, w->bytes, (size_t)w->size);
+    }
+    wa_safetensors_close(got);
+}
+
+/* By the index, or by the folder, in which a whole file goes first. */
+static void test_shards(void **state)
+{
+    wa_safetensors *file, *none;
+    char folder[4300];
+    (void)state;
+    assert_status(wa_safetensors_open(golden_path("torchvision_v1"), &file), 0,
+                  "");
+    snprintf(folder, sizeof folder, "%s", folder_named(""));
+    assert_true(write_shards(file, folder, 3));
+    assert_same(folder_named(INDEX), file, INDEX);
+    assert_same(folder, file, INDEX);
+    folder[strlen(folder) - 1] = 0; /* without its separator */
+    assert_same(folder, file, INDEX);
+    assert_status(
+        wa_safetensors_open(folder_named("model-00002-of-00003.safetensors"),
+                            &none),
+        WINATTN_INVALID_FILE,
+        "is one of 3 shards, which are opened together by their index, " INDEX
+        ", or by the folder");
+    assert_null(none);
+    remove_all(folder_named("model-00003-of-00003.safetensors"));
+    assert_status(wa_safetensors_open(folder, &none), WINATTN_INVALID_FILE,
+                  "shard model-00003-of-00003.safetensors: cannot be read");
+    assert_true(write_shards(file, folder, 1));
+    assert_same(folder_named("model-00001-of-00001.safetensors"), file,
+                "00001");
+    write_header("model.safetensors", "{}", 0);
+    assert_status(wa_safetensors_open(folder, &none), 0, "");
+    assert_int_equal(wa_safetensors_count(none), 0);
+    assert_non_null(strstr(wa_safetensors_path(none), "/model.safetensors"));
+    wa_safetensors_close(none);
+    wa_safetensors_close(file);
+}
+
+/* config.json, which says what windows are, is looked for beside the file that
+ * was opened, whatever path opened it. */
+static void test_weights(void **state)
+{
+    static const char *const paths[] = {INDEX, ""};
+    wa_safetensors *file;
+    winattn_swin_weights *want, *got;
+    (void)state;
+    const wa_swin_config config = golden_config("transformers_v2");
+    const char *golden = golden_path("transformers_v2");
+    assert_status(winattn_swin_weights_open(golden, &config, &want), 0, "");
+    assert_status(wa_safetensors_open(golden, &file), 0, "");
+    assert_true(write_shards(file, folder_named(""), 2));
+    remove_all(folder_named("model.safetensors"));
+    for (size_t i = 0; i < 2; i++) {
+        remove_all(folder_named("config.json"));
+        assert_status(
+            winattn_swin_weights_open(folder_named(paths[i]), NULL, &got),
+            WINATTN_INVALID_FILE, "windows");
+        write_text("config.json", "{\"model_type\":\"swinv2\",\"window_size\":"
+                                  "4,\"image_size\":[44,36]}");
+        assert_status(
+            winattn_swin_weights_open(folder_named(paths[i]), NULL, &got), 0,
+            "");
+        assert_int_equal(got->count, want->count);
+        assert_memory_equal(got->values, want->values,
+                            (size_t)want->count * sizeof(float));
+        winattn_swin_weights_destroy(got);
+    }
+    winattn_swin_weights_destroy(want);
+    wa_safetensors_close(file);
+}
+
+#define MAP(map) "{\"weight_map\":{" map "}}"
+
+static const struct {
+    const char *index, *culprit; /* NULL: it is good */
+} indices[] = {
+    {MAP("\"a\":\"a.st\""), NULL},
+    {MAP("\"b\":\"b\",\"a\":\"a.st\"") " \r\n\t", NULL},
+    {MAP("\"a\":\"ab\",\"b\":\"ab\""), NULL},
+    {"{\"metadata\":7,\"x\":[]," /**/
+     "\"weight_map\":{\"a\":\"a.st\",\"b\":\"b\"}}",
+     NULL},
+    /* no index */
+    {"", "the index does not start with {"},
+    {"[]", "the index does not start with {"},
+    {"{\"weight_map\":{\"a\":\"a.st\"}", "the index is no JSON"},
+    {MAP("\"a\":\"a.st\"") "}", "the index goes on"},
+    {MAP("\"a\\u0000\":\"a.st\""), "the index has a character 0"},
+    {"{}", "no weight_map"},
+    {"{\"weight_map\":[\"a.st\"]}", "no weight_map"},
+    {MAP(""), "no weight_map"},
+    {"{\"weight_map\":{\"a\":\"a.st\"},\"weight_map\":{\"b\":\"b\"}}", "two"},
+    /* names that are none, or lead elsewhere */
+    {MAP("\"\":\"a.st\""), "name is empty"},
+    {MAP("\"\\u00e4\":\"a.st\""), "printable"},
+    {MAP("\"a\":7"), "a: the index does not say"},
+    {MAP("\"a\":\"\""), "a: the index does not say"},
+    {MAP("\"a\":\".\""), "a: the index does not say"},
+    {MAP("\"a\":\"..\""), "a: the index does not say"},
+    {MAP("\"a\":\"../a.st\""), "a: the index does not say"},
+    {MAP("\"a\":\"./a.st\""), "a: the index does not say"},
+    {MAP("\"a\":\"/a.st\""), "a: the index does not say"},
+    {MAP("\"a\":\"x\\\\a.st\""), "a: the index does not say"},
+    {MAP("\"a\":\"C:a.st\""), "a: the index does not say"},
+    {MAP("\"a\":\"a.st\\n\""), "a: the index does not say"},
+    /* what shards have */
+    {MAP("\"a\":\"c.st\""), "shard c.st: cannot be read"},
+    {MAP("\"a\":\"a.st\",\"x\":\"a.st\""), "shard a.st: x: the shard lacks"},
+    {MAP("\"a\":\"ab\""), "shard ab: b: the shard has this tensor"},
+    {MAP("\"a\":\"b\",\"b\":\"a.st\""), "shard a.st: a: the shard has this"},
+    {MAP("\"a\":\"a.st\",\"a\":\"a.st\""), "a: is twice in the index"},
+    {MAP("\"a\":\"a.st\",\"a\":\"ab\",\"b\":\"ab\""), "a: is there twice"},
+    {MAP("\"a\":\"a.st\",\"b\":\"cut\""), "shard cut: has 3 bytes"},
+    {MAP("\"a\":\"index.json\""), "shard index.json: is cut"},
+};
+
+static void test_indices(void **state)
+{
+    wa_safetensors *file;
+    (void)state;
+    write_header("a.st", "{" TENSOR("a", "U8", "[1]", "[0,1]") "}", 1);
+    write_header("b", "{" TENSOR("b", "U8", "[2]", "[0,2]") "}", 2);
+    write_header("ab",
+                 "{" TENSOR("b", "U8", "[1]",
+                            "[0,1]") "," TENSOR("a", "U8", "[1]", "[1,2]") "}",
+                 2);
+    write_text("cut", "abc");
+    for (size_t i = 0; i < sizeof indices / sizeof *indices; i++) {
+        const char *culprit = indices[i].culprit;
+        write_text("index.json", indices[i].index);
+        assert_status(wa_safetensors_open(folder_named("index.json"), &file),
+                      culprit ? WINATTN_INVALID_FILE : 0,
+                      culprit ? culprit : "");
+        assert_int_equal(file == NULL, culprit != NULL);
+        wa_safetensors_close(file);
+    }
+}
+
+/* Neither is a model's: refused before it is read, or before shards are. */
+static void test_large_indices(void **state)
+{
+    const size_t length = ((size_t)4 << 20) + 1;
+    char *text = malloc(length + 1), *at = text;
+    wa_safetensors *file;
+    (void)state;
+    memset(text, ' ', length);
+    text[0] = '{';
+    text[1] = '}';
+    text[length] = 0;
+    write_text("index.json", text);
+    assert_status(wa_safetensors_open(folder_named("index.json"), &file),
+                  WINATTN_INVALID_FILE, "more than 4194304");
+    at += sprintf(at, "{\"weight_map\":");
+    for (int i = 0; i <= 1024; i++)
+        at += sprintf(at, "%c\"%d\":\"%d\"", i ? ',' : '{', i, i);
+    sprintf(at, "}}");
+    write_text("index.json", text);
+    assert_status(wa_safetensors_open(folder_named("index.json"), &file),
+                  WINATTN_INVALID_FILE, "has 1025 shards, more than 1024");
+    free(text);
+}
+
 /* ---- Numbers ---- */
 
 static float one_float(wa_tensor_type type, uint32_t bits)
@@ -255,9 +455,16 @@ static void test_integers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_headers),  cmocka_unit_test(test_large_headers),
-        cmocka_unit_test(test_lengths),  cmocka_unit_test(test_long_header),
-        cmocka_unit_test(test_paths),    cmocka_unit_test(test_floats),
+        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_large_headers),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_long_header),
+        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_indices),
+        cmocka_unit_test(test_large_indices),
+        cmocka_unit_test(test_floats),
         cmocka_unit_test(test_integers),
     };
     if (!scratch_make())
