@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files of weights: read or refused with a reason. */
+ * Files of weights, and indices of their shards: read or refused with a
+ * reason. */
 #include <string.h>
 
+#include "base/os.h"
 #include "base/status.h"
 #include "fuzz.h"
+#include "kit/scratch.h"
 #include "models/swin_beside.h"
 #include "models/swin_file.h"
+#include "shards.h"
 
 /* ---- First inputs ---- */
 
@@ -33,33 +37,75 @@ static const char *const beside_texts[] = {
     "\"image_mean\":[0.5,0.5,0.5],\"rescale_factor\":0.00392156862745098}",
 };
 
+static file_bytes shrunk(const char *model)
+{
+    wa_safetensors *file;
+    EXPECT(wa_safetensors_open(golden_path(model), &file) == 0,
+           winattn_last_reason());
+    const file_bytes made = file_edited(file, shrink, NULL);
+    wa_safetensors_close(file);
+    return made;
+}
+
+static file_bytes read_whole(const char *path)
+{
+    file_bytes file;
+    EXPECT(wa_file_read(path, SIZE_MAX, &file.bytes, &file.size) ==
+               WA_FILE_READ,
+           path);
+    return file;
+}
+
+/* A shrunk model in two shards with an index, and another index, in which
+ * the first shard is FUZZED; once for all. */
+#define FUZZED "model-0000F-of-00002.safetensors"
+#define FIRST "model-00001-of-00002.safetensors"
+#define INDEX "model.safetensors.index.json"
+static void make_set(void)
+{
+    static bool made;
+    wa_safetensors *file;
+    char *at;
+    if (made)
+        return;
+    made = true;
+    EXPECT(scratch_make(), "a folder");
+    atexit(scratch_remove);
+    file_bytes bytes = shrunk("torchvision_v1");
+    EXPECT(wa_safetensors_read(bytes.bytes, bytes.size, &file) == 0,
+           winattn_last_reason());
+    EXPECT(write_shards(file, folder_named(""), 2), "shards");
+    wa_safetensors_close(file);
+    free(bytes.bytes);
+    bytes = read_whole(folder_named(INDEX));
+    bytes.bytes[bytes.size - 1] = 0;
+    while ((at = strstr((char *)bytes.bytes, FIRST)) != NULL)
+        memcpy(at, FUZZED, strlen(FUZZED));
+    write_bytes(folder_named("shard.json"), bytes.bytes, bytes.size - 1);
+    free(bytes.bytes);
+}
+
 size_t first_inputs(file_bytes *inputs, size_t most)
 {
+    static const char *const of_set[] = {INDEX, FIRST};
     size_t count = 0;
-    for (; golden_models[count] && count < most; count++) {
-        wa_safetensors *file;
-        EXPECT(wa_safetensors_open(golden_path(golden_models[count]), &file) ==
-                   0,
-               winattn_last_reason());
-        inputs[count] = file_edited(file, shrink, NULL);
-        wa_safetensors_close(file);
-    }
+    for (; golden_models[count] && count < most; count++)
+        inputs[count] = shrunk(golden_models[count]);
     for (size_t i = 0; i < 4 && count < most; i++, count++) {
         const size_t size = strlen(beside_texts[i]);
         inputs[count] = (file_bytes){malloc(size), size};
         memcpy(inputs[count].bytes, beside_texts[i], size);
     }
+    make_set();
+    for (size_t i = 0; i < 2 && count < most; i++)
+        inputs[count++] = read_whole(folder_named(of_set[i]));
     return count;
 }
 
 /* ---- One input ---- */
 
-static void read_file(const uint8_t *data, size_t size,
-                      const winattn_swin_config *config)
+static void check_weights(winattn_status status, winattn_swin_weights *w)
 {
-    winattn_swin_weights *w;
-    wa_forget_failure();
-    const winattn_status status = wa_swin_weights_read(data, size, config, &w);
     EXPECT(status == WINATTN_SUCCESS || status == WINATTN_INVALID_FILE ||
                status == WINATTN_INVALID_ARGUMENT ||
                status == WINATTN_UNSUPPORTED_PROBLEM,
@@ -118,6 +164,27 @@ static void read_beside(const uint8_t *data, size_t size)
     free(text);
 }
 
+static void read_file(const uint8_t *data, size_t size,
+                      const winattn_swin_config *config)
+{
+    winattn_swin_weights *w;
+    wa_forget_failure();
+    const winattn_status status = wa_swin_weights_read(data, size, config, &w);
+    check_weights(status, w);
+}
+
+/* As an index of the shards, or as one of them. */
+static void open_set(const uint8_t *data, size_t size)
+{
+    const bool is_index = size && data[0] == '{';
+    winattn_swin_weights *w;
+    make_set();
+    write_bytes(folder_named(is_index ? "index.json" : FUZZED), data, size);
+    const winattn_status status = winattn_swin_weights_open(
+        folder_named(is_index ? "index.json" : "shard.json"), NULL, &w);
+    check_weights(status, w);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     /* some files do not say their windows; timm_v1's last one is smaller */
@@ -127,5 +194,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     read_file(data, size, NULL);
     read_file(data, size, &config);
     read_beside(data, size);
+    open_set(data, size);
     return 0;
 }
