@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Iterable, Mapping, Sequence, Union
 
 from . import _calls
+from ._arguments import flag
 from ._calls import Gradients
 from ._library import invalid
 
@@ -263,6 +264,10 @@ def split_qkv(qkv: Array, grid: bool = False) -> tuple[Array, Array, Array]:
     with dq, dk, dv = split_qkv(dqkv).
 
     InvalidArgument: qkv has another shape."""
+    grid = flag("grid", grid)
+    if not hasattr(qkv, "shape"):
+        raise TypeError("qkv must be an array of numpy or pyopencl, not "
+                        f"{type(qkv).__name__}")
     axes = len(qkv.shape)
     if not (5 <= axes <= 7 if grid else axes == 5) or qkv.shape[-3] != 3:
         raise invalid(f"qkv has the shape {tuple(qkv.shape)}, and must be "

@@ -9,6 +9,7 @@ from typing import Any, Mapping, NamedTuple
 import numpy
 
 from . import _library, _places
+from ._arguments import names
 from ._library import invalid
 from ._plans import cache
 from ._problem import Problem
@@ -46,9 +47,7 @@ def _collect(arguments: Mapping[str, Any]) -> tuple[dict, dict]:
         if given["mask"] != "shift" or "shift" not in given:
             raise invalid(f"mask is {given['mask']!r}, and must be an array or"
                           " None, or of a grid also \"shift\"")
-        # without a shift there is nothing to mask
-        given["shift_mask"] = bool(numpy.any(given["shift"]))
-        given["mask"] = None
+        given["shift_mask"], given["mask"] = True, None
     arrays = {name: given[name] for name in _INPUTS
               if given.get(name) is not None}
     if given["regions"] is not None:
@@ -80,12 +79,15 @@ def _add_workspace(call: Any, place: Any, plan: Any) -> None:
 def forward(kind: str, arguments: Mapping[str, Any]) -> Any:
     """o, or (o, lse) where lse is asked for."""
     arrays, given = _collect(arguments)
-    outputs = {"o": given["out"]}
-    if given["lse"] is not False and given["lse"] is not None:
-        outputs["lse"] = None if given["lse"] is True else given["lse"]
+    outputs = {"out": given["out"]}
+    lse = given["lse"]
+    if not isinstance(lse, (bool, numpy.bool_, type(None))):
+        outputs["lse"] = lse
+    elif lse:
+        outputs["lse"] = None  # an array is made
     named = {name: array for name, array in outputs.items()
              if array is not None}
-    place = _places.place_of({**arrays, **named}, given)
+    place = _places.place_of(arrays, named, given)
     problem = Problem(kind, {name: place.layout(array)
                              for name, array in arrays.items()}, given)
     for name, array in named.items():
@@ -96,8 +98,9 @@ def forward(kind: str, arguments: Mapping[str, Any]) -> Any:
     call = _library.Forward(struct_size=sizeof(_library.Forward))
     _fill(call, place, arrays)
     for name, array in outputs.items():
-        setattr(call, name, place.make(name, problem.shape_of(name),
-                                       problem.dtype_of(name), array, False))
+        setattr(call, "o" if name == "out" else name,
+                place.make(name, problem.shape_of(name),
+                           problem.dtype_of(name), array, False))
     _add_workspace(call, place, plan)
     place.enqueue(_library.library.winattn_enqueue_forward, plan.handle, call)
     results = tuple(place.take(name) for name in outputs)
@@ -116,8 +119,7 @@ def _wanted(arrays: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
                 or any(need in arrays for need in _NEEDS[name])]
     if given["wanted"] is None:
         return possible
-    wanted = ([given["wanted"]] if isinstance(given["wanted"], str)
-              else list(given["wanted"]))
+    wanted = names("wanted", given["wanted"])
     for name in wanted:
         if name not in _library.GRADIENTS:
             raise invalid(f"wanted has {name!r}, and must have names of "
@@ -132,22 +134,24 @@ def _wanted(arrays: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
 
 def _accumulated(wanted: list[str], outputs: Mapping[str, Any],
                  given: Mapping[str, Any]) -> list[str]:
-    names = ([given["accumulate"]] if isinstance(given["accumulate"], str)
-             else list(given["accumulate"]))
+    accumulated = names("accumulate", given["accumulate"])
     for name in outputs:
         if name not in wanted:
             raise invalid(f"out has {name!r}, which is not computed")
-    for name in names:
+    for name in accumulated:
         if outputs.get(name) is None:
             raise invalid(f"accumulate has {name!r}, but out has no such "
                           "array to add to")
-    return names
+    return accumulated
 
 
 def backward(kind: str, arguments: Mapping[str, Any]) -> Gradients:
     arrays, given = _collect(arguments)
     wanted = _wanted(arrays, given)
-    outputs = dict(given["out"] or {})
+    outputs = {} if given["out"] is None else given["out"]
+    if not isinstance(outputs, Mapping):
+        raise TypeError("out must be a dictionary of arrays by the names of "
+                        f"gradients, not {type(outputs).__name__}")
     accumulated = _accumulated(wanted, outputs, given)
     more = {name: given[name] for name in ("d_o", "o", "lse", "d_lse")
             if given[name] is not None}
@@ -155,7 +159,7 @@ def backward(kind: str, arguments: Mapping[str, Any]) -> Gradients:
         raise TypeError("d_o must be an array, not None")
     named = {name: array for name, array in outputs.items()
              if array is not None}
-    place = _places.place_of({**arrays, **more, **named}, given)
+    place = _places.place_of({**arrays, **more}, named, given)
     problem = Problem(kind, {name: place.layout(array)
                              for name, array in arrays.items()}, given)
     for name, array in {**more, **named}.items():

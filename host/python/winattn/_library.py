@@ -6,6 +6,7 @@ tests/python/layout.c holds them against the header."""
 from __future__ import annotations
 
 import ctypes
+import os
 import pathlib
 from ctypes import (POINTER, Structure, byref, c_char_p, c_float, c_int,
                     c_int32, c_size_t, c_uint32, c_uint64, c_void_p)
@@ -215,22 +216,34 @@ def _load() -> ctypes.CDLL:
 library = _load()
 
 
+def _whole(name: str, text: bytes) -> bytes:
+    """To C a string ends at its first NUL."""
+    if b"\0" in text:
+        raise invalid(f"{name} has a character NUL")
+    return text
+
+
 def load_tuning(text: str | None) -> None:
     """Adds measured shapes of kernels, as winattn-tune writes them, for plans
     that are made from now on; those that are cached stay, see
     clear_plan_cache. None forgets what was added.
 
     InvalidArgument: a line is wrong, its number is in the reason."""
+    if not isinstance(text, (str, type(None))):
+        raise TypeError("text must be the rows, as a str, or None, not "
+                        f"{text!r}")
     check(library.winattn_load_tuning(
-        None if text is None else text.encode()))
+        None if text is None else _whole("text", text.encode())))
 
 
-def set_cache_dir(folder: str | None) -> None:
+def set_cache_dir(folder: str | os.PathLike | None) -> None:
     """Where compiled kernels are kept, for plans that are made from now on:
     a folder; "": nowhere; None: as at the start, where WINATTN_CACHE_DIR
     says or in the user's cache folder."""
+    if not isinstance(folder, (str, bytes, os.PathLike, type(None))):
+        raise TypeError(f"folder must be a path or None, not {folder!r}")
     check(library.winattn_set_cache_dir(
-        None if folder is None else str(folder).encode()))
+        None if folder is None else _whole("folder", os.fsencode(folder))))
 
 
 __all__ = ["Error", "InvalidArgument", "OpenCLError", "Unsupported", "byref",

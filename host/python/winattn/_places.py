@@ -110,7 +110,7 @@ class PyOpenCLPlace:
         self._allocator = allocator
         self._held: list[Any] = []  # until the call is enqueued
         self._outputs: dict[str, Any] = {}
-        self._events = list(wait_for or ())
+        self._events = list(wait_for)
         for array in arrays:
             self._events += array.events
 
@@ -132,12 +132,15 @@ class PyOpenCLPlace:
         if not array.size:
             # nothing of it is read, but there must be a buffer
             return Tensor(self._memory(1).int_ptr, 0)
+        return Tensor(self._buffer(name, array).int_ptr, array.offset)
+
+    def _buffer(self, name: str, array: Any) -> Any:
         memory = array.base_data
         if not isinstance(memory, self._cl.MemoryObjectHolder):
             raise TypeError(f"{name} is in {type(memory).__name__}, and must "
                             "be in a buffer: shared virtual memory is not "
                             "supported")
-        return Tensor(memory.int_ptr, array.offset)
+        return memory
 
     def make(self, name: str, shape: tuple[int, ...], dtype: numpy.dtype,
              given: Any, keep: bool) -> Tensor:
@@ -170,8 +173,11 @@ class PyOpenCLPlace:
         return array
 
 
-def place_of(arrays: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
-    """Where all the arrays of a call are."""
+def place_of(inputs: Mapping[str, Any], outputs: Mapping[str, Any],
+             given: Mapping[str, Any]) -> Any:
+    """Where all the arrays of a call are: `outputs` are those that the caller
+    brings."""
+    arrays = {**inputs, **outputs}
     module = sys.modules.get("pyopencl.array")
     kinds = {}
     for name, array in arrays.items():
@@ -186,14 +192,24 @@ def place_of(arrays: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
         if kind != kinds["q"]:
             raise TypeError(f"q is an array of {kinds['q']}, and {name} one of"
                             f" {kind}")
-    if kinds["q"] == "numpy":
-        if given["queue"] is not None or given["wait_for"]:
-            raise TypeError("queue and wait_for belong to arrays of pyopencl")
-        device = given["device"] or _opencl.default_device()
-        if not isinstance(device, _opencl.Device):
-            raise TypeError("device must be one of winattn.devices(), not "
-                            f"{type(device).__name__}")
-        return NumpyPlace(device)
+    return (_numpy_place(given) if kinds["q"] == "numpy" else
+            _pyopencl_place(arrays, given))
+
+
+def _numpy_place(given: Mapping[str, Any]) -> NumpyPlace:
+    if given["queue"] is not None or _events(given["wait_for"]):
+        raise TypeError("queue and wait_for belong to arrays of pyopencl")
+    device = given["device"]
+    if device is None:
+        device = _opencl.default_device()
+    if not isinstance(device, _opencl.Device):
+        raise TypeError("device must be one of winattn.devices(), not "
+                        f"{type(device).__name__}")
+    return NumpyPlace(device)
+
+
+def _pyopencl_place(arrays: Mapping[str, Any], given: Mapping[str, Any]
+                    ) -> PyOpenCLPlace:
     if given["device"] is not None:
         raise TypeError("device belongs to arrays of numpy; those of pyopencl "
                         "are where their queue is")
@@ -205,5 +221,17 @@ def place_of(arrays: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
     if not isinstance(queue, sys.modules["pyopencl"].CommandQueue):
         raise TypeError("queue must be a pyopencl.CommandQueue, not "
                         f"{type(queue).__name__}")
-    return PyOpenCLPlace(queue, arrays.values(), given["wait_for"],
-                         q.allocator)
+    events = _events(given["wait_for"])
+    for event in events:
+        if not isinstance(event, sys.modules["pyopencl"].Event):
+            raise TypeError("wait_for must be a list of pyopencl.Event, not of"
+                            f" {type(event).__name__}")
+    return PyOpenCLPlace(queue, arrays.values(), events, q.allocator)
+
+
+def _events(wait_for: Any) -> list:
+    try:
+        return [] if wait_for is None else list(wait_for)
+    except TypeError:
+        raise TypeError("wait_for must be a list of pyopencl.Event, not "
+                        f"{wait_for!r}") from None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 import collections
 import ctypes
+import sys
 import threading
 from ctypes import byref, c_size_t, c_void_p
 
 from . import _library, _opencl
+from ._arguments import whole
 from ._problem import Problem
 
 CacheInfo = collections.namedtuple(
@@ -81,8 +83,6 @@ class Cache:
         return dropped
 
     def resize(self, most: int) -> None:
-        if most < 0:
-            raise ValueError("the cache's size must be 0 or more")
         with self._lock:
             self._most = most
             dropped = self._shrink()
@@ -120,7 +120,7 @@ def set_plan_cache_size(most: int) -> None:
     """Keeps at most so many plans, 64 at the start; those that were used last
     stay. With 0 each call makes its plan anew; compiled kernels stay on disk
     all the same (set_cache_dir)."""
-    cache.resize(most)
+    cache.resize(whole("most", most, most=sys.maxsize))
 
 
 def clear_plan_cache() -> None:

@@ -3,16 +3,18 @@
 and the library's descriptor is filled in. Nothing here knows where an array
 lies; of each one its shape, dtype and strides are asked.
 
-An array is named as in winattn.h; `table` stands for a bias that is one."""
+An array is named as in winattn.h; `table` stands for a bias that is one, and
+`out` for an `o` that is written."""
 from __future__ import annotations
 
 import hashlib
 from ctypes import POINTER, c_int32, sizeof
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping
 
 import numpy
 
 from . import _library
+from ._arguments import choice, each, flag, real, several, size, whole
 from ._library import invalid
 
 _BF16 = "bfloat16"
@@ -40,37 +42,43 @@ _TERMS = {
     "d_pad_k": ("d_pad_k", ("head", "column")),
     "d_pad_v": ("d_pad_v", ("head", "column")),
 }
-_OF_QUERIES = ("q", "o", "d_o", "dq")
+_OF_QUERIES = ("q", "o", "out", "d_o", "dq")
 _OF_KEYS = ("k", "v", "dk", "dv")
 _NUMBERS = ("lse", "d_lse")
 
 
-def code_of(array: Any, dtype: str | None) -> str:
+def code_of(name: str, array: Any, dtype: str | None) -> str:
     """"fp32", "fp16" or "bf16". numpy itself knows no bfloat16: it is that of
     ml_dtypes, or uint16 where dtype="bfloat16" says so."""
-    name = array.dtype.name if array.dtype.isnative else str(array.dtype)
-    if name == "uint16" and dtype == _BF16:
+    native = array.dtype.isnative
+    kind = array.dtype.name if native else str(array.dtype)
+    if kind == "uint16" and dtype == _BF16:
         return "bf16"
-    if name in _CODES:
-        return _CODES[name]
-    raise TypeError(f"arrays of {name} are not computed: float32, float16 and "
-                    "bfloat16 are (uint16 with dtype=\"bfloat16\")")
+    if kind in _CODES:
+        return _CODES[kind]
+    raise TypeError(f"{name} is {kind}, and must be float32, float16 or "
+                    "bfloat16 (uint16 with dtype=\"bfloat16\")"
+                    + ("" if native else ", in this machine's byte order"))
 
 
 def element_strides(name: str, array: Any) -> list[int] | None:
     """Strides in elements, None: contiguous, which the library computes
     itself. Those of axes of extent 1 are 0, as they do not matter, so that
     the same tensor has the same plan."""
-    size = array.dtype.itemsize
+    bytes_each = array.dtype.itemsize
     strides: list[int] = []
-    contiguous, step = True, size
-    for extent, stride in zip(reversed(array.shape), reversed(array.strides)):
+    contiguous, step = True, bytes_each
+    for axis in reversed(range(len(array.shape))):
+        extent, stride = array.shape[axis], array.strides[axis]
         contiguous &= extent <= 1 or stride == step
         step *= extent
-        strides.insert(0, 0 if extent == 1 else stride // size)
-        if extent > 1 and (stride < 0 or stride % size):
-            raise invalid(f"{name} has a stride of {stride} bytes, which is "
-                          f"no whole number of elements of {size} bytes")
+        strides.insert(0, 0 if extent == 1 else stride // bytes_each)
+        if extent > 1 and (stride < 0 or stride % bytes_each):
+            raise invalid(
+                f"{name} has a stride of {stride} bytes along axis {axis}, "
+                + (f"which is no multiple of its elements' {bytes_each}"
+                   if stride > 0 else
+                   "and must not run backwards: pass a copy"))
     if contiguous or 0 in array.shape:
         return None
     if not any(strides):
@@ -80,32 +88,6 @@ def element_strides(name: str, array: Any) -> list[int] | None:
             raise invalid(f"{name} repeats one number along all its axes")
         strides[array.shape.index(1)] = 1
     return strides
-
-
-def _numbers(name: str, value: Any, count: int) -> list[int]:
-    """`count` whole numbers, or one for all axes."""
-    numbers = ([value] * count if isinstance(value, (int, numpy.integer))
-               else list(value))
-    if len(numbers) != count:
-        raise invalid(f"{name} has {len(numbers)} numbers, and the grid "
-                      f"{count} axes")
-    return [whole(name, number) for number in numbers]
-
-
-def whole(name: str, number: Any, most: int = 2**32 - 1) -> int:
-    if isinstance(number, (bool, numpy.bool_)) or not isinstance(
-            number, (int, numpy.integer)):
-        raise TypeError(f"{name} must be a whole number, not {number!r}")
-    if not 0 <= number <= most:
-        raise invalid(f"{name} is {number}, and must be 0 to {most}")
-    return int(number)
-
-
-def _choice(name: str, value: str, values: Sequence[str]) -> int:
-    if value not in values:
-        raise invalid(f"{name} is {value!r}, and must be one of "
-                      f"{', '.join(map(repr, values))}")
-    return values.index(value)
 
 
 class Problem:
@@ -126,15 +108,18 @@ class Problem:
         if self._named_dtype not in (None, _BF16):
             raise invalid(f"dtype is {self._named_dtype!r}; only uint16 needs "
                           "to be told what it holds: \"bfloat16\"")
-        self.code = code_of(arrays["q"], self._named_dtype)
+        self.code = code_of("q", arrays["q"], self._named_dtype)
+        if self._named_dtype and self.code != "bf16":
+            raise TypeError(f"q is {self.dtype}, and dtype says \"bfloat16\"")
         desc = self.desc
         desc.dtype = _library.DTYPES.index(self.code)
-        desc.tier = _choice("tier", given["tier"], _library.TIERS)
-        desc.allow_tf32 = bool(given["allow_tf32"])
+        desc.tier = choice("tier", given["tier"], _library.TIERS)
+        desc.allow_tf32 = flag("allow_tf32", given["allow_tf32"])
         if given["scale"] is not None:
-            if not given["scale"]:
-                raise invalid("scale is 0; None means 1 / sqrt(D)")
-            desc.scale = given["scale"]
+            desc.scale = real("scale", given["scale"])
+            if not desc.scale:
+                raise invalid(f"scale is {given['scale']}, and must not be 0 "
+                              "in float32; None means 1 / sqrt(D)")
         self._read_extents()
         self._settle(given)
         for name in arrays:
@@ -176,7 +161,8 @@ class Problem:
         if self.kind == "sliding":
             self._settle_sliding(given)
             return
-        cosine = given["cosine"] or "logit_scale" in self.arrays
+        cosine = (flag("cosine", given["cosine"])
+                  or "logit_scale" in self.arrays)
         desc.variant = _library.VARIANTS.index("cosine" if cosine else "dot")
         self._settle_bias(given)
         self._settle_mask(given)
@@ -184,20 +170,15 @@ class Problem:
     def _settle_grid(self, given: Mapping[str, Any]) -> None:
         grid, axes = self.desc.grid, len(self.size)
         grid.axes, grid.batch = axes, self.batch
-        window = _numbers("window", given["window"], axes)
-        shift = _numbers("shift", given["shift"], axes)
-        periodic = given["periodic"]
-        if isinstance(periodic, (bool, numpy.bool_)):
-            periodic = [periodic] * axes
-        if len(periodic) != axes:
-            raise invalid(f"periodic has {len(periodic)} values, and the grid "
-                          f"{axes} axes")
+        window = each("window", given["window"], axes, size)
+        shift = each("shift", given["shift"], axes, whole)
+        periodic = each("periodic", given["periodic"], axes, flag)
         for axis in range(axes):
             grid.size[axis] = whole("the grid's size", self.size[axis])
             grid.window[axis] = window[axis]
             grid.shift[axis] = shift[axis]
-            grid.periodic[axis] = bool(periodic[axis])
-        grid.padding = _choice("padding", given["padding"], _library.PADDINGS)
+            grid.periodic[axis] = periodic[axis]
+        grid.padding = choice("padding", given["padding"], _library.PADDINGS)
         for name in ("pad_k", "pad_v"):
             if name in self.arrays and given["padding"] != "values":
                 raise invalid(f"{name} needs padding=\"values\"")
@@ -207,14 +188,17 @@ class Problem:
     def _settle_sliding(self, given: Mapping[str, Any]) -> None:
         desc = self.desc
         desc.variant = _library.VARIANTS.index("sliding")
-        for name in ("block", "first_block", "window_blocks", "sink",
-                     "query_offset"):
-            setattr(desc, name, whole(name, given[name] or 0))
-        desc.sink_in_window = bool(given["sink_in_window"])
+        desc.block = size("block", given["block"])
+        for name in ("first_block", "window_blocks"):
+            if given[name] is not None:
+                setattr(desc, name, size(name, given[name]))
+        for name in ("sink", "query_offset"):
+            setattr(desc, name, whole(name, given[name]))
+        desc.sink_in_window = flag("sink_in_window", given["sink_in_window"])
 
     def _term(self, name: str) -> int:
         """How a bias or a mask is stored: as q is, or in fp32."""
-        code = code_of(self.arrays[name], self._named_dtype)
+        code = code_of(name, self.arrays[name], self._named_dtype)
         if code == self.code:
             return _library.TERM_SAME
         if code == "fp32":
@@ -229,14 +213,16 @@ class Problem:
         if "bias" in self.arrays:
             desc.bias = _library.BIAS_FULL
             desc.bias_dtype = self._term("bias")
+        sliced = flag("table_sliced", given["table_sliced"])
         if "table" not in self.arrays:
-            for name in ("table_window", "table_index", "table_sliced"):
-                if given[name] is not None and given[name] is not False:
-                    raise invalid(f"{name} needs a table")
+            alone = [name for name in ("table_window", "table_index")
+                     if given[name] is not None] + ["table_sliced"] * sliced
+            if alone:
+                raise invalid(f"{alone[0]} needs a table")
             return
         desc.bias = _library.BIAS_TABLE
         desc.bias_dtype = self._term("table")
-        table.sliced = bool(given["table_sliced"])
+        table.sliced = sliced
         if given["table_index"] is not None:
             self._set_index(given["table_index"])
             if given["table_window"] is not None:
@@ -245,21 +231,25 @@ class Problem:
             return
         window = given["table_window"]
         if window is not None:
-            window = [window] if isinstance(window, int) else list(window)
+            window = [size("table_window", extent) for extent in
+                      (window if several(window) else [window])]
             if not 1 <= len(window) <= _library.AXES:
                 raise invalid(f"table_window has {len(window)} axes, and must "
                               f"have 1 to {_library.AXES}")
             table.axes = len(window)
             for axis, extent in enumerate(window):
-                table.window[axis] = whole("table_window", extent)
+                table.window[axis] = extent
         elif self.kind == "grid":
             window = self._table_window
         else:
             raise invalid("a table needs table_window or table_index")
-        self.entries = int(numpy.prod([2 * whole("table_window", extent) - 1
-                                       for extent in window], dtype=object))
+        self.entries = int(numpy.prod([2 * extent - 1 for extent in window],
+                                      dtype=object))
 
     def _set_index(self, given: Any) -> None:
+        if isinstance(given, numpy.ma.MaskedArray):
+            raise TypeError("table_index is a masked array, whose mask would "
+                            "be ignored")
         index = numpy.asarray(given)
         if index.dtype.kind not in "iu":
             raise TypeError("table_index must hold whole numbers, not "
@@ -267,8 +257,11 @@ class Problem:
         if index.shape != (self.queries, self.keys):
             raise invalid(f"table_index has the shape {index.shape}, and must "
                           f"be [queries, keys], {(self.queries, self.keys)}")
-        self.entries = whole("the table's length",
-                             self.arrays["table"].shape[0])
+        shape = self.arrays["table"].shape
+        if len(shape) != 2:
+            raise invalid(f"table has the shape {shape}, and must be [entries,"
+                          " heads]")
+        self.entries = whole("the table's length", shape[0])
         if index.size and not (0 <= index.min()
                                and index.max() < self.entries):
             raise invalid("table_index must be 0 to the table's length less 1,"
@@ -279,10 +272,12 @@ class Problem:
     def _settle_mask(self, given: Mapping[str, Any]) -> None:
         desc = self.desc
         regions = "query_regions" in self.arrays
+        # without a shift there is nothing to mask
+        shifted = given["shift_mask"] and any(desc.grid.shift)
         kinds = [kind for kind, wanted in (
             (_library.MASK_ADDITIVE, "mask" in self.arrays),
             (_library.MASK_REGIONS, regions),
-            (_library.MASK_SHIFT, given["shift_mask"])) if wanted]
+            (_library.MASK_SHIFT, shifted)) if wanted]
         if len(kinds) > 1:
             raise invalid("mask and regions exclude each other")
         desc.mask = kinds[0] if kinds else _library.MASK_NONE
@@ -293,11 +288,15 @@ class Problem:
             self._mask_windows("query_regions")
         if given["region_value"] is not None:
             desc.has_region_value = 1
-            desc.region_value = given["region_value"]
+            desc.region_value = real("region_value", given["region_value"])
 
     def _mask_windows(self, name: str) -> None:
         shape = self.arrays[name].shape
         self.desc.mask_windows = self.masks = shape[0] if shape else 0
+        if len(shape) != (3 if name == "mask" else 2):
+            raise invalid(f"{name} has the shape {shape}, and must be [masks, "
+                          + ("queries, keys]" if name == "mask" else
+                             "tokens]"))
 
     # ---- Arrays ----
 
@@ -366,7 +365,7 @@ class Problem:
         if name in _TERMS:
             field, axes = _TERMS[name]
         else:
-            field = name
+            field = "o" if name == "out" else name
             on = "grid" if self.kind == "grid" else "windows"
             axes = _AXES[on]["numbers" if name in _NUMBERS else "tokens"]
         target = getattr(self.desc, field)
