@@ -125,6 +125,47 @@ print(keep[0, 0, 0, 0])
         self.assertEqual((done.returncode, done.stdout.strip(), done.stderr),
                          (0, "1.0", ""))
 
+    def test_processes(self):
+        # PoCL waits for its threads, which a fork does not take along
+        for before, wanted in (
+                ("", "32.0"),
+                ("winattn.default_device()", "fork"),
+                ("device = winattn.default_device()", "fork"),
+                ("winattn.window_attention(q, q, q)", "fork")):
+            with self.subTest(before):
+                done = self.run_program(f"""
+import os, signal, sys
+import numpy, winattn
+q, device = numpy.ones((1, 1, 4, 8), "float32"), None
+{before}
+child = os.fork()
+if not child:
+    signal.alarm(100)
+    try:
+        print(winattn.window_attention(q, q, q, device=device).sum())
+    except RuntimeError as error:
+        print(error)
+    print(winattn.plan_cache_info().size >= 0)
+    winattn.clear_plan_cache()
+    sys.exit()
+print(os.waitpid(child, 0)[1])
+print(winattn.window_attention(q, q, q).sum())
+""")
+                first, *others = done.stdout.splitlines()
+                self.assertIn(wanted, first, done.stderr)
+                self.assertEqual("spawn" in first, wanted == "fork")
+                self.assertEqual(others, ["True", "0", "32.0"], done.stderr)
+        done = self.run_program("""
+import multiprocessing
+import numpy, winattn
+q = numpy.ones((1, 1, 4, 8), "float32")
+print(winattn.window_attention(q, q, q).sum())
+for method in ("spawn", "forkserver"):
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        print(pool.apply(winattn.window_attention, (q, q, q)).sum())
+""")
+        self.assertEqual(done.stdout.split(), ["32.0"] * 3, done.stderr)
+
     def test_without_opencl(self):
         done = self.run_program("""
 import winattn

@@ -32,7 +32,7 @@ _TYPES = {1 << 1: "cpu", 1 << 2: "gpu", 1 << 3: "accelerator"}
 _ALL_TYPES = 0xFFFFFFFF
 _CONTEXT_PLATFORM = 0x1084
 _READ_WRITE, _COPY_HOST = 1 << 0, 1 << 5
-_DEVICE_NOT_FOUND, _NO_PLATFORM = -1, -1001
+_DEVICE_NOT_FOUND, _INVALID_CONTEXT, _NO_PLATFORM = -1, -34, -1001
 
 # name: arguments; those that make an object return it, the others a status
 _FUNCTIONS = {
@@ -114,6 +114,21 @@ def _bind(loaded: ctypes.CDLL, path: str) -> None:
 
 _lock = threading.Lock()
 _chosen: tuple[ctypes.CDLL, str] | None = None
+_user: int | None = None  # the process that uses OpenCL
+
+
+def is_usable() -> bool:
+    """Not so in a process that was forked since OpenCL was used: a driver's
+    threads do not come along, so that a call may wait for ever."""
+    return _user in (None, os.getpid())
+
+
+def check_process() -> None:
+    if not is_usable():
+        raise _library.opencl_error(
+            _INVALID_CONTEXT, "OpenCL was used before this process was forked,"
+            " and does not survive that: start processes by the method "
+            "\"spawn\" or \"forkserver\" of multiprocessing")
 
 
 def load() -> ctypes.CDLL:
@@ -122,16 +137,19 @@ def load() -> ctypes.CDLL:
 
 
 def _choose() -> tuple[ctypes.CDLL, str]:
-    global _chosen
+    global _chosen, _user
+    check_process()  # first, as a fork keeps locks that others held
     with _lock:
         if _chosen:
             return _chosen
+        _user = os.getpid()
         named = os.environ.get("WINATTN_OPENCL")
         if named:
             chosen = _load_first(iter([named]))
         else:
             chosen = _load_first(_of_pyopencl()) or _load_first(_of_system())
         if not chosen:
+            _user = None
             raise _library.opencl_error(
                 _NO_PLATFORM, f"there is no OpenCL in {named}" if named else
                 "OpenCL is not installed: no loader was found")
@@ -235,6 +253,7 @@ def default_device() -> Device:
 
     OpenCLError: there is none."""
     global _default
+    check_process()
     if _default is None:
         found = devices()
         wanted = os.environ.get("WINATTN_DEVICE", "")
@@ -279,7 +298,7 @@ class Buffer:
         _check(error.value, f"a buffer of {self.size} bytes")
 
     def __del__(self) -> None:
-        if self.handle:
+        if self.handle and is_usable():
             self._release(self.handle)
 
 
@@ -319,8 +338,14 @@ _sessions_lock = threading.Lock()
 
 
 def session_of(device: Device) -> Session:
+    check_process()
     with _sessions_lock:
         if device.id not in _sessions:
+            # one of another process has handles that mean nothing here
+            if device not in devices():
+                raise _library.invalid(
+                    f"device is {device}, but none of winattn.devices() of "
+                    "this process")
             _sessions[device.id] = Session(device)
         return _sessions[device.id]
 

@@ -34,7 +34,8 @@ class Plan:
         self.workspace = size.value
 
     def __del__(self) -> None:
-        self._destroy(self.handle)
+        if _opencl.is_usable():
+            self._destroy(self.handle)
 
     def describe(self) -> str:
         describe = _library.library.winattn_plan_describe
@@ -99,6 +100,7 @@ class Cache:
                              self._most, self._evicted)
 
     def describe(self) -> list[str]:
+        _opencl.check_process()
         with self._lock:
             plans = list(self._plans.values())
         return [plan.describe() for plan in plans]
@@ -109,6 +111,8 @@ cache = Cache(64)
 
 def _close() -> None:
     """At the end of the program: plans first, then what they were made for."""
+    if not _opencl.is_usable():
+        return
     cache.resize(0)
     _opencl.close_sessions()
 
