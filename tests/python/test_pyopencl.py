@@ -59,8 +59,66 @@ class Arrays(unittest.TestCase):
         with self.assertRaisesRegex(winattn.InvalidArgument,
                                     "q repeats one number"):
             winattn.window_attention(number, self.put(k), self.put(v))
-        with self.assertRaisesRegex(winattn.InvalidArgument, "o.*window"):
+        with self.assertRaisesRegex(winattn.InvalidArgument,
+                                    "out has the strides"):
             winattn.window_attention(*map(self.put, self.numbers), out=same)
+
+    def test_output_over_another_array(self):
+        whole = numpy.zeros((4, 3, 10, 3, 2, 8), "float32")
+        for each, numbers in zip(winattn.split_qkv(whole[0]), self.numbers):
+            each[...] = numbers
+        memory = self.put(whole)
+        q, k, v = winattn.split_qkv(memory[0])
+        dq, dk, dv = winattn.split_qkv(memory[1])
+        line = memory[2].reshape(-1)
+        part = pyopencl.array.Array(  # by a buffer within the buffer
+            self.queue, SHAPE, "float32", data=memory.base_data[:4096])
+        for name, other, outputs in (
+                ("dq", "q", {"dq": q}), ("dk", "dv", {"dk": dv, "dv": dv}),
+                ("dv", "k", {"dv": part}),
+                ("dq", "dv", {"dq": line[:480].reshape(SHAPE),
+                              "dv": line[80:560].reshape(SHAPE)})):
+            with self.subTest(f"{name} over {other}"):
+                with self.assertRaisesRegex(
+                        winattn.InvalidArgument,
+                        f"{name} overlaps .*, and would be written"):
+                    winattn.window_attention_backward(
+                        line[600:1080].reshape(SHAPE), q, k, v, out=outputs)
+        numpy.testing.assert_array_equal(memory.get(), whole)
+        # beside each other, and all else, they may lie
+        o = line[:480].reshape(SHAPE)
+        winattn.window_attention(q, k, v, out=o)
+        expect_close(self, o.get(), self.want)
+        winattn.window_attention_backward(
+            o, q, k, v, out={"dq": dq, "dk": dk, "dv": dv})
+        _, _, want = attend(*self.numbers, d_o=self.want)
+        whole = memory.get()
+        for each, name in zip(winattn.split_qkv(whole[1]), want):
+            expect_close(self, each, want[name], gradient=True, name=name)
+
+    def test_memory_of_other_kinds(self):
+        q, k, v = map(self.put, self.numbers)
+        flags = pyopencl.mem_flags
+        for flag, name in ((flags.READ_ONLY, "out"), (flags.WRITE_ONLY, "q")):
+            buffer = pyopencl.Buffer(self.queue.context, flag, q.nbytes)
+            array = pyopencl.array.Array(self.queue, SHAPE, "float32",
+                                         data=buffer)
+            with self.subTest(name):
+                with self.assertRaises(winattn.InvalidArgument) as caught:
+                    winattn.window_attention(
+                        array if name == "q" else q, k, v,
+                        out=array if name == "out" else None)
+                self.assertEqual(caught.exception.name,
+                                 "WINATTN_INVALID_BUFFER")
+        try:
+            from pyopencl.tools import SVMAllocator
+            shared = self.put(self.numbers[0], allocator=SVMAllocator(
+                self.queue.context, queue=self.queue))
+        except (ImportError, pyopencl.Error) as error:
+            self.skipTest(f"no shared virtual memory: {error}")
+        for arrays, out in (((shared, k, v), None), ((q, k, v), shared)):
+            with self.assertRaisesRegex(TypeError, "shared virtual memory"):
+                winattn.window_attention(*arrays, out=out)
 
     def test_what_cannot_be(self):
         q, k, v = map(self.put, self.numbers)
@@ -69,7 +127,8 @@ class Arrays(unittest.TestCase):
             offset=q.strides[0] * 2, strides=(-q.strides[0], *q.strides[1:]))
         for wrong, reason in ((q[:2], "k has the shape"),
                               (q[..., :4], "k has the shape"),
-                              (backwards, "q has a stride of -")):
+                              (backwards, "q has a stride of -640 bytes along "
+                               "axis 0, and must not run backwards")):
             with self.subTest(reason):
                 with self.assertRaisesRegex(winattn.InvalidArgument, reason):
                     winattn.window_attention(wrong, k, v)
@@ -86,6 +145,10 @@ class Arrays(unittest.TestCase):
             winattn.window_attention(q, self.numbers[1], v)
         with self.assertRaisesRegex(TypeError, "device belongs to"):
             winattn.window_attention(q, k, v, device=winattn.default_device())
+        gate = pyopencl.UserEvent(self.queue.context)
+        for wrong in (gate, [gate, 1], 1):
+            with self.assertRaisesRegex(TypeError, "wait_for must be a list"):
+                winattn.window_attention(q, k, v, wait_for=wrong)
         with self.assertRaisesRegex(TypeError, "queue must be"):
             winattn.window_attention(q, k, v, queue=1)
         with self.assertRaisesRegex(winattn.InvalidArgument, "has no queue"):

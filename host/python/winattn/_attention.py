@@ -75,7 +75,9 @@ def window_attention(
     lse           True: also return the logarithms of the softmax's
                   denominators, float32 [windows, heads, queries]; or an array
                   for them
-    out           array for the result
+    out           array for the result. What is written must not be read-only
+                  nor overlap itself or another array of the call; of numpy it
+                  may lie on an input, as inputs are copied first.
     tier          "auto", or the kind of kernels to take: "cpu", "local",
                   "matrix"
     allow_tf32    float32 may be rounded to TF32 for products on matrix units

@@ -3,6 +3,7 @@
 device, with pyopencl. Both places have the same methods:
 
     context, device, queue   handles of OpenCL
+    check                    the caller's outputs, before anything is computed
     load                     an input -> its tensor
     make                     an output -> its tensor
     scratch                  a workspace -> its tensor
@@ -34,6 +35,17 @@ class NumpyPlace:
         # device memory of this call; released when it is done
         self._buffers: dict[str, _opencl.Buffer] = {}
         self._outputs: dict[str, numpy.ndarray] = {}
+
+    @staticmethod
+    def check(outputs: Mapping[str, numpy.ndarray],
+              inputs: Mapping[str, numpy.ndarray]) -> None:
+        """Inputs are copied before an output is written, so that these may
+        lie on them."""
+        for name, array in outputs.items():
+            if not array.flags.writeable:
+                raise invalid(f"{name} is read-only, and would be written")
+        _keep_apart({name: (None, array) for name, array in outputs.items()},
+                    {})
 
     def _tensor(self, name: str, size: int,
                 content: numpy.ndarray | None = None) -> Tensor:
@@ -114,6 +126,24 @@ class PyOpenCLPlace:
         for array in arrays:
             self._events += array.events
 
+    def check(self, outputs: Mapping[str, Any],
+              inputs: Mapping[str, Any]) -> None:
+        if not outputs:
+            return
+        _keep_apart(*({name: self._lies(name, array)
+                       for name, array in arrays.items() if array.size}
+                      for arrays in (outputs, inputs)))
+
+    def _lies(self, name: str, array: Any) -> tuple[int, numpy.ndarray]:
+        """The buffer of an array, not its part of one; and an array of numpy
+        whose addresses lie as those in the buffer. It is never read."""
+        memory, start = self._buffer(name, array), array.offset
+        whole = memory.get_info(self._cl.mem_info.ASSOCIATED_MEMOBJECT)
+        if whole is not None:
+            start += memory.get_info(self._cl.mem_info.OFFSET)
+            memory = whole
+        return memory.int_ptr, numpy.asarray(_Addresses(array, start))
+
     def _memory(self, size: int) -> Any:
         """From the allocator of q, such as a pool, unless the queue is out of
         order: then the memory could serve another call too early."""
@@ -173,6 +203,49 @@ class PyOpenCLPlace:
         return array
 
 
+class _Addresses:
+    """What numpy.asarray makes an array of without memory of its own."""
+
+    def __init__(self, array: Any, start: int) -> None:
+        self.__array_interface__ = {
+            "version": 3, "typestr": f"|V{array.dtype.itemsize}",
+            "shape": array.shape, "strides": array.strides,
+            "data": ((1 << 40) + start, True)}
+
+
+def _overlaps_itself(array: numpy.ndarray) -> bool:
+    """By the library's rule: each stride exceeds what the smaller ones span.
+    """
+    end = 0
+    for stride, extent in sorted(zip(map(abs, array.strides), array.shape)):
+        if extent > 1 and stride < end + array.itemsize:
+            return True
+        end += stride * (extent - 1)
+    return False
+
+
+def _share(one: numpy.ndarray, other: numpy.ndarray) -> bool:
+    try:
+        return numpy.shares_memory(one, other, max_work=100000)
+    except RuntimeError:  # too hard a question, of strides that nobody has
+        return True
+
+
+def _keep_apart(outputs: Mapping[str, tuple], inputs: Mapping[str, tuple]
+                ) -> None:
+    """An output must lie neither on itself nor on another array: the values
+    there would be left to chance. Arrays come with the memory they are in."""
+    others = {**outputs, **inputs}
+    for name, (memory, array) in outputs.items():
+        del others[name]
+        if array.size and _overlaps_itself(array):
+            raise invalid(f"{name} has the strides {array.strides}, with which"
+                          " its elements overlap, and would be written")
+        for other, (its_memory, its_array) in others.items():
+            if memory == its_memory and _share(array, its_array):
+                raise invalid(f"{name} overlaps {other}, and would be written")
+
+
 def place_of(inputs: Mapping[str, Any], outputs: Mapping[str, Any],
              given: Mapping[str, Any]) -> Any:
     """Where all the arrays of a call are: `outputs` are those that the caller
@@ -181,6 +254,9 @@ def place_of(inputs: Mapping[str, Any], outputs: Mapping[str, Any],
     module = sys.modules.get("pyopencl.array")
     kinds = {}
     for name, array in arrays.items():
+        if isinstance(array, numpy.ma.MaskedArray):
+            raise TypeError(f"{name} is a masked array, whose mask would be "
+                            f"ignored: pass {name}.filled(...)")
         if isinstance(array, numpy.ndarray):
             kinds[name] = "numpy"
         elif module and isinstance(array, module.Array):
@@ -192,8 +268,10 @@ def place_of(inputs: Mapping[str, Any], outputs: Mapping[str, Any],
         if kind != kinds["q"]:
             raise TypeError(f"q is an array of {kinds['q']}, and {name} one of"
                             f" {kind}")
-    return (_numpy_place(given) if kinds["q"] == "numpy" else
-            _pyopencl_place(arrays, given))
+    place = (_numpy_place(given) if kinds["q"] == "numpy" else
+             _pyopencl_place(arrays, given))
+    place.check(outputs, inputs)
+    return place
 
 
 def _numpy_place(given: Mapping[str, Any]) -> NumpyPlace:
