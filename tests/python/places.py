@@ -3,13 +3,16 @@
 place moves arrays there and back."""
 import os
 import unittest
+import warnings
 
 import numpy
 import winattn
 
 try:
-    import pyopencl
-    import pyopencl.array
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what it says of itself
+        import pyopencl
+        import pyopencl.array
 except ImportError:
     pyopencl = None
 

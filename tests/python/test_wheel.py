@@ -182,7 +182,7 @@ create()
         device()
         if not pyopencl:
             self.skipTest("pyopencl is not installed")
-        done = run(sys.executable, "-c", """
+        done = run(sys.executable, "-W", "ignore", "-c", """
 import winattn
 winattn.devices()
 import pyopencl
