@@ -340,6 +340,24 @@ typedef enum winattn_padding {
  *
  * An axis whose window covers its padded size is not shifted.
  *
+ * timm rolls first and pads what it rolled (WINATTN_GRID_ROLL_FIRST in
+ * winattn_desc.grid_options), so that 1 and 2 change places: token x goes to
+ * x - shift on the axis as it is, and padding comes behind all tokens:
+ *
+ *       2 3 4 5   6 0 1           windows at the far edges hold other tokens,
+ *     1 b b b b | b b b .         but have their seams (below) at the same
+ *     2 c c c c | c c c .         places: tokens from opposite ends may be of
+ *     3 d d d d | d d d .         one region, and neighbours of two
+ *       --------+--------
+ *     4 e e e e | e e e .
+ *     0 a a a a | a a a .
+ *       . . . . | . . . .
+ *
+ * Then each axis is shifted as shift says, also where one window covers it, as
+ * timm does with always_partition, and where a map is smaller than what the
+ * model was made for; where timm does not, shift must be 0. With axes that are
+ * either not padded or not shifted both orders are the same.
+ *
  * WINATTN_MASK_SHIFT adds region_value (-100, as Swin, Video Swin and timm do,
  * or what is given, -INFINITY too) between tokens that the shift brought
  * together from opposite ends of an axis. In rolled coordinates, along each
@@ -368,6 +386,9 @@ typedef struct winattn_grid {
      * winattn_plan_describe says so. */
     cl_ulong batch;
 } winattn_grid;
+
+/** winattn_desc.grid_options: tokens are rolled before they are padded. */
+#define WINATTN_GRID_ROLL_FIRST 1u
 
 /** How a table's entries are chosen. A table has an entry for each difference
  * of positions in a window,
@@ -516,6 +537,10 @@ typedef struct winattn_desc {
     /** Appended to the options of every kernel build, NULL for none. For
      * diagnosis (-cl-nv-verbose, for instance). */
     const char *build_options;
+
+    /** With a grid: WINATTN_GRID_..., or-ed. 0: the order that winattn_grid
+     * says. */
+    cl_bitfield grid_options;
 } winattn_desc;
 
 /** @} */

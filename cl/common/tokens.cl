@@ -4,11 +4,12 @@
  * gradients.
  *
  *   GRID 0    tokens of a window are rows, layout.row apart
- *        1    they are a box of a grid that was padded and then rolled; the
+ *        1    they are a box of a grid that was padded and then rolled, or
+ *             rolled and then padded (GRID_ROLLS_FIRST, an argument); the
  *             window is WINDOW_0 x WINDOW_1 x WINDOW_2, constants:
  *
- *               window   first   + token in the window, wrapped at the
- *               number -> of its    padded size -> position -> offset
+ *               window   first   + token in the window, wrapped where the
+ *               number -> of its    roll ended -> position -> offset
  *                        axes
  *
  *   PADDING 0 all tokens exist
@@ -38,8 +39,8 @@ typedef uint4 kept_token;
 typedef struct window_coord {
 #if GRID
     uint grid;     /* of the batch */
-    uint first[3]; /* position of its first token; may exceed the padded size
-                      by less than a window */
+    uint first[3]; /* position of its first token, not wrapped: less than a
+                      window behind the padded size at most */
     uint shift_boundaries; /* bit a: tokens on both sides of a shift boundary
                               across axis a */
 #if KEEPS_TOKENS
@@ -77,6 +78,16 @@ INLINE ulong quotient_of(ulong a, ulong b)
     return (a | b) >> 32 ? a / b : (uint)a / (uint)b;
 }
 
+#if GRID
+/* How far tokens were rolled along an axis. Rolled before it is padded, one
+ * that a window covers may be shifted by more than its size. */
+INLINE uint roll_of(const grid_layout *grid, int a)
+{
+    const uint shift = grid->shift[a];
+    return PADDING && shift >= grid->size[a] ? shift % grid->size[a] : shift;
+}
+#endif
+
 INLINE window_coord locate_window(const grid_layout *grid, ulong window)
 {
     window_coord coord;
@@ -88,9 +99,9 @@ INLINE window_coord locate_window(const grid_layout *grid, ulong window)
     const uint w0 = i / last_two;
     const uint w1 = i % last_two / grid->windows[2];
     const uint w2 = i % grid->windows[2];
-    coord.first[0] = w0 * WINDOW_0 + grid->shift[0];
-    coord.first[1] = w1 * WINDOW_1 + grid->shift[1];
-    coord.first[2] = w2 * WINDOW_2 + grid->shift[2];
+    coord.first[0] = w0 * WINDOW_0 + roll_of(grid, 0);
+    coord.first[1] = w1 * WINDOW_1 + roll_of(grid, 1);
+    coord.first[2] = w2 * WINDOW_2 + roll_of(grid, 2);
     coord.shift_boundaries =
         grid->shift_boundaries & ((w0 + 1 == grid->windows[0] ? 1u : 0u) |
                                   (w1 + 1 == grid->windows[1] ? 2u : 0u) |
@@ -109,7 +120,11 @@ INLINE int holds_padding(const grid_layout *grid, const window_coord *coord)
     const uint window[3] = {WINDOW_0, WINDOW_1, WINDOW_2};
     UNROLL_FOR (int a = 0; a < 3; a++) {
         const uint padded = grid->windows[a] * window[a];
-        const uint first = min(coord->first[a], coord->first[a] - padded);
+        const uint at = coord->first[a];
+        const uint first =
+            grid->shift_boundaries & GRID_ROLLS_FIRST
+                ? at - min(at, grid->shift[a]) /* as if it were not rolled */
+                : min(at, at - padded);
         holds |= grid->size[a] < padded && first + window[a] > grid->size[a];
     }
 #endif
@@ -133,11 +148,20 @@ INLINE token compute_token(const grid_layout *grid, const window_coord *coord,
     UNROLL_FOR (int a = 0; a < 3; a++) {
         const uint padded = grid->windows[a] * window[a];
         uint x = coord->first[a] + inside[a];
-        if (window[a] > 1)          /* else there is no shift */
-            x = min(x, x - padded); /* which is huge before the end */
 #if PADDING
+        /* As many tokens as were rolled lie behind the end of the roll, and
+         * behind these the padding, if it came later. Only of the first window
+         * `first` may be less than the shift: it is the roll (roll_of). */
+        const uint roll = min(coord->first[a], grid->shift[a]);
+        const uint end =
+            grid->shift_boundaries & GRID_ROLLS_FIRST ? grid->size[a] : padded;
+        if (window[a] > 1)                    /* else there is no shift */
+            x = x - end < roll ? x - end : x; /* x - end is huge before it */
         t.exists &= x < grid->size[a];
         x = min(x, grid->size[a] - 1);
+#else
+        if (window[a] > 1)          /* else there is no shift */
+            x = min(x, x - padded); /* which is huge before the end */
 #endif
         t.at[a] = x;
     }

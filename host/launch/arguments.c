@@ -58,7 +58,8 @@ static grid_layout layout_of_grid(const wa_grid *grid)
         layout.windows[axis] = grid->windows[axis];
         layout.shift[axis] = grid->shift[axis];
     }
-    layout.shift_boundaries = grid->shift_boundaries;
+    layout.shift_boundaries =
+        grid->shift_boundaries | (grid->rolls_first ? GRID_ROLLS_FIRST : 0);
     return layout;
 }
 

@@ -13,9 +13,12 @@
 #define MAX_LISTED (1u << 20)
 
 /* One axis of the grid; `a` counts as the caller does. */
-static winattn_status read_grid_axis(const winattn_grid *given, uint32_t a,
+static winattn_status read_grid_axis(const winattn_desc *desc, uint32_t a,
                                      wa_grid *grid)
 {
+    const winattn_grid *given = &desc->grid;
+    const bool roll_first =
+        (desc->grid_options & WINATTN_GRID_ROLL_FIRST) != 0;
     const uint32_t at = WINATTN_AXES - given->axes + a;
     const uint64_t size = given->size[a], window = given->window[a];
     char name[32];
@@ -42,11 +45,14 @@ static winattn_status read_grid_axis(const winattn_grid *given, uint32_t a,
     grid->window[at] = given->window[a];
     grid->windows[at] = (uint32_t)windows;
     grid->is_padded = grid->is_padded || is_padded;
-    if (windows > 1) { /* else the window covers the axis */
+    if (windows > 1 || roll_first) { /* else the window covers the axis */
         grid->shift[at] = given->shift[a];
         if (given->shift[a] != 0 && !given->periodic[a])
             grid->shift_boundaries |= 1u << at;
     }
+    /* else both orders are the same */
+    if (roll_first && is_padded && given->shift[a] != 0)
+        grid->rolls_first = true;
     return WINATTN_SUCCESS;
 }
 
@@ -79,11 +85,16 @@ winattn_status wa_read_grid(const winattn_desc *desc, wa_problem *problem)
                            given->axes, a);
     WA_TRY(wa_check_enum("grid.padding", (int)given->padding,
                          WINATTN_PADDING_HIDDEN));
+    if ((desc->grid_options & ~(cl_bitfield)WINATTN_GRID_ROLL_FIRST) != 0)
+        return wa_fail(WINATTN_INVALID_ARGUMENT,
+                       "grid_options is 0x%llx, which has unknown bits",
+                       (unsigned long long)desc->grid_options);
     if (given->axes == 0) {
-        if (given->batch != 0 || given->padding != WINATTN_PADDING_VALUES)
+        if (given->batch != 0 || given->padding != WINATTN_PADDING_VALUES ||
+            desc->grid_options != 0)
             return wa_fail(WINATTN_INVALID_ARGUMENT,
-                           "grid.batch or grid.padding is set, but grid.axes "
-                           "is 0");
+                           "grid.batch, grid.padding or grid_options is set, "
+                           "but grid.axes is 0");
         problem->windows = desc->windows;
         problem->queries = desc->queries;
         problem->keys = desc->keys;
@@ -99,7 +110,7 @@ winattn_status wa_read_grid(const winattn_desc *desc, wa_problem *problem)
     grid->batch = given->batch;
     grid->padding = given->padding;
     for (uint32_t a = 0; a < given->axes; a++)
-        WA_TRY(read_grid_axis(given, a, grid));
+        WA_TRY(read_grid_axis(desc, a, grid));
     for (int i = 0; i < WINATTN_AXES; i++) {
         tokens *= grid->window[i];
         windows *= grid->windows[i];

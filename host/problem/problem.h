@@ -68,6 +68,7 @@ typedef struct wa_grid {
     uint32_t windows[WINATTN_AXES]; /* along each axis */
     uint32_t shift_boundaries; /* bit a: axis a is shifted and not periodic */
     bool is_padded;            /* some axis is no multiple of its window */
+    bool rolls_first;          /* and is shifted before it is padded */
     winattn_padding padding;
 } wa_grid;
 

@@ -35,6 +35,7 @@ const desc_field desc_fields[] = {
     THREE(grid.periodic),
     FIELD(grid.padding),
     FIELD(grid.batch),
+    FIELD(grid_options),
     FIELD(bias),
     FIELD(bias_dtype),
     FIELD(table.axes),

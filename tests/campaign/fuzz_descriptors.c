@@ -107,12 +107,15 @@ static void *write_desc(random_state *r, bool *is_wrong)
     bool has_tail = false;
     *is_wrong = false;
     if (chance(r, 5)) {
-        size = (size_t)ONE_OF(r, 0, 8, sizeof made.desc - 16,
-                              sizeof made.desc - 8, sizeof made.desc + 16);
+        size = (size_t)ONE_OF(r, 0, 8, sizeof made.desc - 24,
+                              sizeof made.desc - 16, sizeof made.desc - 8,
+                              sizeof made.desc + 16);
         has_tail = size > sizeof made.desc && chance(r, 50);
-        /* build_options, which came later, may be missing */
-        *is_wrong = has_tail || size < sizeof made.desc - 8;
+        /* build_options and what came later may be missing */
+        *is_wrong = has_tail || size < offsetof(winattn_desc, build_options);
     }
+    if (size < sizeof made.desc) /* as what is planned lacks it */
+        made.desc.grid_options = 0;
     unsigned char *raw = calloc(1, size > 8 ? size : 8);
     if (!raw)
         abort();

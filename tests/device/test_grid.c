@@ -106,6 +106,21 @@ static const char *const table[] = {
     "grid=2 size=9x7 window=4x4 batch=0 pads=3 bias=table_same dim=8",
     "grid=2 size=61x99 window=2x2 shift=1x1 mask=shift bias=table_fp32 "
     "pads=3 dim=4 heads=1 batch=2",
+    /* rolled before they are padded: axes that are padded, shifted, both */
+    "grid=2 size=10x16 window=7x7 shift=3x3 mask=shift bias=table_same "
+    "roll_first=1 layout=packed pads=3 batch=2 dim=16",
+    "grid=2 size=9x12 window=4x6 shift=1x4 mask=shift bias=table_fp32 "
+    "roll_first=1 padding=hidden variant=cosine logit_scale=2 dim=16",
+    "grid=3 size=5x9x6 window=2x4x3 shift=1x3x1 mask=shift bias=table_same "
+    "roll_first=1 pads=3 dim=16",
+    "grid=1 size=40 window=16 shift=5 roll_first=1 pads=2 dim=10 batch=3",
+    /* shifted windows that cover an axis, by more than there is of it */
+    "grid=2 size=5x20 window=8x8 shift=4x4 mask=shift roll_first=1 pads=3 "
+    "bias=table_same dim=16",
+    "grid=3 size=2x7x1 window=7x7x4 shift=5x3x2 mask=shift roll_first=1 "
+    "pads=3 bias=table_same dim=8",
+    "grid=2 size=8x8 window=8x8 shift=4x4 mask=shift region_value=-inf "
+    "roll_first=1 bias=table_same dim=16",
 };
 #define ROWS (sizeof table / sizeof *table)
 

@@ -75,6 +75,7 @@ static const field fields[] = {
     AXES(shift),
     AXES(periodic),
     ENUM(padding, paddings),
+    INT(roll_first),
     INT(pads),
     ENUM(bias, terms),
     AXES(table),
@@ -364,6 +365,8 @@ static void describe_grid(const test_case *c, winattn_desc *desc)
     }
     desc->grid.padding = (winattn_padding)c->padding;
     desc->grid.batch = (cl_ulong)c->batch;
+    if (c->roll_first)
+        desc->grid_options = WINATTN_GRID_ROLL_FIRST;
     if (c->seed % 2) {
         desc->windows = 0;
         desc->queries = desc->keys = 0;

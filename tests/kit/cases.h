@@ -78,6 +78,7 @@ typedef struct test_case {
     int size[WINATTN_AXES], window[WINATTN_AXES], shift[WINATTN_AXES];
     int periodic[WINATTN_AXES];
     int padding;             /* winattn_padding */
+    int roll_first;          /* WINATTN_GRID_ROLL_FIRST */
     int pads;                /* 1: pad_k is given, 2: pad_v, 3: both */
     int bias;                /* case_term */
     int table[WINATTN_AXES]; /* the table's window; zeros: the grid's */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Pad, roll, cut. No cleverness here. */
+ * Pad, roll, cut; or roll, pad, cut. No cleverness here. */
 #include "grid.h"
 
 #include <stdint.h>
@@ -9,20 +9,22 @@
 /* An axis that a grid lacks is one token long, behind the others. */
 typedef struct axis {
     size_t size, padded, window, shift;
+    size_t rolled; /* tokens that are rolled, from the first on */
     bool periodic;
 } axis;
 
 static axis axis_of(const test_case *c, int i)
 {
-    axis a = {1, 1, 1, 0, false};
+    axis a = {1, 1, 1, 0, 1, false};
     if (i >= c->grid)
         return a;
     a.size = (size_t)c->size[i];
     a.window = (size_t)c->window[i];
     while (a.padded % a.window != 0 || a.padded < a.size)
         a.padded++;
-    if (a.window < a.padded) /* else one window sees all */
+    if (a.window < a.padded || c->roll_first) /* else one window sees all */
         a.shift = (size_t)c->shift[i];
+    a.rolled = c->roll_first ? a.size : a.padded;
     a.periodic = c->periodic[i] != 0;
     return a;
 }
@@ -34,6 +36,12 @@ static unsigned slice(const axis *a, size_t x)
     if (a->shift == 0 || a->periodic)
         return 0;
     return x < a->padded - a->window ? 0 : x < a->padded - a->shift ? 1 : 2;
+}
+
+/* Where a token was that the roll brought to x. */
+static size_t unrolled(const axis *a, size_t x)
+{
+    return x < a->rolled ? (x + a->shift) % a->rolled : x;
 }
 
 bool grid_map_make(const test_case *c, grid_map *map)
@@ -63,9 +71,8 @@ bool grid_map_make(const test_case *c, grid_map *map)
         for (size_t y = 0; y < a[1].padded; y++)
             for (size_t z = 0; z < a[2].padded; z++)
                 rolled[AT(x, y, z)] =
-                    padded[AT((x + a[0].shift) % a[0].padded,
-                              (y + a[1].shift) % a[1].padded,
-                              (z + a[2].shift) % a[2].padded)];
+                    padded[AT(unrolled(&a[0], x), unrolled(&a[1], y),
+                              unrolled(&a[2], z))];
     size_t n = 0;
     for (size_t x = 0; x < a[0].padded; x += a[0].window)
         for (size_t y = 0; y < a[1].padded; y += a[1].window)

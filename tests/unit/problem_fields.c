@@ -84,9 +84,14 @@ static void struct_versions(void **state)
     assert_refused(&d, WINATTN_INVALID_ARGUMENT, "struct_size");
     d.struct_size = offsetof(winattn_desc, build_options);
     d.build_options = "behind an older program's struct";
+    d.grid_options = 2; /* as well */
     assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
     assert_string_equal(p.build_options, "");
-    d.struct_size -= sizeof(void *);
+    d.struct_size = offsetof(winattn_desc, grid_options);
+    d.build_options = "-DX";
+    assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+    assert_string_equal(p.build_options, "-DX");
+    d.struct_size = offsetof(winattn_desc, build_options) - sizeof(void *);
     assert_refused(&d, WINATTN_INVALID_ARGUMENT, "struct_size");
     d.struct_size = sizeof d - 1; /* within a pointer */
     assert_refused(&d, WINATTN_INVALID_ARGUMENT, "struct_size");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Descriptors of grids: what follows from them, what is refused, strides. */
 #include <math.h>
+#include <string.h>
 
 #include "kit/described.h"
 #include "problem_groups.h"
@@ -95,6 +96,39 @@ static void grid_shifts(void **state)
     assert_int_equal(p.windows, 2 * 2 * 2 * 3);
 }
 
+/* Rolled first: the option is gone where no axis is both padded and shifted,
+ * and windows that cover an axis are shifted. */
+static void grid_orders(void **state)
+{
+    (void)state;
+    static const struct {
+        cl_uint size[2], shift[2];
+        bool rolls_first;
+        uint32_t shift_boundaries;
+    } rows[] = {
+        {{26, 30}, {3, 2}, true, 6},  /* axis 0 is padded and shifted */
+        {{26, 30}, {0, 2}, false, 4}, /* padded, shifted, not the same */
+        {{28, 30}, {3, 2}, false, 6}, /* nothing is padded */
+        {{7, 30}, {3, 0}, false, 2},  /* one whole window, shifted */
+        {{28, 4}, {0, 5}, true, 4},   /* by more than there is of the map */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        winattn_desc d = on_grid();
+        wa_problem p;
+        memcpy(d.grid.size, rows[i].size, sizeof rows[i].size);
+        memcpy(d.grid.shift, rows[i].shift, sizeof rows[i].shift);
+        d.mask = WINATTN_MASK_SHIFT;
+        d.grid_options = WINATTN_GRID_ROLL_FIRST;
+        assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+        assert_int_equal(p.grid.rolls_first, rows[i].rolls_first);
+        assert_int_equal(p.grid.shift_boundaries, rows[i].shift_boundaries);
+        assert_triple(p.grid.shift, 0, rows[i].shift[0], rows[i].shift[1]);
+        d.grid_options = 0;
+        assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+        assert_false(p.grid.rolls_first);
+    }
+}
+
 static const refused_field refused_grids[] = {
     {FIELD(grid.axes, 4), WINATTN_INVALID_ARGUMENT, "grid.axes"},
     {FIELD(grid.axes, 1), WINATTN_INVALID_ARGUMENT, "axis 1"},
@@ -115,6 +149,7 @@ static const refused_field refused_grids[] = {
     {FIELD(grid.padding, 2), WINATTN_INVALID_ARGUMENT, "grid.padding"},
     {FIELD(grid.batch, (cl_ulong)1 << 32), WINATTN_UNSUPPORTED_PROBLEM,
      "grid.batch"},
+    {FIELD(grid_options, 2), WINATTN_INVALID_ARGUMENT, "grid_options is 0x2"},
     {FIELD(windows, 41), WINATTN_INVALID_ARGUMENT, "windows is 41"},
     {FIELD(queries, 49), WINATTN_INVALID_ARGUMENT, "queries is 49"},
     {FIELD(keys, 49), WINATTN_INVALID_ARGUMENT, "keys is 49"},
@@ -159,6 +194,9 @@ static void fields_without_a_grid_are_refused(void)
     d = valid(WINATTN_DOT);
     d.grid.padding = WINATTN_PADDING_HIDDEN;
     assert_refused(&d, WINATTN_INVALID_ARGUMENT, "grid.axes");
+    d = valid(WINATTN_DOT);
+    d.grid_options = WINATTN_GRID_ROLL_FIRST;
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "grid_options is set");
     d = valid(WINATTN_DOT);
     d.mask = WINATTN_MASK_SHIFT;
     assert_refused(&d, WINATTN_INVALID_ARGUMENT, "needs a grid");
@@ -264,9 +302,8 @@ static void grid_strides(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(grid_defaults),
-    cmocka_unit_test(grid_shifts),
-    cmocka_unit_test(grid_refusals),
+    cmocka_unit_test(grid_defaults), cmocka_unit_test(grid_shifts),
+    cmocka_unit_test(grid_orders),   cmocka_unit_test(grid_refusals),
     cmocka_unit_test(grid_strides),
 };
 const test_group problem_grids = TEST_GROUP(NULL, tests);
