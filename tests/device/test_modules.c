@@ -51,7 +51,17 @@ static const module_row rows[] = {
                       "outputs=31 layout=packed"},
     {"timm_v1_padded", "grid=2 size=10x16 window=7x7 bias=table_same pads=3 "
                        "dim=16 layout=packed"},
-    /* timm rolls, then pads, which the grid does not: sizes that divide */
+    {"timm_v1_rolled", "grid=2 size=10x16 window=7x7 shift=3x3 mask=shift "
+                       "roll_first=1 bias=table_same pads=3 heads=1 dim=16 "
+                       "layout=packed"},
+    /* one window, which is shifted, covers the first axis */
+    {"timm_v1_partition", "grid=2 size=2x10 window=7x7 shift=3x3 mask=shift "
+                          "roll_first=1 bias=table_same pads=3 dim=16 "
+                          "layout=packed"},
+    {"timm_v2_rolled", "variant=cosine logit_scale=1 grid=2 size=11x13 "
+                       "window=8x8 shift=4x4 mask=shift roll_first=1 "
+                       "bias=table_same pads=2 heads=1 dim=16 outputs=95 "
+                       "layout=packed"},
     {"timm_v1_shifted", "grid=2 size=14x14 window=7x7 shift=3x3 mask=shift "
                         "bias=table_same heads=1 dim=32 outputs=31"},
     {"timm_v2", "variant=cosine logit_scale=1 grid=2 size=16x16 window=8x8 "

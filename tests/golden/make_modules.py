@@ -235,20 +235,20 @@ def torchvision_v2(case, window, shift, scales):
 
 # ---- timm ----
 
-def timm(case, window, shift):
+def timm(case, window, shift, **options):
     block = timm_v1.SwinTransformerBlock(
         case.wide, case.size, case.wide_heads, window_size=window,
-        shift_size=shift)
+        shift_size=shift, **options)
     case.copying_packed(block.attn.qkv)
     identity(block.attn.proj)
     case.table(block.attn.relative_position_bias_table)
     case.finish(block._attn(case.input()))
 
 
-def timm_v2_block(case, window, shift, scales):
+def timm_v2_block(case, window, shift, scales, **options):
     block = timm_v2.SwinTransformerV2Block(
         case.wide, case.size, case.wide_heads, window_size=window,
-        shift_size=shift)
+        shift_size=shift, **options)
     attn = block.attn
     case.copying(attn.qkv.weight.data.chunk(3),
                  [attn.q_bias, None, attn.v_bias])
@@ -256,6 +256,14 @@ def timm_v2_block(case, window, shift, scales):
     attn.cpb_mlp = case.terms((2 * window - 1) ** 2)
     case.logit_scale(attn.logit_scale, scales)
     case.finish(block._attn(case.input()))
+
+
+def timm_partition(case, window, shift):
+    timm(case, window, shift, always_partition=True)
+
+
+def timm_v2_dynamic(case, window, shift, scales):
+    timm_v2_block(case, window, shift, scales, dynamic_mask=True)
 
 
 def timm_v2_cr_block(case, window, shift, scales):
@@ -380,6 +388,15 @@ CASES = (
                 seed=106), 7, 0),
     (timm, dict(name="timm_v1_shifted", size=(14, 14), heads=1, dim=32,
                 seed=107, v_mean=3), 7, 3),
+    # rolled, then padded
+    (timm, dict(name="timm_v1_rolled", size=(10, 16), heads=1, dim=16,
+                seed=116, k_mean=3, v_mean=3), 7, 3),
+    # and by more than one axis has tokens
+    (timm_partition, dict(name="timm_v1_partition", size=(2, 10), heads=2,
+                          dim=16, seed=117), 7, 3),
+    (timm_v2_dynamic, dict(name="timm_v2_rolled", size=(11, 13), heads=1,
+                           dim=16, seed=118, v_mean=3), 8, 4,
+     (math.log(10),)),
     # large logits
     (timm_v2_block, dict(name="timm_v2", size=(16, 16), heads=2, dim=16,
                          seed=108), 8, 4, (math.log(10), math.log(33))),
