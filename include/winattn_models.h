@@ -302,6 +302,8 @@ typedef struct winattn_block_desc {
     winattn_term_dtype table_dtype; /**< of the table */
     /** As winattn_desc.build_options. */
     const char *build_options;
+    /** As winattn_desc.grid_options: which is first, roll or padding. */
+    cl_bitfield grid_options;
 } winattn_block_desc;
 
 /** A plan: any number of calls, from any threads. */

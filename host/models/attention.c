@@ -85,6 +85,7 @@ static void set_grid(const wa_attention_desc *desc, winattn_desc *core)
 {
     core->grid.axes = 2;
     core->grid.batch = desc->batch;
+    core->grid_options = desc->grid_options;
     for (int a = 0; a < 2; a++) {
         core->grid.size[a] = desc->size[a];
         core->grid.window[a] = desc->window[a];

@@ -20,7 +20,8 @@ typedef struct wa_attention_desc {
     bool adds; /* the result is added to a residual */
     bool on_map;
     uint32_t batch, size[2], shift[2]; /* of maps */
-    uint64_t windows, mask_windows;    /* of windows */
+    cl_bitfield grid_options;
+    uint64_t windows, mask_windows; /* of windows */
     winattn_term_dtype mask_dtype;
     const char *build_options;
 } wa_attention_desc;

@@ -61,6 +61,7 @@ static winattn_status read_desc(const winattn_block_desc *given,
                             .batch = desc->batch,
                             .size = {desc->height, desc->width},
                             .shift = {desc->shift[0], desc->shift[1]},
+                            .grid_options = desc->grid_options,
                             .build_options = desc->build_options};
     WA_TRY(wa_attention_check(attention));
     if (desc->hidden == 0 || desc->hidden > 1u << 20)

@@ -130,9 +130,9 @@ void ref_attention(const double *qkv, size_t windows, size_t tokens,
 
 /* ---- A block ---- */
 
-/* The padded map: how large, how far it is rolled, its windows. */
+/* The padded map: how large, how much of it is rolled how far, its windows. */
 typedef struct geometry {
-    size_t padded[2], shift[2], windows[2];
+    size_t padded[2], rolled[2], shift[2], windows[2];
     const ref_shape *shape;
     const double *table;
 } geometry;
@@ -144,7 +144,9 @@ static geometry geometry_of(const ref_shape *s, const double *table)
     for (int a = 0; a < 2; a++) {
         g.windows[a] = (size[a] + s->window[a] - 1) / s->window[a];
         g.padded[a] = g.windows[a] * s->window[a];
-        g.shift[a] = g.padded[a] <= s->window[a] ? 0 : s->shift[a];
+        g.rolled[a] = s->rolls_first ? size[a] : g.padded[a];
+        g.shift[a] =
+            g.padded[a] <= s->window[a] && !s->rolls_first ? 0 : s->shift[a];
     }
     return g;
 }
@@ -179,18 +181,22 @@ static double block_bias(const void *data, size_t window, size_t head,
                                                               : bias - 100;
 }
 
+/* What the roll brought to that place of an axis. */
+static size_t unrolled(const geometry *g, int axis, size_t at)
+{
+    return at < g->rolled[axis] ? (at + g->shift[axis]) % g->rolled[axis] : at;
+}
+
 /* Which token of the map is token t of window w, counted over the batch; -1:
  * it is of the padding. */
 static long long token_at(const geometry *g, size_t w, size_t t)
 {
     const ref_shape *s = g->shape;
     const size_t per_map = g->windows[0] * g->windows[1];
-    const size_t y = (w % per_map / g->windows[1] * s->window[0] +
-                      t / s->window[1] + g->shift[0]) %
-                     g->padded[0];
+    const size_t y = unrolled(
+        g, 0, w % per_map / g->windows[1] * s->window[0] + t / s->window[1]);
     const size_t x =
-        (w % g->windows[1] * s->window[1] + t % s->window[1] + g->shift[1]) %
-        g->padded[1];
+        unrolled(g, 1, w % g->windows[1] * s->window[1] + t % s->window[1]);
     if (y >= s->height || x >= s->width)
         return -1;
     return (long long)((w / per_map * s->height + y) * s->width + x);

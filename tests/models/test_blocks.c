@@ -108,7 +108,9 @@ static ref_shape shape_of(const winattn_block_desc *d)
                        .window = {d->window[0], d->window[1]},
                        .shift = {d->shift[0], d->shift[1]},
                        .eps = d->eps != 0 ? (double)d->eps : 1e-5,
-                       .is_v2 = d->variant == WINATTN_COSINE};
+                       .is_v2 = d->variant == WINATTN_COSINE,
+                       .rolls_first =
+                           d->grid_options == WINATTN_GRID_ROLL_FIRST};
 }
 
 /* ---- Blocks ---- */
@@ -189,6 +191,18 @@ static void check_block(const winattn_block_desc *given, bool in_place,
     tensor_free(&y);
 }
 
+static void check_rows(const winattn_block_desc *table, size_t rows)
+{
+    const bool is_cpu = tier_under_test() == WINATTN_TIER_CPU;
+    for (size_t i = 0; i < rows; i++)
+        for (int dtype = WINATTN_FP32; dtype <= WINATTN_BF16; dtype++) {
+            winattn_block_desc d = table[i];
+            d.dtype = (winattn_dtype)dtype;
+            if (is_chosen(i, i == 0 || (i == 1 && is_cpu), d.dtype))
+                check_block(&d, i % 2 == 0, dtype == WINATTN_FP16);
+        }
+}
+
 static void blocks(void **state)
 {
     (void)state;
@@ -234,15 +248,36 @@ static void blocks(void **state)
          .heads = 1,
          .hidden = 17},
     };
-    const size_t rows = sizeof table / sizeof *table;
-    const bool is_cpu = tier_under_test() == WINATTN_TIER_CPU;
-    for (size_t i = 0; i < rows; i++)
-        for (int dtype = WINATTN_FP32; dtype <= WINATTN_BF16; dtype++) {
-            winattn_block_desc d = table[i];
-            d.dtype = (winattn_dtype)dtype;
-            if (is_chosen(i, i == 0 || (i == 1 && is_cpu), d.dtype))
-                check_block(&d, i % 2 == 0, dtype == WINATTN_FP16);
-        }
+    check_rows(table, sizeof table / sizeof *table);
+}
+
+static void blocks_rolled_first(void **state)
+{
+    (void)state;
+    static const winattn_block_desc table[] = {
+        {.batch = 2,
+         .height = 9,
+         .width = 13,
+         .window = {4, 5},
+         .shift = {2, 2},
+         .channels = 16,
+         .heads = 2,
+         .hidden = 40,
+         .grid_options = WINATTN_GRID_ROLL_FIRST},
+        /* one window, which is shifted, covers an axis */
+        {.variant = WINATTN_COSINE,
+         .order = WINATTN_POST_NORM,
+         .batch = 1,
+         .height = 3,
+         .width = 10,
+         .window = {7, 7},
+         .shift = {3, 3},
+         .channels = 24,
+         .heads = 3,
+         .hidden = 30,
+         .grid_options = WINATTN_GRID_ROLL_FIRST},
+    };
+    check_rows(table, sizeof table / sizeof *table);
 }
 
 /* The orders of norms and the variants go together as the caller wants. */
@@ -439,6 +474,7 @@ static void wrong_descriptors_are_refused(void **state)
     REFUSED(window[1], 0, WINATTN_INVALID_ARGUMENT, "window");
     REFUSED(shift[0], 4, WINATTN_INVALID_ARGUMENT, "shift");
     REFUSED(hidden, 0, WINATTN_INVALID_ARGUMENT, "hidden");
+    REFUSED(grid_options, 2, WINATTN_INVALID_ARGUMENT, "grid_options");
     REFUSED(eps, -1, WINATTN_INVALID_ARGUMENT, "eps");
     REFUSED(eps, NAN, WINATTN_INVALID_ARGUMENT, "eps");
     REFUSED(order, (winattn_norm_order)2, WINATTN_INVALID_ARGUMENT, "order");
@@ -543,6 +579,7 @@ int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
         UNIT_TEST(blocks),
+        UNIT_TEST(blocks_rolled_first),
         UNIT_TEST(a_mixed_block),
         UNIT_TEST(modules),
         cmocka_unit_test(wrong_descriptors_are_refused),
