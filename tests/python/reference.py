@@ -100,7 +100,7 @@ def relative_index(window):
     return index
 
 
-def grid_tokens(size, window, shift):
+def grid_tokens(size, window, shift, roll_first=False):
     """([windows, tokens], the same): for each token of each window its number
     on the grid, -1 where it is padding; and its region."""
     number = numpy.arange(numpy.prod(size)).reshape(size)
@@ -109,9 +109,12 @@ def grid_tokens(size, window, shift):
         more = -n % w
         padding = [(0, 0)] * len(size)
         padding[axis] = (0, more)
+        if roll_first:
+            number = numpy.roll(number, -s, axis)
         number = numpy.pad(number, padding, constant_values=-1)
-        s = 0 if n + more == w else s
-        number = numpy.roll(number, -s, axis)
+        if not roll_first:
+            s = 0 if n + more == w else s
+            number = numpy.roll(number, -s, axis)
         at = numpy.arange(n + more)
         band = (at >= n + more - w).astype(int) + (at >= n + more - s)
         region = region[..., None] * 3 + (band if s else 0 * band)

@@ -165,8 +165,13 @@ class Windows(EachPlace):
 class Grids(EachPlace):
     def test_line_with_hidden_padding(self):
         """Against the same windows, cut out."""
+        for roll_first in (False, True):
+            with self.subTest(roll_first=roll_first):
+                self.check_line(roll_first)
+
+    def check_line(self, roll_first):
         batch, size, heads, dim = 2, 13, 2, 4
-        number, region = grid_tokens((size,), (5,), (2,))
+        number, region = grid_tokens((size,), (5,), (2,), roll_first)
         q, k, v, d_o = (random(i, batch, size, heads, dim) for i in range(4))
 
         def to_windows(array):
@@ -185,7 +190,8 @@ class Grids(EachPlace):
         want_o, _, want = attend(
             *map(to_windows, (q, k, v)), d_o=to_windows(d_o),
             added=numpy.tile(added, (batch, 1, 1))[:, None])
-        host = {"window": 5, "shift": (2,), "padding": "hidden"}
+        host = {"window": 5, "shift": (2,), "padding": "hidden",
+                "roll_first": roll_first}
         o = self.call(winattn.grid_attention, q, k, v, host=host)
         expect_close(self, o, to_grid(want_o))
         got = self.call(winattn.grid_attention_backward, d_o, q, k, v,

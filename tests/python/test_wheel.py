@@ -111,7 +111,8 @@ class Library(unittest.TestCase):
                    for bit, name in enumerate(_library.GRADIENTS)]
         claims += [(f"WINATTN_{name}", getattr(_library, name))
                    for name in dir(_library)
-                   if re.match("(BIAS|MASK|TERM|PASS|INVALID)_|AXES", name)]
+                   if re.match("(BIAS|MASK|TERM|PASS|GRID|INVALID)_|AXES",
+                               name)]
         text = "#include <stddef.h>\n#include <winattn.h>\n" + "".join(
             f'_Static_assert({what} == {value}, "{what}");\n'
             for what, value in claims)

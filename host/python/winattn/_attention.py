@@ -137,6 +137,7 @@ def grid_attention(
         q: Array, k: Array, v: Array, window: int | Sequence[int], *,
         shift: int | Sequence[int] = 0,
         periodic: bool | Sequence[bool] = False, padding: str = "values",
+        roll_first: bool = False,
         pad_k: Array | None = None, pad_v: Array | None = None,
         scale: float | None = None, cosine: bool = False,
         logit_scale: Array | None = None, bias: Array | None = None,
@@ -165,6 +166,8 @@ def grid_attention(
               together
     padding   where windows do not divide the grid: "values", padding takes
               part, as pad_k and pad_v; "hidden", nothing sees it
+    roll_first  the grid is rolled first and padded then, as timm does it; each
+              axis is shifted as shift says, also one that one window covers
     pad_k, pad_v  [kv_heads, D], of q's type: keys and values of the padding;
               None: zeros
     table     as for window_attention; table_window is the window unless it is
@@ -187,6 +190,7 @@ def grid_attention_backward(
         d_o: Array, q: Array, k: Array, v: Array,
         window: int | Sequence[int], *, shift: int | Sequence[int] = 0,
         periodic: bool | Sequence[bool] = False, padding: str = "values",
+        roll_first: bool = False,
         pad_k: Array | None = None, pad_v: Array | None = None,
         scale: float | None = None, cosine: bool = False,
         logit_scale: Array | None = None, bias: Array | None = None,

@@ -24,6 +24,7 @@ TERM_SAME, TERM_FP32 = 0, 1
 BIAS_NONE, BIAS_FULL, BIAS_TABLE = 0, 1, 2
 MASK_NONE, MASK_ADDITIVE, MASK_REGIONS, MASK_SHIFT = 0, 1, 2, 3
 PASS_FORWARD, PASS_BACKWARD = 1, 2
+GRID_ROLL_FIRST = 1
 # outputs of the backward pass, in the order of their bits in accumulate
 GRADIENTS = ("dq", "dk", "dv", "dbias", "d_logit_scale", "d_pad_k", "d_pad_v")
 
@@ -69,7 +70,7 @@ class Desc(Structure):
         ("d_lse", Strides), ("dq", Strides), ("dk", Strides),
         ("dv", Strides), ("dbias_strides", Strides), ("pad_k", Strides),
         ("pad_v", Strides), ("d_pad_k", Strides), ("d_pad_v", Strides),
-        ("build_options", c_char_p)]
+        ("build_options", c_char_p), ("grid_options", c_uint64)]
 
 
 class Tensor(Structure):
