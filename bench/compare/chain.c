@@ -223,10 +223,12 @@ static void add_axes(option_text *options, const test_case *c)
         const int size = at < 0 ? 1 : c->size[at];
         const int window = at < 0 ? 1 : c->window[at];
         const int count = (size + window - 1) / window;
+        const int end = c->roll_first ? size : count * window;
         add(options,
-            "-DSIZE_%d=%d -DWINDOW_%d=%d -DCOUNT_%d=%d -DSHIFT_%d=%d ", axis,
-            size, axis, window, axis, count, axis,
-            at >= 0 && count > 1 ? c->shift[at] : 0);
+            "-DSIZE_%d=%d -DWINDOW_%d=%d -DCOUNT_%d=%d -DEND_%d=%d "
+            "-DSHIFT_%d=%d ",
+            axis, size, axis, window, axis, count, axis, end, axis,
+            at >= 0 && (count > 1 || c->roll_first) ? c->shift[at] % end : 0);
     }
 }
 

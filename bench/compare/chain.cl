@@ -5,8 +5,8 @@
  * and moved in chunks of a type as wide as their rows allow; get_global_id(1)
  * is the tensor.
  *
- *   SIZE_a, WINDOW_a, COUNT_a, SHIFT_a   of axis a = 0, 1, 2: tokens; tokens
- *             of a window; windows; the shift
+ *   SIZE_a, WINDOW_a, COUNT_a, END_a, SHIFT_a   of axis a = 0, 1, 2: tokens;
+ *             tokens of a window; windows; how many are rolled; by how many
  *   HEADS, KV_HEADS
  *   CHUNKS    of a head's row
  *   CHUNK     their type
@@ -25,6 +25,9 @@
 #define COUNT_0 1
 #define COUNT_1 5
 #define COUNT_2 7
+#define END_0 1
+#define END_1 35
+#define END_2 49
 #define SHIFT_0 0
 #define SHIFT_1 3
 #define SHIFT_2 3
@@ -52,13 +55,14 @@
 #define INLINE static inline __attribute__((always_inline))
 
 /* Where the token at `seat` of a window of a rolled and padded axis is. */
-#define AXIS(a, window, seat)                                                 \
-    (((window)*WINDOW_##a + (seat) + SHIFT_##a) %                             \
-     ((INDEX)COUNT_##a * WINDOW_##a))
+#define AXIS(a, window, seat) UNROLLED(a, (INDEX)(window)*WINDOW_##a + (seat))
+#define UNROLLED(a, x)                                                        \
+    (END_##a == COUNT_##a * WINDOW_##a || (x) < END_##a                       \
+         ? ((x) + SHIFT_##a) % (INDEX)END_##a                                 \
+         : (x))
 /* Where a token goes when that axis is rolled. */
 #define ROLLED(a, x)                                                          \
-    ((x) >= SHIFT_##a ? (x)-SHIFT_##a                                         \
-                      : (x) + COUNT_##a * WINDOW_##a - SHIFT_##a)
+    ((x) >= SHIFT_##a ? (x)-SHIFT_##a : (x) + END_##a - SHIFT_##a)
 
 /* The token of a grid at a seat of a window; NOWHERE: of the padding. */
 INLINE INDEX token_at(INDEX window, INDEX seat)
