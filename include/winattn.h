@@ -338,7 +338,10 @@ typedef enum winattn_padding {
  *      the last axis running fastest, all windows of one grid before those of
  *      the next.
  *
- * An axis whose window covers its padded size is not shifted.
+ * An axis whose window covers its padded size is not shifted, unless
+ * WINATTN_GRID_SHIFT_ALL in winattn_desc.grid_options says that shift counts
+ * there, too (as models of transformers with Swinv2 do it for pictures that
+ * are smaller than those they were made for).
  *
  * timm rolls first and pads what it rolled (WINATTN_GRID_ROLL_FIRST in
  * winattn_desc.grid_options), so that 1 and 2 change places: token x goes to
@@ -389,6 +392,8 @@ typedef struct winattn_grid {
 
 /** winattn_desc.grid_options: tokens are rolled before they are padded. */
 #define WINATTN_GRID_ROLL_FIRST 1u
+/** Also an axis that one window covers is shifted. */
+#define WINATTN_GRID_SHIFT_ALL 2u
 
 /** How a table's entries are chosen. A table has an entry for each difference
  * of positions in a window,

@@ -302,7 +302,8 @@ typedef struct winattn_block_desc {
     winattn_term_dtype table_dtype; /**< of the table */
     /** As winattn_desc.build_options. */
     const char *build_options;
-    /** As winattn_desc.grid_options: which is first, roll or padding. */
+    /** As winattn_desc.grid_options: which is first, roll or padding, and
+     * whether axes that one window covers are shifted. */
     cl_bitfield grid_options;
 } winattn_block_desc;
 
@@ -440,6 +441,8 @@ typedef struct winattn_swin_config {
      * and 1: what is subtracted, and what is then divided by. */
     cl_float mean[3], deviation[3];
 
+    /** Ignored; older programs' structs end here, with undefined bytes. */
+    cl_uint unused;
     winattn_swin_rules rules; /**< what libraries do in different ways */
     /** Height and width of the pictures that the model was made for, which
      * some rules ask for; 0: those of the call. */

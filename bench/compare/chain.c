@@ -228,7 +228,9 @@ static void add_axes(option_text *options, const test_case *c)
             "-DSIZE_%d=%d -DWINDOW_%d=%d -DCOUNT_%d=%d -DEND_%d=%d "
             "-DSHIFT_%d=%d ",
             axis, size, axis, window, axis, count, axis, end, axis,
-            at >= 0 && (count > 1 || c->roll_first) ? c->shift[at] % end : 0);
+            at >= 0 && (count > 1 || c->roll_first || c->shift_all)
+                ? c->shift[at] % end
+                : 0);
     }
 }
 

@@ -84,7 +84,10 @@ INLINE ulong quotient_of(ulong a, ulong b)
 INLINE uint roll_of(const grid_layout *grid, int a)
 {
     const uint shift = grid->shift[a];
-    return PADDING && shift >= grid->size[a] ? shift % grid->size[a] : shift;
+    return PADDING && grid->shift_boundaries & GRID_ROLLS_FIRST &&
+                   shift >= grid->size[a]
+               ? shift % grid->size[a]
+               : shift;
 }
 #endif
 

@@ -140,6 +140,9 @@ static winattn_status make_block(winattn_model *model, uint32_t number,
     block.table_dtype = wa_model_table_dtype(config, model->desc.dtype);
     block.build_options = model->desc.build_options;
     memcpy(block.window, config->window[number], sizeof block.window);
+    block.grid_options = WINATTN_GRID_SHIFT_ALL; /* as wa_swin_shift says */
+    if (wa_swin_rules_of(config)->rolls_first)
+        block.grid_options |= WINATTN_GRID_ROLL_FIRST;
     if (shifted)
         wa_swin_shift(config, number,
                       (uint32_t[2]){stage->height, stage->width}, block.shift);

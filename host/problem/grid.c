@@ -19,6 +19,7 @@ static winattn_status read_grid_axis(const winattn_desc *desc, uint32_t a,
     const winattn_grid *given = &desc->grid;
     const bool roll_first =
         (desc->grid_options & WINATTN_GRID_ROLL_FIRST) != 0;
+    const bool shift_all = desc->grid_options != 0; /* either option */
     const uint32_t at = WINATTN_AXES - given->axes + a;
     const uint64_t size = given->size[a], window = given->window[a];
     char name[32];
@@ -45,7 +46,7 @@ static winattn_status read_grid_axis(const winattn_desc *desc, uint32_t a,
     grid->window[at] = given->window[a];
     grid->windows[at] = (uint32_t)windows;
     grid->is_padded = grid->is_padded || is_padded;
-    if (windows > 1 || roll_first) { /* else the window covers the axis */
+    if (windows > 1 || shift_all) { /* else the window covers the axis */
         grid->shift[at] = given->shift[a];
         if (given->shift[a] != 0 && !given->periodic[a])
             grid->shift_boundaries |= 1u << at;
@@ -85,7 +86,8 @@ winattn_status wa_read_grid(const winattn_desc *desc, wa_problem *problem)
                            given->axes, a);
     WA_TRY(wa_check_enum("grid.padding", (int)given->padding,
                          WINATTN_PADDING_HIDDEN));
-    if ((desc->grid_options & ~(cl_bitfield)WINATTN_GRID_ROLL_FIRST) != 0)
+    if ((desc->grid_options & ~(cl_bitfield)(WINATTN_GRID_ROLL_FIRST |
+                                             WINATTN_GRID_SHIFT_ALL)) != 0)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "grid_options is 0x%llx, which has unknown bits",
                        (unsigned long long)desc->grid_options);

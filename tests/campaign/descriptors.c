@@ -83,7 +83,7 @@ static void draw_grid(random_state *r, winattn_desc *d)
     grid->axes = 1 + below(r, WINATTN_AXES);
     grid->batch = ONE_OF(r, 1, 2, 5, 0, 64);
     grid->padding = (winattn_padding)below(r, 2);
-    d->grid_options = chance(r, 30) ? WINATTN_GRID_ROLL_FIRST : 0;
+    d->grid_options = chance(r, 30) ? (cl_bitfield)below(r, 4) : 0;
     for (cl_uint a = 0; a < grid->axes; a++) {
         grid->window[a] = grid->axes == 1
                               ? (cl_uint)ONE_OF(r, 1, 7, 49, 64, 200)

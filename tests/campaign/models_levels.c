@@ -207,7 +207,7 @@ static void draw_block(random_state *r, winattn_block_desc *d)
         chance(r, 60) ? 4 * d->channels : (cl_uint)ONE_OF(r, 1, 7, 64, 3000);
     d->eps = chance(r, 30) ? 1e-6f : 0;
     d->table_dtype = (winattn_term_dtype)below(r, 2);
-    d->grid_options = chance(r, 30) ? WINATTN_GRID_ROLL_FIRST : 0;
+    d->grid_options = chance(r, 30) ? (cl_bitfield)below(r, 4) : 0;
 }
 
 static void draw_config(random_state *r, winattn_swin_config *c)

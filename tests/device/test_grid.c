@@ -121,6 +121,10 @@ static const char *const table[] = {
     "pads=3 bias=table_same dim=8",
     "grid=2 size=8x8 window=8x8 shift=4x4 mask=shift region_value=-inf "
     "roll_first=1 bias=table_same dim=16",
+    "grid=2 size=5x20 window=8x8 shift=4x4 mask=shift shift_all=1 pads=3 "
+    "bias=table_same dim=16",
+    "grid=3 size=2x7x1 window=7x7x4 shift=5x3x2 mask=shift shift_all=1 "
+    "padding=hidden bias=table_same dim=8",
 };
 #define ROWS (sizeof table / sizeof *table)
 

@@ -76,6 +76,7 @@ static const field fields[] = {
     AXES(periodic),
     ENUM(padding, paddings),
     INT(roll_first),
+    INT(shift_all),
     INT(pads),
     ENUM(bias, terms),
     AXES(table),
@@ -366,7 +367,9 @@ static void describe_grid(const test_case *c, winattn_desc *desc)
     desc->grid.padding = (winattn_padding)c->padding;
     desc->grid.batch = (cl_ulong)c->batch;
     if (c->roll_first)
-        desc->grid_options = WINATTN_GRID_ROLL_FIRST;
+        desc->grid_options |= WINATTN_GRID_ROLL_FIRST;
+    if (c->shift_all)
+        desc->grid_options |= WINATTN_GRID_SHIFT_ALL;
     if (c->seed % 2) {
         desc->windows = 0;
         desc->queries = desc->keys = 0;

@@ -79,6 +79,7 @@ typedef struct test_case {
     int periodic[WINATTN_AXES];
     int padding;             /* winattn_padding */
     int roll_first;          /* WINATTN_GRID_ROLL_FIRST */
+    int shift_all;           /* WINATTN_GRID_SHIFT_ALL */
     int pads;                /* 1: pad_k is given, 2: pad_v, 3: both */
     int bias;                /* case_term */
     int table[WINATTN_AXES]; /* the table's window; zeros: the grid's */

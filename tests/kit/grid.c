@@ -22,7 +22,7 @@ static axis axis_of(const test_case *c, int i)
     a.window = (size_t)c->window[i];
     while (a.padded % a.window != 0 || a.padded < a.size)
         a.padded++;
-    if (a.window < a.padded || c->roll_first) /* else one window sees all */
+    if (a.window < a.padded || c->roll_first || c->shift_all)
         a.shift = (size_t)c->shift[i];
     a.rolled = c->roll_first ? a.size : a.padded;
     a.periodic = c->periodic[i] != 0;

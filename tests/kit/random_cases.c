@@ -198,6 +198,7 @@ test_case case_random_grid(int seed, int tier, int pass)
     if (pass == PASS_BACKWARD)
         draw_backward(&r, &c, 127);
     c.roll_first = random_int(&r, 0, 2) == 0;
+    c.shift_all = random_int(&r, 0, 3) == 0;
     return c;
 }
 

@@ -474,7 +474,7 @@ static void wrong_descriptors_are_refused(void **state)
     REFUSED(window[1], 0, WINATTN_INVALID_ARGUMENT, "window");
     REFUSED(shift[0], 4, WINATTN_INVALID_ARGUMENT, "shift");
     REFUSED(hidden, 0, WINATTN_INVALID_ARGUMENT, "hidden");
-    REFUSED(grid_options, 2, WINATTN_INVALID_ARGUMENT, "grid_options");
+    REFUSED(grid_options, 4, WINATTN_INVALID_ARGUMENT, "grid_options");
     REFUSED(eps, -1, WINATTN_INVALID_ARGUMENT, "eps");
     REFUSED(eps, NAN, WINATTN_INVALID_ARGUMENT, "eps");
     REFUSED(order, (winattn_norm_order)2, WINATTN_INVALID_ARGUMENT, "order");

@@ -123,6 +123,10 @@ static void grid_orders(void **state)
         assert_int_equal(p.grid.rolls_first, rows[i].rolls_first);
         assert_int_equal(p.grid.shift_boundaries, rows[i].shift_boundaries);
         assert_triple(p.grid.shift, 0, rows[i].shift[0], rows[i].shift[1]);
+        d.grid_options = WINATTN_GRID_SHIFT_ALL;
+        assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
+        assert_false(p.grid.rolls_first);
+        assert_triple(p.grid.shift, 0, rows[i].shift[0], rows[i].shift[1]);
         d.grid_options = 0;
         assert_int_equal(wa_problem_read(&d, &p), WINATTN_SUCCESS);
         assert_false(p.grid.rolls_first);
@@ -149,7 +153,7 @@ static const refused_field refused_grids[] = {
     {FIELD(grid.padding, 2), WINATTN_INVALID_ARGUMENT, "grid.padding"},
     {FIELD(grid.batch, (cl_ulong)1 << 32), WINATTN_UNSUPPORTED_PROBLEM,
      "grid.batch"},
-    {FIELD(grid_options, 2), WINATTN_INVALID_ARGUMENT, "grid_options is 0x2"},
+    {FIELD(grid_options, 4), WINATTN_INVALID_ARGUMENT, "grid_options is 0x4"},
     {FIELD(windows, 41), WINATTN_INVALID_ARGUMENT, "windows is 41"},
     {FIELD(queries, 49), WINATTN_INVALID_ARGUMENT, "queries is 49"},
     {FIELD(keys, 49), WINATTN_INVALID_ARGUMENT, "keys is 49"},

@@ -179,7 +179,7 @@ class Problem:
             grid.shift[axis] = shift[axis]
             grid.periodic[axis] = periodic[axis]
         grid.padding = choice("padding", given["padding"], _library.PADDINGS)
-        if given["roll_first"]:
+        if flag("roll_first", given["roll_first"]):
             self.desc.grid_options = _library.GRID_ROLL_FIRST
         for name in ("pad_k", "pad_v"):
             if name in self.arrays and given["padding"] != "values":
