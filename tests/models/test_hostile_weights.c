@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "files.h"
+#include "kit/scratch.h"
 #include "models/swin_file.h"
 
 #define HEADER_MOST ((size_t)4 << 20)
@@ -222,15 +223,20 @@ static void test_named_models(void **state)
 
 /* ---- Headers ---- */
 
-/* All of a header, in so many bytes as it may have: a piece, again and again.
- */
-static void check_pieces(const char *start, const char *piece, const char *end)
+/* A text of as many bytes as headers may have: a piece, again and again. */
+static char *repeated(const char *start, const char *piece, const char *end)
 {
-    char *header = malloc(HEADER_MOST + 1), *at = header;
+    char *text = malloc(HEADER_MOST + 1), *at = text;
     at += sprintf(at, "%s", start);
-    while ((size_t)(at - header) + strlen(piece) + strlen(end) <= HEADER_MOST)
+    while ((size_t)(at - text) + strlen(piece) + strlen(end) <= HEADER_MOST)
         at += sprintf(at, "%s", piece);
     strcpy(at, end);
+    return text;
+}
+
+static void check_pieces(const char *start, const char *piece, const char *end)
+{
+    char *header = repeated(start, piece, end);
     const file_bytes file = file_of_header(header, 0);
     assert_status(read_counted(&file), WINATTN_INVALID_FILE, "");
     free(file.bytes);
@@ -253,6 +259,28 @@ static void test_headers(void **state)
                  "0],\"data_offsets\":[0,0]}}");
     check_pieces("{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[",
                  "0,", "0,0]}}");
+}
+
+/* The index and a shard. */
+static void test_set(void **state)
+{
+    char *header = repeated("{\"__metadata__\":{\"a\":[", "0,",
+                            "0]},\"a\":{\"dtype\":\"U8\"," PLACE "}");
+    char *index =
+        repeated("{\"a\":[", "0,", "0],\"weight_map\":{\"a\":\"shard\"}}");
+    wa_safetensors *set;
+    (void)state;
+    const file_bytes file = file_of_header(header, 0);
+    write_bytes(folder_named("shard"), file.bytes, file.size);
+    write_bytes(folder_named("index.json"), index, strlen(index));
+    count_anew();
+    assert_status(wa_safetensors_open(folder_named("index.json"), &set), 0,
+                  "");
+    assert_true(requested < MEMORY_MOST);
+    wa_safetensors_close(set);
+    free(file.bytes);
+    free(index);
+    free(header);
 }
 
 /* ---- Numbers ---- */
@@ -282,9 +310,16 @@ static void test_index(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_position_steps), cmocka_unit_test(test_hollow),
-        cmocka_unit_test(test_named_models),   cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_position_steps),
+        cmocka_unit_test(test_hollow),
+        cmocka_unit_test(test_named_models),
+        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_set),
         cmocka_unit_test(test_index),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (!scratch_make())
+        return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    scratch_remove();
+    return failed;
 }
