@@ -181,7 +181,8 @@ static winattn_status launch(const winattn_plan *plan, wa_pass pass,
 {
     const wa_plan *planned = &plan->passes[pass];
     WA_TRY(wa_check_buffers(&plan->problem, pass, planned->workspace.all,
-                            wa_session_context(plan->session), buffers));
+                            wa_session_context(plan->session), buffers,
+                            accumulate));
     wa_lock_take(plan->lock);
     const winattn_status status =
         wa_launch(&plan->problem, planned, &plan->kernels[pass], queue,

@@ -4,7 +4,7 @@
 #include "base/status.h"
 
 winattn_status wa_check_memory(const char *name, const winattn_tensor *at,
-                               cl_context context, bool output,
+                               cl_context context, wa_access access,
                                uint32_t element_size, uint64_t bytes)
 {
     cl_mem_object_type type = 0;
@@ -31,10 +31,10 @@ winattn_status wa_check_memory(const char *name, const winattn_tensor *at,
     if (owner != context)
         return wa_fail(WINATTN_INVALID_BUFFER,
                        "%s belongs to another context than the plan", name);
-    if (!output && (flags & CL_MEM_WRITE_ONLY) != 0)
+    if ((access & WA_READS) != 0 && (flags & CL_MEM_WRITE_ONLY) != 0)
         return wa_fail(WINATTN_INVALID_BUFFER,
                        "%s is read, but its buffer is write-only", name);
-    if (output && (flags & CL_MEM_READ_ONLY) != 0)
+    if ((access & WA_WRITES) != 0 && (flags & CL_MEM_READ_ONLY) != 0)
         return wa_fail(WINATTN_INVALID_BUFFER,
                        "%s is written, but its buffer is read-only", name);
     if (at->offset % element_size != 0)
@@ -67,9 +67,27 @@ static winattn_status check_pad_columns(const wa_problem *problem,
         (unsigned long long)wanted);
 }
 
+/* An output that is added to is read first. */
+static wa_access access_of(wa_tensor_id id, wa_role role,
+                           cl_bitfield accumulate)
+{
+    static const cl_bitfield bits[WA_TENSORS] = {
+        [WA_DQ] = WINATTN_DQ,
+        [WA_DK] = WINATTN_DK,
+        [WA_DV] = WINATTN_DV,
+        [WA_DBIAS] = WINATTN_DBIAS,
+        [WA_D_LOGIT_SCALE] = WINATTN_D_LOGIT_SCALE,
+        [WA_D_PAD_K] = WINATTN_D_PAD_K,
+        [WA_D_PAD_V] = WINATTN_D_PAD_V};
+    return role < WA_OUTPUT               ? WA_READS
+           : (accumulate & bits[id]) != 0 ? WA_READS_AND_WRITES
+                                          : WA_WRITES;
+}
+
 winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
                                 uint64_t workspace_bytes, cl_context context,
-                                const wa_buffers *buffers)
+                                const wa_buffers *buffers,
+                                cl_bitfield accumulate)
 {
     for (wa_tensor_id id = 0; id < WA_TENSORS; id++) {
         const wa_tensor *tensor = &problem->tensor[id];
@@ -86,9 +104,9 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
         if (!tensor->used)
             return wa_fail(WINATTN_INVALID_ARGUMENT,
                            "%s is given, but the plan does not use it", name);
-        WA_TRY(wa_check_memory(name, at, context, role >= WA_OUTPUT,
-                               tensor->element_size,
-                               tensor->span * tensor->element_size));
+        WA_TRY(wa_check_memory(
+            name, at, context, access_of(id, role, accumulate),
+            tensor->element_size, tensor->span * tensor->element_size));
     }
     WA_TRY(check_pad_columns(problem, buffers, WA_PAD_K, WA_K));
     WA_TRY(check_pad_columns(problem, buffers, WA_PAD_V, WA_V));
@@ -99,8 +117,9 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
                        "workspace is NULL, but the %s pass needs %llu bytes",
                        pass == WA_FORWARD ? "forward" : "backward",
                        (unsigned long long)workspace_bytes);
-    const winattn_status status = wa_check_memory(
-        "workspace", &buffers->workspace, context, true, 16, workspace_bytes);
+    const winattn_status status =
+        wa_check_memory("workspace", &buffers->workspace, context,
+                        WA_READS_AND_WRITES, 16, workspace_bytes);
     return status == WINATTN_BUFFER_TOO_SMALL ? WINATTN_WORKSPACE_TOO_SMALL
                                               : status;
 }

@@ -6,19 +6,28 @@
 #include "base/sister.h"
 #include "launch/launch.h"
 
-/* Is `at` a buffer of the context that a kernel may read, or for an output
- * write, aligned to its elements, with so many bytes? */
+/* What kernels do with a buffer. */
+typedef enum wa_access {
+    WA_READS = 1,
+    WA_WRITES = 2,
+    WA_READS_AND_WRITES = WA_READS | WA_WRITES
+} wa_access;
+
+/* Is `at` a buffer of the context that kernels may access so, aligned to its
+ * elements, with so many bytes? */
 WA_SISTER winattn_status wa_check_memory(const char *name,
                                          const winattn_tensor *at,
-                                         cl_context context, bool output,
+                                         cl_context context, wa_access access,
                                          uint32_t element_size,
                                          uint64_t bytes);
 
 /* Every tensor present, readable or writable, of the context, aligned to its
- * elements and inside its buffer; enough workspace. */
+ * elements and inside its buffer; enough workspace. accumulate: as
+ * wa_launch's. */
 winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
                                 uint64_t workspace_bytes, cl_context context,
-                                const wa_buffers *buffers);
+                                const wa_buffers *buffers,
+                                cl_bitfield accumulate);
 
 WA_SISTER winattn_status wa_check_queue(cl_command_queue queue,
                                         cl_context context,

@@ -325,11 +325,9 @@ static winattn_status check_call(const winattn_block_plan *plan,
     WA_TRY(wa_check_inputs(&x, 1, context));
     if (!call->y.buffer)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "y is NULL");
-    WA_TRY(
-        wa_check_memory("y", &call->y, context, true, size, plan->map_bytes));
-    /* and the mlp reads it */
-    WA_TRY(
-        wa_check_memory("y", &call->y, context, false, size, plan->map_bytes));
+    /* the mlp reads it */
+    WA_TRY(wa_check_memory("y", &call->y, context, WA_READS_AND_WRITES, size,
+                           plan->map_bytes));
     WA_TRY(check_weights(plan, &call->weights));
     return wa_check_workspace(&call->workspace, context, plan->workspace);
 }

@@ -55,7 +55,7 @@ winattn_status wa_check_inputs(const wa_wanted_tensor *wanted, size_t count,
                                : "%s is given, but the plan does not use it",
                            t->name);
         if (t->is_wanted)
-            WA_TRY(wa_check_memory(t->name, t->at, context, false,
+            WA_TRY(wa_check_memory(t->name, t->at, context, WA_READS,
                                    t->element_size,
                                    t->count * t->element_size));
     }
@@ -69,9 +69,8 @@ winattn_status wa_check_workspace(const winattn_tensor *workspace,
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "workspace is NULL, but the call needs %llu bytes",
                        (unsigned long long)bytes);
-    WA_TRY(wa_check_memory("workspace", workspace, context, false, 16, 0));
-    const winattn_status status =
-        wa_check_memory("workspace", workspace, context, true, 16, bytes);
+    const winattn_status status = wa_check_memory(
+        "workspace", workspace, context, WA_READS_AND_WRITES, 16, bytes);
     return status == WINATTN_BUFFER_TOO_SMALL ? WINATTN_WORKSPACE_TOO_SMALL
                                               : status;
 }

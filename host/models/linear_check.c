@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/struct.h"
 #include "launch/check.h"
+#include "models/levels.h"
 #include "models/linear.h"
 
 #include "../cl/common/args.h"
@@ -73,7 +74,7 @@ uint64_t wa_linear_workspace(const winattn_linear_plan *plan, uint64_t rows)
 /* A tensor of a call: `rows` of `columns` elements, `stride` apart. */
 static winattn_status check_tensor(const winattn_linear_plan *plan,
                                    const char *name, const winattn_tensor *at,
-                                   bool used, bool output, uint64_t rows,
+                                   bool used, wa_access access, uint64_t rows,
                                    uint64_t columns, uint64_t stride)
 {
     const uint32_t size = plan->problem.dtype == WINATTN_FP32 ? 4 : 2;
@@ -89,7 +90,7 @@ static winattn_status check_tensor(const winattn_linear_plan *plan,
     if (last > UINT64_MAX / size - columns)
         return wa_fail(WINATTN_INVALID_LAYOUT, "%s has more than 2^64 bytes",
                        name);
-    return wa_check_memory(name, at, wa_session_context(plan->session), output,
+    return wa_check_memory(name, at, wa_session_context(plan->session), access,
                            size, (last + columns) * size);
 }
 
@@ -125,17 +126,10 @@ static winattn_status check_workspace(const winattn_linear_plan *plan,
                                       const winattn_linear *own)
 {
     const uint64_t bytes = wa_linear_workspace(plan, own->rows);
-    if (bytes == 0)
-        return WINATTN_SUCCESS;
-    if (!own->workspace.buffer)
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "workspace is NULL, but the call needs %llu bytes",
-                       (unsigned long long)bytes);
-    const winattn_status status =
-        wa_check_memory("workspace", &own->workspace,
-                        wa_session_context(plan->session), true, 16, bytes);
-    return status == WINATTN_BUFFER_TOO_SMALL ? WINATTN_WORKSPACE_TOO_SMALL
-                                              : status;
+    return bytes == 0
+               ? WINATTN_SUCCESS
+               : wa_check_workspace(&own->workspace,
+                                    wa_session_context(plan->session), bytes);
 }
 
 winattn_status wa_linear_check(const winattn_linear_plan *plan,
@@ -154,19 +148,19 @@ winattn_status wa_linear_check(const winattn_linear_plan *plan,
         return WINATTN_SUCCESS;
     const uint64_t rows = own->rows;
     const bool norm = p->layer_norm;
-    WA_TRY(check_tensor(plan, "x", &own->x, true, false, rows, p->in,
+    WA_TRY(check_tensor(plan, "x", &own->x, true, WA_READS, rows, p->in,
                         own->x_stride));
-    WA_TRY(check_tensor(plan, "weight", &own->weight, true, false, p->out,
+    WA_TRY(check_tensor(plan, "weight", &own->weight, true, WA_READS, p->out,
                         p->in, own->weight_stride));
-    WA_TRY(check_tensor(plan, "bias", &own->bias, p->has_bias, false, 1,
+    WA_TRY(check_tensor(plan, "bias", &own->bias, p->has_bias, WA_READS, 1,
                         p->out, 0));
-    WA_TRY(check_tensor(plan, "norm_weight", &own->norm_weight, norm, false, 1,
-                        p->in, 0));
-    WA_TRY(check_tensor(plan, "norm_bias", &own->norm_bias, norm, false, 1,
+    WA_TRY(check_tensor(plan, "norm_weight", &own->norm_weight, norm, WA_READS,
+                        1, p->in, 0));
+    WA_TRY(check_tensor(plan, "norm_bias", &own->norm_bias, norm, WA_READS, 1,
                         p->in, 0));
     WA_TRY(check_tensor(plan, "residual", &own->residual, p->has_residual,
-                        false, rows, p->out, own->residual_stride));
-    WA_TRY(check_tensor(plan, "y", &own->y, true, true, rows, p->out,
+                        WA_READS, rows, p->out, own->residual_stride));
+    WA_TRY(check_tensor(plan, "y", &own->y, true, WA_WRITES, rows, p->out,
                         own->y_stride));
     return check_workspace(plan, own);
 }

@@ -16,15 +16,13 @@
 
 static winattn_status check_output(const winattn_model *model,
                                    const char *name, const winattn_tensor *at,
-                                   uint64_t bytes, bool is_read)
+                                   uint64_t bytes, wa_access access)
 {
     const cl_context context = wa_session_context(model->session);
     const uint32_t size = wa_element_size(model->desc.dtype);
     if (!at->buffer)
         return WINATTN_SUCCESS;
-    WA_TRY(wa_check_memory(name, at, context, true, size, bytes));
-    return is_read ? wa_check_memory(name, at, context, false, size, bytes)
-                   : WINATTN_SUCCESS;
+    return wa_check_memory(name, at, context, access, size, bytes);
 }
 
 /* *last becomes the last stage that is needed. */
@@ -48,7 +46,7 @@ static winattn_status check_outputs(const winattn_model *model,
                            "%s is given, but the model has %u stages",
                            names[i], stages);
         WA_TRY(check_output(model, names[i], &call->maps[i],
-                            model->stages[i].map_bytes, true));
+                            model->stages[i].map_bytes, WA_READS_AND_WRITES));
         any = true;
         *last = i > *last ? i : *last;
     }
@@ -62,9 +60,10 @@ static winattn_status check_outputs(const winattn_model *model,
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "logits is given, but the model has no head");
     WA_TRY(check_output(model, "logits", &call->logits,
-                        row * model->config.classes, false));
+                        row * model->config.classes, WA_WRITES));
     return check_output(model, "features", &call->features,
-                        row * model->stages[stages - 1].channels, true);
+                        row * model->stages[stages - 1].channels,
+                        WA_READS_AND_WRITES);
 }
 
 static winattn_status check_call(const winattn_model *model,

@@ -149,7 +149,8 @@ static winattn_status check_call(const winattn_window_attention_plan *plan,
     WA_TRY(wa_check_inputs(wanted, sizeof wanted / sizeof *wanted, context));
     if (!call->y.buffer)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "y is NULL");
-    WA_TRY(wa_check_memory("y", &call->y, context, true, size, plan->x_bytes));
+    WA_TRY(wa_check_memory("y", &call->y, context, WA_WRITES, size,
+                           plan->x_bytes));
     return wa_check_workspace(&call->workspace, context, plan->workspace);
 }
 

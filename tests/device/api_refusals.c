@@ -124,6 +124,65 @@ static void refuses_one_way_buffers(const fixture *f, size_t size)
     clReleaseMemObject(write_only);
 }
 
+/* A workspace is written, then read; so is an output that is added to. */
+static void both_ways(void **state)
+{
+    (void)state;
+    fixture f = set_up("pass=backward bias=fp32 outputs=127");
+    const cl_mem_flags flags[] = {CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY};
+    static const char *const reasons[] = {"workspace is written",
+                                          "workspace is read"};
+    const cl_bitfield all =
+        WINATTN_DQ | WINATTN_DK | WINATTN_DV | WINATTN_DBIAS;
+    winattn_backward bad = f.backward;
+    size_t size = 0;
+    cl_int error;
+    assert_int_equal(winattn_plan_workspace_size(f.plan, &size),
+                     WINATTN_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        bad.workspace.buffer =
+            clCreateBuffer(device.context, flags[i], size, NULL, &error);
+        assert_int_equal(error, CL_SUCCESS);
+        assert_status(winattn_enqueue_backward(f.plan, device.queue, &bad, 0,
+                                               NULL, NULL),
+                      WINATTN_INVALID_BUFFER, reasons[i]);
+        clReleaseMemObject(bad.workspace.buffer);
+    }
+    static const struct {
+        size_t at; /* in winattn_backward */
+        cl_bitfield bit;
+        const char *reason;
+    } outputs[] = {
+        {offsetof(winattn_backward, dq), WINATTN_DQ, "dq is read"},
+        {offsetof(winattn_backward, dk), WINATTN_DK, "dk is read"},
+        {offsetof(winattn_backward, dv), WINATTN_DV, "dv is read"},
+        {offsetof(winattn_backward, dbias), WINATTN_DBIAS, "dbias is read"},
+    };
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+        bad = f.backward;
+        winattn_tensor *output =
+            (winattn_tensor *)((char *)&bad + outputs[i].at);
+        assert_int_equal(clGetMemObjectInfo(output->buffer, CL_MEM_SIZE,
+                                            sizeof size, &size, NULL),
+                         CL_SUCCESS);
+        const cl_mem write_only = clCreateBuffer(
+            device.context, CL_MEM_WRITE_ONLY, size, NULL, &error);
+        assert_int_equal(error, CL_SUCCESS);
+        output->buffer = write_only;
+        bad.accumulate = outputs[i].bit;
+        assert_status(winattn_enqueue_backward(f.plan, device.queue, &bad, 0,
+                                               NULL, NULL),
+                      WINATTN_INVALID_BUFFER, outputs[i].reason);
+        bad.accumulate = all & ~outputs[i].bit;
+        assert_status(winattn_enqueue_backward(f.plan, device.queue, &bad, 0,
+                                               NULL, NULL),
+                      WINATTN_SUCCESS, "");
+        assert_int_equal(clFinish(device.queue), CL_SUCCESS);
+        clReleaseMemObject(write_only);
+    }
+    tear_down(&f);
+}
+
 static void refuses_images(const fixture *f)
 {
     cl_bool images = CL_FALSE;
@@ -241,22 +300,23 @@ static void workspace_check(void **state)
     buffers.tensor[WA_O] = f.forward.o;
     backward = buffers;
     backward.tensor[WA_D_O] = f.forward.o;
-    assert_status(
-        wa_check_buffers(&problem, WA_FORWARD, 1024, device.context, &buffers),
-        WINATTN_INVALID_ARGUMENT,
-        "workspace is NULL, but the forward pass needs 1024 bytes");
-    assert_status(
-        wa_check_buffers(&problem, WA_BACKWARD, 16, device.context, &backward),
-        WINATTN_INVALID_ARGUMENT,
-        "workspace is NULL, but the backward pass needs 16 bytes");
+    assert_status(wa_check_buffers(&problem, WA_FORWARD, 1024, device.context,
+                                   &buffers, 0),
+                  WINATTN_INVALID_ARGUMENT,
+                  "workspace is NULL, but the forward pass needs 1024 bytes");
+    assert_status(wa_check_buffers(&problem, WA_BACKWARD, 16, device.context,
+                                   &backward, 0),
+                  WINATTN_INVALID_ARGUMENT,
+                  "workspace is NULL, but the backward pass needs 16 bytes");
     buffers.workspace.buffer =
         clCreateBuffer(device.context, CL_MEM_READ_WRITE, 1024, NULL, &error);
-    assert_int_equal(
-        wa_check_buffers(&problem, WA_FORWARD, 1024, device.context, &buffers),
-        WINATTN_SUCCESS);
+    assert_int_equal(wa_check_buffers(&problem, WA_FORWARD, 1024,
+                                      device.context, &buffers, 0),
+                     WINATTN_SUCCESS);
     buffers.workspace.offset = 16;
     assert_status(
-        wa_check_buffers(&problem, WA_FORWARD, 1024, device.context, &buffers),
+        wa_check_buffers(&problem, WA_FORWARD, 1024, device.context, &buffers,
+                         0),
         WINATTN_WORKSPACE_TOO_SMALL,
         "workspace needs 1024 bytes from offset 16 on, but its buffer has "
         "1024");
@@ -267,6 +327,6 @@ static void workspace_check(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(enqueue_refuses), cmocka_unit_test(exact_buffers),
     cmocka_unit_test(buffer_kinds),    cmocka_unit_test(queue_of_other_device),
-    cmocka_unit_test(workspace_check),
+    cmocka_unit_test(workspace_check), cmocka_unit_test(both_ways),
 };
 const test_group api_refusals = TEST_GROUP(NULL, tests);

@@ -156,6 +156,11 @@ static void wrong_calls_are_refused(void **state)
     c.y.buffer = read_only;
     refuses_call(&p, &c, WINATTN_INVALID_BUFFER, "y is written");
     clReleaseMemObject(read_only);
+    cl_mem write_only = new_buffer(800, CL_MEM_WRITE_ONLY);
+    c = p.call;
+    c.workspace.buffer = write_only;
+    refuses_call(&p, &c, WINATTN_INVALID_BUFFER, "workspace is read");
+    clReleaseMemObject(write_only);
     assert_status(
         winattn_enqueue_linear(NULL, device.queue, &p.call, 0, NULL, NULL),
         WINATTN_INVALID_ARGUMENT, "plan is NULL");
