@@ -764,7 +764,10 @@ WINATTN_API winattn_status winattn_programs_export(
 /** A tensor's place. */
 typedef struct winattn_tensor {
     cl_mem buffer; /**< NULL: no tensor */
-    /** In bytes, of element [0, 0, 0, 0]; a multiple of the element size. */
+    /** In bytes, of element [0, 0, 0, 0]; a multiple of the element size. So
+     * is where the memory of the buffer starts, if it is the program's
+     * (CL_MEM_USE_HOST_PTR); from a multiple of 16 on kernels access it
+     * faster. */
     cl_ulong offset;
 } winattn_tensor;
 
@@ -794,7 +797,8 @@ typedef struct winattn_forward {
      * log(sum over keys of exp(S)); NULL if not wanted. */
     winattn_tensor lse;
 
-    /** winattn_plan_workspace_size bytes; NULL where that is 0. */
+    /** winattn_plan_workspace_size bytes, from a multiple of 16 on; NULL where
+     * that is 0. */
     winattn_tensor workspace;
 } winattn_forward;
 
@@ -889,7 +893,8 @@ typedef struct winattn_backward {
      * d_logit_scale that are overwritten become 0. */
     cl_bitfield accumulate;
 
-    /** winattn_plan_workspace_size bytes; NULL where that is 0. */
+    /** winattn_plan_workspace_size bytes, from a multiple of 16 on; NULL where
+     * that is 0. */
     winattn_tensor workspace;
 } winattn_backward;
 

@@ -40,10 +40,12 @@ bool wa_allows_wide_access(const wa_problem *problem,
             return false;
         if (bytes == 0)
             continue;
-        uint64_t all = buffers->tensor[ids[i]].offset;
+        uint64_t steps = 0;
         for (int axis = WA_WINDOW; axis <= WA_ROW; axis++)
-            all |= tensor->stride[axis] * tensor->element_size;
-        if (all % bytes != 0)
+            steps |= tensor->stride[axis] * tensor->element_size;
+        if (steps % bytes != 0 ||
+            !wa_is_aligned(&buffers->tensor[ids[i]], buffers->start[ids[i]],
+                           bytes))
             return false;
     }
     return true;

@@ -21,6 +21,8 @@ typedef struct wa_kernel_chain {
     bool wants_event; /* the caller */
     bool has_begun;
     cl_event last; /* NULL: there is none, or no one waits for it */
+    /* wa_is_aligned's of all buffers that the launches access, or-ed */
+    uint64_t start;
 } wa_kernel_chain;
 
 WA_SISTER winattn_status wa_chain_begin(wa_kernel_chain *chain,

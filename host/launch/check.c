@@ -1,46 +1,89 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "launch/check.h"
 
+#include <string.h>
+
 #include "base/status.h"
 
-winattn_status wa_check_memory(const char *name, const winattn_tensor *at,
-                               cl_context context, wa_access access,
-                               uint32_t element_size, uint64_t bytes)
+/* What a memory object says of itself. */
+typedef struct memory_facts {
+    cl_mem_object_type type;
+    cl_mem_flags flags;
+    cl_context context;
+    size_t size, origin;
+    void *host; /* NULL unless the memory is the caller's */
+} memory_facts;
+
+static winattn_status ask(const char *name, cl_mem memory, memory_facts *facts)
 {
-    cl_mem_object_type type = 0;
-    cl_mem_flags flags = 0;
-    cl_context owner = NULL;
-    size_t size = 0;
-    cl_int error =
-        clGetMemObjectInfo(at->buffer, CL_MEM_TYPE, sizeof type, &type, NULL);
-    if (error == CL_SUCCESS)
-        error = clGetMemObjectInfo(at->buffer, CL_MEM_FLAGS, sizeof flags,
-                                   &flags, NULL);
-    if (error == CL_SUCCESS)
-        error = clGetMemObjectInfo(at->buffer, CL_MEM_CONTEXT, sizeof owner,
-                                   &owner, NULL);
-    if (error == CL_SUCCESS)
-        error = clGetMemObjectInfo(at->buffer, CL_MEM_SIZE, sizeof size, &size,
-                                   NULL);
+    const struct {
+        cl_mem_info what;
+        size_t size;
+        void *answer;
+    } asked[] = {
+        {CL_MEM_TYPE, sizeof facts->type, &facts->type},
+        {CL_MEM_FLAGS, sizeof facts->flags, &facts->flags},
+        {CL_MEM_CONTEXT, sizeof facts->context, &facts->context},
+        {CL_MEM_SIZE, sizeof facts->size, &facts->size},
+        {CL_MEM_OFFSET, sizeof facts->origin, &facts->origin},
+        {CL_MEM_HOST_PTR, sizeof facts->host, &facts->host},
+    };
+    cl_int error = CL_SUCCESS;
+    memset(facts, 0, sizeof *facts);
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        /* drivers may name memory of their own, too */
+        if (asked[i].what == CL_MEM_HOST_PTR &&
+            (facts->flags & CL_MEM_USE_HOST_PTR) == 0)
+            continue;
+        error = clGetMemObjectInfo(memory, asked[i].what, asked[i].size,
+                                   asked[i].answer, NULL);
+        if (error != CL_SUCCESS)
+            break;
+    }
     if (error == CL_INVALID_MEM_OBJECT)
         return wa_fail(WINATTN_INVALID_BUFFER, "%s is no memory object", name);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clGetMemObjectInfo");
-    if (type != CL_MEM_OBJECT_BUFFER)
-        return wa_fail(WINATTN_INVALID_BUFFER, "%s is no buffer", name);
-    if (owner != context)
-        return wa_fail(WINATTN_INVALID_BUFFER,
-                       "%s belongs to another context than the plan", name);
-    if ((access & WA_READS) != 0 && (flags & CL_MEM_WRITE_ONLY) != 0)
-        return wa_fail(WINATTN_INVALID_BUFFER,
-                       "%s is read, but its buffer is write-only", name);
-    if ((access & WA_WRITES) != 0 && (flags & CL_MEM_READ_ONLY) != 0)
-        return wa_fail(WINATTN_INVALID_BUFFER,
-                       "%s is written, but its buffer is read-only", name);
+    return error == CL_SUCCESS ? WINATTN_SUCCESS
+                               : wa_fail_cl(error, "clGetMemObjectInfo");
+}
+
+static winattn_status check_place(const char *name, const winattn_tensor *at,
+                                  uint64_t start, uint32_t element_size)
+{
     if (at->offset % element_size != 0)
         return wa_fail(WINATTN_INVALID_LAYOUT,
                        "the offset of %s, %llu, is no multiple of %u", name,
                        (unsigned long long)at->offset, element_size);
+    if (!wa_is_aligned(at, start, element_size))
+        return wa_fail(WINATTN_INVALID_LAYOUT,
+                       "the memory of the buffer of %s starts on no multiple "
+                       "of %u bytes",
+                       name, element_size);
+    return WINATTN_SUCCESS;
+}
+
+winattn_status wa_check_memory(const char *name, const winattn_tensor *at,
+                               cl_context context, wa_access access,
+                               uint32_t element_size, uint64_t bytes,
+                               uint64_t *start)
+{
+    memory_facts facts;
+    WA_TRY(ask(name, at->buffer, &facts));
+    const size_t size = facts.size;
+    const uint64_t first = facts.origin | (uint64_t)(uintptr_t)facts.host;
+    if (facts.type != CL_MEM_OBJECT_BUFFER)
+        return wa_fail(WINATTN_INVALID_BUFFER, "%s is no buffer", name);
+    if (facts.context != context)
+        return wa_fail(WINATTN_INVALID_BUFFER,
+                       "%s belongs to another context than the plan", name);
+    if ((access & WA_READS) != 0 && (facts.flags & CL_MEM_WRITE_ONLY) != 0)
+        return wa_fail(WINATTN_INVALID_BUFFER,
+                       "%s is read, but its buffer is write-only", name);
+    if ((access & WA_WRITES) != 0 && (facts.flags & CL_MEM_READ_ONLY) != 0)
+        return wa_fail(WINATTN_INVALID_BUFFER,
+                       "%s is written, but its buffer is read-only", name);
+    WA_TRY(check_place(name, at, first, element_size));
+    if (start)
+        *start |= first;
     if (at->offset > size || bytes > size - at->offset)
         return wa_fail(WINATTN_BUFFER_TOO_SMALL,
                        "%s needs %llu bytes from offset %llu on, but its "
@@ -86,8 +129,7 @@ static wa_access access_of(wa_tensor_id id, wa_role role,
 
 winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
                                 uint64_t workspace_bytes, cl_context context,
-                                const wa_buffers *buffers,
-                                cl_bitfield accumulate)
+                                wa_buffers *buffers, cl_bitfield accumulate)
 {
     for (wa_tensor_id id = 0; id < WA_TENSORS; id++) {
         const wa_tensor *tensor = &problem->tensor[id];
@@ -106,7 +148,8 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
                            "%s is given, but the plan does not use it", name);
         WA_TRY(wa_check_memory(
             name, at, context, access_of(id, role, accumulate),
-            tensor->element_size, tensor->span * tensor->element_size));
+            tensor->element_size, tensor->span * tensor->element_size,
+            &buffers->start[id]));
     }
     WA_TRY(check_pad_columns(problem, buffers, WA_PAD_K, WA_K));
     WA_TRY(check_pad_columns(problem, buffers, WA_PAD_V, WA_V));
@@ -119,7 +162,7 @@ winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
                        (unsigned long long)workspace_bytes);
     const winattn_status status =
         wa_check_memory("workspace", &buffers->workspace, context,
-                        WA_READS_AND_WRITES, 16, workspace_bytes);
+                        WA_READS_AND_WRITES, 16, workspace_bytes, NULL);
     return status == WINATTN_BUFFER_TOO_SMALL ? WINATTN_WORKSPACE_TOO_SMALL
                                               : status;
 }

@@ -14,20 +14,20 @@ typedef enum wa_access {
 } wa_access;
 
 /* Is `at` a buffer of the context that kernels may access so, aligned to its
- * elements, with so many bytes? */
+ * elements, with so many bytes? *start, unless NULL, is or-ed with where the
+ * buffer's memory starts (wa_is_aligned). */
 WA_SISTER winattn_status wa_check_memory(const char *name,
                                          const winattn_tensor *at,
                                          cl_context context, wa_access access,
-                                         uint32_t element_size,
-                                         uint64_t bytes);
+                                         uint32_t element_size, uint64_t bytes,
+                                         uint64_t *start);
 
 /* Every tensor present, readable or writable, of the context, aligned to its
- * elements and inside its buffer; enough workspace. accumulate: as
- * wa_launch's. */
+ * elements and inside its buffer; enough workspace. Completes `start`.
+ * accumulate: as wa_launch's. */
 winattn_status wa_check_buffers(const wa_problem *problem, wa_pass pass,
                                 uint64_t workspace_bytes, cl_context context,
-                                const wa_buffers *buffers,
-                                cl_bitfield accumulate);
+                                wa_buffers *buffers, cl_bitfield accumulate);
 
 WA_SISTER winattn_status wa_check_queue(cl_command_queue queue,
                                         cl_context context,

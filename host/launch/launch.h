@@ -15,9 +15,21 @@ typedef struct wa_table_buffers {
 /* The tensors of one call, by wa_tensor_id; buffer NULL where absent. */
 typedef struct wa_buffers {
     winattn_tensor tensor[WA_TENSORS];
+    uint64_t start[WA_TENSORS]; /* of their buffers, see wa_is_aligned */
     winattn_tensor workspace;
     wa_table_buffers table;
 } wa_buffers;
+
+/* Does a tensor start on a multiple of so many bytes, a power of 2? `start` is
+ * where the memory of its buffer does, so far as that is known: an address of
+ * the host's where the buffer is the caller's memory, the origin of a
+ * sub-buffer, both or-ed; 0 where the driver has chosen a place, on which
+ * every type is aligned. wa_check_memory asks for it. */
+static inline bool wa_is_aligned(const winattn_tensor *at, uint64_t start,
+                                 uint64_t bytes)
+{
+    return ((at->offset | start) & (bytes - 1)) == 0;
+}
 
 /* The kernel of each step; NULL where the plan has no such step. */
 typedef struct wa_kernels {

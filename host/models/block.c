@@ -286,7 +286,8 @@ winattn_status wa_block_append(const winattn_block_plan *plan,
 }
 
 static winattn_status check_weights(const winattn_block_plan *plan,
-                                    const winattn_block_weights *w)
+                                    const winattn_block_weights *w,
+                                    uint64_t *start)
 {
     const winattn_block_desc *d = &plan->desc;
     const uint32_t size = wa_element_size(d->dtype);
@@ -312,24 +313,25 @@ static winattn_status check_weights(const winattn_block_plan *plan,
         {"logit_scale", &w->logit_scale, 4, d->heads, cosine},
     };
     return wa_check_inputs(wanted, sizeof wanted / sizeof *wanted,
-                           wa_session_context(plan->session));
+                           wa_session_context(plan->session), start);
 }
 
 static winattn_status check_call(const winattn_block_plan *plan,
-                                 const winattn_block *call)
+                                 const winattn_block *call, uint64_t *start)
 {
     const cl_context context = wa_session_context(plan->session);
     const uint32_t size = plan->attention.element_size;
     const uint64_t count = plan->map_bytes / size;
     const wa_wanted_tensor x = {"x", &call->x, size, count, true};
-    WA_TRY(wa_check_inputs(&x, 1, context));
+    WA_TRY(wa_check_inputs(&x, 1, context, start));
     if (!call->y.buffer)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "y is NULL");
     /* the mlp reads it */
     WA_TRY(wa_check_memory("y", &call->y, context, WA_READS_AND_WRITES, size,
-                           plan->map_bytes));
-    WA_TRY(check_weights(plan, &call->weights));
-    return wa_check_workspace(&call->workspace, context, plan->workspace);
+                           plan->map_bytes, start));
+    WA_TRY(check_weights(plan, &call->weights, start));
+    return wa_check_workspace(&call->workspace, context, plan->workspace,
+                              start);
 }
 
 winattn_status
@@ -339,13 +341,15 @@ winattn_enqueue_block(const winattn_block_plan *plan, cl_command_queue queue,
 {
     winattn_block own;
     wa_kernel_chain chain;
+    uint64_t start = 0;
     WA_TRY(wa_models_begin());
     if (!plan)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
     WA_TRY(wa_read_struct("block", block, &own, sizeof own, sizeof own));
     WA_TRY(wa_check_order(plan->session, queue, wait_count, wait_list));
-    WA_TRY(check_call(plan, &own));
+    WA_TRY(check_call(plan, &own, &start));
     WA_TRY(wa_models_chain_begin(&chain, queue, wait_count, wait_list, event));
+    chain.start = start;
     wa_lock_take(plan->lock);
     const winattn_status status = wa_block_append(plan, &own, &chain);
     wa_lock_release(plan->lock);

@@ -44,7 +44,7 @@ uint64_t wa_part_bytes(uint64_t bytes)
 }
 
 winattn_status wa_check_inputs(const wa_wanted_tensor *wanted, size_t count,
-                               cl_context context)
+                               cl_context context, uint64_t *start)
 {
     for (size_t i = 0; i < count; i++) {
         const wa_wanted_tensor *t = &wanted[i];
@@ -56,21 +56,23 @@ winattn_status wa_check_inputs(const wa_wanted_tensor *wanted, size_t count,
                            t->name);
         if (t->is_wanted)
             WA_TRY(wa_check_memory(t->name, t->at, context, WA_READS,
-                                   t->element_size,
-                                   t->count * t->element_size));
+                                   t->element_size, t->count * t->element_size,
+                                   start));
     }
     return WINATTN_SUCCESS;
 }
 
 winattn_status wa_check_workspace(const winattn_tensor *workspace,
-                                  cl_context context, uint64_t bytes)
+                                  cl_context context, uint64_t bytes,
+                                  uint64_t *start)
 {
     if (!workspace->buffer)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "workspace is NULL, but the call needs %llu bytes",
                        (unsigned long long)bytes);
-    const winattn_status status = wa_check_memory(
-        "workspace", workspace, context, WA_READS_AND_WRITES, 16, bytes);
+    const winattn_status status =
+        wa_check_memory("workspace", workspace, context, WA_READS_AND_WRITES,
+                        16, bytes, start);
     return status == WINATTN_BUFFER_TOO_SMALL ? WINATTN_WORKSPACE_TOO_SMALL
                                               : status;
 }

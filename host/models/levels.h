@@ -19,7 +19,8 @@ uint64_t wa_product(uint64_t a, uint64_t b);
 /* Bytes rounded up to where the next part of a workspace starts. */
 uint64_t wa_part_bytes(uint64_t bytes);
 
-/* A tensor that a call reads; one that is not wanted must not be given. */
+/* A tensor that a call reads; one that is not wanted must not be given. start:
+ * as wa_check_memory has it, here and below. */
 typedef struct wa_wanted_tensor {
     const char *name;
     const winattn_tensor *at;
@@ -28,11 +29,12 @@ typedef struct wa_wanted_tensor {
     bool is_wanted;
 } wa_wanted_tensor;
 winattn_status wa_check_inputs(const wa_wanted_tensor *wanted, size_t count,
-                               cl_context context);
+                               cl_context context, uint64_t *start);
 
 /* Checks the workspace of a call: it is read and written. */
 winattn_status wa_check_workspace(const winattn_tensor *workspace,
-                                  cl_context context, uint64_t bytes);
+                                  cl_context context, uint64_t bytes,
+                                  uint64_t *start);
 
 /* Checks queue and wait list of a call. */
 winattn_status wa_check_order(const wa_session *session,

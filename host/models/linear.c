@@ -383,10 +383,11 @@ winattn_enqueue_linear(const winattn_linear_plan *plan, cl_command_queue queue,
 {
     winattn_linear own;
     wa_kernel_chain chain;
+    uint64_t start = 0;
     WA_TRY(wa_models_begin());
     if (!plan)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
-    WA_TRY(wa_linear_check(plan, linear, &own));
+    WA_TRY(wa_linear_check(plan, linear, &own, &start));
     if ((wait_count == 0) != (wait_list == NULL))
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "wait_count and wait_list contradict each other");
@@ -394,5 +395,6 @@ winattn_enqueue_linear(const winattn_linear_plan *plan, cl_command_queue queue,
                           wa_session_device_id(plan->session)));
     WA_TRY(
         wa_chain_begin(&chain, queue, wait_count, wait_list, event != NULL));
+    chain.start = start;
     return wa_chain_end(&chain, wa_linear_append(plan, &own, &chain), event);
 }

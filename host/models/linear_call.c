@@ -27,31 +27,33 @@ static uint32_t size_of(const wa_linear_problem *problem)
 
 /* Do rows start, and vectors of them end, on multiples of 16 bytes? */
 static bool is_wide(const wa_linear_problem *problem, const winattn_tensor *at,
-                    uint64_t stride, uint32_t columns)
+                    uint64_t start, uint64_t stride, uint32_t columns)
 {
     const uint32_t vector = vector_of(problem);
-    return at->offset % 16 == 0 && stride % vector == 0 &&
+    return wa_is_aligned(at, start, 16) && stride % vector == 0 &&
            columns % vector == 0;
 }
 
-static uint32_t flags_of(const wa_linear_problem *p, const winattn_linear *l)
+static uint32_t flags_of(const wa_linear_problem *p, const winattn_linear *l,
+                         uint64_t start)
 {
     uint32_t flags = 0;
-    if (is_wide(p, &l->x, l->x_stride, p->in))
+    if (is_wide(p, &l->x, start, l->x_stride, p->in))
         flags |= LINEAR_WIDE_X;
-    if (is_wide(p, &l->weight, l->weight_stride, p->in))
+    if (is_wide(p, &l->weight, start, l->weight_stride, p->in))
         flags |= LINEAR_WIDE_WEIGHT;
     /* only whole vectors of a row are written at once */
     const uint32_t vector = vector_of(p);
-    if (is_wide(p, &l->y, l->y_stride, vector) &&
-        (!p->has_bias || is_wide(p, &l->bias, 0, vector)) &&
+    if (is_wide(p, &l->y, start, l->y_stride, vector) &&
+        (!p->has_bias || is_wide(p, &l->bias, start, 0, vector)) &&
         (!p->has_residual ||
-         is_wide(p, &l->residual, l->residual_stride, vector)))
+         is_wide(p, &l->residual, start, l->residual_stride, vector)))
         flags |= LINEAR_WIDE_OUT;
     return flags;
 }
 
-static linear_args args_of(const wa_linear_problem *p, const winattn_linear *l)
+static linear_args args_of(const wa_linear_problem *p, const winattn_linear *l,
+                           uint64_t start)
 {
     const uint32_t size = size_of(p);
     linear_args args;
@@ -70,7 +72,7 @@ static linear_args args_of(const wa_linear_problem *p, const winattn_linear *l)
     args.y_stride = (cl_uint)l->y_stride;
     args.in = p->in;
     args.out = p->out;
-    args.flags = flags_of(p, l);
+    args.flags = flags_of(p, l, start);
     args.eps = p->eps;
     return args;
 }
@@ -166,7 +168,7 @@ static winattn_status append_all(const winattn_linear_plan *plan,
     if (p->layer_norm && !on_the_way)
         WA_TRY(append_norm(plan, &own, chain));
     const winattn_linear *linear = &own;
-    linear_args args = args_of(p, linear);
+    linear_args args = args_of(p, linear, chain->start);
     const cl_mem workspace = on_the_way ? linear->workspace.buffer : NULL;
     const cl_mem buffers[] = {
         linear->x.buffer,         linear->weight.buffer,

@@ -75,7 +75,8 @@ uint64_t wa_linear_workspace(const winattn_linear_plan *plan, uint64_t rows)
 static winattn_status check_tensor(const winattn_linear_plan *plan,
                                    const char *name, const winattn_tensor *at,
                                    bool used, wa_access access, uint64_t rows,
-                                   uint64_t columns, uint64_t stride)
+                                   uint64_t columns, uint64_t stride,
+                                   uint64_t *start)
 {
     const uint32_t size = plan->problem.dtype == WINATTN_FP32 ? 4 : 2;
     if (!at->buffer && used)
@@ -91,7 +92,7 @@ static winattn_status check_tensor(const winattn_linear_plan *plan,
         return wa_fail(WINATTN_INVALID_LAYOUT, "%s has more than 2^64 bytes",
                        name);
     return wa_check_memory(name, at, wa_session_context(plan->session), access,
-                           size, (last + columns) * size);
+                           size, (last + columns) * size, start);
 }
 
 /* A stride of 0 becomes that of rows which follow each other. */
@@ -123,18 +124,19 @@ static winattn_status check_strides(const wa_linear_problem *p,
 }
 
 static winattn_status check_workspace(const winattn_linear_plan *plan,
-                                      const winattn_linear *own)
+                                      const winattn_linear *own,
+                                      uint64_t *start)
 {
     const uint64_t bytes = wa_linear_workspace(plan, own->rows);
-    return bytes == 0
-               ? WINATTN_SUCCESS
-               : wa_check_workspace(&own->workspace,
-                                    wa_session_context(plan->session), bytes);
+    return bytes == 0 ? WINATTN_SUCCESS
+                      : wa_check_workspace(&own->workspace,
+                                           wa_session_context(plan->session),
+                                           bytes, start);
 }
 
 winattn_status wa_linear_check(const winattn_linear_plan *plan,
                                const winattn_linear *linear,
-                               winattn_linear *own)
+                               winattn_linear *own, uint64_t *start)
 {
     const wa_linear_problem *p = &plan->problem;
     WA_TRY(wa_read_struct("linear", linear, own, sizeof *own, sizeof *own));
@@ -149,18 +151,18 @@ winattn_status wa_linear_check(const winattn_linear_plan *plan,
     const uint64_t rows = own->rows;
     const bool norm = p->layer_norm;
     WA_TRY(check_tensor(plan, "x", &own->x, true, WA_READS, rows, p->in,
-                        own->x_stride));
+                        own->x_stride, start));
     WA_TRY(check_tensor(plan, "weight", &own->weight, true, WA_READS, p->out,
-                        p->in, own->weight_stride));
+                        p->in, own->weight_stride, start));
     WA_TRY(check_tensor(plan, "bias", &own->bias, p->has_bias, WA_READS, 1,
-                        p->out, 0));
+                        p->out, 0, start));
     WA_TRY(check_tensor(plan, "norm_weight", &own->norm_weight, norm, WA_READS,
-                        1, p->in, 0));
+                        1, p->in, 0, start));
     WA_TRY(check_tensor(plan, "norm_bias", &own->norm_bias, norm, WA_READS, 1,
-                        p->in, 0));
+                        p->in, 0, start));
     WA_TRY(check_tensor(plan, "residual", &own->residual, p->has_residual,
-                        WA_READS, rows, p->out, own->residual_stride));
+                        WA_READS, rows, p->out, own->residual_stride, start));
     WA_TRY(check_tensor(plan, "y", &own->y, true, WA_WRITES, rows, p->out,
-                        own->y_stride));
-    return check_workspace(plan, own);
+                        own->y_stride, start));
+    return check_workspace(plan, own, start);
 }

@@ -16,19 +16,20 @@
 
 static winattn_status check_output(const winattn_model *model,
                                    const char *name, const winattn_tensor *at,
-                                   uint64_t bytes, wa_access access)
+                                   uint64_t bytes, wa_access access,
+                                   uint64_t *start)
 {
     const cl_context context = wa_session_context(model->session);
     const uint32_t size = wa_element_size(model->desc.dtype);
     if (!at->buffer)
         return WINATTN_SUCCESS;
-    return wa_check_memory(name, at, context, access, size, bytes);
+    return wa_check_memory(name, at, context, access, size, bytes, start);
 }
 
 /* *last becomes the last stage that is needed. */
 static winattn_status check_outputs(const winattn_model *model,
                                     const winattn_model_call *call,
-                                    uint32_t *last)
+                                    uint32_t *last, uint64_t *start)
 {
     static const char *const names[WA_SWIN_STAGES] = {"maps[0]", "maps[1]",
                                                       "maps[2]", "maps[3]"};
@@ -46,7 +47,8 @@ static winattn_status check_outputs(const winattn_model *model,
                            "%s is given, but the model has %u stages",
                            names[i], stages);
         WA_TRY(check_output(model, names[i], &call->maps[i],
-                            model->stages[i].map_bytes, WA_READS_AND_WRITES));
+                            model->stages[i].map_bytes, WA_READS_AND_WRITES,
+                            start));
         any = true;
         *last = i > *last ? i : *last;
     }
@@ -60,22 +62,23 @@ static winattn_status check_outputs(const winattn_model *model,
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "logits is given, but the model has no head");
     WA_TRY(check_output(model, "logits", &call->logits,
-                        row * model->config.classes, WA_WRITES));
+                        row * model->config.classes, WA_WRITES, start));
     return check_output(model, "features", &call->features,
                         row * model->stages[stages - 1].channels,
-                        WA_READS_AND_WRITES);
+                        WA_READS_AND_WRITES, start);
 }
 
 static winattn_status check_call(const winattn_model *model,
                                  const winattn_model_call *call,
-                                 uint32_t *last)
+                                 uint32_t *last, uint64_t *start)
 {
     const cl_context context = wa_session_context(model->session);
     const uint32_t size =
         model->desc.pictures == WINATTN_PICTURES_BYTES ? 1 : 4;
     const wa_wanted_tensor pictures = {"pictures", &call->pictures, size,
                                        model->picture_bytes / size, true};
-    WA_TRY(wa_check_inputs(&pictures, 1, context));
+    /* are read number by number */
+    WA_TRY(wa_check_inputs(&pictures, 1, context, NULL));
     if (call->deviation[0] != 0.0f)
         for (uint32_t c = 0; c < model->config.in_channels; c++)
             if (!isnormal(call->deviation[c]) || !isfinite(call->mean[c]))
@@ -83,8 +86,9 @@ static winattn_status check_call(const winattn_model *model,
                                "deviation[%u] is 0, or it or mean[%u] is no "
                                "finite number",
                                c, c);
-    WA_TRY(check_outputs(model, call, last));
-    return wa_check_workspace(&call->workspace, context, model->workspace);
+    WA_TRY(check_outputs(model, call, last, start));
+    return wa_check_workspace(&call->workspace, context, model->workspace,
+                              start);
 }
 
 /* ---- Launches ---- */
@@ -243,13 +247,15 @@ winattn_enqueue_model(const winattn_model *model, cl_command_queue queue,
     winattn_model_call own;
     wa_kernel_chain chain;
     uint32_t last = 0;
+    uint64_t start = 0;
     WA_TRY(wa_models_begin());
     if (!model)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "model is NULL");
     WA_TRY(wa_read_struct("model_call", call, &own, sizeof own, sizeof own));
     WA_TRY(wa_check_order(model->session, queue, wait_count, wait_list));
-    WA_TRY(check_call(model, &own, &last));
+    WA_TRY(check_call(model, &own, &last, &start));
     WA_TRY(wa_models_chain_begin(&chain, queue, wait_count, wait_list, event));
+    chain.start = start;
     wa_lock_take(model->lock);
     const winattn_status status = append_all(model, &own, last, &chain);
     wa_lock_release(model->lock);

@@ -207,13 +207,13 @@ void wa_row_plan_release(wa_row_plan *plan)
 
 /* Can all chunks be accessed as such? Rows without gaps start on multiples of
  * a chunk. */
-static bool is_aligned(const wa_row_plan *plan,
+static bool is_aligned(const wa_row_plan *plan, const wa_kernel_chain *chain,
                        const winattn_tensor *const *at, size_t count)
 {
     uint32_t bytes = plan->access * wa_element_size(plan->desc.dtype);
     bytes = bytes < 16 ? bytes : 16;
     for (size_t i = 0; i < count; i++)
-        if (at[i]->offset % bytes != 0)
+        if (!wa_is_aligned(at[i], chain->start, bytes))
             return false;
     return plan->access > 1;
 }
@@ -255,22 +255,23 @@ static winattn_status append_norm(const wa_row_plan *plan,
     tensors[count++] = &call->weight;
     tensors[count++] = &call->bias;
     tensors[count++] = &call->to;
-    const norm_args args = {
-        .rows = call->rows,
-        .tokens = call->tokens,
-        .from = call->from.offset / size,
-        .other = adds ? call->other.offset / size : 0,
-        .to = call->to.offset / size,
-        .weight = call->weight.offset / size,
-        .bias = call->bias.offset / size,
-        .group_rows = pools ? 1 : group_rows(plan, call->rows),
-        .height = call->height,
-        .width = call->width,
-        .eps = call->eps,
-        .flags = is_aligned(plan, tensors, count) && stride % plan->access == 0
-                     ? ROW_ALIGNED
-                     : 0,
-        .stride = stride};
+    const norm_args args = {.rows = call->rows,
+                            .tokens = call->tokens,
+                            .from = call->from.offset / size,
+                            .other = adds ? call->other.offset / size : 0,
+                            .to = call->to.offset / size,
+                            .weight = call->weight.offset / size,
+                            .bias = call->bias.offset / size,
+                            .group_rows =
+                                pools ? 1 : group_rows(plan, call->rows),
+                            .height = call->height,
+                            .width = call->width,
+                            .eps = call->eps,
+                            .flags = is_aligned(plan, chain, tensors, count) &&
+                                             stride % plan->access == 0
+                                         ? ROW_ALIGNED
+                                         : 0,
+                            .stride = stride};
     const uint64_t groups =
         (call->rows + args.group_rows - 1) / args.group_rows;
     const size_t items = (size_t)plan->team * plan->teams;
@@ -291,7 +292,7 @@ static winattn_status append_merge(const wa_row_plan *plan,
         .to = call->to.offset / size,
         .height = call->height,
         .width = call->width,
-        .flags = is_aligned(plan, tensors, 2) ? ROW_ALIGNED : 0};
+        .flags = is_aligned(plan, chain, tensors, 2) ? ROW_ALIGNED : 0};
     const uint64_t items = call->rows * (plan->desc.row_size / plan->access);
     WA_TRY(set_arguments(plan, &args, sizeof args, tensors, 2));
     return wa_chain_append(chain, plan->kernel, items ? items : 1,
@@ -312,7 +313,7 @@ static winattn_status append_embed(const wa_row_plan *plan,
         .width = call->width,
         .down = call->down,
         .across = call->across,
-        .flags = is_aligned(plan, &tensors[1], 1) ? ROW_ALIGNED : 0};
+        .flags = is_aligned(plan, chain, &tensors[1], 1) ? ROW_ALIGNED : 0};
     memcpy(args.factor, call->factor, sizeof args.factor);
     memcpy(args.shift, call->shift, sizeof args.shift);
     WA_TRY(set_arguments(plan, &args, sizeof args, tensors, 2));

@@ -123,7 +123,8 @@ winattn_status winattn_window_attention_plan_describe(
 }
 
 static winattn_status check_call(const winattn_window_attention_plan *plan,
-                                 const winattn_window_attention *call)
+                                 const winattn_window_attention *call,
+                                 uint64_t *start)
 {
     const winattn_window_attention_desc *d = &plan->desc;
     const cl_context context = wa_session_context(plan->session);
@@ -146,12 +147,14 @@ static winattn_status check_call(const winattn_window_attention_plan *plan,
         {"mask", &call->mask, wa_term_size(d->dtype, d->mask_dtype),
          d->mask_windows * tokens * tokens, d->mask_windows != 0},
     };
-    WA_TRY(wa_check_inputs(wanted, sizeof wanted / sizeof *wanted, context));
+    WA_TRY(wa_check_inputs(wanted, sizeof wanted / sizeof *wanted, context,
+                           start));
     if (!call->y.buffer)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "y is NULL");
     WA_TRY(wa_check_memory("y", &call->y, context, WA_WRITES, size,
-                           plan->x_bytes));
-    return wa_check_workspace(&call->workspace, context, plan->workspace);
+                           plan->x_bytes, start));
+    return wa_check_workspace(&call->workspace, context, plan->workspace,
+                              start);
 }
 
 winattn_status winattn_enqueue_window_attention(
@@ -161,14 +164,16 @@ winattn_status winattn_enqueue_window_attention(
 {
     winattn_window_attention own;
     wa_kernel_chain chain;
+    uint64_t start = 0;
     WA_TRY(wa_models_begin());
     if (!plan)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
     WA_TRY(wa_read_struct("window_attention", call, &own, sizeof own,
                           sizeof own));
     WA_TRY(wa_check_order(plan->session, queue, wait_count, wait_list));
-    WA_TRY(check_call(plan, &own));
+    WA_TRY(check_call(plan, &own, &start));
     WA_TRY(wa_models_chain_begin(&chain, queue, wait_count, wait_list, event));
+    chain.start = start;
     wa_attention_call inner = {.x = own.x,
                                .qkv_weight = own.qkv_weight,
                                .qkv_bias = own.qkv_bias,

@@ -3,6 +3,7 @@
 #include "storage.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 size_t kind_size(storage_kind kind)
@@ -91,4 +92,15 @@ double kind_read(storage_kind kind, const void *from)
                : exponent == 0 ? ldexp(fraction, -24)
                                : ldexp(fraction + 1024, exponent - 25);
     return half & 0x8000 ? -x : x;
+}
+
+unsigned char *odd_memory(size_t bytes, size_t element, unsigned char **odd)
+{
+    enum { LINE = 64 };
+    unsigned char *memory = malloc(bytes + 2 * LINE);
+    if (!memory)
+        return NULL;
+    memset(memory, 0xff, bytes + 2 * LINE);
+    *odd = memory + LINE - (uintptr_t)memory % LINE + element;
+    return memory;
 }

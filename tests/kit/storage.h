@@ -18,4 +18,9 @@ double kind_round(storage_kind kind, double x);
 void kind_write(storage_kind kind, double x, void *to);
 double kind_read(storage_kind kind, const void *from);
 
+/* Memory with room for so many bytes, all ones, to be freed; *odd is the first
+ * of them, on a multiple of `element`, a power of 2, but of no more. NULL: out
+ * of memory. */
+unsigned char *odd_memory(size_t bytes, size_t element, unsigned char **odd);
+
 #endif

@@ -17,6 +17,7 @@ typedef struct matrix {
     unsigned rows, columns, stride, first; /* in elements */
     double *x;                             /* [rows][columns], as stored */
     unsigned char *bytes;
+    unsigned char *memory; /* the buffer's, if it is the test's */
     size_t size;
     cl_mem buffer;
 } matrix;
@@ -68,12 +69,20 @@ static void set(linear_run *run, matrix *m, unsigned row, unsigned column,
     kind_write(run->kind, rounded, m->bytes + place(run, m, row, column));
 }
 
-static void upload(matrix *m)
+static void upload(const linear_run *run, matrix *m)
 {
     cl_int error;
-    m->buffer = clCreateBuffer(device.context,
-                               CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                               m->size, m->bytes, &error);
+    unsigned char *content = m->bytes;
+    if (run->c->in_odd_memory) {
+        m->memory = odd_memory(m->size, kind_size(run->kind), &content);
+        assert_non_null(m->memory);
+        memcpy(content, m->bytes, m->size);
+    }
+    m->buffer =
+        clCreateBuffer(device.context,
+                       CL_MEM_READ_WRITE | (m->memory ? CL_MEM_USE_HOST_PTR
+                                                      : CL_MEM_COPY_HOST_PTR),
+                       m->size, content, &error);
     assert_int_equal(error, CL_SUCCESS);
 }
 
@@ -81,6 +90,7 @@ static void free_matrix(matrix *m)
 {
     if (m->buffer)
         clReleaseMemObject(m->buffer);
+    free(m->memory);
     free(m->x);
     free(m->bytes);
 }
@@ -146,13 +156,13 @@ static void make_run(linear_run *run, const linear_case *c)
     run->residual = new_matrix(run, c->rows, c->out);
     run->y = new_matrix(run, c->rows, c->out);
     fill(run);
-    upload(&run->x);
-    upload(&run->weight);
-    upload(&run->bias);
-    upload(&run->norm_weight);
-    upload(&run->norm_bias);
-    upload(&run->residual);
-    upload(&run->y);
+    upload(run, &run->x);
+    upload(run, &run->weight);
+    upload(run, &run->bias);
+    upload(run, &run->norm_weight);
+    upload(run, &run->norm_bias);
+    upload(run, &run->residual);
+    upload(run, &run->y);
 }
 
 static void free_run(linear_run *run)

@@ -20,8 +20,9 @@ typedef enum linear_data {
 typedef struct linear_case {
     unsigned rows, in, out;
     bool layer_norm, has_bias, gelu, has_residual;
-    bool in_place;   /* y lies where residual does */
-    unsigned spread; /* elements between rows, and in front of tensors */
+    bool in_place;      /* y lies where residual does */
+    unsigned spread;    /* elements between rows, and in front of tensors */
+    bool in_odd_memory; /* that the buffers use, from any element on */
     linear_data data;
     float eps;
     winattn_dtype dtype;

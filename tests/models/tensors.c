@@ -98,27 +98,37 @@ double *draw_numbers(uint64_t seed, size_t count, double scale)
     return value;
 }
 
+static bool in_odd_memory;
+
+void put_tensors_in_odd_memory(bool so) { in_odd_memory = so; }
+
 /* `bytes` are the elements; NULL: NaN. */
 static model_tensor make(storage_kind kind, const unsigned char *bytes,
                          size_t count, size_t before)
 {
     const size_t size = kind_size(kind);
+    before = in_odd_memory ? (before + 15) / 16 * 16 : before;
     const size_t all = (before + count + BEHIND) * size;
     model_tensor t = {.kind = kind, .count = count, .before = before};
     cl_int error;
-    unsigned char *content = malloc(all);
-    assert_non_null(content);
-    memset(content, 0xff, all);
+    unsigned char *content;
+    unsigned char *memory = odd_memory(all, size, &content);
+    assert_non_null(memory);
     if (bytes)
         memcpy(content + before * size, bytes, count * size);
     t.value = calloc(count + 1, sizeof *t.value);
     assert_non_null(t.value);
     t.at.offset = before * size;
-    t.at.buffer = clCreateBuffer(device.context,
-                                 CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, all,
-                                 content, &error);
+    t.at.buffer = clCreateBuffer(
+        device.context,
+        CL_MEM_READ_WRITE |
+            (in_odd_memory ? CL_MEM_USE_HOST_PTR : CL_MEM_COPY_HOST_PTR),
+        all, content, &error);
     assert_int_equal(error, CL_SUCCESS);
-    free(content);
+    if (in_odd_memory)
+        t.memory = memory;
+    else
+        free(memory);
     return t;
 }
 
@@ -155,6 +165,7 @@ void tensor_free(model_tensor *t)
 {
     if (t->at.buffer)
         clReleaseMemObject(t->at.buffer);
+    free(t->memory);
     free(t->value);
     memset(t, 0, sizeof *t);
 }

@@ -14,6 +14,7 @@ typedef struct model_tensor {
     size_t count, before; /* elements; those in front of element 0 */
     double *value; /* of an input, as the kind holds them; else what was read
                     */
+    unsigned char *memory; /* the buffer's, if it is the test's */
 } model_tensor;
 
 /* ---- What is tested ---- */
@@ -55,6 +56,10 @@ model_tensor tensor_drawn(storage_kind kind, uint64_t seed, size_t count,
 /* An output, whose elements and guards are NaN. */
 model_tensor tensor_empty(storage_kind kind, size_t count, size_t before);
 void tensor_free(model_tensor *t);
+
+/* From now on tensors are in such memory, which buffers use in place, and
+ * offsets are multiples of 16 bytes. */
+void put_tensors_in_odd_memory(bool so);
 
 /* Reads `value` from the device, and checks that no guard was written. */
 void tensor_read(model_tensor *t);

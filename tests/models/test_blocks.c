@@ -442,6 +442,32 @@ static void modules(void **state)
                              table[i].masks);
 }
 
+/* Buffers that use the caller's memory, from any element on. */
+static void odd_memory_is_used(void **state)
+{
+    (void)state;
+    static const winattn_variant variants[] = {WINATTN_DOT, WINATTN_COSINE};
+    const winattn_dtype dtype =
+        is_computed(WINATTN_FP32) ? WINATTN_FP32 : WINATTN_FP16;
+    put_tensors_in_odd_memory(true);
+    for (int i = 0; i < 2; i++) {
+        const winattn_block_desc d = {.dtype = dtype,
+                                      .variant = variants[i],
+                                      .order = (winattn_norm_order)i,
+                                      .batch = 1,
+                                      .height = 8,
+                                      .width = 8,
+                                      .window = {4, 4},
+                                      .channels = 32,
+                                      .heads = 2,
+                                      .hidden = 64};
+        if (i == 0 || !part_is("few"))
+            check_block(&d, i == 0, false);
+    }
+    check_module(dtype, WINATTN_DOT, 0);
+    put_tensors_in_odd_memory(false);
+}
+
 /* ---- Refusals ---- */
 
 static void wrong_descriptors_are_refused(void **state)
@@ -582,6 +608,7 @@ int main(int count, char **arguments)
         UNIT_TEST(blocks_rolled_first),
         UNIT_TEST(a_mixed_block),
         UNIT_TEST(modules),
+        UNIT_TEST(odd_memory_is_used),
         cmocka_unit_test(wrong_descriptors_are_refused),
         UNIT_TEST(wrong_calls_are_refused),
     };

@@ -89,6 +89,13 @@ static const linear_case table[] = {
      .gelu = true,
      .data = DATA_TAILS},
     {.rows = 150, .in = 32, .out = 140, .has_bias = true, .gelu = true},
+    {.rows = 40,
+     .in = 96,
+     .out = 64,
+     .layer_norm = true,
+     .has_bias = true,
+     .has_residual = true,
+     .in_odd_memory = true},
 };
 #define ROWS (sizeof table / sizeof *table)
 

@@ -269,6 +269,50 @@ static void outputs_are_independent(void **state)
     winattn_swin_weights_destroy(w);
 }
 
+/* Buffers that use the caller's memory, from any element on, but for the
+ * workspace, which needs a multiple of 16 bytes. */
+static void odd_memory_is_used(void **state)
+{
+    (void)state;
+    if (part_is("few") && !is_cpu())
+        skip();
+    winattn_model_desc desc;
+    double *pictures;
+    const winattn_dtype dtype =
+        is_computed(WINATTN_FP32) ? WINATTN_FP32 : WINATTN_FP16;
+    winattn_swin_weights *w = random_weights(&random_rows[1]);
+    put_tensors_in_odd_memory(true);
+    model_run r = random_run(&random_rows[1], w, dtype, &desc, &pictures);
+    put_tensors_in_odd_memory(false);
+    size_t bytes;
+    cl_int error;
+    unsigned char *odd;
+    assert_status(winattn_model_workspace_size(r.model, &bytes), 0, "");
+    unsigned char *memory = odd_memory(bytes, 8, &odd);
+    clReleaseMemObject(r.workspace);
+    r.workspace =
+        clCreateBuffer(device.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
+                       bytes, odd, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    r.call.workspace.buffer = r.workspace;
+    assert_status(
+        winattn_enqueue_model(r.model, device.queue, &r.call, 0, NULL, NULL),
+        WINATTN_INVALID_LAYOUT,
+        "the memory of the buffer of workspace starts on no multiple of 16");
+    clReleaseMemObject(r.workspace);
+    r.workspace =
+        clCreateBuffer(device.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
+                       bytes, odd + 8, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    r.call.workspace.buffer = r.workspace;
+    enqueue(&r, device.queue);
+    check_run(&r, &desc, w, pictures);
+    run_free(&r);
+    free(memory);
+    free(pictures);
+    winattn_swin_weights_destroy(w);
+}
+
 /* A queue and a run of its own, the model shared; no cmocka in here. */
 typedef struct worker {
     pthread_t thread;
@@ -465,6 +509,7 @@ int main(int count, char **arguments)
         UNIT_TEST(golden),
         UNIT_TEST(random_models),
         UNIT_TEST(outputs_are_independent),
+        UNIT_TEST(odd_memory_is_used),
         UNIT_TEST(threads_share_a_model),
         UNIT_TEST(wrong_calls_are_refused),
         UNIT_TEST(a_model_without_norm),

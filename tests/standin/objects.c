@@ -307,6 +307,7 @@ cl_int clGetMemObjectInfo(cl_mem memory, cl_mem_info what, size_t size,
         return CL_INVALID_MEM_OBJECT;
     const cl_mem_object_type type =
         memory->is_image ? CL_MEM_OBJECT_IMAGE2D : CL_MEM_OBJECT_BUFFER;
+    const size_t none = 0;
     switch (what) {
     case CL_MEM_TYPE:
         return answer(&type, sizeof type, size, value, needed);
@@ -318,6 +319,8 @@ cl_int clGetMemObjectInfo(cl_mem memory, cl_mem_info what, size_t size,
                       value, needed);
     case CL_MEM_SIZE:
         return answer(&memory->size, sizeof memory->size, size, value, needed);
+    case CL_MEM_OFFSET: /* there are no parts of buffers */
+        return answer(&none, sizeof none, size, value, needed);
     default:
         return CL_INVALID_VALUE;
     }

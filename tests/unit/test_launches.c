@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "kit/asserts.h"
 #include "kit/devices.h"
-#include "launch/launch.h"
+#include "launch/check.h"
 
 #include "../cl/common/args.h"
 
@@ -116,6 +116,29 @@ cl_int CL_API_CALL clGetPlatformInfo(cl_platform_id platform,
     return CL_SUCCESS;
 }
 
+/* A buffer that has no memory. */
+typedef struct fake_memory {
+    cl_mem_flags flags;
+    uintptr_t origin, host;
+} fake_memory;
+
+cl_int CL_API_CALL clGetMemObjectInfo(cl_mem memory, cl_mem_info what,
+                                      size_t size, void *value, size_t *needed)
+{
+    const fake_memory *fake = (const fake_memory *)memory;
+    const uintptr_t answers[] = {what == CL_MEM_TYPE ? CL_MEM_OBJECT_BUFFER
+                                 : what == CL_MEM_FLAGS
+                                     ? (uintptr_t)fake->flags
+                                 : what == CL_MEM_SIZE     ? SIZE_MAX
+                                 : what == CL_MEM_OFFSET   ? fake->origin
+                                 : what == CL_MEM_HOST_PTR ? fake->host
+                                                           : 0};
+    (void)needed;
+    assert_in_range(size, 4, sizeof answers); /* on a little-endian host */
+    memcpy(value, answers, size);
+    return CL_SUCCESS;
+}
+
 /* ---- Plans ---- */
 
 static wa_problem problem_of(const char *text)
@@ -132,7 +155,7 @@ static wa_problem problem_of(const char *text)
 /* Every tensor is there: nobody looks into what stands for its buffer. */
 static wa_buffers all_buffers(const wa_problem *p)
 {
-    static char memory;
+    static fake_memory memory = {.flags = CL_MEM_READ_WRITE};
     const cl_mem buffer = (cl_mem)&memory;
     wa_buffers buffers;
     memset(&buffers, 0, sizeof buffers);
@@ -257,6 +280,53 @@ static void no_compute_units(void **state)
         }
 }
 
+/* ---- Where memory starts ---- */
+
+/* Vectors are accessed where tensors start on multiples of them: that is asked
+ * of the caller's own memory, and of parts of buffers. */
+static void memory_may_start_anywhere(void **state)
+{
+    (void)state;
+    static const wa_exclusions none;
+    static fake_kernel steps[WA_STEPS];
+    static const struct {
+        fake_memory k;
+        bool is_wide;
+        winattn_status status;
+    } rows[] = {
+        {{CL_MEM_READ_WRITE, 0, 0}, true, WINATTN_SUCCESS},
+        /* some drivers say where their own memory is: on a line of it */
+        {{CL_MEM_READ_WRITE, 0, 4}, true, WINATTN_SUCCESS},
+        {{CL_MEM_READ_WRITE, 256, 0}, true, WINATTN_SUCCESS},
+        {{CL_MEM_READ_WRITE, 8, 0}, false, WINATTN_SUCCESS},
+        {{CL_MEM_USE_HOST_PTR, 0, 4096}, true, WINATTN_SUCCESS},
+        {{CL_MEM_USE_HOST_PTR, 0, 4104}, false, WINATTN_SUCCESS},
+        {{CL_MEM_USE_HOST_PTR, 128, 4228}, false, WINATTN_SUCCESS},
+        {{CL_MEM_USE_HOST_PTR, 0, 4098}, false, WINATTN_INVALID_LAYOUT},
+    };
+    const wa_problem p = problem_of("dim=32");
+    const wa_device *device = made_up_device("A100");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (wa_pass pass = WA_FORWARD; pass < WA_PASSES; pass++) {
+            wa_plan plan;
+            forward_args args; /* backward_args start with them */
+            wa_buffers buffers = all_buffers(&p);
+            fake_memory k = rows[i].k;
+            buffers.tensor[WA_K].buffer = (cl_mem)&k;
+            assert_int_equal(wa_plan_make(&p, device, pass, &none, &plan),
+                             WINATTN_SUCCESS);
+            assert_status(wa_check_buffers(&p, pass, plan.workspace.all, NULL,
+                                           &buffers, 0),
+                          rows[i].status, rows[i].status ? "of k starts" : "");
+            if (rows[i].status != WINATTN_SUCCESS)
+                continue;
+            launch_with(&buffers, &p, &plan, steps);
+            memcpy(&args, steps[wa_main_step(pass)].arguments, sizeof args);
+            assert_int_equal((args.flags & ARG_WIDE_ACCESS) != 0,
+                             rows[i].is_wide);
+        }
+}
+
 /* ---- A table of many entries ---- */
 
 /* Entries of all heads are more than 2^32: every one has a work-group, in
@@ -326,6 +396,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(too_many_blocks),
         cmocka_unit_test(no_compute_units),
+        cmocka_unit_test(memory_may_start_anywhere),
         cmocka_unit_test(many_entries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
