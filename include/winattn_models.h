@@ -648,7 +648,8 @@ typedef struct winattn_model_call {
      * kernels that read and write. */
     winattn_tensor maps[WINATTN_SWIN_STAGES];
 
-    /** winattn_model_workspace_size bytes, from a multiple of 256 on */
+    /** winattn_model_workspace_size bytes, from a multiple of 16 on; from one
+     * of 256 on, parts of it start on lines of memory, which may be faster */
     winattn_tensor workspace;
 } winattn_model_call;
 
