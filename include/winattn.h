@@ -52,7 +52,8 @@
  * their end from version to version; those within them never do. A program
  * that was compiled with an older header may pass its shorter ones: what they
  * lack is 0. Of a newer program's longer ones the library accepts what it
- * knows, if the rest is 0. */
+ * knows, if the rest is 0. More than 4096 bytes no version will have; such a
+ * struct_size is refused, as one that was never set. */
 #ifndef WINATTN_H
 #define WINATTN_H
 

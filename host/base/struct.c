@@ -5,6 +5,8 @@
 
 #include "base/status.h"
 
+_Static_assert(sizeof(winattn_desc) <= WA_STRUCT_MOST, "the largest of all");
+
 winattn_status wa_read_struct(const char *name, const void *given, void *own,
                               size_t size, size_t least)
 {
@@ -14,7 +16,8 @@ winattn_status wa_read_struct(const char *name, const void *given, void *own,
         return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL", name);
     memcpy(&struct_size, given, sizeof struct_size); /* the first member */
     /* no version ends within a pointer */
-    if (struct_size < least || struct_size % sizeof(void *) != 0)
+    if (struct_size < least || struct_size > WA_STRUCT_MOST ||
+        struct_size % sizeof(void *) != 0)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "%s.struct_size is %llu, not sizeof(winattn_%s)", name,
                        (unsigned long long)struct_size, name);

@@ -9,6 +9,10 @@
 #include "base/sister.h"
 #include "winattn.h"
 
+/* No version's structs will have more bytes: what says so was never set, and
+ * is not believed. */
+#define WA_STRUCT_MOST 4096u
+
 /* Copies the caller's winattn_<name> to `own`, `size` bytes as this library
  * knows it. `given` starts with its own size, struct_size. A shorter one, of
  * `least` bytes at least, is an older program's, and what it lacks is 0. What

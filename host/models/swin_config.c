@@ -168,7 +168,7 @@ winattn_status wa_swin_config_give(const wa_swin_config *own,
                                    winattn_swin_config *config)
 {
     const size_t size = config ? config->struct_size : 0;
-    if (size < sizeof config->struct_size)
+    if (size < sizeof config->struct_size || size > WA_STRUCT_MOST)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "config is NULL, or config.struct_size is not set");
     memset(config, 0, size);

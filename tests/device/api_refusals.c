@@ -29,6 +29,7 @@ static void enqueue_refuses(void **state)
         winattn_enqueue_forward(f.plan, device.queue, &good, 1, NULL, NULL),
         WINATTN_INVALID_ARGUMENT, "wait_list");
     REFUSE(bad.struct_size = 8, WINATTN_INVALID_ARGUMENT, "struct_size");
+    REFUSE(bad.struct_size = 8192, WINATTN_INVALID_ARGUMENT, "is 8192");
     REFUSE(bad.q.buffer = NULL, WINATTN_INVALID_ARGUMENT, "q is NULL");
     REFUSE(bad.k.buffer = NULL, WINATTN_INVALID_ARGUMENT, "k is NULL");
     REFUSE(bad.v.buffer = NULL, WINATTN_INVALID_ARGUMENT, "v is NULL");

@@ -92,6 +92,9 @@ static void test_bad_names(void **state)
                   "name");
     assert_status(winattn_swin_config_find("swin_t", NULL),
                   WINATTN_INVALID_ARGUMENT, "config");
+    c.struct_size = SIZE_MAX; /* never set */
+    assert_status(winattn_swin_config_find("swin_t", &c),
+                  WINATTN_INVALID_ARGUMENT, "struct_size");
     c.struct_size = 0;
     assert_status(winattn_swin_config_find("swin_t", &c),
                   WINATTN_INVALID_ARGUMENT, "struct_size");

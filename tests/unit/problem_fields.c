@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/struct.h"
 #include "kit/described.h"
 #include "problem_groups.h"
 
@@ -95,6 +96,8 @@ static void struct_versions(void **state)
     assert_refused(&d, WINATTN_INVALID_ARGUMENT, "struct_size");
     d.struct_size = sizeof d - 1; /* within a pointer */
     assert_refused(&d, WINATTN_INVALID_ARGUMENT, "struct_size");
+    d.struct_size = WA_STRUCT_MOST + sizeof(void *); /* never set */
+    assert_refused(&d, WINATTN_INVALID_ARGUMENT, "struct_size is 4104");
     memset(&longer, 0, sizeof longer);
     longer.d = valid(WINATTN_DOT);
     longer.d.struct_size = sizeof longer;
