@@ -565,8 +565,8 @@ typedef struct winattn_plan winattn_plan;
  * can take seconds the first time; see "Compiled kernels" below. The first
  * plan for a matrix unit also launches a short test of it, on a queue of the
  * library's own. Plans of one context and device share their kernels. On
- * success *plan is the new plan, else NULL. The plan retains the context; desc
- * and what it points to may go.
+ * success *plan is the new plan, else NULL. The plan retains context and
+ * device; desc and what it points to may go.
  *
  * Fails with WINATTN_INVALID_ARGUMENT or WINATTN_INVALID_LAYOUT where the
  * descriptor is wrong, WINATTN_UNSUPPORTED_PROBLEM where nothing computes it,
@@ -727,8 +727,8 @@ WINATTN_API winattn_status winattn_set_cache_dir(const char *folder);
 typedef struct winattn_programs winattn_programs;
 
 /** Keeps the kernels that are there and come to be, until it is destroyed;
- * make it before the plans. Retains the context. On failure *programs is
- * NULL. */
+ * make it before the plans. Retains context and device. On failure *programs
+ * is NULL. */
 WINATTN_API winattn_status winattn_programs_create(
     cl_context context, cl_device_id device, winattn_programs **programs);
 

@@ -603,7 +603,8 @@ typedef struct winattn_model winattn_model;
 /** Makes a model: rounds the weights to dtype, uploads them, which waits for
  * the device, and builds kernels. Norms, biases and Swin's tables have dtype
  * too; Swin V2's tables, which are as large as 16, and scales of logits stay
- * fp32. `weights` may go. The context is retained. On failure *model is NULL.
+ * fp32. `weights` may go. Context and device are retained. On failure *model
+ * is NULL.
  *
  * Fails as winattn_plan_create does. */
 WINATTN_MODELS_API winattn_status winattn_model_create(

@@ -20,9 +20,10 @@
         X(clGetKernelInfo), X(clGetKernelWorkGroupInfo),                      \
         X(clGetMemObjectInfo), X(clGetPlatformInfo),                          \
         X(clGetProgramBuildInfo), X(clGetProgramInfo),                        \
-        X(clReleaseCommandQueue), X(clReleaseContext), X(clReleaseEvent),     \
-        X(clReleaseKernel), X(clReleaseMemObject), X(clReleaseProgram),       \
-        X(clRetainContext), X(clSetKernelArg)
+        X(clReleaseCommandQueue), X(clReleaseContext), X(clReleaseDevice),    \
+        X(clReleaseEvent), X(clReleaseKernel), X(clReleaseMemObject),         \
+        X(clReleaseProgram), X(clRetainContext), X(clRetainDevice),           \
+        X(clSetKernelArg)
 
 #define INDEX(name) AT_##name
 #define NAME(name) #name
@@ -108,11 +109,13 @@ DEVICE_INFO_FUNCTION(clGetProgramBuildInfo, cl_program, cl_program_build_info)
 INFO_FUNCTION(clGetProgramInfo, cl_program, cl_program_info)
 STATUS_FUNCTION(clReleaseCommandQueue, (queue), cl_command_queue queue)
 STATUS_FUNCTION(clReleaseContext, (context), cl_context context)
+STATUS_FUNCTION(clReleaseDevice, (device), cl_device_id device)
 STATUS_FUNCTION(clReleaseEvent, (event), cl_event event)
 STATUS_FUNCTION(clReleaseKernel, (kernel), cl_kernel kernel)
 STATUS_FUNCTION(clReleaseMemObject, (object), cl_mem object)
 STATUS_FUNCTION(clReleaseProgram, (program), cl_program program)
 STATUS_FUNCTION(clRetainContext, (context), cl_context context)
+STATUS_FUNCTION(clRetainDevice, (device), cl_device_id device)
 STATUS_FUNCTION(clSetKernelArg, (kernel, index, size, value), cl_kernel kernel,
                 cl_uint index, size_t size, const void *value)
 OBJECT_FUNCTION(cl_mem, clCreateBuffer, (context, flags, size, bytes, error),

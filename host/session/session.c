@@ -247,7 +247,22 @@ static void session_free(wa_session *session)
         wa_lock_destroy(session->check_lock);
     wa_program_set_destroy(session->programs);
     clReleaseContext(session->context);
+    clReleaseDevice(session->device_id);
     free(session);
+}
+
+/* A context need not hold a sub-device that it was made of (PoCL's does not),
+ * and none holds one of whose whole it was made. */
+static winattn_status retain(cl_context context, cl_device_id device)
+{
+    cl_int error = clRetainContext(context);
+    if (error != CL_SUCCESS)
+        return wa_fail_cl(error, "clRetainContext");
+    error = clRetainDevice(device);
+    if (error == CL_SUCCESS)
+        return WINATTN_SUCCESS;
+    clReleaseContext(context);
+    return wa_fail_cl(error, "clRetainDevice");
 }
 
 static winattn_status session_new(cl_context context, cl_device_id device,
@@ -256,19 +271,19 @@ static winattn_status session_new(cl_context context, cl_device_id device,
     wa_session *session = calloc(1, sizeof *session);
     if (!session)
         return wa_fail_memory();
-    const cl_int error = clRetainContext(context);
-    if (error != CL_SUCCESS) {
+    winattn_status status = retain(context, device);
+    if (status != WINATTN_SUCCESS) {
         free(session);
-        return wa_fail_cl(error, "clRetainContext");
+        return status;
     }
     session->context = context;
     session->device_id = device;
     session->users = 1;
     session->programs = wa_program_set_create(context, device);
     session->check_lock = wa_lock_create();
-    winattn_status status = session->programs && session->check_lock
-                                ? wa_device_query(device, &session->device)
-                                : wa_fail_memory();
+    status = session->programs && session->check_lock
+                 ? wa_device_query(device, &session->device)
+                 : wa_fail_memory();
     if (status == WINATTN_SUCCESS)
         status = wa_probe_device(context, device, &session->device);
     if (status != WINATTN_SUCCESS) {

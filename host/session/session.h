@@ -11,8 +11,8 @@
 
 typedef struct wa_session wa_session;
 
-/* Finds or makes the session and counts one more user. Retains the context.
- * Fails if the device is not of the context. */
+/* Finds or makes the session and counts one more user. Retains context and
+ * device. Fails if the device is not of the context. */
 WA_SISTER winattn_status wa_session_acquire(cl_context context,
                                             cl_device_id device,
                                             wa_session **session);

@@ -74,6 +74,48 @@ static void nothing_is_kept(void **state)
     assert_int_equal(references(), before);
 }
 
+static cl_uint device_references(cl_device_id part)
+{
+    cl_uint count = 0;
+    assert_int_equal(clGetDeviceInfo(part, CL_DEVICE_REFERENCE_COUNT,
+                                     sizeof count, &count, NULL),
+                     CL_SUCCESS);
+    return count;
+}
+
+/* A context may live without the sub-device that it was made of: whoever uses
+ * the device holds it. */
+static void sub_devices_are_held(void **state)
+{
+    (void)state;
+    const cl_device_partition_property one[] = {
+        CL_DEVICE_PARTITION_BY_COUNTS, 1,
+        CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
+    cl_device_id part;
+    cl_int error;
+    /* rusticl 22.3 lacks the function itself */
+    if (!device_is_pocl() ||
+        clCreateSubDevices(device.id, one, 1, &part, NULL) != CL_SUCCESS)
+        skip();
+    cl_context context = clCreateContext(NULL, 1, &part, NULL, NULL, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    const cl_uint before = device_references(part);
+    const test_case c = parsed("");
+    const winattn_desc desc = case_desc(&c);
+    winattn_plan *plan;
+    winattn_programs *programs;
+    assert_int_equal(winattn_programs_create(context, part, &programs),
+                     WINATTN_SUCCESS);
+    assert_int_equal(winattn_plan_create(context, part, &desc, &plan),
+                     WINATTN_SUCCESS);
+    assert_true(device_references(part) > before);
+    winattn_plan_destroy(plan);
+    winattn_programs_destroy(programs);
+    assert_int_equal(device_references(part), before);
+    clReleaseContext(context);
+    clReleaseDevice(part);
+}
+
 /* A plan may go while its call is on the way. */
 static void destroy_early(void **state)
 {
@@ -191,8 +233,12 @@ static void repeatable(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(no_windows),      cmocka_unit_test(nothing_is_kept),
-    cmocka_unit_test(destroy_early),   cmocka_unit_test(pieces),
-    cmocka_unit_test(unordered_queue), cmocka_unit_test(repeatable),
+    cmocka_unit_test(no_windows),
+    cmocka_unit_test(nothing_is_kept),
+    cmocka_unit_test(sub_devices_are_held),
+    cmocka_unit_test(destroy_early),
+    cmocka_unit_test(pieces),
+    cmocka_unit_test(unordered_queue),
+    cmocka_unit_test(repeatable),
 };
 const test_group api_order = TEST_GROUP(NULL, tests);

@@ -93,6 +93,30 @@ void devices_forget(void)
     }
 }
 
+/* As if it were a sub-device; others live as long as their platform. */
+cl_int clRetainDevice(cl_device_id device)
+{
+    MAY_FAIL(CL_OUT_OF_HOST_MEMORY);
+    atomic_fetch_add_explicit(&device->retained, 1, memory_order_relaxed);
+    return CL_SUCCESS;
+}
+
+cl_int clReleaseDevice(cl_device_id device)
+{
+    if (atomic_fetch_sub_explicit(&device->retained, 1,
+                                  memory_order_relaxed) <= 0)
+        wrong("%s: the device was not retained", __func__);
+    return CL_SUCCESS;
+}
+
+long devices_retained(void)
+{
+    long count = 0;
+    for (cl_device_id one = devices; one; one = one->next)
+        count += atomic_load_explicit(&one->retained, memory_order_relaxed);
+    return count;
+}
+
 /* ---- Answers ---- */
 
 cl_int answer(const void *bytes, size_t count, size_t size, void *value,

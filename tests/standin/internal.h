@@ -41,6 +41,7 @@ struct _cl_device_id {
     const wa_device *key; /* what the test named */
     wa_device device;
     cl_platform_id platform;
+    atomic_int retained;
     struct _cl_device_id *next;
 };
 
@@ -118,6 +119,7 @@ void programs_forget(void);
 void compiled_forget(void);
 void objects_forget(void);
 void devices_forget(void);
+long devices_retained(void); /* more often than released */
 
 /* ---- Memory that does not count as the program's (failures.c) ---- */
 

@@ -128,12 +128,15 @@ const char *standin_alive(void)
     static _Thread_local char text[256];
     size_t used = 0;
     text[0] = 0;
-    for (int type = 0; type < OBJECT_TYPES; type++) {
-        const long count = atomic_load(&alive[type]);
+    for (int type = 0; type <= OBJECT_TYPES; type++) {
+        const bool is_device = type == OBJECT_TYPES;
+        const long count =
+            is_device ? devices_retained() : atomic_load(&alive[type]);
         if (count != 0)
             used += (size_t)snprintf(text + used, sizeof text - used,
                                      "%s%ld %s%s", used ? ", " : "", count,
-                                     type_names[type], count > 1 ? "s" : "");
+                                     is_device ? "device" : type_names[type],
+                                     count > 1 ? "s" : "");
     }
     return used ? text : NULL;
 }

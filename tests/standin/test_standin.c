@@ -38,6 +38,7 @@ static void check_device(const wa_device *made_up)
     const cl_context context = standin_context(1, &id);
     assert_int_equal(wa_session_acquire(context, id, &session),
                      WINATTN_SUCCESS);
+    assert_string_equal(standin_alive(), "1 context, 1 device");
     wa_device is = *wa_session_device(session), want = *made_up;
     want.matrix_unit = wa_matrix_unit_of(&want);
     /* which the table may leave out */
