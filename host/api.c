@@ -88,7 +88,7 @@ winattn_status winattn_plan_create(cl_context context, cl_device_id device,
 
 void winattn_plan_destroy(winattn_plan *plan)
 {
-    if (!plan)
+    if (!plan || wa_session_is_inherited(plan->session))
         return;
     for (wa_pass pass = WA_FORWARD; pass < WA_PASSES; pass++)
         wa_kernels_release(&plan->kernels[pass]);

@@ -2,6 +2,7 @@
  * The public entry points for compiled kernels. */
 #include <stdlib.h>
 
+#include "base/process.h"
 #include "base/status.h"
 #include "program/cache.h"
 #include "session/session.h"
@@ -39,7 +40,7 @@ winattn_status winattn_programs_create(cl_context context, cl_device_id device,
 
 void winattn_programs_destroy(winattn_programs *programs)
 {
-    if (!programs)
+    if (!programs || wa_session_is_inherited(programs->session))
         return;
     wa_program_set_remove_exporter(wa_session_programs(programs->session));
     wa_session_release(programs->session);
@@ -53,6 +54,7 @@ winattn_status winattn_programs_import(winattn_programs *programs, size_t size,
     if (!programs || !blob)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "%s is NULL",
                        programs ? "blob" : "programs");
+    WA_TRY(wa_check_process());
     return wa_program_set_import(wa_session_programs(programs->session), size,
                                  blob);
 }
@@ -66,6 +68,7 @@ winattn_status winattn_programs_export(const winattn_programs *programs,
     if (!blob && size != 0)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "blob is NULL, but size is not 0");
+    WA_TRY(wa_check_process());
     return wa_program_set_export(wa_session_programs(programs->session), size,
                                  blob, needed);
 }

@@ -48,6 +48,11 @@
  * exception: winattn_plan_destroy must not run beside another call on that
  * plan. One workspace serves one call in flight.
  *
+ * Processes: OpenCL does not survive fork. Where a plan or a winattn_programs
+ * was made before, every call of a child that needs OpenCL fails with
+ * WINATTN_INVALID_PROCESS, and destroying what it has of its parent does
+ * nothing.
+ *
  * Structs that start with struct_size, its sizeof in the program, grow at
  * their end from version to version; those within them never do. A program
  * that was compiled with an older header may pass its shorter ones: what they
@@ -122,6 +127,8 @@ typedef cl_int winattn_status;
     X(WINATTN_BUFFER_TOO_SMALL, -3003, "a tensor runs past its buffer")       \
     X(WINATTN_INVALID_QUEUE, -3004,                                           \
       "a queue belongs to another context or device than the plan")           \
+    X(WINATTN_INVALID_PROCESS, -3005,                                         \
+      "OpenCL was used before this process was forked")                       \
     X(WINATTN_UNSUPPORTED_PROBLEM, -3010,                                     \
       "the library does not compute this combination")                        \
     X(WINATTN_UNSUPPORTED_DEVICE, -3020,                                      \

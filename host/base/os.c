@@ -216,7 +216,7 @@ static void remove_file(const char *path)
         DeleteFileW(wide.text);
 }
 
-static unsigned long process_number(void) { return GetCurrentProcessId(); }
+unsigned long wa_process_number(void) { return GetCurrentProcessId(); }
 static bool is_separator(char c) { return c == '/' || c == '\\'; }
 
 static uint64_t joined(DWORD high, DWORD low)
@@ -446,7 +446,7 @@ static bool rename_over(const char *from, const char *to)
 }
 
 static void remove_file(const char *path) { unlink(path); }
-static unsigned long process_number(void) { return (unsigned long)getpid(); }
+unsigned long wa_process_number(void) { return (unsigned long)getpid(); }
 static bool is_separator(char c) { return c == '/'; }
 
 static uint64_t clock_ticks(void)
@@ -481,7 +481,8 @@ void wa_folder_visit(const char *path, wa_file_visitor *visit, void *data)
 wa_unique wa_unique_take(void)
 {
     static uint64_t calls; /* guarded by the cache's lock */
-    wa_unique numbers = {.time = clock_ticks(), .process = process_number()};
+    wa_unique numbers = {.time = clock_ticks(),
+                         .process = wa_process_number()};
     wa_cache_lock_take();
     numbers.call = calls++;
     wa_cache_lock_release();
@@ -522,7 +523,7 @@ bool wa_file_replace(const char *folder, const char *name,
         return false;
     for (int i = 0; !written && exists && i < TEMPORARY_NAMES; i++) {
         snprintf(temporary, sizeof temporary, WA_TEMPORARY "%lu-%d",
-                 process_number(), i);
+                 wa_process_number(), i);
         if (!join(folder, temporary, from))
             return false;
         written = write_new_file(from, bytes, size, &exists);

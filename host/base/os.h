@@ -89,6 +89,8 @@ typedef void wa_file_visitor(void *data, const char *name, uint64_t bytes,
                              double age_seconds);
 void wa_folder_visit(const char *path, wa_file_visitor *visit, void *data);
 
+unsigned long wa_process_number(void);
+
 /* Numbers that no other call gets together, in this process or in any. */
 typedef struct wa_unique {
     uint64_t time, process, call;

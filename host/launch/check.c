@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/process.h"
 #include "base/status.h"
 
 /* What a memory object says of itself. */
@@ -172,6 +173,7 @@ winattn_status wa_check_queue(cl_command_queue queue, cl_context context,
 {
     cl_context queue_context = NULL;
     cl_device_id queue_device = NULL;
+    WA_TRY(wa_check_process());
     if (!queue)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "queue is NULL");
     cl_int error = clGetCommandQueueInfo(

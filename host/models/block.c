@@ -160,7 +160,7 @@ winattn_status winattn_block_plan_create(cl_context context,
 
 void winattn_block_plan_destroy(winattn_block_plan *plan)
 {
-    if (!plan)
+    if (!plan || wa_session_is_inherited(plan->session))
         return;
     wa_row_plan_release(&plan->norm);
     winattn_linear_plan_destroy(plan->fc1);

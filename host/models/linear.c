@@ -10,7 +10,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "launch/check.h"
+#include "models/levels.h"
 #include "models/linear_shapes.h"
 #include "models/sister.h"
 #include "plan/tuning.h"
@@ -284,7 +284,7 @@ winattn_status wa_linear_plan_with_shape(cl_context context,
 
 void winattn_linear_plan_destroy(winattn_linear_plan *plan)
 {
-    if (!plan)
+    if (!plan || wa_session_is_inherited(plan->session))
         return;
     release_kernels(plan);
     if (plan->lock)
@@ -387,12 +387,8 @@ winattn_enqueue_linear(const winattn_linear_plan *plan, cl_command_queue queue,
     WA_TRY(wa_models_begin());
     if (!plan)
         return wa_fail(WINATTN_INVALID_ARGUMENT, "plan is NULL");
+    WA_TRY(wa_check_order(plan->session, queue, wait_count, wait_list));
     WA_TRY(wa_linear_check(plan, linear, &own, &start));
-    if ((wait_count == 0) != (wait_list == NULL))
-        return wa_fail(WINATTN_INVALID_ARGUMENT,
-                       "wait_count and wait_list contradict each other");
-    WA_TRY(wa_check_queue(queue, wa_session_context(plan->session),
-                          wa_session_device_id(plan->session)));
     WA_TRY(
         wa_chain_begin(&chain, queue, wait_count, wait_list, event != NULL));
     chain.start = start;

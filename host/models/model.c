@@ -261,7 +261,7 @@ winattn_status winattn_model_create(cl_context context, cl_device_id device,
 
 void winattn_model_destroy(winattn_model *model)
 {
-    if (!model)
+    if (!model || wa_session_is_inherited(model->session))
         return;
     for (uint32_t i = 0; i < WA_SWIN_STAGES; i++) {
         wa_model_stage *stage = &model->stages[i];

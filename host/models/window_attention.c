@@ -89,7 +89,7 @@ winattn_window_attention_plan_create(cl_context context, cl_device_id device,
 
 void winattn_window_attention_plan_destroy(winattn_window_attention_plan *plan)
 {
-    if (!plan)
+    if (!plan || wa_session_is_inherited(plan->session))
         return;
     wa_attention_release(&plan->attention);
     if (plan->session)

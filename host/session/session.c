@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "device/query.h"
 #include "session/probe.h"
@@ -297,9 +298,12 @@ static winattn_status session_new(cl_context context, cl_device_id device,
 winattn_status wa_session_acquire(cl_context context, cl_device_id device,
                                   wa_session **result)
 {
-    winattn_status status = check_context(context, device);
+    winattn_status status = wa_check_process();
+    if (status == WINATTN_SUCCESS)
+        status = check_context(context, device);
     if (status != WINATTN_SUCCESS)
         return status;
+    wa_claim_process();
     wa_global_lock_take();
     wa_session *session = sessions;
     while (session &&
@@ -317,6 +321,11 @@ winattn_status wa_session_acquire(cl_context context, cl_device_id device,
     wa_global_lock_release();
     *result = session;
     return status;
+}
+
+bool wa_session_is_inherited(const wa_session *session)
+{
+    return session && wa_is_forked();
 }
 
 void wa_session_release(wa_session *session)

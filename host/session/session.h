@@ -18,6 +18,10 @@ WA_SISTER winattn_status wa_session_acquire(cl_context context,
                                             wa_session **session);
 WA_SISTER void wa_session_release(wa_session *session);
 
+/* Is it the parent's of a process that was forked? Then nothing that belongs
+ * to it may be touched, nor a lock be taken. False for NULL. */
+WA_SISTER bool wa_session_is_inherited(const wa_session *session);
+
 WA_SISTER cl_context wa_session_context(const wa_session *session);
 WA_SISTER cl_device_id wa_session_device_id(const wa_session *session);
 WA_SISTER const wa_device *wa_session_device(const wa_session *session);

@@ -28,7 +28,7 @@
 #define HEAD_DIM 4
 #define OTHER_HEAD_DIM 8 /* for which keys and binaries have the same size */
 
-static const char *folder;
+static const char *own_path, *folder;
 static unsigned long every = 1, rounds = 200;
 static unsigned long plans, findings;
 
@@ -308,6 +308,20 @@ static int make_plans(void)
     return findings != 0;
 }
 
+/* By exec, as the library serves no child of fork that goes on. */
+static pid_t start_reader(void)
+{
+    char number[24];
+    snprintf(number, sizeof number, "%lu", rounds);
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        execl(own_path, own_path, folder, "1", number, "reader", (char *)NULL);
+        _exit(99);
+    }
+    return child;
+}
+
 /* Runs until the readers have ended. */
 static void spoil_files(random_state *r)
 {
@@ -351,11 +365,8 @@ static unsigned long race(bool spoils)
     unsigned long spoilt = 0;
     random_state r = random_seeded(1);
     int left = READERS, status;
-    fflush(stdout);
     for (int i = 0; i < READERS; i++) {
-        readers[i] = fork();
-        if (readers[i] == 0)
-            _exit(make_plans());
+        readers[i] = start_reader();
         if (readers[i] < 0) {
             perror("fork");
             exit(2);
@@ -379,6 +390,7 @@ int main(int count, char **arguments)
 {
     if (count < 2)
         return 2;
+    own_path = arguments[0];
     folder = arguments[1];
     if (count > 2)
         every = strtoul(arguments[2], NULL, 10);
@@ -387,6 +399,8 @@ int main(int count, char **arguments)
     winattn_set_cache_dir("");
     describe_plan(HEAD_DIM, expected, sizeof expected);
     winattn_set_cache_dir(folder);
+    if (count > 4) /* a reader */
+        return make_plans();
     keep_files();
     unsigned long flips = 0, cuts = 0;
     for (size_t i = 0; i < file_count; i++) {

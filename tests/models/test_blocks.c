@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit/child.h"
 #include "reference.h"
 #include "tensors.h"
 #include "winattn_models.h"
@@ -348,6 +349,18 @@ static double bias_of(const void *data, size_t window, size_t head,
     return sum;
 }
 
+/* In a child of fork; 0, or which call went wrong. */
+static int use_module(const void *data)
+{
+    const winattn_window_attention call = {.struct_size = sizeof call};
+    winattn_window_attention_plan *const *plan = data;
+    if (winattn_enqueue_window_attention(*plan, device.queue, &call, 0, NULL,
+                                         NULL) != WINATTN_INVALID_PROCESS)
+        return 1;
+    winattn_window_attention_plan_destroy(*plan);
+    return 0;
+}
+
 static void run_module(const winattn_window_attention_desc *d,
                        winattn_window_attention *call)
 {
@@ -359,6 +372,8 @@ static void run_module(const winattn_window_attention_desc *d,
     assert_int_equal(
         winattn_window_attention_plan_workspace_size(plan, &bytes),
         WINATTN_SUCCESS);
+    const int child = child_run(use_module, &plan);
+    assert_true(child == 0 || child == CHILD_HAS_NO_FORK);
     call->workspace.buffer = make_workspace(bytes);
     if (winattn_enqueue_window_attention(plan, device.queue, call, 0, NULL,
                                          NULL) != WINATTN_SUCCESS)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit/child.h"
 #include "kit/devices.h"
 #include "linear_case.h"
 
@@ -235,6 +236,36 @@ static void events_are_given(void **state)
     tear(&p);
 }
 
+/* 0, or which call went wrong. */
+static int use_all(const void *data)
+{
+    const prepared *p = data;
+    winattn_linear_plan *plan = p->plan;
+    if (winattn_linear_plan_create(device.context, device.id, &p->desc,
+                                   &plan) != WINATTN_INVALID_PROCESS ||
+        plan)
+        return 1;
+    if (winattn_enqueue_linear(p->plan, device.queue, &p->call, 0, NULL,
+                               NULL) != WINATTN_INVALID_PROCESS)
+        return 2;
+    winattn_linear_plan_destroy(p->plan);
+    return 0;
+}
+
+/* Of a process that was forked. */
+static void children_are_refused(void **state)
+{
+    (void)state;
+    prepared p;
+    prepare(&p);
+    const int result = child_run(use_all, &p);
+    if (result != CHILD_HAS_NO_FORK)
+        assert_int_equal(result, 0);
+    refuses_call(&p, &p.call, WINATTN_SUCCESS, "");
+    assert_int_equal(clFinish(device.queue), CL_SUCCESS);
+    tear(&p);
+}
+
 /* GELU of what is no ordinary number: infinity stays, what is far below 0
  * becomes 0, NaN stays NaN; and only in its row. */
 static void gelu_keeps_what_is_no_number(void **state)
@@ -387,6 +418,7 @@ int main(void)
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(parts_that_a_plan_lacks_are_refused),
         cmocka_unit_test(events_are_given),
+        cmocka_unit_test(children_are_refused),
         cmocka_unit_test(gelu_keeps_what_is_no_number),
         cmocka_unit_test(plans_describe_themselves),
         cmocka_unit_test(every_device_has_a_plan),

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "files.h"
+#include "kit/child.h"
 #include "model_run.h"
 #include "reference_model.h"
 #include "winattn_models.h"
@@ -376,6 +377,24 @@ static void threads_share_a_model(void **state)
     winattn_swin_weights_destroy(weights);
 }
 
+/* In a child of fork; 0, or which call went wrong. */
+static int use_in_child(const void *data)
+{
+    const model_run *r = data;
+    if (winattn_enqueue_model(r->model, device.queue, &r->call, 0, NULL,
+                              NULL) != WINATTN_INVALID_PROCESS)
+        return 1;
+    winattn_model_destroy(r->model); /* and blocks and layers in it */
+    return 0;
+}
+
+static void children_are_refused(const model_run *r)
+{
+    const int result = child_run(use_in_child, r);
+    if (result != CHILD_HAS_NO_FORK)
+        assert_int_equal(result, 0);
+}
+
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
@@ -413,6 +432,7 @@ static void wrong_calls_are_refused(void **state)
     assert_status(
         winattn_enqueue_model(r.model, device.queue, &none, 0, NULL, NULL),
         WINATTN_INVALID_ARGUMENT, "output");
+    children_are_refused(&r);
     tensor_read(&r.logits);
     for (size_t i = 0; i < r.logits.count; i++)
         assert_true(isnan(r.logits.value[i]));

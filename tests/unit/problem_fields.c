@@ -284,6 +284,7 @@ static void status_texts(void **state)
     assert_int_equal(WINATTN_INVALID_BUFFER, -3002);
     assert_int_equal(WINATTN_BUFFER_TOO_SMALL, -3003);
     assert_int_equal(WINATTN_INVALID_QUEUE, -3004);
+    assert_int_equal(WINATTN_INVALID_PROCESS, -3005);
     assert_int_equal(WINATTN_UNSUPPORTED_PROBLEM, -3010);
     assert_int_equal(WINATTN_UNSUPPORTED_DEVICE, -3020);
     assert_int_equal(WINATTN_WORKSPACE_TOO_SMALL, -3030);
