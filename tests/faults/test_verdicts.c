@@ -184,6 +184,46 @@ static void test_resources_that_never_suffice(void **state)
     close_place(&p);
 }
 
+static bool knows_no_denorms(void *data, const char *options)
+{
+    (void)data;
+    return strstr(options, "-cl-denorms-are-zero") != NULL;
+}
+
+/* A driver that does not know an option of speed builds without it, from
+ * source and from binaries. */
+static void test_option_that_is_not_known(void **state)
+{
+    static unsigned char blob[65536];
+    const winattn_desc desc = window_of_49();
+    winattn_programs *programs;
+    const standin_build *builds;
+    size_t size = 0;
+    char text[8192];
+    (void)state;
+    for (int from_blob = 0; from_blob < 2; from_blob++) {
+        const place p = open_place("PoCL");
+        standin_drivers.refuses = knows_no_denorms;
+        assert_int_equal(winattn_programs_create(p.context, p.id, &programs),
+                         0);
+        if (from_blob)
+            assert_int_equal(winattn_programs_import(programs, size, blob), 0);
+        assert_int_equal(describe(&p, &desc, text, sizeof text),
+                         WINATTN_SUCCESS);
+        assert_says(text,
+                    from_blob ? "program: imported" : "program: compiled");
+        const size_t count = standin_builds(&builds);
+        const standin_build *last = &builds[count - 1];
+        assert_int_equal(last->result, CL_SUCCESS);
+        assert_int_equal(last->source == NULL, from_blob);
+        assert_non_null(strstr(last->options, "-cl-std=CL1.2 -D"));
+        assert_int_equal(
+            winattn_programs_export(programs, sizeof blob, blob, &size), 0);
+        winattn_programs_destroy(programs);
+        close_place(&p);
+    }
+}
+
 /* A query that a device does not know is no failure where only some know it;
  * otherwise it is one. The device is never said to lack anything. */
 static void test_queries_that_are_not_known(void **state)
@@ -248,6 +288,7 @@ int main(int count, char **arguments)
         cmocka_unit_test_setup(test_tuning_file_is_read_again, no_cache),
         cmocka_unit_test(test_long_cache_name),
         cmocka_unit_test_setup(test_resources_that_never_suffice, no_cache),
+        cmocka_unit_test_setup(test_option_that_is_not_known, no_cache),
         cmocka_unit_test_setup(test_queries_that_are_not_known, no_cache),
         cmocka_unit_test_setup(test_damaged_blob, no_cache),
     };

@@ -303,13 +303,10 @@ static cl_int build(cl_program program, cl_device_id device,
 {
     if (!device->device.compiles && program->source)
         return CL_COMPILER_NOT_AVAILABLE;
-    /* options mean nothing to PTX */
-    if (!program->source && !program->is_ptx &&
-        strcmp(program->options, options) != 0)
-        wrong("a binary of options \"%s\" is built with \"%s\"",
-              program->options, options);
     if (program->source) {
         const char *source = program->source->text;
+        free(program->options); /* of a build that failed */
+        kernels_free(&program->kernels);
         program->options = own_copy(options, strlen(options) + 1);
         program->source_sum =
             sum_of((const unsigned char *)source, strlen(source));
@@ -318,6 +315,11 @@ static cl_int build(cl_program program, cl_device_id device,
             standin_drivers.gives_ptx && ptx_is_for(&program->kernels);
     }
     program->is_built = !refuses(program, device, options);
+    /* options mean nothing to PTX */
+    if (program->is_built && !program->source && !program->is_ptx &&
+        strcmp(program->options, options) != 0)
+        wrong("a binary of options \"%s\" is built with \"%s\"",
+              program->options, options);
     if (program->is_built && program->is_rewritten)
         program->is_from_cache = take_compiled(program->ptx_sum);
     program->built_for = device;
@@ -336,7 +338,7 @@ cl_int clBuildProgram(cl_program program, cl_uint count,
         return CL_INVALID_VALUE;
     if (standin_drivers.yields)
         sched_yield();
-    if (program->built_for) {
+    if (program->is_built) {
         wrong("%s: the program was built before", __func__);
         return CL_INVALID_OPERATION;
     }
