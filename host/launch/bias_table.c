@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "device/buffer.h"
 
 /* Like table_position of cl/common/score_bias.cl. */
 static uint32_t position_of(const wa_table *table, uint32_t token)
@@ -76,13 +77,8 @@ void wa_table_lists_free(wa_table_lists *lists)
 static winattn_status make_buffer(cl_context context, const void *data,
                                   uint64_t count, cl_mem *buffer)
 {
-    cl_int error;
-    /* the data is only read */
-    *buffer = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-                             (size_t)count * sizeof(cl_uint),
-                             (void *)(size_t)data, &error);
-    return error == CL_SUCCESS ? WINATTN_SUCCESS
-                               : wa_fail_cl(error, "clCreateBuffer");
+    return wa_make_buffer(context, CL_MEM_READ_ONLY, count * sizeof(cl_uint),
+                          data, buffer);
 }
 
 /* Before memory is taken for them. */

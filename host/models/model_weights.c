@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "device/buffer.h"
 #include "models/half.h"
 #include "models/levels.h"
 #include "models/model.h"
@@ -59,7 +60,6 @@ static winattn_status send(wa_session *session, const part *p,
                            wa_model_weights *w)
 {
     uint64_t bytes = 0;
-    cl_int error;
     for (size_t i = 0; i < p->count; i++) {
         upload u = p->all[i];
         u.to->offset = bytes;
@@ -76,12 +76,12 @@ static winattn_status send(wa_session *session, const part *p,
         wa_store_numbers(type_of(p, u), u->from, (size_t)u->count,
                          content + u->to->offset);
     }
-    cl_mem buffer = clCreateBuffer(wa_session_context(session),
-                                   CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-                                   (size_t)bytes, content, &error);
+    cl_mem buffer;
+    const winattn_status status =
+        wa_make_buffer(wa_session_context(session), CL_MEM_READ_ONLY, bytes,
+                       content, &buffer);
     free(content);
-    if (error != CL_SUCCESS)
-        return wa_fail_cl(error, "clCreateBuffer");
+    WA_TRY(status);
     for (size_t i = 0; i < p->count; i++)
         p->all[i].to->buffer = buffer;
     w->buffers[w->count++] = buffer;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "device/buffer.h"
 
 #include "../cl/common/args.h"
 
@@ -112,17 +113,13 @@ static winattn_status make_buffer(cl_context context, uint64_t bytes,
                                   cl_mem *buffer)
 {
     const size_t size = (size_t)bytes + SPARE_BYTES;
-    cl_int error;
     void *zeros = calloc(size, 1);
     if (!zeros)
         return wa_fail_memory();
-    *buffer = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                             size, zeros, &error);
+    const winattn_status status =
+        wa_make_buffer(context, CL_MEM_READ_WRITE, size, zeros, buffer);
     free(zeros);
-    if (error == CL_SUCCESS)
-        return WINATTN_SUCCESS;
-    *buffer = NULL;
-    return wa_fail_cl(error, "clCreateBuffer");
+    return status;
 }
 
 static winattn_status make_queue(cl_context context, cl_device_id device,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "device/buffer.h"
 #include "session/wgmma_numbers.h"
 
 #include "../cl/common/args.h"
@@ -29,20 +30,6 @@ static void end(test_launch *x)
     wa_test_numbers_free(&x->numbers);
 }
 
-/* from: NULL, or what it starts with. */
-static winattn_status make_buffer(cl_context context, size_t bytes, void *from,
-                                  cl_mem *buffer)
-{
-    const cl_mem_flags flags =
-        CL_MEM_READ_WRITE | (from ? CL_MEM_COPY_HOST_PTR : 0);
-    cl_int error;
-    *buffer = clCreateBuffer(context, flags, bytes, from, &error);
-    if (error == CL_SUCCESS)
-        return WINATTN_SUCCESS;
-    *buffer = NULL;
-    return wa_fail_cl(error, "clCreateBuffer");
-}
-
 /* To be ended, also after a failure. */
 static winattn_status begin(test_launch *x, cl_context context,
                             cl_device_id device, const wa_problem *problem,
@@ -60,13 +47,14 @@ static winattn_status begin(test_launch *x, cl_context context,
     for (wa_tensor_id id = 0; id < WA_TENSORS; id++) {
         const wa_test_tensor *tensor = &x->numbers.tensor[id];
         if (tensor->heads)
-            WA_TRY(make_buffer(context, wa_test_bytes(tensor), tensor->stored,
-                               &x->buffer[id]));
+            WA_TRY(wa_make_buffer(context, CL_MEM_READ_WRITE,
+                                  wa_test_bytes(tensor), tensor->stored,
+                                  &x->buffer[id]));
     }
-    return small->workspace.all
-               ? make_buffer(context, (size_t)small->workspace.all, NULL,
-                             &x->workspace)
-               : WINATTN_SUCCESS;
+    return small->workspace.all ? wa_make_buffer(context, CL_MEM_READ_WRITE,
+                                                 (size_t)small->workspace.all,
+                                                 NULL, &x->workspace)
+                                : WINATTN_SUCCESS;
 }
 
 /* ---- The launch ---- */

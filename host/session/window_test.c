@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "device/buffer.h"
 #include "session/window_numbers.h"
 
 #include "../cl/common/args.h"
@@ -40,18 +41,6 @@ static size_t start_of(const window_launch *x, wa_tensor_id id)
     return is_float ? 0 : x->offset * ELEMENT_BYTES;
 }
 
-static winattn_status new_buffer(cl_context context, size_t bytes, void *from,
-                                 cl_mem *buffer)
-{
-    cl_int error;
-    *buffer = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                             bytes, from, &error);
-    if (error == CL_SUCCESS)
-        return WINATTN_SUCCESS;
-    *buffer = NULL;
-    return wa_fail_cl(error, "clCreateBuffer");
-}
-
 static winattn_status make_buffer(window_launch *x, cl_context context,
                                   wa_tensor_id id)
 {
@@ -60,8 +49,8 @@ static winattn_status make_buffer(window_launch *x, cl_context context,
     if (!all)
         return wa_fail_memory();
     memcpy(all + start, x->numbers.stored[id], bytes);
-    const winattn_status status =
-        new_buffer(context, start + bytes, all, &x->buffer[id]);
+    const winattn_status status = wa_make_buffer(
+        context, CL_MEM_READ_WRITE, start + bytes, all, &x->buffer[id]);
     free(all);
     return status;
 }
@@ -78,7 +67,7 @@ static winattn_status make_workspace(window_launch *x, cl_context context,
         return wa_fail_memory();
     memset(all, 0xff, bytes);
     const winattn_status status =
-        new_buffer(context, bytes, all, &x->workspace);
+        wa_make_buffer(context, CL_MEM_READ_WRITE, bytes, all, &x->workspace);
     free(all);
     return status;
 }

@@ -2,6 +2,7 @@
  * Finds the devices of the machine. */
 #include "swin/device.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -88,6 +89,27 @@ bool device_open(const char *part, swin_device *device)
     fprintf(stderr, "winattn-swin: %s does not answer (%d)\n", best->name,
             (int)error);
     device_close(device);
+    return false;
+}
+
+bool device_make_buffer(const swin_device *device, cl_ulong bytes,
+                        const char *what, const char *hint, cl_mem *made)
+{
+    cl_int error = CL_INVALID_BUFFER_SIZE;
+    cl_ulong most = 0;
+    *made = NULL;
+    if (bytes <= SIZE_MAX)
+        *made = clCreateBuffer(device->context, CL_MEM_READ_WRITE,
+                               (size_t)bytes, NULL, &error);
+    if (error == CL_SUCCESS)
+        return true;
+    clGetDeviceInfo(device->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof most,
+                    &most, NULL);
+    fprintf(stderr,
+            "winattn-swin: %s: no buffer of %llu bytes (%s); the device's "
+            "have at most %llu%s\n",
+            what, (unsigned long long)bytes, winattn_status_name(error),
+            (unsigned long long)most, hint);
     return false;
 }
 

@@ -22,4 +22,9 @@ void device_close(swin_device *device);
 
 void device_print_all(void);
 
+/* Makes a buffer. False: on stderr stands for what how many bytes could not be
+ * had, how many there can be, and the hint, "" or a sentence. */
+bool device_make_buffer(const swin_device *device, cl_ulong bytes,
+                        const char *what, const char *hint, cl_mem *made);
+
 #endif

@@ -179,14 +179,12 @@ static bool make_buffer(const parts *p, cl_ulong bytes, cl_mem *made)
 {
     /* small numbers, in fp16 ones */
     static const cl_uint pattern = 0x3c003c00;
-    cl_int error;
     bytes = (bytes + 16) / 4 * 4;
-    *made = clCreateBuffer(p->device->context, CL_MEM_READ_WRITE,
-                           (size_t)bytes, NULL, &error);
-    if (error == 0)
-        error = clEnqueueFillBuffer(p->device->queue, *made, &pattern,
-                                    sizeof pattern, 0, (size_t)bytes, 0, NULL,
-                                    NULL);
+    if (!device_make_buffer(p->device, bytes, "parts by themselves", "", made))
+        return false;
+    const cl_int error =
+        clEnqueueFillBuffer(p->device->queue, *made, &pattern, sizeof pattern,
+                            0, (size_t)bytes, 0, NULL, NULL);
     if (error != 0)
         fprintf(stderr, "winattn-swin: no memory to measure parts: %s\n",
                 winattn_status_name(error));

@@ -34,11 +34,10 @@ static size_t element_size(winattn_dtype dtype)
 
 static bool make_buffer(runner *r, size_t size, const char *what, cl_mem *made)
 {
-    cl_int error;
-    *made = clCreateBuffer(r->device->context, CL_MEM_READ_WRITE,
-                           size ? size : 1, NULL, &error);
     r->buffer_bytes += size;
-    return is_done(error, what);
+    return device_make_buffer(r->device, size ? size : 1, what,
+                              r->batch > 1 ? ": try a smaller --batch" : "",
+                              made);
 }
 
 static bool make_maps(runner *r)

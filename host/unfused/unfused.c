@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "device/buffer.h"
 #include "models/levels.h"
 #include "models/swin_rules.h"
 #include "plan/defines.h"
@@ -198,18 +199,8 @@ static winattn_status set_shape(unfused *u, uint32_t number)
 winattn_status unfused_new_buffer(unfused *u, uint64_t bytes,
                                   const void *content, cl_mem *made)
 {
-    const cl_mem_flags flags =
-        CL_MEM_READ_WRITE | (content ? CL_MEM_COPY_HOST_PTR : 0);
-    cl_int error;
-    if (bytes > SIZE_MAX)
-        return wa_fail_memory();
-    /* older OpenCL headers lack the const */
-    *made = clCreateBuffer(wa_session_context(u->model->session), flags,
-                           (size_t)bytes, (void *)(uintptr_t)content, &error);
-    if (error != CL_SUCCESS) {
-        *made = NULL;
-        return wa_fail_cl(error, "clCreateBuffer");
-    }
+    WA_TRY(wa_make_buffer(wa_session_context(u->model->session),
+                          CL_MEM_READ_WRITE, bytes, content, made));
     u->bytes += bytes;
     return WINATTN_SUCCESS;
 }

@@ -224,6 +224,31 @@ static void test_option_that_is_not_known(void **state)
     }
 }
 
+/* How large, and how large it could be. */
+static void test_buffer_that_is_too_large(void **state)
+{
+    static const cl_int index[49 * 49];
+    winattn_desc desc = window_of_49();
+    winattn_programs *programs;
+    char text[8192];
+    (void)state;
+    const place p = open_place("PoCL");
+    /* what a session makes is there already */
+    assert_int_equal(winattn_programs_create(p.context, p.id, &programs), 0);
+    desc.bias = WINATTN_BIAS_TABLE;
+    desc.table.index = index;
+    desc.table.entries = 1;
+    standin_fail_call("clCreateBuffer", 1, CL_INVALID_BUFFER_SIZE);
+    assert_int_equal(describe(&p, &desc, text, sizeof text),
+                     CL_INVALID_BUFFER_SIZE);
+    assert_says(text, "clCreateBuffer of 9604 bytes failed with "
+                      "CL_INVALID_BUFFER_SIZE (-61); a buffer has at most "
+                      "1099511627776");
+    standin_fail_nothing();
+    winattn_programs_destroy(programs);
+    close_place(&p);
+}
+
 /* A query that a device does not know is no failure where only some know it;
  * otherwise it is one. The device is never said to lack anything. */
 static void test_queries_that_are_not_known(void **state)
@@ -289,6 +314,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_long_cache_name),
         cmocka_unit_test_setup(test_resources_that_never_suffice, no_cache),
         cmocka_unit_test_setup(test_option_that_is_not_known, no_cache),
+        cmocka_unit_test_setup(test_buffer_that_is_too_large, no_cache),
         cmocka_unit_test_setup(test_queries_that_are_not_known, no_cache),
         cmocka_unit_test_setup(test_damaged_blob, no_cache),
     };

@@ -119,6 +119,12 @@ run(1 --weights ${weights} --model swin_t ${picture})
 expect("${err}" "this model needs")
 run(1 ${call} --classes ${GOLDEN}/versions.txt ${picture})
 expect("${err}" "names, but the model 64 classes")
+# more than any device has
+run(1 --weights ${weights} ${device} --crop 400x400 --resize 400 --bench
+    --no-unfused --batch 65536)
+expect("${err}" "workspace: no buffer of ")
+expect("${err}" "; the device's have at most ")
+expect("${err}" ": try a smaller --batch\n")
 run(1 ${call} --device "no such device" ${picture})
 expect("${err}" "no OpenCL device has this in its name: no such device")
 foreach(bad "x" "--weights;x" "--random;1;x" "--random;x;--model;swin_t;x"
