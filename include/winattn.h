@@ -216,7 +216,8 @@ typedef enum winattn_mask {
     WINATTN_MASK_NONE = 0, /**< nothing */
     /** [mask_windows, queries, keys], added to the logits. Any number is
      * legal, -INFINITY too: a query that sees no key gives o = 0 and
-     * lse = -INFINITY. */
+     * lse = -INFINITY. Keys and values that a mask hides are computed with all
+     * the same, with weights of 0: an infinity or NaN in them makes o NaN. */
     WINATTN_MASK_ADDITIVE = 1,
     /** Region numbers, cl_uchar [mask_windows, queries] and [mask_windows,
      * keys]; region_value is added where they differ. */
@@ -458,7 +459,7 @@ typedef struct winattn_desc {
      * 0 is legal, but means none, as grid.batch = 0 does. With a grid 0, or
      * what follows from it. */
     cl_ulong windows;
-    cl_uint heads; /**< of queries; required */
+    cl_uint heads; /**< of queries, 1 to 65536; required */
     /** Heads of keys and values. 0: like heads; else a divisor of heads, and
      * query head h reads key head h / (heads / kv_heads) (Ainslie et al. 2023,
      * section 2.2). */
@@ -468,7 +469,8 @@ typedef struct winattn_desc {
      * keys, but not for those of the sliding variant: there a cache of keys
      * may grow from plan to plan, and nothing compiles. Elsewhere each number
      * of keys compiles anew, unless it is the cache's capacity and a mask
-     * hides the rest. */
+     * hides the rest, in which keys and values must be finite: zeros, for
+     * instance, not what memory happened to hold. */
     cl_uint queries;
     cl_uint keys;     /**< Nk, keys of a window; as queries */
     cl_uint head_dim; /**< D, 1 to 256, required */
@@ -503,12 +505,13 @@ typedef struct winattn_desc {
     cl_bool has_region_value;
     cl_float region_value; /**< added between different regions */
 
-    /** Tokens of a block, of the sliding variant, which requires it; the
-     * others leave this field and the next five 0. Keys and queries lie on one
-     * line of tokens, query i at token i + query_offset. Tokens 0 ..
-     * first_block - 1 are block 0, each later block has `block` tokens, the
-     * last may be shorter. With b(x) the block of token x, query i sees key j
-     * if
+    /** Tokens of a block, of the sliding variant, which requires it: 1 to
+     * 2^31 - 1, which first_block, window_blocks and sink do not exceed
+     * either; the others leave this field and the next five 0. Keys and
+     * queries lie on one line of tokens, query i at token i + query_offset.
+     * Tokens 0 .. first_block - 1 are block 0, each later block has `block`
+     * tokens, the last may be shorter. With b(x) the block of token x, query i
+     * sees key j if
      *
      *     b(j) <= b(i + query_offset)  and
      *     (b(j) > b(i + query_offset) - window_blocks  or  j < sink)
