@@ -306,7 +306,7 @@ static void odd_memory_is_used(void **state)
                        bytes, odd + 8, &error);
     assert_int_equal(error, CL_SUCCESS);
     r.call.workspace.buffer = r.workspace;
-    enqueue(&r, device.queue);
+    run_enqueue(&r, device.queue);
     check_run(&r, &desc, w, pictures);
     run_free(&r);
     free(memory);
