@@ -8,6 +8,8 @@
 #   pc_opencl_requires  the OpenCL that pkg-config knows, or
 #   pc_opencl_libs      how a linker finds it where pkg-config knows none
 #   static_name         not the shared library's where both files end in .lib
+#   own_calls           a linker's option: a library calls its own functions,
+#                       whatever a program has of the same names
 set(pc_opencl_requires "")
 set(pc_opencl_libs "")
 set(static_name winattn)
@@ -27,4 +29,14 @@ else()
     else()
         set(pc_opencl_requires "OpenCL")
     endif()
+endif()
+
+include(CheckCSourceCompiles)
+set(CMAKE_REQUIRED_LINK_OPTIONS -Wl,-Bsymbolic-functions)
+check_c_source_compiles("int main(void) { return 0; }"
+    WINATTN_LINKS_OWN_CALLS)
+unset(CMAKE_REQUIRED_LINK_OPTIONS)
+set(own_calls "")
+if(WINATTN_LINKS_OWN_CALLS)
+    set(own_calls -Wl,-Bsymbolic-functions)
 endif()

@@ -2,7 +2,8 @@
 # What the libraries show to the linker, and what they ask of it.
 #   cmake -DNM=nm -DSHARED=libwinattn.so -DSTATIC=libwinattn.a
 #         -DHOST=host -DMODELS_SHARED=libwinattn_models.so
-#         -DMODELS_STATIC=libwinattn_models.a -P symbols.cmake
+#         -DMODELS_STATIC=libwinattn_models.a -DPYTHON=libwinattn.so
+#         -P symbols.cmake
 # Each library may be left out.
 function(read_symbols result)
     execute_process(COMMAND ${NM} ${ARGN} OUTPUT_VARIABLE text
@@ -36,7 +37,7 @@ function(check_names library allowed required)
 endfunction()
 
 # What winattn shows to its sister: functions that stand behind WA_SISTER, no
-# more and no less.
+# more and no less, under names that no program has (base/sister.h).
 file(GLOB headers ${HOST}/*/*.h)
 set(sisters "")
 foreach(header IN LISTS headers)
@@ -44,7 +45,7 @@ foreach(header IN LISTS headers)
     string(REGEX MATCHALL "WA_SISTER [^;(]*[(]" declared "${text}")
     foreach(declaration IN LISTS declared)
         string(REGEX MATCH "wa_[a-z0-9_]+[(]$" name "${declaration}")
-        string(REPLACE "(" "" name "${name}")
+        string(REGEX REPLACE "wa_(.*)[(]" "wa_winattn_\\1" name "${name}")
         list(APPEND sisters ${name})
     endforeach()
 endforeach()
@@ -52,7 +53,7 @@ list(SORT sisters)
 
 if(SHARED)
     read_symbols(lines -D --defined-only ${SHARED})
-    check_names(${SHARED} "winattn_|wa_" winattn_plan_create ${lines})
+    check_names(${SHARED} "winattn_|wa_winattn_" winattn_plan_create ${lines})
     set(shown ${lines})
     list(FILTER shown INCLUDE REGEX "^[0-9a-f]+ [A-Z] wa_")
     list(TRANSFORM shown REPLACE "^[0-9a-f]+ [A-Z] " "")
@@ -61,6 +62,10 @@ if(SHARED)
         message(SEND_ERROR "${SHARED} shows ${shown} to its sister, but "
             "WA_SISTER stands before ${sisters}")
     endif()
+endif()
+if(PYTHON)
+    read_symbols(lines -D --defined-only ${PYTHON})
+    check_names(${PYTHON} "winattn_" winattn_plan_create ${lines})
 endif()
 if(MODELS_SHARED)
     read_symbols(lines -D --defined-only ${MODELS_SHARED})
