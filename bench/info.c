@@ -13,6 +13,7 @@
 #include "measure/measure.h"
 #include "measure/workload.h"
 #include "plan/planner.h"
+#include "program/cache.h"
 #include "session/session.h"
 
 #define MOST_DEVICES 64
@@ -280,6 +281,8 @@ int main(int count, char **texts)
     bool any = false, good = true;
     printf("winattn %d.%d.%d\n", WINATTN_VERSION_MAJOR, WINATTN_VERSION_MINOR,
            WINATTN_VERSION_PATCH);
+    if (wa_cache_trouble())
+        printf("cache: there is none: %s\n", wa_cache_trouble());
     for (int i = 0; i < found; i++) {
         if (!strstr(names[i], wanted))
             continue;

@@ -727,10 +727,10 @@ WINATTN_API winattn_status winattn_load_tuning(const char *text);
  * says, else a folder winattn in $XDG_CACHE_HOME or ~/.cache; on Windows in
  * %LOCALAPPDATA%, on macOS in ~/Library/Caches. "": no cache. Else a folder in
  * UTF-8, which is made if it is missing; one that is not the user's own or
- * that everybody can write to is not used. WINATTN_CACHE=0 in the environment
- * means no cache, whatever was set here. So does a path of 2048 bytes or more
- * in the environment, which winattn_plan_describe tells; given here it is
- * refused. */
+ * that a group or everybody can write to is not used, and no file in it that
+ * is so. WINATTN_CACHE=0 in the environment means no cache, whatever was set
+ * here. So does a path of 2048 bytes or more in the environment; given here it
+ * is refused. winattn_plan_describe tells why a folder is not used. */
 WINATTN_API winattn_status winattn_set_cache_dir(const char *folder);
 
 /** The kernels of one context and device. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What C11 leaves to the operating system: locks, environment, files, and what
- * tells processes apart. os.c is the only file that calls it. Paths are UTF-8,
- * with '/' everywhere. */
+ * tells processes apart. os_*.c are the only files that call it. Paths are
+ * UTF-8, with '/' everywhere. */
 #ifndef WINATTN_OS_H
 #define WINATTN_OS_H
 
@@ -47,9 +47,11 @@ wa_setting wa_environment(const char *name, char *value, size_t size);
  */
 wa_setting wa_user_cache_folder(char *path, size_t size);
 
-/* Is it a folder that belongs to the user, and that not everybody can write
- * to? */
-bool wa_folder_is_own(const char *path);
+/* Why nothing is read from or written to a folder of the user's own: it is of
+ * somebody else, or others may write to it, and "its" are the words for it.
+ * NULL: nothing is wrong, or there is no such folder. Windows has lists of who
+ * may what, and keeps the user's folders to himself. */
+const char *wa_folder_trouble(const char *path);
 
 /* Makes the folder, and those above it, for the user alone. True if it is
  * there, the user's own, and takes files. */
@@ -65,6 +67,12 @@ typedef enum wa_file_answer {
 WA_SISTER wa_file_answer wa_file_read(const char *path, size_t most,
                                       unsigned char **bytes, size_t *size);
 
+/* The same of a file in a folder of the user's own, which must be his own,
+ * too, and no link: what others could write is not read. */
+wa_file_answer wa_own_file_read(const char *folder, const char *name,
+                                size_t most, unsigned char **bytes,
+                                size_t *size);
+
 /* All bytes of a file where it lies, to be read only. They change if somebody
  * writes to the file, and whoever makes it shorter takes them away, which ends
  * the program that reads them. */
@@ -75,7 +83,8 @@ typedef struct wa_file_map {
 WA_SISTER wa_file_answer wa_file_map_open(const char *path, wa_file_map *map);
 WA_SISTER void wa_file_map_close(wa_file_map *map);
 
-/* Readers see the old content or the new one, never a part, also if several
+/* These are of files in a folder of the user's own, and do nothing in others.
+ * Readers see the old content or the new one, never a part, also if several
  * processes write. The name of the file that is written first starts with
  * WA_TEMPORARY. */
 #define WA_TEMPORARY "winattn-tmp-"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # What differs between operating systems in building, linking and packaging.
-# In C that is host/base/os.c, and in include/winattn.h the name of OpenCL's
+# In C that is host/base/os_*.c, and in include/winattn.h the name of OpenCL's
 # header and of what a DLL exports.
 #
+#   system              what the name of a C file ends in, posix or windows
 #   system_targets      CMake's names of what the host code calls
 #   pc_system_libs      the same for pkg-config
 #   pc_opencl_requires  the OpenCL that pkg-config knows, or
@@ -13,7 +14,9 @@
 set(pc_opencl_requires "")
 set(pc_opencl_libs "")
 set(static_name winattn)
+set(system posix)
 if(WIN32)
+    set(system windows)
     set(CMAKE_SHARED_LIBRARY_PREFIX "") # winattn.dll from any compiler
     # locks and files are of kernel32, which every program is linked with
     set(system_targets "")

@@ -82,8 +82,7 @@ const char *wa_cache_trouble(void)
 {
     char folder[FOLDER_SIZE];
     const char *why;
-    find_folder(folder, &why);
-    return why;
+    return find_folder(folder, &why) ? wa_folder_trouble(folder) : why;
 }
 
 void wa_cache_file_name(const char *key, char name[WA_CACHE_NAME_SIZE])
@@ -106,18 +105,16 @@ winattn_status wa_cache_load(const char *key, unsigned char **file,
                              wa_cache_record *record)
 {
     char folder[FOLDER_SIZE], name[WA_CACHE_NAME_SIZE];
-    char path[FOLDER_SIZE + WA_CACHE_NAME_SIZE];
     const char *why;
     size_t size = 0;
     *file = NULL;
-    if (!find_folder(folder, &why) || !wa_folder_is_own(folder))
+    if (!find_folder(folder, &why))
         return WINATTN_SUCCESS;
     wa_cache_file_name(key, name);
-    snprintf(path, sizeof path, "%s/%s", folder, name);
     unsigned char *bytes;
-    const wa_file_answer answer = wa_file_read(
-        path, WA_CACHE_RECORD_MOST_BINARY + WA_CACHE_RECORD_MOST_KEY, &bytes,
-        &size);
+    const wa_file_answer answer = wa_own_file_read(
+        folder, name, WA_CACHE_RECORD_MOST_BINARY + WA_CACHE_RECORD_MOST_KEY,
+        &bytes, &size);
     if (answer == WA_FILE_NO_MEMORY)
         return wa_fail_memory();
     if (answer != WA_FILE_READ)

@@ -79,15 +79,58 @@ static void stores_and_loads(void **state)
     assert_not_cached("two");
     store_text("two", "own");
     assert_cached("two", "own");
-#ifndef _WIN32
-    /* what everybody can write to is not trusted */
-    assert_int_equal(chmod(folder, 0777), 0);
-    assert_false(wa_cache_stores());
-    assert_not_cached("two");
-    assert_int_equal(chmod(folder, 0700), 0);
-    assert_cached("two", "own");
-#endif
 }
+
+#ifndef _WIN32
+/* Windows has no modes. */
+static void what_others_write_is_not_loaded(void **state)
+{
+    static const struct {
+        mode_t mode;
+        const char *word;
+    } open_to[] = {{0777, "everybody"}, {0770, "group"}, {0702, "everybody"}};
+    (void)state;
+    char folder[4200], path[4600], moved[4600];
+    snprintf(folder, sizeof folder, "%s", folder_named("open"));
+    winattn_set_cache_dir(folder);
+    assert_null(wa_cache_trouble()); /* it will be made */
+    store_text("key", "own");
+    path_of_key(folder, "key", path);
+    snprintf(moved, sizeof moved, "%s/moved", folder);
+    for (size_t i = 0; i < sizeof open_to / sizeof *open_to; i++) {
+        assert_int_equal(chmod(folder, open_to[i].mode), 0);
+        assert_false(wa_cache_stores());
+        assert_not_cached("key");
+        assert_non_null(wa_cache_trouble());
+        assert_non_null(strstr(wa_cache_trouble(), open_to[i].word));
+        store_text("other", "is not stored");
+        assert_int_equal(for_files(folder, NULL, NULL), 1);
+        assert_int_equal(chmod(folder, 0755), 0);
+        assert_null(wa_cache_trouble());
+        assert_cached("key", "own");
+
+        assert_int_equal(chmod(path, open_to[i].mode & 0666), 0);
+        assert_not_cached("key");
+        assert_int_equal(chmod(path, 0644), 0);
+    }
+    /* a link, be it to an own file */
+    assert_int_equal(rename(path, moved), 0);
+    assert_int_equal(symlink(moved, path), 0);
+    assert_not_cached("key");
+    store_text("key", "again");
+    assert_cached("key", "again");
+    if (geteuid() != 0)
+        return;
+    /* files and folders of somebody else */
+    assert_int_equal(chown(path, 65534, (gid_t)-1), 0);
+    assert_not_cached("key");
+    assert_int_equal(chown(path, 0, (gid_t)-1), 0);
+    assert_cached("key", "again");
+    assert_int_equal(chown(folder, 65534, (gid_t)-1), 0);
+    assert_not_cached("key");
+    assert_non_null(strstr(wa_cache_trouble(), "somebody else"));
+}
+#endif
 
 static void damaged_files_are_rewritten(void **state)
 {
@@ -272,6 +315,8 @@ static void folder_cannot_be_made(void **state)
         store_text("key", "text");
         assert_not_cached("key");
     }
+    winattn_set_cache_dir(path);
+    assert_non_null(wa_cache_trouble());
 }
 
 static void set_age(const char *path, long seconds)
@@ -381,6 +426,9 @@ static void writers_do_not_meet(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stores_and_loads),
+#ifndef _WIN32
+    cmocka_unit_test(what_others_write_is_not_loaded),
+#endif
     cmocka_unit_test(damaged_files_are_rewritten),
     cmocka_unit_test(folder_is_chosen),
     cmocka_unit_test(folder_cannot_be_made),
