@@ -34,7 +34,8 @@ endif()
 
 # Fields have pages, too, some with names of the C library's functions.
 set(pages ${OUTPUT}/man/man3)
-file(GLOB all ${pages}/*)
+string(REPLACE "[" "[[]" pattern "${pages}") # its own brackets
+file(GLOB all ${pattern}/*)
 foreach(page IN LISTS all)
     if(NOT page MATCHES "/(winattn|WINATTN)[^/]*$")
         file(REMOVE "${page}")

@@ -20,7 +20,8 @@ endfunction()
 
 # A page that only leads to another one (.so) becomes a link.
 function(compress_pages folder)
-    file(GLOB pages ${folder}/*.3)
+    string(REPLACE "[" "[[]" pattern "${folder}") # its own brackets
+    file(GLOB pages ${pattern}/*.3)
     foreach(page IN LISTS pages)
         file(STRINGS ${page} first LIMIT_COUNT 1)
         if(first MATCHES "^\\.so man3/(.*)$")

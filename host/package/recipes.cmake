@@ -13,8 +13,9 @@ foreach(name VERSION URL ARCHIVE OUTPUT)
 endforeach()
 file(SHA256 ${ARCHIVE} SHA256)
 file(SHA512 ${ARCHIVE} SHA512)
+string(REPLACE "[" "[[]" pattern "${CMAKE_CURRENT_LIST_DIR}") # its brackets
 file(GLOB_RECURSE files RELATIVE ${CMAKE_CURRENT_LIST_DIR}
-    ${CMAKE_CURRENT_LIST_DIR}/vcpkg/* ${CMAKE_CURRENT_LIST_DIR}/conan/*)
+    ${pattern}/vcpkg/* ${pattern}/conan/*)
 foreach(file IN LISTS files)
     configure_file(${CMAKE_CURRENT_LIST_DIR}/${file} ${OUTPUT}/${file} @ONLY)
 endforeach()

@@ -50,8 +50,9 @@ if(block_count EQUAL 0)
 endif()
 
 # ---- Links and pictures ----
-file(GLOB documents ${SOURCE}/README.md ${SOURCE}/*/README.md
-    ${SOURCE}/*/*/README.md ${SOURCE}/.github/CHANGELOG.md)
+string(REPLACE "[" "[[]" pattern "${SOURCE}") # its own brackets
+file(GLOB documents ${pattern}/README.md ${pattern}/*/README.md
+    ${pattern}/*/*/README.md ${pattern}/.github/CHANGELOG.md)
 foreach(document ${documents})
     file(READ ${document} text)
     get_filename_component(folder ${document} DIRECTORY)

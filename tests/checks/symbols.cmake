@@ -38,7 +38,8 @@ endfunction()
 
 # What winattn shows to its sister: functions that stand behind WA_SISTER, no
 # more and no less, under names that no program has (base/sister.h).
-file(GLOB headers ${HOST}/*/*.h)
+string(REPLACE "[" "[[]" pattern "${HOST}") # its own brackets
+file(GLOB headers ${pattern}/*/*.h)
 set(sisters "")
 foreach(header IN LISTS headers)
     file(READ ${header} text)

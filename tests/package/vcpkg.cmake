@@ -9,6 +9,9 @@ set(PORT winattn)
 set(ports ${REGISTRY}/ports/${PORT})
 set(CURRENT_PACKAGES_DIR ${WORK}/packages)
 set(FEATURES core ${FEATURE})
+# for file(GLOB), which takes brackets for its own
+string(REPLACE "[" "[[]" work_pattern "${WORK}")
+set(packages_pattern ${work_pattern}/packages)
 file(REMOVE_RECURSE ${WORK})
 
 function(run)
@@ -49,7 +52,7 @@ endfunction()
 function(vcpkg_extract_source_archive result)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "ARCHIVE" "")
     file(ARCHIVE_EXTRACT INPUT ${arg_ARCHIVE} DESTINATION ${WORK}/source)
-    file(GLOB root ${WORK}/source/*)
+    file(GLOB root ${work_pattern}/source/*)
     set(${result} ${root} PARENT_SCOPE)
 endfunction()
 
@@ -92,7 +95,7 @@ function(vcpkg_cmake_config_fixup)
         ${CURRENT_PACKAGES_DIR}/share/${PORT})
     file(REMOVE_RECURSE ${CURRENT_PACKAGES_DIR}/lib/cmake)
     # files of CMake find the prefix one folder nearer now
-    file(GLOB files ${CURRENT_PACKAGES_DIR}/share/${PORT}/*.cmake)
+    file(GLOB files ${packages_pattern}/share/${PORT}/*.cmake)
     foreach(file IN LISTS files)
         file(READ ${file} text)
         string(REPLACE "\${CMAKE_CURRENT_LIST_DIR}/../../../"
@@ -124,8 +127,8 @@ endfunction()
 include(${ports}/portfile.cmake)
 
 # ---- What vcpkg checks after a build, and a program ----
-file(GLOB_RECURSE archives ${CURRENT_PACKAGES_DIR}/*.a)
-file(GLOB_RECURSE objects ${CURRENT_PACKAGES_DIR}/*.so)
+file(GLOB_RECURSE archives ${packages_pattern}/*.a)
+file(GLOB_RECURSE objects ${packages_pattern}/*.so)
 if((LINKAGE STREQUAL "static" AND (objects OR NOT archives)) OR
         (LINKAGE STREQUAL "dynamic" AND (archives OR NOT objects)))
     message(FATAL_ERROR "${LINKAGE}: ${archives} ${objects}")
