@@ -80,6 +80,7 @@ function(vcpkg_cmake_configure)
     # not optimized, which takes half of the time
     run(${CMAKE_COMMAND} -S ${arg_SOURCE_PATH} -B ${WORK}/build
         -DCMAKE_BUILD_TYPE=Release "-DCMAKE_C_FLAGS_RELEASE=-O0 -DNDEBUG"
+        -DWINATTN_HARDENING=OFF
         -DBUILD_SHARED_LIBS=${shared}
         -DCMAKE_INSTALL_PREFIX=${CURRENT_PACKAGES_DIR}
         -DCMAKE_INSTALL_LIBDIR=lib ${arg_OPTIONS})
