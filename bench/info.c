@@ -11,6 +11,7 @@
 #include "kit/run.h"
 #include "kit/workloads.h"
 #include "measure/measure.h"
+#include "measure/output.h"
 #include "measure/workload.h"
 #include "plan/planner.h"
 #include "program/cache.h"
@@ -293,5 +294,5 @@ int main(int count, char **texts)
     if (!any)
         fprintf(stderr, "no OpenCL device%s%s among %d\n",
                 wanted[0] ? " named like " : "", wanted, found);
-    return any && good ? 0 : 1;
+    return output_end(stdout, stderr, any && good ? 0 : 1);
 }

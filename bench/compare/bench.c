@@ -10,6 +10,7 @@
 #include "compare/startup.h"
 #include "kit/run.h"
 #include "kit/workloads.h"
+#include "measure/output.h"
 #include "measure/process.h"
 #include "report/explain.h"
 #include "report/plot.h"
@@ -70,7 +71,7 @@ static void print_end(const options *o, FILE *out, const report *r)
     fflush(out);
 }
 
-static bool merge(const options *o)
+static int merge(const options *o)
 {
     char reason[REPORT_REASON_SIZE];
     report r;
@@ -87,7 +88,7 @@ static bool merge(const options *o)
         good = write_files(o, stderr, &r);
     }
     report_free(&r);
-    return good;
+    return output_end(stdout, stderr, good ? 0 : 1);
 }
 
 static void list(FILE *to, char (*names)[256], size_t count)
@@ -113,8 +114,7 @@ static bool print_first_result(const options *o, cl_device_id id)
     if (!startup_first_result(id, &c))
         return false;
     printf("%s\n", STARTUP_LINE);
-    fflush(stdout);
-    return true;
+    return output_end(stdout, stderr, 0) == 0;
 }
 
 /* GPUs come first: a CPU takes all the time it can get. */
@@ -162,7 +162,7 @@ static int compare_devices(const options *o, const process_screen *screen,
     print_end(o, screen->out, &r);
     good = is_good(o, screen->error, &r) && good;
     report_free(&r);
-    return good ? 0 : 1;
+    return output_end(screen->out, screen->error, good ? 0 : 1);
 }
 
 static int use_devices(const options *o, const char *argument_0)
@@ -179,7 +179,7 @@ static int use_devices(const options *o, const char *argument_0)
     const size_t chosen = find_devices(o, ids, names, &found);
     if (o->lists) {
         list(screen.out, names, chosen);
-        return fflush(screen.out) == 0 ? 0 : 1;
+        return output_end(screen.out, screen.error, 0);
     }
     if (chosen == 0) {
         fprintf(screen.error, "no OpenCL device%s%s among %zu\n",
@@ -197,13 +197,13 @@ static int run_options(const options *o, const char *argument_0)
     char reason[REPORT_REASON_SIZE];
     if (o->explains) {
         explain_print(stdout);
-        return 0;
+        return output_end(stdout, stderr, 0);
     }
     if (o->plot && !plot_possible(o->plot, reason)) {
         fprintf(stderr, "%s\n", reason);
         return 2;
     }
-    return o->merge_count > 0 ? !merge(o) : use_devices(o, argument_0);
+    return o->merge_count > 0 ? merge(o) : use_devices(o, argument_0);
 }
 
 int main(int count, char **texts)
@@ -211,7 +211,7 @@ int main(int count, char **texts)
     options o;
     const options_result result = options_read(count, texts, &o);
     const int code = result == OPTIONS_GOOD   ? run_options(&o, texts[0])
-                     : result == OPTIONS_HELP ? 0
+                     : result == OPTIONS_HELP ? output_end(stdout, stderr, 0)
                                               : 2;
     options_free(&o);
     return code;

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "kit/test_device.h"
+#include "measure/output.h"
 #include "models/layer.h"
 #include "models/linear_shapes.h"
 
@@ -214,5 +215,5 @@ int main(int count, char **words)
            device.copy_bandwidth * 1e-9, device.fma_rate * 1e-12);
     const int failed = run_layers(&s, is_swin, &device);
     bench_device_close(&device);
-    return failed;
+    return output_end(stdout, stderr, failed);
 }

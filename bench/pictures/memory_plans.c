@@ -12,6 +12,7 @@
 #include "compare/unfused.h"
 #include "device/matrix_unit.h"
 #include "kit/devices.h"
+#include "measure/output.h"
 #include "plan/planner.h"
 
 /* Windows of one image, as the bench's cases of these names have them. */
@@ -79,5 +80,5 @@ int main(void)
                     return 1;
                 }
             }
-    return 0;
+    return output_end(stdout, stderr, 0);
 }

@@ -159,6 +159,13 @@ static FILE *create(const char *name, const char *what)
     return file;
 }
 
+static void finish(FILE *file)
+{
+    const int lost = ferror(file);
+    if (fclose(file) != 0 || lost)
+        fail("a file cannot be written");
+}
+
 static void write_program(const char *name, cl_kernel handle)
 {
     cl_program program = NULL;
@@ -170,7 +177,7 @@ static void write_program(const char *name, cl_kernel handle)
     clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof text, &text, NULL);
     FILE *file = create(name, "ptx");
     fputs(text, file);
-    fclose(file);
+    finish(file);
     free(text);
 }
 
@@ -184,8 +191,8 @@ static void write_buffer(const char *name, unsigned n, cl_command_queue queue,
                             NULL, NULL) != CL_SUCCESS)
         fail("a buffer cannot be read");
     FILE *file = create(name, what);
-    if (fwrite(bytes, 1, b->size, file) != b->size || fclose(file) != 0)
-        fail("a buffer cannot be written");
+    fwrite(bytes, 1, b->size, file);
+    finish(file);
     free(bytes);
 }
 
@@ -220,7 +227,7 @@ static void write_launch(const char *name, cl_kernel handle,
     fprintf(file, "%zu %zu\n", groups, items);
     for (unsigned n = 0; n < MOST_ARGUMENTS && k->argument[n].is_set; n++)
         write_argument(file, name, n, &k->argument[n], queue);
-    fclose(file);
+    finish(file);
 }
 
 static bool is_named(const char *name)

@@ -162,5 +162,7 @@ int main(int count, char **word)
     }
     printf("%s: %d registers, %d bytes of stack, %.1f us\n", word[2],
            registers, stack, 1e3 * (double)best);
+    if (fflush(stdout) != 0)
+        fail("the output cannot be written");
     return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "models/layer.h"
 #include "tune/layer_shapes.h"
+#include "tune/verdict.h"
 
 #define MOST_LAYERS 32
 #define SWIN "layers-swin-t-b" /* and how many pictures */
@@ -18,7 +19,6 @@
 #define PLANNED_PART 0.5
 #define SEARCH_PART 0.85
 #define TRIAL_SECONDS 0.05 /* of a shape, at most */
-#define TURNS 5            /* of the comparison */
 /* As in tune.c. */
 #define WORSE_ERROR 1.5
 #define ABSURD_ERROR 0.05
@@ -209,20 +209,14 @@ static void try_given(layer_search *s)
 
 /* ---- The winner ---- */
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Times a plan that has the row, and the plan without, in turns: their
- * medians. False, said on stderr, if the row is not taken after all. */
+/* Times a plan that has the row, and the plan without, in turns. False, said
+ * on stderr, if the row is not taken after all. */
 static bool compare(layer_search *s, const char *row, double seconds,
-                    double *with_row, double *without)
+                    verdict_times *times)
 {
     winattn_linear_desc desc = layer_desc(s->l, s->j->dtype);
     layer_run r[2] = {s->run, s->run};
-    double times[2][TURNS];
+    double *to[2] = {times->with_row, times->without};
     desc.tier = s->found.tier;
     r[0].plan = NULL;
     winattn_load_tuning(NULL);
@@ -235,65 +229,40 @@ static bool compare(layer_search *s, const char *row, double seconds,
         good = wa_linear_kernel_for(&r[0].plan->layout, &r[0].plan->problem,
                                     s->l->rows) == s->found.id &&
                strstr(r[0].plan->layout.source[s->found.id], "loaded");
-    for (int turn = 0; good && turn < TURNS; turn++)
+    for (int turn = 0; good && turn < VERDICT_TURNS; turn++)
         for (int i = 0; i < 2; i++) {
-            times[i][turn] = measure_calls(r[i].device, layer_enqueue, &r[i],
-                                           seconds / (2 * TURNS));
-            good = good && times[i][turn] > 0;
+            to[i][turn] = measure_calls(r[i].device, layer_enqueue, &r[i],
+                                        seconds / (2 * VERDICT_TURNS));
+            good = good && to[i][turn] > 0;
         }
-    if (good) {
-        for (int i = 0; i < 2; i++)
-            qsort(times[i], TURNS, sizeof times[i][0], ascending);
-        *with_row = times[0][TURNS / 2];
-        *without = times[1][TURNS / 2];
-    } else {
+    if (!good)
         fprintf(stderr, "a plan does not take the row %s: %s\n", row,
                 r[0].plan ? r[0].plan->layout.not_taken
                           : winattn_last_reason());
-    }
     winattn_linear_plan_destroy(r[0].plan);
     return good;
 }
 
-static void write_row(const layer_search *s, const char *row, double with_row,
-                      double without)
+static bool report(layer_search *s, double seconds)
 {
     static const char *const types[] = {"fp32", "fp16", "bf16"};
-    const char *path = s->j->output;
-    FILE *file = path ? fopen(path, "a") : stdout;
-    if (!file) {
-        fprintf(stderr, "%s cannot be written\n", path);
-        file = stdout;
-    }
-    fprintf(file,
-            "# %s, driver %s, winattn %d.%d.%d: %s, %llu rows, %s: %.1f us "
-            "instead of %.1f\n%s\n",
-            s->j->device->name, s->j->device->driver, WINATTN_VERSION_MAJOR,
-            WINATTN_VERSION_MINOR, WINATTN_VERSION_PATCH, s->l->name,
-            s->l->rows, types[s->j->dtype], with_row * 1e6, without * 1e6,
-            row);
-    if (file != stdout)
-        fclose(file);
-}
-
-static void report(layer_search *s, double seconds)
-{
     const layer_shape *best = best_of(s);
-    char row[WA_ROW_TEXT_SIZE];
-    double with_row, without;
+    char what[256], row[WA_ROW_TEXT_SIZE];
+    verdict_times times;
     if (!best) {
         printf("  no other shape works\n");
-        return;
+        return true;
     }
     print_row(s, &best->shape, row, sizeof row);
-    if (!compare(s, row, seconds, &with_row, &without))
-        return;
-    const bool wins = without / with_row - 1 >= s->j->gain;
-    printf("  %.1f us, plan's own choice %.1f us (%.2fx): %s\n",
-           with_row * 1e6, without * 1e6, without / with_row,
-           wins ? "a row" : "no row");
-    if (wins)
-        write_row(s, row, with_row, without);
+    if (!compare(s, row, seconds, &times))
+        return true;
+    snprintf(what, sizeof what, "%.200s, %llu rows, %s", s->l->name,
+             s->l->rows, types[s->j->dtype]);
+    const verdict_job verdict = {.device = s->j->device,
+                                 .output = s->j->output,
+                                 .gain = s->j->gain,
+                                 .what = what};
+    return verdict_report(stdout, &verdict, &times, row);
 }
 
 /* ---- One layer ---- */
@@ -320,8 +289,7 @@ static bool tune_with(layer_search *s, double seconds)
         printf("  %zu shapes\n", s->found.count);
         search(s, seconds);
     }
-    report(s, fmax(seconds - (now_seconds() - start), 0.1 * seconds));
-    return true;
+    return report(s, fmax(seconds - (now_seconds() - start), 0.1 * seconds));
 }
 
 static bool tune_layer(const layer_job *j, const bench_layer *l,

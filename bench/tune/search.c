@@ -18,8 +18,6 @@
  * them; the rest is the finalists'. */
 #define PLANNED_PART 0.4
 #define SEARCH_PART 0.8
-/* Turns of a comparison. */
-#define TURNS 5
 
 winattn_status search_open(const workload *w, bench_call *call)
 {
@@ -103,14 +101,18 @@ static void try_one(search *s, candidate *one, double seconds)
     }
     call_close(&call);
     winattn_load_tuning(NULL);
+    /* of shapes that the planner did not consider there is none */
+    char cost[32] = "";
+    if (!isnan(one->cost))
+        snprintf(cost, sizeof cost, " cost %.3f", one->cost);
     if (isinf(one->seconds))
         printf("%10s     %-40s %s\n", "-", shape, why);
     else
-        printf("%10.1f us  %-40s copy %.3f error %.1e cost %.3f\n",
-               one->seconds * 1e6, shape,
+        printf("%10.1f us  %-40s copy %.3f error %.1e%s\n", one->seconds * 1e6,
+               shape,
                workload_bytes(&w->c, w->pass) / one->seconds /
                    w->device->copy_bandwidth,
-               one->error, one->cost);
+               one->error, cost);
     fflush(stdout);
 }
 
@@ -228,37 +230,28 @@ void search_widely(search *s, double seconds)
 
 /* ---- The winner ---- */
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 bool search_compare(const search *s, const candidate *one, double seconds,
-                    double *with_row, double *without)
+                    verdict_times *times)
 {
     const workload *w = s->w;
     char why[WA_REASON_SIZE] = "";
-    double times[2][TURNS];
+    double *to[2] = {times->with_row, times->without};
     bench_call calls[2];
     bool good = open_with_row(s, one, &calls[0], why, sizeof why);
     winattn_load_tuning(NULL);
     const winattn_status status = search_open(w, &calls[1]);
     good = good && status == WINATTN_SUCCESS;
-    for (int turn = 0; good && turn < TURNS; turn++)
+    for (int turn = 0; good && turn < VERDICT_TURNS; turn++)
         for (int i = 0; i < 2; i++) {
-            times[i][turn] = measure_calls(w->device, call_pass[w->pass],
-                                           &calls[i], seconds / (2 * TURNS));
-            good = good && times[i][turn] > 0;
+            to[i][turn] =
+                measure_calls(w->device, call_pass[w->pass], &calls[i],
+                              seconds / (2 * VERDICT_TURNS));
+            good = good && to[i][turn] > 0;
         }
     if (!good)
         fprintf(stderr, "the best shape cannot be compared: %s %s\n", why,
                 winattn_last_reason());
-    for (int i = 0; i < 2; i++) {
-        call_close(&calls[i]);
-        qsort(times[i], TURNS, sizeof times[i][0], ascending);
-    }
-    *with_row = times[0][TURNS / 2];
-    *without = times[1][TURNS / 2];
+    call_close(&calls[0]);
+    call_close(&calls[1]);
     return good;
 }

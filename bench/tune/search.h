@@ -6,6 +6,7 @@
 
 #include "measure/call.h"
 #include "tune/candidates.h"
+#include "tune/verdict.h"
 
 typedef struct search {
     const workload *w; /* of the forward or the backward pass */
@@ -29,7 +30,7 @@ void search_print_row(const search *s, const candidate *one, char *text,
 /* Times a plan with the candidate's row and one without rows, in turns. False,
  * said on stderr, if the row is not taken after all. */
 bool search_compare(const search *s, const candidate *one, double seconds,
-                    double *with_row, double *without);
+                    verdict_times *times);
 
 /* The error of one call, see accuracy_error; NaN: it failed. */
 double search_error(const workload *w, bench_call *call);

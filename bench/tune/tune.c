@@ -9,6 +9,7 @@
 
 #include "command/options.h"
 #include "kit/run.h"
+#include "measure/output.h"
 #include "session/session.h"
 #include "tune/search.h"
 #ifdef BENCH_HAS_MODELS
@@ -232,47 +233,26 @@ static bool kernel_of_plan(const winattn_plan *plan, bench_pass pass,
     return strcmp(tier, "cpu") != 0;
 }
 
-static void write_row(const job *j, const search *s, const candidate *best,
-                      double with_row, double without)
-{
-    const char *path = j->o->output;
-    const test_case *c = &s->w->c;
-    char row[WA_ROW_TEXT_SIZE];
-    FILE *file = path ? fopen(path, "a") : stdout;
-    if (!file) {
-        fprintf(stderr, "%s cannot be written\n", path);
-        file = stdout;
-    }
-    search_print_row(s, best, row, sizeof row);
-    fprintf(file,
-            "# %s, driver %s, winattn %d.%d.%d: %s, %s, %s: %.1f us instead "
-            "of %.1f\n%s\n",
-            j->device->name, j->device->driver, WINATTN_VERSION_MAJOR,
-            WINATTN_VERSION_MINOR, WINATTN_VERSION_PATCH, j->text,
-            option_passes[s->w->pass], option_dtypes[c->dtype], with_row * 1e6,
-            without * 1e6, row);
-    if (file != stdout)
-        fclose(file);
-}
-
 /* The winner's row, if it is worth one. */
-static void report(const job *j, const search *s)
+static bool report(const job *j, const search *s)
 {
-    double with_row, without;
     const candidate *best = search_best(s);
+    char what[512], row[WA_ROW_TEXT_SIZE];
+    verdict_times times;
     if (!best) {
         printf("  no other shape works\n");
-        return;
+        return true;
     }
-    if (!search_compare(s, best, COMPARED_PART * j->seconds, &with_row,
-                        &without))
-        return;
-    const bool wins = without / with_row - 1 >= j->o->gain;
-    printf("  %.1f us, plan's own choice %.1f us (%.2fx): %s\n",
-           with_row * 1e6, without * 1e6, without / with_row,
-           wins ? "a row" : "no row");
-    if (wins)
-        write_row(j, s, best, with_row, without);
+    if (!search_compare(s, best, COMPARED_PART * j->seconds, &times))
+        return true;
+    snprintf(what, sizeof what, "%.400s, %s, %s", j->text,
+             option_passes[s->w->pass], option_dtypes[s->w->c.dtype]);
+    search_print_row(s, best, row, sizeof row);
+    const verdict_job verdict = {.device = j->device,
+                                 .output = j->o->output,
+                                 .gain = j->o->gain,
+                                 .what = what};
+    return verdict_report(stdout, &verdict, &times, row);
 }
 
 static void try_shapes(const job *j, search *s)
@@ -318,9 +298,9 @@ static bool tune(const job *j, wa_tuned_kernel kernel, const workload *w,
         search_widely(&s, (1 - COMPARED_PART) * j->seconds -
                               (now_seconds() - start));
     }
-    report(j, &s);
+    const bool good = report(j, &s);
     candidates_free(&s.found);
-    return true;
+    return good;
 }
 
 static bool tune_case(const job *j)
@@ -442,7 +422,7 @@ int main(int count, char **texts)
     bool good = false;
     const options_result read = read_settings(count, texts, &o);
     if (read != OPTIONS_GOOD)
-        return read == OPTIONS_HELP ? 0 : 2;
+        return output_end(stdout, stderr, read == OPTIONS_HELP ? 0 : 2);
     /* rows that the user has, and compiled kernels of a moment, stay apart */
     setenv("WINATTN_TUNING", "", 1);
     winattn_set_cache_dir("");
@@ -453,8 +433,8 @@ int main(int count, char **texts)
         return 2;
     }
     measure_ceilings(&device);
-    printf("%s: copy %.1f GB/s\n", names[chosen],
-           device.copy_bandwidth * 1e-9);
+    printf("%s\n", names[chosen]);
+    verdict_explain(stdout, &device);
     if (wa_session_acquire(device.context, device.id, &session) ==
         WINATTN_SUCCESS) {
         good = tune_cases(&o, &device, wa_session_device(session));
@@ -463,5 +443,5 @@ int main(int count, char **texts)
         fprintf(stderr, "%s\n", winattn_last_reason());
     }
     bench_device_close(&device);
-    return good ? 0 : 1;
+    return output_end(stdout, stderr, good ? 0 : 1);
 }
