@@ -104,7 +104,7 @@ class Plans(unittest.TestCase):
     def run_program(self, text, **environment):
         return subprocess.run(
             [sys.executable, "-W", "ignore", "-c", text], capture_output=True,
-            text=True, timeout=300, env={**os.environ, **environment})
+            text=True, timeout=7200, env={**os.environ, **environment})
 
     def test_end_of_a_program(self):
         # plans, arrays and exceptions are alive when it ends

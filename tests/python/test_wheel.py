@@ -26,7 +26,7 @@ LIBRARY = pathlib.Path(winattn.__file__).with_name("libwinattn.so")
 
 
 def run(*command, **options):
-    return subprocess.run(command, capture_output=True, text=True, timeout=300,
+    return subprocess.run(command, capture_output=True, text=True, timeout=7200,
                           **options)
 
 
