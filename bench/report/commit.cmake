@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Writes what report.h says of this program: its version, and the commit that
-# git describe names. Outside git, or where winattn is a folder of another
+# Writes what report.h says of this program: its version, and the commit by its
+# hash, as tags may be private. Outside git, or where winattn is a folder of another
 # repository, WINATTN_COMMIT of the environment may say it; else it is empty.
 #   cmake -DSOURCE=winattn -DVERSION=1.2.3 -DOUTPUT=commit.c -P commit.cmake
 set(commit "$ENV{WINATTN_COMMIT}")
@@ -10,7 +10,7 @@ if(commit STREQUAL "" AND git)
         RESULT_VARIABLE result OUTPUT_VARIABLE prefix ERROR_QUIET)
     if(result EQUAL 0 AND prefix STREQUAL "\n")
         execute_process(COMMAND ${git} -C ${SOURCE} describe --always --dirty
-            --tags --abbrev=10 OUTPUT_VARIABLE commit
+            --exclude * --abbrev=10 OUTPUT_VARIABLE commit
             OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
     endif()
 endif()
