@@ -8,7 +8,7 @@
 
 #include "swin/read_file.h"
 
-#define FILE_MOST ((size_t)64 << 20)
+#define FILE_MOST ((size_t)8 << 20)
 
 /* Lines become texts of their own; of the last one, an end of line is not
  * needed. */
@@ -35,7 +35,8 @@ bool class_names_read(const char *path, class_names *names)
     char reason[200] = "";
     size_t size = 0;
     *names = (class_names){0};
-    names->text = read_file(path, FILE_MOST, &size, reason, sizeof reason);
+    names->text =
+        read_file(path, FILE_MOST, NULL, &size, reason, sizeof reason);
     if (names->text) {
         size_t lines = 1;
         for (size_t i = 0; i < size; i++)

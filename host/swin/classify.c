@@ -70,7 +70,7 @@ static void add_picture(const options *o, const runner *r, size_t index,
     picture p;
     char reason[REASON_SIZE];
     const char *path = o->pictures[index];
-    if (!picture_read(path, &p, reason)) {
+    if (!picture_read(path, !o->as_stored, &p, reason)) {
         fprintf(stderr, "winattn-swin: %s: %s\n", path, reason);
         b->good = false;
         return;

@@ -58,6 +58,9 @@ static const char help[] =
     "  --resize N        so many pixels of the shorter side, or HxW: of both\n"
     "  --crop N          what is cut out of the middle, or HxW\n"
     "  --filter NAME     of the resizing: bicubic or bilinear\n"
+    "  --no-orientation  leaves pictures as their pixels are stored; else "
+    "they\n"
+    "                    are turned and mirrored as EXIF's orientation says\n"
     "  --mean R,G,B      is subtracted, of numbers between 0 and 1\n"
     "  --deviation R,G,B is divided by then\n"
     "  --describe        prints which kernels are taken, and why\n"
@@ -254,6 +257,8 @@ static bool *flag_named(options *o, const char *name)
         return &o->no_unfused;
     if (strcmp(name, "--no-config") == 0)
         return &o->no_config;
+    if (strcmp(name, "--no-orientation") == 0)
+        return &o->as_stored;
     return strcmp(name, "--bench") == 0 ? &o->bench : NULL;
 }
 

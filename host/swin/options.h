@@ -20,6 +20,7 @@ typedef struct options {
     winattn_tier tier;
     bool allow_tf32, lists, describes, bench;
     bool no_unfused; /* bench: nothing is compared with */
+    bool as_stored;  /* pictures, whatever EXIF says of turning them */
     cl_uint batch;   /* 0: as the program likes */
     cl_uint top;     /* classes that are printed */
     double seconds;  /* of each measurement */

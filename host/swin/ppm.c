@@ -92,7 +92,8 @@ bool ppm_decode(const unsigned char *bytes, size_t size, picture *p,
                  (unsigned long long)(c.end - c.at));
         return false;
     }
-    if (!picture_start(p, height, width, size, reason))
+    picture_cost cost = {.size = size};
+    if (!picture_start(p, height, width, &cost, reason))
         return false;
     if (read_pixels(c.at, most, colours, p))
         return true;

@@ -9,19 +9,16 @@
 
 #define FIRST_ROOM 65536
 
-unsigned char *read_file(const char *path, size_t most, size_t *size,
-                         char *reason, size_t reason_size)
+/* Also closes the file. */
+static unsigned char *read_open(FILE *file, size_t most, file_check *check,
+                                size_t *size, char *reason, size_t reason_size)
 {
     unsigned char *bytes = NULL;
     size_t room = 0, done = 0;
-    FILE *file = fopen(path, "rb");
-    if (!file) {
-        snprintf(reason, reason_size, "%s", strerror(errno));
-        return NULL;
-    }
     for (;;) {
         if (done == room) {
             room = room ? 2 * room : FIRST_ROOM;
+            room = room > most ? most + 1 : room;
             unsigned char *more = realloc(bytes, room + 1);
             if (!more) {
                 snprintf(reason, reason_size, "there is no memory for it");
@@ -29,16 +26,21 @@ unsigned char *read_file(const char *path, size_t most, size_t *size,
             }
             bytes = more;
         }
+        errno = 0;
         const size_t count = fread(bytes + done, 1, room - done, file);
+        const bool is_start = done == 0;
         done += count;
         if (done > most) {
             snprintf(reason, reason_size, "it has more than %zu bytes", most);
             break;
         }
         if (count == 0 && ferror(file)) {
-            snprintf(reason, reason_size, "it cannot be read");
+            snprintf(reason, reason_size, "it cannot be read: %s",
+                     strerror(errno));
             break;
         }
+        if (is_start && check && !check(bytes, done, reason, reason_size))
+            break;
         if (count == 0) {
             fclose(file);
             bytes[done] = 0;
@@ -48,5 +50,15 @@ unsigned char *read_file(const char *path, size_t most, size_t *size,
     }
     free(bytes);
     fclose(file);
+    return NULL;
+}
+
+unsigned char *read_file(const char *path, size_t most, file_check *check,
+                         size_t *size, char *reason, size_t reason_size)
+{
+    FILE *file = fopen(path, "rb");
+    if (file)
+        return read_open(file, most, check, size, reason, reason_size);
+    snprintf(reason, reason_size, "%s", strerror(errno));
     return NULL;
 }

@@ -3,11 +3,17 @@
 #ifndef SWIN_READ_FILE_H
 #define SWIN_READ_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
+/* Can this be how such a file begins? False: reason says why not. */
+typedef bool file_check(const unsigned char *start, size_t size, char *reason,
+                        size_t reason_size);
+
 /* The bytes of a file of at most `most`, a 0 behind them, to be freed; NULL:
- * reason says why. */
-unsigned char *read_file(const char *path, size_t most, size_t *size,
-                         char *reason, size_t reason_size);
+ * reason says why. What `check`, unless NULL, refuses is read no further: some
+ * files never end. */
+unsigned char *read_file(const char *path, size_t most, file_check *check,
+                         size_t *size, char *reason, size_t reason_size);
 
 #endif

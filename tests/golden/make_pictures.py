@@ -8,7 +8,8 @@ Versions go to OUTPUT_FOLDER/../versions_pictures.txt. The files in pictures/
 were made with the versions named in the file beside this script.
 
     NAME.png, NAME.jpg, NAME.ppm   a picture
-    NAME_pixels.npy                uint8 [height, width, 3], as Pillow reads it
+    NAME_pixels.npy                uint8 [height, width, 3], as Pillow reads it,
+                                   turned as EXIF says
     fit_N_pixels.npy               of colour.png, resized and cut as FITS says
     fit_N_normal.npy               the same, with mean and deviation of
                                    ImageNet, fp32 [3, height, width]
@@ -22,7 +23,7 @@ import zlib
 
 import numpy
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torchvision import transforms
 from torchvision.transforms import InterpolationMode
 
@@ -46,8 +47,17 @@ def smooth():
     return values.clip(0, 255).astype(numpy.uint8)
 
 
-def png(height, width, depth, kind, interlaced, rows):
-    """A PNG of what Pillow does not write; rows: bytes with their filters."""
+def exif(order, orientation):
+    """EXIF's block with another entry before the orientation; order: < or >."""
+    return ((b"II*\0" if order == "<" else b"MM\0*") +
+            struct.pack(order + "IH", 8, 2) +
+            struct.pack(order + "HHII", 0x010e, 2, 4, 0x66666600) +
+            struct.pack(order + "HHIHHI", 0x0112, 3, 1, orientation, 0, 0))
+
+
+def png(height, width, depth, kind, interlaced, rows, last=b""):
+    """A PNG of what Pillow does not write; rows: bytes with their filters;
+    last: an eXIf behind the pixels."""
     def chunk(name, data):
         body = name + data
         return (struct.pack(">I", len(data)) + body +
@@ -55,7 +65,8 @@ def png(height, width, depth, kind, interlaced, rows):
     header = struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0,
                          interlaced)
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) +
-            chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b""))
+            chunk(b"IDAT", zlib.compress(rows, 9)) +
+            (chunk(b"eXIf", last) if last else b"") + chunk(b"IEND", b""))
 
 
 def interlaced_rows(pixels):
@@ -67,6 +78,44 @@ def interlaced_rows(pixels):
         for row in pixels[y::dy, x::dx]:
             rows += b"\0" + row.tobytes()
     return rows
+
+
+def write_inks(folder, small):
+    """CMYK; YCCK, which Pillow reads but does not write: its numbers are stored
+    as inks, then Adobe's mark is changed; and inks without the mark, in blocks
+    of one colour, which all decoders read alike."""
+    small.convert("CMYK").save(folder / "cmyk.jpg", quality=50)
+    black = Image.linear_gradient("L").resize(small.size)
+    planes = [*small.convert("YCbCr").split(), black]
+    data = io.BytesIO()
+    Image.merge("CMYK", [ImageOps.invert(plane) for plane in planes]).save(
+        data, "jpeg", quality=90)
+    data = bytearray(data.getvalue())
+    mark = b"\xff\xee\0\x0eAdobe"
+    data[data.index(mark) + 15] = 2
+    (folder / "ycck.jpg").write_bytes(data)
+    rng = numpy.random.default_rng(4)
+    blocks = rng.integers(0, 256, (5, 6, 4), dtype=numpy.uint8)
+    data = io.BytesIO()
+    Image.fromarray(blocks.repeat(8, 0).repeat(8, 1), "CMYK").save(
+        data, "jpeg", quality=100)
+    data = bytearray(data.getvalue())
+    del data[data.index(mark):data.index(mark) + 16]
+    (folder / "inks.jpg").write_bytes(data)
+
+
+def write_turned(folder, small):
+    """Each orientation, both orders of bytes, and EXIF behind the pixels."""
+    tiny = small.crop((0, 0, 6, 4))
+    for orientation in range(2, 9):
+        block = exif("<>"[orientation % 2], orientation)
+        tiny.save(folder / f"turned_{orientation}.png", exif=block)
+    for orientation in (3, 6):
+        block = b"Exif\0\0" + exif("><"[orientation % 2], orientation)
+        small.save(folder / f"turned_{orientation}.jpg", quality=90, exif=block)
+    pixels = numpy.asarray(small)
+    (folder / "interlaced_turned.png").write_bytes(
+        png(*pixels.shape[:2], 8, 2, 1, interlaced_rows(pixels), exif("<", 8)))
 
 
 def main():
@@ -96,16 +145,16 @@ def main():
     small.save(folder / "progressive.jpg", quality=90, progressive=True,
                subsampling=0)
     small.convert("L").save(folder / "grey.jpg", quality=90)
-    small.convert("CMYK").save(folder / "cmyk.jpg", quality=50)  # refused
+    write_inks(folder, small)
+    write_turned(folder, small)
     body = (pixels.astype(int) * 3).astype(">u2")
     (folder / "wide.ppm").write_bytes(
         b"P6\n# as wide as it is\n21\t13 # comment\n765\n" + body.tobytes())
     (folder / "grey.ppm").write_bytes(
         b"P5 21 13 255\n" + numpy.asarray(small.convert("L")).tobytes())
     for path in sorted(folder.glob("*.[jp][pn][gm]")):
-        if path.name == "cmyk.jpg":
-            continue
-        image = Image.open(io.BytesIO(path.read_bytes())).convert("RGB")
+        image = Image.open(io.BytesIO(path.read_bytes()))
+        image = ImageOps.exif_transpose(image).convert("RGB")
         name = path.name.replace(".", "_")
         numpy.save(folder / f"{name}_pixels.npy", numpy.asarray(image))
     for i, (size, crop, cubic) in enumerate(FITS):

@@ -2,7 +2,9 @@
  * Pictures: read or refused with a reason; what was read can be fitted. */
 #include <string.h>
 
+#include "bombs.h"
 #include "fuzz.h"
+#include "swin/exif.h"
 #include "swin/picture_file.h"
 #include "swin/read_file.h"
 #include "winattn_models.h"
@@ -10,31 +12,54 @@
 size_t first_inputs(file_bytes *inputs, size_t most)
 {
     static const char *const names[] = {
-        "alpha.png",       "bits.png",   "grey.png", "interlaced.png",
-        "palette.png",     "wide.png",   "cmyk.jpg", "grey.jpg",
-        "progressive.jpg", "colour.jpg", "grey.ppm", "wide.ppm",
+        "alpha.png",
+        "bits.png",
+        "grey.png",
+        "interlaced.png",
+        "palette.png",
+        "wide.png",
+        "cmyk.jpg",
+        "grey.jpg",
+        "progressive.jpg",
+        "colour.jpg",
+        "grey.ppm",
+        "wide.ppm",
+        "inks.jpg",
+        "ycck.jpg",
+        "turned_3.jpg",
+        "turned_6.jpg",
+        "turned_5.png",
+        "turned_8.png",
+        "interlaced_turned.png",
     };
+    static const unsigned char block[] = "MM\0*\0\0\0\x8\0\2"
+                                         "\1\x0e\0\2\0\0\0\4abc\0"
+                                         "\1\x12\0\3\0\0\0\1\0\6\0";
     size_t count = 0;
     for (; count < sizeof names / sizeof *names && count < most; count++) {
         char path[1024], reason[REASON_SIZE];
         snprintf(path, sizeof path, "%s/pictures/%s", GOLDEN_FOLDER,
                  names[count]);
-        inputs[count].bytes = read_file(path, 1 << 20, &inputs[count].size,
-                                        reason, sizeof reason);
+        inputs[count].bytes = read_file(
+            path, 1 << 20, NULL, &inputs[count].size, reason, sizeof reason);
         EXPECT(inputs[count].bytes, reason);
+    }
+    if (count < most) { /* EXIF by itself */
+        inputs[count] = (file_bytes){malloc(sizeof block), sizeof block};
+        memcpy(inputs[count++].bytes, block, sizeof block);
     }
     return count;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void read_picture(const uint8_t *data, size_t size)
 {
     static unsigned char fitted[3 * 8 * 9];
     picture p;
     char reason[REASON_SIZE] = "";
     winattn_swin_config config = {.struct_size = sizeof config};
-    if (!picture_decode(data, size, &p, reason)) {
+    if (!picture_decode(data, size, size % 4 != 0, &p, reason)) {
         EXPECT(reason[0] && !p.pixels, "a refusal without a reason");
-        return 0;
+        return;
     }
     EXPECT(winattn_swin_config_find("swin_t", &config) == 0, "swin_t");
     config.resize[0] = 10;
@@ -44,5 +69,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                fitted) == 0,
            winattn_last_reason());
     picture_free(&p);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const unsigned orientation = exif_orientation(data, size);
+    EXPECT(orientation >= 1 && orientation <= 8, "an orientation of its own");
+    read_picture(data, size);
+    if (size > 8 && data[0] == 0x89) { /* where no CRC tells */
+        unsigned char *png = malloc(size);
+        memcpy(png, data, size);
+        png_mend(png, size);
+        read_picture(png, size);
+        free(png);
+    }
     return 0;
 }

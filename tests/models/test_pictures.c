@@ -4,9 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/resource.h>
+#endif
 
+#include "bombs.h"
 #include "kit/asserts.h"
 #include "kit/scratch.h"
+#include "swin/exif.h"
 #include "swin/npy.h"
 #include "swin/picture_file.h"
 #include "winattn_models.h"
@@ -22,7 +27,7 @@ static picture picture_of(const char *name)
 {
     picture p;
     char reason[REASON_SIZE] = "";
-    if (!picture_read(picture_path(name), &p, reason))
+    if (!picture_read(picture_path(name), true, &p, reason))
         fail_msg("%s: %s", name, reason);
     return p;
 }
@@ -66,8 +71,11 @@ static void test_ppm(void **state)
 static void test_png(void **state)
 {
     static const char *const names[] = {
-        "colour.png", "grey.png",       "alpha.png", "palette.png",
-        "bits.png",   "interlaced.png", "wide.png",
+        "colour.png",   "grey.png",     "alpha.png",
+        "palette.png",  "bits.png",     "interlaced.png",
+        "wide.png",     "turned_2.png", "turned_3.png",
+        "turned_4.png", "turned_5.png", "turned_6.png",
+        "turned_7.png", "turned_8.png", "interlaced_turned.png",
     };
     (void)state;
 #ifdef SWIN_HAS_PNG
@@ -76,7 +84,7 @@ static void test_png(void **state)
 #else
     picture p;
     char reason[REASON_SIZE];
-    assert_false(picture_read(picture_path(names[0]), &p, reason));
+    assert_false(picture_read(picture_path(names[0]), true, &p, reason));
     assert_non_null(strstr(reason, "built without"));
 #endif
 }
@@ -86,14 +94,89 @@ static void test_jpeg(void **state)
 {
     (void)state;
 #ifdef SWIN_HAS_JPEG
-    picture p;
-    char reason[REASON_SIZE] = "";
-    check_file("colour.jpg", 2);
-    check_file("progressive.jpg", 2);
-    check_file("grey.jpg", 2);
-    assert_false(picture_read(picture_path("cmyk.jpg"), &p, reason));
-    assert_non_null(strstr(reason, "no good JPEG"));
+    static const char *const names[] = {
+        "colour.jpg",   "progressive.jpg", "grey.jpg", "turned_3.jpg",
+        "turned_6.jpg", "cmyk.jpg",        "ycck.jpg",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        check_file(names[i], 2);
+    check_file("inks.jpg", 0); /* its blocks have one colour each */
 #endif
+}
+
+/* ---- EXIF ---- */
+
+static void test_as_stored(void **state)
+{
+    (void)state;
+#ifdef SWIN_HAS_PNG
+    picture stored, upright = picture_of("turned_6.png");
+    char reason[REASON_SIZE] = "";
+    assert_true(
+        picture_read(picture_path("turned_6.png"), false, &stored, reason));
+    assert_int_equal(stored.height, upright.width);
+    assert_int_equal(stored.width, upright.height);
+    for (size_t y = 0; y < stored.height; y++)
+        for (size_t x = 0; x < stored.width; x++)
+            assert_memory_equal(stored.pixels + 3 * (y * stored.width + x),
+                                upright.pixels + 3 * (x * upright.width +
+                                                      stored.height - 1 - y),
+                                3);
+    picture_free(&stored);
+    picture_free(&upright);
+#endif
+}
+
+/* One entry, of which the number is in `entry` from byte 8 on. */
+static unsigned orientation_in(const char *head, const char *entry)
+{
+    unsigned char block[8 + 2 + 12];
+    memcpy(block, head, 10);
+    memcpy(block + 10, entry, 12);
+    return exif_orientation(block, sizeof block);
+}
+
+#define LITTLE "II*\0\x8\0\0\0\x1\0"
+#define BIG "MM\0*\0\0\0\x8\0\x1"
+
+static void test_exif(void **state)
+{
+    static const struct {
+        const char *head, *entry;
+        unsigned orientation;
+    } rows[] = {
+        {LITTLE, "\x12\1\3\0\1\0\0\0\6\0\xff\xff", 6},
+        {LITTLE, "\x12\1\4\0\1\0\0\0\x8\0\0\0", 8},
+        {LITTLE, "\x12\1\4\0\1\0\0\0\6\0\1\0", 1},
+        {LITTLE, "\x12\1\1\0\1\0\0\0\2\xff\xff\xff", 2},
+        {LITTLE, "\x12\1\3\0\2\0\0\0\6\0\0\0", 1}, /* two numbers */
+        {LITTLE, "\x12\1\2\0\1\0\0\0\6\0\0\0", 1}, /* a text */
+        {LITTLE, "\x12\1\xff\xff\1\0\0\0\6\0\0\0", 1},
+        {LITTLE, "\x12\1\3\0\1\0\0\0\0\0\0\0", 1}, /* 0 to 8 are not all */
+        {LITTLE, "\x12\1\3\0\1\0\0\0\x9\0\0\0", 1},
+        {LITTLE, "\x13\1\3\0\1\0\0\0\6\0\0\0", 1}, /* another tag */
+        {BIG, "\1\x12\0\3\0\0\0\1\0\5\xff\xff", 5},
+        {BIG, "\1\x12\0\4\0\0\0\1\0\0\0\3", 3},
+        {BIG, "\x12\1\0\3\0\0\0\1\0\5\0\0", 1},
+        {"IM*\0\x8\0\0\0\x1\0", "\x12\1\3\0\1\0\0\0\6\0\0\0", 1},
+        {"II*\0\xff\xff\xff\xff\1\0", "\x12\1\3\0\1\0\0\0\6\0\0\0",
+         1}, /* a directory beyond the end */
+        {"II*\0\x8\0\0\0\xff\xff", "\x12\1\3\0\1\0\0\0\6\0\0\0",
+         6}, /* entries beyond the end */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (orientation_in(rows[i].head, rows[i].entry) != rows[i].orientation)
+            fail_msg("block %zu has not orientation %u", i,
+                     rows[i].orientation);
+    /* cut anywhere */
+    for (size_t size = 0; size < 22; size++) {
+        unsigned char *part = malloc(size + 1);
+        memcpy(part, LITTLE "\x12\1\3\0\1\0\0\0\6\0\0\0", size);
+        part = realloc(part, size ? size : 1);
+        assert_int_equal(exif_orientation(part, size), 1);
+        free(part);
+    }
 }
 
 /* ---- Refusals ---- */
@@ -102,7 +185,7 @@ static void assert_refused(const void *bytes, size_t size, const char *culprit)
 {
     picture p;
     char reason[REASON_SIZE] = "";
-    if (picture_decode(bytes, size, &p, reason))
+    if (picture_decode(bytes, size, true, &p, reason))
         fail_msg("%s is not seen", culprit);
     assert_null(p.pixels);
     if (!strstr(reason, culprit))
@@ -139,11 +222,11 @@ static void test_bad_ppm(void **state)
         assert_refused(rows[i].text, strlen(rows[i].text), rows[i].culprit);
     picture p;
     char reason[REASON_SIZE];
-    assert_true(
-        picture_decode((const unsigned char *)"P5 1 1 46 .", 11, &p, reason));
+    assert_true(picture_decode((const unsigned char *)"P5 1 1 46 .", 11, true,
+                               &p, reason));
     assert_int_equal(p.pixels[0], 255);
     picture_free(&p);
-    assert_false(picture_read("no/such/file", &p, reason));
+    assert_false(picture_read("no/such/file", true, &p, reason));
     assert_true(reason[0]);
 }
 
@@ -179,6 +262,77 @@ static void test_cut(void **state)
 #ifdef SWIN_HAS_JPEG
     check_cut("progressive.jpg");
     check_cut("grey.jpg");
+#endif
+}
+
+/* ---- Costs ---- */
+
+#ifdef SWIN_HAS_PNG
+#define PNG_SAYS(culprit) culprit
+#else
+#define PNG_SAYS(culprit) "built without"
+#endif
+#ifdef SWIN_HAS_JPEG
+#define JPEG_SAYS(culprit) culprit
+#else
+#define JPEG_SAYS(culprit) "built without"
+#endif
+
+static void refuse(bomb b, const char *culprit)
+{
+    assert_refused(b.bytes, b.size, culprit);
+    free(b.bytes);
+}
+
+/* More memory or work than their few bytes may make, or what libpng would
+ * inflate for nothing. */
+static void test_costs(void **state)
+{
+    (void)state;
+    refuse(bomb_png(65535, 65535, 8, 0), PNG_SAYS("sides"));
+    refuse(bomb_png(8192, 16384, 16, 0), PNG_SAYS("more work"));
+    refuse(bomb_png(1, 1, 8, 200000), PNG_SAYS("more data than its pixels"));
+    refuse(bomb_jpeg(0xc2, 16376, 8192, 0), JPEG_SAYS("MiB of memory"));
+    refuse(bomb_jpeg(0xc9, 16376, 8192, 0), ""); /* arithmetic coding */
+    refuse(bomb_jpeg(0xc2, 5904, 5904, 42), JPEG_SAYS("more work"));
+}
+
+static size_t most_memory(void)
+{
+#if defined __linux__ && !defined __SANITIZE_ADDRESS__
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    return (size_t)usage.ru_maxrss / 1024;
+#else
+    return 0;
+#endif
+}
+
+/* Texts are not inflated. Before what else needs memory. */
+static void test_texts(void **state)
+{
+    picture p;
+    char reason[REASON_SIZE] = "";
+    bomb b = bomb_texts(40, (size_t)7 << 20);
+    const size_t before = most_memory();
+    (void)state;
+    if (!picture_decode(b.bytes, b.size, true, &p, reason) &&
+        !strstr(reason, PNG_SAYS("nothing")))
+        fail_msg("texts: %s", reason);
+    picture_free(&p);
+    assert_true(most_memory() - before < 64);
+    free(b.bytes);
+}
+
+/* Files without an end are read no further than it takes. */
+static void test_endless(void **state)
+{
+    (void)state;
+#ifdef __linux__
+    picture p;
+    char reason[REASON_SIZE] = "";
+    assert_false(picture_read("/dev/zero", true, &p, reason));
+    assert_non_null(strstr(reason, "no PPM"));
 #endif
 }
 
@@ -320,11 +474,13 @@ static void test_npy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ppm),    cmocka_unit_test(test_png),
-        cmocka_unit_test(test_jpeg),   cmocka_unit_test(test_bad_ppm),
-        cmocka_unit_test(test_cut),    cmocka_unit_test(test_fits),
-        cmocka_unit_test(test_normal), cmocka_unit_test(test_bad_fits),
-        cmocka_unit_test(test_npy),
+        cmocka_unit_test(test_texts),     cmocka_unit_test(test_ppm),
+        cmocka_unit_test(test_png),       cmocka_unit_test(test_jpeg),
+        cmocka_unit_test(test_as_stored), cmocka_unit_test(test_exif),
+        cmocka_unit_test(test_bad_ppm),   cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_costs),     cmocka_unit_test(test_endless),
+        cmocka_unit_test(test_fits),      cmocka_unit_test(test_normal),
+        cmocka_unit_test(test_bad_fits),  cmocka_unit_test(test_npy),
     };
     if (!scratch_make())
         return 1;
