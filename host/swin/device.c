@@ -2,6 +2,7 @@
  * Finds the devices of the machine. */
 #include "swin/device.h"
 
+#include <CL/cl_ext.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,66 +16,94 @@ typedef struct found_device {
     char name[512];
 } found_device;
 
-static void read_names(cl_platform_id platform, found_device *f)
+static void read_names(const char *platform, found_device *f)
 {
-    char platform_name[200] = "", device_name[200] = "";
+    char device_name[200] = "";
     cl_device_type type = 0;
-    clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof platform_name - 1,
-                      platform_name, NULL);
     clGetDeviceInfo(f->id, CL_DEVICE_NAME, sizeof device_name - 1, device_name,
                     NULL);
     clGetDeviceInfo(f->id, CL_DEVICE_TYPE, sizeof type, &type, NULL);
     f->is_gpu = (type & CL_DEVICE_TYPE_GPU) != 0;
     f->is_cpu = (type & CL_DEVICE_TYPE_CPU) != 0;
-    snprintf(f->name, sizeof f->name, "%s / %s", platform_name, device_name);
+    snprintf(f->name, sizeof f->name, "%s / %s", platform, device_name);
 }
 
-static size_t find_devices(found_device found[MOST_DEVICES])
+/* Those of the machine, and what failed while they were looked for. */
+typedef struct device_list {
+    found_device found[MOST_DEVICES];
+    size_t count;
+    char failure[400]; /* of the last call that failed; "": none did */
+} device_list;
+
+/* False: it failed, and not for want of what was asked for. */
+static bool is_answered(cl_int error, cl_int nothing, const char *call,
+                        const char *platform, device_list *all)
+{
+    if (error != CL_SUCCESS && error != nothing)
+        snprintf(all->failure, sizeof all->failure, "%s%s%s failed: %s (%d)",
+                 platform, platform[0] ? ": " : "", call,
+                 winattn_status_name(error), (int)error);
+    return error == CL_SUCCESS;
+}
+
+static void add_devices(cl_platform_id platform, device_list *all)
+{
+    cl_device_id ids[MOST_DEVICES];
+    cl_uint count = 0;
+    char name[200] = "";
+    clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
+    if (!is_answered(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, MOST_DEVICES,
+                                    ids, &count),
+                     CL_DEVICE_NOT_FOUND, "clGetDeviceIDs", name, all))
+        return;
+    for (cl_uint i = 0; i < count && all->count < MOST_DEVICES; i++) {
+        found_device *f = &all->found[all->count++];
+        *f = (found_device){.id = ids[i]};
+        read_names(name, f);
+    }
+}
+
+static void find_devices(device_list *all)
 {
     cl_platform_id platforms[MOST_PLATFORMS];
-    cl_uint platform_count = 0;
-    size_t count = 0;
-    if (clGetPlatformIDs(MOST_PLATFORMS, platforms, &platform_count) != 0)
-        return 0;
-    for (cl_uint i = 0; i < platform_count && i < MOST_PLATFORMS; i++) {
-        cl_device_id ids[MOST_DEVICES];
-        cl_uint id_count = 0;
-        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, MOST_DEVICES, ids,
-                           &id_count) != 0)
-            continue;
-        for (cl_uint j = 0; j < id_count && count < MOST_DEVICES; j++) {
-            found[count].id = ids[j];
-            read_names(platforms[i], &found[count++]);
-        }
-    }
-    return count;
+    cl_uint count = 0;
+    all->count = 0;
+    all->failure[0] = 0;
+    if (is_answered(clGetPlatformIDs(MOST_PLATFORMS, platforms, &count),
+                    CL_PLATFORM_NOT_FOUND_KHR, "clGetPlatformIDs", "", all))
+        for (cl_uint i = 0; i < count && i < MOST_PLATFORMS; i++)
+            add_devices(platforms[i], all);
 }
 
-void device_print_all(void)
+bool device_print_all(void)
 {
-    found_device found[MOST_DEVICES];
-    const size_t count = find_devices(found);
+    device_list all;
+    find_devices(&all);
     printf("devices:\n");
-    for (size_t i = 0; i < count; i++)
-        printf("  %s\n", found[i].name);
-    if (count == 0)
+    for (size_t i = 0; i < all.count; i++)
+        printf("  %s\n", all.found[i].name);
+    if (all.failure[0])
+        printf("  %s\n", all.failure);
+    else if (all.count == 0)
         printf("  none: no OpenCL platform has one\n");
+    return !all.failure[0];
 }
 
 bool device_open(const char *part, swin_device *device)
 {
-    found_device found[MOST_DEVICES];
+    device_list all;
     const found_device *best = NULL;
-    const size_t count = find_devices(found);
     cl_int error = 0;
     *device = (swin_device){0};
-    for (size_t i = 0; i < count; i++)
-        if ((!part || strstr(found[i].name, part)) &&
-            (!best || (found[i].is_gpu && !best->is_gpu)))
-            best = &found[i];
+    find_devices(&all);
+    for (size_t i = 0; i < all.count; i++)
+        if ((!part || strstr(all.found[i].name, part)) &&
+            (!best || (all.found[i].is_gpu && !best->is_gpu)))
+            best = &all.found[i];
     if (!best) {
-        fprintf(stderr, "winattn-swin: no OpenCL device%s%s\n",
-                part ? " has this in its name: " : "", part ? part : "");
+        fprintf(stderr, "winattn-swin: no OpenCL device%s%s%s%s\n",
+                part ? " has this in its name: " : "", part ? part : "",
+                all.failure[0] ? "; " : "", all.failure);
         return false;
     }
     device->id = best->id;

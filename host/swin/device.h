@@ -20,7 +20,8 @@ typedef struct swin_device {
 bool device_open(const char *part, swin_device *device);
 void device_close(swin_device *device);
 
-void device_print_all(void);
+/* False: a call failed, which was printed as well. */
+bool device_print_all(void);
 
 /* Makes a buffer. False: on stderr stands for what how many bytes could not be
  * had, how many there can be, and the hint, "" or a sentence. */

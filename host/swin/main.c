@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * winattn-swin: classifies pictures by a Swin or Swin V2 on an OpenCL device.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +9,13 @@
 #include "swin/classify.h"
 #include "swin/measure.h"
 
-static void list(void)
+static bool list(void)
 {
-    device_print_all();
+    const bool good = device_print_all();
     printf("models:\n");
     for (cl_uint i = 0; winattn_swin_config_name(i); i++)
         printf("  %s\n", winattn_swin_config_name(i));
+    return good;
 }
 
 /* ---- The model's shape ---- */
@@ -172,22 +174,38 @@ static bool run(const options *o, const swin_device *device,
     return good;
 }
 
+static bool do_all(const options *o)
+{
+    swin_device device = {0};
+    class_names names = {0};
+    const bool good = (!o->classes || class_names_read(o->classes, &names)) &&
+                      device_open(o->device, &device) &&
+                      run(o, &device, &names);
+    class_names_free(&names);
+    device_close(&device);
+    return good;
+}
+
+/* What was printed may have been lost: a full disk says so this late. */
+static bool close_output(void)
+{
+    const bool lost = ferror(stdout) != 0;
+    errno = 0;
+    if (fclose(stdout) == 0 && !lost)
+        return true;
+    fprintf(stderr, "winattn-swin: the output cannot be written%s%s\n",
+            errno ? ": " : "", errno ? strerror(errno) : "");
+    return false;
+}
+
 int main(int count, char **texts)
 {
     options o;
-    swin_device device = {0};
-    class_names names = {0};
     const options_result result = options_read(count, texts, &o);
-    if (result != OPTIONS_GOOD)
-        return result == OPTIONS_HELP ? 0 : 2;
-    if (o.lists) {
-        list();
-        return 0;
-    }
-    const bool good = (!o.classes || class_names_read(o.classes, &names)) &&
-                      device_open(o.device, &device) &&
-                      run(&o, &device, &names);
-    class_names_free(&names);
-    device_close(&device);
-    return good ? 0 : 1;
+    bool good = result == OPTIONS_HELP;
+    if (result == OPTIONS_WRONG)
+        return 2;
+    if (result == OPTIONS_GOOD)
+        good = o.lists ? list() : do_all(&o);
+    return close_output() && good ? 0 : 1;
 }

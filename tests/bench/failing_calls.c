@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * To be loaded before OpenCL's loader: launches of winattn's forward kernels
  * end with the number that FAILING_CALLS says, as a device may let them, and
- * the clock goes SLOW_MACHINE times as fast, as it does for those who wait. */
+ * questions for platforms or their devices with that of FAILING_PLATFORMS or
+ * FAILING_DEVICES, and the clock goes SLOW_MACHINE times as fast, as it does
+ * for those who wait. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -9,6 +11,28 @@
 #include <time.h>
 
 #include <CL/cl.h>
+
+typedef cl_int get_platforms(cl_uint, cl_platform_id *, cl_uint *);
+typedef cl_int get_devices(cl_platform_id, cl_device_type, cl_uint,
+                           cl_device_id *, cl_uint *);
+
+cl_int clGetPlatformIDs(cl_uint most, cl_platform_id *platforms,
+                        cl_uint *count)
+{
+    const char *code = getenv("FAILING_PLATFORMS");
+    get_platforms *real;
+    *(void **)&real = dlsym(RTLD_NEXT, "clGetPlatformIDs");
+    return code ? atoi(code) : real(most, platforms, count);
+}
+
+cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type type,
+                      cl_uint most, cl_device_id *devices, cl_uint *count)
+{
+    const char *code = getenv("FAILING_DEVICES");
+    get_devices *real;
+    *(void **)&real = dlsym(RTLD_NEXT, "clGetDeviceIDs");
+    return code ? atoi(code) : real(platform, type, most, devices, count);
+}
 
 typedef cl_int enqueue(cl_command_queue, cl_kernel, cl_uint, const size_t *,
                        const size_t *, const size_t *, cl_uint,

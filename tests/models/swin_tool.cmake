@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # winattn-swin, as people call it.
 #   cmake -DTOOL=winattn-swin -DGOLDEN=tests/golden -DFOLDER=scratch
-#         -P swin_tool.cmake
+#         [-DFAILING=library to be loaded first] -P swin_tool.cmake
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER})
 set(device "")
@@ -27,8 +27,44 @@ function(expect text part)
     endif()
 endfunction()
 
+# Its output, put into a device that is always full, is not lost unnoticed.
+function(lose_output)
+    if(EXISTS /dev/full)
+        execute_process(COMMAND ${TOOL} ${ARGN} WORKING_DIRECTORY ${FOLDER}
+            OUTPUT_FILE /dev/full RESULT_VARIABLE result
+            ERROR_VARIABLE errors)
+        if(NOT result EQUAL 1)
+            message(FATAL_ERROR "winattn-swin ${ARGN} > /dev/full ends with "
+                "${result}:\n${errors}")
+        endif()
+        expect("${errors}" "cannot be written")
+    endif()
+endfunction()
+
 run(0 --help)
 expect("${out}" "usage: winattn-swin")
+lose_output(--help)
+lose_output(--list)
+if(FAILING)
+    set(ENV{LD_PRELOAD} ${FAILING})
+    set(ENV{FAILING_PLATFORMS} -6)
+    run(1 --list)
+    expect("${out}" "clGetPlatformIDs failed: CL_OUT_OF_HOST_MEMORY (-6)")
+    expect("${out}" "\n  swin_v2_t\n")
+    run(1 --random 1 --model swin_t x)
+    expect("${err}" "no OpenCL device; clGetPlatformIDs failed: ")
+    set(ENV{FAILING_PLATFORMS} -1001)
+    run(0 --list)
+    expect("${out}" "none: no OpenCL platform has one")
+    unset(ENV{FAILING_PLATFORMS})
+    set(ENV{FAILING_DEVICES} -6)
+    execute_process(COMMAND ${TOOL} --list OUTPUT_VARIABLE out)
+    if(NOT out MATCHES "none: ") # there is a platform
+        expect("${out}" ": clGetDeviceIDs failed: CL_OUT_OF_HOST_MEMORY (-6)")
+    endif()
+    unset(ENV{FAILING_DEVICES})
+    unset(ENV{LD_PRELOAD})
+endif()
 run(0 --list)
 if(out MATCHES "devices:\n  none")
     message(STATUS "no OpenCL device ")
@@ -86,6 +122,19 @@ file(RENAME ${FOLDER}/saved/torchvision_v1.safetensors
 run(0 --weights saved ${device} --crop 38x51 --resize 50 ${picture})
 expect("${out}" "names of torchvision in F32")
 
+# ---- Pictures that are stored turned ----
+if(picture MATCHES "png$")
+    run(0 ${call} --resize 52x52 --logits upright.npy
+        ${GOLDEN}/pictures/turned_5.png)
+    run(0 ${call} --resize 52x52 --logits stored.npy --no-orientation
+        ${GOLDEN}/pictures/turned_5.png)
+    file(SHA256 ${FOLDER}/upright.npy upright)
+    file(SHA256 ${FOLDER}/stored.npy stored)
+    if(upright STREQUAL stored)
+        message(FATAL_ERROR "--no-orientation changes nothing")
+    endif()
+endif()
+
 # ---- Measurements ----
 run(0 ${call} --bench --seconds 0.05 --batch 3)
 expect("${out}" "\nbatch 3: ")
@@ -101,6 +150,15 @@ run(0 ${call} --bench --seconds 0.01 --batch 1 --no-unfused)
 expect("${out}" "by themselves: linear layers")
 if(out MATCHES "  unfused: ")
     message(FATAL_ERROR "--no-unfused measures what is unfused:\n${out}")
+endif()
+
+# ---- Losses ----
+lose_output(${call} ${picture})
+lose_output(${call} --describe ${picture})
+lose_output(${call} --bench --seconds 0.01 --batch 1 --no-unfused)
+if(EXISTS /dev/full)
+    run(1 ${call} --logits /dev/full ${picture})
+    expect("${err}" "cannot write /dev/full")
 endif()
 
 # ---- Refusals ----
