@@ -98,7 +98,7 @@ static void print_classes(const options *o, const class_names *names,
     for (cl_uint rank = 0; rank < o->top && rank < classes; rank++) {
         size_t best = 0;
         for (size_t i = 1; i < classes; i++)
-            if (!(logits[i] <= logits[best])) /* NaN is on top */
+            if (logits[i] > logits[best])
                 best = i;
         printf("  %6.2f %%  ", 100 * exp((double)logits[best] - most) / sum);
         class_names_print(names, best);
@@ -118,7 +118,12 @@ static bool print_batch(const options *o, const class_names *names, runner *r,
         if (b->all_logits)
             memcpy(b->all_logits + b->which[i] * classes, logits,
                    classes * sizeof *logits);
-        printf("%s\n", o->pictures[b->which[i]]);
+        const char *path = o->pictures[b->which[i]];
+        if (!is_finite(o->dtype, path, logits, classes)) {
+            b->good = false;
+            continue;
+        }
+        printf("%s\n", path);
         if (r->logits)
             print_classes(o, names, logits, classes);
     }
@@ -136,15 +141,19 @@ static bool write_maps(const options *o, runner *r, batch *b)
         if (!runner_read_map(r, stage, b->map))
             return false;
         for (size_t i = 0; i < b->count; i++) {
+            const size_t count = map_count(r, stage) / r->batch;
+            const float *map = b->map + i * count;
             const int length =
                 snprintf(path, sizeof path, "%s/%zu_stage%u.npy", o->stages,
                          b->which[i], (unsigned)stage);
             if (length < 0 || length >= PATH_SIZE ||
-                !npy_write(path, 3, extent,
-                           b->map + i * (map_count(r, stage) / r->batch))) {
+                !npy_write(path, 3, extent, map)) {
                 fprintf(stderr, "winattn-swin: cannot write %s\n", path);
                 return false;
             }
+            /* else logits tell */
+            if (!r->logits && !is_finite(o->dtype, path, map, count))
+                b->good = false;
         }
     }
     return true;

@@ -78,6 +78,8 @@ bool comparison_check(comparison *c, bool allows_tf32, double *difference)
     bool good = forget_logits(r) && runner_start(r) &&
                 runner_read_logits(r, fused) && forget_logits(r) &&
                 comparison_call(c) && runner_read_logits(r, unfused_ones);
+    if (good)
+        good = is_finite(r->dtype, "logits of noise", fused, count);
     if (good) {
         *difference = relative_difference(unfused_ones, fused, count);
         good = *difference <= most;

@@ -2,6 +2,7 @@
  * Makes the model, and moves pictures and results. */
 #include "swin/runner.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,26 @@ bool is_good(winattn_status status, const char *what)
             reason[0] ? reason : winattn_status_name(status));
     if (winattn_last_build_log()[0])
         fprintf(stderr, "%s\n", winattn_last_build_log());
+    return false;
+}
+
+bool is_finite(winattn_dtype dtype, const char *what, const float *values,
+               size_t count)
+{
+    size_t i = 0;
+    while (i < count && isfinite(values[i]))
+        i++;
+    if (i == count)
+        return true;
+    fprintf(stderr, "winattn-swin: %s: results are no finite numbers: ", what);
+    if (dtype == WINATTN_FP16)
+        fprintf(stderr, "the model left the range of fp16, which ends at "
+                        "65504; --dtype bf16 and --dtype fp32 go further\n");
+    else
+        fprintf(stderr,
+                "the model left the range of %s, or weights are none "
+                "themselves\n",
+                dtype_names[dtype]);
     return false;
 }
 

@@ -43,4 +43,9 @@ bool runner_read_map(runner *r, cl_uint stage, float *map);
 /* Says what a call of the library failed with; returns false then. */
 bool is_good(winattn_status status, const char *what);
 
+/* Says so where a result of `what`, such as a picture's path, is infinite or
+ * no number; returns false then. */
+bool is_finite(winattn_dtype dtype, const char *what, const float *values,
+               size_t count);
+
 #endif

@@ -160,6 +160,17 @@ if(EXISTS /dev/full)
     run(1 ${call} --logits /dev/full ${picture})
     expect("${err}" "cannot write /dev/full")
 endif()
+# a range too small: pixels become 1e6
+set(large ${call} --deviation 1e-6,1e-6,1e-6)
+run(1 ${large} --dtype fp16 --logits nan.npy ${picture})
+expect("${err}" "${picture}: results are no finite numbers")
+expect("${err}" "fp16, which ends at 65504; --dtype bf16 and --dtype fp32")
+if(out MATCHES "%")
+    message(FATAL_ERROR "classes of NaNs are printed:\n${out}")
+endif()
+run(1 ${large} --dtype fp16 --bench --seconds 0.01 --batch 1)
+expect("${err}" "results are no finite numbers")
+run(0 ${large} --dtype bf16 ${picture})
 
 # ---- Refusals ----
 run(1 ${call} no_such_picture ${picture})
