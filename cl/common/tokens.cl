@@ -78,17 +78,16 @@ INLINE ulong quotient_of(ulong a, ulong b)
     return (a | b) >> 32 ? a / b : (uint)a / (uint)b;
 }
 
-#if GRID
-/* How far tokens were rolled along an axis. Rolled before it is padded, one
+/* How far tokens were rolled along axis a. Rolled before it is padded, one
  * that a window covers may be shifted by more than its size. */
-INLINE uint roll_of(const grid_layout *grid, int a)
-{
-    const uint shift = grid->shift[a];
-    return PADDING && grid->shift_boundaries & GRID_ROLLS_FIRST &&
-                   shift >= grid->size[a]
-               ? shift % grid->size[a]
-               : shift;
-}
+#if PADDING
+#define ROLL(a)                                                               \
+    (grid->shift_boundaries & GRID_ROLLS_FIRST &&                             \
+             grid->shift[a] >= grid->size[a]                                  \
+         ? grid->shift[a] % grid->size[a]                                     \
+         : grid->shift[a])
+#else
+#define ROLL(a) grid->shift[a]
 #endif
 
 INLINE window_coord locate_window(const grid_layout *grid, ulong window)
@@ -102,9 +101,9 @@ INLINE window_coord locate_window(const grid_layout *grid, ulong window)
     const uint w0 = i / last_two;
     const uint w1 = i % last_two / grid->windows[2];
     const uint w2 = i % grid->windows[2];
-    coord.first[0] = w0 * WINDOW_0 + roll_of(grid, 0);
-    coord.first[1] = w1 * WINDOW_1 + roll_of(grid, 1);
-    coord.first[2] = w2 * WINDOW_2 + roll_of(grid, 2);
+    coord.first[0] = w0 * WINDOW_0 + ROLL(0);
+    coord.first[1] = w1 * WINDOW_1 + ROLL(1);
+    coord.first[2] = w2 * WINDOW_2 + ROLL(2);
     coord.shift_boundaries =
         grid->shift_boundaries & ((w0 + 1 == grid->windows[0] ? 1u : 0u) |
                                   (w1 + 1 == grid->windows[1] ? 2u : 0u) |
@@ -154,7 +153,7 @@ INLINE token compute_token(const grid_layout *grid, const window_coord *coord,
 #if PADDING
         /* As many tokens as were rolled lie behind the end of the roll, and
          * behind these the padding, if it came later. Only of the first window
-         * `first` may be less than the shift: it is the roll (roll_of). */
+         * `first` may be less than the shift: it is the roll. */
         const uint roll = min(coord->first[a], grid->shift[a]);
         const uint end =
             grid->shift_boundaries & GRID_ROLLS_FIRST ? grid->size[a] : padded;

@@ -111,9 +111,9 @@ static const char *const table[] = {
     "roll_first=1 layout=packed pads=3 batch=2 dim=16",
     "grid=2 size=9x12 window=4x6 shift=1x4 mask=shift bias=table_fp32 "
     "roll_first=1 padding=hidden variant=cosine logit_scale=2 dim=16",
+    "grid=1 size=9 window=5 shift=3 roll_first=1 pads=3 dim=10 batch=3",
     "grid=3 size=5x9x6 window=2x4x3 shift=1x3x1 mask=shift bias=table_same "
     "roll_first=1 pads=3 dim=16",
-    "grid=1 size=40 window=16 shift=5 roll_first=1 pads=2 dim=10 batch=3",
     /* shifted windows that cover an axis, by more than there is of it */
     "grid=2 size=5x20 window=8x8 shift=4x4 mask=shift roll_first=1 pads=3 "
     "bias=table_same dim=16",
