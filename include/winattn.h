@@ -339,8 +339,8 @@ typedef enum winattn_padding {
  *                               0 a a a a | a . a a
  *     padded                    rolled, and cut into four windows
  *
- * in this order (as in torchvision's shifted_window_attention, and in Swin and
- * Video Swin where they pad; Liu et al. 2021, section 3.2):
+ * in this order (as in torchvision's shifted_window_attention, transformers,
+ * and Swin and Video Swin where they pad; Liu et al. 2021, section 3.2):
  *   1. each axis is padded at its far end to a multiple of the window,
  *   2. rolled: token x of the padded axis goes to x - shift, cyclically,
  *   3. and cut into windows; windows and the tokens of one are numbered with
@@ -367,8 +367,8 @@ typedef enum winattn_padding {
  *
  * Then each axis is shifted as shift says, also where one window covers it, as
  * timm does with always_partition, and where a map is smaller than what the
- * model was made for; where timm does not, shift must be 0. With axes that are
- * either not padded or not shifted both orders are the same.
+ * model was made for; where timm does not, shift must be 0. But for that both
+ * orders are the same where no axis is both padded and shifted.
  *
  * WINATTN_MASK_SHIFT adds region_value (-100, as Swin, Video Swin and timm do,
  * or what is given, -INFINITY too) between tokens that the shift brought
