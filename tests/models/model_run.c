@@ -39,15 +39,7 @@ model_run run_of(const winattn_model_desc *given,
     r.logits = tensor_empty(kind, (size_t)desc.batch * config.classes, 1);
     r.features = tensor_empty(kind, desc.batch * last, 8);
     assert_status(winattn_model_workspace_size(r.model, &bytes), 0, "");
-    unsigned char *poison = malloc(bytes);
-    assert_non_null(poison);
-    memset(poison, 0xff, bytes);
-    cl_int error;
-    r.workspace = clCreateBuffer(device.context,
-                                 CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                                 bytes, poison, &error);
-    assert_int_equal(error, CL_SUCCESS);
-    free(poison);
+    r.workspace = workspace_of_nans(bytes);
     r.call.pictures = r.pictures.at;
     r.call.logits = r.logits.at;
     r.call.features = r.features.at;

@@ -211,3 +211,17 @@ void assert_error(const char *what, const double *got, const double *want,
     if (!(error <= most))
         fail_msg("%s: relative error %g, more than %g", what, error, most);
 }
+
+cl_mem workspace_of_nans(size_t bytes)
+{
+    unsigned char *content = malloc(bytes);
+    cl_int error;
+    assert_non_null(content);
+    memset(content, 0xff, bytes);
+    cl_mem buffer = clCreateBuffer(device.context,
+                                   CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                   bytes, content, &error);
+    assert_int_equal(error, CL_SUCCESS);
+    free(content);
+    return buffer;
+}

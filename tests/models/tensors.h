@@ -64,6 +64,9 @@ void put_tensors_in_odd_memory(bool so);
 /* Reads `value` from the device, and checks that no guard was written. */
 void tensor_read(model_tensor *t);
 
+/* A buffer of NaNs, so that what is read before it is written shows. */
+cl_mem workspace_of_nans(size_t bytes);
+
 /* The 2-norm of the error, relative to that of `want`; INFINITY if a number is
  * not finite. */
 double relative_error(const double *got, const double *want, size_t count);

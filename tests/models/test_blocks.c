@@ -12,91 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "block_weights.h"
 #include "kit/child.h"
 #include "reference.h"
-#include "tensors.h"
 #include "winattn_models.h"
 
 static const double tolerances[] = {
     [WINATTN_FP32] = 3e-6, [WINATTN_FP16] = 1e-3, [WINATTN_BF16] = 8e-3};
-
-/* ---- Weights ---- */
-
-enum {
-    NORM1_WEIGHT,
-    NORM1_BIAS,
-    QKV_WEIGHT,
-    QKV_BIAS,
-    PROJ_WEIGHT,
-    PROJ_BIAS,
-    NORM2_WEIGHT,
-    NORM2_BIAS,
-    FC1_WEIGHT,
-    FC1_BIAS,
-    FC2_WEIGHT,
-    FC2_BIAS,
-    TABLE,
-    LOGIT_SCALE,
-    WEIGHTS
-};
-
-typedef struct block_weights {
-    model_tensor t[WEIGHTS];
-    winattn_block_weights given;
-    ref_weights ref;
-} block_weights;
-
-static block_weights weights_drawn(const winattn_block_desc *d)
-{
-    const size_t c = d->channels, h = d->hidden;
-    const size_t entries =
-        (2 * (size_t)d->window[0] - 1) * (2 * (size_t)d->window[1] - 1);
-    const size_t count[WEIGHTS] = {
-        c,     c, 3 * c * c,          3 * c,   c * c, c, c, c, h * c, h,
-        c * h, c, entries * d->heads, d->heads};
-    block_weights w;
-    memset(&w, 0, sizeof w);
-    for (int i = 0; i < WEIGHTS; i++) {
-        const size_t in = i == FC2_WEIGHT ? h : c;
-        const bool is_matrix = count[i] >= c * c && i < TABLE;
-        const bool is_fp32 =
-            i == LOGIT_SCALE ||
-            (i == TABLE && d->table_dtype == WINATTN_TERM_FP32);
-        double *value = draw_numbers(100 + (uint64_t)i, count[i],
-                                     is_matrix    ? sqrt(3.0 / (double)in)
-                                     : i == TABLE ? 2
-                                                  : 0.3);
-        for (size_t j = 0; j < count[i]; j++)
-            value[j] += i == NORM1_WEIGHT || i == NORM2_WEIGHT ? 1
-                        : i == LOGIT_SCALE ? (j % 2 ? 5 : 2)
-                                           : 0;
-        /* no bias of keys, as Swin V2 has it */
-        if (i == QKV_BIAS && d->variant == WINATTN_COSINE)
-            memset(value + c, 0, c * sizeof *value);
-        w.t[i] = tensor_of(is_fp32 ? KIND_FP32 : kind_of(d->dtype), value,
-                           count[i], i % 2 ? 8 : 3);
-        free(value);
-    }
-    const winattn_tensor *at[WEIGHTS];
-    winattn_tensor *to = &w.given.norm1_weight;
-    const double **ref = &w.ref.norm1_weight;
-    assert_int_equal(sizeof w.given, sizeof *to * WEIGHTS);
-    assert_int_equal(sizeof w.ref, sizeof *ref * WEIGHTS);
-    for (int i = 0; i < WEIGHTS; i++) {
-        at[i] = &w.t[i].at;
-        to[i] = *at[i];
-        ref[i] = w.t[i].value;
-    }
-    if (d->variant != WINATTN_COSINE)
-        w.given.logit_scale.buffer = NULL;
-    return w;
-}
-
-static void weights_free(block_weights *w)
-{
-    for (int i = 0; i < WEIGHTS; i++)
-        tensor_free(&w->t[i]);
-}
 
 static ref_shape shape_of(const winattn_block_desc *d)
 {
@@ -116,21 +38,6 @@ static ref_shape shape_of(const winattn_block_desc *d)
 
 /* ---- Blocks ---- */
 
-static cl_mem make_workspace(size_t bytes)
-{
-    /* NaN, so that what is read before it is written shows */
-    unsigned char *content = malloc(bytes);
-    cl_int error;
-    assert_non_null(content);
-    memset(content, 0xff, bytes);
-    cl_mem buffer = clCreateBuffer(device.context,
-                                   CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                                   bytes, content, &error);
-    assert_int_equal(error, CL_SUCCESS);
-    free(content);
-    return buffer;
-}
-
 static void run_block(const winattn_block_desc *desc, winattn_block *call,
                       cl_command_queue queue)
 {
@@ -142,7 +49,7 @@ static void run_block(const winattn_block_desc *desc, winattn_block *call,
         fail_msg("%s\n%s", winattn_last_reason(), winattn_last_build_log());
     assert_int_equal(winattn_block_plan_workspace_size(plan, &bytes),
                      WINATTN_SUCCESS);
-    call->workspace.buffer = make_workspace(bytes);
+    call->workspace.buffer = workspace_of_nans(bytes);
     /* a user's event that all must wait for */
     cl_int error;
     cl_event gate = clCreateUserEvent(device.context, &error);
@@ -374,7 +281,7 @@ static void run_module(const winattn_window_attention_desc *d,
         WINATTN_SUCCESS);
     const int child = child_run(use_module, &plan);
     assert_true(child == 0 || child == CHILD_HAS_NO_FORK);
-    call->workspace.buffer = make_workspace(bytes);
+    call->workspace.buffer = workspace_of_nans(bytes);
     if (winattn_enqueue_window_attention(plan, device.queue, call, 0, NULL,
                                          NULL) != WINATTN_SUCCESS)
         fail_msg("%s", winattn_last_reason());
@@ -592,7 +499,7 @@ static void wrong_calls_are_refused(void **state)
                                 .x = x.at,
                                 .y = y.at,
                                 .weights = w.given,
-                                .workspace.buffer = make_workspace(bytes)};
+                                .workspace.buffer = workspace_of_nans(bytes)};
     refuse_calls(plan, &good, small.at.buffer);
     assert_status(
         winattn_enqueue_block(plan, device.queue, &good, 1, NULL, NULL),
