@@ -175,18 +175,19 @@ static winattn_status check_call(const winattn_plan *plan, wa_pass pass,
 }
 
 static winattn_status launch(const winattn_plan *plan, wa_pass pass,
-                             cl_command_queue queue, wa_buffers *buffers,
+                             cl_command_queue queue, const wa_buffers *given,
                              cl_bitfield accumulate, cl_uint wait_count,
                              const cl_event *wait_list, cl_event *event)
 {
     const wa_plan *planned = &plan->passes[pass];
+    wa_buffers buffers = *given;
     WA_TRY(wa_check_buffers(&plan->problem, pass, planned->workspace.all,
-                            wa_session_context(plan->session), buffers,
+                            wa_session_context(plan->session), &buffers,
                             accumulate));
     wa_lock_take(plan->lock);
     const winattn_status status =
         wa_launch(&plan->problem, planned, &plan->kernels[pass], queue,
-                  buffers, accumulate, wait_count, wait_list, event);
+                  &buffers, accumulate, wait_count, wait_list, event);
     wa_lock_release(plan->lock);
     return status;
 }
@@ -212,20 +213,21 @@ winattn_enqueue_forward(const winattn_plan *plan, cl_command_queue queue,
                    ? WINATTN_SUCCESS
                    : wa_fail_cl(error, "clEnqueueMarkerWithWaitList");
     }
-    wa_buffers buffers = {.tensor = {[WA_Q] = own.q,
-                                     [WA_K] = own.k,
-                                     [WA_V] = own.v,
-                                     [WA_BIAS] = own.bias,
-                                     [WA_MASK] = own.mask,
-                                     [WA_QUERY_REGIONS] = own.query_regions,
-                                     [WA_KEY_REGIONS] = own.key_regions,
-                                     [WA_LOGIT_SCALE] = own.logit_scale,
-                                     [WA_PAD_K] = own.pad_k,
-                                     [WA_PAD_V] = own.pad_v,
-                                     [WA_O] = own.o,
-                                     [WA_LSE] = own.lse},
-                          .workspace = own.workspace,
-                          .table = plan->table};
+    const wa_buffers buffers = {
+        .tensor = {[WA_Q] = own.q,
+                   [WA_K] = own.k,
+                   [WA_V] = own.v,
+                   [WA_BIAS] = own.bias,
+                   [WA_MASK] = own.mask,
+                   [WA_QUERY_REGIONS] = own.query_regions,
+                   [WA_KEY_REGIONS] = own.key_regions,
+                   [WA_LOGIT_SCALE] = own.logit_scale,
+                   [WA_PAD_K] = own.pad_k,
+                   [WA_PAD_V] = own.pad_v,
+                   [WA_O] = own.o,
+                   [WA_LSE] = own.lse},
+        .workspace = own.workspace,
+        .table = plan->table};
     return launch(plan, WA_FORWARD, queue, &buffers, 0, wait_count, wait_list,
                   event);
 }
@@ -251,29 +253,30 @@ winattn_enqueue_backward(const winattn_plan *plan, cl_command_queue queue,
     if (own.d_logit_scale.buffer && !own.logit_scale.buffer)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "d_logit_scale is given, but logit_scale is NULL");
-    wa_buffers buffers = {.tensor = {[WA_Q] = own.q,
-                                     [WA_K] = own.k,
-                                     [WA_V] = own.v,
-                                     [WA_BIAS] = own.bias,
-                                     [WA_MASK] = own.mask,
-                                     [WA_QUERY_REGIONS] = own.query_regions,
-                                     [WA_KEY_REGIONS] = own.key_regions,
-                                     [WA_LOGIT_SCALE] = own.logit_scale,
-                                     [WA_PAD_K] = own.pad_k,
-                                     [WA_PAD_V] = own.pad_v,
-                                     [WA_O] = own.o,
-                                     [WA_LSE] = own.lse,
-                                     [WA_D_O] = own.d_o,
-                                     [WA_D_LSE] = own.d_lse,
-                                     [WA_DQ] = own.dq,
-                                     [WA_DK] = own.dk,
-                                     [WA_DV] = own.dv,
-                                     [WA_DBIAS] = own.dbias,
-                                     [WA_D_LOGIT_SCALE] = own.d_logit_scale,
-                                     [WA_D_PAD_K] = own.d_pad_k,
-                                     [WA_D_PAD_V] = own.d_pad_v},
-                          .workspace = own.workspace,
-                          .table = plan->table};
+    const wa_buffers buffers = {
+        .tensor = {[WA_Q] = own.q,
+                   [WA_K] = own.k,
+                   [WA_V] = own.v,
+                   [WA_BIAS] = own.bias,
+                   [WA_MASK] = own.mask,
+                   [WA_QUERY_REGIONS] = own.query_regions,
+                   [WA_KEY_REGIONS] = own.key_regions,
+                   [WA_LOGIT_SCALE] = own.logit_scale,
+                   [WA_PAD_K] = own.pad_k,
+                   [WA_PAD_V] = own.pad_v,
+                   [WA_O] = own.o,
+                   [WA_LSE] = own.lse,
+                   [WA_D_O] = own.d_o,
+                   [WA_D_LSE] = own.d_lse,
+                   [WA_DQ] = own.dq,
+                   [WA_DK] = own.dk,
+                   [WA_DV] = own.dv,
+                   [WA_DBIAS] = own.dbias,
+                   [WA_D_LOGIT_SCALE] = own.d_logit_scale,
+                   [WA_D_PAD_K] = own.d_pad_k,
+                   [WA_D_PAD_V] = own.d_pad_v},
+        .workspace = own.workspace,
+        .table = plan->table};
     return launch(plan, WA_BACKWARD, queue, &buffers, own.accumulate,
                   wait_count, wait_list, event);
 }
