@@ -47,6 +47,20 @@ static tensor_role role_of(const argument_set *a, int id)
 
 static bool is_output(tensor_role role) { return role >= ROLE_OUTPUT; }
 
+/* Outputs that are added to are read, too; their bits are in this order. */
+static bool is_added_to(const argument_set *a, int id)
+{
+    return a->pass && id >= T_DQ && (a->accumulate >> (id - T_DQ) & 1) != 0;
+}
+
+/* What its buffer must not be. */
+static cl_mem_flags wrong_flags(const argument_set *a, int id)
+{
+    return !is_output(role_of(a, id)) ? CL_MEM_WRITE_ONLY
+           : is_added_to(a, id)       ? CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY
+                                      : CL_MEM_READ_ONLY;
+}
+
 /* ---- Right arguments ---- */
 
 /* Channels of the padding must be as far apart as those of k and v. */
@@ -77,7 +91,7 @@ static void give_tensor(random_state *r, argument_set *a, int id)
     a->too_large = a->too_large || bytes > most;
     if (bytes > most)
         bytes = most;
-    if (chance(r, 50))
+    if (chance(r, 50) && !is_added_to(a, id))
         flags = is_output(role) ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY;
     a->own[id] =
         standin_buffer(a->site->context, flags, bytes ? (size_t)bytes : 1);
@@ -103,6 +117,8 @@ static void give_queue(random_state *r, argument_set *a)
 
 static void make_arguments(random_state *r, argument_set *a)
 {
+    if (a->pass == 1 && chance(r, 50))
+        a->accumulate = below(r, 128);
     for (int id = 0; id < TENSORS; id++) {
         a->meaning[id] = meaning_of(a->site->desc, (tensor_id)id);
         give_tensor(r, a, id);
@@ -119,8 +135,6 @@ static void make_arguments(random_state *r, argument_set *a)
                                              : SIZE_MAX);
         a->workspace.buffer = a->own[TENSORS];
     }
-    if (a->pass == 1 && chance(r, 50))
-        a->accumulate = below(r, 128);
     a->struct_size =
         a->pass ? sizeof(winattn_backward) : sizeof(winattn_forward);
     give_queue(r, a);
@@ -152,8 +166,10 @@ static void give_wrong_buffer(random_state *r, argument_set *a, int id)
         break;
     default:
         wrong = standin_buffer(context,
-                               is_output(role_of(a, id)) ? CL_MEM_READ_ONLY
-                                                         : CL_MEM_WRITE_ONLY,
+                               is_output(role_of(a, id)) &&
+                                       !(is_added_to(a, id) && chance(r, 50))
+                                   ? CL_MEM_READ_ONLY
+                                   : CL_MEM_WRITE_ONLY,
                                huge);
     }
     if (!wrong)
@@ -323,8 +339,7 @@ static const char *tensor_fault(const argument_set *a, int id)
         return "took a buffer of another context:";
     if (type != CL_MEM_OBJECT_BUFFER)
         return "took an image:";
-    if ((flags & (is_output(role) ? CL_MEM_READ_ONLY : CL_MEM_WRITE_ONLY)) !=
-        0)
+    if ((flags & wrong_flags(a, id)) != 0)
         return "took a buffer that cannot be read or written:";
     if (at->offset % t->element_bytes != 0)
         return "took an offset that splits an element:";
