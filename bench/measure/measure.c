@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/text.h"
+
 #define BATCHES 5
 /* Of a burst: calls at least, and seconds: what the host takes until the first
  * of them runs, 0.02 to 0.1 ms, would show in 20 short ones. */
@@ -42,6 +44,9 @@ bool bench_device_open(cl_device_id id, bench_device *device)
                     NULL);
     clGetDeviceInfo(id, CL_DRIVER_VERSION, sizeof device->driver,
                     device->driver, NULL);
+    wa_make_plain(device->platform, "");
+    wa_make_plain(device->name, "");
+    wa_make_plain(device->driver, "");
     clGetDeviceInfo(id, CL_DEVICE_TYPE, sizeof type, &type, NULL);
     clGetDeviceInfo(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT,
                     sizeof device->vector_lanes, &device->vector_lanes, NULL);

@@ -67,6 +67,8 @@ NR == FNR {
 
 {
     line = $0
+    # what a terminal would obey
+    gsub(/[\001-\010\013-\037\177]|\302[\200-\237]/, "?", line)
     for (i = 1; i <= count; i++)
         line = without(line, what[i], with[i], kind[i])
     gsub(/[\/\\](home|Users)[\/\\][^\/\\ "'<>:;,)]+/, "/home/<user>", line)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "report/report.h"
 
 #ifndef BENCH_HAS_CJSON
@@ -76,11 +77,10 @@ static bool get_text(const reader *in, const cJSON *object, const char *name,
     const char *text = member->valuestring;
     if (strlen(text) >= size)
         return refuse(in, "too long a text", name);
-    for (size_t i = 0; text[i]; i++)
-        if ((unsigned char)text[i] < 32 || text[i] == 127)
-            return refuse(in, "control characters in", name);
     memcpy(to, text, strlen(text) + 1);
-    return true;
+    wa_make_plain(to, "");
+    return strcmp(to, text) == 0 ||
+           refuse(in, "control characters in, or no UTF-8:", name);
 }
 
 /* A number that is not negative; null is NaN where that is legal. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "base/text.h"
 
 static WA_THREAD_LOCAL char last_reason[512];
 static WA_THREAD_LOCAL char last_build_log[16384];
@@ -98,6 +99,8 @@ winattn_status wa_fail(winattn_status status, const char *format, ...)
     va_start(values, format);
     vsnprintf(last_reason, sizeof last_reason, format, values);
     va_end(values);
+    wa_make_plain(last_reason,
+                  ""); /* it may have names of files and devices */
     return status;
 }
 
@@ -122,6 +125,7 @@ bool wa_may_pass(winattn_status status)
 void wa_keep_build_log(const char *log)
 {
     snprintf(last_build_log, sizeof last_build_log, "%s", log);
+    wa_make_plain(last_build_log, "\n\t");
 }
 
 void wa_forget_failure(void)

@@ -10,4 +10,10 @@
 /* Appends to a text of the given size; cuts what does not fit. */
 WA_SISTER void wa_append(char *text, size_t size, const char *format, ...);
 
+/* Before a stranger's text is printed or kept, a device's name or what a file
+ * calls something: what a terminal would obey (control characters, also those
+ * of U+0080 to U+009F) becomes '?', but of those in `kept`, and so do bytes
+ * that are no UTF-8. */
+void wa_make_plain(char *text, const char *kept);
+
 #endif

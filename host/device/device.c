@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "device/matrix_unit.h"
 #include "device/query.h"
 
@@ -89,6 +90,7 @@ static winattn_status query_name(cl_device_id id, cl_device_info what,
     char *all;
     WA_TRY(wa_query_text(id, what, &all));
     snprintf(name, size, "%s", all);
+    wa_make_plain(name, "");
     free(all);
     return WINATTN_SUCCESS;
 }
@@ -100,6 +102,7 @@ static winattn_status query_platform(cl_device_id id, char *name, size_t size)
     WA_TRY(wa_query(id, CL_DEVICE_PLATFORM, sizeof platform, &platform));
     WA_TRY(wa_query_platform_text(platform, CL_PLATFORM_NAME, &all));
     snprintf(name, size, "%s", all);
+    wa_make_plain(name, "");
     free(all);
     return WINATTN_SUCCESS;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "swin/read_file.h"
 
 #define FILE_MOST ((size_t)8 << 20)
@@ -23,8 +24,10 @@ static size_t split(unsigned char *text, size_t size, const char **names)
         unsigned char *last = at > line && at[-1] == '\r' ? at - 1 : at;
         *last = 0;
         at++;
-        if (names)
+        if (names) {
+            wa_make_plain((char *)line, "");
             names[count] = (const char *)line;
+        }
         count++;
     }
     return count;
@@ -67,6 +70,5 @@ void class_names_print(const class_names *names, size_t index)
         printf("class %zu", index);
         return;
     }
-    for (const char *c = names->names[index]; *c; c++)
-        putchar((unsigned char)*c < ' ' || *c == 127 ? '?' : *c);
+    fputs(names->names[index], stdout);
 }

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 #define MOST_PLATFORMS 32
 #define MOST_DEVICES 64
 
@@ -26,6 +28,7 @@ static void read_names(const char *platform, found_device *f)
     f->is_gpu = (type & CL_DEVICE_TYPE_GPU) != 0;
     f->is_cpu = (type & CL_DEVICE_TYPE_CPU) != 0;
     snprintf(f->name, sizeof f->name, "%s / %s", platform, device_name);
+    wa_make_plain(f->name, "");
 }
 
 /* Those of the machine, and what failed while they were looked for. */
@@ -52,6 +55,7 @@ static void add_devices(cl_platform_id platform, device_list *all)
     cl_uint count = 0;
     char name[200] = "";
     clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
+    wa_make_plain(name, "");
     if (!is_answered(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, MOST_DEVICES,
                                     ids, &count),
                      CL_DEVICE_NOT_FOUND, "clGetDeviceIDs", name, all))

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
+
 #define POCL "Portable Computing"
 
 static bool contains(const char *text, const char *part)
@@ -44,7 +46,8 @@ int device_list(cl_device_id *ids, char (*names)[256], int most)
             clGetDeviceInfo(devices[i], CL_DEVICE_NAME, sizeof name, name,
                             NULL);
             ids[found] = devices[i];
-            snprintf(names[found++], 256, "%s / %s", platform, name);
+            snprintf(names[found], 256, "%s / %s", platform, name);
+            wa_make_plain(names[found++], "");
         }
     }
     return found;

@@ -37,6 +37,8 @@ const wa_device standin_odd_devices[] = {
      .address_bits = 64, .max_parameter_bytes = 1024},
     {FULL, SMALL, .name = "no compiler", .opencl = 102, .address_bits = 64,
      .max_parameter_bytes = 1024},
+    {FULL, SMALL, .name = "obey \033[2J\302\233m", .opencl = 102,
+     .address_bits = 64, .max_parameter_bytes = 1024},
     {USUAL, .name = "CPU without vectors", .is_cpu = true, .compute_units = 64,
      .max_work_group = 8192, .wave = 128, .local_bytes = 262144},
 };

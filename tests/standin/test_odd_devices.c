@@ -22,6 +22,7 @@ static const struct {
     {"embedded", "embedded has no 64-bit integers"},
     {"OpenCL 1.1", "OpenCL 1.1 has an OpenCL below 1.2"},
     {"no compiler", "no compiler has no compiler for OpenCL C"},
+    {"obey \033[2J\302\233m", "obey ?[2J?m has no compiler for OpenCL C"},
 };
 
 static int start(void **state)

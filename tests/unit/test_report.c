@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "base/status.h"
+#include "base/text.h"
 #include "kit/cases.h"
 #include "report/report.h"
 
@@ -327,10 +329,46 @@ static void test_refusals(void **state)
                     "\"unfused_memory_mb\": \"much\"", "unfused_memory_mb");
     refuses_changed("\"fma_rate\": ", "\"rate\": ", "fma_rate");
     refuses_changed("Platform 0", "\\u001b[2J", "control characters");
+    refuses_changed("Platform 0", "\\u009b2J", "control characters");
+    refuses_changed("Platform 0",
+                    "\x9b"
+                    "2J",
+                    "no UTF-8");
     memset(long_text, 'x', sizeof long_text - 1);
     long_text[sizeof long_text - 1] = 0;
     refuses_changed("Platform 0", long_text, "too long");
     report_free(&r);
+}
+
+static void test_plain_texts(void **state)
+{
+    static const struct {
+        const char *text, *kept, *plain;
+    } cases[] = {
+        {"Gerät 图 \xf0\x9f\x99\x82", "", "Gerät 图 \xf0\x9f\x99\x82"},
+        {"a\033[2Jb\r\n\tc\x7f", "", "a?[2Jb???c?"},
+        {"a\033[2Jb\r\n\tc", "\n\t", "a?[2Jb?\n\tc"},
+        {"\xc2\x80\xc2\x9b\xc2\x9f\xc2\xa0", "", "???\xc2\xa0"},
+        {"Ā\xc4\x80", "", "ĀĀ"}, /* a byte of it is one of those above */
+        {"\x9b"
+         "2J \xe5\x9b \xff \xc0\x80",
+         "", "?2J ?? ? ??"},
+        {"\xf0\x9f\x99", "", "???"}, /* cut */
+        {"", "", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "%s", cases[i].text);
+        wa_make_plain(text, cases[i].kept);
+        assert_string_equal(text, cases[i].plain);
+    }
+    /* what winattn says of strangers */
+    wa_fail(WINATTN_INVALID_FILE, "%s: is there twice",
+            "\033]0;x\007\xc2\x9b");
+    assert_string_equal(winattn_last_reason(), "?]0;x??: is there twice");
+    wa_keep_build_log("1 error:\n\t\033[31mx");
+    assert_string_equal(winattn_last_build_log(), "1 error:\n\t?[31mx");
 }
 
 /* Wherever a file ends or a byte is wrong, it is refused or read whole. */
@@ -388,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_older_file),
         cmocka_unit_test(test_older_devices),
+        cmocka_unit_test(test_plain_texts),
         cmocka_unit_test(test_damage),
 #endif
         cmocka_unit_test(test_without_result),
