@@ -15,11 +15,11 @@
 #define PANEL_PIXELS 190
 #define LEGEND_PIXELS 20
 #define NAMES_PIXELS 100 /* of the cases, below each panel */
-#define LEFT_PIXELS 95
+#define LEFT_PIXELS 130  /* where its first name begins */
 #define RIGHT_PIXELS 15
 #define LABEL_PIXELS 24 /* above each panel */
 
-/* The cases of a pass and dtype that any device has times for. */
+/* The cases of a pass that any device has times for. */
 typedef struct panel {
     const report_row *like; /* one of them */
     size_t *cases;          /* rows that stand for them */
@@ -31,8 +31,43 @@ typedef struct picture {
     const report *r;
     panel panels[MOST_PANELS];
     size_t panel_count;
-    size_t widest; /* cases of a panel */
+    size_t widest;   /* cases of a panel */
+    size_t *devices; /* those that have a bar */
+    size_t device_count;
 } picture;
+
+/* What the cases of --list are, in words. */
+static const struct {
+    const char *name, *words;
+} known_cases[] = {
+    {"swin-t-224-s1-b64", "Swin-T stage 1"},
+    {"swin-t-224-s3-b64", "Swin-T stage 3"},
+    {"swin-b-384-s1-b16", "Swin-B at 384"},
+    {"swin-c24-256-b64", "Swin, 24 channels"},
+    {"swin-s3-w14-b64", "Swin, 14x14"},
+    {"swinv2-t-w8-b64", "Swin V2-T"},
+    {"swinv2-b-w16-b32", "Swin V2-B, 16x16"},
+    {"swinv2-b-w24-b8", "Swin V2-B, 24x24"},
+    {"swinir-light-b32", "SwinIR light"},
+    {"swinir-720p", "SwinIR at 720p"},
+    {"hat-hab", "HAT"},
+    {"hat-ocab", "HAT, overlapping"},
+    {"video-swin-t-k400", "Video Swin-T"},
+    {"fwa1-bench", "8x8 of dim 64"},
+    {"fwa2-bench", "16x16, cosine"},
+    {"swba-bench", "sliding, 16,384"},
+    {"swba-narrow", "sliding, 4,096"},
+    {"self-forcing-train", "Self Forcing"},
+    {"self-forcing-decode", "Self Forcing, step"},
+    {"magi-like", "MAGI's kind"},
+    {"swin-t-map-b64", "Swin-T map"},
+    {"swin-t-map-full", "Swin-T map, bias"},
+    {"swin-t-map-open", "Swin-T map, open"},
+    {"swin-t-map-plain", "Swin-T map, plain"},
+    {"swin-30x45-b64", "Swin map, 30x45"},
+    {"video-swin-map", "Video Swin map"},
+    {"swinv2-t-map-b64", "Swin V2-T map"},
+};
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -61,15 +96,10 @@ bool plot_possible(const char *path, char reason[REPORT_REASON_SIZE])
 
 /* ---- What is drawn ---- */
 
-static bool same_panel(const report_row *a, const report_row *b)
-{
-    return strcmp(a->dtype, b->dtype) == 0 && strcmp(a->pass, b->pass) == 0;
-}
-
 static panel *find_panel(picture *p, const report_row *row)
 {
     for (size_t i = 0; i < p->panel_count; i++)
-        if (same_panel(p->panels[i].like, row))
+        if (strcmp(p->panels[i].like->pass, row->pass) == 0)
             return &p->panels[i];
     if (p->panel_count == MOST_PANELS)
         return NULL;
@@ -105,6 +135,7 @@ static void collect(const report *r, picture *p)
 
 static void forget(picture *p)
 {
+    free(p->devices);
     for (size_t i = 0; i < p->panel_count; i++)
         free(p->panels[i].cases);
 }
@@ -123,9 +154,28 @@ static double highest(const picture *p)
     double top = 10;
     for (size_t i = 0; i < p->panel_count; i++)
         for (size_t j = 0; j < p->panels[i].case_count; j++)
-            for (size_t d = 0; d < p->r->device_count; d++)
-                top = fmax(top, height(p, &p->panels[i], j, d));
+            for (size_t d = 0; d < p->device_count; d++)
+                top = fmax(top, height(p, &p->panels[i], j, p->devices[d]));
     return top;
+}
+
+static bool has_bar(const picture *p, size_t device)
+{
+    for (size_t i = 0; i < p->panel_count; i++)
+        for (size_t j = 0; j < p->panels[i].case_count; j++)
+            if (height(p, &p->panels[i], j, device) > 0)
+                return true;
+    return false;
+}
+
+/* A device that computes none of the cases stays out of the legend. */
+static bool collect_devices(picture *p)
+{
+    p->devices = malloc(p->r->device_count * sizeof *p->devices);
+    for (size_t d = 0; p->devices && d < p->r->device_count; d++)
+        if (has_bar(p, d))
+            p->devices[p->device_count++] = d;
+    return p->device_count > 0;
 }
 
 /* ---- The script ---- */
@@ -155,22 +205,20 @@ static void write_bars(FILE *file, const picture *p, size_t number)
         "pattern 1 border lc rgb 'black' lc rgb 'black'",
         "empty border lc rgb 'black' lc rgb 'black'",
     };
-    const size_t devices = p->r->device_count;
+    const size_t devices = p->device_count;
     const panel *of = &p->panels[number];
-    char label[48];
     fprintf(file, "$panel%zu << END\n", number);
     for (size_t i = 0; i < of->case_count; i++) {
         fprintf(file, "%zu", i);
         for (size_t d = 0; d < devices; d++)
-            fprintf(file, " %.3g", height(p, of, i, d));
+            fprintf(file, " %.3g", height(p, of, i, p->devices[d]));
         fputs("\n", file);
     }
     fputs("END\nset label 1 ", file);
-    snprintf(label, sizeof label, "%s, %s", of->like->pass, of->like->dtype);
-    write_whole(file, label);
+    write_whole(file, of->like->pass);
     fputs(" at graph 0, graph 1.09 left front font ',13'\nplot ", file);
     for (size_t d = 0; d < devices; d++) {
-        const report_device *device = &p->r->devices[d];
+        const report_device *device = &p->r->devices[p->devices[d]];
         char name[512];
         const double shift =
             ((double)d - ((double)devices - 1) / 2) / ((double)devices + 1);
@@ -196,14 +244,28 @@ static void write_bars(FILE *file, const picture *p, size_t number)
     fputs("\n", file);
 }
 
-/* Below each panel stand the names of its own cases. */
+static void case_words(const report_row *row, char *words, size_t size)
+{
+    const size_t length = report_base_length(row->name);
+    for (size_t i = 0; i < sizeof known_cases / sizeof *known_cases; i++)
+        if (strlen(known_cases[i].name) == length &&
+            memcmp(known_cases[i].name, row->name, length) == 0) {
+            snprintf(words, size, "%s, %s", known_cases[i].words, row->dtype);
+            return;
+        }
+    snprintf(words, size, "%.*s, %s", (int)length, row->name, row->dtype);
+}
+
+/* Below each panel stand its own cases. */
 static void write_names(FILE *file, const picture *p, const panel *of)
 {
+    char words[160];
     fputs("set xtics rotate by 25 right (", file);
     for (size_t j = 0; j < of->case_count; j++) {
         const report_row *row = &p->r->rows[of->cases[j]];
         fputs(j ? ", " : "", file);
-        write_text(file, row->name, report_base_length(row->name));
+        case_words(row, words, sizeof words);
+        write_whole(file, words);
         fprintf(file, " %zu", j);
     }
     fputs(")\n", file);
@@ -248,7 +310,7 @@ static void write_panel(FILE *file, const picture *p, size_t number,
 
 static void write_script(FILE *file, picture *p, const char *path)
 {
-    const size_t devices = p->r->device_count;
+    const size_t devices = p->device_count;
     const double bars = (double)p->widest * ((double)devices + 1);
     const double width = fmin(fmax(100 + bars * BAR_PIXELS, 800), 8000);
     const double top = 72 + LEGEND_PIXELS * (double)devices;
@@ -293,7 +355,8 @@ bool plot_write(const report *r, const char *path,
         return false;
     snprintf(script, sizeof script, "%.1000s.gnuplot", path);
     collect(r, &p);
-    if (p.panel_count == 0) {
+    if (!collect_devices(&p)) {
+        forget(&p);
         snprintf(reason, REPORT_REASON_SIZE, "nothing to draw");
         return false;
     }

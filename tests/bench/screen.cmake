@@ -119,6 +119,12 @@ string(REGEX REPLACE "\"name\": \"[^\"]*\"" "\"name\": \"Another\"" text
 # as older files are
 string(REGEX REPLACE "\"(commit|winattn)\": \"[^\"]*\"," "" text "${text}")
 file(WRITE ${FOLDER}/b.json "${text}")
+string(REGEX REPLACE "\"own2[:a-z0-9]*\"" "\"swin-t-map-b64\"" named "${text}")
+file(WRITE ${FOLDER}/named.json "${named}")
+string(REPLACE "\"Another\"" "\"Nobody\"" text "${text}")
+string(REPLACE "\"failure\": \"\"" "\"failure\": \"none\"" text "${text}")
+string(REGEX REPLACE "\"seconds\": [^,]*" "\"seconds\": 0" text "${text}")
+file(WRITE ${FOLDER}/nobody.json "${text}")
 file(REMOVE ${FOLDER}/both.svg)
 set(plot "")
 find_program(gnuplot gnuplot)
@@ -132,9 +138,15 @@ expect("${output}" "\n  own3 +backward fp32 +[0-9.]+ +[0-9]+% +[-0-9.x]+ \
 +[0-9.]+ +[0-9]+% ")
 expect_narrow()
 if(gnuplot)
+    run_bench(0 --merge ${FOLDER}/a.json ${FOLDER}/b.json ${FOLDER}/named.json
+        ${FOLDER}/nobody.json ${plot})
     file(READ ${FOLDER}/both.svg picture)
-    foreach(word Another a.json b.json own1 own2 own3 "forward, fp32"
-            "backward, fp32")
+    if(picture MATCHES Nobody)
+        message(SEND_ERROR "a device without a bar is in the legend")
+    endif()
+    expect("${picture}" "Swin-T map, fp32") # of named.json
+    foreach(word Another a.json b.json "own1, fp32" "own2, fp32" "own3, fp32"
+            forward backward)
         expect("${picture}" "${word}")
     endforeach()
 endif()
