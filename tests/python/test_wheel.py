@@ -26,8 +26,8 @@ LIBRARY = pathlib.Path(winattn.__file__).with_name("libwinattn.so")
 
 
 def run(*command, **options):
-    return subprocess.run(command, capture_output=True, text=True, timeout=7200,
-                          **options)
+    return subprocess.run(command, capture_output=True, text=True,
+                          timeout=7200, **options)
 
 
 class Wheel(unittest.TestCase):
