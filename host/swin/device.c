@@ -126,23 +126,29 @@ bool device_open(const char *part, swin_device *device)
 }
 
 bool device_make_buffer(const swin_device *device, cl_ulong bytes,
-                        const char *what, const char *hint, cl_mem *made)
+                        const char *what, cl_mem *made)
 {
     cl_int error = CL_INVALID_BUFFER_SIZE;
-    cl_ulong most = 0;
     *made = NULL;
     if (bytes <= SIZE_MAX)
         *made = clCreateBuffer(device->context, CL_MEM_READ_WRITE,
                                (size_t)bytes, NULL, &error);
+    return device_has_buffer(device, bytes, what, error);
+}
+
+bool device_has_buffer(const swin_device *device, cl_ulong bytes,
+                       const char *what, cl_int error)
+{
+    cl_ulong most = 0;
     if (error == CL_SUCCESS)
         return true;
     clGetDeviceInfo(device->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof most,
                     &most, NULL);
     fprintf(stderr,
             "winattn-swin: %s: no buffer of %llu bytes (%s); the device's "
-            "have at most %llu%s\n",
+            "have at most %llu: try a smaller --batch\n",
             what, (unsigned long long)bytes, winattn_status_name(error),
-            (unsigned long long)most, hint);
+            (unsigned long long)most);
     return false;
 }
 

@@ -24,8 +24,13 @@ void device_close(swin_device *device);
 bool device_print_all(void);
 
 /* Makes a buffer. False: on stderr stands for what how many bytes could not be
- * had, how many there can be, and the hint, "" or a sentence. */
+ * had, and how many there can be. */
 bool device_make_buffer(const swin_device *device, cl_ulong bytes,
-                        const char *what, const char *hint, cl_mem *made);
+                        const char *what, cl_mem *made);
+
+/* The same of a call that used a buffer first, which is when some drivers
+ * take its memory; error: what it returned. */
+bool device_has_buffer(const swin_device *device, cl_ulong bytes,
+                       const char *what, cl_int error);
 
 #endif

@@ -179,16 +179,14 @@ static bool make_buffer(const parts *p, cl_ulong bytes, cl_mem *made)
 {
     /* small numbers, in fp16 ones */
     static const cl_uint pattern = 0x3c003c00;
+    static const char what[] = "parts by themselves";
     bytes = (bytes + 16) / 4 * 4;
-    if (!device_make_buffer(p->device, bytes, "parts by themselves", "", made))
-        return false;
-    const cl_int error =
-        clEnqueueFillBuffer(p->device->queue, *made, &pattern, sizeof pattern,
-                            0, (size_t)bytes, 0, NULL, NULL);
-    if (error != 0)
-        fprintf(stderr, "winattn-swin: no memory to measure parts: %s\n",
-                winattn_status_name(error));
-    return error == 0;
+    return device_make_buffer(p->device, bytes, what, made) &&
+           device_has_buffer(p->device, bytes, what,
+                             clEnqueueFillBuffer(p->device->queue, *made,
+                                                 &pattern, sizeof pattern, 0,
+                                                 (size_t)bytes, 0, NULL,
+                                                 NULL));
 }
 
 static bool make_buffers(parts *p)

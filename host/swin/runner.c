@@ -56,9 +56,7 @@ static size_t element_size(winattn_dtype dtype)
 static bool make_buffer(runner *r, size_t size, const char *what, cl_mem *made)
 {
     r->buffer_bytes += size;
-    return device_make_buffer(r->device, size ? size : 1, what,
-                              r->batch > 1 ? ": try a smaller --batch" : "",
-                              made);
+    return device_make_buffer(r->device, size ? size : 1, what, made);
 }
 
 static bool make_maps(runner *r)

@@ -192,7 +192,7 @@ expect("${err}" "names, but the model 64 classes")
 # more than any device has
 run(1 --weights ${weights} ${device} --crop 400x400 --resize 400 --bench
     --no-unfused --batch 65536)
-expect("${err}" "workspace: no buffer of ")
+expect("${err}" ": no buffer of ")
 expect("${err}" "; the device's have at most ")
 expect("${err}" ": try a smaller --batch\n")
 run(1 ${call} --device "no such device" ${picture})

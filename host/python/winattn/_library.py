@@ -156,8 +156,9 @@ def check(status: int) -> None:
     call, as the reason is kept for each thread."""
     if status == 0:
         return
+    # -3005: a process that was forked
     kind: type[Error] = (InvalidArgument if status <= -3000
-                         else OpenCLError)
+                         and status != -3005 else OpenCLError)
     if status in (-3010, -3020):
         kind = Unsupported
     reason = (_text(library.winattn_last_reason())
