@@ -264,7 +264,7 @@ static void other_images(void **state)
         "grid=2 size=17x150 window=7x7 shift=2x3 mask=shift bias=table_same "
         "pads=3 dim=16 batch=5 layout=packed",
         "grid=2 size=5x40 window=7x7 shift=3x1 mask=shift bias=table_same "
-        "pads=1 dim=16 batch=2 layout=packed region_value=-inf roll_first=1"};
+        "pads=1 dim=16 batch=2 layout=packed region_value=-inf"};
     winattn_plan *plans[3] = {NULL};
     winattn_programs *programs;
     size_t first = 0;

@@ -85,8 +85,7 @@ static void same_program(void **state)
     }
 }
 
-/* Another image, shift, order, batch or view: nothing compiles, in either
- * pass. */
+/* Another image, shift, batch or view: nothing compiles, in either pass. */
 static void same_grid_program(void **state)
 {
     (void)state;
@@ -99,7 +98,6 @@ static void same_grid_program(void **state)
         "region_value=-5",
         "layout=packed",
         "periodic=0x1 size=33x14",
-        "roll_first=1",
     };
     static const char base[] =
         "grid=2 size=30x45 window=7x7 shift=3x3 "
