@@ -30,10 +30,8 @@ typedef struct grid_layout {
     arg_u32 windows[3]; /* along each axis */
     arg_u32 shift[3];
     arg_u32 shift_boundaries; /* bit a: the last windows of axis a have two
-                                 regions; and GRID_ROLLS_FIRST */
+                                 regions */
 } grid_layout;
-/* Tokens were rolled before they were padded. */
-#define GRID_ROLLS_FIRST 8u
 
 /* Set in forward_args.flags. */
 #define ARG_WIDE_ACCESS 1u    /* q, k, v, o allow aligned vector access */

@@ -4,19 +4,19 @@
  * gradients.
  *
  *   GRID 0    tokens of a window are rows, layout.row apart
- *        1    they are a box of a grid that was padded and then rolled, or
- *             rolled and then padded (GRID_ROLLS_FIRST, an argument); the
+ *        1    they are a box of a grid that was padded and then rolled; the
  *             window is WINDOW_0 x WINDOW_1 x WINDOW_2, constants:
  *
  *               window   first   + token in the window, wrapped where the
  *               number -> of its    roll ended -> position -> offset
  *                        axes
  *
+ *        2    they are a box of a grid that was rolled and then padded
  *   PADDING 0 all tokens exist
  *           1 those of the padding are the row `pad`, or zeros
  *           2 those of the padding are hidden
  *   KEEPS_TOKENS  1: positions wait in local memory, for kernels that ask for
- *           each token many times; a window_coord says where (GRID 1) */
+ *           each token many times; a window_coord says where (GRID) */
 #include "common/layout.cl"
 #include "common/storage.cl"
 
@@ -80,12 +80,10 @@ INLINE ulong quotient_of(ulong a, ulong b)
 
 /* How far tokens were rolled along axis a. Rolled before it is padded, one
  * that a window covers may be shifted by more than its size. */
-#if PADDING
+#if GRID == 2
 #define ROLL(a)                                                               \
-    (grid->shift_boundaries & GRID_ROLLS_FIRST &&                             \
-             grid->shift[a] >= grid->size[a]                                  \
-         ? grid->shift[a] % grid->size[a]                                     \
-         : grid->shift[a])
+    (grid->shift[a] < grid->size[a] ? grid->shift[a]                          \
+                                    : grid->shift[a] % grid->size[a])
 #else
 #define ROLL(a) grid->shift[a]
 #endif
@@ -124,9 +122,8 @@ INLINE int holds_padding(const grid_layout *grid, const window_coord *coord)
         const uint padded = grid->windows[a] * window[a];
         const uint at = coord->first[a];
         const uint first =
-            grid->shift_boundaries & GRID_ROLLS_FIRST
-                ? at - min(at, grid->shift[a]) /* as if it were not rolled */
-                : min(at, at - padded);
+            GRID == 2 ? at - min(at, grid->shift[a]) /* as if not rolled */
+                      : min(at, at - padded);
         holds |= grid->size[a] < padded && first + window[a] > grid->size[a];
     }
 #endif
@@ -148,22 +145,21 @@ INLINE token compute_token(const grid_layout *grid, const window_coord *coord,
     t.exists = 1;
 #endif
     UNROLL_FOR (int a = 0; a < 3; a++) {
-        const uint padded = grid->windows[a] * window[a];
         uint x = coord->first[a] + inside[a];
-#if PADDING
-        /* As many tokens as were rolled lie behind the end of the roll, and
-         * behind these the padding, if it came later. Only of the first window
-         * `first` may be less than the shift: it is the roll. */
-        const uint roll = min(coord->first[a], grid->shift[a]);
-        const uint end =
-            grid->shift_boundaries & GRID_ROLLS_FIRST ? grid->size[a] : padded;
-        if (window[a] > 1)                    /* else there is no shift */
-            x = x - end < roll ? x - end : x; /* x - end is huge before it */
-        t.exists &= x < grid->size[a];
-        x = min(x, grid->size[a] - 1);
+#if GRID == 2
+        /* As many tokens as were rolled lie behind the end of the map, and
+         * behind these the padding. Only of the first window `first` may be
+         * less than the shift: it is the roll. */
+        const uint behind = x - grid->size[a]; /* which is huge before it */
+        x = behind < min(coord->first[a], grid->shift[a]) ? behind : x;
 #else
+        const uint padded = grid->windows[a] * window[a];
         if (window[a] > 1)          /* else there is no shift */
             x = min(x, x - padded); /* which is huge before the end */
+#endif
+#if PADDING
+        t.exists &= x < grid->size[a];
+        x = min(x, grid->size[a] - 1);
 #endif
         t.at[a] = x;
     }

@@ -60,8 +60,7 @@ static grid_layout layout_of_grid(const wa_grid *grid)
         layout.windows[axis] = grid->windows[axis];
         layout.shift[axis] = grid->shift[axis];
     }
-    layout.shift_boundaries =
-        grid->shift_boundaries | (grid->rolls_first ? GRID_ROLLS_FIRST : 0);
+    layout.shift_boundaries = grid->shift_boundaries;
     return layout;
 }
 

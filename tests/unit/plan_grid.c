@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the options say of a grid, and which steps its table takes. */
+#include <stdio.h>
 #include <string.h>
 
 #include "plan/defines.h"
@@ -84,6 +85,22 @@ static void hidden_padding(const wa_device *device)
     assert_int_equal(backward.workspace.pad + backward.workspace.dense, 0);
 }
 
+/* The order of roll and padding is compiled in, where it matters. */
+static void rolled_first(const wa_device *device)
+{
+    static const char *const sizes[] = {"20x21", "21x21"};
+    for (uint32_t i = 0; i < 2; i++) {
+        char text[128];
+        snprintf(text, sizeof text,
+                 "grid=2 size=%s window=7x7 shift=3x3 mask=shift roll_first=1",
+                 sizes[i]);
+        const wa_problem p = problem_of(text);
+        const wa_plan plan = plan_of(&p, device);
+        assert_true(
+            has_define(plan.step[WA_STEP_FORWARD].defines, "GRID", 2 - i));
+    }
+}
+
 /* Without a grid no option names one. */
 static void no_grid(const wa_device *device)
 {
@@ -102,6 +119,7 @@ static void grid_options(void **state)
     cpu_expands_tables(device);
     local_reads_tables(device);
     hidden_padding(device);
+    rolled_first(device);
     no_grid(device);
 }
 
