@@ -22,6 +22,7 @@
 #define wa_chain_begin wa_winattn_chain_begin
 #define wa_chain_end wa_winattn_chain_end
 #define wa_check_memory wa_winattn_check_memory
+#define wa_check_process wa_winattn_check_process
 #define wa_check_queue wa_winattn_check_queue
 #define wa_describe_tuning wa_winattn_describe_tuning
 #define wa_fail wa_winattn_fail
@@ -34,10 +35,12 @@
 #define wa_forget_failure wa_winattn_forget_failure
 #define wa_global_lock_release wa_winattn_global_lock_release
 #define wa_global_lock_take wa_winattn_global_lock_take
+#define wa_is_forked wa_winattn_is_forked
 #define wa_lock_create wa_winattn_lock_create
 #define wa_lock_destroy wa_winattn_lock_destroy
 #define wa_lock_release wa_winattn_lock_release
 #define wa_lock_take wa_winattn_lock_take
+#define wa_make_buffer wa_winattn_make_buffer
 #define wa_may_pass wa_winattn_may_pass
 #define wa_program_set_keep wa_winattn_program_set_keep
 #define wa_program_set_keeps wa_winattn_program_set_keeps
@@ -49,6 +52,7 @@
 #define wa_session_context wa_winattn_session_context
 #define wa_session_device wa_winattn_session_device
 #define wa_session_device_id wa_winattn_session_device_id
+#define wa_session_is_inherited wa_winattn_session_is_inherited
 #define wa_session_kernel wa_winattn_session_kernel
 #define wa_session_programs wa_winattn_session_programs
 #define wa_session_release wa_winattn_session_release
