@@ -57,8 +57,8 @@ static void report(const char *what, const char *detail)
     fflush(stdout);
 }
 
-/* Makes a plan and takes its description up to the line that says where the
- * program came from; an empty one if there is no plan. */
+/* Makes a plan and takes its description up to the lines of the cache and of
+ * where the program came from; an empty one if there is no plan. */
 static void describe_plan(cl_uint head_dim, char *text, size_t size)
 {
     const winattn_desc desc = problem(head_dim);
@@ -70,8 +70,11 @@ static void describe_plan(cl_uint head_dim, char *text, size_t size)
         report("a plan was refused:", winattn_last_reason());
     } else {
         winattn_plan_describe(plan, size, text, NULL);
+        char *cache = strstr(text, "cache: ");
         char *program = strstr(text, "program: ");
-        if (program)
+        if (cache)
+            *cache = 0;
+        else if (program)
             *program = 0;
         winattn_plan_destroy(plan);
     }

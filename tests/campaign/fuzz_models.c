@@ -125,7 +125,7 @@ static void *write_desc(random_state *r, bool *is_wrong)
     *is_wrong = false;
     if (chance(r, 5)) {
         size = (size_t)ONE_OF(r, 0, 8, full - 8, full + 16);
-        *is_wrong = size < full;
+        *is_wrong = size < level_desc_least(made.level);
     }
     unsigned char *raw = calloc(1, size > 8 ? size : 8);
     if (!raw)

@@ -293,6 +293,12 @@ size_t level_desc_size(level_id level)
     return sizes[level];
 }
 
+size_t level_desc_least(level_id level)
+{
+    return level == LEVEL_BLOCK ? offsetof(winattn_block_desc, grid_options)
+                                : level_desc_size(level);
+}
+
 size_t level_call_size(level_id level)
 {
     static const size_t sizes[LEVELS] = {

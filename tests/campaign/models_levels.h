@@ -66,6 +66,8 @@ void level_print(const level_desc *desc, char *text, size_t size);
 
 const char *level_name(level_id level);
 size_t level_desc_size(level_id level);
+/* What an older program's struct has. */
+size_t level_desc_least(level_id level);
 size_t level_call_size(level_id level);
 cl_uint level_dtype_bytes(const level_desc *desc);
 
