@@ -451,7 +451,7 @@ typedef struct winattn_swin_config {
      * norm_eps, or 1e-5 by transformers' rules. */
     cl_float outer_norm_eps;
     /** There is no norm behind the last stage, and so no features and no
-     * logits (timm's features_only). */
+     * logits (timm's features_only). Of a file: as the file has it. */
     cl_bool no_norm;
     /** winattn_swin_weights_open reads no file but the weights'. */
     cl_bool no_config_file;
@@ -498,14 +498,15 @@ typedef struct winattn_swin_weights winattn_swin_weights;
  * pretraining; norm_eps; and what it expects of pictures. Where
  * config.json stands beside the file, as transformers and timm write it, it
  * says the rest, transformers' preprocessor_config.json what pictures are
- * like; a key that asks for what is not computed, or contradicts the tensors,
- * is an error that names it. `config`, if not NULL, says what the model shall
- * be: what is not 0 in it is taken instead (classes 0: as the file has it;
- * stages 0: the same, and more may be said of), and whatever does not fit then
- * is an error. Windows that nothing says are an error too. Without another
- * word norm_eps is 1e-5, rules are those of the library that the names are
- * from, and pictures are prepared as it does, for the first model of
- * winattn_swin_config_find that has this shape, or for swin_t.
+ * like; a key that asks for what is not computed, or contradicts the shapes of
+ * the tensors, is an error that names it; windows that tables show count.
+ * `config`, if not NULL, says what the model shall be: what is not 0 in it is
+ * taken instead (classes 0: as the file has it; stages 0: the same, and more
+ * may be said of), and whatever does not fit then is an error. Windows that
+ * nothing says are an error too. Without another word norm_eps is 1e-5, rules
+ * are those of the library that the names are from, and pictures are prepared
+ * as it does, for the first model of winattn_swin_config_find that has this
+ * shape, or for swin_t.
  *
  * Fails with WINATTN_INVALID_FILE where the file is no such file, or where a
  * tensor is missing, misshaped, of another type, or one that the model does

@@ -37,7 +37,8 @@ static winattn_status read_desc(const winattn_block_desc *given,
                                 wa_attention_desc *attention)
 {
     WA_TRY(wa_read_struct("block_desc", given, desc, sizeof *desc,
-                          offsetof(winattn_block_desc, grid_options)));
+                          offsetof(winattn_block_desc, build_options) +
+                              sizeof desc->build_options));
     if (desc->order != WINATTN_PRE_NORM && desc->order != WINATTN_POST_NORM)
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "order is neither WINATTN_PRE_NORM nor "

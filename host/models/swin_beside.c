@@ -2,6 +2,7 @@
  * Finds and reads the files beside the weights. */
 #include "models/swin_beside.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +15,24 @@
 /* of 21,841 classes the names alone are 2 MB */
 #define FILE_MOST ((size_t)6 << 20)
 
+/* Of a file that could not be opened. */
+static bool is_missing(const char *path)
+{
+    errno = 0;
+    FILE *file = fopen(path, "rb");
+    const bool missing = !file && (errno == ENOENT || errno == ENOTDIR);
+    if (file)
+        fclose(file);
+    return missing;
+}
+
 /* *text: to be freed; NULL: there is no such file. */
 static winattn_status read_text(const char *path, const char *name,
                                 char **text)
 {
     char beside_path[PATH_SIZE];
-    unsigned char *bytes;
-    size_t size, folder = strlen(path);
+    wa_file_map map;
+    size_t folder = strlen(path);
     *text = NULL;
     while (folder > 0 && path[folder - 1] != '/' && path[folder - 1] != '\\')
         folder--;
@@ -28,19 +40,28 @@ static winattn_status read_text(const char *path, const char *name,
                                 (int)folder, path, name);
     if (folder >= PATH_SIZE || length < 0 || length >= PATH_SIZE)
         return WINATTN_SUCCESS;
-    const wa_file_answer answer =
-        wa_file_read(beside_path, FILE_MOST, &bytes, &size);
+    const wa_file_answer answer = wa_file_map_open(beside_path, &map);
     if (answer == WA_FILE_NO_MEMORY)
         return wa_fail_memory();
     if (answer != WA_FILE_READ)
-        return WINATTN_SUCCESS;
-    *text = malloc(size + 1);
+        return is_missing(beside_path)
+                   ? WINATTN_SUCCESS
+                   : wa_fail(WINATTN_INVALID_FILE,
+                             "%s beside the file cannot be read", name);
+    winattn_status status = WINATTN_SUCCESS;
+    if (map.size > FILE_MOST)
+        status = wa_fail(WINATTN_INVALID_FILE,
+                         "%s beside the file has %zu bytes, more than %zu",
+                         name, map.size, FILE_MOST);
+    else if (!(*text = malloc(map.size + 1)))
+        status = wa_fail_memory();
     if (*text) {
-        memcpy(*text, bytes, size);
-        (*text)[size] = 0;
+        memcpy(*text, map.bytes ? map.bytes : (const unsigned char *)"",
+               map.size);
+        (*text)[map.size] = 0;
     }
-    free(bytes);
-    return *text ? WINATTN_SUCCESS : wa_fail_memory();
+    wa_file_map_close(&map);
+    return status;
 }
 
 /* Is the object of transformers, of timm, or of neither? */

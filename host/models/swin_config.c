@@ -279,6 +279,8 @@ winattn_status wa_swin_config_check(const wa_swin_config *config)
         !wa_swin_rules_name(config->rules))
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "config.rules is none of WINATTN_SWIN_RULES_");
+    for (int i = 0; i < 2; i++)
+        WA_TRY(check_range("image", config->image[i], 0, 65535));
     if (!config->image[0] != !config->image[1])
         return wa_fail(WINATTN_INVALID_ARGUMENT,
                        "config.image has a height or a width, not both");

@@ -66,20 +66,102 @@ static winattn_status read_colours(const wa_key_context *c, const cJSON *item,
     return WINATTN_SUCCESS;
 }
 
-/* Goes through an object's keys. */
+/* What transformers' PretrainedConfig may have of any model, and what those
+ * write who train and convert: of training, of texts, of what is returned, of
+ * where the file is from. */
+static const char *const passed[] = {
+    "_attn_implementation",
+    "_attn_implementation_autoset",
+    "_commit_hash",
+    "_name_or_path",
+    "_num_labels",
+    "_processor_class",
+    "add_cross_attention",
+    "attn_implementation",
+    "auto_map",
+    "begin_suppress_tokens",
+    "bos_token_id",
+    "chunk_size_feed_forward",
+    "cross_attention_hidden_size",
+    "decoder_start_token_id",
+    "diversity_penalty",
+    "do_sample",
+    "dtype",
+    "early_stopping",
+    "encoder_no_repeat_ngram_size",
+    "eos_token_id",
+    "finetuning_task",
+    "gradient_checkpointing",
+    "id2label",
+    "initializer_range",
+    "label2id",
+    "length_penalty",
+    "license",
+    "max_length",
+    "min_length",
+    "model_input_names",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_classes",
+    "num_labels",
+    "num_return_sequences",
+    "output_attentions",
+    "output_hidden_states",
+    "output_scores",
+    "pad_token_id",
+    "padding",
+    "pretrained",
+    "problem_type",
+    "processor_class",
+    "remove_invalid_values",
+    "repetition_penalty",
+    "return_dict",
+    "return_dict_in_generate",
+    "scriptable",
+    "sep_token_id",
+    "tags",
+    "temperature",
+    "tie_encoder_decoder",
+    "tie_word_embeddings",
+    "tokenizer_class",
+    "top_k",
+    "top_p",
+    "torch_dtype",
+    "torchscript",
+    "transformers.js_config",
+    "transformers_version",
+    "typical_p",
+    "use_bfloat16",
+    "use_cache",
+    "use_checkpoint",
+};
+
+static bool is_passed(const char *name)
+{
+    for (size_t i = 0; i < WA_COUNT(passed); i++)
+        if (strcmp(passed[i], name) == 0)
+            return true;
+    return false;
+}
+
 winattn_status wa_key_read_all(wa_key_context *c, const cJSON *object,
                                const wa_key *keys, size_t count)
 {
     const cJSON *item;
+    if (!cJSON_IsObject(object))
+        return wa_fail(WINATTN_INVALID_FILE, "%s is no object", c->name);
     cJSON_ArrayForEach(item, object)
     {
         size_t i = 0;
+        if (cJSON_IsNull(item)) /* as if the key were not there */
+            continue;
         while (i < count && strcmp(keys[i].name, item->string) != 0)
             i++;
-        if (i == count && !wa_key_is_nothing(item))
-            return wa_key_refuse(c, item, "is a key that is not known");
         if (i < count && keys[i].read)
             WA_TRY(keys[i].read(c, item));
+        if (i == count && !wa_key_is_nothing(item) && !is_passed(item->string))
+            return wa_key_refuse(c, item, "is a key that is not known");
     }
     return WINATTN_SUCCESS;
 }
@@ -262,7 +344,7 @@ winattn_status wa_key_take_old_windows(wa_key_context *c, const cJSON *item)
 
 winattn_status wa_key_take_eps(wa_key_context *c, const cJSON *item)
 {
-    if (!cJSON_IsNumber(item) || !(item->valuedouble > 0) ||
+    if (!cJSON_IsNumber(item) || !((cl_float)item->valuedouble > 0) ||
         !(item->valuedouble < 1))
         return wa_key_refuse(c, item, "is no number between 0 and 1");
     c->beside->norm_eps = (cl_float)item->valuedouble;

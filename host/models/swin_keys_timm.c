@@ -72,13 +72,13 @@ static const wa_key timm_arguments[] = {
     {"embed_layer", wa_key_want_nothing},
     {"global_pool", wa_key_want_average},
     {"always_partition", wa_key_want_nothing},
+    {"patch_norm", wa_key_want_yes},
     /* of training, of what is returned, of which sizes are let in */
     {"attn_drop_rate", NULL},
     {"drop_path_rate", NULL},
     {"drop_rate", NULL},
     {"dynamic_img_size", NULL},
     {"features_only", NULL},
-    {"num_classes", NULL},
     {"out_indices", NULL},
     {"output_fmt", NULL},
     {"proj_drop_rate", NULL},
@@ -132,7 +132,6 @@ static winattn_status take_pretrained(wa_key_context *c, const cJSON *item)
 {
     const char *name = c->name;
     c->name = "config.json, pretrained_cfg";
-    c->crop_fraction = 0.875; /* what timm takes without a word */
     for (size_t i = 0; i < WA_COUNT(timm_pictures); i++) {
         const cJSON *own =
             cJSON_GetObjectItemCaseSensitive(item, timm_pictures[i].name);
@@ -140,6 +139,8 @@ static winattn_status take_pretrained(wa_key_context *c, const cJSON *item)
             WA_TRY(timm_pictures[i].read(c, own));
     }
     c->name = name;
+    if (c->input[0] && c->crop_fraction == 0)
+        c->crop_fraction = 0.875; /* what timm takes without a word */
     /* the model is made for these, unless img_size says otherwise */
     if (cJSON_IsTrue(
             cJSON_GetObjectItemCaseSensitive(item, "fixed_input_size")) &&
@@ -148,9 +149,18 @@ static winattn_status take_pretrained(wa_key_context *c, const cJSON *item)
     return WINATTN_SUCCESS;
 }
 
+/* A model that takes pictures of any size, and is not told which it is made
+ * for, is made for these, whatever its name says (build_model_with_cfg). */
+#define SIZE_UNTOLD 224
+
 static winattn_status take_arguments(wa_key_context *c, const cJSON *item)
 {
     c->name = "config.json, model_args";
+    if (cJSON_IsTrue(
+            cJSON_GetObjectItemCaseSensitive(item, "dynamic_img_size")) ||
+        cJSON_IsFalse(
+            cJSON_GetObjectItemCaseSensitive(item, "strict_img_size")))
+        c->beside->image[0] = c->beside->image[1] = SIZE_UNTOLD;
     return wa_key_read_all(c, item, timm_arguments, WA_COUNT(timm_arguments));
 }
 
@@ -174,7 +184,6 @@ static const wa_key timm_keys[] = {
     {"architecture", NULL},
     {"model_args", NULL},
     {"pretrained_cfg", NULL},
-    {"num_classes", NULL},
     {"num_features", NULL},
     {"label_names", NULL},
     {"label_descriptions", NULL},
@@ -182,14 +191,7 @@ static const wa_key timm_keys[] = {
     /* transformers' wrapper of timm's models */
     {"architectures", NULL},
     {"do_pooling", NULL},
-    {"dtype", NULL},
-    {"id2label", NULL},
-    {"initializer_range", NULL},
-    {"label2id", NULL},
     {"model_type", NULL},
-    {"problem_type", NULL},
-    {"torch_dtype", NULL},
-    {"transformers_version", NULL},
 };
 
 winattn_status wa_swin_keys_timm(const cJSON *object, const wa_swin_file *file,
@@ -204,10 +206,16 @@ winattn_status wa_swin_keys_timm(const cJSON *object, const wa_swin_file *file,
                         .file = file,
                         .config = config,
                         .beside = beside};
-    WA_TRY(wa_key_read_all(&c, object, timm_keys, WA_COUNT(timm_keys)));
+    /* once the keys of pretrained_cfg stood at the top, among others */
+    const bool is_flat =
+        !cJSON_GetObjectItemCaseSensitive(object, "pretrained_cfg");
+    if (!is_flat)
+        WA_TRY(wa_key_read_all(&c, object, timm_keys, WA_COUNT(timm_keys)));
     for (size_t i = 0; i < WA_COUNT(order); i++) {
         const cJSON *item =
-            cJSON_GetObjectItemCaseSensitive(object, order[i].name);
+            is_flat && order[i].read == take_pretrained
+                ? object
+                : cJSON_GetObjectItemCaseSensitive(object, order[i].name);
         if (item && !cJSON_IsNull(item))
             WA_TRY(order[i].read(&c, item));
     }

@@ -47,34 +47,18 @@ static const wa_key transformers_keys[] = {
     {"hidden_act", wa_key_want_gelu},
     {"use_absolute_embeddings", wa_key_want_nothing},
     {"path_norm", wa_key_want_yes},
+    {"patch_norm", wa_key_want_yes},
     /* of training, of what is returned, of where the file is from */
-    {"_commit_hash", NULL},
-    {"_name_or_path", NULL},
     {"attention_probs_dropout_prob", NULL},
     {"drop_path_rate", NULL},
-    {"dtype", NULL},
     {"encoder_stride", NULL},
-    {"finetuning_task", NULL},
     {"hidden_dropout_prob", NULL},
     {"hidden_size", NULL},
-    {"id2label", NULL},
-    {"initializer_range", NULL},
-    {"label2id", NULL},
     {"num_hidden_layers", NULL},
-    {"num_labels", NULL},
     {"num_layers", NULL},
     {"out_features", NULL},
     {"out_indices", NULL},
-    {"output_attentions", NULL},
-    {"output_hidden_states", NULL},
-    {"problem_type", NULL},
-    {"return_dict", NULL},
     {"stage_names", NULL},
-    {"tie_word_embeddings", NULL},
-    {"torch_dtype", NULL},
-    {"transformers_version", NULL},
-    {"use_cache", NULL},
-    {"chunk_size_feed_forward", NULL},
 };
 
 winattn_status wa_swin_keys_transformers(const cJSON *object,
@@ -99,7 +83,9 @@ static winattn_status take_size(const wa_key_context *c, const cJSON *item,
     const cJSON *width = cJSON_GetObjectItemCaseSensitive(item, "width");
     const cJSON *edge =
         cJSON_GetObjectItemCaseSensitive(item, "shortest_edge");
-    const int keys = cJSON_GetArraySize(item);
+    int keys = 0;
+    const cJSON *one;
+    cJSON_ArrayForEach(one, item) keys += !cJSON_IsNull(one);
     if (cJSON_IsObject(item) && keys == 2 && height && width) {
         size[0] = wa_key_read_count(height, WA_SIDE_MOST);
         size[1] = wa_key_read_count(width, WA_SIDE_MOST);
@@ -172,7 +158,6 @@ static const wa_key picture_keys[] = {
     {"image_mean", wa_key_take_mean},
     {"image_std", wa_key_take_deviation},
     /* which class it was, and how it takes pictures in Python */
-    {"_processor_class", NULL},
     {"_valid_processor_keys", NULL},
     {"data_format", NULL},
     {"default_to_square", NULL},
@@ -182,7 +167,7 @@ static const wa_key picture_keys[] = {
     {"feature_extractor_type", NULL},
     {"image_processor_type", NULL},
     {"input_data_format", NULL},
-    {"processor_class", NULL},
+    {"num_channels", NULL},
     {"return_tensors", NULL},
 };
 
@@ -193,7 +178,15 @@ winattn_status wa_swin_keys_pictures(const cJSON *object,
     wa_key_context c = {.name = "preprocessor_config.json",
                         .beside = beside,
                         .normalises = true};
-    WA_TRY(wa_key_read_all(&c, object, picture_keys, WA_COUNT(picture_keys)));
+    if (object)
+        WA_TRY(
+            wa_key_read_all(&c, object, picture_keys, WA_COUNT(picture_keys)));
+    if (c.shorter && !(c.crops && c.input[0]))
+        return wa_fail(WINATTN_INVALID_FILE,
+                       "preprocessor_config.json: size is a shortest_edge, "
+                       "and nothing is cut out of that: pictures of sizes of "
+                       "their own are not computed in one model; say --resize "
+                       "and --no-config");
     if (!c.normalises) {
         beside->has_colours = true;
         memset(beside->mean, 0, sizeof beside->mean);

@@ -70,16 +70,18 @@ static bool has_entries(const cl_uint window[2], uint64_t entries)
 }
 
 /* What the config does not have yet. Windows that only a table's size tells
- * are taken for squares, and may be others of that size. */
+ * are taken for squares, and may be others of that size; those that the caller
+ * says stay. */
 static void take_windows(wa_swin_beside *b, const wa_swin_file *file,
-                         wa_swin_config *config)
+                         const wa_swin_config *given, wa_swin_config *config)
 {
     for (uint32_t i = 0; i < config->stages; i++) {
         cl_uint *own = config->window[i], *said = b->window[i];
         const uint64_t entries = wa_swin_table_entries(file, i);
         if (said[0])
             wa_swin_bound_window(config, i, said);
-        if (said[0] && said[1] && entries && has_entries(said, entries) &&
+        if (!(given && given->window[i][0]) && own[0] == own[1] && entries &&
+            said[0] && said[1] && has_entries(said, entries) &&
             has_entries(own, entries))
             memcpy(own, said, 2 * sizeof *own);
         take_pair(own, said);
@@ -92,11 +94,10 @@ static void take_windows(wa_swin_beside *b, const wa_swin_file *file,
  * their sizes. */
 static void take_pictures(const wa_swin_beside *b, wa_swin_config *config)
 {
-    if (!config->resize[0] && !config->crop[0]) {
+    if (!config->resize[0] && !config->crop[0])
         take_pair(config->resize, b->resize);
-        if (b->has_filter && config->filter == WINATTN_FILTER_BICUBIC)
-            config->filter = b->filter;
-    }
+    if (b->has_filter && config->filter == WINATTN_FILTER_BICUBIC)
+        config->filter = b->filter;
     take_pair(config->crop, b->crop);
     if (b->has_colours && wa_swin_has_no_colours(config)) {
         memcpy(config->mean, b->mean, sizeof b->mean);
@@ -105,6 +106,7 @@ static void take_pictures(const wa_swin_beside *b, wa_swin_config *config)
 }
 
 static winattn_status take_beside(const char *path, const wa_swin_file *file,
+                                  const wa_swin_config *given,
                                   wa_swin_config *config)
 {
     wa_swin_beside b = {0};
@@ -115,9 +117,21 @@ static winattn_status take_beside(const char *path, const wa_swin_file *file,
     take_pair(config->image, b.image);
     if (config->norm_eps == 0)
         config->norm_eps = b.norm_eps;
-    take_windows(&b, file, config);
+    take_windows(&b, file, given, config);
     take_pictures(&b, config);
     return WINATTN_SUCCESS;
+}
+
+/* What loops go by before all is checked. */
+static winattn_status check_counts(const wa_swin_config *config)
+{
+    bool good = config->stages <= WA_SWIN_STAGES;
+    for (uint32_t i = 0; i < WA_SWIN_STAGES; i++)
+        good = good && config->depths[i] <= WA_SWIN_DEPTH_MOST;
+    return good ? WINATTN_SUCCESS
+                : wa_fail(WINATTN_INVALID_ARGUMENT,
+                          "config.stages is above %u, or depths above %u",
+                          WA_SWIN_STAGES, WA_SWIN_DEPTH_MOST);
 }
 
 static winattn_status check_windows(const wa_swin_config *config)
@@ -160,9 +174,10 @@ static winattn_status read_model(const wa_safetensors *tensors,
     wa_swin_infer(&file, &config);
     if (given) {
         overlay(&config, given);
+        WA_TRY(check_counts(&config));
         forget_stages(&config, given);
     }
-    WA_TRY(take_beside(path, &file, &config));
+    WA_TRY(take_beside(path, &file, given, &config));
     WA_TRY(check_windows(&config));
     wa_swin_config_complete(&config);
     WA_TRY(check_shape(&config, given != NULL));

@@ -129,8 +129,8 @@ void wa_swin_bound_window(const wa_swin_config *config, uint32_t stage,
 {
     const wa_swin_sides bounds = wa_swin_rules_of(config)->bounds;
     uint32_t size[2];
-    if (bounds == WA_SIDES_NONE || !config->image[0] || !config->patch[0] ||
-        !config->patch[1])
+    if (bounds == WA_SIDES_NONE || !config->image[0] || !config->image[1] ||
+        !config->patch[0] || !config->patch[1])
         return;
     settled_size(config, stage, size);
     for (int a = 0; a < 2; a++) {

@@ -80,6 +80,13 @@ static bool load(const options *o, winattn_swin_weights **weights,
         return false;
     }
     set_colours(o, config);
+    if (!config->resize[0]) {
+        fprintf(stderr,
+                "winattn-swin: how pictures become %ux%u, which is no square, "
+                "is not known: --resize says it\n",
+                (unsigned)config->crop[0], (unsigned)config->crop[1]);
+        return false;
+    }
     return true;
 }
 

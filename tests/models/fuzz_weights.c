@@ -33,6 +33,7 @@ static const char *const beside_texts[] = {
     "{\"architecture\":\"x_window8_256\",\"model_args\":{\"img_size\":[64,96],"
     "\"window_size\":[4,[4,8]],\"depths\":[2,2]},\"pretrained_cfg\":{"
     "\"input_size\":[3,256,256],\"crop_pct\":0.9,\"mean\":[0.5,0.5,0.5]}}",
+    "[{\"size\":7}]",
     "{\"size\":{\"height\":224,\"width\":160},\"resample\":3,"
     "\"image_mean\":[0.5,0.5,0.5],\"rescale_factor\":0.00392156862745098}",
 };
@@ -91,7 +92,9 @@ size_t first_inputs(file_bytes *inputs, size_t most)
     size_t count = 0;
     for (; golden_models[count] && count < most; count++)
         inputs[count] = shrunk(golden_models[count]);
-    for (size_t i = 0; i < 4 && count < most; i++, count++) {
+    for (size_t i = 0;
+         i < sizeof beside_texts / sizeof *beside_texts && count < most;
+         i++, count++) {
         const size_t size = strlen(beside_texts[i]);
         inputs[count] = (file_bytes){malloc(size), size};
         memcpy(inputs[count].bytes, beside_texts[i], size);

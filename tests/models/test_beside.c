@@ -59,6 +59,13 @@ static const key_row transformers_rows[] = {
     {NULL, "quantization_config", "{\"bits\": 8}", REFUSED},
     {NULL, "a_later_version's", "1", REFUSED},
     {NULL, "a_later_version's", "false", PASSED},
+    {NULL, "patch_norm", "false", REFUSED},
+    {NULL, "_attn_implementation_autoset", "true", PASSED},
+    {NULL, "_num_labels", "7", PASSED},
+    {NULL, "max_length", "128", PASSED},
+    {NULL, "padding", "\"max_length\"", PASSED},
+    {NULL, "gradient_checkpointing", "true", PASSED},
+    {NULL, "pruned_heads", "{\"0\": [1]}", REFUSED},
     {NULL, "attention_probs_dropout_prob", "0.5", PASSED},
     {NULL, "drop_path_rate", "0.5", PASSED},
     {NULL, "dtype", "\"float32\"", PASSED},
@@ -108,7 +115,9 @@ static const key_row picture_rows[] = {
     {NULL, "resample", "0", REFUSED},
     {NULL, "rescale_factor", "1", REFUSED},
     {NULL, "size", "192", FOLLOWED},
-    {NULL, "size", "{\"shortest_edge\": 256}", FOLLOWED},
+    {NULL, "size", "{\"height\": 9, \"width\": 9, \"longest_edge\": null}",
+     FOLLOWED},
+    {NULL, "resample", "null", FOLLOWED},
     {NULL, "size", "{\"longest_edge\": 256}", REFUSED},
     {NULL, "size", "{\"height\": 0, \"width\": 7}", REFUSED},
     {NULL, "do_center_crop", "true", PASSED}, /* without a size */
@@ -132,6 +141,8 @@ static const key_row timm_rows[] = {
     {NULL, "architecture", "\"swinv2_tiny_window99_256\"", REFUSED},
     {NULL, "architecture", "7", REFUSED},
     {NULL, "global_pool", "\"max\"", REFUSED},
+    {NULL, "global_pool", "null", PASSED},
+    {NULL, "_attn_implementation_autoset", "true", PASSED},
     {NULL, "num_classes", "7", PASSED},
     {NULL, "num_features", "7", PASSED},
     {NULL, "label_names", "[\"cat\"]", PASSED},
@@ -139,6 +150,7 @@ static const key_row timm_rows[] = {
     {NULL, "a_later_version's", "1", REFUSED},
     {arguments, "img_size", "128", FOLLOWED},
     {arguments, "img_size", "[128, 0]", REFUSED},
+    {arguments, "img_size", "null", FOLLOWED}, /* 224, as it is dynamic */
     {arguments, "window_size", "6", FOLLOWED},
     {arguments, "window_size", "[6, 4]", FOLLOWED},
     {arguments, "window_size", "[[6, 4], 4, 4, 2]", FOLLOWED},
@@ -346,6 +358,14 @@ static void test_pictures(void **state)
         cJSON_Delete(other);
     }
     cJSON_Delete(pictures);
+    pictures = cJSON_Parse("{\"size\": {\"shortest_edge\": 256}}");
+    assert_status(parse(&s, config, pictures, &got), WINATTN_INVALID_FILE,
+                  "shortest_edge");
+    cJSON_Delete(pictures);
+    pictures = cJSON_Parse("[{\"size\": 7}]");
+    assert_status(parse(&s, config, pictures, &got), WINATTN_INVALID_FILE,
+                  "is no object");
+    cJSON_Delete(pictures);
     pictures = cJSON_Parse("{\"size\": {\"shortest_edge\": 256}, \"crop_size\""
                            ": 224, \"do_center_crop\": true}");
     assert_status(parse(&s, config, pictures, &got), 0, "");
@@ -460,6 +480,14 @@ static void test_windows(void **state)
     assert_status(
         winattn_swin_weights_open(folder_named("model.safetensors"), NULL, &w),
         WINATTN_INVALID_FILE, "architecture");
+    char *large = calloc(1, 7 << 20);
+    assert_non_null(large);
+    memset(large, ' ', (7 << 20) - 1);
+    write_config(large);
+    free(large);
+    assert_status(
+        winattn_swin_weights_open(folder_named("model.safetensors"), NULL, &w),
+        WINATTN_INVALID_FILE, "config.json beside the file has 7340031 bytes");
     config.no_config_file = CL_TRUE;
     for (int i = 0; i < 4; i++)
         config.window[i][0] = config.window[i][1] = 4;
@@ -471,6 +499,48 @@ static void assert_resize(const winattn_swin_config *config, cl_uint height,
 {
     assert_int_equal(config->resize[0], height);
     assert_int_equal(config->resize[1], width);
+}
+
+/* timm's older config.json has all keys at the top. */
+static void test_flat(void **state)
+{
+    static const char flat[] =
+        "{\"architecture\": \"swinv2_tiny_window8_256\", \"tag\": \"x\","
+        " \"input_size\": [3, 64, 64], \"fixed_input_size\": true,"
+        " \"crop_pct\": 0.5, \"mean\": [0.5, 0.5, 0.5], \"num_classes\": 7}";
+    static const char odd[] = "{\"architecture\": \"swinv2_tiny_window8_256\","
+                              " \"pretrained_cfg\": {}, \"model_args\": [1]}";
+    const source s = source_of("timm_v2");
+    wa_swin_beside got;
+    (void)state;
+    assert_status(wa_swin_beside_parse(flat, NULL, &s.file, &s.config, &got),
+                  0, "");
+    assert_int_equal(got.image[0], 64);
+    assert_int_equal(got.crop[1], 64);
+    assert_int_equal(got.resize[0], 128);
+    assert_int_equal(got.window[0][0], 8);
+    assert_true(got.has_colours && got.mean[0] == 0.5F);
+    assert_status(wa_swin_beside_parse(odd, NULL, &s.file, &s.config, &got),
+                  WINATTN_INVALID_FILE, "model_args is no object");
+    wa_safetensors_close(s.tensors);
+}
+
+/* The caller's numbers that loops go by. */
+static void test_counts(void **state)
+{
+    winattn_swin_weights *w;
+    wa_swin_config config = {.struct_size = sizeof config, .stages = 40};
+    (void)state;
+    copy_source("timm_v2");
+    write_config("{\"architecture\":\"swinv2_tiny_window8_32\"}");
+    assert_status(winattn_swin_weights_open(folder_named("model.safetensors"),
+                                            &config, &w),
+                  WINATTN_INVALID_ARGUMENT, "config.stages");
+    config.stages = 0;
+    config.depths[0] = 4000000000u;
+    assert_status(winattn_swin_weights_open(folder_named("model.safetensors"),
+                                            &config, &w),
+                  WINATTN_INVALID_ARGUMENT, "depths");
 }
 
 /* Preparation of pictures as each library does it, where no file says more. */
@@ -506,6 +576,8 @@ int main(void)
         cmocka_unit_test(test_timm),
         cmocka_unit_test(test_pictures),
         cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_flat),
+        cmocka_unit_test(test_counts),
         cmocka_unit_test(test_windows),
         cmocka_unit_test(test_preparation),
     };
