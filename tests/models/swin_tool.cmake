@@ -122,6 +122,10 @@ file(RENAME ${FOLDER}/saved/torchvision_v1.safetensors
     ${FOLDER}/saved/model.safetensors)
 run(0 --weights saved ${device} --crop 38x51 --resize 50 ${picture})
 expect("${out}" "names of torchvision in F32")
+run(0 --weights saved ${device} --crop 38x51 --resize 50 --window 4x5,4x5
+    --rules timm --image 38x51 --no-config ${picture})
+expect("${out}" "computed as timm does: windows of 4x5, 4x5, shifted each axis")
+expect("${out}" "in pictures of 38x51, rolled, then padded")
 
 # ---- Pictures that are stored turned ----
 if(picture MATCHES "png$")
@@ -197,7 +201,9 @@ expect("${err}" "; the device's have at most ")
 expect("${err}" ": try a smaller --batch\n")
 run(1 ${call} --device "no such device" ${picture})
 expect("${err}" "no OpenCL device has this in its name: no such device")
-foreach(bad "x" "--weights;x" "--random;1;x" "--random;x;--model;swin_t;x"
+foreach(bad "--weights;x;--window;8x;x" "--weights;x;--window;8,0;x"
+        "--weights;x;--window;8,8,8,8,8;x" "--weights;x;--rules;nobody;x"
+        "x" "--weights;x" "--random;1;x" "--random;x;--model;swin_t;x"
         "--random;1;--weights;x;x" "--top;0" "--crop;3x" "--dtype;fp64"
         "--mean;1,2" "--seconds;nan" "--unknown;1" "--deviation;0,1,1"
         "--weights")
