@@ -91,6 +91,30 @@ def draw(name, shape):
     return held_by_all(values)
 
 
+def run(model, stages, x):
+    """Logits, and the maps after the parts that stages(model) lists."""
+    maps = {}
+
+    def keep(stage):
+        def hook(_, inputs, output):
+            maps[stage] = (output[0] if isinstance(output, tuple)
+                           else output).detach()
+        return hook
+
+    hooks = [part.register_forward_hook(keep(i))
+             for i, part in enumerate(stages(model))]
+    normalize = torch.nn.functional.normalize
+    if x.dtype == torch.float16:
+        torch.nn.functional.normalize = functools.partial(normalize, eps=1e-6)
+    with torch.no_grad():
+        logits = model(x)
+    torch.nn.functional.normalize = normalize
+    for hook in hooks:
+        hook.remove()
+    return [getattr(logits, "logits", logits)] + [
+        maps[i] for i in range(len(hooks))]
+
+
 class Case:
     """A model, where its stages end, and what its file does not say."""
 
@@ -110,28 +134,7 @@ class Case:
         return held_by_all(torch.randn(BATCH, 3, *self.size))
 
     def run(self, model, x):
-        """Logits, and the maps after the stages."""
-        maps = {}
-
-        def keep(stage):
-            def hook(_, inputs, output):
-                maps[stage] = (output[0] if isinstance(output, tuple)
-                               else output).detach()
-            return hook
-
-        hooks = [part.register_forward_hook(keep(i))
-                 for i, part in enumerate(self.stages(model))]
-        normalize = torch.nn.functional.normalize
-        if x.dtype == torch.float16:
-            torch.nn.functional.normalize = functools.partial(normalize,
-                                                              eps=1e-6)
-        with torch.no_grad():
-            logits = model(x)
-        torch.nn.functional.normalize = normalize
-        for hook in hooks:
-            hook.remove()
-        return [getattr(logits, "logits", logits)] + [
-            maps[i] for i in range(len(hooks))]
+        return run(model, self.stages, x)
 
 
 def last_blocks(layers):
@@ -340,6 +343,15 @@ def positions(bias, shape, block):
     return table.flatten()
 
 
+def write_versions(path):
+    """What the vectors were made with."""
+    with open(path, "w", encoding="ascii") as versions:
+        versions.write("python " + sys.version.split()[0] + "\n")
+        for package in PACKAGES:
+            versions.write(f"{package} "
+                           f"{importlib.metadata.version(package)}\n")
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
@@ -347,12 +359,7 @@ def main():
         torch.manual_seed(seed)
         if not sys.argv[2:] or make_case.__name__ in sys.argv[2:]:
             make(folder, make_case(), 100 + seed)
-    with open(folder.parent / "versions_models.txt", "w",
-              encoding="ascii") as versions:
-        versions.write("python " + sys.version.split()[0] + "\n")
-        for package in PACKAGES:
-            versions.write(f"{package} "
-                           f"{importlib.metadata.version(package)}\n")
+    write_versions(folder.parent / "versions_models.txt")
 
 
 if __name__ == "__main__":

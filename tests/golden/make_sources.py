@@ -25,8 +25,6 @@ left over behind the last whole patch.
 """
 import copy
 import functools
-import importlib.metadata
-import json
 import pathlib
 import sys
 
@@ -41,7 +39,8 @@ from torchvision.models.swin_transformer import (PatchMerging, PatchMergingV2,
 from transformers import (SwinConfig, SwinForImageClassification,
                           Swinv2Config, Swinv2ForImageClassification)
 
-from make_models import TYPES, PACKAGES, draw, error, held_by_all
+from make_models import (TYPES, draw, error, held_by_all, run,
+                         write_versions)
 
 CLASSES = 32
 CHANNELS, DEPTHS, HEADS, WINDOW, PATCH = 4, (2, 2, 2, 2), (1, 2, 2, 4), 4, 2
@@ -118,24 +117,9 @@ def fill(model):
             parameter.copy_(draw(name, tuple(parameter.shape)))
 
 
-def run(model, stages, x):
-    """Logits, and the maps after the stages."""
-    model = copy.deepcopy(model)  # transformers' Swin keeps what it was shown
-    model = model.to(x.dtype)
-    maps = {}
-    hooks = [part.register_forward_hook(
-        lambda _, __, out, i=i: maps.__setitem__(
-            i, (out[0] if isinstance(out, tuple) else out).detach()))
-        for i, part in enumerate(stages(model))]
-    normalize = torch.nn.functional.normalize
-    if x.dtype == torch.float16:  # 1e-12 is 0 there
-        torch.nn.functional.normalize = functools.partial(normalize, eps=1e-6)
-    with torch.no_grad():
-        logits = model(x)
-    torch.nn.functional.normalize = normalize
-    for hook in hooks:
-        hook.remove()
-    return [getattr(logits, "logits", logits)] + [maps[i] for i in range(4)]
+def run_anew(model, stages, x):
+    """On a copy, as transformers' Swin keeps what it was shown."""
+    return run(copy.deepcopy(model).to(x.dtype), stages, x)
 
 
 def save_model(folder, name, model, file_type):
@@ -168,9 +152,9 @@ def make(folder, name, model, stages, sizes, file_type):
     truth, worst = {}, 0.0
     for number, size in enumerate(sizes):
         x = held_by_all(torch.randn(1, 3, *size))
-        wanted = run(model, stages, x)
+        wanted = run_anew(model, stages, x)
         errors = [[error(a, b) for a, b in
-                   zip(run(model, stages, x.to(dtype)), wanted)]
+                   zip(run_anew(model, stages, x.to(dtype)), wanted)]
                   for dtype in TYPES]
         worst = max(worst, errors[0][0])
         truth[f"{number}.input"] = x.half()
@@ -195,12 +179,7 @@ def main():
         if not sys.argv[3:] or name in sys.argv[3:]:
             model, stages = make_model()
             make(folder / name, name, model, stages, sizes, file_type)
-    with open(folder.parent / "versions_sources.txt", "w",
-              encoding="ascii") as versions:
-        versions.write("python " + sys.version.split()[0] + "\n")
-        for package in PACKAGES:
-            versions.write(f"{package} "
-                           f"{importlib.metadata.version(package)}\n")
+    write_versions(folder.parent / "versions_sources.txt")
 
 
 if __name__ == "__main__":
