@@ -52,22 +52,26 @@ static winattn_status linear(const run *r, const winattn_linear_plan *plan,
     return wa_chain_append_linear(r->chain, plan, &layer);
 }
 
-static winattn_status norm(const run *r, const wa_row_plan *plan,
-                           uint64_t rows, cl_mem from, winattn_tensor weight,
-                           winattn_tensor bias, cl_mem to)
+static winattn_status norm_with(const run *r, float eps,
+                                const wa_row_plan *plan, uint64_t rows,
+                                cl_mem from, winattn_tensor weight,
+                                winattn_tensor bias, cl_mem to)
 {
-    const wa_swin_config *config = &r->u->model->config;
-    bool is_outer = false; /* of a merger */
-    for (uint32_t i = 0; i < config->stages; i++)
-        is_outer = is_outer || plan == &r->u->stages[i].merge_norm;
     const wa_row_call call = {.rows = rows,
                               .from = whole(from),
                               .weight = weight,
                               .bias = bias,
                               .to = whole(to),
-                              .eps = is_outer ? config->outer_norm_eps
-                                              : config->norm_eps};
+                              .eps = eps};
     return wa_row_append(plan, &call, r->chain);
+}
+
+static winattn_status norm(const run *r, const wa_row_plan *plan,
+                           uint64_t rows, cl_mem from, winattn_tensor weight,
+                           winattn_tensor bias, cl_mem to)
+{
+    return norm_with(r, r->u->model->config.norm_eps, plan, rows, from, weight,
+                     bias, to);
 }
 
 static winattn_status add(const run *r, cl_mem x, cl_mem y, uint32_t elements)
@@ -284,6 +288,7 @@ static winattn_status append_merger(const run *r, uint32_t number)
     const unfused_stage *s = &u->stages[number];
     const struct wa_stage_tensors *w = &u->model->weights.stages[number];
     const bool is_v2 = u->model->config.generation == 2;
+    const float eps = u->model->config.outer_norm_eps;
     const uint64_t rows = u->stages[number + 1].all_tokens;
     const cl_mem map = u->buffers[number % 2 ? UNFUSED_ODD : UNFUSED_EVEN];
     const cl_mem next = u->buffers[number % 2 ? UNFUSED_EVEN : UNFUSED_ODD];
@@ -295,12 +300,12 @@ static winattn_status append_merger(const run *r, uint32_t number)
                                 .width = s->size[1]};
     WA_TRY(wa_row_append(&s->merge, &gather, r->chain));
     if (!is_v2)
-        WA_TRY(norm(r, &s->merge_norm, rows, merged, w->merge_norm_weight,
-                    w->merge_norm_bias, merged));
+        WA_TRY(norm_with(r, eps, &s->merge_norm, rows, merged,
+                         w->merge_norm_weight, w->merge_norm_bias, merged));
     WA_TRY(linear(r, u->model->stages[number].merger.linear, rows, merged,
                   w->merge_weight, none, whole(next)));
-    return is_v2 ? norm(r, &s->merge_norm, rows, next, w->merge_norm_weight,
-                        w->merge_norm_bias, next)
+    return is_v2 ? norm_with(r, eps, &s->merge_norm, rows, next,
+                             w->merge_norm_weight, w->merge_norm_bias, next)
                  : WINATTN_SUCCESS;
 }
 
