@@ -174,6 +174,7 @@ static cl_int run_launch(command *self)
     const ptx_launch launch = {.parameters = one->parameters,
                                .groups = one->groups,
                                .items = one->items,
+                               .wave_lanes = 32,
                                .ranges = one->ranges,
                                .range_count = one->range_count,
                                .seed = atomic_fetch_add(&launches, 1)};

@@ -52,6 +52,7 @@ typedef struct ptx_range {
 typedef struct ptx_launch {
     const unsigned char *parameters; /* parameter_bytes of them */
     size_t groups, items;            /* work-groups, and work-items of each */
+    size_t wave_lanes;               /* at most 64 */
     const ptx_range *ranges;         /* of global memory */
     size_t range_count;
     unsigned seed; /* of the order in which waves go on */

@@ -36,7 +36,7 @@ static ptx_tensor read_map(const uint64_t *map)
 /* ---- Maps ---- */
 
 /* What was written before is known to the copy engine from here on. */
-void run_acquire_map(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_acquire_map(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     LANE_FOR (lanes) {
         wave->acquired[wave->acquired_count % MOST_ACQUIRED] =
@@ -57,7 +57,7 @@ static bool is_acquired(const ptx_wave *wave, uint64_t map)
 /* ---- Copies ---- */
 
 /* to, map, where in the tensor, the barrier. */
-void run_copy_box(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_copy_box(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     LANE_FOR (lanes) {
         const uint64_t at = address_of(wave, i, 1, lane);

@@ -10,9 +10,10 @@
  *   ptx_waves.c     what the lanes of a wave, or waves, do together
  *   ptx_products.c  matrix instructions
  *
- * A register is 32 numbers of 64 bits, one of each lane; values of fewer bits
- * lie in the lower ones, whatever is above. Constants and special registers
- * are registers that somebody has filled before, so an operand is always one.
+ * A register is a number of 64 bits for each lane of a wave; values of fewer
+ * bits lie in the lower ones, whatever is above. Constants and special
+ * registers are registers that somebody has filled before, so an operand is
+ * always one.
  */
 #ifndef TESTS_EMULATOR_PTX_CODE_H
 #define TESTS_EMULATOR_PTX_CODE_H
@@ -21,8 +22,11 @@
 
 #include <string.h>
 
-enum { WAVE_LANES = 32, MOST_WAVES = 32 };
-#define ALL_LANES 0xffffffffu
+/* Waves are of up to so many lanes; NVIDIA's are of WAVE_LANES. */
+enum { MOST_LANES = 64, WAVE_LANES = 32, MOST_WAVES = 128 };
+/* A bit for each lane. */
+typedef uint64_t lane_mask;
+#define ALL_LANES ((lane_mask)0xffffffffu)
 /* Where windows of addresses start; what is not in one is global. */
 #define SHARED_START 1024u
 #define PRIVATE_START ((uint64_t)1 << 62)
@@ -84,7 +88,7 @@ struct ptx_wave;
 struct ptx_instruction;
 typedef void ptx_function(struct ptx_wave *wave,
                           const struct ptx_instruction *instruction,
-                          uint32_t lanes);
+                          lane_mask lanes);
 
 typedef struct ptx_instruction {
     ptx_function *run; /* NULL: a branch or the end */
@@ -159,7 +163,7 @@ bool ptx_decode(ptx_instruction *instruction, const char *name);
 typedef struct ptx_product {
     const ptx_instruction *instruction;
     unsigned group; /* number of the commit that it belongs to */
-    uint32_t lanes;
+    lane_mask lanes;
     /* of a product, as they were when it began: */
     uint64_t operands[2]; /* descriptors; where rows are in registers, one */
     bool adds;
@@ -197,12 +201,12 @@ enum { MOST_ACQUIRED = 8 };
 typedef struct ptx_wave {
     struct ptx_group *group;
     unsigned number;
-    uint32_t alive, parked;
-    uint32_t vain;           /* lanes that have looked in vain */
-    uint32_t at[WAVE_LANES]; /* the next instruction */
-    uint64_t (*registers)[WAVE_LANES];
+    lane_mask alive, parked;
+    lane_mask vain;          /* lanes that have looked in vain */
+    uint32_t at[MOST_LANES]; /* the next instruction */
+    uint64_t *registers;     /* [register][lane] */
     unsigned char *private_memory;
-    ptx_copies copies[WAVE_LANES];
+    ptx_copies copies[MOST_LANES];
     ptx_box *boxes;
     size_t box_count, box_room;
     uint64_t acquired[MOST_ACQUIRED]; /* the last maps that were */
@@ -232,7 +236,7 @@ typedef struct ptx_group {
     const ptx_kernel *kernel;
     const ptx_launch *launch;
     size_t number;
-    unsigned wave_count;
+    unsigned wave_count, width; /* of each wave, in lanes */
     ptx_wave waves[MOST_WAVES];
     ptx_barrier barriers[16];
     unsigned char *shared; /* local memory */
@@ -273,19 +277,23 @@ void ptx_bytes_came(ptx_group *group, uint64_t address, unsigned bytes);
 void ptx_complete_products(ptx_wave *wave, unsigned newest);
 /* False: it is put off, or has failed, as a product has its registers. */
 bool ptx_may_run(ptx_wave *wave, const ptx_instruction *instruction,
-                 uint32_t lanes);
+                 lane_mask lanes);
 void ptx_put_off(ptx_wave *wave, const ptx_instruction *instruction,
-                 uint32_t lanes);
+                 lane_mask lanes);
 
 /* Room for one element more. */
 void *ptx_grown(void *all, size_t count, size_t *room, size_t size);
 
 /* ---- Numbers ---- */
 
+static inline uint64_t *register_of(const ptx_wave *wave, uint32_t number)
+{
+    return wave->registers + (size_t)number * wave->group->width;
+}
 static inline uint64_t *lanes_of(const ptx_wave *wave,
                                  const ptx_instruction *i, unsigned operand)
 {
-    return wave->registers[i->operands[operand].reg];
+    return register_of(wave, i->operands[operand].reg);
 }
 static inline uint64_t address_of(const ptx_wave *wave,
                                   const ptx_instruction *i, unsigned operand,
@@ -336,11 +344,19 @@ static inline float ptx_bf16(uint16_t bits)
     return float_of((uint64_t)bits << 16);
 }
 
+static inline unsigned first_of(lane_mask lanes)
+{
+    return (unsigned)__builtin_ctzll(lanes);
+}
+static inline lane_mask first_lanes(size_t count)
+{
+    return count >= 64 ? ~(lane_mask)0 : ((lane_mask)1 << count) - 1;
+}
+
 /* For each lane of `lanes`, as `lane`. */
 #define LANE_FOR(lanes)                                                       \
-    for (uint32_t left_ = (lanes), lane = 0;                                  \
-         left_ && (lane = (uint32_t)__builtin_ctz(left_), 1);                 \
-         left_ &= left_ - 1)
+    for (lane_mask left_ = (lanes); left_; left_ &= left_ - 1)                \
+        for (unsigned lane = first_of(left_), once_ = 1; once_; once_ = 0)
 
 /* ---- The functions ---- */
 

@@ -157,7 +157,7 @@ static uint64_t pair(const ptx_instruction *i, uint64_t high, uint64_t low)
     return (uint64_t)to(float_of(high)) << 16 | to(float_of(low));
 }
 
-void run_convert(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_convert(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     uint64_t *to = lanes_of(wave, i, 0);
     const uint64_t *a = lanes_of(wave, i, 1);

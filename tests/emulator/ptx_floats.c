@@ -51,7 +51,7 @@ static uint64_t of_halves(uint64_t a, uint64_t b, char operation)
     return ptx_to_half(low) | (uint64_t)ptx_to_half(high) << 16;
 }
 
-void ptx_calculate(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes,
+void ptx_calculate(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes,
                    char operation)
 {
     uint64_t *to = lanes_of(wave, i, 0);
@@ -66,7 +66,7 @@ void ptx_calculate(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes,
     }
 }
 
-void run_fuse(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_fuse(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     uint64_t *to = lanes_of(wave, i, 0);
     const uint64_t *a = lanes_of(wave, i, 1), *b = lanes_of(wave, i, 2);
@@ -108,7 +108,7 @@ bool ptx_holds(const ptx_instruction *i, uint64_t a, uint64_t b)
 static float inverse(float x) { return 1 / x; }
 static float inverse_root(float x) { return (float)(1 / sqrt((double)x)); }
 
-static void apply(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes,
+static void apply(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes,
                   float (*function)(float))
 {
     uint64_t *to = lanes_of(wave, i, 0);
@@ -118,28 +118,28 @@ static void apply(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes,
             bits_of(flushed(i, function(flushed(i, float_of(a[lane])))));
 }
 
-void run_square_root(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_square_root(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     apply(wave, i, lanes, sqrtf);
 }
 
-void run_reciprocal(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_reciprocal(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     apply(wave, i, lanes, inverse);
 }
 
 void run_reciprocal_root(ptx_wave *wave, const ptx_instruction *i,
-                         uint32_t lanes)
+                         lane_mask lanes)
 {
     apply(wave, i, lanes, inverse_root);
 }
 
-void run_exp2(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_exp2(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     apply(wave, i, lanes, exp2f);
 }
 
-void run_log2(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_log2(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     apply(wave, i, lanes, log2f);
 }

@@ -6,7 +6,7 @@
 #include "ptx_code.h"
 
 /* + - * / and m M, which prefer a number to a NaN. */
-void ptx_calculate(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes,
+void ptx_calculate(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes,
                    char operation);
 bool ptx_holds(const ptx_instruction *i, uint64_t a, uint64_t b);
 

@@ -29,7 +29,7 @@ static bool is_signed(const ptx_instruction *i)
 }
 
 /* One register to another, parts into one, or one into parts. */
-void run_move(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_move(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const unsigned bits = i->width.bits, count = i->operand_count;
     if (count == 2) {
@@ -75,7 +75,7 @@ static bool is_pair(const ptx_instruction *i)
     return i->width.type == TYPE_PAIR || i->width.type == TYPE_SIGNED_PAIR;
 }
 
-void run_add(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_add(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const unsigned bits = i->width.bits;
     if (is_float(i))
@@ -86,7 +86,7 @@ void run_add(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
         FOR_EACH(cut(a[lane] + b[lane], bits));
 }
 
-void run_sub(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_sub(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const unsigned bits = i->width.bits;
     if (is_float(i))
@@ -110,7 +110,7 @@ static uint64_t product(const ptx_instruction *i, uint64_t a, uint64_t b)
     return cut((uint64_t)(i->is_high ? all >> bits : all), bits);
 }
 
-void run_multiply(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_multiply(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     if (is_float(i))
         ptx_calculate(wave, i, lanes, '*');
@@ -118,7 +118,8 @@ void run_multiply(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
         FOR_EACH(product(i, a[lane], b[lane]));
 }
 
-void run_multiply_add(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_multiply_add(ptx_wave *wave, const ptx_instruction *i,
+                      lane_mask lanes)
 {
     const unsigned bits = i->is_wide ? 2 * i->width.bits : i->width.bits;
     if (is_float(i))
@@ -144,7 +145,7 @@ static uint64_t quotient(const ptx_instruction *i, uint64_t a, uint64_t b,
     return wants_rest ? a % b : a / b;
 }
 
-void run_divide(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_divide(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     if (is_float(i))
         ptx_calculate(wave, i, lanes, '/');
@@ -152,7 +153,7 @@ void run_divide(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
         FOR_EACH(quotient(i, a[lane], b[lane], false));
 }
 
-void run_remainder(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_remainder(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     FOR_EACH(quotient(i, a[lane], b[lane], true));
 }
@@ -164,7 +165,7 @@ static bool is_less(const ptx_instruction *i, uint64_t a, uint64_t b)
                         : cut(a, bits) < cut(b, bits);
 }
 
-void run_minimum(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_minimum(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const unsigned bits = i->width.bits;
     if (is_float(i))
@@ -175,7 +176,7 @@ void run_minimum(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
         FOR_EACH(cut(is_less(i, b[lane], a[lane]) ? b[lane] : a[lane], bits));
 }
 
-void run_maximum(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_maximum(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const unsigned bits = i->width.bits;
     if (is_float(i))
@@ -187,7 +188,7 @@ void run_maximum(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 }
 
 /* Of floats the sign's bit, also of a NaN. */
-void run_absolute(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_absolute(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const unsigned bits = i->width.bits;
     if (is_float(i))
@@ -197,7 +198,7 @@ void run_absolute(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
             cut(signed_of(a[lane], bits) < 0 ? 0 - a[lane] : a[lane], bits));
 }
 
-void run_negate(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_negate(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const unsigned bits = i->width.bits;
     if (is_float(i))
@@ -206,28 +207,28 @@ void run_negate(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
         FOR_EACH(cut(0 - a[lane], bits));
 }
 
-void run_and(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_and(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     FOR_EACH(cut(a[lane] & b[lane], i->width.bits));
 }
 
-void run_or(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_or(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     FOR_EACH(cut(a[lane] | b[lane], i->width.bits));
 }
 
-void run_xor(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_xor(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     FOR_EACH(cut(a[lane] ^ b[lane], i->width.bits));
 }
 
-void run_not(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_not(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     FOR_EACH(cut(~a[lane], i->width.bits));
 }
 
 /* Shifts by more than there is leave zeros, or the sign. */
-void run_shift_left(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_shift_left(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const unsigned bits = i->width.bits;
     FOR_EACH((uint32_t)b[lane] >= bits
@@ -235,7 +236,7 @@ void run_shift_left(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
                  : cut(a[lane] << (uint32_t)b[lane], bits));
 }
 
-void run_shift_right(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_shift_right(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const unsigned bits = i->width.bits;
     if (is_signed(i))
@@ -270,13 +271,13 @@ static uint64_t field(const ptx_instruction *i, uint64_t x, uint64_t first,
                                    : found;
 }
 
-void run_extract(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_extract(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     FOR_EACH(field(i, a[lane], b[lane], c[lane]));
 }
 
 /* to, from, into, first, count */
-void run_insert(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_insert(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const uint64_t *counts = lanes_of(wave, i, 4);
     const unsigned bits = i->width.bits;
@@ -292,7 +293,7 @@ void run_insert(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
     }
 }
 
-void run_count_ones(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_count_ones(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     FOR_EACH((uint64_t)__builtin_popcountll(cut(a[lane], i->width.bits)));
 }
@@ -305,12 +306,12 @@ static uint64_t leading_zeros(uint64_t x, unsigned bits)
     return count;
 }
 
-void run_count_zeros(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_count_zeros(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     FOR_EACH(leading_zeros(a[lane], i->width.bits));
 }
 
-void run_select(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_select(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     FOR_EACH(cut(c[lane] & 1 ? a[lane] : b[lane], i->width.bits));
 }
@@ -339,7 +340,7 @@ static bool holds(const ptx_instruction *i, uint64_t a, uint64_t b)
 }
 
 /* A predicate of two numbers, combined with a third operand's. */
-void run_compare(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_compare(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const uint64_t *with = i->combine ? lanes_of(wave, i, 3) : NULL;
     const uint64_t *a = lanes_of(wave, i, 1), *b = lanes_of(wave, i, 2);

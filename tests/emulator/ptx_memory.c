@@ -106,7 +106,7 @@ static uint64_t extended(const ptx_instruction *i, uint64_t x)
                                         : x;
 }
 
-void run_load(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_load(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const size_t size = i->width.bits / 8;
     LANE_FOR (lanes) {
@@ -121,7 +121,7 @@ void run_load(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
     }
 }
 
-void run_store(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_store(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const size_t size = i->width.bits / 8;
     LANE_FOR (lanes) {
@@ -161,7 +161,7 @@ static uint64_t combined(const ptx_instruction *i, uint64_t was, uint64_t x)
     }
 }
 
-void run_atomic(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_atomic(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const size_t size = i->width.bits / 8;
     LANE_FOR (lanes) {
@@ -195,7 +195,7 @@ static void add_copy(ptx_wave *wave, unsigned lane, ptx_copy copy)
 }
 
 /* to, from, bytes; and of these how many to read, with zeros for the rest. */
-void run_copy(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_copy(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     LANE_FOR (lanes) {
         const unsigned bytes = (unsigned)lanes_of(wave, i, 2)[lane];
@@ -220,7 +220,7 @@ void run_copy(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
     }
 }
 
-void run_copy_arrive(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_copy_arrive(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     LANE_FOR (lanes)
         add_copy(wave, lane,
@@ -228,7 +228,7 @@ void run_copy_arrive(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
                             .is_arrival = true});
 }
 
-void run_copy_commit(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_copy_commit(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     (void)i;
     LANE_FOR (lanes)
@@ -260,7 +260,7 @@ static void complete_first(ptx_wave *wave, unsigned lane, size_t count)
             copies->count * sizeof *copies->all);
 }
 
-void run_copy_wait(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_copy_wait(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     LANE_FOR (lanes) {
         ptx_copies *copies = &wave->copies[lane];
@@ -280,7 +280,7 @@ bool ptx_complete_any(ptx_group *group)
     bool any = false;
     for (unsigned w = 0; w < group->wave_count && !any; w++) {
         any = ptx_complete_box(&group->waves[w]);
-        for (unsigned lane = 0; lane < WAVE_LANES; lane++) {
+        for (unsigned lane = 0; lane < group->width; lane++) {
             const ptx_copies *copies = &group->waves[w].copies[lane];
             size_t count = 0;
             while (count < copies->count && !copies->all[count].is_arrival)

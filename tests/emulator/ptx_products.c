@@ -64,7 +64,7 @@ static float single(const ptx_wave *wave, const ptx_instruction *i,
 
 /* sums, 16 rows, 8 columns, what is added. */
 void run_multiply_wave(ptx_wave *wave, const ptx_instruction *i,
-                       uint32_t lanes)
+                       lane_mask lanes)
 {
     factors x;
     if (lanes != ALL_LANES) {
@@ -115,7 +115,7 @@ static unsigned char *half_at(unsigned char *const rows[8],
 }
 
 void run_load_matrices(ptx_wave *wave, const ptx_instruction *i,
-                       uint32_t lanes)
+                       lane_mask lanes)
 {
     unsigned char *rows[4][8];
     if (!find_rows(wave, i, i->count, rows))
@@ -130,7 +130,7 @@ void run_load_matrices(ptx_wave *wave, const ptx_instruction *i,
 }
 
 void run_store_matrices(ptx_wave *wave, const ptx_instruction *i,
-                        uint32_t lanes)
+                        lane_mask lanes)
 {
     unsigned char *rows[4][8];
     if (!find_rows(wave, i, 0, rows))
@@ -258,7 +258,7 @@ static uint64_t common_number(ptx_wave *wave, const ptx_instruction *i,
 }
 
 void run_multiply_group(ptx_wave *wave, const ptx_instruction *i,
-                        uint32_t lanes)
+                        lane_mask lanes)
 {
     const unsigned sums = i->count / 2;
     const bool is_held = i->operand_count == sums + 9;
@@ -279,7 +279,7 @@ void run_multiply_group(ptx_wave *wave, const ptx_instruction *i,
 }
 
 /* What ordinary instructions wrote so far, as far as the wave knows. */
-void run_show(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_show(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     (void)i;
     (void)lanes;
@@ -303,7 +303,7 @@ static void note(ptx_wave *wave, const ptx_instruction *i)
             wave->in_flight[i->operands[n].reg] |= IS_READ;
 }
 
-void ptx_put_off(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void ptx_put_off(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     wave->products = ptx_grown(wave->products, wave->product_count,
                                &wave->product_room, sizeof *wave->products);
@@ -321,7 +321,7 @@ static unsigned results_of(const ptx_instruction *i)
 
 /* A move of what a product computes is put off, too: compilers of machine code
  * make one register of both. */
-bool ptx_may_run(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+bool ptx_may_run(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     if (wave->product_count == 0 || i->is_sealed)
         return true;
@@ -364,7 +364,7 @@ void ptx_complete_products(ptx_wave *wave, unsigned newest)
 }
 
 void run_commit_products(ptx_wave *wave, const ptx_instruction *i,
-                         uint32_t lanes)
+                         lane_mask lanes)
 {
     (void)i;
     (void)lanes;
@@ -372,9 +372,8 @@ void run_commit_products(ptx_wave *wave, const ptx_instruction *i,
 }
 
 void run_await_products(ptx_wave *wave, const ptx_instruction *i,
-                        uint32_t lanes)
+                        lane_mask lanes)
 {
-    const unsigned newer =
-        (unsigned)lanes_of(wave, i, 0)[__builtin_ctz(lanes)];
+    const unsigned newer = (unsigned)lanes_of(wave, i, 0)[first_of(lanes)];
     ptx_complete_products(wave, wave->product_group - 1 - newer);
 }

@@ -42,39 +42,40 @@ static uint32_t draw(ptx_group *group)
 
 /* Lanes that are furthest behind go on, so that others are caught up with;
  * those that have looked in vain after all others. */
-static uint32_t choose_lanes(ptx_wave *wave)
+static lane_mask choose_lanes(ptx_wave *wave)
 {
-    uint32_t ready = wave->alive & ~wave->parked;
+    lane_mask ready = wave->alive & ~wave->parked;
     if (ready & ~wave->vain)
         ready &= ~wave->vain;
     else
         wave->vain = 0;
-    uint32_t least = UINT32_MAX, lanes = 0;
+    uint32_t least = UINT32_MAX;
+    lane_mask lanes = 0;
     LANE_FOR (ready) {
         if (wave->at[lane] < least) {
             least = wave->at[lane];
             lanes = 0;
         }
-        lanes |= (uint32_t)(wave->at[lane] == least) << lane;
+        lanes |= (lane_mask)(wave->at[lane] == least) << lane;
     }
     return lanes;
 }
 
-static uint32_t guarded(const ptx_wave *wave, const ptx_instruction *i,
-                        uint32_t lanes)
+static lane_mask guarded(const ptx_wave *wave, const ptx_instruction *i,
+                         lane_mask lanes)
 {
-    uint32_t is_true = 0;
+    lane_mask is_true = 0;
     if (i->guard < 0)
         return lanes;
-    const uint64_t *guard = wave->registers[i->guard];
+    const uint64_t *guard = register_of(wave, (uint32_t)i->guard);
     LANE_FOR (lanes)
-        is_true |= (uint32_t)(guard[lane] & 1) << lane;
+        is_true |= (guard[lane] & 1) << lane;
     return lanes & (i->guard_is_inverse ? ~is_true : is_true);
 }
 
-static void execute(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+static void execute(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
-    const uint32_t meant = guarded(wave, i, lanes);
+    const lane_mask meant = guarded(wave, i, lanes);
     LANE_FOR (lanes)
         wave->at[lane]++;
     if (i->is_branch) {
@@ -91,9 +92,9 @@ static void execute(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 static bool step(ptx_wave *wave)
 {
     const ptx_code *code = wave->group->kernel->code;
-    uint32_t lanes = choose_lanes(wave);
+    lane_mask lanes = choose_lanes(wave);
     while (lanes) {
-        const uint32_t at = wave->at[__builtin_ctz(lanes)];
+        const uint32_t at = wave->at[first_of(lanes)];
         if (at >= code->instruction_count) {
             wave->alive &= ~lanes;
             return true;
@@ -155,7 +156,7 @@ static void fill(uint64_t *lanes, const ptx_wave *wave,
         base = wave->number;
         break;
     case FILL_ITEM:
-        base = (uint64_t)wave->number * WAVE_LANES;
+        base = (uint64_t)wave->number * group->width;
         step = 1;
         break;
     case FILL_LANE:
@@ -164,7 +165,7 @@ static void fill(uint64_t *lanes, const ptx_wave *wave,
     case FILL_NUMBER:
         break;
     }
-    for (unsigned lane = 0; lane < WAVE_LANES; lane++)
+    for (unsigned lane = 0; lane < group->width; lane++)
         lanes[lane] = base + lane * step;
 }
 
@@ -172,27 +173,27 @@ static void start_wave(ptx_group *group, unsigned number)
 {
     const ptx_code *code = group->kernel->code;
     ptx_wave *wave = &group->waves[number];
-    const size_t left = group->launch->items - (size_t)number * WAVE_LANES;
+    const size_t left = group->launch->items - (size_t)number * group->width;
     wave->group = group;
     wave->number = number;
-    wave->alive = left >= WAVE_LANES ? ALL_LANES : (1u << left) - 1;
+    wave->alive = first_lanes(left < group->width ? left : group->width);
     wave->parked = wave->vain = 0;
     wave->waits_at = -1;
     wave->polls = false;
     wave->shown = NEVER;
     memset(wave->at, 0, sizeof wave->at);
     memset(wave->registers, UNSET,
-           code->register_count * sizeof *wave->registers);
+           code->register_count * group->width * sizeof *wave->registers);
     memset(wave->in_flight, 0, code->register_count);
     memset(wave->private_memory, UNSET,
-           WAVE_LANES * group->kernel->private_bytes);
+           group->width * group->kernel->private_bytes);
     for (size_t i = 0; i < code->constant_count; i++)
-        fill(wave->registers[code->constants[i].reg], wave,
+        fill(register_of(wave, code->constants[i].reg), wave,
              &code->constants[i]);
     wave->product_count = 0;
     wave->box_count = 0;
     wave->acquired_count = 0;
-    for (unsigned lane = 0; lane < WAVE_LANES; lane++)
+    for (unsigned lane = 0; lane < group->width; lane++)
         wave->copies[lane].count = 0;
 }
 
@@ -221,7 +222,7 @@ static void describe_waiting(ptx_group *group)
         const ptx_wave *wave = &group->waves[i];
         if (!wave->alive || length < 0 || (size_t)length >= sizeof text - 40)
             continue;
-        const uint32_t at = wave->at[__builtin_ctz(wave->alive)];
+        const uint32_t at = wave->at[first_of(wave->alive)];
         length += snprintf(
             text + length, sizeof text - (size_t)length, " %u: %s %u,", i,
             wave->waits_at >= 0 ? "barrier at line" : "line",
@@ -299,7 +300,7 @@ static void give_back(ptx_group *group)
         free(wave->private_memory);
         free(wave->products);
         free(wave->boxes);
-        for (unsigned lane = 0; lane < WAVE_LANES; lane++)
+        for (unsigned lane = 0; lane < group->width; lane++)
             free(wave->copies[lane].all);
     }
     free(group->shared);
@@ -319,9 +320,11 @@ static bool take_memory(ptx_group *group)
     group->writer = malloc(kernel->shared_bytes / 2 + 1);
     for (unsigned i = 0; i < group->wave_count; i++) {
         ptx_wave *wave = &group->waves[i];
-        wave->registers = malloc(registers * sizeof *wave->registers);
+        wave->registers =
+            malloc(registers * group->width * sizeof *wave->registers);
         wave->in_flight = malloc(registers);
-        wave->private_memory = malloc(WAVE_LANES * kernel->private_bytes + 1);
+        wave->private_memory =
+            malloc(group->width * kernel->private_bytes + 1);
         ok = ok && wave->registers && wave->in_flight && wave->private_memory;
     }
     return ok && group->shared && group->written && group->writer;
@@ -330,11 +333,12 @@ static bool take_memory(ptx_group *group)
 bool ptx_run(const ptx_kernel *kernel, const ptx_launch *launch, char *reason,
              size_t reason_size)
 {
-    const size_t waves = (launch->items + WAVE_LANES - 1) / WAVE_LANES;
-    if (waves == 0 || waves > MOST_WAVES ||
+    const size_t width = launch->wave_lanes;
+    const size_t waves = width ? (launch->items + width - 1) / width : 0;
+    if (waves == 0 || waves > MOST_WAVES || width > MOST_LANES ||
         (kernel->required_items && kernel->required_items != launch->items)) {
-        snprintf(reason, reason_size, "%s: work-groups of %zu", kernel->name,
-                 launch->items);
+        snprintf(reason, reason_size, "%s: work-groups of %zu in waves of %zu",
+                 kernel->name, launch->items, width);
         return false;
     }
     ptx_group *group = calloc(1, sizeof *group);
@@ -345,6 +349,7 @@ bool ptx_run(const ptx_kernel *kernel, const ptx_launch *launch, char *reason,
     group->kernel = kernel;
     group->launch = launch;
     group->wave_count = (unsigned)waves;
+    group->width = (unsigned)width;
     group->random = launch->seed * 0x9e3779b97f4a7c15u + 1;
     group->reason = reason;
     group->reason_size = reason_size;

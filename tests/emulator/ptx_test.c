@@ -42,6 +42,7 @@ const char *run(const char *body, size_t items, uint32_t number,
     const ptx_launch launch = {.parameters = parameters,
                                .groups = 1,
                                .items = items,
+                               .wave_lanes = 32,
                                .ranges = &range,
                                .range_count = 1,
                                .seed = seed};

@@ -2,7 +2,7 @@
  * What lanes of a wave do together, and waves of a work-group. */
 #include "ptx_code.h"
 
-void run_nothing(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_nothing(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     (void)wave;
     (void)i;
@@ -12,15 +12,15 @@ void run_nothing(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 /* ---- Barriers ---- */
 
 /* Number, and for how many work-items. */
-void run_barrier(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_barrier(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     ptx_group *group = wave->group;
-    const unsigned lane = (unsigned)__builtin_ctz(lanes);
+    const unsigned lane = first_of(lanes);
     const uint64_t number = lanes_of(wave, i, 0)[lane];
-    unsigned count = group->wave_count * WAVE_LANES;
+    unsigned count = group->wave_count * group->width;
     if (i->operand_count > 1)
         count = (unsigned)lanes_of(wave, i, 1)[lane];
-    if (number >= 16 || count == 0 || count % WAVE_LANES) {
+    if (number >= 16 || count == 0 || count % group->width) {
         ptx_fail(group, "barrier %llu of %u work-items",
                  (unsigned long long)number, count);
         return;
@@ -30,7 +30,7 @@ void run_barrier(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
         ptx_fail(group, "barrier %llu of %u and of %u work-items",
                  (unsigned long long)number, barrier->expected, count);
     barrier->expected = count;
-    barrier->arrived += WAVE_LANES;
+    barrier->arrived += group->width;
     wave->waits_at = (int)number;
 }
 
@@ -47,7 +47,8 @@ void run_barrier(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 #define MISSING(word) ((word) >> 20 & MOST_ARRIVALS)
 #define BYTES(word) ((word)&MOST_BYTES)
 
-void run_barrier_make(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_barrier_make(ptx_wave *wave, const ptx_instruction *i,
+                      lane_mask lanes)
 {
     LANE_FOR (lanes) {
         const uint64_t count = cut(lanes_of(wave, i, 1)[lane], 32);
@@ -110,7 +111,7 @@ void ptx_bytes_came(ptx_group *group, uint64_t address, unsigned bytes)
 }
 
 void run_barrier_arrive(ptx_wave *wave, const ptx_instruction *i,
-                        uint32_t lanes)
+                        lane_mask lanes)
 {
     LANE_FOR (lanes)
         ptx_arrive(wave->group, address_of(wave, i, 1, lane));
@@ -118,7 +119,7 @@ void run_barrier_arrive(ptx_wave *wave, const ptx_instruction *i,
 
 /* The same, and bytes are to come. */
 void run_barrier_expect(ptx_wave *wave, const ptx_instruction *i,
-                        uint32_t lanes)
+                        lane_mask lanes)
 {
     LANE_FOR (lanes) {
         const uint64_t address = address_of(wave, i, 1, lane);
@@ -140,17 +141,17 @@ void run_barrier_expect(ptx_wave *wave, const ptx_instruction *i,
 
 /* Is the phase of this parity complete? Lanes that look in vain do not keep
  * others from going on, who may be those that they wait for. */
-void run_barrier_try(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_barrier_try(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     uint64_t *to = lanes_of(wave, i, 0);
     const uint64_t *parity = lanes_of(wave, i, 2);
-    uint32_t failed = 0;
+    lane_mask failed = 0;
     LANE_FOR (lanes) {
         uint64_t word;
         if (!find_barrier(wave->group, address_of(wave, i, 1, lane), &word))
             return;
         to[lane] = PARITY(word) != (parity[lane] & 1);
-        failed |= (uint32_t)!to[lane] << lane;
+        failed |= (lane_mask)!to[lane] << lane;
     }
     wave->vain |= failed;
     wave->yields = failed && !(wave->alive & ~wave->parked & ~wave->vain);
@@ -161,10 +162,10 @@ void run_barrier_try(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
 /* ---- A wave's lanes ---- */
 
 /* to, from, which lane, ... */
-void run_shuffle(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_shuffle(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
-    uint64_t given[WAVE_LANES];
-    memcpy(given, lanes_of(wave, i, 1), sizeof given);
+    uint64_t given[MOST_LANES];
+    memcpy(given, lanes_of(wave, i, 1), wave->group->width * sizeof *given);
     const uint64_t *which = lanes_of(wave, i, 2);
     LANE_FOR (lanes) {
         const unsigned n = (unsigned)which[lane];
@@ -172,18 +173,18 @@ void run_shuffle(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
                               : i->kind == 'i' ? n
                               : i->kind == 'u' ? lane - n
                                                : lane + n;
-        const bool exists = from < WAVE_LANES && (lanes >> from & 1);
+        const bool exists = from < wave->group->width && (lanes >> from & 1);
         if (!exists && i->kind != 'u' && i->kind != 'd')
             ptx_fail(wave->group, "lane %u asks lane %u", lane, from);
         lanes_of(wave, i, 0)[lane] = given[exists ? from : lane];
     }
 }
 
-void run_vote(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_vote(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
-    uint32_t is_true = 0;
+    lane_mask is_true = 0;
     LANE_FOR (lanes)
-        is_true |= (uint32_t)(lanes_of(wave, i, 1)[lane] & 1) << lane;
+        is_true |= (lanes_of(wave, i, 1)[lane] & 1) << lane;
     const uint64_t result = i->kind == 'A'   ? is_true == lanes
                             : i->kind == 'E' ? is_true != 0
                                              : is_true;
@@ -191,7 +192,7 @@ void run_vote(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
         lanes_of(wave, i, 0)[lane] = result;
 }
 
-void run_reduce(ptx_wave *wave, const ptx_instruction *i, uint32_t lanes)
+void run_reduce(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     const uint64_t *from = lanes_of(wave, i, 1);
     uint32_t x = 0;
