@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * An OpenCL driver whose one device is an emulated NVIDIA GPU of the Hopper
- * generation, compute capability 9.0. OpenCL's loader finds it as it finds
- * others, so whatever runs on a device runs on it unchanged; by hand, in a
- * build folder:
+ * An OpenCL driver whose devices are GPUs in software, those of
+ * driver_table.c. OpenCL's loader finds it as it finds others, so whatever
+ * runs on a device runs on them unchanged; by hand, in a build folder:
  *
- *   OCL_ICD_VENDORS=$PWD/tests/emulator/vendors WINATTN_TEST_DEVICE=Emulated \
+ *   OCL_ICD_VENDORS=$PWD/tests/emulator/vendors WINATTN_TEST_DEVICE=gfx1100 \
  *       tests/check "windows=2 queries=9 dim=8 tier=local"
  *
- * Programs are compiled to PTX by clang (offline/to_ptx), which is also what
- * programs give as their binaries and are made from, as on NVIDIA's driver.
- * ptx.h runs it. Without clang and libclc there is no device.
+ * Programs are compiled to PTX by clang (offline/to_ptx), whatever the vendor,
+ * which is also what programs give as their binaries and are made from, as on
+ * NVIDIA's driver. What other vendors' compilers know is declared in
+ * prelude/. ptx.h runs it. Without clang and libclc there is no device.
  *
  * Buffers are memory of the host, filled with NaNs. A kernel can reach those
  * that it has as arguments, and nothing else; if it tries to, the launch fails
@@ -28,10 +28,6 @@
 
 #include "ptx.h"
 
-/* What a kernel may declare, and what a work-group may have at most. */
-#define MOST_SHARED_BYTES (227u * 1024u)
-#define MOST_ITEMS 1024u
-#define MOST_PARAMETER_BYTES 4352u
 #define MEMORY_BYTES ((cl_ulong)8 << 30)
 #define ADDRESS_ALIGN 512u /* of sub-buffers, in bytes */
 
@@ -58,12 +54,28 @@ struct _cl_platform_id {
     const cl_icd_dispatch *dispatch;
 };
 
+enum { VENDOR_NVIDIA = 0x10de, VENDOR_AMD = 0x1002, VENDOR_INTEL = 0x8086 };
+
+/* What drivers say of such a device, and what its compiler is told. */
 struct _cl_device_id {
     const cl_icd_dispatch *dispatch;
+    const char *name, *vendor, *version, *extensions;
+    /* a file of prelude/, and what it is told; NULL: what clang knows of
+     * NVIDIA's devices by itself is enough */
+    const char *prelude, *define;
+    cl_uint vendor_id, compute_units, clock_mhz;
+    unsigned wave;            /* lanes */
+    unsigned capability[2];   /* NVIDIA: major and minor */
+    size_t sub_groups[3];     /* Intel: that kernels may demand; 0: no more */
+    unsigned most_items;      /* of a work-group */
+    unsigned shared_bytes;    /* that a kernel may declare */
+    unsigned said_bytes;      /* ... as the driver says */
+    unsigned parameter_bytes; /* that a kernel may have */
 };
 
 struct _cl_context {
     object head;
+    cl_device_id device;
     size_t property_count;
     cl_context_properties properties[16];
 };
@@ -112,8 +124,11 @@ struct _cl_event {
 };
 
 extern struct _cl_platform_id driver_platform;
-extern struct _cl_device_id driver_device;
+extern struct _cl_device_id driver_devices[];
+extern const cl_uint driver_device_count;
 extern cl_icd_dispatch driver_dispatch;
+
+bool device_is(cl_device_id device);
 
 /* Zeros but for its head; retains the context. NULL: out of memory. */
 void *object_new(object_type type, size_t size, cl_context context);
@@ -170,6 +185,7 @@ cl_int command_enqueue(command *one, bool blocking, cl_event *event);
 bool compiler_is_there(void);
 /* PTX, to be freed; NULL: it does not compile. What the compiler says is
  * *log, to be freed, or NULL. */
-char *compile(const char *source, const char *options, char **log);
+char *compile(cl_device_id device, const char *source, const char *options,
+              char **log);
 
 #endif

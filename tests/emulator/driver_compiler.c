@@ -15,7 +15,7 @@
 
 #define PATH_BYTES 4096
 #define MOST_OPTIONS 256
-#define FIRST_OPTION 9
+#define FIRST_OPTION 12
 
 typedef struct work {
     char folder[PATH_BYTES - 32];
@@ -127,7 +127,7 @@ static void look_for_compiler(void)
     char *said = read_file(where.log);
     is_there = status == 0 && said && !*said;
     if (!is_there)
-        fprintf(stderr, "no emulated Hopper, as there is no:\n%s",
+        fprintf(stderr, "no emulated GPUs, as there is no:\n%s",
                 said ? said : "");
     free(said);
     remove_work(&where);
@@ -139,26 +139,34 @@ bool compiler_is_there(void)
     return is_there;
 }
 
-char *compile(const char *source, const char *options, char **log)
+char *compile(cl_device_id device, const char *source, const char *options,
+              char **log)
 {
     static char script[] = EMULATOR_COMPILER, way[] = "--for-rewriting",
-                target[] = "sm_90", pass[] = "-mllvm",
-                inlines[] = "-inline-threshold=1000000",
-                in_loops[] = "-locally-hot-callsite-threshold=1000000";
+                target[] = "sm_90", optimizes[] = "-O1",
+                includes[] = "-include", passes[] = "-Xclang",
+                knows_half[] = "-cl-ext=+cl_khr_fp16";
     work where;
-    char *rest = NULL, *ptx = NULL;
+    char *rest = NULL, *ptx = NULL, prelude[PATH_BYTES], define[64];
     *log = NULL;
     char *words = strdup(options);
     if (!words || !make_work(&where)) {
         free(words);
         return NULL;
     }
-    /* NVIDIA's compiler leaves no calls of functions that were written in
-     * OpenCL C, and the interpreter knows none */
-    char *arguments[MOST_OPTIONS + FIRST_OPTION + 1] = {
-        script, way,     target, where.source, where.result,
-        pass,   inlines, pass,   in_loops};
-    size_t count = FIRST_OPTION;
+    char *arguments[MOST_OPTIONS + FIRST_OPTION + 6] = {
+        script, way, target, where.source, where.result, optimizes};
+    size_t count = 6;
+    if (device->prelude) {
+        snprintf(prelude, sizeof prelude, "%s/%s", EMULATOR_PRELUDE,
+                 device->prelude);
+        snprintf(define, sizeof define, "%s", device->define);
+        arguments[count++] = includes;
+        arguments[count++] = prelude;
+        arguments[count++] = define;
+        arguments[count++] = passes;
+        arguments[count++] = knows_half;
+    }
     for (char *word = strtok_r(words, " \t\n", &rest);
          word && count < MOST_OPTIONS + FIRST_OPTION;
          word = strtok_r(NULL, " \t\n", &rest))

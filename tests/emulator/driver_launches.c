@@ -91,11 +91,13 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
 {
     if (!object_is(kernel, OBJECT_KERNEL))
         return CL_INVALID_KERNEL;
-    if (device && device != &driver_device)
+    const cl_device_id its = kernel->head.context->device;
+    if (device && device != its)
         return CL_INVALID_DEVICE;
     const ptx_kernel *code = kernel->code;
     const size_t demanded = code->required_items;
-    const size_t most = demanded ? demanded : MOST_ITEMS, wave = 32;
+    const size_t most = demanded ? demanded : its->most_items;
+    const size_t wave = its->wave;
     const size_t sizes[3] = {demanded, demanded != 0, demanded != 0};
     const cl_ulong local_bytes = code->shared_bytes;
     const cl_ulong private_bytes = code->private_bytes;
@@ -170,18 +172,19 @@ static cl_int run_launch(command *self)
     static atomic_uint launches;
     const kernel_launch *one = (const kernel_launch *)self;
     const ptx_kernel *code = one->kernel->code;
+    const cl_device_id device = one->kernel->head.context->device;
     char reason[512] = "";
     const ptx_launch launch = {.parameters = one->parameters,
                                .groups = one->groups,
                                .items = one->items,
-                               .wave_lanes = 32,
+                               .wave_lanes = device->wave,
                                .ranges = one->ranges,
                                .range_count = one->range_count,
                                .seed = atomic_fetch_add(&launches, 1)};
     if (ptx_run(code, &launch, reason, sizeof reason))
         return CL_COMPLETE;
-    fprintf(stderr, "emulated Hopper: %s, %zu groups of %zu: %s\n", code->name,
-            one->groups, one->items, reason);
+    fprintf(stderr, "emulator: %s: %s, %zu groups of %zu: %s\n", device->name,
+            code->name, one->groups, one->items, reason);
     return CL_OUT_OF_RESOURCES;
 }
 
@@ -235,15 +238,17 @@ static size_t chosen_items(size_t global)
     return items;
 }
 
-static cl_int check_sizes(const ptx_kernel *code, size_t offset, size_t global,
+static cl_int check_sizes(cl_kernel kernel, size_t offset, size_t global,
                           const size_t *local)
 {
+    const ptx_kernel *code = kernel->code;
     if (global == 0)
         return CL_INVALID_GLOBAL_WORK_SIZE;
     if (offset != 0)
         return CL_INVALID_GLOBAL_OFFSET;
     const size_t items = local ? *local : chosen_items(global);
-    if (items == 0 || items > MOST_ITEMS || global % items != 0 ||
+    if (items == 0 || items > kernel->head.context->device->most_items ||
+        global % items != 0 ||
         (code->required_items != 0 &&
          (!local || items != code->required_items)))
         return CL_INVALID_WORK_GROUP_SIZE;
@@ -267,7 +272,7 @@ static cl_int check_launch(cl_command_queue queue, cl_kernel kernel,
         return CL_INVALID_WORK_DIMENSION;
     if (!global)
         return CL_INVALID_GLOBAL_WORK_SIZE;
-    return check_sizes(kernel->code, offset ? *offset : 0, *global, local);
+    return check_sizes(kernel, offset ? *offset : 0, *global, local);
 }
 
 cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel,

@@ -156,11 +156,16 @@ cl_context clCreateContext(const cl_context_properties *properties,
     if (count == 0 || !devices || (!notify && data))
         return fail_with(CL_INVALID_VALUE, error);
     for (cl_uint i = 0; i < count; i++)
-        if (devices[i] != &driver_device)
+        if (!device_is(devices[i]))
             return fail_with(CL_INVALID_DEVICE, error);
+    /* no program and no buffer is of several */
+    for (cl_uint i = 1; i < count; i++)
+        if (devices[i] != devices[0])
+            return fail_with(CL_DEVICE_NOT_AVAILABLE, error);
     cl_context made = object_new(OBJECT_CONTEXT, sizeof *made, NULL);
     if (!made)
         return fail_with(CL_OUT_OF_HOST_MEMORY, error);
+    made->device = devices[0];
     const cl_int code = read_properties(properties, made);
     if (code == CL_SUCCESS)
         return succeed_with(made, error);
@@ -184,7 +189,6 @@ cl_context clCreateContextFromType(
 cl_int clGetContextInfo(cl_context context, cl_context_info what, size_t size,
                         void *value, size_t *needed)
 {
-    const cl_device_id device = &driver_device;
     const cl_uint one = 1;
     if (!object_is(context, OBJECT_CONTEXT))
         return CL_INVALID_CONTEXT;
@@ -194,7 +198,7 @@ cl_int clGetContextInfo(cl_context context, cl_context_info what, size_t size,
     case CL_CONTEXT_NUM_DEVICES:
         return ANSWER(one);
     case CL_CONTEXT_DEVICES:
-        return ANSWER(device);
+        return ANSWER(context->device);
     case CL_CONTEXT_PROPERTIES:
         return answer(context->properties,
                       context->property_count * sizeof *context->properties,
@@ -214,7 +218,7 @@ cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
         CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE;
     if (!object_is(context, OBJECT_CONTEXT))
         return fail_with(CL_INVALID_CONTEXT, error);
-    if (device != &driver_device)
+    if (device != context->device)
         return fail_with(CL_INVALID_DEVICE, error);
     if (properties & ~known)
         return fail_with(CL_INVALID_VALUE, error);
@@ -243,14 +247,13 @@ cl_int clGetCommandQueueInfo(cl_command_queue queue,
                              cl_command_queue_info what, size_t size,
                              void *value, size_t *needed)
 {
-    const cl_device_id device = &driver_device;
     if (!object_is(queue, OBJECT_QUEUE))
         return CL_INVALID_COMMAND_QUEUE;
     switch (what) {
     case CL_QUEUE_CONTEXT:
         return ANSWER(queue->head.context);
     case CL_QUEUE_DEVICE:
-        return ANSWER(device);
+        return ANSWER(queue->head.context->device);
     case CL_QUEUE_REFERENCE_COUNT:
         return answer_references(queue, size, value, needed);
     case CL_QUEUE_PROPERTIES:

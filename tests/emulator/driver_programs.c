@@ -112,7 +112,7 @@ cl_program clCreateProgramWithBinary(cl_context context, cl_uint count,
         return fail_with(CL_INVALID_CONTEXT, error);
     if (count != 1 || !devices || !sizes || !binaries)
         return fail_with(CL_INVALID_VALUE, error);
-    if (devices[0] != &driver_device)
+    if (devices[0] != context->device)
         return fail_with(CL_INVALID_DEVICE, error);
     if (sizes[0] == 0 || !binaries[0]) {
         if (statuses)
@@ -136,18 +136,28 @@ cl_program clCreateProgramWithBinary(cl_context context, cl_uint count,
 
 /* ---- Builds ---- */
 
-static bool is_known(const char *option, size_t length)
+static bool starts_with(const char *option, size_t length, const char *start)
+{
+    return length >= strlen(start) &&
+           strncmp(option, start, strlen(start)) == 0;
+}
+
+/* Of those that begin as a vendor's do, others know none. */
+static bool is_known(cl_uint vendor, const char *option, size_t length)
 {
     static const char *const starts[] = {"-D", "-I", "-cl-", "-Werror", "-w"};
+    if (starts_with(option, length, "-cl-nv-"))
+        return vendor == VENDOR_NVIDIA;
+    if (starts_with(option, length, "-cl-intel-"))
+        return vendor == VENDOR_INTEL;
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
-        if (length >= strlen(starts[i]) &&
-            strncmp(option, starts[i], strlen(starts[i])) == 0)
+        if (starts_with(option, length, starts[i]))
             return true;
     return false;
 }
 
 /* Options of clang's own must not come here. "-D NAME" is two words. */
-static bool options_are_good(const char *options)
+static bool options_are_good(cl_uint vendor, const char *options)
 {
     bool is_name = false;
     for (;;) {
@@ -155,7 +165,7 @@ static bool options_are_good(const char *options)
         const size_t length = strcspn(options, " \t\n");
         if (length == 0)
             return !is_name;
-        if (!is_name && !is_known(options, length))
+        if (!is_name && !is_known(vendor, options, length))
             return false;
         is_name = !is_name && length == 2 &&
                   (options[1] == 'D' || options[1] == 'I');
@@ -176,21 +186,22 @@ static void add_to_log(cl_program program, const char *text)
 /* As ptxas says it. */
 static bool fits(cl_program program)
 {
+    const cl_device_id device = program->head.context->device;
     bool does = true;
     for (size_t i = 0; i < program->module->kernel_count; i++) {
         const ptx_kernel *kernel = &program->module->kernels[i];
         char line[512];
-        if (kernel->shared_bytes <= MOST_SHARED_BYTES &&
-            kernel->parameter_bytes <= MOST_PARAMETER_BYTES &&
-            kernel->required_items <= MOST_ITEMS)
+        if (kernel->shared_bytes <= device->shared_bytes &&
+            kernel->parameter_bytes <= device->parameter_bytes &&
+            kernel->required_items <= device->most_items)
             continue;
         snprintf(line, sizeof line,
                  "error   : Entry function '%s' uses too much: 0x%zx bytes "
                  "of shared data (0x%x max), %zu of parameters (%u max), "
                  "%zu work-items (%u max)\n",
-                 kernel->name, kernel->shared_bytes, MOST_SHARED_BYTES,
-                 kernel->parameter_bytes, MOST_PARAMETER_BYTES,
-                 kernel->required_items, MOST_ITEMS);
+                 kernel->name, kernel->shared_bytes, device->shared_bytes,
+                 kernel->parameter_bytes, device->parameter_bytes,
+                 kernel->required_items, device->most_items);
         add_to_log(program, line);
         does = false;
     }
@@ -201,8 +212,8 @@ static bool build(cl_program program)
 {
     char reason[512] = "";
     if (program->source)
-        program->ptx =
-            compile(program->source, program->options, &program->log);
+        program->ptx = compile(program->head.context->device, program->source,
+                               program->options, &program->log);
     if (!program->ptx)
         return false;
     program->module = ptx_read(program->ptx, reason, sizeof reason);
@@ -224,10 +235,10 @@ cl_int clBuildProgram(cl_program program, cl_uint count,
     if ((count == 0) != (devices == NULL) || (!notify && data))
         return CL_INVALID_VALUE;
     for (cl_uint i = 0; i < count; i++)
-        if (devices[i] != &driver_device)
+        if (devices[i] != program->head.context->device)
             return CL_INVALID_DEVICE;
     options = options ? options : "";
-    if (!options_are_good(options))
+    if (!options_are_good(program->head.context->device->vendor_id, options))
         return CL_INVALID_BUILD_OPTIONS;
     if (atomic_load(&program->kernels) != 0)
         return CL_INVALID_OPERATION;
@@ -258,7 +269,7 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
 {
     if (!object_is(program, OBJECT_PROGRAM))
         return CL_INVALID_PROGRAM;
-    if (device != &driver_device)
+    if (device != program->head.context->device)
         return CL_INVALID_DEVICE;
     const cl_program_binary_type type = program->status == CL_BUILD_SUCCESS
                                             ? CL_PROGRAM_BINARY_TYPE_EXECUTABLE
@@ -318,7 +329,6 @@ static cl_int answer_names(const ptx_module *module, size_t size, void *value,
 cl_int clGetProgramInfo(cl_program program, cl_program_info what, size_t size,
                         void *value, size_t *needed)
 {
-    const cl_device_id device = &driver_device;
     const cl_uint one = 1;
     if (!object_is(program, OBJECT_PROGRAM))
         return CL_INVALID_PROGRAM;
@@ -335,7 +345,7 @@ cl_int clGetProgramInfo(cl_program program, cl_program_info what, size_t size,
     case CL_PROGRAM_NUM_DEVICES:
         return ANSWER(one);
     case CL_PROGRAM_DEVICES:
-        return ANSWER(device);
+        return ANSWER(program->head.context->device);
     case CL_PROGRAM_SOURCE:
         return answer_text(program->source ? program->source : "", size, value,
                            needed);

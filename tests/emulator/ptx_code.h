@@ -9,6 +9,7 @@
  *   ptx_integers.c, ptx_floats.c, run_convert.c   what each lane computes
  *   ptx_waves.c     what the lanes of a wave, or waves, do together
  *   ptx_products.c  matrix instructions
+ *   ptx_units.c     those of other vendors, and what their waves do together
  *
  * A register is a number of 64 bits for each lane of a wave; values of fewer
  * bits lie in the lower ones, whatever is above. Constants and special
@@ -128,7 +129,8 @@ typedef enum ptx_filling {
     FILL_ITEMS,
     FILL_GROUPS,
     FILL_LANE,
-    FILL_WAVE
+    FILL_WAVE,
+    FILL_ARGUMENTS /* their address, AMD */
 } ptx_filling;
 
 typedef struct ptx_constant {
@@ -371,6 +373,11 @@ ptx_function run_move, run_add, run_sub, run_multiply, run_multiply_add,
     run_barrier_arrive, run_barrier_expect, run_barrier_try, run_copy_box,
     run_acquire_map, run_shuffle, run_vote, run_reduce, run_load_matrices,
     run_store_matrices, run_multiply_wave, run_multiply_group,
-    run_commit_products, run_await_products, run_show;
+    run_commit_products, run_await_products, run_show, run_wmma11, run_wmma12,
+    run_mfma16, run_mfma32, run_dpas8, run_dpas16, run_permute_rows,
+    run_permute_bytes, run_ballot;
+
+/* How many operands a product of another vendor's unit has; 0: it is none. */
+unsigned ptx_unit_operands(ptx_function *run);
 
 #endif

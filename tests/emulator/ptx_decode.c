@@ -35,6 +35,15 @@ static const struct {
     {"mma", run_multiply_wave, true},
     {"ldmatrix", run_load_matrices, true},
     {"stmatrix", run_store_matrices, true},
+    {"unit.product.wmma11", run_wmma11, true},
+    {"unit.product.wmma12", run_wmma12, true},
+    {"unit.product.mfma16", run_mfma16, true},
+    {"unit.product.mfma32", run_mfma32, true},
+    {"unit.product.dpas8", run_dpas8, true},
+    {"unit.product.dpas16", run_dpas16, true},
+    {"unit.permlanex16", run_permute_rows, true},
+    {"unit.bpermute", run_permute_bytes, true},
+    {"unit.ballot", run_ballot, true},
     {"bar.warp.sync", run_nothing, true},
     {"bar.sync", run_barrier, true},
     {"barrier.sync", run_barrier, true},
@@ -262,6 +271,9 @@ static bool type_is_known(const ptx_instruction *i)
         run_absolute, run_negate, run_convert, NULL};
     static ptx_function *const of_products[] = {run_multiply_group,
                                                 run_multiply_wave, NULL};
+    if (ptx_unit_operands(i->run) > 0)
+        return i->width.bits == 16 &&
+               (i->width.type == TYPE_FLOAT || i->width.type == TYPE_BF16);
     switch (i->width.type) {
     case TYPE_PAIR:
     case TYPE_SIGNED_PAIR:
@@ -328,9 +340,10 @@ static const struct {
     const char *name;
     ptx_filling filling;
 } specials[] = {
-    {"%tid.x", FILL_ITEM},   {"%ctaid.x", FILL_GROUP},
-    {"%ntid.x", FILL_ITEMS}, {"%nctaid.x", FILL_GROUPS},
-    {"%laneid", FILL_LANE},  {"%warpid", FILL_WAVE},
+    {"%tid.x", FILL_ITEM},        {"%ctaid.x", FILL_GROUP},
+    {"%ntid.x", FILL_ITEMS},      {"%nctaid.x", FILL_GROUPS},
+    {"%laneid", FILL_LANE},       {"%warpid", FILL_WAVE},
+    {"%kernarg", FILL_ARGUMENTS},
 };
 
 /* Launches have one dimension. */
@@ -483,6 +496,8 @@ static void read_jump(ptx_reader *r, ptx_instruction *i, size_t number)
 static unsigned least_operands(const ptx_instruction *i)
 {
     ptx_function *const run = i->run;
+    if (ptx_unit_operands(run) > 0)
+        return ptx_unit_operands(run);
     if (run == run_multiply_group)
         return i->count / 2 + 7;
     if (run == run_multiply_wave)
@@ -495,8 +510,12 @@ static unsigned least_operands(const ptx_instruction *i)
         return 4;
     if (run == run_insert || run == run_shuffle)
         return 5;
-    if (run == run_barrier_expect)
+    if (run == run_permute_rows)
+        return 4;
+    if (run == run_barrier_expect || run == run_permute_bytes)
         return 3;
+    if (run == run_ballot)
+        return 2;
     if (run == run_copy_box)
         return 7;
     return 0;

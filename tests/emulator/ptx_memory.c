@@ -38,6 +38,11 @@ static unsigned char *global(ptx_group *group, uint64_t address, size_t bytes)
             group->recent = group->launch->ranges[i];
             return at;
         }
+    const ptx_range arguments = {
+        (unsigned char *)(uintptr_t)group->launch->parameters,
+        group->kernel->parameter_bytes};
+    if (is_within(&arguments, at, bytes))
+        return at;
     ptx_fail(group, "%zu bytes at %#llx, outside of all buffers", bytes,
              (unsigned long long)address);
     return NULL;

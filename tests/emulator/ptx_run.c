@@ -152,6 +152,9 @@ static void fill(uint64_t *lanes, const ptx_wave *wave,
     case FILL_GROUPS:
         base = group->launch->groups;
         break;
+    case FILL_ARGUMENTS:
+        base = (uint64_t)(uintptr_t)group->launch->parameters;
+        break;
     case FILL_WAVE:
         base = wave->number;
         break;
