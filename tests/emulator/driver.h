@@ -60,9 +60,8 @@ enum { VENDOR_NVIDIA = 0x10de, VENDOR_AMD = 0x1002, VENDOR_INTEL = 0x8086 };
 struct _cl_device_id {
     const cl_icd_dispatch *dispatch;
     const char *name, *vendor, *version, *extensions;
-    /* a file of prelude/, and what it is told; NULL: what clang knows of
-     * NVIDIA's devices by itself is enough */
-    const char *prelude, *define;
+    const char *options; /* for clang */
+    const char *prelude; /* of the folder of that name; NULL: none */
     cl_uint vendor_id, compute_units, clock_mhz;
     unsigned wave;            /* lanes */
     unsigned capability[2];   /* NVIDIA: major and minor */
@@ -183,9 +182,18 @@ cl_int command_enqueue(command *one, bool blocking, cl_event *event);
 /* ---- Compiler (driver_compiler.c) ---- */
 
 bool compiler_is_there(void);
+/* To be freed; NULL: not there, or no memory. */
+char *read_file(const char *path);
 /* PTX, to be freed; NULL: it does not compile. What the compiler says is
  * *log, to be freed, or NULL. */
 char *compile(cl_device_id device, const char *source, const char *options,
               char **log);
+
+/* ---- PTX that is kept (driver_cache.c) ---- */
+
+/* `parts`: all that it depends on, and NULL behind. Gives what is to be freed;
+ * NULL: none is kept. */
+char *cache_find(const char *const *parts);
+void cache_keep(const char *const *parts, const char *ptx);
 
 #endif

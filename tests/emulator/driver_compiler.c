@@ -13,9 +13,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "driver_version.h"
+
 #define PATH_BYTES 4096
-#define MOST_OPTIONS 256
-#define FIRST_OPTION 12
+#define MOST_ARGUMENTS 256
+#define FIRST_OPTION 5
 
 typedef struct work {
     char folder[PATH_BYTES - 32];
@@ -62,8 +64,7 @@ static bool write_file(const char *path, const char *text)
     return fclose(file) == 0 && is_written;
 }
 
-/* To be freed; NULL: not there, or no memory. */
-static char *read_file(const char *path)
+char *read_file(const char *path)
 {
     size_t size = 0, room = 1 << 16;
     FILE *file = fopen(path, "rb");
@@ -113,63 +114,60 @@ static int run_script(char *const arguments[], const char *log)
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool is_there;
+static char *versions; /* NULL: it is not there */
 
 /* It says what it lacks. */
 static void look_for_compiler(void)
 {
-    static char script[] = EMULATOR_COMPILER;
-    char *const arguments[] = {script, NULL};
+    static char script[] = EMULATOR_COMPILER, way[] = "--versions";
+    char *const arguments[] = {script, way, NULL};
     work where;
     if (!make_work(&where))
         return;
     const int status = run_script(arguments, where.log);
     char *said = read_file(where.log);
-    is_there = status == 0 && said && !*said;
-    if (!is_there)
-        fprintf(stderr, "no emulated GPUs, as there is no:\n%s",
-                said ? said : "");
-    free(said);
     remove_work(&where);
+    if (status == 0) {
+        versions = said;
+        return;
+    }
+    fprintf(stderr, "no emulated GPUs, as there is no:\n%s", said ? said : "");
+    free(said);
 }
 
 bool compiler_is_there(void)
 {
     pthread_once(&once, look_for_compiler);
-    return is_there;
+    return versions != NULL;
 }
 
-char *compile(cl_device_id device, const char *source, const char *options,
-              char **log)
+/* By the script. */
+static char *compile_now(cl_device_id device, const char *source,
+                         const char *options, char **log)
 {
     static char script[] = EMULATOR_COMPILER, way[] = "--for-rewriting",
-                target[] = "sm_90", optimizes[] = "-O1",
-                includes[] = "-include", passes[] = "-Xclang",
-                knows_half[] = "-cl-ext=+cl_khr_fp16";
+                target[] = "sm_90", includes[] = "-include";
     work where;
-    char *rest = NULL, *ptx = NULL, prelude[PATH_BYTES], define[64];
+    char prelude[PATH_BYTES];
+    char *rest = NULL, *ptx = NULL;
     *log = NULL;
-    char *words = strdup(options);
+    char *words = malloc(strlen(device->options) + strlen(options) + 2);
     if (!words || !make_work(&where)) {
         free(words);
         return NULL;
     }
-    char *arguments[MOST_OPTIONS + FIRST_OPTION + 6] = {
-        script, way, target, where.source, where.result, optimizes};
-    size_t count = 6;
+    sprintf(words, "%s %s", device->options, options);
+    char *arguments[MOST_ARGUMENTS + 1] = {script, way, target, where.source,
+                                           where.result};
+    size_t count = FIRST_OPTION;
     if (device->prelude) {
         snprintf(prelude, sizeof prelude, "%s/%s", EMULATOR_PRELUDE,
                  device->prelude);
-        snprintf(define, sizeof define, "%s", device->define);
         arguments[count++] = includes;
         arguments[count++] = prelude;
-        arguments[count++] = define;
-        arguments[count++] = passes;
-        arguments[count++] = knows_half;
     }
     for (char *word = strtok_r(words, " \t\n", &rest);
-         word && count < MOST_OPTIONS + FIRST_OPTION;
-         word = strtok_r(NULL, " \t\n", &rest))
+         word && count < MOST_ARGUMENTS; word = strtok_r(NULL, " \t\n", &rest))
         arguments[count++] = word;
     if (write_file(where.source, source) &&
         run_script(arguments, where.log) == 0)
@@ -177,5 +175,25 @@ char *compile(cl_device_id device, const char *source, const char *options,
     *log = read_file(where.log);
     remove_work(&where);
     free(words);
+    return ptx;
+}
+
+char *compile(cl_device_id device, const char *source, const char *options,
+              char **log)
+{
+    const char *const parts[] = {COMPILER_VERSION,
+                                 versions,
+                                 device->options,
+                                 device->prelude ? device->prelude : "",
+                                 options,
+                                 source,
+                                 NULL};
+    *log = NULL;
+    char *ptx = cache_find(parts);
+    if (ptx)
+        return ptx;
+    ptx = compile_now(device, source, options, log);
+    if (ptx && *log && !**log) /* what it says, it says each time */
+        cache_keep(parts, ptx);
     return ptx;
 }

@@ -6,6 +6,12 @@
 
 #define KIB 1024u
 
+/* Of other vendors clang must be told what their compilers know. Functions
+ * that kernels are written in are inlined at -O1, too; the interpreter knows
+ * no calls. */
+#define OPTIONS "-O1"
+#define FOREIGN_OPTIONS OPTIONS " -Xclang -cl-ext=+cl_khr_fp16 "
+
 #define COMMON_EXTENSIONS                                                     \
     "cl_khr_icd cl_khr_byte_addressable_store "                               \
     "cl_khr_global_int32_base_atomics cl_khr_global_int32_extended_atomics "  \
@@ -14,9 +20,10 @@
 
 /* What it says of local memory is the limit of arguments. */
 #define NVIDIA                                                                \
-    .dispatch = &driver_dispatch, .vendor = "NVIDIA Corporation",             \
-    .vendor_id = VENDOR_NVIDIA, .version = "OpenCL 3.0 CUDA", .wave = 32,     \
-    .most_items = 1024, .said_bytes = 48 * KIB, .parameter_bytes = 4352,      \
+    .dispatch = &driver_dispatch, .options = OPTIONS,                         \
+    .vendor = "NVIDIA Corporation", .vendor_id = VENDOR_NVIDIA,               \
+    .version = "OpenCL 3.0 CUDA", .wave = 32, .most_items = 1024,             \
+    .said_bytes = 48 * KIB, .parameter_bytes = 4352,                          \
     .extensions = COMMON_EXTENSIONS "cl_nv_compiler_options "                 \
                                     "cl_nv_device_attribute_query "           \
                                     "cl_nv_pragma_unroll"
@@ -25,7 +32,7 @@
     .dispatch = &driver_dispatch, .vendor = "Advanced Micro Devices, Inc.",   \
     .vendor_id = VENDOR_AMD, .version = "OpenCL 2.0 AMD-APP",                 \
     .name = target " (emulated)", .prelude = "amd.h",                         \
-    .define = "-D__" target "__=1", .most_items = 256,                        \
+    .options = FOREIGN_OPTIONS "-D__" target "__=1", .most_items = 256,       \
     .shared_bytes = 64 * KIB, .said_bytes = 64 * KIB,                         \
     .parameter_bytes = 1024,                                                  \
     .extensions =                                                             \
@@ -34,7 +41,8 @@
 #define INTEL(lanes, kib)                                                     \
     .dispatch = &driver_dispatch, .vendor = "Intel(R) Corporation",           \
     .vendor_id = VENDOR_INTEL, .version = "OpenCL 3.0 NEO", .wave = lanes,    \
-    .prelude = "intel.h", .define = "-D__LEAST_LANES__=" #lanes,              \
+    .prelude = "intel.h",                                                     \
+    .options = FOREIGN_OPTIONS "-D__LEAST_LANES__=" #lanes,                   \
     .most_items = 1024, .shared_bytes = (kib)*KIB, .said_bytes = (kib)*KIB,   \
     .parameter_bytes = 1024,                                                  \
     .extensions =                                                             \
