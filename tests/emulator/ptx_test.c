@@ -23,8 +23,8 @@
     "shl.b32 %r3, %r1, 2;\nadd.s32 %r4, %r2, %r3;\n"
 #define TAIL "ret;\n}\n"
 
-const char *run(const char *body, size_t items, uint32_t number,
-                uint32_t *words, unsigned seed)
+static const char *run_waves(const char *body, size_t items, size_t lanes,
+                             uint32_t number, uint32_t *words, unsigned seed)
 {
     static char reason[512];
     static char text[1 << 16];
@@ -42,7 +42,7 @@ const char *run(const char *body, size_t items, uint32_t number,
     const ptx_launch launch = {.parameters = parameters,
                                .groups = 1,
                                .items = items,
-                               .wave_lanes = 32,
+                               .wave_lanes = lanes,
                                .ranges = &range,
                                .range_count = 1,
                                .seed = seed};
@@ -50,6 +50,18 @@ const char *run(const char *body, size_t items, uint32_t number,
         reason[0] = 0;
     ptx_free(module);
     return reason;
+}
+
+const char *run(const char *body, size_t items, uint32_t number,
+                uint32_t *words, unsigned seed)
+{
+    return run_waves(body, items, 32, number, words, seed);
+}
+
+const char *run_wide(const char *body, size_t items, size_t lanes,
+                     uint32_t *words)
+{
+    return run_waves(body, items, lanes, 0, words, 1);
 }
 
 void assert_fails(const char *body, size_t items, const char *why)
