@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+# Oclgrind watches every access.
+
+function(add_oclgrind_test name labels check program)
+    add_labelled_test(oclgrind_${name} ${labels}
+        ${CMAKE_CURRENT_SOURCE_DIR}/runtimes/oclgrind
+        ${CMAKE_CURRENT_BINARY_DIR}/oclgrind_${name}.log --${check}
+        $<TARGET_FILE:${program}> ${ARGN})
+endfunction()
+
+# rows of test_backward_shapes that together have every option
+set(backward_uninitialized_quick 0 2 6 9 13 16 18 20 22 25 26 29)
+add_oclgrind_test(races_small quick data-races test_shapes small)
+if(WINATTN_MODELS)
+    add_oclgrind_test(races_linear_local quick data-races
+        test_linear local small)
+    add_oclgrind_test(races_linear_mma full data-races
+        test_linear mma small)
+    add_oclgrind_test(races_rows quick data-races test_rows local)
+    add_oclgrind_test(uninitialized_rows quick uninitialized
+        test_rows local)
+    foreach(tier cpu local)
+        add_oclgrind_test(races_rows_${tier} full data-races
+            test_rows ${tier} all)
+    endforeach()
+    if(CJSON_INCLUDE_DIR AND CJSON_LIBRARY)
+        add_oclgrind_test(races_swin_unfused full data-races
+            test_unfused local tiny)
+    endif()
+endif()
+add_oclgrind_test(races_self_test quick data-races
+    test_matrix mma self-test)
+add_oclgrind_test(races_random quick data-races test_shapes random 1 6)
+add_oclgrind_test(races_random_rest full data-races
+    test_shapes random 7 24)
+add_oclgrind_test(races_cases quick data-races check
+    "tier=local dtype=fp16 windows=3 heads=1 queries=20 dim=12 bias=fp32 \
+mask=regions mask_windows=2"
+    "tier=local dtype=bf16 kv_heads=1 queries=16 keys=30 dim=10 bias=same \
+mask=same mask_windows=2 layout=padded"
+    "tier=local windows=1 heads=1 bias=same"
+    "tier=local variant=cosine logit_scale=2 queries=20 dim=10 bias=same \
+mask=fp32 mask_windows=1 layout=packed"
+    "tier=local dtype=fp16 variant=cosine queries=12 keys=40 dim=40 \
+layout=strided"
+    "tier=local dtype=fp16 variant=sliding queries=50 block=16 dim=64"
+    "tier=local dtype=bf16 variant=sliding windows=1 queries=40 keys=60 \
+dim=20 block=7 first_block=3 window_blocks=2 sink=5 query_offset=20 \
+layout=aligned"
+    "tier=local dtype=fp16 heads=1 grid=2 size=9x10 window=4x4 shift=2x2 \
+dim=8 mask=shift bias=table_same pads=3 layout=packed"
+    "tier=cpu dtype=fp16 queries=20 dim=12 bias=fp32 mask=regions \
+mask_windows=2"
+    "tier=cpu variant=cosine logit_scale=1 queries=20 keys=13 dim=10 \
+bias=same layout=padded"
+    "tier=cpu dtype=bf16 variant=sliding windows=1 queries=40 block=7 \
+sink=2 window_blocks=2 dim=8")
+add_oclgrind_test(uninitialized_local quick uninitialized
+    test_shapes written)
+add_oclgrind_test(uninitialized_cpu quick uninitialized check
+    "tier=cpu windows=1 heads=1 queries=17 keys=13 dim=10 bias=fp32 \
+mask=regions mask_windows=1"
+    "tier=cpu dtype=fp16 variant=cosine logit_scale=1 windows=1 heads=1 \
+queries=16 dim=8"
+    "tier=cpu dtype=bf16 variant=sliding windows=1 heads=1 queries=32 \
+block=7 sink=2 window_blocks=2 dim=8")
+add_oclgrind_test(backward_races_small quick data-races
+    test_backward_shapes small)
+# what the planner takes for a GPU that nobody knows
+add_oclgrind_test(backward_races_planned quick data-races check
+    "pass=backward tier=local windows=3 queries=20 dim=12 bias=fp32"
+    "pass=backward tier=local variant=cosine logit_scale=1 queries=17 \
+dim=20 bias=same mask=regions mask_windows=2 accumulate=31"
+    "pass=backward tier=local queries=32 heads=2 kv_heads=1 dim=8 d_lse=1"
+    "pass=backward tier=local variant=sliding windows=1 heads=1 \
+queries=24 block=7 sink=2 window_blocks=2 dim=8"
+    "pass=backward tier=local heads=1 grid=2 size=9x10 window=4x4 \
+shift=2x2 dim=8 mask=shift bias=table_fp32 pads=3 d_lse=1 accumulate=127")
+# Oclgrind 21.10 takes what is written to memory that was free before for
+# not initialized, so each row has a run of its own
+foreach(row RANGE 30)
+    set(label full)
+    if(row IN_LIST backward_uninitialized_quick)
+        set(label quick)
+    endif()
+    add_oclgrind_test(backward_uninitialized_${row} ${label}
+        uninitialized test_backward_shapes rows ${row} 1)
+endforeach()
+add_oclgrind_test(backward_uninitialized_cpu_dot quick uninitialized check
+    "pass=backward tier=cpu windows=1 heads=1 queries=17 keys=13 dim=10 \
+bias=fp32 mask=regions mask_windows=1 d_lse=1")
+add_oclgrind_test(backward_uninitialized_cpu_cosine quick uninitialized
+    check "pass=backward tier=cpu dtype=fp16 variant=cosine \
+logit_scale=1 windows=1 heads=2 kv_heads=1 queries=16 dim=8 bias=same")
+add_oclgrind_test(backward_uninitialized_cpu_sliding quick uninitialized
+    check "pass=backward tier=cpu dtype=bf16 variant=sliding windows=1 \
+heads=1 queries=32 block=7 sink=2 window_blocks=2 dim=8 d_lse=1")
+add_oclgrind_test(backward_uninitialized_cpu_given quick uninitialized
+    check "pass=backward tier=cpu given=1 windows=1 heads=1 queries=20 \
+keys=17 dim=8 d_lse=1 accumulate=31 bias=same")
+add_oclgrind_test(matrix_races quick data-races test_matrix mma few)
+# rows of test_backward_matrix: one kernel, two, given o and lse that are
+# mended (minutes), waves that share rows, sliding
+foreach(rows "quick 0 7" "quick 54 1" "full 93 1" "quick 105 1"
+        "quick 112 1")
+    string(REPLACE " " ";" rows "${rows}")
+    list(POP_FRONT rows label)
+    list(GET rows 0 first)
+    add_oclgrind_test(backward_matrix_races_from_${first} ${label}
+        data-races test_backward_matrix mma small ${rows})
+endforeach()
+foreach(unit ${matrix_units})
+    foreach(program matrix backward_matrix)
+        add_oclgrind_test(${program}_races_${unit} full data-races
+            test_${program} ${unit} small)
+    endforeach()
+endforeach()
+add_oclgrind_test(backward_races_random full data-races
+    test_backward_shapes random 1001 100)
+add_oclgrind_test(races_fixed full data-races test_shapes fixed)
+add_oclgrind_test(races_random_more full data-races
+    test_shapes random 1001 500)
