@@ -46,31 +46,36 @@ foreach(kind shared static)
     add_labelled_test(own_names_${kind} "quick;host" own_names_${kind})
 endforeach()
 
-# A user's project, see consumer/try.
-function(add_consumer_test how kind)
-    add_labelled_test(consumer_${how}_${kind} quick
+# Test consumer_HOW_KIND with LABEL: a user's project, see consumer/try.
+function(add_consumer_test label how kind)
+    add_labelled_test(consumer_${how}_${kind} ${label}
         ${PROJECT_SOURCE_DIR}/tests/consumer/try ${PROJECT_SOURCE_DIR}
         ${PROJECT_BINARY_DIR} ${how} ${kind})
     set_test_environment(consumer_${how}_${kind}
         CC=${CMAKE_C_COMPILER} CXX=${CMAKE_CXX_COMPILER})
+    set_tests_properties(consumer_${how}_${kind} PROPERTIES
+        FIXTURES_REQUIRED "${ARGN}")
 endfunction()
 
+if(WINATTN_INSTALL)
+    # this build, installed once: consumers, the tutorial
+    add_labelled_test(installed quick
+        ${PROJECT_SOURCE_DIR}/tests/consumer/install ${PROJECT_BINARY_DIR})
+    set_tests_properties(installed PROPERTIES FIXTURES_SETUP installed)
+endif()
 if(UNIX AND CMAKE_CXX_COMPILER AND WINATTN_INSTALL AND WINATTN_SHARED
         AND WINATTN_STATIC)
-    foreach(kind shared static winattn)
-        add_consumer_test(find_package ${kind})
-    endforeach()
-    foreach(kind shared static)
-        add_consumer_test(subdirectory ${kind})
-        add_consumer_test(pkg_config ${kind})
-    endforeach()
-    add_consumer_test(pkg_config alone)
+    add_consumer_test(quick find_package winattn installed)
+    add_consumer_test(ci find_package static installed)
+    add_consumer_test(full find_package shared installed)
+    add_consumer_test(ci pkg_config shared installed)
+    add_consumer_test(full pkg_config static installed)
+    # these build the library
+    add_consumer_test(full pkg_config alone)
+    add_consumer_test(ci subdirectory shared)
+    add_consumer_test(full subdirectory static)
     # of what package_build has packed
-    foreach(test "fetch_content winattn" "deb winattn" "deb static")
-        string(REPLACE " " ";" how_and_kind ${test})
-        add_consumer_test(${how_and_kind})
-        string(REPLACE " " "_" name ${test})
-        set_tests_properties(consumer_${name} PROPERTIES
-            FIXTURES_REQUIRED packages)
-    endforeach()
+    add_consumer_test(ci fetch_content winattn packages)
+    add_consumer_test(ci deb winattn packages)
+    add_consumer_test(full deb static packages)
 endif()

@@ -1,39 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-# Oclgrind watches every access.
+# Oclgrind watches every access: a cross-check of what tests/emulator says, in
+# label full alone.
 
-function(add_oclgrind_test name labels check program)
-    add_labelled_test(oclgrind_${name} ${labels}
+function(add_oclgrind_test name check program)
+    add_labelled_test(oclgrind_${name} full
         ${CMAKE_CURRENT_SOURCE_DIR}/runtimes/oclgrind
         ${CMAKE_CURRENT_BINARY_DIR}/oclgrind_${name}.log --${check}
         $<TARGET_FILE:${program}> ${ARGN})
 endfunction()
 
-# rows of test_backward_shapes that together have every option
-set(backward_uninitialized_quick 0 2 6 9 13 16 18 20 22 25 26 29)
-add_oclgrind_test(races_small quick data-races test_shapes small)
+add_oclgrind_test(races_small data-races test_shapes small)
 if(WINATTN_MODELS)
-    add_oclgrind_test(races_linear_local quick data-races
-        test_linear local small)
-    add_oclgrind_test(races_linear_mma full data-races
-        test_linear mma small)
-    add_oclgrind_test(races_rows quick data-races test_rows local)
-    add_oclgrind_test(uninitialized_rows quick uninitialized
-        test_rows local)
+    add_oclgrind_test(races_linear_local data-races test_linear local small)
+    add_oclgrind_test(races_linear_mma data-races test_linear mma small)
+    add_oclgrind_test(uninitialized_rows uninitialized test_rows local)
     foreach(tier cpu local)
-        add_oclgrind_test(races_rows_${tier} full data-races
-            test_rows ${tier} all)
+        add_oclgrind_test(races_rows_${tier} data-races test_rows ${tier} all)
     endforeach()
     if(CJSON_INCLUDE_DIR AND CJSON_LIBRARY)
-        add_oclgrind_test(races_swin_unfused full data-races
-            test_unfused local tiny)
+        add_oclgrind_test(races_swin_unfused data-races test_unfused local tiny)
     endif()
 endif()
-add_oclgrind_test(races_self_test quick data-races
-    test_matrix mma self-test)
-add_oclgrind_test(races_random quick data-races test_shapes random 1 6)
-add_oclgrind_test(races_random_rest full data-races
-    test_shapes random 7 24)
-add_oclgrind_test(races_cases quick data-races check
+add_oclgrind_test(races_self_test data-races test_matrix mma self-test)
+add_oclgrind_test(races_random data-races test_shapes random 1 24)
+add_oclgrind_test(races_cases data-races check
     "tier=local dtype=fp16 windows=3 heads=1 queries=20 dim=12 bias=fp32 \
 mask=regions mask_windows=2"
     "tier=local dtype=bf16 kv_heads=1 queries=16 keys=30 dim=10 bias=same \
@@ -55,19 +45,17 @@ mask_windows=2"
 bias=same layout=padded"
     "tier=cpu dtype=bf16 variant=sliding windows=1 queries=40 block=7 \
 sink=2 window_blocks=2 dim=8")
-add_oclgrind_test(uninitialized_local quick uninitialized
-    test_shapes written)
-add_oclgrind_test(uninitialized_cpu quick uninitialized check
+add_oclgrind_test(uninitialized_local uninitialized test_shapes written)
+add_oclgrind_test(uninitialized_cpu uninitialized check
     "tier=cpu windows=1 heads=1 queries=17 keys=13 dim=10 bias=fp32 \
 mask=regions mask_windows=1"
     "tier=cpu dtype=fp16 variant=cosine logit_scale=1 windows=1 heads=1 \
 queries=16 dim=8"
     "tier=cpu dtype=bf16 variant=sliding windows=1 heads=1 queries=32 \
 block=7 sink=2 window_blocks=2 dim=8")
-add_oclgrind_test(backward_races_small quick data-races
-    test_backward_shapes small)
+add_oclgrind_test(backward_races_small data-races test_backward_shapes small)
 # what the planner takes for a GPU that nobody knows
-add_oclgrind_test(backward_races_planned quick data-races check
+add_oclgrind_test(backward_races_planned data-races check
     "pass=backward tier=local windows=3 queries=20 dim=12 bias=fp32"
     "pass=backward tier=local variant=cosine logit_scale=1 queries=17 \
 dim=20 bias=same mask=regions mask_windows=2 accumulate=31"
@@ -79,44 +67,37 @@ shift=2x2 dim=8 mask=shift bias=table_fp32 pads=3 d_lse=1 accumulate=127")
 # Oclgrind 21.10 takes what is written to memory that was free before for
 # not initialized, so each row has a run of its own
 foreach(row RANGE 30)
-    set(label full)
-    if(row IN_LIST backward_uninitialized_quick)
-        set(label quick)
-    endif()
-    add_oclgrind_test(backward_uninitialized_${row} ${label}
-        uninitialized test_backward_shapes rows ${row} 1)
+    add_oclgrind_test(backward_uninitialized_${row} uninitialized
+        test_backward_shapes rows ${row} 1)
 endforeach()
-add_oclgrind_test(backward_uninitialized_cpu_dot quick uninitialized check
+add_oclgrind_test(backward_uninitialized_cpu_dot uninitialized check
     "pass=backward tier=cpu windows=1 heads=1 queries=17 keys=13 dim=10 \
 bias=fp32 mask=regions mask_windows=1 d_lse=1")
-add_oclgrind_test(backward_uninitialized_cpu_cosine quick uninitialized
-    check "pass=backward tier=cpu dtype=fp16 variant=cosine \
+add_oclgrind_test(backward_uninitialized_cpu_cosine uninitialized check
+    "pass=backward tier=cpu dtype=fp16 variant=cosine \
 logit_scale=1 windows=1 heads=2 kv_heads=1 queries=16 dim=8 bias=same")
-add_oclgrind_test(backward_uninitialized_cpu_sliding quick uninitialized
-    check "pass=backward tier=cpu dtype=bf16 variant=sliding windows=1 \
+add_oclgrind_test(backward_uninitialized_cpu_sliding uninitialized check
+    "pass=backward tier=cpu dtype=bf16 variant=sliding windows=1 \
 heads=1 queries=32 block=7 sink=2 window_blocks=2 dim=8 d_lse=1")
-add_oclgrind_test(backward_uninitialized_cpu_given quick uninitialized
-    check "pass=backward tier=cpu given=1 windows=1 heads=1 queries=20 \
+add_oclgrind_test(backward_uninitialized_cpu_given uninitialized check
+    "pass=backward tier=cpu given=1 windows=1 heads=1 queries=20 \
 keys=17 dim=8 d_lse=1 accumulate=31 bias=same")
-add_oclgrind_test(matrix_races quick data-races test_matrix mma few)
+add_oclgrind_test(matrix_races data-races test_matrix mma few)
 # rows of test_backward_matrix: one kernel, two, given o and lse that are
 # mended (minutes), waves that share rows, sliding
-foreach(rows "quick 0 7" "quick 54 1" "full 93 1" "quick 105 1"
-        "quick 112 1")
+foreach(rows "0 7" "54 1" "93 1" "105 1" "112 1")
     string(REPLACE " " ";" rows "${rows}")
-    list(POP_FRONT rows label)
     list(GET rows 0 first)
-    add_oclgrind_test(backward_matrix_races_from_${first} ${label}
-        data-races test_backward_matrix mma small ${rows})
+    add_oclgrind_test(backward_matrix_races_from_${first} data-races
+        test_backward_matrix mma small ${rows})
 endforeach()
 foreach(unit ${matrix_units})
     foreach(program matrix backward_matrix)
-        add_oclgrind_test(${program}_races_${unit} full data-races
+        add_oclgrind_test(${program}_races_${unit} data-races
             test_${program} ${unit} small)
     endforeach()
 endforeach()
-add_oclgrind_test(backward_races_random full data-races
+add_oclgrind_test(backward_races_random data-races
     test_backward_shapes random 1001 100)
-add_oclgrind_test(races_fixed full data-races test_shapes fixed)
-add_oclgrind_test(races_random_more full data-races
-    test_shapes random 1001 500)
+add_oclgrind_test(races_fixed data-races test_shapes fixed)
+add_oclgrind_test(races_random_more data-races test_shapes random 1001 500)
