@@ -121,13 +121,13 @@ static void tell_held_groups(wa_device *device, uint32_t groups)
     device->local_capacity = 0;
 }
 
-/* Of the unit that a test demands, if any. */
+/* Of the unit that a test demands, if any; a device may have several. */
 static void tell_unit(wa_device *device, const wa_matrix_unit *unit)
 {
     if (!unit || device->matrix_unit == unit)
         return;
     device->matrix_unit = unit;
-    device->emulates_matrix_unit = true;
+    device->emulates_matrix_unit = !wa_matrix_unit_suits(unit, device);
     device->compute_units = 2; /* a work-group iterates over several windows */
 }
 
