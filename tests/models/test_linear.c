@@ -272,6 +272,8 @@ static wa_session *pretend(void)
     if (told->matrix_unit == unit)
         return session;
     told->matrix_unit = unit;
+    if (wa_matrix_unit_suits(unit, told)) /* a device may have several */
+        return session;
     told->emulates_matrix_unit = true;
     told->loop_limit = 0;
     if (told->max_work_group > 256) /* PoCL's stack holds no more */
