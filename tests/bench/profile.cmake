@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Does bench/profile write down a launch, make PTX of it that another driver
-# would take, and read the profiler's table? On the emulated Hopper:
+# would take, and read the profiler's table? On the emulated H200:
 #
 #   cmake -DCHECK=check -DRECORD=librecord.so -DTOOLS=bench/profile
 #       -DPYTHON=python3 -DFOLDER=folder -P profile.cmake
