@@ -113,9 +113,7 @@ static void print_unit(const wa_device *device)
         printf("%12s\n", "none");
     else
         printf("%12s (%s, tiles of %u queries x %u keys)\n", unit->name,
-               device->emulates_matrix_unit ? "emulated"
-               : unit->proven               ? "proven"
-                                            : "not proven: must be demanded",
+               unit->proven ? "proven" : "not proven: must be demanded",
                unit->queries, unit->tile);
 }
 

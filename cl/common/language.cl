@@ -36,9 +36,6 @@
 #ifndef LIMITS_REGISTERS
 #define LIMITS_REGISTERS 0
 #endif
-#ifndef EMULATED
-#define EMULATED 0
-#endif
 #ifndef COMPUTE_CAPABILITY
 #define COMPUTE_CAPABILITY 0
 #endif
@@ -51,7 +48,7 @@
 #define SUB_GROUP_SIZE
 #endif
 
-/* To some versions of clang, `a && EMULATED` looks like a slip of the pen, as
+/* To some versions of clang, `a && SWITCH` looks like a slip of the pen, as
  * OpenCL C has a bool; and runtimes tell the application's user of warnings.
  */
 #ifdef __clang__
@@ -59,12 +56,9 @@
 #endif
 
 /* Kernels must not call: an argument whose address is passed to a function
- * that is not inlined lands in slow private memory. Emulated units are slow
- * anyway, and PoCL takes a quarter of the time to compile what it may call. */
+ * that is not inlined lands in slow private memory. */
 #ifndef INLINE /* simulators want calls (tests/runtimes/oclgrind) */
-#if EMULATED
-#define INLINE static __attribute__((noinline))
-#elif defined(__SPIR__) && defined(cl_intel_required_subgroup_size)
+#if defined(__SPIR__) && defined(cl_intel_required_subgroup_size)
 /* Not static: clang then writes a function before those that call it. Of one
  * that is the first to call another, Intel's compiler (IGC 1.0.12504, as it
  * reads SPIR-V) forgets which loops are to be unrolled, and arrays that these

@@ -126,7 +126,6 @@
     X(TENSOR_MAPS, 0, 1)                                                      \
     /* unit/: 1: the instruction is computed through local memory, on any     \
      * device; NVIDIA's compute capability, times 10 */                       \
-    X(EMULATED, 0, 1)                                                         \
     X(COMPUTE_CAPABILITY, 0, 9999)                                            \
                                                                               \
     /* models/, linear layers: 1: rows of x are normalised as they are read;  \

@@ -26,7 +26,6 @@
 #include "hopper/window_regions.cl"
 
 REQUIRE(STAGES)
-REQUIRE(EMULATED)
 REQUIRE(COMPUTE_CAPABILITY)
 REQUIRE(NQ)
 

@@ -13,7 +13,6 @@
 
 #include "hopper/store_rows.cl"
 
-REQUIRE(EMULATED)
 REQUIRE(COMPUTE_CAPABILITY)
 
 /* Where a team is in the ring. */

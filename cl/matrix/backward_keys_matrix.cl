@@ -103,16 +103,16 @@ INLINE void differentiate_keys(float sums[GRADIENTS][DIM_TILES][ACC_PER_LANE],
             query_tile operands[WEIGHT_PARTS];
             float dp[ACC_PER_LANE];
             clear_tiles(&dp, 1);
-            IF_ALL (makes_k)
+            if (makes_k)
                 multiply_dp(dp, &values, here->v, here->d_o, first + t, w);
             differentiate_tile(scores[t], dp, numbers, first + t,
                                here->row_count, here->ds_scale, large, w);
-            IF_ALL (makes_v) {
+            if (makes_v) {
                 make_operand_parts(operands, scores[t], w);
                 add_values(sums[0], DIM_TILES, operands, here->d_o, first + t,
                            0, w);
             }
-            IF_ALL (makes_k) {
+            if (makes_k) {
                 make_operand_parts(operands, dp, w);
                 add_values(sums[GRADIENTS - 1], DIM_TILES, operands, here->q,
                            first + t, 0, w);
@@ -247,21 +247,16 @@ INLINE void add_q_block(wave_keys *own,
                 sums[GRADIENTS - 1][d][i] *= rescale;
     }
     now->ds_scale = own->ds_scale;
-#if EMULATED /* waves have to keep step */
-    differentiate_keys(sums, own->makes_v, own->makes_k, large, numbers, keys,
-                       now, score_bias, w);
-#else
     if (large)
         differentiate_keys(sums, own->makes_v, own->makes_k, 1, numbers, keys,
                            now, score_bias, w);
     else
         differentiate_keys(sums, own->makes_v, own->makes_k, 0, numbers, keys,
                            now, score_bias, w);
-#endif
-    IF_ALL (now->is_last && own->makes_v)
+    if (now->is_last && own->makes_v)
         store_dv(sums[0], DIM_TILES, keys->row, count, 0, own->dv, kv_head,
                  own->pads, now, w);
-    IF_ALL (now->is_last && own->makes_k)
+    if (now->is_last && own->makes_k)
         store_dk(sums[GRADIENTS - 1], DIM_TILES, keys->row, count, 0, own->dk,
                  kv_head, own->pads, now, w);
 }
@@ -301,7 +296,7 @@ INLINE int prepare_q_block(const q_block *now, uint number, uint *kept_regions,
 {
     int has_shift_boundary = 0;
 #if VARIANT == COSINE
-    IF_ALL (number == 0) { /* each wave its own keys' */
+    if (number == 0) { /* each wave its own keys' */
         const measured_rows measured = {memory->k_inverses, now->k, BLOCK_KEYS,
                                         1.0f};
         measure_rows(&measured, 1, me->wave, w);
@@ -319,7 +314,7 @@ INLINE int prepare_q_block(const q_block *now, uint number, uint *kept_regions,
         keep_regions(memory->key_regions, memory->row_regions, forward,
                      &regions, now->first_key, me->lane);
     }
-    if (EMULATED || has_new)
+    if (has_new)
         TEAM_SYNC(me->team);
 #endif
     return has_shift_boundary;
@@ -346,7 +341,7 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     DECLARE_PADS(pads)
     const forward_args *kernel_forward = &args.forward;
     work_item me = this_work_item();
-    DECLARE_WAVE(w, me.id, WINDOWS_PER_GROUP * WAVES_PER_WINDOW)
+    wave w = {.lane = me.id % WAVE};
     const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
     const keys_memory memory = {
         .bias_cache = BIAS_CACHE_OR_NULL(bias_cache),
@@ -431,7 +426,7 @@ JOIN(backward_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             prepare_q_block(&now, number, &kept_regions, &memory, &tensors,
                             work_tile_here, &me, &w);
         const int count = here.exists ? block.key_count - me.wave * TILE_M : 0;
-        if (EMULATED || count > 0) { /* emulated waves have to keep step */
+        if (count > 0) {
             const tile_rows keys =
                 find_keys(&now, number % KEY_BLOCKS, has_shift_boundary,
                           &memory, me.wave, &w);

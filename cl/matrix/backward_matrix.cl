@@ -96,7 +96,7 @@ INLINE int prepare_q_block(const q_block *now, uint step, uint *kept_regions,
     meets |= job->has_o_lse;
     if (job->has_o_lse && me->lane == 0)
         memory->largest_v[(step + 1) % 2] = 0;
-    IF_ALL (job->has_o_lse)
+    if (job->has_o_lse)
         measure_values(&memory->largest_v[step % 2], now->v, me->wave,
                        memory->own_ds_scale, w);
 #endif
@@ -105,9 +105,9 @@ INLINE int prepare_q_block(const q_block *now, uint step, uint *kept_regions,
     const measured_rows measured[2] = {
         {memory->q_inverses, now->q, BLOCK_ROWS, 1.0f},
         {memory->k_inverses, now->k, BLOCK_KEYS, 1.0f}};
-    IF_ALL (number == 0)
+    if (number == 0)
         measure_rows(measured, 2, me->wave, w);
-    IF_ALL (number != 0)
+    if (number != 0)
         measure_rows(measured, 1, me->wave, w);
 #endif
 #if COMPARES_REGIONS
@@ -123,7 +123,7 @@ INLINE int prepare_q_block(const q_block *now, uint step, uint *kept_regions,
                      &regions, 0, me->lane);
     }
 #endif
-    if (EMULATED || meets)
+    if (meets)
         TEAM_SYNC(me->team);
     return has_shift_boundary;
 }
@@ -171,7 +171,7 @@ INLINE void find_statistics(row_statistics *s,
     read_rows(part, now, job->d_lse, w);
     const int takes_lse = lse_serves(job->has_lse, part, w);
     start_statistics(s, job->has_o_lse || takes_lse, part->lse);
-    IF_ALL (!job->has_o_lse) {
+    if (!job->has_o_lse) {
         add_statistics(s, scores, kept_dp, part, now, score_bias, takes_lse,
                        w);
         finish_statistics(s, part, takes_lse, w);
@@ -180,7 +180,7 @@ INLINE void find_statistics(row_statistics *s,
                 UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
                     scores[t][i] *= s->sum[LANE_ROW(i)];
     }
-    IF_ALL (job->has_o_lse) {
+    if (job->has_o_lse) {
 #if STAGES > 1 /* else all copies are there */
         AWAIT_COPIES(1);
         WAVE_SYNC();
@@ -205,7 +205,7 @@ INLINE void compute_rows(const q_block *now, uint step, kept_sums *sums,
                          int wave_of_team, const wave *w)
 {
     const int exists = now->at->exists;
-    const int computes = EMULATED || (exists && memory->weights.owns);
+    const int computes = exists && memory->weights.owns;
     row_part part =
         find_rows(now, has_shift_boundary, memory, wave_of_team, w);
     float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
@@ -391,7 +391,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     DECLARE_PADS(pads)
     const forward_args *forward = &args.forward;
     work_item me = this_work_item();
-    DECLARE_WAVE(w, me.id, WINDOWS_PER_GROUP * WAVES_PER_WINDOW)
+    wave w = {.lane = me.id % WAVE};
     const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
     fused_memory memory =
         find_memory((__local uchar *)team_memory[me.team], me.wave);
@@ -476,7 +476,7 @@ JOIN(backward_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 
     barrier(CLK_LOCAL_MEM_FENCE);
 #if BIAS && KEEPS_DBIAS
-    IF_ALL ((forward->flags & ARG_DBIAS) != 0)
+    if ((forward->flags & ARG_DBIAS) != 0)
         store_dbias(dbias_sums, KEY_TILES, (__local float *)team_memory,
                     job.bias_partials, me.team, memory.row_tile, 0, NQ,
                     memory.weights.owns, forward->flags, &w);

@@ -45,7 +45,7 @@ typedef struct row_step {
 typedef struct row_tile {
     int tile;
     int split;    /* the wave's number among those that share it */
-    int computes; /* the tile exists; but emulated waves have to keep step */
+    int computes; /* the tile exists */
 } row_tile;
 
 /* What a KV block has to be measured or found before it is computed with; the
@@ -69,13 +69,13 @@ INLINE int prepare_kv_block(const q_block *now, const row_step *in,
     meets |= job->has_o_lse;
 #endif
 #if VARIANT == COSINE || RESCALES
-    IF_ALL (meets)
+    if (meets)
         measure_keys((__local float *)now->k_inverses,
                      BOUNDS_OF(memory, me->team, in->step), now->k, now->v,
                      job->has_o_lse, me->wave, w);
 #endif
 #if VARIANT == COSINE
-    IF_ALL (in->number == 0) {
+    if (in->number == 0) {
         const measured_rows measured = {memory->q_inverses[me->team], now->q,
                                         BLOCK_ROWS, 1.0f};
         measure_rows(&measured, 1, me->wave, w);
@@ -95,7 +95,7 @@ INLINE int prepare_kv_block(const q_block *now, const row_step *in,
     }
     meets |= has_new;
 #endif
-    if (EMULATED || meets)
+    if (meets)
         TEAM_SYNC(me->team);
     return has_shift_boundary;
 }
@@ -153,7 +153,7 @@ INLINE void add_row_statistics(row_state *state, const row_part *part,
                                const wave *w)
 {
     float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
-    IF_ALL (block == 0) {
+    if (block == 0) {
         state->takes_lse = lse_serves(has_lse, part, w);
         start_statistics(&state->statistics, state->takes_lse, part->lse);
     }
@@ -162,7 +162,7 @@ INLINE void add_row_statistics(row_state *state, const row_part *part,
 #endif
     add_statistics(&state->statistics, scores, 0, part, now, score_bias,
                    state->takes_lse, w);
-    IF_ALL (block == KEY_BLOCKS - 1) {
+    if (block == KEY_BLOCKS - 1) {
         finish_statistics(&state->statistics, part, state->takes_lse, w);
 #if RESCALES
         join_bounds(&state->statistics, w);
@@ -181,14 +181,14 @@ INLINE void find_statistics(row_state *state, const row_part *part,
 {
     const int has_o_lse = job->has_o_lse;
 #if O_SERVES
-    IF_ALL (computes && has_o_lse && in->block == 0 && !in->mends)
+    if (computes && has_o_lse && in->block == 0 && !in->mends)
         take_statistics(state, part, now, now->q + (O_OFFSET - Q_OFFSET), w);
 #if RESCALES
     if (has_o_lse)
         bound_dp(state, BOUNDS_OF(memory, team, in->step));
 #endif
 #endif
-    IF_ALL (computes && !has_o_lse && (!STREAMING || in->is_for_sums))
+    if (computes && !has_o_lse && (!STREAMING || in->is_for_sums))
         add_row_statistics(state, part, in->block, job->has_lse, now,
                            score_bias, w);
 }
@@ -202,13 +202,9 @@ INLINE void add_kv_block(row_state *state,
                          const score_bias_view *score_bias, const wave *w)
 {
     const int mends = in->mends, is_first = in->block == 0 && !mends;
-    IF_ALL (is_first)
+    if (is_first)
         find_large(state, now, w);
     choose_ds_scales(state, dq_sums, is_first);
-#if EMULATED /* waves have to keep step */
-    differentiate_rows(state, dq_sums, dbias, 1, mends, own, share, score_bias,
-                       w);
-#else
     if (O_SERVES && STREAMING && mends)
         differentiate_rows(state, dq_sums, dbias, 1, 1, own, share, score_bias,
                            w);
@@ -218,7 +214,6 @@ INLINE void add_kv_block(row_state *state,
     else if (differentiates)
         differentiate_rows(state, dq_sums, dbias, 0, 0, own, share, score_bias,
                            w);
-#endif
 }
 
 #if O_SERVES
@@ -237,7 +232,7 @@ INLINE int mend_window(row_state *state,
     const int split = rows->split, computes = rows->computes;
     int shows = 0;
     float expected[LANE_ROWS];
-    IF_ALL (!computes)
+    if (!computes)
         clear_errors(&state->errors);
     expect_sums(expected, state, part);
     reduce_errors(&state->errors, w);
@@ -247,14 +242,14 @@ INLINE int mend_window(row_state *state,
                 split, team, w);
 #endif
     find_errors(&state->errors, &state->statistics, expected);
-    /* by the first of who share rows; emulated waves keep step */
-    const int takes_mean = computes && (EMULATED || split == 0);
+    /* by the first of who share rows */
+    const int takes_mean = computes && split == 0;
     float of_dq[LANE_ROWS];
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         of_dq[r] = split == 0 ? state->errors.sum[r] : 0.0f;
-    IF_ALL (takes_mean)
+    if (takes_mean)
         take_mean_key(dq_sums, of_dq, now, w);
-    IF_ALL (has_o_lse)
+    if (has_o_lse)
         shows = errors_count(&state->errors, SCRATCH_OF_ERRORS(now->out), w) &&
                 computes;
 #if STREAMING
@@ -263,11 +258,11 @@ INLINE int mend_window(row_state *state,
     TEAM_SYNC(team);
     shows = *memory->errors_show;
 #else
-    IF_ALL (shows)
+    if (shows)
         differentiate_rows(state, dq_sums, dbias, 1, 1, own, share, score_bias,
                            w);
 #endif
-    IF_ALL (takes_mean && shows) {
+    if (takes_mean && shows) {
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             of_dq[r] = -of_dq[r];
         take_mean_key(dq_sums, of_dq, now, w);
@@ -290,7 +285,7 @@ INLINE void leave_window(row_state *state,
                team, w);
     part->count = rows->split == 0 ? part->count : 0;
 #endif
-    if (EMULATED || part->count > 0) {
+    if (part->count > 0) {
 #if O_SERVES
         if (job->has_o_lse)
             mend_delta(state);
@@ -325,7 +320,7 @@ INLINE int compute_rows(int turn, row_state *state,
     part.count = now->at->exists ? job->row_count - tile_here * TILE_M : 0;
     const row_tile rows = {.tile = min(tile_here, ROW_TILES - 1),
                            .split = SPLITS > 1 ? me->wave / ROW_TILES : 0,
-                           .computes = EMULATED || part.count > 0};
+                           .computes = part.count > 0};
     const int first = rows.split * SHARE_TILES;
     int comes_again = 0;
     /* who shares rows, or has the team's keys come again, must meet */
@@ -351,16 +346,16 @@ INLINE int compute_rows(int turn, row_state *state,
         .workspace = job->bias_partial + share.first_key,
         .keys = (int)NK - (int)share.first_key
     };
-    IF_ALL (rows.computes && !in->is_for_sums)
+    if (rows.computes && !in->is_for_sums)
         add_kv_block(state, dq_sums, &dbias, &own, &share, in,
                      job->differentiates, now, score_bias, w);
 #if O_SERVES
-    IF_ALL (job->differentiates && now->is_last && !in->mends)
+    if (job->differentiates && now->is_last && !in->mends)
         comes_again =
             mend_window(state, dq_sums, &dbias, &rows, &part, &own, &share,
                         now, score_bias, job->has_o_lse, memory, me->team, w);
 #endif
-    IF_ALL (now->is_last && !comes_again)
+    if (now->is_last && !comes_again)
         leave_window(state, dq_sums, scale_sum, &rows, &part, now, job, memory,
                      me->team, w);
     return comes_again;
@@ -442,7 +437,7 @@ differentiate_windows(tile_scheduler here, DBIAS_PARAMETER float *scale_sum,
                 has_shift_boundary, &score_bias, job, memory, me, w);
 #if STREAMING
 #if O_SERVES
-        IF_ALL (comes_again)
+        if (comes_again)
             start_again(pipeline, step, &here, window_here, job, memory,
                         now_args, me->team, me->lane);
 #endif
@@ -510,7 +505,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     DECLARE_PADS(pads)
     const forward_args *forward = &args.forward;
     work_item me = this_work_item();
-    DECLARE_WAVE(w, me.id, WINDOWS_PER_GROUP * WAVES_PER_WINDOW)
+    wave w = {.lane = me.id % WAVE};
     const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
     const split_memory memory = {
         .bias_cache = BIAS_CACHE_OR_NULL(bias_cache),
@@ -581,7 +576,7 @@ JOIN(backward_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 
     barrier(CLK_LOCAL_MEM_FENCE);
 #if BIAS && KEEPS_DBIAS == 1
-    IF_ALL ((forward->flags & ARG_DBIAS) != 0)
+    if ((forward->flags & ARG_DBIAS) != 0)
         store_dbias(dbias_sums, SHARE_TILES, (__local float *)rings,
                     job.bias_partial, me.team, me.wave % ROW_TILES,
                     me.wave / ROW_TILES * SHARE_TILES, job.row_count,

@@ -36,7 +36,7 @@ JOIN(check_matrix_, UNIT_NAME)(__global const storage_bits *tiles,
     __local uint4 places[ALL_ROWS * PITCH / CHUNK]
         __attribute__((aligned(128)));
     __local storage_bits *rows = (__local storage_bits *)places;
-    DECLARE_WAVE(wave_here, (int)get_local_id(0), 1)
+    const wave wave_here = {.lane = (int)get_local_id(0) % WAVE};
     const wave *w = &wave_here;
     const int all = TILE_M * TILE_N;
     for (int i = w->lane; i < FIRST_WEIGHT * CHUNKS; i += WAVE)

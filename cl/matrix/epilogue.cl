@@ -142,8 +142,7 @@ INLINE void replace_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
 {
     const int channel = first * TILE_N;
     UNROLL_FOR (int d = 0; d < count; d++)
-        /* emulated waves may have no rows: those there are another's */
-        if (HAS_CHANNELS(first + d) && (!EMULATED || to->count > 0)) {
+        if (HAS_CHANNELS(first + d)) {
             float x[ACC_PER_LANE];
             UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
                 x[i] = tiles[d][i] * factor[LANE_ROW(i)];
@@ -199,9 +198,9 @@ INLINE void store_channels(float (*tiles)[ACC_PER_LANE], const float *factor,
     const int channels = HEAD_DIM % OUT_DIMS == 0 && count == OUT_TILES
                              ? OUT_DIMS
                              : min(count * TILE_N, HEAD_DIM - first * TILE_N);
-    IF_ALL (to->adds)
+    if (to->adds)
         add_channels(tiles, factor, first, count, staging, channels, to, w);
-    ELSE_ALL (to->adds)
+    else
         replace_channels(tiles, factor, first, count, staging, pitch, channels,
                          to, w);
 }

@@ -187,8 +187,9 @@ INLINE void attend_reusing_max(attention_tile *work, int rows_left,
 {
     reused_max *reused = own->reused;
     int is_done = 0;
-    SEARCH_FOR (int searches = 0; searches < 2; searches++)
-        IF_ALL (!is_done && (searches || reuses_max(reused, work->args))) {
+    /* first without a search, then with one: each has its own code */
+    UNROLL_FOR (int searches = 0; searches < 2; searches++)
+        if (!is_done && (searches || reuses_max(reused, work->args))) {
             row_state state;
             wave again = *w;
             if (searches) {
@@ -204,7 +205,7 @@ INLINE void attend_reusing_max(attention_tile *work, int rows_left,
 #endif
             }
             is_done = attend_window(&state, reused, work, searches, &again);
-            IF_ALL (is_done)
+            if (is_done)
                 store_window(&state, work, rows_left, own, here, block,
                              &again);
             if (searches) {
@@ -233,8 +234,8 @@ INLINE void attend_tile(int turn, const wave_memory *own,
     const int tile = min(tile_here, ROW_TILES - 1);
     const int rows_left = block->row_count - tile_here * TILE_M;
     const int exists = here->at->exists;
-    if (!EMULATED && (rows_left <= 0 || !exists))
-        return; /* emulated waves have to keep step */
+    if (rows_left <= 0 || !exists)
+        return;
     attention_tile work;
     start_tile(&work, tile, own, memory, here, block, args, w);
 #if REUSES_MAX
@@ -249,7 +250,7 @@ INLINE void attend_tile(int turn, const wave_memory *own,
     if (here->block == 0)
         start_rows(state, 0);
     attend_kv_block(state, &work, 1, w);
-    IF_ALL (here->block == KEY_BLOCKS - 1) {
+    if (here->block == KEY_BLOCKS - 1) {
         finish_sums(state, 1, w);
         store_window(state, &work, rows_left, own, here, block, w);
     }
@@ -269,9 +270,9 @@ INLINE void prepare_kv_block(kv_block *here, const team_memory *memory,
     const measured_rows measured[2] = {
         {memory->k_factors, here->stage + K_OFFSET, BLOCK_KEYS, 1.0f},
         {memory->q_factors, here->q + Q_OFFSET, BLOCK_ROWS, block->scale}};
-    IF_ALL (here->block == 0)
+    if (here->block == 0)
         measure_rows(measured, 2, me->wave, w);
-    IF_ALL (here->block != 0)
+    if (here->block != 0)
         measure_rows(measured, 1, me->wave, w);
 #endif
 #if COMPARES_REGIONS
@@ -288,7 +289,7 @@ INLINE void prepare_kv_block(kv_block *here, const team_memory *memory,
 #if VARIANT == COSINE
     TEAM_SYNC(me->team);
 #elif COMPARES_REGIONS
-    if (EMULATED || has_new)
+    if (has_new)
         TEAM_SYNC(me->team);
 #endif
 }
@@ -352,7 +353,7 @@ INLINE void attend_windows(tile_scheduler here, forward_pipeline *pipeline,
 #if HAS_BIAS_CACHE
         const score_bias_view score_bias = {.unused = 0};
         const uint mask_class = MASK_CLASS(here);
-        IF_ALL (mask_class != cached_mask_class) {
+        if (mask_class != cached_mask_class) {
             cached_mask_class = mask_class;
             renew_score_bias(&own, memory, &now, block, args, me, w);
         }
@@ -395,7 +396,7 @@ JOIN(forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
 #endif
     DECLARE_PADS(pads)
     work_item me = this_work_item();
-    DECLARE_WAVE(w, me.id, WINDOWS_PER_GROUP * WAVES_PER_WINDOW)
+    wave w = {.lane = me.id % WAVE};
     const score_bias_tensors tensors = SCORE_BIAS_TENSORS;
     const team_memory memory = {
         .ring = (__local storage_bits *)rings[me.team],

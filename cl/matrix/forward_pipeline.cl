@@ -198,9 +198,9 @@ INLINE void start_kv_block(forward_pipeline *p, uint step,
  * keep (clear_pads). */
 #if HAS_LOCAL_BIAS_CACHE && !MASK_IN_LOCAL && BIAS == 1 && TABLE == 0
 #define COPIES_BIAS_ROWS                                                      \
-    ((ASYNC_COPIES || EMULATED) && STAGES > 1 && ADJACENT_KEYS &&             \
-     NK % CHUNK == 0 && BLOCK_ROWS * NK <= STAGE_SIZE &&                      \
-     KEY_ROWS == BLOCK_N && DIMS == HEAD_DIM)
+    (ASYNC_COPIES && STAGES > 1 && ADJACENT_KEYS && NK % CHUNK == 0 &&        \
+     BLOCK_ROWS * NK <= STAGE_SIZE && KEY_ROWS == BLOCK_N &&                  \
+     DIMS == HEAD_DIM)
 #else
 #define COPIES_BIAS_ROWS 0
 #endif

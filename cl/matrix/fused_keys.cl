@@ -99,7 +99,7 @@ INLINE void add_keys(int turn, const q_block *now, const fused_job *job,
     const int exists = now->at->exists;
     const int count = exists ? NK - tile * TILE_M : 0;
     const uint kv_head = job->keys.kv_head;
-    if (!EMULATED && count <= 0)
+    if (count <= 0)
         return;
     CHANNEL_FOR(int first = 0; first < DIM_TILES; first += KEY_SUM_TILES)
     {
@@ -112,7 +112,7 @@ INLINE void add_keys(int turn, const q_block *now, const fused_job *job,
         const int is_dk = (job_number + team) % 2;
         const int count_v = is_dk ? 0 : count;
         const int count_k = is_dk ? count : 0;
-        IF_ALL (EMULATED || !is_dk) {
+        if (!is_dk) {
             add_transposed(sums, 2, weights->p, key, now->d_o, first,
                            now->row_count, 0, 0, 1.0f, w);
             store_dv(sums[0], KEY_SUM_TILES, key, count_v, first, job->dv,
@@ -120,7 +120,7 @@ INLINE void add_keys(int turn, const q_block *now, const fused_job *job,
             store_dv(sums[1], KEY_SUM_TILES, key + TILE_M, count_v - TILE_M,
                      first, job->dv, kv_head, memory->pads, now, w);
         }
-        IF_ALL (EMULATED || is_dk) {
+        if (is_dk) {
             clear_tiles(sums[0], KEY_SUM_TILES);
             clear_tiles(sums[1], KEY_SUM_TILES);
             add_transposed(sums, 2, weights->ds, key, now->q, first,
@@ -158,7 +158,7 @@ INLINE void add_kept_keys(float kept_v[1][DIM_TILES][ACC_PER_LANE],
     const int exists = now->at->exists;
     const int count = exists ? NK - tile * TILE_M : 0;
     const uint kv_head = job->keys.kv_head;
-    if (!EMULATED && count <= 0)
+    if (count <= 0)
         return;
     const float rescale = now->ds_scale * inverse_ds_scale(kept_ds_scale);
     UNROLL_FOR (int d = 0; d < DIM_TILES; d++)
@@ -170,7 +170,7 @@ INLINE void add_kept_keys(float kept_v[1][DIM_TILES][ACC_PER_LANE],
                    now->row_count, 0, 0, 1.0f, w);
     add_transposed(kept_k, 1, memory->weights.ds, key, now->q, 0,
                    now->row_count, 1, memory->ds_scales, now->ds_scale, w);
-    IF_ALL (now->is_last) {
+    if (now->is_last) {
         store_dv(kept_v[0], DIM_TILES, key, count, 0, job->dv, kv_head,
                  memory->pads, now, w);
         store_dk(kept_k[0], DIM_TILES, key, count, 0, job->dk, kv_head,

@@ -70,9 +70,8 @@ INLINE fused_job find_job(const backward_args *args, uint kv_head)
     job.has_lse = TAKES_LSE && (flags & ARG_LSE) != 0;
     job.has_o_lse = O_SERVES && job.has_lse && (flags & ARG_O) != 0;
     job.fast_store =
-        !EMULATED && PADDING != 1 &&
-        (flags & (store_flags | ARG_ADD_DQ | ARG_ADD_DK | ARG_ADD_DV)) ==
-            store_flags;
+        PADDING != 1 && (flags & (store_flags | ARG_ADD_DQ | ARG_ADD_DK |
+                                  ARG_ADD_DV)) == store_flags;
     return job;
 }
 

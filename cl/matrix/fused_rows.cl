@@ -199,7 +199,7 @@ INLINE void mend_errors(float sums[ROW_SUM_TILES][ACC_PER_LANE],
                         const row_part *part, const q_block *here,
                         const row_weights *weights, const wave *w)
 {
-    IF_ALL (errors_count(errors, (__local float *)here->out, w)) {
+    if (errors_count(errors, (__local float *)here->out, w)) {
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             of_dq[r] = -of_dq[r];
         take_mean_key(sums, of_dq, here, w);
@@ -332,7 +332,7 @@ INLINE void differentiate_rows(float scores[TILES_PER_SUBTILE][ACC_PER_LANE],
         weigh_mean_key(mean, of_dq, here, w);
 #endif
 #if O_SERVES
-    IF_ALL (has_o_lse)
+    if (has_o_lse)
         mend_errors(sums, &errors, of_dq, dbias, &f, part, here, weights, w);
 #endif
     store_dq(sums, operands, mean, f.from_dq, dq, scale_sum, part, here, w);

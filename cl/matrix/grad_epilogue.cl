@@ -121,17 +121,12 @@ INLINE void store_epilogue(float (*tiles)[ACC_PER_LANE], const float *factor,
     row_target fast_store = *to;
     fast_store.adds = 0;
     fast_store.wide = 1;
-#if EMULATED /* which compile slowly, and know no fast code */
-    store_channels(tiles, factor, first, OUT_TILES, here->out, OUT_PITCH,
-                   here->fast_store ? &fast_store : to, w);
-#else
     if (here->fast_store) /* one branch for all that it says */
         store_channels(tiles, factor, first, OUT_TILES, here->out, OUT_PITCH,
                        &fast_store, w);
     else
         store_channels(tiles, factor, first, OUT_TILES, here->out, OUT_PITCH,
                        to, w);
-#endif
 }
 
 /* Sums of `tiles` tiles of channels of dV or dK, from tile `first` on, are
@@ -156,10 +151,10 @@ INLINE void store_key_gradients(float sums[][ACC_PER_LANE],
                            .adds = (forward->flags & adds) != 0,
                            .wide = (forward->flags & ARG_WIDE_ACCESS) != 0};
     UNROLL_FOR (int d = 0; d < tiles; d += OUT_TILES) {
-        IF_ALL (here->fast_store || (forward->flags & stores) != 0)
+        if (here->fast_store || (forward->flags & stores) != 0)
             store_epilogue(sums + d, factor, first + d, &to, here, w);
 #if PADDING == 1
-        if (EMULATED || holds_padding(&forward->grid, &here->at->coord))
+        if (holds_padding(&forward->grid, &here->at->coord))
             add_padding(sums + d, factor, first + d, pad_sums, here->out, &to,
                         w);
 #endif

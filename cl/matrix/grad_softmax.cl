@@ -137,9 +137,9 @@ INLINE void finish_statistics(row_statistics *s, const row_part *part,
 {
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
         REDUCE(s->delta[r], ADD);
-        IF_ALL (has_lse)
+        if (has_lse)
             s->delta[r] /= P_SCALE;
-        ELSE_ALL (has_lse) {
+        else {
             REDUCE(s->sum[r], ADD);
             const float sum = s->sum[r];
             const int sees = sum != 0.0f && row_exists(part, r, w);
@@ -188,9 +188,9 @@ INLINE void add_statistics(row_statistics *s,
             if (IS_TILE(first + t) && KEEPS_DP(t))
                 multiply_dp(kept_dp[t], &dp_rows_here, here->d_o, here->v,
                             first + t, w);
-        IF_ALL (has_lse)
+        if (has_lse)
             make_p(scores, first, s->top, 1);
-        ELSE_ALL (has_lse)
+        else
             make_exponentials(s, scores, first, w);
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
             if (IS_TILE(first + t)) {

@@ -179,7 +179,6 @@ INLINE void add_dbias(const dbias_target *to, const float *earlier,
                       const float *ds, const float *factor, int tile,
                       const row_part *part, const q_block *here, const wave *w)
 {
-    const int exists = !EMULATED || part->count > 0;
 #if BIAS && KEEPS_DBIAS == 1
     float *sums = to->sums[tile];
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
@@ -188,7 +187,7 @@ INLINE void add_dbias(const dbias_target *to, const float *earlier,
         uint sum = as_uint(FMA(ds[i], factor[LANE_ROW(i)], sums[i]));
         HIDE_FROM_OPTIMIZER(
             sum); /* LLVM would add all tiles up behind the last one */
-        sums[i] = exists ? as_float(sum) : sums[i];
+        sums[i] = as_float(sum);
     }
 #elif BIAS && KEEPS_DBIAS == 2
     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i += 4) {
@@ -199,8 +198,7 @@ INLINE void add_dbias(const dbias_target *to, const float *earlier,
         sums.y = FMA(ds[i + 1], factor[LANE_ROW(i + 1)], sums.y);
         sums.z = FMA(ds[i + 2], factor[LANE_ROW(i + 2)], sums.z);
         sums.w = FMA(ds[i + 3], factor[LANE_ROW(i + 3)], sums.w);
-        if (exists)
-            *at = sums;
+        *at = sums;
     }
 #elif BIAS
     if ((here->args->forward.flags & ARG_DBIAS) == 0)

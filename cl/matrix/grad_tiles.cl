@@ -101,7 +101,7 @@ INLINE score_bias_view block_score_bias(
 #if MASK_IN_LOCAL
     const score_bias_view score_bias = {.unused = 0};
     const uint mask_class = MASK_CLASS(*here);
-    IF_ALL (mask_class != *cached_mask_class) {
+    if (mask_class != *cached_mask_class) {
         const score_bias_view new_score_bias =
             score_bias_of(tensors, forward, u);
         *cached_mask_class = mask_class;
@@ -157,7 +157,7 @@ INLINE int lse_serves(const int has_lse, const row_part *part, const wave *w)
 {
     int exceeds = 0;
 #ifdef WAVE_ANY
-    IF_ALL (has_lse) {
+    if (has_lse) {
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             exceeds |=
                 part->lse[r] != INFINITY && fabs(part->lse[r]) > MOST_LSE;

@@ -73,7 +73,7 @@ INLINE void measure_together(const measured_rows *planes, const int from,
         float square[2][LANE_ROWS];
         int row_index[2][LANE_ROWS];
         UNROLL_FOR (int n = from; n < to; n++)
-            IF_ALL (done < planes[n].count)
+            if (done < planes[n].count)
                 dot_rows(square[n], row_index[n], planes[n].rows,
                          planes[n].rows, done + wave_of_team * TILE_M,
                          planes[n].count, w);
@@ -98,7 +98,7 @@ INLINE void measure_rows(const measured_rows *planes, const int count,
     measure_together(planes, 0, count, wave_of_team, w);
 #else
     measure_together(planes, 0, 1, wave_of_team, w);
-    IF_ALL (count > 1)
+    if (count > 1)
         measure_together(planes, 1, 2, wave_of_team, w);
 #endif
 }

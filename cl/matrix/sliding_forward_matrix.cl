@@ -113,7 +113,7 @@ add_values(wave_state *s,
                         multiply_tiles(s->rows[m].out[d], &weights[m][t][part],
                                        &v, w);
             }
-    IF_ALL (guards)
+    if (guards)
         unlike_numbers = LARGEST_OF_WAVE(unlike_numbers, here->found, w);
     if (guards && unlike_numbers)
         for (int key = 0; key < SUBTILE_KEYS; key++) {
@@ -149,7 +149,7 @@ INLINE int attend_quickly(wave_state *s, const sliding_keys *here,
             large |= IS_TOO_LARGE(sums[m][r]);
     }
     large = WAVE_ANY(large);
-    IF_ALL (!large)
+    if (!large)
         add_values(s, weights, sums, scores, here, rows, first, 0, 0, w);
     return !large;
 }
@@ -187,9 +187,9 @@ INLINE void attend_carefully(wave_state *s, const sliding_keys *here,
             looks |= s->rows[m].shift[r] == INFINITY;
     }
     s->looks = WAVE_ANY(looks);
-    IF_ALL (LAZY_MAX || mixed) /* where it is rare, one code serves all */
+    if (LAZY_MAX || mixed) /* where it is rare, one code serves all */
         add_values(s, weights, sums, scores, here, rows, first, 1, mixed, w);
-    IF_ALL (!LAZY_MAX && !mixed)
+    if (!LAZY_MAX && !mixed)
         add_values(s, weights, sums, scores, here, rows, first, 0, 0, w);
 }
 
@@ -201,7 +201,7 @@ INLINE int is_plain(const sliding_keys *here, const wave_rows *rows, int first)
 
 /* What one lane of a wave finds they all do; where they can vote, compilers
  * see that, too. */
-#if EMULATED || LAZY_MAX
+#if LAZY_MAX
 #define IS_MIXED(x) WAVE_ANY(x)
 #else
 #define IS_MIXED(x) (x)
@@ -218,7 +218,7 @@ INLINE void attend_stage(wave_state *s, const sliding_keys *here,
         NO_UNROLL_FOR (; first < KEY_TILES; first += TILES_PER_SUBTILE) {
             int is_done = !WAVE_ANY(!is_plain(here, rows, first) | s->looks);
             const wave own = wave_of_subtile(w);
-            IF_ALL (is_done)
+            if (is_done)
                 is_done = attend_quickly(s, here, rows, first, &own);
             if (!is_done)
                 break;
@@ -227,7 +227,7 @@ INLINE void attend_stage(wave_state *s, const sliding_keys *here,
         if (first >= KEY_TILES)
             break;
         const uint key = here->first + first * TILE_N;
-        IF_ALL (EMULATED || !see_nothing(here->args, rows, key, here->end))
+        if (!see_nothing(here->args, rows, key, here->end))
             attend_carefully(s, here, rows, first, key,
                              IS_MIXED(!is_plain(here, rows, first)), w);
         first += TILES_PER_SUBTILE;
@@ -264,7 +264,7 @@ JOIN(sliding_forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
     __local span spans[BLOCK_ROWS];
     __local uint found[WAVES_PER_WINDOW];
     work_item me = this_work_item();
-    DECLARE_WAVE(w, me.id, WINDOWS_PER_GROUP * WAVES_PER_WINDOW)
+    wave w = {.lane = me.id % WAVE};
     __local storage_bits *own_q = (__local storage_bits *)q_rows;
 
     const work_tile tile = deal_work_tile(&args, (uint)get_group_id(0));
@@ -321,6 +321,6 @@ JOIN(sliding_forward_matrix_, UNIT_NAME)(FORWARD_PARAMETERS)
         await_copies(0);
         attend_stage(&state, &here, &rows, &w);
     }
-    if (EMULATED || rows.count > 0)
+    if (rows.count > 0)
         store_wave(&state, own_q, &rows, &args, &tile, &coord, o, lse, &w);
 }

@@ -165,7 +165,7 @@ INLINE void add_queries(wave_state *s, const sliding_queries *here, int first,
             UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
                 dp[m][t][i] = 0.0f;
     multiply_wave(p, HELD(s->k), here->k, here->key_row, here->q, first, w);
-    IF_ALL (s->makes_k)
+    if (s->makes_k)
         multiply_wave(dp, HELD(s->v), here->v, here->key_row, here->d_o, first,
                       w);
     UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
@@ -173,12 +173,12 @@ INLINE void add_queries(wave_state *s, const sliding_queries *here, int first,
             differentiate_tile(p[m][t], dp[m][t], here, m, first + t, w);
             operands[m][t] = make_weights(p[m][t], w);
         }
-    IF_ALL (s->makes_v)
+    if (s->makes_v)
         add_wave_values(s->sums[0], operands, here->d_o, first, w);
     UNROLL_FOR (int m = 0; m < WAVE_TURNS; m++)
         UNROLL_FOR (int t = 0; t < TILES_PER_SUBTILE; t++)
             operands[m][t] = make_weights(dp[m][t], w);
-    IF_ALL (s->makes_k)
+    if (s->makes_k)
         add_wave_values(s->sums[GRADIENTS - 1], operands, here->q, first, w);
 }
 
@@ -290,7 +290,7 @@ JOIN(sliding_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
     __local uint found[BOUND_NUMBERS];
     const forward_args *forward = &args.forward;
     work_item me = this_work_item();
-    DECLARE_WAVE(w, me.id, WINDOWS_PER_GROUP * WAVES_PER_WINDOW)
+    wave w = {.lane = me.id % WAVE};
     __local storage_bits *own_k = (__local storage_bits *)k_rows;
     __local storage_bits *own_v = (__local storage_bits *)v_rows;
 
@@ -341,12 +341,12 @@ JOIN(sliding_keys_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
                                       .ds_scale = ds_scale,
                                       .args = &args};
         loop_rows(&state, &pipeline, here, &keys, &me, &w);
-        IF_ALL (state.makes_v && (flags & ARG_DV) != 0)
+        if (state.makes_v && (flags & ARG_DV) != 0)
             store_wave(state.sums[0], 1.0f / P_SCALE,
                        dv + plane(&args.dv, coord->grid, keys.kv_head),
                        &args.dv, ARG_ADD_DV, own_k, &keys, key_row, &pipeline,
                        forward, &w);
-        IF_ALL (state.makes_k && (flags & ARG_DK) != 0)
+        if (state.makes_k && (flags & ARG_DK) != 0)
             store_wave(state.sums[GRADIENTS - 1],
                        inverse_ds_scale(ds_scale) * forward->scale,
                        dk + plane(&args.dk, coord->grid, keys.kv_head),

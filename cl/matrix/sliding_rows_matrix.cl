@@ -359,7 +359,7 @@ INLINE void add_stage(wave_state *s, const sliding_keys *here,
         const uint key = here->first + first * TILE_N;
         const int all = see_all(args, rows, key, here->end);
         const wave own = wave_of_subtile(w);
-        if (EMULATED || all || !see_nothing(args, rows, key, here->end))
+        if (all || !see_nothing(args, rows, key, here->end))
             add_keys(s, here, rows, first, key,
                      min(key + SUBTILE_KEYS, here->end), !all, &own);
     }
@@ -407,7 +407,7 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
 #endif
     const forward_args *forward = &args.forward;
     work_item me = this_work_item();
-    DECLARE_WAVE(w, me.id, WINDOWS_PER_GROUP * WAVES_PER_WINDOW)
+    wave w = {.lane = me.id % WAVE};
     __local storage_bits *own_q = (__local storage_bits *)q_rows;
     __local storage_bits *own_d_o = (__local storage_bits *)d_o_rows;
 
@@ -473,7 +473,7 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
         start_sums(&state);
         loop_keys(&state, &pipeline, here, &rows, &me, &w);
         find_errors(&state, &rows, d_lse, &args, &w);
-        IF_ALL (has_o_lse && pass == 0) {
+        if (has_o_lse && pass == 0) {
             if (me.id == 0)
                 found[0] = 0;
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -485,14 +485,14 @@ JOIN(sliding_rows_matrix_, UNIT_NAME)(BACKWARD_PARAMETERS)
             passes += found[0] != 0;
         }
     }
-    IF_ALL (pipeline.loop.blocks > 0) {
+    if (pipeline.loop.blocks > 0) {
         const uint last = pipeline.loop.blocks - 1;
         const key_range range = loop_block(forward, &pipeline.loop, last);
         take_mean_key(&state,
                       pipeline.ring + last % STAGES * STAGE_SIZE + K_OFFSET,
                       min((int)range.count, TILE_N), &w);
     }
-    IF_ALL ((forward->flags & ARG_DQ) != 0 && (EMULATED || rows.count > 0))
+    if ((forward->flags & ARG_DQ) != 0 && (rows.count > 0))
         store_dq(&state, own_q, &rows, &args, &tile, &coord, dq, &w);
 #endif
 }

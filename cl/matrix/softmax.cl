@@ -24,13 +24,6 @@
 #define TURN_FOR NO_UNROLL_FOR
 #endif
 
-/* First without a search, then with one: each has its own code, but what
- * emulates units is large enough. */
-#if EMULATED
-#define SEARCH_FOR NO_UNROLL_FOR
-#else
-#define SEARCH_FOR UNROLL_FOR
-#endif
 /* In how many windows the wave looks after a maximum did not serve. */
 #define RECHECK_WINDOWS 8
 
@@ -113,7 +106,7 @@ INLINE void attend_subtile(row_state *s, const attention_tile *here, int first,
         looks = WAVE_ANY(looks);
     }
     score_subtile(scores, here, first, w);
-    IF_ALL (looks) {
+    if (looks) {
         raise_max(s, scores, first, w);
         subtract_max(scores, s);
     }
@@ -127,7 +120,7 @@ INLINE void attend_subtile(row_state *s, const attention_tile *here, int first,
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
             large |= IS_TOO_LARGE(sum[r]);
         large = WAVE_ANY(large);
-        IF_ALL (large && !looks) {
+        if (large && !looks) {
             wave again = *w; /* of which nothing is kept for this rare case */
             HIDE_FROM_OPTIMIZER(again.lane);
             score_subtile(scores, here, first, &again);
@@ -199,7 +192,7 @@ INLINE int attend_window(row_state *s, const reused_max *reused,
     UNROLL_FOR (int r = 0; r < LANE_ROWS; r++)
         fails |= !(s->sum[r] >= SMALL_WEIGHT && s->sum[r] <= LARGE_WEIGHT);
     int serves = searches;
-    IF_ALL (!searches)
+    if (!searches)
         serves = !WAVE_ANY(fails);
     return serves;
 }

@@ -47,7 +47,7 @@ INLINE void measure_keys(__local float *inverses, __local uint *bounds,
                 inverses[row_index[i]] = inverse[i];
             }
 #endif
-        IF_ALL (RESCALES && wants_bounds) {
+        if (RESCALES && wants_bounds) {
             dot_rows(square, row_index, v, v, key, BLOCK_KEYS, w);
             UNROLL_FOR (int i = 0; i < LANE_ROWS; i++)
                 if (row_index[i] < BLOCK_KEYS) {
@@ -237,7 +237,7 @@ differentiate_rows(row_state *state, float sums[DIM_TILES][ACC_PER_LANE],
     GRADIENT_FOR (int first = 0; first < SHARE_TILES;
                   first += TILES_PER_SUBTILE) {
         float scores[TILES_PER_SUBTILE][ACC_PER_LANE];
-        IF_ALL (mends) /* compilers are not to mix subtiles, for registers */
+        if (mends) /* compilers are not to mix subtiles, for registers */
             WAVE_SYNC();
         score_subtile(scores, first, here, rows, score_bias, w);
         make_p(scores, first, s->top, may_be_large);
@@ -249,7 +249,7 @@ differentiate_rows(row_state *state, float sums[DIM_TILES][ACC_PER_LANE],
             float ds[ACC_PER_LANE], earlier[ACC_PER_LANE];
             read_dbias(earlier, dbias, tile, part, here, w);
             clear_tiles(&ds, 1);
-            IF_ALL (!mends)
+            if (!mends)
                 multiply_dp(ds, &d_o, here->d_o, here->v, tile, w);
             UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++) {
                 const int r = LANE_ROW(i);
@@ -343,7 +343,7 @@ INLINE void store_dq(const row_state *s, float sums[DIM_TILES][ACC_PER_LANE],
 #if VARIANT == COSINE
     l2norm_backward_rows(sums, from_dq, scale_sum, part, here, w);
 #endif
-    IF_ALL ((here->args->forward.flags & ARG_DQ) != 0)
+    if ((here->args->forward.flags & ARG_DQ) != 0)
         UNROLL_FOR (int first = 0; first < DIM_TILES; first += OUT_TILES)
             store_channels(sums + first, from_dq, first, OUT_TILES, here->out,
                            OUT_PITCH, &to, w);

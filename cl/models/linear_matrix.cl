@@ -99,7 +99,7 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
         __attribute__((aligned(128)));
     __local storage_bits *ring = (__local storage_bits *)places;
     const int item = (int)get_local_id(0);
-    DECLARE_WAVE(own_wave, item, WAVES)
+    wave own_wave = {.lane = item % WAVE};
     const wave *w = &own_wave;
     const uint column_blocks =
         (args.out + BLOCK_COLUMNS - 1) / (uint)BLOCK_COLUMNS;
@@ -132,7 +132,7 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
         const uint next = (uint)(s + AHEAD);
         const uint k = next * STAGE_DIMS;
         __local storage_bits *to = ring + next % STAGES * STAGE_SIZE;
-        IF_ALL (s >= 0) {
+        if (s >= 0) {
             AWAIT_COPIES(AHEAD - 1);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
@@ -152,7 +152,7 @@ WAVE_ATTRIBUTE void JOIN(linear_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
 #endif
         }
         END_COPIES();
-        IF_ALL (s >= 0) {
+        if (s >= 0) {
             __local const storage_bits *own =
                 ring + (uint)s % STAGES * STAGE_SIZE;
             multiply_stage(sums, own, own + X_SIZE, &at, w);

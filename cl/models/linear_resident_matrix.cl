@@ -151,7 +151,7 @@ WAVE_ATTRIBUTE void JOIN(linear_resident_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
     __local storage_bits *results = kept + WEIGHT_STAGES * W_SIZE;
     __local float *added = (__local float *)(results + RESULTS * RESULT_SIZE);
     const int item = (int)get_local_id(0);
-    DECLARE_WAVE(own_wave, item, WAVES)
+    wave own_wave = {.lane = item % WAVE};
     const wave *w = &own_wave;
     const wave_place at = place_of(item / WAVE);
     const uint column_blocks =
@@ -188,7 +188,7 @@ WAVE_ATTRIBUTE void JOIN(linear_resident_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
     NO_UNROLL_FOR (; row < args.rows; number += stage >= 0, stage++) {
         if (stage == WEIGHT_STAGES)
             stage = 0;
-        IF_ALL (stage >= 0) {
+        if (stage >= 0) {
             AWAIT_COPIES(AHEAD - 1);
             barrier(STAGE_FENCE);
         }
@@ -220,10 +220,10 @@ WAVE_ATTRIBUTE void JOIN(linear_resident_matrix_, UNIT_NAME)(LINEAR_PARAMETERS)
                 UNROLL_FOR (int c = 0; c < COLUMN_TILES; c++)
                     UNROLL_FOR (int i = 0; i < ACC_PER_LANE; i++)
                         sums[r][c][i] = 0.0f;
-        IF_ALL (stage >= 0)
+        if (stage >= 0)
             multiply_stage(sums, ring + number % STAGES * X_SIZE,
                            kept + stage * W_SIZE, &at, w);
-        IF_ALL (stage == WEIGHT_STAGES - 1) {
+        if (stage == WEIGHT_STAGES - 1) {
             __local storage_bits *own =
                 results + block % RESULTS * RESULT_SIZE;
             make_results(sums, own, added, &at, w);

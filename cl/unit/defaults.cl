@@ -4,7 +4,6 @@
  * a wave through local memory. */
 #ifndef DEFAULTS_CL
 #define DEFAULTS_CL
-#include "unit/emulated.cl"
 #include "unit/vendors.cl"
 
 #ifndef WAVE_ATTRIBUTE

@@ -44,7 +44,7 @@
  *   UNROLL_SUBTILES the compiler may see all subtiles at once, for constants
  *                 in each; others move too much of them into registers
  *   KEEPS_OFFSETS lanes have registers for where what they copy and store lies
- * and, unless EMULATED, mma(a, b, c), LANE_XOR(x, mask) where REDUCE needs it,
+ * and mma(a, b, c), LANE_XOR(x, mask) where REDUCE needs it,
  * WAVE_SYNC(), WAVE_ATTRIBUTE of kernels, and what else is guarded below, for
  * speed. AMD_UNIT or INTEL_UNIT defines all of that but mma.
  *
@@ -52,16 +52,12 @@
  * (host/device/matrix_unit.h) also multiplies fp32, rounded to TF32, which has
  * the exponents of fp32 and the fraction of fp16: its file describes that
  * where DTYPE is 0.
- *
- *   EMULATED 1    the instruction is computed through local memory, so that
- *                 each layout can be tested on any device. All work-items of
- *                 a work-group must make the same calls. */
+ */
 #ifndef FRAGMENT_CL
 #define FRAGMENT_CL
 #include "common/storage.cl"
 #include MATRIX_UNIT
 
-REQUIRE(EMULATED)
 REQUIRE(COMPUTE_CAPABILITY)
 
 #if QUERIES_ARE_M
@@ -140,13 +136,6 @@ typedef struct key_tile {
 /* A wave, and what it exchanges data through. */
 typedef struct wave {
     int lane;
-#if EMULATED
-    /* [EXCHANGE_WORDS], the first of two places, among those of all waves */
-    __local uint *exchange;
-    __local const uint *exchanges;
-    int waves;
-    int *turn; /* the place of the latest exchange: 0, 1 */
-#endif
 } wave;
 
 INLINE int query_row(int l, int i)

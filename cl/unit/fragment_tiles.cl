@@ -210,9 +210,9 @@ INLINE void multiply_tiles(float *sums, const query_tile *q, const key_tile *k,
             const uint *key =
                 k->x + (part * STEPS + step) * KEY_ELEMENTS / WORD_ELEMENTS;
 #if QUERIES_ARE_M
-            MMA(query, key, sums + part * C_ELEMENTS, w);
+            mma(query, key, sums + part * C_ELEMENTS);
 #else
-            MMA(key, query, sums + part * C_ELEMENTS, w);
+            mma(key, query, sums + part * C_ELEMENTS);
 #endif
         }
 }
@@ -261,9 +261,9 @@ INLINE void add_weights(float *sums, const query_tile *weights,
     UNROLL_FOR (int step = 0; step < STEPS; step++) {
         const uint *query = weights->x + step * QUERY_ELEMENTS / WORD_ELEMENTS;
 #if QUERIES_ARE_M
-        MMA(query, ones, products, w);
+        mma(query, ones, products);
 #else
-        MMA(ones, query, products, w);
+        mma(ones, query, products);
 #endif
     }
     UNROLL_FOR (int i = 0; i < C_ELEMENTS; i++)

@@ -29,7 +29,6 @@ INLINE int c_n(int l, int i) { return l; }
 /* a lane has all keys of its query */
 #define REDUCE(x, op)
 
-#if !EMULATED
 #if DTYPE == 1
 #define DPAS intel_sub_group_f16_f16_matrix_mad_k16
 #else
@@ -52,4 +51,3 @@ INLINE void mma(const uint *a, const uint *b, float *c)
     c[6] = sum.s6;
     c[7] = sum.s7;
 }
-#endif

@@ -55,7 +55,6 @@ INLINE void load_native_value(uint *to, __local const ushort *rows, int pitch,
     }
 }
 
-#if !EMULATED
 #if DTYPE == 1
 #define DPAS intel_sub_group_f16_f16_matrix_mad_k16
 #else
@@ -78,4 +77,3 @@ INLINE void mma(const uint *a, const uint *b, float *c)
     c[6] = sum.s6;
     c[7] = sum.s7;
 }
-#endif

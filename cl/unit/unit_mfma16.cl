@@ -29,7 +29,6 @@ INLINE int c_n(int l, int i) { return l & 15; }
     x = op(x, LANE_XOR(x, 16));                                               \
     x = op(x, LANE_XOR(x, 32))
 
-#if !EMULATED
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 INLINE void mma(const uint *a, const uint *b, float *c)
 {
@@ -45,4 +44,3 @@ INLINE void mma(const uint *a, const uint *b, float *c)
             0, c);
 #endif
 }
-#endif

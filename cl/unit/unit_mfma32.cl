@@ -27,7 +27,6 @@ INLINE int c_n(int l, int i) { return l & 31; }
 #define LANE_ROW(i) 0
 #define REDUCE(x, op) x = op(x, LANE_XOR(x, 32))
 
-#if !EMULATED
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 INLINE void mma(const uint *a, const uint *b, float *c)
 {
@@ -43,4 +42,3 @@ INLINE void mma(const uint *a, const uint *b, float *c)
              0, c);
 #endif
 }
-#endif

@@ -62,7 +62,6 @@ INLINE int row_swizzle(int row, const int pitch)
         (to)[i] = (packed)[i / 4 * 4 + (i & 1) * 2 + (i >> 1 & 1)];
 #endif
 
-#if !EMULATED
 #if DTYPE == 0
 #define MMA_TYPE "tf32"
 #define MMA_SHAPE "m16n8k8"
@@ -365,4 +364,3 @@ INLINE void copy_4(__local void *to, __global const void *from, int exists)
                      :                                                        \
                      : "r"((team) + 1), "n"(WAVE * WAVES_PER_WINDOW)          \
                      : "memory")
-#endif

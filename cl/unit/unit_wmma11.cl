@@ -40,7 +40,6 @@ INLINE int c_n(int l, int i) { return l & 15; }
         (to)[4 + i] = w->lane < 16 ? other : (packed)[i];                     \
     }
 
-#if !EMULATED
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 INLINE void mma(const uint *a, const uint *b, float *c)
 {
@@ -56,4 +55,3 @@ INLINE void mma(const uint *a, const uint *b, float *c)
             0, c);
 #endif
 }
-#endif

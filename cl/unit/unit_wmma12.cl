@@ -31,7 +31,6 @@ INLINE int c_n(int l, int i) { return l & 15; }
 #define LANE_ROW(i) 0
 #define REDUCE(x, op) x = op(x, LANE_XOR(x, 16))
 
-#if !EMULATED
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 INLINE void mma(const uint *a, const uint *b, float *c)
 {
@@ -47,4 +46,3 @@ INLINE void mma(const uint *a, const uint *b, float *c)
             0, c);
 #endif
 }
-#endif

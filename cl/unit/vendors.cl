@@ -7,7 +7,7 @@
 #define VENDORS_CL
 #include "unit/fragment.cl"
 
-#if !EMULATED && AMD_UNIT
+#if AMD_UNIT
 /* Lanes compute in lockstep, and their accesses to local memory keep their
  * order: only the compiler must not change it. */
 #define WAVE_SYNC()                                                           \
@@ -52,7 +52,7 @@ INLINE float lane_xor(float x, int mask, int lane)
 #endif
 #endif
 
-#if !EMULATED && INTEL_UNIT
+#if INTEL_UNIT
 #define WAVE_ATTRIBUTE __attribute__((intel_reqd_sub_group_size(WAVE)))
 #define WAVE_SYNC() sub_group_barrier(CLK_LOCAL_MEM_FENCE)
 /* IGC computes addresses early too; where registers run out it compiles again

@@ -61,11 +61,10 @@ typedef struct wa_device {
     uint32_t loop_limit;
     bool has_matrix_extension; /* Intel: kernels can use its matrix unit */
     const struct wa_matrix_unit
-        *matrix_unit;          /* its matrix unit, see unit.h; NULL: none */
-    bool emulates_matrix_unit; /* for tests: with ordinary instructions */
-    bool ignores_tuning;       /* a measured shape was seen not to work */
-    bool lacks_wgmma; /* kernels of warpgroups were seen not to work */
-    bool lacks_maps;  /* and those that fetch by tensor maps were */
+        *matrix_unit;    /* its matrix unit, see unit.h; NULL: none */
+    bool ignores_tuning; /* a measured shape was seen not to work */
+    bool lacks_wgmma;    /* kernels of warpgroups were seen not to work */
+    bool lacks_maps;     /* and those that fetch by tensor maps were */
 } wa_device;
 
 /* Queries only; launches nothing and builds nothing. Fails where a query

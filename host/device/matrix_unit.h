@@ -28,17 +28,8 @@ typedef struct wa_matrix_unit {
     uint32_t wave;             /* lanes */
     uint32_t queries;          /* of a tile of scores */
     uint32_t tile;             /* keys of one, and channels of a step */
-    uint32_t exchange_words;   /* of an exchange of an emulated wave */
     const char *options;       /* for the compiler; "" */
 } wa_matrix_unit;
-
-/* Local memory of emulated waves: exchanges take turns with two places
- * (cl/unit/emulated.cl). */
-static inline uint64_t wa_exchange_bytes(const wa_matrix_unit *unit,
-                                         uint64_t waves)
-{
-    return waves * 2 * unit->exchange_words * 4;
-}
 
 /* Sub-groups are of OpenCL C 2.0. ocloc 22.43 knows the functions below but
  * declares them only where these macros say so; drivers define them. */
@@ -53,25 +44,25 @@ static inline uint64_t wa_exchange_bytes(const wa_matrix_unit *unit,
     X(MMA, mma, .vendor = WA_VENDOR_NVIDIA, .least_capability = 80,           \
       .proven = true, .copies_async = true, .swizzles_rows = true,            \
       .has_tf32 = true, .votes = true, .wave = 32, .queries = 16, .tile = 16, \
-      .exchange_words = 192, .options = "")                                   \
+      .options = "")                                                          \
     X(WMMA11, wmma11, .vendor = WA_VENDOR_AMD, .targets = "gfx11",            \
       .proven = false, .copies_async = false, .votes = true, .wave = 32,      \
-      .queries = 16, .tile = 16, .exchange_words = 256, .options = "")        \
+      .queries = 16, .tile = 16, .options = "")                               \
     X(WMMA12, wmma12, .vendor = WA_VENDOR_AMD, .targets = "gfx12",            \
       .proven = false, .copies_async = false, .votes = true, .wave = 32,      \
-      .queries = 16, .tile = 16, .exchange_words = 256, .options = "")        \
+      .queries = 16, .tile = 16, .options = "")                               \
     X(MFMA16, mfma16, .vendor = WA_VENDOR_AMD, .targets = "gfx90a gfx94",     \
       .proven = false, .copies_async = false, .votes = true, .wave = 64,      \
-      .queries = 16, .tile = 16, .exchange_words = 256, .options = "")        \
+      .queries = 16, .tile = 16, .options = "")                               \
     X(MFMA32, mfma32, .vendor = WA_VENDOR_AMD, .targets = "gfx90a gfx94",     \
       .proven = false, .copies_async = false, .votes = true, .wave = 64,      \
-      .queries = 32, .tile = 32, .exchange_words = 256, .options = "")        \
+      .queries = 32, .tile = 32, .options = "")                               \
     X(DPAS16, dpas16, .vendor = WA_VENDOR_INTEL, .sub_group = 16,             \
       .proven = false, .copies_async = false, .wave = 16, .queries = 16,      \
-      .tile = 16, .exchange_words = 192, .options = WA_INTEL_UNIT_OPTIONS)    \
+      .tile = 16, .options = WA_INTEL_UNIT_OPTIONS)                           \
     X(DPAS8, dpas8, .vendor = WA_VENDOR_INTEL, .sub_group = 8,                \
       .proven = false, .copies_async = false, .wave = 8, .queries = 8,        \
-      .tile = 16, .exchange_words = 128, .options = WA_INTEL_UNIT_OPTIONS)
+      .tile = 16, .options = WA_INTEL_UNIT_OPTIONS)
 
 #define WA_DECLARE_UNIT(id, unit, ...) WA_MATRIX_UNIT_##id,
 enum { WA_MATRIX_UNIT_ROWS(WA_DECLARE_UNIT) WA_MATRIX_UNITS };

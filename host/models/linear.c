@@ -48,8 +48,7 @@ static winattn_status check_kernel(const winattn_linear_plan *plan, int i)
                        "the kernel built for work-groups of %llu, not %u",
                        (unsigned long long)size, wanted);
     /* a norm of long rows has these in slow memory, and still pays */
-    if (plan->layout.tier != WINATTN_TIER_MATRIX ||
-        i == WA_LINEAR_STATISTICS || device->emulates_matrix_unit)
+    if (plan->layout.tier != WINATTN_TIER_MATRIX || i == WA_LINEAR_STATISTICS)
         return WINATTN_SUCCESS;
     error = clGetKernelWorkGroupInfo(plan->kernels[i], id,
                                      CL_KERNEL_PRIVATE_MEM_SIZE,

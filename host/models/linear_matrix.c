@@ -31,11 +31,7 @@ static uint64_t bytes_of(const wa_linear_problem *problem,
     const bool HAS_RESIDUAL = problem->has_residual;
     const uint64_t WEIGHT_STAGES =
         wa_linear_blocks(problem->in, s->stage_dims);
-    uint64_t bytes = s->keeps_weight ? RESIDENT_BYTES : LINEAR_BYTES;
-    if (device->emulates_matrix_unit)
-        bytes += wa_exchange_bytes(unit, (uint64_t)ROW_WAVES * COLUMN_WAVES *
-                                             DIM_WAVES);
-    return bytes;
+    return s->keeps_weight ? RESIDENT_BYTES : LINEAR_BYTES;
 }
 
 /* fp32 numbers of sums that a lane has. */
@@ -202,8 +198,7 @@ static bool suits(const wa_linear_problem *problem, const wa_device *device,
         return refuse(layout, "the matrix unit would round fp32");
     if (problem->dtype == WINATTN_FP32 && !unit->has_tf32)
         return refuse(layout, "the matrix unit has no TF32");
-    if (!unit->proven && !device->emulates_matrix_unit &&
-        problem->tier != WINATTN_TIER_MATRIX)
+    if (!unit->proven && problem->tier != WINATTN_TIER_MATRIX)
         return refuse(layout,
                       "nobody has run the matrix unit yet: demand the tier");
     return true;

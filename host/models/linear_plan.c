@@ -80,7 +80,7 @@ static void append_register_limit(const wa_linear_problem *problem,
                            : tier == WINATTN_TIER_LOCAL &&
                                  problem->dtype == WINATTN_FP32 &&
                                  kernel->work_group >= 256;
-    if (!device->limits_registers || device->emulates_matrix_unit || !suits ||
+    if (!device->limits_registers || !suits ||
         sums_of(tier, kernel) > MOST_LIMITED_SUMS ||
         2 * kernel->work_group * WA_LINEAR_ITEM_REGISTERS >
             device->register_words)

@@ -131,10 +131,7 @@ void wa_append_local_options(const wa_problem *problem,
 void wa_append_matrix_unit_options(const wa_device *device, char *text,
                                    size_t size)
 {
-    wa_append_switch(text, size, WA_SWITCH(EMULATED),
-                     device->emulates_matrix_unit);
-    if (!device->emulates_matrix_unit)
-        wa_append(text, size, "%s", device->matrix_unit->options);
+    wa_append(text, size, "%s", device->matrix_unit->options);
     if (device->vendor == WA_VENDOR_NVIDIA)
         wa_append_switch(text, size, WA_SWITCH(COMPUTE_CAPABILITY),
                          device->compute_capability);

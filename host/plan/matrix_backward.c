@@ -503,8 +503,7 @@ bool wa_plan_matrix_backward(const wa_problem *problem,
     const wa_matrix_gradient_shape *best = &found.shape;
     const bool again = !best->block_keys && best->subtile_keys < problem->keys;
     snprintf(plan->reason, sizeof plan->reason,
-             "products on the %s%s unit%s%s%s%s", device->matrix_unit->name,
-             device->emulates_matrix_unit ? " (emulated)" : "",
+             "products on the %s unit%s%s%s%s", device->matrix_unit->name,
              best->block_keys ? ", rows and keys in kernels of their own" : "",
              !wa_matrix_has_score_bias(problem) ? ""
              : best->bias_cache == WA_BIAS_CACHE_LOCAL

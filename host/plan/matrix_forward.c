@@ -313,9 +313,8 @@ bool wa_plan_matrix_forward(const wa_problem *problem, const wa_device *device,
         return refuse(plan, "no shape fits the device's local memory");
     const uint32_t kept = best.shape.bias_cache;
     snprintf(plan->reason, sizeof plan->reason,
-             "scores in registers of the %s%s unit%s%s",
+             "scores in registers of the %s unit%s%s",
              device->matrix_unit->name,
-             device->emulates_matrix_unit ? " (emulated)" : "",
              problem->dtype == WINATTN_FP32 ? " in TF32" : "",
              !wa_matrix_has_score_bias(problem) ? ""
              : kept == WA_BIAS_CACHE_REGISTERS  ? ", bias and mask too"

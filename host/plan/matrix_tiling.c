@@ -122,8 +122,6 @@ uint64_t wa_matrix_local_bytes(const wa_problem *problem,
                              (uint64_t)s->windows_per_group * t->key_rows * 4);
     if (wa_problem_padding(problem) == 1) /* pad_k and pad_v */
         bytes += array_bytes(unit, 2ull * t->dims * t->element_bytes);
-    if (device->emulates_matrix_unit)
-        bytes += array_bytes(unit, wa_exchange_bytes(unit, waves));
     return bytes;
 }
 
@@ -148,7 +146,7 @@ const char *wa_matrix_unwanted(const wa_problem *problem,
 {
     const char *why = wa_matrix_impossible(problem, device, pass);
     if (!why && !device->matrix_unit->proven &&
-        !device->emulates_matrix_unit && problem->tier != WINATTN_TIER_MATRIX)
+        problem->tier != WINATTN_TIER_MATRIX)
         why = "nobody has run it on such a device yet; it must be demanded";
     return why;
 }

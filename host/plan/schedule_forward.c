@@ -20,7 +20,7 @@ static double speed_of(const wa_problem *problem, const wa_device *device,
 {
     if (plan->is_wgmma)
         return WGMMA_SPEED;
-    if (plan->tier != WINATTN_TIER_MATRIX || device->emulates_matrix_unit ||
+    if (plan->tier != WINATTN_TIER_MATRIX ||
         problem->variant != WINATTN_SLIDING)
         return 1.0;
     /* channels that there are not are multiplied as well */

@@ -122,8 +122,7 @@ static winattn_status check_spills(const wa_session *session,
                                    uint32_t *most)
 {
     const wa_step_id main = wa_main_step(plan->pass);
-    if (plan->tier != WINATTN_TIER_MATRIX ||
-        wa_session_device(session)->emulates_matrix_unit)
+    if (plan->tier != WINATTN_TIER_MATRIX)
         return WINATTN_SUCCESS;
     cl_ulong spilled;
     WA_TRY(find_spills(session, kernels->step[main], &spilled));

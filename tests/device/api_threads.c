@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "api.h"
-#include "kit/emulated.h"
 #include "kit/fixture.h"
+#include "kit/fragment_session.h"
 
 typedef struct worker {
     pthread_t thread;
@@ -149,7 +149,7 @@ static void threads_make_plans(void **state)
 static void threads_test_one_unit(void **state)
 {
     (void)state;
-    wa_session *session = pretend_unit();
+    wa_session *session = fragment_session();
     const unsigned before = wa_programs_built();
     run_threads(make_matrix_plan, NULL);
     assert_int_equal(wa_programs_built(), before + 2);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The backward pass of the tier `matrix` on each matrix unit, the device's own
- * or an emulated one, as in test_matrix.c, in shapes that the planner may
+ * as in test_matrix.c, in shapes that the planner may
  * choose for some device, whatever it chooses for this one.
  *
  *   test_backward_matrix UNIT fixed          the table
@@ -492,7 +492,6 @@ static void random_shape(random_state *r, test_case *c, bool pairs,
         roomy.max_work_group = 256;
         roomy.local_bytes = 60 * 1024;
         roomy.matrix_unit = chosen.matrix_unit;
-        roomy.emulates_matrix_unit = true;
         wa_plan_begin(WA_BACKWARD, &plan);
         const winattn_desc desc = case_desc(c);
         if (wa_problem_read(&desc, &problem) == WINATTN_SUCCESS &&

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The tier `matrix` on each matrix unit: on the device's own, or emulated
- * through local memory, which tests the unit's layout on any device. Every way
+ * The tier `matrix` on each matrix unit that the device has. Every way
  * to cut a problem: several passes and blocks of keys, several waves to a
  * window, several windows at a time, rings of one to three stages.
  *
@@ -11,7 +10,6 @@
  *                                   other ones for the next unit
  *   test_matrix UNIT rows FIRST N   some of the table's rows
  *   test_matrix UNIT shared         the second table
- *   test_matrix UNIT self-test      of plan creation; both parts above have it
  *   test_matrix UNIT random SEED N  N random shapes */
 #include <limits.h>
 #include <stdio.h>
@@ -376,7 +374,6 @@ static void random_shape(random_state *r, test_case *c, wa_matrix_shape *s)
         roomy.max_work_group = 256;
         roomy.local_bytes = 60 * 1024;
         roomy.matrix_unit = unit;
-        roomy.emulates_matrix_unit = true;
         wa_plan_begin(WA_FORWARD, &plan);
         const winattn_desc desc = case_desc(c);
         /* regions are compared or kept, those of a shift not in local memory
@@ -409,105 +406,15 @@ static void run_random(void **state)
     }
 }
 
-/* ---- The self-test of plan creation ---- */
-
-static winattn_status check(bool emulated, winattn_dtype dtype,
-                            const char *build_options)
-{
-    wa_session *session;
-    assert_int_equal(wa_session_acquire(device.context, device.id, &session),
-                     WINATTN_SUCCESS);
-    wa_device told = *wa_session_device(session);
-    told.matrix_unit = chosen.matrix_unit;
-    told.emulates_matrix_unit = emulated;
-    char options[1024];
-    const char *more = getenv("WINATTN_TEST_BUILD_OPTIONS");
-    snprintf(options, sizeof options, "%s %s", build_options,
-             more ? more : "");
-    const winattn_status status = wa_check_matrix_unit(
-        device.context, device.id, wa_session_programs(session), &told, dtype,
-        options);
-    wa_session_release(session);
-    return status;
-}
-
-static void self_test_passes(void **state)
-{
-    (void)state;
-    wa_device own;
-    assert_int_equal(wa_device_query(device.id, &own), WINATTN_SUCCESS);
-    for (int emulated = own.matrix_unit == chosen.matrix_unit ? 0 : 1;
-         emulated < 2; emulated++)
-        for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++)
-            if (check(emulated != 0, (winattn_dtype)dtype, "") !=
-                WINATTN_SUCCESS)
-                fail_msg("%s: %s", chosen.matrix_unit->name,
-                         winattn_last_reason());
-}
-
-/* An emulated unit is spoilt through what the fragment layer lets a unit's
- * file, and so an option, define. */
-#define OWN_COPIES "-DASYNC_COPIES=1 -DEND_COPIES()= -DAWAIT_COPIES(newer)= "
-static void self_test_finds_faults(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *unit; /* NULL: any */
-        winattn_dtype first, last;
-        const char *options, *reason;
-    } faults[] = {
-        /* values come in another order than weights */
-        {"mma", WINATTN_FP16, WINATTN_BF16, "-DSLOT_KEY(k)=((k)^1)",
-         "o of query"},
-        /* only some of the lanes have operands */
-        {"mma", WINATTN_FP32, WINATTN_BF16, "-DOPERAND_LANES=16",
-         "score of query"},
-        /* copies do not arrive */
-        {NULL, WINATTN_FP32, WINATTN_BF16,
-         OWN_COPIES "-Dcopy_16(to,from,exists,wanted)=((to)[0]=0)",
-         "score of query"},
-        /* what lies between operands is not rounded, but cut off */
-        {NULL, WINATTN_FP32, WINATTN_FP32, "-DTO_TF32(x)=as_uint(x)",
-         "score of query"},
-        /* subnormal operands are 0 */
-        {NULL, WINATTN_FP16, WINATTN_FP16,
-         OWN_COPIES "-Dcopy_16(to,from,exists,wanted)=vstore8(vload8(0,from)&"
-                    "as_ushort8((vload8(0,from)&(ushort)0x7c00)!=(ushort)0)&"
-                    "(ushort)(-(exists)),0,to)",
-         " is 0, not "},
-    };
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        for (int dtype = faults[i].first; dtype <= (int)faults[i].last;
-             dtype++) {
-            if (dtype < first_dtype() ||
-                (faults[i].unit &&
-                 strcmp(faults[i].unit, chosen.matrix_unit->name) != 0))
-                continue;
-            const winattn_status status =
-                check(true, (winattn_dtype)dtype, faults[i].options);
-            if (status != WINATTN_UNSUPPORTED_DEVICE ||
-                !strstr(winattn_last_reason(), faults[i].reason) ||
-                !strstr(winattn_last_reason(), chosen.matrix_unit->name))
-                fail_msg("%s: %s \"%s\"", faults[i].options,
-                         winattn_status_name(status), winattn_last_reason());
-        }
-}
-
-static const struct CMUnitTest fixed_tests[] = {
-    cmocka_unit_test(self_test_passes),
-    cmocka_unit_test(self_test_finds_faults), cmocka_unit_test(run_table),
-    cmocka_unit_test(run_shared)};
+static const struct CMUnitTest fixed_tests[] = {cmocka_unit_test(run_table),
+                                                cmocka_unit_test(run_shared)};
 static const struct CMUnitTest row_tests[] = {cmocka_unit_test(run_table)};
 static const struct CMUnitTest shared_tests[] = {cmocka_unit_test(run_shared)};
-static const struct CMUnitTest self_tests[] = {
-    cmocka_unit_test(self_test_passes),
-    cmocka_unit_test(self_test_finds_faults)};
 static const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
 
 static const test_group groups[] = {
     TEST_GROUP("random", random_tests), TEST_GROUP("rows", row_tests),
-    TEST_GROUP("shared", shared_tests), TEST_GROUP("self-test", self_tests),
-    TEST_GROUP(NULL, fixed_tests)};
+    TEST_GROUP("shared", shared_tests), TEST_GROUP(NULL, fixed_tests)};
 
 int main(int count, char **arguments)
 {

@@ -4,8 +4,8 @@
  *
  *   test_modules oracle            the oracle against the modules
  *   test_modules TIER TYPE [ROWS]  a tier against the oracle
- *   test_modules UNIT TYPE [ROWS]  tier matrix on that unit, the device's own
- *                                  or an emulated one; in fp32 (as TF32) it
+ *   test_modules UNIT TYPE [ROWS]  tier matrix on that unit, of the device's
+ *                                  own; in fp32 (as TF32) it
  *                                  has a forward pass only
  *
  * TYPE: fp32, fp16, bf16, all, or each (for each row one of them). ROWS: the

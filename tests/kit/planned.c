@@ -127,7 +127,6 @@ static void tell_unit(wa_device *device, const wa_matrix_unit *unit)
     if (!unit || device->matrix_unit == unit)
         return;
     device->matrix_unit = unit;
-    device->emulates_matrix_unit = !wa_matrix_unit_suits(unit, device);
     device->compute_units = 2; /* a work-group iterates over several windows */
 }
 
@@ -394,11 +393,6 @@ static wa_device device_told(const wa_device *device,
     if (demand->registers)
         told.registers = demand->registers;
     tell_unit(&told, demand->matrix_unit);
-    /* PoCL keeps all work-items' variables of a work-group on one stack, where
-     * those of 512 emulated lanes were seen to overflow */
-    if (told.emulates_matrix_unit && !demand->matrix &&
-        told.max_work_group > 256)
-        told.max_work_group = 256;
     return told;
 }
 

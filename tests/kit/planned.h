@@ -12,7 +12,7 @@
 /* What a test demands; zero leaves the planner's choice. */
 typedef struct demanded_plan {
     const wa_local_shape *shape; /* of the tier local; NULL: planner's */
-    /* The matrix unit of that name: the device's own, or else emulated. */
+    /* The matrix unit of that name: one of the device's. */
     const wa_matrix_unit *matrix_unit;
     const wa_matrix_shape *matrix; /* of the tier matrix, with `unit` */
     uint32_t held_groups; /* of tier matrix, that the device holds at once */

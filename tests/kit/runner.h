@@ -67,8 +67,8 @@ bool runner_open(void);
 void runner_close(void);
 /* PoCL below 5 runs every tier; other devices may refuse one. */
 bool device_is_pocl(void);
-/* Kernels with barriers in loops are those of tier local and of emulated
- * units. False, and printed, of a device that breaks them. */
+/* Kernels with barriers in loops are those of tiers local and matrix.
+ * False, and printed, of a device that breaks them. */
 bool keeps_barriers(void);
 
 /* Runs a case on the device, on another tier where that has no kernel of the

@@ -6,37 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kit/emulated.h"
 #include "kit/test_device.h"
 
 #define BEHIND 64u /* elements */
 
 /* ---- What is tested ---- */
 
-static bool emulates;
-static wa_session *pretended;
-
-winattn_tier tier_under_test(void)
-{
-    return emulates ? WINATTN_TIER_MATRIX : (winattn_tier)chosen.tier;
-}
-
-int unit_start(void **state)
-{
-    (void)state;
-    if (emulates)
-        pretended = pretend_unit();
-    return 0;
-}
-
-int unit_end(void **state)
-{
-    (void)state;
-    if (pretended)
-        wa_session_release(pretended);
-    pretended = NULL;
-    return 0;
-}
+winattn_tier tier_under_test(void) { return (winattn_tier)chosen.tier; }
 
 bool is_computed(winattn_dtype dtype)
 {
@@ -62,15 +38,10 @@ const char *build_options(void)
 int models_main(const test_group *groups, size_t group_count, int count,
                 char **arguments)
 {
-    static char automatic[] = "auto";
-    emulates = count > 1 && strcmp(arguments[1], "emulated") == 0;
     const test_program program = {.words = {WORD_TIER, WORD_PART},
                                   .part = "few",
-                                  .has_barriers = emulates,
                                   .groups = groups,
                                   .group_count = group_count};
-    if (emulates)
-        arguments[1] = automatic;
     return runner_main(&program, count, arguments);
 }
 

@@ -19,17 +19,11 @@ typedef struct model_tensor {
 
 /* ---- What is tested ---- */
 
-/* As runner_main of a program whose words are a tier, or `emulated`: tier
- * matrix on a unit that the device is told to have; and few (the default),
+/* As runner_main of a program whose words are a tier, and few (the default),
  * each or all. */
 int models_main(const test_group *groups, size_t group_count, int count,
                 char **arguments);
 winattn_tier tier_under_test(void);
-/* For setup and teardown of tests: the unit is there. */
-int unit_start(void **state);
-int unit_end(void **state);
-#define UNIT_TEST(name)                                                       \
-    cmocka_unit_test_setup_teardown(name, unit_start, unit_end)
 /* Does the tier compute it? */
 bool is_computed(winattn_dtype dtype);
 /* Does the part have row `row` of a table in this type? `each` has every row

@@ -3,8 +3,7 @@
  * windows do not divide, shifts along either axis, both orders of norms and
  * both variants, in place and not, guards and outputs that were NaN before.
  *
- *   test_blocks TIER [few | each | all]     or emulated: a matrix unit,
- * emulated
+ *   test_blocks TIER [few | each | all]
  *
  * few: some rows, in one type; each: every row; all: in all types. */
 #include <math.h>
@@ -526,13 +525,13 @@ static void wrong_calls_are_refused(void **state)
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
-        UNIT_TEST(blocks),
-        UNIT_TEST(blocks_rolled_first),
-        UNIT_TEST(a_mixed_block),
-        UNIT_TEST(modules),
-        UNIT_TEST(odd_memory_is_used),
+        cmocka_unit_test(blocks),
+        cmocka_unit_test(blocks_rolled_first),
+        cmocka_unit_test(a_mixed_block),
+        cmocka_unit_test(modules),
+        cmocka_unit_test(odd_memory_is_used),
         cmocka_unit_test(wrong_descriptors_are_refused),
-        UNIT_TEST(wrong_calls_are_refused),
+        cmocka_unit_test(wrong_calls_are_refused),
     };
     const test_group groups[] = {TEST_GROUP(NULL, tests)};
     return models_main(groups, 1, count, arguments);

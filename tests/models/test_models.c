@@ -3,8 +3,7 @@
  * these compute in double precision (golden/make_models.py), and random ones,
  * of bytes, against the formulas in fp64.
  *
- *   test_models TIER [few | each | all]     or emulated: a matrix unit,
- * emulated
+ *   test_models TIER [few | each | all]
  *
  * few: some models, in one type; each: every model; all: in all types. */
 #include <math.h>
@@ -526,13 +525,13 @@ static void wrong_models_are_refused(void **state)
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
-        UNIT_TEST(golden),
-        UNIT_TEST(random_models),
-        UNIT_TEST(outputs_are_independent),
-        UNIT_TEST(odd_memory_is_used),
-        UNIT_TEST(threads_share_a_model),
-        UNIT_TEST(wrong_calls_are_refused),
-        UNIT_TEST(a_model_without_norm),
+        cmocka_unit_test(golden),
+        cmocka_unit_test(random_models),
+        cmocka_unit_test(outputs_are_independent),
+        cmocka_unit_test(odd_memory_is_used),
+        cmocka_unit_test(threads_share_a_model),
+        cmocka_unit_test(wrong_calls_are_refused),
+        cmocka_unit_test(a_model_without_norm),
         cmocka_unit_test(wrong_models_are_refused),
     };
     const test_group groups[] = {TEST_GROUP(NULL, tests)};

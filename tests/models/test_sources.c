@@ -4,7 +4,7 @@
  * what the library computes (golden/make_sources.py), of pictures of the
  * model's size and of others.
  *
- *   test_sources TIER [few | each | all]     or emulated, as test_models
+ *   test_sources TIER [few | each | all]
  *
  * few: of tier cpu every source, of others one, in fp32, where an error of a
  * rule is a thousand times what is allowed; each: every source; all: also in
@@ -136,7 +136,7 @@ static void each_source(void **state)
 
 int main(int count, char **arguments)
 {
-    const struct CMUnitTest tests[] = {UNIT_TEST(each_source)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_source)};
     const test_group groups[] = {TEST_GROUP(NULL, tests)};
     return models_main(groups, 1, count, arguments);
 }

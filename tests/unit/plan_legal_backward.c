@@ -185,7 +185,6 @@ static bool has_wgmma_options(const wa_problem *p, const wa_step *kernel)
            has_define(options, "HEAD_DIM", p->head_dim) &&
            has_define(options, "BLOCK_ROWS", kernel->block_rows) &&
            has_define(options, "BLOCK_KEYS", kernel->block_keys) &&
-           has_define(options, "EMULATED", 0) &&
            has_define(options, "COMPUTE_CAPABILITY", 90) && stages >= 2 &&
            stages <= 6;
 }

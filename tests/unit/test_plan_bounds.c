@@ -24,7 +24,7 @@ static uint64_t most_seen; /* steps */
 /* ---- Devices ---- */
 
 /* The i-th made-up device with its own matrix unit and then with each other
- * that it could have; CPUs emulate them all. False: there are no more. */
+ * that it could have. False: there are no more. */
 static bool device_with_unit(size_t i, size_t number, wa_device *device)
 {
     *device = made_up_devices[i];
@@ -34,12 +34,10 @@ static bool device_with_unit(size_t i, size_t number, wa_device *device)
     for (size_t u = 0; u < WA_MATRIX_UNITS; u++) {
         const bool suits =
             wa_matrix_unit_suits(&wa_matrix_units[u], &made_up_devices[i]);
-        if (&wa_matrix_units[u] == device->matrix_unit ||
-            (!suits && !device->is_cpu))
+        if (&wa_matrix_units[u] == device->matrix_unit || !suits)
             continue;
         if (--number == 0) {
             device->matrix_unit = &wa_matrix_units[u];
-            device->emulates_matrix_unit = !suits;
             return true;
         }
     }
