@@ -3,6 +3,8 @@
  * many bytes have come. A map is known as far as cl/matrix/tensor_maps.cl
  * writes it: four dimensions of 16-bit elements, boxes of 64 x 64. */
 #include "ptx_code.h"
+#include "ptx_global.h"
+#include "ptx_races.h"
 
 enum { BOX_ROWS = 64, ROW_BYTES = 128, CHUNK_BYTES = 16, MAP_BYTES = 128 };
 enum { CHANNEL, ROW, HEAD, WINDOW };
@@ -84,6 +86,10 @@ void run_copy_box(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
                      box.at[CHANNEL]);
             return;
         }
+        if (!ptx_shared(wave->group, box.to, BOX_ROWS * ROW_BYTES))
+            return;
+        ptx_mbarrier_used(wave, lane, box.filled);
+        ptx_box_writes(wave, lane, box.to, BOX_ROWS * ROW_BYTES, box.filled);
         wave->boxes = ptx_grown(wave->boxes, wave->box_count, &wave->box_room,
                                 sizeof *wave->boxes);
         wave->boxes[wave->box_count++] = box;
@@ -134,8 +140,10 @@ static bool copy_element(ptx_wave *wave, const ptx_box *box, unsigned row,
         (from && !ptx_resolve(wave, SPACE_GLOBAL, from, 2, 0)))
         return false;
     memset(to, 0, 2);
-    if (from)
+    if (from) {
         memcpy(to, (const void *)(uintptr_t)from, 2);
+        ptx_global_read(wave, 0, (const void *)(uintptr_t)from, 2);
+    }
     group->written[(size_t)(to - group->shared) / 2] = BY_ENGINE;
     return true;
 }

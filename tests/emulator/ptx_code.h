@@ -6,6 +6,9 @@
  *   ptx_run.c       work-groups, and whose turn it is
  *   ptx_memory.c    loads, stores, atomics, asynchronous copies
  *   ptx_boxes.c     copies by tensor maps
+ *   ptx_races.c     who may touch which local memory (ptx_races.h),
+ *   ptx_global.c    and global memory
+ *   ptx_unset.c     values that nobody has set
  *   ptx_integers.c, ptx_floats.c, run_convert.c   what each lane computes
  *   ptx_waves.c     what the lanes of a wave, or waves, do together
  *   ptx_products.c  matrix instructions
@@ -170,6 +173,7 @@ typedef struct ptx_product {
     uint64_t operands[2]; /* descriptors; where rows are in registers, one */
     bool adds;
     uint32_t shown;
+    struct ptx_clock *known; /* what had happened before */
 } ptx_product;
 
 typedef struct ptx_copy {
@@ -177,6 +181,7 @@ typedef struct ptx_copy {
     const unsigned char *from;
     unsigned bytes, zeros;
     unsigned group;
+    uint32_t number;
     bool is_arrival; /* at a barrier there, after the copies before it */
 } ptx_copy;
 
@@ -203,7 +208,7 @@ enum { MOST_ACQUIRED = 8 };
 typedef struct ptx_wave {
     struct ptx_group *group;
     unsigned number;
-    lane_mask alive, parked;
+    lane_mask started, alive, parked;
     lane_mask vain;          /* lanes that have looked in vain */
     uint32_t at[MOST_LANES]; /* the next instruction */
     uint64_t *registers;     /* [register][lane] */
@@ -247,6 +252,9 @@ typedef struct ptx_group {
     unsigned char *writer;
     uint32_t now; /* grows whenever a wave shows to products what is there */
     ptx_range recent; /* global memory that was used last */
+    struct ptx_races *races;
+    struct ptx_global *global;
+    struct ptx_unset *unset;
     uint64_t random;
     unsigned idle_rounds;
     const ptx_instruction *current;
@@ -272,6 +280,9 @@ void ptx_note_write(ptx_wave *wave, const unsigned char *to, size_t bytes);
 bool ptx_complete_any(ptx_group *group);
 /* Completes a box of the wave, if any is on its way: then true. */
 bool ptx_complete_box(ptx_wave *wave);
+/* The lane that a lane asks, or itself. */
+unsigned ptx_shuffled(ptx_wave *wave, const ptx_instruction *instruction,
+                      lane_mask lanes, unsigned lane, unsigned which);
 /* An arrival at a barrier in local memory, and bytes that it expected. */
 void ptx_arrive(ptx_group *group, uint64_t address);
 void ptx_bytes_came(ptx_group *group, uint64_t address, unsigned bytes);
@@ -375,7 +386,7 @@ ptx_function run_move, run_add, run_sub, run_multiply, run_multiply_add,
     run_store_matrices, run_multiply_wave, run_multiply_group,
     run_commit_products, run_await_products, run_show, run_wmma11, run_wmma12,
     run_mfma16, run_mfma32, run_dpas8, run_dpas16, run_permute_rows,
-    run_permute_bytes, run_ballot;
+    run_permute_bytes, run_ballot, run_sync_wave;
 
 /* How many operands a product of another vendor's unit has; 0: it is none. */
 unsigned ptx_unit_operands(ptx_function *run);

@@ -44,7 +44,7 @@ static const struct {
     {"unit.permlanex16", run_permute_rows, true},
     {"unit.bpermute", run_permute_bytes, true},
     {"unit.ballot", run_ballot, true},
-    {"bar.warp.sync", run_nothing, true},
+    {"bar.warp.sync", run_sync_wave, true},
     {"bar.sync", run_barrier, true},
     {"barrier.sync", run_barrier, true},
     {"shfl.sync", run_shuffle, true},

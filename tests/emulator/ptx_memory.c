@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Memory: loads, stores, atomics, and copies that complete later. */
 #include "ptx_code.h"
+#include "ptx_global.h"
+#include "ptx_races.h"
+#include "ptx_unset.h"
 
 #include <stdlib.h>
 
@@ -118,8 +121,12 @@ void run_load(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
         const unsigned char *from =
             ptx_resolve(wave, i->space, address_of(wave, i, i->count, lane),
                         size * i->count, lane);
+        const unsigned unset =
+            from ? ptx_reads(wave, lane, from, size, i->count) : 0;
         for (unsigned n = 0; n < i->count && from; n++) {
             uint64_t x = 0;
+            if (unset >> n & 1)
+                ptx_unset_loaded(wave, i, n, lane);
             memcpy(&x, from + n * size, size);
             lanes_of(wave, i, n)[lane] = extended(i, x);
         }
@@ -133,10 +140,18 @@ void run_store(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
         unsigned char *to =
             ptx_resolve(wave, i->space, address_of(wave, i, 0, lane),
                         size * i->count, lane);
-        for (unsigned n = 0; n < i->count && to; n++)
-            memcpy(to + n * size, &lanes_of(wave, i, 1 + n)[lane], size);
-        if (to)
-            ptx_note_write(wave, to, size * i->count);
+        if (!to)
+            return;
+        bool changes = false;
+        for (unsigned n = 0; n < i->count; n++) {
+            const uint64_t x = lanes_of(wave, i, 1 + n)[lane];
+            changes = changes || memcmp(to + n * size, &x, size) != 0;
+            memcpy(to + n * size, &x, size);
+        }
+        ptx_note_write(wave, to, size * i->count);
+        ptx_writes(wave, lane, to, size * i->count, changes);
+        for (unsigned n = 0; n < i->count; n++)
+            ptx_unset_stored(wave, i, 1 + n, lane, to + n * size, size);
     }
 }
 
@@ -184,6 +199,7 @@ void run_atomic(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
             x = was;
         memcpy(to, &x, size);
         ptx_note_write(wave, to, size);
+        ptx_changes(wave, lane, to, size);
         lanes_of(wave, i, 0)[lane] = was;
     }
 }
@@ -192,8 +208,10 @@ void run_atomic(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 
 static void add_copy(ptx_wave *wave, unsigned lane, ptx_copy copy)
 {
+    const ptx_knowledge *known = &wave->group->races->waves[wave->number];
     ptx_copies *copies = &wave->copies[lane];
     copy.group = copies->group;
+    copy.number = known->copies;
     copies->all = ptx_grown(copies->all, copies->count, &copies->room,
                             sizeof *copies->all);
     copies->all[copies->count++] = copy;
@@ -202,6 +220,7 @@ static void add_copy(ptx_wave *wave, unsigned lane, ptx_copy copy)
 /* to, from, bytes; and of these how many to read, with zeros for the rest. */
 void run_copy(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
+    const uint32_t number = ptx_begin_copy(wave);
     LANE_FOR (lanes) {
         const unsigned bytes = (unsigned)lanes_of(wave, i, 2)[lane];
         unsigned read = bytes;
@@ -217,6 +236,9 @@ void run_copy(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
         if (!ptx_resolve(wave, SPACE_SHARED, to, bytes, lane) ||
             (read && !ptx_resolve(wave, SPACE_GLOBAL, from, read, lane)))
             return;
+        if (read)
+            ptx_global_read(wave, lane, (void *)(uintptr_t)from, read);
+        ptx_copy_writes(wave, lane, to, bytes, number);
         add_copy(wave, lane,
                  (ptx_copy){.to = to,
                             .from = (const unsigned char *)(uintptr_t)from,
@@ -227,10 +249,13 @@ void run_copy(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 
 void run_copy_arrive(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
-    LANE_FOR (lanes)
-        add_copy(wave, lane,
-                 (ptx_copy){.to = address_of(wave, i, 0, lane),
-                            .is_arrival = true});
+    LANE_FOR (lanes) {
+        const uint64_t to = address_of(wave, i, 0, lane);
+        ptx_mbarrier_used(wave, lane, to);
+        ptx_release_copies(wave, lane, to);
+        add_copy(wave, lane, (ptx_copy){.to = to, .is_arrival = true});
+    }
+    ptx_next_epoch(wave);
 }
 
 void run_copy_commit(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
@@ -270,12 +295,14 @@ void run_copy_wait(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
     LANE_FOR (lanes) {
         ptx_copies *copies = &wave->copies[lane];
         size_t count = copies->count;
+        uint32_t awaited = wave->group->races->waves[wave->number].copies;
         if (i->operand_count > 0) {
             const unsigned newer = (unsigned)lanes_of(wave, i, 0)[lane];
             while (count > 0 &&
                    copies->all[count - 1].group + newer >= copies->group)
-                count--;
+                awaited = copies->all[--count].number - 1;
         }
+        ptx_await_copy(wave, lane, awaited);
         complete_first(wave, lane, count);
     }
 }

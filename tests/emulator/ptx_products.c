@@ -3,9 +3,10 @@
  * "Asynchronous Warpgroup Level Matrix Instructions"). Of a product's 16 rows
  * of a wave a lane has rows lane / 4 and 8 more, and of each 8 columns 2 (lane
  * % 4) and the next. */
-#include "ptx_code.h"
+#include "ptx_races.h"
+#include "ptx_unset.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 
 enum { MOST_COLUMNS = 256, ROWS = 16, MOST_DEPTH = 16 };
 
@@ -114,6 +115,12 @@ static unsigned char *half_at(unsigned char *const rows[8],
     return i->transposes ? rows[column] + 2 * row : rows[row] + 2 * column;
 }
 
+static bool half_is_unset(ptx_wave *wave, unsigned lane,
+                          const unsigned char *at)
+{
+    return ptx_local_read(wave, lane, (size_t)(at - wave->group->shared), 2);
+}
+
 void run_load_matrices(ptx_wave *wave, const ptx_instruction *i,
                        lane_mask lanes)
 {
@@ -123,6 +130,9 @@ void run_load_matrices(ptx_wave *wave, const ptx_instruction *i,
     LANE_FOR (lanes)
         for (unsigned n = 0; n < i->count; n++) {
             uint16_t low, high;
+            if (half_is_unset(wave, lane, half_at(rows[n], i, lane, 0)) |
+                half_is_unset(wave, lane, half_at(rows[n], i, lane, 1)))
+                ptx_unset_loaded(wave, i, n, lane);
             memcpy(&low, half_at(rows[n], i, lane, 0), 2);
             memcpy(&high, half_at(rows[n], i, lane, 1), 2);
             lanes_of(wave, i, n)[lane] = low | (uint64_t)high << 16;
@@ -139,8 +149,12 @@ void run_store_matrices(ptx_wave *wave, const ptx_instruction *i,
         for (unsigned n = 0; n < i->count; n++) {
             const uint64_t word = lanes_of(wave, i, 1 + n)[lane];
             const uint16_t low = (uint16_t)word, high = (uint16_t)(word >> 16);
-            memcpy(half_at(rows[n], i, lane, 0), &low, 2);
-            memcpy(half_at(rows[n], i, lane, 1), &high, 2);
+            for (unsigned part = 0; part < 2; part++) {
+                unsigned char *to = half_at(rows[n], i, lane, part);
+                memcpy(to, part ? &high : &low, 2);
+                ptx_writes(wave, lane, to, 2, true);
+                ptx_unset_stored(wave, i, 1 + n, lane, to, 2);
+            }
         }
     for (unsigned n = 0; n < i->count; n++)
         for (unsigned row = 0; row < 8; row++)
@@ -154,17 +168,21 @@ void run_store_matrices(ptx_wave *wave, const ptx_instruction *i,
  * many: 16-byte chunks of a row trade places by the row's number. */
 typedef struct matrix {
     ptx_group *group;
+    ptx_wave *wave;
+    const ptx_clock *known;
     uint32_t start, leading, stride, row;
     uint32_t shown; /* when the product's wave had last shown what is there */
     ptx_width type;
 } matrix;
 
-static matrix describe(const ptx_wave *wave, const ptx_product *product,
+static matrix describe(ptx_wave *wave, const ptx_product *product,
                        unsigned operand)
 {
     static const uint32_t row_bytes[] = {16, 128, 64, 32};
     const uint64_t word = product->operands[operand];
     const matrix m = {.group = wave->group,
+                      .wave = wave,
+                      .known = product->known,
                       .start = (uint32_t)(word & 0x3fff) * 16,
                       .leading = (uint32_t)(word >> 16 & 0x3fff) * 16,
                       .stride = (uint32_t)(word >> 32 & 0x3fff) * 16,
@@ -199,6 +217,7 @@ static float element(const matrix *m, uint32_t offset)
     uint16_t bits;
     if (!at || !is_shown(m, address - SHARED_START))
         return 0;
+    ptx_product_reads(m->wave, m->known, address - SHARED_START, 2);
     memcpy(&bits, at, 2);
     return half_of(m->type, bits, 0);
 }
@@ -276,6 +295,7 @@ void run_multiply_group(ptx_wave *wave, const ptx_instruction *i,
     begun->operands[1] = common_number(wave, i, second);
     begun->adds = lanes_of(wave, i, second + 1)[0] & 1;
     begun->shown = wave->shown;
+    begun->known = ptx_snapshot(wave);
 }
 
 /* What ordinary instructions wrote so far, as far as the wave knows. */
@@ -353,6 +373,7 @@ void ptx_complete_products(ptx_wave *wave, unsigned newest)
             run_move(wave, i, wave->products[count].lanes);
         else
             multiply_now(wave, &wave->products[count]);
+        free(wave->products[count].known);
         count++;
     }
     wave->product_count -= count;

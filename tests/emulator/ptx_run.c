@@ -2,6 +2,9 @@
  * Work-groups one after the other; of one, its waves in turns of random
  * length and order, until all have ended. */
 #include "ptx_code.h"
+#include "ptx_global.h"
+#include "ptx_races.h"
+#include "ptx_unset.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -61,12 +64,13 @@ static lane_mask choose_lanes(ptx_wave *wave)
     return lanes;
 }
 
-static lane_mask guarded(const ptx_wave *wave, const ptx_instruction *i,
+static lane_mask guarded(ptx_wave *wave, const ptx_instruction *i,
                          lane_mask lanes)
 {
     lane_mask is_true = 0;
     if (i->guard < 0)
         return lanes;
+    ptx_unset_guard(wave, i, lanes);
     const uint64_t *guard = register_of(wave, (uint32_t)i->guard);
     LANE_FOR (lanes)
         is_true |= (guard[lane] & 1) << lane;
@@ -83,8 +87,12 @@ static void execute(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
             wave->at[lane] = i->target;
     } else if (i->is_end) {
         wave->alive &= ~meant;
-    } else if (meant && ptx_may_run(wave, i, meant)) {
-        i->run(wave, i, meant);
+    } else if (meant) {
+        ptx_unset_spread(wave, i, meant);
+        if (ptx_may_run(wave, i, meant))
+            i->run(wave, i, meant);
+        if (i->is_collective)
+            ptx_next_round(wave);
     }
 }
 
@@ -180,6 +188,7 @@ static void start_wave(ptx_group *group, unsigned number)
     wave->group = group;
     wave->number = number;
     wave->alive = first_lanes(left < group->width ? left : group->width);
+    wave->started = wave->alive;
     wave->parked = wave->vain = 0;
     wave->waits_at = -1;
     wave->polls = false;
@@ -193,6 +202,7 @@ static void start_wave(ptx_group *group, unsigned number)
     for (size_t i = 0; i < code->constant_count; i++)
         fill(register_of(wave, code->constants[i].reg), wave,
              &code->constants[i]);
+    ptx_unset_start(wave);
     wave->product_count = 0;
     wave->box_count = 0;
     wave->acquired_count = 0;
@@ -211,6 +221,7 @@ static void open_barriers(ptx_group *group)
         if (barrier->arrived > barrier->expected)
             ptx_fail(group, "too many work-items at barrier %d", b);
         barrier->arrived = 0;
+        ptx_sync_waves(group, b);
         for (unsigned i = 0; i < group->wave_count; i++)
             if (group->waves[i].waits_at == b)
                 group->waves[i].waits_at = -1;
@@ -280,6 +291,7 @@ static void run_group(ptx_group *group, size_t number)
            (group->kernel->shared_bytes / 2 + 1) * sizeof *group->written);
     memset(group->writer, 0, group->kernel->shared_bytes / 2 + 1);
     group->now = NEVER + 1;
+    ptx_races_start(group);
     for (unsigned i = 0; i < group->wave_count; i++)
         start_wave(group, i);
     while (go_on(group))
@@ -298,6 +310,8 @@ static void give_back(ptx_group *group)
 {
     for (unsigned i = 0; i < group->wave_count; i++) {
         ptx_wave *wave = &group->waves[i];
+        for (size_t n = 0; n < wave->product_count; n++)
+            free(wave->products[n].known);
         free(wave->registers);
         free(wave->in_flight);
         free(wave->private_memory);
@@ -306,6 +320,9 @@ static void give_back(ptx_group *group)
         for (unsigned lane = 0; lane < group->width; lane++)
             free(wave->copies[lane].all);
     }
+    ptx_races_free(group->races);
+    ptx_global_free(group->global);
+    ptx_unset_free(group->unset);
     free(group->shared);
     free(group->written);
     free(group->writer);
@@ -321,6 +338,9 @@ static bool take_memory(ptx_group *group)
     group->written =
         malloc((kernel->shared_bytes / 2 + 1) * sizeof *group->written);
     group->writer = malloc(kernel->shared_bytes / 2 + 1);
+    group->races = ptx_races_new(group);
+    group->global = ptx_global_new(group->launch);
+    group->unset = ptx_unset_new(group);
     for (unsigned i = 0; i < group->wave_count; i++) {
         ptx_wave *wave = &group->waves[i];
         wave->registers =
@@ -330,7 +350,8 @@ static bool take_memory(ptx_group *group)
             malloc(group->width * kernel->private_bytes + 1);
         ok = ok && wave->registers && wave->in_flight && wave->private_memory;
     }
-    return ok && group->shared && group->written && group->writer;
+    return ok && group->shared && group->written && group->writer &&
+           group->races && group->global && group->unset;
 }
 
 bool ptx_run(const ptx_kernel *kernel, const ptx_launch *launch, char *reason,

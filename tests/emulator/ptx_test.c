@@ -15,7 +15,8 @@
     ".version 8.5\n.target sm_90a\n.address_size 64\n"                        \
     ".entry k(.param .u64 .ptr .global .align 4 k_0, .param .u32 k_1)\n"      \
     "{\n.reg .b32 %r<40>;\n.reg .f32 %f<40>;\n.reg .b64 %rd<9>;\n"            \
-    ".reg .pred %p<9>;\n.shared .align 1024 .b8 memory[16384];\n"             \
+    ".reg .pred %p<9>;\n.reg .b16 %h<9>;\n.local .align 4 .b8 "               \
+    "own[16];\n.shared .align 1024 .b8 memory[16384];\n"                      \
     "ld.param.u64 %rd0, [k_0];\nld.param.u32 %r0, [k_1];\n"                   \
     "mov.u32 %r1, %tid.x;\nmul.wide.u32 %rd1, %r1, 4;\n"                      \
     "add.s64 %rd2, %rd0, %rd1;\n"                                             \
@@ -23,8 +24,9 @@
     "shl.b32 %r3, %r1, 2;\nadd.s32 %r4, %r2, %r3;\n"
 #define TAIL "ret;\n}\n"
 
-static const char *run_waves(const char *body, size_t items, size_t lanes,
-                             uint32_t number, uint32_t *words, unsigned seed)
+static const char *run_waves(const char *body, size_t groups, size_t items,
+                             size_t lanes, uint32_t number, uint32_t *words,
+                             unsigned seed)
 {
     static char reason[512];
     static char text[1 << 16];
@@ -40,7 +42,7 @@ static const char *run_waves(const char *body, size_t items, size_t lanes,
     const ptx_range range = {(unsigned char *)words,
                              MOST_WORDS * sizeof *words};
     const ptx_launch launch = {.parameters = parameters,
-                               .groups = 1,
+                               .groups = groups,
                                .items = items,
                                .wave_lanes = lanes,
                                .ranges = &range,
@@ -55,13 +57,19 @@ static const char *run_waves(const char *body, size_t items, size_t lanes,
 const char *run(const char *body, size_t items, uint32_t number,
                 uint32_t *words, unsigned seed)
 {
-    return run_waves(body, items, 32, number, words, seed);
+    return run_groups(body, 1, items, number, words, seed);
+}
+
+const char *run_groups(const char *body, size_t groups, size_t items,
+                       uint32_t number, uint32_t *words, unsigned seed)
+{
+    return run_waves(body, groups, items, 32, number, words, seed);
 }
 
 const char *run_wide(const char *body, size_t items, size_t lanes,
                      uint32_t *words)
 {
-    return run_waves(body, items, lanes, 0, words, 1);
+    return run_waves(body, 1, items, lanes, 0, words, 1);
 }
 
 void assert_fails(const char *body, size_t items, const char *why)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What lanes of a wave do together, and waves of a work-group. */
 #include "ptx_code.h"
+#include "ptx_races.h"
 
 void run_nothing(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
@@ -25,6 +26,10 @@ void run_barrier(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
                  (unsigned long long)number, count);
         return;
     }
+    if (i->operand_count == 1 && wave->alive != wave->started)
+        ptx_fail(group, "a barrier of all, but work-item %u has ended",
+                 wave->number * group->width +
+                     first_of(wave->started & ~wave->alive));
     ptx_barrier *barrier = &group->barriers[number];
     if (barrier->arrived > 0 && barrier->expected != count)
         ptx_fail(group, "barrier %llu of %u and of %u work-items",
@@ -58,8 +63,12 @@ void run_barrier_make(ptx_wave *wave, const ptx_instruction *i,
         if (count == 0 || count > MOST_ARRIVALS)
             ptx_fail(wave->group, "a barrier of %llu arrivals",
                      (unsigned long long)count);
-        if (at)
-            memcpy(at, &word, sizeof word);
+        if (!at)
+            return;
+        memcpy(at, &word, sizeof word);
+        ptx_local_write(wave, lane, (size_t)(at - wave->group->shared),
+                        sizeof word, true);
+        ptx_make_mbarrier(wave, address_of(wave, i, 0, lane));
     }
 }
 
@@ -78,10 +87,13 @@ static unsigned char *find_barrier(ptx_group *group, uint64_t address,
 }
 
 /* A phase ends when nothing is missing. */
-static void keep_barrier(unsigned char *at, uint64_t word)
+static void keep_barrier(ptx_group *group, uint64_t address, unsigned char *at,
+                         uint64_t word)
 {
-    if (MISSING(word) == 0 && BYTES(word) == 0)
+    if (MISSING(word) == 0 && BYTES(word) == 0) {
         word = WORD(!PARITY(word), ALL(word), ALL(word));
+        ptx_end_phase(group, address);
+    }
     memcpy(at, &word, sizeof word);
 }
 
@@ -96,7 +108,7 @@ void ptx_arrive(ptx_group *group, uint64_t address)
                  (unsigned long long)address);
         return;
     }
-    keep_barrier(at, word - ((uint64_t)1 << 20));
+    keep_barrier(group, address, at, word - ((uint64_t)1 << 20));
 }
 
 void ptx_bytes_came(ptx_group *group, uint64_t address, unsigned bytes)
@@ -107,14 +119,22 @@ void ptx_bytes_came(ptx_group *group, uint64_t address, unsigned bytes)
         ptx_fail(group, "bytes that no barrier at %#llx expects",
                  (unsigned long long)address);
     else if (at)
-        keep_barrier(at, word - bytes);
+        keep_barrier(group, address, at, word - bytes);
+}
+
+static void arrive(ptx_wave *wave, unsigned lane, uint64_t address)
+{
+    ptx_mbarrier_used(wave, lane, address);
+    ptx_release(wave, lane, address);
+    ptx_arrive(wave->group, address);
 }
 
 void run_barrier_arrive(ptx_wave *wave, const ptx_instruction *i,
                         lane_mask lanes)
 {
     LANE_FOR (lanes)
-        ptx_arrive(wave->group, address_of(wave, i, 1, lane));
+        arrive(wave, lane, address_of(wave, i, 1, lane));
+    ptx_next_epoch(wave);
 }
 
 /* The same, and bytes are to come. */
@@ -135,24 +155,29 @@ void run_barrier_expect(ptx_wave *wave, const ptx_instruction *i,
         }
         word += bytes;
         memcpy(at, &word, sizeof word);
-        ptx_arrive(wave->group, address);
+        arrive(wave, lane, address);
     }
+    ptx_next_epoch(wave);
 }
 
 /* Is the phase of this parity complete? Lanes that look in vain do not keep
  * others from going on, who may be those that they wait for. */
 void run_barrier_try(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
-    uint64_t *to = lanes_of(wave, i, 0);
+    uint64_t *to = lanes_of(wave, i, 0), addresses[MOST_LANES];
     const uint64_t *parity = lanes_of(wave, i, 2);
     lane_mask failed = 0;
     LANE_FOR (lanes) {
         uint64_t word;
-        if (!find_barrier(wave->group, address_of(wave, i, 1, lane), &word))
+        addresses[lane] = address_of(wave, i, 1, lane);
+        if (!find_barrier(wave->group, addresses[lane], &word))
             return;
+        ptx_mbarrier_used(wave, lane, addresses[lane]);
         to[lane] = PARITY(word) != (parity[lane] & 1);
         failed |= (lane_mask)!to[lane] << lane;
     }
+    if (lanes & ~failed)
+        ptx_acquire(wave, lanes & ~failed, addresses);
     wave->vain |= failed;
     wave->yields = failed && !(wave->alive & ~wave->parked & ~wave->vain);
     wave->polls = wave->yields;
@@ -161,23 +186,29 @@ void run_barrier_try(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 
 /* ---- A wave's lanes ---- */
 
+unsigned ptx_shuffled(ptx_wave *wave, const ptx_instruction *i,
+                      lane_mask lanes, unsigned lane, unsigned which)
+{
+    const unsigned from = i->kind == 'b'   ? lane ^ which
+                          : i->kind == 'i' ? which
+                          : i->kind == 'u' ? lane - which
+                                           : lane + which;
+    if (from < wave->group->width && (lanes >> from & 1))
+        return from;
+    if (i->kind != 'u' && i->kind != 'd')
+        ptx_fail(wave->group, "lane %u asks lane %u", lane, from);
+    return lane;
+}
+
 /* to, from, which lane, ... */
 void run_shuffle(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)
 {
     uint64_t given[MOST_LANES];
     memcpy(given, lanes_of(wave, i, 1), wave->group->width * sizeof *given);
     const uint64_t *which = lanes_of(wave, i, 2);
-    LANE_FOR (lanes) {
-        const unsigned n = (unsigned)which[lane];
-        const unsigned from = i->kind == 'b'   ? lane ^ n
-                              : i->kind == 'i' ? n
-                              : i->kind == 'u' ? lane - n
-                                               : lane + n;
-        const bool exists = from < wave->group->width && (lanes >> from & 1);
-        if (!exists && i->kind != 'u' && i->kind != 'd')
-            ptx_fail(wave->group, "lane %u asks lane %u", lane, from);
-        lanes_of(wave, i, 0)[lane] = given[exists ? from : lane];
-    }
+    LANE_FOR (lanes)
+        lanes_of(wave, i, 0)[lane] =
+            given[ptx_shuffled(wave, i, lanes, lane, (unsigned)which[lane])];
 }
 
 void run_vote(ptx_wave *wave, const ptx_instruction *i, lane_mask lanes)

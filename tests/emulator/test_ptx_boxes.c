@@ -87,7 +87,7 @@ static void boxes_have_rules(void **state)
 {
     (void)state;
     static ON_LINES uint32_t words[MOST_WORDS];
-    const char *over = "st.shared.u32 [%r2], %r1;\n";
+    const char *over = "@%p1 st.shared.u32 [%r2], %r1;\n";
     char shown[128];
     write_map(words);
     assert_non_null(
