@@ -263,6 +263,7 @@ INLINE void compute(const tile_ring *ring, __local const announcement *notes,
                     find_runs(args, &loop, seen[0], seen[WARPGROUP_ROWS - 1])};
             at = compute_rows(ring, at, round, &work, args);
         }
+        WAVE_SYNC(); /* all lanes have read the announcement */
         leave(queries_read(ring, round), lane);
     }
 }
