@@ -372,6 +372,8 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         return;
     if (item < 2 * STAGES)
         make_window_barrier(&ring, item);
+    if (warpgroup != WARPGROUPS) /* who fetches measures these rows, too */
+        clear_fill(&ring, first_key, NK, NQ, item);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (warpgroup == WARPGROUPS) {
         LEAVE_REGISTERS();
@@ -382,7 +384,6 @@ window_keys_wgmma(BACKWARD_PARAMETERS)
         return;
     }
     TAKE_REGISTERS();
-    clear_fill(&ring, first_key, NK, NQ, item);
     const work_tile here = {.window = forward->first_window, .head = head};
     DECLARE_SCORE_BIAS(score_bias, *forward, here)
     keep_bias(&ring, forward, &score_bias, first_key, item, 1);

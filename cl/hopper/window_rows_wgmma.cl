@@ -441,6 +441,8 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
         return;
     if (item < 2 * STAGES)
         make_window_barrier(&ring, item);
+    if (wave / 4 != WARPGROUPS) /* who fetches measures these rows, too */
+        clear_fill(&ring, job.first_row, NQ, NK, item);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (wave / 4 == WARPGROUPS) {
         LEAVE_REGISTERS();
@@ -449,7 +451,6 @@ window_rows_wgmma(BACKWARD_PARAMETERS)
         return;
     }
     TAKE_REGISTERS();
-    clear_fill(&ring, job.first_row, NQ, NK, item);
     const work_tile here = {.window = forward->first_window, .head = job.head};
     DECLARE_SCORE_BIAS(score_bias, *forward, here)
     keep_bias(&ring, forward, &score_bias, job.first_row, item, 0);
