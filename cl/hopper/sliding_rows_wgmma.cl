@@ -79,11 +79,15 @@ INLINE row_state read_numbers(const wave_rows *rows, float value, float d_lse)
     UNROLL_FOR (int r = 0; r < 2; r++) {
         const uint row = row_of_lane(rows, r);
         const int exists = row < rows->end;
-        const float4 all = vload4(exists ? row : rows->end - 1, rows->numbers);
-        x.ds_scale[r] = ds_scale_of(all.z, value, d_lse);
-        x.shift[r] = exists ? all.x + (exponent_of(x.ds_scale[r]) - P_EXPONENT)
-                            : -INFINITY;
-        x.offset[r] = -all.y;
+        __global const float *all =
+            rows->numbers +
+            (ulong)(exists ? row : rows->end - 1) * ROW_NUMBERS;
+        x.ds_scale[r] = ds_scale_of(all[2], value, d_lse);
+        x.shift[r] = exists
+                         ? all[0] + (exponent_of(x.ds_scale[r]) - P_EXPONENT)
+                         : -INFINITY;
+        /* of the last row it is another wave's, which may be mending it */
+        x.offset[r] = exists ? -all[ROW_SLIDING_DELTA] : 0.0f;
     }
     return x;
 }
