@@ -21,7 +21,7 @@ int child_run(int (*run)(const void *data), const void *data)
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
-        alarm(60);
+        alarm(3600); /* it hangs */
         _exit(run(data));
     }
     waitpid(child, &status, 0);
