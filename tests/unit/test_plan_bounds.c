@@ -117,6 +117,18 @@ static const char *const large[] = {
     "block=4680 window_blocks=7 query_offset=2147479550",
 };
 
+/* On the i-th device with each unit that it could have, where the tier that is
+ * demanded asks for one. */
+static void plan_on(const wa_problem *p, size_t i, const char *what)
+{
+    const bool has_unit =
+        p->tier == WINATTN_TIER_AUTO || p->tier == WINATTN_TIER_MATRIX;
+    wa_device device;
+    for (size_t u = 0; device_with_unit(i, u, &device); u++)
+        if (u == 0 || has_unit)
+            plan_all(p, &device, what);
+}
+
 static void large_windows(void **state)
 {
     (void)state;
@@ -125,11 +137,8 @@ static void large_windows(void **state)
             wa_problem p;
             if (read_text(large[i], tier, &p) != WINATTN_SUCCESS)
                 fail_msg("%s: %s", large[i], winattn_last_reason());
-            for (size_t d = 0; d < made_up_count; d++) {
-                wa_device device;
-                for (size_t u = 0; device_with_unit(d, u, &device); u++)
-                    plan_all(&p, &device, large[i]);
-            }
+            for (size_t d = 0; d < made_up_count; d++)
+                plan_on(&p, d, large[i]);
         }
 }
 
@@ -245,15 +254,12 @@ static void random_windows(void **state)
         const winattn_desc d = random_problem(&r);
         char text[512];
         wa_problem p;
-        wa_device device;
         if (wa_problem_read(&d, &p) != WINATTN_SUCCESS)
             continue;
         planned++;
         large_ones += p.queries > 65536 || p.keys > 65536;
         print_problem(&d, i, text, sizeof text);
-        for (size_t u = 0; device_with_unit(i % made_up_count, u, &device);
-             u++)
-            plan_all(&p, &device, text);
+        plan_on(&p, i % made_up_count, text);
     }
     printf("%u problems, %u of them large; %llu steps at most\n",
            (unsigned)planned, (unsigned)large_ones,
