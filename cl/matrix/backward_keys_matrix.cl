@@ -314,7 +314,7 @@ INLINE int prepare_q_block(const q_block *now, uint number, uint *kept_regions,
         keep_regions(memory->key_regions, memory->row_regions, forward,
                      &regions, now->first_key, me->lane);
     }
-    if (has_new)
+    if (TEAMS_SYNC_TOGETHER || has_new)
         TEAM_SYNC(me->team);
 #endif
     return has_shift_boundary;

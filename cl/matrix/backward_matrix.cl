@@ -123,7 +123,7 @@ INLINE int prepare_q_block(const q_block *now, uint step, uint *kept_regions,
                      &regions, 0, me->lane);
     }
 #endif
-    if (meets)
+    if (TEAMS_SYNC_TOGETHER || meets)
         TEAM_SYNC(me->team);
     return has_shift_boundary;
 }

@@ -95,7 +95,7 @@ INLINE int prepare_kv_block(const q_block *now, const row_step *in,
     }
     meets |= has_new;
 #endif
-    if (meets)
+    if (TEAMS_SYNC_TOGETHER || meets)
         TEAM_SYNC(me->team);
     return has_shift_boundary;
 }

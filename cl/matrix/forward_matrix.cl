@@ -289,7 +289,8 @@ INLINE void prepare_kv_block(kv_block *here, const team_memory *memory,
 #if VARIANT == COSINE
     TEAM_SYNC(me->team);
 #elif COMPARES_REGIONS
-    if (has_new)
+    /* teams' windows may lie unlike */
+    if (TEAMS_SYNC_TOGETHER || has_new)
         TEAM_SYNC(me->team);
 #endif
 }

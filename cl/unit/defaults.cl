@@ -82,8 +82,12 @@ INLINE void copy_4(__local void *to, __global const void *from, int exists)
     *(__local uint *)to = exists ? *(__global const uint *)from : 0u;
 }
 #endif
-#ifndef TEAM_SYNC
+/* Of a team alone, or TEAMS_SYNC_TOGETHER, all teams of a work-group. */
+#ifdef TEAM_SYNC
+#define TEAMS_SYNC_TOGETHER 0
+#else
 #define TEAM_SYNC(team) barrier(CLK_LOCAL_MEM_FENCE)
+#define TEAMS_SYNC_TOGETHER (WINDOWS_PER_GROUP > 1)
 #endif
 /* The largest of what a wave's lanes have; scratch: for it, in local memory.
  */
