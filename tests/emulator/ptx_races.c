@@ -165,16 +165,16 @@ static void write(const access *a, size_t offset, size_t bytes, uint32_t who,
         r->cells[cell] = now;
 }
 
-/* Lanes may write the same in the same instruction. */
+/* Work-items may write the same in the same instruction: a flag that several
+ * waves raise. */
 static bool is_repeated(const access *a, size_t offset, size_t bytes)
 {
     const ptx_races *r = a->wave->group->races;
-    const ptx_group *group = a->wave->group;
+    const uint32_t line = a->wave->group->current->line;
     bool all = true;
     CELL_FOR(r, offset, bytes)
-    all = all && r->cells[cell].epoch == a->epoch &&
-          (r->cells[cell].line & ~IS_UNSET) == group->current->line &&
-          r->cells[cell].who / group->width == a->wave->number;
+    all = all && r->cells[cell].epoch >= r->base &&
+          (r->cells[cell].line & ~IS_UNSET) == line;
     return all;
 }
 

@@ -58,6 +58,9 @@ static const twins local[] = {
      PUT SYNC OTHER_WAVE LOOK SYNC PUT},
     {"two lanes write", 32, 1, "st.shared.u32 [%r2], %r1;\n",
      "nothing orders these", "mov.b32 %r10, 5;\nst.shared.u32 [%r2], %r10;\n"},
+    {"waves write, not the same", 64, 1,
+     IF_FIRST "st.shared.u32 [%r2], %r1;\n", "nothing orders these",
+     "mov.b32 %r10, 5;\nst.shared.u32 [%r2], %r10;\n"},
     {"halves of a word are different places", 32, 1,
      "shr.u32 %r10, %r3, 1;\nadd.s32 %r10, %r10, %r2;\ncvt.u16.u32 %h0, %r1;\n"
      "st.shared.u16 [%r10], %h0;\nxor.b32 %r10, %r10, 2;\n"
