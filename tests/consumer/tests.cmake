@@ -28,7 +28,7 @@ foreach(example example_grid example_sliding)
     endif()
     target_compile_definitions(${example}_0_1 PRIVATE
         CL_TARGET_OPENCL_VERSION=120)
-    add_labelled_test(${example}_0_1 quick ${example}_0_1)
+    add_labelled_test(${example}_0_1 ci ${example}_0_1)
     set_test_environment(${example}_0_1)
 endforeach()
 
