@@ -37,7 +37,8 @@ typedef struct kept_sums {
 #endif
 #if !SINGLE_Q_BLOCK
     /* [KEY_TURNS], of all q blocks of a window; dK times `ds_scale` */
-    float (*dv)[DIM_TILES][ACC_PER_LANE], (*dk)[DIM_TILES][ACC_PER_LANE];
+    __private float (*dv)[DIM_TILES][ACC_PER_LANE],
+        (*dk)[DIM_TILES][ACC_PER_LANE];
     float ds_scale;
 #endif
     float scale; /* for d_logit_scale, of a lane's own rows */
