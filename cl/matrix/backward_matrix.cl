@@ -97,7 +97,7 @@ INLINE int prepare_q_block(const q_block *now, uint step, uint *kept_regions,
     meets |= job->has_o_lse;
     if (job->has_o_lse && me->lane == 0)
         memory->largest_v[(step + 1) % 2] = 0;
-    if (job->has_o_lse)
+    if (job->has_o_lse && now->at->exists) /* else nobody wrote v */
         measure_values(&memory->largest_v[step % 2], now->v, me->wave,
                        memory->own_ds_scale, w);
 #endif

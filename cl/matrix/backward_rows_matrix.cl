@@ -69,7 +69,7 @@ INLINE int prepare_kv_block(const q_block *now, const row_step *in,
     meets |= job->has_o_lse;
 #endif
 #if VARIANT == COSINE || RESCALES
-    if (meets)
+    if (meets && now->at->exists) /* else nobody wrote k and v */
         measure_keys((__local float *)now->k_inverses,
                      BOUNDS_OF(memory, me->team, in->step), now->k, now->v,
                      job->has_o_lse, me->wave, w);

@@ -199,7 +199,8 @@ INLINE void read_rows(row_part *part, const q_block *here,
             part->lse[r] = part->lse[r] == -INFINITY || !row_exists(part, r, w)
                                ? INFINITY
                                : part->lse[r];
-    if ((args->forward.flags & ARG_D_LSE) != 0)
+    /* a team may have no window at last */
+    if ((args->forward.flags & ARG_D_LSE) != 0 && here->at->exists)
         UNROLL_FOR (int r = 0; r < LANE_ROWS; r++) {
             ulong at;
             if (find_row(&at, &args->d_lse, grid, coord,
