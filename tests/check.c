@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Runs cases given as text, one per argument, and prints what it found: the
- * line that a failing test prints is such a call.
+ * line that a failing test prints is such a call. Its words may also demand a
+ * plan (kit/demand.h).
  *
  *   check 'variant=cosine dtype=fp16 tier=local queries=64 keys=64' */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kit/run.h"
+#include "kit/demand.h"
 
 static void describe(const test_device *device, const test_case *c)
 {
@@ -41,14 +42,16 @@ int main(int count, char **texts)
         test_case c = case_default();
         case_result result;
         char bad[64];
-        if (!case_parse(texts[i], &c, bad)) {
+        demand d;
+        memset(&d, 0, sizeof d);
+        if (!demand_parse(texts[i], &c, &d, bad)) {
             fprintf(stderr, "unknown: %s\n", bad);
             failures++;
             continue;
         }
         if (verbose)
             describe(&device, &c);
-        const bool passed = case_run(&device, device.queue, &c, 0, &result);
+        const bool passed = demand_run(&device, &c, &d, &result);
         printf("%s  %s: relative error %.2e, %.3f of the allowed (lse %.3f) "
                "%s\n",
                passed ? "ok    " : "FAILED", texts[i], result.o_relative,

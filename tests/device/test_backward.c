@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The backward pass against the oracle's gradients: a table of cases for every
- * dtype, seeded random cases, and what the calls promise. A failure prints the
- * case; `check 'CASE'` replays it.
+ * The backward pass: what calls promise, and what o and lse of the forward
+ * pass may cost. A failure prints the case; `check 'CASE'` replays it.
  *
- *   test_backward table TIER                   each row in every dtype
- *   test_backward each TIER                    each row in one
  *   test_backward given TIER                   with o and lse, and without
- *   test_backward calls TIER
- *   test_backward random TIER FIRST_SEED COUNT */
+ *   test_backward calls TIER */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,126 +11,12 @@
 #include "kit/fixture.h"
 #include "kit/planned.h"
 
-static const char *const table[] = {
-    /* odd sizes */
-    "queries=1 keys=1 dim=1",
-    "queries=3 keys=3 dim=3 bias=same",
-    "queries=10 keys=10 dim=10 bias=fp32",
-    "queries=24 keys=30 dim=24 bias=fp32",
-    "queries=49 keys=49 dim=49 bias=same mask=regions mask_windows=2",
-    "queries=100 keys=1 dim=100",
-    "queries=1 keys=100 dim=10 bias=fp32",
-    "windows=1 heads=1 queries=144 bias=same",
-    "windows=1 heads=1 queries=64 keys=256 dim=256",
-    /* keys that one kernel does not hold */
-    "windows=3 heads=2 queries=30 keys=900 dim=256 bias=fp32",
-    "windows=2 heads=2 kv_heads=1 queries=20 keys=830 dim=250 bias=same "
-    "variant=cosine logit_scale=1 d_lse=1",
-    /* options */
-    "scale=-1.5 bias=same d_lse=1",
-    "scale=0.3",
-    "heads=6 kv_heads=2 bias=fp32",
-    "heads=5 kv_heads=1 variant=cosine logit_scale=1",
-    "windows=7 bias=same mask=same mask_windows=3",
-    "windows=40 heads=1 queries=9 bias=fp32 mask=regions mask_windows=7",
-    "windows=700 heads=1 queries=4 dim=4 bias=same",
-    "mask=regions mask_windows=1 region_value=-inf",
-    "accumulate=31 bias=same",
-    "accumulate=31 bias=fp32 variant=cosine logit_scale=2",
-    "accumulate=7 variant=sliding block=10",
-    "outputs=1 bias=same",
-    "outputs=2 variant=cosine",
-    "outputs=4 variant=sliding block=10",
-    "outputs=8 bias=fp32",
-    "outputs=16 variant=cosine logit_scale=1",
-    "outputs=1 variant=sliding block=10 d_lse=1",
-    /* o and lse of the forward pass */
-    "given=1 bias=same",
-    "given=1 variant=sliding queries=101 block=16 d_lse=1",
-    "given=1 variant=sliding queries=150 keys=20 block=40 first_block=100",
-    "given=1 windows=2 heads=1 queries=30 keys=500 dim=100 bias=fp32 "
-    "mask=same mask_windows=2 data=masked",
-    "given=1 windows=2 heads=2 queries=200 keys=300 variant=cosine "
-    "logit_scale=1 layout=strided",
-    /* ... of a forward pass, where k and v have a mean, few keys dominate, or
-     * logits are large: deltas from a stored o would be far off */
-    "given=2 data=common windows=4 heads=1 queries=144 bias=fp32",
-    "given=2 data=dominant windows=2 heads=1 queries=150 keys=170 bias=same",
-    "given=2 data=steep windows=2 heads=1 queries=130 bias=same mask=regions "
-    "mask_windows=2",
-    "given=2 data=common variant=cosine logit_scale=2.3 windows=2 heads=1 "
-    "queries=200 keys=130 bias=fp32",
-    "given=2 data=common variant=sliding windows=1 queries=256 dim=64 "
-    "block=64 window_blocks=2",
-    "given=2 data=steep variant=sliding windows=1 heads=1 queries=200 "
-    "block=64 d_lse=1",
-    "given=2 data=common grid=3 size=3x8x8 window=8x7x7 dim=16 heads=1 "
-    "bias=table_same",
-    /* what rows hold */
-    "mask=same mask_windows=2 data=masked d_lse=1",
-    "bias=same mask=fp32 mask_windows=2 data=masked",
-    "mask=fp32 mask_windows=2 data=lowest bias=fp32",
-    "windows=3 bias=fp32 data=nan",
-    "windows=3 variant=cosine logit_scale=1 bias=same data=nan",
-    "variant=sliding queries=100 block=16 window_blocks=1 data=nan windows=3",
-    /* cosine */
-    "variant=cosine",
-    "variant=cosine logit_scale=2.3 bias=same mask=regions mask_windows=2",
-    /* ln 100 in fp32, and one below and above */
-    "variant=cosine logit_scale=4.6051702",
-    "variant=cosine logit_scale=4.6051697",
-    "variant=cosine logit_scale=4.6051707",
-    "variant=cosine logit_scale=7 bias=fp32",
-    "variant=cosine logit_scale=3 data=tiny",
-    "variant=cosine logit_scale=3 data=huge",
-    "variant=cosine logit_scale=3 data=zero",
-    /* a zero row's P is below the normal fp32 numbers */
-    "variant=cosine logit_scale=6.8 data=zero queries=32 dim=1",
-    /* layouts */
-    "layout=tokens bias=same mask=same mask_windows=2 d_lse=1",
-    "layout=packed bias=fp32",
-    "layout=interleaved variant=sliding queries=70 block=16 dim=64",
-    "layout=padded bias=same mask=same mask_windows=2 d_lse=1",
-    "layout=padded accumulate=31 bias=fp32 variant=cosine logit_scale=1",
-    "layout=aligned bias=fp32",
-    "layout=strided bias=same mask=same mask_windows=2 queries=20 keys=30",
-    "layout=broadcast bias=same mask=same mask_windows=2 windows=3",
-    /* sliding */
-    "variant=sliding queries=100 block=16",
-    "variant=sliding queries=101 block=16 heads=1",
-    "variant=sliding queries=200 block=64 window_blocks=2 dim=64 d_lse=1",
-    "variant=sliding queries=100 keys=300 block=30 first_block=7 "
-    "window_blocks=3 sink=20 query_offset=200",
-    "variant=sliding queries=100 keys=300 block=30 first_block=7 "
-    "window_blocks=4 sink=20 sink_in_window=1 query_offset=150",
-    "variant=sliding queries=70 block=1 window_blocks=10 sink=3 dim=128",
-    "variant=sliding queries=300 block=100 heads=4 kv_heads=2",
-    "variant=sliding queries=300 keys=100 block=20 window_blocks=2",
-    "variant=sliding queries=150 keys=20 block=40 first_block=100",
-};
-#define ROWS (sizeof table / sizeof *table)
-
 static test_case backward_case(const char *text)
 {
     test_case c = parsed(text);
     c.pass = PASS_BACKWARD;
     c.tier = chosen.tier;
     return c;
-}
-
-static void run_table(void **state)
-{
-    (void)state;
-    const bool each = part_is("each");
-    for (size_t i = 0; i < ROWS; i++)
-        for (int dtype = 0; dtype <= WINATTN_BF16; dtype++) {
-            if (each && dtype != (int)i % 3)
-                continue;
-            test_case c = backward_case(table[i]);
-            c.dtype = dtype;
-            c.seed = (int)i + 1;
-            run_case(&c, 0);
-        }
 }
 
 /* Deltas from a stored o are far off, as v has a mean; and few keys have a
@@ -191,16 +73,6 @@ static void run_given(void **state)
             if (error > 2 * own)
                 fail_msg("%s", line);
         }
-    }
-}
-
-static void run_random(void **state)
-{
-    (void)state;
-    for (int i = 0; i < chosen.count; i++) {
-        const test_case c =
-            case_random_backward(chosen.first + i, chosen.tier);
-        run_case(&c, 0);
     }
 }
 
@@ -511,24 +383,19 @@ static void both_passes(void **state)
     tear_down(&f);
 }
 
-static const struct CMUnitTest table_tests[] = {cmocka_unit_test(run_table)};
 static const struct CMUnitTest given_tests[] = {cmocka_unit_test(run_given)};
-static const struct CMUnitTest random_tests[] = {cmocka_unit_test(run_random)};
 static const struct CMUnitTest call_tests[] = {
     cmocka_unit_test(repeatable), cmocka_unit_test(pieces),
     cmocka_unit_test(no_windows), cmocka_unit_test(only_key),
     cmocka_unit_test(workspace),  cmocka_unit_test(refusals),
     cmocka_unit_test(both_passes)};
 
-static const test_group groups[] = {
-    TEST_GROUP("given", given_tests), TEST_GROUP("random", random_tests),
-    TEST_GROUP("calls", call_tests), TEST_GROUP(NULL, table_tests)};
+static const test_group groups[] = {TEST_GROUP("given", given_tests),
+                                    TEST_GROUP("calls", call_tests)};
 
 int main(int count, char **arguments)
 {
     const test_program program = {
-        .words = {WORD_PART, WORD_TIER, WORD_FIRST, WORD_COUNT},
-        .part = "table",
-        TEST_GROUPS(groups)};
+        .words = {WORD_PART, WORD_TIER}, .part = "calls", TEST_GROUPS(groups)};
     return runner_main(&program, count, arguments);
 }

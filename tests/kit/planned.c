@@ -393,6 +393,7 @@ static wa_device device_told(const wa_device *device,
     if (demand->registers)
         told.registers = demand->registers;
     tell_unit(&told, demand->matrix_unit);
+    tell_held_groups(&told, demand->held_groups);
     return told;
 }
 

@@ -41,7 +41,8 @@ typedef struct demanded_backward {
     bool finds_pairs; /* of a table, by position, however small it is */
     /* of the tier local, see wa_plan_gradient_shapes */
     const wa_gradient_shape *rows, *keys;
-    uint32_t registers; /* that the planner is told of */
+    uint32_t registers;   /* that the planner is told of */
+    uint32_t held_groups; /* as in demanded_plan */
     /* of the tier matrix, as in demanded_plan */
     const wa_matrix_unit *matrix_unit;
     const wa_matrix_gradient_shape *matrix;

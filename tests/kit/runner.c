@@ -13,6 +13,7 @@ test_device device;
 run_choice chosen = {.part = "all",
                      .pass = PASS_FORWARD,
                      .tier = WINATTN_TIER_AUTO,
+                     .extent = "all",
                      .first = 1,
                      .count = 50};
 
@@ -56,6 +57,14 @@ bool keeps_barriers(void)
         printf("the device breaks kernels with barriers in loops\n");
     said = found.breaks_barriers;
     return !found.breaks_barriers;
+}
+
+static const wa_matrix_unit *own_unit(void)
+{
+    wa_device found;
+    return wa_device_query(device.id, &found) == WINATTN_SUCCESS
+               ? found.matrix_unit
+               : NULL;
 }
 
 /* ---- Cases ---- */
@@ -126,6 +135,13 @@ static bool read_word(run_word kind, const char *text)
         if (!chosen.matrix_unit)
             fprintf(stderr, "no matrix unit is named %s\n", text);
         return chosen.matrix_unit != NULL;
+    case WORD_TARGET:
+        chosen.matrix_unit = wa_matrix_unit_named(text);
+        chosen.has_own_unit = !chosen.matrix_unit;
+        return read_word(WORD_TIER, chosen.matrix_unit ? "matrix" : text);
+    case WORD_EXTENT:
+        chosen.extent = text;
+        break;
     case WORD_FIRST:
         chosen.first = atoi(text);
         chosen.has_first = true;
@@ -158,6 +174,8 @@ int runner_main(const test_program *program, int count, char **arguments)
     const bool has_barriers = program->has_barriers ||
                               chosen.tier == WINATTN_TIER_LOCAL ||
                               program->words[0] == WORD_UNIT;
+    if (chosen.has_own_unit)
+        chosen.matrix_unit = own_unit();
     if (!planned_lacks_unit(&device, chosen.tier) &&
         (!has_barriers || keeps_barriers()))
         result = runner_run(program->groups, program->group_count);

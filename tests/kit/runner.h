@@ -16,16 +16,19 @@
 /* What a word of the command line is. */
 typedef enum run_word {
     WORD_END,
-    WORD_PART,  /* of the tests; default: the program's */
-    WORD_PASS,  /* forward (the default) or backward */
-    WORD_TIER,  /* default: auto */
-    WORD_UNIT,  /* a matrix unit; default: mma */
-    WORD_FIRST, /* seed of random cases, else row of a table */
-    WORD_COUNT  /* of these */
+    WORD_PART,   /* of the tests; default: the program's */
+    WORD_PASS,   /* forward (the default) or backward */
+    WORD_TIER,   /* default: auto */
+    WORD_UNIT,   /* a matrix unit; default: mma */
+    WORD_TARGET, /* a matrix unit, of tier matrix, or a tier, and the unit is
+                    the device's own */
+    WORD_EXTENT, /* how much of a table: quick, ci or all */
+    WORD_FIRST,  /* seed of random cases, else row of a table */
+    WORD_COUNT   /* of these */
 } run_word;
 
 typedef struct test_program {
-    run_word words[6];
+    run_word words[8];
     const char *part;
     /* kernels with barriers run whatever tier is chosen */
     bool has_barriers;
@@ -42,8 +45,10 @@ typedef struct run_choice {
     int pass; /* case_pass */
     int tier; /* winattn_tier */
     const wa_matrix_unit *matrix_unit;
-    int first, count; /* default: 50 from 1 on */
-    bool has_first;   /* it is not the default */
+    bool has_own_unit;  /* the device's, where it has one */
+    const char *extent; /* default: all */
+    int first, count;   /* default: 50 from 1 on */
+    bool has_first;     /* it is not the default */
 } run_choice;
 extern run_choice chosen;
 

@@ -9,7 +9,8 @@ function(add_oclgrind_test name check program)
         $<TARGET_FILE:${program}> ${ARGN})
 endfunction()
 
-add_oclgrind_test(races_small data-races test_shapes small)
+add_oclgrind_test(races_forward data-races
+    test_programs forward local windows quick 0 12)
 if(WINATTN_MODELS)
     add_oclgrind_test(races_linear_local data-races test_linear local small)
     add_oclgrind_test(races_linear_mma data-races test_linear mma small)
@@ -21,8 +22,8 @@ if(WINATTN_MODELS)
         add_oclgrind_test(races_swin_unfused data-races test_unfused local tiny)
     endif()
 endif()
-add_oclgrind_test(races_self_test data-races test_matrix mma self-test)
-add_oclgrind_test(races_random data-races test_shapes random 1 24)
+add_oclgrind_test(races_random data-races
+    test_programs forward local random all 1 24)
 add_oclgrind_test(races_cases data-races check
     "tier=local dtype=fp16 windows=3 heads=1 queries=20 dim=12 bias=fp32 \
 mask=regions mask_windows=2"
@@ -45,7 +46,6 @@ mask_windows=2"
 bias=same layout=padded"
     "tier=cpu dtype=bf16 variant=sliding windows=1 queries=40 block=7 \
 sink=2 window_blocks=2 dim=8")
-add_oclgrind_test(uninitialized_local uninitialized test_shapes written)
 add_oclgrind_test(uninitialized_cpu uninitialized check
     "tier=cpu windows=1 heads=1 queries=17 keys=13 dim=10 bias=fp32 \
 mask=regions mask_windows=1"
@@ -53,7 +53,8 @@ mask=regions mask_windows=1"
 queries=16 dim=8"
     "tier=cpu dtype=bf16 variant=sliding windows=1 heads=1 queries=32 \
 block=7 sink=2 window_blocks=2 dim=8")
-add_oclgrind_test(backward_races_small data-races test_backward_shapes small)
+add_oclgrind_test(races_backward data-races
+    test_programs backward local windows quick 0 26)
 # what the planner takes for a GPU that nobody knows
 add_oclgrind_test(backward_races_planned data-races check
     "pass=backward tier=local windows=3 queries=20 dim=12 bias=fp32"
@@ -64,12 +65,6 @@ dim=20 bias=same mask=regions mask_windows=2 accumulate=31"
 queries=24 block=7 sink=2 window_blocks=2 dim=8"
     "pass=backward tier=local heads=1 grid=2 size=9x10 window=4x4 \
 shift=2x2 dim=8 mask=shift bias=table_fp32 pads=3 d_lse=1 accumulate=127")
-# Oclgrind 21.10 takes what is written to memory that was free before for
-# not initialized, so each row has a run of its own
-foreach(row RANGE 30)
-    add_oclgrind_test(backward_uninitialized_${row} uninitialized
-        test_backward_shapes rows ${row} 1)
-endforeach()
 add_oclgrind_test(backward_uninitialized_cpu_dot uninitialized check
     "pass=backward tier=cpu windows=1 heads=1 queries=17 keys=13 dim=10 \
 bias=fp32 mask=regions mask_windows=1 d_lse=1")
@@ -82,22 +77,9 @@ heads=1 queries=32 block=7 sink=2 window_blocks=2 dim=8 d_lse=1")
 add_oclgrind_test(backward_uninitialized_cpu_given uninitialized check
     "pass=backward tier=cpu given=1 windows=1 heads=1 queries=20 \
 keys=17 dim=8 d_lse=1 accumulate=31 bias=same")
-add_oclgrind_test(matrix_races data-races test_matrix mma few)
-# rows of test_backward_matrix: one kernel, two, given o and lse that are
-# mended (minutes), waves that share rows, sliding
-foreach(rows "0 7" "54 1" "93 1" "105 1" "112 1")
-    string(REPLACE " " ";" rows "${rows}")
-    list(GET rows 0 first)
-    add_oclgrind_test(backward_matrix_races_from_${first} data-races
-        test_backward_matrix mma small ${rows})
-endforeach()
-foreach(unit ${matrix_units})
-    foreach(program matrix backward_matrix)
-        add_oclgrind_test(${program}_races_${unit} data-races
-            test_${program} ${unit} small)
-    endforeach()
-endforeach()
-add_oclgrind_test(backward_races_random data-races
-    test_backward_shapes random 1001 100)
-add_oclgrind_test(races_fixed data-races test_shapes fixed)
-add_oclgrind_test(races_random_more data-races test_shapes random 1001 500)
+add_oclgrind_test(races_backward_random data-races
+    test_programs backward local random all 1001 100)
+add_oclgrind_test(races_forward_all data-races
+    test_programs forward local all all)
+add_oclgrind_test(races_random_more data-races
+    test_programs forward local random all 1001 500)

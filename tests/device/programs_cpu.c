@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Programs of tier cpu, whose shapes are the planner's: sizes that vectors
+ * divide and others, kinds of biases, masks, paddings and tables. */
+#include "programs.h"
+
+#define TABLE(name, pass, part, rows)                                         \
+    const program_table name = {pass, "cpu", part, rows,                      \
+                                sizeof rows / sizeof *rows}
+
+static const char *const forward[] = {
+    "queries=1 dim=1",
+    "queries=3 dim=3 bias=same",
+    "queries=24 keys=30 dim=24 bias=fp32",
+    "queries=30 keys=24 dim=30 mask=same mask_windows=2",
+    "queries=49 dim=49 bias=same mask=regions mask_windows=2",
+    "queries=30 dim=80 bias=fp32 mask=fp32 mask_windows=3",
+    "queries=20 keys=1 dim=100",
+    "queries=1 keys=100 dim=10 bias=fp32",
+    "queries=64 keys=100 dim=32 bias=same mask=same mask_windows=2",
+    "queries=4 dim=4 bias=same mask=regions mask_windows=2 "
+    "| windows=40000 mask_windows=1000",
+    "queries=30 dim=256",
+    "queries=17 keys=900 dim=64 mask=fp32 mask_windows=1",
+    "variant=cosine queries=30 keys=64 dim=100",
+    "variant=cosine logit_scale=2.3 queries=49 dim=32 bias=same mask=regions "
+    "mask_windows=2",
+    "variant=cosine logit_scale=1 queries=20 dim=10 bias=fp32",
+    "variant=sliding block=16 dim=32",
+    "variant=sliding block=16 dim=128",
+    "variant=sliding block=16 dim=200",
+};
+TABLE(cpu_forward_programs, "forward", "windows", forward);
+
+#define GRIDS                                                                 \
+    "grid=1 size=40 window=16 shift=5 mask=shift pads=3 dim=10",              \
+        "grid=2 size=14x14 window=7x7 shift=3x3 mask=shift bias=table_same "  \
+        "dim=16",                                                             \
+        "grid=2 size=9x10 window=4x4 shift=2x1 mask=shift dim=20 "            \
+        "padding=hidden bias=table_fp32",                                     \
+        "grid=3 size=5x9x6 window=2x4x3 shift=1x2x1 mask=shift "              \
+        "bias=table_same pads=3 dim=16",                                      \
+        "grid=2 size=6x3 window=1x1 dim=8 bias=table_same", /* one token */   \
+        "grid=2 size=9x10 window=4x4 pads=2 variant=cosine logit_scale=1 "    \
+        "bias=same dim=8",                                                    \
+        "grid=2 size=9x8 window=4x4 shift=1x1 mask=fp32 mask_windows=6 "      \
+        "padding=hidden bias=table_same dim=16",                              \
+        "grid=2 size=9x8 window=4x4 mask=regions mask_windows=6 pads=3 "      \
+        "dim=16", /* tables of other windows, by the caller's index */        \
+        "grid=3 size=5x9x7 window=2x4x3 table=4x4x5 sliced=1 "                \
+        "bias=table_same pads=3 dim=8",                                       \
+        "grid=2 size=9x10 window=3x5 bias=table_fp32 entries=1000 pads=3 "    \
+        "dim=8",                                                              \
+        "queries=20 keys=30 table=6x6 sliced=1 bias=table_fp32 dim=16",       \
+        "grid=2 size=10x16 window=7x7 shift=3x3 mask=shift bias=table_same "  \
+        "roll_first=1 pads=3 dim=16 more=1",                                  \
+        "grid=2 size=9x12 window=4x6 shift=1x4 mask=shift bias=table_fp32 "   \
+        "roll_first=1 padding=hidden variant=cosine logit_scale=2 dim=16 "    \
+        "more=1"
+static const char *const grids[] = {GRIDS};
+TABLE(cpu_grid_programs, "forward", "grids", grids);
+
+static const char *const backward[] = {
+    "queries=1 dim=1",
+    "queries=3 dim=3 bias=same",
+    "queries=24 keys=30 dim=24 bias=fp32",
+    "queries=49 dim=49 bias=same mask=regions mask_windows=2",
+    "queries=20 keys=30 dim=32 mask=same mask_windows=2",
+    "queries=30 dim=80 bias=fp32 mask=fp32 mask_windows=3",
+    "queries=20 keys=1 dim=100",
+    "queries=1 keys=100 dim=10 bias=fp32",
+    "queries=20 keys=64 dim=256",
+    /* keys that one kernel does not hold */
+    "queries=9 keys=900 dim=256 bias=fp32",
+    "queries=9 keys=830 dim=250 bias=same variant=cosine logit_scale=1",
+    "given=1 queries=30 dim=32 bias=same",
+    "given=1 queries=9 keys=500 dim=100 bias=fp32 mask=same mask_windows=2",
+    "given=1 variant=cosine logit_scale=1 queries=30 keys=40 dim=32",
+    "queries=4 dim=4 bias=same | windows=700",
+    /* a zero row's P is below the normal fp32 numbers */
+    "variant=cosine logit_scale=2 queries=32 dim=1 "
+    "| logit_scale=6.8 data=zero",
+    "variant=cosine logit_scale=2.3 queries=30 dim=32 bias=same mask=regions "
+    "mask_windows=2",
+    "variant=sliding block=16 dim=32",
+    "given=1 variant=sliding block=16 dim=64",
+    "variant=sliding block=16 dim=128",
+};
+TABLE(cpu_backward_programs, "backward", "windows", backward);
+
+static const char *const grid_gradients[] = {
+    GRIDS,
+    "given=1 grid=2 size=9x7 window=4x4 padding=hidden shift=1x2 mask=shift "
+    "bias=table_fp32 dim=16",
+    /* keys that one kernel does not hold */
+    "grid=2 size=25x34 window=30x30 pads=3 dim=250 bias=table_fp32 only=1",
+    /* more partial sums than one kernel adds up (TABLE_PARTIALS) */
+    "windows=2 heads=4 queries=384 keys=384 table=16x24 bias=table_same dim=8 "
+    "only=1",
+    /* many windows */
+    "grid=2 size=8x8 window=2x2 shift=1x1 mask=shift bias=table_fp32 dim=4 "
+    "| size=60x98 batch=2",
+};
+TABLE(cpu_grid_gradients, "backward", "grids", grid_gradients);

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Random cases and shapes; what does not fit is drawn again. */
+#include "random_programs.h"
+
+#include <string.h>
+
+/* ---- Tier matrix, in tiles; see demand_fit ---- */
+
+static wa_matrix_shape draw_forward(random_state *r, const test_case *c)
+{
+    wa_matrix_shape s = {.block_rows = random_between(r, 0, 3),
+                         .block_keys = random_between(r, 0, 3),
+                         .waves_per_window = random_between(r, 1, 4),
+                         .windows_per_group = random_between(r, 1, 3),
+                         .stages = random_between(r, 1, 3),
+                         .subtile_keys = random_between(r, 1, 4),
+                         .bias_cache = random_between(r, 0, 3)};
+    if (c->variant == WINATTN_SLIDING) {
+        s.block_rows = s.waves_per_window * random_between(r, 1, 2);
+        s.block_keys = random_between(r, 1, 4);
+        s.windows_per_group = 1;
+        s.bias_cache = 0;
+    }
+    return s;
+}
+
+static wa_matrix_gradient_shape draw_backward(random_state *r,
+                                              const test_case *c, bool split)
+{
+    wa_matrix_gradient_shape s = {
+        .block_rows = random_between(r, 0, 3),
+        .waves_per_window = random_between(r, 1, 4),
+        .windows_per_group = random_between(r, 1, 3),
+        .stages = random_between(r, 1, 2),
+        .subtile_keys = random_between(r, 0, 3),
+        .bias_cache = random_between(r, 0, 3),
+        .keeps_dbias = random_between(r, 0, 2),
+        .block_keys = split ? random_between(r, 1, 6) : 0,
+        .keys = {.block_rows = random_between(r, 0, 3),
+                 .block_keys = random_between(r, 0, 3),
+                 .waves_per_window = random_between(r, 1, 4),
+                 .windows_per_group = random_between(r, 1, 3),
+                 .stages = random_between(r, 1, 2),
+                 .subtile_keys = random_between(r, 0, 3),
+                 .bias_cache = random_between(r, 0, 3)}};
+    if (c->variant == WINATTN_SLIDING) {
+        const uint32_t tiles = 1u << random_between(r, 0, 2);
+        s.windows_per_group = s.keys.windows_per_group = 1;
+        s.bias_cache = s.keys.bias_cache = s.keeps_dbias = 0;
+        s.block_rows = random_between(r, 1, 2);
+        s.block_keys = s.subtile_keys = tiles;
+        s.keys.block_rows = s.keys.subtile_keys = tiles;
+        s.keys.block_keys = random_between(r, 1, 2);
+    }
+    return s;
+}
+
+static bool draw_matrix(random_state *r, int pass, test_case *c, demand *d)
+{
+    const bool has_tf32 = pass == PASS_FORWARD && d->unit->has_tf32;
+    *c = case_random_matrix(r, pass, has_tf32 ? WINATTN_FP32 : WINATTN_FP16);
+    if (pass == PASS_FORWARD) {
+        const wa_matrix_shape s = draw_forward(r, c);
+        matrix_shape_print(&s, d->shape, sizeof d->shape);
+        d->groups = random_int(r, 0, 5);
+    } else {
+        const wa_matrix_gradient_shape s =
+            draw_backward(r, c, random_int(r, 0, 1));
+        matrix_gradient_shape_print(&s, d->shape, sizeof d->shape);
+    }
+    d->launch = random_int(r, 0, 3);
+    return demand_fit(c, d);
+}
+
+/* ---- Tier local ---- */
+
+static void draw_local_case(random_state *r, int pass, test_case *c)
+{
+    *c = case_default();
+    if (random_int(r, 0, 3) == 0) {
+        *c = case_random_grid(random_int(r, 0, 999999), WINATTN_TIER_LOCAL,
+                              pass);
+        return;
+    }
+    c->tier = WINATTN_TIER_LOCAL;
+    c->pass = pass;
+    c->variant = random_int(r, 0, 2);
+    c->dtype = random_int(r, 0, 2);
+    c->windows = random_int(r, 1, 3);
+    c->kv_heads = random_int(r, 1, 2);
+    c->heads = c->kv_heads * random_int(r, 1, 2);
+    c->queries = random_int(r, 1, 70);
+    c->keys = random_int(r, 1, 70);
+    c->dim = random_int(r, 1, 70);
+    c->layout = random_int(r, 0, 2) ? LAYOUT_CONTIGUOUS : LAYOUT_STRIDED;
+    c->d_lse = random_int(r, 0, 1);
+    c->given = random_int(r, 0, 1);
+    c->accumulate = random_int(r, 0, 1) ? 31 : 0;
+    if (c->variant == WINATTN_SLIDING) {
+        c->block = random_int(r, 1, 40);
+        c->window_blocks = random_int(r, 0, 2);
+        c->sink = random_int(r, 0, 1) ? random_int(r, 1, 30) : 0;
+        c->query_offset = random_int(r, 0, 20);
+    } else {
+        c->bias = random_int(r, TERM_NONE, TERM_FP32);
+        c->mask = random_int(r, TERM_NONE, TERM_SHIFT - 1);
+        c->mask_windows = case_mask_is_read(c) ? random_int(r, 1, 3) : 0;
+    }
+    if (c->variant == WINATTN_COSINE)
+        c->logit_scale = random_unit(r) * 4;
+}
+
+static wa_local_shape draw_local_forward(random_state *r, const test_case *c)
+{
+    wa_local_shape s = {
+        .block_rows = random_between(r, 1, (uint32_t)c->queries),
+        .block_keys = random_int(r, 0, 1) && c->variant != WINATTN_SLIDING
+                          ? (uint32_t)c->keys
+                          : 4 * random_between(r, 1, 12),
+        .team = 32 * random_between(r, 1, 4),
+        .teams = random_int(r, 0, 2) ? 1 : random_between(r, 2, 3),
+        .stage_dims = 4 * random_between(r, 1, ((uint32_t)c->dim + 3) / 4),
+        .score_rows = random_between(r, 1, 8),
+        .score_cols = random_between(r, 1, 8),
+        .out_rows = random_between(r, 1, 12),
+        .row_items = 1u << random_int(r, 0, 4)};
+    s.stage_keys =
+        random_int(r, 0, 1) ? s.block_keys : 4 * random_between(r, 1, 12);
+    return s;
+}
+
+static wa_gradient_shape draw_gradient(random_state *r, const test_case *c,
+                                       bool whole)
+{
+    const wa_gradient_shape shape = {
+        .block_rows = random_between(r, 1, (uint32_t)c->queries),
+        .block_keys = whole ? (uint32_t)c->keys : random_between(r, 1, 48),
+        .team = 32 * random_between(r, 1, 4),
+        .stage_dims = 4 * random_between(r, 1, ((uint32_t)c->dim + 3) / 4),
+        .score_rows = random_between(r, 1, 8),
+        .score_cols = random_between(r, 1, 8),
+        .out_rows = random_between(r, 1, 12),
+        .key_quads = random_between(r, 1, 2),
+        .keeps_tiles = random_int(r, 0, 1) != 0};
+    return shape;
+}
+
+static bool draw_local(random_state *r, int pass, test_case *c, demand *d)
+{
+    draw_local_case(r, pass, c);
+    if (c->queries > 70 || c->dim > 70 || c->windows > 8)
+        return false;
+    if (pass == PASS_FORWARD) {
+        const wa_local_shape s = draw_local_forward(r, c);
+        shape_print(&s, d->shape, sizeof d->shape);
+        return true;
+    }
+    const bool whole = c->variant != WINATTN_SLIDING && random_int(r, 0, 1);
+    const wa_gradient_shape rows = draw_gradient(r, c, false);
+    const wa_gradient_shape keys = draw_gradient(r, c, whole);
+    gradient_shape_print(&keys, d->shape, sizeof d->shape);
+    if (!whole)
+        gradient_shape_print(&rows, d->rows, sizeof d->rows);
+    d->registers = random_int(r, 0, 1) ? 255 : 64;
+    d->launch = random_int(r, 1, 3);
+    return true;
+}
+
+/* ---- Any ---- */
+
+void random_program(int seed, int pass, int tier, test_case *c, demand *d)
+{
+    const wa_device roomy = {.max_work_group = 256,
+                             .local_bytes =
+                                 (tier == WINATTN_TIER_LOCAL ? 30 : 60) * 1024,
+                             .registers = 255,
+                             .matrix_unit = d->unit};
+    const demand none = *d;
+    random_state r = random_seeded((unsigned long long)seed);
+    do {
+        *d = none;
+        if (tier == WINATTN_TIER_MATRIX || tier == WINATTN_TIER_LOCAL) {
+            if (!(tier == WINATTN_TIER_MATRIX ? draw_matrix(&r, pass, c, d)
+                                              : draw_local(&r, pass, c, d)))
+                continue;
+        } else if (random_int(&r, 0, 2) == 0) {
+            *c = case_random_grid(seed, tier, pass);
+        } else {
+            *c = pass == PASS_FORWARD ? case_random(seed, tier)
+                                      : case_random_backward(seed, tier);
+        }
+        c->seed = seed;
+    } while (!demand_is_legal(c, d, &roomy));
+}

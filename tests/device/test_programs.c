@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Kernels against the oracle, program by program. A row of a table is a
+ * program: what differs at compile time, which is what costs time. Each is
+ * built once, and computes some 10 to 40 cases that differ at run time only
+ * (program_cases.c): sizes, layouts, scales, data, masks' values. A row whose
+ * cases build more programs than it says fails, so that they stay cheap. A
+ * failing case prints the call of `check` that replays it.
+ *
+ *   test_programs forward|backward TARGET PART EXTENT [FIRST [COUNT]]
+ *   test_programs forward|backward TARGET random all [SEED [COUNT]]
+ *   test_programs forward TARGET workloads all [FIRST [COUNT]]
+ *
+ * TARGET: a matrix unit, or a tier, and of matrix the device's unit. PART: of
+ * the tables, or all. EXTENT: of rows and types; quick: each row on one of the
+ * units, in one type; ci: likewise on another; all: in each type. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kit/runner.h"
+#include "kit/workloads.h"
+#include "program/program_set.h"
+#include "program_cases.h"
+#include "programs.h"
+#include "random_programs.h"
+
+static const program_table *const tables[] = {
+    &matrix_forward_programs, &matrix_grid_programs,
+    &matrix_sliding_programs, &matrix_shared_programs,
+    &matrix_whole_gradients,  &matrix_split_gradients,
+    &matrix_grid_gradients,   &matrix_sliding_gradients,
+    &local_forward_programs,  &local_grid_programs,
+    &local_backward_programs, &local_grid_gradients,
+    &cpu_forward_programs,    &cpu_grid_programs,
+    &cpu_backward_programs,   &cpu_grid_gradients,
+    &hopper_forward_programs, &hopper_backward_programs,
+};
+
+/* What ran. */
+static size_t rows_run, rows_failed, rows_refused, cases_run, programs_built;
+
+/* The first case of a row, and how many programs others may build. */
+static unsigned read_row(const char *row, int dtype, test_case *c, demand *d)
+{
+    char bad[64], words[512];
+    snprintf(words, sizeof words, "%.*s", (int)strcspn(row, "|"), row);
+    memset(d, 0, sizeof *d);
+    *c = case_default();
+    c->heads = c->kv_heads = 1;
+    c->dtype = dtype;
+    c->tier = chosen.tier;
+    c->pass = chosen.pass;
+    c->tf32 = chosen.tier == WINATTN_TIER_MATRIX && dtype == WINATTN_FP32;
+    d->unit = chosen.tier == WINATTN_TIER_MATRIX ? chosen.matrix_unit : NULL;
+    char *more = strstr(words, " more=");
+    if (more)
+        *more = 0;
+    char *only = strstr(words, " only=1");
+    if (only)
+        memset(only, ' ', strlen(" only=1"));
+    if (!demand_parse(words, c, d, bad))
+        fail_msg("%s: unknown: %s", row, bad);
+    return more ? (unsigned)atoi(more + strlen(" more=")) : 0;
+}
+
+/* The first case with other words. A work-group iterates over windows. */
+static void vary(const test_case *base, const demand *demanded,
+                 const char *text, int seed, test_case *c, demand *d)
+{
+    char bad[64];
+    *c = *base;
+    *d = *demanded;
+    c->seed = seed;
+    if (!program_parse(text, c, d, bad))
+        fail_msg("%s: unknown: %s", text, bad);
+    if (base->heads > 1) { /* then they count */
+        c->heads = base->heads;
+        c->kv_heads = base->kv_heads;
+    }
+    if (c->tier == WINATTN_TIER_MATRIX && d->shape[0] && !d->groups)
+        d->groups = c->pass == PASS_FORWARD ? 1 : 2;
+    if (!demand_fit(c, d))
+        fail_msg("no shape: %s", d->shape);
+}
+
+/* False: it failed, and that was printed. */
+static bool run_one(const test_case *c, const demand *d, bool first)
+{
+    char text[1024];
+    case_result result;
+    const clock_t start = clock();
+    const unsigned before = wa_programs_built();
+    const bool passed = demand_run(&device, c, d, &result);
+    demand_print(c, d, text, sizeof text);
+    announce("  %5.2f s, %u built, %.2f of the allowed: %s\n",
+             (double)(clock() - start) / CLOCKS_PER_SEC,
+             wa_programs_built() - before, result.o_error, text);
+    cases_run++;
+    if (passed)
+        return true;
+    /* a device may lack what a demanded shape takes */
+    if (first && is_excused(&result)) {
+        rows_refused++;
+        return false;
+    }
+    printf("check '%s'\n%s\n", text, result.failure);
+    rows_failed += first;
+    return false;
+}
+
+/* Cases after the first; how many failed. */
+static size_t run_others(const char *row, size_t number, const test_case *base,
+                         const demand *demanded)
+{
+    size_t failures = 0;
+    test_case c;
+    demand d;
+    char own[512];
+    const bool has_own_only = strstr(row, " only=1") != NULL;
+    /* half of them for one row, half for the next */
+    const size_t step =
+        base->pass == PASS_BACKWARD && strcmp(chosen.extent, "quick") == 0 ? 2
+                                                                           : 1;
+    bool suits;
+    const char *text;
+    while (*(row += strcspn(row, "|"))) {
+        row++;
+        snprintf(own, sizeof own, "%.*s", (int)strcspn(row, "|"), row);
+        vary(base, demanded, own, 1, &c, &d);
+        failures += !run_one(&c, &d, false);
+    }
+    for (size_t i = 1, n = 0; (text = program_case(base, i, &suits)); i++) {
+        if (!suits || has_own_only || n++ % step != number % step)
+            continue;
+        vary(base, demanded, text, (int)i, &c, &d);
+        failures += !run_one(&c, &d, false);
+    }
+    return failures;
+}
+
+static void run_row(const char *row, size_t number, int dtype)
+{
+    winattn_programs *keeps;
+    test_case base, c;
+    demand demanded, d;
+    announce("%zu: %s\n", number, row);
+    const unsigned more = read_row(row, dtype, &base, &demanded);
+    assert_int_equal(
+        winattn_programs_create(device.context, device.id, &keeps),
+        WINATTN_SUCCESS);
+    const unsigned before = wa_programs_built();
+    vary(&base, &demanded, "", (int)number + 1, &c, &d);
+    rows_run++;
+    if (run_one(&c, &d, true)) {
+        const unsigned first = wa_programs_built();
+        size_t failures = run_others(row, number, &base, &demanded);
+        if (wa_programs_built() - first > more) {
+            printf("row %zu, %s: its cases built %u programs more\n", number,
+                   row, wa_programs_built() - first);
+            failures++;
+        }
+        rows_failed += failures != 0;
+    }
+    programs_built += wa_programs_built() - before;
+    winattn_programs_destroy(keeps);
+}
+
+/* Of the operands' types: fp32 is TF32 on a matrix unit, forward. */
+static int first_dtype(void)
+{
+    const wa_matrix_unit *unit = chosen.matrix_unit;
+    if (chosen.tier == WINATTN_TIER_AUTO)
+        return WINATTN_FP16;
+    return chosen.tier != WINATTN_TIER_MATRIX ||
+                   (chosen.pass == PASS_FORWARD && unit->has_tf32)
+               ? WINATTN_FP32
+               : WINATTN_FP16;
+}
+
+/* Among how many GPUs, or units, rows are dealt; *own: which this is. GPUs in
+ * software share them; PoCL, which compiles slowly, has some of tier local;
+ * any other device has all of them. */
+static size_t count_targets(size_t *own)
+{
+    wa_device told;
+    *own = 0;
+    if (chosen.tier == WINATTN_TIER_LOCAL && device_is_pocl())
+        return 8;
+    if (!strstr(device.name, "emulated"))
+        return 1;
+    if (chosen.tier == WINATTN_TIER_MATRIX) {
+        *own = (size_t)(chosen.matrix_unit - wa_matrix_units);
+        return WA_MATRIX_UNITS;
+    }
+    if (chosen.tier != WINATTN_TIER_LOCAL)
+        return 2;
+    assert_int_equal(wa_device_query(device.id, &told), WINATTN_SUCCESS);
+    *own = told.wave < 32 ? 0u : told.wave / 32; /* 1 and 2 of 64 lanes */
+    return 3;
+}
+
+/* Is it the row's turn here, and in this type? */
+static bool has_turn(size_t row, int dtype)
+{
+    const size_t types = (size_t)(3 - first_dtype());
+    const bool ci = strcmp(chosen.extent, "ci") == 0;
+    size_t own;
+    const size_t targets = count_targets(&own);
+    if (!row_is_chosen(row))
+        return false;
+    if (!ci && strcmp(chosen.extent, "quick") != 0)
+        return true;
+    return (row + own + (ci ? targets / 2 : 0)) % targets == 0 &&
+           (row / targets + ci) % types == (size_t)(dtype - first_dtype());
+}
+
+static bool is_chosen(const program_table *table)
+{
+    const int tier = case_tier(table->tier);
+    return strcmp(table->pass,
+                  chosen.pass == PASS_FORWARD ? "forward" : "backward") == 0 &&
+           tier == chosen.tier && (part_is("all") || part_is(table->part));
+}
+
+static void run_tables(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (size_t i = 0; is_chosen(tables[t]) && i < tables[t]->count; i++)
+            for (int dtype = first_dtype(); dtype <= WINATTN_BF16; dtype++)
+                if (has_turn(i, dtype))
+                    run_row(tables[t]->rows[i], i, dtype);
+    printf("%zu rows, %zu refused, %zu programs, %zu cases\n", rows_run,
+           rows_refused, programs_built, cases_run);
+    if (rows_failed)
+        fail_msg("%zu rows failed", rows_failed);
+    assert_true(rows_run > 0);
+}
+
+/* What users have, of a few windows each, and the sliding ones shorter: the
+ * planner's choice for large sizes. */
+static void run_workloads(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < workload_count; i++) {
+        const demand none = {.unit = NULL};
+        test_case c = parsed(workload_rows[i].text);
+        c.tier = chosen.tier;
+        c.dtype = c.tier == WINATTN_TIER_MATRIX ? 1 + (int)i % 2 : (int)i % 3;
+        c.windows = c.windows > 3 ? 3 : c.windows;
+        c.heads = c.kv_heads = 1;
+        if (c.mask_windows > 2)
+            c.mask_windows = 2;
+        if (c.variant == WINATTN_SLIDING) {
+            const int shrink = 64;
+            c.queries = c.queries / shrink + 1;
+            c.keys = c.keys / shrink + 1;
+            c.query_offset /= shrink;
+            c.block = c.block / shrink + 1;
+        }
+        if (row_is_chosen(i))
+            run_one(&c, &none, true);
+    }
+    if (rows_failed)
+        fail_msg("%zu workloads failed", rows_failed);
+}
+
+/* Programs of one case each, which is all that is random of them. */
+static void run_random(void **state)
+{
+    (void)state;
+    for (int i = 0; i < chosen.count; i++) {
+        test_case c;
+        demand d = {.unit = chosen.tier == WINATTN_TIER_MATRIX
+                                ? chosen.matrix_unit
+                                : NULL};
+        random_program(chosen.first + i, chosen.pass, chosen.tier, &c, &d);
+        run_one(&c, &d, true);
+    }
+    printf("%zu cases, %zu refused\n", cases_run, rows_refused);
+    if (rows_failed)
+        fail_msg("%zu cases failed", rows_failed);
+}
+
+/* A failing case must be replayed by what it prints. */
+static void text_form(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed <= 200; seed++) {
+        test_case c, again = case_default();
+        demand d = {.unit = chosen.matrix_unit}, d_again;
+        char text[1024], text_again[1024];
+        memset(&d_again, 0, sizeof d_again);
+        random_program(seed, chosen.pass, chosen.tier, &c, &d);
+        demand_print(&c, &d, text, sizeof text);
+        assert_true(demand_parse(text, &again, &d_again, NULL));
+        demand_print(&again, &d_again, text_again, sizeof text_again);
+        assert_string_equal(text, text_again);
+        assert_int_equal(again.windows, c.windows);
+        assert_int_equal(again.kv_heads, c.kv_heads);
+        assert_int_equal(again.queries, c.queries);
+        assert_int_equal(again.keys, c.keys);
+    }
+}
+
+int main(int count, char **arguments)
+{
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(text_form),
+                                              cmocka_unit_test(run_tables)};
+    static const struct CMUnitTest random_tests[] = {
+        cmocka_unit_test(run_random)};
+    static const struct CMUnitTest workload_tests[] = {
+        cmocka_unit_test(run_workloads)};
+    static const test_group groups[] = {
+        TEST_GROUP("random", random_tests),
+        TEST_GROUP("workloads", workload_tests), TEST_GROUP(NULL, tests)};
+    const test_program program = {.words = {WORD_PASS, WORD_TARGET, WORD_PART,
+                                            WORD_EXTENT, WORD_FIRST,
+                                            WORD_COUNT},
+                                  TEST_GROUPS(groups)};
+    return runner_main(&program, count, arguments);
+}
