@@ -109,9 +109,5 @@ int main(void)
         cmocka_unit_test(devices_are_known),
         cmocka_unit_test(contexts_have_one_device),
     };
-    if (!find(pairs[0][0])) {
-        puts("no OpenCL device is emulated");
-        return 0;
-    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
