@@ -92,7 +92,7 @@ static const char *const grid_gradients[] = {
     "given=1 grid=2 size=9x7 window=4x4 padding=hidden shift=1x2 mask=shift "
     "bias=table_fp32 dim=16",
     /* keys that one kernel does not hold */
-    "grid=2 size=25x34 window=30x30 pads=3 dim=250 bias=table_fp32 only=1",
+    "grid=2 size=27x30 window=28x30 pads=3 dim=250 bias=table_fp32 only=1",
     /* more partial sums than one kernel adds up (TABLE_PARTIALS) */
     "windows=2 heads=4 queries=384 keys=384 table=16x24 bias=table_same dim=8 "
     "only=1",
